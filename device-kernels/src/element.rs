@@ -1,0 +1,149 @@
+//! Element types of `A` and `B`: how their bits become f32.
+
+use windrow_simt::{GlobalPtr, Simt, Word};
+
+/// Element type, as a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dtype {
+    /// IEEE binary16.
+    F16,
+    /// IEEE binary32.
+    F32,
+}
+
+impl Dtype {
+    /// Size of one element.
+    #[must_use]
+    pub const fn bytes(self) -> u32 {
+        match self {
+            Self::F16 => 2,
+            Self::F32 => 4,
+        }
+    }
+}
+
+/// An element type of `A` and `B`, as a type.
+pub trait Element: 'static {
+    /// The same, as a value.
+    const DTYPE: Dtype;
+    /// Its bits.
+    type Bits: Word;
+    /// Elements in a 16-byte vector.
+    const PER_VECTOR: usize;
+
+    /// One element.
+    fn widen<S: Simt>(s: &S, bits: Self::Bits) -> f32;
+
+    /// The elements of a vector, `PER_VECTOR` of them; the rest is zero.
+    fn widen_vector<S: Simt>(s: &S, vector: [u32; 4]) -> [f32; 8];
+}
+
+/// IEEE binary16 elements.
+pub struct F16;
+/// IEEE binary32 elements.
+pub struct F32;
+
+impl Element for F16 {
+    const DTYPE: Dtype = Dtype::F16;
+    type Bits = u16;
+    const PER_VECTOR: usize = 8;
+
+    #[inline(always)]
+    fn widen<S: Simt>(s: &S, bits: u16) -> f32 {
+        s.f16_to_f32(bits)
+    }
+
+    #[inline(always)]
+    fn widen_vector<S: Simt>(s: &S, vector: [u32; 4]) -> [f32; 8] {
+        let [a, b, c, d] = vector.map(|pair| s.f16x2_to_f32(pair));
+        [a[0], a[1], b[0], b[1], c[0], c[1], d[0], d[1]]
+    }
+}
+
+impl Element for F32 {
+    const DTYPE: Dtype = Dtype::F32;
+    type Bits = u32;
+    const PER_VECTOR: usize = 4;
+
+    #[inline(always)]
+    fn widen<S: Simt>(_: &S, bits: u32) -> f32 {
+        f32::from_bits(bits)
+    }
+
+    #[inline(always)]
+    fn widen_vector<S: Simt>(_: &S, vector: [u32; 4]) -> [f32; 8] {
+        let [a, b, c, d] = vector.map(f32::from_bits);
+        [a, b, c, d, 0.0, 0.0, 0.0, 0.0]
+    }
+}
+
+/// How a lane reads its columns of a row of `B`: a 16-byte vector, or one element.
+pub trait Gather: 'static {
+    /// The element type.
+    type Element: Element;
+    /// Columns per lane.
+    const WIDTH: u32;
+    /// Whether `B` is read in vectors.
+    const VECTORS: bool;
+    /// What is in flight between the load and its use.
+    type Raw: Copy;
+    /// A value of `Raw` whose elements are all zero.
+    const ZERO: Self::Raw;
+
+    /// Reads `WIDTH` elements at element `at` of `b`.
+    ///
+    /// # Safety
+    /// As for [`Simt::load_readonly`].
+    unsafe fn fetch<S: Simt>(s: &S, b: GlobalPtr<u32>, at: u64) -> Self::Raw;
+
+    /// `sum[i] += weight · raw[i]`.
+    fn accumulate<S: Simt>(s: &S, weight: f32, raw: Self::Raw, sum: &mut [f32; 8]);
+}
+
+/// Sixteen bytes a lane.
+pub struct Vectors<E>(core::marker::PhantomData<E>);
+/// One element a lane, for a `B` of any alignment.
+pub struct Scalars<E>(core::marker::PhantomData<E>);
+
+impl<E: Element> Gather for Vectors<E> {
+    type Element = E;
+    const WIDTH: u32 = E::PER_VECTOR as u32;
+    const VECTORS: bool = true;
+    type Raw = [u32; 4];
+    const ZERO: [u32; 4] = [0; 4];
+
+    #[inline(always)]
+    unsafe fn fetch<S: Simt>(s: &S, b: GlobalPtr<u32>, at: u64) -> [u32; 4] {
+        // SAFETY: the caller's promise.
+        unsafe { s.load_readonly(b.cast::<E::Bits>().at_wide(at).cast::<[u32; 4]>()) }
+    }
+
+    #[inline(always)]
+    fn accumulate<S: Simt>(s: &S, weight: f32, raw: [u32; 4], sum: &mut [f32; 8]) {
+        let elements = E::widen_vector(s, raw);
+        let mut i = 0;
+        while i < E::PER_VECTOR {
+            sum[i] = s.fma(weight, elements[i], sum[i]);
+            i += 1;
+        }
+    }
+}
+
+impl<E: Element> Gather for Scalars<E> {
+    type Element = E;
+    const WIDTH: u32 = 1;
+    const VECTORS: bool = false;
+    type Raw = f32;
+    const ZERO: f32 = 0.0;
+
+    #[inline(always)]
+    unsafe fn fetch<S: Simt>(s: &S, b: GlobalPtr<u32>, at: u64) -> f32 {
+        // SAFETY: the caller's promise.
+        E::widen(s, unsafe { s.load_readonly(b.cast::<E::Bits>().at_wide(at)) })
+    }
+
+    #[inline(always)]
+    fn accumulate<S: Simt>(s: &S, weight: f32, raw: f32, sum: &mut [f32; 8]) {
+        sum[0] = s.fma(weight, raw, sum[0]);
+    }
+}

@@ -1,0 +1,98 @@
+//! The table of entry points: one line each, read by the device build, the host and the tests.
+
+use windrow_simt::Simt;
+
+use crate::check::Check;
+use crate::combine::Combine;
+use crate::element::{F16, F32, Scalars, Vectors};
+use crate::gather_probe::GatherProbe;
+use crate::kernel::{Entry, Kernel, Variant};
+use crate::row_split::RowSplit;
+use crate::short_rows::ShortRows;
+use crate::tile_stream::{Bulk, ByElement, TileStream};
+
+macro_rules! entries {
+    ($($name:ident => $kernel:ty),+ $(,)?) => {
+        /// Every entry point of the PTX.
+        pub const ENTRIES: &[Entry] = &[$(Entry::of::<$kernel>(stringify!($name))),+];
+
+        /// The body of an entry for machine `S`, which takes the bytes of its params: how the
+        /// emulator runs an entry that it knows by name only. `None` for an unknown name.
+        ///
+        /// # Safety of the function returned
+        /// The bytes are the entry's params, `params_bytes` of them, and keep its obligations.
+        #[must_use]
+        pub fn body<S: Simt>(name: &str) -> Option<unsafe fn(&S, &[u8])> {
+            match name {
+                $(stringify!($name) => Some(run_bytes::<S, $kernel>),)+
+                _ => None,
+            }
+        }
+
+        #[cfg(target_arch = "nvptx64")]
+        mod device {
+            use super::*;
+            use windrow_simt::ptx::Ptx;
+
+            windrow_simt::declare_shared_memory!();
+            $(
+                /// Entry point of the PTX; see the kernel's own documentation.
+                ///
+                /// # Safety
+                /// Started by a launch that keeps the obligations of the params.
+                #[unsafe(no_mangle)]
+                pub unsafe extern "ptx-kernel" fn $name(params: <$kernel as Kernel>::Params) {
+                    // SAFETY: the launch's promise.
+                    unsafe { <$kernel>::run(&Ptx, &params) }
+                }
+            )+
+        }
+    };
+}
+
+/// # Safety
+/// See [`body`].
+unsafe fn run_bytes<S: Simt, K: Kernel>(s: &S, params: &[u8]) {
+    let params = bytemuck::pod_read_unaligned::<K::Params>(params);
+    // SAFETY: the caller's promise.
+    unsafe { K::run(s, &params) }
+}
+
+/// The entry with this key, if there is one.
+#[must_use]
+pub fn entry(variant: Variant) -> Option<&'static Entry> {
+    ENTRIES.iter().find(|e| e.variant == variant)
+}
+
+entries! {
+    spmm_row_split_f16_l4w1 => RowSplit<Vectors<F16>, 4, 1>,
+    spmm_row_split_f16_l4w8 => RowSplit<Vectors<F16>, 4, 8>,
+    spmm_row_split_f16_l8w1 => RowSplit<Vectors<F16>, 8, 1>,
+    spmm_row_split_f16_l8w4 => RowSplit<Vectors<F16>, 8, 4>,
+    spmm_row_split_f16_l16w1 => RowSplit<Vectors<F16>, 16, 1>,
+    spmm_row_split_f16_l16w2 => RowSplit<Vectors<F16>, 16, 2>,
+    spmm_row_split_f16_l32w1 => RowSplit<Vectors<F16>, 32, 1>,
+    spmm_row_split_f16_elements => RowSplit<Scalars<F16>, 32, 1>,
+    spmm_row_split_f32_l8w1 => RowSplit<Vectors<F32>, 8, 1>,
+    spmm_row_split_f32_l8w4 => RowSplit<Vectors<F32>, 8, 4>,
+    spmm_row_split_f32_l16w1 => RowSplit<Vectors<F32>, 16, 1>,
+    spmm_row_split_f32_l16w2 => RowSplit<Vectors<F32>, 16, 2>,
+    spmm_row_split_f32_l32w1 => RowSplit<Vectors<F32>, 32, 1>,
+    spmm_row_split_f32_elements => RowSplit<Scalars<F32>, 32, 1>,
+    spmm_short_rows_f16_l4 => ShortRows<Vectors<F16>, 4>,
+    spmm_short_rows_f16_l8 => ShortRows<Vectors<F16>, 8>,
+    spmm_short_rows_f16_l16 => ShortRows<Vectors<F16>, 16>,
+    spmm_short_rows_f16_l32 => ShortRows<Vectors<F16>, 32>,
+    spmm_short_rows_f16_elements => ShortRows<Scalars<F16>, 32>,
+    spmm_short_rows_f32_l8 => ShortRows<Vectors<F32>, 8>,
+    spmm_short_rows_f32_l16 => ShortRows<Vectors<F32>, 16>,
+    spmm_short_rows_f32_l32 => ShortRows<Vectors<F32>, 32>,
+    spmm_short_rows_f32_elements => ShortRows<Scalars<F32>, 32>,
+    spmm_tile_stream_f16_64 => TileStream<Bulk, 1, 3>,
+    spmm_tile_stream_f16_128 => TileStream<Bulk, 2, 3>,
+    spmm_tile_stream_f16_elements => TileStream<ByElement, 1, 2>,
+    spmm_combine => Combine,
+    spmm_check_f16 => Check<F16>,
+    spmm_check_f32 => Check<F32>,
+    gather_probe => GatherProbe,
+}

@@ -1,0 +1,49 @@
+//! windrow's GPU kernels, written in Rust.
+//!
+//! Every kernel is one file and one function, generic over the machine ([`windrow_simt::Simt`]) and
+//! over its variant. The same source becomes PTX (`cargo xtask build-ptx`, committed under `ptx/`)
+//! and runs on the CPU emulator in tests. The crate knows neither matrix formats nor launch policy:
+//! a kernel sees its parameter struct, and the host reads the launch numbers (threads, shared
+//! memory, parameter size) from the same constants that the kernel is compiled with.
+//!
+//! | kernel | computes | runs on |
+//! | --- | --- | --- |
+//! | [`row_split`] | `C = α·A·B + β·C`, `A` in CSR cut into row segments | CUDA cores |
+//! | [`short_rows`] | the same, rows of equal length without a row pointer | CUDA cores |
+//! | [`tile_stream`] | the same, `A` in 8 × 8 tiles | Tensor Cores |
+//! | [`combine`] | sums the partial rows of the three above, in a fixed order | CUDA cores |
+//! | [`check`] | compares a product with an f64 reference, entry by entry | CUDA cores |
+//! | [`gather_probe`] | measures how fast rows of a table can be gathered | memory |
+//!
+//! [`ENTRIES`] is the table of all entry points, read by the device build, the host and the tests.
+#![cfg_attr(target_arch = "nvptx64", no_std, feature(abi_ptx, asm_experimental_arch))]
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "counters of unrolled loops and tile extents are a few dozen at most"
+)]
+
+pub mod check;
+pub mod combine;
+pub mod dense;
+mod element;
+mod entries;
+pub mod gather_probe;
+mod kernel;
+pub mod row_split;
+pub mod short_rows;
+pub mod tile_stream;
+
+pub use element::{Dtype, Element, F16, F32, Gather, Scalars, Vectors};
+pub use entries::{ENTRIES, body, entry};
+pub use kernel::{Entry, Kernel, Variant};
+
+/// The PTX of every entry for compute capability 8.0 and later, as committed.
+#[cfg(not(target_arch = "nvptx64"))]
+pub const PTX_SM80: &str = include_str!("../ptx/windrow_sm80.ptx");
+
+/// Marks a slot of the partial-sum workspace that is not used: the piece is a whole row or window.
+pub const NO_SLOT: u32 = u32::MAX;
+/// Marks a pad column of a tile: nothing of `B` is read for it.
+pub const NO_COLUMN: u32 = u32::MAX;
+/// Marks a pad row of a window: nothing of `C` is written for it.
+pub const NO_ROW: u32 = u32::MAX;

@@ -1,0 +1,224 @@
+//! `C = α·A·B + β·C` on CUDA cores, straight from CSR, long rows cut into segments.
+//!
+//! A *segment* is a run of one row's entries; a row that is not longer than the host's limit is one
+//! segment. A group of `LANES · WAYS` lanes takes one segment. The lanes lie across the width, one
+//! 16-byte vector of `B` each; the ways take every `WAYS`-th entry and are summed at the end:
+//!
+//! ```text
+//!            lane 0     lane 1     lane 2   ...   lane LANES-1
+//! way 0   B[col 0][0..8)  [8..16)  [16..24)            ...          entries 0, WAYS, 2·WAYS, ...
+//! way 1   B[col 1][0..8)  [8..16)  [16..24)            ...          entries 1, WAYS+1, ...
+//! ```
+//!
+//! [`IN_FLIGHT`] gathers per lane are issued before the first is used. A segment that is its whole
+//! row writes `C`; a piece of a longer row writes its sum into a slot of the workspace, which
+//! [`combine`](crate::combine) adds in a fixed order, so the result is the same in every run.
+
+use core::marker::PhantomData;
+
+use bytemuck::{Pod, Zeroable};
+use windrow_simt::{GlobalPtr, Simt, WARP};
+
+use crate::NO_SLOT;
+use crate::dense::Dense;
+use crate::element::{Element, Gather};
+use crate::kernel::{Kernel, Variant};
+
+/// Gathers that each lane has in flight.
+pub const IN_FLIGHT: usize = 4;
+
+/// Arguments of [`RowSplit`].
+///
+/// # Obligations
+/// `segments[i] = [row, begin, end, slot]` with `begin ≤ end ≤ nnz`; no two segments share a slot,
+/// and a segment with [`NO_SLOT`] is the only one of its row.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+pub struct RowSplitParams {
+    /// The dense operands.
+    pub dense: Dense,
+    /// `[row, begin, end, slot]` per segment.
+    pub segments: GlobalPtr<[u32; 4]>,
+    /// Column of each entry.
+    pub col_indices: GlobalPtr<u32>,
+    /// Value of each entry, in the element type's bits.
+    pub values: GlobalPtr<u32>,
+    /// Number of segments.
+    pub segment_count: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// One instance: how `B` is read, lanes across the width, entries side by side.
+pub struct RowSplit<G, const LANES: u32, const WAYS: u32>(PhantomData<G>);
+
+impl<G: Gather, const LANES: u32, const WAYS: u32> RowSplit<G, LANES, WAYS> {
+    const VALID: () = assert!(
+        LANES.is_power_of_two() && WAYS.is_power_of_two() && LANES * WAYS <= WARP,
+        "a segment is handled inside one warp"
+    );
+    /// Lanes that share a segment.
+    pub const GROUP: u32 = LANES * WAYS;
+    /// Segments per block.
+    pub const SEGMENTS_PER_BLOCK: u32 = Self::BLOCK_THREADS / Self::GROUP;
+    /// Columns per slice of the width: one value of the grid's slow axis.
+    pub const SLICE: u32 = LANES * G::WIDTH;
+}
+
+impl<G: Gather, const LANES: u32, const WAYS: u32> Kernel for RowSplit<G, LANES, WAYS> {
+    type Params = RowSplitParams;
+    const FILE: &'static str = "row_split";
+    const VARIANT: Variant =
+        Variant::RowSplit { dtype: G::Element::DTYPE, lanes: LANES, ways: WAYS, vectors: G::VECTORS };
+    const BLOCK_THREADS: u32 = 256;
+
+    #[inline(always)]
+    unsafe fn run<S: Simt>(s: &S, p: &RowSplitParams) {
+        const { Self::VALID }
+        // 1. Locate.
+        let group = s.block_idx() * Self::SEGMENTS_PER_BLOCK + s.thread_idx() / Self::GROUP;
+        let lane = s.thread_idx() % LANES;
+        let way = s.thread_idx() / LANES % WAYS;
+        let column = s.block_idx_y() * Self::SLICE + lane * G::WIDTH;
+        let active = group < p.segment_count;
+        // SAFETY: `group < segment_count` where it is used; entries, slots and rows are in range by
+        // the obligations of the params. All lanes of the warp reach the shuffles together.
+        unsafe {
+            let [row, begin, end, slot] =
+                if active { s.load_readonly_once(p.segments.at(group)) } else { [0, 0, 0, NO_SLOT] };
+            // 2. to 4. Gather and accumulate; lanes beyond the width have nothing to read.
+            let end = if column < p.dense.n { end } else { begin };
+            let mut sum = accumulate_entries::<S, G>(
+                s,
+                &p.dense,
+                column,
+                Entries {
+                    col_indices: p.col_indices,
+                    values: p.values,
+                    begin: begin + way,
+                    end,
+                    stride: WAYS,
+                },
+            );
+            add_ways::<S, LANES, WAYS>(s, &mut sum);
+            // 5. Registers -> global.
+            if active {
+                if slot == NO_SLOT {
+                    store::<G, WAYS>(way, sum, |at, quad| match G::VECTORS {
+                        true => p.dense.finish_quad(s, row, column + at, quad),
+                        false => p.dense.finish_one(s, row, column, quad[0]),
+                    });
+                } else {
+                    store::<G, WAYS>(way, sum, |at, quad| match G::VECTORS {
+                        true => p.dense.keep_quad(s, slot, column + at, quad),
+                        false => p.dense.keep_one(s, slot, column, quad[0]),
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// The entries that one lane walks: `begin, begin + stride, …` below `end`.
+pub(crate) struct Entries {
+    pub(crate) col_indices: GlobalPtr<u32>,
+    pub(crate) values: GlobalPtr<u32>,
+    pub(crate) begin: u32,
+    pub(crate) end: u32,
+    pub(crate) stride: u32,
+}
+
+/// `Σ value · B[column of entry][column..]` over the lane's entries.
+///
+/// Full rounds have [`IN_FLIGHT`] loads under way with no condition between them; the last round
+/// masks each load, for a loop of single loads would pay a full memory latency per entry. A masked
+/// lane reads nothing and adds 0·0: a NaN or an infinity of `B` stays where `A` refers to it.
+///
+/// # Safety
+/// `begin..end` are entries of the arrays; `column < n` unless the range is empty.
+#[inline(always)]
+pub(crate) unsafe fn accumulate_entries<S: Simt, G: Gather>(
+    s: &S,
+    dense: &Dense,
+    column: u32,
+    entries: Entries,
+) -> [f32; 8] {
+    let Entries { col_indices, values, begin, end, stride } = entries;
+    let values = values.cast::<<G::Element as Element>::Bits>();
+    let mut sum = [0.0f32; 8];
+    let mut entry = begin;
+    let at = |col: u32| u64::from(col) * u64::from(dense.ldb) + u64::from(column);
+    // SAFETY: every entry read is below `end`; its column is below k, so the row of `B` exists.
+    unsafe {
+        let last = (IN_FLIGHT as u32 - 1) * stride;
+        while entry + last < end {
+            let mut weight = [0.0f32; IN_FLIGHT];
+            let mut raw = [G::ZERO; IN_FLIGHT];
+            let mut u = 0;
+            while u < IN_FLIGHT {
+                let e = entry + u as u32 * stride;
+                let col = s.load_readonly_once(col_indices.at(e));
+                weight[u] = G::Element::widen(s, s.load_readonly_once(values.at(e)));
+                raw[u] = G::fetch(s, dense.b, at(col));
+                u += 1;
+            }
+            let mut u = 0;
+            while u < IN_FLIGHT {
+                G::accumulate(s, weight[u], raw[u], &mut sum);
+                u += 1;
+            }
+            entry += IN_FLIGHT as u32 * stride;
+        }
+        if entry < end {
+            let mut weight = [0.0f32; IN_FLIGHT];
+            let mut raw = [G::ZERO; IN_FLIGHT];
+            let mut u = 0;
+            while u < IN_FLIGHT - 1 {
+                let e = entry + u as u32 * stride;
+                if e < end {
+                    let col = s.load_readonly_once(col_indices.at(e));
+                    weight[u] = G::Element::widen(s, s.load_readonly_once(values.at(e)));
+                    raw[u] = G::fetch(s, dense.b, at(col));
+                }
+                u += 1;
+            }
+            let mut u = 0;
+            while u < IN_FLIGHT - 1 {
+                G::accumulate(s, weight[u], raw[u], &mut sum);
+                u += 1;
+            }
+        }
+    }
+    sum
+}
+
+/// Sums the ways, so that every lane of a column holds the total. Group: full warp.
+///
+/// # Safety
+/// Collective: all 32 lanes.
+#[inline(always)]
+unsafe fn add_ways<S: Simt, const LANES: u32, const WAYS: u32>(s: &S, sum: &mut [f32; 8]) {
+    let mut mask = LANES;
+    while mask < LANES * WAYS {
+        let mut i = 0;
+        while i < sum.len() {
+            // SAFETY: the caller's promise; the loop bounds are constants of the instance.
+            let other = unsafe { s.shuffle_xor(sum[i].to_bits(), mask) };
+            sum[i] += f32::from_bits(other);
+            i += 1;
+        }
+        mask *= 2;
+    }
+}
+
+/// Hands each four columns of the lane to `write`, the quads dealt out among the ways.
+#[inline(always)]
+pub(crate) fn store<G: Gather, const WAYS: u32>(way: u32, sum: [f32; 8], write: impl Fn(u32, [f32; 4])) {
+    let [a, b, c, d, e, f, g, h] = sum;
+    if way == 0 {
+        write(0, [a, b, c, d]);
+    }
+    if G::WIDTH > 4 && way == 1 % WAYS {
+        write(4, [e, f, g, h]);
+    }
+}

@@ -1,0 +1,261 @@
+//! The trait [`Simt`]: the operations that one GPU thread may perform.
+
+use crate::pointer::{GlobalPtr, Word};
+
+/// Lanes per warp.
+pub const WARP: u32 = 32;
+
+/// The operations that one GPU thread may perform.
+///
+/// Methods fall into four groups: where the thread is; memory; collectives, which a whole group of
+/// threads executes together; arithmetic that has no plain Rust spelling.
+///
+/// # Safety
+/// An implementation must perform exactly the operation that the method's documentation names:
+/// kernels rely on it for memory safety (a load returns what was stored) and for convergence.
+///
+/// For callers, unless a method says more:
+/// - a *memory* method's address must be inside one live allocation for its whole width, aligned to
+///   the width, and not written by another thread since the last barrier that orders the two;
+/// - a *collective* must be reached by every thread of the group that its documentation names, from
+///   the same call site, with none of them exited.
+pub unsafe trait Simt {
+    // ---- Where the thread is -------------------------------------------------------------------
+
+    /// `%tid.x`: the thread's number in its block. Blocks are one-dimensional.
+    fn thread_idx(&self) -> u32;
+    /// `%ctaid.x`, the fast axis of the grid.
+    fn block_idx(&self) -> u32;
+    /// `%ctaid.y`, the slow axis of the grid.
+    fn block_idx_y(&self) -> u32;
+    /// `%ntid.x`: threads per block.
+    fn block_dim(&self) -> u32;
+    /// `%nctaid.x`.
+    fn grid_dim(&self) -> u32;
+
+    /// The thread's lane in its warp, `0..32`.
+    #[inline(always)]
+    fn lane(&self) -> u32 {
+        self.thread_idx() % WARP
+    }
+
+    /// The warp's number in its block.
+    #[inline(always)]
+    fn warp(&self) -> u32 {
+        self.thread_idx() / WARP
+    }
+
+    // ---- Global memory -------------------------------------------------------------------------
+
+    /// Loads a word that may have been written in this launch.
+    ///
+    /// # Safety
+    /// As for every memory method, see [`Simt`].
+    unsafe fn load<T: Word>(&self, from: GlobalPtr<T>) -> T;
+
+    /// Loads a word that nothing writes during this launch, through the read-only path.
+    ///
+    /// # Safety
+    /// As for every memory method; moreover no thread of the grid may write the word.
+    unsafe fn load_readonly<T: Word>(&self, from: GlobalPtr<T>) -> T;
+
+    /// [`load_readonly`](Simt::load_readonly) for words that this SM reads once: it leaves no line
+    /// in L1, so that lines worth keeping stay.
+    ///
+    /// # Safety
+    /// As for [`load_readonly`](Simt::load_readonly).
+    unsafe fn load_readonly_once<T: Word>(&self, from: GlobalPtr<T>) -> T;
+
+    /// Stores a word.
+    ///
+    /// # Safety
+    /// As for every memory method, see [`Simt`].
+    unsafe fn store<T: Word>(&self, to: GlobalPtr<T>, value: T);
+
+    /// Stores a word that nobody reads soon: it is the first that L2 evicts.
+    ///
+    /// # Safety
+    /// As for every memory method, see [`Simt`].
+    unsafe fn store_streaming<T: Word>(&self, to: GlobalPtr<T>, value: T);
+
+    /// Adds to a float in memory, atomically, without reading it back (`red.add.f32`). The order
+    /// among threads is not determined, so neither is the last bit of the sum.
+    ///
+    /// # Safety
+    /// As for every memory method, except that other threads may add to the same word.
+    unsafe fn reduce_add_f32(&self, to: GlobalPtr<f32>, value: f32);
+
+    /// Adds to an integer in memory, atomically, and returns what it was.
+    ///
+    /// # Safety
+    /// As for [`reduce_add_f32`](Simt::reduce_add_f32).
+    unsafe fn atomic_add_u32(&self, to: GlobalPtr<u32>, value: u32) -> u32;
+
+    /// Raises an integer in memory to at least `value`, atomically.
+    ///
+    /// # Safety
+    /// As for [`reduce_add_f32`](Simt::reduce_add_f32).
+    unsafe fn reduce_max_u64(&self, to: GlobalPtr<u64>, value: u64);
+
+    // ---- Shared memory: byte offsets into the block's dynamic allocation ------------------------
+
+    /// Loads a word of shared memory.
+    ///
+    /// # Safety
+    /// As for every memory method; the word must have been written in this block.
+    unsafe fn load_shared<T: Word>(&self, from: u32) -> T;
+
+    /// Stores a word to shared memory.
+    ///
+    /// # Safety
+    /// As for every memory method, see [`Simt`].
+    unsafe fn store_shared<T: Word>(&self, to: u32, value: T);
+
+    /// Starts copying 16 bytes from global to shared memory (`cp.async.cg`, past L1). The first
+    /// `valid_bytes` come from `from`, the rest is zero; with 0, `from` is not read at all.
+    ///
+    /// The bytes may be read only after [`copy_async_wait`](Simt::copy_async_wait) covers the group
+    /// that [`copy_async_commit`](Simt::copy_async_commit) closed over this copy, by the same
+    /// thread; by another thread only after a barrier that follows that wait.
+    ///
+    /// # Safety
+    /// As for every memory method; `valid_bytes ≤ 16`; both addresses are multiples of 16; nothing
+    /// writes the source during this launch.
+    unsafe fn copy_async_16(&self, to_shared: u32, from: GlobalPtr<u32>, valid_bytes: u32);
+
+    /// Closes the group of this thread's copies since the last commit (possibly none).
+    ///
+    /// # Safety
+    /// None beyond the trait's; unsafe because it is part of the `copy_async` protocol.
+    unsafe fn copy_async_commit(&self);
+
+    /// Waits until at most the `PENDING` youngest groups of this thread are still under way.
+    ///
+    /// # Safety
+    /// None beyond the trait's; unsafe because it is part of the `copy_async` protocol.
+    unsafe fn copy_async_wait<const PENDING: u32>(&self);
+
+    // ---- Collectives ---------------------------------------------------------------------------
+
+    /// Waits for every thread of the block and orders their memory accesses. Group: block.
+    ///
+    /// # Safety
+    /// Collective, see [`Simt`].
+    unsafe fn sync_block(&self);
+
+    /// Waits for every lane of the warp and orders their memory accesses. Group: full warp.
+    ///
+    /// # Safety
+    /// Collective, see [`Simt`].
+    unsafe fn sync_warp(&self);
+
+    /// The `value` of lane `source_lane % 32`. Group: full warp.
+    ///
+    /// # Safety
+    /// Collective, see [`Simt`].
+    unsafe fn shuffle(&self, value: u32, source_lane: u32) -> u32;
+
+    /// The `value` of lane `lane ^ lane_mask`, for `lane_mask < 32`. Group: full warp.
+    ///
+    /// # Safety
+    /// Collective, see [`Simt`].
+    unsafe fn shuffle_xor(&self, value: u32, lane_mask: u32) -> u32;
+
+    /// The `value` of lane `lane - delta`; a lane with none below it keeps its own. Group: full warp.
+    ///
+    /// # Safety
+    /// Collective, see [`Simt`].
+    unsafe fn shuffle_up(&self, value: u32, delta: u32) -> u32;
+
+    /// The `value` of lane `lane + delta`; a lane with none above it keeps its own. Group: full warp.
+    ///
+    /// # Safety
+    /// Collective, see [`Simt`].
+    unsafe fn shuffle_down(&self, value: u32, delta: u32) -> u32;
+
+    /// Bit `l` is lane `l`'s `predicate`. Group: full warp.
+    ///
+    /// # Safety
+    /// Collective, see [`Simt`].
+    unsafe fn ballot(&self, predicate: bool) -> u32;
+
+    /// Loads four 8 × 8 matrices of 16-bit elements from shared memory: matrix `i`'s row `r` is the
+    /// 16 bytes at lane `8i + r`'s `row_address`. Element order: [`fragment::ldmatrix`]. Group: full
+    /// warp.
+    ///
+    /// [`fragment::ldmatrix`]: crate::fragment::ldmatrix
+    ///
+    /// # Safety
+    /// Collective and memory method, see [`Simt`]; 16 bytes per lane.
+    unsafe fn load_matrix_x4(&self, row_address: u32) -> [u32; 4];
+
+    /// [`load_matrix_x4`](Simt::load_matrix_x4) with each matrix transposed on the way. Element
+    /// order: [`fragment::ldmatrix_trans`](crate::fragment::ldmatrix_trans). Group: full warp.
+    ///
+    /// # Safety
+    /// As for [`load_matrix_x4`](Simt::load_matrix_x4).
+    unsafe fn load_matrix_x4_trans(&self, row_address: u32) -> [u32; 4];
+
+    /// `acc + a·b`: (16 × 8) += (16 × 16)·(16 × 8), f16 in, f32 out. Group: full warp.
+    /// Element order: [`fragment`](crate::fragment).
+    ///
+    /// # Safety
+    /// Collective, see [`Simt`].
+    unsafe fn mma_m16n8k16_f16(&self, a: [u32; 4], b: [u32; 2], acc: [f32; 4]) -> [f32; 4];
+
+    /// `acc + a·b`: (16 × 8) += (16 × 16)·(16 × 8), bf16 in, f32 out. Group: full warp.
+    ///
+    /// # Safety
+    /// Collective, see [`Simt`].
+    unsafe fn mma_m16n8k16_bf16(&self, a: [u32; 4], b: [u32; 2], acc: [f32; 4]) -> [f32; 4];
+
+    /// `acc + a·b`: (16 × 8) += (16 × 8)·(8 × 8), f16 in, f32 out. Group: full warp.
+    ///
+    /// # Safety
+    /// Collective, see [`Simt`].
+    unsafe fn mma_m16n8k8_f16(&self, a: [u32; 2], b: u32, acc: [f32; 4]) -> [f32; 4];
+
+    /// `acc + a·b`: (16 × 8) += (16 × 8)·(8 × 8), bf16 in, f32 out. Group: full warp.
+    ///
+    /// # Safety
+    /// Collective, see [`Simt`].
+    unsafe fn mma_m16n8k8_bf16(&self, a: [u32; 2], b: u32, acc: [f32; 4]) -> [f32; 4];
+
+    /// `acc + a·b`: (16 × 8) += (16 × 8)·(8 × 8), tf32 in (the low 13 bits of each word are
+    /// ignored), f32 out. Group: full warp.
+    ///
+    /// # Safety
+    /// Collective, see [`Simt`].
+    unsafe fn mma_m16n8k8_tf32(&self, a: [u32; 4], b: [u32; 2], acc: [f32; 4]) -> [f32; 4];
+
+    // ---- Arithmetic ----------------------------------------------------------------------------
+
+    /// Picks four bytes out of eight (`prmt.b32`): nibble `i` of `selector`, in `0..8`, is the
+    /// number of the byte that becomes byte `i` of the result; bytes 0 to 3 are `low`'s, 4 to 7
+    /// `high`'s. Bit 3 of a nibble (sign replication) must be clear.
+    fn permute_bytes(&self, low: u32, high: u32, selector: u32) -> u32;
+
+    /// `a·b + c`, rounded once.
+    fn fma(&self, a: f32, b: f32, c: f32) -> f32;
+
+    /// The f32 equal to an f16's bits.
+    fn f16_to_f32(&self, bits: u16) -> f32;
+
+    /// The two f32 equal to the f16 in the low and the high half of `bits`.
+    fn f16x2_to_f32(&self, bits: u32) -> [f32; 2];
+
+    /// The bits of the f16 nearest to `value`, ties to even.
+    fn f32_to_f16(&self, value: f32) -> u16;
+
+    /// The bits of the bf16 nearest to `value`, ties to even.
+    fn f32_to_bf16(&self, value: f32) -> u16;
+
+    /// `value` rounded to tf32 (10 explicit mantissa bits), ties away from zero, as f32 bits.
+    fn f32_to_tf32(&self, value: f32) -> u32;
+
+    /// Set bits of a word (`popc`).
+    #[inline(always)]
+    fn population(&self, bits: u64) -> u32 {
+        bits.count_ones()
+    }
+}

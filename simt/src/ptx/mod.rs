@@ -1,0 +1,320 @@
+//! The GPU: every method of [`Simt`] as one or a few PTX instructions.
+//!
+//! Collectives are LLVM intrinsics wherever one can be called from Rust, because LLVM knows an
+//! intrinsic as *convergent*: it neither duplicates it nor moves it across a branch. An `asm!` block
+//! carries no such mark. Three collectives have no callable intrinsic (`ldmatrix`, whose address is
+//! a shared-space pointer; the f16 `mma`, whose operands are `<2 x half>`; `vote`, whose predicate is
+//! an `i1`); kernels call them outside divergent branches, and the golden test of the PTX counts them.
+
+mod intrinsics;
+mod memory;
+
+use core::arch::{asm, nvptx};
+
+use crate::machine::Simt;
+use crate::pointer::{GlobalPtr, Word};
+
+/// The GPU thread that runs this code.
+#[derive(Clone, Copy)]
+pub struct Ptx;
+
+const FULL_WARP: u32 = u32::MAX;
+
+// SAFETY: each method is the instruction that the trait names.
+unsafe impl Simt for Ptx {
+    #[inline(always)]
+    fn thread_idx(&self) -> u32 {
+        // SAFETY: reads a special register.
+        unsafe { nvptx::_thread_idx_x() as u32 }
+    }
+    #[inline(always)]
+    fn block_idx(&self) -> u32 {
+        // SAFETY: reads a special register.
+        unsafe { nvptx::_block_idx_x() as u32 }
+    }
+    #[inline(always)]
+    fn block_idx_y(&self) -> u32 {
+        // SAFETY: reads a special register.
+        unsafe { nvptx::_block_idx_y() as u32 }
+    }
+    #[inline(always)]
+    fn block_dim(&self) -> u32 {
+        // SAFETY: reads a special register.
+        unsafe { nvptx::_block_dim_x() as u32 }
+    }
+    #[inline(always)]
+    fn grid_dim(&self) -> u32 {
+        // SAFETY: reads a special register.
+        unsafe { nvptx::_grid_dim_x() as u32 }
+    }
+
+    #[inline(always)]
+    unsafe fn load<T: Word>(&self, from: GlobalPtr<T>) -> T {
+        // SAFETY: the caller's promise.
+        unsafe { memory::load(from.address()) }
+    }
+    #[inline(always)]
+    unsafe fn load_readonly<T: Word>(&self, from: GlobalPtr<T>) -> T {
+        // SAFETY: the caller's promise.
+        unsafe { memory::load_readonly(from.address()) }
+    }
+    #[inline(always)]
+    unsafe fn load_readonly_once<T: Word>(&self, from: GlobalPtr<T>) -> T {
+        // SAFETY: the caller's promise.
+        unsafe { memory::load_readonly_once(from.address()) }
+    }
+    #[inline(always)]
+    unsafe fn store<T: Word>(&self, to: GlobalPtr<T>, value: T) {
+        // SAFETY: the caller's promise.
+        unsafe { memory::store(to.address(), value) }
+    }
+    #[inline(always)]
+    unsafe fn store_streaming<T: Word>(&self, to: GlobalPtr<T>, value: T) {
+        // SAFETY: the caller's promise.
+        unsafe { memory::store_streaming(to.address(), value) }
+    }
+    #[inline(always)]
+    unsafe fn reduce_add_f32(&self, to: GlobalPtr<f32>, value: f32) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            asm!("red.relaxed.gpu.global.add.f32 [{0}], {1};", in(reg64) to.address(), in(reg32) value, options(nostack));
+        }
+    }
+    #[inline(always)]
+    unsafe fn atomic_add_u32(&self, to: GlobalPtr<u32>, value: u32) -> u32 {
+        let old: u32;
+        // SAFETY: the caller's promise.
+        unsafe {
+            asm!("atom.relaxed.gpu.global.add.u32 {0}, [{1}], {2};", out(reg32) old, in(reg64) to.address(), in(reg32) value, options(nostack));
+        }
+        old
+    }
+    #[inline(always)]
+    unsafe fn reduce_max_u64(&self, to: GlobalPtr<u64>, value: u64) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            asm!("red.relaxed.gpu.global.max.u64 [{0}], {1};", in(reg64) to.address(), in(reg64) value, options(nostack));
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_shared<T: Word>(&self, from: u32) -> T {
+        // SAFETY: the caller's promise.
+        unsafe { memory::load_shared(memory::shared(from)) }
+    }
+    #[inline(always)]
+    unsafe fn store_shared<T: Word>(&self, to: u32, value: T) {
+        // SAFETY: the caller's promise.
+        unsafe { memory::store_shared(memory::shared(to), value) }
+    }
+    #[inline(always)]
+    unsafe fn copy_async_16(&self, to_shared: u32, from: GlobalPtr<u32>, valid_bytes: u32) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            asm!(
+                "{{ .reg .pred p; setp.eq.u32 p, {2}, 0; cp.async.cg.shared.global [{0}], [{1}], 16, p; }}",
+                in(reg32) memory::shared(to_shared), in(reg64) from.address(), in(reg32) valid_bytes,
+                options(nostack)
+            );
+        }
+    }
+    #[inline(always)]
+    unsafe fn copy_async_commit(&self) {
+        // SAFETY: no operands.
+        unsafe { intrinsics::cp_async_commit_group() }
+    }
+    #[inline(always)]
+    unsafe fn copy_async_wait<const PENDING: u32>(&self) {
+        // SAFETY: the group count is an immediate in each arm.
+        unsafe {
+            match PENDING {
+                0 => intrinsics::cp_async_wait_group(0),
+                1 => intrinsics::cp_async_wait_group(1),
+                2 => intrinsics::cp_async_wait_group(2),
+                3 => intrinsics::cp_async_wait_group(3),
+                _ => const { assert!(PENDING < 4, "at most three groups stay under way") },
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn sync_block(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { nvptx::_syncthreads() }
+    }
+    #[inline(always)]
+    unsafe fn sync_warp(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { intrinsics::bar_warp_sync(FULL_WARP) }
+    }
+    #[inline(always)]
+    unsafe fn shuffle(&self, value: u32, source_lane: u32) -> u32 {
+        // SAFETY: the caller's promise.
+        unsafe { intrinsics::shfl_idx(FULL_WARP, value, source_lane, 0x1f) }
+    }
+    #[inline(always)]
+    unsafe fn shuffle_xor(&self, value: u32, lane_mask: u32) -> u32 {
+        // SAFETY: the caller's promise.
+        unsafe { intrinsics::shfl_bfly(FULL_WARP, value, lane_mask, 0x1f) }
+    }
+    #[inline(always)]
+    unsafe fn shuffle_up(&self, value: u32, delta: u32) -> u32 {
+        // SAFETY: the caller's promise; the clamp of `up` is 0.
+        unsafe { intrinsics::shfl_up(FULL_WARP, value, delta, 0) }
+    }
+    #[inline(always)]
+    unsafe fn shuffle_down(&self, value: u32, delta: u32) -> u32 {
+        // SAFETY: the caller's promise.
+        unsafe { intrinsics::shfl_down(FULL_WARP, value, delta, 0x1f) }
+    }
+    #[inline(always)]
+    unsafe fn ballot(&self, predicate: bool) -> u32 {
+        let votes: u32;
+        // SAFETY: the caller's promise.
+        unsafe {
+            asm!(
+                "{{ .reg .pred p; setp.ne.u32 p, {1}, 0; vote.sync.ballot.b32 {0}, p, 0xffffffff; }}",
+                out(reg32) votes, in(reg32) u32::from(predicate), options(nostack)
+            );
+        }
+        votes
+    }
+    #[inline(always)]
+    unsafe fn load_matrix_x4(&self, row_address: u32) -> [u32; 4] {
+        let (a, b, c, d): (u32, u32, u32, u32);
+        // SAFETY: the caller's promise.
+        unsafe {
+            asm!(
+                "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{{0}, {1}, {2}, {3}}}, [{4}];",
+                out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) memory::shared(row_address),
+                options(nostack)
+            );
+        }
+        [a, b, c, d]
+    }
+    #[inline(always)]
+    unsafe fn load_matrix_x4_trans(&self, row_address: u32) -> [u32; 4] {
+        let (a, b, c, d): (u32, u32, u32, u32);
+        // SAFETY: the caller's promise.
+        unsafe {
+            asm!(
+                "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {{{0}, {1}, {2}, {3}}}, [{4}];",
+                out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) memory::shared(row_address),
+                options(nostack)
+            );
+        }
+        [a, b, c, d]
+    }
+    #[inline(always)]
+    unsafe fn mma_m16n8k16_f16(&self, a: [u32; 4], b: [u32; 2], acc: [f32; 4]) -> [f32; 4] {
+        let [mut c0, mut c1, mut c2, mut c3] = acc;
+        // SAFETY: the caller's promise.
+        unsafe {
+            asm!(
+                "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {{{0}, {1}, {2}, {3}}}, {{{4}, {5}, {6}, {7}}}, {{{8}, {9}}}, {{{0}, {1}, {2}, {3}}};",
+                inout(reg32) c0, inout(reg32) c1, inout(reg32) c2, inout(reg32) c3,
+                in(reg32) a[0], in(reg32) a[1], in(reg32) a[2], in(reg32) a[3], in(reg32) b[0], in(reg32) b[1],
+                options(pure, nomem, nostack)
+            );
+        }
+        [c0, c1, c2, c3]
+    }
+    #[inline(always)]
+    unsafe fn mma_m16n8k8_f16(&self, a: [u32; 2], b: u32, acc: [f32; 4]) -> [f32; 4] {
+        let [mut c0, mut c1, mut c2, mut c3] = acc;
+        // SAFETY: the caller's promise.
+        unsafe {
+            asm!(
+                "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {{{0}, {1}, {2}, {3}}}, {{{4}, {5}}}, {{{6}}}, {{{0}, {1}, {2}, {3}}};",
+                inout(reg32) c0, inout(reg32) c1, inout(reg32) c2, inout(reg32) c3,
+                in(reg32) a[0], in(reg32) a[1], in(reg32) b,
+                options(pure, nomem, nostack)
+            );
+        }
+        [c0, c1, c2, c3]
+    }
+    #[inline(always)]
+    unsafe fn mma_m16n8k16_bf16(&self, a: [u32; 4], b: [u32; 2], acc: [f32; 4]) -> [f32; 4] {
+        // SAFETY: the caller's promise.
+        unsafe { intrinsics::mma_k16_bf16(a, b, acc) }
+    }
+    #[inline(always)]
+    unsafe fn mma_m16n8k8_bf16(&self, a: [u32; 2], b: u32, acc: [f32; 4]) -> [f32; 4] {
+        // SAFETY: the caller's promise.
+        unsafe { intrinsics::mma_k8_bf16(a, b, acc) }
+    }
+    #[inline(always)]
+    unsafe fn mma_m16n8k8_tf32(&self, a: [u32; 4], b: [u32; 2], acc: [f32; 4]) -> [f32; 4] {
+        // SAFETY: the caller's promise.
+        unsafe { intrinsics::mma_k8_tf32(a, b, acc) }
+    }
+
+    #[inline(always)]
+    fn permute_bytes(&self, low: u32, high: u32, selector: u32) -> u32 {
+        let out: u32;
+        // SAFETY: arithmetic.
+        unsafe {
+            asm!("prmt.b32 {0}, {1}, {2}, {3};", out(reg32) out, in(reg32) low, in(reg32) high, in(reg32) selector, options(pure, nomem, nostack));
+        }
+        out
+    }
+    #[inline(always)]
+    fn fma(&self, a: f32, b: f32, c: f32) -> f32 {
+        // SAFETY: arithmetic.
+        unsafe { intrinsics::fma(a, b, c) }
+    }
+    #[inline(always)]
+    fn f16_to_f32(&self, bits: u16) -> f32 {
+        let out: f32;
+        // SAFETY: arithmetic.
+        unsafe {
+            asm!("cvt.f32.f16 {0}, {1};", out(reg32) out, in(reg16) bits, options(pure, nomem, nostack));
+        }
+        out
+    }
+    #[inline(always)]
+    fn f16x2_to_f32(&self, bits: u32) -> [f32; 2] {
+        let (low, high): (f32, f32);
+        // SAFETY: arithmetic.
+        unsafe {
+            asm!(
+                "{{ .reg .b16 l, h; mov.b32 {{l, h}}, {2}; cvt.f32.f16 {0}, l; cvt.f32.f16 {1}, h; }}",
+                out(reg32) low, out(reg32) high, in(reg32) bits, options(pure, nomem, nostack)
+            );
+        }
+        [low, high]
+    }
+    #[inline(always)]
+    fn f32_to_f16(&self, value: f32) -> u16 {
+        let out: u16;
+        // SAFETY: arithmetic.
+        unsafe {
+            asm!("cvt.rn.f16.f32 {0}, {1};", out(reg16) out, in(reg32) value, options(pure, nomem, nostack));
+        }
+        out
+    }
+    #[inline(always)]
+    fn f32_to_bf16(&self, value: f32) -> u16 {
+        let out: u16;
+        // SAFETY: arithmetic.
+        unsafe {
+            asm!("cvt.rn.bf16.f32 {0}, {1};", out(reg16) out, in(reg32) value, options(pure, nomem, nostack));
+        }
+        out
+    }
+    #[inline(always)]
+    fn f32_to_tf32(&self, value: f32) -> u32 {
+        let out: u32;
+        // SAFETY: arithmetic.
+        unsafe {
+            asm!("cvt.rna.tf32.f32 {0}, {1};", out(reg32) out, in(reg32) value, options(pure, nomem, nostack));
+        }
+        out
+    }
+}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    // SAFETY: ends the kernel; no kernel reaches it, and the build refuses PTX that could.
+    unsafe { nvptx::trap() }
+}
