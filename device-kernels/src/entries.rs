@@ -41,7 +41,7 @@ macro_rules! entries {
                 /// # Safety
                 /// Started by a launch that keeps the obligations of the params.
                 #[unsafe(no_mangle)]
-                pub unsafe extern "ptx-kernel" fn $name(params: <$kernel as Kernel>::Params) {
+                pub(super) unsafe extern "ptx-kernel" fn $name(params: <$kernel as Kernel>::Params) {
                     // SAFETY: the launch's promise.
                     unsafe { <$kernel>::run(&Ptx, &params) }
                 }

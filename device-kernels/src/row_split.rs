@@ -131,7 +131,8 @@ pub(crate) struct Entries {
 /// `Σ value · B[column of entry][column..]` over the lane's entries.
 ///
 /// Full rounds have [`IN_FLIGHT`] loads under way with no condition between them; the last round
-/// masks each load, for a loop of single loads would pay a full memory latency per entry. A masked
+/// masks each load, for a loop of single loads would pay a full memory latency per entry. Indices and
+/// values go through L1: neighbouring entries share their lines. A masked
 /// lane reads nothing and adds 0·0: a NaN or an infinity of `B` stays where `A` refers to it.
 ///
 /// # Safety
@@ -157,8 +158,8 @@ pub(crate) unsafe fn accumulate_entries<S: Simt, G: Gather>(
             let mut u = 0;
             while u < IN_FLIGHT {
                 let e = entry + u as u32 * stride;
-                let col = s.load_readonly_once(col_indices.at(e));
-                weight[u] = G::Element::widen(s, s.load_readonly_once(values.at(e)));
+                let col = s.load_readonly(col_indices.at(e));
+                weight[u] = G::Element::widen(s, s.load_readonly(values.at(e)));
                 raw[u] = G::fetch(s, dense.b, at(col));
                 u += 1;
             }
@@ -176,8 +177,8 @@ pub(crate) unsafe fn accumulate_entries<S: Simt, G: Gather>(
             while u < IN_FLIGHT - 1 {
                 let e = entry + u as u32 * stride;
                 if e < end {
-                    let col = s.load_readonly_once(col_indices.at(e));
-                    weight[u] = G::Element::widen(s, s.load_readonly_once(values.at(e)));
+                    let col = s.load_readonly(col_indices.at(e));
+                    weight[u] = G::Element::widen(s, s.load_readonly(values.at(e)));
                     raw[u] = G::fetch(s, dense.b, at(col));
                 }
                 u += 1;

@@ -5,7 +5,7 @@
 //!
 //! - `ptx` (only when compiling for `nvptx64-nvidia-cuda`): every method is one or a few PTX
 //!   instructions, inlined; the only place in windrow with `asm!` and GPU intrinsics;
-//! - [`emulator`] (feature `emulator`): runs whole grids on the CPU, thread by thread, and reports
+//! - `emulator` (feature `emulator`): runs whole grids on the CPU, thread by thread, and reports
 //!   what a GPU would silently get wrong: accesses out of bounds or misaligned, reads of shared
 //!   memory that nobody wrote, races inside a barrier phase, collectives that not all lanes reach,
 //!   and `cp.async` data used before its wait.
@@ -32,14 +32,3 @@ pub mod ptx;
 
 pub use machine::{Simt, WARP};
 pub use pointer::{GlobalPtr, Word};
-
-/// Declares the block's dynamic shared memory, to which [`Simt`]'s byte offsets refer; its size is
-/// the launch's. The crate that defines the entry points writes it once: a declaration in assembly
-/// belongs to the module that is compiled, so it cannot live in this crate.
-#[cfg(target_arch = "nvptx64")]
-#[macro_export]
-macro_rules! declare_shared_memory {
-    () => {
-        core::arch::global_asm!(".extern .shared .align 128 .b8 windrow_shared[];");
-    };
-}

@@ -111,17 +111,17 @@ pub unsafe trait Simt {
     /// As for every memory method, see [`Simt`].
     unsafe fn store_shared<T: Word>(&self, to: u32, value: T);
 
-    /// Starts copying 16 bytes from global to shared memory (`cp.async.cg`, past L1). The first
-    /// `valid_bytes` come from `from`, the rest is zero; with 0, `from` is not read at all.
+    /// Starts copying 16 bytes from global to shared memory (`cp.async.cg`, past L1); unless
+    /// `present`, 16 zero bytes, and `from` is not read at all.
     ///
     /// The bytes may be read only after [`copy_async_wait`](Simt::copy_async_wait) covers the group
     /// that [`copy_async_commit`](Simt::copy_async_commit) closed over this copy, by the same
     /// thread; by another thread only after a barrier that follows that wait.
     ///
     /// # Safety
-    /// As for every memory method; `valid_bytes ≤ 16`; both addresses are multiples of 16; nothing
-    /// writes the source during this launch.
-    unsafe fn copy_async_16(&self, to_shared: u32, from: GlobalPtr<u32>, valid_bytes: u32);
+    /// As for every memory method; both addresses are multiples of 16 (`from` only if `present`);
+    /// nothing writes the source during this launch.
+    unsafe fn copy_async_16(&self, to_shared: u32, from: GlobalPtr<u32>, present: bool);
 
     /// Closes the group of this thread's copies since the last commit (possibly none).
     ///
@@ -161,13 +161,13 @@ pub unsafe trait Simt {
     /// Collective, see [`Simt`].
     unsafe fn shuffle_xor(&self, value: u32, lane_mask: u32) -> u32;
 
-    /// The `value` of lane `lane - delta`; a lane with none below it keeps its own. Group: full warp.
+    /// The `value` of lane `lane - delta`, for `delta < 32`; a lane with none below it keeps its own. Group: full warp.
     ///
     /// # Safety
     /// Collective, see [`Simt`].
     unsafe fn shuffle_up(&self, value: u32, delta: u32) -> u32;
 
-    /// The `value` of lane `lane + delta`; a lane with none above it keeps its own. Group: full warp.
+    /// The `value` of lane `lane + delta`, for `delta < 32`; a lane with none above it keeps its own. Group: full warp.
     ///
     /// # Safety
     /// Collective, see [`Simt`].

@@ -108,12 +108,12 @@ unsafe impl Simt for Ptx {
         unsafe { memory::store_shared(memory::shared(to), value) }
     }
     #[inline(always)]
-    unsafe fn copy_async_16(&self, to_shared: u32, from: GlobalPtr<u32>, valid_bytes: u32) {
+    unsafe fn copy_async_16(&self, to_shared: u32, from: GlobalPtr<u32>, present: bool) {
         // SAFETY: the caller's promise.
         unsafe {
             asm!(
                 "{{ .reg .pred p; setp.eq.u32 p, {2}, 0; cp.async.cg.shared.global [{0}], [{1}], 16, p; }}",
-                in(reg32) memory::shared(to_shared), in(reg64) from.address(), in(reg32) valid_bytes,
+                in(reg32) memory::shared(to_shared), in(reg64) from.address(), in(reg32) u32::from(present),
                 options(nostack)
             );
         }
@@ -311,6 +311,16 @@ unsafe impl Simt for Ptx {
         }
         out
     }
+}
+
+/// Declares the block's dynamic shared memory, to which [`Simt`](crate::Simt)'s byte offsets refer; its size is
+/// the launch's. The crate that defines the entry points writes it once: a declaration in assembly
+/// belongs to the module that is compiled, so it cannot live in this crate.
+#[macro_export]
+macro_rules! declare_shared_memory {
+    () => {
+        core::arch::global_asm!(".extern .shared .align 128 .b8 windrow_shared[];");
+    };
 }
 
 #[panic_handler]

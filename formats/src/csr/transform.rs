@@ -1,0 +1,95 @@
+//! Matrices made from a matrix: other values, other order.
+
+use super::{Canonicalised, Csr};
+use crate::memory::{narrow, try_zeroed};
+use crate::{Coo, FormatError, Permutation, Value};
+
+impl<V: Value> Csr<V> {
+    /// The same pattern with value `f(v)` in place of each `v`.
+    pub fn map_values<W: Value>(&self, f: impl Fn(V) -> W) -> Csr<W> {
+        self.on_this_pattern(self.values.iter().map(|&value| f(value)).collect())
+    }
+
+    /// The same matrix in another element type, each value rounded once.
+    pub fn cast<W: Value>(&self) -> Csr<W> {
+        self.map_values(|value| W::from_f64(value.to_f64()))
+    }
+
+    /// The same pattern with other values, one for each entry in order.
+    ///
+    /// # Errors
+    /// [`FormatError::LengthMismatch`] unless there are as many values as entries.
+    pub fn with_values<W: Value>(&self, values: Vec<W>) -> Result<Csr<W>, FormatError> {
+        if values.len() != self.nnz() {
+            let (found, expected, why) = (values.len(), self.nnz(), "one for each entry of the pattern");
+            return Err(FormatError::LengthMismatch { array: "values", found, expected, why });
+        }
+        Ok(self.on_this_pattern(values))
+    }
+
+    fn on_this_pattern<W>(&self, values: Vec<W>) -> Csr<W> {
+        Csr {
+            rows: self.rows,
+            cols: self.cols,
+            row_offsets: self.row_offsets.clone(),
+            col_indices: self.col_indices.clone(),
+            values,
+            canonicalised: self.canonicalised,
+        }
+    }
+
+    /// The entries as a list, in row order.
+    ///
+    /// # Errors
+    /// [`FormatError::OutOfMemory`].
+    pub fn to_coo(&self) -> Result<Coo<V>, FormatError> {
+        let mut row_indices = try_zeroed(self.nnz(), "row_indices")?;
+        for r in 0..self.rows() {
+            row_indices[self.row_range(r)].fill(narrow(r));
+        }
+        Coo::try_new(self.rows(), self.cols(), row_indices, self.col_indices.clone(), self.values.clone())
+    }
+
+    /// `Aᵀ`, by counting sort.
+    ///
+    /// # Errors
+    /// [`FormatError::OutOfMemory`].
+    pub fn transpose(&self) -> Result<Self, FormatError> {
+        Self::try_from_coo(&self.to_coo()?.transposed())
+    }
+
+    /// `P·A`: row `i` of the result is row `permutation.to_old(i)` of this matrix.
+    ///
+    /// # Errors
+    /// - [`FormatError::LengthMismatch`] unless the permutation is as long as there are rows;
+    /// - [`FormatError::OutOfMemory`].
+    pub fn permute_rows(&self, permutation: &Permutation) -> Result<Self, FormatError> {
+        if permutation.len() != self.rows() {
+            let (found, expected, why) = (permutation.len(), self.rows(), "one for each row");
+            return Err(FormatError::LengthMismatch { array: "permutation", found, expected, why });
+        }
+        let mut permuted = Self::zeros(self.rows(), self.cols())?;
+        permuted.col_indices = try_zeroed(self.nnz(), "col_indices")?;
+        permuted.values = try_zeroed(self.nnz(), "values")?;
+        permuted.canonicalised = Canonicalised::default();
+        let mut start = 0;
+        for (new, &old) in permutation.new_to_old().iter().enumerate() {
+            let (cols, values) = self.row(old as usize);
+            let end = start + cols.len();
+            permuted.col_indices[start..end].copy_from_slice(cols);
+            permuted.values[start..end].copy_from_slice(values);
+            permuted.row_offsets[new + 1] = end as u64;
+            start = end;
+        }
+        Ok(permuted)
+    }
+
+    /// Whether the two matrices are the same bit for bit: unlike `==`, equal NaNs are equal and zeros of
+    /// different sign are not.
+    pub fn bitwise_eq(&self, other: &Self) -> bool {
+        (self.rows, self.cols) == (other.rows, other.cols)
+            && self.row_offsets == other.row_offsets
+            && self.col_indices == other.col_indices
+            && bytemuck::cast_slice::<V, u8>(&self.values) == bytemuck::cast_slice::<V, u8>(&other.values)
+    }
+}

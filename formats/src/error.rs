@@ -1,0 +1,150 @@
+//! Why a matrix, a permutation or a format could not be built.
+
+use thiserror::Error;
+
+/// Why a matrix, a permutation or a format could not be built.
+///
+/// Every message names the place (row, entry, position, window, tile), the number found there and the bound
+/// it breaks. Rows, columns, entries and positions are counted from 0.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum FormatError {
+    /// A matrix with more than 2³² − 1 rows or columns.
+    #[error(
+        "{found} {what} are more than the {limit} that 32-bit indices can name; split the matrix",
+        limit = u32::MAX
+    )]
+    DimensionTooLarge {
+        /// `"rows"` or `"columns"`.
+        what: &'static str,
+        /// The number asked for.
+        found: usize,
+    },
+    /// An array whose length does not follow from the others.
+    #[error("{array} has {found} elements but {expected} are needed, {why}")]
+    LengthMismatch {
+        /// Name of the array.
+        array: &'static str,
+        /// Its length.
+        found: usize,
+        /// The length it must have.
+        expected: usize,
+        /// Where the expectation comes from, for example `"one for each column index"`.
+        why: &'static str,
+    },
+    /// Row offsets that do not start at 0.
+    #[error("row_offsets starts at {found}; the first offset must be 0")]
+    FirstOffset {
+        /// The first offset.
+        found: u64,
+    },
+    /// A row that ends before it starts.
+    #[error("row {row}: row_offsets decreases from {start} to {end}")]
+    OffsetsDecrease {
+        /// The row between the two offsets.
+        row: usize,
+        /// `row_offsets[row]`.
+        start: u64,
+        /// `row_offsets[row + 1]`.
+        end: u64,
+    },
+    /// Row offsets that do not end at the number of entries.
+    #[error("row_offsets ends at {found} but there are {entries} column indices")]
+    LastOffset {
+        /// The last offset.
+        found: u64,
+        /// The number of column indices.
+        entries: usize,
+    },
+    /// A column index beyond the matrix, in compressed rows.
+    #[error("row {row}, entry {entry}: column {column} is not below {cols} columns")]
+    ColumnOutOfRange {
+        /// The row that holds the entry.
+        row: usize,
+        /// Position in the array of column indices.
+        entry: usize,
+        /// The column index found.
+        column: u32,
+        /// The number of columns of the matrix.
+        cols: usize,
+    },
+    /// A coordinate beyond the matrix, in a list of coordinates.
+    #[error(
+        "entry {entry} (row {row}, column {column}, value {value}) lies outside of {rows} rows × {cols} columns"
+    )]
+    EntryOutOfRange {
+        /// Position in the list.
+        entry: usize,
+        /// Its row index.
+        row: u32,
+        /// Its column index.
+        column: u32,
+        /// Its value, printed.
+        value: String,
+        /// The number of rows of the matrix.
+        rows: usize,
+        /// The number of columns of the matrix.
+        cols: usize,
+    },
+    /// An element of a permutation that is not an index into it.
+    #[error("position {position} of the permutation: {found} is not below its length {len}")]
+    PermutationRange {
+        /// Position in the permutation.
+        position: usize,
+        /// The element found.
+        found: u32,
+        /// The permutation's length.
+        len: usize,
+    },
+    /// An element that a permutation holds twice.
+    #[error("position {position} of the permutation: {found} was already at position {first}")]
+    PermutationDuplicate {
+        /// The later position.
+        position: usize,
+        /// The element found twice.
+        found: u32,
+        /// The earlier position.
+        first: usize,
+    },
+    /// More tiles than a 32-bit offset can count.
+    #[error(
+        "{tiles} tiles are more than the {limit} that 32-bit tile offsets can count; \
+         assign sparse rows to the residual or split the matrix",
+        limit = u32::MAX
+    )]
+    TooManyTiles {
+        /// The number of tiles the assignment asks for.
+        tiles: u64,
+    },
+    /// An array of an RS-Tile matrix that breaks one of the invariants listed at
+    /// [`RsTile`](crate::RsTile).
+    #[error("RS-Tile invariant {invariant} does not hold: {detail}")]
+    RsTile {
+        /// The invariant's label, for example `"T2"`.
+        invariant: &'static str,
+        /// The place and the numbers.
+        detail: String,
+    },
+    /// An RS-Tile matrix used with a CSR matrix that has another pattern.
+    #[error("the RS-Tile matrix was built from another pattern: {detail}")]
+    PatternMismatch {
+        /// The place and the numbers.
+        detail: String,
+    },
+    /// A name that stands for no synthetic matrix.
+    #[error("no synthetic matrix is called {found:?}; there are {known}")]
+    UnknownSynthetic {
+        /// The name given.
+        found: String,
+        /// The names that exist.
+        known: String,
+    },
+    /// The machine refused an allocation.
+    #[error("{bytes} bytes for {what} could not be allocated")]
+    OutOfMemory {
+        /// What the memory was for.
+        what: &'static str,
+        /// How much was asked for.
+        bytes: u64,
+    },
+}

@@ -1,0 +1,155 @@
+//! Why a file could not be read or written.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use super::Format;
+use crate::FormatError;
+
+/// Why a matrix could not be read.
+///
+/// Lines and columns count from 1, columns in bytes; rows, columns and positions inside of an array count
+/// from 0 unless the file's own format counts them from 1.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The file could not be opened or read, or its compressed data is damaged.
+    #[error("cannot read: {0}")]
+    Io(#[from] io::Error),
+    /// The content is in no format that is known here.
+    #[error("unknown format: {found}; readable are {}", Format::LIST)]
+    UnknownFormat {
+        /// What the content looks like.
+        found: String,
+    },
+    /// Text that breaks the rules of its format.
+    #[error("line {line}, column {column}: expected {expected}, found {found}")]
+    Malformed {
+        /// Line, from 1.
+        line: u64,
+        /// Column in bytes, from 1.
+        column: u64,
+        /// What the format asks for at this place.
+        expected: String,
+        /// What is there.
+        found: String,
+    },
+    /// A `.npz` archive or one of its arrays that breaks the rules.
+    #[error("{member}: expected {expected}, found {found}")]
+    Archive {
+        /// Name of the array, or `archive`.
+        member: String,
+        /// What is needed.
+        expected: String,
+        /// What is there.
+        found: String,
+    },
+    /// Legal content that cannot be made a matrix of the types here.
+    #[error("{place}: {what} is not supported; {remedy}")]
+    Unsupported {
+        /// Line or array.
+        place: String,
+        /// What is not supported.
+        what: String,
+        /// What to do instead.
+        remedy: &'static str,
+    },
+    /// More than [`Limits`](super::Limits) allows.
+    #[error(
+        "{place}: {found} {what} are more than the limit of {limit}; if the file can be trusted, raise Limits::{field}"
+    )]
+    Limit {
+        /// Line, array or file.
+        place: String,
+        /// What is counted, for example `"rows"`.
+        what: &'static str,
+        /// How many there are, or how many were read when reading stopped.
+        found: u64,
+        /// The limit.
+        limit: u64,
+        /// Name of the limit.
+        field: &'static str,
+    },
+    /// The parts were read but are no matrix, or there is not enough memory for it.
+    #[error(transparent)]
+    Matrix(#[from] FormatError),
+    /// Any of the above, with the file's name.
+    #[error("{}: {source}", path.display())]
+    InFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: Box<ReadError>,
+    },
+}
+
+impl ReadError {
+    pub(super) fn in_file(self, path: &Path) -> Self {
+        Self::InFile { path: path.to_owned(), source: Box::new(self) }
+    }
+
+    /// The error without the file's name around it.
+    pub fn cause(&self) -> &ReadError {
+        match self {
+            Self::InFile { source, .. } => source.cause(),
+            other => other,
+        }
+    }
+
+    pub(super) fn archive(
+        member: impl Into<String>,
+        expected: impl Into<String>,
+        found: impl Into<String>,
+    ) -> Self {
+        Self::Archive { member: member.into(), expected: expected.into(), found: found.into() }
+    }
+}
+
+/// Why a matrix could not be written.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// The file could not be created or written.
+    #[error("cannot write: {0}")]
+    Io(#[from] io::Error),
+    /// The file name does not tell the format.
+    #[error(
+        "the name does not tell the format; end it in .mtx, .smtx, .npz, .txt, .el or .edges, .gz behind it \
+         if you like, or set WriteOptions::format"
+    )]
+    UnknownExtension,
+    /// The format cannot hold this matrix.
+    #[error("{format} cannot hold this matrix: {why}; {remedy}")]
+    NotRepresentable {
+        /// The format asked for.
+        format: Format,
+        /// What does not fit.
+        why: String,
+        /// What to do instead.
+        remedy: &'static str,
+    },
+    /// Any of the above, with the file's name.
+    #[error("{}: {source}", path.display())]
+    InFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: Box<WriteError>,
+    },
+}
+
+impl WriteError {
+    pub(super) fn in_file(self, path: &Path) -> Self {
+        Self::InFile { path: path.to_owned(), source: Box::new(self) }
+    }
+
+    /// The error without the file's name around it.
+    pub fn cause(&self) -> &WriteError {
+        match self {
+            Self::InFile { source, .. } => source.cause(),
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Every value, column by column; of symmetric matrices the lower triangle.
+
+use rayon::prelude::*;
+
+use super::super::blocks::TextSource;
+use super::super::entries::{Buckets, Entries, Grouped, assemble};
+use super::super::line::{Fault, Line};
+use super::super::number::scan_f64;
+use super::super::records::{Records, parse_records};
+use super::super::report::{Field, Symmetry};
+use super::super::scan::line_end;
+use super::super::{Loaded, ReadError, ReadOptions};
+use super::header::MatrixHeader;
+use crate::Value;
+use crate::memory::index;
+
+struct Values(Field);
+
+impl Records for Values {
+    type Block = Vec<f64>;
+    type Closed = Vec<f64>;
+    const COMMENT: u8 = b'%';
+
+    #[inline]
+    fn plain(&self, text: &[u8], at: usize, block: &mut Vec<f64>) -> Option<usize> {
+        if self.0 == Field::Integer {
+            return None;
+        }
+        let (value, at) = scan_f64(text, at)?;
+        let next = line_end(text, at)?;
+        block.push(value);
+        Some(next)
+    }
+
+    fn careful(&self, mut line: Line<'_>, block: &mut Vec<f64>) -> Result<(), Fault> {
+        let value = if self.0 == Field::Integer { line.integer()? } else { line.real()? };
+        line.end()?;
+        block.push(value);
+        Ok(())
+    }
+
+    fn close(&self, block: &mut Vec<f64>) -> Vec<f64> {
+        let closed = block.clone();
+        block.clear();
+        closed
+    }
+}
+
+pub(super) fn read<V: Value>(
+    header: MatrixHeader,
+    source: TextSource<'_>,
+    options: &ReadOptions<'_>,
+) -> Result<Loaded<V>, ReadError> {
+    let records = parse_records(source, &Values(header.field), header.entries, |line| header.too_many(line))?;
+    if records.count < header.entries {
+        return Err(header.too_few(records.count, records.lines));
+    }
+    let mut report = header.report();
+    report.content_bytes = records.bytes;
+    report.entries_read = records.count;
+
+    let buckets = Buckets::new(header.rows, header.entries);
+    let starts = records.blocks.iter().scan(0, |next, block| {
+        let start = *next;
+        *next += block.len() as u64;
+        Some(start)
+    });
+    let starts: Vec<u64> = starts.collect();
+    let blocks: Vec<_> = records
+        .blocks
+        .into_par_iter()
+        .zip(starts)
+        .map(|(values, start)| place(&header, buckets, start, &values))
+        .collect();
+    let nonzeros: u64 = blocks.iter().map(|(_, nonzeros)| nonzeros).sum();
+    let stored: u64 = blocks.iter().map(|(entries, _)| entries.len() as u64).sum();
+    options.limits.check_nnz("entries, mirrored ones included", stored)?;
+    report.zeros_dropped = report.entries_read - nonzeros;
+    report.mirrored = stored - nonzeros;
+    let blocks = blocks.into_iter().map(|(entries, _)| entries).collect();
+    let csr = assemble(buckets, header.cols, blocks, options)?;
+    Ok(Loaded { csr, report })
+}
+
+/// Entries for the nonzeros among `values`, which are the values from number `start` on; and how many
+/// nonzeros there are.
+fn place<V: Value>(header: &MatrixHeader, buckets: Buckets, start: u64, values: &[f64]) -> (Grouped<V>, u64) {
+    let mut entries = Entries::default();
+    let mut nonzeros = 0;
+    if values.is_empty() {
+        return (entries.grouped(buckets), nonzeros);
+    }
+    let (mut row, mut col) = position(header, start);
+    for &value in values {
+        if value != 0.0 {
+            nonzeros += 1;
+            entries.rows.push(row);
+            entries.cols.push(col);
+            entries.values.push(V::from_f64(value));
+            if header.symmetry != Symmetry::General && row != col {
+                entries.rows.push(col);
+                entries.cols.push(row);
+                let skew = header.symmetry == Symmetry::SkewSymmetric;
+                entries.values.push(V::from_f64(if skew { -value } else { value }));
+            }
+        }
+        row += 1;
+        if row == header.rows {
+            col += 1;
+            row = first_row(header, col);
+        }
+    }
+    (entries.grouped(buckets), nonzeros)
+}
+
+/// The first row that column `col` lists.
+fn first_row(header: &MatrixHeader, col: u32) -> u32 {
+    match header.symmetry {
+        Symmetry::General => 0,
+        Symmetry::Symmetric => col,
+        Symmetry::SkewSymmetric => col + 1,
+    }
+}
+
+/// Row and column of value number `number`.
+fn position(header: &MatrixHeader, number: u64) -> (u32, u32) {
+    let rows = u128::from(header.rows);
+    // Values listed before column `col`.
+    let before = |col: u32| {
+        let col = u128::from(col);
+        match header.symmetry {
+            Symmetry::General => col * rows,
+            Symmetry::Symmetric => col * (2 * rows + 1 - col) / 2,
+            Symmetry::SkewSymmetric => col * (2 * rows - 1 - col) / 2,
+        }
+    };
+    let (mut low, mut high) = (0, header.cols);
+    // The last column that starts at or before the number.
+    while high - low > 1 {
+        let middle = low.midpoint(high);
+        if before(middle) <= u128::from(number) { low = middle } else { high = middle }
+    }
+    let within = index(number - u64::try_from(before(low)).unwrap_or(number));
+    (first_row(header, low) + u32::try_from(within).unwrap_or(0), low)
+}

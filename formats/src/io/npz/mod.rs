@@ -1,0 +1,41 @@
+//! Reads NumPy's `.npz` archives: matrices of `scipy.sparse` and graphs of TC-GNN.
+//!
+//! Nothing is unpickled, and no size that an archive declares is trusted: members are read up to the limit,
+//! whatever their headers say, and an array is as long as its bytes.
+
+mod archive;
+mod array;
+mod scipy;
+mod tc_gnn;
+
+use std::io::{Cursor, Read, Seek};
+
+use super::source::read_all;
+use super::{Format, Loaded, ReadError, ReadOptions, Stage};
+use crate::Value;
+use archive::Archive;
+
+/// The format of an archive, from the names of its members.
+pub(super) fn sniff(archive: impl Read + Seek) -> Result<Format, ReadError> {
+    Archive::open(archive, u64::MAX)?.format()
+}
+
+/// Reads the matrix in `reader`; `format` if the caller asked for one.
+pub(super) fn read<V: Value>(
+    reader: Box<dyn Read + Send + '_>,
+    options: &ReadOptions<'_>,
+) -> Result<Loaded<V>, ReadError> {
+    let bytes = read_all(reader, &options.limits)?;
+    let mut archive = Archive::open(Cursor::new(bytes), options.limits.max_bytes)?;
+    let format = match options.format {
+        Some(format) => format,
+        None => archive.format()?,
+    };
+    options.tell(Stage::Assembling, 0, None);
+    let mut loaded = match format {
+        Format::TcGnnNpz => tc_gnn::read(&mut archive, options)?,
+        _ => scipy::read(&mut archive, options)?,
+    };
+    loaded.report.content_bytes = archive.bytes_read();
+    Ok(loaded)
+}

@@ -1,0 +1,122 @@
+//! Finds out a format from the content.
+
+use std::io::{Cursor, Read};
+
+use flate2::bufread::MultiGzDecoder;
+
+use super::line::{Line, excerpt};
+use super::number::parse_unsigned;
+use super::source::{BYTE_ORDER_MARK, GZIP_MAGIC};
+use super::{Format, ReadError, matrix_market, npz};
+
+/// First bytes of a zip archive that has members.
+pub(super) const ZIP_MAGIC: &[u8] = b"PK\x03\x04";
+/// Most bytes decompressed to look at.
+const SNIFFED_BYTES: u64 = 1 << 16;
+
+/// The format of a file with this content.
+///
+/// `content` is the whole file for archives; for text its beginning is enough. Gzip is seen through.
+/// File names do not matter.
+///
+/// # Errors
+/// [`ReadError::UnknownFormat`], which says what the content looks like.
+///
+/// # Examples
+/// ```
+/// use windrow_formats::io::{Format, sniff};
+///
+/// assert_eq!(sniff(b"%%matrixmarket matrix coordinate real general\n1 1 0\n")?, Format::MatrixMarket);
+/// assert_eq!(sniff(b"# a graph\n0\t1\n")?, Format::EdgeList);
+/// assert_eq!(sniff(b"2, 3, 1\n0 1 1\n2\n")?, Format::Smtx);
+/// # Ok::<(), windrow_formats::io::ReadError>(())
+/// ```
+pub fn sniff(content: &[u8]) -> Result<Format, ReadError> {
+    if !content.starts_with(GZIP_MAGIC) {
+        return match sniff_prefix(content)? {
+            Sniffed::Archive => npz::sniff(Cursor::new(content)),
+            Sniffed::Text(format) => Ok(format),
+        };
+    }
+    let mut reader = MultiGzDecoder::new(content);
+    let mut prefix = Vec::new();
+    reader.by_ref().take(SNIFFED_BYTES).read_to_end(&mut prefix)?;
+    match sniff_prefix(&prefix)? {
+        Sniffed::Archive => {
+            reader.read_to_end(&mut prefix)?;
+            npz::sniff(Cursor::new(&prefix))
+        }
+        Sniffed::Text(format) => Ok(format),
+    }
+}
+
+/// What the first bytes tell.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Sniffed {
+    /// A zip archive; its members tell the format.
+    Archive,
+    Text(Format),
+}
+
+/// What the first bytes of decompressed content tell.
+pub(super) fn sniff_prefix(prefix: &[u8]) -> Result<Sniffed, ReadError> {
+    if prefix.starts_with(ZIP_MAGIC) {
+        return Ok(Sniffed::Archive);
+    }
+    let unknown = |found: String| Err(ReadError::UnknownFormat { found });
+    let text = prefix.strip_prefix(BYTE_ORDER_MARK).unwrap_or(prefix);
+    let banner = text.get(..matrix_market::BANNER.len());
+    if banner.is_some_and(|start| start.eq_ignore_ascii_case(matrix_market::BANNER)) {
+        return Ok(Sniffed::Text(Format::MatrixMarket));
+    }
+    for (magic, what) in [
+        (&b"\x93NUMPY"[..], "it is one NumPy array; save a sparse matrix with scipy.sparse.save_npz"),
+        (b"\x89HDF\r\n", "it is an HDF5 file; in Python, write it with scipy.sparse.save_npz"),
+        (b"MATLAB 5.0", "it is a MATLAB file; in Python, load it with scipy.io.loadmat and write a .mtx"),
+        (b"PK\x05\x06", "it is a zip archive without members"),
+        (GZIP_MAGIC, "it is gzip inside of gzip; decompress it once"),
+        (b"BZh", "it is compressed with bzip2; decompress it first"),
+        (b"\xfd7zXZ", "it is compressed with xz; decompress it first"),
+        (b"\x28\xb5\x2f\xfd", "it is compressed with zstd; decompress it first"),
+    ] {
+        if prefix.starts_with(magic) {
+            return unknown(what.to_owned());
+        }
+    }
+
+    let mut comments = false;
+    for (number, text) in text.split_inclusive(|&byte| byte == b'\n').enumerate() {
+        let mut line = Line::new(text);
+        let first = match line.token() {
+            None => continue,
+            Some(token) if token.bytes[0] == b'#' => {
+                comments = true;
+                continue;
+            }
+            Some(token) => token,
+        };
+        if first.bytes.eq_ignore_ascii_case(matrix_market::BANNER) {
+            return Ok(Sniffed::Text(Format::MatrixMarket));
+        }
+        return match numbers(text) {
+            Some((3, true)) => Ok(Sniffed::Text(Format::Smtx)),
+            Some((2.., false)) => Ok(Sniffed::Text(Format::EdgeList)),
+            _ => unknown(format!("line {} starts with {}", number + 1, excerpt(first.bytes))),
+        };
+    }
+    match (comments, prefix.is_empty()) {
+        (true, _) => Ok(Sniffed::Text(Format::EdgeList)),
+        (false, true) => unknown("it is empty".to_owned()),
+        (false, false) => unknown("it has no text but blank lines".to_owned()),
+    }
+}
+
+/// How many numbers the line holds and whether there are commas between them; `None` unless it starts with
+/// two unsigned integers.
+fn numbers(text: &[u8]) -> Option<(usize, bool)> {
+    let mut words = Line::with_commas(text);
+    parse_unsigned(words.token()?.bytes)?;
+    parse_unsigned(words.token()?.bytes)?;
+    let more = std::iter::from_fn(|| words.token()).count();
+    Some((2 + more, text.contains(&b',')))
+}

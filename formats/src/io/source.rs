@@ -1,0 +1,106 @@
+//! Where bytes come from: files and readers, gzip seen through, progress told.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+
+use flate2::bufread::MultiGzDecoder;
+
+use super::{Limits, ReadError, ReadOptions, Stage};
+
+/// Bytes looked at to find out the format.
+const SNIFFED_BYTES: u64 = 1 << 16;
+/// First bytes of gzip (RFC 1952, section 2.3.1).
+pub(super) const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
+/// What some editors put in front of a text; it is no part of it.
+pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+/// Bytes read between two calls of the progress function.
+const PROGRESS_BYTES: u64 = 1 << 20;
+/// Buffer between the file and the decompression.
+const GZIP_BUFFER: usize = 1 << 17;
+
+/// Content after decompression.
+pub(super) struct Source<'a> {
+    pub(super) reader: Box<dyn Read + Send + 'a>,
+    /// The first bytes of what `reader` returns, at most [`SNIFFED_BYTES`].
+    pub(super) prefix: Vec<u8>,
+    pub(super) gzip: bool,
+}
+
+impl<'a> Source<'a> {
+    /// The content of `reader`, which has `total` bytes if that is known.
+    pub(super) fn new(
+        reader: impl Read + Send + 'a,
+        total: Option<u64>,
+        options: &ReadOptions<'a>,
+    ) -> Result<Self, ReadError> {
+        let mut reader = Told { reader, options: *options, done: 0, told: 0, total };
+        let stored = prefix_of(&mut reader)?;
+        let gzip = stored.starts_with(GZIP_MAGIC);
+        if !gzip {
+            return Ok(Self::with_prefix(stored, reader, gzip));
+        }
+        let reader = io::Cursor::new(stored).chain(reader);
+        let mut reader = MultiGzDecoder::new(BufReader::with_capacity(GZIP_BUFFER, reader));
+        let prefix = prefix_of(&mut reader)?;
+        Ok(Self::with_prefix(prefix, reader, gzip))
+    }
+
+    fn with_prefix(mut prefix: Vec<u8>, rest: impl Read + Send + 'a, gzip: bool) -> Self {
+        if prefix.starts_with(BYTE_ORDER_MARK) {
+            prefix.drain(..BYTE_ORDER_MARK.len());
+        }
+        Self { reader: Box::new(io::Cursor::new(prefix.clone()).chain(rest)), prefix, gzip }
+    }
+
+    /// The content of the file at `path`.
+    pub(super) fn open(path: &Path, options: &ReadOptions<'a>) -> Result<Self, ReadError> {
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
+        if metadata.is_dir() {
+            return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a directory").into());
+        }
+        let total = Some(metadata.len()).filter(|_| metadata.is_file());
+        Self::new(file, total, options)
+    }
+}
+
+fn prefix_of(reader: &mut impl Read) -> io::Result<Vec<u8>> {
+    let mut prefix = Vec::new();
+    reader.take(SNIFFED_BYTES).read_to_end(&mut prefix)?;
+    Ok(prefix)
+}
+
+/// Everything that `reader` has, if that is within the limits.
+pub(super) fn read_all(reader: impl Read, limits: &Limits) -> Result<Vec<u8>, ReadError> {
+    let mut bytes = Vec::new();
+    reader.take(limits.max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
+    let read = bytes.len() as u64;
+    if read > limits.max_bytes {
+        return Err(limits.too_many_bytes(read));
+    }
+    Ok(bytes)
+}
+
+/// A reader that tells how much was read of it.
+struct Told<'a, R> {
+    reader: R,
+    options: ReadOptions<'a>,
+    done: u64,
+    /// `done` when the progress was last told.
+    told: u64,
+    total: Option<u64>,
+}
+
+impl<R: Read> Read for Told<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.reader.read(buffer)?;
+        self.done += read as u64;
+        let finished = read == 0 && self.told < self.done;
+        if finished || self.done - self.told >= PROGRESS_BYTES {
+            self.told = self.done;
+            self.options.tell(Stage::Reading, self.done, self.total);
+        }
+        Ok(read)
+    }
+}

@@ -1,0 +1,44 @@
+//! Sparse-matrix formats that are valid by construction, and their readers and writers.
+//!
+//! ```text
+//! file --io--> Coo --> Csr --> RsTile          (Permutation, RowAssignment decide order and path of rows)
+//! ```
+//!
+//! A value of any type here satisfies the invariants that its documentation lists as formulas: fields are
+//! private and every constructor checks. What depends on user data returns a [`FormatError`] that names
+//! the place; nothing panics on it, and no allocation is sized by a number that was not checked.
+//!
+//! Nothing here knows of GPUs; the order of rows and the split between tiles and residual are decided
+//! elsewhere and only carried out here.
+#![forbid(unsafe_code)]
+
+mod coo;
+mod csr;
+mod error;
+mod memory;
+mod permutation;
+mod rs_tile;
+mod structure;
+mod value;
+
+pub mod io;
+pub mod synthetic;
+
+pub use coo::Coo;
+pub use csr::{Canonicalised, Csr};
+pub use error::FormatError;
+pub use memory::ByteSizes;
+pub use permutation::Permutation;
+pub use rs_tile::{
+    Bucket, EntrySources, Residual, RowAssignment, RowPath, RsTile, RsTileParts, TILE_COLS, Tile, WINDOW_ROWS,
+};
+pub use structure::{RowLengths, Structure};
+pub use value::Value;
+
+/// Marks a missing column where a tile has fewer than 8; no column has this number, since a matrix has at
+/// most `u32::MAX` of them.
+pub const NO_COLUMN: u32 = u32::MAX;
+
+/// Marks a missing row where a window has fewer than 8; no row has this number, since a matrix has at most
+/// `u32::MAX` of them.
+pub const NO_ROW: u32 = u32::MAX;

@@ -1,0 +1,193 @@
+//! Orders of rows: validated bijections.
+
+use crate::FormatError;
+use crate::memory::{ByteSizes, bytes_of, dimension, narrow, try_zeroed};
+
+/// An order of `n` things: new position `i` takes what was at old position `new_to_old[i]`.
+///
+/// Invariants, with `n = |new_to_old|`:
+/// - `n ≤ 2³² − 1`
+/// - bijection: `∀ i: new_to_old[i] < n` and `∀ i ≠ j: new_to_old[i] ≠ new_to_old[j]`
+///
+/// # Examples
+/// ```
+/// use windrow_formats::Permutation;
+///
+/// let order = Permutation::try_from_new_to_old(vec![2, 0, 1])?;
+/// let sorted = order.apply(&['a', 'b', 'c']);
+/// assert_eq!(sorted, ['c', 'a', 'b']);
+/// assert_eq!(order.inverse().apply(&sorted), ['a', 'b', 'c']);
+/// # Ok::<(), windrow_formats::FormatError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Permutation {
+    new_to_old: Vec<u32>,
+    old_to_new: Vec<u32>,
+}
+
+impl Permutation {
+    /// The order in which new position `i` takes old position `new_to_old[i]`.
+    ///
+    /// # Errors
+    /// - [`FormatError::DimensionTooLarge`] for more than 2³² − 1 positions;
+    /// - [`FormatError::PermutationRange`] for the first element that is not below the length,
+    ///   [`FormatError::PermutationDuplicate`] for the first that came before, whichever comes first.
+    pub fn try_from_new_to_old(new_to_old: Vec<u32>) -> Result<Self, FormatError> {
+        /// No position has this number: there are at most `u32::MAX` of them.
+        const UNSEEN: u32 = u32::MAX;
+        let len = new_to_old.len();
+        dimension(len, "positions")?;
+        let mut old_to_new = vec![UNSEEN; len];
+        for (position, &found) in new_to_old.iter().enumerate() {
+            let Some(seen) = old_to_new.get_mut(found as usize) else {
+                return Err(FormatError::PermutationRange { position, found, len });
+            };
+            if *seen != UNSEEN {
+                return Err(FormatError::PermutationDuplicate { position, found, first: *seen as usize });
+            }
+            *seen = narrow(position);
+        }
+        Ok(Self { new_to_old, old_to_new })
+    }
+
+    /// The order that changes nothing.
+    ///
+    /// # Errors
+    /// - [`FormatError::DimensionTooLarge`] for more than 2³² − 1 positions;
+    /// - [`FormatError::OutOfMemory`].
+    pub fn identity(len: usize) -> Result<Self, FormatError> {
+        let positions = 0..dimension(len, "positions")?;
+        let mut new_to_old = try_zeroed(len, "a permutation")?;
+        new_to_old.iter_mut().zip(positions).for_each(|(old, new)| *old = new);
+        Ok(Self { old_to_new: new_to_old.clone(), new_to_old })
+    }
+
+    /// Number of positions.
+    pub fn len(&self) -> usize {
+        self.new_to_old.len()
+    }
+
+    /// Whether there are no positions.
+    pub fn is_empty(&self) -> bool {
+        self.new_to_old.is_empty()
+    }
+
+    /// Whether every position keeps its place.
+    pub fn is_identity(&self) -> bool {
+        self.new_to_old.iter().zip(0..).all(|(&old, new)| old == new)
+    }
+
+    /// The old position of each new one.
+    pub fn new_to_old(&self) -> &[u32] {
+        &self.new_to_old
+    }
+
+    /// The new position of each old one.
+    pub fn old_to_new(&self) -> &[u32] {
+        &self.old_to_new
+    }
+
+    /// The old position of new position `new`.
+    ///
+    /// # Panics
+    /// If `new` is not below [`len`](Self::len), like an index into a slice.
+    pub fn to_old(&self, new: usize) -> usize {
+        self.new_to_old[new] as usize
+    }
+
+    /// The new position of old position `old`.
+    ///
+    /// # Panics
+    /// If `old` is not below [`len`](Self::len), like an index into a slice.
+    pub fn to_new(&self, old: usize) -> usize {
+        self.old_to_new[old] as usize
+    }
+
+    /// The order that undoes this one.
+    #[must_use]
+    pub fn inverse(&self) -> Self {
+        Self { new_to_old: self.old_to_new.clone(), old_to_new: self.new_to_old.clone() }
+    }
+
+    /// This order, then `next`: `result.to_old(i) = self.to_old(next.to_old(i))`.
+    ///
+    /// # Errors
+    /// [`FormatError::LengthMismatch`] unless both have the same length.
+    pub fn compose(&self, next: &Self) -> Result<Self, FormatError> {
+        self.check_len(next.len())?;
+        Ok(Self {
+            new_to_old: next.new_to_old.iter().map(|&middle| self.new_to_old[middle as usize]).collect(),
+            old_to_new: self.old_to_new.iter().map(|&middle| next.old_to_new[middle as usize]).collect(),
+        })
+    }
+
+    /// `items` in the new order: `result[i] = items[self.to_old(i)]`.
+    ///
+    /// # Panics
+    /// Unless there are [`len`](Self::len) items; see [`try_apply`](Self::try_apply).
+    pub fn apply<T: Clone>(&self, items: &[T]) -> Vec<T> {
+        match self.try_apply(items) {
+            Ok(permuted) => permuted,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// `items` in the new order: `result[i] = items[self.to_old(i)]`.
+    ///
+    /// # Errors
+    /// [`FormatError::LengthMismatch`] unless there are [`len`](Self::len) items.
+    pub fn try_apply<T: Clone>(&self, items: &[T]) -> Result<Vec<T>, FormatError> {
+        self.check_len(items.len())?;
+        Ok(self.new_to_old.iter().map(|&old| items[old as usize].clone()).collect())
+    }
+
+    fn check_len(&self, found: usize) -> Result<(), FormatError> {
+        if found == self.len() {
+            return Ok(());
+        }
+        let (expected, why) = (self.len(), "one for each position of the permutation");
+        Err(FormatError::LengthMismatch { array: "the permuted list", found, expected, why })
+    }
+
+    /// Size of each array in bytes.
+    pub fn byte_sizes(&self) -> ByteSizes {
+        ByteSizes::new(vec![
+            ("new_to_old", bytes_of(&self.new_to_old)),
+            ("old_to_new", bytes_of(&self.old_to_new)),
+        ])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refuses_what_is_no_bijection() {
+        let message = |list: &[u32]| Permutation::try_from_new_to_old(list.to_vec()).unwrap_err().to_string();
+        assert_eq!(message(&[0, 3, 1]), "position 1 of the permutation: 3 is not below its length 3");
+        assert_eq!(message(&[1, 0, 2, 1]), "position 3 of the permutation: 1 was already at position 0");
+        assert_eq!(
+            message(&[u32::MAX]),
+            "position 0 of the permutation: 4294967295 is not below its length 1"
+        );
+    }
+
+    #[test]
+    fn refuses_a_list_of_another_length() {
+        let identity = Permutation::identity(3).unwrap();
+        let error = identity.try_apply(&[1, 2]).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "the permuted list has 2 elements but 3 are needed, one for each position of the permutation"
+        );
+        assert!(identity.compose(&Permutation::identity(4).unwrap()).is_err());
+    }
+
+    #[test]
+    fn the_empty_order_is_an_identity() {
+        let empty = Permutation::try_from_new_to_old(vec![]).unwrap();
+        assert!(empty.is_empty() && empty.is_identity() && empty.inverse().is_empty());
+        assert_eq!(empty.apply::<u8>(&[]), []);
+    }
+}

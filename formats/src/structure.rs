@@ -1,0 +1,216 @@
+//! What a matrix is like, as far as kernels care.
+
+use rayon::prelude::*;
+
+use crate::memory::narrow;
+use crate::rs_tile::merge_columns;
+use crate::{Csr, NO_ROW, TILE_COLS, WINDOW_ROWS};
+
+/// Windows counted by one thread at a time.
+const CHUNK_WINDOWS: usize = 256;
+
+/// Statistics of a matrix's rows and of its windows of 8 *consecutive* rows, empty ones included.
+///
+/// A *column vector* is the 8 × 1 slice of one column in one window, with at least one entry. A *tile* is 8
+/// column vectors of one window side by side; the last tile of a window may hold fewer. Entries count
+/// whatever their value.
+///
+/// # Examples
+/// ```
+/// use windrow_formats::{Csr, Structure};
+///
+/// let structure = Structure::of(&Csr::<f32>::identity(20)?);
+/// assert_eq!((structure.windows, structure.column_vectors, structure.tiles), (3, 20, 3));
+/// assert_eq!(structure.nnz_per_vector(), 1.0);
+/// # Ok::<(), windrow_formats::FormatError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Structure {
+    /// Number of rows.
+    pub rows: usize,
+    /// Number of columns.
+    pub cols: usize,
+    /// Number of entries.
+    pub nnz: usize,
+    /// Rows without entries.
+    pub empty_rows: usize,
+    /// Entries of each row.
+    pub row_lengths: RowLengths,
+    /// Windows of 8 consecutive rows; the last may have fewer.
+    pub windows: usize,
+    /// Column vectors of all windows.
+    pub column_vectors: u64,
+    /// Column vectors with exactly one entry.
+    pub single_vectors: u64,
+    /// Tiles of all windows.
+    pub tiles: u64,
+}
+
+/// How many entries the rows of a matrix have; all zero if there are no rows.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[non_exhaustive]
+pub struct RowLengths {
+    /// The shortest row.
+    pub min: usize,
+    /// The length that half of the rows do not exceed (rank ⌈rows / 2⌉).
+    pub median: usize,
+    /// The length that 99 % of the rows do not exceed (rank ⌈0.99 · rows⌉).
+    pub p99: usize,
+    /// The longest row.
+    pub max: usize,
+    /// `nnz / rows`.
+    pub mean: f64,
+    /// Standard deviation, over all rows, divided by the mean; 0 without entries.
+    pub variation: f64,
+}
+
+impl Structure {
+    /// The statistics of `csr`.
+    ///
+    /// # Cost
+    /// Linear in rows and entries, parallel; needs 8 bytes for each row.
+    pub fn of<V: Sync>(csr: &Csr<V>) -> Self {
+        let counts = (0..csr.rows().div_ceil(WINDOW_ROWS))
+            .into_par_iter()
+            .with_min_len(CHUNK_WINDOWS)
+            .map(|window| WindowCounts::of(csr, window))
+            .reduce(WindowCounts::default, WindowCounts::plus);
+        let mut lengths: Vec<usize> = (0..csr.rows()).map(|row| csr.row_len(row)).collect();
+        let row_lengths = RowLengths::of(&mut lengths);
+        Self {
+            rows: csr.rows(),
+            cols: csr.cols(),
+            nnz: csr.nnz(),
+            empty_rows: lengths.iter().filter(|&&len| len == 0).count(),
+            row_lengths,
+            windows: csr.rows().div_ceil(WINDOW_ROWS),
+            column_vectors: counts.vectors,
+            single_vectors: counts.singles,
+            tiles: counts.tiles,
+        }
+    }
+
+    /// Mean entries of a column vector: how often a gathered row of `B` is used in its window.
+    pub fn nnz_per_vector(&self) -> f64 {
+        ratio(self.nnz as u64, self.column_vectors)
+    }
+
+    /// Mean entries of a tile, at most 64.
+    pub fn nnz_per_tile(&self) -> f64 {
+        ratio(self.nnz as u64, self.tiles)
+    }
+
+    /// Share of the column vectors that hold exactly one entry.
+    pub fn single_vector_share(&self) -> f64 {
+        ratio(self.single_vectors, self.column_vectors)
+    }
+
+    /// Share of the rows that hold no entry.
+    pub fn empty_row_share(&self) -> f64 {
+        ratio(self.empty_rows as u64, self.rows as u64)
+    }
+}
+
+impl RowLengths {
+    /// Reorders `lengths`.
+    fn of(lengths: &mut [usize]) -> Self {
+        let rows = lengths.len();
+        if rows == 0 {
+            return Self::default();
+        }
+        let sum: usize = lengths.iter().sum();
+        let mean = ratio(sum as u64, rows as u64);
+        let squares: f64 = lengths.iter().map(|&len| (len as f64 - mean).powi(2)).sum();
+        let variation = if sum == 0 { 0.0 } else { (squares / rows as f64).sqrt() / mean };
+        let mut of_rank = |rank: usize| *lengths.select_nth_unstable(rank - 1).1;
+        Self {
+            min: of_rank(1),
+            median: of_rank(rows.div_ceil(2)),
+            p99: of_rank(rows - rows / 100),
+            max: of_rank(rows),
+            mean,
+            variation,
+        }
+    }
+}
+
+/// `part / whole`, or 0 where there is nothing to divide.
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct WindowCounts {
+    vectors: u64,
+    singles: u64,
+    tiles: u64,
+}
+
+impl WindowCounts {
+    fn of<V>(csr: &Csr<V>, window: usize) -> Self {
+        let first = WINDOW_ROWS * window;
+        let mut rows = [NO_ROW; WINDOW_ROWS];
+        for (slot, row) in rows.iter_mut().zip(first..csr.rows()) {
+            *slot = narrow(row);
+        }
+        let mut counts = Self::default();
+        merge_columns(csr, &rows, |_, bits, _| {
+            counts.vectors += 1;
+            counts.singles += u64::from(bits.is_power_of_two());
+        });
+        counts.tiles = counts.vectors.div_ceil(TILE_COLS as u64);
+        counts
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            vectors: self.vectors + other.vectors,
+            singles: self.singles + other.singles,
+            tiles: self.tiles + other.tiles,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_vectors_and_tiles_of_consecutive_windows() {
+        // Window 0: rows 0 to 7, columns 0 (rows 0 and 7) and 9 (row 3); window 1: row 8 with 9 columns.
+        let mut offsets = vec![0, 1, 1, 1, 2, 2, 2, 2, 3, 12];
+        let mut cols = vec![0, 9, 0];
+        cols.extend(1..10);
+        offsets.push(12);
+        let csr = Csr::try_from_parts(10, 10, offsets, cols, vec![0.0f32; 12]).unwrap();
+        let structure = Structure::of(&csr);
+        assert_eq!((structure.windows, structure.column_vectors, structure.tiles), (2, 11, 3));
+        assert_eq!((structure.single_vectors, structure.empty_rows), (10, 6));
+        assert_eq!(structure.nnz_per_tile(), 4.0);
+        let lengths = structure.row_lengths;
+        assert_eq!((lengths.min, lengths.median, lengths.p99, lengths.max), (0, 0, 9, 9));
+        assert_eq!(lengths.mean, 1.2);
+    }
+
+    #[test]
+    fn nothing_divides_by_zero() {
+        for (rows, cols) in [(0, 5), (5, 0), (0, 0), (3, 3)] {
+            let structure = Structure::of(&Csr::<f32>::zeros(rows, cols).unwrap());
+            assert_eq!((structure.empty_rows, structure.tiles), (rows, 0));
+            let ratios =
+                [structure.nnz_per_tile(), structure.nnz_per_vector(), structure.single_vector_share()];
+            assert_eq!(ratios, [0.0; 3]);
+            assert_eq!((structure.row_lengths.mean, structure.row_lengths.variation), (0.0, 0.0));
+        }
+    }
+
+    #[test]
+    fn ranks_are_nearest_ranks() {
+        let lengths = RowLengths::of(&mut (1..=200).rev().collect::<Vec<_>>());
+        assert_eq!((lengths.min, lengths.median, lengths.p99, lengths.max), (1, 100, 198, 200));
+        assert_eq!(lengths.mean, 100.5);
+        assert!((lengths.variation - (39_999.0f64 / 12.0).sqrt() / 100.5).abs() < 1e-12);
+        assert_eq!(RowLengths::of(&mut [7]).median, 7);
+    }
+}

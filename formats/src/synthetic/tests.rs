@@ -1,0 +1,78 @@
+//! The patterns are pinned by checksum, so that results stay comparable.
+
+use super::*;
+
+/// FNV-1a, 64 bits, over row offsets then columns, each as 4 bytes, least significant first.
+fn checksum(csr: &Csr<f32>) -> u64 {
+    let offsets = csr.row_offsets().iter().map(|&offset| u32::try_from(offset).unwrap());
+    let words = offsets.chain(csr.col_indices().iter().copied());
+    words.flat_map(u32::to_le_bytes).fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
+    })
+}
+
+/// Rows, entries and checksum of each pattern.
+const PINNED: [(Synthetic, usize, usize, u64); 8] = [
+    (Synthetic::Rmat17, 131_072, 1_942_451, 0xCBC9_9E20_37BC_5A06),
+    (Synthetic::Uniform200k, 200_000, 3_200_000, 0x37C4_49D4_DB1D_5697),
+    (Synthetic::Fem100k, 100_002, 4_546_080, 0x8F30_CBEF_B436_6238),
+    (Synthetic::Molbatch300k, 300_000, 939_184, 0xD7D3_550F_6D6E_F8AF),
+    (Synthetic::Powerlaw100k, 100_000, 1_102_248, 0xD122_F39E_63D5_CA58),
+    (Synthetic::Pruned4096, 4096, 1_677_559, 0xCEF2_CA0A_9339_A2B2),
+    (Synthetic::Roadlike500k, 500_000, 1_996_022, 0xB176_ADFE_8205_9347),
+    (Synthetic::Community60k, 60_000, 4_460_880, 0xD8FF_73E4_171F_6819),
+];
+
+#[test]
+fn patterns_are_the_pinned_ones() {
+    assert_eq!(PINNED.map(|pin| pin.0), Synthetic::ALL);
+    for (kind, rows, nnz, sum) in PINNED {
+        let csr = kind.generate::<f32>(1).unwrap();
+        assert_eq!((csr.rows(), csr.cols(), csr.nnz()), (rows, rows, nnz), "{kind}");
+        assert_eq!(checksum(&csr), sum, "{kind}: {:#018X}", checksum(&csr));
+        assert_eq!(csr.canonicalised(), crate::Canonicalised::default(), "{kind}");
+    }
+}
+
+#[test]
+fn values_depend_on_seed_and_entry_only() {
+    let values = seeded_values::<f32>(100_000, 7).unwrap();
+    assert_eq!(values[..1000], seeded_values::<f32>(1000, 7).unwrap());
+    assert!(values[..1000] != seeded_values::<f32>(1000, 8).unwrap());
+    assert!(values.iter().all(|value| (-1.0..1.0).contains(value)));
+    let mean = values.iter().map(|&value| f64::from(value)).sum::<f64>() / 1e5;
+    assert!(mean.abs() < 0.01, "mean of 100 000 uniform values in [-1, 1): {mean}");
+    let mut stream = SplitMix64::new(7);
+    for value in &values[..10] {
+        let bits = stream.next_u64() >> 40;
+        assert_eq!(f64::from(*value), bits as f64 / f64::from(1 << 23) - 1.0);
+    }
+}
+
+#[test]
+fn the_stream_is_splitmix64() {
+    // First outputs for seed 1234567, as commonly published for this generator.
+    let mut stream = SplitMix64::new(1_234_567);
+    let want = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
+    assert_eq!([stream.next_u64(), stream.next_u64(), stream.next_u64()], want);
+}
+
+#[test]
+fn bounded_draws_stay_below_the_bound() {
+    let mut stream = SplitMix64::new(3);
+    assert!((0..1000).all(|_| stream.below(7) < 7));
+    assert_eq!((stream.below(1), stream.below(0)), (0, 0));
+    assert!((0..1000).all(|_| (0.0..1.0).contains(&stream.next_f64())));
+}
+
+#[test]
+fn names_are_read_back() {
+    for kind in Synthetic::ALL {
+        assert_eq!(kind.to_string().parse::<Synthetic>(), Ok(kind));
+    }
+    let error = "rmat18".parse::<Synthetic>().unwrap_err().to_string();
+    assert!(
+        error.starts_with("no synthetic matrix is called \"rmat18\"; there are rmat17, uniform200k"),
+        "{error}"
+    );
+}

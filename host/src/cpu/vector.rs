@@ -1,0 +1,243 @@
+//! What a product asks of a vector unit and of the elements of `B` and `C`.
+
+use half::f16;
+use windrow_formats::Value;
+
+/// A register of f32 lanes.
+///
+/// # Safety
+/// Callers of any method run on a machine that has the unit, inside a function compiled for it. Pointers
+/// are valid for [`LANES`](Self::LANES) elements, or for as many as the mask counts.
+pub(crate) trait Vector: Copy {
+    /// Number of lanes.
+    const LANES: usize;
+    /// Which of the first lanes take part.
+    type Mask: Copy;
+
+    /// Lanes `0..count`; `count ≤ LANES`.
+    unsafe fn mask(count: usize) -> Self::Mask;
+    /// `x` in every lane.
+    unsafe fn splat(x: f32) -> Self;
+    /// `self · factor + addend`, fused where the unit can.
+    unsafe fn multiply_add(self, factor: Self, addend: Self) -> Self;
+    /// `self · factor`.
+    unsafe fn multiply(self, factor: Self) -> Self;
+    /// Brings the line of `at` nearer, if the unit can; `at` need not be valid.
+    unsafe fn prefetch<T>(at: *const T);
+
+    /// Reads every lane.
+    unsafe fn load_f32(from: *const f32) -> Self;
+    /// Reads the lanes of the mask, zero elsewhere.
+    unsafe fn load_part_f32(from: *const f32, mask: Self::Mask) -> Self;
+    /// Writes every lane.
+    unsafe fn store_f32(self, to: *mut f32);
+    /// Writes the lanes of the mask.
+    unsafe fn store_part_f32(self, to: *mut f32, mask: Self::Mask);
+    /// Writes every lane past the caches, if the unit can; `to` is a multiple of 16 bytes. Other threads
+    /// see it only after [`finish_streams`](Self::finish_streams).
+    unsafe fn stream_f32(self, to: *mut f32);
+    /// Makes what this thread has streamed visible to those that it synchronises with.
+    unsafe fn finish_streams();
+
+    /// Reads every lane.
+    unsafe fn load_f16(from: *const f16) -> Self;
+    /// Reads the lanes of the mask, zero elsewhere.
+    unsafe fn load_part_f16(from: *const f16, mask: Self::Mask) -> Self;
+    /// Writes every lane, rounded to nearest, ties to even.
+    unsafe fn store_f16(self, to: *mut f16);
+    /// Writes the lanes of the mask, rounded to nearest, ties to even.
+    unsafe fn store_part_f16(self, to: *mut f16, mask: Self::Mask);
+}
+
+/// An element type that `B` and `C` may be stored in.
+///
+/// # Safety
+/// The methods have the obligations of [`Vector`]'s.
+pub(crate) trait Storage: Value {
+    /// Reads every lane, or those of the mask.
+    unsafe fn load<V: Vector>(from: *const Self, mask: Option<V::Mask>) -> V;
+    /// Writes every lane, or those of the mask.
+    unsafe fn store<V: Vector>(lanes: V, to: *mut Self, mask: Option<V::Mask>);
+    /// Writes every lane, past the caches if the type has that; `to` is a multiple of 16 bytes.
+    unsafe fn stream<V: Vector>(lanes: V, to: *mut Self);
+}
+
+impl Storage for f32 {
+    #[inline(always)]
+    unsafe fn load<V: Vector>(from: *const Self, mask: Option<V::Mask>) -> V {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match mask {
+                None => V::load_f32(from),
+                Some(mask) => V::load_part_f32(from, mask),
+            }
+        }
+    }
+    #[inline(always)]
+    unsafe fn store<V: Vector>(lanes: V, to: *mut Self, mask: Option<V::Mask>) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match mask {
+                None => lanes.store_f32(to),
+                Some(mask) => lanes.store_part_f32(to, mask),
+            }
+        }
+    }
+    #[inline(always)]
+    unsafe fn stream<V: Vector>(lanes: V, to: *mut Self) {
+        // SAFETY: the caller's promise.
+        unsafe { lanes.stream_f32(to) }
+    }
+}
+
+impl Storage for f16 {
+    #[inline(always)]
+    unsafe fn load<V: Vector>(from: *const Self, mask: Option<V::Mask>) -> V {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match mask {
+                None => V::load_f16(from),
+                Some(mask) => V::load_part_f16(from, mask),
+            }
+        }
+    }
+    #[inline(always)]
+    unsafe fn store<V: Vector>(lanes: V, to: *mut Self, mask: Option<V::Mask>) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match mask {
+                None => lanes.store_f16(to),
+                Some(mask) => lanes.store_part_f16(to, mask),
+            }
+        }
+    }
+    #[inline(always)]
+    unsafe fn stream<V: Vector>(lanes: V, to: *mut Self) {
+        // SAFETY: the caller's promise.
+        unsafe { lanes.store_f16(to) }
+    }
+}
+
+/// Eight lanes as an array: the compiler finds the target's own vectors for it, two of NEON for instance.
+#[derive(Clone, Copy)]
+pub(super) struct Portable([f32; 8]);
+
+/// Whether the target multiplies and adds in one instruction; elsewhere `mul_add` would be a call.
+const FUSED: bool = cfg!(any(target_feature = "fma", target_arch = "aarch64"));
+
+/// `x` as f32, exactly, without the branches that would keep the compiler from using vectors.
+///
+/// Moved to f32's place, exponent and significand read as a number 2¹¹² too small, subnormals included;
+/// the largest exponent stands for infinities and NaN and becomes f32's largest.
+#[inline(always)]
+fn widen(x: f16) -> f32 {
+    const SCALE: f32 = f32::from_bits((127 + 112) << 23);
+    let magnitude = u32::from(x.to_bits() & 0x7fff) << 13;
+    let scaled = (f32::from_bits(magnitude) * SCALE).to_bits();
+    let exponent = if magnitude >= 0x7c00 << 13 { 0xff << 23 } else { 0 };
+    let sign = u32::from(x.to_bits() & 0x8000) << 16;
+    f32::from_bits(scaled | exponent | sign)
+}
+
+impl Vector for Portable {
+    const LANES: usize = 8;
+    type Mask = usize;
+
+    #[inline(always)]
+    unsafe fn mask(count: usize) -> usize {
+        count
+    }
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> Self {
+        Self([x; 8])
+    }
+    #[inline(always)]
+    unsafe fn multiply_add(self, Self(factor): Self, Self(addend): Self) -> Self {
+        let mut lanes = addend;
+        for (i, lane) in lanes.iter_mut().enumerate() {
+            *lane = if FUSED { self.0[i].mul_add(factor[i], *lane) } else { self.0[i] * factor[i] + *lane };
+        }
+        Self(lanes)
+    }
+    #[inline(always)]
+    unsafe fn multiply(self, Self(factor): Self) -> Self {
+        let mut lanes = factor;
+        for (i, lane) in lanes.iter_mut().enumerate() {
+            *lane *= self.0[i];
+        }
+        Self(lanes)
+    }
+    #[inline(always)]
+    unsafe fn prefetch<T>(_: *const T) {}
+
+    #[inline(always)]
+    unsafe fn load_f32(from: *const f32) -> Self {
+        // SAFETY: valid for eight elements, as the caller promises; an array is aligned like its elements.
+        Self(unsafe { from.cast::<[f32; 8]>().read() })
+    }
+    #[inline(always)]
+    unsafe fn load_part_f32(from: *const f32, count: usize) -> Self {
+        let mut lanes = [0.0; 8];
+        // SAFETY: valid for `count ≤ 8` elements, as the caller promises.
+        unsafe { lanes.as_mut_ptr().copy_from_nonoverlapping(from, count) };
+        Self(lanes)
+    }
+    #[inline(always)]
+    unsafe fn store_f32(self, to: *mut f32) {
+        // SAFETY: as for the load.
+        unsafe { to.cast::<[f32; 8]>().write(self.0) }
+    }
+    #[inline(always)]
+    unsafe fn store_part_f32(self, to: *mut f32, count: usize) {
+        // SAFETY: as for the load.
+        unsafe { to.copy_from_nonoverlapping(self.0.as_ptr(), count) };
+    }
+    #[inline(always)]
+    unsafe fn stream_f32(self, to: *mut f32) {
+        // SAFETY: as for the store.
+        unsafe { self.store_f32(to) }
+    }
+    #[inline(always)]
+    unsafe fn finish_streams() {}
+
+    #[inline(always)]
+    unsafe fn load_f16(from: *const f16) -> Self {
+        // SAFETY: valid for eight elements, as the caller promises; an array is aligned like its elements.
+        Self(unsafe { from.cast::<[f16; 8]>().read() }.map(widen))
+    }
+    #[inline(always)]
+    unsafe fn load_part_f16(from: *const f16, count: usize) -> Self {
+        let mut lanes = [f16::ZERO; 8];
+        // SAFETY: valid for `count ≤ 8` elements, as the caller promises.
+        unsafe { lanes.as_mut_ptr().copy_from_nonoverlapping(from, count) };
+        Self(lanes.map(widen))
+    }
+    #[inline(always)]
+    unsafe fn store_f16(self, to: *mut f16) {
+        // SAFETY: as for the load.
+        unsafe { to.cast::<[f16; 8]>().write(self.0.map(f16::from_f32)) }
+    }
+    #[inline(always)]
+    unsafe fn store_part_f16(self, to: *mut f16, count: usize) {
+        let lanes = self.0.map(f16::from_f32);
+        // SAFETY: as for the load.
+        unsafe { to.copy_from_nonoverlapping(lanes.as_ptr(), count) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_half_widens_exactly() {
+        for bits in 0..=u16::MAX {
+            let x = f16::from_bits(bits);
+            if x.is_nan() {
+                assert!(widen(x).is_nan(), "{bits:#06x}");
+            } else {
+                assert_eq!(widen(x).to_bits(), x.to_f32().to_bits(), "{bits:#06x}");
+            }
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Memory of a device.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use bytemuck::{Pod, Zeroable};
+use windrow_simt::GlobalPtr;
+
+use super::Device;
+use crate::error::DeviceError;
+use crate::num::{index, wide};
+
+/// `len` elements in the memory of a [`Device`], freed when dropped.
+///
+/// On the CPU this is ordinary memory, aligned to 64 bytes; on a GPU it is aligned to 256.
+///
+/// # Examples
+/// ```
+/// use windrow::{Device, DeviceBuffer};
+///
+/// let device = Device::cpu();
+/// let mut buffer = DeviceBuffer::from_slice(&device, &[1.0f32, 2.0, 3.0])?;
+/// buffer.copy_from_slice(&[4.0, 5.0, 6.0])?;
+/// assert_eq!(buffer.to_vec()?, [4.0, 5.0, 6.0]);
+/// # Ok::<(), windrow::DeviceError>(())
+/// ```
+pub struct DeviceBuffer<T: Pod> {
+    device: Device,
+    len: usize,
+    storage: Storage,
+    element: PhantomData<T>,
+}
+
+enum Storage {
+    /// Nothing: a buffer of length 0 has no memory and a null address.
+    Empty,
+    Host(Vec<Line>),
+    Device(u64),
+}
+
+/// A cache line of host memory, so that elements of any type are aligned.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Line([u8; 64]);
+
+impl<T: Pod> DeviceBuffer<T> {
+    /// `len` elements of zero bytes.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
+    pub fn alloc_zeroed(device: &Device, len: usize) -> Result<Self, DeviceError> {
+        Self::zeroed(device, len, "a buffer")
+    }
+
+    /// [`alloc_zeroed`](Self::alloc_zeroed), with a name for the error and for the emulator's reports.
+    pub(crate) fn zeroed(device: &Device, len: usize, what: &'static str) -> Result<Self, DeviceError> {
+        let buffer = Self::alloc(device, len, what)?;
+        buffer.clear()?;
+        Ok(buffer)
+    }
+
+    /// A copy of `elements`.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
+    pub fn from_slice(device: &Device, elements: &[T]) -> Result<Self, DeviceError> {
+        Self::named(device, elements, "a buffer")
+    }
+
+    /// [`from_slice`](Self::from_slice), with a name for the error and for the emulator's reports.
+    pub(crate) fn named(device: &Device, elements: &[T], what: &'static str) -> Result<Self, DeviceError> {
+        let mut buffer = Self::alloc(device, elements.len(), what)?;
+        buffer.copy_from_slice(elements)?;
+        Ok(buffer)
+    }
+
+    /// `len` elements that must be written before they are read. Host memory is zero.
+    fn alloc(device: &Device, len: usize, what: &'static str) -> Result<Self, DeviceError> {
+        let bytes = wide(len).saturating_mul(wide(size_of::<T>()));
+        let storage = match device.machine() {
+            _ if bytes == 0 => Storage::Empty,
+            Some(machine) => Storage::Device(machine.alloc(bytes, what)?),
+            None => {
+                let lines = bytemuck::try_zeroed_slice_box(index(bytes.div_ceil(wide(size_of::<Line>()))));
+                let lines = lines.map_err(|()| device.out_of_memory(what, bytes, None))?;
+                Storage::Host(lines.into_vec())
+            }
+        };
+        Ok(Self { device: device.clone(), len, storage, element: PhantomData })
+    }
+
+    /// Sets every element to zero bytes.
+    fn clear(&self) -> Result<(), DeviceError> {
+        match (&self.storage, self.device.machine()) {
+            // SAFETY: the allocation is this buffer's own and has `bytes` bytes.
+            (Storage::Device(address), Some(machine)) => unsafe { machine.zero(*address, self.bytes()) },
+            _ => Ok(()), // fresh host memory is zero
+        }
+    }
+
+    /// The device whose memory this is.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no elements.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Size in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        wide(self.len) * wide(size_of::<T>())
+    }
+
+    /// Address in the device's address space: a `CUdeviceptr` on a GPU, an ordinary address on the CPU, 0 for
+    /// an empty buffer. For handing the memory to other libraries; see [`interop`](crate::interop).
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        match &self.storage {
+            Storage::Empty => 0,
+            Storage::Host(lines) => wide(lines.as_ptr().addr()),
+            Storage::Device(address) => *address,
+        }
+    }
+
+    /// The address as kernels take it.
+    pub(crate) fn pointer(&self) -> GlobalPtr<T> {
+        GlobalPtr::from_address(self.address())
+    }
+
+    /// Overwrites all elements. On a GPU the copy comes after all work asked for before, and is done when
+    /// this returns.
+    ///
+    /// # Errors
+    /// - [`DeviceError::CopyLength`] unless `elements` is as long as the buffer;
+    /// - [`DeviceError::Driver`].
+    pub fn copy_from_slice(&mut self, elements: &[T]) -> Result<(), DeviceError> {
+        if elements.len() != self.len {
+            return Err(DeviceError::CopyLength { buffer: self.len, slice: elements.len() });
+        }
+        if let (Storage::Device(address), Some(machine)) = (&self.storage, self.device.machine()) {
+            // SAFETY: the allocation is this buffer's own; the lengths were compared.
+            return unsafe { machine.upload(*address, bytemuck::cast_slice(elements)) };
+        }
+        if let Some(host) = self.host_mut() {
+            host.copy_from_slice(elements);
+        }
+        Ok(())
+    }
+
+    /// The elements, after all work asked for before.
+    ///
+    /// # Errors
+    /// [`DeviceError::Driver`].
+    pub fn to_vec(&self) -> Result<Vec<T>, DeviceError> {
+        if let (Storage::Device(address), Some(machine)) = (&self.storage, self.device.machine()) {
+            let mut elements = vec![T::zeroed(); self.len];
+            // SAFETY: the allocation is this buffer's own and has as many bytes.
+            unsafe { machine.download(*address, bytemuck::cast_slice_mut(&mut elements))? };
+            return Ok(elements);
+        }
+        Ok(self.host().unwrap_or_default().to_vec())
+    }
+
+    /// The elements, if they are in host memory.
+    pub(crate) fn host(&self) -> Option<&[T]> {
+        match &self.storage {
+            Storage::Empty => Some(&[]),
+            Storage::Host(lines) => Some(&bytemuck::cast_slice(lines)[..self.len]),
+            Storage::Device(_) => None,
+        }
+    }
+
+    /// The elements, if they are in host memory.
+    pub(crate) fn host_mut(&mut self) -> Option<&mut [T]> {
+        match &mut self.storage {
+            Storage::Empty => Some(&mut []),
+            Storage::Host(lines) => Some(&mut bytemuck::cast_slice_mut(lines)[..self.len]),
+            Storage::Device(_) => None,
+        }
+    }
+}
+
+impl<T: Pod> Drop for DeviceBuffer<T> {
+    fn drop(&mut self) {
+        if let (Storage::Device(address), Some(machine)) = (&self.storage, self.device.machine()) {
+            // SAFETY: allocated by this machine in `alloc`, freed only here.
+            unsafe { machine.free(*address) };
+        }
+    }
+}
+
+impl<T: Pod> fmt::Debug for DeviceBuffer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeviceBuffer")
+            .field("device", &self.device)
+            .field("len", &self.len)
+            .field("address", &format_args!("{:#x}", self.address()))
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip(device: &Device) {
+        let mut buffer = DeviceBuffer::from_slice(device, &[1u16, 2, 3]).unwrap();
+        assert_eq!((buffer.len(), buffer.bytes()), (3, 6));
+        assert_eq!(buffer.to_vec().unwrap(), [1, 2, 3]);
+        buffer.copy_from_slice(&[4, 5, 6]).unwrap();
+        assert_eq!(buffer.to_vec().unwrap(), [4, 5, 6]);
+        assert_eq!(buffer.copy_from_slice(&[0; 4]), Err(DeviceError::CopyLength { buffer: 3, slice: 4 }));
+        assert_eq!(
+            DeviceBuffer::<[f64; 2]>::alloc_zeroed(device, 2).unwrap().to_vec().unwrap(),
+            [[0.0; 2]; 2]
+        );
+        let mut empty = DeviceBuffer::<u32>::alloc_zeroed(device, 0).unwrap();
+        empty.copy_from_slice(&[]).unwrap();
+        assert_eq!((empty.address(), empty.to_vec().unwrap()), (0, vec![]));
+    }
+
+    #[test]
+    fn what_goes_in_comes_out() {
+        round_trip(&Device::cpu());
+        #[cfg(feature = "emulator")]
+        round_trip(&Device::emulator(crate::Schedule::InOrder));
+        if let Ok(device) = Device::cuda(0) {
+            round_trip(&device);
+        }
+    }
+
+    #[test]
+    fn an_impossible_allocation_is_an_error_with_numbers() {
+        let error = DeviceBuffer::<u64>::alloc_zeroed(&Device::cpu(), usize::MAX / 16).unwrap_err();
+        assert!(
+            matches!(error, DeviceError::OutOfMemory { asked, .. } if asked == (usize::MAX / 16) as u64 * 8)
+        );
+    }
+}

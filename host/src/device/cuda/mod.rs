@@ -1,0 +1,230 @@
+//! NVIDIA GPUs, through the driver alone.
+//!
+//! The driver library is loaded at run time; without one, everything here is an error value. Each GPU has its
+//! primary context, one stream, in which all work of the device is ordered, and the kernels' module.
+
+mod event;
+mod module;
+mod probe;
+
+use std::ffi::c_void;
+
+use cudarc::driver::{DriverError, result, sys};
+use windrow_kernels::{Entry, PTX_SM80};
+
+pub(in crate::device) use event::CudaEvent;
+pub(super) use probe::{count, driver_version};
+
+use super::DeviceKind;
+use super::event::{Event, EventKind};
+use super::machine::{Description, Machine, Prepared};
+use crate::error::DeviceError;
+use crate::num::{index, wide};
+use module::Module;
+use probe::{Called, failed, unsigned};
+
+/// The lowest compute capability that the PTX is written for.
+const NEEDS_CAPABILITY: (u32, u32) = (8, 0);
+
+/// One GPU: context, stream and kernels.
+struct CudaMachine {
+    name: String,
+    memory_total: u64,
+    multiprocessors: u32,
+    device: sys::CUdevice,
+    context: sys::CUcontext,
+    stream: sys::CUstream,
+    module: Option<Module>,
+}
+
+// SAFETY: the driver's handles may be used from any thread; every method makes the context current on the
+// thread that it runs on before it uses one.
+unsafe impl Send for CudaMachine {}
+// SAFETY: as above; the driver serialises calls on one context, and nothing here is changed after `open`.
+unsafe impl Sync for CudaMachine {}
+
+/// Opens GPU `index`: its context, a stream, and the kernels.
+pub(super) fn open(index: u32) -> Result<(Description, Box<dyn Machine>), DeviceError> {
+    probe::start().map_err(|error| match error {
+        DeviceError::NoSuchDevice { count, .. } => DeviceError::NoSuchDevice { index, count },
+        other => other,
+    })?;
+    let count = count()?;
+    if index >= count {
+        return Err(DeviceError::NoSuchDevice { index, count });
+    }
+    let driver = driver_version()?.ok_or(DeviceError::NoDriver)?;
+    let ordinal = i32::try_from(index).unwrap_or(i32::MAX);
+    let device = result::device::get(ordinal).called("cuDeviceGet")?;
+    let name = result::device::get_name(device).called("cuDeviceGetName")?;
+    let attribute = |which| {
+        // SAFETY: `device` came from `device::get`.
+        unsafe { result::device::get_attribute(device, which) }.called("cuDeviceGetAttribute").map(unsigned)
+    };
+    use sys::CUdevice_attribute as Attribute;
+    let capability = (
+        attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+        attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+    );
+    if capability < NEEDS_CAPABILITY {
+        return Err(DeviceError::ComputeCapability {
+            device: name,
+            has: capability,
+            needs: NEEDS_CAPABILITY,
+        });
+    }
+    // SAFETY: as for the attributes.
+    let memory_total = wide(unsafe { result::device::total_mem(device) }.called("cuDeviceTotalMem")?);
+    let multiprocessors = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+    let description = Description {
+        kind: DeviceKind::Cuda,
+        name: name.clone(),
+        selector: format!("cuda:{index}"),
+        compute_capability: Some(capability),
+        multiprocessors,
+        l2_bytes: Some(u64::from(attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?)),
+        memory_total: Some(memory_total),
+        driver_version: Some(driver),
+    };
+    // SAFETY: as for the attributes. Released when the machine is dropped.
+    let context = unsafe { result::primary_ctx::retain(device) }.called("cuDevicePrimaryCtxRetain")?;
+    let stream = std::ptr::null_mut();
+    let mut machine =
+        CudaMachine { name, memory_total, multiprocessors, device, context, stream, module: None };
+    machine.bind()?;
+    machine.stream =
+        result::stream::create(result::stream::StreamKind::NonBlocking).called("cuStreamCreate")?;
+    machine.module = Some(Module::load(PTX_SM80, driver)?);
+    Ok((description, Box::new(machine)))
+}
+
+impl CudaMachine {
+    /// Makes the context current on this thread: the driver's calls refer to it silently.
+    fn bind(&self) -> Result<(), DeviceError> {
+        // SAFETY: the context is retained for as long as `self` lives.
+        unsafe { result::ctx::set_current(self.context) }.called("cuCtxSetCurrent")
+    }
+
+    fn wait(&self) -> Result<(), DeviceError> {
+        // SAFETY: the stream lives as long as `self`; the context is current.
+        unsafe { result::stream::synchronize(self.stream) }.called("cuStreamSynchronize")
+    }
+
+    fn function(&self, entry: &'static Entry) -> Result<sys::CUfunction, DeviceError> {
+        self.module.as_ref().ok_or(DeviceError::MissingEntry { name: entry.name })?.function(entry)
+    }
+}
+
+impl Machine for CudaMachine {
+    fn alloc(&self, bytes: u64, what: &'static str) -> Result<u64, DeviceError> {
+        self.bind()?;
+        // SAFETY: the context is current; the memory is freed by `free`.
+        match unsafe { result::malloc_sync(index(bytes)) } {
+            Ok(address) => Ok(address),
+            Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => {
+                let free = self.memory_free()?.unwrap_or(0);
+                let (total, device) = (self.memory_total, self.name.clone());
+                Err(DeviceError::OutOfMemory { what, asked: bytes, free, total, device })
+            }
+            Err(error) => Err(failed("cuMemAlloc", error)),
+        }
+    }
+
+    unsafe fn free(&self, address: u64) {
+        // Errors have nobody to go to: after one that broke the context, its memory is gone anyway.
+        if self.bind().is_ok() && self.wait().is_ok() {
+            // SAFETY: the caller's promise; the wait above ended all work that could use the memory.
+            let _ = unsafe { result::free_sync(address) };
+        }
+    }
+
+    unsafe fn zero(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
+        self.bind()?;
+        // SAFETY: the caller's promise; the context is current.
+        unsafe { result::memset_d8_async(address, 0, index(bytes), self.stream) }.called("cuMemsetD8Async")
+    }
+
+    unsafe fn upload(&self, to: u64, from: &[u8]) -> Result<(), DeviceError> {
+        self.bind()?;
+        // SAFETY: the caller's promise; `from` lives until the wait below is over.
+        unsafe { result::memcpy_htod_async(to, from, self.stream) }.called("cuMemcpyHtoDAsync")?;
+        self.wait()
+    }
+
+    unsafe fn download(&self, from: u64, to: &mut [u8]) -> Result<(), DeviceError> {
+        self.bind()?;
+        // SAFETY: the caller's promise; `to` lives until the wait below is over.
+        unsafe { result::memcpy_dtoh_async(to, from, self.stream) }.called("cuMemcpyDtoHAsync")?;
+        self.wait()
+    }
+
+    fn launch(&self, prepared: &Prepared) -> Result<(), DeviceError> {
+        self.bind()?;
+        let entry = prepared.entry();
+        let function = self.function(entry)?;
+        let [x, y] = prepared.grid();
+        let mut argument = prepared.params().as_ptr().cast_mut().cast::<c_void>();
+        // SAFETY: the function takes one struct by value, of `params_bytes` bytes, which `Prepared` holds
+        // aligned; the driver copies it before it returns and does not write to it. Grid and block are the
+        // entry's own, and what the kernel does with the pointers was promised to `Prepared::new`.
+        let code = unsafe {
+            let block = (entry.block_threads, 1, 1);
+            let arguments = std::slice::from_mut(&mut argument);
+            result::launch_kernel(function, (x, y, 1), block, entry.shared_bytes, self.stream, arguments)
+        };
+        code.called("cuLaunchKernel")
+    }
+
+    fn resident_blocks(&self, entry: &'static Entry) -> Result<u32, DeviceError> {
+        self.bind()?;
+        let function = self.function(entry)?;
+        let threads = i32::try_from(entry.block_threads).unwrap_or(i32::MAX);
+        let shared = entry.shared_bytes as usize;
+        // SAFETY: the function is of a module that is loaded as long as `self` lives.
+        unsafe { result::occupancy::max_active_block_per_multiprocessor(function, threads, shared) }
+            .called("cuOccupancyMaxActiveBlocksPerMultiprocessor")
+            .map(unsigned)
+    }
+
+    fn multiprocessors(&self) -> u32 {
+        self.multiprocessors
+    }
+
+    fn synchronize(&self) -> Result<(), DeviceError> {
+        self.bind()?;
+        self.wait()
+    }
+
+    fn record(&self) -> Result<Event, DeviceError> {
+        self.bind()?;
+        CudaEvent::record(self.context, self.device, self.stream).map(|event| Event(EventKind::Cuda(event)))
+    }
+
+    fn memory_free(&self) -> Result<Option<u64>, DeviceError> {
+        self.bind()?;
+        result::mem_get_info().called("cuMemGetInfo").map(|(free, _)| Some(wide(free)))
+    }
+
+    fn raw_cuda(&self) -> Result<Option<(usize, usize)>, DeviceError> {
+        self.bind()?;
+        Ok(Some((self.context.expose_provenance(), self.stream.expose_provenance())))
+    }
+}
+
+impl Drop for CudaMachine {
+    fn drop(&mut self) {
+        // Errors have nobody to go to; what cannot be freed dies with the process.
+        if self.bind().is_ok() {
+            if !self.stream.is_null() {
+                let _ = self.wait();
+                // SAFETY: created by `open`, destroyed only here.
+                let _ = unsafe { result::stream::destroy(self.stream) };
+            }
+            if let Some(module) = &mut self.module {
+                module.unload();
+            }
+        }
+        // SAFETY: retained by `open`, released only here.
+        let _ = unsafe { result::primary_ctx::release(self.device) };
+    }
+}

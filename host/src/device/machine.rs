@@ -1,0 +1,185 @@
+//! What a device must be able to do for plans to run on it, and the one way to start a kernel.
+
+use bytemuck::Pod;
+use windrow_kernels::Entry;
+
+use super::DeviceKind;
+use super::event::Event;
+use crate::error::DeviceError;
+
+/// Blocks along the fast axis of a grid.
+const MAX_GRID_X: u64 = (1 << 31) - 1;
+/// Blocks along the slow axis of a grid.
+const MAX_GRID_Y: u64 = 65_535;
+
+/// What is known of a device when it is opened.
+#[derive(Debug, Clone)]
+pub(crate) struct Description {
+    pub(crate) kind: DeviceKind,
+    pub(crate) name: String,
+    /// As a selector spells it: `cpu`, `cuda:0`.
+    pub(crate) selector: String,
+    pub(crate) compute_capability: Option<(u32, u32)>,
+    pub(crate) multiprocessors: u32,
+    pub(crate) l2_bytes: Option<u64>,
+    pub(crate) memory_total: Option<u64>,
+    pub(crate) driver_version: Option<(u32, u32)>,
+}
+
+/// A device with memory of its own, on which kernels run: a GPU, or the emulator of one.
+///
+/// All work of one machine is ordered: what is asked later happens later. Launches return before the
+/// kernel has finished; copies to and from the host wait.
+pub(crate) trait Machine: Send + Sync {
+    /// `bytes > 0` bytes of any content, aligned to 256 bytes.
+    fn alloc(&self, bytes: u64, what: &'static str) -> Result<u64, DeviceError>;
+
+    /// Returns memory, after the work that was asked for so far.
+    ///
+    /// # Safety
+    /// `address` came from [`alloc`](Self::alloc) of this machine, and nothing uses it from now on.
+    unsafe fn free(&self, address: u64);
+
+    /// Sets bytes to zero.
+    ///
+    /// # Safety
+    /// The bytes lie inside one live allocation of this machine.
+    unsafe fn zero(&self, address: u64, bytes: u64) -> Result<(), DeviceError>;
+
+    /// Copies from the host.
+    ///
+    /// # Safety
+    /// The destination lies inside one live allocation of this machine.
+    unsafe fn upload(&self, to: u64, from: &[u8]) -> Result<(), DeviceError>;
+
+    /// Copies to the host, after the work that was asked for so far.
+    ///
+    /// # Safety
+    /// The source lies inside one live allocation of this machine.
+    unsafe fn download(&self, from: u64, to: &mut [u8]) -> Result<(), DeviceError>;
+
+    /// Starts a kernel. [`Prepared::new`] is where its obligations were taken on.
+    fn launch(&self, prepared: &Prepared) -> Result<(), DeviceError>;
+
+    /// Blocks of the entry that are resident on one multiprocessor at a time.
+    fn resident_blocks(&self, entry: &'static Entry) -> Result<u32, DeviceError>;
+
+    /// Multiprocessors of the machine.
+    fn multiprocessors(&self) -> u32;
+
+    /// Waits until all work asked for so far is done.
+    fn synchronize(&self) -> Result<(), DeviceError>;
+
+    /// A mark in the order of the work.
+    fn record(&self) -> Result<Event, DeviceError>;
+
+    /// Free memory in bytes; `None` where there is no limit to tell.
+    fn memory_free(&self) -> Result<Option<u64>, DeviceError>;
+
+    /// `CUcontext` and `CUstream` as addresses, for a CUDA device; the context is made current.
+    fn raw_cuda(&self) -> Result<Option<(usize, usize)>, DeviceError>;
+}
+
+/// A launch that has been justified: an entry, its grid and its parameters.
+pub(crate) struct Prepared {
+    entry: &'static Entry,
+    grid: [u32; 2],
+    params: ParamBytes,
+}
+
+/// Parameters of an entry, as bytes with the alignment that the driver copies them from.
+#[repr(C, align(16))]
+#[derive(Clone, Copy)]
+struct ParamBytes {
+    bytes: [u8; Self::CAPACITY],
+}
+
+impl ParamBytes {
+    /// More than any entry's params; checked when a launch is prepared.
+    const CAPACITY: usize = 256;
+}
+
+impl Prepared {
+    /// A launch of `entry` over `grid` blocks; `None` if the grid has no block at all.
+    ///
+    /// # Errors
+    /// [`DeviceError::Grid`] for more blocks than a GPU takes.
+    ///
+    /// # Panics
+    /// If `P` is not the entry's parameter struct, judged by its size.
+    ///
+    /// # Safety
+    /// `params` keeps the obligations that its documentation lists, for this grid: every pointer is to live
+    /// memory of the machine that will run it, which stays allocated until the launch has finished (machines
+    /// order `free` after it), and is shared with other launches only as the obligations allow.
+    pub(crate) unsafe fn new<P: Pod>(
+        entry: &'static Entry,
+        grid: [u64; 2],
+        params: &P,
+    ) -> Result<Option<Self>, DeviceError> {
+        let [x, y] = grid;
+        if x == 0 || y == 0 {
+            return Ok(None);
+        }
+        if x > MAX_GRID_X || y > MAX_GRID_Y {
+            return Err(DeviceError::Grid { kernel: entry.name, x, y });
+        }
+        let from = bytemuck::bytes_of(params);
+        assert_eq!(from.len(), entry.params_bytes, "{} takes another parameter struct", entry.name);
+        let mut params = ParamBytes { bytes: [0; ParamBytes::CAPACITY] };
+        params.bytes[..from.len()].copy_from_slice(from);
+        let narrow = |blocks| u32::try_from(blocks).unwrap_or(u32::MAX);
+        Ok(Some(Self { entry, grid: [narrow(x), narrow(y)], params }))
+    }
+
+    pub(crate) fn entry(&self) -> &'static Entry {
+        self.entry
+    }
+
+    pub(crate) fn grid(&self) -> [u32; 2] {
+        self.grid
+    }
+
+    pub(crate) fn params(&self) -> &[u8] {
+        &self.params.bytes[..self.entry.params_bytes]
+    }
+}
+
+const _: () = {
+    let mut i = 0;
+    while i < windrow_kernels::ENTRIES.len() {
+        assert!(
+            windrow_kernels::ENTRIES[i].params_bytes <= ParamBytes::CAPACITY,
+            "raise ParamBytes::CAPACITY"
+        );
+        i += 1;
+    }
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prepare(grid: [u64; 2]) -> Result<Option<Prepared>, DeviceError> {
+        let entry = windrow_kernels::entry(windrow_kernels::Variant::Combine).unwrap();
+        let params: windrow_kernels::combine::CombineParams = bytemuck::Zeroable::zeroed();
+        // SAFETY: never launched.
+        unsafe { Prepared::new(entry, grid, &params) }
+    }
+
+    #[test]
+    fn grids_are_checked() {
+        assert!(prepare([0, 1]).unwrap().is_none());
+        assert!(prepare([1, 0]).unwrap().is_none());
+        assert_eq!(prepare([MAX_GRID_X, MAX_GRID_Y]).unwrap().unwrap().grid(), [2_147_483_647, 65_535]);
+        for grid in [[MAX_GRID_X + 1, 1], [1, MAX_GRID_Y + 1], [u64::MAX, u64::MAX]] {
+            assert!(matches!(prepare(grid), Err(DeviceError::Grid { .. })), "{grid:?}");
+        }
+    }
+
+    #[test]
+    fn params_arrive_whole() {
+        let prepared = prepare([1, 1]).unwrap().unwrap();
+        assert_eq!(prepared.params().len(), prepared.entry().params_bytes);
+    }
+}

@@ -1,0 +1,95 @@
+//! Sparse-dense products on NVIDIA GPUs and on the CPU: plan once, run many times.
+//!
+//! windrow multiplies a sparse matrix by dense ones, `C[m×n] ← α·A[m×k]·B[k×n] + β·C` with everything row-major. A
+//! plan does the work that depends on `A` alone, once: it chooses a kernel, lays the matrix out for it, deals the
+//! work out evenly and uploads it. Running the plan is then cheap, for any `B` of any width, and gives the same bits
+//! every time.
+//!
+//! ```
+//! use windrow::{Csr, Device, Precision, Spmm};
+//!
+//! // 2 × 3:  [ 1 . 2 ]
+//! //         [ . 3 . ]
+//! let a = Csr::try_from_parts(2, 3, vec![0, 2, 3], vec![0, 2, 1], vec![1.0f32, 2.0, 3.0])?;
+//! let device = Device::best()?; // a GPU if there is one, else the CPU
+//! let plan = Spmm::builder(&a).width(2).precision(Precision::F16).build(&device)?;
+//! println!("{}", plan.report()); // kernel, bytes, time spent
+//!
+//! let b = [1.0, 10.0, 2.0, 20.0, 3.0, 30.0]; // 3 × 2
+//! assert_eq!(plan.run(&b)?, [7.0, 70.0, 6.0, 60.0]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A matrix comes from a file ([`io`]: Matrix Market, edge lists, `.smtx`, `.npz`), from coordinates ([`Coo`]), from
+//! CSR arrays or from a dense one ([`Csr`]).
+//!
+//! # Matrices that stay on the device
+//!
+//! [`SpmmPlan::run`] copies from and to the host. Programs that keep their data on the GPU use [`DeviceMatrix`] and
+//! [`SpmmPlan::run_into`], which queues the kernels and returns:
+//!
+//! ```
+//! use windrow::{Algorithm, DenseRef, Device, DeviceMatrix, Precision, Spmm, f16};
+//!
+//! let device = Device::best()?;
+//! let a = windrow::Csr::<f32>::identity(4)?;
+//! let mut plan = Spmm::builder(&a)
+//!     .precision(Precision::F16)
+//!     .algorithm(Algorithm::TileStream) // instead of the choice that the plan makes
+//!     .memory_limit(1 << 30)
+//!     .build(&device)?;
+//!
+//! let ones = [f16::ONE; 4 * 2];
+//! let b = DeviceMatrix::upload(&device, DenseRef::packed(&ones, 4, 2)?)?;
+//! let mut c = DeviceMatrix::<f32>::zeros(&device, 4, 2)?;
+//! plan.run_into(0.5, &b, 0.0, &mut c)?;
+//! plan.replace_values(&[1.0f32, 2.0, 3.0, 4.0])?; // same pattern, new values
+//! plan.run_into(1.0, &b, 1.0, &mut c)?; // C ← A·B + C
+//! assert_eq!(c.download()?, [1.5, 1.5, 2.5, 2.5, 3.5, 3.5, 4.5, 4.5]);
+//! assert_eq!(plan.report().precision, Precision::F16);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Devices
+//!
+//! | device | needs | runs |
+//! | --- | --- | --- |
+//! | [`Device::cuda`] | an NVIDIA driver and a GPU of compute capability 8.0 or later; no CUDA toolkit | kernels written in Rust, compiled to PTX that is part of this library |
+//! | [`Device::cpu`] | nothing | the same plans on rayon's threads |
+//! | `Device::emulator` (feature `emulator`) | nothing | the GPU's kernels thread by thread, every access checked; for tests |
+//!
+//! A missing driver is an error value, and [`Device::best`] then takes the CPU; a driver that is too old for the
+//! kernels, or does not accept them, says so with versions and its log.
+//!
+//! # Errors
+//!
+//! What depends on data or device is a [`SpmmError`] or [`DeviceError`] with the numbers in it and what to do about
+//! them; nothing panics on user data. [`SpmmPlan::verify`] compares a result with an f64 reference, element by element
+//! and where the result is, within a bound that follows from the number of roundings.
+
+mod cpu;
+mod dense;
+mod device;
+mod error;
+mod matrix;
+mod num;
+mod options;
+mod spmm;
+
+pub mod interop;
+
+pub use dense::{DenseMut, DenseRef};
+pub use device::{Device, DeviceBuffer, DeviceKind, DeviceSelector, Event};
+pub use error::{DeviceError, SpmmError};
+pub use matrix::{DeviceMatrix, Element, Output};
+pub use options::{Algorithm, Precision, Rates};
+pub use spmm::{ArraySize, Spmm, SpmmBuilder, SpmmPlan, SpmmReport, StageTime, Verification};
+
+/// The 16-bit element types, of the crate `half`.
+pub use half::{bf16, f16};
+pub use windrow_formats::{
+    ByteSizes, Canonicalised, Coo, Csr, FormatError, Permutation, RowAssignment, RowPath, RsTile, Structure,
+    Value, io, synthetic,
+};
+#[cfg(feature = "emulator")]
+pub use windrow_simt::emulator::Schedule;

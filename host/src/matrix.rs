@@ -1,0 +1,276 @@
+//! Dense matrices in the memory of a device, and the element types that kernels know.
+
+use std::fmt;
+
+use half::f16;
+use windrow_formats::Value;
+
+use crate::dense::{DenseMut, DenseRef, check_shape};
+use crate::device::{Device, DeviceBuffer};
+use crate::error::SpmmError;
+use crate::num::wide;
+use crate::options::Precision;
+
+mod sealed {
+    /// The types that kernels and the CPU product are written for.
+    #[expect(private_bounds, reason = "nobody outside may implement or name either trait")]
+    pub trait Sealed: crate::cpu::Storage {}
+    impl Sealed for f32 {}
+    impl Sealed for half::f16 {}
+}
+
+/// Element type of `B`: the one that the plan's precision names.
+pub trait Element: Value + sealed::Sealed {
+    /// The precision of plans that take it.
+    const PRECISION: Precision;
+}
+
+impl Element for f32 {
+    const PRECISION: Precision = Precision::F32;
+}
+impl Element for f16 {
+    const PRECISION: Precision = Precision::F16;
+}
+
+/// Element type of `C`: sums are f32 and rounded once when they are stored.
+pub trait Output: Value + sealed::Sealed {
+    /// Whether it is IEEE binary16.
+    const IS_HALF: bool;
+}
+
+impl Output for f32 {
+    const IS_HALF: bool = false;
+}
+impl Output for f16 {
+    const IS_HALF: bool = true;
+}
+
+/// A row-major matrix in the memory of a [`Device`]: row `r` is elements `r·ld .. r·ld + cols`.
+///
+/// Invariants: `ld ≥ cols`; the buffer holds all rows up to their leading dimension, `rows·ld` elements.
+///
+/// # Examples
+/// ```
+/// use windrow::{DenseRef, Device, DeviceMatrix};
+///
+/// let device = Device::cpu();
+/// let b = DeviceMatrix::upload(&device, DenseRef::packed(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], 2, 3)?)?;
+/// assert_eq!((b.rows(), b.cols(), b.ld()), (2, 3, 4)); // rows begin at multiples of 16 bytes
+/// assert_eq!(b.download()?, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+/// # Ok::<(), windrow::SpmmError>(())
+/// ```
+pub struct DeviceMatrix<T: Value> {
+    buffer: DeviceBuffer<T>,
+    rows: usize,
+    cols: usize,
+    ld: usize,
+}
+
+impl<T: Value> DeviceMatrix<T> {
+    /// A matrix of zeros whose rows begin at multiples of 16 bytes.
+    ///
+    /// # Errors
+    /// - [`SpmmError::TooLarge`] if there are more elements than can be counted;
+    /// - [`SpmmError::Device`].
+    pub fn zeros(device: &Device, rows: usize, cols: usize) -> Result<Self, SpmmError> {
+        Self::with_ld(device, rows, cols, aligned_ld::<T>(cols))
+    }
+
+    /// A matrix of zeros with `ld` elements from row to row. Kernels read `B` fastest if `ld` elements are a
+    /// multiple of 16 bytes.
+    ///
+    /// # Errors
+    /// Those of [`zeros`](Self::zeros), and [`SpmmError::LeadingDimension`] if `ld < cols`.
+    pub fn with_ld(device: &Device, rows: usize, cols: usize, ld: usize) -> Result<Self, SpmmError> {
+        let len = elements(rows, cols, ld)?;
+        Ok(Self { buffer: DeviceBuffer::alloc_zeroed(device, len)?, rows, cols, ld })
+    }
+
+    /// A copy of `from` on the device, its rows at multiples of 16 bytes.
+    ///
+    /// # Errors
+    /// Those of [`zeros`](Self::zeros).
+    pub fn upload(device: &Device, from: DenseRef<'_, T>) -> Result<Self, SpmmError> {
+        let mut matrix = Self::zeros(device, from.rows(), from.cols())?;
+        matrix.copy_from(from)?;
+        Ok(matrix)
+    }
+
+    /// The matrix that lies in `buffer`, padding between the rows as it is.
+    ///
+    /// # Errors
+    /// - [`SpmmError::LeadingDimension`] if `ld < cols`;
+    /// - [`SpmmError::DenseTooShort`] if the buffer has fewer than `rows·ld` elements.
+    pub fn from_buffer(
+        buffer: DeviceBuffer<T>,
+        rows: usize,
+        cols: usize,
+        ld: usize,
+    ) -> Result<Self, SpmmError> {
+        let needed = elements(rows, cols, ld)?;
+        if buffer.len() < needed {
+            return Err(SpmmError::DenseTooShort { len: buffer.len(), needed, rows, cols, ld });
+        }
+        Ok(Self { buffer, rows, cols, ld })
+    }
+
+    /// Number of rows.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Number of columns.
+    #[must_use]
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// Elements from the start of a row to the start of the next.
+    #[must_use]
+    pub fn ld(&self) -> usize {
+        self.ld
+    }
+
+    /// The memory, padding included.
+    #[must_use]
+    pub fn buffer(&self) -> &DeviceBuffer<T> {
+        &self.buffer
+    }
+
+    /// The device whose memory it is in.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        self.buffer.device()
+    }
+
+    /// Overwrites all elements, after all work asked for before; padding becomes zero.
+    ///
+    /// # Errors
+    /// - [`SpmmError::OutputShape`] unless `from` has the same shape;
+    /// - [`SpmmError::Device`].
+    pub fn copy_from(&mut self, from: DenseRef<'_, T>) -> Result<(), SpmmError> {
+        self.check_same_shape(from.rows(), from.cols())?;
+        if from.ld() == self.ld && self.ld == self.cols {
+            return Ok(self.buffer.copy_from_slice(&from.data()[..self.buffer.len()])?);
+        }
+        let mut padded = vec![T::ZERO; self.buffer.len()];
+        for r in 0..self.rows {
+            padded[r * self.ld..][..self.cols].copy_from_slice(from.row(r));
+        }
+        Ok(self.buffer.copy_from_slice(&padded)?)
+    }
+
+    /// The elements row after row without padding, after all work asked for before.
+    ///
+    /// # Errors
+    /// [`SpmmError::Device`].
+    pub fn download(&self) -> Result<Vec<T>, SpmmError> {
+        let mut elements = self.buffer.to_vec()?;
+        if self.ld != self.cols {
+            for r in 1..self.rows {
+                elements.copy_within(r * self.ld..r * self.ld + self.cols, r * self.cols);
+            }
+        }
+        elements.truncate(self.rows * self.cols);
+        Ok(elements)
+    }
+
+    /// Copies the elements to the host, after all work asked for before; padding of `to` is left alone.
+    ///
+    /// # Errors
+    /// - [`SpmmError::OutputShape`] unless `to` has the same shape;
+    /// - [`SpmmError::Device`].
+    pub fn download_into(&self, mut to: DenseMut<'_, T>) -> Result<(), SpmmError> {
+        if (to.rows(), to.cols()) != (self.rows, self.cols) {
+            let (expected_rows, expected_cols) = (self.rows, self.cols);
+            return Err(SpmmError::OutputShape {
+                rows: to.rows(),
+                cols: to.cols(),
+                expected_rows,
+                expected_cols,
+            });
+        }
+        let elements = self.buffer.to_vec()?;
+        for r in 0..self.rows {
+            to.row_mut(r).copy_from_slice(&elements[r * self.ld..][..self.cols]);
+        }
+        Ok(())
+    }
+
+    fn check_same_shape(&self, rows: usize, cols: usize) -> Result<(), SpmmError> {
+        if (rows, cols) == (self.rows, self.cols) {
+            return Ok(());
+        }
+        Err(SpmmError::OutputShape { rows, cols, expected_rows: self.rows, expected_cols: self.cols })
+    }
+
+    /// The matrix, if it is in host memory.
+    pub(crate) fn host(&self) -> Option<DenseRef<'_, T>> {
+        DenseRef::try_new(self.buffer.host()?, self.rows, self.cols, self.ld).ok()
+    }
+
+    /// The matrix, if it is in host memory.
+    pub(crate) fn host_mut(&mut self) -> Option<DenseMut<'_, T>> {
+        DenseMut::try_new(self.buffer.host_mut()?, self.rows, self.cols, self.ld).ok()
+    }
+}
+
+impl<T: Value> fmt::Debug for DeviceMatrix<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rows, cols, ld, .. } = self;
+        write!(f, "DeviceMatrix<{}>({rows} × {cols}, ld {ld}, on {})", T::NAME, self.device())
+    }
+}
+
+/// Elements of `rows` full rows.
+fn elements(rows: usize, cols: usize, ld: usize) -> Result<usize, SpmmError> {
+    let len = rows.checked_mul(ld).filter(|&len| len.checked_mul(16).is_some());
+    let len = len.ok_or_else(|| SpmmError::TooLarge {
+        what: "elements of a dense matrix",
+        found: wide(rows).saturating_mul(wide(ld)),
+        limit: wide(usize::MAX / 16),
+        remedy: "lower the width or the number of rows",
+    })?;
+    check_shape(len, rows, cols, ld)?;
+    Ok(len)
+}
+
+/// The least leading dimension for which rows begin at multiples of 16 bytes.
+pub(crate) fn aligned_ld<T>(cols: usize) -> usize {
+    cols.checked_next_multiple_of((16 / size_of::<T>()).max(1)).unwrap_or(cols)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_padded_to_vectors_and_come_back_packed() {
+        let device = Device::cpu();
+        let data: Vec<f16> = (0u8..10).map(|i| f16::from_f32(f32::from(i))).collect();
+        let matrix = DeviceMatrix::upload(&device, DenseRef::packed(&data, 2, 5).unwrap()).unwrap();
+        assert_eq!((matrix.ld(), matrix.buffer().len()), (8, 16));
+        assert_eq!(matrix.download().unwrap(), data);
+        assert!(matrix.buffer().to_vec().unwrap()[5..8].iter().all(|&x| x == f16::ZERO));
+    }
+
+    #[test]
+    fn shapes_are_checked() {
+        let device = Device::cpu();
+        let too_narrow = DeviceMatrix::<f32>::with_ld(&device, 2, 3, 2);
+        assert!(matches!(too_narrow, Err(SpmmError::LeadingDimension { ld: 2, cols: 3 })));
+        let buffer = DeviceBuffer::<f32>::alloc_zeroed(&device, 7).unwrap();
+        let too_short = DeviceMatrix::from_buffer(buffer, 2, 3, 4).map(|_| ());
+        let expected = SpmmError::DenseTooShort { len: 7, needed: 8, rows: 2, cols: 3, ld: 4 };
+        assert_eq!(too_short, Err(expected));
+        assert!(matches!(
+            DeviceMatrix::<f32>::zeros(&device, usize::MAX, 9),
+            Err(SpmmError::TooLarge { .. })
+        ));
+        for (rows, cols) in [(0, 0), (0, 4), (4, 0)] {
+            let empty = DeviceMatrix::<f32>::zeros(&device, rows, cols).unwrap();
+            assert_eq!(empty.download().unwrap(), []);
+        }
+    }
+}

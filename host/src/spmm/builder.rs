@@ -1,0 +1,289 @@
+//! From a matrix and options to a plan.
+
+use std::sync::Mutex;
+
+use windrow_formats::{Csr, Structure, Value};
+
+use super::gpu::GpuPlan;
+use super::layout::SEGMENT_PIECE;
+use super::parts::{SplitPart, push};
+use super::plan::{Body, SpmmPlan};
+use super::report::{ArraySize, SpmmReport, StageClock};
+use super::select;
+use super::values::Bits;
+use crate::cpu::CpuCsr;
+use crate::device::{Device, DeviceBuffer, Machine};
+use crate::error::SpmmError;
+use crate::num::{index, narrow, wide};
+use crate::options::{Algorithm, Precision};
+
+/// The longest rows that [`Algorithm::Hybrid`] leaves to CUDA cores, unless told otherwise.
+const RESIDUAL_MAX_ENTRIES: u32 = 3;
+/// Width that a plan is made for, unless told otherwise.
+const DEFAULT_WIDTH: usize = 128;
+/// Columns of a workspace, at least and at most; wider products run in blocks of columns.
+const CAPACITY: (usize, usize) = (64, 4096);
+/// Indices that kernels compute stay below 2³² with this much to spare for the last round of a loop.
+pub(super) const MAX_INDEX: u64 = u32::MAX as u64 - 1024;
+/// Steps of a tile stream: four words of columns each, counted in 32 bits.
+const MAX_STEPS: u64 = (1 << 30) - 1;
+
+/// Options of a plan; made by [`Spmm::builder`](super::Spmm::builder).
+#[derive(Debug, Clone)]
+pub struct SpmmBuilder<'a, V> {
+    pub(super) a: &'a Csr<V>,
+    pub(super) width: usize,
+    pub(super) precision: Precision,
+    algorithm: Algorithm,
+    memory_limit: Option<u64>,
+    pub(super) residual_max_entries: u32,
+    pub(super) workers: Option<u32>,
+}
+
+/// What is noted while a plan is made.
+pub(super) struct Draft {
+    pub(super) report: SpmmReport,
+    pub(super) clock: StageClock,
+}
+
+impl<'a, V: Value> SpmmBuilder<'a, V> {
+    pub(super) fn new(a: &'a Csr<V>) -> Self {
+        Self {
+            a,
+            width: DEFAULT_WIDTH,
+            precision: Precision::F32,
+            algorithm: Algorithm::Auto,
+            memory_limit: None,
+            residual_max_entries: RESIDUAL_MAX_ENTRIES,
+            workers: None,
+        }
+    }
+
+    /// The number of columns of `B` that most products will have, 128 unless told. A hint: it decides how work
+    /// is dealt out and how wide the workspace is; products of any width can be run.
+    #[must_use]
+    pub fn width(mut self, n: usize) -> Self {
+        self.width = n;
+        self
+    }
+
+    /// The type that values and `B` are rounded to, [`Precision::F32`] unless told.
+    #[must_use]
+    pub fn precision(mut self, precision: Precision) -> Self {
+        self.precision = precision;
+        self
+    }
+
+    /// The algorithm, [`Algorithm::Auto`] unless told.
+    #[must_use]
+    pub fn algorithm(mut self, algorithm: Algorithm) -> Self {
+        self.algorithm = algorithm;
+        self
+    }
+
+    /// Device memory that the plan may take, in bytes, workspace included; `B` and `C` are the caller's. No
+    /// limit unless told. The need is computed before anything is allocated.
+    #[must_use]
+    pub fn memory_limit(mut self, bytes: u64) -> Self {
+        self.memory_limit = Some(bytes);
+        self
+    }
+
+    /// The longest rows that [`Algorithm::Hybrid`] leaves to CUDA cores, in entries.
+    #[must_use]
+    pub fn residual_max_entries(mut self, entries: u32) -> Self {
+        self.residual_max_entries = entries;
+        self
+    }
+
+    /// The number of warps that share a tile stream, instead of as many as the device holds: for tests of
+    /// windows that are cut.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn workers(mut self, workers: u32) -> Self {
+        self.workers = Some(workers);
+        self
+    }
+
+    /// Makes the plan: checks, chooses, lays out and uploads.
+    ///
+    /// # Cost
+    /// Linear in rows and entries; the report has the time of each stage.
+    ///
+    /// # Errors
+    /// - [`SpmmError::Unsupported`] for an algorithm without kernels for the precision;
+    /// - [`SpmmError::TooLarge`] for a GPU plan with 2³² entries or about as many segments;
+    /// - [`SpmmError::MemoryLimit`] if the plan needs more than the limit;
+    /// - [`SpmmError::Device`] if the device refuses, [`SpmmError::Format`] if tiles cannot be built.
+    pub fn build(&self, device: &Device) -> Result<SpmmPlan, SpmmError> {
+        if !self.algorithm.supports(self.precision) {
+            return Err(SpmmError::Unsupported {
+                algorithm: self.algorithm,
+                precision: self.precision,
+                remedy: "use precision f16, or algorithm row-split",
+            });
+        }
+        let mut draft = Draft { clock: StageClock::start(), report: self.blank_report(device) };
+        let bits = Bits::of(self.precision, self.a.values());
+        draft.report.overflowed_values = bits.overflowed(self.a.values());
+        draft.clock.end("values");
+        let body = match device.machine() {
+            None => self.build_cpu(&bits, &mut draft)?,
+            Some(machine) => self.build_gpu(device, machine, &bits, &mut draft)?,
+        };
+        let report = SpmmReport { stages: draft.clock.stages, ..draft.report };
+        Ok(SpmmPlan {
+            rows: self.a.rows(),
+            cols: self.a.cols(),
+            nnz: self.a.nnz(),
+            width: self.width,
+            precision: self.precision,
+            device: device.clone(),
+            body,
+            report,
+        })
+    }
+
+    fn build_cpu(&self, bits: &Bits, draft: &mut Draft) -> Result<Body, SpmmError> {
+        let report = &mut draft.report;
+        report.algorithm = Algorithm::RowSplit;
+        report.reason = "the CPU has one algorithm, rows in parallel".to_owned();
+        report.segments = wide(self.a.rows());
+        let mut sizes = Vec::new();
+        push(&mut sizes, "row_offsets", 8 * wide(self.a.rows() + 1));
+        push(&mut sizes, "col_indices", 4 * wide(self.a.nnz()));
+        push(&mut sizes, "values", 4 * wide(self.a.nnz()));
+        self.account(report, sizes, 0)?;
+        let matrix = CpuCsr::new(self.a.with_values(bits.to_f32())?);
+        debug_assert_eq!(matrix.matrix().byte_sizes().total(), report.device_bytes, "what was accounted for");
+        draft.clock.end("copy");
+        Ok(Body::Cpu(matrix))
+    }
+
+    fn build_gpu(
+        &self,
+        device: &Device,
+        machine: &dyn Machine,
+        bits: &Bits,
+        draft: &mut Draft,
+    ) -> Result<Body, SpmmError> {
+        let too_large = |what, found, limit| {
+            let remedy = "split the matrix by rows and multiply the pieces, or use the CPU";
+            Err(SpmmError::TooLarge { what, found, limit, remedy })
+        };
+        if wide(self.a.nnz()) > MAX_INDEX {
+            return too_large("entries", wide(self.a.nnz()), MAX_INDEX);
+        }
+        let segments = wide(self.a.rows()) + wide(self.a.nnz()) / u64::from(SEGMENT_PIECE);
+        if segments > MAX_INDEX {
+            return too_large("rows and pieces of rows", segments, MAX_INDEX);
+        }
+        if self.algorithm == Algorithm::Auto {
+            let structure = (self.precision == Precision::F16).then(|| Structure::of(self.a));
+            (draft.report.algorithm, draft.report.reason) = select::algorithm(structure.as_ref());
+            draft.clock.end("choose");
+        }
+        let mut host = match draft.report.algorithm {
+            Algorithm::ShortRows | Algorithm::TileStream | Algorithm::Hybrid => {
+                self.lay_out_tiles(machine, draft)?
+            }
+            Algorithm::RowSplit | Algorithm::Auto => self.lay_out_rows(draft),
+        };
+        let report = &mut draft.report;
+        if report.steps > MAX_STEPS {
+            return too_large("steps of two tiles", report.steps, MAX_STEPS);
+        }
+
+        let capacity = self.capacity();
+        let workspace = 4 * host.slot_rows * u64::from(capacity);
+        let mut sizes = host.sizes();
+        push(&mut sizes, "workspace", workspace);
+        self.account(report, sizes, workspace)?;
+        report.host_bytes = host.host_bytes();
+
+        let split = match host.split_rows.is_empty() {
+            true => None,
+            false => Some(SplitPart {
+                rows: DeviceBuffer::named(device, &host.split_rows, "split_rows")?,
+                // Zeroed once: sums are read four columns at a time, beyond the last that kernels may have written.
+                partial: DeviceBuffer::zeroed(device, index(workspace / 4), "workspace")?,
+            }),
+        };
+        let plan = GpuPlan {
+            precision: self.precision,
+            row_split: host.row_split.take().map(|part| part.upload(device, bits)).transpose()?,
+            short_rows: host.short_rows.take().map(|part| part.upload(device, bits)).transpose()?,
+            tiles: match (host.tiles.take(), bits) {
+                (Some(part), Bits::F16(values)) => Some(part.upload(device, values)?),
+                _ => None,
+            },
+            split,
+            capacity,
+            queue: Mutex::new(()),
+        };
+        report.entries = plan.choose(self.demand().n, true).names();
+        draft.clock.end("upload");
+        Ok(Body::Gpu(Box::new(plan)))
+    }
+
+    /// Columns of the workspace: a multiple of 8, so that a block of columns of an aligned `B` is aligned.
+    fn capacity(&self) -> u32 {
+        let (low, high) = CAPACITY;
+        narrow(self.width.clamp(low, high).next_multiple_of(8))
+    }
+
+    /// Notes what the plan will allocate, and refuses to go beyond the limit.
+    fn account(
+        &self,
+        report: &mut SpmmReport,
+        sizes: Vec<ArraySize>,
+        workspace: u64,
+    ) -> Result<(), SpmmError> {
+        let needed = sizes.iter().map(|array| array.bytes).sum();
+        if let Some(limit) = self.memory_limit.filter(|&limit| needed > limit) {
+            let largest = sizes.iter().max_by_key(|array| array.bytes);
+            let (largest, largest_bytes) = largest.map_or(("none", 0), |array| (array.name, array.bytes));
+            return Err(SpmmError::MemoryLimit { needed, limit, largest, largest_bytes });
+        }
+        report.device_bytes = needed;
+        report.workspace_bytes = workspace;
+        report.arrays = sizes;
+        Ok(())
+    }
+
+    fn blank_report(&self, device: &Device) -> SpmmReport {
+        let canonicalised = self.a.canonicalised();
+        SpmmReport {
+            rows: self.a.rows(),
+            cols: self.a.cols(),
+            nnz: self.a.nnz(),
+            sorted_rows: canonicalised.sorted_rows,
+            summed_duplicates: canonicalised.summed_duplicates,
+            overflowed_values: 0,
+            width: self.width,
+            precision: self.precision,
+            device: device.to_string(),
+            device_kind: device.kind(),
+            requested: self.algorithm,
+            algorithm: self.algorithm,
+            reason: "as asked".to_owned(),
+            entries: Vec::new(),
+            arrays: Vec::new(),
+            device_bytes: 0,
+            workspace_bytes: 0,
+            host_bytes: 0,
+            stages: Vec::new(),
+            segments: 0,
+            split: 0,
+            windows: 0,
+            tiles: 0,
+            steps: 0,
+            workers: 0,
+            column_vectors: 0,
+            gather_places: 0,
+            empty_rows: wide((0..self.a.rows()).filter(|&row| self.a.row_len(row) == 0).count()),
+            residual_rows: 0,
+            tile_share: 0.0,
+        }
+    }
+}

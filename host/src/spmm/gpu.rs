@@ -1,0 +1,219 @@
+//! A plan on a machine that runs kernels: a GPU, or the emulator, through the same code.
+
+use std::sync::{Mutex, PoisonError};
+
+use bytemuck::Zeroable;
+use windrow_kernels::combine::CombineParams;
+use windrow_kernels::dense::Dense;
+use windrow_kernels::row_split::RowSplitParams;
+use windrow_kernels::short_rows::ShortRowsParams;
+use windrow_kernels::tile_stream::TileStreamParams;
+use windrow_kernels::{Entry, Variant};
+use windrow_simt::GlobalPtr;
+
+use super::geometry::grid;
+use super::parts::{RowSplitPart, ShortRowsPart, SplitPart, TilesPart};
+use super::select::{self, Demand};
+use super::values::Bits;
+use crate::device::{Machine, Prepared};
+use crate::error::{DeviceError, SpmmError};
+use crate::num::wide;
+use crate::options::Precision;
+
+/// Columns of one launch if nothing is cut: far from the limits of a grid, and a multiple of every slice.
+const MAX_BLOCK_COLUMNS: u32 = 1 << 20;
+
+/// The parts of a plan in device memory. Every row of `C` belongs to exactly one part.
+pub(super) struct GpuPlan {
+    pub(super) precision: Precision,
+    pub(super) row_split: Option<RowSplitPart>,
+    pub(super) short_rows: Option<ShortRowsPart>,
+    pub(super) tiles: Option<TilesPart>,
+    pub(super) split: Option<SplitPart>,
+    /// Columns of the workspace, a multiple of 8.
+    pub(super) capacity: u32,
+    /// Held while the launches of a run are queued: they share the workspace.
+    pub(super) queue: Mutex<()>,
+}
+
+/// The dense operands of a run: addresses, and leading dimensions in elements.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Operands {
+    pub(super) b: u64,
+    pub(super) ldb: u32,
+    pub(super) c: u64,
+    pub(super) ldc: u32,
+    pub(super) n: u32,
+    pub(super) alpha: f32,
+    pub(super) beta: f32,
+    pub(super) c_is_half: bool,
+}
+
+/// The entries of one launch sequence.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Chosen {
+    pub(super) row_split: Option<&'static Entry>,
+    pub(super) short_rows: Option<&'static Entry>,
+    pub(super) tiles: Option<&'static Entry>,
+    pub(super) combine: Option<&'static Entry>,
+}
+
+impl Chosen {
+    pub(super) fn names(&self) -> Vec<&'static str> {
+        let all = [self.row_split, self.short_rows, self.tiles, self.combine];
+        all.into_iter().flatten().map(|entry| entry.name).collect()
+    }
+}
+
+impl GpuPlan {
+    /// The entries for `n` columns of a `B` whose rows are aligned or not.
+    pub(super) fn choose(&self, n: u32, vectors: bool) -> Chosen {
+        let mean_len = self.row_split.as_ref().map_or(0.0, |part| part.mean_len);
+        let demand = Demand { dtype: self.precision.dtype(), n, vectors, mean_len };
+        Chosen {
+            row_split: self.row_split.as_ref().and_then(|_| select::row_split(demand)),
+            short_rows: self.short_rows.as_ref().and_then(|_| select::short_rows(demand)),
+            tiles: self.tiles.as_ref().and_then(|_| select::tile_stream(demand)),
+            combine: self.split.as_ref().and_then(|_| windrow_kernels::entry(Variant::Combine)),
+        }
+    }
+
+    /// Queues `C ← α·A·B + β·C`, in blocks of columns.
+    ///
+    /// # Safety
+    /// `operands` are live memory of the plan's device until the work is done: `b` is k×n, `c` m×n, of the
+    /// plan's element type and of the type `c_is_half` tells, with all rows readable up to `ldb`; nothing
+    /// else touches `c` meanwhile, nothing writes `b`.
+    pub(super) unsafe fn run(&self, machine: &dyn Machine, operands: Operands) -> Result<(), SpmmError> {
+        let _queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let block = if self.split.is_some() { self.capacity } else { MAX_BLOCK_COLUMNS };
+        let mut first = 0;
+        while first < operands.n {
+            let dense = self.dense(&operands, first, block.min(operands.n - first));
+            // SAFETY: the caller's promise, for these columns of it.
+            unsafe { self.launch_parts(machine, &dense)? };
+            first += dense.n;
+        }
+        Ok(())
+    }
+
+    /// Columns `first..first + n` of the operands.
+    fn dense(&self, operands: &Operands, first: u32, n: u32) -> Dense {
+        let c_bytes = if operands.c_is_half { 2 } else { 4 };
+        let c = operands.c + u64::from(first) * c_bytes;
+        Dense {
+            b: GlobalPtr::from_address(operands.b + u64::from(first) * u64::from(self.precision.bytes())),
+            c: GlobalPtr::from_address(c),
+            partial: self.split.as_ref().map_or(GlobalPtr::NULL, |split| split.partial.pointer()),
+            n,
+            ldb: operands.ldb,
+            ldc: operands.ldc,
+            ld_partial: self.capacity,
+            alpha: operands.alpha,
+            beta: operands.beta,
+            c_is_half: u32::from(operands.c_is_half),
+            c_vectors: u32::from(c.is_multiple_of(4 * c_bytes) && operands.ldc.is_multiple_of(4)),
+        }
+    }
+
+    /// Launches the parts, then the sums of what was cut.
+    ///
+    /// # Safety
+    /// As for [`run`](Self::run), of the columns that `dense` names.
+    unsafe fn launch_parts(&self, machine: &dyn Machine, dense: &Dense) -> Result<(), DeviceError> {
+        let bytes = u64::from(self.precision.bytes());
+        let vectors =
+            dense.b.address().is_multiple_of(16) && (u64::from(dense.ldb) * bytes).is_multiple_of(16);
+        let chosen = self.choose(dense.n, vectors);
+        let dense = *dense;
+        if let (Some(part), Some(entry)) = (&self.row_split, chosen.row_split) {
+            let params = RowSplitParams {
+                dense,
+                segments: part.segments.pointer(),
+                col_indices: part.col_indices.pointer(),
+                values: part.values.pointer().cast(),
+                segment_count: crate::num::narrow(part.segments.len()),
+                reserved: 0,
+            };
+            // SAFETY: the arrays were made of a valid CSR by `row_segments`, which keeps the obligations, and
+            // belong to the plan, which frees them after the machine's work; the dense operands are the
+            // caller's promise, their alignment was looked at above; the workspace has a row of `capacity`
+            // elements for each slot, and `queue` keeps other runs off it.
+            unsafe { start(machine, entry, wide(part.segments.len()), dense.n, &params)? };
+        }
+        if let (Some(part), Some(entry)) = (&self.short_rows, chosen.short_rows) {
+            let params = ShortRowsParams {
+                dense,
+                blocks: part.blocks.pointer(),
+                rows: part.rows.pointer(),
+                col_indices: part.col_indices.pointer(),
+                values: part.values.pointer().cast(),
+            };
+            // SAFETY: as above; the blocks were made of a residual's buckets by `short_row_blocks`.
+            unsafe { start(machine, entry, wide(part.blocks.len()), dense.n, &params)? };
+        }
+        if let (Some(part), Some(entry)) = (&self.tiles, chosen.tiles) {
+            let params = TileStreamParams {
+                dense,
+                workers: part.workers.pointer(),
+                step_windows: part.step_windows.pointer(),
+                step_cols: part.step_cols.pointer(),
+                fragments: part.fragments.pointer(),
+                bitmaps: part.bitmaps.pointer(),
+                window_rows: part.window_rows.pointer(),
+                worker_count: crate::num::narrow(part.workers.len()),
+                reserved: 0,
+            };
+            // SAFETY: as above; the steps were made of a valid RS-Tile, the workers by `tile_workers`.
+            unsafe { start(machine, entry, wide(part.workers.len()), dense.n, &params)? };
+        }
+        if let (Some(split), Some(entry)) = (&self.split, chosen.combine) {
+            let params = CombineParams {
+                dense,
+                rows: split.rows.pointer(),
+                row_count: crate::num::narrow(split.rows.len()),
+                ..CombineParams::zeroed()
+            };
+            // SAFETY: as above; the slots were written by the launches before, in the same order of work.
+            unsafe { start(machine, entry, wide(split.rows.len()), dense.n, &params)? };
+        }
+        Ok(())
+    }
+
+    /// New values in CSR order, for the same pattern. Work queued before still uses the old ones.
+    pub(super) fn replace_values(&mut self, values: &Bits) -> Result<(), DeviceError> {
+        if let Some(part) = &mut self.row_split {
+            part.values.copy_from_slice(values.bytes())?;
+        }
+        if let Some(part) = &mut self.short_rows {
+            part.values.copy_from_slice(values.gather(&part.sources).bytes())?;
+        }
+        if let (Some(part), Bits::F16(values)) = (&mut self.tiles, values) {
+            part.replace_values(values)?;
+        }
+        Ok(())
+    }
+
+    /// Whether tiles take part, whose rounding is not that of a fused multiply-add.
+    pub(super) fn uses_tiles(&self) -> bool {
+        self.tiles.is_some()
+    }
+}
+
+/// Starts an entry over `units` units of work and `n` columns.
+///
+/// # Safety
+/// As for [`Prepared::new`].
+pub(super) unsafe fn start<P: bytemuck::Pod>(
+    machine: &dyn Machine,
+    entry: &'static Entry,
+    units: u64,
+    n: u32,
+    params: &P,
+) -> Result<(), DeviceError> {
+    // SAFETY: the caller's promise; the grid is the entry's for this work.
+    match unsafe { Prepared::new(entry, grid(entry, units, n), params) }? {
+        Some(prepared) => machine.launch(&prepared),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,43 @@
+//! Sparse times dense: plans and their parts.
+
+mod builder;
+mod geometry;
+mod gpu;
+mod layout;
+mod parts;
+mod plan;
+mod report;
+mod select;
+mod tiles;
+mod values;
+mod verify;
+
+pub use builder::SpmmBuilder;
+pub use plan::SpmmPlan;
+pub use report::{ArraySize, SpmmReport, StageTime};
+pub use verify::Verification;
+
+use windrow_formats::{Csr, Value};
+
+/// `C[m×n] ← α·A[m×k]·B[k×n] + β·C` with a sparse `A`: the way to a plan.
+///
+/// # Examples
+/// ```
+/// use windrow::{Csr, Device, Spmm};
+///
+/// let a = Csr::try_from_parts(2, 3, vec![0, 2, 3], vec![0, 2, 1], vec![1.0f32, 2.0, 3.0])?;
+/// let plan = Spmm::builder(&a).width(2).build(&Device::best()?)?;
+/// let b = [1.0, 10.0, 2.0, 20.0, 3.0, 30.0]; // 3 × 2, row-major
+/// assert_eq!(plan.run(&b)?, [7.0, 70.0, 6.0, 60.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Spmm;
+
+impl Spmm {
+    /// Starts a plan for products with `a`. The plan keeps what it needs; `a` may be dropped after
+    /// [`build`](SpmmBuilder::build).
+    pub fn builder<V: Value>(a: &Csr<V>) -> SpmmBuilder<'_, V> {
+        SpmmBuilder::new(a)
+    }
+}

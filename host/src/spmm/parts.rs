@@ -1,0 +1,185 @@
+//! The parts of a plan, first as arrays on the host, whose sizes are known, then on the device.
+
+use windrow_formats::{Bucket, Csr, NO_ROW, Residual, Value};
+use windrow_preprocess::balance::{RowSegments, short_row_blocks};
+
+use super::report::ArraySize;
+use super::tiles::{StepArrays, TilePattern};
+use super::values::Bits;
+use crate::device::{Device, DeviceBuffer};
+use crate::error::DeviceError;
+use crate::num::{index, narrow, real, wide};
+
+/// Rows of `A` as segments of CSR, before upload.
+pub(super) struct RowSplitHost<'a> {
+    pub(super) cut: RowSegments,
+    pub(super) col_indices: &'a [u32],
+    pub(super) value_bytes: u64,
+}
+
+/// Rows of `A` as segments of CSR.
+pub(super) struct RowSplitPart {
+    pub(super) segments: DeviceBuffer<[u32; 4]>,
+    pub(super) col_indices: DeviceBuffer<u32>,
+    pub(super) values: DeviceBuffer<u8>,
+    /// Mean entries of a segment.
+    pub(super) mean_len: f64,
+}
+
+impl RowSplitHost<'_> {
+    pub(super) fn sizes(&self, sizes: &mut Vec<ArraySize>) {
+        push(sizes, "segments", 16 * wide(self.cut.segments.len()));
+        push(sizes, "col_indices", 4 * wide(self.col_indices.len()));
+        push(sizes, "values", self.value_bytes);
+    }
+
+    pub(super) fn upload(&self, device: &Device, values: &Bits) -> Result<RowSplitPart, DeviceError> {
+        let segments = wide(self.cut.segments.len());
+        Ok(RowSplitPart {
+            segments: DeviceBuffer::named(device, &self.cut.segments, "segments")?,
+            col_indices: DeviceBuffer::named(device, self.col_indices, "col_indices")?,
+            values: DeviceBuffer::named(device, values.bytes(), "values")?,
+            mean_len: real(wide(self.col_indices.len())) / real(segments.max(1)),
+        })
+    }
+}
+
+/// Rows of equal length, and the rows without entries, before upload.
+pub(super) struct ShortRowsHost {
+    pub(super) blocks: Vec<[u32; 4]>,
+    pub(super) rows: Vec<u32>,
+    pub(super) col_indices: Vec<u32>,
+    pub(super) value_bytes: u64,
+    /// CSR entry of each value.
+    pub(super) sources: Vec<u32>,
+}
+
+/// Rows of equal length, and the rows without entries.
+pub(super) struct ShortRowsPart {
+    pub(super) blocks: DeviceBuffer<[u32; 4]>,
+    pub(super) rows: DeviceBuffer<u32>,
+    pub(super) col_indices: DeviceBuffer<u32>,
+    pub(super) values: DeviceBuffer<u8>,
+    pub(super) sources: Vec<u32>,
+}
+
+impl ShortRowsHost {
+    /// The rows `empty`, as a bucket of length 0, before those of `residual`; in blocks of at most
+    /// `rows_per_block`.
+    pub(super) fn new<V: Value>(
+        empty: Vec<u32>,
+        residual: &Residual<V>,
+        sources: &[u64],
+        value_size: u32,
+        rows_per_block: u32,
+    ) -> Self {
+        let first = narrow(empty.len());
+        let mut buckets = vec![Bucket { len: 0, first_row: 0, rows: first, first_entry: 0 }];
+        let shifted = |bucket: &Bucket| Bucket { first_row: bucket.first_row + first, ..*bucket };
+        buckets.extend(residual.buckets().iter().map(shifted));
+        let mut rows = empty;
+        rows.extend_from_slice(residual.rows());
+        Self {
+            blocks: short_row_blocks(&buckets, rows_per_block),
+            rows,
+            col_indices: residual.col_indices().to_vec(),
+            value_bytes: wide(sources.len()) * u64::from(value_size),
+            sources: sources.iter().map(|&entry| narrow(index(entry))).collect(),
+        }
+    }
+
+    pub(super) fn sizes(&self, sizes: &mut Vec<ArraySize>) {
+        push(sizes, "short_row_blocks", 16 * wide(self.blocks.len()));
+        push(sizes, "short_rows", 4 * wide(self.rows.len()));
+        push(sizes, "short_row_cols", 4 * wide(self.col_indices.len()));
+        push(sizes, "short_row_values", self.value_bytes);
+    }
+
+    pub(super) fn upload(self, device: &Device, values: &Bits) -> Result<ShortRowsPart, DeviceError> {
+        let values = values.gather(&self.sources);
+        Ok(ShortRowsPart {
+            blocks: DeviceBuffer::named(device, &self.blocks, "short_row_blocks")?,
+            rows: DeviceBuffer::named(device, &self.rows, "short_rows")?,
+            col_indices: DeviceBuffer::named(device, &self.col_indices, "short_row_cols")?,
+            values: DeviceBuffer::named(device, values.bytes(), "short_row_values")?,
+            sources: self.sources,
+        })
+    }
+}
+
+/// A stream of tiles, before upload.
+pub(super) struct TilesHost {
+    pub(super) pattern: TilePattern,
+    pub(super) workers: Vec<[u32; 4]>,
+}
+
+/// A stream of tiles.
+pub(super) struct TilesPart {
+    pub(super) workers: DeviceBuffer<[u32; 4]>,
+    pub(super) step_windows: DeviceBuffer<u32>,
+    pub(super) step_cols: DeviceBuffer<[u32; 4]>,
+    pub(super) fragments: DeviceBuffer<[u32; 2]>,
+    pub(super) bitmaps: DeviceBuffer<[u64; 2]>,
+    pub(super) window_rows: DeviceBuffer<u32>,
+    pub(super) pattern: TilePattern,
+}
+
+impl TilesHost {
+    pub(super) fn sizes(&self, sizes: &mut Vec<ArraySize>) {
+        let steps = wide(self.pattern.steps());
+        push(sizes, "workers", 16 * wide(self.workers.len()));
+        push(sizes, "step_windows", 4 * steps);
+        push(sizes, "step_cols", 64 * steps);
+        push(sizes, "fragments", 256 * steps);
+        push(sizes, "bitmaps", 16 * steps);
+        push(sizes, "window_rows", 4 * wide(self.pattern.window_rows().len()));
+    }
+
+    /// `values` are f16 bits in CSR order.
+    pub(super) fn upload(self, device: &Device, values: &[u16]) -> Result<TilesPart, DeviceError> {
+        let StepArrays { step_windows, step_cols, bitmaps } = self.pattern.step_arrays();
+        let fragments = self.pattern.fragments(&step_windows, values);
+        debug_assert!(self.pattern.window_rows().iter().any(|&row| row != NO_ROW) || step_windows.is_empty());
+        Ok(TilesPart {
+            workers: DeviceBuffer::named(device, &self.workers, "workers")?,
+            step_windows: DeviceBuffer::named(device, &step_windows, "step_windows")?,
+            step_cols: DeviceBuffer::named(device, &step_cols, "step_cols")?,
+            fragments: DeviceBuffer::named(device, &fragments, "fragments")?,
+            bitmaps: DeviceBuffer::named(device, &bitmaps, "bitmaps")?,
+            window_rows: DeviceBuffer::named(device, self.pattern.window_rows(), "window_rows")?,
+            pattern: self.pattern,
+        })
+    }
+}
+
+impl TilesPart {
+    /// Lays out new values and uploads them.
+    pub(super) fn replace_values(&mut self, values: &[u16]) -> Result<(), DeviceError> {
+        let step_windows = self.pattern.step_windows();
+        let fragments = self.pattern.fragments(&step_windows, values);
+        self.fragments.copy_from_slice(&fragments)
+    }
+}
+
+/// The cut rows whose partial sums are added, and the workspace that holds them.
+pub(super) struct SplitPart {
+    /// `[row, first_slot, count, stride]`.
+    pub(super) rows: DeviceBuffer<[u32; 4]>,
+    /// Rows of `capacity` f32.
+    pub(super) partial: DeviceBuffer<f32>,
+}
+
+pub(super) fn push(sizes: &mut Vec<ArraySize>, name: &'static str, bytes: u64) {
+    if bytes > 0 {
+        sizes.push(ArraySize { name, bytes });
+    }
+}
+
+/// The entries of a CSR as segments; see [`windrow_preprocess::balance::row_segments`].
+pub(super) fn row_split_host<'a, V: Value>(
+    a: &'a Csr<V>,
+    cut: RowSegments,
+    value_size: u32,
+) -> RowSplitHost<'a> {
+    RowSplitHost { cut, col_indices: a.col_indices(), value_bytes: wide(a.nnz()) * u64::from(value_size) }
+}

@@ -1,0 +1,320 @@
+//! A product that is ready to run.
+
+use std::fmt;
+
+use half::f16;
+use windrow_formats::Value;
+
+use super::gpu::{GpuPlan, Operands};
+use super::report::SpmmReport;
+use super::values::Bits;
+use crate::cpu::{self, CpuCsr};
+use crate::dense::{DenseMut, DenseRef};
+use crate::device::{Device, Machine};
+use crate::error::SpmmError;
+use crate::matrix::{DeviceMatrix, Element, Output};
+use crate::num::wide;
+use crate::options::Precision;
+
+/// A sparse matrix laid out for products `C[m×n] ← α·A[m×k]·B[k×n] + β·C` on one device.
+///
+/// Made by [`Spmm::builder`](super::Spmm::builder); runs any number of times, with any width.
+///
+/// # Precision
+/// Values and `B` are rounded to the plan's [`Precision`]; products are summed in f32 and rounded once if `C` is
+/// f16. With `u = 2⁻²⁴` (`2⁻²³` where tiles take part), `len` the entries of a row and `γ(t) = t·u / (1 − t·u)`,
+/// an element is off by at most `γ(len + 2)·(|α|·Σ|a·b| + |β·c|)`. The order of summation is fixed: running a plan
+/// twice gives the same bits.
+///
+/// # Not-a-number
+/// With β = 0, `C` is not read: what it held does not matter. Rows of `B` that a row of `A` has no entry for do not
+/// reach it, whatever they hold.
+///
+/// # Threads
+/// A plan may be run from several threads; the products are done one after the other.
+pub struct SpmmPlan {
+    pub(super) rows: usize,
+    pub(super) cols: usize,
+    pub(super) nnz: usize,
+    pub(super) width: usize,
+    pub(super) precision: Precision,
+    pub(super) device: Device,
+    pub(super) body: Body,
+    pub(super) report: SpmmReport,
+}
+
+/// Where the matrix is.
+pub(super) enum Body {
+    Cpu(CpuCsr),
+    Gpu(Box<GpuPlan>),
+}
+
+impl SpmmPlan {
+    /// `A·B` for a `B` of k × n in host memory, row after row without padding; `n` follows from its length (for
+    /// k = 0 it is the plan's width). The result is m × n, likewise.
+    ///
+    /// Copies `B` to the device and the result back; see [`run_into`](Self::run_into) for matrices that stay there.
+    ///
+    /// # Errors
+    /// - [`SpmmError::PackedLength`] if `b` is not a whole number of columns;
+    /// - [`SpmmError::TooLarge`], [`SpmmError::Device`].
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, Device, Spmm};
+    ///
+    /// let a = Csr::from_dense(2, 2, &[0.0f32, 2.0, 1.0, 0.0])?;
+    /// let plan = Spmm::builder(&a).build(&Device::cpu())?;
+    /// assert_eq!(plan.run(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, [8.0, 10.0, 12.0, 1.0, 2.0, 3.0]);
+    /// assert!(plan.run(&[1.0, 2.0, 3.0]).is_err()); // 3 elements are no 2 × n
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run(&self, b: &[f32]) -> Result<Vec<f32>, SpmmError> {
+        let n = match self.cols {
+            0 if b.is_empty() => self.width,
+            0 => return Err(SpmmError::PackedLength { len: b.len(), a_cols: 0 }),
+            k if b.len().is_multiple_of(k) => b.len() / k,
+            k => return Err(SpmmError::PackedLength { len: b.len(), a_cols: k }),
+        };
+        let len = self.rows.checked_mul(n).ok_or_else(|| too_wide(n))?;
+        let mut c = vec![0.0; len];
+        let (b, c_view) = (DenseRef::packed(b, self.cols, n)?, DenseMut::packed(&mut c, self.rows, n)?);
+        self.run_host(1.0, b, 0.0, c_view)?;
+        Ok(c)
+    }
+
+    /// `C ← α·A·B + β·C` for matrices in host memory. Elements of `C` between its columns and its leading
+    /// dimension are not touched.
+    ///
+    /// # Errors
+    /// - [`SpmmError::InnerDim`], [`SpmmError::OutputShape`] if the sizes do not fit;
+    /// - [`SpmmError::TooLarge`], [`SpmmError::Device`].
+    pub fn run_host(
+        &self,
+        alpha: f32,
+        b: DenseRef<'_, f32>,
+        beta: f32,
+        c: DenseMut<'_, f32>,
+    ) -> Result<(), SpmmError> {
+        self.check_shapes((b.rows(), b.cols()), (c.rows(), c.cols()))?;
+        match (&self.body, self.precision) {
+            (Body::Cpu(a), Precision::F32) => cpu::spmm(a, alpha, b, beta, c),
+            (Body::Cpu(a), Precision::F16) => {
+                let rounded = cpu::to_f16(b);
+                cpu::spmm(a, alpha, DenseRef::packed(&rounded, b.rows(), b.cols())?, beta, c);
+            }
+            (Body::Gpu(_), Precision::F32) => self.run_copied(alpha, b, beta, c)?,
+            (Body::Gpu(_), Precision::F16) => {
+                let rounded = cpu::to_f16(b);
+                let b: DenseRef<'_, f16> = DenseRef::packed(&rounded, b.rows(), b.cols())?;
+                self.run_copied(alpha, b, beta, c)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Uploads the operands, runs, downloads `C`.
+    fn run_copied<B: Element>(
+        &self,
+        alpha: f32,
+        b: DenseRef<'_, B>,
+        beta: f32,
+        c: DenseMut<'_, f32>,
+    ) -> Result<(), SpmmError> {
+        let b = DeviceMatrix::upload(&self.device, b)?;
+        let mut on_device = DeviceMatrix::zeros(&self.device, c.rows(), c.cols())?;
+        if beta != 0.0 {
+            on_device.copy_from(c.as_ref())?;
+        }
+        self.run_into(alpha, &b, beta, &mut on_device)?;
+        on_device.download_into(c)
+    }
+
+    /// `C ← α·A·B + β·C` for matrices on the plan's device.
+    ///
+    /// On a GPU this queues the kernels and returns; it allocates nothing. Reading `C` waits for the result, and so
+    /// does [`Device::synchronize`], which also reports errors of the kernels.
+    ///
+    /// # Shapes
+    /// - `b`: k × n, of the plan's precision. Kernels read it fastest if `ld` elements are a multiple of 16 bytes,
+    ///   as [`DeviceMatrix::zeros`] and [`DeviceMatrix::upload`] make it;
+    /// - `c`: m × n, f32 or f16; not read if β = 0.
+    ///
+    /// # Errors
+    /// - [`SpmmError::InnerDim`], [`SpmmError::OutputShape`] if the sizes do not fit;
+    /// - [`SpmmError::WrongDevice`] if an operand is elsewhere, [`SpmmError::ElementType`] if `b` is of another type;
+    /// - [`SpmmError::TooLarge`] for a width or leading dimension of 2³² or more;
+    /// - [`SpmmError::Device`].
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, DenseRef, Device, DeviceMatrix, Spmm};
+    ///
+    /// let device = Device::best()?;
+    /// let plan = Spmm::builder(&Csr::<f32>::identity(3)?).width(2).build(&device)?;
+    /// let b = DeviceMatrix::upload(&device, DenseRef::packed(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], 3, 2)?)?;
+    /// let mut c = DeviceMatrix::<f32>::zeros(&device, 3, 2)?;
+    /// plan.run_into(1.0, &b, 0.0, &mut c)?; // C = B
+    /// plan.run_into(2.0, &b, 1.0, &mut c)?; // C = 2·B + C
+    /// assert_eq!(c.download()?, [3.0, 6.0, 9.0, 12.0, 15.0, 18.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_into<B: Element, C: Output>(
+        &self,
+        alpha: f32,
+        b: &DeviceMatrix<B>,
+        beta: f32,
+        c: &mut DeviceMatrix<C>,
+    ) -> Result<(), SpmmError> {
+        self.check_operand("B", b)?;
+        self.check_device("C", c.device())?;
+        self.check_shapes((b.rows(), b.cols()), (c.rows(), c.cols()))?;
+        match &self.body {
+            Body::Cpu(a) => {
+                // Both are in host memory: they are on the CPU, as was just checked.
+                if let (Some(b), Some(c)) = (b.host(), c.host_mut()) {
+                    cpu::spmm(a, alpha, b, beta, c);
+                }
+                Ok(())
+            }
+            Body::Gpu(plan) => {
+                let operands = Operands {
+                    b: b.buffer().address(),
+                    ldb: narrow_width(b.ld())?,
+                    c: c.buffer().address(),
+                    ldc: narrow_width(c.ld())?,
+                    n: narrow_width(b.cols())?,
+                    alpha,
+                    beta,
+                    c_is_half: C::IS_HALF,
+                };
+                // SAFETY: shapes, types and device were checked; a `DeviceMatrix` holds all rows up to its leading
+                // dimension, and frees them after the work that was queued before; `c` is borrowed for itself.
+                unsafe { plan.run(self.machine()?, operands) }
+            }
+        }
+    }
+
+    /// Puts new values in the places of the old, one for each entry in CSR order; the pattern stays. Costs a
+    /// fraction of a new plan.
+    ///
+    /// # Errors
+    /// - [`SpmmError::ValueCount`] unless there is one value for each entry;
+    /// - [`SpmmError::Device`]; the plan's values are then undefined until a replacement succeeds.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, Device, Spmm};
+    ///
+    /// let mut plan = Spmm::builder(&Csr::<f32>::identity(2)?).build(&Device::cpu())?;
+    /// plan.replace_values(&[2.0f32, 3.0])?;
+    /// assert_eq!(plan.run(&[1.0, 1.0])?, [2.0, 3.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn replace_values<V: Value>(&mut self, values: &[V]) -> Result<(), SpmmError> {
+        if values.len() != self.nnz {
+            return Err(SpmmError::ValueCount { found: values.len(), expected: self.nnz });
+        }
+        let bits = Bits::of(self.precision, values);
+        self.report.overflowed_values = bits.overflowed(values);
+        match &mut self.body {
+            Body::Cpu(a) => Ok(a.replace_values(bits.to_f32())?),
+            Body::Gpu(plan) => Ok(plan.replace_values(&bits)?),
+        }
+    }
+
+    /// What the plan is, what it holds and what it cost to make.
+    #[must_use]
+    pub fn report(&self) -> &SpmmReport {
+        &self.report
+    }
+
+    /// The device that the plan runs on.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The type of the values and of `B`.
+    #[must_use]
+    pub fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    /// `(m, k)`: rows and columns of `A`.
+    #[must_use]
+    pub fn shape(&self) -> (usize, usize) {
+        (self.rows, self.cols)
+    }
+
+    /// Number of entries of `A`.
+    #[must_use]
+    pub fn nnz(&self) -> usize {
+        self.nnz
+    }
+
+    pub(super) fn machine(&self) -> Result<&dyn Machine, SpmmError> {
+        self.device.machine().ok_or_else(|| {
+            let (operation, remedy) = ("run kernels", "a CUDA device");
+            crate::DeviceError::NotAvailable { device: self.device.to_string(), operation, remedy }.into()
+        })
+    }
+
+    fn check_shapes(&self, b: (usize, usize), c: (usize, usize)) -> Result<(), SpmmError> {
+        if b.0 != self.cols {
+            return Err(SpmmError::InnerDim { a_cols: self.cols, b_rows: b.0 });
+        }
+        if c != (self.rows, b.1) {
+            let (expected_rows, expected_cols) = (self.rows, b.1);
+            return Err(SpmmError::OutputShape { rows: c.0, cols: c.1, expected_rows, expected_cols });
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_device(&self, operand: &'static str, device: &Device) -> Result<(), SpmmError> {
+        if device.is_same(&self.device) {
+            return Ok(());
+        }
+        Err(SpmmError::WrongDevice { operand, found: device.to_string(), expected: self.device.to_string() })
+    }
+
+    /// Device and type of `B`.
+    pub(super) fn check_operand<B: Element>(
+        &self,
+        operand: &'static str,
+        b: &DeviceMatrix<B>,
+    ) -> Result<(), SpmmError> {
+        self.check_device(operand, b.device())?;
+        if B::PRECISION != self.precision {
+            return Err(SpmmError::ElementType { operand, found: B::NAME, expected: self.precision });
+        }
+        Ok(())
+    }
+
+    /// Shapes of `B` and `C`.
+    pub(super) fn check_product<B: Value, C: Value>(
+        &self,
+        b: &DeviceMatrix<B>,
+        c: &DeviceMatrix<C>,
+    ) -> Result<(), SpmmError> {
+        self.check_shapes((b.rows(), b.cols()), (c.rows(), c.cols()))
+    }
+}
+
+impl fmt::Debug for SpmmPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rows, cols, nnz, precision, .. } = self;
+        let algorithm = self.report.algorithm;
+        write!(f, "SpmmPlan({rows} × {cols}, {nnz} entries, {algorithm}, {precision}, on {})", self.device)
+    }
+}
+
+fn too_wide(n: usize) -> SpmmError {
+    let (what, remedy) = ("columns or elements from row to row", "run the product in blocks of columns");
+    SpmmError::TooLarge { what, found: wide(n), limit: u64::from(u32::MAX), remedy }
+}
+
+/// A width or leading dimension as kernels take it.
+pub(super) fn narrow_width(n: usize) -> Result<u32, SpmmError> {
+    u32::try_from(n).map_err(|_| too_wide(n))
+}

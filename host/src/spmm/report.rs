@@ -1,0 +1,231 @@
+//! What a plan is, what it holds and what it cost to make.
+
+use std::fmt;
+use std::time::Instant;
+
+use crate::device::DeviceKind;
+use crate::num::real;
+use crate::options::{Algorithm, Precision, Rates};
+
+/// Name and size of one array in device memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct ArraySize {
+    /// Name of the array.
+    pub name: &'static str,
+    /// Size in bytes.
+    pub bytes: u64,
+}
+
+/// How long one stage of making a plan took.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct StageTime {
+    /// Name of the stage.
+    pub name: &'static str,
+    /// Wall-clock time in microseconds.
+    pub us: f64,
+}
+
+/// What a plan is, what it holds and what it cost to make. `Display` prints it as a table.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[non_exhaustive]
+pub struct SpmmReport {
+    /// Rows of `A`.
+    pub rows: usize,
+    /// Columns of `A`.
+    pub cols: usize,
+    /// Entries of `A`.
+    pub nnz: usize,
+    /// Rows of the input that had to be sorted.
+    pub sorted_rows: u64,
+    /// Duplicates of the input that were summed.
+    pub summed_duplicates: u64,
+    /// Values that are finite in the input and infinite in the plan's precision.
+    pub overflowed_values: u64,
+    /// The width that the plan was made for. Any other can be run.
+    pub width: usize,
+    /// Type of the values and of `B`.
+    pub precision: Precision,
+    /// The device, printed.
+    pub device: String,
+    /// What sort of device it is.
+    pub device_kind: DeviceKind,
+    /// The algorithm asked for.
+    pub requested: Algorithm,
+    /// The algorithm that the plan uses.
+    pub algorithm: Algorithm,
+    /// Why it uses that one.
+    pub reason: String,
+    /// Entry points that a run of the plan's width with aligned operands launches; empty on the CPU.
+    pub entries: Vec<&'static str>,
+    /// Arrays in device memory, workspace included.
+    pub arrays: Vec<ArraySize>,
+    /// Sum of the arrays.
+    pub device_bytes: u64,
+    /// The part of it that is workspace for partial sums.
+    pub workspace_bytes: u64,
+    /// Host memory that the plan keeps to lay out new values.
+    pub host_bytes: u64,
+    /// Time per stage, in the order in which they ran.
+    pub stages: Vec<StageTime>,
+    /// Pieces of rows that the row-split part works on; a row that is not cut is one.
+    pub segments: u64,
+    /// Rows (row-split) or windows (tile-stream) that are cut, with partial sums added in a second pass.
+    pub split: u64,
+    /// Windows of 8 rows.
+    pub windows: u64,
+    /// Tiles of 8 × 8.
+    pub tiles: u64,
+    /// Steps of two tiles.
+    pub steps: u64,
+    /// Warps that share the steps.
+    pub workers: u64,
+    /// Rows of `B` that the tiles gather for one slice: one for each column vector.
+    pub column_vectors: u64,
+    /// Places for gathered rows in all steps, pads included: 16 for each step.
+    pub gather_places: u64,
+    /// Rows without entries.
+    pub empty_rows: u64,
+    /// Rows of the short-row part.
+    pub residual_rows: u64,
+    /// Share of the entries that Tensor Cores multiply.
+    pub tile_share: f64,
+}
+
+impl SpmmReport {
+    /// Time to make the plan, in microseconds: all stages.
+    #[must_use]
+    pub fn preprocessing_us(&self) -> f64 {
+        self.stages.iter().map(|stage| stage.us).sum()
+    }
+
+    /// Number of entries that CUDA cores multiply one by one.
+    fn scalar_entries(&self) -> f64 {
+        real(self.nnz as u64) * (1.0 - self.tile_share)
+    }
+
+    /// Bytes of `B` gathered by a product of width `n`: an entry's row on CUDA cores, a column vector's row for
+    /// tiles.
+    #[must_use]
+    pub fn gathered_bytes(&self, n: usize) -> f64 {
+        let rows = self.scalar_entries() + real(self.column_vectors);
+        rows * real(n as u64) * f64::from(self.precision.bytes())
+    }
+
+    /// Lower bound for the time of a product of width `n` with an f32 `C`, in microseconds:
+    ///
+    /// ```text
+    /// max( (bytes(A) + bytes(B) + bytes(C)) / copy,  gathered bytes / gather )
+    /// ```
+    ///
+    /// where bytes(A) are the plan's arrays without the workspace, and `rates` are the device's.
+    #[must_use]
+    pub fn roofline_us(&self, n: usize, rates: Rates) -> f64 {
+        let a = real(self.device_bytes - self.workspace_bytes);
+        let b = real(self.cols as u64) * real(n as u64) * f64::from(self.precision.bytes());
+        let c = real(self.rows as u64) * real(n as u64) * 4.0;
+        let seconds = ((a + b + c) / rates.copy).max(self.gathered_bytes(n) / rates.gather);
+        seconds * 1e6
+    }
+
+    /// After how many products the time to make the plan is earned back, against a competitor without one:
+    /// `preprocessing / (competitor − own)`; `None` if the competitor is not slower.
+    ///
+    /// # Examples
+    /// ```
+    /// # use windrow::{Csr, Device, Spmm};
+    /// let plan = Spmm::builder(&Csr::<f32>::identity(4)?).build(&Device::cpu())?;
+    /// let report = plan.report();
+    /// assert_eq!(report.break_even_calls(10.0, 10.0), None);
+    /// let calls = report.break_even_calls(10.0, 11.0).unwrap();
+    /// assert!((calls - report.preprocessing_us()).abs() <= 1.0); // one microsecond earned a call
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn break_even_calls(&self, own_us: f64, competitor_us: f64) -> Option<f64> {
+        (competitor_us > own_us).then(|| (self.preprocessing_us() / (competitor_us - own_us)).ceil())
+    }
+}
+
+impl fmt::Display for SpmmReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rows, cols, nnz, .. } = self;
+        writeln!(f, "matrix         {rows} × {cols}, {nnz} entries, {} rows empty", self.empty_rows)?;
+        if self.sorted_rows + self.summed_duplicates > 0 {
+            writeln!(
+                f,
+                "input          {} rows sorted, {} duplicates summed",
+                self.sorted_rows, self.summed_duplicates
+            )?;
+        }
+        if self.overflowed_values > 0 {
+            writeln!(
+                f,
+                "overflow       {} values are infinite in {}",
+                self.overflowed_values, self.precision
+            )?;
+        }
+        writeln!(f, "device         {}", self.device)?;
+        writeln!(f, "algorithm      {} in {}: {}", self.algorithm, self.precision, self.reason)?;
+        if !self.entries.is_empty() {
+            writeln!(f, "entries        {} (width {})", self.entries.join(", "), self.width)?;
+        }
+        if self.segments > 0 {
+            writeln!(f, "segments       {}, {} rows cut", self.segments, self.split)?;
+        }
+        if self.tiles > 0 {
+            let pads = self.gather_places - self.column_vectors;
+            writeln!(
+                f,
+                "tiles          {} in {} windows, {} steps for {} warps, {} windows cut",
+                self.tiles, self.windows, self.steps, self.workers, self.split
+            )?;
+            writeln!(
+                f,
+                "gathers        {} column vectors, {pads} pads, {:.2} entries a vector, {:.1} % of the entries in tiles",
+                self.column_vectors,
+                real(self.nnz as u64) * self.tile_share / real(self.column_vectors.max(1)),
+                100.0 * self.tile_share
+            )?;
+        }
+        if self.residual_rows > 0 {
+            writeln!(f, "residual       {} rows", self.residual_rows)?;
+        }
+        writeln!(
+            f,
+            "device memory  {} bytes, {} of them workspace; {} on the host",
+            self.device_bytes, self.workspace_bytes, self.host_bytes
+        )?;
+        for array in &self.arrays {
+            writeln!(f, "  {:<12} {} bytes", array.name, array.bytes)?;
+        }
+        write!(f, "preprocessing  {:.0} µs", self.preprocessing_us())?;
+        for stage in &self.stages {
+            write!(f, ", {} {:.0}", stage.name, stage.us)?;
+        }
+        Ok(())
+    }
+}
+
+/// Measures the stages of making a plan.
+#[derive(Debug)]
+pub(crate) struct StageClock {
+    since: Instant,
+    pub(crate) stages: Vec<StageTime>,
+}
+
+impl StageClock {
+    pub(crate) fn start() -> Self {
+        Self { since: Instant::now(), stages: Vec::new() }
+    }
+
+    /// The time since the last stage ended was this one.
+    pub(crate) fn end(&mut self, name: &'static str) {
+        let now = Instant::now();
+        let us = now.duration_since(self.since).as_secs_f64() * 1e6;
+        match self.stages.iter_mut().find(|stage| stage.name == name) {
+            Some(stage) => stage.us += us,
+            None => self.stages.push(StageTime { name, us }),
+        }
+        self.since = now;
+    }
+}

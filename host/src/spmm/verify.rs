@@ -1,0 +1,300 @@
+//! Checks a product against an f64 reference, element by element, where the product is.
+
+use std::fmt;
+
+use half::f16;
+use rayon::prelude::*;
+use windrow_formats::{Csr, Value};
+use windrow_kernels::Variant;
+use windrow_kernels::check::CheckParams;
+use windrow_simt::GlobalPtr;
+
+use super::gpu::start;
+use super::plan::{Body, SpmmPlan, narrow_width};
+use super::values::Bits;
+use crate::dense::DenseRef;
+use crate::device::{Device, DeviceBuffer, Machine};
+use crate::error::SpmmError;
+use crate::matrix::{DeviceMatrix, Element, Output};
+use crate::num::{index, narrow, wide};
+
+/// Unit roundoff of f32 arithmetic: CUDA cores and CPU.
+const UNIT_FMA: f32 = 1.0 / 16_777_216.0;
+/// Unit roundoff assumed for Tensor Cores, whose rounding inside is not promised.
+const UNIT_MMA: f32 = 1.0 / 8_388_608.0;
+/// The check kernel names an element in 32 bits.
+const MAX_POSITIONS: usize = u32::MAX as usize;
+
+/// How far a product is from the f64 reference, in units of its error bound.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct Verification {
+    /// The largest error divided by its bound; at most 1 if the product is right, infinite where one of result and
+    /// reference is finite and the other is not.
+    pub worst_ratio: f64,
+    /// Row of that element.
+    pub worst_row: usize,
+    /// Column of that element.
+    pub worst_col: usize,
+    /// Elements beyond their bound.
+    pub failures: u64,
+    /// Elements checked: all of `C`.
+    pub checked: u64,
+}
+
+impl Verification {
+    const NOTHING: Self = Self { worst_ratio: 0.0, worst_row: 0, worst_col: 0, failures: 0, checked: 0 };
+
+    /// Whether every element is within its bound.
+    #[must_use]
+    pub fn passed(&self) -> bool {
+        self.failures == 0 && self.worst_ratio <= 1.0
+    }
+
+    /// Of two disjoint parts of `C`.
+    fn and(self, other: Self) -> Self {
+        let worst = if other.worst_ratio > self.worst_ratio { other } else { self };
+        Self { failures: self.failures + other.failures, checked: self.checked + other.checked, ..worst }
+    }
+}
+
+impl fmt::Display for Verification {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = if self.passed() { "passed" } else { "FAILED" };
+        write!(
+            f,
+            "{verdict}: {} elements, {} beyond the bound, worst {:.3} of it at row {}, column {}",
+            self.checked, self.failures, self.worst_ratio, self.worst_row, self.worst_col
+        )
+    }
+}
+
+impl SpmmPlan {
+    /// Compares `c` with `A·B` in f64 (α = 1, β = 0), every element, on the device where it is.
+    ///
+    /// `a` is the matrix that the plan was built from, with its current values: on a GPU it is uploaded for the
+    /// check and freed after it (12 bytes an entry at most). An element passes if
+    ///
+    /// ```text
+    /// |C − want| ≤ γ(len + 2)·Σ|a·b| + u_out·|want| + tiny,   γ(t) = t·u / (1 − t·u)
+    /// ```
+    ///
+    /// with values and `B` as the plan rounds them, `len` the entries of its row, `u = 2⁻²⁴` (`2⁻²³` where tiles take
+    /// part), and `u_out`, `tiny` for an f16 `C` (Higham 2002, section 3.1). One thread an element and no blocking:
+    /// it takes as long as some hundred products.
+    ///
+    /// # Errors
+    /// - [`SpmmError::OtherMatrix`] if `a` has not the plan's sizes;
+    /// - those of [`run_into`](Self::run_into).
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, DenseRef, Device, DeviceMatrix, Spmm};
+    ///
+    /// let (device, a) = (Device::best()?, Csr::<f32>::identity(3)?);
+    /// let plan = Spmm::builder(&a).build(&device)?;
+    /// let b = DeviceMatrix::upload(&device, DenseRef::packed(&[1.0f32, 2.0, 3.0], 3, 1)?)?;
+    /// let mut c = DeviceMatrix::<f32>::zeros(&device, 3, 1)?;
+    /// assert!(!plan.verify(&a, &b, &c)?.passed()); // not computed yet
+    /// plan.run_into(1.0, &b, 0.0, &mut c)?;
+    /// assert!(plan.verify(&a, &b, &c)?.passed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn verify<V: Value, B: Element, C: Output>(
+        &self,
+        a: &Csr<V>,
+        b: &DeviceMatrix<B>,
+        c: &DeviceMatrix<C>,
+    ) -> Result<Verification, SpmmError> {
+        if (a.rows(), a.cols(), a.nnz()) != (self.rows, self.cols, self.nnz) {
+            let (rows, cols, nnz) = (a.rows(), a.cols(), a.nnz());
+            let (plan_rows, plan_cols, plan_nnz) = (self.rows, self.cols, self.nnz);
+            return Err(SpmmError::OtherMatrix { rows, cols, nnz, plan_rows, plan_cols, plan_nnz });
+        }
+        self.check_operand("B", b)?;
+        self.check_device("C", c.device())?;
+        self.check_product(b, c)?;
+        if c.rows() == 0 || c.cols() == 0 {
+            return Ok(Verification::NOTHING);
+        }
+        let bits = Bits::of(self.precision, a.values());
+        match &self.body {
+            Body::Cpu(_) => match (b.host(), c.host()) {
+                (Some(b), Some(c)) => Ok(verify_on_host(a, &bits.to_f32(), b, c, UNIT_FMA)),
+                _ => Ok(Verification::NOTHING), // not reached: both are on the CPU, as was just checked
+            },
+            Body::Gpu(plan) => {
+                let unit = if plan.uses_tiles() { UNIT_MMA } else { UNIT_FMA };
+                self.verify_on_device(self.machine()?, &Uploaded::new(&self.device, a, &bits)?, b, (c, unit))
+            }
+        }
+    }
+
+    /// `c` comes with the unit roundoff of its accumulation.
+    fn verify_on_device<B: Element, C: Output>(
+        &self,
+        machine: &dyn Machine,
+        a: &Uploaded,
+        b: &DeviceMatrix<B>,
+        (c, unit): (&DeviceMatrix<C>, f32),
+    ) -> Result<Verification, SpmmError> {
+        let entry = windrow_kernels::entry(Variant::Check { dtype: self.precision.dtype() })
+            .ok_or(crate::DeviceError::MissingEntry { name: "spmm_check" })?;
+        let (n, ldb, ldc) = (narrow_width(c.cols())?, narrow_width(b.ld())?, narrow_width(c.ld())?);
+        // The kernel counts positions in 32 bits, so large results are checked in blocks of rows.
+        let rows_at_once = (MAX_POSITIONS / c.cols()).max(1);
+        let mut total = Verification::NOTHING;
+        let mut first = 0;
+        while first < self.rows {
+            let rows = rows_at_once.min(self.rows - first);
+            let outcome = DeviceBuffer::<u64>::zeroed(&self.device, 2, "outcome")?;
+            let c_bytes = wide(first) * wide(c.ld()) * wide(size_of::<C>());
+            let params = CheckParams {
+                row_offsets: a.row_offsets.pointer().at_wide(wide(first)),
+                col_indices: a.col_indices.pointer(),
+                values: a.values.pointer().cast(),
+                b: GlobalPtr::from_address(b.buffer().address()),
+                c: GlobalPtr::from_address(c.buffer().address() + c_bytes),
+                outcome: outcome.pointer(),
+                m: narrow(rows),
+                n,
+                ldb,
+                ldc,
+                c_is_half: u32::from(C::IS_HALF),
+                unit,
+            };
+            // SAFETY: the CSR arrays are those of a valid matrix with fewer than 2³² entries, or the plan would
+            // not exist; `b` and `c` are matrices of the checked shapes and types on this device; `outcome` is
+            // fresh. All are alive until the outcome is read, which waits for the kernel.
+            unsafe { start(machine, entry, u64::from(params.m), n, &params)? };
+            total = total.and(read_outcome(&outcome, first, rows, c.cols())?);
+            first += rows;
+        }
+        Ok(total)
+    }
+}
+
+/// A CSR in device memory, for the time of a check.
+struct Uploaded {
+    row_offsets: DeviceBuffer<u32>,
+    col_indices: DeviceBuffer<u32>,
+    values: DeviceBuffer<u8>,
+}
+
+impl Uploaded {
+    fn new<V: Value>(device: &Device, a: &Csr<V>, bits: &Bits) -> Result<Self, SpmmError> {
+        let offsets: Vec<u32> = a.row_offsets().iter().map(|&offset| narrow(index(offset))).collect();
+        Ok(Self {
+            row_offsets: DeviceBuffer::named(device, &offsets, "row_offsets")?,
+            col_indices: DeviceBuffer::named(device, a.col_indices(), "col_indices")?,
+            values: DeviceBuffer::named(device, bits.bytes(), "values")?,
+        })
+    }
+}
+
+/// The kernel's two words: the worst ratio's f32 bits over its position, and the count.
+fn read_outcome(
+    outcome: &DeviceBuffer<u64>,
+    first_row: usize,
+    rows: usize,
+    cols: usize,
+) -> Result<Verification, SpmmError> {
+    let words = outcome.to_vec()?;
+    let (worst, failures) = (words[0], words[1] & 0xffff_ffff);
+    let position = index(worst & 0xffff_ffff);
+    Ok(Verification {
+        worst_ratio: f64::from(f32::from_bits(u32::try_from(worst >> 32).unwrap_or(u32::MAX))),
+        worst_row: first_row + position / cols,
+        worst_col: position % cols,
+        failures,
+        checked: wide(rows) * wide(cols),
+    })
+}
+
+/// The same on the CPU, rows in parallel. Also the reference that the kernel is tested against.
+fn verify_on_host<V: Value, B: Element, C: Output>(
+    a: &Csr<V>,
+    values: &[f32],
+    b: DenseRef<'_, B>,
+    c: DenseRef<'_, C>,
+    unit: f32,
+) -> Verification {
+    let row = |r: usize| {
+        let range = a.row_range(r);
+        let (cols, values) = (&a.col_indices()[range.clone()], &values[range]);
+        let mut want = vec![0.0f64; c.cols()];
+        let mut scale = vec![0.0f64; c.cols()];
+        for (&col, &value) in cols.iter().zip(values) {
+            for ((want, scale), b) in want.iter_mut().zip(&mut scale).zip(b.row(col as usize)) {
+                let term = f64::from(value) * b.to_f64();
+                *want += term;
+                *scale += term.abs();
+            }
+        }
+        let mut row = Verification { worst_row: r, checked: wide(c.cols()), ..Verification::NOTHING };
+        for (j, ((&want, scale), got)) in want.iter().zip(scale).zip(c.row(r)).enumerate() {
+            let ratio = error_ratio::<C>(got.to_f64(), want, scale, cols.len(), unit);
+            if ratio > 1.0 {
+                row.failures += 1;
+            }
+            if ratio > row.worst_ratio {
+                (row.worst_ratio, row.worst_col) = (ratio, j);
+            }
+        }
+        row
+    };
+    // The first of equally bad rows, whatever the threads.
+    let first_worst =
+        |x: Verification, y: Verification| if x.worst_row <= y.worst_row { x.and(y) } else { y.and(x) };
+    (0..a.rows()).into_par_iter().map(row).reduce_with(first_worst).unwrap_or(Verification::NOTHING)
+}
+
+/// `|got − want|` in units of the bound; infinite where only one of the two is finite.
+fn error_ratio<C: Output>(got: f64, want: f64, scale: f64, len: usize, unit: f32) -> f64 {
+    if want.is_nan() {
+        return if got.is_nan() { 0.0 } else { f64::INFINITY };
+    }
+    // A sum that f16 cannot hold is rightly infinite.
+    let overflows = C::IS_HALF && want.abs() > f16::MAX.to_f64();
+    if want.is_infinite() || (overflows && got.is_infinite()) {
+        return if got == want.signum() * f64::INFINITY { 0.0 } else { f64::INFINITY };
+    }
+    // Rounding of an f16 result and its subnormal spacing; for f32 only that a bound of 0 divides nothing.
+    let (unit_out, tiny) = if C::IS_HALF { (4.9e-4, 6.0e-8) } else { (0.0, 1e-44) };
+    let t = (crate::num::real(wide(len)) + 2.0) * f64::from(unit);
+    let bound = t / (1.0 - t) * scale + unit_out * want.abs() + tiny;
+    let ratio = (got - want).abs() / bound;
+    if ratio.is_nan() { f64::INFINITY } else { ratio }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_follow_the_bound() {
+        let unit = UNIT_FMA;
+        let bound = 3.0 * f64::from(unit) / (1.0 - 3.0 * f64::from(unit)) * 4.0;
+        let ratio = error_ratio::<f32>(2.0 + bound, 2.0, 4.0, 1, unit);
+        assert!((ratio - 1.0).abs() < 1e-6, "{ratio}");
+        assert_eq!(error_ratio::<f32>(0.0, 0.0, 0.0, 0, unit), 0.0);
+        assert!(error_ratio::<f32>(1e-30, 0.0, 0.0, 0, unit) > 1.0);
+    }
+
+    #[test]
+    fn what_is_not_finite_must_agree() {
+        let (inf, nan) = (f64::INFINITY, f64::NAN);
+        for (got, want, right) in [
+            (nan, nan, true),
+            (1.0, nan, false),
+            (inf, inf, true),
+            (-inf, inf, false),
+            (1.0, inf, false),
+            (nan, 1.0, false),
+            (inf, 1.0, false),
+        ] {
+            assert_eq!(error_ratio::<f32>(got, want, 1.0, 1, UNIT_FMA) == 0.0, right, "{got} for {want}");
+        }
+        assert_eq!(error_ratio::<f16>(inf, 70_000.0, 70_000.0, 1, UNIT_FMA), 0.0);
+        assert_eq!(error_ratio::<f32>(inf, 70_000.0, 70_000.0, 1, UNIT_FMA), inf);
+    }
+}

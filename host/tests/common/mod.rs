@@ -1,0 +1,189 @@
+//! What all tests of products share: the devices to run on, and one way to run a case.
+
+#![allow(dead_code, reason = "each test file is a crate of its own and uses a part of this")]
+
+use half::f16;
+use windrow::{
+    Algorithm, Device, DeviceBuffer, DeviceMatrix, Element, Output, Precision, Schedule, Spmm, SpmmBuilder,
+    SpmmPlan,
+};
+use windrow_testkit::{Case, Comparison, PADDING_MARK, Tally, UNIT_FMA, UNIT_MMA, assert_matches};
+
+/// Set where a GPU must be there: then a missing one fails instead of being counted as skipped.
+const REQUIRE_GPU: &str = "WINDROW_REQUIRE_GPU";
+
+/// The GPU, or `None` where none is needed.
+///
+/// # Panics
+/// If there is a GPU that cannot be used, or none where one must be.
+pub(crate) fn gpu() -> Option<Device> {
+    let required = std::env::var(REQUIRE_GPU).is_ok_and(|value| value == "1");
+    match Device::cuda(0) {
+        Ok(device) => Some(device),
+        Err(error) if required => panic!("{REQUIRE_GPU}=1, but: {error}"),
+        Err(windrow::DeviceError::NoDriver | windrow::DeviceError::NoSuchDevice { .. }) => None,
+        Err(error) => panic!("there is a GPU that cannot be used: {error}"),
+    }
+}
+
+/// Every device that products are tested on: the CPU, the emulator under each schedule, the GPU if there is one.
+pub(crate) fn devices() -> Vec<Device> {
+    let mut devices = vec![Device::cpu()];
+    devices.extend(Schedule::STANDARD.map(Device::emulator));
+    devices.extend(gpu());
+    devices
+}
+
+/// Says how many cases did not run for want of a GPU.
+pub(crate) fn report_missing_gpu(what: &str, cases: usize) {
+    if gpu().is_none() {
+        eprintln!("{what}: skipped: no GPU ({cases} cases)");
+    }
+}
+
+/// What is tested: a kind of plan.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Setup {
+    pub(crate) algorithm: Algorithm,
+    pub(crate) precision: Precision,
+    /// Warps that share a tile stream.
+    pub(crate) workers: Option<u32>,
+    /// Longest rows of the residual.
+    pub(crate) residual: u32,
+    /// Whether `C` is f16.
+    pub(crate) half_output: bool,
+    /// The width that the plan is made for; that of the case unless set.
+    pub(crate) width: Option<usize>,
+}
+
+impl Setup {
+    pub(crate) const fn new(algorithm: Algorithm, precision: Precision) -> Self {
+        Self { algorithm, precision, workers: None, residual: 3, half_output: false, width: None }
+    }
+
+    /// The unit roundoff that the bound is computed with.
+    pub(crate) fn unit(self, device: &Device) -> f64 {
+        let tiles = matches!(self.algorithm, Algorithm::TileStream | Algorithm::Hybrid | Algorithm::Auto);
+        let on_cpu = device.kind() == windrow::DeviceKind::Cpu;
+        if tiles && self.precision == Precision::F16 && !on_cpu { UNIT_MMA } else { UNIT_FMA }
+    }
+
+    fn builder(self, case: &Case) -> SpmmBuilder<'_, f32> {
+        let builder = Spmm::builder(&case.a)
+            .width(self.width.unwrap_or(case.n))
+            .algorithm(self.algorithm)
+            .precision(self.precision)
+            .residual_max_entries(self.residual);
+        match self.workers {
+            Some(workers) => builder.workers(workers),
+            None => builder,
+        }
+    }
+
+    pub(crate) fn plan(self, device: &Device, case: &Case) -> SpmmPlan {
+        self.builder(case).build(device).unwrap_or_else(|error| panic!("{}: {error}", case.name))
+    }
+}
+
+/// Where the rows of the operands begin.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Layout {
+    /// With the case's own leading dimensions, whatever their alignment.
+    AsGiven,
+    /// At multiples of 16 bytes, so that kernels read vectors.
+    Aligned,
+}
+
+/// `data`, `rows × cols` with leading dimension `ld`, in device memory with leading dimension `new_ld` and
+/// `padding` between the rows and after the last.
+fn place<T: Element>(
+    device: &Device,
+    (data, rows, cols, ld): (&[f32], usize, usize, usize),
+    new_ld: usize,
+    padding: f32,
+) -> DeviceMatrix<T> {
+    let mut placed = vec![T::from_f32(padding); rows * new_ld];
+    for r in 0..rows {
+        for c in 0..cols {
+            placed[r * new_ld + c] = T::from_f32(data[r * ld + c]);
+        }
+    }
+    let buffer = DeviceBuffer::from_slice(device, &placed).unwrap();
+    DeviceMatrix::from_buffer(buffer, rows, cols, new_ld).unwrap()
+}
+
+/// Runs a case through `run_into` and compares all of `C`, padding included.
+///
+/// # Panics
+/// If anything fails or differs.
+#[track_caller]
+pub(crate) fn run_case(setup: Setup, device: &Device, case: &Case, layout: Layout) -> Comparison {
+    // The reference starts from the C that the product finds.
+    let rounded = |c: &[f32]| c.iter().map(|&x| f16::from_f32(x).to_f32()).collect();
+    let case = &if setup.half_output { Case { c: rounded(&case.c), ..case.clone() } } else { case.clone() };
+    match (setup.precision, setup.half_output) {
+        (Precision::F32, false) => run_typed::<f32, f32>(setup, device, case, layout),
+        (Precision::F32, true) => run_typed::<f32, f16>(setup, device, case, layout),
+        (Precision::F16, false) => run_typed::<f16, f32>(setup, device, &case.rounded_to::<f16>(), layout),
+        (Precision::F16, true) => run_typed::<f16, f16>(setup, device, &case.rounded_to::<f16>(), layout),
+        (other, _) => panic!("no case for precision {other}"),
+    }
+}
+
+#[track_caller]
+fn run_typed<B: Element, C: Element + Output + windrow_testkit::Output>(
+    setup: Setup,
+    device: &Device,
+    case: &Case,
+    layout: Layout,
+) -> Comparison {
+    let (m, k, n) = (case.m(), case.k(), case.n);
+    let (ldb, ldc) = match layout {
+        Layout::AsGiven => (case.ldb, case.ldc),
+        Layout::Aligned => (n.next_multiple_of(16 / size_of::<B>()), n.next_multiple_of(16 / size_of::<C>())),
+    };
+    let plan = setup.plan(device, case);
+    let b = place::<B>(device, (&case.b, k, n, case.ldb), ldb, f32::NAN);
+    let mut c = place::<C>(device, (&case.c, m, n, case.ldc), ldc, PADDING_MARK);
+    plan.run_into(case.alpha, &b, case.beta, &mut c)
+        .unwrap_or_else(|error| panic!("{} on {device}, {layout:?}: {error}\n{}", case.name, plan.report()));
+    let got = c.buffer().to_vec().unwrap_or_else(|error| panic!("{} on {device}: {error}", case.name));
+    // With the case's leading dimension replaced, `assert_matches` checks the padding of this one.
+    let case = relaid(case, ldc);
+    let comparison = assert_matches(&case, &got, ldc, setup.unit(device));
+    if n > 0 && m > 0 {
+        let mark = C::from_f32(PADDING_MARK);
+        assert!(got[(m - 1) * ldc + n..].iter().all(|&x| x == mark), "{}: written past C", case.name);
+    }
+    comparison
+}
+
+/// The case with `C` at another leading dimension.
+fn relaid(case: &Case, ldc: usize) -> Case {
+    let mut c = Vec::new();
+    for (r, row) in case.packed_c().chunks(case.n.max(1)).enumerate() {
+        c.resize(r * ldc, PADDING_MARK);
+        c.extend_from_slice(row);
+    }
+    Case { c, ldc, ..case.clone() }
+}
+
+/// Runs every case on every device, in both layouts, and prints what ran.
+///
+/// # Panics
+/// If a case fails, or no case ran on a device.
+#[track_caller]
+pub(crate) fn check(setup: Setup, cases: &[Case]) {
+    let what =
+        format!("{} {}{}", setup.algorithm, setup.precision, if setup.half_output { " to f16" } else { "" });
+    for device in devices() {
+        let mut tally = Tally::new(format!("{what} on {device}"));
+        for case in cases {
+            for layout in [Layout::AsGiven, Layout::Aligned] {
+                tally.ran(&run_case(setup, &device, case, layout));
+            }
+        }
+        tally.finish();
+    }
+    report_missing_gpu(&what, 2 * cases.len());
+}

@@ -1,0 +1,156 @@
+//! Output types, cut windows, blocks of columns and partitions: what the tables alone would not reach.
+
+mod common;
+
+use common::{Layout, Setup, check, devices, report_missing_gpu, run_case};
+use windrow::{Algorithm, Device, Precision, Schedule};
+use windrow_testkit::{
+    Case, Operands, Pattern, SplitMix64, Tally, Values, edge_cases, non_finite_cases, value_cases,
+};
+
+fn some_cases() -> Vec<Case> {
+    edge_cases().into_iter().chain(value_cases()).chain(non_finite_cases()).collect()
+}
+
+#[test]
+fn half_outputs() {
+    for (algorithm, precision) in [
+        (Algorithm::RowSplit, Precision::F32),
+        (Algorithm::RowSplit, Precision::F16),
+        (Algorithm::ShortRows, Precision::F16),
+        (Algorithm::Hybrid, Precision::F16),
+    ] {
+        check(Setup { half_output: true, ..Setup::new(algorithm, precision) }, &some_cases());
+    }
+}
+
+#[test]
+fn auto_chooses_something_right() {
+    for precision in [Precision::F16, Precision::F32] {
+        check(Setup::new(Algorithm::Auto, precision), &some_cases());
+    }
+}
+
+/// One warp has every window to itself; many cut every window that can be cut.
+#[test]
+fn tile_streams_of_one_few_and_many_workers() {
+    for workers in [1, 3, 1000] {
+        check(
+            Setup { workers: Some(workers), ..Setup::new(Algorithm::TileStream, Precision::F16) },
+            &some_cases(),
+        );
+    }
+}
+
+#[test]
+fn hybrids_with_every_split_between_the_parts() {
+    for residual in [0, 1, 8, u32::MAX] {
+        let setup = Setup { residual, workers: Some(40), ..Setup::new(Algorithm::Hybrid, Precision::F16) };
+        check(setup, &some_cases());
+    }
+}
+
+/// Products far wider than the workspace run in blocks of columns; the plan's width is only a hint.
+#[test]
+fn any_width_with_any_plan() {
+    let mut rng = SplitMix64::new(0x71de);
+    let long = Pattern::from_lengths(600, [550, 3, 0, 17, 590, 1, 8, 8, 9], &mut rng);
+    let mut cases = Vec::new();
+    for (i, n) in [0, 1, 7, 130, 1000, 4097].into_iter().enumerate() {
+        let operands = |values| Operands { n, padding: i % 2 * 3, scalars: (1.0, 0.0), values, poison: true };
+        cases.push(Case::from_pattern("any width", &long, operands(Values::Integers), &mut rng));
+        let scaled = Operands { scalars: (0.5, -1.0), ..operands(Values::Integers) };
+        cases.push(Case::from_pattern("any width, scaled", &long, scaled, &mut rng));
+    }
+    let plans = [
+        (Algorithm::RowSplit, Precision::F32),
+        (Algorithm::RowSplit, Precision::F16),
+        (Algorithm::ShortRows, Precision::F32),
+        (Algorithm::TileStream, Precision::F16),
+    ];
+    for device in devices() {
+        let mut tally = Tally::new(format!("any width on {device}"));
+        for (algorithm, precision) in plans {
+            for width in [0, 64, 200] {
+                let setup =
+                    Setup { width: Some(width), workers: Some(7), ..Setup::new(algorithm, precision) };
+                for case in &cases {
+                    // The emulator needs a second for the widest: one schedule and one plan of them.
+                    if device.kind() == windrow::DeviceKind::Emulator
+                        && case.n > 1000
+                        && !(width == 64 && device.name().contains("InOrder"))
+                    {
+                        tally.skipped("wide on the emulator");
+                        continue;
+                    }
+                    for layout in [Layout::AsGiven, Layout::Aligned] {
+                        tally.ran(&run_case(setup, &device, case, layout));
+                    }
+                }
+            }
+        }
+        tally.finish();
+    }
+    report_missing_gpu("any width", 2 * plans.len() * 3 * cases.len());
+}
+
+/// The order of summation does not depend on which block or thread runs first: not one bit.
+#[test]
+fn every_schedule_gives_the_same_bits() {
+    let mut rng = SplitMix64::new(0xb175);
+    let pattern = Pattern::from_lengths(1200, [3, 1100, 0, 40, 2, 600, 9, 1, 70, 5, 900, 12], &mut rng);
+    let operands = Operands { n: 40, padding: 0, scalars: (1.0, 0.0), values: Values::Reals, poison: false };
+    let case = Case::from_pattern("bits", &pattern, operands, &mut rng);
+    for (algorithm, precision) in [
+        (Algorithm::RowSplit, Precision::F32),
+        (Algorithm::RowSplit, Precision::F16),
+        (Algorithm::TileStream, Precision::F16),
+        (Algorithm::Hybrid, Precision::F16),
+    ] {
+        let run = |schedule| {
+            let device = Device::emulator(schedule);
+            let plan = Setup::new(algorithm, precision).plan(&device, &case);
+            assert!(plan.report().split > 0, "nothing is cut: the test shows nothing");
+            let bits = |c: Vec<f32>| c.into_iter().map(f32::to_bits).collect::<Vec<_>>();
+            let first = bits(plan.run(&case.packed_b()).unwrap());
+            assert_eq!(first, bits(plan.run(&case.packed_b()).unwrap()), "two runs of one plan differ");
+            first
+        };
+        let [first, others @ ..] = Schedule::STANDARD.map(run);
+        for other in others {
+            assert_eq!(first, other, "{algorithm} {precision}");
+        }
+    }
+}
+
+/// Runs from several threads share the workspace; each must get its own result.
+#[test]
+fn threads_may_share_a_plan() {
+    let mut rng = SplitMix64::new(0x7a5c);
+    let pattern = Pattern::from_lengths(1500, [1400, 2, 700, 0, 5], &mut rng);
+    for device in devices() {
+        for (algorithm, precision) in
+            [(Algorithm::RowSplit, Precision::F32), (Algorithm::TileStream, Precision::F16)]
+        {
+            let operands =
+                Operands { n: 8, padding: 0, scalars: (1.0, 0.0), values: Values::Integers, poison: false };
+            let case = Case::from_pattern("shared", &pattern, operands, &mut rng);
+            let plan = Setup { workers: Some(30), ..Setup::new(algorithm, precision) }.plan(&device, &case);
+            let product = |factor: f32| {
+                let b: Vec<f32> = case.packed_b().iter().map(|x| factor * x).collect();
+                plan.run(&b).unwrap()
+            };
+            let once = product(1.0);
+            std::thread::scope(|scope| {
+                let product = &product;
+                let threads =
+                    [1.0, 2.0, -1.0, 4.0].map(|factor| (factor, scope.spawn(move || product(factor))));
+                for (factor, thread) in threads {
+                    let got = thread.join().unwrap();
+                    assert!(got.iter().zip(&once).all(|(x, y)| *x == factor * y), "{factor} on {device}");
+                }
+            });
+        }
+    }
+    report_missing_gpu("shared plans", 2);
+}

@@ -1,0 +1,28 @@
+//! Cuts work into pieces of equal size.
+//!
+//! | function | cuts | for |
+//! | --- | --- | --- |
+//! | [`row_segments`] | long rows into pieces | row-split products |
+//! | [`tile_workers`] | the stream of tile steps into one range per worker | tile-stream products |
+//! | [`short_row_blocks`] | buckets of equally long rows into blocks | short-row products |
+//! | [`row_ranges`] | rows into one range per thread | products on the CPU |
+//!
+//! Where a row or window is cut, every piece writes its partial sum to a *slot* of its own, and the slots
+//! of one row or window are consecutive, in the order of the pieces. Adding them in that order gives the
+//! same result in every run, whichever piece is finished first.
+
+mod rows;
+mod short_rows;
+mod threads;
+mod tiles;
+
+#[cfg(test)]
+mod tests;
+
+pub use rows::{RowSegments, row_segments};
+pub use short_rows::short_row_blocks;
+pub use threads::row_ranges;
+pub use tiles::{SplitWindow, TileWorkers, tile_workers};
+
+/// Marks a piece that needs no slot: it is its whole row or window.
+pub const NO_SLOT: u32 = u32::MAX;

@@ -1,0 +1,68 @@
+//! Long rows cut into pieces.
+
+use super::NO_SLOT;
+
+/// Rows as segments: a row is one segment, or several if it is long.
+///
+/// Invariants, with `[row, begin, end, slot] = segments[i]`:
+/// - rows ascend, and the segments of a row are consecutive and cover its entries once, in order;
+/// - every row has a segment, rows without entries too (`begin = end`);
+/// - `slot = NO_SLOT` exactly where the segment is its whole row; otherwise slots count up from 0 over all
+///   segments, so those of a row are consecutive;
+/// - `split_rows` lists the rows of more than one segment, ascending; `Σ count = slots`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RowSegments {
+    /// `[row, begin, end, slot]`: entries `begin..end` of the matrix, all of `row`.
+    pub segments: Vec<[u32; 4]>,
+    /// `[row, first_slot, count, stride]` with stride 1: the partial sums of `row` are in slots
+    /// `first_slot .. first_slot + count`.
+    pub split_rows: Vec<[u32; 4]>,
+    /// Number of slots.
+    pub slots: u32,
+}
+
+/// Cuts each row of more than `limit` entries into the fewest pieces of at most `piece` entries, equal to
+/// within one entry; every other row is one segment.
+///
+/// So a segment has at most `max(limit, piece)` entries. A `piece` of 0 counts as 1.
+///
+/// # Panics
+/// If an offset exceeds 2³² − 1 or offsets decrease. The caller has refused matrices of that size, and a
+/// valid matrix's offsets ascend.
+///
+/// # Examples
+/// ```
+/// use windrow_preprocess::balance::{NO_SLOT, row_segments};
+///
+/// let cut = row_segments(&[0, 3, 3, 10], 4, 3);
+/// assert_eq!(cut.segments, [[0, 0, 3, NO_SLOT], [1, 3, 3, NO_SLOT], [2, 3, 5, 0], [2, 5, 7, 1], [2, 7, 10, 2]]);
+/// assert_eq!(cut.split_rows, [[2, 0, 3, 1]]);
+/// ```
+pub fn row_segments(row_offsets: &[u64], limit: u32, piece: u32) -> RowSegments {
+    let piece = u64::from(piece.max(1));
+    let mut cut = RowSegments::default();
+    cut.segments.reserve(row_offsets.len());
+    for (row, ends) in (0u32..).zip(row_offsets.windows(2)) {
+        let (begin, end) = (ends[0], ends[1]);
+        let len = end - begin;
+        let pieces = if len > u64::from(limit) { len.div_ceil(piece) } else { 1 };
+        if pieces == 1 {
+            cut.segments.push([row, entry(begin), entry(end), NO_SLOT]);
+            continue;
+        }
+        let first_slot = cut.slots;
+        for i in 0..pieces {
+            // len and pieces are below 2^32, so the products fit.
+            let (from, to) = (begin + len * i / pieces, begin + len * (i + 1) / pieces);
+            cut.segments.push([row, entry(from), entry(to), cut.slots]);
+            cut.slots += 1; // no more slots than entries
+        }
+        cut.split_rows.push([row, first_slot, cut.slots - first_slot, 1]);
+    }
+    cut
+}
+
+/// An entry's position as kernels address it.
+fn entry(at: u64) -> u32 {
+    u32::try_from(at).expect("the caller has refused matrices with 2^32 entries or more")
+}

@@ -1,0 +1,12 @@
+//! What decides the order and the assignment of a sparse matrix's rows before anything multiplies it.
+//!
+//! - [`partition`]: which rows become tiles and which stay scalar work;
+//! - [`balance`]: how work is cut into pieces of equal size, and where the partial sums of what was cut go.
+//!
+//! Everything here is a pure function of the matrix: the same input gives the same pieces, so a product
+//! planned twice adds its terms in the same order twice. Each invariant is stated as a formula and tested
+//! on generated input.
+#![forbid(unsafe_code)]
+
+pub mod balance;
+pub mod partition;

@@ -1,0 +1,164 @@
+//! The block that runs: what its threads share.
+
+use std::cell::{Cell, RefCell, RefMut};
+use std::panic::Location;
+
+use crate::WARP;
+use crate::emulator::access::Access;
+use crate::emulator::collectives::{self, Request};
+use crate::emulator::global::{GlobalView, Recent};
+use crate::emulator::launch::Launch;
+use crate::emulator::shared::SharedMemory;
+use crate::emulator::spot::{Operation, Spot};
+use crate::emulator::violation::{Checked, Violation};
+
+/// Most threads a block may have.
+pub(super) const MAX_THREADS: u32 = 1024;
+pub(super) const MAX_WARPS: usize = (MAX_THREADS / WARP) as usize;
+
+/// What is the same for all blocks of a launch.
+pub(super) struct Grid<'a> {
+    pub(super) launch: &'a Launch,
+    pub(super) global: GlobalView<'a>,
+    pub(super) step_limit: u64,
+}
+
+/// One block. All of its threads run on one OS thread, one at a time.
+pub(super) struct Block<'a> {
+    grid: &'a Grid<'a>,
+    /// Linear number in the grid.
+    number: u32,
+    shared: &'a RefCell<SharedMemory>,
+    /// The last collective of each thread, a placeholder until there is one.
+    requests: RefCell<Vec<Request>>,
+    block_phase: Cell<u32>,
+    warp_phases: [Cell<u32>; MAX_WARPS],
+    recent: Recent,
+    violation: RefCell<Option<Box<Violation>>>,
+    calls: Cell<u64>,
+}
+
+impl<'a> Block<'a> {
+    pub(super) fn new(grid: &'a Grid<'a>, number: u32, shared: &'a RefCell<SharedMemory>) -> Self {
+        let nothing =
+            Request { operation: Operation::SyncBlock, location: Location::caller(), operands: [0; 10] };
+        Self {
+            grid,
+            number,
+            shared,
+            requests: RefCell::new(vec![nothing; grid.launch.block_threads as usize]),
+            block_phase: Cell::default(),
+            warp_phases: Default::default(),
+            recent: Recent::default(),
+            violation: RefCell::default(),
+            calls: Cell::default(),
+        }
+    }
+
+    // ---- For its threads -----------------------------------------------------------------------
+
+    /// `(x, y)` in the grid.
+    pub(super) fn position(&self) -> [u32; 2] {
+        [self.number % self.grid_x(), self.number / self.grid_x()]
+    }
+
+    pub(super) fn grid_x(&self) -> u32 {
+        self.grid.launch.grid[0]
+    }
+
+    pub(super) fn threads(&self) -> u32 {
+        self.grid.launch.block_threads
+    }
+
+    pub(super) fn step_limit(&self) -> u64 {
+        self.grid.step_limit
+    }
+
+    pub(super) fn count_calls(&self, calls: u64) {
+        self.calls.set(self.calls.get() + calls);
+    }
+
+    /// An operation of a thread, in the phase in which the thread is now.
+    pub(super) fn access(
+        &self,
+        thread: u16,
+        operation: Operation,
+        location: &'static Location<'static>,
+    ) -> Access {
+        let (block, block_phase) = (self.number, self.block_phase.get());
+        let warp_phase = self.warp_phases[usize::from(thread) / WARP as usize].get();
+        Access { location, block, block_phase, warp_phase, thread, operation }
+    }
+
+    pub(super) fn spot(&self, access: &Access) -> Spot {
+        access.spot(self.grid_x())
+    }
+
+    pub(super) fn global(&self) -> (&GlobalView<'a>, &Recent) {
+        (&self.grid.global, &self.recent)
+    }
+
+    /// The block's shared memory. Must not be held across a collective.
+    pub(super) fn shared(&self) -> RefMut<'_, SharedMemory> {
+        self.shared.borrow_mut()
+    }
+
+    /// Keeps a violation, unless there is one.
+    pub(super) fn report(&self, violation: Box<Violation>) {
+        self.violation.borrow_mut().get_or_insert(violation);
+    }
+
+    pub(super) fn arrive(&self, thread: u16, request: Request) {
+        self.requests.borrow_mut()[usize::from(thread)] = request;
+    }
+
+    pub(super) fn result<const N: usize>(&self, thread: u16) -> [u32; N] {
+        let operands = self.requests.borrow()[usize::from(thread)].operands;
+        std::array::from_fn(|i| operands[i])
+    }
+
+    // ---- For its scheduler ---------------------------------------------------------------------
+
+    pub(super) fn violation(&self) -> Option<Box<Violation>> {
+        self.violation.take()
+    }
+
+    /// Calls made by threads that have exited.
+    pub(super) fn calls(&self) -> u64 {
+        self.calls.get()
+    }
+
+    pub(super) fn request(&self, thread: u32) -> Request {
+        self.requests.borrow()[thread as usize]
+    }
+
+    /// Performs the collective for which all lanes of a warp wait, if it is the same for all.
+    pub(super) fn perform_warp(&self, warp: u32) -> Checked<bool> {
+        let mut requests = self.requests.borrow_mut();
+        let requests = &mut requests[(warp * WARP) as usize..][..WARP as usize];
+        if !requests.iter().all(|request| request.is_same_call(&requests[0])) {
+            return Ok(false);
+        }
+        if requests[0].operation == Operation::SyncWarp {
+            let phase = &self.warp_phases[warp as usize];
+            phase.set(phase.get() + 1);
+        }
+        let access = |lane: u16, request: &Request| {
+            // Block sizes are at most 1024, so thread numbers fit.
+            let thread = u16::try_from(warp * WARP).unwrap_or(u16::MAX) + lane;
+            self.access(thread, request.operation, request.location)
+        };
+        collectives::perform(requests, &mut self.shared(), access)?;
+        Ok(true)
+    }
+
+    /// Performs the barrier at which all threads of the block wait, if it is the same for all.
+    pub(super) fn perform_block(&self) -> bool {
+        let requests = self.requests.borrow();
+        let same = requests.iter().all(|request| request.is_same_call(&requests[0]));
+        if same {
+            self.block_phase.set(self.block_phase.get() + 1);
+        }
+        same
+    }
+}

@@ -1,0 +1,372 @@
+//! The emulated global memory: allocations at virtual addresses, and the host's side of them.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use bytemuck::Pod;
+
+use crate::GlobalPtr;
+use crate::emulator::violation::{Outside, Region};
+
+/// Every allocation starts at a multiple of this, so that an address cut to 32 bits is below all of
+/// them.
+pub(super) const SPACING: u64 = 1 << 32;
+/// At least so many bytes lie between two allocations.
+const GUARD: u64 = 1 << 20;
+/// Calls of one thread after which a launch is given up.
+const STEP_LIMIT: u64 = 1 << 26;
+
+/// Why the host's access to emulated memory failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MemoryError {
+    /// Not inside one live allocation.
+    OutOfBounds {
+        /// First byte.
+        address: u64,
+        /// Length in bytes.
+        bytes: u64,
+        /// Where that is.
+        place: Outside,
+    },
+    /// A read of bytes that neither host nor kernel ever wrote.
+    Unwritten {
+        /// Offset of the first of them in the allocation.
+        offset: u64,
+        /// The allocation.
+        region: Region,
+    },
+    /// `free` or `label` of an address where no live allocation starts.
+    NotAnAllocation {
+        /// The address.
+        address: u64,
+    },
+}
+
+impl fmt::Display for MemoryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OutOfBounds { address, bytes, place } => {
+                write!(f, "the host asked for {bytes} bytes at {address:#x}, which {place}")
+            }
+            Self::Unwritten { offset, region } => {
+                write!(f, "the host read byte {offset} of {region}, which nothing ever wrote")
+            }
+            Self::NotAnAllocation { address } => write!(f, "no allocation starts at {address:#x}"),
+        }
+    }
+}
+
+impl std::error::Error for MemoryError {}
+
+/// One allocation. Words are atomics only so that blocks which run at the same time may touch them;
+/// whether a kernel may, the shadow decides.
+pub(super) struct Allocation {
+    pub(super) base: u64,
+    pub(super) bytes: u64,
+    label: Mutex<Option<Arc<str>>>,
+    words: Box<[AtomicU32]>,
+    /// One bit a byte; none if all bytes were written at birth.
+    written: Option<Box<[AtomicU64]>>,
+}
+
+impl Allocation {
+    pub(super) fn region(&self) -> Region {
+        let label = self.label.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Region { label, base: self.base, bytes: self.bytes }
+    }
+
+    /// The first unwritten byte of a range of at most 16 bytes that crosses no multiple of 16.
+    pub(super) fn first_unwritten(&self, offset: u64, bytes: u32) -> Option<u64> {
+        let written = self.written.as_ref()?;
+        let mask = ((1_u64 << bytes) - 1) << (offset % 64);
+        let missing = !written[index(offset / 64)].load(Ordering::Relaxed) & mask;
+        (missing != 0).then(|| offset / 64 * 64 + u64::from(missing.trailing_zeros()))
+    }
+
+    /// Marks a range like that of [`first_unwritten`](Self::first_unwritten) as written.
+    pub(super) fn mark_written(&self, offset: u64, bytes: u32) {
+        if let Some(written) = &self.written {
+            let mask = ((1_u64 << bytes) - 1) << (offset % 64);
+            let word = &written[index(offset / 64)];
+            if word.load(Ordering::Relaxed) & mask != mask {
+                word.fetch_or(mask, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Up to 16 bytes that cross no multiple of 16 and start at an even one, as little-endian words.
+    pub(super) fn fetch(&self, offset: u64, bytes: u32) -> [u32; 4] {
+        let word = index(offset / 4);
+        if bytes == 2 {
+            return [self.words[word].load(Ordering::Relaxed) >> (offset % 4 * 8) & 0xffff, 0, 0, 0];
+        }
+        let mut value = [0; 4];
+        for (value, word) in value.iter_mut().zip(&self.words[word..]).take(bytes.div_ceil(4) as usize) {
+            *value = word.load(Ordering::Relaxed);
+        }
+        value
+    }
+
+    /// Stores the low 2, 4, 8 or 16 bytes of `value`. The caller holds the lock of the line, so that
+    /// no other thread changes the other half of a word in between.
+    pub(super) fn deposit(&self, offset: u64, bytes: u32, value: [u32; 4]) {
+        let word = index(offset / 4);
+        if bytes == 2 {
+            let shift = offset % 4 * 8;
+            let kept = self.words[word].load(Ordering::Relaxed) & !(0xffff << shift);
+            self.words[word].store(kept | (value[0] & 0xffff) << shift, Ordering::Relaxed);
+            return;
+        }
+        for (word, value) in self.words[word..].iter().zip(&value[..(bytes / 4) as usize]) {
+            word.store(*value, Ordering::Relaxed);
+        }
+    }
+
+    fn read_bytes(&self, offset: u64, to: &mut [u8]) {
+        let word = |i: u64| self.words[index(i / 4)].load(Ordering::Relaxed).to_le_bytes();
+        if offset.is_multiple_of(4) {
+            for (i, bytes) in (offset..).step_by(4).zip(to.chunks_mut(4)) {
+                bytes.copy_from_slice(&word(i)[..bytes.len()]);
+            }
+        } else {
+            for (i, byte) in (offset..).zip(to) {
+                *byte = word(i)[index(i % 4)];
+            }
+        }
+    }
+
+    fn write_bytes(&self, offset: u64, from: &[u8]) {
+        if let Some(written) = &self.written {
+            for i in offset..offset + from.len() as u64 {
+                written[index(i / 64)].fetch_or(1 << (i % 64), Ordering::Relaxed);
+            }
+        }
+        let (words, rest) = if offset.is_multiple_of(4) { from.as_chunks::<4>() } else { (&[][..], from) };
+        let first = index(offset / 4);
+        for (word, bytes) in self.words[first..].iter().zip(words) {
+            word.store(u32::from_le_bytes(*bytes), Ordering::Relaxed);
+        }
+        for (i, byte) in (offset + 4 * words.len() as u64..).zip(rest) {
+            let word = &self.words[index(i / 4)];
+            let mut bytes = word.load(Ordering::Relaxed).to_le_bytes();
+            bytes[index(i % 4)] = *byte;
+            word.store(u32::from_le_bytes(bytes), Ordering::Relaxed);
+        }
+    }
+}
+
+/// An offset inside an allocation as an index: the allocation is in this machine's memory.
+#[expect(clippy::cast_possible_truncation, reason = "offsets are below a length that was a usize")]
+pub(super) const fn index(offset: u64) -> usize {
+    offset as usize
+}
+
+/// All allocations.
+struct Table {
+    /// Sorted by base, because bases only grow.
+    live: Vec<Arc<Allocation>>,
+    freed: Vec<Region>,
+    next: u64,
+}
+
+/// Emulated global memory, and the launcher of kernels over it.
+///
+/// Allocations start at multiples of 256 bytes (of 4 GiB, in fact) with at least 1 MiB of guard
+/// between them, and no address is ever used twice, so that a stray or stale pointer never hits
+/// another allocation. All methods take `&self`; launches may run at the same time, like those of
+/// two streams, but races between two launches are not looked for.
+pub struct Memory {
+    table: RwLock<Table>,
+    step_limit: AtomicU64,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.allocations().iter().map(|a| a.region())).finish()
+    }
+}
+
+impl Memory {
+    /// A memory without allocations.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            table: RwLock::new(Table { live: Vec::new(), freed: Vec::new(), next: SPACING }),
+            step_limit: AtomicU64::new(STEP_LIMIT),
+        }
+    }
+
+    /// Sets after how many calls of [`Simt`](crate::Simt) methods by one thread a launch is given up
+    /// as endless. At first 2²⁶.
+    pub fn set_step_limit(&self, calls: u64) {
+        self.step_limit.store(calls, Ordering::Relaxed);
+    }
+
+    pub(super) fn step_limit(&self) -> u64 {
+        self.step_limit.load(Ordering::Relaxed)
+    }
+
+    /// The live allocations, by address.
+    pub(super) fn allocations(&self) -> Vec<Arc<Allocation>> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner).live.clone()
+    }
+
+    /// Allocates `len` elements that hold nothing: reading one before something wrote it is an error
+    /// of the host and a violation of a kernel.
+    ///
+    /// # Panics
+    /// If `len` elements are more bytes than an address space holds.
+    #[must_use]
+    pub fn alloc_uninit<T: Pod>(&self, len: usize) -> GlobalPtr<T> {
+        self.allocate(len, false)
+    }
+
+    /// Allocates `len` elements of zero bytes.
+    ///
+    /// # Panics
+    /// As for [`alloc_uninit`](Self::alloc_uninit).
+    #[must_use]
+    pub fn alloc_zeroed<T: Pod>(&self, len: usize) -> GlobalPtr<T> {
+        self.allocate(len, true)
+    }
+
+    /// Allocates a copy of `elements`.
+    #[must_use]
+    pub fn alloc_from<T: Pod>(&self, elements: &[T]) -> GlobalPtr<T> {
+        let pointer = self.allocate(elements.len(), true);
+        let copied = self.write(pointer, elements);
+        debug_assert_eq!(copied, Ok(()), "a fresh allocation holds what it was made for");
+        pointer
+    }
+
+    fn allocate<T: Pod>(&self, len: usize, written: bool) -> GlobalPtr<T> {
+        let bytes = len.checked_mul(size_of::<T>()).filter(|&bytes| isize::try_from(bytes).is_ok());
+        let bytes = bytes.unwrap_or_else(|| panic!("{len} elements of {} bytes", size_of::<T>())) as u64;
+        let words = zeroed(index(bytes.div_ceil(4)));
+        let written = (!written).then(|| zeroed(index(bytes.div_ceil(64))));
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let base = table.next;
+        table.next = (base + bytes + GUARD).next_multiple_of(SPACING);
+        table.live.push(Arc::new(Allocation { base, bytes, label: Mutex::new(None), words, written }));
+        GlobalPtr::from_address(base)
+    }
+
+    fn position(table: &Table, base: u64) -> Result<usize, MemoryError> {
+        let found = table.live.binary_search_by_key(&base, |allocation| allocation.base);
+        found.map_err(|_| MemoryError::NotAnAllocation { address: base })
+    }
+
+    /// Names an allocation for reports.
+    ///
+    /// # Errors
+    /// [`MemoryError::NotAnAllocation`] unless `pointer` is where a live allocation starts.
+    pub fn label<T>(&self, pointer: GlobalPtr<T>, label: &str) -> Result<(), MemoryError> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let allocation = &table.live[Self::position(&table, pointer.address())?];
+        *allocation.label.lock().unwrap_or_else(PoisonError::into_inner) = Some(label.into());
+        Ok(())
+    }
+
+    /// Frees an allocation. Launches that began before go on with it.
+    ///
+    /// # Errors
+    /// [`MemoryError::NotAnAllocation`] unless `pointer` is where a live allocation starts.
+    pub fn free<T>(&self, pointer: GlobalPtr<T>) -> Result<(), MemoryError> {
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let position = Self::position(&table, pointer.address())?;
+        let region = table.live.remove(position).region();
+        let place = table.freed.partition_point(|freed| freed.base < region.base);
+        table.freed.insert(place, region);
+        Ok(())
+    }
+
+    /// Where an address lies that is in no live allocation for the whole of `bytes`.
+    pub(super) fn outside(&self, address: u64) -> Outside {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let freed = table.freed.partition_point(|freed| freed.base <= address);
+        let live = table.live.partition_point(|live| live.base <= address);
+        let freed = freed.checked_sub(1).map(|last| table.freed[last].clone());
+        let live = live.checked_sub(1).map(|last| table.live[last].region());
+        match (live, freed) {
+            (Some(region), _) if address - region.base < region.bytes => {
+                Outside::Straddles { offset: address - region.base, region }
+            }
+            (_, Some(region)) if address - region.base < region.bytes => {
+                Outside::Freed { offset: address - region.base, region }
+            }
+            (Some(region), _) => Outside::Past { distance: address - region.base - region.bytes, region },
+            (None, _) => Outside::Below,
+        }
+    }
+
+    fn locate<T>(
+        &self,
+        pointer: GlobalPtr<T>,
+        len: usize,
+    ) -> Result<(Arc<Allocation>, u64, usize), MemoryError> {
+        let address = pointer.address();
+        let bytes = len.saturating_mul(size_of::<T>());
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let after = table.live.partition_point(|live| live.base <= address);
+        if let Some(allocation) = after.checked_sub(1).map(|last| &table.live[last]) {
+            let offset = address - allocation.base;
+            if offset.checked_add(bytes as u64).is_some_and(|end| end <= allocation.bytes) {
+                return Ok((Arc::clone(allocation), offset, bytes));
+            }
+        }
+        drop(table);
+        Err(MemoryError::OutOfBounds { address, bytes: bytes as u64, place: self.outside(address) })
+    }
+
+    /// Copies `len` elements to the host. No launch may be writing them.
+    ///
+    /// # Errors
+    /// - [`MemoryError::OutOfBounds`] unless they lie in one live allocation.
+    /// - [`MemoryError::Unwritten`] if nothing ever wrote one of their bytes.
+    pub fn read<T: Pod>(&self, pointer: GlobalPtr<T>, len: usize) -> Result<Vec<T>, MemoryError> {
+        let (allocation, offset, bytes) = self.locate(pointer, len)?;
+        if let Some(written) = &allocation.written {
+            let is_written = |i: u64| written[index(i / 64)].load(Ordering::Relaxed) >> (i % 64) & 1 == 1;
+            if let Some(missing) = (offset..offset + bytes as u64).find(|&i| !is_written(i)) {
+                return Err(MemoryError::Unwritten { offset: missing, region: allocation.region() });
+            }
+        }
+        let mut elements = vec![T::zeroed(); len];
+        allocation.read_bytes(offset, bytemuck::cast_slice_mut(&mut elements));
+        Ok(elements)
+    }
+
+    /// Copies elements from the host. No launch may be using their place.
+    ///
+    /// # Errors
+    /// [`MemoryError::OutOfBounds`] unless they fit into one live allocation.
+    pub fn write<T: Pod>(&self, pointer: GlobalPtr<T>, elements: &[T]) -> Result<(), MemoryError> {
+        let (allocation, offset, _) = self.locate(pointer, elements.len())?;
+        allocation.write_bytes(offset, bytemuck::cast_slice(elements));
+        Ok(())
+    }
+}
+
+/// Types of which zero bytes are a value.
+///
+/// # Safety
+/// Zero bytes must be a valid value.
+pub(super) unsafe trait ZeroIsValid {}
+// SAFETY: an atomic integer has the representation of the integer, and 0 is one.
+unsafe impl ZeroIsValid for AtomicU32 {}
+// SAFETY: as above.
+unsafe impl ZeroIsValid for AtomicU64 {}
+
+/// Zeroed elements; the operating system supplies large slices without anybody writing them.
+pub(super) fn zeroed<T: ZeroIsValid>(len: usize) -> Box<[T]> {
+    // SAFETY: zero bytes are a value of `T`, as its implementor promised.
+    unsafe { Box::new_zeroed_slice(len).assume_init() }
+}

@@ -1,0 +1,119 @@
+//! Tensor Core products and the number formats around them.
+//!
+//! Products of two 16-bit or tf32 numbers are exact in f64; they and the accumulator are added in f64
+//! and rounded to f32 once. Hardware aligns the addends to the largest and truncates, with a width
+//! that differs between generations, so the last bits differ from a GPU's.
+
+use half::{bf16, f16};
+
+use crate::emulator::collectives::Request;
+use crate::fragment;
+
+/// What the A and B operands hold.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Element {
+    F16,
+    Bf16,
+    Tf32,
+}
+
+/// Operands 0 to 3 are A's registers, 4 and 5 B's, 6 to 9 the accumulator's; the result replaces 0 to 3.
+pub(super) fn multiply<const K: usize>(requests: &mut [Request], element: Element) {
+    let mut a = [[0.0; K]; 16]; // (16, K)
+    let mut b = [[0.0; 8]; K]; // (K, 8)
+    for (lane, Request { operands, .. }) in (0..).zip(requests.iter()) {
+        let (a_registers, b_registers) = (&operands[..4], &operands[4..6]);
+        if element == Element::Tf32 {
+            let value = |bits: u32| f64::from(f32::from_bits(bits & TF32_BITS));
+            for (r, &bits) in (0..).zip(a_registers) {
+                *at(&mut a, fragment::a_tf32(lane, r)) = value(bits);
+            }
+            for (r, &bits) in (0..).zip(b_registers) {
+                *at(&mut b, fragment::b_tf32(lane, r)) = value(bits);
+            }
+            continue;
+        }
+        let values = |bits| halves(bits).map(|half| element.value(half));
+        for (r, &bits) in (0..).zip(&a_registers[..K / 4]) {
+            for (half, value) in (0..).zip(values(bits)) {
+                *at(&mut a, fragment::a_16bit(lane, r, half)) = value;
+            }
+        }
+        for (r, &bits) in (0..).zip(&b_registers[..K / 8]) {
+            for (half, value) in (0..).zip(values(bits)) {
+                *at(&mut b, fragment::b_16bit(lane, r, half)) = value;
+            }
+        }
+    }
+    let mut c = [[0.0; 8]; 16]; // (16, 8)
+    let accumulators = |operands: &[u32; 10]| [6, 7, 8, 9].map(|i| f64::from(f32::from_bits(operands[i])));
+    for (lane, request) in (0..).zip(requests.iter()) {
+        for (r, value) in (0..).zip(accumulators(&request.operands)) {
+            *at(&mut c, fragment::c_f32(lane, r)) = value;
+        }
+    }
+    for (c, a) in c.iter_mut().zip(&a) {
+        for (a, b) in a.iter().zip(&b) {
+            for (c, b) in c.iter_mut().zip(b) {
+                *c += a * b;
+            }
+        }
+    }
+    for (lane, request) in (0..).zip(requests.iter_mut()) {
+        for (r, result) in (0..).zip(&mut request.operands[..4]) {
+            *result = round(*at(&mut c, fragment::c_f32(lane, r))).to_bits();
+        }
+    }
+}
+
+fn at<const ROWS: usize, const COLUMNS: usize>(
+    matrix: &mut [[f64; COLUMNS]; ROWS],
+    (row, column): fragment::Position,
+) -> &mut f64 {
+    &mut matrix[row as usize][column as usize]
+}
+
+impl Element {
+    /// The value of a 16-bit element.
+    fn value(self, bits: u16) -> f64 {
+        f64::from(match self {
+            Self::Bf16 => bf16::from_bits(bits).to_f32(),
+            Self::F16 | Self::Tf32 => f16::from_bits(bits).to_f32(),
+        })
+    }
+}
+
+/// The nearest f32, ties to even.
+#[expect(clippy::cast_possible_truncation, reason = "rounding is the point")]
+fn round(value: f64) -> f32 {
+    value as f32
+}
+
+/// The low and the high 16 bits.
+pub(super) const fn halves(bits: u32) -> [u16; 2] {
+    let [a, b, c, d] = bits.to_le_bytes();
+    [u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d])]
+}
+
+/// The bits of an f32 that tf32 has.
+const TF32_BITS: u32 = !0x1fff;
+/// The NaN that `cvt` to a 16-bit format gives.
+const NAN_16: u16 = 0x7fff;
+/// The NaN that `cvt` to tf32 gives.
+const NAN_32: u32 = 0x7fff_ffff;
+
+/// `cvt.rn.f16.f32`.
+pub(super) fn f32_to_f16(value: f32) -> u16 {
+    if value.is_nan() { NAN_16 } else { f16::from_f32(value).to_bits() }
+}
+
+/// `cvt.rn.bf16.f32`.
+pub(super) fn f32_to_bf16(value: f32) -> u16 {
+    if value.is_nan() { NAN_16 } else { bf16::from_f32(value).to_bits() }
+}
+
+/// `cvt.rna.tf32.f32`: half of the last kept place is added to the magnitude, whose carry may run
+/// into the exponent, and the rest is cut.
+pub(super) fn f32_to_tf32(value: f32) -> u32 {
+    if value.is_nan() { NAN_32 } else { (value.to_bits() + 0x1000) & TF32_BITS }
+}

@@ -1,0 +1,121 @@
+//! Which call of which thread: what every report names.
+
+use std::fmt;
+use std::panic::Location;
+
+/// An operation of [`Simt`](crate::Simt) that the emulator checks. `Display` is the method's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "each variant is the method of the same name of the trait `Simt`")]
+pub enum Operation {
+    Load,
+    LoadReadonly,
+    LoadReadonlyOnce,
+    Store,
+    StoreStreaming,
+    ReduceAddF32,
+    AtomicAddU32,
+    ReduceMaxU64,
+    LoadShared,
+    StoreShared,
+    CopyAsync16,
+    CopyAsyncCommit,
+    CopyAsyncWait,
+    SyncBlock,
+    SyncWarp,
+    Shuffle,
+    ShuffleXor,
+    ShuffleUp,
+    ShuffleDown,
+    Ballot,
+    LoadMatrixX4,
+    LoadMatrixX4Trans,
+    MmaM16n8k16F16,
+    MmaM16n8k16Bf16,
+    MmaM16n8k8F16,
+    MmaM16n8k8Bf16,
+    MmaM16n8k8Tf32,
+    PermuteBytes,
+}
+
+impl Operation {
+    /// The method's name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Load => "load",
+            Self::LoadReadonly => "load_readonly",
+            Self::LoadReadonlyOnce => "load_readonly_once",
+            Self::Store => "store",
+            Self::StoreStreaming => "store_streaming",
+            Self::ReduceAddF32 => "reduce_add_f32",
+            Self::AtomicAddU32 => "atomic_add_u32",
+            Self::ReduceMaxU64 => "reduce_max_u64",
+            Self::LoadShared => "load_shared",
+            Self::StoreShared => "store_shared",
+            Self::CopyAsync16 => "copy_async_16",
+            Self::CopyAsyncCommit => "copy_async_commit",
+            Self::CopyAsyncWait => "copy_async_wait",
+            Self::SyncBlock => "sync_block",
+            Self::SyncWarp => "sync_warp",
+            Self::Shuffle => "shuffle",
+            Self::ShuffleXor => "shuffle_xor",
+            Self::ShuffleUp => "shuffle_up",
+            Self::ShuffleDown => "shuffle_down",
+            Self::Ballot => "ballot",
+            Self::LoadMatrixX4 => "load_matrix_x4",
+            Self::LoadMatrixX4Trans => "load_matrix_x4_trans",
+            Self::MmaM16n8k16F16 => "mma_m16n8k16_f16",
+            Self::MmaM16n8k16Bf16 => "mma_m16n8k16_bf16",
+            Self::MmaM16n8k8F16 => "mma_m16n8k8_f16",
+            Self::MmaM16n8k8Bf16 => "mma_m16n8k8_bf16",
+            Self::MmaM16n8k8Tf32 => "mma_m16n8k8_tf32",
+            Self::PermuteBytes => "permute_bytes",
+        }
+    }
+}
+
+impl Operation {
+    /// Whether all lanes of a warp read what one of them gives the address of.
+    pub(super) const fn is_by_warp(self) -> bool {
+        matches!(self, Self::LoadMatrixX4 | Self::LoadMatrixX4Trans)
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One operation of one thread: `store by thread 3 of block (0, 0) at kernel.rs:12`, or, for a matrix
+/// load, `load_matrix_x4 with the address of thread 3 of …`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spot {
+    /// The operation.
+    pub operation: Operation,
+    /// `(x, y)` of the block in the grid.
+    pub block: [u32; 2],
+    /// The thread's number in its block.
+    pub thread: u32,
+    /// The call in the kernel's source.
+    pub location: &'static Location<'static>,
+}
+
+impl fmt::Display for Spot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { operation, block: [x, y], thread, location } = self;
+        // A matrix load is by the whole warp; each lane contributes the address of one row.
+        let by = if operation.is_by_warp() { "with the address of" } else { "by" };
+        write!(f, "{operation} {by} thread {thread} of block ({x}, {y}) at {}", Line(location))
+    }
+}
+
+/// A call site as `file:line`.
+pub(super) struct Line<'a>(pub(super) &'a Location<'static>);
+
+impl fmt::Display for Line<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.0.file(), self.0.line())
+    }
+}

@@ -1,0 +1,376 @@
+//! One emulated GPU thread: the implementation of [`Simt`].
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::panic::Location;
+
+use corosensei::Yielder;
+
+use crate::emulator::access::Access;
+use crate::emulator::block::Block;
+use crate::emulator::collectives::Request;
+use crate::emulator::mma;
+use crate::emulator::spot::Operation;
+use crate::emulator::violation::{Checked, Violation};
+use crate::{GlobalPtr, Simt, WARP, Word};
+
+/// What a thread unwinds with after it has left a violation in its block.
+pub(super) struct Abandon;
+
+/// A copy under way, with the bytes it will deliver: the source may not change during the launch.
+struct Copy {
+    group: u64,
+    to: u32,
+    value: [u32; 4],
+    issued: Access,
+}
+
+/// One emulated GPU thread. Kernels get it from [`Memory::launch`](super::Memory::launch) and use it
+/// through [`Simt`].
+pub struct Thread<'a> {
+    block: &'a Block<'a>,
+    yielder: &'a Yielder<(), ()>,
+    index: u16,
+    calls: Cell<u64>,
+    copies: RefCell<VecDeque<Copy>>,
+    /// The group that the next copy joins.
+    group: Cell<u64>,
+}
+
+impl std::fmt::Debug for Thread<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [x, y] = self.block.position();
+        write!(f, "thread {} of block ({x}, {y})", self.index)
+    }
+}
+
+impl<'a> Thread<'a> {
+    pub(super) fn new(block: &'a Block<'a>, yielder: &'a Yielder<(), ()>, index: u16) -> Self {
+        let (calls, copies, group) = (Cell::new(0), RefCell::default(), Cell::new(0));
+        Self { block, yielder, index, calls, copies, group }
+    }
+
+    /// Counts a call and describes it as an access.
+    #[track_caller]
+    fn step(&self, operation: Operation) -> Access {
+        let access = self.block.access(self.index, operation, Location::caller());
+        let calls = self.calls.get();
+        let limit = self.block.step_limit();
+        if calls >= limit {
+            let by = self.block.spot(&access);
+            self.fail(Box::new(Violation::StepLimit { by, limit }));
+        }
+        self.calls.set(calls + 1);
+        access
+    }
+
+    /// Leaves the violation in the block and the kernel without returning.
+    #[cold]
+    fn fail(&self, violation: Box<Violation>) -> ! {
+        self.block.report(violation);
+        std::panic::resume_unwind(Box::new(Abandon))
+    }
+
+    fn accept<T>(&self, checked: Checked<T>) -> T {
+        checked.unwrap_or_else(|violation| self.fail(violation))
+    }
+
+    #[cold]
+    fn refuse(&self, who: &Access, reason: String) -> ! {
+        self.fail(Box::new(Violation::InvalidOperand { by: self.block.spot(who), reason }))
+    }
+
+    /// What is checked when the kernel returns.
+    pub(super) fn exit(&self) {
+        self.block.count_calls(self.calls.get());
+        let copies = self.copies.borrow();
+        if let Some(oldest) = copies.front() {
+            let copy = self.block.spot(&oldest.issued);
+            self.block.report(Box::new(Violation::CopyNeverWaited { copy, copies: copies.len() }));
+        }
+    }
+
+    /// Waits until the scheduler has performed the collective, and takes the result.
+    #[track_caller]
+    fn collect<const N: usize>(&self, operation: Operation, operands: [u32; 10]) -> [u32; N] {
+        self.step(operation);
+        self.block.arrive(self.index, Request { operation, location: Location::caller(), operands });
+        self.yielder.suspend(());
+        self.block.result(self.index)
+    }
+
+    #[track_caller]
+    fn shuffle_by(&self, operation: Operation, value: u32, by: u32, limit: Option<(&str, u32)>) -> u32 {
+        if let Some((name, limit)) = limit
+            && by >= limit
+        {
+            let who = self.step(operation);
+            self.refuse(&who, format!("{name} is {by}, which is not below {limit}"));
+        }
+        let [value] = self.collect(operation, [value, by, 0, 0, 0, 0, 0, 0, 0, 0]);
+        value
+    }
+
+    #[track_caller]
+    fn mma(&self, operation: Operation, a: [u32; 4], b: [u32; 2], acc: [f32; 4]) -> [f32; 4] {
+        let [a0, a1, a2, a3] = a;
+        let [c0, c1, c2, c3] = acc.map(f32::to_bits);
+        self.collect(operation, [a0, a1, a2, a3, b[0], b[1], c0, c1, c2, c3]).map(f32::from_bits)
+    }
+
+    #[track_caller]
+    fn load_readonly_as<T: Word>(&self, operation: Operation, from: GlobalPtr<T>) -> T {
+        let who = self.step(operation);
+        let (view, recent) = self.block.global();
+        word(self.accept(view.load_readonly(&who, recent, from.address(), (T::BYTES, T::BYTES))))
+    }
+
+    #[track_caller]
+    fn store_as<T: Word>(&self, operation: Operation, to: GlobalPtr<T>, value: T) {
+        let who = self.step(operation);
+        let (view, recent) = self.block.global();
+        self.accept(view.store(&who, recent, to.address(), (T::BYTES, words(value))));
+    }
+
+    #[track_caller]
+    fn update<T: Word>(&self, operation: Operation, at: GlobalPtr<T>, function: impl FnOnce(T) -> T) -> T {
+        let who = self.step(operation);
+        let (view, recent) = self.block.global();
+        let function = |before| words(function(word(before)));
+        word(self.accept(view.update(&who, recent, at.address(), (T::BYTES, function))))
+    }
+}
+
+/// A word's bytes, in the low bytes of four little-endian words.
+fn words<T: Word>(value: T) -> [u32; 4] {
+    let mut bytes = [0; 16];
+    bytes[..size_of::<T>()].copy_from_slice(bytemuck::bytes_of(&value));
+    let (chunks, _) = bytes.as_chunks::<4>();
+    std::array::from_fn(|i| u32::from_le_bytes(chunks[i]))
+}
+
+/// The inverse of [`words`].
+fn word<T: Word>(words: [u32; 4]) -> T {
+    let mut bytes = [0; 16];
+    for (chunk, word) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+        *chunk = word.to_le_bytes();
+    }
+    bytemuck::pod_read_unaligned(&bytes[..size_of::<T>()])
+}
+
+// SAFETY: every method performs the operation that the trait names, or ends the kernel with a report:
+// loads return what the last ordered store left in emulated memory, and collectives return only after
+// all threads of their group have called them from one place.
+unsafe impl Simt for Thread<'_> {
+    fn thread_idx(&self) -> u32 {
+        u32::from(self.index)
+    }
+
+    fn block_idx(&self) -> u32 {
+        self.block.position()[0]
+    }
+
+    fn block_idx_y(&self) -> u32 {
+        self.block.position()[1]
+    }
+
+    fn block_dim(&self) -> u32 {
+        self.block.threads()
+    }
+
+    fn grid_dim(&self) -> u32 {
+        self.block.grid_x()
+    }
+
+    #[track_caller]
+    unsafe fn load<T: Word>(&self, from: GlobalPtr<T>) -> T {
+        let who = self.step(Operation::Load);
+        let (view, recent) = self.block.global();
+        word(self.accept(view.load(&who, recent, from.address(), T::BYTES)))
+    }
+
+    #[track_caller]
+    unsafe fn load_readonly<T: Word>(&self, from: GlobalPtr<T>) -> T {
+        self.load_readonly_as(Operation::LoadReadonly, from)
+    }
+
+    #[track_caller]
+    unsafe fn load_readonly_once<T: Word>(&self, from: GlobalPtr<T>) -> T {
+        self.load_readonly_as(Operation::LoadReadonlyOnce, from)
+    }
+
+    #[track_caller]
+    unsafe fn store<T: Word>(&self, to: GlobalPtr<T>, value: T) {
+        self.store_as(Operation::Store, to, value);
+    }
+
+    #[track_caller]
+    unsafe fn store_streaming<T: Word>(&self, to: GlobalPtr<T>, value: T) {
+        self.store_as(Operation::StoreStreaming, to, value);
+    }
+
+    #[track_caller]
+    unsafe fn reduce_add_f32(&self, to: GlobalPtr<f32>, value: f32) {
+        self.update(Operation::ReduceAddF32, to, |before| before + value);
+    }
+
+    #[track_caller]
+    unsafe fn atomic_add_u32(&self, to: GlobalPtr<u32>, value: u32) -> u32 {
+        self.update(Operation::AtomicAddU32, to, |before| before.wrapping_add(value))
+    }
+
+    #[track_caller]
+    unsafe fn reduce_max_u64(&self, to: GlobalPtr<u64>, value: u64) {
+        self.update(Operation::ReduceMaxU64, to, |before| before.max(value));
+    }
+
+    #[track_caller]
+    unsafe fn load_shared<T: Word>(&self, from: u32) -> T {
+        let who = self.step(Operation::LoadShared);
+        word(self.accept(self.block.shared().read(&who, from, T::BYTES)))
+    }
+
+    #[track_caller]
+    unsafe fn store_shared<T: Word>(&self, to: u32, value: T) {
+        let who = self.step(Operation::StoreShared);
+        self.accept(self.block.shared().write(&who, to, T::BYTES, words(value)));
+    }
+
+    #[track_caller]
+    unsafe fn copy_async_16(&self, to_shared: u32, from: GlobalPtr<u32>, present: bool) {
+        let who = self.step(Operation::CopyAsync16);
+        let mut value = [0; 4];
+        if present {
+            let (view, recent) = self.block.global();
+            let loaded = view.load_readonly(&who, recent, from.address(), (16, 16));
+            value = self.accept(loaded);
+        }
+        self.accept(self.block.shared().begin_copy(&who, to_shared));
+        let copy = Copy { group: self.group.get(), to: to_shared, value, issued: who };
+        self.copies.borrow_mut().push_back(copy);
+    }
+
+    #[track_caller]
+    unsafe fn copy_async_commit(&self) {
+        self.step(Operation::CopyAsyncCommit);
+        self.group.set(self.group.get() + 1);
+    }
+
+    #[track_caller]
+    unsafe fn copy_async_wait<const PENDING: u32>(&self) {
+        let now = self.step(Operation::CopyAsyncWait);
+        let mut copies = self.copies.borrow_mut();
+        let mut shared = self.block.shared();
+        // Groups below the current one are closed; the youngest `PENDING` of them may stay.
+        while let Some(copy) = copies.pop_front_if(|copy| copy.group + u64::from(PENDING) < self.group.get())
+        {
+            let Access { operation, location, .. } = copy.issued;
+            shared.finish_copy(&Access { operation, location, ..now }, copy.to, copy.value);
+        }
+    }
+
+    #[track_caller]
+    unsafe fn sync_block(&self) {
+        let [] = self.collect(Operation::SyncBlock, [0; 10]);
+    }
+
+    #[track_caller]
+    unsafe fn sync_warp(&self) {
+        let [] = self.collect(Operation::SyncWarp, [0; 10]);
+    }
+
+    #[track_caller]
+    unsafe fn shuffle(&self, value: u32, source_lane: u32) -> u32 {
+        self.shuffle_by(Operation::Shuffle, value, source_lane, None)
+    }
+
+    #[track_caller]
+    unsafe fn shuffle_xor(&self, value: u32, lane_mask: u32) -> u32 {
+        self.shuffle_by(Operation::ShuffleXor, value, lane_mask, Some(("lane_mask", WARP)))
+    }
+
+    #[track_caller]
+    unsafe fn shuffle_up(&self, value: u32, delta: u32) -> u32 {
+        self.shuffle_by(Operation::ShuffleUp, value, delta, Some(("delta", WARP)))
+    }
+
+    #[track_caller]
+    unsafe fn shuffle_down(&self, value: u32, delta: u32) -> u32 {
+        self.shuffle_by(Operation::ShuffleDown, value, delta, Some(("delta", WARP)))
+    }
+
+    #[track_caller]
+    unsafe fn ballot(&self, predicate: bool) -> u32 {
+        let [votes] = self.collect(Operation::Ballot, [u32::from(predicate), 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        votes
+    }
+
+    #[track_caller]
+    unsafe fn load_matrix_x4(&self, row_address: u32) -> [u32; 4] {
+        self.collect(Operation::LoadMatrixX4, [row_address, 0, 0, 0, 0, 0, 0, 0, 0, 0])
+    }
+
+    #[track_caller]
+    unsafe fn load_matrix_x4_trans(&self, row_address: u32) -> [u32; 4] {
+        self.collect(Operation::LoadMatrixX4Trans, [row_address, 0, 0, 0, 0, 0, 0, 0, 0, 0])
+    }
+
+    #[track_caller]
+    unsafe fn mma_m16n8k16_f16(&self, a: [u32; 4], b: [u32; 2], acc: [f32; 4]) -> [f32; 4] {
+        self.mma(Operation::MmaM16n8k16F16, a, b, acc)
+    }
+
+    #[track_caller]
+    unsafe fn mma_m16n8k16_bf16(&self, a: [u32; 4], b: [u32; 2], acc: [f32; 4]) -> [f32; 4] {
+        self.mma(Operation::MmaM16n8k16Bf16, a, b, acc)
+    }
+
+    #[track_caller]
+    unsafe fn mma_m16n8k8_f16(&self, a: [u32; 2], b: u32, acc: [f32; 4]) -> [f32; 4] {
+        self.mma(Operation::MmaM16n8k8F16, [a[0], a[1], 0, 0], [b, 0], acc)
+    }
+
+    #[track_caller]
+    unsafe fn mma_m16n8k8_bf16(&self, a: [u32; 2], b: u32, acc: [f32; 4]) -> [f32; 4] {
+        self.mma(Operation::MmaM16n8k8Bf16, [a[0], a[1], 0, 0], [b, 0], acc)
+    }
+
+    #[track_caller]
+    unsafe fn mma_m16n8k8_tf32(&self, a: [u32; 4], b: [u32; 2], acc: [f32; 4]) -> [f32; 4] {
+        self.mma(Operation::MmaM16n8k8Tf32, a, b, acc)
+    }
+
+    #[track_caller]
+    fn permute_bytes(&self, low: u32, high: u32, selector: u32) -> u32 {
+        if selector & 0x8888 != 0 {
+            let who = self.step(Operation::PermuteBytes);
+            self.refuse(&who, format!("selector is {selector:#06x}: bit 3 of a nibble is set"));
+        }
+        let bytes = (u64::from(high) << 32 | u64::from(low)).to_le_bytes();
+        u32::from_le_bytes([0, 4, 8, 12].map(|shift| bytes[(selector >> shift & 7) as usize]))
+    }
+
+    fn fma(&self, a: f32, b: f32, c: f32) -> f32 {
+        a.mul_add(b, c)
+    }
+
+    fn f16_to_f32(&self, bits: u16) -> f32 {
+        half::f16::from_bits(bits).to_f32()
+    }
+
+    fn f16x2_to_f32(&self, bits: u32) -> [f32; 2] {
+        mma::halves(bits).map(|half| self.f16_to_f32(half))
+    }
+
+    fn f32_to_f16(&self, value: f32) -> u16 {
+        mma::f32_to_f16(value)
+    }
+
+    fn f32_to_bf16(&self, value: f32) -> u16 {
+        mma::f32_to_bf16(value)
+    }
+
+    fn f32_to_tf32(&self, value: f32) -> u32 {
+        mma::f32_to_tf32(value)
+    }
+}

@@ -1,0 +1,234 @@
+//! `build-ptx`: the kernels, compiled to the PTX that is committed.
+//!
+//! The compiler's own GPU target writes the text; no linker takes part, so what a kernel calls must have been
+//! inlined or compiled beside it. What is committed is that text without comments, with the launch bounds of
+//! the entry table, behind a header that names the compiler.
+
+mod header;
+mod toolchain;
+
+use crate::failure::{Context, Failure, Result};
+use crate::modules::{LLVM_ARGS, MODULES, Module};
+use crate::process;
+use crate::ptx::{Ptx, launch_bounds, prune_unreachable, unresolved_calls};
+use crate::workspace::{Workspace, read, write};
+use std::fmt::Write as _;
+use std::process::Command;
+use toolchain::Toolchain;
+
+/// Arguments of `build-ptx`.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Arguments {
+    /// Write nothing; fail if the committed text differs from what the sources give.
+    #[arg(long)]
+    pub check: bool,
+}
+
+/// Compiles every module, and writes it or compares it with what is committed.
+pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Result<()> {
+    let committed_by = MODULES.iter().find_map(|module| {
+        read(&workspace.ptx_dir().join(module.file_name())).ok().and_then(|text| header::compiler(&text))
+    });
+    let toolchain = toolchain::find(workspace, committed_by.as_deref())?;
+    eprintln!("device compiler: {} ({})", toolchain.version(), toolchain.origin());
+    for module in MODULES {
+        let text = build(workspace, &toolchain, module)?;
+        let path = workspace.ptx_dir().join(module.file_name());
+        if arguments.check {
+            let committed = read(&path).map_err(|failure| {
+                Failure::new(format!("{failure}; build it with `cargo xtask build-ptx`"))
+            })?;
+            compare(&workspace.relative(&path).to_string(), &committed, &text)?;
+            println!("{}: as built from the sources", workspace.relative(&path));
+        } else {
+            let same = read(&path).is_ok_and(|committed| committed == text);
+            write(&path, &text)?;
+            let news = if same { "unchanged" } else { "written" };
+            println!(
+                "{}: {news}, {} entries, {} bytes",
+                workspace.relative(&path),
+                module.entries().len(),
+                text.len()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// One module's text, as it is committed.
+fn build(workspace: &Workspace, toolchain: &Toolchain, module: &Module) -> Result<String> {
+    let raw = compile(workspace, toolchain, module)?;
+    let mut ptx = Ptx::parse(&raw)?;
+    prune_unreachable(&mut ptx);
+    refuse_unresolved(&ptx)?;
+    launch_bounds(&mut ptx, &module.entries())?;
+    let text = format!("{}{ptx}", header::write(toolchain.version(), module));
+    refuse_unreproducible(workspace, &text)?;
+    Ok(text)
+}
+
+/// Runs the device compiler; returns its assembly text.
+fn compile(workspace: &Workspace, toolchain: &Toolchain, module: &Module) -> Result<String> {
+    let target_dir = workspace.target("device").join(toolchain.folder_name());
+    let assembly = target_dir.join(format!("{}.s", module.name));
+    std::fs::create_dir_all(&target_dir).context(target_dir.display())?;
+    if !assembly.is_file() {
+        // Cargo does not know this file: with a crate it takes for fresh, nothing would write it again.
+        let mut clean = toolchain.cargo(workspace);
+        clean.args(["clean", "--quiet", "--package", "windrow-kernels", "--target-dir"]).arg(&target_dir);
+        process::run(&mut clean)?;
+    }
+    let mut command = toolchain.cargo(workspace);
+    command
+        .args(["rustc", "--package", "windrow-kernels", "--lib", "--release", "-Zbuild-std=core"])
+        .args(["--target", "nvptx64-nvidia-cuda", "--target-dir"])
+        .arg(&target_dir)
+        .arg("--")
+        .arg(format!("--emit=asm={}", assembly.display()))
+        .args(["-C", &format!("target-cpu={}", module.target_cpu)])
+        .args(["-C", "codegen-units=1", "-C", "debuginfo=0"]);
+    if !module.target_features.is_empty() {
+        command.args(["-C", &format!("target-feature={}", module.target_features)]);
+    }
+    for argument in LLVM_ARGS {
+        command.args(["-C", &format!("llvm-args={argument}")]);
+    }
+    fix_profile(&mut command);
+    // Whatever path still reaches the text must not be this folder's.
+    let remap = format!("--remap-path-prefix={}=windrow", workspace.root().display());
+    command.env("CARGO_ENCODED_RUSTFLAGS", remap);
+    process::run(&mut command)?;
+    read(&assembly)
+}
+
+/// Pins every profile setting that reaches the code, so that neither the workspace's profiles nor a user's
+/// configuration can change the text. Debug sections in particular would carry paths.
+fn fix_profile(command: &mut Command) {
+    for (name, value) in [
+        ("OPT_LEVEL", "3"),
+        ("DEBUG", "0"),
+        ("CODEGEN_UNITS", "1"),
+        ("LTO", "off"),
+        ("PANIC", "abort"),
+        ("DEBUG_ASSERTIONS", "false"),
+        ("OVERFLOW_CHECKS", "false"),
+        ("INCREMENTAL", "false"),
+    ] {
+        command.env(format!("CARGO_PROFILE_RELEASE_{name}"), value);
+    }
+}
+
+fn refuse_unresolved(ptx: &Ptx) -> Result<()> {
+    let calls = unresolved_calls(ptx);
+    if calls.is_empty() {
+        return Ok(());
+    }
+    let mut message = String::from(
+        "the PTX calls functions that it does not contain. Nothing links it, so they must inline: avoid paths \
+         that can panic (indexing, division by a run-time value, `unwrap`) and mark helpers `#[inline(always)]`.",
+    );
+    for (callee, callers) in calls {
+        let callee = format!("{:#}", rustc_demangle::demangle(&callee));
+        let callers: Vec<String> =
+            callers.iter().map(|caller| format!("{:#}", rustc_demangle::demangle(caller))).collect();
+        let _ = write!(message, "\n  {callee}\n    called by {}", callers.join(", "));
+    }
+    Err(Failure::new(message))
+}
+
+/// Debug sections and paths of this machine would make the text differ in the next folder.
+fn refuse_unreproducible(workspace: &Workspace, text: &str) -> Result<()> {
+    let root = workspace.root().display().to_string();
+    let culprit = text.lines().find(|line| {
+        let line = line.trim_start();
+        line.contains(&root)
+            || [".file", ".loc", ".section"].iter().any(|directive| {
+                line.strip_prefix(directive).is_some_and(|rest| rest.starts_with([' ', '\t']))
+            })
+    });
+    match culprit {
+        None => Ok(()),
+        Some(line) => Err(Failure::new(format!(
+            "the PTX holds debug information or a path of this folder, so another build would differ: `{}`",
+            line.trim()
+        ))),
+    }
+}
+
+/// Fails with the first difference between the committed and the built text.
+fn compare(name: &str, committed: &str, built: &str) -> Result<()> {
+    if committed == built {
+        return Ok(());
+    }
+    let (was, is) = (header::compiler(committed), header::compiler(built));
+    let reason = if was == is {
+        "the sources have changed since it was built".to_owned()
+    } else {
+        format!(
+            "it was built by another compiler ({}, here {}), so the texts cannot be compared. Use that compiler \
+             (WINDROW_DEVICE_RUSTC), or commit what this one builds",
+            was.as_deref().unwrap_or("unknown"),
+            is.as_deref().unwrap_or("unknown")
+        )
+    };
+    Err(Failure::new(format!(
+        "{name} is not what the sources give: {reason}.\n{}\nRun `cargo xtask build-ptx`, then `cargo xtask \
+         check-ptx --bless`, and look at what changed.",
+        first_difference(committed, built)
+    )))
+}
+
+/// The first line that differs, for a person.
+fn first_difference(committed: &str, built: &str) -> String {
+    let (mut old, mut new) = (committed.lines(), built.lines());
+    for number in 1.. {
+        match (old.next(), new.next()) {
+            (None, None) => break,
+            (was, is) if was == is => {}
+            (was, is) => {
+                let show = |line: Option<&str>| line.unwrap_or("(end of text)").trim().to_owned();
+                return format!(
+                    "first difference, line {number}:\n  committed: {}\n  built:     {}",
+                    show(was),
+                    show(is)
+                );
+            }
+        }
+    }
+    "the texts differ in line ends only".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = "// Generated by `cargo xtask build-ptx`.\n// Compiler: rustc 1.96.0, LLVM 22\n";
+
+    #[test]
+    fn the_first_difference_is_shown() {
+        let committed = format!("{HEADER}.version 7.0\n\tadd.s32 %r1, %r2, %r3;\n\tret;\n");
+        let built = format!("{HEADER}.version 7.0\n\tsub.s32 %r1, %r2, %r3;\n\tret;\n");
+        let error = compare("k.ptx", &committed, &built).expect_err("they differ").to_string();
+        assert!(error.contains("sources have changed") && error.contains("line 4"), "{error}");
+        assert!(error.contains("committed: add.s32") && error.contains("built:     sub.s32"), "{error}");
+        compare("k.ptx", &committed, &committed).expect("equal texts pass");
+    }
+
+    #[test]
+    fn another_compiler_is_the_reason_given() {
+        let committed = format!("{HEADER}\tret;\n");
+        let built = committed.replace("1.96.0", "1.97.0");
+        let error = compare("k.ptx", &committed, &built).expect_err("they differ").to_string();
+        assert!(
+            error.contains("another compiler (rustc 1.96.0, LLVM 22, here rustc 1.97.0, LLVM 22)"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_shorter_text_differs_at_its_end() {
+        let text = first_difference("a\nb\n", "a\n");
+        assert!(text.contains("line 2") && text.contains("(end of text)"), "{text}");
+        assert!(first_difference("a\r\n", "a\n").contains("line ends"));
+    }
+}

@@ -1,0 +1,91 @@
+//! `ci`: what continuous integration runs, so that a person can run the same.
+
+mod tally;
+
+use crate::failure::{Context, Failure, Result};
+use crate::workspace::Workspace;
+use crate::{build_ptx, check_ptx, process, tidy};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+use tally::Tally;
+
+/// One step: its name and what it does.
+type Step = (&'static str, fn(&Workspace, &mut Tally) -> Result<()>);
+
+/// In the order in which a failure is cheapest to learn.
+const STEPS: &[Step] = &[
+    ("fmt", |workspace, _| cargo(workspace, &["fmt", "--all", "--check"])),
+    ("tidy", |workspace, _| tidy::run(workspace)),
+    ("clippy", |workspace, _| {
+        cargo(workspace, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
+    }),
+    ("doc", |workspace, _| doc(workspace)),
+    ("build-ptx --check", |workspace, _| build_ptx::run(workspace, &build_ptx::Arguments { check: true })),
+    ("check-ptx", |workspace, _| check_ptx::run(workspace, &check_ptx::Arguments::default())),
+    ("test", test),
+];
+
+/// Runs every step and stops at the first that fails.
+pub(crate) fn run(workspace: &Workspace) -> Result<()> {
+    let mut times = Vec::new();
+    let mut tally = Tally::default();
+    for (name, step) in STEPS {
+        eprintln!("\n== {name}");
+        let started = Instant::now();
+        let outcome = step(workspace, &mut tally);
+        times.push((*name, started.elapsed().as_secs_f64()));
+        if let Err(failure) = outcome {
+            summary(&times);
+            return Err(Failure::new(format!("{name}: {failure}")));
+        }
+    }
+    summary(&times);
+    println!("{tally}");
+    Ok(())
+}
+
+fn summary(times: &[(&str, f64)]) {
+    println!("\nstep                 seconds");
+    for (name, seconds) in times {
+        println!("{name:20} {seconds:7.1}");
+    }
+}
+
+fn command(workspace: &Workspace) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(workspace.root());
+    command
+}
+
+fn cargo(workspace: &Workspace, arguments: &[&str]) -> Result<()> {
+    process::run(command(workspace).args(arguments))
+}
+
+fn doc(workspace: &Workspace) -> Result<()> {
+    let mut command = command(workspace);
+    process::run(command.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// The whole test suite, with its output passed on and its results added up.
+fn test(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    let mut command = command(workspace);
+    command.args(["test", "--workspace"]).stdout(Stdio::piped());
+    let mut child = command.spawn().context(process::line(&command))?;
+    if let Some(output) = child.stdout.take() {
+        for line in BufReader::new(output).split(b'\n') {
+            let line = line.context("output of the tests")?;
+            let line = String::from_utf8_lossy(&line);
+            println!("{line}");
+            tally.add(&line);
+        }
+    }
+    let status = child.wait().context(process::line(&command))?;
+    if !status.success() {
+        return Err(Failure::new(format!("{} ended with {status}; {tally}", process::line(&command))));
+    }
+    if tally.passed == 0 {
+        return Err(Failure::new("no test ran"));
+    }
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! The results of many test executables as one line.
+
+use std::fmt;
+
+/// Sums over `test result:` lines.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    pub(super) passed: u64,
+    failed: u64,
+    skipped: u64,
+}
+
+impl Tally {
+    /// Adds the counts of a line such as `test result: ok. 5 passed; 0 failed; 1 ignored; ...`.
+    pub(super) fn add(&mut self, line: &str) {
+        let Some(counts) = line.trim().strip_prefix("test result: ") else { return };
+        for part in counts.split(['.', ';']) {
+            let mut words = part.split_whitespace();
+            let (Some(count), Some(what)) =
+                (words.next().and_then(|word| word.parse::<u64>().ok()), words.next())
+            else {
+                continue;
+            };
+            match what {
+                "passed" => self.passed += count,
+                "failed" => self.failed += count,
+                "ignored" => self.skipped += count,
+                _ => {}
+            }
+        }
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_added() {
+        let mut tally = Tally::default();
+        tally.add("running 3 tests");
+        tally.add(
+            "test result: ok. 5 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.10s",
+        );
+        tally.add("test result: FAILED. 51 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out");
+        assert_eq!(tally, Tally { passed: 56, failed: 2, skipped: 1 });
+        assert_eq!(tally.to_string(), "56 passed, 2 failed, 1 skipped");
+    }
+}
