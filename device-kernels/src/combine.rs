@@ -14,7 +14,9 @@ use crate::kernel::{Kernel, Variant};
 ///
 /// # Obligations
 /// `rows[i] = [row, first_slot, count, stride]`: the partials of `row` are the workspace's rows
-/// `first_slot + j·stride` for `j < count`, all written earlier in the stream; no row is listed twice.
+/// `first_slot + j·stride` for `j < count`, all written earlier in the stream; no row is listed
+/// twice. The first `wide_count` rows get a block each, the others a warp each: the grid has
+/// [`Combine::blocks`].
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct CombineParams {
@@ -22,25 +24,31 @@ pub struct CombineParams {
     pub dense: Dense,
     /// `[row, first_slot, count, stride]` per split row.
     pub rows: GlobalPtr<[u32; 4]>,
-    /// Number of split rows, and of blocks.
+    /// Number of split rows.
     pub row_count: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// Rows at the front of the list that have more partials than [`Combine::NARROW`].
+    pub wide_count: u32,
 }
 
 /// Partials that each lane has in flight.
 const IN_FLIGHT: u32 = 8;
 
-/// The kernel: a block per split row and 128 columns. Each warp adds a contiguous share of the
-/// partials, four columns a lane; the shares are added in order.
+/// The kernel: four columns a lane. A row of few partials is one warp's; the many of a long row are
+/// shared by a block's warps, each taking a contiguous share, and the shares are added in order.
 pub struct Combine;
 
 impl Combine {
     /// Columns per slice of the width: one value of the grid's slow axis.
     pub const SLICE: u32 = 128;
-    /// Rows per block.
-    pub const ROWS_PER_BLOCK: u32 = 1;
+    /// Most partials of a row that one warp adds alone.
+    pub const NARROW: u32 = IN_FLIGHT;
     const WARPS: u32 = Self::BLOCK_THREADS / WARP;
+
+    /// Blocks for a list of `row_count` rows of which the first `wide_count` are wide.
+    #[must_use]
+    pub const fn blocks(row_count: u32, wide_count: u32) -> u32 {
+        wide_count + (row_count - wide_count).div_ceil(Self::WARPS)
+    }
 }
 
 impl Kernel for Combine {
@@ -55,47 +63,73 @@ impl Kernel for Combine {
         // 1. Locate.
         let column = s.block_idx_y() * Self::SLICE + s.lane() * 4;
         let inside = column < p.dense.n;
-        // SAFETY: the grid has a block per split row; slots hold what an earlier launch wrote; every
-        // thread of the block reaches the barrier.
+        let wide = s.block_idx() < p.wide_count;
+        let index = if wide {
+            s.block_idx()
+        } else {
+            p.wide_count + (s.block_idx() - p.wide_count) * Self::WARPS + s.warp()
+        };
+        // SAFETY: `index < row_count` where it is used; slots hold what an earlier launch wrote; a
+        // block is wide as a whole, so its threads reach the barrier together.
         unsafe {
-            let [row, first_slot, count, stride] = s.load_readonly(p.rows.at(s.block_idx()));
-            // 2. to 4. This warp's share.
-            let share = count.div_ceil(Self::WARPS);
-            let begin = min(s.warp() * share, count);
+            let [row, first_slot, count, stride] =
+                if index < p.row_count { s.load_readonly(p.rows.at(index)) } else { [0; 4] };
+            // 2. to 4. Gather and accumulate: all partials, or this warp's share.
+            let share = if wide { count.div_ceil(Self::WARPS) } else { count };
+            let begin = if wide { min(s.warp() * share, count) } else { 0 };
             let end = if inside { min(begin + share, count) } else { begin };
-            let mut sum = [0.0f32; 4];
-            let mut i = begin;
-            while i < end {
-                let mut parts = [[0.0f32; 4]; IN_FLIGHT as usize];
-                let mut u = 0;
-                while u < IN_FLIGHT {
-                    if i + u < end {
-                        let slot = first_slot + (i + u) * stride;
-                        let at = u64::from(slot) * u64::from(p.dense.ld_partial) + u64::from(column);
-                        parts[u as usize] = s.load_readonly(p.dense.partial.at_wide(at).cast::<[f32; 4]>());
-                    }
-                    u += 1;
-                }
-                let mut u = 0;
-                while u < IN_FLIGHT {
-                    sum = add(sum, parts[u as usize]);
-                    u += 1;
-                }
-                i += IN_FLIGHT;
-            }
-            s.store_shared(s.thread_idx() * 16, sum); // (WARPS, 128)
-            s.sync_block(); // RAW: shares written -> added
-            // 5. The shares in order -> global.
-            if s.warp() == 0 && inside {
+            let mut sum = sum_slots(s, p, column, Slots { first_slot, stride, begin, end });
+            // 5. Registers -> global.
+            if wide {
+                s.store_shared(s.thread_idx() * 16, sum); // (WARPS, 128)
+                s.sync_block(); // RAW: shares written -> added
                 let mut warp = 1;
                 while warp < Self::WARPS {
                     sum = add(sum, s.load_shared((warp * WARP + s.lane()) * 16));
                     warp += 1;
                 }
+            }
+            if index < p.row_count && (!wide || s.warp() == 0) {
                 p.dense.finish_quad(s, row, column, sum);
             }
         }
     }
+}
+
+/// A run of a row's partials.
+struct Slots {
+    first_slot: u32,
+    stride: u32,
+    begin: u32,
+    end: u32,
+}
+
+/// The partials of a run, added from the first to the last.
+#[inline(always)]
+unsafe fn sum_slots<S: Simt>(s: &S, p: &CombineParams, column: u32, slots: Slots) -> [f32; 4] {
+    let mut sum = [0.0f32; 4];
+    let mut i = slots.begin;
+    while i < slots.end {
+        let mut parts = [[0.0f32; 4]; IN_FLIGHT as usize];
+        let mut u = 0;
+        while u < IN_FLIGHT {
+            if i + u < slots.end {
+                let slot = slots.first_slot + (i + u) * slots.stride;
+                let at = u64::from(slot) * u64::from(p.dense.ld_partial) + u64::from(column);
+                // SAFETY: a slot of the row, and `column < n ≤ ld_partial`.
+                parts[u as usize] =
+                    unsafe { s.load_readonly(p.dense.partial.at_wide(at).cast::<[f32; 4]>()) };
+            }
+            u += 1;
+        }
+        let mut u = 0;
+        while u < IN_FLIGHT {
+            sum = add(sum, parts[u as usize]);
+            u += 1;
+        }
+        i += IN_FLIGHT;
+    }
+    sum
 }
 
 const fn min(a: u32, b: u32) -> u32 {

@@ -89,7 +89,7 @@ entries! {
     spmm_short_rows_f32_l32 => ShortRows<Vectors<F32>, 32>,
     spmm_short_rows_f32_elements => ShortRows<Scalars<F32>, 32>,
     spmm_tile_stream_f16_64 => TileStream<Bulk, 1, 3>,
-    spmm_tile_stream_f16_128 => TileStream<Bulk, 2, 3>,
+    spmm_tile_stream_f16_128 => TileStream<Bulk, 2, 2>,
     spmm_tile_stream_f16_elements => TileStream<ByElement, 1, 2>,
     spmm_combine => Combine,
     spmm_check_f16 => Check<F16>,

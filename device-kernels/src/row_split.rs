@@ -101,16 +101,17 @@ impl<G: Gather, const LANES: u32, const WAYS: u32> Kernel for RowSplit<G, LANES,
                 },
             );
             add_ways::<S, LANES, WAYS>(s, &mut sum);
+            let quads = deal::<S, G, WAYS>(s, way, column, sum);
             // 5. Registers -> global.
             if active {
                 if slot == NO_SLOT {
-                    store::<G, WAYS>(way, sum, |at, quad| match G::VECTORS {
-                        true => p.dense.finish_quad(s, row, column + at, quad),
+                    quads.each(|column, quad| match G::VECTORS {
+                        true => p.dense.finish_quad(s, row, column, quad),
                         false => p.dense.finish_one(s, row, column, quad[0]),
                     });
                 } else {
-                    store::<G, WAYS>(way, sum, |at, quad| match G::VECTORS {
-                        true => p.dense.keep_quad(s, slot, column + at, quad),
+                    quads.each(|column, quad| match G::VECTORS {
+                        true => p.dense.keep_quad(s, slot, column, quad),
                         false => p.dense.keep_one(s, slot, column, quad[0]),
                     });
                 }
@@ -212,14 +213,54 @@ unsafe fn add_ways<S: Simt, const LANES: u32, const WAYS: u32>(s: &S, sum: &mut 
     }
 }
 
-/// Hands each four columns of the lane to `write`, the quads dealt out among the ways.
-#[inline(always)]
-pub(crate) fn store<G: Gather, const WAYS: u32>(way: u32, sum: [f32; 8], write: impl Fn(u32, [f32; 4])) {
-    let [a, b, c, d, e, f, g, h] = sum;
-    if way == 0 {
-        write(0, [a, b, c, d]);
+/// What a lane stores: four sums from `column` on, twice if there are more than four.
+pub(crate) struct Quads {
+    first: Option<(u32, [f32; 4])>,
+    second: Option<(u32, [f32; 4])>,
+}
+
+impl Quads {
+    #[inline(always)]
+    pub(crate) fn each(&self, write: impl Fn(u32, [f32; 4])) {
+        if let Some((column, quad)) = self.first {
+            write(column, quad);
+        }
+        if let Some((column, quad)) = self.second {
+            write(column, quad);
+        }
     }
-    if G::WIDTH > 4 && way == 1 % WAYS {
-        write(4, [e, f, g, h]);
+}
+
+/// Deals the sums of a lane's columns out for storing, so that every store instruction fills whole
+/// 32-byte sectors: with several ways, the first takes the lower four columns and the second the
+/// upper; with one, neighbouring lanes exchange halves, so that the pair stores eight neighbouring
+/// columns, then the next eight. Group: full warp.
+///
+/// # Safety
+/// Collective: all 32 lanes.
+#[inline(always)]
+pub(crate) unsafe fn deal<S: Simt, G: Gather, const WAYS: u32>(
+    s: &S,
+    way: u32,
+    column: u32,
+    sum: [f32; 8],
+) -> Quads {
+    let [a, b, c, d, e, f, g, h] = sum;
+    let (lower, upper) = ([a, b, c, d], [e, f, g, h]);
+    if G::WIDTH <= 4 {
+        return Quads { first: (way == 0).then_some((column, lower)), second: None };
+    }
+    if WAYS > 1 {
+        let mine = if way == 0 { (column, lower) } else { (column + 4, upper) };
+        return Quads { first: (way < 2).then_some(mine), second: None };
+    }
+    let odd = !s.lane().is_multiple_of(2);
+    // SAFETY: the caller's promise.
+    let theirs =
+        (if odd { lower } else { upper }).map(|x| f32::from_bits(unsafe { s.shuffle_xor(x.to_bits(), 1) }));
+    let pair = column - if odd { G::WIDTH } else { 0 };
+    Quads {
+        first: Some(if odd { (pair + 4, theirs) } else { (pair, lower) }),
+        second: Some(if odd { (pair + 12, upper) } else { (pair + 8, theirs) }),
     }
 }

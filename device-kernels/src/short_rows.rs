@@ -14,7 +14,7 @@ use windrow_simt::{GlobalPtr, Simt, WARP};
 use crate::dense::Dense;
 use crate::element::{Element, Gather};
 use crate::kernel::{Kernel, Variant};
-use crate::row_split::{Entries, accumulate_entries, store};
+use crate::row_split::{Entries, accumulate_entries, deal};
 
 /// Arguments of [`ShortRows`].
 ///
@@ -59,36 +59,30 @@ impl<G: Gather, const LANES: u32> Kernel for ShortRows<G, LANES> {
         const { Self::VALID }
         // 1. Locate.
         let column = s.block_idx_y() * Self::SLICE + s.thread_idx() % LANES * G::WIDTH;
-        if column >= p.dense.n {
-            return; // no collectives below
-        }
         // SAFETY: the grid has one block per descriptor; positions, entries and rows are in range
-        // by the obligations of the params; `column < n`.
+        // by the obligations of the params; lanes beyond the last row or the width read nothing. All
+        // lanes of the block take the same number of rounds.
         unsafe {
             let [first_row, row_count, first_entry, len] = s.load_readonly(p.blocks.at(s.block_idx()));
-            let mut position = s.thread_idx() / LANES;
-            while position < row_count {
-                let row = s.load_readonly_once(p.rows.at(first_row + position));
+            let mut round = 0;
+            while round < row_count {
+                let position = round + s.thread_idx() / LANES;
+                let active = position < row_count;
                 // 2. to 4. Gather and accumulate.
                 let begin = first_entry + position * len;
-                let sum = accumulate_entries::<S, G>(
-                    s,
-                    &p.dense,
-                    column,
-                    Entries {
-                        col_indices: p.col_indices,
-                        values: p.values,
-                        begin,
-                        end: begin + len,
-                        stride: 1,
-                    },
-                );
+                let end = if active && column < p.dense.n { begin + len } else { begin };
+                let entries = Entries { col_indices: p.col_indices, values: p.values, begin, end, stride: 1 };
+                let sum = accumulate_entries::<S, G>(s, &p.dense, column, entries);
+                let quads = deal::<S, G, 1>(s, 0, column, sum);
                 // 5. Registers -> global.
-                store::<G, 1>(0, sum, |at, quad| match G::VECTORS {
-                    true => p.dense.finish_quad(s, row, column + at, quad),
-                    false => p.dense.finish_one(s, row, column, quad[0]),
-                });
-                position += Self::GROUPS;
+                if active {
+                    let row = s.load_readonly_once(p.rows.at(first_row + position));
+                    quads.each(|column, quad| match G::VECTORS {
+                        true => p.dense.finish_quad(s, row, column, quad),
+                        false => p.dense.finish_one(s, row, column, quad[0]),
+                    });
+                }
+                round += Self::GROUPS;
             }
         }
     }

@@ -128,7 +128,13 @@ impl<G: Staging, const SLICES: usize, const STAGES: u32> Kernel for TileStream<G
     const BLOCK_THREADS: u32 = 128;
     const SHARED_BYTES: u32 = Self::BLOCK_THREADS / WARP * Self::WARP_BYTES;
     // Left to itself, `ptxas` spills a few registers to fit one more block.
-    const MIN_BLOCKS: u32 = if SLICES == 1 { 6 } else { 4 };
+    const MIN_BLOCKS: u32 = if !G::VECTORS {
+        6
+    } else if SLICES == 1 {
+        7
+    } else {
+        4
+    };
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &TileStreamParams) {

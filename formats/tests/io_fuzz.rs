@@ -125,11 +125,11 @@ fn mutation() -> impl Strategy<Value = Mutation> {
         proptest::collection::vec(any::<u8>(), 0..12),
     ];
     prop_oneof![
-        (at.clone(), 0u8..8).prop_map(|(at, bit)| Mutation::Flip(at, 1 << bit)),
-        (at.clone(), any::<u8>()).prop_map(|(at, byte)| Mutation::Set(at, byte)),
-        (at.clone(), piece).prop_map(|(at, piece)| Mutation::Insert(at, piece)),
-        (at.clone(), 0usize..40).prop_map(|(at, len)| Mutation::Remove(at, len)),
-        (at.clone(), any::<usize>(), 0usize..60).prop_map(|(from, to, len)| Mutation::Copy(from, to, len)),
+        (at, 0u8..8).prop_map(|(at, bit)| Mutation::Flip(at, 1 << bit)),
+        (at, any::<u8>()).prop_map(|(at, byte)| Mutation::Set(at, byte)),
+        (at, piece).prop_map(|(at, piece)| Mutation::Insert(at, piece)),
+        (at, 0usize..40).prop_map(|(at, len)| Mutation::Remove(at, len)),
+        (at, any::<usize>(), 0usize..60).prop_map(|(from, to, len)| Mutation::Copy(from, to, len)),
         at.prop_map(Mutation::Cut),
     ]
 }

@@ -46,21 +46,21 @@ fn smtx() {
     check("0, 5, 0\n0\n\n", (0, 5), &[]);
     check("2, 0, 0\n0 0 0\n", (2, 0), &[]);
     // Lines of several pieces.
-    let (rows, cols) = (300usize, 997u32);
+    let (rows, cols) = (300u32, 997u32);
     let mut text = format!("{rows}, {cols}, {}\n", rows * 700);
     (0..=rows).for_each(|row| text += &format!("{} ", row * 700));
     text.push('\n');
     let mut want = Vec::new();
     for row in 0..rows {
         for i in 0..700 {
-            let col = (row as u32 * 31 + i) % cols;
+            let col = (row * 31 + i) % cols;
             text += &format!("{col} ");
-            want.push((row, col, 1.0));
+            want.push((row as usize, col, 1.0));
         }
     }
     want.sort_by_key(|&(row, col, _)| (row, col));
     assert!(text.len() > 3 << 18);
-    check(text, (rows, cols as usize), &want);
+    check(text, (rows as usize, cols as usize), &want);
 }
 
 #[test]

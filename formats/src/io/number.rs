@@ -95,9 +95,17 @@ pub(super) fn scan_index(text: &[u8], at: usize) -> Option<(u64, usize)> {
 fn scan_digits(text: &[u8], mut at: usize, mut number: u64) -> Option<(u64, usize)> {
     loop {
         let (count, digits) = leading_digits(word_at(text, at)?);
+        if count < 8 {
+            let number = number.wrapping_mul(TEN[count as usize]).wrapping_add(few_digits(count, digits));
+            return Some((number, at + count as usize));
+        }
+        number = number.wrapping_mul(TEN[8]).wrapping_add(eight_digits(digits));
+        at += WORD;
+        // The second word is taken the same way whether it is full or not: most numbers of a file differ by
+        // a digit, and a branch between 15 and 16 digits would be predicted badly.
+        let (count, digits) = leading_digits(word_at(text, at)?);
         number = number.wrapping_mul(TEN[count as usize]).wrapping_add(few_digits(count, digits));
         at += count as usize;
-        // Not `count < 8`: most numbers of a file differ by a digit, so 15 and 16 should take the same way.
         if !text.get(at)?.is_ascii_digit() {
             return Some((number, at));
         }
@@ -118,13 +126,20 @@ fn scan_few_digits(text: &[u8], mut at: usize) -> Option<(u64, usize)> {
     }
 }
 
+/// 1 for a sign, 0 for anything else. Signs follow no pattern that a branch could be predicted by, so that all
+/// about them is done without.
+#[inline]
+fn is_sign(byte: u8) -> usize {
+    usize::from((byte == b'-') | (byte == b'+'))
+}
+
 /// The decimal number at `at`, rounded to nearest, ties to even, as `str::parse` does.
 ///
 /// Declines more than 19 digits, exponents that [`compose`] declines and words like `inf`.
 #[inline]
 pub(super) fn scan_f64(text: &[u8], at: usize) -> Option<(f64, usize)> {
     let sign = *text.get(at)?;
-    let start = at + usize::from(sign == b'-' || sign == b'+');
+    let start = at + is_sign(sign);
     let (mut mantissa, mut at) = scan_few_digits(text, start)?;
     let (mut digits, mut exponent) = (at - start, 0i64);
     if text.get(at) == Some(&b'.') {
@@ -138,17 +153,18 @@ pub(super) fn scan_f64(text: &[u8], at: usize) -> Option<(f64, usize)> {
     }
     if text.get(at)? | 0x20 == b'e' {
         let sign = *text.get(at + 1)?;
-        let start = at + 1 + usize::from(sign == b'-' || sign == b'+');
+        let start = at + 1 + is_sign(sign);
         let (written, end) = scan_few_digits(text, start)?;
         if end == start || end - start > 4 {
             return None;
         }
         let written = i64::try_from(written).ok()?;
-        exponent += if sign == b'-' { -written } else { written };
+        // 0 or -1: x ^ 0 - 0 is x, x ^ -1 - (-1) is -x.
+        let minus = -i64::from(sign == b'-');
+        exponent += (written ^ minus) - minus;
         at = end;
     }
     let magnitude = compose(mantissa, digits, exponent)?;
-    // Signs follow no pattern that a branch could be predicted by.
     let negative = u64::from(sign == b'-') << 63;
     Some((f64::from_bits(magnitude.to_bits() | negative), at))
 }

@@ -6,7 +6,7 @@ use windrow_formats::{Csr, Structure, Value};
 
 use super::gpu::GpuPlan;
 use super::layout::SEGMENT_PIECE;
-use super::parts::{SplitPart, push};
+use super::parts::{SplitPart, push, wide_rows};
 use super::plan::{Body, SpmmPlan};
 use super::report::{ArraySize, SpmmReport, StageClock};
 use super::select;
@@ -205,6 +205,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             true => None,
             false => Some(SplitPart {
                 rows: DeviceBuffer::named(device, &host.split_rows, "split_rows")?,
+                wide_rows: wide_rows(&host.split_rows),
                 // Zeroed once: sums are read four columns at a time, beyond the last that kernels may have written.
                 partial: DeviceBuffer::zeroed(device, index(workspace / 4), "workspace")?,
             }),

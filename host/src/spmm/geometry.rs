@@ -26,7 +26,8 @@ pub(crate) fn division(entry: &Entry) -> Division {
         // A descriptor of the host's is a block, whatever the number of its rows.
         Variant::ShortRows { dtype, lanes, vectors } => (1, lanes * columns_per_lane(dtype, vectors)),
         Variant::TileStream { features, .. } => (entry.block_threads / WARP, features),
-        Variant::Combine => (Combine::ROWS_PER_BLOCK, Combine::SLICE),
+        // `Combine::blocks` counts the blocks.
+        Variant::Combine => (1, Combine::SLICE),
         // The same for both element types.
         Variant::Check { .. } => (Check::<F16>::ROWS_PER_BLOCK, Check::<F16>::SLICE),
         Variant::GatherProbe => (1, 1),
@@ -67,7 +68,7 @@ mod tests {
         let [wide, narrow, elements] =
             [(128, true), (64, true), (64, false)].map(|(f, v)| division(tile_entry(f, v)));
         let expected = |units_per_block, slice| Division { units_per_block, slice };
-        assert_eq!(wide, expected(TileStream::<Bulk, 2, 3>::WARPS, TileStream::<Bulk, 2, 3>::FEATURES));
+        assert_eq!(wide, expected(TileStream::<Bulk, 2, 2>::WARPS, TileStream::<Bulk, 2, 2>::FEATURES));
         assert_eq!(narrow, expected(TileStream::<Bulk, 1, 3>::WARPS, TileStream::<Bulk, 1, 3>::FEATURES));
         assert_eq!(elements.slice, TileStream::<ByElement, 1, 2>::FEATURES);
         assert_eq!(Check::<F16>::ROWS_PER_BLOCK, Check::<F32>::ROWS_PER_BLOCK);

@@ -2,8 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use bytemuck::Zeroable;
-use windrow_kernels::combine::CombineParams;
+use windrow_kernels::combine::{Combine, CombineParams};
 use windrow_kernels::dense::Dense;
 use windrow_kernels::row_split::RowSplitParams;
 use windrow_kernels::short_rows::ShortRowsParams;
@@ -172,10 +171,11 @@ impl GpuPlan {
                 dense,
                 rows: split.rows.pointer(),
                 row_count: crate::num::narrow(split.rows.len()),
-                ..CombineParams::zeroed()
+                wide_count: split.wide_rows,
             };
+            let blocks = Combine::blocks(params.row_count, params.wide_count);
             // SAFETY: as above; the slots were written by the launches before, in the same order of work.
-            unsafe { start(machine, entry, wide(split.rows.len()), dense.n, &params)? };
+            unsafe { start(machine, entry, u64::from(blocks), dense.n, &params)? };
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use windrow_preprocess::partition::{PartitionRule, assign};
 
 use super::builder::{Draft, MAX_INDEX, SpmmBuilder};
 use super::geometry::{TILE_SLOT_ROWS, division, short_row_groups};
-use super::parts::{RowSplitHost, ShortRowsHost, TilesHost, push, row_split_host};
+use super::parts::{RowSplitHost, ShortRowsHost, TilesHost, push, row_split_host, wide_first};
 use super::report::ArraySize;
 use super::select::{self, Demand};
 use super::tiles::{STEP_COLUMNS, TilePattern, empty_rows};
@@ -27,7 +27,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         let mut cut = row_segments(self.a.row_offsets(), SEGMENT_LIMIT, SEGMENT_PIECE);
         report.segments = wide(cut.segments.len());
         report.split = wide(cut.split_rows.len());
-        let split_rows = std::mem::take(&mut cut.split_rows);
+        let split_rows = wide_first(std::mem::take(&mut cut.split_rows));
         let slot_rows = u64::from(cut.slots);
         let row_split = Some(row_split_host(self.a, cut, self.precision.bytes()));
         draft.clock.end("balance");
@@ -69,7 +69,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         let dealt = tile_workers(pattern.window_steps(), self.worker_count(machine, demand)?);
         report.workers = wide(dealt.workers.len());
         report.split = wide(dealt.split_windows.len());
-        let split_rows = dealt.combine_rows(pattern.window_rows());
+        let split_rows = wide_first(dealt.combine_rows(pattern.window_rows()));
         let slot_rows = u64::from(dealt.slots) * u64::from(TILE_SLOT_ROWS);
         let tiles = (report.steps > 0).then_some(TilesHost { pattern, workers: dealt.workers });
         clock.end("balance");

@@ -1,6 +1,7 @@
 //! The parts of a plan, first as arrays on the host, whose sizes are known, then on the device.
 
 use windrow_formats::{Bucket, Csr, NO_ROW, Residual, Value};
+use windrow_kernels::combine::Combine;
 use windrow_preprocess::balance::{RowSegments, short_row_blocks};
 
 use super::report::ArraySize;
@@ -163,10 +164,28 @@ impl TilesPart {
 
 /// The cut rows whose partial sums are added, and the workspace that holds them.
 pub(super) struct SplitPart {
-    /// `[row, first_slot, count, stride]`.
+    /// `[row, first_slot, count, stride]`, the rows with many partials first.
     pub(super) rows: DeviceBuffer<[u32; 4]>,
+    /// How many of them have more than [`Combine::NARROW`].
+    pub(super) wide_rows: u32,
     /// Rows of `capacity` f32.
     pub(super) partial: DeviceBuffer<f32>,
+}
+
+/// Whether a split row has so many partials that a block adds them.
+fn is_wide(row: &[u32; 4]) -> bool {
+    row[2] > Combine::NARROW
+}
+
+/// The rows to combine, those with many partials in front.
+pub(super) fn wide_first(mut rows: Vec<[u32; 4]>) -> Vec<[u32; 4]> {
+    rows.sort_by_key(|row| !is_wide(row));
+    rows
+}
+
+/// How many of the rows to combine, ordered by [`wide_first`], have many partials.
+pub(super) fn wide_rows(rows: &[[u32; 4]]) -> u32 {
+    narrow(rows.partition_point(is_wide))
 }
 
 pub(super) fn push(sizes: &mut Vec<ArraySize>, name: &'static str, bytes: u64) {

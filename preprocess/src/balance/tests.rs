@@ -74,7 +74,7 @@ fn check_workers(lengths: &[u32], workers: u32) {
     let dealt = tile_workers(&ends, workers);
     let steps = *ends.last().unwrap();
     let even = steps.div_ceil(workers.clamp(1, steps.max(1)));
-    let slack = (even / 16).max(2);
+    let slack = (even / 8).max(2);
 
     // Every step once, in order, nobody idle, nobody overloaded.
     let mut at = 0;

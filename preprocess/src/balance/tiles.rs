@@ -7,7 +7,7 @@ use super::NO_SLOT;
 /// Steps that a boundary may move to meet the end of a window, however short the ranges are.
 const FREE_MOVE: u64 = 2;
 /// The same as a part of the range: a sixteenth.
-const MOVE_PART: u64 = 16;
+const MOVE_PART: u64 = 8;
 
 /// The steps of a matrix dealt out to workers.
 ///
@@ -65,7 +65,7 @@ impl TileWorkers {
 ///
 /// `window_steps` are the offsets of the windows in the stream of steps: window `w` has steps
 /// `window_steps[w] .. window_steps[w + 1]`. With `range = ⌈steps / workers⌉`, a boundary inside a window
-/// moves to the nearer end of it if that is at most `slack = max(2, ⌊range / 16⌋)` steps away, so that
+/// moves to the nearer end of it if that is at most `slack = max(2, ⌊range / 8⌋)` steps away, so that
 /// fewer windows are cut; hence no range exceeds `range + 2·slack`. Workers left without steps are dropped.
 ///
 /// # Panics

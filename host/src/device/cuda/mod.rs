@@ -110,6 +110,13 @@ impl CudaMachine {
         unsafe { result::stream::synchronize(self.stream) }.called("cuStreamSynchronize")
     }
 
+    /// The error for an allocation of `asked` bytes, with what is free now.
+    fn out_of_memory(&self, what: &'static str, asked: u64) -> Result<DeviceError, DeviceError> {
+        let free = self.memory_free()?.unwrap_or(0);
+        let (total, device) = (self.memory_total, self.name.clone());
+        Ok(DeviceError::OutOfMemory { what, asked, free, total, device })
+    }
+
     fn function(&self, entry: &'static Entry) -> Result<sys::CUfunction, DeviceError> {
         self.module.as_ref().ok_or(DeviceError::MissingEntry { name: entry.name })?.function(entry)
     }
@@ -118,14 +125,13 @@ impl CudaMachine {
 impl Machine for CudaMachine {
     fn alloc(&self, bytes: u64, what: &'static str) -> Result<u64, DeviceError> {
         self.bind()?;
+        if bytes > self.memory_total {
+            return Err(self.out_of_memory(what, bytes)?); // no need to ask the driver
+        }
         // SAFETY: the context is current; the memory is freed by `free`.
         match unsafe { result::malloc_sync(index(bytes)) } {
             Ok(address) => Ok(address),
-            Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => {
-                let free = self.memory_free()?.unwrap_or(0);
-                let (total, device) = (self.memory_total, self.name.clone());
-                Err(DeviceError::OutOfMemory { what, asked: bytes, free, total, device })
-            }
+            Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => Err(self.out_of_memory(what, bytes)?),
             Err(error) => Err(failed("cuMemAlloc", error)),
         }
     }

@@ -14,6 +14,8 @@ use crate::error::DeviceError;
 const LOG_BYTES: usize = 16 << 10;
 /// Shared memory of a block that needs no leave, in bytes.
 const DEFAULT_SHARED_BYTES: u32 = 48 << 10;
+/// A block with this much shared memory stages its operands there, past L1.
+const PIPELINE_SHARED_BYTES: u32 = 16 << 10;
 
 /// A loaded module and its functions. Unloaded by [`Module::unload`], not by `Drop`: that needs the context.
 pub(super) struct Module {
@@ -52,6 +54,15 @@ impl Module {
                 let bytes = i32::try_from(entry.shared_bytes).unwrap_or(i32::MAX);
                 // SAFETY: the function was found in a module that is loaded.
                 unsafe { result::function::set_function_attribute(function, attribute, bytes) }
+                    .called("cuFuncSetAttribute")?;
+            }
+            if entry.shared_bytes >= PIPELINE_SHARED_BYTES {
+                // Without it the driver may leave so much to L1 that fewer blocks are resident than the
+                // occupancy query promised, and the evenly dealt work runs in two waves.
+                let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
+                let percent = 100;
+                // SAFETY: as above.
+                unsafe { result::function::set_function_attribute(function, attribute, percent) }
                     .called("cuFuncSetAttribute")?;
             }
             self.functions.insert(entry.name, function);

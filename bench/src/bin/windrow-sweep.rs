@@ -1,0 +1,250 @@
+//! `windrow-sweep`: measures products of many matrices, widths and paths; JSON lines out, a table on standard error.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+use windrow::synthetic::Synthetic;
+use windrow::{Device, DeviceKind, DeviceSelector};
+use windrow_bench::{
+    DeviceRates, GatherProbe, MatrixSource, Sampling, SweepOptions, SweepPath, SweepSummary, Table, sweep,
+};
+
+/// Measures sparse-dense products and verifies every result.
+///
+/// Each case is one JSON object on a line, written as soon as it is measured; a table goes to standard error. A case
+/// that fails does not end the sweep. On a CUDA device the gather roofline is measured first, and cuSPARSE and cuBLAS
+/// beside, where they can be loaded.
+///
+/// Exit codes: 0 all right, 1 a result is wrong, 2 usage, 3 a file could not be read or written, 4 no such device,
+/// 5 a case failed otherwise.
+#[derive(Debug, Parser)]
+#[command(name = "windrow-sweep", version, max_term_width = 100)]
+struct Arguments {
+    /// Matrices, in any format that windrow reads.
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Made-up matrices, by name.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    synthetic: Vec<Synthetic>,
+    /// Columns of B.
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [32, 64, 128, 256])]
+    widths: Vec<usize>,
+    /// Algorithms and precisions.
+    #[arg(long, value_name = "PATH", value_delimiter = ',', default_values_t = SweepPath::DEFAULT)]
+    paths: Vec<SweepPath>,
+    /// Where to run: best, cpu or cuda:N.
+    #[arg(long, default_value_t = DeviceSelector::Best)]
+    device: DeviceSelector,
+    /// Where the JSON lines go; standard output unless told.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Rates of the device for the roofline: read if the file exists, else measured and written.
+    #[arg(long, value_name = "FILE")]
+    rates: Option<PathBuf>,
+    /// Leave out the roofline.
+    #[arg(long, conflicts_with = "rates")]
+    no_roofline: bool,
+    /// Leave out cuSPARSE and cuBLAS.
+    #[arg(long)]
+    no_peers: bool,
+    /// Seed of made-up values and of B.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Run every case only as often as is needed to see that it runs.
+    #[arg(long)]
+    smoke: bool,
+}
+
+/// Why the program ends, as its exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Exit {
+    Right = 0,
+    Wrong = 1,
+    Usage = 2,
+    File = 3,
+    NoDevice = 4,
+    Failed = 5,
+}
+
+/// What ends the program before or within the sweep.
+#[derive(Debug)]
+struct Failure {
+    exit: Exit,
+    message: String,
+}
+
+impl Failure {
+    fn new(exit: Exit, message: impl ToString) -> Self {
+        Self { exit, message: message.to_string() }
+    }
+
+    fn file(path: &Path, error: impl std::fmt::Display) -> Self {
+        Self::new(Exit::File, format!("{}: {error}", path.display()))
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let exit = match run(&arguments, &mut io::stderr()) {
+        Ok(summary) => exit_of(&summary),
+        Err(Failure { exit, message }) => {
+            eprintln!("error: {message}");
+            exit
+        }
+    };
+    ExitCode::from(exit as u8)
+}
+
+/// The worst that happened.
+fn exit_of(summary: &SweepSummary) -> Exit {
+    match summary {
+        SweepSummary { wrong: 1.., .. } => Exit::Wrong,
+        SweepSummary { unreadable: 1.., .. } => Exit::File,
+        SweepSummary { errors: 1.., .. } => Exit::Failed,
+        _ => Exit::Right,
+    }
+}
+
+fn run(arguments: &Arguments, talk: &mut dyn Write) -> Result<SweepSummary, Failure> {
+    let files = arguments.files.iter().cloned().map(MatrixSource::File);
+    let sources: Vec<_> =
+        files.chain(arguments.synthetic.iter().copied().map(MatrixSource::Synthetic)).collect();
+    if sources.is_empty() {
+        return Err(Failure::new(Exit::Usage, "no matrix: name files, or made-up ones with --synthetic"));
+    }
+    let device = arguments.device.open().map_err(|error| {
+        // The library's remedy names its function; here it is an option.
+        Failure::new(Exit::NoDevice, error.to_string().replace("`Device::cpu()`", "`--device cpu`"))
+    })?;
+    let say = |talk: &mut dyn Write, text: &str| {
+        writeln!(talk, "{text}").map_err(|error| Failure::new(Exit::File, format!("standard error: {error}")))
+    };
+    say(talk, &format!("device: {device}"))?;
+    // First, so that a name that cannot be written ends the program before anything is measured.
+    let mut out: Box<dyn Write> = match &arguments.out {
+        Some(path) => {
+            Box::new(BufWriter::new(File::create(path).map_err(|error| Failure::file(path, error))?))
+        }
+        None => Box::new(io::stdout()),
+    };
+    let rates = rates(arguments, &device)?;
+    if let Some(DeviceRates { copy, gather }) = &rates {
+        say(talk, &format!("copy {:.2} TB/s; gathered rows, TB/s:\n{gather}", copy / 1e12))?;
+    }
+    let options = SweepOptions {
+        widths: arguments.widths.clone(),
+        paths: arguments.paths.clone(),
+        seed: arguments.seed,
+        sampling: if arguments.smoke { Sampling::SMOKE } else { Sampling::default() },
+        rates,
+        peers: !arguments.no_peers,
+        ..SweepOptions::default()
+    };
+    say(talk, &Table.titles())?;
+    let summary = sweep(&device, &sources, &options, &mut |record| {
+        writeln!(out, "{}", record.to_json_line())?;
+        out.flush()?;
+        writeln!(talk, "{}", Table.row(record))
+    });
+    let summary = summary.map_err(|error| Failure::new(Exit::File, format!("the results: {error}")))?;
+    let SweepSummary { cases, wrong, errors, unreadable } = summary;
+    say(talk, &format!("{cases} cases: {wrong} wrong, {errors} failed, {unreadable} matrices unreadable"))?;
+    Ok(summary)
+}
+
+/// The rates of the device: from a file, or measured on a CUDA device.
+fn rates(arguments: &Arguments, device: &Device) -> Result<Option<DeviceRates>, Failure> {
+    if let Some(path) = arguments.rates.as_deref().filter(|path| path.exists()) {
+        let text = std::fs::read_to_string(path).map_err(|error| Failure::file(path, error))?;
+        return serde_json::from_str(&text).map(Some).map_err(|error| Failure::file(path, error));
+    }
+    if arguments.no_roofline || device.kind() != DeviceKind::Cuda {
+        return Ok(None);
+    }
+    let rates = DeviceRates::probe(device, &GatherProbe::default()).map_err(|error| {
+        Failure::new(Exit::Failed, format!("the roofline: {error}; leave it out with --no-roofline"))
+    })?;
+    if let Some(path) = &arguments.rates {
+        let text = serde_json::to_string(&rates).map_err(|error| Failure::file(path, error))?;
+        std::fs::write(path, text + "\n").map_err(|error| Failure::file(path, error))?;
+    }
+    Ok(Some(rates))
+}
+
+#[cfg(test)]
+mod tests {
+    use windrow_bench::{GatherRates, Record};
+
+    use super::*;
+
+    fn temporary(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("windrow-sweep-test-{}-{name}", std::process::id()))
+    }
+
+    fn parse(words: &[&str]) -> Arguments {
+        Arguments::try_parse_from(["windrow-sweep"].iter().chain(words)).unwrap()
+    }
+
+    #[test]
+    fn arguments_have_the_defaults_of_the_library() {
+        let arguments = parse(&["a.mtx"]);
+        let options = SweepOptions::default();
+        assert_eq!((arguments.widths, arguments.paths), (options.widths, options.paths));
+        assert_eq!((arguments.seed, arguments.device), (options.seed, DeviceSelector::Best));
+        let arguments = parse(&["--synthetic", "rmat17,fem100k", "--paths", "auto-f32", "--widths=1,7"]);
+        assert_eq!(arguments.synthetic, [Synthetic::Rmat17, Synthetic::Fem100k]);
+        assert_eq!((arguments.widths.as_slice(), arguments.paths.len()), (&[1, 7][..], 1));
+        for wrong in [["--paths", "row-split"], ["--synthetic", "x"], ["--device", "gpu"], ["--widths", "-1"]]
+        {
+            assert!(Arguments::try_parse_from(["windrow-sweep"].iter().chain(&wrong)).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_becomes_lines_and_a_table() {
+        let (matrix, out, rates) = (temporary("m.mtx"), temporary("out.jsonl"), temporary("rates.json"));
+        std::fs::write(&matrix, "%%MatrixMarket matrix coordinate real general\n2 3 2\n1 3 1.5\n2 1 -2\n")
+            .unwrap();
+        let gather = GatherRates::try_new(vec![1e6], vec![64.0], vec![1e10]).unwrap();
+        std::fs::write(&rates, serde_json::to_string(&DeviceRates { copy: 1e10, gather }).unwrap()).unwrap();
+        let mut arguments =
+            parse(&["--device", "cpu", "--smoke", "--widths", "4", "--paths", "row-split-f32,auto-f16"]);
+        arguments.files = vec![matrix.clone(), temporary("missing.mtx")];
+        (arguments.out, arguments.rates) = (Some(out.clone()), Some(rates.clone()));
+        let mut talk = Vec::new();
+        let summary = run(&arguments, &mut talk).unwrap();
+        assert_eq!(summary, SweepSummary { cases: 3, wrong: 0, errors: 0, unreadable: 1 });
+        assert_eq!(exit_of(&summary), Exit::File);
+
+        let lines = std::fs::read_to_string(&out).unwrap();
+        let records: Vec<Record> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(records.len(), 3);
+        assert!(records[0].time.as_ref().unwrap().roofline_us.is_some_and(|us| us > 0.0));
+        let folder = std::env::temp_dir().display().to_string();
+        assert!(lines.lines().take(2).all(|line| !line.contains(&folder)), "a path in a record: {lines}");
+        assert!(records[2].error.as_ref().is_some_and(|error| error.contains("missing.mtx")));
+        let talk = String::from_utf8(talk).unwrap();
+        assert!(
+            talk.contains("copy 0.01 TB/s") && talk.contains("3 cases: 0 wrong, 0 failed, 1 matrices"),
+            "{talk}"
+        );
+        for path in [matrix, out, rates] {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+
+    #[test]
+    fn each_failure_has_its_code() {
+        let exit = |words: &[&str]| run(&parse(words), &mut io::sink()).unwrap_err().exit;
+        assert_eq!(exit(&["--device", "cpu"]), Exit::Usage);
+        assert_eq!(exit(&["x.mtx", "--device", "cuda:4000000000"]), Exit::NoDevice);
+        assert_eq!(exit(&["x.mtx", "--device", "cpu", "--out", "no-such-folder/x"]), Exit::File);
+        let summary = |wrong, errors, unreadable| SweepSummary { cases: 9, wrong, errors, unreadable };
+        assert_eq!(exit_of(&summary(1, 1, 1)), Exit::Wrong);
+        assert_eq!(exit_of(&summary(0, 1, 0)), Exit::Failed);
+        assert_eq!(exit_of(&summary(0, 0, 0)), Exit::Right);
+    }
+}

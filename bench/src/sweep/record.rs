@@ -1,0 +1,244 @@
+//! One line of a sweep's output.
+
+use serde::{Deserialize, Serialize};
+use windrow::{Csr, Device, SpmmReport, Verification};
+
+use super::SweepOptions;
+use crate::timing::Timing;
+
+/// Version of the lines' form. It rises when a field changes its meaning or goes; new fields do not raise it.
+pub const SCHEMA: u32 = 1;
+
+/// What was measured of one matrix, width and path: one JSON object on a line.
+///
+/// What is not known is `null`: `time` of a case that is wrong or did not run, `plan` of one that could not be planned.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// Which windrow was measured.
+    pub revision: String,
+    /// Where.
+    pub device: DeviceFacts,
+    /// The sparse matrix.
+    pub matrix: MatrixFacts,
+    /// Columns of `B`.
+    pub width: usize,
+    /// Algorithm and precision asked for, as [`SweepPath`](super::SweepPath) writes them.
+    pub path: String,
+    /// The plan.
+    pub plan: Option<PlanFacts>,
+    /// The comparison with the f64 reference.
+    pub check: Option<CheckFacts>,
+    /// The time, of a result that is right.
+    pub time: Option<TimeFacts>,
+    /// cuSPARSE on the same matrix and width, for each precision.
+    pub cusparse: Vec<PeerFacts>,
+    /// cuBLAS on the dense form of the matrix, if that is small enough.
+    pub cublas: Vec<PeerFacts>,
+    /// Why there is no time.
+    pub error: Option<String>,
+}
+
+/// The device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceFacts {
+    /// The model.
+    pub name: String,
+    /// `cuda`, `cpu` or `emulator`.
+    pub kind: String,
+    /// CUDA version of the driver, such as `13.0`.
+    pub driver: Option<String>,
+    /// Multiprocessors, or threads of a CPU.
+    pub multiprocessors: u32,
+}
+
+/// The matrix.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MatrixFacts {
+    /// Its name.
+    pub name: String,
+    /// [`pattern_checksum`](crate::pattern_checksum), in hexadecimal.
+    pub checksum: Option<String>,
+    /// Rows.
+    pub rows: Option<usize>,
+    /// Columns.
+    pub cols: Option<usize>,
+    /// Entries.
+    pub nnz: Option<usize>,
+}
+
+impl MatrixFacts {
+    /// With the facts of `csr`.
+    pub(super) fn of<V>(self, csr: &Csr<V>, checksum: u64) -> Self {
+        let checksum = Some(format!("{checksum:016x}"));
+        Self {
+            name: self.name,
+            checksum,
+            rows: Some(csr.rows()),
+            cols: Some(csr.cols()),
+            nnz: Some(csr.nnz()),
+        }
+    }
+}
+
+/// The plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlanFacts {
+    /// The algorithm that is run.
+    pub algorithm: String,
+    /// Why that one.
+    pub reason: String,
+    /// Entry points that are launched.
+    pub entries: Vec<String>,
+    /// Device memory of the plan, workspace included, in bytes.
+    pub device_bytes: u64,
+    /// Time to make the plan, in milliseconds.
+    pub preprocess_ms: f64,
+}
+
+impl PlanFacts {
+    pub(super) fn of(report: &SpmmReport) -> Self {
+        Self {
+            algorithm: report.algorithm.to_string(),
+            reason: report.reason.clone(),
+            entries: report.entries.iter().map(|&entry| entry.to_owned()).collect(),
+            device_bytes: report.device_bytes,
+            preprocess_ms: report.preprocessing_us() / 1e3,
+        }
+    }
+}
+
+/// The comparison with the reference.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CheckFacts {
+    /// The largest error in units of its bound; `null` if it is infinite.
+    pub worst_ratio: Option<f64>,
+    /// Elements beyond their bound.
+    pub failures: u64,
+    /// Elements compared.
+    pub checked: u64,
+}
+
+impl CheckFacts {
+    pub(super) fn of(verification: &Verification) -> Self {
+        let worst_ratio = Some(verification.worst_ratio).filter(|ratio| ratio.is_finite());
+        Self { worst_ratio, failures: verification.failures, checked: verification.checked }
+    }
+}
+
+/// The time of a product, and what it means.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TimeFacts {
+    /// The time itself.
+    #[serde(flatten)]
+    pub timing: Timing,
+    /// Bytes of `B` gathered over the median, in GB/s; `null` if there are none.
+    pub gathered_gbps: Option<f64>,
+    /// Lower bound of the gather roofline, in microseconds.
+    pub roofline_us: Option<f64>,
+    /// That bound over the median: 1 at the roofline.
+    pub roofline_fraction: Option<f64>,
+}
+
+impl TimeFacts {
+    pub(super) fn of(timing: Timing, gathered_bytes: f64, roofline_us: Option<f64>) -> Self {
+        let median = timing.median_us;
+        let useful = |x: &f64| x.is_finite() && *x > 0.0;
+        Self {
+            timing,
+            gathered_gbps: Some(gathered_bytes / median / 1e3).filter(useful),
+            roofline_us,
+            roofline_fraction: roofline_us.map(|us| us / median).filter(useful),
+        }
+    }
+}
+
+/// A peer's product on the same matrix and width.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PeerFacts {
+    /// The arithmetic: `f32`, `f16`, `tf32`.
+    pub math: String,
+    /// Version of the library, if it could be loaded.
+    pub version: Option<String>,
+    /// Name of the quickest algorithm with a right result.
+    pub algorithm: Option<String>,
+    /// Its median time, in microseconds.
+    pub median_us: Option<f64>,
+    /// Everything that was tried.
+    pub attempts: Vec<PeerAttempt>,
+    /// Why nothing was tried.
+    pub error: Option<String>,
+}
+
+impl PeerFacts {
+    /// The facts of these attempts, of which the quickest right one counts.
+    pub(super) fn best_of(math: String, version: &str, attempts: Vec<PeerAttempt>) -> Self {
+        let timed = attempts.iter().filter_map(|attempt| Some((attempt, attempt.time?.median_us)));
+        let best = timed.min_by(|a, b| a.1.total_cmp(&b.1));
+        let (algorithm, median_us) = best.map(|(attempt, us)| (attempt.algorithm.clone(), us)).unzip();
+        Self { math, version: Some(version.to_owned()), algorithm, median_us, attempts, error: None }
+    }
+
+    /// The facts when nothing could be tried.
+    pub(super) fn nothing(math: String, error: String) -> Self {
+        let (version, algorithm, median_us) = (None, None, None);
+        Self { math, version, algorithm, median_us, attempts: Vec::new(), error: Some(error) }
+    }
+}
+
+/// One algorithm of a peer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PeerAttempt {
+    /// Its name.
+    pub algorithm: String,
+    /// Its time, if its result is right.
+    pub time: Option<Timing>,
+    /// Time to prepare it, in microseconds.
+    pub preprocess_us: Option<f64>,
+    /// The comparison with the reference.
+    pub check: Option<CheckFacts>,
+    /// Why there is no time.
+    pub error: Option<String>,
+}
+
+impl Record {
+    /// A record of a matrix of which only the name is known.
+    pub(super) fn blank(device: &Device, options: &SweepOptions, name: String) -> Self {
+        let kind = format!("{:?}", device.kind()).to_ascii_lowercase();
+        Self {
+            schema: SCHEMA,
+            revision: options.revision.clone(),
+            device: DeviceFacts {
+                name: device.name().to_owned(),
+                kind,
+                driver: device.driver_version().map(|(major, minor)| format!("{major}.{minor}")),
+                multiprocessors: device.multiprocessors(),
+            },
+            matrix: MatrixFacts { name, checksum: None, rows: None, cols: None, nnz: None },
+            width: 0,
+            path: String::new(),
+            plan: None,
+            check: None,
+            time: None,
+            cusparse: Vec::new(),
+            cublas: Vec::new(),
+            error: None,
+        }
+    }
+
+    /// The record as JSON, without a line break.
+    ///
+    /// # Panics
+    /// Never: every field has a form in JSON.
+    #[must_use]
+    pub fn to_json_line(&self) -> String {
+        serde_json::to_string(self).expect("numbers, text and lists of these")
+    }
+
+    /// The peer facts of this arithmetic.
+    #[must_use]
+    pub fn cusparse_us(&self, math: &str) -> Option<f64> {
+        self.cusparse.iter().find(|facts| facts.math == math)?.median_us
+    }
+}

@@ -1,0 +1,299 @@
+//! The command line: commands, options, and the help that goes with them.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use windrow::io::{Format, Limits};
+use windrow::synthetic::Synthetic;
+use windrow::{Algorithm, DeviceSelector, Precision};
+
+use crate::spy::SpySize;
+use crate::units::parse_bytes;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  ok
+  1  verification failed
+  2  the command line makes no sense
+  3  a file cannot be read, is no matrix, or cannot be written
+  4  no such device, or one that cannot run the kernels
+  5  a device failed
+  6  a limit is exceeded: of the options, of memory, of 32-bit indices
+
+Matrices are read from Matrix Market, SNAP edge lists, DLMC .smtx, scipy.sparse and TC-GNN .npz files, each
+also behind gzip. The content tells the format, not the name.
+
+First steps:
+  windrow doctor                                      is there a usable GPU?
+  windrow info data/ct2010.mtx.gz --spy               what is this matrix like?
+  windrow spmm data/ct2010.mtx.gz --width 128 --verify";
+
+/// Sparse-dense products on NVIDIA GPUs and on the CPU.
+///
+/// Inspects sparse matrices, multiplies them by dense ones, and checks and times the result. Data goes to
+/// standard output, talk and progress to standard error.
+#[derive(Debug, Parser)]
+#[command(name = "windrow", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
+#[command(max_term_width = 110)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+
+    #[command(flatten)]
+    pub(crate) global: Global,
+}
+
+/// What every command understands.
+#[derive(Debug, Args)]
+pub(crate) struct Global {
+    /// Write one JSON object, with a "schema", instead of text.
+    #[arg(long, global = true, help_heading = "Output")]
+    pub(crate) json: bool,
+
+    /// Write nothing to standard error but errors.
+    #[arg(long, short, global = true, help_heading = "Output")]
+    pub(crate) quiet: bool,
+
+    /// Threads to read and compute with on the CPU [default: all].
+    #[arg(long, global = true, value_name = "T")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) threads: Option<u16>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Info(InfoArgs),
+    Spmm(SpmmArgs),
+    Verify(VerifyArgs),
+    Convert(ConvertArgs),
+    Gen(GenArgs),
+    Doctor(DoctorArgs),
+}
+
+/// How a matrix is read.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Reading")]
+pub(crate) struct ReadArgs {
+    /// Format of the file: matrix-market, edge-list, smtx, scipy-npz or tc-gnn-npz [default: from its content]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) from: Option<Format>,
+
+    /// Refuse a matrix with more rows.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().max_rows)]
+    pub(crate) max_rows: u64,
+
+    /// Refuse a matrix with more entries, both halves of a symmetric one counted.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().max_nnz)]
+    pub(crate) max_nnz: u64,
+
+    /// Refuse a file with more content, decompressed, for example 512MiB.
+    #[arg(long, value_name = "BYTES", default_value = "64GiB", value_parser = parse_bytes)]
+    pub(crate) max_bytes: u64,
+}
+
+/// Tell what a matrix is like, and whether a sparse product will pay.
+///
+/// Prints format and size, how rows, 8 x 1 column vectors and 8 x 8 tiles are filled, the bytes of the matrix as
+/// CSR and as RS-Tile, and an estimate from that structure of how a sparse product compares with a dense one.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  windrow info graph.mtx.gz
+  windrow info graph.mtx.gz --spy --spy-size 60x30
+  windrow info weights.smtx --json | jq .structure.nnz_per_vector")]
+pub(crate) struct InfoArgs {
+    /// The matrix; - reads standard input.
+    pub(crate) file: PathBuf,
+
+    /// Draw where the entries are, in Braille dots, as large as the terminal.
+    #[arg(long)]
+    pub(crate) spy: bool,
+
+    /// Size of the drawing in characters, for example 60x30; implies --spy.
+    #[arg(long, value_name = "WxH")]
+    pub(crate) spy_size: Option<SpySize>,
+
+    #[command(flatten)]
+    pub(crate) read: ReadArgs,
+}
+
+/// Multiply a matrix by a random dense one, and time it.
+///
+/// Computes C = A B, A from the file and B with values in [-1, 1) made from a seed. Prints how the product was
+/// planned and what that cost, then the time of a product and the rates that follow from it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  windrow spmm graph.mtx.gz --width 128
+  windrow spmm graph.mtx.gz --width 64 --precision f16 --verify
+  windrow spmm graph.mtx.gz --width 128 --device cuda:0 --algorithm tile-stream --peers
+  windrow spmm graph.mtx.gz --width 32 --device cpu --repeat 20 --json")]
+pub(crate) struct SpmmArgs {
+    /// The matrix A; - reads standard input.
+    pub(crate) file: PathBuf,
+
+    /// Columns of B and C.
+    #[arg(long, short = 'n', value_name = "N")]
+    pub(crate) width: usize,
+
+    /// Type of the values of A and B, f32 or f16; sums and C are f32.
+    #[arg(long, short, value_name = "TYPE", default_value_t = Precision::F32)]
+    pub(crate) precision: Precision,
+
+    /// Where to compute: best (a GPU if there is one, else the CPU), cpu, cuda:0, cuda:1, ...
+    #[arg(long, short, value_name = "DEVICE", default_value_t = DeviceSelector::Best)]
+    pub(crate) device: DeviceSelector,
+
+    /// How to compute on a GPU: auto, row-split, short-rows, tile-stream or hybrid.
+    ///
+    /// row-split: CUDA cores over rows, long rows cut; short-rows: CUDA cores over rows of equal length;
+    /// tile-stream: Tensor Cores over 8 x 8 tiles (f16); hybrid: tiles, with the shortest rows on CUDA cores (f16).
+    #[arg(long, short, value_name = "NAME", default_value_t = Algorithm::Auto)]
+    pub(crate) algorithm: Algorithm,
+
+    /// Compare every element of C with an f64 reference, within the error bound of its row.
+    #[arg(long)]
+    pub(crate) verify: bool,
+
+    /// Timed batches of runs; the time printed is their median.
+    #[arg(long, value_name = "R", default_value_t = 10)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) repeat: u32,
+
+    /// Also time cuSPARSE in the same run, its best algorithm shown first (GPU only).
+    #[arg(long)]
+    pub(crate) peers: bool,
+
+    /// Seed of B.
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Refuse a plan that needs more device memory, for example 2GiB.
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub(crate) memory_limit: Option<u64>,
+
+    #[command(flatten)]
+    pub(crate) read: ReadArgs,
+}
+
+/// Check every algorithm, precision and width on a matrix.
+///
+/// Each product is compared with an f64 reference, element by element, within the error bound that follows from
+/// the length of the row. One line a product, written when it is known; exit code 1 if any of them is wrong.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  windrow verify graph.mtx.gz
+  windrow verify graph.mtx.gz --widths 1,33,128 --device cuda:0
+  windrow verify graph.mtx.gz --device cpu --json")]
+pub(crate) struct VerifyArgs {
+    /// The matrix A; - reads standard input.
+    pub(crate) file: PathBuf,
+
+    /// Columns of B and C, one product each.
+    #[arg(long, value_name = "N,N,...", value_delimiter = ',', default_value = "1,7,32,64,128,130")]
+    pub(crate) widths: Vec<usize>,
+
+    /// Where to compute: best (a GPU if there is one, else the CPU), cpu, cuda:0, cuda:1, ...
+    #[arg(long, short, value_name = "DEVICE", default_value_t = DeviceSelector::Best)]
+    pub(crate) device: DeviceSelector,
+
+    /// Seed of B.
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    #[command(flatten)]
+    pub(crate) read: ReadArgs,
+}
+
+/// Read a matrix in any format and write it in another.
+///
+/// The name of OUTPUT tells the format: .mtx or .mm (Matrix Market), .smtx (DLMC, without values), .npz (scipy.sparse CSR),
+/// .txt, .el or .edges (edge list); .gz behind it compresses. Values are kept as f64.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  windrow convert graph.txt.gz graph.mtx
+  windrow convert weights.mtx weights.npz
+  windrow convert graph.npz pattern.dat --to smtx")]
+pub(crate) struct ConvertArgs {
+    /// The file to read; - reads standard input.
+    pub(crate) input: PathBuf,
+
+    /// The file to write; one that exists is replaced.
+    pub(crate) output: PathBuf,
+
+    /// Format to write: matrix-market, edge-list, smtx or scipy-npz [default: from the name of OUTPUT]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) to: Option<Format>,
+
+    #[command(flatten)]
+    pub(crate) read: ReadArgs,
+}
+
+/// Make one of the synthetic matrices.
+///
+/// The pattern is fixed by the name, the values, in [-1, 1), by the seed: the same on every machine.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  windrow gen --list
+  windrow gen fem100k fem100k.mtx.gz
+  windrow gen rmat17 rmat17.npz --seed 7")]
+pub(crate) struct GenArgs {
+    /// Name of the matrix, see --list.
+    #[arg(required_unless_present = "list")]
+    pub(crate) name: Option<Synthetic>,
+
+    /// The file to write; the name tells the format, as for convert.
+    #[arg(required_unless_present = "list")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// List the names and what they stand for.
+    #[arg(long, conflicts_with_all = ["name", "output"])]
+    pub(crate) list: bool,
+
+    /// Seed of the values.
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Format to write: matrix-market, edge-list, smtx or scipy-npz [default: from the name of OUTPUT]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) to: Option<Format>,
+}
+
+/// Tell what this machine can run, and what to do about the rest.
+///
+/// Looks at the processor, the CUDA driver, the GPUs and the libraries of the peers, and multiplies a small matrix on
+/// the device, checked. Exit code 0 if the device works.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  windrow doctor
+  windrow doctor --device cuda:0      fails with code 4 if there is no such GPU
+  windrow doctor --json")]
+pub(crate) struct DoctorArgs {
+    /// The device to test: best (a GPU if there is one, else the CPU), cpu, cuda:0, cuda:1, ...
+    #[arg(long, short, value_name = "DEVICE", default_value_t = DeviceSelector::Best)]
+    pub(crate) device: DeviceSelector,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_holds_together() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_shows_examples() {
+        for command in Arguments::command().get_subcommands() {
+            let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(examples.contains(&format!("windrow {}", command.get_name())), "{}", command.get_name());
+        }
+    }
+}

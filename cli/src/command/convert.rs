@@ -1,0 +1,54 @@
+//! `windrow convert`: any readable format to any writable one.
+
+use serde::Serialize;
+
+use crate::args::ConvertArgs;
+use crate::console::Console;
+use crate::failure::{Failure, Result};
+use crate::load::{self, Written};
+use crate::units;
+
+/// What was read and written.
+#[derive(Debug, Serialize)]
+struct Conversion {
+    input: String,
+    header: String,
+    mirrored: u64,
+    duplicates_summed: u64,
+    #[serde(flatten)]
+    written: Written,
+}
+
+pub(crate) fn run(args: &ConvertArgs, console: Console) -> Result<()> {
+    refuse_same_file(args)?;
+    let (a, read) = load::read::<f64>(&args.input, &args.read, console)?;
+    if read.mirrored > 0 {
+        console.note(format_args!(
+            "note: the input holds one triangle; the {} entries of the other are written too",
+            units::count(read.mirrored)
+        ));
+    }
+    let written = load::write(&args.output, &a, args.to, console)?;
+    console.line(&written)?;
+    console.object(
+        "convert",
+        &Conversion {
+            input: args.input.display().to_string(),
+            header: read.header.to_string(),
+            mirrored: read.mirrored,
+            duplicates_summed: read.duplicates_summed,
+            written,
+        },
+    )
+}
+
+/// Input and output under one name would leave neither if writing fails.
+fn refuse_same_file(args: &ConvertArgs) -> Result<()> {
+    match (args.input.canonicalize(), args.output.canonicalize()) {
+        (Ok(input), Ok(output)) if input == output => {
+            let path = args.output.display();
+            Err(Failure::usage(format!("{path} is the input too; write to another file")))
+        }
+        _ => Ok(()),
+    }
+}

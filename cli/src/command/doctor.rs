@@ -1,0 +1,290 @@
+//! `windrow doctor`: what this machine can run, and what to do about the rest.
+
+use std::fmt;
+
+use serde::Serialize;
+use windrow::synthetic::SplitMix64;
+use windrow::{Algorithm, Coo, Csr, Device, DeviceKind, Precision, Spmm, f16, interop};
+use windrow_bench::BenchError;
+use windrow_bench::peers::{CuBlas, CuSparse};
+
+use crate::args::DoctorArgs;
+use crate::console::Console;
+use crate::failure::{Exit, Failure, Result};
+use crate::machine;
+use crate::product::{run_and_verify, verdict};
+use crate::units;
+
+/// Rows and columns of the test matrix, and the width of `B`.
+const TEST_SIZE: u32 = 1000;
+const TEST_WIDTH: usize = 72;
+
+/// How a check came out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Status {
+    /// As it should be.
+    Ok,
+    /// Not there, and windrow works without it.
+    Missing,
+    /// There, and not working.
+    Broken,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct Finding {
+    name: &'static str,
+    status: Status,
+    found: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+}
+
+/// What is printed.
+#[derive(Debug, Serialize)]
+struct Diagnosis {
+    device: Option<String>,
+    usable: bool,
+    findings: Vec<Finding>,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mark = match self.status {
+            Status::Ok => "ok",
+            Status::Missing => "--",
+            Status::Broken => "!!",
+        };
+        write!(f, "{mark}  {:<9}  {}", self.name, self.found.replace('\n', &format!("\n{:15}", "")))?;
+        match &self.remedy {
+            Some(remedy) => write!(f, "\n{:15}remedy: {remedy}", ""),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Collects findings and writes each as soon as it is known: the next one may take a while.
+struct Examination {
+    console: Console,
+    findings: Vec<Finding>,
+}
+
+impl Examination {
+    fn add(&mut self, name: &'static str, status: Status, found: impl Into<String>) -> Result<()> {
+        self.add_with_remedy(name, status, found, None)
+    }
+
+    fn add_with_remedy(
+        &mut self,
+        name: &'static str,
+        status: Status,
+        found: impl Into<String>,
+        remedy: Option<&str>,
+    ) -> Result<()> {
+        let remedy = remedy.map(str::to_owned);
+        let finding = Finding { name, status, found: found.into(), remedy };
+        self.console.line(&finding)?;
+        self.findings.push(finding);
+        Ok(())
+    }
+}
+
+pub(crate) fn run(args: &DoctorArgs, console: Console) -> Result<()> {
+    let mut examination = Examination { console, findings: Vec::new() };
+    examination.add(
+        "windrow",
+        Status::Ok,
+        format!("{} for {}", env!("CARGO_PKG_VERSION"), machine::target()),
+    )?;
+    processor(&mut examination)?;
+    driver(&mut examination)?;
+    kernels(&mut examination)?;
+    gpus(&mut examination)?;
+    let spinner = console.spinner("opening the device");
+    let device = args.device.open();
+    spinner.finish_and_clear();
+    let outcome = device.map_err(Failure::from).and_then(|device| {
+        peers(&mut examination, &device)?;
+        let outcome = test(&mut examination, &device);
+        outcome.map(|()| device)
+    });
+    let diagnosis = Diagnosis {
+        device: outcome.as_ref().ok().map(ToString::to_string),
+        usable: outcome.is_ok(),
+        findings: examination.findings,
+    };
+    if let Some(device) = &diagnosis.device {
+        console.line(format_args!("windrow computes on {device}"))?;
+    }
+    console.object("doctor", &diagnosis)?;
+    outcome.map(|_| ())
+}
+
+fn processor(examination: &mut Examination) -> Result<()> {
+    let cpu = Device::cpu();
+    let features = machine::features();
+    let features = if features.is_empty() { String::new() } else { format!("; {}", features.join(", ")) };
+    examination.add("processor", Status::Ok, format!("{}{features}", cpu.name()))?;
+    if let (Some(total), Ok(Some(free))) = (cpu.memory_total(), cpu.memory_free()) {
+        let found = format!("{}, {} available", units::bytes(total), units::bytes(free));
+        examination.add("memory", Status::Ok, found)?;
+    }
+    Ok(())
+}
+
+/// The driver, or at which step one gets lost on the way to it.
+fn driver(examination: &mut Examination) -> Result<()> {
+    match Device::cuda_driver_version() {
+        Ok(Some((major, minor))) => {
+            let version = machine::kernel_module().map_or(String::new(), |version| format!("{version}, "));
+            examination.add("driver", Status::Ok, format!("{version}supports CUDA {major}.{minor}"))
+        }
+        Ok(None) => {
+            let clue = machine::why_no_driver();
+            let status = if clue.gpu_present { Status::Broken } else { Status::Missing };
+            examination.add_with_remedy("driver", status, clue.found, Some(clue.remedy))
+        }
+        Err(error) => examination.add_with_remedy(
+            "driver",
+            Status::Broken,
+            error.to_string(),
+            Some("reboot after a driver update, or reinstall the driver; `nvidia-smi` should list the GPU"),
+        ),
+    }
+}
+
+fn kernels(examination: &mut Examination) -> Result<()> {
+    let ptx = interop::kernels::PTX_SM80;
+    let entries = ptx.lines().filter(|line| line.contains(".entry ")).count();
+    let word = |key: &str| ptx.lines().find_map(|line| line.trim().strip_prefix(key)).map(str::trim);
+    match (word(".version"), word(".target")) {
+        (Some(version), Some(target)) => {
+            let found = format!("PTX {version} for {target} and newer, {entries} entry points");
+            examination.add("kernels", Status::Ok, found)
+        }
+        _ => examination.add_with_remedy(
+            "kernels",
+            Status::Broken,
+            "this program was built without PTX",
+            Some("run `cargo xtask build-ptx` and build again"),
+        ),
+    }
+}
+
+fn gpus(examination: &mut Examination) -> Result<()> {
+    let count = match Device::cuda_count() {
+        Ok(count) => count,
+        Err(error) => return examination.add("gpus", Status::Broken, error.to_string()),
+    };
+    if count == 0 {
+        return examination.add("gpus", Status::Missing, "none; windrow computes on the CPU");
+    }
+    for index in 0..count {
+        match Device::cuda(index) {
+            Ok(gpu) => examination.add("gpu", Status::Ok, describe(&gpu))?,
+            Err(error) => examination.add("gpu", Status::Broken, format!("cuda:{index}: {error}"))?,
+        }
+    }
+    Ok(())
+}
+
+fn describe(gpu: &Device) -> String {
+    let mut text = gpu.to_string();
+    if let Some((major, minor)) = gpu.compute_capability() {
+        text.push_str(&format!(", compute capability {major}.{minor}"));
+    }
+    text.push_str(&format!(", {} multiprocessors", gpu.multiprocessors()));
+    if let Some(l2) = gpu.l2_bytes() {
+        text.push_str(&format!(", L2 {}", units::bytes(l2)));
+    }
+    if let (Some(total), Ok(Some(free))) = (gpu.memory_total(), gpu.memory_free()) {
+        text.push_str(&format!(", memory {} of {} free", units::bytes(free), units::bytes(total)));
+    }
+    text
+}
+
+/// The libraries that `spmm --peers` compares with; nothing needs them.
+fn peers(examination: &mut Examination, device: &Device) -> Result<()> {
+    if device.kind() != DeviceKind::Cuda {
+        return Ok(());
+    }
+    let found = [
+        ("cuSPARSE", CuSparse::load(device).map(|library| library.version().to_owned())),
+        ("cuBLAS", CuBlas::load(device).map(|library| library.version().to_owned())),
+    ];
+    for (name, version) in found {
+        match version {
+            Ok(version) => examination.add(name, Status::Ok, format!("{version}, to compare with"))?,
+            Err(error) => {
+                let status =
+                    if matches!(error, BenchError::Absent { .. }) { Status::Missing } else { Status::Broken };
+                examination.add(name, status, format!("{error}; only `spmm --peers` needs it"))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Multiplies on `device` with every algorithm and precision, checked.
+fn test(examination: &mut Examination, device: &Device) -> Result<()> {
+    let a = test_matrix()?;
+    let algorithms: &[Algorithm] =
+        if device.kind() == DeviceKind::Cpu { &[Algorithm::Auto] } else { &Algorithm::ALL };
+    let mut outcome = Ok(());
+    for precision in [Precision::F32, Precision::F16] {
+        for &algorithm in algorithms.iter().filter(|algorithm| algorithm.supports(precision)) {
+            let what = match device.kind() {
+                DeviceKind::Cpu => precision.to_string(),
+                _ => format!("{precision} {algorithm}"),
+            };
+            match product(&a, precision, algorithm, device) {
+                Ok(found) if found.passed() => {
+                    examination.add("test", Status::Ok, format!("{what}: {}", verdict(&found)))?;
+                }
+                Ok(found) => {
+                    let remedy = "the device computes wrongly: update the driver, and report this with the device's name";
+                    let found = format!("{what}: {}", verdict(&found));
+                    examination.add_with_remedy("test", Status::Broken, found, Some(remedy))?;
+                    let failure = Failure::new(Exit::Verification, format!("{device} computes wrongly"));
+                    outcome = outcome.and(Err(failure));
+                }
+                Err(failure) => {
+                    examination.add("test", Status::Broken, format!("{what}: {failure}"))?;
+                    outcome = outcome.and(Err(failure));
+                }
+            }
+        }
+    }
+    outcome
+}
+
+fn product(
+    a: &Csr<f32>,
+    precision: Precision,
+    algorithm: Algorithm,
+    device: &Device,
+) -> Result<windrow::Verification> {
+    let plan = Spmm::builder(a).width(TEST_WIDTH).precision(precision).algorithm(algorithm).build(device)?;
+    match precision {
+        Precision::F16 => run_and_verify::<f16, f32>(&plan, a, TEST_WIDTH, 1),
+        _ => run_and_verify::<f32, f32>(&plan, a, TEST_WIDTH, 1),
+    }
+}
+
+/// Rows of 0 to 15 entries, and one that is nearly full.
+fn test_matrix() -> Result<Csr<f32>> {
+    let mut random = SplitMix64::new(1);
+    let (mut rows, mut cols, mut values) = (Vec::new(), Vec::new(), Vec::new());
+    for row in 0..TEST_SIZE {
+        let entries = if row == TEST_SIZE / 2 { TEST_SIZE } else { random.below(16) };
+        for _ in 0..entries {
+            rows.push(row);
+            cols.push(random.below(TEST_SIZE));
+            let quarters: i16 = i16::try_from(random.below(17)).map_or(0, |number| number - 8);
+            values.push(f32::from(quarters) / 4.0);
+        }
+    }
+    let size = TEST_SIZE as usize;
+    Ok(Csr::try_from_coo(&Coo::try_new(size, size, rows, cols, values)?)?)
+}

@@ -1,0 +1,8 @@
+//! The commands, one module each: `run` takes the arguments and writes the result.
+
+pub(crate) mod convert;
+pub(crate) mod doctor;
+pub(crate) mod generate;
+pub(crate) mod info;
+pub(crate) mod spmm;
+pub(crate) mod verify;

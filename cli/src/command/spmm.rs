@@ -1,0 +1,228 @@
+//! `windrow spmm`: plans a product, runs it, times it, and checks it.
+
+use std::fmt;
+
+use serde::Serialize;
+use windrow::{Csr, Device, Element, Precision, Spmm, SpmmPlan, SpmmReport, Verification, f16};
+use windrow_bench::{Sampling, Timing, measure};
+
+use crate::args::SpmmArgs;
+use crate::console::Console;
+use crate::failure::{Exit, Failure, Result};
+use crate::listing::Listing;
+use crate::load;
+use crate::peers::{CuSparseRun, comparison};
+use crate::product::{Operands, verdict};
+use crate::units::{bytes, digits, percent, time_us};
+
+/// What is printed.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    file: String,
+    width: usize,
+    seed: u64,
+    plan: SpmmReport,
+    preprocessing_us: f64,
+    time: Timing,
+    rates: Rates,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verification: Option<Verification>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cusparse: Option<CuSparseRun>,
+    /// Runs after which planning is earned back against cuSPARSE.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    break_even_calls: Option<f64>,
+}
+
+/// What the median time means.
+#[derive(Debug, Serialize)]
+struct Rates {
+    /// Floating-point operations: two for each entry and column.
+    flop: f64,
+    gflop_s: f64,
+    /// Bytes of `B` that the kernels gather.
+    gathered_bytes: f64,
+    gathered_gb_s: f64,
+    /// Bytes that have to move once: the plan's arrays, `B` and `C`.
+    operand_bytes: f64,
+    operand_gb_s: f64,
+}
+
+impl Rates {
+    fn of(report: &SpmmReport, width: usize, median_us: f64) -> Self {
+        let n = width as f64;
+        let a = (report.device_bytes - report.workspace_bytes) as f64;
+        let b = report.cols as f64 * n * f64::from(report.precision.bytes());
+        let c = report.rows as f64 * n * 4.0;
+        let flop = 2.0 * report.nnz as f64 * n;
+        let (gathered_bytes, operand_bytes) = (report.gathered_bytes(width), a + b + c);
+        // A thousandth of the amount per microsecond is 10⁹ a second.
+        let giga = |amount: f64| if median_us > 0.0 { amount / median_us / 1e3 } else { 0.0 };
+        Self {
+            flop,
+            gflop_s: giga(flop),
+            gathered_bytes,
+            gathered_gb_s: giga(gathered_bytes),
+            operand_bytes,
+            operand_gb_s: giga(operand_bytes),
+        }
+    }
+}
+
+pub(crate) fn run(args: &SpmmArgs, console: Console) -> Result<()> {
+    let device = args.device.open()?;
+    let (a, _) = load::read::<f32>(&args.file, &args.read, console)?;
+    let outcome = match args.precision {
+        Precision::F16 => product::<f16>(&a, &device, args, console),
+        _ => product::<f32>(&a, &device, args, console),
+    }?;
+    console.line(&outcome)?;
+    console.object("spmm", &outcome)?;
+    conclusion(outcome.verification.as_ref())
+}
+
+/// A wrong product is a failure.
+fn conclusion(verification: Option<&Verification>) -> Result<()> {
+    match verification {
+        Some(found) if !found.passed() => Err(Failure::new(Exit::Verification, "the product is wrong")),
+        _ => Ok(()),
+    }
+}
+
+fn product<B: Element>(a: &Csr<f32>, device: &Device, args: &SpmmArgs, console: Console) -> Result<Outcome> {
+    let spinner = console.spinner("planning");
+    let plan = plan(a, device, args);
+    spinner.set_message("making B");
+    let operands = plan.and_then(|plan| {
+        let operands = Operands::<B, f32>::new(a, args.width, args.seed, device)?;
+        Ok((plan, operands))
+    });
+    spinner.finish_and_clear();
+    let (plan, mut operands) = operands?;
+    if args.verify {
+        operands.poison()?;
+    }
+    let spinner = console.spinner("timing");
+    let time = measure(device, sampling(args.repeat), || operands.run(&plan));
+    spinner.finish_and_clear();
+    let time = time?;
+    let spinner = console.spinner("verifying");
+    let verification = args.verify.then(|| operands.verify(&plan, a)).transpose();
+    spinner.set_message("timing cuSPARSE");
+    let cusparse =
+        args.peers.then(|| CuSparseRun::on(a, &mut operands, &plan, sampling(args.repeat))).transpose();
+    spinner.finish_and_clear();
+    let (verification, cusparse) = (verification?, cusparse?);
+    let report = plan.report().clone();
+    let peer_us = cusparse.as_ref().and_then(CuSparseRun::best_us);
+    Ok(Outcome {
+        file: args.file.display().to_string(),
+        width: args.width,
+        seed: args.seed,
+        preprocessing_us: report.preprocessing_us(),
+        rates: Rates::of(&report, args.width, time.median_us),
+        break_even_calls: peer_us.and_then(|us| report.break_even_calls(time.median_us, us)),
+        plan: report,
+        time,
+        verification,
+        cusparse,
+    })
+}
+
+/// `repeat` batches, after a warm-up that is no longer than they are.
+fn sampling(repeat: u32) -> Sampling {
+    Sampling { warm_up_calls: repeat.min(5), min_batches: repeat, min_calls: repeat }
+}
+
+fn plan(a: &Csr<f32>, device: &Device, args: &SpmmArgs) -> Result<SpmmPlan> {
+    let mut builder = Spmm::builder(a).width(args.width).precision(args.precision).algorithm(args.algorithm);
+    if let Some(limit) = args.memory_limit {
+        builder = builder.memory_limit(limit);
+    }
+    Ok(builder.build(device)?)
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { time, rates, .. } = self;
+        writeln!(f, "{}\n", self.plan)?;
+        let mut listing = Listing::default();
+        listing.add(
+            "time",
+            format!(
+                "{} median, {} min, noise {} ({} runs in {} batches), width {}",
+                time_us(time.median_us),
+                time_us(time.min_us),
+                percent(time.noise),
+                time.calls,
+                time.batches,
+                self.width
+            ),
+        );
+        listing.add(
+            "rates",
+            format!(
+                "{} GFLOP/s, {} GB/s gathered, {} GB/s of operands",
+                digits(rates.gflop_s),
+                digits(rates.gathered_gb_s),
+                digits(rates.operand_gb_s)
+            ),
+        );
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "sizes of arrays that exist"
+        )]
+        let size = |amount: f64| bytes(amount as u64);
+        listing.add(
+            "bytes",
+            format!("{} gathered, {} of operands", size(rates.gathered_bytes), size(rates.operand_bytes)),
+        );
+        let calls = if time.median_us > 0.0 { self.preprocessing_us / time.median_us } else { 0.0 };
+        listing.add(
+            "planning",
+            format!("{}, as long as {} runs", time_us(self.preprocessing_us), digits(calls)),
+        );
+        if let Some(found) = &self.verification {
+            listing.add("verify", verdict(found));
+        }
+        if let Some(cusparse) = &self.cusparse {
+            listing.add("cuSPARSE", cusparse.to_string());
+            if let Some(peer_us) = cusparse.best_us() {
+                listing.add("", comparison(time.median_us, peer_us, self.break_even_calls));
+            }
+        }
+        write!(f, "{listing}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_product_is_a_failure() {
+        let a = Csr::<f32>::identity(4).unwrap();
+        let plan = Spmm::builder(&a).build(&Device::cpu()).unwrap();
+        let mut operands = Operands::<f32, f32>::new(&a, 3, 1, plan.device()).unwrap();
+        operands.poison().unwrap();
+        let before = operands.verify(&plan, &a).unwrap();
+        assert_eq!(conclusion(Some(&before)).unwrap_err().exit, Exit::Verification);
+        assert!(verdict(&before).starts_with("FAILED: 12 of 12 elements"), "{}", verdict(&before));
+        operands.run(&plan).unwrap();
+        let after = operands.verify(&plan, &a).unwrap();
+        assert!(conclusion(Some(&after)).is_ok() && conclusion(None).is_ok());
+        assert!(verdict(&after).starts_with("passed: 12 elements checked"), "{}", verdict(&after));
+    }
+
+    #[test]
+    fn rates_are_amounts_over_the_median() {
+        let a = Csr::<f32>::identity(1000).unwrap();
+        let plan = Spmm::builder(&a).build(&Device::cpu()).unwrap();
+        let rates = Rates::of(plan.report(), 50, 10.0);
+        assert_eq!((rates.flop, rates.gflop_s), (100_000.0, 10.0));
+        assert_eq!((rates.gathered_bytes, rates.gathered_gb_s), (200_000.0, 20.0));
+        assert!(rates.operand_bytes > 400_000.0);
+        assert_eq!(Rates::of(plan.report(), 50, 0.0).gflop_s, 0.0);
+    }
+}

@@ -1,0 +1,59 @@
+//! The command `windrow`: inspect, convert, multiply and verify sparse matrices.
+//!
+//! Data goes to standard output, talk and progress bars to standard error, and the exit code tells what
+//! went wrong ([`failure::Exit`]).
+
+mod args;
+mod command;
+mod console;
+mod estimate;
+mod failure;
+mod listing;
+mod load;
+mod machine;
+mod peers;
+mod product;
+mod spy;
+mod units;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Arguments, Command, Global};
+use console::Console;
+use failure::{Exit, Failure, Result};
+
+fn main() -> ExitCode {
+    let Arguments { command, global } = Arguments::parse();
+    match run(&command, &global) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if failure.exit != Exit::ClosedPipe {
+                // Nobody is left to tell if standard error is closed too.
+                let _ = writeln!(std::io::stderr(), "error: {failure}");
+            }
+            ExitCode::from(failure.exit as u8)
+        }
+    }
+}
+
+fn run(command: &Command, global: &Global) -> Result<()> {
+    if let Some(threads) = global.threads {
+        rayon::ThreadPoolBuilder::new().num_threads(usize::from(threads)).build_global().map_err(
+            |error| {
+                Failure::new(Exit::Limit, format!("cannot start {threads} threads: {error}; ask for fewer"))
+            },
+        )?;
+    }
+    let console = Console { json: global.json, quiet: global.quiet };
+    match command {
+        Command::Info(args) => command::info::run(args, console),
+        Command::Spmm(args) => command::spmm::run(args, console),
+        Command::Verify(args) => command::verify::run(args, console),
+        Command::Convert(args) => command::convert::run(args, console),
+        Command::Gen(args) => command::generate::run(args, console),
+        Command::Doctor(args) => command::doctor::run(args, console),
+    }
+}

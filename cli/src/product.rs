@@ -1,0 +1,95 @@
+//! A product with made-up operands: what `spmm`, `verify` and `doctor` have in common.
+
+use windrow::synthetic::seeded_values;
+use windrow::{Csr, DenseRef, Device, DeviceKind, DeviceMatrix, Element, Output, SpmmPlan, Verification};
+
+use crate::failure::{Exit, Failure, Result};
+use crate::units;
+
+/// The dense operands of one product, on the device.
+pub(crate) struct Operands<B: Element, C: Output> {
+    pub(crate) b: DeviceMatrix<B>,
+    pub(crate) c: DeviceMatrix<C>,
+}
+
+impl<B: Element, C: Output> Operands<B, C> {
+    /// `B` of width `n` with values in [−1, 1) from `seed`, and a `C` of zeros, for `a` on `device`.
+    pub(crate) fn new(a: &Csr<f32>, n: usize, seed: u64, device: &Device) -> Result<Self> {
+        check_memory::<B, C>(a, n, device)?;
+        let b = seeded_values::<B>(a.cols() * n, seed)?;
+        let b = DeviceMatrix::upload(device, DenseRef::packed(&b, a.cols(), n)?)?;
+        Ok(Self { b, c: DeviceMatrix::zeros(device, a.rows(), n)? })
+    }
+
+    /// Fills `C` with NaN, so that an element which no kernel writes cannot pass for a right one.
+    pub(crate) fn poison(&mut self) -> Result<()> {
+        let (rows, cols) = (self.c.rows(), self.c.cols());
+        let nan = vec![C::from_f32(f32::NAN); rows * cols];
+        Ok(self.c.copy_from(DenseRef::packed(&nan, rows, cols)?)?)
+    }
+
+    /// `C ← A·B`; on a GPU it is queued.
+    pub(crate) fn run(&mut self, plan: &SpmmPlan) -> Result<()> {
+        Ok(plan.run_into(1.0, &self.b, 0.0, &mut self.c)?)
+    }
+
+    /// Compares `C` with the reference.
+    pub(crate) fn verify(&self, plan: &SpmmPlan, a: &Csr<f32>) -> Result<Verification> {
+        Ok(plan.verify(a, &self.b, &self.c)?)
+    }
+}
+
+/// Runs a product of width `n` once, into a poisoned `C`, and compares it with the reference.
+pub(crate) fn run_and_verify<B: Element, C: Output>(
+    plan: &SpmmPlan,
+    a: &Csr<f32>,
+    n: usize,
+    seed: u64,
+) -> Result<Verification> {
+    let mut operands = Operands::<B, C>::new(a, n, seed, plan.device())?;
+    operands.poison()?;
+    operands.run(plan)?;
+    operands.verify(plan, a)
+}
+
+/// Whether `B` and `C` fit, before a byte is allocated: an operating system may promise more than it has.
+fn check_memory<B: Element, C: Output>(a: &Csr<f32>, n: usize, device: &Device) -> Result<()> {
+    let bytes = |rows: usize, size: usize| (rows as u128) * (n as u128) * (size as u128);
+    let b = bytes(a.cols(), size_of::<B>());
+    let c = bytes(a.rows(), size_of::<C>());
+    // On the CPU, B exists twice while it is made.
+    let needed = if device.kind() == DeviceKind::Cpu { 2 * b + c } else { b + c };
+    let needed = u64::try_from(needed).unwrap_or(u64::MAX);
+    match device.memory_free()? {
+        Some(free) if needed > free => Err(Failure::new(
+            Exit::Limit,
+            format!(
+                "B ({} × {n}) and C ({} × {n}) need {}, but {} are free on {device}; use a smaller --width",
+                a.cols(),
+                a.rows(),
+                units::bytes(needed),
+                units::bytes(free),
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// What a verification found, in words: where the worst element is and how near to its bound.
+pub(crate) fn verdict(verification: &Verification) -> String {
+    let Verification { worst_ratio, worst_row, worst_col, failures, checked, .. } = verification;
+    if *checked == 0 {
+        return "passed: C has no elements".to_owned();
+    }
+    let worst =
+        format!("the worst, at row {worst_row}, column {worst_col}, has {worst_ratio:.3} of its error bound");
+    if verification.passed() {
+        format!("passed: {} elements checked; {worst}", units::count(*checked))
+    } else {
+        format!(
+            "FAILED: {} of {} elements beyond their bound; {worst}",
+            units::count(*failures),
+            units::count(*checked)
+        )
+    }
+}

@@ -1,0 +1,56 @@
+//! `windrow verify`, on the CPU.
+
+use super::run::{Folder, data, windrow};
+
+#[test]
+fn every_width_is_a_line() {
+    let outcome = windrow(&["verify", &data("mbeacxc.mtx.gz"), "--device", "cpu", "--widths", "1,31,32"]);
+    outcome.succeeded().says(&["9 passed, 0 failed, 0 could not run"]);
+    for width in ["1", "31", "32"] {
+        for (precision, output) in [("f32", "f32"), ("f16", "f32"), ("f16", "f16")] {
+            let lines = outcome.stdout.lines().filter(|line| {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                words.get(1..4) == Some(&[precision, output, width]) && words.last() == Some(&"passed")
+            });
+            assert_eq!(lines.count(), 1, "{precision} {output} {width} in\n{}", outcome.stdout);
+        }
+    }
+}
+
+#[test]
+fn the_same_as_an_object() {
+    let file = data("lyra_conv_to_gates.smtx.gz");
+    let object =
+        windrow(&["verify", &file, "--device", "cpu", "--widths", "7", "--json"]).json("windrow.verify/1");
+    assert_eq!(
+        (&object["rows"], &object["cols"], &object["nnz"]),
+        (&3072.into(), &1024.into(), &251_664.into())
+    );
+    assert_eq!((&object["passed"], &object["failed"], &object["errors"]), (&3.into(), &0.into(), &0.into()));
+    let cases = object["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 3);
+    for case in cases {
+        assert_eq!((&case["outcome"], &case["width"]), (&"passed".into(), &7.into()));
+        assert_eq!((&case["checked"], &case["failures"]), (&(3072 * 7).into(), &0.into()));
+        assert!(case["worst_ratio"].as_f64().unwrap() <= 1.0);
+    }
+}
+
+#[test]
+fn a_case_that_cannot_run_does_not_end_the_sweep() {
+    let outcome =
+        windrow(&["verify", &data("mbeacxc.mtx.gz"), "--device", "cpu", "--widths", "999999999999,4"]);
+    outcome
+        .failed(6, &["3 of 6 products could not run"])
+        .says(&["999999999999", "error: B (496 × 999999999999)"])
+        .says(&["3 passed, 0 failed, 3 could not run"]);
+}
+
+#[test]
+fn nothing_to_check_is_not_hidden() {
+    let folder = Folder::new();
+    let file = folder.file("none.mtx", "%%MatrixMarket matrix coordinate real general\n0 5 0\n");
+    windrow(&["verify", &file, "--device", "cpu", "--widths", "3"]).succeeded().says(&["passed, C is empty"]);
+    windrow(&["verify", &data("mbeacxc.mtx.gz"), "--device", "cuda:99"]).failed(4, &["CUDA"]);
+    windrow(&["verify", &file, "--widths", "3,x"]).failed(2, &["--widths"]);
+}
