@@ -68,6 +68,7 @@ impl<G: Gather, const LANES: u32> Kernel for ShortRows<G, LANES> {
             while round < row_count {
                 let position = round + s.thread_idx() / LANES;
                 let active = position < row_count;
+                let row = if active { s.load_readonly_once(p.rows.at(first_row + position)) } else { 0 };
                 // 2. to 4. Gather and accumulate.
                 let begin = first_entry + position * len;
                 let end = if active && column < p.dense.n { begin + len } else { begin };
@@ -76,7 +77,6 @@ impl<G: Gather, const LANES: u32> Kernel for ShortRows<G, LANES> {
                 let quads = deal::<S, G, 1>(s, 0, column, sum);
                 // 5. Registers -> global.
                 if active {
-                    let row = s.load_readonly_once(p.rows.at(first_row + position));
                     quads.each(|column, quad| match G::VECTORS {
                         true => p.dense.finish_quad(s, row, column, quad),
                         false => p.dense.finish_one(s, row, column, quad[0]),

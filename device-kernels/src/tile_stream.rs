@@ -129,9 +129,9 @@ impl<G: Staging, const SLICES: usize, const STAGES: u32> Kernel for TileStream<G
     const SHARED_BYTES: u32 = Self::BLOCK_THREADS / WARP * Self::WARP_BYTES;
     // Left to itself, `ptxas` spills a few registers to fit one more block.
     const MIN_BLOCKS: u32 = if !G::VECTORS {
-        6
+        5
     } else if SLICES == 1 {
-        7
+        6
     } else {
         4
     };
@@ -150,50 +150,50 @@ impl<G: Staging, const SLICES: usize, const STAGES: u32> Kernel for TileStream<G
         unsafe {
             let [begin, end, head_slot, tail_slot] = s.load_readonly(p.workers.at(worker));
             let last = end - 1;
-            let mut ahead = begin; // the step whose columns are in `cols`
-            let mut cols = warp.columns(ahead);
+            // What a step needs is loaded two steps before it is used: a step lasts about as long as a
+            // load from memory that every SM is busy with.
+            let mut ahead = begin; // the next step to stage
+            let mut cols = [warp.columns(begin), warp.columns(min(begin + 1, last))];
             // Byte offsets of pipeline slots: the one to fill next, the one to multiply next.
             let mut fill = 0;
             while fill < Self::LAST_STAGE {
-                warp.stage(fill, ahead < end, cols); // (16, FEATURES) f16
+                warp.stage(fill, ahead < end, cols[0]); // (16, FEATURES) f16
+                cols = [cols[1], warp.columns(min(ahead + 2, last))];
                 ahead += 1;
-                cols = warp.columns(min(ahead, last));
                 fill += Self::STAGE_BYTES;
             }
             let mut read = 0;
             let mut acc = [[[0.0f32; 4]; 4]; SLICES]; // (FEATURES, 8)
-            let mut window = s.load_readonly(p.step_windows.at(begin));
+            let mut windows = [warp.window(begin), warp.window(min(begin + 1, last))];
+            let mut row = warp.window_row(windows[0]);
+            let mut fragments = [warp.fragment(begin), warp.fragment(min(begin + 1, last))]; // (16, 8)
             let mut window_begin = begin;
             let mut slot = head_slot;
-            let mut fragment = warp.fragment(begin); // (16, 8)
             let mut step = begin;
             while step < end {
-                let next = min(step + 1, last);
-                let next_fragment = warp.fragment(next);
-                let next_window = s.load_readonly(p.step_windows.at(next));
+                let after_next = min(step + 2, last);
+                let (fragment_2, window_2) = (warp.fragment(after_next), warp.window(after_next));
+                let next_row = warp.window_row(windows[1]);
                 // 2. Global -> shared: into the slot that the previous step has left.
                 wait_for_oldest::<S, STAGES>(s);
                 s.sync_warp(); // RAW: staged -> read; WAR: previous step's reads -> next stage
-                warp.stage(fill, ahead < end, cols);
+                warp.stage(fill, ahead < end, cols[0]);
+                cols = [cols[1], warp.columns(min(ahead + 2, last))];
                 ahead += 1;
-                cols = warp.columns(min(ahead, last));
                 // 3. and 4. Shared -> registers, multiply-accumulate.
-                warp.multiply(read, fragment, &mut acc); // (FEATURES, 8) += (FEATURES, 16)·(16, 8)
+                warp.multiply(read, fragments[0], &mut acc); // (FEATURES, 8) += (FEATURES, 16)·(16, 8)
                 step += 1;
                 // 5. Registers -> global, when the window ends or the range does.
-                if next_window != window || step == end {
+                if windows[1] != windows[0] || step == end {
                     let slot_now = if step == end && slot == NO_SLOT { tail_slot } else { slot };
-                    warp.flush(
-                        read,
-                        &Finished { window, begin: window_begin, end: step, slot: slot_now },
-                        &acc,
-                    );
+                    warp.flush(read, &Finished { row, begin: window_begin, end: step, slot: slot_now }, &acc);
                     acc = [[[0.0; 4]; 4]; SLICES];
-                    window = next_window;
                     window_begin = step;
                     slot = NO_SLOT;
                 }
-                fragment = next_fragment;
+                windows = [windows[1], window_2];
+                fragments = [fragments[1], fragment_2];
+                row = next_row;
                 fill = read;
                 read = if read == Self::LAST_STAGE { 0 } else { read + Self::STAGE_BYTES };
             }
@@ -279,6 +279,20 @@ impl<'a, S: Simt, G: Staging, const SLICES: usize, const STAGES: u32> Warp<'a, S
     unsafe fn fragment(&self, step: u32) -> [u32; 2] {
         // SAFETY: `step` is a step of the stream.
         unsafe { self.s.load_readonly_once(self.fragments.at_wide(u64::from(step) * 32)) }
+    }
+
+    /// The window of a step.
+    #[inline(always)]
+    unsafe fn window(&self, step: u32) -> u32 {
+        // SAFETY: `step` is a step of the stream.
+        unsafe { self.s.load_readonly(self.p.step_windows.at(step)) }
+    }
+
+    /// Row `lane % 8` of a window.
+    #[inline(always)]
+    unsafe fn window_row(&self, window: u32) -> u32 {
+        // SAFETY: a window of the stream.
+        unsafe { self.s.load_readonly(self.p.window_rows.at(window * WINDOW_ROWS + self.lane % WINDOW_ROWS)) }
     }
 
     /// Starts bringing a step's rows of `B` into the pipeline slot at `slot`.

@@ -9,7 +9,8 @@ use crate::{NO_ROW, NO_SLOT};
 
 /// A window's sum, complete or a warp's part of it.
 pub(super) struct Finished {
-    pub(super) window: u32,
+    /// Row `lane % 8` of the window.
+    pub(super) row: u32,
     /// Steps of it that this warp summed.
     pub(super) begin: u32,
     pub(super) end: u32,
@@ -84,8 +85,9 @@ impl<S: Simt, G: Staging, const SLICES: usize, const STAGES: u32> Warp<'_, S, G,
                     row,
                     feature,
                 ));
+                // All lanes take part, whichever branch they share.
+                let out = self.s.shuffle(done.row, row);
                 if done.slot == NO_SLOT {
-                    let out = self.s.load_readonly(self.p.window_rows.at(done.window * WINDOW_ROWS + row));
                     if out != NO_ROW {
                         dense.finish_quad(self.s, out, column, quad);
                     }

@@ -177,7 +177,8 @@ fn compose(mantissa: u64, digits: usize, exponent: i64) -> Option<f64> {
     // Where both factors are exact in f64, one multiplication or division rounds once (Clinger, "How to
     // read floating point numbers accurately", PLDI 1990, section 3).
     if digits <= 15 && power < TEN_F64.len() {
-        let (number, power) = (mantissa as f64, TEN_F64[power]);
+        // From i64, which processors convert at once.
+        let (number, power) = (i64::try_from(mantissa).ok()? as f64, TEN_F64[power]);
         return Some(if exponent < 0 { number / power } else { number * power });
     }
     if mantissa == 0 {

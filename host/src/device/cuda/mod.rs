@@ -131,7 +131,9 @@ impl Machine for CudaMachine {
         // SAFETY: the context is current; the memory is freed by `free`.
         match unsafe { result::malloc_sync(index(bytes)) } {
             Ok(address) => Ok(address),
-            Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => Err(self.out_of_memory(what, bytes)?),
+            Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => {
+                Err(self.out_of_memory(what, bytes)?)
+            }
             Err(error) => Err(failed("cuMemAlloc", error)),
         }
     }
