@@ -30,7 +30,7 @@ fn library<T>(test: &str, loaded: Result<T, BenchError>) -> Option<T> {
 fn skip<T>(test: &str, why: &BenchError) -> Option<T> {
     let required = std::env::var("WINDROW_REQUIRE_GPU").is_ok_and(|value| value == "1");
     assert!(!required, "{test}: WINDROW_REQUIRE_GPU=1, but {why}");
-    eprintln!("skipped {test}: {why}");
+    windrow_testkit::announce_skip(test, 1, &why.to_string());
     None
 }
 

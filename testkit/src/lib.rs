@@ -57,4 +57,4 @@ pub use compare::{Comparison, assert_matches, compare};
 pub use pattern::Pattern;
 pub use reference::{Reference, spmm};
 pub use rng::SplitMix64;
-pub use tally::Tally;
+pub use tally::{Tally, announce, announce_skip};

@@ -1,6 +1,7 @@
 //! Counts what a test ran, so that a test that ran nothing fails.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 
 use crate::Comparison;
 
@@ -38,7 +39,7 @@ impl Tally {
         self.ran
     }
 
-    /// One line on standard error: cases, elements, the worst ratio seen, and skips by reason.
+    /// One line on standard output: cases, elements, the worst ratio seen, and skips by reason.
     ///
     /// # Panics
     /// If no case ran.
@@ -48,10 +49,23 @@ impl Tally {
         let skips = if skips.is_empty() { String::from("none") } else { skips.join(", ") };
         let Self { name, ran, elements, worst_ratio, .. } = self;
         assert!(ran > 0, "{name}: no case ran; skipped: {skips}");
-        eprintln!(
-            "{name}: {ran} cases, {elements} elements, worst {worst_ratio:.3} of the bound; skipped: {skips}"
-        );
+        announce(&format!(
+            "{name}: {ran} cases, {elements} elements, worst {worst_ratio:.3} of the bound; left out: {skips}"
+        ));
     }
+}
+
+/// Writes a line that the test harness does not swallow when the test passes: it holds back what
+/// `println!` prints, not what is written to the stream.
+///
+/// A stream that is closed loses the line, not the test.
+pub fn announce(line: &str) {
+    let _closed = writeln!(std::io::stdout().lock(), "{line}");
+}
+
+/// Says that `cases` cases of `name` did not run, in the form that `cargo xtask ci` adds up.
+pub fn announce_skip(name: &str, cases: usize, reason: &str) {
+    announce(&format!("skipped: {cases} of {name}: {reason}"));
 }
 
 #[cfg(test)]

@@ -11,19 +11,45 @@ const BUCKET_ENTRIES: u64 = 1 << 15;
 /// Most buckets, so that the places where a block's entries go stay in the cache too.
 const MAX_BUCKETS: u32 = 256;
 
-/// Entries in the order of the file.
-///
-/// `values` is empty where the file has none; each entry is 1 then.
-#[derive(Debug, Clone)]
-pub(super) struct Entries<V> {
-    pub(super) rows: Vec<u32>,
-    pub(super) cols: Vec<u32>,
-    pub(super) values: Vec<V>,
+/// An entry as a reader keeps it: `(row, col, value)`, or `(row, col)` in files without values.
+pub(super) trait Entry<V>: Copy + bytemuck::Zeroable + Send + Sync {
+    /// The entry; `value` is rounded to `V`, or not kept.
+    fn new(row: u32, col: u32, value: f64) -> Self;
+    fn row(self) -> u32;
+    fn col(self) -> u32;
+    /// The value, 1 if there is none.
+    fn value(self) -> V;
 }
 
-impl<V> Default for Entries<V> {
-    fn default() -> Self {
-        Self { rows: Vec::new(), cols: Vec::new(), values: Vec::new() }
+impl<V: Value> Entry<V> for (u32, u32, V) {
+    #[inline]
+    fn new(row: u32, col: u32, value: f64) -> Self {
+        (row, col, V::from_f64(value))
+    }
+    fn row(self) -> u32 {
+        self.0
+    }
+    fn col(self) -> u32 {
+        self.1
+    }
+    fn value(self) -> V {
+        self.2
+    }
+}
+
+impl<V: Value> Entry<V> for (u32, u32) {
+    #[inline]
+    fn new(row: u32, col: u32, _value: f64) -> Self {
+        (row, col)
+    }
+    fn row(self) -> u32 {
+        self.0
+    }
+    fn col(self) -> u32 {
+        self.1
+    }
+    fn value(self) -> V {
+        V::ONE
     }
 }
 
@@ -49,74 +75,50 @@ impl Buckets {
     }
 }
 
-impl<V: Value> Entries<V> {
-    /// Forgets the entries but keeps their memory.
-    pub(super) fn clear(&mut self) {
-        self.rows.clear();
-        self.cols.clear();
-        self.values.clear();
-    }
-
-    /// The entries sorted by bucket; entries of one bucket keep their order.
-    pub(super) fn grouped(&self, buckets: Buckets) -> Grouped<V> {
-        let mut places = vec![0u32; buckets.count as usize];
-        for &row in &self.rows {
-            places[buckets.of(row)] += 1;
-        }
-        let mut start = 0;
-        for place in &mut places {
-            start += std::mem::replace(place, start);
-        }
-        let mut entries = Self {
-            rows: vec![0; self.rows.len()],
-            cols: vec![0; self.cols.len()],
-            values: vec![V::ZERO; self.values.len()],
-        };
-        let mut place = |row: u32| {
-            let place = &mut places[buckets.of(row)];
-            *place += 1;
-            *place as usize - 1
-        };
-        let coordinates = self.rows.iter().zip(&self.cols);
-        if self.values.is_empty() {
-            for (&row, &col) in coordinates {
-                let at = place(row);
-                (entries.rows[at], entries.cols[at]) = (row, col);
-            }
-        } else {
-            for ((&row, &col), &value) in coordinates.zip(&self.values) {
-                let at = place(row);
-                (entries.rows[at], entries.cols[at], entries.values[at]) = (row, col, value);
-            }
-        }
-        // The next free place of each bucket has become its end.
-        Grouped { entries, ends: places }
-    }
-}
-
-/// Entries sorted by bucket.
+/// Entries of a block sorted by bucket.
 #[derive(Debug)]
-pub(super) struct Grouped<V> {
-    entries: Entries<V>,
+pub(super) struct Grouped<E> {
+    entries: Vec<E>,
     /// Where each bucket ends.
     ends: Vec<u32>,
 }
 
-impl<V> Default for Grouped<V> {
+impl<E> Default for Grouped<E> {
     fn default() -> Self {
-        Self { entries: Entries::default(), ends: Vec::new() }
+        Self { entries: Vec::new(), ends: Vec::new() }
     }
 }
 
-impl<V> Grouped<V> {
-    pub(super) fn len(&self) -> usize {
-        self.entries.rows.len()
+impl<E> Grouped<E> {
+    /// The entries sorted by bucket; entries of one bucket keep their order.
+    pub(super) fn new<V>(entries: &[E], buckets: Buckets) -> Self
+    where
+        E: Entry<V>,
+    {
+        let mut places = vec![0u32; buckets.count as usize];
+        entries.iter().for_each(|entry| places[buckets.of(entry.row())] += 1);
+        let mut start = 0;
+        for place in &mut places {
+            start += std::mem::replace(place, start);
+        }
+        let mut sorted = bytemuck::zeroed_vec(entries.len());
+        for &entry in entries {
+            let place = &mut places[buckets.of(entry.row())];
+            sorted[*place as usize] = entry;
+            *place += 1;
+        }
+        // The next free place of each bucket has become its end.
+        Self { entries: sorted, ends: places }
     }
 
-    /// Where the entries of bucket `bucket` are.
-    fn bucket(&self, bucket: usize) -> std::ops::Range<usize> {
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The entries of bucket `bucket`.
+    fn bucket(&self, bucket: usize) -> &[E] {
         let start = if bucket == 0 { 0 } else { self.ends[bucket - 1] };
-        start as usize..self.ends[bucket] as usize
+        &self.entries[start as usize..self.ends[bucket] as usize]
     }
 }
 
@@ -133,12 +135,12 @@ struct Target<'a, V> {
 
 /// The matrix of all entries of `blocks`, which were grouped by `buckets`.
 ///
-/// Rows are in order by two counting sorts, by bucket in [`Entries::grouped`] and by row here; the constructor
+/// Rows are in order by two counting sorts, by bucket in [`Grouped::new`] and by row here; the constructor
 /// of [`Csr`] sorts inside of rows and sums duplicates, in the order of the file.
-pub(super) fn assemble<V: Value>(
+pub(super) fn assemble<V: Value, E: Entry<V>>(
     buckets: Buckets,
     cols: u32,
-    blocks: Vec<Grouped<V>>,
+    blocks: Vec<Grouped<E>>,
     options: &ReadOptions<'_>,
 ) -> Result<Csr<V>, ReadError> {
     let nnz: usize = blocks.iter().map(Grouped::len).sum();
@@ -172,38 +174,20 @@ pub(super) fn assemble<V: Value>(
 
 impl<V: Value> Target<'_, V> {
     /// Counting sort by row of the bucket's entries in all blocks.
-    fn fill(self, blocks: &[Grouped<V>]) {
+    fn fill<E: Entry<V>>(self, blocks: &[Grouped<E>]) {
+        let entries = || blocks.iter().flat_map(|block| block.bucket(self.bucket)).copied();
         // `ends` holds counts, then the next free place of each row, which is its end when all are placed.
-        for block in blocks {
-            for &row in &block.entries.rows[block.bucket(self.bucket)] {
-                self.ends[(row - self.first_row) as usize] += 1;
-            }
-        }
+        entries().for_each(|entry| self.ends[(entry.row() - self.first_row) as usize] += 1);
         let mut start = 0;
         for end in &mut *self.ends {
             start += std::mem::replace(end, start);
         }
-        for block in blocks {
-            let range = block.bucket(self.bucket);
-            let Entries { rows, cols, values } = &block.entries;
-            let mut place = |row: u32| {
-                let end = &mut self.ends[(row - self.first_row) as usize];
-                *end += 1;
-                index(*end - 1)
-            };
-            let coordinates = rows[range.clone()].iter().zip(&cols[range.clone()]);
-            if values.is_empty() {
-                for (&row, &col) in coordinates {
-                    let at = place(row);
-                    (self.cols[at], self.values[at]) = (col, V::ONE);
-                }
-            } else {
-                for ((&row, &col), &value) in coordinates.zip(&values[range]) {
-                    let at = place(row);
-                    (self.cols[at], self.values[at]) = (col, value);
-                }
-            }
-        }
+        entries().for_each(|entry| {
+            let end = &mut self.ends[(entry.row() - self.first_row) as usize];
+            let at = index(*end);
+            *end += 1;
+            (self.cols[at], self.values[at]) = (entry.col(), entry.value());
+        });
         self.ends.iter_mut().for_each(|end| *end += self.base);
     }
 }

@@ -73,7 +73,7 @@ fn few_digits(count: u32, digits: u64) -> u64 {
 }
 
 /// The unsigned integer of at most 15 digits at `at`.
-#[inline]
+#[inline(always)]
 pub(super) fn scan_index(text: &[u8], at: usize) -> Option<(u64, usize)> {
     let (count, digits) = leading_digits(word_at(text, at)?);
     if count == 0 {
@@ -91,7 +91,7 @@ pub(super) fn scan_index(text: &[u8], at: usize) -> Option<(u64, usize)> {
 }
 
 /// Appends the digits at `at` to `number`, modulo 2^64; returns the result and the position behind them.
-#[inline]
+#[inline(always)]
 fn scan_digits(text: &[u8], mut at: usize, mut number: u64) -> Option<(u64, usize)> {
     loop {
         let (count, digits) = leading_digits(word_at(text, at)?);
@@ -136,7 +136,7 @@ fn is_sign(byte: u8) -> usize {
 /// The decimal number at `at`, rounded to nearest, ties to even, as `str::parse` does.
 ///
 /// Declines more than 19 digits, exponents that [`compose`] declines and words like `inf`.
-#[inline]
+#[inline(always)]
 pub(super) fn scan_f64(text: &[u8], at: usize) -> Option<(f64, usize)> {
     let sign = *text.get(at)?;
     let start = at + is_sign(sign);
@@ -171,7 +171,7 @@ pub(super) fn scan_f64(text: &[u8], at: usize) -> Option<(f64, usize)> {
 
 /// `mantissa · 10^exponent`, rounded to nearest, ties to even, for exponents in `-27..=27`; `digits` is how
 /// many digits `mantissa` has at most.
-#[inline]
+#[inline(always)]
 fn compose(mantissa: u64, digits: usize, exponent: i64) -> Option<f64> {
     let power = usize::try_from(exponent.unsigned_abs()).ok()?;
     // Where both factors are exact in f64, one multiplication or division rounds once (Clinger, "How to
@@ -202,7 +202,7 @@ fn multiply(mantissa: u64, power: usize) -> Option<(u64, bool, i64)> {
 }
 
 /// `mantissa / 5^power`, like [`multiply`]. Bits of `top` that no rounding depends on may be wrong.
-#[inline]
+#[inline(always)]
 fn divide(mantissa: u64, power: usize) -> Option<(u64, bool, i64)> {
     let &Reciprocal { five, five_up, inverse } = RECIPROCALS.get(power)?;
     // With both shifted so that their top bit is set, the quotient · 2^63 has 63 or 64 bits.

@@ -37,7 +37,7 @@ pub(crate) fn devices() -> Vec<Device> {
 /// Says how many cases did not run for want of a GPU.
 pub(crate) fn report_missing_gpu(what: &str, cases: usize) {
     if gpu().is_none() {
-        eprintln!("{what}: skipped: no GPU ({cases} cases)");
+        windrow_testkit::announce_skip(what, cases, "no GPU");
     }
 }
 

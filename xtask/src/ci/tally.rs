@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Sums over `test result:` lines.
+/// Sums over `test result:` lines, and over the lines by which a test says that it skipped cases.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) passed: u64,
@@ -13,6 +13,11 @@ pub(super) struct Tally {
 impl Tally {
     /// Adds the counts of a line such as `test result: ok. 5 passed; 0 failed; 1 ignored; ...`.
     pub(super) fn add(&mut self, line: &str) {
+        if let Some((_, skip)) = line.split_once("skipped: ") {
+            let count = skip.split_whitespace().next().and_then(|word| word.parse::<u64>().ok());
+            self.skipped += count.unwrap_or(0);
+            return;
+        }
         let Some(counts) = line.trim().strip_prefix("test result: ") else { return };
         for part in counts.split(['.', ';']) {
             let mut words = part.split_whitespace();
@@ -48,8 +53,9 @@ mod tests {
         tally.add(
             "test result: ok. 5 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.10s",
         );
+        tally.add("skipped: 7 of products on a GPU: no GPU");
         tally.add("test result: FAILED. 51 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out");
-        assert_eq!(tally, Tally { passed: 56, failed: 2, skipped: 1 });
-        assert_eq!(tally.to_string(), "56 passed, 2 failed, 1 skipped");
+        assert_eq!(tally, Tally { passed: 56, failed: 2, skipped: 8 });
+        assert_eq!(tally.to_string(), "56 passed, 2 failed, 8 skipped");
     }
 }

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::super::blocks::TextSource;
-use super::super::entries::{Buckets, Entries, Grouped, assemble};
+use super::super::entries::{Buckets, Entry, Grouped, assemble};
 use super::super::line::{Fault, Line};
 use super::super::number::scan_f64;
 use super::super::records::{Records, parse_records};
@@ -84,24 +84,25 @@ pub(super) fn read<V: Value>(
 
 /// Entries for the nonzeros among `values`, which are the values from number `start` on; and how many
 /// nonzeros there are.
-fn place<V: Value>(header: &MatrixHeader, buckets: Buckets, start: u64, values: &[f64]) -> (Grouped<V>, u64) {
-    let mut entries = Entries::default();
+fn place<V: Value>(
+    header: &MatrixHeader,
+    buckets: Buckets,
+    start: u64,
+    values: &[f64],
+) -> (Grouped<(u32, u32, V)>, u64) {
+    let mut entries: Vec<(u32, u32, V)> = Vec::new();
     let mut nonzeros = 0;
     if values.is_empty() {
-        return (entries.grouped(buckets), nonzeros);
+        return (Grouped::new(&entries, buckets), nonzeros);
     }
     let (mut row, mut col) = position(header, start);
     for &value in values {
         if value != 0.0 {
             nonzeros += 1;
-            entries.rows.push(row);
-            entries.cols.push(col);
-            entries.values.push(V::from_f64(value));
+            entries.push(Entry::<V>::new(row, col, value));
             if header.symmetry != Symmetry::General && row != col {
-                entries.rows.push(col);
-                entries.cols.push(row);
                 let skew = header.symmetry == Symmetry::SkewSymmetric;
-                entries.values.push(V::from_f64(if skew { -value } else { value }));
+                entries.push(Entry::<V>::new(col, row, if skew { -value } else { value }));
             }
         }
         row += 1;
@@ -110,7 +111,7 @@ fn place<V: Value>(header: &MatrixHeader, buckets: Buckets, start: u64, values: 
             row = first_row(header, col);
         }
     }
-    (entries.grouped(buckets), nonzeros)
+    (Grouped::new(&entries, buckets), nonzeros)
 }
 
 /// The first row that column `col` lists.

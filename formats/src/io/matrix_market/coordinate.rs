@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::marker::PhantomData;
 
 use super::super::blocks::TextSource;
-use super::super::entries::{Buckets, Entries, Grouped, assemble};
+use super::super::entries::{Buckets, Entry, Grouped, assemble};
 use super::super::line::{Fault, Line};
 use super::super::number::{scan_f64, scan_index};
 use super::super::records::{AllRecords, Records, parse_records};
@@ -15,14 +15,14 @@ use super::header::MatrixHeader;
 use crate::Value;
 
 /// Entries of one block, mirrored ones included, while it is read.
-struct Block<V> {
-    entries: Entries<V>,
+struct Block<E> {
+    entries: Vec<E>,
     triangle: Triangle,
 }
 
-impl<V> Default for Block<V> {
+impl<E> Default for Block<E> {
     fn default() -> Self {
-        Self { entries: Entries::default(), triangle: Triangle::default() }
+        Self { entries: Vec::new(), triangle: Triangle::default() }
     }
 }
 
@@ -35,12 +35,12 @@ struct Triangle {
 }
 
 /// Entries of one block once it is read.
-struct Closed<V> {
-    entries: Grouped<V>,
+struct Closed<E> {
+    entries: Grouped<E>,
     triangle: Triangle,
 }
 
-impl<V> Default for Closed<V> {
+impl<E> Default for Closed<E> {
     fn default() -> Self {
         Self { entries: Grouped::default(), triangle: Triangle::default() }
     }
@@ -51,8 +51,19 @@ pub(super) fn read<V: Value>(
     source: TextSource<'_>,
     options: &ReadOptions<'_>,
 ) -> Result<Loaded<V>, ReadError> {
+    match header.field {
+        Field::Pattern => read_entries::<V, (u32, u32)>(header, source, options),
+        Field::Real | Field::Integer => read_entries::<V, (u32, u32, V)>(header, source, options),
+    }
+}
+
+fn read_entries<V: Value, E: Entry<V>>(
+    header: MatrixHeader,
+    source: TextSource<'_>,
+    options: &ReadOptions<'_>,
+) -> Result<Loaded<V>, ReadError> {
     let buckets = Buckets::new(header.rows, header.entries);
-    let grammar = Coordinates { header, buckets, value: PhantomData };
+    let grammar = Coordinates::<V, E> { header, buckets, entry: PhantomData };
     let records = parse_records(source, &grammar, header.entries, |line| header.too_many(line))?;
     if records.count < header.entries {
         return Err(header.too_few(records.count, records.lines));
@@ -74,7 +85,7 @@ pub(super) fn read<V: Value>(
 }
 
 /// A symmetric file holds one triangle; in one that holds both, which entries stand for two is anyone's guess.
-fn check_triangle<V>(records: &AllRecords<Closed<V>>) -> Result<(), ReadError> {
+fn check_triangle<E>(records: &AllRecords<Closed<E>>) -> Result<(), ReadError> {
     let first = |of: fn(&Triangle) -> Option<u64>| {
         let mut blocks = records.blocks.iter().enumerate();
         blocks.find_map(|(number, block)| Some(records.line_in_block(number, of(&block.triangle)?)))
@@ -93,44 +104,35 @@ fn check_triangle<V>(records: &AllRecords<Closed<V>>) -> Result<(), ReadError> {
     Err(Fault::new(1, expected, found).at_line(later))
 }
 
-struct Coordinates<V> {
+struct Coordinates<V, E> {
     header: MatrixHeader,
     buckets: Buckets,
-    value: PhantomData<fn(V)>,
+    entry: PhantomData<fn(V) -> E>,
 }
 
-impl<V: Value> Coordinates<V> {
-    /// Adds the entry at `(row, col)`, from 0; `value` is not used for patterns.
+impl<V: Value, E: Entry<V>> Coordinates<V, E> {
+    /// Adds the entry at `(row, col)`, from 0, and its mirror image.
     #[inline]
-    fn push(&self, row: u32, col: u32, value: f64, block: &mut Block<V>) {
-        let MatrixHeader { field, symmetry, .. } = self.header;
-        let entries = &mut block.entries;
-        entries.rows.push(row);
-        entries.cols.push(col);
-        if field != Field::Pattern {
-            entries.values.push(V::from_f64(value));
-        }
+    fn push(&self, row: u32, col: u32, value: f64, block: &mut Block<E>) {
+        block.entries.push(E::new(row, col, value));
+        let symmetry = self.header.symmetry;
         if symmetry != Symmetry::General && row != col {
             let Triangle { records, first_below, first_above } = &mut block.triangle;
             if row > col { first_below } else { first_above }.get_or_insert(*records);
-            entries.rows.push(col);
-            entries.cols.push(row);
-            if field != Field::Pattern {
-                let value = if symmetry == Symmetry::SkewSymmetric { -value } else { value };
-                entries.values.push(V::from_f64(value));
-            }
+            let value = if symmetry == Symmetry::SkewSymmetric { -value } else { value };
+            block.entries.push(E::new(col, row, value));
         }
         block.triangle.records += 1;
     }
 }
 
-impl<V: Value> Records for Coordinates<V> {
-    type Block = Block<V>;
-    type Closed = Closed<V>;
+impl<V: Value, E: Entry<V>> Records for Coordinates<V, E> {
+    type Block = Block<E>;
+    type Closed = Closed<E>;
     const COMMENT: u8 = b'%';
 
     #[inline]
-    fn plain(&self, text: &[u8], at: usize, block: &mut Block<V>) -> Option<usize> {
+    fn plain(&self, text: &[u8], at: usize, block: &mut Block<E>) -> Option<usize> {
         let MatrixHeader { field, symmetry, rows, cols, .. } = self.header;
         let (row, at) = scan_index(text, at)?;
         let (col, at) = scan_index(text, blank(text, at)?)?;
@@ -157,7 +159,7 @@ impl<V: Value> Records for Coordinates<V> {
         Some(next)
     }
 
-    fn careful(&self, mut line: Line<'_>, block: &mut Block<V>) -> Result<(), Fault> {
+    fn careful(&self, mut line: Line<'_>, block: &mut Block<E>) -> Result<(), Fault> {
         let MatrixHeader { field, symmetry, rows, cols, .. } = self.header;
         let row = line.unsigned("a row", 1..=u64::from(rows))?;
         let mut second = line.clone();
@@ -179,8 +181,8 @@ impl<V: Value> Records for Coordinates<V> {
         Ok(())
     }
 
-    fn close(&self, block: &mut Block<V>) -> Closed<V> {
-        let entries = block.entries.grouped(self.buckets);
+    fn close(&self, block: &mut Block<E>) -> Closed<E> {
+        let entries = Grouped::new(&block.entries, self.buckets);
         block.entries.clear();
         Closed { entries, triangle: std::mem::take(&mut block.triangle) }
     }
