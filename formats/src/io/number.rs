@@ -185,7 +185,7 @@ fn compose(mantissa: u64, digits: usize, exponent: i64) -> Option<f64> {
         return Some(0.0);
     }
     // 10^e = 5^e · 2^e, and the power of two only moves the exponent. The product or quotient with 5^e is
-    // made in integers: `top · 2^scale` is the magnitude, cut to 62 to 64 bits.
+    // made in integers: `top · 2^scale` is the magnitude, cut to 64 bits if it has more.
     let (top, cut, scale) = if exponent < 0 { divide(mantissa, power)? } else { multiply(mantissa, power)? };
     // With the lowest bit set where something was cut off, the conversion to f64 rounds as the whole would:
     // the half-way points between two f64 have at most 54 bits.

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use windrow_formats::{Csr, Structure, Value};
 
 use super::gpu::GpuPlan;
-use super::layout::SEGMENT_PIECE;
+use super::layout::SHORTEST_PIECE;
 use super::parts::{SplitPart, push, wide_rows};
 use super::plan::{Body, SpmmPlan};
 use super::report::{ArraySize, SpmmReport, StageClock};
@@ -174,7 +174,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         if wide(self.a.nnz()) > MAX_INDEX {
             return too_large("entries", wide(self.a.nnz()), MAX_INDEX);
         }
-        let segments = wide(self.a.rows()) + wide(self.a.nnz()) / u64::from(SEGMENT_PIECE);
+        let segments = wide(self.a.rows()) + wide(self.a.nnz()) / u64::from(SHORTEST_PIECE);
         if segments > MAX_INDEX {
             return too_large("rows and pieces of rows", segments, MAX_INDEX);
         }
@@ -187,7 +187,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             Algorithm::ShortRows | Algorithm::TileStream | Algorithm::Hybrid => {
                 self.lay_out_tiles(machine, draft)?
             }
-            Algorithm::RowSplit | Algorithm::Auto => self.lay_out_rows(draft),
+            Algorithm::RowSplit | Algorithm::Auto => self.lay_out_rows(device.multiprocessors(), draft),
         };
         let report = &mut draft.report;
         if report.steps > MAX_STEPS {

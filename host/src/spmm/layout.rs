@@ -15,16 +15,27 @@ use crate::error::SpmmError;
 use crate::num::{index, narrow, real, wide};
 use crate::options::Algorithm;
 
-/// Rows with more entries than this are cut ...
-const SEGMENT_LIMIT: u32 = 512;
-/// ... into pieces of at most this many.
-pub(super) const SEGMENT_PIECE: u32 = 256;
+/// No row is cut into shorter pieces than this: a piece's sum is written and read once more.
+pub(super) const SHORTEST_PIECE: u32 = 32;
+/// So many pieces of the longest kind would occupy a multiprocessor for the whole product. One lane group
+/// takes about as long for such a piece as an eighth of it, so the longest row does not outlast the rest,
+/// and the workspace depends on the device, not on the matrix.
+const PIECES_PER_MULTIPROCESSOR: u32 = 96;
+
+/// Entries of the longest piece of a row that is cut, for `nnz` entries on so many multiprocessors.
+fn piece_len(nnz: u64, multiprocessors: u32) -> u32 {
+    let pieces = u64::from(PIECES_PER_MULTIPROCESSOR) * u64::from(multiprocessors.max(1));
+    narrow(index(nnz.div_ceil(pieces).max(u64::from(SHORTEST_PIECE))))
+}
 
 impl<'a, V: Value> SpmmBuilder<'a, V> {
     /// Row-split: segments over the CSR arrays as they are.
-    pub(super) fn lay_out_rows(&self, draft: &mut Draft) -> HostParts<'a> {
+    pub(super) fn lay_out_rows(&self, multiprocessors: u32, draft: &mut Draft) -> HostParts<'a> {
         let report = &mut draft.report;
-        let mut cut = row_segments(self.a.row_offsets(), SEGMENT_LIMIT, SEGMENT_PIECE);
+        let piece = piece_len(wide(self.a.nnz()), multiprocessors);
+        // A row that is barely longer than a piece is better left whole than cut into halves.
+        let limit = piece.saturating_add(piece / 2);
+        let mut cut = row_segments(self.a.row_offsets(), limit, piece);
         report.segments = wide(cut.segments.len());
         report.split = wide(cut.split_rows.len());
         let split_rows = wide_first(std::mem::take(&mut cut.split_rows));
