@@ -52,7 +52,7 @@ pub const STEP_COLUMNS: u32 = 16;
 /// - fewer than 2²⁸ steps and 2²⁹ windows.
 /// - per step: its window; 16 columns, or [`NO_COLUMN`]; 32 × 2 words of fragments; two bitmaps.
 ///   A bit is set exactly where there is an entry; elsewhere the fragment is +0.
-/// - per window: 8 rows of `C`, or [`NO_ROW`]; no row twice.
+/// - per window: 8 rows of `C`, or [`NO_ROW`](crate::NO_ROW); no row twice.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct TileStreamParams {
