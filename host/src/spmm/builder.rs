@@ -180,7 +180,8 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         }
         if self.algorithm == Algorithm::Auto {
             let structure = (self.precision == Precision::F16).then(|| Structure::of(self.a));
-            (draft.report.algorithm, draft.report.reason) = select::algorithm(structure.as_ref());
+            (draft.report.algorithm, draft.report.reason) =
+                select::algorithm(structure.as_ref(), bits.non_finite());
             draft.clock.end("choose");
         }
         let mut host = match draft.report.algorithm {

@@ -108,13 +108,21 @@ const SKEWED_ROW: usize = 512;
 /// The model counts the bytes of `B` that are gathered per column of the width: each entry's for row-split,
 /// each column vector's for tile-stream, divided by the rate that each reaches.
 ///
+/// `non_finite` counts the values that are infinite or not a number.
+///
 /// `structure` is that of a matrix in f16; without one the precision is f32, for which there is one algorithm.
-pub(crate) fn algorithm(structure: Option<&Structure>) -> (Algorithm, String) {
+pub(crate) fn algorithm(structure: Option<&Structure>, non_finite: u64) -> (Algorithm, String) {
     let Some(structure) = structure else {
         return (Algorithm::RowSplit, "f32 is multiplied on CUDA cores".to_owned());
     };
     if structure.nnz == 0 {
         return (Algorithm::RowSplit, "the matrix has no entries".to_owned());
+    }
+    if non_finite > 0 {
+        let why = format!(
+            "{non_finite} values are not finite in f16: tiles would compute every window that holds one again"
+        );
+        return (Algorithm::RowSplit, why);
     }
     let per_vector = structure.nnz_per_vector();
     let border = ROW_RATE / TILE_RATE;
@@ -198,17 +206,18 @@ mod tests {
     fn auto_follows_reuse_and_skew() {
         let dense = Csr::from_dense(16, 16, &[1.0f32; 256]).unwrap();
         let dense = Structure::of(&dense);
-        assert_eq!(algorithm(None).0, Algorithm::RowSplit);
-        assert_eq!(algorithm(Some(&dense)).0, Algorithm::TileStream);
+        assert_eq!(algorithm(None, 0).0, Algorithm::RowSplit);
+        assert_eq!(algorithm(Some(&dense), 0).0, Algorithm::TileStream);
+        assert_eq!(algorithm(Some(&dense), 1).0, Algorithm::RowSplit);
         let diagonal = Structure::of(&Csr::<f32>::identity(64).unwrap());
-        assert_eq!(algorithm(Some(&diagonal)).0, Algorithm::RowSplit);
+        assert_eq!(algorithm(Some(&diagonal), 0).0, Algorithm::RowSplit);
         // One row of 1000 over rows of at most one entry: no reuse, but a skew.
         let columns: Vec<u32> = (0..1000).chain(0..999).collect();
         let offsets = std::iter::once(0).chain((0..1000).map(|r| 1000 + r)).collect();
         let skewed = Csr::try_from_parts(1000, 1000, offsets, columns, vec![1.0f32; 1999]).unwrap();
-        let (chosen, why) = algorithm(Some(&Structure::of(&skewed)));
+        let (chosen, why) = algorithm(Some(&Structure::of(&skewed)), 0);
         assert_eq!(chosen, Algorithm::TileStream, "{why}");
         let empty = Structure::of(&Csr::<f32>::zeros(5, 5).unwrap());
-        assert_eq!(algorithm(Some(&empty)).0, Algorithm::RowSplit);
+        assert_eq!(algorithm(Some(&empty), 0).0, Algorithm::RowSplit);
     }
 }

@@ -38,6 +38,15 @@ impl Bits {
         count as u64
     }
 
+    /// How many values are infinite or not a number.
+    pub(crate) fn non_finite(&self) -> u64 {
+        let count = match self {
+            Self::F16(bits) => bits.par_iter().filter(|&&b| !f16::from_bits(b).is_finite()).count(),
+            Self::F32(bits) => bits.par_iter().filter(|&&b| !f32::from_bits(b).is_finite()).count(),
+        };
+        count as u64
+    }
+
     /// The values of these entries.
     pub(crate) fn gather(&self, entries: &[u32]) -> Self {
         match self {
@@ -73,8 +82,10 @@ mod tests {
         let bits = Bits::of(Precision::F16, &values);
         assert_eq!(bits.to_f32(), [1.0 + 2f32.powi(-10), f32::INFINITY, f32::INFINITY, f32::INFINITY]);
         assert_eq!(bits.overflowed(&values), 2);
+        assert_eq!(bits.non_finite(), 3);
         let bits = Bits::of(Precision::F32, &values);
         assert_eq!(bits.overflowed(&values), 1);
+        assert_eq!(bits.non_finite(), 2);
         assert_eq!(bits.gather(&[1, 0]).to_f32(), [70_000.0, 1.0 + 2f32.powi(-11)]);
         assert_eq!(bits.bytes().len(), 16);
     }
