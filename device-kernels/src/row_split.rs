@@ -152,8 +152,10 @@ pub(crate) unsafe fn accumulate_entries<S: Simt, G: Gather>(
     let at = |col: u32| u64::from(col) * u64::from(dense.ldb) + u64::from(column);
     // SAFETY: every entry read is below `end`; its column is below k, so the row of `B` exists.
     unsafe {
+        // Counted down rather than compared with `end`: near 2³² a sum would wrap and pass the test.
+        let mut left = end.saturating_sub(begin);
         let last = (IN_FLIGHT as u32 - 1) * stride;
-        while entry + last < end {
+        while left > last {
             let mut weight = [0.0f32; IN_FLIGHT];
             let mut raw = [G::ZERO; IN_FLIGHT];
             let mut u = 0;
@@ -170,14 +172,15 @@ pub(crate) unsafe fn accumulate_entries<S: Simt, G: Gather>(
                 u += 1;
             }
             entry += IN_FLIGHT as u32 * stride;
+            left = left.saturating_sub(IN_FLIGHT as u32 * stride);
         }
-        if entry < end {
+        if left > 0 {
             let mut weight = [0.0f32; IN_FLIGHT];
             let mut raw = [G::ZERO; IN_FLIGHT];
             let mut u = 0;
             while u < IN_FLIGHT - 1 {
                 let e = entry + u as u32 * stride;
-                if e < end {
+                if u as u32 * stride < left {
                     let col = s.load_readonly(col_indices.at(e));
                     weight[u] = G::Element::widen(s, s.load_readonly(values.at(e)));
                     raw[u] = G::fetch(s, dense.b, at(col));

@@ -70,7 +70,7 @@ impl<G: Gather, const LANES: u32> Kernel for ShortRows<G, LANES> {
                 let active = position < row_count;
                 let row = if active { s.load_readonly_once(p.rows.at(first_row + position)) } else { 0 };
                 // 2. to 4. Gather and accumulate.
-                let begin = first_entry + position * len;
+                let begin = if active { first_entry + position * len } else { 0 };
                 let end = if active && column < p.dense.n { begin + len } else { begin };
                 let entries = Entries { col_indices: p.col_indices, values: p.values, begin, end, stride: 1 };
                 let sum = accumulate_entries::<S, G>(s, &p.dense, column, entries);

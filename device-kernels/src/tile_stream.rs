@@ -316,7 +316,7 @@ impl<'a, S: Simt, G: Staging, const SLICES: usize, const STAGES: u32> Warp<'a, S
     /// zeros without a read.
     #[inline(always)]
     unsafe fn stage_row(&self, to: u32, col: u32) {
-        let row = self.b.byte_add(u64::from(col) * u64::from(self.p.dense.ldb * 2));
+        let row = self.b.byte_add(u64::from(col) * u64::from(self.p.dense.ldb) * 2);
         let mut slice = 0;
         while slice < SLICES as u32 {
             let feature = self.column + slice * SLICE_FEATURES + self.lane % 8 * 8;

@@ -25,8 +25,8 @@ const DEFAULT_WIDTH: usize = 128;
 const CAPACITY: (usize, usize) = (64, 4096);
 /// Indices that kernels compute stay below 2³² with this much to spare for the last round of a loop.
 pub(super) const MAX_INDEX: u64 = u32::MAX as u64 - 1024;
-/// Steps of a tile stream: four words of columns each, counted in 32 bits.
-const MAX_STEPS: u64 = (1 << 30) - 1;
+/// Steps of a tile stream: sixteen columns each, counted in 32 bits.
+const MAX_STEPS: u64 = (1 << 28) - 1;
 
 /// Options of a plan; made by [`Spmm::builder`](super::Spmm::builder).
 #[derive(Debug, Clone)]
