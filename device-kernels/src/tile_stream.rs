@@ -13,8 +13,8 @@
 //! ```
 //!
 //! The sparse operand sits on the 8-wide side (`Cᵀ = Bᵀ·Aᵀ`), so sparsity is paid for in 8 × 1
-//! column vectors. Its values are dense and in register order: 256 bytes a step instead of a bitmap
-//! decode, which set the pace of the kernel before (180 instructions a step, 45 % of L2).
+//! column vectors. Its values are dense and in register order: 256 bytes a step, and no bitmap to
+//! decode in the loop.
 //!
 //! **Windows on a boundary.** A window cut between two warps is summed by neither: each leaves its
 //! 8 rows in a slot of the workspace and [`combine`](crate::combine) adds them in a fixed order.
