@@ -2,7 +2,8 @@
 //!
 //! The second pass of the three SpMM kernels. The partials of a row are added in the order of their
 //! slots, which the host laid out along the row, in shares of a fixed size, so the result does not
-//! depend on which worker finished first: two runs agree bit for bit.
+//! depend on which worker finished first: two runs agree bit for bit. Where partial sums were accumulated
+//! instead ([`Dense::accumulate`]), each row has one, and it is left zero.
 
 use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt, WARP};
@@ -117,8 +118,13 @@ unsafe fn sum_slots<S: Simt>(s: &S, p: &CombineParams, column: u32, slots: Slots
                 let slot = slots.first_slot + (i + u) * slots.stride;
                 let at = u64::from(slot) * u64::from(p.dense.ld_partial) + u64::from(column);
                 // SAFETY: a slot of the row, and `column < n ≤ ld_partial`.
-                parts[u as usize] =
-                    unsafe { s.load_readonly(p.dense.partial.at_wide(at).cast::<[f32; 4]>()) };
+                unsafe {
+                    let from = p.dense.partial.at_wide(at).cast::<[f32; 4]>();
+                    parts[u as usize] = s.load(from);
+                    if p.dense.accumulate != 0 {
+                        s.store(from, [0.0; 4]); // the next launch adds to it
+                    }
+                }
             }
             u += 1;
         }

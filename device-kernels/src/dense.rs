@@ -11,7 +11,8 @@ use windrow_simt::{GlobalPtr, Simt};
 /// - `c`: `m × n` row-major with `ldc ≥ n`, f32 if `c_is_half` is 0, else f16. If `c_vectors` is not
 ///   0, `c` is 16-byte aligned and `ldc` a multiple of 4 (f16: `c` 8-byte aligned suffices).
 /// - `partial`: rows of `ld_partial ≥ n` f32, `ld_partial` a multiple of 4, 16-byte aligned; as many
-///   rows as the launch's slots name.
+///   rows as the launch's slots name. With `accumulate` several partial sums may have one slot, and all
+///   slots are zero before the launch; without, each has its own.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 pub struct Dense {
@@ -37,6 +38,10 @@ pub struct Dense {
     pub c_is_half: u32,
     /// Whether four neighbouring elements of `C` may be stored at once.
     pub c_vectors: u32,
+    /// Whether partial sums are added to the workspace, in whatever order they come, instead of stored.
+    pub accumulate: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 
 impl Dense {
@@ -131,8 +136,8 @@ impl Dense {
         }
     }
 
-    /// Row `slot` of the workspace, columns `column..column+4` ← `sum`; whole, since the workspace
-    /// is padded.
+    /// Row `slot` of the workspace, columns `column..column+4` ← `sum`, or `+= sum` with `accumulate`; whole, since the
+    /// workspace is padded.
     ///
     /// # Safety
     /// The obligations of [`Dense`]; `slot` is this thread group's own.
@@ -141,7 +146,14 @@ impl Dense {
         if column < self.n {
             let at = u64::from(slot) * u64::from(self.ld_partial) + u64::from(column);
             // SAFETY: column < n ≤ ld_partial, both multiples of 4 after rounding n up.
-            unsafe { s.store(self.partial.at_wide(at).cast::<[f32; 4]>(), sum) };
+            unsafe {
+                let to = self.partial.at_wide(at);
+                if self.accumulate == 0 {
+                    s.store(to.cast::<[f32; 4]>(), sum);
+                } else {
+                    each(|i| s.reduce_add_f32(to.at(i as u32), sum[i]));
+                }
+            }
         }
     }
 
@@ -154,7 +166,10 @@ impl Dense {
         if column < self.n {
             let at = u64::from(slot) * u64::from(self.ld_partial) + u64::from(column);
             // SAFETY: column < n ≤ ld_partial.
-            unsafe { s.store(self.partial.at_wide(at), sum) };
+            unsafe {
+                let to = self.partial.at_wide(at);
+                if self.accumulate == 0 { s.store(to, sum) } else { s.reduce_add_f32(to, sum) }
+            }
         }
     }
 }

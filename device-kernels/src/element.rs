@@ -7,8 +7,12 @@ use windrow_simt::{GlobalPtr, Simt, Word};
 pub enum Dtype {
     /// IEEE binary16.
     F16,
+    /// The upper half of an f32: its range, 8 significant bits.
+    Bf16,
     /// IEEE binary32.
     F32,
+    /// f32 in memory, 11 significant bits of it in products.
+    Tf32,
 }
 
 impl Dtype {
@@ -16,8 +20,8 @@ impl Dtype {
     #[must_use]
     pub const fn bytes(self) -> u32 {
         match self {
-            Self::F16 => 2,
-            Self::F32 => 4,
+            Self::F16 | Self::Bf16 => 2,
+            Self::F32 | Self::Tf32 => 4,
         }
     }
 }
@@ -31,7 +35,7 @@ pub trait Element: 'static {
     /// Elements in a 16-byte vector.
     const PER_VECTOR: usize;
 
-    /// One element.
+    /// One element, as products take it.
     fn widen<S: Simt>(s: &S, bits: Self::Bits) -> f32;
 
     /// The elements of a vector, `PER_VECTOR` of them; the rest is zero.
@@ -40,8 +44,15 @@ pub trait Element: 'static {
 
 /// IEEE binary16 elements.
 pub struct F16;
+/// The upper halves of f32.
+pub struct Bf16;
 /// IEEE binary32 elements.
 pub struct F32;
+/// f32 elements that are rounded to tf32 when they are used: to nearest, ties away from zero.
+///
+/// Tensor Cores would cut the low bits off instead. Rounding here, in every kernel, makes all kernels of the
+/// precision multiply the same numbers; what is rounded already stays as it is.
+pub struct Tf32;
 
 impl Element for F16 {
     const DTYPE: Dtype = Dtype::F16;
@@ -60,6 +71,25 @@ impl Element for F16 {
     }
 }
 
+impl Element for Bf16 {
+    const DTYPE: Dtype = Dtype::Bf16;
+    type Bits = u16;
+    const PER_VECTOR: usize = 8;
+
+    #[inline(always)]
+    fn widen<S: Simt>(_: &S, bits: u16) -> f32 {
+        f32::from_bits(u32::from(bits) << 16)
+    }
+
+    #[inline(always)]
+    fn widen_vector<S: Simt>(_: &S, vector: [u32; 4]) -> [f32; 8] {
+        let low = |pair: u32| f32::from_bits(pair << 16);
+        let high = |pair: u32| f32::from_bits(pair & 0xffff_0000);
+        let [a, b, c, d] = vector;
+        [low(a), high(a), low(b), high(b), low(c), high(c), low(d), high(d)]
+    }
+}
+
 impl Element for F32 {
     const DTYPE: Dtype = Dtype::F32;
     type Bits = u32;
@@ -73,6 +103,23 @@ impl Element for F32 {
     #[inline(always)]
     fn widen_vector<S: Simt>(_: &S, vector: [u32; 4]) -> [f32; 8] {
         let [a, b, c, d] = vector.map(f32::from_bits);
+        [a, b, c, d, 0.0, 0.0, 0.0, 0.0]
+    }
+}
+
+impl Element for Tf32 {
+    const DTYPE: Dtype = Dtype::Tf32;
+    type Bits = u32;
+    const PER_VECTOR: usize = 4;
+
+    #[inline(always)]
+    fn widen<S: Simt>(s: &S, bits: u32) -> f32 {
+        f32::from_bits(s.f32_to_tf32(f32::from_bits(bits)))
+    }
+
+    #[inline(always)]
+    fn widen_vector<S: Simt>(s: &S, vector: [u32; 4]) -> [f32; 8] {
+        let [a, b, c, d] = vector.map(|bits| Self::widen(s, bits));
         [a, b, c, d, 0.0, 0.0, 0.0, 0.0]
     }
 }

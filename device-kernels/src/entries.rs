@@ -4,7 +4,7 @@ use windrow_simt::Simt;
 
 use crate::check::Check;
 use crate::combine::Combine;
-use crate::element::{F16, F32, Scalars, Vectors};
+use crate::element::{Bf16, F16, F32, Scalars, Tf32, Vectors};
 use crate::gather_probe::GatherProbe;
 use crate::kernel::{Entry, Kernel, Variant};
 use crate::row_split::RowSplit;
@@ -79,6 +79,20 @@ entries! {
     spmm_row_split_f32_l16w2 => RowSplit<Vectors<F32>, 16, 2>,
     spmm_row_split_f32_l32w1 => RowSplit<Vectors<F32>, 32, 1>,
     spmm_row_split_f32_elements => RowSplit<Scalars<F32>, 32, 1>,
+    spmm_row_split_bf16_l4w1 => RowSplit<Vectors<Bf16>, 4, 1>,
+    spmm_row_split_bf16_l4w8 => RowSplit<Vectors<Bf16>, 4, 8>,
+    spmm_row_split_bf16_l8w1 => RowSplit<Vectors<Bf16>, 8, 1>,
+    spmm_row_split_bf16_l8w4 => RowSplit<Vectors<Bf16>, 8, 4>,
+    spmm_row_split_bf16_l16w1 => RowSplit<Vectors<Bf16>, 16, 1>,
+    spmm_row_split_bf16_l16w2 => RowSplit<Vectors<Bf16>, 16, 2>,
+    spmm_row_split_bf16_l32w1 => RowSplit<Vectors<Bf16>, 32, 1>,
+    spmm_row_split_bf16_elements => RowSplit<Scalars<Bf16>, 32, 1>,
+    spmm_row_split_tf32_l8w1 => RowSplit<Vectors<Tf32>, 8, 1>,
+    spmm_row_split_tf32_l8w4 => RowSplit<Vectors<Tf32>, 8, 4>,
+    spmm_row_split_tf32_l16w1 => RowSplit<Vectors<Tf32>, 16, 1>,
+    spmm_row_split_tf32_l16w2 => RowSplit<Vectors<Tf32>, 16, 2>,
+    spmm_row_split_tf32_l32w1 => RowSplit<Vectors<Tf32>, 32, 1>,
+    spmm_row_split_tf32_elements => RowSplit<Scalars<Tf32>, 32, 1>,
     spmm_short_rows_f16_l4 => ShortRows<Vectors<F16>, 4>,
     spmm_short_rows_f16_l8 => ShortRows<Vectors<F16>, 8>,
     spmm_short_rows_f16_l16 => ShortRows<Vectors<F16>, 16>,
@@ -88,11 +102,28 @@ entries! {
     spmm_short_rows_f32_l16 => ShortRows<Vectors<F32>, 16>,
     spmm_short_rows_f32_l32 => ShortRows<Vectors<F32>, 32>,
     spmm_short_rows_f32_elements => ShortRows<Scalars<F32>, 32>,
-    spmm_tile_stream_f16_64 => TileStream<Bulk, 1, 3>,
-    spmm_tile_stream_f16_128 => TileStream<Bulk, 2, 2>,
-    spmm_tile_stream_f16_elements => TileStream<ByElement, 1, 2>,
+    spmm_short_rows_bf16_l4 => ShortRows<Vectors<Bf16>, 4>,
+    spmm_short_rows_bf16_l8 => ShortRows<Vectors<Bf16>, 8>,
+    spmm_short_rows_bf16_l16 => ShortRows<Vectors<Bf16>, 16>,
+    spmm_short_rows_bf16_l32 => ShortRows<Vectors<Bf16>, 32>,
+    spmm_short_rows_bf16_elements => ShortRows<Scalars<Bf16>, 32>,
+    spmm_short_rows_tf32_l8 => ShortRows<Vectors<Tf32>, 8>,
+    spmm_short_rows_tf32_l16 => ShortRows<Vectors<Tf32>, 16>,
+    spmm_short_rows_tf32_l32 => ShortRows<Vectors<Tf32>, 32>,
+    spmm_short_rows_tf32_elements => ShortRows<Scalars<Tf32>, 32>,
+    spmm_tile_stream_f16_64 => TileStream<F16, Bulk, 1, 3>,
+    spmm_tile_stream_f16_128 => TileStream<F16, Bulk, 2, 3>,
+    spmm_tile_stream_f16_elements => TileStream<F16, ByElement, 1, 2>,
+    spmm_tile_stream_bf16_64 => TileStream<Bf16, Bulk, 1, 3>,
+    spmm_tile_stream_bf16_128 => TileStream<Bf16, Bulk, 2, 3>,
+    spmm_tile_stream_bf16_elements => TileStream<Bf16, ByElement, 1, 2>,
+    spmm_tile_stream_tf32_32 => TileStream<Tf32, Bulk, 1, 3>,
+    spmm_tile_stream_tf32_64 => TileStream<Tf32, Bulk, 2, 3>,
+    spmm_tile_stream_tf32_elements => TileStream<Tf32, ByElement, 1, 2>,
     spmm_combine => Combine,
     spmm_check_f16 => Check<F16>,
     spmm_check_f32 => Check<F32>,
+    spmm_check_bf16 => Check<Bf16>,
+    spmm_check_tf32 => Check<Tf32>,
     gather_probe => GatherProbe,
 }

@@ -33,7 +33,7 @@ pub mod row_split;
 pub mod short_rows;
 pub mod tile_stream;
 
-pub use element::{Dtype, Element, F16, F32, Gather, Scalars, Vectors};
+pub use element::{Bf16, Dtype, Element, F16, F32, Gather, Scalars, Tf32, Vectors};
 pub use entries::{ENTRIES, body, entry};
 pub use kernel::{Entry, Kernel, Variant};
 

@@ -10,7 +10,7 @@
 //! way 1   B[col 1][0..8)  [8..16)  [16..24)            ...          entries 1, WAYS+1, ...
 //! ```
 //!
-//! [`IN_FLIGHT`] gathers per lane are issued before the first is used. A segment that is its whole
+//! [`IN_FLIGHT`] gathers per lane are issued before the first is used, or two where segments are short. A segment that is its whole
 //! row writes `C`; a piece of a longer row writes its sum into a slot of the workspace, which
 //! [`combine`](crate::combine) adds in a fixed order, so the result is the same in every run.
 
@@ -57,6 +57,8 @@ impl<G: Gather, const LANES: u32, const WAYS: u32> RowSplit<G, LANES, WAYS> {
         LANES.is_power_of_two() && WAYS.is_power_of_two() && LANES * WAYS <= WARP,
         "a segment is handled inside one warp"
     );
+    /// Whether the instance is for short segments: it has few loads in flight for each, and many segments.
+    const SHORT: bool = WAYS == 1 && G::WIDTH == 8;
     /// Lanes that share a segment.
     pub const GROUP: u32 = LANES * WAYS;
     /// Segments per block.
@@ -71,6 +73,7 @@ impl<G: Gather, const LANES: u32, const WAYS: u32> Kernel for RowSplit<G, LANES,
     const VARIANT: Variant =
         Variant::RowSplit { dtype: G::Element::DTYPE, lanes: LANES, ways: WAYS, vectors: G::VECTORS };
     const BLOCK_THREADS: u32 = 256;
+    const MIN_BLOCKS: u32 = if Self::SHORT { 8 } else { 0 };
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &RowSplitParams) {
@@ -88,18 +91,18 @@ impl<G: Gather, const LANES: u32, const WAYS: u32> Kernel for RowSplit<G, LANES,
                 if active { s.load_readonly_once(p.segments.at(group)) } else { [0, 0, 0, NO_SLOT] };
             // 2. to 4. Gather and accumulate; lanes beyond the width have nothing to read.
             let end = if column < p.dense.n { end } else { begin };
-            let mut sum = accumulate_entries::<S, G>(
-                s,
-                &p.dense,
-                column,
-                Entries {
-                    col_indices: p.col_indices,
-                    values: p.values,
-                    begin: begin + way,
-                    end,
-                    stride: WAYS,
-                },
-            );
+            let entries = Entries {
+                col_indices: p.col_indices,
+                values: p.values,
+                begin: begin + way,
+                end,
+                stride: WAYS,
+            };
+            let mut sum = if Self::SHORT {
+                accumulate_pairs::<S, G>(s, &p.dense, column, entries)
+            } else {
+                accumulate_entries::<S, G>(s, &p.dense, column, entries)
+            };
             add_ways::<S, LANES, WAYS>(s, &mut sum);
             let quads = deal::<S, G, WAYS>(s, way, column, sum);
             // 5. Registers -> global.
@@ -192,6 +195,52 @@ pub(crate) unsafe fn accumulate_entries<S: Simt, G: Gather>(
                 G::accumulate(s, weight[u], raw[u], &mut sum);
                 u += 1;
             }
+        }
+    }
+    sum
+}
+
+/// [`accumulate_entries`] for segments of a few entries: two gathers in flight, and the next two entries are
+/// read meanwhile. So few registers leave room for every warp that a multiprocessor holds.
+///
+/// # Safety
+/// As for [`accumulate_entries`].
+#[inline(always)]
+pub(crate) unsafe fn accumulate_pairs<S: Simt, G: Gather>(
+    s: &S,
+    dense: &Dense,
+    column: u32,
+    entries: Entries,
+) -> [f32; 8] {
+    let Entries { col_indices, values, begin, end, stride } = entries;
+    let values = values.cast::<<G::Element as Element>::Bits>();
+    let mut sum = [0.0f32; 8];
+    let at = |col: u32| u64::from(col) * u64::from(dense.ldb) + u64::from(column);
+    let mut next = begin;
+    let mut left = end.saturating_sub(begin);
+    // SAFETY: every entry read is below `end`; its column is below k, so the row of `B` exists.
+    unsafe {
+        let read = |next: u32, offset: u32, present: bool| {
+            if present {
+                let entry = next + offset;
+                let weight = G::Element::widen(s, s.load_readonly(values.at(entry)));
+                (s.load_readonly(col_indices.at(entry)), weight)
+            } else {
+                (0, 0.0)
+            }
+        };
+        let mut pair = [read(next, 0, left > 0), read(next, stride, left > stride)];
+        while left > 0 {
+            let mut raw = [G::fetch(s, dense.b, at(pair[0].0)), G::ZERO];
+            if left > stride {
+                raw[1] = G::fetch(s, dense.b, at(pair[1].0));
+            }
+            let weight = [pair[0].1, pair[1].1];
+            next = next.wrapping_add(2 * stride); // beyond the last pair it is not used
+            left = left.saturating_sub(2 * stride);
+            pair = [read(next, 0, left > 0), read(next, stride, left > stride)];
+            G::accumulate(s, weight[0], raw[0], &mut sum);
+            G::accumulate(s, weight[1], raw[1], &mut sum);
         }
     }
     sum

@@ -14,7 +14,7 @@ use windrow_simt::{GlobalPtr, Simt, WARP};
 use crate::dense::Dense;
 use crate::element::{Element, Gather};
 use crate::kernel::{Kernel, Variant};
-use crate::row_split::{Entries, accumulate_entries, deal};
+use crate::row_split::{Entries, accumulate_entries, accumulate_pairs, deal};
 
 /// Arguments of [`ShortRows`].
 ///
@@ -41,6 +41,8 @@ pub struct ShortRows<G, const LANES: u32>(PhantomData<G>);
 
 impl<G: Gather, const LANES: u32> ShortRows<G, LANES> {
     const VALID: () = assert!(LANES.is_power_of_two() && LANES <= WARP, "a row is handled inside one warp");
+    /// Whether two gathers are in flight for each row, and more rows.
+    const PAIRS: bool = G::WIDTH == 8;
     /// Rows that a block handles side by side.
     pub const GROUPS: u32 = Self::BLOCK_THREADS / LANES;
     /// Columns per slice of the width: one value of the grid's slow axis.
@@ -53,6 +55,8 @@ impl<G: Gather, const LANES: u32> Kernel for ShortRows<G, LANES> {
     const VARIANT: Variant =
         Variant::ShortRows { dtype: G::Element::DTYPE, lanes: LANES, vectors: G::VECTORS };
     const BLOCK_THREADS: u32 = 256;
+    // Left to itself, `ptxas` spills a few registers to fit one more block.
+    const MIN_BLOCKS: u32 = 6;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &ShortRowsParams) {
@@ -73,7 +77,11 @@ impl<G: Gather, const LANES: u32> Kernel for ShortRows<G, LANES> {
                 let begin = if active { first_entry + position * len } else { 0 };
                 let end = if active && column < p.dense.n { begin + len } else { begin };
                 let entries = Entries { col_indices: p.col_indices, values: p.values, begin, end, stride: 1 };
-                let sum = accumulate_entries::<S, G>(s, &p.dense, column, entries);
+                let sum = if Self::PAIRS {
+                    accumulate_pairs::<S, G>(s, &p.dense, column, entries)
+                } else {
+                    accumulate_entries::<S, G>(s, &p.dense, column, entries)
+                };
                 let quads = deal::<S, G, 1>(s, 0, column, sum);
                 // 5. Registers -> global.
                 if active {

@@ -1,27 +1,29 @@
 //! `C = α·A·B + β·C` on Tensor Cores: a stream of 8 × 8 tiles, dealt out evenly.
 //!
 //! RSH-SpMM's Tensor Core path (sections 3 and 4), reworked. A *step* is two tiles of one window:
-//! 8 rows × 16 condensed columns. All steps of the matrix form one stream; each warp takes one
-//! contiguous, equally long range of it, so balance holds by construction and the pipeline is filled
-//! once per warp, not once per window. `FEATURES` columns of `C` belong to a warp:
+//! 8 rows × 16 condensed columns. All steps of the matrix form one stream; each warp takes a contiguous,
+//! equally long range of it, so balance holds by construction and the pipeline is filled once per warp, not
+//! once per window. `FEATURES` columns of `C` belong to a warp:
 //!
 //! ```text
-//! global B rows      --cp.async-->  shared, STAGES × (16, FEATURES) f16, 16-byte chunks XOR-swizzled
-//! shared (16, 16)    --ldmatrix.trans-->  A operand: 16 features × 16 condensed columns
-//! fragments          --8 bytes a lane-->  B operand: 16 condensed columns × 8 window rows
-//! accumulators       FEATURES × 8 rows of Cᵀ, f32
+//! global B rows    --cp.async-->           shared, STAGES × (16, FEATURES), 16-byte chunks XOR-swizzled
+//! global record    --cp.async-->           shared: fragments, rows, slot; and the columns of a later step
+//! shared B         --ldmatrix.trans-->     A operand: 16 features × 16 condensed columns
+//! shared fragments --8 or 16 bytes a lane--> B operand: 16 condensed columns × 8 window rows
+//! accumulators     FEATURES × 8 rows of Cᵀ, f32
 //! ```
 //!
 //! The sparse operand sits on the 8-wide side (`Cᵀ = Bᵀ·Aᵀ`), so sparsity is paid for in 8 × 1
-//! column vectors. Its values are dense and in register order: 256 bytes a step, and no bitmap to
-//! decode in the loop.
+//! column vectors. Its values are dense and in register order: 256 bytes a step (512 in tf32), and no
+//! bitmap to decode in the loop. Whatever a step needs travels through shared memory with its rows of `B`:
+//! a register that is loaded ahead would have to be moved to its place, and the move waits for the load.
 //!
-//! **Windows on a boundary.** A window cut between two warps is summed by neither: each leaves its
-//! 8 rows in a slot of the workspace and [`combine`](crate::combine) adds them in a fixed order.
+//! **Cut windows.** A window longer than a warp's share is summed in pieces: each leaves its rows in a slot
+//! of the workspace and [`combine`](crate::combine) adds them in a fixed order.
 //!
 //! **Not-a-number.** An MMA multiplies absent entries too: an infinity in a row of `B` would give
 //! `0·∞ = NaN` in rows of the window that do not refer to it. Pad columns therefore read nothing, and
-//! a window with any non-finite sum is computed again, entry by entry from its bitmaps, before it is
+//! a piece with any non-finite sum is computed again, entry by entry from its bitmaps, before it is
 //! stored. Finite data never takes that path.
 
 use core::marker::PhantomData;
@@ -29,52 +31,63 @@ use core::marker::PhantomData;
 use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt, WARP};
 
+use crate::NO_COLUMN;
 use crate::dense::Dense;
-use crate::element::Dtype;
 use crate::kernel::{Kernel, Variant};
-use crate::{NO_COLUMN, NO_SLOT};
 
 mod epilogue;
+mod operand;
 
 use epilogue::Finished;
+pub use operand::TileElement;
 
 /// Rows of a window.
 pub const WINDOW_ROWS: u32 = 8;
 /// Condensed columns of a step.
 pub const STEP_COLUMNS: u32 = 16;
+/// Marks, in place of its rows, a step that is not the last of its piece.
+pub const MORE_STEPS: u32 = u32::MAX - 1;
+/// Words of a record behind its rows: the slot, and padding.
+pub const RECORD_TAIL: usize = 4;
 
 /// Arguments of [`TileStream`].
 ///
 /// # Obligations
-/// - `workers[i] = [begin, end, head_slot, tail_slot]`, `begin < end`: the ranges are disjoint. The
-///   worker's first window goes to `head_slot`, its last to `tail_slot`, unless [`NO_SLOT`]; a range
-///   inside one window has both equal. A window without slots belongs to one worker.
-/// - fewer than 2²⁸ steps and 2²⁹ windows.
-/// - per step: its window; 16 columns, or [`NO_COLUMN`]; 32 × 2 words of fragments; two bitmaps.
-///   A bit is set exactly where there is an entry; elsewhere the fragment is +0.
-/// - per window: 8 rows of `C`, or [`NO_ROW`](crate::NO_ROW); no row twice.
+/// - `workers[i] = [begin, end]`, `begin < end`: the ranges are disjoint. A *piece*, all steps of a window
+///   or some, lies inside one range.
+/// - fewer than 2²⁸ steps.
+/// - per step: a record, 16 columns or [`NO_COLUMN`], and two bitmaps.
+/// - a record: the fragments of all lanes, [`TileElement::LANE_WORDS`] words each; then 8 words, in the last
+///   step of a piece the rows of `C`, or [`NO_ROW`](crate::NO_ROW), no row in two windows, in the others
+///   [`MORE_STEPS`]; then the piece's slot, [`NO_SLOT`](crate::NO_SLOT) if it is a whole window; then three
+///   words of padding. Pieces share a slot only if `dense.accumulate` is set. The last step of a range ends a
+///   piece.
+/// - a bit is set exactly where there is an entry; elsewhere the fragment is +0.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct TileStreamParams {
     /// The dense operands. Workspace rows `8·slot .. 8·slot + 8` belong to a slot.
     pub dense: Dense,
-    /// `[step_begin, step_end, head_slot, tail_slot]` per warp.
-    pub workers: GlobalPtr<[u32; 4]>,
-    /// Window of each step.
-    pub step_windows: GlobalPtr<u32>,
+    /// `[step_begin, step_end]` per warp.
+    pub workers: GlobalPtr<[u32; 2]>,
     /// Columns of each step, four words of four: word `r` holds condensed columns `r`, `r + 4`,
     /// `r + 8`, `r + 12`, the ones that one quarter-warp stages.
     pub step_cols: GlobalPtr<[u32; 4]>,
-    /// Values of each step: lane `l`'s two registers of the MMA's second operand.
-    pub fragments: GlobalPtr<[u32; 2]>,
-    /// Bit `8·k + r` of word `t`: tile `t` of the step has an entry in condensed column `k`, row `r`.
+    /// Record of each step, [`record_words`] words.
+    pub records: GlobalPtr<[u32; 4]>,
+    /// Bitmaps of each step. Bit `8·k + r` of word `t`: tile `t` of the step has an entry in condensed
+    /// column `k`, row `r`.
     pub bitmaps: GlobalPtr<[u64; 2]>,
-    /// Rows of each window.
-    pub window_rows: GlobalPtr<u32>,
     /// Number of workers.
     pub worker_count: u32,
     /// Zero.
     pub reserved: u32,
+}
+
+/// Words of a step's record, for lanes with `lane_words` words of fragments: fragments, rows, slot and padding.
+#[must_use]
+pub const fn record_words(lane_words: usize) -> usize {
+    WARP as usize * lane_words + WINDOW_ROWS as usize + RECORD_TAIL
 }
 
 /// How a step's rows of `B` get into shared memory.
@@ -84,7 +97,7 @@ pub trait Staging: 'static {
 }
 /// `cp.async` of 16 bytes.
 pub struct Bulk;
-/// Two bytes at a time through registers, for rows of any alignment.
+/// An element at a time through registers, for rows of any alignment.
 pub struct ByElement;
 impl Staging for Bulk {
     const VECTORS: bool = true;
@@ -93,45 +106,49 @@ impl Staging for ByElement {
     const VECTORS: bool = false;
 }
 
-/// One instance: `SLICES` slices of 64 features per warp, `STAGES` steps in flight.
-pub struct TileStream<G, const SLICES: usize, const STAGES: u32>(PhantomData<G>);
+/// One instance: `SLICES` slices of 128 bytes of `B`'s rows per warp, `STAGES` steps in shared memory.
+pub struct TileStream<E, G, const SLICES: usize, const STAGES: u32>(PhantomData<(E, G)>);
 
-/// Bytes of one row of a slice: 64 f16 features, one cache line.
+/// Bytes of one row of a slice: one cache line.
 const SLICE_BYTES: u32 = 128;
-/// Features of a slice.
-const SLICE_FEATURES: u32 = SLICE_BYTES / 2;
 /// Bytes of one staged slice of a step.
 const STAGE_SLICE_BYTES: u32 = STEP_COLUMNS * SLICE_BYTES;
-/// One slice's accumulators: `acc[j][i]` is register `i` of the MMA over features `16j..16j+16`.
-type Accumulators = [[f32; 4]; 4];
+/// Bytes of a step's columns.
+const COLS_BYTES: u32 = STEP_COLUMNS * 4;
 
-impl<G: Staging, const SLICES: usize, const STAGES: u32> TileStream<G, SLICES, STAGES> {
+impl<E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32> TileStream<E, G, SLICES, STAGES> {
     const VALID: () = assert!(
         STAGES >= 2 && STAGES <= 4 && SLICES >= 1 && SLICES <= 2,
         "two to four stages, one or two slices"
     );
     /// Columns of `C` per warp, and per value of the grid's slow axis.
-    pub const FEATURES: u32 = SLICES as u32 * SLICE_FEATURES;
+    pub const FEATURES: u32 = SLICES as u32 * E::SLICE_FEATURES;
     /// Workers per block.
     pub const WARPS: u32 = Self::BLOCK_THREADS / WARP;
-    const STAGE_BYTES: u32 = SLICES as u32 * STAGE_SLICE_BYTES;
+    const RECORD_BYTES: u32 = 4 * record_words(E::LANE_WORDS as usize) as u32;
+    /// A pipeline slot: the rows of `B`, the step's record, the columns of a later step. A multiple of
+    /// 128 bytes, so that the swizzle can be applied to whole addresses.
+    const STAGE_BYTES: u32 =
+        (SLICES as u32 * STAGE_SLICE_BYTES + Self::RECORD_BYTES + COLS_BYTES).next_multiple_of(SLICE_BYTES);
     /// Offset of the last pipeline slot.
     const LAST_STAGE: u32 = (STAGES - 1) * Self::STAGE_BYTES;
     const WARP_BYTES: u32 = STAGES * Self::STAGE_BYTES;
 }
 
-impl<G: Staging, const SLICES: usize, const STAGES: u32> Kernel for TileStream<G, SLICES, STAGES> {
+impl<E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32> Kernel
+    for TileStream<E, G, SLICES, STAGES>
+{
     type Params = TileStreamParams;
     const FILE: &'static str = "tile_stream";
     const VARIANT: Variant =
-        Variant::TileStream { dtype: Dtype::F16, features: Self::FEATURES, vectors: G::VECTORS };
+        Variant::TileStream { dtype: E::DTYPE, features: Self::FEATURES, vectors: G::VECTORS };
     const BLOCK_THREADS: u32 = 128;
     const SHARED_BYTES: u32 = Self::BLOCK_THREADS / WARP * Self::WARP_BYTES;
-    // Left to itself, `ptxas` spills a few registers to fit one more block.
+    // As many as shared memory has room for; left to itself, `ptxas` takes registers for fewer.
     const MIN_BLOCKS: u32 = if !G::VECTORS {
-        5
+        4
     } else if SLICES == 1 {
-        6
+        7
     } else {
         4
     };
@@ -144,58 +161,44 @@ impl<G: Staging, const SLICES: usize, const STAGES: u32> Kernel for TileStream<G
         if worker >= p.worker_count {
             return;
         }
-        let warp = Warp::<S, G, SLICES, STAGES>::locate(s, p);
-        // SAFETY: `worker < worker_count`; everything indexed by a step, window, column or slot is
-        // in range by the obligations of the params.
+        let warp = Warp::<S, E, G, SLICES, STAGES>::locate(s, p);
+        // SAFETY: `worker < worker_count`; everything indexed by a step, column or slot is in range by
+        // the obligations of the params.
         unsafe {
-            let [begin, end, head_slot, tail_slot] = s.load_readonly(p.workers.at(worker));
-            let last = end - 1;
-            // What a step needs is loaded two steps before it is used: a step lasts about as long as a
-            // load from memory that every SM is busy with.
-            let mut ahead = begin; // the next step to stage
-            let mut cols = [warp.columns(begin), warp.columns(min(begin + 1, last))];
-            // Byte offsets of pipeline slots: the one to fill next, the one to multiply next.
-            let mut fill = 0;
-            while fill < Self::LAST_STAGE {
-                warp.stage(fill, ahead < end, cols[0]); // (16, FEATURES) f16
-                cols = [cols[1], warp.columns(min(ahead + 2, last))];
+            let [begin, end] = s.load_readonly(p.workers.at(worker));
+            // Pipeline slots: the one to fill next, the one to multiply next. Slot of step `i` brings,
+            // beside the step itself, the columns of step `i + STAGES - 1`: they are there when that
+            // step's rows are asked for, and nothing in the loop waits for a load into a register.
+            let mut fill = warp.base;
+            let mut ahead = begin;
+            while fill < warp.base + Self::LAST_STAGE {
+                let cols = warp.columns(if ahead < end { ahead } else { begin });
+                warp.stage(fill, ahead, end, cols); // (16, FEATURES)
                 ahead += 1;
                 fill += Self::STAGE_BYTES;
             }
-            let mut read = 0;
-            let mut acc = [[[0.0f32; 4]; 4]; SLICES]; // (FEATURES, 8)
-            let mut windows = [warp.window(begin), warp.window(min(begin + 1, last))];
-            let mut row = warp.window_row(windows[0]);
-            let mut fragments = [warp.fragment(begin), warp.fragment(min(begin + 1, last))]; // (16, 8)
+            let mut read = warp.base;
+            let mut acc = [E::ZERO_SUMS; SLICES]; // (FEATURES, 8)
             let mut window_begin = begin;
-            let mut slot = head_slot;
             let mut step = begin;
             while step < end {
-                let after_next = min(step + 2, last);
-                let (fragment_2, window_2) = (warp.fragment(after_next), warp.window(after_next));
-                let next_row = warp.window_row(windows[1]);
                 // 2. Global -> shared: into the slot that the previous step has left.
                 wait_for_oldest::<S, STAGES>(s);
                 s.sync_warp(); // RAW: staged -> read; WAR: previous step's reads -> next stage
-                warp.stage(fill, ahead < end, cols[0]);
-                cols = [cols[1], warp.columns(min(ahead + 2, last))];
-                ahead += 1;
+                let cols = warp.staged_columns(read);
+                warp.stage(fill, step + STAGES - 1, end, cols);
                 // 3. and 4. Shared -> registers, multiply-accumulate.
-                warp.multiply(read, fragments[0], &mut acc); // (FEATURES, 8) += (FEATURES, 16)·(16, 8)
+                warp.multiply(read, &mut acc); // (FEATURES, 8) += (FEATURES, 16)·(16, 8)
                 step += 1;
-                // 5. Registers -> global, when the window ends or the range does.
-                if windows[1] != windows[0] || step == end {
-                    let slot_now = if step == end && slot == NO_SLOT { tail_slot } else { slot };
-                    warp.flush(read, &Finished { row, begin: window_begin, end: step, slot: slot_now }, &acc);
-                    acc = [[[0.0; 4]; 4]; SLICES];
+                // 5. Registers -> global, when the piece ends.
+                if warp.staged_row(read, 0) != MORE_STEPS {
+                    warp.flush(read, &Finished { begin: window_begin, end: step }, &acc);
+                    acc = [E::ZERO_SUMS; SLICES];
                     window_begin = step;
-                    slot = NO_SLOT;
                 }
-                windows = [windows[1], window_2];
-                fragments = [fragments[1], fragment_2];
-                row = next_row;
                 fill = read;
-                read = if read == Self::LAST_STAGE { 0 } else { read + Self::STAGE_BYTES };
+                read =
+                    if read == warp.base + Self::LAST_STAGE { warp.base } else { read + Self::STAGE_BYTES };
             }
         }
     }
@@ -214,15 +217,11 @@ unsafe fn wait_for_oldest<S: Simt, const STAGES: u32>(s: &S) {
     }
 }
 
-const fn min(a: u32, b: u32) -> u32 {
-    if a < b { a } else { b }
-}
-
 /// Where one lane is, and what it derives from that once.
 ///
-/// Pipeline slots are multiples of 2 KiB, so the swizzle of a row, an exclusive or inside its 128
+/// Pipeline slots are multiples of 128 bytes, so the swizzle of a row, an exclusive or inside its 128
 /// bytes, can be applied to the whole address: constants of the loop below.
-struct Warp<'a, S, G, const SLICES: usize, const STAGES: u32> {
+struct Warp<'a, S, E: TileElement, G, const SLICES: usize, const STAGES: u32> {
     s: &'a S,
     p: &'a TileStreamParams,
     lane: u32,
@@ -230,85 +229,107 @@ struct Warp<'a, S, G, const SLICES: usize, const STAGES: u32> {
     column: u32,
     /// This warp's shared memory.
     base: u32,
-    /// In slot 0: where this lane's chunk of its first row is staged.
+    /// In a slot: where this lane's chunk of its first row is staged.
     staged: u32,
-    /// In slot 0: the row that this lane names to `ldmatrix` first.
+    /// In a slot: where this lane's part of the operand begins.
     named: u32,
     /// First of this lane's elements of row 0 of `B`.
-    b: GlobalPtr<u16>,
-    cols: GlobalPtr<[u32; 4]>,
-    fragments: GlobalPtr<[u32; 2]>,
+    b: GlobalPtr<E::Bits>,
     staging: PhantomData<G>,
 }
 
-impl<'a, S: Simt, G: Staging, const SLICES: usize, const STAGES: u32> Warp<'a, S, G, SLICES, STAGES> {
+impl<'a, S: Simt, E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32>
+    Warp<'a, S, E, G, SLICES, STAGES>
+{
+    /// In a slot: the step's record, its rows, and the columns of a later step.
+    const RECORD: u32 = SLICES as u32 * STAGE_SLICE_BYTES;
+    const ROWS_AT: u32 = Self::RECORD + 4 * WARP * E::LANE_WORDS;
+    const RECORD_BYTES: u32 = TileStream::<E, G, SLICES, STAGES>::RECORD_BYTES;
+    const COLS_AT: u32 = Self::RECORD + Self::RECORD_BYTES;
+    /// Chunks that bring a record and the columns behind it.
+    const CHUNKS: u32 = (Self::RECORD_BYTES + COLS_BYTES) / 16;
+
     #[inline(always)]
     fn locate(s: &'a S, p: &'a TileStreamParams) -> Self {
         let lane = s.lane();
-        let column = s.block_idx_y() * TileStream::<G, SLICES, STAGES>::FEATURES;
-        let base = s.warp() * TileStream::<G, SLICES, STAGES>::WARP_BYTES;
-        // Staging: eight lanes a row, chunk `c` of row `r` at chunk `c ^ (r % 8)`.
+        let column = s.block_idx_y() * TileStream::<E, G, SLICES, STAGES>::FEATURES;
+        // Staging: eight lanes a row.
         let (chunk, row) = (lane % 8, lane / 8);
-        // ldmatrix: lane l gives row l % 8 of matrix l / 8. Matrices 0 and 1 are condensed columns
-        // 0..8 of features 0..8 and 8..16, matrices 2 and 3 condensed columns 8..16.
-        let (matrix, named_row) = (lane / 8, lane % 8);
         Self {
             s,
             p,
             lane,
             column,
-            base,
-            staged: base + row * SLICE_BYTES + (chunk ^ row) * 16,
-            named: base + (named_row + matrix / 2 * 8) * SLICE_BYTES + ((matrix % 2) ^ named_row) * 16,
-            b: p.dense.b.cast::<u16>().at(column + chunk * 8),
-            cols: p.step_cols.at(row),
-            fragments: p.fragments.at(lane),
+            base: s.warp() * TileStream::<E, G, SLICES, STAGES>::WARP_BYTES,
+            staged: row * SLICE_BYTES + (chunk ^ E::swizzle(row)) * 16,
+            named: E::named(lane),
+            b: p.dense.b.cast::<E::Bits>().at(column + chunk * E::CHUNK),
             staging: PhantomData,
         }
     }
 
-    /// The four condensed columns that this lane helps to stage.
+    /// The four condensed columns of a step that this lane helps to stage, from global memory.
     #[inline(always)]
     unsafe fn columns(&self, step: u32) -> [u32; 4] {
+        let at = u64::from(step) * 4 + u64::from(self.lane / 8);
         // SAFETY: `step` is a step of the stream.
-        unsafe { self.s.load_readonly_once(self.cols.at_wide(u64::from(step) * 4)) }
+        unsafe { self.s.load_readonly_once(self.p.step_cols.at_wide(at)) }
     }
 
-    /// This lane's part of the (16, 8) operand of values.
+    /// The same of a later step, from the slot that brought them.
     #[inline(always)]
-    unsafe fn fragment(&self, step: u32) -> [u32; 2] {
-        // SAFETY: `step` is a step of the stream.
-        unsafe { self.s.load_readonly_once(self.fragments.at_wide(u64::from(step) * 32)) }
+    unsafe fn staged_columns(&self, slot: u32) -> [u32; 4] {
+        // SAFETY: inside the slot, which has arrived.
+        unsafe { self.s.load_shared(slot + Self::COLS_AT + self.lane / 8 * 16) }
     }
 
-    /// The window of a step.
+    /// Row `i` of the piece that ends with the step in `slot`, or [`MORE_STEPS`]; row 8 is the piece's slot
+    /// of the workspace.
     #[inline(always)]
-    unsafe fn window(&self, step: u32) -> u32 {
-        // SAFETY: `step` is a step of the stream.
-        unsafe { self.s.load_readonly(self.p.step_windows.at(step)) }
+    unsafe fn staged_row(&self, slot: u32, i: u32) -> u32 {
+        // SAFETY: inside the slot, which has arrived.
+        unsafe { self.s.load_shared(slot + Self::ROWS_AT + i * 4) }
     }
 
-    /// Row `lane % 8` of a window.
+    /// Starts bringing a step into the pipeline slot at `slot`, if it is below `end`: its rows of `B`, its
+    /// record, and the columns of the step that will be staged when this one is multiplied.
     #[inline(always)]
-    unsafe fn window_row(&self, window: u32) -> u32 {
-        // SAFETY: a window of the stream.
-        unsafe { self.s.load_readonly(self.p.window_rows.at(window * WINDOW_ROWS + self.lane % WINDOW_ROWS)) }
-    }
-
-    /// Starts bringing a step's rows of `B` into the pipeline slot at `slot`.
-    #[inline(always)]
-    unsafe fn stage(&self, slot: u32, live: bool, cols: [u32; 4]) {
-        // Rows r + 4 and r + 12 have bit 2 of `r % 8` flipped, and so bit 6 of the address.
+    unsafe fn stage(&self, slot: u32, step: u32, end: u32, cols: [u32; 4]) {
         let at = self.staged + slot;
-        // SAFETY: columns are below k or NO_COLUMN.
+        // Where the swizzle of row r + 4 differs from that of row r, it does so in one bit.
+        let flipped = at ^ ((E::swizzle(4) ^ E::swizzle(0)) * 16);
+        // SAFETY: columns are below k or NO_COLUMN; steps are below `end`.
         unsafe {
-            if live {
+            if step < end {
                 self.stage_row(at, cols[0]);
-                self.stage_row((at ^ 64) + 4 * SLICE_BYTES, cols[1]);
+                self.stage_row(flipped + 4 * SLICE_BYTES, cols[1]);
                 self.stage_row(at + 8 * SLICE_BYTES, cols[2]);
-                self.stage_row((at ^ 64) + 12 * SLICE_BYTES, cols[3]);
+                self.stage_row(flipped + 12 * SLICE_BYTES, cols[3]);
+                self.stage_record(slot, self.lane, step, end);
+                if Self::CHUNKS > WARP {
+                    self.stage_record(slot, self.lane + WARP, step, end);
+                }
             }
             self.s.copy_async_commit();
+        }
+    }
+
+    /// Chunk `chunk` of the record of `step` and of the columns that follow it in the slot.
+    #[inline(always)]
+    unsafe fn stage_record(&self, slot: u32, chunk: u32, step: u32, end: u32) {
+        let later = step + STAGES - 1;
+        let later = if later < end { later } else { end - 1 };
+        let of_record = Self::RECORD_BYTES / 16;
+        let record = self.p.records.at(chunk);
+        let cols = self.p.step_cols.at(chunk.wrapping_sub(of_record));
+        let (from, index, bytes) =
+            if chunk < of_record { (record, step, Self::RECORD_BYTES) } else { (cols, later, COLS_BYTES) };
+        // SAFETY: both are steps of the stream; the chunk is inside the slot.
+        unsafe {
+            if chunk < Self::CHUNKS {
+                let from = from.byte_add(u64::from(index) * u64::from(bytes));
+                self.s.copy_async_16(slot + Self::RECORD + chunk * 16, from.cast(), true);
+            }
         }
     }
 
@@ -316,14 +337,15 @@ impl<'a, S: Simt, G: Staging, const SLICES: usize, const STAGES: u32> Warp<'a, S
     /// zeros without a read.
     #[inline(always)]
     unsafe fn stage_row(&self, to: u32, col: u32) {
-        let row = self.b.byte_add(u64::from(col) * u64::from(self.p.dense.ldb) * 2);
+        let bytes = size_of::<E::Bits>() as u64;
+        let row = self.b.byte_add(u64::from(col) * u64::from(self.p.dense.ldb) * bytes);
         let mut slice = 0;
         while slice < SLICES as u32 {
-            let feature = self.column + slice * SLICE_FEATURES + self.lane % 8 * 8;
+            let feature = self.column + slice * E::SLICE_FEATURES + self.lane % 8 * E::CHUNK;
             let inside = self.p.dense.n.saturating_sub(feature);
-            let source = row.at(slice * SLICE_FEATURES);
+            let source = row.at(slice * E::SLICE_FEATURES);
             let to = to + slice * STAGE_SLICE_BYTES;
-            // SAFETY: with vectors, a row is readable up to ldb, which is a multiple of 8; without,
+            // SAFETY: with vectors, a row is readable up to ldb, a whole number of chunks; without,
             // `inside` elements are. `to` is in the pipeline slot.
             unsafe {
                 if G::VECTORS {
@@ -331,7 +353,7 @@ impl<'a, S: Simt, G: Staging, const SLICES: usize, const STAGES: u32> Warp<'a, S
                     self.s.copy_async_16(to, source.cast(), present);
                 } else {
                     let present = if col == NO_COLUMN { 0 } else { inside };
-                    self.s.store_shared(to, read_elements(self.s, source, present));
+                    self.s.store_shared(to, E::read_chunk(self.s, source, present));
                 }
             }
             slice += 1;
@@ -340,31 +362,16 @@ impl<'a, S: Simt, G: Staging, const SLICES: usize, const STAGES: u32> Warp<'a, S
 
     /// `acc += staged (FEATURES, 16) · fragment (16, 8)`.
     #[inline(always)]
-    unsafe fn multiply(&self, slot: u32, fragment: [u32; 2], acc: &mut [Accumulators; SLICES]) {
-        let mut slice = 0;
-        while slice < SLICES {
-            let at = self.named + slot + slice as u32 * STAGE_SLICE_BYTES;
-            let mut j = 0;
-            while j < 4 {
-                // SAFETY: inside this warp's staged slice; all lanes are here.
-                unsafe {
-                    let operand = self.s.load_matrix_x4_trans(at ^ (j as u32 * 32)); // (16 features, 16)
-                    acc[slice][j] = self.s.mma_m16n8k16_f16(operand, fragment, acc[slice][j]);
-                }
-                j += 1;
+    unsafe fn multiply(&self, slot: u32, acc: &mut [E::Sums; SLICES]) {
+        // SAFETY: inside this warp's slot, which has arrived; all lanes are here.
+        unsafe {
+            let fragment = E::fragment(self.s, slot + Self::RECORD + self.lane * (4 * E::LANE_WORDS));
+            let mut slice = 0;
+            while slice < SLICES {
+                let at = self.named + slot + slice as u32 * STAGE_SLICE_BYTES;
+                E::multiply(self.s, at, fragment, &mut acc[slice]);
+                slice += 1;
             }
-            slice += 1;
         }
     }
-}
-
-/// Eight f16 elements of which the first `present` exist, the rest zero, as four words.
-#[inline(always)]
-unsafe fn read_elements<S: Simt>(s: &S, from: GlobalPtr<u16>, present: u32) -> [u32; 4] {
-    let one = |i: u32| {
-        // SAFETY: element i exists.
-        if i < present { u32::from(unsafe { s.load_readonly(from.at(i)) }) } else { 0 }
-    };
-    let pair = |i: u32| one(i) | one(i + 1) << 16;
-    [pair(0), pair(2), pair(4), pair(6)]
 }

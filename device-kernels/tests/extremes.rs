@@ -3,7 +3,7 @@
 use bytemuck::Zeroable;
 use windrow_kernels::dense::Dense;
 use windrow_kernels::short_rows::{ShortRows, ShortRowsParams};
-use windrow_kernels::{F16, F32, Kernel, Vectors};
+use windrow_kernels::{Bf16, F16, F32, Kernel, Tf32, Vectors};
 use windrow_simt::emulator::{Launch, Memory, Schedule};
 
 /// A bucket of empty rows that begins at the last entries that u32 can count: no lane may take the
@@ -36,4 +36,14 @@ fn short_rows_f16() {
 #[test]
 fn short_rows_f32() {
     empty_rows_at_the_end::<ShortRows<Vectors<F32>, 8>>();
+}
+
+#[test]
+fn short_rows_bf16() {
+    empty_rows_at_the_end::<ShortRows<Vectors<Bf16>, 8>>();
+}
+
+#[test]
+fn short_rows_tf32() {
+    empty_rows_at_the_end::<ShortRows<Vectors<Tf32>, 8>>();
 }

@@ -215,7 +215,8 @@ pub enum SpmmError {
     },
     /// An operand of another type than the plan's precision.
     #[error(
-        "{operand} holds {found} but the plan was built with precision {expected}; convert it or build another plan"
+        "{operand} holds {found} but a plan of precision {expected} takes {}; convert it or build another plan",
+        expected.element()
     )]
     ElementType {
         /// The operand.

@@ -75,6 +75,7 @@ mod matrix;
 mod num;
 mod options;
 mod spmm;
+mod tf32;
 
 pub mod interop;
 
@@ -82,7 +83,7 @@ pub use dense::{DenseMut, DenseRef};
 pub use device::{Device, DeviceBuffer, DeviceKind, DeviceSelector, Event};
 pub use error::{DeviceError, SpmmError};
 pub use matrix::{DeviceMatrix, Element, Output};
-pub use options::{Algorithm, Precision, Rates};
+pub use options::{Algorithm, Determinism, Precision, Rates};
 pub use spmm::{ArraySize, Spmm, SpmmBuilder, SpmmPlan, SpmmReport, StageTime, Verification};
 
 /// The 16-bit element types, of the crate `half`.
@@ -91,5 +92,7 @@ pub use windrow_formats::{
     ByteSizes, Canonicalised, Coo, Csr, FormatError, Permutation, RowAssignment, RowPath, RsTile, Structure,
     Value, io, synthetic,
 };
+/// Orders of rows and divisions of rows between the paths, before a plan is made.
+pub use windrow_preprocess::{partition, reorder};
 #[cfg(feature = "emulator")]
 pub use windrow_simt::emulator::Schedule;

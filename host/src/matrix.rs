@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use half::f16;
+use half::{bf16, f16};
 use windrow_formats::Value;
 
 use crate::dense::{DenseMut, DenseRef, check_shape};
@@ -12,16 +12,23 @@ use crate::num::wide;
 use crate::options::Precision;
 
 mod sealed {
-    /// The types that kernels and the CPU product are written for.
+    /// The types of `B` that kernels and the CPU product are written for.
     #[expect(private_bounds, reason = "nobody outside may implement or name either trait")]
-    pub trait Sealed: crate::cpu::Storage {}
-    impl Sealed for f32 {}
-    impl Sealed for half::f16 {}
+    pub trait Operand: crate::cpu::Operand {}
+    impl Operand for f32 {}
+    impl Operand for half::f16 {}
+    impl Operand for half::bf16 {}
+
+    /// The types of `C`.
+    #[expect(private_bounds, reason = "nobody outside may implement or name either trait")]
+    pub trait Storage: crate::cpu::Storage {}
+    impl Storage for f32 {}
+    impl Storage for half::f16 {}
 }
 
-/// Element type of `B`: the one that the plan's precision names.
-pub trait Element: Value + sealed::Sealed {
-    /// The precision of plans that take it.
+/// Element type of `B`: the one that the plan's precision names, or f32 for [`Precision::Tf32`].
+pub trait Element: Value + sealed::Operand {
+    /// The precision of plans that take it as it is.
     const PRECISION: Precision;
 }
 
@@ -31,9 +38,12 @@ impl Element for f32 {
 impl Element for f16 {
     const PRECISION: Precision = Precision::F16;
 }
+impl Element for bf16 {
+    const PRECISION: Precision = Precision::Bf16;
+}
 
 /// Element type of `C`: sums are f32 and rounded once when they are stored.
-pub trait Output: Value + sealed::Sealed {
+pub trait Output: Value + sealed::Storage {
     /// Whether it is IEEE binary16.
     const IS_HALF: bool;
 }

@@ -15,16 +15,42 @@ pub enum Precision {
     /// IEEE binary16: half the bytes to move, and Tensor Cores. Values are rounded to nearest, to 11
     /// significant bits; magnitudes above 65504 become infinite.
     F16,
+    /// The upper half of an f32 (`bfloat16`): the bytes of f16 with the range of f32, so that what is finite stays
+    /// finite, but for the last 0.2 % below f32's largest. Values are rounded to nearest, to 8 significant bits.
+    Bf16,
     /// IEEE binary32, on CUDA cores.
     F32,
+    /// f32 in memory, multiplied as TF32: values and `B` are rounded to nearest, ties away from zero, to 11
+    /// significant bits with the range of f32. `B` is an f32 matrix and is rounded when it is used.
+    Tf32,
 }
 
 impl Precision {
+    /// Every precision.
+    pub const ALL: [Self; 4] = [Self::F32, Self::Tf32, Self::F16, Self::Bf16];
+
     pub(crate) const fn dtype(self) -> Dtype {
         match self {
             Self::F16 => Dtype::F16,
+            Self::Bf16 => Dtype::Bf16,
             Self::F32 => Dtype::F32,
+            Self::Tf32 => Dtype::Tf32,
         }
+    }
+
+    /// Name of the type that `B` is stored in.
+    #[must_use]
+    pub const fn element(self) -> &'static str {
+        match self {
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+            Self::F32 | Self::Tf32 => "f32",
+        }
+    }
+
+    /// Whether there are Tensor Core kernels for it.
+    pub(crate) const fn has_tile_kernels(self) -> bool {
+        !matches!(self, Self::F32)
     }
 
     /// Size of one value in bytes.
@@ -38,7 +64,9 @@ impl fmt::Display for Precision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::F16 => "f16",
+            Self::Bf16 => "bf16",
             Self::F32 => "f32",
+            Self::Tf32 => "tf32",
         })
     }
 }
@@ -47,8 +75,10 @@ impl FromStr for Precision {
     type Err = SpmmError;
 
     fn from_str(text: &str) -> Result<Self, SpmmError> {
-        [Self::F16, Self::F32].into_iter().find(|p| p.to_string() == text).ok_or_else(|| {
-            SpmmError::UnknownName { what: "precision", text: text.to_owned(), known: "f16 and f32" }
+        Self::ALL.into_iter().find(|p| p.to_string() == text).ok_or_else(|| SpmmError::UnknownName {
+            what: "precision",
+            text: text.to_owned(),
+            known: "f32, tf32, f16 and bf16",
         })
     }
 }
@@ -65,9 +95,11 @@ pub enum Algorithm {
     /// CUDA cores over rows grouped by length, without a row pointer: the residual part of RS-Tile, holding
     /// every row. For matrices of short rows; long rows are not cut. Any precision.
     ShortRows,
-    /// Tensor Cores over 8 × 8 tiles. Precision f16.
+    /// Tensor Cores over 8 × 8 tiles. Any precision but f32.
     TileStream,
-    /// Tiles for most rows, [`ShortRows`](Self::ShortRows) for the shortest (RSH-SpMM). Precision f16.
+    /// RSH-SpMM: tiles, and [`ShortRows`](Self::ShortRows) for short rows that share few columns with their window.
+    /// Which rows is estimated with a cost model, unless a partition is given; where no division pays, all rows
+    /// take the better path. Any precision but f32.
     Hybrid,
 }
 
@@ -80,7 +112,7 @@ impl Algorithm {
     pub const fn supports(self, precision: Precision) -> bool {
         match self {
             Self::Auto | Self::RowSplit | Self::ShortRows => true,
-            Self::TileStream | Self::Hybrid => matches!(precision, Precision::F16),
+            Self::TileStream | Self::Hybrid => precision.has_tile_kernels(),
         }
     }
 }
@@ -109,6 +141,45 @@ impl FromStr for Algorithm {
     }
 }
 
+/// Whether two runs of a plan give the same bits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Determinism {
+    /// They do: the parts of a row or window that was cut are added in a fixed order.
+    #[default]
+    RunToRun,
+    /// They may differ in the last bits: the parts are added atomically, in whatever order they are finished. Less
+    /// workspace, and less to add up where rows are very long. Rows that are not cut do not change.
+    Fast,
+}
+
+impl Determinism {
+    /// Every choice.
+    pub const ALL: [Self; 2] = [Self::RunToRun, Self::Fast];
+}
+
+impl fmt::Display for Determinism {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::RunToRun => "run-to-run",
+            Self::Fast => "fast",
+        })
+    }
+}
+
+impl FromStr for Determinism {
+    type Err = SpmmError;
+
+    fn from_str(text: &str) -> Result<Self, SpmmError> {
+        Self::ALL.into_iter().find(|d| d.to_string() == text).ok_or_else(|| SpmmError::UnknownName {
+            what: "determinism",
+            text: text.to_owned(),
+            known: "run-to-run and fast",
+        })
+    }
+}
+
 /// Memory rates of a device, for [`SpmmReport::roofline_us`](crate::SpmmReport::roofline_us).
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Rates {
@@ -127,7 +198,10 @@ mod tests {
         for algorithm in Algorithm::ALL {
             assert_eq!(algorithm.to_string().parse::<Algorithm>().unwrap(), algorithm);
         }
-        for precision in [Precision::F16, Precision::F32] {
+        for determinism in Determinism::ALL {
+            assert_eq!(determinism.to_string().parse::<Determinism>().unwrap(), determinism);
+        }
+        for precision in Precision::ALL {
             assert_eq!(precision.to_string().parse::<Precision>().unwrap(), precision);
         }
         let error = "csr".parse::<Algorithm>().unwrap_err();
@@ -135,6 +209,7 @@ mod tests {
             error.to_string(),
             "\"csr\" is no algorithm; there are auto, row-split, short-rows, tile-stream and hybrid"
         );
-        assert!("bf16".parse::<Precision>().is_err());
+        let error = "f64".parse::<Precision>().unwrap_err();
+        assert_eq!(error.to_string(), "\"f64\" is no precision; there are f32, tf32, f16 and bf16");
     }
 }

@@ -5,7 +5,7 @@ mod common;
 use std::path::PathBuf;
 
 use common::{devices, report_missing_gpu};
-use half::f16;
+use half::{bf16, f16};
 use windrow::{Algorithm, Csr, DenseRef, DeviceKind, DeviceMatrix, Element, Spmm};
 use windrow_testkit::SplitMix64;
 
@@ -48,12 +48,13 @@ fn files_become_verified_products() {
                 _ => 128,
             };
             verified::<f32>(&a, &device, Algorithm::RowSplit, n);
+            verified::<bf16>(&a, &device, Algorithm::Auto, n);
             verified::<f16>(&a, &device, Algorithm::Auto, n);
             verified::<f16>(&a, &device, Algorithm::TileStream, n);
             verified::<f16>(&a, &device, Algorithm::Hybrid, n);
-            ran += 4;
+            ran += 5;
         }
     }
-    assert!(ran >= 2 * 4 * FILES.len());
-    report_missing_gpu("files", 4 * FILES.len());
+    assert!(ran >= 2 * 5 * FILES.len());
+    report_missing_gpu("files", 5 * FILES.len());
 }

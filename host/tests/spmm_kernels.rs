@@ -29,6 +29,16 @@ fn row_split_f16() {
 }
 
 #[test]
+fn row_split_tf32() {
+    check(Setup::new(Algorithm::RowSplit, Precision::Tf32), &all_cases());
+}
+
+#[test]
+fn row_split_bf16() {
+    check(Setup::new(Algorithm::RowSplit, Precision::Bf16), &all_cases());
+}
+
+#[test]
 fn short_rows_f32() {
     check(Setup::new(Algorithm::ShortRows, Precision::F32), &all_cases());
 }
@@ -39,8 +49,28 @@ fn short_rows_f16() {
 }
 
 #[test]
+fn short_rows_tf32() {
+    check(Setup::new(Algorithm::ShortRows, Precision::Tf32), &all_cases());
+}
+
+#[test]
+fn short_rows_bf16() {
+    check(Setup::new(Algorithm::ShortRows, Precision::Bf16), &all_cases());
+}
+
+#[test]
 fn tile_stream_f16() {
     check(Setup::new(Algorithm::TileStream, Precision::F16), &all_cases());
+}
+
+#[test]
+fn tile_stream_bf16() {
+    check(Setup::new(Algorithm::TileStream, Precision::Bf16), &all_cases());
+}
+
+#[test]
+fn tile_stream_tf32() {
+    check(Setup::new(Algorithm::TileStream, Precision::Tf32), &all_cases());
 }
 
 #[test]

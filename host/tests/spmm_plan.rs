@@ -3,18 +3,22 @@
 mod common;
 
 use common::{Setup, devices, gpu, report_missing_gpu};
-use half::f16;
+use half::{bf16, f16};
 use windrow::{
     Algorithm, Csr, DenseMut, DenseRef, Device, DeviceError, DeviceKind, DeviceMatrix, Precision, Schedule,
     Spmm, SpmmError,
 };
 use windrow_testkit::{Case, Operands, Pattern, SplitMix64, Values};
 
-const PLANS: [(Algorithm, Precision); 6] = [
+const PLANS: [(Algorithm, Precision); 10] = [
     (Algorithm::RowSplit, Precision::F32),
+    (Algorithm::RowSplit, Precision::Tf32),
     (Algorithm::RowSplit, Precision::F16),
+    (Algorithm::RowSplit, Precision::Bf16),
     (Algorithm::ShortRows, Precision::F32),
+    (Algorithm::ShortRows, Precision::Tf32),
     (Algorithm::ShortRows, Precision::F16),
+    (Algorithm::ShortRows, Precision::Bf16),
     (Algorithm::TileStream, Precision::F16),
     (Algorithm::Hybrid, Precision::F16),
 ];
@@ -131,6 +135,17 @@ fn wrong_shapes_types_and_devices_are_refused() {
         let half = DeviceMatrix::<f16>::zeros(&device, k, 4).unwrap();
         let error = plan.run_into(1.0, &half, 0.0, &mut c).unwrap_err();
         assert_eq!(error, SpmmError::ElementType { operand: "B", found: "f16", expected: Precision::F32 });
+        let plan = Setup::new(Algorithm::RowSplit, Precision::Tf32).plan(&device, &case);
+        plan.run_into(1.0, &b, 0.0, &mut c).unwrap();
+        assert_eq!(
+            plan.run_into(1.0, &half, 0.0, &mut c).unwrap_err().to_string(),
+            "B holds f16 but a plan of precision tf32 takes f32; convert it or build another plan"
+        );
+        let plan = Setup::new(Algorithm::RowSplit, Precision::Bf16).plan(&device, &case);
+        plan.run_into(1.0, &DeviceMatrix::<bf16>::zeros(&device, k, 4).unwrap(), 0.0, &mut c).unwrap();
+        let error = plan.run_into(1.0, &half, 0.0, &mut c).unwrap_err();
+        assert_eq!(error, SpmmError::ElementType { operand: "B", found: "f16", expected: Precision::Bf16 });
+        let plan = Setup::new(Algorithm::RowSplit, Precision::F32).plan(&device, &case);
 
         let elsewhere = match device.kind() {
             DeviceKind::Cpu => Device::emulator(Schedule::InOrder),
@@ -153,7 +168,7 @@ fn unsupported_combinations_say_what_to_do() {
         for algorithm in [Algorithm::TileStream, Algorithm::Hybrid] {
             let error = Spmm::builder(&a).algorithm(algorithm).build(&device).unwrap_err();
             let expected = format!(
-                "algorithm {algorithm} does not support precision f32; use precision f16, or algorithm row-split"
+                "algorithm {algorithm} does not support precision f32; use precision tf32, bf16 or f16, or algorithm row-split"
             );
             assert_eq!(error.to_string(), expected);
         }
@@ -215,7 +230,7 @@ fn reports_tell_what_the_plan_is() {
         .width(64)
         .precision(Precision::F16)
         .algorithm(Algorithm::Hybrid)
-        .residual_max_entries(3)
+        .partition(windrow::partition::PartitionRule::ShortRows { max_entries: 3 })
         .workers(20)
         .build(&device)
         .unwrap();
@@ -224,18 +239,19 @@ fn reports_tell_what_the_plan_is() {
     assert_eq!((report.empty_rows, report.residual_rows), (2, 4));
     let in_tiles: usize = (0..12).map(|r| case.a.row_len(r)).filter(|&len| len > 3).sum();
     assert!((report.tile_share - in_tiles as f64 / case.a.nnz() as f64).abs() < 1e-12);
-    assert_eq!(report.windows, 1);
+    assert_eq!(report.windows, 2, "one of the two empty rows");
     assert_eq!(report.tiles, report.column_vectors.div_ceil(8));
     assert_eq!(
         (report.steps, report.gather_places),
-        (report.tiles.div_ceil(2), 16 * report.tiles.div_ceil(2))
+        (report.tiles.div_ceil(2) + 1, 16 * (report.tiles.div_ceil(2) + 1)),
+        "the window of empty rows has a step without tiles"
     );
     assert_eq!(report.entries, ["spmm_short_rows_f16_l8", "spmm_tile_stream_f16_64", "spmm_combine"]);
     let scalar = (case.a.nnz() - in_tiles) as f64;
     assert_eq!(report.gathered_bytes(64), (scalar + report.column_vectors as f64) * 128.0);
     assert!(report.preprocessing_us() > 0.0);
     let text = report.to_string();
-    for part in ["12 × 620", "hybrid in f16: as asked", "workspace", "fragments", "4 rows", "upload"] {
+    for part in ["12 × 620", "hybrid in f16: as asked", "workspace", "records", "4 rows", "upload"] {
         assert!(text.contains(part), "no {part:?} in\n{text}");
     }
     let rates = windrow::Rates { copy: 4e12, gather: 8e12 };
@@ -250,6 +266,16 @@ fn overflow_of_a_precision_is_counted() {
     for device in devices() {
         let plan = Spmm::builder(&a).precision(Precision::F16).build(&device).unwrap();
         assert_eq!(plan.report().overflowed_values, 1);
-        assert_eq!(Spmm::builder(&a).build(&device).unwrap().report().overflowed_values, 0);
+        for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
+            let plan = Spmm::builder(&a).precision(precision).build(&device).unwrap();
+            assert_eq!(plan.report().overflowed_values, 0, "{precision}");
+        }
+        let a = Csr::try_from_parts(1, 1, vec![0, 1], vec![0], vec![f32::MAX]).unwrap();
+        for precision in [Precision::Tf32, Precision::Bf16] {
+            let mut plan = Spmm::builder(&a).precision(precision).build(&device).unwrap();
+            assert_eq!(plan.report().overflowed_values, 1, "{precision}");
+            plan.replace_values(&[1e38f32]).unwrap();
+            assert_eq!(plan.report().overflowed_values, 0, "{precision}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Layout, Setup, check, devices, report_missing_gpu, run_case};
-use windrow::{Algorithm, Device, Precision, Schedule};
+use windrow::{Algorithm, Determinism, Device, Precision, Schedule};
 use windrow_testkit::{
     Case, Operands, Pattern, SplitMix64, Tally, Values, edge_cases, non_finite_cases, value_cases,
 };
@@ -17,7 +17,10 @@ fn half_outputs() {
     for (algorithm, precision) in [
         (Algorithm::RowSplit, Precision::F32),
         (Algorithm::RowSplit, Precision::F16),
+        (Algorithm::RowSplit, Precision::Tf32),
+        (Algorithm::RowSplit, Precision::Bf16),
         (Algorithm::ShortRows, Precision::F16),
+        (Algorithm::ShortRows, Precision::Bf16),
         (Algorithm::Hybrid, Precision::F16),
     ] {
         check(Setup { half_output: true, ..Setup::new(algorithm, precision) }, &some_cases());
@@ -26,7 +29,7 @@ fn half_outputs() {
 
 #[test]
 fn auto_chooses_something_right() {
-    for precision in [Precision::F16, Precision::F32] {
+    for precision in Precision::ALL {
         check(Setup::new(Algorithm::Auto, precision), &some_cases());
     }
 }
@@ -34,18 +37,52 @@ fn auto_chooses_something_right() {
 /// One warp has every window to itself; many cut every window that can be cut.
 #[test]
 fn tile_streams_of_one_few_and_many_workers() {
-    for workers in [1, 3, 1000] {
-        check(
-            Setup { workers: Some(workers), ..Setup::new(Algorithm::TileStream, Precision::F16) },
-            &some_cases(),
-        );
+    for (workers, precision) in [
+        (1, Precision::F16),
+        (3, Precision::F16),
+        (1000, Precision::F16),
+        (1000, Precision::Bf16),
+        (3, Precision::Tf32),
+        (1000, Precision::Tf32),
+    ] {
+        let setup = Setup { workers: Some(workers), ..Setup::new(Algorithm::TileStream, precision) };
+        check(setup, &some_cases());
     }
 }
 
 #[test]
 fn hybrids_with_every_split_between_the_parts() {
-    for residual in [0, 1, 8, u32::MAX] {
+    for residual in [Some(0), Some(1), Some(8), Some(u32::MAX), None] {
         let setup = Setup { residual, workers: Some(40), ..Setup::new(Algorithm::Hybrid, Precision::F16) };
+        check(setup, &some_cases());
+    }
+}
+
+/// `B` and `C` stay in the caller's order, whatever the order in which rows are worked on.
+#[test]
+fn rows_in_another_order() {
+    for (algorithm, precision) in [
+        (Algorithm::RowSplit, Precision::F32),
+        (Algorithm::ShortRows, Precision::F16),
+        (Algorithm::TileStream, Precision::F16),
+        (Algorithm::Hybrid, Precision::Bf16),
+    ] {
+        let setup = Setup { reversed: true, workers: Some(5), ..Setup::new(algorithm, precision) };
+        check(setup, &some_cases());
+    }
+}
+
+/// Parts that are added in any order, into a workspace that every run leaves as it found it.
+#[test]
+fn parts_added_in_any_order() {
+    for (algorithm, precision) in [
+        (Algorithm::RowSplit, Precision::F32),
+        (Algorithm::RowSplit, Precision::F16),
+        (Algorithm::TileStream, Precision::F16),
+        (Algorithm::TileStream, Precision::Tf32),
+    ] {
+        let fast = Determinism::Fast;
+        let setup = Setup { determinism: fast, workers: Some(1000), ..Setup::new(algorithm, precision) };
         check(setup, &some_cases());
     }
 }
@@ -67,6 +104,7 @@ fn any_width_with_any_plan() {
         (Algorithm::RowSplit, Precision::F16),
         (Algorithm::ShortRows, Precision::F32),
         (Algorithm::TileStream, Precision::F16),
+        (Algorithm::TileStream, Precision::Tf32),
     ];
     for device in devices() {
         let mut tally = Tally::new(format!("any width on {device}"));
@@ -103,7 +141,9 @@ fn every_schedule_gives_the_same_bits() {
     let case = Case::from_pattern("bits", &pattern, operands, &mut rng);
     for (algorithm, precision) in [
         (Algorithm::RowSplit, Precision::F32),
+        (Algorithm::RowSplit, Precision::Tf32),
         (Algorithm::RowSplit, Precision::F16),
+        (Algorithm::RowSplit, Precision::Bf16),
         (Algorithm::TileStream, Precision::F16),
         (Algorithm::Hybrid, Precision::F16),
     ] {

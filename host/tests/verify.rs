@@ -3,16 +3,18 @@
 mod common;
 
 use common::{Setup, devices, report_missing_gpu};
-use half::f16;
+use half::{bf16, f16};
 use windrow::{
     Algorithm, Csr, DenseRef, Device, DeviceBuffer, DeviceMatrix, Element, Output, Precision, SpmmError,
     SpmmPlan, Verification,
 };
 use windrow_testkit::{Case, Operands, Pattern, SplitMix64, Values};
 
-const PLANS: [(Algorithm, Precision); 4] = [
+const PLANS: [(Algorithm, Precision); 6] = [
     (Algorithm::RowSplit, Precision::F32),
+    (Algorithm::RowSplit, Precision::Tf32),
     (Algorithm::RowSplit, Precision::F16),
+    (Algorithm::RowSplit, Precision::Bf16),
     (Algorithm::TileStream, Precision::F16),
     (Algorithm::Hybrid, Precision::F16),
 ];
@@ -50,7 +52,8 @@ fn verify_as<C: Output>(
     tamper: impl FnOnce(&mut Vec<C>),
 ) -> Verification {
     match precision {
-        Precision::F32 => verify::<f32, C>(plan, case, device, tamper),
+        Precision::F32 | Precision::Tf32 => verify::<f32, C>(plan, case, device, tamper),
+        Precision::Bf16 => verify::<bf16, C>(plan, case, device, tamper),
         _ => verify::<f16, C>(plan, case, device, tamper),
     }
 }

@@ -1,6 +1,7 @@
 //! What decides the order and the assignment of a sparse matrix's rows before anything multiplies it.
 //!
 //! - [`partition`]: which rows become tiles and which stay scalar work;
+//! - [`reorder`]: an order of the rows in which neighbours share columns;
 //! - [`balance`]: how work is cut into pieces of equal size, and where the partial sums of what was cut go.
 //!
 //! Everything here is a pure function of the matrix: the same input gives the same pieces, so a product
@@ -10,3 +11,4 @@
 
 pub mod balance;
 pub mod partition;
+pub mod reorder;

@@ -2,7 +2,7 @@
 
 use windrow_formats::{Csr, Value};
 
-use crate::{Pattern, SplitMix64};
+use crate::{Pattern, SplitMix64, round_tf32};
 
 /// What stands between the end of a row of `C` and its leading dimension, and must still stand there
 /// after the product. Exact in every element type.
@@ -137,6 +137,24 @@ impl Case {
         }
     }
 
+    /// The case with `A` and `B` rounded to tf32: what a path that multiplies f32 operands as tf32 computes. `C` is
+    /// f32 and stays as it is.
+    #[must_use]
+    pub fn rounded_to_tf32(&self) -> Self {
+        Self {
+            name: format!("{} [tf32]", self.name),
+            a: self.a.map_values(round_tf32),
+            b: self.b.iter().copied().map(round_tf32).collect(),
+            ..self.clone()
+        }
+    }
+
+    /// The case with only what `C` holds rounded to `V`.
+    #[must_use]
+    pub fn with_c_rounded_to<V: Value>(&self) -> Self {
+        Self { c: self.c.iter().map(|&x| V::from_f32(x).to_f32()).collect(), ..self.clone() }
+    }
+
     /// The case with other scalars. `C` holds NaN afterwards if `beta` is 0, and ones if it was 0 before.
     #[must_use]
     pub fn with_scalars(&self, alpha: f32, beta: f32) -> Self {
@@ -234,6 +252,15 @@ mod tests {
         let rounded = reals.rounded_to::<f16>();
         assert_ne!(rounded.packed_b(), reals.packed_b());
         assert!(rounded.packed_b().iter().all(|&x| f16::from_f32(x).to_f32() == x));
+        let rounded = reals.rounded_to_tf32();
+        assert_eq!(whole.rounded_to_tf32().packed_b(), whole.packed_b());
+        assert!(rounded.packed_b().iter().all(|&x| x.to_bits() & 0x1fff == 0));
+        assert!(rounded.a != reals.a && rounded.packed_b() != reals.packed_b());
+        assert_eq!(rounded.packed_c(), reals.packed_c());
+        let rounded = reals.with_c_rounded_to::<f16>();
+        assert_eq!((&rounded.a, rounded.packed_b()), (&reals.a, reals.packed_b()));
+        assert!(rounded.packed_c().iter().all(|&x| f16::from_f32(x).to_f32() == x));
+        assert_ne!(rounded.packed_c(), reals.packed_c());
     }
 
     #[test]

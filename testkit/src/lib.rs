@@ -47,6 +47,7 @@ mod pattern;
 mod reference;
 mod rng;
 mod tally;
+mod tf32;
 
 pub use bound::{Output, UNIT_FMA, UNIT_MMA, error_bound, within_bound};
 pub use case::{Case, Operands, PADDING_MARK, Values};
@@ -58,3 +59,4 @@ pub use pattern::Pattern;
 pub use reference::{Reference, spmm};
 pub use rng::SplitMix64;
 pub use tally::{Tally, announce, announce_skip};
+pub use tf32::round_tf32;

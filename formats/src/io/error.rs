@@ -8,7 +8,7 @@ use thiserror::Error;
 use super::Format;
 use crate::FormatError;
 
-/// Why a matrix could not be read.
+/// Why a matrix or an order of rows could not be read.
 ///
 /// Lines and columns count from 1, columns in bytes; rows, columns and positions inside of an array count
 /// from 0 unless the file's own format counts them from 1.
@@ -107,7 +107,7 @@ impl ReadError {
     }
 }
 
-/// Why a matrix could not be written.
+/// Why a matrix or an order of rows could not be written.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WriteError {

@@ -1,4 +1,4 @@
-//! Readers and writers of sparse-matrix files.
+//! Readers and writers of sparse-matrix files, and of orders of rows.
 //!
 //! | format | [`Format`] | read | written |
 //! |---|---|---|---|
@@ -7,6 +7,8 @@
 //! | DLMC `.smtx` | [`Smtx`](Format::Smtx) | yes | yes, without values |
 //! | `scipy.sparse.save_npz`: CSR, CSC, COO | [`ScipyNpz`](Format::ScipyNpz) | yes | CSR |
 //! | TC-GNN `.npz` | [`TcGnnNpz`](Format::TcGnnNpz) | yes | no |
+//!
+//! An order of rows is a text of its own: [`write_permutation`], [`read_permutation`].
 //!
 //! The format is found out from the content, never from the name; gzip is seen through. Files that hold a
 //! pattern get the value 1 for each entry; duplicates are summed; a [`ReadReport`] tells what was done.
@@ -40,6 +42,7 @@ mod matrix_market;
 mod npz;
 mod number;
 mod options;
+mod permutation;
 mod records;
 mod report;
 mod scan;
@@ -58,10 +61,12 @@ use source::Source;
 
 pub use error::{ReadError, WriteError};
 pub use options::{Format, Limits, Progress, ProgressFn, ReadOptions, Stage};
+pub use permutation::{read_permutation, read_permutation_from};
 pub use report::{Field, Header, Layout, ReadReport, Storage, Symmetry};
 pub use sniff::sniff;
 pub use write::{
-    WriteOptions, WriteReport, write_csr, write_edge_list, write_matrix_market, write_scipy_npz, write_smtx,
+    WriteOptions, WriteReport, write_csr, write_edge_list, write_matrix_market, write_permutation,
+    write_scipy_npz, write_smtx,
 };
 
 /// A matrix and how it was read.

@@ -9,7 +9,8 @@
 //! row's entries, whatever the strips, ranges or number of threads, so results are the same bit for bit in
 //! every run, and the same on every vector unit that has fused multiply-add.
 //!
-//! `B` and `C` may be stored as [`half::f16`]; sums are taken in f32 and rounded once by the store.
+//! `B` may be stored as [`half::f16`] or [`half::bf16`] and `C` as [`half::f16`]; sums are taken in f32 and rounded once
+//! by the store. [`Tf32`] rounds an f32 `B` when it is read.
 
 mod product;
 mod unit;
@@ -20,16 +21,17 @@ mod x86;
 #[cfg(test)]
 mod tests;
 
-use half::f16;
 use half::slice::HalfFloatSliceExt;
 use rayon::prelude::*;
-use windrow_formats::{Csr, FormatError};
+use windrow_formats::{Csr, FormatError, Value};
 use windrow_preprocess::balance::row_ranges;
 
 use crate::dense::{DenseMut, DenseRef};
+use crate::options::Precision;
 use product::{Area, Product};
 use unit::Unit;
-pub(crate) use vector::Storage;
+use vector::Tf32;
+pub(crate) use vector::{Operand, Storage};
 
 /// Multiply-adds below which threads cost more than they bring.
 const SERIAL_LIMIT: u64 = 1 << 18;
@@ -46,12 +48,13 @@ const COLUMNS_PER_TASK: usize = 64;
 #[derive(Debug, Clone)]
 pub(crate) struct CpuCsr {
     matrix: Csr<f32>,
+    precision: Precision,
 }
 
 impl CpuCsr {
     /// Takes the matrix as it is; a precision that rounds values has rounded them before.
-    pub(crate) fn new(matrix: Csr<f32>) -> Self {
-        Self { matrix }
+    pub(crate) fn new(matrix: Csr<f32>, precision: Precision) -> Self {
+        Self { matrix, precision }
     }
 
     /// The matrix.
@@ -71,24 +74,30 @@ impl CpuCsr {
 
 /// `C[m×n] ← α·A[m×k]·B[k×n] + β·C`, on the threads of the current rayon pool.
 ///
-/// `C` is not read if β = 0. Elements between `n` and the leading dimensions are neither read nor written.
+/// An f32 `B` is rounded as it is read if the precision is tf32. `C` is not read if β = 0. Elements between `n` and the leading dimensions are neither read nor written.
 ///
 /// # Panics
 /// If the sizes do not fit together: `b` is k × n and `c` m × n. The plan has checked them.
-pub(crate) fn spmm<B: Storage, C: Storage>(
+pub(crate) fn spmm<B: Operand + Value, C: Storage>(
     a: &CpuCsr,
     alpha: f32,
     b: DenseRef<'_, B>,
     beta: f32,
     c: DenseMut<'_, C>,
 ) {
-    run(Unit::best(), &Product::new(&a.matrix, (alpha, b), (beta, c)));
+    match as_tf32(b).filter(|_| a.precision == Precision::Tf32) {
+        Some(b) => run(Unit::best(), &Product::new(&a.matrix, (alpha, b), (beta, c))),
+        None => run(Unit::best(), &Product::new(&a.matrix, (alpha, b), (beta, c))),
+    }
 }
 
-/// `B` rounded to f16, row after row without padding: what a product with f16 operands reads.
-pub(crate) fn to_f16(b: DenseRef<'_, f32>) -> Vec<f16> {
+/// `B` rounded to a 16-bit type, row after row without padding: what a product with such operands reads.
+pub(crate) fn to_half<T: Value>(b: DenseRef<'_, f32>) -> Vec<T>
+where
+    [T]: HalfFloatSliceExt,
+{
     let cols = b.cols();
-    let mut packed = vec![f16::ZERO; b.rows() * cols];
+    let mut packed = vec![T::ZERO; b.rows() * cols];
     if cols > 0 {
         let rows =
             packed.par_chunks_exact_mut(cols).enumerate().with_min_len(CONVERSION_ELEMENTS.div_ceil(cols));
@@ -97,8 +106,14 @@ pub(crate) fn to_f16(b: DenseRef<'_, f32>) -> Vec<f16> {
     packed
 }
 
+/// An f32 `B` as a product with tf32 operands reads it, where it is; `None` for other elements.
+fn as_tf32<T: Value>(b: DenseRef<'_, T>) -> Option<DenseRef<'_, Tf32>> {
+    let data = (T::NAME == f32::NAME).then(|| bytemuck::try_cast_slice(b.data()).ok())??;
+    DenseRef::try_new(data, b.rows(), b.cols(), b.ld()).ok()
+}
+
 /// Computes the whole product on `unit`.
-fn run<B: Storage, C: Storage>(unit: Unit, product: &Product<'_, B, C>) {
+fn run<B: Operand, C: Storage>(unit: Unit, product: &Product<'_, B, C>) {
     let areas = deal_out(product.row_offsets(), product.width(), rayon::current_num_threads());
     // SAFETY: the areas are disjoint, and the product borrows C for itself.
     let compute = |area: &Area| unsafe { product.compute(unit, area) };

@@ -6,7 +6,7 @@ use std::ops::Range;
 use windrow_formats::Csr;
 
 use super::unit::Unit;
-use super::vector::{Portable, Storage, Vector};
+use super::vector::{Operand, Portable, Storage, Vector};
 #[cfg(target_arch = "x86_64")]
 use super::x86::{Avx2, Avx512};
 use crate::dense::{DenseMut, DenseRef};
@@ -70,7 +70,7 @@ struct Strip<V: Vector> {
     stream: bool,
 }
 
-impl<'a, B: Storage, C: Storage> Product<'a, B, C> {
+impl<'a, B: Operand, C: Storage> Product<'a, B, C> {
     /// The product of these operands, each with its factor.
     ///
     /// # Panics

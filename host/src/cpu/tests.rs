@@ -6,7 +6,39 @@ use windrow_testkit::{
     random_case, shape_cases, value_cases,
 };
 
+use half::{bf16, f16};
+
 use super::*;
+
+/// A type of `B`, and what is multiplied where it is used.
+trait Made: Operand {
+    fn made(x: f32) -> Self;
+    fn rounded(case: &Case) -> Case;
+}
+
+macro_rules! made_of_values {
+    ($($type:ty),+) => {$(
+        impl Made for $type {
+            fn made(x: f32) -> Self {
+                <$type as Value>::from_f32(x)
+            }
+            fn rounded(case: &Case) -> Case {
+                case.rounded_to::<$type>()
+            }
+        }
+    )+};
+}
+made_of_values!(f32, f16, bf16);
+
+impl Made for Tf32 {
+    /// As it is: the load rounds it.
+    fn made(x: f32) -> Self {
+        bytemuck::cast(x)
+    }
+    fn rounded(case: &Case) -> Case {
+        case.rounded_to_tf32()
+    }
+}
 
 /// The vector units there are, whether this machine has them or not.
 fn units() -> Vec<Unit> {
@@ -21,13 +53,13 @@ fn cases() -> Vec<Case> {
 }
 
 /// The case's product as `B` and `C` of these types, in the case's own layout.
-fn product<B: Storage, C: Storage>(unit: Unit, case: &Case) -> Vec<C> {
+fn product<B: Made, C: Storage + Value>(unit: Unit, case: &Case) -> Vec<C> {
     product_streaming::<B, C>(unit, case, usize::MAX)
 }
 
 /// The same, with a result of `stream_bytes` or more written past the caches.
-fn product_streaming<B: Storage, C: Storage>(unit: Unit, case: &Case, stream_bytes: usize) -> Vec<C> {
-    let b: Vec<B> = case.b.iter().map(|&x| B::from_f32(x)).collect();
+fn product_streaming<B: Made, C: Storage + Value>(unit: Unit, case: &Case, stream_bytes: usize) -> Vec<C> {
+    let b: Vec<B> = case.b.iter().map(|&x| B::made(x)).collect();
     let mut c: Vec<C> = case.c.iter().map(|&x| C::from_f32(x)).collect();
     let b = DenseRef::try_new(&b, case.k(), case.n, case.ldb).unwrap();
     let view = DenseMut::try_new(&mut c, case.m(), case.n, case.ldc).unwrap();
@@ -38,7 +70,7 @@ fn product_streaming<B: Storage, C: Storage>(unit: Unit, case: &Case, stream_byt
 }
 
 /// All cases on all units, each result compared with the reference.
-fn check<B: Storage, C: Storage + Output>(what: &str) {
+fn check<B: Made, C: Storage + Output>(what: &str) {
     for unit in units() {
         let mut tally = Tally::new(format!("CPU {what} on {unit:?}"));
         if !unit.exists() {
@@ -46,12 +78,11 @@ fn check<B: Storage, C: Storage + Output>(what: &str) {
             continue;
         }
         for case in cases() {
-            let case = case.rounded_to::<B>();
-            // C keeps its own precision unless it is stored in halves.
-            let case = if C::NAME == B::NAME { case } else { case.rounded_to::<C>() };
+            let rounded = B::rounded(&case).with_c_rounded_to::<C>();
+            let given = Case { b: case.b, ..rounded.clone() };
             for stream_bytes in [0, usize::MAX] {
-                let got: Vec<C> = product_streaming::<B, C>(unit, &case, stream_bytes);
-                tally.ran(&assert_matches(&case, &got, case.ldc, UNIT_FMA));
+                let got: Vec<C> = product_streaming::<B, C>(unit, &given, stream_bytes);
+                tally.ran(&assert_matches(&rounded, &got, rounded.ldc, UNIT_FMA));
             }
         }
         tally.finish();
@@ -71,6 +102,46 @@ fn f16_operands_f32_result() {
 #[test]
 fn f16_operands_f16_result() {
     check::<f16, f16>("f16 -> f16");
+}
+
+#[test]
+fn bf16_operands() {
+    check::<bf16, f32>("bf16 -> f32");
+    check::<bf16, f16>("bf16 -> f16");
+}
+
+#[test]
+fn tf32_operands() {
+    check::<Tf32, f32>("tf32 -> f32");
+    check::<Tf32, f16>("tf32 -> f16");
+}
+
+/// One lane after the other through `B`, against what each should become: `1·b` is `b` as it is multiplied.
+fn multiplied<B: Made>(unit: Unit, b: &[f32]) -> Vec<f32> {
+    let a = Csr::<f32>::identity(1).unwrap();
+    let (b, mut c): (Vec<B>, _) = (b.iter().map(|&x| B::made(x)).collect(), vec![0.0; b.len()]);
+    let view = DenseRef::packed(&b, 1, b.len()).unwrap();
+    run(unit, &Product::new(&a, (1.0, view), (0.0, DenseMut::packed(&mut c, 1, b.len()).unwrap())));
+    c
+}
+
+/// The sums start from +0, which turns −0 into +0; nothing else changes on the way.
+#[test]
+fn every_bf16_and_the_edges_of_tf32_on_every_unit() {
+    let halves: Vec<f32> = (0..=u16::MAX).map(|bits| bf16::from_bits(bits).to_f32()).collect();
+    let edges: Vec<f32> = (0..=0x1ff)
+        .flat_map(|high: u32| [0, 0x0fff, 0x1000, 0x1fff, 0x3000, 0x7f_f000].map(|low| high << 23 | low))
+        .map(f32::from_bits)
+        .collect();
+    let same = |x: f32, y: f32| x == y || (x.is_nan() && y.is_nan());
+    for unit in units().into_iter().filter(|unit| unit.exists()) {
+        for (x, got) in halves.iter().zip(multiplied::<bf16>(unit, &halves)) {
+            assert!(same(got, *x), "{x:e} became {got:e} on {unit:?}");
+        }
+        for (x, got) in edges.iter().zip(multiplied::<Tf32>(unit, &edges)) {
+            assert!(same(got, windrow_testkit::round_tf32(*x)), "{x:e} became {got:e} on {unit:?}");
+        }
+    }
 }
 
 fn pool(threads: usize) -> rayon::ThreadPool {
@@ -124,18 +195,36 @@ fn bits(x: &[f32]) -> Vec<u32> {
 fn rounding_b_keeps_rows_and_drops_padding() {
     let data = [1.0, 1.0 + 1.0 / 2048.0, f32::NAN, 3.0, 70_000.0];
     let b = DenseRef::try_new(&data, 2, 2, 3).unwrap();
-    assert_eq!(to_f16(b), [1.0, 1.0, 3.0, f32::INFINITY].map(f16::from_f32));
-    assert_eq!(to_f16(DenseRef::try_new(&[], 3, 0, 0).unwrap()), []);
+    assert_eq!(to_half::<f16>(b), [1.0, 1.0, 3.0, f32::INFINITY].map(f16::from_f32));
+    assert_eq!(to_half::<f16>(DenseRef::try_new(&[], 3, 0, 0).unwrap()), []);
     let many: Vec<f32> = (0..u16::MAX).map(f32::from).collect();
     let b = DenseRef::packed(&many, many.len() / 8, 8).unwrap();
-    assert_eq!(to_f16(b), many[..b.rows() * 8].iter().map(|&x| f16::from_f32(x)).collect::<Vec<_>>());
+    assert_eq!(to_half::<f16>(b), many[..b.rows() * 8].iter().map(|&x| f16::from_f32(x)).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_f16_cannot_hold_stays_finite_in_bf16() {
+    let data = [70_000.0, -1e38, f32::MIN_POSITIVE, f32::INFINITY, f32::NAN, 1.0 + 1.0 / 256.0];
+    let rounded = to_half::<bf16>(DenseRef::packed(&data, 2, 3).unwrap());
+    let want = [70_144.0, -9.969_21e37, f32::MIN_POSITIVE, f32::INFINITY];
+    assert_eq!(rounded[..4].iter().map(|x| x.to_f32()).collect::<Vec<_>>(), want);
+    assert!(rounded[4].is_nan());
+    assert_eq!(rounded[5], bf16::ONE, "a tie goes to even");
+}
+
+#[test]
+fn only_f32_is_read_as_tf32() {
+    let data = [1.0f32, 2.0, 3.0, 4.0];
+    let b = as_tf32(DenseRef::try_new(&data, 2, 1, 3).unwrap()).unwrap();
+    assert_eq!((b.rows(), b.cols(), b.ld(), b.data().len()), (2, 1, 3, 4));
+    assert!(as_tf32(DenseRef::packed(&[f16::ONE; 4], 2, 2).unwrap()).is_none());
 }
 
 #[test]
 fn replaced_values_are_used() {
     let pattern = Pattern::random(20, 30, 9, &mut SplitMix64::new(3));
     let case = large("values", &pattern, 21).with_scalars(1.0, 0.0);
-    let mut a = CpuCsr::new(case.a.clone());
+    let mut a = CpuCsr::new(case.a.clone(), Precision::F32);
     let doubled: Vec<f32> = case.a.values().iter().map(|x| 2.0 * x).collect();
     assert!(a.replace_values(doubled[1..].to_vec()).is_err());
     a.replace_values(doubled).unwrap();
@@ -147,7 +236,7 @@ fn replaced_values_are_used() {
         spmm(a, alpha, b, 0.0, view);
         c
     };
-    let once = CpuCsr::new(case.a.clone());
+    let once = CpuCsr::new(case.a.clone(), Precision::F32);
     assert_eq!(bits(&multiply(&a, 1.0)), bits(&multiply(&once, 2.0)));
     assert_ne!(bits(&multiply(&a, 1.0)), bits(&multiply(&once, 1.0)));
 }
@@ -155,7 +244,7 @@ fn replaced_values_are_used() {
 #[test]
 #[should_panic(expected = "B is k x n")]
 fn operands_of_the_wrong_size_are_refused() {
-    let a = CpuCsr::new(Csr::identity(3).unwrap());
+    let a = CpuCsr::new(Csr::identity(3).unwrap(), Precision::F32);
     let (b, mut c) = ([0.0f32; 8], [0.0f32; 6]);
     spmm(&a, 1.0, DenseRef::packed(&b, 4, 2).unwrap(), 0.0, DenseMut::packed(&mut c, 3, 2).unwrap());
 }

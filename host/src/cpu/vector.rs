@@ -1,7 +1,9 @@
 //! What a product asks of a vector unit and of the elements of `B` and `C`.
 
-use half::f16;
-use windrow_formats::Value;
+use bytemuck::{Pod, Zeroable};
+use half::{bf16, f16};
+
+use crate::tf32;
 
 /// A register of f32 lanes.
 ///
@@ -47,22 +49,36 @@ pub(crate) trait Vector: Copy {
     unsafe fn store_f16(self, to: *mut f16);
     /// Writes the lanes of the mask, rounded to nearest, ties to even.
     unsafe fn store_part_f16(self, to: *mut f16, mask: Self::Mask);
+
+    /// Reads every lane.
+    unsafe fn load_bf16(from: *const bf16) -> Self;
+    /// Reads the lanes of the mask, zero elsewhere.
+    unsafe fn load_part_bf16(from: *const bf16, mask: Self::Mask) -> Self;
+    /// Every lane rounded to tf32, to nearest, ties away from zero; NaN stays NaN.
+    unsafe fn round_tf32(self) -> Self;
 }
 
-/// An element type that `B` and `C` may be stored in.
+/// An element type that `B` may be stored in.
 ///
 /// # Safety
 /// The methods have the obligations of [`Vector`]'s.
-pub(crate) trait Storage: Value {
+pub(crate) trait Operand: Pod + Send + Sync {
     /// Reads every lane, or those of the mask.
     unsafe fn load<V: Vector>(from: *const Self, mask: Option<V::Mask>) -> V;
+}
+
+/// An element type that `C` may be stored in.
+///
+/// # Safety
+/// The methods have the obligations of [`Vector`]'s.
+pub(crate) trait Storage: Operand {
     /// Writes every lane, or those of the mask.
     unsafe fn store<V: Vector>(lanes: V, to: *mut Self, mask: Option<V::Mask>);
     /// Writes every lane, past the caches if the type has that; `to` is a multiple of 16 bytes.
     unsafe fn stream<V: Vector>(lanes: V, to: *mut Self);
 }
 
-impl Storage for f32 {
+impl Operand for f32 {
     #[inline(always)]
     unsafe fn load<V: Vector>(from: *const Self, mask: Option<V::Mask>) -> V {
         // SAFETY: the caller's promise.
@@ -73,6 +89,9 @@ impl Storage for f32 {
             }
         }
     }
+}
+
+impl Storage for f32 {
     #[inline(always)]
     unsafe fn store<V: Vector>(lanes: V, to: *mut Self, mask: Option<V::Mask>) {
         // SAFETY: the caller's promise.
@@ -90,7 +109,33 @@ impl Storage for f32 {
     }
 }
 
-impl Storage for f16 {
+/// An f32 of `B` that is rounded to tf32 when it is read.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(transparent)]
+pub(crate) struct Tf32(f32);
+
+impl Operand for Tf32 {
+    #[inline(always)]
+    unsafe fn load<V: Vector>(from: *const Self, mask: Option<V::Mask>) -> V {
+        // SAFETY: the caller's promise; a `Tf32` is an f32 in memory.
+        unsafe { <f32 as Operand>::load::<V>(from.cast(), mask).round_tf32() }
+    }
+}
+
+impl Operand for bf16 {
+    #[inline(always)]
+    unsafe fn load<V: Vector>(from: *const Self, mask: Option<V::Mask>) -> V {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match mask {
+                None => V::load_bf16(from),
+                Some(mask) => V::load_part_bf16(from, mask),
+            }
+        }
+    }
+}
+
+impl Operand for f16 {
     #[inline(always)]
     unsafe fn load<V: Vector>(from: *const Self, mask: Option<V::Mask>) -> V {
         // SAFETY: the caller's promise.
@@ -101,6 +146,9 @@ impl Storage for f16 {
             }
         }
     }
+}
+
+impl Storage for f16 {
     #[inline(always)]
     unsafe fn store<V: Vector>(lanes: V, to: *mut Self, mask: Option<V::Mask>) {
         // SAFETY: the caller's promise.
@@ -137,6 +185,12 @@ fn widen(x: f16) -> f32 {
     let exponent = if magnitude >= 0x7c00 << 13 { 0xff << 23 } else { 0 };
     let sign = u32::from(x.to_bits() & 0x8000) << 16;
     f32::from_bits(scaled | exponent | sign)
+}
+
+/// `x` as f32, without the test for NaN that `half` has.
+#[inline(always)]
+fn widen_bf16(x: bf16) -> f32 {
+    f32::from_bits(u32::from(x.to_bits()) << 16)
 }
 
 impl Vector for Portable {
@@ -222,6 +276,23 @@ impl Vector for Portable {
         let lanes = self.0.map(f16::from_f32);
         // SAFETY: as for the load.
         unsafe { to.copy_from_nonoverlapping(lanes.as_ptr(), count) };
+    }
+
+    #[inline(always)]
+    unsafe fn load_bf16(from: *const bf16) -> Self {
+        // SAFETY: valid for eight elements, as the caller promises; an array is aligned like its elements.
+        Self(unsafe { from.cast::<[bf16; 8]>().read() }.map(widen_bf16))
+    }
+    #[inline(always)]
+    unsafe fn load_part_bf16(from: *const bf16, count: usize) -> Self {
+        let mut lanes = [bf16::ZERO; 8];
+        // SAFETY: valid for `count ≤ 8` elements, as the caller promises.
+        unsafe { lanes.as_mut_ptr().copy_from_nonoverlapping(from, count) };
+        Self(lanes.map(widen_bf16))
+    }
+    #[inline(always)]
+    unsafe fn round_tf32(self) -> Self {
+        Self(self.0.map(tf32::round))
     }
 }
 

@@ -1,18 +1,23 @@
 //! The vector units of `x86_64`: AVX2 with FMA and F16C, and AVX-512.
 
 use core::arch::x86_64::{
-    __m128i, __m256, __m256i, __m512, __mmask16, _MM_FROUND_TO_NEAREST_INT, _MM_HINT_T0, _mm_loadu_si128,
-    _mm_prefetch, _mm_sfence, _mm_storeu_si128, _mm_stream_ps, _mm256_castps256_ps128, _mm256_cvtph_ps,
-    _mm256_cvtps_ph, _mm256_extractf128_ps, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_loadu_si256,
-    _mm256_mask_storeu_epi16, _mm256_maskload_ps, _mm256_maskstore_ps, _mm256_maskz_loadu_epi16,
-    _mm256_mul_ps, _mm256_set1_ps, _mm256_storeu_ps, _mm256_storeu_si256, _mm512_castps512_ps128,
-    _mm512_cvtph_ps, _mm512_cvtps_ph, _mm512_extractf32x4_ps, _mm512_fmadd_ps, _mm512_loadu_ps,
-    _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps, _mm512_mul_ps, _mm512_set1_ps, _mm512_storeu_ps,
+    __m128i, __m256, __m256i, __m512, __mmask16, _CMP_UNORD_Q, _MM_FROUND_TO_NEAREST_INT, _MM_HINT_T0,
+    _mm_loadu_si128, _mm_prefetch, _mm_sfence, _mm_storeu_si128, _mm_stream_ps, _mm256_add_epi32,
+    _mm256_and_si256, _mm256_blendv_ps, _mm256_castps_si256, _mm256_castps256_ps128, _mm256_castsi256_ps,
+    _mm256_cmp_ps, _mm256_cvtepu16_epi32, _mm256_cvtph_ps, _mm256_cvtps_ph, _mm256_extractf128_ps,
+    _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_loadu_si256, _mm256_mask_storeu_epi16, _mm256_maskload_ps,
+    _mm256_maskstore_ps, _mm256_maskz_loadu_epi16, _mm256_mul_ps, _mm256_set1_epi32, _mm256_set1_ps,
+    _mm256_slli_epi32, _mm256_storeu_ps, _mm256_storeu_si256, _mm512_add_epi32, _mm512_and_si512,
+    _mm512_castps_si512, _mm512_castps512_ps128, _mm512_castsi512_ps, _mm512_cmp_ps_mask,
+    _mm512_cvtepu16_epi32, _mm512_cvtph_ps, _mm512_cvtps_ph, _mm512_extractf32x4_ps, _mm512_fmadd_ps,
+    _mm512_loadu_ps, _mm512_mask_mov_ps, _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps, _mm512_mul_ps,
+    _mm512_set1_epi32, _mm512_set1_ps, _mm512_slli_epi32, _mm512_storeu_ps,
 };
 
-use half::f16;
+use half::{bf16, f16};
 
 use super::vector::Vector;
+use crate::tf32;
 
 /// Eight lanes.
 #[derive(Clone, Copy)]
@@ -124,6 +129,35 @@ impl Vector for Avx2 {
             to.copy_from_nonoverlapping(lanes.as_ptr(), mask.count);
         }
     }
+
+    #[inline(always)]
+    unsafe fn load_bf16(from: *const bf16) -> Self {
+        // SAFETY: valid for eight elements of two bytes, as the caller promises.
+        unsafe {
+            let bits = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
+            Self(_mm256_castsi256_ps(_mm256_slli_epi32::<16>(bits)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_part_bf16(from: *const bf16, mask: Avx2Mask) -> Self {
+        let mut lanes = [bf16::ZERO; 8];
+        // SAFETY: valid for `count ≤ 8` elements, as the caller promises.
+        unsafe {
+            lanes.as_mut_ptr().copy_from_nonoverlapping(from, mask.count);
+            Self::load_bf16(lanes.as_ptr())
+        }
+    }
+    #[inline(always)]
+    unsafe fn round_tf32(self) -> Self {
+        // SAFETY: the machine has the unit.
+        unsafe {
+            let half = _mm256_set1_epi32(tf32::HALF.cast_signed());
+            let kept = _mm256_set1_epi32(tf32::KEPT.cast_signed());
+            let rounded = _mm256_and_si256(_mm256_add_epi32(_mm256_castps_si256(self.0), half), kept);
+            let nan = _mm256_cmp_ps::<_CMP_UNORD_Q>(self.0, self.0);
+            Self(_mm256_blendv_ps(_mm256_castsi256_ps(rounded), self.0, nan))
+        }
+    }
 }
 
 /// Sixteen lanes.
@@ -219,6 +253,34 @@ impl Vector for Avx512 {
         unsafe {
             let halves: __m256i = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(self.0);
             _mm256_mask_storeu_epi16(to.cast(), mask, halves);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_bf16(from: *const bf16) -> Self {
+        // SAFETY: valid for sixteen elements of two bytes, as the caller promises.
+        unsafe {
+            let bits = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
+            Self(_mm512_castsi512_ps(_mm512_slli_epi32::<16>(bits)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_part_bf16(from: *const bf16, mask: __mmask16) -> Self {
+        // SAFETY: lanes outside of the mask are not accessed.
+        unsafe {
+            let bits = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, from.cast()));
+            Self(_mm512_castsi512_ps(_mm512_slli_epi32::<16>(bits)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn round_tf32(self) -> Self {
+        // SAFETY: the machine has the unit.
+        unsafe {
+            let half = _mm512_set1_epi32(tf32::HALF.cast_signed());
+            let kept = _mm512_set1_epi32(tf32::KEPT.cast_signed());
+            let rounded = _mm512_and_si512(_mm512_add_epi32(_mm512_castps_si512(self.0), half), kept);
+            let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(self.0, self.0);
+            Self(_mm512_mask_mov_ps(_mm512_castsi512_ps(rounded), nan, self.0))
         }
     }
 }

@@ -1,11 +1,14 @@
 //! From a matrix and options to a plan.
 
+use std::borrow::Cow;
 use std::sync::Mutex;
 
-use windrow_formats::{Csr, Structure, Value};
+use windrow_formats::{Csr, FormatError, Permutation, Structure, Value};
+use windrow_preprocess::partition::{CostModel, Density, PartitionRule, ProductShape, estimate};
+use windrow_preprocess::reorder::{self, reorder};
 
 use super::gpu::GpuPlan;
-use super::layout::SHORTEST_PIECE;
+use super::layout::{Context, HostParts, SHORTEST_PIECE};
 use super::parts::{SplitPart, push, wide_rows};
 use super::plan::{Body, SpmmPlan};
 use super::report::{ArraySize, SpmmReport, StageClock};
@@ -15,10 +18,8 @@ use crate::cpu::CpuCsr;
 use crate::device::{Device, DeviceBuffer, Machine};
 use crate::error::SpmmError;
 use crate::num::{index, narrow, wide};
-use crate::options::{Algorithm, Precision};
+use crate::options::{Algorithm, Determinism, Precision};
 
-/// The longest rows that [`Algorithm::Hybrid`] leaves to CUDA cores, unless told otherwise.
-const RESIDUAL_MAX_ENTRIES: u32 = 3;
 /// Width that a plan is made for, unless told otherwise.
 const DEFAULT_WIDTH: usize = 128;
 /// Columns of a workspace, at least and at most; wider products run in blocks of columns.
@@ -36,8 +37,20 @@ pub struct SpmmBuilder<'a, V> {
     pub(super) precision: Precision,
     algorithm: Algorithm,
     memory_limit: Option<u64>,
-    pub(super) residual_max_entries: u32,
+    pub(super) determinism: Determinism,
+    order: Order<'a>,
+    partition: Option<PartitionRule>,
+    cost_model: CostModel,
     pub(super) workers: Option<u32>,
+    pub(super) window_each: bool,
+}
+
+/// The order in which rows are worked on.
+#[derive(Debug, Clone)]
+enum Order<'a> {
+    AsGiven,
+    Given(&'a Permutation),
+    Found(reorder::Options),
 }
 
 /// What is noted while a plan is made.
@@ -54,8 +67,12 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             precision: Precision::F32,
             algorithm: Algorithm::Auto,
             memory_limit: None,
-            residual_max_entries: RESIDUAL_MAX_ENTRIES,
+            determinism: Determinism::RunToRun,
+            order: Order::AsGiven,
+            partition: None,
+            cost_model: CostModel::h200(),
             workers: None,
+            window_each: false,
         }
     }
 
@@ -89,10 +106,43 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         self
     }
 
-    /// The longest rows that [`Algorithm::Hybrid`] leaves to CUDA cores, in entries.
+    /// Whether two runs must give the same bits: [`Determinism::RunToRun`] unless told.
     #[must_use]
-    pub fn residual_max_entries(mut self, entries: u32) -> Self {
-        self.residual_max_entries = entries;
+    pub fn determinism(mut self, determinism: Determinism) -> Self {
+        self.determinism = determinism;
+        self
+    }
+
+    /// Works on the rows in the order that [`reorder`](crate::reorder) finds, so that neighbours share columns. Where that
+    /// order gathers no less than the matrix's own, its own is kept. `B` and `C` remain in the caller's order.
+    ///
+    /// Takes seconds for a matrix of millions of entries; an order that is kept can be given with
+    /// [`order`](Self::order) instead. On the CPU rows are not reordered.
+    #[must_use]
+    pub fn reorder(mut self, options: reorder::Options) -> Self {
+        self.order = Order::Found(options);
+        self
+    }
+
+    /// Works on the rows in this order: row `order.to_old(0)` first. `B` and `C` remain in the caller's order.
+    #[must_use]
+    pub fn order(mut self, order: &'a Permutation) -> Self {
+        self.order = Order::Given(order);
+        self
+    }
+
+    /// Which rows [`Algorithm::Hybrid`] leaves to CUDA cores, instead of what the cost model prefers.
+    #[must_use]
+    pub fn partition(mut self, rule: PartitionRule) -> Self {
+        self.partition = Some(rule);
+        self
+    }
+
+    /// What the device was measured to do, for the choice of a partition and the predicted times; those of an
+    /// H200 unless told.
+    #[must_use]
+    pub fn cost_model(mut self, model: CostModel) -> Self {
+        self.cost_model = model;
         self
     }
 
@@ -102,6 +152,14 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     #[must_use]
     pub fn workers(mut self, workers: u32) -> Self {
         self.workers = Some(workers);
+        self
+    }
+
+    /// A warp for each window, whatever its length: for comparison with the tile stream.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn window_each(mut self) -> Self {
+        self.window_each = true;
         self
     }
 
@@ -120,7 +178,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             return Err(SpmmError::Unsupported {
                 algorithm: self.algorithm,
                 precision: self.precision,
-                remedy: "use precision f16, or algorithm row-split",
+                remedy: "use precision tf32, bf16 or f16, or algorithm row-split",
             });
         }
         let mut draft = Draft { clock: StageClock::start(), report: self.blank_report(device) };
@@ -154,7 +212,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         push(&mut sizes, "col_indices", 4 * wide(self.a.nnz()));
         push(&mut sizes, "values", 4 * wide(self.a.nnz()));
         self.account(report, sizes, 0)?;
-        let matrix = CpuCsr::new(self.a.with_values(bits.to_f32())?);
+        let matrix = CpuCsr::new(self.a.with_values(bits.to_f32())?, self.precision);
         debug_assert_eq!(matrix.matrix().byte_sizes().total(), report.device_bytes, "what was accounted for");
         draft.clock.end("copy");
         Ok(Body::Cpu(matrix))
@@ -178,18 +236,14 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         if segments > MAX_INDEX {
             return too_large("rows and pieces of rows", segments, MAX_INDEX);
         }
-        if self.algorithm == Algorithm::Auto {
-            let structure = (self.precision == Precision::F16).then(|| Structure::of(self.a));
-            (draft.report.algorithm, draft.report.reason) =
-                select::algorithm(structure.as_ref(), bits.non_finite());
-            draft.clock.end("choose");
-        }
-        let mut host = match draft.report.algorithm {
-            Algorithm::ShortRows | Algorithm::TileStream | Algorithm::Hybrid => {
-                self.lay_out_tiles(machine, draft)?
-            }
-            Algorithm::RowSplit | Algorithm::Auto => self.lay_out_rows(device.multiprocessors(), draft),
+        let order = self.find_order(draft)?;
+        let context = Context { device, machine, order: order.as_deref() };
+        let rule = self.choose(bits, &context, draft)?;
+        let mut host = match rule {
+            Some(rule) => self.lay_out_tiles(&context, rule, draft)?,
+            None => self.lay_out_rows(&context, draft),
         };
+        self.predict(&host, draft);
         let report = &mut draft.report;
         if report.steps > MAX_STEPS {
             return too_large("steps of two tiles", report.steps, MAX_STEPS);
@@ -213,12 +267,11 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         };
         let plan = GpuPlan {
             precision: self.precision,
+            determinism: self.determinism,
+            widest_slice: host.widest_slice,
             row_split: host.row_split.take().map(|part| part.upload(device, bits)).transpose()?,
             short_rows: host.short_rows.take().map(|part| part.upload(device, bits)).transpose()?,
-            tiles: match (host.tiles.take(), bits) {
-                (Some(part), Bits::F16(values)) => Some(part.upload(device, values)?),
-                _ => None,
-            },
+            tiles: host.tiles.take().map(|part| part.upload(device, bits)).transpose()?,
             split,
             capacity,
             queue: Mutex::new(()),
@@ -226,6 +279,117 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         report.entries = plan.choose(self.demand().n, true).names();
         draft.clock.end("upload");
         Ok(Body::Gpu(Box::new(plan)))
+    }
+
+    /// The order of the rows, if it is not the matrix's own.
+    fn find_order(&self, draft: &mut Draft) -> Result<Option<Cow<'a, Permutation>>, SpmmError> {
+        let order = match &self.order {
+            Order::AsGiven => return Ok(None),
+            Order::Given(order) => {
+                if order.len() != self.a.rows() {
+                    let (found, expected) = (order.len(), self.a.rows());
+                    let why = "one for each row";
+                    return Err(FormatError::LengthMismatch {
+                        array: "the order of rows",
+                        found,
+                        expected,
+                        why,
+                    }
+                    .into());
+                }
+                draft.report.order = "given".to_owned();
+                Cow::Borrowed(*order)
+            }
+            Order::Found(options) => {
+                // Nobody watches, so nobody cancels.
+                let Ok(found) = reorder(self.a, options, &()) else { return Ok(None) };
+                draft.report.order = match found.kept_original {
+                    true => format!("its own: {} found none that gathers less", options.method),
+                    false => options.method.to_string(),
+                };
+                Cow::Owned(found.permutation)
+            }
+        };
+        draft.clock.end("reorder");
+        Ok(Some(order).filter(|order| !order.is_identity()))
+    }
+
+    /// The partition for tiles, or none for row-split. Notes the algorithm and why.
+    fn choose(
+        &self,
+        bits: &Bits,
+        context: &Context<'_>,
+        draft: &mut Draft,
+    ) -> Result<Option<PartitionRule>, SpmmError> {
+        let report = &mut draft.report;
+        if self.algorithm == Algorithm::Auto {
+            (report.algorithm, report.reason) = if self.precision.has_tile_kernels() {
+                select::algorithm(&Structure::of(self.a), bits.non_finite())
+            } else {
+                (Algorithm::RowSplit, format!("{} is multiplied on CUDA cores", self.precision))
+            };
+        }
+        let rule = match report.algorithm {
+            Algorithm::RowSplit | Algorithm::Auto => None,
+            Algorithm::ShortRows => Some(PartitionRule::AllResidual),
+            Algorithm::TileStream => Some(PartitionRule::AllTile),
+            Algorithm::Hybrid => match self.partition {
+                Some(rule) => Some(rule),
+                None => self.estimate(bits, context, report)?,
+            },
+        };
+        draft.clock.end("choose");
+        Ok(rule)
+    }
+
+    /// The division of the rows that the cost model prefers; where it prefers one path for all rows, the path that the
+    /// matrix's structure does.
+    fn estimate(
+        &self,
+        bits: &Bits,
+        context: &Context<'_>,
+        report: &mut SpmmReport,
+    ) -> Result<Option<PartitionRule>, SpmmError> {
+        let (algorithm, why) = select::algorithm(&Structure::of(self.a), bits.non_finite());
+        if algorithm == Algorithm::RowSplit {
+            report.reason = format!("all rows on CUDA cores: {why}");
+            return Ok(None);
+        }
+        let bytes = self.precision.bytes() as usize;
+        let found = estimate(self.a, context.order, self.width, bytes, &self.cost_model)?;
+        Ok(Some(match found.thresholds() {
+            Some(thresholds) => {
+                report.reason = format!(
+                    "rows of at most {} entries that share few columns on CUDA cores",
+                    thresholds.max_entries
+                );
+                found.best.rule
+            }
+            None => {
+                report.reason = format!("all rows in tiles, no division pays; {why}");
+                PartitionRule::AllTile
+            }
+        }))
+    }
+
+    /// The time that the cost model predicts for each path.
+    fn predict(&self, host: &HostParts<'_>, draft: &mut Draft) {
+        let report = &mut draft.report;
+        let shape = ProductShape {
+            rows: self.a.rows(),
+            cols: self.a.cols(),
+            width: self.width,
+            element_bytes: self.precision.bytes() as usize,
+        };
+        let scalar = host.row_split.is_some();
+        let mut parts = Density::default();
+        (parts.columns, parts.steps) = (report.column_vectors, report.steps);
+        parts.residual_rows = if scalar { wide(self.a.rows()) } else { report.residual_rows };
+        parts.residual_entries = match scalar {
+            true => wide(self.a.nnz()),
+            false => host.short_rows.as_ref().map_or(0, |part| wide(part.sources.len())),
+        };
+        report.predicted_us = self.cost_model.path_seconds(&parts, shape).map(|seconds| seconds * 1e6);
     }
 
     /// Columns of the workspace: a multiple of 8, so that a block of columns of an aligned `B` is aligned.
@@ -269,6 +433,9 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             requested: self.algorithm,
             algorithm: self.algorithm,
             reason: "as asked".to_owned(),
+            determinism: self.determinism,
+            order: "its own".to_owned(),
+            predicted_us: [0.0; 2],
             entries: Vec::new(),
             arrays: Vec::new(),
             device_bytes: 0,

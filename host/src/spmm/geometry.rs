@@ -2,7 +2,6 @@
 
 use windrow_kernels::check::Check;
 use windrow_kernels::combine::Combine;
-use windrow_kernels::tile_stream::WINDOW_ROWS;
 use windrow_kernels::{Entry, F16, Variant};
 use windrow_simt::WARP;
 
@@ -49,9 +48,6 @@ pub(crate) fn short_row_groups(entry: &Entry) -> u32 {
     }
 }
 
-/// Rows of the workspace that one slot of a tile-stream plan takes.
-pub(crate) const TILE_SLOT_ROWS: u32 = WINDOW_ROWS;
-
 #[cfg(test)]
 mod tests {
     use windrow_kernels::tile_stream::{Bulk, ByElement, TileStream};
@@ -68,9 +64,15 @@ mod tests {
         let [wide, narrow, elements] =
             [(128, true), (64, true), (64, false)].map(|(f, v)| division(tile_entry(f, v)));
         let expected = |units_per_block, slice| Division { units_per_block, slice };
-        assert_eq!(wide, expected(TileStream::<Bulk, 2, 2>::WARPS, TileStream::<Bulk, 2, 2>::FEATURES));
-        assert_eq!(narrow, expected(TileStream::<Bulk, 1, 3>::WARPS, TileStream::<Bulk, 1, 3>::FEATURES));
-        assert_eq!(elements.slice, TileStream::<ByElement, 1, 2>::FEATURES);
+        assert_eq!(
+            wide,
+            expected(TileStream::<F16, Bulk, 2, 3>::WARPS, TileStream::<F16, Bulk, 2, 3>::FEATURES)
+        );
+        assert_eq!(
+            narrow,
+            expected(TileStream::<F16, Bulk, 1, 3>::WARPS, TileStream::<F16, Bulk, 1, 3>::FEATURES)
+        );
+        assert_eq!(elements.slice, TileStream::<F16, ByElement, 1, 2>::FEATURES);
         assert_eq!(Check::<F16>::ROWS_PER_BLOCK, Check::<F32>::ROWS_PER_BLOCK);
         assert_eq!(Check::<F16>::SLICE, Check::<F32>::SLICE);
         let row_split = |dtype, lanes, ways, vectors| {

@@ -17,7 +17,7 @@ use super::values::Bits;
 use crate::device::{Machine, Prepared};
 use crate::error::{DeviceError, SpmmError};
 use crate::num::wide;
-use crate::options::Precision;
+use crate::options::{Determinism, Precision};
 
 /// Columns of one launch if nothing is cut: far from the limits of a grid, and a multiple of every slice.
 const MAX_BLOCK_COLUMNS: u32 = 1 << 20;
@@ -25,6 +25,9 @@ const MAX_BLOCK_COLUMNS: u32 = 1 << 20;
 /// The parts of a plan in device memory. Every row of `C` belongs to exactly one part.
 pub(super) struct GpuPlan {
     pub(super) precision: Precision,
+    pub(super) determinism: Determinism,
+    /// Widest slice of `B` that a tile stream works on, in columns.
+    pub(super) widest_slice: u32,
     pub(super) row_split: Option<RowSplitPart>,
     pub(super) short_rows: Option<ShortRowsPart>,
     pub(super) tiles: Option<TilesPart>,
@@ -68,7 +71,8 @@ impl GpuPlan {
     /// The entries for `n` columns of a `B` whose rows are aligned or not.
     pub(super) fn choose(&self, n: u32, vectors: bool) -> Chosen {
         let mean_len = self.row_split.as_ref().map_or(0.0, |part| part.mean_len);
-        let demand = Demand { dtype: self.precision.dtype(), n, vectors, mean_len };
+        let demand =
+            Demand { dtype: self.precision.dtype(), n, vectors, mean_len, widest_slice: self.widest_slice };
         Chosen {
             row_split: self.row_split.as_ref().and_then(|_| select::row_split(demand)),
             short_rows: self.short_rows.as_ref().and_then(|_| select::short_rows(demand)),
@@ -112,6 +116,8 @@ impl GpuPlan {
             beta: operands.beta,
             c_is_half: u32::from(operands.c_is_half),
             c_vectors: u32::from(c.is_multiple_of(4 * c_bytes) && operands.ldc.is_multiple_of(4)),
+            accumulate: u32::from(self.determinism == Determinism::Fast),
+            reserved: 0,
         }
     }
 
@@ -155,15 +161,14 @@ impl GpuPlan {
             let params = TileStreamParams {
                 dense,
                 workers: part.workers.pointer(),
-                step_windows: part.step_windows.pointer(),
                 step_cols: part.step_cols.pointer(),
-                fragments: part.fragments.pointer(),
+                records: part.records.pointer().cast(),
                 bitmaps: part.bitmaps.pointer(),
-                window_rows: part.window_rows.pointer(),
                 worker_count: crate::num::narrow(part.workers.len()),
                 reserved: 0,
             };
-            // SAFETY: as above; the steps were made of a valid RS-Tile, the workers by `tile_workers`.
+            // SAFETY: as above; the steps were made of a valid RS-Tile, and dealt out by
+            // `deal_steps`.
             unsafe { start(machine, entry, wide(part.workers.len()), dense.n, &params)? };
         }
         if let (Some(split), Some(entry)) = (&self.split, chosen.combine) {
@@ -188,7 +193,7 @@ impl GpuPlan {
         if let Some(part) = &mut self.short_rows {
             part.values.copy_from_slice(values.gather(&part.sources).bytes())?;
         }
-        if let (Some(part), Bits::F16(values)) = (&mut self.tiles, values) {
+        if let Some(part) = &mut self.tiles {
             part.replace_values(values)?;
         }
         Ok(())

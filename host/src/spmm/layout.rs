@@ -1,19 +1,19 @@
 //! The algorithms' parts on the host: how rows become segments, tiles and buckets.
 
-use windrow_formats::{RsTile, Value};
-use windrow_preprocess::balance::{row_segments, tile_workers};
-use windrow_preprocess::partition::{PartitionRule, assign};
+use windrow_formats::{Csr, Permutation, RsTile, Value};
+use windrow_preprocess::balance::row_segments;
+use windrow_preprocess::partition::{PartitionRule, assign, assign_in_order};
 
 use super::builder::{Draft, MAX_INDEX, SpmmBuilder};
-use super::geometry::{TILE_SLOT_ROWS, division, short_row_groups};
+use super::geometry::{division, short_row_groups};
 use super::parts::{RowSplitHost, ShortRowsHost, TilesHost, push, row_split_host, wide_first};
 use super::report::ArraySize;
 use super::select::{self, Demand};
-use super::tiles::{STEP_COLUMNS, TilePattern, empty_rows};
-use crate::device::Machine;
+use super::tiles::{Dealing, STEP_COLUMNS, TilePattern, WINDOW_ROWS, empty_rows};
+use crate::device::{Device, Machine};
 use crate::error::SpmmError;
 use crate::num::{index, narrow, real, wide};
-use crate::options::Algorithm;
+use crate::options::Determinism;
 
 /// No row is cut into shorter pieces than this: a piece's sum is written and read once more.
 pub(super) const SHORTEST_PIECE: u32 = 32;
@@ -50,84 +50,176 @@ fn piece_len(nnz: u64, multiprocessors: u32) -> u32 {
     narrow(index(nnz.div_ceil(pieces).max(u64::from(SHORTEST_PIECE))))
 }
 
+/// What a slice of `B` may occupy of the L2 cache, as a part of it: the rest is for `A`, for `C` on its way out, and for
+/// the lines that both halves of the cache hold.
+const CACHE_SHARE: u64 = 2;
+
 impl<'a, V: Value> SpmmBuilder<'a, V> {
-    /// Row-split: segments over the CSR arrays as they are.
-    pub(super) fn lay_out_rows(&self, multiprocessors: u32, draft: &mut Draft) -> HostParts<'a> {
+    /// Row-split: segments over the CSR arrays as they are, in the order of the plan.
+    pub(super) fn lay_out_rows(&self, context: &Context<'_>, draft: &mut Draft) -> HostParts<'a> {
         let report = &mut draft.report;
-        let (limit, piece) = cut_lengths(self.a.row_offsets(), multiprocessors);
+        let (limit, piece) = cut_lengths(self.a.row_offsets(), context.device.multiprocessors());
         let mut cut = row_segments(self.a.row_offsets(), limit, piece);
+        if self.determinism == Determinism::Fast {
+            cut.share_slots();
+        }
+        if let Some(order) = context.order {
+            cut.segments.sort_by_key(|segment| order.to_new(segment[0] as usize));
+        }
         report.segments = wide(cut.segments.len());
         report.split = wide(cut.split_rows.len());
         let split_rows = wide_first(std::mem::take(&mut cut.split_rows));
         let slot_rows = u64::from(cut.slots);
         let row_split = Some(row_split_host(self.a, cut, self.precision.bytes()));
         draft.clock.end("balance");
-        HostParts { row_split, short_rows: None, tiles: None, split_rows, slot_rows }
+        HostParts { row_split, split_rows, slot_rows, ..HostParts::default() }
     }
 
-    /// The three forms of RS-Tile: every row in tiles, every row in the residual, or both.
+    /// The forms of RS-Tile: every row in tiles, every row in the residual, or both.
     pub(super) fn lay_out_tiles(
         &self,
-        machine: &dyn Machine,
+        context: &Context<'_>,
+        rule: PartitionRule,
         draft: &mut Draft,
     ) -> Result<HostParts<'a>, SpmmError> {
         let Draft { report, clock } = draft;
-        let rule = match report.algorithm {
-            Algorithm::ShortRows => PartitionRule::AllResidual,
-            Algorithm::Hybrid => PartitionRule::ShortRows { max_entries: self.residual_max_entries },
-            _ => PartitionRule::AllTile,
+        let assignment = match context.order {
+            Some(order) => assign_in_order(self.a, order, rule)?,
+            None => assign(self.a, rule),
         };
-        let assignment = assign(self.a, rule);
         clock.end("partition");
-        let rs_tile = RsTile::from_csr(self.a, &assignment)?;
+        let rs_tile = match context.order {
+            Some(order) => RsTile::from_csr_in_order(self.a, &assignment, order)?,
+            None => RsTile::from_csr(self.a, &assignment)?,
+        };
         let sources = rs_tile.entry_sources(self.a)?;
         clock.end("tiles");
 
-        let demand = self.demand();
-        let empty = empty_rows(self.a);
+        let slicing = self.slicing(context);
+        let demand = Demand { widest_slice: slicing.widest, ..self.demand() };
+        let mut empty = empty_rows(self.a);
         report.residual_rows = wide(rs_tile.residual().rows().len());
-        let short_rows = (!empty.is_empty() || report.residual_rows > 0).then(|| {
+        let all_residual = rs_tile.bitmaps().is_empty();
+        let short_rows = (all_residual || report.residual_rows > 0).then(|| {
             let groups = select::short_rows(demand).map_or(1, short_row_groups);
             let bytes = self.precision.bytes();
+            // With tiles, their stream writes the empty rows.
+            let empty = if all_residual { std::mem::take(&mut empty) } else { Vec::new() };
             ShortRowsHost::new(empty, rs_tile.residual(), sources.residual(), bytes, groups)
         });
-        let pattern = TilePattern::new(&mut rs_tile.into_parts(), &sources);
+        let dealing = match self.window_each {
+            true => Dealing::WindowEach,
+            false => Dealing::Evenly(self.worker_count(context, demand, slicing)?),
+        };
+        let mut pattern = TilePattern::new(&mut rs_tile.into_parts(), &sources, &empty, dealing);
+        if self.determinism == Determinism::Fast {
+            pattern.share_slots();
+        }
         (report.windows, report.tiles) = (wide(pattern.windows()), wide(pattern.tiles()));
         report.steps = wide(pattern.steps());
         report.column_vectors = pattern.column_vectors();
         report.gather_places = report.steps * wide(STEP_COLUMNS);
         report.tile_share = real(wide(pattern.entries())) / real(wide(self.a.nnz()).max(1));
-        let dealt = tile_workers(pattern.window_steps(), self.worker_count(machine, demand)?);
-        report.workers = wide(dealt.workers.len());
+        let dealt = pattern.dealt();
+        report.workers = wide(dealt.workers());
         report.split = wide(dealt.split_windows.len());
-        let split_rows = wide_first(dealt.combine_rows(pattern.window_rows()));
-        let slot_rows = u64::from(dealt.slots) * u64::from(TILE_SLOT_ROWS);
-        let tiles = (report.steps > 0).then_some(TilesHost { pattern, workers: dealt.workers });
+        let split_rows = wide_first(dealt.combine_rows(pattern.window_rows(), WINDOW_ROWS));
+        let slot_rows = u64::from(dealt.slots) * wide(WINDOW_ROWS);
+        let dtype = self.precision.dtype();
+        let tiles = (report.steps > 0).then_some(TilesHost { pattern, dtype });
         clock.end("balance");
-        Ok(HostParts { row_split: None, short_rows, tiles, split_rows, slot_rows })
+        Ok(HostParts {
+            short_rows,
+            tiles,
+            split_rows,
+            slot_rows,
+            widest_slice: slicing.widest,
+            ..HostParts::default()
+        })
     }
 
     /// What an aligned product of the plan's width asks of an entry.
     pub(super) fn demand(&self) -> Demand {
         let n = narrow(self.width.min(index(MAX_INDEX)));
-        Demand { dtype: self.precision.dtype(), n, vectors: true, mean_len: 0.0 }
+        Demand { dtype: self.precision.dtype(), n, vectors: true, mean_len: 0.0, widest_slice: u32::MAX }
     }
 
-    /// As many workers as the device holds warps of the kernel at a time, divided by the slices of the width:
-    /// then every slice of every worker is resident at once.
-    fn worker_count(&self, machine: &dyn Machine, demand: Demand) -> Result<u32, SpmmError> {
+    /// How the width is divided so that the rows of `B` in use stay in the L2 cache.
+    ///
+    /// What is in use are the columns of the rows that are worked on at the same time. If their whole rows of `B`
+    /// fit, all slices of the width are worked on together; otherwise one after the other; and if not even a wide
+    /// slice of them fits, narrow ones are taken.
+    fn slicing(&self, context: &Context<'_>) -> Slicing {
+        let Some(l2) = context.device.l2_bytes() else { return Slicing::ALL };
+        let bytes = u64::from(self.precision.bytes());
+        let rows_at_once = context.device.multiprocessors() as usize * WARPS_AT_ONCE * WINDOW_ROWS;
+        let columns = wide(columns_in_use(self.a, context.order, rows_at_once));
+        let room = l2 / CACHE_SHARE;
+        if columns * wide(self.width) * bytes <= room {
+            return Slicing::ALL;
+        }
+        let fitting = room / (columns * bytes).max(1);
+        Slicing { widest: narrow(index(fitting.clamp(1, u64::from(u32::MAX)))), together: false }
+    }
+
+    /// As many workers as the device holds warps of the kernel at a time; divided by the slices of the width if
+    /// these are worked on together.
+    fn worker_count(
+        &self,
+        context: &Context<'_>,
+        demand: Demand,
+        slicing: Slicing,
+    ) -> Result<u32, SpmmError> {
         if let Some(workers) = self.workers {
             return Ok(workers);
         }
         let Some(entry) = select::tile_stream(demand) else { return Ok(1) };
         let division = division(entry);
-        let slices = demand.n.div_ceil(division.slice).max(1);
+        let slices = if slicing.together { demand.n.div_ceil(division.slice).max(1) } else { 1 };
+        let machine = context.machine;
         let blocks = machine.multiprocessors() * machine.resident_blocks(entry)?;
         Ok((blocks * division.units_per_block / slices).max(1))
     }
 }
 
+/// What a layout is made for.
+pub(super) struct Context<'a> {
+    pub(super) device: &'a Device,
+    pub(super) machine: &'a dyn Machine,
+    pub(super) order: Option<&'a Permutation>,
+}
+
+/// Warps of a tile stream that a multiprocessor works on at the same time.
+const WARPS_AT_ONCE: usize = 16;
+
+/// How the width is divided.
+#[derive(Debug, Clone, Copy)]
+struct Slicing {
+    /// Widest slice, in columns.
+    widest: u32,
+    /// Whether all slices are worked on at the same time.
+    together: bool,
+}
+
+impl Slicing {
+    const ALL: Self = Self { widest: u32::MAX, together: true };
+}
+
+/// Distinct columns of `rows` successive rows in the middle of the order.
+fn columns_in_use<V: Value>(a: &Csr<V>, order: Option<&Permutation>, rows: usize) -> usize {
+    let first = a.rows().saturating_sub(rows) / 2;
+    let mut seen = vec![false; a.cols()];
+    for position in first..a.rows().min(first + rows) {
+        let row = order.map_or(position, |order| order.to_old(position));
+        for &col in a.row(row).0 {
+            seen[col as usize] = true;
+        }
+    }
+    seen.into_iter().filter(|&seen| seen).count()
+}
+
 /// A plan's arrays while they are on the host.
+#[derive(Default)]
 pub(super) struct HostParts<'a> {
     pub(super) row_split: Option<RowSplitHost<'a>>,
     pub(super) short_rows: Option<ShortRowsHost>,
@@ -135,6 +227,8 @@ pub(super) struct HostParts<'a> {
     pub(super) split_rows: Vec<[u32; 4]>,
     /// Rows of the workspace.
     pub(super) slot_rows: u64,
+    /// Widest slice of `B` for tiles; 0 without tiles.
+    pub(super) widest_slice: u32,
 }
 
 impl HostParts<'_> {
@@ -185,6 +279,17 @@ mod tests {
         assert_eq!(cut_lengths(&offsets(&lengths), 4), cut);
         lengths[5] = 96;
         assert_eq!(cut_lengths(&offsets(&lengths), 4).0, u32::MAX);
+    }
+
+    #[test]
+    fn columns_in_use_are_those_of_the_middle_rows() {
+        let a =
+            Csr::try_from_parts(4, 9, vec![0, 2, 3, 5, 6], vec![0, 1, 4, 4, 5, 8], vec![1.0f32; 6]).unwrap();
+        assert_eq!(columns_in_use(&a, None, 2), 2, "rows 1 and 2: columns 4 and 5");
+        assert_eq!(columns_in_use(&a, None, 100), 5);
+        let order = Permutation::try_from_new_to_old(vec![1, 0, 3, 2]).unwrap();
+        assert_eq!(columns_in_use(&a, Some(&order), 2), 3, "rows 0 and 3");
+        assert_eq!(columns_in_use(&Csr::<f32>::zeros(0, 3).unwrap(), None, 5), 0);
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! The parts of a plan, first as arrays on the host, whose sizes are known, then on the device.
 
 use windrow_formats::{Bucket, Csr, NO_ROW, Residual, Value};
+use windrow_kernels::Dtype;
 use windrow_kernels::combine::Combine;
 use windrow_preprocess::balance::{RowSegments, short_row_blocks};
 
 use super::report::ArraySize;
-use super::tiles::{StepArrays, TilePattern};
+use super::tiles::{StepArrays, TilePattern, words_per_record};
 use super::values::Bits;
 use crate::device::{Device, DeviceBuffer};
 use crate::error::DeviceError;
@@ -80,8 +81,12 @@ impl ShortRowsHost {
         buckets.extend(residual.buckets().iter().map(shifted));
         let mut rows = empty;
         rows.extend_from_slice(residual.rows());
+        let mut blocks = short_row_blocks(&buckets, rows_per_block);
+        // Blocks of different lengths that lie close together in the matrix read the same rows of `B`: side by
+        // side, these are read from memory once.
+        blocks.sort_by_key(|block| rows[block[0] as usize]);
         Self {
-            blocks: short_row_blocks(&buckets, rows_per_block),
+            blocks,
             rows,
             col_indices: residual.col_indices().to_vec(),
             value_bytes: wide(sources.len()) * u64::from(value_size),
@@ -111,43 +116,35 @@ impl ShortRowsHost {
 /// A stream of tiles, before upload.
 pub(super) struct TilesHost {
     pub(super) pattern: TilePattern,
-    pub(super) workers: Vec<[u32; 4]>,
+    pub(super) dtype: Dtype,
 }
 
 /// A stream of tiles.
 pub(super) struct TilesPart {
-    pub(super) workers: DeviceBuffer<[u32; 4]>,
-    pub(super) step_windows: DeviceBuffer<u32>,
+    pub(super) workers: DeviceBuffer<[u32; 2]>,
     pub(super) step_cols: DeviceBuffer<[u32; 4]>,
-    pub(super) fragments: DeviceBuffer<[u32; 2]>,
+    pub(super) records: DeviceBuffer<u32>,
     pub(super) bitmaps: DeviceBuffer<[u64; 2]>,
-    pub(super) window_rows: DeviceBuffer<u32>,
     pub(super) pattern: TilePattern,
 }
 
 impl TilesHost {
     pub(super) fn sizes(&self, sizes: &mut Vec<ArraySize>) {
         let steps = wide(self.pattern.steps());
-        push(sizes, "workers", 16 * wide(self.workers.len()));
-        push(sizes, "step_windows", 4 * steps);
+        push(sizes, "workers", 8 * wide(self.pattern.dealt().workers()));
         push(sizes, "step_cols", 64 * steps);
-        push(sizes, "fragments", 256 * steps);
+        push(sizes, "records", 4 * wide(words_per_record(self.dtype)) * steps);
         push(sizes, "bitmaps", 16 * steps);
-        push(sizes, "window_rows", 4 * wide(self.pattern.window_rows().len()));
     }
 
-    /// `values` are f16 bits in CSR order.
-    pub(super) fn upload(self, device: &Device, values: &[u16]) -> Result<TilesPart, DeviceError> {
-        let StepArrays { step_windows, step_cols, bitmaps } = self.pattern.step_arrays();
-        let fragments = self.pattern.fragments(&step_windows, values);
-        debug_assert!(self.pattern.window_rows().iter().any(|&row| row != NO_ROW) || step_windows.is_empty());
+    /// `values` in CSR order.
+    pub(super) fn upload(self, device: &Device, values: &Bits) -> Result<TilesPart, DeviceError> {
+        let StepArrays { step_cols, bitmaps } = self.pattern.step_arrays();
         Ok(TilesPart {
-            workers: DeviceBuffer::named(device, &self.workers, "workers")?,
-            step_windows: DeviceBuffer::named(device, &step_windows, "step_windows")?,
+            workers: DeviceBuffer::named(device, &self.pattern.workers(), "workers")?,
             step_cols: DeviceBuffer::named(device, &step_cols, "step_cols")?,
-            fragments: DeviceBuffer::named(device, &fragments, "fragments")?,
+            records: DeviceBuffer::named(device, &self.pattern.records(values), "records")?,
             bitmaps: DeviceBuffer::named(device, &bitmaps, "bitmaps")?,
-            window_rows: DeviceBuffer::named(device, self.pattern.window_rows(), "window_rows")?,
             pattern: self.pattern,
         })
     }
@@ -155,10 +152,8 @@ impl TilesHost {
 
 impl TilesPart {
     /// Lays out new values and uploads them.
-    pub(super) fn replace_values(&mut self, values: &[u16]) -> Result<(), DeviceError> {
-        let step_windows = self.pattern.step_windows();
-        let fragments = self.pattern.fragments(&step_windows, values);
-        self.fragments.copy_from_slice(&fragments)
+    pub(super) fn replace_values(&mut self, values: &Bits) -> Result<(), DeviceError> {
+        self.records.copy_from_slice(&self.pattern.records(values))
     }
 }
 

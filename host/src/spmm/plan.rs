@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use half::f16;
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
 use windrow_formats::Value;
 
 use super::gpu::{GpuPlan, Operands};
@@ -97,18 +98,39 @@ impl SpmmPlan {
         c: DenseMut<'_, f32>,
     ) -> Result<(), SpmmError> {
         self.check_shapes((b.rows(), b.cols()), (c.rows(), c.cols()))?;
-        match (&self.body, self.precision) {
-            (Body::Cpu(a), Precision::F32) => cpu::spmm(a, alpha, b, beta, c),
-            (Body::Cpu(a), Precision::F16) => {
-                let rounded = cpu::to_f16(b);
-                cpu::spmm(a, alpha, DenseRef::packed(&rounded, b.rows(), b.cols())?, beta, c);
-            }
-            (Body::Gpu(_), Precision::F32) => self.run_copied(alpha, b, beta, c)?,
-            (Body::Gpu(_), Precision::F16) => {
-                let rounded = cpu::to_f16(b);
-                let b: DenseRef<'_, f16> = DenseRef::packed(&rounded, b.rows(), b.cols())?;
-                self.run_copied(alpha, b, beta, c)?;
-            }
+        match self.precision {
+            Precision::F32 | Precision::Tf32 => self.run_as(alpha, b, beta, c),
+            Precision::F16 => self.run_rounded::<f16>(alpha, b, beta, c),
+            Precision::Bf16 => self.run_rounded::<bf16>(alpha, b, beta, c),
+        }
+    }
+
+    /// Rounds `B`, then runs.
+    fn run_rounded<B: Element>(
+        &self,
+        alpha: f32,
+        b: DenseRef<'_, f32>,
+        beta: f32,
+        c: DenseMut<'_, f32>,
+    ) -> Result<(), SpmmError>
+    where
+        [B]: HalfFloatSliceExt,
+    {
+        let rounded = cpu::to_half::<B>(b);
+        self.run_as(alpha, DenseRef::packed(&rounded, b.rows(), b.cols())?, beta, c)
+    }
+
+    /// Runs with a `B` of the plan's element type.
+    fn run_as<B: Element>(
+        &self,
+        alpha: f32,
+        b: DenseRef<'_, B>,
+        beta: f32,
+        c: DenseMut<'_, f32>,
+    ) -> Result<(), SpmmError> {
+        match &self.body {
+            Body::Cpu(a) => cpu::spmm(a, alpha, b, beta, c),
+            Body::Gpu(_) => self.run_copied(alpha, b, beta, c)?,
         }
         Ok(())
     }
@@ -136,7 +158,7 @@ impl SpmmPlan {
     /// does [`Device::synchronize`], which also reports errors of the kernels.
     ///
     /// # Shapes
-    /// - `b`: k × n, of the plan's precision. Kernels read it fastest if `ld` elements are a multiple of 16 bytes,
+    /// - `b`: k × n, of the plan's precision (for tf32: f32). Kernels read it fastest if `ld` elements are a multiple of 16 bytes,
     ///   as [`DeviceMatrix::zeros`] and [`DeviceMatrix::upload`] make it;
     /// - `c`: m × n, f32 or f16; not read if β = 0.
     ///
@@ -285,7 +307,7 @@ impl SpmmPlan {
         b: &DeviceMatrix<B>,
     ) -> Result<(), SpmmError> {
         self.check_device(operand, b.device())?;
-        if B::PRECISION != self.precision {
+        if B::NAME != self.precision.element() {
             return Err(SpmmError::ElementType { operand, found: B::NAME, expected: self.precision });
         }
         Ok(())

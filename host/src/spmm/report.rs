@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::device::DeviceKind;
 use crate::num::real;
-use crate::options::{Algorithm, Precision, Rates};
+use crate::options::{Algorithm, Determinism, Precision, Rates};
 
 /// Name and size of one array in device memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -55,6 +55,13 @@ pub struct SpmmReport {
     pub algorithm: Algorithm,
     /// Why it uses that one.
     pub reason: String,
+    /// Whether two runs give the same bits.
+    pub determinism: Determinism,
+    /// The order in which rows are worked on.
+    pub order: String,
+    /// Time that the cost model predicts for a product of the plan's width on CUDA cores and on Tensor Cores, in
+    /// microseconds; 0 for a path without work, and on the CPU.
+    pub predicted_us: [f64; 2],
     /// Entry points that a run of the plan's width with aligned operands launches; empty on the CPU.
     pub entries: Vec<&'static str>,
     /// Arrays in device memory, workspace included.
@@ -166,6 +173,23 @@ impl fmt::Display for SpmmReport {
         }
         writeln!(f, "device         {}", self.device)?;
         writeln!(f, "algorithm      {} in {}: {}", self.algorithm, self.precision, self.reason)?;
+        if self.order != "its own" {
+            writeln!(f, "order          {}", self.order)?;
+        }
+        if self.determinism == Determinism::Fast {
+            writeln!(f, "determinism    {}: parts of cut rows are added in any order", self.determinism)?;
+        }
+        let [scalar, tiles] = self.predicted_us;
+        if scalar + tiles > 0.0 {
+            let entries = 100.0 * self.tile_share;
+            let time = 100.0 * tiles / (scalar + tiles);
+            writeln!(
+                f,
+                "predicted      {:.1} µs at width {}: {entries:.1} % of the entries and {time:.1} % of the time on Tensor Cores",
+                scalar + tiles,
+                self.width
+            )?;
+        }
         if !self.entries.is_empty() {
             writeln!(f, "entries        {} (width {})", self.entries.join(", "), self.width)?;
         }
@@ -181,10 +205,9 @@ impl fmt::Display for SpmmReport {
             )?;
             writeln!(
                 f,
-                "gathers        {} column vectors, {pads} pads, {:.2} entries a vector, {:.1} % of the entries in tiles",
+                "gathers        {} column vectors, {pads} pads, {:.2} entries a vector",
                 self.column_vectors,
-                real(self.nnz as u64) * self.tile_share / real(self.column_vectors.max(1)),
-                100.0 * self.tile_share
+                real(self.nnz as u64) * self.tile_share / real(self.column_vectors.max(1))
             )?;
         }
         if self.residual_rows > 0 {

@@ -17,6 +17,8 @@ use crate::device::{Device, DeviceBuffer, Machine};
 use crate::error::SpmmError;
 use crate::matrix::{DeviceMatrix, Element, Output};
 use crate::num::{index, narrow, wide};
+use crate::options::Precision;
+use crate::tf32;
 
 /// Unit roundoff of f32 arithmetic: CUDA cores and CPU.
 const UNIT_FMA: f32 = 1.0 / 16_777_216.0;
@@ -119,7 +121,9 @@ impl SpmmPlan {
         let bits = Bits::of(self.precision, a.values());
         match &self.body {
             Body::Cpu(_) => match (b.host(), c.host()) {
-                (Some(b), Some(c)) => Ok(verify_on_host(a, &bits.to_f32(), b, c, UNIT_FMA)),
+                (Some(b), Some(c)) => {
+                    Ok(verify_on_host((a, &bits.to_f32()), (b, self.precision), (c, UNIT_FMA)))
+                }
                 _ => Ok(Verification::NOTHING), // not reached: both are on the CPU, as was just checked
             },
             Body::Gpu(plan) => {
@@ -212,20 +216,22 @@ fn read_outcome(
 
 /// The same on the CPU, rows in parallel. Also the reference that the kernel is tested against.
 fn verify_on_host<V: Value, B: Element, C: Output>(
-    a: &Csr<V>,
-    values: &[f32],
-    b: DenseRef<'_, B>,
-    c: DenseRef<'_, C>,
-    unit: f32,
+    (a, values): (&Csr<V>, &[f32]),
+    (b, precision): (DenseRef<'_, B>, Precision),
+    (c, unit): (DenseRef<'_, C>, f32),
 ) -> Verification {
+    let as_multiplied = |b: B| match precision {
+        Precision::Tf32 => f64::from(tf32::round(b.to_f32())),
+        _ => b.to_f64(),
+    };
     let row = |r: usize| {
         let range = a.row_range(r);
         let (cols, values) = (&a.col_indices()[range.clone()], &values[range]);
         let mut want = vec![0.0f64; c.cols()];
         let mut scale = vec![0.0f64; c.cols()];
         for (&col, &value) in cols.iter().zip(values) {
-            for ((want, scale), b) in want.iter_mut().zip(&mut scale).zip(b.row(col as usize)) {
-                let term = f64::from(value) * b.to_f64();
+            for ((want, scale), &b) in want.iter_mut().zip(&mut scale).zip(b.row(col as usize)) {
+                let term = f64::from(value) * as_multiplied(b);
                 *want += term;
                 *scale += term.abs();
             }

@@ -2,10 +2,11 @@
 
 #![allow(dead_code, reason = "each test file is a crate of its own and uses a part of this")]
 
-use half::f16;
+use half::{bf16, f16};
+use windrow::partition::PartitionRule;
 use windrow::{
-    Algorithm, Device, DeviceBuffer, DeviceMatrix, Element, Output, Precision, Schedule, Spmm, SpmmBuilder,
-    SpmmPlan,
+    Algorithm, Determinism, Device, DeviceBuffer, DeviceMatrix, Element, Output, Permutation, Precision,
+    Schedule, Spmm, SpmmPlan, Value,
 };
 use windrow_testkit::{Case, Comparison, PADDING_MARK, Tally, UNIT_FMA, UNIT_MMA, assert_matches};
 
@@ -48,8 +49,12 @@ pub(crate) struct Setup {
     pub(crate) precision: Precision,
     /// Warps that share a tile stream.
     pub(crate) workers: Option<u32>,
-    /// Longest rows of the residual.
-    pub(crate) residual: u32,
+    /// Longest rows of the residual of a hybrid; what the cost model prefers unless set.
+    pub(crate) residual: Option<u32>,
+    /// Whether parts may be added in any order.
+    pub(crate) determinism: Determinism,
+    /// Whether rows are worked on in another order.
+    pub(crate) reversed: bool,
     /// Whether `C` is f16.
     pub(crate) half_output: bool,
     /// The width that the plan is made for; that of the case unless set.
@@ -58,30 +63,43 @@ pub(crate) struct Setup {
 
 impl Setup {
     pub(crate) const fn new(algorithm: Algorithm, precision: Precision) -> Self {
-        Self { algorithm, precision, workers: None, residual: 3, half_output: false, width: None }
+        Self {
+            algorithm,
+            precision,
+            workers: None,
+            residual: Some(3),
+            determinism: Determinism::RunToRun,
+            reversed: false,
+            half_output: false,
+            width: None,
+        }
     }
 
     /// The unit roundoff that the bound is computed with.
     pub(crate) fn unit(self, device: &Device) -> f64 {
         let tiles = matches!(self.algorithm, Algorithm::TileStream | Algorithm::Hybrid | Algorithm::Auto);
         let on_cpu = device.kind() == windrow::DeviceKind::Cpu;
-        if tiles && self.precision == Precision::F16 && !on_cpu { UNIT_MMA } else { UNIT_FMA }
-    }
-
-    fn builder(self, case: &Case) -> SpmmBuilder<'_, f32> {
-        let builder = Spmm::builder(&case.a)
-            .width(self.width.unwrap_or(case.n))
-            .algorithm(self.algorithm)
-            .precision(self.precision)
-            .residual_max_entries(self.residual);
-        match self.workers {
-            Some(workers) => builder.workers(workers),
-            None => builder,
-        }
+        if tiles && self.precision != Precision::F32 && !on_cpu { UNIT_MMA } else { UNIT_FMA }
     }
 
     pub(crate) fn plan(self, device: &Device, case: &Case) -> SpmmPlan {
-        self.builder(case).build(device).unwrap_or_else(|error| panic!("{}: {error}", case.name))
+        let rows = u32::try_from(case.a.rows()).unwrap();
+        let reversed = Permutation::try_from_new_to_old((0..rows).rev().collect()).unwrap();
+        let mut builder = Spmm::builder(&case.a)
+            .width(self.width.unwrap_or(case.n))
+            .algorithm(self.algorithm)
+            .precision(self.precision)
+            .determinism(self.determinism);
+        if let Some(max_entries) = self.residual {
+            builder = builder.partition(PartitionRule::ShortRows { max_entries });
+        }
+        if let Some(workers) = self.workers {
+            builder = builder.workers(workers);
+        }
+        if self.reversed {
+            builder = builder.order(&reversed);
+        }
+        builder.build(device).unwrap_or_else(|error| panic!("{}: {error}", case.name))
     }
 }
 
@@ -96,7 +114,7 @@ pub(crate) enum Layout {
 
 /// `data`, `rows × cols` with leading dimension `ld`, in device memory with leading dimension `new_ld` and
 /// `padding` between the rows and after the last.
-fn place<T: Element>(
+fn place<T: Value>(
     device: &Device,
     (data, rows, cols, ld): (&[f32], usize, usize, usize),
     new_ld: usize,
@@ -119,22 +137,37 @@ fn place<T: Element>(
 #[track_caller]
 pub(crate) fn run_case(setup: Setup, device: &Device, case: &Case, layout: Layout) -> Comparison {
     // The reference starts from the C that the product finds.
-    let rounded = |c: &[f32]| c.iter().map(|&x| f16::from_f32(x).to_f32()).collect();
-    let case = &if setup.half_output { Case { c: rounded(&case.c), ..case.clone() } } else { case.clone() };
-    match (setup.precision, setup.half_output) {
-        (Precision::F32, false) => run_typed::<f32, f32>(setup, device, case, layout),
-        (Precision::F32, true) => run_typed::<f32, f16>(setup, device, case, layout),
-        (Precision::F16, false) => run_typed::<f16, f32>(setup, device, &case.rounded_to::<f16>(), layout),
-        (Precision::F16, true) => run_typed::<f16, f16>(setup, device, &case.rounded_to::<f16>(), layout),
-        (other, _) => panic!("no case for precision {other}"),
+    let case = &if setup.half_output { case.with_c_rounded_to::<f16>() } else { case.clone() };
+    match setup.precision {
+        Precision::F32 => run_with::<f32>(setup, device, (case, case.clone()), layout),
+        Precision::Tf32 => run_with::<f32>(setup, device, (case, case.rounded_to_tf32()), layout),
+        Precision::F16 => run_with::<f16>(setup, device, (case, case.rounded_to::<f16>()), layout),
+        Precision::Bf16 => run_with::<bf16>(setup, device, (case, case.rounded_to::<bf16>()), layout),
+        other => panic!("no case for precision {other}"),
+    }
+}
+
+/// Runs a case as it is given, and compares with it as it is rounded.
+#[track_caller]
+fn run_with<B: Element>(
+    setup: Setup,
+    device: &Device,
+    (given, rounded): (&Case, Case),
+    layout: Layout,
+) -> Comparison {
+    // The type of C is not the precision's.
+    let rounded = Case { c: given.c.clone(), ..rounded };
+    match setup.half_output {
+        false => run_typed::<B, f32>(setup, device, (given, &rounded), layout),
+        true => run_typed::<B, f16>(setup, device, (given, &rounded), layout),
     }
 }
 
 #[track_caller]
-fn run_typed<B: Element, C: Element + Output + windrow_testkit::Output>(
+fn run_typed<B: Element, C: Output + windrow_testkit::Output>(
     setup: Setup,
     device: &Device,
-    case: &Case,
+    (case, rounded): (&Case, &Case),
     layout: Layout,
 ) -> Comparison {
     let (m, k, n) = (case.m(), case.k(), case.n);
@@ -149,7 +182,7 @@ fn run_typed<B: Element, C: Element + Output + windrow_testkit::Output>(
         .unwrap_or_else(|error| panic!("{} on {device}, {layout:?}: {error}\n{}", case.name, plan.report()));
     let got = c.buffer().to_vec().unwrap_or_else(|error| panic!("{} on {device}: {error}", case.name));
     // With the case's leading dimension replaced, `assert_matches` checks the padding of this one.
-    let case = relaid(case, ldc);
+    let case = relaid(rounded, ldc);
     let comparison = assert_matches(&case, &got, ldc, setup.unit(device));
     if n > 0 && m > 0 {
         let mark = C::from_f32(PADDING_MARK);

@@ -3,7 +3,7 @@
 //! | function | cuts | for |
 //! | --- | --- | --- |
 //! | [`row_segments`] | long rows into pieces | row-split products |
-//! | [`tile_workers`] | the stream of tile steps into one range per worker | tile-stream products |
+//! | [`deal_steps`] | windows of tiles, deals the pieces out to workers | tile-stream products |
 //! | [`short_row_blocks`] | buckets of equally long rows into blocks | short-row products |
 //! | [`row_ranges`] | rows into one range per thread | products on the CPU |
 //!
@@ -22,7 +22,7 @@ mod tests;
 pub use rows::{RowSegments, row_segments};
 pub use short_rows::short_row_blocks;
 pub use threads::row_ranges;
-pub use tiles::{SplitWindow, TileWorkers, tile_workers};
+pub use tiles::{DealtSteps, Piece, SplitWindow, deal_steps};
 
 /// Marks a piece that needs no slot: it is its whole row or window.
 pub const NO_SLOT: u32 = u32::MAX;

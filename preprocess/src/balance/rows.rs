@@ -21,6 +21,21 @@ pub struct RowSegments {
     pub slots: u32,
 }
 
+impl RowSegments {
+    /// Gives all pieces of a row one slot, for sums that are accumulated in whatever order they come.
+    pub fn share_slots(&mut self) {
+        let mut shared = vec![0u32; self.slots as usize];
+        for (row, slot) in self.split_rows.iter_mut().zip(0u32..) {
+            shared[row[1] as usize..][..row[2] as usize].fill(slot);
+            (row[1], row[2]) = (slot, 1);
+        }
+        for segment in self.segments.iter_mut().filter(|segment| segment[3] != NO_SLOT) {
+            segment[3] = shared[segment[3] as usize];
+        }
+        self.slots = u32::try_from(self.split_rows.len()).expect("no more rows than slots");
+    }
+}
+
 /// Cuts each row of more than `limit` entries into the fewest pieces of at most `piece` entries, equal to
 /// within one entry; every other row is one segment.
 ///

@@ -69,59 +69,70 @@ fn check_segments(lengths: &[u32], limit: u32, piece: u32) {
     assert_eq!((segments.next(), split.next(), next_slot), (None, None, cut.slots));
 }
 
-fn check_workers(lengths: &[u32], workers: u32) {
-    let ends = offsets(lengths);
-    let dealt = tile_workers(&ends, workers);
-    let steps = *ends.last().unwrap();
-    let even = steps.div_ceil(workers.clamp(1, steps.max(1)));
-    let slack = (even / 8).max(2);
+fn check_dealt(window_steps: &[u32], workers: u32) {
+    let dealt = deal_steps(window_steps, workers);
+    let total: u64 = window_steps.iter().map(|&steps| u64::from(steps) + 1).sum();
+    let load = total.div_ceil(u64::from(workers.max(1)));
 
-    // Every step once, in order, nobody idle, nobody overloaded.
-    let mut at = 0;
-    for &[begin, end, ..] in &dealt.workers {
-        assert_eq!(begin, at);
-        assert!(begin < end && end - begin <= even + 2 * slack, "{begin}..{end} of {even} even");
-        at = end;
-    }
-    assert_eq!(at, steps);
-    assert!(dealt.workers.len() <= workers.max(1) as usize);
-
-    // Who contributes to each window, found the slow way; slots are handed out in that order.
-    let mut next_slot = 0;
-    let mut split = dealt.split_windows.iter();
-    let mut expected = vec![[NO_SLOT; 2]; dealt.workers.len()];
-    for (window, pair) in ends.windows(2).enumerate() {
-        let overlaps = |worker: &[u32; 4]| worker[0] < pair[1] && worker[1] > pair[0];
-        let shared: Vec<usize> = (0..dealt.workers.len()).filter(|&i| overlaps(&dealt.workers[i])).collect();
-        if shared.len() < 2 {
-            continue;
-        }
-        let want = SplitWindow {
-            window: u32::try_from(window).unwrap(),
-            first_slot: next_slot,
-            count: u32::try_from(shared.len()).unwrap(),
-        };
-        assert_eq!(split.next(), Some(&want));
-        for i in shared {
-            let [begin, end, ..] = dealt.workers[i];
-            if begin >= pair[0] && end <= pair[1] {
-                expected[i] = [next_slot; 2];
-            } else if begin > pair[0] {
-                expected[i][0] = next_slot;
-            } else {
-                expected[i][1] = next_slot;
+    // Every step once; slots along each window, none for a whole one.
+    let mut pieces = dealt.pieces.clone();
+    pieces.sort_by_key(|piece| (piece.window, piece.begin));
+    let mut pieces = pieces.into_iter().peekable();
+    let (mut split, mut next_slot) = (dealt.split_windows.iter(), 0);
+    for (window, &steps) in (0u32..).zip(window_steps) {
+        let (first_slot, mut count, mut at) = (next_slot, 0, 0);
+        while let Some(piece) = pieces.next_if(|piece| piece.window == window) {
+            assert_eq!(piece.begin, at, "window {window} is covered in order");
+            assert!(piece.end > at, "no piece is empty");
+            at = piece.end;
+            count += 1;
+            if piece.slot != NO_SLOT {
+                assert_eq!(piece.slot, next_slot, "slots count up along the window");
+                next_slot += 1;
             }
-            next_slot += 1;
         }
-        // A cut is only made where no end of the window was within reach.
-        for [_, end, ..] in &dealt.workers {
-            let inside = *end > pair[0] && *end < pair[1];
-            assert!(!inside || (end - pair[0] > slack && pair[1] - end > slack), "cut at {end} in {pair:?}");
+        assert_eq!(at, steps, "window {window} is covered whole");
+        if count > 1 {
+            assert_eq!(split.next(), Some(&SplitWindow { window, first_slot, count }));
+            assert_eq!(next_slot - first_slot, count);
+            assert!(
+                u64::from(steps) > (load / 2).max(8),
+                "a window of {steps} steps is cut for a load of {load}"
+            );
+        } else {
+            assert_eq!(next_slot, first_slot, "a whole window needs no slot");
         }
     }
-    assert_eq!((split.next(), next_slot), (None, dealt.slots));
-    let slots: Vec<[u32; 2]> = dealt.workers.iter().map(|worker| [worker[2], worker[3]]).collect();
-    assert_eq!(slots, expected);
+    assert_eq!((pieces.next(), split.next(), next_slot), (None, None, dealt.slots));
+
+    // Nobody idle, nobody overloaded.
+    assert!(dealt.workers() <= workers.max(1) as usize);
+    for ends in dealt.worker_pieces.windows(2) {
+        let mine = &dealt.pieces[ends[0] as usize..ends[1] as usize];
+        let steps: u64 = mine.iter().map(|piece| u64::from(piece.end - piece.begin) + 1).sum();
+        assert!(
+            !mine.is_empty() && steps <= (2 * load + 2).max(load + 10),
+            "{steps} steps for a load of {load}"
+        );
+    }
+    assert_eq!(dealt.worker_pieces.last().copied().unwrap_or(0) as usize, dealt.pieces.len());
+}
+
+/// Windows alike are dealt out side by side: worker `i` has windows `i, i + workers, …`.
+#[test]
+fn neighbouring_windows_are_worked_on_at_the_same_time() {
+    let dealt = deal_steps(&[3; 1000], 10);
+    let windows = |worker: usize| {
+        let ends = &dealt.worker_pieces[worker..][..2];
+        dealt.pieces[ends[0] as usize..ends[1] as usize]
+            .iter()
+            .map(|piece| piece.window)
+            .collect::<Vec<u32>>()
+    };
+    for worker in 0..10 {
+        let first = u32::try_from(worker).unwrap();
+        assert_eq!(windows(worker), (0..100).map(|i| 10 * i + first).collect::<Vec<u32>>());
+    }
 }
 
 fn check_ranges(lengths: &[u32], parts: usize, row_cost: u64) {
@@ -171,7 +182,8 @@ fn every_small_input() {
             for piece in 0..4 {
                 check_segments(&lengths, size, piece);
             }
-            check_workers(&lengths, size);
+            let steps: Vec<u32> = lengths.iter().map(|len| len + 1).collect();
+            check_dealt(&steps, size);
             check_ranges(&lengths, size as usize, u64::from(size % 2));
             let sizes: Vec<(u32, u32)> = lengths.iter().map(|&rows| (size, rows)).collect();
             check_blocks(&sizes, size);
@@ -186,34 +198,26 @@ fn nothing_gives_nothing() {
     for empty in [&[][..], &[0]] {
         assert_eq!(row_segments(empty, 512, 256), RowSegments::default());
         assert_eq!(row_ranges(empty, 4, 1), []);
-        let narrow: Vec<u32> = empty.iter().map(|_| 0).collect();
-        assert_eq!(tile_workers(&narrow, 4), TileWorkers::default());
     }
-    assert_eq!(tile_workers(&[0, 0, 0], 4), TileWorkers::default(), "windows without steps");
+    assert_eq!(deal_steps(&[], 4), DealtSteps::default());
     assert_eq!(row_segments(&[0, 0, 0], 512, 256).segments, [[0, 0, 0, NO_SLOT], [1, 0, 0, NO_SLOT]]);
     assert_eq!(short_row_blocks(&[], 4), Vec::<[u32; 4]>::new());
 }
 
 #[test]
-fn one_window_for_many_workers_has_one_slot_each() {
-    let dealt = tile_workers(&[0, 1000], 10);
+fn one_window_for_many_workers_is_cut() {
+    let dealt = deal_steps(&[1000], 10);
     assert_eq!(dealt.split_windows, [SplitWindow { window: 0, first_slot: 0, count: 10 }]);
-    let want: Vec<[u32; 4]> = (0..10).map(|i| [i * 100, (i + 1) * 100, i, i]).collect();
-    assert_eq!(dealt.workers, want);
+    assert_eq!(dealt.workers(), 10);
+    assert!(dealt.pieces.iter().all(|piece| (91..=101).contains(&(piece.end - piece.begin))));
 }
 
 #[test]
 fn sizes_near_the_limit_do_not_overflow() {
     let most = u32::MAX;
-    let dealt = tile_workers(&[0, most - 1, most], 3);
-    assert_eq!(dealt.workers.last().unwrap()[1], most);
-    assert_eq!(dealt.split_windows, [SplitWindow { window: 0, first_slot: 0, count: 3 }]);
-    assert_eq!(dealt.workers.iter().map(|w| u64::from(w[1] - w[0])).sum::<u64>(), u64::from(most));
-    assert_eq!(
-        tile_workers(&[0, 3], most).workers.len(),
-        1,
-        "ranges of one step still move to a window's end"
-    );
+    let dealt = deal_steps(&[(1 << 28) - 1, 1], 3);
+    assert_eq!(dealt.pieces.iter().map(|piece| piece.end - piece.begin).sum::<u32>(), 1 << 28);
+    assert_eq!(deal_steps(&[3], most).workers(), 1, "no worker without work");
     let cut = row_segments(&[0, u64::from(most)], 1 << 31, 1 << 30);
     assert_eq!((cut.slots, cut.segments.last().unwrap()[2]), (4, most));
     let ranges = row_ranges(&[0, u64::MAX / 2, u64::MAX], 2, u64::MAX);
@@ -224,14 +228,14 @@ fn sizes_near_the_limit_do_not_overflow() {
 fn split_rows_are_combined_from_their_window_s_slots() {
     let mut rows: Vec<u32> = (100..124).collect();
     rows[9] = NO_ROW;
-    let dealt = TileWorkers {
+    let dealt = DealtSteps {
         split_windows: vec![
             SplitWindow { window: 1, first_slot: 0, count: 2 },
             SplitWindow { window: 2, first_slot: 2, count: 3 },
         ],
-        ..TileWorkers::default()
+        ..DealtSteps::default()
     };
-    let list = dealt.combine_rows(&rows);
+    let list = dealt.combine_rows(&rows, 8);
     assert_eq!(list.len(), 15, "the missing row is not listed");
     assert_eq!(list[..2], [[108, 0, 2, 8], [110, 2, 2, 8]]);
     assert_eq!(list[14], [123, 2 * 8 + 7, 3, 8]);
@@ -244,8 +248,11 @@ proptest! {
     }
 
     #[test]
-    fn workers_share_every_step(lengths in lengths(5000), workers in prop_oneof![0..40u32, 0..3000u32]) {
-        check_workers(&lengths, workers);
+    fn workers_share_every_step(
+        lengths in prop::collection::vec(prop_oneof![3 => 1..4u32, 3 => 1..20u32, 1 => 1..5000u32], 0..80),
+        workers in prop_oneof![0..40u32, 0..3000u32],
+    ) {
+        check_dealt(&lengths, workers);
     }
 
     #[test]

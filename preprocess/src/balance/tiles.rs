@@ -1,160 +1,264 @@
-//! The stream of tile steps dealt out to workers.
+//! The steps of tiles dealt out to workers.
 
-use windrow_formats::{NO_ROW, WINDOW_ROWS};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use windrow_formats::NO_ROW;
 
 use super::NO_SLOT;
 
-/// Steps that a boundary may move to meet the end of a window, however short the ranges are.
-const FREE_MOVE: u64 = 2;
-/// The same as a part of the range: a sixteenth.
-const MOVE_PART: u64 = 8;
+/// What the end of a window costs a worker, in steps: its rows are written.
+const FLUSH_STEPS: u64 = 1;
+/// No window is cut that is at most so many steps long: summing its pieces would take longer.
+const SHORTEST_CUT: u32 = 8;
+/// A cut moves to the end of a window that is so near, in steps, and nearer than an eighth of the load.
+const FREE_MOVE: u32 = 2;
 
-/// The steps of a matrix dealt out to workers.
-///
-/// Invariants, with `[begin, end, head_slot, tail_slot] = workers[i]`:
-/// - `begin < end`, each range begins where the one before it ends, and together they are all steps;
-/// - a range that begins inside a window has a `head_slot`, one that ends inside a window a `tail_slot`;
-///   if the range lies inside one window, the two are equal; otherwise they are `NO_SLOT`;
-/// - every slot in `0..slots` belongs to one worker;
-/// - `split_windows` lists each window that lies in more than one range, ascending; its slots are
-///   `first_slot .. first_slot + count`, in the order of the workers; `Σ count = slots`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TileWorkers {
-    /// `[step_begin, step_end, head_slot, tail_slot]`.
-    pub workers: Vec<[u32; 4]>,
-    /// Windows that more than one worker contributes to.
-    pub split_windows: Vec<SplitWindow>,
-    /// Number of slots, of one window (8 rows) each.
-    pub slots: u32,
+/// A window, or a part of one, in the stream of steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// The window.
+    pub window: u32,
+    /// First step of the window that the piece has.
+    pub begin: u32,
+    /// One after its last.
+    pub end: u32,
+    /// Where its sum goes, [`NO_SLOT`] if it is the whole window.
+    pub slot: u32,
 }
 
-/// A window that more than one worker contributes to.
+/// A window that was cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SplitWindow {
     /// The window.
     pub window: u32,
-    /// Slot of its first worker.
+    /// Slot of its first piece.
     pub first_slot: u32,
-    /// Number of its workers.
+    /// Number of its pieces.
     pub count: u32,
 }
 
-impl TileWorkers {
-    /// `[row, first, count, stride]` for each row of the split windows: the partial sums of `row` are rows
-    /// `first, first + 8, …` (`count` of them) of a workspace in which slot `s` has rows `8·s .. 8·s + 8`.
+/// The steps of a matrix dealt out to workers.
+///
+/// Invariants:
+/// - the pieces of a window cover its steps once; a window of one piece has no slot;
+/// - worker `i` has the pieces `worker_pieces[i] .. worker_pieces[i + 1]`, at least one;
+/// - `split_windows` lists each window of several pieces, ascending; piece `j` of it has slot `first_slot + j`
+///   (`j < count`), and `Σ count = slots`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DealtSteps {
+    /// The pieces in the order of the stream, worker after worker.
+    pub pieces: Vec<Piece>,
+    /// First piece of each worker, and the number of pieces; empty if there are none.
+    pub worker_pieces: Vec<u32>,
+    /// Windows of several pieces.
+    pub split_windows: Vec<SplitWindow>,
+    /// Number of slots, of one window each.
+    pub slots: u32,
+}
+
+impl DealtSteps {
+    /// A worker for each window, however long: what there is without balancing.
+    pub fn one_each(window_steps: &[u32]) -> Self {
+        let pieces =
+            (0u32..).zip(window_steps).map(|(window, &end)| Piece { window, begin: 0, end, slot: NO_SLOT });
+        let worker_pieces = (0..=narrow(window_steps.len() as u64)).collect();
+        Self { pieces: pieces.collect(), worker_pieces, ..Self::default() }
+    }
+
+    /// Gives all pieces of a window one slot, for sums that are accumulated in whatever order they come.
+    pub fn share_slots(&mut self) {
+        let mut shared = vec![0u32; self.slots as usize];
+        for (split, slot) in self.split_windows.iter_mut().zip(0u32..) {
+            shared[split.first_slot as usize..][..split.count as usize].fill(slot);
+            (split.first_slot, split.count) = (slot, 1);
+        }
+        for piece in self.pieces.iter_mut().filter(|piece| piece.slot != NO_SLOT) {
+            piece.slot = shared[piece.slot as usize];
+        }
+        self.slots = narrow(self.split_windows.len() as u64);
+    }
+
+    /// Number of workers that have something to do.
+    pub fn workers(&self) -> usize {
+        self.worker_pieces.len().saturating_sub(1)
+    }
+
+    /// `[row, first, count, stride]` for each row of the split windows of `height` rows: the partial sums of
+    /// `row` are rows `first, first + height, …` (`count` of them) of a workspace in which slot `s` has rows
+    /// `height·s .. height·(s + 1)`.
     ///
-    /// `window_rows` has the 8 rows of each window, [`NO_ROW`] where a window has fewer.
+    /// `window_rows` has the rows of each window, [`NO_ROW`] where a window has fewer.
     ///
     /// # Panics
-    /// If `window_rows` has no 8 rows for a split window.
-    pub fn combine_rows(&self, window_rows: &[u32]) -> Vec<[u32; 4]> {
-        const STRIDE: u32 = 8;
-        const { assert!(WINDOW_ROWS == STRIDE as usize) }
+    /// If `window_rows` has not `height` rows for a split window.
+    pub fn combine_rows(&self, window_rows: &[u32], height: usize) -> Vec<[u32; 4]> {
+        let stride = narrow(height as u64);
         let rows_of = |split: &SplitWindow| {
-            let rows = &window_rows[split.window as usize * WINDOW_ROWS..][..WINDOW_ROWS];
-            let first = split.first_slot * STRIDE;
+            let rows = &window_rows[split.window as usize * height..][..height];
+            let first = split.first_slot * stride;
             let count = split.count;
-            let listed = rows.iter().zip(0u32..).map(move |(&row, i)| [row, first + i, count, STRIDE]);
+            let listed = rows.iter().zip(0u32..).map(move |(&row, i)| [row, first + i, count, stride]);
             listed.filter(|entry| entry[0] != NO_ROW)
         };
         self.split_windows.iter().flat_map(rows_of).collect()
     }
 }
 
-/// Deals the steps out to at most `workers` workers in contiguous ranges of equal length.
+/// Deals windows out to at most `workers` workers so that all have about the same number of steps, and that
+/// what is worked on at the same time lies close together in the matrix.
 ///
-/// `window_steps` are the offsets of the windows in the stream of steps: window `w` has steps
-/// `window_steps[w] .. window_steps[w + 1]`. With `range = ⌈steps / workers⌉`, a boundary inside a window
-/// moves to the nearer end of it if that is at most `slack = max(2, ⌊range / 8⌋)` steps away, so that
-/// fewer windows are cut; hence no range exceeds `range + 2·slack`. Workers left without steps are dropped.
+/// `window_steps[w]` is the number of steps of window `w`, at least 1. A window costs its steps and one more for
+/// its end; the *load* is the mean cost of a worker.
 ///
-/// # Panics
-/// Never, if offsets ascend as a valid matrix's do.
+/// - If a window is longer than a load, those of more than half a load (and more than 8 steps) are laid end to
+///   end and cut at every load, so that a worker has pieces of at most a few of them; a cut moves to the end of a
+///   window that is nearer than an eighth of the load.
+/// - The others stay whole and are dealt out by list scheduling: those longer than an eighth of the load,
+///   longest first, then the rest in the order of the matrix, each to the worker that has least (the
+///   first of several). The workers advance through the matrix side by side, so the rows of `B` that
+///   neighbouring windows share are read from memory once.
+///
+/// No worker has more than `2·load + 2`.
+///
+/// # Cost
+/// `windows · log(workers)`.
 ///
 /// # Examples
 /// ```
-/// use windrow_preprocess::balance::{NO_SLOT, SplitWindow, tile_workers};
+/// use windrow_preprocess::balance::{NO_SLOT, Piece, SplitWindow, deal_steps};
 ///
-/// // Windows of 1, 20 and 3 steps for two workers: the second window is cut.
-/// let dealt = tile_workers(&[0, 1, 21, 24], 2);
-/// assert_eq!(dealt.workers, [[0, 12, NO_SLOT, 0], [12, 24, 1, NO_SLOT]]);
+/// // Windows of 1, 20 and 3 steps for two workers: the second window is cut after a load.
+/// let dealt = deal_steps(&[1, 20, 3], 2);
 /// assert_eq!(dealt.split_windows, [SplitWindow { window: 1, first_slot: 0, count: 2 }]);
+/// assert_eq!(dealt.pieces[0], Piece { window: 1, begin: 0, end: 14, slot: 0 });
+/// assert_eq!(dealt.workers(), 2);
 /// ```
-pub fn tile_workers(window_steps: &[u32], workers: u32) -> TileWorkers {
-    let mut dealt = TileWorkers::default();
-    let (Some(&first), Some(&last)) = (window_steps.first(), window_steps.last()) else {
-        return dealt;
-    };
-    let steps = u64::from(last - first);
-    let workers = u64::from(workers).clamp(1, steps.max(1));
-    let slack = FREE_MOVE.max(steps.div_ceil(workers) / MOVE_PART);
-    let mut begin = first;
-    for worker in 1..=workers {
-        // steps·worker fits: both are below 2^32. The quotient is at most `steps`.
-        let even = first + narrow(steps * worker / workers);
-        let end = if worker == workers { last } else { nearer_end(window_steps, even, slack) };
-        if end > begin {
-            dealt.add(window_steps, begin, end);
-            begin = end;
-        }
+pub fn deal_steps(window_steps: &[u32], workers: u32) -> DealtSteps {
+    let total: u64 = window_steps.iter().map(|&steps| u64::from(steps) + FLUSH_STEPS).sum();
+    if total == 0 {
+        return DealtSteps::default();
     }
-    dealt
+    let workers = u64::from(workers).clamp(1, total);
+    let load = u32::try_from(total.div_ceil(workers)).unwrap_or(u32::MAX);
+    let mut deal =
+        Deal { dealt: DealtSteps::default(), owned: Vec::new(), loads: vec![0; narrow(workers) as usize] };
+
+    // Where every window fits into a load, list scheduling alone is nearly even, and cuts would cost a launch.
+    let longest = window_steps.iter().copied().max().unwrap_or(0);
+    let is_long = |steps: u32| longest > load && steps > SHORTEST_CUT.max(load / 2);
+    let windows = || (0u32..).zip(window_steps.iter().copied());
+    deal.lay_end_to_end(windows().filter(|&(_, steps)| is_long(steps)), load);
+
+    let is_large = |steps: u32| steps > load / 8;
+    let mut short: Vec<(u32, u32)> =
+        windows().filter(|&(_, steps)| !is_long(steps) && is_large(steps)).collect();
+    short.sort_by_key(|&(_, steps)| Reverse(steps));
+    short.extend(windows().filter(|&(_, steps)| !is_long(steps) && !is_large(steps)));
+    deal.schedule(&short);
+    deal.finish()
 }
 
-impl TileWorkers {
-    /// Adds the range `begin..end`, which follows the one before it.
-    fn add(&mut self, window_steps: &[u32], begin: u32, end: u32) {
-        let (first, last) = (window_of(window_steps, begin), window_of(window_steps, end - 1));
-        let begins_inside = begin > window_steps[first];
-        let ends_inside = end < window_steps[last + 1];
-        let (mut head_slot, mut tail_slot) = (NO_SLOT, NO_SLOT);
-        if begins_inside {
-            head_slot = self.take_slot();
-            if let Some(split) = self.split_windows.last_mut() {
-                split.count += 1;
-            }
-            if first == last {
-                tail_slot = head_slot;
-            }
-        }
-        if ends_inside && tail_slot == NO_SLOT {
-            tail_slot = self.take_slot();
-            self.split_windows.push(SplitWindow {
-                window: narrow(last as u64),
-                first_slot: tail_slot,
-                count: 1,
-            });
-            if first == last {
-                head_slot = tail_slot;
-            }
-        }
-        self.workers.push([begin, end, head_slot, tail_slot]);
-    }
-
-    fn take_slot(&mut self) -> u32 {
-        self.slots += 1;
-        self.slots - 1
-    }
+/// Pieces on their way to workers.
+struct Deal {
+    dealt: DealtSteps,
+    /// Each piece with its worker, in the order in which it was dealt.
+    owned: Vec<(Piece, u32)>,
+    /// Cost of each worker's pieces.
+    loads: Vec<u64>,
 }
 
-/// The nearer end of the window that `step` lies in, if it is at most `slack` away; else `step`.
-///
-/// Ascends with `step`: of two steps in one window the later is never moved before the earlier.
-fn nearer_end(window_steps: &[u32], step: u32, slack: u64) -> u32 {
-    let window = window_of(window_steps, step);
-    let (start, end) = (window_steps[window], window_steps[window + 1]);
-    let (back, ahead) = (step - start, end - step);
-    let (distance, to) = if back <= ahead { (back, start) } else { (ahead, end) };
-    if u64::from(distance) <= slack { to } else { step }
-}
+impl Deal {
+    /// Cuts the windows, laid end to end, at every `load` steps; the first range is worker 0's.
+    fn lay_end_to_end(&mut self, windows: impl Iterator<Item = (u32, u32)>, load: u32) {
+        let slack = FREE_MOVE.max(load / 8);
+        // Workers are never short: the windows' steps are at most `total − 1`, and a range has a load less the
+        // slack only if the one after it has more.
+        let last = self.loads.len() - 1;
+        let (mut worker, mut room) = (0, load);
+        for (window, steps) in windows {
+            let (first_slot, mut begin) = (self.dealt.slots, 0);
+            let mut count = 0;
+            while begin < steps {
+                let left = steps - begin;
+                // What is left of the window fits, or nearly: no cut. A sliver of room is not worth one.
+                let end = if worker == last || left <= room.saturating_add(slack) {
+                    steps
+                } else if room <= slack && room < load {
+                    begin
+                } else if left - room <= slack {
+                    steps
+                } else {
+                    begin + room
+                };
+                if end > begin {
+                    self.give(Piece { window, begin, end, slot: first_slot + count }, worker);
+                    count += 1;
+                }
+                if end < steps || room <= end - begin {
+                    worker = last.min(worker + 1);
+                    room = load;
+                } else {
+                    room -= end - begin;
+                }
+                begin = end;
+            }
+            if count == 1 {
+                if let Some((piece, _)) = self.owned.last_mut() {
+                    piece.slot = NO_SLOT;
+                }
+            } else {
+                self.dealt.split_windows.push(SplitWindow { window, first_slot, count });
+                self.dealt.slots += count;
+            }
+        }
+    }
 
-/// The window with `step` among its steps; windows without steps are passed over. `step` is below the
-/// last offset.
-fn window_of(window_steps: &[u32], step: u32) -> usize {
-    window_steps.partition_point(|&start| start <= step) - 1
+    /// Gives each window to the worker that has least.
+    fn schedule(&mut self, windows: &[(u32, u32)]) {
+        let by_load = |(worker, &load): (usize, &u64)| Reverse((load, worker));
+        let mut heap: BinaryHeap<_> = self.loads.iter().enumerate().map(by_load).collect();
+        for &(window, steps) in windows {
+            let Some(mut least) = heap.peek_mut() else { return }; // not reached: there is a worker
+            let Reverse((load, worker)) = &mut *least;
+            *load += u64::from(steps) + FLUSH_STEPS;
+            self.give(Piece { window, begin: 0, end: steps, slot: NO_SLOT }, *worker);
+        }
+    }
+
+    fn give(&mut self, piece: Piece, worker: usize) {
+        self.loads[worker] += u64::from(piece.end - piece.begin) + FLUSH_STEPS;
+        self.owned.push((piece, narrow(worker as u64)));
+    }
+
+    /// The pieces, worker after worker, in the order in which they were dealt.
+    fn finish(self) -> DealtSteps {
+        let Self { mut dealt, owned, loads } = self;
+        let mut counts = vec![0u32; loads.len()];
+        for &(_, worker) in &owned {
+            counts[worker as usize] += 1;
+        }
+        let mut next = Vec::with_capacity(counts.len());
+        let mut end = 0;
+        dealt.worker_pieces.push(0);
+        for count in counts {
+            next.push(end as usize);
+            end += count;
+            if count > 0 {
+                dealt.worker_pieces.push(end);
+            }
+        }
+        dealt.pieces = vec![Piece { window: 0, begin: 0, end: 0, slot: NO_SLOT }; owned.len()];
+        for (piece, worker) in owned {
+            let at = &mut next[worker as usize];
+            dealt.pieces[*at] = piece;
+            *at += 1;
+        }
+        dealt
+    }
 }
 
 /// A window or step number, as kernels address it.
 fn narrow(x: u64) -> u32 {
-    u32::try_from(x).expect("at most the last offset, which is 32 bits")
+    u32::try_from(x).expect("at most the number of steps or of workers, which are 32 bits")
 }

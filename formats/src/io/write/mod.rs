@@ -1,6 +1,7 @@
-//! Writers: a matrix to a file, in a format that the file's name tells or the caller names.
+//! Writers: a matrix to a file, in a format that the file's name tells or the caller names; orders of rows.
 
 mod npz;
+mod permutation;
 mod text;
 
 use std::fs::File;
@@ -14,6 +15,7 @@ use super::{Format, Progress, ProgressFn, Stage, WriteError};
 use crate::{Csr, Value};
 
 pub use npz::write_scipy_npz;
+pub use permutation::write_permutation;
 pub use text::{write_edge_list, write_matrix_market, write_smtx};
 
 /// How to write.
@@ -114,20 +116,29 @@ fn write_file<V: Value>(
     let gzip = options.gzip.unwrap_or(named_gzip);
     check(format, csr)?;
     let told = Told::new(csr, options.progress);
-    let file = BufWriter::with_capacity(1 << 18, File::create(path)?);
-    if gzip {
-        let mut encoder = GzEncoder::new(file, Compression::default());
-        write_format(format, &mut encoder, csr, &told)?;
-        encoder.finish()?.flush()?;
-    } else {
-        let mut file = file;
-        write_format(format, &mut file, csr, &told)?;
-        file.flush()?;
-    }
+    create(path, gzip, |mut writer| write_format(format, &mut writer, csr, &told))?;
     let ones = |&&value: &&V| value == V::ONE;
     let values_dropped =
         if format == Format::Smtx { csr.nnz() - csr.values().iter().filter(ones).count() } else { 0 };
     Ok(WriteReport { format, gzip, entries: csr.nnz() as u64, values_dropped: values_dropped as u64 })
+}
+
+/// Makes the file at `path` of what `write` writes.
+fn create(
+    path: &Path,
+    gzip: bool,
+    write: impl FnOnce(&mut (dyn Write + Send)) -> Result<(), WriteError>,
+) -> Result<(), WriteError> {
+    let mut file = BufWriter::with_capacity(1 << 18, File::create(path)?);
+    if gzip {
+        let mut encoder = GzEncoder::new(file, Compression::default());
+        write(&mut encoder)?;
+        encoder.finish()?.flush()?;
+    } else {
+        write(&mut file)?;
+        file.flush()?;
+    }
+    Ok(())
 }
 
 /// What the file's name says: the format, if it says one, and whether to compress.

@@ -164,7 +164,7 @@ fn entries<V: Value>(
     Ok(())
 }
 
-fn push_integer(text: &mut Vec<u8>, mut number: u64) {
+pub(super) fn push_integer(text: &mut Vec<u8>, mut number: u64) {
     let mut digits = [0; 20];
     let mut start = digits.len();
     for digit in digits.iter_mut().rev() {

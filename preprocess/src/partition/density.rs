@@ -1,0 +1,129 @@
+//! What the tiles of a matrix would hold, without building them.
+
+use rayon::prelude::*;
+use windrow_formats::{Csr, FormatError, Permutation, TILE_COLS, WINDOW_ROWS};
+
+use super::columns::ColumnCounts;
+use super::windows::tile_rows;
+use super::{PartitionRule, rows_with_entries};
+
+/// Tiles of a step of a tile stream.
+const STEP_TILES: u64 = 2;
+/// Windows counted by one task: enough that a table of columns is made rarely.
+const GROUP_WINDOWS: usize = 512;
+
+/// How full the tiles of a partition are, and what is left to the residual.
+///
+/// Counts are those of the [`RsTile`](windrow_formats::RsTile) that the partition leads to. A mean is 0 where
+/// there is nothing to divide.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Density {
+    /// Tiles of all windows.
+    pub tiles: u64,
+    /// Windows of 8 rows; the last may have fewer.
+    pub windows: u64,
+    /// Distinct columns of each window, summed over the windows.
+    pub columns: u64,
+    /// Steps of 16 columns of a tile stream, the last of a window padded.
+    pub steps: u64,
+    /// Entries in tiles.
+    pub entries_in_tiles: u64,
+    /// `entries_in_tiles / tiles`, at most 64.
+    pub mean_nnz_per_tile: f64,
+    /// `entries_in_tiles / windows`.
+    pub mean_nnz_per_window: f64,
+    /// Rows with entries that are in no tile.
+    pub residual_rows: u64,
+    /// Entries in the residual.
+    pub residual_entries: u64,
+}
+
+/// The density of the tiles of `csr` under `rule`, rows visited in `order` or, without one, as they come.
+///
+/// Figure 14 of RSH-SpMM plots the two means over the threshold of [`PartitionRule::Overlap`].
+///
+/// # Cost
+/// That of [`assign`](super::assign), then one parallel pass over the entries in tiles.
+///
+/// # Errors
+/// [`FormatError::LengthMismatch`] unless `order` is as long as there are rows.
+///
+/// # Examples
+/// ```
+/// use windrow_formats::Csr;
+/// use windrow_preprocess::partition::{PartitionRule, density};
+///
+/// // Eight rows of two entries in the same two columns: one tile.
+/// let a = Csr::try_from_parts(8, 9, (0..=16).step_by(2).collect(), [3, 5].repeat(8), vec![1.0f32; 16])?;
+/// let tiles = density(&a, None, PartitionRule::AllTile)?;
+/// assert_eq!((tiles.tiles, tiles.mean_nnz_per_tile, tiles.residual_rows), (1, 16.0, 0));
+/// # Ok::<(), windrow_formats::FormatError>(())
+/// ```
+pub fn density<V: Sync>(
+    csr: &Csr<V>,
+    order: Option<&Permutation>,
+    rule: PartitionRule,
+) -> Result<Density, FormatError> {
+    let rows = rows_with_entries(csr, order)?;
+    Ok(density_of(csr, rows.len(), &tile_rows(csr, &rows, rule)))
+}
+
+/// The density if, of `rows` rows with entries, the rows `in_tiles` are packed to windows in their order.
+pub(super) fn density_of<V: Sync>(csr: &Csr<V>, rows: usize, in_tiles: &[u32]) -> Density {
+    let group = |rows: &[u32]| {
+        let mut counts = ColumnCounts::default();
+        let mut sums = Sums::default();
+        rows.chunks(WINDOW_ROWS).for_each(|window| sums.add_window(csr, window, &mut counts));
+        sums
+    };
+    let sums = in_tiles.par_chunks(WINDOW_ROWS * GROUP_WINDOWS).map(group).reduce(Sums::default, Sums::plus);
+    let windows = in_tiles.len().div_ceil(WINDOW_ROWS) as u64;
+    Density {
+        tiles: sums.tiles,
+        windows,
+        columns: sums.columns,
+        steps: sums.steps,
+        entries_in_tiles: sums.entries,
+        mean_nnz_per_tile: ratio(sums.entries, sums.tiles),
+        mean_nnz_per_window: ratio(sums.entries, windows),
+        residual_rows: (rows - in_tiles.len()) as u64,
+        residual_entries: csr.nnz() as u64 - sums.entries,
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Sums {
+    columns: u64,
+    tiles: u64,
+    steps: u64,
+    entries: u64,
+}
+
+impl Sums {
+    fn add_window<V>(&mut self, csr: &Csr<V>, window: &[u32], counts: &mut ColumnCounts) {
+        let entries = window.iter().map(|&row| csr.row_len(row as usize)).sum();
+        counts.reset(entries);
+        window.iter().for_each(|&row| counts.add(csr.row(row as usize).0));
+        let columns = counts.distinct() as u64;
+        let tiles = columns.div_ceil(TILE_COLS as u64);
+        self.columns += columns;
+        self.tiles += tiles;
+        self.steps += tiles.div_ceil(STEP_TILES);
+        self.entries += entries as u64;
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            columns: self.columns + other.columns,
+            tiles: self.tiles + other.tiles,
+            steps: self.steps + other.steps,
+            entries: self.entries + other.entries,
+        }
+    }
+}
+
+/// `part / whole`, or 0 where there is nothing to divide.
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}

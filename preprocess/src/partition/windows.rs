@@ -1,0 +1,177 @@
+//! Algorithm 1: windows are filled row by row, and rows leave them.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+use windrow_formats::{Csr, WINDOW_ROWS};
+
+use super::columns::ColumnCounts;
+use super::{PartitionRule, Thresholds};
+
+/// Rows decided by one task. Fixed, because windows start afresh in every chunk.
+const CHUNK_ROWS: usize = 1 << 13;
+
+/// The rows of `rows`, none of them empty, that `rule` leaves in tiles, in the same order.
+pub(super) fn tile_rows<V: Sync>(csr: &Csr<V>, rows: &[u32], rule: PartitionRule) -> Vec<u32> {
+    let condition = match rule {
+        PartitionRule::AllTile => return rows.to_vec(),
+        PartitionRule::AllResidual => return Vec::new(),
+        PartitionRule::ShortRows { max_entries } => {
+            let long = |row: &u32| csr.row_len(*row as usize) > max_entries as usize;
+            return rows.par_iter().copied().filter(long).collect();
+        }
+        PartitionRule::Overlap { thresholds } => Condition::Overlap(thresholds),
+        PartitionRule::Printed { max_entries, max_increment } => {
+            Condition::Printed { max_entries, max_increment }
+        }
+    };
+    tile_rows_in_chunks(csr, rows, condition, CHUNK_ROWS)
+}
+
+/// When a row of a window leaves it.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Condition {
+    Overlap(Thresholds),
+    Printed { max_entries: u32, max_increment: u32 },
+}
+
+impl Condition {
+    /// Rows longer than this stay whatever they share.
+    fn max_entries(self) -> usize {
+        match self {
+            Self::Overlap(Thresholds { max_entries, .. }) | Self::Printed { max_entries, .. } => {
+                max_entries as usize
+            }
+        }
+    }
+
+    /// Whether a row of `len ≤ max_entries` entries leaves that alone brings `increment` columns.
+    fn leaves(self, len: usize, increment: usize) -> bool {
+        match self {
+            // Where nothing but this row holds a column, its absence saves that column.
+            Self::Overlap(Thresholds { max_shared_percent, .. }) => {
+                let shared = 100 * (len - increment) as u64;
+                increment > 0 && shared <= u64::from(max_shared_percent) * len as u64
+            }
+            Self::Printed { max_increment, .. } => increment < max_increment as usize,
+        }
+    }
+}
+
+/// [`tile_rows`] with windows that start afresh every `chunk_rows` rows.
+pub(super) fn tile_rows_in_chunks<V: Sync>(
+    csr: &Csr<V>,
+    rows: &[u32],
+    condition: Condition,
+    chunk_rows: usize,
+) -> Vec<u32> {
+    let chunk_of = |chunk: usize| {
+        let begin = chunk * chunk_rows;
+        tile_rows_of_chunk(csr, rows, begin..rows.len().min(begin + chunk_rows), condition)
+    };
+    let chunks: Vec<Vec<u32>> = (0..rows.len().div_ceil(chunk_rows)).into_par_iter().map(chunk_of).collect();
+    chunks.concat()
+}
+
+/// The rows at positions `own` of `rows` that stay.
+///
+/// The last window is filled up from the rows after the chunk: they share it, but are decided elsewhere.
+fn tile_rows_of_chunk<V>(csr: &Csr<V>, rows: &[u32], own: Range<usize>, condition: Condition) -> Vec<u32> {
+    let mut staying = Vec::with_capacity(own.len());
+    let mut window =
+        Window { csr, rows, slots: Vec::new(), counts: ColumnCounts::default(), counted: 0, settled: 0 };
+    let mut next = own.start;
+    while next < own.end || window.slots.iter().any(|&at| at < own.end) {
+        while window.slots.len() < WINDOW_ROWS && next < rows.len() {
+            window.slots.push(next);
+            next += 1;
+        }
+        if !window.evict(own.end, condition) {
+            let own_slots = window.slots.iter().filter(|&&at| at < own.end);
+            staying.extend(own_slots.map(|&at| rows[at]));
+            window.clear();
+        }
+    }
+    staying
+}
+
+/// The rows that would share a window if no more left.
+struct Window<'a, V> {
+    csr: &'a Csr<V>,
+    rows: &'a [u32],
+    /// Positions in `rows`, at most 8.
+    slots: Vec<usize>,
+    /// Of the first `counted` slots.
+    counts: ColumnCounts,
+    counted: usize,
+    /// The first slots, which stay whatever comes into the window.
+    settled: usize,
+}
+
+impl<'a, V> Window<'a, V> {
+    /// Removes the rows before position `end` that `condition` sends away, all judged in the same window;
+    /// whether there were any.
+    fn evict(&mut self, end: usize, condition: Condition) -> bool {
+        let judged = match condition {
+            Condition::Overlap(_) => self.settled..self.slots.len(),
+            Condition::Printed { .. } => 0..self.slots.len().min(1),
+        };
+        let short = |at: usize| at < end && self.len(at) <= condition.max_entries();
+        if !self.slots[judged.clone()].iter().any(|&at| short(at)) {
+            return false;
+        }
+        self.count();
+        let mut leaving = [false; WINDOW_ROWS];
+        let mut shared = false;
+        for slot in judged.clone() {
+            let at = self.slots[slot];
+            let len = self.len(at);
+            if at < end && len <= condition.max_entries() {
+                let increment = self.counts.held_once(self.columns(at));
+                leaving[slot] = condition.leaves(len, increment);
+                shared |= leaving[slot] && increment < len;
+            }
+        }
+        for slot in judged.rev().filter(|&slot| leaving[slot]) {
+            let at = self.slots.remove(slot);
+            self.counts.remove(self.columns(at));
+            self.counted -= 1;
+        }
+        // Rows that come add to what the others share, so who stays now stays, unless it shared with a row
+        // that leaves.
+        self.settled = if shared { 0 } else { self.slots.len() };
+        leaving.contains(&true)
+    }
+
+    /// Closes the window and opens the next.
+    fn clear(&mut self) {
+        self.slots.clear();
+        (self.counted, self.settled) = (0, 0);
+    }
+
+    /// Counts the rows that are not counted yet.
+    ///
+    /// Columns of rows that left keep their places in the table. When these fill it, it is made afresh, twice
+    /// as large as the window needs: at least as many columns have then left as are counted again.
+    fn count(&mut self) {
+        let entries = |slots: &[usize]| slots.iter().map(|&at| self.len(at)).sum::<usize>();
+        let (all, uncounted) = (entries(&self.slots), entries(&self.slots[self.counted..]));
+        if self.counted == 0 || !self.counts.has_room(uncounted) {
+            self.counts.reset(2 * all);
+            self.counted = 0;
+        }
+        for slot in self.counted..self.slots.len() {
+            let columns = self.columns(self.slots[slot]);
+            self.counts.add(columns);
+        }
+        self.counted = self.slots.len();
+    }
+
+    fn columns(&self, at: usize) -> &'a [u32] {
+        self.csr.row(self.rows[at] as usize).0
+    }
+
+    fn len(&self, at: usize) -> usize {
+        self.csr.row_len(self.rows[at] as usize)
+    }
+}

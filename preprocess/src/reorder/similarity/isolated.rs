@@ -1,0 +1,59 @@
+//! Rows that have little to do with those around them.
+
+use std::cmp::Reverse;
+
+use super::super::pattern::{chunks, map_chunks};
+use super::super::watch::{Cancelled, Watch, tick};
+use super::Rows;
+use super::neighbours::Neighbours;
+
+/// A row whose similarity to both rows beside it is less than this is isolated.
+const MEANINGFUL: f32 = 1.0 / 32.0;
+
+/// Moves each isolated row behind the row most similar to it that is not isolated; isolated rows without one
+/// go to the end, the longest first, so that at least windows of long rows share columns.
+pub(super) fn move_isolated(
+    rows: &Rows<'_>,
+    neighbours: &Neighbours,
+    order: &[u32],
+    watch: &dyn Watch,
+) -> Result<Vec<u32>, Cancelled> {
+    let ranges = chunks(order.len(), |at| rows.columns(order[at]).len() as u64);
+    watch.begin("isolated rows", ranges.len() as u64 + 2);
+    // Whether a row has something to do with the next one.
+    let related = map_chunks(&ranges, watch, |range| {
+        let related =
+            |at: usize| order.get(at + 1).is_some_and(|&next| rows.similarity(order[at], next) >= MEANINGFUL);
+        range.map(related).collect::<Vec<_>>()
+    })?
+    .concat();
+    let mut isolated = vec![false; rows.len()];
+    for (at, &d) in order.iter().enumerate() {
+        isolated[d as usize] = !(related[at] || (at > 0 && related[at - 1]));
+    }
+    // Each guest with its host; guests of one host as they stood.
+    let mut guests = Vec::new();
+    let mut tail = Vec::new();
+    for &d in order.iter().filter(|&&d| isolated[d as usize]) {
+        match neighbours.of(d).find(|&u| !isolated[u as usize]) {
+            Some(host) => guests.push((host, d)),
+            None => tail.push(d),
+        }
+    }
+    guests.sort_by_key(|&(host, _)| host);
+    tail.sort_by_key(|&d| Reverse(rows.columns(d).len()));
+    tick(watch, 1)?;
+    let mut moved = Vec::with_capacity(order.len());
+    let mut served = vec![false; rows.len()];
+    for (at, &d) in order.iter().enumerate().filter(|&(_, &d)| !isolated[d as usize]) {
+        moved.push(d);
+        // Behind the last of rows alike that stand together.
+        if order.get(at + 1) != Some(&d) && !std::mem::replace(&mut served[d as usize], true) {
+            let waiting = &guests[guests.partition_point(|&(host, _)| host < d)..];
+            moved.extend(waiting.iter().take_while(|&&(host, _)| host == d).map(|&(_, guest)| guest));
+        }
+    }
+    moved.extend(tail);
+    tick(watch, 1)?;
+    Ok(moved)
+}

@@ -1,0 +1,210 @@
+//! What each stage promises, against the plain definition on small matrices.
+
+use proptest::prelude::*;
+use windrow_formats::{Coo, Csr};
+
+use super::*;
+
+/// Up to 60 rows, columns drawn at random, some of them much likelier.
+fn matrices() -> impl Strategy<Value = Csr<f32>> {
+    let cell = (0..60u32, prop_oneof![0..40u32, 0..5u32]);
+    prop::collection::vec(cell, 1..300).prop_map(|cells| {
+        let (r, c): (Vec<u32>, Vec<u32>) = cells.into_iter().unzip();
+        let ones = vec![1.0; r.len()];
+        Coo::try_new(60, 40, r, c, ones).unwrap().to_csr().unwrap()
+    })
+}
+
+/// Calls `check` with the distinct rows and with neighbours found under `options`.
+fn with_rows(a: &Csr<f32>, options: &SimilarityOptions, check: impl FnOnce(&Rows<'_>, &Neighbours)) {
+    let pattern = Pattern::of(a);
+    let weights = Weights::of(&pattern, options.alpha, &()).unwrap();
+    let rows = Rows::of(pattern, &weights, &()).unwrap();
+    let index = Index::of(&rows, options.representatives, &()).unwrap();
+    let neighbours = Neighbours::find(&rows, &index, options, &()).unwrap();
+    check(&rows, &neighbours);
+}
+
+/// The similarity by its definition.
+fn similarity(a: &Csr<f32>, alpha: f64, r: u32, u: u32) -> f64 {
+    let degree = |column: u32| a.col_indices().iter().filter(|&&other| other == column).count() as f64;
+    let columns = |r: u32| a.row(r as usize).0;
+    let sum = |columns: Vec<u32>| columns.into_iter().map(|c| degree(c).powf(-alpha)).sum::<f64>();
+    let shared = sum(columns(r).iter().copied().filter(|c| columns(u).contains(c)).collect());
+    let union: std::collections::BTreeSet<u32> = columns(r).iter().chain(columns(u)).copied().collect();
+    shared / sum(union.into_iter().collect())
+}
+
+/// The sum of dissimilarities of an order's neighbours.
+fn cost(rows: &Rows<'_>, order: &[u32]) -> f32 {
+    order.windows(2).map(|beside| 1.0 - rows.similarity(beside[0], beside[1])).sum()
+}
+
+/// Distinct columns of each window, added up.
+fn column_vectors(rows: &Rows<'_>, order: &[u32]) -> usize {
+    let distinct = |window: &[u32]| {
+        window.iter().flat_map(|&d| rows.columns(d)).collect::<std::collections::BTreeSet<_>>().len()
+    };
+    order.chunks(8).map(distinct).sum()
+}
+
+/// How often each row is in an order.
+fn counts(rows: &Rows<'_>, order: &[u32]) -> Vec<usize> {
+    let mut counts = vec![0; rows.len()];
+    order.iter().for_each(|&d| counts[d as usize] += 1);
+    counts
+}
+
+/// The root of a tree, for a plain union-find.
+fn root(parents: &mut [u32], mut d: u32) -> u32 {
+    while parents[d as usize] != d {
+        d = parents[d as usize];
+    }
+    d
+}
+
+proptest! {
+    #[test]
+    fn similarities_are_those_of_the_definition(a in matrices(), alpha in 0.0..2.0f64) {
+        let options = SimilarityOptions { alpha, ..SimilarityOptions::default() };
+        with_rows(&a, &options, |rows, _| {
+            let all = 0..narrow(rows.len());
+            for (d, e) in all.clone().flat_map(|d| all.clone().map(move |e| (d, e))) {
+                let want = similarity(&a, alpha, rows.distinct.first(d), rows.distinct.first(e));
+                assert!((f64::from(rows.similarity(d, e)) - want).abs() < 1e-4);
+            }
+        });
+    }
+
+    #[test]
+    fn neighbours_are_the_most_similar_rows(a in matrices(), k in 1..10usize) {
+        // Few enough rows that the index proposes all that share a column.
+        let cells: Vec<(u32, u32)> =
+            (0..30).flat_map(|r| a.row(r as usize).0.iter().map(move |&c| (r, c))).collect();
+        let (r, c): (Vec<u32>, Vec<u32>) = cells.into_iter().unzip();
+        let ones = vec![1f32; r.len()];
+        let a = Coo::try_new(30, 40, r, c, ones).unwrap().to_csr().unwrap();
+        for representatives in [2, 40] {
+            let options = SimilarityOptions { neighbours: k, representatives, ..SimilarityOptions::default() };
+            with_rows(&a, &options, |rows, neighbours| {
+                for d in 0..narrow(rows.len()) {
+                    let others = (0..narrow(rows.len())).filter(|&e| e != d);
+                    let mut want: Vec<f32> = others.map(|e| rows.similarity(d, e)).collect();
+                    want.retain(|&similarity| similarity > 0.0);
+                    want.sort_by(|a, b| b.total_cmp(a));
+                    want.truncate(k);
+                    let found: Vec<f32> = neighbours.of(d).map(|e| rows.similarity(d, e)).collect();
+                    assert!(found.is_sorted_by(|a, b| a >= b) && !neighbours.of(d).any(|e| e == d));
+                    // With few representatives some are missed; none is better than the best.
+                    if representatives == 40 {
+                        assert_eq!(found, want);
+                    } else {
+                        assert!(found.iter().zip(&want).all(|(found, want)| found <= want));
+                    }
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn the_forest_spans_and_no_other_is_heavier(a in matrices(), k in 1..6usize) {
+        let options = SimilarityOptions { neighbours: k, ..SimilarityOptions::default() };
+        with_rows(&a, &options, |rows, neighbours| {
+            let forest = forest::spanning_forest(rows.len(), neighbours, &()).unwrap();
+            // Kruskal's, over the same edges.
+            let mut edges: Vec<forest::Edge> =
+                neighbours.taken(0..neighbours.slots()).map(|slot| neighbours.slot(slot)).collect();
+            edges.sort_by(|a, b| b.2.total_cmp(&a.2));
+            let mut parents: Vec<u32> = (0..narrow(rows.len())).collect();
+            let (mut weight, mut count) = (0.0, 0);
+            for (d, e, similarity) in edges {
+                let (d, e) = (root(&mut parents, d), root(&mut parents, e));
+                if d != e {
+                    parents[d as usize] = e;
+                    weight += similarity;
+                    count += 1;
+                }
+            }
+            assert_eq!(forest.len(), count);
+            assert!((forest.iter().map(|edge| edge.2).sum::<f32>() - weight).abs() < 1e-4);
+            let mut parents: Vec<u32> = (0..narrow(rows.len())).collect();
+            for (d, e, _) in &forest {
+                let (d, e) = (root(&mut parents, *d), root(&mut parents, *e));
+                assert_ne!(d, e, "a cycle");
+                parents[d as usize] = e;
+            }
+            let order = traverse::depth_first(rows.len(), &forest, &()).unwrap();
+            assert_eq!(counts(rows, &order), vec![1; rows.len()]);
+            // A tree is consecutive in the order.
+            let mut met = std::collections::BTreeSet::new();
+            let trees: Vec<u32> = order.iter().map(|&d| root(&mut parents, d)).collect();
+            assert!(trees.chunk_by(|a, b| a == b).all(|tree| met.insert(tree[0])));
+        });
+    }
+
+    #[test]
+    fn stages_keep_rows_and_lower_what_they_lower(a in matrices()) {
+        with_rows(&a, &SimilarityOptions::default(), |rows, neighbours| {
+            let first: Vec<u32> = (0..narrow(rows.len())).collect();
+            let original = rows.with_members(&first);
+            let members = counts(rows, &original);
+
+            let mut refined = original.clone();
+            refine::two_opt(rows, &mut refined, &()).unwrap();
+            assert!(cost(rows, &refined) <= cost(rows, &original) + 1e-3);
+            for (window, was) in refined.chunks(8).zip(original.chunks(8)) {
+                assert_eq!(counts(rows, window), counts(rows, was), "a window keeps its rows");
+            }
+
+            let moved = isolated::move_isolated(rows, neighbours, &original, &()).unwrap();
+            assert_eq!(counts(rows, &moved), members);
+
+            let mut filled = windows::fill_windows(rows, &first, &()).unwrap();
+            assert_eq!(counts(rows, &filled), members);
+
+            let before = column_vectors(rows, &filled);
+            exchange::exchange(rows, neighbours, &mut filled, &()).unwrap();
+            assert_eq!(counts(rows, &filled), members);
+            assert!(column_vectors(rows, &filled) <= before);
+
+            let before = column_vectors(rows, &filled);
+            let backwards: Vec<u32> = (0..narrow(rows.len())).rev().collect();
+            let arranged = arrange::arrange(rows, &filled, &[backwards], &()).unwrap();
+            assert_eq!(counts(rows, &arranged), members);
+            assert_eq!(column_vectors(rows, &arranged), before, "windows stay");
+        });
+    }
+}
+
+#[test]
+fn an_isolated_row_goes_to_its_closest_match() {
+    // Rows 0 to 3 share columns, row 4 is like nothing, row 5 like rows 0 to 3, rows 6 and 7 like each other.
+    let rows: [&[u32]; 8] =
+        [&[0, 1, 2], &[0, 1, 3], &[0, 1, 4], &[0, 1, 5], &[20, 21], &[10, 11], &[0, 1, 3, 6], &[10, 11, 12]];
+    let offsets = rows.iter().scan(0, |end, row| {
+        *end += row.len() as u64;
+        Some(*end)
+    });
+    let offsets = [0].into_iter().chain(offsets).collect();
+    let columns = rows.concat();
+    let ones = vec![1f32; columns.len()];
+    let a = Csr::try_from_parts(8, 30, offsets, columns, ones).unwrap();
+    with_rows(&a, &SimilarityOptions::default(), |rows, neighbours| {
+        let order = isolated::move_isolated(rows, neighbours, &[0, 1, 2, 3, 4, 5, 6, 7], &()).unwrap();
+        // Row 6 comes behind row 1, the most similar; rows 5 and 7 are isolated both, so they have no host.
+        assert_eq!(order, [0, 1, 6, 2, 3, 7, 4, 5]);
+    });
+}
+
+#[test]
+fn a_window_takes_in_what_shares_its_columns() {
+    // Sixteen rows in two groups, interleaved.
+    let columns = (0..16u32).flat_map(|r| [r % 2 * 10, r % 2 * 10 + 1, 20 + r]).collect();
+    let offsets = (0..17).map(|r| 3 * r).collect();
+    let a = Csr::try_from_parts(16, 36, offsets, columns, vec![1f32; 48]).unwrap();
+    with_rows(&a, &SimilarityOptions::default(), |rows, _| {
+        let order: Vec<u32> = (0..16).collect();
+        let filled = windows::fill_windows(rows, &order, &()).unwrap();
+        assert_eq!(filled, [0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15]);
+    });
+}
