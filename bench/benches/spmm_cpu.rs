@@ -10,7 +10,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use ndarray::Array2;
 use sprs::CsMatI;
 use windrow::synthetic::{Synthetic, seeded_values};
-use windrow::{Csr, DenseRef, Device, DeviceMatrix, Precision, Spmm, f16};
+use windrow::{Csr, DenseRef, Device, DeviceMatrix, Precision, Spmm, bf16, f16};
 use windrow_bench::random_matrix;
 
 const WIDTHS: [usize; 2] = [32, 128];
@@ -22,10 +22,10 @@ fn spmm_cpu(criterion: &mut Criterion) {
         group.sample_size(10).throughput(Throughput::Elements(a.nnz() as u64));
         for width in WIDTHS {
             let threads = rayon::current_num_threads();
-            for (precision, label) in [(Precision::F32, "f32"), (Precision::F16, "f16")] {
+            for precision in Precision::ALL {
                 let mut run = product(&a, width, precision);
                 group.bench_function(
-                    BenchmarkId::new(format!("windrow_{label}_t{threads}"), width),
+                    BenchmarkId::new(format!("windrow_{precision}_t{threads}"), width),
                     |bencher| {
                         bencher.iter(&mut run);
                     },
@@ -45,15 +45,19 @@ fn spmm_cpu(criterion: &mut Criterion) {
 /// A verified product, ready to be repeated.
 fn product(a: &Csr<f32>, width: usize, precision: Precision) -> Box<dyn FnMut() + Send> {
     match precision {
-        Precision::F16 => product_as::<f16>(a, width),
-        _ => product_as::<f32>(a, width),
+        Precision::F16 => product_as::<f16>(a, width, precision),
+        Precision::Bf16 => product_as::<bf16>(a, width, precision),
+        _ => product_as::<f32>(a, width, precision),
     }
 }
 
-fn product_as<T: windrow::Element>(a: &Csr<f32>, width: usize) -> Box<dyn FnMut() + Send> {
+fn product_as<T: windrow::Element>(
+    a: &Csr<f32>,
+    width: usize,
+    precision: Precision,
+) -> Box<dyn FnMut() + Send> {
     let device = Device::cpu();
-    let plan =
-        Spmm::builder(a).width(width).precision(T::PRECISION).build(&device).expect("a plan on the CPU");
+    let plan = Spmm::builder(a).width(width).precision(precision).build(&device).expect("a plan on the CPU");
     let b = random_matrix::<T>(&device, a.cols(), width, 1).expect("memory for B");
     let mut c = DeviceMatrix::<f32>::zeros(&device, a.rows(), width).expect("memory for C");
     plan.run_into(1.0, &b, 0.0, &mut c).expect("a product");

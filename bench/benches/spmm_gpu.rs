@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput};
 use windrow::synthetic::Synthetic;
-use windrow::{Csr, Device, DeviceError, Element, Precision, Spmm, f16};
+use windrow::{Csr, Device, DeviceError, Element, Precision, Spmm, bf16, f16};
 use windrow_bench::{SweepPath, poisoned_matrix, random_matrix};
 
 const WIDTHS: [usize; 2] = [32, 128];
@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         for path in SweepPath::DEFAULT {
             match path.precision {
                 Precision::F16 => products::<f16>(&mut criterion, &device, (name, &a), path),
+                Precision::Bf16 => products::<bf16>(&mut criterion, &device, (name, &a), path),
                 _ => products::<f32>(&mut criterion, &device, (name, &a), path),
             }
         }

@@ -101,6 +101,34 @@ pub enum BenchError {
         /// The names that exist.
         known: String,
     },
+    /// An option of a path that means nothing there.
+    #[error("{text:?} is no path, because of {option:?}: {why}")]
+    PathOption {
+        /// The name given.
+        text: String,
+        /// The option.
+        option: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// A name that is none of a list.
+    #[error("{text:?} is no {what}; there are {known}")]
+    UnknownName {
+        /// What it should name.
+        what: &'static str,
+        /// The name given.
+        text: String,
+        /// The names that exist.
+        known: &'static str,
+    },
+    /// A line of a table of published times that cannot be read.
+    #[error("line {line}: {problem}; a line is: matrix,width,microseconds,library")]
+    Published {
+        /// Its number, counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// The device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),

@@ -6,22 +6,35 @@
 //! | [`peers`] | cuSPARSE and cuBLAS, loaded at run time where they are |
 //! | [`DeviceRates`] | the gather roofline: what memory of the device at hand can do |
 //! | [`sweep`] | matrices × widths × paths, each result verified in the run, JSON lines out |
+//! | [`ablation()`] | what each component is worth: partition, balance, orders, formats, determinism |
+//! | [`summarise`], [`summarise_ablation`] | the lines as Markdown |
 //!
-//! The program `windrow-sweep` is a sweep from the command line; `cargo bench -p windrow-bench` runs the criterion
+//! The programs `windrow-sweep` and `windrow-ablation` do both from the command line; `cargo bench -p windrow-bench` runs the criterion
 //! suites, those for a GPU where there is one. No time is reported for a result that is not within its error bound.
 
+mod ablation;
+pub mod command;
 mod error;
 mod operands;
+mod orders;
 pub mod peers;
+mod product;
 mod roofline;
+mod summary;
 mod sweep;
 mod timing;
 
+pub use ablation::{
+    ABLATION_SCHEMA, AblationFacts, AblationOptions, AblationPart, AblationRecord, AblationSummary,
+    DeterminismFacts, FormatFacts, HybridFacts, Measurement, ReorderFacts, ThresholdFacts, ablation,
+    summarise_ablation,
+};
 pub use error::BenchError;
 pub use operands::{case_seed, fill, pattern_checksum, poisoned_matrix, random_matrix};
 pub use roofline::{DeviceRates, GatherProbe, GatherRates, measure_copy};
+pub use summary::{Published, summarise};
 pub use sweep::{
-    CheckFacts, DeviceFacts, MatrixFacts, MatrixSource, PeerAttempt, PeerFacts, PlanFacts, Record, SCHEMA,
-    SweepOptions, SweepPath, SweepSummary, Table, TimeFacts, revision, sweep,
+    CheckFacts, DeviceFacts, MatrixFacts, MatrixSource, OrderFacts, PeerAttempt, PeerFacts, PlanFacts,
+    Record, SCHEMA, SweepOptions, SweepPath, SweepSummary, Table, TimeFacts, Values, revision, sweep,
 };
 pub use timing::{Sampling, Statistics, Timing, measure};

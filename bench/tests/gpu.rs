@@ -7,8 +7,8 @@ use windrow::synthetic::SplitMix64;
 use windrow::{Algorithm, Csr, DenseRef, Device, DeviceError, DeviceMatrix, Element, Spmm, Value, f16};
 use windrow_bench::peers::{CsrAlgorithm, CuBlas, CuSparse, DenseMath, DeviceCsr};
 use windrow_bench::{
-    BenchError, DeviceRates, GatherProbe, MatrixSource, Sampling, SweepOptions, fill, measure, measure_copy,
-    poisoned_matrix, random_matrix, sweep,
+    AblationFacts, AblationOptions, BenchError, DeviceRates, GatherProbe, MatrixSource, Sampling,
+    SweepOptions, ablation, fill, measure, measure_copy, poisoned_matrix, random_matrix, sweep,
 };
 
 /// The first GPU, or a line on why the test is skipped. A GPU that is there and cannot be used is a failure.
@@ -193,6 +193,36 @@ fn a_sweep_has_times_peers_and_a_roofline() {
         for facts in record.cusparse.iter().chain(&record.cublas) {
             assert!(facts.median_us.is_some_and(|us| us > 0.0), "{facts:#?}");
         }
-        assert!(record.cusparse.iter().all(|facts| facts.attempts.len() == 3));
+        assert!(record.cusparse.iter().all(|facts| facts.attempts.len() == 2));
     }
+}
+
+#[test]
+fn an_ablation_has_times_and_runs_agree_beside_other_products() {
+    let test = "an_ablation_has_times_and_runs_agree_beside_other_products";
+    let Some(device) = gpu(test) else { return };
+    if library(test, CuSparse::load_beside(&device)).is_none() {
+        return;
+    }
+    let options = AblationOptions {
+        widths: vec![64],
+        sampling: Sampling::SMOKE,
+        runs: 10,
+        ..AblationOptions::default()
+    };
+    let source = MatrixSource::InMemory { name: "mixed".to_owned(), csr: matrix(3000, 2000) };
+    let mut beside = Vec::new();
+    let summary = ablation(&device, &[source], &options, &mut |record| {
+        if let Some(AblationFacts::Determinism(facts)) = &record.facts {
+            beside.push((facts.load_products, facts.differing, facts.cost.is_some()));
+        }
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!((summary.wrong, summary.errors, summary.skipped), (0, 0, 0));
+    assert_eq!(beside.len(), 2);
+    assert!(
+        beside.iter().all(|&(products, differing, cost)| products > 0 && differing == 0 && cost),
+        "{beside:?}"
+    );
 }

@@ -84,6 +84,11 @@ impl Console {
         bar
     }
 
+    /// A bar for work of several stages, whose name and length come with each.
+    pub(crate) fn stages_bar(self) -> ProgressBar {
+        self.bar(None, "{prefix:<17} {bar:30} {percent:>3} % {elapsed:>4}")
+    }
+
     /// A mark of life beside `what`, for work that cannot tell how far it is.
     pub(crate) fn spinner(self, what: impl Display) -> ProgressBar {
         let bar = self.bar(None, "{spinner} {msg}");

@@ -25,6 +25,8 @@ pub(crate) enum Exit {
     Device = 5,
     /// Something exceeds a limit: of the options, of memory, of the indices.
     Limit = 6,
+    /// Ctrl-C was pressed; shells report the same of programs that the signal ended.
+    Interrupted = 130,
     /// Whoever read standard output went away; shells report the same of programs that the signal ended.
     ClosedPipe = 141,
 }
@@ -185,6 +187,7 @@ mod tests {
         assert_eq!(exit(unknown.into()), 3);
         assert_eq!(exit(WriteError::UnknownExtension.into()), 2);
         assert_eq!(exit(WriteError::Io(io::Error::other("full")).into()), 3);
+        assert_eq!(exit(windrow::reorder::Cancelled.into()), 130);
         assert_eq!(exit(Failure::output(&io::ErrorKind::BrokenPipe.into())), 141);
         assert_eq!(exit(Failure::output(&io::ErrorKind::StorageFull.into())), 3);
     }

@@ -36,6 +36,17 @@ pub(crate) fn read<V: Value>(path: &Path, args: &ReadArgs, console: Console) -> 
     outcome
 }
 
+/// Input and output under one name would leave neither if writing fails.
+pub(crate) fn refuse_same_file(input: &Path, output: &Path) -> Result<()> {
+    match (input.canonicalize(), output.canonicalize()) {
+        (Ok(from), Ok(to)) if from == to => {
+            let path = output.display();
+            Err(Failure::usage(format!("{path} is the input too; write to another file")))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// A file that was written. `Display` prints one line.
 #[derive(Debug, Serialize)]
 pub(crate) struct Written {

@@ -1,4 +1,4 @@
-//! The command `windrow`: inspect, convert, multiply and verify sparse matrices.
+//! The command `windrow`: inspect, convert, reorder, multiply and verify sparse matrices.
 //!
 //! Data goes to standard output, talk and progress bars to standard error, and the exit code tells what
 //! went wrong ([`failure::Exit`]).
@@ -8,11 +8,14 @@ mod command;
 mod console;
 mod estimate;
 mod failure;
+mod interrupt;
 mod listing;
 mod load;
 mod machine;
+mod ordering;
 mod peers;
 mod product;
+mod replace;
 mod spy;
 mod units;
 
@@ -52,6 +55,7 @@ fn run(command: &Command, global: &Global) -> Result<()> {
         Command::Info(args) => command::info::run(args, console),
         Command::Spmm(args) => command::spmm::run(args, console),
         Command::Verify(args) => command::verify::run(args, console),
+        Command::Reorder(args) => command::reorder::run(args, console),
         Command::Convert(args) => command::convert::run(args, console),
         Command::Gen(args) => command::generate::run(args, console),
         Command::Doctor(args) => command::doctor::run(args, console),

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
-use windrow::{Csr, DeviceKind, DeviceMatrix, Element, SpmmPlan, Verification};
+use windrow::{Algorithm, Csr, DeviceKind, DeviceMatrix, Element, Spmm, SpmmPlan, Verification};
 use windrow_bench::peers::{CsrAlgorithm, CuSparse, DeviceCsr};
 use windrow_bench::{BenchError, Sampling, Timing, measure};
 
@@ -37,6 +37,8 @@ struct Attempt {
 impl CuSparseRun {
     /// Times every algorithm on `A` and `operands`; `plan` knows the reference. `C` is overwritten.
     ///
+    /// cuSPARSE multiplies operands as they are: beside a tf32 plan, it is timed and verified in f32.
+    ///
     /// A machine without cuSPARSE is no failure, only a comparison less.
     pub(crate) fn on<B: Element>(
         a: &Csr<f32>,
@@ -54,6 +56,14 @@ impl CuSparseRun {
             Err(error @ BenchError::Absent { .. }) => return Ok(absent(error.to_string())),
             Err(error) => return Err(error.into()),
         };
+        let exact = match plan.precision() == B::PRECISION {
+            true => None,
+            false => {
+                let builder = Spmm::builder(a).precision(B::PRECISION).algorithm(Algorithm::RowSplit);
+                Some(builder.width(operands.b.cols()).build(device)?)
+            }
+        };
+        let reference = exact.as_ref().unwrap_or(plan);
         let on_device = DeviceCsr::<B>::upload(device, a)?;
         let mut attempts = Vec::new();
         for algorithm in CsrAlgorithm::ALL {
@@ -62,7 +72,7 @@ impl CuSparseRun {
             let Operands { b, c } = operands;
             let timed = attempt.time(&library, algorithm, (&on_device, b, c), sampling);
             let verified = timed.and_then(|()| {
-                let found = operands.verify(plan, a).map_err(|failure| failure.to_string())?;
+                let found = operands.verify(reference, a).map_err(|failure| failure.to_string())?;
                 attempt.verification = Some(found);
                 if found.passed() { Ok(()) } else { Err(format!("its result is wrong: {found}")) }
             });

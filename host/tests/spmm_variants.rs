@@ -81,8 +81,8 @@ fn parts_added_in_any_order() {
         (Algorithm::TileStream, Precision::F16),
         (Algorithm::TileStream, Precision::Tf32),
     ] {
-        let fast = Determinism::Fast;
-        let setup = Setup { determinism: fast, workers: Some(1000), ..Setup::new(algorithm, precision) };
+        let determinism = Determinism::Fast;
+        let setup = Setup { determinism, workers: Some(1000), ..Setup::new(algorithm, precision) };
         check(setup, &some_cases());
     }
 }

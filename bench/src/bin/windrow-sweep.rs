@@ -1,38 +1,54 @@
 //! `windrow-sweep`: measures products of many matrices, widths and paths; JSON lines out, a table on standard error.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Instant;
 
 use clap::Parser;
 use windrow::synthetic::Synthetic;
 use windrow::{Device, DeviceKind, DeviceSelector};
+use windrow_bench::command::{Exit, Failure, open, output, sources};
 use windrow_bench::{
-    DeviceRates, GatherProbe, MatrixSource, Sampling, SweepOptions, SweepPath, SweepSummary, Table, sweep,
+    DeviceRates, GatherProbe, Published, Record, Sampling, SweepOptions, SweepPath, SweepSummary, Table,
+    Values, summarise, sweep,
 };
 
 /// Measures sparse-dense products and verifies every result.
 ///
 /// Each case is one JSON object on a line, written as soon as it is measured; a table goes to standard error. A case
-/// that fails does not end the sweep. On a CUDA device the gather roofline is measured first, and cuSPARSE and cuBLAS
-/// beside, where they can be loaded.
+/// that fails does not end the sweep. All matrices are read and all orders found before the first measurement. On a
+/// CUDA device the gather roofline is measured, and cuSPARSE and cuBLAS beside, where they can be loaded.
+///
+/// A path is an algorithm and a precision, such as auto-f16, with options behind it: +reorder (similarity order of the
+/// rows), +rcm, +community, +degree (other orders), +fast (results may differ in the last bits), +window-each (a warp
+/// for each window). Example: hybrid-f16+reorder+fast.
+///
+/// With --summarise, FILE are the JSON lines of earlier sweeps and a Markdown summary goes to standard output, or to
+/// --out. --published names a table of times to compare with: a line `matrix,width,microseconds,library` for each;
+/// lines that begin with # are remarks.
 ///
 /// Exit codes: 0 all right, 1 a result is wrong, 2 usage, 3 a file could not be read or written, 4 no such device,
 /// 5 a case failed otherwise.
 #[derive(Debug, Parser)]
 #[command(name = "windrow-sweep", version, max_term_width = 100)]
 struct Arguments {
-    /// Matrices, in any format that windrow reads.
+    /// Matrices, in any format that windrow reads; with --summarise, results.
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Summarise results instead of measuring.
+    #[arg(long, conflicts_with = "synthetic")]
+    summarise: bool,
+    /// Times of other libraries, for --summarise.
+    #[arg(long, value_name = "FILE", requires = "summarise")]
+    published: Option<PathBuf>,
     /// Made-up matrices, by name.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     synthetic: Vec<Synthetic>,
     /// Columns of B.
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [32, 64, 128, 256])]
     widths: Vec<usize>,
-    /// Algorithms and precisions.
+    /// Algorithms, precisions and options.
     #[arg(long, value_name = "PATH", value_delimiter = ',', default_values_t = SweepPath::DEFAULT)]
     paths: Vec<SweepPath>,
     /// Where to run: best, cpu or cuda:N.
@@ -50,6 +66,12 @@ struct Arguments {
     /// Leave out cuSPARSE and cuBLAS.
     #[arg(long)]
     no_peers: bool,
+    /// Leave out cuBLAS.
+    #[arg(long)]
+    no_cublas: bool,
+    /// Values of the matrices: those of the file, or random ones in [0, 1), which do not overflow f16.
+    #[arg(long, default_value_t = Values::File)]
+    values: Values,
     /// Seed of made-up values and of B.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -58,44 +80,16 @@ struct Arguments {
     smoke: bool,
 }
 
-/// Why the program ends, as its exit code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Exit {
-    Right = 0,
-    Wrong = 1,
-    Usage = 2,
-    File = 3,
-    NoDevice = 4,
-    Failed = 5,
-}
-
-/// What ends the program before or within the sweep.
-#[derive(Debug)]
-struct Failure {
-    exit: Exit,
-    message: String,
-}
-
-impl Failure {
-    fn new(exit: Exit, message: impl ToString) -> Self {
-        Self { exit, message: message.to_string() }
-    }
-
-    fn file(path: &Path, error: impl std::fmt::Display) -> Self {
-        Self::new(Exit::File, format!("{}: {error}", path.display()))
-    }
-}
-
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let exit = match run(&arguments, &mut io::stderr()) {
-        Ok(summary) => exit_of(&summary),
-        Err(Failure { exit, message }) => {
-            eprintln!("error: {message}");
-            exit
-        }
+    let result = match arguments.summarise {
+        true => write_summary(&arguments).map(|()| Exit::Right),
+        false => run(&arguments, &mut io::stderr()).map(|summary| exit_of(&summary)),
     };
-    ExitCode::from(exit as u8)
+    ExitCode::from(result.unwrap_or_else(|failure| {
+        eprintln!("error: {}", failure.message);
+        failure.exit
+    }) as u8)
 }
 
 /// The worst that happened.
@@ -109,27 +103,14 @@ fn exit_of(summary: &SweepSummary) -> Exit {
 }
 
 fn run(arguments: &Arguments, talk: &mut dyn Write) -> Result<SweepSummary, Failure> {
-    let files = arguments.files.iter().cloned().map(MatrixSource::File);
-    let sources: Vec<_> =
-        files.chain(arguments.synthetic.iter().copied().map(MatrixSource::Synthetic)).collect();
-    if sources.is_empty() {
-        return Err(Failure::new(Exit::Usage, "no matrix: name files, or made-up ones with --synthetic"));
-    }
-    let device = arguments.device.open().map_err(|error| {
-        // The library's remedy names its function; here it is an option.
-        Failure::new(Exit::NoDevice, error.to_string().replace("`Device::cpu()`", "`--device cpu`"))
-    })?;
+    let sources = sources(&arguments.files, &arguments.synthetic)?;
+    let device = open(arguments.device)?;
     let say = |talk: &mut dyn Write, text: &str| {
         writeln!(talk, "{text}").map_err(|error| Failure::new(Exit::File, format!("standard error: {error}")))
     };
     say(talk, &format!("device: {device}"))?;
     // First, so that a name that cannot be written ends the program before anything is measured.
-    let mut out: Box<dyn Write> = match &arguments.out {
-        Some(path) => {
-            Box::new(BufWriter::new(File::create(path).map_err(|error| Failure::file(path, error))?))
-        }
-        None => Box::new(io::stdout()),
-    };
+    let mut out = output(arguments.out.as_deref())?;
     let rates = rates(arguments, &device)?;
     if let Some(DeviceRates { copy, gather }) = &rates {
         say(talk, &format!("copy {:.2} TB/s; gathered rows, TB/s:\n{gather}", copy / 1e12))?;
@@ -141,18 +122,53 @@ fn run(arguments: &Arguments, talk: &mut dyn Write) -> Result<SweepSummary, Fail
         sampling: if arguments.smoke { Sampling::SMOKE } else { Sampling::default() },
         rates,
         peers: !arguments.no_peers,
+        values: arguments.values,
+        progress: |line| eprintln!("{line}"),
         ..SweepOptions::default()
     };
-    say(talk, &Table.titles())?;
+    let options = match arguments.no_cublas {
+        true => SweepOptions { dense_limit_bytes: 0, ..options },
+        false => options,
+    };
+    let total = sources.len() * options.widths.len() * options.paths.len();
+    let (mut done, started) = (0, Instant::now());
     let summary = sweep(&device, &sources, &options, &mut |record| {
         writeln!(out, "{}", record.to_json_line())?;
         out.flush()?;
-        writeln!(talk, "{}", Table.row(record))
+        if done == 0 {
+            writeln!(talk, "{}", Table.titles())?;
+        }
+        done += 1;
+        writeln!(talk, "{}  {done}/{total} {:.0} s", Table.row(record), started.elapsed().as_secs_f64())
     });
     let summary = summary.map_err(|error| Failure::new(Exit::File, format!("the results: {error}")))?;
     let SweepSummary { cases, wrong, errors, unreadable } = summary;
     say(talk, &format!("{cases} cases: {wrong} wrong, {errors} failed, {unreadable} matrices unreadable"))?;
     Ok(summary)
+}
+
+/// Reads results and writes what they say.
+fn write_summary(arguments: &Arguments) -> Result<(), Failure> {
+    let read = |path: &Path| std::fs::read_to_string(path).map_err(|error| Failure::file(path, error));
+    if arguments.files.is_empty() {
+        return Err(Failure::new(Exit::Usage, "nothing to summarise: name files of JSON lines"));
+    }
+    let mut records: Vec<Record> = Vec::new();
+    for path in &arguments.files {
+        for (at, line) in read(path)?.lines().enumerate() {
+            let record = serde_json::from_str(line);
+            records.push(record.map_err(|error| Failure::file(path, format!("line {}: {error}", at + 1)))?);
+        }
+    }
+    let published = arguments
+        .published
+        .as_deref()
+        .map(|path| Published::parse(&read(path)?).map_err(|error| Failure::file(path, error)));
+    let text = summarise(&records, published.transpose()?.as_ref());
+    let mut out = output(arguments.out.as_deref())?;
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|error| Failure::new(Exit::File, format!("the summary: {error}")))
 }
 
 /// The rates of the device: from a file, or measured on a CUDA device.
@@ -176,7 +192,7 @@ fn rates(arguments: &Arguments, device: &Device) -> Result<Option<DeviceRates>, 
 
 #[cfg(test)]
 mod tests {
-    use windrow_bench::{GatherRates, Record};
+    use windrow_bench::GatherRates;
 
     use super::*;
 
@@ -197,8 +213,18 @@ mod tests {
         let arguments = parse(&["--synthetic", "rmat17,fem100k", "--paths", "auto-f32", "--widths=1,7"]);
         assert_eq!(arguments.synthetic, [Synthetic::Rmat17, Synthetic::Fem100k]);
         assert_eq!((arguments.widths.as_slice(), arguments.paths.len()), (&[1, 7][..], 1));
-        for wrong in [["--paths", "row-split"], ["--synthetic", "x"], ["--device", "gpu"], ["--widths", "-1"]]
-        {
+        let arguments = parse(&["--values", "random", "--paths", "auto-f16+fast,hybrid-f16+rcm"]);
+        assert_eq!(
+            (arguments.values, arguments.paths[1].to_string().as_str()),
+            (Values::Random, "hybrid-f16+rcm")
+        );
+        for wrong in [
+            ["--paths", "row-split"],
+            ["--synthetic", "x"],
+            ["--device", "gpu"],
+            ["--widths", "-1"],
+            ["--published", "x"],
+        ] {
             assert!(Arguments::try_parse_from(["windrow-sweep"].iter().chain(&wrong)).is_err(), "{wrong:?}");
         }
     }
@@ -231,7 +257,24 @@ mod tests {
             talk.contains("copy 0.01 TB/s") && talk.contains("3 cases: 0 wrong, 0 failed, 1 matrices"),
             "{talk}"
         );
-        for path in [matrix, out, rates] {
+
+        // The lines are summed up, beside a published time.
+        let (published, summary) = (temporary("published.csv"), temporary("summary.md"));
+        let name = matrix.file_stem().unwrap().to_str().unwrap();
+        std::fs::write(&published, format!("# one\n{name},4,1e9,Other\n")).unwrap();
+        let mut arguments = parse(&["--summarise", "--published", published.to_str().unwrap()]);
+        (arguments.files, arguments.out) = (vec![out.clone()], Some(summary.clone()));
+        write_summary(&arguments).unwrap();
+        let text = std::fs::read_to_string(&summary).unwrap();
+        assert!(text.contains("3 records, 0 with a wrong result, 1 failed in all"), "{text}");
+        assert!(
+            text.contains("## Speed over the fastest published") && text.contains("1000000000.0 (Other)"),
+            "{text}"
+        );
+        std::fs::write(&published, "x\n").unwrap();
+        let failure = write_summary(&arguments).unwrap_err();
+        assert!(failure.exit == Exit::File && failure.message.contains("line 1: 1 cells"), "{failure:?}");
+        for path in [matrix, out, rates, published, summary] {
             std::fs::remove_file(path).unwrap();
         }
     }
@@ -240,6 +283,8 @@ mod tests {
     fn each_failure_has_its_code() {
         let exit = |words: &[&str]| run(&parse(words), &mut io::sink()).unwrap_err().exit;
         assert_eq!(exit(&["--device", "cpu"]), Exit::Usage);
+        assert_eq!(write_summary(&parse(&["--summarise"])).unwrap_err().exit, Exit::Usage);
+        assert_eq!(write_summary(&parse(&["--summarise", "no-such-file"])).unwrap_err().exit, Exit::File);
         assert_eq!(exit(&["x.mtx", "--device", "cuda:4000000000"]), Exit::NoDevice);
         assert_eq!(exit(&["x.mtx", "--device", "cpu", "--out", "no-such-folder/x"]), Exit::File);
         let summary = |wrong, errors, unreadable| SweepSummary { cases: 9, wrong, errors, unreadable };

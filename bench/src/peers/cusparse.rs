@@ -1,17 +1,18 @@
 //! cuSPARSE's SpMM over CSR.
 
 use std::ffi::c_void;
-use std::fmt;
 use std::marker::PhantomData;
 use std::ptr;
 use std::time::Instant;
 
 use cudarc::cusparse::sys as cs;
+use cudarc::driver;
 use windrow::{Device, DeviceBuffer, DeviceMatrix, Element, Precision};
 
+use super::algorithm::CsrAlgorithm;
 use super::operands::{DeviceCsr, check_on, check_product, pointer, stream_of};
 use super::{called, require};
-use crate::error::BenchError;
+use crate::error::{BenchError, driver_error};
 
 const LIBRARY: &str = "cuSPARSE";
 const SUCCESS: cs::cusparseStatus_t = cs::cusparseStatus_t::CUSPARSE_STATUS_SUCCESS;
@@ -30,43 +31,10 @@ const FUNCTIONS: [&str; 11] = [
     "cusparseSpMM",
 ];
 
-/// cuSPARSE's algorithms for CSR.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CsrAlgorithm {
-    /// `CUSPARSE_SPMM_CSR_ALG1`, made for column-major operands.
-    Alg1,
-    /// `CUSPARSE_SPMM_CSR_ALG2`, made for row-major operands.
-    Alg2,
-    /// `CUSPARSE_SPMM_CSR_ALG3`, which balances by entries and lives on its preprocessing.
-    Alg3,
-}
-
-impl CsrAlgorithm {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Alg1, Self::Alg2, Self::Alg3];
-
-    fn raw(self) -> cs::cusparseSpMMAlg_t {
-        match self {
-            Self::Alg1 => cs::cusparseSpMMAlg_t::CUSPARSE_SPMM_CSR_ALG1,
-            Self::Alg2 => cs::cusparseSpMMAlg_t::CUSPARSE_SPMM_CSR_ALG2,
-            Self::Alg3 => cs::cusparseSpMMAlg_t::CUSPARSE_SPMM_CSR_ALG3,
-        }
-    }
-}
-
-impl fmt::Display for CsrAlgorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Alg1 => "CSR_ALG1",
-            Self::Alg2 => "CSR_ALG2",
-            Self::Alg3 => "CSR_ALG3",
-        })
-    }
-}
-
 fn data_type(precision: Precision) -> Result<cs::cudaDataType, BenchError> {
     match precision {
         Precision::F16 => Ok(cs::cudaDataType::CUDA_R_16F),
+        Precision::Bf16 => Ok(cs::cudaDataType::CUDA_R_16BF),
         Precision::F32 => Ok(cs::cudaDataType::CUDA_R_32F),
         found => Err(BenchError::Operands { math: "cuSPARSE here", expected: Precision::F32, found }),
     }
@@ -78,6 +46,8 @@ pub struct CuSparse {
     handle: cs::cusparseHandle_t,
     device: Device,
     version: String,
+    /// Where its work is queued, if not with the device's.
+    own_stream: Option<driver::sys::CUstream>,
 }
 
 impl CuSparse {
@@ -96,7 +66,8 @@ impl CuSparse {
             let has = |name: &str| cs::culib().get::<unsafe extern "C" fn()>(name).is_ok();
             require(LIBRARY, present, has, &FUNCTIONS)?;
         }
-        let mut cusparse = Self { handle: ptr::null_mut(), device: device.clone(), version: String::new() };
+        let (handle, device, version) = (ptr::null_mut(), device.clone(), String::new());
+        let mut cusparse = Self { handle, device, version, own_stream: None };
         let mut version = 0;
         // SAFETY: the functions exist; the pointers are to live variables; the stream is of the primary context,
         // which `stream_of` made current, and lives as long as the device.
@@ -109,6 +80,34 @@ impl CuSparse {
         }
         cusparse.version = format!("{}.{}.{}", version / 1000, version % 1000 / 100, version % 100);
         Ok(cusparse)
+    }
+
+    /// Loads the library with a stream of its own: its products run beside the device's work, and nothing orders one
+    /// with the other. [`finish`](Self::finish) waits for them.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn load_beside(device: &Device) -> Result<Self, BenchError> {
+        let mut cusparse = Self::load(device)?;
+        let created = driver::result::stream::create(driver::result::stream::StreamKind::NonBlocking);
+        let stream = created.map_err(|error| driver_error("cuStreamCreate", error))?;
+        cusparse.own_stream = Some(stream);
+        // SAFETY: the handle is live; the stream, of the context that `load` made current, lives as long as it.
+        let status = unsafe { cs::cusparseSetStream(cusparse.handle, stream.cast()) };
+        called("cusparseSetStream", status, &SUCCESS)?;
+        Ok(cusparse)
+    }
+
+    /// Waits until all of the library's work is done.
+    ///
+    /// # Errors
+    /// [`BenchError::Device`] if some of it failed.
+    pub fn finish(&self) -> Result<(), BenchError> {
+        let Some(stream) = self.own_stream else { return Ok(self.device.synchronize()?) };
+        stream_of(&self.device)?; // its context is the current one now
+        // SAFETY: created by `load_beside`, destroyed only in `drop`.
+        let waited = unsafe { driver::result::stream::synchronize(stream) };
+        Ok(waited.map_err(|error| driver_error("cuStreamSynchronize", error))?)
     }
 
     /// The library's own version, such as `12.6.2`.
@@ -146,7 +145,7 @@ impl CuSparse {
         };
         spmm.describe(a, b, c)?;
         spmm.preprocess()?;
-        self.device.synchronize()?;
+        self.finish()?;
         spmm.preprocess_us = started.elapsed().as_secs_f64() * 1e6;
         Ok(spmm)
     }
@@ -154,9 +153,14 @@ impl CuSparse {
 
 impl Drop for CuSparse {
     fn drop(&mut self) {
-        if !self.handle.is_null() && stream_of(&self.device).is_ok() {
-            // SAFETY: created by `load`, destroyed only here. Errors have nobody to go to.
-            let _ = unsafe { cs::cusparseDestroy(self.handle) };
+        if self.handle.is_null() || stream_of(&self.device).is_err() {
+            return;
+        }
+        // SAFETY: created by `load`, destroyed only here. Errors have nobody to go to.
+        let _ = unsafe { cs::cusparseDestroy(self.handle) };
+        if let Some(stream) = self.own_stream {
+            // SAFETY: created by `load_beside`, destroyed only here; the handle that used it is gone.
+            let _ = unsafe { driver::result::stream::destroy(stream) };
         }
     }
 }
@@ -301,7 +305,11 @@ impl<T: Element> CuSparseSpmm<'_, T> {
 
 impl<T: Element> Drop for CuSparseSpmm<'_, T> {
     fn drop(&mut self) {
-        // The workspace and the operands must outlive queued work: their buffers are freed after it.
+        // The workspace and the operands must outlive queued work: their buffers are freed after the device's, and a
+        // stream of its own is waited for here.
+        if self.library.own_stream.is_some() {
+            let _ = self.library.finish();
+        }
         // SAFETY: each descriptor was created by `describe`, or is null and left alone; destroyed only here. Errors
         // have nobody to go to.
         unsafe {

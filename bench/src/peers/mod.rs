@@ -3,12 +3,14 @@
 //! Nothing here is needed to build or to run windrow. A library that is missing, or lacks a function, is an error
 //! value that says so ([`BenchError::Absent`]), found out before anything of it is called.
 
+mod algorithm;
 mod cublas;
 mod cusparse;
 mod operands;
 
+pub use algorithm::CsrAlgorithm;
 pub use cublas::{CuBlas, DenseMath};
-pub use cusparse::{CsrAlgorithm, CuSparse, CuSparseSpmm};
+pub use cusparse::{CuSparse, CuSparseSpmm};
 pub use operands::DeviceCsr;
 
 use crate::error::BenchError;

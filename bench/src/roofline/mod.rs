@@ -77,6 +77,12 @@ impl DeviceRates {
         let us = report.roofline_us(n, self.for_product(report.cols, row_bytes));
         (us.is_finite() && us > 0.0).then_some(us)
     }
+
+    /// Time of moving every byte once at the rate of a copy, in microseconds: the plan's arrays, `B`, and an f32 `C`.
+    #[must_use]
+    pub fn once_us(&self, report: &SpmmReport, n: usize) -> f64 {
+        report.roofline_us(n, Rates { copy: self.copy, gather: f64::INFINITY })
+    }
 }
 
 #[cfg(test)]
@@ -121,5 +127,7 @@ mod tests {
         let us = rates().roofline_us(empty.report(), 16).unwrap();
         let copied = (empty.report().device_bytes as f64 + 1000.0 * 16.0 * 4.0) / 4e12 * 1e6;
         assert!((us / copied - 1.0).abs() < 1e-9, "{us} for {copied}");
+        assert!((rates().once_us(empty.report(), 16) / copied - 1.0).abs() < 1e-9);
+        assert!(rates().once_us(plan.report(), 16) < gathered);
     }
 }

@@ -9,6 +9,7 @@ use super::record::{CheckFacts, PeerAttempt, PeerFacts};
 use crate::error::BenchError;
 use crate::operands::{case_seed, fill, random_matrix};
 use crate::peers::{CsrAlgorithm, CuBlas, CuSparse, DenseMath, DeviceCsr};
+use crate::product::{Operands, Stored};
 use crate::timing::{Timing, measure};
 
 /// What `C` is full of before a peer writes it: far beyond every bound, but finite, since a library may multiply `C` by
@@ -41,9 +42,13 @@ impl Peers {
     }
 
     /// Facts of cuSPARSE, for f32 and f16, and of cuBLAS, for what it multiplies.
-    pub(super) fn compare(&self, case: &Compared<'_>) -> (Vec<PeerFacts>, Vec<PeerFacts>) {
+    pub(super) fn compare(
+        &self,
+        case: &Compared<'_>,
+        operands: &mut Operands<'_>,
+    ) -> (Vec<PeerFacts>, Vec<PeerFacts>) {
         let cusparse = self.cusparse.as_ref().map_or_else(Vec::new, |library| {
-            vec![sparse_facts::<f32>(library, case), sparse_facts::<f16>(library, case)]
+            vec![sparse_facts::<f32>(library, case, operands), sparse_facts::<f16>(library, case, operands)]
         });
         let fits = |_: &&_| case.dense_bytes().is_some_and(|bytes| bytes <= case.options.dense_limit_bytes);
         let cublas = self.cublas.as_ref().filter(fits).map_or_else(Vec::new, |library| {
@@ -71,10 +76,14 @@ impl Compared<'_> {
     }
 }
 
-fn sparse_facts<T: Element>(library: &Result<CuSparse, BenchError>, case: &Compared<'_>) -> PeerFacts {
+fn sparse_facts<T: Stored>(
+    library: &Result<CuSparse, BenchError>,
+    case: &Compared<'_>,
+    operands: &mut Operands<'_>,
+) -> PeerFacts {
     let math = T::PRECISION.to_string();
     let attempts = match library {
-        Ok(library) => try_sparse::<T>(library, case).map(|attempts| (library.version(), attempts)),
+        Ok(library) => try_sparse::<T>(library, case, operands).map(|attempts| (library.version(), attempts)),
         Err(error) => return PeerFacts::nothing(math, error.to_string()),
     };
     match attempts {
@@ -83,25 +92,27 @@ fn sparse_facts<T: Element>(library: &Result<CuSparse, BenchError>, case: &Compa
     }
 }
 
-/// Every algorithm on the same operands.
-fn try_sparse<T: Element>(library: &CuSparse, case: &Compared<'_>) -> Result<Vec<PeerAttempt>, BenchError> {
-    let Compared { device, csr, width, options, .. } = *case;
+/// Every algorithm for row-major operands, on the same ones.
+fn try_sparse<T: Stored>(
+    library: &CuSparse,
+    case: &Compared<'_>,
+    operands: &mut Operands<'_>,
+) -> Result<Vec<PeerAttempt>, BenchError> {
+    let Compared { device, csr, options, .. } = *case;
     let verifier = case.verifier(T::PRECISION)?;
     let a = DeviceCsr::<T>::upload(device, csr)?;
-    let b = random_matrix::<T>(device, csr.cols(), width, case.seed("cusparse"))?;
-    let mut c = DeviceMatrix::zeros(device, csr.rows(), width)?;
     let mut attempts = Vec::new();
-    for algorithm in CsrAlgorithm::ALL {
+    for algorithm in CsrAlgorithm::ROW_MAJOR {
         let mut attempt = Attempt::new(algorithm.to_string());
-        let run = |attempt: &mut Attempt, c: &mut DeviceMatrix<f32>| -> Result<(), BenchError> {
-            fill(c, UNWRITTEN)?;
-            let spmm = library.prepare(algorithm, &a, &b, c)?;
+        let run = |attempt: &mut Attempt, operands: &mut Operands<'_>| -> Result<(), BenchError> {
+            let (b, c) = operands.get::<T>(UNWRITTEN)?;
+            let spmm = library.prepare(algorithm, &a, b, c)?;
             attempt.preprocess_us = Some(spmm.preprocess_us());
             attempt.timing = Some(measure(device, options.sampling, || spmm.run())?);
             drop(spmm);
-            attempt.verify(&verifier, csr, &b, c)
+            attempt.verify(&verifier, csr, b, c)
         };
-        let result = run(&mut attempt, &mut c);
+        let result = run(&mut attempt, operands);
         attempts.push(attempt.end(result));
     }
     Ok(attempts)
@@ -247,6 +258,8 @@ mod tests {
         let csr = Csr::<f32>::identity(2).unwrap();
         let options = SweepOptions::default();
         let case = Compared { device: &Device::cpu(), csr: &csr, checksum: 0, width: 1, options: &options };
-        assert_eq!(peers.compare(&case), (vec![], vec![]));
+        let device = Device::cpu();
+        let mut operands = Operands::new(&device, &csr, 1, (0, 0)).unwrap();
+        assert_eq!(peers.compare(&case, &mut operands), (vec![], vec![]));
     }
 }

@@ -27,21 +27,28 @@ mod record;
 mod source;
 mod table;
 
+use std::collections::HashMap;
 use std::io;
+use std::time::Instant;
 
-use windrow::{Csr, Device, Element, Precision, Spmm, f16};
+use rayon::prelude::*;
+use windrow::reorder::Method;
+use windrow::{Csr, Device};
 
 use crate::error::BenchError;
-use crate::operands::{case_seed, pattern_checksum, poisoned_matrix, random_matrix};
+use crate::operands::pattern_checksum;
+use crate::orders::{FoundOrder, OrderTask, find_orders};
+use crate::product::{Measured, Operands, Product};
 use crate::roofline::DeviceRates;
-use crate::timing::{Sampling, measure};
+use crate::timing::Sampling;
 use compare::{Compared, Peers};
 
 pub use path::SweepPath;
 pub use record::{
-    CheckFacts, DeviceFacts, MatrixFacts, PeerAttempt, PeerFacts, PlanFacts, Record, SCHEMA, TimeFacts,
+    CheckFacts, DeviceFacts, MatrixFacts, OrderFacts, PeerAttempt, PeerFacts, PlanFacts, Record, SCHEMA,
+    TimeFacts,
 };
-pub use source::MatrixSource;
+pub use source::{MatrixSource, Values};
 pub use table::Table;
 
 /// What a sweep measures, and how.
@@ -51,6 +58,8 @@ pub struct SweepOptions {
     pub widths: Vec<usize>,
     /// Algorithms and precisions.
     pub paths: Vec<SweepPath>,
+    /// Where values of matrices come from.
+    pub values: Values,
     /// Seed of the values of matrices that have none, and of `B`.
     pub seed: u64,
     /// How much is measured.
@@ -63,6 +72,8 @@ pub struct SweepOptions {
     pub peers: bool,
     /// Largest dense `A` in bytes of f32 for which cuBLAS multiplies the dense matrices.
     pub dense_limit_bytes: u64,
+    /// Is told what is done before the first measurement.
+    pub progress: fn(&str),
 }
 
 impl Default for SweepOptions {
@@ -70,12 +81,14 @@ impl Default for SweepOptions {
         Self {
             widths: vec![32, 64, 128, 256],
             paths: SweepPath::DEFAULT.to_vec(),
+            values: Values::File,
             seed: 1,
             sampling: Sampling::default(),
             revision: revision(),
             rates: None,
             peers: true,
             dense_limit_bytes: 256 << 20,
+            progress: |_| {},
         }
     }
 }
@@ -110,9 +123,11 @@ impl SweepSummary {
 
 /// Measures every matrix in every width on every path and hands each record to `emit` as soon as it is measured.
 ///
-/// A case is: a plan of the width; `B` with fresh values, uniform in `[−1, 1)`; `C` full of NaN; the product timed;
-/// what the last call left in `C` compared with an f64 reference. A case that fails has its error in its record, and
-/// the sweep goes on. On a CUDA device the peers are measured once for each matrix and width, before the paths.
+/// First all matrices are read and all orders found, on all cores: nothing but the measuring itself runs later. A case
+/// is: a plan of the width; `B` uniform in `[−1, 1)`, the same for all cases of a matrix, width and type; `C` full of
+/// NaN; the product timed; what the last call left in `C` compared with an f64 reference. A case that fails has its
+/// error in its record, and the sweep goes on. On a CUDA device the peers are measured once for each matrix and width,
+/// before the paths.
 ///
 /// # Errors
 /// The first error of `emit`.
@@ -124,10 +139,12 @@ pub fn sweep(
 ) -> io::Result<SweepSummary> {
     let mut summary = SweepSummary::default();
     let peers = Peers::load(device, options.peers);
-    for source in sources {
+    let matrices = load_all(sources, options.values, options.seed, options.progress);
+    let orders = Orders::find(&matrices, options);
+    for (at, (source, matrix)) in sources.iter().zip(&matrices).enumerate() {
         let blank = Record::blank(device, options, source.name());
-        let csr = match source.load(options.seed) {
-            Ok(csr) => csr,
+        let Matrix { csr, checksum } = match matrix {
+            Ok(matrix) => matrix,
             Err(error) => {
                 summary.cases += 1;
                 summary.unreadable += 1;
@@ -135,22 +152,28 @@ pub fn sweep(
                 continue;
             }
         };
-        let checksum = pattern_checksum(&csr);
-        let blank = Record { matrix: blank.matrix.of(&csr, checksum), ..blank };
+        let blank = Record { matrix: blank.matrix.of(csr, *checksum), ..blank };
         for &width in &options.widths {
-            let compared = peers.compare(&Compared { device, csr: &csr, checksum, width, options });
+            let mut operands = Operands::new(device, csr, width, (options.seed, *checksum));
+            let compared = match &mut operands {
+                Ok(operands) => {
+                    let case = Compared { device, csr, checksum: *checksum, width, options };
+                    peers.compare(&case, operands)
+                }
+                Err(_) => (Vec::new(), Vec::new()),
+            };
             for &path in &options.paths {
                 let mut record = Record { width, path: path.to_string(), ..blank.clone() };
                 (record.cusparse, record.cublas) = compared.clone();
-                let case = Case { device, csr: &csr, checksum, width, path, options };
-                match case.run(&mut record) {
-                    Ok(()) => {}
-                    Err(error) => {
-                        let wrong = matches!(error, BenchError::Wrong(_));
-                        summary.wrong += u64::from(wrong);
-                        summary.errors += u64::from(!wrong);
-                        record.error = Some(error.to_string());
-                    }
+                let order = path.order.and_then(|method| orders.get(at, method));
+                record.order =
+                    path.order.zip(order).map(|(method, order)| OrderFacts::of(method.name(), order));
+                let permutation = order.map(FoundOrder::permutation);
+                let product = Product { device, csr, width, path, order: permutation, partition: None };
+                if let Err((error, is_wrong)) = run(&product, &mut operands, options, &mut record) {
+                    summary.wrong += u64::from(is_wrong);
+                    summary.errors += u64::from(!is_wrong);
+                    record.error = Some(error);
                 }
                 summary.cases += 1;
                 emit(&record)?;
@@ -160,44 +183,80 @@ pub fn sweep(
     Ok(summary)
 }
 
-/// One matrix, width and path.
-struct Case<'a> {
-    device: &'a Device,
-    csr: &'a Csr<f32>,
-    checksum: u64,
-    width: usize,
-    path: SweepPath,
-    options: &'a SweepOptions,
+/// Fills in what is known; after an error, which is returned with whether a result was wrong, what was known until
+/// then.
+fn run(
+    product: &Product<'_>,
+    operands: &mut Result<Operands<'_>, BenchError>,
+    options: &SweepOptions,
+    record: &mut Record,
+) -> Result<(), (String, bool)> {
+    let operands = operands.as_mut().map_err(|error| (error.to_string(), false))?;
+    let mut measured = Measured::default();
+    let result = product.measure(operands, options.sampling, &mut measured);
+    record.check = measured.check;
+    if let Some(report) = &measured.report {
+        record.plan = Some(PlanFacts::of(report));
+        let rates = options.rates.as_ref();
+        record.time = measured.timing.map(|timing| TimeFacts::of(timing, report, product.width, rates));
+    }
+    result.map_err(|error| (error.to_string(), matches!(error, BenchError::Wrong(_))))
 }
 
-impl Case<'_> {
-    /// Fills in what is known; after an error that is what was known until then.
-    fn run(&self, record: &mut Record) -> Result<(), BenchError> {
-        match self.path.precision {
-            Precision::F16 => self.run_as::<f16>(record),
-            _ => self.run_as::<f32>(record),
+/// A matrix that was read.
+pub(crate) struct Matrix {
+    pub(crate) csr: Csr<f32>,
+    pub(crate) checksum: u64,
+}
+
+/// Reads all matrices, in parallel.
+pub(crate) fn load_all(
+    sources: &[MatrixSource],
+    values: Values,
+    seed: u64,
+    progress: fn(&str),
+) -> Vec<Result<Matrix, BenchError>> {
+    let started = Instant::now();
+    let load = |source: &MatrixSource| {
+        let csr = source.load(values, seed)?;
+        Ok(Matrix { checksum: pattern_checksum(&csr), csr })
+    };
+    let matrices: Vec<_> = sources.par_iter().map(load).collect();
+    progress(&format!("{} matrices read in {:.1} s", matrices.len(), started.elapsed().as_secs_f64()));
+    matrices
+}
+
+/// The orders that paths ask for, by matrix and method.
+struct Orders(HashMap<(usize, Method), FoundOrder>);
+
+impl Orders {
+    fn find(matrices: &[Result<Matrix, BenchError>], options: &SweepOptions) -> Self {
+        let (mut names, mut tasks) = (Vec::new(), Vec::new());
+        for (at, matrix) in matrices.iter().enumerate() {
+            let Ok(Matrix { csr, .. }) = matrix else { continue };
+            for reordering in options.paths.iter().filter_map(SweepPath::reordering) {
+                let name = (at, reordering.method);
+                if !names.contains(&name) {
+                    names.push(name);
+                    tasks.push(OrderTask { csr, options: reordering });
+                }
+            }
         }
+        let found = find_orders(&tasks, |task, order| {
+            let csr = tasks[task].csr;
+            (options.progress)(&format!(
+                "{} order of {} entries in {:.1} s on {} threads",
+                names[task].1,
+                csr.nnz(),
+                order.seconds,
+                order.threads
+            ));
+        });
+        Self(names.into_iter().zip(found).collect())
     }
 
-    fn run_as<T: Element>(&self, record: &mut Record) -> Result<(), BenchError> {
-        let Self { device, csr, width, path, options, .. } = *self;
-        let builder = Spmm::builder(csr).width(width).precision(path.precision).algorithm(path.algorithm);
-        let plan = builder.build(device)?;
-        record.plan = Some(PlanFacts::of(plan.report()));
-        let seed = case_seed(options.seed, self.checksum, width, &record.path);
-        let b = random_matrix::<T>(device, csr.cols(), width, seed)?;
-        let mut c = poisoned_matrix(device, csr.rows(), width)?;
-        let timing = measure(device, options.sampling, || {
-            plan.run_into(1.0, &b, 0.0, &mut c).map_err(BenchError::from)
-        })?;
-        let verification = plan.verify(csr, &b, &c)?;
-        record.check = Some(CheckFacts::of(&verification));
-        if !verification.passed() {
-            return Err(BenchError::Wrong(verification));
-        }
-        let roofline_us = options.rates.as_ref().and_then(|rates| rates.roofline_us(plan.report(), width));
-        record.time = Some(TimeFacts::of(timing, plan.report().gathered_bytes(width), roofline_us));
-        Ok(())
+    fn get(&self, matrix: usize, method: Method) -> Option<&FoundOrder> {
+        self.0.get(&(matrix, method))
     }
 }
 

@@ -3,43 +3,140 @@
 use std::fmt;
 use std::str::FromStr;
 
-use windrow::{Algorithm, Precision};
+use windrow::reorder::{self, Method};
+use windrow::{Algorithm, Csr, Determinism, Permutation, Precision, Spmm, SpmmBuilder};
 
 use crate::error::BenchError;
 
-/// An algorithm in a precision; written `row-split-f32`.
+/// An algorithm in a precision, and how a plan for it is made; written `row-split-f32`, with options behind it:
+/// `hybrid-f16+rcm+fast`.
+///
+/// | option | meaning |
+/// | --- | --- |
+/// | `+reorder` | rows in the similarity order |
+/// | `+rcm`, `+community`, `+degree` | rows in the order of that [`Method`] |
+/// | `+fast` | [`Determinism::Fast`] |
+/// | `+window-each` | a warp for each window instead of equal ranges of tiles |
+///
+/// # Examples
+/// ```
+/// use windrow_bench::SweepPath;
+///
+/// let path: SweepPath = "auto-f16+fast+reorder".parse()?;
+/// assert_eq!(path.to_string(), "auto-f16+reorder+fast");
+/// # Ok::<(), windrow_bench::BenchError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SweepPath {
     /// The algorithm.
     pub algorithm: Algorithm,
     /// The type of the values and of `B`.
     pub precision: Precision,
+    /// The order of the rows, if not the matrix's own.
+    pub order: Option<Method>,
+    /// Whether two runs give the same bits.
+    pub determinism: Determinism,
+    /// Whether each window has a warp of its own.
+    pub window_each: bool,
 }
+
+/// The orders that a path may name, each with its option.
+const ORDERS: [(Method, &str); 4] = [
+    (Method::Similarity, "reorder"),
+    (Method::ReverseCuthillMckee, "rcm"),
+    (Method::Community, "community"),
+    (Method::Degree, "degree"),
+];
+const FAST: &str = "fast";
+const WINDOW_EACH: &str = "window-each";
 
 impl SweepPath {
     /// What is measured unless told otherwise.
     pub const DEFAULT: [Self; 5] = [
-        Self { algorithm: Algorithm::RowSplit, precision: Precision::F32 },
-        Self { algorithm: Algorithm::RowSplit, precision: Precision::F16 },
-        Self { algorithm: Algorithm::TileStream, precision: Precision::F16 },
-        Self { algorithm: Algorithm::Hybrid, precision: Precision::F16 },
-        Self { algorithm: Algorithm::Auto, precision: Precision::F16 },
+        Self::new(Algorithm::RowSplit, Precision::F32),
+        Self::new(Algorithm::RowSplit, Precision::F16),
+        Self::new(Algorithm::TileStream, Precision::F16),
+        Self::new(Algorithm::Hybrid, Precision::F16),
+        Self::new(Algorithm::Auto, Precision::F16),
     ];
 
-    /// Every path that has kernels.
+    /// An algorithm without options.
+    #[must_use]
+    pub const fn new(algorithm: Algorithm, precision: Precision) -> Self {
+        Self { algorithm, precision, order: None, determinism: Determinism::RunToRun, window_each: false }
+    }
+
+    /// Every path that has kernels, without options.
     pub fn all() -> impl Iterator<Item = Self> {
         Algorithm::ALL.into_iter().flat_map(|algorithm| {
-            let precisions = [Precision::F32, Precision::F16].into_iter();
-            precisions
+            Precision::ALL
+                .into_iter()
                 .filter(move |&precision| algorithm.supports(precision))
-                .map(move |precision| Self { algorithm, precision })
+                .map(move |precision| Self::new(algorithm, precision))
         })
+    }
+
+    /// What [`reorder()`](reorder::reorder) is asked for, if the rows are reordered.
+    #[must_use]
+    pub fn reordering(&self) -> Option<reorder::Options> {
+        self.order.map(|method| reorder::Options { method, ..reorder::Options::default() })
+    }
+
+    /// The builder of a plan for it; `order` is the one that [`order`](Self::order) names.
+    #[must_use]
+    pub fn builder<'a>(
+        &self,
+        csr: &'a Csr<f32>,
+        width: usize,
+        order: Option<&'a Permutation>,
+    ) -> SpmmBuilder<'a, f32> {
+        let builder = Spmm::builder(csr).width(width).precision(self.precision).algorithm(self.algorithm);
+        let builder = builder.determinism(self.determinism);
+        let builder = if self.window_each { builder.window_each() } else { builder };
+        match order {
+            Some(order) => builder.order(order),
+            None => builder,
+        }
+    }
+
+    /// With one more option.
+    fn with(mut self, option: &str) -> Result<Self, &'static str> {
+        if let Some(&(method, _)) = ORDERS.iter().find(|(_, name)| *name == option) {
+            return match self.order.replace(method) {
+                None => Ok(self),
+                Some(_) => Err("rows have one order"),
+            };
+        }
+        match option {
+            FAST if self.determinism == Determinism::Fast => Err("an option is given twice"),
+            FAST => Ok(Self { determinism: Determinism::Fast, ..self }),
+            WINDOW_EACH if self.window_each => Err("an option is given twice"),
+            WINDOW_EACH if !matches!(self.algorithm, Algorithm::TileStream | Algorithm::Hybrid) => {
+                Err("only tile-stream and hybrid always have windows")
+            }
+            WINDOW_EACH => Ok(Self { window_each: true, ..self }),
+            _ => Err("options are reorder, rcm, community, degree, fast and window-each"),
+        }
     }
 }
 
 impl fmt::Display for SweepPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{}-{}", self.algorithm, self.precision))
+        let mut text = format!("{}-{}", self.algorithm, self.precision);
+        let mut option = |name: &str| {
+            text.push('+');
+            text.push_str(name);
+        };
+        if let Some((_, name)) = ORDERS.iter().find(|(method, _)| Some(*method) == self.order) {
+            option(name);
+        }
+        if self.determinism == Determinism::Fast {
+            option(FAST);
+        }
+        if self.window_each {
+            option(WINDOW_EACH);
+        }
+        f.pad(&text)
     }
 }
 
@@ -47,9 +144,18 @@ impl FromStr for SweepPath {
     type Err = BenchError;
 
     fn from_str(text: &str) -> Result<Self, BenchError> {
-        Self::all().find(|path| path.to_string() == text).ok_or_else(|| {
+        let mut pieces = text.split('+');
+        let name = pieces.next().unwrap_or_default();
+        let plain = Self::all().find(|path| path.to_string() == name).ok_or_else(|| {
             let known = Self::all().map(|path| path.to_string()).collect::<Vec<_>>().join(", ");
             BenchError::UnknownPath { text: text.to_owned(), known }
+        })?;
+        pieces.try_fold(plain, |path, option| {
+            path.with(option).map_err(|why| BenchError::PathOption {
+                text: text.to_owned(),
+                option: option.to_owned(),
+                why,
+            })
         })
     }
 }
@@ -62,15 +168,62 @@ mod tests {
     fn names_round_trip() {
         let all: Vec<SweepPath> = SweepPath::all().collect();
         assert!(SweepPath::DEFAULT.iter().all(|path| all.contains(path)));
+        assert!(all.iter().any(|path| path.to_string() == "row-split-tf32"));
         for path in all {
             assert_eq!(path.to_string().parse::<SweepPath>().unwrap(), path);
         }
-        for text in ["", "row-split", "tile-stream-f32", "hybrid-f32", "auto-bf16"] {
+        for text in ["", "row-split", "tile-stream-f32", "hybrid-f32", "auto-f64", "+fast"] {
             let error = text.parse::<SweepPath>().unwrap_err().to_string();
             assert!(
                 error.starts_with(&format!("{text:?} is no path")) && error.contains("auto-f16"),
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn options_round_trip_in_any_order() {
+        let path: SweepPath = "hybrid-bf16+window-each+fast+rcm".parse().unwrap();
+        assert_eq!(
+            (path.algorithm, path.precision, path.order, path.determinism, path.window_each),
+            (Algorithm::Hybrid, Precision::Bf16, Some(Method::ReverseCuthillMckee), Determinism::Fast, true)
+        );
+        assert_eq!(path.to_string(), "hybrid-bf16+rcm+fast+window-each");
+        assert_eq!(path.to_string().parse::<SweepPath>().unwrap(), path);
+        for (method, name) in ORDERS {
+            let path: SweepPath = format!("auto-f16+{name}").parse().unwrap();
+            assert_eq!(path.reordering().map(|options| options.method), Some(method));
+            assert_eq!(path.to_string(), format!("auto-f16+{name}"));
+        }
+        assert_eq!("auto-f16".parse::<SweepPath>().unwrap().reordering(), None);
+    }
+
+    #[test]
+    fn options_that_mean_nothing_are_refused() {
+        for (text, why) in [
+            ("auto-f16+", "options are"),
+            ("auto-f16+similarity", "options are"),
+            ("auto-f16+fast+fast", "twice"),
+            ("tile-stream-f16+window-each+window-each", "twice"),
+            ("auto-f16+rcm+reorder", "one order"),
+            ("row-split-f32+window-each", "windows"),
+            ("auto-f16+window-each", "windows"),
+        ] {
+            let error = text.parse::<SweepPath>().unwrap_err().to_string();
+            assert!(error.starts_with(&format!("{text:?} is no path")) && error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_plan_is_what_the_path_says() {
+        let csr = Csr::<f32>::identity(20).unwrap();
+        let order = Permutation::try_from_new_to_old((0..20).rev().collect()).unwrap();
+        let device = windrow::Device::emulator(windrow::Schedule::InOrder);
+        let path: SweepPath = "tile-stream-f16+degree+fast".parse().unwrap();
+        let plan = path.builder(&csr, 16, Some(&order)).build(&device).unwrap();
+        let report = plan.report();
+        assert_eq!((report.algorithm, report.precision), (Algorithm::TileStream, Precision::F16));
+        assert_eq!((report.determinism, report.order.as_str()), (Determinism::Fast, "given"));
+        assert_eq!(report.width, 16);
     }
 }

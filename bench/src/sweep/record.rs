@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use windrow::{Csr, Device, SpmmReport, Verification};
 
 use super::SweepOptions;
+use crate::orders::FoundOrder;
+use crate::roofline::DeviceRates;
 use crate::timing::Timing;
 
 /// Version of the lines' form. It rises when a field changes its meaning or goes; new fields do not raise it.
@@ -22,10 +24,16 @@ pub struct Record {
     pub device: DeviceFacts,
     /// The sparse matrix.
     pub matrix: MatrixFacts,
+    /// Where its values came from, as [`Values`](super::Values) writes it.
+    #[serde(default)]
+    pub values: String,
     /// Columns of `B`.
     pub width: usize,
-    /// Algorithm and precision asked for, as [`SweepPath`](super::SweepPath) writes them.
+    /// Algorithm, precision and options asked for, as [`SweepPath`](super::SweepPath) writes them.
     pub path: String,
+    /// The order of the rows, if the path names one.
+    #[serde(default)]
+    pub order: Option<OrderFacts>,
     /// The plan.
     pub plan: Option<PlanFacts>,
     /// The comparison with the f64 reference.
@@ -53,6 +61,17 @@ pub struct DeviceFacts {
     pub multiprocessors: u32,
 }
 
+impl DeviceFacts {
+    pub(crate) fn of(device: &Device) -> Self {
+        Self {
+            name: device.name().to_owned(),
+            kind: format!("{:?}", device.kind()).to_ascii_lowercase(),
+            driver: device.driver_version().map(|(major, minor)| format!("{major}.{minor}")),
+            multiprocessors: device.multiprocessors(),
+        }
+    }
+}
+
 /// The matrix.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MatrixFacts {
@@ -69,8 +88,13 @@ pub struct MatrixFacts {
 }
 
 impl MatrixFacts {
+    /// A matrix of which only the name is known.
+    pub(crate) fn named(name: String) -> Self {
+        Self { name, checksum: None, rows: None, cols: None, nnz: None }
+    }
+
     /// With the facts of `csr`.
-    pub(super) fn of<V>(self, csr: &Csr<V>, checksum: u64) -> Self {
+    pub(crate) fn of<V>(self, csr: &Csr<V>, checksum: u64) -> Self {
         let checksum = Some(format!("{checksum:016x}"));
         Self {
             name: self.name,
@@ -78,6 +102,37 @@ impl MatrixFacts {
             rows: Some(csr.rows()),
             cols: Some(csr.cols()),
             nnz: Some(csr.nnz()),
+        }
+    }
+}
+
+/// An order of the rows, found once for a matrix.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OrderFacts {
+    /// How rows were ordered.
+    pub method: String,
+    /// Time to find the order, in milliseconds, on so many threads, while other matrices were reordered on others.
+    pub reorder_ms: f64,
+    /// Those threads.
+    pub threads: usize,
+    /// Entries for each column vector of a window, in the matrix's own order.
+    pub entries_per_vector_before: f64,
+    /// The same, in the new order.
+    pub entries_per_vector_after: f64,
+    /// Whether nothing better than the matrix's own order was found.
+    pub kept_original: bool,
+}
+
+impl OrderFacts {
+    pub(crate) fn of(method: &str, order: &FoundOrder) -> Self {
+        let quality = &order.found.quality;
+        Self {
+            method: method.to_owned(),
+            reorder_ms: order.seconds * 1e3,
+            threads: order.threads,
+            entries_per_vector_before: quality.before.entries_per_vector,
+            entries_per_vector_after: quality.after.entries_per_vector,
+            kept_original: order.found.kept_original,
         }
     }
 }
@@ -95,16 +150,36 @@ pub struct PlanFacts {
     pub device_bytes: u64,
     /// Time to make the plan, in milliseconds.
     pub preprocess_ms: f64,
+    /// The order in which rows are worked on.
+    #[serde(default)]
+    pub order: String,
+    /// Whether two runs give the same bits.
+    #[serde(default)]
+    pub determinism: String,
+    /// Time that the cost model predicts on CUDA cores and on Tensor Cores, in microseconds.
+    #[serde(default)]
+    pub predicted_us: [f64; 2],
+    /// Share of the entries that Tensor Cores multiply.
+    #[serde(default)]
+    pub tile_share: f64,
+    /// Rows or windows that are cut.
+    #[serde(default)]
+    pub split: u64,
 }
 
 impl PlanFacts {
-    pub(super) fn of(report: &SpmmReport) -> Self {
+    pub(crate) fn of(report: &SpmmReport) -> Self {
         Self {
             algorithm: report.algorithm.to_string(),
             reason: report.reason.clone(),
             entries: report.entries.iter().map(|&entry| entry.to_owned()).collect(),
             device_bytes: report.device_bytes,
             preprocess_ms: report.preprocessing_us() / 1e3,
+            order: report.order.clone(),
+            determinism: report.determinism.to_string(),
+            predicted_us: report.predicted_us,
+            tile_share: report.tile_share,
+            split: report.split,
         }
     }
 }
@@ -121,7 +196,7 @@ pub struct CheckFacts {
 }
 
 impl CheckFacts {
-    pub(super) fn of(verification: &Verification) -> Self {
+    pub(crate) fn of(verification: &Verification) -> Self {
         let worst_ratio = Some(verification.worst_ratio).filter(|ratio| ratio.is_finite());
         Self { worst_ratio, failures: verification.failures, checked: verification.checked }
     }
@@ -139,17 +214,22 @@ pub struct TimeFacts {
     pub roofline_us: Option<f64>,
     /// That bound over the median: 1 at the roofline.
     pub roofline_fraction: Option<f64>,
+    /// Time of moving the plan's arrays, `B` and `C` once at the rate of a copy, in microseconds.
+    #[serde(default)]
+    pub once_us: Option<f64>,
 }
 
 impl TimeFacts {
-    pub(super) fn of(timing: Timing, gathered_bytes: f64, roofline_us: Option<f64>) -> Self {
+    pub(super) fn of(timing: Timing, report: &SpmmReport, width: usize, rates: Option<&DeviceRates>) -> Self {
         let median = timing.median_us;
         let useful = |x: &f64| x.is_finite() && *x > 0.0;
+        let roofline_us = rates.and_then(|rates| rates.roofline_us(report, width));
         Self {
             timing,
-            gathered_gbps: Some(gathered_bytes / median / 1e3).filter(useful),
+            gathered_gbps: Some(report.gathered_bytes(width) / median / 1e3).filter(useful),
             roofline_us,
             roofline_fraction: roofline_us.map(|us| us / median).filter(useful),
+            once_us: rates.map(|rates| rates.once_us(report, width)).filter(useful),
         }
     }
 }
@@ -205,19 +285,15 @@ pub struct PeerAttempt {
 impl Record {
     /// A record of a matrix of which only the name is known.
     pub(super) fn blank(device: &Device, options: &SweepOptions, name: String) -> Self {
-        let kind = format!("{:?}", device.kind()).to_ascii_lowercase();
         Self {
             schema: SCHEMA,
             revision: options.revision.clone(),
-            device: DeviceFacts {
-                name: device.name().to_owned(),
-                kind,
-                driver: device.driver_version().map(|(major, minor)| format!("{major}.{minor}")),
-                multiprocessors: device.multiprocessors(),
-            },
-            matrix: MatrixFacts { name, checksum: None, rows: None, cols: None, nnz: None },
+            device: DeviceFacts::of(device),
+            matrix: MatrixFacts::named(name),
+            values: options.values.to_string(),
             width: 0,
             path: String::new(),
+            order: None,
             plan: None,
             check: None,
             time: None,

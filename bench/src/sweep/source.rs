@@ -1,8 +1,10 @@
 //! Where the matrices of a sweep come from.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
-use windrow::synthetic::Synthetic;
+use windrow::synthetic::{Synthetic, seeded_values};
 use windrow::{Csr, io};
 
 use crate::error::BenchError;
@@ -41,16 +43,55 @@ impl MatrixSource {
         }
     }
 
-    /// The matrix; made-up ones get values of `seed`.
+    /// The matrix; made-up ones get values of `seed`, and so do all for [`Values::Random`].
     ///
     /// # Errors
     /// [`BenchError::Read`], [`BenchError::Format`].
-    pub fn load(&self, seed: u64) -> Result<Csr<f32>, BenchError> {
-        match self {
-            Self::File(path) => Ok(io::read_csr(path)?),
-            Self::Synthetic(kind) => Ok(kind.generate(seed)?),
-            Self::InMemory { csr, .. } => Ok(csr.clone()),
+    pub fn load(&self, values: Values, seed: u64) -> Result<Csr<f32>, BenchError> {
+        let csr = match self {
+            Self::File(path) => io::read_csr(path)?,
+            Self::Synthetic(kind) => kind.generate(seed)?,
+            Self::InMemory { csr, .. } => csr.clone(),
+        };
+        match values {
+            Values::File => Ok(csr),
+            Values::Random => {
+                // Multiples of 2⁻²³ in [−1, 1): the sum and the half are exact.
+                let mut random = seeded_values::<f32>(csr.nnz(), seed)?;
+                random.iter_mut().for_each(|x| *x = (*x + 1.0) / 2.0);
+                Ok(csr.with_values(random)?)
+            }
         }
+    }
+}
+
+/// Where the values of a matrix come from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Values {
+    /// From its file; of made-up matrices, uniform in `[−1, 1)`.
+    #[default]
+    File,
+    /// Uniform in `[0, 1)`, whatever the file says, as comparisons of sparse products use them: nothing overflows
+    /// f16.
+    Random,
+}
+
+impl fmt::Display for Values {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::File => "file",
+            Self::Random => "random",
+        })
+    }
+}
+
+impl FromStr for Values {
+    type Err = BenchError;
+
+    fn from_str(text: &str) -> Result<Self, BenchError> {
+        let known = [Self::File, Self::Random].into_iter().find(|values| values.to_string() == text);
+        let (what, known_names) = ("source of values", "file and random");
+        known.ok_or_else(|| BenchError::UnknownName { what, text: text.to_owned(), known: known_names })
     }
 }
 
@@ -78,5 +119,23 @@ mod tests {
             assert_eq!(MatrixSource::File(path.into()).name(), name, "{path}");
         }
         assert_eq!(MatrixSource::Synthetic(Synthetic::Rmat17).name(), "rmat17");
+    }
+
+    #[test]
+    fn random_values_replace_those_of_the_matrix() {
+        let csr = Csr::<f32>::identity(2000).unwrap();
+        let source = MatrixSource::InMemory { name: "identity".to_owned(), csr: csr.clone() };
+        assert_eq!(source.load(Values::File, 1).unwrap(), csr);
+        let random = source.load(Values::Random, 1).unwrap();
+        assert_eq!(random.col_indices(), csr.col_indices());
+        assert!(random.values().iter().all(|x| (0.0..1.0).contains(x)));
+        assert!(random.values().iter().any(|&x| x < 0.1) && random.values().iter().any(|&x| x > 0.9));
+        assert_eq!(source.load(Values::Random, 1).unwrap(), random);
+        assert_ne!(source.load(Values::Random, 2).unwrap(), random);
+        for values in [Values::File, Values::Random] {
+            assert_eq!(values.to_string().parse::<Values>().unwrap(), values);
+        }
+        let error = "ones".parse::<Values>().unwrap_err().to_string();
+        assert_eq!(error, "\"ones\" is no source of values; there are file and random");
     }
 }

@@ -1,11 +1,12 @@
 //! Records as a table for people, a line for each as it comes.
 
+use super::path::SweepPath;
 use super::record::Record;
 
 /// Title and width of each column; the first two stand left.
 const COLUMNS: [(&str, usize); 11] = [
     ("matrix", 18),
-    ("path", 16),
+    ("path", 24),
     ("width", 5),
     ("time µs", 10),
     ("noise", 6),
@@ -39,8 +40,8 @@ impl Table {
             |x: Option<f64>, decimals: usize| x.map_or("-".to_owned(), |x| format!("{x:.decimals$}"));
         let time = record.time.as_ref();
         let median_us = time.map(|time| time.timing.median_us);
-        let precision = record.path.rsplit('-').next().unwrap_or_default();
-        let peer_us = record.cusparse_us(precision);
+        let precision = record.path.parse::<SweepPath>().map(|path| path.precision.to_string());
+        let peer_us = precision.ok().and_then(|precision| record.cusparse_us(&precision));
         let cells = [
             record.matrix.name.clone(),
             record.path.clone(),

@@ -1,6 +1,6 @@
 //! Sweeps end to end: on the CPU, and through the GPU's code on the emulator.
 
-use windrow::Schedule;
+use windrow::{Precision, Schedule};
 
 use super::*;
 
@@ -93,7 +93,7 @@ fn kernels_are_swept_on_the_emulator() {
 fn a_failed_case_does_not_end_the_sweep() {
     let missing = MatrixSource::File("no-such-folder/no-such-file.mtx".into());
     // No path has kernels for this; it cannot be written as text.
-    let impossible = SweepPath { algorithm: windrow::Algorithm::TileStream, precision: Precision::F32 };
+    let impossible = SweepPath::new(windrow::Algorithm::TileStream, Precision::F32);
     let options = SweepOptions {
         widths: vec![4],
         paths: vec![impossible, SweepPath::DEFAULT[0]],

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::args::ConvertArgs;
 use crate::console::Console;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::load::{self, Written};
 use crate::units;
 
@@ -20,7 +20,7 @@ struct Conversion {
 }
 
 pub(crate) fn run(args: &ConvertArgs, console: Console) -> Result<()> {
-    refuse_same_file(args)?;
+    load::refuse_same_file(&args.input, &args.output)?;
     let (a, read) = load::read::<f64>(&args.input, &args.read, console)?;
     if read.mirrored > 0 {
         console.note(format_args!(
@@ -40,15 +40,4 @@ pub(crate) fn run(args: &ConvertArgs, console: Console) -> Result<()> {
             written,
         },
     )
-}
-
-/// Input and output under one name would leave neither if writing fails.
-fn refuse_same_file(args: &ConvertArgs) -> Result<()> {
-    match (args.input.canonicalize(), args.output.canonicalize()) {
-        (Ok(input), Ok(output)) if input == output => {
-            let path = args.output.display();
-            Err(Failure::usage(format!("{path} is the input too; write to another file")))
-        }
-        _ => Ok(()),
-    }
 }

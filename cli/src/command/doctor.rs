@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 use windrow::synthetic::SplitMix64;
-use windrow::{Algorithm, Coo, Csr, Device, DeviceKind, Precision, Spmm, f16, interop};
+use windrow::{Algorithm, Coo, Csr, Device, DeviceKind, Precision, Spmm, bf16, f16, interop};
 use windrow_bench::BenchError;
 use windrow_bench::peers::{CuBlas, CuSparse};
 
@@ -232,7 +232,7 @@ fn test(examination: &mut Examination, device: &Device) -> Result<()> {
     let algorithms: &[Algorithm] =
         if device.kind() == DeviceKind::Cpu { &[Algorithm::Auto] } else { &Algorithm::ALL };
     let mut outcome = Ok(());
-    for precision in [Precision::F32, Precision::F16] {
+    for precision in Precision::ALL {
         for &algorithm in algorithms.iter().filter(|algorithm| algorithm.supports(precision)) {
             let what = match device.kind() {
                 DeviceKind::Cpu => precision.to_string(),
@@ -268,6 +268,7 @@ fn product(
     let plan = Spmm::builder(a).width(TEST_WIDTH).precision(precision).algorithm(algorithm).build(device)?;
     match precision {
         Precision::F16 => run_and_verify::<f16, f32>(&plan, a, TEST_WIDTH, 1),
+        Precision::Bf16 => run_and_verify::<bf16, f32>(&plan, a, TEST_WIDTH, 1),
         _ => run_and_verify::<f32, f32>(&plan, a, TEST_WIDTH, 1),
     }
 }

@@ -4,5 +4,6 @@ pub(crate) mod convert;
 pub(crate) mod doctor;
 pub(crate) mod generate;
 pub(crate) mod info;
+pub(crate) mod reorder;
 pub(crate) mod spmm;
 pub(crate) mod verify;

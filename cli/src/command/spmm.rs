@@ -3,7 +3,9 @@
 use std::fmt;
 
 use serde::Serialize;
-use windrow::{Csr, Device, Element, Precision, Spmm, SpmmPlan, SpmmReport, Verification, f16};
+use windrow::{
+    Algorithm, Csr, Device, Element, Precision, Spmm, SpmmPlan, SpmmReport, Verification, bf16, f16,
+};
 use windrow_bench::{Sampling, Timing, measure};
 
 use crate::args::SpmmArgs;
@@ -11,6 +13,7 @@ use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
 use crate::listing::Listing;
 use crate::load;
+use crate::ordering::PlanOrder;
 use crate::peers::{CuSparseRun, comparison};
 use crate::product::{Operands, verdict};
 use crate::units::{bytes, digits, percent, time_us};
@@ -70,11 +73,21 @@ impl Rates {
 }
 
 pub(crate) fn run(args: &SpmmArgs, console: Console) -> Result<()> {
+    if args.plan.partition.is_some() && args.algorithm != Algorithm::Hybrid {
+        let message = "--partition divides the rows of --algorithm hybrid; name that algorithm too";
+        return Err(Failure::usage(message));
+    }
     let device = args.device.open()?;
     let (a, _) = load::read::<f32>(&args.file, &args.read, console)?;
+    let order = PlanOrder::of(&args.plan, &a, &device, console)?;
+    let spinner = console.spinner("planning");
+    let plan = plan(&a, &order, &device, args);
+    spinner.finish_and_clear();
+    let plan = plan?;
     let outcome = match args.precision {
-        Precision::F16 => product::<f16>(&a, &device, args, console),
-        _ => product::<f32>(&a, &device, args, console),
+        Precision::F16 => product::<f16>(&a, &plan, args, console),
+        Precision::Bf16 => product::<bf16>(&a, &plan, args, console),
+        _ => product::<f32>(&a, &plan, args, console),
     }?;
     console.line(&outcome)?;
     console.object("spmm", &outcome)?;
@@ -89,28 +102,23 @@ fn conclusion(verification: Option<&Verification>) -> Result<()> {
     }
 }
 
-fn product<B: Element>(a: &Csr<f32>, device: &Device, args: &SpmmArgs, console: Console) -> Result<Outcome> {
-    let spinner = console.spinner("planning");
-    let plan = plan(a, device, args);
-    spinner.set_message("making B");
-    let operands = plan.and_then(|plan| {
-        let operands = Operands::<B, f32>::new(a, args.width, args.seed, device)?;
-        Ok((plan, operands))
-    });
+fn product<B: Element>(a: &Csr<f32>, plan: &SpmmPlan, args: &SpmmArgs, console: Console) -> Result<Outcome> {
+    let spinner = console.spinner("making B");
+    let operands = Operands::<B, f32>::new(a, args.width, args.seed, plan.device());
     spinner.finish_and_clear();
-    let (plan, mut operands) = operands?;
+    let mut operands = operands?;
     if args.verify {
         operands.poison()?;
     }
     let spinner = console.spinner("timing");
-    let time = measure(device, sampling(args.repeat), || operands.run(&plan));
+    let time = measure(plan.device(), sampling(args.repeat), || operands.run(plan));
     spinner.finish_and_clear();
     let time = time?;
     let spinner = console.spinner("verifying");
-    let verification = args.verify.then(|| operands.verify(&plan, a)).transpose();
+    let verification = args.verify.then(|| operands.verify(plan, a)).transpose();
     spinner.set_message("timing cuSPARSE");
     let cusparse =
-        args.peers.then(|| CuSparseRun::on(a, &mut operands, &plan, sampling(args.repeat))).transpose();
+        args.peers.then(|| CuSparseRun::on(a, &mut operands, plan, sampling(args.repeat))).transpose();
     spinner.finish_and_clear();
     let (verification, cusparse) = (verification?, cusparse?);
     let report = plan.report().clone();
@@ -134,8 +142,9 @@ fn sampling(repeat: u32) -> Sampling {
     Sampling { warm_up_calls: repeat.min(5), min_batches: repeat, min_calls: repeat }
 }
 
-fn plan(a: &Csr<f32>, device: &Device, args: &SpmmArgs) -> Result<SpmmPlan> {
-    let mut builder = Spmm::builder(a).width(args.width).precision(args.precision).algorithm(args.algorithm);
+fn plan(a: &Csr<f32>, order: &PlanOrder, device: &Device, args: &SpmmArgs) -> Result<SpmmPlan> {
+    let builder = Spmm::builder(a).width(args.width).precision(args.precision).algorithm(args.algorithm);
+    let mut builder = args.plan.apply(order.apply(builder));
     if let Some(limit) = args.memory_limit {
         builder = builder.memory_limit(limit);
     }

@@ -3,12 +3,15 @@
 use std::time::Instant;
 
 use serde::Serialize;
-use windrow::{Algorithm, Csr, Device, DeviceKind, Precision, Spmm, SpmmPlan, Verification, f16};
+use windrow::{
+    Algorithm, Csr, Determinism, Device, DeviceKind, Precision, Spmm, SpmmPlan, Verification, bf16, f16,
+};
 
 use crate::args::VerifyArgs;
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
 use crate::listing::{Align, Table};
+use crate::ordering::PlanOrder;
 use crate::product::run_and_verify;
 use crate::{load, units};
 
@@ -20,6 +23,9 @@ struct Sweep {
     cols: usize,
     nnz: usize,
     device: String,
+    determinism: Determinism,
+    /// The order of the rows: a method, a file, or the matrix's own.
+    order: String,
     seed: u64,
     passed: usize,
     failed: usize,
@@ -64,7 +70,8 @@ pub(crate) fn run(args: &VerifyArgs, console: Console) -> Result<()> {
         units::count(a.cols()),
         units::count(a.nnz())
     ));
-    let cases = sweep(&a, &device, args, console)?;
+    let order = PlanOrder::of(&args.plan, &a, &device, console)?.settle(&a, console)?;
+    let cases = sweep(&a, &order, &device, args, console)?;
     let number = |wanted: fn(&Outcome) -> bool| cases.iter().filter(|case| wanted(&case.outcome)).count();
     let sweep = Sweep {
         file: args.file.display().to_string(),
@@ -72,6 +79,11 @@ pub(crate) fn run(args: &VerifyArgs, console: Console) -> Result<()> {
         cols: a.cols(),
         nnz: a.nnz(),
         device: device.to_string(),
+        determinism: args.plan.determinism,
+        order: match (&order, &args.plan.reorder) {
+            (PlanOrder::Own, _) | (_, None) => "its own".to_owned(),
+            (_, Some(named)) => named.to_string(),
+        },
         seed: args.seed,
         passed: number(|outcome| matches!(outcome, Outcome::Passed(_))),
         failed: number(|outcome| matches!(outcome, Outcome::Failed(_))),
@@ -107,7 +119,13 @@ fn algorithms(device: &Device) -> &'static [Algorithm] {
 }
 
 /// Runs every case and writes its line when it is known.
-fn sweep(a: &Csr<f32>, device: &Device, args: &VerifyArgs, console: Console) -> Result<Vec<Case>> {
+fn sweep(
+    a: &Csr<f32>,
+    order: &PlanOrder,
+    device: &Device,
+    args: &VerifyArgs,
+    console: Console,
+) -> Result<Vec<Case>> {
     let table = Table::new(&[
         ("algorithm", 11, Align::Left),
         ("A, B", 0, Align::Left),
@@ -119,7 +137,7 @@ fn sweep(a: &Csr<f32>, device: &Device, args: &VerifyArgs, console: Console) -> 
         ("result", 6, Align::Left),
     ]);
     console.line(table.titles())?;
-    let combinations: Vec<(Precision, Algorithm)> = [Precision::F32, Precision::F16]
+    let combinations: Vec<(Precision, Algorithm)> = Precision::ALL
         .into_iter()
         .flat_map(|precision| algorithms(device).iter().map(move |&algorithm| (precision, algorithm)))
         .filter(|(precision, algorithm)| algorithm.supports(*precision))
@@ -131,7 +149,8 @@ fn sweep(a: &Csr<f32>, device: &Device, args: &VerifyArgs, console: Console) -> 
     for (precision, algorithm) in combinations {
         bar.set_message(format!("{algorithm} {precision}"));
         let largest = args.widths.iter().copied().max().unwrap_or(0);
-        let plan = Spmm::builder(a).width(largest).precision(precision).algorithm(algorithm).build(device);
+        let builder = Spmm::builder(a).width(largest).precision(precision).algorithm(algorithm);
+        let plan = args.plan.apply(order.apply(builder)).build(device);
         for &output in outputs(precision) {
             for &width in &args.widths {
                 let start = Instant::now();
@@ -170,6 +189,7 @@ fn product(
     match (plan.precision(), output) {
         (Precision::F16, Precision::F16) => run_and_verify::<f16, f16>(plan, a, width, seed),
         (Precision::F16, _) => run_and_verify::<f16, f32>(plan, a, width, seed),
+        (Precision::Bf16, _) => run_and_verify::<bf16, f32>(plan, a, width, seed),
         _ => run_and_verify::<f32, f32>(plan, a, width, seed),
     }
 }
@@ -253,6 +273,8 @@ mod tests {
             cols: 1,
             nnz: 1,
             device: String::new(),
+            determinism: Determinism::default(),
+            order: String::new(),
             seed: 1,
             passed: 0,
             failed,

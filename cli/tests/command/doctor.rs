@@ -9,7 +9,9 @@ fn the_cpu_is_always_usable() {
         .says(&["ok", "processor", "threads"])
         .says(&["driver"])
         .says(&["ok", "test", "f32: passed: 72,000 elements"])
+        .says(&["ok", "test", "tf32: passed: 72,000 elements"])
         .says(&["ok", "test", "f16: passed: 72,000 elements"])
+        .says(&["ok", "test", "bf16: passed: 72,000 elements"])
         .says(&["windrow computes on cpu"]);
 }
 
@@ -19,7 +21,7 @@ fn findings_as_an_object() {
     assert_eq!(object["usable"], true);
     let findings = object["findings"].as_array().unwrap();
     let named = |name: &str| findings.iter().filter(|finding| finding["name"] == name).collect::<Vec<_>>();
-    assert_eq!(named("test").len(), 2);
+    assert_eq!(named("test").len(), 4);
     let driver = named("driver")[0];
     // What is missing comes with what to do about it.
     assert!(driver["status"] == "ok" || driver["remedy"].as_str().is_some_and(|text| !text.is_empty()));

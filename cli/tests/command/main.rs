@@ -5,7 +5,10 @@ mod doctor;
 mod files;
 mod generate;
 mod info;
+#[cfg(unix)]
+mod interrupt;
 mod output;
+mod reorder;
 mod run;
 mod spmm;
 mod usage;

@@ -107,6 +107,16 @@ impl Folder {
         std::fs::write(&path, content).expect("the folder for temporary files can be written");
         path
     }
+
+    /// Names of the files in it.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = std::fs::read_dir(&self.0)
+            .expect("the folder is there")
+            .map(|file| file.expect("the folder can be read").file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
 }
 
 impl Drop for Folder {

@@ -2,12 +2,12 @@
 
 use super::run::{data, windrow};
 
-const COMMANDS: [&str; 6] = ["info", "spmm", "verify", "convert", "gen", "doctor"];
+const COMMANDS: [&str; 7] = ["info", "spmm", "verify", "reorder", "convert", "gen", "doctor"];
 
 #[test]
 fn help_is_there_with_examples() {
     let help = windrow(&["--help"]);
-    help.succeeded().says(&["6", "limit"]).says(&["Exit codes"]);
+    help.succeeded().says(&["6", "limit"]).says(&["130", "Ctrl-C"]).says(&["Exit codes"]);
     for command in COMMANDS {
         help.says(&[command]);
         let outcome = windrow(&[command, "--help"]);

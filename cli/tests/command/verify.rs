@@ -5,9 +5,11 @@ use super::run::{Folder, data, windrow};
 #[test]
 fn every_width_is_a_line() {
     let outcome = windrow(&["verify", &data("mbeacxc.mtx.gz"), "--device", "cpu", "--widths", "1,31,32"]);
-    outcome.succeeded().says(&["9 passed, 0 failed, 0 could not run"]);
+    outcome.succeeded().says(&["15 passed, 0 failed, 0 could not run"]);
     for width in ["1", "31", "32"] {
-        for (precision, output) in [("f32", "f32"), ("f16", "f32"), ("f16", "f16")] {
+        for (precision, output) in
+            [("f32", "f32"), ("tf32", "f32"), ("f16", "f32"), ("f16", "f16"), ("bf16", "f32")]
+        {
             let lines = outcome.stdout.lines().filter(|line| {
                 let words: Vec<&str> = line.split_whitespace().collect();
                 words.get(1..4) == Some(&[precision, output, width]) && words.last() == Some(&"passed")
@@ -26,9 +28,9 @@ fn the_same_as_an_object() {
         (&object["rows"], &object["cols"], &object["nnz"]),
         (&3072.into(), &1024.into(), &251_664.into())
     );
-    assert_eq!((&object["passed"], &object["failed"], &object["errors"]), (&3.into(), &0.into(), &0.into()));
+    assert_eq!((&object["passed"], &object["failed"], &object["errors"]), (&5.into(), &0.into(), &0.into()));
     let cases = object["cases"].as_array().unwrap();
-    assert_eq!(cases.len(), 3);
+    assert_eq!(cases.len(), 5);
     for case in cases {
         assert_eq!((&case["outcome"], &case["width"]), (&"passed".into(), &7.into()));
         assert_eq!((&case["checked"], &case["failures"]), (&(3072 * 7).into(), &0.into()));
@@ -41,9 +43,9 @@ fn a_case_that_cannot_run_does_not_end_the_sweep() {
     let outcome =
         windrow(&["verify", &data("mbeacxc.mtx.gz"), "--device", "cpu", "--widths", "999999999999,4"]);
     outcome
-        .failed(6, &["3 of 6 products could not run"])
+        .failed(6, &["5 of 10 products could not run"])
         .says(&["999999999999", "error: B (496 × 999999999999)"])
-        .says(&["3 passed, 0 failed, 3 could not run"]);
+        .says(&["5 passed, 0 failed, 5 could not run"]);
 }
 
 #[test]

@@ -150,7 +150,7 @@ struct Part {
     bits: u64,
 }
 
-/// Where element `(row, feature)` of an (8, SLICE_FEATURES) f32 tile lies. Pairs of rows are moved apart by an
+/// Where element `(row, feature)` of an 8 × `SLICE_FEATURES` f32 tile lies. Pairs of rows are moved apart by an
 /// exclusive or with multiples of eight words, so that the accumulators of a warp, which hold four rows of
 /// eight neighbouring features where elements have 16 bits, hit every bank once; groups of four features stay
 /// together.

@@ -39,7 +39,7 @@ pub trait TileElement: Element {
     /// A collective of the full warp; `at` is the slice's place plus [`named`](Self::named).
     unsafe fn multiply<S: Simt>(s: &S, at: u32, fragment: Self::Fragment, sums: &mut Self::Sums);
 
-    /// Calls `visit(row, feature, sum)` for each sum that the lane holds of the (8, SLICE_FEATURES) result.
+    /// Calls `visit(row, feature, sum)` for each sum that the lane holds of the 8 × `SLICE_FEATURES` result.
     fn each_sum(lane: u32, sums: &Self::Sums, visit: impl FnMut(u32, u32, f32));
 
     /// Which of a record's elements is the value of `row` and column `k < 8` of tile `tile`.

@@ -26,7 +26,7 @@ const MAX_BLOCK_COLUMNS: u32 = 1 << 20;
 pub(super) struct GpuPlan {
     pub(super) precision: Precision,
     pub(super) determinism: Determinism,
-    /// Widest slice of `B` that a tile stream works on, in columns.
+    /// Widest slice of `B` to work on at a time, in columns, if there is a choice.
     pub(super) widest_slice: u32,
     pub(super) row_split: Option<RowSplitPart>,
     pub(super) short_rows: Option<ShortRowsPart>,

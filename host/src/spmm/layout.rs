@@ -50,9 +50,11 @@ fn piece_len(nnz: u64, multiprocessors: u32) -> u32 {
     narrow(index(nnz.div_ceil(pieces).max(u64::from(SHORTEST_PIECE))))
 }
 
-/// What a slice of `B` may occupy of the L2 cache, as a part of it: the rest is for `A`, for `C` on its way out, and for
-/// the lines that both halves of the cache hold.
-const CACHE_SHARE: u64 = 2;
+/// What a slice of `B` may occupy of the L2 cache, in quarters of it: the rest is for `A`, for `C` on its way out, and for
+/// the lines that both halves of the cache hold. A pass of row-split over `A` costs more than one of tiles, so
+/// that its slices had better be wide.
+const TILE_CACHE_QUARTERS: u64 = 2;
+const ROW_CACHE_QUARTERS: u64 = 3;
 
 impl<'a, V: Value> SpmmBuilder<'a, V> {
     /// Row-split: segments over the CSR arrays as they are, in the order of the plan.
@@ -71,8 +73,9 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         let split_rows = wide_first(std::mem::take(&mut cut.split_rows));
         let slot_rows = u64::from(cut.slots);
         let row_split = Some(row_split_host(self.a, cut, self.precision.bytes()));
+        let widest_slice = self.slicing(context, ROW_CACHE_QUARTERS).widest;
         draft.clock.end("balance");
-        HostParts { row_split, split_rows, slot_rows, ..HostParts::default() }
+        HostParts { row_split, split_rows, slot_rows, widest_slice, ..HostParts::default() }
     }
 
     /// The forms of RS-Tile: every row in tiles, every row in the residual, or both.
@@ -95,7 +98,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         let sources = rs_tile.entry_sources(self.a)?;
         clock.end("tiles");
 
-        let slicing = self.slicing(context);
+        let slicing = self.slicing(context, TILE_CACHE_QUARTERS);
         let demand = Demand { widest_slice: slicing.widest, ..self.demand() };
         let mut empty = empty_rows(self.a);
         report.residual_rows = wide(rs_tile.residual().rows().len());
@@ -149,12 +152,12 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     /// What is in use are the columns of the rows that are worked on at the same time. If their whole rows of `B`
     /// fit, all slices of the width are worked on together; otherwise one after the other; and if not even a wide
     /// slice of them fits, narrow ones are taken.
-    fn slicing(&self, context: &Context<'_>) -> Slicing {
+    fn slicing(&self, context: &Context<'_>, cache_quarters: u64) -> Slicing {
         let Some(l2) = context.device.l2_bytes() else { return Slicing::ALL };
         let bytes = u64::from(self.precision.bytes());
         let rows_at_once = context.device.multiprocessors() as usize * WARPS_AT_ONCE * WINDOW_ROWS;
         let columns = wide(columns_in_use(self.a, context.order, rows_at_once));
-        let room = l2 / CACHE_SHARE;
+        let room = l2 / 4 * cache_quarters;
         if columns * wide(self.width) * bytes <= room {
             return Slicing::ALL;
         }
@@ -227,7 +230,7 @@ pub(super) struct HostParts<'a> {
     pub(super) split_rows: Vec<[u32; 4]>,
     /// Rows of the workspace.
     pub(super) slot_rows: u64,
-    /// Widest slice of `B` for tiles; 0 without tiles.
+    /// Widest slice of `B`, in columns.
     pub(super) widest_slice: u32,
 }
 

@@ -45,10 +45,10 @@ fn reads_whole_lines(entry: &Entry, dtype: Dtype, n: u32) -> bool {
     slice >= n || slice * dtype.bytes() >= LINE_BYTES
 }
 
-/// The row-split entry: the slicing that wastes least, and several ways where segments are long enough to
-/// keep the loads of each in flight.
+/// The row-split entry: the slicing that wastes least, no wider than asked, and several ways where segments are long
+/// enough to keep the loads of each in flight.
 pub(crate) fn row_split(demand: Demand) -> Option<&'static Entry> {
-    let Demand { dtype, n, vectors, mean_len, .. } = demand;
+    let Demand { dtype, n, vectors, mean_len, widest_slice } = demand;
     let of_family = |entry: &&Entry| {
         matches!(entry.variant,
         Variant::RowSplit { dtype: d, vectors: v, .. } if d == dtype && v == vectors)
@@ -61,7 +61,11 @@ pub(crate) fn row_split(demand: Demand) -> Option<&'static Entry> {
     let candidates = || ENTRIES.iter().filter(of_family).filter(|entry| ways(entry) == 1 || fills(entry));
     candidates()
         .filter(|entry| reads_whole_lines(entry, dtype, n))
-        .min_by_key(|entry| (slicing_cost(entry, dtype, n), std::cmp::Reverse(ways(entry))))
+        .min_by_key(|entry| {
+            let slice = division(entry).slice;
+            let too_wide = if slice > widest_slice { slice } else { 0 };
+            (too_wide, slicing_cost(entry, dtype, n), std::cmp::Reverse(ways(entry)))
+        })
         .or_else(|| candidates().max_by_key(|entry| division(entry).slice))
 }
 
@@ -181,6 +185,8 @@ mod tests {
     fn slices_are_no_wider_than_asked() {
         let narrow = Demand { widest_slice: 64, ..demand(Dtype::F16, 128, true, 0.0) };
         assert_eq!(tile_stream(narrow).unwrap().name, "spmm_tile_stream_f16_64");
+        let rows = Demand { widest_slice: 64, ..demand(Dtype::F32, 512, true, 4.0) };
+        assert_eq!(row_split(rows).unwrap().name, "spmm_row_split_f32_l16w1");
         let narrower = Demand { widest_slice: 1, ..narrow };
         assert_eq!(
             tile_stream(narrower).unwrap().name,

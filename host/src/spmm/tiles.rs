@@ -343,7 +343,7 @@ mod tests {
     fn every_place_of_a_fragment_is_used_once() {
         for dtype in [Dtype::F16, Dtype::Bf16, Dtype::Tf32] {
             let layout = Layout::of(dtype).unwrap();
-            let mut seen = vec![false; 128];
+            let mut seen = [false; 128];
             for (tile, row, k) in
                 (0..2).flat_map(|t| (0..8).flat_map(move |r| (0..8).map(move |k| (t, r, k))))
             {

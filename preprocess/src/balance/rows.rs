@@ -32,7 +32,7 @@ impl RowSegments {
         for segment in self.segments.iter_mut().filter(|segment| segment[3] != NO_SLOT) {
             segment[3] = shared[segment[3] as usize];
         }
-        self.slots = u32::try_from(self.split_rows.len()).expect("no more rows than slots");
+        self.slots = self.split_rows.iter().map(|row| row[2]).sum(); // one for each row now
     }
 }
 

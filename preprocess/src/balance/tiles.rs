@@ -11,6 +11,8 @@ use super::NO_SLOT;
 const FLUSH_STEPS: u64 = 1;
 /// No window is cut that is at most so many steps long: summing its pieces would take longer.
 const SHORTEST_CUT: u32 = 8;
+/// What adding up the pieces of windows costs, in steps: a launch.
+const COMBINE_STEPS: u32 = 8;
 /// A cut moves to the end of a window that is so near, in steps, and nearer than an eighth of the load.
 const FREE_MOVE: u32 = 2;
 
@@ -76,7 +78,7 @@ impl DealtSteps {
         for piece in self.pieces.iter_mut().filter(|piece| piece.slot != NO_SLOT) {
             piece.slot = shared[piece.slot as usize];
         }
-        self.slots = narrow(self.split_windows.len() as u64);
+        self.slots = self.split_windows.iter().map(|split| split.count).sum(); // one for each window now
     }
 
     /// Number of workers that have something to do.
@@ -111,7 +113,7 @@ impl DealtSteps {
 /// `window_steps[w]` is the number of steps of window `w`, at least 1. A window costs its steps and one more for
 /// its end; the *load* is the mean cost of a worker.
 ///
-/// - If a window is longer than a load, those of more than half a load (and more than 8 steps) are laid end to
+/// - If a window is longer than a load by more than 8 steps, those of more than half a load (and more than 8 steps) are laid end to
 ///   end and cut at every load, so that a worker has pieces of at most a few of them; a cut moves to the end of a
 ///   window that is nearer than an eighth of the load.
 /// - The others stay whole and are dealt out by list scheduling: those longer than an eighth of the load,
@@ -128,10 +130,10 @@ impl DealtSteps {
 /// ```
 /// use windrow_preprocess::balance::{NO_SLOT, Piece, SplitWindow, deal_steps};
 ///
-/// // Windows of 1, 20 and 3 steps for two workers: the second window is cut after a load.
-/// let dealt = deal_steps(&[1, 20, 3], 2);
+/// // Windows of 1, 40 and 3 steps for two workers: the second window is cut after a load.
+/// let dealt = deal_steps(&[1, 40, 3], 2);
 /// assert_eq!(dealt.split_windows, [SplitWindow { window: 1, first_slot: 0, count: 2 }]);
-/// assert_eq!(dealt.pieces[0], Piece { window: 1, begin: 0, end: 14, slot: 0 });
+/// assert_eq!(dealt.pieces[0], Piece { window: 1, begin: 0, end: 24, slot: 0 });
 /// assert_eq!(dealt.workers(), 2);
 /// ```
 pub fn deal_steps(window_steps: &[u32], workers: u32) -> DealtSteps {
@@ -144,9 +146,10 @@ pub fn deal_steps(window_steps: &[u32], workers: u32) -> DealtSteps {
     let mut deal =
         Deal { dealt: DealtSteps::default(), owned: Vec::new(), loads: vec![0; narrow(workers) as usize] };
 
-    // Where every window fits into a load, list scheduling alone is nearly even, and cuts would cost a launch.
+    // Where no window is much longer than a load, list scheduling alone is nearly even.
     let longest = window_steps.iter().copied().max().unwrap_or(0);
-    let is_long = |steps: u32| longest > load && steps > SHORTEST_CUT.max(load / 2);
+    let cuts_pay = longest > load.saturating_add(COMBINE_STEPS);
+    let is_long = |steps: u32| cuts_pay && steps > SHORTEST_CUT.max(load / 2);
     let windows = || (0u32..).zip(window_steps.iter().copied());
     deal.lay_end_to_end(windows().filter(|&(_, steps)| is_long(steps)), load);
 

@@ -61,9 +61,9 @@ impl Locality {
             for pair in range {
                 part.nnz += entries(pairs[pair]);
                 for window in pairs[pair].chunks(WINDOW_ROWS) {
-                    part.column_vectors += distinct(pattern, window, &mut columns);
+                    part.column_vectors += distinct_columns(columns_of(pattern, window), &mut columns);
                 }
-                part.column_vectors_16 += distinct(pattern, pairs[pair], &mut columns);
+                part.column_vectors_16 += distinct_columns(columns_of(pattern, pairs[pair]), &mut columns);
                 // The pairs of consecutive rows, also with the first of the next window.
                 let first = 2 * WINDOW_ROWS * pair;
                 let last = (first + pairs[pair].len() + 1).min(order.len());
@@ -78,7 +78,7 @@ impl Locality {
         let sum = parts.iter().fold(Part::default(), Part::plus);
         let block_columns = map_chunks(&block_ranges, watch, |range| {
             let mut columns = Vec::new();
-            range.map(|block| distinct(pattern, blocks[block], &mut columns)).sum::<u64>()
+            range.map(|block| distinct_columns(columns_of(pattern, blocks[block]), &mut columns)).sum::<u64>()
         })?;
         let ratio = |a: f64, b: f64| if b == 0.0 { 0.0 } else { a / b };
         Ok(Self {
@@ -111,18 +111,17 @@ impl Part {
     }
 }
 
-/// How many distinct columns some rows have.
-fn distinct(pattern: &Pattern<'_>, rows: &[u32], columns: &mut Vec<u32>) -> u64 {
+/// The columns of each of some rows.
+fn columns_of<'a>(pattern: &'a Pattern<'_>, rows: &'a [u32]) -> impl Iterator<Item = &'a [u32]> {
+    rows.iter().map(|&r| pattern.row(r))
+}
+
+/// How many distinct columns some rows have, in room that is used again.
+pub(super) fn distinct_columns<'a>(rows: impl Iterator<Item = &'a [u32]>, columns: &mut Vec<u32>) -> u64 {
     columns.clear();
-    for &r in rows {
-        columns.extend_from_slice(pattern.row(r));
-    }
-    if rows.len() > 2 * WINDOW_ROWS {
-        columns.sort_unstable();
-    } else {
-        // The stable sort merges the ascending runs that the rows are.
-        columns.sort();
-    }
+    rows.for_each(|row| columns.extend_from_slice(row));
+    // Stable: it merges the ascending runs that the rows are.
+    columns.sort();
     columns.dedup();
     columns.len() as u64
 }

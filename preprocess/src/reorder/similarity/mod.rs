@@ -25,9 +25,10 @@ mod windows;
 #[cfg(test)]
 mod tests;
 
-use windrow_formats::{Csr, Value};
+use windrow_formats::{Csr, Value, WINDOW_ROWS};
 
 use super::clock::Clock;
+use super::locality::distinct_columns;
 use super::pattern::{Pattern, chunks, map_chunks, narrow};
 use super::rcm;
 use super::watch::{Cancelled, Watch};
@@ -115,6 +116,21 @@ impl<'a> Rows<'a> {
     }
 }
 
+/// Distinct columns of each window of 8 rows of `order`, summed.
+fn column_vectors(rows: &Rows<'_>, order: &[u32], watch: &dyn Watch) -> Result<u64, Cancelled> {
+    let windows: Vec<&[u32]> = order.chunks(WINDOW_ROWS).collect();
+    let cost = |window: usize| windows[window].iter().map(|&d| rows.columns(d).len() as u64).sum();
+    let ranges = chunks(windows.len(), cost);
+    watch.begin("column vectors", ranges.len() as u64);
+    let vectors = map_chunks(&ranges, watch, |range| {
+        let mut columns = Vec::new();
+        let distinct =
+            |window: usize| distinct_columns(windows[window].iter().map(|&d| rows.columns(d)), &mut columns);
+        range.map(distinct).sum::<u64>()
+    })?;
+    Ok(vectors.into_iter().sum())
+}
+
 /// The new order of the rows: position `i` takes row `order[i]`.
 pub(super) fn order<V: Value>(
     csr: &Csr<V>,
@@ -144,7 +160,11 @@ pub(super) fn order<V: Value>(
         order = clock.time("isolated rows", || isolated::move_isolated(&rows, &neighbours, &order, watch))?;
     }
     if options.windows {
-        order = clock.time("windows", || windows::fill_windows(&rows, &rows.once(&order), watch))?;
+        order = clock.time("windows", || {
+            let filled = windows::fill_windows(&rows, &rows.once(&order), watch)?;
+            let fewer = column_vectors(&rows, &filled, watch)? <= column_vectors(&rows, &order, watch)?;
+            Ok(if fewer { filled } else { order })
+        })?;
     }
     if options.exchange {
         clock.time("exchange", || exchange::exchange(&rows, &neighbours, &mut order, watch))?;

@@ -63,7 +63,7 @@ impl Default for SimilarityOptions {
         Self {
             alpha: 0.5,
             neighbours: 8,
-            candidates: 48,
+            candidates: 32,
             representatives: 16,
             forest: true,
             two_opt: true,

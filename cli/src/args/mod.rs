@@ -1,5 +1,8 @@
 //! The command line: commands, options, and the help that goes with them.
 
+pub(crate) mod plan;
+mod reorder;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -10,6 +13,10 @@ use windrow::{Algorithm, DeviceSelector, Precision};
 use crate::spy::SpySize;
 use crate::units::parse_bytes;
 
+use plan::PlanArgs;
+
+pub(crate) use reorder::ReorderArgs;
+
 const EXIT_CODES: &str = "\
 Exit codes:
   0  ok
@@ -19,6 +26,7 @@ Exit codes:
   4  no such device, or one that cannot run the kernels
   5  a device failed
   6  a limit is exceeded: of the options, of memory, of 32-bit indices
+  130  interrupted by Ctrl-C
 
 Matrices are read from Matrix Market, SNAP edge lists, DLMC .smtx, scipy.sparse and TC-GNN .npz files, each
 also behind gzip. The content tells the format, not the name.
@@ -65,6 +73,7 @@ pub(crate) enum Command {
     Info(InfoArgs),
     Spmm(SpmmArgs),
     Verify(VerifyArgs),
+    Reorder(ReorderArgs),
     Convert(ConvertArgs),
     Gen(GenArgs),
     Doctor(DoctorArgs),
@@ -127,6 +136,8 @@ Examples:
   windrow spmm graph.mtx.gz --width 128
   windrow spmm graph.mtx.gz --width 64 --precision f16 --verify
   windrow spmm graph.mtx.gz --width 128 --device cuda:0 --algorithm tile-stream --peers
+  windrow spmm graph.mtx.gz --width 128 --precision f16 --reorder similarity
+  windrow spmm graph.mtx.gz --width 64 --precision f16 --algorithm hybrid --partition overlap:4
   windrow spmm graph.mtx.gz --width 32 --device cpu --repeat 20 --json")]
 pub(crate) struct SpmmArgs {
     /// The matrix A; - reads standard input.
@@ -136,7 +147,7 @@ pub(crate) struct SpmmArgs {
     #[arg(long, short = 'n', value_name = "N")]
     pub(crate) width: usize,
 
-    /// Type of the values of A and B, f32 or f16; sums and C are f32.
+    /// Type in which A and B are multiplied: f32, tf32, f16 or bf16; sums and C are f32.
     #[arg(long, short, value_name = "TYPE", default_value_t = Precision::F32)]
     pub(crate) precision: Precision,
 
@@ -173,6 +184,9 @@ pub(crate) struct SpmmArgs {
     pub(crate) memory_limit: Option<u64>,
 
     #[command(flatten)]
+    pub(crate) plan: PlanArgs,
+
+    #[command(flatten)]
     pub(crate) read: ReadArgs,
 }
 
@@ -185,6 +199,7 @@ pub(crate) struct SpmmArgs {
 Examples:
   windrow verify graph.mtx.gz
   windrow verify graph.mtx.gz --widths 1,33,128 --device cuda:0
+  windrow verify graph.mtx.gz --reorder graph.order --determinism fast
   windrow verify graph.mtx.gz --device cpu --json")]
 pub(crate) struct VerifyArgs {
     /// The matrix A; - reads standard input.
@@ -201,6 +216,9 @@ pub(crate) struct VerifyArgs {
     /// Seed of B.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub(crate) seed: u64,
+
+    #[command(flatten)]
+    pub(crate) plan: PlanArgs,
 
     #[command(flatten)]
     pub(crate) read: ReadArgs,

@@ -1,0 +1,185 @@
+//! What the records of ablations say together, as Markdown.
+
+use std::fmt::Write;
+
+use super::record::{AblationFacts, AblationRecord, Measurement};
+use crate::summary::{Grid, geometric_mean, number};
+
+/// A summary of `records` in Markdown: a table for each part, geometric means below it.
+///
+/// # Examples
+/// ```
+/// assert!(windrow_bench::summarise_ablation(&[]).starts_with("# Ablation\n\n0 lines"));
+/// ```
+#[must_use]
+pub fn summarise_ablation(records: &[AblationRecord]) -> String {
+    let failed = records.iter().filter(|record| record.error.is_some()).count();
+    let mut text = format!("# Ablation\n\n{} lines, {failed} of them errors.\n", records.len());
+    for record in records {
+        if let Some(error) = &record.error {
+            let _ = writeln!(text, "- {} at {}: {error}", record.matrix.name, record.width);
+        }
+    }
+    for part in [thresholds, stream, reorder, bytes, hybrid, determinism] {
+        text.push_str(&part(records));
+    }
+    text
+}
+
+/// A table of the records that have a row, under a title; nothing if there are none.
+fn table(
+    title: &str,
+    columns: &[&str],
+    records: &[AblationRecord],
+    row: impl Fn(&AblationFacts) -> Option<Vec<String>>,
+) -> String {
+    let mut grid = Grid::new(["matrix", "n"].iter().chain(columns));
+    let mut rows = 0;
+    for record in records {
+        if let Some(cells) = record.facts.as_ref().and_then(&row) {
+            rows += 1;
+            grid.row([record.matrix.name.clone(), record.width.to_string()].into_iter().chain(cells));
+        }
+    }
+    if rows == 0 { String::new() } else { format!("\n## {title}\n\n{grid}") }
+}
+
+fn us(measurement: Option<&Measurement>) -> String {
+    match measurement {
+        Some(Measurement { error: Some(_), .. }) => "failed".to_owned(),
+        found => number(found.and_then(Measurement::us), 1),
+    }
+}
+
+/// A line with the geometric mean of some numbers of the records.
+fn mean(name: &str, records: &[AblationRecord], pick: impl Fn(&AblationFacts) -> Option<f64>) -> String {
+    let numbers: Vec<f64> = records.iter().filter_map(|record| pick(record.facts.as_ref()?)).collect();
+    match geometric_mean(&numbers) {
+        Some(mean) => {
+            let below = numbers.iter().filter(|x| **x < 1.0).count();
+            format!("\nGeometric mean, {name}: {mean:.3} over {}, {below} of them below 1.\n", numbers.len())
+        }
+        None => String::new(),
+    }
+}
+
+fn thresholds(records: &[AblationRecord]) -> String {
+    let columns =
+        ["rule", "threshold", "nnz a tile", "nnz a window", "residual %", "predicted µs", "hybrid µs"];
+    table("Thresholds", &columns, records, |facts| match facts {
+        AblationFacts::Threshold(facts) => Some(vec![
+            facts.rule.clone(),
+            facts.max_entries.to_string(),
+            number(Some(facts.mean_nnz_per_tile), 2),
+            number(Some(facts.mean_nnz_per_window), 1),
+            number(Some(100.0 * facts.residual_share), 2),
+            number(Some(facts.predicted_us), 1),
+            us(facts.hybrid.as_ref()),
+        ]),
+        _ => None,
+    })
+}
+
+fn stream(records: &[AblationRecord]) -> String {
+    let columns = ["tile stream µs", "a warp each window µs", "speed-up"];
+    let rows = table("Tile stream", &columns, records, |facts| match facts {
+        AblationFacts::Stream { tile_stream, window_each, speed_up } => {
+            Some(vec![us(tile_stream.as_ref()), us(window_each.as_ref()), number(*speed_up, 2)])
+        }
+        _ => None,
+    });
+    let pick = |facts: &AblationFacts| match facts {
+        AblationFacts::Stream { speed_up, .. } => *speed_up,
+        _ => None,
+    };
+    rows + &mean("tile stream over a warp for each window", records, pick)
+}
+
+fn reorder(records: &[AblationRecord]) -> String {
+    let columns =
+        ["order", "s", "threads", "entries a vector", "own order", "product µs", "speed-up", "break-even"];
+    let mut text = table("Orders", &columns, records, |facts| match facts {
+        AblationFacts::Reorder(facts) => Some(vec![
+            if facts.kept_original { format!("{} (kept its own)", facts.order) } else { facts.order.clone() },
+            number(Some(facts.seconds), 3),
+            facts.threads.to_string(),
+            number(Some(facts.entries_per_vector_after), 3),
+            number(Some(facts.entries_per_vector_before), 3),
+            us(facts.product.as_ref()),
+            number(facts.speed_up, 2),
+            number(facts.break_even, 0),
+        ]),
+        _ => None,
+    });
+    let mut names: Vec<&str> = Vec::new();
+    for record in records {
+        if let Some(AblationFacts::Reorder(facts)) = &record.facts
+            && !names.contains(&facts.order.as_str())
+        {
+            names.push(&facts.order);
+        }
+    }
+    for name in names {
+        text.push_str(&mean(&format!("{name} over the own order"), records, |facts| match facts {
+            AblationFacts::Reorder(facts) if facts.order == name => facts.speed_up,
+            _ => None,
+        }));
+    }
+    text
+}
+
+fn bytes(records: &[AblationRecord]) -> String {
+    let columns = ["partition", "format", "metadata bytes", "value bytes", "over CSR"];
+    let mut grid = Grid::new(["matrix"].iter().chain(&columns));
+    let mut rows = 0;
+    for record in records {
+        let Some(AblationFacts::Bytes { partition, formats }) = &record.facts else { continue };
+        for format in formats {
+            rows += 1;
+            grid.row([
+                record.matrix.name.clone(),
+                partition.clone(),
+                format.format.clone(),
+                format.metadata_bytes.to_string(),
+                format.value_bytes.to_string(),
+                number(Some(format.over_csr), 3),
+            ]);
+        }
+    }
+    if rows == 0 { String::new() } else { format!("\n## Bytes\n\n{grid}") }
+}
+
+fn hybrid(records: &[AblationRecord]) -> String {
+    let columns = ["hybrid µs", "all tiles µs", "row-split µs", "short-rows µs", "loss %"];
+    table("Hybrid", &columns, records, |facts| match facts {
+        AblationFacts::Hybrid(facts) => Some(vec![
+            us(facts.hybrid.as_ref()),
+            us(facts.tile_stream.as_ref()),
+            us(facts.row_split.as_ref()),
+            us(facts.short_rows.as_ref()),
+            number(facts.loss_percent, 1),
+        ]),
+        _ => None,
+    })
+}
+
+fn determinism(records: &[AblationRecord]) -> String {
+    let columns = ["path", "runs", "differing", "products beside", "run-to-run µs", "any order µs", "cost"];
+    let rows = table("Determinism", &columns, records, |facts| match facts {
+        AblationFacts::Determinism(facts) => Some(vec![
+            facts.path.clone(),
+            facts.runs.to_string(),
+            facts.differing.to_string(),
+            facts.load_products.to_string(),
+            us(facts.run_to_run.as_ref()),
+            us(facts.any_order.as_ref()),
+            number(facts.cost, 3),
+        ]),
+        _ => None,
+    });
+    let pick = |facts: &AblationFacts| match facts {
+        AblationFacts::Determinism(facts) => facts.cost,
+        _ => None,
+    };
+    rows + &mean("time of run-to-run over any order", records, pick)
+}

@@ -1,0 +1,127 @@
+//! Ablations end to end: on the CPU, where times are skipped, and through the GPU's code on the emulator.
+
+use windrow::Schedule;
+
+use super::*;
+
+/// Rows of eight entries in blocks of eight columns; every fifth has up to three that no neighbour holds.
+fn source() -> MatrixSource {
+    let (rows, cols) = (60, 200);
+    let mut dense = vec![0.0f32; rows * cols];
+    for (r, row) in dense.chunks_exact_mut(cols).enumerate() {
+        let (first, len) = if r % 5 == 0 { (64 + 2 * r, 1 + r % 3) } else { (r / 8 * 8, 8) };
+        row[first..first + len].fill(1.0);
+    }
+    MatrixSource::InMemory { name: "mixed".to_owned(), csr: Csr::from_dense(rows, cols, &dense).unwrap() }
+}
+
+fn options(parts: &[AblationPart]) -> AblationOptions {
+    AblationOptions {
+        parts: parts.to_vec(),
+        widths: vec![8],
+        sampling: Sampling::SMOKE,
+        runs: 3,
+        ..AblationOptions::default()
+    }
+}
+
+fn run(device: &Device, options: &AblationOptions) -> (Vec<AblationRecord>, AblationSummary) {
+    let mut records = Vec::new();
+    let missing = MatrixSource::File("no-such-folder/none.mtx".into());
+    let summary = ablation(device, &[missing, source()], options, &mut |record| {
+        let line = serde_json::to_string(record).unwrap();
+        let back: AblationRecord = serde_json::from_str(&line).unwrap();
+        assert_eq!(&back, record, "{line}");
+        records.push(back);
+        Ok(())
+    })
+    .unwrap();
+    assert!(records[0].error.is_some() && records[0].facts.is_none() && summary.unreadable == 1);
+    assert_eq!(summary.lines, records.len() as u64);
+    (records.split_off(1), summary)
+}
+
+#[test]
+fn names_round_trip() {
+    for part in AblationPart::ALL {
+        assert_eq!(part.to_string().parse::<AblationPart>().unwrap(), part);
+    }
+    let error = "speed".parse::<AblationPart>().unwrap_err().to_string();
+    assert!(error.starts_with("\"speed\" is no part; there are thresholds"), "{error}");
+}
+
+#[test]
+fn on_the_cpu_structure_is_found_and_times_are_counted_as_skipped() {
+    let (records, summary) = run(&Device::cpu(), &options(&AblationPart::ALL));
+    assert_eq!((summary.wrong, summary.errors), (0, 0), "{records:#?}");
+    let (mut thresholds, mut orders, mut formats) = (Vec::new(), Vec::new(), 0);
+    for record in &records {
+        assert_eq!(record.error, None);
+        match record.facts.clone().unwrap() {
+            AblationFacts::Threshold(facts) => thresholds.push(facts),
+            AblationFacts::Reorder(facts) => orders.push(facts),
+            AblationFacts::Bytes { formats: found, .. } => formats += found.len(),
+            AblationFacts::Determinism(facts) => {
+                assert_eq!((facts.runs, facts.differing, facts.run_to_run), (3, 0, None));
+            }
+            AblationFacts::Stream { tile_stream, .. } => assert_eq!(tile_stream, None),
+            AblationFacts::Hybrid(facts) => assert_eq!((facts.hybrid, facts.loss_percent), (None, None)),
+        }
+    }
+    assert_eq!((thresholds.len(), orders.len(), formats), (18, 8, 10));
+    let overlap: Vec<_> = thresholds.iter().filter(|facts| facts.rule == "overlap").collect();
+    assert_eq!((overlap[0].residual_rows, overlap[0].residual_share), (0, 0.0));
+    assert!(overlap[8].residual_rows > 0 && overlap[8].mean_nnz_per_tile > overlap[0].mean_nnz_per_tile);
+    assert!(overlap[4..].iter().any(|facts| facts.same_as.is_some()), "{overlap:#?}");
+    assert_eq!((orders[0].order.as_str(), orders[0].product.clone()), ("identity", None));
+    assert!(orders[4].entries_per_vector_after >= orders[4].entries_per_vector_before);
+    assert!(summary.skipped >= 2 + 4 + 4 + 3, "{summary:?}");
+    let text = summarise_ablation(&records);
+    for part in ["Thresholds", "Tile stream", "Orders", "Bytes", "Hybrid", "Determinism"] {
+        assert!(text.contains(&format!("## {part}\n")), "{text}");
+    }
+}
+
+#[test]
+fn on_the_emulator_every_part_has_times() {
+    let parts = [AblationPart::Thresholds, AblationPart::Stream, AblationPart::Reorder, AblationPart::Hybrid];
+    let (records, summary) = run(&Device::emulator(Schedule::InOrder), &options(&parts));
+    assert_eq!((summary.wrong, summary.errors, summary.skipped), (0, 0, 0), "{records:#?}");
+    for record in &records {
+        let timed =
+            |measurement: &Option<Measurement>| measurement.as_ref().is_some_and(|m| m.us().is_some());
+        match record.facts.as_ref().unwrap() {
+            AblationFacts::Threshold(facts) => assert!(timed(&facts.hybrid)),
+            AblationFacts::Stream { tile_stream, window_each, speed_up } => {
+                assert!(timed(tile_stream) && timed(window_each) && speed_up.is_some());
+                assert_eq!(window_each.as_ref().unwrap().path, "tile-stream-f16+window-each");
+            }
+            AblationFacts::Reorder(facts) => {
+                assert!(timed(&facts.product) && facts.speed_up.is_some());
+                assert!(facts.order != "identity" || facts.speed_up == Some(1.0));
+            }
+            AblationFacts::Hybrid(facts) => {
+                assert!(timed(&facts.hybrid) && timed(&facts.row_split) && facts.loss_percent.is_some());
+            }
+            other => panic!("not asked for: {other:?}"),
+        }
+    }
+    let text = summarise_ablation(&records);
+    assert!(text.contains("Geometric mean, tile stream over a warp for each window"), "{text}");
+}
+
+#[test]
+fn runs_on_the_emulator_are_the_same_beside_other_work() {
+    let (records, summary) =
+        run(&Device::emulator(Schedule::Seeded(3)), &options(&[AblationPart::Determinism]));
+    assert_eq!((summary.wrong, summary.errors, summary.skipped), (0, 0, 0), "{records:#?}");
+    assert_eq!(records.len(), 2);
+    for record in &records {
+        let Some(AblationFacts::Determinism(facts)) = &record.facts else { panic!("{record:?}") };
+        assert_eq!((facts.runs, facts.differing), (3, 0));
+        assert!(
+            facts.any_order.as_ref().is_some_and(|product| product.path.ends_with("+fast"))
+                && facts.cost.is_some()
+        );
+    }
+}

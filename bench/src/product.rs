@@ -1,0 +1,180 @@
+//! One product: planned, run on shared operands, timed, verified.
+
+use windrow::partition::PartitionRule;
+use windrow::{Csr, Device, DeviceMatrix, Element, Permutation, Precision, SpmmReport, bf16, f16};
+
+use crate::error::BenchError;
+use crate::operands::{case_seed, fill, poisoned_matrix, random_matrix};
+use crate::sweep::{CheckFacts, SweepPath};
+use crate::timing::{Sampling, Timing, measure};
+
+/// `B` in each type, made when it is first asked for, and `C`: shared by all products of one matrix and width.
+/// Making and copying them takes longer than the products.
+pub(crate) struct Operands<'a> {
+    device: &'a Device,
+    rows: usize,
+    width: usize,
+    seed: u64,
+    bs: Bs,
+    c: DeviceMatrix<f32>,
+}
+
+#[derive(Default)]
+pub(crate) struct Bs {
+    single: Option<DeviceMatrix<f32>>,
+    half: Option<DeviceMatrix<f16>>,
+    brain: Option<DeviceMatrix<bf16>>,
+}
+
+/// A type that `B` is kept in.
+pub(crate) trait Stored: Element {
+    fn place(bs: &mut Bs) -> &mut Option<DeviceMatrix<Self>>;
+}
+
+impl Stored for f32 {
+    fn place(bs: &mut Bs) -> &mut Option<DeviceMatrix<Self>> {
+        &mut bs.single
+    }
+}
+
+impl Stored for f16 {
+    fn place(bs: &mut Bs) -> &mut Option<DeviceMatrix<Self>> {
+        &mut bs.half
+    }
+}
+
+impl Stored for bf16 {
+    fn place(bs: &mut Bs) -> &mut Option<DeviceMatrix<Self>> {
+        &mut bs.brain
+    }
+}
+
+impl<'a> Operands<'a> {
+    /// For products of width `width` with `csr`; `B` has numbers that no other matrix, width or type has.
+    pub(crate) fn new(
+        device: &'a Device,
+        csr: &Csr<f32>,
+        width: usize,
+        seeds: (u64, u64),
+    ) -> Result<Self, BenchError> {
+        let (seed, checksum) = seeds;
+        let c = poisoned_matrix(device, csr.rows(), width)?;
+        let seed = case_seed(seed, checksum, width, "B");
+        Ok(Self { device, rows: csr.cols(), width, seed, bs: Bs::default(), c })
+    }
+
+    /// `B`, and a `C` that is full of `unwritten`.
+    pub(crate) fn get<T: Stored>(
+        &mut self,
+        unwritten: f32,
+    ) -> Result<(&DeviceMatrix<T>, &mut DeviceMatrix<f32>), BenchError> {
+        fill(&mut self.c, unwritten)?;
+        let b = match T::place(&mut self.bs) {
+            Some(b) => b,
+            none => {
+                let seed = case_seed(self.seed, 0, 0, &T::PRECISION.to_string());
+                none.insert(random_matrix(self.device, self.rows, self.width, seed)?)
+            }
+        };
+        Ok((b, &mut self.c))
+    }
+}
+
+/// A product to measure.
+#[derive(Clone, Copy)]
+pub(crate) struct Product<'a> {
+    pub(crate) device: &'a Device,
+    pub(crate) csr: &'a Csr<f32>,
+    pub(crate) width: usize,
+    pub(crate) path: SweepPath,
+    pub(crate) order: Option<&'a Permutation>,
+    pub(crate) partition: Option<PartitionRule>,
+}
+
+/// What is known of a product; after an error, what was known until then. Only a right result has a time.
+#[derive(Default)]
+pub(crate) struct Measured {
+    pub(crate) report: Option<SpmmReport>,
+    pub(crate) check: Option<CheckFacts>,
+    pub(crate) timing: Option<Timing>,
+}
+
+impl Product<'_> {
+    /// The plan of the product.
+    pub(crate) fn plan(&self) -> Result<windrow::SpmmPlan, BenchError> {
+        let builder = self.path.builder(self.csr, self.width, self.order);
+        let builder = match self.partition {
+            Some(rule) => builder.partition(rule),
+            None => builder,
+        };
+        Ok(builder.build(self.device)?)
+    }
+
+    /// Plans, times, and compares what the last call left in `C`, which was full of NaN.
+    pub(crate) fn measure(
+        &self,
+        operands: &mut Operands<'_>,
+        sampling: Sampling,
+        measured: &mut Measured,
+    ) -> Result<(), BenchError> {
+        match self.path.precision {
+            Precision::F16 => self.measure_as::<f16>(operands, sampling, measured),
+            Precision::Bf16 => self.measure_as::<bf16>(operands, sampling, measured),
+            _ => self.measure_as::<f32>(operands, sampling, measured),
+        }
+    }
+
+    fn measure_as<T: Stored>(
+        &self,
+        operands: &mut Operands<'_>,
+        sampling: Sampling,
+        measured: &mut Measured,
+    ) -> Result<(), BenchError> {
+        let plan = self.plan()?;
+        measured.report = Some(plan.report().clone());
+        let (b, c) = operands.get::<T>(f32::NAN)?;
+        let timing =
+            measure(self.device, sampling, || plan.run_into(1.0, b, 0.0, c).map_err(BenchError::from))?;
+        let verification = plan.verify(self.csr, b, c)?;
+        measured.check = Some(CheckFacts::of(&verification));
+        if !verification.passed() {
+            return Err(BenchError::Wrong(verification));
+        }
+        measured.timing = Some(timing);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operands_are_made_once_and_c_is_overwritten() {
+        let (device, csr) = (Device::cpu(), Csr::<f32>::identity(6).unwrap());
+        let mut operands = Operands::new(&device, &csr, 3, (1, 2)).unwrap();
+        let (b, c) = operands.get::<f16>(7.0).unwrap();
+        let first = (b.buffer().address(), b.download().unwrap());
+        assert_eq!(c.download().unwrap(), [7.0; 18]);
+        let (b, c) = operands.get::<f16>(f32::NAN).unwrap();
+        assert_eq!((b.buffer().address(), b.download().unwrap()), first);
+        assert!(c.download().unwrap().iter().all(|x| x.is_nan()));
+        let (single, _) = operands.get::<f32>(0.0).unwrap();
+        let single = single.download().unwrap();
+        assert!(single.iter().zip(&first.1).all(|(a, b)| *a != b.to_f32()), "each type has its own numbers");
+    }
+
+    #[test]
+    fn a_product_that_cannot_be_planned_has_no_time() {
+        let (device, csr) = (Device::cpu(), Csr::<f32>::identity(6).unwrap());
+        let mut operands = Operands::new(&device, &csr, 3, (1, 2)).unwrap();
+        let path = SweepPath::new(windrow::Algorithm::TileStream, Precision::F32);
+        let product = Product { device: &device, csr: &csr, width: 3, path, order: None, partition: None };
+        let mut measured = Measured::default();
+        assert!(product.measure(&mut operands, Sampling::SMOKE, &mut measured).is_err());
+        assert!(measured.timing.is_none() && measured.report.is_none());
+        let product = Product { path: SweepPath::DEFAULT[0], ..product };
+        product.measure(&mut operands, Sampling::SMOKE, &mut measured).unwrap();
+        assert!(measured.timing.is_some() && measured.check.is_some_and(|check| check.failures == 0));
+    }
+}

@@ -1,0 +1,171 @@
+//! Arguments about how a plan is made, common to `spmm` and `verify`.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::Args;
+use windrow::partition::{PartitionRule, Thresholds};
+use windrow::reorder::Method;
+use windrow::{Determinism, SpmmBuilder};
+
+/// How a plan is made.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Planning")]
+pub(crate) struct PlanArgs {
+    /// Work on the rows in another order (GPU only): a method of windrow reorder, or a file that it wrote.
+    ///
+    /// With a method, the time to find the order is part of the planning. A file whose name is a method's is written
+    /// with its folder: ./rcm. B and C remain in the matrix's own order.
+    #[arg(long, value_name = "METHOD|FILE")]
+    pub(crate) reorder: Option<RowOrder>,
+
+    /// Whether two runs give the same bits: run-to-run or fast (parts of cut rows are added in any order).
+    #[arg(long, value_name = "NAME", default_value_t = Determinism::default())]
+    pub(crate) determinism: Determinism,
+
+    /// Rows that algorithm hybrid leaves to CUDA cores: auto, tile, residual, short:N, overlap:N or printed:N,M.
+    ///
+    /// auto: as a cost model prefers; tile: none; residual: all; short:N: those of at most N entries; overlap:N: those
+    /// of them that share few columns with their window; printed:N,M: as RSH-SpMM's algorithm 1 is printed, at most N
+    /// entries and fewer than M columns of their own.
+    #[arg(long, value_name = "RULE")]
+    pub(crate) partition: Option<Partition>,
+}
+
+impl PlanArgs {
+    /// Tells `builder` all but the order.
+    pub(crate) fn apply<'a>(&self, builder: SpmmBuilder<'a, f32>) -> SpmmBuilder<'a, f32> {
+        let builder = builder.determinism(self.determinism);
+        match self.partition {
+            None | Some(Partition::Auto) => builder,
+            Some(Partition::Rule(rule)) => builder.partition(rule),
+        }
+    }
+}
+
+/// An order of the rows as named on the command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RowOrder {
+    /// To be found.
+    Method(Method),
+    /// Found before.
+    File(PathBuf),
+}
+
+impl FromStr for RowOrder {
+    type Err = String;
+
+    /// A method's name, else a file: one that exists, or that has a folder or an ending in its name.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let path = Path::new(text);
+        match text.parse() {
+            Ok(method) => Ok(Self::Method(method)),
+            Err(_) if path.exists() || path.extension().is_some() || path.components().count() > 1 => {
+                Ok(Self::File(path.to_owned()))
+            }
+            Err(unknown) => Err(format!("{unknown}, and no file has this name")),
+        }
+    }
+}
+
+impl fmt::Display for RowOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Method(method) => method.fmt(f),
+            Self::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// A partition as named on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Partition {
+    /// The cost model's.
+    Auto,
+    /// This one.
+    Rule(PartitionRule),
+}
+
+impl FromStr for Partition {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let unknown = || {
+            format!(
+                "{text:?} is no partition; there are auto, tile, residual, short:N, overlap:N and printed:N,M, \
+                 N and M whole numbers"
+            )
+        };
+        let number = |text: &str| text.parse::<u32>().map_err(|_| unknown());
+        let (name, numbers) = text.split_once(':').map_or((text, None), |(name, rest)| (name, Some(rest)));
+        let rule = match (name, numbers) {
+            ("auto", None) => return Ok(Self::Auto),
+            ("tile", None) => PartitionRule::AllTile,
+            ("residual", None) => PartitionRule::AllResidual,
+            ("short", Some(most)) => PartitionRule::ShortRows { max_entries: number(most)? },
+            ("overlap", Some(most)) => PartitionRule::Overlap { thresholds: Thresholds::new(number(most)?) },
+            ("printed", Some(both)) => {
+                let (most, increment) = both.split_once(',').ok_or_else(unknown)?;
+                PartitionRule::Printed { max_entries: number(most)?, max_increment: number(increment)? }
+            }
+            _ => return Err(unknown()),
+        };
+        Ok(Self::Rule(rule))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use windrow::{Algorithm, Csr, Device, Precision, Schedule, Spmm};
+
+    use super::*;
+
+    #[test]
+    fn plans_are_told() {
+        let a = Csr::<f32>::identity(16).unwrap();
+        let gpu = Device::emulator(Schedule::STANDARD[0]);
+        let report = |partition: &str, determinism| {
+            let partition = Some(partition.parse().unwrap());
+            let builder = Spmm::builder(&a).precision(Precision::F16).algorithm(Algorithm::Hybrid);
+            let args = PlanArgs { reorder: None, determinism, partition };
+            args.apply(builder).build(&gpu).unwrap().report().clone()
+        };
+        let (tile, short) = (report("tile", Determinism::Fast), report("short:1", Determinism::RunToRun));
+        assert_eq!((tile.residual_rows, short.residual_rows), (0, 16));
+        assert_eq!((tile.determinism, short.determinism), (Determinism::Fast, Determinism::RunToRun));
+    }
+
+    #[test]
+    fn partitions_by_name() {
+        let rule = |text: &str| match text.parse().unwrap() {
+            Partition::Rule(rule) => Some(rule),
+            Partition::Auto => None,
+        };
+        assert_eq!(rule("auto"), None);
+        assert_eq!(rule("tile"), Some(PartitionRule::AllTile));
+        assert_eq!(rule("residual"), Some(PartitionRule::AllResidual));
+        assert_eq!(rule("short:4"), Some(PartitionRule::ShortRows { max_entries: 4 }));
+        assert_eq!(rule("overlap:0"), Some(PartitionRule::Overlap { thresholds: Thresholds::new(0) }));
+        let printed = PartitionRule::Printed { max_entries: 4, max_increment: 3 };
+        assert_eq!(rule("printed:4,3"), Some(printed));
+        for text in ["", "tiles", "tile:1", "short", "short:", "short:-1", "overlap:x", "printed:4", "auto:"]
+        {
+            let error = text.parse::<Partition>().unwrap_err();
+            assert!(error.starts_with(&format!("{text:?} is no partition; there are auto")), "{error}");
+        }
+    }
+
+    #[test]
+    fn orders_by_name_or_file() {
+        let order = |text: &str| text.parse::<RowOrder>();
+        assert_eq!(order("rcm"), Ok(RowOrder::Method(Method::ReverseCuthillMckee)));
+        for file in ["./rcm", "a.order", "folder/a", "Cargo.toml", "src"] {
+            assert_eq!(order(file), Ok(RowOrder::File(file.into())));
+            assert_eq!(order(file).unwrap().to_string(), file);
+        }
+        let error = order("metis").unwrap_err();
+        assert!(error.contains("\"metis\"") && error.contains("community"), "{error}");
+        assert!(error.ends_with("no file has this name"), "{error}");
+    }
+}
