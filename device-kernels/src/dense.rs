@@ -7,7 +7,7 @@ use windrow_simt::{GlobalPtr, Simt};
 ///
 /// # Obligations
 /// - `b`: `k × n` row-major with `ldb ≥ n`; for kernels that read vectors, 16-byte aligned with
-///   `ldb` a multiple of the elements in 16 bytes, and every row readable up to `ldb`.
+///   `ldb` a multiple of the elements in 16 bytes, and every row readable up to `n` rounded up to 16 bytes.
 /// - `c`: `m × n` row-major with `ldc ≥ n`, f32 if `c_is_half` is 0, else f16. If `c_vectors` is not
 ///   0, `c` is 16-byte aligned and `ldc` a multiple of 4 (f16: `c` 8-byte aligned suffices).
 /// - `partial`: rows of `ld_partial ≥ n` f32, `ld_partial` a multiple of 4, 16-byte aligned; as many

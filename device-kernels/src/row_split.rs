@@ -30,8 +30,8 @@ pub const IN_FLIGHT: usize = 4;
 /// Arguments of [`RowSplit`].
 ///
 /// # Obligations
-/// `segments[i] = [row, begin, end, slot]` with `begin ≤ end ≤ nnz`; no two segments share a slot,
-/// and a segment with [`NO_SLOT`] is the only one of its row.
+/// `segments[i] = [row, begin, end, slot]` with `begin ≤ end ≤ nnz`; rows are below m, columns below k, and
+/// `nnz ≤ 2³² − 1024`. No two segments share a slot unless `dense.accumulate` is set, and a segment with [`NO_SLOT`] is the only one of its row.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct RowSplitParams {

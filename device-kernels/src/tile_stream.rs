@@ -55,14 +55,15 @@ pub const RECORD_TAIL: usize = 4;
 /// # Obligations
 /// - `workers[i] = [begin, end]`, `begin < end`: the ranges are disjoint. A *piece*, all steps of a window
 ///   or some, lies inside one range.
-/// - fewer than 2²⁸ steps.
+/// - fewer than 2²⁸ steps; columns below k, rows below m and below [`MORE_STEPS`]; `8·slot + 8` at most the rows of
+///   the workspace; all arrays 16-byte aligned.
 /// - per step: a record, 16 columns or [`NO_COLUMN`], and two bitmaps.
 /// - a record: the fragments of all lanes, [`TileElement::LANE_WORDS`] words each; then 8 words, in the last
 ///   step of a piece the rows of `C`, or [`NO_ROW`](crate::NO_ROW), no row in two windows, in the others
 ///   [`MORE_STEPS`]; then the piece's slot, [`NO_SLOT`](crate::NO_SLOT) if it is a whole window; then three
 ///   words of padding. Pieces share a slot only if `dense.accumulate` is set. The last step of a range ends a
 ///   piece.
-/// - a bit is set exactly where there is an entry; elsewhere the fragment is +0.
+/// - a bit is set exactly where there is an entry, none for a pad; elsewhere the fragment is +0.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct TileStreamParams {
@@ -338,7 +339,7 @@ impl<'a, S: Simt, E: TileElement, G: Staging, const SLICES: usize, const STAGES:
     #[inline(always)]
     unsafe fn stage_row(&self, to: u32, col: u32) {
         let bytes = size_of::<E::Bits>() as u64;
-        let row = self.b.byte_add(u64::from(col) * u64::from(self.p.dense.ldb) * bytes);
+        let row = self.b.byte_add((u64::from(col) * u64::from(self.p.dense.ldb)).wrapping_mul(bytes));
         let mut slice = 0;
         while slice < SLICES as u32 {
             let feature = self.column + slice * E::SLICE_FEATURES + self.lane % 8 * E::CHUNK;

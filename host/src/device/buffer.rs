@@ -90,7 +90,7 @@ impl<T: Pod> DeviceBuffer<T> {
     }
 
     /// Sets every element to zero bytes.
-    fn clear(&self) -> Result<(), DeviceError> {
+    pub(crate) fn clear(&self) -> Result<(), DeviceError> {
         match (&self.storage, self.device.machine()) {
             // SAFETY: the allocation is this buffer's own and has `bytes` bytes.
             (Storage::Device(address), Some(machine)) => unsafe { machine.zero(*address, self.bytes()) },

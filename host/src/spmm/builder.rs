@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Mutex;
 
 use windrow_formats::{Csr, FormatError, Permutation, Structure, Value};
-use windrow_preprocess::partition::{CostModel, Density, PartitionRule, ProductShape, estimate};
+use windrow_preprocess::partition::{CostModel, Density, PartitionRule, Prediction, ProductShape, estimate};
 use windrow_preprocess::reorder::{self, reorder};
 
 use super::gpu::GpuPlan;
@@ -181,6 +181,14 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
                 remedy: "use precision tf32, bf16 or f16, or algorithm row-split",
             });
         }
+        if let Order::Given(order) = &self.order
+            && order.len() != self.a.rows()
+        {
+            let (found, expected, why) = (order.len(), self.a.rows(), "one for each row");
+            return Err(
+                FormatError::LengthMismatch { array: "the order of rows", found, expected, why }.into()
+            );
+        }
         let mut draft = Draft { clock: StageClock::start(), report: self.blank_report(device) };
         let bits = Bits::of(self.precision, self.a.values());
         draft.report.overflowed_values = bits.overflowed(self.a.values());
@@ -274,7 +282,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             tiles: host.tiles.take().map(|part| part.upload(device, bits)).transpose()?,
             split,
             capacity,
-            queue: Mutex::new(()),
+            queue: Mutex::new(false),
         };
         report.entries = plan.choose(self.demand().n, true).names();
         draft.clock.end("upload");
@@ -286,17 +294,6 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         let order = match &self.order {
             Order::AsGiven => return Ok(None),
             Order::Given(order) => {
-                if order.len() != self.a.rows() {
-                    let (found, expected) = (order.len(), self.a.rows());
-                    let why = "one for each row";
-                    return Err(FormatError::LengthMismatch {
-                        array: "the order of rows",
-                        found,
-                        expected,
-                        why,
-                    }
-                    .into());
-                }
                 draft.report.order = "given".to_owned();
                 Cow::Borrowed(*order)
             }
@@ -357,19 +354,21 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         }
         let bytes = self.precision.bytes() as usize;
         let found = estimate(self.a, context.order, self.width, bytes, &self.cost_model)?;
-        Ok(Some(match found.thresholds() {
-            Some(thresholds) => {
-                report.reason = format!(
+        // Measured, the tile stream is not behind row-split where the model says so; see `select::algorithm`.
+        let least =
+            |best: Prediction, next: &Prediction| if next.seconds < best.seconds { *next } else { best };
+        let with_tiles = |p: &&Prediction| p.rule != PartitionRule::AllResidual;
+        let best = found.predictions.iter().filter(with_tiles).fold(found.predictions[0], least);
+        report.reason = match best.rule {
+            PartitionRule::Overlap { thresholds } => {
+                format!(
                     "rows of at most {} entries that share few columns on CUDA cores",
                     thresholds.max_entries
-                );
-                found.best.rule
+                )
             }
-            None => {
-                report.reason = format!("all rows in tiles, no division pays; {why}");
-                PartitionRule::AllTile
-            }
-        }))
+            _ => format!("all rows in tiles, no row had better leave them; {why}"),
+        };
+        Ok(Some(best.rule))
     }
 
     /// The time that the cost model predicts for each path.

@@ -34,8 +34,9 @@ pub(super) struct GpuPlan {
     pub(super) split: Option<SplitPart>,
     /// Columns of the workspace, a multiple of 8.
     pub(super) capacity: u32,
-    /// Held while the launches of a run are queued: they share the workspace.
-    pub(super) queue: Mutex<()>,
+    /// Held while the launches of a run are queued: they share the workspace. True while sums of a run may be left
+    /// in it: a run that failed half-way leaves it so.
+    pub(super) queue: Mutex<bool>,
 }
 
 /// The dense operands of a run: addresses, and leading dimensions in elements.
@@ -88,7 +89,11 @@ impl GpuPlan {
     /// plan's element type and of the type `c_is_half` tells, with all rows readable up to `ldb`; nothing
     /// else touches `c` meanwhile, nothing writes `b`.
     pub(super) unsafe fn run(&self, machine: &dyn Machine, operands: Operands) -> Result<(), SpmmError> {
-        let _queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unfinished = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (true, Determinism::Fast, Some(split)) = (*unfinished, self.determinism, &self.split) {
+            split.clear()?; // what is accumulated must begin at zero
+        }
+        *unfinished = true;
         let block = if self.split.is_some() { self.capacity } else { MAX_BLOCK_COLUMNS };
         let mut first = 0;
         while first < operands.n {
@@ -97,6 +102,7 @@ impl GpuPlan {
             unsafe { self.launch_parts(machine, &dense)? };
             first += dense.n;
         }
+        *unfinished = false;
         Ok(())
     }
 

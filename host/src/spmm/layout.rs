@@ -158,7 +158,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         let rows_at_once = context.device.multiprocessors() as usize * WARPS_AT_ONCE * WINDOW_ROWS;
         let columns = wide(columns_in_use(self.a, context.order, rows_at_once));
         let room = l2 / 4 * cache_quarters;
-        if columns * wide(self.width) * bytes <= room {
+        if columns.saturating_mul(wide(self.width)).saturating_mul(bytes) <= room {
             return Slicing::ALL;
         }
         let fitting = room / (columns * bytes).max(1);

@@ -157,6 +157,13 @@ impl TilesPart {
     }
 }
 
+impl SplitPart {
+    /// Zeroes the workspace, after the work queued before.
+    pub(super) fn clear(&self) -> Result<(), DeviceError> {
+        self.partial.clear()
+    }
+}
+
 /// The cut rows whose partial sums are added, and the workspace that holds them.
 pub(super) struct SplitPart {
     /// `[row, first_slot, count, stride]`, the rows with many partials first.

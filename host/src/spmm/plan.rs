@@ -25,7 +25,8 @@ use crate::options::Precision;
 /// Values and `B` are rounded to the plan's [`Precision`]; products are summed in f32 and rounded once if `C` is
 /// f16. With `u = 2⁻²⁴` (`2⁻²³` where tiles take part), `len` the entries of a row and `γ(t) = t·u / (1 − t·u)`,
 /// an element is off by at most `γ(len + 2)·(|α|·Σ|a·b| + |β·c|)`. The order of summation is fixed: running a plan
-/// twice gives the same bits.
+/// twice, on operands of the same width and alignment, gives the same bits, unless the plan is
+/// [`Determinism::Fast`](crate::Determinism::Fast).
 ///
 /// # Not-a-number
 /// With β = 0, `C` is not read: what it held does not matter. Rows of `B` that a row of `A` has no entry for do not

@@ -185,6 +185,8 @@ impl TilePattern {
     /// Bytes of host memory.
     pub(crate) fn host_bytes(&self) -> u64 {
         let words = 4 * self.dealt.pieces.len()
+            + self.dealt.worker_pieces.len()
+            + 3 * self.dealt.split_windows.len()
             + self.piece_steps.len()
             + self.window_rows.len()
             + self.window_tiles.len()

@@ -118,6 +118,21 @@ fn check_dealt(window_steps: &[u32], workers: u32) {
     assert_eq!(dealt.worker_pieces.last().copied().unwrap_or(0) as usize, dealt.pieces.len());
 }
 
+/// About one window for each worker, nearly a load each, and one that is longer: no range may pass its unused room
+/// to the last.
+#[test]
+fn nobody_is_left_with_what_others_did_not_use() {
+    for (steps, long, windows, workers) in
+        [(70, 100, 4150, 3696), (72, 100, 4000, 3696), (70, 89, 1001, 889), (10, 22, 12, 24)]
+    {
+        let mut window_steps = vec![steps; windows];
+        window_steps[0] = long;
+        check_dealt(&window_steps, workers);
+        window_steps.rotate_left(1);
+        check_dealt(&window_steps, workers);
+    }
+}
+
 /// Windows alike are dealt out side by side: worker `i` has windows `i, i + workers, …`.
 #[test]
 fn neighbouring_windows_are_worked_on_at_the_same_time() {
@@ -253,6 +268,17 @@ proptest! {
         workers in prop_oneof![0..40u32, 0..3000u32],
     ) {
         check_dealt(&lengths, workers);
+    }
+
+    #[test]
+    fn windows_of_about_a_load_are_shared_too(
+        mut steps in prop::collection::vec(60..90u32, 1..600),
+        long in 90..200u32,
+        spare in 0..30u32,
+    ) {
+        let workers = u32::try_from(steps.len()).unwrap() * 9 / 10 + spare;
+        steps.push(long);
+        check_dealt(&steps, workers);
     }
 
     #[test]

@@ -175,10 +175,10 @@ impl Deal {
     /// Cuts the windows, laid end to end, at every `load` steps; the first range is worker 0's.
     fn lay_end_to_end(&mut self, windows: impl Iterator<Item = (u32, u32)>, load: u32) {
         let slack = FREE_MOVE.max(load / 8);
-        // Workers are never short: the windows' steps are at most `total − 1`, and a range has a load less the
-        // slack only if the one after it has more.
+        // A worker that ends early for the sake of a window's end leaves its room to the next, so that the
+        // last one is not left with the sum of it.
         let last = self.loads.len() - 1;
-        let (mut worker, mut room) = (0, load);
+        let (mut worker, mut room, mut fresh) = (0, load, true);
         for (window, steps) in windows {
             let (first_slot, mut begin) = (self.dealt.slots, 0);
             let mut count = 0;
@@ -187,7 +187,7 @@ impl Deal {
                 // What is left of the window fits, or nearly: no cut. A sliver of room is not worth one.
                 let end = if worker == last || left <= room.saturating_add(slack) {
                     steps
-                } else if room <= slack && room < load {
+                } else if room <= slack && !fresh {
                     begin
                 } else if left - room <= slack {
                     steps
@@ -200,9 +200,11 @@ impl Deal {
                 }
                 if end < steps || room <= end - begin {
                     worker = last.min(worker + 1);
-                    room = load;
+                    room = load.saturating_add(room.saturating_sub(end - begin));
+                    fresh = true;
                 } else {
                     room -= end - begin;
+                    fresh = false;
                 }
                 begin = end;
             }
