@@ -16,8 +16,8 @@ use crate::kernel::{Kernel, Variant};
 /// # Obligations
 /// `rows[i] = [row, first_slot, count, stride]`: the partials of `row` are the workspace's rows
 /// `first_slot + j·stride` for `j < count`, all written earlier in the stream; no row is listed
-/// twice, and with `dense.accumulate` every slot is listed once. The first `wide_count` rows get a block each, the others a warp each: the grid has
-/// [`Combine::blocks`].
+/// twice, and with `dense.accumulate` every slot is listed exactly once, for it is zeroed when it is read. The first
+/// `wide_count` rows get a block each, the others a warp each: the grid has [`Combine::blocks`].
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct CombineParams {

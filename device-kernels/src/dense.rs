@@ -6,6 +6,7 @@ use windrow_simt::{GlobalPtr, Simt};
 /// The dense operands of one launch of `C = α·A·B + β·C`, columns `0..n` of both.
 ///
 /// # Obligations
+/// - `n ≤ 2²⁰`: wider products are launched in blocks of columns.
 /// - `b`: `k × n` row-major with `ldb ≥ n`; for kernels that read vectors, 16-byte aligned with
 ///   `ldb` a multiple of the elements in 16 bytes, and every row readable up to `n` rounded up to 16 bytes.
 /// - `c`: `m × n` row-major with `ldc ≥ n`, f32 if `c_is_half` is 0, else f16. If `c_vectors` is not
@@ -140,7 +141,8 @@ impl Dense {
     /// workspace is padded.
     ///
     /// # Safety
-    /// The obligations of [`Dense`]; `slot` is this thread group's own.
+    /// The obligations of [`Dense`]; without `accumulate`, `slot` is this thread group's own; with it, others may
+    /// add to it, nothing else.
     #[inline(always)]
     pub unsafe fn keep_quad<S: Simt>(&self, s: &S, slot: u32, column: u32, sum: [f32; 4]) {
         if column < self.n {

@@ -20,7 +20,8 @@ use crate::row_split::{Entries, accumulate_entries, accumulate_pairs, deal};
 ///
 /// # Obligations
 /// `blocks[i] = [first_row, row_count, first_entry, len]`: positions `first_row..first_row+row_count`
-/// of `rows` have `len` entries each, from `first_entry` on; no row is listed twice.
+/// of `rows` have `len` entries each, from `first_entry` on; no row is listed twice. Rows are below m, columns below
+/// k, and `nnz ≤ 2³² − 1024`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct ShortRowsParams {

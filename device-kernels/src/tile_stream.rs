@@ -339,14 +339,15 @@ impl<'a, S: Simt, E: TileElement, G: Staging, const SLICES: usize, const STAGES:
     #[inline(always)]
     unsafe fn stage_row(&self, to: u32, col: u32) {
         let bytes = size_of::<E::Bits>() as u64;
-        let row = self.b.byte_add((u64::from(col) * u64::from(self.p.dense.ldb)).wrapping_mul(bytes));
+        let row =
+            self.b.byte_add(u64::from(col).wrapping_mul(u64::from(self.p.dense.ldb)).wrapping_mul(bytes));
         let mut slice = 0;
         while slice < SLICES as u32 {
             let feature = self.column + slice * E::SLICE_FEATURES + self.lane % 8 * E::CHUNK;
             let inside = self.p.dense.n.saturating_sub(feature);
             let source = row.at(slice * E::SLICE_FEATURES);
             let to = to + slice * STAGE_SLICE_BYTES;
-            // SAFETY: with vectors, a row is readable up to ldb, a whole number of chunks; without,
+            // SAFETY: with vectors, a row is readable up to n rounded up to whole chunks; without,
             // `inside` elements are. `to` is in the pipeline slot.
             unsafe {
                 if G::VECTORS {

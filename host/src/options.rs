@@ -150,8 +150,8 @@ pub enum Determinism {
     #[default]
     RunToRun,
     /// They may differ in the last bits: the parts are added atomically, in whatever order they are finished. Less
-    /// workspace, and less to add up where rows are very long. Rows that are not cut do not change. Parts below f32's
-    /// least normal number (1.2e-38) may be taken for zero, as the GPU's atomic addition does.
+    /// workspace, and less to add up where rows are very long. Rows that are not cut do not change. A part or a sum of
+    /// parts that is subnormal (below 1.2e-38) is taken for zero: the GPU's `red.add.f32` flushes it.
     Fast,
 }
 

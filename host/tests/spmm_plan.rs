@@ -5,8 +5,8 @@ mod common;
 use common::{Setup, devices, gpu, report_missing_gpu};
 use half::{bf16, f16};
 use windrow::{
-    Algorithm, Csr, DenseMut, DenseRef, Device, DeviceError, DeviceKind, DeviceMatrix, Precision, Schedule,
-    Spmm, SpmmError,
+    Algorithm, Csr, DenseMut, DenseRef, Device, DeviceError, DeviceKind, DeviceMatrix, FormatError,
+    Permutation, Precision, Schedule, Spmm, SpmmError,
 };
 use windrow_testkit::{Case, Operands, Pattern, SplitMix64, Values};
 
@@ -173,6 +173,20 @@ fn unsupported_combinations_say_what_to_do() {
             assert_eq!(error.to_string(), expected);
         }
     }
+}
+
+#[test]
+fn an_order_of_the_wrong_length_is_refused_everywhere() {
+    let a = Csr::<f32>::identity(3).unwrap();
+    let order = Permutation::try_from_new_to_old(vec![1, 0]).unwrap();
+    for device in devices() {
+        let error = Spmm::builder(&a).order(&order).build(&device).unwrap_err();
+        let SpmmError::Format(FormatError::LengthMismatch { found, expected, .. }) = error else {
+            panic!("{error}");
+        };
+        assert_eq!((found, expected), (2, 3), "{device}");
+    }
+    report_missing_gpu("orders", 1);
 }
 
 /// The need is known before anything is allocated: exactly what the device then hands out.

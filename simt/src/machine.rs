@@ -79,7 +79,8 @@ pub unsafe trait Simt {
     unsafe fn store_streaming<T: Word>(&self, to: GlobalPtr<T>, value: T);
 
     /// Adds to a float in memory, atomically, without reading it back (`red.add.f32`). The order
-    /// among threads is not determined, so neither is the last bit of the sum; subnormal numbers may count as zero.
+    /// among threads is not determined, so neither is the last bit of the sum. PTX flushes subnormal
+    /// inputs and sums to zero; the emulator keeps them.
     ///
     /// # Safety
     /// As for every memory method, except that other threads may add to the same word.

@@ -366,7 +366,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
                     thresholds.max_entries
                 )
             }
-            _ => format!("all rows in tiles, no row had better leave them; {why}"),
+            _ => format!("all rows in tiles: no hybrid is predicted to be faster; {why}"),
         };
         Ok(Some(best.rule))
     }

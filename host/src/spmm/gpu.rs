@@ -228,3 +228,59 @@ pub(super) unsafe fn start<P: bytemuck::Pod>(
         None => Ok(()),
     }
 }
+
+#[cfg(all(test, feature = "emulator"))]
+mod tests {
+    use windrow_formats::Csr;
+
+    use super::*;
+    use crate::device::{Device, DeviceBuffer};
+    use crate::spmm::plan::Body;
+    use crate::{Algorithm, DenseRef, DeviceMatrix, Schedule, Spmm};
+
+    /// Sixteen rows of 600 ones, all cut.
+    fn cut_rows() -> Csr<f32> {
+        let offsets = (0..=16).map(|row| 600 * row).collect();
+        let columns = (0..16).flat_map(|_| 0..600).collect();
+        Csr::try_from_parts(16, 600, offsets, columns, vec![1.0; 16 * 600]).unwrap()
+    }
+
+    #[test]
+    fn sums_of_a_failed_run_are_not_added_to_the_next() {
+        let device = Device::emulator(Schedule::InOrder);
+        let ones = [1.0f32; 600];
+        let b = DeviceMatrix::upload(&device, DenseRef::packed(&ones, 600, 1).unwrap()).unwrap();
+        for (algorithm, precision) in
+            [(Algorithm::RowSplit, Precision::F32), (Algorithm::TileStream, Precision::Tf32)]
+        {
+            let plan = Spmm::builder(&cut_rows())
+                .width(1)
+                .algorithm(algorithm)
+                .precision(precision)
+                .determinism(Determinism::Fast)
+                .workers(20)
+                .build(&device)
+                .unwrap();
+            let Body::Gpu(parts) = &plan.body else { panic!("the emulator runs kernels") };
+            let partial = || parts.split.as_ref().expect("rows are cut").partial.to_vec().unwrap();
+            let lost = DeviceBuffer::<f32>::alloc_zeroed(&device, 16).unwrap().address();
+            let operands = Operands {
+                b: b.buffer().address(),
+                ldb: crate::num::narrow(b.ld()),
+                c: lost,
+                ldc: 1,
+                n: 1,
+                alpha: 1.0,
+                beta: 0.0,
+                c_is_half: false,
+            };
+            // SAFETY: `c` was freed, which the emulator reports; nothing is undefined there.
+            unsafe { parts.run(device.machine().unwrap(), operands) }.unwrap_err();
+            assert!(partial().iter().any(|&sum| sum != 0.0), "{algorithm}: sums are left");
+            for _ in 0..2 {
+                assert_eq!(plan.run(&ones).unwrap(), [600.0; 16], "{algorithm}");
+                assert!(partial().iter().all(|&sum| sum == 0.0), "{algorithm}: all were taken");
+            }
+        }
+    }
+}

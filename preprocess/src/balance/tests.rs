@@ -272,7 +272,7 @@ proptest! {
 
     #[test]
     fn windows_of_about_a_load_are_shared_too(
-        mut steps in prop::collection::vec(60..90u32, 1..600),
+        mut steps in prop::collection::vec(60..90u32, 1..3000),
         long in 90..200u32,
         spare in 0..30u32,
     ) {

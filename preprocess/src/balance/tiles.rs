@@ -121,7 +121,7 @@ impl DealtSteps {
 ///   first of several). The workers advance through the matrix side by side, so the rows of `B` that
 ///   neighbouring windows share are read from memory once.
 ///
-/// No worker has more than `2·load + 2`.
+/// No worker has more than `2·load + 2`, or `load + 10` where that is more.
 ///
 /// # Cost
 /// `windows · log(workers)`.
