@@ -37,9 +37,25 @@ pub use element::{Bf16, Dtype, Element, F16, F32, Gather, Scalars, Tf32, Vectors
 pub use entries::{ENTRIES, body, entry};
 pub use kernel::{Entry, Kernel, Variant};
 
-/// The PTX of every entry for compute capability 8.0 and later, as committed.
+/// PTX that a driver compiles for its GPU.
 #[cfg(not(target_arch = "nvptx64"))]
-pub const PTX_SM80: &str = include_str!("../ptx/windrow_sm80.ptx");
+#[derive(Debug, Clone, Copy)]
+pub struct Module {
+    /// Lowest compute capability that runs it, as `10·major + minor`.
+    pub sm: u32,
+    /// The text, as committed.
+    pub ptx: &'static str,
+}
+
+/// The entries, compiled for ever newer GPUs; a GPU takes the last module that it runs.
+///
+/// From compute capability 9.0 a launch overlaps the end of the launch before it
+/// (`griddepcontrol`), if the host allows it to.
+#[cfg(not(target_arch = "nvptx64"))]
+pub const MODULES: &[Module] = &[
+    Module { sm: 80, ptx: include_str!("../ptx/windrow_sm80.ptx") },
+    Module { sm: 90, ptx: include_str!("../ptx/windrow_sm90.ptx") },
+];
 
 /// Marks a slot of the partial-sum workspace that is not used: the piece is a whole row or window.
 pub const NO_SLOT: u32 = u32::MAX;

@@ -18,8 +18,10 @@
 //! bitmap to decode in the loop. Whatever a step needs travels through shared memory with its rows of `B`:
 //! a register that is loaded ahead would have to be moved to its place, and the move waits for the load.
 //!
-//! **Cut windows.** A window longer than a warp's share is summed in pieces: each leaves its rows in a slot
-//! of the workspace and [`combine`](crate::combine) adds them in a fixed order.
+//! **Long windows.** The warps of a block are a *team*: where a window is longer than a warp's share, each of
+//! them takes a part of its steps, and the parts are added in shared memory, in the order of the warps.
+//! A window longer than a team's share is summed in pieces: each leaves its rows in a slot of the workspace and
+//! [`combine`](crate::combine) adds them in a fixed order.
 //!
 //! **Not-a-number.** An MMA multiplies absent entries too: an infinity in a row of `B` would give
 //! `0·∞ = NaN` in rows of the window that do not refer to it. Pad columns therefore read nothing, and
@@ -47,22 +49,25 @@ pub const WINDOW_ROWS: u32 = 8;
 pub const STEP_COLUMNS: u32 = 16;
 /// Marks, in place of its rows, a step that is not the last of its piece.
 pub const MORE_STEPS: u32 = u32::MAX - 1;
-/// Words of a record behind its rows: the slot, and padding.
+/// Words of a record behind its rows: the slot, whether the team shares the piece, and padding.
 pub const RECORD_TAIL: usize = 4;
+/// Workers of a team: the warps of a block.
+pub const TEAM: u32 = 4;
 
 /// Arguments of [`TileStream`].
 ///
 /// # Obligations
-/// - `workers[i] = [begin, end]`, `begin < end`: the ranges are disjoint. A *piece*, all steps of a window
-///   or some, lies inside one range.
+/// - `workers[i] = [begin, end]`, `begin < end`: the ranges are disjoint. A *piece* is all steps of a window
+///   or some. It lies inside one range, or it is *shared*: each worker of a team, [`TEAM`] successive workers from
+///   a multiple of it, has a part, at least one step. All its workers meet the shared pieces of a team in the same order.
 /// - fewer than 2²⁸ steps; columns below k, rows below m and below [`MORE_STEPS`]; `8·slot + 8` at most the rows of
 ///   the workspace; all arrays 16-byte aligned.
 /// - per step: a record, 16 columns or [`NO_COLUMN`], and two bitmaps.
 /// - a record: the fragments of all lanes, [`TileElement::LANE_WORDS`] words each; then 8 words, in the last
-///   step of a piece the rows of `C`, or [`NO_ROW`](crate::NO_ROW), no row in two windows, in the others
-///   [`MORE_STEPS`]; then the piece's slot, [`NO_SLOT`](crate::NO_SLOT) if it is a whole window; then three
-///   words of padding. Pieces share a slot only if `dense.accumulate` is set. The last step of a range ends a
-///   piece.
+///   step of a piece, or of a worker's part of it, the rows of `C`, or [`NO_ROW`](crate::NO_ROW), no row in two
+///   windows, in the others [`MORE_STEPS`]; then the piece's slot, [`NO_SLOT`](crate::NO_SLOT) if it is a whole
+///   window; then 1 if the piece is shared, else 0; then two words of padding. Pieces have the same slot only if
+///   `dense.accumulate` is set. The last step of a range ends a piece.
 /// - a bit is set exactly where there is an entry, none for a pad; elsewhere the fragment is +0.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
@@ -119,8 +124,8 @@ const COLS_BYTES: u32 = STEP_COLUMNS * 4;
 
 impl<E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32> TileStream<E, G, SLICES, STAGES> {
     const VALID: () = assert!(
-        STAGES >= 2 && STAGES <= 4 && SLICES >= 1 && SLICES <= 2,
-        "two to four stages, one or two slices"
+        STAGES >= 2 && STAGES <= 4 && SLICES >= 1 && SLICES <= 2 && Self::WARPS == TEAM,
+        "two to four stages, one or two slices, a team of the block's warps"
     );
     /// Columns of `C` per warp, and per value of the grid's slow axis.
     pub const FEATURES: u32 = SLICES as u32 * E::SLICE_FEATURES;
@@ -134,6 +139,8 @@ impl<E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32> TileStr
     /// Offset of the last pipeline slot.
     const LAST_STAGE: u32 = (STAGES - 1) * Self::STAGE_BYTES;
     const WARP_BYTES: u32 = STAGES * Self::STAGE_BYTES;
+    /// Where each warp tells its team which pipeline slot holds its part of a shared piece, a word a warp.
+    const TEAM_AT: u32 = Self::WARPS * Self::WARP_BYTES;
 }
 
 impl<E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32> Kernel
@@ -144,7 +151,7 @@ impl<E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32> Kernel
     const VARIANT: Variant =
         Variant::TileStream { dtype: E::DTYPE, features: Self::FEATURES, vectors: G::VECTORS };
     const BLOCK_THREADS: u32 = 128;
-    const SHARED_BYTES: u32 = Self::BLOCK_THREADS / WARP * Self::WARP_BYTES;
+    const SHARED_BYTES: u32 = Self::TEAM_AT + 4 * TEAM;
     // As many as shared memory has room for; left to itself, `ptxas` takes registers for fewer.
     const MIN_BLOCKS: u32 = if !G::VECTORS {
         4
@@ -157,7 +164,8 @@ impl<E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32> Kernel
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &TileStreamParams) {
         const { Self::VALID }
-        // 1. Locate. A whole warp leaves or stays: the collectives below see all its lanes.
+        // 1. Locate. A whole warp leaves or stays: the collectives below see all its lanes. A team that shares a
+        // piece is complete.
         let worker = s.block_idx() * Self::WARPS + s.warp();
         if worker >= p.worker_count {
             return;
@@ -285,7 +293,7 @@ impl<'a, S: Simt, E: TileElement, G: Staging, const SLICES: usize, const STAGES:
     }
 
     /// Row `i` of the piece that ends with the step in `slot`, or [`MORE_STEPS`]; row 8 is the piece's slot
-    /// of the workspace.
+    /// of the workspace, row 9 whether it is shared.
     #[inline(always)]
     unsafe fn staged_row(&self, slot: u32, i: u32) -> u32 {
         // SAFETY: inside the slot, which has arrived.

@@ -155,21 +155,23 @@ fn driver(examination: &mut Examination) -> Result<()> {
 }
 
 fn kernels(examination: &mut Examination) -> Result<()> {
-    let ptx = interop::kernels::PTX_SM80;
-    let entries = ptx.lines().filter(|line| line.contains(".entry ")).count();
-    let word = |key: &str| ptx.lines().find_map(|line| line.trim().strip_prefix(key)).map(str::trim);
-    match (word(".version"), word(".target")) {
-        (Some(version), Some(target)) => {
-            let found = format!("PTX {version} for {target} and newer, {entries} entry points");
-            examination.add("kernels", Status::Ok, found)
+    for ptx in interop::kernels::MODULES.iter().map(|module| module.ptx) {
+        let entries = ptx.lines().filter(|line| line.contains(".entry ")).count();
+        let word = |key: &str| ptx.lines().find_map(|line| line.trim().strip_prefix(key)).map(str::trim);
+        match (word(".version"), word(".target")) {
+            (Some(version), Some(target)) => {
+                let found = format!("PTX {version} for {target} and newer, {entries} entry points");
+                examination.add("kernels", Status::Ok, found)?;
+            }
+            _ => examination.add_with_remedy(
+                "kernels",
+                Status::Broken,
+                "this program was built without PTX",
+                Some("run `cargo xtask build-ptx` and build again"),
+            )?,
         }
-        _ => examination.add_with_remedy(
-            "kernels",
-            Status::Broken,
-            "this program was built without PTX",
-            Some("run `cargo xtask build-ptx` and build again"),
-        ),
     }
+    Ok(())
 }
 
 fn gpus(examination: &mut Examination) -> Result<()> {

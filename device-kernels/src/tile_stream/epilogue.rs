@@ -3,7 +3,7 @@
 
 use windrow_simt::{Simt, WARP};
 
-use super::{STAGE_SLICE_BYTES, STEP_COLUMNS, Staging, TileElement, TileStream, WINDOW_ROWS, Warp};
+use super::{STAGE_SLICE_BYTES, STEP_COLUMNS, Staging, TEAM, TileElement, TileStream, WINDOW_ROWS, Warp};
 use crate::{NO_ROW, NO_SLOT};
 
 /// The steps of a piece that is summed.
@@ -15,6 +15,8 @@ pub(super) struct Finished {
 impl<S: Simt, E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32>
     Warp<'_, S, E, G, SLICES, STAGES>
 {
+    const TEAM_AT: u32 = TileStream::<E, G, SLICES, STAGES>::TEAM_AT;
+
     /// Writes a finished piece: through shared memory, so that each row leaves in whole lines. The
     /// step just multiplied has left its pipeline slot, which is large enough for the result.
     #[inline(always)]
@@ -36,13 +38,35 @@ impl<S: Simt, E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32
             if SLICES > 1 {
                 self.fill_tile(slot, done, 1, sound.then_some(&acc[1 % SLICES]));
             }
-            self.s.sync_warp(); // RAW: tile written -> read
-            let mut slice = 0;
-            while slice < SLICES as u32 {
-                self.store_tile(slot, slice);
-                slice += 1;
+            if self.staged_row(slot, WINDOW_ROWS + 1) == 0 {
+                self.s.sync_warp(); // RAW: tile written -> read
+                self.store_tiles(slot, self.lane, WARP, |from| self.s.load_shared(slot + from));
+            } else {
+                // Every lane writes the same word.
+                self.s.store_shared(Self::TEAM_AT + 4 * self.s.warp(), slot);
+                self.s.sync_block(); // RAW: all tiles of the team, and where they are, written -> read
+                let thread = self.s.thread_idx();
+                self.store_tiles(slot, thread, TEAM * WARP, |from| self.sum_of_team(from));
+                self.s.sync_block(); // WAR: tiles read -> next stage, next piece
             }
         }
+    }
+
+    /// The sum of four elements over the team's tiles, in the order of its warps.
+    #[inline(always)]
+    unsafe fn sum_of_team(&self, from: u32) -> [f32; 4] {
+        let mut sum = [0.0f32; 4];
+        let mut warp = 0;
+        while warp < TEAM {
+            // SAFETY: inside the tile that the warp has told of.
+            let part: [f32; 4] = unsafe {
+                let tile: u32 = self.s.load_shared(Self::TEAM_AT + 4 * warp);
+                self.s.load_shared(tile + from)
+            };
+            sum = [sum[0] + part[0], sum[1] + part[1], sum[2] + part[2], sum[3] + part[3]];
+            warp += 1;
+        }
+        sum
     }
 
     /// One slice's sums -> its tile; without accumulators worth keeping, from the entries.
@@ -61,29 +85,33 @@ impl<S: Simt, E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32
         }
     }
 
-    /// One slice's tile -> `C`, or the piece's slot of the workspace.
+    /// The tiles of all slices -> `C`, or the piece's slot of the workspace, by `threads` threads of which this one is
+    /// number `thread`. `read` gives four elements, by where they are in a pipeline slot.
     #[inline(always)]
-    unsafe fn store_tile(&self, slot: u32, slice: u32) {
+    unsafe fn store_tiles(&self, slot: u32, thread: u32, threads: u32, read: impl Fn(u32) -> [f32; 4]) {
         let quads = E::SLICE_FEATURES / 4; // of a row
-        let feature = self.lane % quads * 4;
-        let column = self.column + slice * E::SLICE_FEATURES + feature;
-        let tile = slot + slice * STAGE_SLICE_BYTES;
+        let feature = thread % quads * 4;
         let dense = &self.p.dense;
         // SAFETY: as for `flush`.
         unsafe {
             let piece_slot = self.staged_row(slot, WINDOW_ROWS);
-            let mut row = self.lane / quads;
-            while row < WINDOW_ROWS {
-                let quad = self.s.load_shared::<[f32; 4]>(tile_address::<E>(tile, row, feature));
-                if piece_slot == NO_SLOT {
-                    let out = self.staged_row(slot, row);
-                    if out != NO_ROW {
-                        dense.finish_quad(self.s, out, column, quad);
+            let mut slice = 0;
+            while slice < SLICES as u32 {
+                let column = self.column + slice * E::SLICE_FEATURES + feature;
+                let mut row = thread / quads;
+                while row < WINDOW_ROWS {
+                    let quad = read(tile_address::<E>(slice * STAGE_SLICE_BYTES, row, feature));
+                    if piece_slot == NO_SLOT {
+                        let out = self.staged_row(slot, row);
+                        if out != NO_ROW {
+                            dense.finish_quad(self.s, out, column, quad);
+                        }
+                    } else {
+                        dense.keep_quad(self.s, piece_slot * WINDOW_ROWS + row, column, quad);
                     }
-                } else {
-                    dense.keep_quad(self.s, piece_slot * WINDOW_ROWS + row, column, quad);
+                    row += threads / quads;
                 }
-                row += WARP / quads;
+                slice += 1;
             }
         }
     }

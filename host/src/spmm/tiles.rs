@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 use windrow_formats::{Csr, EntrySources, NO_ROW, RsTileParts, Value};
-use windrow_kernels::tile_stream::{MORE_STEPS, RECORD_TAIL, TileElement, record_words};
+use windrow_kernels::tile_stream::{MORE_STEPS, RECORD_TAIL, TEAM, TileElement, record_words};
 use windrow_kernels::{Bf16, Dtype, F16, NO_COLUMN, Tf32};
 use windrow_preprocess::balance::{DealtSteps, Piece, deal_steps};
 
@@ -129,12 +129,12 @@ impl TilePattern {
             tiles = end;
         }
         pattern.dealt = match dealing {
-            Dealing::Evenly(workers) => deal_steps(&window_steps, workers),
+            Dealing::Evenly(workers) => deal_steps(&window_steps, workers, TEAM),
             Dealing::WindowEach => DealtSteps::one_each(&window_steps),
         };
         let mut steps = 0;
         pattern.piece_steps.extend(pattern.dealt.pieces.iter().map(|piece| {
-            steps += piece.end - piece.begin;
+            steps += piece.steps();
             steps
         }));
         pattern
@@ -184,7 +184,7 @@ impl TilePattern {
 
     /// Bytes of host memory.
     pub(crate) fn host_bytes(&self) -> u64 {
-        let words = 4 * self.dealt.pieces.len()
+        let words = 5 * self.dealt.pieces.len()
             + self.dealt.worker_pieces.len()
             + 3 * self.dealt.split_windows.len()
             + self.piece_steps.len()
@@ -232,6 +232,7 @@ impl TilePattern {
             for record in records.chunks_exact_mut(words) {
                 record[rows_at..][..WINDOW_ROWS].fill(MORE_STEPS);
                 record[rows_at + WINDOW_ROWS] = piece.slot;
+                record[rows_at + WINDOW_ROWS + 1] = u32::from(piece.shared);
             }
             let last = records.len() - words + rows_at;
             records[last..][..WINDOW_ROWS]
@@ -261,7 +262,7 @@ impl TilePattern {
     ) -> impl IndexedParallelIterator<Item = &'a mut [T]> + use<'a, T> {
         let mut pieces = Vec::with_capacity(self.dealt.pieces.len());
         for piece in &self.dealt.pieces {
-            let (mine, rest) = array.split_at_mut(per_step * (piece.end - piece.begin) as usize);
+            let (mine, rest) = array.split_at_mut(per_step * piece.steps() as usize);
             pieces.push(mine);
             array = rest;
         }

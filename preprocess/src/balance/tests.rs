@@ -70,13 +70,48 @@ fn check_segments(lengths: &[u32], limit: u32, piece: u32) {
 }
 
 fn check_dealt(window_steps: &[u32], workers: u32) {
-    let dealt = deal_steps(window_steps, workers);
+    for team in [1, 2, 4] {
+        check_dealt_to_teams(window_steps, workers, team);
+    }
+}
+
+/// The shared pieces of each worker: window, and slot.
+fn shared_of(dealt: &DealtSteps, worker: usize) -> Vec<(u32, u32)> {
+    let ends = &dealt.worker_pieces[worker..][..2];
+    let mine = &dealt.pieces[ends[0] as usize..ends[1] as usize];
+    mine.iter().filter(|piece| piece.shared).map(|piece| (piece.window, piece.slot)).collect()
+}
+
+fn check_dealt_to_teams(window_steps: &[u32], workers: u32, team: u32) {
+    let dealt = deal_steps(window_steps, workers, team);
     let total: u64 = window_steps.iter().map(|&steps| u64::from(steps) + 1).sum();
     let load = total.div_ceil(u64::from(workers.max(1)));
+
+    // A shared piece is that of all workers of a team, in the same place of each.
+    let mut shared = 0;
+    for first in (0..dealt.workers()).step_by(team as usize) {
+        let pieces = shared_of(&dealt, first);
+        shared += pieces.len();
+        for worker in first..dealt.workers().min(first + team as usize) {
+            assert_eq!(shared_of(&dealt, worker), pieces, "worker {worker} of a team of {team}");
+        }
+        assert!(pieces.is_empty() || first + team as usize <= dealt.workers(), "the team is complete");
+    }
+    let parts = dealt.pieces.iter().filter(|piece| piece.shared).count();
+    assert_eq!(parts, shared * team as usize);
 
     // Every step once; slots along each window, none for a whole one.
     let mut pieces = dealt.pieces.clone();
     pieces.sort_by_key(|piece| (piece.window, piece.begin));
+    // The parts of a shared piece as one.
+    pieces.dedup_by(|part, piece| {
+        let same = part.shared && piece.shared && (part.window, part.slot) == (piece.window, piece.slot);
+        if same {
+            assert!(part.begin == piece.end && part.end > part.begin);
+            piece.end = part.end;
+        }
+        same
+    });
     let mut pieces = pieces.into_iter().peekable();
     let (mut split, mut next_slot) = (dealt.split_windows.iter(), 0);
     for (window, &steps) in (0u32..).zip(window_steps) {
@@ -96,7 +131,7 @@ fn check_dealt(window_steps: &[u32], workers: u32) {
             assert_eq!(split.next(), Some(&SplitWindow { window, first_slot, count }));
             assert_eq!(next_slot - first_slot, count);
             assert!(
-                u64::from(steps) > (load / 2).max(8),
+                u64::from(steps) > (load / 2).max(8), // of a team's, if there is one
                 "a window of {steps} steps is cut for a load of {load}"
             );
         } else {
@@ -111,7 +146,7 @@ fn check_dealt(window_steps: &[u32], workers: u32) {
         let mine = &dealt.pieces[ends[0] as usize..ends[1] as usize];
         let steps: u64 = mine.iter().map(|piece| u64::from(piece.end - piece.begin) + 1).sum();
         assert!(
-            !mine.is_empty() && steps <= (2 * load + 2).max(load + 10),
+            !mine.is_empty() && steps <= (2 * load + 12).max(load + 22),
             "{steps} steps for a load of {load}"
         );
     }
@@ -136,7 +171,7 @@ fn nobody_is_left_with_what_others_did_not_use() {
 /// Windows alike are dealt out side by side: worker `i` has windows `i, i + workers, …`.
 #[test]
 fn neighbouring_windows_are_worked_on_at_the_same_time() {
-    let dealt = deal_steps(&[3; 1000], 10);
+    let dealt = deal_steps(&[3; 1000], 10, 4);
     let windows = |worker: usize| {
         let ends = &dealt.worker_pieces[worker..][..2];
         dealt.pieces[ends[0] as usize..ends[1] as usize]
@@ -214,25 +249,39 @@ fn nothing_gives_nothing() {
         assert_eq!(row_segments(empty, 512, 256), RowSegments::default());
         assert_eq!(row_ranges(empty, 4, 1), []);
     }
-    assert_eq!(deal_steps(&[], 4), DealtSteps::default());
+    assert_eq!(deal_steps(&[], 4, 4), DealtSteps::default());
     assert_eq!(row_segments(&[0, 0, 0], 512, 256).segments, [[0, 0, 0, NO_SLOT], [1, 0, 0, NO_SLOT]]);
     assert_eq!(short_row_blocks(&[], 4), Vec::<[u32; 4]>::new());
 }
 
 #[test]
 fn one_window_for_many_workers_is_cut() {
-    let dealt = deal_steps(&[1000], 10);
+    let dealt = deal_steps(&[1000], 10, 1);
     assert_eq!(dealt.split_windows, [SplitWindow { window: 0, first_slot: 0, count: 10 }]);
     assert_eq!(dealt.workers(), 10);
-    assert!(dealt.pieces.iter().all(|piece| (91..=101).contains(&(piece.end - piece.begin))));
+    assert!(dealt.pieces.iter().all(|piece| (91..=101).contains(&piece.steps())));
+    // Two teams, and two workers who are none.
+    let dealt = deal_steps(&[1000], 10, 4);
+    assert_eq!(dealt.split_windows, [SplitWindow { window: 0, first_slot: 0, count: 2 }]);
+    assert_eq!(dealt.workers(), 8);
+}
+
+#[test]
+fn a_window_that_is_longer_than_a_load_is_shared_not_cut() {
+    // A load of 3 for 160 workers; 9 steps are 3, 2, 2, 2 for a team's workers.
+    let dealt = deal_steps(&[9; 40], 160, 4);
+    assert_eq!((dealt.workers(), dealt.slots), (160, 0));
+    assert!(dealt.pieces.iter().all(|piece| piece.shared && (2..=3).contains(&piece.steps())));
+    // With as many windows as workers there is nothing to gain.
+    assert!(deal_steps(&[9; 160], 160, 4).pieces.iter().all(|piece| !piece.shared));
 }
 
 #[test]
 fn sizes_near_the_limit_do_not_overflow() {
     let most = u32::MAX;
-    let dealt = deal_steps(&[(1 << 28) - 1, 1], 3);
+    let dealt = deal_steps(&[(1 << 28) - 1, 1], 3, 4);
     assert_eq!(dealt.pieces.iter().map(|piece| piece.end - piece.begin).sum::<u32>(), 1 << 28);
-    assert_eq!(deal_steps(&[3], most).workers(), 1, "no worker without work");
+    assert_eq!(deal_steps(&[3], most, 4).workers(), 1, "no worker without work");
     let cut = row_segments(&[0, u64::from(most)], 1 << 31, 1 << 30);
     assert_eq!((cut.slots, cut.segments.last().unwrap()[2]), (4, most));
     let ranges = row_ranges(&[0, u64::MAX / 2, u64::MAX], 2, u64::MAX);

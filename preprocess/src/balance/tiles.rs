@@ -9,14 +9,16 @@ use super::NO_SLOT;
 
 /// What the end of a window costs a worker, in steps: its rows are written.
 const FLUSH_STEPS: u64 = 1;
-/// No window is cut that is at most so many steps long: summing its pieces would take longer.
+/// What sharing a window costs each worker of a team, in steps: two barriers.
+const SHARE_STEPS: u32 = 2;
+/// No window is cut that has at most so many steps for each worker of a team: summing its pieces would take longer.
 const SHORTEST_CUT: u32 = 8;
 /// What adding up the pieces of windows costs, in steps: a launch.
 const COMBINE_STEPS: u32 = 8;
-/// A cut moves to the end of a window that is so near, in steps, and nearer than an eighth of the load.
+/// A cut moves to the end of a window that is so near, in steps of each worker, and nearer than an eighth of the load.
 const FREE_MOVE: u32 = 2;
 
-/// A window, or a part of one, in the stream of steps.
+/// A window, or a part of one, in the stream of steps of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
     /// The window.
@@ -25,8 +27,23 @@ pub struct Piece {
     pub begin: u32,
     /// One after its last.
     pub end: u32,
-    /// Where its sum goes, [`NO_SLOT`] if it is the whole window.
+    /// Where its sum goes, [`NO_SLOT`] if the window was not cut.
     pub slot: u32,
+    /// Whether this is one of the parts, one for each worker of a team, that the team adds up before the sum goes
+    /// anywhere.
+    pub shared: bool,
+}
+
+impl Piece {
+    /// A window of `steps` steps.
+    fn whole(window: u32, steps: u32) -> Self {
+        Self { window, begin: 0, end: steps, slot: NO_SLOT, shared: false }
+    }
+
+    /// Its number of steps.
+    pub fn steps(&self) -> u32 {
+        self.end - self.begin
+    }
 }
 
 /// A window that was cut.
@@ -36,16 +53,18 @@ pub struct SplitWindow {
     pub window: u32,
     /// Slot of its first piece.
     pub first_slot: u32,
-    /// Number of its pieces.
+    /// Number of its pieces, shared ones counted once.
     pub count: u32,
 }
 
 /// The steps of a matrix dealt out to workers.
 ///
 /// Invariants:
-/// - the pieces of a window cover its steps once; a window of one piece has no slot;
+/// - the pieces of a window cover its steps once; a window that was not cut has no slot;
 /// - worker `i` has the pieces `worker_pieces[i] .. worker_pieces[i + 1]`, at least one;
-/// - `split_windows` lists each window of several pieces, ascending; piece `j` of it has slot `first_slot + j`
+/// - a shared piece has a part for each worker of one team, of at least one step, with the same slot; the workers of
+///   a team have their parts of its shared pieces in the same order;
+/// - `split_windows` lists each window that was cut, ascending; piece `j` of it has slot `first_slot + j`
 ///   (`j < count`), and `Σ count = slots`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DealtSteps {
@@ -62,8 +81,7 @@ pub struct DealtSteps {
 impl DealtSteps {
     /// A worker for each window, however long: what there is without balancing.
     pub fn one_each(window_steps: &[u32]) -> Self {
-        let pieces =
-            (0u32..).zip(window_steps).map(|(window, &end)| Piece { window, begin: 0, end, slot: NO_SLOT });
+        let pieces = (0u32..).zip(window_steps).map(|(window, &end)| Piece::whole(window, end));
         let worker_pieces = (0..=narrow(window_steps.len() as u64)).collect();
         Self { pieces: pieces.collect(), worker_pieces, ..Self::default() }
     }
@@ -111,55 +129,64 @@ impl DealtSteps {
 /// what is worked on at the same time lies close together in the matrix.
 ///
 /// `window_steps[w]` is the number of steps of window `w`, at least 1. A window costs its steps and one more for
-/// its end; the *load* is the mean cost of a worker.
+/// its end; the *load* is the mean cost of a worker. Each `team` successive workers, from a multiple of it, can add
+/// up what they have of a window at little cost: where a launch would have fewer, each worker is its own team.
 ///
-/// - If a window is longer than a load by more than 8 steps, those of more than half a load (and more than 8 steps) are laid end to
-///   end and cut at every load, so that a worker has pieces of at most a few of them; a cut moves to the end of a
-///   window that is nearer than an eighth of the load.
+/// - Windows that are longer than the load are shared, each by the workers of one team.
+/// - If that leaves a team with more than its load and 8 steps for each worker, the windows of more than half a
+///   team's load are laid end to end and cut at every load of a team, so that a team has pieces of at most a few of
+///   them; a cut moves to the end of a window that is nearer than an eighth of the load.
 /// - The others stay whole and are dealt out by list scheduling: those longer than an eighth of the load,
 ///   longest first, then the rest in the order of the matrix, each to the worker that has least (the
 ///   first of several). The workers advance through the matrix side by side, so the rows of `B` that
 ///   neighbouring windows share are read from memory once.
 ///
-/// No worker has more than `2·load + 2`, or `load + 10` where that is more.
+/// All windows stay whole if the fullest worker has no more to do then, a shared window counted as 2 steps more and
+/// the launch that adds up pieces as 8.
+///
+/// No worker has more than `2·load + 12`, or `load + 22` where that is more.
 ///
 /// # Cost
-/// `windows · log(workers)`.
+/// `windows · log(windows)`.
+///
+/// # Panics
+/// If `team` is 0.
 ///
 /// # Examples
 /// ```
 /// use windrow_preprocess::balance::{NO_SLOT, Piece, SplitWindow, deal_steps};
 ///
-/// // Windows of 1, 40 and 3 steps for two workers: the second window is cut after a load.
-/// let dealt = deal_steps(&[1, 40, 3], 2);
+/// // Windows of 1, 40 and 3 steps for two workers who cannot share: the second window is cut after a load.
+/// let dealt = deal_steps(&[1, 40, 3], 2, 1);
 /// assert_eq!(dealt.split_windows, [SplitWindow { window: 1, first_slot: 0, count: 2 }]);
-/// assert_eq!(dealt.pieces[0], Piece { window: 1, begin: 0, end: 24, slot: 0 });
+/// assert_eq!(dealt.pieces[0], Piece { window: 1, begin: 0, end: 24, slot: 0, shared: false });
 /// assert_eq!(dealt.workers(), 2);
+///
+/// // A team of two has half of it each.
+/// let dealt = deal_steps(&[1, 40, 3], 2, 2);
+/// assert_eq!(dealt.pieces[0], Piece { window: 1, begin: 0, end: 20, slot: NO_SLOT, shared: true });
+/// assert!(dealt.split_windows.is_empty());
 /// ```
-pub fn deal_steps(window_steps: &[u32], workers: u32) -> DealtSteps {
+pub fn deal_steps(window_steps: &[u32], workers: u32, team: u32) -> DealtSteps {
+    assert!(team > 0, "a team has workers");
     let total: u64 = window_steps.iter().map(|&steps| u64::from(steps) + FLUSH_STEPS).sum();
     if total == 0 {
         return DealtSteps::default();
     }
-    let workers = u64::from(workers).clamp(1, total);
-    let load = u32::try_from(total.div_ceil(workers)).unwrap_or(u32::MAX);
-    let mut deal =
-        Deal { dealt: DealtSteps::default(), owned: Vec::new(), loads: vec![0; narrow(workers) as usize] };
+    let workers = narrow(u64::from(workers).clamp(1, total));
+    let load = u32::try_from(total.div_ceil(u64::from(workers))).unwrap_or(u32::MAX);
+    let team = if workers < team { 1 } else { team };
 
+    let mut whole = Deal::new(workers, 1);
+    whole.schedule(window_steps, load, |_| true);
     // Where no window is much longer than a load, list scheduling alone is nearly even.
     let longest = window_steps.iter().copied().max().unwrap_or(0);
-    let cuts_pay = longest > load.saturating_add(COMBINE_STEPS);
-    let is_long = |steps: u32| cuts_pay && steps > SHORTEST_CUT.max(load / 2);
-    let windows = || (0u32..).zip(window_steps.iter().copied());
-    deal.lay_end_to_end(windows().filter(|&(_, steps)| is_long(steps)), load);
-
-    let is_large = |steps: u32| steps > load / 8;
-    let mut short: Vec<(u32, u32)> =
-        windows().filter(|&(_, steps)| !is_long(steps) && is_large(steps)).collect();
-    short.sort_by_key(|&(_, steps)| Reverse(steps));
-    short.extend(windows().filter(|&(_, steps)| !is_long(steps) && !is_large(steps)));
-    deal.schedule(&short);
-    deal.finish()
+    if longest <= load.saturating_add(SHARE_STEPS) {
+        return whole.finish();
+    }
+    let mut divided = Deal::new(workers, team);
+    divided.divide(window_steps, load);
+    if whole.cost() <= divided.cost() { whole.finish() } else { divided.finish() }
 }
 
 /// Pieces on their way to workers.
@@ -169,23 +196,61 @@ struct Deal {
     owned: Vec<(Piece, u32)>,
     /// Cost of each worker's pieces.
     loads: Vec<u64>,
+    /// Workers of a team; the teams come first.
+    team: u32,
 }
 
 impl Deal {
-    /// Cuts the windows, laid end to end, at every `load` steps; the first range is worker 0's.
+    fn new(workers: u32, team: u32) -> Self {
+        Self { dealt: DealtSteps::default(), owned: Vec::new(), loads: vec![0; workers as usize], team }
+    }
+
+    /// Shares and cuts the long windows, schedules the others.
+    fn divide(&mut self, window_steps: &[u32], load: u32) {
+        let team = self.team;
+        let windows = || (0u32..).zip(window_steps.iter().copied());
+        let is_long = |steps: u32| steps > load.max(team);
+        let mut long: Vec<(u32, u32)> = windows().filter(|&(_, steps)| is_long(steps)).collect();
+        long.sort_by_key(|&(_, steps)| Reverse(steps));
+        let uncut = Self::new(narrow(self.loads.len() as u64), team).share(&long);
+        let cutting_pays = uncut > u64::from(team) * u64::from(load.saturating_add(COMBINE_STEPS));
+        let least_cut = u64::from(team) * u64::from(SHORTEST_CUT.max(load / 2));
+        let is_cut = |steps: u32| cutting_pays && u64::from(steps) > least_cut;
+        self.lay_end_to_end(windows().filter(|&(_, steps)| is_cut(steps)), load);
+        long.retain(|&(_, steps)| !is_cut(steps));
+        self.share(&long);
+        self.schedule(window_steps, load, |steps| !is_long(steps) && !is_cut(steps));
+    }
+
+    /// What the fullest worker has to do, and what dividing costs, in steps.
+    fn cost(&self) -> u64 {
+        let any = |cost: u32, paid: bool| if paid { u64::from(cost) } else { 0 };
+        let most = self.loads.iter().copied().max().unwrap_or(0);
+        let shared = self.owned.iter().any(|(piece, _)| piece.shared);
+        most + any(SHARE_STEPS, shared) + any(COMBINE_STEPS, self.dealt.slots > 0)
+    }
+
+    /// Teams that are complete.
+    fn teams(&self) -> usize {
+        self.loads.len() / self.team as usize
+    }
+
+    /// Cuts the windows, laid end to end, at every load of a team; the first range is team 0's.
     fn lay_end_to_end(&mut self, windows: impl Iterator<Item = (u32, u32)>, load: u32) {
-        let slack = FREE_MOVE.max(load / 8);
-        // A worker that ends early for the sake of a window's end leaves its room to the next, so that the
+        let load = load.saturating_mul(self.team);
+        // No piece is shorter than this: there is a step for each worker of the team.
+        let slack = (FREE_MOVE * self.team).max(load / 8);
+        // A team that ends early for the sake of a window's end leaves its room to the next, so that the
         // last one is not left with the sum of it.
-        let last = self.loads.len() - 1;
-        let (mut worker, mut room, mut fresh) = (0, load, true);
+        let last = self.teams() - 1;
+        let (mut team, mut room, mut fresh) = (0, load, true);
         for (window, steps) in windows {
             let (first_slot, mut begin) = (self.dealt.slots, 0);
-            let mut count = 0;
+            let mut pieces = Vec::new();
             while begin < steps {
                 let left = steps - begin;
                 // What is left of the window fits, or nearly: no cut. A sliver of room is not worth one.
-                let end = if worker == last || left <= room.saturating_add(slack) {
+                let end = if team == last || left <= room.saturating_add(slack) {
                     steps
                 } else if room <= slack && !fresh {
                     begin
@@ -195,11 +260,11 @@ impl Deal {
                     begin + room
                 };
                 if end > begin {
-                    self.give(Piece { window, begin, end, slot: first_slot + count }, worker);
-                    count += 1;
+                    let slot = first_slot + narrow(pieces.len() as u64);
+                    pieces.push((Piece { begin, end, slot, ..Piece::whole(window, steps) }, team));
                 }
                 if end < steps || room <= end - begin {
-                    worker = last.min(worker + 1);
+                    team = last.min(team + 1);
                     room = load.saturating_add(room.saturating_sub(end - begin));
                     fresh = true;
                 } else {
@@ -208,37 +273,76 @@ impl Deal {
                 }
                 begin = end;
             }
-            if count == 1 {
-                if let Some((piece, _)) = self.owned.last_mut() {
-                    piece.slot = NO_SLOT;
-                }
+            let count = narrow(pieces.len() as u64);
+            if let [(piece, _)] = pieces.as_mut_slice() {
+                piece.slot = NO_SLOT;
             } else {
                 self.dealt.split_windows.push(SplitWindow { window, first_slot, count });
                 self.dealt.slots += count;
             }
+            for (piece, team) in pieces {
+                self.give_team(piece, team);
+            }
         }
     }
 
-    /// Gives each window to the worker that has least.
-    fn schedule(&mut self, windows: &[(u32, u32)]) {
-        let by_load = |(worker, &load): (usize, &u64)| Reverse((load, worker));
-        let mut heap: BinaryHeap<_> = self.loads.iter().enumerate().map(by_load).collect();
+    /// Gives each window to the team that has least; returns what the fullest has.
+    fn share(&mut self, windows: &[(u32, u32)]) -> u64 {
+        let team = self.team as usize;
+        let loads = self.loads.chunks_exact(team).map(|loads| loads.iter().sum::<u64>());
+        let mut heap: BinaryHeap<_> = loads.zip(0..).map(Reverse).collect();
         for &(window, steps) in windows {
+            let Some(mut least) = heap.peek_mut() else { break }; // not reached: there is a team
+            let Reverse((load, team)) = &mut *least;
+            *load += u64::from(steps) + u64::from(self.team) * FLUSH_STEPS;
+            self.give_team(Piece::whole(window, steps), *team);
+        }
+        heap.into_iter().map(|Reverse((load, _))| load).max().unwrap_or(0)
+    }
+
+    /// Gives each of the windows to take to the worker that has least: the large ones first.
+    fn schedule(&mut self, window_steps: &[u32], load: u32, take: impl Fn(u32) -> bool) {
+        let is_large = |steps: u32| steps > load / 8;
+        let windows = || (0u32..).zip(window_steps.iter().copied()).filter(|&(_, steps)| take(steps));
+        let mut large: Vec<(u32, u32)> = windows().filter(|&(_, steps)| is_large(steps)).collect();
+        large.sort_by_key(|&(_, steps)| Reverse(steps));
+        let mut heap: BinaryHeap<_> = self.loads.iter().copied().zip(0..).map(Reverse).collect();
+        for (window, steps) in large.into_iter().chain(windows().filter(|&(_, steps)| !is_large(steps))) {
             let Some(mut least) = heap.peek_mut() else { return }; // not reached: there is a worker
             let Reverse((load, worker)) = &mut *least;
             *load += u64::from(steps) + FLUSH_STEPS;
-            self.give(Piece { window, begin: 0, end: steps, slot: NO_SLOT }, *worker);
+            self.give(Piece::whole(window, steps), *worker);
+        }
+    }
+
+    /// Gives a piece to a team: each worker has a part, one step more where the least has been dealt out.
+    fn give_team(&mut self, piece: Piece, team: usize) {
+        let size = self.team as usize;
+        let first = team * size;
+        if size == 1 {
+            return self.give(piece, first);
+        }
+        let (base, more) = (piece.steps() / self.team, piece.steps() % self.team);
+        let mut by_load: Vec<usize> = (first..first + size).collect();
+        by_load.sort_by_key(|&worker| self.loads[worker]);
+        let mut begin = piece.begin;
+        for worker in first..first + size {
+            let takes_more = by_load[..more as usize].contains(&worker);
+            let end = begin + base + u32::from(takes_more);
+            self.give(Piece { begin, end, shared: true, ..piece }, worker);
+            begin = end;
         }
     }
 
     fn give(&mut self, piece: Piece, worker: usize) {
-        self.loads[worker] += u64::from(piece.end - piece.begin) + FLUSH_STEPS;
+        self.loads[worker] += u64::from(piece.steps()) + FLUSH_STEPS;
         self.owned.push((piece, narrow(worker as u64)));
     }
 
-    /// The pieces, worker after worker, in the order in which they were dealt.
+    /// The pieces, worker after worker, in the order in which they were dealt. A worker without any is left out: it
+    /// follows all teams that share, for these are chosen from the first.
     fn finish(self) -> DealtSteps {
-        let Self { mut dealt, owned, loads } = self;
+        let Self { mut dealt, owned, loads, .. } = self;
         let mut counts = vec![0u32; loads.len()];
         for &(_, worker) in &owned {
             counts[worker as usize] += 1;
@@ -253,7 +357,7 @@ impl Deal {
                 dealt.worker_pieces.push(end);
             }
         }
-        dealt.pieces = vec![Piece { window: 0, begin: 0, end: 0, slot: NO_SLOT }; owned.len()];
+        dealt.pieces = vec![Piece::whole(0, 0); owned.len()];
         for (piece, worker) in owned {
             let at = &mut next[worker as usize];
             dealt.pieces[*at] = piece;

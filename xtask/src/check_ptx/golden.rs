@@ -31,8 +31,27 @@ pub(super) struct Golden {
 
 /// Memory, barriers, collectives, matrix multiplies and calls are watched; arithmetic is not.
 const WATCHED: &[&str] = &[
-    "atom", "bar", "barrier", "call", "cp", "fence", "ld", "ldmatrix", "match", "mbarrier", "membar", "mma",
-    "red", "redux", "shfl", "st", "stmatrix", "trap", "vote", "wgmma",
+    "atom",
+    "bar",
+    "barrier",
+    "call",
+    "cp",
+    "fence",
+    "griddepcontrol",
+    "ld",
+    "ldmatrix",
+    "match",
+    "mbarrier",
+    "membar",
+    "mma",
+    "red",
+    "redux",
+    "shfl",
+    "st",
+    "stmatrix",
+    "trap",
+    "vote",
+    "wgmma",
 ];
 
 impl Golden {

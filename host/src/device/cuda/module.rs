@@ -5,7 +5,7 @@ use std::ffi::{CString, c_uint, c_void};
 use std::ptr;
 
 use cudarc::driver::{result, sys};
-use windrow_kernels::{ENTRIES, Entry};
+use windrow_kernels::{ENTRIES, Entry, MODULES};
 
 use super::probe::{Called, cuda_for_ptx, ptx_version};
 use crate::error::DeviceError;
@@ -20,21 +20,30 @@ const PIPELINE_SHARED_BYTES: u32 = 16 << 10;
 /// A loaded module and its functions. Unloaded by [`Module::unload`], not by `Drop`: that needs the context.
 pub(super) struct Module {
     handle: sys::CUmodule,
+    overlaps_launches: bool,
     functions: HashMap<&'static str, sys::CUfunction>,
 }
 
 impl Module {
-    /// Compiles `ptx` for the device of the current context.
-    pub(super) fn load(ptx: &str, driver: (u32, u32)) -> Result<Self, DeviceError> {
-        let version = ptx_version(ptx).ok_or_else(|| DeviceError::Jit {
+    /// Compiles the newest PTX that the device of the current context, of that compute capability, runs.
+    pub(super) fn load(capability: (u32, u32), driver: (u32, u32)) -> Result<Self, DeviceError> {
+        let sm = 10 * capability.0 + capability.1;
+        let newest = MODULES.iter().rev().find(|module| module.sm <= sm);
+        let broken = || DeviceError::Jit {
             code: "no .version line".to_owned(),
             log: "the embedded PTX is empty or broken; rebuild it with `cargo xtask build-ptx`".to_owned(),
-        })?;
+        };
+        let source = newest.ok_or_else(broken)?;
+        let version = ptx_version(source.ptx).ok_or_else(broken)?;
         let needs = cuda_for_ptx(version);
         if driver < needs {
             return Err(DeviceError::DriverTooOld { has: driver, needs, ptx: version });
         }
-        let mut module = Self { handle: compile(ptx)?, functions: HashMap::with_capacity(ENTRIES.len()) };
+        let mut module = Self {
+            handle: compile(source.ptx)?,
+            overlaps_launches: source.sm >= 90,
+            functions: HashMap::with_capacity(ENTRIES.len()),
+        };
         if let Err(error) = module.find_functions() {
             module.unload();
             return Err(error);
@@ -72,6 +81,11 @@ impl Module {
 
     pub(super) fn function(&self, entry: &Entry) -> Result<sys::CUfunction, DeviceError> {
         self.functions.get(entry.name).copied().ok_or(DeviceError::MissingEntry { name: entry.name })
+    }
+
+    /// Whether every entry waits by itself for the launch before it, so that the host may let the two overlap.
+    pub(super) fn overlaps_launches(&self) -> bool {
+        self.overlaps_launches
     }
 
     /// Unloads the module; its functions are invalid from now on. The context is current.
