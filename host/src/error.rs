@@ -13,8 +13,7 @@ pub enum DeviceError {
     #[error("no CUDA driver library was found; install the NVIDIA driver, or use the CPU (`Device::cpu()`)")]
     NoDriver,
     /// A driver, but not the GPU asked for.
-    #[error("there is no CUDA device {index}: the driver reports {count}; use one of `cuda:0` to `cuda:{last}` or the CPU",
-        last = count.saturating_sub(1))]
+    #[error("there is no CUDA device {index}: the driver reports {count}; use {}", instead_of_a_gpu(*count))]
     NoSuchDevice {
         /// The number asked for.
         index: u32,
@@ -305,4 +304,31 @@ pub enum SpmmError {
     /// The tiles could not be built.
     #[error(transparent)]
     Format(#[from] FormatError),
+}
+
+/// What to use instead of a GPU that is none of `count`.
+fn instead_of_a_gpu(count: u32) -> String {
+    match count {
+        0 => "the CPU (`Device::cpu()`)".to_owned(),
+        1 => "`cuda:0` or the CPU".to_owned(),
+        _ => format!("one of `cuda:0` to `cuda:{}` or the CPU", count - 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_gpu_names_those_that_are_there() {
+        for (count, remedy) in [
+            (0, "use the CPU (`Device::cpu()`)"),
+            (1, "use `cuda:0` or the CPU"),
+            (4, "use one of `cuda:0` to `cuda:3` or the CPU"),
+        ] {
+            let message = DeviceError::NoSuchDevice { index: 7, count }.to_string();
+            let there = format!("there is no CUDA device 7: the driver reports {count}; ");
+            assert_eq!(message.strip_prefix(&there), Some(remedy));
+        }
+    }
 }

@@ -121,7 +121,7 @@ impl SpmmPlan {
         self.run_as(alpha, DenseRef::packed(&rounded, b.rows(), b.cols())?, beta, c)
     }
 
-    /// Runs with a `B` of the plan's element type.
+    /// Runs with a `B` of the plan's element type; on a GPU by way of copies of the operands.
     fn run_as<B: Element>(
         &self,
         alpha: f32,
@@ -129,21 +129,10 @@ impl SpmmPlan {
         beta: f32,
         c: DenseMut<'_, f32>,
     ) -> Result<(), SpmmError> {
-        match &self.body {
-            Body::Cpu(a) => cpu::spmm(a, alpha, b, beta, c),
-            Body::Gpu(_) => self.run_copied(alpha, b, beta, c)?,
+        if let Body::Cpu(a) = &self.body {
+            cpu::spmm(a, alpha, b, beta, c);
+            return Ok(());
         }
-        Ok(())
-    }
-
-    /// Uploads the operands, runs, downloads `C`.
-    fn run_copied<B: Element>(
-        &self,
-        alpha: f32,
-        b: DenseRef<'_, B>,
-        beta: f32,
-        c: DenseMut<'_, f32>,
-    ) -> Result<(), SpmmError> {
         let b = DeviceMatrix::upload(&self.device, b)?;
         let mut on_device = DeviceMatrix::zeros(&self.device, c.rows(), c.cols())?;
         if beta != 0.0 {
@@ -159,8 +148,8 @@ impl SpmmPlan {
     /// does [`Device::synchronize`], which also reports errors of the kernels.
     ///
     /// # Shapes
-    /// - `b`: k × n, of the plan's precision (for tf32: f32). Kernels read it fastest if `ld` elements are a multiple of 16 bytes,
-    ///   as [`DeviceMatrix::zeros`] and [`DeviceMatrix::upload`] make it;
+    /// - `b`: k × n, of the plan's precision (for tf32: f32). Kernels read it fastest if `ld` elements are a multiple
+    ///   of 16 bytes, as [`DeviceMatrix::zeros`] and [`DeviceMatrix::upload`] make it;
     /// - `c`: m × n, f32 or f16; not read if β = 0.
     ///
     /// # Errors
