@@ -20,7 +20,7 @@ use crate::num::wide;
 use crate::options::{Determinism, Precision};
 
 /// Columns of one launch if nothing is cut: far from the limits of a grid, and a multiple of every slice.
-const MAX_BLOCK_COLUMNS: u32 = 1 << 20;
+pub(super) const MAX_BLOCK_COLUMNS: u32 = 1 << 20;
 
 /// The parts of a plan in device memory. Every row of `C` belongs to exactly one part.
 pub(super) struct GpuPlan {

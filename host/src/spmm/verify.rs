@@ -1,6 +1,7 @@
 //! Checks a product against an f64 reference, element by element, where the product is.
 
 use std::fmt;
+use std::ops::Range;
 
 use half::f16;
 use rayon::prelude::*;
@@ -9,11 +10,11 @@ use windrow_kernels::Variant;
 use windrow_kernels::check::CheckParams;
 use windrow_simt::GlobalPtr;
 
-use super::gpu::start;
+use super::gpu::{MAX_BLOCK_COLUMNS, start};
 use super::plan::{Body, SpmmPlan, narrow_width};
 use super::values::Bits;
 use crate::dense::DenseRef;
-use crate::device::{Device, DeviceBuffer, Machine};
+use crate::device::{Device, DeviceBuffer};
 use crate::error::SpmmError;
 use crate::matrix::{DeviceMatrix, Element, Output};
 use crate::num::{index, narrow, wide};
@@ -128,53 +129,61 @@ impl SpmmPlan {
             },
             Body::Gpu(plan) => {
                 let unit = if plan.uses_tiles() { UNIT_MMA } else { UNIT_FMA };
-                self.verify_on_device(self.machine()?, &Uploaded::new(&self.device, a, &bits)?, b, (c, unit))
+                let a = Uploaded::new(&self.device, a, &bits)?;
+                self.verify_on_device(&a, b, (c, unit), index(u64::from(MAX_BLOCK_COLUMNS)))
             }
         }
     }
 
-    /// `c` comes with the unit roundoff of its accumulation.
+    /// `c` comes with the unit roundoff of its accumulation; a launch has at most `columns` columns.
     fn verify_on_device<B: Element, C: Output>(
         &self,
-        machine: &dyn Machine,
         a: &Uploaded,
         b: &DeviceMatrix<B>,
         (c, unit): (&DeviceMatrix<C>, f32),
+        columns: usize,
     ) -> Result<Verification, SpmmError> {
+        let machine = self.machine()?;
         let entry = windrow_kernels::entry(Variant::Check { dtype: self.precision.dtype() })
             .ok_or(crate::DeviceError::MissingEntry { name: "spmm_check" })?;
-        let (n, ldb, ldc) = (narrow_width(c.cols())?, narrow_width(b.ld())?, narrow_width(c.ld())?);
-        // The kernel counts positions in 32 bits, so large results are checked in blocks of rows.
-        let rows_at_once = (MAX_POSITIONS / c.cols()).max(1);
+        let (ldb, ldc) = (narrow_width(b.ld())?, narrow_width(c.ld())?);
         let mut total = Verification::NOTHING;
-        let mut first = 0;
-        while first < self.rows {
-            let rows = rows_at_once.min(self.rows - first);
+        for (rows, cols) in blocks(self.rows, c.cols(), columns) {
             let outcome = DeviceBuffer::<u64>::zeroed(&self.device, 2, "outcome")?;
-            let c_bytes = wide(first) * wide(c.ld()) * wide(size_of::<C>());
+            let of_b = wide(cols.start) * wide(size_of::<B>());
+            let of_c = (wide(rows.start) * wide(c.ld()) + wide(cols.start)) * wide(size_of::<C>());
             let params = CheckParams {
-                row_offsets: a.row_offsets.pointer().at_wide(wide(first)),
+                row_offsets: a.row_offsets.pointer().at_wide(wide(rows.start)),
                 col_indices: a.col_indices.pointer(),
                 values: a.values.pointer().cast(),
-                b: GlobalPtr::from_address(b.buffer().address()),
-                c: GlobalPtr::from_address(c.buffer().address() + c_bytes),
+                b: GlobalPtr::from_address(b.buffer().address() + of_b),
+                c: GlobalPtr::from_address(c.buffer().address() + of_c),
                 outcome: outcome.pointer(),
-                m: narrow(rows),
-                n,
+                m: narrow(rows.len()),
+                n: narrow(cols.len()),
                 ldb,
                 ldc,
                 c_is_half: u32::from(C::IS_HALF),
                 unit,
             };
             // SAFETY: the CSR arrays are those of a valid matrix with fewer than 2³² entries, or the plan would
-            // not exist; `b` and `c` are matrices of the checked shapes and types on this device; `outcome` is
-            // fresh. All are alive until the outcome is read, which waits for the kernel.
-            unsafe { start(machine, entry, u64::from(params.m), n, &params)? };
-            total = total.and(read_outcome(&outcome, first, rows, c.cols())?);
-            first += rows;
+            // not exist; `b` and `c` are matrices of the checked shapes and types on this device, of which the
+            // block is part; `outcome` is fresh. All are alive until the outcome is read, which waits for the
+            // kernel.
+            unsafe { start(machine, entry, u64::from(params.m), params.n, &params)? };
+            total = total.and(read_outcome(&outcome, rows, cols)?);
         }
         Ok(total)
     }
+}
+
+/// The blocks of rows and columns in which a `C` that has elements is checked: of at most `columns` columns, since a
+/// grid has its limits, and of as many elements as the kernel can name.
+fn blocks(rows: usize, cols: usize, columns: usize) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+    let columns = columns.min(cols);
+    let rows_at_once = MAX_POSITIONS / columns;
+    let cut = |len: usize, most: usize| (0..len).step_by(most).map(move |at| at..len.min(at + most));
+    cut(cols, columns).flat_map(move |cols| cut(rows, rows_at_once).map(move |rows| (rows, cols.clone())))
 }
 
 /// A CSR in device memory, for the time of a check.
@@ -195,22 +204,21 @@ impl Uploaded {
     }
 }
 
-/// The kernel's two words: the worst ratio's f32 bits over its position, and the count.
+/// The kernel's two words for a block of `C`: the worst ratio's f32 bits over its position, and the count.
 fn read_outcome(
     outcome: &DeviceBuffer<u64>,
-    first_row: usize,
-    rows: usize,
-    cols: usize,
+    rows: Range<usize>,
+    cols: Range<usize>,
 ) -> Result<Verification, SpmmError> {
     let words = outcome.to_vec()?;
     let (worst, failures) = (words[0], words[1] & 0xffff_ffff);
     let position = index(worst & 0xffff_ffff);
     Ok(Verification {
         worst_ratio: f64::from(f32::from_bits(u32::try_from(worst >> 32).unwrap_or(u32::MAX))),
-        worst_row: first_row + position / cols,
-        worst_col: position % cols,
+        worst_row: rows.start + position / cols.len(),
+        worst_col: cols.start + position % cols.len(),
         failures,
-        checked: wide(rows) * wide(cols),
+        checked: wide(rows.len()) * wide(cols.len()),
     })
 }
 
@@ -302,5 +310,40 @@ mod tests {
         }
         assert_eq!(error_ratio::<f16>(inf, 70_000.0, 70_000.0, 1, UNIT_FMA), 0.0);
         assert_eq!(error_ratio::<f32>(inf, 70_000.0, 70_000.0, 1, UNIT_FMA), inf);
+    }
+
+    #[test]
+    fn blocks_cover_every_element_once() {
+        for (rows, cols, columns) in [(1, 1, 1), (5, 7, 3), (5, 6, 3), (2, 7, 100), (5000, 1 << 21, 1 << 20)]
+        {
+            let blocks: Vec<_> = blocks(rows, cols, columns).collect();
+            let sizes = blocks.iter().map(|(rows, cols)| (rows.len(), cols.len()));
+            assert!(sizes.clone().all(|(m, n)| n <= columns && m * n <= MAX_POSITIONS && m * n > 0));
+            assert_eq!(sizes.map(|(m, n)| m * n).sum::<usize>(), rows * cols);
+            let starts: std::collections::BTreeSet<_> =
+                blocks.iter().map(|(rows, cols)| (rows.start, cols.start)).collect();
+            assert_eq!(starts.len(), blocks.len());
+        }
+    }
+
+    #[cfg(feature = "emulator")]
+    #[test]
+    fn what_is_wrong_is_found_in_any_block_of_columns() {
+        let device = Device::emulator(crate::Schedule::InOrder);
+        let a = Csr::<f32>::identity(3).unwrap();
+        let ones = [1.0f32; 3 * 7];
+        let upload = |x: &[f32]| DeviceMatrix::upload(&device, DenseRef::packed(x, 3, 7).unwrap()).unwrap();
+        let plan = crate::Spmm::builder(&a).width(7).build(&device).unwrap();
+        let uploaded = Uploaded::new(&device, &a, &Bits::of(Precision::F32, a.values())).unwrap();
+        let (b, right) = (upload(&ones), upload(&ones));
+        let check = |c: &DeviceMatrix<f32>| plan.verify_on_device(&uploaded, &b, (c, UNIT_FMA), 3).unwrap();
+        assert!(check(&right).passed());
+        for (row, column) in [(0, 0), (1, 2), (2, 3), (0, 6)] {
+            let mut wrong = ones;
+            wrong[row * 7 + column] = 2.0;
+            let found = check(&upload(&wrong));
+            let place = (found.worst_row, found.worst_col, found.failures, found.checked);
+            assert_eq!(place, (row, column, 1, 21));
+        }
     }
 }
