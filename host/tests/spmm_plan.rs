@@ -4,6 +4,7 @@ mod common;
 
 use common::{Setup, devices, gpu, report_missing_gpu};
 use half::{bf16, f16};
+use windrow::partition::{CostModel, PartitionRule, ProductShape, Thresholds, density};
 use windrow::{
     Algorithm, Csr, DenseMut, DenseRef, Device, DeviceError, DeviceKind, DeviceMatrix, FormatError,
     Permutation, Precision, Schedule, Spmm, SpmmError,
@@ -244,7 +245,7 @@ fn reports_tell_what_the_plan_is() {
         .width(64)
         .precision(Precision::F16)
         .algorithm(Algorithm::Hybrid)
-        .partition(windrow::partition::PartitionRule::ShortRows { max_entries: 3 })
+        .partition(PartitionRule::ShortRows { max_entries: 3 })
         .workers(20)
         .build(&device)
         .unwrap();
@@ -272,6 +273,27 @@ fn reports_tell_what_the_plan_is() {
     let streamed = (report.device_bytes - report.workspace_bytes + 620 * 64 * 2 + 12 * 64 * 4) as f64 / 4e12;
     let gathered = report.gathered_bytes(64) / 8e12;
     assert!((report.roofline_us(64, rates) - streamed.max(gathered) * 1e6).abs() < 1e-9);
+}
+
+/// The time that a plan predicts is the one for which its partition was chosen, empty rows included.
+#[test]
+fn a_plan_predicts_what_the_estimate_did() {
+    let model = CostModel::h200();
+    let offsets = (0..=100u64).map(|row| 3 * row.saturating_sub(41)).collect();
+    let columns = (0..59 * 3).map(|i| i % 3 * 20 + i / 3 % 17).collect();
+    let a = Csr::try_from_parts(100, 60, offsets, columns, vec![1.0f32; 59 * 3]).unwrap();
+    let device = Device::emulator(Schedule::InOrder);
+    let shape = ProductShape { rows: 100, cols: 60, width: 64, element_bytes: 2 };
+    for rule in [
+        PartitionRule::AllTile,
+        PartitionRule::AllResidual,
+        PartitionRule::Overlap { thresholds: Thresholds::new(3) },
+    ] {
+        let builder = Spmm::builder(&a).width(64).precision(Precision::F16).algorithm(Algorithm::Hybrid);
+        let plan = builder.partition(rule).build(&device).unwrap();
+        let want = model.path_seconds(&density(&a, None, rule).unwrap(), shape);
+        assert_eq!(plan.report().predicted_us, want.map(|seconds| seconds * 1e6), "{rule:?}");
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ use super::parts::{SplitPart, push, wide_rows};
 use super::plan::{Body, SpmmPlan};
 use super::report::{ArraySize, SpmmReport, StageClock};
 use super::select;
+use super::tiles::WINDOW_ROWS;
 use super::values::Bits;
 use crate::cpu::CpuCsr;
 use crate::device::{Device, DeviceBuffer, Machine};
@@ -381,8 +382,12 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             element_bytes: self.precision.bytes() as usize,
         };
         let scalar = host.row_split.is_some();
+        // The model adds the windows of empty rows itself.
+        let empty_windows = report.empty_rows.div_ceil(wide(WINDOW_ROWS));
         let mut parts = Density::default();
-        (parts.columns, parts.steps) = (report.column_vectors, report.steps);
+        parts.columns = report.column_vectors;
+        parts.steps = report.steps.saturating_sub(empty_windows);
+        parts.windows = report.windows.saturating_sub(empty_windows);
         parts.residual_rows = if scalar { wide(self.a.rows()) } else { report.residual_rows };
         parts.residual_entries = match scalar {
             true => wide(self.a.nnz()),

@@ -1,5 +1,7 @@
 //! What a product costs on a device.
 
+use windrow_formats::WINDOW_ROWS;
+
 use super::Density;
 
 /// Bytes of an element of `C`.
@@ -17,8 +19,9 @@ const OUT_BYTES: f64 = 4.0;
 /// ```
 ///
 /// with `W` the bytes of a row of `B`, read in `S = ⌈W / slice_bytes⌉` slices. The two addends are the traffic of
-/// the memory and of the L2 cache. They overlap, but not wholly: measured times lie between the larger of the two and their
-/// sum. Rows without entries are written with the tiles, if there are any.
+/// the memory and of the L2 cache. They overlap, but not wholly: measured times lie between the larger of the two and
+/// their sum. Rows without entries are written with the tiles, if there are any: eight of them are a window of one
+/// step without columns, which is counted with the other steps.
 ///
 /// Every field may be replaced by what was measured on the device at hand; rates must be positive.
 ///
@@ -96,6 +99,9 @@ impl CostModel {
         let residual = (density.residual_rows as f64, density.residual_entries as f64);
         let has_tiles = density.steps > 0;
         let all = shape.rows as f64;
+        // Only the last window may have fewer than 8 rows, so that this is at most one window short.
+        let with_entries = density.residual_rows + WINDOW_ROWS as u64 * density.windows;
+        let empty_windows = (shape.rows as u64).saturating_sub(with_entries).div_ceil(WINDOW_ROWS as u64);
         let (row_rows, tile_rows) = if has_tiles { (residual.0, all - residual.0) } else { (all, 0.0) };
         let bound = |stream: f64, gather: f64| (stream / self.stream_rate).hypot(gather / self.gather_rate);
         let mut seconds = [0.0; 2];
@@ -107,7 +113,7 @@ impl CostModel {
             seconds[0] = self.row_factor * bound(out(row_rows) + a + b, gather) + self.launch_seconds;
         }
         if has_tiles {
-            let a = density.steps as f64 * self.step_overhead_bytes;
+            let a = (density.steps + empty_windows) as f64 * self.step_overhead_bytes;
             let gather = density.columns as f64 * row_bytes + slices * a;
             seconds[1] =
                 self.tile_factor * bound(out(tile_rows) + a + k * row_bytes, gather) + self.launch_seconds;

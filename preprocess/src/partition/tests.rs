@@ -294,6 +294,21 @@ fn a_prediction_is_the_documented_sum() {
 }
 
 #[test]
+fn empty_rows_are_steps_of_the_tiles() {
+    let a = blocks_with_isolated_rows(8);
+    let (model, rows) = (CostModel::h200(), a.rows());
+    let shape = |rows| ProductShape { rows, cols: a.cols(), width: 256, element_bytes: 2 };
+    let seconds = |rule, rows| model.path_seconds(&density(&a, None, rule).unwrap(), shape(rows));
+    // 17 rows more are three windows: what a matrix with three more steps and these rows of C takes.
+    let [scalar, tiles] = seconds(overlap(8), rows + 17);
+    let mut longer = density(&a, None, overlap(8)).unwrap();
+    (longer.steps, longer.windows) = (longer.steps + 3, longer.windows + 3);
+    assert_eq!([scalar, tiles], model.path_seconds(&longer, shape(rows + 17)));
+    assert!(tiles > seconds(overlap(8), rows)[1]);
+    assert_eq!(scalar, seconds(overlap(8), rows)[0], "they are written with the tiles");
+}
+
+#[test]
 fn an_order_of_another_length_is_refused() {
     let a = Csr::<f32>::identity(3).unwrap();
     let order = Permutation::identity(4).unwrap();
