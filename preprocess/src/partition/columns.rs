@@ -1,9 +1,10 @@
-//! How many rows of a window hold a column.
+//! Which rows of a window hold a column alone.
 
 /// Stretches an odd multiple of 2⁶⁴ / golden ratio over the upper bits: columns at any stride are spread.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Counts, for the columns of a few rows, the rows that hold each; emptied in constant time.
+/// Counts, for the columns of a few rows, the rows that hold each, and knows the row of a column that one row alone
+/// holds; emptied in constant time.
 ///
 /// A hash table with linear probing, at most half full. Only the first `2^bits` slots are in use, so that a
 /// small window after a large one stays in the cache. A slot of an older generation counts as free.
@@ -21,6 +22,8 @@ struct Slot {
     column: u32,
     generation: u32,
     rows: u32,
+    /// The sum of the names of these rows, modulo 2³²: the name itself where there is one.
+    names: u32,
 }
 
 impl ColumnCounts {
@@ -49,31 +52,40 @@ impl ColumnCounts {
         self.used
     }
 
-    /// One row more in each of `columns`. The table has been reset with room for them.
-    pub(super) fn add(&mut self, columns: &[u32]) {
+    /// The row `name` has `columns`, for which the table has been reset with room. Returns how many of them it holds
+    /// alone; `shares` is told, once for each column, the row that held it alone before.
+    pub(super) fn add(&mut self, name: u32, columns: &[u32], mut shares: impl FnMut(u32)) -> usize {
+        let mut alone = 0;
         for &column in columns {
             let (slot, generation) = (self.slot(column), self.generation);
             let slot = &mut self.slots[slot];
-            if slot.generation == generation {
-                slot.rows += 1;
-            } else {
-                *slot = Slot { column, generation, rows: 1 };
+            if slot.generation != generation {
+                *slot = Slot { column, generation, rows: 0, names: 0 };
                 self.used += 1;
             }
+            match slot.rows {
+                0 => alone += 1,
+                1 => shares(slot.names),
+                _ => {}
+            }
+            slot.rows += 1;
+            slot.names = slot.names.wrapping_add(name);
         }
+        alone
     }
 
-    /// One row fewer in each of `columns`, which were added.
-    pub(super) fn remove(&mut self, columns: &[u32]) {
+    /// The row `name`, which has `columns`, goes; `left_alone` is told, once for each column, the row that alone
+    /// holds it now.
+    pub(super) fn remove(&mut self, name: u32, columns: &[u32], mut left_alone: impl FnMut(u32)) {
         for &column in columns {
             let slot = self.slot(column);
-            self.slots[slot].rows -= 1;
+            let slot = &mut self.slots[slot];
+            slot.rows -= 1;
+            slot.names = slot.names.wrapping_sub(name);
+            if slot.rows == 1 {
+                left_alone(slot.names);
+            }
         }
-    }
-
-    /// How many of `columns`, which were added, are in one row only.
-    pub(super) fn held_once(&self, columns: &[u32]) -> usize {
-        columns.iter().filter(|&&column| self.slots[self.slot(column)].rows == 1).count()
     }
 
     /// Where `column` is, or would be.
@@ -98,7 +110,7 @@ const fn home(column: u32, bits: u32) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use proptest::prelude::*;
 
@@ -110,21 +122,30 @@ mod tests {
             rows in prop::collection::vec(prop::collection::btree_set(0u32..40, 0..12), 1..8),
             gone in 0usize..8,
         ) {
+            let gone = gone % rows.len();
+            // Any names do, also those whose sum wraps.
+            let name = |row: usize| u32::MAX - 3 * u32::try_from(row).unwrap();
+            let columns = |row: usize| rows[row].iter().copied().collect::<Vec<_>>();
+            let alone = |rows: &[(usize, &BTreeSet<u32>)]| -> BTreeMap<u32, usize> {
+                let held_by = |column| rows.iter().filter(|(_, row)| row.contains(column)).count();
+                rows.iter().map(|&(r, row)| (name(r), row.iter().filter(|c| held_by(c) == 1).count())).collect()
+            };
             let mut counts = ColumnCounts::default();
             for generation in 0..3 {
-                counts.reset(rows.iter().map(std::collections::BTreeSet::len).sum());
-                let mut want = BTreeMap::<u32, usize>::new();
-                for row in &rows {
-                    counts.add(&row.iter().copied().collect::<Vec<_>>());
-                    row.iter().for_each(|&column| *want.entry(column).or_default() += 1);
+                counts.reset(rows.iter().map(BTreeSet::len).sum());
+                let mut found = BTreeMap::<u32, usize>::new();
+                for row in 0..rows.len() {
+                    let own = counts.add(name(row), &columns(row), |other| *found.get_mut(&other).unwrap() -= 1);
+                    found.insert(name(row), own);
                 }
-                prop_assert_eq!(counts.distinct(), want.len(), "generation {}", generation);
-                let gone = &rows[gone % rows.len()];
-                counts.remove(&gone.iter().copied().collect::<Vec<_>>());
-                gone.iter().for_each(|column| *want.get_mut(column).unwrap() -= 1);
-                for (&column, &rows) in &want {
-                    prop_assert_eq!(counts.held_once(&[column]), usize::from(rows == 1));
-                }
+                let mut all: Vec<_> = rows.iter().enumerate().collect();
+                prop_assert_eq!(&found, &alone(&all), "generation {}", generation);
+                let distinct = rows.iter().flatten().collect::<BTreeSet<_>>().len();
+                prop_assert_eq!(counts.distinct(), distinct, "generation {}", generation);
+                all.remove(gone);
+                found.remove(&name(gone));
+                counts.remove(name(gone), &columns(gone), |other| *found.get_mut(&other).unwrap() += 1);
+                prop_assert_eq!(&found, &alone(&all));
             }
         }
     }
@@ -135,7 +156,7 @@ mod tests {
         assert!(!counts.has_room(1));
         counts.reset(8);
         assert!(counts.has_room(8) && !counts.has_room(9));
-        counts.add(&[1, 2, 3]);
+        assert_eq!(counts.add(0, &[1, 2, 3], |_| ()), 3);
         assert!(counts.has_room(5) && !counts.has_room(6));
     }
 
@@ -145,8 +166,7 @@ mod tests {
         for _ in 0..3 {
             counts.reset(4);
             assert_eq!(counts.distinct(), 0);
-            counts.add(&[5, 6]);
-            assert_eq!((counts.distinct(), counts.held_once(&[5, 6])), (2, 2));
+            assert_eq!((counts.add(0, &[5, 6], |_| ()), counts.distinct()), (2, 2));
         }
     }
 }

@@ -104,7 +104,9 @@ impl Sums {
     fn add_window<V>(&mut self, csr: &Csr<V>, window: &[u32], counts: &mut ColumnCounts) {
         let entries = window.iter().map(|&row| csr.row_len(row as usize)).sum();
         counts.reset(entries);
-        window.iter().for_each(|&row| counts.add(csr.row(row as usize).0));
+        for &row in window {
+            counts.add(row, csr.row(row as usize).0, |_| ());
+        }
         let columns = counts.distinct() as u64;
         let tiles = columns.div_ceil(TILE_COLS as u64);
         self.columns += columns;

@@ -108,7 +108,8 @@ impl Thresholds {
 ///
 /// # Cost
 /// One pass over the row offsets. [`PartitionRule::Overlap`] and [`PartitionRule::Printed`] also read the
-/// columns of each window that holds a short row: linear in rows and entries, parallel over chunks of rows.
+/// columns of each window that holds a short row: linear in rows and entries whatever the thresholds, parallel over
+/// chunks of rows.
 /// Values are not looked at.
 ///
 /// # Examples

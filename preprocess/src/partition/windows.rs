@@ -79,28 +79,37 @@ pub(super) fn tile_rows_in_chunks<V: Sync>(
 fn tile_rows_of_chunk<V>(csr: &Csr<V>, rows: &[u32], own: Range<usize>, condition: Condition) -> Vec<u32> {
     let mut staying = Vec::with_capacity(own.len());
     let mut window =
-        Window { csr, rows, slots: Vec::new(), counts: ColumnCounts::default(), counted: 0, settled: 0 };
+        Window { csr, slots: Vec::new(), counts: ColumnCounts::default(), counted: 0, settled: 0 };
     let mut next = own.start;
-    while next < own.end || window.slots.iter().any(|&at| at < own.end) {
+    while next < own.end || window.slots.iter().any(|slot| slot.own) {
         while window.slots.len() < WINDOW_ROWS && next < rows.len() {
-            window.slots.push(next);
+            window.slots.push(Slot { row: rows[next], own: next < own.end, increment: 0 });
             next += 1;
         }
-        if !window.evict(own.end, condition) {
-            let own_slots = window.slots.iter().filter(|&&at| at < own.end);
-            staying.extend(own_slots.map(|&at| rows[at]));
+        if !window.evict(condition) {
+            staying.extend(window.slots.iter().filter(|slot| slot.own).map(|slot| slot.row));
             window.clear();
         }
     }
     staying
 }
 
+/// A row in a window.
+#[derive(Clone, Copy)]
+struct Slot {
+    row: u32,
+    /// Whether it is decided in this chunk.
+    own: bool,
+    /// Columns that only it brings, once they are counted: kept up as rows come and go, so that a row which stays
+    /// is not read again for each one that leaves.
+    increment: usize,
+}
+
 /// The rows that would share a window if no more left.
 struct Window<'a, V> {
     csr: &'a Csr<V>,
-    rows: &'a [u32],
-    /// Positions in `rows`, at most 8.
-    slots: Vec<usize>,
+    /// At most 8.
+    slots: Vec<Slot>,
     /// Of the first `counted` slots.
     counts: ColumnCounts,
     counted: usize,
@@ -108,33 +117,36 @@ struct Window<'a, V> {
     settled: usize,
 }
 
-impl<'a, V> Window<'a, V> {
-    /// Removes the rows before position `end` that `condition` sends away, all judged in the same window;
-    /// whether there were any.
-    fn evict(&mut self, end: usize, condition: Condition) -> bool {
+impl<V> Window<'_, V> {
+    /// Removes the rows of this chunk that `condition` sends away, all judged in the same window; whether there
+    /// were any.
+    fn evict(&mut self, condition: Condition) -> bool {
         let judged = match condition {
             Condition::Overlap(_) => self.settled..self.slots.len(),
             Condition::Printed { .. } => 0..self.slots.len().min(1),
         };
-        let short = |at: usize| at < end && self.len(at) <= condition.max_entries();
-        if !self.slots[judged.clone()].iter().any(|&at| short(at)) {
+        let csr = self.csr;
+        let len = |slot: &Slot| csr.row_len(slot.row as usize);
+        let short = |slot: &Slot| slot.own && len(slot) <= condition.max_entries();
+        if !self.slots[judged.clone()].iter().any(short) {
             return false;
         }
         self.count();
         let mut leaving = [false; WINDOW_ROWS];
         let mut shared = false;
-        for slot in judged.clone() {
-            let at = self.slots[slot];
-            let len = self.len(at);
-            if at < end && len <= condition.max_entries() {
-                let increment = self.counts.held_once(self.columns(at));
-                leaving[slot] = condition.leaves(len, increment);
-                shared |= leaving[slot] && increment < len;
+        for at in judged.clone() {
+            let slot = &self.slots[at];
+            if short(slot) {
+                leaving[at] = condition.leaves(len(slot), slot.increment);
+                shared |= leaving[at] && slot.increment < len(slot);
             }
         }
-        for slot in judged.rev().filter(|&slot| leaving[slot]) {
-            let at = self.slots.remove(slot);
-            self.counts.remove(self.columns(at));
+        for at in judged.rev().filter(|&at| leaving[at]) {
+            let Slot { row, .. } = self.slots.remove(at);
+            let slots = &mut self.slots;
+            self.counts.remove(row, csr.row(row as usize).0, |other| {
+                slots.iter_mut().filter(|slot| slot.row == other).for_each(|slot| slot.increment += 1);
+            });
             self.counted -= 1;
         }
         // Rows that come add to what the others share, so who stays now stays, unless it shared with a row
@@ -154,24 +166,21 @@ impl<'a, V> Window<'a, V> {
     /// Columns of rows that left keep their places in the table. When these fill it, it is made afresh, twice
     /// as large as the window needs: at least as many columns have then left as are counted again.
     fn count(&mut self) {
-        let entries = |slots: &[usize]| slots.iter().map(|&at| self.len(at)).sum::<usize>();
+        let entries =
+            |slots: &[Slot]| slots.iter().map(|slot| self.csr.row_len(slot.row as usize)).sum::<usize>();
         let (all, uncounted) = (entries(&self.slots), entries(&self.slots[self.counted..]));
         if self.counted == 0 || !self.counts.has_room(uncounted) {
             self.counts.reset(2 * all);
             self.counted = 0;
         }
-        for slot in self.counted..self.slots.len() {
-            let columns = self.columns(self.slots[slot]);
-            self.counts.add(columns);
+        for at in self.counted..self.slots.len() {
+            let row = self.slots[at].row;
+            let counted = &mut self.slots[..at];
+            let increment = self.counts.add(row, self.csr.row(row as usize).0, |other| {
+                counted.iter_mut().filter(|slot| slot.row == other).for_each(|slot| slot.increment -= 1);
+            });
+            self.slots[at].increment = increment;
         }
         self.counted = self.slots.len();
-    }
-
-    fn columns(&self, at: usize) -> &'a [u32] {
-        self.csr.row(self.rows[at] as usize).0
-    }
-
-    fn len(&self, at: usize) -> usize {
-        self.csr.row_len(self.rows[at] as usize)
     }
 }
