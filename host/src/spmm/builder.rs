@@ -283,7 +283,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             tiles: host.tiles.take().map(|part| part.upload(device, bits)).transpose()?,
             split,
             capacity,
-            queue: Mutex::new(false),
+            queue: Mutex::default(),
         };
         report.entries = plan.choose(self.demand().n, true).names();
         draft.clock.end("upload");

@@ -34,9 +34,18 @@ pub(super) struct GpuPlan {
     pub(super) split: Option<SplitPart>,
     /// Columns of the workspace, a multiple of 8.
     pub(super) capacity: u32,
-    /// Held while the launches of a run are queued: they share the workspace. True while sums of a run may be left
-    /// in it: a run that failed half-way leaves it so.
-    pub(super) queue: Mutex<bool>,
+    /// Held while the launches of a run are queued: they share the workspace.
+    pub(super) queue: Mutex<Queue>,
+}
+
+/// What a run leaves to the next.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    /// Whether sums of a run may be left in the workspace: one that failed half-way leaves it so.
+    unfinished: bool,
+    /// The entries of the last launches, and the columns and the alignment that they are for: finding them among all
+    /// entries takes the CPU longer than preparing the launches.
+    last: Option<((u32, bool), Chosen)>,
 }
 
 /// The dense operands of a run: addresses, and leading dimensions in elements.
@@ -89,20 +98,20 @@ impl GpuPlan {
     /// plan's element type and of the type `c_is_half` tells, with all rows readable up to `ldb`; nothing
     /// else touches `c` meanwhile, nothing writes `b`.
     pub(super) unsafe fn run(&self, machine: &dyn Machine, operands: Operands) -> Result<(), SpmmError> {
-        let mut unfinished = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        if let (true, Determinism::Fast, Some(split)) = (*unfinished, self.determinism, &self.split) {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (true, Determinism::Fast, Some(split)) = (queue.unfinished, self.determinism, &self.split) {
             split.clear()?; // what is accumulated must begin at zero
         }
-        *unfinished = true;
+        queue.unfinished = true;
         let block = if self.split.is_some() { self.capacity } else { MAX_BLOCK_COLUMNS };
         let mut first = 0;
         while first < operands.n {
             let dense = self.dense(&operands, first, block.min(operands.n - first));
             // SAFETY: the caller's promise, for these columns of it.
-            unsafe { self.launch_parts(machine, &dense)? };
+            unsafe { self.launch_parts(machine, dense, &mut queue)? };
             first += dense.n;
         }
-        *unfinished = false;
+        queue.unfinished = false;
         Ok(())
     }
 
@@ -131,12 +140,20 @@ impl GpuPlan {
     ///
     /// # Safety
     /// As for [`run`](Self::run), of the columns that `dense` names.
-    unsafe fn launch_parts(&self, machine: &dyn Machine, dense: &Dense) -> Result<(), DeviceError> {
+    unsafe fn launch_parts(
+        &self,
+        machine: &dyn Machine,
+        dense: Dense,
+        queue: &mut Queue,
+    ) -> Result<(), DeviceError> {
         let bytes = u64::from(self.precision.bytes());
         let vectors =
             dense.b.address().is_multiple_of(16) && (u64::from(dense.ldb) * bytes).is_multiple_of(16);
-        let chosen = self.choose(dense.n, vectors);
-        let dense = *dense;
+        let demand = (dense.n, vectors);
+        let chosen = match queue.last {
+            Some((last, chosen)) if last == demand => chosen,
+            _ => queue.last.insert((demand, self.choose(dense.n, vectors))).1,
+        };
         if let (Some(part), Some(entry)) = (&self.row_split, chosen.row_split) {
             let params = RowSplitParams {
                 dense,
