@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use windrow::synthetic::Synthetic;
 use windrow::{Device, DeviceSelector};
@@ -46,6 +47,14 @@ impl Failure {
     pub fn file(path: &Path, error: impl Display) -> Self {
         Self::new(Exit::File, format!("{}: {error}", path.display()))
     }
+}
+
+/// What a program returns in the end; a failure is told on standard error.
+pub fn end(result: Result<Exit, Failure>) -> ExitCode {
+    ExitCode::from(result.unwrap_or_else(|failure| {
+        eprintln!("error: {}", failure.message);
+        failure.exit
+    }) as u8)
 }
 
 /// Files and made-up matrices, in this order.

@@ -3,7 +3,7 @@
 //! windrow multiplies a sparse matrix by dense ones, `C[m×n] ← α·A[m×k]·B[k×n] + β·C` with everything row-major. A
 //! plan does the work that depends on `A` alone, once: it chooses a kernel, lays the matrix out for it, deals the
 //! work out evenly and uploads it. Running the plan is then cheap, for any `B` of any width, and gives the same bits
-//! every time.
+//! every time, unless [`Determinism::Fast`] is asked for.
 //!
 //! ```
 //! use windrow::{Csr, Device, Precision, Spmm};

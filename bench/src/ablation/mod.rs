@@ -3,7 +3,7 @@
 //! | part | compares |
 //! | --- | --- |
 //! | `thresholds` | partitions by [`PartitionRule::Overlap`] and [`PartitionRule::Printed`] with thresholds 0 to 8 |
-//! | `stream` | equal ranges of tiles with a warp for each window |
+//! | `stream` | windows dealt out evenly with a warp for each window |
 //! | `reorder` | orders of the rows, and the stages of the similarity order |
 //! | `bytes` | RS-Tile with COO, CSR and `BitTCF` |
 //! | `hybrid` | the hybrid with all rows in tiles and all on CUDA cores |

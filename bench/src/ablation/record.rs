@@ -35,9 +35,9 @@ pub struct AblationRecord {
 pub enum AblationFacts {
     /// A threshold of a partition.
     Threshold(ThresholdFacts),
-    /// Equal ranges of tiles against a warp for each window.
+    /// Windows dealt out evenly against a warp for each.
     Stream {
-        /// Equal ranges.
+        /// Dealt out evenly: the tile stream.
         tile_stream: Option<Measurement>,
         /// A warp for each window.
         window_each: Option<Measurement>,
@@ -120,7 +120,7 @@ pub struct ReorderFacts {
     pub threads: usize,
     /// Time of each stage, in seconds.
     pub stages: Vec<(String, f64)>,
-    /// Whether nothing better than the matrix's own order was found.
+    /// Whether the order that was found gathers more than the matrix's own, which was then kept.
     pub kept_original: bool,
     /// Entries for each column vector of a window, in the matrix's own order.
     pub entries_per_vector_before: f64,

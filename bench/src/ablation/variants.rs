@@ -7,7 +7,7 @@ use super::{Bench, Measurement, speed_up};
 use crate::error::BenchError;
 use crate::sweep::SweepPath;
 
-/// Equal ranges of tiles, and a warp for each window.
+/// Windows dealt out evenly, and a warp for each.
 pub(super) fn stream(bench: &mut Bench<'_>) -> Result<Vec<AblationFacts>, BenchError> {
     let path = SweepPath::new(Algorithm::TileStream, Precision::F16);
     let tile_stream = bench.measure(path, None, None);

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use windrow::DeviceSelector;
 use windrow::synthetic::Synthetic;
-use windrow_bench::command::{Exit, Failure, open, output, sources};
+use windrow_bench::command::{Exit, Failure, end, open, output, sources};
 use windrow_bench::{
     AblationOptions, AblationPart, AblationRecord, AblationSummary, Sampling, Values, ablation,
     summarise_ablation,
@@ -15,8 +15,8 @@ use windrow_bench::{
 
 /// Measures what the components of a hybrid product are worth, each against leaving it out.
 ///
-/// Parts: thresholds (partitions, and what they leave in the tiles), stream (equal ranges of tiles against a warp for
-/// each window), reorder (orders, and the stages of the similarity order), bytes (formats), hybrid (against all rows on
+/// Parts: thresholds (partitions, and what they leave in the tiles), stream (windows dealt out evenly against a warp
+/// for each), reorder (orders, and the stages of the similarity order), bytes (formats), hybrid (against all rows on
 /// one path), determinism (runs bit by bit beside other work, and the cost of a fixed order of sums). On the CPU times
 /// are skipped, and counted.
 ///
@@ -62,14 +62,10 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let result = match arguments.summarise {
+    end(match arguments.summarise {
         true => write_summary(&arguments).map(|()| Exit::Right),
         false => run(&arguments).map(|summary| exit_of(&summary)),
-    };
-    ExitCode::from(result.unwrap_or_else(|failure| {
-        eprintln!("error: {}", failure.message);
-        failure.exit
-    }) as u8)
+    })
 }
 
 /// The worst that happened.

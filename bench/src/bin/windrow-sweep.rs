@@ -8,7 +8,7 @@ use std::time::Instant;
 use clap::Parser;
 use windrow::synthetic::Synthetic;
 use windrow::{Device, DeviceKind, DeviceSelector};
-use windrow_bench::command::{Exit, Failure, open, output, sources};
+use windrow_bench::command::{Exit, Failure, end, open, output, sources};
 use windrow_bench::{
     DeviceRates, GatherProbe, Published, Record, Sampling, SweepOptions, SweepPath, SweepSummary, Table,
     Values, summarise, sweep,
@@ -82,14 +82,10 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let result = match arguments.summarise {
+    end(match arguments.summarise {
         true => write_summary(&arguments).map(|()| Exit::Right),
         false => run(&arguments, &mut io::stderr()).map(|summary| exit_of(&summary)),
-    };
-    ExitCode::from(result.unwrap_or_else(|failure| {
-        eprintln!("error: {}", failure.message);
-        failure.exit
-    }) as u8)
+    })
 }
 
 /// The worst that happened.

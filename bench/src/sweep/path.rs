@@ -16,7 +16,7 @@ use crate::error::BenchError;
 /// | `+reorder` | rows in the similarity order |
 /// | `+rcm`, `+community`, `+degree` | rows in the order of that [`Method`] |
 /// | `+fast` | [`Determinism::Fast`] |
-/// | `+window-each` | a warp for each window instead of equal ranges of tiles |
+/// | `+window-each` | a warp for each window instead of windows dealt out evenly |
 ///
 /// # Examples
 /// ```

@@ -119,7 +119,7 @@ pub struct OrderFacts {
     pub entries_per_vector_before: f64,
     /// The same, in the new order.
     pub entries_per_vector_after: f64,
-    /// Whether nothing better than the matrix's own order was found.
+    /// Whether the order that was found gathers more than the matrix's own, which was then kept.
     pub kept_original: bool,
 }
 

@@ -158,7 +158,8 @@ pub(crate) struct SpmmArgs {
     /// How to compute on a GPU: auto, row-split, short-rows, tile-stream or hybrid.
     ///
     /// row-split: CUDA cores over rows, long rows cut; short-rows: CUDA cores over rows of equal length;
-    /// tile-stream: Tensor Cores over 8 x 8 tiles (f16); hybrid: tiles, with the shortest rows on CUDA cores (f16).
+    /// tile-stream: Tensor Cores over 8 x 8 tiles; hybrid: tiles, with short rows that share few columns on CUDA cores.
+    /// The last two multiply tf32, f16 and bf16.
     #[arg(long, short, value_name = "NAME", default_value_t = Algorithm::Auto)]
     pub(crate) algorithm: Algorithm,
 

@@ -28,7 +28,7 @@ struct Outcome {
     similarity: Option<Similarity>,
     before: Quality,
     after: Quality,
-    /// Whether no better order than the matrix's own was found.
+    /// Whether the order that was found gathers more than the matrix's own, which was then kept.
     kept_original: bool,
     /// Sum of the stages.
     reorder_us: f64,
@@ -143,7 +143,7 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (rows, cols) = (count(self.rows), count(self.cols));
         let kept = match self.kept_original {
-            true => "; it found none that gathers less, so the order is the matrix's own",
+            true => "; its order gathers more than the matrix's own, which is kept",
             false => "",
         };
         let mut listing = Listing::default();

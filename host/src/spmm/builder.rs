@@ -114,8 +114,9 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         self
     }
 
-    /// Works on the rows in the order that [`reorder`](crate::reorder) finds, so that neighbours share columns. Where that
-    /// order gathers no less than the matrix's own, its own is kept. `B` and `C` remain in the caller's order.
+    /// Works on the rows in the order that [`reorder`](crate::reorder) finds, so that neighbours share columns. Where
+    /// the similarity order gathers more than the matrix's own, its own is kept. `B` and `C` remain in the caller's
+    /// order.
     ///
     /// Takes seconds for a matrix of millions of entries; an order that is kept can be given with
     /// [`order`](Self::order) instead. On the CPU rows are not reordered.
@@ -302,7 +303,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
                 // Nobody watches, so nobody cancels.
                 let Ok(found) = reorder(self.a, options, &()) else { return Ok(None) };
                 draft.report.order = match found.kept_original {
-                    true => format!("its own: {} found none that gathers less", options.method),
+                    true => format!("its own: the one of {} gathers more", options.method),
                     false => options.method.to_string(),
                 };
                 Cow::Owned(found.permutation)

@@ -38,8 +38,8 @@ impl Footprint {
 /// | `BitTCF balanced` | the same, the window of each tile (4 · t), the first tile of each thread block (4 · (b + 1)) |
 ///
 /// `BitTCF` is laid out like the format of Acc-SpMM of that name; the arrays that its balancing adds are
-/// those that the RSH-SpMM paper names: a map of rows and block offsets. RS-Tile adds none, since equal ranges
-/// of tiles follow from the number of tiles. `rs_tile` is `csr` in tiles and residual.
+/// those that the RSH-SpMM paper names: a map of rows and block offsets. RS-Tile has none: a plan deals its windows
+/// out to warps, with 8 bytes for each of these. `rs_tile` is `csr` in tiles and residual.
 ///
 /// # Cost
 /// One parallel pass over the entries, to count the tiles of windows of consecutive rows.

@@ -65,7 +65,8 @@ pub struct Reordering {
     pub stages: Vec<Stage>,
     /// Locality before and after.
     pub quality: Quality,
-    /// Whether [`Method::Similarity`] found nothing better than the original order, which is then the result.
+    /// Whether the order of [`Method::Similarity`] has more column vectors than the original one, which is then the
+    /// result.
     pub kept_original: bool,
 }
 
