@@ -33,7 +33,7 @@ pub trait Element: 'static {
     /// Its bits.
     type Bits: Word;
     /// Elements in a 16-byte vector.
-    const PER_VECTOR: usize;
+    const PER_VECTOR: usize = 16 / Self::DTYPE.bytes() as usize;
 
     /// One element, as products take it.
     fn widen<S: Simt>(s: &S, bits: Self::Bits) -> f32;
@@ -57,7 +57,6 @@ pub struct Tf32;
 impl Element for F16 {
     const DTYPE: Dtype = Dtype::F16;
     type Bits = u16;
-    const PER_VECTOR: usize = 8;
 
     #[inline(always)]
     fn widen<S: Simt>(s: &S, bits: u16) -> f32 {
@@ -66,15 +65,13 @@ impl Element for F16 {
 
     #[inline(always)]
     fn widen_vector<S: Simt>(s: &S, vector: [u32; 4]) -> [f32; 8] {
-        let [a, b, c, d] = vector.map(|pair| s.f16x2_to_f32(pair));
-        [a[0], a[1], b[0], b[1], c[0], c[1], d[0], d[1]]
+        eight(vector.map(|pair| s.f16x2_to_f32(pair)))
     }
 }
 
 impl Element for Bf16 {
     const DTYPE: Dtype = Dtype::Bf16;
     type Bits = u16;
-    const PER_VECTOR: usize = 8;
 
     #[inline(always)]
     fn widen<S: Simt>(_: &S, bits: u16) -> f32 {
@@ -83,17 +80,13 @@ impl Element for Bf16 {
 
     #[inline(always)]
     fn widen_vector<S: Simt>(_: &S, vector: [u32; 4]) -> [f32; 8] {
-        let low = |pair: u32| f32::from_bits(pair << 16);
-        let high = |pair: u32| f32::from_bits(pair & 0xffff_0000);
-        let [a, b, c, d] = vector;
-        [low(a), high(a), low(b), high(b), low(c), high(c), low(d), high(d)]
+        eight(vector.map(|pair| [f32::from_bits(pair << 16), f32::from_bits(pair & 0xffff_0000)]))
     }
 }
 
 impl Element for F32 {
     const DTYPE: Dtype = Dtype::F32;
     type Bits = u32;
-    const PER_VECTOR: usize = 4;
 
     #[inline(always)]
     fn widen<S: Simt>(_: &S, bits: u32) -> f32 {
@@ -102,15 +95,13 @@ impl Element for F32 {
 
     #[inline(always)]
     fn widen_vector<S: Simt>(_: &S, vector: [u32; 4]) -> [f32; 8] {
-        let [a, b, c, d] = vector.map(f32::from_bits);
-        [a, b, c, d, 0.0, 0.0, 0.0, 0.0]
+        four(vector.map(f32::from_bits))
     }
 }
 
 impl Element for Tf32 {
     const DTYPE: Dtype = Dtype::Tf32;
     type Bits = u32;
-    const PER_VECTOR: usize = 4;
 
     #[inline(always)]
     fn widen<S: Simt>(s: &S, bits: u32) -> f32 {
@@ -119,9 +110,20 @@ impl Element for Tf32 {
 
     #[inline(always)]
     fn widen_vector<S: Simt>(s: &S, vector: [u32; 4]) -> [f32; 8] {
-        let [a, b, c, d] = vector.map(|bits| Self::widen(s, bits));
-        [a, b, c, d, 0.0, 0.0, 0.0, 0.0]
+        four(vector.map(|bits| Self::widen(s, bits)))
     }
+}
+
+/// The elements of a vector of four words with a pair in each.
+#[inline(always)]
+const fn eight([a, b, c, d]: [[f32; 2]; 4]) -> [f32; 8] {
+    [a[0], a[1], b[0], b[1], c[0], c[1], d[0], d[1]]
+}
+
+/// The elements of a vector of four words with one in each.
+#[inline(always)]
+const fn four([a, b, c, d]: [f32; 4]) -> [f32; 8] {
+    [a, b, c, d, 0.0, 0.0, 0.0, 0.0]
 }
 
 /// How a lane reads its columns of a row of `B`: a 16-byte vector, or one element.
