@@ -123,7 +123,8 @@ mod tests {
     }
 
     fn args(reorder: Option<RowOrder>) -> PlanArgs {
-        PlanArgs { reorder, determinism: windrow::Determinism::default(), partition: None }
+        let (determinism, tile_values) = (windrow::Determinism::default(), windrow::TileValues::default());
+        PlanArgs { reorder, determinism, tile_values, partition: None }
     }
 
     const QUIET: Console = Console { json: false, quiet: true };

@@ -9,7 +9,7 @@ use crate::gather_probe::GatherProbe;
 use crate::kernel::{Entry, Kernel, Variant};
 use crate::row_split::RowSplit;
 use crate::short_rows::ShortRows;
-use crate::tile_stream::{Bulk, ByElement, TileStream};
+use crate::tile_stream::{Bulk, ByElement, Packed, TileStream};
 
 macro_rules! entries {
     ($($name:ident => $kernel:ty),+ $(,)?) => {
@@ -140,6 +140,15 @@ entries! {
     spmm_tile_stream_tf32_32 => TileStream<Tf32, Bulk, 1, 3>,
     spmm_tile_stream_tf32_64 => TileStream<Tf32, Bulk, 2, 3>,
     spmm_tile_stream_tf32_elements => TileStream<Tf32, ByElement, 1, 2>,
+    spmm_tile_stream_f16_64_packed => TileStream<F16, Bulk, 1, 3, Packed>,
+    spmm_tile_stream_f16_128_packed => TileStream<F16, Bulk, 2, 3, Packed>,
+    spmm_tile_stream_f16_elements_packed => TileStream<F16, ByElement, 1, 3, Packed>,
+    spmm_tile_stream_bf16_64_packed => TileStream<Bf16, Bulk, 1, 3, Packed>,
+    spmm_tile_stream_bf16_128_packed => TileStream<Bf16, Bulk, 2, 3, Packed>,
+    spmm_tile_stream_bf16_elements_packed => TileStream<Bf16, ByElement, 1, 3, Packed>,
+    spmm_tile_stream_tf32_32_packed => TileStream<Tf32, Bulk, 1, 3, Packed>,
+    spmm_tile_stream_tf32_64_packed => TileStream<Tf32, Bulk, 2, 3, Packed>,
+    spmm_tile_stream_tf32_elements_packed => TileStream<Tf32, ByElement, 1, 3, Packed>,
     spmm_combine => Combine,
     spmm_check_f16 => Check<F16>,
     spmm_check_f32 => Check<F32>,

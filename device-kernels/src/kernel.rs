@@ -59,6 +59,8 @@ pub enum Variant {
         features: u32,
         /// As for `RowSplit`.
         vectors: bool,
+        /// Whether records hold only the values of entries.
+        packed: bool,
     },
     /// [`crate::combine`].
     Combine,

@@ -7,15 +7,16 @@
 //!
 //! ```text
 //! global B rows    --cp.async-->           shared, STAGES × (16, FEATURES), 16-byte chunks XOR-swizzled
-//! global record    --cp.async-->           shared: fragments, rows, slot; and the columns of a later step
+//! global record    --cp.async-->           shared: values, rows, slot; and the columns of a later step
 //! shared B         --ldmatrix.trans-->     A operand: 16 features × 16 condensed columns
-//! shared fragments --8 or 16 bytes a lane--> B operand: 16 condensed columns × 8 window rows
+//! shared values    --8 or 16 bytes a lane--> B operand: 16 condensed columns × 8 window rows
 //! accumulators     FEATURES × 8 rows of Cᵀ, f32
 //! ```
 //!
 //! The sparse operand sits on the 8-wide side (`Cᵀ = Bᵀ·Aᵀ`), so sparsity is paid for in 8 × 1
-//! column vectors. Its values are dense and in register order: 256 bytes a step (512 in tf32), and no
-//! bitmap to decode in the loop. Whatever a step needs travels through shared memory with its rows of `B`:
+//! column vectors. Its values are in register order: dense ([`Fragments`]), 256 bytes a step (512 in tf32) and
+//! nothing to decode in the loop; or only those of entries ([`Packed`]), fewer bytes where tiles are sparse, found
+//! by counting the bits of a mask. Whatever a step needs travels through shared memory with its rows of `B`:
 //! a register that is loaded ahead would have to be moved to its place, and the move waits for the load.
 //!
 //! **Long windows.** The warps of a block are a *team*: where a window is longer than a warp's share, each of
@@ -25,7 +26,7 @@
 //!
 //! **Not-a-number.** An MMA multiplies absent entries too: an infinity in a row of `B` would give
 //! `0·∞ = NaN` in rows of the window that do not refer to it. Pad columns therefore read nothing, and
-//! a piece with any non-finite sum is computed again, entry by entry from its bitmaps, before it is
+//! a piece with any non-finite sum is computed again, entry by entry, before it is
 //! stored. Finite data never takes that path.
 
 use core::marker::PhantomData;
@@ -38,9 +39,15 @@ use crate::dense::Dense;
 use crate::kernel::{Kernel, Variant};
 
 mod epilogue;
+mod held;
 mod operand;
 
 use epilogue::Finished;
+use held::Bring;
+pub use held::{
+    CHUNK_BYTES, Fragments, Held, LANE_ELEMENTS, LINK_STEPS, MASK_WORDS, PACKED_COUNTS, PACKED_HEAD_WORDS,
+    PACKED_LINK, Packed,
+};
 pub use operand::TileElement;
 
 /// Rows of a window.
@@ -49,10 +56,19 @@ pub const WINDOW_ROWS: u32 = 8;
 pub const STEP_COLUMNS: u32 = 16;
 /// Marks, in place of its rows, a step that is not the last of its piece.
 pub const MORE_STEPS: u32 = u32::MAX - 1;
-/// Words of a record behind its rows: the slot, whether the team shares the piece, and padding.
+/// Words of a record behind its rows: the [`piece_word`], and padding.
 pub const RECORD_TAIL: usize = 4;
 /// Workers of a team: the warps of a block.
 pub const TEAM: u32 = 4;
+/// The bit of a [`piece_word`] that is set if one worker has the piece alone. No slot is so large.
+const ALONE: u32 = 1 << 30;
+
+/// What a record says of the piece that ends with it: its slot, [`NO_SLOT`](crate::NO_SLOT) if it is a whole
+/// window, and whether the team shares it.
+#[must_use]
+pub const fn piece_word(slot: u32, shared: bool) -> u32 {
+    if shared { slot & !ALONE } else { slot | ALONE }
+}
 
 /// Arguments of [`TileStream`].
 ///
@@ -62,13 +78,14 @@ pub const TEAM: u32 = 4;
 ///   a multiple of it, has a part, at least one step. All its workers meet the shared pieces of a team in the same order.
 /// - fewer than 2²⁸ steps; columns below k, rows below m and below [`MORE_STEPS`]; `8·slot + 8` at most the rows of
 ///   the workspace; all arrays 16-byte aligned.
-/// - per step: a record, 16 columns or [`NO_COLUMN`], and two bitmaps.
-/// - a record: the fragments of all lanes, [`TileElement::LANE_WORDS`] words each; then 8 words, in the last
-///   step of a piece, or of a worker's part of it, the rows of `C`, or [`NO_ROW`](crate::NO_ROW), no row in two
-///   windows, in the others [`MORE_STEPS`]; then the piece's slot, [`NO_SLOT`](crate::NO_SLOT) if it is a whole
-///   window; then 1 if the piece is shared, else 0; then two words of padding. Pieces have the same slot only if
-///   `dense.accumulate` is set. The last step of a range ends a piece.
+/// - per step: a record, 16 columns or [`NO_COLUMN`], and, unless records are packed, two bitmaps.
+/// - a record of [`Fragments`]: the fragments of all lanes, [`TileElement::LANE_WORDS`] words each; then 8 words, in
+///   the last step of a piece, or of a worker's part of it, the rows of `C`, or [`NO_ROW`](crate::NO_ROW), no row in
+///   two windows, in the others [`MORE_STEPS`]; then the [`piece_word`]; then three words of padding. Pieces have the
+///   same slot only if `dense.accumulate` is set. The last step of a range ends a piece.
 /// - a bit is set exactly where there is an entry, none for a pad; elsewhere the fragment is +0.
+/// - a [`Packed`] record: as its documentation says, rows and slot as above. It has `record_starts[step + 1] -
+///   record_starts[step]` chunks of 16 bytes, just enough for its values; its link is right if it leads to a step.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct TileStreamParams {
@@ -84,6 +101,8 @@ pub struct TileStreamParams {
     /// Bitmaps of each step. Bit `8·k + r` of word `t`: tile `t` of the step has an entry in condensed
     /// column `k`, row `r`.
     pub bitmaps: GlobalPtr<[u64; 2]>,
+    /// First chunk of 16 bytes of each packed record, and the number of chunks: one more than there are steps.
+    pub record_starts: GlobalPtr<u32>,
     /// Number of workers.
     pub worker_count: u32,
     /// Zero.
@@ -112,8 +131,9 @@ impl Staging for ByElement {
     const VECTORS: bool = false;
 }
 
-/// One instance: `SLICES` slices of 128 bytes of `B`'s rows per warp, `STAGES` steps in shared memory.
-pub struct TileStream<E, G, const SLICES: usize, const STAGES: u32>(PhantomData<(E, G)>);
+/// One instance: `SLICES` slices of 128 bytes of `B`'s rows per warp, `STAGES` steps in shared memory, values
+/// held as `V` says.
+pub struct TileStream<E, G, const SLICES: usize, const STAGES: u32, V = Fragments>(PhantomData<(E, G, V)>);
 
 /// Bytes of one row of a slice: one cache line.
 const SLICE_BYTES: u32 = 128;
@@ -122,20 +142,22 @@ const STAGE_SLICE_BYTES: u32 = STEP_COLUMNS * SLICE_BYTES;
 /// Bytes of a step's columns.
 const COLS_BYTES: u32 = STEP_COLUMNS * 4;
 
-impl<E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32> TileStream<E, G, SLICES, STAGES> {
+impl<E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32, V: Held<E>>
+    TileStream<E, G, SLICES, STAGES, V>
+{
     const VALID: () = assert!(
         STAGES >= 2 && STAGES <= 4 && SLICES >= 1 && SLICES <= 2 && Self::WARPS == TEAM,
         "two to four stages, one or two slices, a team of the block's warps"
     );
+    const LINKED: () = assert!(!V::PACKED || STAGES - 1 == LINK_STEPS, "links lead to the step to be staged");
     /// Columns of `C` per warp, and per value of the grid's slow axis.
     pub const FEATURES: u32 = SLICES as u32 * E::SLICE_FEATURES;
     /// Workers per block.
     pub const WARPS: u32 = Self::BLOCK_THREADS / WARP;
-    const RECORD_BYTES: u32 = 4 * record_words(E::LANE_WORDS as usize) as u32;
     /// A pipeline slot: the rows of `B`, the step's record, the columns of a later step. A multiple of
     /// 128 bytes, so that the swizzle can be applied to whole addresses.
     const STAGE_BYTES: u32 =
-        (SLICES as u32 * STAGE_SLICE_BYTES + Self::RECORD_BYTES + COLS_BYTES).next_multiple_of(SLICE_BYTES);
+        (SLICES as u32 * STAGE_SLICE_BYTES + V::RECORD_BYTES + COLS_BYTES).next_multiple_of(SLICE_BYTES);
     /// Offset of the last pipeline slot.
     const LAST_STAGE: u32 = (STAGES - 1) * Self::STAGE_BYTES;
     const WARP_BYTES: u32 = STAGES * Self::STAGE_BYTES;
@@ -143,13 +165,17 @@ impl<E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32> TileStr
     const TEAM_AT: u32 = Self::WARPS * Self::WARP_BYTES;
 }
 
-impl<E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32> Kernel
-    for TileStream<E, G, SLICES, STAGES>
+impl<E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32, V: Held<E>> Kernel
+    for TileStream<E, G, SLICES, STAGES, V>
 {
     type Params = TileStreamParams;
     const FILE: &'static str = "tile_stream";
-    const VARIANT: Variant =
-        Variant::TileStream { dtype: E::DTYPE, features: Self::FEATURES, vectors: G::VECTORS };
+    const VARIANT: Variant = Variant::TileStream {
+        dtype: E::DTYPE,
+        features: Self::FEATURES,
+        vectors: G::VECTORS,
+        packed: V::PACKED,
+    };
     const BLOCK_THREADS: u32 = 128;
     const SHARED_BYTES: u32 = Self::TEAM_AT + 4 * TEAM;
     // As many as shared memory has room for; left to itself, `ptxas` takes registers for fewer.
@@ -164,13 +190,14 @@ impl<E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32> Kernel
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &TileStreamParams) {
         const { Self::VALID }
+        const { Self::LINKED }
         // 1. Locate. A whole warp leaves or stays: the collectives below see all its lanes. A team that shares a
         // piece is complete.
         let worker = s.block_idx() * Self::WARPS + s.warp();
         if worker >= p.worker_count {
             return;
         }
-        let warp = Warp::<S, E, G, SLICES, STAGES>::locate(s, p);
+        let warp = Warp::<S, E, G, SLICES, STAGES, V>::locate(s, p);
         // SAFETY: `worker < worker_count`; everything indexed by a step, column or slot is in range by
         // the obligations of the params.
         unsafe {
@@ -230,7 +257,7 @@ unsafe fn wait_for_oldest<S: Simt, const STAGES: u32>(s: &S) {
 ///
 /// Pipeline slots are multiples of 128 bytes, so the swizzle of a row, an exclusive or inside its 128
 /// bytes, can be applied to the whole address: constants of the loop below.
-struct Warp<'a, S, E: TileElement, G, const SLICES: usize, const STAGES: u32> {
+struct Warp<'a, S, E: TileElement, G, const SLICES: usize, const STAGES: u32, V> {
     s: &'a S,
     p: &'a TileStreamParams,
     lane: u32,
@@ -244,24 +271,33 @@ struct Warp<'a, S, E: TileElement, G, const SLICES: usize, const STAGES: u32> {
     named: u32,
     /// First of this lane's elements of row 0 of `B`.
     b: GlobalPtr<E::Bits>,
-    staging: PhantomData<G>,
+    forms: PhantomData<(G, V)>,
 }
 
-impl<'a, S: Simt, E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32>
-    Warp<'a, S, E, G, SLICES, STAGES>
+/// What must be known of a step before it can be staged.
+#[derive(Clone, Copy)]
+struct Columns<P> {
+    /// The condensed columns whose rows this lane helps to stage.
+    of_lane: [u32; 4],
+    /// Where the step's record lies.
+    record: P,
+}
+
+impl<'a, S: Simt, E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32, V: Held<E>>
+    Warp<'a, S, E, G, SLICES, STAGES, V>
 {
-    /// In a slot: the step's record, its rows, and the columns of a later step.
-    const RECORD: u32 = SLICES as u32 * STAGE_SLICE_BYTES;
-    const ROWS_AT: u32 = Self::RECORD + 4 * WARP * E::LANE_WORDS;
-    const RECORD_BYTES: u32 = TileStream::<E, G, SLICES, STAGES>::RECORD_BYTES;
-    const COLS_AT: u32 = Self::RECORD + Self::RECORD_BYTES;
-    /// Chunks that bring a record and the columns behind it.
-    const CHUNKS: u32 = (Self::RECORD_BYTES + COLS_BYTES) / 16;
+    /// In a slot, behind the rows of `B`: the step's record, its rows, and the columns of a later step.
+    const BROUGHT: u32 = SLICES as u32 * STAGE_SLICE_BYTES;
+    const RECORD: u32 = Self::BROUGHT + V::RECORD_AT;
+    const ROWS_AT: u32 = Self::RECORD + V::ROWS_AT;
+    const COLS_AT: u32 = Self::BROUGHT + V::COLS_AT;
+    /// Chunks that bring the longest record and columns.
+    const CHUNKS: u32 = (V::RECORD_BYTES + COLS_BYTES) / 16;
 
     #[inline(always)]
     fn locate(s: &'a S, p: &'a TileStreamParams) -> Self {
         let lane = s.lane();
-        let column = s.block_idx_y() * TileStream::<E, G, SLICES, STAGES>::FEATURES;
+        let column = s.block_idx_y() * TileStream::<E, G, SLICES, STAGES, V>::FEATURES;
         // Staging: eight lanes a row.
         let (chunk, row) = (lane % 8, lane / 8);
         Self {
@@ -269,31 +305,41 @@ impl<'a, S: Simt, E: TileElement, G: Staging, const SLICES: usize, const STAGES:
             p,
             lane,
             column,
-            base: s.warp() * TileStream::<E, G, SLICES, STAGES>::WARP_BYTES,
+            base: s.warp() * TileStream::<E, G, SLICES, STAGES, V>::WARP_BYTES,
             staged: row * SLICE_BYTES + (chunk ^ E::swizzle(row)) * 16,
             named: E::named(lane),
             b: p.dense.b.cast::<E::Bits>().at(column + chunk * E::CHUNK),
-            staging: PhantomData,
+            forms: PhantomData,
         }
     }
 
-    /// The four condensed columns of a step that this lane helps to stage, from global memory.
+    /// The columns of a step, from global memory.
     #[inline(always)]
-    unsafe fn columns(&self, step: u32) -> [u32; 4] {
+    unsafe fn columns(&self, step: u32) -> Columns<V::Place> {
         let at = u64::from(step) * 4 + u64::from(self.lane / 8);
         // SAFETY: `step` is a step of the stream.
-        unsafe { self.s.load_readonly_once(self.p.step_cols.at_wide(at)) }
+        unsafe {
+            Columns {
+                of_lane: self.s.load_readonly_once(self.p.step_cols.at_wide(at)),
+                record: V::place(self.s, self.p, step),
+            }
+        }
     }
 
     /// The same of a later step, from the slot that brought them.
     #[inline(always)]
-    unsafe fn staged_columns(&self, slot: u32) -> [u32; 4] {
+    unsafe fn staged_columns(&self, slot: u32) -> Columns<V::Place> {
         // SAFETY: inside the slot, which has arrived.
-        unsafe { self.s.load_shared(slot + Self::COLS_AT + self.lane / 8 * 16) }
+        unsafe {
+            Columns {
+                of_lane: self.s.load_shared(slot + Self::COLS_AT + self.lane / 8 * 16),
+                record: V::staged_place(self.s, slot + Self::RECORD),
+            }
+        }
     }
 
-    /// Row `i` of the piece that ends with the step in `slot`, or [`MORE_STEPS`]; row 8 is the piece's slot
-    /// of the workspace, row 9 whether it is shared.
+    /// Row `i` of the piece that ends with the step in `slot`, or [`MORE_STEPS`]; row 8 is the
+    /// [`piece_word`].
     #[inline(always)]
     unsafe fn staged_row(&self, slot: u32, i: u32) -> u32 {
         // SAFETY: inside the slot, which has arrived.
@@ -303,41 +349,37 @@ impl<'a, S: Simt, E: TileElement, G: Staging, const SLICES: usize, const STAGES:
     /// Starts bringing a step into the pipeline slot at `slot`, if it is below `end`: its rows of `B`, its
     /// record, and the columns of the step that will be staged when this one is multiplied.
     #[inline(always)]
-    unsafe fn stage(&self, slot: u32, step: u32, end: u32, cols: [u32; 4]) {
+    unsafe fn stage(&self, slot: u32, step: u32, end: u32, cols: Columns<V::Place>) {
         let at = self.staged + slot;
         // Where the swizzle of row r + 4 differs from that of row r, it does so in one bit.
         let flipped = at ^ ((E::swizzle(4) ^ E::swizzle(0)) * 16);
         // SAFETY: columns are below k or NO_COLUMN; steps are below `end`.
         unsafe {
             if step < end {
-                self.stage_row(at, cols[0]);
-                self.stage_row(flipped + 4 * SLICE_BYTES, cols[1]);
-                self.stage_row(at + 8 * SLICE_BYTES, cols[2]);
-                self.stage_row(flipped + 12 * SLICE_BYTES, cols[3]);
-                self.stage_record(slot, self.lane, step, end);
-                if Self::CHUNKS > WARP {
-                    self.stage_record(slot, self.lane + WARP, step, end);
+                self.stage_row(at, cols.of_lane[0]);
+                self.stage_row(flipped + 4 * SLICE_BYTES, cols.of_lane[1]);
+                self.stage_row(at + 8 * SLICE_BYTES, cols.of_lane[2]);
+                self.stage_row(flipped + 12 * SLICE_BYTES, cols.of_lane[3]);
+                let later = step + STAGES - 1;
+                let later = if later < end { later } else { end - 1 };
+                let bring = Bring { step, place: cols.record, later };
+                self.stage_record(slot, self.lane, &bring);
+                if Self::CHUNKS > WARP && V::chunks(cols.record) > WARP {
+                    self.stage_record(slot, self.lane + WARP, &bring);
                 }
             }
             self.s.copy_async_commit();
         }
     }
 
-    /// Chunk `chunk` of the record of `step` and of the columns that follow it in the slot.
+    /// Chunk `number` of the step's record and of a later step's columns, which are side by side in the slot.
     #[inline(always)]
-    unsafe fn stage_record(&self, slot: u32, chunk: u32, step: u32, end: u32) {
-        let later = step + STAGES - 1;
-        let later = if later < end { later } else { end - 1 };
-        let of_record = Self::RECORD_BYTES / 16;
-        let record = self.p.records.at(chunk);
-        let cols = self.p.step_cols.at(chunk.wrapping_sub(of_record));
-        let (from, index, bytes) =
-            if chunk < of_record { (record, step, Self::RECORD_BYTES) } else { (cols, later, COLS_BYTES) };
+    unsafe fn stage_record(&self, slot: u32, number: u32, bring: &Bring<V::Place>) {
+        let from = V::chunk(self.p, bring, number);
         // SAFETY: both are steps of the stream; the chunk is inside the slot.
         unsafe {
-            if chunk < Self::CHUNKS {
-                let from = from.byte_add(u64::from(index) * u64::from(bytes));
-                self.s.copy_async_16(slot + Self::RECORD + chunk * 16, from.cast(), true);
+            if number < V::chunks(bring.place) {
+                self.s.copy_async_16(slot + Self::BROUGHT + number * 16, from.cast(), true);
             }
         }
     }
@@ -375,7 +417,7 @@ impl<'a, S: Simt, E: TileElement, G: Staging, const SLICES: usize, const STAGES:
     unsafe fn multiply(&self, slot: u32, acc: &mut [E::Sums; SLICES]) {
         // SAFETY: inside this warp's slot, which has arrived; all lanes are here.
         unsafe {
-            let fragment = E::fragment(self.s, slot + Self::RECORD + self.lane * (4 * E::LANE_WORDS));
+            let fragment = V::fragment(self.s, slot + Self::RECORD, self.lane);
             let mut slice = 0;
             while slice < SLICES {
                 let at = self.named + slot + slice as u32 * STAGE_SLICE_BYTES;

@@ -83,7 +83,7 @@ pub use dense::{DenseMut, DenseRef};
 pub use device::{Device, DeviceBuffer, DeviceKind, DeviceSelector, Event};
 pub use error::{DeviceError, SpmmError};
 pub use matrix::{DeviceMatrix, Element, Output};
-pub use options::{Algorithm, Determinism, Precision, Rates};
+pub use options::{Algorithm, Determinism, Precision, Rates, TileValues};
 pub use spmm::{ArraySize, Spmm, SpmmBuilder, SpmmPlan, SpmmReport, StageTime, Verification};
 
 /// The 16-bit element types, of the crate `half`.

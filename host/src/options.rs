@@ -181,6 +181,56 @@ impl FromStr for Determinism {
     }
 }
 
+/// How device memory holds the values of a tile stream's steps: of two 8 × 8 tiles each, with room for 128 entries.
+///
+/// The same numbers are multiplied and added either way. What differs is memory and time, for a step with `e`
+/// entries of `s` bytes each (2 in f16 and bf16, 4 in tf32):
+///
+/// | form | bytes of a step in device memory, columns included | in the multiply |
+/// | --- | --- | --- |
+/// | dense | `128·s + 128` | nothing to decode |
+/// | packed | `16·⌈e·s / 16⌉ + 132` | values found by counting the bits of a mask |
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum TileValues {
+    /// Packed where the steps of the matrix have few entries on average, dense otherwise; the report says which and
+    /// why.
+    #[default]
+    Auto,
+    /// All places of a tile, zeros included, in the order of the MMA's registers.
+    Dense,
+    /// The values of entries only, RS-Tile's own form: fewer bytes where tiles are sparse.
+    Packed,
+}
+
+impl TileValues {
+    /// Every choice, `Auto` first.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Dense, Self::Packed];
+}
+
+impl fmt::Display for TileValues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Auto => "auto",
+            Self::Dense => "dense",
+            Self::Packed => "packed",
+        })
+    }
+}
+
+impl FromStr for TileValues {
+    type Err = SpmmError;
+
+    fn from_str(text: &str) -> Result<Self, SpmmError> {
+        Self::ALL.into_iter().find(|form| form.to_string() == text).ok_or_else(|| SpmmError::UnknownName {
+            what: "form of tile values",
+            text: text.to_owned(),
+            known: "auto, dense and packed",
+        })
+    }
+}
+
 /// Memory rates of a device, for [`SpmmReport::roofline_us`](crate::SpmmReport::roofline_us).
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Rates {
@@ -201,6 +251,9 @@ mod tests {
         }
         for determinism in Determinism::ALL {
             assert_eq!(determinism.to_string().parse::<Determinism>().unwrap(), determinism);
+        }
+        for form in TileValues::ALL {
+            assert_eq!(form.to_string().parse::<TileValues>().unwrap(), form);
         }
         for precision in Precision::ALL {
             assert_eq!(precision.to_string().parse::<Precision>().unwrap(), precision);

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Setup, check};
-use windrow::{Algorithm, Precision};
+use windrow::{Algorithm, Precision, TileValues};
 use windrow_testkit::{Case, edge_cases, non_finite_cases, random_case, shape_cases, value_cases};
 
 /// All tables. The emulator takes longest, so long rows times wide matrices are few in them.
@@ -71,6 +71,26 @@ fn tile_stream_bf16() {
 #[test]
 fn tile_stream_tf32() {
     check(Setup::new(Algorithm::TileStream, Precision::Tf32), &all_cases());
+}
+
+/// Tiles with packed values.
+fn packed(precision: Precision) -> Setup {
+    Setup { tile_values: TileValues::Packed, ..Setup::new(Algorithm::TileStream, precision) }
+}
+
+#[test]
+fn packed_tiles_f16() {
+    check(packed(Precision::F16), &all_cases());
+}
+
+#[test]
+fn packed_tiles_bf16() {
+    check(packed(Precision::Bf16), &all_cases());
+}
+
+#[test]
+fn packed_tiles_tf32() {
+    check(packed(Precision::Tf32), &all_cases());
 }
 
 #[test]

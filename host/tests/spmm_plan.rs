@@ -7,7 +7,7 @@ use half::{bf16, f16};
 use windrow::partition::{CostModel, PartitionRule, ProductShape, Thresholds, density};
 use windrow::{
     Algorithm, Csr, DenseMut, DenseRef, Device, DeviceError, DeviceKind, DeviceMatrix, FormatError,
-    Permutation, Precision, Schedule, Spmm, SpmmError,
+    Permutation, Precision, Schedule, Spmm, SpmmError, TileValues,
 };
 use windrow_testkit::{Case, Operands, Pattern, SplitMix64, Values};
 
@@ -23,6 +23,17 @@ const PLANS: [(Algorithm, Precision); 10] = [
     (Algorithm::TileStream, Precision::F16),
     (Algorithm::Hybrid, Precision::F16),
 ];
+
+/// The plans, those with tiles in both forms of values.
+fn forms() -> impl Iterator<Item = (Algorithm, Precision, TileValues)> {
+    let dense = PLANS.map(|(algorithm, precision)| (algorithm, precision, TileValues::Dense));
+    let tiles = [
+        (Algorithm::TileStream, Precision::F16),
+        (Algorithm::TileStream, Precision::Tf32),
+        (Algorithm::Hybrid, Precision::Bf16),
+    ];
+    dense.into_iter().chain(tiles.map(|(algorithm, precision)| (algorithm, precision, TileValues::Packed)))
+}
 
 fn case(n: usize) -> Case {
     let mut rng = SplitMix64::new(0x9147);
@@ -48,9 +59,9 @@ fn product(a: &Csr<f32>, b: &[f32], n: usize) -> Vec<f32> {
 fn new_values_go_to_their_places() {
     let case = case(9);
     for device in devices() {
-        for (algorithm, precision) in PLANS {
-            let mut plan =
-                Setup { workers: Some(20), ..Setup::new(algorithm, precision) }.plan(&device, &case);
+        for (algorithm, precision, tile_values) in forms() {
+            let setup = Setup { workers: Some(20), tile_values, ..Setup::new(algorithm, precision) };
+            let mut plan = setup.plan(&device, &case);
             let mut rng = SplitMix64::new(5);
             for _ in 0..2 {
                 let values: Vec<f32> = (0..case.a.nnz()).map(|_| rng.integer()).collect();
@@ -64,7 +75,7 @@ fn new_values_go_to_their_places() {
             assert_eq!(error, SpmmError::ValueCount { found: 1, expected: case.a.nnz() });
         }
     }
-    report_missing_gpu("new values", 2 * PLANS.len());
+    report_missing_gpu("new values", 2 * forms().count());
 }
 
 #[test]
@@ -196,9 +207,11 @@ fn memory_is_accounted_to_the_byte_and_limited() {
     let case = case(100);
     let device = Device::emulator(Schedule::InOrder);
     let free = || device.memory_free().unwrap().unwrap();
-    for (algorithm, precision) in PLANS {
-        let builder =
-            || Spmm::builder(&case.a).algorithm(algorithm).precision(precision).width(100).workers(20);
+    for (algorithm, precision, form) in forms() {
+        let builder = || {
+            let builder = Spmm::builder(&case.a).algorithm(algorithm).precision(precision).tile_values(form);
+            builder.width(100).workers(20)
+        };
         let before = free();
         let plan = builder().build(&device).unwrap();
         let report = plan.report().clone();
@@ -261,12 +274,13 @@ fn reports_tell_what_the_plan_is() {
         (report.tiles.div_ceil(2) + 1, 16 * (report.tiles.div_ceil(2) + 1)),
         "the window of empty rows has a step without tiles"
     );
-    assert_eq!(report.entries, ["spmm_short_rows_f16_l8", "spmm_tile_stream_f16_64", "spmm_combine"]);
+    assert_eq!(report.tile_values, TileValues::Packed, "{}", report.tile_values_reason);
+    assert_eq!(report.entries, ["spmm_short_rows_f16_l8", "spmm_tile_stream_f16_64_packed", "spmm_combine"]);
     let scalar = (case.a.nnz() - in_tiles) as f64;
     assert_eq!(report.gathered_bytes(64), (scalar + report.column_vectors as f64) * 128.0);
     assert!(report.preprocessing_us() > 0.0);
     let text = report.to_string();
-    for part in ["12 × 620", "hybrid in f16: as asked", "workspace", "records", "4 rows", "upload"] {
+    for part in ["12 × 620", "hybrid in f16: as asked", "workspace", "record_starts", "4 rows", "upload"] {
         assert!(text.contains(part), "no {part:?} in\n{text}");
     }
     let rates = windrow::Rates { copy: 4e12, gather: 8e12 };

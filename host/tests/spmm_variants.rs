@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Layout, Setup, check, devices, report_missing_gpu, run_case};
-use windrow::{Algorithm, Determinism, Device, Precision, Schedule};
+use windrow::{Algorithm, Determinism, Device, DeviceKind, Precision, Schedule, Spmm, TileValues};
 use windrow_testkit::{
     Case, Operands, Pattern, SplitMix64, Tally, Values, edge_cases, non_finite_cases, value_cases,
 };
@@ -48,6 +48,87 @@ fn tile_streams_of_one_few_and_many_workers() {
         let setup = Setup { workers: Some(workers), ..Setup::new(Algorithm::TileStream, precision) };
         check(setup, &some_cases());
     }
+}
+
+/// Packed values in cut windows, hybrids, other orders of rows, f16 outputs, and added in any order.
+#[test]
+fn packed_values_in_every_sort_of_plan() {
+    let packed = |algorithm, precision, workers| Setup {
+        tile_values: TileValues::Packed,
+        workers: Some(workers),
+        ..Setup::new(algorithm, precision)
+    };
+    let streams =
+        [(1, Precision::F16), (3, Precision::Bf16), (1000, Precision::F16), (1000, Precision::Tf32)];
+    for (workers, precision) in streams {
+        check(packed(Algorithm::TileStream, precision, workers), &some_cases());
+    }
+    check(Setup { residual: None, ..packed(Algorithm::Hybrid, Precision::F16, 40) }, &some_cases());
+    check(Setup { reversed: true, ..packed(Algorithm::TileStream, Precision::Bf16, 5) }, &some_cases());
+    check(Setup { half_output: true, ..packed(Algorithm::Hybrid, Precision::Tf32, 7) }, &some_cases());
+    let any_order = packed(Algorithm::TileStream, Precision::F16, 1000);
+    check(Setup { determinism: Determinism::Fast, ..any_order }, &some_cases());
+}
+
+/// Both forms of values give the MMA the same operands: not one bit differs, nor where sums are computed again.
+#[test]
+fn both_forms_of_values_give_the_same_bits() {
+    let mut rng = SplitMix64::new(0xf042);
+    let pattern = Pattern::from_lengths(300, [3, 250, 0, 40, 2, 300, 9, 1, 70, 5, 16, 128, 8, 8], &mut rng);
+    for (n, non_finite) in [(40, false), (130, true), (7, true)] {
+        let operands = Operands { n, padding: 0, scalars: (1.0, 0.0), values: Values::Reals, poison: false };
+        let mut case = Case::from_pattern("forms", &pattern, operands, &mut rng);
+        if non_finite {
+            case.b[17 * case.ldb] = f32::INFINITY;
+            case.b[200 * case.ldb + n / 2] = f32::NAN;
+        }
+        for precision in [Precision::F16, Precision::Bf16, Precision::Tf32] {
+            for device in devices().into_iter().filter(|device| device.kind() != DeviceKind::Cpu) {
+                let [dense, packed] = [TileValues::Dense, TileValues::Packed].map(|tile_values| {
+                    let setup = Setup {
+                        tile_values,
+                        workers: Some(9),
+                        ..Setup::new(Algorithm::TileStream, precision)
+                    };
+                    let plan = setup.plan(&device, &case);
+                    assert_eq!(plan.report().tile_values, tile_values);
+                    // All NaN are one: which of its bits a sum keeps is the hardware's.
+                    let bits = |x: f32| if x.is_nan() { f32::NAN.to_bits() } else { x.to_bits() };
+                    let c = plan.run(&case.packed_b()).unwrap();
+                    assert_eq!(c.iter().all(|x| x.is_finite()), !non_finite);
+                    c.into_iter().map(bits).collect::<Vec<_>>()
+                });
+                assert_eq!(dense, packed, "{precision}, n = {n}, on {device}");
+            }
+        }
+    }
+    report_missing_gpu("forms of values", 9);
+}
+
+/// `Auto` looks at the entries of a step; the report says what it found.
+#[test]
+fn the_form_of_values_follows_the_density_of_tiles() {
+    let device = Device::emulator(Schedule::InOrder);
+    let report = |a: &windrow::Csr<f32>, form| {
+        let builder = Spmm::builder(a).precision(Precision::F16).algorithm(Algorithm::TileStream);
+        builder.width(64).tile_values(form).build(&device).unwrap().report().clone()
+    };
+    let full = windrow::Csr::from_dense(16, 32, &[1.0; 512]).unwrap();
+    let thin = windrow::Csr::<f32>::identity(64).unwrap();
+    let auto = report(&full, TileValues::Auto);
+    assert_eq!((auto.tile_values, auto.entries[0]), (TileValues::Dense, "spmm_tile_stream_f16_64"));
+    assert!(auto.to_string().contains("tile values    dense: 128.0 entries a step"), "{auto}");
+    let auto = report(&thin, TileValues::Auto);
+    assert_eq!((auto.tile_values, auto.entries[0]), (TileValues::Packed, "spmm_tile_stream_f16_64_packed"));
+    assert!(auto.to_string().contains("tile values    packed: 8.0 entries a step"), "{auto}");
+    assert!(auto.device_bytes < report(&thin, TileValues::Dense).device_bytes);
+    let asked = report(&full, TileValues::Packed);
+    assert_eq!((asked.tile_values, asked.tile_values_reason.as_str()), (TileValues::Packed, "as asked"));
+    let rows = Spmm::builder(&thin).build(&device).unwrap();
+    assert_eq!(
+        (rows.report().tile_values, rows.report().tile_values_reason.as_str()),
+        (TileValues::Auto, "")
+    );
 }
 
 #[test]

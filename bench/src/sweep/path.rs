@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use windrow::reorder::{self, Method};
-use windrow::{Algorithm, Csr, Determinism, Permutation, Precision, Spmm, SpmmBuilder};
+use windrow::{Algorithm, Csr, Determinism, Permutation, Precision, Spmm, SpmmBuilder, TileValues};
 
 use crate::error::BenchError;
 
@@ -17,6 +17,7 @@ use crate::error::BenchError;
 /// | `+rcm`, `+community`, `+degree` | rows in the order of that [`Method`] |
 /// | `+fast` | [`Determinism::Fast`] |
 /// | `+window-each` | a warp for each window instead of windows dealt out evenly |
+/// | `+dense`, `+packed` | the values of tiles in that form ([`TileValues`]) instead of the plan's choice |
 ///
 /// # Examples
 /// ```
@@ -38,6 +39,8 @@ pub struct SweepPath {
     pub determinism: Determinism,
     /// Whether each window has a warp of its own.
     pub window_each: bool,
+    /// How the values of tiles are held.
+    pub tile_values: TileValues,
 }
 
 /// The orders that a path may name, each with its option.
@@ -49,6 +52,8 @@ const ORDERS: [(Method, &str); 4] = [
 ];
 const FAST: &str = "fast";
 const WINDOW_EACH: &str = "window-each";
+/// The forms of tile values that a path may name.
+const FORMS: [(TileValues, &str); 2] = [(TileValues::Dense, "dense"), (TileValues::Packed, "packed")];
 
 impl SweepPath {
     /// What is measured unless told otherwise.
@@ -63,7 +68,14 @@ impl SweepPath {
     /// An algorithm without options.
     #[must_use]
     pub const fn new(algorithm: Algorithm, precision: Precision) -> Self {
-        Self { algorithm, precision, order: None, determinism: Determinism::RunToRun, window_each: false }
+        Self {
+            algorithm,
+            precision,
+            order: None,
+            determinism: Determinism::RunToRun,
+            window_each: false,
+            tile_values: TileValues::Auto,
+        }
     }
 
     /// Every path that has kernels, without options.
@@ -91,7 +103,7 @@ impl SweepPath {
         order: Option<&'a Permutation>,
     ) -> SpmmBuilder<'a, f32> {
         let builder = Spmm::builder(csr).width(width).precision(self.precision).algorithm(self.algorithm);
-        let builder = builder.determinism(self.determinism);
+        let builder = builder.determinism(self.determinism).tile_values(self.tile_values);
         let builder = if self.window_each { builder.window_each() } else { builder };
         match order {
             Some(order) => builder.order(order),
@@ -107,6 +119,13 @@ impl SweepPath {
                 Some(_) => Err("rows have one order"),
             };
         }
+        if let Some(&(form, _)) = FORMS.iter().find(|(_, name)| *name == option) {
+            return match (self.tile_values, self.algorithm) {
+                (_, Algorithm::RowSplit | Algorithm::ShortRows) => Err("there are no tiles"),
+                (TileValues::Auto, _) => Ok(Self { tile_values: form, ..self }),
+                _ => Err("values have one form"),
+            };
+        }
         match option {
             FAST if self.determinism == Determinism::Fast => Err("an option is given twice"),
             FAST => Ok(Self { determinism: Determinism::Fast, ..self }),
@@ -115,7 +134,7 @@ impl SweepPath {
                 Err("only tile-stream and hybrid always have windows")
             }
             WINDOW_EACH => Ok(Self { window_each: true, ..self }),
-            _ => Err("options are reorder, rcm, community, degree, fast and window-each"),
+            _ => Err("options are reorder, rcm, community, degree, fast, window-each, dense and packed"),
         }
     }
 }
@@ -135,6 +154,9 @@ impl fmt::Display for SweepPath {
         }
         if self.window_each {
             option(WINDOW_EACH);
+        }
+        if let Some((_, name)) = FORMS.iter().find(|(form, _)| *form == self.tile_values) {
+            option(name);
         }
         f.pad(&text)
     }
@@ -196,6 +218,11 @@ mod tests {
             assert_eq!(path.to_string(), format!("auto-f16+{name}"));
         }
         assert_eq!("auto-f16".parse::<SweepPath>().unwrap().reordering(), None);
+        for (form, name) in FORMS {
+            let path: SweepPath = format!("auto-f16+{name}+fast").parse().unwrap();
+            assert_eq!((path.tile_values, path.to_string()), (form, format!("auto-f16+fast+{name}")));
+            assert_eq!(path.to_string().parse::<SweepPath>().unwrap(), path);
+        }
     }
 
     #[test]
@@ -208,6 +235,10 @@ mod tests {
             ("auto-f16+rcm+reorder", "one order"),
             ("row-split-f32+window-each", "windows"),
             ("auto-f16+window-each", "windows"),
+            ("auto-f16+dense+packed", "one form"),
+            ("hybrid-f16+packed+packed", "one form"),
+            ("row-split-f16+packed", "no tiles"),
+            ("short-rows-f16+dense", "no tiles"),
         ] {
             let error = text.parse::<SweepPath>().unwrap_err().to_string();
             assert!(error.starts_with(&format!("{text:?} is no path")) && error.contains(why), "{error}");
@@ -219,11 +250,11 @@ mod tests {
         let csr = Csr::<f32>::identity(20).unwrap();
         let order = Permutation::try_from_new_to_old((0..20).rev().collect()).unwrap();
         let device = windrow::Device::emulator(windrow::Schedule::InOrder);
-        let path: SweepPath = "tile-stream-f16+degree+fast".parse().unwrap();
+        let path: SweepPath = "tile-stream-f16+degree+fast+dense".parse().unwrap();
         let plan = path.builder(&csr, 16, Some(&order)).build(&device).unwrap();
         let report = plan.report();
         assert_eq!((report.algorithm, report.precision), (Algorithm::TileStream, Precision::F16));
         assert_eq!((report.determinism, report.order.as_str()), (Determinism::Fast, "given"));
-        assert_eq!(report.width, 16);
+        assert_eq!((report.width, report.tile_values), (16, TileValues::Dense));
     }
 }

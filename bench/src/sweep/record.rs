@@ -156,6 +156,9 @@ pub struct PlanFacts {
     /// Whether two runs give the same bits.
     #[serde(default)]
     pub determinism: String,
+    /// How the values of tiles are held, and why; empty if there are no tiles.
+    #[serde(default)]
+    pub tile_values: String,
     /// Time that the cost model predicts on CUDA cores and on Tensor Cores, in microseconds.
     #[serde(default)]
     pub predicted_us: [f64; 2],
@@ -177,6 +180,10 @@ impl PlanFacts {
             preprocess_ms: report.preprocessing_us() / 1e3,
             order: report.order.clone(),
             determinism: report.determinism.to_string(),
+            tile_values: match report.tile_values_reason.as_str() {
+                "" => String::new(),
+                why => format!("{}: {why}", report.tile_values),
+            },
             predicted_us: report.predicted_us,
             tile_share: report.tile_share,
             split: report.split,

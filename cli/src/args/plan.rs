@@ -7,7 +7,7 @@ use std::str::FromStr;
 use clap::Args;
 use windrow::partition::{PartitionRule, Thresholds};
 use windrow::reorder::Method;
-use windrow::{Determinism, SpmmBuilder};
+use windrow::{Determinism, SpmmBuilder, TileValues};
 
 /// How a plan is made.
 #[derive(Debug, Args)]
@@ -24,6 +24,14 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "NAME", default_value_t = Determinism::default())]
     pub(crate) determinism: Determinism,
 
+    /// How device memory holds the values of tiles: auto, dense or packed.
+    ///
+    /// dense: all places of a tile, zeros included, in the order in which they are multiplied; packed: the values of
+    /// entries, found in the multiply by counting the bits of a mask: fewer bytes where tiles are sparse; auto: packed
+    /// where there are few entries in a tile. Without tiles it means nothing.
+    #[arg(long, value_name = "FORM", default_value_t = TileValues::default())]
+    pub(crate) tile_values: TileValues,
+
     /// Rows that algorithm hybrid leaves to CUDA cores: auto, tile, residual, short:N, overlap:N or printed:N,M.
     ///
     /// auto: as a cost model prefers; tile: none; residual: all; short:N: those of at most N entries; overlap:N: those
@@ -36,7 +44,7 @@ pub(crate) struct PlanArgs {
 impl PlanArgs {
     /// Tells `builder` all but the order.
     pub(crate) fn apply<'a>(&self, builder: SpmmBuilder<'a, f32>) -> SpmmBuilder<'a, f32> {
-        let builder = builder.determinism(self.determinism);
+        let builder = builder.determinism(self.determinism).tile_values(self.tile_values);
         match self.partition {
             None | Some(Partition::Auto) => builder,
             Some(Partition::Rule(rule)) => builder.partition(rule),
@@ -125,15 +133,19 @@ mod tests {
     fn plans_are_told() {
         let a = Csr::<f32>::identity(16).unwrap();
         let gpu = Device::emulator(Schedule::STANDARD[0]);
-        let report = |partition: &str, determinism| {
+        let report = |partition: &str, determinism, tile_values| {
             let partition = Some(partition.parse().unwrap());
             let builder = Spmm::builder(&a).precision(Precision::F16).algorithm(Algorithm::Hybrid);
-            let args = PlanArgs { reorder: None, determinism, partition };
+            let args = PlanArgs { reorder: None, determinism, tile_values, partition };
             args.apply(builder).build(&gpu).unwrap().report().clone()
         };
-        let (tile, short) = (report("tile", Determinism::Fast), report("short:1", Determinism::RunToRun));
+        let tile = report("tile", Determinism::Fast, TileValues::Dense);
+        let short = report("short:1", Determinism::RunToRun, TileValues::Auto);
         assert_eq!((tile.residual_rows, short.residual_rows), (0, 16));
         assert_eq!((tile.determinism, short.determinism), (Determinism::Fast, Determinism::RunToRun));
+        assert_eq!((tile.tile_values, short.tile_values), (TileValues::Dense, TileValues::Auto));
+        let packed = report("tile", Determinism::RunToRun, TileValues::Auto);
+        assert_eq!(packed.tile_values, TileValues::Packed, "8 entries a step");
     }
 
     #[test]

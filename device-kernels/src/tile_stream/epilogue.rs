@@ -3,7 +3,10 @@
 
 use windrow_simt::{Simt, WARP};
 
-use super::{STAGE_SLICE_BYTES, STEP_COLUMNS, Staging, TEAM, TileElement, TileStream, WINDOW_ROWS, Warp};
+use super::held::{Element, Held};
+use super::{
+    ALONE, STAGE_SLICE_BYTES, STEP_COLUMNS, Staging, TEAM, TileElement, TileStream, WINDOW_ROWS, Warp,
+};
 use crate::{NO_ROW, NO_SLOT};
 
 /// The steps of a piece that is summed.
@@ -12,10 +15,10 @@ pub(super) struct Finished {
     pub(super) end: u32,
 }
 
-impl<S: Simt, E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32>
-    Warp<'_, S, E, G, SLICES, STAGES>
+impl<S: Simt, E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32, V: Held<E>>
+    Warp<'_, S, E, G, SLICES, STAGES, V>
 {
-    const TEAM_AT: u32 = TileStream::<E, G, SLICES, STAGES>::TEAM_AT;
+    const TEAM_AT: u32 = TileStream::<E, G, SLICES, STAGES, V>::TEAM_AT;
 
     /// Writes a finished piece: through shared memory, so that each row leaves in whole lines. The
     /// step just multiplied has left its pipeline slot, which is large enough for the result.
@@ -38,7 +41,7 @@ impl<S: Simt, E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32
             if SLICES > 1 {
                 self.fill_tile(slot, done, 1, sound.then_some(&acc[1 % SLICES]));
             }
-            if self.staged_row(slot, WINDOW_ROWS + 1) == 0 {
+            if self.staged_row(slot, WINDOW_ROWS) & ALONE != 0 {
                 self.s.sync_warp(); // RAW: tile written -> read
                 self.store_tiles(slot, self.lane, WARP, |from| self.s.load_shared(slot + from));
             } else {
@@ -94,7 +97,7 @@ impl<S: Simt, E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32
         let dense = &self.p.dense;
         // SAFETY: as for `flush`.
         unsafe {
-            let piece_slot = self.staged_row(slot, WINDOW_ROWS);
+            let piece_slot = self.staged_row(slot, WINDOW_ROWS) | ALONE;
             let mut slice = 0;
             while slice < SLICES as u32 {
                 let column = self.column + slice * E::SLICE_FEATURES + feature;
@@ -107,7 +110,7 @@ impl<S: Simt, E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32
                             dense.finish_quad(self.s, out, column, quad);
                         }
                     } else {
-                        dense.keep_quad(self.s, piece_slot * WINDOW_ROWS + row, column, quad);
+                        dense.keep_quad(self.s, (piece_slot & !ALONE) * WINDOW_ROWS + row, column, quad);
                     }
                     row += threads / quads;
                 }
@@ -128,7 +131,7 @@ impl<S: Simt, E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32
                 while step < done.end {
                     // SAFETY: the caller's promise; `row < 8`, the feature is below n.
                     unsafe {
-                        let [first, second] = self.s.load_readonly(self.p.bitmaps.at(step));
+                        let [first, second] = V::bitmaps(self.s, self.p, step, row);
                         let part = |tile, bits| Part { step, tile, row, bits };
                         sum = self.add_entries(part(0, first), column + feature, sum);
                         sum = self.add_entries(part(1, second), column + feature, sum);
@@ -146,21 +149,18 @@ impl<S: Simt, E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32
     #[inline(always)]
     unsafe fn add_entries(&self, part: Part, feature: u32, mut sum: f32) -> f32 {
         let Part { step, tile, row, bits } = part;
-        let per_record =
-            u64::from(TileStream::<E, G, SLICES, STAGES>::RECORD_BYTES) / size_of::<E::Bits>() as u64;
         let mut bits = bits & (0x0101_0101_0101_0101 << row);
         while bits != 0 {
             let k = bits.trailing_zeros() / WINDOW_ROWS; // condensed column in the tile
             bits &= bits - 1;
             let condensed = tile * 8 + k;
             let col_at = step * STEP_COLUMNS + condensed % 4 * 4 + condensed / 4;
-            let value_at = u64::from(step) * per_record + u64::from(E::value_index(tile, row, k));
             // SAFETY: an entry of the matrix: its column is below k, its value is in the record.
             unsafe {
                 let col = self.s.load_readonly(self.p.step_cols.cast::<u32>().at(col_at));
                 let at = u64::from(col) * u64::from(self.p.dense.ldb) + u64::from(feature);
                 let b = self.s.load_readonly(self.p.dense.b.cast::<E::Bits>().at_wide(at));
-                let value = self.s.load_readonly(self.p.records.cast::<E::Bits>().at_wide(value_at));
+                let value = V::value(self.s, self.p, &Element { step, tile, row, k });
                 sum = self.s.fma(E::widen(self.s, value), E::widen(self.s, b), sum);
             }
         }

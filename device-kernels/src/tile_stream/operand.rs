@@ -33,6 +33,10 @@ pub trait TileElement: Element {
     /// As for [`Simt::load_shared`].
     unsafe fn fragment<S: Simt>(s: &S, at: u32) -> Self::Fragment;
 
+    /// The lane's values, given its four elements in the order of [`value_index`](Self::value_index): element `i` if
+    /// bit `i` of `present` is set, zero otherwise. Higher bits mean nothing.
+    fn of_elements(elements: [Self::Bits; 4], present: u32) -> Self::Fragment;
+
     /// `sums += staged (SLICE_FEATURES, 16) · fragment (16, 8)`.
     ///
     /// # Safety
@@ -42,7 +46,8 @@ pub trait TileElement: Element {
     /// Calls `visit(row, feature, sum)` for each sum that the lane holds of the 8 × `SLICE_FEATURES` result.
     fn each_sum(lane: u32, sums: &Self::Sums, visit: impl FnMut(u32, u32, f32));
 
-    /// Which of a record's elements is the value of `row` and column `k < 8` of tile `tile`.
+    /// Which of a step's 128 elements is the value of `row` and column `k < 8` of tile `tile`: lane `i / 4` holds
+    /// element `i`. Those of a row are 16 in succession, from `16·row`.
     fn value_index(tile: u32, row: u32, k: u32) -> u32;
 
     /// A chunk of which the first `present` elements exist, the rest zero.
@@ -80,6 +85,13 @@ macro_rules! sixteen_bits {
             unsafe fn fragment<S: Simt>(s: &S, at: u32) -> [u32; 2] {
                 // SAFETY: the caller's promise.
                 unsafe { s.load_shared(at) }
+            }
+
+            #[inline(always)]
+            fn of_elements(elements: [u16; 4], present: u32) -> [u32; 2] {
+                let [a, b, c, d] = elements.map(u32::from);
+                let halves = |present: u32| (present & 1) * 0xffff | (present >> 1 & 1) * 0xffff_0000;
+                [(a | b << 16) & halves(present), (c | d << 16) & halves(present >> 2)]
             }
 
             #[inline(always)]
@@ -159,6 +171,13 @@ impl TileElement for Tf32 {
     unsafe fn fragment<S: Simt>(s: &S, at: u32) -> [u32; 4] {
         // SAFETY: the caller's promise.
         unsafe { s.load_shared(at) }
+    }
+
+    #[inline(always)]
+    fn of_elements(elements: [u32; 4], present: u32) -> [u32; 4] {
+        let [a, b, c, d] = elements;
+        let word = |i: u32, bits: u32| if present >> i & 1 == 1 { bits } else { 0 };
+        [word(0, a), word(1, b), word(2, c), word(3, d)]
     }
 
     #[inline(always)]

@@ -19,7 +19,7 @@ use crate::cpu::CpuCsr;
 use crate::device::{Device, DeviceBuffer, Machine};
 use crate::error::SpmmError;
 use crate::num::{index, narrow, wide};
-use crate::options::{Algorithm, Determinism, Precision};
+use crate::options::{Algorithm, Determinism, Precision, TileValues};
 
 /// Width that a plan is made for, unless told otherwise.
 const DEFAULT_WIDTH: usize = 128;
@@ -39,6 +39,7 @@ pub struct SpmmBuilder<'a, V> {
     algorithm: Algorithm,
     memory_limit: Option<u64>,
     pub(super) determinism: Determinism,
+    pub(super) tile_values: TileValues,
     order: Order<'a>,
     partition: Option<PartitionRule>,
     cost_model: CostModel,
@@ -69,6 +70,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             algorithm: Algorithm::Auto,
             memory_limit: None,
             determinism: Determinism::RunToRun,
+            tile_values: TileValues::Auto,
             order: Order::AsGiven,
             partition: None,
             cost_model: CostModel::h200(),
@@ -111,6 +113,25 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     #[must_use]
     pub fn determinism(mut self, determinism: Determinism) -> Self {
         self.determinism = determinism;
+        self
+    }
+
+    /// How device memory holds the values of tiles: [`TileValues::Auto`] unless told. Plans without tiles
+    /// disregard it; the report says which form was taken, and why.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, Device, Precision, Spmm, TileValues};
+    ///
+    /// let a = Csr::<f32>::identity(4)?;
+    /// let builder = Spmm::builder(&a).precision(Precision::F16).width(1);
+    /// let plan = builder.tile_values(TileValues::Packed).build(&Device::best()?)?;
+    /// assert_eq!(plan.run(&[1.0, 2.0, 3.0, 4.0])?, [1.0, 2.0, 3.0, 4.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn tile_values(mut self, form: TileValues) -> Self {
+        self.tile_values = form;
         self
     }
 
@@ -439,6 +460,8 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             algorithm: self.algorithm,
             reason: "as asked".to_owned(),
             determinism: self.determinism,
+            tile_values: self.tile_values,
+            tile_values_reason: String::new(),
             order: "its own".to_owned(),
             predicted_us: [0.0; 2],
             entries: Vec::new(),

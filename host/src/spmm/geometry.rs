@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     fn tile_entry(features: u32, vectors: bool) -> &'static Entry {
-        entry(Variant::TileStream { dtype: Dtype::F16, features, vectors }).unwrap()
+        entry(Variant::TileStream { dtype: Dtype::F16, features, vectors, packed: false }).unwrap()
     }
 
     #[test]

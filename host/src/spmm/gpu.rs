@@ -11,8 +11,9 @@ use windrow_kernels::{Entry, Variant};
 use windrow_simt::GlobalPtr;
 
 use super::geometry::grid;
-use super::parts::{RowSplitPart, ShortRowsPart, SplitPart, TilesPart};
+use super::parts::{Lookup, RowSplitPart, ShortRowsPart, SplitPart, TilesPart};
 use super::select::{self, Demand};
+use super::tiles::Form;
 use super::values::Bits;
 use crate::device::{Machine, Prepared};
 use crate::error::{DeviceError, SpmmError};
@@ -81,8 +82,9 @@ impl GpuPlan {
     /// The entries for `n` columns of a `B` whose rows are aligned or not.
     pub(super) fn choose(&self, n: u32, vectors: bool) -> Chosen {
         let mean_len = self.row_split.as_ref().map_or(0.0, |part| part.mean_len);
-        let demand =
-            Demand { dtype: self.precision.dtype(), n, vectors, mean_len, widest_slice: self.widest_slice };
+        let packed = self.tiles.as_ref().is_some_and(|part| part.lookup.form() == Form::Packed);
+        let (dtype, widest_slice) = (self.precision.dtype(), self.widest_slice);
+        let demand = Demand { dtype, n, vectors, mean_len, widest_slice, packed };
         Chosen {
             row_split: self.row_split.as_ref().and_then(|_| select::row_split(demand)),
             short_rows: self.short_rows.as_ref().and_then(|_| select::short_rows(demand)),
@@ -181,12 +183,17 @@ impl GpuPlan {
             unsafe { start(machine, entry, wide(part.blocks.len()), dense.n, &params)? };
         }
         if let (Some(part), Some(entry)) = (&self.tiles, chosen.tiles) {
+            let (bitmaps, record_starts) = match &part.lookup {
+                Lookup::Bitmaps(bitmaps) => (bitmaps.pointer(), GlobalPtr::NULL),
+                Lookup::RecordStarts(starts) => (GlobalPtr::NULL, starts.pointer()),
+            };
             let params = TileStreamParams {
                 dense,
                 workers: part.workers.pointer(),
                 step_cols: part.step_cols.pointer(),
                 records: part.records.pointer().cast(),
-                bitmaps: part.bitmaps.pointer(),
+                bitmaps,
+                record_starts,
                 worker_count: crate::num::narrow(part.workers.len()),
                 reserved: 0,
             };

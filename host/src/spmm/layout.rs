@@ -9,11 +9,11 @@ use super::geometry::{division, short_row_groups};
 use super::parts::{RowSplitHost, ShortRowsHost, TilesHost, push, row_split_host, wide_first};
 use super::report::ArraySize;
 use super::select::{self, Demand};
-use super::tiles::{Dealing, STEP_COLUMNS, TilePattern, WINDOW_ROWS, empty_rows};
+use super::tiles::{Dealing, Form, STEP_COLUMNS, TilePattern, WINDOW_ROWS, empty_rows, steps_of};
 use crate::device::{Device, Machine};
 use crate::error::SpmmError;
 use crate::num::{index, narrow, real, wide};
-use crate::options::Determinism;
+use crate::options::{Determinism, TileValues};
 
 /// No row is cut into shorter pieces than this: a piece's sum is written and read once more.
 pub(super) const SHORTEST_PIECE: u32 = 32;
@@ -110,11 +110,22 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             let empty = if all_residual { std::mem::take(&mut empty) } else { Vec::new() };
             ShortRowsHost::new(empty, rs_tile.residual(), sources.residual(), bytes, groups)
         });
+        let mut parts = rs_tile.into_parts();
+        let steps = steps_of(&parts.window_tiles, empty.len());
+        let (form, why) = select::packs_values(self.tile_values, wide(sources.tile().len()), steps);
+        if steps > 0 {
+            report.tile_values = match form {
+                Form::Dense => TileValues::Dense,
+                Form::Packed => TileValues::Packed,
+            };
+            report.tile_values_reason = why;
+        }
+        let demand = Demand { packed: form == Form::Packed, ..demand };
         let dealing = match self.window_each {
             true => Dealing::WindowEach,
             false => Dealing::Evenly(self.worker_count(context, demand, slicing)?),
         };
-        let mut pattern = TilePattern::new(&mut rs_tile.into_parts(), &sources, &empty, dealing);
+        let mut pattern = TilePattern::new(&mut parts, &sources, &empty, dealing);
         if self.determinism == Determinism::Fast {
             pattern.share_slots();
         }
@@ -129,7 +140,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         let split_rows = wide_first(dealt.combine_rows(pattern.window_rows(), WINDOW_ROWS));
         let slot_rows = u64::from(dealt.slots) * wide(WINDOW_ROWS);
         let dtype = self.precision.dtype();
-        let tiles = (report.steps > 0).then_some(TilesHost { pattern, dtype });
+        let tiles = (report.steps > 0).then_some(TilesHost { pattern, dtype, form });
         clock.end("balance");
         Ok(HostParts {
             short_rows,
@@ -144,7 +155,14 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     /// What an aligned product of the plan's width asks of an entry.
     pub(super) fn demand(&self) -> Demand {
         let n = narrow(self.width.min(index(MAX_INDEX)));
-        Demand { dtype: self.precision.dtype(), n, vectors: true, mean_len: 0.0, widest_slice: u32::MAX }
+        Demand {
+            dtype: self.precision.dtype(),
+            n,
+            vectors: true,
+            mean_len: 0.0,
+            widest_slice: u32::MAX,
+            packed: false,
+        }
     }
 
     /// How the width is divided so that the rows of `B` in use stay in the L2 cache.

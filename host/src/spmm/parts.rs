@@ -6,7 +6,7 @@ use windrow_kernels::combine::Combine;
 use windrow_preprocess::balance::{RowSegments, short_row_blocks};
 
 use super::report::ArraySize;
-use super::tiles::{StepArrays, TilePattern, words_per_record};
+use super::tiles::{Form, StepArrays, TilePattern};
 use super::values::Bits;
 use crate::device::{Device, DeviceBuffer};
 use crate::error::DeviceError;
@@ -117,6 +117,7 @@ impl ShortRowsHost {
 pub(super) struct TilesHost {
     pub(super) pattern: TilePattern,
     pub(super) dtype: Dtype,
+    pub(super) form: Form,
 }
 
 /// A stream of tiles.
@@ -124,8 +125,25 @@ pub(super) struct TilesPart {
     pub(super) workers: DeviceBuffer<[u32; 2]>,
     pub(super) step_cols: DeviceBuffer<[u32; 4]>,
     pub(super) records: DeviceBuffer<u32>,
-    pub(super) bitmaps: DeviceBuffer<[u64; 2]>,
+    pub(super) lookup: Lookup,
     pub(super) pattern: TilePattern,
+}
+
+/// What the kernel reads beside the records, when a product is not finite or its records are packed.
+pub(super) enum Lookup {
+    /// Of dense records: the bitmaps of each step.
+    Bitmaps(DeviceBuffer<[u64; 2]>),
+    /// Of packed records: the first chunk of each, and the number of chunks.
+    RecordStarts(DeviceBuffer<u32>),
+}
+
+impl Lookup {
+    pub(super) fn form(&self) -> Form {
+        match self {
+            Self::Bitmaps(_) => Form::Dense,
+            Self::RecordStarts(_) => Form::Packed,
+        }
+    }
 }
 
 impl TilesHost {
@@ -133,18 +151,28 @@ impl TilesHost {
         let steps = wide(self.pattern.steps());
         push(sizes, "workers", 8 * wide(self.pattern.dealt().workers()));
         push(sizes, "step_cols", 64 * steps);
-        push(sizes, "records", 4 * wide(words_per_record(self.dtype)) * steps);
-        push(sizes, "bitmaps", 16 * steps);
+        push(sizes, "records", self.pattern.record_bytes(self.form, self.dtype));
+        match self.form {
+            Form::Dense => push(sizes, "bitmaps", 16 * steps),
+            Form::Packed => push(sizes, "record_starts", 4 * (steps + 1)),
+        }
     }
 
     /// `values` in CSR order.
     pub(super) fn upload(self, device: &Device, values: &Bits) -> Result<TilesPart, DeviceError> {
         let StepArrays { step_cols, bitmaps } = self.pattern.step_arrays();
+        let lookup = match self.form {
+            Form::Dense => Lookup::Bitmaps(DeviceBuffer::named(device, &bitmaps, "bitmaps")?),
+            Form::Packed => {
+                let starts = self.pattern.record_starts(self.dtype);
+                Lookup::RecordStarts(DeviceBuffer::named(device, &starts, "record_starts")?)
+            }
+        };
         Ok(TilesPart {
             workers: DeviceBuffer::named(device, &self.pattern.workers(), "workers")?,
             step_cols: DeviceBuffer::named(device, &step_cols, "step_cols")?,
-            records: DeviceBuffer::named(device, &self.pattern.records(values), "records")?,
-            bitmaps: DeviceBuffer::named(device, &bitmaps, "bitmaps")?,
+            records: DeviceBuffer::named(device, &self.pattern.records(self.form, values), "records")?,
+            lookup,
             pattern: self.pattern,
         })
     }
@@ -153,7 +181,7 @@ impl TilesHost {
 impl TilesPart {
     /// Lays out new values and uploads them.
     pub(super) fn replace_values(&mut self, values: &Bits) -> Result<(), DeviceError> {
-        self.records.copy_from_slice(&self.pattern.records(values))
+        self.records.copy_from_slice(&self.pattern.records(self.lookup.form(), values))
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::device::DeviceKind;
 use crate::num::real;
-use crate::options::{Algorithm, Determinism, Precision, Rates};
+use crate::options::{Algorithm, Determinism, Precision, Rates, TileValues};
 
 /// Name and size of one array in device memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -57,6 +57,10 @@ pub struct SpmmReport {
     pub reason: String,
     /// Whether two runs give the same bits.
     pub determinism: Determinism,
+    /// How device memory holds the values of tiles: dense or packed; what was asked for if there are none.
+    pub tile_values: TileValues,
+    /// Why so; empty if there are no tiles.
+    pub tile_values_reason: String,
     /// The order in which rows are worked on.
     pub order: String,
     /// Time that the cost model predicts for a product of the plan's width on CUDA cores and on Tensor Cores, in
@@ -209,6 +213,9 @@ impl fmt::Display for SpmmReport {
                 self.column_vectors,
                 real(self.nnz as u64) * self.tile_share / real(self.column_vectors.max(1))
             )?;
+        }
+        if !self.tile_values_reason.is_empty() {
+            writeln!(f, "tile values    {}: {}", self.tile_values, self.tile_values_reason)?;
         }
         if self.residual_rows > 0 {
             writeln!(f, "residual       {} rows", self.residual_rows)?;

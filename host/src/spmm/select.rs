@@ -5,8 +5,9 @@ use windrow_kernels::row_split::IN_FLIGHT;
 use windrow_kernels::{Dtype, ENTRIES, Entry, Variant};
 
 use super::geometry::division;
+use super::tiles::Form;
 use crate::num::real;
-use crate::options::Algorithm;
+use crate::options::{Algorithm, TileValues};
 
 /// What decides the entry of a launch.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -20,12 +21,14 @@ pub(crate) struct Demand {
     pub(crate) mean_len: f64,
     /// Widest slice of `B` that a gather may work on at a time, in columns, if the entries leave a choice.
     pub(crate) widest_slice: u32,
+    /// Whether the records of tiles are packed.
+    pub(crate) packed: bool,
 }
 
 /// Work beside the gathers that a lane group of a CUDA-core kernel has per entry and slice, in bytes of a
 /// gather: it reads an index and a value and computes an address.
 const ENTRY_OVERHEAD_BYTES: u32 = 16;
-/// The same for a step of a tile stream: fragments, columns, window.
+/// The same for a step of a tile stream: fragments, columns, window. Packed, it is less, and it is decoded.
 const STEP_OVERHEAD_BYTES: u32 = 368;
 /// Columns gathered per step of a tile stream.
 const STEP_COLUMNS: u32 = 16;
@@ -48,7 +51,7 @@ fn reads_whole_lines(entry: &Entry, dtype: Dtype, n: u32) -> bool {
 /// The row-split entry: the slicing that wastes least, no wider than asked, and several ways where segments are long
 /// enough to keep the loads of each in flight.
 pub(crate) fn row_split(demand: Demand) -> Option<&'static Entry> {
-    let Demand { dtype, n, vectors, mean_len, widest_slice } = demand;
+    let Demand { dtype, n, vectors, mean_len, widest_slice, .. } = demand;
     let of_family = |entry: &&Entry| {
         matches!(entry.variant,
         Variant::RowSplit { dtype: d, vectors: v, .. } if d == dtype && v == vectors)
@@ -85,10 +88,11 @@ pub(crate) fn short_rows(demand: Demand) -> Option<&'static Entry> {
 
 /// The tile-stream entry: the slicing that wastes least, of a step's bytes, among those that are not too wide.
 pub(crate) fn tile_stream(demand: Demand) -> Option<&'static Entry> {
-    let Demand { dtype, n, vectors, widest_slice, .. } = demand;
+    let Demand { dtype, n, vectors, widest_slice, packed, .. } = demand;
     let of_family = |entry: &&Entry| {
         matches!(entry.variant,
-        Variant::TileStream { dtype: d, vectors: v, .. } if d == dtype && v == vectors)
+        Variant::TileStream { dtype: d, vectors: v, packed: p, .. }
+            if d == dtype && v == vectors && p == packed)
     };
     ENTRIES.iter().filter(of_family).min_by_key(|entry| {
         let slice = division(entry).slice;
@@ -96,6 +100,28 @@ pub(crate) fn tile_stream(demand: Demand) -> Option<&'static Entry> {
         let cost = u64::from(n.div_ceil(slice).max(1)) * u64::from(step_bytes);
         (slice > widest_slice, if slice > widest_slice { u64::from(slice) } else { cost })
     })
+}
+
+/// Mean entries of a step, of 128 that there is room for, up to which its values are packed.
+///
+/// Packed, the values of a step take 2 bytes an entry in f16 instead of 256, and about 30 instructions more to find
+/// them. The record is streamed beside 16 gathered rows of `B`, so that both are small against the gathers of a wide
+/// product: a bound on the safe side, to be settled by measurement.
+const PACKED_ENTRIES_A_STEP: f64 = 48.0;
+
+/// The form in which records hold the values of tiles, for `entries` entries in `steps` steps, and why.
+pub(crate) fn packs_values(asked: TileValues, entries: u64, steps: u64) -> (Form, String) {
+    let mean = real(entries) / real(steps.max(1));
+    match asked {
+        TileValues::Dense => (Form::Dense, "as asked".to_owned()),
+        TileValues::Packed => (Form::Packed, "as asked".to_owned()),
+        TileValues::Auto if mean > PACKED_ENTRIES_A_STEP => {
+            (Form::Dense, format!("{mean:.1} entries a step, more than {PACKED_ENTRIES_A_STEP}"))
+        }
+        TileValues::Auto => {
+            (Form::Packed, format!("{mean:.1} entries a step, at most {PACKED_ENTRIES_A_STEP}"))
+        }
+    }
 }
 
 /// The algorithm for a matrix with this structure in a precision that Tensor Cores multiply, and why.
@@ -131,7 +157,7 @@ mod tests {
     use super::*;
 
     fn demand(dtype: Dtype, n: u32, vectors: bool, mean_len: f64) -> Demand {
-        Demand { dtype, n, vectors, mean_len, widest_slice: u32::MAX }
+        Demand { dtype, n, vectors, mean_len, widest_slice: u32::MAX, packed: false }
     }
 
     #[test]
@@ -167,7 +193,11 @@ mod tests {
                             entry.name
                         );
                     }
-                    assert_eq!(tile_stream(demand).is_some(), dtype != Dtype::F32);
+                    for packed in [false, true] {
+                        let entry = tile_stream(Demand { packed, ..demand });
+                        assert_eq!(entry.is_some(), dtype != Dtype::F32);
+                        assert!(entry.is_none_or(|entry| entry.name.ends_with("_packed") == packed));
+                    }
                 }
             }
         }
@@ -178,7 +208,19 @@ mod tests {
         for (n, name) in [(64, "64"), (65, "128"), (128, "128"), (130, "64"), (192, "64"), (256, "128")] {
             let entry = tile_stream(demand(Dtype::F16, n, true, 0.0)).unwrap();
             assert_eq!(entry.name, format!("spmm_tile_stream_f16_{name}"), "n = {n}");
+            let packed = Demand { packed: true, ..demand(Dtype::F16, n, true, 0.0) };
+            assert_eq!(tile_stream(packed).unwrap().name, format!("spmm_tile_stream_f16_{name}_packed"));
         }
+    }
+
+    #[test]
+    fn values_are_packed_where_steps_have_few_entries() {
+        let form = |asked, entries| packs_values(asked, entries, 10).0;
+        assert_eq!(form(TileValues::Auto, 480), Form::Packed);
+        assert_eq!(form(TileValues::Auto, 481), Form::Dense);
+        assert_eq!((form(TileValues::Dense, 1), form(TileValues::Packed, 1280)), (Form::Dense, Form::Packed));
+        assert_eq!(packs_values(TileValues::Auto, 0, 0).0, Form::Packed);
+        assert_eq!(packs_values(TileValues::Auto, 165, 10).1, "16.5 entries a step, at most 48");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use half::{bf16, f16};
 use windrow::partition::PartitionRule;
 use windrow::{
     Algorithm, Determinism, Device, DeviceBuffer, DeviceMatrix, Element, Output, Permutation, Precision,
-    Schedule, Spmm, SpmmPlan, Value,
+    Schedule, Spmm, SpmmPlan, TileValues, Value,
 };
 use windrow_testkit::{Case, Comparison, PADDING_MARK, Tally, UNIT_FMA, UNIT_MMA, assert_matches};
 
@@ -53,6 +53,8 @@ pub(crate) struct Setup {
     pub(crate) residual: Option<u32>,
     /// Whether parts may be added in any order.
     pub(crate) determinism: Determinism,
+    /// How the values of tiles are held.
+    pub(crate) tile_values: TileValues,
     /// Whether rows are worked on in another order.
     pub(crate) reversed: bool,
     /// Whether `C` is f16.
@@ -69,6 +71,7 @@ impl Setup {
             workers: None,
             residual: Some(3),
             determinism: Determinism::RunToRun,
+            tile_values: TileValues::Dense,
             reversed: false,
             half_output: false,
             width: None,
@@ -89,7 +92,8 @@ impl Setup {
             .width(self.width.unwrap_or(case.n))
             .algorithm(self.algorithm)
             .precision(self.precision)
-            .determinism(self.determinism);
+            .determinism(self.determinism)
+            .tile_values(self.tile_values);
         if let Some(max_entries) = self.residual {
             builder = builder.partition(PartitionRule::ShortRows { max_entries });
         }

@@ -1,0 +1,44 @@
+//! Records with dense values: those of a lane side by side, +0 where there is no entry.
+
+use rayon::prelude::*;
+use windrow_kernels::Dtype;
+use windrow_kernels::tile_stream::{MORE_STEPS, RECORD_TAIL, piece_word, record_words};
+
+use super::{Layout, STEP_TILES, TilePattern, WINDOW_ROWS};
+use crate::num::wide;
+use crate::spmm::values::Bits;
+
+/// Words of a step's record; 0 for a type without tile kernels.
+pub(super) fn words_per_record(dtype: Dtype) -> usize {
+    Layout::of(dtype).map_or(0, |layout| record_words(layout.lane_words))
+}
+
+/// Bytes of the records of so many steps.
+pub(super) fn record_bytes(steps: usize, dtype: Dtype) -> u64 {
+    4 * wide(words_per_record(dtype)) * wide(steps)
+}
+
+impl TilePattern {
+    /// See [`TilePattern::records`].
+    pub(super) fn dense_records(&self, layout: Layout, values: &Bits) -> Vec<u32> {
+        let words = record_words(layout.lane_words);
+        let rows_at = words - RECORD_TAIL - WINDOW_ROWS;
+        let bits_of_element = 32 / layout.per_word;
+        let mut records = vec![0u32; words * self.steps()];
+        self.pieces_of(&mut records, words).zip(&self.dealt.pieces).for_each(|(records, piece)| {
+            for record in records.chunks_exact_mut(words) {
+                record[rows_at..][..WINDOW_ROWS].fill(MORE_STEPS);
+                record[rows_at + WINDOW_ROWS] = piece_word(piece.slot, piece.shared);
+            }
+            let last = records.len() - words + rows_at;
+            records[last..][..WINDOW_ROWS].copy_from_slice(self.rows_of(piece));
+            for (i, tile) in self.tiles_of(piece) {
+                let record = &mut records[words * (i / STEP_TILES)..];
+                self.each_entry((layout, values), (i % STEP_TILES, tile), |at, value| {
+                    record[at / layout.per_word] |= value << (bits_of_element * (at % layout.per_word) % 32);
+                });
+            }
+        });
+        records
+    }
+}
