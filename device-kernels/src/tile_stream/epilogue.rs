@@ -45,8 +45,9 @@ impl<S: Simt, E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32
                 self.s.sync_warp(); // RAW: tile written -> read
                 self.store_tiles(slot, self.lane, WARP, |from| self.s.load_shared(slot + from));
             } else {
-                // Every lane writes the same word.
-                self.s.store_shared(Self::TEAM_AT + 4 * self.s.warp(), slot);
+                if self.lane == 0 {
+                    self.s.store_shared(Self::TEAM_AT + 4 * self.s.warp(), slot);
+                }
                 self.s.sync_block(); // RAW: all tiles of the team, and where they are, written -> read
                 let thread = self.s.thread_idx();
                 self.store_tiles(slot, thread, TEAM * WARP, |from| self.sum_of_team(from));

@@ -262,18 +262,18 @@ mod tests {
     use crate::spmm::plan::Body;
     use crate::{Algorithm, DenseRef, DeviceMatrix, Schedule, Spmm};
 
-    /// Sixteen rows of 600 ones, all cut.
+    /// Sixteen rows of 2400 ones, all cut.
     fn cut_rows() -> Csr<f32> {
-        let offsets = (0..=16).map(|row| 600 * row).collect();
-        let columns = (0..16).flat_map(|_| 0..600).collect();
-        Csr::try_from_parts(16, 600, offsets, columns, vec![1.0; 16 * 600]).unwrap()
+        let offsets = (0..=16).map(|row| 2400 * row).collect();
+        let columns = (0..16).flat_map(|_| 0..2400).collect();
+        Csr::try_from_parts(16, 2400, offsets, columns, vec![1.0; 16 * 2400]).unwrap()
     }
 
     #[test]
     fn sums_of_a_failed_run_are_not_added_to_the_next() {
         let device = Device::emulator(Schedule::InOrder);
-        let ones = [1.0f32; 600];
-        let b = DeviceMatrix::upload(&device, DenseRef::packed(&ones, 600, 1).unwrap()).unwrap();
+        let ones = [1.0f32; 2400];
+        let b = DeviceMatrix::upload(&device, DenseRef::packed(&ones, 2400, 1).unwrap()).unwrap();
         for (algorithm, precision) in
             [(Algorithm::RowSplit, Precision::F32), (Algorithm::TileStream, Precision::Tf32)]
         {
@@ -302,7 +302,7 @@ mod tests {
             unsafe { parts.run(device.machine().unwrap(), operands) }.unwrap_err();
             assert!(partial().iter().any(|&sum| sum != 0.0), "{algorithm}: sums are left");
             for _ in 0..2 {
-                assert_eq!(plan.run(&ones).unwrap(), [600.0; 16], "{algorithm}");
+                assert_eq!(plan.run(&ones).unwrap(), [2400.0; 16], "{algorithm}");
                 assert!(partial().iter().all(|&sum| sum == 0.0), "{algorithm}: all were taken");
             }
         }

@@ -8,7 +8,7 @@ use super::builder::{Draft, MAX_INDEX, SpmmBuilder};
 use super::geometry::{division, short_row_groups};
 use super::parts::{RowSplitHost, ShortRowsHost, TilesHost, push, row_split_host, wide_first};
 use super::report::ArraySize;
-use super::select::{self, Demand};
+use super::select::{self, Demand, Packing};
 use super::tiles::{Dealing, Form, STEP_COLUMNS, TilePattern, WINDOW_ROWS, empty_rows, steps_of};
 use crate::device::{Device, Machine};
 use crate::error::SpmmError;
@@ -112,7 +112,16 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         });
         let mut parts = rs_tile.into_parts();
         let steps = steps_of(&parts.window_tiles, empty.len());
-        let (form, why) = select::packs_values(self.tile_values, wide(sources.tile().len()), steps);
+        let workers = self.worker_count(context, demand, slicing)?;
+        let packing = Packing {
+            entries: wide(sources.tile().len()),
+            steps,
+            workers,
+            narrow: select::tile_stream(demand)
+                .is_some_and(|entry| division(entry).slice * demand.dtype.bytes() <= select::LINE_BYTES),
+            b_bytes: wide(self.a.cols()) * wide(self.width) * u64::from(demand.dtype.bytes()),
+        };
+        let (form, why) = select::packs_values(self.tile_values, packing);
         if steps > 0 {
             report.tile_values = match form {
                 Form::Dense => TileValues::Dense,

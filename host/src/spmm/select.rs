@@ -33,7 +33,7 @@ const STEP_OVERHEAD_BYTES: u32 = 368;
 /// Columns gathered per step of a tile stream.
 const STEP_COLUMNS: u32 = 16;
 /// Rows of `B` are read in no narrower pieces than a cache line, if they are as wide.
-const LINE_BYTES: u32 = 128;
+pub(crate) const LINE_BYTES: u32 = 128;
 
 /// Bytes per entry that a slicing costs, idle lanes counted as busy ones: they occupy the same issue slots.
 fn slicing_cost(entry: &Entry, dtype: Dtype, n: u32) -> u64 {
@@ -102,24 +102,52 @@ pub(crate) fn tile_stream(demand: Demand) -> Option<&'static Entry> {
     })
 }
 
-/// Mean entries of a step, of 128 that there is room for, up to which its values are packed.
-///
-/// Packed, the values of a step take 2 bytes an entry in f16 instead of 256, and about 30 instructions more to find
-/// them. The record is streamed beside 16 gathered rows of `B`, so that both are small against the gathers of a wide
-/// product: a bound on the safe side, to be settled by measurement.
-const PACKED_ENTRIES_A_STEP: f64 = 48.0;
+/// What decides whether the values of tiles are packed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Packing {
+    pub(crate) entries: u64,
+    pub(crate) steps: u64,
+    pub(crate) workers: u32,
+    /// Whether a worker has but one slice of 128 bytes of each row of `B`.
+    pub(crate) narrow: bool,
+    /// Bytes of `B`.
+    pub(crate) b_bytes: u64,
+}
 
-/// The form in which records hold the values of tiles, for `entries` entries in `steps` steps, and why.
-pub(crate) fn packs_values(asked: TileValues, entries: u64, steps: u64) -> (Form, String) {
-    let mean = real(entries) / real(steps.max(1));
+/// Mean entries of a step, of 128 that there is room for, up to which its values are packed: beyond, they are hardly
+/// fewer bytes than all places.
+///
+/// On an H200, f16, packed values took 0.75 to 0.96 of the time (uniform200k most) where this and the next three hold,
+/// but for pruned4096 (1.03 at width 128), and 0.93 to 1.18 of it elsewhere.
+const PACKED_ENTRIES: f64 = 48.0;
+/// Mean steps of a worker from which on they are packed: the first records are found by one more load, which
+/// few steps do not make up for.
+const PACKED_STEPS: f64 = 6.0;
+/// The same of workers with one slice: a step has less data to the instructions that decode its values.
+const PACKED_STEPS_NARROW: f64 = 16.0;
+/// Bytes of `B` below which such workers are limited by their instructions, not by what they gather.
+const PACKED_B_BYTES_NARROW: u64 = 4 << 20;
+
+/// The form in which records hold the values of tiles, and why.
+pub(crate) fn packs_values(asked: TileValues, packing: Packing) -> (Form, String) {
+    let Packing { entries, steps, workers, narrow, b_bytes } = packing;
+    let per_step = real(entries) / real(steps.max(1));
+    let per_worker = real(steps) / f64::from(workers.max(1));
+    let least_steps = if narrow { PACKED_STEPS_NARROW } else { PACKED_STEPS };
     match asked {
         TileValues::Dense => (Form::Dense, "as asked".to_owned()),
         TileValues::Packed => (Form::Packed, "as asked".to_owned()),
-        TileValues::Auto if mean > PACKED_ENTRIES_A_STEP => {
-            (Form::Dense, format!("{mean:.1} entries a step, more than {PACKED_ENTRIES_A_STEP}"))
+        TileValues::Auto if per_step > PACKED_ENTRIES => {
+            (Form::Dense, format!("{per_step:.1} entries a step, more than {PACKED_ENTRIES}"))
+        }
+        TileValues::Auto if per_worker < least_steps => {
+            (Form::Dense, format!("{per_worker:.1} steps a warp, fewer than {least_steps}"))
+        }
+        TileValues::Auto if narrow && b_bytes < PACKED_B_BYTES_NARROW => {
+            (Form::Dense, "B is small and its rows are narrow: instructions limit, not bytes".to_owned())
         }
         TileValues::Auto => {
-            (Form::Packed, format!("{mean:.1} entries a step, at most {PACKED_ENTRIES_A_STEP}"))
+            (Form::Packed, format!("{per_step:.1} entries a step, {per_worker:.1} steps a warp"))
         }
     }
 }
@@ -215,12 +243,20 @@ mod tests {
 
     #[test]
     fn values_are_packed_where_steps_have_few_entries() {
-        let form = |asked, entries| packs_values(asked, entries, 10).0;
-        assert_eq!(form(TileValues::Auto, 480), Form::Packed);
-        assert_eq!(form(TileValues::Auto, 481), Form::Dense);
-        assert_eq!((form(TileValues::Dense, 1), form(TileValues::Packed, 1280)), (Form::Dense, Form::Packed));
-        assert_eq!(packs_values(TileValues::Auto, 0, 0).0, Form::Packed);
-        assert_eq!(packs_values(TileValues::Auto, 165, 10).1, "16.5 entries a step, at most 48");
+        let wide = Packing { entries: 480, steps: 10, workers: 1, narrow: false, b_bytes: 1 };
+        let narrow = Packing { narrow: true, workers: 10, steps: 160, b_bytes: 4 << 20, ..wide };
+        let form = |packing| packs_values(TileValues::Auto, packing).0;
+        assert_eq!(form(wide), Form::Packed);
+        assert_eq!(form(Packing { entries: 481, ..wide }), Form::Dense);
+        assert_eq!(form(Packing { workers: 2, ..wide }), Form::Dense, "5 steps each");
+        assert_eq!(form(narrow), Form::Packed);
+        assert_eq!(form(Packing { steps: 159, ..narrow }), Form::Dense);
+        assert_eq!(form(Packing { b_bytes: (4 << 20) - 1, ..narrow }), Form::Dense);
+        assert_eq!(form(Packing { entries: 0, steps: 0, ..wide }), Form::Dense);
+        assert_eq!(packs_values(TileValues::Dense, wide).0, Form::Dense);
+        assert_eq!(packs_values(TileValues::Packed, Packing { entries: 1280, ..wide }).0, Form::Packed);
+        let why = packs_values(TileValues::Auto, Packing { entries: 165, ..wide }).1;
+        assert_eq!(why, "16.5 entries a step, 10.0 steps a warp");
     }
 
     #[test]
