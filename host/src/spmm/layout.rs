@@ -99,7 +99,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         clock.end("tiles");
 
         let slicing = self.slicing(context, TILE_CACHE_QUARTERS);
-        let demand = Demand { widest_slice: slicing.widest, ..self.demand() };
+        let mut demand = Demand { widest_slice: slicing.widest, ..self.demand() };
         let mut empty = empty_rows(self.a);
         report.residual_rows = wide(rs_tile.residual().rows().len());
         let all_residual = rs_tile.bitmaps().is_empty();
@@ -112,6 +112,9 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         });
         let mut parts = rs_tile.into_parts();
         let steps = steps_of(&parts.window_tiles, empty.len());
+        let windows = wide(parts.window_tiles.len() - 1 + empty.len().div_ceil(WINDOW_ROWS));
+        let workers = self.worker_count(context, demand, slicing)?;
+        demand.widest_slice = select::widest_for_few_steps(demand, windows, steps, workers);
         let workers = self.worker_count(context, demand, slicing)?;
         let packing = Packing {
             entries: wide(sources.tile().len()),
@@ -129,7 +132,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             };
             report.tile_values_reason = why;
         }
-        let demand = Demand { packed: form == Form::Packed, ..demand };
+        demand.packed = form == Form::Packed;
         let dealing = match self.window_each {
             true => Dealing::WindowEach,
             false => Dealing::Evenly(self.worker_count(context, demand, slicing)?),
@@ -156,7 +159,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             tiles,
             split_rows,
             slot_rows,
-            widest_slice: slicing.widest,
+            widest_slice: demand.widest_slice,
             ..HostParts::default()
         })
     }

@@ -2,6 +2,7 @@
 
 use windrow_formats::Structure;
 use windrow_kernels::row_split::IN_FLIGHT;
+use windrow_kernels::tile_stream::TEAM;
 use windrow_kernels::{Dtype, ENTRIES, Entry, Variant};
 
 use super::geometry::division;
@@ -102,6 +103,23 @@ pub(crate) fn tile_stream(demand: Demand) -> Option<&'static Entry> {
     })
 }
 
+/// Mean steps of a worker below which a width of one wide slice is divided into narrow ones: the time is latency,
+/// which more warps hide better.
+///
+/// On an H200 at width 128 that took 0.91 to 0.96 of the time for bcsstk16, helsinki_road, memplus, PROTEINS and
+/// pubmed (0.6 to 4.5 steps); 1.03 to 1.05 for email-Enron and p2p-Gnutella31 (9.4 and 7.5).
+const NARROW_STEPS: f64 = 5.0;
+
+/// The widest slice that a stream of `windows` windows of `steps` steps in all should have for this demand, in columns,
+/// if `workers` warps would work on it as demanded. Fewer windows than teams are shared by
+/// the warps of a block each, and wide slices are as quick.
+pub(crate) fn widest_for_few_steps(demand: Demand, windows: u64, steps: u64, workers: u32) -> u32 {
+    let narrow = LINE_BYTES / demand.dtype.bytes();
+    let one_wide = tile_stream(demand).is_some_and(|entry| division(entry).slice >= demand.n);
+    let few = real(steps) < NARROW_STEPS * f64::from(workers) && windows >= u64::from(workers / TEAM);
+    if few && one_wide && demand.n > narrow { narrow } else { demand.widest_slice }
+}
+
 /// What decides whether the values of tiles are packed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Packing {
@@ -124,7 +142,7 @@ const PACKED_ENTRIES: f64 = 48.0;
 /// few steps do not make up for.
 const PACKED_STEPS: f64 = 6.0;
 /// The same of workers with one slice: a step has less data to the instructions that decode its values.
-const PACKED_STEPS_NARROW: f64 = 16.0;
+const PACKED_STEPS_NARROW: f64 = 8.0;
 /// Bytes of `B` below which such workers are limited by their instructions, not by what they gather.
 const PACKED_B_BYTES_NARROW: u64 = 4 << 20;
 
@@ -244,19 +262,30 @@ mod tests {
     #[test]
     fn values_are_packed_where_steps_have_few_entries() {
         let wide = Packing { entries: 480, steps: 10, workers: 1, narrow: false, b_bytes: 1 };
-        let narrow = Packing { narrow: true, workers: 10, steps: 160, b_bytes: 4 << 20, ..wide };
+        let narrow = Packing { entries: 80, narrow: true, workers: 10, steps: 80, b_bytes: 4 << 20, ..wide };
         let form = |packing| packs_values(TileValues::Auto, packing).0;
         assert_eq!(form(wide), Form::Packed);
         assert_eq!(form(Packing { entries: 481, ..wide }), Form::Dense);
         assert_eq!(form(Packing { workers: 2, ..wide }), Form::Dense, "5 steps each");
         assert_eq!(form(narrow), Form::Packed);
-        assert_eq!(form(Packing { steps: 159, ..narrow }), Form::Dense);
+        assert_eq!(form(Packing { steps: 79, ..narrow }), Form::Dense);
         assert_eq!(form(Packing { b_bytes: (4 << 20) - 1, ..narrow }), Form::Dense);
         assert_eq!(form(Packing { entries: 0, steps: 0, ..wide }), Form::Dense);
         assert_eq!(packs_values(TileValues::Dense, wide).0, Form::Dense);
         assert_eq!(packs_values(TileValues::Packed, Packing { entries: 1280, ..wide }).0, Form::Packed);
         let why = packs_values(TileValues::Auto, Packing { entries: 165, ..wide }).1;
         assert_eq!(why, "16.5 entries a step, 10.0 steps a warp");
+    }
+
+    #[test]
+    fn few_steps_are_divided_into_narrow_slices() {
+        let widest =
+            |n, windows, steps| widest_for_few_steps(demand(Dtype::F16, n, true, 0.0), windows, steps, 100);
+        assert_eq!(widest(128, 25, 499), 64);
+        assert_eq!(widest(128, 25, 500), u32::MAX, "5 steps each");
+        assert_eq!(widest(128, 24, 499), u32::MAX, "fewer windows than teams");
+        assert_eq!(widest(64, 25, 499), u32::MAX, "narrow by itself");
+        assert_eq!(widest(256, 25, 499), u32::MAX, "two wide slices");
     }
 
     #[test]
