@@ -36,24 +36,6 @@ macro_rules! entries {
 
             windrow_simt::declare_shared_memory!();
 
-            /// Programmatic dependent launch, from `sm_90` on: waits until the launch before has completed and its
-            /// writes are visible. No entry touches memory before this, so the host may let a launch begin as
-            /// soon as the blocks of the one before have exited; otherwise it does nothing.
-            ///
-            /// Blocks are not asked to let the next launch in earlier (`griddepcontrol.launch_dependents`): its
-            /// blocks then take places as these come free, and such a placing gathers up to 15 % slower
-            /// (rmat17), 1 to 6 % faster only where memory is the limit (roads, batches of small graphs).
-            ///
-            /// It is here, not in `simt`, because this crate alone is compiled for the module's architecture.
-            #[inline(always)]
-            fn await_launch_before() {
-                #[cfg(target_feature = "sm_90")]
-                // SAFETY: only waits. Not marked `nomem`: no access moves before it.
-                unsafe {
-                    core::arch::asm!("griddepcontrol.wait;", options(nostack));
-                }
-            }
-
             $(
                 /// Entry point of the PTX; see the kernel's own documentation.
                 ///
@@ -61,7 +43,10 @@ macro_rules! entries {
                 /// Started by a launch that keeps the obligations of the params.
                 #[unsafe(no_mangle)]
                 pub(super) unsafe extern "ptx-kernel" fn $name(params: <$kernel as Kernel>::Params) {
-                    await_launch_before();
+                    // Blocks do not let the next launch in before they exit (`griddepcontrol.launch_dependents`): its
+                    // blocks then take places as these come free, and gather up to 15 % slower (rmat17), 1 to 6 %
+                    // faster only where memory is the limit (roads, batches of small graphs).
+                    windrow_simt::await_launch_before!();
                     // SAFETY: the launch's promise.
                     unsafe { <$kernel>::run(&Ptx, &params) }
                 }

@@ -325,6 +325,22 @@ macro_rules! declare_shared_memory {
     };
 }
 
+/// Programmatic dependent launch, from `sm_90` on: waits until the launch before has completed and its writes are
+/// visible. An entry that touches no memory before this lets the host allow a launch to begin as soon as the blocks
+/// of the one before have exited. For older architectures, and without the host's leave, it does nothing.
+///
+/// A macro, because only the crate that defines the entry points is compiled for its module's architecture.
+#[macro_export]
+macro_rules! await_launch_before {
+    () => {
+        #[cfg(target_feature = "sm_90")]
+        // SAFETY: only waits. Not marked `nomem`: no access moves before it.
+        unsafe {
+            core::arch::asm!("griddepcontrol.wait;", options(nostack));
+        }
+    };
+}
+
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     // SAFETY: ends the kernel; no kernel reaches it, and the build refuses PTX that could.
