@@ -106,13 +106,13 @@ pub(crate) fn tile_stream(demand: Demand) -> Option<&'static Entry> {
 /// Mean steps of a worker below which a width of one wide slice is divided into narrow ones: the time is latency,
 /// which more warps hide better.
 ///
-/// On an H200 at width 128 that took 0.91 to 0.96 of the time for bcsstk16, helsinki_road, memplus, PROTEINS and
+/// On an H200 at width 128 that took 0.91 to 0.96 of the time for bcsstk16, `helsinki_road`, memplus, PROTEINS and
 /// pubmed (0.6 to 4.5 steps); 1.03 to 1.05 for email-Enron and p2p-Gnutella31 (9.4 and 7.5).
 const NARROW_STEPS: f64 = 5.0;
 
-/// The widest slice that a stream of `windows` windows of `steps` steps in all should have for this demand, in columns,
-/// if `workers` warps would work on it as demanded. Fewer windows than teams are shared by
-/// the warps of a block each, and wide slices are as quick.
+/// The widest slice that a stream of `windows` windows of `steps` steps in all should have for this demand, in
+/// columns, if `workers` warps would work on it as demanded. Fewer windows than teams are shared by the warps of a
+/// block each, and wide slices are as quick.
 pub(crate) fn widest_for_few_steps(demand: Demand, windows: u64, steps: u64, workers: u32) -> u32 {
     let narrow = LINE_BYTES / demand.dtype.bytes();
     let one_wide = tile_stream(demand).is_some_and(|entry| division(entry).slice >= demand.n);
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn values_are_packed_where_steps_have_few_entries() {
         let wide = Packing { entries: 480, steps: 10, workers: 1, narrow: false, b_bytes: 1 };
-        let narrow = Packing { entries: 80, narrow: true, workers: 10, steps: 80, b_bytes: 4 << 20, ..wide };
+        let narrow = Packing { entries: 80, narrow: true, workers: 10, steps: 80, b_bytes: 4 << 20 };
         let form = |packing| packs_values(TileValues::Auto, packing).0;
         assert_eq!(form(wide), Form::Packed);
         assert_eq!(form(Packing { entries: 481, ..wide }), Form::Dense);

@@ -61,15 +61,16 @@ impl CostModel {
     ///
     /// | matrix | all in the residual | all in tiles |
     /// | --- | --- | --- |
-    /// | uniform200k | 137, 140 | 121, 152 |
-    /// | roadlike500k | 150, 148 | 126, 130 |
-    /// | DD | 109, 105 | 79, 83 |
-    /// | `NCI8_balanced` | 216, 208 | 177, 189 |
-    /// | fem100k | 185, 114 | 58, 59 |
-    /// | Cornell5 | 65, 63 | 53, 62 |
+    /// | uniform200k | 144, 138 | 124, 113 |
+    /// | roadlike500k | 150, 146 | 129, 126 |
+    /// | DD | 111, 103 | 82, 80 |
+    /// | `NCI8_balanced` | 214, 207 | 176, 182 |
+    /// | fem100k | 191, 114 | 65, 53 |
+    /// | Cornell5 | 67, 56 | 56, 42 |
+    /// | pubmed | 9, 16 | 8, 7 |
     ///
-    /// So it overestimates rows where neighbours find columns in the L1 cache (fem100k), and does not know
-    /// that matrices without any locality miss the L2 cache (uniform200k).
+    /// So it overestimates where neighbours find columns in the L1 cache (fem100k, Cornell5), and does not know the
+    /// second launch of rows that are cut (pubmed).
     pub const fn h200() -> Self {
         Self {
             gather_rate: 8.7e12,
