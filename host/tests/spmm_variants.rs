@@ -105,22 +105,28 @@ fn both_forms_of_values_give_the_same_bits() {
     report_missing_gpu("forms of values", 9);
 }
 
-/// `Auto` looks at the entries of a step; the report says what it found.
+/// `Auto` looks at the entries of a step and the steps of a worker; the report says what it found.
 #[test]
 fn the_form_of_values_follows_the_density_of_tiles() {
     let device = Device::emulator(Schedule::InOrder);
     let report = |a: &windrow::Csr<f32>, form| {
         let builder = Spmm::builder(a).precision(Precision::F16).algorithm(Algorithm::TileStream);
-        builder.width(64).tile_values(form).build(&device).unwrap().report().clone()
+        builder.width(64).workers(16).tile_values(form).build(&device).unwrap().report().clone()
     };
     let full = windrow::Csr::from_dense(16, 32, &[1.0; 512]).unwrap();
-    let thin = windrow::Csr::<f32>::identity(64).unwrap();
+    // Few entries a step, steps enough for every worker, and a B of 4 MiB.
+    let thin = windrow::Csr::<f32>::identity(1 << 15).unwrap();
     let auto = report(&full, TileValues::Auto);
     assert_eq!((auto.tile_values, auto.entries[0]), (TileValues::Dense, "spmm_tile_stream_f16_64"));
     assert!(auto.to_string().contains("tile values    dense: 128.0 entries a step"), "{auto}");
     let auto = report(&thin, TileValues::Auto);
     assert_eq!((auto.tile_values, auto.entries[0]), (TileValues::Packed, "spmm_tile_stream_f16_64_packed"));
-    assert!(auto.to_string().contains("tile values    packed: 8.0 entries a step"), "{auto}");
+    assert!(
+        auto.to_string().contains("tile values    packed: 8.0 entries a step, 256.0 steps a warp"),
+        "{auto}"
+    );
+    let few = report(&windrow::Csr::identity(64).unwrap(), TileValues::Auto);
+    assert!(few.to_string().contains("tile values    dense: 0.5 steps a warp, fewer than 8"), "{few}");
     assert!(auto.device_bytes < report(&thin, TileValues::Dense).device_bytes);
     let asked = report(&full, TileValues::Packed);
     assert_eq!((asked.tile_values, asked.tile_values_reason.as_str()), (TileValues::Packed, "as asked"));
