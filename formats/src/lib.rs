@@ -30,7 +30,8 @@ pub use error::FormatError;
 pub use memory::ByteSizes;
 pub use permutation::Permutation;
 pub use rs_tile::{
-    Bucket, EntrySources, Residual, RowAssignment, RowPath, RsTile, RsTileParts, TILE_COLS, Tile, WINDOW_ROWS,
+    Bucket, EntrySources, Residual, RowAssignment, RowPath, RsTile, RsTileParts, TILE_COLS, Tile,
+    WINDOW_ROWS, merge_columns,
 };
 pub use structure::{RowLengths, Structure};
 pub use value::Value;

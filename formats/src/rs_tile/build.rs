@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use super::check::chosen_windows;
 use super::merge::merge_columns;
 use super::{Bucket, RowAssignment, RowPath, RsTile, RsTileParts, TILE_COLS, WINDOW_ROWS};
 use crate::memory::{index, narrow, try_zeroed};
@@ -30,7 +31,23 @@ pub(super) fn build<V: Value>(
         }
     }
     window_rows.resize(window_rows.len().next_multiple_of(WINDOW_ROWS), NO_ROW);
+    build_listed(csr, window_rows, residual_rows)
+}
 
+/// Builds the windows that are listed, from the rows that are in none the residual.
+pub(super) fn build_windows<V: Value>(csr: &Csr<V>, window_rows: Vec<u32>) -> Result<RsTile<V>, FormatError> {
+    let listed = chosen_windows(csr, &window_rows)?;
+    let residual = |&row: &usize| !listed[row] && csr.row_len(row) > 0;
+    let residual_rows = (0..csr.rows()).filter(residual).map(|row| (narrow(csr.row_len(row)), narrow(row)));
+    build_listed(csr, window_rows, residual_rows.collect())
+}
+
+/// Builds the windows that are listed and a residual of rows given as `(length, row)`: no row twice, none empty.
+fn build_listed<V: Value>(
+    csr: &Csr<V>,
+    window_rows: Vec<u32>,
+    residual_rows: Vec<(u32, u32)>,
+) -> Result<RsTile<V>, FormatError> {
     let mut parts = RsTileParts { rows: csr.rows(), cols: csr.cols(), ..empty_parts() };
     build_tiles(csr, window_rows, &mut parts)?;
     build_residual(csr, residual_rows, &mut parts)?;

@@ -2,7 +2,7 @@
 
 use super::{RsTileParts, TILE_COLS, WINDOW_ROWS};
 use crate::memory::dimension;
-use crate::{FormatError, NO_COLUMN, NO_ROW};
+use crate::{Csr, FormatError, NO_COLUMN, NO_ROW};
 
 /// The error for a broken invariant.
 fn broken(invariant: &'static str, detail: String) -> FormatError {
@@ -71,23 +71,52 @@ fn window_slots<V>(parts: &RsTileParts<V>) -> Result<(), FormatError> {
     if Some(slots.len()) != windows.checked_mul(WINDOW_ROWS) {
         return Err(broken("W2", format!("window_rows has {} elements for {windows} windows", slots.len())));
     }
-    let used = slots.iter().position(|&row| row == NO_ROW).unwrap_or(slots.len());
-    if let Some(slot) = slots[..used].iter().position(|&row| row as usize >= parts.rows) {
-        let (window, at, row, rows) = (slot / WINDOW_ROWS, slot % WINDOW_ROWS, slots[slot], parts.rows);
-        return Err(broken("W2", format!("window {window}, slot {at}: row {row} is not below {rows} rows")));
-    }
-    if slots.len() - used >= WINDOW_ROWS {
-        let window = used / WINDOW_ROWS;
-        return Err(broken("W2", format!("window {window} has no row in slot {}", used % WINDOW_ROWS)));
-    }
-    if let Some(after) = slots[used..].iter().position(|&row| row != NO_ROW) {
-        let (window, at) = ((used + after) / WINDOW_ROWS, (used + after) % WINDOW_ROWS);
-        return Err(broken(
-            "W2",
-            format!("window {window}, slot {at} holds a row after a slot that holds none"),
-        ));
+    listed_rows(slots, parts.rows)
+}
+
+/// W2 of whole windows: in each a row below `rows` or several, then none.
+fn listed_rows(slots: &[u32], rows: usize) -> Result<(), FormatError> {
+    for (window, slots) in slots.chunks(WINDOW_ROWS).enumerate() {
+        let used = slots.iter().position(|&row| row == NO_ROW).unwrap_or(slots.len());
+        if let Some(at) = slots[..used].iter().position(|&row| row as usize >= rows) {
+            let row = slots[at];
+            return Err(broken(
+                "W2",
+                format!("window {window}, slot {at}: row {row} is not below {rows} rows"),
+            ));
+        }
+        if used == 0 {
+            return Err(broken("W2", format!("window {window} has no row in slot 0")));
+        }
+        if let Some(after) = slots[used..].iter().position(|&row| row != NO_ROW) {
+            let at = used + after;
+            return Err(broken(
+                "W2",
+                format!("window {window}, slot {at} holds a row after a slot that holds none"),
+            ));
+        }
     }
     Ok(())
+}
+
+/// W2, W3 and T5 of the windows that a matrix is to have. Returns which rows they list.
+pub(super) fn chosen_windows<V>(csr: &Csr<V>, window_rows: &[u32]) -> Result<Vec<bool>, FormatError> {
+    if !window_rows.len().is_multiple_of(WINDOW_ROWS) {
+        let len = window_rows.len();
+        return Err(broken("W2", format!("window_rows has {len} elements, not 8 for each window")));
+    }
+    listed_rows(window_rows, csr.rows())?;
+    let mut listed = vec![false; csr.rows()];
+    for (slot, &row) in window_rows.iter().enumerate().filter(|&(_, &row)| row != NO_ROW) {
+        if std::mem::replace(&mut listed[row as usize], true) {
+            return Err(broken("W3", format!("row {row} is stored more than once")));
+        }
+        if csr.row_len(row as usize) == 0 {
+            let (window, at) = (slot / WINDOW_ROWS, slot % WINDOW_ROWS);
+            return Err(broken("T5", format!("window {window}, slot {at}: row {row} has no bit")));
+        }
+    }
+    Ok(listed)
 }
 
 /// R1.

@@ -7,11 +7,24 @@ use crate::{Csr, NO_COLUMN, NO_ROW};
 /// says that slot `s` has an entry there, and `entries[s]` is then its position in `csr`.
 ///
 /// `rows` holds the row in each slot, at most 8; `NO_ROW` and rows without entries take no part.
-pub(crate) fn merge_columns<V>(
-    csr: &Csr<V>,
-    rows: &[u32],
-    mut visit: impl FnMut(u32, u8, &[usize; WINDOW_ROWS]),
-) {
+///
+/// # Cost
+/// 8 comparisons for each distinct column, one step for each entry.
+///
+/// # Panics
+/// If there are more than 8 rows, or one is not a row of `csr`.
+///
+/// # Examples
+/// ```
+/// use windrow_formats::{Csr, merge_columns};
+///
+/// let a = Csr::try_from_parts(2, 9, vec![0, 2, 4], vec![3, 7, 0, 7], vec![1.0f32; 4])?;
+/// let mut vectors = Vec::new();
+/// merge_columns(&a, &[0, 1], |column, bits, _| vectors.push((column, bits)));
+/// assert_eq!(vectors, [(0, 0b10), (3, 0b01), (7, 0b11)]);
+/// # Ok::<(), windrow_formats::FormatError>(())
+/// ```
+pub fn merge_columns<V>(csr: &Csr<V>, rows: &[u32], mut visit: impl FnMut(u32, u8, &[usize; WINDOW_ROWS])) {
     let col_indices = csr.col_indices();
     // A slot whose entries are used up, or that has no row, waits at NO_COLUMN, above every column.
     let mut entries = [0; WINDOW_ROWS];

@@ -13,7 +13,7 @@ mod tests;
 
 pub use assignment::{RowAssignment, RowPath};
 pub use convert::EntrySources;
-pub(crate) use merge::merge_columns;
+pub use merge::merge_columns;
 pub use parts::RsTileParts;
 pub use residual::{Bucket, Residual};
 
@@ -27,7 +27,8 @@ pub const TILE_COLS: usize = 8;
 
 /// A sparse matrix as bitmap tiles for matrix units and a residual for scalar cores, after RSH-SpMM.
 ///
-/// Rows are packed 8 to a *window*, in the order in which the builder is given them. The distinct columns
+/// Rows are packed 8 to a *window*, in the order in which the builder is given them; a window may have fewer. The
+/// distinct columns
 /// of a window, ascending, are condensed 8 to a *tile*: condensed column `q` of a tile stands for column
 /// `tile_cols[8·t + q]` of the matrix. Bit `8·q + s` of a tile's bitmap says whether the row in slot `s` of
 /// the window has an entry in condensed column `q`; the values of a tile follow in the order of the bits,
@@ -42,7 +43,7 @@ pub const TILE_COLS: usize = 8;
 /// | label | formula |
 /// | --- | --- |
 /// | W1 | `window_tiles[0] = 0`, `∀ i < w: window_tiles[i] < window_tiles[i + 1]`, `window_tiles[w] = t` |
-/// | W2 | `len(window_rows) = 8·w`; every slot holds a row `< rows`, but the last window may end in `NO_ROW`, after at least one row |
+/// | W2 | `len(window_rows) = 8·w`; every slot holds a row `< rows`, but a window may end in `NO_ROW`, after at least one row |
 /// | W3 | no row is in two slots, nor in a slot and in the residual, nor twice in the residual |
 /// | T1 | `len(tile_cols) = 8·t`, `len(tile_values) = t + 1` |
 /// | T2 | in a window, its condensed columns without `NO_COLUMN` strictly ascend and are `< cols` |
@@ -121,6 +122,34 @@ impl<V: Value> RsTile<V> {
         }
         build::build(csr, assignment, order.new_to_old().iter().map(|&row| row as usize))
     }
+
+    /// `csr` with the windows that `window_rows` lists, 8 slots each: rows, then [`NO_ROW`] where a window has fewer.
+    /// Rows with entries that are in no window become the residual.
+    ///
+    /// For whoever decides by more than the order which rows share a window: windows that are full only in part
+    /// stay apart.
+    ///
+    /// # Cost
+    /// That of [`RsTile::from_csr`].
+    ///
+    /// # Errors
+    /// - [`FormatError::RsTile`] with label W2, W3 or T5 unless each window has a row, and each row is below the
+    ///   number of rows, listed once and not without entries;
+    /// - [`FormatError::TooManyTiles`], [`FormatError::OutOfMemory`].
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow_formats::{Csr, NO_ROW, RsTile};
+    ///
+    /// let a = Csr::<f32>::identity(3)?;
+    /// let windows = [[2, 0], [NO_ROW; 2], [NO_ROW; 2], [NO_ROW; 2]].concat();
+    /// let tiles = RsTile::from_windows(&a, windows)?;
+    /// assert_eq!((tiles.rows_of_window(0), tiles.residual().rows()), (&[2, 0][..], &[1][..]));
+    /// # Ok::<(), windrow_formats::FormatError>(())
+    /// ```
+    pub fn from_windows(csr: &Csr<V>, window_rows: Vec<u32>) -> Result<Self, FormatError> {
+        build::build_windows(csr, window_rows)
+    }
 }
 
 impl<V> RsTile<V> {
@@ -149,7 +178,7 @@ impl<V> RsTile<V> {
         self.bitmaps.len()
     }
 
-    /// Row in each slot, 8 to a window; [`NO_ROW`] where the last window has fewer.
+    /// Row in each slot, 8 to a window; [`NO_ROW`] where a window has fewer.
     pub fn window_rows(&self) -> &[u32] {
         &self.window_rows
     }
@@ -185,7 +214,7 @@ impl<V> RsTile<V> {
         &self.residual
     }
 
-    /// The rows of window `w` that exist: 8, or fewer in the last window.
+    /// The rows of window `w` that exist: at least one, at most 8.
     ///
     /// # Panics
     /// If `w` is not below [`windows`](Self::windows), like an index into a slice.

@@ -69,6 +69,41 @@ fn the_residual_is_ordered_by_length_then_row() {
 }
 
 #[test]
+fn windows_are_those_that_are_chosen() {
+    let csr = example();
+    let slots = |rows: &[u32]| {
+        let mut slots = rows.to_vec();
+        slots.resize(WINDOW_ROWS, NO_ROW);
+        slots
+    };
+    let tiles =
+        RsTile::from_windows(&csr, [slots(&[10, 0, 4]), slots(&[2]), slots(&[3, 5])].concat()).unwrap();
+    assert_eq!((tiles.windows(), tiles.window_tiles()), (3, &[0, 3, 4, 5][..]));
+    assert_eq!([tiles.rows_of_window(0), tiles.rows_of_window(1)], [&[10, 0, 4][..], &[2]]);
+    assert_eq!(tiles.residual().rows(), [6, 8, 9, 7], "by length");
+    assert_eq!(tiles.to_csr().unwrap(), csr);
+    assert_eq!(RsTile::try_from_parts(tiles.clone().into_parts()).unwrap(), tiles);
+    let sources = tiles.entry_sources(&csr).unwrap();
+    assert!(sources.tile().iter().zip(tiles.values()).all(|(&e, value)| csr.values()[index(e)] == *value));
+    assert_eq!(RsTile::from_windows(&csr, Vec::new()).unwrap().residual().nnz(), csr.nnz());
+
+    for (windows, problem) in [
+        (vec![0; 7], "W2 does not hold: window_rows has 7 elements, not 8 for each window"),
+        (slots(&[]), "W2 does not hold: window 0 has no row in slot 0"),
+        (slots(&[0, 11]), "W2 does not hold: window 0, slot 1: row 11 is not below 11 rows"),
+        (
+            slots(&[0, NO_ROW, 2]),
+            "W2 does not hold: window 0, slot 2 holds a row after a slot that holds none",
+        ),
+        ([slots(&[2]), slots(&[0, 2])].concat(), "W3 does not hold: row 2 is stored more than once"),
+        (slots(&[0, 1]), "T5 does not hold: window 0, slot 1: row 1 has no bit"),
+    ] {
+        let error = RsTile::from_windows(&csr, windows).unwrap_err().to_string();
+        assert!(error.ends_with(problem), "{error}");
+    }
+}
+
+#[test]
 fn byte_sizes_are_those_of_the_arrays() {
     let tiles = RsTile::from_csr(&example(), &RowAssignment::all_tile(11)).unwrap();
     let sizes = tiles.byte_sizes();

@@ -69,8 +69,10 @@ refuses! {
     };
     w2_gap_in_the_rows, "W2", |parts, pick| {
         let used = used_slots(parts);
-        if used < 2 { return false }
-        parts.window_rows[pick(used - 1)] = NO_ROW;
+        // Windows may have fewer than 8 rows, but a row follows.
+        let followed = (0..used.saturating_sub(1)).filter(|slot| slot % 8 < 7).collect();
+        let Some(slot) = choose(followed, pick) else { return false };
+        parts.window_rows[slot] = NO_ROW;
         true
     };
     w2_window_without_row, "W2", |parts, _| {
