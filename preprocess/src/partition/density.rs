@@ -4,6 +4,7 @@ use rayon::prelude::*;
 use windrow_formats::{Csr, FormatError, Permutation, TILE_COLS, WINDOW_ROWS};
 
 use super::columns::ColumnCounts;
+use super::vectors::Division;
 use super::windows::tile_rows;
 use super::{PartitionRule, rows_with_entries};
 
@@ -21,7 +22,7 @@ const GROUP_WINDOWS: usize = 512;
 pub struct Density {
     /// Tiles of all windows.
     pub tiles: u64,
-    /// Windows of 8 rows; the last may have fewer.
+    /// Windows of 8 rows; the last may have fewer, and any if entries are divided by column vectors.
     pub windows: u64,
     /// Distinct columns of each window, summed over the windows.
     pub columns: u64,
@@ -33,7 +34,7 @@ pub struct Density {
     pub mean_nnz_per_tile: f64,
     /// `entries_in_tiles / windows`.
     pub mean_nnz_per_window: f64,
-    /// Rows with entries that are in no tile.
+    /// Rows with entries that are in no tile; entries, for other entries of the row may be in tiles.
     pub residual_rows: u64,
     /// Entries in the residual.
     pub residual_entries: u64,
@@ -66,7 +67,10 @@ pub fn density<V: Sync>(
     rule: PartitionRule,
 ) -> Result<Density, FormatError> {
     let rows = rows_with_entries(csr, order)?;
-    Ok(density_of(csr, rows.len(), &tile_rows(csr, &rows, rule)))
+    Ok(match rule {
+        PartitionRule::ColumnVectors { threshold } => Division::of(csr, &rows, threshold).density(csr, &rows),
+        _ => density_of(csr, rows.len(), &tile_rows(csr, &rows, rule)),
+    })
 }
 
 /// The density if, of `rows` rows with entries, the rows `in_tiles` are packed to windows in their order.
@@ -79,21 +83,12 @@ pub(super) fn density_of<V: Sync>(csr: &Csr<V>, rows: usize, in_tiles: &[u32]) -
     };
     let sums = in_tiles.par_chunks(WINDOW_ROWS * GROUP_WINDOWS).map(group).reduce(Sums::default, Sums::plus);
     let windows = in_tiles.len().div_ceil(WINDOW_ROWS) as u64;
-    Density {
-        tiles: sums.tiles,
-        windows,
-        columns: sums.columns,
-        steps: sums.steps,
-        entries_in_tiles: sums.entries,
-        mean_nnz_per_tile: ratio(sums.entries, sums.tiles),
-        mean_nnz_per_window: ratio(sums.entries, windows),
-        residual_rows: (rows - in_tiles.len()) as u64,
-        residual_entries: csr.nnz() as u64 - sums.entries,
-    }
+    sums.density(windows, (rows - in_tiles.len()) as u64, csr.nnz() as u64)
 }
 
+/// Counts of windows, added up.
 #[derive(Debug, Clone, Copy, Default)]
-struct Sums {
+pub(super) struct Sums {
     columns: u64,
     tiles: u64,
     steps: u64,
@@ -107,15 +102,31 @@ impl Sums {
         for &row in window {
             counts.add(row, csr.row(row as usize).0, |_| ());
         }
-        let columns = counts.distinct() as u64;
-        let tiles = columns.div_ceil(TILE_COLS as u64);
-        self.columns += columns;
-        self.tiles += tiles;
-        self.steps += tiles.div_ceil(STEP_TILES);
-        self.entries += entries as u64;
+        *self = self.plus(Self::of_window(counts.distinct() as u64, entries as u64));
     }
 
-    fn plus(self, other: Self) -> Self {
+    /// The counts of one window.
+    pub(super) fn of_window(columns: u64, entries: u64) -> Self {
+        let tiles = columns.div_ceil(TILE_COLS as u64);
+        Self { columns, tiles, steps: tiles.div_ceil(STEP_TILES), entries }
+    }
+
+    /// The density of so many windows with these counts, of a matrix of `nnz` entries.
+    pub(super) fn density(self, windows: u64, residual_rows: u64, nnz: u64) -> Density {
+        Density {
+            tiles: self.tiles,
+            windows,
+            columns: self.columns,
+            steps: self.steps,
+            entries_in_tiles: self.entries,
+            mean_nnz_per_tile: ratio(self.entries, self.tiles),
+            mean_nnz_per_window: ratio(self.entries, windows),
+            residual_rows,
+            residual_entries: nnz - self.entries,
+        }
+    }
+
+    pub(super) fn plus(self, other: Self) -> Self {
         Self {
             columns: self.columns + other.columns,
             tiles: self.tiles + other.tiles,

@@ -1,10 +1,12 @@
-//! Which rows of a matrix are multiplied as tiles and which entry by entry.
+//! Which rows of a matrix, or which of their entries, are multiplied as tiles and which one by one.
 //!
 //! A row with few entries fills little of the 8 × 8 tiles it takes part in: a tile costs the same however
 //! full it is. RSH-SpMM (section 3) therefore keeps rows out of the tiles that are short and hold columns
 //! that no other row of their window holds.
 //!
-//! - [`assign`] decides by a [`PartitionRule`];
+//! - [`assign`] decides for whole rows by a [`PartitionRule`];
+//! - [`split_vectors`] decides for the entries of each column of a window, as Libra does: a row may then be in both
+//!   parts;
 //! - [`estimate`] finds the rule whose product takes least time after a [`CostModel`];
 //! - [`density`] counts what the tiles of a rule would hold, [`footprint`] what formats occupy.
 //!
@@ -32,10 +34,13 @@ mod cost;
 mod density;
 mod estimate;
 mod footprint;
+mod vectors;
 mod windows;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vector_tests;
 
 use rayon::prelude::*;
 use windrow_formats::{Csr, FormatError, Permutation, RowAssignment, RowPath};
@@ -44,6 +49,7 @@ pub use cost::{CostModel, ProductShape};
 pub use density::{Density, density};
 pub use estimate::{Estimate, Prediction, estimate};
 pub use footprint::{Footprint, footprint};
+pub use vectors::{InvalidThreshold, VectorPart, VectorSplit, VectorThreshold, split_vectors};
 
 use windows::tile_rows;
 
@@ -80,6 +86,12 @@ pub enum PartitionRule {
         /// Columns that only the row brings are fewer than these; `τ_inc` of the paper.
         max_increment: u32,
     },
+    /// Column vectors of windows in tiles that are full enough, the entries of the others on CUDA cores, as
+    /// [`split_vectors`] divides them: the distribution of Libra. A row may have entries in both parts.
+    ColumnVectors {
+        /// What is full enough.
+        threshold: VectorThreshold,
+    },
 }
 
 /// The thresholds of [`PartitionRule::Overlap`].
@@ -104,12 +116,13 @@ impl Thresholds {
 
 /// The path of each row of `csr` under `rule`, rows visited as they come.
 ///
-/// Rows without entries get a path like any other; the formats keep them nowhere.
+/// Rows without entries get a path like any other; the formats keep them nowhere. Under
+/// [`PartitionRule::ColumnVectors`] the path of a row that has entries on both is [`RowPath::Tile`].
 ///
 /// # Cost
 /// One pass over the row offsets. [`PartitionRule::Overlap`] and [`PartitionRule::Printed`] also read the
-/// columns of each window that holds a short row: linear in rows and entries whatever the thresholds, parallel over
-/// chunks of rows.
+/// columns of each window that holds a short row, [`PartitionRule::ColumnVectors`] those of all: linear in rows and
+/// entries whatever the thresholds, parallel over chunks of rows.
 /// Values are not looked at.
 ///
 /// # Examples
@@ -174,7 +187,9 @@ fn assign_visiting<V: Sync>(
         PartitionRule::ShortRows { max_entries } => RowAssignment::from_fn(csr.rows(), |row| {
             if csr.row_len(row) <= max_entries as usize { RowPath::Residual } else { RowPath::Tile }
         }),
-        PartitionRule::Overlap { .. } | PartitionRule::Printed { .. } => {
+        PartitionRule::Overlap { .. }
+        | PartitionRule::Printed { .. }
+        | PartitionRule::ColumnVectors { .. } => {
             let rows: Vec<u32> = rows.filter(|&row| csr.row_len(row as usize) > 0).collect();
             let mut paths = vec![RowPath::Residual; csr.rows()];
             for row in tile_rows(csr, &rows, rule) {

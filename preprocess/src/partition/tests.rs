@@ -15,7 +15,7 @@ const fn overlap(max_entries: u32) -> PartitionRule {
 }
 
 /// A matrix with the columns `rows[r]` in row `r`.
-fn with_rows<'a>(cols: usize, rows: impl IntoIterator<Item = &'a BTreeSet<u32>>) -> Csr<f32> {
+pub(super) fn with_rows<'a>(cols: usize, rows: impl IntoIterator<Item = &'a BTreeSet<u32>>) -> Csr<f32> {
     let mut ends = vec![0];
     let mut columns = Vec::new();
     for row in rows {
@@ -35,14 +35,14 @@ fn residual_rows(assignment: &RowAssignment) -> Vec<usize> {
 }
 
 /// Rows that are mostly short, some empty, a few long.
-fn rows() -> impl Strategy<Value = Vec<BTreeSet<u32>>> {
+pub(super) fn rows() -> impl Strategy<Value = Vec<BTreeSet<u32>>> {
     let length = prop_oneof![1 => 0..1usize, 5 => 1..5usize, 1 => 5..30usize];
     let row = (length, 4..60u32)
         .prop_flat_map(|(len, cols)| prop::collection::vec(0..cols, len).prop_map(BTreeSet::from_iter));
     prop::collection::vec(row, 0..70)
 }
 
-fn order_of(len: usize, seed: u64) -> Permutation {
+pub(super) fn order_of(len: usize, seed: u64) -> Permutation {
     let mut random = SplitMix64::new(seed);
     let mut order: Vec<u32> = (0..).take(len).collect();
     order.sort_by_cached_key(|_| random.next_u64());

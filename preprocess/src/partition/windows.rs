@@ -6,6 +6,7 @@ use rayon::prelude::*;
 use windrow_formats::{Csr, WINDOW_ROWS};
 
 use super::columns::ColumnCounts;
+use super::vectors::Division;
 use super::{PartitionRule, Thresholds};
 
 /// Rows decided by one task. Fixed, because windows start afresh in every chunk.
@@ -19,6 +20,10 @@ pub(super) fn tile_rows<V: Sync>(csr: &Csr<V>, rows: &[u32], rule: PartitionRule
         PartitionRule::ShortRows { max_entries } => {
             let long = |row: &u32| csr.row_len(*row as usize) > max_entries as usize;
             return rows.par_iter().copied().filter(long).collect();
+        }
+        PartitionRule::ColumnVectors { threshold } => {
+            let division = Division::of(csr, rows, threshold);
+            return rows.par_iter().copied().filter(|&row| division.is_in_tiles(csr, row)).collect();
         }
         PartitionRule::Overlap { thresholds } => Condition::Overlap(thresholds),
         PartitionRule::Printed { max_entries, max_increment } => {
