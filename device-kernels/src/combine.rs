@@ -14,7 +14,8 @@ use crate::kernel::{Kernel, Variant};
 /// Arguments of [`Combine`].
 ///
 /// # Obligations
-/// `rows[i] = [row, first_slot, count, stride]`: the partials of `row` are the workspace's rows
+/// `rows[i] = [row, first_slot, count, stride]`, where the bit [`ADDS`] of the stride says that the sum is added to what
+/// `C` holds of the row, written earlier in the stream, whatever `β`. The partials of `row` are the workspace's rows
 /// `first_slot + j·stride` for `j < count`, all written earlier in the stream; no row is listed
 /// twice, and with `dense.accumulate` every slot is listed exactly once, for it is zeroed when it is read. The first
 /// `wide_count` rows get a block each, the others a warp each: the grid has [`Combine::blocks`].
@@ -30,6 +31,9 @@ pub struct CombineParams {
     /// Rows at the front of the list that have more partials than [`Combine::NARROW`].
     pub wide_count: u32,
 }
+
+/// The bit of a stride that is set if the sum of the row is added to `C`. No stride is so large.
+pub const ADDS: u32 = 1 << 31;
 
 /// Partials that each lane has in flight.
 const IN_FLIGHT: u32 = 8;
@@ -79,7 +83,8 @@ impl Kernel for Combine {
             let share = if wide { count.div_ceil(Self::WARPS) } else { count };
             let begin = if wide { min(s.warp() * share, count) } else { 0 };
             let end = if inside { min(begin + share, count) } else { begin };
-            let mut sum = sum_slots(s, p, column, Slots { first_slot, stride, begin, end });
+            let slots = Slots { first_slot, stride: stride & !ADDS, begin, end };
+            let mut sum = sum_slots(s, p, column, slots);
             // 5. Registers -> global.
             if wide {
                 s.store_shared(s.thread_idx() * 16, sum); // (WARPS, 128)
@@ -91,7 +96,8 @@ impl Kernel for Combine {
                 }
             }
             if index < p.row_count && (!wide || s.warp() == 0) {
-                p.dense.finish_quad(s, row, column, sum);
+                let dense = p.dense.with_beta(if stride & ADDS != 0 { 1.0 } else { p.dense.beta });
+                dense.finish_quad(s, row, column, sum);
             }
         }
     }

@@ -46,6 +46,13 @@ pub struct Dense {
 }
 
 impl Dense {
+    /// The operands with another factor of what `C` held: 1 to add to what an earlier launch has written.
+    #[inline(always)]
+    #[must_use]
+    pub const fn with_beta(&self, beta: f32) -> Self {
+        Self { beta, ..*self }
+    }
+
     /// `C[row, column..column+4] ← α·sum + β·C`, masked at `n`. `column` is a multiple of 4.
     ///
     /// # Safety

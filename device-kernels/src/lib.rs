@@ -59,6 +59,9 @@ pub const MODULES: &[Module] = &[
 
 /// Marks a slot of the partial-sum workspace that is not used: the piece is a whole row or window.
 pub const NO_SLOT: u32 = u32::MAX;
+/// Marks, in place of a slot, a piece that is a whole row and is added to what `C` holds of it, whatever `β`: an earlier
+/// launch has written the product of the row's other entries.
+pub const ADD_TO_C: u32 = u32::MAX - 1;
 /// Marks a pad column of a tile: nothing of `B` is read for it.
 pub const NO_COLUMN: u32 = u32::MAX;
 /// Marks a pad row of a window: nothing of `C` is written for it.

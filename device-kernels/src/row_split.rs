@@ -11,7 +11,7 @@
 //! ```
 //!
 //! [`IN_FLIGHT`] gathers per lane are issued before the first is used, or two where segments are short. A segment that is its whole
-//! row writes `C`; a piece of a longer row writes its sum into a slot of the workspace, which
+//! row writes `C`, or adds to it where tiles have multiplied other entries of the row; a piece of a longer row writes its sum into a slot of the workspace, which
 //! [`combine`](crate::combine) adds in a fixed order, so the result is the same in every run.
 
 use core::marker::PhantomData;
@@ -19,10 +19,10 @@ use core::marker::PhantomData;
 use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt, WARP};
 
-use crate::NO_SLOT;
 use crate::dense::Dense;
 use crate::element::{Element, Gather};
 use crate::kernel::{Kernel, Variant};
+use crate::{ADD_TO_C, NO_SLOT};
 
 /// Gathers that each lane has in flight.
 pub const IN_FLIGHT: usize = 4;
@@ -31,7 +31,9 @@ pub const IN_FLIGHT: usize = 4;
 ///
 /// # Obligations
 /// `segments[i] = [row, begin, end, slot]` with `begin ≤ end ≤ nnz`; rows are below m, columns below k, and
-/// `nnz ≤ 2³² − 1024`. No two segments share a slot unless `dense.accumulate` is set, and a segment with [`NO_SLOT`] is the only one of its row.
+/// `nnz ≤ 2³² − 1024`. No two segments share a slot unless `dense.accumulate` is set, and a segment with
+/// [`NO_SLOT`] or [`ADD_TO_C`] is the only one of its row. What a segment with [`ADD_TO_C`] is added to was written
+/// earlier in the stream, for the same columns.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct RowSplitParams {
@@ -107,10 +109,11 @@ impl<G: Gather, const LANES: u32, const WAYS: u32> Kernel for RowSplit<G, LANES,
             let quads = deal::<S, G, WAYS>(s, way, column, sum);
             // 5. Registers -> global.
             if active {
-                if slot == NO_SLOT {
+                if slot >= ADD_TO_C {
+                    let dense = p.dense.with_beta(if slot == ADD_TO_C { 1.0 } else { p.dense.beta });
                     quads.each(|column, quad| match G::VECTORS {
-                        true => p.dense.finish_quad(s, row, column, quad),
-                        false => p.dense.finish_one(s, row, column, quad[0]),
+                        true => dense.finish_quad(s, row, column, quad),
+                        false => dense.finish_one(s, row, column, quad[0]),
                     });
                 } else {
                     quads.each(|column, quad| match G::VECTORS {

@@ -26,3 +26,8 @@ pub use tiles::{DealtSteps, Piece, SplitWindow, deal_steps};
 
 /// Marks a piece that needs no slot: it is its whole row or window.
 pub const NO_SLOT: u32 = u32::MAX;
+/// Marks, in place of a slot, a piece that is its whole row and is added to what `C` holds of it: other entries of
+/// the row have been multiplied before.
+pub const ADD_TO_C: u32 = u32::MAX - 1;
+/// The bit of the stride of a split row whose sum is added to what `C` holds, likewise.
+pub const ADDS: u32 = 1 << 31;

@@ -1,6 +1,6 @@
 //! Long rows cut into pieces.
 
-use super::NO_SLOT;
+use super::{ADD_TO_C, ADDS, NO_SLOT};
 
 /// Rows as segments: a row is one segment, or several if it is long.
 ///
@@ -10,6 +10,9 @@ use super::NO_SLOT;
 /// - `slot = NO_SLOT` exactly where the segment is its whole row; otherwise slots count up from 0 over all
 ///   segments, so those of a row are consecutive;
 /// - `split_rows` lists the rows of more than one segment, ascending; `Σ count = slots`.
+///
+/// After [`skip_empty`](Self::skip_empty) rows without entries have none; after [`add_to_c`](Self::add_to_c) the slot
+/// of a whole row may be [`ADD_TO_C`], and the stride of a split row has the bit [`ADDS`] where it is to be added.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RowSegments {
     /// `[row, begin, end, slot]`: entries `begin..end` of the matrix, all of `row`.
@@ -29,10 +32,28 @@ impl RowSegments {
             shared[row[1] as usize..][..row[2] as usize].fill(slot);
             (row[1], row[2]) = (slot, 1);
         }
-        for segment in self.segments.iter_mut().filter(|segment| segment[3] != NO_SLOT) {
+        for segment in self.segments.iter_mut().filter(|segment| segment[3] < ADD_TO_C) {
             segment[3] = shared[segment[3] as usize];
         }
         self.slots = self.split_rows.iter().map(|row| row[2]).sum(); // one for each row now
+    }
+
+    /// Leaves out the segments of rows without entries: something else writes these.
+    pub fn skip_empty(&mut self) {
+        self.segments.retain(|segment| segment[1] < segment[2]);
+    }
+
+    /// Marks the rows for which `has_more` holds: what is computed for them is added to `C`, which then holds the
+    /// product of their other entries.
+    pub fn add_to_c(&mut self, has_more: impl Fn(u32) -> bool) {
+        for segment in
+            self.segments.iter_mut().filter(|segment| segment[3] == NO_SLOT && has_more(segment[0]))
+        {
+            segment[3] = ADD_TO_C;
+        }
+        for row in self.split_rows.iter_mut().filter(|row| has_more(row[0])) {
+            row[3] |= ADDS;
+        }
     }
 }
 

@@ -69,6 +69,21 @@ fn check_segments(lengths: &[u32], limit: u32, piece: u32) {
     assert_eq!((segments.next(), split.next(), next_slot), (None, None, cut.slots));
 }
 
+#[test]
+fn rows_that_have_more_are_added() {
+    let mut cut = row_segments(&[0, 3, 3, 10, 12, 20], 4, 3);
+    assert_eq!(cut.segments.len(), 1 + 1 + 3 + 1 + 3);
+    cut.skip_empty();
+    assert_eq!(cut.segments.iter().map(|s| s[0]).collect::<Vec<_>>(), [0, 2, 2, 2, 3, 4, 4, 4]);
+    cut.add_to_c(|row| row == 0 || row == 4);
+    let slots = |cut: &RowSegments| cut.segments.iter().map(|s| s[3]).collect::<Vec<_>>();
+    assert_eq!(slots(&cut), [ADD_TO_C, 0, 1, 2, NO_SLOT, 3, 4, 5]);
+    assert_eq!(cut.split_rows, [[2, 0, 3, 1], [4, 3, 3, 1 | ADDS]]);
+    cut.share_slots();
+    assert_eq!(slots(&cut), [ADD_TO_C, 0, 0, 0, NO_SLOT, 1, 1, 1]);
+    assert_eq!(cut.split_rows, [[2, 0, 1, 1], [4, 1, 1, 1 | ADDS]]);
+}
+
 fn check_dealt(window_steps: &[u32], workers: u32) {
     for team in [1, 2, 4] {
         check_dealt_to_teams(window_steps, workers, team);
