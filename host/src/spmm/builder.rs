@@ -9,14 +9,14 @@ use windrow_preprocess::reorder::{self, reorder};
 
 use super::gpu::GpuPlan;
 use super::layout::{Context, HostParts, SHORTEST_PIECE};
-use super::parts::{SplitPart, push, wide_rows};
+use super::parts::{SplitPart, WideC, push};
 use super::plan::{Body, SpmmPlan};
 use super::report::{ArraySize, SpmmReport, StageClock};
 use super::select;
 use super::tiles::WINDOW_ROWS;
 use super::values::Bits;
 use crate::cpu::CpuCsr;
-use crate::device::{Device, DeviceBuffer, Machine};
+use crate::device::{Device, Machine};
 use crate::error::SpmmError;
 use crate::num::{index, narrow, wide};
 use crate::options::{Algorithm, Determinism, Precision, TileValues};
@@ -25,6 +25,9 @@ use crate::options::{Algorithm, Determinism, Precision, TileValues};
 const DEFAULT_WIDTH: usize = 128;
 /// Columns of a workspace, at least and at most; wider products run in blocks of columns.
 const CAPACITY: (usize, usize) = (64, 4096);
+/// Columns of an f16 `C` that are summed in f32 at a time, where that takes more than one launch: a line of an f16 `B`.
+/// At most the least capacity of a workspace.
+const WIDE_C_COLUMNS: u32 = 64;
 /// Indices that kernels compute stay below 2³² with this much to spare for the last round of a loop.
 pub(super) const MAX_INDEX: u64 = u32::MAX as u64 - 1024;
 /// Steps of a tile stream: sixteen columns each, counted in 32 bits.
@@ -154,7 +157,11 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         self
     }
 
-    /// Which rows [`Algorithm::Hybrid`] leaves to CUDA cores, instead of what the cost model prefers.
+    /// Which rows, or which of their entries, [`Algorithm::Hybrid`] leaves to CUDA cores, instead of what the cost model
+    /// prefers.
+    ///
+    /// With [`PartitionRule::ColumnVectors`] rows may have entries on both paths. Their sums are added up in f32; for an
+    /// f16 `C` in memory of the plan's, which takes 272 bytes for each row of `C` and is the slower way.
     #[must_use]
     pub fn partition(mut self, rule: PartitionRule) -> Self {
         self.partition = Some(rule);
@@ -284,18 +291,19 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         let workspace = 4 * host.slot_rows * u64::from(capacity);
         let mut sizes = host.sizes();
         push(&mut sizes, "workspace", workspace);
-        self.account(report, sizes, workspace)?;
+        let adds = report.rows_in_both > 0;
+        let [wide_c, wide_c_rows] = if adds { WideC::bytes(self.a.rows(), WIDE_C_COLUMNS) } else { [0; 2] };
+        push(&mut sizes, "wide_c", wide_c);
+        push(&mut sizes, "wide_c_rows", wide_c_rows);
+        self.account(report, sizes, workspace + wide_c + wide_c_rows)?;
         report.host_bytes = host.host_bytes();
 
-        let split = match host.split_rows.is_empty() {
+        let (windows, rows) = (&host.split_windows, &host.split_rows);
+        let split = match windows.is_empty() && rows.is_empty() {
             true => None,
-            false => Some(SplitPart {
-                rows: DeviceBuffer::named(device, &host.split_rows, "split_rows")?,
-                wide_rows: wide_rows(&host.split_rows),
-                // Zeroed once: sums are read four columns at a time, beyond the last that kernels may have written.
-                partial: DeviceBuffer::zeroed(device, index(workspace / 4), "workspace")?,
-            }),
+            false => Some(SplitPart::upload(device, windows, rows, index(workspace / 4))?),
         };
+        let wide_c = adds.then(|| WideC::alloc(device, self.a.rows(), WIDE_C_COLUMNS)).transpose()?;
         let plan = GpuPlan {
             precision: self.precision,
             determinism: self.determinism,
@@ -304,6 +312,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             short_rows: host.short_rows.take().map(|part| part.upload(device, bits)).transpose()?,
             tiles: host.tiles.take().map(|part| part.upload(device, bits)).transpose()?,
             split,
+            wide_c,
             capacity,
             queue: Mutex::default(),
         };
@@ -403,7 +412,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             width: self.width,
             element_bytes: self.precision.bytes() as usize,
         };
-        let scalar = host.row_split.is_some();
+        let scalar = host.row_split.is_some() && host.tiles.is_none();
         // The model adds the windows of empty rows itself.
         let empty_windows = report.empty_rows.div_ceil(wide(WINDOW_ROWS));
         let mut parts = Density::default();
@@ -411,10 +420,9 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         parts.steps = report.steps.saturating_sub(empty_windows);
         parts.windows = report.windows.saturating_sub(empty_windows);
         parts.residual_rows = if scalar { wide(self.a.rows()) } else { report.residual_rows };
-        parts.residual_entries = match scalar {
-            true => wide(self.a.nnz()),
-            false => host.short_rows.as_ref().map_or(0, |part| wide(part.sources.len())),
-        };
+        let segments = host.row_split.as_ref().map_or(0, |part| part.col_indices.len());
+        let short_rows = host.short_rows.as_ref().map_or(0, |part| part.sources.len());
+        parts.residual_entries = wide(segments + short_rows);
         report.predicted_us = self.cost_model.path_seconds(&parts, shape).map(|seconds| seconds * 1e6);
     }
 
@@ -472,6 +480,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             stages: Vec::new(),
             segments: 0,
             split: 0,
+            split_rows: 0,
             windows: 0,
             tiles: 0,
             steps: 0,
@@ -480,6 +489,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             gather_places: 0,
             empty_rows: wide((0..self.a.rows()).filter(|&row| self.a.row_len(row) == 0).count()),
             residual_rows: 0,
+            rows_in_both: 0,
             tile_share: 0.0,
         }
     }

@@ -11,7 +11,7 @@ use windrow_kernels::{Entry, Variant};
 use windrow_simt::GlobalPtr;
 
 use super::geometry::grid;
-use super::parts::{Lookup, RowSplitPart, ShortRowsPart, SplitPart, TilesPart};
+use super::parts::{Lookup, RowSplitPart, ShortRowsPart, SplitPart, SplitRows, TilesPart, WideC};
 use super::select::{self, Demand};
 use super::tiles::Form;
 use super::values::Bits;
@@ -23,16 +23,19 @@ use crate::options::{Determinism, Precision};
 /// Columns of one launch if nothing is cut: far from the limits of a grid, and a multiple of every slice.
 pub(super) const MAX_BLOCK_COLUMNS: u32 = 1 << 20;
 
-/// The parts of a plan in device memory. Every row of `C` belongs to exactly one part.
+/// The parts of a plan in device memory. Every row of `C` is written by exactly one part; segments may add to rows that
+/// tiles have written.
 pub(super) struct GpuPlan {
     pub(super) precision: Precision,
     pub(super) determinism: Determinism,
-    /// Widest slice of `B` to work on at a time, in columns, if there is a choice.
+    /// Widest slice of `B` for tiles to work on at a time, in columns, if there is a choice.
     pub(super) widest_slice: u32,
     pub(super) row_split: Option<RowSplitPart>,
     pub(super) short_rows: Option<ShortRowsPart>,
     pub(super) tiles: Option<TilesPart>,
     pub(super) split: Option<SplitPart>,
+    /// Where there are rows with entries in tiles and in segments.
+    pub(super) wide_c: Option<WideC>,
     /// Columns of the workspace, a multiple of 8.
     pub(super) capacity: u32,
     /// Held while the launches of a run are queued: they share the workspace.
@@ -85,11 +88,15 @@ impl GpuPlan {
         let packed = self.tiles.as_ref().is_some_and(|part| part.lookup.form() == Form::Packed);
         let (dtype, widest_slice) = (self.precision.dtype(), self.widest_slice);
         let demand = Demand { dtype, n, vectors, mean_len, widest_slice, packed };
+        let of_rows = |part: &RowSplitPart| Demand { widest_slice: part.widest_slice, ..demand };
         Chosen {
-            row_split: self.row_split.as_ref().and_then(|_| select::row_split(demand)),
+            row_split: self.row_split.as_ref().and_then(|part| select::row_split(of_rows(part))),
             short_rows: self.short_rows.as_ref().and_then(|_| select::short_rows(demand)),
             tiles: self.tiles.as_ref().and_then(|_| select::tile_stream(demand)),
-            combine: self.split.as_ref().and_then(|_| windrow_kernels::entry(Variant::Combine)),
+            combine: match self.split.is_some() || self.wide_c.is_some() {
+                true => windrow_kernels::entry(Variant::Combine),
+                false => None,
+            },
         }
     }
 
@@ -105,12 +112,22 @@ impl GpuPlan {
             split.clear()?; // what is accumulated must begin at zero
         }
         queue.unfinished = true;
-        let block = if self.split.is_some() { self.capacity } else { MAX_BLOCK_COLUMNS };
+        let wide_c = self.wide_c.as_ref().filter(|_| operands.c_is_half);
+        let block = match wide_c {
+            Some(wide_c) => wide_c.columns,
+            None if self.split.is_some() => self.capacity,
+            None => MAX_BLOCK_COLUMNS,
+        };
         let mut first = 0;
         while first < operands.n {
             let dense = self.dense(&operands, first, block.min(operands.n - first));
             // SAFETY: the caller's promise, for these columns of it.
-            unsafe { self.launch_parts(machine, dense, &mut queue)? };
+            unsafe {
+                match wide_c {
+                    Some(wide_c) => self.launch_widened(machine, dense, wide_c, &mut queue)?,
+                    None => self.launch_parts(machine, dense, &mut queue)?,
+                }
+            }
             first += dense.n;
         }
         queue.unfinished = false;
@@ -156,21 +173,6 @@ impl GpuPlan {
             Some((last, chosen)) if last == demand => chosen,
             _ => queue.last.insert((demand, self.choose(dense.n, vectors))).1,
         };
-        if let (Some(part), Some(entry)) = (&self.row_split, chosen.row_split) {
-            let params = RowSplitParams {
-                dense,
-                segments: part.segments.pointer(),
-                col_indices: part.col_indices.pointer(),
-                values: part.values.pointer().cast(),
-                segment_count: crate::num::narrow(part.segments.len()),
-                reserved: 0,
-            };
-            // SAFETY: the arrays were made of a valid CSR by `row_segments`, which keeps the obligations, and
-            // belong to the plan, which frees them after the machine's work; the dense operands are the
-            // caller's promise, their alignment was looked at above; the workspace has a row of `capacity`
-            // elements for each slot, and `queue` keeps other runs off it.
-            unsafe { start(machine, entry, wide(part.segments.len()), dense.n, &params)? };
-        }
         if let (Some(part), Some(entry)) = (&self.short_rows, chosen.short_rows) {
             let params = ShortRowsParams {
                 dense,
@@ -179,7 +181,9 @@ impl GpuPlan {
                 col_indices: part.col_indices.pointer(),
                 values: part.values.pointer().cast(),
             };
-            // SAFETY: as above; the blocks were made of a residual's buckets by `short_row_blocks`.
+            // SAFETY: the arrays belong to the plan, which frees them after the machine's work; the blocks were made of a
+            // residual's buckets by `short_row_blocks`, which keeps the obligations; the dense operands are the
+            // caller's promise, their alignment was looked at above.
             unsafe { start(machine, entry, wide(part.blocks.len()), dense.n, &params)? };
         }
         if let (Some(part), Some(entry)) = (&self.tiles, chosen.tiles) {
@@ -197,28 +201,85 @@ impl GpuPlan {
                 worker_count: crate::num::narrow(part.workers.len()),
                 reserved: 0,
             };
-            // SAFETY: as above; the steps were made of a valid RS-Tile, and dealt out by
-            // `deal_steps`.
+            // SAFETY: as above; the steps were made of a valid RS-Tile, and dealt out by `deal_steps`; the workspace
+            // has a row of `capacity` elements for each row of a slot, and `queue` keeps other runs off it.
             unsafe { start(machine, entry, wide(part.workers.len()), dense.n, &params)? };
         }
-        if let (Some(split), Some(entry)) = (&self.split, chosen.combine) {
-            let params = CombineParams {
+        // SAFETY: the windows' slots were written by the launch before.
+        unsafe { self.launch_sums(machine, dense, chosen.combine, |split| split.windows)? };
+        if let (Some(part), Some(entry)) = (&self.row_split, chosen.row_split) {
+            let params = RowSplitParams {
                 dense,
-                rows: split.rows.pointer(),
-                row_count: crate::num::narrow(split.rows.len()),
-                wide_count: split.wide_rows,
+                segments: part.segments.pointer(),
+                col_indices: part.col_indices.pointer(),
+                values: part.values.pointer().cast(),
+                segment_count: crate::num::narrow(part.segments.len()),
+                reserved: 0,
             };
-            let blocks = Combine::blocks(params.row_count, params.wide_count);
-            // SAFETY: as above; the slots were written by the launches before, in the same order of work.
-            unsafe { start(machine, entry, u64::from(blocks), dense.n, &params)? };
+            // SAFETY: the arrays were made of a valid CSR by `row_segments`, which keeps the obligations, and
+            // belong to the plan, which frees them after the machine's work; the dense operands are the
+            // caller's promise, their alignment was looked at above; the workspace has a row of `capacity`
+            // elements for each slot, and `queue` keeps other runs off it. Rows to which segments add were written
+            // by the launches before.
+            unsafe { start(machine, entry, wide(part.segments.len()), dense.n, &params)? };
         }
-        Ok(())
+        // SAFETY: the segments' slots were written by the launch before.
+        unsafe { self.launch_sums(machine, dense, chosen.combine, |split| split.cut_rows) }
+    }
+
+    /// Adds up the partial sums of some rows.
+    ///
+    /// # Safety
+    /// As for [`run`](Self::run), of the columns that `dense` names; their slots were written earlier in the stream,
+    /// and so was what sums are added to.
+    unsafe fn launch_sums(
+        &self,
+        machine: &dyn Machine,
+        dense: Dense,
+        entry: Option<&'static Entry>,
+        of: impl Fn(&SplitPart) -> SplitRows,
+    ) -> Result<(), DeviceError> {
+        let (Some(split), Some(entry)) = (&self.split, entry) else { return Ok(()) };
+        let rows = of(split);
+        let params =
+            CombineParams { dense, rows: split.list(rows), row_count: rows.count, wide_count: rows.wide };
+        let blocks = Combine::blocks(params.row_count, params.wide_count);
+        // SAFETY: the caller's promise; the list is the plan's, made by `row_segments` or `deal_steps`.
+        unsafe { start(machine, entry, u64::from(blocks), dense.n, &params) }
+    }
+
+    /// Launches the parts for an f32 matrix in place of an f16 `C`, then rounds their sums.
+    ///
+    /// # Safety
+    /// As for [`run`](Self::run), of the columns that `dense` names, no more than `wide_c` has.
+    unsafe fn launch_widened(
+        &self,
+        machine: &dyn Machine,
+        dense: Dense,
+        wide_c: &WideC,
+        queue: &mut Queue,
+    ) -> Result<(), DeviceError> {
+        let (c, columns) = (wide_c.c.pointer(), wide_c.columns);
+        let sums =
+            Dense { c: c.cast(), ldc: columns, alpha: 1.0, beta: 0.0, c_is_half: 0, c_vectors: 1, ..dense };
+        // SAFETY: the matrix has the rows of `C` and these columns, and `queue` keeps other runs off it.
+        unsafe { self.launch_parts(machine, sums, queue)? };
+        let Some(entry) = queue.last.and_then(|(_, chosen)| chosen.combine) else { return Ok(()) };
+        let params = CombineParams {
+            dense: Dense { partial: c, ld_partial: columns, accumulate: 0, ..dense },
+            rows: wide_c.rows.pointer(),
+            row_count: crate::num::narrow(wide_c.rows.len()),
+            wide_count: 0,
+        };
+        let blocks = Combine::blocks(params.row_count, params.wide_count);
+        // SAFETY: every row of the matrix was written by the launches before; each row of `C` is listed once.
+        unsafe { start(machine, entry, u64::from(blocks), dense.n, &params) }
     }
 
     /// New values in CSR order, for the same pattern. Work queued before still uses the old ones.
     pub(super) fn replace_values(&mut self, values: &Bits) -> Result<(), DeviceError> {
         if let Some(part) = &mut self.row_split {
-            part.values.copy_from_slice(values.bytes())?;
+            part.replace_values(values)?;
         }
         if let Some(part) = &mut self.short_rows {
             part.values.copy_from_slice(values.gather(&part.sources).bytes())?;

@@ -1,13 +1,16 @@
 //! The algorithms' parts on the host: how rows become segments, tiles and buckets.
 
-use windrow_formats::{Csr, Permutation, RsTile, Value};
-use windrow_preprocess::balance::row_segments;
+use std::borrow::Cow;
+
+use rayon::prelude::*;
+use windrow_formats::{Csr, Permutation, RsTile, RsTileParts, Value};
+use windrow_preprocess::balance::{RowSegments, row_segments};
 use windrow_preprocess::partition::{PartitionRule, assign, assign_in_order};
 
 use super::builder::{Draft, MAX_INDEX, SpmmBuilder};
 use super::geometry::{division, short_row_groups};
-use super::parts::{RowSplitHost, ShortRowsHost, TilesHost, push, row_split_host, wide_first};
-use super::report::ArraySize;
+use super::parts::{RowSplitHost, ShortRowsHost, TilesHost, push, wide_first};
+use super::report::{ArraySize, SpmmReport};
 use super::select::{self, Demand, Packing};
 use super::tiles::{Dealing, Form, STEP_COLUMNS, TilePattern, WINDOW_ROWS, empty_rows, steps_of};
 use crate::device::{Device, Machine};
@@ -59,23 +62,44 @@ const ROW_CACHE_QUARTERS: u64 = 3;
 impl<'a, V: Value> SpmmBuilder<'a, V> {
     /// Row-split: segments over the CSR arrays as they are, in the order of the plan.
     pub(super) fn lay_out_rows(&self, context: &Context<'_>, draft: &mut Draft) -> HostParts<'a> {
-        let report = &mut draft.report;
-        let (limit, piece) = cut_lengths(self.a.row_offsets(), context.device.multiprocessors());
-        let mut cut = row_segments(self.a.row_offsets(), limit, piece);
+        let cut = self.cut_rows(context, self.a.row_offsets());
+        let columns = Cow::Borrowed(self.a.col_indices());
+        let mut host = HostParts::default();
+        self.add_segments(context, (cut, columns, None), &mut host, &mut draft.report);
+        draft.clock.end("balance");
+        host
+    }
+
+    /// The segments of rows with these offsets, in the order of the rows.
+    pub(super) fn cut_rows(&self, context: &Context<'_>, row_offsets: &[u64]) -> RowSegments {
+        let (limit, piece) = cut_lengths(row_offsets, context.device.multiprocessors());
+        let mut cut = row_segments(row_offsets, limit, piece);
         if self.determinism == Determinism::Fast {
             cut.share_slots();
         }
+        cut
+    }
+
+    /// Adds segments, the column of each entry, and where its value is unless at the same place, to a plan.
+    pub(super) fn add_segments(
+        &self,
+        context: &Context<'_>,
+        (mut cut, col_indices, sources): (RowSegments, Cow<'a, [u32]>, Option<Vec<u32>>),
+        host: &mut HostParts<'a>,
+        report: &mut SpmmReport,
+    ) {
         if let Some(order) = context.order {
             cut.segments.sort_by_key(|segment| order.to_new(segment[0] as usize));
         }
         report.segments = wide(cut.segments.len());
-        report.split = wide(cut.split_rows.len());
-        let split_rows = wide_first(std::mem::take(&mut cut.split_rows));
-        let slot_rows = u64::from(cut.slots);
-        let row_split = Some(row_split_host(self.a, cut, self.precision.bytes()));
+        report.split_rows = wide(cut.split_rows.len());
+        report.split += report.split_rows;
+        host.split_rows = wide_first(std::mem::take(&mut cut.split_rows));
+        host.slot_rows = host.slot_rows.max(u64::from(cut.slots));
+        let value_bytes = wide(col_indices.len()) * u64::from(self.precision.bytes());
         let widest_slice = self.slicing(context, ROW_CACHE_QUARTERS).widest;
-        draft.clock.end("balance");
-        HostParts { row_split, split_rows, slot_rows, widest_slice, ..HostParts::default() }
+        host.row_split =
+            Some(RowSplitHost { segments: cut.segments, col_indices, value_bytes, sources, widest_slice });
     }
 
     /// The forms of RS-Tile: every row in tiles, every row in the residual, or both.
@@ -85,6 +109,9 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         rule: PartitionRule,
         draft: &mut Draft,
     ) -> Result<HostParts<'a>, SpmmError> {
+        if let PartitionRule::ColumnVectors { threshold } = rule {
+            return self.lay_out_vectors(context, threshold, draft);
+        }
         let Draft { report, clock } = draft;
         let assignment = match context.order {
             Some(order) => assign_in_order(self.a, order, rule)?,
@@ -98,26 +125,39 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         let sources = rs_tile.entry_sources(self.a)?;
         clock.end("tiles");
 
-        let slicing = self.slicing(context, TILE_CACHE_QUARTERS);
-        let mut demand = Demand { widest_slice: slicing.widest, ..self.demand() };
         let mut empty = empty_rows(self.a);
         report.residual_rows = wide(rs_tile.residual().rows().len());
         let all_residual = rs_tile.bitmaps().is_empty();
         let short_rows = (all_residual || report.residual_rows > 0).then(|| {
-            let groups = select::short_rows(demand).map_or(1, short_row_groups);
+            let groups = select::short_rows(self.demand()).map_or(1, short_row_groups);
             let bytes = self.precision.bytes();
             // With tiles, their stream writes the empty rows.
             let empty = if all_residual { std::mem::take(&mut empty) } else { Vec::new() };
             ShortRowsHost::new(empty, rs_tile.residual(), sources.residual(), bytes, groups)
         });
-        let mut parts = rs_tile.into_parts();
+        let sources = sources.tile().par_iter().map(|&entry| narrow(index(entry))).collect();
+        let stream = Stream { parts: rs_tile.into_parts(), sources, empty };
+        Ok(HostParts { short_rows, ..self.lay_out_stream(context, stream, draft)? })
+    }
+
+    /// Windows of tiles, dealt out.
+    pub(super) fn lay_out_stream(
+        &self,
+        context: &Context<'_>,
+        stream: Stream<V>,
+        draft: &mut Draft,
+    ) -> Result<HostParts<'a>, SpmmError> {
+        let Draft { report, clock } = draft;
+        let Stream { mut parts, sources, empty } = stream;
+        let slicing = self.slicing(context, TILE_CACHE_QUARTERS);
+        let mut demand = Demand { widest_slice: slicing.widest, ..self.demand() };
         let steps = steps_of(&parts.window_tiles, empty.len());
         let windows = wide(parts.window_tiles.len() - 1 + empty.len().div_ceil(WINDOW_ROWS));
         let workers = self.worker_count(context, demand, slicing)?;
         demand.widest_slice = select::widest_for_few_steps(demand, windows, steps, workers);
         let workers = self.worker_count(context, demand, slicing)?;
         let packing = Packing {
-            entries: wide(sources.tile().len()),
+            entries: wide(sources.len()),
             steps,
             workers,
             narrow: select::tile_stream(demand)
@@ -137,7 +177,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             true => Dealing::WindowEach,
             false => Dealing::Evenly(self.worker_count(context, demand, slicing)?),
         };
-        let mut pattern = TilePattern::new(&mut parts, &sources, &empty, dealing);
+        let mut pattern = TilePattern::new(&mut parts, sources, &empty, dealing);
         if self.determinism == Determinism::Fast {
             pattern.share_slots();
         }
@@ -149,19 +189,13 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         let dealt = pattern.dealt();
         report.workers = wide(dealt.workers());
         report.split = wide(dealt.split_windows.len());
-        let split_rows = wide_first(dealt.combine_rows(pattern.window_rows(), WINDOW_ROWS));
+        let split_windows = wide_first(dealt.combine_rows(pattern.window_rows(), WINDOW_ROWS));
         let slot_rows = u64::from(dealt.slots) * wide(WINDOW_ROWS);
         let dtype = self.precision.dtype();
         let tiles = (report.steps > 0).then_some(TilesHost { pattern, dtype, form });
         clock.end("balance");
-        Ok(HostParts {
-            short_rows,
-            tiles,
-            split_rows,
-            slot_rows,
-            widest_slice: demand.widest_slice,
-            ..HostParts::default()
-        })
+        let widest_slice = demand.widest_slice;
+        Ok(HostParts { tiles, split_windows, slot_rows, widest_slice, ..HostParts::default() })
     }
 
     /// What an aligned product of the plan's width asks of an entry.
@@ -215,6 +249,15 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     }
 }
 
+/// Windows of tiles before they are dealt out.
+pub(super) struct Stream<V> {
+    pub(super) parts: RsTileParts<V>,
+    /// CSR entry of each value of the tiles.
+    pub(super) sources: Vec<u32>,
+    /// Rows without entries, which make windows too.
+    pub(super) empty: Vec<u32>,
+}
+
 /// What a layout is made for.
 pub(super) struct Context<'a> {
     pub(super) device: &'a Device,
@@ -257,10 +300,12 @@ pub(super) struct HostParts<'a> {
     pub(super) row_split: Option<RowSplitHost<'a>>,
     pub(super) short_rows: Option<ShortRowsHost>,
     pub(super) tiles: Option<TilesHost>,
+    /// Rows of cut windows, and cut rows, whose partial sums are added.
+    pub(super) split_windows: Vec<[u32; 4]>,
     pub(super) split_rows: Vec<[u32; 4]>,
-    /// Rows of the workspace.
+    /// Rows of the workspace, which cut windows have before cut rows.
     pub(super) slot_rows: u64,
-    /// Widest slice of `B`, in columns.
+    /// Widest slice of `B` for tiles, in columns.
     pub(super) widest_slice: u32,
 }
 
@@ -276,14 +321,17 @@ impl HostParts<'_> {
         if let Some(part) = &self.tiles {
             part.sizes(&mut sizes);
         }
-        push(&mut sizes, "split_rows", 16 * wide(self.split_rows.len()));
+        push(&mut sizes, "split_rows", 16 * wide(self.split_windows.len() + self.split_rows.len()));
         sizes
     }
 
     /// What stays on the host for new values.
     pub(super) fn host_bytes(&self) -> u64 {
         let short_rows = self.short_rows.as_ref().map_or(0, |part| 4 * wide(part.sources.len()));
-        short_rows + self.tiles.as_ref().map_or(0, |part| part.pattern.host_bytes())
+        let segments = self.row_split.as_ref().and_then(|part| part.sources.as_ref());
+        short_rows
+            + segments.map_or(0, |sources| 4 * wide(sources.len()))
+            + self.tiles.as_ref().map_or(0, |part| part.pattern.host_bytes())
     }
 }
 

@@ -10,6 +10,7 @@ mod report;
 mod select;
 mod tiles;
 mod values;
+mod vectors;
 mod verify;
 
 pub use builder::SpmmBuilder;

@@ -1,9 +1,12 @@
 //! The parts of a plan, first as arrays on the host, whose sizes are known, then on the device.
 
-use windrow_formats::{Bucket, Csr, NO_ROW, Residual, Value};
+use std::borrow::Cow;
+
+use windrow_formats::{Bucket, NO_ROW, Residual, Value};
 use windrow_kernels::Dtype;
 use windrow_kernels::combine::Combine;
-use windrow_preprocess::balance::{RowSegments, short_row_blocks};
+use windrow_preprocess::balance::short_row_blocks;
+use windrow_simt::GlobalPtr;
 
 use super::report::ArraySize;
 use super::tiles::{Form, StepArrays, TilePattern};
@@ -12,11 +15,15 @@ use crate::device::{Device, DeviceBuffer};
 use crate::error::DeviceError;
 use crate::num::{index, narrow, real, wide};
 
-/// Rows of `A` as segments of CSR, before upload.
+/// Rows of `A` as segments of CSR, before upload; see [`windrow_preprocess::balance::row_segments`].
 pub(super) struct RowSplitHost<'a> {
-    pub(super) cut: RowSegments,
-    pub(super) col_indices: &'a [u32],
+    pub(super) segments: Vec<[u32; 4]>,
+    pub(super) col_indices: Cow<'a, [u32]>,
     pub(super) value_bytes: u64,
+    /// CSR entry of each value, unless they are those of all entries.
+    pub(super) sources: Option<Vec<u32>>,
+    /// Widest slice of `B`, in columns.
+    pub(super) widest_slice: u32,
 }
 
 /// Rows of `A` as segments of CSR.
@@ -24,24 +31,41 @@ pub(super) struct RowSplitPart {
     pub(super) segments: DeviceBuffer<[u32; 4]>,
     pub(super) col_indices: DeviceBuffer<u32>,
     pub(super) values: DeviceBuffer<u8>,
+    pub(super) sources: Option<Vec<u32>>,
     /// Mean entries of a segment.
     pub(super) mean_len: f64,
+    pub(super) widest_slice: u32,
+}
+
+impl RowSplitPart {
+    /// Uploads new values.
+    pub(super) fn replace_values(&mut self, values: &Bits) -> Result<(), DeviceError> {
+        match &self.sources {
+            None => self.values.copy_from_slice(values.bytes()),
+            Some(sources) => self.values.copy_from_slice(values.gather(sources).bytes()),
+        }
+    }
 }
 
 impl RowSplitHost<'_> {
     pub(super) fn sizes(&self, sizes: &mut Vec<ArraySize>) {
-        push(sizes, "segments", 16 * wide(self.cut.segments.len()));
+        push(sizes, "segments", 16 * wide(self.segments.len()));
         push(sizes, "col_indices", 4 * wide(self.col_indices.len()));
         push(sizes, "values", self.value_bytes);
     }
 
-    pub(super) fn upload(&self, device: &Device, values: &Bits) -> Result<RowSplitPart, DeviceError> {
-        let segments = wide(self.cut.segments.len());
+    /// `values` in CSR order.
+    pub(super) fn upload(self, device: &Device, values: &Bits) -> Result<RowSplitPart, DeviceError> {
+        let segments = wide(self.segments.len());
+        let gathered = self.sources.as_ref().map(|sources| values.gather(sources));
+        let values = gathered.as_ref().unwrap_or(values);
         Ok(RowSplitPart {
-            segments: DeviceBuffer::named(device, &self.cut.segments, "segments")?,
-            col_indices: DeviceBuffer::named(device, self.col_indices, "col_indices")?,
+            segments: DeviceBuffer::named(device, &self.segments, "segments")?,
+            col_indices: DeviceBuffer::named(device, &self.col_indices, "col_indices")?,
             values: DeviceBuffer::named(device, values.bytes(), "values")?,
             mean_len: real(wide(self.col_indices.len())) / real(segments.max(1)),
+            sources: self.sources,
+            widest_slice: self.widest_slice,
         })
     }
 }
@@ -186,20 +210,84 @@ impl TilesPart {
 }
 
 impl SplitPart {
+    /// Lists of [`wide_first`], and `workspace` elements.
+    pub(super) fn upload(
+        device: &Device,
+        windows: &[[u32; 4]],
+        cut_rows: &[[u32; 4]],
+        workspace: usize,
+    ) -> Result<Self, DeviceError> {
+        Ok(Self {
+            rows: DeviceBuffer::named(device, &[windows, cut_rows].concat(), "split_rows")?,
+            windows: SplitRows::of(0, windows),
+            cut_rows: SplitRows::of(windows.len(), cut_rows),
+            // Zeroed once: sums are read four columns at a time, beyond the last that kernels may have written.
+            partial: DeviceBuffer::zeroed(device, workspace, "workspace")?,
+        })
+    }
+
+    /// Where the list of these rows begins.
+    pub(super) fn list(&self, rows: SplitRows) -> GlobalPtr<[u32; 4]> {
+        self.rows.pointer().at(rows.first)
+    }
+
     /// Zeroes the workspace, after the work queued before.
     pub(super) fn clear(&self) -> Result<(), DeviceError> {
         self.partial.clear()
     }
 }
 
-/// The cut rows whose partial sums are added, and the workspace that holds them.
+/// What was cut, whose partial sums are added, and the workspace that holds them.
 pub(super) struct SplitPart {
-    /// `[row, first_slot, count, stride]`, the rows with many partials first.
-    pub(super) rows: DeviceBuffer<[u32; 4]>,
-    /// How many of them have more than [`Combine::NARROW`].
-    pub(super) wide_rows: u32,
+    /// `[row, first_slot, count, stride]`: the rows of cut windows, then cut rows.
+    rows: DeviceBuffer<[u32; 4]>,
+    /// Those of cut windows.
+    pub(super) windows: SplitRows,
+    /// The others.
+    pub(super) cut_rows: SplitRows,
     /// Rows of `capacity` f32.
     pub(super) partial: DeviceBuffer<f32>,
+}
+
+/// Rows whose partial sums one launch adds, those with many partials first.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SplitRows {
+    first: u32,
+    pub(super) count: u32,
+    /// How many of them have more than [`Combine::NARROW`].
+    pub(super) wide: u32,
+}
+
+impl SplitRows {
+    fn of(first: usize, rows: &[[u32; 4]]) -> Self {
+        Self { first: narrow(first), count: narrow(rows.len()), wide: narrow(rows.partition_point(is_wide)) }
+    }
+}
+
+/// An f32 stand-in for columns of an f16 `C` of which launches add to rows that others wrote: sums are rounded once.
+pub(super) struct WideC {
+    /// Every row of `C`, of `columns` f32.
+    pub(super) c: DeviceBuffer<f32>,
+    /// `[row, row, 1, 1]`: what makes [`Combine`] round them.
+    pub(super) rows: DeviceBuffer<[u32; 4]>,
+    /// Columns at a time, a multiple of 8.
+    pub(super) columns: u32,
+}
+
+impl WideC {
+    /// Bytes of the two arrays for so many rows of `C`.
+    pub(super) fn bytes(rows: usize, columns: u32) -> [u64; 2] {
+        [4 * wide(rows) * u64::from(columns), 16 * wide(rows)]
+    }
+
+    pub(super) fn alloc(device: &Device, rows: usize, columns: u32) -> Result<Self, DeviceError> {
+        let listed: Vec<[u32; 4]> = (0..narrow(rows)).map(|row| [row, row, 1, 1]).collect();
+        Ok(Self {
+            c: DeviceBuffer::zeroed(device, rows * columns as usize, "wide_c")?,
+            rows: DeviceBuffer::named(device, &listed, "wide_c_rows")?,
+            columns,
+        })
+    }
 }
 
 // Crates that do not know each other mark pads by the same words; this is where they meet.
@@ -207,6 +295,8 @@ const _: () = assert!(
     windrow_formats::NO_COLUMN == windrow_kernels::NO_COLUMN
         && NO_ROW == windrow_kernels::NO_ROW
         && windrow_preprocess::balance::NO_SLOT == windrow_kernels::NO_SLOT
+        && windrow_preprocess::balance::ADD_TO_C == windrow_kernels::ADD_TO_C
+        && windrow_preprocess::balance::ADDS == windrow_kernels::combine::ADDS
 );
 
 /// Whether a split row has so many partials that a block adds them.
@@ -220,22 +310,8 @@ pub(super) fn wide_first(mut rows: Vec<[u32; 4]>) -> Vec<[u32; 4]> {
     rows
 }
 
-/// How many of the rows to combine, ordered by [`wide_first`], have many partials.
-pub(super) fn wide_rows(rows: &[[u32; 4]]) -> u32 {
-    narrow(rows.partition_point(is_wide))
-}
-
 pub(super) fn push(sizes: &mut Vec<ArraySize>, name: &'static str, bytes: u64) {
     if bytes > 0 {
         sizes.push(ArraySize { name, bytes });
     }
-}
-
-/// The entries of a CSR as segments; see [`windrow_preprocess::balance::row_segments`].
-pub(super) fn row_split_host<'a, V: Value>(
-    a: &'a Csr<V>,
-    cut: RowSegments,
-    value_size: u32,
-) -> RowSplitHost<'a> {
-    RowSplitHost { cut, col_indices: a.col_indices(), value_bytes: wide(a.nnz()) * u64::from(value_size) }
 }

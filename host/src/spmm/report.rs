@@ -80,8 +80,10 @@ pub struct SpmmReport {
     pub stages: Vec<StageTime>,
     /// Pieces of rows that the row-split part works on; a row that is not cut is one.
     pub segments: u64,
-    /// Rows (row-split) or windows (tile-stream) that are cut, with partial sums added in a second pass.
+    /// Rows (row-split) and windows (tile-stream) that are cut, with partial sums added in a second pass.
     pub split: u64,
+    /// The rows among them.
+    pub split_rows: u64,
     /// Windows of 8 rows.
     pub windows: u64,
     /// Tiles of 8 × 8.
@@ -96,8 +98,10 @@ pub struct SpmmReport {
     pub gather_places: u64,
     /// Rows without entries.
     pub empty_rows: u64,
-    /// Rows of the short-row part.
+    /// Rows of the short-row part, or, beside tiles, of the row-split part.
     pub residual_rows: u64,
+    /// Rows with entries both in tiles and on CUDA cores.
+    pub rows_in_both: u64,
     /// Share of the entries that Tensor Cores multiply.
     pub tile_share: f64,
 }
@@ -198,14 +202,18 @@ impl fmt::Display for SpmmReport {
             writeln!(f, "entries        {} (width {})", self.entries.join(", "), self.width)?;
         }
         if self.segments > 0 {
-            writeln!(f, "segments       {}, {} rows cut", self.segments, self.split)?;
+            writeln!(f, "segments       {}, {} rows cut", self.segments, self.split_rows)?;
         }
         if self.tiles > 0 {
             let pads = self.gather_places - self.column_vectors;
             writeln!(
                 f,
                 "tiles          {} in {} windows, {} steps for {} warps, {} windows cut",
-                self.tiles, self.windows, self.steps, self.workers, self.split
+                self.tiles,
+                self.windows,
+                self.steps,
+                self.workers,
+                self.split - self.split_rows
             )?;
             writeln!(
                 f,
@@ -218,7 +226,11 @@ impl fmt::Display for SpmmReport {
             writeln!(f, "tile values    {}: {}", self.tile_values, self.tile_values_reason)?;
         }
         if self.residual_rows > 0 {
-            writeln!(f, "residual       {} rows", self.residual_rows)?;
+            write!(f, "residual       {} rows", self.residual_rows)?;
+            match self.rows_in_both {
+                0 => writeln!(f)?,
+                both => writeln!(f, ", {both} of them in tiles too")?,
+            }
         }
         writeln!(
             f,

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test file is a crate of its own and uses a part of this")]
 
 use half::{bf16, f16};
-use windrow::partition::PartitionRule;
+use windrow::partition::{PartitionRule, VectorThreshold};
 use windrow::{
     Algorithm, Determinism, Device, DeviceBuffer, DeviceMatrix, Element, Output, Permutation, Precision,
     Schedule, Spmm, SpmmPlan, TileValues, Value,
@@ -51,6 +51,8 @@ pub(crate) struct Setup {
     pub(crate) workers: Option<u32>,
     /// Longest rows of the residual of a hybrid; what the cost model prefers unless set.
     pub(crate) residual: Option<u32>,
+    /// Entries of the least column vector in tiles, of 8, of a hybrid that is divided by vectors.
+    pub(crate) vectors: Option<usize>,
     /// Whether parts may be added in any order.
     pub(crate) determinism: Determinism,
     /// How the values of tiles are held.
@@ -70,6 +72,7 @@ impl Setup {
             precision,
             workers: None,
             residual: Some(3),
+            vectors: None,
             determinism: Determinism::RunToRun,
             tile_values: TileValues::Dense,
             reversed: false,
@@ -96,6 +99,10 @@ impl Setup {
             .tile_values(self.tile_values);
         if let Some(max_entries) = self.residual {
             builder = builder.partition(PartitionRule::ShortRows { max_entries });
+        }
+        if let Some(least) = self.vectors {
+            builder = builder
+                .partition(PartitionRule::ColumnVectors { threshold: VectorThreshold::ALL[least - 1] });
         }
         if let Some(workers) = self.workers {
             builder = builder.workers(workers);

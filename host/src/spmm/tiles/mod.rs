@@ -8,7 +8,7 @@ mod tests;
 use std::ops::Range;
 
 use rayon::prelude::*;
-use windrow_formats::{Csr, EntrySources, NO_ROW, RsTileParts, Value};
+use windrow_formats::{Csr, NO_ROW, RsTileParts, Value};
 use windrow_kernels::tile_stream::{TEAM, TileElement};
 use windrow_kernels::{Bf16, Dtype, F16, NO_COLUMN, Tf32};
 use windrow_preprocess::balance::{DealtSteps, Piece, deal_steps};
@@ -99,10 +99,11 @@ pub(crate) enum Dealing {
 }
 
 impl TilePattern {
-    /// The windows of an RS-Tile, and `empty` rows dealt out evenly among them.
+    /// The windows of an RS-Tile, whose values are those of the CSR entries `sources`, and `empty` rows dealt out
+    /// evenly among them.
     pub(crate) fn new<V: Value>(
         parts: &mut RsTileParts<V>,
-        sources: &EntrySources,
+        sources: Vec<u32>,
         empty: &[u32],
         dealing: Dealing,
     ) -> Self {
@@ -115,7 +116,7 @@ impl TilePattern {
             tile_cols: std::mem::take(&mut parts.tile_cols),
             bitmaps: std::mem::take(&mut parts.bitmaps),
             tile_values: std::mem::take(&mut parts.tile_values),
-            sources: sources.tile().par_iter().map(|&entry| narrow(index(entry))).collect(),
+            sources,
             dealt: DealtSteps::default(),
             piece_steps: vec![0],
         };

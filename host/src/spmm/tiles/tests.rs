@@ -12,7 +12,8 @@ use super::*;
 fn pattern_of(csr: &Csr<f32>, dealing: Dealing) -> TilePattern {
     let tiles = RsTile::from_csr(csr, &RowAssignment::all_tile(csr.rows())).unwrap();
     let sources = tiles.entry_sources(csr).unwrap();
-    TilePattern::new(&mut tiles.into_parts(), &sources, &empty_rows(csr), dealing)
+    let sources = sources.tile().iter().map(|&entry| narrow(index(entry))).collect();
+    TilePattern::new(&mut tiles.into_parts(), sources, &empty_rows(csr), dealing)
 }
 
 /// `(window row, condensed column, value bits)` of a record, by the lane maps of the MMA's second operand.

@@ -1,0 +1,56 @@
+//! Entries divided between tiles and segments by column vectors: a row may have entries in both.
+//!
+//! The launches of such a plan, in this order: the tile stream writes the rows that have entries in tiles, and those
+//! without any; what was cut of its windows is added up; the segments *add* to these rows, and write those that are
+//! theirs alone; what was cut of these is added up likewise. So every row is written once with the caller's `β`, and
+//! no sum depends on which path is quicker: Libra adds with atomics instead.
+
+use std::borrow::Cow;
+
+use rayon::prelude::*;
+use windrow_formats::{RsTile, Value};
+use windrow_preprocess::partition::{VectorSplit, VectorThreshold, split_vectors};
+
+use super::builder::{Draft, SpmmBuilder};
+use super::layout::{Context, HostParts, Stream};
+use super::tiles::empty_rows;
+use crate::error::SpmmError;
+use crate::num::{index, narrow, wide};
+
+impl<'a, V: Value> SpmmBuilder<'a, V> {
+    /// Full vectors as tiles, the entries of the others as segments of rows: long rows of them are cut as in a
+    /// row-split plan (Libra's long tiles of `C_s = 32`), the others are one segment each, short or not.
+    pub(super) fn lay_out_vectors(
+        &self,
+        context: &Context<'_>,
+        threshold: VectorThreshold,
+        draft: &mut Draft,
+    ) -> Result<HostParts<'a>, SpmmError> {
+        let split = split_vectors(self.a, context.order, threshold)?;
+        draft.clock.end("partition");
+        if split.window_rows.is_empty() {
+            draft.report.reason = format!("all entries on CUDA cores: no column vector is {threshold} full");
+            return Ok(self.lay_out_rows(context, draft));
+        }
+        draft.report.rows_in_both = wide(split.rows_in_both());
+        let VectorSplit { tiles, residual, window_rows, density, .. } = split;
+        let entry = |sources: &[u64], at: u64| narrow(index(sources[index(at)]));
+        let rs_tile = RsTile::from_windows(&tiles.matrix, window_rows)?;
+        let sources = rs_tile.entry_sources(&tiles.matrix)?;
+        let sources = sources.tile().par_iter().map(|&at| entry(&tiles.sources, at)).collect();
+        draft.clock.end("tiles");
+        let stream = Stream { parts: rs_tile.into_parts(), sources, empty: empty_rows(self.a) };
+        let mut host = self.lay_out_stream(context, stream, draft)?;
+        if residual.matrix.nnz() > 0 {
+            draft.report.residual_rows = density.residual_rows;
+            let mut cut = self.cut_rows(context, residual.matrix.row_offsets());
+            cut.skip_empty();
+            cut.add_to_c(|row| tiles.matrix.row_len(row as usize) > 0);
+            let sources = residual.sources.par_iter().map(|&entry| narrow(index(entry))).collect();
+            let columns = Cow::Owned(residual.matrix.col_indices().to_vec());
+            self.add_segments(context, (cut, columns, Some(sources)), &mut host, &mut draft.report);
+            draft.clock.end("balance");
+        }
+        Ok(host)
+    }
+}
