@@ -3,6 +3,7 @@
 //! | part | compares |
 //! | --- | --- |
 //! | `thresholds` | partitions by [`PartitionRule::Overlap`] and [`PartitionRule::Printed`] with thresholds 0 to 8 |
+//! | `vectors` | partitions by [`PartitionRule::ColumnVectors`] with thresholds 1/8 to 8/8 |
 //! | `stream` | windows dealt out evenly with a warp for each window |
 //! | `reorder` | orders of the rows, and the stages of the similarity order |
 //! | `bytes` | RS-Tile with COO, CSR and `BitTCF` |
@@ -12,6 +13,7 @@
 //! On the CPU, which has one algorithm, times are skipped and counted. Every result that has a time is verified.
 //!
 //! [`PartitionRule::Overlap`]: windrow::partition::PartitionRule::Overlap
+//! [`PartitionRule::ColumnVectors`]: windrow::partition::PartitionRule::ColumnVectors
 //! [`PartitionRule::Printed`]: windrow::partition::PartitionRule::Printed
 
 mod bytes;
@@ -22,6 +24,7 @@ mod reorder;
 mod summary;
 mod thresholds;
 mod variants;
+mod vectors;
 
 #[cfg(test)]
 mod tests;
@@ -42,7 +45,7 @@ use crate::timing::Sampling;
 
 pub use record::{
     ABLATION_SCHEMA, AblationFacts, AblationRecord, DeterminismFacts, FormatFacts, HybridFacts, Measurement,
-    ReorderFacts, ThresholdFacts,
+    ReorderFacts, ThresholdFacts, VectorFacts,
 };
 
 pub use summary::summarise_ablation;
@@ -52,6 +55,8 @@ pub use summary::summarise_ablation;
 pub enum AblationPart {
     /// Thresholds of partitions.
     Thresholds,
+    /// Thresholds of column vectors.
+    Vectors,
     /// The balance of the tile stream.
     Stream,
     /// Orders of rows.
@@ -66,14 +71,22 @@ pub enum AblationPart {
 
 impl AblationPart {
     /// Every part.
-    pub const ALL: [Self; 6] =
-        [Self::Thresholds, Self::Stream, Self::Reorder, Self::Bytes, Self::Hybrid, Self::Determinism];
+    pub const ALL: [Self; 7] = [
+        Self::Thresholds,
+        Self::Vectors,
+        Self::Stream,
+        Self::Reorder,
+        Self::Bytes,
+        Self::Hybrid,
+        Self::Determinism,
+    ];
 }
 
 impl fmt::Display for AblationPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Thresholds => "thresholds",
+            Self::Vectors => "vectors",
             Self::Stream => "stream",
             Self::Reorder => "reorder",
             Self::Bytes => "bytes",
@@ -87,7 +100,7 @@ impl FromStr for AblationPart {
     type Err = BenchError;
 
     fn from_str(text: &str) -> Result<Self, BenchError> {
-        let known = "thresholds, stream, reorder, bytes, hybrid and determinism";
+        let known = "thresholds, vectors, stream, reorder, bytes, hybrid and determinism";
         let found = Self::ALL.into_iter().find(|part| part.to_string() == text);
         found.ok_or_else(|| BenchError::UnknownName { what: "part", text: text.to_owned(), known })
     }
@@ -192,6 +205,7 @@ pub fn ablation(
                 (options.progress)(&format!("{} at {width}: {part}", record.matrix.name));
                 let found = match part {
                     AblationPart::Thresholds => thresholds::facts(&mut bench),
+                    AblationPart::Vectors => vectors::facts(&mut bench),
                     AblationPart::Stream => variants::stream(&mut bench),
                     AblationPart::Reorder => reorder::facts(&mut bench, &orders),
                     AblationPart::Bytes => bytes::facts(&bench),

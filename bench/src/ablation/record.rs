@@ -35,6 +35,8 @@ pub struct AblationRecord {
 pub enum AblationFacts {
     /// A threshold of a partition.
     Threshold(ThresholdFacts),
+    /// A threshold of column vectors.
+    Vectors(VectorFacts),
     /// Windows dealt out evenly against a warp for each.
     Stream {
         /// Dealt out evenly: the tile stream.
@@ -106,6 +108,29 @@ pub struct ThresholdFacts {
     /// The smaller threshold that divides the rows alike, whose time is repeated here.
     pub same_as: Option<u32>,
     /// The hybrid of this partition.
+    pub hybrid: Option<Measurement>,
+}
+
+/// What a threshold of column vectors leaves in the tiles.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VectorFacts {
+    /// The threshold, in eighths: `3/8`.
+    pub threshold: String,
+    /// Steps of 16 columns.
+    pub steps: u64,
+    /// Column vectors in them.
+    pub columns: u64,
+    /// Entries of a tile, on average.
+    pub mean_nnz_per_tile: f64,
+    /// Share of the entries in tiles.
+    pub tile_share: f64,
+    /// Rows with entries in tiles and on CUDA cores.
+    pub rows_in_both: u64,
+    /// Time that the cost model predicts, in microseconds.
+    pub predicted_us: f64,
+    /// The smaller threshold that divides the entries alike, whose time is repeated here.
+    pub same_as: Option<String>,
+    /// The hybrid of this division.
     pub hybrid: Option<Measurement>,
 }
 

@@ -1,5 +1,6 @@
 //! What the records of ablations say together, as Markdown.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::record::{AblationFacts, AblationRecord, Measurement};
@@ -20,7 +21,7 @@ pub fn summarise_ablation(records: &[AblationRecord]) -> String {
             let _ = writeln!(text, "- {} at {}: {error}", record.matrix.name, record.width);
         }
     }
-    for part in [thresholds, stream, reorder, bytes, hybrid, determinism] {
+    for part in [thresholds, vectors, stream, reorder, bytes, hybrid, determinism] {
         text.push_str(&part(records));
     }
     text
@@ -78,6 +79,59 @@ fn thresholds(records: &[AblationRecord]) -> String {
         ]),
         _ => None,
     })
+}
+
+fn vectors(records: &[AblationRecord]) -> String {
+    let columns =
+        ["threshold", "tiles %", "nnz a tile", "steps", "rows in both", "predicted µs", "hybrid µs"];
+    let rows = table("Column vectors", &columns, records, |facts| match facts {
+        AblationFacts::Vectors(facts) => Some(vec![
+            facts.threshold.clone(),
+            number(Some(100.0 * facts.tile_share), 1),
+            number(Some(facts.mean_nnz_per_tile), 2),
+            facts.steps.to_string(),
+            facts.rows_in_both.to_string(),
+            number(Some(facts.predicted_us), 1),
+            us(facts.hybrid.as_ref()),
+        ]),
+        _ => None,
+    });
+    rows + &losses_of_thresholds(records)
+}
+
+/// For each threshold of column vectors, how far it is behind the best one of each matrix and width.
+fn losses_of_thresholds(records: &[AblationRecord]) -> String {
+    let timed = records.iter().filter_map(|record| match record.facts.as_ref()? {
+        AblationFacts::Vectors(facts) => {
+            let us = facts.hybrid.as_ref()?.us()?;
+            Some(((record.matrix.name.as_str(), record.width), facts.threshold.as_str(), us))
+        }
+        _ => None,
+    });
+    let timed: Vec<_> = timed.collect();
+    let mut best = BTreeMap::new();
+    for &(case, _, us) in &timed {
+        let least: &mut f64 = best.entry(case).or_insert(us);
+        *least = least.min(us);
+    }
+    let mut losses = BTreeMap::<&str, Vec<f64>>::new();
+    for (case, threshold, us) in timed {
+        losses.entry(threshold).or_default().push(us / best[&case]);
+    }
+    let mut text = String::new();
+    for (threshold, mut losses) in losses {
+        losses.sort_by(f64::total_cmp);
+        let best = losses.iter().filter(|loss| **loss == 1.0).count();
+        let _ = writeln!(
+            text,
+            "\nThreshold {threshold}: median {:.1} % behind the best of each case, geometric mean {:.1} %, best in {best} \
+             of {}.",
+            100.0 * (losses[losses.len() / 2] - 1.0),
+            100.0 * (geometric_mean(&losses).unwrap_or(1.0) - 1.0),
+            losses.len()
+        );
+    }
+    text
 }
 
 fn stream(records: &[AblationRecord]) -> String {

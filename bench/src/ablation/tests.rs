@@ -55,10 +55,12 @@ fn on_the_cpu_structure_is_found_and_times_are_counted_as_skipped() {
     let (records, summary) = run(&Device::cpu(), &options(&AblationPart::ALL));
     assert_eq!((summary.wrong, summary.errors), (0, 0), "{records:#?}");
     let (mut thresholds, mut orders, mut formats) = (Vec::new(), Vec::new(), 0);
+    let mut vectors = Vec::new();
     for record in &records {
         assert_eq!(record.error, None);
         match record.facts.clone().unwrap() {
             AblationFacts::Threshold(facts) => thresholds.push(facts),
+            AblationFacts::Vectors(facts) => vectors.push(facts),
             AblationFacts::Reorder(facts) => orders.push(facts),
             AblationFacts::Bytes { formats: found, .. } => formats += found.len(),
             AblationFacts::Determinism(facts) => {
@@ -73,18 +75,28 @@ fn on_the_cpu_structure_is_found_and_times_are_counted_as_skipped() {
     assert_eq!((overlap[0].residual_rows, overlap[0].residual_share), (0, 0.0));
     assert!(overlap[8].residual_rows > 0 && overlap[8].mean_nnz_per_tile > overlap[0].mean_nnz_per_tile);
     assert!(overlap[4..].iter().any(|facts| facts.same_as.is_some()), "{overlap:#?}");
+    let names: Vec<&str> = vectors.iter().map(|facts| facts.threshold.as_str()).collect();
+    assert_eq!(names, ["1/8", "2/8", "3/8", "4/8", "5/8", "6/8", "7/8", "8/8"]);
+    assert_eq!((vectors[0].tile_share, vectors[0].rows_in_both), (1.0, 0));
+    assert!(vectors.is_sorted_by(|a, b| a.tile_share >= b.tile_share && a.steps >= b.steps), "{vectors:#?}");
     assert_eq!((orders[0].order.as_str(), orders[0].product.clone()), ("identity", None));
     assert!(orders[4].entries_per_vector_after >= orders[4].entries_per_vector_before);
     assert!(summary.skipped >= 2 + 4 + 4 + 3, "{summary:?}");
     let text = summarise_ablation(&records);
-    for part in ["Thresholds", "Tile stream", "Orders", "Bytes", "Hybrid", "Determinism"] {
+    for part in ["Thresholds", "Column vectors", "Tile stream", "Orders", "Bytes", "Hybrid", "Determinism"] {
         assert!(text.contains(&format!("## {part}\n")), "{text}");
     }
 }
 
 #[test]
 fn on_the_emulator_every_part_has_times() {
-    let parts = [AblationPart::Thresholds, AblationPart::Stream, AblationPart::Reorder, AblationPart::Hybrid];
+    let parts = [
+        AblationPart::Thresholds,
+        AblationPart::Vectors,
+        AblationPart::Stream,
+        AblationPart::Reorder,
+        AblationPart::Hybrid,
+    ];
     let (records, summary) = run(&Device::emulator(Schedule::InOrder), &options(&parts));
     assert_eq!((summary.wrong, summary.errors, summary.skipped), (0, 0, 0), "{records:#?}");
     for record in &records {
@@ -92,6 +104,7 @@ fn on_the_emulator_every_part_has_times() {
             |measurement: &Option<Measurement>| measurement.as_ref().is_some_and(|m| m.us().is_some());
         match record.facts.as_ref().unwrap() {
             AblationFacts::Threshold(facts) => assert!(timed(&facts.hybrid)),
+            AblationFacts::Vectors(facts) => assert!(timed(&facts.hybrid)),
             AblationFacts::Stream { tile_stream, window_each, speed_up } => {
                 assert!(timed(tile_stream) && timed(window_each) && speed_up.is_some());
                 assert_eq!(window_each.as_ref().unwrap().path, "tile-stream-f16+window-each");
@@ -108,6 +121,7 @@ fn on_the_emulator_every_part_has_times() {
     }
     let text = summarise_ablation(&records);
     assert!(text.contains("Geometric mean, tile stream over a warp for each window"), "{text}");
+    assert!(text.contains("\nThreshold 3/8: median "), "{text}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use windrow_bench::{
 
 /// Measures what the components of a hybrid product are worth, each against leaving it out.
 ///
-/// Parts: thresholds (partitions, and what they leave in the tiles), stream (windows dealt out evenly against a warp
+/// Parts: thresholds (partitions, and what they leave in the tiles), vectors (the same by column vectors), stream (windows dealt out evenly against a warp
 /// for each), reorder (orders, and the stages of the similarity order), bytes (formats), hybrid (against all rows on
 /// one path), determinism (runs bit by bit beside other work, and the cost of a fixed order of sums). On the CPU times
 /// are skipped, and counted.

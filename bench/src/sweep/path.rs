@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use windrow::partition::{PartitionRule, VectorThreshold};
 use windrow::reorder::{self, Method};
 use windrow::{Algorithm, Csr, Determinism, Permutation, Precision, Spmm, SpmmBuilder, TileValues};
 
@@ -18,6 +19,7 @@ use crate::error::BenchError;
 /// | `+fast` | [`Determinism::Fast`] |
 /// | `+window-each` | a warp for each window instead of windows dealt out evenly |
 /// | `+dense`, `+packed` | the values of tiles in that form ([`TileValues`]) instead of the plan's choice |
+/// | `+vectors`, `+vectors:2/8` | a hybrid divided by column vectors as Libra's are, with its threshold or that one |
 ///
 /// # Examples
 /// ```
@@ -41,6 +43,8 @@ pub struct SweepPath {
     pub window_each: bool,
     /// How the values of tiles are held.
     pub tile_values: TileValues,
+    /// The threshold of a hybrid that is divided by column vectors.
+    pub vectors: Option<VectorThreshold>,
 }
 
 /// The orders that a path may name, each with its option.
@@ -52,6 +56,9 @@ const ORDERS: [(Method, &str); 4] = [
 ];
 const FAST: &str = "fast";
 const WINDOW_EACH: &str = "window-each";
+const VECTORS: &str = "vectors";
+const OPTIONS: &str =
+    "options are reorder, rcm, community, degree, fast, window-each, dense, packed and vectors";
 /// The forms of tile values that a path may name.
 const FORMS: [(TileValues, &str); 2] = [(TileValues::Dense, "dense"), (TileValues::Packed, "packed")];
 
@@ -75,6 +82,7 @@ impl SweepPath {
             determinism: Determinism::RunToRun,
             window_each: false,
             tile_values: TileValues::Auto,
+            vectors: None,
         }
     }
 
@@ -105,6 +113,10 @@ impl SweepPath {
         let builder = Spmm::builder(csr).width(width).precision(self.precision).algorithm(self.algorithm);
         let builder = builder.determinism(self.determinism).tile_values(self.tile_values);
         let builder = if self.window_each { builder.window_each() } else { builder };
+        let builder = match self.vectors {
+            Some(threshold) => builder.partition(PartitionRule::ColumnVectors { threshold }),
+            None => builder,
+        };
         match order {
             Some(order) => builder.order(order),
             None => builder,
@@ -126,6 +138,19 @@ impl SweepPath {
                 _ => Err("values have one form"),
             };
         }
+        if let Some(threshold) = option.strip_prefix(VECTORS) {
+            let threshold = match threshold.strip_prefix(':') {
+                None if threshold.is_empty() => Ok(VectorThreshold::LIBRA),
+                None => return Err(OPTIONS),
+                Some(threshold) => threshold.parse(),
+            };
+            return match (threshold, self.algorithm, self.vectors) {
+                (Err(_), ..) => Err("thresholds are 1/8 to 8/8"),
+                (_, _, Some(_)) => Err("an option is given twice"),
+                (Ok(threshold), Algorithm::Hybrid, None) => Ok(Self { vectors: Some(threshold), ..self }),
+                _ => Err("only hybrid is divided"),
+            };
+        }
         match option {
             FAST if self.determinism == Determinism::Fast => Err("an option is given twice"),
             FAST => Ok(Self { determinism: Determinism::Fast, ..self }),
@@ -134,7 +159,7 @@ impl SweepPath {
                 Err("only tile-stream and hybrid always have windows")
             }
             WINDOW_EACH => Ok(Self { window_each: true, ..self }),
-            _ => Err("options are reorder, rcm, community, degree, fast, window-each, dense and packed"),
+            _ => Err(OPTIONS),
         }
     }
 }
@@ -157,6 +182,11 @@ impl fmt::Display for SweepPath {
         }
         if let Some((_, name)) = FORMS.iter().find(|(form, _)| *form == self.tile_values) {
             option(name);
+        }
+        match self.vectors {
+            Some(VectorThreshold::LIBRA) => option(VECTORS),
+            Some(threshold) => option(&format!("{VECTORS}:{threshold}")),
+            None => {}
         }
         f.pad(&text)
     }
@@ -223,6 +253,15 @@ mod tests {
             assert_eq!((path.tile_values, path.to_string()), (form, format!("auto-f16+fast+{name}")));
             assert_eq!(path.to_string().parse::<SweepPath>().unwrap(), path);
         }
+        for (text, threshold, written) in [
+            ("vectors", VectorThreshold::LIBRA, "vectors"),
+            ("vectors:3/8", VectorThreshold::LIBRA, "vectors"),
+            ("vectors:0.5+fast", VectorThreshold::ALL[3], "fast+vectors:4/8"),
+        ] {
+            let path: SweepPath = format!("hybrid-tf32+{text}").parse().unwrap();
+            assert_eq!((path.vectors, path.to_string()), (Some(threshold), format!("hybrid-tf32+{written}")));
+            assert_eq!(path.to_string().parse::<SweepPath>().unwrap(), path);
+        }
     }
 
     #[test]
@@ -239,6 +278,10 @@ mod tests {
             ("hybrid-f16+packed+packed", "one form"),
             ("row-split-f16+packed", "no tiles"),
             ("short-rows-f16+dense", "no tiles"),
+            ("hybrid-f16+vectors+vectors:1/8", "twice"),
+            ("hybrid-f16+vectors:0", "1/8 to 8/8"),
+            ("hybrid-f16+vectorsx", "options are"),
+            ("tile-stream-f16+vectors", "only hybrid"),
         ] {
             let error = text.parse::<SweepPath>().unwrap_err().to_string();
             assert!(error.starts_with(&format!("{text:?} is no path")) && error.contains(why), "{error}");
@@ -256,5 +299,10 @@ mod tests {
         assert_eq!((report.algorithm, report.precision), (Algorithm::TileStream, Precision::F16));
         assert_eq!((report.determinism, report.order.as_str()), (Determinism::Fast, "given"));
         assert_eq!((report.width, report.tile_values), (16, TileValues::Dense));
+        let block = Csr::from_dense(4, 4, &[1.0; 16]).unwrap();
+        let path: SweepPath = "hybrid-f16+vectors:4/8".parse().unwrap();
+        assert_eq!(path.builder(&block, 16, None).build(&device).unwrap().report().tile_share, 1.0);
+        let path: SweepPath = "hybrid-f16+vectors:5/8".parse().unwrap();
+        assert_eq!(path.builder(&block, 16, None).build(&device).unwrap().report().tile_share, 0.0);
     }
 }

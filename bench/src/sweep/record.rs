@@ -165,9 +165,12 @@ pub struct PlanFacts {
     /// Share of the entries that Tensor Cores multiply.
     #[serde(default)]
     pub tile_share: f64,
-    /// Rows or windows that are cut.
+    /// Rows and windows that are cut.
     #[serde(default)]
     pub split: u64,
+    /// Rows with entries both in tiles and on CUDA cores.
+    #[serde(default)]
+    pub rows_in_both: u64,
 }
 
 impl PlanFacts {
@@ -187,6 +190,7 @@ impl PlanFacts {
             predicted_us: report.predicted_us,
             tile_share: report.tile_share,
             split: report.split,
+            rows_in_both: report.rows_in_both,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Args;
-use windrow::partition::{PartitionRule, Thresholds};
+use windrow::partition::{PartitionRule, Thresholds, VectorThreshold};
 use windrow::reorder::Method;
 use windrow::{Determinism, SpmmBuilder, TileValues};
 
@@ -32,11 +32,12 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "FORM", default_value_t = TileValues::default())]
     pub(crate) tile_values: TileValues,
 
-    /// Rows that algorithm hybrid leaves to CUDA cores: auto, tile, residual, short:N, overlap:N or printed:N,M.
+    /// What algorithm hybrid leaves to CUDA cores: auto, tile, residual, short:N, overlap:N, printed:N,M or vectors:X.
     ///
     /// auto: as a cost model prefers; tile: none; residual: all; short:N: those of at most N entries; overlap:N: those
     /// of them that share few columns with their window; printed:N,M: as RSH-SpMM's algorithm 1 is printed, at most N
-    /// entries and fewer than M columns of their own.
+    /// entries and fewer than M columns of their own; vectors:X: as Libra does, the entries of every column of a window
+    /// of 8 rows that fill less than the share X of it, as 0.375 or 3/8, which vectors alone means.
     #[arg(long, value_name = "RULE")]
     pub(crate) partition: Option<Partition>,
 }
@@ -101,8 +102,8 @@ impl FromStr for Partition {
     fn from_str(text: &str) -> Result<Self, String> {
         let unknown = || {
             format!(
-                "{text:?} is no partition; there are auto, tile, residual, short:N, overlap:N and printed:N,M, \
-                 N and M whole numbers"
+                "{text:?} is no partition; there are auto, tile, residual, short:N, overlap:N, printed:N,M and vectors:X, \
+                 N and M whole numbers, X above 0 and at most 1"
             )
         };
         let number = |text: &str| text.parse::<u32>().map_err(|_| unknown());
@@ -116,6 +117,10 @@ impl FromStr for Partition {
             ("printed", Some(both)) => {
                 let (most, increment) = both.split_once(',').ok_or_else(unknown)?;
                 PartitionRule::Printed { max_entries: number(most)?, max_increment: number(increment)? }
+            }
+            ("vectors", None) => PartitionRule::ColumnVectors { threshold: VectorThreshold::default() },
+            ("vectors", Some(share)) => {
+                PartitionRule::ColumnVectors { threshold: share.parse().map_err(|_| unknown())? }
             }
             _ => return Err(unknown()),
         };
@@ -144,6 +149,8 @@ mod tests {
         assert_eq!((tile.residual_rows, short.residual_rows), (0, 16));
         assert_eq!((tile.determinism, short.determinism), (Determinism::Fast, Determinism::RunToRun));
         assert_eq!((tile.tile_values, short.tile_values), (TileValues::Dense, TileValues::Auto));
+        let vectors = report("vectors:0.25", Determinism::RunToRun, TileValues::Auto);
+        assert_eq!((vectors.segments, vectors.tiles), (16, 0), "one entry a vector");
         let packed = report("tile", Determinism::RunToRun, TileValues::Packed);
         assert_eq!(packed.tile_values, TileValues::Packed);
     }
@@ -161,8 +168,24 @@ mod tests {
         assert_eq!(rule("overlap:0"), Some(PartitionRule::Overlap { thresholds: Thresholds::new(0) }));
         let printed = PartitionRule::Printed { max_entries: 4, max_increment: 3 };
         assert_eq!(rule("printed:4,3"), Some(printed));
-        for text in ["", "tiles", "tile:1", "short", "short:", "short:-1", "overlap:x", "printed:4", "auto:"]
-        {
+        for (text, threshold) in [("", 2), (":0.375", 2), (":3/8", 2), (":1", 7), (":0.01", 0)] {
+            let threshold = VectorThreshold::ALL[threshold];
+            assert_eq!(rule(&format!("vectors{text}")), Some(PartitionRule::ColumnVectors { threshold }));
+        }
+        for text in [
+            "vectors:0",
+            "vectors:",
+            "vectors:9/8",
+            "",
+            "tiles",
+            "tile:1",
+            "short",
+            "short:",
+            "short:-1",
+            "overlap:x",
+            "printed:4",
+            "auto:",
+        ] {
             let error = text.parse::<Partition>().unwrap_err();
             assert!(error.starts_with(&format!("{text:?} is no partition; there are auto")), "{error}");
         }
