@@ -99,7 +99,8 @@ pub enum Algorithm {
     TileStream,
     /// RSH-SpMM: tiles, and [`ShortRows`](Self::ShortRows) for short rows that share few columns with their window.
     /// Which rows is estimated with a cost model, unless a partition is given; where no division pays, all rows
-    /// take the better path. Any precision but f32.
+    /// take the better path. A partition by column vectors divides rows too, as Libra does, and has
+    /// [`RowSplit`](Self::RowSplit) beside the tiles. Any precision but f32.
     Hybrid,
 }
 

@@ -1,6 +1,6 @@
 //! What decides the order and the assignment of a sparse matrix's rows before anything multiplies it.
 //!
-//! - [`partition`]: which rows become tiles and which stay scalar work;
+//! - [`partition`]: which rows, or which of their entries, become tiles and which stay scalar work;
 //! - [`reorder`]: an order of the rows in which neighbours share columns;
 //! - [`balance`]: how work is cut into pieces of equal size, and where the partial sums of what was cut go.
 //!

@@ -26,8 +26,8 @@ const DEFAULT_WIDTH: usize = 128;
 /// Columns of a workspace, at least and at most; wider products run in blocks of columns.
 const CAPACITY: (usize, usize) = (64, 4096);
 /// Columns of an f16 `C` that are summed in f32 at a time, where that takes more than one launch: a line of an f16 `B`.
-/// At most the least capacity of a workspace.
 const WIDE_C_COLUMNS: u32 = 64;
+const _: () = assert!(WIDE_C_COLUMNS as usize <= CAPACITY.0, "a workspace has room for them");
 /// Indices that kernels compute stay below 2³² with this much to spare for the last round of a loop.
 pub(super) const MAX_INDEX: u64 = u32::MAX as u64 - 1024;
 /// Steps of a tile stream: sixteen columns each, counted in 32 bits.

@@ -71,7 +71,10 @@ pub(super) struct Chosen {
     pub(super) row_split: Option<&'static Entry>,
     pub(super) short_rows: Option<&'static Entry>,
     pub(super) tiles: Option<&'static Entry>,
+    /// For the sums of what was cut.
     pub(super) combine: Option<&'static Entry>,
+    /// For an f16 `C` of a plan that sums it in an f32 matrix.
+    rounding: Option<&'static Entry>,
 }
 
 impl Chosen {
@@ -93,10 +96,8 @@ impl GpuPlan {
             row_split: self.row_split.as_ref().and_then(|part| select::row_split(of_rows(part))),
             short_rows: self.short_rows.as_ref().and_then(|_| select::short_rows(demand)),
             tiles: self.tiles.as_ref().and_then(|_| select::tile_stream(demand)),
-            combine: match self.split.is_some() || self.wide_c.is_some() {
-                true => windrow_kernels::entry(Variant::Combine),
-                false => None,
-            },
+            combine: self.split.as_ref().and_then(|_| windrow_kernels::entry(Variant::Combine)),
+            rounding: self.wide_c.as_ref().and_then(|_| windrow_kernels::entry(Variant::Combine)),
         }
     }
 
@@ -264,7 +265,7 @@ impl GpuPlan {
             Dense { c: c.cast(), ldc: columns, alpha: 1.0, beta: 0.0, c_is_half: 0, c_vectors: 1, ..dense };
         // SAFETY: the matrix has the rows of `C` and these columns, and `queue` keeps other runs off it.
         unsafe { self.launch_parts(machine, sums, queue)? };
-        let Some(entry) = queue.last.and_then(|(_, chosen)| chosen.combine) else { return Ok(()) };
+        let Some(entry) = queue.last.and_then(|(_, chosen)| chosen.rounding) else { return Ok(()) };
         let params = CombineParams {
             dense: Dense { partial: c, ld_partial: columns, accumulate: 0, ..dense },
             rows: wide_c.rows.pointer(),

@@ -43,12 +43,17 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         let mut host = self.lay_out_stream(context, stream, draft)?;
         if residual.matrix.nnz() > 0 {
             draft.report.residual_rows = density.residual_rows;
-            let mut cut = self.cut_rows(context, residual.matrix.row_offsets());
+            let (row_offsets, columns, _) = residual.matrix.into_parts();
+            let mut cut = self.cut_rows(context, &row_offsets);
             cut.skip_empty();
             cut.add_to_c(|row| tiles.matrix.row_len(row as usize) > 0);
             let sources = residual.sources.par_iter().map(|&entry| narrow(index(entry))).collect();
-            let columns = Cow::Owned(residual.matrix.col_indices().to_vec());
-            self.add_segments(context, (cut, columns, Some(sources)), &mut host, &mut draft.report);
+            self.add_segments(
+                context,
+                (cut, Cow::Owned(columns), Some(sources)),
+                &mut host,
+                &mut draft.report,
+            );
             draft.clock.end("balance");
         }
         Ok(host)
