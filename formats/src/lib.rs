@@ -18,6 +18,7 @@ mod error;
 mod memory;
 mod permutation;
 mod rs_tile;
+mod sampled;
 mod structure;
 mod value;
 
@@ -33,6 +34,7 @@ pub use rs_tile::{
     Bucket, EntrySources, Residual, RowAssignment, RowPath, RsTile, RsTileParts, TILE_COLS, Tile,
     WINDOW_ROWS, merge_columns,
 };
+pub use sampled::{SAMPLED_COLS, SampledTile, SampledTiles};
 pub use structure::{RowLengths, Structure};
 pub use value::Value;
 

@@ -5,12 +5,14 @@
 //! | [`row_segments`] | long rows into pieces | row-split products |
 //! | [`deal_steps`] | windows of tiles, deals the pieces out to workers | tile-stream products |
 //! | [`short_row_blocks`] | buckets of equally long rows into blocks | short-row products |
+//! | [`entry_batches`] | rows into batches of a few entries | sampled products, entry by entry |
 //! | [`row_ranges`] | rows into one range per thread | products on the CPU |
 //!
 //! Where a row or window is cut, every piece writes its partial sum to a *slot* of its own, and the slots
 //! of one row or window are consecutive, in the order of the pieces. Adding them in that order gives the
 //! same result in every run, whichever piece is finished first.
 
+mod batches;
 mod rows;
 mod short_rows;
 mod threads;
@@ -19,6 +21,7 @@ mod tiles;
 #[cfg(test)]
 mod tests;
 
+pub use batches::{EntryBatches, entry_batches};
 pub use rows::{RowSegments, row_segments};
 pub use short_rows::short_row_blocks;
 pub use threads::row_ranges;

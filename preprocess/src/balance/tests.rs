@@ -358,3 +358,21 @@ proptest! {
         check_blocks(&sizes, rows_per_block);
     }
 }
+
+proptest! {
+    #[test]
+    fn batches_cover_every_row_in_order(lengths in prop::collection::vec(0u32..30, 0..20), size in 0u32..9) {
+        let rows = (0u32..).zip(lengths.iter().copied());
+        let batches = entry_batches(rows.clone(), size);
+        prop_assert_eq!(batches.begins.len(), batches.rows.len() + 1);
+        let mut covered = vec![0u32; lengths.len()];
+        for (&row, ends) in batches.rows.iter().zip(batches.begins.windows(2)) {
+            prop_assert!(ends[0] < ends[1] && ends[1] - ends[0] <= size.max(1));
+            covered[row as usize] += ends[1] - ends[0];
+        }
+        prop_assert_eq!(covered, lengths.clone());
+        prop_assert!(batches.rows.is_sorted());
+        let fewest: u32 = lengths.iter().map(|len| len.div_ceil(size.max(1))).sum();
+        prop_assert_eq!(batches.rows.len(), fewest as usize);
+    }
+}
