@@ -145,6 +145,12 @@ pub trait Gather: 'static {
     /// As for [`Simt::load_readonly`].
     unsafe fn fetch<S: Simt>(s: &S, b: GlobalPtr<u32>, at: u64) -> Self::Raw;
 
+    /// `raw` with the elements from number `present` on replaced by zero.
+    fn keep_first(raw: Self::Raw, present: u32) -> Self::Raw;
+
+    /// The `WIDTH` elements; the rest is zero.
+    fn elements<S: Simt>(s: &S, raw: Self::Raw) -> [f32; 8];
+
     /// `sum[i] += weight · raw[i]`.
     fn accumulate<S: Simt>(s: &S, weight: f32, raw: Self::Raw, sum: &mut [f32; 8]);
 }
@@ -165,6 +171,16 @@ impl<E: Element> Gather for Vectors<E> {
     unsafe fn fetch<S: Simt>(s: &S, b: GlobalPtr<u32>, at: u64) -> [u32; 4] {
         // SAFETY: the caller's promise.
         unsafe { s.load_readonly(b.cast::<E::Bits>().at_wide(at).cast::<[u32; 4]>()) }
+    }
+
+    #[inline(always)]
+    fn keep_first(raw: [u32; 4], present: u32) -> [u32; 4] {
+        keep_first(raw, present, E::DTYPE.bytes())
+    }
+
+    #[inline(always)]
+    fn elements<S: Simt>(s: &S, raw: [u32; 4]) -> [f32; 8] {
+        E::widen_vector(s, raw)
     }
 
     #[inline(always)]
@@ -192,7 +208,49 @@ impl<E: Element> Gather for Scalars<E> {
     }
 
     #[inline(always)]
+    fn keep_first(raw: f32, present: u32) -> f32 {
+        if present == 0 { 0.0 } else { raw }
+    }
+
+    #[inline(always)]
+    fn elements<S: Simt>(_: &S, raw: f32) -> [f32; 8] {
+        [raw, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    }
+
+    #[inline(always)]
     fn accumulate<S: Simt>(s: &S, weight: f32, raw: f32, sum: &mut [f32; 8]) {
         sum[0] = s.fma(weight, raw, sum[0]);
+    }
+}
+
+/// A vector of elements of `bytes` bytes each, those from number `present` on replaced by zero.
+#[inline(always)]
+pub(crate) const fn keep_first(vector: [u32; 4], present: u32, bytes: u32) -> [u32; 4] {
+    let kept = present * bytes;
+    let mut out = vector;
+    let mut i = 0;
+    while i < 4 {
+        let word = kept.saturating_sub(4 * i as u32); // bytes of this word
+        if word < 4 {
+            out[i] &= (1 << (8 * word)) - 1;
+        }
+        i += 1;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_elements_of_a_vector_are_kept() {
+        let vector = [0x2222_1111, 0x4444_3333, 0x6666_5555, 0x8888_7777];
+        assert_eq!(keep_first(vector, 8, 2), vector);
+        assert_eq!(keep_first(vector, 9, 2), vector);
+        assert_eq!(keep_first(vector, 3, 2), [0x2222_1111, 0x3333, 0, 0]);
+        assert_eq!(keep_first(vector, 4, 2), [0x2222_1111, 0x4444_3333, 0, 0]);
+        assert_eq!(keep_first(vector, 0, 2), [0; 4]);
+        assert_eq!(keep_first(vector, 3, 4), [0x2222_1111, 0x4444_3333, 0x6666_5555, 0]);
     }
 }

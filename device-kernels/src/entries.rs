@@ -8,6 +8,7 @@ use crate::element::{Bf16, F16, F32, Scalars, Tf32, Vectors};
 use crate::gather_probe::GatherProbe;
 use crate::kernel::{Entry, Kernel, Variant};
 use crate::row_split::RowSplit;
+use crate::sddmm::{Scan, SddmmEntries, SddmmTiles};
 use crate::short_rows::ShortRows;
 use crate::tile_stream::{Bulk, ByElement, Packed, TileStream};
 
@@ -135,6 +136,27 @@ entries! {
     spmm_tile_stream_tf32_64_packed => TileStream<Tf32, Bulk, 2, 3, Packed>,
     spmm_tile_stream_tf32_elements_packed => TileStream<Tf32, ByElement, 1, 3, Packed>,
     spmm_combine => Combine,
+    sddmm_tiles_f16_1 => SddmmTiles<F16, Bulk, 1>,
+    sddmm_tiles_f16_2 => SddmmTiles<F16, Bulk, 2>,
+    sddmm_tiles_f16_4 => SddmmTiles<F16, Bulk, 4>,
+    sddmm_tiles_f16_elements => SddmmTiles<F16, ByElement, 1>,
+    sddmm_tiles_bf16_1 => SddmmTiles<Bf16, Bulk, 1>,
+    sddmm_tiles_bf16_2 => SddmmTiles<Bf16, Bulk, 2>,
+    sddmm_tiles_bf16_4 => SddmmTiles<Bf16, Bulk, 4>,
+    sddmm_tiles_bf16_elements => SddmmTiles<Bf16, ByElement, 1>,
+    sddmm_tiles_tf32_1 => SddmmTiles<Tf32, Bulk, 1>,
+    sddmm_tiles_tf32_2 => SddmmTiles<Tf32, Bulk, 2>,
+    sddmm_tiles_tf32_4 => SddmmTiles<Tf32, Bulk, 4>,
+    sddmm_tiles_tf32_elements => SddmmTiles<Tf32, ByElement, 1>,
+    sddmm_tiles_f16_4_scan => SddmmTiles<F16, Bulk, 4, Scan>,
+    sddmm_entries_f16 => SddmmEntries<Vectors<F16>>,
+    sddmm_entries_f16_elements => SddmmEntries<Scalars<F16>>,
+    sddmm_entries_bf16 => SddmmEntries<Vectors<Bf16>>,
+    sddmm_entries_bf16_elements => SddmmEntries<Scalars<Bf16>>,
+    sddmm_entries_f32 => SddmmEntries<Vectors<F32>>,
+    sddmm_entries_f32_elements => SddmmEntries<Scalars<F32>>,
+    sddmm_entries_tf32 => SddmmEntries<Vectors<Tf32>>,
+    sddmm_entries_tf32_elements => SddmmEntries<Scalars<Tf32>>,
     spmm_check_f16 => Check<F16>,
     spmm_check_f32 => Check<F32>,
     spmm_check_bf16 => Check<Bf16>,

@@ -62,6 +62,24 @@ pub enum Variant {
         /// Whether records hold only the values of entries.
         packed: bool,
     },
+    /// [`crate::sddmm::SddmmTiles`].
+    SddmmTiles {
+        /// Type of `X` and `Y`.
+        dtype: Dtype,
+        /// Times 64 bytes of a row in flight.
+        chunks: u32,
+        /// As for `RowSplit`.
+        vectors: bool,
+        /// Whether an entry's position is found by scanning, for comparison.
+        scans: bool,
+    },
+    /// [`crate::sddmm::SddmmEntries`].
+    SddmmEntries {
+        /// Type of `X` and `Y`.
+        dtype: Dtype,
+        /// As for `RowSplit`.
+        vectors: bool,
+    },
     /// [`crate::combine`].
     Combine,
     /// [`crate::check`].

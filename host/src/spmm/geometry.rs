@@ -25,6 +25,8 @@ pub(crate) fn division(entry: &Entry) -> Division {
         // A descriptor of the host's is a block, whatever the number of its rows.
         Variant::ShortRows { dtype, lanes, vectors } => (1, lanes * columns_per_lane(dtype, vectors)),
         Variant::TileStream { features, .. } => (entry.block_threads / WARP, features),
+        Variant::SddmmTiles { .. } => (entry.block_threads / WARP, 1),
+        Variant::SddmmEntries { .. } => (entry.block_threads / windrow_kernels::sddmm::BATCH, 1),
         // `Combine::blocks` counts the blocks.
         Variant::Combine => (1, Combine::SLICE),
         // The same for both element types.
