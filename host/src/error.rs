@@ -4,6 +4,7 @@ use thiserror::Error;
 use windrow_formats::FormatError;
 
 use crate::options::{Algorithm, Precision};
+use crate::sddmm::SddmmAlgorithm;
 
 /// Why a device could not be opened, or refused work.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -144,7 +145,7 @@ pub enum DeviceError {
     },
 }
 
-/// Why an SpMM could not be planned or run.
+/// Why a product, [`Spmm`](crate::Spmm) or [`Sddmm`](crate::Sddmm), could not be planned or run.
 ///
 /// Every message has the numbers and what to do about them. Rows and columns are counted from 0.
 #[derive(Debug, Clone, PartialEq, Error)]
@@ -234,6 +235,26 @@ pub enum SpmmError {
         precision: Precision,
         /// What to do about it.
         remedy: &'static str,
+    },
+    /// A combination of algorithm and precision that no kernel of sampled products implements.
+    #[error(
+        "sampled products by {algorithm} do not support precision {precision}; use tf32, bf16 or f16, or algorithm entries"
+    )]
+    UnsupportedSddmm {
+        /// The algorithm asked for.
+        algorithm: SddmmAlgorithm,
+        /// The precision asked for.
+        precision: Precision,
+    },
+    /// A dense operand of another shape.
+    #[error("{operand} is {} × {} but must be {} × {}", found.0, found.1, expected.0, expected.1)]
+    OperandShape {
+        /// The operand.
+        operand: &'static str,
+        /// Its rows and columns.
+        found: (usize, usize),
+        /// Those it must have.
+        expected: (usize, usize),
     },
     /// The plan would take more device memory than the caller allows.
     #[error(

@@ -50,6 +50,21 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Sampled products
+//!
+//! [`Sddmm`] computes products of rows of two dense matrices where a sparse one has entries, `out = (X·Yᵀ) ⊙ A`: the
+//! gradient of SpMM with respect to the values of `A`, and the scores of attention over a graph.
+//!
+//! ```
+//! use windrow::{Csr, Device, Sddmm, SddmmForm};
+//!
+//! let a = Csr::from_dense(2, 2, &[0.0f32, 2.0, 3.0, 0.0])?;
+//! let plan = Sddmm::builder(&a).inner(2).form(SddmmForm::Scale).build(&Device::best()?)?;
+//! let (x, y) = ([1.0, 2.0, 3.0, 4.0], [1.0, 1.0, 0.0, 1.0]); // both 2 × 2
+//! assert_eq!(plan.run(&x, &y)?, [4.0, 21.0]); // 2·(x₀·y₁), 3·(x₁·y₀)
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Devices
 //!
 //! | device | needs | runs |
@@ -74,6 +89,7 @@ mod error;
 mod matrix;
 mod num;
 mod options;
+mod sddmm;
 mod spmm;
 mod tf32;
 
@@ -84,6 +100,7 @@ pub use device::{Device, DeviceBuffer, DeviceKind, DeviceSelector, Event};
 pub use error::{DeviceError, SpmmError};
 pub use matrix::{DeviceMatrix, Element, Output};
 pub use options::{Algorithm, Determinism, Precision, Rates, TileValues};
+pub use sddmm::{Sddmm, SddmmAlgorithm, SddmmBuilder, SddmmForm, SddmmPlan, SddmmReport};
 pub use spmm::{ArraySize, Spmm, SpmmBuilder, SpmmPlan, SpmmReport, StageTime, Verification};
 
 /// The 16-bit element types, of the crate `half`.

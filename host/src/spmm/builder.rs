@@ -29,7 +29,7 @@ const CAPACITY: (usize, usize) = (64, 4096);
 const WIDE_C_COLUMNS: u32 = 64;
 const _: () = assert!(WIDE_C_COLUMNS as usize <= CAPACITY.0, "a workspace has room for them");
 /// Indices that kernels compute stay below 2³² with this much to spare for the last round of a loop.
-pub(super) const MAX_INDEX: u64 = u32::MAX as u64 - 1024;
+pub(crate) const MAX_INDEX: u64 = u32::MAX as u64 - 1024;
 /// Steps of a tile stream: sixteen columns each, counted in 32 bits.
 const MAX_STEPS: u64 = (1 << 28) - 1;
 

@@ -301,7 +301,7 @@ impl GpuPlan {
 ///
 /// # Safety
 /// As for [`Prepared::new`].
-pub(super) unsafe fn start<P: bytemuck::Pod>(
+pub(crate) unsafe fn start<P: bytemuck::Pod>(
     machine: &dyn Machine,
     entry: &'static Entry,
     units: u64,

@@ -13,10 +13,16 @@ mod values;
 mod vectors;
 mod verify;
 
+pub(crate) use builder::MAX_INDEX;
 pub use builder::SpmmBuilder;
+pub(crate) use gpu::start;
+pub(crate) use parts::push;
 pub use plan::SpmmPlan;
+pub(crate) use plan::narrow_width;
+pub(crate) use report::StageClock;
 pub use report::{ArraySize, SpmmReport, StageTime};
 pub use verify::Verification;
+pub(crate) use verify::{UNIT_FMA, UNIT_MMA, error_ratio};
 
 use windrow_formats::{Csr, Value};
 

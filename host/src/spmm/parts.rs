@@ -310,7 +310,7 @@ pub(super) fn wide_first(mut rows: Vec<[u32; 4]>) -> Vec<[u32; 4]> {
     rows
 }
 
-pub(super) fn push(sizes: &mut Vec<ArraySize>, name: &'static str, bytes: u64) {
+pub(crate) fn push(sizes: &mut Vec<ArraySize>, name: &'static str, bytes: u64) {
     if bytes > 0 {
         sizes.push(ArraySize { name, bytes });
     }

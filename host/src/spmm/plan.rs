@@ -327,6 +327,6 @@ fn too_wide(n: usize) -> SpmmError {
 }
 
 /// A width or leading dimension as kernels take it.
-pub(super) fn narrow_width(n: usize) -> Result<u32, SpmmError> {
+pub(crate) fn narrow_width(n: usize) -> Result<u32, SpmmError> {
     u32::try_from(n).map_err(|_| too_wide(n))
 }

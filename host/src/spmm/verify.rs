@@ -22,9 +22,9 @@ use crate::options::Precision;
 use crate::tf32;
 
 /// Unit roundoff of f32 arithmetic: CUDA cores and CPU.
-const UNIT_FMA: f32 = 1.0 / 16_777_216.0;
+pub(crate) const UNIT_FMA: f32 = 1.0 / 16_777_216.0;
 /// Unit roundoff assumed for Tensor Cores, whose rounding inside is not promised.
-const UNIT_MMA: f32 = 1.0 / 8_388_608.0;
+pub(crate) const UNIT_MMA: f32 = 1.0 / 8_388_608.0;
 /// The check kernel names an element in 32 bits.
 const MAX_POSITIONS: usize = u32::MAX as usize;
 
@@ -45,7 +45,8 @@ pub struct Verification {
 }
 
 impl Verification {
-    const NOTHING: Self = Self { worst_ratio: 0.0, worst_row: 0, worst_col: 0, failures: 0, checked: 0 };
+    pub(crate) const NOTHING: Self =
+        Self { worst_ratio: 0.0, worst_row: 0, worst_col: 0, failures: 0, checked: 0 };
 
     /// Whether every element is within its bound.
     #[must_use]
@@ -54,7 +55,7 @@ impl Verification {
     }
 
     /// Of two disjoint parts of `C`.
-    fn and(self, other: Self) -> Self {
+    pub(crate) fn and(self, other: Self) -> Self {
         let worst = if other.worst_ratio > self.worst_ratio { other } else { self };
         Self { failures: self.failures + other.failures, checked: self.checked + other.checked, ..worst }
     }
@@ -263,7 +264,7 @@ fn verify_on_host<V: Value, B: Element, C: Output>(
 }
 
 /// `|got − want|` in units of the bound; infinite where only one of the two is finite.
-fn error_ratio<C: Output>(got: f64, want: f64, scale: f64, len: usize, unit: f32) -> f64 {
+pub(crate) fn error_ratio<C: Output>(got: f64, want: f64, scale: f64, len: usize, unit: f32) -> f64 {
     if want.is_nan() {
         return if got.is_nan() { 0.0 } else { f64::INFINITY };
     }

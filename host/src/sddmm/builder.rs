@@ -1,0 +1,296 @@
+//! From a pattern and options to a plan.
+
+use windrow_formats::{Csr, SAMPLED_COLS, SampledTiles, Value, WINDOW_ROWS};
+use windrow_kernels::sddmm::BATCH;
+use windrow_preprocess::balance::{EntryBatches, entry_batches};
+
+use super::gpu::{EntriesPart, GpuSddmm, TilesPart};
+use super::host::HostSddmm;
+use super::options::{SddmmAlgorithm, SddmmForm};
+use super::plan::{Body, SddmmPlan};
+use super::report::SddmmReport;
+use crate::device::{Device, DeviceBuffer};
+use crate::error::SpmmError;
+use crate::num::{index, narrow, real, wide};
+use crate::options::Precision;
+use crate::spmm::{ArraySize, MAX_INDEX, StageClock, push};
+
+/// Inner dimension that a plan is made for, unless told otherwise.
+const DEFAULT_INNER: usize = 128;
+/// Entries of a tile of Tensor Cores at least, in a hybrid: 3/16 of its places, as Libra has it.
+const DEFAULT_THRESHOLD: u32 = 24;
+
+/// Options of a plan; made by [`Sddmm::builder`](super::Sddmm::builder).
+#[derive(Debug, Clone)]
+pub struct SddmmBuilder<'a, V> {
+    a: &'a Csr<V>,
+    inner: usize,
+    precision: Precision,
+    form: SddmmForm,
+    algorithm: SddmmAlgorithm,
+    threshold: u32,
+    memory_limit: Option<u64>,
+    scan: bool,
+}
+
+/// The parts of a plan on the host, before upload.
+#[derive(Default)]
+struct Parts {
+    pattern: SampledTiles,
+    batches: EntryBatches,
+    col_indices: Vec<u32>,
+}
+
+impl<'a, V: Value> SddmmBuilder<'a, V> {
+    pub(super) fn new(a: &'a Csr<V>) -> Self {
+        Self {
+            a,
+            inner: DEFAULT_INNER,
+            precision: Precision::F32,
+            form: SddmmForm::Mask,
+            algorithm: SddmmAlgorithm::Auto,
+            threshold: DEFAULT_THRESHOLD,
+            memory_limit: None,
+            scan: false,
+        }
+    }
+
+    /// The inner dimension that most products will have, 128 unless told. A hint: products of any can be run.
+    #[must_use]
+    pub fn inner(mut self, d: usize) -> Self {
+        self.inner = d;
+        self
+    }
+
+    /// The type that `X` and `Y` are rounded to, [`Precision::F32`] unless told.
+    #[must_use]
+    pub fn precision(mut self, precision: Precision) -> Self {
+        self.precision = precision;
+        self
+    }
+
+    /// What the values of the pattern are for, [`SddmmForm::Mask`] unless told.
+    #[must_use]
+    pub fn form(mut self, form: SddmmForm) -> Self {
+        self.form = form;
+        self
+    }
+
+    /// The algorithm, [`SddmmAlgorithm::Auto`] unless told.
+    #[must_use]
+    pub fn algorithm(mut self, algorithm: SddmmAlgorithm) -> Self {
+        self.algorithm = algorithm;
+        self
+    }
+
+    /// Entries that a tile of 8 × 16 must have to be computed on Tensor Cores by [`SddmmAlgorithm::Hybrid`]: 24 unless
+    /// told, Libra's threshold. Other algorithms disregard it.
+    #[must_use]
+    pub fn tile_threshold(mut self, entries: u32) -> Self {
+        self.threshold = entries;
+        self
+    }
+
+    /// Device memory that the plan may take, in bytes; `X`, `Y` and the result are the caller's. No limit unless told.
+    /// The need is computed before anything is allocated.
+    #[must_use]
+    pub fn memory_limit(mut self, bytes: u64) -> Self {
+        self.memory_limit = Some(bytes);
+        self
+    }
+
+    /// Finds the position of an entry of a tile by scanning its row's mask instead of counting bits: for comparison.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn scan_masks(mut self) -> Self {
+        self.scan = true;
+        self
+    }
+
+    /// Makes the plan: checks, chooses, lays out and uploads.
+    ///
+    /// # Cost
+    /// Linear in rows and entries; the report has the time of each stage.
+    ///
+    /// # Errors
+    /// - [`SpmmError::UnsupportedSddmm`] for an algorithm without kernels for the precision;
+    /// - [`SpmmError::TooLarge`] for a GPU plan with about 2³² entries;
+    /// - [`SpmmError::MemoryLimit`] if the plan needs more than the limit;
+    /// - [`SpmmError::Device`] if the device refuses, [`SpmmError::Format`] if tiles cannot be built.
+    pub fn build(&self, device: &Device) -> Result<SddmmPlan, SpmmError> {
+        if !self.algorithm.supports(self.precision) {
+            let (algorithm, precision) = (self.algorithm, self.precision);
+            return Err(SpmmError::UnsupportedSddmm { algorithm, precision });
+        }
+        let mut report = self.blank_report(device);
+        let mut clock = StageClock::start();
+        let body = match device.machine() {
+            None => {
+                report.algorithm = SddmmAlgorithm::Entries;
+                report.reason = "the CPU has one algorithm, rows in parallel".to_owned();
+                let host = HostSddmm::new(self.a, self.precision, self.form);
+                self.account(&mut report, host.sizes())?;
+                clock.end("copy");
+                Body::Cpu(host)
+            }
+            Some(machine) => {
+                let parts = self.lay_out(&mut report)?;
+                clock.end("layout");
+                self.account(&mut report, self.sizes(&parts))?;
+                let plan = self.upload(device, machine.multiprocessors(), &parts)?;
+                report.entries = plan.names(narrow(self.inner.min(index(u64::from(u32::MAX)))));
+                clock.end("upload");
+                Body::Gpu(Box::new(plan))
+            }
+        };
+        report.stages = clock.stages;
+        Ok(SddmmPlan {
+            rows: self.a.rows(),
+            cols: self.a.cols(),
+            nnz: self.a.nnz(),
+            precision: self.precision,
+            form: self.form,
+            device: device.clone(),
+            body,
+            report,
+        })
+    }
+
+    /// Divides the entries between the paths. Notes the algorithm and why.
+    fn lay_out(&self, report: &mut SddmmReport) -> Result<Parts, SpmmError> {
+        let entries = wide(self.a.nnz());
+        if entries > MAX_INDEX {
+            let remedy = "split the pattern by rows, or use the CPU";
+            return Err(SpmmError::TooLarge { what: "entries", found: entries, limit: MAX_INDEX, remedy });
+        }
+        if self.algorithm == SddmmAlgorithm::Auto {
+            (report.algorithm, report.reason) = if self.precision.has_tile_kernels() {
+                (SddmmAlgorithm::Tiles, "a row of Y is gathered once for the rows of a window".to_owned())
+            } else {
+                (SddmmAlgorithm::Entries, format!("{} is multiplied on CUDA cores", self.precision))
+            };
+        }
+        let pattern = match report.algorithm {
+            SddmmAlgorithm::Entries => SampledTiles::default(),
+            SddmmAlgorithm::Hybrid => SampledTiles::with_dense_tiles(self.a, self.threshold)?,
+            SddmmAlgorithm::Tiles | SddmmAlgorithm::Auto => SampledTiles::from_csr(self.a)?,
+        };
+        let parts = if report.algorithm == SddmmAlgorithm::Entries {
+            let rows = (0..self.a.rows()).map(|row| (narrow(row), narrow(self.a.row_len(row))));
+            Parts { batches: entry_batches(rows, BATCH), col_indices: self.a.col_indices().to_vec(), pattern }
+        } else {
+            let lengths = pattern.rest_offsets().windows(2).map(|ends| ends[1] - ends[0]);
+            let batches = entry_batches(pattern.rest_rows().iter().copied().zip(lengths), BATCH);
+            Parts { batches, col_indices: pattern.rest_cols().to_vec(), pattern }
+        };
+        let tiles = parts.pattern.tiles();
+        let in_tiles = wide(self.a.nnz() - parts.col_indices.len());
+        report.tiles = wide(tiles.len());
+        report.column_vectors = parts.pattern.gathered_columns();
+        let windows = tiles.chunk_by(|a, b| a.window == b.window).count();
+        report.window_rows = wide(WINDOW_ROWS * windows);
+        report.batches = wide(parts.batches.rows.len());
+        report.tile_share = real(in_tiles) / real(entries.max(1));
+        report.utilisation = real(in_tiles) / real(wide(tiles.len() * WINDOW_ROWS * SAMPLED_COLS).max(1));
+        Ok(parts)
+    }
+
+    fn sizes(&self, parts: &Parts) -> Vec<ArraySize> {
+        let mut sizes = Vec::new();
+        push(&mut sizes, "tiles", wide(size_of_val(parts.pattern.tiles())));
+        if !parts.pattern.tiles().is_empty() {
+            push(&mut sizes, "window_rows", 4 * wide(parts.pattern.window_rows().len()));
+        }
+        push(&mut sizes, "places", 4 * wide(parts.pattern.places().len()));
+        if !parts.batches.rows.is_empty() {
+            push(&mut sizes, "batch_rows", 4 * wide(parts.batches.rows.len()));
+            push(&mut sizes, "batch_begins", 4 * wide(parts.batches.begins.len()));
+            push(&mut sizes, "col_indices", 4 * wide(parts.col_indices.len()));
+        }
+        if self.form == SddmmForm::Scale {
+            push(&mut sizes, "values", 4 * wide(self.a.nnz()));
+        }
+        sizes
+    }
+
+    fn upload(&self, device: &Device, multiprocessors: u32, parts: &Parts) -> Result<GpuSddmm, SpmmError> {
+        let pattern = &parts.pattern;
+        let tiles = match pattern.tiles() {
+            [] => None,
+            tiles => Some(TilesPart {
+                records: DeviceBuffer::named(device, tiles, "tiles")?,
+                window_rows: DeviceBuffer::named(device, pattern.window_rows(), "window_rows")?,
+                scan: self.scan,
+            }),
+        };
+        let entries = match parts.batches.rows.as_slice() {
+            [] => None,
+            rows => Some(EntriesPart {
+                rows: DeviceBuffer::named(device, rows, "batch_rows")?,
+                begins: DeviceBuffer::named(device, &parts.batches.begins, "batch_begins")?,
+                col_indices: DeviceBuffer::named(device, &parts.col_indices, "col_indices")?,
+            }),
+        };
+        let places = match pattern.places() {
+            [] => None,
+            places => Some(DeviceBuffer::named(device, places, "places")?),
+        };
+        let scale = match self.form {
+            SddmmForm::Mask => None,
+            SddmmForm::Scale => Some(DeviceBuffer::named(device, &scale_of(self.a.values()), "values")?),
+        };
+        Ok(GpuSddmm {
+            precision: self.precision,
+            multiprocessors,
+            tiles,
+            entries,
+            tile_entries: narrow(pattern.tile_entries()),
+            places,
+            scale,
+        })
+    }
+
+    /// Notes what the plan will allocate, and refuses to go beyond the limit.
+    fn account(&self, report: &mut SddmmReport, sizes: Vec<ArraySize>) -> Result<(), SpmmError> {
+        let needed = sizes.iter().map(|array| array.bytes).sum();
+        if let Some(limit) = self.memory_limit.filter(|&limit| needed > limit) {
+            let largest = sizes.iter().max_by_key(|array| array.bytes);
+            let (largest, largest_bytes) = largest.map_or(("none", 0), |array| (array.name, array.bytes));
+            return Err(SpmmError::MemoryLimit { needed, limit, largest, largest_bytes });
+        }
+        report.device_bytes = needed;
+        report.arrays = sizes;
+        Ok(())
+    }
+
+    fn blank_report(&self, device: &Device) -> SddmmReport {
+        SddmmReport {
+            rows: self.a.rows(),
+            cols: self.a.cols(),
+            nnz: self.a.nnz(),
+            inner: self.inner,
+            precision: self.precision,
+            form: self.form,
+            device: device.to_string(),
+            device_kind: device.kind(),
+            requested: self.algorithm,
+            algorithm: self.algorithm,
+            reason: "as asked".to_owned(),
+            entries: Vec::new(),
+            tiles: 0,
+            column_vectors: 0,
+            window_rows: 0,
+            batches: 0,
+            tile_share: 0.0,
+            utilisation: 0.0,
+            arrays: Vec::new(),
+            device_bytes: 0,
+            stages: Vec::new(),
+        }
+    }
+}
+
+/// Values as products are scaled by them.
+pub(super) fn scale_of<V: Value>(values: &[V]) -> Vec<f32> {
+    values.iter().map(|value| value.to_f32()).collect()
+}

@@ -1,0 +1,153 @@
+//! A plan of sampled products on a machine that runs kernels.
+
+use windrow_formats::SampledTile;
+use windrow_kernels::sddmm::{Sampled, SddmmEntriesParams, SddmmTilesParams};
+use windrow_kernels::{Entry, Variant};
+use windrow_simt::GlobalPtr;
+
+use crate::device::{DeviceBuffer, Machine};
+use crate::error::DeviceError;
+use crate::num::{narrow, wide};
+use crate::options::Precision;
+use crate::spmm::start;
+
+/// Bytes of a row that the lanes of a warp read at a time, for one chunk.
+const CHUNK_BYTES: u32 = 64;
+/// Chunks of the widest entry.
+const MOST_CHUNKS: u32 = 4;
+/// Tiles that a warp takes one after the other, at most: a row of `X` is then read once for several tiles of its
+/// window, and the record of the next tile is read meanwhile.
+const TILES_PER_WARP: u32 = 8;
+/// Warps of a multiprocessor that there should be tiles for, several times over.
+const WARPS_WANTED: u32 = 64;
+
+/// The parts of a plan in device memory.
+pub(super) struct GpuSddmm {
+    pub(super) precision: Precision,
+    pub(super) multiprocessors: u32,
+    pub(super) tiles: Option<TilesPart>,
+    pub(super) entries: Option<EntriesPart>,
+    /// Positions that belong to tiles; those of entries follow.
+    pub(super) tile_entries: u32,
+    pub(super) places: Option<DeviceBuffer<u32>>,
+    pub(super) scale: Option<DeviceBuffer<f32>>,
+}
+
+/// Tiles, for Tensor Cores.
+pub(super) struct TilesPart {
+    pub(super) records: DeviceBuffer<SampledTile>,
+    pub(super) window_rows: DeviceBuffer<u32>,
+    pub(super) scan: bool,
+}
+
+/// Batches of entries, for CUDA cores.
+pub(super) struct EntriesPart {
+    pub(super) rows: DeviceBuffer<u32>,
+    pub(super) begins: DeviceBuffer<u32>,
+    pub(super) col_indices: DeviceBuffer<u32>,
+}
+
+/// The dense operands of a run: addresses, and leading dimensions in elements.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Operands {
+    pub(super) x: u64,
+    pub(super) ldx: u32,
+    pub(super) y: u64,
+    pub(super) ldy: u32,
+    pub(super) out: u64,
+    pub(super) inner: u32,
+    pub(super) alpha: f32,
+}
+
+impl GpuSddmm {
+    /// Queues `out ← α·(X·Yᵀ) ⊙ A`.
+    ///
+    /// # Safety
+    /// `operands` are live memory of the plan's device until the work is done: `x` is m × inner and `y` n × inner, of
+    /// the plan's element type, with all rows readable up to their leading dimensions, `out` has an f32 for each entry;
+    /// nothing else touches `out` meanwhile, nothing writes `x` or `y`.
+    pub(super) unsafe fn run(&self, machine: &dyn Machine, operands: Operands) -> Result<(), DeviceError> {
+        let bytes = u64::from(self.precision.bytes());
+        let aligned =
+            |address: u64, ld: u32| address.is_multiple_of(16) && (u64::from(ld) * bytes).is_multiple_of(16);
+        let vectors = aligned(operands.x, operands.ldx) && aligned(operands.y, operands.ldy);
+        let place =
+            |first: u32| self.places.as_ref().map_or(GlobalPtr::NULL, |places| places.pointer().at(first));
+        let sampled = Sampled {
+            x: GlobalPtr::from_address(operands.x),
+            y: GlobalPtr::from_address(operands.y),
+            out: GlobalPtr::from_address(operands.out),
+            scale: self.scale.as_ref().map_or(GlobalPtr::NULL, DeviceBuffer::pointer),
+            places: place(0),
+            inner: operands.inner,
+            ldx: operands.ldx,
+            ldy: operands.ldy,
+            alpha: operands.alpha,
+        };
+        if let (Some(part), Some(entry)) = (&self.tiles, self.tile_entry(operands.inner, vectors)) {
+            let tile_count = narrow(part.records.len());
+            let warps = self.multiprocessors.saturating_mul(WARPS_WANTED);
+            let params = SddmmTilesParams {
+                sampled,
+                records: part.records.pointer().cast(),
+                window_rows: part.window_rows.pointer(),
+                tile_count,
+                tiles_per_warp: (tile_count / warps.max(1)).clamp(1, TILES_PER_WARP),
+            };
+            let warps = tile_count.div_ceil(params.tiles_per_warp);
+            // SAFETY: the records were made of a valid CSR by `SampledTiles`, which keeps the obligations, and belong to
+            // the plan, which frees them after the machine's work; the dense operands are the caller's promise, their
+            // alignment was looked at above, and rows are readable up to their leading dimension, a multiple of 16
+            // bytes where vectors are read.
+            unsafe { start(machine, entry, u64::from(warps), 1, &params)? };
+        }
+        if let (Some(part), Some(entry)) = (&self.entries, self.rest_entry(vectors)) {
+            let params = SddmmEntriesParams {
+                sampled: Sampled { places: place(self.tile_entries), ..sampled },
+                rows: part.rows.pointer(),
+                begins: part.begins.pointer(),
+                col_indices: part.col_indices.pointer(),
+                batch_count: narrow(part.rows.len()),
+                reserved: 0,
+            };
+            // SAFETY: as above; the batches were made by `entry_batches`. No entry is in both parts.
+            unsafe { start(machine, entry, wide(part.rows.len()), 1, &params)? };
+        }
+        Ok(())
+    }
+
+    fn tile_entry(&self, inner: u32, vectors: bool) -> Option<&'static Entry> {
+        let part = self.tiles.as_ref()?;
+        let needed = inner.saturating_mul(self.precision.bytes()).div_ceil(CHUNK_BYTES);
+        let chunks = match vectors {
+            true => needed.clamp(1, MOST_CHUNKS).next_power_of_two(),
+            false => 1,
+        };
+        let scans = part.scan && vectors && chunks == MOST_CHUNKS && self.precision == Precision::F16;
+        windrow_kernels::entry(Variant::SddmmTiles { dtype: self.precision.dtype(), chunks, vectors, scans })
+    }
+
+    fn rest_entry(&self, vectors: bool) -> Option<&'static Entry> {
+        self.entries.as_ref()?;
+        windrow_kernels::entry(Variant::SddmmEntries { dtype: self.precision.dtype(), vectors })
+    }
+
+    /// The entries for aligned operands of inner dimension `inner`.
+    pub(super) fn names(&self, inner: u32) -> Vec<&'static str> {
+        let entries = [self.tile_entry(inner, true), self.rest_entry(true)];
+        entries.into_iter().flatten().map(|entry| entry.name).collect()
+    }
+
+    /// Whether Tensor Cores take part, whose rounding is not that of a fused multiply-add.
+    pub(super) fn uses_tiles(&self) -> bool {
+        self.tiles.is_some()
+    }
+
+    /// New values to scale with, in CSR order.
+    pub(super) fn replace_values(&mut self, values: &[f32]) -> Result<(), DeviceError> {
+        match &mut self.scale {
+            Some(scale) => scale.copy_from_slice(values),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Sampled products on the CPU.
+
+use rayon::prelude::*;
+use windrow_formats::{Csr, Value};
+use windrow_preprocess::balance::row_ranges;
+
+use super::builder::scale_of;
+use super::options::SddmmForm;
+use crate::dense::DenseRef;
+use crate::matrix::Element;
+use crate::num::wide;
+use crate::options::Precision;
+use crate::spmm::{ArraySize, push};
+use crate::tf32;
+
+/// Sums that are taken side by side: enough for the vector units of any machine.
+const LANES: usize = 16;
+/// Ranges of rows for each thread: enough that one that takes longer than its share is made up for.
+const RANGES_PER_THREAD: usize = 8;
+/// What a row costs beside its entries, in entries.
+const ROW_COST: u64 = 1;
+
+/// A pattern as the CPU walks it.
+pub(super) struct HostSddmm {
+    row_offsets: Vec<u64>,
+    col_indices: Vec<u32>,
+    scale: Option<Vec<f32>>,
+    precision: Precision,
+}
+
+impl HostSddmm {
+    pub(super) fn new<V: Value>(a: &Csr<V>, precision: Precision, form: SddmmForm) -> Self {
+        Self {
+            row_offsets: a.row_offsets().to_vec(),
+            col_indices: a.col_indices().to_vec(),
+            scale: (form == SddmmForm::Scale).then(|| scale_of(a.values())),
+            precision,
+        }
+    }
+
+    pub(super) fn sizes(&self) -> Vec<ArraySize> {
+        let mut sizes = Vec::new();
+        push(&mut sizes, "row_offsets", 8 * wide(self.row_offsets.len()));
+        push(&mut sizes, "col_indices", 4 * wide(self.col_indices.len()));
+        push(&mut sizes, "values", 4 * wide(self.scale.as_ref().map_or(0, Vec::len)));
+        sizes
+    }
+
+    pub(super) fn replace_values(&mut self, values: Vec<f32>) {
+        if let Some(scale) = &mut self.scale {
+            *scale = values;
+        }
+    }
+
+    /// `out ← α·(X·Yᵀ) ⊙ A`, on the threads of the current rayon pool. The same bits in every run, whatever the number
+    /// of threads.
+    pub(super) fn run<T: Element>(
+        &self,
+        alpha: f32,
+        x: DenseRef<'_, T>,
+        y: DenseRef<'_, T>,
+        out: &mut [f32],
+    ) {
+        // Rounded and widened once, not once for each entry.
+        let (x, y) = (widened(x, self.precision), widened(y, self.precision));
+        let parts = row_ranges(&self.row_offsets, rayon::current_num_threads() * RANGES_PER_THREAD, ROW_COST);
+        let mut rest = out;
+        let tasks: Vec<_> = parts
+            .into_iter()
+            .map(|rows| {
+                let entries = self.row_offsets[rows.end] - self.row_offsets[rows.start];
+                let (own, others) = std::mem::take(&mut rest).split_at_mut(crate::num::index(entries));
+                rest = others;
+                (rows, own)
+            })
+            .collect();
+        tasks.into_par_iter().with_max_len(1).for_each(|(rows, out)| {
+            let first = crate::num::index(self.row_offsets[rows.start]);
+            for row in rows {
+                let ends = [self.row_offsets[row], self.row_offsets[row + 1]].map(crate::num::index);
+                for entry in ends[0]..ends[1] {
+                    let sum = dot(x.row(row), y.row(self.col_indices[entry] as usize));
+                    let scale = self.scale.as_ref().map(|scale| scale[entry]);
+                    out[entry - first] = scale.map_or(alpha * sum, |scale| alpha * sum * scale);
+                }
+            }
+        });
+    }
+}
+
+/// Rows of f32, side by side.
+struct Rows {
+    data: Vec<f32>,
+    cols: usize,
+}
+
+impl Rows {
+    fn row(&self, r: usize) -> &[f32] {
+        &self.data[r * self.cols..][..self.cols]
+    }
+}
+
+/// The elements as they are multiplied.
+fn widened<T: Element>(matrix: DenseRef<'_, T>, precision: Precision) -> Rows {
+    let cols = matrix.cols();
+    let as_multiplied = |element: &T| match precision {
+        Precision::Tf32 => tf32::round(element.to_f32()),
+        _ => element.to_f32(),
+    };
+    let data = (0..matrix.rows())
+        .into_par_iter()
+        .flat_map_iter(|r| matrix.row(r).iter().map(as_multiplied))
+        .collect();
+    Rows { data, cols }
+}
+
+/// `Σ x·y`, summed in [`LANES`] lanes and then pairwise.
+fn dot(x: &[f32], y: &[f32]) -> f32 {
+    let mut sums = [0.0f32; LANES];
+    let (x_chunks, y_chunks) = (x.chunks_exact(LANES), y.chunks_exact(LANES));
+    let (x_rest, y_rest) = (x_chunks.remainder(), y_chunks.remainder());
+    for (x, y) in x_chunks.zip(y_chunks) {
+        for ((sum, x), y) in sums.iter_mut().zip(x).zip(y) {
+            *sum += x * y;
+        }
+    }
+    for ((sum, x), y) in sums.iter_mut().zip(x_rest).zip(y_rest) {
+        *sum += x * y;
+    }
+    let mut half = LANES / 2;
+    while half > 0 {
+        for i in 0..half {
+            sums[i] += sums[i + half];
+        }
+        half /= 2;
+    }
+    sums[0]
+}

@@ -1,0 +1,44 @@
+//! Sampled dense-dense products: plans and their parts.
+
+mod builder;
+mod gpu;
+mod host;
+mod options;
+mod plan;
+mod report;
+mod verify;
+
+pub use builder::SddmmBuilder;
+pub use options::{SddmmAlgorithm, SddmmForm};
+pub use plan::SddmmPlan;
+pub use report::SddmmReport;
+
+use windrow_formats::{Csr, Value};
+
+/// `out = α·(X·Yᵀ) ⊙ A` for a sparse `A` (SDDMM): the way to a plan.
+///
+/// One number for each entry of `A`, in CSR order: the product of row `i` of `X` and row `j` of `Y` where `A` has an
+/// entry in row `i` and column `j`; times the entry's value with [`SddmmForm::Scale`]. `X` is m × d and `Y` n × d for
+/// an `A` of m × n; `d` is the *inner dimension*.
+///
+/// # Examples
+/// ```
+/// use windrow::{Csr, Device, Sddmm};
+///
+/// let pattern = Csr::try_from_parts(2, 3, vec![0, 2, 3], vec![0, 2, 1], vec![1.0f32; 3])?;
+/// let plan = Sddmm::builder(&pattern).inner(2).build(&Device::best()?)?;
+/// let x = [1.0, 2.0, 3.0, 4.0]; // 2 × 2
+/// let y = [1.0, 0.0, 0.0, 1.0, 1.0, 1.0]; // 3 × 2
+/// assert_eq!(plan.run(&x, &y)?, [1.0, 3.0, 4.0]); // (0, 0), (0, 2), (1, 1)
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Sddmm;
+
+impl Sddmm {
+    /// Starts a plan for products sampled where `a` has entries. The plan keeps what it needs; `a` may be dropped
+    /// after [`build`](SddmmBuilder::build).
+    pub fn builder<V: Value>(a: &Csr<V>) -> SddmmBuilder<'_, V> {
+        SddmmBuilder::new(a)
+    }
+}

@@ -1,0 +1,302 @@
+//! A sampled product that is ready to run.
+
+use std::fmt;
+
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+use windrow_formats::Value;
+
+use super::builder::scale_of;
+use super::gpu::{GpuSddmm, Operands};
+use super::host::HostSddmm;
+use super::options::SddmmForm;
+use super::report::SddmmReport;
+use crate::cpu;
+use crate::dense::DenseRef;
+use crate::device::{Device, DeviceBuffer, Machine};
+use crate::error::SpmmError;
+use crate::matrix::{DeviceMatrix, Element};
+use crate::options::Precision;
+use crate::spmm::narrow_width;
+
+/// A sparse pattern laid out for products `out ← α·(X[m×d]·Y[n×d]ᵀ) ⊙ A[m×n]` on one device.
+///
+/// Made by [`Sddmm::builder`](super::Sddmm::builder); runs any number of times, with any inner dimension `d`.
+///
+/// # Precision
+/// `X` and `Y` are rounded to the plan's [`Precision`], products are summed in f32. With `u = 2⁻²⁴` (`2⁻²³` where tiles
+/// take part) and `γ(t) = t·u / (1 − t·u)`, an element is off by at most `γ(d + 4)·|α·a|·Σ|x·y|`. Every element is
+/// summed in one order: running a plan twice, on operands of the same alignment, gives the same bits.
+///
+/// # Not-a-number
+/// Elements of `X` and `Y` that are not finite reach only the entries of their row or column. What the result held
+/// before does not matter.
+pub struct SddmmPlan {
+    pub(super) rows: usize,
+    pub(super) cols: usize,
+    pub(super) nnz: usize,
+    pub(super) precision: Precision,
+    pub(super) form: SddmmForm,
+    pub(super) device: Device,
+    pub(super) body: Body,
+    pub(super) report: SddmmReport,
+}
+
+/// Where the pattern is.
+pub(super) enum Body {
+    Cpu(HostSddmm),
+    Gpu(Box<GpuSddmm>),
+}
+
+impl SddmmPlan {
+    /// `(X·Yᵀ) ⊙ A` for `X` of m × d and `Y` of n × d in host memory, row after row without padding; `d` follows from
+    /// their lengths. One number for each entry of `A`, in CSR order.
+    ///
+    /// Copies operands and result; see [`run_into`](Self::run_into) for matrices that stay on the device.
+    ///
+    /// # Errors
+    /// - [`SpmmError::OperandShape`] if the lengths are no m × d and n × d;
+    /// - [`SpmmError::TooLarge`], [`SpmmError::Device`].
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, Device, Sddmm, SddmmForm};
+    ///
+    /// let a = Csr::from_dense(2, 2, &[0.0f32, 2.0, 3.0, 0.0])?;
+    /// let plan = Sddmm::builder(&a).form(SddmmForm::Scale).build(&Device::cpu())?;
+    /// assert_eq!(plan.run(&[1.0, 10.0], &[5.0, 7.0])?, [14.0, 150.0]); // 2·(1·7), 3·(10·5)
+    /// assert!(plan.run(&[1.0, 10.0], &[5.0]).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run(&self, x: &[f32], y: &[f32]) -> Result<Vec<f32>, SpmmError> {
+        let inner = match (self.rows, self.cols) {
+            (0, 0) => 0,
+            (0, n) => y.len() / n,
+            (m, _) => x.len() / m,
+        };
+        let packed = |data, operand, rows: usize| match DenseRef::packed(data, rows, inner) {
+            Ok(matrix) if data.len() == rows * inner => Ok(matrix),
+            _ => {
+                let (found, expected) = ((1, data.len()), (rows, inner));
+                Err(SpmmError::OperandShape { operand, found, expected })
+            }
+        };
+        self.run_host(1.0, packed(x, "X", self.rows)?, packed(y, "Y", self.cols)?)
+    }
+
+    /// `α·(X·Yᵀ) ⊙ A` for matrices in host memory.
+    ///
+    /// # Errors
+    /// - [`SpmmError::OperandShape`] if the sizes do not fit;
+    /// - [`SpmmError::TooLarge`], [`SpmmError::Device`].
+    pub fn run_host(
+        &self,
+        alpha: f32,
+        x: DenseRef<'_, f32>,
+        y: DenseRef<'_, f32>,
+    ) -> Result<Vec<f32>, SpmmError> {
+        self.check_shapes((x.rows(), x.cols()), (y.rows(), y.cols()))?;
+        match self.precision {
+            Precision::F32 | Precision::Tf32 => self.run_as(alpha, x, y),
+            Precision::F16 => self.run_rounded::<f16>(alpha, x, y),
+            Precision::Bf16 => self.run_rounded::<bf16>(alpha, x, y),
+        }
+    }
+
+    /// Rounds the operands, then runs.
+    fn run_rounded<T: Element>(
+        &self,
+        alpha: f32,
+        x: DenseRef<'_, f32>,
+        y: DenseRef<'_, f32>,
+    ) -> Result<Vec<f32>, SpmmError>
+    where
+        [T]: HalfFloatSliceExt,
+    {
+        let (rounded_x, rounded_y) = (cpu::to_half::<T>(x), cpu::to_half::<T>(y));
+        let x = DenseRef::packed(&rounded_x, x.rows(), x.cols())?;
+        self.run_as(alpha, x, DenseRef::packed(&rounded_y, y.rows(), y.cols())?)
+    }
+
+    /// Runs with operands of the plan's element type; on a GPU by way of copies.
+    fn run_as<T: Element>(
+        &self,
+        alpha: f32,
+        x: DenseRef<'_, T>,
+        y: DenseRef<'_, T>,
+    ) -> Result<Vec<f32>, SpmmError> {
+        if let Body::Cpu(pattern) = &self.body {
+            let mut out = vec![0.0; self.nnz];
+            pattern.run(alpha, x, y, &mut out);
+            return Ok(out);
+        }
+        let x = DeviceMatrix::upload(&self.device, x)?;
+        let y = DeviceMatrix::upload(&self.device, y)?;
+        let mut out = DeviceBuffer::alloc_zeroed(&self.device, self.nnz)?;
+        self.run_into(alpha, &x, &y, &mut out)?;
+        Ok(out.to_vec()?)
+    }
+
+    /// `out ← α·(X·Yᵀ) ⊙ A` for operands on the plan's device.
+    ///
+    /// On a GPU this queues the kernels and returns; it allocates nothing. Reading `out` waits for the result, and so
+    /// does [`Device::synchronize`], which also reports errors of the kernels.
+    ///
+    /// # Shapes
+    /// - `x`: m × d, `y`: n × d, of the plan's precision (for tf32: f32). Kernels read them fastest if `ld` elements are
+    ///   a multiple of 16 bytes, as [`DeviceMatrix::zeros`] and [`DeviceMatrix::upload`] make it;
+    /// - `out`: one f32 for each entry, in CSR order.
+    ///
+    /// # Errors
+    /// - [`SpmmError::OperandShape`], [`SpmmError::ValueCount`] if the sizes do not fit;
+    /// - [`SpmmError::WrongDevice`] if an operand is elsewhere, [`SpmmError::ElementType`] if one is of another type;
+    /// - [`SpmmError::TooLarge`] for an inner or leading dimension of 2³² or more;
+    /// - [`SpmmError::Device`].
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, DenseRef, Device, DeviceBuffer, DeviceMatrix, Sddmm};
+    ///
+    /// let device = Device::best()?;
+    /// let plan = Sddmm::builder(&Csr::<f32>::identity(2)?).build(&device)?;
+    /// let x = DeviceMatrix::upload(&device, DenseRef::packed(&[1.0f32, 2.0, 3.0, 4.0], 2, 2)?)?;
+    /// let mut out = DeviceBuffer::alloc_zeroed(&device, 2)?;
+    /// plan.run_into(2.0, &x, &x, &mut out)?; // twice the squared lengths of the rows
+    /// assert_eq!(out.to_vec()?, [10.0, 50.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_into<T: Element>(
+        &self,
+        alpha: f32,
+        x: &DeviceMatrix<T>,
+        y: &DeviceMatrix<T>,
+        out: &mut DeviceBuffer<f32>,
+    ) -> Result<(), SpmmError> {
+        self.check_operands(x, y, out)?;
+        match &self.body {
+            Body::Cpu(pattern) => {
+                // All are in host memory: they are on the CPU, as was just checked.
+                if let (Some(x), Some(y), Some(out)) = (x.host(), y.host(), out.host_mut()) {
+                    pattern.run(alpha, x, y, out);
+                }
+                Ok(())
+            }
+            Body::Gpu(plan) => {
+                let operands = Operands {
+                    x: x.buffer().address(),
+                    ldx: narrow_width(x.ld())?,
+                    y: y.buffer().address(),
+                    ldy: narrow_width(y.ld())?,
+                    out: out.address(),
+                    inner: narrow_width(x.cols())?,
+                    alpha,
+                };
+                // SAFETY: shapes, types and device were checked; a `DeviceMatrix` holds all rows up to its leading
+                // dimension, and frees them after the work that was queued before; `out` is borrowed for itself.
+                unsafe { plan.run(self.machine()?, operands)? };
+                Ok(())
+            }
+        }
+    }
+
+    /// Puts new values in the places of the old, one for each entry in CSR order, for [`SddmmForm::Scale`]; a plan of
+    /// the other form has none and stays as it is.
+    ///
+    /// # Errors
+    /// - [`SpmmError::ValueCount`] unless there is one value for each entry;
+    /// - [`SpmmError::Device`].
+    pub fn replace_values<V: Value>(&mut self, values: &[V]) -> Result<(), SpmmError> {
+        self.check_count(values.len())?;
+        let scale = scale_of(values);
+        match &mut self.body {
+            Body::Cpu(pattern) => pattern.replace_values(scale),
+            Body::Gpu(plan) => plan.replace_values(&scale)?,
+        }
+        Ok(())
+    }
+
+    /// What the plan is, what it holds and what it cost to make.
+    #[must_use]
+    pub fn report(&self) -> &SddmmReport {
+        &self.report
+    }
+
+    /// The device that the plan runs on.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The type of `X` and `Y`.
+    #[must_use]
+    pub fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    /// `(m, n)`: rows and columns of the pattern.
+    #[must_use]
+    pub fn shape(&self) -> (usize, usize) {
+        (self.rows, self.cols)
+    }
+
+    /// Number of entries of the pattern, and of the result.
+    #[must_use]
+    pub fn nnz(&self) -> usize {
+        self.nnz
+    }
+
+    fn machine(&self) -> Result<&dyn Machine, SpmmError> {
+        self.device.machine().ok_or_else(|| {
+            let (operation, remedy) = ("run kernels", "a CUDA device");
+            crate::DeviceError::NotAvailable { device: self.device.to_string(), operation, remedy }.into()
+        })
+    }
+
+    fn check_shapes(&self, x: (usize, usize), y: (usize, usize)) -> Result<(), SpmmError> {
+        for (operand, found, expected) in [("X", x, (self.rows, x.1)), ("Y", y, (self.cols, x.1))] {
+            if found != expected {
+                return Err(SpmmError::OperandShape { operand, found, expected });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_count(&self, found: usize) -> Result<(), SpmmError> {
+        if found == self.nnz {
+            return Ok(());
+        }
+        Err(SpmmError::ValueCount { found, expected: self.nnz })
+    }
+
+    /// Devices, types and shapes.
+    pub(super) fn check_operands<T: Element>(
+        &self,
+        x: &DeviceMatrix<T>,
+        y: &DeviceMatrix<T>,
+        out: &DeviceBuffer<f32>,
+    ) -> Result<(), SpmmError> {
+        for (operand, device) in [("X", x.device()), ("Y", y.device()), ("the result", out.device())] {
+            if !device.is_same(&self.device) {
+                let (found, expected) = (device.to_string(), self.device.to_string());
+                return Err(SpmmError::WrongDevice { operand, found, expected });
+            }
+        }
+        if T::NAME != self.precision.element() {
+            return Err(SpmmError::ElementType { operand: "X", found: T::NAME, expected: self.precision });
+        }
+        self.check_shapes((x.rows(), x.cols()), (y.rows(), y.cols()))?;
+        self.check_count(out.len())
+    }
+}
+
+impl fmt::Debug for SddmmPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rows, cols, nnz, precision, form, .. } = self;
+        let algorithm = self.report.algorithm;
+        write!(
+            f,
+            "SddmmPlan({rows} × {cols}, {nnz} entries, {algorithm}, {precision}, {form}, on {})",
+            self.device
+        )
+    }
+}

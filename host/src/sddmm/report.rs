@@ -1,0 +1,121 @@
+//! What a plan of sampled products is, what it holds and what it cost to make.
+
+use std::fmt;
+
+use super::options::{SddmmAlgorithm, SddmmForm};
+use crate::device::DeviceKind;
+use crate::num::real;
+use crate::options::{Precision, Rates};
+use crate::spmm::{ArraySize, StageTime};
+
+/// What a plan of sampled products is, what it holds and what it cost to make. `Display` prints it as a table.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[non_exhaustive]
+pub struct SddmmReport {
+    /// Rows of the pattern, and of `X`.
+    pub rows: usize,
+    /// Columns of the pattern, rows of `Y`.
+    pub cols: usize,
+    /// Entries of the pattern.
+    pub nnz: usize,
+    /// The inner dimension that the plan was made for. Any other can be run.
+    pub inner: usize,
+    /// Type of `X` and `Y`.
+    pub precision: Precision,
+    /// What the stored values are for.
+    pub form: SddmmForm,
+    /// The device, printed.
+    pub device: String,
+    /// What sort of device it is.
+    pub device_kind: DeviceKind,
+    /// The algorithm asked for.
+    pub requested: SddmmAlgorithm,
+    /// The algorithm that the plan uses.
+    pub algorithm: SddmmAlgorithm,
+    /// Why it uses that one.
+    pub reason: String,
+    /// Entry points that a run of the plan's inner dimension with aligned operands launches; empty on the CPU.
+    pub entries: Vec<&'static str>,
+    /// Tiles of 8 rows × 16 columns.
+    pub tiles: u64,
+    /// Rows of `Y` that the tiles gather.
+    pub column_vectors: u64,
+    /// Rows of `X` that the tiles read: 8 for each window that has tiles.
+    pub window_rows: u64,
+    /// Batches of entries on CUDA cores.
+    pub batches: u64,
+    /// Share of the entries that Tensor Cores compute.
+    pub tile_share: f64,
+    /// Share of the places of the tiles that hold an entry: how much of what Tensor Cores compute is kept.
+    pub utilisation: f64,
+    /// Arrays in device memory.
+    pub arrays: Vec<ArraySize>,
+    /// Sum of the arrays.
+    pub device_bytes: u64,
+    /// Time per stage, in the order in which they ran.
+    pub stages: Vec<StageTime>,
+}
+
+impl SddmmReport {
+    /// Time to make the plan, in microseconds: all stages.
+    #[must_use]
+    pub fn preprocessing_us(&self) -> f64 {
+        self.stages.iter().map(|stage| stage.us).sum()
+    }
+
+    /// Bytes of `X` and `Y` gathered by a product of inner dimension `inner`: for tiles a row of `Y` a column vector and
+    /// a row of `X` a slot of a window; on CUDA cores a row of `Y` an entry and a row of `X` a batch.
+    #[must_use]
+    pub fn gathered_bytes(&self, inner: usize) -> f64 {
+        let scalar = real(self.nnz as u64) * (1.0 - self.tile_share);
+        let rows = scalar + real(self.batches) + real(self.column_vectors) + real(self.window_rows);
+        rows * real(inner as u64) * f64::from(self.precision.bytes())
+    }
+
+    /// Lower bound for the time of a product, in microseconds:
+    ///
+    /// ```text
+    /// max( (bytes(A) + bytes(X) + bytes(Y) + bytes(out)) / copy,  gathered bytes / gather )
+    /// ```
+    #[must_use]
+    pub fn roofline_us(&self, inner: usize, rates: Rates) -> f64 {
+        let dense =
+            real((self.rows + self.cols) as u64) * real(inner as u64) * f64::from(self.precision.bytes());
+        let streamed = real(self.device_bytes) + dense + 4.0 * real(self.nnz as u64);
+        (streamed / rates.copy).max(self.gathered_bytes(inner) / rates.gather) * 1e6
+    }
+}
+
+impl fmt::Display for SddmmReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rows, cols, nnz, inner, .. } = self;
+        writeln!(f, "pattern        {rows} × {cols}, {nnz} entries, {}", self.form)?;
+        writeln!(f, "device         {}", self.device)?;
+        writeln!(f, "algorithm      {} in {}: {}", self.algorithm, self.precision, self.reason)?;
+        if !self.entries.is_empty() {
+            writeln!(f, "entries        {} (inner dimension {inner})", self.entries.join(", "))?;
+        }
+        if self.tiles > 0 {
+            writeln!(
+                f,
+                "tiles          {} with {:.1} % of the entries, {:.1} % of their places taken, {} gathers",
+                self.tiles,
+                100.0 * self.tile_share,
+                100.0 * self.utilisation,
+                self.column_vectors
+            )?;
+        }
+        if self.batches > 0 {
+            writeln!(f, "batches        {}", self.batches)?;
+        }
+        writeln!(f, "device memory  {} bytes", self.device_bytes)?;
+        for array in &self.arrays {
+            writeln!(f, "  {:<12} {} bytes", array.name, array.bytes)?;
+        }
+        write!(f, "preprocessing  {:.0} µs", self.preprocessing_us())?;
+        for stage in &self.stages {
+            write!(f, ", {} {:.0}", stage.name, stage.us)?;
+        }
+        Ok(())
+    }
+}

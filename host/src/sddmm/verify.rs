@@ -1,0 +1,100 @@
+//! Checks a sampled product against an f64 reference, entry by entry.
+
+use rayon::prelude::*;
+use windrow_formats::{Csr, Value};
+
+use super::options::SddmmForm;
+use super::plan::{Body, SddmmPlan};
+use crate::dense::DenseRef;
+use crate::device::DeviceBuffer;
+use crate::error::SpmmError;
+use crate::matrix::{DeviceMatrix, Element};
+use crate::num::{index, wide};
+use crate::options::Precision;
+use crate::spmm::{UNIT_FMA, UNIT_MMA, Verification, error_ratio};
+use crate::tf32;
+
+impl SddmmPlan {
+    /// Compares `out` with `(X·Yᵀ) ⊙ A` in f64 (α = 1), every entry, on the host's threads.
+    ///
+    /// `a` is the pattern that the plan was built from, with its current values. An entry passes if
+    ///
+    /// ```text
+    /// |out − want| ≤ γ(d + 4)·|a|·Σ|x·y|,   γ(t) = t·u / (1 − t·u)
+    /// ```
+    ///
+    /// with operands as the plan rounds them, `u = 2⁻²⁴` (`2⁻²³` where tiles take part) and `a` = 1 for
+    /// [`SddmmForm::Mask`]. Operands and result are copied from the device.
+    ///
+    /// # Errors
+    /// - [`SpmmError::OtherMatrix`] if `a` has not the plan's sizes;
+    /// - those of [`run_into`](Self::run_into).
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, DenseRef, Device, DeviceBuffer, DeviceMatrix, Sddmm};
+    ///
+    /// let (device, a) = (Device::best()?, Csr::<f32>::identity(3)?);
+    /// let plan = Sddmm::builder(&a).build(&device)?;
+    /// let x = DeviceMatrix::upload(&device, DenseRef::packed(&[1.0f32, 2.0, 3.0], 3, 1)?)?;
+    /// let mut out = DeviceBuffer::alloc_zeroed(&device, 3)?;
+    /// assert!(!plan.verify(&a, &x, &x, &out)?.passed()); // not computed yet
+    /// plan.run_into(1.0, &x, &x, &mut out)?;
+    /// assert!(plan.verify(&a, &x, &x, &out)?.passed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn verify<V: Value, T: Element>(
+        &self,
+        a: &Csr<V>,
+        x: &DeviceMatrix<T>,
+        y: &DeviceMatrix<T>,
+        out: &DeviceBuffer<f32>,
+    ) -> Result<Verification, SpmmError> {
+        if (a.rows(), a.cols(), a.nnz()) != (self.rows, self.cols, self.nnz) {
+            let (rows, cols, nnz) = (a.rows(), a.cols(), a.nnz());
+            let (plan_rows, plan_cols, plan_nnz) = (self.rows, self.cols, self.nnz);
+            return Err(SpmmError::OtherMatrix { rows, cols, nnz, plan_rows, plan_cols, plan_nnz });
+        }
+        self.check_operands(x, y, out)?;
+        let inner = x.cols();
+        let (x, y, out) = (x.download()?, y.download()?, out.to_vec()?);
+        let (x, y) = (DenseRef::packed(&x, self.rows, inner)?, DenseRef::packed(&y, self.cols, inner)?);
+        let unit = match &self.body {
+            Body::Gpu(plan) if plan.uses_tiles() => UNIT_MMA,
+            _ => UNIT_FMA,
+        };
+        let as_multiplied = |element: T| match self.precision {
+            Precision::Tf32 => f64::from(tf32::round(element.to_f32())),
+            _ => element.to_f64(),
+        };
+        let row = |r: usize| {
+            let (cols, values) = a.row(r);
+            let first = index(a.row_offsets()[r]);
+            let own: Vec<f64> = x.row(r).iter().map(|&x| as_multiplied(x)).collect();
+            let mut row = Verification { worst_row: r, checked: wide(cols.len()), ..Verification::NOTHING };
+            for ((&col, value), &got) in cols.iter().zip(values).zip(&out[first..]) {
+                let factor = match self.form {
+                    SddmmForm::Mask => 1.0,
+                    SddmmForm::Scale => f64::from(value.to_f32()),
+                };
+                let (mut want, mut scale) = (0.0, 0.0);
+                for (x, &y) in own.iter().zip(y.row(col as usize)) {
+                    let term = x * as_multiplied(y) * factor;
+                    want += term;
+                    scale += term.abs();
+                }
+                // Two roundings more than a sum of as many products: of the factor and of α.
+                let ratio = error_ratio::<f32>(f64::from(got), want, scale, inner + 2, unit);
+                row.failures += u64::from(ratio > 1.0);
+                if ratio > row.worst_ratio {
+                    (row.worst_ratio, row.worst_col) = (ratio, col as usize);
+                }
+            }
+            row
+        };
+        let first_worst =
+            |a: Verification, b: Verification| if a.worst_row <= b.worst_row { a.and(b) } else { b.and(a) };
+        let all = (0..a.rows()).into_par_iter().map(row).reduce_with(first_worst);
+        Ok(all.unwrap_or(Verification::NOTHING))
+    }
+}

@@ -1,0 +1,304 @@
+//! Sampled products: every algorithm, precision and form, on every device, against an f64 reference.
+
+mod common;
+
+use common::{devices, gpu, report_missing_gpu};
+use half::{bf16, f16};
+use windrow::{
+    Csr, DenseRef, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, Precision, Schedule, Sddmm,
+    SddmmAlgorithm, SddmmForm, SpmmError,
+};
+use windrow_testkit::{
+    Comparison, Pattern, SplitMix64, Tally, UNIT_FMA, UNIT_MMA, Values, edge_patterns, error_bound,
+    round_tf32,
+};
+
+/// Inner dimensions: none, below and above what is in flight at a time, ragged and even.
+const INNERS: [usize; 12] = [0, 1, 7, 8, 31, 32, 33, 64, 96, 128, 200, 261];
+
+/// What is tested: a kind of plan.
+#[derive(Debug, Clone, Copy)]
+struct Setup {
+    algorithm: SddmmAlgorithm,
+    precision: Precision,
+    form: SddmmForm,
+    /// Entries of a tile of a hybrid at least.
+    threshold: u32,
+}
+
+/// A pattern and its operands.
+struct Case {
+    name: String,
+    a: Csr<f32>,
+    inner: usize,
+    alpha: f32,
+    x: Vec<f32>,
+    y: Vec<f32>,
+}
+
+impl Case {
+    fn new(name: &str, pattern: &Pattern, inner: usize, rng: &mut SplitMix64) -> Self {
+        let a = pattern.with_values(Values::Reals, rng);
+        let mut operand = |rows: usize| (0..rows * inner).map(|_| rng.real()).collect::<Vec<_>>();
+        let (x, y) = (operand(a.rows()), operand(a.cols()));
+        Self { name: format!("{name}, inner {inner}"), a, inner, alpha: 1.5, x, y }
+    }
+}
+
+fn cases() -> Vec<Case> {
+    let mut rng = SplitMix64::new(7);
+    let mut cases = Vec::new();
+    for (i, (name, pattern)) in edge_patterns().into_iter().enumerate() {
+        // Each pattern with some inner dimensions, each inner dimension with some patterns.
+        for inner in INNERS.iter().skip(i % 3).step_by(3) {
+            cases.push(Case::new(name, &pattern, *inner, &mut rng));
+        }
+    }
+    for inner in INNERS {
+        let pattern = Pattern::random(1 + rng.below(70), 1 + rng.below(90), 40, &mut rng);
+        cases.push(Case::new("random", &pattern, inner, &mut rng));
+        let pattern = Pattern::power_law(40, 150, 150, &mut rng);
+        cases.push(Case::new("power law", &pattern, inner, &mut rng));
+    }
+    cases
+}
+
+/// `data` rounded to `T`, with leading dimension `ld`, its padding and what follows NaN.
+fn place<T: Element>(device: &Device, data: &[f32], rows: usize, cols: usize, ld: usize) -> DeviceMatrix<T> {
+    let mut placed = vec![T::from_f32(f32::NAN); rows * ld];
+    for r in 0..rows {
+        for c in 0..cols {
+            placed[r * ld + c] = T::from_f32(data[r * cols + c]);
+        }
+    }
+    DeviceMatrix::from_buffer(DeviceBuffer::from_slice(device, &placed).unwrap(), rows, cols, ld).unwrap()
+}
+
+/// Runs a case and compares; a leading dimension is the inner dimension and `extra`, or aligned to 16 bytes.
+fn run<T: Element>(setup: Setup, device: &Device, case: &Case, extra: Option<usize>) -> Comparison {
+    let Case { name, a, inner, alpha, .. } = case;
+    let plan = Sddmm::builder(a)
+        .inner(*inner)
+        .algorithm(setup.algorithm)
+        .precision(setup.precision)
+        .form(setup.form)
+        .tile_threshold(setup.threshold)
+        .build(device)
+        .unwrap_or_else(|error| panic!("{name}: {error}"));
+    let ld = extra.map_or(inner.next_multiple_of(16 / size_of::<T>()), |extra| inner + extra);
+    let x = place::<T>(device, &case.x, a.rows(), *inner, ld);
+    let y = place::<T>(device, &case.y, a.cols(), *inner, ld);
+    let mut out = DeviceBuffer::from_slice(device, &vec![f32::NAN; a.nnz()]).unwrap();
+    plan.run_into(*alpha, &x, &y, &mut out)
+        .unwrap_or_else(|error| panic!("{name} on {device}: {error}\n{}", plan.report()));
+    let got = out.to_vec().unwrap_or_else(|error| panic!("{name} on {device}: {error}\n{}", plan.report()));
+    let tiles = setup.algorithm != SddmmAlgorithm::Entries && setup.precision != Precision::F32;
+    let unit = if tiles && device.kind() != DeviceKind::Cpu { UNIT_MMA } else { UNIT_FMA };
+    let comparison = compare::<T>(setup, case, &got, unit);
+    assert!(comparison.passed(), "{name}, ld {ld}, on {device}: {comparison}\n{}", plan.report());
+    comparison
+}
+
+fn compare<T: Element>(setup: Setup, case: &Case, got: &[f32], unit: f64) -> Comparison {
+    let Case { a, inner, alpha, .. } = case;
+    let rounded = |x: f32| match setup.precision {
+        Precision::Tf32 => f64::from(round_tf32(x)),
+        _ => T::from_f32(x).to_f64(),
+    };
+    let none = Comparison {
+        elements: 0,
+        failures: 0,
+        worst_ratio: 0.0,
+        worst_at: None,
+        got: 0.0,
+        want: 0.0,
+        overwritten_padding: None,
+    };
+    let mut comparison = none;
+    for r in 0..a.rows() {
+        for (&c, at) in a.row(r).0.iter().zip(a.row_range(r)) {
+            let factor = f64::from(*alpha)
+                * match setup.form {
+                    SddmmForm::Scale => f64::from(a.values()[at]),
+                    _ => 1.0,
+                };
+            let (x, y) = (&case.x[r * inner..][..*inner], &case.y[c as usize * inner..][..*inner]);
+            let terms = x.iter().zip(y).map(|(&x, &y)| rounded(x) * rounded(y) * factor);
+            let (want, scale) = terms.fold((0.0, 0.0), |(sum, scale), term| (sum + term, scale + term.abs()));
+            let got = f64::from(got[at]);
+            let ratio = if want.is_nan() {
+                if got.is_nan() { 0.0 } else { f64::INFINITY }
+            } else if want.is_infinite() {
+                if got == want { 0.0 } else { f64::INFINITY }
+            } else {
+                let ratio = (got - want).abs() / error_bound::<f32>(want, scale, inner + 2, unit);
+                if ratio.is_nan() { f64::INFINITY } else { ratio }
+            };
+            comparison.elements += 1;
+            comparison.failures += usize::from(ratio > 1.0);
+            if ratio > comparison.worst_ratio || comparison.worst_at.is_none() {
+                let (worst_ratio, worst_at) = (ratio, Some((r, c as usize)));
+                comparison = Comparison { worst_ratio, worst_at, got, want, ..comparison };
+            }
+        }
+    }
+    comparison
+}
+
+/// Runs every case on every device, aligned and not, and prints what ran.
+fn check(setup: Setup, cases: &[Case]) {
+    let what = format!("sampled {} {} {}", setup.algorithm, setup.precision, setup.form);
+    for device in devices() {
+        let mut tally = Tally::new(format!("{what} on {device}"));
+        for (i, case) in cases.iter().enumerate() {
+            for extra in [None, Some(i % 4)] {
+                tally.ran(&match setup.precision {
+                    Precision::F16 => run::<f16>(setup, &device, case, extra),
+                    Precision::Bf16 => run::<bf16>(setup, &device, case, extra),
+                    _ => run::<f32>(setup, &device, case, extra),
+                });
+            }
+        }
+        tally.finish();
+    }
+    report_missing_gpu(&what, 2 * cases.len());
+}
+
+fn setup(algorithm: SddmmAlgorithm, precision: Precision, form: SddmmForm) -> Setup {
+    Setup { algorithm, precision, form, threshold: 12 }
+}
+
+#[test]
+fn entries_in_every_precision() {
+    let cases = cases();
+    for precision in Precision::ALL {
+        check(setup(SddmmAlgorithm::Entries, precision, SddmmForm::Mask), &cases);
+    }
+}
+
+#[test]
+fn tiles_in_every_precision() {
+    let cases = cases();
+    for precision in [Precision::F16, Precision::Bf16, Precision::Tf32] {
+        check(setup(SddmmAlgorithm::Tiles, precision, SddmmForm::Scale), &cases);
+    }
+}
+
+#[test]
+fn hybrids_in_every_precision() {
+    let cases = cases();
+    for precision in [Precision::F16, Precision::Bf16, Precision::Tf32] {
+        check(setup(SddmmAlgorithm::Hybrid, precision, SddmmForm::Scale), &cases);
+    }
+}
+
+#[test]
+fn hybrids_of_any_threshold() {
+    let cases: Vec<Case> = cases().into_iter().filter(|case| case.inner == 33).collect();
+    for threshold in [0, 1, 24, 129] {
+        check(Setup { threshold, ..setup(SddmmAlgorithm::Hybrid, Precision::F16, SddmmForm::Mask) }, &cases);
+    }
+}
+
+#[test]
+fn what_is_not_finite_stays_in_its_row_and_column() {
+    let mut rng = SplitMix64::new(3);
+    let pattern = Pattern::random(30, 40, 20, &mut rng);
+    let cases: Vec<Case> = [32, 40]
+        .into_iter()
+        .map(|inner| {
+            let mut case = Case::new("not finite", &pattern, inner, &mut rng);
+            (case.x[3 * inner + 5], case.x[9 * inner]) = (f32::NAN, f32::INFINITY);
+            (case.y[2 * inner + 31], case.y[11 * inner + 1]) = (f32::NEG_INFINITY, f32::NAN);
+            case
+        })
+        .collect();
+    for algorithm in [SddmmAlgorithm::Tiles, SddmmAlgorithm::Entries, SddmmAlgorithm::Hybrid] {
+        check(setup(algorithm, Precision::F16, SddmmForm::Mask), &cases);
+    }
+}
+
+#[test]
+fn every_schedule_and_both_ways_to_rank_give_the_same_bits() {
+    let mut rng = SplitMix64::new(5);
+    let case = Case::new("bits", &Pattern::random(60, 80, 30, &mut rng), 130, &mut rng);
+    let run = |device: &Device, scan: bool| {
+        let builder = Sddmm::builder(&case.a).inner(130).precision(Precision::F16);
+        let builder = if scan { builder.scan_masks() } else { builder };
+        let out = builder.build(device).unwrap().run(&case.x, &case.y).unwrap();
+        out.into_iter().map(f32::to_bits).collect::<Vec<_>>()
+    };
+    let expected = run(&Device::emulator(Schedule::InOrder), false);
+    for schedule in Schedule::STANDARD {
+        let device = Device::emulator(schedule);
+        assert_eq!(run(&device, false), expected, "{device}");
+        assert_eq!(run(&device, true), expected, "{device}, scanning");
+    }
+    if let Some(gpu) = gpu() {
+        let first = run(&gpu, false);
+        assert!((0..20).all(|_| run(&gpu, false) == first && run(&gpu, true) == first));
+    }
+    report_missing_gpu("bits of sampled products", 1);
+}
+
+#[test]
+fn plans_say_what_they_are_and_refuse_what_does_not_fit() {
+    let a = Csr::from_dense(2, 3, &[1.0f32, 0.0, 2.0, 0.0, 3.0, 0.0]).unwrap();
+    for device in devices() {
+        let mut plan = Sddmm::builder(&a).inner(4).form(SddmmForm::Scale).build(&device).unwrap();
+        assert_eq!((plan.shape(), plan.nnz(), plan.precision()), ((2, 3), 3, Precision::F32));
+        assert_eq!(plan.run(&[1.0; 2], &[2.0; 3]).unwrap(), [2.0, 4.0, 6.0]);
+        plan.replace_values(&[5.0f64, 6.0, 7.0]).unwrap();
+        assert_eq!(plan.run(&[1.0; 2], &[2.0; 3]).unwrap(), [10.0, 12.0, 14.0]);
+        assert_eq!(plan.run(&[], &[]).unwrap(), [0.0; 3]);
+        assert!(matches!(
+            plan.replace_values(&[1.0f32]),
+            Err(SpmmError::ValueCount { found: 1, expected: 3 })
+        ));
+        let error = plan.run(&[1.0; 2], &[2.0; 2]).unwrap_err();
+        assert_eq!(error.to_string(), "Y is 1 × 2 but must be 3 × 1");
+        let x = DeviceMatrix::upload(&device, DenseRef::packed(&[1.0f32; 8], 2, 4).unwrap()).unwrap();
+        let y = DeviceMatrix::upload(&device, DenseRef::packed(&[1.0f32; 9], 3, 3).unwrap()).unwrap();
+        let mut out = DeviceBuffer::alloc_zeroed(&device, 3).unwrap();
+        let error = plan.run_into(1.0, &x, &y, &mut out).unwrap_err();
+        assert_eq!(error, SpmmError::OperandShape { operand: "Y", found: (3, 3), expected: (3, 4) });
+        let half = DeviceMatrix::<f16>::zeros(&device, 2, 4).unwrap();
+        assert!(matches!(plan.run_into(1.0, &half, &half, &mut out), Err(SpmmError::ElementType { .. })));
+        let arrays: u64 = plan.report().arrays.iter().map(|array| array.bytes).sum();
+        assert_eq!(plan.report().device_bytes, arrays);
+        let limited = Sddmm::builder(&a).memory_limit(arrays - 1).form(SddmmForm::Scale).build(&device);
+        assert!(matches!(limited, Err(SpmmError::MemoryLimit { needed, .. }) if needed == arrays));
+        assert!(plan.report().to_string().contains("2 × 3, 3 entries, scale"), "{}", plan.report());
+    }
+    report_missing_gpu("refusals of sampled products", 1);
+    let error = Sddmm::builder(&a).algorithm(SddmmAlgorithm::Tiles).build(&Device::cpu()).unwrap_err();
+    let expected =
+        "sampled products by tiles do not support precision f32; use tf32, bf16 or f16, or algorithm entries";
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn verification_finds_a_wrong_entry() {
+    let mut rng = SplitMix64::new(11);
+    let case = Case::new("verify", &Pattern::random(20, 30, 9, &mut rng), 24, &mut rng);
+    for device in devices() {
+        for (precision, form) in [(Precision::F32, SddmmForm::Mask), (Precision::Tf32, SddmmForm::Scale)] {
+            let plan =
+                Sddmm::builder(&case.a).inner(24).precision(precision).form(form).build(&device).unwrap();
+            let x = place::<f32>(&device, &case.x, 20, 24, 24);
+            let y = place::<f32>(&device, &case.y, 30, 24, 24);
+            let mut out = DeviceBuffer::alloc_zeroed(&device, case.a.nnz()).unwrap();
+            plan.run_into(1.0, &x, &y, &mut out).unwrap();
+            let found = plan.verify(&case.a, &x, &y, &out).unwrap();
+            assert!(found.passed() && found.checked == case.a.nnz() as u64, "{found}");
+            let mut wrong = out.to_vec().unwrap();
+            let at = case.a.row_range(12).start;
+            wrong[at] += 1.0;
+            out.copy_from_slice(&wrong).unwrap();
+            let found = plan.verify(&case.a, &x, &y, &out).unwrap();
+            let column = case.a.row(12).0[0] as usize;
+            assert_eq!((found.failures, found.worst_row, found.worst_col), (1, 12, column));
+        }
+    }
+    report_missing_gpu("verification of sampled products", 2);
+}
