@@ -7,9 +7,10 @@
 //! | [`DeviceRates`] | the gather roofline: what memory of the device at hand can do |
 //! | [`sweep`] | matrices × widths × paths, each result verified in the run, JSON lines out |
 //! | [`ablation()`] | what each component is worth: partition, balance, orders, formats, determinism |
-//! | [`summarise`], [`summarise_ablation`] | the lines as Markdown |
+//! | [`sampled_sweep`] | the same for sampled products (SDDMM) |
+//! | [`summarise`], [`summarise_ablation`], [`summarise_sampled`] | the lines as Markdown |
 //!
-//! The programs `windrow-sweep` and `windrow-ablation` do both from the command line; `cargo bench -p windrow-bench` runs the criterion
+//! The programs `windrow-sweep`, `windrow-sddmm` and `windrow-ablation` do these from the command line; `cargo bench -p windrow-bench` runs the criterion
 //! suites, those for a GPU where there is one. No time is reported for a result that is not within its error bound.
 
 mod ablation;
@@ -20,6 +21,7 @@ mod orders;
 pub mod peers;
 mod product;
 mod roofline;
+mod sampled;
 mod summary;
 mod sweep;
 mod timing;
@@ -32,6 +34,10 @@ pub use ablation::{
 pub use error::BenchError;
 pub use operands::{case_seed, fill, pattern_checksum, poisoned_matrix, random_matrix};
 pub use roofline::{DeviceRates, GatherProbe, GatherRates, measure_copy};
+pub use sampled::{
+    SAMPLED_SCHEMA, SampledOptions, SampledPath, SampledPlanFacts, SampledRecord, sampled_sweep,
+    summarise_sampled,
+};
 pub use summary::{Published, summarise};
 pub use sweep::{
     CheckFacts, DeviceFacts, MatrixFacts, MatrixSource, OrderFacts, PeerAttempt, PeerFacts, PlanFacts,

@@ -14,8 +14,8 @@ use super::operands::{DeviceCsr, check_on, check_product, pointer, stream_of};
 use super::{called, require};
 use crate::error::{BenchError, driver_error};
 
-const LIBRARY: &str = "cuSPARSE";
-const SUCCESS: cs::cusparseStatus_t = cs::cusparseStatus_t::CUSPARSE_STATUS_SUCCESS;
+pub(super) const LIBRARY: &str = "cuSPARSE";
+pub(super) const SUCCESS: cs::cusparseStatus_t = cs::cusparseStatus_t::CUSPARSE_STATUS_SUCCESS;
 /// Everything that is called below.
 const FUNCTIONS: [&str; 11] = [
     "cusparseCreate",
@@ -31,7 +31,7 @@ const FUNCTIONS: [&str; 11] = [
     "cusparseSpMM",
 ];
 
-fn data_type(precision: Precision) -> Result<cs::cudaDataType, BenchError> {
+pub(super) fn data_type(precision: Precision) -> Result<cs::cudaDataType, BenchError> {
     match precision {
         Precision::F16 => Ok(cs::cudaDataType::CUDA_R_16F),
         Precision::Bf16 => Ok(cs::cudaDataType::CUDA_R_16BF),
@@ -110,6 +110,14 @@ impl CuSparse {
         Ok(waited.map_err(|error| driver_error("cuStreamSynchronize", error))?)
     }
 
+    pub(super) fn handle(&self) -> cs::cusparseHandle_t {
+        self.handle
+    }
+
+    pub(super) fn device(&self) -> &Device {
+        &self.device
+    }
+
     /// The library's own version, such as `12.6.2`.
     #[must_use]
     pub fn version(&self) -> &str {
@@ -180,11 +188,11 @@ pub struct CuSparseSpmm<'a, T: Element> {
 }
 
 // `C ← 1·A·B + 0·C`: statics, since their addresses are handed over.
-static ALPHA: f32 = 1.0;
-static BETA: f32 = 0.0;
+pub(super) static ALPHA: f32 = 1.0;
+pub(super) static BETA: f32 = 0.0;
 
-const AS_IS: cs::cusparseOperation_t = cs::cusparseOperation_t::CUSPARSE_OPERATION_NON_TRANSPOSE;
-const SUMS: cs::cudaDataType = cs::cudaDataType::CUDA_R_32F;
+pub(super) const AS_IS: cs::cusparseOperation_t = cs::cusparseOperation_t::CUSPARSE_OPERATION_NON_TRANSPOSE;
+pub(super) const SUMS: cs::cudaDataType = cs::cudaDataType::CUDA_R_32F;
 
 impl<T: Element> CuSparseSpmm<'_, T> {
     fn describe(
@@ -194,27 +202,11 @@ impl<T: Element> CuSparseSpmm<'_, T> {
         c: &DeviceMatrix<f32>,
     ) -> Result<(), BenchError> {
         let size = |x: usize| i64::try_from(x).unwrap_or(i64::MAX);
-        let (index_type, base) =
-            (cs::cusparseIndexType_t::CUSPARSE_INDEX_32I, cs::cusparseIndexBase_t::CUSPARSE_INDEX_BASE_ZERO);
         let (values, row_major) = (data_type(T::PRECISION)?, cs::cusparseOrder_t::CUSPARSE_ORDER_ROW);
-        // SAFETY: the addresses are of live arrays of these sizes and types on the library's device: `DeviceCsr` is
-        // made of a valid matrix whose numbers fit 31 bits, a `DeviceMatrix` holds `rows` rows up to `ld`. They stay
-        // borrowed as long as `self` lives.
+        self.a = describe_csr(a)?;
+        // SAFETY: the addresses are of live arrays of these sizes and types on the library's device: a `DeviceMatrix`
+        // holds `rows` rows up to `ld`. They stay borrowed as long as `self` lives.
         unsafe {
-            let status = cs::cusparseCreateCsr(
-                &raw mut self.a,
-                size(a.rows),
-                size(a.cols),
-                size(a.values.len()),
-                pointer(a.row_offsets.address()),
-                pointer(a.col_indices.address()),
-                pointer(a.values.address()),
-                index_type,
-                index_type,
-                base,
-                values,
-            );
-            called("cusparseCreateCsr", status, &SUCCESS)?;
             let dense = |descriptor, rows, cols, ld, memory: u64, kind| {
                 let status = cs::cusparseCreateDnMat(
                     descriptor,
@@ -325,7 +317,33 @@ impl<T: Element> Drop for CuSparseSpmm<'_, T> {
     }
 }
 
+/// A descriptor of a CSR matrix, which must stay alive as long as the descriptor is used.
+pub(super) fn describe_csr<T: Element>(a: &DeviceCsr<T>) -> Result<cs::cusparseSpMatDescr_t, BenchError> {
+    let size = |x: usize| i64::try_from(x).unwrap_or(i64::MAX);
+    let index_type = cs::cusparseIndexType_t::CUSPARSE_INDEX_32I;
+    let mut descriptor = ptr::null_mut();
+    // SAFETY: the addresses are of live arrays of these sizes and types: `DeviceCsr` is made of a valid matrix whose
+    // numbers fit 31 bits. Nothing is read here.
+    let status = unsafe {
+        cs::cusparseCreateCsr(
+            &raw mut descriptor,
+            size(a.rows),
+            size(a.cols),
+            size(a.values.len()),
+            pointer(a.row_offsets.address()),
+            pointer(a.col_indices.address()),
+            pointer(a.values.address()),
+            index_type,
+            index_type,
+            cs::cusparseIndexBase_t::CUSPARSE_INDEX_BASE_ZERO,
+            data_type(T::PRECISION)?,
+        )
+    };
+    called("cusparseCreateCsr", status, &SUCCESS)?;
+    Ok(descriptor)
+}
+
 /// A host scalar as the interface takes it.
-fn scalar(x: &'static f32) -> *const c_void {
+pub(super) fn scalar(x: &'static f32) -> *const c_void {
     ptr::from_ref(x).cast()
 }

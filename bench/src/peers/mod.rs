@@ -6,11 +6,13 @@
 mod algorithm;
 mod cublas;
 mod cusparse;
+mod cusparse_sddmm;
 mod operands;
 
 pub use algorithm::CsrAlgorithm;
 pub use cublas::{CuBlas, DenseMath};
 pub use cusparse::{CuSparse, CuSparseSpmm};
+pub use cusparse_sddmm::CuSparseSddmm;
 pub use operands::DeviceCsr;
 
 use crate::error::BenchError;

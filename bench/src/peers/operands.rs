@@ -43,6 +43,19 @@ impl<T: Element> DeviceCsr<T> {
     }
 }
 
+impl<T: Element> DeviceCsr<T> {
+    /// The values, one for each entry in CSR order: what an SDDMM writes.
+    #[must_use]
+    pub fn values(&self) -> &DeviceBuffer<T> {
+        &self.values
+    }
+
+    /// The values, to be replaced.
+    pub fn values_mut(&mut self) -> &mut DeviceBuffer<T> {
+        &mut self.values
+    }
+}
+
 /// The stream of a CUDA device, its context made current.
 pub(super) fn stream_of(device: &Device) -> Result<*mut c_void, BenchError> {
     let (operation, remedy) = ("run CUDA libraries", "a CUDA device");

@@ -16,7 +16,7 @@ mod table;
 pub use probe::{GatherProbe, measure_copy};
 pub use table::GatherRates;
 
-use windrow::{Device, Rates, SpmmReport};
+use windrow::{Device, Rates, SddmmReport, SpmmReport};
 
 use crate::error::BenchError;
 use crate::timing::Sampling;
@@ -76,6 +76,14 @@ impl DeviceRates {
         let row_bytes = n as f64 * f64::from(report.precision.bytes());
         let us = report.roofline_us(n, self.for_product(report.cols, row_bytes));
         (us.is_finite() && us > 0.0).then_some(us)
+    }
+
+    /// Lower bound for the time of a sampled product of inner dimension `inner`, in microseconds; see
+    /// [`SddmmReport::roofline_us`].
+    #[must_use]
+    pub fn sampled_roofline_us(&self, report: &SddmmReport, inner: usize) -> f64 {
+        let row_bytes = inner as f64 * f64::from(report.precision.bytes());
+        report.roofline_us(inner, self.for_product(report.cols, row_bytes))
     }
 
     /// Time of moving every byte once at the rate of a copy, in microseconds: the plan's arrays, `B`, and an f32 `C`.

@@ -264,7 +264,7 @@ pub struct PeerFacts {
 
 impl PeerFacts {
     /// The facts of these attempts, of which the quickest right one counts.
-    pub(super) fn best_of(math: String, version: &str, attempts: Vec<PeerAttempt>) -> Self {
+    pub(crate) fn best_of(math: String, version: &str, attempts: Vec<PeerAttempt>) -> Self {
         let timed = attempts.iter().filter_map(|attempt| Some((attempt, attempt.time?.median_us)));
         let best = timed.min_by(|a, b| a.1.total_cmp(&b.1));
         let (algorithm, median_us) = best.map(|(attempt, us)| (attempt.algorithm.clone(), us)).unzip();
@@ -272,7 +272,7 @@ impl PeerFacts {
     }
 
     /// The facts when nothing could be tried.
-    pub(super) fn nothing(math: String, error: String) -> Self {
+    pub(crate) fn nothing(math: String, error: String) -> Self {
         let (version, algorithm, median_us) = (None, None, None);
         Self { math, version, algorithm, median_us, attempts: Vec::new(), error: Some(error) }
     }

@@ -1,0 +1,95 @@
+//! What a sampled product is measured with.
+
+use std::fmt;
+use std::str::FromStr;
+
+use windrow::{Csr, Precision, Sddmm, SddmmAlgorithm, SddmmBuilder, SddmmForm};
+
+/// Algorithm, precision and options of a sampled product, such as `tiles-f16`, `hybrid-f16:24` (entries of a tile at
+/// least), `auto-tf32+scale` (scaled by values) or `tiles-f16+scan` (positions by scanning masks).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SampledPath {
+    /// How it is computed.
+    pub algorithm: SddmmAlgorithm,
+    /// Type of `X` and `Y`.
+    pub precision: Precision,
+    /// Entries of a tile of a hybrid at least; the library's own unless told.
+    pub threshold: Option<u32>,
+    /// What the values are for.
+    pub form: SddmmForm,
+    /// Whether positions are found by scanning.
+    pub scan: bool,
+}
+
+impl SampledPath {
+    /// What is measured unless told.
+    pub const DEFAULT: [Self; 3] =
+        [Self::auto(Precision::F16), Self::auto(Precision::Tf32), Self::auto(Precision::F32)];
+
+    const fn auto(precision: Precision) -> Self {
+        let (algorithm, form) = (SddmmAlgorithm::Auto, SddmmForm::Mask);
+        Self { algorithm, precision, threshold: None, form, scan: false }
+    }
+
+    pub(crate) fn builder<'a>(&self, csr: &'a Csr<f32>, inner: usize) -> SddmmBuilder<'a, f32> {
+        let builder = Sddmm::builder(csr).inner(inner).algorithm(self.algorithm).precision(self.precision);
+        let builder = builder.form(self.form);
+        let builder = match self.threshold {
+            Some(entries) => builder.tile_threshold(entries),
+            None => builder,
+        };
+        if self.scan { builder.scan_masks() } else { builder }
+    }
+}
+
+impl fmt::Display for SampledPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = format!("{}-{}", self.algorithm, self.precision);
+        if let Some(entries) = self.threshold {
+            text += &format!(":{entries}");
+        }
+        if self.form == SddmmForm::Scale {
+            text += "+scale";
+        }
+        if self.scan {
+            text += "+scan";
+        }
+        f.pad(&text)
+    }
+}
+
+impl FromStr for SampledPath {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = |why: String| {
+            format!(
+                "{text:?} is no path ({why}); write ALGORITHM-PRECISION[:ENTRIES][+scale][+scan], such as auto-f16"
+            )
+        };
+        let mut words = text.split('+');
+        let base = words.next().unwrap_or_default();
+        let (base, threshold) = match base.split_once(':') {
+            Some((base, entries)) => {
+                (base, Some(entries.parse().map_err(|_| wrong(format!("{entries:?} entries")))?))
+            }
+            None => (base, None),
+        };
+        let (algorithm, precision) = base.rsplit_once('-').ok_or_else(|| wrong("no precision".to_owned()))?;
+        let mut path = Self {
+            algorithm: algorithm.parse().map_err(|error: windrow::SpmmError| wrong(error.to_string()))?,
+            precision: precision.parse().map_err(|error: windrow::SpmmError| wrong(error.to_string()))?,
+            threshold,
+            form: SddmmForm::Mask,
+            scan: false,
+        };
+        for word in words {
+            match word {
+                "scale" => path.form = SddmmForm::Scale,
+                "scan" => path.scan = true,
+                _ => return Err(wrong(format!("{word:?}"))),
+            }
+        }
+        Ok(path)
+    }
+}

@@ -1,0 +1,98 @@
+//! Records of sampled products as Markdown.
+
+use std::fmt::Write;
+
+use super::SampledRecord;
+
+/// Geometric mean; `None` of nothing.
+fn mean(ratios: &[f64]) -> Option<f64> {
+    let logs: f64 = ratios.iter().map(|ratio| ratio.ln()).sum();
+    (!ratios.is_empty()).then(|| (logs / ratios.len() as f64).exp())
+}
+
+/// Summarises records: geometric means over cuSPARSE for each path and inner dimension, losing cases, and every time.
+#[must_use]
+pub fn summarise_sampled(records: &[SampledRecord]) -> String {
+    let (mut paths, mut inners) = (Vec::new(), Vec::new());
+    for record in records.iter().filter(|record| !record.path.is_empty()) {
+        if !paths.contains(&record.path) {
+            paths.push(record.path.clone());
+        }
+        if !inners.contains(&record.inner) {
+            inners.push(record.inner);
+        }
+    }
+    let failed = records.iter().filter(|record| record.time.is_none()).count();
+    let mut text =
+        format!("# Sampled products\n\n{} records, {failed} without a right result.\n", records.len());
+    text += "\n## Geometric means\n\n| path | inner | cases | over cuSPARSE f32 | over cuSPARSE f16 | roofline, median |\n| --- | --- | --- | --- | --- | --- |\n";
+    let mut losing = String::new();
+    for path in &paths {
+        for inner in inners.iter().map(|&inner| Some(inner)).chain([None]) {
+            let of_case =
+                |record: &&SampledRecord| &record.path == path && inner.is_none_or(|d| d == record.inner);
+            let timed: Vec<_> =
+                records.iter().filter(of_case).filter_map(|r| Some((r, r.time?.median_us))).collect();
+            let over = |math| {
+                let ratios: Vec<f64> =
+                    timed.iter().filter_map(|(r, us)| Some(r.cusparse_us(math)? / us)).collect();
+                let slower = ratios.iter().filter(|&&ratio| ratio < 1.0).count();
+                mean(&ratios)
+                    .map_or_else(|| "–".to_owned(), |m| format!("{m:.2} ({slower} of {} lose)", ratios.len()))
+            };
+            let mut shares: Vec<f64> = timed.iter().filter_map(|(r, us)| Some(r.roofline_us? / us)).collect();
+            shares.sort_by(f64::total_cmp);
+            let share =
+                shares.get(shares.len() / 2).map_or_else(|| "–".to_owned(), |share| format!("{share:.2}"));
+            let name = inner.map_or_else(|| "all".to_owned(), |inner| inner.to_string());
+            let (single, half) = (over("f32"), over("f16"));
+            let _ = writeln!(text, "| {path} | {name} | {} | {single} | {half} | {share} |", timed.len());
+            if inner.is_some() {
+                for (record, us) in &timed {
+                    if let Some(peer) = record.cusparse_us("f32").filter(|peer| peer < us) {
+                        let (matrix, inner) = (&record.matrix.name, record.inner);
+                        let _ = writeln!(losing, "- {path}, {matrix} at {inner}: {us:.1} against {peer:.1}");
+                    }
+                }
+            }
+        }
+    }
+    text += "\n## Slower than cuSPARSE f32\n\n";
+    text += if losing.is_empty() { "none\n" } else { &losing };
+    text += "\n## Times in microseconds\n\n| pattern | inner |";
+    for path in &paths {
+        let _ = write!(text, " {path} |");
+    }
+    text += " cuSPARSE f32 | cuSPARSE f16 | entries in tiles, % | places taken, % |\n| --- | --- |";
+    text += &" --- |".repeat(paths.len() + 4);
+    text.push('\n');
+    let mut seen = Vec::new();
+    for first in records.iter().filter(|record| !record.path.is_empty()) {
+        let case = (&first.matrix.name, first.inner);
+        if seen.contains(&case) {
+            continue;
+        }
+        seen.push(case);
+        let same = || records.iter().filter(|record| (&record.matrix.name, record.inner) == case);
+        let _ = write!(text, "| {} | {} |", case.0, case.1);
+        let number = |us: Option<f64>| us.map_or_else(|| "–".to_owned(), |us| format!("{us:.1}"));
+        for path in &paths {
+            let us =
+                same().find(|record| &record.path == path).and_then(|record| Some(record.time?.median_us));
+            let _ = write!(text, " {} |", number(us));
+        }
+        let plan = same()
+            .filter_map(|record| record.plan.as_ref())
+            .max_by(|a, b| a.tile_share.total_cmp(&b.tile_share));
+        let percent = |share: Option<f64>| number(share.map(|share| 100.0 * share));
+        let _ = writeln!(
+            text,
+            " {} | {} | {} | {} |",
+            number(first.cusparse_us("f32")),
+            number(first.cusparse_us("f16")),
+            percent(plan.map(|plan| plan.tile_share)),
+            percent(plan.map(|plan| plan.utilisation))
+        );
+    }
+    text
+}
