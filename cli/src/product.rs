@@ -79,7 +79,7 @@ fn check_memory<B: Element, C: Output>(a: &Csr<f32>, n: usize, device: &Device) 
 pub(crate) fn verdict(verification: &Verification) -> String {
     let Verification { worst_ratio, worst_row, worst_col, failures, checked, .. } = verification;
     if *checked == 0 {
-        return "passed: C has no elements".to_owned();
+        return "passed: the result has no elements".to_owned();
     }
     let worst =
         format!("the worst, at row {worst_row}, column {worst_col}, has {worst_ratio:.3} of its error bound");

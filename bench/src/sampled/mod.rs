@@ -14,6 +14,7 @@ use windrow::{
 use crate::error::BenchError;
 use crate::operands::{case_seed, random_matrix};
 use crate::peers::{CuSparse, DeviceCsr};
+use crate::product::{Bs, Stored};
 use crate::roofline::DeviceRates;
 use crate::sweep::{
     CheckFacts, DeviceFacts, Matrix, MatrixFacts, MatrixSource, PeerAttempt, PeerFacts, SweepSummary, Values,
@@ -183,9 +184,12 @@ pub fn sampled_sweep(
         for &inner in &options.inners {
             let case =
                 Case { device, csr, inner, seed: case_seed(options.seed, *checksum, inner, "X"), options };
+            let mut made = Operands::default();
             let cusparse = match &library {
                 None => Vec::new(),
-                Some(library) => vec![case.cusparse::<f32>(library), case.cusparse::<f16>(library)],
+                Some(library) => {
+                    vec![case.cusparse::<f32>(library, &mut made), case.cusparse::<f16>(library, &mut made)]
+                }
             };
             for &path in &options.paths {
                 let mut record = SampledRecord {
@@ -195,9 +199,9 @@ pub fn sampled_sweep(
                     ..blank.clone()
                 };
                 let result = match path.precision {
-                    Precision::F16 => case.measure::<f16>(path, &mut record),
-                    Precision::Bf16 => case.measure::<bf16>(path, &mut record),
-                    _ => case.measure::<f32>(path, &mut record),
+                    Precision::F16 => case.measure::<f16>(path, &mut made, &mut record),
+                    Precision::Bf16 => case.measure::<bf16>(path, &mut made, &mut record),
+                    _ => case.measure::<f32>(path, &mut made, &mut record),
                 };
                 if let Err(error) = result {
                     let wrong = matches!(error, BenchError::Wrong(_));
@@ -213,6 +217,13 @@ pub fn sampled_sweep(
     Ok(summary)
 }
 
+/// `X` and `Y` in each type, for all paths of a case.
+#[derive(Default)]
+struct Operands {
+    x: Bs,
+    y: Bs,
+}
+
 /// A pattern and an inner dimension.
 struct Case<'a> {
     device: &'a Device,
@@ -223,22 +234,35 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    fn operands<T: Element>(&self) -> Result<(DeviceMatrix<T>, DeviceMatrix<T>), BenchError> {
-        let x = random_matrix(self.device, self.csr.rows(), self.inner, self.seed)?;
-        Ok((x, random_matrix(self.device, self.csr.cols(), self.inner, self.seed ^ 1)?))
+    /// `X` and `Y`, made when a type is first asked for: that takes longer than the products.
+    fn operands<'a, T: Stored>(
+        &self,
+        made: &'a mut Operands,
+    ) -> Result<[&'a DeviceMatrix<T>; 2], BenchError> {
+        let place = |bs, rows, seed| match T::place(bs) {
+            Some(matrix) => Ok(&*matrix),
+            none => Ok::<_, BenchError>(&*none.insert(random_matrix(self.device, rows, self.inner, seed)?)),
+        };
+        let x = place(&mut made.x, self.csr.rows(), self.seed)?;
+        Ok([x, place(&mut made.y, self.csr.cols(), self.seed ^ 1)?])
     }
 
-    fn measure<T: Element>(&self, path: SampledPath, record: &mut SampledRecord) -> Result<(), BenchError> {
+    fn measure<T: Stored>(
+        &self,
+        path: SampledPath,
+        made: &mut Operands,
+        record: &mut SampledRecord,
+    ) -> Result<(), BenchError> {
         let plan = path.builder(self.csr, self.inner).build(self.device)?;
         record.plan = Some(SampledPlanFacts::of(plan.report()));
         let rates = self.options.rates.as_ref();
         record.roofline_us = rates.map(|rates| rates.sampled_roofline_us(plan.report(), self.inner));
-        let (x, y) = self.operands::<T>()?;
+        let [x, y] = self.operands::<T>(made)?;
         let mut out = DeviceBuffer::from_slice(self.device, &vec![f32::NAN; self.csr.nnz()])?;
         let timing = measure(self.device, self.options.sampling, || {
-            plan.run_into(1.0, &x, &y, &mut out).map_err(BenchError::from)
+            plan.run_into(1.0, x, y, &mut out).map_err(BenchError::from)
         })?;
-        let check = self.check(&plan, &x, &y, &out)?;
+        let check = self.check(&plan, x, y, &out)?;
         record.check = Some(check.0);
         check.1?;
         record.time = Some(timing);
@@ -258,7 +282,7 @@ impl Case<'_> {
         Ok((CheckFacts::of(&found), passed))
     }
 
-    fn cusparse<T: Element>(&self, library: &Result<CuSparse, BenchError>) -> PeerFacts {
+    fn cusparse<T: Stored>(&self, library: &Result<CuSparse, BenchError>, made: &mut Operands) -> PeerFacts {
         let math = T::PRECISION.to_string();
         let library = match library {
             Ok(library) => library,
@@ -266,20 +290,21 @@ impl Case<'_> {
         };
         let (algorithm, time, preprocess_us) = ("SDDMM_ALG_DEFAULT".to_owned(), None, None);
         let mut attempt = PeerAttempt { algorithm, time, preprocess_us, check: None, error: None };
-        if let Err(error) = self.try_cusparse::<T>(library, &mut attempt) {
+        if let Err(error) = self.try_cusparse::<T>(library, made, &mut attempt) {
             (attempt.time, attempt.error) = (None, Some(error.to_string()));
         }
         PeerFacts::best_of(math, library.version(), vec![attempt])
     }
 
-    fn try_cusparse<T: Element>(
+    fn try_cusparse<T: Stored>(
         &self,
         library: &CuSparse,
+        made: &mut Operands,
         attempt: &mut PeerAttempt,
     ) -> Result<(), BenchError> {
-        let (x, y) = self.operands::<T>()?;
+        let [x, y] = self.operands::<T>(made)?;
         let mut out = DeviceCsr::<f32>::upload(self.device, &self.csr.map_values(|_| UNWRITTEN))?;
-        let sddmm = library.prepare_sddmm(&x, &y, &mut out)?;
+        let sddmm = library.prepare_sddmm(x, y, &mut out)?;
         attempt.preprocess_us = Some(sddmm.preprocess_us());
         attempt.time = Some(measure(self.device, self.options.sampling, || sddmm.run())?);
         drop(sddmm);
@@ -287,7 +312,7 @@ impl Case<'_> {
         let entries = SampledPath { algorithm: windrow::SddmmAlgorithm::Entries, ..SampledPath::DEFAULT[0] };
         let entries = SampledPath { precision: T::PRECISION, ..entries };
         let verifier = entries.builder(self.csr, self.inner).build(self.device)?;
-        let (facts, passed) = self.check(&verifier, &x, &y, out.values())?;
+        let (facts, passed) = self.check(&verifier, x, y, out.values())?;
         attempt.check = Some(facts);
         passed
     }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use windrow::io::{Format, Limits};
 use windrow::synthetic::Synthetic;
-use windrow::{Algorithm, DeviceSelector, Precision};
+use windrow::{Algorithm, DeviceSelector, Precision, SddmmAlgorithm, SddmmForm};
 
 use crate::spy::SpySize;
 use crate::units::parse_bytes;
@@ -72,6 +72,7 @@ pub(crate) struct Global {
 pub(crate) enum Command {
     Info(InfoArgs),
     Spmm(SpmmArgs),
+    Sddmm(SddmmArgs),
     Verify(VerifyArgs),
     Reorder(ReorderArgs),
     Convert(ConvertArgs),
@@ -186,6 +187,69 @@ pub(crate) struct SpmmArgs {
 
     #[command(flatten)]
     pub(crate) plan: PlanArgs,
+
+    #[command(flatten)]
+    pub(crate) read: ReadArgs,
+}
+
+/// Multiply rows of X and Y where a sparse matrix has entries: out = (X * transposed Y) at the entries of A (SDDMM).
+///
+/// X and Y are made up, values in [-1, 1). Prints the plan, the median time of repeated runs and the rates that follow
+/// from it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  windrow sddmm graph.mtx.gz --inner 64 --verify
+  windrow sddmm graph.mtx.gz --inner 128 --precision f16 --form scale
+  windrow sddmm graph.mtx.gz --inner 32 -p tf32 --algorithm hybrid --tile-threshold 16 --json")]
+pub(crate) struct SddmmArgs {
+    /// The matrix A; - reads standard input.
+    pub(crate) file: PathBuf,
+
+    /// Inner dimension: columns of X and Y.
+    #[arg(long, short = 'k', value_name = "K")]
+    pub(crate) inner: usize,
+
+    /// What the values of A are for: mask (nothing), or scale (the products are multiplied by them).
+    #[arg(long, short, value_name = "FORM", default_value_t = SddmmForm::Mask)]
+    pub(crate) form: SddmmForm,
+
+    /// Type in which X and Y are multiplied: f32, tf32, f16 or bf16; sums and the result are f32.
+    #[arg(long, short, value_name = "TYPE", default_value_t = Precision::F32)]
+    pub(crate) precision: Precision,
+
+    /// Where to compute: best (a GPU if there is one, else the CPU), cpu, cuda:0, cuda:1, ...
+    #[arg(long, short, value_name = "DEVICE", default_value_t = DeviceSelector::Best)]
+    pub(crate) device: DeviceSelector,
+
+    /// How to compute on a GPU: auto, tiles, entries or hybrid.
+    ///
+    /// tiles: Tensor Cores over tiles of 8 rows x 16 columns; entries: CUDA cores, entry by entry; hybrid: tiles that
+    /// have --tile-threshold entries on Tensor Cores, the rest on CUDA cores. tiles and hybrid multiply tf32, f16 and
+    /// bf16.
+    #[arg(long, short, value_name = "NAME", default_value_t = SddmmAlgorithm::Auto)]
+    pub(crate) algorithm: SddmmAlgorithm,
+
+    /// Entries that a tile of --algorithm hybrid must have for Tensor Cores, of 128 places.
+    #[arg(long, value_name = "ENTRIES", default_value_t = 24)]
+    pub(crate) tile_threshold: u32,
+
+    /// Compare every entry with an f64 reference, within its error bound.
+    #[arg(long)]
+    pub(crate) verify: bool,
+
+    /// Timed batches of runs; the time printed is their median.
+    #[arg(long, value_name = "R", default_value_t = 10)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) repeat: u32,
+
+    /// Seed of X and Y.
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Refuse a plan that needs more device memory, for example 2GiB.
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub(crate) memory_limit: Option<u64>,
 
     #[command(flatten)]
     pub(crate) read: ReadArgs,

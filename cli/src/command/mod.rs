@@ -5,5 +5,6 @@ pub(crate) mod doctor;
 pub(crate) mod generate;
 pub(crate) mod info;
 pub(crate) mod reorder;
+pub(crate) mod sddmm;
 pub(crate) mod spmm;
 pub(crate) mod verify;

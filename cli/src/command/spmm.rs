@@ -95,7 +95,7 @@ pub(crate) fn run(args: &SpmmArgs, console: Console) -> Result<()> {
 }
 
 /// A wrong product is a failure.
-fn conclusion(verification: Option<&Verification>) -> Result<()> {
+pub(super) fn conclusion(verification: Option<&Verification>) -> Result<()> {
     match verification {
         Some(found) if !found.passed() => Err(Failure::new(Exit::Verification, "the product is wrong")),
         _ => Ok(()),
@@ -138,7 +138,7 @@ fn product<B: Element>(a: &Csr<f32>, plan: &SpmmPlan, args: &SpmmArgs, console: 
 }
 
 /// `repeat` batches, after a warm-up that is no longer than they are.
-fn sampling(repeat: u32) -> Sampling {
+pub(super) fn sampling(repeat: u32) -> Sampling {
     Sampling { warm_up_calls: repeat.min(5), min_batches: repeat, min_calls: repeat }
 }
 

@@ -10,6 +10,7 @@ mod interrupt;
 mod output;
 mod reorder;
 mod run;
+mod sddmm;
 mod spmm;
 mod usage;
 mod verify;

@@ -57,20 +57,15 @@ impl SddmmPlan {
         }
         self.check_operands(x, y, out)?;
         let inner = x.cols();
-        let (x, y, out) = (x.download()?, y.download()?, out.to_vec()?);
+        let (x, y, out) = (self.multiplied(x)?, self.multiplied(y)?, out.to_vec()?);
         let (x, y) = (DenseRef::packed(&x, self.rows, inner)?, DenseRef::packed(&y, self.cols, inner)?);
         let unit = match &self.body {
             Body::Gpu(plan) if plan.uses_tiles() => UNIT_MMA,
             _ => UNIT_FMA,
         };
-        let as_multiplied = |element: T| match self.precision {
-            Precision::Tf32 => f64::from(tf32::round(element.to_f32())),
-            _ => element.to_f64(),
-        };
         let row = |r: usize| {
             let (cols, values) = a.row(r);
             let first = index(a.row_offsets()[r]);
-            let own: Vec<f64> = x.row(r).iter().map(|&x| as_multiplied(x)).collect();
             let mut row = Verification { worst_row: r, checked: wide(cols.len()), ..Verification::NOTHING };
             for ((&col, value), &got) in cols.iter().zip(values).zip(&out[first..]) {
                 let factor = match self.form {
@@ -78,11 +73,12 @@ impl SddmmPlan {
                     SddmmForm::Scale => f64::from(value.to_f32()),
                 };
                 let (mut want, mut scale) = (0.0, 0.0);
-                for (x, &y) in own.iter().zip(y.row(col as usize)) {
-                    let term = x * as_multiplied(y) * factor;
+                for (&x, &y) in x.row(r).iter().zip(y.row(col as usize)) {
+                    let term = f64::from(x) * f64::from(y);
                     want += term;
                     scale += term.abs();
                 }
+                (want, scale) = (want * factor, scale * factor.abs());
                 // Two roundings more than a sum of as many products: of the factor and of α.
                 let ratio = error_ratio::<f32>(f64::from(got), want, scale, inner + 2, unit);
                 row.failures += u64::from(ratio > 1.0);
@@ -96,5 +92,14 @@ impl SddmmPlan {
             |a: Verification, b: Verification| if a.worst_row <= b.worst_row { a.and(b) } else { b.and(a) };
         let all = (0..a.rows()).into_par_iter().map(row).reduce_with(first_worst);
         Ok(all.unwrap_or(Verification::NOTHING))
+    }
+
+    /// The elements as they are multiplied, on the host.
+    fn multiplied<T: Element>(&self, matrix: &DeviceMatrix<T>) -> Result<Vec<f32>, SpmmError> {
+        let rounded = |element: T| match self.precision {
+            Precision::Tf32 => tf32::round(element.to_f32()),
+            _ => element.to_f32(),
+        };
+        Ok(matrix.download()?.into_par_iter().map(rounded).collect())
     }
 }

@@ -1,0 +1,153 @@
+//! `windrow sddmm`: plans a sampled product, runs it, times it, and checks it.
+
+use std::fmt;
+
+use serde::Serialize;
+use windrow::synthetic::seeded_values;
+use windrow::{
+    Csr, DenseRef, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, Precision, Sddmm, SddmmPlan,
+    SddmmReport, Verification, bf16, f16,
+};
+use windrow_bench::{Timing, measure};
+
+use crate::args::SddmmArgs;
+use crate::command::spmm::{conclusion, sampling};
+use crate::console::Console;
+use crate::failure::{Exit, Failure, Result};
+use crate::listing::Listing;
+use crate::load;
+use crate::product::verdict;
+use crate::units::{self, digits, percent, time_us};
+
+/// What is printed.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    file: String,
+    inner: usize,
+    seed: u64,
+    plan: SddmmReport,
+    preprocessing_us: f64,
+    time: Timing,
+    /// Two operations for each entry and column of `X`, over the median.
+    gflop_s: f64,
+    /// Rows of `X` and `Y` that the kernels gather, over the median.
+    gathered_gb_s: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verification: Option<Verification>,
+}
+
+pub(crate) fn run(args: &SddmmArgs, console: Console) -> Result<()> {
+    let device = args.device.open()?;
+    let (a, _) = load::read::<f32>(&args.file, &args.read, console)?;
+    let spinner = console.spinner("planning");
+    let plan = plan(&a, &device, args);
+    spinner.finish_and_clear();
+    let plan = plan?;
+    let outcome = match args.precision {
+        Precision::F16 => product::<f16>(&a, &plan, args, console),
+        Precision::Bf16 => product::<bf16>(&a, &plan, args, console),
+        _ => product::<f32>(&a, &plan, args, console),
+    }?;
+    console.line(&outcome)?;
+    console.object("sddmm", &outcome)?;
+    conclusion(outcome.verification.as_ref())
+}
+
+fn plan(a: &Csr<f32>, device: &Device, args: &SddmmArgs) -> Result<SddmmPlan> {
+    let mut builder = Sddmm::builder(a).inner(args.inner).precision(args.precision).form(args.form);
+    builder = builder.algorithm(args.algorithm).tile_threshold(args.tile_threshold);
+    if let Some(limit) = args.memory_limit {
+        builder = builder.memory_limit(limit);
+    }
+    Ok(builder.build(device)?)
+}
+
+fn product<T: Element>(
+    a: &Csr<f32>,
+    plan: &SddmmPlan,
+    args: &SddmmArgs,
+    console: Console,
+) -> Result<Outcome> {
+    let device = plan.device();
+    check_memory::<T>(a, args.inner, device)?;
+    let spinner = console.spinner("making X and Y");
+    let operand = |rows: usize, seed: u64| -> Result<DeviceMatrix<T>> {
+        let values = seeded_values::<T>(rows * args.inner, seed)?;
+        Ok(DeviceMatrix::upload(device, DenseRef::packed(&values, rows, args.inner)?)?)
+    };
+    let operands = operand(a.rows(), args.seed).and_then(|x| Ok((x, operand(a.cols(), !args.seed)?)));
+    spinner.finish_and_clear();
+    let (x, y) = operands?;
+    // An entry that no kernel writes cannot pass for a right one.
+    let mut out = DeviceBuffer::from_slice(device, &vec![f32::NAN; a.nnz()])?;
+    let spinner = console.spinner("timing");
+    let time = measure(device, sampling(args.repeat), || plan.run_into(1.0, &x, &y, &mut out));
+    spinner.finish_and_clear();
+    let time = time?;
+    let spinner = console.spinner("verifying");
+    let verification = args.verify.then(|| plan.verify(a, &x, &y, &out)).transpose();
+    spinner.finish_and_clear();
+    let report = plan.report().clone();
+    // A thousandth of the amount per microsecond is 10⁹ a second.
+    let giga = |amount: f64| if time.median_us > 0.0 { amount / time.median_us / 1e3 } else { 0.0 };
+    Ok(Outcome {
+        file: args.file.display().to_string(),
+        inner: args.inner,
+        seed: args.seed,
+        preprocessing_us: report.preprocessing_us(),
+        gflop_s: giga(2.0 * report.nnz as f64 * args.inner as f64),
+        gathered_gb_s: giga(report.gathered_bytes(args.inner)),
+        plan: report,
+        time,
+        verification: verification?,
+    })
+}
+
+/// Whether `X` and `Y` fit, before a byte is allocated: an operating system may promise more than it has.
+fn check_memory<T: Element>(a: &Csr<f32>, inner: usize, device: &Device) -> Result<()> {
+    let rows = (a.rows() as u128) + (a.cols() as u128);
+    let bytes = rows * (inner as u128) * (size_of::<T>() as u128);
+    // On the CPU they exist twice while they are made, and as f32 while they are multiplied.
+    let needed =
+        if device.kind() == DeviceKind::Cpu { 2 * bytes + 4 * rows * (inner as u128) } else { bytes };
+    let needed = u64::try_from(needed).unwrap_or(u64::MAX);
+    match device.memory_free()? {
+        Some(free) if needed > free => Err(Failure::new(
+            Exit::Limit,
+            format!(
+                "X ({} × {inner}) and Y ({} × {inner}) need {}, but {} are free on {device}; use a smaller --inner",
+                a.rows(),
+                a.cols(),
+                units::bytes(needed),
+                units::bytes(free),
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { time, .. } = self;
+        writeln!(f, "{}\n", self.plan)?;
+        let mut listing = Listing::default();
+        listing.add(
+            "time",
+            format!(
+                "{} median, {} min, noise {} ({} runs in {} batches), inner dimension {}",
+                time_us(time.median_us),
+                time_us(time.min_us),
+                percent(time.noise),
+                time.calls,
+                time.batches,
+                self.inner
+            ),
+        );
+        let (flop, bytes) = (digits(self.gflop_s), digits(self.gathered_gb_s));
+        listing.add("rates", format!("{flop} GFLOP/s, {bytes} GB/s gathered"));
+        if let Some(found) = &self.verification {
+            listing.add("verify", verdict(found));
+        }
+        write!(f, "{listing}")
+    }
+}
