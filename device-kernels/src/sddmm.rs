@@ -52,24 +52,34 @@ pub struct Sampled {
 }
 
 impl Sampled {
-    /// Writes the product for `position`.
+    /// Where the product for `position` goes, and its factor.
     ///
     /// # Safety
-    /// The obligations of [`Sampled`]; `position` is one of the launch, of no other thread.
+    /// The obligations of [`Sampled`]; `position` is one of the launch.
     #[inline(always)]
-    unsafe fn finish<S: Simt>(&self, s: &S, position: u32, sum: f32) {
+    unsafe fn target<S: Simt>(&self, s: &S, position: u32) -> (u32, f32) {
         // SAFETY: the caller's promise.
         unsafe {
             let place = match self.places == GlobalPtr::NULL {
                 true => position,
                 false => s.load_readonly_once(self.places.at(position)),
             };
-            let mut out = self.alpha * sum;
-            if self.scale != GlobalPtr::NULL {
-                out *= s.load_readonly_once(self.scale.at(place));
-            }
-            s.store(self.out.at(place), out);
+            let factor = match self.scale == GlobalPtr::NULL {
+                true => 1.0,
+                false => s.load_readonly_once(self.scale.at(place)),
+            };
+            (place, factor)
         }
+    }
+
+    /// Writes a product.
+    ///
+    /// # Safety
+    /// `target` comes from [`target`](Self::target), for a position of no other thread.
+    #[inline(always)]
+    unsafe fn store<S: Simt>(&self, s: &S, (place, factor): (u32, f32), sum: f32) {
+        // SAFETY: the caller's promise.
+        unsafe { s.store(self.out.at(place), self.alpha * sum * factor) };
     }
 
     /// Whether the elements `first..first + count` end behind `inner`, inside a vector of `width` elements.

@@ -39,7 +39,8 @@ fn what_cannot_be_sampled_is_said() {
     let file = data("mbeacxc.mtx.gz");
     let tiles = ["sampled products by tiles do not support precision f32", "use tf32, bf16 or f16"];
     windrow(&["sddmm", &file, "-k", "8", "-d", "cpu", "--algorithm", "tiles"]).failed(2, &tiles);
-    windrow(&["sddmm", &file, "-k", "8", "--form", "sum"]).failed(2, &["\"sum\" is no form", "mask and scale"]);
+    windrow(&["sddmm", &file, "-k", "8", "--form", "sum"])
+        .failed(2, &["\"sum\" is no form", "mask and scale"]);
     let limited = ["sddmm", &file, "-k", "8", "-d", "cpu", "--memory-limit", "1KiB"];
     windrow(&limited).failed(6, &["the plan needs", "the limit is 1024"]);
 }

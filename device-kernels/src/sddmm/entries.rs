@@ -88,8 +88,9 @@ impl<G: Gather> Kernel for SddmmEntries<G> {
                 columns[e] = s.shuffle(column, (s.lane() & !(BATCH - 1)) + e as u32);
                 e += 1;
             }
-            // 2. to 4. Gather and accumulate.
             let sampled = &p.sampled;
+            let target = if mine < end { Some(sampled.target(s, mine)) } else { None };
+            // 2. to 4. Gather and accumulate.
             let mut sums = [0.0f32; BATCH as usize];
             let mut first = 0;
             while first < sampled.inner {
@@ -128,8 +129,8 @@ impl<G: Gather> Kernel for SddmmEntries<G> {
             }
             let sum = add_lanes(s, lane, sums);
             // 5. Registers -> global.
-            if mine < end {
-                sampled.finish(s, mine, sum);
+            if let Some(target) = target {
+                sampled.store(s, target, sum);
             }
         }
     }

@@ -4,15 +4,18 @@
 //! operand on the 16-wide side, rows of `X` the one on the 8-wide side:
 //!
 //! ```text
-//! global Y rows of 16 columns  --16 bytes a lane--> A operand: 16 columns × 4 lanes' elements
-//! global X rows of a window    --16 bytes a lane--> B operand: 4 lanes' elements × 8 rows
+//! global Y rows of 16 columns  --cp.async, 16 bytes a lane--> shared, two slots
+//! shared, what a lane copied   --16 bytes-->                  A operand: 16 columns × 4 lanes' elements
+//! global X rows of a window    --16 bytes a lane-->           B operand: 4 lanes' elements × 8 rows
 //! accumulators                 16 columns × 8 rows, f32
 //! masks, popcount              accumulator -> position of the result
 //! ```
 //!
-//! No shared memory: a dot product may take its elements in any order, as long as both operands take the same. Lane
-//! `(g, q)` reads 16 bytes of rows `g` and `g + 8` of `Y` and of row `g` of `X`, from the same element on, and what it
-//! read are its registers of two MMAs. Four lanes read 64 successive bytes of a row.
+//! A dot product may take its elements in any order, as long as both operands take the same. Lane `(g, q)` brings 16
+//! bytes of rows `g` and `g + 8` of `Y` and of row `g` of `X`, from the same element on, and what it brought are its
+//! registers of two MMAs. Four lanes bring 64 successive bytes of a row. Rows of `Y` come through shared memory, those
+//! of the next tile while this one is multiplied; but each lane reads only what it copied itself, so that nobody waits
+//! for anybody.
 //!
 //! Tiles do not depend on one another, so that balance is a matter of counting: each warp takes `tiles_per_warp`
 //! successive ones. Rows of `X` stay in registers while a window lasts, if they fit.
@@ -67,6 +70,7 @@ pub const fn record_window_at() -> usize {
 ///   then the window's first element of `window_rows`; then three words of padding.
 /// - `window_rows`: 8 rows below m a window, [`NO_ROW`](crate::NO_ROW) where there are fewer; these, and pad columns,
 ///   have no bits.
+/// - for an instance of 8 chunks, `inner` is a multiple of the elements in 16 bytes.
 /// - at most 2³² − 1024 positions, `tile_count · TILE_RECORD_WORDS` words and `tiles_per_warp ≥ 1`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
@@ -154,14 +158,22 @@ impl Rank for Scan {
     }
 }
 
-/// One instance: how rows are read, and `CHUNKS` times 64 bytes of each in flight.
+/// One instance: how rows are read, and `CHUNKS` times 64 bytes of each in a slot.
 pub struct SddmmTiles<E, G, const CHUNKS: usize, R = PopCount>(PhantomData<(E, G, R)>);
 
+/// Bytes of a vector of every lane.
+const LANES_BYTES: u32 = WARP * 16;
+
 impl<E: DotElement, G: Staging, const CHUNKS: usize, R: Rank> SddmmTiles<E, G, CHUNKS, R> {
-    /// Elements of a row that are in flight at a time.
+    /// Elements of a row that a slot holds.
     pub const SPAN: u32 = CHUNKS as u32 * 4 * E::CHUNK;
     /// Warps of a block.
     pub const WARPS: u32 = Self::BLOCK_THREADS / WARP;
+    /// Whether vectors may have elements beyond the inner dimension. The widest instance leaves such to the next: it has
+    /// no registers for it.
+    pub const RAGGED: bool = G::VECTORS && CHUNKS < 8;
+    /// Bytes of a slot: two rows a lane.
+    const SLOT_BYTES: u32 = 2 * CHUNKS as u32 * LANES_BYTES;
 }
 
 impl<E: DotElement, G: Staging, const CHUNKS: usize, R: Rank> Kernel for SddmmTiles<E, G, CHUNKS, R> {
@@ -170,11 +182,14 @@ impl<E: DotElement, G: Staging, const CHUNKS: usize, R: Rank> Kernel for SddmmTi
     const VARIANT: Variant =
         Variant::SddmmTiles { dtype: E::DTYPE, chunks: CHUNKS as u32, vectors: G::VECTORS, scans: R::SCANS };
     const BLOCK_THREADS: u32 = 128;
-    // Left to itself, `ptxas` spills a few registers to fit one more block.
+    const SHARED_BYTES: u32 = 2 * Self::WARPS * Self::SLOT_BYTES;
+    // As many as shared memory has room for, or registers without spills.
     const MIN_BLOCKS: u32 = match CHUNKS {
         1 => 8,
-        2 => 7,
-        _ => 4,
+        2 => 6,
+        4 if R::SCANS => 4,
+        4 => 5,
+        _ => 3,
     };
 
     #[inline(always)]
@@ -187,28 +202,32 @@ impl<E: DotElement, G: Staging, const CHUNKS: usize, R: Rank> Kernel for SddmmTi
         let end = begin + p.tiles_per_warp.min(p.tile_count - begin);
         let (g, q) = (s.lane() / 4, s.lane() % 4);
         let rows = Rows::<S, E, G, CHUNKS> { s, p: &p.sampled, q, form: PhantomData };
-        let record = |tile: u32| p.records.at_wide(u64::from(tile) * u64::from(WARP) + u64::from(s.lane()));
-        let resident = p.sampled.inner <= Self::SPAN;
+        let record = |tile: u32| {
+            let at = u64::from(if tile < end { tile } else { begin }) * u64::from(WARP);
+            p.records.at_wide(at + u64::from(s.lane()))
+        };
+        let inner = p.sampled.inner;
+        let resident = inner <= Self::SPAN;
         // SAFETY: `begin..end` are tiles; everything that their records name is in range by the obligations of the
-        // params. Branches around loads only diverge, and no collective is inside one that does.
+        // params. Branches around loads only diverge, and no collective is inside one that does. A lane reads from
+        // shared memory what it copied there, after the wait that covers the copy, in slots of its own.
         unsafe {
-            let mut next = s.load_readonly_once(record(begin));
+            let own = s.warp() * 2 * Self::SLOT_BYTES + s.lane() * 16;
+            // Records of this tile, of the next, whose rows are asked for, and of the one after it.
+            let mut words = s.load_readonly_once(record(begin));
+            let mut next = s.load_readonly_once(record(begin + 1));
+            let mut columns = columns_of(s, words, g);
+            rows.stage(own, columns, 0);
+            let mut slot = 0;
             let mut window = u32::MAX; // none: windows begin at multiples of 8
             let mut row = None;
             let mut x = [[0u32; 4]; CHUNKS];
             let mut tile = begin;
             while tile < end {
-                let words = next;
-                tile += 1;
-                if tile < end {
-                    next = s.load_readonly_once(record(tile));
-                }
+                let after = s.load_readonly_once(record(tile + 2));
                 let this_window = s.shuffle(words, WINDOW_AT);
-                let columns = [s.shuffle(words, g), s.shuffle(words, g + 8)];
                 let masks = s.shuffle(words, MASKS_AT + q);
                 let starts = [s.shuffle(words, STARTS_AT + 2 * q), s.shuffle(words, STARTS_AT + 2 * q + 1)];
-                // 2. Global -> registers.
-                let column = columns.map(|column| (column != NO_COLUMN).then_some(column));
                 if this_window != window {
                     window = this_window;
                     let slot = s.load_readonly(p.window_rows.at(window + g));
@@ -217,53 +236,102 @@ impl<E: DotElement, G: Staging, const CHUNKS: usize, R: Rank> Kernel for SddmmTi
                         x = rows.read(p.sampled.x, row, p.sampled.ldx, 0);
                     }
                 }
-                let mut sums = [0.0f32; 4];
-                let mut first = 0;
-                loop {
-                    let low = rows.read(p.sampled.y, column[0], p.sampled.ldy, first);
-                    let high = rows.read(p.sampled.y, column[1], p.sampled.ldy, first);
-                    if !resident {
-                        x = rows.read(p.sampled.x, row, p.sampled.ldx, first);
-                    }
-                    // 3. and 4. Multiply-accumulate: 16 columns × 8 rows.
-                    let mut chunk = 0;
-                    while chunk < CHUNKS {
-                        let [low, high, x] =
-                            [low[chunk], high[chunk], x[chunk]].map(|read| E::prepare(s, read));
-                        sums = E::mma(s, [low[0], high[0], low[1], high[1]], [x[0], x[1]], sums);
-                        sums = E::mma(s, [low[2], high[2], low[3], high[3]], [x[2], x[3]], sums);
-                        chunk += 1;
-                    }
-                    first += Self::SPAN;
-                    if first >= p.sampled.inner {
-                        break;
-                    }
-                }
-                // 5. Registers -> global: `fragment::c_f32`, column g + 8·(i / 2), row 2q + i % 2.
+                // Where the sums go, `fragment::c_f32`: column g + 8·(i / 2), row 2q + i % 2. Factors are asked for
+                // before the products.
+                let mut targets = [None; 4];
                 let mut i = 0;
                 while i < 4 {
                     let (column, odd) = (g + 8 * (i as u32 / 2), i % 2);
                     let mask = masks >> (16 * odd as u32) & 0xffff;
                     if mask >> column & 1 == 1 {
-                        p.sampled.finish(s, starts[odd] + R::below(s, mask, column), sums[i]);
+                        targets[i] = Some(p.sampled.target(s, starts[odd] + R::below(s, mask, column)));
                     }
                     i += 1;
                 }
+                let mut sums = [0.0f32; 4];
+                let mut first = 0;
+                loop {
+                    // 2. Global -> shared: the next rows, into the slot that the last products have left.
+                    s.sync_warp(); // WAR: those products' reads -> these copies
+                    let following = first + Self::SPAN;
+                    let last = following >= inner;
+                    if last {
+                        columns = if tile + 1 < end { columns_of(s, next, g) } else { [None; 2] };
+                    }
+                    rows.stage(
+                        own + (slot ^ 1) * Self::SLOT_BYTES,
+                        columns,
+                        if last { 0 } else { following },
+                    );
+                    if !resident {
+                        x = rows.read(p.sampled.x, row, p.sampled.ldx, first);
+                    }
+                    s.copy_async_wait::<1>();
+                    let at = own + slot * Self::SLOT_BYTES;
+                    if Self::RAGGED && p.sampled.is_ragged(first, Self::SPAN, E::CHUNK) {
+                        rows.cut_off(at, first);
+                    }
+                    // 3. and 4. Shared -> registers, multiply-accumulate: 16 columns × 8 rows.
+                    let mut chunk = 0;
+                    while chunk < CHUNKS {
+                        let low = s.load_shared(at + 2 * chunk as u32 * LANES_BYTES);
+                        let high = s.load_shared(at + (2 * chunk as u32 + 1) * LANES_BYTES);
+                        let [low, high, x] = [low, high, x[chunk]].map(|read| E::prepare(s, read));
+                        sums = E::mma(s, [low[0], high[0], low[1], high[1]], [x[0], x[1]], sums);
+                        sums = E::mma(s, [low[2], high[2], low[3], high[3]], [x[2], x[3]], sums);
+                        chunk += 1;
+                    }
+                    slot ^= 1;
+                    first = following;
+                    if last {
+                        break;
+                    }
+                }
+                // 5. Registers -> global.
+                let mut i = 0;
+                while i < 4 {
+                    if let Some(target) = targets[i] {
+                        p.sampled.store(s, target, sums[i]);
+                    }
+                    i += 1;
+                }
+                (words, next) = (next, after);
+                tile += 1;
             }
+            s.copy_async_wait::<0>(); // the zeros that stand for rows behind the last tile
         }
     }
 }
 
-/// How one lane reads rows.
+/// Columns `g` and `g + 8` of a tile, if they exist.
+///
+/// # Safety
+/// A collective of the full warp.
+#[inline(always)]
+unsafe fn columns_of<S: Simt>(s: &S, words: u32, g: u32) -> [Option<u32>; 2] {
+    // SAFETY: the caller's promise.
+    let columns = unsafe { [s.shuffle(words, g), s.shuffle(words, g + 8)] };
+    columns.map(|column| (column != NO_COLUMN).then_some(column))
+}
+
+/// How one lane brings rows.
 struct Rows<'a, S, E, G, const CHUNKS: usize> {
     s: &'a S,
     p: &'a Sampled,
-    /// The lane's place among the four that read a row.
+    /// The lane's place among the four that bring a row.
     q: u32,
     form: PhantomData<(E, G)>,
 }
 
 impl<S: Simt, E: DotElement, G: Staging, const CHUNKS: usize> Rows<'_, S, E, G, CHUNKS> {
+    const SPAN: u32 = SddmmTiles::<E, G, CHUNKS>::SPAN;
+
+    /// First of the lane's elements in vector `chunk` of the span from element `first` on.
+    #[inline(always)]
+    const fn element(&self, first: u32, chunk: u32) -> u32 {
+        first + (4 * chunk + self.q) * E::CHUNK
+    }
+
     /// This lane's elements of `CHUNKS` times four vectors of `row`, from element `first` on: zero beyond the inner
     /// dimension, and without a row.
     ///
@@ -279,31 +347,89 @@ impl<S: Simt, E: DotElement, G: Staging, const CHUNKS: usize> Rows<'_, S, E, G, 
     ) -> [[u32; 4]; CHUNKS] {
         let mut read = [[0; 4]; CHUNKS];
         let Some(row) = row else { return read };
-        let from = matrix.cast::<E::Bits>().at_wide(u64::from(row) * u64::from(ld));
+        let from =
+            matrix.cast::<E::Bits>().at_wide(u64::from(row) * u64::from(ld)).at(self.element(first, 0));
         let inner = self.p.inner;
         let mut chunk = 0;
         while chunk < CHUNKS {
-            let k = first + (4 * chunk as u32 + self.q) * E::CHUNK;
+            let k = self.element(first, chunk as u32);
+            let from = from.at(4 * chunk as u32 * E::CHUNK);
             if k < inner {
                 // SAFETY: the row exists; element k does, and its vector by the obligations.
                 read[chunk] = unsafe {
                     match G::VECTORS {
-                        true => self.s.load_readonly(from.at(k).cast::<[u32; 4]>()),
-                        false => E::read_chunk(self.s, from.at(k), (inner - k).min(E::CHUNK)),
+                        true => self.s.load_readonly(from.cast::<[u32; 4]>()),
+                        false => E::read_chunk(self.s, from, (inner - k).min(E::CHUNK)),
                     }
                 };
             }
             chunk += 1;
         }
-        let span = SddmmTiles::<E, G, CHUNKS>::SPAN;
-        if G::VECTORS && self.p.is_ragged(first, span, E::CHUNK) {
+        if SddmmTiles::<E, G, CHUNKS>::RAGGED && self.p.is_ragged(first, Self::SPAN, E::CHUNK) {
             let mut chunk = 0;
             while chunk < CHUNKS {
-                let k = first + (4 * chunk as u32 + self.q) * E::CHUNK;
-                read[chunk] = keep_first(read[chunk], inner.saturating_sub(k), E::DTYPE.bytes());
+                read[chunk] = self.inside(read[chunk], first, chunk as u32);
                 chunk += 1;
             }
         }
         read
+    }
+
+    /// Starts bringing rows `columns` of `Y` to this lane's part of a slot, and closes the group of these copies.
+    ///
+    /// # Safety
+    /// The obligations of [`Sampled`]; `columns` are rows of `Y`; nothing reads the slot until a wait covers the group.
+    #[inline(always)]
+    unsafe fn stage(&self, slot: u32, columns: [Option<u32>; 2], first: u32) {
+        let inner = self.p.inner;
+        let mut half = 0;
+        while half < 2 {
+            let row = columns[half].unwrap_or(0);
+            // One address; the vectors are at constant distances from it.
+            let from = self.p.y.cast::<E::Bits>().at_wide(u64::from(row) * u64::from(self.p.ldy));
+            let from = from.at(self.element(first, 0));
+            let mut chunk = 0;
+            while chunk < CHUNKS as u32 {
+                let k = self.element(first, chunk);
+                let from = from.at(4 * chunk * E::CHUNK);
+                let present = columns[half].is_some() && k < inner;
+                let to = slot + (2 * chunk + half as u32) * LANES_BYTES;
+                // SAFETY: the row exists if the lane has one, element k does, and its vector by the obligations.
+                unsafe {
+                    if G::VECTORS {
+                        self.s.copy_async_16(to, from.cast(), present);
+                    } else {
+                        let count = if present { (inner - k).min(E::CHUNK) } else { 0 };
+                        self.s.store_shared(to, E::read_chunk(self.s, from, count));
+                    }
+                }
+                chunk += 1;
+            }
+            half += 1;
+        }
+        // SAFETY: part of the protocol of copies.
+        unsafe { self.s.copy_async_commit() };
+    }
+
+    /// Replaces, in this lane's part of a slot, the elements beyond the inner dimension by zero. Apart from the products:
+    /// few inner dimensions need it.
+    ///
+    /// # Safety
+    /// The slot was staged from element `first` on, and waited for.
+    #[inline(always)]
+    unsafe fn cut_off(&self, slot: u32, first: u32) {
+        let mut number = 0;
+        while number < 2 * CHUNKS as u32 {
+            let at = slot + number * LANES_BYTES;
+            // SAFETY: the caller's promise.
+            unsafe { self.s.store_shared(at, self.inside(self.s.load_shared(at), first, number / 2)) };
+            number += 1;
+        }
+    }
+
+    /// `vector` with the elements beyond the inner dimension replaced by zero.
+    #[inline(always)]
+    const fn inside(&self, vector: [u32; 4], first: u32, chunk: u32) -> [u32; 4] {
+        keep_first(vector, self.p.inner.saturating_sub(self.element(first, chunk)), E::DTYPE.bytes())
     }
 }

@@ -13,8 +13,12 @@ use crate::spmm::start;
 
 /// Bytes of a row that the lanes of a warp read at a time, for one chunk.
 const CHUNK_BYTES: u32 = 64;
-/// Chunks of the widest entry.
-const MOST_CHUNKS: u32 = 4;
+/// Bytes that a lane reads at a time.
+const VECTOR_BYTES: u32 = 16;
+/// Chunks of the widest entry, which takes whole vectors only.
+const MOST_CHUNKS: u32 = 8;
+/// Chunks of the entry that scans masks.
+const SCAN_CHUNKS: u32 = 4;
 /// Tiles that a warp takes one after the other, at most: a row of `X` is then read once for several tiles of its
 /// window, and the record of the next tile is read meanwhile.
 const TILES_PER_WARP: u32 = 8;
@@ -118,12 +122,13 @@ impl GpuSddmm {
 
     fn tile_entry(&self, inner: u32, vectors: bool) -> Option<&'static Entry> {
         let part = self.tiles.as_ref()?;
-        let needed = inner.saturating_mul(self.precision.bytes()).div_ceil(CHUNK_BYTES);
+        let bytes = inner.saturating_mul(self.precision.bytes());
+        let most = if bytes.is_multiple_of(VECTOR_BYTES) { MOST_CHUNKS } else { MOST_CHUNKS / 2 };
         let chunks = match vectors {
-            true => needed.clamp(1, MOST_CHUNKS).next_power_of_two(),
+            true => bytes.div_ceil(CHUNK_BYTES).clamp(1, most).next_power_of_two(),
             false => 1,
         };
-        let scans = part.scan && vectors && chunks == MOST_CHUNKS && self.precision == Precision::F16;
+        let scans = part.scan && vectors && chunks == SCAN_CHUNKS && self.precision == Precision::F16;
         windrow_kernels::entry(Variant::SddmmTiles { dtype: self.precision.dtype(), chunks, vectors, scans })
     }
 
