@@ -27,7 +27,7 @@ pub use tiles::{
 ///   read vectors both are 16-byte aligned, with leading dimensions that are multiples of the elements in 16 bytes,
 ///   and every row is readable up to `inner` rounded up to 16 bytes.
 /// - `places` is null, or leads from the positions of the launch to those of the result, no two to the same.
-/// - `out`, and `scale` unless it is null, have an element for each position of the result.
+/// - `out`, and `scale` unless it is null, have an element for each position of the result; at most 2³² − 1024.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 pub struct Sampled {
@@ -51,13 +51,27 @@ pub struct Sampled {
     pub alpha: f32,
 }
 
+/// Where a product goes.
+#[derive(Clone, Copy)]
+struct Target {
+    /// Position in the result.
+    place: u32,
+    /// What the product is multiplied by, beside α.
+    factor: f32,
+}
+
+impl Target {
+    /// No position has this number.
+    const NONE: Self = Self { place: u32::MAX, factor: 1.0 };
+}
+
 impl Sampled {
     /// Where the product for `position` goes, and its factor.
     ///
     /// # Safety
     /// The obligations of [`Sampled`]; `position` is one of the launch.
     #[inline(always)]
-    unsafe fn target<S: Simt>(&self, s: &S, position: u32) -> (u32, f32) {
+    unsafe fn target<S: Simt>(&self, s: &S, position: u32) -> Target {
         // SAFETY: the caller's promise.
         unsafe {
             let place = match self.places == GlobalPtr::NULL {
@@ -68,18 +82,20 @@ impl Sampled {
                 true => 1.0,
                 false => s.load_readonly_once(self.scale.at(place)),
             };
-            (place, factor)
+            Target { place, factor }
         }
     }
 
-    /// Writes a product.
+    /// Writes a product, if it has a target.
     ///
     /// # Safety
-    /// `target` comes from [`target`](Self::target), for a position of no other thread.
+    /// `target` comes from [`target`](Self::target), for a position of no other thread, or is none.
     #[inline(always)]
-    unsafe fn store<S: Simt>(&self, s: &S, (place, factor): (u32, f32), sum: f32) {
-        // SAFETY: the caller's promise.
-        unsafe { s.store(self.out.at(place), self.alpha * sum * factor) };
+    unsafe fn store<S: Simt>(&self, s: &S, target: Target, sum: f32) {
+        if target.place != Target::NONE.place {
+            // SAFETY: the caller's promise.
+            unsafe { s.store(self.out.at(target.place), self.alpha * sum * target.factor) };
+        }
     }
 
     /// Whether the elements `first..first + count` end behind `inner`, inside a vector of `width` elements.

@@ -18,7 +18,7 @@ use core::marker::PhantomData;
 use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt};
 
-use super::Sampled;
+use super::{Sampled, Target};
 use crate::NO_COLUMN;
 use crate::element::{Element, Gather};
 use crate::kernel::{Kernel, Variant};
@@ -89,7 +89,7 @@ impl<G: Gather> Kernel for SddmmEntries<G> {
                 e += 1;
             }
             let sampled = &p.sampled;
-            let target = if mine < end { Some(sampled.target(s, mine)) } else { None };
+            let target = if mine < end { sampled.target(s, mine) } else { Target::NONE };
             // 2. to 4. Gather and accumulate.
             let mut sums = [0.0f32; BATCH as usize];
             let mut first = 0;
@@ -129,9 +129,7 @@ impl<G: Gather> Kernel for SddmmEntries<G> {
             }
             let sum = add_lanes(s, lane, sums);
             // 5. Registers -> global.
-            if let Some(target) = target {
-                sampled.store(s, target, sum);
-            }
+            sampled.store(s, target, sum);
         }
     }
 }

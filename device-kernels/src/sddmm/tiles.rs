@@ -28,7 +28,7 @@ use core::marker::PhantomData;
 use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt, WARP};
 
-use super::Sampled;
+use super::{Sampled, Target};
 use crate::NO_COLUMN;
 use crate::element::{Bf16, F16, Tf32, keep_first};
 use crate::kernel::{Kernel, Variant};
@@ -238,13 +238,13 @@ impl<E: DotElement, G: Staging, const CHUNKS: usize, R: Rank> Kernel for SddmmTi
                 }
                 // Where the sums go, `fragment::c_f32`: column g + 8·(i / 2), row 2q + i % 2. Factors are asked for
                 // before the products.
-                let mut targets = [None; 4];
+                let mut targets = [Target::NONE; 4];
                 let mut i = 0;
                 while i < 4 {
                     let (column, odd) = (g + 8 * (i as u32 / 2), i % 2);
                     let mask = masks >> (16 * odd as u32) & 0xffff;
                     if mask >> column & 1 == 1 {
-                        targets[i] = Some(p.sampled.target(s, starts[odd] + R::below(s, mask, column)));
+                        targets[i] = p.sampled.target(s, starts[odd] + R::below(s, mask, column));
                     }
                     i += 1;
                 }
@@ -290,9 +290,7 @@ impl<E: DotElement, G: Staging, const CHUNKS: usize, R: Rank> Kernel for SddmmTi
                 // 5. Registers -> global.
                 let mut i = 0;
                 while i < 4 {
-                    if let Some(target) = targets[i] {
-                        p.sampled.store(s, target, sums[i]);
-                    }
+                    p.sampled.store(s, targets[i], sums[i]);
                     i += 1;
                 }
                 (words, next) = (next, after);
