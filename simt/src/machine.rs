@@ -239,6 +239,11 @@ pub unsafe trait Simt {
     /// `a·b + c`, rounded once.
     fn fma(&self, a: f32, b: f32, c: f32) -> f32;
 
+    /// 2 to the power `x` (`ex2.approx.ftz.f32`), off by at most 2⁻²² of itself, 2 ulp. Exactly 1 for zero and for
+    /// subnormal `x`; zero instead of a subnormal result, so for every `x < −126`, minus infinity included; infinity from
+    /// 128 on; NaN for NaN.
+    fn exp2(&self, x: f32) -> f32;
+
     /// The f32 equal to an f16's bits.
     fn f16_to_f32(&self, bits: u16) -> f32;
 

@@ -189,5 +189,20 @@ fn arithmetic() {
         let x = 1.0 + f32::EPSILON;
         assert_eq!(t.fma(x, x, -(1.0 + 2.0 * f32::EPSILON)), f32::EPSILON * f32::EPSILON);
         assert_eq!(t.population(u64::MAX >> 3), 61);
+        for i in 0..=253i16 {
+            // Powers of two are exact, those between off by no more than what is promised.
+            let (x, between) = (f32::from(i - 126), f32::from(i - 126) + 0.3);
+            assert_eq!(f64::from(t.exp2(x)), f64::from(x).exp2());
+            let want = f64::from(between).exp2();
+            assert!((f64::from(t.exp2(between)) - want).abs() <= want / 4_194_304.0, "{between}");
+        }
+        for one in [0.0, -0.0, 1e-40, -1e-40] {
+            assert_eq!(t.exp2(one), 1.0);
+        }
+        for zero in [-126.001, -149.0, -1e30, f32::NEG_INFINITY] {
+            assert_eq!(t.exp2(zero).to_bits(), 0, "2^{zero} is subnormal or less");
+        }
+        assert_eq!((t.exp2(128.0), t.exp2(f32::INFINITY)), (f32::INFINITY, f32::INFINITY));
+        assert!(t.exp2(f32::NAN).is_nan());
     });
 }

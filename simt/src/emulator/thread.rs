@@ -354,6 +354,11 @@ unsafe impl Simt for Thread<'_> {
         a.mul_add(b, c)
     }
 
+    fn exp2(&self, x: f32) -> f32 {
+        let power = x.exp2();
+        if power < f32::MIN_POSITIVE { 0.0 } else { power }
+    }
+
     fn f16_to_f32(&self, bits: u16) -> f32 {
         half::f16::from_bits(bits).to_f32()
     }

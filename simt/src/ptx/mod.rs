@@ -266,6 +266,15 @@ unsafe impl Simt for Ptx {
         unsafe { intrinsics::fma(a, b, c) }
     }
     #[inline(always)]
+    fn exp2(&self, x: f32) -> f32 {
+        let out: f32;
+        // SAFETY: arithmetic.
+        unsafe {
+            asm!("ex2.approx.ftz.f32 {0}, {1};", out(reg32) out, in(reg32) x, options(pure, nomem, nostack));
+        }
+        out
+    }
+    #[inline(always)]
     fn f16_to_f32(&self, bits: u16) -> f32 {
         let out: f32;
         // SAFETY: arithmetic.
