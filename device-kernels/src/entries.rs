@@ -7,6 +7,7 @@ use crate::combine::Combine;
 use crate::element::{Bf16, F16, F32, Scalars, Tf32, Vectors};
 use crate::gather_probe::GatherProbe;
 use crate::kernel::{Entry, Kernel, Variant};
+use crate::row_softmax::{EightLanes, RowSoftmax, RowSoftmaxGrad, WholeBlock};
 use crate::row_split::RowSplit;
 use crate::sddmm::{Scan, SddmmEntries, SddmmTiles};
 use crate::short_rows::ShortRows;
@@ -160,6 +161,10 @@ entries! {
     sddmm_entries_f32_elements => SddmmEntries<Scalars<F32>>,
     sddmm_entries_tf32 => SddmmEntries<Vectors<Tf32>>,
     sddmm_entries_tf32_elements => SddmmEntries<Scalars<Tf32>>,
+    row_softmax_short => RowSoftmax<EightLanes>,
+    row_softmax_long => RowSoftmax<WholeBlock>,
+    row_softmax_grad_short => RowSoftmaxGrad<EightLanes>,
+    row_softmax_grad_long => RowSoftmaxGrad<WholeBlock>,
     spmm_check_f16 => Check<F16>,
     spmm_check_f32 => Check<F32>,
     spmm_check_bf16 => Check<Bf16>,

@@ -80,6 +80,16 @@ pub enum Variant {
         /// As for `RowSplit`.
         vectors: bool,
     },
+    /// [`crate::row_softmax::RowSoftmax`].
+    RowSoftmax {
+        /// Whether a row is a block's work, not that of eight lanes.
+        long: bool,
+    },
+    /// [`crate::row_softmax::RowSoftmaxGrad`].
+    RowSoftmaxGrad {
+        /// As for `RowSoftmax`.
+        long: bool,
+    },
     /// [`crate::combine`].
     Combine,
     /// [`crate::check`].

@@ -12,7 +12,8 @@
 //! | [`short_rows`] | the same, rows of equal length without a row pointer | CUDA cores |
 //! | [`tile_stream`] | the same, `A` in 8 × 8 tiles | Tensor Cores |
 //! | [`sddmm`] | `out = α·(X·Yᵀ) ⊙ pattern` | Tensor Cores, or CUDA cores |
-//! | [`combine`] | sums the partial rows of the three above, in a fixed order | CUDA cores |
+//! | [`row_softmax`] | softmax over the rows of such a result, and its gradient | CUDA cores |
+//! | [`combine`] | sums the partial rows of the first three, in a fixed order | CUDA cores |
 //! | [`check`] | compares a product with an f64 reference, entry by entry | CUDA cores |
 //! | [`gather_probe`] | measures how fast rows of a table can be gathered | memory |
 //!
@@ -30,6 +31,7 @@ mod element;
 mod entries;
 pub mod gather_probe;
 mod kernel;
+pub mod row_softmax;
 pub mod row_split;
 pub mod sddmm;
 pub mod short_rows;

@@ -2,6 +2,7 @@
 
 use windrow_kernels::check::Check;
 use windrow_kernels::combine::Combine;
+use windrow_kernels::row_softmax::{EightLanes, Group};
 use windrow_kernels::{Entry, F16, Variant};
 use windrow_simt::WARP;
 
@@ -27,6 +28,10 @@ pub(crate) fn division(entry: &Entry) -> Division {
         Variant::TileStream { features, .. } => (entry.block_threads / WARP, features),
         Variant::SddmmTiles { .. } => (entry.block_threads / WARP, 1),
         Variant::SddmmEntries { .. } => (entry.block_threads / windrow_kernels::sddmm::BATCH, 1),
+        Variant::RowSoftmax { long } | Variant::RowSoftmaxGrad { long } => match long {
+            true => (1, 1),
+            false => (entry.block_threads / EightLanes::THREADS, 1),
+        },
         // `Combine::blocks` counts the blocks.
         Variant::Combine => (1, Combine::SLICE),
         // The same for both element types.
