@@ -65,6 +65,20 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! [`RowSoftmax`] turns such scores into weights, `softmax(scale·s)` over the entries of each row, and gradients of
+//! weights into gradients of scores:
+//!
+//! ```
+//! use windrow::{Csr, Device, DeviceBuffer, RowSoftmax};
+//!
+//! let device = Device::best()?;
+//! let a = Csr::from_dense(2, 2, &[1.0f32, 1.0, 0.0, 1.0])?;
+//! let mut weights = DeviceBuffer::from_slice(&device, &[3.0f32, 3.0, 8.0])?;
+//! RowSoftmax::new(&a, &device)?.forward_in_place(1.0, &mut weights)?;
+//! assert_eq!(weights.to_vec()?, [0.5, 0.5, 1.0]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Devices
 //!
 //! | device | needs | runs |
@@ -90,6 +104,7 @@ mod matrix;
 mod num;
 mod options;
 mod sddmm;
+mod softmax;
 mod spmm;
 mod tf32;
 
@@ -101,6 +116,7 @@ pub use error::{DeviceError, SpmmError};
 pub use matrix::{DeviceMatrix, Element, Output};
 pub use options::{Algorithm, Determinism, Precision, Rates, TileValues};
 pub use sddmm::{Sddmm, SddmmAlgorithm, SddmmBuilder, SddmmForm, SddmmPlan, SddmmReport};
+pub use softmax::RowSoftmax;
 pub use spmm::{ArraySize, Spmm, SpmmBuilder, SpmmPlan, SpmmReport, StageTime, Verification};
 
 /// The 16-bit element types, of the crate `half`.

@@ -1,0 +1,242 @@
+//! Softmax over the rows of a sparse result.
+
+mod gpu;
+mod host;
+
+use std::fmt;
+
+use windrow_formats::{Csr, Value};
+use windrow_kernels::row_softmax::MOST_POSITIONS;
+
+use crate::device::{Device, DeviceBuffer, Machine};
+use crate::error::SpmmError;
+use crate::num::wide;
+use gpu::GpuRows;
+use host::HostRows;
+
+/// Softmax over the rows of a sparse result, `p[e] = exp(t[e] − max t) / Σ exp(t − max t)` with `t = scale·s`, and its
+/// gradient: for one pattern on one device, ready to run any number of times.
+///
+/// What makes the scores of attention over a graph, as [`Sddmm`](crate::Sddmm) computes them, the weights of a sum of
+/// neighbours, which [`Spmm`](crate::Spmm) computes. Entries are in CSR order; maximum and sums are taken over the
+/// entries of each row, and a row without entries has nothing to write.
+///
+/// On a GPU the methods queue the kernels and return, and allocate nothing. Reading the result waits for it, and so does
+/// [`Device::synchronize`], which also reports errors of the kernels.
+///
+/// # Precision
+/// `t` is the product rounded to f32. With `u = 2⁻²⁴`, `d = max t − t[e]` and `D` the mean of the row's `d`, weighted by
+/// the probabilities, a probability is off by at most `(2.25·(d + D) + a + 10)·u` of itself, and `2⁻¹²⁶`: it may be zero
+/// instead of subnormal. Here `a` is the number of additions on an entry's way into the sum: at most `⌈n/8⌉ + 3` for a
+/// row of `n ≤ 512` entries and `⌈n/256⌉ + 13` for a longer one, none on the CPU, which sums in f64. A gradient is off
+/// by at most `((a + 1)·Σ|p·g| + 3·|g − Σ p·g|)·|scale·p|·1.01·u`, unless it is subnormal. Every sum is taken in one
+/// order: two runs on a device give the same bits.
+///
+/// # Not-a-number
+/// As IEEE arithmetic has it, and PyTorch: a NaN or `t = +∞` anywhere in a row makes the whole row NaN; `t = −∞` has
+/// probability 0, unless all entries of the row are so: then they are NaN. Other rows are not affected. `scale = 0` times
+/// an infinite score is NaN. Gradients follow their formula: one that is not finite reaches only its own row.
+///
+/// # Examples
+/// ```
+/// use windrow::{Csr, Device, DeviceBuffer, RowSoftmax};
+///
+/// // 3 × 3, row 1 without entries.
+/// let pattern = Csr::try_from_parts(3, 3, vec![0, 2, 2, 3], vec![0, 2, 1], vec![1.0f32; 3])?;
+/// let device = Device::best()?;
+/// let softmax = RowSoftmax::new(&pattern, &device)?;
+/// let scores = DeviceBuffer::from_slice(&device, &[7.0f32, 7.0, -100.0])?;
+/// let mut p = DeviceBuffer::alloc_zeroed(&device, 3)?;
+/// softmax.forward(0.5, &scores, &mut p)?;
+/// assert_eq!(p.to_vec()?, [0.5, 0.5, 1.0]);
+///
+/// let gradient = DeviceBuffer::from_slice(&device, &[1.0f32, 3.0, 9.0])?;
+/// let mut of_scores = DeviceBuffer::alloc_zeroed(&device, 3)?;
+/// softmax.backward(0.5, &p, &gradient, &mut of_scores)?;
+/// assert_eq!(of_scores.to_vec()?, [-0.25, 0.25, 0.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct RowSoftmax {
+    rows: usize,
+    nnz: usize,
+    device: Device,
+    body: Body,
+}
+
+/// Where the rows are.
+enum Body {
+    Cpu(HostRows),
+    Gpu(GpuRows),
+}
+
+impl RowSoftmax {
+    /// For results with the pattern of `pattern`, whose values do not matter. Keeps what it needs: the extents of the
+    /// rows.
+    ///
+    /// # Cost
+    /// Linear in rows; 8 bytes of device memory for each row with entries.
+    ///
+    /// # Errors
+    /// - [`SpmmError::TooLarge`] for about 2³² entries on a GPU;
+    /// - [`SpmmError::Device`] if the device refuses.
+    pub fn new<V: Value>(pattern: &Csr<V>, device: &Device) -> Result<Self, SpmmError> {
+        let body = match device.machine() {
+            None => Body::Cpu(HostRows::new(pattern.row_offsets())),
+            Some(_) => {
+                let (found, limit) = (wide(pattern.nnz()), u64::from(MOST_POSITIONS));
+                if found > limit {
+                    let remedy = "split the pattern by rows, or use the CPU";
+                    return Err(SpmmError::TooLarge { what: "entries", found, limit, remedy });
+                }
+                Body::Gpu(GpuRows::new(pattern.row_offsets(), device)?)
+            }
+        };
+        Ok(Self { rows: pattern.rows(), nnz: pattern.nnz(), device: device.clone(), body })
+    }
+
+    /// `out ← softmax(scale·scores)` over rows; `scale` is `1/√d` for the usual attention over `d` features.
+    ///
+    /// # Errors
+    /// - [`SpmmError::ValueCount`] unless `scores` and `out` have one f32 for each entry;
+    /// - [`SpmmError::WrongDevice`] if one is elsewhere;
+    /// - [`SpmmError::Device`].
+    pub fn forward(
+        &self,
+        scale: f32,
+        scores: &DeviceBuffer<f32>,
+        out: &mut DeviceBuffer<f32>,
+    ) -> Result<(), SpmmError> {
+        self.check("the array of scores", scores)?;
+        self.check("the result", out)?;
+        match &self.body {
+            Body::Cpu(rows) => {
+                // Both are in host memory: they are on the CPU, as was just checked.
+                if let (Some(scores), Some(out)) = (scores.host(), out.host_mut()) {
+                    rows.forward(scale, scores, out);
+                }
+                Ok(())
+            }
+            Body::Gpu(rows) => {
+                // SAFETY: lengths and device were checked; buffers free their memory after the work that was queued
+                // before; `out` is borrowed for itself.
+                unsafe { rows.forward(self.machine()?, scale, scores.pointer(), out.pointer())? };
+                Ok(())
+            }
+        }
+    }
+
+    /// [`forward`](Self::forward) with the probabilities in the place of the scores: the same bits.
+    ///
+    /// # Errors
+    /// As for [`forward`](Self::forward).
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, Device, DeviceBuffer, DeviceMatrix, DenseRef, RowSoftmax, Sddmm};
+    ///
+    /// let device = Device::best()?;
+    /// let graph = Csr::from_dense(2, 2, &[1.0f32, 1.0, 0.0, 1.0])?;
+    /// let x = DeviceMatrix::upload(&device, DenseRef::packed(&[2.0f32, 0.0, 0.0, 2.0], 2, 2)?)?;
+    /// let mut attention = DeviceBuffer::alloc_zeroed(&device, graph.nnz())?;
+    /// Sddmm::builder(&graph).inner(2).build(&device)?.run_into(1.0, &x, &x, &mut attention)?;
+    /// assert_eq!(attention.to_vec()?, [4.0, 0.0, 4.0]); // scores
+    /// RowSoftmax::new(&graph, &device)?.forward_in_place(0.25, &mut attention)?;
+    /// let e = 1.0f32.exp();
+    /// for (got, want) in attention.to_vec()?.into_iter().zip([e / (e + 1.0), 1.0 / (e + 1.0), 1.0]) {
+    ///     assert!((got - want).abs() < 1e-6);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn forward_in_place(&self, scale: f32, values: &mut DeviceBuffer<f32>) -> Result<(), SpmmError> {
+        self.check("the array of scores", values)?;
+        match &self.body {
+            Body::Cpu(rows) => {
+                if let Some(values) = values.host_mut() {
+                    rows.forward_in_place(scale, values);
+                }
+                Ok(())
+            }
+            Body::Gpu(rows) => {
+                // SAFETY: as in `forward`; scores and result may be one array.
+                unsafe { rows.forward(self.machine()?, scale, values.pointer(), values.pointer())? };
+                Ok(())
+            }
+        }
+    }
+
+    /// `out ← scale · p · (g − Σ p·g)`, the sum over the row: the gradient with respect to the scores, from the
+    /// probabilities `p` that [`forward`](Self::forward) gave with the same `scale`, and the gradient `g` with respect
+    /// to them.
+    ///
+    /// # Errors
+    /// As for [`forward`](Self::forward), of all three.
+    pub fn backward(
+        &self,
+        scale: f32,
+        probabilities: &DeviceBuffer<f32>,
+        gradient: &DeviceBuffer<f32>,
+        out: &mut DeviceBuffer<f32>,
+    ) -> Result<(), SpmmError> {
+        self.check("the array of probabilities", probabilities)?;
+        self.check("the gradient", gradient)?;
+        self.check("the result", out)?;
+        match &self.body {
+            Body::Cpu(rows) => {
+                if let (Some(p), Some(g), Some(out)) = (probabilities.host(), gradient.host(), out.host_mut())
+                {
+                    rows.backward(scale, p, g, out);
+                }
+                Ok(())
+            }
+            Body::Gpu(rows) => {
+                let inputs = [probabilities.pointer(), gradient.pointer()];
+                // SAFETY: as in `forward`.
+                unsafe { rows.backward(self.machine()?, scale, inputs, out.pointer())? };
+                Ok(())
+            }
+        }
+    }
+
+    /// The device that it runs on.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Rows of the pattern.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Entries of the pattern, and of every array.
+    #[must_use]
+    pub fn nnz(&self) -> usize {
+        self.nnz
+    }
+
+    fn machine(&self) -> Result<&dyn Machine, SpmmError> {
+        self.device.machine().ok_or_else(|| {
+            let (operation, remedy) = ("run kernels", "a CUDA device");
+            crate::DeviceError::NotAvailable { device: self.device.to_string(), operation, remedy }.into()
+        })
+    }
+
+    fn check(&self, operand: &'static str, buffer: &DeviceBuffer<f32>) -> Result<(), SpmmError> {
+        if !buffer.device().is_same(&self.device) {
+            let (found, expected) = (buffer.device().to_string(), self.device.to_string());
+            return Err(SpmmError::WrongDevice { operand, found, expected });
+        }
+        if buffer.len() != self.nnz {
+            return Err(SpmmError::ValueCount { found: buffer.len(), expected: self.nnz });
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for RowSoftmax {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rows, nnz, device, .. } = self;
+        write!(f, "RowSoftmax({rows} rows, {nnz} entries, on {device})")
+    }
+}
