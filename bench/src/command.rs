@@ -28,6 +28,19 @@ pub enum Exit {
     Failed = 5,
 }
 
+impl Exit {
+    /// The worst that happened, of so many wrong results, unreadable files and other failures.
+    #[must_use]
+    pub fn worst(wrong: u64, unreadable: u64, failed: u64) -> Self {
+        match (wrong, unreadable, failed) {
+            (1.., ..) => Self::Wrong,
+            (_, 1.., _) => Self::File,
+            (.., 1..) => Self::Failed,
+            _ => Self::Right,
+        }
+    }
+}
+
 /// What ends a program before its end.
 #[derive(Debug)]
 pub struct Failure {

@@ -96,6 +96,7 @@
 //! them; nothing panics on user data. [`SpmmPlan::verify`] compares a result with an f64 reference, element by element
 //! and where the result is, within a bound that follows from the number of roundings.
 
+mod checks;
 mod cpu;
 mod dense;
 mod device;

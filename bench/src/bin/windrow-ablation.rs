@@ -70,12 +70,7 @@ fn main() -> ExitCode {
 
 /// The worst that happened.
 fn exit_of(summary: &AblationSummary) -> Exit {
-    match summary {
-        AblationSummary { wrong: 1.., .. } => Exit::Wrong,
-        AblationSummary { unreadable: 1.., .. } => Exit::File,
-        AblationSummary { errors: 1.., .. } => Exit::Failed,
-        _ => Exit::Right,
-    }
+    Exit::worst(summary.wrong, summary.unreadable, summary.errors)
 }
 
 fn run(arguments: &Arguments) -> Result<AblationSummary, Failure> {

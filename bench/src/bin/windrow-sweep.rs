@@ -91,12 +91,7 @@ fn main() -> ExitCode {
 
 /// The worst that happened.
 fn exit_of(summary: &SweepSummary) -> Exit {
-    match summary {
-        SweepSummary { wrong: 1.., .. } => Exit::Wrong,
-        SweepSummary { unreadable: 1.., .. } => Exit::File,
-        SweepSummary { errors: 1.., .. } => Exit::Failed,
-        _ => Exit::Right,
-    }
+    Exit::worst(summary.wrong, summary.unreadable, summary.errors)
 }
 
 fn run(arguments: &Arguments, talk: &mut dyn Write) -> Result<SweepSummary, Failure> {

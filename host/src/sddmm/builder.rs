@@ -9,6 +9,7 @@ use super::host::HostSddmm;
 use super::options::{SddmmAlgorithm, SddmmForm};
 use super::plan::{Body, SddmmPlan};
 use super::report::SddmmReport;
+use crate::checks::check_memory;
 use crate::device::{Device, DeviceBuffer};
 use crate::error::SpmmError;
 use crate::num::{index, narrow, real, wide};
@@ -252,13 +253,7 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
 
     /// Notes what the plan will allocate, and refuses to go beyond the limit.
     fn account(&self, report: &mut SddmmReport, sizes: Vec<ArraySize>) -> Result<(), SpmmError> {
-        let needed = sizes.iter().map(|array| array.bytes).sum();
-        if let Some(limit) = self.memory_limit.filter(|&limit| needed > limit) {
-            let largest = sizes.iter().max_by_key(|array| array.bytes);
-            let (largest, largest_bytes) = largest.map_or(("none", 0), |array| (array.name, array.bytes));
-            return Err(SpmmError::MemoryLimit { needed, limit, largest, largest_bytes });
-        }
-        report.device_bytes = needed;
+        report.device_bytes = check_memory(&sizes, self.memory_limit)?;
         report.arrays = sizes;
         Ok(())
     }

@@ -11,9 +11,10 @@ use super::gpu::{GpuSddmm, Operands};
 use super::host::HostSddmm;
 use super::options::SddmmForm;
 use super::report::SddmmReport;
+use crate::checks::{check_count, check_device, machine_of};
 use crate::cpu;
 use crate::dense::DenseRef;
-use crate::device::{Device, DeviceBuffer, Machine};
+use crate::device::{Device, DeviceBuffer};
 use crate::error::SpmmError;
 use crate::matrix::{DeviceMatrix, Element};
 use crate::options::Precision;
@@ -193,7 +194,7 @@ impl SddmmPlan {
                 };
                 // SAFETY: shapes, types and device were checked; a `DeviceMatrix` holds all rows up to its leading
                 // dimension, and frees them after the work that was queued before; `out` is borrowed for itself.
-                unsafe { plan.run(self.machine()?, operands)? };
+                unsafe { plan.run(machine_of(&self.device)?, operands)? };
                 Ok(())
             }
         }
@@ -206,7 +207,7 @@ impl SddmmPlan {
     /// - [`SpmmError::ValueCount`] unless there is one value for each entry;
     /// - [`SpmmError::Device`].
     pub fn replace_values<V: Value>(&mut self, values: &[V]) -> Result<(), SpmmError> {
-        self.check_count(values.len())?;
+        check_count(values.len(), self.nnz)?;
         let scale = scale_of(values);
         match &mut self.body {
             Body::Cpu(pattern) => pattern.replace_values(scale),
@@ -245,13 +246,6 @@ impl SddmmPlan {
         self.nnz
     }
 
-    fn machine(&self) -> Result<&dyn Machine, SpmmError> {
-        self.device.machine().ok_or_else(|| {
-            let (operation, remedy) = ("run kernels", "a CUDA device");
-            crate::DeviceError::NotAvailable { device: self.device.to_string(), operation, remedy }.into()
-        })
-    }
-
     fn check_shapes(&self, x: (usize, usize), y: (usize, usize)) -> Result<(), SpmmError> {
         for (operand, found, expected) in [("X", x, (self.rows, x.1)), ("Y", y, (self.cols, x.1))] {
             if found != expected {
@@ -259,13 +253,6 @@ impl SddmmPlan {
             }
         }
         Ok(())
-    }
-
-    fn check_count(&self, found: usize) -> Result<(), SpmmError> {
-        if found == self.nnz {
-            return Ok(());
-        }
-        Err(SpmmError::ValueCount { found, expected: self.nnz })
     }
 
     /// Devices, types and shapes.
@@ -276,16 +263,13 @@ impl SddmmPlan {
         out: &DeviceBuffer<f32>,
     ) -> Result<(), SpmmError> {
         for (operand, device) in [("X", x.device()), ("Y", y.device()), ("the result", out.device())] {
-            if !device.is_same(&self.device) {
-                let (found, expected) = (device.to_string(), self.device.to_string());
-                return Err(SpmmError::WrongDevice { operand, found, expected });
-            }
+            check_device(operand, device, &self.device)?;
         }
         if T::NAME != self.precision.element() {
             return Err(SpmmError::ElementType { operand: "X", found: T::NAME, expected: self.precision });
         }
         self.check_shapes((x.rows(), x.cols()), (y.rows(), y.cols()))?;
-        self.check_count(out.len())
+        check_count(out.len(), self.nnz)
     }
 }
 

@@ -8,7 +8,8 @@ use std::fmt;
 use windrow_formats::{Csr, Value};
 use windrow_kernels::row_softmax::MOST_POSITIONS;
 
-use crate::device::{Device, DeviceBuffer, Machine};
+use crate::checks::{check_count, check_device, machine_of};
+use crate::device::{Device, DeviceBuffer};
 use crate::error::SpmmError;
 use crate::num::wide;
 use gpu::GpuRows;
@@ -119,7 +120,7 @@ impl RowSoftmax {
             Body::Gpu(rows) => {
                 // SAFETY: lengths and device were checked; buffers free their memory after the work that was queued
                 // before; `out` is borrowed for itself.
-                unsafe { rows.forward(self.machine()?, scale, scores.pointer(), out.pointer())? };
+                unsafe { rows.forward(machine_of(&self.device)?, scale, scores.pointer(), out.pointer())? };
                 Ok(())
             }
         }
@@ -158,7 +159,9 @@ impl RowSoftmax {
             }
             Body::Gpu(rows) => {
                 // SAFETY: as in `forward`; scores and result may be one array.
-                unsafe { rows.forward(self.machine()?, scale, values.pointer(), values.pointer())? };
+                unsafe {
+                    rows.forward(machine_of(&self.device)?, scale, values.pointer(), values.pointer())?
+                };
                 Ok(())
             }
         }
@@ -191,7 +194,7 @@ impl RowSoftmax {
             Body::Gpu(rows) => {
                 let inputs = [probabilities.pointer(), gradient.pointer()];
                 // SAFETY: as in `forward`.
-                unsafe { rows.backward(self.machine()?, scale, inputs, out.pointer())? };
+                unsafe { rows.backward(machine_of(&self.device)?, scale, inputs, out.pointer())? };
                 Ok(())
             }
         }
@@ -215,22 +218,9 @@ impl RowSoftmax {
         self.nnz
     }
 
-    fn machine(&self) -> Result<&dyn Machine, SpmmError> {
-        self.device.machine().ok_or_else(|| {
-            let (operation, remedy) = ("run kernels", "a CUDA device");
-            crate::DeviceError::NotAvailable { device: self.device.to_string(), operation, remedy }.into()
-        })
-    }
-
     fn check(&self, operand: &'static str, buffer: &DeviceBuffer<f32>) -> Result<(), SpmmError> {
-        if !buffer.device().is_same(&self.device) {
-            let (found, expected) = (buffer.device().to_string(), self.device.to_string());
-            return Err(SpmmError::WrongDevice { operand, found, expected });
-        }
-        if buffer.len() != self.nnz {
-            return Err(SpmmError::ValueCount { found: buffer.len(), expected: self.nnz });
-        }
-        Ok(())
+        check_device(operand, buffer.device(), &self.device)?;
+        check_count(buffer.len(), self.nnz)
     }
 }
 

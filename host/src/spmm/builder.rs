@@ -15,6 +15,7 @@ use super::report::{ArraySize, SpmmReport, StageClock};
 use super::select;
 use super::tiles::WINDOW_ROWS;
 use super::values::Bits;
+use crate::checks::check_memory;
 use crate::cpu::CpuCsr;
 use crate::device::{Device, Machine};
 use crate::error::SpmmError;
@@ -439,13 +440,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         sizes: Vec<ArraySize>,
         workspace: u64,
     ) -> Result<(), SpmmError> {
-        let needed = sizes.iter().map(|array| array.bytes).sum();
-        if let Some(limit) = self.memory_limit.filter(|&limit| needed > limit) {
-            let largest = sizes.iter().max_by_key(|array| array.bytes);
-            let (largest, largest_bytes) = largest.map_or(("none", 0), |array| (array.name, array.bytes));
-            return Err(SpmmError::MemoryLimit { needed, limit, largest, largest_bytes });
-        }
-        report.device_bytes = needed;
+        report.device_bytes = check_memory(&sizes, self.memory_limit)?;
         report.workspace_bytes = workspace;
         report.arrays = sizes;
         Ok(())

@@ -9,9 +9,10 @@ use windrow_formats::Value;
 use super::gpu::{GpuPlan, Operands};
 use super::report::SpmmReport;
 use super::values::Bits;
+use crate::checks::{check_count, check_device, machine_of};
 use crate::cpu::{self, CpuCsr};
 use crate::dense::{DenseMut, DenseRef};
-use crate::device::{Device, Machine};
+use crate::device::Device;
 use crate::error::SpmmError;
 use crate::matrix::{DeviceMatrix, Element, Output};
 use crate::num::wide;
@@ -179,7 +180,7 @@ impl SpmmPlan {
         c: &mut DeviceMatrix<C>,
     ) -> Result<(), SpmmError> {
         self.check_operand("B", b)?;
-        self.check_device("C", c.device())?;
+        check_device("C", c.device(), &self.device)?;
         self.check_shapes((b.rows(), b.cols()), (c.rows(), c.cols()))?;
         match &self.body {
             Body::Cpu(a) => {
@@ -202,7 +203,7 @@ impl SpmmPlan {
                 };
                 // SAFETY: shapes, types and device were checked; a `DeviceMatrix` holds all rows up to its leading
                 // dimension, and frees them after the work that was queued before; `c` is borrowed for itself.
-                unsafe { plan.run(self.machine()?, operands) }
+                unsafe { plan.run(machine_of(&self.device)?, operands) }
             }
         }
     }
@@ -224,9 +225,7 @@ impl SpmmPlan {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn replace_values<V: Value>(&mut self, values: &[V]) -> Result<(), SpmmError> {
-        if values.len() != self.nnz {
-            return Err(SpmmError::ValueCount { found: values.len(), expected: self.nnz });
-        }
+        check_count(values.len(), self.nnz)?;
         let bits = Bits::of(self.precision, values);
         self.report.overflowed_values = bits.overflowed(values);
         match &mut self.body {
@@ -265,13 +264,6 @@ impl SpmmPlan {
         self.nnz
     }
 
-    pub(super) fn machine(&self) -> Result<&dyn Machine, SpmmError> {
-        self.device.machine().ok_or_else(|| {
-            let (operation, remedy) = ("run kernels", "a CUDA device");
-            crate::DeviceError::NotAvailable { device: self.device.to_string(), operation, remedy }.into()
-        })
-    }
-
     fn check_shapes(&self, b: (usize, usize), c: (usize, usize)) -> Result<(), SpmmError> {
         if b.0 != self.cols {
             return Err(SpmmError::InnerDim { a_cols: self.cols, b_rows: b.0 });
@@ -283,20 +275,13 @@ impl SpmmPlan {
         Ok(())
     }
 
-    pub(super) fn check_device(&self, operand: &'static str, device: &Device) -> Result<(), SpmmError> {
-        if device.is_same(&self.device) {
-            return Ok(());
-        }
-        Err(SpmmError::WrongDevice { operand, found: device.to_string(), expected: self.device.to_string() })
-    }
-
     /// Device and type of `B`.
     pub(super) fn check_operand<B: Element>(
         &self,
         operand: &'static str,
         b: &DeviceMatrix<B>,
     ) -> Result<(), SpmmError> {
-        self.check_device(operand, b.device())?;
+        check_device(operand, b.device(), &self.device)?;
         if B::NAME != self.precision.element() {
             return Err(SpmmError::ElementType { operand, found: B::NAME, expected: self.precision });
         }

@@ -13,6 +13,7 @@ use windrow_simt::GlobalPtr;
 use super::gpu::{MAX_BLOCK_COLUMNS, start};
 use super::plan::{Body, SpmmPlan, narrow_width};
 use super::values::Bits;
+use crate::checks::{check_device, machine_of};
 use crate::dense::DenseRef;
 use crate::device::{Device, DeviceBuffer};
 use crate::error::SpmmError;
@@ -115,7 +116,7 @@ impl SpmmPlan {
             return Err(SpmmError::OtherMatrix { rows, cols, nnz, plan_rows, plan_cols, plan_nnz });
         }
         self.check_operand("B", b)?;
-        self.check_device("C", c.device())?;
+        check_device("C", c.device(), &self.device)?;
         self.check_product(b, c)?;
         if c.rows() == 0 || c.cols() == 0 {
             return Ok(Verification::NOTHING);
@@ -144,7 +145,7 @@ impl SpmmPlan {
         (c, unit): (&DeviceMatrix<C>, f32),
         columns: usize,
     ) -> Result<Verification, SpmmError> {
-        let machine = self.machine()?;
+        let machine = machine_of(&self.device)?;
         let entry = windrow_kernels::entry(Variant::Check { dtype: self.precision.dtype() })
             .ok_or(crate::DeviceError::MissingEntry { name: "spmm_check" })?;
         let (ldb, ldc) = (narrow_width(b.ld())?, narrow_width(c.ld())?);
