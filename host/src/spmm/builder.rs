@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Mutex;
 
-use windrow_formats::{Csr, FormatError, Permutation, Structure, Value};
+use windrow_formats::{Csr, FormatError, Permutation, Value};
 use windrow_preprocess::partition::{CostModel, Density, PartitionRule, Prediction, ProductShape, estimate};
 use windrow_preprocess::reorder::{self, reorder};
 
@@ -354,7 +354,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         let report = &mut draft.report;
         if self.algorithm == Algorithm::Auto {
             (report.algorithm, report.reason) = if self.precision.has_tile_kernels() {
-                select::algorithm(&Structure::of(self.a), bits.non_finite())
+                select::algorithm(wide(self.a.nnz()), bits.non_finite())
             } else {
                 (Algorithm::RowSplit, format!("{} is multiplied on CUDA cores", self.precision))
             };
@@ -380,7 +380,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         context: &Context<'_>,
         report: &mut SpmmReport,
     ) -> Result<Option<PartitionRule>, SpmmError> {
-        let (algorithm, why) = select::algorithm(&Structure::of(self.a), bits.non_finite());
+        let (algorithm, why) = select::algorithm(wide(self.a.nnz()), bits.non_finite());
         if algorithm == Algorithm::RowSplit {
             report.reason = format!("all rows on CUDA cores: {why}");
             return Ok(None);
