@@ -25,6 +25,14 @@ pub enum BenchError {
         /// The library's name of the error.
         status: String,
     },
+    /// A way to find positions for which there is no entry.
+    #[error("no entry scans masks in {precision} at inner dimension {inner}; f16 has one at 65 to 128")]
+    NoScan {
+        /// The precision asked for.
+        precision: Precision,
+        /// The inner dimension.
+        inner: usize,
+    },
     /// A product that is not within its error bound, so that its time is worth nothing.
     #[error("the result is wrong, so it has no time: {0}")]
     Wrong(Verification),

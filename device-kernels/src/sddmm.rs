@@ -23,6 +23,7 @@ pub use tiles::{
 /// The operands of one launch of `out = α·(X·Yᵀ) ⊙ pattern`.
 ///
 /// # Obligations
+/// - `inner ≤ 2³² − 1024`.
 /// - `x`: m × `inner` row-major with `ldx ≥ inner`; `y`: n × `inner` row-major with `ldy ≥ inner`. For kernels that
 ///   read vectors both are 16-byte aligned, with leading dimensions that are multiples of the elements in 16 bytes,
 ///   and every row is readable up to `inner` rounded up to 16 bytes.

@@ -58,7 +58,7 @@ pub struct SampledTile {
     pub cols: [u32; SAMPLED_COLS],
     /// Bit `q` of `masks[s]`: the row in slot `s` has an entry in condensed column `q`.
     pub masks: [u16; WINDOW_ROWS],
-    /// Position of each row's first entry in the tile; 0 without one.
+    /// Position of each row's first entry in the tile; means nothing for a row without one.
     pub starts: [u32; WINDOW_ROWS],
     /// First element of the window in [`SampledTiles::window_rows`].
     pub window: u32,

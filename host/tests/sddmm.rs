@@ -14,7 +14,7 @@ use windrow_testkit::{
 };
 
 /// Inner dimensions: none, below and above what is in flight at a time, ragged and even.
-const INNERS: [usize; 12] = [0, 1, 7, 8, 31, 32, 33, 64, 96, 128, 200, 261];
+const INNERS: [usize; 13] = [0, 1, 7, 8, 31, 32, 33, 64, 96, 128, 200, 261, 264];
 
 /// What is tested: a kind of plan.
 #[derive(Debug, Clone, Copy)]
@@ -200,6 +200,24 @@ fn hybrids_of_any_threshold() {
     }
 }
 
+/// A pattern of which a warp of the emulator takes several tiles, and that is laid out in several tasks.
+fn many_tiles(rng: &mut SplitMix64) -> Pattern {
+    Pattern::random(2400, 60, 8, rng)
+}
+
+#[test]
+fn warps_take_several_tiles_and_layouts_several_tasks() {
+    let mut rng = SplitMix64::new(13);
+    let pattern = many_tiles(&mut rng);
+    let cases = [40, 264].map(|inner| Case::new("many tiles", &pattern, inner, &mut rng));
+    let builder = Sddmm::builder(&cases[0].a).precision(Precision::F16);
+    let report = builder.build(&Device::emulator(Schedule::InOrder)).unwrap().report().clone();
+    assert!(report.tiles >= 256 && report.window_rows > 8 * 256, "{report}");
+    for algorithm in [SddmmAlgorithm::Tiles, SddmmAlgorithm::Hybrid] {
+        check(setup(algorithm, Precision::F16, SddmmForm::Scale), &cases);
+    }
+}
+
 #[test]
 fn what_is_not_finite_stays_in_its_row_and_column() {
     let mut rng = SplitMix64::new(3);
@@ -221,11 +239,14 @@ fn what_is_not_finite_stays_in_its_row_and_column() {
 #[test]
 fn every_schedule_and_both_ways_to_rank_give_the_same_bits() {
     let mut rng = SplitMix64::new(5);
-    let case = Case::new("bits", &Pattern::random(60, 80, 30, &mut rng), 130, &mut rng);
+    let case = Case::new("bits", &many_tiles(&mut rng), 100, &mut rng);
     let run = |device: &Device, scan: bool| {
-        let builder = Sddmm::builder(&case.a).inner(130).precision(Precision::F16);
+        let builder = Sddmm::builder(&case.a).inner(100).precision(Precision::F16);
         let builder = if scan { builder.scan_masks() } else { builder };
-        let out = builder.build(device).unwrap().run(&case.x, &case.y).unwrap();
+        let plan = builder.build(device).unwrap();
+        let scans = plan.report().entries == ["sddmm_tiles_f16_4_scan"];
+        assert_eq!(scans, scan, "{:?}", plan.report().entries);
+        let out = plan.run(&case.x, &case.y).unwrap();
         out.into_iter().map(f32::to_bits).collect::<Vec<_>>()
     };
     let expected = run(&Device::emulator(Schedule::InOrder), false);

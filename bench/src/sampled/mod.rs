@@ -255,6 +255,10 @@ impl Case<'_> {
     ) -> Result<(), BenchError> {
         let plan = path.builder(self.csr, self.inner).build(self.device)?;
         record.plan = Some(SampledPlanFacts::of(plan.report()));
+        if path.scan && !plan.report().entries.iter().any(|entry| entry.ends_with("_scan")) {
+            let (precision, inner) = (path.precision, self.inner);
+            return Err(BenchError::NoScan { precision, inner });
+        }
         let rates = self.options.rates.as_ref();
         record.roofline_us = rates.map(|rates| rates.sampled_roofline_us(plan.report(), self.inner));
         let [x, y] = self.operands::<T>(made)?;

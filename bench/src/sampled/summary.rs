@@ -3,12 +3,7 @@
 use std::fmt::Write;
 
 use super::SampledRecord;
-
-/// Geometric mean; `None` of nothing.
-fn mean(ratios: &[f64]) -> Option<f64> {
-    let logs: f64 = ratios.iter().map(|ratio| ratio.ln()).sum();
-    (!ratios.is_empty()).then(|| (logs / ratios.len() as f64).exp())
-}
+use crate::summary::geometric_mean;
 
 /// Summarises records: geometric means over cuSPARSE for each path and inner dimension, losing cases, and every time.
 #[must_use]
@@ -37,7 +32,7 @@ pub fn summarise_sampled(records: &[SampledRecord]) -> String {
                 let ratios: Vec<f64> =
                     timed.iter().filter_map(|(r, us)| Some(r.cusparse_us(math)? / us)).collect();
                 let slower = ratios.iter().filter(|&&ratio| ratio < 1.0).count();
-                mean(&ratios)
+                geometric_mean(&ratios)
                     .map_or_else(|| "–".to_owned(), |m| format!("{m:.2} ({slower} of {} lose)", ratios.len()))
             };
             let mut shares: Vec<f64> = timed.iter().filter_map(|(r, us)| Some(r.roofline_us? / us)).collect();

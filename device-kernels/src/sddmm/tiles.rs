@@ -183,7 +183,7 @@ impl<E: DotElement, G: Staging, const CHUNKS: usize, R: Rank> Kernel for SddmmTi
         Variant::SddmmTiles { dtype: E::DTYPE, chunks: CHUNKS as u32, vectors: G::VECTORS, scans: R::SCANS };
     const BLOCK_THREADS: u32 = 128;
     const SHARED_BYTES: u32 = 2 * Self::WARPS * Self::SLOT_BYTES;
-    // As many as shared memory has room for, or registers without spills.
+    // As many as registers allow without spills, or shared memory of 227 KiB a multiprocessor.
     const MIN_BLOCKS: u32 = match CHUNKS {
         1 => 8,
         2 => 6,

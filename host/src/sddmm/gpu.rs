@@ -88,7 +88,8 @@ impl GpuSddmm {
             ldy: operands.ldy,
             alpha: operands.alpha,
         };
-        if let (Some(part), Some(entry)) = (&self.tiles, self.tile_entry(operands.inner, vectors)) {
+        if let Some(part) = &self.tiles {
+            let entry = self.tile_entry(operands.inner, vectors).ok_or(missing("sddmm_tiles"))?;
             let tile_count = narrow(part.records.len());
             let warps = self.multiprocessors.saturating_mul(WARPS_WANTED);
             let params = SddmmTilesParams {
@@ -105,7 +106,8 @@ impl GpuSddmm {
             // bytes where vectors are read.
             unsafe { start(machine, entry, u64::from(warps), 1, &params)? };
         }
-        if let (Some(part), Some(entry)) = (&self.entries, self.rest_entry(vectors)) {
+        if let Some(part) = &self.entries {
+            let entry = self.rest_entry(vectors).ok_or(missing("sddmm_entries"))?;
             let params = SddmmEntriesParams {
                 sampled: Sampled { places: place(self.tile_entries), ..sampled },
                 rows: part.rows.pointer(),
@@ -155,4 +157,9 @@ impl GpuSddmm {
             None => Ok(()),
         }
     }
+}
+
+/// A family that lacks an entry.
+const fn missing(name: &'static str) -> DeviceError {
+    DeviceError::MissingEntry { name }
 }

@@ -44,7 +44,8 @@ impl FromStr for SddmmForm {
     }
 }
 
-/// How a sampled product is computed on a GPU. The CPU has one algorithm, whatever is asked.
+/// How a sampled product is computed on a GPU. The CPU has one algorithm, whichever is asked of those that there are for
+/// the precision.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]

@@ -18,7 +18,7 @@ use crate::device::{Device, DeviceBuffer};
 use crate::error::SpmmError;
 use crate::matrix::{DeviceMatrix, Element};
 use crate::options::Precision;
-use crate::spmm::narrow_width;
+use crate::spmm::{MAX_INDEX, narrow_width};
 
 /// A sparse pattern laid out for products `out ← α·(X[m×d]·Y[n×d]ᵀ) ⊙ A[m×n]` on one device.
 ///
@@ -151,7 +151,7 @@ impl SddmmPlan {
     /// # Errors
     /// - [`SpmmError::OperandShape`], [`SpmmError::ValueCount`] if the sizes do not fit;
     /// - [`SpmmError::WrongDevice`] if an operand is elsewhere, [`SpmmError::ElementType`] if one is of another type;
-    /// - [`SpmmError::TooLarge`] for an inner or leading dimension of 2³² or more;
+    /// - [`SpmmError::TooLarge`] for an inner or leading dimension of about 2³² or more;
     /// - [`SpmmError::Device`].
     ///
     /// # Examples
@@ -183,13 +183,23 @@ impl SddmmPlan {
                 Ok(())
             }
             Body::Gpu(plan) => {
+                let inner = narrow_width(x.cols())?;
+                if u64::from(inner) > MAX_INDEX {
+                    let (what, remedy) = ("the inner dimension", "add up products of parts of the columns");
+                    return Err(SpmmError::TooLarge {
+                        what,
+                        found: u64::from(inner),
+                        limit: MAX_INDEX,
+                        remedy,
+                    });
+                }
                 let operands = Operands {
                     x: x.buffer().address(),
                     ldx: narrow_width(x.ld())?,
                     y: y.buffer().address(),
                     ldy: narrow_width(y.ld())?,
                     out: out.address(),
-                    inner: narrow_width(x.cols())?,
+                    inner,
                     alpha,
                 };
                 // SAFETY: shapes, types and device were checked; a `DeviceMatrix` holds all rows up to its leading

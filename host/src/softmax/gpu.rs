@@ -68,7 +68,7 @@ impl GpuRows {
         out: GlobalPtr<f32>,
     ) -> Result<(), DeviceError> {
         for part in &self.parts {
-            let Some(entry) = part.forward else { continue };
+            let entry = part.forward.ok_or(DeviceError::MissingEntry { name: "row_softmax" })?;
             let (rows, row_count) = (part.rows.pointer(), narrow(part.rows.len()));
             let params = RowSoftmaxParams { rows, scores, out, row_count, scale };
             // SAFETY: the rows were taken from the offsets of a valid CSR, none is in both parts, and they belong to the
@@ -90,7 +90,7 @@ impl GpuRows {
         out: GlobalPtr<f32>,
     ) -> Result<(), DeviceError> {
         for part in &self.parts {
-            let Some(entry) = part.backward else { continue };
+            let entry = part.backward.ok_or(DeviceError::MissingEntry { name: "row_softmax_grad" })?;
             let (rows, row_count) = (part.rows.pointer(), narrow(part.rows.len()));
             let params = RowSoftmaxGradParams { rows, probabilities, gradient, out, row_count, scale };
             // SAFETY: as above.

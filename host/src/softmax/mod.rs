@@ -19,7 +19,8 @@ use host::HostRows;
 /// gradient: for one pattern on one device, ready to run any number of times.
 ///
 /// What makes the scores of attention over a graph, as [`Sddmm`](crate::Sddmm) computes them, the weights of a sum of
-/// neighbours, which [`Spmm`](crate::Spmm) computes. Entries are in CSR order; maximum and sums are taken over the
+/// neighbours, which [`Spmm`](crate::Spmm) computes; these reach its plan through host memory, by
+/// [`replace_values`](crate::SpmmPlan::replace_values). Entries are in CSR order; maximum and sums are taken over the
 /// entries of each row, and a row without entries has nothing to write.
 ///
 /// On a GPU the methods queue the kernels and return, and allocate nothing. Reading the result waits for it, and so does
@@ -30,7 +31,7 @@ use host::HostRows;
 /// the probabilities, a probability is off by at most `(2.25·(d + D) + a + 10)·u` of itself, and `2⁻¹²⁶`: it may be zero
 /// instead of subnormal. Here `a` is the number of additions on an entry's way into the sum: at most `⌈n/8⌉ + 3` for a
 /// row of `n ≤ 512` entries and `⌈n/256⌉ + 13` for a longer one, none on the CPU, which sums in f64. A gradient is off
-/// by at most `((a + 1)·Σ|p·g| + 3·|g − Σ p·g|)·|scale·p|·1.01·u`, unless it is subnormal. Every sum is taken in one
+/// by at most `((a + 1)·Σ|p·g| + 3·|g − Σ p·g|)·|scale·p|·1.01·u`, unless it or `scale·p` is subnormal. Every sum is taken in one
 /// order: two runs on a device give the same bits.
 ///
 /// # Not-a-number

@@ -162,7 +162,8 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     /// prefers.
     ///
     /// With [`PartitionRule::ColumnVectors`] rows may have entries on both paths. Their sums are added up in f32; for an
-    /// f16 `C` in memory of the plan's, which takes 272 bytes for each row of `C` and is the slower way.
+    /// f16 `C` in memory of the plan's, which is the slower way. Such a plan allocates that memory, 272 bytes for each
+    /// row of `C`, whatever type `C` will be of.
     #[must_use]
     pub fn partition(mut self, rule: PartitionRule) -> Self {
         self.partition = Some(rule);
@@ -421,6 +422,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         parts.steps = report.steps.saturating_sub(empty_windows);
         parts.windows = report.windows.saturating_sub(empty_windows);
         parts.residual_rows = if scalar { wide(self.a.rows()) } else { report.residual_rows };
+        parts.rows_in_both = report.rows_in_both;
         let segments = host.row_split.as_ref().map_or(0, |part| part.col_indices.len());
         let short_rows = host.short_rows.as_ref().map_or(0, |part| part.sources.len());
         parts.residual_entries = wide(segments + short_rows);

@@ -100,10 +100,16 @@ impl CostModel {
         let residual = (density.residual_rows as f64, density.residual_entries as f64);
         let has_tiles = density.steps > 0;
         let all = shape.rows as f64;
-        // Only the last window may have fewer than 8 rows, so that this is at most one window short.
-        let with_entries = density.residual_rows + WINDOW_ROWS as u64 * density.windows;
+        // Windows count as full, so that this is short where they are not: the last, or any by column vectors.
+        let both = density.rows_in_both;
+        let with_entries =
+            (density.residual_rows + WINDOW_ROWS as u64 * density.windows).saturating_sub(both);
         let empty_windows = (shape.rows as u64).saturating_sub(with_entries).div_ceil(WINDOW_ROWS as u64);
-        let (row_rows, tile_rows) = if has_tiles { (residual.0, all - residual.0) } else { (all, 0.0) };
+        // Rows in both parts are written by the tiles, read by the CUDA cores and written again.
+        let (row_rows, tile_rows) = match has_tiles {
+            true => (residual.0 + both as f64, all - residual.0 + both as f64),
+            false => (all, 0.0),
+        };
         let bound = |stream: f64, gather: f64| (stream / self.stream_rate).hypot(gather / self.gather_rate);
         let mut seconds = [0.0; 2];
         if density.residual_rows > 0 {

@@ -38,6 +38,8 @@ pub struct Density {
     pub residual_rows: u64,
     /// Entries in the residual.
     pub residual_entries: u64,
+    /// Rows with entries in tiles and in the residual.
+    pub rows_in_both: u64,
 }
 
 /// The density of the tiles of `csr` under `rule`, rows visited in `order` or, without one, as they come.
@@ -123,6 +125,7 @@ impl Sums {
             mean_nnz_per_window: ratio(self.entries, windows),
             residual_rows,
             residual_entries: nnz - self.entries,
+            rows_in_both: 0,
         }
     }
 

@@ -350,3 +350,25 @@ fn footprints_are_those_of_the_arrays() {
     assert_eq!(bit_tcf.metadata_bytes, 35 * 4 + (tiles + 1) * 4 + tiles * 40);
     assert_eq!(balanced.metadata_bytes - bit_tcf.metadata_bytes, tiles * 4 + (tiles.div_ceil(32) + 1) * 4);
 }
+
+#[test]
+fn rows_in_both_parts_are_written_read_and_written_again() {
+    let model = CostModel {
+        gather_rate: f64::INFINITY,
+        stream_rate: 1.0,
+        row_factor: 1.0,
+        tile_factor: 1.0,
+        launch_seconds: 0.0,
+        step_overhead_bytes: 0.0,
+        ..CostModel::h200()
+    };
+    let shape = ProductShape { rows: 80, cols: 0, width: 128, element_bytes: 2 };
+    let mut density = Density::default();
+    (density.windows, density.steps, density.residual_rows) = (10, 10, 80);
+    density.rows_in_both = 80;
+    let out = 80.0 * 128.0 * 4.0;
+    assert_eq!(model.path_seconds(&density, shape), [2.0 * out, out]);
+    // Forty of them are the CUDA cores' alone: five windows are all that the tiles write.
+    (density.windows, density.steps, density.rows_in_both) = (5, 5, 40);
+    assert_eq!(model.path_seconds(&density, shape), [1.5 * out, 0.5 * out]);
+}

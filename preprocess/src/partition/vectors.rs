@@ -278,9 +278,11 @@ impl Division {
 
     /// What the tiles hold, and what is left of `rows`.
     pub(super) fn density<V: Sync>(&self, csr: &Csr<V>, rows: &[u32]) -> Density {
-        let residual = |row: &&u32| self.of_row(csr, **row as usize).contains(&false);
-        let residual_rows = rows.par_iter().filter(residual).count();
-        self.sums.density(self.windows, residual_rows as u64, csr.nnz() as u64)
+        let having = |in_tiles: bool| move |row: &&u32| self.of_row(csr, **row as usize).contains(&in_tiles);
+        let residual_rows = rows.par_iter().filter(having(false)).count();
+        let rows_in_both = rows.par_iter().filter(having(false)).filter(having(true)).count() as u64;
+        let density = self.sums.density(self.windows, residual_rows as u64, csr.nnz() as u64);
+        Density { rows_in_both, ..density }
     }
 }
 
