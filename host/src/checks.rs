@@ -24,9 +24,9 @@ pub(crate) fn check_device(
     Err(SpmmError::WrongDevice { operand, found: found.to_string(), expected: expected.to_string() })
 }
 
-/// Whether there is one value for each of `expected` entries.
-pub(crate) fn check_count(found: usize, expected: usize) -> Result<(), SpmmError> {
-    if found == expected { Ok(()) } else { Err(SpmmError::ValueCount { found, expected }) }
+/// Whether `operand` has one value for each of `expected` entries.
+pub(crate) fn check_count(operand: &'static str, found: usize, expected: usize) -> Result<(), SpmmError> {
+    if found == expected { Ok(()) } else { Err(SpmmError::ValueCount { operand, found, expected }) }
 }
 
 /// The bytes of all arrays together, if they are not beyond `limit`.

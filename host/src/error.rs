@@ -283,9 +283,11 @@ pub enum SpmmError {
         /// What to do about it.
         remedy: &'static str,
     },
-    /// New values for a plan that has another number of entries.
-    #[error("{found} values for a plan with {expected} entries; give one for each entry, in CSR order")]
+    /// Values that are not one for each entry of the plan.
+    #[error("{operand}: {found} values for a plan with {expected} entries; give one for each, in CSR order")]
     ValueCount {
+        /// What they are.
+        operand: &'static str,
         /// Values given.
         found: usize,
         /// Entries of the plan.

@@ -322,13 +322,13 @@ fn what_does_not_fit_is_refused() {
         assert_eq!(format!("{softmax:?}"), format!("RowSoftmax(2 rows, 3 entries, on {device})"));
         let buffer = |len: usize| DeviceBuffer::<f32>::alloc_zeroed(&device, len).unwrap();
         let (fits, mut out, mut short) = (buffer(3), buffer(3), buffer(2));
-        let count = Err(SpmmError::ValueCount { found: 2, expected: 3 });
-        assert_eq!(softmax.forward(1.0, &short, &mut out), count);
-        assert_eq!(softmax.forward(1.0, &fits, &mut short), count);
-        assert_eq!(softmax.forward_in_place(1.0, &mut short), count);
-        assert_eq!(softmax.backward(1.0, &short, &fits, &mut out), count);
-        assert_eq!(softmax.backward(1.0, &fits, &short, &mut out), count);
-        assert_eq!(softmax.backward(1.0, &fits, &fits, &mut short), count);
+        let count = |operand| Err(SpmmError::ValueCount { operand, found: 2, expected: 3 });
+        assert_eq!(softmax.forward(1.0, &short, &mut out), count("the array of scores"));
+        assert_eq!(softmax.forward(1.0, &fits, &mut short), count("the result"));
+        assert_eq!(softmax.forward_in_place(1.0, &mut short), count("the array of scores"));
+        assert_eq!(softmax.backward(1.0, &short, &fits, &mut out), count("the array of probabilities"));
+        assert_eq!(softmax.backward(1.0, &fits, &short, &mut out), count("the gradient"));
+        assert_eq!(softmax.backward(1.0, &fits, &fits, &mut short), count("the result"));
         let mut elsewhere = DeviceBuffer::<f32>::alloc_zeroed(&other, 3).unwrap();
         let wrong = |result| {
             let Err(SpmmError::WrongDevice { operand, .. }) = result else {

@@ -274,7 +274,7 @@ fn plans_say_what_they_are_and_refuse_what_does_not_fit() {
         assert_eq!(plan.run(&[], &[]).unwrap(), [0.0; 3]);
         assert!(matches!(
             plan.replace_values(&[1.0f32]),
-            Err(SpmmError::ValueCount { found: 1, expected: 3 })
+            Err(SpmmError::ValueCount { operand: "the new values", found: 1, expected: 3 })
         ));
         let error = plan.run(&[1.0; 2], &[2.0; 2]).unwrap_err();
         assert_eq!(error.to_string(), "Y is 1 × 2 but must be 3 × 1");

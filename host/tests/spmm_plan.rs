@@ -72,7 +72,8 @@ fn new_values_go_to_their_places() {
                 assert_eq!(plan.run(&case.b).unwrap(), want, "{algorithm} {precision} on {device}");
             }
             let error = plan.replace_values(&[1.0f32]).unwrap_err();
-            assert_eq!(error, SpmmError::ValueCount { found: 1, expected: case.a.nnz() });
+            let (operand, expected) = ("the new values", case.a.nnz());
+            assert_eq!(error, SpmmError::ValueCount { operand, found: 1, expected });
         }
     }
     report_missing_gpu("new values", 2 * forms().count());

@@ -217,7 +217,7 @@ impl SddmmPlan {
     /// - [`SpmmError::ValueCount`] unless there is one value for each entry;
     /// - [`SpmmError::Device`].
     pub fn replace_values<V: Value>(&mut self, values: &[V]) -> Result<(), SpmmError> {
-        check_count(values.len(), self.nnz)?;
+        check_count("the new values", values.len(), self.nnz)?;
         let scale = scale_of(values);
         match &mut self.body {
             Body::Cpu(pattern) => pattern.replace_values(scale),
@@ -279,7 +279,7 @@ impl SddmmPlan {
             return Err(SpmmError::ElementType { operand: "X", found: T::NAME, expected: self.precision });
         }
         self.check_shapes((x.rows(), x.cols()), (y.rows(), y.cols()))?;
-        check_count(out.len(), self.nnz)
+        check_count("the result", out.len(), self.nnz)
     }
 }
 

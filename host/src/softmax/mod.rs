@@ -221,7 +221,7 @@ impl RowSoftmax {
 
     fn check(&self, operand: &'static str, buffer: &DeviceBuffer<f32>) -> Result<(), SpmmError> {
         check_device(operand, buffer.device(), &self.device)?;
-        check_count(buffer.len(), self.nnz)
+        check_count(operand, buffer.len(), self.nnz)
     }
 }
 

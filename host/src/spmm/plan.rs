@@ -225,7 +225,7 @@ impl SpmmPlan {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn replace_values<V: Value>(&mut self, values: &[V]) -> Result<(), SpmmError> {
-        check_count(values.len(), self.nnz)?;
+        check_count("the new values", values.len(), self.nnz)?;
         let bits = Bits::of(self.precision, values);
         self.report.overflowed_values = bits.overflowed(values);
         match &mut self.body {

@@ -274,9 +274,10 @@ pub(crate) fn error_ratio<C: Output>(got: f64, want: f64, scale: f64, len: usize
     if want.is_infinite() || (overflows && got.is_infinite()) {
         return if got == want.signum() * f64::INFINITY { 0.0 } else { f64::INFINITY };
     }
-    // Rounding of an f16 result and its subnormal spacing; for f32 only that a bound of 0 divides nothing.
-    let (unit_out, tiny) = if C::IS_HALF { (4.9e-4, 6.0e-8) } else { (0.0, 1e-44) };
-    let t = (crate::num::real(wide(len)) + 2.0) * f64::from(unit);
+    let roundings = crate::num::real(wide(len)) + 2.0;
+    // Rounding of an f16 result and its subnormal spacing; in f32 every rounding may be of a subnormal number.
+    let (unit_out, tiny) = if C::IS_HALF { (4.9e-4, 6.0e-8) } else { (0.0, roundings * 1.5e-45) };
+    let t = roundings * f64::from(unit);
     let bound = t / (1.0 - t) * scale + unit_out * want.abs() + tiny;
     let ratio = (got - want).abs() / bound;
     if ratio.is_nan() { f64::INFINITY } else { ratio }
