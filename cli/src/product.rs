@@ -59,18 +59,25 @@ fn check_memory<B: Element, C: Output>(a: &Csr<f32>, n: usize, device: &Device) 
     let c = bytes(a.rows(), size_of::<C>());
     // On the CPU, B exists twice while it is made.
     let needed = if device.kind() == DeviceKind::Cpu { 2 * b + c } else { b + c };
+    let operands = || format!("B ({} × {n}) and C ({} × {n})", a.cols(), a.rows());
+    refuse_beyond_memory(device, needed, operands, "--width")
+}
+
+/// Refuses operands that need more bytes than are free; a smaller `option` makes them smaller.
+pub(crate) fn refuse_beyond_memory(
+    device: &Device,
+    needed: u128,
+    operands: impl FnOnce() -> String,
+    option: &str,
+) -> Result<()> {
     let needed = u64::try_from(needed).unwrap_or(u64::MAX);
     match device.memory_free()? {
-        Some(free) if needed > free => Err(Failure::new(
-            Exit::Limit,
-            format!(
-                "B ({} × {n}) and C ({} × {n}) need {}, but {} are free on {device}; use a smaller --width",
-                a.cols(),
-                a.rows(),
-                units::bytes(needed),
-                units::bytes(free),
-            ),
-        )),
+        Some(free) if needed > free => {
+            let (operands, needed, free) = (operands(), units::bytes(needed), units::bytes(free));
+            let message =
+                format!("{operands} need {needed}, but {free} are free on {device}; use a smaller {option}");
+            Err(Failure::new(Exit::Limit, message))
+        }
         _ => Ok(()),
     }
 }

@@ -1,5 +1,7 @@
 //! Rounding to TF32: f32's range with 11 significant bits, in 32 bits whose last 13 are zero.
 
+use crate::options::Precision;
+
 /// Half of the last kept place.
 pub(crate) const HALF: u32 = 0x1000;
 /// The bits that are kept.
@@ -11,6 +13,11 @@ pub(crate) const KEPT: u32 = !0x1fff;
 #[inline(always)]
 pub(crate) fn round(x: f32) -> f32 {
     if x.is_nan() { x } else { f32::from_bits((x.to_bits() + HALF) & KEPT) }
+}
+
+/// `x`, an element of a plan's type, as a product of that precision multiplies it.
+pub(crate) fn as_multiplied(precision: Precision, x: f32) -> f32 {
+    if precision == Precision::Tf32 { round(x) } else { x }
 }
 
 /// The tf32 nearest to `x`, ties away from zero, rounded once.

@@ -33,7 +33,7 @@ use std::fmt;
 use std::io;
 use std::str::FromStr;
 
-use windrow::partition::PartitionRule;
+use windrow::partition::{CostModel, Density, PartitionRule, ProductShape};
 use windrow::{Csr, Device, DeviceKind, Permutation};
 
 use crate::error::BenchError;
@@ -249,6 +249,13 @@ struct Bench<'a> {
 impl<'a> Bench<'a> {
     fn product(&self, path: SweepPath) -> Product<'a> {
         Product { device: self.device, csr: self.csr, width: self.width, path, order: None, partition: None }
+    }
+
+    /// Time that the cost model predicts for a product whose entries are divided so, in microseconds.
+    fn predicted_us(&self, density: &Density, path: SweepPath) -> f64 {
+        let (rows, cols, width) = (self.csr.rows(), self.csr.cols(), self.width);
+        let shape = ProductShape { rows, cols, width, element_bytes: path.precision.bytes() as usize };
+        CostModel::h200().seconds(density, shape) * 1e6
     }
 
     fn operands(&mut self) -> Result<&mut Operands<'a>, BenchError> {

@@ -1,6 +1,6 @@
 //! Partitions with thresholds 0 to 8.
 
-use windrow::partition::{CostModel, PartitionRule, ProductShape, Thresholds, assign, density};
+use windrow::partition::{PartitionRule, Thresholds, assign, density};
 use windrow::{Algorithm, Precision, RowAssignment};
 
 use super::record::{AblationFacts, ThresholdFacts};
@@ -25,12 +25,6 @@ fn of_rule(
     rule: &dyn Fn(u32) -> PartitionRule,
 ) -> Result<Vec<AblationFacts>, BenchError> {
     let path = SweepPath::new(Algorithm::Hybrid, Precision::F16);
-    let shape = ProductShape {
-        rows: bench.csr.rows(),
-        cols: bench.csr.cols(),
-        width: bench.width,
-        element_bytes: path.precision.bytes() as usize,
-    };
     let mut facts = Vec::new();
     let mut last: Option<(u32, RowAssignment, Option<Measurement>)> = None;
     for max_entries in 0..=LARGEST {
@@ -53,7 +47,7 @@ fn of_rule(
             mean_nnz_per_window: found.mean_nnz_per_window,
             residual_rows: found.residual_rows,
             residual_share: share(found.residual_entries),
-            predicted_us: CostModel::h200().seconds(&found, shape) * 1e6,
+            predicted_us: bench.predicted_us(&found, path),
             same_as,
             hybrid,
         }));

@@ -1,6 +1,6 @@
 //! Divisions by column vectors with thresholds 1/8 to 8/8.
 
-use windrow::partition::{CostModel, ProductShape, VectorThreshold, split_vectors};
+use windrow::partition::{VectorThreshold, split_vectors};
 use windrow::{Algorithm, Precision};
 
 use super::record::{AblationFacts, VectorFacts};
@@ -10,12 +10,6 @@ use crate::sweep::SweepPath;
 
 pub(super) fn facts(bench: &mut Bench<'_>) -> Result<Vec<AblationFacts>, BenchError> {
     let path = SweepPath::new(Algorithm::Hybrid, Precision::F16);
-    let shape = ProductShape {
-        rows: bench.csr.rows(),
-        cols: bench.csr.cols(),
-        width: bench.width,
-        element_bytes: path.precision.bytes() as usize,
-    };
     let mut facts = Vec::new();
     let mut last: Option<(VectorThreshold, Vec<u64>, Option<Measurement>)> = None;
     for threshold in VectorThreshold::ALL {
@@ -35,7 +29,7 @@ pub(super) fn facts(bench: &mut Bench<'_>) -> Result<Vec<AblationFacts>, BenchEr
             mean_nnz_per_tile: found.mean_nnz_per_tile,
             tile_share: share(found.entries_in_tiles),
             rows_in_both: split.rows_in_both() as u64,
-            predicted_us: CostModel::h200().seconds(&found, shape) * 1e6,
+            predicted_us: bench.predicted_us(&found, path),
             same_as: same_as.map(|threshold| threshold.to_string()),
             hybrid: hybrid.clone(),
         }));

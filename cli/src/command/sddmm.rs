@@ -13,11 +13,11 @@ use windrow_bench::{Timing, measure};
 use crate::args::SddmmArgs;
 use crate::command::spmm::{conclusion, sampling};
 use crate::console::Console;
-use crate::failure::{Exit, Failure, Result};
+use crate::failure::Result;
 use crate::listing::Listing;
 use crate::load;
-use crate::product::verdict;
-use crate::units::{self, digits, percent, time_us};
+use crate::product::{refuse_beyond_memory, verdict};
+use crate::units::{digits, percent, time_us};
 
 /// What is printed.
 #[derive(Debug, Serialize)]
@@ -110,20 +110,8 @@ fn check_memory<T: Element>(a: &Csr<f32>, inner: usize, device: &Device) -> Resu
     // On the CPU they exist twice while they are made, and as f32 while they are multiplied.
     let needed =
         if device.kind() == DeviceKind::Cpu { 2 * bytes + 4 * rows * (inner as u128) } else { bytes };
-    let needed = u64::try_from(needed).unwrap_or(u64::MAX);
-    match device.memory_free()? {
-        Some(free) if needed > free => Err(Failure::new(
-            Exit::Limit,
-            format!(
-                "X ({} × {inner}) and Y ({} × {inner}) need {}, but {} are free on {device}; use a smaller --inner",
-                a.rows(),
-                a.cols(),
-                units::bytes(needed),
-                units::bytes(free),
-            ),
-        )),
-        _ => Ok(()),
-    }
+    let operands = || format!("X ({} × {inner}) and Y ({} × {inner})", a.rows(), a.cols());
+    refuse_beyond_memory(device, needed, operands, "--inner")
 }
 
 impl fmt::Display for Outcome {

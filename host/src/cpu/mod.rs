@@ -13,6 +13,7 @@
 //! by the store. [`Tf32`] rounds an f32 `B` when it is read.
 
 mod product;
+mod rows;
 mod unit;
 mod vector;
 #[cfg(target_arch = "x86_64")]
@@ -29,6 +30,7 @@ use windrow_preprocess::balance::row_ranges;
 use crate::dense::{DenseMut, DenseRef};
 use crate::options::Precision;
 use product::{Area, Product};
+pub(crate) use rows::each_row;
 use unit::Unit;
 use vector::Tf32;
 pub(crate) use vector::{Operand, Storage};

@@ -4,7 +4,7 @@ use windrow_formats::{Csr, SAMPLED_COLS, SampledTiles, Value, WINDOW_ROWS};
 use windrow_kernels::sddmm::BATCH;
 use windrow_preprocess::balance::{EntryBatches, entry_batches};
 
-use super::gpu::{EntriesPart, GpuSddmm, TilesPart};
+use super::gpu::{EntriesPart, GpuSddmm, TileEntries, TilesPart};
 use super::host::HostSddmm;
 use super::options::{SddmmAlgorithm, SddmmForm};
 use super::plan::{Body, SddmmPlan};
@@ -12,7 +12,7 @@ use super::report::SddmmReport;
 use crate::checks::check_memory;
 use crate::device::{Device, DeviceBuffer};
 use crate::error::SpmmError;
-use crate::num::{index, narrow, real, wide};
+use crate::num::{narrow, real, wide};
 use crate::options::Precision;
 use crate::spmm::{ArraySize, MAX_INDEX, StageClock, push};
 
@@ -35,11 +35,18 @@ pub struct SddmmBuilder<'a, V> {
 }
 
 /// The parts of a plan on the host, before upload.
-#[derive(Default)]
-struct Parts {
+struct Parts<'a> {
     pattern: SampledTiles,
     batches: EntryBatches,
-    col_indices: Vec<u32>,
+    /// The matrix's own, where all entries are in batches; else those of the pattern's rest.
+    col_indices: Option<&'a [u32]>,
+}
+
+impl Parts<'_> {
+    /// Column of each entry of the batches.
+    fn col_indices(&self) -> &[u32] {
+        self.col_indices.unwrap_or_else(|| self.pattern.rest_cols())
+    }
 }
 
 impl<'a, V: Value> SddmmBuilder<'a, V> {
@@ -139,7 +146,7 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
                 clock.end("layout");
                 self.account(&mut report, self.sizes(&parts))?;
                 let plan = self.upload(device, machine.multiprocessors(), &parts)?;
-                report.entries = plan.names(narrow(self.inner.min(index(u64::from(u32::MAX)))));
+                report.entries = plan.names(wide(self.inner));
                 clock.end("upload");
                 Body::Gpu(Box::new(plan))
             }
@@ -158,7 +165,7 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
     }
 
     /// Divides the entries between the paths. Notes the algorithm and why.
-    fn lay_out(&self, report: &mut SddmmReport) -> Result<Parts, SpmmError> {
+    fn lay_out(&self, report: &mut SddmmReport) -> Result<Parts<'a>, SpmmError> {
         let entries = wide(self.a.nnz());
         if entries > MAX_INDEX {
             let remedy = "split the pattern by rows, or use the CPU";
@@ -178,14 +185,14 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
         };
         let parts = if report.algorithm == SddmmAlgorithm::Entries {
             let rows = (0..self.a.rows()).map(|row| (narrow(row), narrow(self.a.row_len(row))));
-            Parts { batches: entry_batches(rows, BATCH), col_indices: self.a.col_indices().to_vec(), pattern }
+            Parts { batches: entry_batches(rows, BATCH), col_indices: Some(self.a.col_indices()), pattern }
         } else {
             let lengths = pattern.rest_offsets().windows(2).map(|ends| ends[1] - ends[0]);
             let batches = entry_batches(pattern.rest_rows().iter().copied().zip(lengths), BATCH);
-            Parts { batches, col_indices: pattern.rest_cols().to_vec(), pattern }
+            Parts { batches, col_indices: None, pattern }
         };
         let tiles = parts.pattern.tiles();
-        let in_tiles = wide(self.a.nnz() - parts.col_indices.len());
+        let in_tiles = wide(self.a.nnz() - parts.col_indices().len());
         report.tiles = wide(tiles.len());
         report.column_vectors = parts.pattern.gathered_columns();
         let windows = tiles.chunk_by(|a, b| a.window == b.window).count();
@@ -196,7 +203,7 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
         Ok(parts)
     }
 
-    fn sizes(&self, parts: &Parts) -> Vec<ArraySize> {
+    fn sizes(&self, parts: &Parts<'_>) -> Vec<ArraySize> {
         let mut sizes = Vec::new();
         push(&mut sizes, "tiles", wide(size_of_val(parts.pattern.tiles())));
         if !parts.pattern.tiles().is_empty() {
@@ -206,7 +213,7 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
         if !parts.batches.rows.is_empty() {
             push(&mut sizes, "batch_rows", 4 * wide(parts.batches.rows.len()));
             push(&mut sizes, "batch_begins", 4 * wide(parts.batches.begins.len()));
-            push(&mut sizes, "col_indices", 4 * wide(parts.col_indices.len()));
+            push(&mut sizes, "col_indices", 4 * wide(parts.col_indices().len()));
         }
         if self.form == SddmmForm::Scale {
             push(&mut sizes, "values", 4 * wide(self.a.nnz()));
@@ -214,14 +221,19 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
         sizes
     }
 
-    fn upload(&self, device: &Device, multiprocessors: u32, parts: &Parts) -> Result<GpuSddmm, SpmmError> {
+    fn upload(
+        &self,
+        device: &Device,
+        multiprocessors: u32,
+        parts: &Parts<'_>,
+    ) -> Result<GpuSddmm, SpmmError> {
         let pattern = &parts.pattern;
         let tiles = match pattern.tiles() {
             [] => None,
             tiles => Some(TilesPart {
                 records: DeviceBuffer::named(device, tiles, "tiles")?,
                 window_rows: DeviceBuffer::named(device, pattern.window_rows(), "window_rows")?,
-                scan: self.scan,
+                kernels: TileEntries::of(self.precision, self.scan)?,
             }),
         };
         let entries = match parts.batches.rows.as_slice() {
@@ -229,7 +241,8 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
             rows => Some(EntriesPart {
                 rows: DeviceBuffer::named(device, rows, "batch_rows")?,
                 begins: DeviceBuffer::named(device, &parts.batches.begins, "batch_begins")?,
-                col_indices: DeviceBuffer::named(device, &parts.col_indices, "col_indices")?,
+                col_indices: DeviceBuffer::named(device, parts.col_indices(), "col_indices")?,
+                kernels: EntriesPart::kernels(self.precision)?,
             }),
         };
         let places = match pattern.places() {

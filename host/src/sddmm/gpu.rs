@@ -1,7 +1,12 @@
 //! A plan of sampled products on a machine that runs kernels.
 
+use std::mem::offset_of;
+
 use windrow_formats::SampledTile;
-use windrow_kernels::sddmm::{Sampled, SddmmEntriesParams, SddmmTilesParams};
+use windrow_kernels::sddmm::{
+    Sampled, SddmmEntriesParams, SddmmTilesParams, TILE_RECORD_WORDS, record_masks_at, record_starts_at,
+    record_window_at,
+};
 use windrow_kernels::{Entry, Variant};
 use windrow_simt::GlobalPtr;
 
@@ -14,9 +19,9 @@ use crate::spmm::start;
 /// Bytes of a row that the lanes of a warp read at a time, for one chunk.
 const CHUNK_BYTES: u32 = 64;
 /// Bytes that a lane reads at a time.
-const VECTOR_BYTES: u32 = 16;
-/// Chunks of the widest entry, which takes whole vectors only.
-const MOST_CHUNKS: u32 = 8;
+const VECTOR_BYTES: u64 = 16;
+/// Chunks of the entries for aligned operands. The last takes whole vectors only.
+const CHUNKS: [u32; 4] = [1, 2, 4, 8];
 /// Chunks of the entry that scans masks.
 const SCAN_CHUNKS: u32 = 4;
 /// Tiles that a warp takes one after the other, at most: a row of `X` is then read once for several tiles of its
@@ -24,6 +29,16 @@ const SCAN_CHUNKS: u32 = 4;
 const TILES_PER_WARP: u32 = 8;
 /// Warps of a multiprocessor that there should be tiles for, several times over.
 const WARPS_WANTED: u32 = 64;
+
+// Crates that do not know each other lay out a tile's record in the same way; this is where they meet.
+const _: () = {
+    assert!(
+        size_of::<SampledTile>() / 4 == TILE_RECORD_WORDS as usize
+            && offset_of!(SampledTile, masks) / 4 == record_masks_at()
+            && offset_of!(SampledTile, starts) / 4 == record_starts_at()
+            && offset_of!(SampledTile, window) / 4 == record_window_at()
+    );
+};
 
 /// The parts of a plan in device memory.
 pub(super) struct GpuSddmm {
@@ -41,7 +56,43 @@ pub(super) struct GpuSddmm {
 pub(super) struct TilesPart {
     pub(super) records: DeviceBuffer<SampledTile>,
     pub(super) window_rows: DeviceBuffer<u32>,
-    pub(super) scan: bool,
+    pub(super) kernels: TileEntries,
+}
+
+/// The entries for tiles in one precision, found once: that takes the CPU longer than preparing a launch.
+pub(super) struct TileEntries {
+    /// One for each of [`CHUNKS`].
+    vectors: [&'static Entry; 4],
+    /// For operands of any alignment.
+    elements: &'static Entry,
+}
+
+impl TileEntries {
+    /// Those of `precision`; of the same number of chunks, the one that scans masks if there is one and `scan`.
+    pub(super) fn of(precision: Precision, scan: bool) -> Result<Self, DeviceError> {
+        let dtype = precision.dtype();
+        let entry = |chunks, vectors, scans| {
+            let variant = Variant::SddmmTiles { dtype, chunks, vectors, scans };
+            windrow_kernels::entry(variant).ok_or(DeviceError::MissingEntry { name: "sddmm_tiles" })
+        };
+        let elements = entry(1, false, false)?;
+        let mut vectors = [elements; 4];
+        for (place, chunks) in vectors.iter_mut().zip(CHUNKS) {
+            let scans = scan && precision == Precision::F16 && chunks == SCAN_CHUNKS;
+            *place = entry(chunks, true, scans)?;
+        }
+        Ok(Self { vectors, elements })
+    }
+
+    /// The one for rows of `bytes` bytes: as many chunks as they have, or the most.
+    fn for_rows(&self, bytes: u64, vectors: bool) -> &'static Entry {
+        if !vectors {
+            return self.elements;
+        }
+        let wide_enough = |&chunks: &u32| bytes <= u64::from(chunks * CHUNK_BYTES);
+        let last = if bytes.is_multiple_of(VECTOR_BYTES) { 3 } else { 2 };
+        self.vectors[CHUNKS.iter().position(wide_enough).unwrap_or(last).min(last)]
+    }
 }
 
 /// Batches of entries, for CUDA cores.
@@ -49,6 +100,19 @@ pub(super) struct EntriesPart {
     pub(super) rows: DeviceBuffer<u32>,
     pub(super) begins: DeviceBuffer<u32>,
     pub(super) col_indices: DeviceBuffer<u32>,
+    /// For operands of any alignment, and for aligned ones.
+    pub(super) kernels: [&'static Entry; 2],
+}
+
+impl EntriesPart {
+    /// The entries of `precision`.
+    pub(super) fn kernels(precision: Precision) -> Result<[&'static Entry; 2], DeviceError> {
+        let entry = |vectors| {
+            let variant = Variant::SddmmEntries { dtype: precision.dtype(), vectors };
+            windrow_kernels::entry(variant).ok_or(DeviceError::MissingEntry { name: "sddmm_entries" })
+        };
+        Ok([entry(false)?, entry(true)?])
+    }
 }
 
 /// The dense operands of a run: addresses, and leading dimensions in elements.
@@ -89,7 +153,7 @@ impl GpuSddmm {
             alpha: operands.alpha,
         };
         if let Some(part) = &self.tiles {
-            let entry = self.tile_entry(operands.inner, vectors).ok_or(missing("sddmm_tiles"))?;
+            let entry = part.kernels.for_rows(u64::from(operands.inner) * bytes, vectors);
             let tile_count = narrow(part.records.len());
             let warps = self.multiprocessors.saturating_mul(WARPS_WANTED);
             let params = SddmmTilesParams {
@@ -107,7 +171,7 @@ impl GpuSddmm {
             unsafe { start(machine, entry, u64::from(warps), 1, &params)? };
         }
         if let Some(part) = &self.entries {
-            let entry = self.rest_entry(vectors).ok_or(missing("sddmm_entries"))?;
+            let entry = part.kernels[usize::from(vectors)];
             let params = SddmmEntriesParams {
                 sampled: Sampled { places: place(self.tile_entries), ..sampled },
                 rows: part.rows.pointer(),
@@ -122,27 +186,12 @@ impl GpuSddmm {
         Ok(())
     }
 
-    fn tile_entry(&self, inner: u32, vectors: bool) -> Option<&'static Entry> {
-        let part = self.tiles.as_ref()?;
-        let bytes = inner.saturating_mul(self.precision.bytes());
-        let most = if bytes.is_multiple_of(VECTOR_BYTES) { MOST_CHUNKS } else { MOST_CHUNKS / 2 };
-        let chunks = match vectors {
-            true => bytes.div_ceil(CHUNK_BYTES).clamp(1, most).next_power_of_two(),
-            false => 1,
-        };
-        let scans = part.scan && vectors && chunks == SCAN_CHUNKS && self.precision == Precision::F16;
-        windrow_kernels::entry(Variant::SddmmTiles { dtype: self.precision.dtype(), chunks, vectors, scans })
-    }
-
-    fn rest_entry(&self, vectors: bool) -> Option<&'static Entry> {
-        self.entries.as_ref()?;
-        windrow_kernels::entry(Variant::SddmmEntries { dtype: self.precision.dtype(), vectors })
-    }
-
     /// The entries for aligned operands of inner dimension `inner`.
-    pub(super) fn names(&self, inner: u32) -> Vec<&'static str> {
-        let entries = [self.tile_entry(inner, true), self.rest_entry(true)];
-        entries.into_iter().flatten().map(|entry| entry.name).collect()
+    pub(super) fn names(&self, inner: u64) -> Vec<&'static str> {
+        let bytes = inner.saturating_mul(u64::from(self.precision.bytes()));
+        let tiles = self.tiles.as_ref().map(|part| part.kernels.for_rows(bytes, true));
+        let entries = self.entries.as_ref().map(|part| part.kernels[1]);
+        tiles.into_iter().chain(entries).map(|entry| entry.name).collect()
     }
 
     /// Whether Tensor Cores take part, whose rounding is not that of a fused multiply-add.
@@ -157,9 +206,4 @@ impl GpuSddmm {
             None => Ok(()),
         }
     }
-}
-
-/// A family that lacks an entry.
-const fn missing(name: &'static str) -> DeviceError {
-    DeviceError::MissingEntry { name }
 }

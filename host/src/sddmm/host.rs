@@ -2,10 +2,10 @@
 
 use rayon::prelude::*;
 use windrow_formats::{Csr, Value};
-use windrow_preprocess::balance::row_ranges;
 
 use super::builder::scale_of;
 use super::options::SddmmForm;
+use crate::cpu;
 use crate::dense::DenseRef;
 use crate::matrix::Element;
 use crate::num::wide;
@@ -15,11 +15,6 @@ use crate::tf32;
 
 /// Sums that are taken side by side: enough for the vector units of any machine.
 const LANES: usize = 16;
-/// Ranges of rows for each thread: enough that one that takes longer than its share is made up for.
-const RANGES_PER_THREAD: usize = 8;
-/// What a row costs beside its entries, in entries.
-const ROW_COST: u64 = 1;
-
 /// A pattern as the CPU walks it.
 pub(super) struct HostSddmm {
     row_offsets: Vec<u64>,
@@ -63,26 +58,11 @@ impl HostSddmm {
     ) {
         // Rounded and widened once, not once for each entry.
         let (x, y) = (widened(x, self.precision), widened(y, self.precision));
-        let parts = row_ranges(&self.row_offsets, rayon::current_num_threads() * RANGES_PER_THREAD, ROW_COST);
-        let mut rest = out;
-        let tasks: Vec<_> = parts
-            .into_iter()
-            .map(|rows| {
-                let entries = self.row_offsets[rows.end] - self.row_offsets[rows.start];
-                let (own, others) = std::mem::take(&mut rest).split_at_mut(crate::num::index(entries));
-                rest = others;
-                (rows, own)
-            })
-            .collect();
-        tasks.into_par_iter().with_max_len(1).for_each(|(rows, out)| {
-            let first = crate::num::index(self.row_offsets[rows.start]);
-            for row in rows {
-                let ends = [self.row_offsets[row], self.row_offsets[row + 1]].map(crate::num::index);
-                for entry in ends[0]..ends[1] {
-                    let sum = dot(x.row(row), y.row(self.col_indices[entry] as usize));
-                    let scale = self.scale.as_ref().map(|scale| scale[entry]);
-                    out[entry - first] = scale.map_or(alpha * sum, |scale| alpha * sum * scale);
-                }
+        cpu::each_row(&self.row_offsets, out, |row, entries, out| {
+            let x = x.row(row);
+            for (entry, out) in entries.zip(out) {
+                let sum = alpha * dot(x, y.row(self.col_indices[entry] as usize));
+                *out = self.scale.as_ref().map_or(sum, |scale| sum * scale[entry]);
             }
         });
     }
@@ -103,10 +83,7 @@ impl Rows {
 /// The elements as they are multiplied.
 fn widened<T: Element>(matrix: DenseRef<'_, T>, precision: Precision) -> Rows {
     let cols = matrix.cols();
-    let as_multiplied = |element: &T| match precision {
-        Precision::Tf32 => tf32::round(element.to_f32()),
-        _ => element.to_f32(),
-    };
+    let as_multiplied = |element: &T| tf32::as_multiplied(precision, element.to_f32());
     let data = (0..matrix.rows())
         .into_par_iter()
         .flat_map_iter(|r| matrix.row(r).iter().map(as_multiplied))

@@ -10,7 +10,6 @@ use crate::device::DeviceBuffer;
 use crate::error::SpmmError;
 use crate::matrix::{DeviceMatrix, Element};
 use crate::num::{index, wide};
-use crate::options::Precision;
 use crate::spmm::{UNIT_FMA, UNIT_MMA, Verification, error_ratio};
 use crate::tf32;
 
@@ -96,10 +95,7 @@ impl SddmmPlan {
 
     /// The elements as they are multiplied, on the host.
     fn multiplied<T: Element>(&self, matrix: &DeviceMatrix<T>) -> Result<Vec<f32>, SpmmError> {
-        let rounded = |element: T| match self.precision {
-            Precision::Tf32 => tf32::round(element.to_f32()),
-            _ => element.to_f32(),
-        };
-        Ok(matrix.download()?.into_par_iter().map(rounded).collect())
+        let multiplied = |element: T| tf32::as_multiplied(self.precision, element.to_f32());
+        Ok(matrix.download()?.into_par_iter().map(multiplied).collect())
     }
 }

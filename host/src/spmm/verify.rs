@@ -230,10 +230,7 @@ fn verify_on_host<V: Value, B: Element, C: Output>(
     (b, precision): (DenseRef<'_, B>, Precision),
     (c, unit): (DenseRef<'_, C>, f32),
 ) -> Verification {
-    let as_multiplied = |b: B| match precision {
-        Precision::Tf32 => f64::from(tf32::round(b.to_f32())),
-        _ => b.to_f64(),
-    };
+    let as_multiplied = |b: B| f64::from(tf32::as_multiplied(precision, b.to_f32()));
     let row = |r: usize| {
         let range = a.row_range(r);
         let (cols, values) = (&a.col_indices()[range.clone()], &values[range]);
