@@ -227,7 +227,7 @@ impl GpuSddmm {
         };
         let entry = part.kernels[usize::from(vectors)];
         // SAFETY: as above; the batches were made by `entry_batches`. No entry is in both parts.
-        unsafe { start_in(machine, lane, entry, wide(part.rows.len()), 1, &params) }
+        unsafe { start_in((machine, lane), entry, wide(part.rows.len()), 1, &params) }
     }
 
     /// Occupancy ratios of the two parts, CUDA cores and Tensor Cores, for aligned operands of inner dimension `inner`;

@@ -227,7 +227,7 @@ impl GpuPlan {
         // SAFETY: the arrays belong to the plan, which frees them after the machine's work; the blocks were made of a
         // residual's buckets by `short_row_blocks`, which keeps the obligations; the dense operands are the
         // caller's promise, their alignment was looked at when the entry was chosen.
-        unsafe { start_in(machine, lane, entry, wide(part.blocks.len()), dense.n, &params) }
+        unsafe { start_in((machine, lane), entry, wide(part.blocks.len()), dense.n, &params) }
     }
 
     /// Launches the tile stream.
@@ -285,7 +285,7 @@ impl GpuPlan {
         // plan, which frees them after the machine's work; the dense operands are the caller's promise, their alignment
         // was looked at when the entry was chosen; the workspace has a row of `capacity` elements for each slot, and the
         // caller keeps other runs off it.
-        unsafe { start_in(machine, lane, entry, wide(part.segments.len()), dense.n, &params) }
+        unsafe { start_in((machine, lane), entry, wide(part.segments.len()), dense.n, &params) }
     }
 
     /// Adds up the partial sums of some rows.
@@ -378,7 +378,7 @@ pub(crate) unsafe fn start<P: bytemuck::Pod>(
     params: &P,
 ) -> Result<(), DeviceError> {
     // SAFETY: the caller's promise.
-    unsafe { start_in(machine, Lane::Main, entry, units, n, params) }
+    unsafe { start_in((machine, Lane::Main), entry, units, n, params) }
 }
 
 /// [`start`] in a lane.
@@ -386,8 +386,7 @@ pub(crate) unsafe fn start<P: bytemuck::Pod>(
 /// # Safety
 /// As for [`Prepared::new`].
 pub(crate) unsafe fn start_in<P: bytemuck::Pod>(
-    machine: &dyn Machine,
-    lane: Lane,
+    (machine, lane): (&dyn Machine, Lane),
     entry: &'static Entry,
     units: u64,
     n: u32,
