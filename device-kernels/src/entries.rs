@@ -7,6 +7,7 @@ use crate::combine::Combine;
 use crate::element::{Bf16, F16, F32, Scalars, Tf32, Vectors};
 use crate::gather_probe::GatherProbe;
 use crate::kernel::{Entry, Kernel, Variant};
+use crate::place_values::PlaceValues;
 use crate::row_softmax::{EightLanes, RowSoftmax, RowSoftmaxGrad, WholeBlock};
 use crate::row_split::RowSplit;
 use crate::sddmm::{Scan, SddmmEntries, SddmmTiles};
@@ -165,6 +166,7 @@ entries! {
     row_softmax_long => RowSoftmax<WholeBlock>,
     row_softmax_grad_short => RowSoftmaxGrad<EightLanes>,
     row_softmax_grad_long => RowSoftmaxGrad<WholeBlock>,
+    place_values => PlaceValues,
     spmm_check_f16 => Check<F16>,
     spmm_check_f32 => Check<F32>,
     spmm_check_bf16 => Check<Bf16>,

@@ -90,6 +90,8 @@ pub enum Variant {
         /// As for `RowSoftmax`.
         long: bool,
     },
+    /// [`crate::place_values`].
+    PlaceValues,
     /// [`crate::combine`].
     Combine,
     /// [`crate::check`].

@@ -2,6 +2,7 @@
 
 use windrow_kernels::check::Check;
 use windrow_kernels::combine::Combine;
+use windrow_kernels::place_values::PlaceValues;
 use windrow_kernels::row_softmax::{EightLanes, Group};
 use windrow_kernels::{Entry, F16, Variant};
 use windrow_simt::WARP;
@@ -32,6 +33,7 @@ pub(crate) fn division(entry: &Entry) -> Division {
             true => (1, 1),
             false => (entry.block_threads / EightLanes::THREADS, 1),
         },
+        Variant::PlaceValues => (PlaceValues::PER_BLOCK, 1),
         // `Combine::blocks` counts the blocks.
         Variant::Combine => (1, Combine::SLICE),
         // The same for both element types.
