@@ -13,6 +13,7 @@ use crate::row_split::RowSplit;
 use crate::sddmm::{Scan, SddmmEntries, SddmmTiles};
 use crate::short_rows::ShortRows;
 use crate::tile_stream::{Bulk, ByElement, Packed, TileStream};
+use crate::training::{Adam, ColumnSums, CrossEntropy, NormalizeRows, NormalizeRowsGrad, Pointwise};
 
 macro_rules! entries {
     ($($name:ident => $kernel:ty),+ $(,)?) => {
@@ -167,6 +168,12 @@ entries! {
     row_softmax_grad_short => RowSoftmaxGrad<EightLanes>,
     row_softmax_grad_long => RowSoftmaxGrad<WholeBlock>,
     place_values => PlaceValues,
+    training_pointwise => Pointwise,
+    training_cross_entropy => CrossEntropy,
+    training_normalize_rows => NormalizeRows,
+    training_normalize_rows_grad => NormalizeRowsGrad,
+    training_column_sums => ColumnSums,
+    training_adam => Adam,
     spmm_check_f16 => Check<F16>,
     spmm_check_f32 => Check<F32>,
     spmm_check_bf16 => Check<Bf16>,

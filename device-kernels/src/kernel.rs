@@ -92,6 +92,18 @@ pub enum Variant {
     },
     /// [`crate::place_values`].
     PlaceValues,
+    /// [`crate::training::Pointwise`].
+    Pointwise,
+    /// [`crate::training::CrossEntropy`].
+    CrossEntropy,
+    /// [`crate::training::NormalizeRows`].
+    NormalizeRows,
+    /// [`crate::training::NormalizeRowsGrad`].
+    NormalizeRowsGrad,
+    /// [`crate::training::ColumnSums`].
+    ColumnSums,
+    /// [`crate::training::Adam`].
+    Adam,
     /// [`crate::combine`].
     Combine,
     /// [`crate::check`].

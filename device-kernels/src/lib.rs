@@ -13,6 +13,7 @@
 //! | [`tile_stream`] | the same, `A` in 8 × 8 tiles | Tensor Cores |
 //! | [`sddmm`] | `out = α·(X·Yᵀ) ⊙ pattern` | Tensor Cores, or CUDA cores |
 //! | [`row_softmax`] | softmax over the rows of such a result, and its gradient | CUDA cores |
+//! | [`training`] | dense operations of training: activations, loss, optimiser, sums | memory |
 //! | [`place_values`] | puts new values of `A` where a plan keeps them | memory |
 //! | [`combine`] | sums the partial rows of the first three, in a fixed order | CUDA cores |
 //! | [`check`] | compares a product with an f64 reference, entry by entry | CUDA cores |
@@ -38,6 +39,7 @@ pub mod row_split;
 pub mod sddmm;
 pub mod short_rows;
 pub mod tile_stream;
+pub mod training;
 
 pub use element::{Bf16, Dtype, Element, F16, F32, Gather, Scalars, Tf32, Vectors};
 pub use entries::{ENTRIES, body, entry};
