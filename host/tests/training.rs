@@ -55,8 +55,9 @@ fn random(len: usize, rng: &mut SplitMix64) -> Vec<f32> {
     (0..len).map(|_| rng.real()).collect()
 }
 
+/// The bits; one NaN is like another, for a GPU has its own.
 fn bits(elements: &[f32]) -> Vec<u32> {
-    elements.iter().map(|x| x.to_bits()).collect()
+    elements.iter().map(|x| if x.is_nan() { f32::NAN.to_bits() } else { x.to_bits() }).collect()
 }
 
 #[track_caller]
@@ -109,26 +110,30 @@ fn rounding_to_16_bits() {
             x.iter_mut().zip(SPECIAL).for_each(|(x, special)| *x = special);
             let from = place(&device, &x, (rows, cols, 1));
             let same = |got: f32, want: f32| got == want || got.is_nan() && want.is_nan();
-            let mut half = place(&device, &vec![f16::ONE; rows * cols], shape);
-            round_into(&from, &mut half).unwrap();
-            let got = elements(&half);
-            assert!(
-                got.iter().zip(&x).all(|(got, &x)| same(got.to_f32(), f16::from_f32(x).to_f32())),
-                "{shape:?}"
-            );
-            let mut half = place(&device, &vec![bf16::ONE; rows * cols], shape);
-            round_into(&from, &mut half).unwrap();
-            let got = elements(&half);
-            assert!(
-                got.iter().zip(&x).all(|(got, &x)| same(got.to_f32(), bf16::from_f32(x).to_f32())),
-                "{shape:?}"
-            );
+            for scale in [1.0, 64.0] {
+                let mut half = place(&device, &vec![f16::ONE; rows * cols], shape);
+                round_into(scale, &from, &mut half).unwrap();
+                for (got, x) in elements(&half).into_iter().zip(&x) {
+                    assert!(
+                        same(got.to_f32(), f16::from_f32(scale * x).to_f32()),
+                        "{x}, {shape:?} on {device}"
+                    );
+                }
+                let mut half = place(&device, &vec![bf16::ONE; rows * cols], shape);
+                round_into(scale, &from, &mut half).unwrap();
+                for (got, x) in elements(&half).into_iter().zip(&x) {
+                    assert!(
+                        same(got.to_f32(), bf16::from_f32(scale * x).to_f32()),
+                        "{x}, {shape:?} on {device}"
+                    );
+                }
+            }
             let mut copy = place(&device, &vec![1.0f32; rows * cols], shape);
-            round_into(&from, &mut copy).unwrap();
+            round_into(1.0, &from, &mut copy).unwrap();
             assert_eq!(bits(&elements(&copy)), bits(&x));
         }
     }
-    report_missing_gpu("rounding", 3 * SHAPES.len());
+    report_missing_gpu("rounding", 5 * SHAPES.len());
 }
 
 /// The numbers of one row: loss, gradient, predicted class.
@@ -268,10 +273,10 @@ fn sums_of_columns_and_products() {
             sums.sum(&placed_x, &mut out).unwrap();
             let want: Vec<f32> = (0..cols).map(|c| x[c..].iter().step_by(cols).sum()).collect();
             assert_eq!(elements(&out), want, "{shape:?} on {device}");
-            let mut dot = place(&device, &[f32::NAN], (1, 1, 0));
-            sums.dot(&placed_x, &placed_y, &mut dot).unwrap();
+            let mut dot = place(&device, &[1.0, f32::NAN, 2.0], (1, 3, 0));
+            sums.dot(&placed_x, &placed_y, (&mut dot, 1)).unwrap();
             let want: f32 = x.iter().zip(&y).map(|(x, y)| x * y).sum();
-            assert_eq!(elements(&dot), [want], "{shape:?} on {device}");
+            assert_eq!(elements(&dot), [1.0, want, 2.0], "{shape:?} on {device}");
             // Reals: within the bound.
             let x = random(rows * cols, &mut rng);
             sums.sum(&place(&device, &x, shape), &mut out).unwrap();
@@ -376,7 +381,7 @@ fn what_does_not_fit_is_refused() {
             shape("the result of ReLU", (4, 4), (4, 3))
         );
         let mut half = DeviceMatrix::<f16>::zeros(&device, 3, 4).unwrap();
-        assert_eq!(round_into(&zeros(4, 3), &mut half), shape("the rounded matrix", (3, 4), (4, 3)));
+        assert_eq!(round_into(1.0, &zeros(4, 3), &mut half), shape("the rounded matrix", (3, 4), (4, 3)));
         let normalized = normalize_rows(&zeros(2, 3), &mut zeros(2, 2), &mut norms(2));
         assert_eq!(normalized, shape("the normalised matrix", (2, 2), (2, 3)));
         let count = Err(SpmmError::ValueCount { operand: "the inverse norms", found: 3, expected: 2 });
@@ -387,10 +392,17 @@ fn what_does_not_fit_is_refused() {
         let mut sums = ColumnSums::new(&device, 3).unwrap();
         assert_eq!(sums.sum(&zeros(2, 4), &mut zeros(1, 4)), shape("the matrix", (2, 4), (2, 3)));
         assert_eq!(sums.sum(&zeros(2, 3), &mut zeros(1, 2)), shape("the sums", (1, 2), (1, 3)));
-        assert_eq!(
-            sums.dot(&zeros(2, 3), &zeros(2, 2), &mut zeros(1, 1)),
-            shape("the other factor", (2, 2), (2, 3))
-        );
+        let dot = sums.dot(&zeros(2, 3), &zeros(2, 2), (&mut zeros(1, 1), 0));
+        assert_eq!(dot, shape("the other factor", (2, 2), (2, 3)));
+        for column in [2, usize::MAX] {
+            let dot = sums.dot(&zeros(2, 3), &zeros(2, 3), (&mut zeros(1, 2), column));
+            let Err(SpmmError::OperandShape { operand: "the sum", found: (1, 2), .. }) = dot else {
+                panic!("{dot:?} on {device}")
+            };
+        }
+        let mut sum = place(&device, &[5.0, 6.0], (1, 2, 0));
+        sums.dot(&zeros(0, 3), &zeros(0, 3), (&mut sum, 1)).unwrap();
+        assert_eq!(elements(&sum), [5.0, 0.0]);
         let mut moments = Moments::of(&zeros(2, 2)).unwrap();
         let stepped = Adam::default().step(&mut zeros(2, 3), &zeros(2, 3), &mut moments);
         assert_eq!(stepped, shape("the mean of gradients", (2, 2), (2, 3)));

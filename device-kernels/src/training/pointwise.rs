@@ -31,9 +31,13 @@ pub struct PointwiseParams {
     pub rectify: u32,
     /// Whether `rounded` is bf16, not f16.
     pub rounds_to_bf16: u32,
+    /// Factor of `x`.
+    pub scale: f32,
+    /// Zero.
+    pub reserved: u32,
 }
 
-/// The kernel: `y = x + bias`, `max(y, 0)` if it rectifies, 0 where the gate is not above zero. A NaN stays one.
+/// The kernel: `y = scale·x + bias`, `max(y, 0)` if it rectifies, 0 where the gate is not above zero. A NaN stays one.
 pub struct Pointwise;
 
 impl Kernel for Pointwise {
@@ -47,7 +51,7 @@ impl Kernel for Pointwise {
         p.extent.each_quad(s, |quad| {
             // SAFETY: the quad is one of the matrices, which the params promise, and this thread's alone.
             unsafe {
-                let mut elements = p.x.load(s, quad);
+                let mut elements = p.x.load(s, quad).map(|x| p.scale * x);
                 let gate = if p.gate.is_there() { p.gate.load(s, quad) } else { [1.0; 4] };
                 if p.bias.address() != 0 {
                     let mut i = 0;

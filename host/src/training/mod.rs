@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | [`add_bias`], [`add_bias_relu`], [`relu`] | `x ← x + b`, `max(x + b, 0)`, `max(x, 0)` |
 //! | [`relu_backward`] | `g ← g ⊙ [y > 0]` |
-//! | [`round_into`] | elements rounded to the type that a plan takes |
+//! | [`round_into`] | elements, scaled, rounded to the type that a plan takes |
 //! | [`CrossEntropy`] | softmax cross-entropy of logits with weights of rows, its gradient, what is predicted right |
 //! | [`normalize_rows`], [`normalize_rows_backward`] | rows of length 1, and the gradient |
 //! | [`ColumnSums`] | `Σ x[r]`, the gradient of a bias, and `Σ x ⊙ y` |

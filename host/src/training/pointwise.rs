@@ -88,7 +88,10 @@ pub fn relu_backward(gradient: &mut DeviceMatrix<f32>, y: &DeviceMatrix<f32>) ->
     Ok(())
 }
 
-/// `to ← from`, each element rounded once to the type of `to`: to nearest, ties to even.
+/// `to ← scale·from`, each product rounded to f32, and then to the type of `to`: to nearest, ties to even.
+///
+/// With a power of two as `scale` there is one rounding. Gradients may be so small that f16 cannot hold them: scaled, and
+/// with the scale taken back by the `alpha` of the product, they keep their digits.
 ///
 /// # Errors
 /// See [`training`](crate::training#errors): both have the same shape.
@@ -100,17 +103,21 @@ pub fn relu_backward(gradient: &mut DeviceMatrix<f32>, y: &DeviceMatrix<f32>) ->
 /// let device = Device::best()?;
 /// let x = DeviceMatrix::upload(&device, DenseRef::packed(&[0.1f32, 2.0, 1e6], 1, 3)?)?;
 /// let mut rounded = DeviceMatrix::<f16>::zeros(&device, 1, 3)?;
-/// training::round_into(&x, &mut rounded)?;
+/// training::round_into(1.0, &x, &mut rounded)?;
 /// assert_eq!(rounded.download()?, [f16::from_f32(0.1), f16::from_f32(2.0), f16::INFINITY]);
 /// # Ok::<(), windrow::SpmmError>(())
 /// ```
-pub fn round_into<T: Element>(from: &DeviceMatrix<f32>, to: &mut DeviceMatrix<T>) -> Result<(), SpmmError> {
+pub fn round_into<T: Element>(
+    scale: f32,
+    from: &DeviceMatrix<f32>,
+    to: &mut DeviceMatrix<T>,
+) -> Result<(), SpmmError> {
     check("the rounded matrix", to, from.device(), (from.rows(), from.cols()))?;
     if is_empty(from) {
         return Ok(());
     }
     if let Some(machine) = from.device().machine() {
-        let reading = reading(from)?;
+        let reading = PointwiseParams { scale, ..reading(from)? };
         let params = match T::PRECISION {
             Precision::F16 => PointwiseParams { rounded: view(to)?, ..reading },
             Precision::Bf16 => PointwiseParams { rounded: view(to)?, rounds_to_bf16: 1, ..reading },
@@ -121,7 +128,9 @@ pub fn round_into<T: Element>(from: &DeviceMatrix<f32>, to: &mut DeviceMatrix<T>
     }
     if let (Some(from), Some(to)) = (from.host(), to.host_mut()) {
         rows_mut(to).for_each(|(r, row)| {
-            row.iter_mut().zip(from.row(r)).for_each(|(to, &from)| *to = <T as Value>::from_f32(from));
+            row.iter_mut()
+                .zip(from.row(r))
+                .for_each(|(to, &from)| *to = <T as Value>::from_f32(scale * from));
         });
     }
     Ok(())
@@ -138,6 +147,8 @@ fn reading(x: &DeviceMatrix<f32>) -> Result<PointwiseParams, SpmmError> {
         extent: extent(x)?,
         rectify: 0,
         rounds_to_bf16: 0,
+        scale: 1.0,
+        reserved: 0,
     })
 }
 

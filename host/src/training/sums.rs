@@ -56,11 +56,11 @@ impl ColumnSums {
         self.columns_into((x, None), out)
     }
 
-    /// `out ← Σ x[r, c]·y[r, c]` over all elements.
+    /// `out[0, column] ← Σ x[r, c]·y[r, c]` over all elements; the other elements of `out` stay.
     ///
     /// # Shapes
     /// - `x`, `y`: m × n, with `n` no more than these sums are for;
-    /// - `out`: 1 × 1.
+    /// - `out`: one row, with this column.
     ///
     /// # Errors
     /// See [`training`](crate::training#errors).
@@ -72,41 +72,42 @@ impl ColumnSums {
     ///
     /// let device = Device::best()?;
     /// let x = DeviceMatrix::upload(&device, DenseRef::packed(&[1.0f32, 2.0, 3.0, 4.0], 2, 2)?)?;
-    /// let mut out = DeviceMatrix::zeros(&device, 1, 1)?;
-    /// ColumnSums::new(&device, 2)?.dot(&x, &x, &mut out)?;
-    /// assert_eq!(out.download()?, [30.0]);
+    /// let mut out = DeviceMatrix::zeros(&device, 1, 3)?;
+    /// ColumnSums::new(&device, 2)?.dot(&x, &x, (&mut out, 1))?;
+    /// assert_eq!(out.download()?, [0.0, 30.0, 0.0]);
     /// # Ok::<(), windrow::SpmmError>(())
     /// ```
     pub fn dot(
         &mut self,
         x: &DeviceMatrix<f32>,
         y: &DeviceMatrix<f32>,
-        out: &mut DeviceMatrix<f32>,
+        (out, column): (&mut DeviceMatrix<f32>, usize),
     ) -> Result<(), SpmmError> {
         check("the other factor", y, x.device(), (x.rows(), x.cols()))?;
-        check("the sum", out, x.device(), (1, 1))?;
+        check("the sum", out, x.device(), (1, out.cols().max(column.saturating_add(1))))?;
         self.check_width(x)?;
         if let Some(machine) = x.device().machine().filter(|_| !is_empty(x)) {
             let (_, cols) = counts(x)?;
             self.chunks_into((x, Some(y)), view(&self.columns)?)?;
             let columns = Matrix { ld: 1, vectors: 0, ..view(&self.columns)? };
+            let place = view(out)?;
             let params = ColumnSumsParams {
                 x: columns,
                 y: Matrix::NONE,
-                out: view(out)?,
+                out: Matrix { data: place.data.at(narrow(column)), ..place },
                 rows: cols,
                 cols: 1,
                 chunk_rows: cols,
                 reserved: 0,
             };
-            // SAFETY: the sums of the columns, one below the other, were left by the launch before; `out` has an element
-            // and is borrowed for itself.
+            // SAFETY: the sums of the columns, one below the other, were left by the launch before; `out` has the
+            // column and is borrowed for itself.
             return unsafe { launch(machine, Variant::ColumnSums, (1, 1), &params) };
         }
-        let mut columns = DeviceMatrix::zeros(x.device(), 1, x.cols())?;
-        self.columns_into((x, Some(y)), &mut columns)?;
-        let sum: f64 = columns.download()?.into_iter().map(f64::from).sum();
-        out.copy_from(DenseRef::packed(&[f32::from_f64(sum)], 1, 1)?)
+        let sums = x.host().filter(|_| !is_empty(x)).map(|x| host_sums(x, y.host()));
+        let mut elements = out.download()?;
+        elements[column] = f32::from_f64(sums.into_iter().flatten().sum());
+        out.copy_from(DenseRef::packed(&elements, 1, elements.len())?)
     }
 
     fn check_width(&self, x: &DeviceMatrix<f32>) -> Result<(), SpmmError> {
