@@ -7,11 +7,13 @@ use crate::combine::Combine;
 use crate::element::{Bf16, F16, F32, Scalars, Tf32, Vectors};
 use crate::gather_probe::GatherProbe;
 use crate::kernel::{Entry, Kernel, Variant};
+use crate::place_values::PlaceValues;
 use crate::row_softmax::{EightLanes, RowSoftmax, RowSoftmaxGrad, WholeBlock};
 use crate::row_split::RowSplit;
 use crate::sddmm::{Scan, SddmmEntries, SddmmTiles};
 use crate::short_rows::ShortRows;
 use crate::tile_stream::{Bulk, ByElement, Packed, TileStream};
+use crate::training::{Adam, ColumnSums, CrossEntropy, NormalizeRows, NormalizeRowsGrad, Pointwise};
 
 macro_rules! entries {
     ($($name:ident => $kernel:ty),+ $(,)?) => {
@@ -165,6 +167,13 @@ entries! {
     row_softmax_long => RowSoftmax<WholeBlock>,
     row_softmax_grad_short => RowSoftmaxGrad<EightLanes>,
     row_softmax_grad_long => RowSoftmaxGrad<WholeBlock>,
+    place_values => PlaceValues,
+    training_pointwise => Pointwise,
+    training_cross_entropy => CrossEntropy,
+    training_normalize_rows => NormalizeRows,
+    training_normalize_rows_grad => NormalizeRowsGrad,
+    training_column_sums => ColumnSums,
+    training_adam => Adam,
     spmm_check_f16 => Check<F16>,
     spmm_check_f32 => Check<F32>,
     spmm_check_bf16 => Check<Bf16>,

@@ -90,6 +90,20 @@ pub enum Variant {
         /// As for `RowSoftmax`.
         long: bool,
     },
+    /// [`crate::place_values`].
+    PlaceValues,
+    /// [`crate::training::Pointwise`].
+    Pointwise,
+    /// [`crate::training::CrossEntropy`].
+    CrossEntropy,
+    /// [`crate::training::NormalizeRows`].
+    NormalizeRows,
+    /// [`crate::training::NormalizeRowsGrad`].
+    NormalizeRowsGrad,
+    /// [`crate::training::ColumnSums`].
+    ColumnSums,
+    /// [`crate::training::Adam`].
+    Adam,
     /// [`crate::combine`].
     Combine,
     /// [`crate::check`].

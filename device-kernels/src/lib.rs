@@ -13,6 +13,8 @@
 //! | [`tile_stream`] | the same, `A` in 8 × 8 tiles | Tensor Cores |
 //! | [`sddmm`] | `out = α·(X·Yᵀ) ⊙ pattern` | Tensor Cores, or CUDA cores |
 //! | [`row_softmax`] | softmax over the rows of such a result, and its gradient | CUDA cores |
+//! | [`training`] | dense operations of training: activations, loss, optimiser, sums | memory |
+//! | [`place_values`] | puts new values of `A` where a plan keeps them | memory |
 //! | [`combine`] | sums the partial rows of the first three, in a fixed order | CUDA cores |
 //! | [`check`] | compares a product with an f64 reference, entry by entry | CUDA cores |
 //! | [`gather_probe`] | measures how fast rows of a table can be gathered | memory |
@@ -31,11 +33,13 @@ mod element;
 mod entries;
 pub mod gather_probe;
 mod kernel;
+pub mod place_values;
 pub mod row_softmax;
 pub mod row_split;
 pub mod sddmm;
 pub mod short_rows;
 pub mod tile_stream;
+pub mod training;
 
 pub use element::{Bf16, Dtype, Element, F16, F32, Gather, Scalars, Tf32, Vectors};
 pub use entries::{ENTRIES, body, entry};

@@ -154,7 +154,7 @@ impl Group for WholeBlock {
 /// # Safety
 /// A collective of the full warp.
 #[inline(always)]
-unsafe fn butterfly<S: Simt, const LANES: u32>(
+pub(crate) unsafe fn butterfly<S: Simt, const LANES: u32>(
     s: &S,
     mut value: f32,
     combine: impl Fn(f32, f32) -> f32,

@@ -91,6 +91,9 @@ proptest! {
             sums(&csr).into_iter().map(|((row, column), value)| ((column as usize, u32::try_from(row).unwrap()), value)).collect();
         prop_assert_eq!(sums(&transposed), swapped);
         prop_assert!(transposed.transpose().unwrap().bitwise_eq(&csr));
+        let order = csr.transpose_order().unwrap();
+        prop_assert!(transposed.with_values(order.apply(csr.values())).unwrap().bitwise_eq(&transposed));
+        prop_assert_eq!(transposed.transpose_order().unwrap(), order.inverse());
     }
 
     #[test]

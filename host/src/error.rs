@@ -145,7 +145,8 @@ pub enum DeviceError {
     },
 }
 
-/// Why a product, [`Spmm`](crate::Spmm) or [`Sddmm`](crate::Sddmm), could not be planned or run.
+/// Why a product, [`Spmm`](crate::Spmm) or [`Sddmm`](crate::Sddmm), or an operation of
+/// [`training`](crate::training), could not be planned or run.
 ///
 /// Every message has the numbers and what to do about them. Rows and columns are counted from 0.
 #[derive(Debug, Clone, PartialEq, Error)]
@@ -310,6 +311,24 @@ pub enum SpmmError {
         plan_cols: usize,
         /// Its entries.
         plan_nnz: usize,
+    },
+    /// A label that names no class.
+    #[error("row {row} has label {label}, but there are {classes} classes, counted from 0")]
+    UnknownClass {
+        /// The row.
+        row: usize,
+        /// Its label.
+        label: u32,
+        /// The number of classes.
+        classes: usize,
+    },
+    /// A weight that is no weight.
+    #[error("row {row} has weight {weight}; give a finite number of at least 0")]
+    Weight {
+        /// The row.
+        row: usize,
+        /// Its weight.
+        weight: f32,
     },
     /// A name that stands for no algorithm or precision.
     #[error("{text:?} is no {what}; there are {known}")]

@@ -112,6 +112,7 @@ mod spmm;
 mod tf32;
 
 pub mod interop;
+pub mod training;
 
 pub use dense::{DenseMut, DenseRef};
 pub use device::{Device, DeviceBuffer, DeviceKind, DeviceSelector, Event};

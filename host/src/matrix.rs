@@ -215,13 +215,15 @@ impl<T: Value> DeviceMatrix<T> {
         Err(SpmmError::OutputShape { rows, cols, expected_rows: self.rows, expected_cols: self.cols })
     }
 
-    /// The matrix, if it is in host memory.
-    pub(crate) fn host(&self) -> Option<DenseRef<'_, T>> {
+    /// The matrix, if it is in host memory: on the CPU.
+    #[must_use]
+    pub fn host(&self) -> Option<DenseRef<'_, T>> {
         DenseRef::try_new(self.buffer.host()?, self.rows, self.cols, self.ld).ok()
     }
 
-    /// The matrix, if it is in host memory.
-    pub(crate) fn host_mut(&mut self) -> Option<DenseMut<'_, T>> {
+    /// The matrix, if it is in host memory: on the CPU.
+    #[must_use]
+    pub fn host_mut(&mut self) -> Option<DenseMut<'_, T>> {
         DenseMut::try_new(self.buffer.host_mut()?, self.rows, self.cols, self.ld).ok()
     }
 }

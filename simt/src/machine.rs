@@ -244,6 +244,13 @@ pub unsafe trait Simt {
     /// 128 on; NaN for NaN.
     fn exp2(&self, x: f32) -> f32;
 
+    /// Binary logarithm of `x` (`lg2.approx.ftz.f32`), off by at most 2⁻²² for `x` between ½ and 2, else by 2⁻²² of itself.
+    /// Minus infinity for zero and for subnormal `x`, infinity for infinity, NaN below zero and for NaN.
+    fn log2(&self, x: f32) -> f32;
+
+    /// The square root of `x`, rounded once; NaN below zero.
+    fn sqrt(&self, x: f32) -> f32;
+
     /// The f32 equal to an f16's bits.
     fn f16_to_f32(&self, bits: u16) -> f32;
 

@@ -1,7 +1,7 @@
 //! Matrices made from a matrix: other values, other order.
 
 use super::{Canonicalised, Csr};
-use crate::memory::{narrow, try_zeroed};
+use crate::memory::{dimension, narrow, try_zeroed};
 use crate::{Coo, FormatError, Permutation, Value};
 
 impl<V: Value> Csr<V> {
@@ -56,6 +56,44 @@ impl<V: Value> Csr<V> {
     /// [`FormatError::OutOfMemory`].
     pub fn transpose(&self) -> Result<Self, FormatError> {
         Self::try_from_coo(&self.to_coo()?.transposed())
+    }
+
+    /// The order in which the entries of `Aᵀ` lie in this matrix: entry `e` of [`transpose`](Self::transpose) is
+    /// entry `transpose_order.to_old(e)` of this one.
+    ///
+    /// With it, values that belong to the entries of `A` find their way to those of `Aᵀ`.
+    ///
+    /// # Errors
+    /// - [`FormatError::DimensionTooLarge`] for more than 2³² − 1 entries;
+    /// - [`FormatError::OutOfMemory`].
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow_formats::Csr;
+    ///
+    /// let a = Csr::from_dense(2, 3, &[0.0f32, 5.0, 6.0, 7.0, 8.0, 0.0])?;
+    /// let order = a.transpose_order()?;
+    /// assert_eq!(order.new_to_old(), [2, 0, 3, 1]);
+    /// assert_eq!(order.apply(a.values()), a.transpose()?.values());
+    /// # Ok::<(), windrow_formats::FormatError>(())
+    /// ```
+    pub fn transpose_order(&self) -> Result<Permutation, FormatError> {
+        dimension(self.nnz(), "entries")?;
+        // Where the next entry of each column belongs.
+        let mut next = try_zeroed::<u32>(self.cols() + 1, "column offsets")?;
+        for &column in self.col_indices() {
+            next[column as usize + 1] += 1;
+        }
+        for column in 0..self.cols() {
+            next[column + 1] += next[column];
+        }
+        let mut order = try_zeroed(self.nnz(), "a permutation")?;
+        for (entry, &column) in self.col_indices().iter().enumerate() {
+            let place = &mut next[column as usize];
+            order[*place as usize] = narrow(entry);
+            *place += 1;
+        }
+        Permutation::try_from_new_to_old(order)
     }
 
     /// `P·A`: row `i` of the result is row `permutation.to_old(i)` of this matrix.

@@ -18,7 +18,7 @@ use crate::device::{Device, DeviceBuffer};
 use crate::error::SpmmError;
 use crate::matrix::{DeviceMatrix, Element};
 use crate::options::Precision;
-use crate::spmm::{MAX_INDEX, narrow_width};
+use crate::spmm::{MAX_INDEX, copy_on_device, narrow_width};
 
 /// A sparse pattern laid out for products `out ← α·(X[m×d]·Y[n×d]ᵀ) ⊙ A[m×n]` on one device.
 ///
@@ -222,6 +222,39 @@ impl SddmmPlan {
         match &mut self.body {
             Body::Cpu(pattern) => pattern.replace_values(scale),
             Body::Gpu(plan) => plan.replace_values(&scale)?,
+        }
+        Ok(())
+    }
+
+    /// [`replace_values`](Self::replace_values) with values that are on the plan's device, without a way through the host.
+    /// On a GPU this queues a kernel and returns.
+    ///
+    /// # Errors
+    /// - [`SpmmError::ValueCount`] unless there is one value for each entry, [`SpmmError::WrongDevice`] if they are
+    ///   elsewhere;
+    /// - [`SpmmError::Device`].
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, Device, DeviceBuffer, Sddmm, SddmmForm};
+    ///
+    /// let device = Device::best()?;
+    /// let mut plan = Sddmm::builder(&Csr::<f32>::identity(2)?).form(SddmmForm::Scale).build(&device)?;
+    /// plan.replace_values_from(&DeviceBuffer::from_slice(&device, &[3.0f32, 4.0])?)?;
+    /// assert_eq!(plan.run(&[1.0, 1.0], &[5.0, 7.0])?, [15.0, 28.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn replace_values_from(&mut self, values: &DeviceBuffer<f32>) -> Result<(), SpmmError> {
+        check_device("the array of new values", values.device(), &self.device)?;
+        check_count("the new values", values.len(), self.nnz)?;
+        match &mut self.body {
+            // They are in host memory: they are on the CPU, as was just checked.
+            Body::Cpu(pattern) => pattern.replace_values(values.host().unwrap_or_default().to_vec()),
+            Body::Gpu(plan) => {
+                if let Some(scale) = &mut plan.scale {
+                    copy_on_device(machine_of(&self.device)?, values, scale)?;
+                }
+            }
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use windrow_preprocess::reorder::{self, reorder};
 use super::gpu::GpuPlan;
 use super::layout::{Context, HostParts, SHORTEST_PIECE};
 use super::parts::{SplitPart, WideC, push};
+use super::places::Places;
 use super::plan::{Body, SpmmPlan};
 use super::report::{ArraySize, SpmmReport, StageClock};
 use super::select;
@@ -53,6 +54,8 @@ pub struct SpmmBuilder<'a, V> {
     thresholds: Option<OccupancyThresholds>,
     pub(super) workers: Option<u32>,
     pub(super) window_each: bool,
+    value_order: Option<&'a Permutation>,
+    values_from_device: bool,
 }
 
 /// The order in which rows are worked on.
@@ -86,6 +89,8 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             thresholds: None,
             workers: None,
             window_each: false,
+            value_order: None,
+            values_from_device: false,
         }
     }
 
@@ -221,6 +226,40 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         self.thresholds.unwrap_or_else(|| Profile::built_in(device).spmm)
     }
 
+    /// The order in which new values come: entry `e` of the matrix takes value `order.to_old(e)` of those given to
+    /// [`SpmmPlan::replace_values`] and [`SpmmPlan::replace_values_from`]. In the order of the entries unless told. The
+    /// values that the matrix itself has are in their places.
+    ///
+    /// With the [`transpose_order`](Csr::transpose_order) of `A` a plan for `Aᵀ` takes values in the order of `A`'s
+    /// entries, as backward passes have them.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, Device, Spmm};
+    ///
+    /// let a = Csr::from_dense(2, 2, &[1.0f32, 2.0, 3.0, 0.0])?;
+    /// let (transposed, order) = (a.transpose()?, a.transpose_order()?);
+    /// let mut plan = Spmm::builder(&transposed).value_order(&order).build(&Device::best()?)?;
+    /// assert_eq!(plan.run(&[1.0, 10.0])?, [31.0, 2.0]);
+    /// plan.replace_values(&[5.0f32, 6.0, 7.0])?; // A = [5 6; 7 .]
+    /// assert_eq!(plan.run(&[1.0, 10.0])?, [75.0, 6.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn value_order(mut self, order: &'a Permutation) -> Self {
+        self.value_order = Some(order);
+        self
+    }
+
+    /// Makes what [`SpmmPlan::replace_values_from`] needs with the plan, so that the memory limit counts it and the first
+    /// replacement takes no longer than others: up to 4 bytes of device memory for each entry, or 8 where rows are on both
+    /// paths.
+    #[must_use]
+    pub fn values_from_device(mut self) -> Self {
+        self.values_from_device = true;
+        self
+    }
+
     /// The number of warps that share a tile stream, instead of as many as the device holds: for tests of
     /// windows that are cut.
     #[doc(hidden)]
@@ -264,6 +303,14 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
                 FormatError::LengthMismatch { array: "the order of rows", found, expected, why }.into()
             );
         }
+        if let Some(order) = self.value_order
+            && order.len() != self.a.nnz()
+        {
+            let (found, expected, why) = (order.len(), self.a.nnz(), "one for each entry");
+            return Err(
+                FormatError::LengthMismatch { array: "the order of values", found, expected, why }.into()
+            );
+        }
         let mut draft = Draft { clock: StageClock::start(), report: self.blank_report(device) };
         let bits = Bits::of(self.precision, self.a.values());
         draft.report.overflowed_values = bits.overflowed(self.a.values());
@@ -281,6 +328,9 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             precision: self.precision,
             device: device.clone(),
             body,
+            value_order: self.value_order.map(|order| order.new_to_old().to_vec()),
+            memory_limit: self.memory_limit,
+            overflow_on_device: false,
             report,
         })
     }
@@ -342,8 +392,13 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         let [wide_c, wide_c_rows] = if adds { WideC::bytes(self.a.rows(), WIDE_C_COLUMNS) } else { [0; 2] };
         push(&mut sizes, "wide_c", wide_c);
         push(&mut sizes, "wide_c_rows", wide_c_rows);
+        if self.values_from_device {
+            let ArraySize { name, bytes } =
+                host.place_counts(self.a.nnz(), self.value_order.is_some()).size();
+            push(&mut sizes, name, bytes);
+        }
         self.account(report, sizes, workspace + wide_c + wide_c_rows)?;
-        report.host_bytes = host.host_bytes();
+        report.host_bytes = host.host_bytes() + self.value_order.map_or(0, |order| 4 * wide(order.len()));
 
         let (windows, rows) = (&host.split_windows, &host.split_rows);
         let split = match windows.is_empty() && rows.is_empty() {
@@ -351,7 +406,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             false => Some(SplitPart::upload(device, windows, rows, index(workspace / 4))?),
         };
         let wide_c = adds.then(|| WideC::alloc(device, self.a.rows(), WIDE_C_COLUMNS)).transpose()?;
-        let plan = GpuPlan {
+        let mut plan = GpuPlan {
             precision: self.precision,
             determinism: self.determinism,
             widest_slice: host.widest_slice,
@@ -361,9 +416,14 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             split,
             wide_c,
             beside,
+            places: None,
             capacity,
             queue: Mutex::default(),
         };
+        if self.values_from_device {
+            let order = self.value_order.map(Permutation::new_to_old);
+            plan.places = Some(Places::new(&plan, device, self.a.nnz(), order)?);
+        }
         report.entries = plan.choose(self.demand().n, true).names();
         draft.clock.end("upload");
         Ok(Body::Gpu(Box::new(plan)))

@@ -2,7 +2,9 @@
 
 use windrow_kernels::check::Check;
 use windrow_kernels::combine::Combine;
+use windrow_kernels::place_values::PlaceValues;
 use windrow_kernels::row_softmax::{EightLanes, Group};
+use windrow_kernels::training::{ColumnSums, CrossEntropy, Extent, NormalizeRows};
 use windrow_kernels::{Entry, F16, Variant};
 use windrow_simt::WARP;
 
@@ -32,6 +34,13 @@ pub(crate) fn division(entry: &Entry) -> Division {
             true => (1, 1),
             false => (entry.block_threads / EightLanes::THREADS, 1),
         },
+        Variant::PlaceValues => (PlaceValues::PER_BLOCK, 1),
+        // Threads of an extent.
+        Variant::Pointwise | Variant::Adam => (Extent::BLOCK_THREADS, 1),
+        Variant::CrossEntropy => (CrossEntropy::ROWS, 1),
+        Variant::NormalizeRows | Variant::NormalizeRowsGrad => (NormalizeRows::ROWS, 1),
+        // Chunks of rows.
+        Variant::ColumnSums => (1, ColumnSums::SLICE),
         // `Combine::blocks` counts the blocks.
         Variant::Combine => (1, Combine::SLICE),
         // The same for both element types.

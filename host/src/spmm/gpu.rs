@@ -12,6 +12,7 @@ use windrow_simt::GlobalPtr;
 
 use super::geometry::grid;
 use super::parts::{Lookup, RowSplitPart, ShortRowsPart, SplitPart, SplitRows, TilesPart, WideC};
+use super::places::Places;
 use super::select::{self, Demand};
 use super::tiles::Form;
 use super::values::Bits;
@@ -38,6 +39,8 @@ pub(super) struct GpuPlan {
     pub(super) wide_c: Option<WideC>,
     /// Whether CUDA cores work beside the tile stream: no row is then written by one and added to by the other.
     pub(super) beside: bool,
+    /// Where new values from the device go; made when they first come, unless asked for before.
+    pub(super) places: Option<Places>,
     /// Columns of the workspace, a multiple of 8.
     pub(super) capacity: u32,
     /// Held while the launches of a run are queued: they share the workspace.

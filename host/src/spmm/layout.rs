@@ -11,6 +11,7 @@ use windrow_preprocess::partition::{PartitionRule, assign, assign_in_order};
 use super::builder::{Draft, MAX_INDEX, SpmmBuilder};
 use super::geometry::{division, short_row_groups};
 use super::parts::{RowSplitHost, ShortRowsHost, TilesHost, push, wide_first};
+use super::places::PlaceCounts;
 use super::report::{ArraySize, SpmmReport};
 use super::select::{self, Demand, Packing};
 use super::tiles::{Dealing, Form, STEP_COLUMNS, TilePattern, WINDOW_ROWS, empty_rows, steps_of};
@@ -355,6 +356,18 @@ impl HostParts<'_> {
         }
         push(&mut sizes, "split_rows", 16 * wide(self.split_windows.len() + self.split_rows.len()));
         sizes
+    }
+
+    /// What decides the size of the index arrays for values from the device, which come in another order than that of
+    /// the entries, or not.
+    pub(super) fn place_counts(&self, nnz: usize, reordered: bool) -> PlaceCounts {
+        let moved = |part: &&RowSplitHost<'_>| part.sources.is_some() || reordered;
+        PlaceCounts {
+            nnz,
+            row_split: self.row_split.as_ref().filter(moved).map_or(0, |part| part.col_indices.len()),
+            short_rows: self.short_rows.as_ref().map_or(0, |part| part.sources.len()),
+            tiles: self.tiles.is_some(),
+        }
     }
 
     /// What stays on the host for new values.

@@ -7,12 +7,13 @@ use half::{bf16, f16};
 use windrow_formats::Value;
 
 use super::gpu::{GpuPlan, Operands};
+use super::places::Places;
 use super::report::SpmmReport;
 use super::values::Bits;
-use crate::checks::{check_count, check_device, machine_of};
+use crate::checks::{check_count, check_device, check_memory, machine_of};
 use crate::cpu::{self, CpuCsr};
 use crate::dense::{DenseMut, DenseRef};
-use crate::device::Device;
+use crate::device::{Device, DeviceBuffer};
 use crate::error::SpmmError;
 use crate::matrix::{DeviceMatrix, Element, Output};
 use crate::num::wide;
@@ -43,6 +44,11 @@ pub struct SpmmPlan {
     pub(super) precision: Precision,
     pub(super) device: Device,
     pub(super) body: Body,
+    /// Which of the new values each entry takes, if they come in another order.
+    pub(super) value_order: Option<Vec<u32>>,
+    pub(super) memory_limit: Option<u64>,
+    /// Whether the values were given last by the device, which has counted those that overflowed.
+    pub(super) overflow_on_device: bool,
     pub(super) report: SpmmReport,
 }
 
@@ -208,8 +214,8 @@ impl SpmmPlan {
         }
     }
 
-    /// Puts new values in the places of the old, one for each entry in CSR order; the pattern stays. Costs a
-    /// fraction of a new plan.
+    /// Puts new values in the places of the old, one for each entry in CSR order, or in the order that the plan was
+    /// [made for](super::SpmmBuilder::value_order); the pattern stays. Costs a fraction of a new plan.
     ///
     /// # Errors
     /// - [`SpmmError::ValueCount`] unless there is one value for each entry;
@@ -226,11 +232,88 @@ impl SpmmPlan {
     /// ```
     pub fn replace_values<V: Value>(&mut self, values: &[V]) -> Result<(), SpmmError> {
         check_count("the new values", values.len(), self.nnz)?;
-        let bits = Bits::of(self.precision, values);
+        let mut bits = Bits::of(self.precision, values);
         self.report.overflowed_values = bits.overflowed(values);
+        self.overflow_on_device = false;
+        if let Some(order) = &self.value_order {
+            bits = bits.gather(order);
+        }
         match &mut self.body {
             Body::Cpu(a) => Ok(a.replace_values(bits.to_f32())?),
             Body::Gpu(plan) => Ok(plan.replace_values(&bits)?),
+        }
+    }
+
+    /// [`replace_values`](Self::replace_values) with values that are on the plan's device, without a way through the host:
+    /// the same values in the same places, bit for bit.
+    ///
+    /// On a GPU this queues kernels and returns. The first call makes an array that says where each value belongs, up to 4
+    /// bytes of device memory for each entry, or 8 where rows are on both paths, unless the plan was made
+    /// [with it](super::SpmmBuilder::values_from_device); later calls allocate nothing.
+    /// [`SpmmReport::overflowed_values`] stays that of the last values from the host; see
+    /// [`overflowed_values`](Self::overflowed_values).
+    ///
+    /// # Cost
+    /// Reads 8 bytes for each entry, and writes the value.
+    ///
+    /// # Errors
+    /// - [`SpmmError::ValueCount`] unless there is one value for each entry, [`SpmmError::WrongDevice`] if they are
+    ///   elsewhere;
+    /// - on the first call [`SpmmError::MemoryLimit`], and [`SpmmError::TooLarge`] for tiles that would hold 2³² values,
+    ///   zeros counted;
+    /// - [`SpmmError::Device`]; the plan's values are then undefined until a replacement succeeds.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, Device, DeviceBuffer, Spmm};
+    ///
+    /// let device = Device::best()?;
+    /// let mut plan = Spmm::builder(&Csr::<f32>::identity(2)?).values_from_device().build(&device)?;
+    /// let values = DeviceBuffer::from_slice(&device, &[2.0f32, 3.0])?;
+    /// plan.replace_values_from(&values)?;
+    /// assert_eq!(plan.run(&[1.0, 1.0])?, [2.0, 3.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn replace_values_from(&mut self, values: &DeviceBuffer<f32>) -> Result<(), SpmmError> {
+        check_device("the array of new values", values.device(), &self.device)?;
+        check_count("the new values", values.len(), self.nnz)?;
+        let order = self.value_order.as_deref();
+        match &mut self.body {
+            // They are in host memory: they are on the CPU, as was just checked.
+            Body::Cpu(_) => self.replace_values(values.host().unwrap_or_default()),
+            Body::Gpu(plan) => {
+                let machine = machine_of(&self.device)?;
+                if plan.places.is_none() {
+                    let mut arrays = self.report.arrays.clone();
+                    arrays.push(plan.place_counts(self.nnz, order).size());
+                    self.report.device_bytes = check_memory(&arrays, self.memory_limit)?;
+                    plan.places = Some(Places::new(plan, &self.device, self.nnz, order)?);
+                    self.report.arrays = arrays;
+                }
+                self.overflow_on_device = true;
+                match &plan.places {
+                    // SAFETY: length and device were checked; the buffer frees its memory after the work that was queued
+                    // before.
+                    Some(places) => unsafe {
+                        Ok(plan.place_values(machine, places, values.pointer(), self.nnz)?)
+                    },
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// How many of the values given last were finite and are infinite in the plan's precision. Waits for their
+    /// replacement, if they came from the device.
+    ///
+    /// # Errors
+    /// [`SpmmError::Device`].
+    pub fn overflowed_values(&self) -> Result<u64, SpmmError> {
+        match &self.body {
+            Body::Gpu(plan) if self.overflow_on_device => {
+                Ok(plan.places.as_ref().map_or(Ok(0), Places::overflowed)?)
+            }
+            _ => Ok(self.report.overflowed_values),
         }
     }
 

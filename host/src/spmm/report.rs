@@ -8,6 +8,9 @@ use crate::num::real;
 use crate::options::{Algorithm, Determinism, Precision, Rates, TileValues};
 use crate::schedule::Scheduling;
 
+/// Name of the array that says where new values go, which products do not read.
+pub(super) const PLACES: &str = "value_places";
+
 /// Name and size of one array in device memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct ArraySize {
@@ -40,7 +43,7 @@ pub struct SpmmReport {
     pub sorted_rows: u64,
     /// Duplicates of the input that were summed.
     pub summed_duplicates: u64,
-    /// Values that are finite in the input and infinite in the plan's precision.
+    /// Values that are finite in the input and infinite in the plan's precision, of those given last by the host.
     pub overflowed_values: u64,
     /// The width that the plan was made for. Any other can be run.
     pub width: usize,
@@ -135,10 +138,12 @@ impl SpmmReport {
     /// max( (bytes(A) + bytes(B) + bytes(C)) / copy,  gathered bytes / gather )
     /// ```
     ///
-    /// where bytes(A) are the plan's arrays without the workspace, and `rates` are the device's.
+    /// where bytes(A) are the plan's arrays that products read, and `rates` are the device's.
     #[must_use]
     pub fn roofline_us(&self, n: usize, rates: Rates) -> f64 {
-        let a = real(self.device_bytes - self.workspace_bytes);
+        let places: u64 =
+            self.arrays.iter().filter(|array| array.name == PLACES).map(|array| array.bytes).sum();
+        let a = real(self.device_bytes - self.workspace_bytes - places);
         let b = real(self.cols as u64) * real(n as u64) * f64::from(self.precision.bytes());
         let c = real(self.rows as u64) * real(n as u64) * 4.0;
         let seconds = ((a + b + c) / rates.copy).max(self.gathered_bytes(n) / rates.gather);

@@ -359,6 +359,14 @@ unsafe impl Simt for Thread<'_> {
         if power < f32::MIN_POSITIVE { 0.0 } else { power }
     }
 
+    fn log2(&self, x: f32) -> f32 {
+        if x.is_subnormal() { f32::NEG_INFINITY } else { x.log2() }
+    }
+
+    fn sqrt(&self, x: f32) -> f32 {
+        x.sqrt()
+    }
+
     fn f16_to_f32(&self, bits: u16) -> f32 {
         half::f16::from_bits(bits).to_f32()
     }

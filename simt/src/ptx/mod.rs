@@ -275,6 +275,24 @@ unsafe impl Simt for Ptx {
         out
     }
     #[inline(always)]
+    fn log2(&self, x: f32) -> f32 {
+        let out: f32;
+        // SAFETY: arithmetic.
+        unsafe {
+            asm!("lg2.approx.ftz.f32 {0}, {1};", out(reg32) out, in(reg32) x, options(pure, nomem, nostack));
+        }
+        out
+    }
+    #[inline(always)]
+    fn sqrt(&self, x: f32) -> f32 {
+        let out: f32;
+        // SAFETY: arithmetic.
+        unsafe {
+            asm!("sqrt.rn.f32 {0}, {1};", out(reg32) out, in(reg32) x, options(pure, nomem, nostack));
+        }
+        out
+    }
+    #[inline(always)]
     fn f16_to_f32(&self, bits: u16) -> f32 {
         let out: f32;
         // SAFETY: arithmetic.

@@ -34,11 +34,23 @@ impl TilePattern {
             records[last..][..WINDOW_ROWS].copy_from_slice(self.rows_of(piece));
             for (i, tile) in self.tiles_of(piece) {
                 let record = &mut records[words * (i / STEP_TILES)..];
-                self.each_entry((layout, values), (i % STEP_TILES, tile), |at, value| {
+                self.each_entry(layout, (i % STEP_TILES, tile), |at, entry| {
+                    let value = values.word(entry as usize);
                     record[at / layout.per_word] |= value << (bits_of_element * (at % layout.per_word) % 32);
                 });
             }
         });
         records
+    }
+
+    /// See [`TilePattern::places`].
+    pub(super) fn dense_places(&self, layout: Layout, place: impl Fn(u32, usize) + Sync) {
+        let elements = record_words(layout.lane_words) * layout.per_word;
+        self.dealt.pieces.par_iter().zip(&self.piece_steps).for_each(|(piece, &first)| {
+            for (i, tile) in self.tiles_of(piece) {
+                let record = elements * (first as usize + i / STEP_TILES);
+                self.each_entry(layout, (i % STEP_TILES, tile), |at, entry| place(entry, record + at));
+            }
+        });
     }
 }

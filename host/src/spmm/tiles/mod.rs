@@ -6,6 +6,7 @@ mod packed;
 mod tests;
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rayon::prelude::*;
 use windrow_formats::{Csr, NO_ROW, RsTileParts, Value};
@@ -252,19 +253,29 @@ impl TilePattern {
         }
     }
 
-    /// Calls `visit(element, value)` for the entries of tile `tile`, which is tile `half` of its step.
-    fn each_entry(
-        &self,
-        (layout, values): (Layout, &Bits),
-        (half, tile): (usize, usize),
-        mut visit: impl FnMut(usize, u32),
-    ) {
+    /// For each of `nnz` entries of the matrix, which element of the records is its value; `nowhere` for those that are
+    /// in no tile.
+    pub(crate) fn places(&self, (form, dtype): (Form, Dtype), nnz: usize, nowhere: u32) -> Vec<u32> {
+        let places: Vec<AtomicU32> = (0..nnz).into_par_iter().map(|_| AtomicU32::new(nowhere)).collect();
+        if let Some(layout) = Layout::of(dtype) {
+            // Each entry is in one tile: no two threads store to the same place.
+            let place = |entry: u32, at: usize| places[entry as usize].store(narrow(at), Ordering::Relaxed);
+            match form {
+                Form::Dense => self.dense_places(layout, place),
+                Form::Packed => self.packed_places((layout, dtype), place),
+            }
+        }
+        places.into_iter().map(AtomicU32::into_inner).collect()
+    }
+
+    /// Calls `visit(element, entry)` for the entries of tile `tile`, which is tile `half` of its step.
+    fn each_entry(&self, layout: Layout, (half, tile): (usize, usize), mut visit: impl FnMut(usize, u32)) {
         let mut bits = self.bitmaps[tile];
         let mut packed = index(self.tile_values[tile]);
         while bits != 0 {
             let bit = bits.trailing_zeros();
             let element = (layout.index)(narrow(half), bit % 8, bit / 8) as usize;
-            visit(element, values.word(self.sources[packed] as usize));
+            visit(element, self.sources[packed]);
             bits &= bits - 1;
             packed += 1;
         }

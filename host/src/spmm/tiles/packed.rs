@@ -84,11 +84,31 @@ impl TilePattern {
         records
     }
 
+    /// See [`TilePattern::places`].
+    pub(super) fn packed_places(&self, (layout, dtype): (Layout, Dtype), place: impl Fn(u32, usize) + Sync) {
+        let starts = self.record_starts(dtype);
+        self.dealt.pieces.par_iter().zip(&self.piece_steps).for_each(|(piece, &first)| {
+            let tiles: Vec<usize> = self.tile_range(piece).collect();
+            for (tiles, &start) in tiles.chunks(STEP_TILES).zip(&starts[first as usize..]) {
+                let mut elements = [None; ELEMENTS];
+                for (half, &tile) in tiles.iter().enumerate() {
+                    self.each_entry(layout, (half, tile), |at, entry| elements[at] = Some(entry));
+                }
+                let values = layout.per_word * (CHUNK_WORDS * start as usize + PACKED_HEAD_WORDS);
+                for (count, &entry) in elements.iter().flatten().enumerate() {
+                    place(entry, values + count);
+                }
+            }
+        });
+    }
+
     /// Mask, counts and values of a step with these tiles.
     fn pack(&self, (layout, values): (Layout, &Bits), tiles: &[usize], record: &mut [u32]) {
         let mut elements = [None; ELEMENTS];
         for (half, &tile) in tiles.iter().enumerate() {
-            self.each_entry((layout, values), (half, tile), |at, value| elements[at] = Some(value));
+            self.each_entry(layout, (half, tile), |at, entry| {
+                elements[at] = Some(values.word(entry as usize));
+            });
         }
         let mut count = 0;
         for (at, value) in elements.iter().enumerate() {

@@ -1,0 +1,185 @@
+//! New values of a sparse matrix, rounded and put where a plan keeps them, on CUDA cores.
+//!
+//! ```text
+//! in place:  out[i]        = round(values[i])
+//! gathers:   out[i]        = round(values[index[i]])
+//! scatters:  out[index[e]] = round(values[e])          index[e] = NOWHERE: e is kept elsewhere
+//! ```
+//!
+//! The values come in the order of the matrix's entries; a plan has them in its own order, in one array or in the
+//! records of tiles, of which they are elements like any other: an element's number is all that a kernel has to know.
+//! Memory is what counts: four successive elements of a block are in flight for each thread. Rounding is to nearest,
+//! ties to even (tf32: away from zero), once; a NaN keeps its sign and the upper bits of its payload, as on the host.
+//! Finite values that become infinite are counted.
+
+use bytemuck::{Pod, Zeroable};
+use windrow_simt::{GlobalPtr, Simt};
+
+use crate::element::Dtype;
+use crate::kernel::{Kernel, Variant};
+
+/// In an index: the value is kept elsewhere.
+pub const NOWHERE: u32 = u32::MAX;
+/// Values that a thread has in flight.
+const HELD: u32 = 4;
+
+/// How [`PlaceValuesParams::index`] is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Placing {
+    /// There is none.
+    InPlace,
+    /// Number of the value of each element.
+    Gather,
+    /// Number of the element of each value.
+    Scatter,
+}
+
+impl Placing {
+    /// As the params have it.
+    #[must_use]
+    pub const fn code(self) -> u32 {
+        self as u32
+    }
+}
+
+/// Arguments of [`PlaceValues`].
+///
+/// # Obligations
+/// - `placing` is a [`Placing::code`], `dtype` a [`PlaceValues::code`];
+/// - [`Placing::InPlace`]: `values` and `out` have `count` elements, and `index` is not read;
+/// - [`Placing::Gather`]: `index` and `out` have `count` elements, every element of `index` is that of a value;
+/// - [`Placing::Scatter`]: `values` and `index` have `count` elements, every element of `index` is that of an element
+///   of `out`, no two the same, or [`NOWHERE`];
+/// - `out` overlaps none of the others; `count ≤ 2³² − 1024`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+pub struct PlaceValuesParams {
+    /// The new values.
+    pub values: GlobalPtr<f32>,
+    /// Where they belong.
+    pub index: GlobalPtr<u32>,
+    /// Elements of 16 or 32 bits, as `dtype` has them; those that no value is for are left alone.
+    pub out: GlobalPtr<u32>,
+    /// Where finite values that become infinite are counted.
+    pub overflowed: GlobalPtr<u32>,
+    /// Elements, or values.
+    pub count: u32,
+    /// Meaning of `index`.
+    pub placing: u32,
+    /// What values are rounded to.
+    pub dtype: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// The kernel: four values a thread, of any type. The type is no variant: it is one branch for all threads alike, and
+/// memory is what a launch takes time for.
+pub struct PlaceValues;
+
+impl PlaceValues {
+    /// Values that a block takes.
+    pub const PER_BLOCK: u32 = Self::BLOCK_THREADS * HELD;
+
+    /// A type as the params have it.
+    #[must_use]
+    pub const fn code(dtype: Dtype) -> u32 {
+        match dtype {
+            Dtype::F16 => 0,
+            Dtype::Bf16 => 1,
+            Dtype::F32 => 2,
+            Dtype::Tf32 => 3,
+        }
+    }
+}
+
+const F16: u32 = PlaceValues::code(Dtype::F16);
+const BF16: u32 = PlaceValues::code(Dtype::Bf16);
+const TF32: u32 = PlaceValues::code(Dtype::Tf32);
+const GATHER: u32 = Placing::Gather.code();
+const SCATTER: u32 = Placing::Scatter.code();
+
+impl Kernel for PlaceValues {
+    type Params = PlaceValuesParams;
+    const FILE: &'static str = "place_values";
+    const VARIANT: Variant = Variant::PlaceValues;
+    const BLOCK_THREADS: u32 = 256;
+
+    #[inline(always)]
+    unsafe fn run<S: Simt>(s: &S, p: &PlaceValuesParams) {
+        // 1. Locate.
+        let first = s.block_idx() * Self::PER_BLOCK + s.thread_idx();
+        let position = |i: u32| Some(first + i * Self::BLOCK_THREADS).filter(|&at| at < p.count);
+        // SAFETY: positions are below `count`, and what the index says is in range, by the obligations of the params; no
+        // two threads have the same element. There are no collectives.
+        unsafe {
+            // 2. Gather: all loads before any store.
+            let mut places = [NOWHERE; HELD as usize];
+            let mut i = 0;
+            while i < HELD {
+                if let Some(at) = position(i) {
+                    places[i as usize] = match p.placing {
+                        GATHER | SCATTER => s.load_readonly_once(p.index.at(at)),
+                        _ => at,
+                    };
+                }
+                i += 1;
+            }
+            let mut values = [0.0; HELD as usize];
+            let mut i = 0;
+            while i < HELD {
+                if let Some(at) = position(i) {
+                    let from = if p.placing == GATHER { places[i as usize] } else { at };
+                    values[i as usize] = s.load_readonly(p.values.at(from));
+                }
+                i += 1;
+            }
+            // 5. Registers -> global.
+            let mut overflowed = 0;
+            let mut i = 0;
+            while i < HELD {
+                if let Some(at) = position(i) {
+                    let place = if p.placing == GATHER { at } else { places[i as usize] };
+                    if p.placing != SCATTER || place != NOWHERE {
+                        let value = values[i as usize];
+                        let stored = round(s, p, place, value);
+                        overflowed += u32::from(!stored.is_finite() && value.is_finite());
+                    }
+                }
+                i += 1;
+            }
+            if overflowed > 0 {
+                s.atomic_add_u32(p.overflowed, overflowed);
+            }
+        }
+    }
+}
+
+/// Rounds a value and stores it as element `place`; returns what it became.
+///
+/// # Safety
+/// `place` is one of `out`, and this thread's alone.
+#[inline(always)]
+unsafe fn round<S: Simt>(s: &S, p: &PlaceValuesParams, place: u32, value: f32) -> f32 {
+    let bits = value.to_bits();
+    // SAFETY: the caller's promise.
+    unsafe {
+        match p.dtype {
+            F16 => {
+                let quiet = (bits >> 16 & 0x8000 | 0x7e00 | bits >> 13 & 0x1ff) as u16;
+                let half = if value.is_nan() { quiet } else { s.f32_to_f16(value) };
+                s.store(p.out.cast::<u16>().at(place), half);
+                s.f16_to_f32(half)
+            }
+            BF16 => {
+                let half = if value.is_nan() { (bits >> 16) as u16 | 0x40 } else { s.f32_to_bf16(value) };
+                s.store(p.out.cast::<u16>().at(place), half);
+                f32::from_bits(u32::from(half) << 16)
+            }
+            dtype => {
+                let word = if dtype == TF32 && !value.is_nan() { s.f32_to_tf32(value) } else { bits };
+                s.store(p.out.at(place), word);
+                f32::from_bits(word)
+            }
+        }
+    }
+}

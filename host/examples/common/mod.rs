@@ -1,0 +1,17 @@
+//! What the examples share: a graph and classes for its nodes, dense products, two models, and the training loop.
+
+#![allow(dead_code, reason = "each example is a crate of its own and uses a part of this")]
+
+pub(crate) mod agnn;
+pub(crate) mod clock;
+pub(crate) mod cublas;
+pub(crate) mod data;
+pub(crate) mod gcn;
+pub(crate) mod gemm;
+pub(crate) mod graph;
+pub(crate) mod model;
+pub(crate) mod options;
+pub(crate) mod train;
+
+/// Whatever went wrong, with a message for a person.
+pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;

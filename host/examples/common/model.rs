@@ -1,0 +1,179 @@
+//! What both models are made of: parameters, and sparse products of operands in the plan's type.
+
+use windrow::synthetic::SplitMix64;
+use windrow::training::{Adam, Moments, round_into};
+use windrow::{
+    DenseRef, Device, DeviceBuffer, DeviceMatrix, Precision, SddmmPlan, SpmmError, SpmmPlan, bf16, f16,
+};
+
+use super::Result;
+use super::clock::Clock;
+use super::gemm::Gemm;
+
+/// A model that is trained.
+pub(crate) trait Model {
+    /// The logits of every node, from the features.
+    ///
+    /// # Errors
+    /// If the device fails.
+    fn forward(&mut self) -> Result<&DeviceMatrix<f32>>;
+
+    /// Gradients of all parameters, from the gradient with respect to the logits of the last [`forward`](Self::forward).
+    ///
+    /// # Errors
+    /// If the device fails.
+    fn backward(&mut self, of_logits: &DeviceMatrix<f32>) -> Result<()>;
+
+    /// All parameters.
+    fn parameters(&mut self) -> Vec<&mut Parameter>;
+
+    /// What its sparse work is timed with.
+    fn clock(&mut self) -> &mut Clock;
+
+    /// Seconds to make its plans.
+    fn preprocessing_s(&self) -> f64;
+}
+
+/// The sizes of a model.
+#[derive(Debug, Clone)]
+pub(crate) struct Shape {
+    /// Features, width of each hidden layer, classes: one more than there are layers.
+    pub(crate) widths: Vec<usize>,
+    /// Type of sparse operands.
+    pub(crate) precision: Precision,
+    pub(crate) seed: u64,
+}
+
+impl Shape {
+    /// The widest matrix that a layer makes.
+    pub(crate) fn widest(&self) -> usize {
+        self.widths.iter().skip(1).copied().max().unwrap_or(0)
+    }
+
+    /// What gradients are multiplied by before they are rounded to f16, whose range they would leave: a power of two near
+    /// the number of nodes that the loss is the mean of.
+    pub(crate) fn gradient_scale(&self, trained: usize) -> f32 {
+        #[expect(clippy::cast_precision_loss, reason = "a power of two")]
+        match self.precision {
+            Precision::F16 => trained.next_power_of_two() as f32,
+            _ => 1.0,
+        }
+    }
+}
+
+/// What a model runs with.
+pub(crate) struct Tools {
+    pub(crate) device: Device,
+    pub(crate) gemm: Gemm,
+    pub(crate) clock: Clock,
+}
+
+/// A parameter, its gradient, and what the optimiser keeps of it.
+#[derive(Debug)]
+pub(crate) struct Parameter {
+    pub(crate) value: DeviceMatrix<f32>,
+    pub(crate) gradient: DeviceMatrix<f32>,
+    moments: Moments,
+}
+
+impl Parameter {
+    /// One with these values, row after row.
+    ///
+    /// # Errors
+    /// If there is too little memory.
+    pub(crate) fn new(device: &Device, rows: usize, cols: usize, values: &[f32]) -> Result<Self> {
+        let value = DeviceMatrix::upload(device, DenseRef::packed(values, rows, cols)?)?;
+        let (gradient, moments) = (DeviceMatrix::zeros(device, rows, cols)?, Moments::of(&value)?);
+        Ok(Self { value, gradient, moments })
+    }
+
+    /// A weight, drawn uniformly from ±√(6 / (rows + cols)) (Glorot and Bengio, 2010).
+    ///
+    /// # Errors
+    /// If there is too little memory.
+    pub(crate) fn glorot(device: &Device, rows: usize, cols: usize, random: &mut SplitMix64) -> Result<Self> {
+        #[expect(clippy::cast_precision_loss, reason = "a few thousand")]
+        let bound = (6.0 / (rows + cols) as f64).sqrt();
+        #[expect(clippy::cast_possible_truncation, reason = "rounded to f32")]
+        let values: Vec<f32> =
+            (0..rows * cols).map(|_| ((2.0 * random.next_f64() - 1.0) * bound) as f32).collect();
+        Self::new(device, rows, cols, &values)
+    }
+
+    /// One step of the optimiser.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub(crate) fn step(&mut self, adam: &Adam) -> Result<()> {
+        Ok(adam.step(&mut self.value, &self.gradient, &mut self.moments)?)
+    }
+}
+
+/// A dense operand in the type that plans take: rounded, or the f32 matrix itself.
+#[derive(Debug)]
+pub(crate) enum Operand {
+    AsItIs,
+    F16(DeviceMatrix<f16>),
+    Bf16(DeviceMatrix<bf16>),
+}
+
+impl Operand {
+    /// Room for a `rows × cols` matrix.
+    ///
+    /// # Errors
+    /// If there is too little memory.
+    pub(crate) fn new(device: &Device, precision: Precision, rows: usize, cols: usize) -> Result<Self> {
+        Ok(match precision {
+            Precision::F16 => Self::F16(DeviceMatrix::zeros(device, rows, cols)?),
+            Precision::Bf16 => Self::Bf16(DeviceMatrix::zeros(device, rows, cols)?),
+            _ => Self::AsItIs,
+        })
+    }
+
+    /// Takes `scale·x`; f32 are taken as they are, for which the scale is 1.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub(crate) fn set(&mut self, scale: f32, x: &DeviceMatrix<f32>) -> std::result::Result<(), SpmmError> {
+        debug_assert!(scale == 1.0 || !matches!(self, Self::AsItIs), "f32 need no scale");
+        match self {
+            Self::AsItIs => Ok(()),
+            Self::F16(rounded) => round_into(scale, x, rounded),
+            Self::Bf16(rounded) => round_into(scale, x, rounded),
+        }
+    }
+}
+
+/// `y ← alpha·A·x + beta·y`, for an `x` that `operand` was set to.
+///
+/// # Errors
+/// If the device fails.
+pub(crate) fn spmm(
+    plan: &SpmmPlan,
+    (alpha, operand, x): (f32, &Operand, &DeviceMatrix<f32>),
+    (beta, y): (f32, &mut DeviceMatrix<f32>),
+) -> std::result::Result<(), SpmmError> {
+    match operand {
+        Operand::AsItIs => plan.run_into(alpha, x, beta, y),
+        Operand::F16(x) => plan.run_into(alpha, x, beta, y),
+        Operand::Bf16(x) => plan.run_into(alpha, x, beta, y),
+    }
+}
+
+/// `out ← alpha·(x·yᵀ)` where the pattern has entries, for `x` and `y` that the operands were set to.
+///
+/// # Errors
+/// If the device fails.
+pub(crate) fn sddmm(
+    plan: &SddmmPlan,
+    alpha: f32,
+    (x_operand, x): (&Operand, &DeviceMatrix<f32>),
+    (y_operand, y): (&Operand, &DeviceMatrix<f32>),
+    out: &mut DeviceBuffer<f32>,
+) -> std::result::Result<(), SpmmError> {
+    match (x_operand, y_operand) {
+        (Operand::F16(x), Operand::F16(y)) => plan.run_into(alpha, x, y, out),
+        (Operand::Bf16(x), Operand::Bf16(y)) => plan.run_into(alpha, x, y, out),
+        _ => plan.run_into(alpha, x, y, out),
+    }
+}

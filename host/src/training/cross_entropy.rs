@@ -1,0 +1,208 @@
+//! Softmax cross-entropy.
+
+use std::fmt;
+
+use rayon::prelude::*;
+use windrow_formats::Value;
+use windrow_kernels::Variant;
+use windrow_kernels::training::{CrossEntropyParams, OUTCOMES};
+
+use super::{ColumnSums, check, counts, is_empty, launch, rows_mut, view};
+use crate::checks::check_count;
+use crate::device::{Device, DeviceBuffer};
+use crate::error::SpmmError;
+use crate::matrix::DeviceMatrix;
+
+/// Numbers for each row.
+const WIDTH: usize = OUTCOMES as usize;
+
+/// Softmax cross-entropy of logits `x` with the classes of some rows, and its gradient:
+///
+/// ```text
+/// loss = Σ w[r]·(log Σ exp x[r, c] − x[r, label[r]])
+/// g[r, c] = w[r]·(exp x[r, c] / Σ exp x[r, c] − [c = label[r]])
+/// ```
+///
+/// with a weight `w[r] ≥ 0` for each row. For the mean over the rows of a training set these have the weight
+/// `1 / their number`, all others 0: they have neither loss nor gradient, whatever their logits.
+///
+/// The class predicted for a row is that of its largest logit, of equals the first. It is counted whether it is right,
+/// separately for rows with and without a weight.
+///
+/// # Precision
+/// The largest logit of a row is subtracted first: nothing overflows. An element of the gradient is off by at most
+/// `(2.25·(d + D) + classes + 20)·2⁻²⁴` of `w·p`, with `d` and `D` as for [`RowSoftmax`](crate::RowSoftmax), and by the
+/// rounding of the difference. Two runs on a device give the same bits. Counts beyond 2²⁴ are rounded.
+///
+/// # Examples
+/// ```
+/// use windrow::training::CrossEntropy;
+/// use windrow::{DenseRef, Device, DeviceMatrix};
+///
+/// let device = Device::best()?;
+/// let mut loss = CrossEntropy::new(&device, 2, &[1, 0, 1], &[0.5, 0.5, 0.0])?; // the first two are learned from
+/// let logits = [3.0f32, 3.0, 9.0, -9.0, 0.0, 1.0];
+/// let logits = DeviceMatrix::upload(&device, DenseRef::packed(&logits, 3, 2)?)?;
+/// let mut gradient = DeviceMatrix::zeros(&device, 3, 2)?;
+/// loss.run(&logits, &mut gradient)?;
+/// assert_eq!(gradient.download()?[..2], [0.25, -0.25]); // between both classes, not sure of either
+/// assert_eq!(gradient.download()?[4..], [0.0, 0.0]);
+/// let outcome = loss.outcome()?;
+/// assert!((outcome.loss - 0.5 * 2f32.ln()).abs() < 1e-6);
+/// assert_eq!((outcome.right_weighted, outcome.right_others), (1, 1));
+/// # Ok::<(), windrow::SpmmError>(())
+/// ```
+pub struct CrossEntropy {
+    classes: usize,
+    labels: DeviceBuffer<u32>,
+    weights: DeviceBuffer<f32>,
+    /// [`OUTCOMES`] for each row.
+    outcomes: DeviceMatrix<f32>,
+    /// Their sums.
+    totals: DeviceMatrix<f32>,
+    sums: ColumnSums,
+}
+
+/// What [`CrossEntropy`] found.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Outcome {
+    /// The loss.
+    pub loss: f32,
+    /// Rows with a weight that are predicted right.
+    pub right_weighted: usize,
+    /// Rows without a weight that are.
+    pub right_others: usize,
+}
+
+impl CrossEntropy {
+    /// For rows of these classes and weights.
+    ///
+    /// # Errors
+    /// - [`SpmmError::ValueCount`] unless there are as many weights as labels;
+    /// - [`SpmmError::UnknownClass`] for the first label that is not below `classes`, [`SpmmError::Weight`] for the first
+    ///   weight that is not a finite number of at least 0;
+    /// - [`SpmmError::Device`].
+    pub fn new(device: &Device, classes: usize, labels: &[u32], weights: &[f32]) -> Result<Self, SpmmError> {
+        check_count("the weights", weights.len(), labels.len())?;
+        if let Some(row) = labels.iter().position(|&label| label as usize >= classes) {
+            return Err(SpmmError::UnknownClass { row, label: labels[row], classes });
+        }
+        if let Some(row) = weights.iter().position(|weight| !(weight.is_finite() && *weight >= 0.0)) {
+            return Err(SpmmError::Weight { row, weight: weights[row] });
+        }
+        Ok(Self {
+            classes,
+            labels: DeviceBuffer::named(device, labels, "labels")?,
+            weights: DeviceBuffer::named(device, weights, "weights")?,
+            outcomes: DeviceMatrix::zeros(device, labels.len(), WIDTH)?,
+            totals: DeviceMatrix::zeros(device, 1, WIDTH)?,
+            sums: ColumnSums::new(device, WIDTH)?,
+        })
+    }
+
+    /// The gradient of the loss with respect to `logits`; the loss itself is what [`outcome`](Self::outcome) says.
+    ///
+    /// # Shapes
+    /// `logits`, `gradient`: a row for each label, a column for each class.
+    ///
+    /// # Errors
+    /// See [`training`](crate::training#errors).
+    pub fn run(
+        &mut self,
+        logits: &DeviceMatrix<f32>,
+        gradient: &mut DeviceMatrix<f32>,
+    ) -> Result<(), SpmmError> {
+        let shape = (self.labels.len(), self.classes);
+        check("the matrix of logits", logits, self.labels.device(), shape)?;
+        check("the gradient", gradient, self.labels.device(), shape)?;
+        if is_empty(logits) {
+            return Ok(());
+        }
+        if let Some(machine) = logits.device().machine() {
+            let (rows, cols) = counts(logits)?;
+            let params = CrossEntropyParams {
+                logits: view(logits)?,
+                gradient: view(gradient)?,
+                labels: self.labels.pointer(),
+                weights: self.weights.pointer(),
+                outcomes: self.outcomes.buffer().pointer().cast(),
+                rows,
+                cols,
+            };
+            // SAFETY: shapes and devices were checked, labels when they came; the matrices free their memory after the
+            // work that was queued before; the gradient is borrowed for itself, the outcomes are this value's own, whose
+            // rows of four begin at multiples of 16 bytes.
+            unsafe { launch(machine, Variant::CrossEntropy, (u64::from(rows), 1), &params)? };
+        } else if let (Some(x), Some(g), Some(outcomes), Some(labels), Some(weights)) = (
+            logits.host(),
+            gradient.host_mut(),
+            self.outcomes.host_mut(),
+            self.labels.host(),
+            self.weights.host(),
+        ) {
+            rows_mut(g).zip(rows_mut(outcomes)).for_each(|((r, g), (_, outcome))| {
+                let row = Row { logits: x.row(r), label: labels[r] as usize, weight: weights[r] };
+                outcome.copy_from_slice(&row.run(g));
+            });
+        }
+        self.sums.sum(&self.outcomes, &mut self.totals)
+    }
+
+    /// What the last [`run`](Self::run) found; waits for it.
+    ///
+    /// # Errors
+    /// [`SpmmError::Device`].
+    pub fn outcome(&self) -> Result<Outcome, SpmmError> {
+        let totals = self.totals.download()?;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "sums of zeros and ones, no more than there are rows"
+        )]
+        let count = |i: usize| totals.get(i).map_or(0, |&count| count as usize);
+        let loss = totals.first().copied().unwrap_or(0.0);
+        Ok(Outcome { loss, right_weighted: count(1), right_others: count(2) })
+    }
+}
+
+/// One row on the CPU.
+struct Row<'a> {
+    logits: &'a [f32],
+    label: usize,
+    weight: f32,
+}
+
+impl Row<'_> {
+    /// Writes the gradient; returns the numbers for the row.
+    fn run(&self, gradient: &mut [f32]) -> [f32; WIDTH] {
+        let (mut max, mut predicted) = (f32::NEG_INFINITY, usize::MAX);
+        for (c, &x) in self.logits.iter().enumerate() {
+            if x > max || x == max && c < predicted {
+                (max, predicted) = (x, c);
+            }
+        }
+        let right = if predicted == self.label { 1.0 } else { 0.0 };
+        if self.weight == 0.0 {
+            gradient.fill(0.0);
+            return [0.0, 0.0, right, 0.0];
+        }
+        let mut sum = 0.0;
+        for (g, &x) in gradient.iter_mut().zip(self.logits) {
+            *g = (x - max).exp();
+            sum += f64::from(*g);
+        }
+        let factor = f32::from_f64(f64::from(self.weight) / sum);
+        for (c, g) in gradient.iter_mut().enumerate() {
+            *g = *g * factor - if c == self.label { self.weight } else { 0.0 };
+        }
+        let loss = sum.ln() - f64::from(self.logits[self.label] - max);
+        [f32::from_f64(f64::from(self.weight) * loss), right, 0.0, 0.0]
+    }
+}
+
+impl fmt::Debug for CrossEntropy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { classes, labels, .. } = self;
+        write!(f, "CrossEntropy({} rows, {classes} classes, on {})", labels.len(), labels.device())
+    }
+}

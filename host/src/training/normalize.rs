@@ -1,0 +1,136 @@
+//! Rows of length 1, and the gradient.
+
+use rayon::prelude::*;
+use windrow_formats::Value;
+use windrow_kernels::Variant;
+use windrow_kernels::training::{NormalizeRowsGradParams, NormalizeRowsParams};
+
+use super::{check, counts, is_empty, launch, rows_mut, view};
+use crate::checks::{check_count, check_device};
+use crate::device::DeviceBuffer;
+use crate::error::SpmmError;
+use crate::matrix::DeviceMatrix;
+
+/// Rows that are no longer than this have no direction.
+pub const MIN_NORM: f32 = 1e-12;
+
+/// `y[r] ← x[r] / ‖x[r]‖`, with `1 / ‖x[r]‖` in `inverse_norms`; both 0 where `‖x[r]‖ ≤` [`MIN_NORM`].
+///
+/// Products of two such rows are cosines of angles: scores of attention in AGNN.
+///
+/// # Precision
+/// Squares are summed in f32 on a GPU, in f64 on the CPU.
+///
+/// # Errors
+/// See [`training`](crate::training#errors): `x` and `y` have the same shape, there is an inverse norm for each row.
+///
+/// # Examples
+/// ```
+/// use windrow::training::{normalize_rows, normalize_rows_backward};
+/// use windrow::{DenseRef, Device, DeviceBuffer, DeviceMatrix};
+///
+/// let device = Device::best()?;
+/// let upload = |x: &[f32]| DeviceMatrix::upload(&device, DenseRef::packed(x, 2, 2)?);
+/// let mut y = DeviceMatrix::zeros(&device, 2, 2)?;
+/// let mut inverse_norms = DeviceBuffer::alloc_zeroed(&device, 2)?;
+/// normalize_rows(&upload(&[0.0, 4.0, 0.0, 0.0])?, &mut y, &mut inverse_norms)?;
+/// assert_eq!(y.download()?, [0.0, 1.0, 0.0, 0.0]);
+/// assert_eq!(inverse_norms.to_vec()?, [0.25, 0.0]);
+///
+/// let mut gradient = upload(&[1.0; 4])?; // of something else: it is added to
+/// normalize_rows_backward(1.0, (&y, &inverse_norms), &upload(&[8.0, 5.0, 3.0, 3.0])?, &mut gradient)?;
+/// assert_eq!(gradient.download()?, [3.0, 1.0, 1.0, 1.0]); // nothing along the row
+/// # Ok::<(), windrow::SpmmError>(())
+/// ```
+pub fn normalize_rows(
+    x: &DeviceMatrix<f32>,
+    y: &mut DeviceMatrix<f32>,
+    inverse_norms: &mut DeviceBuffer<f32>,
+) -> Result<(), SpmmError> {
+    check("the normalised matrix", y, x.device(), (x.rows(), x.cols()))?;
+    check_norms(x, inverse_norms)?;
+    if is_empty(x) {
+        return Ok(());
+    }
+    if let Some(machine) = x.device().machine() {
+        let (rows, cols) = counts(x)?;
+        let inverse_norms = inverse_norms.pointer();
+        let params = NormalizeRowsParams {
+            x: view(x)?,
+            y: view(y)?,
+            inverse_norms,
+            rows,
+            cols,
+            epsilon: MIN_NORM,
+            reserved: 0,
+        };
+        // SAFETY: shapes and devices were checked; matrices free their memory after the work that was queued before;
+        // what is written is borrowed for itself.
+        return unsafe { launch(machine, Variant::NormalizeRows, (u64::from(rows), 1), &params) };
+    }
+    if let (Some(x), Some(y), Some(inverse_norms)) = (x.host(), y.host_mut(), inverse_norms.host_mut()) {
+        rows_mut(y).zip(inverse_norms).for_each(|((r, y), inverse)| {
+            let norm = f32::from_f64(dot(x.row(r), x.row(r)).sqrt());
+            *inverse = if norm <= MIN_NORM { 0.0 } else { 1.0 / norm };
+            y.iter_mut().zip(x.row(r)).for_each(|(y, x)| *y = x * *inverse);
+        });
+    }
+    Ok(())
+}
+
+/// `out[r] += scale·(g[r] − y[r]·(y[r]·g[r])) / ‖x[r]‖`: adds the gradient with respect to the rows `x` that
+/// [`normalize_rows`] made `y` and the inverse norms of, from the gradient `g` with respect to `y`. Rows without
+/// direction have none.
+///
+/// # Errors
+/// See [`training`](crate::training#errors): all matrices have the same shape, there is an inverse norm for each row.
+pub fn normalize_rows_backward(
+    scale: f32,
+    (y, inverse_norms): (&DeviceMatrix<f32>, &DeviceBuffer<f32>),
+    gradient: &DeviceMatrix<f32>,
+    out: &mut DeviceMatrix<f32>,
+) -> Result<(), SpmmError> {
+    let shape = (y.rows(), y.cols());
+    check("the gradient", gradient, y.device(), shape)?;
+    check("the result", out, y.device(), shape)?;
+    check_norms(y, inverse_norms)?;
+    if is_empty(y) {
+        return Ok(());
+    }
+    if let Some(machine) = y.device().machine() {
+        let (rows, cols) = counts(y)?;
+        let params = NormalizeRowsGradParams {
+            y: view(y)?,
+            gradient: view(gradient)?,
+            out: view(out)?,
+            inverse_norms: inverse_norms.pointer(),
+            rows,
+            cols,
+            scale,
+            reserved: 0,
+        };
+        // SAFETY: as in `normalize_rows`.
+        return unsafe { launch(machine, Variant::NormalizeRowsGrad, (u64::from(rows), 1), &params) };
+    }
+    if let (Some(y), Some(g), Some(out), Some(inverse_norms)) =
+        (y.host(), gradient.host(), out.host_mut(), inverse_norms.host())
+    {
+        rows_mut(out).zip(inverse_norms).for_each(|((r, out), inverse)| {
+            let along = f32::from_f64(dot(y.row(r), g.row(r)));
+            let factor = scale * inverse;
+            for ((out, y), g) in out.iter_mut().zip(y.row(r)).zip(g.row(r)) {
+                *out += factor * (g - y * along);
+            }
+        });
+    }
+    Ok(())
+}
+
+fn check_norms(matrix: &DeviceMatrix<f32>, inverse_norms: &DeviceBuffer<f32>) -> Result<(), SpmmError> {
+    check_device("the array of inverse norms", inverse_norms.device(), matrix.device())?;
+    check_count("the inverse norms", inverse_norms.len(), matrix.rows())
+}
+
+fn dot(a: &[f32], b: &[f32]) -> f64 {
+    a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum()
+}
