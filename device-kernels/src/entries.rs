@@ -7,8 +7,10 @@ use crate::combine::Combine;
 use crate::element::{Bf16, F16, F32, Scalars, Tf32, Vectors};
 use crate::gather_probe::GatherProbe;
 use crate::kernel::{Entry, Kernel, Variant};
+use crate::preprocess::{ListVectors, MergeColumns, PlaceRows, RowLengths, TileRecords, TileSteps};
 use crate::row_softmax::{EightLanes, RowSoftmax, RowSoftmaxGrad, WholeBlock};
 use crate::row_split::RowSplit;
+use crate::scan;
 use crate::sddmm::{Scan, SddmmEntries, SddmmTiles};
 use crate::short_rows::ShortRows;
 use crate::tile_stream::{Bulk, ByElement, Packed, TileStream};
@@ -165,6 +167,15 @@ entries! {
     row_softmax_long => RowSoftmax<WholeBlock>,
     row_softmax_grad_short => RowSoftmaxGrad<EightLanes>,
     row_softmax_grad_long => RowSoftmaxGrad<WholeBlock>,
+    scan => scan::Scan,
+    scan_add => scan::ScanAdd,
+    preprocess_row_lengths => RowLengths,
+    preprocess_place_rows => PlaceRows,
+    preprocess_merge_columns => MergeColumns,
+    preprocess_list_vectors => ListVectors,
+    preprocess_tile_steps => TileSteps,
+    preprocess_tile_records_16bit => TileRecords<F16>,
+    preprocess_tile_records_32bit => TileRecords<Tf32>,
     spmm_check_f16 => Check<F16>,
     spmm_check_f32 => Check<F32>,
     spmm_check_bf16 => Check<Bf16>,

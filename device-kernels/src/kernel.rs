@@ -92,6 +92,25 @@ pub enum Variant {
     },
     /// [`crate::combine`].
     Combine,
+    /// [`crate::scan::Scan`].
+    Scan,
+    /// [`crate::scan::ScanAdd`].
+    ScanAdd,
+    /// [`crate::preprocess::RowLengths`].
+    RowLengths,
+    /// [`crate::preprocess::PlaceRows`].
+    PlaceRows,
+    /// [`crate::preprocess::MergeColumns`].
+    MergeColumns,
+    /// [`crate::preprocess::ListVectors`].
+    ListVectors,
+    /// [`crate::preprocess::TileSteps`].
+    TileSteps,
+    /// [`crate::preprocess::TileRecords`].
+    TileRecords {
+        /// Bytes of a value.
+        value_bytes: u32,
+    },
     /// [`crate::check`].
     Check {
         /// Type of `A`'s values and of `B`.

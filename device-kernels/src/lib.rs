@@ -14,6 +14,8 @@
 //! | [`sddmm`] | `out = α·(X·Yᵀ) ⊙ pattern` | Tensor Cores, or CUDA cores |
 //! | [`row_softmax`] | softmax over the rows of such a result, and its gradient | CUDA cores |
 //! | [`combine`] | sums the partial rows of the first three, in a fixed order | CUDA cores |
+//! | [`preprocess`] | the tiles of a matrix, from CSR | CUDA cores |
+//! | [`scan`] | prefix sums of an array | CUDA cores |
 //! | [`check`] | compares a product with an f64 reference, entry by entry | CUDA cores |
 //! | [`gather_probe`] | measures how fast rows of a table can be gathered | memory |
 //!
@@ -31,8 +33,10 @@ mod element;
 mod entries;
 pub mod gather_probe;
 mod kernel;
+pub mod preprocess;
 pub mod row_softmax;
 pub mod row_split;
+pub mod scan;
 pub mod sddmm;
 pub mod short_rows;
 pub mod tile_stream;

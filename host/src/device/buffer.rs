@@ -75,7 +75,7 @@ impl<T: Pod> DeviceBuffer<T> {
     }
 
     /// `len` elements that must be written before they are read. Host memory is zero.
-    fn alloc(device: &Device, len: usize, what: &'static str) -> Result<Self, DeviceError> {
+    pub(crate) fn alloc(device: &Device, len: usize, what: &'static str) -> Result<Self, DeviceError> {
         let bytes = wide(len).saturating_mul(wide(size_of::<T>()));
         let storage = match device.machine() {
             _ if bytes == 0 => Storage::Empty,

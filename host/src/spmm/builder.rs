@@ -20,7 +20,7 @@ use crate::cpu::CpuCsr;
 use crate::device::{Device, Machine};
 use crate::error::SpmmError;
 use crate::num::{index, narrow, wide};
-use crate::options::{Algorithm, Determinism, Precision, TileValues};
+use crate::options::{Algorithm, Determinism, Precision, Preprocessing, TileValues};
 
 /// Width that a plan is made for, unless told otherwise.
 const DEFAULT_WIDTH: usize = 128;
@@ -32,7 +32,7 @@ const _: () = assert!(WIDE_C_COLUMNS as usize <= CAPACITY.0, "a workspace has ro
 /// Indices that kernels compute stay below 2³² with this much to spare for the last round of a loop.
 pub(crate) const MAX_INDEX: u64 = u32::MAX as u64 - 1024;
 /// Steps of a tile stream: sixteen columns each, counted in 32 bits.
-const MAX_STEPS: u64 = (1 << 28) - 1;
+pub(super) const MAX_STEPS: u64 = (1 << 28) - 1;
 
 /// Options of a plan; made by [`Spmm::builder`](super::Spmm::builder).
 #[derive(Debug, Clone)]
@@ -41,7 +41,8 @@ pub struct SpmmBuilder<'a, V> {
     pub(super) width: usize,
     pub(super) precision: Precision,
     algorithm: Algorithm,
-    memory_limit: Option<u64>,
+    pub(super) memory_limit: Option<u64>,
+    pub(super) preprocessing: Preprocessing,
     pub(super) determinism: Determinism,
     pub(super) tile_values: TileValues,
     order: Order<'a>,
@@ -73,6 +74,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             precision: Precision::F32,
             algorithm: Algorithm::Auto,
             memory_limit: None,
+            preprocessing: Preprocessing::Auto,
             determinism: Determinism::RunToRun,
             tile_values: TileValues::Auto,
             order: Order::AsGiven,
@@ -136,6 +138,25 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     #[must_use]
     pub fn tile_values(mut self, form: TileValues) -> Self {
         self.tile_values = form;
+        self
+    }
+
+    /// Where the matrix is laid out in tiles: [`Preprocessing::Auto`] unless told. Other plans than those of tiles, and
+    /// plans for the CPU, are made on the CPU; the report says where, why, and how long each stage took.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, Device, DeviceKind, Precision, Preprocessing, Spmm};
+    ///
+    /// let (device, a) = (Device::best()?, Csr::<f32>::identity(4)?);
+    /// let plan = Spmm::builder(&a).precision(Precision::F16).preprocessing(Preprocessing::Gpu).build(&device)?;
+    /// let on_gpu = plan.report().preprocessing == Preprocessing::Gpu;
+    /// assert_eq!(on_gpu, device.kind() == DeviceKind::Cuda);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn preprocessing(mut self, place: Preprocessing) -> Self {
+        self.preprocessing = place;
         self
     }
 
@@ -246,6 +267,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         let report = &mut draft.report;
         report.algorithm = Algorithm::RowSplit;
         report.reason = "the CPU has one algorithm, rows in parallel".to_owned();
+        report.preprocessing_reason = "the plan runs there".to_owned();
         report.segments = wide(self.a.rows());
         let mut sizes = Vec::new();
         push(&mut sizes, "row_offsets", 8 * wide(self.a.rows() + 1));
@@ -467,6 +489,8 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             determinism: self.determinism,
             tile_values: self.tile_values,
             tile_values_reason: String::new(),
+            preprocessing: Preprocessing::Cpu,
+            preprocessing_reason: "only rows in tiles are laid out on a GPU".to_owned(),
             order: "its own".to_owned(),
             predicted_us: [0.0; 2],
             entries: Vec::new(),

@@ -36,6 +36,12 @@ pub(crate) fn division(entry: &Entry) -> Division {
         Variant::Combine => (1, Combine::SLICE),
         // The same for both element types.
         Variant::Check { .. } => (Check::<F16>::ROWS_PER_BLOCK, Check::<F16>::SLICE),
+        Variant::Scan | Variant::ScanAdd => (windrow_kernels::scan::SCAN_BLOCK, 1),
+        Variant::RowLengths | Variant::PlaceRows | Variant::MergeColumns | Variant::ListVectors => {
+            (entry.block_threads, 1)
+        }
+        Variant::TileSteps => (windrow_kernels::preprocess::TileSteps::STEPS, 1),
+        Variant::TileRecords { .. } => (entry.block_threads / WARP, 1),
         Variant::GatherProbe => (1, 1),
     };
     Division { units_per_block, slice }

@@ -12,7 +12,9 @@ use super::geometry::{division, short_row_groups};
 use super::parts::{RowSplitHost, ShortRowsHost, TilesHost, push, wide_first};
 use super::report::{ArraySize, SpmmReport};
 use super::select::{self, Demand, Packing};
-use super::tiles::{Dealing, Form, STEP_COLUMNS, TilePattern, WINDOW_ROWS, empty_rows, steps_of};
+use super::tiles::{
+    Dealing, DealtWindows, Form, STEP_COLUMNS, TilePattern, WINDOW_ROWS, empty_rows, steps_of,
+};
 use crate::device::{Device, Machine};
 use crate::error::SpmmError;
 use crate::num::{index, narrow, real, wide};
@@ -112,6 +114,9 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         if let PartitionRule::ColumnVectors { threshold } = rule {
             return self.lay_out_vectors(context, threshold, draft);
         }
+        if let Some(host) = self.lay_out_on_device(context, rule, draft)? {
+            return Ok(host);
+        }
         let Draft { report, clock } = draft;
         let assignment = match context.order {
             Some(order) => assign_in_order(self.a, order, rule)?,
@@ -149,15 +154,38 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     ) -> Result<HostParts<'a>, SpmmError> {
         let Draft { report, clock } = draft;
         let Stream { mut parts, sources, empty } = stream;
-        let slicing = self.slicing(context, TILE_CACHE_QUARTERS);
-        let mut demand = Demand { widest_slice: slicing.widest, ..self.demand() };
         let steps = steps_of(&parts.window_tiles, empty.len());
         let windows = wide(parts.window_tiles.len() - 1 + empty.len().div_ceil(WINDOW_ROWS));
+        let choice = self.choose_stream(context, (windows, steps, wide(sources.len())), report)?;
+        let mut pattern = TilePattern::new(&mut parts, sources, &empty, choice.dealing);
+        if self.determinism == Determinism::Fast {
+            pattern.share_slots();
+        }
+        self.note_stream(pattern.stream(), (pattern.column_vectors(), wide(pattern.entries())), report);
+        let dealt = pattern.stream().dealt();
+        let split_windows = wide_first(dealt.combine_rows(pattern.window_rows(), WINDOW_ROWS));
+        let slot_rows = u64::from(dealt.slots) * wide(WINDOW_ROWS);
+        let (dtype, form) = (self.precision.dtype(), choice.form);
+        let tiles = (report.steps > 0).then(|| TilesHost::new(pattern, (dtype, form)));
+        clock.end("balance");
+        let widest_slice = choice.widest_slice;
+        Ok(HostParts { tiles, split_windows, slot_rows, widest_slice, ..HostParts::default() })
+    }
+
+    /// How so many windows, steps and entries become a stream of tiles.
+    pub(super) fn choose_stream(
+        &self,
+        context: &Context<'_>,
+        (windows, steps, entries): (u64, u64, u64),
+        report: &mut SpmmReport,
+    ) -> Result<StreamChoice, SpmmError> {
+        let slicing = self.slicing(context, TILE_CACHE_QUARTERS);
+        let mut demand = Demand { widest_slice: slicing.widest, ..self.demand() };
         let workers = self.worker_count(context, demand, slicing)?;
         demand.widest_slice = select::widest_for_few_steps(demand, windows, steps, workers);
         let workers = self.worker_count(context, demand, slicing)?;
         let packing = Packing {
-            entries: wide(sources.len()),
+            entries,
             steps,
             workers,
             narrow: select::tile_stream(demand)
@@ -177,25 +205,23 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             true => Dealing::WindowEach,
             false => Dealing::Evenly(self.worker_count(context, demand, slicing)?),
         };
-        let mut pattern = TilePattern::new(&mut parts, sources, &empty, dealing);
-        if self.determinism == Determinism::Fast {
-            pattern.share_slots();
-        }
-        (report.windows, report.tiles) = (wide(pattern.windows()), wide(pattern.tiles()));
-        report.steps = wide(pattern.steps());
-        report.column_vectors = pattern.column_vectors();
+        Ok(StreamChoice { form, dealing, widest_slice: demand.widest_slice })
+    }
+
+    /// Notes what a stream of so many column vectors and entries is.
+    pub(super) fn note_stream(
+        &self,
+        stream: &DealtWindows,
+        (column_vectors, entries): (u64, u64),
+        report: &mut SpmmReport,
+    ) {
+        (report.windows, report.tiles) = (wide(stream.windows()), wide(stream.tiles()));
+        report.steps = wide(stream.steps());
+        report.column_vectors = column_vectors;
         report.gather_places = report.steps * wide(STEP_COLUMNS);
-        report.tile_share = real(wide(pattern.entries())) / real(wide(self.a.nnz()).max(1));
-        let dealt = pattern.dealt();
-        report.workers = wide(dealt.workers());
-        report.split = wide(dealt.split_windows.len());
-        let split_windows = wide_first(dealt.combine_rows(pattern.window_rows(), WINDOW_ROWS));
-        let slot_rows = u64::from(dealt.slots) * wide(WINDOW_ROWS);
-        let dtype = self.precision.dtype();
-        let tiles = (report.steps > 0).then_some(TilesHost { pattern, dtype, form });
-        clock.end("balance");
-        let widest_slice = demand.widest_slice;
-        Ok(HostParts { tiles, split_windows, slot_rows, widest_slice, ..HostParts::default() })
+        report.tile_share = real(entries) / real(wide(self.a.nnz()).max(1));
+        report.workers = wide(stream.dealt().workers());
+        report.split = wide(stream.dealt().split_windows.len());
     }
 
     /// What an aligned product of the plan's width asks of an entry.
@@ -247,6 +273,15 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         let blocks = machine.multiprocessors() * machine.resident_blocks(entry)?;
         Ok((blocks * division.units_per_block / slices).max(1))
     }
+}
+
+/// How windows become a stream of tiles.
+pub(super) struct StreamChoice {
+    /// How records hold values.
+    pub(super) form: Form,
+    pub(super) dealing: Dealing,
+    /// Widest slice of `B`, in columns.
+    pub(super) widest_slice: u32,
 }
 
 /// Windows of tiles before they are dealt out.
@@ -331,7 +366,7 @@ impl HostParts<'_> {
         let segments = self.row_split.as_ref().and_then(|part| part.sources.as_ref());
         short_rows
             + segments.map_or(0, |sources| 4 * wide(sources.len()))
-            + self.tiles.as_ref().map_or(0, |part| part.pattern.host_bytes())
+            + self.tiles.as_ref().map_or(0, TilesHost::host_bytes)
     }
 }
 

@@ -1,11 +1,13 @@
 //! Sparse times dense: plans and their parts.
 
+mod arrays;
 mod builder;
 mod geometry;
 mod gpu;
 mod layout;
 mod parts;
 mod plan;
+mod preprocess;
 mod report;
 mod select;
 mod tiles;

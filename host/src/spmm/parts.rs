@@ -8,8 +8,9 @@ use windrow_kernels::combine::Combine;
 use windrow_preprocess::balance::short_row_blocks;
 use windrow_simt::GlobalPtr;
 
+use super::preprocess::{DeviceSteps, ValueSources};
 use super::report::ArraySize;
-use super::tiles::{Form, StepArrays, TilePattern};
+use super::tiles::{DealtWindows, Form, StepArrays, TilePattern};
 use super::values::Bits;
 use crate::device::{Device, DeviceBuffer};
 use crate::error::DeviceError;
@@ -139,9 +140,17 @@ impl ShortRowsHost {
 
 /// A stream of tiles, before upload.
 pub(super) struct TilesHost {
-    pub(super) pattern: TilePattern,
-    pub(super) dtype: Dtype,
-    pub(super) form: Form,
+    layout: TilesLayout,
+    dtype: Dtype,
+    form: Form,
+}
+
+/// Where the layout is.
+enum TilesLayout {
+    /// On the host.
+    Host(TilePattern),
+    /// In device memory, but for how it was dealt out.
+    Device(Box<DeviceSteps>, DealtWindows),
 }
 
 /// A stream of tiles.
@@ -150,7 +159,13 @@ pub(super) struct TilesPart {
     pub(super) step_cols: DeviceBuffer<[u32; 4]>,
     pub(super) records: DeviceBuffer<u32>,
     pub(super) lookup: Lookup,
-    pub(super) pattern: TilePattern,
+    places: ValuePlaces,
+}
+
+/// What says where each value goes.
+enum ValuePlaces {
+    Host(TilePattern),
+    Device(ValueSources),
 }
 
 /// What the kernel reads beside the records, when a product is not finite or its records are packed.
@@ -171,41 +186,96 @@ impl Lookup {
 }
 
 impl TilesHost {
+    /// Laid out on the host.
+    pub(super) fn new(pattern: TilePattern, (dtype, form): (Dtype, Form)) -> Self {
+        Self { layout: TilesLayout::Host(pattern), dtype, form }
+    }
+
+    /// Laid out on the device.
+    pub(super) fn on_device(steps: DeviceSteps, stream: DealtWindows, (dtype, form): (Dtype, Form)) -> Self {
+        Self { layout: TilesLayout::Device(Box::new(steps), stream), dtype, form }
+    }
+
+    fn stream(&self) -> &DealtWindows {
+        match &self.layout {
+            TilesLayout::Host(pattern) => pattern.stream(),
+            TilesLayout::Device(_, stream) => stream,
+        }
+    }
+
     pub(super) fn sizes(&self, sizes: &mut Vec<ArraySize>) {
-        let steps = wide(self.pattern.steps());
-        push(sizes, "workers", 8 * wide(self.pattern.dealt().workers()));
+        let steps = wide(self.stream().steps());
+        push(sizes, "workers", 8 * wide(self.stream().dealt().workers()));
         push(sizes, "step_cols", 64 * steps);
-        push(sizes, "records", self.pattern.record_bytes(self.form, self.dtype));
+        push(
+            sizes,
+            "records",
+            match &self.layout {
+                TilesLayout::Host(pattern) => pattern.record_bytes(self.form, self.dtype),
+                TilesLayout::Device(made, _) => made.record_bytes(self.dtype),
+            },
+        );
         match self.form {
             Form::Dense => push(sizes, "bitmaps", 16 * steps),
             Form::Packed => push(sizes, "record_starts", 4 * (steps + 1)),
+        }
+        if let TilesLayout::Device(made, _) = &self.layout {
+            made.kept_sizes(sizes);
+        }
+    }
+
+    /// What stays on the host for new values.
+    pub(super) fn host_bytes(&self) -> u64 {
+        match &self.layout {
+            TilesLayout::Host(pattern) => pattern.host_bytes(),
+            TilesLayout::Device(..) => 0,
         }
     }
 
     /// `values` in CSR order.
     pub(super) fn upload(self, device: &Device, values: &Bits) -> Result<TilesPart, DeviceError> {
-        let StepArrays { step_cols, bitmaps } = self.pattern.step_arrays();
+        let workers = DeviceBuffer::named(device, &self.stream().workers(), "workers")?;
+        let pattern = match self.layout {
+            TilesLayout::Host(pattern) => pattern,
+            TilesLayout::Device(steps, _) => return steps.with_values(workers, values),
+        };
+        let StepArrays { step_cols, bitmaps } = pattern.step_arrays();
         let lookup = match self.form {
             Form::Dense => Lookup::Bitmaps(DeviceBuffer::named(device, &bitmaps, "bitmaps")?),
             Form::Packed => {
-                let starts = self.pattern.record_starts(self.dtype);
+                let starts = pattern.record_starts(self.dtype);
                 Lookup::RecordStarts(DeviceBuffer::named(device, &starts, "record_starts")?)
             }
         };
         Ok(TilesPart {
-            workers: DeviceBuffer::named(device, &self.pattern.workers(), "workers")?,
+            workers,
             step_cols: DeviceBuffer::named(device, &step_cols, "step_cols")?,
-            records: DeviceBuffer::named(device, &self.pattern.records(self.form, values), "records")?,
+            records: DeviceBuffer::named(device, &pattern.records(self.form, values), "records")?,
             lookup,
-            pattern: self.pattern,
+            places: ValuePlaces::Host(pattern),
         })
     }
 }
 
 impl TilesPart {
-    /// Lays out new values and uploads them.
+    /// A stream that was laid out on the device.
+    pub(super) fn on_device(
+        workers: DeviceBuffer<[u32; 2]>,
+        (step_cols, records): (DeviceBuffer<[u32; 4]>, DeviceBuffer<u32>),
+        lookup: Lookup,
+        sources: ValueSources,
+    ) -> Self {
+        Self { workers, step_cols, records, lookup, places: ValuePlaces::Device(sources) }
+    }
+
+    /// Lays out new values: on the host, to upload them, or on the device.
     pub(super) fn replace_values(&mut self, values: &Bits) -> Result<(), DeviceError> {
-        self.records.copy_from_slice(&self.pattern.records(self.lookup.form(), values))
+        match &self.places {
+            ValuePlaces::Host(pattern) => {
+                self.records.copy_from_slice(&pattern.records(self.lookup.form(), values))
+            }
+            ValuePlaces::Device(sources) => sources.replace(values, &self.lookup, &self.records),
+        }
     }
 }
 
@@ -224,6 +294,11 @@ impl SplitPart {
             // Zeroed once: sums are read four columns at a time, beyond the last that kernels may have written.
             partial: DeviceBuffer::zeroed(device, workspace, "workspace")?,
         })
+    }
+
+    /// All lists.
+    pub(super) fn rows(&self) -> &DeviceBuffer<[u32; 4]> {
+        &self.rows
     }
 
     /// Where the list of these rows begins.

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::device::DeviceKind;
 use crate::num::real;
-use crate::options::{Algorithm, Determinism, Precision, Rates, TileValues};
+use crate::options::{Algorithm, Determinism, Precision, Preprocessing, Rates, TileValues};
 
 /// Name and size of one array in device memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -61,6 +61,10 @@ pub struct SpmmReport {
     pub tile_values: TileValues,
     /// Why so; empty if there are no tiles.
     pub tile_values_reason: String,
+    /// Where the matrix was laid out in tiles: on the CPU or on the GPU.
+    pub preprocessing: Preprocessing,
+    /// Why there.
+    pub preprocessing_reason: String,
     /// The order in which rows are worked on.
     pub order: String,
     /// Time that the cost model predicts for a product of the plan's width on CUDA cores and on Tensor Cores, in
@@ -240,7 +244,9 @@ impl fmt::Display for SpmmReport {
         for array in &self.arrays {
             writeln!(f, "  {:<12} {} bytes", array.name, array.bytes)?;
         }
-        write!(f, "preprocessing  {:.0} µs", self.preprocessing_us())?;
+        let (place, why) = (self.preprocessing, &self.preprocessing_reason);
+        writeln!(f, "preprocessing  on the {}: {why}", place.to_string().to_uppercase())?;
+        write!(f, "time of it     {:.0} µs", self.preprocessing_us())?;
         for stage in &self.stages {
             write!(f, ", {} {:.0}", stage.name, stage.us)?;
         }

@@ -1,0 +1,132 @@
+//! Where a matrix is laid out, and its layout on a GPU, after Libra (section 4.5).
+//!
+//! The host uploads the CSR arrays as they are and launches kernels that put every entry in its place; what it gets back
+//! is the number of columns of each window, from which it chooses the form of the values and deals the windows out, as
+//! it does with windows of its own. The kernels' side is [`windrow_kernels::preprocess`].
+
+mod condense;
+mod scratch;
+mod steps;
+
+use windrow_formats::Value;
+use windrow_kernels::preprocess::MOST_ITEMS;
+use windrow_preprocess::partition::PartitionRule;
+
+use self::condense::Condensed;
+pub(super) use self::steps::{DeviceSteps, ValueSources};
+use super::builder::{Draft, MAX_STEPS, SpmmBuilder};
+use super::layout::{Context, HostParts};
+use super::parts::{TilesHost, wide_first};
+use super::tiles::{DealtWindows, TILE_COLUMNS, WINDOW_ROWS, steps_of};
+use crate::error::{DeviceError, SpmmError};
+use crate::num::{index, narrow, wide};
+use crate::options::{Determinism, Preprocessing};
+
+/// Entries from which on the GPU lays a matrix out by itself: for fewer, the CPU takes no longer than the launches.
+const LEAST_ENTRIES: usize = 1 << 17;
+
+impl<'a, V: Value> SpmmBuilder<'a, V> {
+    /// The layout of all rows in tiles on the GPU, where that is to be: otherwise the report says why not.
+    pub(super) fn lay_out_on_device(
+        &self,
+        context: &Context<'_>,
+        rule: PartitionRule,
+        draft: &mut Draft,
+    ) -> Result<Option<HostParts<'a>>, SpmmError> {
+        let (place, why) = self.place(rule);
+        draft.report.preprocessing_reason = why;
+        if place == Preprocessing::Cpu {
+            return Ok(None);
+        }
+        match self.condense(context, draft) {
+            Ok(Some(host)) => {
+                draft.report.preprocessing = Preprocessing::Gpu;
+                Ok(Some(host))
+            }
+            Ok(None) => Ok(None), // too large, which the CPU says better
+            Err(SpmmError::Device(error @ DeviceError::OutOfMemory { .. }))
+                if self.preprocessing == Preprocessing::Auto =>
+            {
+                draft.report.preprocessing_reason = format!("the GPU has no room for it: {error}");
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Where a plan for a GPU whose rows are divided by `rule` is laid out, and why.
+    fn place(&self, rule: PartitionRule) -> (Preprocessing, String) {
+        let (rows, nnz) = (self.a.rows(), self.a.nnz());
+        let cpu = |why: String| (Preprocessing::Cpu, why);
+        if self.preprocessing == Preprocessing::Cpu {
+            return cpu("as asked".to_owned());
+        }
+        if rule != PartitionRule::AllTile {
+            return cpu("only windows of all rows are laid out on the GPU".to_owned());
+        }
+        if nnz == 0 {
+            return cpu("the matrix has no entries".to_owned());
+        }
+        let limit = index(u64::from(MOST_ITEMS)) - WINDOW_ROWS * 4;
+        if nnz > limit || rows > limit {
+            return cpu(format!("more than {limit} rows or entries"));
+        }
+        if self.preprocessing == Preprocessing::Gpu {
+            return (Preprocessing::Gpu, "as asked".to_owned());
+        }
+        if self.memory_limit.is_some() {
+            return cpu("the GPU would need memory beyond the limit".to_owned());
+        }
+        if nnz < LEAST_ENTRIES {
+            return cpu(format!("{nnz} entries, fewer than {LEAST_ENTRIES}"));
+        }
+        (Preprocessing::Gpu, format!("{nnz} entries, no fewer than {LEAST_ENTRIES}"))
+    }
+
+    /// Uploads the matrix, condenses its windows, deals them out and writes their steps. None for more steps than a plan
+    /// may have.
+    fn condense(&self, context: &Context<'_>, draft: &mut Draft) -> Result<Option<HostParts<'a>>, SpmmError> {
+        let empty_rows = index(draft.report.empty_rows);
+        let condensed = Condensed::new(context.device, self.a, context.order, empty_rows)?;
+        draft.clock.end("condense");
+
+        let vectors = condensed.window_vectors();
+        let mut window_tiles = Vec::with_capacity(vectors.len());
+        window_tiles.push(0);
+        let mut tiles = 0;
+        window_tiles.extend(vectors.windows(2).map(|ends| {
+            tiles += (ends[1] - ends[0]).div_ceil(narrow(TILE_COLUMNS));
+            tiles
+        }));
+        let column_vectors = vectors.last().map_or(0, |&all| u64::from(all));
+        let steps = steps_of(&window_tiles, 0);
+        if steps > MAX_STEPS {
+            return Ok(None);
+        }
+        let counts = (wide(window_tiles.len() - 1), steps, wide(condensed.entries()));
+        let choice = self.choose_stream(context, counts, &mut draft.report)?;
+        let mut stream = DealtWindows::new(window_tiles, choice.dealing);
+        if self.determinism == Determinism::Fast {
+            stream.share_slots();
+        }
+        self.note_stream(&stream, (column_vectors, wide(condensed.entries())), &mut draft.report);
+        let dealt = stream.dealt();
+        let split_windows = match dealt.split_windows.is_empty() {
+            true => Vec::new(),
+            false => wide_first(dealt.combine_rows(&condensed.window_rows()?, WINDOW_ROWS)),
+        };
+        let slot_rows = u64::from(dealt.slots) * wide(WINDOW_ROWS);
+        draft.clock.end("balance");
+
+        let dtype = self.precision.dtype();
+        let steps = condensed.into_steps(&stream, choice.form, dtype.bytes())?;
+        draft.clock.end("steps");
+        Ok(Some(HostParts {
+            tiles: Some(TilesHost::on_device(steps, stream, (dtype, choice.form))),
+            split_windows,
+            slot_rows,
+            widest_slice: choice.widest_slice,
+            ..HostParts::default()
+        }))
+    }
+}
