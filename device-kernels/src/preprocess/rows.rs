@@ -91,6 +91,13 @@ impl PlaceRowsParams {
     /// Threads beyond the rows: one for each slot that the last window of either kind may have too many.
     pub const PADS: u32 = 2 * WINDOW_ROWS;
 
+    /// Windows of a kind. By arithmetic: a choice between two words of the params would be one between their addresses,
+    /// on the stack.
+    #[inline(always)]
+    fn windows(&self, is_full: bool) -> u32 {
+        self.empty.wrapping_add(u32::from(is_full).wrapping_mul(self.full.wrapping_sub(self.empty)))
+    }
+
     /// Slot of the `number`-th row of a kind. Of `W` windows, window `w` is one of rows without entries if
     /// `⌊(w + 1)·e / W⌋ > ⌊w·e / W⌋` (Bresenham's line): so the `g`-th of these is the least `w` with
     /// `(w + 1)·e ≥ (g + 1)·W`, and the `g`-th of the others the greatest with `w·f ≤ g·W`, for `e + f = W` windows.
@@ -98,7 +105,7 @@ impl PlaceRowsParams {
     fn slot(&self, is_full: bool, number: u32) -> u32 {
         let windows = u64::from(self.full) + u64::from(self.empty);
         let group = u64::from(number / WINDOW_ROWS);
-        let of_kind = u64::from(if is_full { self.full } else { self.empty });
+        let of_kind = u64::from(self.windows(is_full));
         // There is a row of the kind, so there is a window of it.
         let of_kind = NonZeroU64::new(of_kind).unwrap_or(NonZeroU64::MIN);
         let window = match is_full {
@@ -136,11 +143,9 @@ impl Kernel for PlaceRows {
                 let rows = if is_full { full_rows } else { p.count - full_rows };
                 (NO_ROW, is_full, rows + pad % WINDOW_ROWS)
             };
-            let (windows, kind) = match is_full {
-                true => (p.full, PlaceRowsParams::FULL),
-                false => (p.empty, PlaceRowsParams::EMPTY),
-            };
-            let exists = i < p.count + PlaceRowsParams::PADS && number / WINDOW_ROWS < windows;
+            let kind = if is_full { PlaceRowsParams::FULL } else { PlaceRowsParams::EMPTY };
+            let exists =
+                i < p.count + PlaceRowsParams::PADS && number / WINDOW_ROWS < p.windows(is_full);
             if exists && p.kinds & kind != 0 {
                 s.store(p.window_rows.at(p.slot(is_full, number)), row);
             }
