@@ -124,7 +124,8 @@ mod tests {
 
     fn args(reorder: Option<RowOrder>) -> PlanArgs {
         let (determinism, tile_values) = (windrow::Determinism::default(), windrow::TileValues::default());
-        PlanArgs { reorder, determinism, tile_values, partition: None }
+        let preprocess = windrow::Preprocessing::default();
+        PlanArgs { reorder, determinism, tile_values, preprocess, partition: None }
     }
 
     const QUIET: Console = Console { json: false, quiet: true };

@@ -246,7 +246,7 @@ fn the_report_says_where_and_why() {
     let builder = || Spmm::builder(&a).preprocessing(Preprocessing::Gpu);
     let (place, why, text) = report(builder(), &device);
     assert_eq!((place, why.as_str()), (Preprocessing::Gpu, "as asked"));
-    assert!(text.contains("preprocessing  on the GPU: as asked") && text.contains("condense"), "{text}");
+    assert!(text.contains(" µs on the GPU (as asked), values ") && text.contains(", condense "), "{text}");
     for (builder, part) in [
         (Spmm::builder(&a), "40 entries, fewer than"),
         (builder().preprocessing(Preprocessing::Cpu), "as asked"),

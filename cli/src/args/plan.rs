@@ -7,7 +7,7 @@ use std::str::FromStr;
 use clap::Args;
 use windrow::partition::{PartitionRule, Thresholds, VectorThreshold};
 use windrow::reorder::Method;
-use windrow::{Determinism, SpmmBuilder, TileValues};
+use windrow::{Determinism, Preprocessing, SpmmBuilder, TileValues};
 
 /// How a plan is made.
 #[derive(Debug, Args)]
@@ -32,6 +32,13 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "FORM", default_value_t = TileValues::default())]
     pub(crate) tile_values: TileValues,
 
+    /// Where the matrix is laid out in tiles: auto, cpu or gpu.
+    ///
+    /// The plan is the same, byte for byte. gpu: kernels lay it out where all rows go to tiles; auto: the GPU for a large
+    /// matrix without --memory-limit, the CPU otherwise. The plan says where, why, and how long each stage took.
+    #[arg(long, value_name = "PLACE", default_value_t = Preprocessing::default())]
+    pub(crate) preprocess: Preprocessing,
+
     /// What algorithm hybrid leaves to CUDA cores: auto, tile, residual, short:N, overlap:N, printed:N,M or vectors:X.
     ///
     /// auto: as a cost model prefers; tile: none; residual: all; short:N: those of at most N entries; overlap:N: those
@@ -46,6 +53,7 @@ impl PlanArgs {
     /// Tells `builder` all but the order.
     pub(crate) fn apply<'a>(&self, builder: SpmmBuilder<'a, f32>) -> SpmmBuilder<'a, f32> {
         let builder = builder.determinism(self.determinism).tile_values(self.tile_values);
+        let builder = builder.preprocessing(self.preprocess);
         match self.partition {
             None | Some(Partition::Auto) => builder,
             Some(Partition::Rule(rule)) => builder.partition(rule),
@@ -141,12 +149,14 @@ mod tests {
         let report = |partition: &str, determinism, tile_values| {
             let partition = Some(partition.parse().unwrap());
             let builder = Spmm::builder(&a).precision(Precision::F16).algorithm(Algorithm::Hybrid);
-            let args = PlanArgs { reorder: None, determinism, tile_values, partition };
+            let preprocess = Preprocessing::Gpu;
+            let args = PlanArgs { reorder: None, determinism, tile_values, preprocess, partition };
             args.apply(builder).build(&gpu).unwrap().report().clone()
         };
         let tile = report("tile", Determinism::Fast, TileValues::Dense);
         let short = report("short:1", Determinism::RunToRun, TileValues::Auto);
         assert_eq!((tile.residual_rows, short.residual_rows), (0, 16));
+        assert_eq!((tile.preprocessing, short.preprocessing), (Preprocessing::Gpu, Preprocessing::Cpu));
         assert_eq!((tile.determinism, short.determinism), (Determinism::Fast, Determinism::RunToRun));
         assert_eq!((tile.tile_values, short.tile_values), (TileValues::Dense, TileValues::Auto));
         let vectors = report("vectors:0.25", Determinism::RunToRun, TileValues::Auto);

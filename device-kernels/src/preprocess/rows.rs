@@ -144,8 +144,7 @@ impl Kernel for PlaceRows {
                 (NO_ROW, is_full, rows + pad % WINDOW_ROWS)
             };
             let kind = if is_full { PlaceRowsParams::FULL } else { PlaceRowsParams::EMPTY };
-            let exists =
-                i < p.count + PlaceRowsParams::PADS && number / WINDOW_ROWS < p.windows(is_full);
+            let exists = i < p.count + PlaceRowsParams::PADS && number / WINDOW_ROWS < p.windows(is_full);
             if exists && p.kinds & kind != 0 {
                 s.store(p.window_rows.at(p.slot(is_full, number)), row);
             }

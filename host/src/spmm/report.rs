@@ -244,9 +244,9 @@ impl fmt::Display for SpmmReport {
         for array in &self.arrays {
             writeln!(f, "  {:<12} {} bytes", array.name, array.bytes)?;
         }
-        let (place, why) = (self.preprocessing, &self.preprocessing_reason);
-        writeln!(f, "preprocessing  on the {}: {why}", place.to_string().to_uppercase())?;
-        write!(f, "time of it     {:.0} µs", self.preprocessing_us())?;
+        let place = self.preprocessing.to_string().to_uppercase();
+        write!(f, "preprocessing  {:.0} µs", self.preprocessing_us())?;
+        write!(f, " on the {place} ({})", self.preprocessing_reason)?;
         for stage in &self.stages {
             write!(f, ", {} {:.0}", stage.name, stage.us)?;
         }
