@@ -208,15 +208,24 @@ fn values_of_any_type() {
     let wide = vec![1.0 + 2f64.powi(-11) + 2f64.powi(-40), 1e300, -0.0, f64::NAN, 1e-300, f64::NEG_INFINITY];
     let a = Csr::try_from_parts(2, 4, vec![0, 3, 6], vec![0, 1, 3, 0, 2, 3], wide).unwrap();
     let half = a.with_values([1.5f32, -2.0, 0.0, 65504.0, 1e-7, 3.0].map(f16::from_f32).to_vec()).unwrap();
+    // Ties, subnormals, what overflows and its neighbours, in f16, bf16 and tf32.
+    let f32s = [1.0 + 2f32.powi(-11), 1.0 + 2f32.powi(-8), 65_519.996, 65_520.0, -3.4e38, 1e-40, -6e-8, 3e-8];
+    let f32s = f32s.into_iter().chain([f32::MAX, f32::from_bits(0x7f7f_7fff), f32::INFINITY, -0.0, 2.98e-8]);
+    let full: Vec<f32> = f32s.chain((0..19).map(|i| f32::from_bits(0x3f80_0fff + 0x1001 * i))).collect();
+    let numbers = Csr::from_dense(4, 8, &[1.0f32; 32]).unwrap().with_values(full.clone()).unwrap();
+    let nan =
+        numbers.with_values(full.iter().map(|&x| if x == 1e-40 { f32::NAN } else { x }).collect()).unwrap();
     for device in devices() {
         for precision in PRECISIONS {
             for tile_values in [TileValues::Dense, TileValues::Packed] {
+                Setup::new(precision, tile_values).check(&device, "f32 values", &numbers, None);
+                Setup::new(precision, tile_values).check(&device, "f32 with NaN", &nan, None);
                 Setup::new(precision, tile_values).check(&device, "f64 values", &a, None);
                 Setup::new(precision, tile_values).check(&device, "f16 values", &half, None);
             }
         }
     }
-    report_missing_gpu("preprocessing of values of any type", 12);
+    report_missing_gpu("preprocessing of values of any type", 24);
 }
 
 /// Products of a plan that the GPU laid out are those of one that the CPU did, bit for bit.

@@ -3,7 +3,7 @@
 use core::marker::PhantomData;
 
 use bytemuck::{Pod, Zeroable};
-use windrow_simt::{GlobalPtr, Simt, WARP};
+use windrow_simt::{GlobalPtr, Simt, WARP, Word};
 
 use super::{THREADS, item, part_of};
 use crate::kernel::{Kernel, Variant};
@@ -36,7 +36,7 @@ pub struct TileRecordsParams {
     pub step_entries: GlobalPtr<u32>,
     /// Entry of the matrix at each position.
     pub sources: GlobalPtr<u32>,
-    /// Value of each entry of the matrix.
+    /// Value of each entry of the matrix, as `rounding` says.
     pub values: GlobalPtr<u32>,
     /// First chunk of each packed record; null for dense ones.
     pub record_starts: GlobalPtr<u32>,
@@ -46,13 +46,47 @@ pub struct TileRecordsParams {
     pub steps: u32,
     /// Number of pieces.
     pub piece_count: u32,
+    /// [`ROUNDED`](Self::ROUNDED), [`TO_NEAREST`](Self::TO_NEAREST) or [`TO_BF16`](Self::TO_BF16).
+    pub rounding: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+impl TileRecordsParams {
+    /// Values are of the type of the records already.
+    pub const ROUNDED: u32 = 0;
+    /// Values are f32, none of them NaN; they are rounded to f16, ties to even, or to tf32, ties away from zero.
+    pub const TO_NEAREST: u32 = 1;
+    /// Values are f32, none of them NaN; they are rounded to bf16, ties to even.
+    pub const TO_BF16: u32 = 2;
+}
+
+/// The bits of a value in a record.
+pub trait StoredValue: Word {
+    /// The value nearest to an f32 that is a number.
+    fn nearest<S: Simt>(s: &S, x: f32, to_bf16: bool) -> Self;
+}
+
+impl StoredValue for u16 {
+    #[inline(always)]
+    fn nearest<S: Simt>(s: &S, x: f32, to_bf16: bool) -> Self {
+        if to_bf16 { s.f32_to_bf16(x) } else { s.f32_to_f16(x) }
+    }
+}
+
+impl StoredValue for u32 {
+    /// Half of the last place of a tf32 is added to the magnitude, whose carry may run into the exponent.
+    #[inline(always)]
+    fn nearest<S: Simt>(_: &S, x: f32, _: bool) -> Self {
+        x.to_bits().wrapping_add(0x1000) & !0x1fff
+    }
 }
 
 /// Writes the record of each step, a warp for each: a lane has the four elements that it will have in the multiply.
 /// `E` stands for every type whose values are as long as its own.
 pub struct TileRecords<E>(PhantomData<E>);
 
-impl<E: TileElement> Kernel for TileRecords<E> {
+impl<E: TileElement<Bits: StoredValue>> Kernel for TileRecords<E> {
     type Params = TileRecordsParams;
     const FILE: &'static str = "preprocess";
     const VARIANT: Variant = Variant::TileRecords { value_bytes: E::DTYPE.bytes() };
@@ -113,7 +147,7 @@ impl End {
 }
 
 /// A lane's elements of a step.
-struct Elements<E: TileElement> {
+struct Elements<E: TileElement<Bits: StoredValue>> {
     bits: [E::Bits; LANE_ELEMENTS as usize],
     /// Bit `i` is set if element `i` is an entry's.
     present: u32,
@@ -121,7 +155,7 @@ struct Elements<E: TileElement> {
     count: u32,
 }
 
-impl<E: TileElement> Elements<E> {
+impl<E: TileElement<Bits: StoredValue>> Elements<E> {
     const PER_CHUNK: u32 = CHUNK_BYTES / E::DTYPE.bytes();
 
     /// # Safety
@@ -145,7 +179,12 @@ impl<E: TileElement> Elements<E> {
                     let before = if tile == 0 { 0 } else { of_first_tile };
                     let rank = before + (bitmap & ((1 << bit) - 1)).count_ones();
                     let source = s.load_readonly(p.sources.at(first + rank));
-                    bits[i as usize] = s.load_readonly(p.values.cast::<E::Bits>().at(source));
+                    bits[i as usize] = if p.rounding == TileRecordsParams::ROUNDED {
+                        s.load_readonly(p.values.cast::<E::Bits>().at(source))
+                    } else {
+                        let x = f32::from_bits(s.load_readonly(p.values.at(source)));
+                        E::Bits::nearest(s, x, p.rounding == TileRecordsParams::TO_BF16)
+                    };
                     present |= 1 << i;
                 }
                 i += 1;

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Mutex;
 
+use rayon::prelude::*;
 use windrow_formats::{Csr, FormatError, Permutation, Value};
 use windrow_preprocess::partition::{CostModel, Density, PartitionRule, Prediction, ProductShape, estimate};
 use windrow_preprocess::reorder::{self, reorder};
@@ -14,7 +15,7 @@ use super::plan::{Body, SpmmPlan};
 use super::report::{ArraySize, SpmmReport, StageClock};
 use super::select;
 use super::tiles::WINDOW_ROWS;
-use super::values::Bits;
+use super::values::Values;
 use crate::checks::check_memory;
 use crate::cpu::CpuCsr;
 use crate::device::{Device, Machine};
@@ -243,12 +244,12 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             );
         }
         let mut draft = Draft { clock: StageClock::start(), report: self.blank_report(device) };
-        let bits = Bits::of(self.precision, self.a.values());
-        draft.report.overflowed_values = bits.overflowed(self.a.values());
+        let values = Values::new(self.precision, self.a.values());
+        draft.report.overflowed_values = values.exceptions.overflowed;
         draft.clock.end("values");
         let body = match device.machine() {
-            None => self.build_cpu(&bits, &mut draft)?,
-            Some(machine) => self.build_gpu(device, machine, &bits, &mut draft)?,
+            None => self.build_cpu(&values, &mut draft)?,
+            Some(machine) => self.build_gpu(device, machine, &values, &mut draft)?,
         };
         let report = SpmmReport { stages: draft.clock.stages, ..draft.report };
         Ok(SpmmPlan {
@@ -263,7 +264,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         })
     }
 
-    fn build_cpu(&self, bits: &Bits, draft: &mut Draft) -> Result<Body, SpmmError> {
+    fn build_cpu(&self, values: &Values<'_, V>, draft: &mut Draft) -> Result<Body, SpmmError> {
         let report = &mut draft.report;
         report.algorithm = Algorithm::RowSplit;
         report.reason = "the CPU has one algorithm, rows in parallel".to_owned();
@@ -274,7 +275,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         push(&mut sizes, "col_indices", 4 * wide(self.a.nnz()));
         push(&mut sizes, "values", 4 * wide(self.a.nnz()));
         self.account(report, sizes, 0)?;
-        let matrix = CpuCsr::new(self.a.with_values(bits.to_f32())?, self.precision);
+        let matrix = CpuCsr::new(self.a.with_values(values.bits().to_f32())?, self.precision);
         debug_assert_eq!(matrix.matrix().byte_sizes().total(), report.device_bytes, "what was accounted for");
         draft.clock.end("copy");
         Ok(Body::Cpu(matrix))
@@ -284,7 +285,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         &self,
         device: &Device,
         machine: &dyn Machine,
-        bits: &Bits,
+        values: &Values<'_, V>,
         draft: &mut Draft,
     ) -> Result<Body, SpmmError> {
         let too_large = |what, found, limit| {
@@ -300,7 +301,8 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         }
         let order = self.find_order(draft)?;
         let context = Context { device, machine, order: order.as_deref() };
-        let rule = self.choose(bits, &context, draft)?;
+        let non_finite = values.exceptions.non_finite;
+        let rule = self.choose(non_finite, &context, draft)?;
         let mut host = match rule {
             Some(rule) => self.lay_out_tiles(&context, rule, draft)?,
             None => self.lay_out_rows(&context, draft),
@@ -332,9 +334,9 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             precision: self.precision,
             determinism: self.determinism,
             widest_slice: host.widest_slice,
-            row_split: host.row_split.take().map(|part| part.upload(device, bits)).transpose()?,
-            short_rows: host.short_rows.take().map(|part| part.upload(device, bits)).transpose()?,
-            tiles: host.tiles.take().map(|part| part.upload(device, bits)).transpose()?,
+            row_split: host.row_split.take().map(|part| part.upload(device, values.bits())).transpose()?,
+            short_rows: host.short_rows.take().map(|part| part.upload(device, values.bits())).transpose()?,
+            tiles: host.tiles.take().map(|part| part.upload(device, values)).transpose()?,
             split,
             wide_c,
             capacity,
@@ -370,14 +372,14 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     /// The partition for tiles, or none for row-split. Notes the algorithm and why.
     fn choose(
         &self,
-        bits: &Bits,
+        non_finite: u64,
         context: &Context<'_>,
         draft: &mut Draft,
     ) -> Result<Option<PartitionRule>, SpmmError> {
         let report = &mut draft.report;
         if self.algorithm == Algorithm::Auto {
             (report.algorithm, report.reason) = if self.precision.has_tile_kernels() {
-                select::algorithm(wide(self.a.nnz()), bits.non_finite())
+                select::algorithm(wide(self.a.nnz()), non_finite)
             } else {
                 (Algorithm::RowSplit, format!("{} is multiplied on CUDA cores", self.precision))
             };
@@ -388,7 +390,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             Algorithm::TileStream => Some(PartitionRule::AllTile),
             Algorithm::Hybrid => match self.partition {
                 Some(rule) => Some(rule),
-                None => self.estimate(bits, context, report)?,
+                None => self.estimate(non_finite, context, report)?,
             },
         };
         draft.clock.end("choose");
@@ -399,11 +401,11 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     /// matrix's structure does.
     fn estimate(
         &self,
-        bits: &Bits,
+        non_finite: u64,
         context: &Context<'_>,
         report: &mut SpmmReport,
     ) -> Result<Option<PartitionRule>, SpmmError> {
-        let (algorithm, why) = select::algorithm(wide(self.a.nnz()), bits.non_finite());
+        let (algorithm, why) = select::algorithm(wide(self.a.nnz()), non_finite);
         if algorithm == Algorithm::RowSplit {
             report.reason = format!("all rows on CUDA cores: {why}");
             return Ok(None);
@@ -508,7 +510,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             workers: 0,
             column_vectors: 0,
             gather_places: 0,
-            empty_rows: wide((0..self.a.rows()).filter(|&row| self.a.row_len(row) == 0).count()),
+            empty_rows: wide(self.a.row_offsets().par_windows(2).filter(|ends| ends[0] == ends[1]).count()),
             residual_rows: 0,
             rows_in_both: 0,
             tile_share: 0.0,

@@ -11,7 +11,7 @@ use windrow_simt::GlobalPtr;
 use super::preprocess::{DeviceSteps, ValueSources};
 use super::report::ArraySize;
 use super::tiles::{DealtWindows, Form, StepArrays, TilePattern};
-use super::values::Bits;
+use super::values::{Bits, Values};
 use crate::device::{Device, DeviceBuffer};
 use crate::error::DeviceError;
 use crate::num::{index, narrow, real, wide};
@@ -233,11 +233,15 @@ impl TilesHost {
     }
 
     /// `values` in CSR order.
-    pub(super) fn upload(self, device: &Device, values: &Bits) -> Result<TilesPart, DeviceError> {
+    pub(super) fn upload<V: Value>(
+        self,
+        device: &Device,
+        values: &Values<'_, V>,
+    ) -> Result<TilesPart, DeviceError> {
         let workers = DeviceBuffer::named(device, &self.stream().workers(), "workers")?;
         let pattern = match self.layout {
             TilesLayout::Host(pattern) => pattern,
-            TilesLayout::Device(steps, _) => return steps.with_values(workers, values),
+            TilesLayout::Device(steps, _) => return steps.with_values(workers, values.unplaced()),
         };
         let StepArrays { step_cols, bitmaps } = pattern.step_arrays();
         let lookup = match self.form {
@@ -250,7 +254,7 @@ impl TilesHost {
         Ok(TilesPart {
             workers,
             step_cols: DeviceBuffer::named(device, &step_cols, "step_cols")?,
-            records: DeviceBuffer::named(device, &pattern.records(self.form, values), "records")?,
+            records: DeviceBuffer::named(device, &pattern.records(self.form, values.bits()), "records")?,
             lookup,
             places: ValuePlaces::Host(pattern),
         })
@@ -274,7 +278,7 @@ impl TilesPart {
             ValuePlaces::Host(pattern) => {
                 self.records.copy_from_slice(&pattern.records(self.lookup.form(), values))
             }
-            ValuePlaces::Device(sources) => sources.replace(values, &self.lookup, &self.records),
+            ValuePlaces::Device(sources) => sources.replace(values.unplaced(), &self.lookup, &self.records),
         }
     }
 }

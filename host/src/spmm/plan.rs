@@ -8,7 +8,7 @@ use windrow_formats::Value;
 
 use super::gpu::{GpuPlan, Operands};
 use super::report::SpmmReport;
-use super::values::Bits;
+use super::values::{Bits, Exceptions};
 use crate::checks::{check_count, check_device, machine_of};
 use crate::cpu::{self, CpuCsr};
 use crate::dense::{DenseMut, DenseRef};
@@ -227,7 +227,7 @@ impl SpmmPlan {
     pub fn replace_values<V: Value>(&mut self, values: &[V]) -> Result<(), SpmmError> {
         check_count("the new values", values.len(), self.nnz)?;
         let bits = Bits::of(self.precision, values);
-        self.report.overflowed_values = bits.overflowed(values);
+        self.report.overflowed_values = Exceptions::of(self.precision, values).overflowed;
         match &mut self.body {
             Body::Cpu(a) => Ok(a.replace_values(bits.to_f32())?),
             Body::Gpu(plan) => Ok(plan.replace_values(&bits)?),

@@ -12,7 +12,7 @@ use crate::num::{index, narrow, wide};
 use crate::spmm::parts::{Lookup, TilesPart, push};
 use crate::spmm::report::ArraySize;
 use crate::spmm::tiles::words_per_record;
-use crate::spmm::values::Bits;
+use crate::spmm::values::Unplaced;
 
 /// The steps of a tile stream in device memory, but for their records.
 pub(crate) struct DeviceSteps {
@@ -85,9 +85,9 @@ impl DeviceSteps {
     pub(crate) fn with_values(
         self,
         workers: DeviceBuffer<[u32; 2]>,
-        values: &Bits,
+        values: Unplaced<'_>,
     ) -> Result<TilesPart, DeviceError> {
-        let records = DeviceBuffer::alloc(self.scratch.device(), self.words(values.dtype()), "records")?;
+        let records = DeviceBuffer::alloc(self.scratch.device(), self.words(values.dtype), "records")?;
         let Self { step_cols, bitmaps, record_starts, step_entries, sources, ends, scratch, .. } = self;
         let (lookup, bitmaps) = match record_starts {
             None => (Lookup::Bitmaps(bitmaps), None),
@@ -104,18 +104,18 @@ impl ValueSources {
     /// Replaces the values in `records`.
     pub(crate) fn replace(
         &self,
-        values: &Bits,
+        values: Unplaced<'_>,
         lookup: &Lookup,
         records: &DeviceBuffer<u32>,
     ) -> Result<(), DeviceError> {
-        let scratch = Scratch::new(records.device(), wide(values.bytes().len()))?;
+        let scratch = Scratch::new(records.device(), wide(values.bytes.len()))?;
         self.write(&scratch, (values, Ends::NONE), lookup, records)
     }
 
     fn write(
         &self,
         scratch: &Scratch,
-        (values, ends): (&Bits, Ends),
+        (values, ends): (Unplaced<'_>, Ends),
         lookup: &Lookup,
         records: &DeviceBuffer<u32>,
     ) -> Result<(), DeviceError> {
@@ -132,13 +132,19 @@ impl ValueSources {
             bitmaps,
             step_entries: self.step_entries.pointer(),
             sources: self.sources.pointer(),
-            values: scratch.array_from(values.bytes(), "values")?.cast(),
+            values: scratch.array_from(values.bytes, "values")?.cast(),
             record_starts,
             records: records.pointer(),
             steps: narrow(steps),
             piece_count: ends.piece_count,
+            rounding: match (values.to_round, values.dtype) {
+                (false, _) => TileRecordsParams::ROUNDED,
+                (true, Dtype::Bf16) => TileRecordsParams::TO_BF16,
+                (true, _) => TileRecordsParams::TO_NEAREST,
+            },
+            reserved: 0,
         };
-        let variant = Variant::TileRecords { value_bytes: values.dtype().bytes() };
+        let variant = Variant::TileRecords { value_bytes: values.dtype.bytes() };
         // SAFETY: the arrays are those of `Condensed`, there is a value for each entry, and the records have the words
         // that their starts or their number ask for. The scratch memory is freed after the launch.
         unsafe { scratch.launch(variant, wide(steps), &params) }
