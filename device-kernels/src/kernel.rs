@@ -106,6 +106,19 @@ pub enum Variant {
     ListVectors,
     /// [`crate::preprocess::TileSteps`].
     TileSteps,
+    /// [`crate::preprocess::DistributeVectors`].
+    DistributeVectors,
+    /// [`crate::preprocess::DistributeEntries`].
+    DistributeEntries,
+    /// [`crate::preprocess::KeepEntries`].
+    KeepEntries,
+    /// [`crate::preprocess::PlaceWindows`].
+    PlaceWindows,
+    /// [`crate::preprocess::GatherValues`].
+    GatherValues {
+        /// Bytes of a value.
+        value_bytes: u32,
+    },
     /// [`crate::preprocess::TileRecords`].
     TileRecords {
         /// Bytes of a value.

@@ -21,14 +21,25 @@
 //! | [`MergeColumns`], [`ListVectors`] | an entry |
 //! | [`TileSteps`] | a condensed column of a step |
 //! | [`TileRecords`] | four elements of a step, a warp the step |
+//! | [`DistributeVectors`] | a column vector, a block the window |
+//! | [`DistributeEntries`], [`KeepEntries`], [`GatherValues`] | an entry |
+//! | [`PlaceWindows`] | a slot |
+//!
+//! Where entries are divided by column vectors, [`DistributeVectors`] decides for the vectors that [`ListVectors`] lists;
+//! the entries of those that are taken go on as above, the others make segments of rows.
 
+mod distribute;
 mod merge;
 mod records;
 mod rows;
 mod steps;
 
+pub use distribute::{
+    DistributeEntries, DistributeEntriesParams, DistributeVectors, DistributeVectorsParams, KeepEntries,
+    NO_WINDOW, PlaceWindows, PlaceWindowsParams,
+};
 pub use merge::{ListVectors, ListVectorsParams, MergeColumns, MergeColumnsParams};
-pub use records::{TileRecords, TileRecordsParams};
+pub use records::{GatherValues, GatherValuesParams, TileRecords, TileRecordsParams};
 pub use rows::{PlaceRows, PlaceRowsParams, RowLengths, RowLengthsParams};
 pub use steps::{TileSteps, TileStepsParams};
 

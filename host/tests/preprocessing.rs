@@ -4,7 +4,7 @@ mod common;
 
 use common::{gpu, report_missing_gpu};
 use proptest::prelude::*;
-use windrow::partition::PartitionRule;
+use windrow::partition::{PartitionRule, VectorThreshold};
 use windrow::{
     Algorithm, Csr, Determinism, Device, Permutation, Precision, Preprocessing, Schedule, Spmm, SpmmPlan,
     TileValues, Value, f16,
@@ -78,7 +78,8 @@ impl Setup {
         let facts = |r: &windrow::SpmmReport| {
             let counts = [r.windows, r.tiles, r.steps, r.workers, r.column_vectors, r.split, r.split_rows];
             let others = [r.segments, r.residual_rows, r.rows_in_both, r.gather_places, r.empty_rows];
-            (counts, others, r.tile_values, r.tile_values_reason.clone(), r.predicted_us, r.entries.clone())
+            let texts = [r.tile_values_reason.clone(), r.reason.clone()];
+            (counts, others, r.tile_values, texts, r.predicted_us, r.entries.clone(), r.tile_share)
         };
         assert_eq!(facts(got), facts(want), "{what}");
         same_arrays(&what, &on_cpu, &on_gpu);
@@ -202,6 +203,46 @@ fn the_same_arrays_however_windows_are_dealt_out() {
     assert!(plan.report().split > 0, "windows are cut");
 }
 
+/// Divided by column vectors: in tiles, in segments, in both, and in one of them alone.
+#[test]
+fn the_same_division_by_column_vectors() {
+    let (devices, mut matrices) = (devices(), matrices());
+    let mut rng = SplitMix64::new(0x11b7a);
+    let lengths: Vec<usize> = (0..90).map(|_| rng.below(14)).collect();
+    matrices.push(("shared columns", matrix(24, &lengths, &mut rng)));
+    // 700 columns that all eight rows share, and more that one has: more than a block takes at a time.
+    let shared: Vec<u32> = (0..700).collect();
+    let rows = (0..19u32).map(|row| match row % 8 {
+        0..6 => [shared.clone(), (1000 + 100 * row..1000 + 100 * row + 90).collect()].concat(),
+        6 => (3000..3800).collect(),
+        _ => Vec::new(),
+    });
+    let pattern = Pattern { cols: 4000, rows: rows.collect() };
+    matrices.push(("long vectors", pattern.with_values(Values::Reals, &mut rng)));
+    for device in &devices {
+        for (name, a) in &matrices {
+            for (i, threshold) in VectorThreshold::ALL.into_iter().enumerate() {
+                let rule = Some(PartitionRule::ColumnVectors { threshold });
+                let tile_values = if i % 2 == 0 { TileValues::Dense } else { TileValues::Packed };
+                let setup = Setup { rule, ..Setup::new(PRECISIONS[i % 3], tile_values) };
+                setup.check(device, name, a, None);
+                let dealt = Setup { workers: Some(40), ..setup };
+                match i % 2 == 0 {
+                    true => dealt.check(device, name, a, Some(&shuffled(a))),
+                    false => Setup { determinism: Determinism::Fast, ..dealt }.check(device, name, a, None),
+                }
+            }
+        }
+    }
+    report_missing_gpu("divisions by column vectors", 16 * matrices.len());
+    let rule = Some(PartitionRule::ColumnVectors { threshold: VectorThreshold::LIBRA });
+    let setup = Setup { rule, workers: Some(40), ..Setup::new(Precision::F16, TileValues::Dense) };
+    let plan = setup.plan(&devices[0], (&matrices.last().unwrap().1, None), Preprocessing::Gpu);
+    let report = plan.report();
+    assert!(report.rows_in_both > 0 && report.residual_rows > report.rows_in_both, "{report}");
+    assert!(report.split_rows > 0 && report.split > report.split_rows, "{report}");
+}
+
 /// Values of any type are rounded once; what is not finite or too large is what it is on the CPU.
 #[test]
 fn values_of_any_type() {
@@ -260,7 +301,7 @@ fn the_report_says_where_and_why() {
         (Spmm::builder(&a), "40 entries, fewer than"),
         (builder().preprocessing(Preprocessing::Cpu), "as asked"),
         (builder().algorithm(Algorithm::RowSplit), "only rows in tiles"),
-        (builder().algorithm(Algorithm::ShortRows), "only windows of all rows"),
+        (builder().algorithm(Algorithm::ShortRows), "whole rows are divided there"),
         (Spmm::builder(&a).memory_limit(1 << 20), "beyond the limit"),
     ] {
         let (place, why, _) = report(builder, &device);
@@ -298,6 +339,10 @@ proptest! {
                 let setup = Setup { workers, ..Setup::new(precision, tile_values) };
                 setup.check(&device, "random", &a, None);
                 setup.check(&device, "random", &a, Some(&order));
+                let threshold = VectorThreshold::ALL[rng.below(8)];
+                let rule = Some(PartitionRule::ColumnVectors { threshold });
+                Setup { rule, ..setup }.check(&device, "random, divided", &a, None);
+                Setup { rule, ..setup }.check(&device, "random, divided", &a, Some(&order));
             }
         }
     }

@@ -61,6 +61,23 @@ impl TileRecordsParams {
     pub const TO_BF16: u32 = 2;
 }
 
+/// A value that a kernel reads from an array of rounded ones, or of f32 that it rounds.
+///
+/// # Safety
+/// As for [`Simt::load_readonly`]; `rounding` is one of those of [`TileRecordsParams`].
+#[inline(always)]
+unsafe fn load_value<S: Simt, B: StoredValue>(s: &S, values: GlobalPtr<u32>, at: u32, rounding: u32) -> B {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if rounding == TileRecordsParams::ROUNDED {
+            s.load_readonly(values.cast::<B>().at(at))
+        } else {
+            let x = f32::from_bits(s.load_readonly(values.at(at)));
+            B::nearest(s, x, rounding == TileRecordsParams::TO_BF16)
+        }
+    }
+}
+
 /// The bits of a value in a record.
 pub trait StoredValue: Word {
     /// The value nearest to an f32 that is a number.
@@ -179,12 +196,7 @@ impl<E: TileElement<Bits: StoredValue>> Elements<E> {
                     let before = if tile == 0 { 0 } else { of_first_tile };
                     let rank = before + (bitmap & ((1 << bit) - 1)).count_ones();
                     let source = s.load_readonly(p.sources.at(first + rank));
-                    bits[i as usize] = if p.rounding == TileRecordsParams::ROUNDED {
-                        s.load_readonly(p.values.cast::<E::Bits>().at(source))
-                    } else {
-                        let x = f32::from_bits(s.load_readonly(p.values.at(source)));
-                        E::Bits::nearest(s, x, p.rounding == TileRecordsParams::TO_BF16)
-                    };
+                    bits[i as usize] = load_value(s, p.values, source, p.rounding);
                     present |= 1 << i;
                 }
                 i += 1;
@@ -280,5 +292,49 @@ unsafe fn link<S: Simt>(s: &S, p: &TileRecordsParams, step: u32, i: u32) -> u32 
     unsafe {
         let begin = s.load_readonly(p.record_starts.at(linked));
         if i == 0 { begin } else { s.load_readonly(p.record_starts.at(linked + 1)) - begin }
+    }
+}
+
+/// Arguments of [`GatherValues`].
+///
+/// # Obligations
+/// - `count ≤` [`MOST_ITEMS`](super::MOST_ITEMS); `sources` and `gathered` have `count` elements, `values` has each of the
+///   sources; `rounding` is as in [`TileRecordsParams`].
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+pub struct GatherValuesParams {
+    /// Entries of the matrix.
+    pub sources: GlobalPtr<u32>,
+    /// Value of each entry of the matrix.
+    pub values: GlobalPtr<u32>,
+    /// Their values.
+    pub gathered: GlobalPtr<u32>,
+    /// Number of them.
+    pub count: u32,
+    /// What values are.
+    pub rounding: u32,
+}
+
+/// `gathered[i] = values[sources[i]]`, rounded if need be, a thread for each. `E` stands for every type whose values are as
+/// long as its own.
+pub struct GatherValues<E>(PhantomData<E>);
+
+impl<E: TileElement<Bits: StoredValue>> Kernel for GatherValues<E> {
+    type Params = GatherValuesParams;
+    const FILE: &'static str = "preprocess";
+    const VARIANT: Variant = Variant::GatherValues { value_bytes: E::DTYPE.bytes() };
+    const BLOCK_THREADS: u32 = THREADS;
+
+    #[inline(always)]
+    unsafe fn run<S: Simt>(s: &S, p: &GatherValuesParams) {
+        let i = item(s);
+        // SAFETY: the obligations of the params.
+        unsafe {
+            if i < p.count {
+                let source = s.load_readonly(p.sources.at(i));
+                let value: E::Bits = load_value(s, p.values, source, p.rounding);
+                s.store(p.gathered.cast::<E::Bits>().at(i), value);
+            }
+        }
     }
 }

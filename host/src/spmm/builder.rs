@@ -334,7 +334,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             precision: self.precision,
             determinism: self.determinism,
             widest_slice: host.widest_slice,
-            row_split: host.row_split.take().map(|part| part.upload(device, values.bits())).transpose()?,
+            row_split: host.row_split.take().map(|part| part.upload(device, values)).transpose()?,
             short_rows: host.short_rows.take().map(|part| part.upload(device, values.bits())).transpose()?,
             tiles: host.tiles.take().map(|part| part.upload(device, values)).transpose()?,
             split,
@@ -447,7 +447,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         parts.windows = report.windows.saturating_sub(empty_windows);
         parts.residual_rows = if scalar { wide(self.a.rows()) } else { report.residual_rows };
         parts.rows_in_both = report.rows_in_both;
-        let segments = host.row_split.as_ref().map_or(0, |part| part.col_indices.len());
+        let segments = host.row_split.as_ref().map_or(0, |part| part.entries.len());
         let short_rows = host.short_rows.as_ref().map_or(0, |part| part.sources.len());
         parts.residual_entries = wide(segments + short_rows);
         report.predicted_us = self.cost_model.path_seconds(&parts, shape).map(|seconds| seconds * 1e6);

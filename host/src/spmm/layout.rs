@@ -9,7 +9,7 @@ use windrow_preprocess::partition::{PartitionRule, assign, assign_in_order};
 
 use super::builder::{Draft, MAX_INDEX, SpmmBuilder};
 use super::geometry::{division, short_row_groups};
-use super::parts::{RowSplitHost, ShortRowsHost, TilesHost, push, wide_first};
+use super::parts::{RowSplitHost, SegmentEntries, ShortRowsHost, TilesHost, push, wide_first};
 use super::report::{ArraySize, SpmmReport};
 use super::select::{self, Demand, Packing};
 use super::tiles::{
@@ -65,9 +65,9 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     /// Row-split: segments over the CSR arrays as they are, in the order of the plan.
     pub(super) fn lay_out_rows(&self, context: &Context<'_>, draft: &mut Draft) -> HostParts<'a> {
         let cut = self.cut_rows(context, self.a.row_offsets());
-        let columns = Cow::Borrowed(self.a.col_indices());
+        let entries = SegmentEntries::OnHost(Cow::Borrowed(self.a.col_indices()), None);
         let mut host = HostParts::default();
-        self.add_segments(context, (cut, columns, None), &mut host, &mut draft.report);
+        self.add_segments(context, (cut, entries), &mut host, &mut draft.report);
         draft.clock.end("balance");
         host
     }
@@ -82,11 +82,11 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         cut
     }
 
-    /// Adds segments, the column of each entry, and where its value is unless at the same place, to a plan.
+    /// Adds segments and their entries to a plan.
     pub(super) fn add_segments(
         &self,
         context: &Context<'_>,
-        (mut cut, col_indices, sources): (RowSegments, Cow<'a, [u32]>, Option<Vec<u32>>),
+        (mut cut, entries): (RowSegments, SegmentEntries<'a>),
         host: &mut HostParts<'a>,
         report: &mut SpmmReport,
     ) {
@@ -98,10 +98,9 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         report.split += report.split_rows;
         host.split_rows = wide_first(std::mem::take(&mut cut.split_rows));
         host.slot_rows = host.slot_rows.max(u64::from(cut.slots));
-        let value_bytes = wide(col_indices.len()) * u64::from(self.precision.bytes());
+        let value_bytes = wide(entries.len()) * u64::from(self.precision.bytes());
         let widest_slice = self.slicing(context, ROW_CACHE_QUARTERS).widest;
-        host.row_split =
-            Some(RowSplitHost { segments: cut.segments, col_indices, value_bytes, sources, widest_slice });
+        host.row_split = Some(RowSplitHost { segments: cut.segments, entries, value_bytes, widest_slice });
     }
 
     /// The forms of RS-Tile: every row in tiles, every row in the residual, or both.
@@ -111,11 +110,11 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         rule: PartitionRule,
         draft: &mut Draft,
     ) -> Result<HostParts<'a>, SpmmError> {
-        if let PartitionRule::ColumnVectors { threshold } = rule {
-            return self.lay_out_vectors(context, threshold, draft);
-        }
         if let Some(host) = self.lay_out_on_device(context, rule, draft)? {
             return Ok(host);
+        }
+        if let PartitionRule::ColumnVectors { threshold } = rule {
+            return self.lay_out_vectors(context, threshold, draft);
         }
         let Draft { report, clock } = draft;
         let assignment = match context.order {
@@ -363,9 +362,8 @@ impl HostParts<'_> {
     /// What stays on the host for new values.
     pub(super) fn host_bytes(&self) -> u64 {
         let short_rows = self.short_rows.as_ref().map_or(0, |part| 4 * wide(part.sources.len()));
-        let segments = self.row_split.as_ref().and_then(|part| part.sources.as_ref());
         short_rows
-            + segments.map_or(0, |sources| 4 * wide(sources.len()))
+            + self.row_split.as_ref().map_or(0, |part| part.entries.host_bytes())
             + self.tiles.as_ref().map_or(0, TilesHost::host_bytes)
     }
 }

@@ -8,7 +8,7 @@ use windrow_kernels::combine::Combine;
 use windrow_preprocess::balance::short_row_blocks;
 use windrow_simt::GlobalPtr;
 
-use super::preprocess::{DeviceSteps, ValueSources};
+use super::preprocess::{DeviceSteps, RestEntries, RestSources, ValueSources};
 use super::report::ArraySize;
 use super::tiles::{DealtWindows, Form, StepArrays, TilePattern};
 use super::values::{Bits, Values};
@@ -19,12 +19,35 @@ use crate::num::{index, narrow, real, wide};
 /// Rows of `A` as segments of CSR, before upload; see [`windrow_preprocess::balance::row_segments`].
 pub(super) struct RowSplitHost<'a> {
     pub(super) segments: Vec<[u32; 4]>,
-    pub(super) col_indices: Cow<'a, [u32]>,
+    pub(super) entries: SegmentEntries<'a>,
     pub(super) value_bytes: u64,
-    /// CSR entry of each value, unless they are those of all entries.
-    pub(super) sources: Option<Vec<u32>>,
     /// Widest slice of `B`, in columns.
     pub(super) widest_slice: u32,
+}
+
+/// What segments refer to.
+pub(super) enum SegmentEntries<'a> {
+    /// Column of each entry, and which of CSR it is, unless they are all entries.
+    OnHost(Cow<'a, [u32]>, Option<Vec<u32>>),
+    /// Divided from others in device memory.
+    OnDevice(RestEntries),
+}
+
+impl SegmentEntries<'_> {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::OnHost(col_indices, _) => col_indices.len(),
+            Self::OnDevice(rest) => rest.len(),
+        }
+    }
+
+    /// What stays on the host for new values.
+    pub(super) fn host_bytes(&self) -> u64 {
+        match self {
+            Self::OnHost(_, Some(sources)) => 4 * wide(sources.len()),
+            Self::OnHost(_, None) | Self::OnDevice(_) => 0,
+        }
+    }
 }
 
 /// Rows of `A` as segments of CSR.
@@ -32,18 +55,27 @@ pub(super) struct RowSplitPart {
     pub(super) segments: DeviceBuffer<[u32; 4]>,
     pub(super) col_indices: DeviceBuffer<u32>,
     pub(super) values: DeviceBuffer<u8>,
-    pub(super) sources: Option<Vec<u32>>,
+    sources: SegmentSources,
     /// Mean entries of a segment.
     pub(super) mean_len: f64,
     pub(super) widest_slice: u32,
+}
+
+/// CSR entry of each value.
+enum SegmentSources {
+    /// They are all entries.
+    Identity,
+    OnHost(Vec<u32>),
+    OnDevice(RestSources),
 }
 
 impl RowSplitPart {
     /// Uploads new values.
     pub(super) fn replace_values(&mut self, values: &Bits) -> Result<(), DeviceError> {
         match &self.sources {
-            None => self.values.copy_from_slice(values.bytes()),
-            Some(sources) => self.values.copy_from_slice(values.gather(sources).bytes()),
+            SegmentSources::Identity => self.values.copy_from_slice(values.bytes()),
+            SegmentSources::OnHost(sources) => self.values.copy_from_slice(values.gather(sources).bytes()),
+            SegmentSources::OnDevice(sources) => sources.replace(values.unplaced(), &self.values),
         }
     }
 }
@@ -51,23 +83,39 @@ impl RowSplitPart {
 impl RowSplitHost<'_> {
     pub(super) fn sizes(&self, sizes: &mut Vec<ArraySize>) {
         push(sizes, "segments", 16 * wide(self.segments.len()));
-        push(sizes, "col_indices", 4 * wide(self.col_indices.len()));
+        push(sizes, "col_indices", 4 * wide(self.entries.len()));
         push(sizes, "values", self.value_bytes);
+        if let SegmentEntries::OnDevice(rest) = &self.entries {
+            push(sizes, "segment_sources", rest.kept_bytes());
+        }
     }
 
     /// `values` in CSR order.
-    pub(super) fn upload(self, device: &Device, values: &Bits) -> Result<RowSplitPart, DeviceError> {
+    pub(super) fn upload<V: Value>(
+        self,
+        device: &Device,
+        values: &Values<'_, V>,
+    ) -> Result<RowSplitPart, DeviceError> {
         let segments = wide(self.segments.len());
-        let gathered = self.sources.as_ref().map(|sources| values.gather(sources));
-        let values = gathered.as_ref().unwrap_or(values);
-        Ok(RowSplitPart {
-            segments: DeviceBuffer::named(device, &self.segments, "segments")?,
-            col_indices: DeviceBuffer::named(device, &self.col_indices, "col_indices")?,
-            values: DeviceBuffer::named(device, values.bytes(), "values")?,
-            mean_len: real(wide(self.col_indices.len())) / real(segments.max(1)),
-            sources: self.sources,
-            widest_slice: self.widest_slice,
-        })
+        let mean_len = real(wide(self.entries.len())) / real(segments.max(1));
+        let (col_indices, values, sources) = match self.entries {
+            SegmentEntries::OnDevice(rest) => {
+                let (col_indices, values, sources) = rest.with_values(values.unplaced())?;
+                (col_indices, values, SegmentSources::OnDevice(sources))
+            }
+            SegmentEntries::OnHost(col_indices, sources) => {
+                let gathered = sources.as_ref().map(|sources| values.bits().gather(sources));
+                let values = gathered.as_ref().unwrap_or_else(|| values.bits());
+                (
+                    DeviceBuffer::named(device, &col_indices, "col_indices")?,
+                    DeviceBuffer::named(device, values.bytes(), "values")?,
+                    sources.map_or(SegmentSources::Identity, SegmentSources::OnHost),
+                )
+            }
+        };
+        let segments = DeviceBuffer::named(device, &self.segments, "segments")?;
+        let widest_slice = self.widest_slice;
+        Ok(RowSplitPart { segments, col_indices, values, sources, mean_len, widest_slice })
     }
 }
 

@@ -7,6 +7,7 @@ use half::{bf16, f16};
 use rayon::prelude::*;
 use windrow_formats::Value;
 use windrow_kernels::Dtype;
+use windrow_kernels::preprocess::TileRecordsParams;
 
 use crate::options::Precision;
 use crate::tf32;
@@ -74,6 +75,17 @@ pub(crate) struct Unplaced<'a> {
     pub(crate) dtype: Dtype,
     /// Whether they are f32 that the kernel is to round.
     pub(crate) to_round: bool,
+}
+
+impl Unplaced<'_> {
+    /// What the kernel is told.
+    pub(crate) fn rounding(self) -> u32 {
+        match (self.to_round, self.dtype) {
+            (false, _) => TileRecordsParams::ROUNDED,
+            (true, Dtype::Bf16) => TileRecordsParams::TO_BF16,
+            (true, _) => TileRecordsParams::TO_NEAREST,
+        }
+    }
 }
 
 impl<'a, V: Value> Values<'a, V> {

@@ -13,6 +13,7 @@ use windrow_preprocess::partition::{VectorSplit, VectorThreshold, split_vectors}
 
 use super::builder::{Draft, SpmmBuilder};
 use super::layout::{Context, HostParts, Stream};
+use super::parts::SegmentEntries;
 use super::tiles::empty_rows;
 use crate::error::SpmmError;
 use crate::num::{index, narrow, wide};
@@ -29,7 +30,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         let split = split_vectors(self.a, context.order, threshold)?;
         draft.clock.end("partition");
         if split.window_rows.is_empty() {
-            draft.report.reason = format!("all entries on CUDA cores: no column vector is {threshold} full");
+            draft.report.reason = no_full_vector(threshold);
             return Ok(self.lay_out_rows(context, draft));
         }
         draft.report.rows_in_both = wide(split.rows_in_both());
@@ -48,14 +49,15 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             cut.skip_empty();
             cut.add_to_c(|row| tiles.matrix.row_len(row as usize) > 0);
             let sources = residual.sources.par_iter().map(|&entry| narrow(index(entry))).collect();
-            self.add_segments(
-                context,
-                (cut, Cow::Owned(columns), Some(sources)),
-                &mut host,
-                &mut draft.report,
-            );
+            let entries = SegmentEntries::OnHost(Cow::Owned(columns), Some(sources));
+            self.add_segments(context, (cut, entries), &mut host, &mut draft.report);
             draft.clock.end("balance");
         }
         Ok(host)
     }
+}
+
+/// Why a plan by column vectors has no tiles.
+pub(super) fn no_full_vector(threshold: VectorThreshold) -> String {
+    format!("all entries on CUDA cores: no column vector is {threshold} full")
 }

@@ -1,6 +1,8 @@
 //! The windows of a matrix condensed on a GPU: what [`windrow_formats::RsTile`] and the plan's pattern of tiles are on the
 //! host.
 
+use std::rc::Rc;
+
 use windrow_formats::{Csr, Permutation, Value};
 use windrow_kernels::Variant;
 use windrow_kernels::preprocess::{
@@ -18,49 +20,53 @@ use crate::spmm::tiles::{DealtWindows, Form, WINDOW_ROWS};
 
 /// A matrix whose windows are condensed, in device memory.
 pub(crate) struct Condensed {
-    scratch: Scratch,
-    col_indices: GlobalPtr<u32>,
-    window_rows: GlobalPtr<u32>,
-    slot_begins: GlobalPtr<u32>,
-    masks: GlobalPtr<u32>,
+    pub(super) scratch: Rc<Scratch>,
+    pub(super) row_offsets: GlobalPtr<u64>,
+    pub(super) col_indices: GlobalPtr<u32>,
+    /// Row in each slot.
+    pub(super) window_rows: GlobalPtr<u32>,
+    /// Where a column begins, the slots that have it.
+    pub(super) masks: GlobalPtr<u32>,
     /// Columns that begin before each position.
-    ranks: GlobalPtr<u32>,
-    window_vectors: GlobalPtr<u32>,
+    pub(super) ranks: GlobalPtr<u32>,
+    /// Columns of the windows before each, and of all.
+    pub(super) window_vectors: GlobalPtr<u32>,
     /// Entry of the matrix at each position.
-    sources: DeviceBuffer<u32>,
-    /// Columns of the windows before each, and of all, on the host.
-    vectors: Vec<u32>,
+    pub(super) sources: DeviceBuffer<u32>,
+    /// `window_vectors` on the host.
+    pub(super) vectors: Vec<u32>,
 }
 
 /// Rows without entries go to windows of their own, of which there are so many beside those of the others.
 #[derive(Debug, Clone, Copy)]
-struct WindowCounts {
-    full: usize,
-    empty: usize,
+pub(super) struct WindowCounts {
+    pub(super) full: usize,
+    pub(super) empty: usize,
+}
+
+impl WindowCounts {
+    /// Whether a window is one of rows without entries: they are dealt out as Bresenham draws a line.
+    pub(super) fn is_empty(self, window: usize) -> bool {
+        let windows = self.full + self.empty;
+        (window + 1) * self.empty / windows > window * self.empty / windows
+    }
 }
 
 impl Condensed {
-    /// Device memory for the time in which a plan of such a matrix is made, in bytes.
-    fn scratch_bytes<V>(a: &Csr<V>, order: Option<&Permutation>) -> u64 {
-        let of_rows = if order.is_some() { 48 } else { 36 };
-        // Columns, masks, ranks, values; a vector for each entry; and the ends of arrays.
-        (24 * wide(a.nnz()) + of_rows * wide(a.rows())) * 129 / 128 + (1 << 16)
-    }
-
-    /// Uploads a matrix, of which `empty_rows` rows have no entries, and condenses its windows of the rows in `order`.
+    /// Uploads a matrix and condenses its windows of the rows in `order`: all, or those alone that have entries. For what
+    /// is done with them, scratch memory has `entry_bytes` for each entry.
     pub(super) fn new<V: Value>(
         device: &Device,
-        a: &Csr<V>,
-        order: Option<&Permutation>,
-        empty_rows: usize,
+        (a, order): (&Csr<V>, Option<&Permutation>),
+        counts: WindowCounts,
+        entry_bytes: u64,
     ) -> Result<Self, DeviceError> {
-        let scratch = Scratch::new(device, Self::scratch_bytes(a, order))?;
+        let of_rows = if order.is_some() { 48 } else { 36 };
+        let scratch_bytes = entry_bytes * wide(a.nnz()) + of_rows * wide(a.rows());
+        // The ends of arrays, and sums of scans.
+        let scratch = Rc::new(Scratch::new(device, scratch_bytes + scratch_bytes / 128 + (1 << 16))?);
         let row_offsets = scratch.array_from(a.row_offsets(), "row_offsets")?;
         let col_indices = scratch.array_from(a.col_indices(), "col_indices")?;
-        let counts = WindowCounts {
-            full: (a.rows() - empty_rows).div_ceil(WINDOW_ROWS),
-            empty: empty_rows.div_ceil(WINDOW_ROWS),
-        };
         let windows = counts.full + counts.empty;
         let slots = narrow(WINDOW_ROWS * windows);
         let entries = narrow(a.nnz());
@@ -108,9 +114,9 @@ impl Condensed {
         };
         Ok(Self {
             scratch,
+            row_offsets,
             col_indices,
             window_rows,
-            slot_begins,
             masks,
             ranks,
             window_vectors,
@@ -119,9 +125,18 @@ impl Condensed {
         })
     }
 
-    /// Entries.
+    /// Entries in the windows.
     pub(super) fn entries(&self) -> usize {
         self.sources.len()
+    }
+
+    pub(super) fn windows(&self) -> usize {
+        self.vectors.len() - 1
+    }
+
+    /// Distinct columns of all windows.
+    pub(super) fn vector_count(&self) -> usize {
+        self.vectors.last().map_or(0, |&all| all as usize)
     }
 
     /// Distinct columns of the windows before each, and of all.
@@ -132,7 +147,27 @@ impl Condensed {
     /// The rows of each window.
     pub(super) fn window_rows(&self) -> Result<Vec<u32>, DeviceError> {
         // SAFETY: eight slots for each window, placed by the launches of `new`.
-        unsafe { self.scratch.read(self.window_rows, WINDOW_ROWS * (self.vectors.len() - 1)) }
+        unsafe { self.scratch.read(self.window_rows, WINDOW_ROWS * self.windows()) }
+    }
+
+    /// `[column, first position]` of each column of each window, and the number of positions behind the last.
+    pub(super) fn list_vectors(&self) -> Result<GlobalPtr<[u32; 2]>, DeviceError> {
+        let vectors = self.scratch.array(self.vector_count() + 1, "vectors")?;
+        let entries = narrow(self.sources.len());
+        let params = ListVectorsParams {
+            ranks: self.ranks,
+            slot_begins: GlobalPtr::NULL,
+            window_vectors: GlobalPtr::NULL,
+            col_indices: self.col_indices,
+            sources: self.sources.pointer(),
+            masks: self.masks,
+            vectors,
+            entries,
+            windows: 0,
+        };
+        // SAFETY: the arrays are those of `self`, and there is room for each column that begins.
+        unsafe { self.scratch.launch(Variant::ListVectors, u64::from(entries) + 1, &params)? };
+        Ok(vectors)
     }
 
     /// Writes the steps of the windows as they were dealt out.
@@ -142,10 +177,9 @@ impl Condensed {
         form: Form,
         value_bytes: u32,
     ) -> Result<DeviceSteps, DeviceError> {
-        let scratch = self.scratch;
+        let scratch = Rc::clone(&self.scratch);
         let device = scratch.device();
-        let (steps, entries) = (stream.steps(), narrow(self.sources.len()));
-        let vectors = self.vectors.last().map_or(0, |&all| all as usize);
+        let steps = stream.steps();
         let (step_cols, bitmaps, step_entries) = (
             DeviceBuffer::<[u32; 4]>::alloc(device, 4 * steps, "step_cols")?,
             DeviceBuffer::<[u64; 2]>::alloc(device, steps, "bitmaps")?,
@@ -162,22 +196,11 @@ impl Condensed {
         let pieces: Vec<[u32; 4]> = (stream.dealt().pieces.iter())
             .map(|piece| [piece.window, piece.begin, piece_word(piece.slot, piece.shared), 0])
             .collect();
-        let list = ListVectorsParams {
-            ranks: self.ranks,
-            slot_begins: self.slot_begins,
-            window_vectors: self.window_vectors,
-            col_indices: self.col_indices,
-            sources: self.sources.pointer(),
-            masks: self.masks,
-            vectors: scratch.array(vectors + 1, "vectors")?,
-            entries,
-            windows: narrow(self.vectors.len() - 1),
-        };
         let of_steps = TileStepsParams {
             pieces: scratch.array_from(&pieces, "pieces")?,
             piece_steps: scratch.array_from(stream.piece_steps(), "piece_steps")?,
             window_vectors: self.window_vectors,
-            vectors: list.vectors,
+            vectors: self.list_vectors()?,
             masks: self.masks,
             step_cols: step_cols.pointer().cast(),
             bitmaps: bitmaps.pointer().cast(),
@@ -192,7 +215,6 @@ impl Condensed {
         // SAFETY: the arrays are those of `new` and of the lengths that the kernels ask for; the pieces have each step of
         // each window once, of which there are as many as its columns fill.
         unsafe {
-            scratch.launch(Variant::ListVectors, u64::from(entries) + 1, &list)?;
             scratch.launch(Variant::TileSteps, wide(steps), &of_steps)?;
             if let Some(starts) = &record_starts {
                 scratch.scan(step_chunks, narrow(steps), false, starts.pointer())?;
@@ -237,30 +259,28 @@ fn place_rows(
             }
         }
     }
-    for (list, kinds) in passes {
-        let lengths = scratch.array(rows, "lengths of rows")?;
-        let ranks = scratch.array(rows + 1, "ranks of rows")?;
-        let count = narrow(rows);
-        let of_rows = RowLengthsParams { rows: list, row_offsets, lengths, count, reserved: 0 };
-        let place = PlaceRowsParams {
-            rows: list,
-            ranks,
-            window_rows,
-            count,
-            full: narrow(counts.full),
-            empty: narrow(counts.empty),
-            kinds,
-        };
-        // SAFETY: an order has each row once; as for `Condensed::new`.
-        unsafe {
-            scratch.launch(Variant::RowLengths, u64::from(count), &of_rows)?;
-            scratch.scan(lengths, count, true, ranks)?;
-            scratch.launch(
-                Variant::PlaceRows,
-                u64::from(count) + u64::from(PlaceRowsParams::PADS),
-                &place,
-            )?;
-        }
+    for pass in passes {
+        place_pass(scratch, row_offsets, (rows, pass), (window_rows, counts))?;
     }
     Ok(window_rows)
+}
+
+/// Places rows of some kinds, given a list of all rows, or null for the matrix's own order.
+pub(super) fn place_pass(
+    scratch: &Scratch,
+    row_offsets: GlobalPtr<u64>,
+    (rows, (list, kinds)): (usize, (GlobalPtr<u32>, u32)),
+    (window_rows, counts): (GlobalPtr<u32>, WindowCounts),
+) -> Result<(), DeviceError> {
+    let (count, lengths) = (narrow(rows), scratch.array(rows, "lengths of rows")?);
+    let ranks = scratch.array(rows + 1, "ranks of rows")?;
+    let of_rows = RowLengthsParams { rows: list, row_offsets, lengths, count, reserved: 0 };
+    let (full, empty) = (narrow(counts.full), narrow(counts.empty));
+    let place = PlaceRowsParams { rows: list, ranks, window_rows, count, full, empty, kinds };
+    // SAFETY: an order has each row once, `window_rows` has room for the windows of both kinds; as for `Condensed::new`.
+    unsafe {
+        scratch.launch(Variant::RowLengths, u64::from(count), &of_rows)?;
+        scratch.scan(lengths, count, true, ranks)?;
+        scratch.launch(Variant::PlaceRows, u64::from(count) + u64::from(PlaceRowsParams::PADS), &place)
+    }
 }

@@ -5,25 +5,33 @@
 //! it does with windows of its own. The kernels' side is [`windrow_kernels::preprocess`].
 
 mod condense;
+mod distribute;
 mod scratch;
 mod steps;
 
+use rayon::prelude::*;
 use windrow_formats::Value;
 use windrow_kernels::preprocess::MOST_ITEMS;
-use windrow_preprocess::partition::PartitionRule;
+use windrow_preprocess::partition::{PartitionRule, VectorThreshold};
 
-use self::condense::Condensed;
+use self::condense::{Condensed, WindowCounts};
+pub(super) use self::distribute::{RestEntries, RestSources};
 pub(super) use self::steps::{DeviceSteps, ValueSources};
 use super::builder::{Draft, MAX_STEPS, SpmmBuilder};
 use super::layout::{Context, HostParts};
-use super::parts::{TilesHost, wide_first};
+use super::parts::{SegmentEntries, TilesHost, wide_first};
 use super::tiles::{DealtWindows, TILE_COLUMNS, WINDOW_ROWS, steps_of};
+use super::vectors::no_full_vector;
 use crate::error::{DeviceError, SpmmError};
 use crate::num::{index, narrow, wide};
 use crate::options::{Determinism, Preprocessing};
 
 /// Entries from which on the GPU lays a matrix out by itself: for fewer, the CPU takes no longer than the launches.
 const LEAST_ENTRIES: usize = 1 << 17;
+/// Scratch memory for each entry: columns, masks, ranks, values, and a vector for each.
+const TILES_ENTRY_BYTES: u64 = 24;
+/// The same where entries are divided: twice the masks, ranks and vectors, and which entry goes where.
+const VECTORS_ENTRY_BYTES: u64 = 52;
 
 impl<'a, V: Value> SpmmBuilder<'a, V> {
     /// The layout of all rows in tiles on the GPU, where that is to be: otherwise the report says why not.
@@ -38,7 +46,11 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         if place == Preprocessing::Cpu {
             return Ok(None);
         }
-        match self.condense(context, draft) {
+        let laid_out = match rule {
+            PartitionRule::ColumnVectors { threshold } => self.distribute(context, threshold, draft),
+            _ => self.condense(context, draft),
+        };
+        match laid_out {
             Ok(Some(host)) => {
                 draft.report.preprocessing = Preprocessing::Gpu;
                 Ok(Some(host))
@@ -61,8 +73,8 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         if self.preprocessing == Preprocessing::Cpu {
             return cpu("as asked".to_owned());
         }
-        if rule != PartitionRule::AllTile {
-            return cpu("only windows of all rows are laid out on the GPU".to_owned());
+        if !matches!(rule, PartitionRule::AllTile | PartitionRule::ColumnVectors { .. }) {
+            return cpu("whole rows are divided there".to_owned());
         }
         if nnz == 0 {
             return cpu("the matrix has no entries".to_owned());
@@ -83,13 +95,65 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         (Preprocessing::Gpu, format!("{nnz} entries, no fewer than {LEAST_ENTRIES}"))
     }
 
-    /// Uploads the matrix, condenses its windows, deals them out and writes their steps. None for more steps than a plan
-    /// may have.
-    fn condense(&self, context: &Context<'_>, draft: &mut Draft) -> Result<Option<HostParts<'a>>, SpmmError> {
-        let empty_rows = index(draft.report.empty_rows);
-        let condensed = Condensed::new(context.device, self.a, context.order, empty_rows)?;
-        draft.clock.end("condense");
+    /// Windows of the matrix's rows.
+    fn window_counts(&self, empty_rows: usize) -> WindowCounts {
+        WindowCounts {
+            full: (self.a.rows() - empty_rows).div_ceil(WINDOW_ROWS),
+            empty: empty_rows.div_ceil(WINDOW_ROWS),
+        }
+    }
 
+    /// All rows in tiles. None for more steps than a plan may have.
+    fn condense(&self, context: &Context<'_>, draft: &mut Draft) -> Result<Option<HostParts<'a>>, SpmmError> {
+        let counts = self.window_counts(index(draft.report.empty_rows));
+        let condensed = Condensed::new(context.device, (self.a, context.order), counts, TILES_ENTRY_BYTES)?;
+        draft.clock.end("condense");
+        self.deal_out(context, condensed, draft)
+    }
+
+    /// Full column vectors in tiles, the entries of the others as segments of rows, as
+    /// [`lay_out_vectors`](Self::lay_out_vectors) has them.
+    fn distribute(
+        &self,
+        context: &Context<'_>,
+        threshold: VectorThreshold,
+        draft: &mut Draft,
+    ) -> Result<Option<HostParts<'a>>, SpmmError> {
+        let empty_rows = index(draft.report.empty_rows);
+        let with_entries = WindowCounts { empty: 0, ..self.window_counts(empty_rows) };
+        let condensed =
+            Condensed::new(context.device, (self.a, context.order), with_entries, VECTORS_ENTRY_BYTES)?;
+        draft.clock.end("condense");
+        let divided = condensed.distribute(self.a.rows(), threshold, empty_rows)?;
+        draft.clock.end("distribute");
+        let Some((condensed, rest)) = divided else {
+            draft.report.reason = no_full_vector(threshold);
+            return Ok(Some(self.lay_out_rows(context, draft)));
+        };
+        let len = |row: usize| rest.row_offsets[row + 1] - rest.row_offsets[row];
+        let in_tiles = |row: usize| wide(self.a.row_len(row)) > len(row);
+        let rows = (0..self.a.rows()).into_par_iter().filter(|&row| len(row) > 0);
+        draft.report.rows_in_both = wide(rows.clone().filter(|&row| in_tiles(row)).count());
+        let Some(mut host) = self.deal_out(context, condensed, draft)? else { return Ok(None) };
+        if rest.entries.len() > 0 {
+            draft.report.residual_rows = wide(rows.count());
+            let mut cut = self.cut_rows(context, &rest.row_offsets);
+            cut.skip_empty();
+            cut.add_to_c(|row| in_tiles(row as usize));
+            let entries = SegmentEntries::OnDevice(rest.entries);
+            self.add_segments(context, (cut, entries), &mut host, &mut draft.report);
+            draft.clock.end("balance");
+        }
+        Ok(Some(host))
+    }
+
+    /// Condensed windows dealt out, and their steps. None for more steps than a plan may have.
+    fn deal_out(
+        &self,
+        context: &Context<'_>,
+        condensed: Condensed,
+        draft: &mut Draft,
+    ) -> Result<Option<HostParts<'a>>, SpmmError> {
         let vectors = condensed.window_vectors();
         let mut window_tiles = Vec::with_capacity(vectors.len());
         window_tiles.push(0);
@@ -98,18 +162,18 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             tiles += (ends[1] - ends[0]).div_ceil(narrow(TILE_COLUMNS));
             tiles
         }));
-        let column_vectors = vectors.last().map_or(0, |&all| u64::from(all));
         let steps = steps_of(&window_tiles, 0);
         if steps > MAX_STEPS {
             return Ok(None);
         }
-        let counts = (wide(window_tiles.len() - 1), steps, wide(condensed.entries()));
+        let counts = (wide(condensed.windows()), steps, wide(condensed.entries()));
         let choice = self.choose_stream(context, counts, &mut draft.report)?;
         let mut stream = DealtWindows::new(window_tiles, choice.dealing);
         if self.determinism == Determinism::Fast {
             stream.share_slots();
         }
-        self.note_stream(&stream, (column_vectors, wide(condensed.entries())), &mut draft.report);
+        let held = (wide(condensed.vector_count()), wide(condensed.entries()));
+        self.note_stream(&stream, held, &mut draft.report);
         let dealt = stream.dealt();
         let split_windows = match dealt.split_windows.is_empty() {
             true => Vec::new(),

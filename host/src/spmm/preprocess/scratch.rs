@@ -11,6 +11,7 @@ use crate::device::{Device, DeviceBuffer, DeviceKind, Machine};
 use crate::error::DeviceError;
 use crate::num::{index, wide};
 use crate::spmm::gpu::start;
+use crate::spmm::values::Unplaced;
 
 /// Where each array of a block of memory begins: as allocations do on a GPU.
 const ALIGNMENT: u64 = 256;
@@ -24,6 +25,7 @@ pub(crate) struct Scratch {
     block: DeviceBuffer<u8>,
     used: Cell<u64>,
     others: RefCell<Vec<DeviceBuffer<u8>>>,
+    values: Cell<Option<GlobalPtr<u32>>>,
 }
 
 impl Scratch {
@@ -31,7 +33,13 @@ impl Scratch {
     pub(crate) fn new(device: &Device, bytes: u64) -> Result<Self, DeviceError> {
         let bytes = if device.kind() == DeviceKind::Emulator { 0 } else { bytes };
         let block = DeviceBuffer::alloc(device, index(bytes), "preprocessing")?;
-        Ok(Self { device: device.clone(), block, used: Cell::new(0), others: RefCell::default() })
+        Ok(Self {
+            device: device.clone(),
+            block,
+            used: Cell::new(0),
+            others: RefCell::default(),
+            values: Cell::new(None),
+        })
     }
 
     pub(crate) fn device(&self) -> &Device {
@@ -68,6 +76,16 @@ impl Scratch {
             unsafe { self.machine()?.upload(array.address(), bytemuck::cast_slice(elements))? };
         }
         Ok(array)
+    }
+
+    /// The values of a matrix, uploaded once: every call of one scratch memory is for the same.
+    pub(super) fn values(&self, values: Unplaced<'_>) -> Result<GlobalPtr<u32>, DeviceError> {
+        if let Some(uploaded) = self.values.get() {
+            return Ok(uploaded);
+        }
+        let uploaded = self.array_from(values.bytes, "values")?.cast();
+        self.values.set(Some(uploaded));
+        Ok(uploaded)
     }
 
     /// The first `len` elements of an array, after the work queued before.

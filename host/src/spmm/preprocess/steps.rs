@@ -1,5 +1,7 @@
 //! The steps of a tile stream that a GPU laid out, their records, and new values for them.
 
+use std::rc::Rc;
+
 use windrow_kernels::preprocess::TileRecordsParams;
 use windrow_kernels::tile_stream::CHUNK_BYTES;
 use windrow_kernels::{Dtype, Variant};
@@ -28,7 +30,7 @@ pub(crate) struct DeviceSteps {
     pub(super) sources: DeviceBuffer<u32>,
     pub(super) ends: Ends,
     /// Holds what [`Ends`] points to.
-    pub(super) scratch: Scratch,
+    pub(super) scratch: Rc<Scratch>,
 }
 
 /// The pieces, and the rows of their windows.
@@ -132,16 +134,12 @@ impl ValueSources {
             bitmaps,
             step_entries: self.step_entries.pointer(),
             sources: self.sources.pointer(),
-            values: scratch.array_from(values.bytes, "values")?.cast(),
+            values: scratch.values(values)?,
             record_starts,
             records: records.pointer(),
             steps: narrow(steps),
             piece_count: ends.piece_count,
-            rounding: match (values.to_round, values.dtype) {
-                (false, _) => TileRecordsParams::ROUNDED,
-                (true, Dtype::Bf16) => TileRecordsParams::TO_BF16,
-                (true, _) => TileRecordsParams::TO_NEAREST,
-            },
+            rounding: values.rounding(),
             reserved: 0,
         };
         let variant = Variant::TileRecords { value_bytes: values.dtype.bytes() };
