@@ -6,8 +6,8 @@ use common::{gpu, report_missing_gpu};
 use proptest::prelude::*;
 use windrow::partition::{PartitionRule, VectorThreshold};
 use windrow::{
-    Algorithm, Csr, Determinism, Device, Permutation, Precision, Preprocessing, Schedule, Spmm, SpmmPlan,
-    TileValues, Value, f16,
+    Algorithm, Csr, Determinism, Device, EmulatorSchedule, Permutation, Precision, Preprocessing, Schedule,
+    Spmm, SpmmPlan, TileValues, Value, f16,
 };
 use windrow_testkit::{Pattern, SplitMix64, Values};
 
@@ -15,7 +15,7 @@ const PRECISIONS: [Precision; 3] = [Precision::F16, Precision::Bf16, Precision::
 
 /// Every device that has kernels: the emulator under each schedule, the GPU if there is one.
 fn devices() -> Vec<Device> {
-    let mut devices = Schedule::STANDARD.map(Device::emulator).to_vec();
+    let mut devices = EmulatorSchedule::STANDARD.map(Device::emulator).to_vec();
     devices.extend(gpu());
     devices
 }
@@ -29,12 +29,14 @@ struct Setup {
     determinism: Determinism,
     rule: Option<PartitionRule>,
     window_each: bool,
+    schedule: Schedule,
 }
 
 impl Setup {
     const fn new(precision: Precision, tile_values: TileValues) -> Self {
         let determinism = Determinism::RunToRun;
-        Self { precision, tile_values, workers: None, determinism, rule: None, window_each: false }
+        let schedule = Schedule::Sequential;
+        Self { precision, tile_values, workers: None, determinism, rule: None, window_each: false, schedule }
     }
 
     fn plan<V: Value>(
@@ -49,6 +51,7 @@ impl Setup {
             .tile_values(self.tile_values)
             .determinism(self.determinism)
             .algorithm(Algorithm::TileStream)
+            .schedule(self.schedule)
             .preprocessing(place);
         if let Some(rule) = self.rule {
             builder = builder.algorithm(Algorithm::Hybrid).partition(rule);
@@ -79,7 +82,8 @@ impl Setup {
             let counts = [r.windows, r.tiles, r.steps, r.workers, r.column_vectors, r.split, r.split_rows];
             let others = [r.segments, r.residual_rows, r.rows_in_both, r.gather_places, r.empty_rows];
             let texts = [r.tile_values_reason.clone(), r.reason.clone()];
-            (counts, others, r.tile_values, texts, r.predicted_us, r.entries.clone(), r.tile_share)
+            let rest = (r.predicted_us, r.entries.clone(), r.tile_share, r.scheduling.clone());
+            (counts, others, r.tile_values, texts, rest)
         };
         assert_eq!(facts(got), facts(want), "{what}");
         same_arrays(&what, &on_cpu, &on_gpu);
@@ -226,7 +230,8 @@ fn the_same_division_by_column_vectors() {
                 let tile_values = if i % 2 == 0 { TileValues::Dense } else { TileValues::Packed };
                 let setup = Setup { rule, ..Setup::new(PRECISIONS[i % 3], tile_values) };
                 setup.check(device, name, a, None);
-                let dealt = Setup { workers: Some(40), ..setup };
+                let schedule = if i % 4 < 2 { Schedule::MultiStream } else { Schedule::Sequential };
+                let dealt = Setup { workers: Some(40), schedule, ..setup };
                 match i % 2 == 0 {
                     true => dealt.check(device, name, a, Some(&shuffled(a))),
                     false => Setup { determinism: Determinism::Fast, ..dealt }.check(device, name, a, None),
@@ -287,7 +292,7 @@ fn products_are_the_same() {
 
 #[test]
 fn the_report_says_where_and_why() {
-    let device = Device::emulator(Schedule::InOrder);
+    let device = Device::emulator(EmulatorSchedule::InOrder);
     let a = Csr::<f32>::identity(40).unwrap();
     let report = |builder: windrow::SpmmBuilder<'_, f32>, device: &Device| {
         let report = builder.precision(Precision::F16).build(device).unwrap().report().clone();
@@ -332,7 +337,7 @@ proptest! {
             order.swap(i, rng.below(i + 1));
         }
         let order = Permutation::try_from_new_to_old(order).unwrap();
-        let device = gpu().unwrap_or_else(|| Device::emulator(Schedule::Seeded(seed)));
+        let device = gpu().unwrap_or_else(|| Device::emulator(EmulatorSchedule::Seeded(seed)));
         let workers = (workers > 0).then_some(workers);
         for precision in [Precision::F16, Precision::Tf32] {
             for tile_values in [TileValues::Dense, TileValues::Packed] {

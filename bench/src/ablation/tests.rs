@@ -1,6 +1,6 @@
 //! Ablations end to end: on the CPU, where times are skipped, and through the GPU's code on the emulator.
 
-use windrow::Schedule;
+use windrow::EmulatorSchedule;
 
 use super::*;
 
@@ -98,7 +98,7 @@ fn on_the_emulator_every_part_has_times() {
         AblationPart::Reorder,
         AblationPart::Hybrid,
     ];
-    let (records, summary) = run(&Device::emulator(Schedule::InOrder), &options(&parts));
+    let (records, summary) = run(&Device::emulator(EmulatorSchedule::InOrder), &options(&parts));
     assert_eq!((summary.wrong, summary.errors, summary.skipped), (0, 0, 0), "{records:#?}");
     for record in &records {
         let timed =
@@ -128,7 +128,7 @@ fn on_the_emulator_every_part_has_times() {
 #[test]
 fn runs_on_the_emulator_are_the_same_beside_other_work() {
     let (records, summary) =
-        run(&Device::emulator(Schedule::Seeded(3)), &options(&[AblationPart::Determinism]));
+        run(&Device::emulator(EmulatorSchedule::Seeded(3)), &options(&[AblationPart::Determinism]));
     assert_eq!((summary.wrong, summary.errors, summary.skipped), (0, 0, 0), "{records:#?}");
     assert_eq!(records.len(), 2);
     for record in &records {
@@ -144,7 +144,7 @@ fn runs_on_the_emulator_are_the_same_beside_other_work() {
 #[test]
 fn plans_made_on_the_emulator_are_those_of_the_cpu() {
     let options = options(&[AblationPart::Preprocess]);
-    let (records, summary) = run(&Device::emulator(Schedule::InOrder), &options);
+    let (records, summary) = run(&Device::emulator(EmulatorSchedule::InOrder), &options);
     assert_eq!((summary.wrong, summary.errors, summary.skipped), (0, 0, 0), "{records:#?}");
     assert_eq!(records.len(), 3);
     for record in &records {

@@ -244,7 +244,13 @@ impl TilesHost {
         Self { layout: TilesLayout::Device(Box::new(steps), stream), dtype, form }
     }
 
-    fn stream(&self) -> &DealtWindows {
+    /// In which form records hold values.
+    pub(super) fn form(&self) -> Form {
+        self.form
+    }
+
+    /// How windows were dealt out.
+    pub(super) fn stream(&self) -> &DealtWindows {
         match &self.layout {
             TilesLayout::Host(pattern) => pattern.stream(),
             TilesLayout::Device(_, stream) => stream,

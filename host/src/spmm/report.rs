@@ -6,6 +6,7 @@ use std::time::Instant;
 use crate::device::DeviceKind;
 use crate::num::real;
 use crate::options::{Algorithm, Determinism, Precision, Preprocessing, Rates, TileValues};
+use crate::schedule::Scheduling;
 
 /// Name and size of one array in device memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -65,6 +66,8 @@ pub struct SpmmReport {
     pub preprocessing: Preprocessing,
     /// Why there.
     pub preprocessing_reason: String,
+    /// How the launches of the two parts of a hybrid follow each other; none for plans with one part, and on the CPU.
+    pub scheduling: Option<Scheduling>,
     /// The order in which rows are worked on.
     pub order: String,
     /// Time that the cost model predicts for a product of the plan's width on CUDA cores and on Tensor Cores, in
@@ -225,6 +228,9 @@ impl fmt::Display for SpmmReport {
                 self.column_vectors,
                 real(self.nnz as u64) * self.tile_share / real(self.column_vectors.max(1))
             )?;
+        }
+        if let Some(scheduling) = &self.scheduling {
+            writeln!(f, "schedule       {scheduling}")?;
         }
         if !self.tile_values_reason.is_empty() {
             writeln!(f, "tile values    {}: {}", self.tile_values, self.tile_values_reason)?;

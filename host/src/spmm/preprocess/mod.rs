@@ -137,11 +137,10 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         let Some(mut host) = self.deal_out(context, condensed, draft)? else { return Ok(None) };
         if rest.entries.len() > 0 {
             draft.report.residual_rows = wide(rows.count());
-            let mut cut = self.cut_rows(context, &rest.row_offsets);
-            cut.skip_empty();
-            cut.add_to_c(|row| in_tiles(row as usize));
+            let cut = self.cut_rows(context, &rest.row_offsets);
             let entries = SegmentEntries::OnDevice(rest.entries);
-            self.add_segments(context, (cut, entries), &mut host, &mut draft.report);
+            let in_tiles = |row: u32| in_tiles(row as usize);
+            self.add_rest(context, (cut, entries), in_tiles, (&mut host, &mut draft.report))?;
             draft.clock.end("balance");
         }
         Ok(Some(host))

@@ -157,7 +157,7 @@ impl std::fmt::Debug for Scratch {
 #[cfg(all(test, feature = "emulator"))]
 mod tests {
     use super::*;
-    use crate::Schedule;
+    use crate::EmulatorSchedule;
 
     fn check(device: &Device, input: &[u32], flags: bool) {
         let scratch = Scratch::new(device, 64).unwrap();
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn scans_of_any_length() {
-        let mut devices = Schedule::STANDARD.map(Device::emulator).to_vec();
+        let mut devices = EmulatorSchedule::STANDARD.map(Device::emulator).to_vec();
         devices.extend(Device::cuda(0));
         for device in devices {
             for len in [0, 1, 7, 8, 9, 31, 255, 2046, 2047, 2048, 2049, 4096, 6145, 20_000] {
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn more_blocks_than_a_block_has_elements() {
-        let device = Device::cuda(0).unwrap_or_else(|_| Device::emulator(Schedule::InOrder));
+        let device = Device::cuda(0).unwrap_or_else(|_| Device::emulator(EmulatorSchedule::InOrder));
         let len = SCAN_BLOCK * (SCAN_BLOCK + 1) + 3;
         if device.kind() == DeviceKind::Cuda {
             check(&device, &vec![3; len as usize], false);
