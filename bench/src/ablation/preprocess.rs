@@ -94,7 +94,7 @@ fn plans(
         us: median(&samples),
         min_us: found.map_or(0.0, |found| found.min),
         noise: found.map_or(0.0, |found| found.noise),
-        builds: samples.len() as u32,
+        builds: samples.len() as u64,
         stages: stages.into_iter().map(|(name, times)| (name, median(&times))).collect(),
     };
     Ok((plan, facts))

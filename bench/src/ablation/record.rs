@@ -222,7 +222,7 @@ pub struct PlaceFacts {
     /// Relative spread, as [`Statistics::noise`](crate::Statistics::noise).
     pub noise: f64,
     /// Builds after the first, which is not counted.
-    pub builds: u32,
+    pub builds: u64,
     /// Median of each stage, in microseconds.
     pub stages: Vec<(String, f64)>,
 }

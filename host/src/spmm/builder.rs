@@ -1,6 +1,7 @@
 //! From a matrix and options to a plan.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::sync::Mutex;
 
 use rayon::prelude::*;
@@ -343,7 +344,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             return too_large("rows and pieces of rows", segments, MAX_INDEX);
         }
         let order = self.find_order(draft)?;
-        let context = Context { device, machine, order: order.as_deref() };
+        let context = Context { device, machine, order: order.as_deref(), columns_in_use: OnceCell::new() };
         let non_finite = values.exceptions.non_finite;
         let rule = self.choose(non_finite, &context, draft)?;
         let mut host = match rule {

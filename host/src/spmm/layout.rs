@@ -1,6 +1,8 @@
 //! The algorithms' parts on the host: how rows become segments, tiles and buckets.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rayon::prelude::*;
 use windrow_formats::{Csr, Permutation, RsTile, RsTileParts, Value};
@@ -275,7 +277,8 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         let Some(l2) = context.device.l2_bytes() else { return Slicing::ALL };
         let bytes = u64::from(self.precision.bytes());
         let rows_at_once = context.device.multiprocessors() as usize * WARPS_AT_ONCE * WINDOW_ROWS;
-        let columns = wide(columns_in_use(self.a, context.order, rows_at_once));
+        let in_use = || wide(columns_in_use(self.a, context.order, rows_at_once));
+        let columns = *context.columns_in_use.get_or_init(in_use);
         let room = l2 / 4 * cache_quarters;
         if columns.saturating_mul(wide(self.width)).saturating_mul(bytes) <= room {
             return Slicing::ALL;
@@ -327,6 +330,8 @@ pub(super) struct Context<'a> {
     pub(super) device: &'a Device,
     pub(super) machine: &'a dyn Machine,
     pub(super) order: Option<&'a Permutation>,
+    /// Columns of the rows that are worked on at the same time, once they are counted.
+    pub(super) columns_in_use: OnceCell<u64>,
 }
 
 /// Warps of a tile stream that a multiprocessor works on at the same time.
@@ -348,14 +353,14 @@ impl Slicing {
 /// Distinct columns of `rows` successive rows in the middle of the order.
 fn columns_in_use<V: Value>(a: &Csr<V>, order: Option<&Permutation>, rows: usize) -> usize {
     let first = a.rows().saturating_sub(rows) / 2;
-    let mut seen = vec![false; a.cols()];
-    for position in first..a.rows().min(first + rows) {
+    let seen: Vec<AtomicBool> = (0..a.cols()).into_par_iter().map(|_| AtomicBool::new(false)).collect();
+    (first..a.rows().min(first + rows)).into_par_iter().with_min_len(256).for_each(|position| {
         let row = order.map_or(position, |order| order.to_old(position));
         for &col in a.row(row).0 {
-            seen[col as usize] = true;
+            seen[col as usize].store(true, Ordering::Relaxed);
         }
-    }
-    seen.into_iter().filter(|&seen| seen).count()
+    });
+    seen.into_par_iter().filter(|seen| seen.load(Ordering::Relaxed)).count()
 }
 
 /// A plan's arrays while they are on the host.
