@@ -112,7 +112,7 @@ impl<E: TileElement<Bits: StoredValue>> Kernel for TileRecords<E> {
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &TileRecordsParams) {
         // 1. Locate. A whole warp leaves or stays.
-        let step = item(s) / WARP;
+        let step = s.block_idx() * (THREADS / WARP) + s.warp();
         if step >= p.steps {
             return;
         }

@@ -3,7 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt};
 
-use super::{THREADS, item, part_of};
+use super::{THREADS, part_of};
 use crate::NO_COLUMN;
 use crate::kernel::{Kernel, Variant};
 use crate::tile_stream::{CHUNK_BYTES, PACKED_HEAD_WORDS, STEP_COLUMNS};
@@ -66,7 +66,8 @@ impl Kernel for TileSteps {
     unsafe fn run<S: Simt>(s: &S, p: &TileStepsParams) {
         // 1. Locate. A step beyond the last does the work of step 0 and keeps it to itself, so that the collectives
         // below see all lanes.
-        let (step, q) = (item(s) / STEP_COLUMNS, item(s) % STEP_COLUMNS);
+        let step = s.block_idx() * Self::STEPS + s.thread_idx() / STEP_COLUMNS;
+        let q = s.thread_idx() % STEP_COLUMNS;
         let exists = step < p.steps;
         let located = if exists { step } else { 0 };
         // SAFETY: the obligations of the params; every word is written by one thread.
