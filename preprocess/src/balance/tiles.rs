@@ -303,6 +303,7 @@ impl Deal {
 
     /// Gives each of the windows to take to the worker that has least: the large ones first.
     fn schedule(&mut self, window_steps: &[u32], load: u32, take: impl Fn(u32) -> bool) {
+        self.owned.reserve(window_steps.len());
         let is_large = |steps: u32| steps > load / 8;
         let windows = || (0u32..).zip(window_steps.iter().copied()).filter(|&(_, steps)| take(steps));
         let mut large: Vec<(u32, u32)> = windows().filter(|&(_, steps)| is_large(steps)).collect();

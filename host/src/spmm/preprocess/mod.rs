@@ -26,7 +26,8 @@ use crate::error::{DeviceError, SpmmError};
 use crate::num::{index, narrow, wide};
 use crate::options::{Determinism, Preprocessing};
 
-/// Entries from which on the GPU lays a matrix out by itself: for fewer, the CPU takes no longer than the launches.
+/// Entries from which on the GPU lays a matrix out unless told otherwise. For fewer, its part is some thirty launches and
+/// a dozen allocations, whatever the matrix.
 const LEAST_ENTRIES: usize = 1 << 17;
 /// Scratch memory for each entry: columns, masks, ranks, values, and a vector for each.
 const TILES_ENTRY_BYTES: u64 = 24;
