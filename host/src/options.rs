@@ -246,8 +246,9 @@ pub enum Preprocessing {
     Auto,
     /// By the CPU's threads; the arrays are then uploaded.
     Cpu,
-    /// On the GPU, where the plan is one that it lays out: all rows in tiles. While the plan is made this takes up to
-    /// 25 bytes of device memory for each entry and 50 for each row, beside the plan's own and its memory limit.
+    /// On the GPU, where the plan is one that it lays out: all rows in tiles, or a division by column vectors. While the
+    /// plan is made this takes up to 25 bytes of device memory for each entry (57 where entries are divided) and 50 for
+    /// each row, beside the plan's own and its memory limit.
     Gpu,
 }
 

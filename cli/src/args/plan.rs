@@ -34,8 +34,9 @@ pub(crate) struct PlanArgs {
 
     /// Where the matrix is laid out in tiles: auto, cpu or gpu.
     ///
-    /// The plan is the same, byte for byte. gpu: kernels lay it out where all rows go to tiles; auto: the GPU for a large
-    /// matrix without --memory-limit, the CPU otherwise. The plan says where, why, and how long each stage took.
+    /// The plan is the same, byte for byte. gpu: kernels lay it out, where all rows go to tiles or entries are divided by
+    /// column vectors; auto: the GPU for a large matrix without --memory-limit, the CPU otherwise. The plan says where,
+    /// why, and how long each stage took.
     #[arg(long, value_name = "PLACE", default_value_t = Preprocessing::default())]
     pub(crate) preprocess: Preprocessing,
 
