@@ -31,8 +31,8 @@ mod tune;
 
 pub use ablation::{
     ABLATION_SCHEMA, AblationFacts, AblationOptions, AblationPart, AblationRecord, AblationSummary,
-    DeterminismFacts, FormatFacts, HybridFacts, Measurement, ReorderFacts, ThresholdFacts, VectorFacts,
-    ablation, summarise_ablation,
+    DeterminismFacts, FormatFacts, HybridFacts, Measurement, PlaceFacts, PreprocessFacts, ReorderFacts,
+    ThresholdFacts, VectorFacts, ablation, summarise_ablation,
 };
 pub use error::BenchError;
 pub use operands::{case_seed, fill, pattern_checksum, poisoned_matrix, random_matrix};

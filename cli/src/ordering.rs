@@ -124,8 +124,8 @@ mod tests {
 
     fn args(reorder: Option<RowOrder>) -> PlanArgs {
         let (determinism, tile_values) = (windrow::Determinism::default(), windrow::TileValues::default());
-        let schedule = windrow::Schedule::default();
-        PlanArgs { reorder, determinism, tile_values, partition: None, schedule }
+        let (preprocess, schedule) = (windrow::Preprocessing::default(), windrow::Schedule::default());
+        PlanArgs { reorder, determinism, tile_values, preprocess, partition: None, schedule }
     }
 
     const QUIET: Console = Console { json: false, quiet: true };

@@ -8,8 +8,13 @@ use crate::element::{Bf16, F16, F32, Scalars, Tf32, Vectors};
 use crate::gather_probe::GatherProbe;
 use crate::kernel::{Entry, Kernel, Variant};
 use crate::place_values::PlaceValues;
+use crate::preprocess::{
+    DistributeEntries, DistributeVectors, GatherValues, KeepEntries, ListVectors, MergeColumns, PlaceRows,
+    PlaceWindows, RowLengths, TileRecords, TileSteps,
+};
 use crate::row_softmax::{EightLanes, RowSoftmax, RowSoftmaxGrad, WholeBlock};
 use crate::row_split::RowSplit;
+use crate::scan;
 use crate::sddmm::{Scan, SddmmEntries, SddmmTiles};
 use crate::short_rows::ShortRows;
 use crate::tile_stream::{Bulk, ByElement, Packed, TileStream};
@@ -174,6 +179,21 @@ entries! {
     training_normalize_rows_grad => NormalizeRowsGrad,
     training_column_sums => ColumnSums,
     training_adam => Adam,
+    scan => scan::Scan,
+    scan_add => scan::ScanAdd,
+    preprocess_row_lengths => RowLengths,
+    preprocess_place_rows => PlaceRows,
+    preprocess_merge_columns => MergeColumns,
+    preprocess_list_vectors => ListVectors,
+    preprocess_tile_steps => TileSteps,
+    preprocess_distribute_vectors => DistributeVectors,
+    preprocess_distribute_entries => DistributeEntries,
+    preprocess_keep_entries => KeepEntries,
+    preprocess_place_windows => PlaceWindows,
+    preprocess_gather_values_16bit => GatherValues<F16>,
+    preprocess_gather_values_32bit => GatherValues<Tf32>,
+    preprocess_tile_records_16bit => TileRecords<F16>,
+    preprocess_tile_records_32bit => TileRecords<Tf32>,
     spmm_check_f16 => Check<F16>,
     spmm_check_f32 => Check<F32>,
     spmm_check_bf16 => Check<Bf16>,

@@ -106,6 +106,38 @@ pub enum Variant {
     Adam,
     /// [`crate::combine`].
     Combine,
+    /// [`crate::scan::Scan`].
+    Scan,
+    /// [`crate::scan::ScanAdd`].
+    ScanAdd,
+    /// [`crate::preprocess::RowLengths`].
+    RowLengths,
+    /// [`crate::preprocess::PlaceRows`].
+    PlaceRows,
+    /// [`crate::preprocess::MergeColumns`].
+    MergeColumns,
+    /// [`crate::preprocess::ListVectors`].
+    ListVectors,
+    /// [`crate::preprocess::TileSteps`].
+    TileSteps,
+    /// [`crate::preprocess::DistributeVectors`].
+    DistributeVectors,
+    /// [`crate::preprocess::DistributeEntries`].
+    DistributeEntries,
+    /// [`crate::preprocess::KeepEntries`].
+    KeepEntries,
+    /// [`crate::preprocess::PlaceWindows`].
+    PlaceWindows,
+    /// [`crate::preprocess::GatherValues`].
+    GatherValues {
+        /// Bytes of a value.
+        value_bytes: u32,
+    },
+    /// [`crate::preprocess::TileRecords`].
+    TileRecords {
+        /// Bytes of a value.
+        value_bytes: u32,
+    },
     /// [`crate::check`].
     Check {
         /// Type of `A`'s values and of `B`.

@@ -16,6 +16,8 @@
 //! | [`training`] | dense operations of training: activations, loss, optimiser, sums | memory |
 //! | [`place_values`] | puts new values of `A` where a plan keeps them | memory |
 //! | [`combine`] | sums the partial rows of the first three, in a fixed order | CUDA cores |
+//! | [`preprocess`] | the tiles of a matrix, from CSR | CUDA cores |
+//! | [`scan`] | prefix sums of an array | CUDA cores |
 //! | [`check`] | compares a product with an f64 reference, entry by entry | CUDA cores |
 //! | [`gather_probe`] | measures how fast rows of a table can be gathered | memory |
 //!
@@ -34,8 +36,10 @@ mod entries;
 pub mod gather_probe;
 mod kernel;
 pub mod place_values;
+pub mod preprocess;
 pub mod row_softmax;
 pub mod row_split;
+pub mod scan;
 pub mod sddmm;
 pub mod short_rows;
 pub mod tile_stream;

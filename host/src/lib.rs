@@ -118,7 +118,7 @@ pub use dense::{DenseMut, DenseRef};
 pub use device::{Device, DeviceBuffer, DeviceKind, DeviceSelector, Event};
 pub use error::{DeviceError, SpmmError};
 pub use matrix::{DeviceMatrix, Element, Output};
-pub use options::{Algorithm, Determinism, Precision, Rates, TileValues};
+pub use options::{Algorithm, Determinism, Precision, Preprocessing, Rates, TileValues};
 pub use profile::{Profile, ProfileError};
 pub use schedule::{OccupancyRange, Schedule, Scheduling};
 pub use sddmm::{Sddmm, SddmmAlgorithm, SddmmBuilder, SddmmForm, SddmmPlan, SddmmReport};

@@ -232,6 +232,53 @@ impl FromStr for TileValues {
     }
 }
 
+/// Where a matrix is laid out in tiles: its preprocessing.
+///
+/// The arrays are the same, byte for byte. What differs is the time that making a plan takes, and where the plan keeps
+/// what it needs for new values: on the GPU these are 4 bytes for each entry and, with packed values, 20 for each
+/// step.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Preprocessing {
+    /// On the GPU for a large matrix, if no memory limit is given; the report says which and why.
+    #[default]
+    Auto,
+    /// By the CPU's threads; the arrays are then uploaded.
+    Cpu,
+    /// On the GPU, where the plan is one that it lays out: all rows in tiles, or a division by column vectors. While the
+    /// plan is made this takes up to 25 bytes of device memory for each entry (57 where entries are divided) and 50 for
+    /// each row, beside the plan's own and its memory limit.
+    Gpu,
+}
+
+impl Preprocessing {
+    /// Every choice, `Auto` first.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Cpu, Self::Gpu];
+}
+
+impl fmt::Display for Preprocessing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Auto => "auto",
+            Self::Cpu => "cpu",
+            Self::Gpu => "gpu",
+        })
+    }
+}
+
+impl FromStr for Preprocessing {
+    type Err = SpmmError;
+
+    fn from_str(text: &str) -> Result<Self, SpmmError> {
+        Self::ALL.into_iter().find(|place| place.to_string() == text).ok_or_else(|| SpmmError::UnknownName {
+            what: "place of preprocessing",
+            text: text.to_owned(),
+            known: "auto, cpu and gpu",
+        })
+    }
+}
+
 /// Memory rates of a device, for [`SpmmReport::roofline_us`](crate::SpmmReport::roofline_us).
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Rates {
@@ -255,6 +302,9 @@ mod tests {
         }
         for form in TileValues::ALL {
             assert_eq!(form.to_string().parse::<TileValues>().unwrap(), form);
+        }
+        for place in Preprocessing::ALL {
+            assert_eq!(place.to_string().parse::<Preprocessing>().unwrap(), place);
         }
         for precision in Precision::ALL {
             assert_eq!(precision.to_string().parse::<Precision>().unwrap(), precision);

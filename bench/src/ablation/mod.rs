@@ -9,6 +9,7 @@
 //! | `bytes` | RS-Tile with COO, CSR and `BitTCF` |
 //! | `hybrid` | the hybrid with all rows in tiles and all on CUDA cores |
 //! | `determinism` | 50 runs beside other work, and the cost of a fixed order of sums |
+//! | `preprocess` | plans made on the CPU with plans made on the GPU, whose arrays must be the same |
 //!
 //! On the CPU, which has one algorithm, times are skipped and counted. Every result that has a time is verified.
 //!
@@ -19,6 +20,7 @@
 mod bytes;
 mod determinism;
 mod load;
+mod preprocess;
 mod record;
 mod reorder;
 mod summary;
@@ -45,7 +47,7 @@ use crate::timing::Sampling;
 
 pub use record::{
     ABLATION_SCHEMA, AblationFacts, AblationRecord, DeterminismFacts, FormatFacts, HybridFacts, Measurement,
-    ReorderFacts, ThresholdFacts, VectorFacts,
+    PlaceFacts, PreprocessFacts, ReorderFacts, ThresholdFacts, VectorFacts,
 };
 
 pub use summary::summarise_ablation;
@@ -67,11 +69,13 @@ pub enum AblationPart {
     Hybrid,
     /// Repeated runs.
     Determinism,
+    /// Where plans are made.
+    Preprocess,
 }
 
 impl AblationPart {
     /// Every part.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Thresholds,
         Self::Vectors,
         Self::Stream,
@@ -79,6 +83,7 @@ impl AblationPart {
         Self::Bytes,
         Self::Hybrid,
         Self::Determinism,
+        Self::Preprocess,
     ];
 }
 
@@ -92,6 +97,7 @@ impl fmt::Display for AblationPart {
             Self::Bytes => "bytes",
             Self::Hybrid => "hybrid",
             Self::Determinism => "determinism",
+            Self::Preprocess => "preprocess",
         })
     }
 }
@@ -100,7 +106,7 @@ impl FromStr for AblationPart {
     type Err = BenchError;
 
     fn from_str(text: &str) -> Result<Self, BenchError> {
-        let known = "thresholds, vectors, stream, reorder, bytes, hybrid and determinism";
+        let known = "thresholds, vectors, stream, reorder, bytes, hybrid, determinism and preprocess";
         let found = Self::ALL.into_iter().find(|part| part.to_string() == text);
         found.ok_or_else(|| BenchError::UnknownName { what: "part", text: text.to_owned(), known })
     }
@@ -147,7 +153,7 @@ impl Default for AblationOptions {
 pub struct AblationSummary {
     /// Lines written.
     pub lines: u64,
-    /// Products with a wrong result, and paths whose runs differ.
+    /// Products with a wrong result, paths whose runs differ, and plans whose arrays do.
     pub wrong: u64,
     /// Products that did not run.
     pub errors: u64,
@@ -211,6 +217,7 @@ pub fn ablation(
                     AblationPart::Bytes => bytes::facts(&bench),
                     AblationPart::Hybrid => variants::hybrid(&mut bench),
                     AblationPart::Determinism => determinism::facts(&mut bench),
+                    AblationPart::Preprocess => preprocess::facts(&mut bench),
                 };
                 let lines = match found {
                     Ok(facts) => facts

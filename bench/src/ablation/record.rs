@@ -59,6 +59,8 @@ pub enum AblationFacts {
     Hybrid(Box<HybridFacts>),
     /// Repeated runs beside other work.
     Determinism(DeterminismFacts),
+    /// A plan made on the CPU and on the GPU.
+    Preprocess(PreprocessFacts),
 }
 
 /// A product that was measured.
@@ -185,6 +187,44 @@ pub struct HybridFacts {
     pub short_rows: Option<Measurement>,
     /// How far the hybrid is behind the quickest of the others, in percent; negative where it is ahead.
     pub loss_percent: Option<f64>,
+}
+
+/// A plan made on the CPU and on the GPU, from CSR arrays in host memory to arrays on the device.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PreprocessFacts {
+    /// The path.
+    pub path: String,
+    /// Where the second was made: `gpu`, or `cpu` for a plan that only the CPU makes.
+    pub place: String,
+    /// Why there.
+    pub reason: String,
+    /// Bytes of the arrays.
+    pub bytes: u64,
+    /// The first array that differs; `null` if they are the same, byte for byte.
+    pub differs: Option<String>,
+    /// Threads of the CPU.
+    pub threads: usize,
+    /// On the CPU.
+    pub cpu: PlaceFacts,
+    /// On the GPU.
+    pub gpu: PlaceFacts,
+    /// Time of the first over that of the second, if the arrays are the same.
+    pub speed_up: Option<f64>,
+}
+
+/// How long a plan took to make.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlaceFacts {
+    /// Median of the builds, in microseconds.
+    pub us: f64,
+    /// The quickest, in microseconds.
+    pub min_us: f64,
+    /// Relative spread, as [`Statistics::noise`](crate::Statistics::noise).
+    pub noise: f64,
+    /// Builds after the first, which is not counted.
+    pub builds: u64,
+    /// Median of each stage, in microseconds.
+    pub stages: Vec<(String, f64)>,
 }
 
 /// What repeated runs gave.

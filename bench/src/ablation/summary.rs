@@ -21,7 +21,7 @@ pub fn summarise_ablation(records: &[AblationRecord]) -> String {
             let _ = writeln!(text, "- {} at {}: {error}", record.matrix.name, record.width);
         }
     }
-    for part in [thresholds, vectors, stream, reorder, bytes, hybrid, determinism] {
+    for part in [thresholds, vectors, stream, reorder, bytes, hybrid, determinism, preprocess] {
         text.push_str(&part(records));
     }
     text
@@ -236,4 +236,34 @@ fn determinism(records: &[AblationRecord]) -> String {
         _ => None,
     };
     rows + &mean("time of run-to-run over any order", records, pick)
+}
+
+fn preprocess(records: &[AblationRecord]) -> String {
+    let columns =
+        ["path", "entries", "threads", "CPU µs", "GPU µs", "speed-up", "arrays", "stages on the GPU, µs"];
+    let mut grid = Grid::new(["matrix", "n"].iter().chain(&columns));
+    let mut rows = 0;
+    for record in records {
+        let Some(AblationFacts::Preprocess(facts)) = &record.facts else { continue };
+        let stages = facts.gpu.stages.iter().map(|(name, us)| format!("{name} {us:.0}")).collect::<Vec<_>>();
+        rows += 1;
+        grid.row([
+            record.matrix.name.clone(),
+            record.width.to_string(),
+            facts.path.clone(),
+            record.matrix.nnz.map_or_else(String::new, |nnz| nnz.to_string()),
+            facts.threads.to_string(),
+            number(Some(facts.cpu.us), 0),
+            if facts.place == "gpu" { number(Some(facts.gpu.us), 0) } else { "on the CPU".to_owned() },
+            number(facts.speed_up, 2),
+            facts.differs.as_ref().map_or_else(|| "the same".to_owned(), |name| format!("{name} differs")),
+            stages.join(", "),
+        ]);
+    }
+    let pick = |facts: &AblationFacts| match facts {
+        AblationFacts::Preprocess(facts) if facts.place == "gpu" => facts.speed_up,
+        _ => None,
+    };
+    let means = mean("time on the CPU over that on the GPU", records, pick);
+    if rows == 0 { String::new() } else { format!("\n## Preprocessing\n\n{grid}{means}") }
 }

@@ -68,6 +68,7 @@ fn on_the_cpu_structure_is_found_and_times_are_counted_as_skipped() {
             }
             AblationFacts::Stream { tile_stream, .. } => assert_eq!(tile_stream, None),
             AblationFacts::Hybrid(facts) => assert_eq!((facts.hybrid, facts.loss_percent), (None, None)),
+            AblationFacts::Preprocess(facts) => panic!("without a GPU: {facts:?}"),
         }
     }
     assert_eq!((thresholds.len(), orders.len(), formats), (18, 8, 10));
@@ -138,4 +139,24 @@ fn runs_on_the_emulator_are_the_same_beside_other_work() {
                 && facts.cost.is_some()
         );
     }
+}
+
+#[test]
+fn plans_made_on_the_emulator_are_those_of_the_cpu() {
+    let options = options(&[AblationPart::Preprocess]);
+    let (records, summary) = run(&Device::emulator(EmulatorSchedule::InOrder), &options);
+    assert_eq!((summary.wrong, summary.errors, summary.skipped), (0, 0, 0), "{records:#?}");
+    assert_eq!(records.len(), 3);
+    for record in &records {
+        let Some(AblationFacts::Preprocess(facts)) = &record.facts else { panic!("{record:?}") };
+        assert_eq!((facts.differs.as_deref(), facts.place.as_str()), (None, "gpu"), "{facts:?}");
+        assert!(facts.speed_up.is_some() && facts.gpu.stages.iter().any(|(name, _)| name == "condense"));
+    }
+    let text = summarise_ablation(&records);
+    assert!(
+        text.contains("## Preprocessing") && text.contains("time on the CPU over that on the GPU"),
+        "{text}"
+    );
+    let (records, summary) = run(&Device::cpu(), &options);
+    assert_eq!((records.len(), summary.skipped), (0, 6));
 }

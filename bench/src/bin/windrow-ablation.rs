@@ -17,7 +17,8 @@ use windrow_bench::{
 ///
 /// Parts: thresholds (partitions, and what they leave in the tiles), vectors (the same by column vectors), stream (windows dealt out evenly against a warp
 /// for each), reorder (orders, and the stages of the similarity order), bytes (formats), hybrid (against all rows on
-/// one path), determinism (runs bit by bit beside other work, and the cost of a fixed order of sums). On the CPU times
+/// one path), determinism (runs bit by bit beside other work, and the cost of a fixed order of sums), preprocess (plans made
+/// on the CPU against plans made on the GPU). On the CPU times
 /// are skipped, and counted.
 ///
 /// Exit codes: 0 all right, 1 a result is wrong or runs differ, 2 usage, 3 a file could not be read or written, 4 no

@@ -140,6 +140,7 @@ Examples:
   windrow spmm graph.mtx.gz --width 128 --device cuda:0 --algorithm tile-stream --peers
   windrow spmm graph.mtx.gz --width 128 --precision f16 --reorder similarity
   windrow spmm graph.mtx.gz --width 64 --precision f16 --algorithm hybrid --partition overlap:4
+  windrow spmm graph.mtx.gz --width 128 --precision f16 --preprocess gpu --json
   windrow spmm graph.mtx.gz --width 32 --device cpu --repeat 20 --json")]
 pub(crate) struct SpmmArgs {
     /// The matrix A; - reads standard input.

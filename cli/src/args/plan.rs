@@ -7,7 +7,7 @@ use std::str::FromStr;
 use clap::Args;
 use windrow::partition::{PartitionRule, Thresholds};
 use windrow::reorder::Method;
-use windrow::{Determinism, Profile, Schedule, SpmmBuilder, TileValues};
+use windrow::{Determinism, Preprocessing, Profile, Schedule, SpmmBuilder, TileValues};
 
 /// How a plan is made.
 #[derive(Debug, Args)]
@@ -32,6 +32,14 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "FORM", default_value_t = TileValues::default())]
     pub(crate) tile_values: TileValues,
 
+    /// Where the matrix is laid out in tiles: auto, cpu or gpu.
+    ///
+    /// The plan is the same, byte for byte. gpu: kernels lay it out, where all rows go to tiles or entries are divided by
+    /// column vectors; auto: the GPU for a large matrix without --memory-limit, the CPU otherwise. The plan says where,
+    /// why, and how long each stage took.
+    #[arg(long, value_name = "PLACE", default_value_t = Preprocessing::default())]
+    pub(crate) preprocess: Preprocessing,
+
     /// What algorithm hybrid leaves to CUDA cores: auto, tile, residual, short:N, overlap:N, printed:N,M or vectors:X.
     ///
     /// auto: as a cost model prefers; tile: none; residual: all; short:N: those of at most N entries; overlap:N: those
@@ -54,6 +62,7 @@ impl PlanArgs {
     /// Tells `builder` all but the order; `profile` is the device's.
     pub(crate) fn apply<'a>(&self, builder: SpmmBuilder<'a, f32>, profile: &Profile) -> SpmmBuilder<'a, f32> {
         let builder = builder.determinism(self.determinism).tile_values(self.tile_values);
+        let builder = builder.preprocessing(self.preprocess);
         let builder = builder.schedule(self.schedule).profile(profile);
         match self.partition {
             None | Some(Partition::Auto) => builder,
@@ -156,13 +165,14 @@ mod tests {
         let report = |partition: &str, determinism, tile_values| {
             let partition = Some(partition.parse().unwrap());
             let builder = Spmm::builder(&a).precision(Precision::F16).algorithm(Algorithm::Hybrid);
-            let schedule = Schedule::MultiStream;
-            let args = PlanArgs { reorder: None, determinism, tile_values, partition, schedule };
+            let (schedule, preprocess) = (Schedule::MultiStream, Preprocessing::Gpu);
+            let args = PlanArgs { reorder: None, determinism, tile_values, preprocess, partition, schedule };
             args.apply(builder, &Profile::built_in(&gpu)).build(&gpu).unwrap().report().clone()
         };
         let tile = report("tile", Determinism::Fast, TileValues::Dense);
         let short = report("short:1", Determinism::RunToRun, TileValues::Auto);
         assert_eq!((tile.residual_rows, short.residual_rows), (0, 16));
+        assert_eq!((tile.preprocessing, short.preprocessing), (Preprocessing::Gpu, Preprocessing::Cpu));
         assert_eq!((tile.determinism, short.determinism), (Determinism::Fast, Determinism::RunToRun));
         assert_eq!((tile.tile_values, short.tile_values), (TileValues::Dense, TileValues::Auto));
         let vectors = report("vectors:0.25", Determinism::RunToRun, TileValues::Auto);

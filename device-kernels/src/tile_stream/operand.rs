@@ -1,6 +1,6 @@
 //! What the element type decides: the shape of the MMA, and which lane holds what.
 
-use windrow_simt::{GlobalPtr, Simt};
+use windrow_simt::{GlobalPtr, Simt, Word};
 
 use super::{SLICE_BYTES, WINDOW_ROWS};
 use crate::element::{Bf16, Element, F16, Tf32};
@@ -18,7 +18,7 @@ pub trait TileElement: Element {
     /// Accumulators of zero.
     const ZERO_SUMS: Self::Sums;
     /// A lane's values of a step.
-    type Fragment: Copy;
+    type Fragment: Word;
 
     /// What is added, by exclusive or, to the chunk numbers of staged row `row < 16`, so that the lanes that
     /// read together read from different banks.
@@ -49,6 +49,10 @@ pub trait TileElement: Element {
     /// Which of a step's 128 elements is the value of `row` and column `k < 8` of tile `tile`: lane `i / 4` holds
     /// element `i`. Those of a row are 16 in succession, from `16·row`.
     fn value_index(tile: u32, row: u32, k: u32) -> u32;
+
+    /// Tile and column of element `4·lane + i`, whose row is `lane / 4`: the inverse of
+    /// [`value_index`](Self::value_index).
+    fn element_column(lane: u32, i: u32) -> (u32, u32);
 
     /// A chunk of which the first `present` elements exist, the rest zero.
     ///
@@ -126,6 +130,11 @@ macro_rules! sixteen_bits {
             #[inline(always)]
             fn value_index(tile: u32, row: u32, k: u32) -> u32 {
                 ((row * 4 + k / 2) * 2 + tile) * 2 + k % 2
+            }
+
+            #[inline(always)]
+            fn element_column(lane: u32, i: u32) -> (u32, u32) {
+                (i / 2, lane % 4 * 2 + i % 2)
             }
 
             #[inline(always)]
@@ -223,10 +232,34 @@ impl TileElement for Tf32 {
     }
 
     #[inline(always)]
+    fn element_column(lane: u32, i: u32) -> (u32, u32) {
+        (i / 2, lane % 4 + i % 2 * 4)
+    }
+
+    #[inline(always)]
     unsafe fn read_chunk<S: Simt>(s: &S, from: GlobalPtr<u32>, present: u32) -> [u32; 4] {
         [0, 1, 2, 3].map(|i| {
             // SAFETY: element i exists.
             if i < present { unsafe { s.load_readonly(from.at(i)) } } else { 0 }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn columns_are_those_of_their_elements<E: TileElement>() {
+        for (lane, i) in (0..32).flat_map(|lane| (0..4).map(move |i| (lane, i))) {
+            let (tile, k) = E::element_column(lane, i);
+            assert_eq!(E::value_index(tile, lane / 4, k), 4 * lane + i);
+        }
+    }
+
+    #[test]
+    fn elements_have_one_column() {
+        columns_are_those_of_their_elements::<F16>();
+        columns_are_those_of_their_elements::<Bf16>();
+        columns_are_those_of_their_elements::<Tf32>();
     }
 }

@@ -75,7 +75,7 @@ impl<T: Pod> DeviceBuffer<T> {
     }
 
     /// `len` elements that must be written before they are read. Host memory is zero.
-    fn alloc(device: &Device, len: usize, what: &'static str) -> Result<Self, DeviceError> {
+    pub(crate) fn alloc(device: &Device, len: usize, what: &'static str) -> Result<Self, DeviceError> {
         let bytes = wide(len).saturating_mul(wide(size_of::<T>()));
         let storage = match device.machine() {
             _ if bytes == 0 => Storage::Empty,
@@ -225,6 +225,13 @@ mod tests {
             DeviceBuffer::<[f64; 2]>::alloc_zeroed(device, 2).unwrap().to_vec().unwrap(),
             [[0.0; 2]; 2]
         );
+        // More than the buffers that a GPU's large uploads go through, and no multiple of one.
+        let large: Vec<u32> = (0..(6 << 20) + 77).map(|i: u32| i.wrapping_mul(2_654_435_761)).collect();
+        let mut buffer = DeviceBuffer::from_slice(device, &large).unwrap();
+        assert!(buffer.to_vec().unwrap() == large);
+        let reversed: Vec<u32> = large.into_iter().rev().collect();
+        buffer.copy_from_slice(&reversed).unwrap();
+        assert!(buffer.to_vec().unwrap() == reversed);
         let mut empty = DeviceBuffer::<u32>::alloc_zeroed(device, 0).unwrap();
         empty.copy_from_slice(&[]).unwrap();
         assert_eq!((empty.address(), empty.to_vec().unwrap()), (0, vec![]));

@@ -1,8 +1,10 @@
 //! From a matrix and options to a plan.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::sync::Mutex;
 
+use rayon::prelude::*;
 use windrow_formats::{Csr, FormatError, Permutation, Value};
 use windrow_preprocess::partition::{CostModel, Density, PartitionRule, Prediction, ProductShape, estimate};
 use windrow_preprocess::reorder::{self, reorder};
@@ -15,13 +17,13 @@ use super::plan::{Body, SpmmPlan};
 use super::report::{ArraySize, SpmmReport, StageClock};
 use super::select;
 use super::tiles::WINDOW_ROWS;
-use super::values::Bits;
+use super::values::Values;
 use crate::checks::check_memory;
 use crate::cpu::CpuCsr;
 use crate::device::{Device, Machine};
 use crate::error::SpmmError;
 use crate::num::{index, narrow, wide};
-use crate::options::{Algorithm, Determinism, Precision, TileValues};
+use crate::options::{Algorithm, Determinism, Precision, Preprocessing, TileValues};
 use crate::profile::Profile;
 use crate::schedule::{OccupancyRange, Schedule, Scheduling};
 
@@ -35,7 +37,7 @@ const _: () = assert!(WIDE_C_COLUMNS as usize <= CAPACITY.0, "a workspace has ro
 /// Indices that kernels compute stay below 2³² with this much to spare for the last round of a loop.
 pub(crate) const MAX_INDEX: u64 = u32::MAX as u64 - 1024;
 /// Steps of a tile stream: sixteen columns each, counted in 32 bits.
-const MAX_STEPS: u64 = (1 << 28) - 1;
+pub(super) const MAX_STEPS: u64 = (1 << 28) - 1;
 
 /// Options of a plan; made by [`Spmm::builder`](super::Spmm::builder).
 #[derive(Debug, Clone)]
@@ -44,7 +46,8 @@ pub struct SpmmBuilder<'a, V> {
     pub(super) width: usize,
     pub(super) precision: Precision,
     algorithm: Algorithm,
-    memory_limit: Option<u64>,
+    pub(super) memory_limit: Option<u64>,
+    pub(super) preprocessing: Preprocessing,
     pub(super) determinism: Determinism,
     pub(super) tile_values: TileValues,
     order: Order<'a>,
@@ -80,6 +83,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             precision: Precision::F32,
             algorithm: Algorithm::Auto,
             memory_limit: None,
+            preprocessing: Preprocessing::Auto,
             determinism: Determinism::RunToRun,
             tile_values: TileValues::Auto,
             order: Order::AsGiven,
@@ -147,6 +151,25 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     #[must_use]
     pub fn tile_values(mut self, form: TileValues) -> Self {
         self.tile_values = form;
+        self
+    }
+
+    /// Where the matrix is laid out in tiles: [`Preprocessing::Auto`] unless told. Other plans than those of tiles, and
+    /// plans for the CPU, are made on the CPU; the report says where, why, and how long each stage took.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, Device, DeviceKind, Precision, Preprocessing, Spmm};
+    ///
+    /// let (device, a) = (Device::best()?, Csr::<f32>::identity(4)?);
+    /// let plan = Spmm::builder(&a).precision(Precision::F16).preprocessing(Preprocessing::Gpu).build(&device)?;
+    /// let on_gpu = plan.report().preprocessing == Preprocessing::Gpu;
+    /// assert_eq!(on_gpu, device.kind() == DeviceKind::Cuda);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn preprocessing(mut self, place: Preprocessing) -> Self {
+        self.preprocessing = place;
         self
     }
 
@@ -312,12 +335,12 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             );
         }
         let mut draft = Draft { clock: StageClock::start(), report: self.blank_report(device) };
-        let bits = Bits::of(self.precision, self.a.values());
-        draft.report.overflowed_values = bits.overflowed(self.a.values());
+        let values = Values::new(self.precision, self.a.values());
+        draft.report.overflowed_values = values.exceptions.overflowed;
         draft.clock.end("values");
         let body = match device.machine() {
-            None => self.build_cpu(&bits, &mut draft)?,
-            Some(machine) => self.build_gpu(device, machine, &bits, &mut draft)?,
+            None => self.build_cpu(&values, &mut draft)?,
+            Some(machine) => self.build_gpu(device, machine, &values, &mut draft)?,
         };
         let report = SpmmReport { stages: draft.clock.stages, ..draft.report };
         Ok(SpmmPlan {
@@ -335,17 +358,18 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         })
     }
 
-    fn build_cpu(&self, bits: &Bits, draft: &mut Draft) -> Result<Body, SpmmError> {
+    fn build_cpu(&self, values: &Values<'_, V>, draft: &mut Draft) -> Result<Body, SpmmError> {
         let report = &mut draft.report;
         report.algorithm = Algorithm::RowSplit;
         report.reason = "the CPU has one algorithm, rows in parallel".to_owned();
+        report.preprocessing_reason = "the plan runs there".to_owned();
         report.segments = wide(self.a.rows());
         let mut sizes = Vec::new();
         push(&mut sizes, "row_offsets", 8 * wide(self.a.rows() + 1));
         push(&mut sizes, "col_indices", 4 * wide(self.a.nnz()));
         push(&mut sizes, "values", 4 * wide(self.a.nnz()));
         self.account(report, sizes, 0)?;
-        let matrix = CpuCsr::new(self.a.with_values(bits.to_f32())?, self.precision);
+        let matrix = CpuCsr::new(self.a.with_values(values.bits().to_f32())?, self.precision);
         debug_assert_eq!(matrix.matrix().byte_sizes().total(), report.device_bytes, "what was accounted for");
         draft.clock.end("copy");
         Ok(Body::Cpu(matrix))
@@ -355,7 +379,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         &self,
         device: &Device,
         machine: &dyn Machine,
-        bits: &Bits,
+        values: &Values<'_, V>,
         draft: &mut Draft,
     ) -> Result<Body, SpmmError> {
         let too_large = |what, found, limit| {
@@ -370,8 +394,9 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             return too_large("rows and pieces of rows", segments, MAX_INDEX);
         }
         let order = self.find_order(draft)?;
-        let context = Context { device, machine, order: order.as_deref() };
-        let rule = self.choose(bits, &context, draft)?;
+        let context = Context { device, machine, order: order.as_deref(), columns_in_use: OnceCell::new() };
+        let non_finite = values.exceptions.non_finite;
+        let rule = self.choose(non_finite, &context, draft)?;
         let mut host = match rule {
             Some(rule) => self.lay_out_tiles(&context, rule, draft)?,
             None => self.lay_out_rows(&context, draft),
@@ -394,7 +419,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         push(&mut sizes, "wide_c_rows", wide_c_rows);
         if self.values_from_device {
             let ArraySize { name, bytes } =
-                host.place_counts(self.a.nnz(), self.value_order.is_some()).size();
+                host.place_counts(self.a.nnz(), self.precision.bytes(), self.value_order.is_some()).size();
             push(&mut sizes, name, bytes);
         }
         self.account(report, sizes, workspace + wide_c + wide_c_rows)?;
@@ -410,9 +435,9 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             precision: self.precision,
             determinism: self.determinism,
             widest_slice: host.widest_slice,
-            row_split: host.row_split.take().map(|part| part.upload(device, bits)).transpose()?,
-            short_rows: host.short_rows.take().map(|part| part.upload(device, bits)).transpose()?,
-            tiles: host.tiles.take().map(|part| part.upload(device, bits)).transpose()?,
+            row_split: host.row_split.take().map(|part| part.upload(device, values)).transpose()?,
+            short_rows: host.short_rows.take().map(|part| part.upload(device, values.bits())).transpose()?,
+            tiles: host.tiles.take().map(|part| part.upload(device, values)).transpose()?,
             split,
             wide_c,
             beside,
@@ -454,14 +479,14 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     /// The partition for tiles, or none for row-split. Notes the algorithm and why.
     fn choose(
         &self,
-        bits: &Bits,
+        non_finite: u64,
         context: &Context<'_>,
         draft: &mut Draft,
     ) -> Result<Option<PartitionRule>, SpmmError> {
         let report = &mut draft.report;
         if self.algorithm == Algorithm::Auto {
             (report.algorithm, report.reason) = if self.precision.has_tile_kernels() {
-                select::algorithm(wide(self.a.nnz()), bits.non_finite())
+                select::algorithm(wide(self.a.nnz()), non_finite)
             } else {
                 (Algorithm::RowSplit, format!("{} is multiplied on CUDA cores", self.precision))
             };
@@ -472,7 +497,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             Algorithm::TileStream => Some(PartitionRule::AllTile),
             Algorithm::Hybrid => match self.partition {
                 Some(rule) => Some(rule),
-                None => self.estimate(bits, context, report)?,
+                None => self.estimate(non_finite, context, report)?,
             },
         };
         draft.clock.end("choose");
@@ -483,11 +508,11 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     /// matrix's structure does.
     fn estimate(
         &self,
-        bits: &Bits,
+        non_finite: u64,
         context: &Context<'_>,
         report: &mut SpmmReport,
     ) -> Result<Option<PartitionRule>, SpmmError> {
-        let (algorithm, why) = select::algorithm(wide(self.a.nnz()), bits.non_finite());
+        let (algorithm, why) = select::algorithm(wide(self.a.nnz()), non_finite);
         if algorithm == Algorithm::RowSplit {
             report.reason = format!("all rows on CUDA cores: {why}");
             return Ok(None);
@@ -529,7 +554,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         parts.windows = report.windows.saturating_sub(empty_windows);
         parts.residual_rows = if scalar { wide(self.a.rows()) } else { report.residual_rows };
         parts.rows_in_both = report.rows_in_both;
-        let segments = host.row_split.as_ref().map_or(0, |part| part.col_indices.len());
+        let segments = host.row_split.as_ref().map_or(0, |part| part.entries.len());
         let short_rows = host.short_rows.as_ref().map_or(0, |part| part.sources.len());
         parts.residual_entries = wide(segments + short_rows);
         report.predicted_us = self.cost_model.path_seconds(&parts, shape).map(|seconds| seconds * 1e6);
@@ -573,6 +598,8 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             determinism: self.determinism,
             tile_values: self.tile_values,
             tile_values_reason: String::new(),
+            preprocessing: Preprocessing::Cpu,
+            preprocessing_reason: "only rows in tiles are laid out on a GPU".to_owned(),
             scheduling: None,
             order: "its own".to_owned(),
             predicted_us: [0.0; 2],
@@ -591,7 +618,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             workers: 0,
             column_vectors: 0,
             gather_places: 0,
-            empty_rows: wide((0..self.a.rows()).filter(|&row| self.a.row_len(row) == 0).count()),
+            empty_rows: wide(self.a.row_offsets().par_windows(2).filter(|ends| ends[0] == ends[1]).count()),
             residual_rows: 0,
             rows_in_both: 0,
             tile_share: 0.0,

@@ -45,6 +45,19 @@ pub(crate) fn division(entry: &Entry) -> Division {
         Variant::Combine => (1, Combine::SLICE),
         // The same for both element types.
         Variant::Check { .. } => (Check::<F16>::ROWS_PER_BLOCK, Check::<F16>::SLICE),
+        Variant::Scan | Variant::ScanAdd => (windrow_kernels::scan::SCAN_BLOCK, 1),
+        Variant::RowLengths
+        | Variant::PlaceRows
+        | Variant::MergeColumns
+        | Variant::ListVectors
+        | Variant::DistributeEntries
+        | Variant::KeepEntries
+        | Variant::PlaceWindows
+        | Variant::GatherValues { .. } => (entry.block_threads, 1),
+        // A window is a block's.
+        Variant::DistributeVectors => (1, 1),
+        Variant::TileSteps => (windrow_kernels::preprocess::TileSteps::STEPS, 1),
+        Variant::TileRecords { .. } => (entry.block_threads / WARP, 1),
         Variant::GatherProbe => (1, 1),
     };
     Division { units_per_block, slice }

@@ -1,6 +1,8 @@
 //! The algorithms' parts on the host: how rows become segments, tiles and buckets.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rayon::prelude::*;
 use windrow_formats::{Csr, Permutation, RsTile, RsTileParts, Value};
@@ -10,11 +12,13 @@ use windrow_preprocess::partition::{PartitionRule, assign, assign_in_order};
 
 use super::builder::{Draft, MAX_INDEX, SpmmBuilder};
 use super::geometry::{division, short_row_groups};
-use super::parts::{RowSplitHost, ShortRowsHost, TilesHost, push, wide_first};
+use super::parts::{RowSplitHost, SegmentEntries, ShortRowsHost, TilesHost, push, wide_first};
 use super::places::PlaceCounts;
 use super::report::{ArraySize, SpmmReport};
 use super::select::{self, Demand, Packing};
-use super::tiles::{Dealing, Form, STEP_COLUMNS, TilePattern, WINDOW_ROWS, empty_rows, steps_of};
+use super::tiles::{
+    Dealing, DealtWindows, Form, STEP_COLUMNS, TilePattern, WINDOW_ROWS, empty_rows, steps_of,
+};
 use crate::device::{Device, Machine};
 use crate::error::SpmmError;
 use crate::num::{index, narrow, real, wide};
@@ -66,9 +70,9 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     /// Row-split: segments over the CSR arrays as they are, in the order of the plan.
     pub(super) fn lay_out_rows(&self, context: &Context<'_>, draft: &mut Draft) -> HostParts<'a> {
         let cut = self.cut_rows(context, self.a.row_offsets());
-        let columns = Cow::Borrowed(self.a.col_indices());
+        let entries = SegmentEntries::OnHost(Cow::Borrowed(self.a.col_indices()), None);
         let mut host = HostParts::default();
-        self.add_segments(context, (cut, columns, None), &mut host, &mut draft.report);
+        self.add_segments(context, (cut, entries), &mut host, &mut draft.report);
         draft.clock.end("balance");
         host
     }
@@ -83,11 +87,11 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         cut
     }
 
-    /// Adds segments, the column of each entry, and where its value is unless at the same place, to a plan.
+    /// Adds segments and their entries to a plan.
     pub(super) fn add_segments(
         &self,
         context: &Context<'_>,
-        (mut cut, col_indices, sources): (RowSegments, Cow<'a, [u32]>, Option<Vec<u32>>),
+        (mut cut, entries): (RowSegments, SegmentEntries<'a>),
         host: &mut HostParts<'a>,
         report: &mut SpmmReport,
     ) {
@@ -99,10 +103,9 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         report.split += report.split_rows;
         host.split_rows = wide_first(std::mem::take(&mut cut.split_rows));
         host.slot_rows = host.slot_rows.max(u64::from(cut.slots));
-        let value_bytes = wide(col_indices.len()) * u64::from(self.precision.bytes());
+        let value_bytes = wide(entries.len()) * u64::from(self.precision.bytes());
         let widest_slice = self.widest_of_rows(context);
-        host.row_split =
-            Some(RowSplitHost { segments: cut.segments, col_indices, value_bytes, sources, widest_slice });
+        host.row_split = Some(RowSplitHost { segments: cut.segments, entries, value_bytes, widest_slice });
     }
 
     /// Widest slice of `B` for segments of rows, in columns.
@@ -117,6 +120,9 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         rule: PartitionRule,
         draft: &mut Draft,
     ) -> Result<HostParts<'a>, SpmmError> {
+        if let Some(host) = self.lay_out_on_device(context, rule, draft)? {
+            return Ok(host);
+        }
         if let PartitionRule::ColumnVectors { threshold } = rule {
             return self.lay_out_vectors(context, threshold, draft);
         }
@@ -161,12 +167,12 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         (scalar, units): (&'static Entry, u64),
     ) -> Result<Option<Scheduling>, SpmmError> {
         let Some(tiles) = &host.tiles else { return Ok(None) };
-        let packed = tiles.form == Form::Packed;
+        let packed = tiles.form() == Form::Packed;
         let demand = Demand { widest_slice: host.widest_slice, packed, ..self.demand() };
         let Some(entry) = select::tile_stream(demand) else { return Ok(None) };
         let ratios = [
             occupancy(context.machine, scalar, units, demand.n)?,
-            occupancy(context.machine, entry, wide(tiles.pattern.dealt().workers()), demand.n)?,
+            occupancy(context.machine, entry, wide(tiles.stream().dealt().workers()), demand.n)?,
         ];
         Ok(Some(Scheduling::choose(self.schedule, ratios, self.two_streams(context.device))))
     }
@@ -180,15 +186,38 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     ) -> Result<HostParts<'a>, SpmmError> {
         let Draft { report, clock } = draft;
         let Stream { mut parts, sources, empty } = stream;
-        let slicing = self.slicing(context, TILE_CACHE_QUARTERS);
-        let mut demand = Demand { widest_slice: slicing.widest, ..self.demand() };
         let steps = steps_of(&parts.window_tiles, empty.len());
         let windows = wide(parts.window_tiles.len() - 1 + empty.len().div_ceil(WINDOW_ROWS));
+        let choice = self.choose_stream(context, (windows, steps, wide(sources.len())), report)?;
+        let mut pattern = TilePattern::new(&mut parts, sources, &empty, choice.dealing);
+        if self.determinism == Determinism::Fast {
+            pattern.share_slots();
+        }
+        self.note_stream(pattern.stream(), (pattern.column_vectors(), wide(pattern.entries())), report);
+        let dealt = pattern.stream().dealt();
+        let split_windows = wide_first(dealt.combine_rows(pattern.window_rows(), WINDOW_ROWS));
+        let slot_rows = u64::from(dealt.slots) * wide(WINDOW_ROWS);
+        let (dtype, form) = (self.precision.dtype(), choice.form);
+        let tiles = (report.steps > 0).then(|| TilesHost::new(pattern, (dtype, form)));
+        clock.end("balance");
+        let widest_slice = choice.widest_slice;
+        Ok(HostParts { tiles, split_windows, slot_rows, widest_slice, ..HostParts::default() })
+    }
+
+    /// How so many windows, steps and entries become a stream of tiles.
+    pub(super) fn choose_stream(
+        &self,
+        context: &Context<'_>,
+        (windows, steps, entries): (u64, u64, u64),
+        report: &mut SpmmReport,
+    ) -> Result<StreamChoice, SpmmError> {
+        let slicing = self.slicing(context, TILE_CACHE_QUARTERS);
+        let mut demand = Demand { widest_slice: slicing.widest, ..self.demand() };
         let workers = self.worker_count(context, demand, slicing)?;
         demand.widest_slice = select::widest_for_few_steps(demand, windows, steps, workers);
         let workers = self.worker_count(context, demand, slicing)?;
         let packing = Packing {
-            entries: wide(sources.len()),
+            entries,
             steps,
             workers,
             narrow: select::tile_stream(demand)
@@ -208,25 +237,23 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             true => Dealing::WindowEach,
             false => Dealing::Evenly(self.worker_count(context, demand, slicing)?),
         };
-        let mut pattern = TilePattern::new(&mut parts, sources, &empty, dealing);
-        if self.determinism == Determinism::Fast {
-            pattern.share_slots();
-        }
-        (report.windows, report.tiles) = (wide(pattern.windows()), wide(pattern.tiles()));
-        report.steps = wide(pattern.steps());
-        report.column_vectors = pattern.column_vectors();
+        Ok(StreamChoice { form, dealing, widest_slice: demand.widest_slice })
+    }
+
+    /// Notes what a stream of so many column vectors and entries is.
+    pub(super) fn note_stream(
+        &self,
+        stream: &DealtWindows,
+        (column_vectors, entries): (u64, u64),
+        report: &mut SpmmReport,
+    ) {
+        (report.windows, report.tiles) = (wide(stream.windows()), wide(stream.tiles()));
+        report.steps = wide(stream.steps());
+        report.column_vectors = column_vectors;
         report.gather_places = report.steps * wide(STEP_COLUMNS);
-        report.tile_share = real(wide(pattern.entries())) / real(wide(self.a.nnz()).max(1));
-        let dealt = pattern.dealt();
-        report.workers = wide(dealt.workers());
-        report.split = wide(dealt.split_windows.len());
-        let split_windows = wide_first(dealt.combine_rows(pattern.window_rows(), WINDOW_ROWS));
-        let slot_rows = u64::from(dealt.slots) * wide(WINDOW_ROWS);
-        let dtype = self.precision.dtype();
-        let tiles = (report.steps > 0).then_some(TilesHost { pattern, dtype, form });
-        clock.end("balance");
-        let widest_slice = demand.widest_slice;
-        Ok(HostParts { tiles, split_windows, slot_rows, widest_slice, ..HostParts::default() })
+        report.tile_share = real(entries) / real(wide(self.a.nnz()).max(1));
+        report.workers = wide(stream.dealt().workers());
+        report.split = wide(stream.dealt().split_windows.len());
     }
 
     /// What an aligned product of the plan's width asks of an entry.
@@ -251,7 +278,8 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         let Some(l2) = context.device.l2_bytes() else { return Slicing::ALL };
         let bytes = u64::from(self.precision.bytes());
         let rows_at_once = context.device.multiprocessors() as usize * WARPS_AT_ONCE * WINDOW_ROWS;
-        let columns = wide(columns_in_use(self.a, context.order, rows_at_once));
+        let in_use = || wide(columns_in_use(self.a, context.order, rows_at_once));
+        let columns = *context.columns_in_use.get_or_init(in_use);
         let room = l2 / 4 * cache_quarters;
         if columns.saturating_mul(wide(self.width)).saturating_mul(bytes) <= room {
             return Slicing::ALL;
@@ -280,6 +308,15 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     }
 }
 
+/// How windows become a stream of tiles.
+pub(super) struct StreamChoice {
+    /// How records hold values.
+    pub(super) form: Form,
+    pub(super) dealing: Dealing,
+    /// Widest slice of `B`, in columns.
+    pub(super) widest_slice: u32,
+}
+
 /// Windows of tiles before they are dealt out.
 pub(super) struct Stream<V> {
     pub(super) parts: RsTileParts<V>,
@@ -294,6 +331,8 @@ pub(super) struct Context<'a> {
     pub(super) device: &'a Device,
     pub(super) machine: &'a dyn Machine,
     pub(super) order: Option<&'a Permutation>,
+    /// Columns of the rows that are worked on at the same time, once they are counted.
+    pub(super) columns_in_use: OnceCell<u64>,
 }
 
 /// Warps of a tile stream that a multiprocessor works on at the same time.
@@ -315,14 +354,14 @@ impl Slicing {
 /// Distinct columns of `rows` successive rows in the middle of the order.
 fn columns_in_use<V: Value>(a: &Csr<V>, order: Option<&Permutation>, rows: usize) -> usize {
     let first = a.rows().saturating_sub(rows) / 2;
-    let mut seen = vec![false; a.cols()];
-    for position in first..a.rows().min(first + rows) {
+    let seen: Vec<AtomicBool> = (0..a.cols()).into_par_iter().map(|_| AtomicBool::new(false)).collect();
+    (first..a.rows().min(first + rows)).into_par_iter().with_min_len(256).for_each(|position| {
         let row = order.map_or(position, |order| order.to_old(position));
         for &col in a.row(row).0 {
-            seen[col as usize] = true;
+            seen[col as usize].store(true, Ordering::Relaxed);
         }
-    }
-    seen.into_iter().filter(|&seen| seen).count()
+    });
+    seen.into_par_iter().filter(|seen| seen.load(Ordering::Relaxed)).count()
 }
 
 /// A plan's arrays while they are on the host.
@@ -360,23 +399,27 @@ impl HostParts<'_> {
 
     /// What decides the size of the index arrays for values from the device, which come in another order than that of
     /// the entries, or not.
-    pub(super) fn place_counts(&self, nnz: usize, reordered: bool) -> PlaceCounts {
-        let moved = |part: &&RowSplitHost<'_>| part.sources.is_some() || reordered;
+    pub(super) fn place_counts(&self, nnz: usize, value_bytes: u32, reordered: bool) -> PlaceCounts {
+        let on_host = |part: &RowSplitHost<'_>| match &part.entries {
+            SegmentEntries::OnHost(columns, sources) if sources.is_some() || reordered => columns.len(),
+            SegmentEntries::OnHost(..) | SegmentEntries::OnDevice(_) => 0,
+        };
+        let on_device = self.tiles.as_ref().is_some_and(TilesHost::is_on_device);
         PlaceCounts {
             nnz,
-            row_split: self.row_split.as_ref().filter(moved).map_or(0, |part| part.col_indices.len()),
+            row_split: self.row_split.as_ref().map_or(0, on_host),
             short_rows: self.short_rows.as_ref().map_or(0, |part| part.sources.len()),
-            tiles: self.tiles.is_some(),
+            tiles: self.tiles.is_some() && !on_device,
+            on_device: on_device.then_some((value_bytes, reordered)),
         }
     }
 
     /// What stays on the host for new values.
     pub(super) fn host_bytes(&self) -> u64 {
         let short_rows = self.short_rows.as_ref().map_or(0, |part| 4 * wide(part.sources.len()));
-        let segments = self.row_split.as_ref().and_then(|part| part.sources.as_ref());
         short_rows
-            + segments.map_or(0, |sources| 4 * wide(sources.len()))
-            + self.tiles.as_ref().map_or(0, |part| part.pattern.host_bytes())
+            + self.row_split.as_ref().map_or(0, |part| part.entries.host_bytes())
+            + self.tiles.as_ref().map_or(0, TilesHost::host_bytes)
     }
 }
 

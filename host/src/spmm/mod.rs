@@ -1,5 +1,6 @@
 //! Sparse times dense: plans and their parts.
 
+mod arrays;
 mod builder;
 mod geometry;
 mod gpu;
@@ -7,6 +8,7 @@ mod layout;
 mod parts;
 mod places;
 mod plan;
+mod preprocess;
 mod report;
 mod select;
 mod tiles;

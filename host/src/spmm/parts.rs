@@ -8,9 +8,10 @@ use windrow_kernels::combine::Combine;
 use windrow_preprocess::balance::short_row_blocks;
 use windrow_simt::GlobalPtr;
 
+use super::preprocess::{DeviceSteps, RestEntries, RestSources, ValueSources};
 use super::report::ArraySize;
-use super::tiles::{Form, StepArrays, TilePattern};
-use super::values::Bits;
+use super::tiles::{DealtWindows, Form, StepArrays, TilePattern};
+use super::values::{Bits, Values};
 use crate::device::{Device, DeviceBuffer};
 use crate::error::DeviceError;
 use crate::num::{index, narrow, real, wide};
@@ -18,12 +19,35 @@ use crate::num::{index, narrow, real, wide};
 /// Rows of `A` as segments of CSR, before upload; see [`windrow_preprocess::balance::row_segments`].
 pub(super) struct RowSplitHost<'a> {
     pub(super) segments: Vec<[u32; 4]>,
-    pub(super) col_indices: Cow<'a, [u32]>,
+    pub(super) entries: SegmentEntries<'a>,
     pub(super) value_bytes: u64,
-    /// CSR entry of each value, unless they are those of all entries.
-    pub(super) sources: Option<Vec<u32>>,
     /// Widest slice of `B`, in columns.
     pub(super) widest_slice: u32,
+}
+
+/// What segments refer to.
+pub(super) enum SegmentEntries<'a> {
+    /// Column of each entry, and which of CSR it is, unless they are all entries.
+    OnHost(Cow<'a, [u32]>, Option<Vec<u32>>),
+    /// Divided from others in device memory.
+    OnDevice(RestEntries),
+}
+
+impl SegmentEntries<'_> {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::OnHost(col_indices, _) => col_indices.len(),
+            Self::OnDevice(rest) => rest.len(),
+        }
+    }
+
+    /// What stays on the host for new values.
+    pub(super) fn host_bytes(&self) -> u64 {
+        match self {
+            Self::OnHost(_, Some(sources)) => 4 * wide(sources.len()),
+            Self::OnHost(_, None) | Self::OnDevice(_) => 0,
+        }
+    }
 }
 
 /// Rows of `A` as segments of CSR.
@@ -31,18 +55,52 @@ pub(super) struct RowSplitPart {
     pub(super) segments: DeviceBuffer<[u32; 4]>,
     pub(super) col_indices: DeviceBuffer<u32>,
     pub(super) values: DeviceBuffer<u8>,
-    pub(super) sources: Option<Vec<u32>>,
+    sources: SegmentSources,
     /// Mean entries of a segment.
     pub(super) mean_len: f64,
     pub(super) widest_slice: u32,
 }
 
+/// CSR entry of each value.
+enum SegmentSources {
+    /// They are all entries.
+    Identity,
+    OnHost(Vec<u32>),
+    OnDevice(RestSources),
+}
+
 impl RowSplitPart {
+    /// Whether values are placed by what is in device memory alone.
+    pub(super) fn is_on_device(&self) -> bool {
+        matches!(self.sources, SegmentSources::OnDevice(_))
+    }
+
+    /// CSR entry of each value, unless they are all entries, or that is in device memory alone.
+    pub(super) fn sources(&self) -> Option<&[u32]> {
+        match &self.sources {
+            SegmentSources::OnHost(sources) => Some(sources),
+            SegmentSources::Identity | SegmentSources::OnDevice(_) => None,
+        }
+    }
+
+    /// Puts values that are on the device in their places, if those are.
+    ///
+    /// # Safety
+    /// As for [`RestSources::replace_from`].
+    pub(super) unsafe fn replace_from(&self, values: (GlobalPtr<u32>, Dtype)) -> Result<(), DeviceError> {
+        match &self.sources {
+            // SAFETY: the caller's promise.
+            SegmentSources::OnDevice(sources) => unsafe { sources.replace_from(values, &self.values) },
+            SegmentSources::OnHost(_) | SegmentSources::Identity => Ok(()),
+        }
+    }
+
     /// Uploads new values.
     pub(super) fn replace_values(&mut self, values: &Bits) -> Result<(), DeviceError> {
         match &self.sources {
-            None => self.values.copy_from_slice(values.bytes()),
-            Some(sources) => self.values.copy_from_slice(values.gather(sources).bytes()),
+            SegmentSources::Identity => self.values.copy_from_slice(values.bytes()),
+            SegmentSources::OnHost(sources) => self.values.copy_from_slice(values.gather(sources).bytes()),
+            SegmentSources::OnDevice(sources) => sources.replace(values.unplaced(), &self.values),
         }
     }
 }
@@ -50,23 +108,39 @@ impl RowSplitPart {
 impl RowSplitHost<'_> {
     pub(super) fn sizes(&self, sizes: &mut Vec<ArraySize>) {
         push(sizes, "segments", 16 * wide(self.segments.len()));
-        push(sizes, "col_indices", 4 * wide(self.col_indices.len()));
+        push(sizes, "col_indices", 4 * wide(self.entries.len()));
         push(sizes, "values", self.value_bytes);
+        if let SegmentEntries::OnDevice(rest) = &self.entries {
+            push(sizes, "segment_sources", rest.kept_bytes());
+        }
     }
 
     /// `values` in CSR order.
-    pub(super) fn upload(self, device: &Device, values: &Bits) -> Result<RowSplitPart, DeviceError> {
+    pub(super) fn upload<V: Value>(
+        self,
+        device: &Device,
+        values: &Values<'_, V>,
+    ) -> Result<RowSplitPart, DeviceError> {
         let segments = wide(self.segments.len());
-        let gathered = self.sources.as_ref().map(|sources| values.gather(sources));
-        let values = gathered.as_ref().unwrap_or(values);
-        Ok(RowSplitPart {
-            segments: DeviceBuffer::named(device, &self.segments, "segments")?,
-            col_indices: DeviceBuffer::named(device, &self.col_indices, "col_indices")?,
-            values: DeviceBuffer::named(device, values.bytes(), "values")?,
-            mean_len: real(wide(self.col_indices.len())) / real(segments.max(1)),
-            sources: self.sources,
-            widest_slice: self.widest_slice,
-        })
+        let mean_len = real(wide(self.entries.len())) / real(segments.max(1));
+        let (col_indices, values, sources) = match self.entries {
+            SegmentEntries::OnDevice(rest) => {
+                let (col_indices, values, sources) = rest.with_values(values.unplaced())?;
+                (col_indices, values, SegmentSources::OnDevice(sources))
+            }
+            SegmentEntries::OnHost(col_indices, sources) => {
+                let gathered = sources.as_ref().map(|sources| values.bits().gather(sources));
+                let values = gathered.as_ref().unwrap_or_else(|| values.bits());
+                (
+                    DeviceBuffer::named(device, &col_indices, "col_indices")?,
+                    DeviceBuffer::named(device, values.bytes(), "values")?,
+                    sources.map_or(SegmentSources::Identity, SegmentSources::OnHost),
+                )
+            }
+        };
+        let segments = DeviceBuffer::named(device, &self.segments, "segments")?;
+        let widest_slice = self.widest_slice;
+        Ok(RowSplitPart { segments, col_indices, values, sources, mean_len, widest_slice })
     }
 }
 
@@ -139,9 +213,17 @@ impl ShortRowsHost {
 
 /// A stream of tiles, before upload.
 pub(super) struct TilesHost {
-    pub(super) pattern: TilePattern,
-    pub(super) dtype: Dtype,
-    pub(super) form: Form,
+    layout: TilesLayout,
+    dtype: Dtype,
+    form: Form,
+}
+
+/// Where the layout is.
+enum TilesLayout {
+    /// On the host.
+    Host(TilePattern),
+    /// In device memory, but for how it was dealt out.
+    Device(Box<DeviceSteps>, DealtWindows),
 }
 
 /// A stream of tiles.
@@ -150,7 +232,13 @@ pub(super) struct TilesPart {
     pub(super) step_cols: DeviceBuffer<[u32; 4]>,
     pub(super) records: DeviceBuffer<u32>,
     pub(super) lookup: Lookup,
-    pub(super) pattern: TilePattern,
+    places: ValuePlaces,
+}
+
+/// What says where each value goes.
+enum ValuePlaces {
+    Host(TilePattern),
+    Device(ValueSources),
 }
 
 /// What the kernel reads beside the records, when a product is not finite or its records are packed.
@@ -171,41 +259,133 @@ impl Lookup {
 }
 
 impl TilesHost {
+    /// Laid out on the host.
+    pub(super) fn new(pattern: TilePattern, (dtype, form): (Dtype, Form)) -> Self {
+        Self { layout: TilesLayout::Host(pattern), dtype, form }
+    }
+
+    /// Laid out on the device.
+    pub(super) fn on_device(steps: DeviceSteps, stream: DealtWindows, (dtype, form): (Dtype, Form)) -> Self {
+        Self { layout: TilesLayout::Device(Box::new(steps), stream), dtype, form }
+    }
+
+    /// In which form records hold values.
+    pub(super) fn form(&self) -> Form {
+        self.form
+    }
+
+    /// Whether the layout is in device memory.
+    pub(super) fn is_on_device(&self) -> bool {
+        matches!(self.layout, TilesLayout::Device(..))
+    }
+
+    /// How windows were dealt out.
+    pub(super) fn stream(&self) -> &DealtWindows {
+        match &self.layout {
+            TilesLayout::Host(pattern) => pattern.stream(),
+            TilesLayout::Device(_, stream) => stream,
+        }
+    }
+
     pub(super) fn sizes(&self, sizes: &mut Vec<ArraySize>) {
-        let steps = wide(self.pattern.steps());
-        push(sizes, "workers", 8 * wide(self.pattern.dealt().workers()));
+        let steps = wide(self.stream().steps());
+        push(sizes, "workers", 8 * wide(self.stream().dealt().workers()));
         push(sizes, "step_cols", 64 * steps);
-        push(sizes, "records", self.pattern.record_bytes(self.form, self.dtype));
+        push(
+            sizes,
+            "records",
+            match &self.layout {
+                TilesLayout::Host(pattern) => pattern.record_bytes(self.form, self.dtype),
+                TilesLayout::Device(made, _) => made.record_bytes(self.dtype),
+            },
+        );
         match self.form {
             Form::Dense => push(sizes, "bitmaps", 16 * steps),
             Form::Packed => push(sizes, "record_starts", 4 * (steps + 1)),
         }
+        if let TilesLayout::Device(made, _) = &self.layout {
+            made.kept_sizes(sizes);
+        }
+    }
+
+    /// What stays on the host for new values.
+    pub(super) fn host_bytes(&self) -> u64 {
+        match &self.layout {
+            TilesLayout::Host(pattern) => pattern.host_bytes(),
+            TilesLayout::Device(..) => 0,
+        }
     }
 
     /// `values` in CSR order.
-    pub(super) fn upload(self, device: &Device, values: &Bits) -> Result<TilesPart, DeviceError> {
-        let StepArrays { step_cols, bitmaps } = self.pattern.step_arrays();
+    pub(super) fn upload<V: Value>(
+        self,
+        device: &Device,
+        values: &Values<'_, V>,
+    ) -> Result<TilesPart, DeviceError> {
+        let workers = DeviceBuffer::named(device, &self.stream().workers(), "workers")?;
+        let pattern = match self.layout {
+            TilesLayout::Host(pattern) => pattern,
+            TilesLayout::Device(steps, _) => return steps.with_values(workers, values.unplaced()),
+        };
+        let StepArrays { step_cols, bitmaps } = pattern.step_arrays();
         let lookup = match self.form {
             Form::Dense => Lookup::Bitmaps(DeviceBuffer::named(device, &bitmaps, "bitmaps")?),
             Form::Packed => {
-                let starts = self.pattern.record_starts(self.dtype);
+                let starts = pattern.record_starts(self.dtype);
                 Lookup::RecordStarts(DeviceBuffer::named(device, &starts, "record_starts")?)
             }
         };
         Ok(TilesPart {
-            workers: DeviceBuffer::named(device, &self.pattern.workers(), "workers")?,
+            workers,
             step_cols: DeviceBuffer::named(device, &step_cols, "step_cols")?,
-            records: DeviceBuffer::named(device, &self.pattern.records(self.form, values), "records")?,
+            records: DeviceBuffer::named(device, &pattern.records(self.form, values.bits()), "records")?,
             lookup,
-            pattern: self.pattern,
+            places: ValuePlaces::Host(pattern),
         })
     }
 }
 
 impl TilesPart {
-    /// Lays out new values and uploads them.
+    /// A stream that was laid out on the device.
+    pub(super) fn on_device(
+        workers: DeviceBuffer<[u32; 2]>,
+        (step_cols, records): (DeviceBuffer<[u32; 4]>, DeviceBuffer<u32>),
+        lookup: Lookup,
+        sources: ValueSources,
+    ) -> Self {
+        Self { workers, step_cols, records, lookup, places: ValuePlaces::Device(sources) }
+    }
+
+    /// The layout, if it is on the host.
+    pub(super) fn pattern(&self) -> Option<&TilePattern> {
+        match &self.places {
+            ValuePlaces::Host(pattern) => Some(pattern),
+            ValuePlaces::Device(_) => None,
+        }
+    }
+
+    /// Puts values that are on the device in their places, if the layout is.
+    ///
+    /// # Safety
+    /// As for [`ValueSources::replace_from`].
+    pub(super) unsafe fn replace_from(&self, values: (GlobalPtr<u32>, Dtype)) -> Result<(), DeviceError> {
+        match &self.places {
+            // SAFETY: the caller's promise.
+            ValuePlaces::Device(sources) => unsafe {
+                sources.replace_from(values, &self.lookup, &self.records)
+            },
+            ValuePlaces::Host(_) => Ok(()),
+        }
+    }
+
+    /// Lays out new values: on the host, to upload them, or on the device.
     pub(super) fn replace_values(&mut self, values: &Bits) -> Result<(), DeviceError> {
-        self.records.copy_from_slice(&self.pattern.records(self.lookup.form(), values))
+        match &self.places {
+            ValuePlaces::Host(pattern) => {
+                self.records.copy_from_slice(&pattern.records(self.lookup.form(), values))
+            }
+            ValuePlaces::Device(sources) => sources.replace(values.unplaced(), &self.lookup, &self.records),
+        }
     }
 }
 
@@ -224,6 +404,11 @@ impl SplitPart {
             // Zeroed once: sums are read four columns at a time, beyond the last that kernels may have written.
             partial: DeviceBuffer::zeroed(device, workspace, "workspace")?,
         })
+    }
+
+    /// All lists.
+    pub(super) fn rows(&self) -> &DeviceBuffer<[u32; 4]> {
+        &self.rows
     }
 
     /// Where the list of these rows begins.

@@ -5,8 +5,9 @@ use windrow_kernels::place_values::{NOWHERE, PlaceValues, PlaceValuesParams, Pla
 use windrow_simt::GlobalPtr;
 
 use super::gpu::{GpuPlan, start};
-use super::parts::TilesPart;
+use super::parts::{RowSplitPart, TilesPart};
 use super::report::{ArraySize, PLACES};
+use super::tiles::TilePattern;
 use crate::device::{Device, DeviceBuffer, Machine};
 use crate::error::{DeviceError, SpmmError};
 use crate::num::{narrow, wide};
@@ -14,6 +15,9 @@ use crate::options::Precision;
 
 /// Where a plan keeps each value, on the device.
 pub(super) struct Places {
+    /// All values in the order of the entries, rounded: for parts that were laid out on the device, which find their own
+    /// there.
+    rounded: Option<(Index, DeviceBuffer<u8>)>,
     row_split: Option<Index>,
     short_rows: Option<Index>,
     tiles: Option<Index>,
@@ -37,28 +41,40 @@ pub(super) struct PlaceCounts {
     /// Values of row segments, if they are not in the order in which new ones come.
     pub(super) row_split: usize,
     pub(super) short_rows: usize,
+    /// Whether there are tiles that were laid out on the host.
     pub(super) tiles: bool,
+    /// For parts that were laid out on the device: bytes of a value, and whether new ones come in another order.
+    pub(super) on_device: Option<(u32, bool)>,
 }
 
 impl PlaceCounts {
     /// The index arrays, as one, and the counter.
     pub(super) fn size(self) -> ArraySize {
         let tiles = if self.tiles { self.nnz } else { 0 };
-        ArraySize { name: PLACES, bytes: 4 * wide(self.row_split + self.short_rows + tiles + 1) }
+        let rounded = self.on_device.map_or(0, |(value_bytes, reordered)| {
+            wide(self.nnz) * (u64::from(value_bytes) + if reordered { 4 } else { 0 })
+        });
+        ArraySize { name: PLACES, bytes: 4 * wide(self.row_split + self.short_rows + tiles + 1) + rounded }
     }
 }
 
 impl GpuPlan {
     /// What [`Places::new`] will allocate.
     pub(super) fn place_counts(&self, nnz: usize, order: Option<&[u32]>) -> PlaceCounts {
-        let moved = |sources: &Option<Vec<u32>>| sources.is_some() || order.is_some();
-        let rows = self.row_split.as_ref().filter(|part| moved(&part.sources));
+        let on_host =
+            |part: &&RowSplitPart| !part.is_on_device() && (part.sources().is_some() || order.is_some());
         PlaceCounts {
             nnz,
-            row_split: rows.map_or(0, |part| part.col_indices.len()),
+            row_split: self.row_split.as_ref().filter(on_host).map_or(0, |part| part.col_indices.len()),
             short_rows: self.short_rows.as_ref().map_or(0, |part| part.sources.len()),
-            tiles: self.tiles.is_some(),
+            tiles: self.tiles.as_ref().is_some_and(|part| part.pattern().is_some()),
+            on_device: self.is_on_device().then_some((self.precision.bytes(), order.is_some())),
         }
+    }
+
+    /// Whether parts were laid out on the device.
+    fn is_on_device(&self) -> bool {
+        self.tiles.as_ref().is_some_and(|part| part.pattern().is_none())
     }
 
     /// Queues the replacement of all values by `values`, one for each entry, in the order that the places were made for.
@@ -74,7 +90,21 @@ impl GpuPlan {
         nnz: usize,
     ) -> Result<(), DeviceError> {
         places.overflowed.clear()?;
-        let overflowed = places.overflowed.pointer();
+        let mut overflowed = places.overflowed.pointer();
+        if let Some((index, rounded)) = &places.rounded {
+            let (rounded, dtype) = (rounded.pointer().cast(), self.precision.dtype());
+            // SAFETY: the caller's promise; there is room for all values. They are freed after the work that is queued here.
+            unsafe {
+                index.launch(machine, (self.precision, overflowed), values, rounded, nnz)?;
+                if let Some(part) = &self.row_split {
+                    part.replace_from((rounded, dtype))?;
+                }
+                if let Some(part) = &self.tiles {
+                    part.replace_from((rounded, dtype))?;
+                }
+            }
+            overflowed = GlobalPtr::NULL; // all were counted
+        }
         let place = |index: &Option<Index>, out: GlobalPtr<u32>, count: usize| match index {
             None => Ok(()),
             // SAFETY: the caller's promise; the arrays are the plan's and were made for it.
@@ -111,7 +141,19 @@ impl Places {
                 DeviceBuffer::named(device, &values, PLACES)
             }
         };
-        let row_split = match plan.row_split.as_ref().map(|part| (&part.sources, order)) {
+        let rounded = match plan.is_on_device() {
+            false => None,
+            true => {
+                let index = match order {
+                    None => Index::None,
+                    Some(order) => Index::Gather(DeviceBuffer::named(device, order, PLACES)?),
+                };
+                let bytes = nnz * plan.precision.bytes() as usize;
+                Some((index, DeviceBuffer::alloc(device, bytes, PLACES)?))
+            }
+        };
+        let on_host = plan.row_split.as_ref().filter(|part| !part.is_on_device());
+        let row_split = match on_host.map(|part| (part.sources(), order)) {
             None => None,
             Some((None, None)) => Some(Index::None),
             Some((None, Some(order))) => Some(Index::Gather(DeviceBuffer::named(device, order, PLACES)?)),
@@ -121,14 +163,20 @@ impl Places {
             None => None,
             Some(part) => Some(Index::Gather(gather(&part.sources)?)),
         };
-        let tiles = match &plan.tiles {
+        let tiles = match plan.tiles.as_ref().and_then(|part| Some((part, part.pattern()?))) {
             None => None,
-            Some(part) => {
-                let places = tile_places(part, plan.precision, nnz, order)?;
+            Some((part, pattern)) => {
+                let places = tile_places((part, pattern), plan.precision, nnz, order)?;
                 Some(Index::Scatter(DeviceBuffer::named(device, &places, PLACES)?))
             }
         };
-        Ok(Self { row_split, short_rows, tiles, overflowed: DeviceBuffer::zeroed(device, 1, PLACES)? })
+        Ok(Self {
+            rounded,
+            row_split,
+            short_rows,
+            tiles,
+            overflowed: DeviceBuffer::zeroed(device, 1, PLACES)?,
+        })
     }
 
     /// How many of the values placed last were finite and are not any more, after all work asked for before.
@@ -139,7 +187,7 @@ impl Places {
 
 /// Element of the records for each value, in the order in which values come.
 fn tile_places(
-    part: &TilesPart,
+    (part, pattern): (&TilesPart, &TilePattern),
     precision: Precision,
     nnz: usize,
     order: Option<&[u32]>,
@@ -149,7 +197,7 @@ fn tile_places(
         let (what, remedy) = ("elements of tile records", "replace the values from the host");
         return Err(SpmmError::TooLarge { what, found, limit, remedy });
     }
-    let places = part.pattern.places((part.lookup.form(), precision.dtype()), nnz, NOWHERE);
+    let places = pattern.places((part.lookup.form(), precision.dtype()), nnz, NOWHERE);
     Ok(match order {
         None => places,
         Some(order) => {
@@ -237,7 +285,7 @@ mod tests {
     use super::*;
     use crate::partition::{PartitionRule, VectorThreshold};
     use crate::spmm::plan::{Body, SpmmPlan};
-    use crate::{Algorithm, Determinism, EmulatorSchedule, Spmm, SpmmBuilder, TileValues};
+    use crate::{Algorithm, Determinism, EmulatorSchedule, Preprocessing, Spmm, SpmmBuilder, TileValues};
 
     /// Rows of many lengths, some empty, one cut by every algorithm.
     fn pattern() -> Csr<f32> {
@@ -294,9 +342,12 @@ mod tests {
         for form in [TileValues::Dense, TileValues::Packed] {
             for precision in [Precision::F16, Precision::Bf16, Precision::Tf32] {
                 let builder = builder.clone().precision(precision).tile_values(form).workers(9);
-                kinds.push(builder.clone().algorithm(Algorithm::TileStream));
                 kinds.push(builder.clone().algorithm(Algorithm::Hybrid).partition(short));
-                kinds.push(builder.algorithm(Algorithm::Hybrid).partition(vectors));
+                for place in [Preprocessing::Cpu, Preprocessing::Gpu] {
+                    let builder = builder.clone().preprocessing(place);
+                    kinds.push(builder.clone().algorithm(Algorithm::TileStream));
+                    kinds.push(builder.algorithm(Algorithm::Hybrid).partition(vectors));
+                }
             }
         }
         for precision in [Precision::F16, Precision::Bf16, Precision::Tf32] {
@@ -329,7 +380,7 @@ mod tests {
             Some(order) => builder.value_order(order),
             None => builder,
         };
-        let mut parts = [0; 3];
+        let (mut parts, mut laid_out_on_device) = ([0; 3], 0);
         for builder in kinds(builder) {
             let mut plan = builder.build(device).unwrap();
             for seed in 0..2 {
@@ -363,9 +414,15 @@ mod tests {
                 Some(Index::None) | None => 0,
             };
             let all = bytes(&places.row_split) + bytes(&places.short_rows) + bytes(&places.tiles);
+            let rounded = |(index, values): &(Index, DeviceBuffer<u8>)| {
+                values.bytes() + if let Index::Gather(index) = index { index.bytes() } else { 0 }
+            };
+            let all = all + places.rounded.as_ref().map_or(0, rounded);
+            laid_out_on_device += usize::from(places.rounded.is_some());
             assert_eq!(placed(&early).map(|array| array.bytes), Some(all + places.overflowed.bytes()));
         }
         assert!(parts.iter().all(|&plans| plans > 1), "{parts:?} plans have each part");
+        assert_eq!(laid_out_on_device, 12);
     }
 
     #[test]

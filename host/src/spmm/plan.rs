@@ -9,7 +9,7 @@ use windrow_formats::Value;
 use super::gpu::{GpuPlan, Operands};
 use super::places::Places;
 use super::report::SpmmReport;
-use super::values::Bits;
+use super::values::{Bits, Exceptions};
 use crate::checks::{check_count, check_device, check_memory, machine_of};
 use crate::cpu::{self, CpuCsr};
 use crate::dense::{DenseMut, DenseRef};
@@ -233,7 +233,7 @@ impl SpmmPlan {
     pub fn replace_values<V: Value>(&mut self, values: &[V]) -> Result<(), SpmmError> {
         check_count("the new values", values.len(), self.nnz)?;
         let mut bits = Bits::of(self.precision, values);
-        self.report.overflowed_values = bits.overflowed(values);
+        self.report.overflowed_values = Exceptions::of(self.precision, values).overflowed;
         self.overflow_on_device = false;
         if let Some(order) = &self.value_order {
             bits = bits.gather(order);

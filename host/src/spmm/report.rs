@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::device::DeviceKind;
 use crate::num::real;
-use crate::options::{Algorithm, Determinism, Precision, Rates, TileValues};
+use crate::options::{Algorithm, Determinism, Precision, Preprocessing, Rates, TileValues};
 use crate::schedule::Scheduling;
 
 /// Name of the array that says where new values go, which products do not read.
@@ -65,6 +65,10 @@ pub struct SpmmReport {
     pub tile_values: TileValues,
     /// Why so; empty if there are no tiles.
     pub tile_values_reason: String,
+    /// Where the matrix was laid out in tiles: on the CPU or on the GPU.
+    pub preprocessing: Preprocessing,
+    /// Why there.
+    pub preprocessing_reason: String,
     /// How the launches of the two parts of a hybrid follow each other; none for plans with one part, and on the CPU.
     pub scheduling: Option<Scheduling>,
     /// The order in which rows are worked on.
@@ -251,7 +255,9 @@ impl fmt::Display for SpmmReport {
         for array in &self.arrays {
             writeln!(f, "  {:<12} {} bytes", array.name, array.bytes)?;
         }
+        let place = self.preprocessing.to_string().to_uppercase();
         write!(f, "preprocessing  {:.0} µs", self.preprocessing_us())?;
+        write!(f, " on the {place} ({})", self.preprocessing_reason)?;
         for stage in &self.stages {
             write!(f, ", {} {:.0}", stage.name, stage.us)?;
         }

@@ -1,12 +1,122 @@
 //! The values of `A` in the bits that kernels take.
 
+use std::any::Any;
+use std::sync::OnceLock;
+
 use half::{bf16, f16};
 use rayon::prelude::*;
 use windrow_formats::Value;
 use windrow_kernels::Dtype;
+use windrow_kernels::preprocess::TileRecordsParams;
 
 use crate::options::Precision;
 use crate::tf32;
+
+/// Values that a task counts.
+const TASK_VALUES: usize = 1 << 14;
+
+/// What becomes of values in a precision.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Exceptions {
+    /// Finite values that become infinite.
+    pub(crate) overflowed: u64,
+    /// Values that are infinite or not a number when they are rounded.
+    pub(crate) non_finite: u64,
+    /// Those that are not a number.
+    pub(crate) not_numbers: u64,
+}
+
+impl Exceptions {
+    /// The exceptions among `values`, without rounding one.
+    pub(crate) fn of<V: Value>(precision: Precision, values: &[V]) -> Self {
+        let limit = least_infinite(precision);
+        let count = |values: &[V]| {
+            let mut found = Self::default();
+            for value in values {
+                let x = value.to_f64().abs();
+                found.overflowed += u64::from(x >= limit && x < f64::INFINITY);
+                found.non_finite += u64::from(x >= limit);
+                found.not_numbers += u64::from(x.is_nan());
+            }
+            Self { non_finite: found.non_finite + found.not_numbers, ..found }
+        };
+        values.par_chunks(TASK_VALUES).map(count).reduce(Self::default, |a, b| Self {
+            overflowed: a.overflowed + b.overflowed,
+            non_finite: a.non_finite + b.non_finite,
+            not_numbers: a.not_numbers + b.not_numbers,
+        })
+    }
+}
+
+/// The least magnitude that a precision rounds to infinity: half a place above its largest number, where the tie goes
+/// to infinity, which is even and away from zero.
+fn least_infinite(precision: Precision) -> f64 {
+    match precision {
+        Precision::F16 => 65_520.0,
+        Precision::Bf16 => f64::from(f32::from_bits(0x7f7f_8000)),
+        Precision::Tf32 => f64::from(f32::from_bits(0x7f7f_f000)),
+        Precision::F32 => f64::from(f32::MAX) + 2f64.powi(103),
+    }
+}
+
+/// The values of a matrix, rounded when they are asked for.
+pub(crate) struct Values<'a, V> {
+    precision: Precision,
+    given: &'a [V],
+    pub(crate) exceptions: Exceptions,
+    bits: OnceLock<Bits>,
+}
+
+/// Values for a kernel that lays them out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Unplaced<'a> {
+    /// One for each entry.
+    pub(crate) bytes: &'a [u8],
+    pub(crate) dtype: Dtype,
+    /// Whether they are f32 that the kernel is to round.
+    pub(crate) to_round: bool,
+}
+
+impl Unplaced<'_> {
+    /// Rounded, and on the device already.
+    pub(crate) fn on_device(dtype: Dtype) -> Self {
+        Self { bytes: &[], dtype, to_round: false }
+    }
+
+    /// What the kernel is told.
+    pub(crate) fn rounding(self) -> u32 {
+        match (self.to_round, self.dtype) {
+            (false, _) => TileRecordsParams::ROUNDED,
+            (true, Dtype::Bf16) => TileRecordsParams::TO_BF16,
+            (true, _) => TileRecordsParams::TO_NEAREST,
+        }
+    }
+}
+
+impl<'a, V: Value> Values<'a, V> {
+    pub(crate) fn new(precision: Precision, given: &'a [V]) -> Self {
+        Self { precision, given, exceptions: Exceptions::of(precision, given), bits: OnceLock::new() }
+    }
+
+    /// All of them, rounded.
+    pub(crate) fn bits(&self) -> &Bits {
+        self.bits.get_or_init(|| Bits::of(self.precision, self.given))
+    }
+
+    /// What a kernel takes: f32 as they are, unless one is not a number, whose bits a GPU would not keep; others
+    /// rounded.
+    pub(crate) fn unplaced(&self) -> Unplaced<'_> {
+        let is_f32 = (&V::ZERO as &dyn Any).is::<f32>();
+        match is_f32 && self.exceptions.not_numbers == 0 {
+            true => Unplaced {
+                bytes: bytemuck::cast_slice(self.given),
+                dtype: self.precision.dtype(),
+                to_round: true,
+            },
+            false => self.bits().unplaced(),
+        }
+    }
+}
 
 /// One value for each entry, rounded to a plan's precision.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,31 +159,8 @@ impl Bits {
         }
     }
 
-    /// Whether value `i` is neither infinite nor not a number.
-    fn is_finite(&self, i: usize) -> bool {
-        match self {
-            Self::F16(bits) => f16::from_bits(bits[i]).is_finite(),
-            Self::Bf16(bits) => bf16::from_bits(bits[i]).is_finite(),
-            Self::F32(bits) | Self::Tf32(bits) => f32::from_bits(bits[i]).is_finite(),
-        }
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            Self::F16(bits) | Self::Bf16(bits) => bits.len(),
-            Self::F32(bits) | Self::Tf32(bits) => bits.len(),
-        }
-    }
-
-    /// How many of `values` are finite but not after the rounding.
-    pub(crate) fn overflowed<V: Value>(&self, values: &[V]) -> u64 {
-        let lost = |i: &usize| !self.is_finite(*i) && values[*i].to_f64().is_finite();
-        (0..self.len()).into_par_iter().filter(lost).count() as u64
-    }
-
-    /// How many values are infinite or not a number.
-    pub(crate) fn non_finite(&self) -> u64 {
-        (0..self.len()).into_par_iter().filter(|&i| !self.is_finite(i)).count() as u64
+    pub(crate) fn unplaced(&self) -> Unplaced<'_> {
+        Unplaced { bytes: self.bytes(), dtype: self.dtype(), to_round: false }
     }
 
     /// The values of these entries.
@@ -108,6 +195,8 @@ impl Bits {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -116,11 +205,9 @@ mod tests {
         let values = [1.0 + 2f64.powi(-11) + 2f64.powi(-40), 70_000.0, f64::INFINITY, 1e300];
         let bits = Bits::of(Precision::F16, &values);
         assert_eq!(bits.to_f32(), [1.0 + 2f32.powi(-10), f32::INFINITY, f32::INFINITY, f32::INFINITY]);
-        assert_eq!(bits.overflowed(&values), 2);
-        assert_eq!(bits.non_finite(), 3);
+        assert_eq!(counts(Precision::F16, &values), [2, 3, 0]);
         let bits = Bits::of(Precision::F32, &values);
-        assert_eq!(bits.overflowed(&values), 1);
-        assert_eq!(bits.non_finite(), 2);
+        assert_eq!(counts(Precision::F32, &values), [1, 2, 0]);
         assert_eq!(bits.gather(&[1, 0]).to_f32(), [70_000.0, 1.0 + 2f32.powi(-11)]);
         assert_eq!(bits.bytes().len(), 16);
     }
@@ -132,12 +219,52 @@ mod tests {
         let values = [1.0 + 2f64.powi(-8) + little, 1.0 + 2f64.powi(-11) - little, 70_000.0, 3e38, f64::NAN];
         let bits = Bits::of(Precision::Bf16, &values);
         assert_eq!(bits.to_f32()[..3], [1.0 + 2f32.powi(-7), 1.0, 70_144.0]);
-        assert_eq!((bits.overflowed(&values), bits.non_finite(), bits.bytes().len()), (0, 1, 10));
+        assert_eq!((counts(Precision::Bf16, &values), bits.bytes().len()), ([0, 1, 1], 10));
         assert_eq!(bits.gather(&[2]).bytes(), 0x4789u16.to_ne_bytes());
         let bits = Bits::of(Precision::Tf32, &values);
         assert_eq!(bits.to_f32()[..3], [1.0 + 2f32.powi(-8), 1.0, 70_016.0]);
-        assert_eq!((bits.overflowed(&values), bits.non_finite(), bits.bytes().len()), (0, 1, 20));
-        assert_eq!(Bits::of(Precision::Tf32, &[f32::MAX]).overflowed(&[f32::MAX]), 1);
-        assert_eq!(Bits::of(Precision::Bf16, &[f32::MAX]).overflowed(&[f32::MAX]), 1);
+        assert_eq!((counts(Precision::Tf32, &values), bits.bytes().len()), ([0, 1, 1], 20));
+        assert_eq!(counts(Precision::Tf32, &[f32::MAX]), [1, 1, 0]);
+        assert_eq!(counts(Precision::Bf16, &[f32::MAX]), [1, 1, 0]);
+    }
+
+    /// The exceptions by rounding every value.
+    fn by_rounding<V: Value>(precision: Precision, values: &[V]) -> [u64; 3] {
+        let rounded = Bits::of(precision, values).to_f32();
+        let both = || values.iter().zip(&rounded).map(|(x, rounded)| (x.to_f64(), *rounded));
+        let count = |found: &dyn Fn(f64, f32) -> bool| both().filter(|&(x, r)| found(x, r)).count() as u64;
+        [
+            count(&|x, rounded| x.is_finite() && !rounded.is_finite()),
+            count(&|_, rounded| !rounded.is_finite()),
+            count(&|_, rounded| rounded.is_nan()),
+        ]
+    }
+
+    fn counts<V: Value>(precision: Precision, values: &[V]) -> [u64; 3] {
+        let Exceptions { overflowed, non_finite, not_numbers } = Exceptions::of(precision, values);
+        [overflowed, non_finite, not_numbers]
+    }
+
+    #[test]
+    fn exceptions_are_found_without_rounding() {
+        for precision in Precision::ALL {
+            let limit = least_infinite(precision);
+            let below = f64::from_bits(limit.to_bits() - 1);
+            let values = [limit, below, -limit, -below, f64::NAN, f64::INFINITY, 0.0, 1e-320, f64::MAX];
+            assert_eq!(counts(precision, &values), by_rounding(precision, &values), "{precision}");
+            assert_eq!(counts(precision, &values), [3, 5, 1], "{precision}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn exceptions_of_any_values(bits: Vec<u32>, wide: Vec<u64>) {
+            let narrow: Vec<f32> = bits.into_iter().map(f32::from_bits).collect();
+            let wide: Vec<f64> = wide.into_iter().map(f64::from_bits).collect();
+            for precision in Precision::ALL {
+                prop_assert_eq!(counts(precision, &narrow), by_rounding(precision, &narrow));
+                prop_assert_eq!(counts(precision, &wide), by_rounding(precision, &wide));
+            }
+        }
     }
 }

@@ -12,10 +12,13 @@ use std::borrow::Cow;
 
 use rayon::prelude::*;
 use windrow_formats::{RsTile, Value};
+use windrow_preprocess::balance::RowSegments;
 use windrow_preprocess::partition::{VectorSplit, VectorThreshold, split_vectors};
 
 use super::builder::{Draft, SpmmBuilder};
 use super::layout::{Context, HostParts, Stream};
+use super::parts::SegmentEntries;
+use super::report::SpmmReport;
 use super::select::{self, Demand};
 use super::tiles::empty_rows;
 use crate::error::SpmmError;
@@ -34,7 +37,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         let split = split_vectors(self.a, context.order, threshold)?;
         draft.clock.end("partition");
         if split.window_rows.is_empty() {
-            draft.report.reason = format!("all entries on CUDA cores: no column vector is {threshold} full");
+            draft.report.reason = no_full_vector(threshold);
             return Ok(self.lay_out_rows(context, draft));
         }
         draft.report.rows_in_both = wide(split.rows_in_both());
@@ -49,28 +52,41 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         if residual.matrix.nnz() > 0 {
             draft.report.residual_rows = density.residual_rows;
             let (row_offsets, columns, _) = residual.matrix.into_parts();
-            let mut cut = self.cut_rows(context, &row_offsets);
-            cut.skip_empty();
-            let in_tiles = |row: u32| tiles.matrix.row_len(row as usize) > 0;
-            let mean_len = real(wide(columns.len())) / real(wide(cut.segments.len()).max(1));
-            let demand = Demand { mean_len, widest_slice: self.widest_of_rows(context), ..self.demand() };
-            if let Some(entry) = select::row_split(demand) {
-                host.scheduling = self.scheduling(context, &host, (entry, wide(cut.segments.len())))?;
-            }
-            match host.scheduling.as_ref().is_some_and(Scheduling::is_beside) {
-                // Their slots come behind those of the tiles, which are written at the same time.
-                true => cut.sum_apart(narrow(index(host.slot_rows)), in_tiles),
-                false => cut.add_to_c(in_tiles),
-            }
+            let cut = self.cut_rows(context, &row_offsets);
             let sources = residual.sources.par_iter().map(|&entry| narrow(index(entry))).collect();
-            self.add_segments(
-                context,
-                (cut, Cow::Owned(columns), Some(sources)),
-                &mut host,
-                &mut draft.report,
-            );
+            let entries = SegmentEntries::OnHost(Cow::Owned(columns), Some(sources));
+            let in_tiles = |row: u32| tiles.matrix.row_len(row as usize) > 0;
+            self.add_rest(context, (cut, entries), in_tiles, (&mut host, &mut draft.report))?;
             draft.clock.end("balance");
         }
         Ok(host)
     }
+
+    /// Adds the segments of entries that are not in tiles to a plan that has these.
+    pub(super) fn add_rest(
+        &self,
+        context: &Context<'_>,
+        (mut cut, entries): (RowSegments, SegmentEntries<'a>),
+        in_tiles: impl Fn(u32) -> bool,
+        (host, report): (&mut HostParts<'a>, &mut SpmmReport),
+    ) -> Result<(), SpmmError> {
+        cut.skip_empty();
+        let mean_len = real(wide(entries.len())) / real(wide(cut.segments.len()).max(1));
+        let demand = Demand { mean_len, widest_slice: self.widest_of_rows(context), ..self.demand() };
+        if let Some(entry) = select::row_split(demand) {
+            host.scheduling = self.scheduling(context, host, (entry, wide(cut.segments.len())))?;
+        }
+        match host.scheduling.as_ref().is_some_and(Scheduling::is_beside) {
+            // Their slots come behind those of the tiles, which are written at the same time.
+            true => cut.sum_apart(narrow(index(host.slot_rows)), in_tiles),
+            false => cut.add_to_c(in_tiles),
+        }
+        self.add_segments(context, (cut, entries), host, report);
+        Ok(())
+    }
+}
+
+/// Why a plan by column vectors has no tiles.
+pub(super) fn no_full_vector(threshold: VectorThreshold) -> String {
+    format!("all entries on CUDA cores: no column vector is {threshold} full")
 }

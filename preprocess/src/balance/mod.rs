@@ -13,6 +13,7 @@
 //! same result in every run, whichever piece is finished first.
 
 mod batches;
+mod queue;
 mod rows;
 mod short_rows;
 mod threads;

@@ -6,6 +6,7 @@ use std::collections::BinaryHeap;
 use windrow_formats::NO_ROW;
 
 use super::NO_SLOT;
+use super::queue::LeastLoaded;
 
 /// What the end of a window costs a worker, in steps: its rows are written.
 const FLUSH_STEPS: u64 = 1;
@@ -302,16 +303,16 @@ impl Deal {
 
     /// Gives each of the windows to take to the worker that has least: the large ones first.
     fn schedule(&mut self, window_steps: &[u32], load: u32, take: impl Fn(u32) -> bool) {
+        self.owned.reserve(window_steps.len());
         let is_large = |steps: u32| steps > load / 8;
         let windows = || (0u32..).zip(window_steps.iter().copied()).filter(|&(_, steps)| take(steps));
         let mut large: Vec<(u32, u32)> = windows().filter(|&(_, steps)| is_large(steps)).collect();
         large.sort_by_key(|&(_, steps)| Reverse(steps));
-        let mut heap: BinaryHeap<_> = self.loads.iter().copied().zip(0..).map(Reverse).collect();
+        let mut queue = LeastLoaded::new(&self.loads);
         for (window, steps) in large.into_iter().chain(windows().filter(|&(_, steps)| !is_large(steps))) {
-            let Some(mut least) = heap.peek_mut() else { return }; // not reached: there is a worker
-            let Reverse((load, worker)) = &mut *least;
-            *load += u64::from(steps) + FLUSH_STEPS;
-            self.give(Piece::whole(window, steps), *worker);
+            let Some(worker) = queue.take() else { return }; // not reached: there is a worker
+            self.give(Piece::whole(window, steps), worker as usize);
+            queue.give_back(worker, self.loads[worker as usize]);
         }
     }
 

@@ -8,8 +8,10 @@ mod event;
 mod fork;
 mod module;
 mod probe;
+mod staging;
 
 use std::ffi::c_void;
+use std::sync::{Mutex, PoisonError};
 
 use cudarc::driver::{DriverError, result, sys};
 use windrow_kernels::Entry;
@@ -25,6 +27,7 @@ use crate::num::{index, wide};
 use fork::SideStream;
 use module::Module;
 use probe::{Called, failed, unsigned};
+use staging::Staging;
 
 /// The lowest compute capability that the PTX is written for.
 const NEEDS_CAPABILITY: (u32, u32) = (8, 0);
@@ -38,6 +41,8 @@ struct CudaMachine {
     context: sys::CUcontext,
     stream: sys::CUstream,
     side: Option<SideStream>,
+    /// Made by the first large upload.
+    staging: Mutex<Option<Staging>>,
     module: Option<Module>,
 }
 
@@ -101,6 +106,7 @@ pub(super) fn open(index: u32) -> Result<(Description, Box<dyn Machine>), Device
         context,
         stream,
         side: None,
+        staging: Mutex::new(None),
         module: None,
     };
     machine.bind()?;
@@ -186,6 +192,14 @@ impl CudaMachine {
     }
 }
 
+/// The buffers for large uploads, if there is pinned memory for them. The context is current.
+fn make_once(staging: &mut Option<Staging>) -> Option<&mut Staging> {
+    if staging.is_none() {
+        *staging = Staging::new().ok();
+    }
+    staging.as_mut()
+}
+
 impl Machine for CudaMachine {
     fn alloc(&self, bytes: u64, what: &'static str) -> Result<u64, DeviceError> {
         self.bind()?;
@@ -220,6 +234,15 @@ impl Machine for CudaMachine {
 
     unsafe fn upload(&self, to: u64, from: &[u8]) -> Result<(), DeviceError> {
         self.bind()?;
+        if from.len() >= staging::LEAST_BYTES
+            && let Ok(mut staging) = self.staging.try_lock()
+            && let Some(staging) = make_once(&mut staging)
+        {
+            // SAFETY: the caller's promise; `bind` makes the stream's context current, and this is the stream of
+            // every call.
+            unsafe { staging.upload((self.stream, &|| self.bind()), to, from)? };
+            return self.wait();
+        }
         // SAFETY: the caller's promise; `from` lives until the wait below is over.
         unsafe { result::memcpy_htod_async(to, from, self.stream) }.called("cuMemcpyHtoDAsync")?;
         self.wait()
@@ -297,6 +320,10 @@ impl Drop for CudaMachine {
                 let _ = self.wait();
                 // SAFETY: created by `open`, destroyed only here.
                 let _ = unsafe { result::stream::destroy(self.stream) };
+            }
+            let staging = self.staging.get_mut().unwrap_or_else(PoisonError::into_inner);
+            if let Some(staging) = staging {
+                staging.release();
             }
             if let Some(module) = &mut self.module {
                 module.unload();

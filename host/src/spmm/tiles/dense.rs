@@ -9,7 +9,7 @@ use crate::num::wide;
 use crate::spmm::values::Bits;
 
 /// Words of a step's record; 0 for a type without tile kernels.
-pub(super) fn words_per_record(dtype: Dtype) -> usize {
+pub(crate) fn words_per_record(dtype: Dtype) -> usize {
     Layout::of(dtype).map_or(0, |layout| record_words(layout.lane_words))
 }
 
@@ -25,7 +25,7 @@ impl TilePattern {
         let rows_at = words - RECORD_TAIL - WINDOW_ROWS;
         let bits_of_element = 32 / layout.per_word;
         let mut records = vec![0u32; words * self.steps()];
-        self.pieces_of(&mut records, words).zip(&self.dealt.pieces).for_each(|(records, piece)| {
+        self.pieces_of(&mut records, words).zip(self.pieces()).for_each(|(records, piece)| {
             for record in records.chunks_exact_mut(words) {
                 record[rows_at..][..WINDOW_ROWS].fill(MORE_STEPS);
                 record[rows_at + WINDOW_ROWS] = piece_word(piece.slot, piece.shared);
@@ -46,7 +46,7 @@ impl TilePattern {
     /// See [`TilePattern::places`].
     pub(super) fn dense_places(&self, layout: Layout, place: impl Fn(u32, usize) + Sync) {
         let elements = record_words(layout.lane_words) * layout.per_word;
-        self.dealt.pieces.par_iter().zip(&self.piece_steps).for_each(|(piece, &first)| {
+        self.pieces().par_iter().zip(&self.stream.piece_steps).for_each(|(piece, &first)| {
             for (i, tile) in self.tiles_of(piece) {
                 let record = elements * (first as usize + i / STEP_TILES);
                 self.each_entry(layout, (i % STEP_TILES, tile), |at, entry| place(entry, record + at));

@@ -14,11 +14,13 @@ use windrow_kernels::tile_stream::{TEAM, TileElement};
 use windrow_kernels::{Bf16, Dtype, F16, NO_COLUMN, Tf32};
 use windrow_preprocess::balance::{DealtSteps, Piece, deal_steps};
 
+pub(crate) use dense::words_per_record;
+
 use super::values::Bits;
 use crate::num::{index, narrow};
 
 /// Columns of a tile.
-const TILE_COLUMNS: usize = 8;
+pub(crate) const TILE_COLUMNS: usize = 8;
 /// Tiles of a step.
 const STEP_TILES: usize = 2;
 /// Columns of a step: two tiles.
@@ -71,16 +73,84 @@ pub(crate) enum Form {
 pub(crate) struct TilePattern {
     /// Rows of each window, 8 of them, `NO_ROW` at the end of a shorter one.
     window_rows: Vec<u32>,
-    /// First tile of each window, and the number of tiles.
-    window_tiles: Vec<u32>,
+    stream: DealtWindows,
     tile_cols: Vec<u32>,
     bitmaps: Vec<u64>,
     tile_values: Vec<u64>,
     /// CSR entry of each packed value.
     sources: Vec<u32>,
+}
+
+/// Windows as a stream of steps, cut and dealt out: all that the host must know of tiles that a GPU lays out.
+#[derive(Debug)]
+pub(crate) struct DealtWindows {
+    /// First tile of each window, and the number of tiles.
+    window_tiles: Vec<u32>,
     dealt: DealtSteps,
     /// First step of each piece in the stream, and the number of steps.
     piece_steps: Vec<u32>,
+}
+
+impl DealtWindows {
+    /// Windows with these first tiles. One without tiles has a step without columns.
+    pub(crate) fn new(window_tiles: Vec<u32>, dealing: Dealing) -> Self {
+        let steps = |ends: &[u32]| (ends[1] - ends[0]).div_ceil(narrow(STEP_TILES)).max(1);
+        let window_steps: Vec<u32> = window_tiles.windows(2).map(steps).collect();
+        let dealt = match dealing {
+            Dealing::Evenly(workers) => deal_steps(&window_steps, workers, TEAM),
+            Dealing::WindowEach => DealtSteps::one_each(&window_steps),
+        };
+        let mut piece_steps = Vec::with_capacity(dealt.pieces.len() + 1);
+        piece_steps.push(0);
+        let mut steps = 0;
+        piece_steps.extend(dealt.pieces.iter().map(|piece| {
+            steps += piece.steps();
+            steps
+        }));
+        Self { window_tiles, dealt, piece_steps }
+    }
+
+    /// `[begin, end]` of each worker's steps.
+    pub(crate) fn workers(&self) -> Vec<[u32; 2]> {
+        let step = |piece: u32| self.piece_steps[piece as usize];
+        self.dealt.worker_pieces.windows(2).map(|ends| [step(ends[0]), step(ends[1])]).collect()
+    }
+
+    /// How the windows were cut and dealt out.
+    pub(crate) fn dealt(&self) -> &DealtSteps {
+        &self.dealt
+    }
+
+    /// First step of each piece in the stream, and the number of steps.
+    pub(crate) fn piece_steps(&self) -> &[u32] {
+        &self.piece_steps
+    }
+
+    /// All pieces of a cut window add to one slot: for sums in any order.
+    pub(crate) fn share_slots(&mut self) {
+        self.dealt.share_slots();
+    }
+
+    pub(crate) fn windows(&self) -> usize {
+        self.window_tiles.len() - 1
+    }
+
+    pub(crate) fn tiles(&self) -> usize {
+        self.window_tiles.last().map_or(0, |&tiles| tiles as usize)
+    }
+
+    pub(crate) fn steps(&self) -> usize {
+        self.piece_steps.last().map_or(0, |&steps| steps as usize)
+    }
+
+    /// Words of host memory.
+    fn host_words(&self) -> usize {
+        5 * self.dealt.pieces.len()
+            + self.dealt.worker_pieces.len()
+            + 3 * self.dealt.split_windows.len()
+            + self.piece_steps.len()
+            + self.window_tiles.len()
+    }
 }
 
 /// The arrays of a tile stream that do not depend on values.
@@ -111,21 +181,12 @@ impl TilePattern {
         let full = parts.window_tiles.len() - 1;
         let empties = empty.len().div_ceil(WINDOW_ROWS);
         let windows = full + empties;
-        let mut pattern = Self {
-            window_rows: Vec::with_capacity(windows * WINDOW_ROWS),
-            window_tiles: Vec::with_capacity(windows + 1),
-            tile_cols: std::mem::take(&mut parts.tile_cols),
-            bitmaps: std::mem::take(&mut parts.bitmaps),
-            tile_values: std::mem::take(&mut parts.tile_values),
-            sources,
-            dealt: DealtSteps::default(),
-            piece_steps: vec![0],
-        };
+        let mut window_rows = Vec::with_capacity(windows * WINDOW_ROWS);
+        let mut window_tiles = Vec::with_capacity(windows + 1);
         let mut empty = empty.chunks(WINDOW_ROWS);
         let mut rows = parts.window_rows.chunks(WINDOW_ROWS).zip(&parts.window_tiles[1..]);
-        let mut window_steps = Vec::with_capacity(windows);
         let mut tiles = 0u32;
-        pattern.window_tiles.push(0);
+        window_tiles.push(0);
         for window in 0..windows {
             // Bresenham's line: after `window` windows, `window·empties / windows` of them are empty.
             let is_empty = (window + 1) * empties / windows > window * empties / windows;
@@ -133,50 +194,38 @@ impl TilePattern {
                 true => (empty.next().unwrap_or_default(), tiles),
                 false => rows.next().map_or((&[][..], tiles), |(rows, &end)| (rows, end)),
             };
-            pattern.window_rows.extend_from_slice(listed);
-            pattern.window_rows.resize((window + 1) * WINDOW_ROWS, NO_ROW);
-            window_steps.push((end - tiles).div_ceil(narrow(STEP_TILES)).max(1));
-            pattern.window_tiles.push(end);
+            window_rows.extend_from_slice(listed);
+            window_rows.resize((window + 1) * WINDOW_ROWS, NO_ROW);
+            window_tiles.push(end);
             tiles = end;
         }
-        pattern.dealt = match dealing {
-            Dealing::Evenly(workers) => deal_steps(&window_steps, workers, TEAM),
-            Dealing::WindowEach => DealtSteps::one_each(&window_steps),
-        };
-        let mut steps = 0;
-        pattern.piece_steps.extend(pattern.dealt.pieces.iter().map(|piece| {
-            steps += piece.steps();
-            steps
-        }));
-        pattern
+        Self {
+            window_rows,
+            stream: DealtWindows::new(window_tiles, dealing),
+            tile_cols: std::mem::take(&mut parts.tile_cols),
+            bitmaps: std::mem::take(&mut parts.bitmaps),
+            tile_values: std::mem::take(&mut parts.tile_values),
+            sources,
+        }
     }
 
-    /// `[begin, end]` of each worker's steps.
-    pub(crate) fn workers(&self) -> Vec<[u32; 2]> {
-        let step = |piece: u32| self.piece_steps[piece as usize];
-        self.dealt.worker_pieces.windows(2).map(|ends| [step(ends[0]), step(ends[1])]).collect()
-    }
-
-    /// How the windows were cut and dealt out.
-    pub(crate) fn dealt(&self) -> &DealtSteps {
-        &self.dealt
+    /// The windows, cut and dealt out.
+    pub(crate) fn stream(&self) -> &DealtWindows {
+        &self.stream
     }
 
     /// All pieces of a cut window add to one slot: for sums in any order.
     pub(crate) fn share_slots(&mut self) {
-        self.dealt.share_slots();
+        self.stream.share_slots();
     }
 
-    pub(crate) fn windows(&self) -> usize {
-        self.window_tiles.len() - 1
+    fn steps(&self) -> usize {
+        self.stream.steps()
     }
 
-    pub(crate) fn steps(&self) -> usize {
-        self.piece_steps.last().map_or(0, |&steps| steps as usize)
-    }
-
-    pub(crate) fn tiles(&self) -> usize {
-        self.bitmaps.len()
+    /// The pieces of the stream.
+    fn pieces(&self) -> &[Piece] {
+        &self.stream.dealt.pieces
     }
 
     /// Entries in tiles.
@@ -195,20 +244,14 @@ impl TilePattern {
 
     /// Bytes of host memory.
     pub(crate) fn host_bytes(&self) -> u64 {
-        let words = 5 * self.dealt.pieces.len()
-            + self.dealt.worker_pieces.len()
-            + 3 * self.dealt.split_windows.len()
-            + self.piece_steps.len()
-            + self.window_rows.len()
-            + self.window_tiles.len()
-            + self.tile_cols.len()
-            + self.sources.len();
+        let words =
+            self.stream.host_words() + self.window_rows.len() + self.tile_cols.len() + self.sources.len();
         4 * words as u64 + 8 * (self.bitmaps.len() + self.tile_values.len()) as u64
     }
 
     /// The tiles of a piece.
     fn tile_range(&self, piece: &Piece) -> Range<usize> {
-        let ends = &self.window_tiles[piece.window as usize..][..2];
+        let ends = &self.stream.window_tiles[piece.window as usize..][..2];
         let tile = |step: u32| ends[0] as usize + STEP_TILES * step as usize;
         tile(piece.begin)..tile(piece.end).min(ends[1] as usize)
     }
@@ -223,7 +266,7 @@ impl TilePattern {
         let mut step_cols = vec![[NO_COLUMN; 4]; 4 * self.steps()];
         let mut bitmaps = vec![[0u64; 2]; self.steps()];
         let arrays = self.pieces_of(&mut step_cols, 4).zip(self.pieces_of(&mut bitmaps, 1));
-        arrays.zip(&self.dealt.pieces).for_each(|((step_cols, bitmaps), piece)| {
+        arrays.zip(self.pieces()).for_each(|((step_cols, bitmaps), piece)| {
             for (i, tile) in self.tiles_of(piece) {
                 let (step, half) = (i / STEP_TILES, i % STEP_TILES);
                 bitmaps[step][half] = self.bitmaps[tile];
@@ -301,8 +344,8 @@ impl TilePattern {
         mut array: &'a mut [T],
         len: &dyn Fn(Range<usize>) -> usize,
     ) -> impl IndexedParallelIterator<Item = &'a mut [T]> + use<'a, T> {
-        let mut pieces = Vec::with_capacity(self.dealt.pieces.len());
-        for ends in self.piece_steps.windows(2) {
+        let mut pieces = Vec::with_capacity(self.pieces().len());
+        for ends in self.stream.piece_steps.windows(2) {
             let (mine, rest) = array.split_at_mut(len(ends[0] as usize..ends[1] as usize));
             pieces.push(mine);
             array = rest;

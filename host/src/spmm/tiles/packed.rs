@@ -26,7 +26,7 @@ impl TilePattern {
     /// Entries of each step.
     fn step_entries(&self) -> Vec<u32> {
         let mut entries = vec![0u32; self.steps()];
-        self.pieces_of(&mut entries, 1).zip(&self.dealt.pieces).for_each(|(entries, piece)| {
+        self.pieces_of(&mut entries, 1).zip(self.pieces()).for_each(|(entries, piece)| {
             for (i, tile) in self.tiles_of(piece) {
                 entries[i / STEP_TILES] += self.bitmaps[tile].count_ones();
             }
@@ -58,7 +58,7 @@ impl TilePattern {
         let word = |step: usize| CHUNK_WORDS * starts[step] as usize;
         let mut records = vec![0u32; word(self.steps())];
         let pieces = self.split_by_piece(&mut records, &|steps| word(steps.end) - word(steps.start));
-        let pieces = pieces.zip(&self.dealt.pieces).zip(&self.piece_steps);
+        let pieces = pieces.zip(self.pieces()).zip(&self.stream.piece_steps);
         pieces.for_each(|((mut records, piece), &first)| {
             let tiles: Vec<usize> = self.tile_range(piece).collect();
             let mut tiles = tiles.chunks(STEP_TILES);
@@ -87,7 +87,7 @@ impl TilePattern {
     /// See [`TilePattern::places`].
     pub(super) fn packed_places(&self, (layout, dtype): (Layout, Dtype), place: impl Fn(u32, usize) + Sync) {
         let starts = self.record_starts(dtype);
-        self.dealt.pieces.par_iter().zip(&self.piece_steps).for_each(|(piece, &first)| {
+        self.pieces().par_iter().zip(&self.stream.piece_steps).for_each(|(piece, &first)| {
             let tiles: Vec<usize> = self.tile_range(piece).collect();
             for (tiles, &start) in tiles.chunks(STEP_TILES).zip(&starts[first as usize..]) {
                 let mut elements = [None; ELEMENTS];

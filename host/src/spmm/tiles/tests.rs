@@ -197,9 +197,9 @@ fn empty_rows_make_windows() {
     let csr = Csr::try_from_parts(4, 2, vec![0, 0, 1, 1, 1], vec![1], vec![1.0f32]).unwrap();
     assert_eq!(empty_rows(&csr), [0, 2, 3]);
     let pattern = pattern_of(&Csr::zeros(20, 2).unwrap(), Dealing::Evenly(2));
-    assert_eq!((pattern.windows(), pattern.steps(), pattern.entries()), (3, 3, 0));
+    assert_eq!((pattern.stream().windows(), pattern.steps(), pattern.entries()), (3, 3, 0));
     assert_eq!((steps_of(&[0], 20), steps_of(&[0, 1, 1, 6], 0)), (3, 1 + 1 + 3));
     assert_eq!(pattern.record_starts(Dtype::F16), [0, 4, 8, 12], "heads without values");
     let pattern = pattern_of(&Csr::zeros(0, 2).unwrap(), Dealing::Evenly(2));
-    assert_eq!((pattern.windows(), pattern.steps()), (0, 0));
+    assert_eq!((pattern.stream().windows(), pattern.steps()), (0, 0));
 }

@@ -1,0 +1,286 @@
+//! The windows of a matrix condensed on a GPU: what [`windrow_formats::RsTile`] and the plan's pattern of tiles are on the
+//! host.
+
+use std::rc::Rc;
+
+use windrow_formats::{Csr, Permutation, Value};
+use windrow_kernels::Variant;
+use windrow_kernels::preprocess::{
+    ListVectorsParams, MergeColumnsParams, PlaceRowsParams, RowLengthsParams, TileStepsParams,
+};
+use windrow_kernels::tile_stream::piece_word;
+use windrow_simt::GlobalPtr;
+
+use super::scratch::Scratch;
+use super::steps::{DeviceSteps, Ends};
+use crate::device::{Device, DeviceBuffer};
+use crate::error::DeviceError;
+use crate::num::{narrow, wide};
+use crate::spmm::tiles::{DealtWindows, Form, WINDOW_ROWS};
+
+/// A matrix whose windows are condensed, in device memory.
+pub(crate) struct Condensed {
+    pub(super) scratch: Rc<Scratch>,
+    pub(super) row_offsets: GlobalPtr<u64>,
+    pub(super) col_indices: GlobalPtr<u32>,
+    /// Row in each slot.
+    pub(super) window_rows: GlobalPtr<u32>,
+    /// Where a column begins, the slots that have it.
+    pub(super) masks: GlobalPtr<u32>,
+    /// Columns that begin before each position.
+    pub(super) ranks: GlobalPtr<u32>,
+    /// Columns of the windows before each, and of all.
+    pub(super) window_vectors: GlobalPtr<u32>,
+    /// Entry of the matrix at each position.
+    pub(super) sources: DeviceBuffer<u32>,
+    /// `window_vectors` on the host.
+    pub(super) vectors: Vec<u32>,
+}
+
+/// Rows without entries go to windows of their own, of which there are so many beside those of the others.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WindowCounts {
+    pub(super) full: usize,
+    pub(super) empty: usize,
+}
+
+impl WindowCounts {
+    /// Whether a window is one of rows without entries: they are dealt out as Bresenham draws a line.
+    pub(super) fn is_empty(self, window: usize) -> bool {
+        let windows = self.full + self.empty;
+        (window + 1) * self.empty / windows > window * self.empty / windows
+    }
+}
+
+impl Condensed {
+    /// Uploads a matrix and condenses its windows of the rows in `order`: all, or those alone that have entries. For what
+    /// is done with them, scratch memory has `entry_bytes` for each entry.
+    pub(super) fn new<V: Value>(
+        device: &Device,
+        (a, order): (&Csr<V>, Option<&Permutation>),
+        counts: WindowCounts,
+        entry_bytes: u64,
+    ) -> Result<Self, DeviceError> {
+        let of_rows = if order.is_some() { 48 } else { 36 };
+        let scratch_bytes = entry_bytes * wide(a.nnz()) + of_rows * wide(a.rows());
+        // The ends of arrays, and sums of scans.
+        let scratch = Rc::new(Scratch::new(device, scratch_bytes + scratch_bytes / 128 + (1 << 16))?);
+        let row_offsets = scratch.array_from(a.row_offsets(), "row_offsets")?;
+        let col_indices = scratch.array_from(a.col_indices(), "col_indices")?;
+        let windows = counts.full + counts.empty;
+        let slots = narrow(WINDOW_ROWS * windows);
+        let entries = narrow(a.nnz());
+
+        let window_rows = place_rows(&scratch, row_offsets, (a.rows(), order), counts)?;
+        let lengths = scratch.array(WINDOW_ROWS * windows, "lengths of slots")?;
+        let slot_begins = scratch.array(WINDOW_ROWS * windows + 1, "slot_begins")?;
+        let sources = DeviceBuffer::alloc(device, a.nnz(), "sources")?;
+        let masks = scratch.array(a.nnz(), "masks")?;
+        let ranks = scratch.array(a.nnz() + 1, "ranks")?;
+        let window_vectors = scratch.array(windows + 1, "window_vectors")?;
+        let of_slots =
+            RowLengthsParams { rows: window_rows, row_offsets, lengths, count: slots, reserved: 0 };
+        let merge = MergeColumnsParams {
+            window_rows,
+            slot_begins,
+            row_offsets,
+            col_indices,
+            sources: sources.pointer(),
+            masks,
+            slots,
+            entries,
+        };
+        let list = ListVectorsParams {
+            ranks,
+            slot_begins,
+            window_vectors,
+            col_indices,
+            sources: sources.pointer(),
+            masks,
+            vectors: GlobalPtr::NULL,
+            entries,
+            windows: narrow(windows),
+        };
+        // SAFETY: the matrix is valid and has fewer than `MOST_ITEMS` rows and entries; the arrays have the lengths that
+        // the kernels ask for; every slot has a row or `NO_ROW`, and every row with entries one slot, so that the slots have
+        // all entries. Arrays are read after the launch that writes them.
+        let vectors = unsafe {
+            scratch.launch(Variant::RowLengths, u64::from(slots), &of_slots)?;
+            scratch.scan(lengths, slots, false, slot_begins)?;
+            scratch.launch(Variant::MergeColumns, u64::from(entries), &merge)?;
+            scratch.scan(masks, entries, true, ranks)?;
+            scratch.launch(Variant::ListVectors, wide(windows) + 1, &list)?;
+            scratch.read(window_vectors, windows + 1)?
+        };
+        Ok(Self {
+            scratch,
+            row_offsets,
+            col_indices,
+            window_rows,
+            masks,
+            ranks,
+            window_vectors,
+            sources,
+            vectors,
+        })
+    }
+
+    /// Entries in the windows.
+    pub(super) fn entries(&self) -> usize {
+        self.sources.len()
+    }
+
+    pub(super) fn windows(&self) -> usize {
+        self.vectors.len() - 1
+    }
+
+    /// Distinct columns of all windows.
+    pub(super) fn vector_count(&self) -> usize {
+        self.vectors.last().map_or(0, |&all| all as usize)
+    }
+
+    /// Distinct columns of the windows before each, and of all.
+    pub(super) fn window_vectors(&self) -> &[u32] {
+        &self.vectors
+    }
+
+    /// The rows of each window.
+    pub(super) fn window_rows(&self) -> Result<Vec<u32>, DeviceError> {
+        // SAFETY: eight slots for each window, placed by the launches of `new`.
+        unsafe { self.scratch.read(self.window_rows, WINDOW_ROWS * self.windows()) }
+    }
+
+    /// `[column, first position]` of each column of each window, and the number of positions behind the last.
+    pub(super) fn list_vectors(&self) -> Result<GlobalPtr<[u32; 2]>, DeviceError> {
+        let vectors = self.scratch.array(self.vector_count() + 1, "vectors")?;
+        let entries = narrow(self.sources.len());
+        let params = ListVectorsParams {
+            ranks: self.ranks,
+            slot_begins: GlobalPtr::NULL,
+            window_vectors: GlobalPtr::NULL,
+            col_indices: self.col_indices,
+            sources: self.sources.pointer(),
+            masks: self.masks,
+            vectors,
+            entries,
+            windows: 0,
+        };
+        // SAFETY: the arrays are those of `self`, and there is room for each column that begins.
+        unsafe { self.scratch.launch(Variant::ListVectors, u64::from(entries) + 1, &params)? };
+        Ok(vectors)
+    }
+
+    /// Writes the steps of the windows as they were dealt out.
+    pub(super) fn into_steps(
+        self,
+        stream: &DealtWindows,
+        form: Form,
+        value_bytes: u32,
+    ) -> Result<DeviceSteps, DeviceError> {
+        let scratch = Rc::clone(&self.scratch);
+        let device = scratch.device();
+        let steps = stream.steps();
+        let (step_cols, bitmaps, step_entries) = (
+            DeviceBuffer::<[u32; 4]>::alloc(device, 4 * steps, "step_cols")?,
+            DeviceBuffer::<[u64; 2]>::alloc(device, steps, "bitmaps")?,
+            DeviceBuffer::<u32>::alloc(device, steps, "step_entries")?,
+        );
+        let record_starts = match form {
+            Form::Dense => None,
+            Form::Packed => Some(DeviceBuffer::<u32>::alloc(device, steps + 1, "record_starts")?),
+        };
+        let step_chunks = match form {
+            Form::Dense => GlobalPtr::NULL,
+            Form::Packed => scratch.array(steps, "chunks of steps")?,
+        };
+        let pieces: Vec<[u32; 4]> = (stream.dealt().pieces.iter())
+            .map(|piece| [piece.window, piece.begin, piece_word(piece.slot, piece.shared), 0])
+            .collect();
+        let of_steps = TileStepsParams {
+            pieces: scratch.array_from(&pieces, "pieces")?,
+            piece_steps: scratch.array_from(stream.piece_steps(), "piece_steps")?,
+            window_vectors: self.window_vectors,
+            vectors: self.list_vectors()?,
+            masks: self.masks,
+            step_cols: step_cols.pointer().cast(),
+            bitmaps: bitmaps.pointer().cast(),
+            step_entries: step_entries.pointer(),
+            step_chunks,
+            steps: narrow(steps),
+            piece_count: narrow(pieces.len()),
+            value_bytes,
+            reserved: 0,
+        };
+        let mut chunks = 0;
+        // SAFETY: the arrays are those of `new` and of the lengths that the kernels ask for; the pieces have each step of
+        // each window once, of which there are as many as its columns fill.
+        unsafe {
+            scratch.launch(Variant::TileSteps, wide(steps), &of_steps)?;
+            if let Some(starts) = &record_starts {
+                scratch.scan(step_chunks, narrow(steps), false, starts.pointer())?;
+                let last = scratch.read(starts.pointer().at(narrow(steps)), 1)?;
+                chunks = last.first().map_or(0, |&chunks| u64::from(chunks));
+            }
+        }
+        Ok(DeviceSteps {
+            step_cols,
+            bitmaps,
+            record_starts,
+            chunks,
+            step_entries,
+            sources: self.sources,
+            ends: Ends {
+                pieces: of_steps.pieces,
+                piece_steps: of_steps.piece_steps,
+                piece_count: of_steps.piece_count,
+                window_rows: self.window_rows,
+            },
+            scratch,
+        })
+    }
+}
+
+/// The rows in slots of windows: those with entries in the order of the plan, those without ascending.
+fn place_rows(
+    scratch: &Scratch,
+    row_offsets: GlobalPtr<u64>,
+    (rows, order): (usize, Option<&Permutation>),
+    counts: WindowCounts,
+) -> Result<GlobalPtr<u32>, DeviceError> {
+    let window_rows = scratch.array(WINDOW_ROWS * (counts.full + counts.empty), "window_rows")?;
+    let (full, empty) = (PlaceRowsParams::FULL, PlaceRowsParams::EMPTY);
+    let mut passes = Vec::new();
+    match order {
+        None => passes.push((GlobalPtr::NULL, full | empty)),
+        Some(order) => {
+            passes.push((scratch.array_from(order.new_to_old(), "the order of rows")?, full));
+            if counts.empty > 0 {
+                passes.push((GlobalPtr::NULL, empty));
+            }
+        }
+    }
+    for pass in passes {
+        place_pass(scratch, row_offsets, (rows, pass), (window_rows, counts))?;
+    }
+    Ok(window_rows)
+}
+
+/// Places rows of some kinds, given a list of all rows, or null for the matrix's own order.
+pub(super) fn place_pass(
+    scratch: &Scratch,
+    row_offsets: GlobalPtr<u64>,
+    (rows, (list, kinds)): (usize, (GlobalPtr<u32>, u32)),
+    (window_rows, counts): (GlobalPtr<u32>, WindowCounts),
+) -> Result<(), DeviceError> {
+    let (count, lengths) = (narrow(rows), scratch.array(rows, "lengths of rows")?);
+    let ranks = scratch.array(rows + 1, "ranks of rows")?;
+    let of_rows = RowLengthsParams { rows: list, row_offsets, lengths, count, reserved: 0 };
+    let (full, empty) = (narrow(counts.full), narrow(counts.empty));
+    let place = PlaceRowsParams { rows: list, ranks, window_rows, count, full, empty, kinds };
+    // SAFETY: an order has each row once, `window_rows` has room for the windows of both kinds; as for `Condensed::new`.
+    unsafe {
+        scratch.launch(Variant::RowLengths, u64::from(count), &of_rows)?;
+        scratch.scan(lengths, count, true, ranks)?;
+        scratch.launch(Variant::PlaceRows, u64::from(count) + u64::from(PlaceRowsParams::PADS), &place)
+    }
+}

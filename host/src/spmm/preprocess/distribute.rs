@@ -1,0 +1,221 @@
+//! Entries divided by column vectors on a GPU: what [`windrow_preprocess::partition::split_vectors`] does on the host.
+
+use std::rc::Rc;
+
+use windrow_kernels::preprocess::{
+    DistributeEntriesParams, DistributeVectorsParams, GatherValuesParams, NO_WINDOW, PlaceRowsParams,
+    PlaceWindowsParams,
+};
+use windrow_kernels::{Dtype, Variant};
+use windrow_preprocess::partition::VectorThreshold;
+use windrow_simt::GlobalPtr;
+
+use super::condense::{Condensed, WindowCounts, place_pass};
+use super::scratch::Scratch;
+use crate::device::DeviceBuffer;
+use crate::error::DeviceError;
+use crate::num::{narrow, wide};
+use crate::spmm::tiles::WINDOW_ROWS;
+use crate::spmm::values::Unplaced;
+
+/// Entries that are not in tiles, row after row.
+pub(super) struct Rest {
+    /// Where those of each row begin, on the host.
+    pub(super) row_offsets: Vec<u64>,
+    pub(super) entries: RestEntries,
+}
+
+/// The entries in device memory, without their values.
+pub(crate) struct RestEntries {
+    /// Column of each.
+    pub(crate) col_indices: DeviceBuffer<u32>,
+    sources: RestSources,
+    /// Where values are.
+    scratch: Rc<Scratch>,
+}
+
+/// Entry of the matrix for each of the rest. Kept, for new values.
+pub(crate) struct RestSources(DeviceBuffer<u32>);
+
+impl Condensed {
+    /// Divides the windows of all rows with entries. None if no vector has `threshold`; otherwise what goes to the tiles,
+    /// with windows of `empty_rows` dealt out among the others, and the rest.
+    pub(super) fn distribute(
+        self,
+        rows: usize,
+        threshold: VectorThreshold,
+        empty_rows: usize,
+    ) -> Result<Option<(Self, Rest)>, DeviceError> {
+        let scratch = Rc::clone(&self.scratch);
+        let (windows, nnz) = (self.windows(), self.sources.len());
+        let (entries, row_count) = (narrow(nnz), narrow(rows));
+        let vectors = self.list_vectors()?;
+        let of_vectors = DistributeVectorsParams {
+            window_vectors: self.window_vectors,
+            vectors,
+            masks: self.masks,
+            taken_masks: scratch.array(self.vector_count(), "taken_masks")?,
+            distributed: scratch.array(windows, "distributed windows")?,
+            threshold: threshold.entries(),
+            reserved: 0,
+        };
+        let mut of_entries = DistributeEntriesParams {
+            row_offsets: self.row_offsets,
+            col_indices: self.col_indices,
+            sources: self.sources.pointer(),
+            masks: self.masks,
+            ranks: self.ranks,
+            taken_masks: of_vectors.taken_masks,
+            kept: scratch.array(nnz + 1, "entries in tiles")?,
+            rest: scratch.array(nnz + 1, "entries not in tiles")?,
+            kept_sources: GlobalPtr::NULL,
+            kept_masks: GlobalPtr::NULL,
+            rest_sources: GlobalPtr::NULL,
+            rest_cols: GlobalPtr::NULL,
+            rest_offsets: GlobalPtr::NULL,
+            entries,
+            rows: row_count,
+        };
+        // SAFETY: the arrays are those of `self` and of the lengths that the kernels ask for; sums may take the place of
+        // what is added up.
+        let (distributed, kept) = unsafe {
+            scratch.launch(Variant::DistributeVectors, wide(windows), &of_vectors)?;
+            scratch.launch(Variant::DistributeEntries, wide(nnz), &of_entries)?;
+            scratch.scan(of_entries.kept, entries, false, of_entries.kept)?;
+            scratch.scan(of_entries.rest, entries, false, of_entries.rest)?;
+            let kept = scratch.read(of_entries.kept.at(entries), 1)?;
+            (scratch.read(of_vectors.distributed, windows)?, kept.first().map_or(0, |&kept| kept as usize))
+        };
+        let full = distributed.iter().filter(|[slots, _]| *slots != 0).count();
+        if full == 0 {
+            return Ok(None);
+        }
+        let counts = WindowCounts { full, empty: empty_rows.div_ceil(WINDOW_ROWS) };
+        let (origins, vectors) = arrange(&distributed, counts);
+        let slots = WINDOW_ROWS * origins.len();
+        let device = scratch.device();
+        let sources = DeviceBuffer::alloc(device, kept, "sources")?;
+        let rest_sources = DeviceBuffer::alloc(device, nnz - kept, "sources")?;
+        let rest_cols = DeviceBuffer::alloc(device, nnz - kept, "col_indices")?;
+        of_entries.kept_sources = sources.pointer();
+        of_entries.kept_masks = scratch.array(kept, "masks")?;
+        of_entries.rest_sources = rest_sources.pointer();
+        of_entries.rest_cols = rest_cols.pointer();
+        of_entries.rest_offsets = scratch.array(rows + 1, "rest_offsets")?;
+        let of_windows = PlaceWindowsParams {
+            origins: scratch.array_from(&origins, "origins of windows")?,
+            window_rows: self.window_rows,
+            distributed: of_vectors.distributed,
+            placed_rows: scratch.array(slots, "window_rows")?,
+            slots: narrow(slots),
+            reserved: 0,
+        };
+        let ranks = scratch.array(kept + 1, "ranks")?;
+        // SAFETY: as above; an origin is a window.
+        let rest_offsets = unsafe {
+            scratch.launch(Variant::KeepEntries, wide(nnz.max(rows + 1)), &of_entries)?;
+            scratch.launch(Variant::PlaceWindows, wide(slots), &of_windows)?;
+            scratch.scan(of_entries.kept_masks, narrow(kept), true, ranks)?;
+            scratch.read(of_entries.rest_offsets, rows + 1)?
+        };
+        if counts.empty > 0 {
+            let pass = (GlobalPtr::NULL, PlaceRowsParams::EMPTY);
+            place_pass(&scratch, self.row_offsets, (rows, pass), (of_windows.placed_rows, counts))?;
+        }
+        let tiles = Self {
+            window_rows: of_windows.placed_rows,
+            masks: of_entries.kept_masks,
+            ranks,
+            window_vectors: scratch.array_from(&vectors, "window_vectors")?,
+            sources,
+            vectors,
+            ..self
+        };
+        let entries = RestEntries { col_indices: rest_cols, sources: RestSources(rest_sources), scratch };
+        let row_offsets = rest_offsets.into_iter().map(u64::from).collect();
+        Ok(Some((tiles, Rest { row_offsets, entries })))
+    }
+}
+
+/// The windows with vectors in tiles, and those of rows without entries dealt out evenly among them: for each the window
+/// that it was, and the vectors of those before it, and of all.
+fn arrange(distributed: &[[u32; 2]], counts: WindowCounts) -> (Vec<u32>, Vec<u32>) {
+    let windows = counts.full + counts.empty;
+    let mut kept = (0u32..).zip(distributed).filter(|(_, [slots, _])| *slots != 0);
+    let (mut origins, mut vectors) = (Vec::with_capacity(windows), Vec::with_capacity(windows + 1));
+    let mut end = 0;
+    vectors.push(0);
+    for window in 0..windows {
+        let next = if counts.is_empty(window) { None } else { kept.next() };
+        origins.push(next.map_or(NO_WINDOW, |(origin, _)| origin));
+        end += next.map_or(0, |(_, [_, taken])| *taken);
+        vectors.push(end);
+    }
+    (origins, vectors)
+}
+
+impl RestEntries {
+    pub(crate) fn len(&self) -> usize {
+        self.col_indices.len()
+    }
+
+    /// What is kept beside the arrays that products need, in bytes.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        self.sources.0.bytes()
+    }
+
+    /// Columns, the values of the matrix at their entries, and where these came from.
+    pub(crate) fn with_values(
+        self,
+        values: Unplaced<'_>,
+    ) -> Result<(DeviceBuffer<u32>, DeviceBuffer<u8>, RestSources), DeviceError> {
+        let bytes = self.len() * values.dtype.bytes() as usize;
+        let gathered = DeviceBuffer::alloc(self.scratch.device(), bytes, "values")?;
+        self.sources.gather(&self.scratch, values, &gathered)?;
+        Ok((self.col_indices, gathered, self.sources))
+    }
+}
+
+impl RestSources {
+    /// Replaces the values.
+    pub(crate) fn replace(
+        &self,
+        values: Unplaced<'_>,
+        gathered: &DeviceBuffer<u8>,
+    ) -> Result<(), DeviceError> {
+        let scratch = Scratch::new(gathered.device(), wide(values.bytes.len()))?;
+        self.gather(&scratch, values, gathered)
+    }
+
+    /// [`replace`](Self::replace) by values of `dtype` that are on the device, one for each entry of the matrix.
+    ///
+    /// # Safety
+    /// They are live memory until the work is done, which nothing writes meanwhile.
+    pub(crate) unsafe fn replace_from(
+        &self,
+        (values, dtype): (GlobalPtr<u32>, Dtype),
+        gathered: &DeviceBuffer<u8>,
+    ) -> Result<(), DeviceError> {
+        let scratch = Scratch::holding(gathered.device(), values)?;
+        self.gather(&scratch, Unplaced::on_device(dtype), gathered)
+    }
+
+    fn gather(
+        &self,
+        scratch: &Scratch,
+        values: Unplaced<'_>,
+        gathered: &DeviceBuffer<u8>,
+    ) -> Result<(), DeviceError> {
+        let params = GatherValuesParams {
+            sources: self.0.pointer(),
+            values: scratch.values(values)?,
+            gathered: gathered.pointer().cast(),
+            count: narrow(self.0.len()),
+            rounding: values.rounding(),
+        };
+        let variant = Variant::GatherValues { value_bytes: values.dtype.bytes() };
+        // SAFETY: there is a value for each entry of the matrix, and room for each of these. The scratch memory is freed
+        // after the launch.
+        unsafe { scratch.launch(variant, wide(self.0.len()), &params) }
+    }
+}
