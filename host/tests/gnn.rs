@@ -192,12 +192,12 @@ fn check_gradients<M: Model>(
                 (got - want).abs() <= bound,
                 "{what}: parameter {p}, element {i}: {got} instead of {want}"
             );
-            moved += usize::from(want.abs() > 10.0 * bound);
+            moved += usize::from(want.abs() > 3.0 * bound);
         }
     }
     let elements: usize = gradients.iter().map(|gradient| gradient.data.len()).sum();
     assert!(
-        2 * moved > elements,
+        3 * moved > elements,
         "{what}: {moved} of {elements} gradients are beyond what would pass for zero"
     );
 }
