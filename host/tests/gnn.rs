@@ -351,6 +351,29 @@ fn dense_products_are_exact_for_whole_numbers() {
 }
 
 #[test]
+fn features_are_those_that_the_peer_draws() {
+    // The first draws of `bench/peers/gnn_pyg.py` for these seeds.
+    let graph = communities(4, 2, 1);
+    let task = Task::new(&graph, TaskOptions { width: 2, classes: 2, noise: 2.0, seed: 1 }).unwrap();
+    let centres = [[0.133_123_04f32, 0.491_563_44], [0.942_005_4, -0.111_281_63]];
+    let noise = [
+        -0.747_938_04f32,
+        -0.610_022_2,
+        0.727_217_1,
+        0.883_078_46,
+        0.912_944_8,
+        0.933_156_25,
+        0.320_519_8,
+        -0.597_715_85,
+    ];
+    for (v, (features, noise)) in task.features.chunks(2).zip(noise.chunks(2)).enumerate() {
+        let centre = centres[task.labels[v] as usize];
+        assert_eq!(features, [centre[0] + 2.0 * noise[0], centre[1] + 2.0 * noise[1]], "node {v}");
+    }
+    assert_eq!(task.trained, [false, false, true, true]);
+}
+
+#[test]
 fn graphs_become_undirected_and_normalised() {
     let a = Csr::try_from_parts(3, 3, vec![0, 2, 2, 3], vec![1, 2, 0], vec![5.0f32, 6.0, 7.0]).unwrap();
     let graph = undirected(&a).unwrap();
