@@ -132,6 +132,8 @@ impl<'a> Reference<'a> {
             let norms: Vec<f64> = (0..z.rows).map(|i| dot(i, i).sqrt()).collect();
             let exp = self.adjacency.map(|i, j, edge| match edge {
                 0.0 => 0.0,
+                // A node whose features are all zero has no direction.
+                _ if norms[i] * norms[j] == 0.0 => 1.0,
                 _ => (betas.data[l] * dot(i, j) / (norms[i] * norms[j])).exp(),
             });
             let sums: Vec<f64> = (0..z.rows).map(|i| (0..z.rows).map(|j| exp.at(i, j)).sum()).collect();
