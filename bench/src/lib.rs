@@ -8,6 +8,7 @@
 //! | [`sweep`] | matrices × widths × paths, each result verified in the run, JSON lines out |
 //! | [`ablation()`] | what each component is worth: partition, balance, orders, formats, determinism |
 //! | [`sampled_sweep`] | the same for sampled products (SDDMM) |
+//! | [`tune()`] | thresholds of a GPU model, from made-up matrices |
 //! | [`summarise`], [`summarise_ablation`], [`summarise_sampled`] | the lines as Markdown |
 //!
 //! The programs `windrow-sweep`, `windrow-sddmm` and `windrow-ablation` do these from the command line; `cargo bench -p windrow-bench` runs the criterion
@@ -22,9 +23,11 @@ pub mod peers;
 mod product;
 mod roofline;
 mod sampled;
+mod schedules;
 mod summary;
 mod sweep;
 mod timing;
+mod tune;
 
 pub use ablation::{
     ABLATION_SCHEMA, AblationFacts, AblationOptions, AblationPart, AblationRecord, AblationSummary,
@@ -38,9 +41,12 @@ pub use sampled::{
     SAMPLED_SCHEMA, SampledOptions, SampledPath, SampledPlanFacts, SampledRecord, sampled_sweep,
     summarise_sampled,
 };
+pub use schedules::{ScheduleCase, fit_thresholds, judgement};
 pub use summary::{Published, summarise};
 pub use sweep::{
     CheckFacts, DeviceFacts, MatrixFacts, MatrixSource, OrderFacts, PeerAttempt, PeerFacts, PlanFacts,
-    Record, SCHEMA, SweepOptions, SweepPath, SweepSummary, Table, TimeFacts, Values, revision, sweep,
+    Record, SCHEMA, SchedulingFacts, SweepOptions, SweepPath, SweepSummary, Table, TimeFacts, Values,
+    revision, sweep,
 };
 pub use timing::{Sampling, Statistics, Timing, measure};
+pub use tune::{Tuning, tune};

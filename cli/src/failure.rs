@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 
 use windrow::io::{ReadError, WriteError};
-use windrow::{DeviceError, FormatError, SpmmError};
+use windrow::{DeviceError, FormatError, ProfileError, SpmmError};
 use windrow_bench::BenchError;
 
 /// What every part of a command returns.
@@ -98,6 +98,12 @@ impl From<WriteError> for Failure {
             }
             _ => Self::new(Exit::File, error.to_string()),
         }
+    }
+}
+
+impl From<ProfileError> for Failure {
+    fn from(error: ProfileError) -> Self {
+        Self::new(Exit::File, error.to_string())
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use windrow::io::{self, Format, Limits, ReadOptions, ReadReport, WriteOptions};
-use windrow::{Csr, Value};
+use windrow::{Csr, Device, Profile, Value};
 
 use crate::args::ReadArgs;
 use crate::console::{Console, tell};
@@ -115,4 +115,9 @@ pub(crate) fn write<V: Value>(
         values_dropped: report.values_dropped,
         bytes: std::fs::metadata(path).map_or(0, |file| file.len()),
     })
+}
+
+/// What was measured on the device's model, else what is built in.
+pub(crate) fn profile(device: &Device) -> Result<Profile> {
+    Ok(Profile::load(device)?.unwrap_or_else(|| Profile::built_in(device)))
 }

@@ -59,6 +59,7 @@ fn run(command: &Command, global: &Global) -> Result<()> {
         Command::Reorder(args) => command::reorder::run(args, console),
         Command::Convert(args) => command::convert::run(args, console),
         Command::Gen(args) => command::generate::run(args, console),
+        Command::Tune(args) => command::tune::run(args, console),
         Command::Doctor(args) => command::doctor::run(args, console),
     }
 }

@@ -110,7 +110,7 @@ fn fits(order: &Permutation, rows: usize, name: impl Display) -> Result<()> {
 #[cfg(test)]
 mod tests {
 
-    use windrow::Schedule;
+    use windrow::EmulatorSchedule;
     use windrow::reorder::Method;
 
     use super::*;
@@ -124,7 +124,8 @@ mod tests {
 
     fn args(reorder: Option<RowOrder>) -> PlanArgs {
         let (determinism, tile_values) = (windrow::Determinism::default(), windrow::TileValues::default());
-        PlanArgs { reorder, determinism, tile_values, partition: None }
+        let schedule = windrow::Schedule::default();
+        PlanArgs { reorder, determinism, tile_values, partition: None, schedule }
     }
 
     const QUIET: Console = Console { json: false, quiet: true };
@@ -132,7 +133,7 @@ mod tests {
     #[test]
     fn plans_work_in_the_order_that_was_asked_for() {
         let a = alternating(32);
-        let gpu = Device::emulator(Schedule::STANDARD[0]);
+        let gpu = Device::emulator(EmulatorSchedule::STANDARD[0]);
         let vectors = |reorder: Option<RowOrder>, settle: bool| {
             let order = PlanOrder::of(&args(reorder), &a, &gpu, QUIET).unwrap();
             let order = if settle { order.settle(&a, QUIET).unwrap() } else { order };

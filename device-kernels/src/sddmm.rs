@@ -67,18 +67,28 @@ impl Target {
 }
 
 impl Sampled {
-    /// Where the product for `position` goes, and its factor.
+    /// Position in the result of `position` of the launch.
     ///
     /// # Safety
     /// The obligations of [`Sampled`]; `position` is one of the launch.
     #[inline(always)]
+    unsafe fn place<S: Simt>(&self, s: &S, position: u32) -> u32 {
+        match self.places == GlobalPtr::NULL {
+            true => position,
+            // SAFETY: the caller's promise.
+            false => unsafe { s.load_readonly_once(self.places.at(position)) },
+        }
+    }
+
+    /// Where the product for `position` goes, and its factor.
+    ///
+    /// # Safety
+    /// As for [`place`](Self::place).
+    #[inline(always)]
     unsafe fn target<S: Simt>(&self, s: &S, position: u32) -> Target {
         // SAFETY: the caller's promise.
         unsafe {
-            let place = match self.places == GlobalPtr::NULL {
-                true => position,
-                false => s.load_readonly_once(self.places.at(position)),
-            };
+            let place = self.place(s, position);
             let factor = match self.scale == GlobalPtr::NULL {
                 true => 1.0,
                 false => s.load_readonly_once(self.scale.at(place)),

@@ -124,6 +124,8 @@ mod error;
 mod matrix;
 mod num;
 mod options;
+mod profile;
+mod schedule;
 mod sddmm;
 mod softmax;
 mod spmm;
@@ -137,6 +139,8 @@ pub use device::{Device, DeviceBuffer, DeviceKind, DeviceSelector, Event};
 pub use error::{DeviceError, SpmmError};
 pub use matrix::{DeviceMatrix, Element, Output};
 pub use options::{Algorithm, Determinism, Precision, Rates, TileValues};
+pub use profile::{Profile, ProfileError};
+pub use schedule::{OccupancyThresholds, Schedule, Scheduling};
 pub use sddmm::{Sddmm, SddmmAlgorithm, SddmmBuilder, SddmmForm, SddmmPlan, SddmmReport};
 pub use softmax::RowSoftmax;
 pub use spmm::{ArraySize, Spmm, SpmmBuilder, SpmmPlan, SpmmReport, StageTime, Verification};
@@ -150,4 +154,4 @@ pub use windrow_formats::{
 /// Orders of rows and divisions of rows between the paths, before a plan is made.
 pub use windrow_preprocess::{partition, reorder};
 #[cfg(feature = "emulator")]
-pub use windrow_simt::emulator::Schedule;
+pub use windrow_simt::emulator::Schedule as EmulatorSchedule;

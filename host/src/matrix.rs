@@ -282,7 +282,7 @@ mod tests {
         ));
         for (rows, cols) in [(0, 0), (0, 4), (4, 0)] {
             let empty = DeviceMatrix::<f32>::zeros(&device, rows, cols).unwrap();
-            assert_eq!(empty.download().unwrap(), []);
+            assert!(empty.download().unwrap().is_empty());
         }
     }
 }

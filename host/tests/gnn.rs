@@ -14,7 +14,7 @@ use example::graph::{normalized, undirected};
 use example::model::{Model, Shape, Tools};
 use example::train::Training;
 use windrow::synthetic::SplitMix64;
-use windrow::{Coo, Csr, DenseRef, Device, DeviceMatrix, Precision, Schedule};
+use windrow::{Coo, Csr, DenseRef, Device, DeviceMatrix, EmulatorSchedule, Precision};
 
 /// Tools for a device; `None` for a GPU without cuBLAS, unless a GPU must be tested.
 fn tools(device: &Device) -> Option<Tools> {
@@ -306,8 +306,8 @@ fn two_trainings_give_the_same_bits() {
         let values = values(&mut training.model, |p| p.value.download().unwrap());
         Some(values.into_iter().flat_map(|p| p.data).map(f64::to_bits).collect::<Vec<u64>>())
     };
-    let expected = run(&Device::emulator(Schedule::InOrder));
-    for schedule in Schedule::STANDARD {
+    let expected = run(&Device::emulator(EmulatorSchedule::InOrder));
+    for schedule in EmulatorSchedule::STANDARD {
         assert_eq!(run(&Device::emulator(schedule)), expected, "{schedule:?}");
     }
     assert_eq!(run(&Device::cpu()), run(&Device::cpu()));
@@ -320,7 +320,7 @@ fn two_trainings_give_the_same_bits() {
 #[test]
 fn dense_products_are_exact_for_whole_numbers() {
     let mut rng = windrow_testkit::SplitMix64::new(6);
-    for device in [Device::cpu(), Device::emulator(Schedule::InOrder)].into_iter().chain(gpu()) {
+    for device in [Device::cpu(), Device::emulator(EmulatorSchedule::InOrder)].into_iter().chain(gpu()) {
         let Some(Tools { gemm, .. }) = tools(&device) else { continue };
         for (m, n, k) in [(1, 1, 1), (3, 5, 7), (2050, 6, 3), (4, 3, 9000), (33, 17, 40)] {
             for form in [Form::Plain, Form::First, Form::Second] {

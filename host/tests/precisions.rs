@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use common::{Layout, Setup, devices, report_missing_gpu, run_case};
 use half::bf16;
 use windrow::interop::kernels::{Dtype, ENTRIES, Variant};
-use windrow::{Algorithm, Csr, DenseRef, Device, DeviceMatrix, Precision, Schedule, Spmm};
+use windrow::{Algorithm, Csr, DenseRef, Device, DeviceMatrix, EmulatorSchedule, Precision, Spmm};
 use windrow_testkit::{Case, Operands, Pattern, SplitMix64, Tally, Values, round_tf32};
 
 const CUDA_CORES: [Algorithm; 2] = [Algorithm::RowSplit, Algorithm::ShortRows];
@@ -125,7 +125,7 @@ fn one_product_is_the_same_everywhere() {
 
 #[test]
 fn bf16_matrices_live_on_devices() {
-    for device in [Device::cpu(), Device::emulator(Schedule::InOrder)] {
+    for device in [Device::cpu(), Device::emulator(EmulatorSchedule::InOrder)] {
         let data: Vec<bf16> = (0i8..15).map(|i| bf16::from_f32(f32::from(i))).collect();
         let b = DeviceMatrix::upload(&device, DenseRef::packed(&data, 3, 5).unwrap()).unwrap();
         assert_eq!((b.ld(), b.download().unwrap()), (8, data));

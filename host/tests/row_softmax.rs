@@ -3,7 +3,7 @@
 mod common;
 
 use common::{devices, gpu, report_missing_gpu};
-use windrow::{Csr, Device, DeviceBuffer, RowSoftmax, Schedule, SpmmError};
+use windrow::{Csr, Device, DeviceBuffer, EmulatorSchedule, RowSoftmax, SpmmError};
 use windrow_testkit::{Comparison, Pattern, SplitMix64, Tally, UNIT_FMA, Values};
 
 /// What a result may be off by where it is too small for a normal f32.
@@ -297,8 +297,8 @@ fn every_schedule_gives_the_same_bits() {
     let lengths: Vec<usize> = (0..60).map(|_| rng.below(90)).chain([640, 2100]).collect();
     let case = Case::new("bits", &lengths, (0.7, 6.0), &mut rng);
     let all = |device: &Device| run(device, &case).map(|values| bits(&values));
-    let expected = all(&Device::emulator(Schedule::InOrder));
-    for schedule in Schedule::STANDARD {
+    let expected = all(&Device::emulator(EmulatorSchedule::InOrder));
+    for schedule in EmulatorSchedule::STANDARD {
         let device = Device::emulator(schedule);
         assert_eq!(all(&device), expected, "{device}");
     }
@@ -314,7 +314,7 @@ fn every_schedule_gives_the_same_bits() {
 #[test]
 fn what_does_not_fit_is_refused() {
     let pattern = Csr::from_dense(2, 3, &[1.0f32, 0.0, 2.0, 0.0, 3.0, 0.0]).unwrap();
-    let other = Device::emulator(Schedule::InOrder);
+    let other = Device::emulator(EmulatorSchedule::InOrder);
     for device in devices() {
         let softmax = RowSoftmax::new(&pattern, &device).unwrap();
         assert_eq!((softmax.rows(), softmax.nnz()), (2, 3));

@@ -5,8 +5,8 @@ mod common;
 use common::{devices, gpu, report_missing_gpu};
 use half::{bf16, f16};
 use windrow::{
-    Csr, DenseRef, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, Precision, Schedule, Sddmm,
-    SddmmAlgorithm, SddmmForm, SpmmError,
+    Csr, DenseRef, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, EmulatorSchedule, Precision,
+    Schedule, Sddmm, SddmmAlgorithm, SddmmForm, SpmmError,
 };
 use windrow_testkit::{
     Comparison, Pattern, SplitMix64, Tally, UNIT_FMA, UNIT_MMA, Values, edge_patterns, error_bound,
@@ -211,7 +211,7 @@ fn warps_take_several_tiles_and_layouts_several_tasks() {
     let pattern = many_tiles(&mut rng);
     let cases = [40, 264].map(|inner| Case::new("many tiles", &pattern, inner, &mut rng));
     let builder = Sddmm::builder(&cases[0].a).precision(Precision::F16);
-    let report = builder.build(&Device::emulator(Schedule::InOrder)).unwrap().report().clone();
+    let report = builder.build(&Device::emulator(EmulatorSchedule::InOrder)).unwrap().report().clone();
     assert!(report.tiles >= 256 && report.window_rows > 8 * 256, "{report}");
     for algorithm in [SddmmAlgorithm::Tiles, SddmmAlgorithm::Hybrid] {
         check(setup(algorithm, Precision::F16, SddmmForm::Scale), &cases);
@@ -249,8 +249,8 @@ fn every_schedule_and_both_ways_to_rank_give_the_same_bits() {
         let out = plan.run(&case.x, &case.y).unwrap();
         out.into_iter().map(f32::to_bits).collect::<Vec<_>>()
     };
-    let expected = run(&Device::emulator(Schedule::InOrder), false);
-    for schedule in Schedule::STANDARD {
+    let expected = run(&Device::emulator(EmulatorSchedule::InOrder), false);
+    for schedule in EmulatorSchedule::STANDARD {
         let device = Device::emulator(schedule);
         assert_eq!(run(&device, false), expected, "{device}");
         assert_eq!(run(&device, true), expected, "{device}, scanning");
@@ -260,6 +260,33 @@ fn every_schedule_and_both_ways_to_rank_give_the_same_bits() {
         assert!((0..20).all(|_| run(&gpu, false) == first && run(&gpu, true) == first));
     }
     report_missing_gpu("bits of sampled products", 1);
+}
+
+/// Beside each other or one after the other: no two parts write the same place.
+#[test]
+fn both_schedules_give_the_same_bits() {
+    let mut rng = SplitMix64::new(0x5c4ed);
+    let case = Case::new("many tiles", &many_tiles(&mut rng), 40, &mut rng);
+    let mut compared = 0;
+    for device in devices().into_iter().filter(|device| device.kind() != DeviceKind::Cpu) {
+        let run = |schedule| {
+            let builder = Sddmm::builder(&case.a).inner(40).precision(Precision::Tf32).schedule(schedule);
+            let builder = builder.algorithm(SddmmAlgorithm::Hybrid).tile_threshold(30);
+            let plan = builder.build(&device).unwrap();
+            let scheduling = plan.report().scheduling.clone().expect("both parts have work");
+            assert!(
+                scheduling.used == schedule && scheduling.cuda_cores > 0.0 && scheduling.tensor_cores > 0.0
+            );
+            plan.run(&case.x, &case.y).unwrap()
+        };
+        let once = run(Schedule::Sequential);
+        for _ in 0..10 {
+            assert_eq!(run(Schedule::MultiStream), once, "on {device}");
+        }
+        compared += 1;
+    }
+    assert!(compared >= EmulatorSchedule::STANDARD.len());
+    report_missing_gpu("schedules of sampled products", 1);
 }
 
 #[test]

@@ -4,19 +4,24 @@ mod common;
 
 use common::{Setup, devices, report_missing_gpu};
 use windrow::{
-    Algorithm, Csr, Device, DeviceBuffer, FormatError, Permutation, Precision, Schedule, Sddmm, SddmmForm,
-    Spmm, SpmmError, TileValues,
+    Algorithm, Csr, Device, DeviceBuffer, EmulatorSchedule, FormatError, Permutation, Precision, Schedule,
+    Sddmm, SddmmForm, Spmm, SpmmError, TileValues,
 };
 use windrow_testkit::{Case, Operands, Pattern, SplitMix64, Values};
 
 /// Plans with every part, and both forms of tiles.
-const SETUPS: [Setup; 7] = [
+const SETUPS: [Setup; 8] = [
     Setup::new(Algorithm::RowSplit, Precision::F32),
     Setup::new(Algorithm::ShortRows, Precision::Bf16),
     Setup { workers: Some(20), ..Setup::new(Algorithm::TileStream, Precision::F16) },
     Setup { tile_values: TileValues::Packed, ..Setup::new(Algorithm::TileStream, Precision::Tf32) },
     Setup::new(Algorithm::Hybrid, Precision::F16),
     Setup { vectors: Some(3), ..Setup::new(Algorithm::Hybrid, Precision::F16) },
+    Setup {
+        vectors: Some(3),
+        schedule: Schedule::MultiStream,
+        ..Setup::new(Algorithm::Hybrid, Precision::F16)
+    },
     Setup { reversed: true, ..Setup::new(Algorithm::Hybrid, Precision::Tf32) },
 ];
 
@@ -154,7 +159,7 @@ fn matrices_without_entries() {
 #[test]
 fn what_does_not_fit_is_refused() {
     let a = Csr::<f32>::identity(40).unwrap();
-    let other = Device::emulator(Schedule::InOrder);
+    let other = Device::emulator(EmulatorSchedule::InOrder);
     let wrong_order = Permutation::identity(39).unwrap();
     for device in devices() {
         let build = Spmm::builder(&a).algorithm(Algorithm::TileStream).precision(Precision::F16).width(8);

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Layout, Setup, check, devices, report_missing_gpu, run_case};
-use windrow::{Algorithm, Determinism, Device, DeviceKind, Precision, Schedule, Spmm, TileValues};
+use windrow::{Algorithm, Determinism, Device, DeviceKind, EmulatorSchedule, Precision, Spmm, TileValues};
 use windrow_testkit::{
     Case, Operands, Pattern, SplitMix64, Tally, Values, edge_cases, non_finite_cases, value_cases,
 };
@@ -108,7 +108,7 @@ fn both_forms_of_values_give_the_same_bits() {
 /// `Auto` looks at the entries of a step and the steps of a worker; the report says what it found.
 #[test]
 fn the_form_of_values_follows_the_density_of_tiles() {
-    let device = Device::emulator(Schedule::InOrder);
+    let device = Device::emulator(EmulatorSchedule::InOrder);
     let report = |a: &windrow::Csr<f32>, form| {
         let builder = Spmm::builder(a).precision(Precision::F16).algorithm(Algorithm::TileStream);
         builder.width(64).workers(16).tile_values(form).build(&device).unwrap().report().clone()
@@ -243,7 +243,7 @@ fn every_schedule_gives_the_same_bits() {
             assert_eq!(first, bits(plan.run(&case.packed_b()).unwrap()), "two runs of one plan differ");
             first
         };
-        let [first, others @ ..] = Schedule::STANDARD.map(run);
+        let [first, others @ ..] = EmulatorSchedule::STANDARD.map(run);
         for other in others {
             assert_eq!(first, other, "{algorithm} {precision}");
         }

@@ -5,7 +5,8 @@ mod common;
 use common::{Layout, Setup, check, devices, report_missing_gpu, run_case};
 use windrow::partition::{CostModel, PartitionRule, ProductShape, VectorThreshold, density};
 use windrow::{
-    Algorithm, Csr, Determinism, Device, DeviceKind, Precision, Schedule, Spmm, SpmmReport, TileValues,
+    Algorithm, Csr, Determinism, Device, DeviceKind, EmulatorSchedule, Precision, Schedule, Spmm, SpmmReport,
+    TileValues,
 };
 use windrow_testkit::{
     Case, Operands, Pattern, SplitMix64, Tally, Values, edge_cases, non_finite_cases, value_cases,
@@ -69,7 +70,7 @@ fn some_cases() -> Vec<Case> {
 }
 
 fn report(setup: Setup, case: &Case) -> SpmmReport {
-    setup.plan(&Device::emulator(Schedule::InOrder), case).report().clone()
+    setup.plan(&Device::emulator(EmulatorSchedule::InOrder), case).report().clone()
 }
 
 /// The cases are worth their name: each sort of row, and of cut, occurs.
@@ -126,6 +127,55 @@ fn parts_added_in_any_order() {
         check(setup, &mixed_cases(Values::Integers));
         check(Setup { workers: Some(1000), ..setup }, &some_cases());
     }
+}
+
+/// In two streams segments do not wait for tiles, and rows in both are added in the end: to the bits of one stream.
+#[test]
+fn two_streams() {
+    for precision in PRECISIONS {
+        for (least, workers) in [(2, Some(40)), (3, Some(1000)), (5, None)] {
+            let setup = Setup { schedule: Schedule::MultiStream, workers, ..vectors(least, precision) };
+            check(setup, &mixed_cases(Values::Reals));
+        }
+    }
+    let setup = Setup { schedule: Schedule::MultiStream, workers: Some(40), ..vectors(2, Precision::F16) };
+    check(setup, &some_cases());
+    check(Setup { half_output: true, ..setup }, &mixed_cases(Values::Reals));
+    check(Setup { determinism: Determinism::Fast, ..setup }, &mixed_cases(Values::Reals));
+    // Rows that are in one part or the other.
+    let rows = Setup { vectors: None, residual: Some(3), ..setup };
+    check(rows, &mixed_cases(Values::Reals));
+    check(Setup { half_output: true, ..rows }, &some_cases());
+}
+
+/// The order of the launches changes no bit, run after run.
+#[test]
+fn schedules_agree_bit_by_bit() {
+    let mut compared = 0;
+    for device in devices().into_iter().filter(|device| device.kind() != DeviceKind::Cpu) {
+        for case in mixed_cases(Values::Reals) {
+            let run = |schedule| {
+                let setup = Setup { schedule, workers: Some(40), ..vectors(2, Precision::Tf32) };
+                let plan = setup.plan(&device, &case);
+                let scheduling = plan.report().scheduling.clone();
+                let ones = vec![0.7; case.k() * case.n];
+                let once = plan.run(&ones).unwrap();
+                for _ in 0..20 {
+                    assert_eq!(plan.run(&ones).unwrap(), once, "{schedule} on {device}");
+                }
+                (once, scheduling)
+            };
+            let ((one, sequential), (two, beside)) = (run(Schedule::Sequential), run(Schedule::MultiStream));
+            assert_eq!(one, two, "{} on {device}", case.name);
+            let (sequential, beside) = (sequential.unwrap(), beside.unwrap());
+            assert_eq!((sequential.used, beside.used), (Schedule::Sequential, Schedule::MultiStream));
+            assert!(beside.cuda_cores > 0.0 && beside.tensor_cores > 0.0);
+            assert_eq!(sequential.cuda_cores, beside.cuda_cores);
+            compared += 1;
+        }
+    }
+    assert!(compared >= 15 * EmulatorSchedule::STANDARD.len());
+    report_missing_gpu("schedules of hybrids", 15);
 }
 
 #[test]
@@ -201,7 +251,7 @@ fn sums_have_one_order() {
             assert_eq!(first, bits(), "two runs of one plan differ");
             first
         };
-        let [first, others @ ..] = Schedule::STANDARD.map(run);
+        let [first, others @ ..] = EmulatorSchedule::STANDARD.map(run);
         assert!(others.iter().all(|other| *other == first));
     }
 }
@@ -210,9 +260,10 @@ fn sums_have_one_order() {
 fn reports_tell_how_entries_are_divided() {
     let pattern = mixed(2, 30, 40);
     let a = pattern.with_data(vec![1.0; pattern.nnz()]);
-    let device = Device::emulator(Schedule::InOrder);
+    let device = Device::emulator(EmulatorSchedule::InOrder);
     let plan = |threshold| {
         let builder = Spmm::builder(&a).width(64).precision(Precision::F16).algorithm(Algorithm::Hybrid);
+        let builder = builder.schedule(Schedule::Sequential);
         builder.partition(PartitionRule::ColumnVectors { threshold }).build(&device).unwrap()
     };
     let libra = plan(VectorThreshold::LIBRA);
@@ -225,6 +276,7 @@ fn reports_tell_how_entries_are_divided() {
     assert_eq!(report.gathered_bytes(64), f64::from(2 * 119 + 64) * 128.0);
     let text = report.to_string();
     assert!(text.contains("residual       8 rows, 4 of them in tiles too"), "{text}");
+    assert!(text.contains("schedule       sequential, as asked: occupancy "), "{text}");
     assert_eq!(report.entries, ["spmm_row_split_f16_l8w4", "spmm_tile_stream_f16_64"], "f32 outputs");
     let names: Vec<_> = report.arrays.iter().map(|array| array.name).collect();
     assert!(

@@ -7,7 +7,7 @@ use windrow::training::{
     Adam, ColumnSums, CrossEntropy, MIN_NORM, Moments, add_bias, add_bias_relu, normalize_rows,
     normalize_rows_backward, relu, relu_backward, round_into,
 };
-use windrow::{Device, DeviceBuffer, DeviceMatrix, Schedule, SpmmError, Value, bf16, f16};
+use windrow::{Device, DeviceBuffer, DeviceMatrix, EmulatorSchedule, SpmmError, Value, bf16, f16};
 use windrow_testkit::SplitMix64;
 
 const UNIT: f64 = windrow_testkit::UNIT_FMA;
@@ -354,8 +354,8 @@ fn two_runs_give_the_same_bits() {
         let found = [elements(&out), elements(&gradient), elements(&y), vec![loss.outcome().unwrap().loss]];
         found.map(|elements| bits(&elements))
     };
-    let expected = run(&Device::emulator(Schedule::InOrder));
-    for schedule in Schedule::STANDARD {
+    let expected = run(&Device::emulator(EmulatorSchedule::InOrder));
+    for schedule in EmulatorSchedule::STANDARD {
         assert_eq!(run(&Device::emulator(schedule)), expected, "{schedule:?}");
     }
     let cpu = run(&Device::cpu());
@@ -369,7 +369,7 @@ fn two_runs_give_the_same_bits() {
 
 #[test]
 fn what_does_not_fit_is_refused() {
-    let other = Device::emulator(Schedule::InOrder);
+    let other = Device::emulator(EmulatorSchedule::InOrder);
     for device in devices() {
         let zeros = |rows, cols| DeviceMatrix::<f32>::zeros(&device, rows, cols).unwrap();
         let norms = |len| DeviceBuffer::<f32>::alloc_zeroed(&device, len).unwrap();

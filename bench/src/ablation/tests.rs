@@ -1,6 +1,6 @@
 //! Ablations end to end: on the CPU, where times are skipped, and through the GPU's code on the emulator.
 
-use windrow::Schedule;
+use windrow::EmulatorSchedule;
 
 use super::*;
 
@@ -97,7 +97,7 @@ fn on_the_emulator_every_part_has_times() {
         AblationPart::Reorder,
         AblationPart::Hybrid,
     ];
-    let (records, summary) = run(&Device::emulator(Schedule::InOrder), &options(&parts));
+    let (records, summary) = run(&Device::emulator(EmulatorSchedule::InOrder), &options(&parts));
     assert_eq!((summary.wrong, summary.errors, summary.skipped), (0, 0, 0), "{records:#?}");
     for record in &records {
         let timed =
@@ -127,7 +127,7 @@ fn on_the_emulator_every_part_has_times() {
 #[test]
 fn runs_on_the_emulator_are_the_same_beside_other_work() {
     let (records, summary) =
-        run(&Device::emulator(Schedule::Seeded(3)), &options(&[AblationPart::Determinism]));
+        run(&Device::emulator(EmulatorSchedule::Seeded(3)), &options(&[AblationPart::Determinism]));
     assert_eq!((summary.wrong, summary.errors, summary.skipped), (0, 0, 0), "{records:#?}");
     assert_eq!(records.len(), 2);
     for record in &records {

@@ -247,7 +247,7 @@ pub fn measure_copy(device: &Device, bytes: u64, sampling: Sampling) -> Result<f
 
 #[cfg(test)]
 mod tests {
-    use windrow::Schedule;
+    use windrow::EmulatorSchedule;
 
     use super::*;
     use crate::DeviceRates;
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn the_kernel_reads_the_right_rows() {
         // The checksums of every thread of the kernel's own source are compared inside.
-        let rates = small().run(&Device::emulator(Schedule::InOrder)).unwrap();
+        let rates = small().run(&Device::emulator(EmulatorSchedule::InOrder)).unwrap();
         assert_eq!((rates.working_set_bytes().len(), rates.row_bytes().len()), (2, 3));
         assert!(rates.rate(4096.0, 64.0) > 0.0);
     }

@@ -17,8 +17,8 @@ use crate::peers::{CuSparse, DeviceCsr};
 use crate::product::{Bs, Stored};
 use crate::roofline::DeviceRates;
 use crate::sweep::{
-    CheckFacts, DeviceFacts, Matrix, MatrixFacts, MatrixSource, PeerAttempt, PeerFacts, SweepSummary, Values,
-    load_all, revision,
+    CheckFacts, DeviceFacts, Matrix, MatrixFacts, MatrixSource, PeerAttempt, PeerFacts, SchedulingFacts,
+    SweepSummary, Values, load_all, revision,
 };
 use crate::timing::{Sampling, Timing, measure};
 
@@ -108,6 +108,9 @@ pub struct SampledPlanFacts {
     pub tile_share: f64,
     /// Share of the tiles' places that hold an entry.
     pub utilisation: f64,
+    /// How the two parts of a hybrid follow each other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduling: Option<SchedulingFacts>,
 }
 
 impl SampledPlanFacts {
@@ -119,6 +122,7 @@ impl SampledPlanFacts {
             preprocess_ms: report.preprocessing_us() / 1e3,
             tile_share: report.tile_share,
             utilisation: report.utilisation,
+            scheduling: report.scheduling.as_ref().map(SchedulingFacts::of),
         }
     }
 }

@@ -3,10 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-use windrow::{Csr, Precision, Sddmm, SddmmAlgorithm, SddmmBuilder, SddmmForm};
+use windrow::{Csr, Precision, Schedule, Sddmm, SddmmAlgorithm, SddmmBuilder, SddmmForm};
+
+use crate::sweep::SCHEDULES;
 
 /// Algorithm, precision and options of a sampled product, such as `tiles-f16`, `hybrid-f16:24` (entries of a tile at
-/// least), `auto-tf32+scale` (scaled by values) or `tiles-f16+scan` (positions by scanning masks).
+/// least), `hybrid-f16+sequential` or `+multi-stream` (its parts in that [`Schedule`]), `auto-tf32+scale` (scaled by
+/// values) or `tiles-f16+scan` (positions by scanning masks).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SampledPath {
     /// How it is computed.
@@ -19,6 +22,8 @@ pub struct SampledPath {
     pub form: SddmmForm,
     /// Whether positions are found by scanning.
     pub scan: bool,
+    /// How the parts of a hybrid follow each other.
+    pub schedule: Schedule,
 }
 
 impl SampledPath {
@@ -28,12 +33,12 @@ impl SampledPath {
 
     const fn auto(precision: Precision) -> Self {
         let (algorithm, form) = (SddmmAlgorithm::Auto, SddmmForm::Mask);
-        Self { algorithm, precision, threshold: None, form, scan: false }
+        Self { algorithm, precision, threshold: None, form, scan: false, schedule: Schedule::Auto }
     }
 
     pub(crate) fn builder<'a>(&self, csr: &'a Csr<f32>, inner: usize) -> SddmmBuilder<'a, f32> {
         let builder = Sddmm::builder(csr).inner(inner).algorithm(self.algorithm).precision(self.precision);
-        let builder = builder.form(self.form);
+        let builder = builder.form(self.form).schedule(self.schedule);
         let builder = match self.threshold {
             Some(entries) => builder.tile_threshold(entries),
             None => builder,
@@ -54,6 +59,9 @@ impl fmt::Display for SampledPath {
         if self.scan {
             text += "+scan";
         }
+        if self.schedule != Schedule::Auto {
+            text += &format!("+{}", self.schedule);
+        }
         f.pad(&text)
     }
 }
@@ -64,7 +72,8 @@ impl FromStr for SampledPath {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = |why: String| {
             format!(
-                "{text:?} is no path ({why}); write ALGORITHM-PRECISION[:ENTRIES][+scale][+scan], such as auto-f16"
+                "{text:?} is no path ({why}); write ALGORITHM-PRECISION[:ENTRIES][+scale][+scan], or +sequential or +multi-stream for a \
+                 hybrid, such as auto-f16"
             )
         };
         let mut words = text.split('+');
@@ -82,12 +91,17 @@ impl FromStr for SampledPath {
             threshold,
             form: SddmmForm::Mask,
             scan: false,
+            schedule: Schedule::Auto,
         };
         for word in words {
             match word {
                 "scale" => path.form = SddmmForm::Scale,
                 "scan" => path.scan = true,
-                _ => return Err(wrong(format!("{word:?}"))),
+                _ => match SCHEDULES.into_iter().find(|schedule| schedule.to_string() == word) {
+                    Some(schedule) if path.algorithm == SddmmAlgorithm::Hybrid => path.schedule = schedule,
+                    Some(_) => return Err(wrong("only hybrid has two parts".to_owned())),
+                    None => return Err(wrong(format!("{word:?}"))),
+                },
             }
         }
         Ok(path)

@@ -54,6 +54,10 @@ pub fn summarise_sampled(records: &[SampledRecord]) -> String {
     }
     text += "\n## Slower than cuSPARSE f32\n\n";
     text += if losing.is_empty() { "none\n" } else { &losing };
+    let schedules = crate::schedules::of_sampled(records);
+    if !schedules.is_empty() {
+        let _ = write!(text, "\n## Schedules\n\n{schedules}");
+    }
     text += "\n## Times in microseconds\n\n| pattern | inner |";
     for path in &paths {
         let _ = write!(text, " {path} |");

@@ -69,6 +69,7 @@ pub fn summarise(records: &[Record], published: Option<&Published>) -> String {
         let cell = |case: &Case<'_>, path: usize| number(case.by_path[path].and_then(over_once), 2);
         section("Time over moving every byte once", per_case(&cases, &paths, cell));
     }
+    section("Schedules", crate::schedules::of_sweep(records));
     section("Orders", orders(records));
     text
 }

@@ -43,10 +43,11 @@ use crate::roofline::DeviceRates;
 use crate::timing::Sampling;
 use compare::{Compared, Peers};
 
+pub(crate) use path::SCHEDULES;
 pub use path::SweepPath;
 pub use record::{
     CheckFacts, DeviceFacts, MatrixFacts, OrderFacts, PeerAttempt, PeerFacts, PlanFacts, Record, SCHEMA,
-    TimeFacts,
+    SchedulingFacts, TimeFacts,
 };
 pub use source::{MatrixSource, Values};
 pub use table::Table;

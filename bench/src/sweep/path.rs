@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use windrow::partition::{PartitionRule, VectorThreshold};
 use windrow::reorder::{self, Method};
-use windrow::{Algorithm, Csr, Determinism, Permutation, Precision, Spmm, SpmmBuilder, TileValues};
+use windrow::{Algorithm, Csr, Determinism, Permutation, Precision, Schedule, Spmm, SpmmBuilder, TileValues};
 
 use crate::error::BenchError;
 
@@ -19,6 +19,7 @@ use crate::error::BenchError;
 /// | `+fast` | [`Determinism::Fast`] |
 /// | `+window-each` | a warp for each window instead of windows dealt out evenly |
 /// | `+dense`, `+packed` | the values of tiles in that form ([`TileValues`]) instead of the plan's choice |
+/// | `+sequential`, `+multi-stream` | the parts of a hybrid in that [`Schedule`] instead of the plan's choice |
 /// | `+vectors`, `+vectors:2/8` | a hybrid divided by column vectors as Libra's are, with its threshold or that one |
 ///
 /// # Examples
@@ -45,6 +46,8 @@ pub struct SweepPath {
     pub tile_values: TileValues,
     /// The threshold of a hybrid that is divided by column vectors.
     pub vectors: Option<VectorThreshold>,
+    /// How the parts of a hybrid follow each other.
+    pub schedule: Schedule,
 }
 
 /// The orders that a path may name, each with its option.
@@ -57,10 +60,12 @@ const ORDERS: [(Method, &str); 4] = [
 const FAST: &str = "fast";
 const WINDOW_EACH: &str = "window-each";
 const VECTORS: &str = "vectors";
-const OPTIONS: &str =
-    "options are reorder, rcm, community, degree, fast, window-each, dense, packed and vectors";
+const OPTIONS: &str = "options are reorder, rcm, community, degree, fast, window-each, dense, packed, sequential, multi-stream and vectors";
 /// The forms of tile values that a path may name.
 const FORMS: [(TileValues, &str); 2] = [(TileValues::Dense, "dense"), (TileValues::Packed, "packed")];
+
+/// The schedules that a path may name.
+pub(crate) const SCHEDULES: [Schedule; 2] = [Schedule::Sequential, Schedule::MultiStream];
 
 impl SweepPath {
     /// What is measured unless told otherwise.
@@ -83,6 +88,7 @@ impl SweepPath {
             window_each: false,
             tile_values: TileValues::Auto,
             vectors: None,
+            schedule: Schedule::Auto,
         }
     }
 
@@ -111,7 +117,8 @@ impl SweepPath {
         order: Option<&'a Permutation>,
     ) -> SpmmBuilder<'a, f32> {
         let builder = Spmm::builder(csr).width(width).precision(self.precision).algorithm(self.algorithm);
-        let builder = builder.determinism(self.determinism).tile_values(self.tile_values);
+        let builder =
+            builder.determinism(self.determinism).tile_values(self.tile_values).schedule(self.schedule);
         let builder = if self.window_each { builder.window_each() } else { builder };
         let builder = match self.vectors {
             Some(threshold) => builder.partition(PartitionRule::ColumnVectors { threshold }),
@@ -136,6 +143,13 @@ impl SweepPath {
                 (_, Algorithm::RowSplit | Algorithm::ShortRows) => Err("there are no tiles"),
                 (TileValues::Auto, _) => Ok(Self { tile_values: form, ..self }),
                 _ => Err("values have one form"),
+            };
+        }
+        if let Some(schedule) = SCHEDULES.into_iter().find(|schedule| schedule.to_string() == option) {
+            return match (self.algorithm, self.schedule) {
+                (Algorithm::Hybrid, Schedule::Auto) => Ok(Self { schedule, ..self }),
+                (Algorithm::Hybrid, _) => Err("parts have one schedule"),
+                _ => Err("only hybrid has two parts"),
             };
         }
         if let Some(threshold) = option.strip_prefix(VECTORS) {
@@ -182,6 +196,9 @@ impl fmt::Display for SweepPath {
         }
         if let Some((_, name)) = FORMS.iter().find(|(form, _)| *form == self.tile_values) {
             option(name);
+        }
+        if self.schedule != Schedule::Auto {
+            option(&self.schedule.to_string());
         }
         match self.vectors {
             Some(VectorThreshold::LIBRA) => option(VECTORS),
@@ -257,6 +274,7 @@ mod tests {
             ("vectors", VectorThreshold::LIBRA, "vectors"),
             ("vectors:3/8", VectorThreshold::LIBRA, "vectors"),
             ("vectors:0.5+fast", VectorThreshold::ALL[3], "fast+vectors:4/8"),
+            ("vectors+multi-stream", VectorThreshold::LIBRA, "multi-stream+vectors"),
         ] {
             let path: SweepPath = format!("hybrid-tf32+{text}").parse().unwrap();
             assert_eq!((path.vectors, path.to_string()), (Some(threshold), format!("hybrid-tf32+{written}")));
@@ -282,6 +300,8 @@ mod tests {
             ("hybrid-f16+vectors:0", "1/8 to 8/8"),
             ("hybrid-f16+vectorsx", "options are"),
             ("tile-stream-f16+vectors", "only hybrid"),
+            ("tile-stream-f16+sequential", "two parts"),
+            ("hybrid-f16+sequential+multi-stream", "one schedule"),
         ] {
             let error = text.parse::<SweepPath>().unwrap_err().to_string();
             assert!(error.starts_with(&format!("{text:?} is no path")) && error.contains(why), "{error}");
@@ -292,7 +312,7 @@ mod tests {
     fn the_plan_is_what_the_path_says() {
         let csr = Csr::<f32>::identity(20).unwrap();
         let order = Permutation::try_from_new_to_old((0..20).rev().collect()).unwrap();
-        let device = windrow::Device::emulator(windrow::Schedule::InOrder);
+        let device = windrow::Device::emulator(windrow::EmulatorSchedule::InOrder);
         let path: SweepPath = "tile-stream-f16+degree+fast+dense".parse().unwrap();
         let plan = path.builder(&csr, 16, Some(&order)).build(&device).unwrap();
         let report = plan.report();

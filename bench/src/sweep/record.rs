@@ -1,7 +1,7 @@
 //! One line of a sweep's output.
 
 use serde::{Deserialize, Serialize};
-use windrow::{Csr, Device, SpmmReport, Verification};
+use windrow::{Csr, Device, OccupancyThresholds, Scheduling, SpmmReport, Verification};
 
 use super::SweepOptions;
 use crate::orders::FoundOrder;
@@ -171,6 +171,30 @@ pub struct PlanFacts {
     /// Rows with entries both in tiles and on CUDA cores.
     #[serde(default)]
     pub rows_in_both: u64,
+    /// How the two parts of a hybrid follow each other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduling: Option<SchedulingFacts>,
+}
+
+/// How the two parts of a hybrid follow each other.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SchedulingFacts {
+    /// `sequential` or `multi-stream`.
+    pub used: String,
+    /// Occupancy ratios on CUDA cores and on Tensor Cores.
+    pub occupancy: [f64; 2],
+    /// What they are compared with.
+    pub thresholds: OccupancyThresholds,
+}
+
+impl SchedulingFacts {
+    pub(crate) fn of(scheduling: &Scheduling) -> Self {
+        Self {
+            used: scheduling.used.to_string(),
+            occupancy: [scheduling.cuda_cores, scheduling.tensor_cores],
+            thresholds: scheduling.thresholds,
+        }
+    }
 }
 
 impl PlanFacts {
@@ -191,6 +215,7 @@ impl PlanFacts {
             tile_share: report.tile_share,
             split: report.split,
             rows_in_both: report.rows_in_both,
+            scheduling: report.scheduling.as_ref().map(SchedulingFacts::of),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Sweeps end to end: on the CPU, and through the GPU's code on the emulator.
 
-use windrow::{Precision, Schedule};
+use windrow::{EmulatorSchedule, Precision};
 
 use super::*;
 
@@ -78,7 +78,7 @@ fn a_sweep_on_the_cpu_measures_every_case() {
 #[test]
 fn kernels_are_swept_on_the_emulator() {
     let options = SweepOptions { widths: vec![8, 33], sampling: Sampling::SMOKE, ..SweepOptions::default() };
-    let (records, summary) = run(&Device::emulator(Schedule::InOrder), &[tiny()], &options);
+    let (records, summary) = run(&Device::emulator(EmulatorSchedule::InOrder), &[tiny()], &options);
     assert_eq!((summary.cases, summary.failed()), (10, 0), "{records:#?}");
     let entries = |path: &str| {
         let record = records.iter().find(|record| record.path == path).unwrap();

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use windrow::io::{Format, Limits};
 use windrow::synthetic::Synthetic;
-use windrow::{Algorithm, DeviceSelector, Precision, SddmmAlgorithm, SddmmForm};
+use windrow::{Algorithm, DeviceSelector, Precision, Schedule, SddmmAlgorithm, SddmmForm};
 
 use crate::spy::SpySize;
 use crate::units::parse_bytes;
@@ -77,6 +77,7 @@ pub(crate) enum Command {
     Reorder(ReorderArgs),
     Convert(ConvertArgs),
     Gen(GenArgs),
+    Tune(TuneArgs),
     Doctor(DoctorArgs),
 }
 
@@ -230,9 +231,16 @@ pub(crate) struct SddmmArgs {
     #[arg(long, short, value_name = "NAME", default_value_t = SddmmAlgorithm::Auto)]
     pub(crate) algorithm: SddmmAlgorithm,
 
-    /// Entries that a tile of --algorithm hybrid must have for Tensor Cores, of 128 places.
-    #[arg(long, value_name = "ENTRIES", default_value_t = 24)]
-    pub(crate) tile_threshold: u32,
+    /// Entries that a tile of --algorithm hybrid must have for Tensor Cores, of 128 places [default: as windrow tune
+    /// measured, else what was measured for the GPU's architecture, else 24]
+    #[arg(long, value_name = "ENTRIES")]
+    pub(crate) tile_threshold: Option<u32>,
+
+    /// How the two parts of --algorithm hybrid follow each other: auto, sequential or multi-stream.
+    ///
+    /// multi-stream: beside each other, in two streams; auto: so if both leave enough of the GPU idle.
+    #[arg(long, value_name = "NAME", default_value_t = Schedule::default())]
+    pub(crate) schedule: Schedule,
 
     /// Compare every entry with an f64 reference, within its error bound.
     #[arg(long)]
@@ -343,6 +351,27 @@ pub(crate) struct GenArgs {
     /// Format to write: matrix-market, edge-list, smtx or scipy-npz [default: from the name of OUTPUT]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) to: Option<Format>,
+}
+
+/// Measure thresholds of a GPU model and keep them for later plans.
+///
+/// Times hybrids of made-up matrices, every result verified: in one stream and in two, and with every threshold of the
+/// two distributions. Takes some seconds. What loses least is written to a profile in the user's cache folder (or in the
+/// folder that WINDROW_CACHE_DIR names), from which spmm, sddmm and verify read it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  windrow tune
+  windrow tune --device cuda:1 --dry-run
+  windrow tune --json | jq .profile")]
+pub(crate) struct TuneArgs {
+    /// The GPU to measure: best, cuda:0, cuda:1, ...
+    #[arg(long, short, value_name = "DEVICE", default_value_t = DeviceSelector::Best)]
+    pub(crate) device: DeviceSelector,
+
+    /// Measure and print, but keep nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 /// Tell what this machine can run, and what to do about the rest.

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Args;
-use windrow::partition::{PartitionRule, Thresholds, VectorThreshold};
+use windrow::partition::{PartitionRule, Thresholds};
 use windrow::reorder::Method;
-use windrow::{Determinism, SpmmBuilder, TileValues};
+use windrow::{Determinism, Profile, Schedule, SpmmBuilder, TileValues};
 
 /// How a plan is made.
 #[derive(Debug, Args)]
@@ -37,18 +37,30 @@ pub(crate) struct PlanArgs {
     /// auto: as a cost model prefers; tile: none; residual: all; short:N: those of at most N entries; overlap:N: those
     /// of them that share few columns with their window; printed:N,M: as RSH-SpMM's algorithm 1 is printed, at most N
     /// entries and fewer than M columns of their own; vectors:X: as Libra does, the entries of every column of a window
-    /// of 8 rows that fill less than the share X of it, as 0.375 or 3/8, which vectors alone means.
+    /// of 8 rows that fill less than the share X of it, as 0.375 or 3/8; vectors alone: as windrow tune measured, else
+    /// what was measured for the GPU's architecture, else 3/8.
     #[arg(long, value_name = "RULE")]
     pub(crate) partition: Option<Partition>,
+
+    /// How the two parts of algorithm hybrid follow each other: auto, sequential or multi-stream.
+    ///
+    /// multi-stream: beside each other, in two streams; auto: so if both leave enough of the GPU idle. The report has the
+    /// occupancy ratios that decide; windrow tune measures what they are compared with.
+    #[arg(long, value_name = "NAME", default_value_t = Schedule::default())]
+    pub(crate) schedule: Schedule,
 }
 
 impl PlanArgs {
-    /// Tells `builder` all but the order.
-    pub(crate) fn apply<'a>(&self, builder: SpmmBuilder<'a, f32>) -> SpmmBuilder<'a, f32> {
+    /// Tells `builder` all but the order; `profile` is the device's.
+    pub(crate) fn apply<'a>(&self, builder: SpmmBuilder<'a, f32>, profile: &Profile) -> SpmmBuilder<'a, f32> {
         let builder = builder.determinism(self.determinism).tile_values(self.tile_values);
+        let builder = builder.schedule(self.schedule).profile(profile);
         match self.partition {
             None | Some(Partition::Auto) => builder,
             Some(Partition::Rule(rule)) => builder.partition(rule),
+            Some(Partition::Vectors) => {
+                builder.partition(PartitionRule::ColumnVectors { threshold: profile.vector_threshold() })
+            }
         }
     }
 }
@@ -92,6 +104,8 @@ impl fmt::Display for RowOrder {
 pub(crate) enum Partition {
     /// The cost model's.
     Auto,
+    /// By column vectors, with the threshold that was measured.
+    Vectors,
     /// This one.
     Rule(PartitionRule),
 }
@@ -118,7 +132,7 @@ impl FromStr for Partition {
                 let (most, increment) = both.split_once(',').ok_or_else(unknown)?;
                 PartitionRule::Printed { max_entries: number(most)?, max_increment: number(increment)? }
             }
-            ("vectors", None) => PartitionRule::ColumnVectors { threshold: VectorThreshold::default() },
+            ("vectors", None) => return Ok(Self::Vectors),
             ("vectors", Some(share)) => {
                 PartitionRule::ColumnVectors { threshold: share.parse().map_err(|_| unknown())? }
             }
@@ -130,19 +144,21 @@ impl FromStr for Partition {
 
 #[cfg(test)]
 mod tests {
-    use windrow::{Algorithm, Csr, Device, Precision, Schedule, Spmm};
+    use windrow::partition::VectorThreshold;
+    use windrow::{Algorithm, Csr, Device, EmulatorSchedule, Precision, Spmm};
 
     use super::*;
 
     #[test]
     fn plans_are_told() {
         let a = Csr::<f32>::identity(16).unwrap();
-        let gpu = Device::emulator(Schedule::STANDARD[0]);
+        let gpu = Device::emulator(EmulatorSchedule::STANDARD[0]);
         let report = |partition: &str, determinism, tile_values| {
             let partition = Some(partition.parse().unwrap());
             let builder = Spmm::builder(&a).precision(Precision::F16).algorithm(Algorithm::Hybrid);
-            let args = PlanArgs { reorder: None, determinism, tile_values, partition };
-            args.apply(builder).build(&gpu).unwrap().report().clone()
+            let schedule = Schedule::MultiStream;
+            let args = PlanArgs { reorder: None, determinism, tile_values, partition, schedule };
+            args.apply(builder, &Profile::built_in(&gpu)).build(&gpu).unwrap().report().clone()
         };
         let tile = report("tile", Determinism::Fast, TileValues::Dense);
         let short = report("short:1", Determinism::RunToRun, TileValues::Auto);
@@ -151,6 +167,7 @@ mod tests {
         assert_eq!((tile.tile_values, short.tile_values), (TileValues::Dense, TileValues::Auto));
         let vectors = report("vectors:0.25", Determinism::RunToRun, TileValues::Auto);
         assert_eq!((vectors.segments, vectors.tiles), (16, 0), "one entry a vector");
+        assert!(tile.scheduling.is_none(), "one part");
         let packed = report("tile", Determinism::RunToRun, TileValues::Packed);
         assert_eq!(packed.tile_values, TileValues::Packed);
     }
@@ -159,8 +176,9 @@ mod tests {
     fn partitions_by_name() {
         let rule = |text: &str| match text.parse().unwrap() {
             Partition::Rule(rule) => Some(rule),
-            Partition::Auto => None,
+            Partition::Auto | Partition::Vectors => None,
         };
+        assert_eq!("vectors".parse(), Ok(Partition::Vectors));
         assert_eq!(rule("auto"), None);
         assert_eq!(rule("tile"), Some(PartitionRule::AllTile));
         assert_eq!(rule("residual"), Some(PartitionRule::AllResidual));
@@ -168,7 +186,7 @@ mod tests {
         assert_eq!(rule("overlap:0"), Some(PartitionRule::Overlap { thresholds: Thresholds::new(0) }));
         let printed = PartitionRule::Printed { max_entries: 4, max_increment: 3 };
         assert_eq!(rule("printed:4,3"), Some(printed));
-        for (text, threshold) in [("", 2), (":0.375", 2), (":3/8", 2), (":1", 7), (":0.01", 0)] {
+        for (text, threshold) in [(":0.375", 2), (":3/8", 2), (":1", 7), (":0.01", 0)] {
             let threshold = VectorThreshold::ALL[threshold];
             assert_eq!(rule(&format!("vectors{text}")), Some(PartitionRule::ColumnVectors { threshold }));
         }

@@ -7,4 +7,5 @@ pub(crate) mod info;
 pub(crate) mod reorder;
 pub(crate) mod sddmm;
 pub(crate) mod spmm;
+pub(crate) mod tune;
 pub(crate) mod verify;

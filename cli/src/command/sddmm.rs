@@ -55,7 +55,10 @@ pub(crate) fn run(args: &SddmmArgs, console: Console) -> Result<()> {
 
 fn plan(a: &Csr<f32>, device: &Device, args: &SddmmArgs) -> Result<SddmmPlan> {
     let mut builder = Sddmm::builder(a).inner(args.inner).precision(args.precision).form(args.form);
-    builder = builder.algorithm(args.algorithm).tile_threshold(args.tile_threshold);
+    builder = builder.algorithm(args.algorithm).schedule(args.schedule).profile(&load::profile(device)?);
+    if let Some(entries) = args.tile_threshold {
+        builder = builder.tile_threshold(entries);
+    }
     if let Some(limit) = args.memory_limit {
         builder = builder.memory_limit(limit);
     }

@@ -144,7 +144,7 @@ pub(super) fn sampling(repeat: u32) -> Sampling {
 
 fn plan(a: &Csr<f32>, order: &PlanOrder, device: &Device, args: &SpmmArgs) -> Result<SpmmPlan> {
     let builder = Spmm::builder(a).width(args.width).precision(args.precision).algorithm(args.algorithm);
-    let mut builder = args.plan.apply(order.apply(builder));
+    let mut builder = args.plan.apply(order.apply(builder), &load::profile(device)?);
     if let Some(limit) = args.memory_limit {
         builder = builder.memory_limit(limit);
     }

@@ -145,12 +145,13 @@ fn sweep(
     let products: usize =
         combinations.iter().map(|&(precision, _)| outputs(precision).len() * args.widths.len()).sum();
     let bar = console.steps_bar("verifying", products);
+    let profile = load::profile(device)?;
     let mut cases = Vec::with_capacity(products);
     for (precision, algorithm) in combinations {
         bar.set_message(format!("{algorithm} {precision}"));
         let largest = args.widths.iter().copied().max().unwrap_or(0);
         let builder = Spmm::builder(a).width(largest).precision(precision).algorithm(algorithm);
-        let plan = args.plan.apply(order.apply(builder)).build(device);
+        let plan = args.plan.apply(order.apply(builder), &profile).build(device);
         for &output in outputs(precision) {
             for &width in &args.widths {
                 let start = Instant::now();

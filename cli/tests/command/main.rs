@@ -12,5 +12,6 @@ mod reorder;
 mod run;
 mod sddmm;
 mod spmm;
+mod tune;
 mod usage;
 mod verify;

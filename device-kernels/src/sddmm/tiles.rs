@@ -4,18 +4,18 @@
 //! operand on the 16-wide side, rows of `X` the one on the 8-wide side:
 //!
 //! ```text
-//! global Y rows of 16 columns  --cp.async, 16 bytes a lane--> shared, two slots
-//! shared, what a lane copied   --16 bytes-->                  A operand: 16 columns × 4 lanes' elements
-//! global X rows of a window    --16 bytes a lane-->           B operand: 4 lanes' elements × 8 rows
+//! global Y rows of 16 columns  --16 bytes a lane-->  A operand: 16 columns × 4 lanes' elements
+//! global X rows of a window    --16 bytes a lane-->  B operand: 4 lanes' elements × 8 rows
 //! accumulators                 16 columns × 8 rows, f32
 //! masks, popcount              accumulator -> position of the result
 //! ```
 //!
 //! A dot product may take its elements in any order, as long as both operands take the same. Lane `(g, q)` brings 16
 //! bytes of rows `g` and `g + 8` of `Y` and of row `g` of `X`, from the same element on, and what it brought are its
-//! registers of two MMAs. Four lanes bring 64 successive bytes of a row. Rows of `Y` come through shared memory, those
-//! of the next tile while this one is multiplied; but each lane reads only what it copied itself, so that nobody waits
-//! for anybody.
+//! registers of two MMAs. Four lanes bring 64 successive bytes of a row. Long rows of `Y` come through shared memory by
+//! `cp.async`, in two slots: those of the next tile while this one is multiplied. But each lane reads only what it copied
+//! itself, so that nobody waits for anybody. Short rows go straight to registers: warps enough fit on a multiprocessor to
+//! have as much in flight, and a tile has fewer instructions.
 //!
 //! Tiles do not depend on one another, so that balance is a matter of counting: each warp takes `tiles_per_warp`
 //! successive ones. Rows of `X` stay in registers while a window lasts, if they fit.
@@ -70,7 +70,8 @@ pub const fn record_window_at() -> usize {
 ///   then the window's first element of `window_rows`; then three words of padding.
 /// - `window_rows`: 8 rows below m a window, [`NO_ROW`](crate::NO_ROW) where there are fewer; these, and pad columns,
 ///   have no bits.
-/// - for an instance of 8 chunks, `inner` is a multiple of the elements in 16 bytes.
+/// - for an instance of 8 chunks, `inner` is a multiple of the elements in 16 bytes; for one of 1 or 2 chunks that reads
+///   vectors, it is at most [`SddmmTiles::SPAN`].
 /// - at most 2³² − 1024 positions, `tile_count · TILE_RECORD_WORDS` words and `tiles_per_warp ≥ 1`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
@@ -172,6 +173,10 @@ impl<E: DotElement, G: Staging, const CHUNKS: usize, R: Rank> SddmmTiles<E, G, C
     /// Whether vectors may have elements beyond the inner dimension. The widest instance leaves such to the next: it has
     /// no registers for it.
     pub const RAGGED: bool = G::VECTORS && CHUNKS < 8;
+    /// Whether rows of `Y` come through shared memory.
+    const STAGED: bool = G::VECTORS && CHUNKS >= 4;
+    /// Whether a row is never longer than what is brought of it at a time.
+    pub const WHOLE_ROWS: bool = G::VECTORS && !Self::STAGED;
     /// Bytes of a slot: two rows a lane.
     const SLOT_BYTES: u32 = 2 * CHUNKS as u32 * LANES_BYTES;
 }
@@ -182,11 +187,12 @@ impl<E: DotElement, G: Staging, const CHUNKS: usize, R: Rank> Kernel for SddmmTi
     const VARIANT: Variant =
         Variant::SddmmTiles { dtype: E::DTYPE, chunks: CHUNKS as u32, vectors: G::VECTORS, scans: R::SCANS };
     const BLOCK_THREADS: u32 = 128;
-    const SHARED_BYTES: u32 = 2 * Self::WARPS * Self::SLOT_BYTES;
+    const SHARED_BYTES: u32 = if Self::STAGED { 2 * Self::WARPS * Self::SLOT_BYTES } else { 0 };
     // As many as registers allow without spills, or shared memory of 227 KiB a multiprocessor.
     const MIN_BLOCKS: u32 = match CHUNKS {
+        1 if G::VECTORS => 10,
         1 => 8,
-        2 => 6,
+        2 => 7,
         4 if R::SCANS => 4,
         4 => 5,
         _ => 3,
@@ -203,28 +209,39 @@ impl<E: DotElement, G: Staging, const CHUNKS: usize, R: Rank> Kernel for SddmmTi
         let (g, q) = (s.lane() / 4, s.lane() % 4);
         let rows = Rows::<S, E, G, CHUNKS> { s, p: &p.sampled, q, form: PhantomData };
         let record = |tile: u32| {
-            let at = u64::from(if tile < end { tile } else { begin }) * u64::from(WARP);
+            let at = u64::from(tile.min(end - 1)) * u64::from(WARP);
             p.records.at_wide(at + u64::from(s.lane()))
         };
         let inner = p.sampled.inner;
-        let resident = inner <= Self::SPAN;
+        let resident = Self::WHOLE_ROWS || inner <= Self::SPAN;
         // SAFETY: `begin..end` are tiles; everything that their records name is in range by the obligations of the
         // params. Branches around loads only diverge, and no collective is inside one that does. A lane reads from
         // shared memory what it copied there, after the wait that covers the copy, in slots of its own.
         unsafe {
             let own = s.warp() * 2 * Self::SLOT_BYTES + s.lane() * 16;
-            // Records of this tile, of the next, whose rows are asked for, and of the one after it.
+            // Records of this tile, and of the next, whose rows are asked for early if they are staged.
             let mut words = s.load_readonly_once(record(begin));
-            let mut next = s.load_readonly_once(record(begin + 1));
+            let mut next = if Self::STAGED { s.load_readonly_once(record(begin + 1)) } else { words };
             let mut columns = columns_of(s, words, g);
-            rows.stage(own, columns, 0);
+            if Self::STAGED {
+                rows.stage(own, columns, 0);
+                s.copy_async_commit();
+            }
             let mut slot = 0;
             let mut window = u32::MAX; // none: windows begin at multiples of 8
             let mut row = None;
             let mut x = [[0u32; 4]; CHUNKS];
             let mut tile = begin;
             while tile < end {
-                let after = s.load_readonly_once(record(tile + 2));
+                let after = s.load_readonly_once(record(tile + if Self::STAGED { 2 } else { 1 }));
+                let mut y = [[[0; 4]; CHUNKS]; 2];
+                let next_columns = match Self::STAGED {
+                    true => columns_of(s, next, g),
+                    false => {
+                        y = rows.read_pair(columns, 0); // what does not wait for a row of `X` comes before what does
+                        columns
+                    }
+                };
                 let this_window = s.shuffle(words, WINDOW_AT);
                 let masks = s.shuffle(words, MASKS_AT + q);
                 let starts = [s.shuffle(words, STARTS_AT + 2 * q), s.shuffle(words, STARTS_AT + 2 * q + 1)];
@@ -236,47 +253,56 @@ impl<E: DotElement, G: Staging, const CHUNKS: usize, R: Rank> Kernel for SddmmTi
                         x = rows.read(p.sampled.x, row, p.sampled.ldx, 0);
                     }
                 }
-                // Where the sums go, `fragment::c_f32`: column g + 8·(i / 2), row 2q + i % 2. Factors are asked for
-                // before the products.
-                let mut targets = [Target::NONE; 4];
-                let mut i = 0;
-                while i < 4 {
-                    let (column, odd) = (g + 8 * (i as u32 / 2), i % 2);
-                    let mask = masks >> (16 * odd as u32) & 0xffff;
-                    if mask >> column & 1 == 1 {
-                        targets[i] = p.sampled.target(s, starts[odd] + R::below(s, mask, column));
+                // Factors are asked for before the products.
+                let mut factors = [1.0f32; 4];
+                if p.sampled.scale != GlobalPtr::NULL {
+                    let mut i = 0;
+                    while i < 4 {
+                        if let Some(position) = position_of::<S, R>(s, (masks, starts), g, i) {
+                            factors[i] = p.sampled.target(s, position).factor;
+                        }
+                        i += 1;
                     }
-                    i += 1;
                 }
                 let mut sums = [0.0f32; 4];
                 let mut first = 0;
                 loop {
-                    // 2. Global -> shared: the next rows, into the slot that the last products have left.
-                    s.sync_warp(); // WAR: those products' reads -> these copies
                     let following = first + Self::SPAN;
-                    let last = following >= inner;
-                    if last {
-                        columns = if tile + 1 < end { columns_of(s, next, g) } else { [None; 2] };
+                    let last = Self::WHOLE_ROWS || following >= inner;
+                    if Self::STAGED {
+                        // 2. Global -> shared: the next rows, into the slot that the last products have left.
+                        s.sync_warp(); // WAR: those products' reads -> these copies
+                        if !last || tile + 1 < end {
+                            let other = own + (slot ^ 1) * Self::SLOT_BYTES;
+                            let (columns, from) = if last { (next_columns, 0) } else { (columns, following) };
+                            rows.stage(other, columns, from);
+                        }
+                        s.copy_async_commit(); // a group each time, so that the wait counts right
+                        if !resident {
+                            x = rows.read(p.sampled.x, row, p.sampled.ldx, first);
+                        }
+                        s.copy_async_wait::<1>();
+                        let at = own + slot * Self::SLOT_BYTES;
+                        if Self::RAGGED && p.sampled.is_ragged(first, Self::SPAN, E::CHUNK) {
+                            rows.cut_off(at, first);
+                        }
+                    } else {
+                        if first > 0 {
+                            y = rows.read_pair(columns, first);
+                        }
+                        if !resident {
+                            x = rows.read(p.sampled.x, row, p.sampled.ldx, first);
+                        }
                     }
-                    rows.stage(
-                        own + (slot ^ 1) * Self::SLOT_BYTES,
-                        columns,
-                        if last { 0 } else { following },
-                    );
-                    if !resident {
-                        x = rows.read(p.sampled.x, row, p.sampled.ldx, first);
-                    }
-                    s.copy_async_wait::<1>();
-                    let at = own + slot * Self::SLOT_BYTES;
-                    if Self::RAGGED && p.sampled.is_ragged(first, Self::SPAN, E::CHUNK) {
-                        rows.cut_off(at, first);
-                    }
-                    // 3. and 4. Shared -> registers, multiply-accumulate: 16 columns × 8 rows.
+                    // 3. and 4. Multiply-accumulate: 16 columns × 8 rows.
                     let mut chunk = 0;
                     while chunk < CHUNKS {
-                        let low = s.load_shared(at + 2 * chunk as u32 * LANES_BYTES);
-                        let high = s.load_shared(at + (2 * chunk as u32 + 1) * LANES_BYTES);
-                        let [low, high, x] = [low, high, x[chunk]].map(|read| E::prepare(s, read));
+                        let at = own + slot * Self::SLOT_BYTES + 2 * chunk as u32 * LANES_BYTES;
+                        let pair = match Self::STAGED {
+                            true => [s.load_shared(at), s.load_shared(at + LANES_BYTES)],
+                            false => y.map(|row| row[chunk]),
+                        };
+                        let [low, high, x] = [pair[0], pair[1], x[chunk]].map(|read| E::prepare(s, read));
                         sums = E::mma(s, [low[0], high[0], low[1], high[1]], [x[0], x[1]], sums);
                         sums = E::mma(s, [low[2], high[2], low[3], high[3]], [x[2], x[3]], sums);
                         chunk += 1;
@@ -290,15 +316,31 @@ impl<E: DotElement, G: Staging, const CHUNKS: usize, R: Rank> Kernel for SddmmTi
                 // 5. Registers -> global.
                 let mut i = 0;
                 while i < 4 {
-                    p.sampled.store(s, targets[i], sums[i]);
+                    if let Some(position) = position_of::<S, R>(s, (masks, starts), g, i) {
+                        let place = p.sampled.place(s, position);
+                        p.sampled.store(s, Target { place, factor: factors[i] }, sums[i]);
+                    }
                     i += 1;
                 }
-                (words, next) = (next, after);
+                if Self::STAGED {
+                    (words, next, columns) = (next, after, next_columns);
+                } else {
+                    words = after;
+                    columns = columns_of(s, words, g);
+                }
                 tile += 1;
             }
-            s.copy_async_wait::<0>(); // the zeros that stand for rows behind the last tile
         }
     }
+}
+
+/// Position of the entry that accumulator `i` of a lane belongs to, if there is one, from the masks and first positions
+/// of the lane's two rows: `fragment::c_f32`, column `g + 8·(i / 2)`, row `2q + i % 2`.
+#[inline(always)]
+fn position_of<S: Simt, R: Rank>(s: &S, (masks, starts): (u32, [u32; 2]), g: u32, i: usize) -> Option<u32> {
+    let (column, odd) = (g + 8 * (i as u32 / 2), i % 2);
+    let mask = masks >> (16 * odd as u32) & 0xffff;
+    (mask >> column & 1 == 1).then(|| starts[odd] + R::below(s, mask, column))
 }
 
 /// Columns `g` and `g + 8` of a tile, if they exist.
@@ -373,7 +415,17 @@ impl<S: Simt, E: DotElement, G: Staging, const CHUNKS: usize> Rows<'_, S, E, G, 
         read
     }
 
-    /// Starts bringing rows `columns` of `Y` to this lane's part of a slot, and closes the group of these copies.
+    /// [`read`](Self::read) of rows `columns` of `Y`.
+    ///
+    /// # Safety
+    /// The obligations of [`Sampled`]; `columns` are rows of `Y`.
+    #[inline(always)]
+    unsafe fn read_pair(&self, columns: [Option<u32>; 2], first: u32) -> [[[u32; 4]; CHUNKS]; 2] {
+        // SAFETY: the caller's promise.
+        columns.map(|column| unsafe { self.read(self.p.y, column, self.p.ldy, first) })
+    }
+
+    /// Starts bringing rows `columns` of `Y` to this lane's part of a slot.
     ///
     /// # Safety
     /// The obligations of [`Sampled`]; `columns` are rows of `Y`; nothing reads the slot until a wait covers the group.
@@ -393,20 +445,11 @@ impl<S: Simt, E: DotElement, G: Staging, const CHUNKS: usize> Rows<'_, S, E, G, 
                 let present = columns[half].is_some() && k < inner;
                 let to = slot + (2 * chunk + half as u32) * LANES_BYTES;
                 // SAFETY: the row exists if the lane has one, element k does, and its vector by the obligations.
-                unsafe {
-                    if G::VECTORS {
-                        self.s.copy_async_16(to, from.cast(), present);
-                    } else {
-                        let count = if present { (inner - k).min(E::CHUNK) } else { 0 };
-                        self.s.store_shared(to, E::read_chunk(self.s, from, count));
-                    }
-                }
+                unsafe { self.s.copy_async_16(to, from.cast(), present) };
                 chunk += 1;
             }
             half += 1;
         }
-        // SAFETY: part of the protocol of copies.
-        unsafe { self.s.copy_async_commit() };
     }
 
     /// Replaces, in this lane's part of a slot, the elements beyond the inner dimension by zero. Apart from the products:

@@ -196,7 +196,7 @@ fn rounding_b_keeps_rows_and_drops_padding() {
     let data = [1.0, 1.0 + 1.0 / 2048.0, f32::NAN, 3.0, 70_000.0];
     let b = DenseRef::try_new(&data, 2, 2, 3).unwrap();
     assert_eq!(to_half::<f16>(b), [1.0, 1.0, 3.0, f32::INFINITY].map(f16::from_f32));
-    assert_eq!(to_half::<f16>(DenseRef::try_new(&[], 3, 0, 0).unwrap()), []);
+    assert!(to_half::<f16>(DenseRef::try_new(&[], 3, 0, 0).unwrap()).is_empty());
     let many: Vec<f32> = (0..u16::MAX).map(f32::from).collect();
     let b = DenseRef::packed(&many, many.len() / 8, 8).unwrap();
     assert_eq!(to_half::<f16>(b), many[..b.rows() * 8].iter().map(|&x| f16::from_f32(x)).collect::<Vec<_>>());

@@ -234,7 +234,7 @@ mod tests {
     fn what_goes_in_comes_out() {
         round_trip(&Device::cpu());
         #[cfg(feature = "emulator")]
-        round_trip(&Device::emulator(crate::Schedule::InOrder));
+        round_trip(&Device::emulator(crate::EmulatorSchedule::InOrder));
         if let Ok(device) = Device::cuda(0) {
             round_trip(&device);
         }

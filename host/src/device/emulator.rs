@@ -108,6 +108,18 @@ impl Machine for EmulatorMachine {
         outcome.map(|_| ()).map_err(violation)
     }
 
+    fn fork(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn launch_beside(&self, prepared: &Prepared) -> Result<(), DeviceError> {
+        self.launch(prepared)
+    }
+
+    fn join(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
     fn resident_blocks(&self, _entry: &'static Entry) -> Result<u32, DeviceError> {
         Ok(RESIDENT_BLOCKS)
     }

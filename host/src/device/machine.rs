@@ -61,6 +61,16 @@ pub(crate) trait Machine: Send + Sync {
     /// Starts a kernel. [`Prepared::new`] is where its obligations were taken on.
     fn launch(&self, prepared: &Prepared) -> Result<(), DeviceError>;
 
+    /// From here on, what is launched beside may begin: all work asked for so far comes before it.
+    fn fork(&self) -> Result<(), DeviceError>;
+
+    /// Starts a kernel beside what is asked for in the usual way between [`fork`](Self::fork) and [`join`](Self::join):
+    /// neither waits for the other. Several such kernels are done in their order.
+    fn launch_beside(&self, prepared: &Prepared) -> Result<(), DeviceError>;
+
+    /// Work asked for from here on comes after all that was launched beside.
+    fn join(&self) -> Result<(), DeviceError>;
+
     /// Blocks of the entry that are resident on one multiprocessor at a time.
     fn resident_blocks(&self, entry: &'static Entry) -> Result<u32, DeviceError>;
 

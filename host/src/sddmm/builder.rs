@@ -14,12 +14,12 @@ use crate::device::{Device, DeviceBuffer};
 use crate::error::SpmmError;
 use crate::num::{narrow, real, wide};
 use crate::options::Precision;
+use crate::profile::Profile;
+use crate::schedule::{Schedule, Scheduling};
 use crate::spmm::{ArraySize, MAX_INDEX, StageClock, push};
 
 /// Inner dimension that a plan is made for, unless told otherwise.
 const DEFAULT_INNER: usize = 128;
-/// Entries of a tile of Tensor Cores at least, in a hybrid: 3/16 of its places, as Libra has it.
-const DEFAULT_THRESHOLD: u32 = 24;
 
 /// Options of a plan; made by [`Sddmm::builder`](super::Sddmm::builder).
 #[derive(Debug, Clone)]
@@ -29,7 +29,9 @@ pub struct SddmmBuilder<'a, V> {
     precision: Precision,
     form: SddmmForm,
     algorithm: SddmmAlgorithm,
-    threshold: u32,
+    threshold: Option<u32>,
+    schedule: Schedule,
+    profile: Option<Profile>,
     memory_limit: Option<u64>,
     scan: bool,
 }
@@ -57,7 +59,9 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
             precision: Precision::F32,
             form: SddmmForm::Mask,
             algorithm: SddmmAlgorithm::Auto,
-            threshold: DEFAULT_THRESHOLD,
+            threshold: None,
+            schedule: Schedule::Auto,
+            profile: None,
             memory_limit: None,
             scan: false,
         }
@@ -91,12 +95,32 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
         self
     }
 
-    /// Entries that a tile of 8 × 16 must have to be computed on Tensor Cores by [`SddmmAlgorithm::Hybrid`]: 24 unless
-    /// told, Libra's threshold. Other algorithms disregard it.
+    /// Entries that a tile of 8 × 16 must have to be computed on Tensor Cores by [`SddmmAlgorithm::Hybrid`], instead of
+    /// what the [profile](Self::profile) has. Other algorithms disregard it.
     #[must_use]
     pub fn tile_threshold(mut self, entries: u32) -> Self {
-        self.threshold = entries;
+        self.threshold = Some(entries);
         self
+    }
+
+    /// Whether the two parts of a hybrid run one after the other or beside each other: [`Schedule::Auto`] unless told.
+    /// The report says what is done, and the occupancy ratios that decide.
+    #[must_use]
+    pub fn schedule(mut self, schedule: Schedule) -> Self {
+        self.schedule = schedule;
+        self
+    }
+
+    /// What was measured on the device: the threshold of tiles, and what [`Schedule::Auto`] goes by.
+    /// [`Profile::built_in`] unless told.
+    #[must_use]
+    pub fn profile(mut self, profile: &Profile) -> Self {
+        self.profile = Some(profile.clone());
+        self
+    }
+
+    fn profile_of(&self, device: &Device) -> Profile {
+        self.profile.clone().unwrap_or_else(|| Profile::built_in(device))
     }
 
     /// Device memory that the plan may take, in bytes; `X`, `Y` and the result are the caller's. No limit unless told.
@@ -142,10 +166,17 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
                 Body::Cpu(host)
             }
             Some(machine) => {
-                let parts = self.lay_out(&mut report)?;
+                let profile = self.profile_of(device);
+                let threshold = self.threshold.unwrap_or(profile.tile_entries);
+                let parts = self.lay_out(threshold, &mut report)?;
                 clock.end("layout");
                 self.account(&mut report, self.sizes(&parts))?;
-                let plan = self.upload(device, machine.multiprocessors(), &parts)?;
+                let mut plan = self.upload(device, machine.multiprocessors(), &parts)?;
+                if let Some(ratios) = plan.occupancy(machine, wide(self.inner))? {
+                    let scheduling = Scheduling::choose(self.schedule, ratios, profile.sddmm);
+                    plan.beside = scheduling.is_beside();
+                    report.scheduling = Some(scheduling);
+                }
                 report.entries = plan.names(wide(self.inner));
                 clock.end("upload");
                 Body::Gpu(Box::new(plan))
@@ -165,7 +196,7 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
     }
 
     /// Divides the entries between the paths. Notes the algorithm and why.
-    fn lay_out(&self, report: &mut SddmmReport) -> Result<Parts<'a>, SpmmError> {
+    fn lay_out(&self, threshold: u32, report: &mut SddmmReport) -> Result<Parts<'a>, SpmmError> {
         let entries = wide(self.a.nnz());
         if entries > MAX_INDEX {
             let remedy = "split the pattern by rows, or use the CPU";
@@ -180,7 +211,7 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
         }
         let pattern = match report.algorithm {
             SddmmAlgorithm::Entries => SampledTiles::default(),
-            SddmmAlgorithm::Hybrid => SampledTiles::with_dense_tiles(self.a, self.threshold)?,
+            SddmmAlgorithm::Hybrid => SampledTiles::with_dense_tiles(self.a, threshold)?,
             SddmmAlgorithm::Tiles | SddmmAlgorithm::Auto => SampledTiles::from_csr(self.a)?,
         };
         let parts = if report.algorithm == SddmmAlgorithm::Entries {
@@ -261,6 +292,7 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
             tile_entries: narrow(pattern.tile_entries()),
             places,
             scale,
+            beside: false,
         })
     }
 
@@ -284,6 +316,7 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
             requested: self.algorithm,
             algorithm: self.algorithm,
             reason: "as asked".to_owned(),
+            scheduling: None,
             entries: Vec::new(),
             tiles: 0,
             column_vectors: 0,

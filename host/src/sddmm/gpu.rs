@@ -14,7 +14,8 @@ use crate::device::{DeviceBuffer, Machine};
 use crate::error::DeviceError;
 use crate::num::{narrow, wide};
 use crate::options::Precision;
-use crate::spmm::start;
+use crate::schedule::occupancy;
+use crate::spmm::{Lane, start, start_in};
 
 /// Bytes of a row that the lanes of a warp read at a time, for one chunk.
 const CHUNK_BYTES: u32 = 64;
@@ -50,6 +51,8 @@ pub(super) struct GpuSddmm {
     pub(super) tile_entries: u32,
     pub(super) places: Option<DeviceBuffer<u32>>,
     pub(super) scale: Option<DeviceBuffer<f32>>,
+    /// Whether the entries are computed beside the tiles: no two write the same place.
+    pub(super) beside: bool,
 }
 
 /// Tiles, for Tensor Cores.
@@ -152,38 +155,95 @@ impl GpuSddmm {
             ldy: operands.ldy,
             alpha: operands.alpha,
         };
-        if let Some(part) = &self.tiles {
-            let entry = part.kernels.for_rows(u64::from(operands.inner) * bytes, vectors);
-            let tile_count = narrow(part.records.len());
-            let warps = self.multiprocessors.saturating_mul(WARPS_WANTED);
-            let params = SddmmTilesParams {
-                sampled,
-                records: part.records.pointer().cast(),
-                window_rows: part.window_rows.pointer(),
-                tile_count,
-                tiles_per_warp: (tile_count / warps.max(1)).clamp(1, TILES_PER_WARP),
-            };
-            let warps = tile_count.div_ceil(params.tiles_per_warp);
-            // SAFETY: the records were made of a valid CSR by `SampledTiles`, which keeps the obligations, and belong to
-            // the plan, which frees them after the machine's work; the dense operands are the caller's promise, their
-            // alignment was looked at above, and rows are readable up to their leading dimension, a multiple of 16
-            // bytes where vectors are read.
-            unsafe { start(machine, entry, u64::from(warps), 1, &params)? };
+        if self.beside {
+            machine.fork()?;
         }
-        if let Some(part) = &self.entries {
-            let entry = part.kernels[usize::from(vectors)];
-            let params = SddmmEntriesParams {
-                sampled: Sampled { places: place(self.tile_entries), ..sampled },
-                rows: part.rows.pointer(),
-                begins: part.begins.pointer(),
-                col_indices: part.col_indices.pointer(),
-                batch_count: narrow(part.rows.len()),
-                reserved: 0,
-            };
-            // SAFETY: as above; the batches were made by `entry_batches`. No entry is in both parts.
-            unsafe { start(machine, entry, wide(part.rows.len()), 1, &params)? };
+        // SAFETY: the caller's promise; alignment was looked at above, and rows are readable up to their leading dimension,
+        // a multiple of 16 bytes where vectors are read.
+        let launched = unsafe {
+            let of_entries = Sampled { places: place(self.tile_entries), ..sampled };
+            let lane = if self.beside { Lane::Beside } else { Lane::Main };
+            self.launch_entries(machine, lane, of_entries, vectors)
+                .and_then(|()| self.launch_tiles(machine, sampled, vectors))
+        };
+        if self.beside {
+            machine.join()?;
         }
-        Ok(())
+        launched
+    }
+
+    /// Launches the tiles.
+    ///
+    /// # Safety
+    /// As for [`run`](Self::run), of the operands that `sampled` names; they are aligned to vectors if `vectors`.
+    unsafe fn launch_tiles(
+        &self,
+        machine: &dyn Machine,
+        sampled: Sampled,
+        vectors: bool,
+    ) -> Result<(), DeviceError> {
+        let Some(part) = &self.tiles else { return Ok(()) };
+        let bytes = u64::from(sampled.inner) * u64::from(self.precision.bytes());
+        let entry = part.kernels.for_rows(bytes, vectors);
+        let tiles_per_warp = self.tiles_per_warp(part);
+        let params = SddmmTilesParams {
+            sampled,
+            records: part.records.pointer().cast(),
+            window_rows: part.window_rows.pointer(),
+            tile_count: narrow(part.records.len()),
+            tiles_per_warp,
+        };
+        // SAFETY: the records were made of a valid CSR by `SampledTiles`, which keeps the obligations, and belong to
+        // the plan, which frees them after the machine's work; the dense operands are the caller's promise, and the entry
+        // is the one for rows of their length.
+        unsafe { start(machine, entry, u64::from(params.tile_count.div_ceil(tiles_per_warp)), 1, &params) }
+    }
+
+    /// Tiles that a warp takes.
+    fn tiles_per_warp(&self, part: &TilesPart) -> u32 {
+        let warps = self.multiprocessors.saturating_mul(WARPS_WANTED);
+        (narrow(part.records.len()) / warps.max(1)).clamp(1, TILES_PER_WARP)
+    }
+
+    /// Launches the batches of entries.
+    ///
+    /// # Safety
+    /// As for [`launch_tiles`](Self::launch_tiles).
+    unsafe fn launch_entries(
+        &self,
+        machine: &dyn Machine,
+        lane: Lane,
+        sampled: Sampled,
+        vectors: bool,
+    ) -> Result<(), DeviceError> {
+        let Some(part) = &self.entries else { return Ok(()) };
+        let params = SddmmEntriesParams {
+            sampled,
+            rows: part.rows.pointer(),
+            begins: part.begins.pointer(),
+            col_indices: part.col_indices.pointer(),
+            batch_count: narrow(part.rows.len()),
+            reserved: 0,
+        };
+        let entry = part.kernels[usize::from(vectors)];
+        // SAFETY: as above; the batches were made by `entry_batches`. No entry is in both parts.
+        unsafe { start_in((machine, lane), entry, wide(part.rows.len()), 1, &params) }
+    }
+
+    /// Occupancy ratios of the two parts, CUDA cores and Tensor Cores, for aligned operands of inner dimension `inner`;
+    /// none unless there are both.
+    pub(super) fn occupancy(
+        &self,
+        machine: &dyn Machine,
+        inner: u64,
+    ) -> Result<Option<[f64; 2]>, DeviceError> {
+        let (Some(tiles), Some(entries)) = (&self.tiles, &self.entries) else { return Ok(None) };
+        let bytes = inner.saturating_mul(u64::from(self.precision.bytes()));
+        let warps = wide(tiles.records.len()).div_ceil(u64::from(self.tiles_per_warp(tiles)));
+        Ok(Some([
+            occupancy(machine, entries.kernels[1], wide(entries.rows.len()), 1)?,
+            occupancy(machine, tiles.kernels.for_rows(bytes, true), warps, 1)?,
+        ]))
     }
 
     /// The entries for aligned operands of inner dimension `inner`.

@@ -6,6 +6,7 @@ use super::options::{SddmmAlgorithm, SddmmForm};
 use crate::device::DeviceKind;
 use crate::num::real;
 use crate::options::{Precision, Rates};
+use crate::schedule::Scheduling;
 use crate::spmm::{ArraySize, StageTime};
 
 /// What a plan of sampled products is, what it holds and what it cost to make. `Display` prints it as a table.
@@ -34,6 +35,8 @@ pub struct SddmmReport {
     pub algorithm: SddmmAlgorithm,
     /// Why it uses that one.
     pub reason: String,
+    /// How the launches of the two parts of a hybrid follow each other; none for plans with one part, and on the CPU.
+    pub scheduling: Option<Scheduling>,
     /// Entry points that a run of the plan's inner dimension with aligned operands launches; empty on the CPU.
     pub entries: Vec<&'static str>,
     /// Tiles of 8 rows × 16 columns.
@@ -94,6 +97,9 @@ impl fmt::Display for SddmmReport {
         writeln!(f, "algorithm      {} in {}: {}", self.algorithm, self.precision, self.reason)?;
         if !self.entries.is_empty() {
             writeln!(f, "entries        {} (inner dimension {inner})", self.entries.join(", "))?;
+        }
+        if let Some(scheduling) = &self.scheduling {
+            writeln!(f, "schedule       {scheduling}")?;
         }
         if self.tiles > 0 {
             writeln!(

@@ -22,6 +22,8 @@ use crate::device::{Device, Machine};
 use crate::error::SpmmError;
 use crate::num::{index, narrow, wide};
 use crate::options::{Algorithm, Determinism, Precision, TileValues};
+use crate::profile::Profile;
+use crate::schedule::{OccupancyThresholds, Schedule, Scheduling};
 
 /// Width that a plan is made for, unless told otherwise.
 const DEFAULT_WIDTH: usize = 128;
@@ -48,6 +50,8 @@ pub struct SpmmBuilder<'a, V> {
     order: Order<'a>,
     partition: Option<PartitionRule>,
     cost_model: CostModel,
+    pub(super) schedule: Schedule,
+    thresholds: Option<OccupancyThresholds>,
     pub(super) workers: Option<u32>,
     pub(super) window_each: bool,
     pub(super) value_order: Option<&'a Permutation>,
@@ -81,6 +85,8 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             order: Order::AsGiven,
             partition: None,
             cost_model: CostModel::h200(),
+            schedule: Schedule::Auto,
+            thresholds: None,
             workers: None,
             window_each: false,
             value_order: None,
@@ -181,6 +187,43 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     pub fn cost_model(mut self, model: CostModel) -> Self {
         self.cost_model = model;
         self
+    }
+
+    /// Whether the two parts of a hybrid run one after the other or beside each other: [`Schedule::Auto`] unless told. The
+    /// report says what is done, and the occupancy ratios that decide.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::partition::{PartitionRule, VectorThreshold};
+    /// use windrow::{Algorithm, Csr, Device, Precision, Schedule, Spmm};
+    ///
+    /// let a = Csr::from_dense(2, 2, &[1.0f32, 2.0, 3.0, 0.0])?;
+    /// let plan = Spmm::builder(&a)
+    ///     .precision(Precision::F16)
+    ///     .algorithm(Algorithm::Hybrid)
+    ///     .partition(PartitionRule::ColumnVectors { threshold: VectorThreshold::try_new(0.25)? })
+    ///     .schedule(Schedule::MultiStream)
+    ///     .width(1)
+    ///     .build(&Device::best()?)?;
+    /// assert_eq!(plan.run(&[1.0, 10.0])?, [21.0, 3.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn schedule(mut self, schedule: Schedule) -> Self {
+        self.schedule = schedule;
+        self
+    }
+
+    /// What was measured on the device, for [`Schedule::Auto`]; [`Profile::built_in`] unless told.
+    #[must_use]
+    pub fn profile(mut self, profile: &Profile) -> Self {
+        self.thresholds = Some(profile.spmm);
+        self
+    }
+
+    /// What occupancy ratios are compared with on `device`.
+    pub(super) fn thresholds(&self, device: &Device) -> OccupancyThresholds {
+        self.thresholds.unwrap_or_else(|| Profile::built_in(device).spmm)
     }
 
     /// The number of warps that share a tile stream, instead of as many as the device holds: for tests of
@@ -305,6 +348,8 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             return too_large("steps of two tiles", report.steps, MAX_STEPS);
         }
 
+        let beside = host.scheduling.as_ref().is_some_and(Scheduling::is_beside);
+        report.scheduling = host.scheduling.take();
         let capacity = self.capacity();
         let workspace = 4 * host.slot_rows * u64::from(capacity);
         let mut sizes = host.sizes();
@@ -337,6 +382,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             split,
             wide_c,
             places: None,
+            beside,
             capacity,
             queue: Mutex::default(),
         };
@@ -493,6 +539,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             determinism: self.determinism,
             tile_values: self.tile_values,
             tile_values_reason: String::new(),
+            scheduling: None,
             order: "its own".to_owned(),
             predicted_us: [0.0; 2],
             entries: Vec::new(),

@@ -39,6 +39,8 @@ pub(super) struct GpuPlan {
     pub(super) wide_c: Option<WideC>,
     /// Where new values from the device go; made when they first come, unless asked for before.
     pub(super) places: Option<Places>,
+    /// Whether CUDA cores work beside the tile stream: no row is then written by one and added to by the other.
+    pub(super) beside: bool,
     /// Columns of the workspace, a multiple of 8.
     pub(super) capacity: u32,
     /// Held while the launches of a run are queued: they share the workspace.
@@ -177,58 +179,116 @@ impl GpuPlan {
             Some((last, chosen)) if last == demand => chosen,
             _ => queue.last.insert((demand, self.choose(dense.n, vectors))).1,
         };
-        if let (Some(part), Some(entry)) = (&self.short_rows, chosen.short_rows) {
-            let params = ShortRowsParams {
-                dense,
-                blocks: part.blocks.pointer(),
-                rows: part.rows.pointer(),
-                col_indices: part.col_indices.pointer(),
-                values: part.values.pointer().cast(),
-            };
-            // SAFETY: the arrays belong to the plan, which frees them after the machine's work; the blocks were made of a
-            // residual's buckets by `short_row_blocks`, which keeps the obligations; the dense operands are the
-            // caller's promise, their alignment was looked at above.
-            unsafe { start(machine, entry, wide(part.blocks.len()), dense.n, &params)? };
+        let segments_add = !self.beside && self.tiles.is_some();
+        if self.beside {
+            machine.fork()?;
         }
-        if let (Some(part), Some(entry)) = (&self.tiles, chosen.tiles) {
-            let (bitmaps, record_starts) = match &part.lookup {
-                Lookup::Bitmaps(bitmaps) => (bitmaps.pointer(), GlobalPtr::NULL),
-                Lookup::RecordStarts(starts) => (GlobalPtr::NULL, starts.pointer()),
-            };
-            let params = TileStreamParams {
-                dense,
-                workers: part.workers.pointer(),
-                step_cols: part.step_cols.pointer(),
-                records: part.records.pointer().cast(),
-                bitmaps,
-                record_starts,
-                worker_count: crate::num::narrow(part.workers.len()),
-                reserved: 0,
-            };
-            // SAFETY: as above; the steps were made of a valid RS-Tile, and dealt out by `deal_steps`; the workspace
-            // has a row of `capacity` elements for each row of a slot, and `queue` keeps other runs off it.
-            unsafe { start(machine, entry, wide(part.workers.len()), dense.n, &params)? };
+        // SAFETY: the caller's promise. What runs beside the tiles touches neither their rows of `C` nor their slots.
+        let launched = unsafe {
+            let lane = if self.beside { Lane::Beside } else { Lane::Main };
+            self.launch_short_rows(machine, lane, dense, chosen)
+                .and_then(|()| match segments_add {
+                    true => Ok(()),
+                    false => self.launch_segments(machine, lane, dense, chosen),
+                })
+                .and_then(|()| self.launch_tiles(machine, dense, chosen))
+        };
+        if self.beside {
+            machine.join()?;
         }
-        // SAFETY: the windows' slots were written by the launch before.
-        unsafe { self.launch_sums(machine, dense, chosen.combine, |split| split.windows)? };
-        if let (Some(part), Some(entry)) = (&self.row_split, chosen.row_split) {
-            let params = RowSplitParams {
-                dense,
-                segments: part.segments.pointer(),
-                col_indices: part.col_indices.pointer(),
-                values: part.values.pointer().cast(),
-                segment_count: crate::num::narrow(part.segments.len()),
-                reserved: 0,
-            };
-            // SAFETY: the arrays were made of a valid CSR by `row_segments`, which keeps the obligations, and
-            // belong to the plan, which frees them after the machine's work; the dense operands are the
-            // caller's promise, their alignment was looked at above; the workspace has a row of `capacity`
-            // elements for each slot, and `queue` keeps other runs off it. Rows to which segments add were written
-            // by the launches before.
-            unsafe { start(machine, entry, wide(part.segments.len()), dense.n, &params)? };
+        launched?;
+        // SAFETY: the slots were written by the launches before, and so were the rows of `C` to which segments and sums
+        // add: those of windows by the first of these.
+        unsafe {
+            self.launch_sums(machine, dense, chosen.combine, |split| split.windows)?;
+            if segments_add {
+                self.launch_segments(machine, Lane::Main, dense, chosen)?;
+            }
+            self.launch_sums(machine, dense, chosen.combine, |split| split.cut_rows)
         }
-        // SAFETY: the segments' slots were written by the launch before.
-        unsafe { self.launch_sums(machine, dense, chosen.combine, |split| split.cut_rows) }
+    }
+
+    /// Launches the rows of equal length.
+    ///
+    /// # Safety
+    /// As for [`run`](Self::run), of the columns that `dense` names.
+    unsafe fn launch_short_rows(
+        &self,
+        machine: &dyn Machine,
+        lane: Lane,
+        dense: Dense,
+        chosen: Chosen,
+    ) -> Result<(), DeviceError> {
+        let (Some(part), Some(entry)) = (&self.short_rows, chosen.short_rows) else { return Ok(()) };
+        let params = ShortRowsParams {
+            dense,
+            blocks: part.blocks.pointer(),
+            rows: part.rows.pointer(),
+            col_indices: part.col_indices.pointer(),
+            values: part.values.pointer().cast(),
+        };
+        // SAFETY: the arrays belong to the plan, which frees them after the machine's work; the blocks were made of a
+        // residual's buckets by `short_row_blocks`, which keeps the obligations; the dense operands are the
+        // caller's promise, their alignment was looked at when the entry was chosen.
+        unsafe { start_in((machine, lane), entry, wide(part.blocks.len()), dense.n, &params) }
+    }
+
+    /// Launches the tile stream.
+    ///
+    /// # Safety
+    /// As for [`run`](Self::run), of the columns that `dense` names.
+    unsafe fn launch_tiles(
+        &self,
+        machine: &dyn Machine,
+        dense: Dense,
+        chosen: Chosen,
+    ) -> Result<(), DeviceError> {
+        let (Some(part), Some(entry)) = (&self.tiles, chosen.tiles) else { return Ok(()) };
+        let (bitmaps, record_starts) = match &part.lookup {
+            Lookup::Bitmaps(bitmaps) => (bitmaps.pointer(), GlobalPtr::NULL),
+            Lookup::RecordStarts(starts) => (GlobalPtr::NULL, starts.pointer()),
+        };
+        let params = TileStreamParams {
+            dense,
+            workers: part.workers.pointer(),
+            step_cols: part.step_cols.pointer(),
+            records: part.records.pointer().cast(),
+            bitmaps,
+            record_starts,
+            worker_count: crate::num::narrow(part.workers.len()),
+            reserved: 0,
+        };
+        // SAFETY: as above; the steps were made of a valid RS-Tile, and dealt out by `deal_steps`; the workspace
+        // has a row of `capacity` elements for each row of a slot, and the caller keeps other runs off it.
+        unsafe { start(machine, entry, wide(part.workers.len()), dense.n, &params) }
+    }
+
+    /// Launches the segments of rows.
+    ///
+    /// # Safety
+    /// As for [`run`](Self::run), of the columns that `dense` names; rows to which segments add were written by launches
+    /// before.
+    unsafe fn launch_segments(
+        &self,
+        machine: &dyn Machine,
+        lane: Lane,
+        dense: Dense,
+        chosen: Chosen,
+    ) -> Result<(), DeviceError> {
+        let (Some(part), Some(entry)) = (&self.row_split, chosen.row_split) else { return Ok(()) };
+        let params = RowSplitParams {
+            dense,
+            segments: part.segments.pointer(),
+            col_indices: part.col_indices.pointer(),
+            values: part.values.pointer().cast(),
+            segment_count: crate::num::narrow(part.segments.len()),
+            reserved: 0,
+        };
+        // SAFETY: the arrays were made of a valid CSR by `row_segments`, which keeps the obligations, and belong to the
+        // plan, which frees them after the machine's work; the dense operands are the caller's promise, their alignment
+        // was looked at when the entry was chosen; the workspace has a row of `capacity` elements for each slot, and the
+        // caller keeps other runs off it.
+        unsafe { start_in((machine, lane), entry, wide(part.segments.len()), dense.n, &params) }
     }
 
     /// Adds up the partial sums of some rows.
@@ -300,6 +360,15 @@ impl GpuPlan {
     }
 }
 
+/// Which of a machine's launches one is ordered with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// All others.
+    Main,
+    /// Those before a fork and after a join.
+    Beside,
+}
+
 /// Starts an entry over `units` units of work and `n` columns.
 ///
 /// # Safety
@@ -311,10 +380,26 @@ pub(crate) unsafe fn start<P: bytemuck::Pod>(
     n: u32,
     params: &P,
 ) -> Result<(), DeviceError> {
+    // SAFETY: the caller's promise.
+    unsafe { start_in((machine, Lane::Main), entry, units, n, params) }
+}
+
+/// [`start`] in a lane.
+///
+/// # Safety
+/// As for [`Prepared::new`].
+pub(crate) unsafe fn start_in<P: bytemuck::Pod>(
+    (machine, lane): (&dyn Machine, Lane),
+    entry: &'static Entry,
+    units: u64,
+    n: u32,
+    params: &P,
+) -> Result<(), DeviceError> {
     // SAFETY: the caller's promise; the grid is the entry's for this work.
-    match unsafe { Prepared::new(entry, grid(entry, units, n), params) }? {
-        Some(prepared) => machine.launch(&prepared),
-        None => Ok(()),
+    match (unsafe { Prepared::new(entry, grid(entry, units, n), params) }?, lane) {
+        (Some(prepared), Lane::Main) => machine.launch(&prepared),
+        (Some(prepared), Lane::Beside) => machine.launch_beside(&prepared),
+        (None, _) => Ok(()),
     }
 }
 
@@ -325,7 +410,7 @@ mod tests {
     use super::*;
     use crate::device::{Device, DeviceBuffer};
     use crate::spmm::plan::Body;
-    use crate::{Algorithm, DenseRef, DeviceMatrix, Schedule, Spmm};
+    use crate::{Algorithm, DenseRef, DeviceMatrix, EmulatorSchedule, Spmm};
 
     /// Sixteen rows of 2400 ones, all cut.
     fn cut_rows() -> Csr<f32> {
@@ -336,7 +421,7 @@ mod tests {
 
     #[test]
     fn sums_of_a_failed_run_are_not_added_to_the_next() {
-        let device = Device::emulator(Schedule::InOrder);
+        let device = Device::emulator(EmulatorSchedule::InOrder);
         let ones = [1.0f32; 2400];
         let b = DeviceMatrix::upload(&device, DenseRef::packed(&ones, 2400, 1).unwrap()).unwrap();
         for (algorithm, precision) in

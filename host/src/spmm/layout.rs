@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use rayon::prelude::*;
 use windrow_formats::{Csr, Permutation, RsTile, RsTileParts, Value};
+use windrow_kernels::Entry;
 use windrow_preprocess::balance::{RowSegments, row_segments};
 use windrow_preprocess::partition::{PartitionRule, assign, assign_in_order};
 
@@ -18,6 +19,7 @@ use crate::device::{Device, Machine};
 use crate::error::SpmmError;
 use crate::num::{index, narrow, real, wide};
 use crate::options::{Determinism, TileValues};
+use crate::schedule::{Scheduling, occupancy};
 
 /// No row is cut into shorter pieces than this: a piece's sum is written and read once more.
 pub(super) const SHORTEST_PIECE: u32 = 32;
@@ -98,9 +100,14 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         host.split_rows = wide_first(std::mem::take(&mut cut.split_rows));
         host.slot_rows = host.slot_rows.max(u64::from(cut.slots));
         let value_bytes = wide(col_indices.len()) * u64::from(self.precision.bytes());
-        let widest_slice = self.slicing(context, ROW_CACHE_QUARTERS).widest;
+        let widest_slice = self.widest_of_rows(context);
         host.row_split =
             Some(RowSplitHost { segments: cut.segments, col_indices, value_bytes, sources, widest_slice });
+    }
+
+    /// Widest slice of `B` for segments of rows, in columns.
+    pub(super) fn widest_of_rows(&self, context: &Context<'_>) -> u32 {
+        self.slicing(context, ROW_CACHE_QUARTERS).widest
     }
 
     /// The forms of RS-Tile: every row in tiles, every row in the residual, or both.
@@ -138,7 +145,30 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         });
         let sources = sources.tile().par_iter().map(|&entry| narrow(index(entry))).collect();
         let stream = Stream { parts: rs_tile.into_parts(), sources, empty };
-        Ok(HostParts { short_rows, ..self.lay_out_stream(context, stream, draft)? })
+        let mut host = HostParts { short_rows, ..self.lay_out_stream(context, stream, draft)? };
+        if let (Some(part), Some(entry)) = (&host.short_rows, select::short_rows(self.demand())) {
+            host.scheduling = self.scheduling(context, &host, (entry, wide(part.blocks.len())))?;
+        }
+        Ok(host)
+    }
+
+    /// How the launch of `scalar`, an entry for CUDA cores and its units of work, follows that of the tiles; none if
+    /// there are no tiles.
+    pub(super) fn scheduling(
+        &self,
+        context: &Context<'_>,
+        host: &HostParts<'_>,
+        (scalar, units): (&'static Entry, u64),
+    ) -> Result<Option<Scheduling>, SpmmError> {
+        let Some(tiles) = &host.tiles else { return Ok(None) };
+        let packed = tiles.form == Form::Packed;
+        let demand = Demand { widest_slice: host.widest_slice, packed, ..self.demand() };
+        let Some(entry) = select::tile_stream(demand) else { return Ok(None) };
+        let ratios = [
+            occupancy(context.machine, scalar, units, demand.n)?,
+            occupancy(context.machine, entry, wide(tiles.pattern.dealt().workers()), demand.n)?,
+        ];
+        Ok(Some(Scheduling::choose(self.schedule, ratios, self.thresholds(context.device))))
     }
 
     /// Windows of tiles, dealt out.
@@ -308,6 +338,8 @@ pub(super) struct HostParts<'a> {
     pub(super) slot_rows: u64,
     /// Widest slice of `B` for tiles, in columns.
     pub(super) widest_slice: u32,
+    /// How the launches of the two parts of a hybrid follow each other.
+    pub(super) scheduling: Option<Scheduling>,
 }
 
 impl HostParts<'_> {

@@ -16,7 +16,8 @@ mod verify;
 
 pub(crate) use builder::MAX_INDEX;
 pub use builder::SpmmBuilder;
-pub(crate) use gpu::start;
+pub(crate) use geometry::grid;
+pub(crate) use gpu::{Lane, start, start_in};
 pub(crate) use parts::push;
 pub(crate) use places::copy_on_device;
 pub use plan::SpmmPlan;

@@ -6,6 +6,7 @@ use std::time::Instant;
 use crate::device::DeviceKind;
 use crate::num::real;
 use crate::options::{Algorithm, Determinism, Precision, Rates, TileValues};
+use crate::schedule::Scheduling;
 
 /// Name of the array that says where new values go, which products do not read.
 pub(super) const PLACES: &str = "value_places";
@@ -64,6 +65,8 @@ pub struct SpmmReport {
     pub tile_values: TileValues,
     /// Why so; empty if there are no tiles.
     pub tile_values_reason: String,
+    /// How the launches of the two parts of a hybrid follow each other; none for plans with one part, and on the CPU.
+    pub scheduling: Option<Scheduling>,
     /// The order in which rows are worked on.
     pub order: String,
     /// Time that the cost model predicts for a product of the plan's width on CUDA cores and on Tensor Cores, in
@@ -226,6 +229,9 @@ impl fmt::Display for SpmmReport {
                 self.column_vectors,
                 real(self.nnz as u64) * self.tile_share / real(self.column_vectors.max(1))
             )?;
+        }
+        if let Some(scheduling) = &self.scheduling {
+            writeln!(f, "schedule       {scheduling}")?;
         }
         if !self.tile_values_reason.is_empty() {
             writeln!(f, "tile values    {}: {}", self.tile_values, self.tile_values_reason)?;

@@ -4,6 +4,9 @@
 //! without any; what was cut of its windows is added up; the segments *add* to these rows, and write those that are
 //! theirs alone; what was cut of these is added up likewise. So every row is written once with the caller's `β`, and
 //! no sum depends on which path is quicker: Libra adds with atomics instead.
+//!
+//! In two streams the segments do not wait for the tiles: for rows that have entries in tiles they write to the workspace,
+//! and all of that is added in the end.
 
 use std::borrow::Cow;
 
@@ -13,9 +16,11 @@ use windrow_preprocess::partition::{VectorSplit, VectorThreshold, split_vectors}
 
 use super::builder::{Draft, SpmmBuilder};
 use super::layout::{Context, HostParts, Stream};
+use super::select::{self, Demand};
 use super::tiles::empty_rows;
 use crate::error::SpmmError;
-use crate::num::{index, narrow, wide};
+use crate::num::{index, narrow, real, wide};
+use crate::schedule::Scheduling;
 
 impl<'a, V: Value> SpmmBuilder<'a, V> {
     /// Full vectors as tiles, the entries of the others as segments of rows: long rows of them are cut as in a
@@ -46,7 +51,17 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             let (row_offsets, columns, _) = residual.matrix.into_parts();
             let mut cut = self.cut_rows(context, &row_offsets);
             cut.skip_empty();
-            cut.add_to_c(|row| tiles.matrix.row_len(row as usize) > 0);
+            let in_tiles = |row: u32| tiles.matrix.row_len(row as usize) > 0;
+            let mean_len = real(wide(columns.len())) / real(wide(cut.segments.len()).max(1));
+            let demand = Demand { mean_len, widest_slice: self.widest_of_rows(context), ..self.demand() };
+            if let Some(entry) = select::row_split(demand) {
+                host.scheduling = self.scheduling(context, &host, (entry, wide(cut.segments.len())))?;
+            }
+            match host.scheduling.as_ref().is_some_and(Scheduling::is_beside) {
+                // Their slots come behind those of the tiles, which are written at the same time.
+                true => cut.sum_apart(narrow(index(host.slot_rows)), in_tiles),
+                false => cut.add_to_c(in_tiles),
+            }
             let sources = residual.sources.par_iter().map(|&entry| narrow(index(entry))).collect();
             self.add_segments(
                 context,

@@ -329,7 +329,7 @@ mod tests {
     #[cfg(feature = "emulator")]
     #[test]
     fn what_is_wrong_is_found_in_any_block_of_columns() {
-        let device = Device::emulator(crate::Schedule::InOrder);
+        let device = Device::emulator(crate::EmulatorSchedule::InOrder);
         let a = Csr::<f32>::identity(3).unwrap();
         let ones = [1.0f32; 3 * 7];
         let upload = |x: &[f32]| DeviceMatrix::upload(&device, DenseRef::packed(x, 3, 7).unwrap()).unwrap();

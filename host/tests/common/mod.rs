@@ -5,8 +5,8 @@
 use half::{bf16, f16};
 use windrow::partition::{PartitionRule, VectorThreshold};
 use windrow::{
-    Algorithm, Determinism, Device, DeviceBuffer, DeviceMatrix, Element, Output, Permutation, Precision,
-    Schedule, Spmm, SpmmPlan, TileValues, Value,
+    Algorithm, Determinism, Device, DeviceBuffer, DeviceMatrix, Element, EmulatorSchedule, Output,
+    Permutation, Precision, Schedule, Spmm, SpmmPlan, TileValues, Value,
 };
 use windrow_testkit::{Case, Comparison, PADDING_MARK, Tally, UNIT_FMA, UNIT_MMA, assert_matches};
 
@@ -30,7 +30,7 @@ pub(crate) fn gpu() -> Option<Device> {
 /// Every device that products are tested on: the CPU, the emulator under each schedule, the GPU if there is one.
 pub(crate) fn devices() -> Vec<Device> {
     let mut devices = vec![Device::cpu()];
-    devices.extend(Schedule::STANDARD.map(Device::emulator));
+    devices.extend(EmulatorSchedule::STANDARD.map(Device::emulator));
     devices.extend(gpu());
     devices
 }
@@ -63,6 +63,8 @@ pub(crate) struct Setup {
     pub(crate) half_output: bool,
     /// The width that the plan is made for; that of the case unless set.
     pub(crate) width: Option<usize>,
+    /// How the parts of a hybrid follow each other.
+    pub(crate) schedule: Schedule,
 }
 
 impl Setup {
@@ -78,6 +80,7 @@ impl Setup {
             reversed: false,
             half_output: false,
             width: None,
+            schedule: Schedule::Sequential,
         }
     }
 
@@ -96,7 +99,8 @@ impl Setup {
             .algorithm(self.algorithm)
             .precision(self.precision)
             .determinism(self.determinism)
-            .tile_values(self.tile_values);
+            .tile_values(self.tile_values)
+            .schedule(self.schedule);
         if let Some(max_entries) = self.residual {
             builder = builder.partition(PartitionRule::ShortRows { max_entries });
         }

@@ -12,7 +12,8 @@ use super::{ADD_TO_C, ADDS, NO_SLOT};
 /// - `split_rows` lists the rows of more than one segment, ascending; `Σ count = slots`.
 ///
 /// After [`skip_empty`](Self::skip_empty) rows without entries have none; after [`add_to_c`](Self::add_to_c) the slot
-/// of a whole row may be [`ADD_TO_C`], and the stride of a split row has the bit [`ADDS`] where it is to be added.
+/// of a whole row may be [`ADD_TO_C`], and the stride of a split row has the bit [`ADDS`] where it is to be added. After
+/// [`sum_apart`](Self::sum_apart) a whole row may have a slot and be listed with a count of 1.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RowSegments {
     /// `[row, begin, end, slot]`: entries `begin..end` of the matrix, all of `row`.
@@ -36,6 +37,28 @@ impl RowSegments {
             segment[3] = shared[segment[3] as usize];
         }
         self.slots = self.split_rows.iter().map(|row| row[2]).sum(); // one for each row now
+    }
+
+    /// Gives whole rows for which `has_more` holds a slot each, and marks all such rows: what is computed for them is
+    /// added to `C` when that holds the product of their other entries, and need not wait for it.
+    ///
+    /// Slots of these rows come last, and begin at `first_slot` for all rows.
+    pub fn sum_apart(&mut self, first_slot: u32, has_more: impl Fn(u32) -> bool) {
+        for row in &mut self.split_rows {
+            row[1] += first_slot;
+            row[3] |= if has_more(row[0]) { ADDS } else { 0 };
+        }
+        for segment in &mut self.segments {
+            if segment[3] != NO_SLOT {
+                segment[3] += first_slot;
+            } else if has_more(segment[0]) {
+                segment[3] = first_slot + self.slots;
+                self.split_rows.push([segment[0], segment[3], 1, 1 | ADDS]);
+                self.slots += 1; // no more slots than entries
+            }
+        }
+        self.split_rows.sort_unstable();
+        self.slots += first_slot;
     }
 
     /// Leaves out the segments of rows without entries: something else writes these.

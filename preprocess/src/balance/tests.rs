@@ -84,6 +84,18 @@ fn rows_that_have_more_are_added() {
     assert_eq!(cut.split_rows, [[2, 0, 1, 1], [4, 1, 1, 1 | ADDS]]);
 }
 
+/// Rows with a slot each, behind those of others.
+#[test]
+fn sums_of_rows_apart() {
+    let mut cut = row_segments(&[0, 2, 2, 11, 12, 19], 4, 3);
+    cut.skip_empty();
+    cut.sum_apart(100, |row| row == 0 || row == 4);
+    let slots = |cut: &RowSegments| cut.segments.iter().map(|s| s[3]).collect::<Vec<_>>();
+    assert_eq!(slots(&cut), [106, 100, 101, 102, NO_SLOT, 103, 104, 105]);
+    assert_eq!(cut.split_rows, [[0, 106, 1, 1 | ADDS], [2, 100, 3, 1], [4, 103, 3, 1 | ADDS]]);
+    assert_eq!(cut.slots, 107);
+}
+
 fn check_dealt(window_steps: &[u32], workers: u32) {
     for team in [1, 2, 4] {
         check_dealt_to_teams(window_steps, workers, team);

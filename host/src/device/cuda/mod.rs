@@ -1,9 +1,11 @@
 //! NVIDIA GPUs, through the driver alone.
 //!
 //! The driver library is loaded at run time; without one, everything here is an error value. Each GPU has its
-//! primary context, one stream, in which all work of the device is ordered, and the kernels' module.
+//! primary context, one stream, in which all work of the device is ordered, a second one that forks off it and joins it
+//! again, and the kernels' module.
 
 mod event;
+mod fork;
 mod module;
 mod probe;
 
@@ -20,6 +22,7 @@ use super::event::{Event, EventKind};
 use super::machine::{Description, Machine, Prepared};
 use crate::error::DeviceError;
 use crate::num::{index, wide};
+use fork::SideStream;
 use module::Module;
 use probe::{Called, failed, unsigned};
 
@@ -34,6 +37,7 @@ struct CudaMachine {
     device: sys::CUdevice,
     context: sys::CUcontext,
     stream: sys::CUstream,
+    side: Option<SideStream>,
     module: Option<Module>,
 }
 
@@ -89,11 +93,20 @@ pub(super) fn open(index: u32) -> Result<(Description, Box<dyn Machine>), Device
     // SAFETY: as for the attributes. Released when the machine is dropped.
     let context = unsafe { result::primary_ctx::retain(device) }.called("cuDevicePrimaryCtxRetain")?;
     let stream = std::ptr::null_mut();
-    let mut machine =
-        CudaMachine { name, memory_total, multiprocessors, device, context, stream, module: None };
+    let mut machine = CudaMachine {
+        name,
+        memory_total,
+        multiprocessors,
+        device,
+        context,
+        stream,
+        side: None,
+        module: None,
+    };
     machine.bind()?;
     machine.stream =
         result::stream::create(result::stream::StreamKind::NonBlocking).called("cuStreamCreate")?;
+    machine.side = Some(SideStream::create()?);
     machine.module = Some(Module::load(capability, driver)?);
     Ok((description, Box::new(machine)))
 }
@@ -108,6 +121,57 @@ impl CudaMachine {
     fn wait(&self) -> Result<(), DeviceError> {
         // SAFETY: the stream lives as long as `self`; the context is current.
         unsafe { result::stream::synchronize(self.stream) }.called("cuStreamSynchronize")
+    }
+
+    fn side(&self) -> Result<&SideStream, DeviceError> {
+        self.side.as_ref().ok_or_else(|| {
+            let (operation, remedy) = ("run two kernels beside each other", "a device that was opened");
+            DeviceError::NotAvailable { device: self.name.clone(), operation, remedy }
+        })
+    }
+
+    /// Starts a kernel in one of the two streams. The context is current.
+    fn launch_in(&self, stream: sys::CUstream, prepared: &Prepared) -> Result<(), DeviceError> {
+        let entry = prepared.entry();
+        let module = self.module(entry)?;
+        let function = module.function(entry)?;
+        let [x, y] = prepared.grid();
+        let mut argument = prepared.params().as_ptr().cast_mut().cast::<c_void>();
+        if !module.overlaps_launches() {
+            // SAFETY: the function takes one struct by value, of `params_bytes` bytes, which `Prepared` holds
+            // aligned; the driver copies it before it returns and does not write to it. Grid and block are the
+            // entry's own, and what the kernel does with the pointers was promised to `Prepared::new`.
+            let code = unsafe {
+                let block = (entry.block_threads, 1, 1);
+                let arguments = std::slice::from_mut(&mut argument);
+                result::launch_kernel(function, (x, y, 1), block, entry.shared_bytes, stream, arguments)
+            };
+            return code.called("cuLaunchKernel");
+        }
+        // Saves the microsecond or two for which the GPU is idle between two launches.
+        let mut overlap = sys::CUlaunchAttribute {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: [0; 4],
+            value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+        };
+        let config = sys::CUlaunchConfig {
+            gridDimX: x,
+            gridDimY: y,
+            gridDimZ: 1,
+            blockDimX: entry.block_threads,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: entry.shared_bytes,
+            hStream: stream,
+            attrs: &raw mut overlap,
+            numAttrs: 1,
+        };
+        // SAFETY: as above; every entry of the module waits for the launch before it before it touches memory, so
+        // the order of the stream holds.
+        let code = unsafe {
+            sys::cuLaunchKernelEx(&raw const config, function, &raw mut argument, std::ptr::null_mut())
+        };
+        code.result().called("cuLaunchKernelEx")
     }
 
     /// The error for an allocation of `asked` bytes, with what is free now.
@@ -140,8 +204,10 @@ impl Machine for CudaMachine {
 
     unsafe fn free(&self, address: u64) {
         // Errors have nobody to go to: after one that broke the context, its memory is gone anyway.
-        if self.bind().is_ok() && self.wait().is_ok() {
-            // SAFETY: the caller's promise; the wait above ended all work that could use the memory.
+        // Work beside that was never joined, for the launch between failed, may use the memory too.
+        let waited = |side: &SideStream| side.wait().is_ok();
+        if self.bind().is_ok() && self.wait().is_ok() && self.side.as_ref().is_none_or(waited) {
+            // SAFETY: the caller's promise; the waits above ended all work that could use the memory.
             let _ = unsafe { result::free_sync(address) };
         }
     }
@@ -168,46 +234,22 @@ impl Machine for CudaMachine {
 
     fn launch(&self, prepared: &Prepared) -> Result<(), DeviceError> {
         self.bind()?;
-        let entry = prepared.entry();
-        let module = self.module(entry)?;
-        let function = module.function(entry)?;
-        let [x, y] = prepared.grid();
-        let mut argument = prepared.params().as_ptr().cast_mut().cast::<c_void>();
-        if !module.overlaps_launches() {
-            // SAFETY: the function takes one struct by value, of `params_bytes` bytes, which `Prepared` holds
-            // aligned; the driver copies it before it returns and does not write to it. Grid and block are the
-            // entry's own, and what the kernel does with the pointers was promised to `Prepared::new`.
-            let code = unsafe {
-                let block = (entry.block_threads, 1, 1);
-                let arguments = std::slice::from_mut(&mut argument);
-                result::launch_kernel(function, (x, y, 1), block, entry.shared_bytes, self.stream, arguments)
-            };
-            return code.called("cuLaunchKernel");
-        }
-        // Saves the microsecond or two for which the GPU is idle between two launches.
-        let mut overlap = sys::CUlaunchAttribute {
-            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-            pad: [0; 4],
-            value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
-        };
-        let config = sys::CUlaunchConfig {
-            gridDimX: x,
-            gridDimY: y,
-            gridDimZ: 1,
-            blockDimX: entry.block_threads,
-            blockDimY: 1,
-            blockDimZ: 1,
-            sharedMemBytes: entry.shared_bytes,
-            hStream: self.stream,
-            attrs: &raw mut overlap,
-            numAttrs: 1,
-        };
-        // SAFETY: as above; every entry of the module waits for the launch before it before it touches memory, so
-        // the order of the stream holds.
-        let code = unsafe {
-            sys::cuLaunchKernelEx(&raw const config, function, &raw mut argument, std::ptr::null_mut())
-        };
-        code.result().called("cuLaunchKernelEx")
+        self.launch_in(self.stream, prepared)
+    }
+
+    fn fork(&self) -> Result<(), DeviceError> {
+        self.bind()?;
+        self.side()?.fork(self.stream)
+    }
+
+    fn launch_beside(&self, prepared: &Prepared) -> Result<(), DeviceError> {
+        self.bind()?;
+        self.launch_in(self.side()?.stream(), prepared)
+    }
+
+    fn join(&self) -> Result<(), DeviceError> {
+        self.bind()?;
+        self.side()?.join(self.stream)
     }
 
     fn resident_blocks(&self, entry: &'static Entry) -> Result<u32, DeviceError> {
@@ -250,6 +292,7 @@ impl Drop for CudaMachine {
     fn drop(&mut self) {
         // Errors have nobody to go to; what cannot be freed dies with the process.
         if self.bind().is_ok() {
+            drop(self.side.take()); // waits for its work
             if !self.stream.is_null() {
                 let _ = self.wait();
                 // SAFETY: created by `open`, destroyed only here.

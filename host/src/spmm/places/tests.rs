@@ -6,7 +6,7 @@ use windrow_formats::{Csr, Permutation};
 use super::*;
 use crate::partition::{PartitionRule, VectorThreshold};
 use crate::spmm::plan::{Body, SpmmPlan};
-use crate::{Algorithm, Determinism, Schedule, Spmm, SpmmBuilder, TileValues};
+use crate::{Algorithm, Determinism, EmulatorSchedule, Spmm, SpmmBuilder, TileValues};
 
 /// Rows of many lengths, some empty, one cut by every algorithm.
 fn pattern() -> Csr<f32> {
@@ -85,7 +85,7 @@ fn arrays(plan: &SpmmPlan) -> (Vec<u8>, Vec<u8>, Vec<u32>) {
 }
 
 fn machines() -> Vec<Device> {
-    let mut machines: Vec<Device> = Schedule::STANDARD.map(Device::emulator).into();
+    let mut machines: Vec<Device> = EmulatorSchedule::STANDARD.map(Device::emulator).into();
     machines.extend(Device::cuda(0));
     machines
 }

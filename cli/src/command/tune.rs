@@ -1,0 +1,90 @@
+//! `windrow tune`: measures thresholds of a GPU model and keeps them.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::Serialize;
+use windrow::{DeviceKind, OccupancyThresholds, Profile};
+use windrow_bench::{Sampling, ScheduleCase, Tuning, judgement, tune};
+
+use crate::args::TuneArgs;
+use crate::console::Console;
+use crate::failure::{Exit, Failure, Result};
+use crate::listing::{Align, Table};
+
+/// What is printed.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    device: String,
+    /// Where the profile is kept; none if nothing is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept: Option<PathBuf>,
+    #[serde(flatten)]
+    tuning: Tuning,
+}
+
+pub(crate) fn run(args: &TuneArgs, console: Console) -> Result<()> {
+    let device = args.device.open()?;
+    if device.kind() == DeviceKind::Cpu {
+        let message = "the CPU has one algorithm and nothing to tune; name a GPU, --device cuda:0";
+        return Err(Failure::new(Exit::NoDevice, message));
+    }
+    let path = match args.dry_run {
+        true => None,
+        false => Some(Profile::path(&device).ok_or_else(|| {
+            let message = "there is no cache folder; name one in WINDROW_CACHE_DIR, or use --dry-run";
+            Failure::new(Exit::File, message)
+        })?),
+    };
+    let spinner = console.spinner("measuring");
+    let found = tune(&device, Sampling::default(), &mut |what| spinner.set_message(what.to_owned()));
+    spinner.finish_and_clear();
+    let tuning = found?;
+    if let Some(path) = &path {
+        tuning.profile.save(path)?;
+    }
+    let outcome = Outcome { device: device.to_string(), kept: path, tuning };
+    console.line(&outcome)?;
+    console.object("tune", &outcome)
+}
+
+fn schedules(
+    f: &mut fmt::Formatter<'_>,
+    title: &str,
+    cases: &[ScheduleCase],
+    thresholds: OccupancyThresholds,
+) -> fmt::Result {
+    writeln!(
+        f,
+        "{title}: two streams below an occupancy of {:.3} on CUDA cores and {:.3} on Tensor Cores.",
+        thresholds.cuda_cores, thresholds.tensor_cores
+    )?;
+    writeln!(f, "{}\n", judgement(cases, thresholds))
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Tuning { profile, spmm, sddmm, vectors, tiles } = &self.tuning;
+        writeln!(f, "{}\n", self.device)?;
+        schedules(f, "products", spmm, profile.spmm)?;
+        schedules(f, "sampled products", sddmm, profile.sddmm)?;
+        let table = Table::new(&[("threshold", 12, Align::Left), ("time over the best", 18, Align::Right)]);
+        writeln!(f, "{}", table.titles())?;
+        for (threshold, loss) in vectors {
+            writeln!(f, "{}", table.row(&[format!("vectors {threshold}"), format!("{loss:.3}")]))?;
+        }
+        for (entries, loss) in tiles {
+            writeln!(f, "{}", table.row(&[format!("tiles {entries}"), format!("{loss:.3}")]))?;
+        }
+        writeln!(
+            f,
+            "\nvectors of at least {} of 8, and tiles of at least {} entries of 128, go to Tensor Cores",
+            profile.vector_threshold().entries(),
+            profile.tile_entries
+        )?;
+        match &self.kept {
+            Some(path) => write!(f, "kept in {}", path.display()),
+            None => write!(f, "nothing is kept"),
+        }
+    }
+}
