@@ -41,7 +41,7 @@ pub use sampled::{
     SAMPLED_SCHEMA, SampledOptions, SampledPath, SampledPlanFacts, SampledRecord, sampled_sweep,
     summarise_sampled,
 };
-pub use schedules::{ScheduleCase, fit_thresholds, judgement};
+pub use schedules::{ScheduleCase, fit_range, judgement};
 pub use summary::{Published, summarise};
 pub use sweep::{
     CheckFacts, DeviceFacts, MatrixFacts, MatrixSource, OrderFacts, PeerAttempt, PeerFacts, PlanFacts,

@@ -10,7 +10,7 @@ use crate::error::BenchError;
 use crate::operands::random_matrix;
 use crate::product::{Measured, Operands, Product};
 use crate::sampled::SampledPath;
-use crate::schedules::{ScheduleCase, fit_thresholds};
+use crate::schedules::{ScheduleCase, fit_range};
 use crate::summary::geometric_mean;
 use crate::sweep::{SCHEDULES, SweepPath};
 use crate::timing::{Sampling, measure};
@@ -66,8 +66,8 @@ pub fn tune(
         }
     }
     let mut profile = Profile::of(device);
-    profile.spmm = fit_thresholds(&spmm);
-    profile.sddmm = fit_thresholds(&sddmm);
+    profile.spmm = fit_range(&spmm);
+    profile.sddmm = fit_range(&sddmm);
 
     let (mut by_vectors, mut by_tiles) = (Vec::new(), Vec::new());
     for rows in [8192, 98_304] {

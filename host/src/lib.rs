@@ -140,7 +140,7 @@ pub use error::{DeviceError, SpmmError};
 pub use matrix::{DeviceMatrix, Element, Output};
 pub use options::{Algorithm, Determinism, Precision, Rates, TileValues};
 pub use profile::{Profile, ProfileError};
-pub use schedule::{OccupancyThresholds, Schedule, Scheduling};
+pub use schedule::{OccupancyRange, Schedule, Scheduling};
 pub use sddmm::{Sddmm, SddmmAlgorithm, SddmmBuilder, SddmmForm, SddmmPlan, SddmmReport};
 pub use softmax::RowSoftmax;
 pub use spmm::{ArraySize, Spmm, SpmmBuilder, SpmmPlan, SpmmReport, StageTime, Verification};

@@ -9,7 +9,7 @@ use thiserror::Error;
 use windrow_preprocess::partition::VectorThreshold;
 
 use crate::device::Device;
-use crate::schedule::OccupancyThresholds;
+use crate::schedule::OccupancyRange;
 
 /// Version of the file's form.
 const SCHEMA: u32 = 1;
@@ -37,10 +37,10 @@ pub struct Profile {
     schema: u32,
     /// Name of the GPU model; empty for the built-in.
     pub device: String,
-    /// What occupancy ratios of sparse-dense products are compared with.
-    pub spmm: OccupancyThresholds,
-    /// What those of sampled products are compared with.
-    pub sddmm: OccupancyThresholds,
+    /// When sparse-dense products run in two streams.
+    pub spmm: OccupancyRange,
+    /// When sampled products do.
+    pub sddmm: OccupancyRange,
     /// Entries of a column vector from which on it goes to Tensor Cores, `⌈8·η⌉` of Libra.
     vector_entries: u32,
     /// Entries of a tile of 8 × 16 from which on sampled products take it to Tensor Cores.
@@ -72,20 +72,23 @@ pub enum ProfileError {
 }
 
 impl Profile {
-    /// What was measured for the device's architecture (compute capability 9.0, on an H200), else the numbers of Libra.
+    /// What was measured for the device's architecture (compute capability 9.0, on an H200), else the distributions of
+    /// Libra, one part after the other.
     #[must_use]
     pub fn built_in(device: &Device) -> Self {
-        let libra = Self {
+        let unknown = Self {
             schema: SCHEMA,
             device: String::new(),
-            spmm: OccupancyThresholds::LIBRA,
-            sddmm: OccupancyThresholds::LIBRA,
+            spmm: OccupancyRange::NEVER,
+            sddmm: OccupancyRange::NEVER,
             vector_entries: VectorThreshold::LIBRA.entries(),
             tile_entries: 24,
         };
         match device.compute_capability() {
-            Some((9, 0)) => Self { vector_entries: 1, tile_entries: 1, ..libra },
-            _ => libra,
+            Some((9, 0)) => {
+                Self { sddmm: OccupancyRange::FILLED, vector_entries: 1, tile_entries: 1, ..unknown }
+            }
+            _ => unknown,
         }
     }
 
@@ -136,13 +139,11 @@ impl Profile {
             Err(source) => return Err(ProfileError::Io { action: "read", path: path.to_owned(), source }),
         };
         let profile: Self = serde_json::from_str(&text).map_err(|error| malformed(error.to_string()))?;
-        let OccupancyThresholds { cuda_cores, tensor_cores } = profile.spmm;
-        let OccupancyThresholds { cuda_cores: entries, tensor_cores: tiles } = profile.sddmm;
         if profile.schema != SCHEMA {
             return Err(malformed(format!("schema {} where {SCHEMA} is expected", profile.schema)));
         }
-        if [cuda_cores, tensor_cores, entries, tiles].iter().any(|x| x.is_nan() || *x < 0.0) {
-            return Err(malformed("a negative threshold".to_owned()));
+        if [profile.spmm, profile.sddmm].iter().any(|range| !(range.least >= 0.0 && range.most >= 0.0)) {
+            return Err(malformed("a negative occupancy".to_owned()));
         }
         if !(1..=8).contains(&profile.vector_entries) {
             return Err(malformed(format!("{} entries in a vector of 8", profile.vector_entries)));
@@ -183,7 +184,7 @@ mod tests {
         let mut profile = Profile::of(&Device::cpu());
         assert_eq!((profile.vector_threshold(), profile.tile_entries), (VectorThreshold::LIBRA, 24));
         profile.set_vector_threshold(VectorThreshold::ALL[6]);
-        profile.spmm.cuda_cores = 0.25;
+        profile.spmm = OccupancyRange { least: 0.25, most: f64::MAX };
         profile.save(&path).unwrap();
         assert_eq!(Profile::read(&path).unwrap(), Some(profile));
         fs::remove_dir_all(path.parent().unwrap().parent().unwrap()).unwrap();
@@ -197,7 +198,7 @@ mod tests {
             ("{".to_owned(), "EOF"),
             (good.replace("\"schema\":1", "\"schema\":2"), "schema 2 where 1 is expected"),
             (good.replace("\"vector_entries\":3", "\"vector_entries\":9"), "9 entries in a vector of 8"),
-            (good.replacen("\"cuda_cores\":1.0", "\"cuda_cores\":-1.0", 1), "a negative threshold"),
+            (good.replacen("\"least\":0.0", "\"least\":-1.0", 1), "a negative occupancy"),
             (good.replace("tile_entries", "tile_entrees"), "unknown field"),
         ] {
             fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -13,13 +13,13 @@ use crate::spmm::grid;
 /// How the launches of a hybrid follow each other: its CUDA-core part and its Tensor-Core part. Plans with one part have
 /// nothing to choose.
 ///
-/// Two launches beside each other fill a GPU that neither fills alone; but sums of rows that are in both parts then take a
-/// way through memory, and the streams wait for each other twice. After Libra (section 4).
+/// Two launches beside each other fill what either leaves idle; but the streams wait for each other twice, and sums of rows
+/// that are in both parts take a way through memory. After Libra (section 4).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Schedule {
-    /// Two streams if both parts leave enough of the GPU idle, judged by [`OccupancyThresholds`], else one.
+    /// Two streams where that was found to pay, judged by the occupancy of both parts and an [`OccupancyRange`]; else one.
     #[default]
     Auto,
     /// One after the other.
@@ -55,22 +55,52 @@ impl FromStr for Schedule {
     }
 }
 
-/// Below which occupancy ratio the launches of a path leave room for those of the other.
+/// At which occupancy ratios two streams pay.
 ///
-/// The occupancy ratio of a path is `blocks / (multiprocessors · resident blocks)`: the share of the places for its
-/// blocks that its launch takes, above 1 where blocks have to wait. [`Schedule::Auto`] takes two streams if both ratios
-/// are below their thresholds.
+/// The occupancy ratio of a launch is `blocks / (multiprocessors · resident blocks)`: the share of the places for its
+/// blocks that it takes, above 1 where blocks have to wait. [`Schedule::Auto`] takes two streams if the larger ratio of the
+/// two parts is in the range `least .. most`.
+///
+/// Libra's rule is two streams where neither launch fills the GPU ([`LIBRA`](Self::LIBRA)). On an H200, whose launches in
+/// one stream overlap, it is the other way round for sampled products: launches that fill nothing are over before two
+/// streams have met again, and beside one that fills the GPU the other fills its tail. For sparse-dense products two
+/// streams hardly ever pay.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct OccupancyThresholds {
-    /// Of the part on CUDA cores.
-    pub cuda_cores: f64,
-    /// Of the part on Tensor Cores.
-    pub tensor_cores: f64,
+#[serde(deny_unknown_fields)]
+pub struct OccupancyRange {
+    /// The smallest ratio with two streams.
+    pub least: f64,
+    /// The smallest ratio above it with one stream again.
+    pub most: f64,
 }
 
-impl OccupancyThresholds {
-    /// Libra's rule before any calibration: a launch that does not fill the GPU leaves room.
-    pub const LIBRA: Self = Self { cuda_cores: 1.0, tensor_cores: 1.0 };
+impl OccupancyRange {
+    /// Always one stream.
+    pub const NEVER: Self = Self { least: 0.0, most: 0.0 };
+    /// Two streams unless a launch fills the GPU.
+    pub const LIBRA: Self = Self { least: 0.0, most: 1.0 };
+    /// Two streams if a launch fills the GPU.
+    pub const FILLED: Self = Self { least: 1.0, most: f64::MAX };
+
+    /// Whether two streams are taken for parts with these ratios.
+    #[must_use]
+    pub fn contains(self, ratios: [f64; 2]) -> bool {
+        let larger = ratios[0].max(ratios[1]);
+        self.least <= larger && larger < self.most
+    }
+}
+
+impl fmt::Display for OccupancyRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { least, most } = *self;
+        match (least < most, least > 0.0, most < f64::MAX) {
+            (false, ..) => f.pad("never"),
+            (_, false, false) => f.pad("always"),
+            (_, false, true) => f.pad(&format!("below {most:.2}")),
+            (_, true, false) => f.pad(&format!("from {least:.2}")),
+            (_, true, true) => f.pad(&format!("from {least:.2} to {most:.2}")),
+        }
+    }
 }
 
 /// How the launches of a hybrid follow each other, and why.
@@ -85,21 +115,20 @@ pub struct Scheduling {
     pub cuda_cores: f64,
     /// Occupancy ratio of the launch on Tensor Cores.
     pub tensor_cores: f64,
-    /// What they are compared with.
-    pub thresholds: OccupancyThresholds,
+    /// Where the larger of them makes two streams.
+    pub two_streams: OccupancyRange,
 }
 
 impl Scheduling {
     /// Chooses from the ratios on CUDA cores and on Tensor Cores.
-    pub(crate) fn choose(requested: Schedule, ratios: [f64; 2], thresholds: OccupancyThresholds) -> Self {
-        let [cuda_cores, tensor_cores] = ratios;
-        let room = cuda_cores < thresholds.cuda_cores && tensor_cores < thresholds.tensor_cores;
+    pub(crate) fn choose(requested: Schedule, ratios: [f64; 2], two_streams: OccupancyRange) -> Self {
         let used = match requested {
-            Schedule::Auto if room => Schedule::MultiStream,
+            Schedule::Auto if two_streams.contains(ratios) => Schedule::MultiStream,
             Schedule::Auto => Schedule::Sequential,
             asked => asked,
         };
-        Self { requested, used, cuda_cores, tensor_cores, thresholds }
+        let [cuda_cores, tensor_cores] = ratios;
+        Self { requested, used, cuda_cores, tensor_cores, two_streams }
     }
 
     pub(crate) fn is_beside(&self) -> bool {
@@ -109,13 +138,11 @@ impl Scheduling {
 
 impl fmt::Display for Scheduling {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { used, cuda_cores, tensor_cores, thresholds, .. } = self;
+        let Self { used, cuda_cores, tensor_cores, two_streams, .. } = self;
         write!(
             f,
-            "{used}{}: occupancy {cuda_cores:.2} of {:.2} on CUDA cores, {tensor_cores:.2} of {:.2} on Tensor Cores",
+            "{used}{}: occupancy {cuda_cores:.2} on CUDA cores, {tensor_cores:.2} on Tensor Cores; two streams pay {two_streams}",
             if self.requested == Schedule::Auto { "" } else { ", as asked" },
-            thresholds.cuda_cores,
-            thresholds.tensor_cores
         )
     }
 }
@@ -146,13 +173,29 @@ mod tests {
     }
 
     #[test]
-    fn two_streams_need_room_on_both_paths() {
-        let thresholds = OccupancyThresholds { cuda_cores: 0.5, tensor_cores: 2.0 };
-        let used = |asked, ratios| Scheduling::choose(asked, ratios, thresholds).used;
-        assert_eq!(used(Schedule::Auto, [0.4, 1.9]), Schedule::MultiStream);
-        assert_eq!(used(Schedule::Auto, [0.5, 1.9]), Schedule::Sequential);
-        assert_eq!(used(Schedule::Auto, [0.4, 2.0]), Schedule::Sequential);
-        assert_eq!(used(Schedule::MultiStream, [9.0, 9.0]), Schedule::MultiStream);
-        assert_eq!(used(Schedule::Sequential, [0.1, 0.1]), Schedule::Sequential);
+    fn the_larger_ratio_decides() {
+        let used = |asked, ratios, range| Scheduling::choose(asked, ratios, range).used;
+        let (one, two) = (Schedule::Sequential, Schedule::MultiStream);
+        for (ratios, range, expected) in [
+            ([0.4, 0.9], OccupancyRange::LIBRA, two),
+            ([0.4, 1.0], OccupancyRange::LIBRA, one),
+            ([0.4, 0.9], OccupancyRange::FILLED, one),
+            ([7.0, 0.1], OccupancyRange::FILLED, two),
+            ([0.0, 0.0], OccupancyRange::NEVER, one),
+            ([3.0, 0.5], OccupancyRange { least: 2.0, most: 3.0 }, one),
+        ] {
+            assert_eq!(used(Schedule::Auto, ratios, range), expected, "{ratios:?} {range}");
+            assert_eq!(used(one, ratios, range), one);
+            assert_eq!(used(two, ratios, range), two);
+        }
+    }
+
+    #[test]
+    fn ranges_are_named() {
+        let texts =
+            [OccupancyRange::NEVER, OccupancyRange::LIBRA, OccupancyRange::FILLED].map(|r| r.to_string());
+        assert_eq!(texts, ["never", "below 1.00", "from 1.00"]);
+        assert_eq!(OccupancyRange { least: 0.0, most: f64::MAX }.to_string(), "always");
+        assert_eq!(OccupancyRange { least: 0.5, most: 2.0 }.to_string(), "from 0.50 to 2.00");
     }
 }

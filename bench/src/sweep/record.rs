@@ -1,7 +1,7 @@
 //! One line of a sweep's output.
 
 use serde::{Deserialize, Serialize};
-use windrow::{Csr, Device, OccupancyThresholds, Scheduling, SpmmReport, Verification};
+use windrow::{Csr, Device, OccupancyRange, Scheduling, SpmmReport, Verification};
 
 use super::SweepOptions;
 use crate::orders::FoundOrder;
@@ -183,8 +183,8 @@ pub struct SchedulingFacts {
     pub used: String,
     /// Occupancy ratios on CUDA cores and on Tensor Cores.
     pub occupancy: [f64; 2],
-    /// What they are compared with.
-    pub thresholds: OccupancyThresholds,
+    /// Where the larger of them makes two streams.
+    pub two_streams: OccupancyRange,
 }
 
 impl SchedulingFacts {
@@ -192,7 +192,7 @@ impl SchedulingFacts {
         Self {
             used: scheduling.used.to_string(),
             occupancy: [scheduling.cuda_cores, scheduling.tensor_cores],
-            thresholds: scheduling.thresholds,
+            two_streams: scheduling.two_streams,
         }
     }
 }

@@ -238,7 +238,8 @@ pub(crate) struct SddmmArgs {
 
     /// How the two parts of --algorithm hybrid follow each other: auto, sequential or multi-stream.
     ///
-    /// multi-stream: beside each other, in two streams; auto: so if both leave enough of the GPU idle.
+    /// multi-stream: beside each other, in two streams; auto: so where windrow tune found that it pays, or what was measured
+    /// for the GPU's architecture.
     #[arg(long, value_name = "NAME", default_value_t = Schedule::default())]
     pub(crate) schedule: Schedule,
 

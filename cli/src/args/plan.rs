@@ -44,8 +44,8 @@ pub(crate) struct PlanArgs {
 
     /// How the two parts of algorithm hybrid follow each other: auto, sequential or multi-stream.
     ///
-    /// multi-stream: beside each other, in two streams; auto: so if both leave enough of the GPU idle. The report has the
-    /// occupancy ratios that decide; windrow tune measures what they are compared with.
+    /// multi-stream: beside each other, in two streams; auto: so where windrow tune found that it pays, or what was measured
+    /// for the GPU's architecture. The report has the occupancy ratios that decide.
     #[arg(long, value_name = "NAME", default_value_t = Schedule::default())]
     pub(crate) schedule: Schedule,
 }

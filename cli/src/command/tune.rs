@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use windrow::{DeviceKind, OccupancyThresholds, Profile};
+use windrow::{DeviceKind, OccupancyRange, Profile};
 use windrow_bench::{Sampling, ScheduleCase, Tuning, judgement, tune};
 
 use crate::args::TuneArgs;
@@ -48,26 +48,21 @@ pub(crate) fn run(args: &TuneArgs, console: Console) -> Result<()> {
     console.object("tune", &outcome)
 }
 
-fn schedules(
+fn schedule(
     f: &mut fmt::Formatter<'_>,
     title: &str,
     cases: &[ScheduleCase],
-    thresholds: OccupancyThresholds,
+    range: OccupancyRange,
 ) -> fmt::Result {
-    writeln!(
-        f,
-        "{title}: two streams below an occupancy of {:.3} on CUDA cores and {:.3} on Tensor Cores.",
-        thresholds.cuda_cores, thresholds.tensor_cores
-    )?;
-    writeln!(f, "{}\n", judgement(cases, thresholds))
+    writeln!(f, "{title}: two streams {range}; {}\n", judgement(cases, range))
 }
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Tuning { profile, spmm, sddmm, vectors, tiles } = &self.tuning;
         writeln!(f, "{}\n", self.device)?;
-        schedules(f, "products", spmm, profile.spmm)?;
-        schedules(f, "sampled products", sddmm, profile.sddmm)?;
+        schedule(f, "products", spmm, profile.spmm)?;
+        schedule(f, "sampled products", sddmm, profile.sddmm)?;
         let table = Table::new(&[("threshold", 12, Align::Left), ("time over the best", 18, Align::Right)]);
         writeln!(f, "{}", table.titles())?;
         for (threshold, loss) in vectors {

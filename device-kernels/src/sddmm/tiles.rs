@@ -253,13 +253,13 @@ impl<E: DotElement, G: Staging, const CHUNKS: usize, R: Rank> Kernel for SddmmTi
                         x = rows.read(p.sampled.x, row, p.sampled.ldx, 0);
                     }
                 }
-                // Factors are asked for before the products.
-                let mut factors = [1.0f32; 4];
-                if p.sampled.scale != GlobalPtr::NULL {
+                // Factors are asked for before the products. With staged rows there is time for all of the targets.
+                let mut targets = [Target::NONE; 4];
+                if Self::STAGED || p.sampled.scale != GlobalPtr::NULL {
                     let mut i = 0;
                     while i < 4 {
                         if let Some(position) = position_of::<S, R>(s, (masks, starts), g, i) {
-                            factors[i] = p.sampled.target(s, position).factor;
+                            targets[i] = p.sampled.target(s, position);
                         }
                         i += 1;
                     }
@@ -316,9 +316,11 @@ impl<E: DotElement, G: Staging, const CHUNKS: usize, R: Rank> Kernel for SddmmTi
                 // 5. Registers -> global.
                 let mut i = 0;
                 while i < 4 {
-                    if let Some(position) = position_of::<S, R>(s, (masks, starts), g, i) {
+                    if Self::STAGED {
+                        p.sampled.store(s, targets[i], sums[i]);
+                    } else if let Some(position) = position_of::<S, R>(s, (masks, starts), g, i) {
                         let place = p.sampled.place(s, position);
-                        p.sampled.store(s, Target { place, factor: factors[i] }, sums[i]);
+                        p.sampled.store(s, Target { place, ..targets[i] }, sums[i]);
                     }
                     i += 1;
                 }

@@ -23,7 +23,7 @@ use crate::error::SpmmError;
 use crate::num::{index, narrow, wide};
 use crate::options::{Algorithm, Determinism, Precision, TileValues};
 use crate::profile::Profile;
-use crate::schedule::{OccupancyThresholds, Schedule, Scheduling};
+use crate::schedule::{OccupancyRange, Schedule, Scheduling};
 
 /// Width that a plan is made for, unless told otherwise.
 const DEFAULT_WIDTH: usize = 128;
@@ -51,7 +51,7 @@ pub struct SpmmBuilder<'a, V> {
     partition: Option<PartitionRule>,
     cost_model: CostModel,
     pub(super) schedule: Schedule,
-    thresholds: Option<OccupancyThresholds>,
+    two_streams: Option<OccupancyRange>,
     pub(super) workers: Option<u32>,
     pub(super) window_each: bool,
     pub(super) value_order: Option<&'a Permutation>,
@@ -86,7 +86,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             partition: None,
             cost_model: CostModel::h200(),
             schedule: Schedule::Auto,
-            thresholds: None,
+            two_streams: None,
             workers: None,
             window_each: false,
             value_order: None,
@@ -217,13 +217,13 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     /// What was measured on the device, for [`Schedule::Auto`]; [`Profile::built_in`] unless told.
     #[must_use]
     pub fn profile(mut self, profile: &Profile) -> Self {
-        self.thresholds = Some(profile.spmm);
+        self.two_streams = Some(profile.spmm);
         self
     }
 
-    /// What occupancy ratios are compared with on `device`.
-    pub(super) fn thresholds(&self, device: &Device) -> OccupancyThresholds {
-        self.thresholds.unwrap_or_else(|| Profile::built_in(device).spmm)
+    /// When two streams pay on `device`.
+    pub(super) fn two_streams(&self, device: &Device) -> OccupancyRange {
+        self.two_streams.unwrap_or_else(|| Profile::built_in(device).spmm)
     }
 
     /// The number of warps that share a tile stream, instead of as many as the device holds: for tests of

@@ -168,7 +168,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             occupancy(context.machine, scalar, units, demand.n)?,
             occupancy(context.machine, entry, wide(tiles.pattern.dealt().workers()), demand.n)?,
         ];
-        Ok(Some(Scheduling::choose(self.schedule, ratios, self.thresholds(context.device))))
+        Ok(Some(Scheduling::choose(self.schedule, ratios, self.two_streams(context.device))))
     }
 
     /// Windows of tiles, dealt out.
