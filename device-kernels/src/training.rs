@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn rows_get_as_many_lanes_as_they_have_quads() {
         for (cols, lanes) in
-            [(1, 1), (4, 1), (5, 2), (9, 4), (16, 4), (17, 8), (100, 32), (128, 32), (4000, 32)]
+            [(1, 1u32), (4, 1), (5, 2), (9, 4), (16, 4), (17, 8), (100, 32), (128, 32), (4000, 32)]
         {
             let extent = Extent::of(7, cols);
             assert_eq!((1 << extent.lane_bits, extent.threads()), (lanes, 7 * u64::from(lanes)), "{cols}");

@@ -9,13 +9,15 @@
 
 mod common;
 
+use std::process::ExitCode;
+
 use clap::Parser;
 
 use common::agnn::Agnn;
 use common::options::Options;
 use common::train;
 
-fn main() -> common::Result<()> {
+fn main() -> ExitCode {
     let options = Options::parse();
     train::main("agnn", &options, |graph, task| {
         let tools = options.tools()?;

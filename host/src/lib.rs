@@ -50,6 +50,23 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! Values that are computed on the device become those of a plan by [`SpmmPlan::replace_values_from`], without a way
+//! through the host; a plan for `Aᵀ` takes them in the order of `A`'s entries ([`SpmmBuilder::value_order`]), which is
+//! what a backward pass needs:
+//!
+//! ```
+//! use windrow::{Csr, Device, DeviceBuffer, Spmm};
+//!
+//! let device = Device::best()?;
+//! let a = Csr::from_dense(2, 2, &[1.0f32, 1.0, 0.0, 1.0])?;
+//! let (transposed, order) = (a.transpose()?, a.transpose_order()?);
+//! let mut plan = Spmm::builder(&transposed).value_order(&order).values_from_device().build(&device)?;
+//! let weights = DeviceBuffer::from_slice(&device, &[0.5f32, 0.25, 4.0])?; // of A, computed there
+//! plan.replace_values_from(&weights)?;
+//! assert_eq!(plan.run(&[8.0, 1.0])?, [4.0, 6.0]); // Aᵀ·[8, 1]
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Sampled products
 //!
 //! [`Sddmm`] computes products of rows of two dense matrices where a sparse one has entries, `out = (X·Yᵀ) ⊙ A`: the
@@ -78,6 +95,9 @@
 //! assert_eq!(weights.to_vec()?, [0.5, 0.5, 1.0]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! [`training`] has the few dense operations that training a graph neural network needs beside these; the examples
+//! `gcn` and `agnn` train models of five layers on any graph, forward and backward.
 //!
 //! # Devices
 //!

@@ -4,19 +4,24 @@ mod common;
 
 use common::{Setup, devices, report_missing_gpu};
 use windrow::{
-    Algorithm, Csr, Device, DeviceBuffer, EmulatorSchedule, FormatError, Permutation, Precision, Sddmm,
-    SddmmForm, Spmm, SpmmError, TileValues,
+    Algorithm, Csr, Device, DeviceBuffer, EmulatorSchedule, FormatError, Permutation, Precision, Schedule,
+    Sddmm, SddmmForm, Spmm, SpmmError, TileValues,
 };
 use windrow_testkit::{Case, Operands, Pattern, SplitMix64, Values};
 
 /// Plans with every part, and both forms of tiles.
-const SETUPS: [Setup; 7] = [
+const SETUPS: [Setup; 8] = [
     Setup::new(Algorithm::RowSplit, Precision::F32),
     Setup::new(Algorithm::ShortRows, Precision::Bf16),
     Setup { workers: Some(20), ..Setup::new(Algorithm::TileStream, Precision::F16) },
     Setup { tile_values: TileValues::Packed, ..Setup::new(Algorithm::TileStream, Precision::Tf32) },
     Setup::new(Algorithm::Hybrid, Precision::F16),
     Setup { vectors: Some(3), ..Setup::new(Algorithm::Hybrid, Precision::F16) },
+    Setup {
+        vectors: Some(3),
+        schedule: Schedule::MultiStream,
+        ..Setup::new(Algorithm::Hybrid, Precision::F16)
+    },
     Setup { reversed: true, ..Setup::new(Algorithm::Hybrid, Precision::Tf32) },
 ];
 

@@ -11,7 +11,8 @@
 //! H' = max(O, 0)                       ∂Z += of ∂X;  ∂W = Hᵀ·∂Z, ∂H = ∂Z·Wᵀ, zero where H is
 //! ```
 //!
-//! `P` and `∂T` never leave the device: they become the values of a plan for the graph and of one for its transpose.
+//! `P` and `∂T` never leave the device: they become the values of a plan for the graph and of one for its transpose. In
+//! f16 the weights of a node with more than 2¹⁴ neighbours are subnormal, and lose digits; bf16 has the range of f32.
 
 use std::time::Instant;
 
@@ -65,6 +66,8 @@ pub(crate) struct Agnn {
     layers: Vec<Layer>,
     /// `β` of each layer, in one row.
     betas: Parameter,
+    /// The same on the host, as the last forward pass read them: the one time in an epoch that it waits for the device.
+    beta_values: Vec<f32>,
     /// For hidden layers, and for the last.
     scratch: [Scratch; 2],
     /// Gradients of the entries: with respect to attention, and to what its softmax was taken of.
@@ -130,6 +133,7 @@ impl Agnn {
         Ok(Self {
             plans,
             features: DeviceMatrix::upload(&device, DenseRef::packed(&task.features, n, task.width)?)?,
+            beta_values: Vec::new(),
             betas: Parameter::new(&device, 1, layers.len(), &vec![1.0; layers.len()])?,
             layers,
             scratch: [scratch(hidden.get(1).copied().unwrap_or(0))?, scratch(classes)?],
@@ -176,9 +180,9 @@ fn backward_of_attention(
 
 impl Model for Agnn {
     fn forward(&mut self) -> Result<&DeviceMatrix<f32>> {
-        let Self { tools: Tools { gemm, clock, .. }, plans, features, layers, betas, .. } = self;
+        let Self { tools: Tools { gemm, clock, .. }, plans, features, layers, betas, beta_values, .. } = self;
         let Plans { scores, softmax, forward, .. } = plans;
-        let betas = betas.value.download()?;
+        *beta_values = betas.value.download()?;
         let last = layers.len() - 1;
         let mut input: &DeviceMatrix<f32> = features;
         for (l, layer) in layers.iter_mut().enumerate() {
@@ -188,7 +192,7 @@ impl Model for Agnn {
             normalize_rows(z, x, inverse_norms)?;
             x_operand.set(1.0, x)?;
             clock.time(Work::Sddmm, || sddmm(scores, 1.0, (x_operand, x), (x_operand, x), attention))?;
-            clock.time(Work::Softmax, || softmax.forward_in_place(betas[l], attention))?;
+            clock.time(Work::Softmax, || softmax.forward_in_place(beta_values[l], attention))?;
             clock.time(Work::Values, || forward.replace_values_from(attention))?;
             clock.time(Work::Spmm, || spmm(forward, (1.0, z_operand, z), (0.0, output)))?;
             if l < last {
@@ -201,7 +205,6 @@ impl Model for Agnn {
 
     fn backward(&mut self, of_logits: &DeviceMatrix<f32>) -> Result<()> {
         let Self { tools: Tools { gemm, clock, .. }, plans, features, layers, betas, .. } = self;
-        let values = betas.value.download()?;
         let last = layers.len() - 1;
         let [hidden, classes] = &mut self.scratch;
         for l in (0..=last).rev() {
@@ -211,7 +214,7 @@ impl Model for Agnn {
                 if l == last { (&mut *classes, Some(of_logits)) } else { (&mut *hidden, None) };
             backward_of_attention(
                 (plans, clock, &mut self.sums),
-                (layer, values[l], self.gradient_scale),
+                (layer, self.beta_values[l], self.gradient_scale),
                 (scratch, &mut self.of_entries),
                 (of_output, (&mut betas.gradient, l)),
             )?;

@@ -50,12 +50,13 @@ impl Shape {
         self.widths.iter().skip(1).copied().max().unwrap_or(0)
     }
 
-    /// What gradients are multiplied by before they are rounded to f16, whose range they would leave: a power of two near
-    /// the number of nodes that the loss is the mean of.
+    /// What gradients are multiplied by before they are rounded to f16, below whose range they would fall: a power of two,
+    /// about a sixteenth of the number of nodes that the loss is the mean of, so that a sum over many neighbours has room
+    /// above.
     pub(crate) fn gradient_scale(&self, trained: usize) -> f32 {
         #[expect(clippy::cast_precision_loss, reason = "a power of two")]
         match self.precision {
-            Precision::F16 => trained.next_power_of_two() as f32,
+            Precision::F16 => (trained.next_power_of_two() / 16).max(1) as f32,
             _ => 1.0,
         }
     }

@@ -1,6 +1,7 @@
 //! The training loop, and what it says.
 
 use std::io::Write;
+use std::process::ExitCode;
 use std::time::Instant;
 
 use serde_json::json;
@@ -119,11 +120,19 @@ pub(crate) fn median(mut times: Vec<f64>) -> f64 {
     }
 }
 
-/// Makes a model, trains it and says how that went.
-///
-/// # Errors
-/// If the options make no sense, or the device fails.
+/// Makes a model, trains it and says how that went, or what went wrong.
 pub(crate) fn main<M: Model>(
+    name: &str,
+    options: &Options,
+    make: impl FnOnce(&Csr<f32>, &Task) -> Result<(M, Device, String)>,
+) -> ExitCode {
+    let Err(error) = run(name, options, make) else { return ExitCode::SUCCESS };
+    // Errors name their causes; a standard error that is closed has nobody to tell.
+    let _ = writeln!(std::io::stderr(), "{name}: {error}");
+    ExitCode::FAILURE
+}
+
+fn run<M: Model>(
     name: &str,
     options: &Options,
     make: impl FnOnce(&Csr<f32>, &Task) -> Result<(M, Device, String)>,

@@ -19,8 +19,8 @@ use host::HostRows;
 /// gradient: for one pattern on one device, ready to run any number of times.
 ///
 /// What makes the scores of attention over a graph, as [`Sddmm`](crate::Sddmm) computes them, the weights of a sum of
-/// neighbours, which [`Spmm`](crate::Spmm) computes; these reach its plan through host memory, by
-/// [`replace_values`](crate::SpmmPlan::replace_values). Entries are in CSR order; maximum and sums are taken over the
+/// neighbours, which [`Spmm`](crate::Spmm) computes; these reach its plan by
+/// [`replace_values_from`](crate::SpmmPlan::replace_values_from). Entries are in CSR order; maximum and sums are taken over the
 /// entries of each row, and a row without entries has nothing to write.
 ///
 /// On a GPU the methods queue the kernels and return, and allocate nothing. Reading the result waits for it, and so does

@@ -57,8 +57,8 @@ pub struct SpmmBuilder<'a, V> {
     two_streams: Option<OccupancyRange>,
     pub(super) workers: Option<u32>,
     pub(super) window_each: bool,
-    value_order: Option<&'a Permutation>,
-    values_from_device: bool,
+    pub(super) value_order: Option<&'a Permutation>,
+    pub(super) values_from_device: bool,
 }
 
 /// The order in which rows are worked on.
@@ -247,40 +247,6 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     /// When two streams pay on `device`.
     pub(super) fn two_streams(&self, device: &Device) -> OccupancyRange {
         self.two_streams.unwrap_or_else(|| Profile::built_in(device).spmm)
-    }
-
-    /// The order in which new values come: entry `e` of the matrix takes value `order.to_old(e)` of those given to
-    /// [`SpmmPlan::replace_values`] and [`SpmmPlan::replace_values_from`]. In the order of the entries unless told. The
-    /// values that the matrix itself has are in their places.
-    ///
-    /// With the [`transpose_order`](Csr::transpose_order) of `A` a plan for `Aᵀ` takes values in the order of `A`'s
-    /// entries, as backward passes have them.
-    ///
-    /// # Examples
-    /// ```
-    /// use windrow::{Csr, Device, Spmm};
-    ///
-    /// let a = Csr::from_dense(2, 2, &[1.0f32, 2.0, 3.0, 0.0])?;
-    /// let (transposed, order) = (a.transpose()?, a.transpose_order()?);
-    /// let mut plan = Spmm::builder(&transposed).value_order(&order).build(&Device::best()?)?;
-    /// assert_eq!(plan.run(&[1.0, 10.0])?, [31.0, 2.0]);
-    /// plan.replace_values(&[5.0f32, 6.0, 7.0])?; // A = [5 6; 7 .]
-    /// assert_eq!(plan.run(&[1.0, 10.0])?, [75.0, 6.0]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn value_order(mut self, order: &'a Permutation) -> Self {
-        self.value_order = Some(order);
-        self
-    }
-
-    /// Makes what [`SpmmPlan::replace_values_from`] needs with the plan, so that the memory limit counts it and the first
-    /// replacement takes no longer than others: up to 4 bytes of device memory for each entry, or 8 where rows are on both
-    /// paths.
-    #[must_use]
-    pub fn values_from_device(mut self) -> Self {
-        self.values_from_device = true;
-        self
     }
 
     /// The number of warps that share a tile stream, instead of as many as the device holds: for tests of

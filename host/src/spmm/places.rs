@@ -1,9 +1,11 @@
 //! New values that are on the device already: where each belongs, and the launches that put it there.
 
+use windrow_formats::{Permutation, Value};
 use windrow_kernels::Variant;
 use windrow_kernels::place_values::{NOWHERE, PlaceValues, PlaceValuesParams, Placing};
 use windrow_simt::GlobalPtr;
 
+use super::builder::SpmmBuilder;
 use super::gpu::{GpuPlan, start};
 use super::parts::{RowSplitPart, TilesPart};
 use super::report::{ArraySize, PLACES};
@@ -58,6 +60,43 @@ impl PlaceCounts {
     }
 }
 
+impl<'a, V: Value> SpmmBuilder<'a, V> {
+    /// The order in which new values come: entry `e` of the matrix takes value `order.to_old(e)` of those given to
+    /// [`replace_values`](super::SpmmPlan::replace_values) and
+    /// [`replace_values_from`](super::SpmmPlan::replace_values_from). In the order of the entries unless told. The values
+    /// that the matrix itself has are in their places.
+    ///
+    /// With the [`transpose_order`](windrow_formats::Csr::transpose_order) of `A` a plan for `Aᵀ` takes values in the
+    /// order of `A`'s entries, as backward passes have them.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, Device, Spmm};
+    ///
+    /// let a = Csr::from_dense(2, 2, &[1.0f32, 2.0, 3.0, 0.0])?;
+    /// let (transposed, order) = (a.transpose()?, a.transpose_order()?);
+    /// let mut plan = Spmm::builder(&transposed).value_order(&order).build(&Device::best()?)?;
+    /// assert_eq!(plan.run(&[1.0, 10.0])?, [31.0, 2.0]);
+    /// plan.replace_values(&[5.0f32, 6.0, 7.0])?; // A = [5 6; 7 .]
+    /// assert_eq!(plan.run(&[1.0, 10.0])?, [75.0, 6.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn value_order(mut self, order: &'a Permutation) -> Self {
+        self.value_order = Some(order);
+        self
+    }
+
+    /// Makes what [`replace_values_from`](super::SpmmPlan::replace_values_from) needs with the plan, so that the memory
+    /// limit counts it and the first replacement takes no longer than others: up to 4 bytes of device memory for each
+    /// entry, or 8 where there are tiles and other entries.
+    #[must_use]
+    pub fn values_from_device(mut self) -> Self {
+        self.values_from_device = true;
+        self
+    }
+}
+
 impl GpuPlan {
     /// What [`Places::new`] will allocate.
     pub(super) fn place_counts(&self, nnz: usize, order: Option<&[u32]>) -> PlaceCounts {
@@ -93,9 +132,10 @@ impl GpuPlan {
         let mut overflowed = places.overflowed.pointer();
         if let Some((index, rounded)) = &places.rounded {
             let (rounded, dtype) = (rounded.pointer().cast(), self.precision.dtype());
+            let params = index.params((self.precision, overflowed), values, (rounded, nnz));
             // SAFETY: the caller's promise; there is room for all values. They are freed after the work that is queued here.
             unsafe {
-                index.launch(machine, (self.precision, overflowed), values, rounded, nnz)?;
+                launch(machine, &params)?;
                 if let Some(part) = &self.row_split {
                     part.replace_from((rounded, dtype))?;
                 }
@@ -105,10 +145,12 @@ impl GpuPlan {
             }
             overflowed = GlobalPtr::NULL; // all were counted
         }
-        let place = |index: &Option<Index>, out: GlobalPtr<u32>, count: usize| match index {
-            None => Ok(()),
-            // SAFETY: the caller's promise; the arrays are the plan's and were made for it.
-            Some(index) => unsafe { index.launch(machine, (self.precision, overflowed), values, out, count) },
+        let place = |index: &Option<Index>, out: GlobalPtr<u32>, count: usize| {
+            let Some(index) = index else { return Ok(()) };
+            let params = index.params((self.precision, overflowed), values, (out, count));
+            // SAFETY: the caller's promise; the arrays are the plan's, which frees them after the machine's work, and the
+            // index was made for them.
+            unsafe { launch(machine, &params) }
         };
         if let Some(part) = &self.row_split {
             place(&places.row_split, part.values.pointer().cast(), part.col_indices.len())?;
@@ -211,25 +253,19 @@ fn tile_places(
 }
 
 impl Index {
-    /// Queues the placing of `count` elements, or, where they are scattered, of `count` values.
-    ///
-    /// # Safety
-    /// `out` has an element for every place of the index, `values` a value for each of its sources; both are live
-    /// memory of the machine until the work is done.
-    unsafe fn launch(
+    /// Params that place `count` elements of `out`, or, where they are scattered, `count` values.
+    fn params(
         &self,
-        machine: &dyn Machine,
         (precision, overflowed): (Precision, GlobalPtr<u32>),
         values: GlobalPtr<f32>,
-        out: GlobalPtr<u32>,
-        count: usize,
-    ) -> Result<(), DeviceError> {
+        (out, count): (GlobalPtr<u32>, usize),
+    ) -> PlaceValuesParams {
         let (placing, index) = match self {
             Self::None => (Placing::InPlace, GlobalPtr::NULL),
             Self::Gather(index) => (Placing::Gather, index.pointer()),
             Self::Scatter(index) => (Placing::Scatter, index.pointer()),
         };
-        let params = PlaceValuesParams {
+        PlaceValuesParams {
             values,
             index,
             out,
@@ -238,9 +274,7 @@ impl Index {
             placing: placing.code(),
             dtype: PlaceValues::code(precision.dtype()),
             reserved: 0,
-        };
-        // SAFETY: the caller's promise.
-        unsafe { launch(machine, &params) }
+        }
     }
 }
 
@@ -262,183 +296,13 @@ pub(crate) fn copy_on_device(
     to: &mut DeviceBuffer<f32>,
 ) -> Result<(), DeviceError> {
     // f32 do not overflow in f32: nothing is counted.
-    let params = PlaceValuesParams {
-        values: from.pointer(),
-        index: GlobalPtr::NULL,
-        out: to.pointer().cast(),
-        overflowed: GlobalPtr::NULL,
-        count: narrow(from.len().min(to.len())),
-        placing: Placing::InPlace.code(),
-        dtype: PlaceValues::code(Precision::F32.dtype()),
-        reserved: 0,
-    };
+    let (precision, out) = (Precision::F32, to.pointer().cast());
+    let count = from.len().min(to.len());
+    let params = Index::None.params((precision, GlobalPtr::NULL), from.pointer(), (out, count));
     // SAFETY: both buffers have `count` elements, are of one device, and free their memory after the work queued before;
     // `to` is borrowed for itself.
     unsafe { launch(machine, &params) }
 }
 
 #[cfg(all(test, feature = "emulator"))]
-mod tests {
-    use windrow_formats::synthetic::seeded_values;
-    use windrow_formats::{Csr, Permutation};
-
-    use super::*;
-    use crate::partition::{PartitionRule, VectorThreshold};
-    use crate::spmm::plan::{Body, SpmmPlan};
-    use crate::{Algorithm, Determinism, EmulatorSchedule, Preprocessing, Spmm, SpmmBuilder, TileValues};
-
-    /// Rows of many lengths, some empty, one cut by every algorithm.
-    fn pattern() -> Csr<f32> {
-        let lengths = [0u64, 3, 1, 900, 0, 17, 64, 2, 2, 2, 40, 5, 1, 0, 8, 130, 7, 33, 0, 1];
-        let mut offsets = vec![0u64];
-        let mut columns = Vec::new();
-        for (row, &len) in (0..).zip(&lengths) {
-            let step = 900 / len.max(1);
-            columns.extend((0..len).map(|i| u32::try_from(i * step + row % step.max(1)).unwrap()));
-            offsets.push(columns.len() as u64);
-        }
-        let values = vec![1.0; columns.len()];
-        Csr::try_from_parts(lengths.len(), 920, offsets, columns, values).unwrap()
-    }
-
-    /// Values of every kind that rounds in a way of its own, at the places of the first entries.
-    fn values(nnz: usize, seed: u64) -> Vec<f32> {
-        let mut values = seeded_values::<f32>(nnz, seed).unwrap();
-        let bits = [
-            0x7f80_0000,
-            0xff80_0000,
-            0x7fc0_0000,
-            0xffc1_2345,
-            0x7fff_ffff,
-            0x7f7f_ffff,
-            0xff7f_ffff,
-            0x0000_0001,
-            0x8000_0000,
-            0x0080_0000,
-            0x3f80_1000,
-            0x3f80_3000,
-            0x3f80_8000,
-            0x3f81_8000,
-            0x477f_e000,
-            0x477f_f000,
-            0x3380_0000,
-            0x3300_0000,
-            0x3300_0001,
-            0x7f7f_8000,
-        ];
-        for (value, bits) in values.iter_mut().zip(bits) {
-            *value = f32::from_bits(bits);
-        }
-        values
-    }
-
-    fn kinds(builder: SpmmBuilder<'_, f32>) -> Vec<SpmmBuilder<'_, f32>> {
-        let vectors = PartitionRule::ColumnVectors { threshold: VectorThreshold::ALL[1] };
-        let short = PartitionRule::ShortRows { max_entries: 3 };
-        let mut kinds = vec![
-            builder.clone().algorithm(Algorithm::RowSplit),
-            builder.clone().algorithm(Algorithm::ShortRows),
-        ];
-        for form in [TileValues::Dense, TileValues::Packed] {
-            for precision in [Precision::F16, Precision::Bf16, Precision::Tf32] {
-                let builder = builder.clone().precision(precision).tile_values(form).workers(9);
-                kinds.push(builder.clone().algorithm(Algorithm::Hybrid).partition(short));
-                for place in [Preprocessing::Cpu, Preprocessing::Gpu] {
-                    let builder = builder.clone().preprocessing(place);
-                    kinds.push(builder.clone().algorithm(Algorithm::TileStream));
-                    kinds.push(builder.algorithm(Algorithm::Hybrid).partition(vectors));
-                }
-            }
-        }
-        for precision in [Precision::F16, Precision::Bf16, Precision::Tf32] {
-            kinds.push(builder.clone().precision(precision).algorithm(Algorithm::RowSplit));
-            kinds.push(builder.clone().precision(precision).algorithm(Algorithm::ShortRows));
-        }
-        kinds.push(builder.algorithm(Algorithm::RowSplit).determinism(Determinism::Fast));
-        kinds
-    }
-
-    /// Every array of the plan that depends on values.
-    fn arrays(plan: &SpmmPlan) -> (Vec<u8>, Vec<u8>, Vec<u32>) {
-        let Body::Gpu(plan) = &plan.body else { panic!("a machine runs kernels") };
-        (
-            plan.row_split.as_ref().map_or(vec![], |part| part.values.to_vec().unwrap()),
-            plan.short_rows.as_ref().map_or(vec![], |part| part.values.to_vec().unwrap()),
-            plan.tiles.as_ref().map_or(vec![], |part| part.records.to_vec().unwrap()),
-        )
-    }
-
-    fn machines() -> Vec<Device> {
-        let mut machines: Vec<Device> = EmulatorSchedule::STANDARD.map(Device::emulator).into();
-        machines.extend(Device::cuda(0));
-        machines
-    }
-
-    fn check(device: &Device, a: &Csr<f32>, order: Option<&Permutation>) {
-        let builder = Spmm::builder(a).width(3);
-        let builder = match order {
-            Some(order) => builder.value_order(order),
-            None => builder,
-        };
-        let (mut parts, mut laid_out_on_device) = ([0; 3], 0);
-        for builder in kinds(builder) {
-            let mut plan = builder.build(device).unwrap();
-            for seed in 0..2 {
-                let values = values(a.nnz(), seed);
-                plan.replace_values(&values).unwrap();
-                let (expected, overflowed) = (arrays(&plan), plan.report().overflowed_values);
-                plan.replace_values(&vec![7.0f32; a.nnz()]).unwrap();
-                assert_ne!(arrays(&plan), expected, "{plan:?}");
-                plan.replace_values_from(&DeviceBuffer::from_slice(device, &values).unwrap()).unwrap();
-                assert_eq!(arrays(&plan), expected, "{plan:?}, order given: {}", order.is_some());
-                assert_eq!(plan.overflowed_values().unwrap(), overflowed, "{plan:?}");
-                assert_eq!(plan.report().overflowed_values, 0, "that of the values from the host");
-            }
-            let (row_split, short_rows, tiles) = arrays(&plan);
-            let sizes = [row_split.len(), short_rows.len(), tiles.len()];
-            for (part, size) in parts.iter_mut().zip(sizes) {
-                *part += usize::from(size > 0);
-            }
-            // The same memory whether it was asked for with the plan or is made at the first replacement.
-            let early = builder.values_from_device().build(device).unwrap();
-            let placed =
-                |plan: &SpmmPlan| plan.report().arrays.iter().find(|array| array.name == PLACES).copied();
-            assert_eq!(
-                (placed(&early), early.report().device_bytes),
-                (placed(&plan), plan.report().device_bytes)
-            );
-            let Body::Gpu(gpu) = &early.body else { panic!("a machine runs kernels") };
-            let places = gpu.places.as_ref().expect("made with the plan");
-            let bytes = |index: &Option<Index>| match index {
-                Some(Index::Gather(index) | Index::Scatter(index)) => index.bytes(),
-                Some(Index::None) | None => 0,
-            };
-            let all = bytes(&places.row_split) + bytes(&places.short_rows) + bytes(&places.tiles);
-            let rounded = |(index, values): &(Index, DeviceBuffer<u8>)| {
-                values.bytes() + if let Index::Gather(index) = index { index.bytes() } else { 0 }
-            };
-            let all = all + places.rounded.as_ref().map_or(0, rounded);
-            laid_out_on_device += usize::from(places.rounded.is_some());
-            assert_eq!(placed(&early).map(|array| array.bytes), Some(all + places.overflowed.bytes()));
-        }
-        assert!(parts.iter().all(|&plans| plans > 1), "{parts:?} plans have each part");
-        assert_eq!(laid_out_on_device, 12);
-    }
-
-    #[test]
-    fn values_from_the_device_are_placed_as_those_from_the_host() {
-        let a = pattern();
-        for device in machines() {
-            check(&device, &a, None);
-        }
-    }
-
-    #[test]
-    fn values_of_a_matrix_reach_the_plan_of_its_transpose() {
-        let a = pattern();
-        let (transposed, order) = (a.transpose().unwrap(), a.transpose_order().unwrap());
-        for device in machines() {
-            check(&device, &transposed, Some(&order));
-        }
-    }
-}
+mod tests;

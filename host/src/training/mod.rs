@@ -127,7 +127,8 @@ unsafe fn launch<P: Pod>(
 ) -> Result<(), SpmmError> {
     let entry = windrow_kernels::entry(variant).ok_or(DeviceError::MissingEntry { name: "training" })?;
     // SAFETY: the caller's promise.
-    Ok(unsafe { start(machine, entry, units, columns, params)? })
+    unsafe { start(machine, entry, units, columns, params)? };
+    Ok(())
 }
 
 /// The rows of a matrix in host memory that has elements, each a task's, with its number.

@@ -10,6 +10,7 @@ pub(super) enum Kind {
     Test,
     Bench,
     Command,
+    Example,
 }
 
 /// One executable.
@@ -50,7 +51,7 @@ impl Artifact {
         match self.kind {
             Kind::Test => PathBuf::from("tests").join(&self.name),
             Kind::Bench => PathBuf::from("benches").join(&self.name),
-            Kind::Command => PathBuf::from("bin").join(&self.name),
+            Kind::Command | Kind::Example => PathBuf::from("bin").join(&self.name),
         }
     }
 }
@@ -67,6 +68,7 @@ pub(super) fn parse(messages: &str, kind: Kind) -> Result<Vec<Artifact>> {
             Kind::Test => test && !is("bench"),
             Kind::Bench => is("bench"),
             Kind::Command => is("bin") && !test,
+            Kind::Example => is("example") && !test,
         };
         if message.reason != "compiler-artifact" || !wanted {
             continue;
@@ -76,7 +78,7 @@ pub(super) fn parse(messages: &str, kind: Kind) -> Result<Vec<Artifact>> {
         let name = match kind {
             Kind::Test if is("lib") => format!("{folder}-unit"),
             Kind::Test => format!("{folder}-{}", target.name),
-            Kind::Bench | Kind::Command => target.name,
+            Kind::Bench | Kind::Command | Kind::Example => target.name,
         };
         artifacts.push(Artifact { kind, name, executable });
     }
@@ -94,6 +96,7 @@ mod tests {
 {"reason":"compiler-artifact","package_id":"p","manifest_path":"/w/host/Cargo.toml","target":{"kind":["test"],"name":"gpu"},"profile":{"test":true},"executable":"/t/gpu-2"}
 {"reason":"compiler-artifact","package_id":"p","manifest_path":"/w/bench/Cargo.toml","target":{"kind":["bench"],"name":"spmm"},"profile":{"test":true},"executable":"/t/spmm-3"}
 {"reason":"compiler-artifact","package_id":"p","manifest_path":"/w/cli/Cargo.toml","target":{"kind":["bin"],"name":"windrow"},"profile":{"test":false},"executable":"/t/windrow"}
+{"reason":"compiler-artifact","package_id":"p","manifest_path":"/w/host/Cargo.toml","target":{"kind":["example"],"name":"gcn"},"profile":{"test":false},"executable":"/t/examples/gcn"}
 {"reason":"build-finished","success":true}
 "#;
 
@@ -106,5 +109,6 @@ mod tests {
         assert_eq!(paths(Kind::Test), [PathBuf::from("tests/host-unit"), PathBuf::from("tests/host-gpu")]);
         assert_eq!(paths(Kind::Bench), [PathBuf::from("benches/spmm")]);
         assert_eq!(paths(Kind::Command), [PathBuf::from("bin/windrow")]);
+        assert_eq!(paths(Kind::Example), [PathBuf::from("bin/gcn")]);
     }
 }

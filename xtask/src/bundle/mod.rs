@@ -1,7 +1,7 @@
 //! `bundle`: everything that a machine with a GPU and no Rust needs to test, measure and use windrow.
 //!
-//! The folder holds the stripped release executables of the tests and, if asked, of the benches, the command
-//! `windrow`, the committed data, and `run.sh`, which runs every test with a missing GPU counted as a failure.
+//! The folder holds the stripped release executables of the tests and, if asked, of the benches and the examples, the
+//! command `windrow`, the committed data, and `run.sh`, which runs every test with a missing GPU counted as a failure.
 
 mod artifacts;
 
@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     /// Further matrices to pack, into `matrices/`.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub matrix: Vec<PathBuf>,
-    /// Pack the benches too.
+    /// Pack the benches, the examples and their peers too.
     #[arg(long)]
     pub bench: bool,
 }
@@ -46,6 +46,8 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Result<()> {
     artifacts.extend(build(&["build"], &["windrow-cli"], Kind::Command)?);
     if arguments.bench {
         artifacts.extend(build(&["build", "--bins"], &["windrow-bench"], Kind::Command)?);
+        artifacts.extend(build(&["build", "--examples"], &["windrow"], Kind::Example)?);
+        copy_folder(&workspace.root().join("bench/peers"), &out.join("peers"))?;
         artifacts.extend(build(&["bench", "--no-run", "--benches"], &["windrow-bench"], Kind::Bench)?);
     }
     for artifact in &artifacts {
