@@ -2,8 +2,9 @@
 
 use bytemuck::Pod;
 
-use super::parts::{Lookup, RowSplitPart, ShortRowsPart, SplitPart, TilesPart};
+use super::parts::{Lookup, RowSplitPart, ShortRowsPart, TilesPart};
 use super::plan::{Body, SpmmPlan};
+use super::sums::SplitPart;
 use crate::device::DeviceBuffer;
 use crate::error::{DeviceError, SpmmError};
 

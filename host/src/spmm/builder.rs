@@ -11,11 +11,12 @@ use windrow_preprocess::reorder::{self, reorder};
 
 use super::gpu::GpuPlan;
 use super::layout::{Context, HostParts, SHORTEST_PIECE};
-use super::parts::{SplitPart, WideC, push};
+use super::parts::push;
 use super::places::Places;
 use super::plan::{Body, SpmmPlan};
 use super::report::{ArraySize, SpmmReport, StageClock};
 use super::select;
+use super::sums::{SplitPart, WideC};
 use super::tiles::WINDOW_ROWS;
 use super::values::Values;
 use crate::checks::check_memory;
@@ -24,7 +25,6 @@ use crate::device::{Device, Machine};
 use crate::error::SpmmError;
 use crate::num::{index, narrow, wide};
 use crate::options::{Algorithm, Determinism, Precision, Preprocessing, TileValues};
-use crate::profile::Profile;
 use crate::schedule::{OccupancyRange, Schedule, Scheduling};
 
 /// Width that a plan is made for, unless told otherwise.
@@ -54,7 +54,7 @@ pub struct SpmmBuilder<'a, V> {
     partition: Option<PartitionRule>,
     cost_model: CostModel,
     pub(super) schedule: Schedule,
-    two_streams: Option<OccupancyRange>,
+    pub(super) two_streams: Option<OccupancyRange>,
     pub(super) workers: Option<u32>,
     pub(super) window_each: bool,
     pub(super) value_order: Option<&'a Permutation>,
@@ -210,43 +210,6 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     pub fn cost_model(mut self, model: CostModel) -> Self {
         self.cost_model = model;
         self
-    }
-
-    /// Whether the two parts of a hybrid run one after the other or beside each other: [`Schedule::Auto`] unless told. The
-    /// report says what is done, and the occupancy ratios that decide.
-    ///
-    /// # Examples
-    /// ```
-    /// use windrow::partition::{PartitionRule, VectorThreshold};
-    /// use windrow::{Algorithm, Csr, Device, Precision, Schedule, Spmm};
-    ///
-    /// let a = Csr::from_dense(2, 2, &[1.0f32, 2.0, 3.0, 0.0])?;
-    /// let plan = Spmm::builder(&a)
-    ///     .precision(Precision::F16)
-    ///     .algorithm(Algorithm::Hybrid)
-    ///     .partition(PartitionRule::ColumnVectors { threshold: VectorThreshold::try_new(0.25)? })
-    ///     .schedule(Schedule::MultiStream)
-    ///     .width(1)
-    ///     .build(&Device::best()?)?;
-    /// assert_eq!(plan.run(&[1.0, 10.0])?, [21.0, 3.0]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn schedule(mut self, schedule: Schedule) -> Self {
-        self.schedule = schedule;
-        self
-    }
-
-    /// What was measured on the device, for [`Schedule::Auto`]; [`Profile::built_in`] unless told.
-    #[must_use]
-    pub fn profile(mut self, profile: &Profile) -> Self {
-        self.two_streams = Some(profile.spmm);
-        self
-    }
-
-    /// When two streams pay on `device`.
-    pub(super) fn two_streams(&self, device: &Device) -> OccupancyRange {
-        self.two_streams.unwrap_or_else(|| Profile::built_in(device).spmm)
     }
 
     /// The number of warps that share a tile stream, instead of as many as the device holds: for tests of

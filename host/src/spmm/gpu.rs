@@ -11,9 +11,10 @@ use windrow_kernels::{Entry, Variant};
 use windrow_simt::GlobalPtr;
 
 use super::geometry::grid;
-use super::parts::{Lookup, RowSplitPart, ShortRowsPart, SplitPart, SplitRows, TilesPart, WideC};
+use super::parts::{Lookup, RowSplitPart, ShortRowsPart, TilesPart};
 use super::places::Places;
 use super::select::{self, Demand};
+use super::sums::{SplitPart, SplitRows, WideC};
 use super::tiles::Form;
 use super::values::Bits;
 use crate::device::{Machine, Prepared};

@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rayon::prelude::*;
 use windrow_formats::{Csr, Permutation, RsTile, RsTileParts, Value};
-use windrow_kernels::Entry;
 use windrow_preprocess::balance::{RowSegments, row_segments};
 use windrow_preprocess::partition::{PartitionRule, assign, assign_in_order};
 
 use super::builder::{Draft, MAX_INDEX, SpmmBuilder};
 use super::geometry::{division, short_row_groups};
-use super::parts::{RowSplitHost, SegmentEntries, ShortRowsHost, TilesHost, push, wide_first};
+use super::parts::{RowSplitHost, SegmentEntries, ShortRowsHost, TilesHost, push};
 use super::places::PlaceCounts;
 use super::report::{ArraySize, SpmmReport};
 use super::select::{self, Demand, Packing};
+use super::sums::wide_first;
 use super::tiles::{
     Dealing, DealtWindows, Form, STEP_COLUMNS, TilePattern, WINDOW_ROWS, empty_rows, steps_of,
 };
@@ -23,7 +23,7 @@ use crate::device::{Device, Machine};
 use crate::error::SpmmError;
 use crate::num::{index, narrow, real, wide};
 use crate::options::{Determinism, TileValues};
-use crate::schedule::{Scheduling, occupancy};
+use crate::schedule::Scheduling;
 
 /// No row is cut into shorter pieces than this: a piece's sum is written and read once more.
 pub(super) const SHORTEST_PIECE: u32 = 32;
@@ -156,25 +156,6 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             host.scheduling = self.scheduling(context, &host, (entry, wide(part.blocks.len())))?;
         }
         Ok(host)
-    }
-
-    /// How the launch of `scalar`, an entry for CUDA cores and its units of work, follows that of the tiles; none if
-    /// there are no tiles.
-    pub(super) fn scheduling(
-        &self,
-        context: &Context<'_>,
-        host: &HostParts<'_>,
-        (scalar, units): (&'static Entry, u64),
-    ) -> Result<Option<Scheduling>, SpmmError> {
-        let Some(tiles) = &host.tiles else { return Ok(None) };
-        let packed = tiles.form() == Form::Packed;
-        let demand = Demand { widest_slice: host.widest_slice, packed, ..self.demand() };
-        let Some(entry) = select::tile_stream(demand) else { return Ok(None) };
-        let ratios = [
-            occupancy(context.machine, scalar, units, demand.n)?,
-            occupancy(context.machine, entry, wide(tiles.stream().dealt().workers()), demand.n)?,
-        ];
-        Ok(Some(Scheduling::choose(self.schedule, ratios, self.two_streams(context.device))))
     }
 
     /// Windows of tiles, dealt out.
