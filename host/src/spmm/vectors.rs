@@ -67,7 +67,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         &self,
         context: &Context<'_>,
         (mut cut, entries): (RowSegments, SegmentEntries<'a>),
-        in_tiles: impl Fn(u32) -> bool,
+        in_tiles: impl Fn(u32) -> bool + Sync,
         (host, report): (&mut HostParts<'a>, &mut SpmmReport),
     ) -> Result<(), SpmmError> {
         cut.skip_empty();

@@ -84,6 +84,36 @@ fn rows_that_have_more_are_added() {
     assert_eq!(cut.split_rows, [[2, 0, 1, 1], [4, 1, 1, 1 | ADDS]]);
 }
 
+/// More rows than a thread takes at a time: as one after the other.
+#[test]
+fn many_rows_are_cut_as_few_are() {
+    let lengths = (0..50_000u64).map(|row| if row % 7 == 3 { row % 90 } else { row % 5 });
+    let mut offsets = vec![0];
+    offsets.extend(lengths.scan(0, |end, len| {
+        *end += len;
+        Some(*end)
+    }));
+    let cut = row_segments(&offsets, 20, 8);
+    let mut expected = RowSegments::default();
+    for (row, ends) in (0u32..).zip(offsets.windows(2)) {
+        let mut alone = row_segments(&[0, ends[1] - ends[0]], 20, 8);
+        let begin = u32::try_from(ends[0]).unwrap();
+        for [_, from, to, slot] in alone.segments {
+            let slot = if slot == NO_SLOT { slot } else { slot + expected.slots };
+            expected.segments.push([row, begin + from, begin + to, slot]);
+        }
+        if let Some([_, _, count, stride]) = alone.split_rows.pop() {
+            expected.split_rows.push([row, expected.slots, count, stride]);
+        }
+        expected.slots += alone.slots;
+    }
+    assert_eq!(cut, expected);
+    let mut shorter = cut.clone();
+    shorter.skip_empty();
+    assert_eq!(shorter.segments.len(), cut.segments.iter().filter(|s| s[1] < s[2]).count());
+    assert!(shorter.segments.is_sorted_by_key(|s| (s[0], s[1])));
+}
+
 /// Rows with a slot each, behind those of others.
 #[test]
 fn sums_of_rows_apart() {
