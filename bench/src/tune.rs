@@ -9,11 +9,11 @@ use windrow::{
 use crate::error::BenchError;
 use crate::operands::random_matrix;
 use crate::product::{Measured, Operands, Product};
-use crate::sampled::SampledPath;
+use crate::sampled::{SampledPath, measure_sampled};
 use crate::schedules::{ScheduleCase, fit_range};
 use crate::summary::geometric_mean;
 use crate::sweep::{SCHEDULES, SweepPath};
-use crate::timing::{Sampling, measure};
+use crate::timing::Sampling;
 
 /// Rows of the matrices of the grid.
 const ROWS: [u32; 5] = [512, 2048, 8192, 24_576, 98_304];
@@ -52,7 +52,7 @@ pub fn tune(
     sampling: Sampling,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Tuning, BenchError> {
-    let mut tuner = Tuner { device, sampling };
+    let tuner = Tuner { device, sampling };
     let (mut spmm, mut sddmm) = (Vec::new(), Vec::new());
     for rows in ROWS {
         for shares in SHARES {
@@ -75,7 +75,7 @@ pub fn tune(
         progress(&format!("distributions: {rows} rows, {} entries", csr.nnz()));
         for width in WIDTHS {
             by_vectors.push(tuner.vector_times(&csr, width)?);
-            by_tiles.push(tuner.tile_times(&csr, width, &profile)?);
+            by_tiles.push(tuner.tile_times(&csr, width)?);
         }
     }
     let vectors = losses(&by_vectors);
@@ -127,7 +127,7 @@ impl Tuner<'_> {
     }
 
     fn spmm_case(
-        &mut self,
+        &self,
         csr: &Csr<f32>,
         width: usize,
         name: &str,
@@ -144,42 +144,29 @@ impl Tuner<'_> {
         csr: &Csr<f32>,
         inner: usize,
         path: SampledPath,
-        profile: Option<&Profile>,
     ) -> Result<(f64, Option<Scheduling>), BenchError> {
-        let builder = path.builder(csr, inner);
-        let builder = match profile {
-            Some(profile) => builder.profile(profile),
-            None => builder,
-        };
-        let plan = builder.build(self.device)?;
+        let plan = path.builder(csr, inner).build(self.device)?;
         let operand = |rows, seed| random_matrix::<f16>(self.device, rows, inner, seed);
         let (x, y) = (operand(csr.rows(), SEED)?, operand(csr.cols(), !SEED)?);
-        let mut out = windrow::DeviceBuffer::from_slice(self.device, &vec![f32::NAN; csr.nnz()])?;
-        let timing = measure(self.device, self.sampling, || {
-            plan.run_into(1.0, &x, &y, &mut out).map_err(BenchError::from)
-        })?;
-        let found = plan.verify(csr, &x, &y, &out)?;
-        if !found.passed() {
-            return Err(BenchError::Wrong(found));
-        }
-        Ok((timing.median_us, plan.report().scheduling.clone()))
+        let measured = measure_sampled(&plan, csr, [&x, &y], self.sampling)?;
+        Ok((measured.right()?.median_us, plan.report().scheduling.clone()))
     }
 
     fn sddmm_case(
-        &mut self,
+        &self,
         csr: &Csr<f32>,
         inner: usize,
         name: &str,
     ) -> Result<Option<ScheduleCase>, BenchError> {
-        let path = sampled_hybrid(Some(24));
-        self.case(name, |tuner, schedule| tuner.sddmm_us(csr, inner, SampledPath { schedule, ..path }, None))
+        let path = sampled_hybrid(24);
+        self.case(name, |tuner, schedule| tuner.sddmm_us(csr, inner, SampledPath { schedule, ..path }))
     }
 
     /// A product in both schedules; none if it has one part only.
     fn case(
-        &mut self,
+        &self,
         name: &str,
-        mut us: impl FnMut(&mut Self, Schedule) -> Result<(f64, Option<Scheduling>), BenchError>,
+        us: impl Fn(&Self, Schedule) -> Result<(f64, Option<Scheduling>), BenchError>,
     ) -> Result<Option<ScheduleCase>, BenchError> {
         let [sequential, multi_stream] = SCHEDULES;
         let (sequential_us, _) = us(self, sequential)?;
@@ -202,19 +189,19 @@ impl Tuner<'_> {
     }
 
     /// Times for each of [`TILE_ENTRIES`].
-    fn tile_times(&self, csr: &Csr<f32>, inner: usize, profile: &Profile) -> Result<Vec<f64>, BenchError> {
-        let times = TILE_ENTRIES.map(|entries| {
-            self.sddmm_us(csr, inner, sampled_hybrid(Some(entries)), Some(profile)).map(|(us, _)| us)
-        });
+    fn tile_times(&self, csr: &Csr<f32>, inner: usize) -> Result<Vec<f64>, BenchError> {
+        let times =
+            TILE_ENTRIES.map(|entries| self.sddmm_us(csr, inner, sampled_hybrid(entries)).map(|(us, _)| us));
         times.into_iter().collect()
     }
 }
 
-fn sampled_hybrid(threshold: Option<u32>) -> SampledPath {
+/// A hybrid of sampled products with this threshold of tiles.
+fn sampled_hybrid(entries: u32) -> SampledPath {
     SampledPath {
         algorithm: SddmmAlgorithm::Hybrid,
         precision: Precision::F16,
-        threshold,
+        threshold: Some(entries),
         form: SddmmForm::Mask,
         scan: false,
         schedule: Schedule::Auto,
@@ -223,7 +210,7 @@ fn sampled_hybrid(threshold: Option<u32>) -> SampledPath {
 
 /// Windows of 8 rows that share `shared` columns; each row has `own` more, anywhere.
 fn mixed(rows: u32, (shared, own): (u32, u32)) -> Result<Csr<f32>, BenchError> {
-    from_windows(rows, |random, _, columns| {
+    from_windows(rows, |random, columns| {
         let of_window: Vec<u32> = (0..shared).map(|_| random.below(rows)).collect();
         for row in columns {
             row.extend(&of_window);
@@ -234,7 +221,7 @@ fn mixed(rows: u32, (shared, own): (u32, u32)) -> Result<Csr<f32>, BenchError> {
 
 /// Windows of 8 rows with 16 columns, each of which as many rows hold as chance has it: 1 to 8.
 fn graded(rows: u32) -> Result<Csr<f32>, BenchError> {
-    from_windows(rows, |random, _, columns| {
+    from_windows(rows, |random, columns| {
         for _ in 0..16 {
             let (column, holders) = (random.below(rows), 1 + random.below(8));
             let first = random.below(8);
@@ -248,13 +235,13 @@ fn graded(rows: u32) -> Result<Csr<f32>, BenchError> {
 /// A square matrix from what `fill` puts into the 8 rows of each window; a column that is drawn twice counts once.
 fn from_windows(
     rows: u32,
-    mut fill: impl FnMut(&mut SplitMix64, u32, &mut [Vec<u32>; 8]),
+    mut fill: impl FnMut(&mut SplitMix64, &mut [Vec<u32>; 8]),
 ) -> Result<Csr<f32>, BenchError> {
     let mut random = SplitMix64::new(SEED);
     let (mut row_offsets, mut col_indices) = (vec![0u64], Vec::new());
-    for window in 0..rows / 8 {
+    for _ in 0..rows / 8 {
         let mut columns: [Vec<u32>; 8] = Default::default();
-        fill(&mut random, window, &mut columns);
+        fill(&mut random, &mut columns);
         for mut row in columns {
             row.sort_unstable();
             row.dedup();
@@ -275,7 +262,7 @@ mod tests {
     #[test]
     fn grids_have_both_parts_and_every_fill() {
         let device = Device::emulator(EmulatorSchedule::InOrder);
-        let mut tuner = Tuner { device: &device, sampling: Sampling::SMOKE };
+        let tuner = Tuner { device: &device, sampling: Sampling::SMOKE };
         let csr = mixed(64, (12, 4)).unwrap();
         assert!(csr.nnz() > 64 * 12 && csr.nnz() <= 64 * 16);
         for case in [tuner.spmm_case(&csr, 8, "spmm"), tuner.sddmm_case(&csr, 8, "sddmm")] {
@@ -283,9 +270,8 @@ mod tests {
             assert!(case.occupancy.iter().all(|ratio| *ratio > 0.0) && case.sequential_us > 0.0);
         }
         let csr = graded(64).unwrap();
-        let profile = Profile::of(&device);
         assert_eq!(tuner.vector_times(&csr, 8).unwrap().len(), 8);
-        assert_eq!(tuner.tile_times(&csr, 8, &profile).unwrap().len(), TILE_ENTRIES.len());
+        assert_eq!(tuner.tile_times(&csr, 8).unwrap().len(), TILE_ENTRIES.len());
     }
 
     #[test]

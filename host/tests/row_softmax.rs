@@ -111,18 +111,6 @@ fn compare(row: usize, got: &[f32], (want, bounds): &(Vec<f64>, Vec<f64>), into:
     }
 }
 
-fn nothing_compared() -> Comparison {
-    Comparison {
-        elements: 0,
-        failures: 0,
-        worst_ratio: 0.0,
-        worst_at: None,
-        got: 0.0,
-        want: 0.0,
-        overwritten_padding: None,
-    }
-}
-
 /// What a device makes of a case: probabilities, the same in place, and gradients.
 fn run(device: &Device, case: &Case) -> [Vec<f32>; 3] {
     let softmax = RowSoftmax::new(&case.pattern, device).unwrap();
@@ -146,7 +134,7 @@ fn check(device: &Device, case: &Case) -> Comparison {
     let [p, in_place, of_scores] = run(device, case);
     assert_eq!(bits(&p), bits(&in_place), "{} in place, on {device}", case.name);
     let scaled = case.scaled();
-    let mut comparison = nothing_compared();
+    let mut comparison = Comparison::default();
     for row in 0..case.pattern.rows() {
         let entries = case.pattern.row_range(row);
         compare(row, &p[entries.clone()], &reference(&scaled[entries.clone()]), &mut comparison);

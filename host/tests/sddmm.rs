@@ -105,16 +105,7 @@ fn compare<T: Element>(setup: Setup, case: &Case, got: &[f32], unit: f64) -> Com
         Precision::Tf32 => f64::from(round_tf32(x)),
         _ => T::from_f32(x).to_f64(),
     };
-    let none = Comparison {
-        elements: 0,
-        failures: 0,
-        worst_ratio: 0.0,
-        worst_at: None,
-        got: 0.0,
-        want: 0.0,
-        overwritten_padding: None,
-    };
-    let mut comparison = none;
+    let mut comparison = Comparison::default();
     for r in 0..a.rows() {
         for (&c, at) in a.row(r).0.iter().zip(a.row_range(r)) {
             let factor = f64::from(*alpha)

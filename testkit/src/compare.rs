@@ -6,8 +6,8 @@ use windrow_formats::Value;
 
 use crate::{Case, Output, PADDING_MARK, Reference, error_bound, spmm};
 
-/// Where a result stands against the reference.
-#[derive(Debug, Clone, PartialEq)]
+/// Where a result stands against the reference; by default, nothing was compared.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Comparison {
     /// Elements compared.
     pub elements: usize,

@@ -7,8 +7,8 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 use windrow::{
-    Csr, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, Precision, SddmmPlan, SddmmReport, bf16,
-    f16,
+    Csr, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, Precision, SddmmPlan, SddmmReport,
+    Verification, bf16, f16,
 };
 
 use crate::error::BenchError;
@@ -228,6 +228,32 @@ struct Operands {
     y: Bs,
 }
 
+/// A sampled product that was timed, and how its result compares with the reference.
+pub(crate) struct MeasuredSampled {
+    timing: Timing,
+    check: Verification,
+}
+
+impl MeasuredSampled {
+    /// The time, of a right result.
+    pub(crate) fn right(&self) -> Result<Timing, BenchError> {
+        if self.check.passed() { Ok(self.timing) } else { Err(BenchError::Wrong(self.check)) }
+    }
+}
+
+/// Times a plan for `csr` on operands `[x, y]`, and compares what the last call left in a result that was full of NaN.
+pub(crate) fn measure_sampled<T: Element>(
+    plan: &SddmmPlan,
+    csr: &Csr<f32>,
+    [x, y]: [&DeviceMatrix<T>; 2],
+    sampling: Sampling,
+) -> Result<MeasuredSampled, BenchError> {
+    let mut out = DeviceBuffer::from_slice(plan.device(), &vec![f32::NAN; csr.nnz()])?;
+    let timing =
+        measure(plan.device(), sampling, || plan.run_into(1.0, x, y, &mut out).map_err(BenchError::from))?;
+    Ok(MeasuredSampled { timing, check: plan.verify(csr, x, y, &out)? })
+}
+
 /// A pattern and an inner dimension.
 struct Case<'a> {
     device: &'a Device,
@@ -266,14 +292,9 @@ impl Case<'_> {
         let rates = self.options.rates.as_ref();
         record.roofline_us = rates.map(|rates| rates.sampled_roofline_us(plan.report(), self.inner));
         let [x, y] = self.operands::<T>(made)?;
-        let mut out = DeviceBuffer::from_slice(self.device, &vec![f32::NAN; self.csr.nnz()])?;
-        let timing = measure(self.device, self.options.sampling, || {
-            plan.run_into(1.0, x, y, &mut out).map_err(BenchError::from)
-        })?;
-        let check = self.check(&plan, x, y, &out)?;
-        record.check = Some(check.0);
-        check.1?;
-        record.time = Some(timing);
+        let measured = measure_sampled(&plan, self.csr, [x, y], self.options.sampling)?;
+        record.check = Some(CheckFacts::of(&measured.check));
+        record.time = Some(measured.right()?);
         Ok(())
     }
 

@@ -9,7 +9,8 @@ use windrow_formats::{Csr, Permutation, RsTile, RsTileParts, Value};
 use windrow_preprocess::balance::{RowSegments, row_segments};
 use windrow_preprocess::partition::{PartitionRule, assign, assign_in_order};
 
-use super::builder::{Draft, MAX_INDEX, SpmmBuilder};
+use super::build::{Draft, MAX_INDEX};
+use super::builder::SpmmBuilder;
 use super::geometry::{division, short_row_groups};
 use super::parts::{RowSplitHost, SegmentEntries, ShortRowsHost, TilesHost, push};
 use super::places::PlaceCounts;
@@ -44,7 +45,7 @@ const SHORTEST_CUT: u32 = 96;
 fn cut_lengths(row_offsets: &[u64], multiprocessors: u32) -> (u32, u32) {
     let nnz = row_offsets.last().copied().unwrap_or(0);
     let rows = wide(row_offsets.len()).saturating_sub(1);
-    let longest = row_offsets.par_windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+    let longest = row_offsets.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
     let alike = longest <= u64::from(SHORTEST_CUT).max(2 * nnz / rows.max(1));
     let piece = piece_len(nnz, multiprocessors);
     if alike && rows >= u64::from(ROWS_PER_MULTIPROCESSOR) * u64::from(multiprocessors) {

@@ -1,6 +1,7 @@
 //! Sparse times dense: plans and their parts.
 
 mod arrays;
+mod build;
 mod builder;
 mod geometry;
 mod gpu;
@@ -18,7 +19,7 @@ mod values;
 mod vectors;
 mod verify;
 
-pub(crate) use builder::MAX_INDEX;
+pub(crate) use build::MAX_INDEX;
 pub use builder::SpmmBuilder;
 pub(crate) use geometry::grid;
 pub(crate) use gpu::{Lane, start, start_in};

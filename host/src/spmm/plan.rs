@@ -248,7 +248,8 @@ impl SpmmPlan {
     /// the same values in the same places, bit for bit.
     ///
     /// On a GPU this queues kernels and returns. The first call makes an array that says where each value belongs, up to 4
-    /// bytes of device memory for each entry, or 8 where there are tiles and other entries, unless the plan was made
+    /// bytes of device memory for each entry, or 8 where there are tiles and other entries, or where a plan that was laid
+    /// out on the GPU takes values in another order, unless the plan was made
     /// [with it](super::SpmmBuilder::values_from_device); later calls allocate nothing.
     /// [`SpmmReport::overflowed_values`] stays that of the last values from the host; see
     /// [`overflowed_values`](Self::overflowed_values).

@@ -1,6 +1,5 @@
 //! What was cut, and how its partial sums are added.
 
-use rayon::prelude::*;
 use windrow_kernels::combine::Combine;
 use windrow_simt::GlobalPtr;
 
@@ -85,7 +84,7 @@ impl WideC {
     }
 
     pub(super) fn alloc(device: &Device, rows: usize, columns: u32) -> Result<Self, DeviceError> {
-        let listed: Vec<[u32; 4]> = (0..narrow(rows)).into_par_iter().map(|row| [row, row, 1, 1]).collect();
+        let listed: Vec<[u32; 4]> = (0..narrow(rows)).map(|row| [row, row, 1, 1]).collect();
         Ok(Self {
             c: DeviceBuffer::zeroed(device, rows * columns as usize, "wide_c")?,
             rows: DeviceBuffer::named(device, &listed, "wide_c_rows")?,

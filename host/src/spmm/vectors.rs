@@ -15,7 +15,8 @@ use windrow_formats::{RsTile, Value};
 use windrow_preprocess::balance::RowSegments;
 use windrow_preprocess::partition::{VectorSplit, VectorThreshold, split_vectors};
 
-use super::builder::{Draft, SpmmBuilder};
+use super::build::Draft;
+use super::builder::SpmmBuilder;
 use super::layout::{Context, HostParts, Stream};
 use super::parts::SegmentEntries;
 use super::report::SpmmReport;
@@ -67,7 +68,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         &self,
         context: &Context<'_>,
         (mut cut, entries): (RowSegments, SegmentEntries<'a>),
-        in_tiles: impl Fn(u32) -> bool + Sync,
+        in_tiles: impl Fn(u32) -> bool,
         (host, report): (&mut HostParts<'a>, &mut SpmmReport),
     ) -> Result<(), SpmmError> {
         cut.skip_empty();
