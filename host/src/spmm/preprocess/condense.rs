@@ -16,7 +16,7 @@ use super::steps::{DeviceSteps, Ends};
 use crate::device::{Device, DeviceBuffer};
 use crate::error::DeviceError;
 use crate::num::{narrow, wide};
-use crate::spmm::tiles::{DealtWindows, Form, WINDOW_ROWS};
+use crate::spmm::tiles::{DealtWindows, Form, WINDOW_ROWS, is_empty_window};
 
 /// A matrix whose windows are condensed, in device memory.
 pub(crate) struct Condensed {
@@ -45,10 +45,9 @@ pub(super) struct WindowCounts {
 }
 
 impl WindowCounts {
-    /// Whether a window is one of rows without entries: they are dealt out as Bresenham draws a line.
+    /// Whether a window is one of rows without entries.
     pub(super) fn is_empty(self, window: usize) -> bool {
-        let windows = self.full + self.empty;
-        (window + 1) * self.empty / windows > window * self.empty / windows
+        is_empty_window(window, self.empty, self.full + self.empty)
     }
 }
 

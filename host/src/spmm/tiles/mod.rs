@@ -188,9 +188,7 @@ impl TilePattern {
         let mut tiles = 0u32;
         window_tiles.push(0);
         for window in 0..windows {
-            // Bresenham's line: after `window` windows, `window·empties / windows` of them are empty.
-            let is_empty = (window + 1) * empties / windows > window * empties / windows;
-            let (listed, end) = match is_empty {
+            let (listed, end) = match is_empty_window(window, empties, windows) {
                 true => (empty.next().unwrap_or_default(), tiles),
                 false => rows.next().map_or((&[][..], tiles), |(rows, &end)| (rows, end)),
             };
@@ -352,6 +350,12 @@ impl TilePattern {
         }
         pieces.into_par_iter()
     }
+}
+
+/// Whether a window is one of the `empties` of `windows` that have rows without entries: Bresenham's line, so that after `w`
+/// windows `w·empties / windows` of them are empty.
+pub(crate) fn is_empty_window(window: usize, empties: usize, windows: usize) -> bool {
+    (window + 1) * empties / windows > window * empties / windows
 }
 
 /// Steps that windows with these first tiles make, and windows of `empty` rows without entries.
