@@ -131,6 +131,80 @@ pub enum FormatError {
         /// The place and the numbers.
         detail: String,
     },
+    /// Numbers that make no N:M pattern.
+    #[error("there is no pattern {n}:{m} in vectors of {l}; give 1 ≤ N ≤ M ≤ 256 and 1 ≤ L < 2³²")]
+    NmPattern {
+        /// Vectors to keep of a group.
+        n: usize,
+        /// Rows of a group.
+        m: usize,
+        /// Columns of a vector.
+        l: usize,
+    },
+    /// A dense matrix that has not the N:M pattern.
+    #[error(
+        "group {group} (rows {}..{}) has {found} vectors with entries in vector {vector} (columns {}..{}), the pattern \
+         keeps {limit} of a group; prune the matrix first, for example with `prune_magnitude`",
+        rows.0, rows.1, columns.0, columns.1
+    )]
+    NmGroup {
+        /// The group.
+        group: usize,
+        /// The vector.
+        vector: usize,
+        /// First row of the group, and the first behind it.
+        rows: (usize, usize),
+        /// First column of the vector, and the first behind it.
+        columns: (usize, usize),
+        /// Rows of the group that have entries in these columns.
+        found: usize,
+        /// How many the pattern keeps.
+        limit: usize,
+    },
+    /// A position beyond its group, in a matrix with an N:M pattern.
+    #[error(
+        "kept row {kept_row}, vector {vector}: index {found} is not below the {rows} rows of group {group}; an index \
+         counts rows from the start of its group"
+    )]
+    NmIndexRange {
+        /// The kept row.
+        kept_row: usize,
+        /// The vector.
+        vector: usize,
+        /// The group of the kept row.
+        group: usize,
+        /// The index.
+        found: u8,
+        /// Rows of the group.
+        rows: usize,
+    },
+    /// Positions that do not ascend, in a matrix with an N:M pattern.
+    #[error(
+        "kept row {kept_row}, vector {vector}: index {found} follows {before}; the indices of a vector must ascend in \
+         group {group}: sort them together with their values, and merge those that are equal"
+    )]
+    NmIndexOrder {
+        /// The kept row.
+        kept_row: usize,
+        /// The vector.
+        vector: usize,
+        /// The group of the kept row.
+        group: usize,
+        /// The index.
+        found: u8,
+        /// The index of the kept row before.
+        before: u8,
+    },
+    /// Packed indices of an N:M pattern that say more than they should.
+    #[error(
+        "the last byte of the packed indices is {last:#04x}, but only its lowest {used} bits hold indices; the others must be 0"
+    )]
+    NmSpareBits {
+        /// The last byte.
+        last: u8,
+        /// Its bits that hold indices.
+        used: usize,
+    },
     /// A name that stands for no synthetic matrix.
     #[error("no synthetic matrix is called {found:?}; there are {known}")]
     UnknownSynthetic {

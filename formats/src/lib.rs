@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! file --io--> Coo --> Csr --> RsTile          (Permutation, RowAssignment decide order and path of rows)
+//! file --io--> dense weights --> VectorNm      (vector-wise N:M sparsity)
 //! ```
 //!
 //! A value of any type here satisfies the invariants that its documentation lists as formulas: fields are
@@ -21,6 +22,7 @@ mod rs_tile;
 mod sampled;
 mod structure;
 mod value;
+mod vector_nm;
 
 pub mod io;
 pub mod synthetic;
@@ -37,6 +39,7 @@ pub use rs_tile::{
 pub use sampled::{SAMPLED_COLS, SampledTile, SampledTiles};
 pub use structure::{RowLengths, Structure};
 pub use value::Value;
+pub use vector_nm::{NmPattern, VectorNm, VectorNmParts};
 
 /// Marks a missing column where a tile has fewer than 8; no column has this number, since a matrix has at
 /// most `u32::MAX` of them.

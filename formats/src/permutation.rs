@@ -188,6 +188,6 @@ mod tests {
     fn the_empty_order_is_an_identity() {
         let empty = Permutation::try_from_new_to_old(vec![]).unwrap();
         assert!(empty.is_empty() && empty.is_identity() && empty.inverse().is_empty());
-        assert_eq!(empty.apply::<u8>(&[]), []);
+        assert!(empty.apply::<u8>(&[]).is_empty());
     }
 }

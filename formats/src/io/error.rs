@@ -36,10 +36,10 @@ pub enum ReadError {
         /// What is there.
         found: String,
     },
-    /// A `.npz` archive or one of its arrays that breaks the rules.
+    /// A `.npz` archive or a safetensors file, or one of its arrays, that breaks the rules.
     #[error("{member}: expected {expected}, found {found}")]
     Archive {
-        /// Name of the array, or `archive`.
+        /// Name of the array, `archive`, or which part of a file.
         member: String,
         /// What is needed.
         expected: String,
@@ -120,6 +120,9 @@ pub enum WriteError {
          if you like, or set WriteOptions::format"
     )]
     UnknownExtension,
+    /// The file name does not tell the format of weights with N:M sparsity.
+    #[error("the name does not tell the format; end it in .safetensors or .npz")]
+    UnknownNmExtension,
     /// The format cannot hold this matrix.
     #[error("{format} cannot hold this matrix: {why}; {remedy}")]
     NotRepresentable {

@@ -1,4 +1,4 @@
-//! Readers and writers of sparse-matrix files, and of orders of rows.
+//! Readers and writers of sparse-matrix files, of orders of rows, and of weights with N:M sparsity.
 //!
 //! | format | [`Format`] | read | written |
 //! |---|---|---|---|
@@ -9,6 +9,9 @@
 //! | TC-GNN `.npz` | [`TcGnnNpz`](Format::TcGnnNpz) | yes | no |
 //!
 //! An order of rows is a text of its own: [`write_permutation`], [`read_permutation`].
+//!
+//! Weights with vector-wise N:M sparsity are files of their own, safetensors or `.npz`: [`write_vector_nm`],
+//! [`read_vector_nm`]. Dense ones are read from safetensors files by name: [`read_tensor`].
 //!
 //! The format is found out from the content, never from the name; gzip is seen through. Files that hold a
 //! pattern get the value 1 for each entry; duplicates are summed; a [`ReadReport`] tells what was done.
@@ -45,10 +48,12 @@ mod options;
 mod permutation;
 mod records;
 mod report;
+mod safetensors;
 mod scan;
 mod smtx;
 mod sniff;
 mod source;
+mod vector_nm;
 mod write;
 
 use std::io::Read;
@@ -63,10 +68,13 @@ pub use error::{ReadError, WriteError};
 pub use options::{Format, Limits, Progress, ProgressFn, ReadOptions, Stage};
 pub use permutation::{read_permutation, read_permutation_from};
 pub use report::{Field, Header, Layout, ReadReport, Storage, Symmetry};
+pub use safetensors::{DenseTensor, read_tensor, read_tensor_from};
 pub use sniff::sniff;
+pub use vector_nm::{read_vector_nm, read_vector_nm_from};
 pub use write::{
-    WriteOptions, WriteReport, write_csr, write_edge_list, write_matrix_market, write_permutation,
-    write_scipy_npz, write_smtx,
+    NmIndices, WriteOptions, WriteReport, write_csr, write_edge_list, write_matrix_market, write_permutation,
+    write_scipy_npz, write_smtx, write_tensors, write_vector_nm, write_vector_nm_npz,
+    write_vector_nm_safetensors,
 };
 
 /// A matrix and how it was read.

@@ -100,6 +100,17 @@ impl Array {
         Err(self.error(format!("{len} elements, {why}"), format!("shape {:?}", self.shape)))
     }
 
+    /// An error unless the array has this shape, in C order; `why` says where it comes from.
+    pub(super) fn check_shape(&self, shape: &[usize], why: &str) -> Result<(), ReadError> {
+        if !self.shape.iter().copied().eq(shape.iter().map(|&size| size as u64)) {
+            return Err(self.error(format!("shape {shape:?}, {why}"), format!("shape {:?}", self.shape)));
+        }
+        if self.order != Order::C && shape.len() > 1 {
+            return Err(self.error("elements in C order", "Fortran order"));
+        }
+        Ok(())
+    }
+
     /// The array as two rows of equal length, if it has that shape, in C order.
     pub(super) fn halves(mut self) -> Result<(Self, Self), ReadError> {
         let &[2, len] = &self.shape[..] else {
@@ -156,6 +167,14 @@ impl Array {
                 Err(self.error(format!("{what} from 0 to {most}"), found))
             }
             None => Ok(numbers),
+        }
+    }
+
+    /// The elements as bytes; `what` says what they are.
+    pub(super) fn octets(&self, what: &str) -> Result<Vec<u8>, ReadError> {
+        match (self.dtype.type_char(), self.dtype.size_field()) {
+            (TypeChar::Uint, 1) => Ok(self.data().to_vec()),
+            _ => Err(self.error(format!("bytes of type |u1 ({what})"), format!("type {}", self.dtype))),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Reads NumPy's `.npz` archives: matrices of `scipy.sparse` and graphs of TC-GNN.
+//! Reads NumPy's `.npz` archives: matrices of `scipy.sparse`, graphs of TC-GNN, and weights with N:M sparsity.
 //!
 //! Nothing is unpickled, and no size that an archive declares is trusted: members are read up to the limit,
 //! whatever their headers say, and an array is as long as its bytes.
@@ -7,12 +7,13 @@ mod archive;
 mod array;
 mod scipy;
 mod tc_gnn;
+mod vector_nm;
 
 use std::io::{Cursor, Read, Seek};
 
 use super::source::read_all;
 use super::{Format, Loaded, ReadError, ReadOptions, Stage};
-use crate::Value;
+use crate::{Value, VectorNm};
 use archive::Archive;
 
 /// The format of an archive, from the names of its members.
@@ -38,4 +39,13 @@ pub(super) fn read<V: Value>(
     };
     loaded.report.content_bytes = archive.bytes_read();
     Ok(loaded)
+}
+
+/// Reads the weights with N:M sparsity in `content`.
+pub(super) fn read_vector_nm<V: Value>(
+    content: Vec<u8>,
+    options: &ReadOptions<'_>,
+) -> Result<VectorNm<V>, ReadError> {
+    let mut archive = Archive::open(Cursor::new(content), options.limits.max_bytes)?;
+    vector_nm::read(&mut archive, options)
 }

@@ -3,6 +3,7 @@
 mod npz;
 mod permutation;
 mod text;
+mod vector_nm;
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -17,6 +18,9 @@ use crate::{Csr, Value};
 pub use npz::write_scipy_npz;
 pub use permutation::write_permutation;
 pub use text::{write_edge_list, write_matrix_market, write_smtx};
+pub use vector_nm::{
+    NmIndices, write_tensors, write_vector_nm, write_vector_nm_npz, write_vector_nm_safetensors,
+};
 
 /// How to write.
 #[derive(Clone, Copy, Default)]

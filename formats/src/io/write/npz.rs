@@ -61,13 +61,20 @@ fn signed(x: u64) -> i64 {
     i64::try_from(x).unwrap_or(i64::MAX)
 }
 
-struct Members<W: Write> {
-    zip: ZipWriter<StreamWriter<W>>,
+/// The arrays of an archive that is being written.
+pub(super) struct Members<W: Write> {
+    pub(super) zip: ZipWriter<StreamWriter<W>>,
 }
 
 impl<W: Write> Members<W> {
     /// Starts a member and writes the array's header.
-    fn start(&mut self, name: &str, dtype: &str, shape: &[u64], bytes: u64) -> Result<(), WriteError> {
+    pub(super) fn start(
+        &mut self,
+        name: &str,
+        dtype: &str,
+        shape: &[u64],
+        bytes: u64,
+    ) -> Result<(), WriteError> {
         let options = SimpleFileOptions::default()
             .compression_method(CompressionMethod::Deflated)
             .large_file(bytes >= LARGE_BYTES);
@@ -89,8 +96,18 @@ impl<W: Write> Members<W> {
         numbers: &[T],
         bytes: impl Fn(&T) -> [u8; N],
     ) -> Result<(), WriteError> {
-        let len = numbers.len() as u64;
-        self.start(name, dtype, &[len], len * N as u64)?;
+        self.array(name, dtype, (&[numbers.len() as u64], numbers), bytes)
+    }
+
+    /// Writes an array of numbers that has this shape, in C order.
+    pub(super) fn array<T, const N: usize>(
+        &mut self,
+        name: &str,
+        dtype: &str,
+        (shape, numbers): (&[u64], &[T]),
+        bytes: impl Fn(&T) -> [u8; N],
+    ) -> Result<(), WriteError> {
+        self.start(name, dtype, shape, numbers.len() as u64 * N as u64)?;
         let mut buffer = Vec::with_capacity(CHUNK * N);
         for chunk in numbers.chunks(CHUNK) {
             buffer.clear();

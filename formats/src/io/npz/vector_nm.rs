@@ -1,0 +1,45 @@
+//! Vector-wise N:M weights: arrays `format`, `version`, `shape` (k, n), `pattern` (N, M, L), `values` (w × n), and
+//! `indices` (w × q) or `packed_indices`.
+
+use std::io::{Read, Seek};
+
+use super::super::line::excerpt;
+use super::super::vector_nm::{FORMAT, IndexForm, Sizes, VERSION, unknown_version};
+use super::super::{ReadError, ReadOptions};
+use super::archive::Archive;
+use super::array::Array;
+use crate::{Value, VectorNm};
+
+/// Reads the weights in `archive`.
+pub(super) fn read<V: Value, R: Read + Seek>(
+    archive: &mut Archive<R>,
+    options: &ReadOptions<'_>,
+) -> Result<VectorNm<V>, ReadError> {
+    let format = archive.array("format")?;
+    let text = format.text()?;
+    if text != FORMAT {
+        return Err(format.error(FORMAT, excerpt(text.as_bytes())));
+    }
+    let [version] = numbers(&archive.array("version")?, "a version")?;
+    if version != VERSION {
+        return Err(unknown_version("version.npy", version));
+    }
+    let shape = numbers(&archive.array("shape")?, "rows and columns")?;
+    let pattern = numbers(&archive.array("pattern")?, "N, M and L")?;
+    let sizes = Sizes::checked("shape.npy", shape, pattern, &options.limits)?;
+    let values = archive.array("values")?;
+    values.check_shape(&[sizes.kept_rows(), sizes.cols], "kept rows and columns")?;
+    let (indices, form) = match archive.optional("indices")? {
+        Some(indices) => (indices, IndexForm::Bytes),
+        None => (archive.array("packed_indices")?, IndexForm::Packed),
+    };
+    indices.check_shape(&sizes.index_shape(form), "one index for each kept row and vector")?;
+    sizes.assemble(values.values()?, indices.octets("indices")?, form)
+}
+
+/// As many numbers as are expected.
+fn numbers<const N: usize>(array: &Array, what: &str) -> Result<[u64; N], ReadError> {
+    let numbers = array.unsigned(what, u64::from(u32::MAX))?;
+    let found = numbers.len();
+    numbers.try_into().map_err(|_| array.error(format!("{N} numbers, {what}"), format!("{found}")))
+}

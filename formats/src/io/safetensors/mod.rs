@@ -1,0 +1,155 @@
+//! Reads safetensors files: dense tensors by name, and vector-wise N:M weights.
+//!
+//! The crate `safetensors` takes the header apart and sees to it that every tensor lies in the file, has the bytes that
+//! its shape and type ask for, and overlaps no other. Shapes, types and metadata are checked here.
+
+mod dense;
+mod vector_nm;
+
+pub use dense::{DenseTensor, read_tensor, read_tensor_from};
+pub(super) use vector_nm::read as read_vector_nm;
+
+use half::{bf16, f16};
+use rayon::prelude::*;
+use safetensors::tensor::{Dtype, Metadata, TensorView};
+
+use super::ReadError;
+use super::line::excerpt;
+use crate::Value;
+
+/// Names that a message lists, at most.
+const LISTED: usize = 8;
+/// Where the header begins, behind its length.
+const HEADER_AT: usize = 8;
+
+/// Whether the content is a safetensors file: a header in JSON behind its length.
+pub(super) fn is_safetensors(content: &[u8]) -> bool {
+    content.get(HEADER_AT) == Some(&b'{')
+}
+
+/// A file of tensors.
+struct Tensors<'a> {
+    metadata: Metadata,
+    tensors: safetensors::SafeTensors<'a>,
+}
+
+impl<'a> Tensors<'a> {
+    fn parse(content: &'a [u8]) -> Result<Self, ReadError> {
+        let damaged = |error: safetensors::SafeTensorError| {
+            ReadError::archive("safetensors header", "a valid one", error.to_string())
+        };
+        let (_, metadata) = safetensors::SafeTensors::read_metadata(content).map_err(damaged)?;
+        let tensors = safetensors::SafeTensors::deserialize(content).map_err(damaged)?;
+        Ok(Self { metadata, tensors })
+    }
+
+    /// The names, in the order of the tensors in the file, for messages.
+    fn listed(&self) -> String {
+        let names = self.metadata.offset_keys();
+        let mut listed: Vec<String> =
+            names.iter().take(LISTED).map(|name| excerpt(name.as_bytes())).collect();
+        if names.len() > LISTED {
+            listed.push(format!("{} more", names.len() - LISTED));
+        }
+        if listed.is_empty() { "no tensor".to_owned() } else { listed.join(", ") }
+    }
+
+    /// What the metadata has for `key`.
+    fn entry(&self, key: &str) -> Option<&str> {
+        self.metadata.metadata().as_ref()?.get(key).map(String::as_str)
+    }
+
+    fn tensor(&self, name: &str) -> Result<Tensor<'a>, ReadError> {
+        match self.tensors.tensor(name) {
+            Ok(view) => Ok(Tensor { name: name.to_owned(), view }),
+            Err(_) => {
+                let found = format!("none of that name, but {}", self.listed());
+                Err(ReadError::archive(
+                    "safetensors file",
+                    format!("a tensor {}", excerpt(name.as_bytes())),
+                    found,
+                ))
+            }
+        }
+    }
+
+    /// The tensor, if there is only one.
+    fn only(&self) -> Result<Tensor<'a>, ReadError> {
+        match &self.metadata.offset_keys()[..] {
+            [name] => self.tensor(name),
+            names => {
+                let found = format!("{}: {}; name the one to read", names.len(), self.listed());
+                Err(ReadError::archive("safetensors file", "one tensor", found))
+            }
+        }
+    }
+}
+
+/// A tensor whose bytes are there.
+struct Tensor<'a> {
+    name: String,
+    view: TensorView<'a>,
+}
+
+/// Elements of one type as they lie in the file, each mapped by the same expression.
+macro_rules! map_elements {
+    ($data:expr, $type:ty, |$x:ident| $map:expr) => {
+        $data
+            .par_chunks_exact(size_of::<$type>())
+            .map(|bytes| {
+                // A chunk has the length of the type, so the conversion cannot fail; zeros if it did.
+                let $x = <$type>::from_le_bytes(bytes.try_into().unwrap_or_default());
+                $map
+            })
+            .collect()
+    };
+}
+
+impl Tensor<'_> {
+    /// How messages call it.
+    fn place(&self) -> String {
+        format!("tensor {}", excerpt(self.name.as_bytes()))
+    }
+
+    fn error(&self, expected: impl Into<String>, found: impl Into<String>) -> ReadError {
+        ReadError::archive(self.place(), expected, found)
+    }
+
+    fn shape(&self) -> &[usize] {
+        self.view.shape()
+    }
+
+    /// An error unless the tensor has this shape; `why` says where it comes from.
+    fn check_shape(&self, shape: &[usize], why: &str) -> Result<(), ReadError> {
+        if self.shape() == shape {
+            return Ok(());
+        }
+        Err(self.error(format!("shape {shape:?}, {why}"), format!("shape {:?}", self.shape())))
+    }
+
+    /// The elements, if they are bytes.
+    fn bytes(&self) -> Result<Vec<u8>, ReadError> {
+        match self.view.dtype() {
+            Dtype::U8 => Ok(self.view.data().to_vec()),
+            other => Err(self.error("elements of type U8", format!("{other}"))),
+        }
+    }
+
+    /// The elements as values, rounded where `V` is narrower.
+    fn values<V: Value>(&self) -> Result<Vec<V>, ReadError> {
+        let data = self.view.data();
+        Ok(match self.view.dtype() {
+            Dtype::F32 => map_elements!(data, f32, |x| V::from_f32(x)),
+            Dtype::F16 => map_elements!(data, f16, |x| V::from_f32(x.to_f32())),
+            Dtype::BF16 => map_elements!(data, bf16, |x| V::from_f32(x.to_f32())),
+            Dtype::F64 => map_elements!(data, f64, |x| V::from_f64(x)),
+            other => {
+                return Err(ReadError::Unsupported {
+                    place: self.place(),
+                    what: format!("the type {other}"),
+                    remedy: "save it as f32, f16, bf16 or f64; in Python, tensor.float()",
+                });
+            }
+        })
+    }
+}

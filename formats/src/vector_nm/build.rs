@@ -1,0 +1,144 @@
+//! From a dense matrix: the vectors that hold entries, or those that a caller chose.
+
+use rayon::prelude::*;
+
+use super::check::{self, length};
+use super::{NmPattern, VectorNm};
+use crate::memory::{dimension, try_zeroed};
+use crate::{FormatError, Value};
+
+impl<T: Value> VectorNm<T> {
+    /// `dense`, `k × n` row-major without padding, which has the pattern already.
+    ///
+    /// Where a group has fewer than `N` vectors with entries, the lowest of its other positions are kept too, with
+    /// their zeros (a `−0.0` keeps its sign only in a vector that is kept). A NaN is an entry.
+    ///
+    /// # Cost
+    /// Linear in the elements, parallel over groups.
+    ///
+    /// # Errors
+    /// - [`FormatError::NmGroup`] for the first group, and in it the first vector, with more than `N` vectors that hold
+    ///   entries;
+    /// - [`FormatError::LengthMismatch`] unless `dense` has `k·n` elements;
+    /// - [`FormatError::DimensionTooLarge`], [`FormatError::OutOfMemory`].
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow_formats::{NmPattern, VectorNm};
+    ///
+    /// let pattern = NmPattern::new(1, 2, 1)?;
+    /// assert_eq!(VectorNm::from_dense(&[0.0f32, 7.0], 2, 1, pattern)?.indices(), [1]);
+    /// let error = VectorNm::from_dense(&[5.0f32, 7.0], 2, 1, pattern).unwrap_err().to_string();
+    /// assert!(error.starts_with("group 0 (rows 0..2) has 2 vectors with entries in vector 0 (columns 0..1)"));
+    /// # Ok::<(), windrow_formats::FormatError>(())
+    /// ```
+    pub fn from_dense(dense: &[T], k: usize, n: usize, pattern: NmPattern) -> Result<Self, FormatError> {
+        check_dense(dense, k, n)?;
+        let q = pattern.vectors(n);
+        let mut indices = try_zeroed::<u8>(pattern.kept_rows(k) * q, "indices")?;
+        if !indices.is_empty() {
+            let groups = indices.par_chunks_mut(pattern.n().saturating_mul(q)).enumerate();
+            let broken = groups.find_map_first(|(group, indices)| {
+                let rows = pattern.m().min(k - group * pattern.m());
+                let elements = &dense[group * pattern.m() * n..][..rows * n];
+                choose(elements, n, pattern, indices).err().map(|(vector, found)| {
+                    let (first_row, first_column) = (group * pattern.m(), vector * pattern.l());
+                    FormatError::NmGroup {
+                        group,
+                        vector,
+                        rows: (first_row, first_row + rows),
+                        columns: (first_column, n.min(first_column + pattern.l())),
+                        found,
+                        limit: pattern.n(),
+                    }
+                })
+            });
+            if let Some(error) = broken {
+                return Err(error);
+            }
+        }
+        gather(dense, k, n, pattern, indices)
+    }
+
+    /// The vectors of `dense`, `k × n` row-major without padding, that `indices` name; all others are dropped,
+    /// whatever they hold.
+    ///
+    /// For whoever decides what is kept: `windrow_preprocess::nm::prune_magnitude` by magnitude.
+    ///
+    /// # Errors
+    /// - [`FormatError::LengthMismatch`] unless there are `k·n` elements and `w·q` indices;
+    /// - [`FormatError::NmIndexRange`], [`FormatError::NmIndexOrder`] as for [`try_from_parts`](Self::try_from_parts);
+    /// - [`FormatError::DimensionTooLarge`], [`FormatError::OutOfMemory`].
+    pub fn from_dense_at(
+        dense: &[T],
+        (k, n): (usize, usize),
+        pattern: NmPattern,
+        indices: Vec<u8>,
+    ) -> Result<Self, FormatError> {
+        check_dense(dense, k, n)?;
+        check::indices(&indices, k, n, pattern)?;
+        gather(dense, k, n, pattern, indices)
+    }
+}
+
+fn check_dense<T>(dense: &[T], k: usize, n: usize) -> Result<(), FormatError> {
+    dimension(k, "rows")?;
+    dimension(n, "columns")?;
+    length("the dense matrix", dense.len(), k.checked_mul(n), "one for each row and column")
+}
+
+/// Puts the positions of the vectors with entries, and of as many others as are missing, into `indices`: those of one
+/// group. Fails with the first vector that has too many, and how many it has.
+fn choose<T: Value>(
+    elements: &[T],
+    n: usize,
+    pattern: NmPattern,
+    indices: &mut [u8],
+) -> Result<(), (usize, usize)> {
+    let q = pattern.vectors(n);
+    let (rows, kept) = (elements.len() / n, indices.len() / q);
+    // Row by row through memory, not down the columns.
+    let mut holds = Vec::with_capacity(rows * q);
+    for row in elements.chunks(n) {
+        holds.extend(row.chunks(pattern.l()).map(|vector| vector.iter().any(|&x| x != T::ZERO)));
+    }
+    for vector in 0..q {
+        let with_entries = (0..rows).filter(|&row| holds[row * q + vector]).count();
+        let Some(mut spare) = kept.checked_sub(with_entries) else { return Err((vector, with_entries)) };
+        let mut u = 0;
+        for position in 0..rows {
+            if !holds[position * q + vector] {
+                if spare == 0 {
+                    continue;
+                }
+                spare -= 1;
+            }
+            indices[u * q + vector] = u8::try_from(position).unwrap_or(u8::MAX);
+            u += 1;
+        }
+    }
+    Ok(())
+}
+
+/// Takes the vectors that checked indices name.
+fn gather<T: Value>(
+    dense: &[T],
+    k: usize,
+    n: usize,
+    pattern: NmPattern,
+    indices: Vec<u8>,
+) -> Result<VectorNm<T>, FormatError> {
+    let (q, l) = (pattern.vectors(n), pattern.l());
+    let mut values = try_zeroed::<T>(pattern.kept_rows(k) * n, "values")?;
+    if n > 0 {
+        values.par_chunks_mut(n).zip(indices.par_chunks(q)).enumerate().for_each(|(u, (kept, indices))| {
+            let first_row = u / pattern.n() * pattern.m();
+            for ((kept, &position), column) in kept.chunks_mut(l).zip(indices).zip((0..n).step_by(l)) {
+                let from = (first_row + usize::from(position)) * n + column;
+                kept.copy_from_slice(&dense[from..][..kept.len()]);
+            }
+        });
+    }
+    let (k, n) = (dimension(k, "rows")?, dimension(n, "columns")?);
+    Ok(VectorNm { k, n, pattern, values, indices })
+}
