@@ -134,10 +134,8 @@ fn windows_without_full_vectors_have_no_tiles() {
     assert_eq!((all.residual.matrix.nnz(), all.density.windows), (0, 13));
     assert_eq!(all.density, density(&a, None, PartitionRule::AllTile).unwrap());
     assert_eq!(all.window_rows[100..], [NO_ROW; 4]);
-    assert_eq!(
-        split_vectors(&Csr::<f32>::zeros(0, 3).unwrap(), None, VectorThreshold::LIBRA).unwrap().window_rows,
-        []
-    );
+    let empty = split_vectors(&Csr::<f32>::zeros(0, 3).unwrap(), None, VectorThreshold::LIBRA).unwrap();
+    assert!(empty.window_rows.is_empty());
 }
 
 #[test]

@@ -1,0 +1,168 @@
+//! Invariants of blocks, by hand and on generated weights.
+
+use proptest::prelude::*;
+use windrow_formats::VectorNmParts;
+
+use super::*;
+
+/// Weights whose kept positions are determined by `seed`.
+pub(in crate::nm) fn weights(k: usize, n: usize, pattern: NmPattern, seed: u64) -> VectorNm<f32> {
+    let (w, q) = (pattern.kept_rows(k), pattern.vectors(n));
+    let mut indices = vec![0u8; w * q];
+    let mut state = seed;
+    let mut random = move |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(state >> 33).unwrap() % below
+    };
+    for vector in 0..q {
+        for group in 0..pattern.groups(k) {
+            let rows = pattern.m().min(k - group * pattern.m());
+            let kept = pattern.n().min(rows);
+            // Selection sampling: ascending, every subset may come.
+            let mut taken = 0;
+            for row in 0..rows {
+                if random(rows - row) < kept - taken {
+                    indices[(group * pattern.n() + taken) * q + vector] = u8::try_from(row).unwrap();
+                    taken += 1;
+                }
+            }
+        }
+    }
+    let values = (0..w * n).map(|i| i as f32 + 1.0).collect();
+    VectorNm::try_from_parts(VectorNmParts { rows: k, cols: n, pattern, values, indices }).unwrap()
+}
+
+/// Everything that the documentation of [`Blocks`] promises.
+fn check(weights: &VectorNm<f32>, shape: BlockShape) {
+    let blocks = Blocks::new(weights, shape);
+    let pattern = weights.pattern();
+    assert_eq!(blocks.blocks(), weights.cols().div_ceil(shape.block_columns));
+    assert_eq!(blocks.slots() % 8, 0);
+    assert!(blocks.slots() <= shape.most_slots(pattern), "{} slots, {shape:?}", blocks.slots());
+    let mut places = vec![0; weights.kept_rows()];
+    for stage in 0..blocks.stages() {
+        for place in 0..blocks.depth() {
+            if let Some(kept) = blocks.kept(stage, place) {
+                places[kept] += 1;
+            }
+        }
+    }
+    assert!(places.iter().all(|&times| times == 1), "every kept row has one place");
+    for block in 0..blocks.blocks() {
+        for stage in 0..blocks.stages() {
+            let rows = blocks.rows(block, stage);
+            let mut picked = vec![false; rows.len()];
+            for strip in 0..shape.strips() {
+                let column = block * shape.block_columns + strip * shape.strip_columns;
+                for (place, &slot) in blocks.picks(block, stage, strip).iter().enumerate() {
+                    let slot = usize::from(slot);
+                    match blocks.kept(stage, place).filter(|_| column < weights.cols()) {
+                        None => assert_eq!(slot, blocks.slots(), "padding picks the zero slot"),
+                        Some(kept) => {
+                            let row = weights.source_row(kept, column / pattern.l());
+                            assert_eq!(
+                                rows[slot] as usize, row,
+                                "block {block}, stage {stage}, {strip}, {place}"
+                            );
+                            picked[slot] = true;
+                        }
+                    }
+                }
+            }
+            if shape.packed {
+                let present = rows.iter().take_while(|&&row| row != NO_ROW).count();
+                assert!(rows[..present].is_sorted_by(|a, b| a < b));
+                assert!(picked.iter().enumerate().all(|(slot, &picked)| picked == (slot < present)));
+                assert!(rows[present..].iter().all(|&row| row == NO_ROW));
+            }
+        }
+    }
+    let arranged = blocks.arrange(weights.values());
+    let mut arranged = arranged.iter();
+    for block in 0..blocks.blocks() {
+        for (stage, place) in (0..blocks.stages()).flat_map(|s| (0..blocks.depth()).map(move |p| (s, p))) {
+            for column in block * shape.block_columns..(block + 1) * shape.block_columns {
+                let kept = blocks.kept(stage, place).filter(|_| column < weights.cols());
+                let want = kept.map_or(0.0, |kept| weights.values()[kept * weights.cols() + column]);
+                assert_eq!(*arranged.next().unwrap(), want);
+            }
+        }
+    }
+    assert!(arranged.next().is_none());
+}
+
+#[test]
+fn by_hand() {
+    // 1:2 over four rows, two vectors of two columns: rows 0 and 3, rows 1 and 2.
+    let pattern = NmPattern::new(1, 2, 2).unwrap();
+    let parts =
+        VectorNmParts { rows: 4, cols: 4, pattern, values: vec![1.0f32; 8], indices: vec![0, 1, 1, 0] };
+    let weights = VectorNm::try_from_parts(parts).unwrap();
+    let shape = BlockShape {
+        block_columns: 6,
+        strip_columns: 2,
+        kept_per_stage: 2,
+        depth_multiple: 4,
+        packed: false,
+    };
+    let plain = Blocks::new(&weights, shape);
+    assert_eq!((plain.blocks(), plain.stages(), plain.slots(), plain.depth()), (1, 1, 8, 4));
+    assert_eq!(plain.rows(0, 0), [0, 1, 2, 3, NO_ROW, NO_ROW, NO_ROW, NO_ROW]);
+    assert_eq!(plain.pick_lists(), [0, 3, 8, 8, 1, 2, 8, 8, 8, 8, 8, 8]);
+    let shape = BlockShape { block_columns: 2, kept_per_stage: 1, depth_multiple: 1, packed: true, ..shape };
+    let packed = Blocks::new(&weights, shape);
+    assert_eq!((packed.blocks(), packed.stages(), packed.slots(), packed.depth()), (2, 2, 8, 1));
+    let first = |block, stage| packed.rows(block, stage)[0];
+    assert_eq!([first(0, 0), first(0, 1), first(1, 0), first(1, 1)], [0, 3, 1, 2]);
+    assert_eq!(packed.pick_lists(), [0, 0, 0, 0]);
+}
+
+#[test]
+fn nothing_to_cut() {
+    for (k, n) in [(0, 5), (5, 0), (0, 0)] {
+        for packed in [false, true] {
+            let weights = weights(k, n, NmPattern::new(2, 4, 4).unwrap(), 1);
+            let shape = BlockShape {
+                block_columns: 8,
+                strip_columns: 4,
+                kept_per_stage: 4,
+                depth_multiple: 8,
+                packed,
+            };
+            check(&weights, shape);
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "strips of 8 columns in 2:4 in vectors of 12")]
+fn strips_across_vectors_are_refused() {
+    let weights = weights(8, 24, NmPattern::new(2, 4, 12).unwrap(), 1);
+    let shape =
+        BlockShape { block_columns: 8, strip_columns: 8, kept_per_stage: 2, depth_multiple: 1, packed: true };
+    let _ = Blocks::new(&weights, shape);
+}
+
+proptest! {
+    #[test]
+    fn every_kept_row_is_picked_once(
+        (k, n) in (0usize..90, 0usize..70),
+        (m, share, strips_of_vector, strip) in (1usize..20, 0usize..20, 1usize..4, 1usize..9),
+        (strips, groups, depth_multiple) in (1usize..6, 1usize..5, prop::sample::select(vec![1usize, 4, 8, 16])),
+        (sub_group, packed) in (0usize..30, any::<bool>()),
+        seed in any::<u64>(),
+    ) {
+        let kept = 1 + share % m;
+        let pattern = NmPattern::new(kept, m, strips_of_vector * strip).unwrap();
+        let weights = weights(k, n, pattern, seed);
+        let kept_per_stage = if packed && sub_group > 0 { sub_group } else { groups * kept };
+        let shape = BlockShape {
+            block_columns: strips * strip,
+            strip_columns: strip,
+            kept_per_stage,
+            depth_multiple,
+            packed,
+        };
+        check(&weights, shape);
+    }
+}
