@@ -182,7 +182,7 @@ fn unreferenced_columns(a: &Csr<f32>) -> Vec<usize> {
 }
 
 /// A row-major matrix of `(rows, cols, ld)` that ends with its last element, `padding` between rows.
-fn row_major(
+pub(crate) fn row_major(
     (rows, cols, ld): (usize, usize, usize),
     padding: f32,
     mut element: impl FnMut() -> f32,

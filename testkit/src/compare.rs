@@ -63,30 +63,37 @@ impl fmt::Display for Comparison {
 pub fn compare<V: Output>(case: &Case, reference: &Reference, got: &[V], ld: usize, u: f64) -> Comparison {
     let (m, n) = (case.m(), case.n);
     assert_eq!(reference.want.len(), m * n, "the reference belongs to another case");
-    let mut result = Comparison {
-        elements: m * n,
-        failures: 0,
-        worst_ratio: -1.0,
-        worst_at: None,
-        got: 0.0,
-        want: 0.0,
-        overwritten_padding: None,
-    };
+    let padding = (ld == case.ldc).then_some(ld);
+    compare_elements((m, n), (got, ld), padding, |row, column, element: V| {
+        let (want, abs_sum) = (reference.want[row * n + column], reference.abs_sum[row * n + column]);
+        let ratio = if case.exact {
+            exact_ratio(element, want)
+        } else {
+            let bound = error_bound::<V>(want, abs_sum, case.a.row_len(row), u);
+            ratio::<V>(element.to_f64(), want, bound)
+        };
+        (ratio, want)
+    })
+}
+
+/// Compares every element of an m × n result with leading dimension `ld`, and its padding up to `padding` elements a
+/// row, if that is known to be marked. `ratio_of` says how far an element is off, and what it should be.
+pub(crate) fn compare_elements<V: Output>(
+    (m, n): (usize, usize),
+    (got, ld): (&[V], usize),
+    padding: Option<usize>,
+    ratio_of: impl Fn(usize, usize, V) -> (f64, f64),
+) -> Comparison {
+    let mut result = Comparison { elements: m * n, worst_ratio: -1.0, ..Comparison::default() };
     if n == 0 || m == 0 {
         return result;
     }
     let needed = (m - 1) * ld + n;
     assert!(ld >= n && got.len() >= needed, "{} elements, {needed} needed with ld = {ld}", got.len());
     for row in 0..m {
-        let len = case.a.row_len(row);
         for column in 0..n {
-            let (want, abs_sum) = (reference.want[row * n + column], reference.abs_sum[row * n + column]);
             let element = got[row * ld + column];
-            let ratio = if case.exact {
-                exact_ratio(element, want)
-            } else {
-                ratio::<V>(element.to_f64(), want, error_bound::<V>(want, abs_sum, len, u))
-            };
+            let (ratio, want) = ratio_of(row, column, element);
             result.failures += usize::from(ratio > 1.0);
             if ratio > result.worst_ratio {
                 result.worst_ratio = ratio;
@@ -95,12 +102,10 @@ pub fn compare<V: Output>(case: &Case, reference: &Reference, got: &[V], ld: usi
             }
         }
     }
-    if ld == case.ldc {
-        let mut places = (0..m).flat_map(|row| (n..ld).map(move |column| (row, column)));
-        let mark = V::from_f32(PADDING_MARK);
-        result.overwritten_padding =
-            places.find(|&(row, column)| got.get(row * ld + column).is_some_and(|&x| x != mark));
-    }
+    let mut places = (0..m).flat_map(|row| (n..padding.unwrap_or(n)).map(move |column| (row, column)));
+    let mark = V::from_f32(PADDING_MARK);
+    result.overwritten_padding =
+        places.find(|&(row, column)| got.get(row * ld + column).is_some_and(|&x| x != mark));
     result
 }
 
@@ -116,14 +121,14 @@ pub fn assert_matches<V: Output>(case: &Case, got: &[V], ld: usize, u: f64) -> C
 }
 
 /// 0 if `got` is `want` rounded to the type, else infinite.
-fn exact_ratio<V: Value>(got: V, want: f64) -> f64 {
+pub(crate) fn exact_ratio<V: Value>(got: V, want: f64) -> f64 {
     let rounded = V::from_f64(want);
     let same = got == rounded || (got.to_f64().is_nan() && rounded.to_f64().is_nan());
     if same { 0.0 } else { f64::INFINITY }
 }
 
 /// `|got − want| / bound`, infinite where only one of them is a number.
-fn ratio<V: Output>(got: f64, want: f64, bound: f64) -> f64 {
+pub(crate) fn ratio<V: Output>(got: f64, want: f64, bound: f64) -> f64 {
     if want.is_nan() || got.is_nan() {
         return if want.is_nan() && got.is_nan() { 0.0 } else { f64::INFINITY };
     }

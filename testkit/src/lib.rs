@@ -36,6 +36,9 @@
 //! must still be there afterwards, both arrays end with the last element of their last row, and rows
 //! of `B` to which `A` never refers hold NaN and infinities in the cases made for that.
 //!
+//! [`NmCase`] is the same for products with vector-wise N:M weights: [`nm_edge_cases`] and its like, compared by
+//! [`assert_nm_matches`].
+//!
 //! Panics here mean failed tests, so the crate is for `dev-dependencies` only.
 #![forbid(unsafe_code)]
 
@@ -43,6 +46,7 @@ mod bound;
 mod case;
 mod cases;
 mod compare;
+mod nm;
 mod pattern;
 mod reference;
 mod rng;
@@ -55,6 +59,10 @@ pub use cases::{
     SCALARS, WIDTHS, edge_cases, edge_patterns, non_finite_cases, random_case, shape_cases, value_cases,
 };
 pub use compare::{Comparison, assert_matches, compare};
+pub use nm::{
+    NmActivation, NmCase, NmLayout, NmOperands, NmReference, assert_nm_matches, compare_nm, nm_edge_cases,
+    nm_error_bound, nm_non_finite_cases, nm_patterns, nm_random_case, nm_spmm, nm_value_cases, nm_weights,
+};
 pub use pattern::Pattern;
 pub use reference::{Reference, spmm};
 pub use rng::SplitMix64;
