@@ -4,6 +4,7 @@ use bytemuck::Pod;
 use windrow_simt::Simt;
 
 use crate::element::Dtype;
+use crate::nm::NmTile;
 
 /// A kernel instance: one entry point of the PTX.
 pub trait Kernel {
@@ -89,6 +90,33 @@ pub enum Variant {
     RowSoftmaxGrad {
         /// As for `RowSoftmax`.
         long: bool,
+    },
+    /// [`crate::nm::NmCudaCores`].
+    NmCudaCores {
+        /// What a block computes.
+        tile: NmTile,
+        /// Stages that are in shared memory at a time.
+        buffers: u32,
+    },
+    /// [`crate::nm::NmTensorCores`].
+    NmTensorCores {
+        /// Type of the activations and weights.
+        dtype: Dtype,
+        /// What a block computes.
+        tile: NmTile,
+        /// Slots of a stage.
+        slots: u32,
+    },
+    /// [`crate::nm::NmCombine`].
+    NmCombine,
+    /// [`crate::nm::NmStage`].
+    NmStage {
+        /// Bytes of an element that is read.
+        element_bytes: u32,
+        /// The type that is widened to f32, if one is.
+        widened: Option<Dtype>,
+        /// Whether activations are read in 16-byte vectors.
+        vectors: bool,
     },
     /// [`crate::place_values`].
     PlaceValues,

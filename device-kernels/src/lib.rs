@@ -12,6 +12,7 @@
 //! | [`short_rows`] | the same, rows of equal length without a row pointer | CUDA cores |
 //! | [`tile_stream`] | the same, `A` in 8 × 8 tiles | Tensor Cores |
 //! | [`sddmm`] | `out = α·(X·Yᵀ) ⊙ pattern` | Tensor Cores, or CUDA cores |
+//! | [`nm`] | `C = act(α·A·W + β·C + bias)`, `W` vector-wise N:M sparse | CUDA cores |
 //! | [`row_softmax`] | softmax over the rows of such a result, and its gradient | CUDA cores |
 //! | [`training`] | dense operations of training: activations, loss, optimiser, sums | memory |
 //! | [`place_values`] | puts new values of `A` where a plan keeps them | memory |
@@ -35,6 +36,7 @@ mod element;
 mod entries;
 pub mod gather_probe;
 mod kernel;
+pub mod nm;
 pub mod place_values;
 pub mod preprocess;
 pub mod row_softmax;

@@ -263,6 +263,18 @@ pub unsafe trait Simt {
     /// The bits of the bf16 nearest to `value`, ties to even.
     fn f32_to_bf16(&self, value: f32) -> u16;
 
+    /// [`f32_to_f16`](Simt::f32_to_f16) of two values, the first in the low half.
+    #[inline(always)]
+    fn f32x2_to_f16x2(&self, [low, high]: [f32; 2]) -> u32 {
+        u32::from(self.f32_to_f16(low)) | u32::from(self.f32_to_f16(high)) << 16
+    }
+
+    /// [`f32_to_bf16`](Simt::f32_to_bf16) of two values, the first in the low half.
+    #[inline(always)]
+    fn f32x2_to_bf16x2(&self, [low, high]: [f32; 2]) -> u32 {
+        u32::from(self.f32_to_bf16(low)) | u32::from(self.f32_to_bf16(high)) << 16
+    }
+
     /// `value` rounded to tf32 (10 explicit mantissa bits), ties away from zero, as f32 bits.
     fn f32_to_tf32(&self, value: f32) -> u32;
 

@@ -332,6 +332,24 @@ unsafe impl Simt for Ptx {
         out
     }
     #[inline(always)]
+    fn f32x2_to_f16x2(&self, [low, high]: [f32; 2]) -> u32 {
+        let out: u32;
+        // SAFETY: arithmetic. The first operand becomes the high half.
+        unsafe {
+            asm!("cvt.rn.f16x2.f32 {0}, {1}, {2};", out(reg32) out, in(reg32) high, in(reg32) low, options(pure, nomem, nostack));
+        }
+        out
+    }
+    #[inline(always)]
+    fn f32x2_to_bf16x2(&self, [low, high]: [f32; 2]) -> u32 {
+        let out: u32;
+        // SAFETY: as above.
+        unsafe {
+            asm!("cvt.rn.bf16x2.f32 {0}, {1}, {2};", out(reg32) out, in(reg32) high, in(reg32) low, options(pure, nomem, nostack));
+        }
+        out
+    }
+    #[inline(always)]
     fn f32_to_tf32(&self, value: f32) -> u32 {
         let out: u32;
         // SAFETY: arithmetic.

@@ -1,0 +1,31 @@
+//! Products with vector-wise N:M sparse weights, `C[m × n] ← act(α·A[m × k]·W[k × n] + β·C + bias)`.
+//!
+//! Of every `M` successive rows of `W`, each run of `L` columns keeps `N` (Ma and others, NM-SpMM, section II). What is kept
+//! is a dense matrix of `w = k·N/M` rows; which row of `W`, so of the transposed activations, a kept row came from
+//! depends on the run of columns. All kernels here read activations `k`-major, where such a row is contiguous.
+//!
+//! - [`NmCudaCores`]: products in f32, on CUDA cores;
+//! - [`NmTensorCores`]: products in f16, bf16 and tf32, on Tensor Cores;
+//! - [`NmCombine`]: adds the sums of products that were divided along `k`;
+//! - [`NmStage`]: brings activations of any layout to that form;
+//! - [`Output`]: how sums reach `C`.
+
+mod combine;
+mod cuda_cores;
+mod operand;
+mod output;
+mod stage;
+mod tensor_cores;
+mod tile;
+
+pub use combine::{NmCombine, NmCombineParams};
+pub use cuda_cores::{
+    Buffers, ByColumn, ByLane, ByWarp, Double, NmCudaCores, NmCudaCoresParams, Picks, Single,
+};
+pub use operand::NmOperand;
+pub use output::{Activate, Output, OutputType};
+pub use stage::{Bits16, Bits32, Moved, NmStage, NmStageParams, STAGE_TILE, Widened};
+pub use tensor_cores::{
+    Block, BlockShape, NmTensorCores, NmTensorCoresParams, STEPS, WARP_COLUMNS, weight_index,
+};
+pub use tile::NmTile;

@@ -1,0 +1,51 @@
+//! Stages one after the other, with nothing on its way meanwhile: what the pipeline is measured against.
+
+use windrow_simt::Simt;
+
+use super::super::output::each4;
+use super::{Block, PICKS_AT_ONCE, Picks};
+
+impl<S: Simt, P: Picks, const TM: usize, const TN: usize, const WARPS: u32> Block<'_, S, P, TM, TN, WARPS> {
+    /// `acc += A·W` over stages `begin..end`. Each is brought when that before it has been multiplied: first its lists,
+    /// then what they name.
+    ///
+    /// Shared memory is divided as for two stages, so that stages and resident blocks are those of the pipeline.
+    #[inline(always)]
+    pub(super) unsafe fn multiply_one_by_one(&self, begin: u32, end: u32, acc: &mut [[f32; TN]; TM]) {
+        let s = self.s;
+        let stage_bytes = Self::TILE.stage_bytes(self.p.slots, self.p.depth);
+        let (lists, slab_w) = (2 * stage_bytes, stage_bytes - self.p.depth * Self::W_ROW);
+        let mut stage = begin;
+        // SAFETY: the obligations of the params; copies are waited for and made known by a barrier before they are read,
+        // and what they overwrite has been read before a barrier.
+        unsafe {
+            self.clear_zero_slots(stage_bytes);
+            while stage < end {
+                // 2. Global -> shared.
+                self.bring_lists(lists, stage, end);
+                s.copy_async_commit();
+                s.copy_async_wait::<0>();
+                s.sync_block(); // RAW: lists -> read
+                self.bring_stage(0, lists, stage, slab_w);
+                s.copy_async_commit();
+                s.copy_async_wait::<0>();
+                s.sync_block(); // RAW: stage, zero slots -> read
+                // 3. and 4. Four kept rows.
+                let mut left = self.p.depth / PICKS_AT_ONCE;
+                let (mut list, mut w) = (lists + self.lane_list, slab_w + self.lane_w);
+                while left > 0 {
+                    let picks = self.picks(list);
+                    each4(|i| {
+                        let fragments = self.fragments(self.lane_a, picks, i, w);
+                        self.multiply(&fragments, acc);
+                    });
+                    left -= 1;
+                    list += 16;
+                    w += PICKS_AT_ONCE * Self::W_ROW;
+                }
+                s.sync_block(); // WAR: stage and lists read -> next copies
+                stage += 1;
+            }
+        }
+    }
+}

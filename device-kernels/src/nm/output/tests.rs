@@ -1,0 +1,165 @@
+//! Every type, activation and alignment against f64.
+
+use half::{bf16, f16};
+use windrow_simt::emulator::{Launch, Memory, Schedule};
+
+use super::*;
+
+/// `act` in f64.
+fn act(activate: Activate, x: f64) -> f64 {
+    match activate {
+        Activate::Identity => x,
+        Activate::Relu => x.max(0.0),
+        Activate::Gelu => {
+            let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x * x * x);
+            0.5 * x * (1.0 + inner.tanh())
+        }
+    }
+}
+
+/// Sum `i` of row `r`.
+fn sum_of(r: u32, c: u32) -> f32 {
+    (f32::from(u16::try_from((7 * r + 13 * c) % 32).unwrap()) - 16.0) / 4.0
+}
+
+struct Case {
+    element: OutputType,
+    activate: Activate,
+    vectors: bool,
+    n: u32,
+    ldc: u32,
+    beta: f32,
+    bias: bool,
+}
+
+const ROWS: u32 = 5;
+const OLD: f32 = 0.5;
+const MARK: f32 = -77.0;
+
+/// Stores every element of a `ROWS × n` matrix by threads of `WIDTH` columns, more rows and columns than there are.
+fn run<const WIDTH: usize>(case: &Case) -> Vec<f64> {
+    let memory = Memory::new();
+    let old = if case.beta == 0.0 { f32::NAN } else { OLD };
+    let held: Vec<f32> =
+        (0..ROWS * case.ldc).map(|at| if at % case.ldc < case.n { old } else { MARK }).collect();
+    let len = held.len();
+    let c = match case.element {
+        OutputType::F32 => memory.alloc_from(&held).cast(),
+        OutputType::F16 => {
+            memory.alloc_from(&held.iter().map(|&x| f16::from_f32(x)).collect::<Vec<_>>()).cast()
+        }
+        OutputType::Bf16 => {
+            memory.alloc_from(&held.iter().map(|&x| bf16::from_f32(x)).collect::<Vec<_>>()).cast()
+        }
+    };
+    let bias: Vec<f32> = (0..u16::try_from(case.n).unwrap()).map(|c| f32::from(c) / 8.0).collect();
+    let output = Output {
+        c,
+        bias: if case.bias { memory.alloc_from(&bias) } else { GlobalPtr::NULL },
+        m: ROWS,
+        n: case.n,
+        ldc: case.ldc,
+        alpha: 2.0,
+        beta: case.beta,
+        flags: Output::flags(case.element, case.activate, case.vectors),
+    };
+    let width = WIDTH as u32;
+    let threads = 32;
+    let launch =
+        Launch { grid: [ROWS + 1, 1], block_threads: threads, shared_bytes: 0, schedule: Schedule::InOrder };
+    memory
+        .launch(&launch, |s| {
+            let (row, column) = (s.block_idx(), s.thread_idx() * width);
+            let mut sums = [0.0; WIDTH];
+            for (c, sum) in (column..).zip(&mut sums) {
+                *sum = sum_of(row, c);
+            }
+            // SAFETY: the output is as its documentation demands; each thread has columns of its own.
+            unsafe { output.store(s, row, column, sums) }
+        })
+        .unwrap_or_else(|violation| panic!("{violation}"));
+    match case.element {
+        OutputType::F32 => memory.read(c.cast::<f32>(), len).unwrap().into_iter().map(f64::from).collect(),
+        OutputType::F16 => memory.read(c.cast::<f16>(), len).unwrap().into_iter().map(f64::from).collect(),
+        OutputType::Bf16 => memory.read(c.cast::<bf16>(), len).unwrap().into_iter().map(f64::from).collect(),
+    }
+}
+
+#[track_caller]
+fn check<const WIDTH: usize>(case: &Case) {
+    let got = run::<WIDTH>(case);
+    let unit = match case.element {
+        OutputType::F32 => 2f64.powi(-20), // of the exponential's argument, mostly
+        OutputType::F16 => 2f64.powi(-11),
+        OutputType::Bf16 => 2f64.powi(-8),
+    };
+    for (at, got) in (0u32..).zip(got) {
+        let (r, c) = (at / case.ldc, at % case.ldc);
+        if c >= case.n {
+            assert_eq!(got, f64::from(MARK), "written past the row at ({r}, {c})");
+            continue;
+        }
+        let bias = if case.bias { f64::from(c) / 8.0 } else { 0.0 };
+        let x = 2.0 * f64::from(sum_of(r, c)) + f64::from(case.beta) * f64::from(OLD) + bias;
+        let want = act(case.activate, x);
+        let bound = unit * want.abs() + 2f64.powi(-24);
+        assert!((got - want).abs() <= bound, "({r}, {c}) width {WIDTH}: {got} instead of {want}");
+    }
+}
+
+#[test]
+fn every_type_activation_and_alignment() {
+    for element in [OutputType::F32, OutputType::F16, OutputType::Bf16] {
+        for activate in [Activate::Identity, Activate::Relu, Activate::Gelu] {
+            for (n, ldc, vectors) in [
+                (16, 16, true),
+                (16, 16, false),
+                (17, 20, true),
+                (22, 24, true),
+                (13, 13, false),
+                (1, 1, false),
+                (3, 4, true),
+            ] {
+                for (beta, bias) in [(0.0, false), (0.0, true), (-1.5, false), (1.0, true)] {
+                    let case = Case { element, activate, vectors, n, ldc, beta, bias };
+                    check::<2>(&case);
+                    check::<4>(&case);
+                    check::<8>(&case);
+                }
+            }
+        }
+    }
+}
+
+/// What an activation makes of numbers that are not finite, and of large ones.
+#[test]
+fn extreme_values() {
+    for (activate, x, want) in [
+        (Activate::Relu, f32::NAN, f32::NAN),
+        (Activate::Relu, f32::NEG_INFINITY, 0.0),
+        (Activate::Relu, f32::INFINITY, f32::INFINITY),
+        (Activate::Gelu, f32::NAN, f32::NAN),
+        (Activate::Gelu, f32::INFINITY, f32::INFINITY),
+        (Activate::Gelu, 1e30, 1e30),
+        (Activate::Gelu, -1e30, 0.0),
+        (Activate::Gelu, 0.0, 0.0),
+    ] {
+        let memory = Memory::new();
+        let c = memory.alloc_uninit::<f32>(2);
+        let output = Output {
+            c: c.cast(),
+            bias: GlobalPtr::NULL,
+            m: 1,
+            n: 2,
+            ldc: 2,
+            alpha: 1.0,
+            beta: 0.0,
+            flags: Output::flags(OutputType::F32, activate, false),
+        };
+        let launch = Launch { grid: [1, 1], block_threads: 32, shared_bytes: 0, schedule: Schedule::InOrder };
+        // SAFETY: as above; there is one row.
+        memory.launch(&launch, |s| unsafe { output.store(s, s.thread_idx(), 0, [x, x]) }).unwrap();
+        let got = memory.read(c, 1).unwrap()[0];
+        assert!(got == want || got.is_nan() && want.is_nan(), "{activate:?}({x}) is {got}");
+    }
+}

@@ -1,0 +1,50 @@
+//! What a block of an N:M product computes, and the memory that it takes.
+
+/// The part of `C` that a block computes, and what follows from it: the key of an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct NmTile {
+    /// Rows of `C`.
+    pub rows: u32,
+    /// Columns of `C`.
+    pub columns: u32,
+    /// Columns that share one list of picks.
+    pub strip: u32,
+}
+
+impl NmTile {
+    /// Strips of a block.
+    #[must_use]
+    pub const fn strips(self) -> u32 {
+        self.columns / self.strip
+    }
+
+    /// What the depth of a stage is a multiple of: eight, so that fewer instructions are none of the products', but four
+    /// where strips are so narrow that eight kept rows may come from more than shared memory has room for.
+    #[must_use]
+    pub const fn depth_multiple(self) -> u32 {
+        if self.strip >= 16 { 8 } else { 4 }
+    }
+
+    /// Words of a stage's lists: rows and picks.
+    #[must_use]
+    pub const fn list_words(self, slots: u32, depth: u32) -> u32 {
+        slots + self.strips() * depth
+    }
+
+    /// Shared memory that stages of `slots` slots and `depth` kept rows take, in bytes: two of them, and three lists.
+    #[must_use]
+    pub const fn shared_bytes(self, slots: u32, depth: u32) -> u32 {
+        2 * self.stage_bytes(slots, depth) + 3 * 4 * self.list_words(slots, depth)
+    }
+
+    /// Bytes of a row of the slab of `A`.
+    #[must_use]
+    pub const fn slot_bytes(self) -> u32 {
+        4 * self.rows
+    }
+
+    /// Bytes of a stage: `slots` rows of `A` and one of zeros, `depth` rows of `W`.
+    pub(super) const fn stage_bytes(self, slots: u32, depth: u32) -> u32 {
+        (slots + 1) * self.slot_bytes() + depth * self.columns * 4
+    }
+}
