@@ -1,8 +1,9 @@
 //! What can go wrong: on a device, and in a product.
 
 use thiserror::Error;
-use windrow_formats::FormatError;
+use windrow_formats::{FormatError, NmPattern};
 
+use crate::nm::NmAlgorithm;
 use crate::options::{Algorithm, Precision};
 use crate::sddmm::SddmmAlgorithm;
 
@@ -145,7 +146,7 @@ pub enum DeviceError {
     },
 }
 
-/// Why a product, [`Spmm`](crate::Spmm) or [`Sddmm`](crate::Sddmm), or an operation of
+/// Why a product, [`Spmm`](crate::Spmm), [`Sddmm`](crate::Sddmm) or [`NmSpmm`](crate::NmSpmm), or an operation of
 /// [`training`](crate::training), could not be planned or run.
 ///
 /// Every message has the numbers and what to do about them. Rows and columns are counted from 0.
@@ -246,6 +247,48 @@ pub enum SpmmError {
         algorithm: SddmmAlgorithm,
         /// The precision asked for.
         precision: Precision,
+    },
+    /// A combination of algorithm and precision that no kernel of products with N:M weights implements.
+    #[error(
+        "products with N:M weights by {algorithm} do not support precision {precision}; use tf32, f16 or bf16, or \
+         algorithm cuda-cores or auto"
+    )]
+    UnsupportedNm {
+        /// The algorithm asked for.
+        algorithm: NmAlgorithm,
+        /// The precision asked for.
+        precision: Precision,
+    },
+    /// Weights that no kernel for Tensor Cores takes.
+    #[error(
+        "tensor-cores have no {precision} kernel for weights with pattern {pattern}: {reason}; use algorithm cuda-cores or auto"
+    )]
+    NoTensorCores {
+        /// The precision asked for.
+        precision: Precision,
+        /// That of the weights.
+        pattern: NmPattern,
+        /// What the kernels do not have.
+        reason: String,
+    },
+    /// Weights that are not the plan's.
+    #[error(
+        "the weights are {} × {} with pattern {}, the plan's {} × {} with pattern {}",
+        found.0, found.1, found.2, expected.0, expected.1, expected.2
+    )]
+    OtherWeights {
+        /// Rows, columns and pattern of the weights given.
+        found: (usize, usize, NmPattern),
+        /// Those of the plan's.
+        expected: (usize, usize, NmPattern),
+    },
+    /// A result that cannot be verified.
+    #[error(
+        "a result with beta = {beta} depends on what C held before, which is gone; verify a run with beta = 0"
+    )]
+    OldOutput {
+        /// The factor of what `C` held.
+        beta: f32,
     },
     /// A dense operand of another shape.
     #[error("{operand} is {} × {} but must be {} × {}", found.0, found.1, expected.0, expected.1)]

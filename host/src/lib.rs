@@ -99,6 +99,22 @@
 //! [`training`] has the few dense operations that training a graph neural network needs beside these; the examples
 //! `gcn` and `agnn` train models of five layers on any graph, forward and backward.
 //!
+//! # Weights with N:M sparsity
+//!
+//! [`NmSpmm`] multiplies dense activations by weights of which in every `M` rows `N` are kept, in vectors of `L` columns:
+//! a pruned linear layer, `C = act(A·W + bias)`. [`prune_magnitude`] makes such weights of dense ones, [`io`] reads and
+//! writes them as safetensors.
+//!
+//! ```
+//! use windrow::{Device, NmPattern, NmSpmm, prune_magnitude};
+//!
+//! let dense: Vec<f32> = (0..16u8).map(f32::from).collect(); // 4 × 4
+//! let weights = prune_magnitude(&dense, 4, 4, NmPattern::new(1, 2, 4)?)?; // rows 1 and 3 are the larger ones
+//! let plan = NmSpmm::builder(&weights).build(&Device::cpu())?;
+//! assert_eq!(plan.run(&[1.0, 1.0, 1.0, 1.0])?, [16.0, 18.0, 20.0, 22.0]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Devices
 //!
 //! | device | needs | runs |
@@ -122,6 +138,7 @@ mod dense;
 mod device;
 mod error;
 mod matrix;
+mod nm;
 mod num;
 mod options;
 mod profile;
@@ -138,6 +155,9 @@ pub use dense::{DenseMut, DenseRef};
 pub use device::{Device, DeviceBuffer, DeviceKind, DeviceSelector, Event};
 pub use error::{DeviceError, SpmmError};
 pub use matrix::{DeviceMatrix, Element, Output};
+pub use nm::{
+    Activation, ActivationLayout, NmAlgorithm, NmPacking, NmReport, NmRun, NmSpmm, NmSpmmBuilder, NmSpmmPlan,
+};
 pub use options::{Algorithm, Determinism, Precision, Preprocessing, Rates, TileValues};
 pub use profile::{Profile, ProfileError};
 pub use schedule::{OccupancyRange, Schedule, Scheduling};
@@ -148,9 +168,11 @@ pub use spmm::{ArraySize, Spmm, SpmmBuilder, SpmmPlan, SpmmReport, StageTime, Ve
 /// The 16-bit element types, of the crate `half`.
 pub use half::{bf16, f16};
 pub use windrow_formats::{
-    ByteSizes, Canonicalised, Coo, Csr, FormatError, Permutation, RowAssignment, RowPath, RsTile, Structure,
-    Value, io, synthetic,
+    ByteSizes, Canonicalised, Coo, Csr, FormatError, NmPattern, Permutation, RowAssignment, RowPath, RsTile,
+    Structure, Value, VectorNm, VectorNmParts, io, synthetic,
 };
+/// Dense weights pruned to vector-wise N:M sparsity.
+pub use windrow_preprocess::nm::prune_magnitude;
 /// Orders of rows and divisions of rows between the paths, before a plan is made.
 pub use windrow_preprocess::{partition, reorder};
 #[cfg(feature = "emulator")]

@@ -8,7 +8,7 @@ use windrow::{DenseRef, Device, DeviceKind, DeviceMatrix};
 use super::Result;
 use super::cublas::CuBlas;
 
-/// Rows of a task on the CPU.
+/// Rows of a task on the CPU, at most.
 const TASK_ROWS: usize = 1024;
 /// Rows that are added up at a time in `Aᵀ·B`: fixed, so that results do not depend on the number of threads.
 const SUMMED_ROWS: usize = 4096;
@@ -178,8 +178,10 @@ fn on_host(
         }
         Form::Plain | Form::Second => {
             let mut product = vec![0.0; m * n];
-            product.par_chunks_mut((TASK_ROWS * n).max(1)).enumerate().for_each(|(i, rows)| {
-                let range = TASK_ROWS * i..m.min(TASK_ROWS * (i + 1));
+            // A task for each thread even where there are few rows; an element is added up in the same order.
+            let task_rows = m.div_ceil(rayon::current_num_threads()).clamp(1, TASK_ROWS);
+            product.par_chunks_mut((task_rows * n).max(1)).enumerate().for_each(|(i, rows)| {
+                let range = task_rows * i..m.min(task_rows * (i + 1));
                 multiply(a.of_rows(range), b, rows, n);
             });
             product

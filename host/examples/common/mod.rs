@@ -1,4 +1,4 @@
-//! What the examples share: a graph and classes for its nodes, dense products, two models, and the training loop.
+//! What the examples share: a graph and classes for its nodes, dense products, three models, and the training loop.
 
 #![allow(dead_code, reason = "each example is a crate of its own and uses a part of this")]
 
@@ -9,6 +9,7 @@ pub(crate) mod data;
 pub(crate) mod gcn;
 pub(crate) mod gemm;
 pub(crate) mod graph;
+pub(crate) mod mlp;
 pub(crate) mod model;
 pub(crate) mod options;
 pub(crate) mod train;

@@ -12,6 +12,7 @@
 //! `B` may be stored as [`half::f16`] or [`half::bf16`] and `C` as [`half::f16`]; sums are taken in f32 and rounded once
 //! by the store. [`Tf32`] rounds an f32 `B` when it is read.
 
+mod gathered;
 mod product;
 mod rows;
 mod unit;
@@ -29,6 +30,7 @@ use windrow_preprocess::balance::row_ranges;
 
 use crate::dense::{DenseMut, DenseRef};
 use crate::options::Precision;
+pub(crate) use gathered::{GatheredWeights, Panels};
 use product::{Area, Product};
 pub(crate) use rows::each_row;
 use unit::Unit;

@@ -1,5 +1,9 @@
 //! Which vector unit a product runs on.
 
+use super::vector::{Portable, Vector};
+#[cfg(target_arch = "x86_64")]
+use super::x86::{Avx2, Avx512};
+
 /// A vector unit that products are compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
@@ -14,6 +18,20 @@ pub(super) enum Unit {
 }
 
 impl Unit {
+    /// Lanes of the widest.
+    pub(super) const MOST_LANES: usize = 16;
+
+    /// f32 lanes of a vector.
+    pub(super) fn lanes(self) -> usize {
+        match self {
+            Self::Portable => Portable::LANES,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => Avx2::LANES,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => Avx512::LANES,
+        }
+    }
+
     /// Whether this machine has it.
     pub(super) fn exists(self) -> bool {
         match self {

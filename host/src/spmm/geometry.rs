@@ -59,6 +59,11 @@ pub(crate) fn division(entry: &Entry) -> Division {
         Variant::TileSteps => (windrow_kernels::preprocess::TileSteps::STEPS, 1),
         Variant::TileRecords { .. } => (entry.block_threads / WARP, 1),
         Variant::GatherProbe => (1, 1),
+        // Their plans count blocks themselves.
+        Variant::NmCudaCores { .. }
+        | Variant::NmTensorCores { .. }
+        | Variant::NmCombine
+        | Variant::NmStage { .. } => (1, 1),
     };
     Division { units_per_block, slice }
 }

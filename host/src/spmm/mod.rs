@@ -29,6 +29,7 @@ pub use plan::SpmmPlan;
 pub(crate) use plan::narrow_width;
 pub(crate) use report::StageClock;
 pub use report::{ArraySize, SpmmReport, StageTime};
+pub(crate) use values::{Bits, Values};
 pub use verify::Verification;
 pub(crate) use verify::{UNIT_FMA, UNIT_MMA, error_ratio};
 

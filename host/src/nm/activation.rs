@@ -1,0 +1,147 @@
+//! What is applied to each element of a result.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::options::names;
+use crate::error::SpmmError;
+
+/// What is applied to each element of the result in the end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Activation {
+    /// `x`.
+    #[default]
+    Identity,
+    /// `max(x, 0)`; a NaN stays one.
+    Relu,
+    /// `½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³)))`, the tanh form (Hendrycks and Gimpel 2016).
+    Gelu,
+}
+
+names!(Activation, "activation", "identity, relu and gelu",
+    Identity => "identity", Relu => "relu", Gelu => "gelu");
+
+impl Activation {
+    /// Every activation.
+    pub const ALL: [Self; 3] = [Self::Identity, Self::Relu, Self::Gelu];
+
+    /// The activation of `x`, in f32.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::Activation;
+    ///
+    /// assert_eq!(Activation::Relu.apply(-2.0), 0.0);
+    /// assert!((Activation::Gelu.apply(1.0) - 0.841192).abs() < 1e-6);
+    /// ```
+    #[must_use]
+    pub fn apply(self, x: f32) -> f32 {
+        match self {
+            Self::Identity => x,
+            Self::Relu => relu(x),
+            Self::Gelu => gelu(x),
+        }
+    }
+
+    /// [`apply`](Self::apply) to each element, in loops that compile to vector instructions.
+    pub(super) fn apply_to(self, elements: &mut [f32]) {
+        match self {
+            Self::Identity => {}
+            Self::Relu => elements.iter_mut().for_each(|x| *x = relu(*x)),
+            Self::Gelu => elements.iter_mut().for_each(|x| *x = gelu(*x)),
+        }
+    }
+}
+
+#[inline(always)]
+fn relu(x: f32) -> f32 {
+    if x <= 0.0 { 0.0 } else { x }
+}
+
+/// `½·(1 + tanh(t)) = 1 / (1 + e^(−2t))`, which does not cancel where `t` is far below zero.
+#[inline(always)]
+fn gelu(x: f32) -> f32 {
+    /// `−2·√(2/π)`.
+    const FACTOR: f32 = -1.595_769;
+    x / (1.0 + exp(FACTOR * (x + 0.044_715 * x * x * x)))
+}
+
+/// `eˣ` without a branch, off by at most 2⁻²² of it where it is a normal number; 2⁻¹²⁶ below, infinity above. A NaN stays
+/// one.
+///
+/// `x = n·ln 2 + r` with `|r| ≤ ½·ln 2`, and a polynomial for `eʳ` (Cephes, `expf`).
+#[inline(always)]
+fn exp(x: f32) -> f32 {
+    /// Added to a small number, it leaves that rounded to a whole one, which is then in the lowest bits.
+    const ROUNDER: f32 = 12_582_912.0;
+    /// `ln 2` in two parts, the first of few bits, so that its product with a small whole number is exact.
+    const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
+    const POLYNOMIAL: [f32; 6] =
+        [1.987_569_1e-4, 1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 0.166_666_65, 0.5];
+    let x = x.clamp(-87.0, 89.0);
+    let rounded = x * std::f32::consts::LOG2_E + ROUNDER;
+    let n = rounded - ROUNDER;
+    let r = x - n * LN_2[0] - n * LN_2[1];
+    let series = POLYNOMIAL.iter().fold(0.0, |sum, coefficient| sum * r + coefficient);
+    // 2ⁿ by its bits; the lowest nine of `rounded` are those of `n`, 128 makes infinity.
+    let power = f32::from_bits(rounded.to_bits().wrapping_add(127) << 23);
+    (series * r * r + r + 1.0) * power
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip() {
+        for activation in Activation::ALL {
+            assert_eq!(activation.to_string().parse::<Activation>().unwrap(), activation);
+        }
+        let error = "swish".parse::<Activation>().unwrap_err();
+        assert_eq!(error.to_string(), "\"swish\" is no activation; there are identity, relu and gelu");
+    }
+
+    #[test]
+    fn activations_keep_what_is_no_number() {
+        for activation in Activation::ALL {
+            assert!(activation.apply(f32::NAN).is_nan(), "{activation}");
+            assert_eq!(activation.apply(0.0), 0.0);
+            assert_eq!(activation.apply(f32::INFINITY), f32::INFINITY);
+            let mut all = [f32::NAN, 0.0, f32::INFINITY, -3.0, 1e-30];
+            let want = all.map(|x| activation.apply(x).to_bits());
+            activation.apply_to(&mut all);
+            assert_eq!(all.map(f32::to_bits)[1..], want[1..]);
+            assert!(all[0].is_nan());
+        }
+        assert_eq!(Activation::Relu.apply(f32::NEG_INFINITY), 0.0);
+        assert_eq!(Activation::Gelu.apply(-1e30), 0.0);
+        assert!(Activation::Gelu.apply(f32::NEG_INFINITY).is_nan(), "−∞·0, as the formula has it");
+    }
+
+    #[test]
+    fn the_exponential_is_near_that_of_the_library() {
+        let mut worst = 0.0f64;
+        for i in -86_000..=88_000 {
+            let x = <f32 as windrow_formats::Value>::from_f64(f64::from(i) * 1e-3 + 1e-5);
+            let want = f64::from(x).exp();
+            worst = worst.max((f64::from(exp(x)) - want).abs() / want);
+        }
+        assert!(worst < 2f64.powi(-22), "{worst:e}");
+        assert_eq!((exp(0.0), exp(1000.0), exp(f32::INFINITY)), (1.0, f32::INFINITY, f32::INFINITY));
+        assert!(exp(-1000.0) < 2e-38 && exp(f32::NAN).is_nan());
+    }
+
+    #[test]
+    fn gelu_is_within_a_few_units_of_its_argument() {
+        for i in -20_000..20_000 {
+            let x = <f32 as windrow_formats::Value>::from_f64(f64::from(i) * 1e-3);
+            let wide = f64::from(x);
+            let t = (2.0 / std::f64::consts::PI).sqrt() * (wide + 0.044_715 * wide * wide * wide);
+            let want = 0.5 * wide * (1.0 + t.tanh());
+            let error = (f64::from(gelu(x)) - want).abs();
+            assert!(error <= 4.0 * 2f64.powi(-24) * wide.abs(), "{x}: {error:e}");
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! From weights and options to a plan.
+
+use windrow_formats::{Value, VectorNm};
+
+use super::gpu::GpuNm;
+use super::host::HostNm;
+use super::options::{ActivationLayout, NmAlgorithm, NmPacking};
+use super::plan::{Body, NmSpmmPlan};
+use super::report::NmReport;
+use crate::checks::check_memory;
+use crate::device::Device;
+use crate::error::SpmmError;
+use crate::options::Precision;
+use crate::spmm::{StageClock, Values};
+
+/// Rows of `A` that a plan is made for, unless told otherwise.
+const DEFAULT_ROWS: usize = 1024;
+
+/// Options of a plan; made by [`NmSpmm::builder`](super::NmSpmm::builder).
+#[derive(Debug, Clone)]
+pub struct NmSpmmBuilder<'a, V> {
+    pub(super) weights: &'a VectorNm<V>,
+    pub(super) rows: usize,
+    pub(super) precision: Precision,
+    pub(super) layout: ActivationLayout,
+    pub(super) scale: f32,
+    pub(super) algorithm: NmAlgorithm,
+    pub(super) packing: NmPacking,
+    pub(super) autotune: bool,
+    pub(super) kernel: Option<&'a str>,
+    pub(super) memory_limit: Option<u64>,
+}
+
+impl<'a, V: Value> NmSpmmBuilder<'a, V> {
+    pub(super) fn new(weights: &'a VectorNm<V>) -> Self {
+        Self {
+            weights,
+            rows: DEFAULT_ROWS,
+            precision: Precision::F32,
+            layout: ActivationLayout::RowMajor,
+            scale: 1.0,
+            algorithm: NmAlgorithm::Auto,
+            packing: NmPacking::Auto,
+            autotune: false,
+            kernel: None,
+            memory_limit: None,
+        }
+    }
+
+    /// The rows of `A` that most products will have, 1024 unless told. A hint: products of any number can be run.
+    #[must_use]
+    pub fn rows(mut self, m: usize) -> Self {
+        self.rows = m;
+        self
+    }
+
+    /// The type that `A` and the weights are rounded to, [`Precision::F32`] unless told.
+    #[must_use]
+    pub fn precision(mut self, precision: Precision) -> Self {
+        self.precision = precision;
+        self
+    }
+
+    /// How `A` is stored, [`ActivationLayout::RowMajor`] unless told.
+    #[must_use]
+    pub fn layout(mut self, layout: ActivationLayout) -> Self {
+        self.layout = layout;
+        self
+    }
+
+    /// A factor of every product, 1 unless told. `M/N` makes up for what was dropped, as equation 1 of the paper does:
+    /// the product then estimates that with weights that were not pruned, if what was dropped is like what was kept.
+    #[must_use]
+    pub fn scale(mut self, scale: f32) -> Self {
+        self.scale = scale;
+        self
+    }
+
+    /// The algorithm, [`NmAlgorithm::Auto`] unless told.
+    #[must_use]
+    pub fn algorithm(mut self, algorithm: NmAlgorithm) -> Self {
+        self.algorithm = algorithm;
+        self
+    }
+
+    /// Whether columns of `A` are packed on their way to shared memory, [`NmPacking::Auto`] unless told. The CPU
+    /// disregards it.
+    #[must_use]
+    pub fn packing(mut self, packing: NmPacking) -> Self {
+        self.packing = packing;
+        self
+    }
+
+    /// Whether the choice of the kernel is checked by running a few on the device, with as many [`rows`](Self::rows);
+    /// no unless told. The CPU has nothing to choose.
+    #[must_use]
+    pub fn autotune(mut self, autotune: bool) -> Self {
+        self.autotune = autotune;
+        self
+    }
+
+    /// One entry point of the kernels by its name, such as `nm_f32_64x128`; the model chooses unless told. For measurements;
+    /// the CPU disregards it.
+    ///
+    /// The steps of NM-SpMM's ablation are `nm_f32_64x128_single`, its blocking alone with [`NmPacking::Plain`], with
+    /// packing [`NmPacking::Packed`]; and `nm_f32_64x128`, which also brings a stage while another is multiplied.
+    #[must_use]
+    pub fn kernel(mut self, entry: &'a str) -> Self {
+        self.kernel = Some(entry);
+        self
+    }
+
+    /// Device memory that the plan may take, in bytes; `A`, `C` and the bias are the caller's. No limit unless told. The
+    /// need is computed before anything is allocated.
+    #[must_use]
+    pub fn memory_limit(mut self, bytes: u64) -> Self {
+        self.memory_limit = Some(bytes);
+        self
+    }
+
+    /// Makes the plan: checks, chooses, lays out and uploads.
+    ///
+    /// # Cost
+    /// Linear in the weights that are kept; the report has the time of each stage.
+    ///
+    /// # Errors
+    /// - [`SpmmError::UnsupportedNm`] for an algorithm without kernels for the precision;
+    /// - [`SpmmError::NoTensorCores`] if Tensor Cores were asked for, and have no kernel for the weights;
+    /// - [`SpmmError::UnknownName`] for a [`kernel`](Self::kernel) that there is not, or not for these weights;
+    /// - [`SpmmError::TooLarge`] for weights that the kernels cannot index;
+    /// - [`SpmmError::MemoryLimit`] if the plan needs more than the limit;
+    /// - [`SpmmError::Device`] if the device refuses.
+    pub fn build(&self, device: &Device) -> Result<NmSpmmPlan, SpmmError> {
+        if !self.algorithm.supports(self.precision) {
+            let (algorithm, precision) = (self.algorithm, self.precision);
+            return Err(SpmmError::UnsupportedNm { algorithm, precision });
+        }
+        let mut clock = StageClock::start();
+        let values = Values::new(self.precision, self.weights.values());
+        let mut report = self.blank_report(device);
+        report.overflowed_values = values.exceptions.overflowed;
+        let body = match device.machine() {
+            None => {
+                report.algorithm = NmAlgorithm::Auto;
+                report.packing = NmPacking::Auto;
+                report.reason = "the CPU has one algorithm, rows of A in the lanes of vectors".to_owned();
+                report.arrays = HostNm::sizes(self.weights);
+                report.device_bytes = check_memory(&report.arrays, self.memory_limit)?;
+                let host = HostNm::new(self.weights, &values.bits().to_f32(), self.precision, self.layout);
+                clock.end("layout");
+                Body::Cpu(host)
+            }
+            Some(machine) => {
+                Body::Gpu(Box::new(GpuNm::build(self, device, machine, &mut report, &mut clock)?))
+            }
+        };
+        report.stages = clock.stages;
+        Ok(NmSpmmPlan {
+            inner: self.weights.rows(),
+            cols: self.weights.cols(),
+            pattern: self.weights.pattern(),
+            precision: self.precision,
+            layout: self.layout,
+            scale: self.scale,
+            device: device.clone(),
+            body,
+            report,
+        })
+    }
+
+    fn blank_report(&self, device: &Device) -> NmReport {
+        let pattern = self.weights.pattern();
+        NmReport {
+            rows: self.rows,
+            inner: self.weights.rows(),
+            cols: self.weights.cols(),
+            pattern_n: pattern.n(),
+            pattern_m: pattern.m(),
+            pattern_l: pattern.l(),
+            kept_rows: self.weights.kept_rows(),
+            overflowed_values: 0,
+            precision: self.precision,
+            layout: self.layout,
+            scale: self.scale,
+            device: device.to_string(),
+            device_kind: device.kind(),
+            requested: self.algorithm,
+            algorithm: self.algorithm,
+            reason: "as asked".to_owned(),
+            packing: self.packing,
+            packing_reason: "as asked".to_owned(),
+            tile: None,
+            tuned: Vec::new(),
+            entries: Vec::new(),
+            arrays: Vec::new(),
+            device_bytes: 0,
+            stages: Vec::new(),
+        }
+    }
+}

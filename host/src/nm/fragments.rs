@@ -1,0 +1,163 @@
+//! Which instance a product on Tensor Cores takes: pure arithmetic.
+
+use windrow_kernels::nm::{NmOperand, NmTile, STEPS, WARP_COLUMNS, weight_index};
+use windrow_kernels::{Bf16, ENTRIES, Entry, F16, Tf32, Variant};
+use windrow_preprocess::nm::BlockShape;
+
+use super::tiles::{Capacity, Sizes};
+use crate::num::{index, real, wide};
+use crate::options::Precision;
+
+/// Parts that the stages may be divided into, as powers of two.
+const MOST_PARTS_LOG2: u32 = 5;
+/// Bytes that come to a multiprocessor from the L2 in a nanosecond, when all of them ask.
+const L2_BYTES_PER_NS: f64 = 56.0;
+/// Bytes that come from memory in a nanosecond, and that a second launch moves.
+const MEMORY_BYTES_PER_NS: f64 = 3500.0;
+/// Nanoseconds that a block takes beside its stages: it fills its pipeline, once, and stores a tile.
+const FILL_NS: f64 = 2500.0;
+const STORE_NS: f64 = 1000.0;
+/// Nanoseconds of a second launch.
+const COMBINE_NS: f64 = 2500.0;
+
+/// What an element type decides of a layout.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Form {
+    /// Kept rows of an MMA.
+    pub(super) depth: u32,
+    /// Successive picks that are read together.
+    pub(super) phase: u32,
+    /// Bytes of an element.
+    pub(super) element_bytes: u32,
+    /// Where in a step's picks a kept row is.
+    pub(super) place: fn(u32) -> u32,
+    /// Where in a step's weights, in elements, the weight of a (strip width, kept row, column) is.
+    pub(super) weight_index: fn(u32, u32, u32) -> u32,
+}
+
+impl Form {
+    /// That of a precision which Tensor Cores multiply.
+    pub(super) fn of(precision: Precision) -> Option<Self> {
+        fn form<E: NmOperand>() -> Form {
+            Form {
+                depth: E::DEPTH,
+                phase: E::PHASE,
+                element_bytes: E::BYTES,
+                place: E::place,
+                weight_index: weight_index::<E>,
+            }
+        }
+        match precision {
+            Precision::F16 => Some(form::<F16>()),
+            Precision::Bf16 => Some(form::<Bf16>()),
+            Precision::Tf32 => Some(form::<Tf32>()),
+            Precision::F32 => None,
+        }
+    }
+
+    /// Kept rows of a stage.
+    pub(super) const fn kept(&self) -> u32 {
+        STEPS * self.depth
+    }
+}
+
+/// An instance of the kernel.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Choice {
+    pub(super) entry: &'static Entry,
+    pub(super) tile: NmTile,
+    pub(super) slots: u32,
+}
+
+impl Choice {
+    /// How weights are cut for it.
+    pub(super) fn shape(&self, form: &Form) -> BlockShape {
+        let kept = index(u64::from(form.kept()));
+        BlockShape {
+            block_columns: index(u64::from(self.tile.columns)),
+            strip_columns: index(u64::from(self.tile.strip)),
+            kept_per_stage: kept,
+            depth_multiple: kept,
+            packed: true,
+        }
+    }
+
+    /// Warps of a block.
+    pub(super) const fn warps(&self) -> u32 {
+        self.tile.columns / WARP_COLUMNS
+    }
+}
+
+/// Every instance for the precision whose strips suit the pattern and which the machine has shared memory for, cheapest
+/// first. Whether the rows of every stage find slots depends on the weights.
+pub(super) fn choices(precision: Precision, sizes: Sizes, capacity: Capacity) -> Vec<Choice> {
+    let Some(form) = Form::of(precision) else { return Vec::new() };
+    let (l, n) = (sizes.pattern.l(), index(u64::from(sizes.n)));
+    let fits = |tile: NmTile| l.is_multiple_of(index(u64::from(tile.strip))) || l >= n;
+    let choice = |entry: &'static Entry| match entry.variant {
+        Variant::NmTensorCores { dtype, tile, slots }
+            if dtype == precision.dtype() && fits(tile) && entry.shared_bytes <= capacity.shared_bytes =>
+        {
+            Some(Choice { entry, tile, slots })
+        }
+        _ => None,
+    };
+    let mut all: Vec<_> = ENTRIES.iter().filter_map(choice).collect();
+    let cost =
+        |choice: &Choice| cost(choice, &form, sizes, capacity, parts_log2(choice, &form, sizes, capacity));
+    all.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
+    all
+}
+
+/// Into how many parts, a power of two, the stages are best divided.
+pub(super) fn parts_log2(choice: &Choice, form: &Form, sizes: Sizes, capacity: Capacity) -> u32 {
+    let stages = sizes.kept_rows.div_ceil(index(u64::from(form.kept())));
+    (0..=MOST_PARTS_LOG2)
+        // No part is empty.
+        .filter(|&log2| stages.div_ceil(1 << log2) * ((1 << log2) - 1) < stages.max(1))
+        .min_by(|&a, &b| {
+            let cost = |log2| cost(choice, form, sizes, capacity, log2);
+            cost(a).total_cmp(&cost(b))
+        })
+        .unwrap_or(0)
+}
+
+/// Nanoseconds that a product takes, roughly: what comes from the L2 or what is multiplied, whichever is longer, and a part
+/// of the other.
+fn cost(choice: &Choice, form: &Form, sizes: Sizes, capacity: Capacity, parts_log2: u32) -> f64 {
+    let Choice { entry, tile, slots } = choice;
+    let (m, n, w) = (f64::from(sizes.m), f64::from(sizes.n), real(wide(sizes.kept_rows)));
+    let parts = f64::from(1 << parts_log2);
+    let (rows, columns) = (f64::from(tile.rows), f64::from(tile.columns));
+    let bytes = f64::from(form.element_bytes);
+    let stages = (w / f64::from(form.kept()) / parts).ceil();
+    let items = (m / rows).ceil() * (n / columns).ceil() * parts;
+    let resident = f64::from(
+        (capacity.shared_bytes / entry.shared_bytes.max(1)).clamp(1, 65536 / 128 / entry.block_threads),
+    );
+    let rounds = (items / (f64::from(capacity.multiprocessors) * resident)).ceil();
+    // Rows that a stage brings: those of as many groups as hold its kept rows, of which some are picked by nobody.
+    let density = 1.0 - sizes.pattern.sparsity();
+    let vectors = (columns / real(wide(sizes.pattern.l()))).max(1.0);
+    let picked = f64::from(form.kept()) / density * (1.0 - (1.0 - density).powf(vectors));
+    let brought = (picked.min(f64::from(*slots)) * rows + f64::from(form.kept()) * columns) * bytes;
+    let l2 = brought * resident / L2_BYTES_PER_NS;
+    let flop = 2.0 * rows * columns * f64::from(form.kept());
+    let multiplied = flop * resident / flop_per_ns(*tile, form);
+    let stage = l2.max(multiplied) + 0.3 * l2.min(multiplied);
+    let combine = match parts_log2 {
+        0 => 0.0,
+        _ => COMBINE_NS + m * n * 4.0 * (2.0 * parts + 1.0) / MEMORY_BYTES_PER_NS,
+    };
+    rounds * (stages * stage + STORE_NS) + FILL_NS + combine
+}
+
+/// Operations that a multiprocessor makes in a nanosecond: what reading the operand from shared memory leaves.
+fn flop_per_ns(tile: NmTile, form: &Form) -> f64 {
+    let of_strip = match tile.strip {
+        32 => 2600.0,
+        16 => 1600.0,
+        _ => 900.0,
+    };
+    of_strip * f64::from(tile.rows.min(64)) / 64.0 * 2.0 / f64::from(form.element_bytes)
+}

@@ -1,0 +1,153 @@
+//! A plan of products with N:M weights on a machine that runs kernels.
+
+use windrow_formats::Value;
+use windrow_kernels::nm::{Activate, Output, OutputType};
+use windrow_simt::GlobalPtr;
+
+use super::activation::Activation;
+use super::builder::NmSpmmBuilder;
+use super::cuda_cores::CudaCoresNm;
+use super::making::Making;
+use super::operands::Operands;
+use super::report::NmReport;
+use super::tensor_cores::TensorCoresNm;
+use super::tiles::{Capacity, Sizes};
+use crate::device::{Device, DeviceKind, Machine};
+use crate::error::SpmmError;
+use crate::num::wide;
+use crate::options::Precision;
+use crate::spmm::{StageClock, narrow_width};
+
+/// Rows of `A` and `C` that kernels can count, and some to spare for tiles that reach beyond.
+const MAX_ROWS: u64 = 1 << 31;
+
+/// The parts of a plan in device memory.
+pub(super) struct GpuNm {
+    kernels: Kernels,
+    cols: u32,
+}
+
+/// The weights, as the kernels of one of the algorithms have them.
+pub(super) enum Kernels {
+    CudaCores(CudaCoresNm),
+    TensorCores(TensorCoresNm),
+}
+
+impl GpuNm {
+    /// Chooses, lays out and uploads, and notes in the report what was chosen and what it takes.
+    ///
+    /// # Errors
+    /// [`SpmmError::UnknownName`] for a kernel that there is not for these weights, [`SpmmError::NoTensorCores`] if
+    /// Tensor Cores were asked for and have none; [`SpmmError::TooLarge`], [`SpmmError::MemoryLimit`],
+    /// [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
+    pub(super) fn build<V: Value>(
+        request: &NmSpmmBuilder<'_, V>,
+        device: &Device,
+        machine: &dyn Machine,
+        report: &mut NmReport,
+        clock: &mut StageClock,
+    ) -> Result<Self, SpmmError> {
+        let weights = request.weights;
+        let sizes = Sizes {
+            m: narrow_width(request.rows.min(1 << 31))?,
+            n: narrow_width(weights.cols())?,
+            kept_rows: weights.kept_rows(),
+            pattern: weights.pattern(),
+        };
+        let inner = narrow_width(weights.rows())?;
+        let capacity = capacity(device, machine);
+        let making = Making { request, device, machine, sizes, capacity, inner, report, clock };
+        Ok(Self { kernels: making.kernels()?, cols: sizes.n })
+    }
+
+    /// Queues `C ← act(α·A·W + β·C + bias)`.
+    ///
+    /// # Errors
+    /// [`SpmmError::TooLarge`], [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
+    ///
+    /// # Safety
+    /// `operands` are live memory of the plan's device until the work is done: `a` is m × k, or k × m as its layout
+    /// says, with all rows readable up to its leading dimension; `c` is m × n with all rows writable up to n, and
+    /// `bias`, if it is not 0, n f32; nothing else touches `c` meanwhile, nothing writes `a` or the bias.
+    pub(super) unsafe fn run(&self, machine: &dyn Machine, operands: Operands) -> Result<(), SpmmError> {
+        let found = u64::from(operands.m);
+        if found > MAX_ROWS {
+            let (limit, remedy) = (MAX_ROWS, "multiply fewer rows at a time");
+            return Err(SpmmError::TooLarge { what: "rows of A", found, limit, remedy });
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.kernels.run(machine, &operands, self.cols) }
+    }
+}
+
+impl Kernels {
+    /// Queues a product with `n` columns.
+    ///
+    /// # Errors
+    /// As for [`GpuNm::run`].
+    ///
+    /// # Safety
+    /// As for [`GpuNm::run`].
+    pub(super) unsafe fn run(
+        &self,
+        machine: &dyn Machine,
+        operands: &Operands,
+        n: u32,
+    ) -> Result<(), SpmmError> {
+        let output = output_of(operands, n);
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Self::CudaCores(kernels) => kernels.run(machine, operands, output),
+                Self::TensorCores(kernels) => kernels.run(machine, operands, output),
+            }
+        }
+    }
+
+    /// Entry points that a run of as many rows as the plan was made for launches, without those that bring activations.
+    pub(super) fn entries(&self) -> Vec<&'static str> {
+        match self {
+            Self::CudaCores(kernels) => kernels.entries(),
+            Self::TensorCores(kernels) => kernels.entries(),
+        }
+    }
+}
+
+/// What the model takes a machine for.
+fn capacity(device: &Device, machine: &dyn Machine) -> Capacity {
+    // Shared memory of a block: 163 KiB on 8.0, 227 KiB on 9.0 and 10.0, 99 KiB on those for desktops. The emulator has
+    // what any of them has, so that it runs every instance.
+    let kib = match (device.kind(), device.compute_capability()) {
+        (DeviceKind::Emulator, _) | (_, Some((9 | 10, _))) => 227,
+        (_, Some((8, 0))) => 163,
+        _ => 99,
+    };
+    Capacity { multiprocessors: machine.multiprocessors(), shared_bytes: kib * 1024 }
+}
+
+/// The side of `C` of the operands, for `n` columns.
+fn output_of(operands: &Operands, n: u32) -> Output {
+    let (element, bytes) = match operands.output {
+        Precision::F16 => (OutputType::F16, 2),
+        Precision::Bf16 => (OutputType::Bf16, 2),
+        _ => (OutputType::F32, 4),
+    };
+    let activate = match operands.activation {
+        Activation::Identity => Activate::Identity,
+        Activation::Relu => Activate::Relu,
+        Activation::Gelu => Activate::Gelu,
+    };
+    let vectors = operands.c.is_multiple_of(4 * bytes)
+        && operands.ldc.is_multiple_of(4)
+        && operands.bias.is_multiple_of(wide(16));
+    Output {
+        c: GlobalPtr::from_address(operands.c),
+        bias: GlobalPtr::from_address(operands.bias),
+        m: operands.m,
+        n,
+        ldc: operands.ldc,
+        alpha: operands.alpha,
+        beta: operands.beta,
+        flags: Output::flags(element, activate, vectors),
+    }
+}

@@ -1,0 +1,182 @@
+//! What a caller chooses for products with N:M weights.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::activation::Activation;
+use crate::device::DeviceBuffer;
+use crate::error::SpmmError;
+use crate::options::Precision;
+
+/// How the activations `A[m×k]` are stored.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum ActivationLayout {
+    /// Row after row: a row-major m × k matrix, as deep-learning frameworks have it.
+    #[default]
+    RowMajor,
+    /// Column after column: a row-major k × m matrix, as NM-SpMM and nmSPARSE take it. Kernels read it as it is.
+    KMajor,
+}
+
+impl ActivationLayout {
+    /// Every layout.
+    pub const ALL: [Self; 2] = [Self::RowMajor, Self::KMajor];
+
+    /// Rows and columns of `A[m×k]` as it is stored: `(m, k)` or `(k, m)`.
+    #[must_use]
+    pub const fn stored(self, m: usize, k: usize) -> (usize, usize) {
+        match self {
+            Self::RowMajor => (m, k),
+            Self::KMajor => (k, m),
+        }
+    }
+}
+
+/// How a product with N:M weights is computed on a GPU. The CPU has one algorithm, whichever is asked of those that there
+/// are for the precision.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum NmAlgorithm {
+    /// Tensor Cores where they have kernels for the precision and the weights, else CUDA cores.
+    #[default]
+    Auto,
+    /// CUDA cores, the kernels of the paper. Any precision: products are those of f32, whatever operands are rounded to.
+    CudaCores,
+    /// Tensor Cores. Any precision but f32, for weights whose vectors are a multiple of 8 columns long or as long as rows,
+    /// and not so sparse that the rows which 16 or 32 kept ones come from do not fit into shared memory.
+    TensorCores,
+}
+
+impl NmAlgorithm {
+    /// Every algorithm, `Auto` first.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::CudaCores, Self::TensorCores];
+
+    /// Whether there are kernels for `precision`.
+    #[must_use]
+    pub const fn supports(self, precision: Precision) -> bool {
+        match self {
+            Self::Auto | Self::CudaCores => true,
+            Self::TensorCores => precision.has_tile_kernels(),
+        }
+    }
+}
+
+/// Whether the columns of `A` that a block of weights names are packed when they are brought to shared memory (section
+/// III-C1 of the paper), or all columns are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum NmPacking {
+    /// Packed where the sparsity makes it pay.
+    #[default]
+    Auto,
+    /// Those that are named.
+    Packed,
+    /// All of them.
+    Plain,
+}
+
+impl NmPacking {
+    /// Every choice, `Auto` first.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Packed, Self::Plain];
+}
+
+/// `Display` and `FromStr` of an option from one table of names.
+macro_rules! names {
+    ($type:ty, $what:literal, $known:literal, $($variant:ident => $name:literal),+) => {
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(match self { $(Self::$variant => $name),+ })
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = SpmmError;
+
+            fn from_str(text: &str) -> Result<Self, SpmmError> {
+                let unknown = || SpmmError::UnknownName { what: $what, text: text.to_owned(), known: $known };
+                Self::ALL.into_iter().find(|option| option.to_string() == text).ok_or_else(unknown)
+            }
+        }
+    };
+}
+
+pub(super) use names;
+
+names!(ActivationLayout, "layout of activations", "row-major and k-major",
+    RowMajor => "row-major", KMajor => "k-major");
+names!(NmAlgorithm, "algorithm of products with N:M weights", "auto, cuda-cores and tensor-cores",
+    Auto => "auto", CudaCores => "cuda-cores", TensorCores => "tensor-cores");
+names!(NmPacking, "packing", "auto, packed and plain",
+    Auto => "auto", Packed => "packed", Plain => "plain");
+
+/// One run of a plan: `C ← act(α·scale·A·W + β·C + bias)`. The default is the product alone.
+///
+/// `B` is where the bias is: `[f32]` for host memory, [`DeviceBuffer<f32>`] for the memory of a device.
+///
+/// # Examples
+/// ```
+/// use windrow::{Activation, NmRun};
+///
+/// let bias = [0.5f32, -0.5];
+/// let run = NmRun { bias: Some(&bias[..]), activation: Activation::Relu, ..NmRun::default() };
+/// assert_eq!((run.alpha, run.beta), (1.0, 0.0));
+/// ```
+#[derive(Debug)]
+pub struct NmRun<'a, B: ?Sized = DeviceBuffer<f32>> {
+    /// Factor of the product, beside that of the plan.
+    pub alpha: f32,
+    /// Factor of what `C` held, which is not read if it is 0.
+    pub beta: f32,
+    /// One number for each column of `C`.
+    pub bias: Option<&'a B>,
+    /// What is applied in the end.
+    pub activation: Activation,
+}
+
+impl<B: ?Sized> Default for NmRun<'_, B> {
+    fn default() -> Self {
+        Self { alpha: 1.0, beta: 0.0, bias: None, activation: Activation::Identity }
+    }
+}
+
+impl<B: ?Sized> Clone for NmRun<'_, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<B: ?Sized> Copy for NmRun<'_, B> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip() {
+        fn check<T: Copy + PartialEq + fmt::Debug + fmt::Display + FromStr<Err = SpmmError>>(all: &[T]) {
+            for &option in all {
+                assert_eq!(option.to_string().parse::<T>().unwrap(), option);
+            }
+        }
+        check(&ActivationLayout::ALL);
+        check(&NmAlgorithm::ALL);
+        check(&NmPacking::ALL);
+        let error = "dense".parse::<NmPacking>().unwrap_err();
+        assert_eq!(error.to_string(), "\"dense\" is no packing; there are auto, packed and plain");
+    }
+
+    #[test]
+    fn tensor_cores_have_all_but_f32() {
+        for precision in Precision::ALL {
+            assert!(NmAlgorithm::CudaCores.supports(precision), "{precision}");
+            assert_eq!(
+                NmAlgorithm::TensorCores.supports(precision),
+                precision != Precision::F32,
+                "{precision}"
+            );
+        }
+    }
+}

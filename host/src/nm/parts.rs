@@ -1,0 +1,148 @@
+//! What the runs of a plan share: activations that were brought, and sums of products that were divided along `k`.
+
+use windrow_kernels::nm::{NmCombine, NmCombineParams, Output};
+use windrow_kernels::{Entry, Variant};
+use windrow_simt::GlobalPtr;
+
+use super::operands::Operands;
+use super::staging::{KMajor, Staging};
+use super::tiles::Sizes;
+use super::workspace::Workspace;
+use crate::device::{Device, Machine, Prepared};
+use crate::error::{DeviceError, SpmmError};
+use crate::num::index;
+
+/// Vectors of 16 bytes that activations may have, and a row of them: its bytes are counted by 32 bits, too.
+const MAX_VECTORS: u64 = u32::MAX as u64;
+const MAX_ROW_VECTORS: u64 = MAX_VECTORS / 16;
+
+/// Memory and kernels beside those of the product itself.
+pub(super) struct Shared {
+    staging: Staging,
+    partial: Workspace<f32>,
+    combine: &'static Entry,
+}
+
+/// Leading dimension of partial sums.
+const fn ld_partial(n: u32) -> u32 {
+    n.next_multiple_of(4)
+}
+
+fn combine_entry() -> Result<&'static Entry, DeviceError> {
+    windrow_kernels::entry(Variant::NmCombine).ok_or(DeviceError::MissingEntry { name: "nm_combine" })
+}
+
+impl Shared {
+    /// Elements of the partial sums of a product of these sizes in `1 << parts_log2` parts.
+    pub(super) fn partial_elements(sizes: Sizes, parts_log2: u32) -> u64 {
+        match parts_log2 {
+            0 => 0,
+            log2 => (u64::from(sizes.m) << log2) * u64::from(ld_partial(sizes.n)),
+        }
+    }
+
+    /// With memory for so many elements of partial sums, and more when it is needed.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
+    pub(super) fn new(device: &Device, staging: Staging, partial: u64) -> Result<Self, DeviceError> {
+        let partial = Workspace::new(device, "partial sums", index(partial))?;
+        Ok(Self { staging, partial, combine: combine_entry()? })
+    }
+
+    /// What a product launches, without what brings activations.
+    pub(super) fn entries(kernel: &'static Entry, parts_log2: u32) -> Vec<&'static str> {
+        let combine = combine_entry().ok().filter(|_| parts_log2 > 0);
+        std::iter::once(kernel).chain(combine).map(|entry| entry.name).collect()
+    }
+
+    /// Activations as kernels read them.
+    ///
+    /// # Errors
+    /// As for [`Staging::bring`]; [`SpmmError::TooLarge`] for activations of 64 GiB, or rows of 4 GiB.
+    ///
+    /// # Safety
+    /// As for [`Staging::bring`].
+    pub(super) unsafe fn bring(
+        &mut self,
+        machine: &dyn Machine,
+        operands: &Operands,
+    ) -> Result<KMajor, SpmmError> {
+        // SAFETY: the caller's promise.
+        let a = unsafe { self.staging.bring(machine, operands)? };
+        let of_row = u64::from(a.ld) * self.staging.element_bytes() / 16;
+        let sizes = [
+            ("vectors of 16 bytes in A", of_row * u64::from(self.staging.inner()), MAX_VECTORS),
+            ("vectors of 16 bytes in a row of k-major A", of_row, MAX_ROW_VECTORS),
+        ];
+        for (what, found, limit) in sizes {
+            if found > limit {
+                return Err(SpmmError::TooLarge {
+                    what,
+                    found,
+                    limit,
+                    remedy: "multiply fewer rows at a time",
+                });
+            }
+        }
+        Ok(a)
+    }
+
+    /// Where the kernel writes, and how many elements further on each part does: `output` itself, or partial sums.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
+    pub(super) fn output(&mut self, output: Output, parts_log2: u32) -> Result<(Output, u64), DeviceError> {
+        let n = ld_partial(output.n);
+        let part_elements = u64::from(output.m) * u64::from(n);
+        if parts_log2 == 0 {
+            return Ok((output, part_elements));
+        }
+        let c = self.partial.reserve(index(part_elements << parts_log2))?.pointer().cast();
+        let flags = Output::flags(Default::default(), Default::default(), true);
+        let partial = Output { c, bias: GlobalPtr::NULL, n, ldc: n, alpha: 1.0, beta: 0.0, flags, ..output };
+        Ok((partial, part_elements))
+    }
+
+    /// Queues the sum of the parts, if there are any.
+    ///
+    /// # Errors
+    /// [`DeviceError`].
+    ///
+    /// # Safety
+    /// What was queued last wrote all parts where [`output`](Self::output) said; `output` is what was given there.
+    pub(super) unsafe fn combine(
+        &self,
+        machine: &dyn Machine,
+        output: Output,
+        part_elements: u64,
+        parts_log2: u32,
+    ) -> Result<(), DeviceError> {
+        if parts_log2 == 0 {
+            return Ok(());
+        }
+        let (partial, ld_partial, parts) = (self.partial.pointer(), ld_partial(output.n), 1 << parts_log2);
+        let params = NmCombineParams { output, partial, part_elements, ld_partial, parts };
+        let rows = u64::from(output.m).div_ceil(u64::from(NmCombine::ROWS));
+        let columns = u64::from(output.n).div_ceil(u64::from(NmCombine::COLUMNS));
+        // SAFETY: all columns up to the leading dimension were written, by the caller's promise.
+        unsafe { launch(machine, self.combine, [rows, columns], &params) }
+    }
+}
+
+/// Queues a kernel, if its grid has blocks.
+///
+/// # Safety
+/// As for [`Prepared::new`].
+pub(super) unsafe fn launch<P: bytemuck::Pod>(
+    machine: &dyn Machine,
+    entry: &'static Entry,
+    grid: [u64; 2],
+    params: &P,
+) -> Result<(), DeviceError> {
+    // SAFETY: the caller's promise.
+    match unsafe { Prepared::new(entry, grid, params)? } {
+        Some(prepared) => machine.launch(&prepared),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,319 @@
+//! A product with N:M weights that is ready to run.
+
+use std::fmt;
+
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+use windrow_formats::NmPattern;
+
+use super::gpu::GpuNm;
+use super::host::{Epilogue, HostNm};
+use super::operands::Operands;
+use super::options::{ActivationLayout, NmRun};
+use super::report::NmReport;
+use crate::checks::{check_device, machine_of};
+use crate::cpu;
+use crate::dense::{DenseMut, DenseRef};
+use crate::device::{Device, DeviceBuffer};
+use crate::error::SpmmError;
+use crate::matrix::{DeviceMatrix, Element};
+use crate::options::Precision;
+use crate::spmm::narrow_width;
+
+/// Weights laid out for products `C[m×n] ← act(α·scale·A[m×k]·W[k×n] + β·C + bias)` on one device.
+///
+/// Made by [`NmSpmm::builder`](super::NmSpmm::builder); runs any number of times, with any number of rows `m`.
+///
+/// # Precision
+/// `A` and `W` are rounded to the plan's [`Precision`], products are summed in f32, and all that follows is f32 until the
+/// result is rounded to the type of `C`. With `w` kept rows, `u = 2⁻²⁴` (`2⁻²³` on Tensor Cores) and
+/// `γ(t) = t·u / (1 − t·u)`, an element is off by at most `γ(w + 5)·(|α·scale|·Σ|a·w| + |β·c| + |bias|)` before the
+/// activation; [`verify`](Self::verify) has the whole bound. Every element is summed in one order: running a plan twice,
+/// on operands of the same alignment, gives the same bits.
+///
+/// # Not-a-number
+/// An element of `A` that is not finite reaches only its row of `C`, and there only the columns whose vectors keep its
+/// row of `W`. What `C` held before does not matter if β = 0.
+pub struct NmSpmmPlan {
+    pub(super) inner: usize,
+    pub(super) cols: usize,
+    pub(super) pattern: NmPattern,
+    pub(super) precision: Precision,
+    pub(super) layout: ActivationLayout,
+    pub(super) scale: f32,
+    pub(super) device: Device,
+    pub(super) body: Body,
+    pub(super) report: NmReport,
+}
+
+/// Where the weights are.
+pub(super) enum Body {
+    Cpu(HostNm),
+    Gpu(Box<GpuNm>),
+}
+
+impl NmSpmmPlan {
+    /// `scale·A·W` for an `A` in host memory, in the plan's layout without padding; `m` follows from its length. `C` is
+    /// row-major.
+    ///
+    /// Copies operand and result; see [`run_into`](Self::run_into) for matrices that stay on the device.
+    ///
+    /// # Errors
+    /// - [`SpmmError::OperandShape`] if the length is no m × k;
+    /// - [`SpmmError::TooLarge`], [`SpmmError::Device`].
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{ActivationLayout, Device, NmPattern, NmSpmm, VectorNm};
+    ///
+    /// let weights = VectorNm::from_dense(&[2.0f32, 0.0, 0.0, 3.0], 4, 1, NmPattern::new(1, 2, 1)?)?;
+    /// let plan = NmSpmm::builder(&weights).layout(ActivationLayout::KMajor).build(&Device::cpu())?;
+    /// let a = [1.0, 10.0, 2.0, 20.0, 3.0, 30.0, 4.0, 40.0]; // 4 × 2: the rows 1 2 3 4 and 10 20 30 40, by columns
+    /// assert_eq!(plan.run(&a)?, [14.0, 140.0]);
+    /// assert!(plan.run(&a[..7]).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run(&self, a: &[f32]) -> Result<Vec<f32>, SpmmError> {
+        let m = a.len().checked_div(self.inner).unwrap_or(0);
+        let (rows, cols) = self.layout.stored(m, self.inner);
+        if a.len() != m * self.inner {
+            return Err(SpmmError::OperandShape {
+                operand: "A",
+                found: (1, a.len()),
+                expected: (rows, cols),
+            });
+        }
+        let mut c = vec![0.0; m * self.cols];
+        self.run_host(
+            &NmRun::default(),
+            DenseRef::packed(a, rows, cols)?,
+            DenseMut::packed(&mut c, m, self.cols)?,
+        )?;
+        Ok(c)
+    }
+
+    /// `C ← act(α·scale·A·W + β·C + bias)` for matrices in host memory. `A` is m × k, or k × m as the plan's
+    /// [layout](ActivationLayout) says.
+    ///
+    /// # Errors
+    /// - [`SpmmError::OperandShape`] if the sizes do not fit;
+    /// - [`SpmmError::TooLarge`], [`SpmmError::Device`].
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Activation, DenseMut, DenseRef, Device, NmPattern, NmRun, NmSpmm, VectorNm};
+    ///
+    /// let weights = VectorNm::from_dense(&[2.0f32, 0.0, 0.0, 3.0], 2, 2, NmPattern::new(1, 2, 1)?)?;
+    /// let plan = NmSpmm::builder(&weights).build(&Device::cpu())?;
+    /// let (a, mut c) = ([1.0f32, 1.0, 4.0, 5.0], [f32::NAN; 4]);
+    /// let run = NmRun { bias: Some(&[-5.0, 1.0][..]), activation: Activation::Relu, ..NmRun::default() };
+    /// plan.run_host(&run, DenseRef::packed(&a, 2, 2)?, DenseMut::packed(&mut c, 2, 2)?)?;
+    /// assert_eq!(c, [0.0, 4.0, 3.0, 16.0]); // max(2 − 5, 0), 3 + 1, 8 − 5, 15 + 1
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_host(
+        &self,
+        run: &NmRun<'_, [f32]>,
+        a: DenseRef<'_, f32>,
+        c: DenseMut<'_, f32>,
+    ) -> Result<(), SpmmError> {
+        self.check_shapes((a.rows(), a.cols()), (c.rows(), c.cols()), run.bias.map(<[f32]>::len))?;
+        match self.precision {
+            Precision::F32 | Precision::Tf32 => self.run_as(run, a, c),
+            Precision::F16 => self.run_rounded::<f16>(run, a, c),
+            Precision::Bf16 => self.run_rounded::<bf16>(run, a, c),
+        }
+    }
+
+    /// Rounds `A`, then runs.
+    fn run_rounded<E: Element>(
+        &self,
+        run: &NmRun<'_, [f32]>,
+        a: DenseRef<'_, f32>,
+        c: DenseMut<'_, f32>,
+    ) -> Result<(), SpmmError>
+    where
+        [E]: HalfFloatSliceExt,
+    {
+        let rounded = cpu::to_half::<E>(a);
+        self.run_as(run, DenseRef::packed(&rounded, a.rows(), a.cols())?, c)
+    }
+
+    /// Runs with an `A` of the plan's element type; on a GPU by way of copies.
+    fn run_as<E: Element>(
+        &self,
+        run: &NmRun<'_, [f32]>,
+        a: DenseRef<'_, E>,
+        mut c: DenseMut<'_, f32>,
+    ) -> Result<(), SpmmError> {
+        if let Body::Cpu(weights) = &self.body {
+            weights.run(self.epilogue(run, run.bias), a, c);
+            return Ok(());
+        }
+        let a = DeviceMatrix::upload(&self.device, a)?;
+        let mut on_device = match run.beta == 0.0 {
+            true => DeviceMatrix::zeros(&self.device, c.rows(), c.cols())?,
+            false => DeviceMatrix::upload(&self.device, c.as_ref())?,
+        };
+        let bias = run.bias.map(|bias| DeviceBuffer::from_slice(&self.device, bias)).transpose()?;
+        let NmRun { alpha, beta, activation, .. } = *run;
+        self.run_into(&NmRun { alpha, beta, bias: bias.as_ref(), activation }, &a, &mut on_device)?;
+        on_device.download_into(c.reborrow())
+    }
+
+    /// `C ← act(α·scale·A·W + β·C + bias)` for operands on the plan's device.
+    ///
+    /// On a GPU this queues the kernels and returns. Reading `C` waits for the result, and so does
+    /// [`Device::synchronize`], which also reports errors of the kernels.
+    ///
+    /// # Shapes
+    /// - `a`: m × k, or k × m as the plan's [layout](ActivationLayout) says, of the plan's precision (for tf32: f32). Kernels
+    ///   read it fastest if it is k-major and `ld` elements are a multiple of 16 bytes;
+    /// - `c`: m × n, row-major, f32, f16 or bf16; what lies behind a row is left alone;
+    /// - `run.bias`: n numbers.
+    ///
+    /// # Errors
+    /// - [`SpmmError::OperandShape`] if the sizes do not fit;
+    /// - [`SpmmError::WrongDevice`] if an operand is elsewhere, [`SpmmError::ElementType`] if `a` is of another type;
+    /// - [`SpmmError::TooLarge`] for about 2³² rows or elements from row to row;
+    /// - [`SpmmError::Device`].
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Activation, DenseRef, Device, DeviceBuffer, DeviceMatrix, NmPattern, NmRun, NmSpmm, VectorNm};
+    ///
+    /// let device = Device::cpu();
+    /// let weights = VectorNm::from_dense(&[2.0f32, 0.0, 0.0, 3.0], 2, 2, NmPattern::new(1, 2, 1)?)?;
+    /// let plan = NmSpmm::builder(&weights).rows(1).build(&device)?;
+    /// let a = DeviceMatrix::upload(&device, DenseRef::packed(&[1.0f32, -1.0], 1, 2)?)?;
+    /// let bias = DeviceBuffer::from_slice(&device, &[0.5f32, 0.5])?;
+    /// let mut c = DeviceMatrix::<f32>::zeros(&device, 1, 2)?;
+    /// plan.run_into(&NmRun { bias: Some(&bias), activation: Activation::Relu, ..NmRun::default() }, &a, &mut c)?;
+    /// assert_eq!(c.download()?, [2.5, 0.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_into<E: Element, C: Element>(
+        &self,
+        run: &NmRun<'_>,
+        a: &DeviceMatrix<E>,
+        c: &mut DeviceMatrix<C>,
+    ) -> Result<(), SpmmError> {
+        self.check_operands(run, a, c)?;
+        match &self.body {
+            Body::Cpu(weights) => {
+                // All are in host memory: they are on the CPU, as was just checked.
+                if let (Some(a), Some(c)) = (a.host(), c.host_mut()) {
+                    weights.run(self.epilogue(run, run.bias.and_then(DeviceBuffer::host)), a, c);
+                }
+                Ok(())
+            }
+            Body::Gpu(plan) => {
+                let operands = Operands {
+                    a: a.buffer().address(),
+                    lda: narrow_width(a.ld())?,
+                    layout: self.layout,
+                    c: c.buffer().address(),
+                    ldc: narrow_width(c.ld())?,
+                    output: C::PRECISION,
+                    m: narrow_width(c.rows())?,
+                    alpha: run.alpha * self.scale,
+                    beta: run.beta,
+                    bias: run.bias.map_or(0, DeviceBuffer::address),
+                    activation: run.activation,
+                };
+                // SAFETY: shapes, types and device were checked; a `DeviceMatrix` holds all rows up to its leading
+                // dimension, and frees them after the work that was queued before; `c` is borrowed for itself.
+                unsafe { plan.run(machine_of(&self.device)?, operands)? };
+                Ok(())
+            }
+        }
+    }
+
+    fn epilogue<'a, B: ?Sized>(&self, run: &NmRun<'_, B>, bias: Option<&'a [f32]>) -> Epilogue<'a> {
+        Epilogue { alpha: run.alpha * self.scale, beta: run.beta, bias, activation: run.activation }
+    }
+
+    /// What the plan is, what it holds and what it cost to make.
+    #[must_use]
+    pub fn report(&self) -> &NmReport {
+        &self.report
+    }
+
+    /// The device that the plan runs on.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The type of `A` and of the weights.
+    #[must_use]
+    pub fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    /// How `A` is stored.
+    #[must_use]
+    pub fn layout(&self) -> ActivationLayout {
+        self.layout
+    }
+
+    /// `(k, n)`: rows and columns of the weights.
+    #[must_use]
+    pub fn shape(&self) -> (usize, usize) {
+        (self.inner, self.cols)
+    }
+
+    /// `N`, `M` and `L` of the weights.
+    #[must_use]
+    pub fn pattern(&self) -> NmPattern {
+        self.pattern
+    }
+
+    /// Shapes of `A` as it is stored, of `C`, and of the bias.
+    fn check_shapes(
+        &self,
+        a: (usize, usize),
+        c: (usize, usize),
+        bias: Option<usize>,
+    ) -> Result<(), SpmmError> {
+        let m = match self.layout {
+            ActivationLayout::RowMajor => a.0,
+            ActivationLayout::KMajor => a.1,
+        };
+        let bias = (1, bias.unwrap_or(self.cols));
+        let expected = [self.layout.stored(m, self.inner), (m, self.cols), (1, self.cols)];
+        for ((operand, found), expected) in [("A", a), ("C", c), ("the bias", bias)].into_iter().zip(expected)
+        {
+            if found != expected {
+                return Err(SpmmError::OperandShape { operand, found, expected });
+            }
+        }
+        Ok(())
+    }
+
+    /// Devices, types and shapes.
+    pub(super) fn check_operands<E: Element, C: Element>(
+        &self,
+        run: &NmRun<'_>,
+        a: &DeviceMatrix<E>,
+        c: &DeviceMatrix<C>,
+    ) -> Result<(), SpmmError> {
+        check_device("A", a.device(), &self.device)?;
+        check_device("C", c.device(), &self.device)?;
+        if let Some(bias) = run.bias {
+            check_device("the bias", bias.device(), &self.device)?;
+        }
+        if E::NAME != self.precision.element() {
+            return Err(SpmmError::ElementType { operand: "A", found: E::NAME, expected: self.precision });
+        }
+        self.check_shapes((a.rows(), a.cols()), (c.rows(), c.cols()), run.bias.map(DeviceBuffer::len))
+    }
+}
+
+impl fmt::Debug for NmSpmmPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { inner, cols, pattern, precision, .. } = self;
+        let algorithm = self.report.algorithm;
+        write!(f, "NmSpmmPlan({inner} × {cols}, {pattern}, {algorithm}, {precision}, on {})", self.device)
+    }
+}

@@ -1,0 +1,158 @@
+//! Activations as kernels read them: k-major and aligned, by a pass of their own where the caller's are not.
+
+use windrow_kernels::nm::{NmStageParams, STAGE_TILE};
+use windrow_kernels::{Entry, Variant};
+use windrow_simt::GlobalPtr;
+
+use super::operands::Operands;
+use super::options::ActivationLayout;
+use super::workspace::Workspace;
+use crate::device::{Device, Machine, Prepared};
+use crate::error::DeviceError;
+use crate::num::index;
+use crate::options::Precision;
+
+/// Bytes that kernels bring at once.
+const VECTOR_BYTES: u64 = 16;
+
+/// The type that kernels read activations as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReadAs {
+    /// The plan's precision: what the caller has.
+    Stored,
+    /// f32, which the others are widened or rounded to.
+    F32,
+}
+
+/// What activations are and what becomes of them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bringing {
+    pub(super) precision: Precision,
+    pub(super) layout: ActivationLayout,
+    pub(super) read_as: ReadAs,
+    /// Columns of the activations.
+    pub(super) inner: u32,
+}
+
+impl Bringing {
+    /// Whether they are others when they are brought, widened or rounded to tf32: then they always are.
+    fn changes(self) -> bool {
+        self.precision == Precision::Tf32 || self.read_as == ReadAs::F32 && self.precision != Precision::F32
+    }
+
+    /// Bytes of an element that is brought.
+    fn element_bytes(self) -> u32 {
+        match self.read_as {
+            ReadAs::Stored => self.precision.bytes(),
+            ReadAs::F32 => 4,
+        }
+    }
+
+    /// Bytes of the activations of `m` rows, if they are brought; none if k-major ones are expected to be aligned.
+    pub(super) fn bytes(self, m: u32) -> u64 {
+        match self.changes() || self.layout == ActivationLayout::RowMajor {
+            true => padded(m) * u64::from(self.inner) * u64::from(self.element_bytes()),
+            false => 0,
+        }
+    }
+
+    fn entry(self, vectors: bool) -> Result<&'static Entry, DeviceError> {
+        let element_bytes = self.precision.bytes();
+        let widened = (self.changes() && element_bytes == 2).then(|| self.precision.dtype());
+        let found = windrow_kernels::entry(Variant::NmStage { element_bytes, widened, vectors });
+        found.ok_or(DeviceError::MissingEntry { name: "nm_stage" })
+    }
+}
+
+/// Where activations are brought to, and the kernels that do it.
+pub(super) struct Staging {
+    bringing: Bringing,
+    vectors: &'static Entry,
+    elements: &'static Entry,
+    buffer: Workspace<u32>,
+}
+
+/// Activations `k × m`, 16-byte aligned.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KMajor {
+    pub(super) a: GlobalPtr<u32>,
+    /// Leading dimension in elements: a multiple of those in 16 bytes.
+    pub(super) ld: u32,
+}
+
+/// Leading dimension of what is brought, for `m` rows of activations.
+const fn padded(m: u32) -> u64 {
+    (m as u64).next_multiple_of(STAGE_TILE as u64)
+}
+
+impl Staging {
+    /// With memory for `bytes` bytes, and more when it is needed.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
+    pub(super) fn new(device: &Device, bringing: Bringing, bytes: u64) -> Result<Self, DeviceError> {
+        Ok(Self {
+            bringing,
+            vectors: bringing.entry(true)?,
+            elements: bringing.entry(false)?,
+            buffer: Workspace::new(device, "staged activations", index(bytes.div_ceil(4)))?,
+        })
+    }
+
+    /// Bytes of an element as kernels read it.
+    pub(super) fn element_bytes(&self) -> u64 {
+        u64::from(self.bringing.element_bytes())
+    }
+
+    /// Columns of the activations.
+    pub(super) fn inner(&self) -> u32 {
+        self.bringing.inner
+    }
+
+    /// The activations as they are if kernels can read them; else queues the pass that brings them.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`], [`DeviceError::Grid`], [`DeviceError::Driver`].
+    ///
+    /// # Safety
+    /// The activations are as `GpuNm::run` demands; no other run uses this staging until all work of this one is queued.
+    pub(super) unsafe fn bring(
+        &mut self,
+        machine: &dyn Machine,
+        operands: &Operands,
+    ) -> Result<KMajor, DeviceError> {
+        let Bringing { precision, inner, .. } = self.bringing;
+        let row_bytes = u64::from(operands.lda) * u64::from(precision.bytes());
+        let aligned = operands.a.is_multiple_of(VECTOR_BYTES) && row_bytes.is_multiple_of(VECTOR_BYTES);
+        let a = GlobalPtr::from_address(operands.a);
+        let row_major = operands.layout == ActivationLayout::RowMajor;
+        if aligned && !row_major && !self.bringing.changes() {
+            return Ok(KMajor { a, ld: operands.lda });
+        }
+        let ld_wide = padded(operands.m);
+        let Ok(ld) = u32::try_from(ld_wide) else {
+            return Err(DeviceError::Grid { kernel: self.vectors.name, x: ld_wide, y: 1 });
+        };
+        let bytes = ld_wide * u64::from(inner) * self.element_bytes();
+        let out = self.buffer.reserve(index(bytes.div_ceil(4)))?.pointer();
+        let params = NmStageParams {
+            a,
+            out,
+            m: operands.m,
+            k: inner,
+            lda: operands.lda,
+            ld_out: ld,
+            row_major: u32::from(row_major),
+            to_tf32: u32::from(precision == Precision::Tf32),
+        };
+        let entry = if aligned { self.vectors } else { self.elements };
+        let tile = u64::from(STAGE_TILE);
+        let grid = [ld_wide / tile, u64::from(inner).div_ceil(tile)];
+        // SAFETY: the activations are the caller's promise, and their alignment was looked at; the result has room for
+        // all rows, and is the plan's, which frees it after the machine's work.
+        if let Some(prepared) = unsafe { Prepared::new(entry, grid, &params)? } {
+            machine.launch(&prepared)?;
+        }
+        Ok(KMajor { a: out, ld })
+    }
+}

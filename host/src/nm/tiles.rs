@@ -1,0 +1,236 @@
+//! Which tile a product on CUDA cores takes, and how it is cut: pure arithmetic.
+
+use windrow_formats::NmPattern;
+use windrow_kernels::nm::NmTile;
+use windrow_kernels::{ENTRIES, Entry, Variant};
+use windrow_preprocess::nm::BlockShape;
+
+use super::options::NmPacking;
+use crate::num::{index, narrow, real, wide};
+
+/// Sparsity from which columns are packed unless told. The paper has 0.7 (section III-A); here packed stages hold more kept
+/// rows, and on an H200 packing wins 30 % at 0.625 and nothing at 0.5.
+const PACKED_FROM: f64 = 0.6;
+/// Most kept rows of a stage: more do not make barriers noticeably rarer.
+const MOST_KEPT: usize = 64;
+/// Parts that kept rows may be divided into, as powers of two.
+const MOST_PARTS_LOG2: u32 = 4;
+/// Products of an FMA a multiprocessor makes in a cycle.
+const FMAS_PER_CYCLE: f64 = 128.0;
+/// Warps that keep a multiprocessor busy; with fewer, nothing is done while they wait.
+const BUSY_WARPS: f64 = 8.0;
+/// Cycles that a block takes beside its products: it brings its first stage, and stores its tile.
+const BLOCK_CYCLES: f64 = 4000.0;
+/// Cycles of a second launch, and bytes that it moves in a cycle.
+const COMBINE_CYCLES: f64 = 5000.0;
+const COMBINE_BYTES_PER_CYCLE: f64 = 1500.0;
+
+/// The sizes of a product: `C[m × n]` from `w` kept rows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sizes {
+    pub(super) m: u32,
+    pub(super) n: u32,
+    pub(super) kept_rows: usize,
+    pub(super) pattern: NmPattern,
+}
+
+/// What the model knows of a machine.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Capacity {
+    pub(super) multiprocessors: u32,
+    /// Shared memory that a block may have, in bytes.
+    pub(super) shared_bytes: u32,
+}
+
+/// An instance of the kernel and how weights are cut for it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Choice {
+    pub(super) entry: &'static Entry,
+    pub(super) tile: NmTile,
+    pub(super) shape: BlockShape,
+}
+
+impl Choice {
+    /// Whether stages are brought while others are multiplied. Those without are for measurements.
+    pub(super) fn is_pipelined(&self) -> bool {
+        matches!(self.entry.variant, Variant::NmCudaCores { buffers: 2.., .. })
+    }
+}
+
+/// Every instance that weights of this pattern can be cut for, cheapest first.
+pub(super) fn choices(sizes: Sizes, capacity: Capacity, packing: NmPacking) -> Vec<Choice> {
+    let (l, n) = (sizes.pattern.l(), index(u64::from(sizes.n)));
+    let fits = |tile: NmTile| l.is_multiple_of(index(u64::from(tile.strip))) || l >= n;
+    let choice = |entry: &'static Entry| match entry.variant {
+        Variant::NmCudaCores { tile, .. } if fits(tile) && entry.shared_bytes <= capacity.shared_bytes => {
+            let shape = shape(tile, entry.shared_bytes, sizes, packing)?;
+            Some(Choice { entry, tile, shape })
+        }
+        _ => None,
+    };
+    let mut all: Vec<_> = ENTRIES.iter().filter_map(choice).collect();
+    let cost = |choice: &Choice| cost(choice, sizes, capacity, parts_log2(choice, sizes, capacity));
+    all.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
+    all
+}
+
+/// Whether packing is what the sparsity suggests.
+pub(super) fn packs(packing: NmPacking, pattern: NmPattern) -> bool {
+    match packing {
+        NmPacking::Auto => pattern.sparsity() >= PACKED_FROM,
+        NmPacking::Packed => true,
+        NmPacking::Plain => false,
+    }
+}
+
+/// The longest stages of which two fit into shared memory; packed where plain ones of a single group do not.
+fn shape(tile: NmTile, shared_bytes: u32, sizes: Sizes, packing: NmPacking) -> Option<BlockShape> {
+    let multiple = index(u64::from(tile.depth_multiple()));
+    let n = sizes.pattern.n();
+    // Whole groups without padding, if that is not too many kept rows; else without padding, or whole groups.
+    let both = n * (multiple / gcd(n, multiple));
+    let tries: &[(bool, usize)] = match (packs(packing, sizes.pattern), packing) {
+        (true, _) => &[(true, both), (true, multiple)],
+        (false, NmPacking::Plain) => &[(false, both), (false, n), (true, both), (true, multiple)],
+        (false, _) => &[(false, both), (true, both), (true, multiple), (false, n)],
+    };
+    let limit = MOST_KEPT.min(sizes.kept_rows.div_ceil(2));
+    for &(packed, unit) in tries {
+        let of = |count: usize| BlockShape {
+            block_columns: index(u64::from(tile.columns)),
+            strip_columns: index(u64::from(tile.strip)),
+            kept_per_stage: count * unit,
+            depth_multiple: multiple,
+            packed,
+        };
+        let fits = |shape: &BlockShape| {
+            let (slots, depth) = (shape.most_slots(sizes.pattern), shape.depth());
+            let bytes = u64::from(tile.shared_bytes(narrow(slots), narrow(depth)));
+            slots < 1 << 15 && depth < 1 << 15 && bytes <= u64::from(shared_bytes)
+        };
+        let longest = (1..=limit.div_ceil(unit).max(1)).map(of).take_while(fits).last();
+        if longest.is_some() {
+            return longest;
+        }
+    }
+    None
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Into how many parts, a power of two, kept rows are best divided.
+pub(super) fn parts_log2(choice: &Choice, sizes: Sizes, capacity: Capacity) -> u32 {
+    let stages = sizes.kept_rows.div_ceil(choice.shape.kept_per_stage);
+    (0..=MOST_PARTS_LOG2)
+        .filter(|&log2| 1 << log2 <= stages.max(1))
+        .min_by(|&a, &b| cost(choice, sizes, capacity, a).total_cmp(&cost(choice, sizes, capacity, b)))
+        .unwrap_or(0)
+}
+
+/// Cycles that a product takes, roughly.
+fn cost(choice: &Choice, sizes: Sizes, capacity: Capacity, parts_log2: u32) -> f64 {
+    let Choice { entry, tile, shape } = choice;
+    let (m, n, w) = (f64::from(sizes.m), f64::from(sizes.n), real(wide(sizes.kept_rows)));
+    let parts = f64::from(1 << parts_log2);
+    let (rows, columns) = (f64::from(tile.rows), f64::from(tile.columns));
+    let blocks = (m / rows).ceil() * (n / columns).ceil() * parts;
+    let per_multiprocessor = (blocks / f64::from(capacity.multiprocessors)).ceil();
+    let resident = per_multiprocessor.min(f64::from(entry.min_blocks));
+    let busy = (resident * f64::from(entry.block_threads) / 32.0 / BUSY_WARPS).min(1.0).sqrt();
+    let padding = real(wide(shape.depth())) / real(wide(shape.kept_per_stage));
+    let products = rows * columns * w * padding / parts / FMAS_PER_CYCLE;
+    let combine = match parts_log2 {
+        0 => 0.0,
+        _ => COMBINE_CYCLES + m * n * 4.0 * (2.0 * parts + 1.0) / COMBINE_BYTES_PER_CYCLE,
+    };
+    let rounds = per_multiprocessor / f64::from(entry.min_blocks).max(1.0);
+    per_multiprocessor * products / (efficiency(*tile) * busy) + BLOCK_CYCLES * rounds.ceil() + combine
+}
+
+/// Share of the peak that a tile reaches when nothing else limits it, of that of the best: measured on an H200 at 4096³, and
+/// at 256 × 4096 × 4096 for small tiles.
+fn efficiency(tile: NmTile) -> f64 {
+    match (tile.rows, tile.columns, tile.strip) {
+        (64, 128, 32) => 0.90,
+        (128, 128, 32) => 0.87,
+        (64, 64, 32) => 0.80,
+        (32, 64, 32) => 0.66,
+        (32, 32, 16) => 0.72,
+        (128, 128, 8) => 0.80,
+        (32, 64, 8) => 0.60,
+        (128, 64, 4) => 0.55,
+        (32, 32, 4) => 0.40,
+        _ => 0.20,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const H200: Capacity = Capacity { multiprocessors: 132, shared_bytes: 227 * 1024 };
+
+    fn sizes(m: u32, n: u32, k: usize, (keep, group, l): (usize, usize, usize)) -> Sizes {
+        let pattern = NmPattern::new(keep, group, l).unwrap();
+        Sizes { m, n, kept_rows: pattern.kept_rows(k), pattern }
+    }
+
+    #[test]
+    fn large_products_take_the_large_tile_undivided() {
+        for keep in [16, 12, 8, 4] {
+            let sizes = sizes(4096, 4096, 4096, (keep, 32, 32));
+            let best = choices(sizes, H200, NmPacking::Auto)[0];
+            assert_eq!(best.entry.name, "nm_f32_64x128");
+            assert_eq!(parts_log2(&best, sizes, H200), 0);
+            assert_eq!(best.shape.packed, keep <= 12);
+            assert!(best.shape.kept_per_stage >= 16, "{:?}", best.shape);
+        }
+    }
+
+    #[test]
+    fn few_blocks_are_divided() {
+        let sizes = sizes(64, 1024, 8192, (8, 32, 32));
+        let best = choices(sizes, H200, NmPacking::Auto)[0];
+        assert!(parts_log2(&best, sizes, H200) > 0, "{best:?}");
+    }
+
+    #[test]
+    fn every_pattern_has_a_tile() {
+        for (keep, group, l) in
+            [(1, 1, 1), (1, 256, 3), (256, 256, 1), (128, 256, 32), (255, 256, 4), (7, 9, 8), (2, 4, 6)]
+        {
+            for packing in NmPacking::ALL {
+                for (m, n, k) in [(1, 1, 1), (100, 300, 700)] {
+                    let sizes = sizes(m, n, k, (keep, group, l));
+                    let small = Capacity { shared_bytes: 99 * 1024, ..H200 };
+                    for capacity in [H200, small] {
+                        let all = choices(sizes, capacity, packing);
+                        assert!(!all.is_empty(), "{keep}:{group}, {l}, {packing}");
+                        for Choice { entry, tile, shape } in all {
+                            let slots = narrow(shape.most_slots(sizes.pattern));
+                            assert!(tile.shared_bytes(slots, narrow(shape.depth())) <= entry.shared_bytes);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn strips_lie_in_vectors() {
+        let strips = |l, n| {
+            let all = choices(sizes(64, n, 64, (2, 4, l)), H200, NmPacking::Auto);
+            let mut strips: Vec<_> = all.iter().map(|choice| choice.tile.strip).collect();
+            strips.sort_unstable();
+            strips.dedup();
+            strips
+        };
+        assert_eq!(strips(32, 128), [1, 4, 8, 16, 32]);
+        assert_eq!(strips(24, 128), [1, 4, 8]);
+        assert_eq!(strips(6, 128), [1]);
+        assert_eq!(strips(100, 128), [1, 4]);
+        assert_eq!(strips(100, 99), [1, 4, 8, 16, 32], "one vector");
+    }
+}

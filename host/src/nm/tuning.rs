@@ -1,0 +1,129 @@
+//! Operands made up, to time instances of a kernel on.
+
+use windrow_kernels::nm::STAGE_TILE;
+
+use super::activation::Activation;
+use super::gpu::Kernels;
+use super::operands::Operands;
+use super::options::ActivationLayout;
+use super::staging::Bringing;
+use super::tiles::Sizes;
+use crate::device::{Device, DeviceBuffer, DeviceKind, Machine};
+use crate::error::SpmmError;
+use crate::num::index;
+use crate::options::Precision;
+use crate::spmm::{ArraySize, Bits, push};
+
+/// Instances that are tried.
+pub(super) const MOST_TRIED: usize = 4;
+/// Microseconds that a batch of runs should take, the most runs of one, and batches.
+const BATCH_US: f64 = 2000.0;
+const MOST_RUNS: f64 = 50.0;
+const BATCHES: u32 = 3;
+
+/// `A` and `C`, on the device.
+pub(super) struct Scratch {
+    operands: Operands,
+    n: u32,
+    // The memory of the operands.
+    _a: DeviceBuffer<u8>,
+    _c: DeviceBuffer<f32>,
+}
+
+/// Leading dimension of `A`, as callers may be expected to have it, and the number of its rows.
+fn shape_of(bringing: &Bringing, m: u32) -> (u32, u32) {
+    match bringing.layout {
+        ActivationLayout::RowMajor => (bringing.inner, m),
+        ActivationLayout::KMajor => (m.next_multiple_of(STAGE_TILE), bringing.inner),
+    }
+}
+
+impl Scratch {
+    /// The memory that operands take.
+    pub(super) fn sizes(bringing: &Bringing, sizes: Sizes) -> Vec<ArraySize> {
+        let (lda, rows) = shape_of(bringing, sizes.m);
+        let mut arrays = Vec::new();
+        let bytes = u64::from(lda) * u64::from(rows) * u64::from(bringing.precision.bytes());
+        push(&mut arrays, "a", bytes);
+        push(&mut arrays, "c", 4 * u64::from(sizes.m) * u64::from(sizes.n));
+        arrays
+    }
+
+    /// Operands of `sizes.m` rows, `A` of numbers between -1 and 1: what products cost depends on how many bits change.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`](crate::DeviceError::OutOfMemory), [`DeviceError::Driver`](crate::DeviceError::Driver).
+    pub(super) fn new(device: &Device, bringing: &Bringing, sizes: Sizes) -> Result<Self, SpmmError> {
+        let (lda, rows) = shape_of(bringing, sizes.m);
+        let c = DeviceBuffer::alloc(device, index(u64::from(sizes.m) * u64::from(sizes.n)), "scratch of C")?;
+        let mut state = 1u32;
+        let numbers: Vec<f32> = (0..u64::from(lda) * u64::from(rows))
+            .map(|_| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                f32::from_bits(0x4000_0000 | state >> 9) - 3.0
+            })
+            .collect();
+        let bits = Bits::of(bringing.precision, &numbers);
+        let a = DeviceBuffer::named(device, bits.bytes(), "scratch of A")?;
+        let operands = Operands {
+            a: a.address(),
+            lda,
+            layout: bringing.layout,
+            c: c.address(),
+            ldc: sizes.n,
+            output: Precision::F32,
+            m: sizes.m,
+            alpha: 1.0,
+            beta: 0.0,
+            bias: 0,
+            activation: Activation::Identity,
+        };
+        Ok(Self { operands, n: sizes.n, _a: a, _c: c })
+    }
+
+    /// Microseconds of a product, the least of a few batches; nothing on a device without time, where it is run once.
+    ///
+    /// # Errors
+    /// As for [`Kernels::run`].
+    pub(super) fn time(
+        &self,
+        device: &Device,
+        machine: &dyn Machine,
+        kernels: &Kernels,
+    ) -> Result<f64, SpmmError> {
+        // SAFETY: the operands are this scratch's memory, of the shapes that `new` gave it, and freed after the machine's
+        // work.
+        let run = || unsafe { kernels.run(machine, &self.operands, self.n) };
+        let batch = |runs: u32| -> Result<f64, SpmmError> {
+            let start = device.record()?;
+            for _ in 0..runs {
+                run()?;
+            }
+            let end = device.record()?;
+            Ok(start.elapsed_us(&end)? / f64::from(runs))
+        };
+        run()?; // loads the kernel
+        if device.kind() == DeviceKind::Emulator {
+            return Ok(0.0);
+        }
+        let first = batch(1)?;
+        let runs = runs_of_batch(first);
+        (0..BATCHES).try_fold(first, |least, _| Ok(batch(runs)?.min(least)))
+    }
+}
+
+/// Runs that fill a batch, if one takes so many microseconds.
+fn runs_of_batch(us: f64) -> u32 {
+    let runs = (BATCH_US / us.max(1.0)).clamp(1.0, MOST_RUNS);
+    (1..=50).take_while(|&count| f64::from(count) <= runs).count().try_into().unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_are_short_and_never_empty() {
+        assert_eq!([0.0, 30.0, 900.0, 5e6].map(runs_of_batch), [50, 50, 2, 1]);
+    }
+}
