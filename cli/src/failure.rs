@@ -96,6 +96,7 @@ impl From<WriteError> for Failure {
                      with .gz behind it, or name the format with --to"
                 ))
             }
+            WriteError::UnknownNmExtension => Self::usage(error.to_string()),
             _ => Self::new(Exit::File, error.to_string()),
         }
     }

@@ -1,5 +1,6 @@
 //! The command line: commands, options, and the help that goes with them.
 
+mod nm;
 pub(crate) mod plan;
 mod reorder;
 
@@ -15,6 +16,7 @@ use crate::units::parse_bytes;
 
 use plan::PlanArgs;
 
+pub(crate) use nm::{NmArgs, Ratio};
 pub(crate) use reorder::ReorderArgs;
 
 const EXIT_CODES: &str = "\
@@ -29,7 +31,7 @@ Exit codes:
   130  interrupted by Ctrl-C
 
 Matrices are read from Matrix Market, SNAP edge lists, DLMC .smtx, scipy.sparse and TC-GNN .npz files, each
-also behind gzip. The content tells the format, not the name.
+also behind gzip. The content tells the format, not the name. Weights for nm are read from safetensors files.
 
 First steps:
   windrow doctor                                      is there a usable GPU?
@@ -73,6 +75,7 @@ pub(crate) enum Command {
     Info(InfoArgs),
     Spmm(SpmmArgs),
     Sddmm(SddmmArgs),
+    Nm(NmArgs),
     Verify(VerifyArgs),
     Reorder(ReorderArgs),
     Convert(ConvertArgs),

@@ -4,6 +4,7 @@ pub(crate) mod convert;
 pub(crate) mod doctor;
 pub(crate) mod generate;
 pub(crate) mod info;
+pub(crate) mod nm;
 pub(crate) mod reorder;
 pub(crate) mod sddmm;
 pub(crate) mod spmm;

@@ -7,6 +7,7 @@ mod generate;
 mod info;
 #[cfg(unix)]
 mod interrupt;
+mod nm;
 mod output;
 mod reorder;
 mod run;

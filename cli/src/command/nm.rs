@@ -1,0 +1,265 @@
+//! `windrow nm`: prunes weights, plans a product with them, runs it, times it, and checks it.
+
+use std::fmt;
+use std::path::Path;
+use std::time::Instant;
+
+use serde::Serialize;
+use windrow::io::{self, DenseTensor, NmIndices, ReadOptions};
+use windrow::synthetic::seeded_values;
+use windrow::{
+    DenseRef, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, NmPattern, NmReport, NmRun, NmSpmm,
+    NmSpmmPlan, Precision, VectorNm, Verification, bf16, f16, prune_magnitude,
+};
+use windrow_bench::{Timing, measure};
+
+use crate::args::{NmArgs, Ratio};
+use crate::command::spmm::{conclusion, sampling};
+use crate::console::Console;
+use crate::failure::{Failure, Result};
+use crate::listing::Listing;
+use crate::product::{refuse_beyond_memory, verdict};
+use crate::units::{digits, percent, time_us};
+
+/// What is printed.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    /// Where the weights are from.
+    weights: String,
+    rows: usize,
+    seed: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pruning: Option<Pruning>,
+    plan: NmReport,
+    preprocessing_us: f64,
+    time: Timing,
+    /// Two operations for each row of `A` and element of `W` that is kept, over the median.
+    gflop_s: f64,
+    /// The same, counted on all elements of `W`: what a dense product would have to reach.
+    dense_gflop_s: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verification: Option<Verification>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    saved: Option<String>,
+}
+
+/// What pruning kept and what it cost.
+#[derive(Debug, Serialize)]
+struct Pruning {
+    us: f64,
+    /// Share of the sum of squares that is kept.
+    kept_squares: f64,
+}
+
+/// Weights, and how they came about.
+struct Weights {
+    source: String,
+    matrix: VectorNm<f32>,
+    pruning: Option<Pruning>,
+}
+
+pub(crate) fn run(args: &NmArgs, console: Console) -> Result<()> {
+    let device = args.device.open()?;
+    let weights = weights(args, &device, console)?;
+    if let Some(path) = &args.save {
+        io::write_vector_nm(path, &weights.matrix, NmIndices::Auto)?;
+    }
+    let spinner = console.spinner("planning");
+    let plan = plan(&weights.matrix, &device, args);
+    spinner.finish_and_clear();
+    let plan = plan?;
+    let outcome = match args.precision {
+        Precision::F16 => product::<f16>(weights, &plan, args, console),
+        Precision::Bf16 => product::<bf16>(weights, &plan, args, console),
+        _ => product::<f32>(weights, &plan, args, console),
+    }?;
+    console.line(&outcome)?;
+    console.object("nm", &outcome)?;
+    conclusion(outcome.verification.as_ref())
+}
+
+/// The weights of a file, or made up ones, pruned unless they are already.
+fn weights(args: &NmArgs, device: &Device, console: Console) -> Result<Weights> {
+    let options = ReadOptions { limits: args.read.limits(), ..ReadOptions::default() };
+    let spinner = console.spinner("reading");
+    if let Some(path) = &args.pruned {
+        let read = io::read_vector_nm::<f32>(path, &options);
+        spinner.finish_and_clear();
+        let (matrix, source) = (read?, path.display().to_string());
+        check_shape(args, (matrix.rows(), matrix.cols()), &source)?;
+        return Ok(Weights { source, matrix, pruning: None });
+    }
+    let Some(Ratio { n, m }) = args.pattern else {
+        // The parser of the command line sees to it.
+        return Err(Failure::usage("name a pattern, for example --pattern 2:8"));
+    };
+    let pattern = NmPattern::new(n, m, args.vector)
+        .map_err(|error| Failure::usage(format!("--pattern, --vector: {error}")))?;
+    let (source, dense) = match &args.weights {
+        Some(path) => {
+            let dense = read_dense(path, args, &options);
+            spinner.finish_and_clear();
+            dense?
+        }
+        None => (format!("made up, seed {}", args.seed), made_up(args, device)?),
+    };
+    let spinner = console.spinner("pruning");
+    let start = Instant::now();
+    let pruned = prune_magnitude(dense.values(), dense.rows(), dense.cols(), pattern);
+    let us = start.elapsed().as_secs_f64() * 1e6;
+    spinner.finish_and_clear();
+    let matrix = pruned?;
+    let squares = |values: &[f32]| values.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>();
+    let all = squares(dense.values());
+    let kept_squares = if all > 0.0 { squares(matrix.values()) / all } else { 1.0 };
+    Ok(Weights { source, matrix, pruning: Some(Pruning { us, kept_squares }) })
+}
+
+fn read_dense(path: &Path, args: &NmArgs, options: &ReadOptions<'_>) -> Result<(String, DenseTensor<f32>)> {
+    let mut dense = io::read_tensor::<f32>(path, args.tensor.as_deref(), options)?;
+    if args.transpose {
+        dense = dense.transposed()?;
+    }
+    let source = format!("{}, tensor {}", path.display(), dense.name().escape_debug());
+    check_shape(args, (dense.rows(), dense.cols()), &source)?;
+    Ok((source, dense))
+}
+
+/// Whether weights from a file are K × N, if the shape says more than M.
+fn check_shape(args: &NmArgs, found: (usize, usize), source: &str) -> Result<()> {
+    let Some((n, k)) = args.shape.weights.filter(|&(n, k)| found != (k, n)) else { return Ok(()) };
+    let turned = found == (n, k) && args.weights.is_some();
+    let remedy = match (turned, args.transpose) {
+        (true, false) => "turn them round with --transpose",
+        (true, true) => "leave --transpose out",
+        _ => "give --shape M alone, or the sizes of the weights",
+    };
+    let (rows, cols) = found;
+    Err(Failure::usage(format!(
+        "{source}: the weights are {rows} × {cols}, --shape asks for {k} × {n}; {remedy}"
+    )))
+}
+
+/// Dense weights from the seed, with a name nobody sees.
+fn made_up(args: &NmArgs, device: &Device) -> Result<DenseTensor<f32>> {
+    let Some((n, k)) = args.shape.weights else {
+        return Err(Failure::usage("--shape M alone needs --weights or --pruned; write MxNxK"));
+    };
+    // The dense weights, and what is kept of them: on the host, which is the device if that is the CPU.
+    let needed = 8 * (n as u128) * (k as u128);
+    if device.kind() == DeviceKind::Cpu {
+        refuse_beyond_memory(device, needed, || format!("the weights ({k} × {n})"), "--shape")?;
+    }
+    let len = k
+        .checked_mul(n)
+        .ok_or_else(|| Failure::usage("--shape: the weights are too large; use smaller sizes"))?;
+    Ok(DenseTensor::new("weights", k, n, seeded_values::<f32>(len, !args.seed)?)?)
+}
+
+fn plan(weights: &VectorNm<f32>, device: &Device, args: &NmArgs) -> Result<NmSpmmPlan> {
+    let mut builder = NmSpmm::builder(weights)
+        .rows(args.shape.m)
+        .precision(args.precision)
+        .layout(args.layout)
+        .scale(args.scale)
+        .algorithm(args.algorithm)
+        .packing(args.packing)
+        .autotune(args.autotune);
+    if let Some(limit) = args.memory_limit {
+        builder = builder.memory_limit(limit);
+    }
+    if let Some(entry) = &args.kernel {
+        builder = builder.kernel(entry);
+    }
+    Ok(builder.build(device)?)
+}
+
+fn product<E: Element>(
+    weights: Weights,
+    plan: &NmSpmmPlan,
+    args: &NmArgs,
+    console: Console,
+) -> Result<Outcome> {
+    let (device, m) = (plan.device(), args.shape.m);
+    let (k, n) = plan.shape();
+    check_memory::<E>(m, (k, n), device)?;
+    let spinner = console.spinner("making A");
+    let (rows, cols) = args.layout.stored(m, k);
+    let a = seeded_values::<E>(m * k, args.seed)?;
+    let a = DeviceMatrix::upload(device, DenseRef::packed(&a, rows, cols)?)?;
+    let bias = args.bias.then(|| seeded_values::<f32>(n, args.seed.rotate_left(32))).transpose()?;
+    let bias = bias.map(|bias| DeviceBuffer::from_slice(device, &bias)).transpose()?;
+    let mut c = DeviceMatrix::<f32>::zeros(device, m, n)?;
+    if args.verify {
+        // An element that no kernel writes cannot pass for a right one.
+        c.copy_from(DenseRef::packed(&vec![f32::NAN; m * n], m, n)?)?;
+    }
+    spinner.finish_and_clear();
+    let run = NmRun { bias: bias.as_ref(), activation: args.activation, ..NmRun::default() };
+    let spinner = console.spinner("timing");
+    let time = measure(device, sampling(args.repeat), || plan.run_into(&run, &a, &mut c));
+    spinner.finish_and_clear();
+    let time = time?;
+    let spinner = console.spinner("verifying");
+    let verification = args.verify.then(|| plan.verify(&weights.matrix, &run, &a, &c)).transpose();
+    spinner.finish_and_clear();
+    let report = plan.report().clone();
+    // A thousandth of the amount per microsecond is 10⁹ a second.
+    let giga = |amount: f64| if time.median_us > 0.0 { amount / time.median_us / 1e3 } else { 0.0 };
+    Ok(Outcome {
+        weights: weights.source,
+        rows: m,
+        seed: args.seed,
+        pruning: weights.pruning,
+        preprocessing_us: report.preprocessing_us(),
+        gflop_s: giga(report.flop(m)),
+        dense_gflop_s: giga(2.0 * m as f64 * n as f64 * k as f64),
+        plan: report,
+        time,
+        verification: verification?,
+        saved: args.save.as_ref().map(|path| path.display().to_string()),
+    })
+}
+
+/// Whether `A` and `C` fit, before a byte is allocated: an operating system may promise more than it has.
+fn check_memory<E: Element>(m: usize, (k, n): (usize, usize), device: &Device) -> Result<()> {
+    let (m, k, n) = (m as u128, k as u128, n as u128);
+    let (a, c) = (m * k * size_of::<E>() as u128, m * n * 4);
+    // On the CPU, A exists twice while it is made, and as f32 while it is multiplied.
+    let needed = if device.kind() == DeviceKind::Cpu { 2 * a + 4 * m * k + c } else { a + c };
+    refuse_beyond_memory(device, needed, || format!("A ({m} × {k}) and C ({m} × {n})"), "--shape")
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { time, .. } = self;
+        writeln!(f, "{}\n", self.plan)?;
+        let mut listing = Listing::default();
+        listing.add("weights", self.weights.as_str());
+        if let Some(Pruning { us, kept_squares }) = self.pruning {
+            let share = percent(kept_squares);
+            listing.add("pruning", format!("{}, {share} of the sum of squares kept", time_us(us)));
+        }
+        listing.add(
+            "time",
+            format!(
+                "{} median, {} min, noise {} ({} runs in {} batches), {} rows",
+                time_us(time.median_us),
+                time_us(time.min_us),
+                percent(time.noise),
+                time.calls,
+                time.batches,
+                self.rows
+            ),
+        );
+        let (kept, dense) = (digits(self.gflop_s), digits(self.dense_gflop_s));
+        listing.add("rates", format!("{kept} GFLOP/s of what is kept, {dense} GFLOP/s as if dense"));
+        if let Some(found) = &self.verification {
+            listing.add("verify", verdict(found));
+        }
+        if let Some(path) = &self.saved {
+            listing.add("saved", path.as_str());
+        }
+        write!(f, "{listing}")
+    }
+}
