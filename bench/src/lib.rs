@@ -8,10 +8,11 @@
 //! | [`sweep`] | matrices × widths × paths, each result verified in the run, JSON lines out |
 //! | [`ablation()`] | what each component is worth: partition, balance, orders, formats, determinism |
 //! | [`sampled_sweep`] | the same for sampled products (SDDMM) |
+//! | [`nm_sweep`] | products with N:M weights, beside cuBLAS's dense ones |
 //! | [`tune()`] | thresholds of a GPU model, from made-up matrices |
-//! | [`summarise`], [`summarise_ablation`], [`summarise_sampled`] | the lines as Markdown |
+//! | [`summarise`], [`summarise_ablation`], [`summarise_sampled`], [`summarise_nm`] | the lines as Markdown |
 //!
-//! The programs `windrow-sweep`, `windrow-sddmm` and `windrow-ablation` do these from the command line; `cargo bench -p windrow-bench` runs the criterion
+//! The programs `windrow-sweep`, `windrow-sddmm`, `windrow-nm` and `windrow-ablation` do these from the command line; `cargo bench -p windrow-bench` runs the criterion
 //! suites, those for a GPU where there is one. No time is reported for a result that is not within its error bound.
 
 mod ablation;
@@ -21,6 +22,7 @@ mod operands;
 mod orders;
 pub mod peers;
 mod product;
+mod pruned;
 mod roofline;
 mod sampled;
 mod schedules;
@@ -36,6 +38,7 @@ pub use ablation::{
 };
 pub use error::BenchError;
 pub use operands::{case_seed, fill, pattern_checksum, poisoned_matrix, random_matrix};
+pub use pruned::{NM_SCHEMA, NmOptions, NmPlanFacts, NmRecord, NmShape, nm_sweep, summarise_nm};
 pub use roofline::{DeviceRates, GatherProbe, GatherRates, measure_copy};
 pub use sampled::{
     SAMPLED_SCHEMA, SampledOptions, SampledPath, SampledPlanFacts, SampledRecord, sampled_sweep,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ptr;
 
 use cudarc::cublas::sys as cb;
-use windrow::{Device, DeviceMatrix, Element, Precision};
+use windrow::{Device, DeviceMatrix, Element, Output, Precision};
 
 use super::operands::{check_on, check_product, pointer, stream_of};
 use super::{called, require, signed};
@@ -16,7 +16,7 @@ const SUCCESS: cb::cublasStatus_t = cb::cublasStatus_t::CUBLAS_STATUS_SUCCESS;
 const FUNCTIONS: [&str; 5] =
     ["cublasCreate_v2", "cublasDestroy_v2", "cublasSetStream_v2", "cublasGetVersion_v2", "cublasGemmEx"];
 
-/// The arithmetic of a dense product; sums and `C` are f32.
+/// The arithmetic of a dense product; sums are f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DenseMath {
     /// f32 operands, multiplied as they are.
@@ -100,19 +100,19 @@ impl CuBlas {
         &self.version
     }
 
-    /// Queues `C[m×n] ← A[m×k]·B[k×n]`, all dense and row-major.
+    /// Queues `C[m×n] ← A[m×k]·B[k×n]`, all dense and row-major; `C` is f32 or f16.
     ///
     /// # Errors
     /// - [`BenchError::Operands`] if `T` is not what `math` multiplies;
     /// - [`BenchError::Spmm`] if the shapes do not fit, [`BenchError::Device`] if an operand is elsewhere;
     /// - [`BenchError::TooLarge`] for 2³¹ or more rows or columns;
     /// - [`BenchError::Library`] if cuBLAS refuses.
-    pub fn gemm<T: Element>(
+    pub fn gemm<T: Element, C: Element + Output>(
         &self,
         math: DenseMath,
         a: &DeviceMatrix<T>,
         b: &DeviceMatrix<T>,
-        c: &mut DeviceMatrix<f32>,
+        c: &mut DeviceMatrix<C>,
     ) -> Result<(), BenchError> {
         if T::PRECISION != math.precision() {
             let (expected, found) = (math.precision(), T::PRECISION);
@@ -135,6 +135,7 @@ impl CuBlas {
             }
             DenseMath::F16 => (cb::cudaDataType::CUDA_R_16F, cb::cublasComputeType_t::CUBLAS_COMPUTE_32F),
         };
+        let result = if C::IS_HALF { cb::cudaDataType::CUDA_R_16F } else { cb::cudaDataType::CUDA_R_32F };
         let (alpha, beta) = (1.0f32, 0.0f32);
         let as_is = cb::cublasOperation_t::CUBLAS_OP_N;
         // The library's matrices are column-major: to it these are the transposes, and Cᵀ = Bᵀ·Aᵀ.
@@ -157,7 +158,7 @@ impl CuBlas {
                 lda,
                 ptr::from_ref(&beta).cast(),
                 pointer(c.buffer().address()),
-                cb::cudaDataType::CUDA_R_32F,
+                result,
                 ldc,
                 compute,
                 cb::cublasGemmAlgo_t::CUBLAS_GEMM_DFALT,

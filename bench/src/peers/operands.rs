@@ -64,11 +64,11 @@ pub(super) fn stream_of(device: &Device) -> Result<*mut c_void, BenchError> {
 }
 
 /// Checks that `C` may become the product of an `a`-sized matrix on `device` and `B`.
-pub(super) fn check_product<T: Element>(
+pub(super) fn check_product<T: Element, C: Element>(
     device: &Device,
     a: (usize, usize),
     b: &DeviceMatrix<T>,
-    c: &DeviceMatrix<f32>,
+    c: &DeviceMatrix<C>,
 ) -> Result<(), BenchError> {
     check_on(device, "B", b.device())?;
     check_on(device, "C", c.device())?;
