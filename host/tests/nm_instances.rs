@@ -1,7 +1,11 @@
 //! Every instance of the kernels of products with N:M weights, forced by its name; which algorithm is chosen, and what
 //! is refused.
 
+mod common;
+
 use std::collections::BTreeMap;
+
+use common::{gpu, report_missing_gpu};
 
 use half::{bf16, f16};
 use windrow::{
@@ -101,20 +105,40 @@ fn emulator(at: usize) -> Device {
     Device::emulator(EmulatorSchedule::STANDARD[at % EmulatorSchedule::STANDARD.len()])
 }
 
+/// The emulator, and a GPU if there is one: cases that are skipped for want of it are counted.
+fn machines(at: usize, skipped: &mut usize) -> Vec<Device> {
+    let gpu = gpu();
+    *skipped += usize::from(gpu.is_none());
+    std::iter::once(emulator(at)).chain(gpu).collect()
+}
+
+/// Tells of cases that no GPU was there for.
+fn report_skipped(what: &str, cases: usize) {
+    if cases > 0 {
+        report_missing_gpu(what, cases);
+    }
+}
+
 /// Every instance of the f32 kernel that a pattern allows, packed and plain, divided along `k` or not, in every precision.
 #[test]
 fn cuda_cores() {
-    let mut ran = BTreeMap::<_, usize>::new();
+    let (mut ran, mut skipped) = (BTreeMap::<_, usize>::new(), 0);
     for (keep, group, l, k, n) in
         [(8, 32, 32, 230, 150), (3, 8, 16, 64, 70), (1, 4, 8, 90, 136), (5, 7, 4, 50, 40), (2, 4, 3, 41, 37)]
     {
         for m in [3, 140] {
             let case = Case::new((m, k, n), pattern(keep, group, l), layout(m + k));
             for (at, entry) in entries("nm_f32").enumerate() {
-                for packing in [NmPacking::Packed, NmPacking::Plain] {
+                for (packing, device) in [NmPacking::Packed, NmPacking::Plain]
+                    .into_iter()
+                    .flat_map(|packing| {
+                        machines(at, &mut skipped).into_iter().map(move |device| (packing, device))
+                    })
+                    .collect::<Vec<_>>()
+                {
                     let precision = Precision::ALL[(at + m + k) % Precision::ALL.len()];
                     let builder = NmSpmm::builder(&case.weights).rows(m).kernel(entry).packing(packing);
-                    match builder.precision(precision).layout(case.layout).build(&emulator(at)) {
+                    match builder.precision(precision).layout(case.layout).build(&device) {
                         Ok(plan) => {
                             case.check(&plan);
                             assert_eq!(plan.report().algorithm, NmAlgorithm::CudaCores);
@@ -128,6 +152,7 @@ fn cuda_cores() {
         }
     }
     assert_eq!(ran.len(), entries("nm_f32").count(), "only {ran:?}");
+    report_skipped("instances on CUDA cores", skipped);
 }
 
 /// Every instance for Tensor Cores on patterns, widths of vectors and sizes that turn.
@@ -136,7 +161,7 @@ fn tensor_cores(precision: Precision) {
     const VECTORS: [usize; 4] = [8, 16, 32, 64];
     const ROWS: [usize; 4] = [1, 15, 65, 130];
     let prefix = format!("nm_{precision}_");
-    let (mut ran, mut divided, mut refused) = (BTreeMap::<_, usize>::new(), 0, 0);
+    let (mut ran, mut divided, mut refused, mut skipped) = (BTreeMap::<_, usize>::new(), 0, 0, 0);
     for (p, (keep, group)) in PATTERNS.into_iter().enumerate() {
         for (v, l) in VECTORS.into_iter().enumerate() {
             // A few stages and one that is ragged; now and then many, which the model divides.
@@ -146,20 +171,24 @@ fn tensor_cores(precision: Precision) {
             let case = Case::new((m, k, n), pattern(keep, group, l), layout(p + v));
             for (at, entry) in entries(&prefix).enumerate() {
                 let builder = NmSpmm::builder(&case.weights).rows(m).kernel(entry).precision(precision);
-                match builder.layout(case.layout).build(&emulator(at + v)) {
-                    Ok(plan) => {
-                        case.check(&plan);
-                        let report = plan.report();
-                        assert_eq!(report.algorithm, NmAlgorithm::TensorCores);
-                        divided += usize::from(report.entries.contains(&"nm_combine"));
-                        *ran.entry(entry).or_default() += 1;
+                let builder = builder.layout(case.layout);
+                for device in machines(at + v, &mut skipped) {
+                    match builder.build(&device) {
+                        Ok(plan) => {
+                            case.check(&plan);
+                            let report = plan.report();
+                            assert_eq!(report.algorithm, NmAlgorithm::TensorCores);
+                            divided += usize::from(report.entries.contains(&"nm_combine"));
+                            *ran.entry(entry).or_default() += 1;
+                        }
+                        Err(SpmmError::UnknownName { .. }) => refused += 1,
+                        Err(error) => panic!("{entry}: {error}"),
                     }
-                    Err(SpmmError::UnknownName { .. }) => refused += 1,
-                    Err(error) => panic!("{entry}: {error}"),
                 }
             }
         }
     }
+    report_skipped(&format!("instances for {precision} on Tensor Cores"), skipped);
     assert_eq!(ran.len(), entries(&prefix).count(), "only {ran:?}, {refused} refused");
     assert!(ran.values().all(|&runs| runs >= 5) && divided > 10, "{ran:?}, {divided} divided");
 }

@@ -111,7 +111,8 @@ impl<'a, V: Value> NmSpmmBuilder<'a, V> {
     }
 
     /// Device memory that the plan may take, in bytes; `A`, `C` and the bias are the caller's. No limit unless told. The
-    /// need is computed before anything is allocated.
+    /// need is computed before anything is allocated, for [`rows`](Self::rows) rows, of k-major `A` with rows aligned to 16
+    /// bytes; runs of more rows, or of an `A` that is not aligned, bring it to memory that is taken then.
     #[must_use]
     pub fn memory_limit(mut self, bytes: u64) -> Self {
         self.memory_limit = Some(bytes);

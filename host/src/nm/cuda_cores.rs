@@ -117,6 +117,7 @@ impl CudaCoresNm {
         }
         let log2 = parts_log2(&self.choice, sizes, self.capacity);
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let log2 = shared.affordable(sizes, log2);
         // SAFETY: the caller's promise; the lock is held until all is queued.
         let a = unsafe { shared.bring(machine, operands)? };
         let (of_kernel, part_elements) = shared.output(output, log2)?;

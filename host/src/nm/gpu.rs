@@ -20,6 +20,8 @@ use crate::spmm::{StageClock, narrow_width};
 
 /// Rows of `A` and `C` that kernels can count, and some to spare for tiles that reach beyond.
 const MAX_ROWS: u64 = 1 << 31;
+/// Rows and columns of weights: the slow axis of a grid has 65,535 blocks, of 32 columns or more.
+const MAX_WEIGHTS: u64 = 65_535 * 32;
 
 /// The parts of a plan in device memory.
 pub(super) struct GpuNm {
@@ -49,12 +51,23 @@ impl GpuNm {
     ) -> Result<Self, SpmmError> {
         let weights = request.weights;
         let sizes = Sizes {
-            m: narrow_width(request.rows.min(1 << 31))?,
+            m: narrow_width(request.rows.clamp(1, 1 << 31))?,
             n: narrow_width(weights.cols())?,
             kept_rows: weights.kept_rows(),
             pattern: weights.pattern(),
         };
         let inner = narrow_width(weights.rows())?;
+        for (what, found) in [("rows of the weights", inner), ("columns of the weights", sizes.n)] {
+            let (found, limit) = (u64::from(found), MAX_WEIGHTS);
+            if found > limit {
+                return Err(SpmmError::TooLarge {
+                    what,
+                    found,
+                    limit,
+                    remedy: "divide the weights, or use the CPU",
+                });
+            }
+        }
         let capacity = capacity(device, machine);
         let making = Making { request, device, machine, sizes, capacity, inner, report, clock };
         Ok(Self { kernels: making.kernels()?, cols: sizes.n })

@@ -215,7 +215,8 @@ impl<V: Value> Making<'_, '_, V> {
         let bringing = self.bringing(laid.read_as());
         let staging = Staging::new(self.device, bringing, bringing.bytes(self.sizes.m))?;
         let partial = laid.partial(self.sizes, self.capacity);
-        let shared = Shared::new(self.device, staging, partial)?;
+        let limited = self.request.memory_limit.is_some();
+        let shared = Shared::new(self.device, staging, (partial, limited))?;
         let sizes = (self.sizes, self.capacity);
         Ok(match laid {
             Laid::CudaCores(_, layout) => {
@@ -276,7 +277,10 @@ impl<V: Value> Making<'_, '_, V> {
             scratch.time(self.device, self.machine, &self.upload(laid)?)
         };
         match time() {
-            Err(SpmmError::Device(DeviceError::OutOfMemory { .. })) => Ok(None),
+            Err(
+                SpmmError::TooLarge { .. }
+                | SpmmError::Device(DeviceError::OutOfMemory { .. } | DeviceError::Grid { .. }),
+            ) => Ok(None),
             other => other.map(Some),
         }
     }

@@ -20,6 +20,8 @@ const MAX_ROW_VECTORS: u64 = MAX_VECTORS / 16;
 pub(super) struct Shared {
     staging: Staging,
     partial: Workspace<f32>,
+    /// Elements that the plan has reserved, if it may not take more.
+    most_partial: Option<u64>,
     combine: &'static Entry,
 }
 
@@ -41,13 +43,23 @@ impl Shared {
         }
     }
 
-    /// With memory for so many elements of partial sums, and more when it is needed.
+    /// With memory for so many elements of partial sums, and more when it is needed, unless the plan's is limited.
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
-    pub(super) fn new(device: &Device, staging: Staging, partial: u64) -> Result<Self, DeviceError> {
-        let partial = Workspace::new(device, "partial sums", index(partial))?;
-        Ok(Self { staging, partial, combine: combine_entry()? })
+    pub(super) fn new(
+        device: &Device,
+        staging: Staging,
+        (elements, limited): (u64, bool),
+    ) -> Result<Self, DeviceError> {
+        let partial = Workspace::new(device, "partial sums", index(elements))?;
+        Ok(Self { staging, partial, most_partial: limited.then_some(elements), combine: combine_entry()? })
+    }
+
+    /// Into how many parts a product may be divided: as many as would be best, if there is memory for their sums.
+    pub(super) fn affordable(&self, sizes: Sizes, best_log2: u32) -> u32 {
+        let fits = |most| Self::partial_elements(sizes, best_log2) <= most;
+        if self.most_partial.is_none_or(fits) { best_log2 } else { 0 }
     }
 
     /// What a product launches, without what brings activations.

@@ -88,7 +88,9 @@ impl NmReport {
         let m = real(wide(m));
         let a = m * real(wide(self.inner)) * f64::from(self.precision.bytes());
         let c = m * real(wide(self.cols)) * 4.0;
-        (real(self.device_bytes) + a + c) / rates.copy * 1e6
+        let of_runs = |array: &&ArraySize| !matches!(array.name, "staged_a" | "partial");
+        let weights: u64 = self.arrays.iter().filter(of_runs).map(|array| array.bytes).sum();
+        (real(weights) + a + c) / rates.copy * 1e6
     }
 }
 

@@ -51,7 +51,10 @@ impl Bringing {
     /// Bytes of the activations of `m` rows, if they are brought; none if k-major ones are expected to be aligned.
     pub(super) fn bytes(self, m: u32) -> u64 {
         match self.changes() || self.layout == ActivationLayout::RowMajor {
-            true => padded(m) * u64::from(self.inner) * u64::from(self.element_bytes()),
+            true => {
+                let elements = padded(m).saturating_mul(u64::from(self.inner));
+                elements.saturating_mul(u64::from(self.element_bytes()))
+            }
             false => 0,
         }
     }

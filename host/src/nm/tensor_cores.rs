@@ -236,6 +236,7 @@ impl TensorCoresNm {
         }
         let parts_log2 = parts_log2(&self.choice, &self.form, sizes, self.capacity);
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let parts_log2 = shared.affordable(sizes, parts_log2);
         // SAFETY: the caller's promise; the lock is held until all is queued.
         let a = unsafe { shared.bring(machine, operands)? };
         let (of_kernel, part_elements) = shared.output(output, parts_log2)?;

@@ -56,15 +56,18 @@ impl Scratch {
     pub(super) fn new(device: &Device, bringing: &Bringing, sizes: Sizes) -> Result<Self, SpmmError> {
         let (lda, rows) = shape_of(bringing, sizes.m);
         let c = DeviceBuffer::alloc(device, index(u64::from(sizes.m) * u64::from(sizes.n)), "scratch of C")?;
+        let elements = index(u64::from(lda) * u64::from(rows));
+        // The device is asked first: what it has no room for, the host need not make.
+        let bytes = elements * index(u64::from(bringing.precision.bytes()));
+        let mut a = DeviceBuffer::<u8>::alloc(device, bytes, "scratch of A")?;
         let mut state = 1u32;
-        let numbers: Vec<f32> = (0..u64::from(lda) * u64::from(rows))
+        let numbers: Vec<f32> = (0..elements)
             .map(|_| {
                 state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 f32::from_bits(0x4000_0000 | state >> 9) - 3.0
             })
             .collect();
-        let bits = Bits::of(bringing.precision, &numbers);
-        let a = DeviceBuffer::named(device, bits.bytes(), "scratch of A")?;
+        a.copy_from_slice(Bits::of(bringing.precision, &numbers).bytes())?;
         let operands = Operands {
             a: a.address(),
             lda,

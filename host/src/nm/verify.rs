@@ -108,7 +108,7 @@ impl NmSpmmPlan {
             weights,
             values: &values,
             a,
-            factor: f64::from(run.alpha) * f64::from(self.scale),
+            factor: f64::from(run.alpha * self.scale),
             bias: bias.as_deref(),
             activation: run.activation,
         };
@@ -182,7 +182,7 @@ impl<V: Value> Check<'_, V> {
         let want = in_f64(self.activation, sum);
         let roundings = real(wide(self.weights.kept_rows())) + 5.0;
         let t = roundings * unit;
-        let of_sum = t / (1.0 - t) * abs + roundings * 1.5e-45;
+        let of_sum = t / (1.0 - t) * abs + roundings * 1.5e-45 * (1.0 + self.factor.abs());
         let before_store = match self.activation {
             Activation::Gelu => GELU_SLOPE * of_sum + GELU_UNITS * f64::from(UNIT_FMA) * sum.abs(),
             Activation::Identity | Activation::Relu => of_sum,
