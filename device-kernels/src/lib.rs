@@ -14,6 +14,7 @@
 //! | [`sddmm`] | `out = α·(X·Yᵀ) ⊙ pattern` | Tensor Cores, or CUDA cores |
 //! | [`nm`] | `C = act(α·A·W + β·C + bias)`, `W` vector-wise N:M sparse | CUDA cores |
 //! | [`row_softmax`] | softmax over the rows of such a result, and its gradient | CUDA cores |
+//! | [`nm`] | products with vector-wise N:M weights | CUDA cores, or Tensor Cores |
 //! | [`training`] | dense operations of training: activations, loss, optimiser, sums | memory |
 //! | [`place_values`] | puts new values of `A` where a plan keeps them | memory |
 //! | [`combine`] | sums the partial rows of the first three, in a fixed order | CUDA cores |
