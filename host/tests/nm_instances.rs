@@ -5,8 +5,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{gpu, report_missing_gpu};
-
+use common::{kernel_devices, report_missing_gpu};
 use half::{bf16, f16};
 use windrow::{
     ActivationLayout, DenseRef, Device, DeviceKind, DeviceMatrix, Element, EmulatorSchedule, NmAlgorithm,
@@ -101,58 +100,39 @@ fn layout(at: usize) -> ActivationLayout {
     ActivationLayout::ALL[at % 2]
 }
 
-fn emulator(at: usize) -> Device {
-    Device::emulator(EmulatorSchedule::STANDARD[at % EmulatorSchedule::STANDARD.len()])
-}
-
-/// The emulator, and a GPU if there is one: cases that are skipped for want of it are counted.
-fn machines(at: usize, skipped: &mut usize) -> Vec<Device> {
-    let gpu = gpu();
-    *skipped += usize::from(gpu.is_none());
-    std::iter::once(emulator(at)).chain(gpu).collect()
-}
-
-/// Tells of cases that no GPU was there for.
-fn report_skipped(what: &str, cases: usize) {
-    if cases > 0 {
-        report_missing_gpu(what, cases);
-    }
-}
 
 /// Every instance of the f32 kernel that a pattern allows, packed and plain, divided along `k` or not, in every precision.
 #[test]
 fn cuda_cores() {
-    let (mut ran, mut skipped) = (BTreeMap::<_, usize>::new(), 0);
+    let (mut ran, mut cases) = (BTreeMap::<_, usize>::new(), 0);
     for (keep, group, l, k, n) in
         [(8, 32, 32, 230, 150), (3, 8, 16, 64, 70), (1, 4, 8, 90, 136), (5, 7, 4, 50, 40), (2, 4, 3, 41, 37)]
     {
         for m in [3, 140] {
             let case = Case::new((m, k, n), pattern(keep, group, l), layout(m + k));
             for (at, entry) in entries("nm_f32").enumerate() {
-                for (packing, device) in [NmPacking::Packed, NmPacking::Plain]
-                    .into_iter()
-                    .flat_map(|packing| {
-                        machines(at, &mut skipped).into_iter().map(move |device| (packing, device))
-                    })
-                    .collect::<Vec<_>>()
-                {
+                for packing in [NmPacking::Packed, NmPacking::Plain] {
                     let precision = Precision::ALL[(at + m + k) % Precision::ALL.len()];
                     let builder = NmSpmm::builder(&case.weights).rows(m).kernel(entry).packing(packing);
-                    match builder.precision(precision).layout(case.layout).build(&device) {
-                        Ok(plan) => {
-                            case.check(&plan);
-                            assert_eq!(plan.report().algorithm, NmAlgorithm::CudaCores);
-                            *ran.entry(entry).or_default() += 1;
+                    let builder = builder.precision(precision).layout(case.layout);
+                    cases += 1;
+                    for device in kernel_devices(at) {
+                        match builder.build(&device) {
+                            Ok(plan) => {
+                                case.check(&plan);
+                                assert_eq!(plan.report().algorithm, NmAlgorithm::CudaCores);
+                                *ran.entry(entry).or_default() += 1;
+                            }
+                            Err(SpmmError::UnknownName { .. }) => {}
+                            Err(error) => panic!("{entry}: {error}"),
                         }
-                        Err(SpmmError::UnknownName { .. }) => {}
-                        Err(error) => panic!("{entry}: {error}"),
                     }
                 }
             }
         }
     }
     assert_eq!(ran.len(), entries("nm_f32").count(), "only {ran:?}");
-    report_skipped("instances on CUDA cores", skipped);
+    report_missing_gpu("instances on CUDA cores", cases);
 }
 
 /// Every instance for Tensor Cores on patterns, widths of vectors and sizes that turn.
@@ -161,7 +141,7 @@ fn tensor_cores(precision: Precision) {
     const VECTORS: [usize; 4] = [8, 16, 32, 64];
     const ROWS: [usize; 4] = [1, 15, 65, 130];
     let prefix = format!("nm_{precision}_");
-    let (mut ran, mut divided, mut refused, mut skipped) = (BTreeMap::<_, usize>::new(), 0, 0, 0);
+    let (mut ran, mut divided, mut refused, mut cases) = (BTreeMap::<_, usize>::new(), 0, 0, 0);
     for (p, (keep, group)) in PATTERNS.into_iter().enumerate() {
         for (v, l) in VECTORS.into_iter().enumerate() {
             // A few stages and one that is ragged; now and then many, which the model divides.
@@ -172,7 +152,8 @@ fn tensor_cores(precision: Precision) {
             for (at, entry) in entries(&prefix).enumerate() {
                 let builder = NmSpmm::builder(&case.weights).rows(m).kernel(entry).precision(precision);
                 let builder = builder.layout(case.layout);
-                for device in machines(at + v, &mut skipped) {
+                cases += 1;
+                for device in kernel_devices(at + v) {
                     match builder.build(&device) {
                         Ok(plan) => {
                             case.check(&plan);
@@ -188,7 +169,7 @@ fn tensor_cores(precision: Precision) {
             }
         }
     }
-    report_skipped(&format!("instances for {precision} on Tensor Cores"), skipped);
+    report_missing_gpu(&format!("instances for {precision} on Tensor Cores"), cases);
     assert_eq!(ran.len(), entries(&prefix).count(), "only {ran:?}, {refused} refused");
     assert!(ran.values().all(|&runs| runs >= 5) && divided > 10, "{ran:?}, {divided} divided");
 }
@@ -210,7 +191,7 @@ fn tensor_cores_tf32() {
 
 #[test]
 fn weights_that_tensor_cores_have_no_kernel_for_go_to_cuda_cores() {
-    let device = emulator(0);
+    let device = Device::emulator(EmulatorSchedule::InOrder);
     for (keep, group, l, n, reason) in [
         (2, 8, 4, 33, "vectors of 4 columns are no multiple of 8"),
         (1, 256, 8, 600, "the rows that a stage keeps come from more than shared memory has slots for"),
@@ -250,8 +231,9 @@ fn tuning_tries_a_few_and_keeps_one() {
     for precision in [Precision::F32, Precision::F16] {
         let case = Case::new((40, 200, 130), pattern(2, 8, 32), ActivationLayout::RowMajor);
         let builder = NmSpmm::builder(&case.weights).rows(40).precision(precision);
-        let chosen = builder.clone().build(&emulator(1)).unwrap();
-        let plan = builder.clone().autotune(true).build(&emulator(1)).unwrap();
+        let device = Device::emulator(EmulatorSchedule::InOrder);
+        let chosen = builder.clone().build(&device).unwrap();
+        let plan = builder.clone().autotune(true).build(&device).unwrap();
         case.check(&plan);
         let (report, tuned) = (plan.report(), &plan.report().tuned);
         assert_eq!(tuned.len(), 4, "{report}");
@@ -261,7 +243,7 @@ fn tuning_tries_a_few_and_keeps_one() {
         assert!(report.to_string().contains(&format!("tried        {}", tuned[0].0)), "{report}");
         // No memory for operands: nothing is tried, and the plan is that of the model.
         let limit = chosen.report().device_bytes;
-        let plan = builder.clone().autotune(true).memory_limit(limit).build(&emulator(1)).unwrap();
+        let plan = builder.clone().autotune(true).memory_limit(limit).build(&device).unwrap();
         case.check(&plan);
         assert!(plan.report().tuned.is_empty() && plan.report().entries == chosen.report().entries);
         assert!(plan.report().reason.ends_with("there is no memory for operands to try tiles with"));

@@ -151,12 +151,13 @@ fn two_streams() {
 /// The order of the launches changes no bit, run after run.
 #[test]
 fn schedules_agree_bit_by_bit() {
-    let mut compared = 0;
-    for device in devices().into_iter().filter(|device| device.kind() != DeviceKind::Cpu) {
+    let (mut compared, mut devices) = (0, devices());
+    devices.retain(|device| device.kind() != DeviceKind::Cpu);
+    for device in &devices {
         for case in mixed_cases(Values::Reals) {
             let run = |schedule| {
                 let setup = Setup { schedule, workers: Some(40), ..vectors(2, Precision::Tf32) };
-                let plan = setup.plan(&device, &case);
+                let plan = setup.plan(device, &case);
                 let scheduling = plan.report().scheduling.clone();
                 let ones = vec![0.7; case.k() * case.n];
                 let once = plan.run(&ones).unwrap();
@@ -174,7 +175,7 @@ fn schedules_agree_bit_by_bit() {
             compared += 1;
         }
     }
-    assert!(compared >= 15 * EmulatorSchedule::STANDARD.len());
+    assert!(compared >= 15 * devices.len() && compared > 0);
     report_missing_gpu("schedules of hybrids", 15);
 }
 

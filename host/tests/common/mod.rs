@@ -13,15 +13,23 @@ use windrow_testkit::{Case, Comparison, PADDING_MARK, Tally, UNIT_FMA, UNIT_MMA,
 /// Set where a GPU must be there: then a missing one fails instead of being counted as skipped.
 const REQUIRE_GPU: &str = "WINDROW_REQUIRE_GPU";
 
+/// Set where only the GPU is of interest: under a sanitizer of GPU programs, which slows the host's down, too, and finds
+/// nothing in the emulator.
+const GPU_ONLY: &str = "WINDROW_GPU_ONLY";
+
+fn is_set(variable: &str) -> bool {
+    std::env::var(variable).is_ok_and(|value| value == "1")
+}
+
 /// The GPU, or `None` where none is needed.
 ///
 /// # Panics
 /// If there is a GPU that cannot be used, or none where one must be.
 pub(crate) fn gpu() -> Option<Device> {
-    let required = std::env::var(REQUIRE_GPU).is_ok_and(|value| value == "1");
     match Device::cuda(0) {
         Ok(device) => Some(device),
-        Err(error) if required => panic!("{REQUIRE_GPU}=1, but: {error}"),
+        Err(error) if is_set(REQUIRE_GPU) => panic!("{REQUIRE_GPU}=1, but: {error}"),
+        Err(error) if is_set(GPU_ONLY) => panic!("{GPU_ONLY}=1, but: {error}"),
         Err(windrow::DeviceError::NoDriver | windrow::DeviceError::NoSuchDevice { .. }) => None,
         Err(error) => panic!("there is a GPU that cannot be used: {error}"),
     }
@@ -29,8 +37,22 @@ pub(crate) fn gpu() -> Option<Device> {
 
 /// Every device that products are tested on: the CPU, the emulator under each schedule, the GPU if there is one.
 pub(crate) fn devices() -> Vec<Device> {
-    let mut devices = vec![Device::cpu()];
-    devices.extend(EmulatorSchedule::STANDARD.map(Device::emulator));
+    let mut devices = Vec::new();
+    if !is_set(GPU_ONLY) {
+        devices.push(Device::cpu());
+        devices.extend(EmulatorSchedule::STANDARD.map(Device::emulator));
+    }
+    devices.extend(gpu());
+    devices
+}
+
+/// The emulator under one of its schedules, by turns, and the GPU if there is one: for cases that are too many to run
+/// under each.
+pub(crate) fn kernel_devices(turn: usize) -> Vec<Device> {
+    let mut devices = Vec::new();
+    if !is_set(GPU_ONLY) {
+        devices.push(Device::emulator(EmulatorSchedule::STANDARD[turn % EmulatorSchedule::STANDARD.len()]));
+    }
     devices.extend(gpu());
     devices
 }

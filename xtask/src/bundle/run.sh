@@ -5,6 +5,7 @@
 #   ./run.sh host-spmm_gpu ...  only these
 #   WINDROW_TEST_ARGS="--test-threads=1 name"   passed to each test executable
 #   WINDROW_WRAP="compute-sanitizer --tool memcheck --error-exitcode 1"   put before each executable
+#   WINDROW_GPU_ONLY=1          without the cases on the CPU and the emulator, which a sanitizer only slows down
 #   WINDROW_LOGS=DIR            where the full outputs go (default: logs/ beside this script)
 #
 # Packed benches are started by hand: benches/NAME --bench [FILTER].
