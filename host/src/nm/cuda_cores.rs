@@ -1,21 +1,19 @@
 //! Products with N:M weights in f32, on CUDA cores.
 
-use std::sync::{Mutex, PoisonError};
-
 use windrow_formats::VectorNm;
-use windrow_kernels::nm::{NmCudaCoresParams, Output};
+use windrow_kernels::nm::NmCudaCoresParams;
 use windrow_preprocess::nm::Blocks;
 
-use super::operands::Operands;
-use super::parts::{Shared, launch};
-use super::tiles::{Capacity, Choice, Sizes, parts_log2};
+use super::kernels::Launch;
+use super::parts::launch;
+use super::tiles::Choice;
 use crate::device::{Device, DeviceBuffer, Machine};
-use crate::error::{DeviceError, SpmmError};
+use crate::error::DeviceError;
 use crate::num::{narrow, wide};
 
 /// Weights cut and laid out for one instance of the kernel.
 pub(super) struct Layout {
-    choice: Choice,
+    pub(super) choice: Choice,
     blocks: Blocks,
     /// (blocks, stages, slots + strips · depth)
     lists: Vec<u32>,
@@ -49,99 +47,58 @@ impl Layout {
 
 /// The weights in device memory.
 pub(super) struct CudaCoresNm {
-    choice: Choice,
-    sizes: Sizes,
-    capacity: Capacity,
+    pub(super) choice: Choice,
     blocks: usize,
-    stages: usize,
+    stages: u32,
     slots: u32,
     depth: u32,
     weights: DeviceBuffer<f32>,
     lists: DeviceBuffer<u32>,
-    /// Held while the launches of a run are queued.
-    shared: Mutex<Shared>,
 }
 
 impl CudaCoresNm {
-    /// Elements of the partial sums of a product of these sizes.
-    pub(super) fn partial_elements(choice: &Choice, sizes: Sizes, capacity: Capacity) -> u64 {
-        Shared::partial_elements(sizes, parts_log2(choice, sizes, capacity))
-    }
-
     /// Uploads a layout.
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
-    pub(super) fn upload(
-        device: &Device,
-        layout: &Layout,
-        (sizes, capacity): (Sizes, Capacity),
-        shared: Shared,
-    ) -> Result<Self, DeviceError> {
+    pub(super) fn upload(device: &Device, layout: &Layout) -> Result<Self, DeviceError> {
         let Layout { choice, blocks, lists, weights } = layout;
         Ok(Self {
             choice: *choice,
-            sizes,
-            capacity,
             blocks: blocks.blocks(),
-            stages: blocks.stages(),
+            stages: narrow(blocks.stages()),
             slots: narrow(blocks.slots()),
             depth: narrow(blocks.depth()),
             weights: DeviceBuffer::named(device, weights, "weights")?,
             lists: DeviceBuffer::named(device, lists, "lists")?,
-            shared: Mutex::new(shared),
         })
     }
 
-    /// Entry points that a run of as many rows as the plan was made for launches, without those that bring activations.
-    pub(super) fn entries(&self) -> Vec<&'static str> {
-        Shared::entries(self.choice.entry, parts_log2(&self.choice, self.sizes, self.capacity))
-    }
-
-    /// Queues `C ← act(α·A·W + β·C + bias)`.
+    /// Queues the kernel.
     ///
     /// # Errors
-    /// [`DeviceError`]; [`SpmmError::TooLarge`] for activations of 64 GiB.
+    /// [`DeviceError`].
     ///
     /// # Safety
-    /// As for `GpuNm::run`; `output` is the operands' side of `C`.
-    pub(super) unsafe fn run(
-        &self,
-        machine: &dyn Machine,
-        operands: &Operands,
-        output: Output,
-    ) -> Result<(), SpmmError> {
-        let sizes = Sizes { m: operands.m, ..self.sizes };
-        if sizes.m == 0 || sizes.n == 0 {
-            return Ok(());
-        }
-        let log2 = parts_log2(&self.choice, sizes, self.capacity);
-        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        let log2 = shared.affordable(sizes, log2);
-        // SAFETY: the caller's promise; the lock is held until all is queued.
-        let a = unsafe { shared.bring(machine, operands)? };
-        let (of_kernel, part_elements) = shared.output(output, log2)?;
+    /// Activations are f32, readable up to their leading dimension; the output, of all parts, is writable. Weights and
+    /// memory of the run live until the machine has done the work.
+    pub(super) unsafe fn launch(&self, machine: &dyn Machine, run: &Launch) -> Result<(), DeviceError> {
         let params = NmCudaCoresParams {
-            output: of_kernel,
-            part_elements,
-            a: a.a.cast(),
+            output: run.output,
+            part_elements: run.part_elements,
+            a: run.a.a.cast(),
             weights: self.weights.pointer(),
             lists: self.lists.pointer(),
-            row_vectors: a.ld / 4,
+            row_vectors: run.a.ld / 4,
             slots: self.slots,
             depth: self.depth,
-            stages: narrow(self.stages),
-            stages_per_part: narrow(self.stages.div_ceil(1 << log2)),
-            parts_log2: log2,
+            stages: self.stages,
+            stages_per_part: self.stages.div_ceil(1 << run.parts_log2),
+            parts_log2: run.parts_log2,
         };
-        let rows = u64::from(sizes.m).div_ceil(u64::from(self.choice.tile.rows));
-        // SAFETY: rows and picks are those of `Blocks`, whose shape was chosen for this entry and its shared memory;
-        // activations are aligned and readable up to their leading dimension; `C` is the caller's promise. What the
-        // plan owns is freed after the machine's work, and the lock keeps other runs off what they share.
-        unsafe {
-            launch(machine, self.choice.entry, [rows << log2, wide(self.blocks)], &params)?;
-            shared.combine(machine, output, part_elements, log2)?;
-        }
-        Ok(())
+        let rows = u64::from(run.output.m.div_ceil(self.choice.tile.rows)) << run.parts_log2;
+        // SAFETY: rows and picks are those of `Blocks`, whose shape was chosen for this entry and its shared memory; the
+        // rest is the caller's promise.
+        unsafe { launch(machine, self.choice.entry, [rows, wide(self.blocks)], &params) }
     }
 }

@@ -4,12 +4,10 @@ use windrow_kernels::nm::{NmOperand, NmTile, STEPS, WARP_COLUMNS, weight_index};
 use windrow_kernels::{Bf16, ENTRIES, Entry, F16, Tf32, Variant};
 use windrow_preprocess::nm::BlockShape;
 
-use super::tiles::{Capacity, Sizes};
+use super::model::{Capacity, Instance, Sizes, by_cost};
 use crate::num::{index, real, wide};
 use crate::options::Precision;
 
-/// Parts that the stages may be divided into, as powers of two.
-const MOST_PARTS_LOG2: u32 = 5;
 /// Bytes that come to a multiprocessor from the L2 in a nanosecond, when all of them ask.
 const L2_BYTES_PER_NS: f64 = 56.0;
 /// Bytes that come from memory in a nanosecond, and that a second launch moves.
@@ -61,18 +59,19 @@ impl Form {
     }
 }
 
-/// An instance of the kernel.
+/// An instance of the kernel, and what its element type decides.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Choice {
     pub(super) entry: &'static Entry,
     pub(super) tile: NmTile,
     pub(super) slots: u32,
+    pub(super) form: Form,
 }
 
 impl Choice {
     /// How weights are cut for it.
-    pub(super) fn shape(&self, form: &Form) -> BlockShape {
-        let kept = index(u64::from(form.kept()));
+    pub(super) fn shape(&self) -> BlockShape {
+        let kept = index(u64::from(self.form.kept()));
         BlockShape {
             block_columns: index(u64::from(self.tile.columns)),
             strip_columns: index(u64::from(self.tile.strip)),
@@ -92,64 +91,64 @@ impl Choice {
 /// first. Whether the rows of every stage find slots depends on the weights.
 pub(super) fn choices(precision: Precision, sizes: Sizes, capacity: Capacity) -> Vec<Choice> {
     let Some(form) = Form::of(precision) else { return Vec::new() };
-    let (l, n) = (sizes.pattern.l(), index(u64::from(sizes.n)));
-    let fits = |tile: NmTile| l.is_multiple_of(index(u64::from(tile.strip))) || l >= n;
     let choice = |entry: &'static Entry| match entry.variant {
         Variant::NmTensorCores { dtype, tile, slots }
-            if dtype == precision.dtype() && fits(tile) && entry.shared_bytes <= capacity.shared_bytes =>
+            if dtype == precision.dtype()
+                && sizes.suit(tile)
+                && entry.shared_bytes <= capacity.shared_bytes =>
         {
-            Some(Choice { entry, tile, slots })
+            Some(Choice { entry, tile, slots, form })
         }
         _ => None,
     };
-    let mut all: Vec<_> = ENTRIES.iter().filter_map(choice).collect();
-    let cost =
-        |choice: &Choice| cost(choice, &form, sizes, capacity, parts_log2(choice, &form, sizes, capacity));
-    all.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
-    all
+    by_cost(ENTRIES.iter().filter_map(choice).collect(), sizes, capacity)
 }
 
-/// Into how many parts, a power of two, the stages are best divided.
-pub(super) fn parts_log2(choice: &Choice, form: &Form, sizes: Sizes, capacity: Capacity) -> u32 {
-    let stages = sizes.kept_rows.div_ceil(index(u64::from(form.kept())));
-    (0..=MOST_PARTS_LOG2)
-        // No part is empty.
-        .filter(|&log2| stages.div_ceil(1 << log2) * ((1 << log2) - 1) < stages.max(1))
-        .min_by(|&a, &b| {
-            let cost = |log2| cost(choice, form, sizes, capacity, log2);
-            cost(a).total_cmp(&cost(b))
-        })
-        .unwrap_or(0)
-}
+impl Instance for Choice {
+    fn entry(&self) -> &'static Entry {
+        self.entry
+    }
 
-/// Nanoseconds that a product takes, roughly: what comes from the L2 or what is multiplied, whichever is longer, and a part
-/// of the other.
-fn cost(choice: &Choice, form: &Form, sizes: Sizes, capacity: Capacity, parts_log2: u32) -> f64 {
-    let Choice { entry, tile, slots } = choice;
-    let (m, n, w) = (f64::from(sizes.m), f64::from(sizes.n), real(wide(sizes.kept_rows)));
-    let parts = f64::from(1 << parts_log2);
-    let (rows, columns) = (f64::from(tile.rows), f64::from(tile.columns));
-    let bytes = f64::from(form.element_bytes);
-    let stages = (w / f64::from(form.kept()) / parts).ceil();
-    let items = (m / rows).ceil() * (n / columns).ceil() * parts;
-    let resident = f64::from(
-        (capacity.shared_bytes / entry.shared_bytes.max(1)).clamp(1, 65536 / 128 / entry.block_threads),
-    );
-    let rounds = (items / (f64::from(capacity.multiprocessors) * resident)).ceil();
-    // Rows that a stage brings: those of as many groups as hold its kept rows, of which some are picked by nobody.
-    let density = 1.0 - sizes.pattern.sparsity();
-    let vectors = (columns / real(wide(sizes.pattern.l()))).max(1.0);
-    let picked = f64::from(form.kept()) / density * (1.0 - (1.0 - density).powf(vectors));
-    let brought = (picked.min(f64::from(*slots)) * rows + f64::from(form.kept()) * columns) * bytes;
-    let l2 = brought * resident / L2_BYTES_PER_NS;
-    let flop = 2.0 * rows * columns * f64::from(form.kept());
-    let multiplied = flop * resident / flop_per_ns(*tile, form);
-    let stage = l2.max(multiplied) + 0.3 * l2.min(multiplied);
-    let combine = match parts_log2 {
-        0 => 0.0,
-        _ => COMBINE_NS + m * n * 4.0 * (2.0 * parts + 1.0) / MEMORY_BYTES_PER_NS,
-    };
-    rounds * (stages * stage + STORE_NS) + FILL_NS + combine
+    fn tile(&self) -> NmTile {
+        self.tile
+    }
+
+    fn stages(&self, sizes: Sizes) -> usize {
+        sizes.kept_rows.div_ceil(index(u64::from(self.form.kept())))
+    }
+
+    fn most_parts_log2(&self) -> u32 {
+        5
+    }
+
+    /// Nanoseconds: what comes from the L2 or what is multiplied, whichever takes longer, and a part of the other.
+    fn cost(&self, sizes: Sizes, capacity: Capacity, parts_log2: u32) -> f64 {
+        let Self { entry, tile, slots, form } = self;
+        let (m, n, w) = (f64::from(sizes.m), f64::from(sizes.n), real(wide(sizes.kept_rows)));
+        let parts = f64::from(1 << parts_log2);
+        let (rows, columns) = (f64::from(tile.rows), f64::from(tile.columns));
+        let bytes = f64::from(form.element_bytes);
+        let stages = (w / f64::from(form.kept()) / parts).ceil();
+        let items = (m / rows).ceil() * (n / columns).ceil() * parts;
+        let resident = f64::from(
+            (capacity.shared_bytes / entry.shared_bytes.max(1)).clamp(1, 65536 / 128 / entry.block_threads),
+        );
+        let rounds = (items / (f64::from(capacity.multiprocessors) * resident)).ceil();
+        // Rows that a stage brings: those of as many groups as hold its kept rows, of which some are picked by nobody.
+        let density = 1.0 - sizes.pattern.sparsity();
+        let vectors = (columns / real(wide(sizes.pattern.l()))).max(1.0);
+        let picked = f64::from(form.kept()) / density * (1.0 - (1.0 - density).powf(vectors));
+        let brought = (picked.min(f64::from(*slots)) * rows + f64::from(form.kept()) * columns) * bytes;
+        let l2 = brought * resident / L2_BYTES_PER_NS;
+        let flop = 2.0 * rows * columns * f64::from(form.kept());
+        let multiplied = flop * resident / flop_per_ns(*tile, form);
+        let stage = l2.max(multiplied) + 0.3 * l2.min(multiplied);
+        let combine = match parts_log2 {
+            0 => 0.0,
+            log2 => COMBINE_NS + sizes.combined_bytes(log2) / MEMORY_BYTES_PER_NS,
+        };
+        rounds * (stages * stage + STORE_NS) + FILL_NS + combine
+    }
 }
 
 /// Operations that a multiprocessor makes in a nanosecond: what reading the operand from shared memory leaves.

@@ -1,21 +1,15 @@
 //! A plan of products with N:M weights on a machine that runs kernels.
 
 use windrow_formats::Value;
-use windrow_kernels::nm::{Activate, Output, OutputType};
-use windrow_simt::GlobalPtr;
 
-use super::activation::Activation;
 use super::builder::NmSpmmBuilder;
-use super::cuda_cores::CudaCoresNm;
+use super::kernels::Kernels;
 use super::making::Making;
+use super::model::{Capacity, Sizes};
 use super::operands::Operands;
 use super::report::NmReport;
-use super::tensor_cores::TensorCoresNm;
-use super::tiles::{Capacity, Sizes};
 use crate::device::{Device, DeviceKind, Machine};
 use crate::error::SpmmError;
-use crate::num::wide;
-use crate::options::Precision;
 use crate::spmm::{StageClock, narrow_width};
 
 /// Rows of `A` and `C` that kernels can count, and some to spare for tiles that reach beyond.
@@ -27,12 +21,6 @@ const MAX_WEIGHTS: u64 = 65_535 * 32;
 pub(super) struct GpuNm {
     kernels: Kernels,
     cols: u32,
-}
-
-/// The weights, as the kernels of one of the algorithms have them.
-pub(super) enum Kernels {
-    CudaCores(CudaCoresNm),
-    TensorCores(TensorCoresNm),
 }
 
 impl GpuNm {
@@ -89,40 +77,7 @@ impl GpuNm {
             return Err(SpmmError::TooLarge { what: "rows of A", found, limit, remedy });
         }
         // SAFETY: the caller's promise.
-        unsafe { self.kernels.run(machine, &operands, self.cols) }
-    }
-}
-
-impl Kernels {
-    /// Queues a product with `n` columns.
-    ///
-    /// # Errors
-    /// As for [`GpuNm::run`].
-    ///
-    /// # Safety
-    /// As for [`GpuNm::run`].
-    pub(super) unsafe fn run(
-        &self,
-        machine: &dyn Machine,
-        operands: &Operands,
-        n: u32,
-    ) -> Result<(), SpmmError> {
-        let output = output_of(operands, n);
-        // SAFETY: the caller's promise.
-        unsafe {
-            match self {
-                Self::CudaCores(kernels) => kernels.run(machine, operands, output),
-                Self::TensorCores(kernels) => kernels.run(machine, operands, output),
-            }
-        }
-    }
-
-    /// Entry points that a run of as many rows as the plan was made for launches, without those that bring activations.
-    pub(super) fn entries(&self) -> Vec<&'static str> {
-        match self {
-            Self::CudaCores(kernels) => kernels.entries(),
-            Self::TensorCores(kernels) => kernels.entries(),
-        }
+        unsafe { self.kernels.run(machine, &operands, operands.output_for(self.cols)) }
     }
 }
 
@@ -136,31 +91,4 @@ fn capacity(device: &Device, machine: &dyn Machine) -> Capacity {
         _ => 99,
     };
     Capacity { multiprocessors: machine.multiprocessors(), shared_bytes: kib * 1024 }
-}
-
-/// The side of `C` of the operands, for `n` columns.
-fn output_of(operands: &Operands, n: u32) -> Output {
-    let (element, bytes) = match operands.output {
-        Precision::F16 => (OutputType::F16, 2),
-        Precision::Bf16 => (OutputType::Bf16, 2),
-        _ => (OutputType::F32, 4),
-    };
-    let activate = match operands.activation {
-        Activation::Identity => Activate::Identity,
-        Activation::Relu => Activate::Relu,
-        Activation::Gelu => Activate::Gelu,
-    };
-    let vectors = operands.c.is_multiple_of(4 * bytes)
-        && operands.ldc.is_multiple_of(4)
-        && operands.bias.is_multiple_of(wide(16));
-    Output {
-        c: GlobalPtr::from_address(operands.c),
-        bias: GlobalPtr::from_address(operands.bias),
-        m: operands.m,
-        n,
-        ldc: operands.ldc,
-        alpha: operands.alpha,
-        beta: operands.beta,
-        flags: Output::flags(element, activate, vectors),
-    }
 }

@@ -5,20 +5,19 @@ use std::iter::once;
 use windrow_formats::{Value, VectorNm};
 
 use super::builder::NmSpmmBuilder;
-use super::cuda_cores::{self, CudaCoresNm};
-use super::fragments::{self, Form};
-use super::gpu::Kernels;
+use super::kernels::{Kernels, Laid};
+use super::model::{Capacity, Sizes};
 use super::options::{NmAlgorithm, NmPacking};
 use super::parts::Shared;
 use super::report::NmReport;
-use super::staging::{Bringing, ReadAs, Staging};
-use super::tensor_cores::{self, TensorCoresNm};
-use super::tiles::{self, Capacity, Sizes};
+use super::staging::{Bringing, ReadAs};
 use super::tuning::{MOST_TRIED, Scratch};
+use super::{cuda_cores, fragments, tensor_cores, tiles};
 use crate::checks::check_memory;
 use crate::device::{Device, Machine};
 use crate::error::{DeviceError, SpmmError};
 use crate::num::{narrow, wide};
+use crate::options::Precision;
 use crate::spmm::{ArraySize, Bits, StageClock, push};
 
 /// What a plan is made of.
@@ -33,61 +32,15 @@ pub(super) struct Making<'a, 'b, V> {
     pub(super) clock: &'a mut StageClock,
 }
 
-/// An instance, and weights laid out for it.
-enum Laid {
-    CudaCores(tiles::Choice, cuda_cores::Layout),
-    TensorCores(fragments::Choice, Form, tensor_cores::Layout),
-}
-
-impl Laid {
-    fn name(&self) -> &'static str {
-        match self {
-            Self::CudaCores(choice, _) => choice.entry.name,
-            Self::TensorCores(choice, ..) => choice.entry.name,
-        }
-    }
-
-    fn algorithm(&self) -> NmAlgorithm {
-        match self {
-            Self::CudaCores(..) => NmAlgorithm::CudaCores,
-            Self::TensorCores(..) => NmAlgorithm::TensorCores,
-        }
-    }
-
-    fn read_as(&self) -> ReadAs {
-        match self {
-            Self::CudaCores(..) => ReadAs::F32,
-            Self::TensorCores(..) => ReadAs::Stored,
-        }
-    }
-
-    fn arrays(&self) -> Vec<(&'static str, u64)> {
-        match self {
-            Self::CudaCores(_, layout) => layout.bytes().to_vec(),
-            Self::TensorCores(.., layout) => layout.bytes().to_vec(),
-        }
-    }
-
-    /// Elements of partial sums.
-    fn partial(&self, sizes: Sizes, capacity: Capacity) -> u64 {
-        match self {
-            Self::CudaCores(choice, _) => CudaCoresNm::partial_elements(choice, sizes, capacity),
-            Self::TensorCores(.., layout) => TensorCoresNm::partial_elements(layout, sizes, capacity),
-        }
-    }
-}
-
 /// Instances for Tensor Cores, cheapest first, laid out as they are asked for.
 fn on_tensor_cores<'a, V: Value>(
     weights: &'a VectorNm<V>,
     bits: &'a Bits,
-    form: Form,
     found: Vec<fragments::Choice>,
 ) -> impl Iterator<Item = Laid> + 'a {
-    found.into_iter().filter_map(move |choice| {
-        let layout = tensor_cores::Layout::new(weights, bits, form, choice)?;
-        Some(Laid::TensorCores(choice, form, layout))
-    })
+    let layouts =
+        found.into_iter().filter_map(move |choice| tensor_cores::Layout::new(weights, bits, choice));
+    layouts.map(Laid::TensorCores)
 }
 
 /// Instances for CUDA cores, likewise.
@@ -97,9 +50,7 @@ fn on_cuda_cores<'a, V: Value>(
     found: Vec<tiles::Choice>,
 ) -> impl Iterator<Item = Laid> + 'a {
     let values = bits.to_f32();
-    found
-        .into_iter()
-        .map(move |choice| Laid::CudaCores(choice, cuda_cores::Layout::new(weights, &values, choice)))
+    found.into_iter().map(move |choice| Laid::CudaCores(cuda_cores::Layout::new(weights, &values, choice)))
 }
 
 impl<V: Value> Making<'_, '_, V> {
@@ -112,12 +63,12 @@ impl<V: Value> Making<'_, '_, V> {
         let (weights, precision) = (request.weights, request.precision);
         let bits = Bits::of(precision, weights.values());
         let mut unsuitable = "Tensor Cores have no f32".to_owned();
-        if let Some(form) = Form::of(precision).filter(|_| request.algorithm != NmAlgorithm::CudaCores) {
+        if precision != Precision::F32 && request.algorithm != NmAlgorithm::CudaCores {
             let all = fragments::choices(precision, self.sizes, self.capacity);
             let any = !all.is_empty();
             let asked = all.into_iter().filter(|choice| self.is_asked(choice.entry.name)).collect();
             self.clock.end("choice");
-            let mut laid = on_tensor_cores(weights, &bits, form, asked);
+            let mut laid = on_tensor_cores(weights, &bits, asked);
             if let Some(first) = laid.next() {
                 self.note(NmAlgorithm::TensorCores, &format!("{precision} is multiplied on Tensor Cores"));
                 return self.finish(first, laid);
@@ -202,7 +153,8 @@ impl<V: Value> Making<'_, '_, V> {
     /// The memory that a plan takes.
     fn arrays(&self, laid: &Laid) -> Vec<ArraySize> {
         let staged = self.bringing(laid.read_as()).bytes(self.sizes.m);
-        let partial = 4 * laid.partial(self.sizes, self.capacity);
+        let parts_log2 = laid.instance().parts_log2(self.sizes, self.capacity);
+        let partial = 4 * Shared::partial_elements(self.sizes, parts_log2);
         let mut arrays = Vec::new();
         for (name, bytes) in laid.arrays().into_iter().chain([("staged_a", staged), ("partial", partial)]) {
             push(&mut arrays, name, bytes);
@@ -213,19 +165,8 @@ impl<V: Value> Making<'_, '_, V> {
     /// Uploads weights, and reserves what runs share.
     fn upload(&self, laid: &Laid) -> Result<Kernels, DeviceError> {
         let bringing = self.bringing(laid.read_as());
-        let staging = Staging::new(self.device, bringing, bringing.bytes(self.sizes.m))?;
-        let partial = laid.partial(self.sizes, self.capacity);
         let limited = self.request.memory_limit.is_some();
-        let shared = Shared::new(self.device, staging, (partial, limited))?;
-        let sizes = (self.sizes, self.capacity);
-        Ok(match laid {
-            Laid::CudaCores(_, layout) => {
-                Kernels::CudaCores(CudaCoresNm::upload(self.device, layout, sizes, shared)?)
-            }
-            Laid::TensorCores(.., layout) => {
-                Kernels::TensorCores(TensorCoresNm::upload(self.device, self.machine, layout, sizes, shared)?)
-            }
-        })
+        Kernels::upload((self.device, self.machine), laid, (self.sizes, self.capacity), bringing, limited)
     }
 
     /// Runs a few instances on operands made up, those of them that fit into memory beside these, and gives back the
@@ -244,7 +185,7 @@ impl<V: Value> Making<'_, '_, V> {
                 untried = untried.or(Some(laid));
                 continue;
             };
-            self.report.tuned.push((laid.name().to_owned(), us));
+            self.report.tuned.push((laid.instance().entry().name.to_owned(), us));
             if best.as_ref().is_none_or(|&(_, least)| us < least) {
                 best = Some((laid, us));
             }
@@ -289,27 +230,28 @@ impl<V: Value> Making<'_, '_, V> {
     fn describe(&mut self, laid: &Laid) {
         debug_assert_eq!(self.report.algorithm, laid.algorithm(), "noted when it was chosen");
         let packing = self.request.packing;
-        let (tile, kept) = match laid {
-            Laid::TensorCores(choice, form, layout) => {
+        let kept = match laid {
+            Laid::TensorCores(layout) => {
                 self.report.packing = NmPacking::Packed;
                 self.report.packing_reason = format!(
                     "Tensor Cores read rows that were gathered; banks of shared memory are read {:.2} times",
                     layout.passes
                 );
-                (choice.tile, form.kept())
+                layout.choice.form.kept()
             }
-            Laid::CudaCores(choice, _) => {
-                let packed = choice.shape.packed;
-                self.report.packing = if packed { NmPacking::Packed } else { NmPacking::Plain };
+            Laid::CudaCores(layout) => {
+                let shape = layout.choice.shape;
+                self.report.packing = if shape.packed { NmPacking::Packed } else { NmPacking::Plain };
                 if packing == NmPacking::Auto {
                     let sparsity = 100.0 * self.sizes.pattern.sparsity();
                     self.report.packing_reason = format!("the weights are {sparsity:.1} % sparse");
-                } else if packing == NmPacking::Plain && packed {
+                } else if packing == NmPacking::Plain && shape.packed {
                     "whole groups do not fit into shared memory".clone_into(&mut self.report.packing_reason);
                 }
-                (choice.tile, narrow(choice.shape.kept_per_stage))
+                narrow(shape.kept_per_stage)
             }
         };
+        let tile = laid.instance().tile();
         let (rows, columns, strip) = (tile.rows, tile.columns, tile.strip);
         self.report.tile = Some(format!("{rows} × {columns}, {kept} kept rows a stage, strips of {strip}"));
     }

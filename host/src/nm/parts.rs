@@ -4,9 +4,9 @@ use windrow_kernels::nm::{NmCombine, NmCombineParams, Output};
 use windrow_kernels::{Entry, Variant};
 use windrow_simt::GlobalPtr;
 
+use super::model::Sizes;
 use super::operands::Operands;
 use super::staging::{KMajor, Staging};
-use super::tiles::Sizes;
 use super::workspace::Workspace;
 use crate::device::{Device, Machine, Prepared};
 use crate::error::{DeviceError, SpmmError};

@@ -1,10 +1,11 @@
-//! Which tile a product on CUDA cores takes, and how it is cut: pure arithmetic.
+//! Which tile a product on CUDA cores takes, and how weights are cut for it: pure arithmetic.
 
 use windrow_formats::NmPattern;
 use windrow_kernels::nm::NmTile;
 use windrow_kernels::{ENTRIES, Entry, Variant};
 use windrow_preprocess::nm::BlockShape;
 
+use super::model::{Capacity, Instance, Sizes, by_cost};
 use super::options::NmPacking;
 use crate::num::{index, narrow, real, wide};
 
@@ -13,8 +14,6 @@ use crate::num::{index, narrow, real, wide};
 const PACKED_FROM: f64 = 0.6;
 /// Most kept rows of a stage: more do not make barriers noticeably rarer.
 const MOST_KEPT: usize = 64;
-/// Parts that kept rows may be divided into, as powers of two.
-const MOST_PARTS_LOG2: u32 = 4;
 /// Products of an FMA a multiprocessor makes in a cycle.
 const FMAS_PER_CYCLE: f64 = 128.0;
 /// Warps that keep a multiprocessor busy; with fewer, nothing is done while they wait.
@@ -24,23 +23,6 @@ const BLOCK_CYCLES: f64 = 4000.0;
 /// Cycles of a second launch, and bytes that it moves in a cycle.
 const COMBINE_CYCLES: f64 = 5000.0;
 const COMBINE_BYTES_PER_CYCLE: f64 = 1500.0;
-
-/// The sizes of a product: `C[m × n]` from `w` kept rows.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Sizes {
-    pub(super) m: u32,
-    pub(super) n: u32,
-    pub(super) kept_rows: usize,
-    pub(super) pattern: NmPattern,
-}
-
-/// What the model knows of a machine.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Capacity {
-    pub(super) multiprocessors: u32,
-    /// Shared memory that a block may have, in bytes.
-    pub(super) shared_bytes: u32,
-}
 
 /// An instance of the kernel and how weights are cut for it.
 #[derive(Debug, Clone, Copy)]
@@ -59,19 +41,16 @@ impl Choice {
 
 /// Every instance that weights of this pattern can be cut for, cheapest first.
 pub(super) fn choices(sizes: Sizes, capacity: Capacity, packing: NmPacking) -> Vec<Choice> {
-    let (l, n) = (sizes.pattern.l(), index(u64::from(sizes.n)));
-    let fits = |tile: NmTile| l.is_multiple_of(index(u64::from(tile.strip))) || l >= n;
     let choice = |entry: &'static Entry| match entry.variant {
-        Variant::NmCudaCores { tile, .. } if fits(tile) && entry.shared_bytes <= capacity.shared_bytes => {
+        Variant::NmCudaCores { tile, .. }
+            if sizes.suit(tile) && entry.shared_bytes <= capacity.shared_bytes =>
+        {
             let shape = shape(tile, entry.shared_bytes, sizes, packing)?;
             Some(Choice { entry, tile, shape })
         }
         _ => None,
     };
-    let mut all: Vec<_> = ENTRIES.iter().filter_map(choice).collect();
-    let cost = |choice: &Choice| cost(choice, sizes, capacity, parts_log2(choice, sizes, capacity));
-    all.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
-    all
+    by_cost(ENTRIES.iter().filter_map(choice).collect(), sizes, capacity)
 }
 
 /// Whether packing is what the sparsity suggests.
@@ -120,33 +99,42 @@ fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Into how many parts, a power of two, kept rows are best divided.
-pub(super) fn parts_log2(choice: &Choice, sizes: Sizes, capacity: Capacity) -> u32 {
-    let stages = sizes.kept_rows.div_ceil(choice.shape.kept_per_stage);
-    (0..=MOST_PARTS_LOG2)
-        .filter(|&log2| 1 << log2 <= stages.max(1))
-        .min_by(|&a, &b| cost(choice, sizes, capacity, a).total_cmp(&cost(choice, sizes, capacity, b)))
-        .unwrap_or(0)
-}
+impl Instance for Choice {
+    fn entry(&self) -> &'static Entry {
+        self.entry
+    }
 
-/// Cycles that a product takes, roughly.
-fn cost(choice: &Choice, sizes: Sizes, capacity: Capacity, parts_log2: u32) -> f64 {
-    let Choice { entry, tile, shape } = choice;
-    let (m, n, w) = (f64::from(sizes.m), f64::from(sizes.n), real(wide(sizes.kept_rows)));
-    let parts = f64::from(1 << parts_log2);
-    let (rows, columns) = (f64::from(tile.rows), f64::from(tile.columns));
-    let blocks = (m / rows).ceil() * (n / columns).ceil() * parts;
-    let per_multiprocessor = (blocks / f64::from(capacity.multiprocessors)).ceil();
-    let resident = per_multiprocessor.min(f64::from(entry.min_blocks));
-    let busy = (resident * f64::from(entry.block_threads) / 32.0 / BUSY_WARPS).min(1.0).sqrt();
-    let padding = real(wide(shape.depth())) / real(wide(shape.kept_per_stage));
-    let products = rows * columns * w * padding / parts / FMAS_PER_CYCLE;
-    let combine = match parts_log2 {
-        0 => 0.0,
-        _ => COMBINE_CYCLES + m * n * 4.0 * (2.0 * parts + 1.0) / COMBINE_BYTES_PER_CYCLE,
-    };
-    let rounds = per_multiprocessor / f64::from(entry.min_blocks).max(1.0);
-    per_multiprocessor * products / (efficiency(*tile) * busy) + BLOCK_CYCLES * rounds.ceil() + combine
+    fn tile(&self) -> NmTile {
+        self.tile
+    }
+
+    fn stages(&self, sizes: Sizes) -> usize {
+        sizes.kept_rows.div_ceil(self.shape.kept_per_stage)
+    }
+
+    fn most_parts_log2(&self) -> u32 {
+        4
+    }
+
+    /// Cycles.
+    fn cost(&self, sizes: Sizes, capacity: Capacity, parts_log2: u32) -> f64 {
+        let Self { entry, tile, shape } = self;
+        let (m, n, w) = (f64::from(sizes.m), f64::from(sizes.n), real(wide(sizes.kept_rows)));
+        let parts = f64::from(1 << parts_log2);
+        let (rows, columns) = (f64::from(tile.rows), f64::from(tile.columns));
+        let blocks = (m / rows).ceil() * (n / columns).ceil() * parts;
+        let per_multiprocessor = (blocks / f64::from(capacity.multiprocessors)).ceil();
+        let resident = per_multiprocessor.min(f64::from(entry.min_blocks));
+        let busy = (resident * f64::from(entry.block_threads) / 32.0 / BUSY_WARPS).min(1.0).sqrt();
+        let padding = real(wide(shape.depth())) / real(wide(shape.kept_per_stage));
+        let products = rows * columns * w * padding / parts / FMAS_PER_CYCLE;
+        let combine = match parts_log2 {
+            0 => 0.0,
+            log2 => COMBINE_CYCLES + sizes.combined_bytes(log2) / COMBINE_BYTES_PER_CYCLE,
+        };
+        let rounds = per_multiprocessor / f64::from(entry.min_blocks).max(1.0);
+        per_multiprocessor * products / (efficiency(*tile) * busy) + BLOCK_CYCLES * rounds.ceil() + combine
+    }
 }
 
 /// Share of the peak that a tile reaches when nothing else limits it, of that of the best: measured on an H200 at 4096³, and
@@ -183,7 +171,7 @@ mod tests {
             let sizes = sizes(4096, 4096, 4096, (keep, 32, 32));
             let best = choices(sizes, H200, NmPacking::Auto)[0];
             assert_eq!(best.entry.name, "nm_f32_64x128");
-            assert_eq!(parts_log2(&best, sizes, H200), 0);
+            assert_eq!(best.parts_log2(sizes, H200), 0);
             assert_eq!(best.shape.packed, keep <= 12);
             assert!(best.shape.kept_per_stage >= 16, "{:?}", best.shape);
         }
@@ -193,7 +181,7 @@ mod tests {
     fn few_blocks_are_divided() {
         let sizes = sizes(64, 1024, 8192, (8, 32, 32));
         let best = choices(sizes, H200, NmPacking::Auto)[0];
-        assert!(parts_log2(&best, sizes, H200) > 0, "{best:?}");
+        assert!(best.parts_log2(sizes, H200) > 0, "{best:?}");
     }
 
     #[test]

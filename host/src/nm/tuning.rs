@@ -3,11 +3,11 @@
 use windrow_kernels::nm::STAGE_TILE;
 
 use super::activation::Activation;
-use super::gpu::Kernels;
+use super::kernels::Kernels;
+use super::model::Sizes;
 use super::operands::Operands;
 use super::options::ActivationLayout;
 use super::staging::Bringing;
-use super::tiles::Sizes;
 use crate::device::{Device, DeviceBuffer, DeviceKind, Machine};
 use crate::error::SpmmError;
 use crate::num::index;
@@ -94,9 +94,10 @@ impl Scratch {
         machine: &dyn Machine,
         kernels: &Kernels,
     ) -> Result<f64, SpmmError> {
+        let output = self.operands.output_for(self.n);
         // SAFETY: the operands are this scratch's memory, of the shapes that `new` gave it, and freed after the machine's
         // work.
-        let run = || unsafe { kernels.run(machine, &self.operands, self.n) };
+        let run = || unsafe { kernels.run(machine, &self.operands, output) };
         let batch = |runs: u32| -> Result<f64, SpmmError> {
             let start = device.record()?;
             for _ in 0..runs {

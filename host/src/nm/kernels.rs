@@ -1,0 +1,155 @@
+//! The kernels of a plan: an instance, the weights that were laid out for it, and what its runs share.
+
+use std::sync::{Mutex, PoisonError};
+
+use windrow_kernels::nm::Output;
+
+use super::cuda_cores::{self, CudaCoresNm};
+use super::model::{Capacity, Instance, Sizes};
+use super::operands::Operands;
+use super::options::NmAlgorithm;
+use super::parts::Shared;
+use super::staging::{Bringing, KMajor, ReadAs, Staging};
+use super::tensor_cores::{self, TensorCoresNm};
+use crate::device::{Device, Machine};
+use crate::error::{DeviceError, SpmmError};
+
+/// Weights laid out for an instance of one of the algorithms.
+pub(super) enum Laid {
+    CudaCores(cuda_cores::Layout),
+    TensorCores(tensor_cores::Layout),
+}
+
+impl Laid {
+    pub(super) fn instance(&self) -> &dyn Instance {
+        match self {
+            Self::CudaCores(layout) => &layout.choice,
+            Self::TensorCores(layout) => &layout.choice,
+        }
+    }
+
+    pub(super) fn algorithm(&self) -> NmAlgorithm {
+        match self {
+            Self::CudaCores(_) => NmAlgorithm::CudaCores,
+            Self::TensorCores(_) => NmAlgorithm::TensorCores,
+        }
+    }
+
+    /// The type that the instance reads activations as.
+    pub(super) fn read_as(&self) -> ReadAs {
+        match self {
+            Self::CudaCores(_) => ReadAs::F32,
+            Self::TensorCores(_) => ReadAs::Stored,
+        }
+    }
+
+    /// Names and bytes of the arrays.
+    pub(super) fn arrays(&self) -> Vec<(&'static str, u64)> {
+        match self {
+            Self::CudaCores(layout) => layout.bytes().to_vec(),
+            Self::TensorCores(layout) => layout.bytes().to_vec(),
+        }
+    }
+}
+
+/// A run as the kernel of the product sees it.
+pub(super) struct Launch {
+    pub(super) a: KMajor,
+    /// `C`, or the first of the parts.
+    pub(super) output: Output,
+    /// Elements from a part to the next.
+    pub(super) part_elements: u64,
+    /// Into how many parts the stages are divided, as a power of two.
+    pub(super) parts_log2: u32,
+}
+
+/// An instance with its weights in device memory, and what runs share.
+pub(super) struct Kernels {
+    weights: Weights,
+    /// Those that the plan was made for.
+    sizes: Sizes,
+    capacity: Capacity,
+    /// Held while the launches of a run are queued.
+    shared: Mutex<Shared>,
+}
+
+enum Weights {
+    CudaCores(CudaCoresNm),
+    TensorCores(TensorCoresNm),
+}
+
+impl Weights {
+    fn instance(&self) -> &dyn Instance {
+        match self {
+            Self::CudaCores(kernel) => &kernel.choice,
+            Self::TensorCores(kernel) => &kernel.choice,
+        }
+    }
+}
+
+impl Kernels {
+    /// Uploads weights, and reserves what runs share: `partial` elements for sums of parts, and never more if `limited`.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
+    pub(super) fn upload(
+        (device, machine): (&Device, &dyn Machine),
+        laid: &Laid,
+        (sizes, capacity): (Sizes, Capacity),
+        bringing: Bringing,
+        limited: bool,
+    ) -> Result<Self, DeviceError> {
+        let staging = Staging::new(device, bringing, bringing.bytes(sizes.m))?;
+        let partial = Shared::partial_elements(sizes, laid.instance().parts_log2(sizes, capacity));
+        let shared = Mutex::new(Shared::new(device, staging, (partial, limited))?);
+        let weights = match laid {
+            Laid::CudaCores(layout) => Weights::CudaCores(CudaCoresNm::upload(device, layout)?),
+            Laid::TensorCores(layout) => {
+                Weights::TensorCores(TensorCoresNm::upload(device, machine, layout)?)
+            }
+        };
+        Ok(Self { weights, sizes, capacity, shared })
+    }
+
+    /// Entry points that a run of as many rows as the plan was made for launches, without those that bring activations.
+    pub(super) fn entries(&self) -> Vec<&'static str> {
+        let instance = self.weights.instance();
+        Shared::entries(instance.entry(), instance.parts_log2(self.sizes, self.capacity))
+    }
+
+    /// Queues `C ← act(α·A·W + β·C + bias)`; `output` is the operands' side of `C`.
+    ///
+    /// # Errors
+    /// [`DeviceError`]; [`SpmmError::TooLarge`] for activations of 64 GiB, or rows of 4 GiB of k-major ones.
+    ///
+    /// # Safety
+    /// As for [`GpuNm::run`](super::gpu::GpuNm::run).
+    pub(super) unsafe fn run(
+        &self,
+        machine: &dyn Machine,
+        operands: &Operands,
+        output: Output,
+    ) -> Result<(), SpmmError> {
+        let sizes = Sizes { m: operands.m, ..self.sizes };
+        if sizes.m == 0 || sizes.n == 0 {
+            return Ok(());
+        }
+        let best = self.weights.instance().parts_log2(sizes, self.capacity);
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let parts_log2 = shared.affordable(sizes, best);
+        // SAFETY: the caller's promise; the lock is held until all is queued.
+        let a = unsafe { shared.bring(machine, operands)? };
+        let (of_kernel, part_elements) = shared.output(output, parts_log2)?;
+        let launch = Launch { a, output: of_kernel, part_elements, parts_log2 };
+        // SAFETY: activations are aligned and readable up to their leading dimension; `C` is the caller's promise. What
+        // the plan owns is freed after the machine's work, and the lock keeps other runs off what they share.
+        unsafe {
+            match &self.weights {
+                Weights::CudaCores(kernel) => kernel.launch(machine, &launch)?,
+                Weights::TensorCores(kernel) => kernel.launch(machine, &launch)?,
+            }
+            shared.combine(machine, output, part_elements, parts_log2)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,74 @@
+//! What the cost models of both algorithms share: pure arithmetic.
+
+use windrow_formats::NmPattern;
+use windrow_kernels::Entry;
+use windrow_kernels::nm::NmTile;
+
+use crate::num::{index, wide};
+
+/// The sizes of a product: `C[m × n]` from `w` kept rows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sizes {
+    pub(super) m: u32,
+    pub(super) n: u32,
+    pub(super) kept_rows: usize,
+    pub(super) pattern: NmPattern,
+}
+
+impl Sizes {
+    /// Whether a strip of columns of this tile never reaches into a second vector.
+    pub(super) fn suit(&self, tile: NmTile) -> bool {
+        let l = self.pattern.l();
+        l.is_multiple_of(index(u64::from(tile.strip))) || wide(l) >= u64::from(self.n)
+    }
+
+    /// Bytes that move so that a product divided into parts becomes one: each part is written and read, the sum written.
+    pub(super) fn combined_bytes(&self, parts_log2: u32) -> f64 {
+        f64::from(self.m) * f64::from(self.n) * 4.0 * (2.0 * f64::from(1 << parts_log2) + 1.0)
+    }
+}
+
+/// What the models know of a machine.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Capacity {
+    pub(super) multiprocessors: u32,
+    /// Shared memory that a block may have, in bytes.
+    pub(super) shared_bytes: u32,
+}
+
+/// An instance of a kernel, and how weights are cut for it.
+pub(super) trait Instance {
+    fn entry(&self) -> &'static Entry;
+
+    fn tile(&self) -> NmTile;
+
+    /// Stages that a block goes through.
+    fn stages(&self, sizes: Sizes) -> usize;
+
+    /// Parts that stages may be divided into, as a power of two.
+    fn most_parts_log2(&self) -> u32;
+
+    /// Time that a product takes, roughly, in a unit that instances for the same cores share.
+    fn cost(&self, sizes: Sizes, capacity: Capacity, parts_log2: u32) -> f64;
+
+    /// Into how many parts, a power of two, the stages are best divided. No part is empty.
+    fn parts_log2(&self, sizes: Sizes, capacity: Capacity) -> u32 {
+        let stages = self.stages(sizes).max(1);
+        let cost = |log2| self.cost(sizes, capacity, log2);
+        (0..=self.most_parts_log2())
+            .filter(|&log2| stages.div_ceil(1 << log2) * ((1 << log2) - 1) < stages)
+            .min_by(|&a, &b| cost(a).total_cmp(&cost(b)))
+            .unwrap_or(0)
+    }
+
+    /// The cost of the product divided as is best.
+    fn least_cost(&self, sizes: Sizes, capacity: Capacity) -> f64 {
+        self.cost(sizes, capacity, self.parts_log2(sizes, capacity))
+    }
+}
+
+/// The instances, cheapest first.
+pub(super) fn by_cost<I: Instance>(mut all: Vec<I>, sizes: Sizes, capacity: Capacity) -> Vec<I> {
+    all.sort_by(|a, b| a.least_cost(sizes, capacity).total_cmp(&b.least_cost(sizes, capacity)));
+    all
+}
