@@ -104,33 +104,43 @@ fn layout(at: usize) -> ActivationLayout {
 #[test]
 fn cuda_cores() {
     let (mut ran, mut cases) = (BTreeMap::<_, usize>::new(), 0);
-    for (keep, group, l, k, n) in
-        [(8, 32, 32, 230, 150), (3, 8, 16, 64, 70), (1, 4, 8, 90, 136), (5, 7, 4, 50, 40), (2, 4, 3, 41, 37)]
-    {
-        for m in [3, 140] {
-            let case = Case::new((m, k, n), pattern(keep, group, l), layout(m + k));
-            for (at, entry) in entries("nm_f32").enumerate() {
-                for packing in [NmPacking::Packed, NmPacking::Plain] {
-                    let precision = Precision::ALL[(at + m + k) % Precision::ALL.len()];
-                    let builder = NmSpmm::builder(&case.weights).rows(m).kernel(entry).packing(packing);
-                    let builder = builder.precision(precision).layout(case.layout);
-                    cases += 1;
-                    for device in kernel_devices(at) {
-                        match builder.build(&device) {
-                            Ok(plan) => {
-                                case.check(&plan);
-                                assert_eq!(plan.report().algorithm, NmAlgorithm::CudaCores);
-                                *ran.entry(entry).or_default() += 1;
-                            }
-                            Err(SpmmError::UnknownName { .. }) => {}
-                            Err(error) => panic!("{entry}: {error}"),
+    let (mut divided, mut plain) = (0, 0);
+    let shapes = [
+        ((8, 32, 32), 230, 150),
+        ((3, 8, 16), 64, 70),
+        ((1, 4, 8), 90, 136),
+        ((5, 7, 4), 50, 40),
+        ((2, 4, 3), 41, 37),
+    ];
+    let mut shapes: Vec<_> = shapes.iter().flat_map(|&of| [(3, of), (140, of)]).collect();
+    shapes.push((3, ((8, 32, 32), 1500, 40))); // long enough to be divided
+    for (m, ((keep, group, l), k, n)) in shapes {
+        let case = Case::new((m, k, n), pattern(keep, group, l), layout(m + k));
+        for (at, entry) in entries("nm_f32").enumerate() {
+            for packing in [NmPacking::Packed, NmPacking::Plain] {
+                let precision = Precision::ALL[(at + m + k) % Precision::ALL.len()];
+                let builder = NmSpmm::builder(&case.weights).rows(m).kernel(entry).packing(packing);
+                let builder = builder.precision(precision).layout(case.layout);
+                cases += 1;
+                for device in kernel_devices(at) {
+                    match builder.build(&device) {
+                        Ok(plan) => {
+                            case.check(&plan);
+                            let report = plan.report();
+                            assert_eq!(report.algorithm, NmAlgorithm::CudaCores);
+                            divided += usize::from(report.entries.contains(&"nm_combine"));
+                            plain += usize::from(report.packing == NmPacking::Plain);
+                            *ran.entry(entry).or_default() += 1;
                         }
+                        Err(SpmmError::UnknownName { .. }) => {}
+                        Err(error) => panic!("{entry}: {error}"),
                     }
                 }
             }
         }
     }
     assert_eq!(ran.len(), entries("nm_f32").count(), "only {ran:?}");
+    assert!(divided > 10 && plain > 10, "{divided} divided, {plain} plain");
     report_missing_gpu("instances on CUDA cores", cases);
 }
 
