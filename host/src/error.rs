@@ -271,6 +271,20 @@ pub enum SpmmError {
         /// What the kernels do not have.
         reason: String,
     },
+    /// A kernel that there is not, or not for these weights.
+    #[error(
+        "there is no kernel {name:?} for {precision} with weights of pattern {pattern}; there are {known}"
+    )]
+    NoNmKernel {
+        /// The name given.
+        name: String,
+        /// The precision asked for.
+        precision: Precision,
+        /// That of the weights.
+        pattern: NmPattern,
+        /// Names of the kernels that there are.
+        known: String,
+    },
     /// Weights that are not the plan's.
     #[error(
         "the weights are {} × {} with pattern {}, the plan's {} × {} with pattern {}",

@@ -132,7 +132,7 @@ fn cuda_cores() {
                             plain += usize::from(report.packing == NmPacking::Plain);
                             *ran.entry(entry).or_default() += 1;
                         }
-                        Err(SpmmError::UnknownName { .. }) => {}
+                        Err(SpmmError::NoNmKernel { .. }) => {}
                         Err(error) => panic!("{entry}: {error}"),
                     }
                 }
@@ -171,7 +171,7 @@ fn tensor_cores(precision: Precision) {
                             divided += usize::from(report.entries.contains(&"nm_combine"));
                             *ran.entry(entry).or_default() += 1;
                         }
-                        Err(SpmmError::UnknownName { .. }) => refused += 1,
+                        Err(SpmmError::NoNmKernel { .. } | SpmmError::NoTensorCores { .. }) => refused += 1,
                         Err(error) => panic!("{entry}: {error}"),
                     }
                 }
@@ -224,6 +224,16 @@ fn weights_that_tensor_cores_have_no_kernel_for_go_to_cuda_cores() {
             );
         }
     }
+    // A kernel that there is, but not for this precision; and one that does not find slots for these weights.
+    let case = Case::new((9, 70, 40), pattern(2, 8, 32), ActivationLayout::KMajor);
+    let error = NmSpmm::builder(&case.weights).kernel("nm_f16_64x256").build(&device).unwrap_err();
+    let message = error.to_string();
+    let expected = "there is no kernel \"nm_f16_64x256\" for f32 with weights of pattern 2:8 in vectors of 32; there are nm_f32_";
+    assert!(message.starts_with(expected), "{message}");
+    let case = Case::new((9, 70 * 256, 600), pattern(1, 256, 8), ActivationLayout::KMajor);
+    let builder = NmSpmm::builder(&case.weights).kernel("nm_f16_32x512_by8").precision(Precision::F16);
+    let error = builder.build(&device).unwrap_err();
+    assert!(matches!(error, SpmmError::NoTensorCores { .. }), "{error}");
     // Weights that they have one for, on CUDA cores because these were asked for.
     let case = Case::new((9, 70, 40), pattern(2, 8, 8), ActivationLayout::KMajor);
     let builder = NmSpmm::builder(&case.weights).precision(Precision::Bf16).layout(case.layout);

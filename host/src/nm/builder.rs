@@ -127,7 +127,7 @@ impl<'a, V: Value> NmSpmmBuilder<'a, V> {
     /// # Errors
     /// - [`SpmmError::UnsupportedNm`] for an algorithm without kernels for the precision;
     /// - [`SpmmError::NoTensorCores`] if Tensor Cores were asked for, and have no kernel for the weights;
-    /// - [`SpmmError::UnknownName`] for a [`kernel`](Self::kernel) that there is not, or not for these weights;
+    /// - [`SpmmError::NoNmKernel`] for a [`kernel`](Self::kernel) that there is not, or not for these weights;
     /// - [`SpmmError::TooLarge`] for weights that the kernels cannot index;
     /// - [`SpmmError::MemoryLimit`] if the plan needs more than the limit;
     /// - [`SpmmError::Device`] if the device refuses.

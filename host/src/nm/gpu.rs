@@ -27,7 +27,7 @@ impl GpuNm {
     /// Chooses, lays out and uploads, and notes in the report what was chosen and what it takes.
     ///
     /// # Errors
-    /// [`SpmmError::UnknownName`] for a kernel that there is not for these weights, [`SpmmError::NoTensorCores`] if
+    /// [`SpmmError::NoNmKernel`] for a kernel that there is not for these weights, [`SpmmError::NoTensorCores`] if
     /// Tensor Cores were asked for and have none; [`SpmmError::TooLarge`], [`SpmmError::MemoryLimit`],
     /// [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
     pub(super) fn build<V: Value>(

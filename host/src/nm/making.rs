@@ -1,7 +1,5 @@
 //! How a plan for a machine that runs kernels is made: an algorithm and an instance are chosen, weights laid out for it.
 
-use std::iter::once;
-
 use windrow_formats::{Value, VectorNm};
 
 use super::builder::NmSpmmBuilder;
@@ -63,34 +61,42 @@ impl<V: Value> Making<'_, '_, V> {
         let (weights, precision) = (request.weights, request.precision);
         let bits = Bits::of(precision, weights.values());
         let mut unsuitable = "Tensor Cores have no f32".to_owned();
+        // Instances whose tiles suit the weights.
+        let mut known = Vec::new();
         if precision != Precision::F32 && request.algorithm != NmAlgorithm::CudaCores {
-            let all = fragments::choices(precision, self.sizes, self.capacity);
-            let any = !all.is_empty();
-            let asked = all.into_iter().filter(|choice| self.is_asked(choice.entry.name)).collect();
+            let mut found = fragments::choices(precision, self.sizes, self.capacity);
+            known.extend(found.iter().map(|choice| choice.entry.name));
+            found.retain(|choice| self.is_asked(choice.entry.name));
+            let one_of_these = request.kernel.is_none() || !found.is_empty();
             self.clock.end("choice");
-            let mut laid = on_tensor_cores(weights, &bits, asked);
+            let mut laid = on_tensor_cores(weights, &bits, found);
             if let Some(first) = laid.next() {
                 self.note(NmAlgorithm::TensorCores, &format!("{precision} is multiplied on Tensor Cores"));
                 return self.finish(first, laid);
             }
-            let reason = self.unsuitable(any);
-            if request.algorithm == NmAlgorithm::TensorCores {
-                let pattern = self.sizes.pattern;
-                return Err(match request.kernel {
-                    Some(_) => self.no_such_kernel(),
-                    None => SpmmError::NoTensorCores { precision, pattern, reason },
-                });
+            let reason = self.unsuitable(!known.is_empty());
+            let must = request.algorithm == NmAlgorithm::TensorCores || request.kernel.is_some();
+            if must && one_of_these {
+                return Err(SpmmError::NoTensorCores { precision, pattern: weights.pattern(), reason });
             }
             unsuitable = format!("Tensor Cores have no kernel for these weights: {reason}");
         }
-        let mut all = tiles::choices(self.sizes, self.capacity, request.packing);
-        all.retain(|choice| match request.kernel {
-            Some(asked) => choice.entry.name == asked,
+        let mut found = match request.algorithm {
+            NmAlgorithm::TensorCores => Vec::new(),
+            _ => tiles::choices(self.sizes, self.capacity, request.packing),
+        };
+        known.extend(found.iter().map(|choice| choice.entry.name));
+        found.retain(|choice| match request.kernel {
+            Some(_) => self.is_asked(choice.entry.name),
             None => choice.is_pipelined(),
         });
         self.clock.end("choice");
-        let mut laid = on_cuda_cores(weights, &bits, all);
-        let Some(first) = laid.next() else { return Err(self.no_such_kernel()) };
+        let mut laid = on_cuda_cores(weights, &bits, found);
+        let Some(first) = laid.next() else {
+            let name = request.kernel.unwrap_or_default().to_owned();
+            let known = known.join(", ");
+            return Err(SpmmError::NoNmKernel { name, precision, pattern: weights.pattern(), known });
+        };
         let reason = if request.kernel.is_some() { "as the kernel asked for" } else { &unsuitable };
         self.note(NmAlgorithm::CudaCores, reason);
         self.finish(first, laid)
@@ -99,15 +105,6 @@ impl<V: Value> Making<'_, '_, V> {
     /// Whether an instance is the one asked for.
     fn is_asked(&self, name: &str) -> bool {
         self.request.kernel.is_none_or(|asked| asked == name)
-    }
-
-    fn no_such_kernel(&self) -> SpmmError {
-        let text = self.request.kernel.unwrap_or_default().to_owned();
-        SpmmError::UnknownName {
-            what: "kernel for these weights",
-            text,
-            known: "those whose strips divide vectors",
-        }
     }
 
     /// Why Tensor Cores have no kernel, if `any` fits the pattern.
@@ -172,48 +169,36 @@ impl<V: Value> Making<'_, '_, V> {
     /// Runs a few instances on operands made up, those of them that fit into memory beside these, and gives back the
     /// quickest. Where there is no time, on the emulator, each is run, and the first is the quickest.
     fn tune(&mut self, first: Laid, others: impl Iterator<Item = Laid>) -> Result<Laid, SpmmError> {
-        let limit = self.request.memory_limit;
-        let scratch_bytes = Scratch::sizes(&self.bringing(ReadAs::Stored), self.sizes);
-        let fits = |arrays: &[ArraySize]| check_memory(&[arrays, &scratch_bytes].concat(), limit).is_ok();
-        let (mut scratch, mut best, mut untried) = (None, None::<(Laid, f64)>, None);
-        for laid in once(first).chain(others) {
-            let us = match fits(&self.arrays(&laid)) {
-                true => self.try_on(&mut scratch, &laid)?,
-                false => None,
-            };
-            let Some(us) = us else {
-                untried = untried.or(Some(laid));
-                continue;
-            };
-            self.report.tuned.push((laid.instance().entry().name.to_owned(), us));
-            if best.as_ref().is_none_or(|&(_, least)| us < least) {
-                best = Some((laid, us));
+        let mut scratch = None;
+        let mut least = self.try_on(&mut scratch, &first)?;
+        let mut best = first;
+        for laid in others {
+            if let Some(us) = self.try_on(&mut scratch, &laid)?
+                && least.is_none_or(|least| us < least)
+            {
+                (best, least) = (laid, Some(us));
             }
         }
         self.clock.end("tuning");
-        match (best, untried) {
-            (Some((laid, _)), _) => {
-                if self.report.tuned.len() > 1 && self.report.requested == NmAlgorithm::Auto {
-                    self.report.reason.push_str("; the tile was the quickest of those tried");
-                }
-                Ok(laid)
-            }
-            (None, Some(laid)) => {
-                self.report.reason.push_str("; there is no memory for operands to try tiles with");
-                Ok(laid)
-            }
-            (None, None) => Err(self.no_such_kernel()), // at least the first is one or the other
+        if least.is_none() {
+            self.report.reason.push_str("; there is no memory for operands to try tiles with");
+        } else if self.report.tuned.len() > 1 && self.report.requested == NmAlgorithm::Auto {
+            self.report.reason.push_str("; the tile was the quickest of those tried");
         }
+        Ok(best)
     }
 
-    /// Microseconds of a product; `None` if the device has not enough memory.
-    fn try_on(&self, scratch: &mut Option<Scratch>, laid: &Laid) -> Result<Option<f64>, SpmmError> {
+    /// Microseconds of a product, which are noted; `None` if there is not enough memory for it.
+    fn try_on(&mut self, scratch: &mut Option<Scratch>, laid: &Laid) -> Result<Option<f64>, SpmmError> {
+        let bringing = self.bringing(ReadAs::Stored);
+        let arrays = [self.arrays(laid), Scratch::sizes(&bringing, self.sizes)].concat();
+        if check_memory(&arrays, self.request.memory_limit).is_err() {
+            return Ok(None);
+        }
         let mut time = || -> Result<f64, SpmmError> {
             let scratch = match scratch {
                 Some(scratch) => scratch,
-                None => {
-                    scratch.insert(Scratch::new(self.device, &self.bringing(ReadAs::Stored), self.sizes)?)
-                }
+                None => scratch.insert(Scratch::new(self.device, &bringing, self.sizes)?),
             };
             scratch.time(self.device, self.machine, &self.upload(laid)?)
         };
@@ -222,7 +207,11 @@ impl<V: Value> Making<'_, '_, V> {
                 SpmmError::TooLarge { .. }
                 | SpmmError::Device(DeviceError::OutOfMemory { .. } | DeviceError::Grid { .. }),
             ) => Ok(None),
-            other => other.map(Some),
+            Err(error) => Err(error),
+            Ok(us) => {
+                self.report.tuned.push((laid.instance().entry().name.to_owned(), us));
+                Ok(Some(us))
+            }
         }
     }
 
