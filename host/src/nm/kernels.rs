@@ -1,6 +1,6 @@
 //! The kernels of a plan: an instance, the weights that were laid out for it, and what its runs share.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use windrow_kernels::nm::Output;
 
@@ -88,7 +88,7 @@ impl Weights {
 }
 
 impl Kernels {
-    /// Uploads weights, and reserves what runs share: `partial` elements for sums of parts, and never more if `limited`.
+    /// Uploads weights, and reserves what runs share; runs take `spare` bytes more at most, if the plan's memory is limited.
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
@@ -97,11 +97,11 @@ impl Kernels {
         laid: &Laid,
         (sizes, capacity): (Sizes, Capacity),
         bringing: Bringing,
-        limited: bool,
+        spare: Option<u64>,
     ) -> Result<Self, DeviceError> {
         let staging = Staging::new(device, bringing, bringing.bytes(sizes.m))?;
         let partial = Shared::partial_elements(sizes, laid.instance().parts_log2(sizes, capacity));
-        let shared = Mutex::new(Shared::new(device, staging, (partial, limited))?);
+        let shared = Mutex::new(Shared::new(device, staging, partial, spare.map(|bytes| bytes / 4))?);
         let weights = match laid {
             Laid::CudaCores(layout) => Weights::CudaCores(CudaCoresNm::upload(device, layout)?),
             Laid::TensorCores(layout) => {
@@ -111,10 +111,15 @@ impl Kernels {
         Ok(Self { weights, sizes, capacity, shared })
     }
 
-    /// Entry points that a run of as many rows as the plan was made for launches, without those that bring activations.
+    /// Entry points that a run of as many rows as the plan was made for launches, if its activations are packed.
     pub(super) fn entries(&self) -> Vec<&'static str> {
         let instance = self.weights.instance();
-        Shared::entries(instance.entry(), instance.parts_log2(self.sizes, self.capacity))
+        let parts_log2 = instance.parts_log2(self.sizes, self.capacity);
+        self.shared().entries(self.sizes.m, instance.entry(), parts_log2)
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Queues `C ← act(α·A·W + β·C + bias)`; `output` is the operands' side of `C`.
@@ -135,7 +140,7 @@ impl Kernels {
             return Ok(());
         }
         let best = self.weights.instance().parts_log2(sizes, self.capacity);
-        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = self.shared();
         let parts_log2 = shared.affordable(sizes, best);
         // SAFETY: the caller's promise; the lock is held until all is queued.
         let a = unsafe { shared.bring(machine, operands)? };

@@ -162,8 +162,9 @@ impl<V: Value> Making<'_, '_, V> {
     /// Uploads weights, and reserves what runs share.
     fn upload(&self, laid: &Laid) -> Result<Kernels, DeviceError> {
         let bringing = self.bringing(laid.read_as());
-        let limited = self.request.memory_limit.is_some();
-        Kernels::upload((self.device, self.machine), laid, (self.sizes, self.capacity), bringing, limited)
+        let needed = self.arrays(laid).iter().map(|array| array.bytes).sum();
+        let spare = self.request.memory_limit.map(|limit| limit.saturating_sub(needed));
+        Kernels::upload((self.device, self.machine), laid, (self.sizes, self.capacity), bringing, spare)
     }
 
     /// Runs a few instances on operands made up, those of them that fit into memory beside these, and gives back the

@@ -20,7 +20,7 @@ const MAX_ROW_VECTORS: u64 = MAX_VECTORS / 16;
 pub(super) struct Shared {
     staging: Staging,
     partial: Workspace<f32>,
-    /// Elements that the plan has reserved, if it may not take more.
+    /// Elements that the plan may take, if its memory is limited.
     most_partial: Option<u64>,
     combine: &'static Entry,
 }
@@ -43,17 +43,20 @@ impl Shared {
         }
     }
 
-    /// With memory for so many elements of partial sums, and more when it is needed, unless the plan's is limited.
+    /// With memory for so many elements of partial sums, and more when it is needed; `spare` more at most, if the plan's
+    /// memory is limited.
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
     pub(super) fn new(
         device: &Device,
         staging: Staging,
-        (elements, limited): (u64, bool),
+        elements: u64,
+        spare: Option<u64>,
     ) -> Result<Self, DeviceError> {
         let partial = Workspace::new(device, "partial sums", index(elements))?;
-        Ok(Self { staging, partial, most_partial: limited.then_some(elements), combine: combine_entry()? })
+        let most_partial = spare.map(|spare| elements + spare);
+        Ok(Self { staging, partial, most_partial, combine: combine_entry()? })
     }
 
     /// Into how many parts a product may be divided: as many as would be best, if there is memory for their sums.
@@ -62,10 +65,11 @@ impl Shared {
         if self.most_partial.is_none_or(fits) { best_log2 } else { 0 }
     }
 
-    /// What a product launches, without what brings activations.
-    pub(super) fn entries(kernel: &'static Entry, parts_log2: u32) -> Vec<&'static str> {
-        let combine = combine_entry().ok().filter(|_| parts_log2 > 0);
-        std::iter::once(kernel).chain(combine).map(|entry| entry.name).collect()
+    /// What a product of `m` rows launches, packed activations taken for granted.
+    pub(super) fn entries(&self, m: u32, kernel: &'static Entry, parts_log2: u32) -> Vec<&'static str> {
+        let combine = (parts_log2 > 0).then_some(self.combine);
+        let all = self.staging.expected_entry(m).into_iter().chain([kernel]).chain(combine);
+        all.map(|entry| entry.name).collect()
     }
 
     /// Activations as kernels read them.
@@ -80,24 +84,20 @@ impl Shared {
         machine: &dyn Machine,
         operands: &Operands,
     ) -> Result<KMajor, SpmmError> {
-        // SAFETY: the caller's promise.
-        let a = unsafe { self.staging.bring(machine, operands)? };
-        let of_row = u64::from(a.ld) * self.staging.element_bytes() / 16;
+        // Before memory is taken for them.
+        let of_row = self.staging.leading_dimension(operands) * self.staging.element_bytes() / 16;
         let sizes = [
             ("vectors of 16 bytes in A", of_row * u64::from(self.staging.inner()), MAX_VECTORS),
             ("vectors of 16 bytes in a row of k-major A", of_row, MAX_ROW_VECTORS),
         ];
         for (what, found, limit) in sizes {
             if found > limit {
-                return Err(SpmmError::TooLarge {
-                    what,
-                    found,
-                    limit,
-                    remedy: "multiply fewer rows at a time",
-                });
+                let remedy = "multiply fewer rows at a time";
+                return Err(SpmmError::TooLarge { what, found, limit, remedy });
             }
         }
-        Ok(a)
+        // SAFETY: the caller's promise.
+        Ok(unsafe { self.staging.bring(machine, operands)? })
     }
 
     /// Where the kernel writes, and how many elements further on each part does: `output` itself, or partial sums.
@@ -156,5 +156,34 @@ pub(super) unsafe fn launch<P: bytemuck::Pod>(
     match unsafe { Prepared::new(entry, grid, params)? } {
         Some(prepared) => machine.launch(&prepared),
         None => Ok(()),
+    }
+}
+
+#[cfg(all(test, feature = "emulator"))]
+mod tests {
+    use windrow_formats::NmPattern;
+
+    use super::super::options::ActivationLayout;
+    use super::super::staging::{Bringing, ReadAs};
+    use super::*;
+    use crate::options::Precision;
+    use windrow_simt::emulator::Schedule;
+
+    #[test]
+    fn products_are_divided_as_memory_allows() {
+        let device = Device::emulator(Schedule::InOrder);
+        let (precision, layout) = (Precision::F32, ActivationLayout::RowMajor);
+        let bringing = Bringing { precision, layout, read_as: ReadAs::F32, inner: 8 };
+        let shared = |spare| {
+            let staging = Staging::new(&device, bringing, 0).unwrap();
+            Shared::new(&device, staging, 400, spare).unwrap()
+        };
+        let pattern = NmPattern::new(1, 2, 1).unwrap();
+        let sizes = |m| Sizes { m, n: 98, kept_rows: 4, pattern };
+        // Two parts of 4 rows of 100 take 800 elements.
+        assert_eq!(Shared::partial_elements(sizes(4), 1), 800);
+        for (m, spare, parts_log2) in [(4, None, 1), (4, Some(400), 1), (4, Some(399), 0), (2, Some(0), 1)] {
+            assert_eq!(shared(spare).affordable(sizes(m), 1), parts_log2, "{m} rows, {spare:?}");
+        }
     }
 }

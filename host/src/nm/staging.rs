@@ -59,6 +59,12 @@ impl Bringing {
         }
     }
 
+    /// Whether activations with this leading dimension and the first element here are read 16 bytes at a time.
+    fn is_aligned(self, address: u64, lda: u32) -> bool {
+        let row_bytes = u64::from(lda) * u64::from(self.precision.bytes());
+        address.is_multiple_of(VECTOR_BYTES) && row_bytes.is_multiple_of(VECTOR_BYTES)
+    }
+
     fn entry(self, vectors: bool) -> Result<&'static Entry, DeviceError> {
         let element_bytes = self.precision.bytes();
         let widened = (self.changes() && element_bytes == 2).then(|| self.precision.dtype());
@@ -112,6 +118,25 @@ impl Staging {
         self.bringing.inner
     }
 
+    /// The entry point that brings packed activations of `m` rows, if they are expected to be brought.
+    pub(super) fn expected_entry(&self, m: u32) -> Option<&'static Entry> {
+        let aligned = self.bringing.is_aligned(0, self.bringing.inner);
+        let entry = if aligned { self.vectors } else { self.elements };
+        (self.bringing.bytes(m) > 0).then_some(entry)
+    }
+
+    /// Whether kernels can read the activations as they are.
+    fn suit(&self, operands: &Operands) -> bool {
+        operands.layout == ActivationLayout::KMajor
+            && !self.bringing.changes()
+            && self.bringing.is_aligned(operands.a, operands.lda)
+    }
+
+    /// Leading dimension, in elements, of the activations as kernels read them.
+    pub(super) fn leading_dimension(&self, operands: &Operands) -> u64 {
+        if self.suit(operands) { u64::from(operands.lda) } else { padded(operands.m) }
+    }
+
     /// The activations as they are if kernels can read them; else queues the pass that brings them.
     ///
     /// # Errors
@@ -125,11 +150,8 @@ impl Staging {
         operands: &Operands,
     ) -> Result<KMajor, DeviceError> {
         let Bringing { precision, inner, .. } = self.bringing;
-        let row_bytes = u64::from(operands.lda) * u64::from(precision.bytes());
-        let aligned = operands.a.is_multiple_of(VECTOR_BYTES) && row_bytes.is_multiple_of(VECTOR_BYTES);
         let a = GlobalPtr::from_address(operands.a);
-        let row_major = operands.layout == ActivationLayout::RowMajor;
-        if aligned && !row_major && !self.bringing.changes() {
+        if self.suit(operands) {
             return Ok(KMajor { a, ld: operands.lda });
         }
         let ld_wide = padded(operands.m);
@@ -145,9 +167,10 @@ impl Staging {
             k: inner,
             lda: operands.lda,
             ld_out: ld,
-            row_major: u32::from(row_major),
+            row_major: u32::from(operands.layout == ActivationLayout::RowMajor),
             to_tf32: u32::from(precision == Precision::Tf32),
         };
+        let aligned = self.bringing.is_aligned(operands.a, operands.lda);
         let entry = if aligned { self.vectors } else { self.elements };
         let tile = u64::from(STAGE_TILE);
         let grid = [ld_wide / tile, u64::from(inner).div_ceil(tile)];
