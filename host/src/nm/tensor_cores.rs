@@ -198,7 +198,8 @@ impl TensorCoresNm {
             items: narrow(index(items)),
             step: [narrow(index(grid % u64::from(m_tiles))), narrow(index(grid / u64::from(m_tiles)))],
         };
-        // SAFETY: rows, picks and weights are those of a layout for this entry; the rest is the caller's promise.
+        // SAFETY: rows, picks and weights are those of a layout for this entry; lists of 2³² elements would belong to
+        // weights of more than a TiB, which no device holds. The rest is the caller's promise.
         unsafe { launch(machine, entry, [grid, 1], &params) }
     }
 }
