@@ -1,4 +1,4 @@
-//! What the programs of this crate have in common: matrices, the device, the output, and exit codes.
+//! What the programs of this crate have in common: matrices, the device, results and their summary, and exit codes.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -6,6 +6,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use serde::de::DeserializeOwned;
 use windrow::synthetic::Synthetic;
 use windrow::{Device, DeviceSelector};
 
@@ -105,4 +106,67 @@ pub fn output(path: Option<&Path>) -> Result<Box<dyn Write>, Failure> {
         }
         None => Box::new(io::stdout()),
     })
+}
+
+/// The text of a file.
+///
+/// # Errors
+/// [`Exit::File`].
+pub fn read(path: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(path).map_err(|error| Failure::file(path, error))
+}
+
+/// The records of results, one JSON object on a line, file after file.
+///
+/// # Errors
+/// [`Exit::File`] for the first line that is no such record, with its number.
+pub fn records<R: DeserializeOwned>(files: &[PathBuf]) -> Result<Vec<R>, Failure> {
+    let mut records = Vec::new();
+    for path in files {
+        for (number, line) in (1..).zip(read(path)?.lines()) {
+            let record = serde_json::from_str(line);
+            records.push(record.map_err(|error| Failure::file(path, format!("line {number}: {error}")))?);
+        }
+    }
+    Ok(records)
+}
+
+/// Writes what `summarise` says of the records in `files`.
+///
+/// # Errors
+/// [`Exit::Usage`] if there are no files, [`Exit::File`].
+pub fn write_summary<R: DeserializeOwned>(
+    files: &[PathBuf],
+    out: Option<&Path>,
+    summarise: impl FnOnce(&[R]) -> String,
+) -> Result<(), Failure> {
+    if files.is_empty() {
+        return Err(Failure::new(Exit::Usage, "no results; name the files that --out wrote"));
+    }
+    let text = summarise(&records(files)?);
+    let mut out = output(out)?;
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| Failure::new(Exit::File, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_read_from_all_files() {
+        let file = |name: &str, text: &str| {
+            let path = std::env::temp_dir().join(format!("windrow-bench-test-{}-{name}", std::process::id()));
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let (two, one) = (file("two.jsonl", "1\n2\n"), file("one.jsonl", "3\n"));
+        let wrong = file("wrong.jsonl", "4\nfive\n");
+        assert_eq!(records::<u32>(&[two.clone(), one.clone()]).unwrap(), [1, 2, 3]);
+        let failure = records::<u32>(&[two.clone(), wrong.clone()]).unwrap_err();
+        let told = format!("{}: line 2: expected ident at line 1 column 2", wrong.display());
+        assert_eq!((failure.exit, failure.message), (Exit::File, told));
+        for path in [two, one, wrong] {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
 }

@@ -1,13 +1,13 @@
 //! `windrow-ablation`: what each component of a hybrid product is worth; JSON lines out, progress on standard error.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 use windrow::DeviceSelector;
 use windrow::synthetic::Synthetic;
-use windrow_bench::command::{Exit, Failure, end, open, output, sources};
+use windrow_bench::command::{Exit, Failure, end, open, output, records, sources};
 use windrow_bench::{
     AblationOptions, AblationPart, AblationRecord, AblationSummary, Sampling, Values, ablation,
     summarise_ablation,
@@ -108,21 +108,10 @@ fn write_summary(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.files.is_empty() {
         return Err(Failure::new(Exit::Usage, "nothing to summarise: name files of JSON lines"));
     }
-    let mut records = Vec::new();
-    for path in &arguments.files {
-        records.extend(read(path)?);
-    }
+    let records: Vec<AblationRecord> = records(&arguments.files)?;
     let mut out = output(arguments.out.as_deref())?;
     let written = out.write_all(summarise_ablation(&records).as_bytes()).and_then(|()| out.flush());
     written.map_err(|error| Failure::new(Exit::File, format!("the summary: {error}")))
-}
-
-fn read(path: &Path) -> Result<Vec<AblationRecord>, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|error| Failure::file(path, error))?;
-    let record = |(at, line)| {
-        serde_json::from_str(line).map_err(|error| Failure::file(path, format!("line {}: {error}", at + 1)))
-    };
-    text.lines().enumerate().map(record).collect()
 }
 
 #[cfg(test)]
@@ -160,7 +149,8 @@ mod tests {
         let found = run(&arguments).unwrap();
         assert_eq!((found.wrong, found.errors, found.unreadable), (0, 0, 0));
         assert!(found.skipped > 0 && exit_of(&found) == Exit::Right);
-        assert_eq!(read(&out).unwrap().len() as u64, found.lines);
+        let lines: Vec<AblationRecord> = records(std::slice::from_ref(&out)).unwrap();
+        assert_eq!(lines.len() as u64, found.lines);
         (arguments.files, arguments.out) = (vec![out], Some(summary.clone()));
         write_summary(&arguments).unwrap();
         assert!(std::fs::read_to_string(&summary).unwrap().contains("| m | 4 | overlap | 0 |"));

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use windrow::{ActivationLayout, DeviceSelector, NmPacking, NmPattern, Precision};
-use windrow_bench::command::{Exit, Failure, end, open, output};
+use windrow_bench::command::{Exit, Failure, end, open, output, write_summary};
 use windrow_bench::{NmOptions, NmRecord, NmShape, Sampling, SweepSummary, nm_sweep, summarise_nm};
 
 /// Measures products with vector-wise N:M weights and verifies every result.
@@ -135,22 +135,7 @@ fn line(record: &NmRecord) -> String {
 }
 
 fn summarise(arguments: &Arguments) -> Result<Exit, Failure> {
-    if arguments.files.is_empty() {
-        return Err(Failure::new(Exit::Usage, "no results; name the files that --out wrote"));
-    }
-    let mut records = Vec::new();
-    for path in &arguments.files {
-        let text = std::fs::read_to_string(path).map_err(|error| Failure::file(path, error))?;
-        for (number, line) in (1..).zip(text.lines()) {
-            let record: NmRecord = serde_json::from_str(line)
-                .map_err(|error| Failure::file(path, format!("line {number}: {error}")))?;
-            records.push(record);
-        }
-    }
-    let mut out = output(arguments.out.as_deref())?;
-    let written = out.write_all(summarise_nm(&records).as_bytes()).and_then(|()| out.flush());
-    written.map_err(|error| Failure::new(Exit::File, error))?;
-    Ok(Exit::Right)
+    write_summary(&arguments.files, arguments.out.as_deref(), summarise_nm).map(|()| Exit::Right)
 }
 
 #[cfg(test)]

@@ -7,10 +7,9 @@ use std::process::ExitCode;
 use clap::Parser;
 use windrow::DeviceSelector;
 use windrow::synthetic::Synthetic;
-use windrow_bench::command::{Exit, Failure, end, open, output, sources};
+use windrow_bench::command::{Exit, Failure, end, open, output, read, sources, write_summary};
 use windrow_bench::{
-    DeviceRates, SampledOptions, SampledPath, SampledRecord, Sampling, SweepSummary, sampled_sweep,
-    summarise_sampled,
+    DeviceRates, SampledOptions, SampledPath, Sampling, SweepSummary, sampled_sweep, summarise_sampled,
 };
 
 /// Measures sampled dense-dense products (SDDMM) and verifies every result.
@@ -83,8 +82,8 @@ fn run(arguments: &Arguments) -> Result<SweepSummary, Failure> {
     let rates = match &arguments.rates {
         None => None,
         Some(path) => {
-            let text = std::fs::read_to_string(path).map_err(|error| Failure::file(path, error))?;
-            Some(serde_json::from_str::<DeviceRates>(&text).map_err(|error| Failure::file(path, error))?)
+            let rates = serde_json::from_str::<DeviceRates>(&read(path)?);
+            Some(rates.map_err(|error| Failure::file(path, error))?)
         }
     };
     let options = SampledOptions {
@@ -108,22 +107,7 @@ fn run(arguments: &Arguments) -> Result<SweepSummary, Failure> {
 }
 
 fn summarise(arguments: &Arguments) -> Result<Exit, Failure> {
-    if arguments.files.is_empty() {
-        return Err(Failure::new(Exit::Usage, "no results; name the files that --out wrote"));
-    }
-    let mut records = Vec::new();
-    for path in &arguments.files {
-        let text = std::fs::read_to_string(path).map_err(|error| Failure::file(path, error))?;
-        for (number, line) in (1..).zip(text.lines()) {
-            let record: SampledRecord = serde_json::from_str(line)
-                .map_err(|error| Failure::file(path, format!("line {number}: {error}")))?;
-            records.push(record);
-        }
-    }
-    let mut out = output(arguments.out.as_deref())?;
-    let written = out.write_all(summarise_sampled(&records).as_bytes()).and_then(|()| out.flush());
-    written.map_err(|error| Failure::new(Exit::File, error))?;
-    Ok(Exit::Right)
+    write_summary(&arguments.files, arguments.out.as_deref(), summarise_sampled).map(|()| Exit::Right)
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
 //! `windrow-sweep`: measures products of many matrices, widths and paths; JSON lines out, a table on standard error.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
 use windrow::synthetic::Synthetic;
 use windrow::{Device, DeviceKind, DeviceSelector};
-use windrow_bench::command::{Exit, Failure, end, open, output, sources};
+use windrow_bench::command::{Exit, Failure, end, open, output, read, records, sources};
 use windrow_bench::{
     DeviceRates, GatherProbe, Published, Record, Sampling, SweepOptions, SweepPath, SweepSummary, Table,
     Values, summarise, sweep,
@@ -141,17 +141,10 @@ fn run(arguments: &Arguments, talk: &mut dyn Write) -> Result<SweepSummary, Fail
 
 /// Reads results and writes what they say.
 fn write_summary(arguments: &Arguments) -> Result<(), Failure> {
-    let read = |path: &Path| std::fs::read_to_string(path).map_err(|error| Failure::file(path, error));
     if arguments.files.is_empty() {
         return Err(Failure::new(Exit::Usage, "nothing to summarise: name files of JSON lines"));
     }
-    let mut records: Vec<Record> = Vec::new();
-    for path in &arguments.files {
-        for (at, line) in read(path)?.lines().enumerate() {
-            let record = serde_json::from_str(line);
-            records.push(record.map_err(|error| Failure::file(path, format!("line {}: {error}", at + 1)))?);
-        }
-    }
+    let records: Vec<Record> = records(&arguments.files)?;
     let published = arguments
         .published
         .as_deref()
@@ -166,8 +159,7 @@ fn write_summary(arguments: &Arguments) -> Result<(), Failure> {
 /// The rates of the device: from a file, or measured on a CUDA device.
 fn rates(arguments: &Arguments, device: &Device) -> Result<Option<DeviceRates>, Failure> {
     if let Some(path) = arguments.rates.as_deref().filter(|path| path.exists()) {
-        let text = std::fs::read_to_string(path).map_err(|error| Failure::file(path, error))?;
-        return serde_json::from_str(&text).map(Some).map_err(|error| Failure::file(path, error));
+        return serde_json::from_str(&read(path)?).map(Some).map_err(|error| Failure::file(path, error));
     }
     if arguments.no_roofline || device.kind() != DeviceKind::Cuda {
         return Ok(None);
