@@ -1,9 +1,9 @@
 //! One product: made, run, checked, timed.
 
-use windrow::synthetic::seeded_values;
+use windrow::synthetic::seeded_weights;
 use windrow::{
     ActivationLayout, Device, DeviceMatrix, Element, NmPacking, NmPattern, NmRun, NmSpmm, NmSpmmPlan, Output,
-    Precision, VectorNm, VectorNmParts, bf16, f16,
+    Precision, VectorNm, bf16, f16,
 };
 
 use super::{NmOptions, NmPlanFacts, NmRecord, NmShape};
@@ -44,7 +44,7 @@ impl Case<'_> {
 
     fn measure_as<E: Element, C: Element>(&self, record: &mut NmRecord) -> Result<(), BenchError> {
         let NmShape { m, n, k } = self.shape;
-        let weights = random_weights((k, n), self.pattern, self.seed("W"))?;
+        let weights = seeded_weights((k, n), self.pattern, self.seed("W"))?;
         let mut builder = NmSpmm::builder(&weights);
         builder = builder.rows(m).precision(self.precision).layout(self.layout).packing(self.packing);
         builder = builder.autotune(self.options.autotune);
@@ -91,42 +91,6 @@ impl Case<'_> {
 fn poisoned<C: Element>(device: &Device, m: usize, n: usize) -> Result<DeviceMatrix<C>, BenchError> {
     let nan = vec![C::from_f64(f64::NAN); m * n];
     Ok(DeviceMatrix::upload(device, windrow::DenseRef::packed(&nan, m, n)?)?)
-}
-
-/// Weights whose kept rows are drawn at random, each choice of a group as likely as any other.
-fn random_weights(
-    (k, n): (usize, usize),
-    pattern: NmPattern,
-    seed: u64,
-) -> Result<VectorNm<f32>, BenchError> {
-    let (w, q) = (pattern.kept_rows(k), pattern.vectors(n));
-    let mut state = seed;
-    let mut random = move |below: usize| {
-        // SplitMix64
-        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut x = state;
-        x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        usize::try_from((x ^ x >> 31) % below as u64).unwrap_or(0)
-    };
-    let mut indices = vec![0u8; w * q];
-    for vector in 0..q {
-        for group in 0..pattern.groups(k) {
-            let rows = pattern.m().min(k - group * pattern.m());
-            let kept = pattern.n().min(rows);
-            let mut taken = 0;
-            // Selection sampling: row after row, with the odds that are left.
-            for row in 0..rows {
-                if random(rows - row) < kept - taken {
-                    indices[(group * pattern.n() + taken) * q + vector] =
-                        u8::try_from(row).unwrap_or(u8::MAX);
-                    taken += 1;
-                }
-            }
-        }
-    }
-    let values = seeded_values::<f32>(w * n, seed)?;
-    Ok(VectorNm::try_from_parts(VectorNmParts { rows: k, cols: n, pattern, values, indices })?)
 }
 
 /// The time of cuBLAS's dense product, if it can be measured: with f16 or bf16 operands an f16 result.

@@ -1,10 +1,12 @@
 //! Made-up matrices of known structure: the same seed gives the same matrix everywhere.
 //!
 //! Eight kinds of structure that real matrices have, each a fixed pattern. Values are made from a seed of
-//! their own, so that one pattern serves any number of tests.
+//! their own, so that one pattern serves any number of tests. Weights with a vector-wise N:M pattern come wholly from a
+//! seed.
 
 mod patterns;
 mod random;
+mod weights;
 
 #[cfg(test)]
 mod tests;
@@ -13,6 +15,7 @@ use std::fmt;
 use std::str::FromStr;
 
 pub use random::{SplitMix64, seeded_values};
+pub use weights::seeded_weights;
 
 use crate::{Csr, FormatError, Value};
 

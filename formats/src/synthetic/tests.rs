@@ -1,6 +1,9 @@
 //! The patterns are pinned by checksum, so that results stay comparable.
 
+use std::collections::BTreeMap;
+
 use super::*;
+use crate::NmPattern;
 
 /// FNV-1a, 64 bits, over row offsets then columns, each as 4 bytes, least significant first.
 fn checksum(csr: &Csr<f32>) -> u64 {
@@ -47,6 +50,42 @@ fn values_depend_on_seed_and_entry_only() {
         let bits = stream.next_u64() >> 40;
         assert_eq!(f64::from(*value), bits as f64 / f64::from(1 << 23) - 1.0);
     }
+}
+
+#[test]
+fn every_choice_of_rows_is_as_likely() {
+    // Six choices of two rows of four, each expected 10 000 times with a standard deviation of 91.
+    let pattern = NmPattern::new(2, 4, 3).unwrap();
+    let weights = seeded_weights::<f32>((4 * 600, 3 * 100), pattern, 1).unwrap();
+    let mut times = BTreeMap::new();
+    for rows in weights.indices().chunks(2 * weights.vectors()) {
+        let (first, second) = rows.split_at(weights.vectors());
+        for choice in first.iter().zip(second) {
+            *times.entry(choice).or_insert(0) += 1;
+        }
+    }
+    assert_eq!(times.values().sum::<u32>(), 60_000);
+    assert!(times.len() == 6 && times.values().all(|times| (9600..10_400).contains(times)), "{times:?}");
+}
+
+#[test]
+fn weights_depend_on_seed_pattern_and_sizes_only() {
+    let pattern = NmPattern::new(3, 8, 5).unwrap();
+    let weights = seeded_weights::<f32>((60, 33), pattern, 7).unwrap();
+    assert_eq!(weights, seeded_weights((60, 33), pattern, 7).unwrap());
+    assert_eq!(weights.values(), seeded_values::<f32>(weights.kept(), 7).unwrap());
+    assert_eq!(weights.indices(), seeded_weights::<f64>((60, 33), pattern, 7).unwrap().indices());
+    assert_ne!(weights.indices(), seeded_weights::<f32>((60, 33), pattern, 8).unwrap().indices());
+    // Ragged groups, groups of the most rows, and weights without elements.
+    for (k, n, m) in [(9, 4, 8), (10, 4, 8), (300, 1, 256), (0, 4, 8), (8, 0, 8), (0, 0, 1)] {
+        let pattern = NmPattern::new(m.min(2), m, 3).unwrap();
+        let weights = seeded_weights::<f32>((k, n), pattern, 1).unwrap();
+        assert_eq!((weights.rows(), weights.cols(), weights.pattern()), (k, n, pattern));
+    }
+    let all = NmPattern::new(4, 4, 1).unwrap();
+    assert_eq!(seeded_weights::<f32>((6, 1), all, 1).unwrap().indices(), [0, 1, 2, 3, 0, 1]);
+    let error = seeded_weights::<f32>((1 << 32, 1), all, 1).unwrap_err();
+    assert_eq!(error, FormatError::DimensionTooLarge { what: "rows", found: 1 << 32 });
 }
 
 #[test]

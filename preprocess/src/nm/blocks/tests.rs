@@ -2,34 +2,15 @@
 
 use proptest::prelude::*;
 use windrow_formats::VectorNmParts;
+use windrow_formats::synthetic::seeded_weights;
 
 use super::*;
 
-/// Weights whose kept positions are determined by `seed`.
+/// Weights whose kept positions are determined by `seed`, and no two values are the same.
 pub(in crate::nm) fn weights(k: usize, n: usize, pattern: NmPattern, seed: u64) -> VectorNm<f32> {
-    let (w, q) = (pattern.kept_rows(k), pattern.vectors(n));
-    let mut indices = vec![0u8; w * q];
-    let mut state = seed;
-    let mut random = move |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(state >> 33).unwrap() % below
-    };
-    for vector in 0..q {
-        for group in 0..pattern.groups(k) {
-            let rows = pattern.m().min(k - group * pattern.m());
-            let kept = pattern.n().min(rows);
-            // Selection sampling: ascending, every subset may come.
-            let mut taken = 0;
-            for row in 0..rows {
-                if random(rows - row) < kept - taken {
-                    indices[(group * pattern.n() + taken) * q + vector] = u8::try_from(row).unwrap();
-                    taken += 1;
-                }
-            }
-        }
-    }
-    let values = (0..w * n).map(|i| i as f32 + 1.0).collect();
-    VectorNm::try_from_parts(VectorNmParts { rows: k, cols: n, pattern, values, indices }).unwrap()
+    let weights = seeded_weights::<f32>((k, n), pattern, seed).unwrap();
+    let values = (0..weights.kept()).map(|i| i as f32 + 1.0).collect();
+    weights.with_values(values).unwrap()
 }
 
 /// Everything that the documentation of [`Blocks`] promises.
