@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::NmRecord;
+use crate::summary::geometric_mean;
 
 /// A table for each precision and layout: shape, pattern, time, 10¹² kept operations a second, and how many times as fast as
 /// cuBLAS's dense product; then geometric means over the shapes.
@@ -56,9 +57,4 @@ pub fn summarise_nm(records: &[NmRecord]) -> String {
 
 fn ratio(record: &NmRecord) -> Option<f64> {
     Some(record.dense_us? / record.time?.median_us)
-}
-
-fn geometric_mean(values: &[f64]) -> Option<f64> {
-    let count = u32::try_from(values.len()).ok().filter(|&count| count > 0)?;
-    Some((values.iter().map(|x| x.ln()).sum::<f64>() / f64::from(count)).exp())
 }
