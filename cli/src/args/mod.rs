@@ -3,6 +3,7 @@
 mod nm;
 pub(crate) mod plan;
 mod reorder;
+mod run;
 
 use std::path::PathBuf;
 
@@ -15,6 +16,7 @@ use crate::spy::SpySize;
 use crate::units::parse_bytes;
 
 use plan::PlanArgs;
+use run::{DeviceArgs, MemoryArgs, TimingArgs};
 
 pub(crate) use nm::{NmArgs, Ratio};
 pub(crate) use reorder::ReorderArgs;
@@ -157,9 +159,8 @@ pub(crate) struct SpmmArgs {
     #[arg(long, short, value_name = "TYPE", default_value_t = Precision::F32)]
     pub(crate) precision: Precision,
 
-    /// Where to compute: best (a GPU if there is one, else the CPU), cpu, cuda:0, cuda:1, ...
-    #[arg(long, short, value_name = "DEVICE", default_value_t = DeviceSelector::Best)]
-    pub(crate) device: DeviceSelector,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
 
     /// How to compute on a GPU: auto, row-split, short-rows, tile-stream or hybrid.
     ///
@@ -173,10 +174,8 @@ pub(crate) struct SpmmArgs {
     #[arg(long)]
     pub(crate) verify: bool,
 
-    /// Timed batches of runs; the time printed is their median.
-    #[arg(long, value_name = "R", default_value_t = 10)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub(crate) repeat: u32,
+    #[command(flatten)]
+    pub(crate) timing: TimingArgs,
 
     /// Also time cuSPARSE in the same run, its best algorithm shown first (GPU only).
     #[arg(long)]
@@ -186,9 +185,8 @@ pub(crate) struct SpmmArgs {
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// Refuse a plan that needs more device memory, for example 2GiB.
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
-    pub(crate) memory_limit: Option<u64>,
+    #[command(flatten)]
+    pub(crate) memory: MemoryArgs,
 
     #[command(flatten)]
     pub(crate) plan: PlanArgs,
@@ -223,9 +221,8 @@ pub(crate) struct SddmmArgs {
     #[arg(long, short, value_name = "TYPE", default_value_t = Precision::F32)]
     pub(crate) precision: Precision,
 
-    /// Where to compute: best (a GPU if there is one, else the CPU), cpu, cuda:0, cuda:1, ...
-    #[arg(long, short, value_name = "DEVICE", default_value_t = DeviceSelector::Best)]
-    pub(crate) device: DeviceSelector,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
 
     /// How to compute on a GPU: auto, tiles, entries or hybrid.
     ///
@@ -251,18 +248,15 @@ pub(crate) struct SddmmArgs {
     #[arg(long)]
     pub(crate) verify: bool,
 
-    /// Timed batches of runs; the time printed is their median.
-    #[arg(long, value_name = "R", default_value_t = 10)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub(crate) repeat: u32,
+    #[command(flatten)]
+    pub(crate) timing: TimingArgs,
 
     /// Seed of X and Y.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// Refuse a plan that needs more device memory, for example 2GiB.
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
-    pub(crate) memory_limit: Option<u64>,
+    #[command(flatten)]
+    pub(crate) memory: MemoryArgs,
 
     #[command(flatten)]
     pub(crate) read: ReadArgs,
@@ -287,9 +281,8 @@ pub(crate) struct VerifyArgs {
     #[arg(long, value_name = "N,N,...", value_delimiter = ',', default_value = "1,7,32,64,128,130")]
     pub(crate) widths: Vec<usize>,
 
-    /// Where to compute: best (a GPU if there is one, else the CPU), cpu, cuda:0, cuda:1, ...
-    #[arg(long, short, value_name = "DEVICE", default_value_t = DeviceSelector::Best)]
-    pub(crate) device: DeviceSelector,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
 
     /// Seed of B.
     #[arg(long, value_name = "SEED", default_value_t = 1)]

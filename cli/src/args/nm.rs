@@ -5,8 +5,9 @@ use std::str::FromStr;
 
 use clap::Args;
 use windrow::io::Limits;
-use windrow::{Activation, ActivationLayout, DeviceSelector, NmAlgorithm, NmPacking, Precision};
+use windrow::{Activation, ActivationLayout, NmAlgorithm, NmPacking, Precision};
 
+use super::run::{DeviceArgs, MemoryArgs, TimingArgs};
 use crate::units::parse_bytes;
 
 /// Prune weights to vector-wise N:M sparsity, multiply by them, and time it.
@@ -76,9 +77,8 @@ pub(crate) struct NmArgs {
     #[arg(long, value_name = "X", default_value_t = 1.0)]
     pub(crate) scale: f32,
 
-    /// Where to compute: best (a GPU if there is one, else the CPU), cpu, cuda:0, cuda:1, ...
-    #[arg(long, short, value_name = "DEVICE", default_value_t = DeviceSelector::Best)]
-    pub(crate) device: DeviceSelector,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
 
     /// How to compute on a GPU: auto, cuda-cores, or tensor-cores (tf32, f16 and bf16).
     #[arg(long, short, value_name = "NAME", default_value_t = NmAlgorithm::Auto)]
@@ -100,18 +100,15 @@ pub(crate) struct NmArgs {
     #[arg(long)]
     pub(crate) verify: bool,
 
-    /// Timed batches of runs; the time printed is their median.
-    #[arg(long, value_name = "R", default_value_t = 10)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub(crate) repeat: u32,
+    #[command(flatten)]
+    pub(crate) timing: TimingArgs,
 
     /// Seed of A, of the bias, and of weights that no file has.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// Refuse a plan that needs more device memory, for example 2GiB.
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
-    pub(crate) memory_limit: Option<u64>,
+    #[command(flatten)]
+    pub(crate) memory: MemoryArgs,
 
     #[command(flatten)]
     pub(crate) read: WeightLimits,

@@ -14,7 +14,7 @@ use windrow::{
 use windrow_bench::{Timing, measure};
 
 use crate::args::{NmArgs, Ratio};
-use crate::command::spmm::{conclusion, sampling};
+use crate::command::spmm::conclusion;
 use crate::console::Console;
 use crate::failure::{Failure, Result};
 use crate::listing::Listing;
@@ -165,7 +165,7 @@ fn plan(weights: &VectorNm<f32>, device: &Device, args: &NmArgs) -> Result<NmSpm
         .algorithm(args.algorithm)
         .packing(args.packing)
         .autotune(args.autotune);
-    if let Some(limit) = args.memory_limit {
+    if let Some(limit) = args.memory.limit {
         builder = builder.memory_limit(limit);
     }
     if let Some(entry) = &args.kernel {
@@ -197,7 +197,7 @@ fn product<E: Element>(
     spinner.finish_and_clear();
     let run = NmRun { bias: bias.as_ref(), activation: args.activation, ..NmRun::default() };
     let spinner = console.spinner("timing");
-    let time = measure(device, sampling(args.repeat), || plan.run_into(&run, &a, &mut c));
+    let time = measure(device, args.timing.sampling(), || plan.run_into(&run, &a, &mut c));
     spinner.finish_and_clear();
     let time = time?;
     let spinner = console.spinner("verifying");

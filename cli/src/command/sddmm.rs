@@ -11,7 +11,7 @@ use windrow::{
 use windrow_bench::{Timing, measure};
 
 use crate::args::SddmmArgs;
-use crate::command::spmm::{conclusion, sampling};
+use crate::command::spmm::conclusion;
 use crate::console::Console;
 use crate::failure::Result;
 use crate::listing::Listing;
@@ -59,7 +59,7 @@ fn plan(a: &Csr<f32>, device: &Device, args: &SddmmArgs) -> Result<SddmmPlan> {
     if let Some(entries) = args.tile_threshold {
         builder = builder.tile_threshold(entries);
     }
-    if let Some(limit) = args.memory_limit {
+    if let Some(limit) = args.memory.limit {
         builder = builder.memory_limit(limit);
     }
     Ok(builder.build(device)?)
@@ -84,7 +84,7 @@ fn product<T: Element>(
     // An entry that no kernel writes cannot pass for a right one.
     let mut out = DeviceBuffer::from_slice(device, &vec![f32::NAN; a.nnz()])?;
     let spinner = console.spinner("timing");
-    let time = measure(device, sampling(args.repeat), || plan.run_into(1.0, &x, &y, &mut out));
+    let time = measure(device, args.timing.sampling(), || plan.run_into(1.0, &x, &y, &mut out));
     spinner.finish_and_clear();
     let time = time?;
     let spinner = console.spinner("verifying");

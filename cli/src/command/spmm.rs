@@ -6,7 +6,7 @@ use serde::Serialize;
 use windrow::{
     Algorithm, Csr, Device, Element, Precision, Spmm, SpmmPlan, SpmmReport, Verification, bf16, f16,
 };
-use windrow_bench::{Sampling, Timing, measure};
+use windrow_bench::{Timing, measure};
 
 use crate::args::SpmmArgs;
 use crate::console::Console;
@@ -111,14 +111,14 @@ fn product<B: Element>(a: &Csr<f32>, plan: &SpmmPlan, args: &SpmmArgs, console: 
         operands.poison()?;
     }
     let spinner = console.spinner("timing");
-    let time = measure(plan.device(), sampling(args.repeat), || operands.run(plan));
+    let time = measure(plan.device(), args.timing.sampling(), || operands.run(plan));
     spinner.finish_and_clear();
     let time = time?;
     let spinner = console.spinner("verifying");
     let verification = args.verify.then(|| operands.verify(plan, a)).transpose();
     spinner.set_message("timing cuSPARSE");
     let cusparse =
-        args.peers.then(|| CuSparseRun::on(a, &mut operands, plan, sampling(args.repeat))).transpose();
+        args.peers.then(|| CuSparseRun::on(a, &mut operands, plan, args.timing.sampling())).transpose();
     spinner.finish_and_clear();
     let (verification, cusparse) = (verification?, cusparse?);
     let report = plan.report().clone();
@@ -137,15 +137,10 @@ fn product<B: Element>(a: &Csr<f32>, plan: &SpmmPlan, args: &SpmmArgs, console: 
     })
 }
 
-/// `repeat` batches, after a warm-up that is no longer than they are.
-pub(super) fn sampling(repeat: u32) -> Sampling {
-    Sampling { warm_up_calls: repeat.min(5), min_batches: repeat, min_calls: repeat }
-}
-
 fn plan(a: &Csr<f32>, order: &PlanOrder, device: &Device, args: &SpmmArgs) -> Result<SpmmPlan> {
     let builder = Spmm::builder(a).width(args.width).precision(args.precision).algorithm(args.algorithm);
     let mut builder = args.plan.apply(order.apply(builder), &load::profile(device)?);
-    if let Some(limit) = args.memory_limit {
+    if let Some(limit) = args.memory.limit {
         builder = builder.memory_limit(limit);
     }
     Ok(builder.build(device)?)
