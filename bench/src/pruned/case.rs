@@ -87,13 +87,13 @@ impl Case<'_> {
     }
 }
 
-/// A result full of NaN.
+/// A result full of NaN, of any type: what `poisoned_matrix` fills on the device is f32.
 fn poisoned<C: Element>(device: &Device, m: usize, n: usize) -> Result<DeviceMatrix<C>, BenchError> {
     let nan = vec![C::from_f64(f64::NAN); m * n];
     Ok(DeviceMatrix::upload(device, windrow::DenseRef::packed(&nan, m, n)?)?)
 }
 
-/// The time of cuBLAS's dense product, if it can be measured: with f16 or bf16 operands an f16 result.
+/// The time of cuBLAS's dense product, if it can be measured. For bf16 it is that of f16, whose result is f16, too.
 pub(super) fn dense_us(
     device: &Device,
     library: Option<&Result<CuBlas, BenchError>>,
@@ -118,7 +118,7 @@ fn dense<T: Element, C: Element + Output>(
     options: &NmOptions,
 ) -> Result<f64, BenchError> {
     let a = random_matrix::<T>(device, m, k, options.seed)?;
-    let b = random_matrix::<T>(device, k, n, options.seed + 1)?;
+    let b = random_matrix::<T>(device, k, n, options.seed.wrapping_add(1))?;
     let mut c = DeviceMatrix::<C>::zeros(device, m, n)?;
     Ok(measure(device, options.sampling, || library.gemm(math, &a, &b, &mut c))?.median_us)
 }

@@ -46,23 +46,6 @@ pub struct NmOptions {
     pub peers: bool,
 }
 
-impl Default for NmOptions {
-    fn default() -> Self {
-        Self {
-            shapes: NmShape::PAPER.to_vec(),
-            patterns: Vec::new(),
-            precisions: vec![Precision::F32],
-            layouts: vec![ActivationLayout::KMajor],
-            packings: vec![NmPacking::Auto],
-            kernel: None,
-            autotune: false,
-            seed: 1,
-            sampling: Sampling::default(),
-            peers: true,
-        }
-    }
-}
-
 /// What was measured of one product: one JSON object on a line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NmRecord {
@@ -90,7 +73,7 @@ pub struct NmRecord {
     pub time: Option<Timing>,
     /// 10¹² operations a second, of those that are kept.
     pub tflops: Option<f64>,
-    /// cuBLAS's dense product of this shape and precision, in microseconds.
+    /// cuBLAS's dense product of this shape and precision (f16 for bf16, too), in microseconds.
     pub dense_us: Option<f64>,
     /// Why there is no time.
     pub error: Option<String>,
@@ -139,7 +122,7 @@ impl NmRecord {
         serde_json::to_string(self).expect("numbers, text and lists of these")
     }
 
-    /// Share of the weights that is not kept.
+    /// Share of the weights that is not kept where groups are whole.
     #[must_use]
     pub fn sparsity(&self) -> f64 {
         let [n, m, _] = self.pattern.map(|x| u32::try_from(x).map_or(f64::NAN, f64::from));

@@ -28,7 +28,7 @@ impl NmShape {
     ];
 
     /// The linear layers of Llama-7B, (n, k): attention and its output, the three of the feed-forward part, and the query,
-    /// key and value projections as one; each with 256, 1024 and 4096 rows of activations.
+    /// key and value projections as one; each with 256, 512, 1024, 2048 and 4096 rows of activations.
     #[must_use]
     pub fn llama() -> Vec<Self> {
         let layers = [(4096, 4096), (11008, 4096), (4096, 11008), (12288, 4096)];
@@ -46,12 +46,6 @@ impl NmShape {
             "llama" => Ok(Self::llama()),
             _ => text.parse().map(|shape| vec![shape]),
         }
-    }
-
-    /// Elements of `C`.
-    #[must_use]
-    pub const fn elements(&self) -> usize {
-        self.m * self.n
     }
 }
 

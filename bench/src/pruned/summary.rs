@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::NmRecord;
-use crate::summary::geometric_mean;
+use crate::summary::{Grid, geometric_mean};
 
 /// A table for each precision and layout: shape, pattern, time, 10¹² kept operations a second, and how many times as fast as
 /// cuBLAS's dense product; then geometric means over the shapes.
@@ -15,42 +15,39 @@ pub fn summarise_nm(records: &[NmRecord]) -> String {
         let key = (record.precision.clone(), record.layout.clone(), record.packing.clone());
         tables.entry(key).or_default().push(record);
     }
+    let number = |x: Option<f64>, digits: usize| x.map_or("-".to_owned(), |x| format!("{x:.digits$}"));
     let mut out = String::new();
     for ((precision, layout, packing), records) in tables {
-        let _ = writeln!(out, "## {precision}, {layout}, packing {packing}\n");
-        let _ = writeln!(out, "| m x n x k | N:M, L | kernel | µs | TFLOP/s | cuBLAS µs | times as fast |");
-        let _ = writeln!(out, "| --- | --- | --- | --- | --- | --- | --- |");
-        for record in &records {
+        let titles = ["m x n x k", "N:M, L", "kernel", "µs", "TFLOP/s", "cuBLAS µs", "times as fast"];
+        let mut times = Grid::new(titles);
+        let mut ratios: BTreeMap<[usize; 3], (f64, Vec<f64>)> = BTreeMap::new();
+        for record in records {
             let [n, m, l] = record.pattern;
-            let kernel = record.plan.as_ref().map_or(String::new(), |plan| plan.entries.join(", "));
-            let number =
-                |x: Option<f64>, digits: usize| x.map_or("-".to_owned(), |x| format!("{x:.digits$}"));
-            let _ = writeln!(
-                out,
-                "| {} | {n}:{m}, {l} | {kernel} | {} | {} | {} | {} |",
-                record.shape,
+            times.row([
+                record.shape.to_string(),
+                format!("{n}:{m}, {l}"),
+                record.plan.as_ref().map_or(String::new(), |plan| plan.entries.join(", ")),
                 number(record.time.map(|time| time.median_us), 1),
                 number(record.tflops, 1),
                 number(record.dense_us, 1),
                 number(ratio(record), 2),
-            );
+            ]);
+            let of_pattern = ratios.entry(record.pattern).or_insert_with(|| (record.sparsity(), Vec::new()));
+            of_pattern.1.extend(ratio(record));
         }
-        let mut means: BTreeMap<[usize; 3], Vec<f64>> = BTreeMap::new();
-        for record in &records {
-            means.entry(record.pattern).or_default().extend(ratio(record));
-        }
-        let _ = writeln!(out, "\n| N:M, L | sparsity | geometric mean over cuBLAS | least | shapes |");
-        let _ = writeln!(out, "| --- | --- | --- | --- | --- |");
-        for ([n, m, l], ratios) in means {
+        let titles = ["N:M, L", "sparsity", "geometric mean over cuBLAS", "least", "shapes"];
+        let mut means = Grid::new(titles);
+        for ([n, m, l], (sparsity, ratios)) in ratios {
             let Some(mean) = geometric_mean(&ratios) else { continue };
-            let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-            let kept =
-                u32::try_from(n).map_or(f64::NAN, f64::from) / u32::try_from(m).map_or(f64::NAN, f64::from);
-            let sparsity = 100.0 * (1.0 - kept);
-            let count = ratios.len();
-            let _ = writeln!(out, "| {n}:{m}, {l} | {sparsity:.1} % | {mean:.2} | {least:.2} | {count} |");
+            means.row([
+                format!("{n}:{m}, {l}"),
+                format!("{:.1} %", 100.0 * sparsity),
+                number(Some(mean), 2),
+                number(ratios.iter().copied().reduce(f64::min), 2),
+                ratios.len().to_string(),
+            ]);
         }
-        out.push('\n');
+        let _ = writeln!(out, "## {precision}, {layout}, packing {packing}\n\n{times}\n{means}");
     }
     out
 }
