@@ -1,7 +1,8 @@
-//! A product with made-up operands: what `spmm`, `verify` and `doctor` have in common.
+//! Products with made-up operands: what the commands that run one have in common.
 
 use windrow::synthetic::seeded_values;
 use windrow::{Csr, DenseRef, Device, DeviceKind, DeviceMatrix, Element, Output, SpmmPlan, Verification};
+use windrow_bench::Timing;
 
 use crate::failure::{Exit, Failure, Result};
 use crate::units;
@@ -80,6 +81,18 @@ pub(crate) fn refuse_beyond_memory(
         }
         _ => Ok(()),
     }
+}
+
+/// How long the runs took, in words.
+pub(crate) fn timed(time: &Timing) -> String {
+    format!(
+        "{} median, {} min, noise {} ({} runs in {} batches)",
+        units::time_us(time.median_us),
+        units::time_us(time.min_us),
+        units::percent(time.noise),
+        time.calls,
+        time.batches
+    )
 }
 
 /// What a verification found, in words: where the worst element is and how near to its bound.

@@ -39,6 +39,12 @@ pub(crate) fn time_us(us: f64) -> String {
     }
 }
 
+/// Billions a second, of an amount that takes so many microseconds; 0 if that is no time at all.
+pub(crate) fn giga_per_second(amount: f64, us: f64) -> f64 {
+    // A thousandth of the amount per microsecond is 10⁹ a second.
+    if us > 0.0 { amount / us / 1e3 } else { 0.0 }
+}
+
 /// A number with three significant digits, or all digits before the point.
 pub(crate) fn digits(number: f64) -> String {
     let decimals = match number.abs() {

@@ -18,8 +18,8 @@ use crate::command::spmm::conclusion;
 use crate::console::Console;
 use crate::failure::{Failure, Result};
 use crate::listing::Listing;
-use crate::product::{refuse_beyond_memory, verdict};
-use crate::units::{digits, percent, time_us};
+use crate::product::{refuse_beyond_memory, timed, verdict};
+use crate::units::{digits, giga_per_second, percent, time_us};
 
 /// What is printed.
 #[derive(Debug, Serialize)]
@@ -204,8 +204,7 @@ fn product<E: Element>(
     let verification = args.verify.then(|| plan.verify(&weights.matrix, &run, &a, &c)).transpose();
     spinner.finish_and_clear();
     let report = plan.report().clone();
-    // A thousandth of the amount per microsecond is 10⁹ a second.
-    let giga = |amount: f64| if time.median_us > 0.0 { amount / time.median_us / 1e3 } else { 0.0 };
+    let giga = |amount| giga_per_second(amount, time.median_us);
     Ok(Outcome {
         weights: weights.source,
         rows: m,
@@ -232,7 +231,6 @@ fn check_memory<E: Element>(m: usize, (k, n): (usize, usize), device: &Device) -
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { time, .. } = self;
         writeln!(f, "{}\n", self.plan)?;
         let mut listing = Listing::default();
         listing.add("weights", self.weights.as_str());
@@ -240,18 +238,7 @@ impl fmt::Display for Outcome {
             let share = percent(kept_squares);
             listing.add("pruning", format!("{}, {share} of the sum of squares kept", time_us(us)));
         }
-        listing.add(
-            "time",
-            format!(
-                "{} median, {} min, noise {} ({} runs in {} batches), {} rows",
-                time_us(time.median_us),
-                time_us(time.min_us),
-                percent(time.noise),
-                time.calls,
-                time.batches,
-                self.rows
-            ),
-        );
+        listing.add("time", format!("{}, {} rows", timed(&self.time), self.rows));
         let (kept, dense) = (digits(self.gflop_s), digits(self.dense_gflop_s));
         listing.add("rates", format!("{kept} GFLOP/s of what is kept, {dense} GFLOP/s as if dense"));
         if let Some(found) = &self.verification {

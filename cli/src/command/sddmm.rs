@@ -16,8 +16,8 @@ use crate::console::Console;
 use crate::failure::Result;
 use crate::listing::Listing;
 use crate::load;
-use crate::product::{refuse_beyond_memory, verdict};
-use crate::units::{digits, percent, time_us};
+use crate::product::{refuse_beyond_memory, timed, verdict};
+use crate::units::{digits, giga_per_second};
 
 /// What is printed.
 #[derive(Debug, Serialize)]
@@ -91,8 +91,7 @@ fn product<T: Element>(
     let verification = args.verify.then(|| plan.verify(a, &x, &y, &out)).transpose();
     spinner.finish_and_clear();
     let report = plan.report().clone();
-    // A thousandth of the amount per microsecond is 10⁹ a second.
-    let giga = |amount: f64| if time.median_us > 0.0 { amount / time.median_us / 1e3 } else { 0.0 };
+    let giga = |amount| giga_per_second(amount, time.median_us);
     Ok(Outcome {
         file: args.file.display().to_string(),
         inner: args.inner,
@@ -119,21 +118,9 @@ fn check_memory<T: Element>(a: &Csr<f32>, inner: usize, device: &Device) -> Resu
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { time, .. } = self;
         writeln!(f, "{}\n", self.plan)?;
         let mut listing = Listing::default();
-        listing.add(
-            "time",
-            format!(
-                "{} median, {} min, noise {} ({} runs in {} batches), inner dimension {}",
-                time_us(time.median_us),
-                time_us(time.min_us),
-                percent(time.noise),
-                time.calls,
-                time.batches,
-                self.inner
-            ),
-        );
+        listing.add("time", format!("{}, inner dimension {}", timed(&self.time), self.inner));
         let (flop, bytes) = (digits(self.gflop_s), digits(self.gathered_gb_s));
         listing.add("rates", format!("{flop} GFLOP/s, {bytes} GB/s gathered"));
         if let Some(found) = &self.verification {

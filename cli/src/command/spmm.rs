@@ -15,8 +15,8 @@ use crate::listing::Listing;
 use crate::load;
 use crate::ordering::PlanOrder;
 use crate::peers::{CuSparseRun, comparison};
-use crate::product::{Operands, verdict};
-use crate::units::{bytes, digits, percent, time_us};
+use crate::product::{Operands, timed, verdict};
+use crate::units::{bytes, digits, giga_per_second, time_us};
 
 /// What is printed.
 #[derive(Debug, Serialize)]
@@ -59,8 +59,7 @@ impl Rates {
         let c = report.rows as f64 * n * 4.0;
         let flop = 2.0 * report.nnz as f64 * n;
         let (gathered_bytes, operand_bytes) = (report.gathered_bytes(width), a + b + c);
-        // A thousandth of the amount per microsecond is 10⁹ a second.
-        let giga = |amount: f64| if median_us > 0.0 { amount / median_us / 1e3 } else { 0.0 };
+        let giga = |amount| giga_per_second(amount, median_us);
         Self {
             flop,
             gflop_s: giga(flop),
@@ -151,18 +150,7 @@ impl fmt::Display for Outcome {
         let Self { time, rates, .. } = self;
         writeln!(f, "{}\n", self.plan)?;
         let mut listing = Listing::default();
-        listing.add(
-            "time",
-            format!(
-                "{} median, {} min, noise {} ({} runs in {} batches), width {}",
-                time_us(time.median_us),
-                time_us(time.min_us),
-                percent(time.noise),
-                time.calls,
-                time.batches,
-                self.width
-            ),
-        );
+        listing.add("time", format!("{}, width {}", timed(time), self.width));
         listing.add(
             "rates",
             format!(
