@@ -65,7 +65,7 @@ pub(super) fn packs(packing: NmPacking, pattern: NmPattern) -> bool {
 /// The longest stages of which two fit into shared memory; packed where plain ones of a single group do not.
 fn shape(tile: NmTile, shared_bytes: u32, sizes: Sizes, packing: NmPacking) -> Option<BlockShape> {
     let multiple = index(u64::from(tile.depth_multiple()));
-    let n = sizes.pattern.n();
+    let (n, columns) = (sizes.pattern.n(), index(u64::from(sizes.n)));
     // Whole groups without padding, if that is not too many kept rows; else without padding, or whole groups.
     let both = n * (multiple / gcd(n, multiple));
     let tries: &[(bool, usize)] = match (packs(packing, sizes.pattern), packing) {
@@ -83,7 +83,7 @@ fn shape(tile: NmTile, shared_bytes: u32, sizes: Sizes, packing: NmPacking) -> O
             packed,
         };
         let fits = |shape: &BlockShape| {
-            let (slots, depth) = (shape.most_slots(sizes.pattern), shape.depth());
+            let (slots, depth) = (shape.most_slots(sizes.pattern, columns), shape.depth());
             let bytes = u64::from(tile.shared_bytes(narrow(slots), narrow(depth)));
             slots < 1 << 15 && depth < 1 << 15 && bytes <= u64::from(shared_bytes)
         };
@@ -197,7 +197,7 @@ mod tests {
                         let all = choices(sizes, capacity, packing);
                         assert!(!all.is_empty(), "{keep}:{group}, {l}, {packing}");
                         for Choice { entry, tile, shape } in all {
-                            let slots = narrow(shape.most_slots(sizes.pattern));
+                            let slots = narrow(shape.most_slots(sizes.pattern, index(u64::from(n))));
                             assert!(tile.shared_bytes(slots, narrow(shape.depth())) <= entry.shared_bytes);
                         }
                     }

@@ -47,25 +47,41 @@ impl BlockShape {
         self.kept_per_stage.next_multiple_of(self.depth_multiple)
     }
 
-    /// Most slots that a stage can need: what shared memory must have room for, whatever the weights.
+    /// Most slots that a stage can need for weights with so many columns: what shared memory must have room for,
+    /// whatever is kept. If there are enough blocks and stages, weights exist that need them all.
     #[must_use]
-    pub fn most_slots(self, pattern: NmPattern) -> usize {
-        let whole = self.kept_per_stage.div_ceil(pattern.n()) * pattern.m();
-        let most = match self.packed {
-            // A run of kept rows that does not begin with a group touches one group more.
-            true => {
-                let touched = (self.kept_per_stage.saturating_sub(1)).div_ceil(pattern.n()) + 1;
-                let vectors = self.block_columns.div_ceil(pattern.l()) + 1;
-                let vectors = match self.block_columns.is_multiple_of(pattern.l()) {
-                    true => vectors - 1, // blocks begin with vectors
-                    false => vectors,
-                };
-                (vectors * self.kept_per_stage).min(touched * pattern.m())
-            }
-            false => whole,
-        };
-        most.next_multiple_of(SLOT_MULTIPLE)
+    pub fn most_slots(self, pattern: NmPattern, columns: usize) -> usize {
+        self.most_rows(pattern, columns).next_multiple_of(SLOT_MULTIPLE)
     }
+
+    /// Most rows that a stage can bring.
+    fn most_rows(self, pattern: NmPattern, columns: usize) -> usize {
+        let (n, m, kept) = (pattern.n(), pattern.m(), self.kept_per_stage);
+        if !self.packed {
+            return kept.div_ceil(n) * m;
+        }
+        let vectors = most_touched(self.block_columns, pattern.l()).min(pattern.vectors(columns));
+        // What a stage has of a group: a row for each kept row and vector. But positions ascend, so the group's kept
+        // rows before and behind the stage, N − part of them, leave as many rows at its ends to the other stages.
+        let of_group = |part: usize| (vectors * part).min(m - n + part);
+        let of_stage = |skipped: usize| {
+            let first = kept.min(n - skipped);
+            let behind = kept - first;
+            of_group(first) + behind / n * of_group(n) + of_group(behind % n)
+        };
+        // Stages begin at multiples of their kept rows, so at these places of a group.
+        (0..n).step_by(gcd(kept, n)).map(of_stage).max().unwrap_or(0)
+    }
+}
+
+/// Most cells of `cell` elements in which a run of `run` elements lies that begins at a multiple of `run`.
+const fn most_touched(run: usize, cell: usize) -> usize {
+    // It begins at multiples of the common divisor in a cell, at the latest so many elements before its end.
+    1 + (run - gcd(run, cell)).div_ceil(cell)
+}
+
+const fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// What the number of slots is a multiple of, so that kernels read lists in vectors.
