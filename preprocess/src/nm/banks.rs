@@ -2,10 +2,8 @@
 
 use rayon::prelude::*;
 
-use super::Blocks;
+use super::{Blocks, NO_ROW, short};
 
-/// Marks a slot without a row.
-const NO_ROW: u32 = u32::MAX;
 /// Marks a place without a kept row.
 const NO_KEPT: u16 = u16::MAX;
 /// Times that all rows of a stage are tried elsewhere; most stages are done after two.
@@ -48,13 +46,18 @@ impl Banked {
     /// Per stage up to four times rows · `phase` · (slots / `phase`) · strips that share a row; all threads.
     ///
     /// # Panics
-    /// Unless `blocks` are packed, `slots` are at least theirs, and `slots` and the depth are multiples of `phase`.
+    /// Unless `blocks` are packed, `slots` are at least theirs, and `slots` and the depth are multiples of `phase`;
+    /// if there are 2¹⁶ slots, picks of a strip or strips, or more: `blocks` and `slots` are a kernel's choice.
     #[must_use]
     pub fn new(blocks: &Blocks, slots: usize, phase: usize) -> Self {
         let (depth, strips) = (blocks.depth(), blocks.shape().strips());
         assert!(blocks.shape().packed, "all rows of a group have their own slots");
         assert!(slots >= blocks.slots(), "{slots} slots for {} rows", blocks.slots());
         assert!(slots.is_multiple_of(phase) && depth.is_multiple_of(phase), "phases of {phase}");
+        // The number of slots is that of the zero slot, and kept rows of a stage stay below `NO_KEPT`.
+        for (count, what) in [(slots, "slots"), (depth, "picks of a strip"), (strips, "strips")] {
+            assert!(count < 1 << 16, "{count} {what} are more than 16 bits can number");
+        }
         let of_all = blocks.blocks() * blocks.stages();
         let mut this = Self {
             stages: blocks.stages(),
@@ -64,7 +67,7 @@ impl Banked {
             phase,
             kept_per_stage: blocks.shape().kept_per_stage,
             rows: vec![NO_ROW; of_all * slots],
-            picks: vec![u16::try_from(slots).unwrap_or(u16::MAX); of_all * strips * depth],
+            picks: vec![short(slots); of_all * strips * depth],
             kept: vec![NO_KEPT; of_all * strips * depth],
         };
         if of_all == 0 || slots == 0 {
@@ -99,7 +102,7 @@ impl Banked {
         self.slots
     }
 
-    /// All lists of rows, (blocks, stages, slots); `u32::MAX` for none.
+    /// All lists of rows, (blocks, stages, slots); [`NO_ROW`] for none.
     #[must_use]
     pub fn row_lists(&self) -> &[u32] {
         &self.rows
@@ -153,7 +156,7 @@ fn taken(blocks: &Blocks, (block, stage, strip): (usize, usize, usize)) -> Vec<(
     let zero_slot = blocks.slots();
     let picks = blocks.picks(block, stage, strip).iter().enumerate();
     let taken = picks.filter(|(_, number)| usize::from(**number) != zero_slot);
-    taken.map(|(place, &number)| (u16::try_from(place).unwrap_or(NO_KEPT), number)).collect()
+    taken.map(|(place, &number)| (short(place), number)).collect()
 }
 
 /// Deals what a strip takes out to phases: the commonest colours first, each to the phase that has it least.
@@ -203,7 +206,7 @@ impl Colouring {
         let mut strips_of = vec![Vec::new(); blocks.slots()];
         for strip in 0..strips {
             for (_, number) in taken(blocks, (block, stage, strip)) {
-                strips_of[usize::from(number)].push(u16::try_from(strip).unwrap_or(u16::MAX));
+                strips_of[usize::from(number)].push(short(strip));
             }
         }
         let mut this = Self {
@@ -228,7 +231,7 @@ impl Colouring {
         let mut slots = vec![0; self.colour.len()];
         for (colour, rows) in self.of_colour.iter().enumerate() {
             for (i, &row) in rows.iter().enumerate() {
-                slots[row] = u16::try_from(colour + i * self.phase).unwrap_or(u16::MAX);
+                slots[row] = short(colour + i * self.phase);
             }
         }
         slots

@@ -4,6 +4,8 @@
 use rayon::prelude::*;
 use windrow_formats::{NmPattern, VectorNm};
 
+use super::{NO_ROW, row_number, short};
+
 /// How a kernel cuts weights into pieces.
 ///
 /// # Examples
@@ -86,8 +88,6 @@ const fn gcd(a: usize, b: usize) -> usize {
 
 /// What the number of slots is a multiple of, so that kernels read lists in vectors.
 const SLOT_MULTIPLE: usize = 8;
-/// Marks a slot without a row.
-const NO_ROW: u32 = u32::MAX;
 
 /// The offline preprocessing of NM-SpMM (section III-C): `col_info` and the reordered `D`.
 ///
@@ -96,7 +96,7 @@ const NO_ROW: u32 = u32::MAX;
 /// of a slab; then it adds, for each strip, the products of kept row and picked slot:
 ///
 /// ```text
-/// rows(block, stage)[slot]           -> row of W, so of k-major A         u32::MAX: none
+/// rows(block, stage)[slot]           -> row of W, so of k-major A         `NO_ROW`: none
 /// picks(stage, block, strip)[place]  -> slot of the place's kept row      `slots`: the slab row that holds zeros
 /// kept(stage, place)                 -> kept row                          the same for all blocks
 /// ```
@@ -125,7 +125,8 @@ impl Blocks {
     /// Preprocesses the pattern of `weights`. The same weights give the same result, whatever the number of threads.
     ///
     /// # Cost
-    /// Two passes over the indices of each block, all threads; linear in `w · n / min(L, block_columns)`.
+    /// Two passes over the indices of each block, all threads; linear in `w · n / strip_columns` and, for each block, in the rows of
+    /// the groups that its stages touch.
     ///
     /// # Panics
     /// If `shape` breaks what its fields document, or a stage has 2¹⁶ slots or more: `shape` is a kernel's choice.
@@ -154,7 +155,7 @@ impl Blocks {
             true => packed_rows(weights, shape, (blocks, stages)),
             false => plain_rows(weights, shape, stages),
         };
-        assert!(slots < usize::from(u16::MAX), "{slots} slots are more than picks can name");
+        assert!(slots < 1 << 16, "{slots} slots are more than picks can name");
         let mut this = Self { shape, blocks, stages, slots, kept_rows, columns, rows, picks: Vec::new() };
         this.picks = this.all_picks(weights);
         this
@@ -190,7 +191,7 @@ impl Blocks {
         self.shape.depth()
     }
 
-    /// The row of `W` in each slot of a stage; `u32::MAX` for none.
+    /// The row of `W` in each slot of a stage; [`NO_ROW`] for none.
     ///
     /// # Panics
     /// If there is no such block or stage.
@@ -261,7 +262,7 @@ impl Blocks {
     fn all_picks<T: Sync>(&self, weights: &VectorNm<T>) -> Vec<u16> {
         let (shape, pattern) = (self.shape, weights.pattern());
         let of_stage = shape.strips() * self.depth();
-        let zero_slot = u16::try_from(self.slots).unwrap_or(u16::MAX); // compared by the caller
+        let zero_slot = short(self.slots);
         let mut picks = vec![zero_slot; self.blocks * self.stages * of_stage];
         if picks.is_empty() {
             return picks;
@@ -321,7 +322,7 @@ fn plain_rows<T>(weights: &VectorNm<T>, shape: BlockShape, stages: usize) -> (Ve
         for (slot, row) in rows.iter_mut().enumerate().take(rows_per_stage) {
             let number = stage * rows_per_stage + slot;
             if number < weights.rows() {
-                *row = u32::try_from(number).unwrap_or(NO_ROW); // rows are below 2³²
+                *row = row_number(number);
             }
         }
     }
@@ -351,7 +352,7 @@ fn packed_rows<T: Sync>(
                             marks[weights.source_row(kept, vector) - span.first_row] = true;
                         }
                     }
-                    let row = |at: usize| u32::try_from(span.first_row + at).unwrap_or(NO_ROW);
+                    let row = |at: usize| row_number(span.first_row + at);
                     marks.iter().enumerate().filter(|(_, marked)| **marked).map(|(at, _)| row(at)).collect()
                 })
                 .collect()

@@ -69,6 +69,35 @@ fn nothing_to_colour() {
     }
 }
 
+/// Colours 4 × 8 weights with so many slots, in such blocks.
+fn numbered(slots: usize, shape: BlockShape) {
+    let weights = weights(4, 8, NmPattern::new(1, 2, 8).unwrap(), 1);
+    let _ = Banked::new(&Blocks::new(&weights, shape), slots, 8);
+}
+
+#[test]
+fn the_most_that_16_bits_number() {
+    numbered((1 << 16) - 8, shape(16, 8, (1 << 16) - 8));
+}
+
+#[test]
+#[should_panic(expected = "65536 slots are more than 16 bits can number")]
+fn more_slots_than_16_bits_number() {
+    numbered(1 << 16, shape(16, 8, 8));
+}
+
+#[test]
+#[should_panic(expected = "65536 picks of a strip are more than 16 bits can number")]
+fn more_picks_than_16_bits_number() {
+    numbered(8, shape(16, 8, 1 << 16));
+}
+
+#[test]
+#[should_panic(expected = "65536 strips are more than 16 bits can number")]
+fn more_strips_than_16_bits_number() {
+    numbered(8, shape(8 << 16, 8, 8));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
