@@ -6,6 +6,7 @@ mod reference;
 pub use cases::{nm_edge_cases, nm_non_finite_cases, nm_patterns, nm_random_case, nm_value_cases};
 pub use reference::{NmReference, assert_nm_matches, compare_nm, nm_error_bound, nm_spmm};
 
+use windrow_formats::synthetic::seeded_weights;
 use windrow_formats::{NmPattern, Value, VectorNm};
 
 use crate::case::row_major;
@@ -180,25 +181,10 @@ pub fn nm_weights(
     values: Values,
     rng: &mut SplitMix64,
 ) -> VectorNm<f32> {
-    let vectors = pattern.vectors(n);
-    let mut indices = vec![0u8; pattern.kept_rows(k) * vectors];
-    for (group, first) in (0..k).step_by(pattern.m()).enumerate() {
-        let rows = pattern.m().min(k - first);
-        for vector in 0..vectors {
-            let mut left = pattern.n().min(rows);
-            let mut at = group * pattern.n() * vectors + vector;
-            for position in 0..rows {
-                // Of the rows that are left, as many as are wanted, each choice equally likely.
-                if rng.below(rows - position) < left {
-                    indices[at] = u8::try_from(position).expect("a group has at most 256 rows");
-                    at += vectors;
-                    left -= 1;
-                }
-            }
-        }
-    }
-    let dense: Vec<f32> = (0..k * n).map(|_| values.next(rng)).collect();
-    VectorNm::from_dense_at(&dense, (k, n), pattern, indices).expect("positions ascend in their groups")
+    let weights =
+        seeded_weights::<f32>((k, n), pattern, rng.next_u64()).expect("fewer than 2³² rows and columns");
+    let values = (0..weights.kept()).map(|_| values.next(rng)).collect();
+    weights.with_values(values).expect("one for each that there was")
 }
 
 /// Rows and columns of `A[m×k]` as it is stored.
