@@ -143,7 +143,7 @@ pub enum FormatError {
     },
     /// A dense matrix that has not the N:M pattern.
     #[error(
-        "group {group} (rows {}..{}) has {found} vectors with entries in vector {vector} (columns {}..{}), the pattern \
+        "group {group} (rows {}..{}) has {found} rows with entries in columns {}..{} (vector {vector}), the pattern \
          keeps {limit} of a group; prune the matrix first, for example with `prune_magnitude`",
         rows.0, rows.1, columns.0, columns.1
     )]
@@ -163,8 +163,8 @@ pub enum FormatError {
     },
     /// A position beyond its group, in a matrix with an N:M pattern.
     #[error(
-        "kept row {kept_row}, vector {vector}: index {found} is not below the {rows} rows of group {group}; an index \
-         counts rows from the start of its group"
+        "kept row {kept_row}, vector {vector}: index {found} is not below the {rows} rows of group {group}; an \
+         index counts rows from the start of its group"
     )]
     NmIndexRange {
         /// The kept row.
@@ -180,8 +180,8 @@ pub enum FormatError {
     },
     /// Positions that do not ascend, in a matrix with an N:M pattern.
     #[error(
-        "kept row {kept_row}, vector {vector}: index {found} follows {before}; the indices of a vector must ascend in \
-         group {group}: sort them together with their values, and merge those that are equal"
+        "kept row {kept_row}, vector {vector}: index {found} follows {before}; the indices of a vector must ascend \
+         in group {group}: sort them together with their values, and merge those that are equal"
     )]
     NmIndexOrder {
         /// The kept row.
@@ -197,7 +197,8 @@ pub enum FormatError {
     },
     /// Packed indices of an N:M pattern that say more than they should.
     #[error(
-        "the last byte of the packed indices is {last:#04x}, but only its lowest {used} bits hold indices; the others must be 0"
+        "the last byte of the packed indices is {last:#04x}, but only its lowest {used} bits hold indices; the \
+         others must be 0"
     )]
     NmSpareBits {
         /// The last byte.

@@ -83,7 +83,6 @@ proptest! {
         prop_assert_eq!(packed_bytes.get("indices"), Some(packed.len() as u64));
         prop_assert_eq!(plain_bytes.get("values"), packed_bytes.get("values"));
         prop_assert_eq!(plain_bytes.get("indices"), Some(parts.indices.len() as u64));
-        prop_assert_eq!(weights.packing_pays(), packed.len() < parts.indices.len());
         // Bit by bit, as the documentation has it.
         let bits = parts.pattern.index_bits();
         for (i, &index) in parts.indices.iter().enumerate() {
@@ -178,10 +177,36 @@ fn the_largest_group_uses_every_position() {
     let weights = VectorNm::from_dense(&dense, 512, 1, pattern).unwrap();
     assert_eq!(weights.indices()[255], 255);
     assert_eq!(weights.values(), dense);
-    assert!(!weights.packing_pays(), "a position among 256 is a byte");
+    assert_eq!(weights.packed_indices(), weights.indices(), "a position among 256 is a byte");
     let all = NmPattern::new(1, 1, 1).unwrap();
     let weights = VectorNm::from_dense(&dense, 512, 1, all).unwrap();
-    assert!(weights.packed_indices().is_empty() && weights.packing_pays());
+    assert!(weights.packed_indices().is_empty());
+}
+
+#[test]
+fn the_first_index_that_is_wrong_is_named() {
+    // 10 × 4 with 2:4 in vectors of 2: the last group has two rows.
+    let pattern = NmPattern::new(2, 4, 2).unwrap();
+    let with = |changes: &[(usize, u8)]| {
+        let mut indices = vec![0u8, 1, 2, 3, 1, 0, 3, 2, 0, 0, 1, 1];
+        for &(at, to) in changes {
+            indices[at] = to;
+        }
+        let values = vec![1.0f32; 24];
+        VectorNm::try_from_parts(VectorNmParts { rows: 10, cols: 4, pattern, values, indices })
+    };
+    assert!(with(&[]).is_ok());
+    let range = |(kept_row, vector), group, found, rows| {
+        Err(FormatError::NmIndexRange { kept_row, vector, group, found, rows })
+    };
+    let order = |(kept_row, vector), group, found, before| {
+        Err(FormatError::NmIndexOrder { kept_row, vector, group, found, before })
+    };
+    assert_eq!(with(&[(2, 4)]), range((1, 0), 0, 4, 4), "beyond the group");
+    assert_eq!(with(&[(7, 255)]), range((3, 1), 1, 255, 4), "far beyond");
+    assert_eq!(with(&[(10, 2)]), range((5, 0), 2, 2, 2), "beyond the ragged group, inside of others");
+    assert_eq!(with(&[(2, 0)]), order((1, 0), 0, 0, 0), "twice");
+    assert_eq!(with(&[(0, 3), (2, 1)]), order((1, 0), 0, 1, 3), "descending");
 }
 
 #[test]

@@ -17,8 +17,8 @@ impl<T: Value> VectorNm<T> {
     /// Linear in the elements, parallel over groups.
     ///
     /// # Errors
-    /// - [`FormatError::NmGroup`] for the first group, and in it the first vector, with more than `N` vectors that hold
-    ///   entries;
+    /// - [`FormatError::NmGroup`] for the first group, and in it the first columns of a vector, with entries in more
+    ///   than `N` rows;
     /// - [`FormatError::LengthMismatch`] unless `dense` has `k·n` elements;
     /// - [`FormatError::DimensionTooLarge`], [`FormatError::OutOfMemory`].
     ///
@@ -29,7 +29,7 @@ impl<T: Value> VectorNm<T> {
     /// let pattern = NmPattern::new(1, 2, 1)?;
     /// assert_eq!(VectorNm::from_dense(&[0.0f32, 7.0], 2, 1, pattern)?.indices(), [1]);
     /// let error = VectorNm::from_dense(&[5.0f32, 7.0], 2, 1, pattern).unwrap_err().to_string();
-    /// assert!(error.starts_with("group 0 (rows 0..2) has 2 vectors with entries in vector 0 (columns 0..1)"));
+    /// assert!(error.starts_with("group 0 (rows 0..2) has 2 rows with entries in columns 0..1 (vector 0)"));
     /// # Ok::<(), windrow_formats::FormatError>(())
     /// ```
     pub fn from_dense(dense: &[T], k: usize, n: usize, pattern: NmPattern) -> Result<Self, FormatError> {

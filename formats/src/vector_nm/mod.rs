@@ -151,12 +151,6 @@ impl<T> VectorNm<T> {
         ByteSizes::new(vec![("values", bytes_of(&self.values)), ("indices", indices)])
     }
 
-    /// Whether indices take fewer bytes packed: for `M ≤ 128`, where a position needs less than a byte, and more than
-    /// a handful of them.
-    pub fn packing_pays(&self) -> bool {
-        self.packed_bytes().total() < self.bytes().total()
-    }
-
     /// Another matrix with the same pattern: `values` in the places of the old.
     ///
     /// # Errors

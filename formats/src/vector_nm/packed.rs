@@ -23,7 +23,6 @@ impl<T> VectorNm<T> {
     /// let weights = VectorNm::from_dense(&dense, 8, 1, NmPattern::new(2, 4, 1)?)?;
     /// assert_eq!(weights.indices(), [1, 2, 2, 3]);
     /// assert_eq!(weights.packed_indices(), [0b11_10_10_01]);
-    /// assert!(weights.packing_pays());
     /// # Ok::<(), windrow_formats::FormatError>(())
     /// ```
     pub fn packed_indices(&self) -> Vec<u8> {

@@ -8,7 +8,8 @@ use windrow_formats::{FormatError, NmPattern, Value, VectorNm};
 ///
 /// Of equal norms, the one in the lower row is kept. A vector with a NaN counts as larger than any other, and so
 /// reaches the products, where it is seen. Norms are compared by their squares, summed in f64 in the order of the
-/// columns: those of f64 elements beyond 10¹⁵⁴ count as equal.
+/// columns, so f64 elements are told apart only where their squares are: those beyond 1.3·10¹⁵⁴ count as equal, those
+/// below 10⁻¹⁶² as zero.
 ///
 /// The result depends on nothing but the arguments, whatever the number of threads.
 ///
@@ -105,6 +106,13 @@ mod tests {
         let (nan, infinity) = (f32::NAN, f32::INFINITY);
         assert_eq!(kept(&[infinity, 1.0, -nan, -infinity], 1, 4), [2]);
         assert_eq!(kept(&[infinity, 1.0, nan, -infinity], 2, 4), [0, 2]);
+    }
+
+    #[test]
+    fn squares_that_f64_does_not_hold_are_equal_or_zero() {
+        let kept = |dense: &[f64]| prune_magnitude(dense, 2, 1, pattern(1, 2, 1)).unwrap().indices()[0];
+        assert_eq!([kept(&[1e155, 1e156]), kept(&[1e153, 1e154])], [0, 1]);
+        assert_eq!([kept(&[0.0, 9e-163]), kept(&[0.0, 2e-162])], [0, 1]);
     }
 
     #[test]
