@@ -183,10 +183,10 @@ fn damaged_and_lying_scipy_archives() {
         refused(&csr_with(name, Some(text("csr"))), &[name]);
     }
     for (name, array, parts) in [
-        ("format", text("xyz"), &["format.npy: expected csr, csc or coo, found \"xyz\""][..]),
+        ("format", text("xyz"), &["format.npy: expected csr, csc or coo, found `xyz`"][..]),
         ("format", ints(&[1]), &["format.npy: expected a string, found type <i8"]),
-        ("shape", ints(&[2]), &["shape.npy: expected two sizes, rows and columns, found 1 sizes"]),
-        ("shape", ints(&[2, 3, 4]), &["shape.npy: expected two sizes", "found 3 sizes"]),
+        ("shape", ints(&[2]), &["shape.npy: expected two sizes, rows and columns, found shape [1]"]),
+        ("shape", ints(&[2, 3, 4]), &["shape.npy: expected two sizes", "found shape [3]"]),
         (
             "shape",
             ints(&[-2, 3]),
@@ -298,6 +298,42 @@ fn damaged_and_lying_graphs() {
     ] {
         refused(&content, &[part]);
     }
+}
+
+#[test]
+fn lengths_are_looked_at_before_elements() {
+    // A million elements, each of which is refused where it may be there at all.
+    let many = |dtype: &str, element: &str| {
+        let dictionary = format!("{{'descr': '{dtype}', 'fortran_order': False, 'shape': (1000000,), }}\n");
+        npy(&dictionary, &element.repeat(1_000_000).into_bytes())
+    };
+    let bytes =
+        || npy("{'descr': '|i1', 'fortran_order': False, 'shape': (1000000,), }\n", &[0xFF; 1_000_000]);
+    refused(
+        &csr_with("shape", Some(bytes())),
+        &["shape.npy: expected two sizes, rows and columns, found shape [1000000]"],
+    );
+    refused(
+        &zip(&[("num_nodes", bytes()), ("src_li", ints(&[])), ("dst_li", ints(&[]))]),
+        &["num_nodes.npy: expected one number, found shape [1000000]"],
+    );
+    for name in ["indptr", "indices"] {
+        refused(&csr_with(name, Some(bytes())), &["elements, one", "found shape [1000000]"]);
+    }
+    refused(
+        &csr_with("format", Some(many("|S3", "csr"))),
+        &["format.npy: expected one string, found shape [1000000]"],
+    );
+    refused(
+        &csr_with("format", Some(many("<U1", "\u{1}\0\0\0"))),
+        &["format.npy: expected one string, found shape [1000000]"],
+    );
+    // Of one long string only the beginning is repeated.
+    let error = read::<f32>(&csr_with("format", Some(text(&"x".repeat(100_000))))).unwrap_err().to_string();
+    assert!(
+        error.starts_with("format.npy: expected csr, csc or coo, found `xxx") && error.len() < 200,
+        "{error}"
+    );
 }
 
 #[test]

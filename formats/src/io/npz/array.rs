@@ -78,11 +78,6 @@ impl Array {
         self.dtype.to_string()
     }
 
-    /// The sizes of each dimension.
-    pub(super) fn shape(&self) -> &[u64] {
-        &self.shape
-    }
-
     /// Number of elements, which are really there.
     pub(super) fn len(&self) -> u64 {
         self.shape.iter().product()
@@ -129,6 +124,9 @@ impl Array {
 
     /// The text of an array of one string.
     pub(super) fn text(&self) -> Result<String, ReadError> {
+        if self.len() != 1 {
+            return Err(self.error("one string", format!("shape {:?}", self.shape)));
+        }
         let text: String = match self.dtype.type_char() {
             TypeChar::ByteStr => self.data().iter().map(|&byte| char::from(byte)).collect(),
             TypeChar::UnicodeStr => {
@@ -140,13 +138,10 @@ impl Array {
             }
             _ => return Err(self.error("a string", format!("type {}", self.dtype))),
         };
-        if self.len() != 1 {
-            return Err(self.error("one string", format!("shape {:?}", self.shape)));
-        }
         Ok(text.trim_end_matches('\0').to_owned())
     }
 
-    /// The elements as integers from 0 to `most`; `what` says what they are.
+    /// The elements as integers from 0 to `most`; `what` says what they are. The caller knows how many there may be.
     pub(super) fn unsigned(&self, what: &str, most: u64) -> Result<Vec<u64>, ReadError> {
         // 2^64 − 1 stands for a number out of range; `most` is always less.
         let narrow = |x: Option<u64>| x.filter(|&x| x <= most).unwrap_or(u64::MAX);
@@ -168,6 +163,18 @@ impl Array {
             }
             None => Ok(numbers),
         }
+    }
+
+    /// The `N` elements as integers below 2³²; `what` says what they are, `expected` how many.
+    ///
+    /// How many there are is looked at before any is taken: an array of single bytes, as long as the limits allow,
+    /// would become eight times as long.
+    pub(super) fn numbers<const N: usize>(&self, what: &str, expected: &str) -> Result<[u64; N], ReadError> {
+        let wrong = || self.error(expected, format!("shape {:?}", self.shape));
+        if self.len() != N as u64 {
+            return Err(wrong());
+        }
+        self.unsigned(what, u64::from(u32::MAX))?.try_into().map_err(|_| wrong())
     }
 
     /// The elements as bytes; `what` says what they are.

@@ -3,6 +3,7 @@
 
 use std::io::{Read, Seek};
 
+use super::super::line::excerpt;
 use super::super::report::{Header, ReadReport, Storage};
 use super::super::{Loaded, ReadError, ReadOptions};
 use super::archive::Archive;
@@ -27,13 +28,9 @@ pub(super) fn read<V: Value, R: Read + Seek>(
             let what = format!("the storage {text}");
             return Err(ReadError::Unsupported { place: "format.npy".to_owned(), what, remedy: REMEDY });
         }
-        _ => return Err(format.error("csr, csc or coo", format!("{text:?}"))),
+        _ => return Err(format.error("csr, csc or coo", excerpt(text.as_bytes()))),
     };
-    let shape = archive.array("shape")?;
-    let sizes = shape.unsigned("sizes", u64::from(u32::MAX))?;
-    let &[rows, cols] = &sizes[..] else {
-        return Err(shape.error("two sizes, rows and columns", format!("{} sizes", sizes.len())));
-    };
+    let [rows, cols] = archive.array("shape")?.numbers("sizes", "two sizes, rows and columns")?;
     let (rows, cols) = options.limits.check_shape("shape.npy", rows, cols)?;
     let data = archive.array("data")?;
     options.limits.check_nnz("data.npy", data.len())?;

@@ -14,10 +14,7 @@ pub(super) fn read<V: Value, R: Read + Seek>(
     archive: &mut Archive<R>,
     options: &ReadOptions<'_>,
 ) -> Result<Loaded<V>, ReadError> {
-    let nodes = archive.array("num_nodes")?;
-    let &[size] = &nodes.unsigned("number of nodes", u64::from(u32::MAX))?[..] else {
-        return Err(nodes.error("one number", format!("shape {:?}", nodes.shape())));
-    };
+    let [size] = archive.array("num_nodes")?.numbers("number of nodes", "one number")?;
     let (rows, cols) = options.limits.check_shape("num_nodes.npy", size, size)?;
     let sources = archive.array("src_li")?;
     sources.check_len(sources.len(), "in one dimension")?;

@@ -7,7 +7,6 @@ use super::super::line::excerpt;
 use super::super::vector_nm::{FORMAT, IndexForm, Sizes, VERSION, unknown_version};
 use super::super::{ReadError, ReadOptions};
 use super::archive::Archive;
-use super::array::Array;
 use crate::{Value, VectorNm};
 
 /// Reads the weights in `archive`.
@@ -20,12 +19,12 @@ pub(super) fn read<V: Value, R: Read + Seek>(
     if text != FORMAT {
         return Err(format.error(FORMAT, excerpt(text.as_bytes())));
     }
-    let [version] = numbers(&archive.array("version")?, "a version")?;
+    let [version] = archive.array("version")?.numbers("a version", "one number, the version")?;
     if version != VERSION {
         return Err(unknown_version("version.npy", version));
     }
-    let shape = numbers(&archive.array("shape")?, "rows and columns")?;
-    let pattern = numbers(&archive.array("pattern")?, "N, M and L")?;
+    let shape = archive.array("shape")?.numbers("rows and columns", "two numbers, rows and columns")?;
+    let pattern = archive.array("pattern")?.numbers("N, M and L", "three numbers, N, M and L")?;
     let sizes = Sizes::checked("shape.npy", shape, pattern, &options.limits)?;
     let values = archive.array("values")?;
     values.check_shape(&[sizes.kept_rows(), sizes.cols], "kept rows and columns")?;
@@ -35,11 +34,4 @@ pub(super) fn read<V: Value, R: Read + Seek>(
     };
     indices.check_shape(&sizes.index_shape(form), "one index for each kept row and vector")?;
     sizes.assemble(values.values()?, indices.octets("indices")?, form)
-}
-
-/// As many numbers as are expected.
-fn numbers<const N: usize>(array: &Array, what: &str) -> Result<[u64; N], ReadError> {
-    let numbers = array.unsigned(what, u64::from(u32::MAX))?;
-    let found = numbers.len();
-    numbers.try_into().map_err(|_| array.error(format!("{N} numbers, {what}"), format!("{found}")))
 }
