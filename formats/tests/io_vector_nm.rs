@@ -307,7 +307,10 @@ fn hostile_archives_are_refused() {
     for (replaced, parts) in [
         (array("format", "|S3", "()", b"csr"), &["format.npy: expected vector-nm, found `csr`"][..]),
         (array("version", "<i8", "()", &ints(&[7])), &["version.npy: version 7 of vector-nm"]),
-        (array("shape", "<i8", "(3,)", &ints(&[4, 2, 1])), &["shape.npy: expected 2 numbers"]),
+        (
+            array("shape", "<i8", "(3,)", &ints(&[4, 2, 1])),
+            &["shape.npy: expected two numbers, rows and columns, found shape [3]"],
+        ),
         (array("shape", "<i8", "(2,)", &ints(&[-1, 2])), &["shape.npy", "found -1 at position 0"]),
         (array("shape", "<i8", "(2,)", &ints(&[1 << 30, 2])), &["rows are more than the limit"]),
         (array("pattern", "<i8", "(3,)", &ints(&[3, 2, 2])), &["there is no pattern 3:2"]),
@@ -321,6 +324,15 @@ fn hostile_archives_are_refused() {
         let name = replaced.0;
         *arrays.iter_mut().find(|array| array.0 == name).unwrap() = replaced;
         refused(&archive(&arrays), parts);
+    }
+    // A million numbers, each of which is refused where it may be there at all.
+    for (name, expected) in
+        [("version", "one number"), ("shape", "two numbers, rows"), ("pattern", "three numbers, N, M and L")]
+    {
+        let mut arrays = arrays();
+        *arrays.iter_mut().find(|array| array.0 == name).unwrap() =
+            array(name, "|i1", "(1000000,)", &[0xFF; 1_000_000]);
+        refused(&archive(&arrays), &[&format!("{name}.npy: expected {expected}"), "found shape [1000000]"]);
     }
     let without = |name: &str| {
         let mut arrays = arrays();
@@ -360,8 +372,33 @@ fn dense_tensors_are_found_by_name() {
     let mut one = Vec::new();
     write_tensors(&mut one, &tensors[..1]).unwrap();
     assert_eq!(read_tensor_from::<f32>(&one[..], None, &ReadOptions::default()).unwrap(), tensors[0]);
-    assert!(write_tensors(&mut Vec::new(), &[tensor("a", 1, 1), tensor("a", 2, 2)]).is_err());
     refused(&file, &["safetensors metadata", "dense tensors are read by name and pruned"]);
+}
+
+#[test]
+fn names_that_would_make_unreadable_files_are_refused() {
+    for (names, why) in [
+        (["a", "a"], "cannot write: two tensors are called \"a\""),
+        (
+            ["a", "__metadata__"],
+            "cannot write: no tensor can be called \"__metadata__\", where safetensors files keep metadata",
+        ),
+    ] {
+        let mut file = Vec::new();
+        let error = write_tensors(&mut file, &names.map(|name| tensor(name, 1, 2))).unwrap_err();
+        assert_eq!((error.to_string().as_str(), file.len()), (why, 0));
+    }
+    // What would be written otherwise.
+    let header = r#"{"__metadata__":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
+    assert!(read_tensor_from::<f32>(&with_header(header, 4)[..], None, &ReadOptions::default()).is_err());
+    // Names that only look like it.
+    let tensors = ["__metadata__ ", "metadata", ""].map(|name| tensor(name, 1, 2));
+    let mut file = Vec::new();
+    write_tensors(&mut file, &tensors).unwrap();
+    for tensor in &tensors {
+        let found = read_tensor_from::<f32>(&file[..], Some(tensor.name()), &ReadOptions::default());
+        assert_eq!(&found.unwrap(), tensor);
+    }
 }
 
 #[test]

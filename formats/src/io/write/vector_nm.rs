@@ -1,5 +1,6 @@
 //! Vector-wise N:M weights and dense tensors: safetensors files, and NumPy archives.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -15,6 +16,8 @@ use crate::{Value, VectorNm};
 
 /// What the length of a safetensors header is a multiple of, so that values are aligned.
 const HEADER_ALIGNMENT: usize = 8;
+/// What metadata are called in a header, beside the tensors.
+const METADATA: &str = "__metadata__";
 /// Bytes handed to a writer at a time.
 const CHUNK_BYTES: usize = 1 << 16;
 
@@ -128,7 +131,8 @@ pub fn write_vector_nm_npz<V: Value>(
 /// The same tensors give the same bytes.
 ///
 /// # Errors
-/// [`WriteError::Io`], also for two tensors of one name.
+/// [`WriteError::Io`], also for two tensors of one name, and for one called `__metadata__`, which is no name of a tensor
+/// in this format; nothing is written then.
 ///
 /// # Examples
 /// ```
@@ -142,13 +146,9 @@ pub fn write_vector_nm_npz<V: Value>(
 /// ```
 pub fn write_tensors<V: Value>(mut writer: impl Write, tensors: &[DenseTensor<V>]) -> Result<(), WriteError> {
     let mut header = Header::new(&[]);
-    for (i, tensor) in tensors.iter().enumerate() {
-        if tensors[..i].iter().any(|other| other.name() == tensor.name()) {
-            let twice = format!("two tensors are called {:?}", tensor.name());
-            return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, twice).into());
-        }
+    for tensor in tensors {
         let bytes = size_of_val(tensor.values());
-        header.tensor(tensor.name(), dtype_of::<V>(), &[tensor.rows(), tensor.cols()], bytes);
+        header.tensor(tensor.name(), dtype_of::<V>(), &[tensor.rows(), tensor.cols()], bytes)?;
     }
     header.write(&mut writer)?;
     tensors.iter().try_for_each(|tensor| write_values(&mut writer, tensor.values()))
@@ -159,6 +159,8 @@ pub fn write_tensors<V: Value>(mut writer: impl Write, tensors: &[DenseTensor<V>
 struct Header {
     text: String,
     offset: usize,
+    /// Those that are taken.
+    names: BTreeSet<String>,
 }
 
 impl Header {
@@ -167,13 +169,23 @@ impl Header {
         if !metadata.is_empty() {
             let entries: Vec<String> =
                 metadata.iter().map(|(key, value)| format!("{}:{}", quoted(key), quoted(value))).collect();
-            text = format!("{{\"__metadata__\":{{{}}}", entries.join(","));
+            text = format!("{{{}:{{{}}}", quoted(METADATA), entries.join(","));
         }
-        Self { text, offset: 0 }
+        Self { text, offset: 0, names: BTreeSet::new() }
     }
 
-    /// The next tensor, whose bytes follow those of the one before.
-    fn tensor(&mut self, name: &str, dtype: &str, shape: &[usize], bytes: usize) {
+    /// The next tensor, whose bytes follow those of the one before. Refuses names that would make a file that nobody
+    /// can read.
+    fn tensor(&mut self, name: &str, dtype: &str, shape: &[usize], bytes: usize) -> Result<(), WriteError> {
+        let invalid = |why: String| Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why).into());
+        if name == METADATA {
+            return invalid(format!(
+                "no tensor can be called {name:?}, where safetensors files keep metadata"
+            ));
+        }
+        if !self.names.insert(name.to_owned()) {
+            return invalid(format!("two tensors are called {name:?}"));
+        }
         let (begin, end) = (self.offset, self.offset + bytes);
         let comma = if self.text.len() > 1 { "," } else { "" };
         // Writing to a string does not fail.
@@ -183,6 +195,7 @@ impl Header {
             quoted(name)
         );
         self.offset = end;
+        Ok(())
     }
 
     fn write(mut self, writer: &mut impl Write) -> Result<(), WriteError> {
@@ -254,11 +267,11 @@ fn safetensors<V: Value>(
         ("L", pattern.l().to_string()),
         ("indices", if packs { "packed" } else { "bytes" }.to_owned()),
     ]);
-    header.tensor("values", dtype_of::<V>(), &[kept, cols], size_of_val(weights.values()));
+    header.tensor("values", dtype_of::<V>(), &[kept, cols], size_of_val(weights.values()))?;
     if packs {
-        header.tensor("indices", "U8", &[packed.len()], packed.len());
+        header.tensor("indices", "U8", &[packed.len()], packed.len())?;
     } else {
-        header.tensor("indices", "U8", &[kept, weights.vectors()], weights.indices().len());
+        header.tensor("indices", "U8", &[kept, weights.vectors()], weights.indices().len())?;
     }
     header.write(writer)?;
     write_values(writer, weights.values())?;
