@@ -1,6 +1,5 @@
 //! Checks a product with N:M weights against an f64 reference, element by element.
 
-use half::f16;
 use rayon::prelude::*;
 use windrow_formats::{Value, VectorNm};
 
@@ -12,9 +11,9 @@ use crate::device::DeviceBuffer;
 use crate::error::SpmmError;
 use crate::matrix::{DeviceMatrix, Element};
 use crate::num::{real, wide};
-use crate::options::Precision;
-use crate::spmm::{Bits, UNIT_FMA, UNIT_MMA, Verification};
-use crate::tf32;
+use crate::spmm::{
+    Bits, Storing, UNIT_FMA, UNIT_MMA, Verification, bounded_ratio, gamma, multiplied, subnormal_error,
+};
 
 /// Rows of `C` that go through the weights together, so that these come from memory once for all of them.
 const ROWS_AT_ONCE: usize = 8;
@@ -96,11 +95,7 @@ impl NmSpmmPlan {
         }
         let values = Bits::of(self.precision, weights.values()).to_f32();
         let (stored_rows, stored_cols) = (a.rows(), a.cols());
-        let a: Vec<f32> = a
-            .download()?
-            .into_par_iter()
-            .map(|element| tf32::as_multiplied(self.precision, element.to_f32()))
-            .collect();
+        let a = multiplied(self.precision, a)?;
         let a = DenseRef::packed(&a, stored_rows, stored_cols)?;
         let bias = run.bias.map(DeviceBuffer::to_vec).transpose()?;
         let check = Check {
@@ -116,14 +111,9 @@ impl NmSpmmPlan {
         let runs =
             rows.par_chunk_by(|&row, &next| next == row + 1).flat_map_iter(|run| run.chunks(ROWS_AT_ONCE));
         let of_run = |run: &[usize]| check.rows(run[0], &got[run[0] * n..][..run.len() * n]);
-        let all = runs.map(of_run).reduce_with(first_worst);
+        let all = runs.map(of_run).reduce_with(Verification::worst_first);
         Ok(all.unwrap_or(Verification::NOTHING))
     }
-}
-
-/// The first of equally bad rows, whatever the threads.
-fn first_worst(a: Verification, b: Verification) -> Verification {
-    if a.worst_row <= b.worst_row { a.and(b) } else { b.and(a) }
 }
 
 /// What the rows of a result are compared with.
@@ -178,35 +168,18 @@ impl<V: Value> Check<'_, V> {
     /// `|got − act(sum)|` in units of the bound; infinite where only one of the two is finite.
     fn ratio<C: Element>(&self, got: f64, sum: f64, abs: f64) -> f64 {
         let tensor_cores = self.plan.report.algorithm == NmAlgorithm::TensorCores;
-        let unit = f64::from(if tensor_cores { UNIT_MMA } else { UNIT_FMA });
+        let unit = if tensor_cores { UNIT_MMA } else { UNIT_FMA };
         let want = in_f64(self.activation, sum);
         let roundings = real(wide(self.weights.kept_rows())) + 5.0;
-        let t = roundings * unit;
-        let of_sum = t / (1.0 - t) * abs + roundings * 1.5e-45 * (1.0 + self.factor.abs());
+        let of_sum = gamma(roundings, unit) * abs + subnormal_error(roundings) * (1.0 + self.factor.abs());
         let before_store = match self.activation {
             Activation::Gelu => GELU_SLOPE * of_sum + GELU_UNITS * f64::from(UNIT_FMA) * sum.abs(),
             Activation::Identity | Activation::Relu => of_sum,
         };
-        // Rounding of the result, its subnormal spacing, and its largest number.
-        let (unit_out, tiny, largest) = match C::PRECISION {
-            Precision::F16 => (4.9e-4, 6.0e-8, f16::MAX.to_f64()),
-            Precision::Bf16 => (3.92e-3, 1e-40, 3.39e38),
-            Precision::F32 | Precision::Tf32 => (0.0, 0.0, f64::from(f32::MAX)),
-        };
-        let bound = before_store * (1.0 + unit_out) + unit_out * want.abs() + tiny;
-        if want.is_nan() {
-            return if got.is_nan() { 0.0 } else { f64::INFINITY };
-        }
-        // A number that the type of C cannot hold is rightly infinite.
-        if want.is_infinite() || (got.is_infinite() && want.abs() + bound > largest) {
-            return if got == want.signum() * f64::INFINITY { 0.0 } else { f64::INFINITY };
-        }
-        let ratio = (got - want).abs() / bound;
-        match (ratio.is_nan(), got == want) {
-            (true, true) => 0.0,
-            (true, false) => f64::INFINITY,
-            (false, _) => ratio,
-        }
+        let storing = Storing::of(C::PRECISION);
+        let bound = before_store * (1.0 + storing.unit) + storing.unit * want.abs() + storing.tiny;
+        // What may be stored as a number that the type of C cannot hold is rightly infinite.
+        bounded_ratio(got, want, bound, storing.largest - bound)
     }
 }
 

@@ -10,8 +10,7 @@ use crate::device::DeviceBuffer;
 use crate::error::SpmmError;
 use crate::matrix::{DeviceMatrix, Element};
 use crate::num::{index, wide};
-use crate::spmm::{UNIT_FMA, UNIT_MMA, Verification, error_ratio};
-use crate::tf32;
+use crate::spmm::{UNIT_FMA, UNIT_MMA, Verification, error_ratio, multiplied};
 
 impl SddmmPlan {
     /// Compares `out` with `(X·Yᵀ) ⊙ A` in f64 (α = 1), every entry, on the host's threads.
@@ -56,7 +55,8 @@ impl SddmmPlan {
         }
         self.check_operands(x, y, out)?;
         let inner = x.cols();
-        let (x, y, out) = (self.multiplied(x)?, self.multiplied(y)?, out.to_vec()?);
+        let (x, y) = (multiplied(self.precision, x)?, multiplied(self.precision, y)?);
+        let out = out.to_vec()?;
         let (x, y) = (DenseRef::packed(&x, self.rows, inner)?, DenseRef::packed(&y, self.cols, inner)?);
         let unit = match &self.body {
             Body::Gpu(plan) if plan.uses_tiles() => UNIT_MMA,
@@ -87,15 +87,7 @@ impl SddmmPlan {
             }
             row
         };
-        let first_worst =
-            |a: Verification, b: Verification| if a.worst_row <= b.worst_row { a.and(b) } else { b.and(a) };
-        let all = (0..a.rows()).into_par_iter().map(row).reduce_with(first_worst);
+        let all = (0..a.rows()).into_par_iter().map(row).reduce_with(Verification::worst_first);
         Ok(all.unwrap_or(Verification::NOTHING))
-    }
-
-    /// The elements as they are multiplied, on the host.
-    fn multiplied<T: Element>(&self, matrix: &DeviceMatrix<T>) -> Result<Vec<f32>, SpmmError> {
-        let multiplied = |element: T| tf32::as_multiplied(self.precision, element.to_f32());
-        Ok(matrix.download()?.into_par_iter().map(multiplied).collect())
     }
 }

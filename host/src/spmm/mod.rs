@@ -31,7 +31,9 @@ pub(crate) use report::StageClock;
 pub use report::{ArraySize, SpmmReport, StageTime};
 pub(crate) use values::{Bits, Values};
 pub use verify::Verification;
-pub(crate) use verify::{UNIT_FMA, UNIT_MMA, error_ratio};
+pub(crate) use verify::{
+    Storing, UNIT_FMA, UNIT_MMA, bounded_ratio, error_ratio, gamma, multiplied, subnormal_error,
+};
 
 use windrow_formats::{Csr, Value};
 

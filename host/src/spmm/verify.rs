@@ -60,6 +60,11 @@ impl Verification {
         let worst = if other.worst_ratio > self.worst_ratio { other } else { self };
         Self { failures: self.failures + other.failures, checked: self.checked + other.checked, ..worst }
     }
+
+    /// [`and`](Self::and) that names the first of equally bad rows, in whatever order threads come to them.
+    pub(crate) fn worst_first(self, other: Self) -> Self {
+        if self.worst_row <= other.worst_row { self.and(other) } else { other.and(self) }
+    }
 }
 
 impl fmt::Display for Verification {
@@ -255,27 +260,75 @@ fn verify_on_host<V: Value, B: Element, C: Output>(
         }
         row
     };
-    // The first of equally bad rows, whatever the threads.
-    let first_worst =
-        |x: Verification, y: Verification| if x.worst_row <= y.worst_row { x.and(y) } else { y.and(x) };
-    (0..a.rows()).into_par_iter().map(row).reduce_with(first_worst).unwrap_or(Verification::NOTHING)
+    (0..a.rows())
+        .into_par_iter()
+        .map(row)
+        .reduce_with(Verification::worst_first)
+        .unwrap_or(Verification::NOTHING)
 }
 
-/// `|got − want|` in units of the bound; infinite where only one of the two is finite.
+/// The elements as a plan of `precision` multiplies them, on the host.
+pub(crate) fn multiplied<E: Element>(
+    precision: Precision,
+    matrix: &DeviceMatrix<E>,
+) -> Result<Vec<f32>, SpmmError> {
+    let multiplied = |element: E| tf32::as_multiplied(precision, element.to_f32());
+    Ok(matrix.download()?.into_par_iter().map(multiplied).collect())
+}
+
+/// What storing a result in its type may change.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Storing {
+    /// Unit roundoff, a little more of it.
+    pub(crate) unit: f64,
+    /// Spacing of subnormal numbers; 0 if nothing is rounded.
+    pub(crate) tiny: f64,
+    /// What is larger may be infinite.
+    pub(crate) largest: f64,
+}
+
+impl Storing {
+    /// In the element type of a precision.
+    pub(crate) fn of(precision: Precision) -> Self {
+        let (unit, tiny, largest) = match precision {
+            Precision::F16 => (4.9e-4, 6.0e-8, f16::MAX.to_f64()),
+            Precision::Bf16 => (3.92e-3, 1e-40, 3.39e38),
+            Precision::F32 | Precision::Tf32 => (0.0, 0.0, f64::from(f32::MAX)),
+        };
+        Self { unit, tiny, largest }
+    }
+}
+
+/// What roundings may add up to where all are of subnormal f32.
+pub(crate) fn subnormal_error(roundings: f64) -> f64 {
+    roundings * 1.5e-45
+}
+
+/// `γ(t) = t·u / (1 − t·u)`: relative to the sum of absolute values, what `t` roundings may add up to.
+pub(crate) fn gamma(roundings: f64, unit: f32) -> f64 {
+    let t = roundings * f64::from(unit);
+    t / (1.0 - t)
+}
+
+/// `|got − want|` in units of the bound for a sum of `len` products, whose absolute values add up to `scale`; as the
+/// kernel has it, for which no sum in f32 is beyond what f32 holds.
 pub(crate) fn error_ratio<C: Output>(got: f64, want: f64, scale: f64, len: usize, unit: f32) -> f64 {
+    let storing = Storing::of(if C::IS_HALF { Precision::F16 } else { Precision::F32 });
+    let largest = if C::IS_HALF { storing.largest } else { f64::INFINITY };
+    let roundings = crate::num::real(wide(len)) + 2.0;
+    let of_sum = gamma(roundings, unit) * scale + subnormal_error(roundings);
+    bounded_ratio(got, want, of_sum + storing.unit * want.abs() + storing.tiny, largest)
+}
+
+/// `|got − want|` in units of the bound; infinite where only one of the two is finite, unless `want` is beyond `largest`
+/// and `got` infinite.
+pub(crate) fn bounded_ratio(got: f64, want: f64, bound: f64, largest: f64) -> f64 {
     if want.is_nan() {
         return if got.is_nan() { 0.0 } else { f64::INFINITY };
     }
-    // A sum that f16 cannot hold is rightly infinite.
-    let overflows = C::IS_HALF && want.abs() > f16::MAX.to_f64();
-    if want.is_infinite() || (overflows && got.is_infinite()) {
+    if want.is_infinite() || (got.is_infinite() && want.abs() > largest) {
         return if got == want.signum() * f64::INFINITY { 0.0 } else { f64::INFINITY };
     }
-    let roundings = crate::num::real(wide(len)) + 2.0;
-    // Rounding of an f16 result and its subnormal spacing; in f32 every rounding may be of a subnormal number.
-    let (unit_out, tiny) = if C::IS_HALF { (4.9e-4, 6.0e-8) } else { (0.0, roundings * 1.5e-45) };
-    let t = roundings * f64::from(unit);
-    let bound = t / (1.0 - t) * scale + unit_out * want.abs() + tiny;
     let ratio = (got - want).abs() / bound;
     if ratio.is_nan() { f64::INFINITY } else { ratio }
 }
