@@ -304,6 +304,14 @@ pub enum SpmmError {
         /// The factor of what `C` held.
         beta: f32,
     },
+    /// A row of a result that there is not.
+    #[error("row {row} is beyond C, which has {rows} rows; they are counted from 0")]
+    NoSuchRow {
+        /// The row asked for.
+        row: usize,
+        /// The rows that there are.
+        rows: usize,
+    },
     /// A dense operand of another shape.
     #[error("{operand} is {} × {} but must be {} × {}", found.0, found.1, expected.0, expected.1)]
     OperandShape {

@@ -3,13 +3,13 @@
 
 mod common;
 
-use common::devices;
+use common::{devices, report_missing_gpu};
 use half::{bf16, f16};
 use proptest::prelude::*;
 use windrow::{
-    Activation, ActivationLayout, DenseMut, DenseRef, Device, DeviceBuffer, DeviceError, DeviceKind,
-    DeviceMatrix, Element, EmulatorSchedule, NmAlgorithm, NmPattern, NmRun, NmSpmm, NmSpmmPlan, Precision,
-    SpmmError, Value, VectorNm, prune_magnitude,
+    Activation, ActivationLayout, DenseMut, DenseRef, Device, DeviceBuffer, DeviceMatrix, Element,
+    EmulatorSchedule, NmAlgorithm, NmPattern, NmRun, NmSpmm, NmSpmmPlan, Precision, SpmmError, Value,
+    VectorNm, prune_magnitude,
 };
 use windrow_testkit::{
     Comparison, NmActivation, NmCase, NmLayout, Output, PADDING_MARK, Tally, UNIT_FMA, UNIT_MMA,
@@ -31,18 +31,14 @@ fn layout(case: &NmCase) -> ActivationLayout {
     }
 }
 
-/// A plan for the case; `None` on devices without kernels for it.
-fn plan(device: &Device, case: &NmCase, precision: Precision) -> Option<NmSpmmPlan> {
+#[track_caller]
+fn plan(device: &Device, case: &NmCase, precision: Precision) -> NmSpmmPlan {
     let builder = NmSpmm::builder(&case.weights)
         .rows(case.m)
         .precision(precision)
         .layout(layout(case))
         .scale(case.scale);
-    match builder.build(device) {
-        Ok(plan) => Some(plan),
-        Err(SpmmError::Device(DeviceError::NotAvailable { .. })) if device.kind() != DeviceKind::Cpu => None,
-        Err(error) => panic!("{} on {device}: {error}", case.name),
-    }
+    builder.build(device).unwrap_or_else(|error| panic!("{} on {device}: {error}", case.name))
 }
 
 /// `data` in device memory as `T`, all rows up to the leading dimension, what is not there filled with `padding`.
@@ -115,19 +111,12 @@ fn check(what: &str, cases: &[NmCase]) {
         for precision in Precision::ALL {
             let mut tally = Tally::new(format!("N:M {what} {precision} on {device}"));
             for (i, case) in cases.iter().enumerate() {
-                match plan(&device, case, precision) {
-                    Some(plan) => tally.ran(&run(&plan, case, i)),
-                    None => tally.skipped("without kernels"),
-                }
+                tally.ran(&run(&plan(&device, case, precision), case, i));
             }
-            if tally.count() > 0 {
-                tally.finish();
-            } else {
-                assert_ne!(device.kind(), DeviceKind::Cpu);
-                windrow_testkit::announce_skip(what, cases.len(), "no kernels for N:M weights");
-            }
+            tally.finish();
         }
     }
+    report_missing_gpu(&format!("N:M {what}"), Precision::ALL.len() * cases.len());
 }
 
 #[test]
@@ -151,7 +140,7 @@ proptest! {
     fn any_shape_on_the_cpu(seed: u64) {
         let case = nm_random_case(seed);
         for (i, precision) in Precision::ALL.into_iter().enumerate() {
-            let plan = plan(&Device::cpu(), &case, precision).unwrap();
+            let plan = plan(&Device::cpu(), &case, precision);
             run(&plan, &case, i + usize::from(seed.to_le_bytes()[0]));
         }
     }
@@ -172,7 +161,7 @@ fn the_host_path_gives_what_the_device_path_does() {
     let case = nm_value_cases().into_iter().find(|case| case.m > 30 && case.beta != 0.0).unwrap();
     let (rows, cols) = case.stored_a();
     for precision in Precision::ALL {
-        let plan = plan(&Device::cpu(), &case, precision).unwrap();
+        let plan = plan(&Device::cpu(), &case, precision);
         let mut on_host = case.c.clone();
         let a = DenseRef::try_new(&case.a, rows, cols, case.lda).unwrap();
         let c = DenseMut::try_new(&mut on_host, case.m, case.n(), case.ldc).unwrap();
@@ -267,6 +256,59 @@ fn verification_finds_what_is_wrong_and_says_what_it_cannot_check() {
         error,
         "the weights are 4 × 2 with pattern 2:2 in vectors of 2, the plan's 4 × 2 with pattern 1:2 in vectors of 2"
     );
+}
+
+#[test]
+fn rows_are_verified_that_there_are() {
+    let (device, weights) = (Device::cpu(), small());
+    let plan = NmSpmm::builder(&weights).build(&device).unwrap();
+    let a = place::<f32>(&device, &[1.0; 12], (3, 4, 4), 0.0);
+    let c = place::<f32>(&device, &[4.0, 6.0, 4.0, 6.5, 4.0, 6.0], (3, 2, 2), 0.0);
+    let verify = |rows: &[usize]| plan.verify_rows(&weights, &NmRun::default(), &a, &c, rows);
+    let found = verify(&[2, 0]).unwrap();
+    assert!(found.passed() && found.checked == 4, "{found}");
+    assert_eq!(verify(&[0, 1]).unwrap().failures, 1);
+    assert_eq!(verify(&[]).unwrap().checked, 0);
+    let error = verify(&[0, 3]).unwrap_err();
+    assert_eq!(error.to_string(), "row 3 is beyond C, which has 3 rows; they are counted from 0");
+}
+
+/// What may be infinite before the activation passes whatever comes of it; what may not be does not.
+#[test]
+fn sums_that_overflow_in_f32_pass_verification() {
+    let big = 1e20f32;
+    let weights = VectorNm::from_dense(&[big, big, 1.0], 3, 1, pattern(1, 1, 1)).unwrap();
+    let rows: [[f32; 3]; 5] = [
+        [big, big, 1.0],               // 2·10⁴⁰
+        [-big, -big, 1.0],             // −2·10⁴⁰
+        [big, -big, 1.0],              // 1; ∞ − ∞ on the way
+        [1.0, -1.0, 3.0],              // 3, nothing overflows
+        [0.0, 0.0, f32::NEG_INFINITY], // −∞, and that exactly
+    ];
+    for device in devices() {
+        let plan = NmSpmm::builder(&weights).rows(5).build(&device).unwrap();
+        let a = place::<f32>(&device, rows.as_flattened(), (5, 3, 3), 0.0);
+        for activation in Activation::ALL {
+            for alpha in [1.0, 1e-30] {
+                let run = NmRun { alpha, activation, ..NmRun::default() };
+                let mut c = place::<f32>(&device, &[0.5; 5], (5, 1, 1), 0.0);
+                plan.run_into(&run, &a, &mut c).unwrap();
+                let found = plan.verify(&weights, &run, &a, &c).unwrap();
+                let right = c.download().unwrap();
+                assert!(found.passed(), "{activation}, {alpha} on {device}: {found} in {right:?}");
+                assert!(!right[0].is_finite() && !right[2].is_finite() && right[3].is_finite());
+                for (row, wrong) in [(0, 7.0), (3, f32::INFINITY), (4, f32::INFINITY), (4, 7.0)] {
+                    let mut c = right.clone();
+                    c[row] = wrong;
+                    let c = place::<f32>(&device, &c, (5, 1, 1), 0.0);
+                    let found = plan.verify(&weights, &run, &a, &c).unwrap();
+                    let place = (found.failures, found.worst_row);
+                    assert_eq!(place, (1, row), "{activation}, {alpha} on {device}: {wrong}");
+                }
+            }
+        }
+    }
+    report_missing_gpu("sums that overflow", 1);
 }
 
 #[test]

@@ -83,7 +83,7 @@ impl Case<'_> {
             // From the first to the last, odd and even.
             false => (0..CHECKED_ROWS).map(|i| i * (m - 1) / (CHECKED_ROWS - 1)).collect(),
         };
-        Ok(CheckFacts::of(&plan.verify_rows(weights, run, (a, c), &rows)?))
+        Ok(CheckFacts::of(&plan.verify_rows(weights, run, a, c, &rows)?))
     }
 }
 

@@ -32,10 +32,13 @@ impl NmSpmmPlan {
     /// S = |α·scale|·Σ|a·w| + |bias|,   γ(t) = t·u / (1 − t·u)
     /// ```
     ///
-    /// with `A` and weights as the plan rounds them, `w` kept rows, `x` what the activation is applied to, its largest
-    /// slope (1; for GELU 1.13), `u = 2⁻²⁴` (`2⁻²³` on Tensor Cores), and `u_out`, `tiny_out` the rounding of an f16 or
-    /// bf16 `C`. Operands and result are copied from the device. It takes as long as the product on one thread in f64,
-    /// divided by the threads.
+    /// with `A` and weights as the plan rounds them, `w` kept rows, `x` what the activation is applied to,
+    /// its largest slope (1; for GELU 1.13), `u = 2⁻²⁴` (`2⁻²³` on Tensor Cores), and `u_out`, `tiny_out` the
+    /// rounding of an f16 or bf16 `C`. Operands and result are copied from the device. It takes as long as
+    /// the product on one thread in f64, divided by the threads.
+    ///
+    /// Where `S` or `Σ|a·w|` is beyond the largest f32, a sum may be infinite on its way, and NaN in the end.
+    /// There an element passes, too, if it is not finite, or is what ReLU makes of −∞.
     ///
     /// # Errors
     /// - [`SpmmError::OtherWeights`] if `weights` have not the plan's sizes or pattern;
@@ -63,21 +66,21 @@ impl NmSpmmPlan {
         a: &DeviceMatrix<E>,
         c: &DeviceMatrix<C>,
     ) -> Result<Verification, SpmmError> {
-        self.verify_rows(weights, run, (a, c), &(0..c.rows()).collect::<Vec<_>>())
+        self.verify_rows(weights, run, a, c, &(0..c.rows()).collect::<Vec<_>>())
     }
 
-    /// [`verify`](Self::verify) for some rows of `C`, in ascending order: of a large product a sample.
+    /// [`verify`](Self::verify) for some rows of `C`: of a large product a sample. Rows that follow each
+    /// other are checked together, which is quicker.
     ///
     /// # Errors
-    /// As for [`verify`](Self::verify).
-    ///
-    /// # Panics
-    /// If there is no such row.
+    /// As for [`verify`](Self::verify), and [`SpmmError::NoSuchRow`] for a row that `C` does not have.
+    #[expect(clippy::too_many_arguments, reason = "those of `verify`, and the rows")]
     pub fn verify_rows<V: Value, E: Element, C: Element>(
         &self,
         weights: &VectorNm<V>,
         run: &NmRun<'_>,
-        (a, c): (&DeviceMatrix<E>, &DeviceMatrix<C>),
+        a: &DeviceMatrix<E>,
+        c: &DeviceMatrix<C>,
         rows: &[usize],
     ) -> Result<Verification, SpmmError> {
         let found = (weights.rows(), weights.cols(), weights.pattern());
@@ -90,7 +93,10 @@ impl NmSpmmPlan {
         }
         self.check_operands(run, a, c)?;
         let (m, n) = (c.rows(), c.cols());
-        if m == 0 || n == 0 {
+        if let Some(&row) = rows.iter().find(|&&row| row >= m) {
+            return Err(SpmmError::NoSuchRow { row, rows: m });
+        }
+        if rows.is_empty() || n == 0 {
             return Ok(Verification::NOTHING);
         }
         let values = Bits::of(self.precision, weights.values()).to_f32();
@@ -108,12 +114,24 @@ impl NmSpmmPlan {
             activation: run.activation,
         };
         let got = c.download()?;
-        let runs =
-            rows.par_chunk_by(|&row, &next| next == row + 1).flat_map_iter(|run| run.chunks(ROWS_AT_ONCE));
-        let of_run = |run: &[usize]| check.rows(run[0], &got[run[0] * n..][..run.len() * n]);
-        let all = runs.map(of_run).reduce_with(Verification::worst_first);
+        let of_batch = |rows: &[usize]| check.rows(rows[0], &got[rows[0] * n..][..rows.len() * n]);
+        let all = batches(rows).map(of_batch).reduce_with(Verification::worst_first);
         Ok(all.unwrap_or(Verification::NOTHING))
     }
+}
+
+/// Rows that follow each other, a few together: what one thread checks at a time.
+fn batches(rows: &[usize]) -> impl ParallelIterator<Item = &[usize]> {
+    rows.par_chunk_by(|&row, &next| next == row + 1).flat_map(|run| run.par_chunks(ROWS_AT_ONCE))
+}
+
+/// What the activation is applied to, in f64, and what f32 may make of it.
+struct Sum {
+    x: f64,
+    /// `S`, of terms that are finite.
+    scale: f64,
+    /// The larger one of `S` and `Σ|a·w|`: what a sum may reach on its way.
+    reach: f64,
 }
 
 /// What the rows of a result are compared with.
@@ -147,7 +165,7 @@ impl<V: Value> Check<'_, V> {
                     for ((sum, abs), &value) in sums[row * n..][columns.clone()].iter_mut().zip(values) {
                         let term = a * f64::from(value);
                         *sum += term;
-                        *abs += term.abs();
+                        *abs += finite_part(term);
                     }
                 }
             }
@@ -155,8 +173,9 @@ impl<V: Value> Check<'_, V> {
         let mut all = Verification { worst_row: first, checked: wide(got.len()), ..Verification::NOTHING };
         for (at, (got, (sum, abs))) in got.iter().zip(sums).enumerate() {
             let bias = self.bias.map_or(0.0, |bias| f64::from(bias[at % n]));
-            let (sum, abs) = (self.factor * sum + bias, self.factor.abs() * abs + bias.abs());
-            let ratio = self.ratio::<C>(got.to_f64(), sum, abs);
+            let scale = self.factor.abs() * abs + finite_part(bias);
+            let sum = Sum { x: self.factor * sum + bias, scale, reach: scale.max(abs) };
+            let ratio = self.ratio::<C>(got.to_f64(), &sum);
             all.failures += u64::from(ratio > 1.0);
             if ratio > all.worst_ratio {
                 (all.worst_ratio, all.worst_row, all.worst_col) = (ratio, first + at / n, at % n);
@@ -165,15 +184,20 @@ impl<V: Value> Check<'_, V> {
         all
     }
 
-    /// `|got − act(sum)|` in units of the bound; infinite where only one of the two is finite.
-    fn ratio<C: Element>(&self, got: f64, sum: f64, abs: f64) -> f64 {
+    /// `|got − act(x)|` in units of the bound; infinite where only one of the two is finite and none may
+    /// overflow.
+    fn ratio<C: Element>(&self, got: f64, &Sum { x, scale, reach }: &Sum) -> f64 {
         let tensor_cores = self.plan.report.algorithm == NmAlgorithm::TensorCores;
         let unit = if tensor_cores { UNIT_MMA } else { UNIT_FMA };
-        let want = in_f64(self.activation, sum);
+        let want = in_f64(self.activation, x);
         let roundings = real(wide(self.weights.kept_rows())) + 5.0;
-        let of_sum = gamma(roundings, unit) * abs + subnormal_error(roundings) * (1.0 + self.factor.abs());
+        let gamma = gamma(roundings, unit);
+        if reach * (1.0 + gamma) > f64::from(f32::MAX) && self.overflowed(got) {
+            return 0.0;
+        }
+        let of_sum = gamma * scale + subnormal_error(roundings) * (1.0 + self.factor.abs());
         let before_store = match self.activation {
-            Activation::Gelu => GELU_SLOPE * of_sum + GELU_UNITS * f64::from(UNIT_FMA) * sum.abs(),
+            Activation::Gelu => GELU_SLOPE * of_sum + GELU_UNITS * f64::from(UNIT_FMA) * x.abs(),
             Activation::Identity | Activation::Relu => of_sum,
         };
         let storing = Storing::of(C::PRECISION);
@@ -181,6 +205,16 @@ impl<V: Value> Check<'_, V> {
         // What may be stored as a number that the type of C cannot hold is rightly infinite.
         bounded_ratio(got, want, bound, storing.largest - bound)
     }
+
+    /// Whether a sum that is infinite or NaN may have become this.
+    fn overflowed(&self, got: f64) -> bool {
+        !got.is_finite() || (self.activation == Activation::Relu && got == 0.0)
+    }
+}
+
+/// `|x|`, or 0 if it is not finite: such a term has its effect on the sum and none on the bound.
+fn finite_part(x: f64) -> f64 {
+    if x.is_finite() { x.abs() } else { 0.0 }
 }
 
 /// The activation in f64; a NaN stays one.
@@ -194,5 +228,37 @@ fn in_f64(activation: Activation, x: f64) -> f64 {
             let t = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x * x * x);
             x / (1.0 + (-2.0 * t).exp())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Condvar, Mutex};
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn rows_that_follow_each_other_are_checked_by_several_threads() {
+        let rows: Vec<usize> = (0..2 * ROWS_AT_ONCE).collect();
+        let (begun, both) = (Mutex::new(0), Condvar::new());
+        let met = |batch: &[usize]| {
+            assert_eq!(batch.len(), ROWS_AT_ONCE);
+            let mut begun = begun.lock().unwrap();
+            *begun += 1;
+            both.notify_all();
+            // Nobody who has begun goes on before both have: one thread alone would wait in vain.
+            !both.wait_timeout_while(begun, Duration::from_secs(60), |n| *n < 2).unwrap().1.timed_out()
+        };
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+        assert!(pool.install(|| batches(&rows).all(met)), "one thread checked one batch after the other");
+    }
+
+    #[test]
+    fn batches_are_of_rows_that_follow_each_other() {
+        let rows = [0, 1, 2, 7, 8, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 5];
+        let lengths: Vec<usize> = batches(&rows).map(<[usize]>::len).collect();
+        assert_eq!(lengths, [3, 2, 8, 2, 1]);
+        assert_eq!(batches(&rows).flatten().copied().collect::<Vec<_>>(), rows);
     }
 }
