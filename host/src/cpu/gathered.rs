@@ -240,10 +240,12 @@ fn tiles(columns: Range<usize>, (n, vector): (usize, usize)) -> impl Iterator<It
     })
 }
 
-/// Adds to the sums of a tile of up to four columns: `sums[j·width + lane] += Σ staged[sources[u]·width + lane]·values[u·columns + j]`.
+/// Adds to the sums of a tile of up to four columns:
+/// `sums[j·width + lane] += Σ staged[sources[u]·width + lane]·values[u·columns + j]`.
 ///
 /// # Safety
-/// The machine has the unit; every source is below the number of rows of `staged`, which are `width` elements each.
+/// The machine has the unit; every source is below the number of rows of `staged`, which are `width` elements
+/// each.
 unsafe fn sum_tile(unit: Unit, panel: (&[f32], usize), weights: (&[u32], &[f32]), sums: &mut [f32]) {
     // SAFETY: the caller's promise.
     unsafe {

@@ -29,12 +29,14 @@ pub use report::NmReport;
 
 use windrow_formats::{Value, VectorNm};
 
-/// `C[m×n] ← act(α·scale·A[m×k]·W[k×n] + β·C + bias)` for weights `W` with vector-wise N:M sparsity: the way to a plan.
+/// `C[m×n] ← act(α·scale·A[m×k]·W[k×n] + β·C + bias)` for weights `W` with vector-wise N:M sparsity: the way
+/// to a plan.
 ///
-/// `A` is dense, what comes into a linear layer; `W` are its weights, of which in every `M` consecutive rows, in every
-/// `L` consecutive columns, `N` rows are kept ([`VectorNm`]; [`prune_magnitude`](crate::prune_magnitude) makes such
-/// weights of dense ones). The product, its preprocessing and the blocking of its kernels are after NM-SpMM (Ma et al., IPDPS 2025).
-/// The paper's equation 1 has a factor `M/N`, which stands for the elements that were dropped; here it is a
+/// `A` is dense, what comes into a linear layer; `W` are its weights, of which in every `M` consecutive rows,
+/// in every `L` consecutive columns, `N` rows are kept ([`VectorNm`];
+/// [`prune_magnitude`](crate::prune_magnitude) makes such weights of dense ones). The product, its
+/// preprocessing and the blocking of its kernels are after NM-SpMM (Ma et al., IPDPS 2025). The paper's
+/// equation 1 has a factor `M/N`, which stands for the elements that were dropped; here it is a
 /// [parameter](NmSpmmBuilder::scale) and 1 unless told: the exact product with the weights that are there.
 ///
 /// # Examples
@@ -58,8 +60,8 @@ use windrow_formats::{Value, VectorNm};
 pub struct NmSpmm;
 
 impl NmSpmm {
-    /// Starts a plan for products with `weights`. The plan keeps what it needs; `weights` may be dropped after
-    /// [`build`](NmSpmmBuilder::build).
+    /// Starts a plan for products with `weights`. The plan keeps what it needs; `weights` may be dropped
+    /// after [`build`](NmSpmmBuilder::build).
     pub fn builder<V: Value>(weights: &VectorNm<V>) -> NmSpmmBuilder<'_, V> {
         NmSpmmBuilder::new(weights)
     }
