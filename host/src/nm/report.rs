@@ -5,10 +5,11 @@ use std::fmt;
 use super::options::{ActivationLayout, NmAlgorithm, NmPacking};
 use crate::device::DeviceKind;
 use crate::num::{real, wide};
-use crate::options::{Precision, Rates};
-use crate::spmm::{ArraySize, StageTime};
+use crate::options::Precision;
+use crate::spmm::{ArraySize, StageTime, total_us, write_arrays, write_stages};
 
-/// What a plan of products with N:M weights is, what it holds and what it cost to make. `Display` prints it as a table.
+/// What a plan of products with N:M weights is, what it holds and what it cost to make. `Display` prints it
+/// as a table.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct NmReport {
@@ -66,7 +67,7 @@ impl NmReport {
     /// Time to make the plan, in microseconds: all stages.
     #[must_use]
     pub fn preprocessing_us(&self) -> f64 {
-        self.stages.iter().map(|stage| stage.us).sum()
+        total_us(&self.stages)
     }
 
     /// Operations of a product with `m` rows that are kept: `2·m·n·w`, with `w` kept rows.
@@ -79,18 +80,6 @@ impl NmReport {
     #[must_use]
     pub fn sparsity(&self) -> f64 {
         if self.inner == 0 { 0.0 } else { 1.0 - real(wide(self.kept_rows)) / real(wide(self.inner)) }
-    }
-
-    /// What memory alone allows, in microseconds: `(bytes(A) + bytes(W) + bytes(C)) / copy` for `m` rows and an f32 `C`.
-    /// Products of many rows are bound by arithmetic instead.
-    #[must_use]
-    pub fn memory_us(&self, m: usize, rates: Rates) -> f64 {
-        let m = real(wide(m));
-        let a = m * real(wide(self.inner)) * f64::from(self.precision.bytes());
-        let c = m * real(wide(self.cols)) * 4.0;
-        let of_runs = |array: &&ArraySize| !matches!(array.name, "staged_a" | "partial");
-        let weights: u64 = self.arrays.iter().filter(of_runs).map(|array| array.bytes).sum();
-        (real(weights) + a + c) / rates.copy * 1e6
     }
 }
 
@@ -122,14 +111,7 @@ impl fmt::Display for NmReport {
         if !self.entries.is_empty() {
             writeln!(f, "entries        {}", self.entries.join(", "))?;
         }
-        writeln!(f, "device memory  {} bytes", self.device_bytes)?;
-        for array in &self.arrays {
-            writeln!(f, "  {:<12} {} bytes", array.name, array.bytes)?;
-        }
-        write!(f, "preprocessing  {:.0} µs", self.preprocessing_us())?;
-        for stage in &self.stages {
-            write!(f, ", {} {:.0}", stage.name, stage.us)?;
-        }
-        Ok(())
+        write_arrays(f, self.device_bytes, "", &self.arrays)?;
+        write_stages(f, "", &self.stages)
     }
 }

@@ -7,7 +7,7 @@ use crate::device::DeviceKind;
 use crate::num::real;
 use crate::options::{Precision, Rates};
 use crate::schedule::Scheduling;
-use crate::spmm::{ArraySize, StageTime};
+use crate::spmm::{ArraySize, StageTime, total_us, write_arrays, write_stages};
 
 /// What a plan of sampled products is, what it holds and what it cost to make. `Display` prints it as a table.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
@@ -63,7 +63,7 @@ impl SddmmReport {
     /// Time to make the plan, in microseconds: all stages.
     #[must_use]
     pub fn preprocessing_us(&self) -> f64 {
-        self.stages.iter().map(|stage| stage.us).sum()
+        total_us(&self.stages)
     }
 
     /// Bytes of `X` and `Y` gathered by a product of inner dimension `inner`: for tiles a row of `Y` a column vector and
@@ -114,14 +114,7 @@ impl fmt::Display for SddmmReport {
         if self.batches > 0 {
             writeln!(f, "batches        {}", self.batches)?;
         }
-        writeln!(f, "device memory  {} bytes", self.device_bytes)?;
-        for array in &self.arrays {
-            writeln!(f, "  {:<12} {} bytes", array.name, array.bytes)?;
-        }
-        write!(f, "preprocessing  {:.0} µs", self.preprocessing_us())?;
-        for stage in &self.stages {
-            write!(f, ", {} {:.0}", stage.name, stage.us)?;
-        }
-        Ok(())
+        write_arrays(f, self.device_bytes, "", &self.arrays)?;
+        write_stages(f, "", &self.stages)
     }
 }

@@ -27,8 +27,8 @@ pub(crate) use parts::push;
 pub(crate) use places::copy_on_device;
 pub use plan::SpmmPlan;
 pub(crate) use plan::narrow_width;
-pub(crate) use report::StageClock;
 pub use report::{ArraySize, SpmmReport, StageTime};
+pub(crate) use report::{StageClock, total_us, write_arrays, write_stages};
 pub(crate) use values::{Bits, Values};
 pub use verify::Verification;
 pub(crate) use verify::{

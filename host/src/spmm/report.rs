@@ -120,7 +120,7 @@ impl SpmmReport {
     /// Time to make the plan, in microseconds: all stages.
     #[must_use]
     pub fn preprocessing_us(&self) -> f64 {
-        self.stages.iter().map(|stage| stage.us).sum()
+        total_us(&self.stages)
     }
 
     /// Number of entries that CUDA cores multiply one by one.
@@ -247,22 +247,34 @@ impl fmt::Display for SpmmReport {
                 both => writeln!(f, ", {both} of them in tiles too")?,
             }
         }
-        writeln!(
-            f,
-            "device memory  {} bytes, {} of them workspace; {} on the host",
-            self.device_bytes, self.workspace_bytes, self.host_bytes
-        )?;
-        for array in &self.arrays {
-            writeln!(f, "  {:<12} {} bytes", array.name, array.bytes)?;
-        }
+        let (workspace, host) = (self.workspace_bytes, self.host_bytes);
+        let of_memory = format!(", {workspace} of them workspace; {host} on the host");
+        write_arrays(f, self.device_bytes, &of_memory, &self.arrays)?;
         let place = self.preprocessing.to_string().to_uppercase();
-        write!(f, "preprocessing  {:.0} µs", self.preprocessing_us())?;
-        write!(f, " on the {place} ({})", self.preprocessing_reason)?;
-        for stage in &self.stages {
-            write!(f, ", {} {:.0}", stage.name, stage.us)?;
-        }
-        Ok(())
+        write_stages(f, &format!(" on the {place} ({})", self.preprocessing_reason), &self.stages)
     }
+}
+
+/// The time of all stages, in microseconds.
+pub(crate) fn total_us(stages: &[StageTime]) -> f64 {
+    stages.iter().map(|stage| stage.us).sum()
+}
+
+/// The lines of a report about memory; `note` follows the sum.
+pub(crate) fn write_arrays(
+    f: &mut fmt::Formatter<'_>,
+    device_bytes: u64,
+    note: &str,
+    arrays: &[ArraySize],
+) -> fmt::Result {
+    writeln!(f, "device memory  {device_bytes} bytes{note}")?;
+    arrays.iter().try_for_each(|array| writeln!(f, "  {:<12} {} bytes", array.name, array.bytes))
+}
+
+/// The last line of a report, about time; `note` follows the sum.
+pub(crate) fn write_stages(f: &mut fmt::Formatter<'_>, note: &str, stages: &[StageTime]) -> fmt::Result {
+    write!(f, "preprocessing  {:.0} µs{note}", total_us(stages))?;
+    stages.iter().try_for_each(|stage| write!(f, ", {} {:.0}", stage.name, stage.us))
 }
 
 /// Measures the stages of making a plan.
