@@ -188,7 +188,8 @@ mod tests {
         assert_eq!(exit(SpmmError::Device(DeviceError::NoDriver).into()), 4);
         assert_eq!(exit(FormatError::TooManyTiles { tiles: 1 << 33 }.into()), 6);
         assert_eq!(exit(FormatError::OutOfMemory { what: "values", bytes: 1 << 50 }.into()), 6);
-        let limit = SpmmError::MemoryLimit { needed: 2, limit: 1, largest: "columns", largest_bytes: 2 };
+        let (largest, remedy) = ("columns", "raise the limit");
+        let limit = SpmmError::MemoryLimit { needed: 2, limit: 1, largest, largest_bytes: 2, remedy };
         assert_eq!(exit(limit.into()), 6);
         let unknown = ReadError::UnknownFormat { found: "nothing".to_owned() };
         assert_eq!(exit(unknown.into()), 3);

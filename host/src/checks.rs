@@ -2,6 +2,9 @@
 
 use crate::device::{Device, Machine};
 use crate::error::{DeviceError, SpmmError};
+use crate::matrix::Element;
+use crate::num::wide;
+use crate::options::Precision;
 use crate::spmm::ArraySize;
 
 /// The machine of a plan that runs kernels.
@@ -24,20 +27,80 @@ pub(crate) fn check_device(
     Err(SpmmError::WrongDevice { operand, found: found.to_string(), expected: expected.to_string() })
 }
 
+/// Whether elements are of the type that a plan of `precision` takes.
+pub(crate) fn check_element<E: Element>(
+    operand: &'static str,
+    precision: Precision,
+) -> Result<(), SpmmError> {
+    if E::NAME == precision.element() {
+        return Ok(());
+    }
+    Err(SpmmError::ElementType { operand, found: E::NAME, expected: precision })
+}
+
+/// Whether a dense operand has the rows and columns that it must have.
+pub(crate) fn check_shape(
+    operand: &'static str,
+    found: (usize, usize),
+    expected: (usize, usize),
+) -> Result<(), SpmmError> {
+    if found == expected { Ok(()) } else { Err(SpmmError::OperandShape { operand, found, expected }) }
+}
+
+/// A number of `what` as kernels take it, if it is not beyond `limit`, which is one of 32 bits.
+pub(crate) fn check_index(
+    what: &'static str,
+    found: usize,
+    limit: u64,
+    remedy: &'static str,
+) -> Result<u32, SpmmError> {
+    let too_large = || SpmmError::TooLarge { what, found: wide(found), limit, remedy };
+    u32::try_from(found).ok().filter(|&index| u64::from(index) <= limit).ok_or_else(too_large)
+}
+
+/// A leading dimension as kernels take it.
+pub(crate) fn check_ld(ld: usize) -> Result<u32, SpmmError> {
+    check_index(
+        "elements from row to row",
+        ld,
+        u64::from(u32::MAX),
+        "copy the matrix to rows closer together",
+    )
+}
+
 /// Whether `operand` has one value for each of `expected` entries.
 pub(crate) fn check_count(operand: &'static str, found: usize, expected: usize) -> Result<(), SpmmError> {
     if found == expected { Ok(()) } else { Err(SpmmError::ValueCount { operand, found, expected }) }
 }
 
-/// The bytes of all arrays together, if they are not beyond `limit`.
-pub(crate) fn check_memory(sizes: &[ArraySize], limit: Option<u64>) -> Result<u64, SpmmError> {
+/// The bytes of all arrays together, if they are not beyond `limit`; `remedy` says what to do if they are.
+pub(crate) fn check_memory(
+    sizes: &[ArraySize],
+    limit: Option<u64>,
+    remedy: &'static str,
+) -> Result<u64, SpmmError> {
     let needed = sizes.iter().map(|array| array.bytes).sum();
     match limit.filter(|&limit| needed > limit) {
         None => Ok(needed),
         Some(limit) => {
             let largest = sizes.iter().max_by_key(|array| array.bytes);
             let (largest, largest_bytes) = largest.map_or(("none", 0), |array| (array.name, array.bytes));
-            Err(SpmmError::MemoryLimit { needed, limit, largest, largest_bytes })
+            Err(SpmmError::MemoryLimit { needed, limit, largest, largest_bytes, remedy })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_beyond_a_limit_are_refused_with_both() {
+        assert_eq!(check_index("rows of A", 7, 7, "have fewer").unwrap(), 7);
+        let error = check_index("rows of A", 8, 7, "have fewer").unwrap_err();
+        let expected = "8 rows of A are more than the 7 that the kernels can index; have fewer";
+        assert_eq!(error.to_string(), expected);
+        let beyond = usize::MAX;
+        assert!(matches!(check_ld(beyond), Err(SpmmError::TooLarge { found, .. }) if found == wide(beyond)));
     }
 }

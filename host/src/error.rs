@@ -325,7 +325,7 @@ pub enum SpmmError {
     /// The plan would take more device memory than the caller allows.
     #[error(
         "the plan needs {needed} bytes on the device, the limit is {limit}; the largest array is {largest} with \
-         {largest_bytes} bytes; raise the limit, lower the width, or choose algorithm row-split"
+         {largest_bytes} bytes; {remedy}"
     )]
     MemoryLimit {
         /// Bytes needed, all arrays and the workspace.
@@ -336,6 +336,8 @@ pub enum SpmmError {
         largest: &'static str,
         /// Its size in bytes.
         largest_bytes: u64,
+        /// What to do about it.
+        remedy: &'static str,
     },
     /// A quantity beyond the 32-bit indices of the kernels.
     #[error("{found} {what} are more than the {limit} that the kernels can index; {remedy}")]

@@ -137,6 +137,7 @@ mod cpu;
 mod dense;
 mod device;
 mod error;
+mod host_operands;
 mod matrix;
 mod nm;
 mod num;

@@ -236,7 +236,7 @@ impl<T: Value> fmt::Debug for DeviceMatrix<T> {
 }
 
 /// Elements of `rows` full rows.
-fn elements(rows: usize, cols: usize, ld: usize) -> Result<usize, SpmmError> {
+pub(crate) fn elements(rows: usize, cols: usize, ld: usize) -> Result<usize, SpmmError> {
     let len = rows.checked_mul(ld).filter(|&len| len.checked_mul(16).is_some());
     let len = len.ok_or_else(|| SpmmError::TooLarge {
         what: "elements of a dense matrix",

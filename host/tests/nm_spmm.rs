@@ -231,6 +231,54 @@ fn plans_that_cannot_be_are_refused() {
         matches!(error, SpmmError::MemoryLimit { needed: 24, limit: 10, largest: "values", .. }),
         "{error}"
     );
+    assert!(error.to_string().ends_with("; raise the limit, or prune more"), "{error}");
+    let emulator = Device::emulator(EmulatorSchedule::InOrder);
+    let error = builder.memory_limit(10).build(&emulator).unwrap_err().to_string();
+    let remedy = "; raise the limit, plan for fewer rows, or give k-major activations";
+    assert!(error.ends_with(remedy), "{error}");
+}
+
+/// More than kernels can count, of matrices without elements.
+#[test]
+fn operands_beyond_what_kernels_count_are_refused() {
+    let device = Device::emulator(EmulatorSchedule::InOrder);
+    let weights = VectorNm::<f32>::from_dense(&[], 0, 0, pattern(1, 2, 1)).unwrap();
+    let plan = NmSpmm::builder(&weights).build(&device).unwrap();
+    let rows = (1 << 31) + 1;
+    let a = DeviceMatrix::<f32>::zeros(&device, rows, 0).unwrap();
+    let mut c = DeviceMatrix::<f32>::zeros(&device, rows, 0).unwrap();
+    let error = plan.run_into(&NmRun::default(), &a, &mut c).unwrap_err().to_string();
+    let expected = "2147483649 rows of A are more than the 2147483648 that the kernels can index; \
+                    multiply fewer rows at a time";
+    assert_eq!(error, expected);
+    let plan = NmSpmm::builder(&small()).build(&device).unwrap();
+    let a = DeviceMatrix::<f32>::with_ld(&device, 0, 4, 1 << 32).unwrap();
+    let mut c = DeviceMatrix::<f32>::zeros(&device, 0, 2).unwrap();
+    let error = plan.run_into(&NmRun::default(), &a, &mut c).unwrap_err().to_string();
+    let expected = "4294967296 elements from row to row are more than the 4294967295 that the kernels can \
+                    index; copy the matrix to rows closer together";
+    assert_eq!(error, expected);
+    let weights = VectorNm::<f32>::from_dense(&[], 1 << 22, 0, pattern(1, 2, 1)).unwrap();
+    let error = NmSpmm::builder(&weights).build(&device).unwrap_err().to_string();
+    let expected = "4194304 rows of the weights are more than the 2097120 that the kernels can index; \
+                    divide the weights, or use the CPU";
+    assert_eq!(error, expected);
+}
+
+/// The length of an `A` without columns says nothing about its rows: they are those that the plan was made
+/// for.
+#[test]
+fn without_an_inner_dimension_the_rows_are_those_of_the_plan() {
+    let weights = VectorNm::<f32>::from_dense(&[], 0, 2, pattern(1, 2, 1)).unwrap();
+    for device in devices() {
+        let plan = NmSpmm::builder(&weights).rows(3).build(&device).unwrap();
+        assert_eq!(plan.run(&[]).unwrap(), [0.0; 6], "{device}");
+        let error = plan.run(&[1.0]).unwrap_err();
+        assert_eq!(error, SpmmError::OperandShape { operand: "A", found: (1, 1), expected: (3, 0) });
+    }
+    report_missing_gpu("weights without rows", 1);
+    let plan = NmSpmm::builder(&weights).rows(usize::MAX).build(&Device::cpu()).unwrap();
+    assert!(matches!(plan.run(&[]), Err(SpmmError::TooLarge { what: "elements of a dense matrix", .. })));
 }
 
 #[test]

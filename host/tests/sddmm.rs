@@ -306,7 +306,10 @@ fn plans_say_what_they_are_and_refuse_what_does_not_fit() {
         let arrays: u64 = plan.report().arrays.iter().map(|array| array.bytes).sum();
         assert_eq!(plan.report().device_bytes, arrays);
         let limited = Sddmm::builder(&a).memory_limit(arrays - 1).form(SddmmForm::Scale).build(&device);
-        assert!(matches!(limited, Err(SpmmError::MemoryLimit { needed, .. }) if needed == arrays));
+        let error = limited.unwrap_err();
+        assert!(matches!(error, SpmmError::MemoryLimit { needed, .. } if needed == arrays));
+        let text = error.to_string();
+        assert!(text.ends_with("; raise the limit, or choose algorithm entries"), "{text}");
         assert!(plan.report().to_string().contains("2 × 3, 3 entries, scale"), "{}", plan.report());
     }
     report_missing_gpu("refusals of sampled products", 1);

@@ -227,7 +227,13 @@ fn memory_is_accounted_to_the_byte_and_limited() {
         let error = builder().memory_limit(limit).build(&device).unwrap_err();
         let largest = report.arrays.iter().max_by_key(|array| array.bytes).unwrap();
         let (needed, largest, largest_bytes) = (report.device_bytes, largest.name, largest.bytes);
-        assert_eq!(error, SpmmError::MemoryLimit { needed, limit, largest, largest_bytes });
+        let remedy = "raise the limit, lower the width, or choose algorithm row-split";
+        assert_eq!(error, SpmmError::MemoryLimit { needed, limit, largest, largest_bytes, remedy });
+        let text = format!(
+            "the plan needs {needed} bytes on the device, the limit is {limit}; the largest array is {largest} \
+             with {largest_bytes} bytes; {remedy}"
+        );
+        assert_eq!(error.to_string(), text);
         assert_eq!(free(), before, "a refused plan leaves nothing behind");
     }
     let error = Spmm::builder(&case.a).memory_limit(10).build(&Device::cpu()).unwrap_err();

@@ -15,6 +15,9 @@ use crate::spmm::{StageClock, Values};
 
 /// Rows of `A` that a plan is made for, unless told otherwise.
 const DEFAULT_ROWS: usize = 1024;
+/// What to do about a plan that needs more memory than it may take: that of runs grows with their rows, and
+/// row-major activations are transposed.
+pub(super) const MEMORY_REMEDY: &str = "raise the limit, plan for fewer rows, or give k-major activations";
 
 /// Options of a plan; made by [`NmSpmm::builder`](super::NmSpmm::builder).
 #[derive(Debug, Clone)]
@@ -47,7 +50,8 @@ impl<'a, V: Value> NmSpmmBuilder<'a, V> {
         }
     }
 
-    /// The rows of `A` that most products will have, 1024 unless told. A hint: products of any number can be run.
+    /// The rows of `A` that most products will have, 1024 unless told. A hint: products of any number can be
+    /// run.
     #[must_use]
     pub fn rows(mut self, m: usize) -> Self {
         self.rows = m;
@@ -68,8 +72,9 @@ impl<'a, V: Value> NmSpmmBuilder<'a, V> {
         self
     }
 
-    /// A factor of every product, 1 unless told. `M/N` makes up for what was dropped, as equation 1 of the paper does:
-    /// the product then estimates that with weights that were not pruned, if what was dropped is like what was kept.
+    /// A factor of every product, 1 unless told. `M/N` makes up for what was dropped, as equation 1 of the
+    /// paper does: the product then estimates that with weights that were not pruned, if what was dropped is
+    /// like what was kept.
     #[must_use]
     pub fn scale(mut self, scale: f32) -> Self {
         self.scale = scale;
@@ -83,36 +88,39 @@ impl<'a, V: Value> NmSpmmBuilder<'a, V> {
         self
     }
 
-    /// Whether columns of `A` are packed on their way to shared memory, [`NmPacking::Auto`] unless told. The CPU
-    /// disregards it.
+    /// Whether columns of `A` are packed on their way to shared memory, [`NmPacking::Auto`] unless told. The
+    /// CPU disregards it.
     #[must_use]
     pub fn packing(mut self, packing: NmPacking) -> Self {
         self.packing = packing;
         self
     }
 
-    /// Whether the choice of the kernel is checked by running a few on the device, with as many [`rows`](Self::rows);
-    /// no unless told. The CPU has nothing to choose.
+    /// Whether the choice of the kernel is checked by running a few on the device, with as many
+    /// [`rows`](Self::rows); no unless told. The CPU has nothing to choose.
     #[must_use]
     pub fn autotune(mut self, autotune: bool) -> Self {
         self.autotune = autotune;
         self
     }
 
-    /// One entry point of the kernels by its name, such as `nm_f32_64x128`; the model chooses unless told. For measurements;
-    /// the CPU disregards it.
+    /// One entry point of the kernels by its name, such as `nm_f32_64x128`; the model chooses unless told.
+    /// For measurements; the CPU disregards it.
     ///
-    /// The steps of NM-SpMM's ablation are `nm_f32_64x128_single`, its blocking alone with [`NmPacking::Plain`], with
-    /// packing [`NmPacking::Packed`]; and `nm_f32_64x128`, which also brings a stage while another is multiplied.
+    /// The steps of NM-SpMM's ablation are `nm_f32_64x128_single`, its blocking alone with
+    /// [`NmPacking::Plain`], with packing [`NmPacking::Packed`]; and `nm_f32_64x128`, which also brings a
+    /// stage while another is multiplied.
     #[must_use]
     pub fn kernel(mut self, entry: &'a str) -> Self {
         self.kernel = Some(entry);
         self
     }
 
-    /// Device memory that the plan may take, in bytes; `A`, `C` and the bias are the caller's. No limit unless told. The
-    /// need is computed before anything is allocated, for [`rows`](Self::rows) rows, of k-major `A` with rows aligned to 16
-    /// bytes; runs of more rows, or of an `A` that is not aligned, bring it to memory that is taken then.
+    /// Device memory that the plan may take, in bytes; `A`, `C` and the bias are the caller's. No limit
+    /// unless told. The need is computed before anything is allocated, for [`rows`](Self::rows) rows, with
+    /// the copy that kernels read of an `A` that is row-major, tf32, or 16-bit on CUDA cores. Any other `A`
+    /// is taken to have rows aligned to 16 bytes. What runs of more rows, or of an `A` that is not aligned,
+    /// need beyond that is taken then.
     #[must_use]
     pub fn memory_limit(mut self, bytes: u64) -> Self {
         self.memory_limit = Some(bytes);
@@ -127,7 +135,8 @@ impl<'a, V: Value> NmSpmmBuilder<'a, V> {
     /// # Errors
     /// - [`SpmmError::UnsupportedNm`] for an algorithm without kernels for the precision;
     /// - [`SpmmError::NoTensorCores`] if Tensor Cores were asked for, and have no kernel for the weights;
-    /// - [`SpmmError::NoNmKernel`] for a [`kernel`](Self::kernel) that there is not, or not for these weights;
+    /// - [`SpmmError::NoNmKernel`] for a [`kernel`](Self::kernel) that there is not, or not for these
+    ///   weights;
     /// - [`SpmmError::TooLarge`] for weights that the kernels cannot index;
     /// - [`SpmmError::MemoryLimit`] if the plan needs more than the limit;
     /// - [`SpmmError::Device`] if the device refuses.
@@ -146,7 +155,8 @@ impl<'a, V: Value> NmSpmmBuilder<'a, V> {
                 report.packing = NmPacking::Auto;
                 report.reason = "the CPU has one algorithm, rows of A in the lanes of vectors".to_owned();
                 report.arrays = HostNm::sizes(self.weights);
-                report.device_bytes = check_memory(&report.arrays, self.memory_limit)?;
+                report.device_bytes =
+                    check_memory(&report.arrays, self.memory_limit, "raise the limit, or prune more")?;
                 let host = HostNm::new(self.weights, &values.bits().to_f32(), self.precision, self.layout);
                 clock.end("layout");
                 Body::Cpu(host)

@@ -8,12 +8,14 @@ use super::making::Making;
 use super::model::{Capacity, Sizes};
 use super::operands::Operands;
 use super::report::NmReport;
+use crate::checks::check_index;
 use crate::device::{Device, DeviceKind, Machine};
 use crate::error::SpmmError;
-use crate::spmm::{StageClock, narrow_width};
+use crate::num::{index, narrow};
+use crate::spmm::StageClock;
 
 /// Rows of `A` and `C` that kernels can count, and some to spare for tiles that reach beyond.
-const MAX_ROWS: u64 = 1 << 31;
+pub(super) const MAX_ROWS: u64 = 1 << 31;
 /// Rows and columns of weights: the slow axis of a grid has 65,535 blocks, of 32 columns or more.
 const MAX_WEIGHTS: u64 = 65_535 * 32;
 
@@ -27,9 +29,9 @@ impl GpuNm {
     /// Chooses, lays out and uploads, and notes in the report what was chosen and what it takes.
     ///
     /// # Errors
-    /// [`SpmmError::NoNmKernel`] for a kernel that there is not for these weights, [`SpmmError::NoTensorCores`] if
-    /// Tensor Cores were asked for and have none; [`SpmmError::TooLarge`], [`SpmmError::MemoryLimit`],
-    /// [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
+    /// [`SpmmError::NoNmKernel`] for a kernel that there is not for these weights,
+    /// [`SpmmError::NoTensorCores`] if Tensor Cores were asked for and have none; [`SpmmError::TooLarge`],
+    /// [`SpmmError::MemoryLimit`], [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
     pub(super) fn build<V: Value>(
         request: &NmSpmmBuilder<'_, V>,
         device: &Device,
@@ -38,24 +40,15 @@ impl GpuNm {
         clock: &mut StageClock,
     ) -> Result<Self, SpmmError> {
         let weights = request.weights;
+        let of_weights =
+            |what, found| check_index(what, found, MAX_WEIGHTS, "divide the weights, or use the CPU");
         let sizes = Sizes {
-            m: narrow_width(request.rows.clamp(1, 1 << 31))?,
-            n: narrow_width(weights.cols())?,
+            m: narrow(request.rows.clamp(1, index(MAX_ROWS))),
+            n: of_weights("columns of the weights", weights.cols())?,
             kept_rows: weights.kept_rows(),
             pattern: weights.pattern(),
         };
-        let inner = narrow_width(weights.rows())?;
-        for (what, found) in [("rows of the weights", inner), ("columns of the weights", sizes.n)] {
-            let (found, limit) = (u64::from(found), MAX_WEIGHTS);
-            if found > limit {
-                return Err(SpmmError::TooLarge {
-                    what,
-                    found,
-                    limit,
-                    remedy: "divide the weights, or use the CPU",
-                });
-            }
-        }
+        let inner = of_weights("rows of the weights", weights.rows())?;
         let capacity = capacity(device, machine);
         let making = Making { request, device, machine, sizes, capacity, inner, report, clock };
         Ok(Self { kernels: making.kernels()?, cols: sizes.n })
@@ -67,15 +60,11 @@ impl GpuNm {
     /// [`SpmmError::TooLarge`], [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
     ///
     /// # Safety
-    /// `operands` are live memory of the plan's device until the work is done: `a` is m × k, or k × m as its layout
-    /// says, with all rows readable up to its leading dimension; `c` is m × n with all rows writable up to n, and
-    /// `bias`, if it is not 0, n f32; nothing else touches `c` meanwhile, nothing writes `a` or the bias.
+    /// `operands` are live memory of the plan's device until the work is done: `a` is m × k, or k × m as its
+    /// layout says, with at most [`MAX_ROWS`] rows m and all rows readable up to its leading dimension; `c`
+    /// is m × n with all rows writable up to n, and `bias`, if it is not 0, n f32; nothing else touches `c`
+    /// meanwhile, nothing writes `a` or the bias.
     pub(super) unsafe fn run(&self, machine: &dyn Machine, operands: Operands) -> Result<(), SpmmError> {
-        let found = u64::from(operands.m);
-        if found > MAX_ROWS {
-            let (limit, remedy) = (MAX_ROWS, "multiply fewer rows at a time");
-            return Err(SpmmError::TooLarge { what: "rows of A", found, limit, remedy });
-        }
         // SAFETY: the caller's promise.
         unsafe { self.kernels.run(machine, &operands, operands.output_for(self.cols)) }
     }
@@ -83,8 +72,8 @@ impl GpuNm {
 
 /// What the model takes a machine for.
 fn capacity(device: &Device, machine: &dyn Machine) -> Capacity {
-    // Shared memory of a block: 163 KiB on 8.0, 227 KiB on 9.0 and 10.0, 99 KiB on those for desktops. The emulator has
-    // what any of them has, so that it runs every instance.
+    // Shared memory of a block: 163 KiB on 8.0, 227 KiB on 9.0 and 10.0, 99 KiB on those for desktops. The
+    // emulator has what any of them has, so that it runs every instance.
     let kib = match (device.kind(), device.compute_capability()) {
         (DeviceKind::Emulator, _) | (_, Some((9 | 10, _))) => 227,
         (_, Some((8, 0))) => 163,

@@ -2,7 +2,7 @@
 
 use windrow_formats::{Value, VectorNm};
 
-use super::builder::NmSpmmBuilder;
+use super::builder::{MEMORY_REMEDY, NmSpmmBuilder};
 use super::kernels::{Kernels, Laid};
 use super::model::{Capacity, Sizes};
 use super::options::{NmAlgorithm, NmPacking};
@@ -134,7 +134,8 @@ impl<V: Value> Making<'_, '_, V> {
             false => first,
         };
         self.report.arrays = self.arrays(&laid);
-        self.report.device_bytes = check_memory(&self.report.arrays, self.request.memory_limit)?;
+        self.report.device_bytes =
+            check_memory(&self.report.arrays, self.request.memory_limit, MEMORY_REMEDY)?;
         let kernels = self.upload(&laid)?;
         self.clock.end("upload");
         self.describe(&laid);
@@ -193,7 +194,7 @@ impl<V: Value> Making<'_, '_, V> {
     fn try_on(&mut self, scratch: &mut Option<Scratch>, laid: &Laid) -> Result<Option<f64>, SpmmError> {
         let bringing = self.bringing(ReadAs::Stored);
         let arrays = [self.arrays(laid), Scratch::sizes(&bringing, self.sizes)].concat();
-        if check_memory(&arrays, self.request.memory_limit).is_err() {
+        if check_memory(&arrays, self.request.memory_limit, MEMORY_REMEDY).is_err() {
             return Ok(None);
         }
         let mut time = || -> Result<f64, SpmmError> {

@@ -2,38 +2,37 @@
 
 use std::fmt;
 
-use half::slice::HalfFloatSliceExt;
-use half::{bf16, f16};
 use windrow_formats::NmPattern;
 
-use super::gpu::GpuNm;
+use super::gpu::{GpuNm, MAX_ROWS};
 use super::host::{Epilogue, HostNm};
 use super::operands::Operands;
 use super::options::{ActivationLayout, NmRun};
 use super::report::NmReport;
-use crate::checks::{check_device, machine_of};
-use crate::cpu;
+use crate::checks::{check_device, check_element, check_index, check_ld, check_shape, machine_of};
 use crate::dense::{DenseMut, DenseRef};
 use crate::device::{Device, DeviceBuffer};
 use crate::error::SpmmError;
-use crate::matrix::{DeviceMatrix, Element};
+use crate::host_operands::{output_on, with_rounded};
+use crate::matrix::{DeviceMatrix, Element, elements};
 use crate::options::Precision;
-use crate::spmm::narrow_width;
 
 /// Weights laid out for products `C[m×n] ← act(α·scale·A[m×k]·W[k×n] + β·C + bias)` on one device.
 ///
-/// Made by [`NmSpmm::builder`](super::NmSpmm::builder); runs any number of times, with any number of rows `m`.
+/// Made by [`NmSpmm::builder`](super::NmSpmm::builder); runs any number of times, with any number of rows
+/// `m`.
 ///
 /// # Precision
-/// `A` and `W` are rounded to the plan's [`Precision`], products are summed in f32, and all that follows is f32 until the
-/// result is rounded to the type of `C`. With `w` kept rows, `u = 2⁻²⁴` (`2⁻²³` on Tensor Cores) and
-/// `γ(t) = t·u / (1 − t·u)`, an element is off by at most `γ(w + 5)·(|α·scale|·Σ|a·w| + |β·c| + |bias|)` before the
-/// activation; [`verify`](Self::verify) has the whole bound. Every element is summed in one order: running a plan twice,
-/// on operands of the same alignment, gives the same bits.
+/// `A` and `W` are rounded to the plan's [`Precision`], products are summed in f32, and all that follows is
+/// f32 until the result is rounded to the type of `C`. With `w` kept rows, `u = 2⁻²⁴` (`2⁻²³` on Tensor
+/// Cores) and `γ(t) = t·u / (1 − t·u)`, an element is off by at most
+/// `γ(w + 5)·(|α·scale|·Σ|a·w| + |β·c| + |bias|)` before the activation; [`verify`](Self::verify) has the
+/// whole bound. Every element is summed in one order: running a plan twice, on operands of the same
+/// alignment, gives the same bits.
 ///
 /// # Not-a-number
-/// An element of `A` that is not finite reaches only its row of `C`, and there only the columns whose vectors keep its
-/// row of `W`. What `C` held before does not matter if β = 0.
+/// An element of `A` that is not finite reaches only its row of `C`, and there only the columns whose vectors
+/// keep its row of `W`. What `C` held before does not matter if β = 0.
 pub struct NmSpmmPlan {
     pub(super) inner: usize,
     pub(super) cols: usize,
@@ -53,8 +52,9 @@ pub(super) enum Body {
 }
 
 impl NmSpmmPlan {
-    /// `scale·A·W` for an `A` in host memory, in the plan's layout without padding; `m` follows from its length. `C` is
-    /// row-major.
+    /// `scale·A·W` for an `A` in host memory, in the plan's layout without padding; `m` follows from its
+    /// length (for k = 0 it is the number of [rows](super::NmSpmmBuilder::rows) that the plan was made for).
+    /// `C` is row-major.
     ///
     /// Copies operand and result; see [`run_into`](Self::run_into) for matrices that stay on the device.
     ///
@@ -68,22 +68,19 @@ impl NmSpmmPlan {
     ///
     /// let weights = VectorNm::from_dense(&[2.0f32, 0.0, 0.0, 3.0], 4, 1, NmPattern::new(1, 2, 1)?)?;
     /// let plan = NmSpmm::builder(&weights).layout(ActivationLayout::KMajor).build(&Device::cpu())?;
-    /// let a = [1.0, 10.0, 2.0, 20.0, 3.0, 30.0, 4.0, 40.0]; // 4 × 2: the rows 1 2 3 4 and 10 20 30 40, by columns
+    /// let a = [1.0, 10.0, 2.0, 20.0, 3.0, 30.0, 4.0, 40.0]; // 4 × 2: rows 1 2 3 4 and 10 20 30 40, by columns
     /// assert_eq!(plan.run(&a)?, [14.0, 140.0]);
     /// assert!(plan.run(&a[..7]).is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn run(&self, a: &[f32]) -> Result<Vec<f32>, SpmmError> {
-        let m = a.len().checked_div(self.inner).unwrap_or(0);
+        let m = a.len().checked_div(self.inner).unwrap_or(self.report.rows);
         let (rows, cols) = self.layout.stored(m, self.inner);
         if a.len() != m * self.inner {
-            return Err(SpmmError::OperandShape {
-                operand: "A",
-                found: (1, a.len()),
-                expected: (rows, cols),
-            });
+            let (found, expected) = ((1, a.len()), (rows, cols));
+            return Err(SpmmError::OperandShape { operand: "A", found, expected });
         }
-        let mut c = vec![0.0; m * self.cols];
+        let mut c = vec![0.0; elements(m, self.cols, self.cols)?];
         self.run_host(
             &NmRun::default(),
             DenseRef::packed(a, rows, cols)?,
@@ -118,25 +115,7 @@ impl NmSpmmPlan {
         c: DenseMut<'_, f32>,
     ) -> Result<(), SpmmError> {
         self.check_shapes((a.rows(), a.cols()), (c.rows(), c.cols()), run.bias.map(<[f32]>::len))?;
-        match self.precision {
-            Precision::F32 | Precision::Tf32 => self.run_as(run, a, c),
-            Precision::F16 => self.run_rounded::<f16>(run, a, c),
-            Precision::Bf16 => self.run_rounded::<bf16>(run, a, c),
-        }
-    }
-
-    /// Rounds `A`, then runs.
-    fn run_rounded<E: Element>(
-        &self,
-        run: &NmRun<'_, [f32]>,
-        a: DenseRef<'_, f32>,
-        c: DenseMut<'_, f32>,
-    ) -> Result<(), SpmmError>
-    where
-        [E]: HalfFloatSliceExt,
-    {
-        let rounded = cpu::to_half::<E>(a);
-        self.run_as(run, DenseRef::packed(&rounded, a.rows(), a.cols())?, c)
+        with_rounded!(self.precision, [a], self.run_as(run, a, c))
     }
 
     /// Runs with an `A` of the plan's element type; on a GPU by way of copies.
@@ -151,10 +130,7 @@ impl NmSpmmPlan {
             return Ok(());
         }
         let a = DeviceMatrix::upload(&self.device, a)?;
-        let mut on_device = match run.beta == 0.0 {
-            true => DeviceMatrix::zeros(&self.device, c.rows(), c.cols())?,
-            false => DeviceMatrix::upload(&self.device, c.as_ref())?,
-        };
+        let mut on_device = output_on(&self.device, c.as_ref(), run.beta)?;
         let bias = run.bias.map(|bias| DeviceBuffer::from_slice(&self.device, bias)).transpose()?;
         let NmRun { alpha, beta, activation, .. } = *run;
         self.run_into(&NmRun { alpha, beta, bias: bias.as_ref(), activation }, &a, &mut on_device)?;
@@ -166,21 +142,30 @@ impl NmSpmmPlan {
     /// On a GPU this queues the kernels and returns. Reading `C` waits for the result, and so does
     /// [`Device::synchronize`], which also reports errors of the kernels.
     ///
+    /// # Memory
+    /// A run may allocate: on a GPU if it needs more for activations that are transposed, widened or rounded,
+    /// and for partial sums, than the plan has for its [rows](super::NmSpmmBuilder::rows) and any run before
+    /// took, which stays with the plan; on the CPU a copy of `A` in f32, each time.
+    ///
     /// # Shapes
-    /// - `a`: m × k, or k × m as the plan's [layout](ActivationLayout) says, of the plan's precision (for tf32: f32). Kernels
-    ///   read it fastest if it is k-major and `ld` elements are a multiple of 16 bytes;
+    /// - `a`: m × k, or k × m as the plan's [layout](ActivationLayout) says, of the plan's precision (for
+    ///   tf32: f32). Kernels read it fastest if it is k-major and `ld` elements are a multiple of 16 bytes;
     /// - `c`: m × n, row-major, f32, f16 or bf16; what lies behind a row is left alone;
     /// - `run.bias`: n numbers.
     ///
     /// # Errors
     /// - [`SpmmError::OperandShape`] if the sizes do not fit;
-    /// - [`SpmmError::WrongDevice`] if an operand is elsewhere, [`SpmmError::ElementType`] if `a` is of another type;
-    /// - [`SpmmError::TooLarge`] for about 2³² rows or elements from row to row;
+    /// - [`SpmmError::WrongDevice`] if an operand is elsewhere, [`SpmmError::ElementType`] if `a` is of
+    ///   another type;
+    /// - [`SpmmError::TooLarge`] on a GPU: for more than 2³¹ rows; for 2³² elements from row to row; and for
+    ///   an `A` of 64 GiB, or of 4 GiB from one of its k rows to the next, k-major and in the type that
+    ///   kernels read it as;
     /// - [`SpmmError::Device`].
     ///
     /// # Examples
     /// ```
-    /// use windrow::{Activation, DenseRef, Device, DeviceBuffer, DeviceMatrix, NmPattern, NmRun, NmSpmm, VectorNm};
+    /// use windrow::{Activation, DenseRef, Device, DeviceBuffer, DeviceMatrix};
+    /// use windrow::{NmPattern, NmRun, NmSpmm, VectorNm};
     ///
     /// let device = Device::cpu();
     /// let weights = VectorNm::from_dense(&[2.0f32, 0.0, 0.0, 3.0], 2, 2, NmPattern::new(1, 2, 1)?)?;
@@ -188,7 +173,8 @@ impl NmSpmmPlan {
     /// let a = DeviceMatrix::upload(&device, DenseRef::packed(&[1.0f32, -1.0], 1, 2)?)?;
     /// let bias = DeviceBuffer::from_slice(&device, &[0.5f32, 0.5])?;
     /// let mut c = DeviceMatrix::<f32>::zeros(&device, 1, 2)?;
-    /// plan.run_into(&NmRun { bias: Some(&bias), activation: Activation::Relu, ..NmRun::default() }, &a, &mut c)?;
+    /// let run = NmRun { bias: Some(&bias), activation: Activation::Relu, ..NmRun::default() };
+    /// plan.run_into(&run, &a, &mut c)?;
     /// assert_eq!(c.download()?, [2.5, 0.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -208,21 +194,23 @@ impl NmSpmmPlan {
                 Ok(())
             }
             Body::Gpu(plan) => {
+                let remedy = "multiply fewer rows at a time";
                 let operands = Operands {
+                    m: check_index("rows of A", c.rows(), MAX_ROWS, remedy)?,
                     a: a.buffer().address(),
-                    lda: narrow_width(a.ld())?,
+                    lda: check_ld(a.ld())?,
                     layout: self.layout,
                     c: c.buffer().address(),
-                    ldc: narrow_width(c.ld())?,
+                    ldc: check_ld(c.ld())?,
                     output: C::PRECISION,
-                    m: narrow_width(c.rows())?,
                     alpha: run.alpha * self.scale,
                     beta: run.beta,
                     bias: run.bias.map_or(0, DeviceBuffer::address),
                     activation: run.activation,
                 };
-                // SAFETY: shapes, types and device were checked; a `DeviceMatrix` holds all rows up to its leading
-                // dimension, and frees them after the work that was queued before; `c` is borrowed for itself.
+                // SAFETY: shapes, types and device were checked; a `DeviceMatrix` holds all rows up to its
+                // leading dimension, and frees them after the work that was queued before; `c` is borrowed
+                // for itself.
                 unsafe { plan.run(machine_of(&self.device)?, operands)? };
                 Ok(())
             }
@@ -280,15 +268,9 @@ impl NmSpmmPlan {
             ActivationLayout::RowMajor => a.0,
             ActivationLayout::KMajor => a.1,
         };
-        let bias = (1, bias.unwrap_or(self.cols));
-        let expected = [self.layout.stored(m, self.inner), (m, self.cols), (1, self.cols)];
-        for ((operand, found), expected) in [("A", a), ("C", c), ("the bias", bias)].into_iter().zip(expected)
-        {
-            if found != expected {
-                return Err(SpmmError::OperandShape { operand, found, expected });
-            }
-        }
-        Ok(())
+        check_shape("A", a, self.layout.stored(m, self.inner))?;
+        check_shape("C", c, (m, self.cols))?;
+        check_shape("the bias", (1, bias.unwrap_or(self.cols)), (1, self.cols))
     }
 
     /// Devices, types and shapes.
@@ -303,9 +285,7 @@ impl NmSpmmPlan {
         if let Some(bias) = run.bias {
             check_device("the bias", bias.device(), &self.device)?;
         }
-        if E::NAME != self.precision.element() {
-            return Err(SpmmError::ElementType { operand: "A", found: E::NAME, expected: self.precision });
-        }
+        check_element::<E>("A", self.precision)?;
         self.check_shapes((a.rows(), a.cols()), (c.rows(), c.cols()), run.bias.map(DeviceBuffer::len))
     }
 }

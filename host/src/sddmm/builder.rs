@@ -21,6 +21,9 @@ use crate::spmm::{ArraySize, MAX_INDEX, StageClock, push};
 /// Inner dimension that a plan is made for, unless told otherwise.
 const DEFAULT_INNER: usize = 128;
 
+/// What to do about a plan that needs more memory than it may take.
+const MEMORY_REMEDY: &str = "raise the limit, or choose algorithm entries";
+
 /// Options of a plan; made by [`Sddmm::builder`](super::Sddmm::builder).
 #[derive(Debug, Clone)]
 pub struct SddmmBuilder<'a, V> {
@@ -298,7 +301,7 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
 
     /// Notes what the plan will allocate, and refuses to go beyond the limit.
     fn account(&self, report: &mut SddmmReport, sizes: Vec<ArraySize>) -> Result<(), SpmmError> {
-        report.device_bytes = check_memory(&sizes, self.memory_limit)?;
+        report.device_bytes = check_memory(&sizes, self.memory_limit, MEMORY_REMEDY)?;
         report.arrays = sizes;
         Ok(())
     }

@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use half::slice::HalfFloatSliceExt;
-use half::{bf16, f16};
 use windrow_formats::Value;
 
 use super::builder::scale_of;
@@ -11,14 +9,16 @@ use super::gpu::{GpuSddmm, Operands};
 use super::host::HostSddmm;
 use super::options::SddmmForm;
 use super::report::SddmmReport;
-use crate::checks::{check_count, check_device, machine_of};
-use crate::cpu;
+use crate::checks::{
+    check_count, check_device, check_element, check_index, check_ld, check_shape, machine_of,
+};
 use crate::dense::DenseRef;
 use crate::device::{Device, DeviceBuffer};
 use crate::error::SpmmError;
+use crate::host_operands::with_rounded;
 use crate::matrix::{DeviceMatrix, Element};
 use crate::options::Precision;
-use crate::spmm::{MAX_INDEX, copy_on_device, narrow_width};
+use crate::spmm::{MAX_INDEX, copy_on_device};
 
 /// A sparse pattern laid out for products `out ← α·(X[m×d]·Y[n×d]ᵀ) ⊙ A[m×n]` on one device.
 ///
@@ -97,26 +97,7 @@ impl SddmmPlan {
         y: DenseRef<'_, f32>,
     ) -> Result<Vec<f32>, SpmmError> {
         self.check_shapes((x.rows(), x.cols()), (y.rows(), y.cols()))?;
-        match self.precision {
-            Precision::F32 | Precision::Tf32 => self.run_as(alpha, x, y),
-            Precision::F16 => self.run_rounded::<f16>(alpha, x, y),
-            Precision::Bf16 => self.run_rounded::<bf16>(alpha, x, y),
-        }
-    }
-
-    /// Rounds the operands, then runs.
-    fn run_rounded<T: Element>(
-        &self,
-        alpha: f32,
-        x: DenseRef<'_, f32>,
-        y: DenseRef<'_, f32>,
-    ) -> Result<Vec<f32>, SpmmError>
-    where
-        [T]: HalfFloatSliceExt,
-    {
-        let (rounded_x, rounded_y) = (cpu::to_half::<T>(x), cpu::to_half::<T>(y));
-        let x = DenseRef::packed(&rounded_x, x.rows(), x.cols())?;
-        self.run_as(alpha, x, DenseRef::packed(&rounded_y, y.rows(), y.cols())?)
+        with_rounded!(self.precision, [x, y], self.run_as(alpha, x, y))
     }
 
     /// Runs with operands of the plan's element type; on a GPU by way of copies.
@@ -183,21 +164,13 @@ impl SddmmPlan {
                 Ok(())
             }
             Body::Gpu(plan) => {
-                let inner = narrow_width(x.cols())?;
-                if u64::from(inner) > MAX_INDEX {
-                    let (what, remedy) = ("the inner dimension", "add up products of parts of the columns");
-                    return Err(SpmmError::TooLarge {
-                        what,
-                        found: u64::from(inner),
-                        limit: MAX_INDEX,
-                        remedy,
-                    });
-                }
+                let remedy = "add up products of parts of the columns";
+                let inner = check_index("columns of X and Y", x.cols(), MAX_INDEX, remedy)?;
                 let operands = Operands {
                     x: x.buffer().address(),
-                    ldx: narrow_width(x.ld())?,
+                    ldx: check_ld(x.ld())?,
                     y: y.buffer().address(),
-                    ldy: narrow_width(y.ld())?,
+                    ldy: check_ld(y.ld())?,
                     out: out.address(),
                     inner,
                     alpha,
@@ -290,12 +263,8 @@ impl SddmmPlan {
     }
 
     fn check_shapes(&self, x: (usize, usize), y: (usize, usize)) -> Result<(), SpmmError> {
-        for (operand, found, expected) in [("X", x, (self.rows, x.1)), ("Y", y, (self.cols, x.1))] {
-            if found != expected {
-                return Err(SpmmError::OperandShape { operand, found, expected });
-            }
-        }
-        Ok(())
+        check_shape("X", x, (self.rows, x.1))?;
+        check_shape("Y", y, (self.cols, x.1))
     }
 
     /// Devices, types and shapes.
@@ -308,9 +277,7 @@ impl SddmmPlan {
         for (operand, device) in [("X", x.device()), ("Y", y.device()), ("the result", out.device())] {
             check_device(operand, device, &self.device)?;
         }
-        if T::NAME != self.precision.element() {
-            return Err(SpmmError::ElementType { operand: "X", found: T::NAME, expected: self.precision });
-        }
+        check_element::<T>("X", self.precision)?;
         self.check_shapes((x.rows(), x.cols()), (y.rows(), y.cols()))?;
         check_count("the result", out.len(), self.nnz)
     }

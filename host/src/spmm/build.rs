@@ -14,7 +14,7 @@ use super::gpu::GpuPlan;
 use super::layout::{Context, HostParts, SHORTEST_PIECE};
 use super::parts::push;
 use super::places::Places;
-use super::plan::{Body, SpmmPlan};
+use super::plan::{Body, MEMORY_REMEDY, SpmmPlan};
 use super::report::{ArraySize, SpmmReport, StageClock};
 use super::select;
 use super::sums::{SplitPart, WideC};
@@ -318,7 +318,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         sizes: Vec<ArraySize>,
         workspace: u64,
     ) -> Result<(), SpmmError> {
-        report.device_bytes = check_memory(&sizes, self.memory_limit)?;
+        report.device_bytes = check_memory(&sizes, self.memory_limit, MEMORY_REMEDY)?;
         report.workspace_bytes = workspace;
         report.arrays = sizes;
         Ok(())

@@ -26,7 +26,6 @@ pub(crate) use gpu::{Lane, start, start_in};
 pub(crate) use parts::push;
 pub(crate) use places::copy_on_device;
 pub use plan::SpmmPlan;
-pub(crate) use plan::narrow_width;
 pub use report::{ArraySize, SpmmReport, StageTime};
 pub(crate) use report::{StageClock, total_us, write_arrays, write_stages};
 pub(crate) use values::{Bits, Values};

@@ -2,22 +2,24 @@
 
 use std::fmt;
 
-use half::slice::HalfFloatSliceExt;
-use half::{bf16, f16};
 use windrow_formats::Value;
 
 use super::gpu::{GpuPlan, Operands};
 use super::places::Places;
 use super::report::SpmmReport;
 use super::values::{Bits, Exceptions};
-use crate::checks::{check_count, check_device, check_memory, machine_of};
+use crate::checks::{check_count, check_device, check_element, check_index, check_memory, machine_of};
 use crate::cpu::{self, CpuCsr};
 use crate::dense::{DenseMut, DenseRef};
 use crate::device::{Device, DeviceBuffer};
 use crate::error::SpmmError;
+use crate::host_operands::{output_on, with_rounded};
 use crate::matrix::{DeviceMatrix, Element, Output};
 use crate::num::wide;
 use crate::options::Precision;
+
+/// What to do about a plan that needs more memory than it may take.
+pub(super) const MEMORY_REMEDY: &str = "raise the limit, lower the width, or choose algorithm row-split";
 
 /// A sparse matrix laid out for products `C[m×n] ← α·A[m×k]·B[k×n] + β·C` on one device.
 ///
@@ -106,26 +108,7 @@ impl SpmmPlan {
         c: DenseMut<'_, f32>,
     ) -> Result<(), SpmmError> {
         self.check_shapes((b.rows(), b.cols()), (c.rows(), c.cols()))?;
-        match self.precision {
-            Precision::F32 | Precision::Tf32 => self.run_as(alpha, b, beta, c),
-            Precision::F16 => self.run_rounded::<f16>(alpha, b, beta, c),
-            Precision::Bf16 => self.run_rounded::<bf16>(alpha, b, beta, c),
-        }
-    }
-
-    /// Rounds `B`, then runs.
-    fn run_rounded<B: Element>(
-        &self,
-        alpha: f32,
-        b: DenseRef<'_, f32>,
-        beta: f32,
-        c: DenseMut<'_, f32>,
-    ) -> Result<(), SpmmError>
-    where
-        [B]: HalfFloatSliceExt,
-    {
-        let rounded = cpu::to_half::<B>(b);
-        self.run_as(alpha, DenseRef::packed(&rounded, b.rows(), b.cols())?, beta, c)
+        with_rounded!(self.precision, [b], self.run_as(alpha, b, beta, c))
     }
 
     /// Runs with a `B` of the plan's element type; on a GPU by way of copies of the operands.
@@ -141,10 +124,7 @@ impl SpmmPlan {
             return Ok(());
         }
         let b = DeviceMatrix::upload(&self.device, b)?;
-        let mut on_device = DeviceMatrix::zeros(&self.device, c.rows(), c.cols())?;
-        if beta != 0.0 {
-            on_device.copy_from(c.as_ref())?;
-        }
+        let mut on_device = output_on(&self.device, c.as_ref(), beta)?;
         self.run_into(alpha, &b, beta, &mut on_device)?;
         on_device.download_into(c)
     }
@@ -287,7 +267,7 @@ impl SpmmPlan {
                 if plan.places.is_none() {
                     let mut arrays = self.report.arrays.clone();
                     arrays.push(plan.place_counts(self.nnz, order).size());
-                    self.report.device_bytes = check_memory(&arrays, self.memory_limit)?;
+                    self.report.device_bytes = check_memory(&arrays, self.memory_limit, MEMORY_REMEDY)?;
                     plan.places = Some(Places::new(plan, &self.device, self.nnz, order)?);
                     self.report.arrays = arrays;
                 }
@@ -366,10 +346,7 @@ impl SpmmPlan {
         b: &DeviceMatrix<B>,
     ) -> Result<(), SpmmError> {
         check_device(operand, b.device(), &self.device)?;
-        if B::NAME != self.precision.element() {
-            return Err(SpmmError::ElementType { operand, found: B::NAME, expected: self.precision });
-        }
-        Ok(())
+        check_element::<B>(operand, self.precision)
     }
 
     /// Shapes of `B` and `C`.
@@ -390,12 +367,16 @@ impl fmt::Debug for SpmmPlan {
     }
 }
 
+/// What there may be too much of in a `B` or `C`, and what to do about it.
+const WIDTH: (&str, &str) = ("columns or elements from row to row", "run the product in blocks of columns");
+
 fn too_wide(n: usize) -> SpmmError {
-    let (what, remedy) = ("columns or elements from row to row", "run the product in blocks of columns");
+    let (what, remedy) = WIDTH;
     SpmmError::TooLarge { what, found: wide(n), limit: u64::from(u32::MAX), remedy }
 }
 
 /// A width or leading dimension as kernels take it.
-pub(crate) fn narrow_width(n: usize) -> Result<u32, SpmmError> {
-    u32::try_from(n).map_err(|_| too_wide(n))
+pub(super) fn narrow_width(n: usize) -> Result<u32, SpmmError> {
+    let (what, remedy) = WIDTH;
+    check_index(what, n, u64::from(u32::MAX), remedy)
 }

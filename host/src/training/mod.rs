@@ -64,13 +64,13 @@ use windrow_formats::Value;
 use windrow_kernels::Variant;
 use windrow_kernels::training::{Extent, Matrix};
 
-use crate::checks::check_device;
+use crate::checks::{check_device, check_index, check_ld, check_shape};
 use crate::dense::DenseMut;
 use crate::device::{Device, Machine};
 use crate::error::{DeviceError, SpmmError};
 use crate::matrix::DeviceMatrix;
-use crate::num::{narrow, wide};
-use crate::spmm::{MAX_INDEX, narrow_width, start};
+use crate::num::wide;
+use crate::spmm::{MAX_INDEX, start};
 
 /// Elements that are worth a task of their own on the CPU.
 const TASK_ELEMENTS: usize = 1 << 14;
@@ -83,8 +83,7 @@ fn check<T: Value>(
     expected: (usize, usize),
 ) -> Result<(), SpmmError> {
     check_device(operand, matrix.device(), device)?;
-    let found = (matrix.rows(), matrix.cols());
-    if found == expected { Ok(()) } else { Err(SpmmError::OperandShape { operand, found, expected }) }
+    check_shape(operand, (matrix.rows(), matrix.cols()), expected)
 }
 
 fn is_empty<T: Value>(matrix: &DeviceMatrix<T>) -> bool {
@@ -93,20 +92,15 @@ fn is_empty<T: Value>(matrix: &DeviceMatrix<T>) -> bool {
 
 /// A matrix with elements as kernels take it.
 fn view<T: Value>(matrix: &DeviceMatrix<T>) -> Result<Matrix, SpmmError> {
-    let (data, ld) = (matrix.buffer().pointer(), narrow_width(matrix.ld())?);
+    let (data, ld) = (matrix.buffer().pointer(), check_ld(matrix.ld())?);
     let vectors = data.address().is_multiple_of(4 * wide(size_of::<T>())) && ld.is_multiple_of(4);
     Ok(Matrix { data: data.cast(), ld, vectors: u32::from(vectors) })
 }
 
 /// Rows and columns as kernels take them.
 fn counts<T: Value>(matrix: &DeviceMatrix<T>) -> Result<(u32, u32), SpmmError> {
-    for (what, count) in [("rows", matrix.rows()), ("columns", matrix.cols())] {
-        let (found, limit) = (wide(count), MAX_INDEX);
-        if found > limit {
-            return Err(SpmmError::TooLarge { what, found, limit, remedy: "divide the matrix" });
-        }
-    }
-    Ok((narrow(matrix.rows()), narrow(matrix.cols())))
+    let count = |what, found| check_index(what, found, MAX_INDEX, "divide the matrix");
+    Ok((count("rows", matrix.rows())?, count("columns", matrix.cols())?))
 }
 
 /// How the elements are dealt out to threads.
