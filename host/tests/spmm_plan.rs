@@ -230,8 +230,8 @@ fn memory_is_accounted_to_the_byte_and_limited() {
         let remedy = "raise the limit, lower the width, or choose algorithm row-split";
         assert_eq!(error, SpmmError::MemoryLimit { needed, limit, largest, largest_bytes, remedy });
         let text = format!(
-            "the plan needs {needed} bytes on the device, the limit is {limit}; the largest array is {largest} \
-             with {largest_bytes} bytes; {remedy}"
+            "the plan needs {needed} bytes on the device, the limit is {limit}; the largest array is \
+             {largest} with {largest_bytes} bytes; {remedy}"
         );
         assert_eq!(error.to_string(), text);
         assert_eq!(free(), before, "a refused plan leaves nothing behind");

@@ -68,7 +68,7 @@ impl NmSpmmPlan {
     ///
     /// let weights = VectorNm::from_dense(&[2.0f32, 0.0, 0.0, 3.0], 4, 1, NmPattern::new(1, 2, 1)?)?;
     /// let plan = NmSpmm::builder(&weights).layout(ActivationLayout::KMajor).build(&Device::cpu())?;
-    /// let a = [1.0, 10.0, 2.0, 20.0, 3.0, 30.0, 4.0, 40.0]; // 4 × 2: rows 1 2 3 4 and 10 20 30 40, by columns
+    /// let a = [1.0, 10.0, 2.0, 20.0, 3.0, 30.0, 4.0, 40.0]; // 4 × 2: columns of 1 2 3 4, 10 20 30 40
     /// assert_eq!(plan.run(&a)?, [14.0, 140.0]);
     /// assert!(plan.run(&a[..7]).is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())

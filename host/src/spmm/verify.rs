@@ -310,8 +310,8 @@ pub(crate) fn gamma(roundings: f64, unit: f32) -> f64 {
     t / (1.0 - t)
 }
 
-/// `|got − want|` in units of the bound for a sum of `len` products, whose absolute values add up to `scale`; as the
-/// kernel has it, for which no sum in f32 is beyond what f32 holds.
+/// `|got − want|` in units of the bound for a sum of `len` products, whose absolute values add up to `scale`;
+/// as the kernel has it, for which no sum in f32 is beyond what f32 holds.
 pub(crate) fn error_ratio<C: Output>(got: f64, want: f64, scale: f64, len: usize, unit: f32) -> f64 {
     let storing = Storing::of(if C::IS_HALF { Precision::F16 } else { Precision::F32 });
     let largest = if C::IS_HALF { storing.largest } else { f64::INFINITY };
@@ -320,8 +320,8 @@ pub(crate) fn error_ratio<C: Output>(got: f64, want: f64, scale: f64, len: usize
     bounded_ratio(got, want, of_sum + storing.unit * want.abs() + storing.tiny, largest)
 }
 
-/// `|got − want|` in units of the bound; infinite where only one of the two is finite, unless `want` is beyond `largest`
-/// and `got` infinite.
+/// `|got − want|` in units of the bound; infinite where only one of the two is finite, unless `want` is beyond
+/// `largest` and `got` infinite.
 pub(crate) fn bounded_ratio(got: f64, want: f64, bound: f64, largest: f64) -> f64 {
     if want.is_nan() {
         return if got.is_nan() { 0.0 } else { f64::INFINITY };
