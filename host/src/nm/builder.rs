@@ -120,7 +120,8 @@ impl<'a, V: Value> NmSpmmBuilder<'a, V> {
     /// unless told. The need is computed before anything is allocated, for [`rows`](Self::rows) rows, with
     /// the copy that kernels read of an `A` that is row-major, tf32, or 16-bit on CUDA cores. Any other `A`
     /// is taken to have rows aligned to 16 bytes. What runs of more rows, or of an `A` that is not aligned,
-    /// need beyond that is taken then.
+    /// need beyond that is taken then. The kept rows are divided along `k` only where the limit leaves memory for
+    /// sums of the parts.
     #[must_use]
     pub fn memory_limit(mut self, bytes: u64) -> Self {
         self.memory_limit = Some(bytes);

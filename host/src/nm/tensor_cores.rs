@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 use windrow_formats::VectorNm;
 use windrow_kernels::nm::{NmTensorCoresParams, STEPS, WARP_COLUMNS};
-use windrow_preprocess::nm::{Banked, Blocks};
+use windrow_preprocess::nm::{Banked, Blocks, NO_ROW};
 
 use super::fragments::Choice;
 use super::kernels::Launch;
@@ -47,9 +47,8 @@ impl Layout {
             Bits::F32(bits) => Bits::F32(cut.weights(bits)),
             Bits::Tf32(bits) => Bits::Tf32(cut.weights(bits)),
         };
-        let rows = cut
-            .banked
-            .map_or_else(|| vec![u32::MAX; cut.blocks * slots], |banked| banked.row_lists().to_vec());
+        let rows =
+            cut.banked.map_or_else(|| vec![NO_ROW; cut.blocks * slots], |banked| banked.row_lists().to_vec());
         let passes = cut.banked.map_or(1.0, Banked::passes);
         Some(Self { choice, stages, passes, rows, picks: cut.picks(), weights })
     }
