@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::NmRecord;
+use super::{NmRecord, NmShape};
 use crate::summary::{Grid, geometric_mean};
 
 /// A table for each precision and layout: shape, pattern, time, 10¹² kept operations a second, and how many times as fast as
-/// cuBLAS's dense product; then geometric means over the shapes.
+/// cuBLAS's dense product; then geometric means over the shapes. Of several records of one shape and pattern in a table all
+/// are listed and the last counts in the mean.
 #[must_use]
 pub fn summarise_nm(records: &[NmRecord]) -> String {
     let mut tables: BTreeMap<(String, String, String), Vec<&NmRecord>> = BTreeMap::new();
@@ -20,7 +21,7 @@ pub fn summarise_nm(records: &[NmRecord]) -> String {
     for ((precision, layout, packing), records) in tables {
         let titles = ["m x n x k", "N:M, L", "kernel", "µs", "TFLOP/s", "cuBLAS µs", "times as fast"];
         let mut times = Grid::new(titles);
-        let mut ratios: BTreeMap<[usize; 3], (f64, Vec<f64>)> = BTreeMap::new();
+        let mut last: BTreeMap<[usize; 3], BTreeMap<[usize; 3], &NmRecord>> = BTreeMap::new();
         for record in records {
             let [n, m, l] = record.pattern;
             times.row([
@@ -32,16 +33,19 @@ pub fn summarise_nm(records: &[NmRecord]) -> String {
                 number(record.dense_us, 1),
                 number(ratio(record), 2),
             ]);
-            let of_pattern = ratios.entry(record.pattern).or_insert_with(|| (record.sparsity(), Vec::new()));
-            of_pattern.1.extend(ratio(record));
+            let NmShape { m, n, k } = record.shape;
+            last.entry(record.pattern).or_default().insert([m, n, k], record);
         }
         let titles = ["N:M, L", "sparsity", "geometric mean over cuBLAS", "least", "shapes"];
         let mut means = Grid::new(titles);
-        for ([n, m, l], (sparsity, ratios)) in ratios {
-            let Some(mean) = geometric_mean(&ratios) else { continue };
+        for ([n, m, l], records) in last {
+            let ratios: Vec<f64> = records.values().filter_map(|&record| ratio(record)).collect();
+            let (Some(mean), Some(any)) = (geometric_mean(&ratios), records.values().next()) else {
+                continue;
+            };
             means.row([
                 format!("{n}:{m}, {l}"),
-                format!("{:.1} %", 100.0 * sparsity),
+                format!("{:.1} %", 100.0 * any.sparsity()),
                 number(Some(mean), 2),
                 number(ratios.iter().copied().reduce(f64::min), 2),
                 ratios.len().to_string(),
@@ -54,4 +58,30 @@ pub fn summarise_nm(records: &[NmRecord]) -> String {
 
 fn ratio(record: &NmRecord) -> Option<f64> {
     Some(record.dense_us? / record.time?.median_us)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of m rows and the pattern 8:32, a product that cuBLAS takes `dense_us` for and we one.
+    fn record(m: usize, dense_us: f64) -> NmRecord {
+        let text = format!(
+            r#"{{"schema":1,"revision":"","device":{{"name":"","kind":"cpu","driver":null,"multiprocessors":0}},
+            "shape":{{"m":{m},"n":2,"k":3}},"pattern":[8,32,32],"precision":"f16","layout":"k-major","packing":"auto",
+            "plan":null,"check":null,"tflops":null,"dense_us":{dense_us},"error":null,
+            "time":{{"median_us":1.0,"min_us":1.0,"max_us":1.0,"noise":0.0,"batches":1,"calls":1}}}}"#
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn a_shape_that_is_measured_twice_counts_once() {
+        let text = summarise_nm(&[record(1, 9.0), record(2, 8.0), record(1, 2.0)]);
+        assert!(text.contains("| 8:32, 32 | 75.0 % | 4.00 | 2.00 | 2 |"), "{text}");
+        assert_eq!(text.matches("| 1x2x3 |").count(), 2, "{text}");
+        let failed = NmRecord { time: None, ..record(1, 2.0) };
+        let text = summarise_nm(&[record(1, 9.0), record(2, 8.0), failed]);
+        assert!(text.contains("| 8:32, 32 | 75.0 % | 8.00 | 8.00 | 1 |"), "{text}");
+    }
 }
