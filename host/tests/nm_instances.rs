@@ -10,6 +10,7 @@ use half::{bf16, f16};
 use windrow::{
     ActivationLayout, DenseRef, Device, DeviceKind, DeviceMatrix, Element, EmulatorSchedule, NmAlgorithm,
     NmPacking, NmPattern, NmRun, NmSpmm, NmSpmmPlan, Precision, SpmmError, VectorNm, prune_magnitude,
+    synthetic::seeded_weights,
 };
 
 fn pattern(n: usize, m: usize, l: usize) -> NmPattern {
@@ -229,8 +230,8 @@ fn weights_that_tensor_cores_have_no_kernel_for_go_to_cuda_cores() {
     let message = error.to_string();
     let expected = "there is no kernel \"nm_f16_64x256\" for f32 with weights of pattern 2:8 in vectors of 32; there are nm_f32_";
     assert!(message.starts_with(expected), "{message}");
-    let case = Case::new((9, 70 * 256, 600), pattern(1, 256, 8), ActivationLayout::KMajor);
-    let builder = NmSpmm::builder(&case.weights).kernel("nm_f16_32x512_by8").precision(Precision::F16);
+    let weights = seeded_weights::<f32>((70 * 256, 600), pattern(1, 256, 8), 1).unwrap();
+    let builder = NmSpmm::builder(&weights).kernel("nm_f16_32x512_by8").precision(Precision::F16);
     let error = builder.build(&device).unwrap_err();
     assert!(matches!(error, SpmmError::NoTensorCores { .. }), "{error}");
     // Weights that they have one for, on CUDA cores because these were asked for.
