@@ -66,8 +66,10 @@ pub(super) struct Launch {
 /// An instance with its weights in device memory, and what runs share.
 pub(super) struct Kernels {
     weights: Weights,
-    /// Those that the plan was made for.
+    /// Those that the plan was made for, and into how many parts their product is best divided, as a power of two: most
+    /// runs are of these, and need not ask the model.
     sizes: Sizes,
+    parts_log2: u32,
     capacity: Capacity,
     /// Held while the launches of a run are queued.
     shared: Mutex<Shared>,
@@ -100,7 +102,8 @@ impl Kernels {
         spare: Option<u64>,
     ) -> Result<Self, DeviceError> {
         let staging = Staging::new(device, bringing, bringing.bytes(sizes.m))?;
-        let partial = Shared::partial_elements(sizes, laid.instance().parts_log2(sizes, capacity));
+        let parts_log2 = laid.instance().parts_log2(sizes, capacity);
+        let partial = Shared::partial_elements(sizes, parts_log2);
         let shared = Mutex::new(Shared::new(device, staging, partial, spare.map(|bytes| bytes / 4))?);
         let weights = match laid {
             Laid::CudaCores(layout) => Weights::CudaCores(CudaCoresNm::upload(device, layout)?),
@@ -108,14 +111,12 @@ impl Kernels {
                 Weights::TensorCores(TensorCoresNm::upload(device, machine, layout)?)
             }
         };
-        Ok(Self { weights, sizes, capacity, shared })
+        Ok(Self { weights, sizes, parts_log2, capacity, shared })
     }
 
     /// Entry points that a run of as many rows as the plan was made for launches, if its activations are packed.
     pub(super) fn entries(&self) -> Vec<&'static str> {
-        let instance = self.weights.instance();
-        let parts_log2 = instance.parts_log2(self.sizes, self.capacity);
-        self.shared().entries(self.sizes.m, instance.entry(), parts_log2)
+        self.shared().entries(self.sizes.m, self.weights.instance().entry(), self.parts_log2)
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {
@@ -139,7 +140,10 @@ impl Kernels {
         if sizes.m == 0 || sizes.n == 0 {
             return Ok(());
         }
-        let best = self.weights.instance().parts_log2(sizes, self.capacity);
+        let best = match sizes.m == self.sizes.m {
+            true => self.parts_log2,
+            false => self.weights.instance().parts_log2(sizes, self.capacity),
+        };
         let mut shared = self.shared();
         let parts_log2 = shared.affordable(sizes, best);
         // SAFETY: the caller's promise; the lock is held until all is queued.
