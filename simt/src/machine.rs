@@ -136,6 +136,50 @@ pub unsafe trait Simt {
     /// None beyond the trait's; unsafe because it is part of the `copy_async` protocol.
     unsafe fn copy_async_wait<const PENDING: u32>(&self);
 
+    // ---- Bulk copies to shared memory, from `sm_90` on -------------------------------------------
+    //
+    // They come in rounds, which a counter of arrivals in shared memory tells apart: in each, as many threads as the
+    // counter was made for start copies, commit them and wait for them.
+
+    /// Makes 8 bytes of shared memory a counter of arrivals for rounds of `threads` threads (`mbarrier.init`). One
+    /// thread does; others know of it after a barrier. The bytes stay the counter's.
+    ///
+    /// # Safety
+    /// As for every memory method; `counter` is a multiple of 8, `threads` at least 1 and at most those of the block.
+    unsafe fn copy_bulk_begin(&self, counter: u32, threads: u32);
+
+    /// Starts copying `bytes` bytes from global to shared memory (`cp.async.bulk`), in the round that this thread
+    /// commits next.
+    ///
+    /// The bytes may be read only after [`copy_bulk_wait`](Simt::copy_bulk_wait) for that round by the same thread; by
+    /// another thread only after a barrier that follows that wait. What was *stored* where they go must have been
+    /// [fenced](Simt::copy_bulk_fence) off.
+    ///
+    /// # Safety
+    /// As for every memory method; both addresses and `bytes`, which is not 0, are multiples of 16; nothing writes the
+    /// source during this launch.
+    unsafe fn copy_bulk(&self, to_shared: u32, from: GlobalPtr<u32>, bytes: u32, counter: u32);
+
+    /// Closes this thread's part in a round (`mbarrier.arrive.expect_tx`), in which it started copies of `bytes` bytes
+    /// in all, possibly none; less than 2²⁰ by all threads of the round.
+    ///
+    /// # Safety
+    /// Part of the protocol; another round is begun only after all threads of this one have waited, and a barrier.
+    unsafe fn copy_bulk_commit(&self, counter: u32, bytes: u32);
+
+    /// Waits until all copies of round `round`, counted from 0, have arrived (`mbarrier.try_wait.parity`).
+    ///
+    /// # Safety
+    /// Part of the protocol; the round is the last that was committed.
+    unsafe fn copy_bulk_wait(&self, counter: u32, round: u32);
+
+    /// Orders this thread's stores to shared memory before bulk copies to the same bytes that any thread starts after
+    /// the next barrier (`fence.proxy.async`). Loads need no fence, only the barrier.
+    ///
+    /// # Safety
+    /// None beyond the trait's; unsafe because it is part of the protocol.
+    unsafe fn copy_bulk_fence(&self);
+
     // ---- Collectives ---------------------------------------------------------------------------
 
     /// Waits for every thread of the block and orders their memory accesses. Group: block.

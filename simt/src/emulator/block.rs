@@ -5,6 +5,7 @@ use std::panic::Location;
 
 use crate::WARP;
 use crate::emulator::access::Access;
+use crate::emulator::bulk::Counters;
 use crate::emulator::collectives::{self, Request};
 use crate::emulator::global::{GlobalView, Recent};
 use crate::emulator::launch::Launch;
@@ -34,6 +35,7 @@ pub(super) struct Block<'a> {
     block_phase: Cell<u32>,
     warp_phases: [Cell<u32>; MAX_WARPS],
     recent: Recent,
+    counters: Counters,
     violation: RefCell<Option<Box<Violation>>>,
     calls: Cell<u64>,
 }
@@ -50,6 +52,7 @@ impl<'a> Block<'a> {
             block_phase: Cell::default(),
             warp_phases: Default::default(),
             recent: Recent::default(),
+            counters: Counters::default(),
             violation: RefCell::default(),
             calls: Cell::default(),
         }
@@ -101,6 +104,11 @@ impl<'a> Block<'a> {
     /// The block's shared memory. Must not be held across a collective.
     pub(super) fn shared(&self) -> RefMut<'_, SharedMemory> {
         self.shared.borrow_mut()
+    }
+
+    /// The counters of bulk copies.
+    pub(super) fn counters(&self) -> &Counters {
+        &self.counters
     }
 
     /// Keeps a violation, unless there is one.

@@ -86,6 +86,7 @@
 
 mod access;
 mod block;
+mod bulk;
 mod collectives;
 mod global;
 mod launch;

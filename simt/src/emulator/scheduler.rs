@@ -133,6 +133,14 @@ pub(super) fn run_block<F: Fn(&Thread<'_>) + Sync>(
         }
     }
     if exited == threads {
+        if let Some(counter) = block.counters().incomplete() {
+            return Err(Box::new(Violation::RoundNeverComplete {
+                block: block.position(),
+                counter: counter.offset,
+                committed: counter.committed,
+                threads: counter.threads,
+            }));
+        }
         stats.calls = block.calls();
         return Ok(stats);
     }

@@ -8,6 +8,7 @@ use corosensei::Yielder;
 
 use crate::emulator::access::Access;
 use crate::emulator::block::Block;
+use crate::emulator::bulk::Pieces;
 use crate::emulator::collectives::Request;
 use crate::emulator::mma;
 use crate::emulator::spot::Operation;
@@ -35,6 +36,7 @@ pub struct Thread<'a> {
     copies: RefCell<VecDeque<Copy>>,
     /// The group that the next copy joins.
     group: Cell<u64>,
+    bulk: RefCell<Pieces>,
 }
 
 impl std::fmt::Debug for Thread<'_> {
@@ -47,7 +49,7 @@ impl std::fmt::Debug for Thread<'_> {
 impl<'a> Thread<'a> {
     pub(super) fn new(block: &'a Block<'a>, yielder: &'a Yielder<(), ()>, index: u16) -> Self {
         let (calls, copies, group) = (Cell::new(0), RefCell::default(), Cell::new(0));
-        Self { block, yielder, index, calls, copies, group }
+        Self { block, yielder, index, calls, copies, group, bulk: RefCell::default() }
     }
 
     /// Counts a call and describes it as an access.
@@ -88,6 +90,22 @@ impl<'a> Thread<'a> {
             let copy = self.block.spot(&oldest.issued);
             self.block.report(Box::new(Violation::CopyNeverWaited { copy, copies: copies.len() }));
         }
+        if let Some((oldest, copies)) = self.bulk.borrow().unfinished() {
+            self.block.report(Box::new(Violation::CopyNeverWaited { copy: self.block.spot(oldest), copies }));
+        }
+    }
+
+    fn expect<T>(&self, who: &Access, result: Result<T, String>) -> T {
+        result.unwrap_or_else(|reason| self.refuse(who, reason))
+    }
+
+    /// Describes a use of a counter of arrivals as an access, and checks that the counter was begun.
+    #[track_caller]
+    fn step_at_counter(&self, operation: Operation, counter: u32) -> Access {
+        let who = self.step(operation);
+        self.expect(&who, self.block.counters().check(counter));
+        self.accept(self.block.shared().read(&who, counter, 8));
+        who
     }
 
     /// Waits until the scheduler has performed the collective, and takes the result.
@@ -267,6 +285,52 @@ unsafe impl Simt for Thread<'_> {
             let Access { operation, location, .. } = copy.issued;
             shared.finish_copy(&Access { operation, location, ..now }, copy.to, copy.value);
         }
+    }
+
+    #[track_caller]
+    unsafe fn copy_bulk_begin(&self, counter: u32, threads: u32) {
+        let who = self.step(Operation::CopyBulkBegin);
+        self.accept(self.block.shared().write(&who, counter, 8, [0; 4]));
+        self.expect(&who, self.block.counters().begin(counter, threads, self.block.threads()));
+    }
+
+    #[track_caller]
+    unsafe fn copy_bulk(&self, to_shared: u32, from: GlobalPtr<u32>, bytes: u32, counter: u32) {
+        let who = self.step_at_counter(Operation::CopyBulk, counter);
+        if bytes == 0 || !bytes.is_multiple_of(16) {
+            self.refuse(&who, format!("bytes is {bytes}, which is 0 or no multiple of 16"));
+        }
+        for offset in (0..bytes).step_by(16) {
+            let (view, recent) = self.block.global();
+            let address = from.address() + u64::from(offset);
+            let value = self.accept(view.load_readonly(&who, recent, address, (16, 16)));
+            self.accept(self.block.shared().begin_copy(&who, to_shared + offset));
+            self.bulk.borrow_mut().push(counter, to_shared + offset, value, who);
+        }
+    }
+
+    #[track_caller]
+    unsafe fn copy_bulk_commit(&self, counter: u32, bytes: u32) {
+        let who = self.step_at_counter(Operation::CopyBulkCommit, counter);
+        if let Some(round) = self.block.counters().commit(counter) {
+            self.expect(&who, self.bulk.borrow_mut().commit(counter, bytes, round));
+        }
+    }
+
+    #[track_caller]
+    unsafe fn copy_bulk_wait(&self, counter: u32, round: u32) {
+        let now = self.step_at_counter(Operation::CopyBulkWait, counter);
+        let pieces = self.expect(&now, self.bulk.borrow_mut().wait(counter, round));
+        let mut shared = self.block.shared();
+        for piece in pieces {
+            let Access { operation, location, .. } = piece.issued;
+            shared.finish_copy(&Access { operation, location, ..now }, piece.to, piece.value);
+        }
+    }
+
+    #[track_caller]
+    unsafe fn copy_bulk_fence(&self) {
+        self.step(Operation::CopyBulkFence);
     }
 
     #[track_caller]

@@ -249,7 +249,7 @@ pub enum Violation {
         /// The first byte both touch, to 2 bytes.
         offset: u32,
     },
-    /// A read of shared bytes that an unfinished `copy_async_16` is writing.
+    /// A read of shared bytes that an unfinished copy is writing.
     CopyNotWaited {
         /// The copy.
         copy: Box<Spot>,
@@ -258,7 +258,7 @@ pub enum Violation {
         /// First byte of the access.
         offset: u32,
     },
-    /// A write to shared bytes that an unfinished `copy_async_16` is writing.
+    /// A write to shared bytes that an unfinished copy is writing.
     CopyOverwritten {
         /// The copy.
         copy: Box<Spot>,
@@ -273,6 +273,17 @@ pub enum Violation {
         copy: Spot,
         /// How many they are.
         copies: usize,
+    },
+    /// A block ended with a round of bulk copies that too few threads had committed: waiting for it never ends.
+    RoundNeverComplete {
+        /// `(x, y)` of the block in the grid.
+        block: [u32; 2],
+        /// First byte of the counter.
+        counter: u32,
+        /// Threads that committed.
+        committed: u32,
+        /// Threads that the counter was made for.
+        threads: u32,
     },
     /// Threads of one group wait in different calls.
     DivergentCollective(Box<Stuck>),
@@ -350,12 +361,12 @@ impl fmt::Display for Violation {
             ),
             Self::CopyNotWaited { copy, by, offset } => write!(
                 f,
-                "read of a copy under way: {by}: no copy_async_wait has covered byte {offset} of \
+                "read of a copy under way: {by}: no wait has covered byte {offset} of \
                  shared memory, the destination of {copy}"
             ),
             Self::CopyOverwritten { copy, by, offset } => write!(
                 f,
-                "write over a copy under way: {by}: no copy_async_wait has covered byte {offset} of \
+                "write over a copy under way: {by}: no wait has covered byte {offset} of \
                  shared memory, the destination of {copy}"
             ),
             Self::CopyNeverWaited { copy, copies } => write!(
@@ -363,6 +374,11 @@ impl fmt::Display for Violation {
                 "copy never waited for: thread {} of block ({}, {}) exited with {copies} copies under way, \
                  the oldest of them {copy}",
                 copy.thread, copy.block[0], copy.block[1]
+            ),
+            Self::RoundNeverComplete { block: [x, y], counter, committed, threads } => write!(
+                f,
+                "round never complete: {committed} of {threads} threads of block ({x}, {y}) committed the last \
+                 round of bulk copies that the counter at byte {counter} of shared memory tells apart"
             ),
             Self::DivergentCollective(stuck) => write!(f, "divergent collective {stuck}"),
             Self::IncompleteCollective(stuck) => write!(f, "incomplete collective {stuck}"),

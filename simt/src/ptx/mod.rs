@@ -140,6 +140,58 @@ unsafe impl Simt for Ptx {
     }
 
     #[inline(always)]
+    unsafe fn copy_bulk_begin(&self, counter: u32, threads: u32) {
+        // SAFETY: the caller's promise. The fence makes the counter known to the engine that copies.
+        unsafe {
+            asm!(
+                "mbarrier.init.shared::cta.b64 [{0}], {1};",
+                in(reg32) memory::shared(counter), in(reg32) threads, options(nostack)
+            );
+            self.copy_bulk_fence();
+        }
+    }
+    #[inline(always)]
+    unsafe fn copy_bulk(&self, to_shared: u32, from: GlobalPtr<u32>, bytes: u32, counter: u32) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            asm!(
+                "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{0}], [{1}], {2}, [{3}];",
+                in(reg32) memory::shared(to_shared), in(reg64) from.address(), in(reg32) bytes,
+                in(reg32) memory::shared(counter), options(nostack)
+            );
+        }
+    }
+    #[inline(always)]
+    unsafe fn copy_bulk_commit(&self, counter: u32, bytes: u32) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            asm!(
+                "mbarrier.arrive.expect_tx.shared::cta.b64 _, [{0}], {1};",
+                in(reg32) memory::shared(counter), in(reg32) bytes, options(nostack)
+            );
+        }
+    }
+    #[inline(always)]
+    unsafe fn copy_bulk_wait(&self, counter: u32, round: u32) {
+        let (counter, parity) = (memory::shared(counter), round & 1);
+        let mut arrived = 0u32;
+        while arrived == 0 {
+            // SAFETY: the caller's promise. The instruction itself waits for a while.
+            unsafe {
+                asm!(
+                    "{{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [{1}], {2}; selp.u32 {0}, 1, 0, p; }}",
+                    out(reg32) arrived, in(reg32) counter, in(reg32) parity, options(nostack)
+                );
+            }
+        }
+    }
+    #[inline(always)]
+    unsafe fn copy_bulk_fence(&self) {
+        // SAFETY: orders only.
+        unsafe { asm!("fence.proxy.async.shared::cta;", options(nostack)) }
+    }
+
+    #[inline(always)]
     unsafe fn sync_block(&self) {
         // SAFETY: the caller's promise.
         unsafe { nvptx::_syncthreads() }

@@ -35,7 +35,7 @@ fn read_before_the_wait() {
         |_| {
             format!(
                 "read of a copy under way: load_shared by thread 4 of block (0, 0) at {read}: no \
-                 copy_async_wait has covered byte 36 of shared memory, the destination of copy_async_16 by \
+                 wait has covered byte 36 of shared memory, the destination of copy_async_16 by \
                  thread 4 of block (0, 0) at {copy}"
             )
         },
@@ -50,7 +50,7 @@ fn waits_that_cover_too_little() {
     let (copy, read) = (Mark::default(), Mark::default());
     let expected = |_| {
         format!(
-            "read of a copy under way: load_shared by thread 0 of block (0, 0) at {read}: no copy_async_wait \
+            "read of a copy under way: load_shared by thread 0 of block (0, 0) at {read}: no wait \
              has covered byte 16 of shared memory, the destination of copy_async_16 by thread 0 of block \
              (0, 0) at {copy}"
         )
@@ -136,7 +136,7 @@ fn write_over_a_copy_under_way() {
         |_| {
             format!(
                 "write over a copy under way: store_shared by thread 4 of block (0, 0) at {write}: no \
-                 copy_async_wait has covered byte 46 of shared memory, the destination of copy_async_16 by \
+                 wait has covered byte 46 of shared memory, the destination of copy_async_16 by \
                  thread 4 of block (0, 0) at {copy}"
             )
         },
@@ -166,7 +166,7 @@ fn two_copies_to_one_place() {
         |_| {
             format!(
                 "write over a copy under way: copy_async_16 by thread 2 of block (0, 0) at {second}: no \
-                 copy_async_wait has covered byte 48 of shared memory, the destination of copy_async_16 by \
+                 wait has covered byte 48 of shared memory, the destination of copy_async_16 by \
                  thread 1 of block (0, 0) at {first}"
             )
         },

@@ -3,6 +3,7 @@
 //! standard schedule, and no report depends on which.
 #![cfg(feature = "emulator")]
 
+mod bulk;
 mod collectives;
 mod copies;
 mod global;
@@ -35,6 +36,17 @@ impl Mark {
         let here = Location::caller();
         self.0.get_or_init(|| here);
         thread
+    }
+
+    /// Remembers this line if it is the one.
+    #[track_caller]
+    fn on_if<'t, T>(&self, is_it: bool, thread: &'t T) -> &'t T {
+        if is_it { self.on(thread) } else { thread }
+    }
+
+    /// Whether the kernel reached it.
+    fn is_set(&self) -> bool {
+        self.0.get().is_some()
     }
 }
 
