@@ -8,7 +8,7 @@ use crate::element::{Bf16, F16, F32, Scalars, Tf32, Vectors};
 use crate::gather_probe::GatherProbe;
 use crate::kernel::{Entry, Kernel, Variant};
 use crate::nm::{
-    Bits16, Bits32, Block, ByColumn, ByLane, ByWarp, NmCombine, NmCudaCores, NmStage, NmTensorCores, Single,
+    self, Bits16, Block, ByColumn, ByLane, ByWarp, NmCombine, NmCudaCores, NmStage, NmTensorCores, Single,
     Widened,
 };
 use crate::place_values::PlaceValues;
@@ -24,10 +24,38 @@ use crate::short_rows::ShortRows;
 use crate::tile_stream::{Bulk, ByElement, Packed, TileStream};
 use crate::training::{Adam, ColumnSums, CrossEntropy, NormalizeRows, NormalizeRowsGrad, Pointwise};
 
+#[cfg(target_arch = "nvptx64")]
+macro_rules! entry_point {
+    ($name:ident, $kernel:ty) => {
+        /// Entry point of the PTX; see the kernel's own documentation.
+        ///
+        /// # Safety
+        /// Started by a launch that keeps the obligations of the params.
+        #[unsafe(no_mangle)]
+        pub(super) unsafe extern "ptx-kernel" fn $name(params: <$kernel as Kernel>::Params) {
+            // Blocks do not let the next launch in before they exit (`griddepcontrol.launch_dependents`): its
+            // blocks then take places as these come free, and gather up to 15 % slower (rmat17), 1 to 6 %
+            // faster only where memory is the limit (roads, batches of small graphs).
+            windrow_simt::await_launch_before!();
+            // SAFETY: the launch's promise.
+            unsafe { <$kernel>::run(&Ptx, &params) }
+        }
+    };
+}
+
+// The lines below `@from sm_90:` are kernels with instructions that older GPUs lack: only the module for GPUs from there
+// on has them. A condition of the compiler cannot depend on `Kernel::MIN_SM`, which says the same.
 macro_rules! entries {
-    ($($name:ident => $kernel:ty),+ $(,)?) => {
+    ($($name:ident => $kernel:ty,)+ @from sm_90: $($new_name:ident => $new_kernel:ty,)+) => {
         /// Every entry point of the PTX.
-        pub const ENTRIES: &[Entry] = &[$(Entry::of::<$kernel>(stringify!($name))),+];
+        pub const ENTRIES: &[Entry] = &[
+            $(Entry::of::<$kernel>(stringify!($name)),)+
+            $(Entry::of::<$new_kernel>(stringify!($new_name)),)+
+        ];
+        const _: () = {
+            $(assert!(<$kernel>::MIN_SM == 80, "goes below");)+
+            $(assert!(<$new_kernel>::MIN_SM == 90, "goes above");)+
+        };
 
         /// The body of an entry for machine `S`, which takes the bytes of its params: how the
         /// emulator runs an entry that it knows by name only. `None` for an unknown name.
@@ -38,6 +66,7 @@ macro_rules! entries {
         pub fn body<S: Simt>(name: &str) -> Option<unsafe fn(&S, &[u8])> {
             match name {
                 $(stringify!($name) => Some(run_bytes::<S, $kernel>),)+
+                $(stringify!($new_name) => Some(run_bytes::<S, $new_kernel>),)+
                 _ => None,
             }
         }
@@ -49,20 +78,10 @@ macro_rules! entries {
 
             windrow_simt::declare_shared_memory!();
 
+            $(entry_point!($name, $kernel);)+
             $(
-                /// Entry point of the PTX; see the kernel's own documentation.
-                ///
-                /// # Safety
-                /// Started by a launch that keeps the obligations of the params.
-                #[unsafe(no_mangle)]
-                pub(super) unsafe extern "ptx-kernel" fn $name(params: <$kernel as Kernel>::Params) {
-                    // Blocks do not let the next launch in before they exit (`griddepcontrol.launch_dependents`): its
-                    // blocks then take places as these come free, and gather up to 15 % slower (rmat17), 1 to 6 %
-                    // faster only where memory is the limit (roads, batches of small graphs).
-                    windrow_simt::await_launch_before!();
-                    // SAFETY: the launch's promise.
-                    unsafe { <$kernel>::run(&Ptx, &params) }
-                }
+                #[cfg(target_feature = "sm_90")]
+                entry_point!($new_name, $new_kernel);
             )+
         }
     };
@@ -211,8 +230,10 @@ entries! {
     nm_combine => NmCombine,
     nm_stage_16bit => NmStage<Bits16, true>,
     nm_stage_16bit_elements => NmStage<Bits16, false>,
-    nm_stage_32bit => NmStage<Bits32, true>,
-    nm_stage_32bit_elements => NmStage<Bits32, false>,
+    nm_stage_f32 => NmStage<Widened<F32>, true>,
+    nm_stage_f32_elements => NmStage<Widened<F32>, false>,
+    nm_stage_tf32 => NmStage<Widened<Tf32>, true>,
+    nm_stage_tf32_elements => NmStage<Widened<Tf32>, false>,
     nm_stage_f16_to_f32 => NmStage<Widened<F16>, true>,
     nm_stage_f16_to_f32_elements => NmStage<Widened<F16>, false>,
     nm_stage_bf16_to_f32 => NmStage<Widened<Bf16>, true>,
@@ -244,4 +265,8 @@ entries! {
     spmm_check_bf16 => Check<Bf16>,
     spmm_check_tf32 => Check<Tf32>,
     gather_probe => GatherProbe,
+
+    @from sm_90:
+    nm_f32_128x128_bulk => NmCudaCores<ByWarp, 16, 8, 4, nm::Bulk>,
+    nm_f32_64x128_bulk => NmCudaCores<ByWarp, 8, 8, 4, nm::Bulk>,
 }

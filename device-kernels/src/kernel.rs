@@ -20,6 +20,8 @@ pub trait Kernel {
     const SHARED_BYTES: u32 = 0;
     /// Blocks per SM that registers must leave room for (`.minnctapersm`); 0 leaves it to `ptxas`.
     const MIN_BLOCKS: u32 = 0;
+    /// Lowest compute capability that has the instructions, as `10·major + minor`.
+    const MIN_SM: u32 = 80;
 
     /// One thread's work.
     ///
@@ -97,6 +99,8 @@ pub enum Variant {
         tile: NmTile,
         /// Stages that are in shared memory at a time.
         buffers: u32,
+        /// Whether they come by bulk copies.
+        bulk: bool,
     },
     /// [`crate::nm::NmTensorCores`].
     NmTensorCores {
@@ -111,9 +115,7 @@ pub enum Variant {
     NmCombine,
     /// [`crate::nm::NmStage`].
     NmStage {
-        /// Bytes of an element that is read.
-        element_bytes: u32,
-        /// The type that is widened to f32, if one is.
+        /// The type that becomes f32; none for elements of 16 bits that stay as they are.
         widened: Option<Dtype>,
         /// Whether activations are read in 16-byte vectors.
         vectors: bool,
@@ -208,7 +210,7 @@ impl Entry {
             shared_bytes: K::SHARED_BYTES,
             params_bytes: size_of::<K::Params>(),
             min_blocks: K::MIN_BLOCKS,
-            min_sm: 80,
+            min_sm: K::MIN_SM,
         }
     }
 }

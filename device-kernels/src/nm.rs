@@ -20,11 +20,11 @@ mod tile;
 
 pub use combine::{NmCombine, NmCombineParams};
 pub use cuda_cores::{
-    Buffers, ByColumn, ByLane, ByWarp, Double, NmCudaCores, NmCudaCoresParams, Picks, Single,
+    Buffers, Bulk, ByColumn, ByLane, ByWarp, Double, NmCudaCores, NmCudaCoresParams, Picks, Single,
 };
 pub use operand::NmOperand;
 pub use output::{Activate, Output, OutputType};
-pub use stage::{Bits16, Bits32, Moved, NmStage, NmStageParams, STAGE_TILE, Widened};
+pub use stage::{Bits16, Moved, NmStage, NmStageParams, STAGE_TILE, Widened};
 pub use tensor_cores::{
     Block, BlockShape, NmTensorCores, NmTensorCoresParams, STEPS, WARP_COLUMNS, weight_index,
 };

@@ -28,11 +28,11 @@ pub(crate) const MODULES: &[Module] = &[
         sm: 80,
         archs: &["sm_80", "sm_86", "sm_89"],
     },
-    // Programmatic dependent launch: `griddepcontrol`.
+    // Programmatic dependent launch: `griddepcontrol`. Bulk copies, which PTX 8.0 (CUDA 12.0) has.
     Module {
         name: "windrow_sm90",
         target_cpu: "sm_90",
-        target_features: "+ptx78",
+        target_features: "+ptx80",
         sm: 90,
         archs: &["sm_90a", "sm_100", "sm_120"],
     },

@@ -81,7 +81,7 @@ impl Output {
     }
 
     /// `C[row, column..column + WIDTH] ← act(α·sums + β·C + bias)`, masked at `m` and `n`. `column` is a multiple of
-    /// `WIDTH`, which is 2, 4 or 8.
+    /// `WIDTH`, which is 2 or 4.
     ///
     /// Long: call it in one place, in a loop that is not unrolled.
     ///
@@ -95,7 +95,7 @@ impl Output {
         column: u32,
         sums: [f32; WIDTH],
     ) {
-        const { assert!(matches!(WIDTH, 2 | 4 | 8), "a power of two, up to two vectors") }
+        const { assert!(matches!(WIDTH, 2 | 4), "half a vector, or one") }
         if row >= self.m || column >= self.n {
             return;
         }
@@ -144,11 +144,11 @@ impl Output {
     #[must_use]
     pub fn is_plain(&self) -> bool {
         let element_bytes = if self.flags & TYPE_MASK == 0 { 4 } else { 2 };
-        let aligned = (self.c.address() | u64::from(self.ldc * element_bytes)).is_multiple_of(16);
+        let aligned = (self.c.address() | (u64::from(self.ldc) * element_bytes)).is_multiple_of(16);
         aligned && self.beta == 0.0 && self.bias == GlobalPtr::NULL && self.flags & ACTIVATE_MASK == 0
     }
 
-    /// `C[row, column..column + WIDTH] ← α·sums`, masked at `m`. `column` is a multiple of `WIDTH`, which is 2, 4 or 8.
+    /// `C[row, column..column + WIDTH] ← α·sums`, masked at `m`. `column` is a multiple of `WIDTH`, which is 4 or 8.
     ///
     /// # Safety
     /// As for [`store`](Self::store); moreover [`is_plain`](Self::is_plain), and `column + WIDTH ≤ n`.
@@ -160,7 +160,7 @@ impl Output {
         column: u32,
         sums: [f32; WIDTH],
     ) {
-        const { assert!(matches!(WIDTH, 2 | 4 | 8), "a power of two, up to two vectors") }
+        const { assert!(matches!(WIDTH, 4 | 8), "one vector, or two") }
         if row >= self.m {
             return;
         }
@@ -170,11 +170,7 @@ impl Output {
         unsafe {
             if self.flags & TYPE_MASK == 0 {
                 let c = self.c.cast::<f32>().at_wide(at);
-                if WIDTH == 2 {
-                    s.store_streaming(c.cast(), [x(0), x(1)]);
-                } else {
-                    s.store_streaming(c.cast(), [x(0), x(1), x(2), x(3)]);
-                }
+                s.store_streaming(c.cast(), [x(0), x(1), x(2), x(3)]);
                 if WIDTH == 8 {
                     s.store_streaming(c.at(4).cast(), [x(4), x(5), x(6), x(7)]);
                 }
@@ -185,7 +181,6 @@ impl Output {
                 };
                 let c = self.c.cast::<Half>().at_wide(at);
                 match WIDTH {
-                    2 => s.store_streaming(c.cast(), pair(0)),
                     4 => s.store_streaming(c.cast(), [pair(0), pair(2)]),
                     _ => s.store_streaming(c.cast(), [pair(0), pair(2), pair(4), pair(6)]),
                 }
@@ -199,27 +194,23 @@ impl Output {
     unsafe fn bias_of<S: Simt, const WIDTH: usize>(&self, s: &S, column: u32) -> [f32; WIDTH] {
         let mut bias = [0.0; WIDTH];
         if self.bias != GlobalPtr::NULL {
-            let mut i = 0;
-            while i < WIDTH {
-                // SAFETY: the caller's promise; the bias is 16-byte aligned, and the column a multiple of WIDTH.
-                unsafe {
-                    let from = self.bias.at(column + i as u32);
-                    if WIDTH == 2 {
-                        let [x, y] = s.load_readonly(from.cast::<[f32; 2]>());
-                        (bias[0], bias[1]) = (x, y);
-                    } else {
-                        let four = s.load_readonly(from.cast::<[f32; 4]>());
-                        each4(|j| bias[i + j] = four[j]);
-                    }
+            let from = self.bias.at(column);
+            // SAFETY: the caller's promise; the bias is 16-byte aligned, and the column a multiple of WIDTH.
+            unsafe {
+                if WIDTH == 2 {
+                    let [x, y] = s.load_readonly(from.cast::<[f32; 2]>());
+                    (bias[0], bias[1]) = (x, y);
+                } else {
+                    let four = s.load_readonly(from.cast::<[f32; 4]>());
+                    each4(|i| bias[i] = four[i]);
                 }
-                i += 4;
             }
         }
         bias
     }
 
     /// # Safety
-    /// `c` has `WIDTH` elements, aligned to them or to four.
+    /// `c` has `WIDTH` elements, aligned to them.
     #[inline(always)]
     unsafe fn store_whole<S: Simt, E: Stored, const WIDTH: usize>(
         &self,
@@ -228,25 +219,21 @@ impl Output {
         bias: [f32; WIDTH],
         sums: [f32; WIDTH],
     ) {
-        let mut i = 0;
-        while i < WIDTH {
-            // SAFETY: the caller's promise.
-            unsafe {
-                if WIDTH == 2 {
-                    let to = c.cast::<E::Two>();
-                    let old = if self.beta == 0.0 { [0.0; 2] } else { E::widen_two(s, s.load(to)) };
-                    let first = self.finish(s, sums[0], old[0], bias[0]);
-                    let second = self.finish(s, sums[1], old[1], bias[1]);
-                    s.store_streaming(to, E::narrow_two(s, [first, second]));
-                } else {
-                    let to = c.at(i as u32).cast::<E::Four>();
-                    let old = if self.beta == 0.0 { [0.0; 4] } else { E::widen_four(s, s.load(to)) };
-                    let mut four = [0.0; 4];
-                    each4(|j| four[j] = self.finish(s, sums[i + j], old[j], bias[i + j]));
-                    s.store_streaming(to, E::narrow_four(s, four));
-                }
+        // SAFETY: the caller's promise.
+        unsafe {
+            if WIDTH == 2 {
+                let to = c.cast::<E::Two>();
+                let old = if self.beta == 0.0 { [0.0; 2] } else { E::widen_two(s, s.load(to)) };
+                let first = self.finish(s, sums[0], old[0], bias[0]);
+                let second = self.finish(s, sums[1], old[1], bias[1]);
+                s.store_streaming(to, E::narrow_two(s, [first, second]));
+            } else {
+                let to = c.cast::<E::Four>();
+                let old = if self.beta == 0.0 { [0.0; 4] } else { E::widen_four(s, s.load(to)) };
+                let mut four = [0.0; 4];
+                each4(|i| four[i] = self.finish(s, sums[i], old[i], bias[i]));
+                s.store_streaming(to, E::narrow_four(s, four));
             }
-            i += 4;
         }
     }
 
@@ -274,11 +261,8 @@ impl Output {
         }
         match self.flags & ACTIVATE_MASK {
             ACTIVATE_RELU => {
-                if x < 0.0 {
-                    0.0
-                } else {
-                    x
-                }
+                // -0 becomes 0, as on the CPU.
+                if x <= 0.0 { 0.0 } else { x }
             }
             ACTIVATE_GELU => gelu(s, x),
             _ => x,

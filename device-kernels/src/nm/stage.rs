@@ -5,7 +5,7 @@
 //! out, k × ld                    shared --16 bytes a lane-->          global, columns m..ld zero
 //! ```
 //!
-//! On their way to shared memory, f32 may be rounded to tf32, and elements of 16 bits widened to f32, exactly.
+//! On their way to shared memory, elements of 16 bits may be widened to f32, exactly, and f32 rounded to tf32.
 //!
 //! A block takes 64 rows of `k` and 64 columns of `m`. Rows of the tile in shared memory are 65 words apart: lanes that
 //! read along `k` and lanes that write along `m` both find 32 different banks.
@@ -47,8 +47,8 @@ pub struct NmStageParams {
     pub ld_out: u32,
     /// Whether `a` is row-major; else k-major.
     pub row_major: u32,
-    /// Whether elements are rounded from f32 to tf32: to nearest, ties away from zero. For 32-bit elements only.
-    pub to_tf32: u32,
+    /// 0.
+    pub padding: u32,
 }
 
 /// The elements that are moved, and what they become.
@@ -61,7 +61,7 @@ pub trait Moved: 'static {
     const CHUNK: u32;
     /// Elements of the result in 16 bytes.
     const OUT_CHUNK: u32;
-    /// The type that is widened to f32; none if elements stay as they are, whatever they mean.
+    /// The type that becomes f32; none for elements of 16 bits that stay as they are, whatever they mean.
     const WIDENED: Option<Dtype>;
     /// One element as a word of the tile.
     fn widen<S: Simt>(s: &S, bits: Self::Bits) -> u32;
@@ -73,9 +73,7 @@ pub trait Moved: 'static {
 
 /// Elements of 16 bits, as they are.
 pub struct Bits16;
-/// Elements of 32 bits, as they are.
-pub struct Bits32;
-/// Elements of 16 bits that become f32.
+/// Elements that become f32, as products take them: of 16 bits widened, those for tf32 rounded.
 pub struct Widened<E>(PhantomData<E>);
 
 impl Moved for Bits16 {
@@ -99,36 +97,15 @@ impl Moved for Bits16 {
     }
 }
 
-impl Moved for Bits32 {
-    type Bits = u32;
+impl<E: Element> Moved for Widened<E> {
+    type Bits = E::Bits;
     type Out = u32;
-    const CHUNK: u32 = 4;
-    const OUT_CHUNK: u32 = 4;
-    const WIDENED: Option<Dtype> = None;
-
-    #[inline(always)]
-    fn widen<S: Simt>(_: &S, bits: u32) -> u32 {
-        bits
-    }
-    #[inline(always)]
-    fn split<S: Simt>(_: &S, [a, b, c, d]: [u32; 4]) -> [u32; 8] {
-        [a, b, c, d, 0, 0, 0, 0]
-    }
-    #[inline(always)]
-    fn join(w: [u32; 8]) -> [u32; 4] {
-        [w[0], w[1], w[2], w[3]]
-    }
-}
-
-impl<E: Element<Bits = u16>> Moved for Widened<E> {
-    type Bits = u16;
-    type Out = u32;
-    const CHUNK: u32 = 8;
+    const CHUNK: u32 = E::PER_VECTOR as u32;
     const OUT_CHUNK: u32 = 4;
     const WIDENED: Option<Dtype> = Some(E::DTYPE);
 
     #[inline(always)]
-    fn widen<S: Simt>(s: &S, bits: u16) -> u32 {
+    fn widen<S: Simt>(s: &S, bits: E::Bits) -> u32 {
         E::widen(s, bits).to_bits()
     }
     #[inline(always)]
@@ -147,8 +124,7 @@ pub struct NmStage<E, const VECTORS: bool>(PhantomData<E>);
 impl<E: Moved, const VECTORS: bool> Kernel for NmStage<E, VECTORS> {
     type Params = NmStageParams;
     const FILE: &'static str = "nm";
-    const VARIANT: Variant =
-        Variant::NmStage { element_bytes: 16 / E::CHUNK, widened: E::WIDENED, vectors: VECTORS };
+    const VARIANT: Variant = Variant::NmStage { widened: E::WIDENED, vectors: VECTORS };
     const BLOCK_THREADS: u32 = 256;
     const SHARED_BYTES: u32 = STAGE_TILE * PITCH * 4;
 
@@ -207,12 +183,6 @@ struct Source {
 impl<E: Moved, const VECTORS: bool> NmStage<E, VECTORS> {
     const WARPS: u32 = 8;
 
-    /// A word as it is stored.
-    #[inline(always)]
-    fn round<S: Simt>(s: &S, p: &NmStageParams, word: u32) -> u32 {
-        if E::CHUNK == 4 && p.to_tf32 != 0 { s.f32_to_tf32(f32::from_bits(word)) } else { word }
-    }
-
     /// Sixteen bytes a lane, `CHUNK` rows of 32 elements a warp.
     #[inline(always)]
     unsafe fn bring_chunks<S: Simt>(s: &S, p: &NmStageParams, source: &Source) {
@@ -246,8 +216,7 @@ impl<E: Moved, const VECTORS: bool> NmStage<E, VECTORS> {
                 let to = outer * source.pitch.0 + inner * source.pitch.1;
                 let mut i = 0;
                 while i < E::CHUNK {
-                    let word = Self::round(s, p, words[i as usize]);
-                    s.store_shared(to + i * source.pitch.1, word);
+                    s.store_shared(to + i * source.pitch.1, words[i as usize]);
                     i += 1;
                 }
             }
@@ -270,7 +239,7 @@ impl<E: Moved, const VECTORS: bool> NmStage<E, VECTORS> {
                     word = E::widen(s, s.load_readonly(p.a.cast::<E::Bits>().at_wide(from)));
                 }
                 let to = outer * source.pitch.0 + inner * source.pitch.1;
-                s.store_shared(to, Self::round(s, p, word));
+                s.store_shared(to, word);
             }
             outer += Self::WARPS / 2;
         }

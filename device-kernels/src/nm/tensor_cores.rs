@@ -407,13 +407,12 @@ impl<E: NmOperand, B: BlockShape, const TILES: usize> NmTensorCores<E, B, TILES>
                         };
                         // SAFETY: as below; the columns are there.
                         unsafe {
-                            match B::STRIP {
-                                32 => {
-                                    let sums = [x(0), x(1), x(2), x(3), x(4), x(5), x(6), x(7)];
-                                    output.store_plain(s, row, column, sums);
-                                }
-                                16 => output.store_plain(s, row, column, [x(0), x(1), x(2), x(3)]),
-                                _ => output.store_plain(s, row, column, [x(0), x(1)]),
+                            let four = [x(0), x(1), x(2), x(3)];
+                            if B::STRIP == 32 {
+                                let [a, b, c, d] = four;
+                                output.store_plain(s, row, column, [a, b, c, d, x(4), x(5), x(6), x(7)]);
+                            } else {
+                                output.store_plain(s, row, column, four);
                             }
                         }
                     }

@@ -25,17 +25,21 @@ impl NmTile {
         if self.strip >= 16 { 8 } else { 4 }
     }
 
-    /// Words of a stage's lists: rows and picks.
+    /// Words of a stage's record: rows, weights and picks.
     #[must_use]
-    pub const fn list_words(self, slots: u32, depth: u32) -> u32 {
-        slots + self.strips() * depth
+    pub const fn record_words(self, slots: u32, depth: u32) -> u32 {
+        slots + (self.columns + self.strips()) * depth
     }
 
-    /// Shared memory that stages of `slots` slots and `depth` kept rows take, in bytes: two of them, and three lists.
+    /// Shared memory that stages of `slots` slots and `depth` kept rows take, in bytes: two of them, and the counter of
+    /// bulk copies.
     #[must_use]
     pub const fn shared_bytes(self, slots: u32, depth: u32) -> u32 {
-        2 * self.stage_bytes(slots, depth) + 3 * 4 * self.list_words(slots, depth)
+        2 * self.stage_bytes(slots, depth) + Self::COUNTER_BYTES
     }
+
+    /// Bytes that the counter of bulk copies takes, at the end of shared memory.
+    pub(super) const COUNTER_BYTES: u32 = 16;
 
     /// Bytes of a row of the slab of `A`.
     #[must_use]
@@ -43,8 +47,8 @@ impl NmTile {
         4 * self.rows
     }
 
-    /// Bytes of a stage: `slots` rows of `A` and one of zeros, `depth` rows of `W`.
+    /// Bytes of a stage: `slots` rows of `A` and one of zeros, and a record.
     pub(super) const fn stage_bytes(self, slots: u32, depth: u32) -> u32 {
-        (slots + 1) * self.slot_bytes() + depth * self.columns * 4
+        (slots + 1) * self.slot_bytes() + 4 * self.record_words(slots, depth)
     }
 }

@@ -1,8 +1,9 @@
 //! Products with N:M weights in f32, on CUDA cores.
 
+use rayon::prelude::*;
 use windrow_formats::VectorNm;
 use windrow_kernels::nm::NmCudaCoresParams;
-use windrow_preprocess::nm::Blocks;
+use windrow_preprocess::nm::{Blocks, NO_ROW};
 
 use super::kernels::Launch;
 use super::parts::launch;
@@ -15,10 +16,8 @@ use crate::num::{narrow, wide};
 pub(super) struct Layout {
     pub(super) choice: Choice,
     blocks: Blocks,
-    /// (blocks, stages, slots + strips · depth)
-    lists: Vec<u32>,
-    /// (blocks, stages, depth, columns)
-    weights: Vec<f32>,
+    /// (blocks, stages, rows + weights + picks), and rows behind.
+    records: Vec<u32>,
 }
 
 impl Layout {
@@ -26,22 +25,32 @@ impl Layout {
     pub(super) fn new<V: Sync>(weights: &VectorNm<V>, values: &[f32], choice: Choice) -> Self {
         let blocks = Blocks::new(weights, choice.shape);
         let slot_bytes = choice.tile.slot_bytes();
-        let mut lists = Vec::new();
-        let of_stage = choice.shape.strips() * blocks.depth();
-        for block in 0..blocks.blocks() {
-            for stage in 0..blocks.stages() {
-                lists.extend(blocks.rows(block, stage));
-                let picks = &blocks.pick_lists()[(block * blocks.stages() + stage) * of_stage..][..of_stage];
-                lists.extend(picks.iter().map(|&slot| u32::from(slot) * slot_bytes));
-            }
-        }
-        let weights = blocks.arrange(values);
-        Self { choice, blocks, lists, weights }
+        let arranged = blocks.arrange(values);
+        let (rows, picks) = (blocks.slots(), choice.shape.strips() * blocks.depth());
+        let of_weights = choice.shape.block_columns * blocks.depth();
+        let record = rows + of_weights + picks;
+        // Behind the last stage there are rows, too, of which none is one.
+        let stages = blocks.stages();
+        let mut records = vec![NO_ROW; blocks.blocks() * stages * record + rows];
+        records.par_chunks_exact_mut(record.max(1)).enumerate().take(blocks.blocks() * stages).for_each(
+            |(at, record)| {
+                let (of_rows, rest) = record.split_at_mut(rows);
+                let (words, of_picks) = rest.split_at_mut(of_weights);
+                of_rows.copy_from_slice(blocks.rows(at / stages, at % stages));
+                for (word, weight) in words.iter_mut().zip(&arranged[at * of_weights..]) {
+                    *word = weight.to_bits();
+                }
+                for (pick, &slot) in of_picks.iter_mut().zip(&blocks.pick_lists()[at * picks..]) {
+                    *pick = u32::from(slot) * slot_bytes;
+                }
+            },
+        );
+        Self { choice, blocks, records }
     }
 
     /// Bytes of the arrays.
-    pub(super) fn bytes(&self) -> [(&'static str, u64); 2] {
-        [("weights", 4 * wide(self.weights.len())), ("lists", 4 * wide(self.lists.len()))]
+    pub(super) fn bytes(&self) -> [(&'static str, u64); 1] {
+        [("weights", 4 * wide(self.records.len()))]
     }
 }
 
@@ -52,8 +61,7 @@ pub(super) struct CudaCoresNm {
     stages: u32,
     slots: u32,
     depth: u32,
-    weights: DeviceBuffer<f32>,
-    lists: DeviceBuffer<u32>,
+    records: DeviceBuffer<u32>,
 }
 
 impl CudaCoresNm {
@@ -62,15 +70,14 @@ impl CudaCoresNm {
     /// # Errors
     /// [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
     pub(super) fn upload(device: &Device, layout: &Layout) -> Result<Self, DeviceError> {
-        let Layout { choice, blocks, lists, weights } = layout;
+        let Layout { choice, blocks, records } = layout;
         Ok(Self {
             choice: *choice,
             blocks: blocks.blocks(),
             stages: narrow(blocks.stages()),
             slots: narrow(blocks.slots()),
             depth: narrow(blocks.depth()),
-            weights: DeviceBuffer::named(device, weights, "weights")?,
-            lists: DeviceBuffer::named(device, lists, "lists")?,
+            records: DeviceBuffer::named(device, records, "weights")?,
         })
     }
 
@@ -87,8 +94,7 @@ impl CudaCoresNm {
             output: run.output,
             part_elements: run.part_elements,
             a: run.a.a.cast(),
-            weights: self.weights.pointer(),
-            lists: self.lists.pointer(),
+            records: self.records.pointer(),
             row_vectors: run.a.ld / 4,
             slots: self.slots,
             depth: self.depth,

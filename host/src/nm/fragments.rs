@@ -93,9 +93,7 @@ pub(super) fn choices(precision: Precision, sizes: Sizes, capacity: Capacity) ->
     let Some(form) = Form::of(precision) else { return Vec::new() };
     let choice = |entry: &'static Entry| match entry.variant {
         Variant::NmTensorCores { dtype, tile, slots }
-            if dtype == precision.dtype()
-                && sizes.suit(tile)
-                && entry.shared_bytes <= capacity.shared_bytes =>
+            if dtype == precision.dtype() && sizes.suit(tile) && capacity.runs(entry) =>
         {
             Some(Choice { entry, tile, slots, form })
         }

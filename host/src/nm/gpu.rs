@@ -72,12 +72,19 @@ impl GpuNm {
 
 /// What the model takes a machine for.
 fn capacity(device: &Device, machine: &dyn Machine) -> Capacity {
-    // Shared memory of a block: 163 KiB on 8.0, 227 KiB on 9.0 and 10.0, 99 KiB on those for desktops. The
-    // emulator has what any of them has, so that it runs every instance.
-    let kib = match (device.kind(), device.compute_capability()) {
-        (DeviceKind::Emulator, _) | (_, Some((9 | 10, _))) => 227,
-        (_, Some((8, 0))) => 163,
-        _ => 99,
+    // Shared memory of a block: 163 KiB on 8.0, 227 KiB on 9.0 and 10.0, 99 KiB on those for desktops. The emulator has
+    // what any of them has, so that it runs every instance.
+    let (kib, sm) = match (device.kind(), device.compute_capability()) {
+        (DeviceKind::Emulator, _) => (227, u32::MAX),
+        (_, Some((major, minor))) => {
+            let kib = match (major, minor) {
+                (9 | 10, _) => 227,
+                (8, 0) => 163,
+                _ => 99,
+            };
+            (kib, 10 * major + minor)
+        }
+        (_, None) => (99, 80),
     };
-    Capacity { multiprocessors: machine.multiprocessors(), shared_bytes: kib * 1024 }
+    Capacity { multiprocessors: machine.multiprocessors(), shared_bytes: kib * 1024, sm }
 }

@@ -34,6 +34,15 @@ pub(super) struct Capacity {
     pub(super) multiprocessors: u32,
     /// Shared memory that a block may have, in bytes.
     pub(super) shared_bytes: u32,
+    /// Compute capability, as `10·major + minor`.
+    pub(super) sm: u32,
+}
+
+impl Capacity {
+    /// Whether the machine runs an entry point.
+    pub(super) fn runs(&self, entry: &Entry) -> bool {
+        entry.min_sm <= self.sm && entry.shared_bytes <= self.shared_bytes
+    }
 }
 
 /// An instance of a kernel, and how weights are cut for it.

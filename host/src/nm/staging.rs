@@ -66,9 +66,9 @@ impl Bringing {
     }
 
     fn entry(self, vectors: bool) -> Result<&'static Entry, DeviceError> {
-        let element_bytes = self.precision.bytes();
-        let widened = (self.changes() && element_bytes == 2).then(|| self.precision.dtype());
-        let found = windrow_kernels::entry(Variant::NmStage { element_bytes, widened, vectors });
+        let stays = self.read_as == ReadAs::Stored && self.precision.bytes() == 2;
+        let widened = (!stays).then(|| self.precision.dtype());
+        let found = windrow_kernels::entry(Variant::NmStage { widened, vectors });
         found.ok_or(DeviceError::MissingEntry { name: "nm_stage" })
     }
 }
@@ -149,7 +149,7 @@ impl Staging {
         machine: &dyn Machine,
         operands: &Operands,
     ) -> Result<KMajor, DeviceError> {
-        let Bringing { precision, inner, .. } = self.bringing;
+        let inner = self.bringing.inner;
         let a = GlobalPtr::from_address(operands.a);
         if self.suit(operands) {
             return Ok(KMajor { a, ld: operands.lda });
@@ -168,7 +168,7 @@ impl Staging {
             lda: operands.lda,
             ld_out: ld,
             row_major: u32::from(operands.layout == ActivationLayout::RowMajor),
-            to_tf32: u32::from(precision == Precision::Tf32),
+            padding: 0,
         };
         let aligned = self.bringing.is_aligned(operands.a, operands.lda);
         let entry = if aligned { self.vectors } else { self.elements };

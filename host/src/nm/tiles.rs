@@ -37,14 +37,17 @@ impl Choice {
     pub(super) fn is_pipelined(&self) -> bool {
         matches!(self.entry.variant, Variant::NmCudaCores { buffers: 2.., .. })
     }
+
+    /// Whether they come by bulk copies.
+    fn is_bulk(&self) -> bool {
+        matches!(self.entry.variant, Variant::NmCudaCores { bulk: true, .. })
+    }
 }
 
 /// Every instance that weights of this pattern can be cut for, cheapest first.
 pub(super) fn choices(sizes: Sizes, capacity: Capacity, packing: NmPacking) -> Vec<Choice> {
     let choice = |entry: &'static Entry| match entry.variant {
-        Variant::NmCudaCores { tile, .. }
-            if sizes.suit(tile) && entry.shared_bytes <= capacity.shared_bytes =>
-        {
+        Variant::NmCudaCores { tile, .. } if sizes.suit(tile) && capacity.runs(entry) => {
             let shape = shape(tile, entry.shared_bytes, sizes, packing)?;
             Some(Choice { entry, tile, shape })
         }
@@ -126,39 +129,47 @@ impl Instance for Choice {
         let per_multiprocessor = (blocks / f64::from(capacity.multiprocessors)).ceil();
         let resident = per_multiprocessor.min(f64::from(entry.min_blocks));
         let busy = (resident * f64::from(entry.block_threads) / 32.0 / BUSY_WARPS).min(1.0).sqrt();
-        let padding = real(wide(shape.depth())) / real(wide(shape.kept_per_stage));
+        let depth = real(wide(shape.depth()));
+        let padding = depth / real(wide(shape.kept_per_stage));
         let products = rows * columns * w * padding / parts / FMAS_PER_CYCLE;
+        let efficiency = efficiency(*tile, self.is_bulk(), depth) * busy;
         let combine = match parts_log2 {
             0 => 0.0,
             log2 => COMBINE_CYCLES + sizes.combined_bytes(log2) / COMBINE_BYTES_PER_CYCLE,
         };
         let rounds = per_multiprocessor / f64::from(entry.min_blocks).max(1.0);
-        per_multiprocessor * products / (efficiency(*tile) * busy) + BLOCK_CYCLES * rounds.ceil() + combine
+        per_multiprocessor * products / efficiency + BLOCK_CYCLES * rounds.ceil() + combine
     }
 }
 
-/// Share of the peak that a tile reaches when nothing else limits it, of that of the best: measured on an H200 at 4096³, and
-/// at 256 × 4096 × 4096 for small tiles.
-fn efficiency(tile: NmTile) -> f64 {
-    match (tile.rows, tile.columns, tile.strip) {
-        (64, 128, 32) => 0.90,
-        (128, 128, 32) => 0.87,
-        (64, 64, 32) => 0.80,
-        (32, 64, 32) => 0.66,
-        (32, 32, 16) => 0.72,
-        (128, 128, 8) => 0.80,
-        (32, 64, 8) => 0.60,
-        (128, 64, 4) => 0.55,
-        (32, 32, 4) => 0.40,
-        _ => 0.20,
-    }
+/// Share of the peak that an instance reaches with stages of so many kept rows when nothing else limits it, of that of the
+/// best at first: measured on an H200 at 4096³, and at 256 × 4096 × 4096 for small tiles.
+fn efficiency(tile: NmTile, bulk: bool, depth: f64) -> f64 {
+    /// Kept rows of the stages for which shares are noted.
+    const NOTED_DEPTH: f64 = 16.0;
+    // The share, and as many kept rows as the barrier of a stage and bringing the next cost.
+    let (share, overhead) = match (tile.rows, tile.columns, tile.strip) {
+        (64, 128, 32) if bulk => (0.94, 5.0),
+        (64, 128, 32) => (0.90, 5.0),
+        (128, 128, 32) if bulk => (0.87, 6.7),
+        (128, 128, 32) => (0.87, 4.3),
+        (64, 64, 32) => (0.80, 5.0),
+        (32, 64, 32) => (0.66, 5.0),
+        (32, 32, 16) => (0.72, 5.0),
+        (128, 128, 8) => (0.80, 5.0),
+        (32, 64, 8) => (0.60, 5.0),
+        (128, 64, 4) => (0.55, 5.0),
+        (32, 32, 4) => (0.40, 5.0),
+        _ => (0.20, 5.0),
+    };
+    share * (NOTED_DEPTH + overhead) / NOTED_DEPTH * depth / (depth + overhead)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const H200: Capacity = Capacity { multiprocessors: 132, shared_bytes: 227 * 1024 };
+    const H200: Capacity = Capacity { multiprocessors: 132, shared_bytes: 227 * 1024, sm: 90 };
 
     fn sizes(m: u32, n: u32, k: usize, (keep, group, l): (usize, usize, usize)) -> Sizes {
         let pattern = NmPattern::new(keep, group, l).unwrap();
@@ -167,13 +178,16 @@ mod tests {
 
     #[test]
     fn large_products_take_the_large_tile_undivided() {
-        for keep in [16, 12, 8, 4] {
+        let old = Capacity { sm: 80, ..H200 };
+        for (keep, tile) in [(16, "128x128"), (12, "128x128"), (8, "64x128"), (4, "64x128")] {
             let sizes = sizes(4096, 4096, 4096, (keep, 32, 32));
-            let best = choices(sizes, H200, NmPacking::Auto)[0];
-            assert_eq!(best.entry.name, "nm_f32_64x128");
-            assert_eq!(best.parts_log2(sizes, H200), 0);
-            assert_eq!(best.shape.packed, keep <= 12);
-            assert!(best.shape.kept_per_stage >= 16, "{:?}", best.shape);
+            for (capacity, name) in [(H200, format!("nm_f32_{tile}_bulk")), (old, format!("nm_f32_{tile}"))] {
+                let best = choices(sizes, capacity, NmPacking::Auto)[0];
+                assert_eq!(best.entry.name, name);
+                assert_eq!(best.parts_log2(sizes, capacity), 0);
+                assert_eq!(best.shape.packed, keep <= 12);
+                assert!(best.shape.kept_per_stage >= 16, "{:?}", best.shape);
+            }
         }
     }
 

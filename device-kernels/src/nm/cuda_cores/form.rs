@@ -28,19 +28,29 @@ impl Picks for ByColumn {
     const BY_COLUMN: bool = true;
 }
 
-/// Whether anything is on its way to shared memory while a stage is multiplied.
+/// How stages come to shared memory.
 pub trait Buffers: 'static {
     /// Stages of which shared memory is made use of.
     const STAGES: u32;
+    /// Whether weights and lists come by bulk copies; else, as activations do, by each thread, 16 bytes at a time.
+    const BULK: bool = false;
 }
 
-/// The next stage is, and the lists of that after it.
+/// While a stage is multiplied, the next is on its way.
 pub struct Double;
-/// Nothing is: the paper's kernel before its pipeline, to measure what that gains (versions 1 and 2 of its ablation).
+/// Likewise, weights and lists by bulk copies: fewer instructions that are none of the products'. From `sm_90` on.
+/// (Rows of `A` are too short: a lane starts one at a time, and takes longer than all threads with 16 bytes each.)
+pub struct Bulk;
+/// Nothing is on its way meanwhile: the paper's kernel before its pipeline, to measure what that gains (versions 1 and 2
+/// of its ablation).
 pub struct Single;
 
 impl Buffers for Double {
     const STAGES: u32 = 2;
+}
+impl Buffers for Bulk {
+    const STAGES: u32 = 2;
+    const BULK: bool = true;
 }
 impl Buffers for Single {
     const STAGES: u32 = 1;

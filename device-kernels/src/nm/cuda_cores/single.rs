@@ -6,33 +6,35 @@ use super::super::output::each4;
 use super::{Block, PICKS_AT_ONCE, Picks};
 
 impl<S: Simt, P: Picks, const TM: usize, const TN: usize, const WARPS: u32> Block<'_, S, P, TM, TN, WARPS> {
-    /// `acc += A·W` over stages `begin..end`. Each is brought when that before it has been multiplied: first its lists,
-    /// then what they name.
+    /// `acc += A·W` over so many stages. Each is brought when that before it has been multiplied: first its rows, then
+    /// what they name and the rest.
     ///
     /// Shared memory is divided as for two stages, so that stages and resident blocks are those of the pipeline.
     #[inline(always)]
-    pub(super) unsafe fn multiply_one_by_one(&self, begin: u32, end: u32, acc: &mut [[f32; TN]; TM]) {
-        let s = self.s;
-        let stage_bytes = Self::TILE.stage_bytes(self.p.slots, self.p.depth);
-        let (lists, slab_w) = (2 * stage_bytes, stage_bytes - self.p.depth * Self::W_ROW);
-        let mut stage = begin;
+    pub(super) unsafe fn multiply_one_by_one(&self, stages: u32, acc: &mut [[f32; TN]; TM]) {
+        let (s, p) = (self.s, self.p);
+        let stage_bytes = Self::TILE.stage_bytes(p.slots, p.depth);
+        let (rows, slab_w) = (stage_bytes + Self::next_rows(p), Self::slab_w(p));
+        let mut stage = 0;
         // SAFETY: the obligations of the params; copies are waited for and made known by a barrier before they are read,
         // and what they overwrite has been read before a barrier.
         unsafe {
             self.clear_zero_slots(stage_bytes);
-            while stage < end {
+            while stage < stages {
                 // 2. Global -> shared.
-                self.bring_lists(lists, stage, end);
+                let record = self.records.byte_add(u64::from(stage) * u64::from(self.record_bytes()));
+                self.bring_bytes(rows, record, p.slots * 4);
                 s.copy_async_commit();
                 s.copy_async_wait::<0>();
-                s.sync_block(); // RAW: lists -> read
-                self.bring_stage(0, lists, stage, slab_w);
+                s.sync_block(); // RAW: rows -> read
+                self.bring_rows(0, rows);
+                self.bring_record(stage, slab_w);
                 s.copy_async_commit();
                 s.copy_async_wait::<0>();
                 s.sync_block(); // RAW: stage, zero slots -> read
                 // 3. and 4. Four kept rows.
-                let mut left = self.p.depth / PICKS_AT_ONCE;
-                let (mut list, mut w) = (lists + self.lane_list, slab_w + self.lane_w);
+                let mut left = p.depth / PICKS_AT_ONCE;
+                let (mut list, mut w) = (self.lane_list, slab_w + self.lane_w);
                 while left > 0 {
                     let picks = self.picks(list);
                     each4(|i| {
@@ -43,7 +45,7 @@ impl<S: Simt, P: Picks, const TM: usize, const TN: usize, const WARPS: u32> Bloc
                     list += 16;
                     w += PICKS_AT_ONCE * Self::W_ROW;
                 }
-                s.sync_block(); // WAR: stage and lists read -> next copies
+                s.sync_block(); // WAR: stage and rows read -> next copies
                 stage += 1;
             }
         }

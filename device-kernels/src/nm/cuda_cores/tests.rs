@@ -52,12 +52,13 @@ fn check<P: Picks, const TM: usize, const TN: usize, const WARPS: u32, B: Buffer
     }
     let c_old = if case.beta == 0.0 { f32::NAN } else { 3.0 };
     let mut want = vec![0.0f32; (case.m * case.n) as usize];
-    let (mut lists, mut weights) = (Vec::new(), Vec::new());
+    let mut records = Vec::new();
     for block in 0..blocks {
         for _ in 0..case.stages {
             let rows: Vec<u32> = (0..case.slots)
                 .map(|slot| if slot % 5 == 3 { NO_ROW } else { numbers.below(case.k - 1) })
                 .collect();
+            records.extend(&rows);
             let mut picked = Vec::new(); // (strips, depth) slots
             for _ in 0..strips * case.depth {
                 let slot = numbers.below(case.slots + 1);
@@ -68,7 +69,7 @@ fn check<P: Picks, const TM: usize, const TN: usize, const WARPS: u32, B: Buffer
                 for column in 0..bn {
                     let at = block * bn + column;
                     let weight = if at < case.n { numbers.integer() } else { 0.0 };
-                    weights.push(weight);
+                    records.push(weight.to_bits());
                     let slot = picked[(column / strip_columns * case.depth + place) as usize];
                     if at < case.n && slot < case.slots {
                         let row = rows[slot as usize];
@@ -78,10 +79,10 @@ fn check<P: Picks, const TM: usize, const TN: usize, const WARPS: u32, B: Buffer
                     }
                 }
             }
-            lists.extend(rows);
-            lists.extend(picked.iter().map(|slot| slot * bm * 4));
+            records.extend(picked.iter().map(|slot| slot * bm * 4));
         }
     }
+    records.extend((0..case.slots).map(|_| NO_ROW));
     for want in &mut want {
         *want = 2.0 * *want + if case.beta == 0.0 { 0.0 } else { case.beta * c_old };
     }
@@ -100,8 +101,7 @@ fn check<P: Picks, const TM: usize, const TN: usize, const WARPS: u32, B: Buffer
             output: if parts == 1 { output } else { of_parts },
             part_elements: u64::from(m * ldc),
             a: memory.alloc_from(&a),
-            weights: memory.alloc_from(&weights),
-            lists: memory.alloc_from(&lists),
+            records: memory.alloc_from(&records),
             row_vectors: lda / 4,
             slots: case.slots,
             depth: case.depth,
@@ -167,6 +167,14 @@ fn picks_by_warp() {
     check_edges::<ByWarp, 8, 8, 2, Double>();
     check_edges::<ByWarp, 4, 8, 2, Double>();
     check_edges::<ByWarp, 4, 4, 2, Double>();
+}
+
+#[test]
+fn in_bulk() {
+    check_edges::<ByWarp, 16, 8, 4, Bulk>();
+    check_edges::<ByWarp, 8, 8, 4, Bulk>();
+    check_edges::<ByWarp, 16, 8, 2, Bulk>();
+    check_edges::<ByWarp, 8, 8, 2, Bulk>();
 }
 
 #[test]

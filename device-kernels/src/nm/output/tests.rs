@@ -124,7 +124,6 @@ fn every_type_activation_and_alignment() {
                     let case = Case { element, activate, vectors, n, ldc, beta, bias };
                     check::<2>(&case);
                     check::<4>(&case);
-                    check::<8>(&case);
                 }
             }
         }
@@ -138,6 +137,7 @@ fn extreme_values() {
         (Activate::Relu, f32::NAN, f32::NAN),
         (Activate::Relu, f32::NEG_INFINITY, 0.0),
         (Activate::Relu, f32::INFINITY, f32::INFINITY),
+        (Activate::Relu, -0.0, 0.0),
         (Activate::Gelu, f32::NAN, f32::NAN),
         (Activate::Gelu, f32::INFINITY, f32::INFINITY),
         (Activate::Gelu, 1e30, 1e30),
@@ -160,6 +160,10 @@ fn extreme_values() {
         // SAFETY: as above; there is one row.
         memory.launch(&launch, |s| unsafe { output.store(s, s.thread_idx(), 0, [x, x]) }).unwrap();
         let got = memory.read(c, 1).unwrap()[0];
-        assert!(got == want || got.is_nan() && want.is_nan(), "{activate:?}({x}) is {got}");
+        let same = match activate {
+            Activate::Relu if x == 0.0 => got.to_bits() == want.to_bits(),
+            _ => got == want || got.is_nan() && want.is_nan(),
+        };
+        assert!(same, "{activate:?}({x}) is {got}");
     }
 }

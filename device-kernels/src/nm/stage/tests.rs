@@ -3,7 +3,7 @@
 use windrow_simt::emulator::{Launch, Memory, Schedule};
 
 use super::*;
-use crate::element::{Bf16, F16};
+use crate::element::{Bf16, F16, F32, Tf32};
 
 /// Activations `m × k`, an element a number of its own; NaN between rows, which must not be seen.
 struct Case {
@@ -20,11 +20,10 @@ fn number(row: u32, column: u32) -> u16 {
 }
 
 /// The result, for elements made of 16-bit numbers by `element`.
-fn run<E: Moved, const VECTORS: bool>(
-    case: &Case,
-    element: impl Fn(u16) -> E::Bits,
-    to_tf32: bool,
-) -> Vec<E::Out> {
+fn run<E: Moved, const VECTORS: bool>(case: &Case, element: impl Fn(u16) -> E::Bits) -> Vec<E::Out>
+where
+    E::Out: PartialEq,
+{
     let (outer, inner) = if case.row_major { (case.m, case.k) } else { (case.k, case.m) };
     assert!(case.lda >= inner);
     let mut held = Vec::new();
@@ -36,7 +35,7 @@ fn run<E: Moved, const VECTORS: bool>(
     }
     held.truncate((outer.saturating_sub(1) * case.lda + inner) as usize);
     let ld_out = case.m.next_multiple_of(STAGE_TILE);
-    let mut first = None;
+    let mut first: Option<Vec<E::Out>> = None;
     for schedule in Schedule::STANDARD {
         let memory = Memory::new();
         let out = memory.alloc_uninit::<E::Out>((case.k * ld_out) as usize);
@@ -48,7 +47,7 @@ fn run<E: Moved, const VECTORS: bool>(
             lda: case.lda,
             ld_out,
             row_major: u32::from(case.row_major),
-            to_tf32: u32::from(to_tf32),
+            padding: 0,
         };
         let launch = Launch {
             grid: [ld_out / STAGE_TILE, case.k.div_ceil(STAGE_TILE)],
@@ -59,7 +58,9 @@ fn run<E: Moved, const VECTORS: bool>(
         // SAFETY: the parameters keep their obligations.
         let outcome = memory.launch(&launch, |s| unsafe { NmStage::<E, VECTORS>::run(s, &params) });
         outcome.unwrap_or_else(|violation| panic!("{schedule:?}: {violation}"));
-        first = Some(memory.read(out, (case.k * ld_out) as usize).unwrap());
+        let got = memory.read(out, (case.k * ld_out) as usize).unwrap();
+        assert!(first.as_ref().is_none_or(|first| *first == got), "{schedule:?}");
+        first = Some(got);
     }
     first.unwrap()
 }
@@ -71,7 +72,7 @@ where
     E::Bits: PartialEq,
 {
     let ld_out = case.m.next_multiple_of(STAGE_TILE);
-    for (at, got) in (0u32..).zip(run::<E, VECTORS>(case, element, false)) {
+    for (at, got) in (0u32..).zip(run::<E, VECTORS>(case, element)) {
         let (k, m) = (at / ld_out, at % ld_out);
         let want = element(if m < case.m { number(m, k) } else { 0 });
         assert!(got == want, "({m}, {k}) of {}x{}: {got:?} instead of {want:?}", case.m, case.k);
@@ -85,11 +86,11 @@ fn every_layout_and_size() {
             let inner = if row_major { k } else { m };
             for lda in [inner, inner + 3] {
                 check::<Bits16, false>(&Case { m, k, lda, row_major }, |x| x);
-                check::<Bits32, false>(&Case { m, k, lda, row_major }, u32::from);
+                check::<Widened<F32>, false>(&Case { m, k, lda, row_major }, u32::from);
             }
             for lda in [inner.next_multiple_of(8), inner.next_multiple_of(8) + 16] {
                 check::<Bits16, true>(&Case { m, k, lda, row_major }, |x| x);
-                check::<Bits32, true>(&Case { m, k, lda, row_major }, u32::from);
+                check::<Widened<F32>, true>(&Case { m, k, lda, row_major }, u32::from);
             }
         }
     }
@@ -100,7 +101,7 @@ fn rounding_to_tf32() {
     let case = Case { m: 3, k: 5, lda: 8, row_major: true };
     // The 13 low bits go; the highest of them decides.
     let element = |x: u16| 0x3f80_0000 + u32::from(x);
-    for (at, got) in (0u32..).zip(run::<Bits32, true>(&case, element, true)) {
+    for (at, got) in (0u32..).zip(run::<Widened<Tf32>, true>(&case, element)) {
         let (k, m) = (at / STAGE_TILE, at % STAGE_TILE);
         let want = if m < 3 { (element(number(m, k)) + 0x1000) & !0x1fff } else { 0 };
         assert_eq!(got, want, "({m}, {k})");
@@ -118,10 +119,8 @@ fn check_widened<E: Element<Bits = u16>>(widened: impl Fn(u16) -> f32) {
             let ld_out = m.next_multiple_of(STAGE_TILE);
             // Infinities and what is subnormal are among the numbers; what is none stays none.
             let element = |x: u16| x.wrapping_mul(257);
-            let got = [
-                run::<Widened<E>, false>(&unaligned, element, false),
-                run::<Widened<E>, true>(&aligned, element, false),
-            ];
+            let got =
+                [run::<Widened<E>, false>(&unaligned, element), run::<Widened<E>, true>(&aligned, element)];
             for (at, got) in got.iter().flat_map(|got| (0u32..).zip(got)) {
                 let (row, column) = (at / ld_out, at % ld_out);
                 let want = if column < m { widened(element(number(column, row))) } else { 0.0 };

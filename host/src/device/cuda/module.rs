@@ -44,15 +44,16 @@ impl Module {
             overlaps_launches: source.sm >= 90,
             functions: HashMap::with_capacity(ENTRIES.len()),
         };
-        if let Err(error) = module.find_functions() {
+        if let Err(error) = module.find_functions(source.sm) {
             module.unload();
             return Err(error);
         }
         Ok(module)
     }
 
-    fn find_functions(&mut self) -> Result<(), DeviceError> {
-        for entry in ENTRIES {
+    /// Finds the functions of the module compiled for compute capability `sm` on, as `10·major + minor`.
+    fn find_functions(&mut self, sm: u32) -> Result<(), DeviceError> {
+        for entry in ENTRIES.iter().filter(|entry| entry.min_sm <= sm) {
             let missing = |_| DeviceError::MissingEntry { name: entry.name };
             let name =
                 CString::new(entry.name).map_err(|_| DeviceError::MissingEntry { name: entry.name })?;
