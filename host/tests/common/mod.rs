@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file is a crate of its own and uses a part of this")]
 
+use std::sync::OnceLock;
+
 use half::{bf16, f16};
 use windrow::partition::{PartitionRule, VectorThreshold};
 use windrow::{
@@ -21,11 +23,17 @@ fn is_set(variable: &str) -> bool {
     std::env::var(variable).is_ok_and(|value| value == "1")
 }
 
-/// The GPU, or `None` where none is needed.
+/// The GPU, or `None` where none is needed. All tests of a program have the same: opening one compiles all kernels, which
+/// takes a sanitizer longer than the tests.
 ///
 /// # Panics
 /// If there is a GPU that cannot be used, or none where one must be.
 pub(crate) fn gpu() -> Option<Device> {
+    static GPU: OnceLock<Option<Device>> = OnceLock::new();
+    GPU.get_or_init(open_gpu).clone()
+}
+
+fn open_gpu() -> Option<Device> {
     match Device::cuda(0) {
         Ok(device) => Some(device),
         Err(error) if is_set(REQUIRE_GPU) => panic!("{REQUIRE_GPU}=1, but: {error}"),
