@@ -1,11 +1,11 @@
-//! Why a matrix, a permutation or a format could not be built.
+//! Why a matrix, a tensor, a permutation or a format could not be built.
 
 use thiserror::Error;
 
-/// Why a matrix, a permutation or a format could not be built.
+/// Why a matrix, a tensor, a permutation or a format could not be built.
 ///
 /// Every message names the place (row, entry, position, window, tile), the number found there and the bound
-/// it breaks. Rows, columns, entries and positions are counted from 0.
+/// it breaks. Rows, columns, modes, entries and positions are counted from 0.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum FormatError {
@@ -213,6 +213,55 @@ pub enum FormatError {
         found: String,
         /// The names that exist.
         known: String,
+    },
+    /// A tensor with a mode of more than 2³² − 1 indices.
+    #[error(
+        "mode {mode} has {found} indices, more than the {limit} that 32 bits can name; split the tensor",
+        limit = u32::MAX
+    )]
+    ModeTooLarge {
+        /// The mode, from 0.
+        mode: usize,
+        /// The dimension asked for.
+        found: usize,
+    },
+    /// Numbers that put the modes of a tensor in no order.
+    #[error("{found:?} is no order of three modes; give 0, 1 and 2, each once")]
+    ModeOrder {
+        /// The order given.
+        found: [usize; 3],
+    },
+    /// An entry beyond the tensor, in a list of coordinates.
+    #[error(
+        "entry {entry} (index {index:?}, value {value}) lies outside of {} × {} × {}",
+        dims[0], dims[1], dims[2]
+    )]
+    TensorEntryOutOfRange {
+        /// Position in the list.
+        entry: usize,
+        /// Its index in each mode.
+        index: [u32; 3],
+        /// Its value, printed.
+        value: String,
+        /// The dimensions of the tensor.
+        dims: [usize; 3],
+    },
+    /// An array of a tensor in compressed sparse fibers that breaks one of the invariants listed at
+    /// [`Csf3`](crate::Csf3).
+    #[error("CSF invariant {invariant} does not hold: {detail}")]
+    Csf3 {
+        /// The invariant's label, for example `"F2"`.
+        invariant: &'static str,
+        /// The place and the numbers.
+        detail: String,
+    },
+    /// A power law that no index can be drawn from.
+    #[error("mode {mode}: there is no power law with exponent {exponent}; give a finite number of 0 or more")]
+    PowerLaw {
+        /// The mode, from 0.
+        mode: usize,
+        /// The exponent, printed.
+        exponent: String,
     },
     /// The machine refused an allocation.
     #[error("{bytes} bytes for {what} could not be allocated")]

@@ -3,6 +3,7 @@
 //! ```text
 //! file --io--> Coo --> Csr --> RsTile          (Permutation, RowAssignment decide order and path of rows)
 //! file --io--> dense weights --> VectorNm      (vector-wise N:M sparsity)
+//! file --io--> Coo3 --> Csf3                   (tensors of three modes)
 //! ```
 //!
 //! A value of any type here satisfies the invariants that its documentation lists as formulas: fields are
@@ -14,6 +15,8 @@
 #![forbid(unsafe_code)]
 
 mod coo;
+mod coo3;
+mod csf3;
 mod csr;
 mod error;
 mod memory;
@@ -28,6 +31,8 @@ pub mod io;
 pub mod synthetic;
 
 pub use coo::Coo;
+pub use coo3::Coo3;
+pub use csf3::{Csf3, Csf3Parts};
 pub use csr::{Canonicalised, Csr};
 pub use error::FormatError;
 pub use memory::ByteSizes;

@@ -45,6 +45,14 @@ pub(crate) fn try_zeroed<T: bytemuck::Zeroable>(
         .map_err(|()| FormatError::OutOfMemory { what, bytes })
 }
 
+/// An empty vector with room for `len` elements, or [`FormatError::OutOfMemory`].
+pub(crate) fn try_with_room<T>(len: usize, what: &'static str) -> Result<Vec<T>, FormatError> {
+    let mut vector = Vec::new();
+    let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
+    vector.try_reserve_exact(len).map_err(|_| FormatError::OutOfMemory { what, bytes })?;
+    Ok(vector)
+}
+
 /// `x` as an index.
 ///
 /// Offsets of a checked matrix are at most the length of a vector that exists, so they fit.
@@ -84,5 +92,6 @@ mod tests {
         let bytes = (usize::MAX / 4) as u64;
         assert_eq!(error, FormatError::OutOfMemory { what: "row_offsets", bytes: bytes.saturating_mul(8) });
         assert!(error.to_string().ends_with("bytes for row_offsets could not be allocated"));
+        assert_eq!(try_with_room::<u64>(usize::MAX / 4, "row_offsets").unwrap_err(), error);
     }
 }

@@ -1,4 +1,4 @@
-//! Readers and writers of sparse-matrix files, of orders of rows, and of weights with N:M sparsity.
+//! Readers and writers of sparse-matrix files, of orders of rows, of weights with N:M sparsity, and of tensors.
 //!
 //! | format | [`Format`] | read | written |
 //! |---|---|---|---|
@@ -12,6 +12,8 @@
 //!
 //! Weights with vector-wise N:M sparsity are files of their own, safetensors or `.npz`: [`write_vector_nm`],
 //! [`read_vector_nm`]. Dense ones are read from safetensors files by name: [`read_tensor`].
+//!
+//! Tensors of three modes are FROSTT `.tns` files: [`read_tns`], [`write_tns`]. They are never read as matrices.
 //!
 //! The format is found out from the content, never from the name; gzip is seen through. Files that hold a
 //! pattern get the value 1 for each entry; duplicates are summed; a [`ReadReport`] tells what was done.
@@ -53,6 +55,7 @@ mod scan;
 mod smtx;
 mod sniff;
 mod source;
+mod tns;
 mod vector_nm;
 mod write;
 
@@ -70,11 +73,12 @@ pub use permutation::{read_permutation, read_permutation_from};
 pub use report::{Field, Header, Layout, ReadReport, Storage, Symmetry};
 pub use safetensors::{DenseTensor, read_tensor, read_tensor_from};
 pub use sniff::sniff;
+pub use tns::{read_tns, read_tns_from};
 pub use vector_nm::{read_vector_nm, read_vector_nm_from};
 pub use write::{
     NmIndices, WriteOptions, WriteReport, write_csr, write_edge_list, write_matrix_market, write_permutation,
-    write_scipy_npz, write_smtx, write_tensors, write_vector_nm, write_vector_nm_npz,
-    write_vector_nm_safetensors,
+    write_scipy_npz, write_smtx, write_tensors, write_tns, write_tns_to, write_vector_nm,
+    write_vector_nm_npz, write_vector_nm_safetensors,
 };
 
 /// A matrix and how it was read.

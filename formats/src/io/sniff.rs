@@ -5,7 +5,7 @@ use std::io::{Cursor, Read};
 use flate2::bufread::MultiGzDecoder;
 
 use super::line::{Line, excerpt};
-use super::number::parse_unsigned;
+use super::number::{parse_f64, parse_unsigned};
 use super::source::{BYTE_ORDER_MARK, GZIP_MAGIC};
 use super::{Format, ReadError, matrix_market, npz};
 
@@ -98,6 +98,13 @@ pub(super) fn sniff_prefix(prefix: &[u8]) -> Result<Sniffed, ReadError> {
         if first.bytes.eq_ignore_ascii_case(matrix_market::BANNER) {
             return Ok(Sniffed::Text(Format::MatrixMarket));
         }
+        if let Some(modes) = tensor_modes(text) {
+            return unknown(format!(
+                "line {} has {modes} indices and a value, like a FROSTT tensor and unlike a matrix; io::read_tns \
+                 reads those with three",
+                number + 1
+            ));
+        }
         return match numbers(text) {
             Some((3, true)) => Ok(Sniffed::Text(Format::Smtx)),
             Some((2.., false)) => Ok(Sniffed::Text(Format::EdgeList)),
@@ -119,4 +126,14 @@ fn numbers(text: &[u8]) -> Option<(usize, bool)> {
     parse_unsigned(words.token()?.bytes)?;
     let more = std::iter::from_fn(|| words.token()).count();
     Some((2 + more, text.contains(&b',')))
+}
+
+/// How many modes a tensor has whose entry this line is; `None` for fewer than three, as edges have a value too.
+fn tensor_modes(text: &[u8]) -> Option<usize> {
+    let mut words = Line::new(text);
+    let words: Vec<_> = std::iter::from_fn(|| words.token()).collect();
+    let (value, indices) = words.split_last()?;
+    parse_f64(value.bytes)?;
+    let all_indices = indices.iter().all(|index| parse_unsigned(index.bytes).is_some());
+    (indices.len() >= 3 && all_indices).then_some(indices.len())
 }

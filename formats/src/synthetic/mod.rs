@@ -1,11 +1,12 @@
-//! Made-up matrices of known structure: the same seed gives the same matrix everywhere.
+//! Made-up matrices and tensors of known structure: the same seed gives the same matrix everywhere.
 //!
 //! Eight kinds of structure that real matrices have, each a fixed pattern. Values are made from a seed of
-//! their own, so that one pattern serves any number of tests. Weights with a vector-wise N:M pattern come wholly from a
-//! seed.
+//! their own, so that one pattern serves any number of tests. Weights with a vector-wise N:M pattern and tensors come
+//! wholly from a seed.
 
 mod patterns;
 mod random;
+mod tensors;
 mod weights;
 
 #[cfg(test)]
@@ -15,6 +16,7 @@ use std::fmt;
 use std::str::FromStr;
 
 pub use random::{SplitMix64, seeded_values};
+pub use tensors::{seeded_power_law_tensor, seeded_tensor};
 pub use weights::seeded_weights;
 
 use crate::{Csr, FormatError, Value};

@@ -202,6 +202,6 @@ fn communities(mut random: SplitMix64, n: u32) -> Result<Csr<f32>, FormatError> 
     clippy::cast_sign_loss,
     reason = "the integer part is what is wanted, of numbers that are never negative"
 )]
-fn truncate(x: f64) -> u32 {
+pub(super) fn truncate(x: f64) -> u32 {
     x as u32
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::NmPattern;
+use crate::{Coo3, NmPattern};
 
 /// FNV-1a, 64 bits, over row offsets then columns, each as 4 bytes, least significant first.
 fn checksum(csr: &Csr<f32>) -> u64 {
@@ -86,6 +86,99 @@ fn weights_depend_on_seed_pattern_and_sizes_only() {
     assert_eq!(seeded_weights::<f32>((6, 1), all, 1).unwrap().indices(), [0, 1, 2, 3, 0, 1]);
     let error = seeded_weights::<f32>((1 << 32, 1), all, 1).unwrap_err();
     assert_eq!(error, FormatError::DimensionTooLarge { what: "rows", found: 1 << 32 });
+}
+
+/// How many entries the most frequent hundredth of a mode's indices has, of all.
+fn share_of_heaviest(tensor: &Coo3<f32>, mode: usize) -> f64 {
+    let mut times = vec![0u32; tensor.dims()[mode]];
+    tensor.indices(mode).iter().for_each(|&index| times[index as usize] += 1);
+    times.sort_unstable_by(|a, b| b.cmp(a));
+    f64::from(times[..times.len() / 100].iter().sum::<u32>()) / tensor.nnz() as f64
+}
+
+#[test]
+fn tensors_depend_on_seed_and_sizes_only() {
+    let dims = [400, 1000, 300];
+    let tensor = seeded_tensor::<f32>(dims, 50_000, 7).unwrap();
+    assert_eq!(tensor, seeded_tensor(dims, 50_000, 7).unwrap());
+    assert_eq!(tensor.values(), seeded_values::<f32>(tensor.nnz(), 7).unwrap());
+    assert_eq!(tensor.indices(1), seeded_tensor::<f64>(dims, 50_000, 7).unwrap().indices(1));
+    assert_ne!(tensor.indices(1), seeded_tensor::<f32>(dims, 50_000, 8).unwrap().indices(1));
+    let places: Vec<_> = tensor.entries().map(|(index, _)| index).collect();
+    assert!(places.is_sorted_by(|a, b| a < b));
+    // Of 50 000 draws from 120 million places, about 10 are drawn again.
+    assert!((49_950..50_000).contains(&tensor.nnz()), "{}", tensor.nnz());
+    let law = |seed| seeded_power_law_tensor::<f32>(dims, 50_000, [1.0, 0.7, 0.0], seed).unwrap();
+    assert_eq!(law(7), law(7));
+    assert_ne!(law(7).indices(0), law(8).indices(0));
+    assert_eq!(law(7).values(), seeded_values::<f32>(law(7).nnz(), 7).unwrap());
+}
+
+#[test]
+fn power_laws_have_few_heavy_slices() {
+    let dims = [10_000, 10_000, 10_000];
+    let even = seeded_tensor::<f32>(dims, 200_000, 1).unwrap();
+    let tensor = seeded_power_law_tensor::<f32>(dims, 200_000, [1.0, 0.5, 0.0], 1).unwrap();
+    assert!(tensor.nnz() > 198_000, "{}", tensor.nnz());
+    // Of ranks 1 to 101: ln 101 / ln 10 001 = 0.501, (101^0.5 - 1) / (10 001^0.5 - 1) = 0.091. Of even draws the
+    // heaviest hundredth has somewhat more than one, since chance makes some of 20 expected entries 33.
+    for (mode, share) in [(0, 0.501), (1, 0.091)] {
+        let found = share_of_heaviest(&tensor, mode);
+        assert!((found / share - 1.0).abs() < 0.1, "mode {mode}: {found}");
+        assert!(share_of_heaviest(&even, mode) < 0.02);
+    }
+    let (found, even) = (share_of_heaviest(&tensor, 2), share_of_heaviest(&even, 2));
+    assert!((found / even - 1.0).abs() < 0.05, "exponent 0 is uniform: {found}, {even}");
+}
+
+#[test]
+fn tensors_of_any_size_and_exponent() {
+    for dims in [[0, 5, 5], [5, 0, 5], [5, 5, 0], [0, 0, 0]] {
+        assert_eq!(seeded_tensor::<f32>(dims, 100, 1).unwrap().nnz(), 0);
+        assert_eq!(seeded_power_law_tensor::<f32>(dims, 100, [1.0; 3], 1).unwrap().nnz(), 0);
+    }
+    assert_eq!(seeded_tensor::<f32>([2, 2, 2], 1000, 1).unwrap().nnz(), 8);
+    let widest = u32::MAX as usize;
+    for exponent in [0.0, 1e-9, 0.5, 1.0 - 1e-13, 1.0, 1.0 + 1e-9, 2.0, 60.0, f64::MAX] {
+        let exponents = [exponent; 3];
+        let tensor = seeded_power_law_tensor::<f32>([widest, 2, 1], 100, exponents, 1).unwrap();
+        assert!((1..=100).contains(&tensor.nnz()), "{exponent}: {}", tensor.nnz());
+        assert!((exponent < 1.5) == (tensor.nnz() > 60), "{exponent}: {}", tensor.nnz());
+    }
+    for (exponent, name) in [(-0.5, "-0.5"), (f64::NAN, "NaN"), (f64::INFINITY, "inf")] {
+        let error = seeded_power_law_tensor::<f32>([2; 3], 1, [0.0, exponent, f64::NAN], 1).unwrap_err();
+        let message = "mode 1: there is no power law with exponent ";
+        assert_eq!(error.to_string(), format!("{message}{name}; give a finite number of 0 or more"));
+    }
+    let error = seeded_tensor::<f32>([1, 1 << 32, 1], 1, 1).unwrap_err();
+    assert_eq!(error, FormatError::ModeTooLarge { mode: 1, found: 1 << 32 });
+    assert_eq!(seeded_power_law_tensor::<f32>([1, 1 << 32, 1], 1, [0.0; 3], 1).unwrap_err(), error);
+}
+
+/// FNV-1a, 64 bits, over the indices of each mode in turn, each as 4 bytes, least significant first.
+fn tensor_checksum(tensor: &Coo3<f32>) -> u64 {
+    let words = (0..3).flat_map(|mode| tensor.indices(mode).iter().copied());
+    words.flat_map(u32::to_le_bytes).fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
+    })
+}
+
+#[test]
+fn tensors_are_the_pinned_ones() {
+    let uniform = seeded_tensor::<f32>([500, 600, 700], 10_000, 1).unwrap();
+    assert_eq!(
+        (uniform.nnz(), tensor_checksum(&uniform)),
+        (10_000, 0xE691_9FC9_FC72_9F07),
+        "{:#X}",
+        tensor_checksum(&uniform)
+    );
+    let law = seeded_power_law_tensor::<f32>([500, 600, 700], 10_000, [1.1, 1.0, 0.6], 1).unwrap();
+    assert_eq!(
+        (law.nnz(), tensor_checksum(&law)),
+        (9853, 0x270B_2068_C835_C63B),
+        "{:#X}",
+        tensor_checksum(&law)
+    );
 }
 
 #[test]

@@ -1,8 +1,10 @@
-//! Writers: a matrix to a file, in a format that the file's name tells or the caller names; orders of rows.
+//! Writers: a matrix to a file, in a format that the file's name tells or the caller names; orders of rows;
+//! tensors.
 
 mod npz;
 mod permutation;
 mod text;
+mod tns;
 mod vector_nm;
 
 use std::fs::File;
@@ -18,6 +20,7 @@ use crate::{Csr, Value};
 pub use npz::write_scipy_npz;
 pub use permutation::write_permutation;
 pub use text::{write_edge_list, write_matrix_market, write_smtx};
+pub use tns::{write_tns, write_tns_to};
 pub use vector_nm::{
     NmIndices, write_tensors, write_vector_nm, write_vector_nm_npz, write_vector_nm_safetensors,
 };

@@ -10,7 +10,7 @@ use crate::memory::index;
 use crate::{Csr, Value};
 
 /// Entries formatted in one piece by one thread.
-const PIECE_ENTRIES: usize = 1 << 13;
+pub(super) const PIECE_ENTRIES: usize = 1 << 13;
 
 /// Writes `csr` in Matrix Market format: coordinate, general, real, or pattern if every value is 1.
 ///
@@ -179,7 +179,7 @@ pub(super) fn push_integer(text: &mut Vec<u8>, mut number: u64) {
 }
 
 /// Spells `value` so that reading it as `f64` and rounding to `V` gives it back.
-fn push_value<V: Value>(text: &mut Vec<u8>, value: V) {
+pub(super) fn push_value<V: Value>(text: &mut Vec<u8>, value: V) {
     let exact = value.to_f64();
     let mut spelled = format!("{exact:?}");
     if size_of::<V>() < size_of::<f64>() {
