@@ -125,7 +125,17 @@ mod tests {
     fn args(reorder: Option<RowOrder>) -> PlanArgs {
         let (determinism, tile_values) = (windrow::Determinism::default(), windrow::TileValues::default());
         let (preprocess, schedule) = (windrow::Preprocessing::default(), windrow::Schedule::default());
-        PlanArgs { reorder, determinism, tile_values, preprocess, partition: None, schedule }
+        PlanArgs {
+            reorder,
+            determinism,
+            tile_values,
+            preprocess,
+            partition: None,
+            schedule,
+            parallelism: None,
+            block_threads: 128,
+            tile_columns: None,
+        }
     }
 
     const QUIET: Console = Console { json: false, quiet: true };

@@ -20,6 +20,7 @@ use crate::row_softmax::{EightLanes, RowSoftmax, RowSoftmaxGrad, WholeBlock};
 use crate::row_split::RowSplit;
 use crate::scan;
 use crate::sddmm::{Scan, SddmmEntries, SddmmTiles};
+use crate::segment_group::{NonzeroGroups, RowGroups};
 use crate::short_rows::ShortRows;
 use crate::tile_stream::{Bulk, ByElement, Packed, TileStream};
 use crate::training::{Adam, ColumnSums, CrossEntropy, NormalizeRows, NormalizeRowsGrad, Pointwise};
@@ -166,6 +167,30 @@ entries! {
     spmm_tile_stream_tf32_32_packed => TileStream<Tf32, Bulk, 1, 3, Packed>,
     spmm_tile_stream_tf32_64_packed => TileStream<Tf32, Bulk, 2, 3, Packed>,
     spmm_tile_stream_tf32_elements_packed => TileStream<Tf32, ByElement, 1, 3, Packed>,
+    spmm_row_groups_f32_c1 => RowGroups<F32, 1>,
+    spmm_row_groups_f32_c2 => RowGroups<F32, 2>,
+    spmm_row_groups_f32_c4 => RowGroups<F32, 4>,
+    spmm_row_groups_f16_c1 => RowGroups<F16, 1>,
+    spmm_row_groups_f16_c2 => RowGroups<F16, 2>,
+    spmm_row_groups_f16_c4 => RowGroups<F16, 4>,
+    spmm_nonzero_groups_f32_n1c1 => NonzeroGroups<F32, 1, 1>,
+    spmm_nonzero_groups_f32_n1c2 => NonzeroGroups<F32, 1, 2>,
+    spmm_nonzero_groups_f32_n1c4 => NonzeroGroups<F32, 1, 4>,
+    spmm_nonzero_groups_f32_n2c1 => NonzeroGroups<F32, 2, 1>,
+    spmm_nonzero_groups_f32_n2c2 => NonzeroGroups<F32, 2, 2>,
+    spmm_nonzero_groups_f32_n2c4 => NonzeroGroups<F32, 2, 4>,
+    spmm_nonzero_groups_f32_n4c1 => NonzeroGroups<F32, 4, 1>,
+    spmm_nonzero_groups_f32_n4c2 => NonzeroGroups<F32, 4, 2>,
+    spmm_nonzero_groups_f32_n4c4 => NonzeroGroups<F32, 4, 4>,
+    spmm_nonzero_groups_f16_n1c1 => NonzeroGroups<F16, 1, 1>,
+    spmm_nonzero_groups_f16_n1c2 => NonzeroGroups<F16, 1, 2>,
+    spmm_nonzero_groups_f16_n1c4 => NonzeroGroups<F16, 1, 4>,
+    spmm_nonzero_groups_f16_n2c1 => NonzeroGroups<F16, 2, 1>,
+    spmm_nonzero_groups_f16_n2c2 => NonzeroGroups<F16, 2, 2>,
+    spmm_nonzero_groups_f16_n2c4 => NonzeroGroups<F16, 2, 4>,
+    spmm_nonzero_groups_f16_n4c1 => NonzeroGroups<F16, 4, 1>,
+    spmm_nonzero_groups_f16_n4c2 => NonzeroGroups<F16, 4, 2>,
+    spmm_nonzero_groups_f16_n4c4 => NonzeroGroups<F16, 4, 4>,
     spmm_combine => Combine,
     sddmm_tiles_f16_1 => SddmmTiles<F16, Bulk, 1>,
     sddmm_tiles_f16_2 => SddmmTiles<F16, Bulk, 2>,

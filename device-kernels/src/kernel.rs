@@ -65,6 +65,22 @@ pub enum Variant {
         /// Whether records hold only the values of entries.
         packed: bool,
     },
+    /// [`crate::segment_group::RowGroups`].
+    RowGroups {
+        /// Type of `A`'s values and of `B`.
+        dtype: Dtype,
+        /// Columns of a thread.
+        columns: u32,
+    },
+    /// [`crate::segment_group::NonzeroGroups`].
+    NonzeroGroups {
+        /// Type of `A`'s values and of `B`.
+        dtype: Dtype,
+        /// Entries that a thread reads at once.
+        at_once: u32,
+        /// Columns of a thread.
+        columns: u32,
+    },
     /// [`crate::sddmm::SddmmTiles`].
     SddmmTiles {
         /// Type of `X` and `Y`.

@@ -23,6 +23,7 @@ pub use cuda_cores::{
     Buffers, Bulk, ByColumn, ByLane, ByWarp, Double, NmCudaCores, NmCudaCoresParams, Picks, Single,
 };
 pub use operand::NmOperand;
+pub(crate) use output::each;
 pub use output::{Activate, Output, OutputType};
 pub use stage::{Bits16, Moved, NmStage, NmStageParams, STAGE_TILE, Widened};
 pub use tensor_cores::{

@@ -5,6 +5,7 @@ use windrow_formats::{FormatError, NmPattern};
 
 use crate::nm::NmAlgorithm;
 use crate::options::{Algorithm, Precision};
+use crate::parallelism::IllegalPoint;
 use crate::sddmm::SddmmAlgorithm;
 
 /// Why a device could not be opened, or refused work.
@@ -285,6 +286,9 @@ pub enum SpmmError {
         /// Names of the kernels that there are.
         known: String,
     },
+    /// A division of the work that there is not.
+    #[error(transparent)]
+    IllegalPoint(#[from] IllegalPoint),
     /// Weights that are not the plan's.
     #[error(
         "the weights are {} × {} with pattern {}, the plan's {} × {} with pattern {}",

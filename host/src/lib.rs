@@ -142,6 +142,7 @@ mod matrix;
 mod nm;
 mod num;
 mod options;
+mod parallelism;
 mod profile;
 mod schedule;
 mod sddmm;
@@ -160,6 +161,9 @@ pub use nm::{
     Activation, ActivationLayout, NmAlgorithm, NmPacking, NmReport, NmRun, NmSpmm, NmSpmmBuilder, NmSpmmPlan,
 };
 pub use options::{Algorithm, Determinism, Precision, Preprocessing, Rates, TileValues};
+pub use parallelism::{
+    AtomicParallelism, Bounds, DaSpmm, Family, GroupLaunch, IllegalPoint, MinimalData, Share,
+};
 pub use profile::{Profile, ProfileError};
 pub use schedule::{OccupancyRange, Schedule, Scheduling};
 pub use sddmm::{Sddmm, SddmmAlgorithm, SddmmBuilder, SddmmForm, SddmmPlan, SddmmReport};

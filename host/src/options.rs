@@ -95,6 +95,9 @@ pub enum Algorithm {
     /// CUDA cores over rows grouped by length, without a row pointer: the residual part of RS-Tile, holding
     /// every row. For matrices of short rows; long rows are not cut. Any precision.
     ShortRows,
+    /// CUDA cores over CSR, divided as a point of Sgap's space says ([`AtomicParallelism`](crate::AtomicParallelism)):
+    /// for narrow `B`, where balance decides. f32 and f16. Works on rows in their own order.
+    SegmentGroup,
     /// Tensor Cores over 8 × 8 tiles. Any precision but f32.
     TileStream,
     /// RSH-SpMM: tiles, and [`ShortRows`](Self::ShortRows) for short rows that share few columns with their window.
@@ -106,13 +109,15 @@ pub enum Algorithm {
 
 impl Algorithm {
     /// Every algorithm, `Auto` first.
-    pub const ALL: [Self; 5] = [Self::Auto, Self::RowSplit, Self::ShortRows, Self::TileStream, Self::Hybrid];
+    pub const ALL: [Self; 6] =
+        [Self::Auto, Self::RowSplit, Self::ShortRows, Self::SegmentGroup, Self::TileStream, Self::Hybrid];
 
     /// Whether there are kernels for `precision`.
     #[must_use]
     pub const fn supports(self, precision: Precision) -> bool {
         match self {
             Self::Auto | Self::RowSplit | Self::ShortRows => true,
+            Self::SegmentGroup => matches!(precision, Precision::F32 | Precision::F16),
             Self::TileStream | Self::Hybrid => precision.has_tile_kernels(),
         }
     }
@@ -124,6 +129,7 @@ impl fmt::Display for Algorithm {
             Self::Auto => "auto",
             Self::RowSplit => "row-split",
             Self::ShortRows => "short-rows",
+            Self::SegmentGroup => "segment-group",
             Self::TileStream => "tile-stream",
             Self::Hybrid => "hybrid",
         })
@@ -137,7 +143,7 @@ impl FromStr for Algorithm {
         Self::ALL.into_iter().find(|a| a.to_string() == text).ok_or_else(|| SpmmError::UnknownName {
             what: "algorithm",
             text: text.to_owned(),
-            known: "auto, row-split, short-rows, tile-stream and hybrid",
+            known: "auto, row-split, short-rows, segment-group, tile-stream and hybrid",
         })
     }
 }

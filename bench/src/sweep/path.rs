@@ -5,7 +5,10 @@ use std::str::FromStr;
 
 use windrow::partition::{PartitionRule, VectorThreshold};
 use windrow::reorder::{self, Method};
-use windrow::{Algorithm, Csr, Determinism, Permutation, Precision, Schedule, Spmm, SpmmBuilder, TileValues};
+use windrow::{
+    Algorithm, AtomicParallelism, Csr, Determinism, GroupLaunch, Permutation, Precision, Schedule, Spmm,
+    SpmmBuilder, TileValues,
+};
 
 use crate::error::BenchError;
 
@@ -21,6 +24,8 @@ use crate::error::BenchError;
 /// | `+dense`, `+packed` | the values of tiles in that form ([`TileValues`]) instead of the plan's choice |
 /// | `+sequential`, `+multi-stream` | the parts of a hybrid in that [`Schedule`] instead of the plan's choice |
 /// | `+vectors`, `+vectors:2/8` | a hybrid divided by column vectors as Libra's are, with its threshold or that one |
+/// | `+point:1/8row:4col:8` | segment groups divided as the point `{<1/8 row, 4 col>, 8}` says |
+/// | `+launch:256:8:1/2` | their launch: threads of a block, columns of a tile or `-`, share of the workers |
 ///
 /// # Examples
 /// ```
@@ -48,6 +53,10 @@ pub struct SweepPath {
     pub vectors: Option<VectorThreshold>,
     /// How the parts of a hybrid follow each other.
     pub schedule: Schedule,
+    /// How segment groups divide the work, and their launch.
+    pub point: Option<AtomicParallelism>,
+    /// See [`point`](Self::point).
+    pub launch: GroupLaunch,
 }
 
 /// The orders that a path may name, each with its option.
@@ -60,7 +69,9 @@ const ORDERS: [(Method, &str); 4] = [
 const FAST: &str = "fast";
 const WINDOW_EACH: &str = "window-each";
 const VECTORS: &str = "vectors";
-const OPTIONS: &str = "options are reorder, rcm, community, degree, fast, window-each, dense, packed, sequential, multi-stream and vectors";
+const POINT: &str = "point:";
+const LAUNCH: &str = "launch:";
+const OPTIONS: &str = "options are reorder, rcm, community, degree, fast, window-each, dense, packed, sequential, multi-stream, vectors, point and launch";
 /// The forms of tile values that a path may name.
 const FORMS: [(TileValues, &str); 2] = [(TileValues::Dense, "dense"), (TileValues::Packed, "packed")];
 
@@ -89,6 +100,8 @@ impl SweepPath {
             tile_values: TileValues::Auto,
             vectors: None,
             schedule: Schedule::Auto,
+            point: None,
+            launch: GroupLaunch { block_threads: 128, tile_columns: None, workers_log2: 0 },
         }
     }
 
@@ -119,6 +132,11 @@ impl SweepPath {
         let builder = Spmm::builder(csr).width(width).precision(self.precision).algorithm(self.algorithm);
         let builder =
             builder.determinism(self.determinism).tile_values(self.tile_values).schedule(self.schedule);
+        let builder = builder.group_launch(self.launch);
+        let builder = match self.point {
+            Some(point) => builder.parallelism(point),
+            None => builder,
+        };
         let builder = if self.window_each { builder.window_each() } else { builder };
         let builder = match self.vectors {
             Some(threshold) => builder.partition(PartitionRule::ColumnVectors { threshold }),
@@ -152,6 +170,21 @@ impl SweepPath {
                 _ => Err("only hybrid has two parts"),
             };
         }
+        if let Some(point) = option.strip_prefix(POINT) {
+            return match (self.algorithm, self.point, parse_point(point)) {
+                (Algorithm::SegmentGroup, None, Some(point)) => Ok(Self { point: Some(point), ..self }),
+                (Algorithm::SegmentGroup, Some(_), _) => Err("an option is given twice"),
+                (Algorithm::SegmentGroup, None, None) => Err("points are as 1/8row:4col:8, and legal"),
+                _ => Err("only segment-group has points"),
+            };
+        }
+        if let Some(launch) = option.strip_prefix(LAUNCH) {
+            return match (self.algorithm, parse_launch(launch)) {
+                (Algorithm::SegmentGroup, Some(launch)) => Ok(Self { launch, ..self }),
+                (Algorithm::SegmentGroup, None) => Err("launches are as 256:8:1/2 or 256:-:1"),
+                _ => Err("only segment-group has such launches"),
+            };
+        }
         if let Some(threshold) = option.strip_prefix(VECTORS) {
             let threshold = match threshold.strip_prefix(':') {
                 None if threshold.is_empty() => Ok(VectorThreshold::LIBRA),
@@ -176,6 +209,33 @@ impl SweepPath {
             _ => Err(OPTIONS),
         }
     }
+}
+
+/// A point as paths write it: `1/8row:4col:8`.
+fn parse_point(text: &str) -> Option<AtomicParallelism> {
+    let mut pieces = text.split(':');
+    let (data, cols, reduction) = (pieces.next()?, pieces.next()?, pieces.next()?);
+    let spaced = |piece: &str| {
+        let unit = piece.find(|c: char| c.is_ascii_alphabetic())?;
+        Some(format!("{} {}", &piece[..unit], &piece[unit..]))
+    };
+    let point = format!("{{<{}, {}>, {reduction}}}", spaced(data)?, spaced(cols)?);
+    point.parse().ok().filter(|_| pieces.next().is_none())
+}
+
+/// A launch as paths write it: `256:8:1/2`, `256:-:1`.
+fn parse_launch(text: &str) -> Option<GroupLaunch> {
+    let mut pieces = text.split(':');
+    let block_threads = pieces.next()?.parse().ok()?;
+    let tile_columns = match pieces.next()? {
+        "-" => None,
+        columns => Some(columns.parse().ok()?),
+    };
+    let workers = pieces.next()?;
+    let share: u64 = workers.strip_prefix("1/").unwrap_or(workers).parse().ok()?;
+    let workers_log2 = -i32::try_from(share.checked_ilog2()?).ok()?;
+    let launch = GroupLaunch { block_threads, tile_columns, workers_log2 };
+    (share.is_power_of_two() && pieces.next().is_none()).then_some(launch)
 }
 
 impl fmt::Display for SweepPath {
@@ -204,6 +264,15 @@ impl fmt::Display for SweepPath {
             Some(VectorThreshold::LIBRA) => option(VECTORS),
             Some(threshold) => option(&format!("{VECTORS}:{threshold}")),
             None => {}
+        }
+        let name = |shown: String, separator: &str| shown.replace(separator, ":").replace(' ', "");
+        if let Some(point) = self.point {
+            let shown = point.to_string();
+            let plain = shown.trim_start_matches("{<").trim_end_matches('}').replace('>', "");
+            option(&format!("{POINT}{}", name(plain, ",")));
+        }
+        if self.launch != GroupLaunch::default() {
+            option(&format!("{LAUNCH}{}", name(self.launch.to_string(), ",")));
         }
         f.pad(&text)
     }
@@ -283,6 +352,19 @@ mod tests {
     }
 
     #[test]
+    fn points_and_launches_round_trip() {
+        for text in [
+            "segment-group-f16+point:1/8row:4col:8",
+            "segment-group-f32+fast+point:8nnz:2col:32+launch:256:-:1/4",
+            "segment-group-f32+launch:256:8:1",
+        ] {
+            assert_eq!(text.parse::<SweepPath>().unwrap().to_string(), text);
+        }
+        let path: SweepPath = "segment-group-f32+point:1row:1/2col:2".parse().unwrap();
+        assert_eq!(path.point.unwrap().to_string(), "{<1 row, 1/2 col>, 2}");
+    }
+
+    #[test]
     fn options_that_mean_nothing_are_refused() {
         for (text, why) in [
             ("auto-f16+", "options are"),
@@ -302,6 +384,9 @@ mod tests {
             ("tile-stream-f16+vectors", "only hybrid"),
             ("tile-stream-f16+sequential", "two parts"),
             ("hybrid-f16+sequential+multi-stream", "one schedule"),
+            ("row-split-f32+point:1row:1col:1", "only segment-group"),
+            ("segment-group-f32+point:1row:1col:2", "and legal"),
+            ("segment-group-f32+launch:256:8", "launches are"),
         ] {
             let error = text.parse::<SweepPath>().unwrap_err().to_string();
             assert!(error.starts_with(&format!("{text:?} is no path")) && error.contains(why), "{error}");

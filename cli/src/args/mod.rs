@@ -162,9 +162,10 @@ pub(crate) struct SpmmArgs {
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
 
-    /// How to compute on a GPU: auto, row-split, short-rows, tile-stream or hybrid.
+    /// How to compute on a GPU: auto, row-split, short-rows, segment-group, tile-stream or hybrid.
     ///
-    /// row-split: CUDA cores over rows, long rows cut; short-rows: CUDA cores over rows of equal length;
+    /// row-split: CUDA cores over rows, long rows cut; short-rows: CUDA cores over rows of equal length; segment-group:
+    /// CUDA cores for few columns of B, see --parallelism (f32 and f16); auto takes it for up to 8 columns;
     /// tile-stream: Tensor Cores over 8 x 8 tiles; hybrid: tiles, with short rows that share few columns on CUDA cores.
     /// The last two multiply tf32, f16 and bf16.
     #[arg(long, short, value_name = "NAME", default_value_t = Algorithm::Auto)]

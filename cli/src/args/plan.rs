@@ -7,7 +7,9 @@ use std::str::FromStr;
 use clap::Args;
 use windrow::partition::{PartitionRule, Thresholds};
 use windrow::reorder::Method;
-use windrow::{Determinism, Preprocessing, Profile, Schedule, SpmmBuilder, TileValues};
+use windrow::{
+    AtomicParallelism, Determinism, GroupLaunch, Preprocessing, Profile, Schedule, SpmmBuilder, TileValues,
+};
 
 /// How a plan is made.
 #[derive(Debug, Args)]
@@ -56,14 +58,38 @@ pub(crate) struct PlanArgs {
     /// for the GPU's architecture. The report has the occupancy ratios that decide.
     #[arg(long, value_name = "NAME", default_value_t = Schedule::default())]
     pub(crate) schedule: Schedule,
+
+    /// How algorithm segment-group divides the work: a point of Sgap's space.
+    ///
+    /// Such as '{<8 nnz, 4 col>, 32}': a thread takes 8 nonzeros and 4 columns, 32 threads add up their sums together; or
+    /// '{<1/4 row, 4 col>, 4}': four threads share a row. Unless given, one that suits the lengths of the rows.
+    #[arg(long, value_name = "POINT")]
+    pub(crate) parallelism: Option<AtomicParallelism>,
+
+    /// Threads of a block of algorithm segment-group: a multiple of 32, at most 512.
+    #[arg(long, value_name = "THREADS", default_value_t = GroupLaunch::default().block_threads)]
+    pub(crate) block_threads: u32,
+
+    /// Columns of B that threads of algorithm segment-group have side by side: a power of two; all, unless given.
+    #[arg(long, value_name = "COLUMNS")]
+    pub(crate) tile_columns: Option<u32>,
 }
 
 impl PlanArgs {
+    fn group_launch(&self) -> GroupLaunch {
+        let (block_threads, tile_columns) = (self.block_threads, self.tile_columns);
+        GroupLaunch { block_threads, tile_columns, ..GroupLaunch::default() }
+    }
+
     /// Tells `builder` all but the order; `profile` is the device's.
     pub(crate) fn apply<'a>(&self, builder: SpmmBuilder<'a, f32>, profile: &Profile) -> SpmmBuilder<'a, f32> {
         let builder = builder.determinism(self.determinism).tile_values(self.tile_values);
         let builder = builder.preprocessing(self.preprocess);
-        let builder = builder.schedule(self.schedule).profile(profile);
+        let builder = builder.schedule(self.schedule).profile(profile).group_launch(self.group_launch());
+        let builder = match self.parallelism {
+            Some(point) => builder.parallelism(point),
+            None => builder,
+        };
         match self.partition {
             None | Some(Partition::Auto) => builder,
             Some(Partition::Rule(rule)) => builder.partition(rule),
@@ -166,7 +192,17 @@ mod tests {
             let partition = Some(partition.parse().unwrap());
             let builder = Spmm::builder(&a).precision(Precision::F16).algorithm(Algorithm::Hybrid);
             let (schedule, preprocess) = (Schedule::MultiStream, Preprocessing::Gpu);
-            let args = PlanArgs { reorder: None, determinism, tile_values, preprocess, partition, schedule };
+            let args = PlanArgs {
+                reorder: None,
+                determinism,
+                tile_values,
+                preprocess,
+                partition,
+                schedule,
+                parallelism: None,
+                block_threads: 128,
+                tile_columns: None,
+            };
             args.apply(builder, &Profile::built_in(&gpu)).build(&gpu).unwrap().report().clone()
         };
         let tile = report("tile", Determinism::Fast, TileValues::Dense);

@@ -76,6 +76,10 @@ pub(crate) fn run(args: &SpmmArgs, console: Console) -> Result<()> {
         let message = "--partition divides the rows of --algorithm hybrid; name that algorithm too";
         return Err(Failure::usage(message));
     }
+    if args.plan.parallelism.is_some() && args.algorithm != Algorithm::SegmentGroup {
+        let message = "--parallelism divides the work of --algorithm segment-group; name that algorithm too";
+        return Err(Failure::usage(message));
+    }
     let device = args.device.open()?;
     let (a, _) = load::read::<f32>(&args.file, &args.read, console)?;
     let order = PlanOrder::of(&args.plan, &a, &device, console)?;

@@ -113,8 +113,13 @@ fn conclusion(sweep: &Sweep) -> Result<()> {
 
 /// Algorithms that differ on `device`: the CPU has one.
 fn algorithms(device: &Device) -> &'static [Algorithm] {
-    const GPU: [Algorithm; 4] =
-        [Algorithm::RowSplit, Algorithm::ShortRows, Algorithm::TileStream, Algorithm::Hybrid];
+    const GPU: [Algorithm; 5] = [
+        Algorithm::RowSplit,
+        Algorithm::ShortRows,
+        Algorithm::SegmentGroup,
+        Algorithm::TileStream,
+        Algorithm::Hybrid,
+    ];
     if device.kind() == DeviceKind::Cpu { &[Algorithm::Auto] } else { &GPU }
 }
 

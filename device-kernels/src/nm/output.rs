@@ -380,7 +380,7 @@ pub(super) fn each4(mut body: impl FnMut(usize)) {
 
 /// Calls `body` with `0..N`, at most 16; unrolled, so that arrays indexed by it stay in registers.
 #[inline(always)]
-pub(super) fn each<const N: usize>(mut body: impl FnMut(usize)) {
+pub(crate) fn each<const N: usize>(mut body: impl FnMut(usize)) {
     const { assert!(N <= 16) }
     let mut four = |first: usize| {
         if first < N {

@@ -91,7 +91,7 @@ impl Machine for EmulatorMachine {
         }
         let launch = Launch {
             grid: prepared.grid(),
-            block_threads: entry.block_threads,
+            block_threads: prepared.block_threads(),
             shared_bytes: entry.shared_bytes,
             schedule: self.schedule,
         };

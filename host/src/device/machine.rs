@@ -93,6 +93,7 @@ pub(crate) trait Machine: Send + Sync {
 /// A launch that has been justified: an entry, its grid and its parameters.
 pub(crate) struct Prepared {
     entry: &'static Entry,
+    block_threads: u32,
     grid: [u32; 2],
     params: ParamBytes,
 }
@@ -139,11 +140,20 @@ impl Prepared {
         let mut params = ParamBytes { bytes: [0; ParamBytes::CAPACITY] };
         params.bytes[..from.len()].copy_from_slice(from);
         let narrow = |blocks| u32::try_from(blocks).unwrap_or(u32::MAX);
-        Ok(Some(Self { entry, grid: [narrow(x), narrow(y)], params }))
+        Ok(Some(Self { entry, block_threads: entry.block_threads, grid: [narrow(x), narrow(y)], params }))
     }
 
     pub(crate) fn entry(&self) -> &'static Entry {
         self.entry
+    }
+
+    /// The launch with blocks of so many threads, no more than the entry's: for entries that take any number.
+    pub(crate) fn with_threads(self, block_threads: u32) -> Self {
+        Self { block_threads: block_threads.min(self.entry.block_threads), ..self }
+    }
+
+    pub(crate) fn block_threads(&self) -> u32 {
+        self.block_threads
     }
 
     pub(crate) fn grid(&self) -> [u32; 2] {

@@ -15,6 +15,7 @@ use super::layout::{Context, HostParts, SHORTEST_PIECE};
 use super::parts::push;
 use super::places::Places;
 use super::plan::{Body, MEMORY_REMEDY, SpmmPlan};
+use super::points::{NARROW, RowLengths};
 use super::report::{ArraySize, SpmmReport, StageClock};
 use super::select;
 use super::sums::{SplitPart, WideC};
@@ -60,7 +61,10 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             return Err(SpmmError::Unsupported {
                 algorithm: self.algorithm,
                 precision: self.precision,
-                remedy: "use precision tf32, bf16 or f16, or algorithm row-split",
+                remedy: match self.algorithm {
+                    Algorithm::SegmentGroup => "use precision f32 or f16, or algorithm row-split",
+                    _ => "use precision tf32, bf16 or f16, or algorithm row-split",
+                },
             });
         }
         if let Order::Given(order) = &self.order
@@ -138,12 +142,14 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         if segments > MAX_INDEX {
             return too_large("rows and pieces of rows", segments, MAX_INDEX);
         }
-        let order = self.find_order(draft)?;
+        let groups = self.takes_groups();
+        let order = if groups { None } else { self.find_order(draft)? };
         let context = Context { device, machine, order: order.as_deref(), columns_in_use: OnceCell::new() };
         let non_finite = values.exceptions.non_finite;
         let rule = self.choose(non_finite, &context, draft)?;
         let mut host = match rule {
             Some(rule) => self.lay_out_tiles(&context, rule, draft)?,
+            None if groups => self.lay_out_groups(draft)?,
             None => self.lay_out_rows(&context, draft),
         };
         self.predict(&host, draft);
@@ -182,6 +188,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             widest_slice: host.widest_slice,
             row_split: host.row_split.take().map(|part| part.upload(device, values)).transpose()?,
             short_rows: host.short_rows.take().map(|part| part.upload(device, values.bits())).transpose()?,
+            groups: host.groups.take().map(|part| part.upload(device, values)).transpose()?,
             tiles: host.tiles.take().map(|part| part.upload(device, values)).transpose()?,
             split,
             wide_c,
@@ -197,6 +204,17 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         report.entries = plan.choose(self.demand().n, true).names();
         draft.clock.end("upload");
         Ok(Body::Gpu(Box::new(plan)))
+    }
+
+    /// Whether work is divided as a point of Sgap's space says, because it was asked for or `B` is narrow.
+    fn takes_groups(&self) -> bool {
+        match self.algorithm {
+            Algorithm::SegmentGroup => true,
+            Algorithm::Auto if self.width <= NARROW && matches!(self.order, Order::AsGiven) => {
+                Algorithm::SegmentGroup.supports(self.precision) && RowLengths::of(self.a).suit(self.width)
+            }
+            _ => false,
+        }
     }
 
     /// The order of the rows, if it is not the matrix's own.
@@ -230,14 +248,17 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     ) -> Result<Option<PartitionRule>, SpmmError> {
         let report = &mut draft.report;
         if self.algorithm == Algorithm::Auto {
-            (report.algorithm, report.reason) = if self.precision.has_tile_kernels() {
+            (report.algorithm, report.reason) = if self.takes_groups() {
+                let why = format!("{} columns are few: balance decides, not bytes", self.width);
+                (Algorithm::SegmentGroup, why)
+            } else if self.precision.has_tile_kernels() {
                 select::algorithm(wide(self.a.nnz()), non_finite)
             } else {
                 (Algorithm::RowSplit, format!("{} is multiplied on CUDA cores", self.precision))
             };
         }
         let rule = match report.algorithm {
-            Algorithm::RowSplit | Algorithm::Auto => None,
+            Algorithm::RowSplit | Algorithm::SegmentGroup | Algorithm::Auto => None,
             Algorithm::ShortRows => Some(PartitionRule::AllResidual),
             Algorithm::TileStream => Some(PartitionRule::AllTile),
             Algorithm::Hybrid => match self.partition {
@@ -290,7 +311,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             width: self.width,
             element_bytes: self.precision.bytes() as usize,
         };
-        let scalar = host.row_split.is_some() && host.tiles.is_none();
+        let scalar = (host.row_split.is_some() || host.groups.is_some()) && host.tiles.is_none();
         // The model adds the windows of empty rows itself.
         let empty_windows = report.empty_rows.div_ceil(wide(WINDOW_ROWS));
         let mut parts = Density::default();
@@ -301,13 +322,16 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         parts.rows_in_both = report.rows_in_both;
         let segments = host.row_split.as_ref().map_or(0, |part| part.entries.len());
         let short_rows = host.short_rows.as_ref().map_or(0, |part| part.sources.len());
-        parts.residual_entries = wide(segments + short_rows);
+        let groups = host.groups.as_ref().map_or(0, |_| self.a.nnz());
+        parts.residual_entries = wide(segments + short_rows + groups);
         report.predicted_us = self.cost_model.path_seconds(&parts, shape).map(|seconds| seconds * 1e6);
     }
 
     /// Columns of the workspace: a multiple of 8, so that a block of columns of an aligned `B` is aligned.
     fn capacity(&self) -> u32 {
         let (low, high) = CAPACITY;
+        // Groups may cut more rows than others, of a narrower product.
+        let low = if self.takes_groups() { 8 } else { low };
         narrow(self.width.clamp(low, high).next_multiple_of(8))
     }
 
@@ -346,6 +370,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             preprocessing: Preprocessing::Cpu,
             preprocessing_reason: "only rows in tiles are laid out on a GPU".to_owned(),
             scheduling: None,
+            parallelism: None,
             order: "its own".to_owned(),
             predicted_us: [0.0; 2],
             entries: Vec::new(),

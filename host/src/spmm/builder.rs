@@ -5,6 +5,7 @@ use windrow_preprocess::partition::{CostModel, PartitionRule};
 use windrow_preprocess::reorder;
 
 use crate::options::{Algorithm, Determinism, Precision, Preprocessing, TileValues};
+use crate::parallelism::{AtomicParallelism, GroupLaunch};
 use crate::schedule::{OccupancyRange, Schedule};
 
 /// Width that a plan is made for, unless told otherwise.
@@ -29,6 +30,8 @@ pub struct SpmmBuilder<'a, V> {
     pub(super) window_each: bool,
     pub(super) value_order: Option<&'a Permutation>,
     pub(super) values_from_device: bool,
+    pub(super) point: Option<AtomicParallelism>,
+    pub(super) group_launch: GroupLaunch,
 }
 
 /// The order in which rows are worked on.
@@ -59,6 +62,8 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             window_each: false,
             value_order: None,
             values_from_device: false,
+            point: None,
+            group_launch: GroupLaunch::default(),
         }
     }
 
@@ -165,6 +170,32 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     #[must_use]
     pub fn partition(mut self, rule: PartitionRule) -> Self {
         self.partition = Some(rule);
+        self
+    }
+
+    /// How [`Algorithm::SegmentGroup`] divides the work, instead of what it prefers for the matrix and the width. The
+    /// CPU, which has one algorithm, disregards it.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Algorithm, Csr, Device, Spmm};
+    ///
+    /// let a = Csr::<f32>::identity(4)?;
+    /// let builder = Spmm::builder(&a).width(1).algorithm(Algorithm::SegmentGroup);
+    /// let plan = builder.parallelism("{<1/8 row, 1 col>, 8}".parse()?).build(&Device::best()?)?;
+    /// assert_eq!(plan.run(&[1.0, 2.0, 3.0, 4.0])?, [1.0, 2.0, 3.0, 4.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn parallelism(mut self, point: AtomicParallelism) -> Self {
+        self.point = Some(point);
+        self
+    }
+
+    /// The launch of [`Algorithm::SegmentGroup`]; [`GroupLaunch::default`] unless told.
+    #[must_use]
+    pub fn group_launch(mut self, launch: GroupLaunch) -> Self {
+        self.group_launch = launch;
         self
     }
 

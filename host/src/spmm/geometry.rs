@@ -60,7 +60,9 @@ pub(crate) fn division(entry: &Entry) -> Division {
         Variant::TileRecords { .. } => (entry.block_threads / WARP, 1),
         Variant::GatherProbe => (1, 1),
         // Their plans count blocks themselves.
-        Variant::NmCudaCores { .. }
+        Variant::RowGroups { .. }
+        | Variant::NonzeroGroups { .. }
+        | Variant::NmCudaCores { .. }
         | Variant::NmTensorCores { .. }
         | Variant::NmCombine
         | Variant::NmStage { .. } => (1, 1),

@@ -11,6 +11,7 @@ use windrow_kernels::{Entry, Variant};
 use windrow_simt::GlobalPtr;
 
 use super::geometry::grid;
+use super::groups::GroupsPart;
 use super::parts::{Lookup, RowSplitPart, ShortRowsPart, TilesPart};
 use super::places::Places;
 use super::select::{self, Demand};
@@ -34,6 +35,7 @@ pub(super) struct GpuPlan {
     pub(super) widest_slice: u32,
     pub(super) row_split: Option<RowSplitPart>,
     pub(super) short_rows: Option<ShortRowsPart>,
+    pub(super) groups: Option<GroupsPart>,
     pub(super) tiles: Option<TilesPart>,
     pub(super) split: Option<SplitPart>,
     /// Where there are rows with entries in tiles and in segments.
@@ -76,6 +78,7 @@ pub(super) struct Operands {
 pub(super) struct Chosen {
     pub(super) row_split: Option<&'static Entry>,
     pub(super) short_rows: Option<&'static Entry>,
+    pub(super) groups: Option<&'static Entry>,
     pub(super) tiles: Option<&'static Entry>,
     /// For the sums of what was cut.
     pub(super) combine: Option<&'static Entry>,
@@ -85,7 +88,7 @@ pub(super) struct Chosen {
 
 impl Chosen {
     pub(super) fn names(&self) -> Vec<&'static str> {
-        let all = [self.row_split, self.short_rows, self.tiles, self.combine];
+        let all = [self.row_split, self.short_rows, self.groups, self.tiles, self.combine];
         all.into_iter().flatten().map(|entry| entry.name).collect()
     }
 }
@@ -101,6 +104,7 @@ impl GpuPlan {
         Chosen {
             row_split: self.row_split.as_ref().and_then(|part| select::row_split(of_rows(part))),
             short_rows: self.short_rows.as_ref().and_then(|_| select::short_rows(demand)),
+            groups: self.groups.as_ref().and_then(GroupsPart::entry),
             tiles: self.tiles.as_ref().and_then(|_| select::tile_stream(demand)),
             combine: self.split.as_ref().and_then(|_| windrow_kernels::entry(Variant::Combine)),
             rounding: self.wide_c.as_ref().and_then(|_| windrow_kernels::entry(Variant::Combine)),
@@ -191,6 +195,10 @@ impl GpuPlan {
                 .and_then(|()| match segments_add {
                     true => Ok(()),
                     false => self.launch_segments(machine, lane, dense, chosen),
+                })
+                .and_then(|()| match (&self.groups, chosen.groups) {
+                    (Some(part), Some(entry)) => part.launch(machine, entry, dense),
+                    _ => Ok(()),
                 })
                 .and_then(|()| self.launch_tiles(machine, dense, chosen))
         };
@@ -348,6 +356,9 @@ impl GpuPlan {
         }
         if let Some(part) = &mut self.short_rows {
             part.values.copy_from_slice(values.gather(&part.sources).bytes())?;
+        }
+        if let Some(part) = &mut self.groups {
+            part.replace_values(values)?;
         }
         if let Some(part) = &mut self.tiles {
             part.replace_values(values)?;

@@ -12,8 +12,10 @@ use windrow_preprocess::partition::{PartitionRule, assign, assign_in_order};
 use super::build::{Draft, MAX_INDEX};
 use super::builder::SpmmBuilder;
 use super::geometry::{division, short_row_groups};
+use super::groups::GroupsHost;
 use super::parts::{RowSplitHost, SegmentEntries, ShortRowsHost, TilesHost, push};
 use super::places::PlaceCounts;
+use super::points::RowLengths;
 use super::report::{ArraySize, SpmmReport};
 use super::select::{self, Demand, Packing};
 use super::sums::wide_first;
@@ -76,6 +78,25 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         self.add_segments(context, (cut, entries), &mut host, &mut draft.report);
         draft.clock.end("balance");
         host
+    }
+
+    /// Segment groups: the arrays of a point, over the CSR arrays as they are.
+    pub(super) fn lay_out_groups(&self, draft: &mut Draft) -> Result<HostParts<'a>, SpmmError> {
+        let point = self.point.map_or_else(|| RowLengths::of(self.a).point(self.width), Ok)?;
+        self.group_launch.check(point)?;
+        let of = (point, self.group_launch);
+        let mut groups = GroupsHost::new(self.a, of, self.determinism, self.precision.dtype());
+        let report = &mut draft.report;
+        report.parallelism = Some(format!("{point}, <{}, {}>", point.reduction(), self.group_launch));
+        report.split_rows = wide(groups.split_rows.len());
+        report.split = report.split_rows;
+        draft.clock.end("balance");
+        Ok(HostParts {
+            split_rows: wide_first(std::mem::take(&mut groups.split_rows)),
+            slot_rows: groups.slots,
+            groups: Some(groups),
+            ..HostParts::default()
+        })
     }
 
     /// The segments of rows with these offsets, in the order of the rows.
@@ -351,6 +372,7 @@ fn columns_in_use<V: Value>(a: &Csr<V>, order: Option<&Permutation>, rows: usize
 pub(super) struct HostParts<'a> {
     pub(super) row_split: Option<RowSplitHost<'a>>,
     pub(super) short_rows: Option<ShortRowsHost>,
+    pub(super) groups: Option<GroupsHost>,
     pub(super) tiles: Option<TilesHost>,
     /// Rows of cut windows, and cut rows, whose partial sums are added.
     pub(super) split_windows: Vec<[u32; 4]>,
@@ -372,6 +394,9 @@ impl HostParts<'_> {
         if let Some(part) = &self.short_rows {
             part.sizes(&mut sizes);
         }
+        if let Some(part) = &self.groups {
+            part.sizes(&mut sizes);
+        }
         if let Some(part) = &self.tiles {
             part.sizes(&mut sizes);
         }
@@ -391,6 +416,7 @@ impl HostParts<'_> {
             nnz,
             row_split: self.row_split.as_ref().map_or(0, on_host),
             short_rows: self.short_rows.as_ref().map_or(0, |part| part.sources.len()),
+            groups: if reordered && self.groups.is_some() { nnz } else { 0 },
             tiles: self.tiles.is_some() && !on_device,
             on_device: on_device.then_some((value_bytes, reordered)),
         }

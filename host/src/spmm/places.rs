@@ -7,6 +7,7 @@ use windrow_simt::GlobalPtr;
 
 use super::builder::SpmmBuilder;
 use super::gpu::{GpuPlan, start};
+use super::groups::GroupsPart;
 use super::parts::{RowSplitPart, TilesPart};
 use super::report::{ArraySize, PLACES};
 use super::tiles::TilePattern;
@@ -22,6 +23,7 @@ pub(super) struct Places {
     rounded: Option<(Index, DeviceBuffer<u8>)>,
     row_split: Option<Index>,
     short_rows: Option<Index>,
+    groups: Option<Index>,
     tiles: Option<Index>,
     /// How many of the values placed last were finite and are not any more.
     overflowed: DeviceBuffer<u32>,
@@ -43,6 +45,8 @@ pub(super) struct PlaceCounts {
     /// Values of row segments, if they are not in the order in which new ones come.
     pub(super) row_split: usize,
     pub(super) short_rows: usize,
+    /// Values of groups, likewise.
+    pub(super) groups: usize,
     /// Whether there are tiles that were laid out on the host.
     pub(super) tiles: bool,
     /// For parts that were laid out on the device: bytes of a value, and whether new ones come in another order.
@@ -56,7 +60,10 @@ impl PlaceCounts {
         let rounded = self.on_device.map_or(0, |(value_bytes, reordered)| {
             wide(self.nnz) * (u64::from(value_bytes) + if reordered { 4 } else { 0 })
         });
-        ArraySize { name: PLACES, bytes: 4 * wide(self.row_split + self.short_rows + tiles + 1) + rounded }
+        ArraySize {
+            name: PLACES,
+            bytes: 4 * wide(self.row_split + self.short_rows + self.groups + tiles + 1) + rounded,
+        }
     }
 }
 
@@ -106,6 +113,7 @@ impl GpuPlan {
             nnz,
             row_split: self.row_split.as_ref().filter(on_host).map_or(0, |part| part.col_indices.len()),
             short_rows: self.short_rows.as_ref().map_or(0, |part| part.sources.len()),
+            groups: self.groups.as_ref().filter(|_| order.is_some()).map_or(0, GroupsPart::len),
             tiles: self.tiles.as_ref().is_some_and(|part| part.pattern().is_some()),
             on_device: self.is_on_device().then_some((self.precision.bytes(), order.is_some())),
         }
@@ -158,6 +166,9 @@ impl GpuPlan {
         if let Some(part) = &self.short_rows {
             place(&places.short_rows, part.values.pointer().cast(), part.sources.len())?;
         }
+        if let Some(part) = &self.groups {
+            place(&places.groups, part.values.pointer().cast(), part.len())?;
+        }
         if let Some(part) = &self.tiles {
             place(&places.tiles, part.records.pointer(), nnz)?;
         }
@@ -205,6 +216,11 @@ impl Places {
             None => None,
             Some(part) => Some(Index::Gather(gather(&part.sources)?)),
         };
+        let groups = match (&plan.groups, order) {
+            (None, _) => None,
+            (Some(_), None) => Some(Index::None),
+            (Some(_), Some(order)) => Some(Index::Gather(DeviceBuffer::named(device, order, PLACES)?)),
+        };
         let tiles = match plan.tiles.as_ref().and_then(|part| Some((part, part.pattern()?))) {
             None => None,
             Some((part, pattern)) => {
@@ -216,6 +232,7 @@ impl Places {
             rounded,
             row_split,
             short_rows,
+            groups,
             tiles,
             overflowed: DeviceBuffer::zeroed(device, 1, PLACES)?,
         })

@@ -71,6 +71,8 @@ pub struct SpmmReport {
     pub preprocessing_reason: String,
     /// How the launches of the two parts of a hybrid follow each other; none for plans with one part, and on the CPU.
     pub scheduling: Option<Scheduling>,
+    /// The point of Sgap's space that divides the work, and its launch, `<groupSz, blockSz, tileSz, workerDimR>`.
+    pub parallelism: Option<String>,
     /// The order in which rows are worked on.
     pub order: String,
     /// Time that the cost model predicts for a product of the plan's width on CUDA cores and on Tensor Cores, in
@@ -193,6 +195,9 @@ impl fmt::Display for SpmmReport {
         }
         writeln!(f, "device         {}", self.device)?;
         writeln!(f, "algorithm      {} in {}: {}", self.algorithm, self.precision, self.reason)?;
+        if let Some(parallelism) = &self.parallelism {
+            writeln!(f, "parallelism    {parallelism}, {} rows cut", self.split_rows)?;
+        }
         if self.order != "its own" {
             writeln!(f, "order          {}", self.order)?;
         }

@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 use half::{bf16, f16};
 use windrow::partition::{PartitionRule, VectorThreshold};
 use windrow::{
-    Algorithm, Determinism, Device, DeviceBuffer, DeviceMatrix, Element, EmulatorSchedule, Output,
-    Permutation, Precision, Schedule, Spmm, SpmmPlan, TileValues, Value,
+    Algorithm, AtomicParallelism, Determinism, Device, DeviceBuffer, DeviceMatrix, Element, EmulatorSchedule,
+    GroupLaunch, Output, Permutation, Precision, Schedule, Spmm, SpmmPlan, TileValues, Value,
 };
 use windrow_testkit::{Case, Comparison, PADDING_MARK, Tally, UNIT_FMA, UNIT_MMA, assert_matches};
 
@@ -95,6 +95,9 @@ pub(crate) struct Setup {
     pub(crate) width: Option<usize>,
     /// How the parts of a hybrid follow each other.
     pub(crate) schedule: Schedule,
+    /// How segment groups divide the work, and their launch.
+    pub(crate) point: Option<AtomicParallelism>,
+    pub(crate) group_launch: GroupLaunch,
 }
 
 impl Setup {
@@ -111,6 +114,8 @@ impl Setup {
             half_output: false,
             width: None,
             schedule: Schedule::Sequential,
+            point: None,
+            group_launch: GroupLaunch { block_threads: 64, tile_columns: None, workers_log2: 0 },
         }
     }
 
@@ -130,7 +135,11 @@ impl Setup {
             .precision(self.precision)
             .determinism(self.determinism)
             .tile_values(self.tile_values)
-            .schedule(self.schedule);
+            .schedule(self.schedule)
+            .group_launch(self.group_launch);
+        if let Some(point) = self.point {
+            builder = builder.parallelism(point);
+        }
         if let Some(max_entries) = self.residual {
             builder = builder.partition(PartitionRule::ShortRows { max_entries });
         }

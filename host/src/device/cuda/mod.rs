@@ -148,7 +148,7 @@ impl CudaMachine {
             // aligned; the driver copies it before it returns and does not write to it. Grid and block are the
             // entry's own, and what the kernel does with the pointers was promised to `Prepared::new`.
             let code = unsafe {
-                let block = (entry.block_threads, 1, 1);
+                let block = (prepared.block_threads(), 1, 1);
                 let arguments = std::slice::from_mut(&mut argument);
                 result::launch_kernel(function, (x, y, 1), block, entry.shared_bytes, stream, arguments)
             };
@@ -164,7 +164,7 @@ impl CudaMachine {
             gridDimX: x,
             gridDimY: y,
             gridDimZ: 1,
-            blockDimX: entry.block_threads,
+            blockDimX: prepared.block_threads(),
             blockDimY: 1,
             blockDimZ: 1,
             sharedMemBytes: entry.shared_bytes,
