@@ -62,7 +62,7 @@ impl Place {
         Self {
             column: ((s.block_idx_y() << lanes_log2) + of_slice) * columns,
             warp_worker: first_thread >> lanes_log2,
-            workers: s.grid_dim() * s.block_dim() >> lanes_log2,
+            workers: (s.grid_dim() * s.block_dim()) >> lanes_log2,
             worker: s.lane() >> lanes_log2,
             lanes_log2,
         }

@@ -15,7 +15,7 @@ use super::layout::{Context, HostParts, SHORTEST_PIECE};
 use super::parts::push;
 use super::places::Places;
 use super::plan::{Body, MEMORY_REMEDY, SpmmPlan};
-use super::points::{NARROW, RowLengths};
+use super::points::NARROW;
 use super::report::{ArraySize, SpmmReport, StageClock};
 use super::select;
 use super::sums::{SplitPart, WideC};
@@ -211,7 +211,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         match self.algorithm {
             Algorithm::SegmentGroup => true,
             Algorithm::Auto if self.width <= NARROW && matches!(self.order, Order::AsGiven) => {
-                Algorithm::SegmentGroup.supports(self.precision) && RowLengths::of(self.a).suit(self.width)
+                Algorithm::SegmentGroup.supports(self.precision)
             }
             _ => false,
         }

@@ -171,7 +171,7 @@ impl Starts {
 
     /// Starts among entries `from..to`.
     fn any_between(&self, from: u32, to: u32) -> bool {
-        from < to && self.row_of(from) != self.row_of(to - 1) || from < to && self.starts_at(from)
+        from < to && (self.starts_at(from) || self.row_of(from) != self.row_of(to - 1))
     }
 }
 

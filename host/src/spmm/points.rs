@@ -6,8 +6,8 @@
 //!    wait; where that is too long entries are divided instead, and rows that lie in two groups are added up.
 //! 2. How many threads share a row? As many as have a few entries each, and more where there are few rows.
 //!
-//! The thresholds are from one H200: over 29 matrices the tree is 7, 6 and 9 % behind the best of 30 points at widths 1, 2
-//! and 4, in the geometric mean, and 1.6 times at worst.
+//! The thresholds are from one H200: over 29 matrices the tree is 7.5 % behind the best of 49 points and launches at width 4,
+//! in the geometric mean, and 1.53 times at worst.
 
 use windrow_formats::{Csr, Value};
 
@@ -33,8 +33,6 @@ const MOST_EACH: f64 = 8.0;
 /// Widest `B` for which [`Algorithm::Auto`](crate::Algorithm::Auto) takes these kernels: with more columns a thread of
 /// row-split has 16 bytes of the width for each entry that it reads.
 pub(super) const NARROW: usize = 8;
-/// The same where entries are divided, not rows.
-pub(super) const NARROW_UNLIKE: usize = 4;
 
 /// What the tree looks at.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -48,12 +46,6 @@ impl RowLengths {
     pub(super) fn of<V: Value>(a: &Csr<V>) -> Self {
         let longest = a.row_offsets().windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
         Self { rows: real(wide(a.rows()).max(1)), nnz: real(wide(a.nnz())), longest: real(longest) }
-    }
-
-    /// Whether these kernels suit a product of `width` columns better than row-split.
-    pub(super) fn suit(self, width: usize) -> bool {
-        width <= NARROW_UNLIKE
-            || width <= NARROW && self.point(width).is_ok_and(|point| !point.is_nonzero_split())
     }
 
     /// The point for a product of `width` columns.
@@ -122,15 +114,6 @@ mod tests {
         ] {
             let lengths = RowLengths { rows, nnz, longest };
             assert_eq!(lengths.point(width).unwrap().to_string(), point, "{lengths:?} {width}");
-        }
-    }
-
-    #[test]
-    fn wide_products_are_those_of_others() {
-        let alike = RowLengths { rows: 1e5, nnz: 1e6, longest: 20.0 };
-        let unlike = RowLengths { longest: 1e5, ..alike };
-        for (width, both) in [(1, [true, true]), (4, [true, true]), (8, [true, false]), (9, [false, false])] {
-            assert_eq!([alike.suit(width), unlike.suit(width)], both, "{width}");
         }
     }
 
