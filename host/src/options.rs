@@ -318,7 +318,7 @@ mod tests {
         let error = "csr".parse::<Algorithm>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "\"csr\" is no algorithm; there are auto, row-split, short-rows, tile-stream and hybrid"
+            "\"csr\" is no algorithm; there are auto, row-split, short-rows, segment-group, tile-stream and hybrid"
         );
         let error = "f64".parse::<Precision>().unwrap_err();
         assert_eq!(error.to_string(), "\"f64\" is no precision; there are f32, tf32, f16 and bf16");

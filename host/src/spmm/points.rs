@@ -6,8 +6,8 @@
 //!    wait; where that is too long entries are divided instead, and rows that lie in two groups are added up.
 //! 2. How many threads share a row? As many as have a few entries each, and more where there are few rows.
 //!
-//! The thresholds are from one H200: over 29 matrices the tree is 7.5 % behind the best of 49 points and launches at width 4,
-//! in the geometric mean, and 1.53 times at worst.
+//! The thresholds are from one H200: over 29 matrices the tree is 7.5 % behind the best of 48 points at width 4, in the
+//! geometric mean, and 1.53 times at worst.
 
 use windrow_formats::{Csr, Value};
 
