@@ -29,7 +29,7 @@ impl<'a, const C: usize> Columns<'a, C> {
         self.column < self.dense.n
     }
 
-    /// `sum[i] += Σ weight · B[col][column + i]` for the entries that are `present`, entry by entry, `between` each.
+    /// The elements of `B` in the thread's columns and the rows `cols`, of which the first `present` are read; else zeros.
     ///
     /// # Safety
     /// Columns of entries are rows of `B`.
