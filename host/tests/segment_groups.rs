@@ -132,6 +132,20 @@ fn what_there_is_not_is_refused() {
     assert_eq!(plan.report().parallelism, None, "the CPU has one algorithm");
 }
 
+/// More columns than a grid has slices, one column each.
+#[test]
+fn any_width_can_be_run() {
+    let a = Csr::<f32>::identity(1).unwrap();
+    let b: Vec<f32> = (0..65_600_u32).map(|i| (i % 1000) as f32).collect();
+    for device in kernel_devices(0) {
+        let builder = Spmm::builder(&a).algorithm(Algorithm::SegmentGroup).width(1);
+        let launch = GroupLaunch { block_threads: 32, ..GroupLaunch::default() };
+        let point = "{<1/32 row, 1 col>, 32}".parse().unwrap();
+        let plan = builder.parallelism(point).group_launch(launch).build(&device).unwrap();
+        assert!(plan.run(&b).unwrap() == b, "{device}");
+    }
+}
+
 #[test]
 fn values_are_replaced() {
     let a = Csr::from_dense(3, 3, &[1.0f32, 2.0, 0.0, 0.0, 0.0, 3.0, 4.0, 0.0, 5.0]).unwrap();

@@ -11,7 +11,7 @@ use windrow_kernels::{Entry, Variant};
 use windrow_simt::GlobalPtr;
 
 use super::geometry::grid;
-use super::groups::GroupsPart;
+use super::groups::{GroupsPart, MAX_GROUP_COLUMNS};
 use super::parts::{Lookup, RowSplitPart, ShortRowsPart, TilesPart};
 use super::places::Places;
 use super::select::{self, Demand};
@@ -127,6 +127,7 @@ impl GpuPlan {
         let block = match wide_c {
             Some(wide_c) => wide_c.columns,
             None if self.split.is_some() => self.capacity,
+            None if self.groups.is_some() => MAX_GROUP_COLUMNS,
             None => MAX_BLOCK_COLUMNS,
         };
         let mut first = 0;

@@ -16,6 +16,11 @@ use crate::num::{index, narrow, wide};
 use crate::options::Determinism;
 use crate::parallelism::{AtomicParallelism, GroupLaunch};
 
+/// Threads of the largest grid: many times as many as a GPU holds, and few enough to count in 32 bits.
+const MOST_AT_ONCE: u64 = 1 << 24;
+/// Columns of one launch: a slice may be one column, and a grid has 65,535 of them.
+pub(super) const MAX_GROUP_COLUMNS: u32 = 1 << 15;
+
 /// Entries of a word of starts; arrays of entries are padded to a multiple of it.
 const WORD: usize = 32;
 
@@ -262,10 +267,12 @@ impl GroupsPart {
         let vectors =
             u32::from(dense.b.address().is_multiple_of(alignment) && dense.ldb.is_multiple_of(columns));
         let slices = u64::from(dense.n.div_ceil(lanes * columns));
-        let blocks = |threads: u64| {
-            let threads = threads * u64::from(lanes);
-            let all = threads.div_ceil(u64::from(launch.block_threads)).max(1);
-            [(all >> launch.workers_log2.unsigned_abs()).max(1), slices]
+        let blocks = |units: u64, threads: u64| {
+            let block_threads = u64::from(launch.block_threads);
+            let all = (threads * u64::from(lanes)).div_ceil(block_threads);
+            // Threads walk on where there are fewer than work; a number of a unit beyond the last must not wrap.
+            let most = MOST_AT_ONCE.min(u64::from(u32::MAX).saturating_sub(units)) / block_threads;
+            [(all >> launch.workers_log2.unsigned_abs()).clamp(1, most.max(1)), slices]
         };
         let pointer = |array: &DeviceBuffer<u32>| match array.is_empty() {
             true => GlobalPtr::NULL,
@@ -287,7 +294,8 @@ impl GroupsPart {
                     lanes_log2: lanes.ilog2(),
                     vectors,
                 };
-                let grid = blocks(wide(self.rows.div_ceil(rows_each) as usize) * u64::from(threads));
+                let units = u64::from(self.rows.div_ceil(rows_each));
+                let grid = blocks(units, units * u64::from(threads));
                 // SAFETY: the arrays are those of a valid CSR matrix and live as long as the plan; the rest is the
                 // caller's promise.
                 unsafe { start(machine, entry, launch.block_threads, grid, &params) }
@@ -312,8 +320,8 @@ impl GroupsPart {
                     vectors,
                     reserved: 0,
                 };
-                let threads = u64::from(groups) * u64::from(point.reduction());
-                let grid = blocks(threads.max(wide(empty_rows.len())));
+                let (groups, empty) = (u64::from(groups), wide(empty_rows.len()));
+                let grid = blocks(groups.max(empty), empty.max(groups * u64::from(point.reduction())));
                 // SAFETY: as above; starts and slots were made of the matrix's offsets.
                 unsafe { start(machine, entry, launch.block_threads, grid, &params) }
             }
