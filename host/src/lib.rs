@@ -150,6 +150,11 @@ mod softmax;
 mod spmm;
 mod tf32;
 
+/// The decision tree of segment groups, for the program that fits it.
+#[doc(hidden)]
+pub mod tree {
+    pub use crate::spmm::points::{Division, MOST_EACH, RowLengths, Thresholds, divisions};
+}
 pub mod interop;
 pub mod training;
 
@@ -168,6 +173,8 @@ pub use profile::{Profile, ProfileError};
 pub use schedule::{OccupancyRange, Schedule, Scheduling};
 pub use sddmm::{Sddmm, SddmmAlgorithm, SddmmBuilder, SddmmForm, SddmmPlan, SddmmReport};
 pub use softmax::RowSoftmax;
+#[doc(hidden)]
+pub use spmm::Reference;
 pub use spmm::{ArraySize, Spmm, SpmmBuilder, SpmmPlan, SpmmReport, StageTime, Verification};
 
 /// The 16-bit element types, of the crate `half`.

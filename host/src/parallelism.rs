@@ -176,6 +176,13 @@ impl AtomicParallelism {
         point.broken_rule().map_or(Ok(point), Err)
     }
 
+    /// A point of which the caller knows that it is legal.
+    pub(crate) fn of_powers(data: MinimalData, cols: Share, reduction: u32) -> Self {
+        let point = Self { data, cols, reduction };
+        debug_assert_eq!(point.broken_rule(), None, "{point}");
+        point
+    }
+
     /// Every legal point within `bounds`, each once.
     ///
     /// In ascending order, which is: nonzeros, then rows that threads share, then whole rows; each by their number;

@@ -56,7 +56,7 @@ pub struct SweepPath {
     /// How segment groups divide the work, and their launch.
     pub point: Option<AtomicParallelism>,
     /// See [`point`](Self::point).
-    pub launch: GroupLaunch,
+    pub launch: Option<GroupLaunch>,
 }
 
 /// The orders that a path may name, each with its option.
@@ -101,7 +101,7 @@ impl SweepPath {
             vectors: None,
             schedule: Schedule::Auto,
             point: None,
-            launch: GroupLaunch { block_threads: 128, tile_columns: None, workers_log2: 0 },
+            launch: None,
         }
     }
 
@@ -132,7 +132,10 @@ impl SweepPath {
         let builder = Spmm::builder(csr).width(width).precision(self.precision).algorithm(self.algorithm);
         let builder =
             builder.determinism(self.determinism).tile_values(self.tile_values).schedule(self.schedule);
-        let builder = builder.group_launch(self.launch);
+        let builder = match self.launch {
+            Some(launch) => builder.group_launch(launch),
+            None => builder,
+        };
         let builder = match self.point {
             Some(point) => builder.parallelism(point),
             None => builder,
@@ -179,9 +182,10 @@ impl SweepPath {
             };
         }
         if let Some(launch) = option.strip_prefix(LAUNCH) {
-            return match (self.algorithm, parse_launch(launch)) {
-                (Algorithm::SegmentGroup, Some(launch)) => Ok(Self { launch, ..self }),
-                (Algorithm::SegmentGroup, None) => Err("launches are as 256:8:1/2 or 256:-:1"),
+            return match (self.algorithm, self.launch, parse_launch(launch)) {
+                (Algorithm::SegmentGroup, None, Some(launch)) => Ok(Self { launch: Some(launch), ..self }),
+                (Algorithm::SegmentGroup, Some(_), _) => Err("an option is given twice"),
+                (Algorithm::SegmentGroup, None, None) => Err("launches are as 256:8:1/2 or 256:-:1"),
                 _ => Err("only segment-group has such launches"),
             };
         }
@@ -271,8 +275,8 @@ impl fmt::Display for SweepPath {
             let plain = shown.trim_start_matches("{<").trim_end_matches('}').replace('>', "");
             option(&format!("{POINT}{}", name(plain, ",")));
         }
-        if self.launch != GroupLaunch::default() {
-            option(&format!("{LAUNCH}{}", name(self.launch.to_string(), ",")));
+        if let Some(launch) = self.launch {
+            option(&format!("{LAUNCH}{}", name(launch.to_string(), ",")));
         }
         f.pad(&text)
     }
@@ -357,6 +361,7 @@ mod tests {
             "segment-group-f16+point:1/8row:4col:8",
             "segment-group-f32+fast+point:8nnz:2col:32+launch:256:-:1/4",
             "segment-group-f32+launch:256:8:1",
+            "segment-group-f32+launch:128:-:1",
         ] {
             assert_eq!(text.parse::<SweepPath>().unwrap().to_string(), text);
         }
@@ -387,6 +392,7 @@ mod tests {
             ("row-split-f32+point:1row:1col:1", "only segment-group"),
             ("segment-group-f32+point:1row:1col:2", "and legal"),
             ("segment-group-f32+launch:256:8", "launches are"),
+            ("segment-group-f32+launch:256:8:1+launch:256:8:1", "twice"),
         ] {
             let error = text.parse::<SweepPath>().unwrap_err().to_string();
             assert!(error.starts_with(&format!("{text:?} is no path")) && error.contains(why), "{error}");

@@ -73,7 +73,7 @@ impl DeviceFacts {
 }
 
 /// The matrix.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MatrixFacts {
     /// Its name.
     pub name: String,
@@ -85,23 +85,47 @@ pub struct MatrixFacts {
     pub cols: Option<usize>,
     /// Entries.
     pub nnz: Option<usize>,
+    /// Entries of the longest row.
+    #[serde(default)]
+    pub longest_row: Option<usize>,
+    /// Rows without entries.
+    #[serde(default)]
+    pub empty_rows: Option<usize>,
+    /// Standard deviation of the lengths of rows, divided by their mean.
+    #[serde(default)]
+    pub variation: Option<f64>,
 }
 
 impl MatrixFacts {
     /// A matrix of which only the name is known.
     pub(crate) fn named(name: String) -> Self {
-        Self { name, checksum: None, rows: None, cols: None, nnz: None }
+        Self {
+            name,
+            checksum: None,
+            rows: None,
+            cols: None,
+            nnz: None,
+            longest_row: None,
+            empty_rows: None,
+            variation: None,
+        }
     }
 
     /// With the facts of `csr`.
     pub(crate) fn of<V>(self, csr: &Csr<V>, checksum: u64) -> Self {
         let checksum = Some(format!("{checksum:016x}"));
+        let lengths = || csr.row_offsets().windows(2).map(|ends| ends[1] - ends[0]);
+        let (rows, nnz) = (csr.rows() as f64, csr.nnz() as f64);
+        let squares: f64 = lengths().map(|len| (len as f64 - nnz / rows).powi(2)).sum();
         Self {
             name: self.name,
             checksum,
             rows: Some(csr.rows()),
             cols: Some(csr.cols()),
             nnz: Some(csr.nnz()),
+            longest_row: Some(lengths().max().unwrap_or(0) as usize),
+            empty_rows: Some(lengths().filter(|&len| len == 0).count()),
+            variation: (nnz > 0.0).then(|| (squares * rows).sqrt() / nnz),
         }
     }
 }

@@ -15,7 +15,7 @@ use super::layout::{Context, HostParts, SHORTEST_PIECE};
 use super::parts::push;
 use super::places::Places;
 use super::plan::{Body, MEMORY_REMEDY, SpmmPlan};
-use super::points::NARROW;
+use super::points::{Division, NARROW, RowLengths, Thresholds};
 use super::report::{ArraySize, SpmmReport, StageClock};
 use super::select;
 use super::sums::{SplitPart, WideC};
@@ -27,6 +27,7 @@ use crate::device::{Device, Machine};
 use crate::error::SpmmError;
 use crate::num::{index, narrow, wide};
 use crate::options::{Algorithm, Preprocessing};
+use crate::parallelism::GroupLaunch;
 use crate::schedule::Scheduling;
 
 /// Columns of a workspace, at least and at most; wider products run in blocks of columns.
@@ -43,6 +44,8 @@ pub(super) const MAX_STEPS: u64 = (1 << 28) - 1;
 pub(super) struct Draft {
     pub(super) report: SpmmReport,
     pub(super) clock: StageClock,
+    /// How segment groups divide the work, if it is theirs.
+    pub(super) division: Option<Division>,
 }
 
 impl<'a, V: Value> SpmmBuilder<'a, V> {
@@ -83,7 +86,8 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
                 FormatError::LengthMismatch { array: "the order of values", found, expected, why }.into()
             );
         }
-        let mut draft = Draft { clock: StageClock::start(), report: self.blank_report(device) };
+        let (clock, report) = (StageClock::start(), self.blank_report(device));
+        let mut draft = Draft { clock, report, division: None };
         let values = Values::new(self.precision, self.a.values());
         draft.report.overflowed_values = values.exceptions.overflowed;
         draft.clock.end("values");
@@ -142,15 +146,16 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         if segments > MAX_INDEX {
             return too_large("rows and pieces of rows", segments, MAX_INDEX);
         }
-        let groups = self.takes_groups();
+        draft.division = self.division();
+        let groups = draft.division.is_some();
         let order = if groups { None } else { self.find_order(draft)? };
         let context = Context { device, machine, order: order.as_deref(), columns_in_use: OnceCell::new() };
         let non_finite = values.exceptions.non_finite;
         let rule = self.choose(non_finite, &context, draft)?;
-        let mut host = match rule {
-            Some(rule) => self.lay_out_tiles(&context, rule, draft)?,
-            None if groups => self.lay_out_groups(draft)?,
-            None => self.lay_out_rows(&context, draft),
+        let mut host = match (rule, draft.division) {
+            (Some(rule), _) => self.lay_out_tiles(&context, rule, draft)?,
+            (None, Some(division)) => self.lay_out_groups(division, draft)?,
+            (None, None) => self.lay_out_rows(&context, draft),
         };
         self.predict(&host, draft);
         let report = &mut draft.report;
@@ -160,7 +165,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
 
         let beside = host.scheduling.as_ref().is_some_and(Scheduling::is_beside);
         report.scheduling = host.scheduling.take();
-        let capacity = self.capacity();
+        let capacity = self.capacity(groups);
         let workspace = 4 * host.slot_rows * u64::from(capacity);
         let mut sizes = host.sizes();
         push(&mut sizes, "workspace", workspace);
@@ -206,14 +211,23 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         Ok(Body::Gpu(Box::new(plan)))
     }
 
-    /// Whether work is divided as a point of Sgap's space says, because it was asked for or `B` is narrow.
-    fn takes_groups(&self) -> bool {
+    /// The point of Sgap's space that divides the work, because that was asked for or `B` is narrow.
+    fn division(&self) -> Option<Division> {
+        let of_tree = || RowLengths::of(self.a).division(self.width, &Thresholds::FITTED);
         match self.algorithm {
-            Algorithm::SegmentGroup => true,
-            Algorithm::Auto if self.width <= NARROW && matches!(self.order, Order::AsGiven) => {
-                Algorithm::SegmentGroup.supports(self.precision)
+            Algorithm::SegmentGroup => {
+                let Division { point, launch, row_split } = match self.point {
+                    Some(point) => Division { point, launch: GroupLaunch::default(), row_split: false },
+                    None => of_tree(),
+                };
+                Some(Division { point, launch: self.group_launch.unwrap_or(launch), row_split })
             }
-            _ => false,
+            Algorithm::Auto if matches!(self.order, Order::AsGiven) => {
+                let supported = Algorithm::SegmentGroup.supports(self.precision)
+                    && (self.width <= NARROW || !self.precision.has_tile_kernels());
+                supported.then(of_tree).filter(|division| !division.row_split)
+            }
+            _ => None,
         }
     }
 
@@ -246,9 +260,9 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         context: &Context<'_>,
         draft: &mut Draft,
     ) -> Result<Option<PartitionRule>, SpmmError> {
-        let report = &mut draft.report;
+        let Draft { report, division, .. } = draft;
         if self.algorithm == Algorithm::Auto {
-            (report.algorithm, report.reason) = if self.takes_groups() {
+            (report.algorithm, report.reason) = if division.is_some() {
                 let why = format!("{} columns are few: balance decides, not bytes", self.width);
                 (Algorithm::SegmentGroup, why)
             } else if self.precision.has_tile_kernels() {
@@ -328,10 +342,10 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     }
 
     /// Columns of the workspace: a multiple of 8, so that a block of columns of an aligned `B` is aligned.
-    fn capacity(&self) -> u32 {
+    fn capacity(&self, groups: bool) -> u32 {
         let (low, high) = CAPACITY;
         // Groups may cut more rows than others, of a narrower product.
-        let low = if self.takes_groups() { 8 } else { low };
+        let low = if groups { 8 } else { low };
         narrow(self.width.clamp(low, high).next_multiple_of(8))
     }
 

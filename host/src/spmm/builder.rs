@@ -31,7 +31,7 @@ pub struct SpmmBuilder<'a, V> {
     pub(super) value_order: Option<&'a Permutation>,
     pub(super) values_from_device: bool,
     pub(super) point: Option<AtomicParallelism>,
-    pub(super) group_launch: GroupLaunch,
+    pub(super) group_launch: Option<GroupLaunch>,
 }
 
 /// The order in which rows are worked on.
@@ -63,7 +63,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             value_order: None,
             values_from_device: false,
             point: None,
-            group_launch: GroupLaunch::default(),
+            group_launch: None,
         }
     }
 
@@ -192,10 +192,11 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         self
     }
 
-    /// The launch of [`Algorithm::SegmentGroup`]; [`GroupLaunch::default`] unless told.
+    /// The launch of [`Algorithm::SegmentGroup`], instead of what it prefers for the matrix and the width; with a given
+    /// [point](Self::parallelism) [`GroupLaunch::default`] unless told.
     #[must_use]
     pub fn group_launch(mut self, launch: GroupLaunch) -> Self {
-        self.group_launch = launch;
+        self.group_launch = Some(launch);
         self
     }
 

@@ -8,10 +8,11 @@ use windrow_kernels::{Dtype, Entry, Variant};
 use windrow_simt::GlobalPtr;
 
 use super::parts::push;
+use super::plan::{Body, SpmmPlan};
 use super::report::ArraySize;
 use super::values::{Bits, Values};
 use crate::device::{Device, DeviceBuffer, Machine, Prepared};
-use crate::error::DeviceError;
+use crate::error::{DeviceError, SpmmError};
 use crate::num::{index, narrow, wide};
 use crate::options::Determinism;
 use crate::parallelism::{AtomicParallelism, GroupLaunch};
@@ -327,6 +328,27 @@ impl GroupsPart {
             }
         }
     }
+}
+
+impl SpmmPlan {
+    /// Another launch of the same segment groups; whether the plan has any.
+    ///
+    /// # Errors
+    /// [`SpmmError::IllegalPoint`] for a launch that is none of the plan's point.
+    #[doc(hidden)]
+    pub fn set_group_launch(&mut self, launch: GroupLaunch) -> Result<bool, SpmmError> {
+        let Body::Gpu(plan) = &mut self.body else { return Ok(false) };
+        let Some(part) = &mut plan.groups else { return Ok(false) };
+        launch.check(part.point)?;
+        part.launch = launch;
+        self.report.parallelism = Some(described(part.point, launch));
+        Ok(true)
+    }
+}
+
+/// A point and its launch, `<groupSz, blockSz, tileSz, workerDimR>`, as reports have them.
+pub(super) fn described(point: AtomicParallelism, launch: GroupLaunch) -> String {
+    format!("{point}, <{}, {launch}>", point.reduction())
 }
 
 /// Starts an entry with blocks of so many threads.

@@ -12,10 +12,10 @@ use windrow_preprocess::partition::{PartitionRule, assign, assign_in_order};
 use super::build::{Draft, MAX_INDEX};
 use super::builder::SpmmBuilder;
 use super::geometry::{division, short_row_groups};
-use super::groups::GroupsHost;
+use super::groups::{GroupsHost, described};
 use super::parts::{RowSplitHost, SegmentEntries, ShortRowsHost, TilesHost, push};
 use super::places::PlaceCounts;
-use super::points::RowLengths;
+use super::points::Division;
 use super::report::{ArraySize, SpmmReport};
 use super::select::{self, Demand, Packing};
 use super::sums::wide_first;
@@ -81,13 +81,16 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     }
 
     /// Segment groups: the arrays of a point, over the CSR arrays as they are.
-    pub(super) fn lay_out_groups(&self, draft: &mut Draft) -> Result<HostParts<'a>, SpmmError> {
-        let point = self.point.map_or_else(|| RowLengths::of(self.a).point(self.width), Ok)?;
-        self.group_launch.check(point)?;
-        let of = (point, self.group_launch);
+    pub(super) fn lay_out_groups(
+        &self,
+        Division { point, launch, .. }: Division,
+        draft: &mut Draft,
+    ) -> Result<HostParts<'a>, SpmmError> {
+        launch.check(point)?;
+        let of = (point, launch);
         let mut groups = GroupsHost::new(self.a, of, self.determinism, self.precision.dtype());
         let report = &mut draft.report;
-        report.parallelism = Some(format!("{point}, <{}, {}>", point.reduction(), self.group_launch));
+        report.parallelism = Some(described(point, launch));
         report.split_rows = wide(groups.split_rows.len());
         report.split = report.split_rows;
         draft.clock.end("balance");
@@ -148,7 +151,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         if let PartitionRule::ColumnVectors { threshold } = rule {
             return self.lay_out_vectors(context, threshold, draft);
         }
-        let Draft { report, clock } = draft;
+        let Draft { report, clock, .. } = draft;
         let assignment = match context.order {
             Some(order) => assign_in_order(self.a, order, rule)?,
             None => assign(self.a, rule),
@@ -187,7 +190,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         stream: Stream<V>,
         draft: &mut Draft,
     ) -> Result<HostParts<'a>, SpmmError> {
-        let Draft { report, clock } = draft;
+        let Draft { report, clock, .. } = draft;
         let Stream { mut parts, sources, empty } = stream;
         let steps = steps_of(&parts.window_tiles, empty.len());
         let windows = wide(parts.window_tiles.len() - 1 + empty.len().div_ceil(WINDOW_ROWS));

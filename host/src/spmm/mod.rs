@@ -10,7 +10,7 @@ mod layout;
 mod parts;
 mod places;
 mod plan;
-mod points;
+pub(crate) mod points;
 mod preprocess;
 mod report;
 mod scheduling;
@@ -31,7 +31,7 @@ pub use plan::SpmmPlan;
 pub use report::{ArraySize, SpmmReport, StageTime};
 pub(crate) use report::{StageClock, total_us, write_arrays, write_stages};
 pub(crate) use values::{Bits, Values};
-pub use verify::Verification;
+pub use verify::{Reference, Verification};
 pub(crate) use verify::{
     Storing, UNIT_FMA, UNIT_MMA, bounded_ratio, error_ratio, gamma, multiplied, subnormal_error,
 };

@@ -6,77 +6,210 @@
 //!    wait; where that is too long entries are divided instead, and rows that lie in two groups are added up.
 //! 2. How many threads share a row? As many as have a few entries each, and more where there are few rows.
 //!
-//! The thresholds are from one H200: over 29 matrices the tree is 7.5 % behind the best of 48 points at width 4, in the
-//! geometric mean, and 1.53 times at worst.
+//! Two more follow from the width: with more columns a thread of row-split has 16 bytes of it for each entry that it
+//! reads, and takes over, sooner where rows would be cut; and a launch of few threads has small blocks.
+//!
+//! The thresholds ([`Thresholds::FITTED`]) are what `windrow-fit` finds for measured times: the geometric mean, over
+//! matrices and widths, of the time of the tree's choice over that of the best is least.
 
 use windrow_formats::{Csr, Value};
 
 use crate::num::{narrow, real, wide};
-use crate::parallelism::{AtomicParallelism, IllegalPoint, MinimalData, Share};
+use crate::parallelism::{AtomicParallelism, GroupLaunch, MinimalData, Share};
 
-/// Entries that a thread of a row has, if there are rows enough; twice as many where threads lie side by side.
-const ENTRIES_EACH: f64 = 4.0;
-/// Threads that a GPU holds: fewer rows are shared by more threads.
-const THREADS: f64 = 270_000.0;
-/// Most threads that share a row for want of rows.
-const MOST_FOR_WANT: u32 = 16;
-/// Entries of the longest row that one thread may have: some sixteen rounds of four loads.
-const LONGEST_EACH: f64 = 64.0;
-/// Times the mean length that the longest row may have if it is longer, and its entries for one thread even then.
-const ALIKE: f64 = 8.0;
-const LONGEST_OF_ALIKE_EACH: f64 = 4.0 * LONGEST_EACH;
-/// Groups of entries that occupy a GPU: with fewer entries threads have fewer each.
-const GROUPS: f64 = 65_536.0;
-/// Most entries of a thread.
-const MOST_EACH: f64 = 8.0;
-
-/// Widest `B` for which [`Algorithm::Auto`](crate::Algorithm::Auto) takes these kernels: with more columns a thread of
-/// row-split has 16 bytes of the width for each entry that it reads.
+/// Widest `B` for which a product in f16, which has Tensor Cores besides, is divided by a point.
 pub(super) const NARROW: usize = 8;
+
+/// Most entries of a thread that a division of the tree has, whatever the thresholds.
+pub const MOST_EACH: u32 = 16;
+
+/// Where the questions of the tree turn.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Thresholds {
+    /// Entries that a thread of a row has, if there are rows enough; twice as many where threads lie side by side.
+    pub entries_each: f64,
+    /// Threads that a GPU holds: fewer rows are shared by more threads.
+    pub threads: f64,
+    /// Most threads that share a row for want of rows.
+    pub most_for_want: u32,
+    /// Entries of the longest row that one thread may have: some rounds of four loads.
+    pub longest_each: f64,
+    /// Times the mean length that the longest row may have if it is longer.
+    pub alike: f64,
+    /// Entries of the longest row for one thread even then.
+    pub longest_of_alike_each: f64,
+    /// Groups of entries that occupy a GPU: with fewer entries threads have fewer each.
+    pub groups: f64,
+    /// Most entries of a thread.
+    pub most_each: f64,
+    /// Most threads side by side along the columns of `B`: with fewer, more of them share a row.
+    pub most_lanes: u32,
+    /// Threads of a launch below which its blocks have 64.
+    pub small_blocks: f64,
+    /// Threads of a launch from which on its blocks have 256.
+    pub large_blocks: f64,
+    /// Widest `B` for which threads own rows; wider ones are left to row-split.
+    pub widest_rows: usize,
+    /// Widest `B` for which threads own entries.
+    pub widest_nonzeros: usize,
+}
+
+impl Thresholds {
+    /// What suits one H200 best: over 29 matrices the tree is 7.5 % behind the best of 48 points at width 4, in the
+    /// geometric mean, and 1.53 times at worst.
+    pub const FITTED: Self = Self {
+        entries_each: 4.0,
+        threads: 270_000.0,
+        most_for_want: 16,
+        longest_each: 64.0,
+        alike: 8.0,
+        longest_of_alike_each: 256.0,
+        groups: 65_536.0,
+        most_each: 8.0,
+        most_lanes: 32,
+        small_blocks: 0.0,
+        large_blocks: f64::INFINITY,
+        widest_rows: 8,
+        widest_nonzeros: 8,
+    };
+}
+
+#[cfg(test)]
+impl Thresholds {
+    /// Round numbers, for tests of what they do.
+    const UNFITTED: Self = Self {
+        entries_each: 4.0,
+        threads: 270_000.0,
+        most_for_want: 16,
+        longest_each: 64.0,
+        alike: 8.0,
+        longest_of_alike_each: 256.0,
+        groups: 65_536.0,
+        most_each: 8.0,
+        most_lanes: 32,
+        small_blocks: 0.0,
+        large_blocks: f64::INFINITY,
+        widest_rows: 8,
+        widest_nonzeros: 8,
+    };
+}
+
+impl Default for Thresholds {
+    fn default() -> Self {
+        Self::FITTED
+    }
+}
 
 /// What the tree looks at.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct RowLengths {
-    rows: f64,
-    nnz: f64,
-    longest: f64,
+pub struct RowLengths {
+    /// Rows, at least 1.
+    pub rows: f64,
+    /// Entries.
+    pub nnz: f64,
+    /// Entries of the longest row.
+    pub longest: f64,
+}
+
+/// How segment groups divide the work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Division {
+    /// The point.
+    pub point: AtomicParallelism,
+    /// Its launch.
+    pub launch: GroupLaunch,
+    /// Whether row-split is expected to be quicker.
+    pub row_split: bool,
 }
 
 impl RowLengths {
-    pub(super) fn of<V: Value>(a: &Csr<V>) -> Self {
+    /// Those of `a`.
+    #[must_use]
+    pub fn of<V: Value>(a: &Csr<V>) -> Self {
         let longest = a.row_offsets().windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
         Self { rows: real(wide(a.rows()).max(1)), nnz: real(wide(a.nnz())), longest: real(longest) }
     }
 
-    /// The point for a product of `width` columns.
-    ///
-    /// # Errors
-    /// None in fact: every point of the tree is legal.
-    pub(super) fn point(self, width: usize) -> Result<AtomicParallelism, IllegalPoint> {
-        let columns = match width {
-            0 | 1 => 1,
-            2 | 3 => 2,
-            _ => 4,
-        };
-        let lanes = narrow(width.clamp(1, 128)).div_ceil(columns).next_power_of_two();
+    /// The division for a product of `width` columns.
+    #[must_use]
+    pub fn division(self, width: usize, thresholds: &Thresholds) -> Division {
+        let t = thresholds;
+        let (columns, lanes) = side_by_side(width, t.most_lanes);
         let most = 32 / lanes;
         let mean = self.nnz / self.rows;
-        let for_want = floor_power(THREADS / f64::from(lanes) / self.rows);
-        let for_want = for_want.min(ceil_power(mean)).min(MOST_FOR_WANT);
-        let threads = near_power(mean / ENTRIES_EACH / f64::from(lanes.min(2))).max(for_want).min(most);
+        let for_want = floor_power(t.threads / f64::from(lanes) / self.rows);
+        let for_want = for_want.min(ceil_power(mean)).min(t.most_for_want);
+        let threads = near_power(mean / t.entries_each / f64::from(lanes.min(2))).max(for_want).min(most);
         let of_each = self.longest / f64::from(threads);
-        let alike =
-            of_each <= LONGEST_EACH || self.longest <= ALIKE * mean && of_each <= LONGEST_OF_ALIKE_EACH;
-        let (data, reduction) = match (alike, threads) {
-            (true, 1) => (MinimalData::Row(Share::Whole(1)), 1),
-            (true, _) => (MinimalData::Row(Share::Part(threads)), threads),
-            (false, _) => {
-                let each = near_power((self.nnz / GROUPS).min(MOST_EACH));
-                (MinimalData::Nnz(Share::Whole(each)), most)
+        let alike = of_each <= t.longest_each
+            || self.longest <= t.alike * mean && of_each <= t.longest_of_alike_each;
+        let (data, reduction, units, widest) = match alike {
+            true => {
+                let share = if threads == 1 { Share::Whole(1) } else { Share::Part(threads) };
+                (MinimalData::Row(share), threads, self.rows * f64::from(threads), t.widest_rows)
+            }
+            false => {
+                let each = near_power((self.nnz / t.groups).min(t.most_each)).min(MOST_EACH);
+                let units = self.nnz / f64::from(each);
+                (MinimalData::Nnz(Share::Whole(each)), most, units, t.widest_nonzeros)
             }
         };
-        AtomicParallelism::new(data, Share::Whole(columns), reduction)
+        let launched = units * f64::from(lanes);
+        let block_threads = match launched {
+            few if few < t.small_blocks => 64,
+            many if many >= t.large_blocks => 256,
+            _ => 128,
+        };
+        let launch = GroupLaunch { block_threads, tile_columns: tile(width, columns * lanes), workers_log2: 0 };
+        // Powers of two within a warp: what `AtomicParallelism::new` checks holds for all of them.
+        let point = AtomicParallelism::of_powers(data, Share::Whole(columns), reduction);
+        Division { point, launch, row_split: width > widest }
     }
+}
+
+/// Columns of a thread, and threads side by side, for a width.
+fn side_by_side(width: usize, most_lanes: u32) -> (u32, u32) {
+    let columns = match width {
+        0 | 1 => 1,
+        2 | 3 => 2,
+        _ => 4,
+    };
+    let lanes = narrow(width.clamp(1, 128)).div_ceil(columns).next_power_of_two();
+    (columns, lanes.min(most_lanes))
+}
+
+/// The tile of a launch, if it is narrower than the width.
+fn tile(width: usize, columns: u32) -> Option<u32> {
+    (width > columns as usize && columns < 128).then_some(columns)
+}
+
+/// Every division that the tree may answer for a width, whatever the thresholds: what has to be measured for a fit.
+#[must_use]
+pub fn divisions(width: usize) -> Vec<(AtomicParallelism, GroupLaunch)> {
+    let powers = || (0..6).map(|log2| 1_u32 << log2);
+    let mut found = Vec::new();
+    for most_lanes in powers() {
+        let (columns, lanes) = side_by_side(width, most_lanes);
+        if lanes < most_lanes {
+            break;
+        }
+        let most = 32 / lanes;
+        let cols = Share::Whole(columns);
+        let rows = powers().filter(|&threads| threads <= most).map(|threads| {
+            let share = if threads == 1 { Share::Whole(1) } else { Share::Part(threads) };
+            AtomicParallelism::of_powers(MinimalData::Row(share), cols, threads)
+        });
+        let nonzeros = powers()
+            .filter(|&each| each <= MOST_EACH)
+            .map(|each| AtomicParallelism::of_powers(MinimalData::Nnz(Share::Whole(each)), cols, most));
+        for point in rows.chain(nonzeros) {
+            for block_threads in [64, 128, 256] {
+                let tile_columns = tile(width, columns * lanes);
+                found.push((point, GroupLaunch { block_threads, tile_columns, workers_log2: 0 }));
+            }
+        }
+    }
+    found
 }
 
 /// The power of two, from 1 to 32, next to `x` in ratio.
@@ -100,6 +233,7 @@ mod tests {
 
     #[test]
     fn the_tree_goes_by_the_lengths_of_rows() {
+        let before = Thresholds::UNFITTED;
         for (rows, nnz, longest, width, point) in [
             (335e3, 1686e3, 19.0, 4, "{<1 row, 4 col>, 1}"), // DD: many short rows
             (200e3, 3200e3, 16.0, 4, "{<1/4 row, 4 col>, 4}"), // longer ones
@@ -113,8 +247,32 @@ mod tests {
             (8.0, 1e6, 1e6, 2, "{<8 nnz, 2 col>, 32}"),
         ] {
             let lengths = RowLengths { rows, nnz, longest };
-            assert_eq!(lengths.point(width).unwrap().to_string(), point, "{lengths:?} {width}");
+            let division = lengths.division(width, &before);
+            assert_eq!(division.point.to_string(), point, "{lengths:?} {width}");
+            assert_eq!((division.launch, division.row_split), (GroupLaunch::default(), width > 8));
         }
+    }
+
+    #[test]
+    fn blocks_lanes_and_row_split_follow_the_thresholds() {
+        let thresholds = Thresholds {
+            small_blocks: 1e5,
+            large_blocks: 1e6,
+            most_lanes: 2,
+            widest_rows: 16,
+            widest_nonzeros: 4,
+            ..Thresholds::UNFITTED
+        };
+        let division = |rows: f64, longest: f64, width| {
+            RowLengths { rows, nnz: 4.0 * rows, longest }.division(width, &thresholds)
+        };
+        let shown = |division: Division| format!("{}, <{}>", division.point, division.launch);
+        assert_eq!(shown(division(270e3, 4.0, 1)), "{<1 row, 1 col>, 1}, <128, -, 1>");
+        assert_eq!(shown(division(2.7e6, 4.0, 1)), "{<1 row, 1 col>, 1}, <256, -, 1>");
+        assert_eq!(shown(division(1e3, 4.0, 1)), "{<1/4 row, 1 col>, 4}, <64, -, 1>");
+        assert_eq!(shown(division(1e6, 1e6, 32)), "{<8 nnz, 4 col>, 16}, <256, 8, 1>");
+        assert!(!division(1e3, 4.0, 16).row_split && division(1e3, 4.0, 17).row_split);
+        assert!(!division(1e3, 1e6, 4).row_split && division(1e3, 1e6, 5).row_split);
     }
 
     #[test]
@@ -132,12 +290,24 @@ mod tests {
     }
 
     #[test]
-    fn every_matrix_and_width_has_a_point() {
-        for rows in [1.0, 100.0, 1e7] {
-            for nnz in [0.0, 1.0, 1e4, 1e9] {
-                for longest in [0.0, nnz / rows, nnz] {
-                    for width in [0, 1, 2, 3, 4, 5, 31, 64, 127, 129, 5000] {
-                        RowLengths { rows, nnz, longest }.point(width).unwrap();
+    fn every_division_is_legal_and_among_those_that_are_listed() {
+        for most_lanes in [1, 4, 32] {
+            let blocks = [(0.0, f64::INFINITY), (f64::INFINITY, f64::INFINITY), (0.0, 0.0)];
+            for (small_blocks, large_blocks) in blocks {
+                let thresholds =
+                    Thresholds { most_lanes, small_blocks, large_blocks, most_each: 32.0, ..Thresholds::FITTED };
+                for width in [0, 1, 2, 3, 4, 5, 31, 64, 127, 129, 5000] {
+                    let all = divisions(width);
+                    for rows in [1.0, 100.0, 1e7] {
+                        for nnz in [0.0, 1.0, 1e4, 1e9] {
+                            for longest in [0.0, nnz / rows, nnz] {
+                                let lengths = RowLengths { rows, nnz, longest };
+                                let Division { point, launch, .. } = lengths.division(width, &thresholds);
+                                assert_eq!(point.to_string().parse(), Ok(point));
+                                launch.check(point).unwrap();
+                                assert!(all.contains(&(point, launch)), "{point} {launch} at {width}");
+                            }
+                        }
                     }
                 }
             }

@@ -115,30 +115,65 @@ impl SpmmPlan {
         b: &DeviceMatrix<B>,
         c: &DeviceMatrix<C>,
     ) -> Result<Verification, SpmmError> {
-        if (a.rows(), a.cols(), a.nnz()) != (self.rows, self.cols, self.nnz) {
-            let (rows, cols, nnz) = (a.rows(), a.cols(), a.nnz());
-            let (plan_rows, plan_cols, plan_nnz) = (self.rows, self.cols, self.nnz);
-            return Err(SpmmError::OtherMatrix { rows, cols, nnz, plan_rows, plan_cols, plan_nnz });
-        }
+        self.check_matrix(a)?;
         self.check_operand("B", b)?;
         check_device("C", c.device(), &self.device)?;
         self.check_product(b, c)?;
+        self.compare(&Reference::new(a, self.precision, &self.device)?, b, c)
+    }
+
+    /// [`verify`](Self::verify) with a matrix that may serve many plans of its precision and device.
+    ///
+    /// # Errors
+    /// As there.
+    #[doc(hidden)]
+    pub fn verify_with<V: Value, B: Element, C: Output>(
+        &self,
+        reference: &Reference<'_, V>,
+        b: &DeviceMatrix<B>,
+        c: &DeviceMatrix<C>,
+    ) -> Result<Verification, SpmmError> {
+        check_device("A", &reference.device, &self.device)?;
+        debug_assert_eq!(reference.precision, self.precision, "values as the plan rounds them");
+        self.check_matrix(reference.a)?;
+        self.check_operand("B", b)?;
+        check_device("C", c.device(), &self.device)?;
+        self.check_product(b, c)?;
+        self.compare(reference, b, c)
+    }
+
+    fn check_matrix<V: Value>(&self, a: &Csr<V>) -> Result<(), SpmmError> {
+        if (a.rows(), a.cols(), a.nnz()) == (self.rows, self.cols, self.nnz) {
+            return Ok(());
+        }
+        let (rows, cols, nnz) = (a.rows(), a.cols(), a.nnz());
+        let (plan_rows, plan_cols, plan_nnz) = (self.rows, self.cols, self.nnz);
+        Err(SpmmError::OtherMatrix { rows, cols, nnz, plan_rows, plan_cols, plan_nnz })
+    }
+
+    /// Compares operands that were checked.
+    fn compare<V: Value, B: Element, C: Output>(
+        &self,
+        reference: &Reference<'_, V>,
+        b: &DeviceMatrix<B>,
+        c: &DeviceMatrix<C>,
+    ) -> Result<Verification, SpmmError> {
         if c.rows() == 0 || c.cols() == 0 {
             return Ok(Verification::NOTHING);
         }
-        let bits = Bits::of(self.precision, a.values());
-        match &self.body {
-            Body::Cpu(_) => match (b.host(), c.host()) {
-                (Some(b), Some(c)) => {
-                    Ok(verify_on_host((a, &bits.to_f32()), (b, self.precision), (c, UNIT_FMA)))
-                }
-                _ => Ok(Verification::NOTHING), // not reached: both are on the CPU, as was just checked
-            },
-            Body::Gpu(plan) => {
+        match (&self.body, &reference.values) {
+            (Body::Gpu(plan), ReferenceValues::Device(a)) => {
                 let unit = if plan.uses_tiles() { UNIT_MMA } else { UNIT_FMA };
-                let a = Uploaded::new(&self.device, a, &bits)?;
-                self.verify_on_device(&a, b, (c, unit), index(u64::from(MAX_BLOCK_COLUMNS)))
+                self.verify_on_device(a, b, (c, unit), index(u64::from(MAX_BLOCK_COLUMNS)))
             }
+            (_, ReferenceValues::Host(values)) => match (b.host(), c.host()) {
+                (Some(b), Some(c)) => {
+                    Ok(verify_on_host((reference.a, values), (b, self.precision), (c, UNIT_FMA)))
+                }
+                _ => Ok(Verification::NOTHING), // not reached: both are on the CPU, as was checked
+            },
+            // Not reached: the reference is on the plan's device.
+            (Body::Cpu(_), ReferenceValues::Device(_)) => Ok(Verification::NOTHING),
         }
     }
 
@@ -191,6 +226,35 @@ fn blocks(rows: usize, cols: usize, columns: usize) -> impl Iterator<Item = (Ran
     let rows_at_once = MAX_POSITIONS / columns;
     let cut = |len: usize, most: usize| (0..len).step_by(most).map(move |at| at..len.min(at + most));
     cut(cols, columns).flat_map(move |cols| cut(rows, rows_at_once).map(move |rows| (rows, cols.clone())))
+}
+
+/// A matrix with its values as plans of a precision round them, on a device, for [`SpmmPlan::verify_with`].
+#[doc(hidden)]
+pub struct Reference<'a, V> {
+    a: &'a Csr<V>,
+    precision: Precision,
+    device: Device,
+    values: ReferenceValues,
+}
+
+enum ReferenceValues {
+    Host(Vec<f32>),
+    Device(Uploaded),
+}
+
+impl<'a, V: Value> Reference<'a, V> {
+    /// Uploads `a`, if the device is a GPU: 12 bytes an entry at most.
+    ///
+    /// # Errors
+    /// [`SpmmError::Device`].
+    pub fn new(a: &'a Csr<V>, precision: Precision, device: &Device) -> Result<Self, SpmmError> {
+        let bits = Bits::of(precision, a.values());
+        let values = match device.machine() {
+            None => ReferenceValues::Host(bits.to_f32()),
+            Some(_) => ReferenceValues::Device(Uploaded::new(device, a, &bits)?),
+        };
+        Ok(Self { a, precision, device: device.clone(), values })
+    }
 }
 
 /// A CSR in device memory, for the time of a check.
