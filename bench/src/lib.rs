@@ -30,6 +30,7 @@ mod summary;
 mod sweep;
 mod timing;
 mod tune;
+mod tuner;
 
 pub use ablation::{
     ABLATION_SCHEMA, AblationFacts, AblationOptions, AblationPart, AblationRecord, AblationSummary,
@@ -53,3 +54,7 @@ pub use sweep::{
 };
 pub use timing::{Sampling, Statistics, Timing, measure};
 pub use tune::{Tuning, tune};
+pub use tuner::{
+    Ended, FamilyFacts, Found, Limits, Outcome, PathFamily, ProductTuning, TUNING_SCHEMA, TriedFacts, Tried,
+    TuneRequest, TuneSweepOptions, TuningRecord, tune_product, tune_sweep,
+};

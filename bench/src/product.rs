@@ -69,6 +69,13 @@ impl<'a> Operands<'a> {
         unwritten: f32,
     ) -> Result<(&DeviceMatrix<T>, &mut DeviceMatrix<f32>), BenchError> {
         fill(&mut self.c, unwritten)?;
+        self.pair()
+    }
+
+    /// `B`, and `C` as it is.
+    pub(crate) fn pair<T: Stored>(
+        &mut self,
+    ) -> Result<(&DeviceMatrix<T>, &mut DeviceMatrix<f32>), BenchError> {
         let b = match T::place(&mut self.bs) {
             Some(b) => b,
             none => {

@@ -17,23 +17,23 @@ use crate::timing::{Timing, measure};
 const UNWRITTEN: f32 = 1e30;
 
 /// The libraries, or why there are none. Nothing at all on a device that is no CUDA device.
-pub(super) struct Peers {
+pub(crate) struct Peers {
     cusparse: Option<Result<CuSparse, BenchError>>,
     cublas: Option<Result<CuBlas, BenchError>>,
 }
 
 /// What the peers are measured on.
 #[derive(Clone, Copy)]
-pub(super) struct Compared<'a> {
-    pub(super) device: &'a Device,
-    pub(super) csr: &'a Csr<f32>,
-    pub(super) checksum: u64,
-    pub(super) width: usize,
-    pub(super) options: &'a SweepOptions,
+pub(crate) struct Compared<'a> {
+    pub(crate) device: &'a Device,
+    pub(crate) csr: &'a Csr<f32>,
+    pub(crate) checksum: u64,
+    pub(crate) width: usize,
+    pub(crate) options: &'a SweepOptions,
 }
 
 impl Peers {
-    pub(super) fn load(device: &Device, wanted: bool) -> Self {
+    pub(crate) fn load(device: &Device, wanted: bool) -> Self {
         let wanted = wanted && device.kind() == DeviceKind::Cuda;
         Self {
             cusparse: wanted.then(|| CuSparse::load(device)),
@@ -47,14 +47,28 @@ impl Peers {
         case: &Compared<'_>,
         operands: &mut Operands<'_>,
     ) -> (Vec<PeerFacts>, Vec<PeerFacts>) {
-        let cusparse = self.cusparse.as_ref().map_or_else(Vec::new, |library| {
-            vec![sparse_facts::<f32>(library, case, operands), sparse_facts::<f16>(library, case, operands)]
-        });
+        let precisions = [Precision::F32, Precision::F16].into_iter();
+        let cusparse = precisions.filter_map(|precision| self.sparse(precision, case, operands)).collect();
         let fits = |_: &&_| case.dense_bytes().is_some_and(|bytes| bytes <= case.options.dense_limit_bytes);
         let cublas = self.cublas.as_ref().filter(fits).map_or_else(Vec::new, |library| {
             DenseMath::ALL.map(|math| dense_facts(library, case, math)).to_vec()
         });
         (cusparse, cublas)
+    }
+
+    /// Facts of cuSPARSE in f32 or f16; it is not asked for others.
+    pub(crate) fn sparse(
+        &self,
+        precision: Precision,
+        case: &Compared<'_>,
+        operands: &mut Operands<'_>,
+    ) -> Option<PeerFacts> {
+        let library = self.cusparse.as_ref()?;
+        match precision {
+            Precision::F32 => Some(sparse_facts::<f32>(library, case, operands)),
+            Precision::F16 => Some(sparse_facts::<f16>(library, case, operands)),
+            _ => None,
+        }
     }
 }
 

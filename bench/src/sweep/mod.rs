@@ -41,7 +41,7 @@ use crate::orders::{FoundOrder, OrderTask, find_orders};
 use crate::product::{Measured, Operands, Product};
 use crate::roofline::DeviceRates;
 use crate::timing::Sampling;
-use compare::{Compared, Peers};
+pub(crate) use compare::{Compared, Peers};
 
 pub(crate) use path::SCHEDULES;
 pub use path::SweepPath;

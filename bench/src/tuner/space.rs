@@ -1,0 +1,178 @@
+//! The candidates of a matrix and a width: algorithms, points of Sgap's space, launches; and who is next to whom.
+
+use std::fmt;
+
+use windrow::tree::{Division, RowLengths, Thresholds};
+use windrow::{
+    Algorithm, AtomicParallelism, Csr, DeviceKind, Family, GroupLaunch, MinimalData, Precision, Share,
+    TileValues,
+};
+
+use crate::sweep::SweepPath;
+
+/// Threads of a block that are tried.
+const BLOCKS: [u32; 4] = [64, 128, 256, 512];
+/// Least share of workers that is tried, as a logarithm.
+const FEWEST_WORKERS_LOG2: i32 = -4;
+
+/// What paths are compared within: an algorithm, of segment groups the kind of point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PathFamily {
+    algorithm: Algorithm,
+    of_points: Option<Family>,
+}
+
+impl PathFamily {
+    /// The family of a path.
+    #[must_use]
+    pub fn of(path: &SweepPath) -> Self {
+        Self { algorithm: path.algorithm, of_points: path.point.map(AtomicParallelism::family) }
+    }
+}
+
+impl fmt::Display for PathFamily {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.of_points {
+            Some(family) => f.pad(&format!("{} {family}", self.algorithm)),
+            None => f.pad(&self.algorithm.to_string()),
+        }
+    }
+}
+
+/// What is tried first: one of every family, and what the tree weighs against each other.
+pub(crate) fn seeds(base: SweepPath, csr: &Csr<f32>, width: usize, kind: DeviceKind) -> Vec<SweepPath> {
+    if kind == DeviceKind::Cpu {
+        return Vec::new();
+    }
+    let precision = base.precision;
+    let path = |algorithm| SweepPath { algorithm, ..base };
+    let mut seeds = vec![path(Algorithm::RowSplit)];
+    if Algorithm::SegmentGroup.supports(precision) {
+        seeds.extend(group_seeds(path(Algorithm::SegmentGroup), csr, width));
+    }
+    let others = Algorithm::ALL.into_iter().filter(|algorithm| {
+        !matches!(algorithm, Algorithm::Auto | Algorithm::RowSplit | Algorithm::SegmentGroup)
+            && algorithm.supports(precision)
+    });
+    seeds.extend(others.map(path));
+    seeds
+}
+
+/// The tree's division, its likes with the other data, and a serial one.
+fn group_seeds(base: SweepPath, csr: &Csr<f32>, width: usize) -> Vec<SweepPath> {
+    let lengths = RowLengths::of(csr);
+    let rows_always = Thresholds { longest_each: f64::INFINITY, ..Thresholds::FITTED };
+    let never = Thresholds { longest_each: -1.0, longest_of_alike_each: -1.0, ..Thresholds::FITTED };
+    let one_lane = |thresholds: Thresholds| Thresholds { most_lanes: 1, ..thresholds };
+    let all = [Thresholds::FITTED, rows_always, never, one_lane(rows_always), one_lane(never)];
+    let mut divisions: Vec<_> = all
+        .map(|thresholds| {
+            let Division { point, launch, .. } = lengths.division(width, &thresholds);
+            (point, launch)
+        })
+        .to_vec();
+    let [_, (of_rows, launch), (of_nonzeros, other_launch), ..] = divisions[..] else { return Vec::new() };
+    let whole = AtomicParallelism::new(MinimalData::Row(Share::Whole(1)), of_rows.cols(), 1);
+    let serial = AtomicParallelism::new(of_nonzeros.data(), of_nonzeros.cols(), 1);
+    divisions.extend(whole.ok().map(|point| (point, launch)));
+    divisions.extend(serial.ok().map(|point| (point, other_launch)));
+    let with = |(point, launch)| SweepPath { point: Some(point), launch: Some(launch), ..base };
+    divisions.into_iter().map(with).collect()
+}
+
+/// Paths that differ from `path` in one step of one parameter.
+pub(crate) fn neighbours(path: SweepPath, width: usize) -> Vec<SweepPath> {
+    match (path.algorithm, path.point) {
+        (Algorithm::SegmentGroup, Some(point)) => {
+            let launch = path.launch.unwrap_or_default();
+            let points = points_near(point).into_iter().map(|point| (point, launch));
+            let launches = launches_near(launch, point, width).into_iter().map(|launch| (point, launch));
+            let all = points.chain(launches);
+            all.map(|(point, launch)| SweepPath { point: Some(point), launch: Some(launch), ..path })
+                .filter(|near| fits(near, width))
+                .collect()
+        }
+        (Algorithm::TileStream | Algorithm::Hybrid, _) if path.tile_values == TileValues::Auto => {
+            [TileValues::Dense, TileValues::Packed].map(|form| SweepPath { tile_values: form, ..path }).to_vec()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Whether the tile of a launch is one for the point and narrower than the width, and its columns are no more than there
+/// are.
+fn fits(path: &SweepPath, width: usize) -> bool {
+    let columns = path.point.map_or(1, AtomicParallelism::columns_per_thread);
+    let tile = path.launch.and_then(|launch| launch.tile_columns);
+    columns as usize <= width.next_power_of_two() && tile.is_none_or(|tile| tile >= columns)
+}
+
+/// Twice and half of a share; beyond 1 it turns from parts to wholes.
+fn shares_near(share: Share) -> Vec<Share> {
+    match share {
+        Share::Part(2) => vec![Share::Part(4), Share::Whole(1)],
+        Share::Part(n) => vec![Share::Part(2 * n), Share::Part(n / 2)],
+        Share::Whole(1) => vec![Share::Part(2), Share::Whole(2)],
+        Share::Whole(n) => vec![Share::Whole(2 * n), Share::Whole(n / 2)],
+    }
+}
+
+/// Legal points one step away. A reduction by all threads of a row stays one.
+fn points_near(point: AtomicParallelism) -> Vec<AtomicParallelism> {
+    let (data, cols, reduction) = (point.data(), point.cols(), point.reduction());
+    let all_reduce = point.threads_per_row() == Some(reduction);
+    let mut near = Vec::new();
+    let mut add = |data, cols, reduction| near.extend(AtomicParallelism::new(data, cols, reduction).ok());
+    for share in shares_near(data.share()) {
+        let data = match data {
+            MinimalData::Nnz(_) => MinimalData::Nnz(share),
+            MinimalData::Row(_) => MinimalData::Row(share),
+        };
+        let shared = matches!(data, MinimalData::Row(_)) && matches!(cols, Share::Whole(_));
+        add(data, cols, if all_reduce && shared { share.threads() } else { reduction });
+    }
+    for reduction in [2 * reduction, reduction / 2] {
+        add(data, cols, reduction);
+    }
+    for share in shares_near(cols) {
+        add(data, share, reduction);
+    }
+    near
+}
+
+/// Launches one step away.
+fn launches_near(launch: GroupLaunch, point: AtomicParallelism, width: usize) -> Vec<GroupLaunch> {
+    let blocks = [2 * launch.block_threads, launch.block_threads / 2];
+    let blocks = blocks.into_iter().filter(|threads| BLOCKS.contains(threads));
+    let mut near: Vec<_> =
+        blocks.map(|block_threads| GroupLaunch { block_threads, ..launch }).collect();
+    let narrower = |tile: u32| tile >= point.columns_per_thread() && (tile as usize) < width;
+    let tiles = match launch.tile_columns {
+        // As many columns as lanes of a warp allow.
+        None => vec![Some(launched_columns(point, width) / 2)],
+        Some(tile) if (2 * tile as usize) < width => vec![Some(2 * tile), Some(tile / 2)],
+        Some(tile) => vec![None, Some(tile / 2)],
+    };
+    let tiles = tiles.into_iter().filter(|tile| tile.is_none_or(narrower));
+    near.extend(tiles.map(|tile_columns| GroupLaunch { tile_columns, ..launch }));
+    let workers = [launch.workers_log2 - 1, launch.workers_log2 + 1].into_iter();
+    let workers = workers.filter(|log2| (FEWEST_WORKERS_LOG2..=0).contains(log2));
+    near.extend(workers.map(|workers_log2| GroupLaunch { workers_log2, ..launch }));
+    near
+}
+
+/// Columns that threads of a group side by side have, unless told.
+fn launched_columns(point: AtomicParallelism, width: usize) -> u32 {
+    let threads = point.threads_per_row().unwrap_or(1).max(point.reduction());
+    let columns = point.columns_per_thread();
+    let wanted = u32::try_from(width.clamp(1, 128)).unwrap_or(128).div_ceil(columns).next_power_of_two();
+    columns * wanted.min(32 / threads)
+}
+
+/// Every path that has to be measured for a fit of the tree: row-split, and all divisions of the tree.
+pub(crate) fn grid(precision: Precision, width: usize) -> Vec<SweepPath> {
+    let groups = SweepPath::new(Algorithm::SegmentGroup, precision);
+    let divisions = windrow::tree::divisions(width).into_iter();
+    let of = divisions.map(|(point, launch)| SweepPath { point: Some(point), launch: Some(launch), ..groups });
+    std::iter::once(SweepPath::new(Algorithm::RowSplit, precision)).chain(of).collect()
+}
