@@ -18,6 +18,7 @@
 mod ablation;
 pub mod command;
 mod error;
+mod fit;
 mod operands;
 mod orders;
 pub mod peers;
@@ -38,6 +39,7 @@ pub use ablation::{
     ThresholdFacts, VectorFacts, ablation, summarise_ablation,
 };
 pub use error::BenchError;
+pub use fit::{Fit, FitCase, FitData, Losses, fit};
 pub use operands::{case_seed, fill, pattern_checksum, poisoned_matrix, random_matrix};
 pub use pruned::{NM_SCHEMA, NmOptions, NmPlanFacts, NmRecord, NmShape, nm_sweep, summarise_nm};
 pub use roofline::{DeviceRates, GatherProbe, GatherRates, measure_copy};
@@ -55,6 +57,6 @@ pub use sweep::{
 pub use timing::{Sampling, Statistics, Timing, measure};
 pub use tune::{Tuning, tune};
 pub use tuner::{
-    Ended, FamilyFacts, Found, Limits, Outcome, PathFamily, ProductTuning, TUNING_SCHEMA, TriedFacts, Tried,
+    Ended, FamilyFacts, Found, Limits, Outcome, PathFamily, ProductTuning, TUNING_SCHEMA, Tried, TriedFacts,
     TuneRequest, TuneSweepOptions, TuningRecord, tune_product, tune_sweep,
 };

@@ -9,9 +9,7 @@ use clap::Parser;
 use windrow::synthetic::Synthetic;
 use windrow::{Determinism, DeviceSelector, Precision};
 use windrow_bench::command::{Exit, Failure, end, open, output, sources};
-use windrow_bench::{
-    Limits, SweepOptions, SweepSummary, TuneSweepOptions, TuningRecord, Values, tune_sweep,
-};
+use windrow_bench::{Limits, SweepOptions, SweepSummary, TuneSweepOptions, TuningRecord, Values, tune_sweep};
 
 /// Tunes sparse-dense products of many matrices and widths, and verifies every result that has a time.
 ///

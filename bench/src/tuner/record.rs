@@ -86,14 +86,8 @@ pub struct TriedFacts {
 impl TriedFacts {
     pub(super) fn of(tried: &Tried<SweepPath>) -> Self {
         let path = tried.candidate.to_string();
-        let nothing = Self {
-            path,
-            median_us: None,
-            min_us: None,
-            worst_ratio: None,
-            abandoned_us: None,
-            error: None,
-        };
+        let nothing =
+            Self { path, median_us: None, min_us: None, worst_ratio: None, abandoned_us: None, error: None };
         match &tried.outcome {
             &Outcome::Timed { median_us, min_us, worst_ratio } => Self {
                 median_us: Some(median_us),

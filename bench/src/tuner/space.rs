@@ -63,7 +63,7 @@ fn group_seeds(base: SweepPath, csr: &Csr<f32>, width: usize) -> Vec<SweepPath> 
     let lengths = RowLengths::of(csr);
     let rows_always = Thresholds { longest_each: f64::INFINITY, ..Thresholds::FITTED };
     let never = Thresholds { longest_each: -1.0, longest_of_alike_each: -1.0, ..Thresholds::FITTED };
-    let one_lane = |thresholds: Thresholds| Thresholds { most_lanes: 1, ..thresholds };
+    let one_lane = |thresholds: Thresholds| Thresholds { most_lanes: 1.0, ..thresholds };
     let all = [Thresholds::FITTED, rows_always, never, one_lane(rows_always), one_lane(never)];
     let mut divisions: Vec<_> = all
         .map(|thresholds| {
@@ -93,7 +93,9 @@ pub(crate) fn neighbours(path: SweepPath, width: usize) -> Vec<SweepPath> {
                 .collect()
         }
         (Algorithm::TileStream | Algorithm::Hybrid, _) if path.tile_values == TileValues::Auto => {
-            [TileValues::Dense, TileValues::Packed].map(|form| SweepPath { tile_values: form, ..path }).to_vec()
+            [TileValues::Dense, TileValues::Packed]
+                .map(|form| SweepPath { tile_values: form, ..path })
+                .to_vec()
         }
         _ => Vec::new(),
     }
@@ -144,8 +146,7 @@ fn points_near(point: AtomicParallelism) -> Vec<AtomicParallelism> {
 fn launches_near(launch: GroupLaunch, point: AtomicParallelism, width: usize) -> Vec<GroupLaunch> {
     let blocks = [2 * launch.block_threads, launch.block_threads / 2];
     let blocks = blocks.into_iter().filter(|threads| BLOCKS.contains(threads));
-    let mut near: Vec<_> =
-        blocks.map(|block_threads| GroupLaunch { block_threads, ..launch }).collect();
+    let mut near: Vec<_> = blocks.map(|block_threads| GroupLaunch { block_threads, ..launch }).collect();
     let narrower = |tile: u32| tile >= point.columns_per_thread() && (tile as usize) < width;
     let tiles = match launch.tile_columns {
         // As many columns as lanes of a warp allow.
@@ -173,6 +174,7 @@ fn launched_columns(point: AtomicParallelism, width: usize) -> u32 {
 pub(crate) fn grid(precision: Precision, width: usize) -> Vec<SweepPath> {
     let groups = SweepPath::new(Algorithm::SegmentGroup, precision);
     let divisions = windrow::tree::divisions(width).into_iter();
-    let of = divisions.map(|(point, launch)| SweepPath { point: Some(point), launch: Some(launch), ..groups });
+    let of =
+        divisions.map(|(point, launch)| SweepPath { point: Some(point), launch: Some(launch), ..groups });
     std::iter::once(SweepPath::new(Algorithm::RowSplit, precision)).chain(of).collect()
 }

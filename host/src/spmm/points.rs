@@ -31,7 +31,7 @@ pub struct Thresholds {
     /// Threads that a GPU holds: fewer rows are shared by more threads.
     pub threads: f64,
     /// Most threads that share a row for want of rows.
-    pub most_for_want: u32,
+    pub most_for_want: f64,
     /// Entries of the longest row that one thread may have: some rounds of four loads.
     pub longest_each: f64,
     /// Times the mean length that the longest row may have if it is longer.
@@ -43,15 +43,15 @@ pub struct Thresholds {
     /// Most entries of a thread.
     pub most_each: f64,
     /// Most threads side by side along the columns of `B`: with fewer, more of them share a row.
-    pub most_lanes: u32,
+    pub most_lanes: f64,
     /// Threads of a launch below which its blocks have 64.
     pub small_blocks: f64,
     /// Threads of a launch from which on its blocks have 256.
     pub large_blocks: f64,
     /// Widest `B` for which threads own rows; wider ones are left to row-split.
-    pub widest_rows: usize,
+    pub widest_rows: f64,
     /// Widest `B` for which threads own entries.
-    pub widest_nonzeros: usize,
+    pub widest_nonzeros: f64,
 }
 
 impl Thresholds {
@@ -60,17 +60,17 @@ impl Thresholds {
     pub const FITTED: Self = Self {
         entries_each: 4.0,
         threads: 270_000.0,
-        most_for_want: 16,
+        most_for_want: 16.0,
         longest_each: 64.0,
         alike: 8.0,
         longest_of_alike_each: 256.0,
         groups: 65_536.0,
         most_each: 8.0,
-        most_lanes: 32,
+        most_lanes: 32.0,
         small_blocks: 0.0,
         large_blocks: f64::INFINITY,
-        widest_rows: 8,
-        widest_nonzeros: 8,
+        widest_rows: 8.0,
+        widest_nonzeros: 8.0,
     };
 }
 
@@ -80,17 +80,17 @@ impl Thresholds {
     const UNFITTED: Self = Self {
         entries_each: 4.0,
         threads: 270_000.0,
-        most_for_want: 16,
+        most_for_want: 16.0,
         longest_each: 64.0,
         alike: 8.0,
         longest_of_alike_each: 256.0,
         groups: 65_536.0,
         most_each: 8.0,
-        most_lanes: 32,
+        most_lanes: 32.0,
         small_blocks: 0.0,
         large_blocks: f64::INFINITY,
-        widest_rows: 8,
-        widest_nonzeros: 8,
+        widest_rows: 8.0,
+        widest_nonzeros: 8.0,
     };
 }
 
@@ -134,15 +134,15 @@ impl RowLengths {
     #[must_use]
     pub fn division(self, width: usize, thresholds: &Thresholds) -> Division {
         let t = thresholds;
-        let (columns, lanes) = side_by_side(width, t.most_lanes);
+        let (columns, lanes) = side_by_side(width, floor_power(t.most_lanes));
         let most = 32 / lanes;
         let mean = self.nnz / self.rows;
         let for_want = floor_power(t.threads / f64::from(lanes) / self.rows);
-        let for_want = for_want.min(ceil_power(mean)).min(t.most_for_want);
+        let for_want = for_want.min(ceil_power(mean)).min(floor_power(t.most_for_want));
         let threads = near_power(mean / t.entries_each / f64::from(lanes.min(2))).max(for_want).min(most);
         let of_each = self.longest / f64::from(threads);
-        let alike = of_each <= t.longest_each
-            || self.longest <= t.alike * mean && of_each <= t.longest_of_alike_each;
+        let alike =
+            of_each <= t.longest_each || self.longest <= t.alike * mean && of_each <= t.longest_of_alike_each;
         let (data, reduction, units, widest) = match alike {
             true => {
                 let share = if threads == 1 { Share::Whole(1) } else { Share::Part(threads) };
@@ -160,10 +160,11 @@ impl RowLengths {
             many if many >= t.large_blocks => 256,
             _ => 128,
         };
-        let launch = GroupLaunch { block_threads, tile_columns: tile(width, columns * lanes), workers_log2: 0 };
+        let launch =
+            GroupLaunch { block_threads, tile_columns: tile(width, columns * lanes), workers_log2: 0 };
         // Powers of two within a warp: what `AtomicParallelism::new` checks holds for all of them.
         let point = AtomicParallelism::of_powers(data, Share::Whole(columns), reduction);
-        Division { point, launch, row_split: width > widest }
+        Division { point, launch, row_split: real(wide(width)) > widest }
     }
 }
 
@@ -258,9 +259,9 @@ mod tests {
         let thresholds = Thresholds {
             small_blocks: 1e5,
             large_blocks: 1e6,
-            most_lanes: 2,
-            widest_rows: 16,
-            widest_nonzeros: 4,
+            most_lanes: 2.0,
+            widest_rows: 16.0,
+            widest_nonzeros: 4.0,
             ..Thresholds::UNFITTED
         };
         let division = |rows: f64, longest: f64, width| {
@@ -291,11 +292,16 @@ mod tests {
 
     #[test]
     fn every_division_is_legal_and_among_those_that_are_listed() {
-        for most_lanes in [1, 4, 32] {
+        for most_lanes in [1.0, 4.0, 32.0] {
             let blocks = [(0.0, f64::INFINITY), (f64::INFINITY, f64::INFINITY), (0.0, 0.0)];
             for (small_blocks, large_blocks) in blocks {
-                let thresholds =
-                    Thresholds { most_lanes, small_blocks, large_blocks, most_each: 32.0, ..Thresholds::FITTED };
+                let thresholds = Thresholds {
+                    most_lanes,
+                    small_blocks,
+                    large_blocks,
+                    most_each: 32.0,
+                    ..Thresholds::FITTED
+                };
                 for width in [0, 1, 2, 3, 4, 5, 31, 64, 127, 129, 5000] {
                     let all = divisions(width);
                     for rows in [1.0, 100.0, 1e7] {
