@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use rayon::prelude::*;
+use serde::Deserialize;
 use windrow::tree::{Division, RowLengths, Thresholds};
 use windrow::{Algorithm, AtomicParallelism, Determinism, GroupLaunch, Precision};
 
 use crate::summary::geometric_mean;
-use crate::sweep::{MatrixFacts, Record, SweepPath};
-use crate::tuner::TuningRecord;
+use crate::sweep::{MatrixFacts, SweepPath};
+use crate::tuner::TriedFacts;
 
 /// What the tree answers: row-split, or a point and its launch.
 type Answer = Option<(AtomicParallelism, GroupLaunch)>;
@@ -39,7 +40,8 @@ impl FitCase {
     }
 }
 
-/// Times from the lines of sweeps: [`TuningRecord`] of `windrow-tuned`, [`Record`] of `windrow-sweep`.
+/// Times from the lines of sweeps: [`TuningRecord`](crate::TuningRecord) of `windrow-tuned`, [`Record`](crate::Record)
+/// of `windrow-sweep`.
 #[derive(Debug, Default)]
 pub struct FitData {
     matrices: HashMap<String, (String, RowLengths)>,
@@ -52,16 +54,17 @@ impl FitData {
     /// # Errors
     /// If it is neither.
     pub fn add(&mut self, line: &str, precision: Precision) -> Result<(), serde_json::Error> {
-        let value: serde_json::Value = serde_json::from_str(line)?;
-        if value.get("tried").is_some() {
-            let record: TuningRecord = serde_json::from_value(value)?;
-            for tried in &record.tried {
-                self.add_time((&record.matrix, record.width), precision, (&tried.path, tried.median_us));
+        let Line { matrix, width, result } = serde_json::from_str(line)?;
+        let of = (&matrix, width);
+        match result {
+            LineResult::Tuned { tried } => {
+                for TriedFacts { path, median_us, .. } in &tried {
+                    self.add_time(of, precision, (path, *median_us));
+                }
             }
-        } else {
-            let record: Record = serde_json::from_value(value)?;
-            let us = record.time.as_ref().map(|time| time.timing.median_us);
-            self.add_time((&record.matrix, record.width), precision, (&record.path, us));
+            LineResult::Swept { path, time } => {
+                self.add_time(of, precision, (&path, time.map(|time| time.median_us)));
+            }
         }
         Ok(())
     }
@@ -102,6 +105,27 @@ impl FitData {
         };
         self.times.iter().filter_map(case).collect()
     }
+}
+
+/// What is read of a line: files in the repository leave out what nobody reads.
+#[derive(Deserialize)]
+struct Line {
+    matrix: MatrixFacts,
+    width: usize,
+    #[serde(flatten)]
+    result: LineResult,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum LineResult {
+    Tuned { tried: Vec<TriedFacts> },
+    Swept { path: String, time: Option<Median> },
+}
+
+#[derive(Deserialize)]
+struct Median {
+    median_us: f64,
 }
 
 /// One threshold: its name, where it is, and the values that are tried.

@@ -149,6 +149,7 @@ mod sddmm;
 mod softmax;
 mod spmm;
 mod tf32;
+mod tuned;
 
 /// The decision tree of segment groups, for the program that fits it.
 #[doc(hidden)]
@@ -165,7 +166,7 @@ pub use matrix::{DeviceMatrix, Element, Output};
 pub use nm::{
     Activation, ActivationLayout, NmAlgorithm, NmPacking, NmReport, NmRun, NmSpmm, NmSpmmBuilder, NmSpmmPlan,
 };
-pub use options::{Algorithm, Determinism, Precision, Preprocessing, Rates, TileValues};
+pub use options::{Algorithm, CpuTasks, Determinism, Precision, Preprocessing, Rates, TileValues};
 pub use parallelism::{
     AtomicParallelism, Bounds, DaSpmm, Family, GroupLaunch, IllegalPoint, MinimalData, Share,
 };
@@ -176,6 +177,7 @@ pub use softmax::RowSoftmax;
 #[doc(hidden)]
 pub use spmm::Reference;
 pub use spmm::{ArraySize, Spmm, SpmmBuilder, SpmmPlan, SpmmReport, StageTime, Verification};
+pub use tuned::{Choice, ProductKey, Tuned, TunedError, TunedProduct};
 
 /// The 16-bit element types, of the crate `half`.
 pub use half::{bf16, f16};

@@ -285,6 +285,37 @@ impl FromStr for Preprocessing {
     }
 }
 
+/// How the CPU deals a product out to its threads. Results are the same with all of them, bit for bit.
+///
+/// Zeros count as ones. Products too small for threads are not dealt out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CpuTasks {
+    /// Ranges of rows for each thread, of equal work: many make up for one that takes longer than its share, few cost
+    /// less to deal out.
+    pub ranges_per_thread: u32,
+    /// Columns of `B` that all rows are multiplied by before the next: few keep more rows of `B` in the caches, and `A`
+    /// is read once for each tile. Rounded up to a multiple of 16. All, unless given or unless a few rows hold much of the
+    /// work.
+    pub tile_columns: Option<usize>,
+}
+
+impl Default for CpuTasks {
+    fn default() -> Self {
+        Self { ranges_per_thread: 8, tile_columns: None }
+    }
+}
+
+/// `8, 64`; `-` for a tile that is not given.
+impl fmt::Display for CpuTasks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.tile_columns {
+            Some(columns) => write!(f, "{}, {columns}", self.ranges_per_thread),
+            None => write!(f, "{}, -", self.ranges_per_thread),
+        }
+    }
+}
+
 /// Memory rates of a device, for [`SpmmReport::roofline_us`](crate::SpmmReport::roofline_us).
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Rates {

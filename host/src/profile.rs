@@ -113,13 +113,7 @@ impl Profile {
     /// the folder that `WINDROW_CACHE_DIR` names. `None` where there is neither.
     #[must_use]
     pub fn path(device: &Device) -> Option<PathBuf> {
-        let folder = match std::env::var_os("WINDROW_CACHE_DIR") {
-            Some(folder) if !folder.is_empty() => PathBuf::from(folder),
-            _ => dirs::cache_dir()?.join("windrow"),
-        };
-        let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
-        let model: String = device.name().chars().map(plain).collect();
-        Some(folder.join(format!("profile-{model}.json")))
+        cache_path(device, "profile")
     }
 
     /// The profile that is kept for the device's model; `None` if there is none, or only one of another model.
@@ -158,13 +152,30 @@ impl Profile {
     pub fn save(&self, path: &Path) -> Result<(), ProfileError> {
         let failed = |source| ProfileError::Io { action: "written", path: path.to_owned(), source };
         let text = serde_json::to_string_pretty(self).map_err(|error| failed(io::Error::other(error)))?;
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(failed)?;
-        }
-        let beside = path.with_extension(format!("json.{}", std::process::id()));
-        fs::write(&beside, text + "\n").map_err(failed)?;
-        fs::rename(&beside, path).map_err(failed)
+        write_whole(path, &text).map_err(failed)
     }
+}
+
+/// `windrow/KIND-MODEL.json` in the user's cache folder, or in the folder that `WINDROW_CACHE_DIR` names; `None` where
+/// there is neither.
+pub(crate) fn cache_path(device: &Device, kind: &str) -> Option<PathBuf> {
+    let folder = match std::env::var_os("WINDROW_CACHE_DIR") {
+        Some(folder) if !folder.is_empty() => PathBuf::from(folder),
+        _ => dirs::cache_dir()?.join("windrow"),
+    };
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let model: String = device.name().chars().map(plain).collect();
+    Some(folder.join(format!("{kind}-{model}.json")))
+}
+
+/// Writes a file of the cache by way of one beside it.
+pub(crate) fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let beside = path.with_extension(format!("json.{}", std::process::id()));
+    fs::write(&beside, format!("{text}\n"))?;
+    fs::rename(&beside, path)
 }
 
 #[cfg(test)]

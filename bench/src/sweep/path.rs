@@ -6,8 +6,8 @@ use std::str::FromStr;
 use windrow::partition::{PartitionRule, VectorThreshold};
 use windrow::reorder::{self, Method};
 use windrow::{
-    Algorithm, AtomicParallelism, Csr, Determinism, GroupLaunch, Permutation, Precision, Schedule, Spmm,
-    SpmmBuilder, TileValues,
+    Algorithm, AtomicParallelism, CpuTasks, Csr, Determinism, GroupLaunch, Permutation, Precision, Schedule,
+    Spmm, SpmmBuilder, TileValues,
 };
 
 use crate::error::BenchError;
@@ -26,6 +26,7 @@ use crate::error::BenchError;
 /// | `+vectors`, `+vectors:2/8` | a hybrid divided by column vectors as Libra's are, with its threshold or that one |
 /// | `+point:1/8row:4col:8` | segment groups divided as the point `{<1/8 row, 4 col>, 8}` says |
 /// | `+launch:256:8:1/2` | their launch: threads of a block, columns of a tile or `-`, share of the workers |
+/// | `+tasks:8:64` | how the CPU deals the product out: ranges of rows a thread, columns of a tile or `-` |
 ///
 /// # Examples
 /// ```
@@ -57,6 +58,8 @@ pub struct SweepPath {
     pub point: Option<AtomicParallelism>,
     /// See [`point`](Self::point).
     pub launch: Option<GroupLaunch>,
+    /// How the CPU deals the product out.
+    pub tasks: Option<CpuTasks>,
 }
 
 /// The orders that a path may name, each with its option.
@@ -71,7 +74,8 @@ const WINDOW_EACH: &str = "window-each";
 const VECTORS: &str = "vectors";
 const POINT: &str = "point:";
 const LAUNCH: &str = "launch:";
-const OPTIONS: &str = "options are reorder, rcm, community, degree, fast, window-each, dense, packed, sequential, multi-stream, vectors, point and launch";
+const TASKS: &str = "tasks:";
+const OPTIONS: &str = "options are reorder, rcm, community, degree, fast, window-each, dense, packed, sequential, multi-stream, vectors, point, launch and tasks";
 /// The forms of tile values that a path may name.
 const FORMS: [(TileValues, &str); 2] = [(TileValues::Dense, "dense"), (TileValues::Packed, "packed")];
 
@@ -102,6 +106,7 @@ impl SweepPath {
             schedule: Schedule::Auto,
             point: None,
             launch: None,
+            tasks: None,
         }
     }
 
@@ -132,6 +137,10 @@ impl SweepPath {
         let builder = Spmm::builder(csr).width(width).precision(self.precision).algorithm(self.algorithm);
         let builder =
             builder.determinism(self.determinism).tile_values(self.tile_values).schedule(self.schedule);
+        let builder = match self.tasks {
+            Some(tasks) => builder.cpu_tasks(tasks),
+            None => builder,
+        };
         let builder = match self.launch {
             Some(launch) => builder.group_launch(launch),
             None => builder,
@@ -189,6 +198,13 @@ impl SweepPath {
                 _ => Err("only segment-group has such launches"),
             };
         }
+        if let Some(tasks) = option.strip_prefix(TASKS) {
+            return match (self.tasks, parse_tasks(tasks)) {
+                (None, Some(tasks)) => Ok(Self { tasks: Some(tasks), ..self }),
+                (Some(_), _) => Err("an option is given twice"),
+                (None, None) => Err("tasks are as 8:64 or 8:-"),
+            };
+        }
         if let Some(threshold) = option.strip_prefix(VECTORS) {
             let threshold = match threshold.strip_prefix(':') {
                 None if threshold.is_empty() => Ok(VectorThreshold::LIBRA),
@@ -242,6 +258,16 @@ fn parse_launch(text: &str) -> Option<GroupLaunch> {
     (share.is_power_of_two() && pieces.next().is_none()).then_some(launch)
 }
 
+/// Tasks as paths write them: `8:64`, `8:-`.
+fn parse_tasks(text: &str) -> Option<CpuTasks> {
+    let (ranges, columns) = text.split_once(':')?;
+    let tile_columns = match columns {
+        "-" => None,
+        columns => Some(columns.parse().ok()?),
+    };
+    Some(CpuTasks { ranges_per_thread: ranges.parse().ok()?, tile_columns })
+}
+
 impl fmt::Display for SweepPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = format!("{}-{}", self.algorithm, self.precision);
@@ -277,6 +303,9 @@ impl fmt::Display for SweepPath {
         }
         if let Some(launch) = self.launch {
             option(&format!("{LAUNCH}{}", name(launch.to_string(), ",")));
+        }
+        if let Some(tasks) = self.tasks {
+            option(&format!("{TASKS}{}", name(tasks.to_string(), ",")));
         }
         f.pad(&text)
     }
@@ -358,6 +387,8 @@ mod tests {
     #[test]
     fn points_and_launches_round_trip() {
         for text in [
+            "row-split-f32+tasks:8:-",
+            "auto-f16+fast+tasks:2:64",
             "segment-group-f16+point:1/8row:4col:8",
             "segment-group-f32+fast+point:8nnz:2col:32+launch:256:-:1/4",
             "segment-group-f32+launch:256:8:1",
@@ -391,6 +422,8 @@ mod tests {
             ("hybrid-f16+sequential+multi-stream", "one schedule"),
             ("row-split-f32+point:1row:1col:1", "only segment-group"),
             ("segment-group-f32+point:1row:1col:2", "and legal"),
+            ("row-split-f32+tasks:8", "tasks are"),
+            ("row-split-f32+tasks:8:-+tasks:8:-", "twice"),
             ("segment-group-f32+launch:256:8", "launches are"),
             ("segment-group-f32+launch:256:8:1+launch:256:8:1", "twice"),
         ] {

@@ -134,8 +134,9 @@ fn default_path(
     width: usize,
     base: SweepPath,
 ) -> Result<SweepPath, BenchError> {
-    let algorithm = products.plan(base)?.report().algorithm;
-    let path = SweepPath { algorithm, ..base };
+    let report = products.plan(base)?.report();
+    let path = SweepPath { algorithm: report.algorithm, tasks: report.cpu_tasks, ..base };
+    let algorithm = path.algorithm;
     if algorithm != Algorithm::SegmentGroup {
         return Ok(path);
     }

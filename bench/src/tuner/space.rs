@@ -4,14 +4,17 @@ use std::fmt;
 
 use windrow::tree::{Division, RowLengths, Thresholds};
 use windrow::{
-    Algorithm, AtomicParallelism, Csr, DeviceKind, Family, GroupLaunch, MinimalData, Precision, Share,
-    TileValues,
+    Algorithm, AtomicParallelism, CpuTasks, Csr, DeviceKind, Family, GroupLaunch, MinimalData, Precision,
+    Share, TileValues,
 };
 
 use crate::sweep::SweepPath;
 
 /// Threads of a block that are tried.
 const BLOCKS: [u32; 4] = [64, 128, 256, 512];
+/// Ranges of rows for each thread of a CPU that are tried at most, and columns of its tiles at least.
+const MOST_RANGES: u32 = 128;
+const LEAST_TILE: usize = 16;
 /// Least share of workers that is tried, as a logarithm.
 const FEWEST_WORKERS_LOG2: i32 = -4;
 
@@ -42,7 +45,7 @@ impl fmt::Display for PathFamily {
 /// What is tried first: one of every family, and what the tree weighs against each other.
 pub(crate) fn seeds(base: SweepPath, csr: &Csr<f32>, width: usize, kind: DeviceKind) -> Vec<SweepPath> {
     if kind == DeviceKind::Cpu {
-        return Vec::new();
+        return Vec::new(); // the default's neighbours are all that there is
     }
     let precision = base.precision;
     let path = |algorithm| SweepPath { algorithm, ..base };
@@ -82,6 +85,12 @@ fn group_seeds(base: SweepPath, csr: &Csr<f32>, width: usize) -> Vec<SweepPath> 
 
 /// Paths that differ from `path` in one step of one parameter.
 pub(crate) fn neighbours(path: SweepPath, width: usize) -> Vec<SweepPath> {
+    if let Some(tasks) = path.tasks {
+        return tasks_near(tasks, width)
+            .into_iter()
+            .map(|tasks| SweepPath { tasks: Some(tasks), ..path })
+            .collect();
+    }
     match (path.algorithm, path.point) {
         (Algorithm::SegmentGroup, Some(point)) => {
             let launch = path.launch.unwrap_or_default();
@@ -159,6 +168,22 @@ fn launches_near(launch: GroupLaunch, point: AtomicParallelism, width: usize) ->
     let workers = [launch.workers_log2 - 1, launch.workers_log2 + 1].into_iter();
     let workers = workers.filter(|log2| (FEWEST_WORKERS_LOG2..=0).contains(log2));
     near.extend(workers.map(|workers_log2| GroupLaunch { workers_log2, ..launch }));
+    near
+}
+
+/// Ways to deal a product out to the CPU's threads that are one step away.
+fn tasks_near(tasks: CpuTasks, width: usize) -> Vec<CpuTasks> {
+    let CpuTasks { ranges_per_thread, tile_columns } = tasks;
+    let ranges = [2 * ranges_per_thread, ranges_per_thread / 2];
+    let ranges = ranges.into_iter().filter(|ranges| (1..=MOST_RANGES).contains(ranges));
+    let mut near: Vec<_> = ranges.map(|ranges_per_thread| CpuTasks { ranges_per_thread, ..tasks }).collect();
+    let tiles = match tile_columns {
+        None => vec![Some((width / 2).next_power_of_two())],
+        Some(tile) if 2 * tile < width => vec![Some(2 * tile), Some(tile / 2)],
+        Some(tile) => vec![None, Some(tile / 2)],
+    };
+    let tiles = tiles.into_iter().filter(|tile| tile.is_none_or(|tile| tile >= LEAST_TILE && tile < width));
+    near.extend(tiles.map(|tile_columns| CpuTasks { tile_columns, ..tasks }));
     near
 }
 

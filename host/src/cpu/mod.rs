@@ -29,7 +29,8 @@ use windrow_formats::{Csr, FormatError, Value};
 use windrow_preprocess::balance::row_ranges;
 
 use crate::dense::{DenseMut, DenseRef};
-use crate::options::Precision;
+use crate::num::index;
+use crate::options::{CpuTasks, Precision};
 pub(crate) use gathered::{GatheredWeights, Panels};
 use product::{Area, Product};
 pub(crate) use rows::each_row;
@@ -41,10 +42,12 @@ pub(crate) use vector::{Operand, Storage};
 const SERIAL_LIMIT: u64 = 1 << 18;
 /// Elements that are worth a task of their own when they are only converted.
 const CONVERSION_ELEMENTS: usize = 1 << 16;
-/// Ranges per thread: enough that one that takes longer than its share is made up for.
+/// Ranges per thread, for products that [`CpuTasks`] is not about.
 const RANGES_PER_THREAD: usize = 8;
 /// What a row costs beside its entries, in entries: the store of its elements.
 const ROW_COST: u64 = 2;
+/// Columns of a tile are a multiple of this: a vector of 64 bytes.
+const TILE_UNIT: usize = 16;
 /// Columns that are not cut further when the width is dealt out to threads.
 const COLUMNS_PER_TASK: usize = 64;
 
@@ -53,12 +56,18 @@ const COLUMNS_PER_TASK: usize = 64;
 pub(crate) struct CpuCsr {
     matrix: Csr<f32>,
     precision: Precision,
+    tasks: CpuTasks,
 }
 
 impl CpuCsr {
     /// Takes the matrix as it is; a precision that rounds values has rounded them before.
     pub(crate) fn new(matrix: Csr<f32>, precision: Precision) -> Self {
-        Self { matrix, precision }
+        Self { matrix, precision, tasks: CpuTasks::default() }
+    }
+
+    /// Dealt out in another way.
+    pub(crate) fn with_tasks(self, tasks: CpuTasks) -> Self {
+        Self { tasks, ..self }
     }
 
     /// The matrix.
@@ -90,8 +99,8 @@ pub(crate) fn spmm<B: Operand + Value, C: Storage>(
     c: DenseMut<'_, C>,
 ) {
     match as_tf32(b).filter(|_| a.precision == Precision::Tf32) {
-        Some(b) => run(Unit::best(), &Product::new(&a.matrix, (alpha, b), (beta, c))),
-        None => run(Unit::best(), &Product::new(&a.matrix, (alpha, b), (beta, c))),
+        Some(b) => run(Unit::best(), &Product::new(&a.matrix, (alpha, b), (beta, c)), a.tasks),
+        None => run(Unit::best(), &Product::new(&a.matrix, (alpha, b), (beta, c)), a.tasks),
     }
 }
 
@@ -117,8 +126,8 @@ fn as_tf32<T: Value>(b: DenseRef<'_, T>) -> Option<DenseRef<'_, Tf32>> {
 }
 
 /// Computes the whole product on `unit`.
-fn run<B: Operand, C: Storage>(unit: Unit, product: &Product<'_, B, C>) {
-    let areas = deal_out(product.row_offsets(), product.width(), rayon::current_num_threads());
+fn run<B: Operand, C: Storage>(unit: Unit, product: &Product<'_, B, C>, tasks: CpuTasks) {
+    let areas = deal_out(product.row_offsets(), product.width(), rayon::current_num_threads(), tasks);
     // SAFETY: the areas are disjoint, and the product borrows C for itself.
     let compute = |area: &Area| unsafe { product.compute(unit, area) };
     match &areas[..] {
@@ -131,22 +140,28 @@ fn run<B: Operand, C: Storage>(unit: Unit, product: &Product<'_, B, C>) {
 /// Cuts `C` into disjoint areas that cover it, of about equal work, for `threads` threads.
 ///
 /// Areas are ranges of rows, of all columns unless a few rows hold so much of the work that rows alone
-/// would keep a thread waiting.
-fn deal_out(row_offsets: &[u64], n: usize, threads: usize) -> Vec<Area> {
+/// would keep a thread waiting, or `tasks` says so.
+fn deal_out(row_offsets: &[u64], n: usize, threads: usize, tasks: CpuTasks) -> Vec<Area> {
     let rows = row_offsets.len() - 1;
     if rows == 0 || n == 0 {
         return Vec::new();
     }
     let cost = |from: usize, to: usize| row_offsets[to] - row_offsets[from] + (to - from) as u64 * ROW_COST;
     let total = cost(0, rows);
-    if threads == 1 || total.saturating_mul(n as u64) < SERIAL_LIMIT {
+    let serial = total.saturating_mul(n as u64) < SERIAL_LIMIT;
+    if serial || threads == 1 && tasks.tile_columns.is_none() {
         return vec![Area { rows: 0..rows, columns: 0..n }];
     }
-    let ranges = row_ranges(row_offsets, threads * RANGES_PER_THREAD, ROW_COST);
+    let each = index(u64::from(tasks.ranges_per_thread.max(1)));
+    let ranges = row_ranges(row_offsets, threads.saturating_mul(each), ROW_COST);
     let dearest = ranges.iter().map(|range| cost(range.start, range.end)).max().unwrap_or(0);
     // A range of more than half a thread's share holds a row that cannot be dealt out otherwise.
     let strips = if dearest > total / (2 * threads as u64) { n.div_ceil(COLUMNS_PER_TASK) } else { 1 };
-    let columns = n.div_ceil(strips).next_multiple_of(COLUMNS_PER_TASK);
+    let columns = match tasks.tile_columns {
+        // Stores past the caches need aligned starts.
+        Some(columns) => columns.clamp(1, n).next_multiple_of(TILE_UNIT),
+        None => n.div_ceil(strips).next_multiple_of(COLUMNS_PER_TASK),
+    };
     let strips = (0..n).step_by(columns).map(|start| start..n.min(start + columns));
     strips
         .flat_map(|columns| {

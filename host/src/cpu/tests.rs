@@ -59,13 +59,22 @@ fn product<B: Made, C: Storage + Value>(unit: Unit, case: &Case) -> Vec<C> {
 
 /// The same, with a result of `stream_bytes` or more written past the caches.
 fn product_streaming<B: Made, C: Storage + Value>(unit: Unit, case: &Case, stream_bytes: usize) -> Vec<C> {
+    product_dealt_out::<B, C>(unit, case, (stream_bytes, CpuTasks::default()))
+}
+
+/// The same, dealt out as told.
+fn product_dealt_out<B: Made, C: Storage + Value>(
+    unit: Unit,
+    case: &Case,
+    (stream_bytes, tasks): (usize, CpuTasks),
+) -> Vec<C> {
     let b: Vec<B> = case.b.iter().map(|&x| B::made(x)).collect();
     let mut c: Vec<C> = case.c.iter().map(|&x| C::from_f32(x)).collect();
     let b = DenseRef::try_new(&b, case.k(), case.n, case.ldb).unwrap();
     let view = DenseMut::try_new(&mut c, case.m(), case.n, case.ldc).unwrap();
     let mut product = Product::new(&case.a, (case.alpha, b), (case.beta, view));
     product.stream_bytes = stream_bytes;
-    run(unit, &product);
+    run(unit, &product, tasks);
     c
 }
 
@@ -121,7 +130,11 @@ fn multiplied<B: Made>(unit: Unit, b: &[f32]) -> Vec<f32> {
     let a = Csr::<f32>::identity(1).unwrap();
     let (b, mut c): (Vec<B>, _) = (b.iter().map(|&x| B::made(x)).collect(), vec![0.0; b.len()]);
     let view = DenseRef::packed(&b, 1, b.len()).unwrap();
-    run(unit, &Product::new(&a, (1.0, view), (0.0, DenseMut::packed(&mut c, 1, b.len()).unwrap())));
+    run(
+        unit,
+        &Product::new(&a, (1.0, view), (0.0, DenseMut::packed(&mut c, 1, b.len()).unwrap())),
+        CpuTasks::default(),
+    );
     c
 }
 
@@ -172,10 +185,18 @@ fn threads_and_units_give_the_same_bits() {
         let want = pool(1).install(|| product::<f32, f32>(Unit::best(), &case));
         assert_matches(&case, &want, case.ldc, UNIT_FMA);
         for threads in [2, 3, 8] {
-            let areas = deal_out(case.a.row_offsets(), case.n, threads);
+            let areas = deal_out(case.a.row_offsets(), case.n, threads, CpuTasks::default());
             assert!(areas.len() > 1, "{}: {threads} threads have nothing to share", case.name);
             let got = pool(threads).install(|| product::<f32, f32>(Unit::best(), &case));
             assert_eq!(bits(&got), bits(&want), "{} on {threads} threads", case.name);
+            for tile_columns in [None, Some(1), Some(40)] {
+                let tasks = CpuTasks { ranges_per_thread: 3, tile_columns };
+                let dealt_out = |stream| product_dealt_out::<f32, f32>(Unit::best(), &case, (stream, tasks));
+                let got = pool(threads).install(|| [dealt_out(usize::MAX), dealt_out(0)]);
+                for got in got {
+                    assert_eq!(bits(&got), bits(&want), "{} on {threads} threads, {tasks}", case.name);
+                }
+            }
             let case = case.with_scalars(1.5, 0.0);
             let streamed = pool(threads).install(|| product_streaming::<f32, f32>(Unit::best(), &case, 0));
             assert_eq!(bits(&streamed), bits(&product::<f32, f32>(Unit::best(), &case)), "{}", case.name);
@@ -265,10 +286,13 @@ proptest! {
         lengths in prop::collection::vec(prop_oneof![9 => 0..50u64, 1 => 0..20_000u64], 0..60),
         n in 0..300usize,
         threads in 1..20usize,
+        ranges_per_thread in 0..9u32,
+        tile_columns in prop::option::of(0..80usize),
     ) {
+        let tasks = CpuTasks { ranges_per_thread, tile_columns };
         let ends: Vec<u64> = std::iter::once(0).chain(lengths.iter().scan(0, |sum, len| { *sum += len; Some(*sum) })).collect();
         let mut covered = vec![0u8; lengths.len() * n];
-        for Area { rows, columns } in deal_out(&ends, n, threads) {
+        for Area { rows, columns } in deal_out(&ends, n, threads, tasks) {
             for row in rows {
                 for at in &mut covered[row * n..][columns.clone()] {
                     *at += 1;

@@ -8,7 +8,8 @@ use super::{AtomicParallelism, IllegalPoint};
 
 /// Launch parameters that a point leaves open: `blockSz`, `tileSz` and `workerDimR` of Sgap's section 7.2; the fourth,
 /// `groupSz`, is the point's `r`. Results are the same with all of them, but for the order of sums.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct GroupLaunch {
     /// Threads of a block: a multiple of 32, at most 512.
     pub block_threads: u32,

@@ -29,6 +29,7 @@ use crate::num::{index, narrow, wide};
 use crate::options::{Algorithm, Preprocessing};
 use crate::parallelism::GroupLaunch;
 use crate::schedule::Scheduling;
+use crate::tuned::TunedProduct;
 
 /// Columns of a workspace, at least and at most; wider products run in blocks of columns.
 const CAPACITY: (usize, usize) = (64, 4096);
@@ -60,6 +61,22 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     /// - [`SpmmError::MemoryLimit`] if the plan needs more than the limit;
     /// - [`SpmmError::Device`] if the device refuses, [`SpmmError::Format`] if tiles cannot be built.
     pub fn build(&self, device: &Device) -> Result<SpmmPlan, SpmmError> {
+        let Some(TunedProduct { choice, us, default_us, .. }) = self.remembered(device) else {
+            return self.build_chosen(device);
+        };
+        let mut plan = match self.taking(choice).build_chosen(device) {
+            // What was quickest may be larger than the default.
+            Err(SpmmError::MemoryLimit { .. }) => return self.build_chosen(device),
+            built => built?,
+        };
+        plan.report.requested = self.algorithm;
+        plan.report.tuned = true;
+        plan.report.reason = format!("tuned: {us:.1} µs where the default took {default_us:.1}");
+        Ok(plan)
+    }
+
+    /// [`build`](Self::build) without what was tuned.
+    fn build_chosen(&self, device: &Device) -> Result<SpmmPlan, SpmmError> {
         if !self.algorithm.supports(self.precision) {
             return Err(SpmmError::Unsupported {
                 algorithm: self.algorithm,
@@ -117,12 +134,14 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         report.reason = "the CPU has one algorithm, rows in parallel".to_owned();
         report.preprocessing_reason = "the plan runs there".to_owned();
         report.segments = wide(self.a.rows());
+        report.cpu_tasks = Some(self.cpu_tasks.unwrap_or_default());
         let mut sizes = Vec::new();
         push(&mut sizes, "row_offsets", 8 * wide(self.a.rows() + 1));
         push(&mut sizes, "col_indices", 4 * wide(self.a.nnz()));
         push(&mut sizes, "values", 4 * wide(self.a.nnz()));
         self.account(report, sizes, 0)?;
         let matrix = CpuCsr::new(self.a.with_values(values.bits().to_f32())?, self.precision);
+        let matrix = matrix.with_tasks(self.cpu_tasks.unwrap_or_default());
         debug_assert_eq!(matrix.matrix().byte_sizes().total(), report.device_bytes, "what was accounted for");
         draft.clock.end("copy");
         Ok(Body::Cpu(matrix))
@@ -385,6 +404,8 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             preprocessing_reason: "only rows in tiles are laid out on a GPU".to_owned(),
             scheduling: None,
             parallelism: None,
+            cpu_tasks: None,
+            tuned: false,
             order: "its own".to_owned(),
             predicted_us: [0.0; 2],
             entries: Vec::new(),

@@ -4,9 +4,10 @@ use windrow_formats::{Csr, Permutation, Value};
 use windrow_preprocess::partition::{CostModel, PartitionRule};
 use windrow_preprocess::reorder;
 
-use crate::options::{Algorithm, Determinism, Precision, Preprocessing, TileValues};
+use crate::options::{Algorithm, CpuTasks, Determinism, Precision, Preprocessing, TileValues};
 use crate::parallelism::{AtomicParallelism, GroupLaunch};
 use crate::schedule::{OccupancyRange, Schedule};
+use crate::tuned::Tuned;
 
 /// Width that a plan is made for, unless told otherwise.
 const DEFAULT_WIDTH: usize = 128;
@@ -32,6 +33,8 @@ pub struct SpmmBuilder<'a, V> {
     pub(super) values_from_device: bool,
     pub(super) point: Option<AtomicParallelism>,
     pub(super) group_launch: Option<GroupLaunch>,
+    pub(super) cpu_tasks: Option<CpuTasks>,
+    pub(super) tuned: Option<&'a Tuned>,
 }
 
 /// The order in which rows are worked on.
@@ -64,6 +67,8 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             values_from_device: false,
             point: None,
             group_launch: None,
+            cpu_tasks: None,
+            tuned: None,
         }
     }
 

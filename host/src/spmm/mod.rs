@@ -17,6 +17,7 @@ mod scheduling;
 mod select;
 mod sums;
 mod tiles;
+mod tuning;
 mod values;
 mod vectors;
 mod verify;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::device::DeviceKind;
 use crate::num::real;
-use crate::options::{Algorithm, Determinism, Precision, Preprocessing, Rates, TileValues};
+use crate::options::{Algorithm, CpuTasks, Determinism, Precision, Preprocessing, Rates, TileValues};
 use crate::schedule::Scheduling;
 
 /// Name of the array that says where new values go, which products do not read.
@@ -73,6 +73,10 @@ pub struct SpmmReport {
     pub scheduling: Option<Scheduling>,
     /// The point of Sgap's space that divides the work, and its launch, `<groupSz, blockSz, tileSz, workerDimR>`.
     pub parallelism: Option<String>,
+    /// How the CPU deals products out to its threads; none on a GPU.
+    pub cpu_tasks: Option<CpuTasks>,
+    /// Whether the choice of [`Algorithm::Auto`] is one that was [tuned](crate::Tuned).
+    pub tuned: bool,
     /// The order in which rows are worked on.
     pub order: String,
     /// Time that the cost model predicts for a product of the plan's width on CUDA cores and on Tensor Cores, in
@@ -197,6 +201,10 @@ impl fmt::Display for SpmmReport {
         writeln!(f, "algorithm      {} in {}: {}", self.algorithm, self.precision, self.reason)?;
         if let Some(parallelism) = &self.parallelism {
             writeln!(f, "parallelism    {parallelism}, {} rows cut", self.split_rows)?;
+        }
+        if let Some(CpuTasks { ranges_per_thread, tile_columns }) = self.cpu_tasks {
+            let tile = tile_columns.map_or("all columns".to_owned(), |tile| format!("{tile} columns"));
+            writeln!(f, "tasks          {ranges_per_thread} ranges of rows a thread, {tile} at a time")?;
         }
         if self.order != "its own" {
             writeln!(f, "order          {}", self.order)?;
