@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 
 use windrow::io::{ReadError, WriteError};
-use windrow::{DeviceError, FormatError, ProfileError, SpmmError};
+use windrow::{DeviceError, FormatError, ProfileError, SpmmError, TunedError};
 use windrow_bench::BenchError;
 
 /// What every part of a command returns.
@@ -99,6 +99,12 @@ impl From<WriteError> for Failure {
             WriteError::UnknownNmExtension => Self::usage(error.to_string()),
             _ => Self::new(Exit::File, error.to_string()),
         }
+    }
+}
+
+impl From<TunedError> for Failure {
+    fn from(error: TunedError) -> Self {
+        Self::new(Exit::File, error.to_string())
     }
 }
 

@@ -133,7 +133,7 @@ mod tests {
             partition: None,
             schedule,
             parallelism: None,
-            block_threads: 128,
+            block_threads: None,
             tile_columns: None,
         }
     }

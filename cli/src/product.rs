@@ -54,7 +54,7 @@ pub(crate) fn run_and_verify<B: Element, C: Output>(
 }
 
 /// Whether `B` and `C` fit, before a byte is allocated: an operating system may promise more than it has.
-fn check_memory<B: Element, C: Output>(a: &Csr<f32>, n: usize, device: &Device) -> Result<()> {
+pub(crate) fn check_memory<B: Element, C: Output>(a: &Csr<f32>, n: usize, device: &Device) -> Result<()> {
     let bytes = |rows: usize, size: usize| (rows as u128) * (n as u128) * (size as u128);
     let b = bytes(a.cols(), size_of::<B>());
     let c = bytes(a.rows(), size_of::<C>());

@@ -1,5 +1,7 @@
 //! Numbers as people read them, and sizes as people write them.
 
+use std::time::Duration;
+
 /// `1234567` as `1,234,567`.
 pub(crate) fn count(number: impl TryInto<u64>) -> String {
     let digits = number.try_into().map_or_else(|_| "?".to_owned(), |number: u64| number.to_string());
@@ -68,6 +70,24 @@ pub(crate) fn percent(share: f64) -> String {
     }
 }
 
+/// A time from text: `30s`, `1.5s`, `500ms`, `2m`.
+///
+/// # Errors
+/// What is wrong with the text.
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+    let help = || format!("{text:?} is no time; write it as 30s, 1.5s, 500ms or 2m");
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let seconds = match unit {
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        _ => return Err(help()),
+    };
+    let number: f64 = number.trim().parse().map_err(|_| help())?;
+    Duration::try_from_secs_f64(number * seconds).map_err(|_| help())
+}
+
 /// Bytes from text: `4096`, `64KiB`, `1.5GiB`, `2G` (binary, like `GiB`), `2GB` (decimal).
 ///
 /// # Errors
@@ -118,6 +138,16 @@ mod tests {
             assert_eq!(count(number), text);
         }
         assert_eq!(count(u64::MAX), "18,446,744,073,709,551,615");
+    }
+
+    #[test]
+    fn times_are_read_with_their_units() {
+        for (text, millis) in [("30s", 30_000), ("1.5s", 1500), ("500ms", 500), ("2m", 120_000), ("0s", 0)] {
+            assert_eq!(parse_duration(text), Ok(Duration::from_millis(millis)));
+        }
+        for text in ["30", "s", "-1s", "1h", "1e400s", "NaNs", ""] {
+            assert!(parse_duration(text).unwrap_err().contains("30s"), "{text}");
+        }
     }
 
     #[test]

@@ -6,8 +6,8 @@ use std::str::FromStr;
 use windrow::partition::{PartitionRule, VectorThreshold};
 use windrow::reorder::{self, Method};
 use windrow::{
-    Algorithm, AtomicParallelism, CpuTasks, Csr, Determinism, GroupLaunch, Permutation, Precision, Schedule,
-    Spmm, SpmmBuilder, TileValues,
+    Algorithm, AtomicParallelism, Choice, CpuTasks, Csr, Determinism, GroupLaunch, Permutation, Precision,
+    Schedule, Spmm, SpmmBuilder, TileValues,
 };
 
 use crate::error::BenchError;
@@ -157,6 +157,33 @@ impl SweepPath {
         match order {
             Some(order) => builder.order(order),
             None => builder,
+        }
+    }
+
+    /// The way of this path that plans can remember.
+    #[must_use]
+    pub fn choice(&self) -> Choice {
+        Choice {
+            order: self.order,
+            parallelism: self.point,
+            group_launch: self.launch,
+            tile_values: self.tile_values,
+            cpu_tasks: self.tasks,
+            ..Choice::of(self.algorithm)
+        }
+    }
+
+    /// The path of a way that was remembered.
+    #[must_use]
+    pub fn of_choice(choice: &Choice, precision: Precision, determinism: Determinism) -> Self {
+        Self {
+            determinism,
+            order: choice.order,
+            point: choice.parallelism,
+            launch: choice.group_launch,
+            tile_values: choice.tile_values,
+            tasks: choice.cpu_tasks,
+            ..Self::new(choice.algorithm, precision)
         }
     }
 
@@ -398,6 +425,18 @@ mod tests {
         }
         let path: SweepPath = "segment-group-f32+point:1row:1/2col:2".parse().unwrap();
         assert_eq!(path.point.unwrap().to_string(), "{<1 row, 1/2 col>, 2}");
+    }
+
+    #[test]
+    fn choices_keep_what_plans_remember() {
+        for text in [
+            "segment-group-f16+fast+point:8nnz:2col:32+launch:256:-:1/4",
+            "row-split-f32+tasks:2:64",
+            "tile-stream-f16+reorder+packed",
+        ] {
+            let path: SweepPath = text.parse().unwrap();
+            assert_eq!(SweepPath::of_choice(&path.choice(), path.precision, path.determinism), path);
+        }
     }
 
     #[test]

@@ -45,6 +45,8 @@ pub struct TuneRequest<'a> {
     pub determinism: Determinism,
     /// An order of rows that is tried besides the matrix's own, and what it is called.
     pub order: Option<(Method, &'a Permutation)>,
+    /// A path that is tried too: one that won before.
+    pub also: Option<SweepPath>,
     /// How long and how thoroughly.
     pub limits: Limits,
     /// Seed of `B`.
@@ -58,6 +60,7 @@ impl Default for TuneRequest<'_> {
             precision: Precision::F32,
             determinism: Determinism::RunToRun,
             order: None,
+            also: None,
             limits: Limits::default(),
             seed: 1,
         }
@@ -102,28 +105,29 @@ pub fn tune_product(
     csr: &Csr<f32>,
     request: &TuneRequest<'_>,
 ) -> Result<ProductTuning, BenchError> {
-    let TuneRequest { width, precision, determinism, order, limits, seed } = *request;
+    let TuneRequest { width, precision, determinism, order, also, limits, seed } = *request;
     let products = Products::new((device, csr), width, precision, (seed, pattern_checksum(csr)))?;
     let mut products = products.ordered(order.map(|(_, order)| order));
-    tune_products(&mut products, (device, csr), width, (precision, determinism), order.map(|o| o.0), &limits)
+    let base = SweepPath { determinism, ..SweepPath::new(Algorithm::Auto, precision) };
+    let mut seeds = space::seeds(base, csr, width, device.kind());
+    seeds.splice(0..0, also);
+    if let Some((method, _)) = order {
+        let ordered =
+            |path: &SweepPath| path.point.is_none().then_some(SweepPath { order: Some(method), ..*path });
+        seeds.extend(seeds.iter().filter_map(ordered).collect::<Vec<_>>());
+    }
+    tune_products(&mut products, csr, width, (base, &seeds), &limits)
 }
 
 fn tune_products(
     products: &mut Products<'_>,
-    (device, csr): (&Device, &Csr<f32>),
+    csr: &Csr<f32>,
     width: usize,
-    (precision, determinism): (Precision, Determinism),
-    order: Option<Method>,
+    (base, seeds): (SweepPath, &[SweepPath]),
     limits: &Limits,
 ) -> Result<ProductTuning, BenchError> {
-    let base = SweepPath { determinism, ..SweepPath::new(Algorithm::Auto, precision) };
     let default = default_path(products, csr, width, base)?;
-    let mut seeds = space::seeds(base, csr, width, device.kind());
-    if order.is_some() {
-        let ordered = |path: &SweepPath| (path.point.is_none()).then_some(SweepPath { order, ..*path });
-        seeds.extend(seeds.iter().filter_map(ordered).collect::<Vec<_>>());
-    }
-    let found = search::search(products, default, &seeds, limits)?;
+    let found = search::search(products, default, seeds, limits)?;
     Ok(ProductTuning { default, found })
 }
 

@@ -350,3 +350,7 @@ fn statistics(samples: &[f64]) -> Statistics {
         noise: 0.0,
     })
 }
+
+#[cfg(test)]
+#[path = "search_tests.rs"]
+mod tests;

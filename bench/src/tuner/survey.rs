@@ -94,8 +94,9 @@ fn measure(
     let mut products = Products::new((device, csr), width, precision, seeds)?;
     let record = match &options.limits {
         Some(limits) => {
-            let kind = (precision, determinism);
-            blank.with(&tune_products(&mut products, (device, csr), width, kind, None, limits)?)
+            let base = SweepPath { determinism, ..SweepPath::new(Algorithm::Auto, precision) };
+            let seeds = space::seeds(base, csr, width, device.kind());
+            blank.with(&tune_products(&mut products, csr, width, (base, &seeds), limits)?)
         }
         None => survey_tree(&mut products, csr, width, options, blank)?,
     };

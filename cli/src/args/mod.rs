@@ -4,6 +4,7 @@ mod nm;
 pub(crate) mod plan;
 mod reorder;
 mod run;
+mod tune;
 
 use std::path::PathBuf;
 
@@ -20,6 +21,7 @@ use run::{DeviceArgs, MemoryArgs, TimingArgs};
 
 pub(crate) use nm::{NmArgs, Ratio};
 pub(crate) use reorder::ReorderArgs;
+pub(crate) use tune::{TuneArgs, TuneProductArgs};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -165,11 +167,15 @@ pub(crate) struct SpmmArgs {
     /// How to compute on a GPU: auto, row-split, short-rows, segment-group, tile-stream or hybrid.
     ///
     /// row-split: CUDA cores over rows, long rows cut; short-rows: CUDA cores over rows of equal length; segment-group:
-    /// CUDA cores for few columns of B, see --parallelism (f32 and f16); auto takes it for up to 8 columns;
+    /// CUDA cores for few columns of B, see --parallelism (f32 and f16); auto takes it for narrow B;
     /// tile-stream: Tensor Cores over 8 x 8 tiles; hybrid: tiles, with short rows that share few columns on CUDA cores.
     /// The last two multiply tf32, f16 and bf16.
     #[arg(long, short, value_name = "NAME", default_value_t = Algorithm::Auto)]
     pub(crate) algorithm: Algorithm,
+
+    /// Disregard what windrow tune found for matrices of this structure and width.
+    #[arg(long)]
+    pub(crate) no_tuned: bool,
 
     /// Compare every element of C with an f64 reference, within the error bound of its row.
     #[arg(long)]
@@ -350,27 +356,6 @@ pub(crate) struct GenArgs {
     /// Format to write: matrix-market, edge-list, smtx or scipy-npz [default: from the name of OUTPUT]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) to: Option<Format>,
-}
-
-/// Measure thresholds of a GPU model and keep them for later plans.
-///
-/// Times hybrids of made-up matrices, every result verified: in one stream and in two, and with every threshold of the
-/// two distributions. Takes some seconds. What loses least is written to a profile in the user's cache folder (or in the
-/// folder that WINDROW_CACHE_DIR names), from which spmm, sddmm and verify read it.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  windrow tune
-  windrow tune --device cuda:1 --dry-run
-  windrow tune --json | jq .profile")]
-pub(crate) struct TuneArgs {
-    /// The GPU to measure: best, cuda:0, cuda:1, ...
-    #[arg(long, short, value_name = "DEVICE", default_value_t = DeviceSelector::Best)]
-    pub(crate) device: DeviceSelector,
-
-    /// Measure and print, but keep nothing.
-    #[arg(long)]
-    pub(crate) dry_run: bool,
 }
 
 /// Tell what this machine can run, and what to do about the rest.

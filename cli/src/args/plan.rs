@@ -66,9 +66,9 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "POINT")]
     pub(crate) parallelism: Option<AtomicParallelism>,
 
-    /// Threads of a block of algorithm segment-group: a multiple of 32, at most 512.
-    #[arg(long, value_name = "THREADS", default_value_t = GroupLaunch::default().block_threads)]
-    pub(crate) block_threads: u32,
+    /// Threads of a block of algorithm segment-group: a multiple of 32, at most 512 [default: as suits the matrix, or 128]
+    #[arg(long, value_name = "THREADS")]
+    pub(crate) block_threads: Option<u32>,
 
     /// Columns of B that threads of algorithm segment-group have side by side: a power of two; all, unless given.
     #[arg(long, value_name = "COLUMNS")]
@@ -76,16 +76,24 @@ pub(crate) struct PlanArgs {
 }
 
 impl PlanArgs {
-    fn group_launch(&self) -> GroupLaunch {
-        let (block_threads, tile_columns) = (self.block_threads, self.tile_columns);
-        GroupLaunch { block_threads, tile_columns, ..GroupLaunch::default() }
+    /// The launch, if anything of it is given.
+    fn group_launch(&self) -> Option<GroupLaunch> {
+        let (given, tile_columns) = (self.block_threads, self.tile_columns);
+        let default = GroupLaunch::default();
+        let block_threads = given.unwrap_or(default.block_threads);
+        let launch = GroupLaunch { block_threads, tile_columns, ..default };
+        (given.is_some() || tile_columns.is_some()).then_some(launch)
     }
 
     /// Tells `builder` all but the order; `profile` is the device's.
     pub(crate) fn apply<'a>(&self, builder: SpmmBuilder<'a, f32>, profile: &Profile) -> SpmmBuilder<'a, f32> {
         let builder = builder.determinism(self.determinism).tile_values(self.tile_values);
         let builder = builder.preprocessing(self.preprocess);
-        let builder = builder.schedule(self.schedule).profile(profile).group_launch(self.group_launch());
+        let builder = builder.schedule(self.schedule).profile(profile);
+        let builder = match self.group_launch() {
+            Some(launch) => builder.group_launch(launch),
+            None => builder,
+        };
         let builder = match self.parallelism {
             Some(point) => builder.parallelism(point),
             None => builder,
@@ -200,7 +208,7 @@ mod tests {
                 partition,
                 schedule,
                 parallelism: None,
-                block_threads: 128,
+                block_threads: None,
                 tile_columns: None,
             };
             args.apply(builder, &Profile::built_in(&gpu)).build(&gpu).unwrap().report().clone()

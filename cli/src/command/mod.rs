@@ -9,4 +9,5 @@ pub(crate) mod reorder;
 pub(crate) mod sddmm;
 pub(crate) mod spmm;
 pub(crate) mod tune;
+mod tune_product;
 pub(crate) mod verify;

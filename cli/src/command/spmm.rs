@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 use windrow::{
-    Algorithm, Csr, Device, Element, Precision, Spmm, SpmmPlan, SpmmReport, Verification, bf16, f16,
+    Algorithm, Csr, Device, Element, Precision, Spmm, SpmmPlan, SpmmReport, Tuned, Verification, bf16, f16,
 };
 use windrow_bench::{Timing, measure};
 
@@ -145,6 +145,10 @@ fn plan(a: &Csr<f32>, order: &PlanOrder, device: &Device, args: &SpmmArgs) -> Re
     let mut builder = args.plan.apply(order.apply(builder), &load::profile(device)?);
     if let Some(limit) = args.memory.limit {
         builder = builder.memory_limit(limit);
+    }
+    let tuned = if args.no_tuned { None } else { Tuned::load(device)? };
+    if let Some(tuned) = &tuned {
+        builder = builder.tuned(tuned);
     }
     Ok(builder.build(device)?)
 }

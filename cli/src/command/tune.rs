@@ -1,4 +1,4 @@
-//! `windrow tune`: measures thresholds of a GPU model and keeps them.
+//! `windrow tune`: measures thresholds of a GPU model and keeps them; with a matrix, see [`tune_product`].
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,6 +7,7 @@ use serde::Serialize;
 use windrow::{DeviceKind, OccupancyRange, Profile};
 use windrow_bench::{Sampling, ScheduleCase, Tuning, judgement, tune};
 
+use super::tune_product;
 use crate::args::TuneArgs;
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
@@ -25,16 +26,17 @@ struct Outcome {
 
 pub(crate) fn run(args: &TuneArgs, console: Console) -> Result<()> {
     let device = args.device.open()?;
+    if args.product.file.is_some() {
+        return tune_product::run(&args.product, &device, args.dry_run, console);
+    }
     if device.kind() == DeviceKind::Cpu {
-        let message = "the CPU has one algorithm and nothing to tune; name a GPU, --device cuda:0";
+        let message =
+            "the CPU has no thresholds to tune; name a GPU, --device cuda:0, or a matrix and --width";
         return Err(Failure::new(Exit::NoDevice, message));
     }
     let path = match args.dry_run {
         true => None,
-        false => Some(Profile::path(&device).ok_or_else(|| {
-            let message = "there is no cache folder; name one in WINDROW_CACHE_DIR, or use --dry-run";
-            Failure::new(Exit::File, message)
-        })?),
+        false => Some(Profile::path(&device).ok_or_else(tune_product::no_folder)?),
     };
     let spinner = console.spinner("measuring");
     let found = tune(&device, Sampling::default(), &mut |what| spinner.set_message(what.to_owned()));

@@ -1,0 +1,197 @@
+//! `windrow tune FILE`: finds the quickest way to one product and remembers it.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+
+use serde::Serialize;
+use windrow::reorder::{Method, Options};
+use windrow::{Csr, Determinism, Device, DeviceKind, Permutation, Precision, ProductKey, Tuned};
+use windrow_bench::{Limits, Outcome as Tried, ProductTuning, SweepPath, TuneRequest, tune_product};
+
+use crate::args::TuneProductArgs;
+use crate::console::Console;
+use crate::failure::{Exit, Failure, Result};
+use crate::listing::{Align, Table};
+use crate::load;
+use crate::ordering::find;
+use crate::product::check_memory;
+use crate::units::{digits, time_us};
+
+/// A way to the product, and its time.
+#[derive(Debug, Serialize)]
+struct Timed {
+    path: String,
+    us: f64,
+}
+
+/// The quickest of a family, as it was timed in the search.
+#[derive(Debug, Serialize)]
+struct Family {
+    family: String,
+    #[serde(flatten)]
+    best: Timed,
+}
+
+/// What is printed.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    file: String,
+    device: String,
+    /// The name under which choices are kept.
+    model: String,
+    width: usize,
+    precision: Precision,
+    determinism: Determinism,
+    default: Timed,
+    /// The quickest, if it is measurably quicker than the default beside it.
+    winner: Option<Timed>,
+    /// The default's time over the winner's; 1 without one.
+    speed_up: f64,
+    families: Vec<Family>,
+    tried: usize,
+    /// Given up after the first batch.
+    abandoned: usize,
+    /// Reasons of those that could not be planned or run.
+    failed: Vec<String>,
+    /// Paths with a wrong result.
+    wrong: Vec<String>,
+    ended: String,
+    seconds: f64,
+    /// Where the choice is kept; none if nothing is.
+    kept: Option<PathBuf>,
+}
+
+impl Outcome {
+    fn of(tuning: &ProductTuning, args: &TuneProductArgs, device: &Device, width: usize) -> Self {
+        let found = &tuning.found;
+        let timed = |path: &SweepPath, us| Timed { path: path.to_string(), us };
+        let outcomes = || found.tried.iter().map(|tried| &tried.outcome);
+        let wrong = found.tried.iter().filter(|tried| matches!(tried.outcome, Tried::Wrong(_)));
+        let families = tuning.best_of_families().into_iter();
+        Self {
+            file: args.file.as_ref().map_or_else(String::new, |file| file.display().to_string()),
+            device: device.to_string(),
+            model: device.name().to_owned(),
+            width,
+            precision: args.precision,
+            determinism: args.determinism,
+            default: timed(&tuning.default, found.default_us.median),
+            winner: found.winner.as_ref().map(|(path, us)| timed(path, us.median)),
+            speed_up: found.speed_up(),
+            families: families
+                .map(|(family, path, us)| Family { family: family.to_string(), best: timed(&path, us) })
+                .collect(),
+            tried: found.tried.len(),
+            abandoned: outcomes().filter(|outcome| matches!(outcome, Tried::Abandoned { .. })).count(),
+            failed: outcomes()
+                .filter_map(|outcome| if let Tried::Failed(why) = outcome { Some(why.clone()) } else { None })
+                .collect(),
+            wrong: wrong.map(|tried| tried.candidate.to_string()).collect(),
+            ended: found.ended.to_string(),
+            seconds: found.spent.as_secs_f64(),
+            kept: None,
+        }
+    }
+}
+
+pub(super) fn run(args: &TuneProductArgs, device: &Device, dry_run: bool, console: Console) -> Result<()> {
+    let (Some(file), Some(width)) = (&args.file, args.width) else {
+        return Err(Failure::usage("a matrix is tuned for a width: windrow tune FILE --width N"));
+    };
+    let kept = match dry_run {
+        true => None,
+        false => Some(Tuned::path(device).ok_or_else(no_folder)?),
+    };
+    let mut tuned = Tuned::load(device)?.unwrap_or_else(|| Tuned::of(device));
+    let (a, _) = load::read::<f32>(file, &args.read, console)?;
+    check_memory::<f32, f32>(&a, width, device)?;
+    let method = args.reorder.filter(|_| device.kind() != DeviceKind::Cpu);
+    let order = method.map(|method| find_order(&a, method, console)).transpose()?;
+    let key = ProductKey::new(&a, width, args.precision, args.determinism);
+    let of_choice = |choice| SweepPath::of_choice(choice, args.precision, args.determinism);
+    let request = TuneRequest {
+        width,
+        precision: args.precision,
+        determinism: args.determinism,
+        order: method.zip(order.as_ref()),
+        also: tuned.get(&key).map(|product| of_choice(&product.choice)),
+        limits: Limits { budget: args.budget, ..Limits::default() },
+        seed: args.seed,
+    };
+    let spinner = console.spinner("tuning");
+    let tuning = tune_product(device, &a, &request);
+    spinner.finish_and_clear();
+    let tuning = tuning?;
+    let mut outcome = Outcome::of(&tuning, args, device, width);
+    let changed = match &tuning.found.winner {
+        Some((path, us)) => {
+            tuned.remember(key, path.choice(), us.median, tuning.found.default_us.median);
+            true
+        }
+        None => tuned.forget(&key),
+    };
+    if let (true, Some(path)) = (changed, kept) {
+        tuned.save(&path)?;
+        outcome.kept = tuning.found.winner.is_some().then_some(path);
+    }
+    console.line(&outcome)?;
+    console.object("tune-product", &outcome)?;
+    match outcome.wrong.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::new(
+            Exit::Verification,
+            format!("results were wrong, and left out: {}", outcome.wrong.join(", ")),
+        )),
+    }
+}
+
+fn find_order(a: &Csr<f32>, method: Method, console: Console) -> Result<Permutation> {
+    let options = Options { method, ..Options::default() };
+    Ok(find(a, &options, &AtomicBool::new(false), console)?.permutation)
+}
+
+/// Nothing can be kept.
+pub(super) fn no_folder() -> Failure {
+    let message = "there is no cache folder; name one in WINDROW_CACHE_DIR, or use --dry-run";
+    Failure::new(Exit::File, message)
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}\n", self.device)?;
+        let table = Table::new(&[
+            ("", 8, Align::Left),
+            ("time", 10, Align::Right),
+            ("default / it", 12, Align::Right),
+            ("  path", 20, Align::Left),
+        ]);
+        writeln!(f, "{}", table.titles())?;
+        let mut row = |name: &str, Timed { path, us }: &Timed| {
+            let ratio = digits(self.default.us / us);
+            writeln!(f, "{}", table.row(&[name.to_owned(), time_us(*us), ratio, format!("  {path}")]))
+        };
+        row("default", &self.default)?;
+        if let Some(winner) = &self.winner {
+            row("winner", winner)?;
+        }
+        for Family { best, .. } in &self.families {
+            row("family", best)?;
+        }
+        let Self { tried, abandoned, .. } = self;
+        let failed = self.failed.len() + self.wrong.len();
+        writeln!(
+            f,
+            "\n{tried} candidates tried, {abandoned} given up early, {failed} failed; {} s: {}",
+            digits(self.seconds),
+            self.ended
+        )?;
+        match (&self.winner, &self.kept) {
+            (None, _) => write!(f, "the default stays: nothing was measurably quicker"),
+            (Some(_), Some(path)) => {
+                write!(f, "{} x the default; kept in {}", digits(self.speed_up), path.display())
+            }
+            (Some(_), None) => write!(f, "{} x the default; nothing is kept", digits(self.speed_up)),
+        }
+    }
+}
