@@ -166,7 +166,9 @@ pub use matrix::{DeviceMatrix, Element, Output};
 pub use nm::{
     Activation, ActivationLayout, NmAlgorithm, NmPacking, NmReport, NmRun, NmSpmm, NmSpmmBuilder, NmSpmmPlan,
 };
-pub use options::{Algorithm, CpuTasks, Determinism, Precision, Preprocessing, Rates, TileValues};
+pub use options::{
+    Algorithm, CpuTasks, Determinism, Precision, Preprocessing, Rates, RowDivision, TileValues,
+};
 pub use parallelism::{
     AtomicParallelism, Bounds, DaSpmm, Family, GroupLaunch, IllegalPoint, MinimalData, Share,
 };

@@ -285,6 +285,34 @@ impl FromStr for Preprocessing {
     }
 }
 
+/// How [`Algorithm::RowSplit`] divides the work on a GPU: what is given instead of what it prefers for the matrix.
+///
+/// Where rows are cut decides the order of their sums, so results may differ in the last bits from those of another
+/// division; each gives the same in every run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RowDivision {
+    /// Entries of a piece of a row that is cut, at least 32; rows of up to half as many more are left whole, and with
+    /// `u32::MAX` all are.
+    pub piece_entries: Option<u32>,
+    /// Columns of `B` that are worked on at a time, at most; kernels have slices of 128 bytes, two, four and eight.
+    pub slice_columns: Option<u32>,
+    /// Whether several groups of threads share a row, where kernels have that for the slice.
+    pub several_ways: Option<bool>,
+}
+
+/// `64, 32, 1`: entries of a piece, columns of a slice, whether there are several ways; `-` for what is not given.
+impl fmt::Display for RowDivision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |given: Option<u32>| given.map_or("-".to_owned(), |given| given.to_string());
+        let piece = match self.piece_entries {
+            Some(u32::MAX) => "whole".to_owned(),
+            piece => shown(piece),
+        };
+        write!(f, "{piece}, {}, {}", shown(self.slice_columns), shown(self.several_ways.map(u32::from)))
+    }
+}
+
 /// How the CPU deals a product out to its threads. Results are the same with all of them, bit for bit.
 ///
 /// Zeros count as ones. Products too small for threads are not dealt out.

@@ -13,7 +13,7 @@ use windrow_preprocess::reorder::Method;
 
 use crate::device::Device;
 use crate::num::{index, wide};
-use crate::options::{Algorithm, CpuTasks, Determinism, Precision, TileValues};
+use crate::options::{Algorithm, CpuTasks, Determinism, Precision, RowDivision, TileValues};
 use crate::parallelism::{AtomicParallelism, GroupLaunch};
 use crate::profile::{cache_path, write_whole};
 
@@ -36,6 +36,9 @@ pub struct Choice {
     /// Their launch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_launch: Option<GroupLaunch>,
+    /// How row-split divides the work.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub row_division: RowDivision,
     /// How the values of tiles are held.
     #[serde(with = "text")]
     pub tile_values: TileValues,
@@ -48,8 +51,15 @@ impl Choice {
     /// An algorithm, all else left to it.
     #[must_use]
     pub fn of(algorithm: Algorithm) -> Self {
-        let tile_values = TileValues::Auto;
-        Self { algorithm, order: None, parallelism: None, group_launch: None, tile_values, cpu_tasks: None }
+        Self {
+            algorithm,
+            order: None,
+            parallelism: None,
+            group_launch: None,
+            row_division: RowDivision::default(),
+            tile_values: TileValues::Auto,
+            cpu_tasks: None,
+        }
     }
 }
 
@@ -243,6 +253,11 @@ impl Tuned {
     }
 }
 
+/// Whether nothing is given.
+fn is_default(division: &RowDivision) -> bool {
+    *division == RowDivision::default()
+}
+
 /// Values as they are printed.
 mod text {
     use super::{Deserialize, Deserializer, Display, FromStr, Serializer};
@@ -302,6 +317,7 @@ mod tests {
             group_launch: Some(launch),
             order: Some(Method::Similarity),
             cpu_tasks: Some(CpuTasks { ranges_per_thread: 4, tile_columns: Some(32) }),
+            row_division: RowDivision { piece_entries: Some(u32::MAX), ..RowDivision::default() },
             ..Choice::of(Algorithm::SegmentGroup)
         }
     }

@@ -1,11 +1,12 @@
 //! `windrow-fit`: fits the decision tree of segment groups to measured times.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 use windrow::Precision;
-use windrow_bench::command::{Exit, Failure, end, read};
+use windrow_bench::command::{Exit, Failure, end, output, read};
 use windrow_bench::{FitData, fit};
 
 /// Fits the thresholds of the decision tree that picks a point for segment groups.
@@ -29,9 +30,10 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    end(run(&arguments).map(|text| {
-        println!("{text}");
-        Exit::Right
+    end(run(&arguments).and_then(|text| {
+        let mut out = output(None)?;
+        writeln!(out, "{text}").map_err(|error| Failure::new(Exit::File, error))?;
+        Ok(Exit::Right)
     }))
 }
 
@@ -48,5 +50,25 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
     match cases.is_empty() {
         true => Err(Failure::new(Exit::Usage, "no times of points for a matrix whose longest row is known")),
         false => Ok(fit(&cases).to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_without_what_a_fit_needs_are_refused() {
+        let parse = |words: &[&str]| Arguments::try_parse_from(["windrow-fit"].iter().chain(words)).unwrap();
+        let path = std::env::temp_dir().join(format!("windrow-fit-test-{}.jsonl", std::process::id()));
+        let arguments = parse(&[path.to_str().unwrap()]);
+        assert_eq!(run(&arguments).unwrap_err().exit, Exit::File);
+        std::fs::write(&path, "{}\n").unwrap();
+        let failure = run(&arguments).unwrap_err();
+        assert!(failure.exit == Exit::File && failure.message.contains("line 1"), "{failure:?}");
+        std::fs::write(&path, "").unwrap();
+        assert_eq!(run(&arguments).unwrap_err().exit, Exit::Usage);
+        std::fs::remove_file(path).unwrap();
+        assert!(Arguments::try_parse_from(["windrow-fit"]).is_err());
     }
 }

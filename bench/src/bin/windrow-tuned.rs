@@ -124,3 +124,35 @@ fn line(record: &TuningRecord) -> String {
         record.seconds
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_case_is_a_line() {
+        let out = std::env::temp_dir().join(format!("windrow-tuned-test-{}.jsonl", std::process::id()));
+        let parse =
+            |words: &[&str]| Arguments::try_parse_from(["windrow-tuned"].iter().chain(words)).unwrap();
+        let widths =
+            ["no-such-file.mtx", "--synthetic", "molbatch300k", "--widths", "1,20", "--device", "cpu"];
+        let mut arguments = parse(&[&widths[..], &["--budget", "0.1"]].concat());
+        arguments.out = Some(out.clone());
+        let summary = run(&arguments).unwrap();
+        assert_eq!(summary, SweepSummary { cases: 3, unreadable: 1, ..SweepSummary::default() });
+        let text = std::fs::read_to_string(&out).unwrap();
+        let records: Vec<TuningRecord> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert!(records[0].error.is_some() && records[0].tried.is_empty());
+        for (record, width) in records[1..].iter().zip([1, 20]) {
+            assert_eq!((record.width, record.default.as_deref()), (width, Some("row-split-f32+tasks:8:-")));
+            assert!(record.default_us.is_some_and(|us| us > 0.0) && !record.tried.is_empty());
+            assert!(line(record).contains("tried in"), "{}", line(record));
+        }
+        std::fs::remove_file(out).unwrap();
+        for budget in ["-1", "NaN"] {
+            let arguments = parse(&["x.mtx", &format!("--budget={budget}"), "--device", "cpu"]);
+            assert_eq!(run(&arguments).unwrap_err().exit, Exit::Usage);
+        }
+    }
+}

@@ -7,7 +7,7 @@ use windrow::partition::{PartitionRule, VectorThreshold};
 use windrow::reorder::{self, Method};
 use windrow::{
     Algorithm, AtomicParallelism, Choice, CpuTasks, Csr, Determinism, GroupLaunch, Permutation, Precision,
-    Schedule, Spmm, SpmmBuilder, TileValues,
+    RowDivision, Schedule, Spmm, SpmmBuilder, TileValues,
 };
 
 use crate::error::BenchError;
@@ -26,6 +26,7 @@ use crate::error::BenchError;
 /// | `+vectors`, `+vectors:2/8` | a hybrid divided by column vectors as Libra's are, with its threshold or that one |
 /// | `+point:1/8row:4col:8` | segment groups divided as the point `{<1/8 row, 4 col>, 8}` says |
 /// | `+launch:256:8:1/2` | their launch: threads of a block, columns of a tile or `-`, share of the workers |
+/// | `+rows:64:32:1` | how row-split divides the work: entries of a piece or `whole`, columns of a slice, whether several ways; `-` for what it prefers |
 /// | `+tasks:8:64` | how the CPU deals the product out: ranges of rows a thread, columns of a tile or `-` |
 ///
 /// # Examples
@@ -58,6 +59,8 @@ pub struct SweepPath {
     pub point: Option<AtomicParallelism>,
     /// See [`point`](Self::point).
     pub launch: Option<GroupLaunch>,
+    /// How row-split divides the work.
+    pub rows: RowDivision,
     /// How the CPU deals the product out.
     pub tasks: Option<CpuTasks>,
 }
@@ -74,8 +77,9 @@ const WINDOW_EACH: &str = "window-each";
 const VECTORS: &str = "vectors";
 const POINT: &str = "point:";
 const LAUNCH: &str = "launch:";
+const ROWS: &str = "rows:";
 const TASKS: &str = "tasks:";
-const OPTIONS: &str = "options are reorder, rcm, community, degree, fast, window-each, dense, packed, sequential, multi-stream, vectors, point, launch and tasks";
+const OPTIONS: &str = "options are reorder, rcm, community, degree, fast, window-each, dense, packed, sequential, multi-stream, vectors, point, launch, rows and tasks";
 /// The forms of tile values that a path may name.
 const FORMS: [(TileValues, &str); 2] = [(TileValues::Dense, "dense"), (TileValues::Packed, "packed")];
 
@@ -106,6 +110,7 @@ impl SweepPath {
             schedule: Schedule::Auto,
             point: None,
             launch: None,
+            rows: RowDivision { piece_entries: None, slice_columns: None, several_ways: None },
             tasks: None,
         }
     }
@@ -137,6 +142,7 @@ impl SweepPath {
         let builder = Spmm::builder(csr).width(width).precision(self.precision).algorithm(self.algorithm);
         let builder =
             builder.determinism(self.determinism).tile_values(self.tile_values).schedule(self.schedule);
+        let builder = builder.row_division(self.rows);
         let builder = match self.tasks {
             Some(tasks) => builder.cpu_tasks(tasks),
             None => builder,
@@ -167,6 +173,7 @@ impl SweepPath {
             order: self.order,
             parallelism: self.point,
             group_launch: self.launch,
+            row_division: self.rows,
             tile_values: self.tile_values,
             cpu_tasks: self.tasks,
             ..Choice::of(self.algorithm)
@@ -181,6 +188,7 @@ impl SweepPath {
             order: choice.order,
             point: choice.parallelism,
             launch: choice.group_launch,
+            rows: choice.row_division,
             tile_values: choice.tile_values,
             tasks: choice.cpu_tasks,
             ..Self::new(choice.algorithm, precision)
@@ -223,6 +231,16 @@ impl SweepPath {
                 (Algorithm::SegmentGroup, Some(_), _) => Err("an option is given twice"),
                 (Algorithm::SegmentGroup, None, None) => Err("launches are as 256:8:1/2 or 256:-:1"),
                 _ => Err("only segment-group has such launches"),
+            };
+        }
+        if let Some(rows) = option.strip_prefix(ROWS) {
+            return match (self.algorithm, parse_rows(rows)) {
+                (Algorithm::RowSplit, Some(rows)) if self.rows == RowDivision::default() => {
+                    Ok(Self { rows, ..self })
+                }
+                (Algorithm::RowSplit, Some(_)) => Err("an option is given twice"),
+                (Algorithm::RowSplit, None) => Err("divisions of rows are as 64:32:1 or whole:-:-"),
+                _ => Err("only row-split divides rows so"),
             };
         }
         if let Some(tasks) = option.strip_prefix(TASKS) {
@@ -285,6 +303,22 @@ fn parse_launch(text: &str) -> Option<GroupLaunch> {
     (share.is_power_of_two() && pieces.next().is_none()).then_some(launch)
 }
 
+/// A division of rows as paths write it: `64:32:1`, `whole:-:-`.
+fn parse_rows(text: &str) -> Option<RowDivision> {
+    let given = |text: &str| match text {
+        "-" => Some(None),
+        text => text.parse().ok().map(Some),
+    };
+    let mut pieces = text.split(':');
+    let piece_entries = match pieces.next()? {
+        "whole" => Some(u32::MAX),
+        text => given(text)?,
+    };
+    let slice_columns = given(pieces.next()?)?;
+    let several_ways = given(pieces.next()?)?.map(|ways: u32| ways != 0);
+    pieces.next().is_none().then_some(RowDivision { piece_entries, slice_columns, several_ways })
+}
+
 /// Tasks as paths write them: `8:64`, `8:-`.
 fn parse_tasks(text: &str) -> Option<CpuTasks> {
     let (ranges, columns) = text.split_once(':')?;
@@ -331,6 +365,9 @@ impl fmt::Display for SweepPath {
         if let Some(launch) = self.launch {
             option(&format!("{LAUNCH}{}", name(launch.to_string(), ",")));
         }
+        if self.rows != RowDivision::default() {
+            option(&format!("{ROWS}{}", name(self.rows.to_string(), ",")));
+        }
         if let Some(tasks) = self.tasks {
             option(&format!("{TASKS}{}", name(tasks.to_string(), ",")));
         }
@@ -359,133 +396,5 @@ impl FromStr for SweepPath {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_round_trip() {
-        let all: Vec<SweepPath> = SweepPath::all().collect();
-        assert!(SweepPath::DEFAULT.iter().all(|path| all.contains(path)));
-        assert!(all.iter().any(|path| path.to_string() == "row-split-tf32"));
-        for path in all {
-            assert_eq!(path.to_string().parse::<SweepPath>().unwrap(), path);
-        }
-        for text in ["", "row-split", "tile-stream-f32", "hybrid-f32", "auto-f64", "+fast"] {
-            let error = text.parse::<SweepPath>().unwrap_err().to_string();
-            assert!(
-                error.starts_with(&format!("{text:?} is no path")) && error.contains("auto-f16"),
-                "{error}"
-            );
-        }
-    }
-
-    #[test]
-    fn options_round_trip_in_any_order() {
-        let path: SweepPath = "hybrid-bf16+window-each+fast+rcm".parse().unwrap();
-        assert_eq!(
-            (path.algorithm, path.precision, path.order, path.determinism, path.window_each),
-            (Algorithm::Hybrid, Precision::Bf16, Some(Method::ReverseCuthillMckee), Determinism::Fast, true)
-        );
-        assert_eq!(path.to_string(), "hybrid-bf16+rcm+fast+window-each");
-        assert_eq!(path.to_string().parse::<SweepPath>().unwrap(), path);
-        for (method, name) in ORDERS {
-            let path: SweepPath = format!("auto-f16+{name}").parse().unwrap();
-            assert_eq!(path.reordering().map(|options| options.method), Some(method));
-            assert_eq!(path.to_string(), format!("auto-f16+{name}"));
-        }
-        assert_eq!("auto-f16".parse::<SweepPath>().unwrap().reordering(), None);
-        for (form, name) in FORMS {
-            let path: SweepPath = format!("auto-f16+{name}+fast").parse().unwrap();
-            assert_eq!((path.tile_values, path.to_string()), (form, format!("auto-f16+fast+{name}")));
-            assert_eq!(path.to_string().parse::<SweepPath>().unwrap(), path);
-        }
-        for (text, threshold, written) in [
-            ("vectors", VectorThreshold::LIBRA, "vectors"),
-            ("vectors:3/8", VectorThreshold::LIBRA, "vectors"),
-            ("vectors:0.5+fast", VectorThreshold::ALL[3], "fast+vectors:4/8"),
-            ("vectors+multi-stream", VectorThreshold::LIBRA, "multi-stream+vectors"),
-        ] {
-            let path: SweepPath = format!("hybrid-tf32+{text}").parse().unwrap();
-            assert_eq!((path.vectors, path.to_string()), (Some(threshold), format!("hybrid-tf32+{written}")));
-            assert_eq!(path.to_string().parse::<SweepPath>().unwrap(), path);
-        }
-    }
-
-    #[test]
-    fn points_and_launches_round_trip() {
-        for text in [
-            "row-split-f32+tasks:8:-",
-            "auto-f16+fast+tasks:2:64",
-            "segment-group-f16+point:1/8row:4col:8",
-            "segment-group-f32+fast+point:8nnz:2col:32+launch:256:-:1/4",
-            "segment-group-f32+launch:256:8:1",
-            "segment-group-f32+launch:128:-:1",
-        ] {
-            assert_eq!(text.parse::<SweepPath>().unwrap().to_string(), text);
-        }
-        let path: SweepPath = "segment-group-f32+point:1row:1/2col:2".parse().unwrap();
-        assert_eq!(path.point.unwrap().to_string(), "{<1 row, 1/2 col>, 2}");
-    }
-
-    #[test]
-    fn choices_keep_what_plans_remember() {
-        for text in [
-            "segment-group-f16+fast+point:8nnz:2col:32+launch:256:-:1/4",
-            "row-split-f32+tasks:2:64",
-            "tile-stream-f16+reorder+packed",
-        ] {
-            let path: SweepPath = text.parse().unwrap();
-            assert_eq!(SweepPath::of_choice(&path.choice(), path.precision, path.determinism), path);
-        }
-    }
-
-    #[test]
-    fn options_that_mean_nothing_are_refused() {
-        for (text, why) in [
-            ("auto-f16+", "options are"),
-            ("auto-f16+similarity", "options are"),
-            ("auto-f16+fast+fast", "twice"),
-            ("tile-stream-f16+window-each+window-each", "twice"),
-            ("auto-f16+rcm+reorder", "one order"),
-            ("row-split-f32+window-each", "windows"),
-            ("auto-f16+window-each", "windows"),
-            ("auto-f16+dense+packed", "one form"),
-            ("hybrid-f16+packed+packed", "one form"),
-            ("row-split-f16+packed", "no tiles"),
-            ("short-rows-f16+dense", "no tiles"),
-            ("hybrid-f16+vectors+vectors:1/8", "twice"),
-            ("hybrid-f16+vectors:0", "1/8 to 8/8"),
-            ("hybrid-f16+vectorsx", "options are"),
-            ("tile-stream-f16+vectors", "only hybrid"),
-            ("tile-stream-f16+sequential", "two parts"),
-            ("hybrid-f16+sequential+multi-stream", "one schedule"),
-            ("row-split-f32+point:1row:1col:1", "only segment-group"),
-            ("segment-group-f32+point:1row:1col:2", "and legal"),
-            ("row-split-f32+tasks:8", "tasks are"),
-            ("row-split-f32+tasks:8:-+tasks:8:-", "twice"),
-            ("segment-group-f32+launch:256:8", "launches are"),
-            ("segment-group-f32+launch:256:8:1+launch:256:8:1", "twice"),
-        ] {
-            let error = text.parse::<SweepPath>().unwrap_err().to_string();
-            assert!(error.starts_with(&format!("{text:?} is no path")) && error.contains(why), "{error}");
-        }
-    }
-
-    #[test]
-    fn the_plan_is_what_the_path_says() {
-        let csr = Csr::<f32>::identity(20).unwrap();
-        let order = Permutation::try_from_new_to_old((0..20).rev().collect()).unwrap();
-        let device = windrow::Device::emulator(windrow::EmulatorSchedule::InOrder);
-        let path: SweepPath = "tile-stream-f16+degree+fast+dense".parse().unwrap();
-        let plan = path.builder(&csr, 16, Some(&order)).build(&device).unwrap();
-        let report = plan.report();
-        assert_eq!((report.algorithm, report.precision), (Algorithm::TileStream, Precision::F16));
-        assert_eq!((report.determinism, report.order.as_str()), (Determinism::Fast, "given"));
-        assert_eq!((report.width, report.tile_values), (16, TileValues::Dense));
-        let block = Csr::from_dense(4, 4, &[1.0; 16]).unwrap();
-        let path: SweepPath = "hybrid-f16+vectors:4/8".parse().unwrap();
-        assert_eq!(path.builder(&block, 16, None).build(&device).unwrap().report().tile_share, 1.0);
-        let path: SweepPath = "hybrid-f16+vectors:5/8".parse().unwrap();
-        assert_eq!(path.builder(&block, 16, None).build(&device).unwrap().report().tile_share, 0.0);
-    }
-}
+#[path = "path_tests.rs"]
+mod tests;

@@ -87,7 +87,7 @@ pub struct MatrixFacts {
     pub nnz: Option<usize>,
     /// Entries of the longest row.
     #[serde(default)]
-    pub longest_row: Option<usize>,
+    pub longest_row: Option<u64>,
     /// Rows without entries.
     #[serde(default)]
     pub empty_rows: Option<usize>,
@@ -123,7 +123,7 @@ impl MatrixFacts {
             rows: Some(csr.rows()),
             cols: Some(csr.cols()),
             nnz: Some(csr.nnz()),
-            longest_row: Some(lengths().max().unwrap_or(0) as usize),
+            longest_row: Some(lengths().max().unwrap_or(0)),
             empty_rows: Some(lengths().filter(|&len| len == 0).count()),
             variation: (nnz > 0.0).then(|| (squares * rows).sqrt() / nnz),
         }

@@ -5,7 +5,7 @@ use std::fmt;
 use windrow::tree::{Division, RowLengths, Thresholds};
 use windrow::{
     Algorithm, AtomicParallelism, CpuTasks, Csr, DeviceKind, Family, GroupLaunch, MinimalData, Precision,
-    Share, TileValues,
+    RowDivision, Share, TileValues,
 };
 
 use crate::sweep::SweepPath;
@@ -15,6 +15,9 @@ const BLOCKS: [u32; 4] = [64, 128, 256, 512];
 /// Ranges of rows for each thread of a CPU that are tried at most, and columns of its tiles at least.
 const MOST_RANGES: u32 = 128;
 const LEAST_TILE: usize = 16;
+/// Entries of pieces of rows that are tried, and columns of slices.
+const PIECES: [u32; 7] = [u32::MAX, 1024, 512, 256, 128, 64, 32];
+const SLICES: [u32; 4] = [256, 128, 64, 32];
 /// Least share of workers that is tried, as a logarithm.
 const FEWEST_WORKERS_LOG2: i32 = -4;
 
@@ -49,7 +52,9 @@ pub(crate) fn seeds(base: SweepPath, csr: &Csr<f32>, width: usize, kind: DeviceK
     }
     let precision = base.precision;
     let path = |algorithm| SweepPath { algorithm, ..base };
-    let mut seeds = vec![path(Algorithm::RowSplit)];
+    let of_rows = path(Algorithm::RowSplit);
+    let whole = RowDivision { piece_entries: Some(u32::MAX), ..RowDivision::default() };
+    let mut seeds = vec![of_rows, SweepPath { rows: whole, ..of_rows }];
     if Algorithm::SegmentGroup.supports(precision) {
         seeds.extend(group_seeds(path(Algorithm::SegmentGroup), csr, width));
     }
@@ -77,7 +82,8 @@ fn group_seeds(base: SweepPath, csr: &Csr<f32>, width: usize) -> Vec<SweepPath> 
     let [_, (of_rows, launch), (of_nonzeros, other_launch), ..] = divisions[..] else { return Vec::new() };
     let whole = AtomicParallelism::new(MinimalData::Row(Share::Whole(1)), of_rows.cols(), 1);
     let serial = AtomicParallelism::new(of_nonzeros.data(), of_nonzeros.cols(), 1);
-    divisions.extend(whole.ok().map(|point| (point, launch)));
+    let shared = AtomicParallelism::new(MinimalData::Row(Share::Part(4)), of_rows.cols(), 4);
+    divisions.extend(whole.into_iter().chain(shared).map(|point| (point, launch)));
     divisions.extend(serial.ok().map(|point| (point, other_launch)));
     let with = |(point, launch)| SweepPath { point: Some(point), launch: Some(launch), ..base };
     divisions.into_iter().map(with).collect()
@@ -101,6 +107,9 @@ pub(crate) fn neighbours(path: SweepPath, width: usize) -> Vec<SweepPath> {
                 .filter(|near| fits(near, width))
                 .collect()
         }
+        (Algorithm::RowSplit, _) => {
+            rows_near(path.rows, width).into_iter().map(|rows| SweepPath { rows, ..path }).collect()
+        }
         (Algorithm::TileStream | Algorithm::Hybrid, _) if path.tile_values == TileValues::Auto => {
             [TileValues::Dense, TileValues::Packed]
                 .map(|form| SweepPath { tile_values: form, ..path })
@@ -116,6 +125,28 @@ fn fits(path: &SweepPath, width: usize) -> bool {
     let columns = path.point.map_or(1, AtomicParallelism::columns_per_thread);
     let tile = path.launch.and_then(|launch| launch.tile_columns);
     columns as usize <= width.next_power_of_two() && tile.is_none_or(|tile| tile >= columns)
+}
+
+/// Divisions of row-split that differ in one number: from none given to any, else to the next.
+fn rows_near(rows: RowDivision, width: usize) -> Vec<RowDivision> {
+    let RowDivision { piece_entries, slice_columns, several_ways } = rows;
+    let next_to = |given: Option<u32>, all: &[u32]| -> Vec<Option<u32>> {
+        match given.and_then(|given| all.iter().position(|&value| value == given)) {
+            None => all.iter().copied().map(Some).collect(),
+            Some(at) => {
+                let beside = [at.checked_sub(1), Some(at + 1)];
+                beside.into_iter().flatten().filter_map(|at| all.get(at)).copied().map(Some).collect()
+            }
+        }
+    };
+    let slices: Vec<u32> = SLICES.into_iter().filter(|&columns| (columns as usize) < width).collect();
+    let pieces = next_to(piece_entries, &PIECES).into_iter();
+    let mut near: Vec<_> = pieces.map(|piece_entries| RowDivision { piece_entries, ..rows }).collect();
+    let slices = next_to(slice_columns, &slices).into_iter();
+    near.extend(slices.map(|slice_columns| RowDivision { slice_columns, ..rows }));
+    let ways = [Some(false), Some(true)].into_iter().filter(|&ways| ways != several_ways);
+    near.extend(ways.map(|several_ways| RowDivision { several_ways, ..rows }));
+    near
 }
 
 /// Twice and half of a share; beyond 1 it turns from parts to wholes.
@@ -202,4 +233,73 @@ pub(crate) fn grid(precision: Precision, width: usize) -> Vec<SweepPath> {
     let of =
         divisions.map(|(point, launch)| SweepPath { point: Some(point), launch: Some(launch), ..groups });
     std::iter::once(SweepPath::new(Algorithm::RowSplit, precision)).chain(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn near(text: &str, width: usize) -> Vec<String> {
+        let path: SweepPath = text.parse().unwrap();
+        let near = neighbours(path, width);
+        assert!(near.iter().all(|neighbour| *neighbour != path), "{text} is beside itself");
+        near.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_step_changes_one_number_of_a_point_or_its_launch() {
+        let all = near("segment-group-f32+point:1/4row:4col:4+launch:128:-:1", 8);
+        let expected = [
+            "1/8row:4col:8+launch:128:-:1",
+            "1/2row:4col:2+launch:128:-:1",
+            "1/4row:4col:2+launch:128:-:1",
+            "1/4row:2col:4+launch:128:-:1",
+            "1/4row:4col:4+launch:256:-:1",
+            "1/4row:4col:4+launch:64:-:1",
+            "1/4row:4col:4+launch:128:4:1",
+            "1/4row:4col:4+launch:128:-:1/2",
+        ];
+        assert_eq!(all, expected.map(|text| format!("segment-group-f32+point:{text}")));
+        let all = near("segment-group-f16+fast+point:8nnz:1col:1+launch:512:-:1/16", 1);
+        let expected = [
+            "16nnz:1col:1+launch:512:-:1/16",
+            "4nnz:1col:1+launch:512:-:1/16",
+            "8nnz:1col:2+launch:512:-:1/16",
+            "8nnz:1col:1+launch:256:-:1/16",
+            "8nnz:1col:1+launch:512:-:1/8",
+        ];
+        assert_eq!(all, expected.map(|text| format!("segment-group-f16+fast+point:{text}")));
+    }
+
+    #[test]
+    fn rows_tasks_and_tiles_have_neighbours_too() {
+        assert_eq!(near("row-split-f32", 64).len(), PIECES.len() + 1 + 2);
+        let all = near("row-split-f32+rows:256:32:1", 128);
+        let expected = ["512:32:1", "128:32:1", "256:64:1", "256:32:0"];
+        assert_eq!(all, expected.map(|text| format!("row-split-f32+rows:{text}")));
+        let all = near("row-split-f32+tasks:8:-", 64);
+        assert_eq!(all, ["16:-", "4:-", "8:32"].map(|text| format!("row-split-f32+tasks:{text}")));
+        assert_eq!(near("row-split-f32+tasks:1:-", 8), ["row-split-f32+tasks:2:-"]);
+        assert_eq!(near("tile-stream-f16", 64), ["tile-stream-f16+dense", "tile-stream-f16+packed"]);
+        assert!(near("short-rows-f32", 64).is_empty());
+    }
+
+    #[test]
+    fn seeds_have_every_algorithm_and_every_sort_of_point() {
+        let csr = Csr::<f32>::identity(100).unwrap();
+        for precision in Precision::ALL {
+            let base = SweepPath::new(Algorithm::Auto, precision);
+            let seeds = seeds(base, &csr, 4, DeviceKind::Cuda);
+            for algorithm in Algorithm::ALL {
+                let expected = algorithm != Algorithm::Auto && algorithm.supports(precision);
+                assert_eq!(seeds.iter().any(|path| path.algorithm == algorithm), expected, "{algorithm}");
+            }
+            let groups = || seeds.iter().filter(|path| path.algorithm == Algorithm::SegmentGroup);
+            assert!(groups().all(|path| path.point.is_some() && path.launch.is_some()));
+            let sorts: std::collections::HashSet<_> = groups().map(PathFamily::of).collect();
+            let expected = if Algorithm::SegmentGroup.supports(precision) { Family::ALL.len() } else { 0 };
+            assert_eq!(sorts.len(), expected, "{sorts:?}");
+            assert!(super::seeds(base, &csr, 4, DeviceKind::Cpu).is_empty());
+        }
+    }
 }

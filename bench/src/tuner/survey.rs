@@ -61,7 +61,7 @@ pub fn tune_sweep(
             let case = Compared { device, csr, checksum: *checksum, width, options: sweep };
             let (record, wrong) = match measure(&case, &peers, options, blank.clone()) {
                 Ok(record) => {
-                    let wrong = record.tried.iter().any(|tried| is_wrong(tried));
+                    let wrong = record.tried.iter().any(is_wrong);
                     (record, wrong)
                 }
                 Err(error) => {

@@ -4,7 +4,7 @@ use windrow_formats::{Csr, Permutation, Value};
 use windrow_preprocess::partition::{CostModel, PartitionRule};
 use windrow_preprocess::reorder;
 
-use crate::options::{Algorithm, CpuTasks, Determinism, Precision, Preprocessing, TileValues};
+use crate::options::{Algorithm, CpuTasks, Determinism, Precision, Preprocessing, RowDivision, TileValues};
 use crate::parallelism::{AtomicParallelism, GroupLaunch};
 use crate::schedule::{OccupancyRange, Schedule};
 use crate::tuned::Tuned;
@@ -34,6 +34,7 @@ pub struct SpmmBuilder<'a, V> {
     pub(super) point: Option<AtomicParallelism>,
     pub(super) group_launch: Option<GroupLaunch>,
     pub(super) cpu_tasks: Option<CpuTasks>,
+    pub(super) row_division: RowDivision,
     pub(super) tuned: Option<&'a Tuned>,
 }
 
@@ -68,6 +69,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             point: None,
             group_launch: None,
             cpu_tasks: None,
+            row_division: RowDivision::default(),
             tuned: None,
         }
     }

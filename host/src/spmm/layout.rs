@@ -104,7 +104,10 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
 
     /// The segments of rows with these offsets, in the order of the rows.
     pub(super) fn cut_rows(&self, context: &Context<'_>, row_offsets: &[u64]) -> RowSegments {
-        let (limit, piece) = cut_lengths(row_offsets, context.device.multiprocessors());
+        let (limit, piece) = match self.row_division.piece_entries {
+            Some(piece) => (piece.saturating_add(piece / 2), piece.max(SHORTEST_PIECE)),
+            None => cut_lengths(row_offsets, context.device.multiprocessors()),
+        };
         let mut cut = row_segments(row_offsets, limit, piece);
         if self.determinism == Determinism::Fast {
             cut.share_slots();
@@ -130,12 +133,14 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         host.slot_rows = host.slot_rows.max(u64::from(cut.slots));
         let value_bytes = wide(entries.len()) * u64::from(self.precision.bytes());
         let widest_slice = self.widest_of_rows(context);
-        host.row_split = Some(RowSplitHost { segments: cut.segments, entries, value_bytes, widest_slice });
+        let several_ways = self.row_division.several_ways;
+        let segments = cut.segments;
+        host.row_split = Some(RowSplitHost { segments, entries, value_bytes, widest_slice, several_ways });
     }
 
     /// Widest slice of `B` for segments of rows, in columns.
     pub(super) fn widest_of_rows(&self, context: &Context<'_>) -> u32 {
-        self.slicing(context, ROW_CACHE_QUARTERS).widest
+        self.row_division.slice_columns.unwrap_or_else(|| self.slicing(context, ROW_CACHE_QUARTERS).widest)
     }
 
     /// The forms of RS-Tile: every row in tiles, every row in the residual, or both.

@@ -22,6 +22,8 @@ pub(super) struct RowSplitHost<'a> {
     pub(super) value_bytes: u64,
     /// Widest slice of `B`, in columns.
     pub(super) widest_slice: u32,
+    /// Whether several ways are taken, if not as the mean length of segments says.
+    pub(super) several_ways: Option<bool>,
 }
 
 /// What segments refer to.
@@ -55,7 +57,7 @@ pub(super) struct RowSplitPart {
     pub(super) col_indices: DeviceBuffer<u32>,
     pub(super) values: DeviceBuffer<u8>,
     sources: SegmentSources,
-    /// Mean entries of a segment.
+    /// Mean entries of a segment, or what has the ways that were asked for.
     pub(super) mean_len: f64,
     pub(super) widest_slice: u32,
 }
@@ -121,7 +123,11 @@ impl RowSplitHost<'_> {
         values: &Values<'_, V>,
     ) -> Result<RowSplitPart, DeviceError> {
         let segments = wide(self.segments.len());
-        let mean_len = real(wide(self.entries.len())) / real(segments.max(1));
+        let mean_len = match self.several_ways {
+            Some(true) => f64::INFINITY,
+            Some(false) => 0.0,
+            None => real(wide(self.entries.len())) / real(segments.max(1)),
+        };
         let (col_indices, values, sources) = match self.entries {
             SegmentEntries::OnDevice(rest) => {
                 let (col_indices, values, sources) = rest.with_values(values.unplaced())?;

@@ -5,13 +5,13 @@ use windrow_preprocess::reorder;
 
 use super::builder::{Order, SpmmBuilder};
 use crate::device::Device;
-use crate::options::{Algorithm, CpuTasks, TileValues};
+use crate::options::{Algorithm, CpuTasks, RowDivision, TileValues};
 use crate::tuned::{Choice, ProductKey, Tuned, TunedProduct};
 
 impl<'a, V: Value> SpmmBuilder<'a, V> {
     /// Takes, with [`Algorithm::Auto`], what was tuned for products of this structure, width, precision and determinism
-    /// on the device, if anything was; the report says so. A plan that is told a point, a launch, an order, a partition,
-    /// tasks or a form of tile values disregards it.
+    /// on the device, if anything was; the report says so. A plan that is told a point, a launch, a division of rows, an
+    /// order, a partition, tasks or a form of tile values disregards it.
     ///
     /// # Examples
     /// ```
@@ -47,6 +47,25 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         self
     }
 
+    /// How [`Algorithm::RowSplit`] divides the work, instead of what it prefers for the matrix. The CPU disregards it, and
+    /// so do plans without row segments.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Algorithm, Csr, Device, RowDivision, Spmm};
+    ///
+    /// let a = Csr::<f32>::identity(4)?;
+    /// let whole = RowDivision { piece_entries: Some(u32::MAX), ..RowDivision::default() };
+    /// let builder = Spmm::builder(&a).algorithm(Algorithm::RowSplit).row_division(whole);
+    /// assert_eq!(builder.build(&Device::best()?)?.run(&[1.0, 2.0, 3.0, 4.0])?, [1.0, 2.0, 3.0, 4.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn row_division(mut self, division: RowDivision) -> Self {
+        self.row_division = division;
+        self
+    }
+
     /// What was tuned for this plan on `device`, if the caller leaves the choice.
     pub(super) fn remembered(&self, device: &Device) -> Option<&'a TunedProduct> {
         let tuned = self.tuned.filter(|tuned| tuned.device() == device.name())?;
@@ -55,6 +74,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             && self.group_launch.is_none()
             && self.partition.is_none()
             && self.cpu_tasks.is_none()
+            && self.row_division == RowDivision::default()
             && self.tile_values == TileValues::Auto
             && matches!(self.order, Order::AsGiven);
         let key = || ProductKey::new(self.a, self.width, self.precision, self.determinism);
@@ -67,6 +87,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         taking.algorithm = choice.algorithm;
         (taking.point, taking.group_launch) = (choice.parallelism, choice.group_launch);
         (taking.tile_values, taking.cpu_tasks) = (choice.tile_values, choice.cpu_tasks);
+        taking.row_division = choice.row_division;
         if let Some(method) = choice.order {
             taking.order = Order::Found(reorder::Options { method, ..reorder::Options::default() });
         }
