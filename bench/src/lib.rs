@@ -12,7 +12,7 @@
 //! | [`tune()`] | thresholds of a GPU model, from made-up matrices |
 //! | [`tune_product`], [`tune_sweep`] | the quickest way to a product, each result verified; many of them |
 //! | [`fit()`] | thresholds of the decision tree of segment groups, from measured times |
-//! | [`summarise`], [`summarise_ablation`], [`summarise_sampled`], [`summarise_nm`] | the lines as Markdown |
+//! | [`summarise`], [`summarise_ablation`], [`summarise_sampled`], [`summarise_nm`], [`summarise_tuning`] | the lines as Markdown |
 //!
 //! The programs `windrow-sweep`, `windrow-tuned`, `windrow-fit`, `windrow-sddmm`, `windrow-nm` and `windrow-ablation` do these from the command line; `cargo bench -p windrow-bench` runs the criterion
 //! suites, those for a GPU where there is one. No time is reported for a result that is not within its error bound.
@@ -60,5 +60,5 @@ pub use timing::{Sampling, Statistics, Timing, measure};
 pub use tune::{Tuning, tune};
 pub use tuner::{
     Ended, FamilyFacts, Found, Limits, Outcome, PathFamily, ProductTuning, TUNING_SCHEMA, Tried, TriedFacts,
-    TuneRequest, TuneSweepOptions, TuningRecord, tune_product, tune_sweep,
+    TuneRequest, TuneSweepOptions, TuningRecord, summarise_tuning, tune_product, tune_sweep,
 };

@@ -372,7 +372,7 @@ mod tests {
             ("{}".to_owned(), "no schema"),
             ("{\"schema\":2,\"all else\":3}".to_owned(), "schema 2 where 1 is expected"),
             (good.replace("segment-group", "segment-grope"), "no algorithm"),
-            (good.replace("1/4 row", "1/3 row"), "1/3 row"),
+            (good.replace("1/4 row", "1/5 row"), "1/5"),
             (good.replace("\"block_threads\":64", "\"block_threads\":65"), "a multiple of 32"),
             (good.replace("default_us", "usual_us"), "unknown field"),
         ] {

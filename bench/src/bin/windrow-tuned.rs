@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use windrow::synthetic::Synthetic;
 use windrow::{Determinism, DeviceSelector, Precision};
-use windrow_bench::command::{Exit, Failure, end, open, output, sources};
-use windrow_bench::{Limits, SweepOptions, SweepSummary, TuneSweepOptions, TuningRecord, Values, tune_sweep};
+use windrow_bench::command::{Exit, Failure, end, open, output, sources, write_summary};
+use windrow_bench::{
+    Limits, SweepOptions, SweepSummary, TuneSweepOptions, TuningRecord, Values, summarise_tuning, tune_sweep,
+};
 
 /// Tunes sparse-dense products of many matrices and widths, and verifies every result that has a time.
 ///
@@ -25,9 +27,12 @@ use windrow_bench::{Limits, SweepOptions, SweepSummary, TuneSweepOptions, Tuning
 #[derive(Debug, Parser)]
 #[command(name = "windrow-tuned", version, max_term_width = 100)]
 struct Arguments {
-    /// Matrices, in any format that windrow reads.
+    /// Matrices, in any format that windrow reads; with --summarise, results.
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Summarise results as Markdown instead of measuring.
+    #[arg(long, conflicts_with = "synthetic")]
+    summarise: bool,
     /// Made-up matrices, by name.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     synthetic: Vec<Synthetic>,
@@ -68,7 +73,14 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    end(run(&arguments).map(|summary| Exit::worst(summary.wrong, summary.unreadable, summary.errors)))
+    end(match arguments.summarise {
+        true => {
+            write_summary(&arguments.files, arguments.out.as_deref(), summarise_tuning).map(|()| Exit::Right)
+        }
+        false => {
+            run(&arguments).map(|summary| Exit::worst(summary.wrong, summary.unreadable, summary.errors))
+        }
+    })
 }
 
 fn run(arguments: &Arguments) -> Result<SweepSummary, Failure> {

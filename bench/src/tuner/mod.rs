@@ -17,6 +17,7 @@ mod products;
 mod record;
 mod search;
 mod space;
+mod summary;
 mod survey;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ use products::Products;
 pub use record::{FamilyFacts, TUNING_SCHEMA, TriedFacts, TuningRecord};
 pub use search::{Ended, Found, Limits, Outcome, Tried};
 pub use space::PathFamily;
+pub use summary::summarise_tuning;
 pub use survey::{TuneSweepOptions, tune_sweep};
 
 /// What is tuned, and for how long.

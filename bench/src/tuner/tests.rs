@@ -65,3 +65,32 @@ fn a_search_on_the_emulator_times_every_family() {
     assert!(errors.is_empty(), "{errors:?}");
     assert!(record.ended.is_some() && record.default_us.is_some());
 }
+
+#[test]
+fn a_summary_has_means_families_and_matrices() {
+    let limits = Limits { budget: Duration::from_millis(1), rounds: 3, ..Limits::default() };
+    let mut records = sweep_of(Some(limits), &[2, 4]);
+    for record in &mut records {
+        (record.default_us, record.winner_us, record.winner) = (Some(8.0), Some(4.0), Some("w".to_owned()));
+        record.families = vec![FamilyFacts {
+            family: "row-split".to_owned(),
+            path: "row-split-f32".to_owned(),
+            median_us: 2.0,
+        }];
+    }
+    (records[1].winner_us, records[1].winner) = (None, None);
+    let blank = TuningRecord { default_us: None, error: Some("no matrix".to_owned()), ..records[1].clone() };
+    records.push(blank);
+    let text = summarise_tuning(&records);
+    for line in [
+        "3 cases, 1 without a default's time",
+        "| 2 | 2.00 (2.00 to 2.00) | - | - | 1 of 1 |",
+        "| all | 1.41 (1.00 to 2.00) | - | - | 1 of 2 |",
+        "| row-split | 4.00 (4.00 to 4.00) | 4.00 (4.00 to 4.00) |",
+        "| uneven | 2 | 8.0 | 4.0 | 2.00 | - |",
+        "uneven at 4: no matrix",
+    ] {
+        assert!(text.contains(line), "no {line:?} in\n{text}");
+    }
+    assert!(summarise_tuning(&[]).starts_with("0 cases"));
+}
