@@ -2,6 +2,7 @@
 
 use windrow_simt::Simt;
 
+use crate::atomic_entries::AtomicEntries;
 use crate::check::Check;
 use crate::combine::Combine;
 use crate::element::{Bf16, F16, F32, Scalars, Tf32, Vectors};
@@ -19,8 +20,8 @@ use crate::preprocess::{
 use crate::row_softmax::{EightLanes, RowSoftmax, RowSoftmaxGrad, WholeBlock};
 use crate::row_split::RowSplit;
 use crate::scan;
-use crate::sddmm::{Scan, SddmmEntries, SddmmTiles};
-use crate::segment_group::{NonzeroGroups, RowGroups};
+use crate::sddmm::{Scan, SddmmEntries, SddmmGroups, SddmmTiles};
+use crate::segment_group::{Mttkrp, NonzeroGroups, RowGroups};
 use crate::short_rows::ShortRows;
 use crate::tile_stream::{Bulk, ByElement, Packed, TileStream};
 use crate::training::{Adam, ColumnSums, CrossEntropy, NormalizeRows, NormalizeRowsGrad, Pointwise};
@@ -191,6 +192,26 @@ entries! {
     spmm_nonzero_groups_f16_n4c1 => NonzeroGroups<F16, 4, 1>,
     spmm_nonzero_groups_f16_n4c2 => NonzeroGroups<F16, 4, 2>,
     spmm_nonzero_groups_f16_n4c4 => NonzeroGroups<F16, 4, 4>,
+    mttkrp_nonzero_groups_f32_n1c1 => Mttkrp<F32, 1, 1>,
+    mttkrp_nonzero_groups_f32_n1c2 => Mttkrp<F32, 1, 2>,
+    mttkrp_nonzero_groups_f32_n1c4 => Mttkrp<F32, 1, 4>,
+    mttkrp_nonzero_groups_f32_n2c1 => Mttkrp<F32, 2, 1>,
+    mttkrp_nonzero_groups_f32_n2c2 => Mttkrp<F32, 2, 2>,
+    mttkrp_nonzero_groups_f32_n2c4 => Mttkrp<F32, 2, 4>,
+    mttkrp_nonzero_groups_f32_n4c1 => Mttkrp<F32, 4, 1>,
+    mttkrp_nonzero_groups_f32_n4c2 => Mttkrp<F32, 4, 2>,
+    mttkrp_nonzero_groups_f32_n4c4 => Mttkrp<F32, 4, 4>,
+    mttkrp_nonzero_groups_f16_n1c1 => Mttkrp<F16, 1, 1>,
+    mttkrp_nonzero_groups_f16_n1c2 => Mttkrp<F16, 1, 2>,
+    mttkrp_nonzero_groups_f16_n1c4 => Mttkrp<F16, 1, 4>,
+    mttkrp_nonzero_groups_f16_n2c1 => Mttkrp<F16, 2, 1>,
+    mttkrp_nonzero_groups_f16_n2c2 => Mttkrp<F16, 2, 2>,
+    mttkrp_nonzero_groups_f16_n2c4 => Mttkrp<F16, 2, 4>,
+    mttkrp_nonzero_groups_f16_n4c1 => Mttkrp<F16, 4, 1>,
+    mttkrp_nonzero_groups_f16_n4c2 => Mttkrp<F16, 4, 2>,
+    mttkrp_nonzero_groups_f16_n4c4 => Mttkrp<F16, 4, 4>,
+    mttkrp_atomic_f32 => AtomicEntries<2>,
+    ttm_atomic_f32 => AtomicEntries<1>,
     spmm_combine => Combine,
     sddmm_tiles_f16_1 => SddmmTiles<F16, Bulk, 1>,
     sddmm_tiles_f16_2 => SddmmTiles<F16, Bulk, 2>,
@@ -216,6 +237,10 @@ entries! {
     sddmm_entries_f32_elements => SddmmEntries<Scalars<F32>>,
     sddmm_entries_tf32 => SddmmEntries<Vectors<Tf32>>,
     sddmm_entries_tf32_elements => SddmmEntries<Scalars<Tf32>>,
+    sddmm_groups_f16 => SddmmGroups<Vectors<F16>>,
+    sddmm_groups_f16_elements => SddmmGroups<Scalars<F16>>,
+    sddmm_groups_f32 => SddmmGroups<Vectors<F32>>,
+    sddmm_groups_f32_elements => SddmmGroups<Scalars<F32>>,
     row_softmax_short => RowSoftmax<EightLanes>,
     row_softmax_long => RowSoftmax<WholeBlock>,
     row_softmax_grad_short => RowSoftmaxGrad<EightLanes>,

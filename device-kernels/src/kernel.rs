@@ -81,6 +81,20 @@ pub enum Variant {
         /// Columns of a thread.
         columns: u32,
     },
+    /// [`crate::segment_group::Mttkrp`].
+    Mttkrp {
+        /// Type of the tensor's values and of the factors.
+        dtype: Dtype,
+        /// As for `NonzeroGroups`.
+        at_once: u32,
+        /// As for `NonzeroGroups`.
+        columns: u32,
+    },
+    /// [`crate::atomic_entries`].
+    AtomicEntries {
+        /// Dense matrices that an entry is multiplied by.
+        factors: u32,
+    },
     /// [`crate::sddmm::SddmmTiles`].
     SddmmTiles {
         /// Type of `X` and `Y`.
@@ -94,6 +108,13 @@ pub enum Variant {
     },
     /// [`crate::sddmm::SddmmEntries`].
     SddmmEntries {
+        /// Type of `X` and `Y`.
+        dtype: Dtype,
+        /// As for `RowSplit`.
+        vectors: bool,
+    },
+    /// [`crate::sddmm::SddmmGroups`].
+    SddmmGroups {
         /// Type of `X` and `Y`.
         dtype: Dtype,
         /// As for `RowSplit`.

@@ -20,6 +20,8 @@
 //! | [`combine`] | sums the partial rows of the first three, in a fixed order | CUDA cores |
 //! | [`preprocess`] | the tiles of a matrix, from CSR | CUDA cores |
 //! | [`scan`] | prefix sums of an array | CUDA cores |
+//! | [`segment_group`] | `C = α·A·B + β·C` and MTTKRP, work divided as a point of Sgap's space says | CUDA cores |
+//! | [`atomic_entries`] | products of tensors by atomic additions, for comparison | CUDA cores |
 //! | [`check`] | compares a product with an f64 reference, entry by entry | CUDA cores |
 //! | [`gather_probe`] | measures how fast rows of a table can be gathered | memory |
 //!
@@ -30,6 +32,7 @@
     reason = "counters of unrolled loops and tile extents are a few dozen at most"
 )]
 
+pub mod atomic_entries;
 pub mod check;
 pub mod combine;
 pub mod dense;

@@ -4,17 +4,20 @@
 //! | --- | --- | --- |
 //! | [`SddmmTiles`] | Tensor Cores | tiles of 8 rows × 16 condensed columns; f16, bf16, tf32 |
 //! | [`SddmmEntries`] | CUDA cores | entries one by one, eight of a row at a time; any element type |
+//! | [`SddmmGroups`] | CUDA cores | entries one by one, by groups of 1 to 32 threads; f32, f16 |
 //!
-//! After Libra (section 4). Every entry of the result is written by one lane, once, and its sum is taken in one
+//! After Libra (section 4), the last after Sgap. Every entry of the result is written by one lane, once, and its sum is taken in one
 //! order: two runs give the same bits.
 
 use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt};
 
 mod entries;
+mod groups;
 mod tiles;
 
 pub use entries::{BATCH, SddmmEntries, SddmmEntriesParams};
+pub use groups::{SddmmGroups, SddmmGroupsParams};
 pub use tiles::{
     DotElement, PopCount, Rank, Scan, SddmmTiles, SddmmTilesParams, TILE_RECORD_WORDS, record_masks_at,
     record_starts_at, record_window_at,

@@ -8,7 +8,7 @@
 //! | `{<x row, c col>, 1}` | `x` rows, one after the other | the thread's own |
 //! | `{<1/g row, c col>, r}` | every `g`-th entry of a row | parallel reduction among `r` threads |
 //!
-//! [`NonzeroGroups`] is the first two, [`RowGroups`] the others. Each thread has `c` successive columns, `L` lanes next to
+//! [`NonzeroGroups`] is the first two, [`RowGroups`] the others; [`Mttkrp`] is the first two for tensors. Each thread has `c` successive columns, `L` lanes next to
 //! each other have `L·c` of them (the paper's `tileSz`), and threads that are reduced together are `L` lanes apart:
 //! neighbours then read neighbouring elements of a row of `B`, and shuffles reach everybody they must.
 //!
@@ -26,9 +26,11 @@
 //! ([`Dense::accumulate`](crate::dense::Dense::accumulate)), as the paper's kernels do.
 
 mod columns;
+mod mttkrp;
 mod nonzeros;
 mod rows;
 
+pub use mttkrp::{Mttkrp, MttkrpParams};
 pub use nonzeros::{NonzeroGroups, NonzeroGroupsParams};
 pub use rows::{RowGroups, RowGroupsParams};
 

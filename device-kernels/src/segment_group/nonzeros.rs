@@ -80,61 +80,109 @@ impl<E: Element, const N: usize, const C: usize> Kernel for NonzeroGroups<E, N, 
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &NonzeroGroupsParams) {
-        const { assert!(matches!(N, 1 | 2 | 4), "a vector of entries at most") }
-        // 1. Locate.
-        let place = Place::locate(s, p.lanes_log2, C as u32);
-        let columns = Columns::<C>::new(&p.dense, place.column, p.vectors);
-        let shape = place.group(p.reduction_log2);
-        let entries_of_group = p.each << p.reduction_log2;
-        let mut first = place.warp_worker >> p.reduction_log2; // group of the warp's first lane
-        // SAFETY: entries are below nnz where they are read, or in the padding; all lanes of a warp run the loop equally
-        // often, so that they reach the shuffles together.
-        unsafe {
-            while first < p.groups {
-                let group = first + (place.worker >> p.reduction_log2);
-                // The products do not wrap: a group that is not there begins beyond 2³² at most where `min` cuts it.
-                let begin = u64::from(group) * u64::from(entries_of_group);
-                let mine = begin + u64::from(shape.place(s.lane()) * p.each);
-                let (begin, mine) = (begin as u32, mine.min(u64::from(p.nnz)) as u32);
-                let end = mine + p.each.min(p.nnz - mine);
-                let chunk = if columns.any() {
-                    // 2. to 4. Gather and accumulate; rows that begin and end here are written.
-                    Chunk::<C>::sum::<S, E, N>(s, p, &columns, mine..end)
-                } else {
-                    Chunk::NONE
-                };
-                let carry = segment_carry(s, shape, chunk.tail, chunk.starts);
-                // 5. Registers -> global: the row that ends here and began before, and the last.
-                let head = add(chunk.head, carry.sum);
-                let tail = if chunk.starts { chunk.tail } else { add(chunk.tail, carry.sum) };
-                let started = chunk.starts || carry.started;
-                let last = shape.place(s.lane()) + 1 == 1 << p.reduction_log2;
-                let ends = end == p.nnz || starts_at(s, p, end);
-                if columns.any() && mine < end {
-                    if chunk.has_head {
-                        if carry.started {
-                            columns.finish(s, row_of(s, p, chunk.first), head);
-                        } else {
-                            columns.keep(s, s.load_readonly(p.slots.at(group)), head);
-                        }
-                    }
-                    if ends && started {
-                        columns.finish(s, row_of(s, p, chunk.last), tail);
-                    } else if ends || last {
-                        let second = started && !starts_at(s, p, begin);
-                        let slot = s.load_readonly(p.slots.at(group)) + u32::from(second);
-                        columns.keep(s, slot, tail);
+        // SAFETY: the caller's promise.
+        unsafe { reduce_segments::<S, E, Rows, N, C>(s, p, Rows) }
+    }
+}
+
+/// What entries are multiplied by.
+pub(super) trait Factors: Copy {
+    /// The products of the factors of `N` entries in the thread's columns: the number of the first comes with the columns of
+    /// all. The first `present` are read; else zeros.
+    ///
+    /// # Safety
+    /// Columns of entries are rows of `B`; the number is a multiple of `N`, and the entries exist, or are in the padding.
+    unsafe fn fetch<S: Simt, E: Element, const N: usize, const C: usize>(
+        self,
+        s: &S,
+        columns: &Columns<'_, C>,
+        entries: (u32, &[u32; N]),
+        present: u32,
+    ) -> [[f32; C]; N];
+}
+
+/// A row of `B`.
+#[derive(Clone, Copy)]
+struct Rows;
+
+impl Factors for Rows {
+    #[inline(always)]
+    unsafe fn fetch<S: Simt, E: Element, const N: usize, const C: usize>(
+        self,
+        s: &S,
+        columns: &Columns<'_, C>,
+        (_, cols): (u32, &[u32; N]),
+        present: u32,
+    ) -> [[f32; C]; N] {
+        // SAFETY: the caller's promise.
+        unsafe { columns.fetch::<S, E, N>(s, cols, present) }
+    }
+}
+
+/// The sums of all rows, whatever their entries are multiplied by.
+///
+/// # Safety
+/// As for [`NonzeroGroupsParams`] and the factors.
+#[inline(always)]
+pub(super) unsafe fn reduce_segments<S: Simt, E: Element, F: Factors, const N: usize, const C: usize>(
+    s: &S,
+    p: &NonzeroGroupsParams,
+    factors: F,
+) {
+    const { assert!(matches!(N, 1 | 2 | 4), "a vector of entries at most") }
+    // 1. Locate.
+    let place = Place::locate(s, p.lanes_log2, C as u32);
+    let columns = Columns::<C>::new(&p.dense, place.column, p.vectors);
+    let shape = place.group(p.reduction_log2);
+    let entries_of_group = p.each << p.reduction_log2;
+    let mut first = place.warp_worker >> p.reduction_log2; // group of the warp's first lane
+    // SAFETY: entries are below nnz where they are read, or in the padding; all lanes of a warp run the loop equally
+    // often, so that they reach the shuffles together.
+    unsafe {
+        while first < p.groups {
+            let group = first + (place.worker >> p.reduction_log2);
+            // The products do not wrap: a group that is not there begins beyond 2³² at most where `min` cuts it.
+            let begin = u64::from(group) * u64::from(entries_of_group);
+            let mine = begin + u64::from(shape.place(s.lane()) * p.each);
+            let (begin, mine) = (begin as u32, mine.min(u64::from(p.nnz)) as u32);
+            let end = mine + p.each.min(p.nnz - mine);
+            let chunk = if columns.any() {
+                // 2. to 4. Gather and accumulate; rows that begin and end here are written.
+                Chunk::<C>::sum::<S, E, F, N>(s, p, (&columns, factors), mine..end)
+            } else {
+                Chunk::NONE
+            };
+            let carry = segment_carry(s, shape, chunk.tail, chunk.starts);
+            // 5. Registers -> global: the row that ends here and began before, and the last.
+            let head = add(chunk.head, carry.sum);
+            let tail = if chunk.starts { chunk.tail } else { add(chunk.tail, carry.sum) };
+            let started = chunk.starts || carry.started;
+            let last = shape.place(s.lane()) + 1 == 1 << p.reduction_log2;
+            let ends = end == p.nnz || starts_at(s, p, end);
+            if columns.any() && mine < end {
+                if chunk.has_head {
+                    if carry.started {
+                        columns.finish(s, row_of(s, p, chunk.first), head);
+                    } else {
+                        columns.keep(s, s.load_readonly(p.slots.at(group)), head);
                     }
                 }
-                first += place.workers >> p.reduction_log2;
-            }
-            let mut at = place.warp_worker + place.worker;
-            while at < p.empty_count {
-                if columns.any() {
-                    columns.finish(s, s.load_readonly(p.empty_rows.at(at)), [0.0; C]);
+                if ends && started {
+                    columns.finish(s, row_of(s, p, chunk.last), tail);
+                } else if ends || last {
+                    let second = started && !starts_at(s, p, begin);
+                    let slot = s.load_readonly(p.slots.at(group)) + u32::from(second);
+                    columns.keep(s, slot, tail);
                 }
-                at += place.workers;
             }
+            first += place.workers >> p.reduction_log2;
+        }
+        let mut at = place.warp_worker + place.worker;
+        while at < p.empty_count {
+            if columns.any() {
+                columns.finish(s, s.load_readonly(p.empty_rows.at(at)), [0.0; C]);
+            }
+            at += place.workers;
         }
     }
 }
@@ -160,10 +208,10 @@ impl<const C: usize> Chunk<C> {
     /// # Safety
     /// The entries exist, and begin at a multiple of those that a thread has.
     #[inline(always)]
-    unsafe fn sum<S: Simt, E: Element, const N: usize>(
+    unsafe fn sum<S: Simt, E: Element, F: Factors, const N: usize>(
         s: &S,
         p: &NonzeroGroupsParams,
-        columns: &Columns<'_, C>,
+        (columns, factors): (&Columns<'_, C>, F),
         entries: core::ops::Range<u32>,
     ) -> Self {
         let mut chunk = Self::NONE;
@@ -182,7 +230,7 @@ impl<const C: usize> Chunk<C> {
                 let bits = bits >> (at % 32);
                 let (cols, weights) = read_entries::<S, E, N>(s, p, at);
                 let present = entries.end - at;
-                let elements = columns.fetch::<S, E, N>(s, &cols, present);
+                let elements = factors.fetch::<S, E, N, C>(s, columns, (at, &cols), present);
                 each::<N>(|u| {
                     if (u as u32) < present {
                         if bits >> u & 1 != 0 {

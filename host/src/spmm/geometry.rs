@@ -30,6 +30,8 @@ pub(crate) fn division(entry: &Entry) -> Division {
         Variant::TileStream { features, .. } => (entry.block_threads / WARP, features),
         Variant::SddmmTiles { .. } => (entry.block_threads / WARP, 1),
         Variant::SddmmEntries { .. } => (entry.block_threads / windrow_kernels::sddmm::BATCH, 1),
+        // Threads.
+        Variant::SddmmGroups { .. } => (entry.block_threads, 1),
         Variant::RowSoftmax { long } | Variant::RowSoftmaxGrad { long } => match long {
             true => (1, 1),
             false => (entry.block_threads / EightLanes::THREADS, 1),
@@ -62,6 +64,8 @@ pub(crate) fn division(entry: &Entry) -> Division {
         // Their plans count blocks themselves.
         Variant::RowGroups { .. }
         | Variant::NonzeroGroups { .. }
+        | Variant::Mttkrp { .. }
+        | Variant::AtomicEntries { .. }
         | Variant::NmCudaCores { .. }
         | Variant::NmTensorCores { .. }
         | Variant::NmCombine
