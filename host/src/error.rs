@@ -241,7 +241,8 @@ pub enum SpmmError {
     },
     /// A combination of algorithm and precision that no kernel of sampled products implements.
     #[error(
-        "sampled products by {algorithm} do not support precision {precision}; use tf32, bf16 or f16, or algorithm entries"
+        "sampled products by {algorithm} do not support precision {precision}; use {}, or algorithm entries",
+        sampled_precisions(*algorithm)
     )]
     UnsupportedSddmm {
         /// The algorithm asked for.
@@ -417,6 +418,14 @@ pub enum SpmmError {
     /// The tiles could not be built.
     #[error(transparent)]
     Format(#[from] FormatError),
+}
+
+/// What an algorithm of sampled products supports, of those that do not support all.
+fn sampled_precisions(algorithm: SddmmAlgorithm) -> &'static str {
+    match algorithm {
+        SddmmAlgorithm::Groups => "f32 or f16",
+        _ => "tf32, bf16 or f16",
+    }
 }
 
 /// What to use instead of a GPU that is none of `count`.

@@ -99,6 +99,12 @@
 //! [`training`] has the few dense operations that training a graph neural network needs beside these; the examples
 //! `gcn` and `agnn` train models of five layers on any graph, forward and backward.
 //!
+//! # Tensors
+//!
+//! [`Mttkrp`] and [`Ttm`] are the products of a sparse tensor of three modes with dense matrices that CP and Tucker
+//! decompositions spend their time in. A tensor comes from a FROSTT `.tns` file ([`io::read_tns`]) or from coordinates
+//! ([`Coo3`]), and is multiplied as compressed fibers ([`Csf3`]), whose first mode is that of the result.
+//!
 //! # Weights with N:M sparsity
 //!
 //! [`NmSpmm`] multiplies dense activations by weights of which in every `M` rows `N` are kept, in vectors of `L` columns:
@@ -148,6 +154,7 @@ mod schedule;
 mod sddmm;
 mod softmax;
 mod spmm;
+mod tensor;
 mod tf32;
 mod tuned;
 
@@ -174,18 +181,19 @@ pub use parallelism::{
 };
 pub use profile::{Profile, ProfileError};
 pub use schedule::{OccupancyRange, Schedule, Scheduling};
-pub use sddmm::{Sddmm, SddmmAlgorithm, SddmmBuilder, SddmmForm, SddmmPlan, SddmmReport};
+pub use sddmm::{Sddmm, SddmmAlgorithm, SddmmBuilder, SddmmForm, SddmmGroup, SddmmPlan, SddmmReport};
 pub use softmax::RowSoftmax;
 #[doc(hidden)]
 pub use spmm::Reference;
 pub use spmm::{ArraySize, Spmm, SpmmBuilder, SpmmPlan, SpmmReport, StageTime, Verification};
 pub use tuned::{Choice, ProductKey, Tuned, TunedError, TunedProduct};
+pub use tensor::{Mttkrp, MttkrpBuilder, MttkrpPlan, MttkrpReport, Ttm, TtmBuilder, TtmPlan};
 
 /// The 16-bit element types, of the crate `half`.
 pub use half::{bf16, f16};
 pub use windrow_formats::{
-    ByteSizes, Canonicalised, Coo, Csr, FormatError, NmPattern, Permutation, RowAssignment, RowPath, RsTile,
-    Structure, Value, VectorNm, VectorNmParts, io, synthetic,
+    ByteSizes, Canonicalised, Coo, Coo3, Csf3, Csf3Parts, Csr, FormatError, NmPattern, Permutation,
+    RowAssignment, RowPath, RsTile, Structure, Value, VectorNm, VectorNmParts, io, synthetic,
 };
 /// Dense weights pruned to vector-wise N:M sparsity.
 pub use windrow_preprocess::nm::prune_magnitude;

@@ -6,7 +6,7 @@ use common::{devices, gpu, report_missing_gpu};
 use half::{bf16, f16};
 use windrow::{
     Csr, DenseRef, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, EmulatorSchedule, Precision,
-    Schedule, Sddmm, SddmmAlgorithm, SddmmForm, SpmmError,
+    Schedule, Sddmm, SddmmAlgorithm, SddmmForm, SddmmGroup, SpmmError,
 };
 use windrow_testkit::{
     Comparison, Pattern, SplitMix64, Tally, UNIT_FMA, UNIT_MMA, Values, edge_patterns, error_bound,
@@ -24,6 +24,8 @@ struct Setup {
     form: SddmmForm,
     /// Entries of a tile of a hybrid at least.
     threshold: u32,
+    /// Groups of threads, if not those that suit the case.
+    group: Option<SddmmGroup>,
 }
 
 /// A pattern and its operands.
@@ -77,12 +79,15 @@ fn place<T: Element>(device: &Device, data: &[f32], rows: usize, cols: usize, ld
 /// Runs a case and compares; a leading dimension is the inner dimension and `extra`, or aligned to 16 bytes.
 fn run<T: Element>(setup: Setup, device: &Device, case: &Case, extra: Option<usize>) -> Comparison {
     let Case { name, a, inner, alpha, .. } = case;
-    let plan = Sddmm::builder(a)
+    let builder = Sddmm::builder(a)
         .inner(*inner)
         .algorithm(setup.algorithm)
         .precision(setup.precision)
         .form(setup.form)
-        .tile_threshold(setup.threshold)
+        .tile_threshold(setup.threshold);
+    let plan = setup
+        .group
+        .map_or(builder.clone(), |group| builder.groups(group))
         .build(device)
         .unwrap_or_else(|error| panic!("{name}: {error}"));
     let ld = extra.map_or(inner.next_multiple_of(16 / size_of::<T>()), |extra| inner + extra);
@@ -92,7 +97,8 @@ fn run<T: Element>(setup: Setup, device: &Device, case: &Case, extra: Option<usi
     plan.run_into(*alpha, &x, &y, &mut out)
         .unwrap_or_else(|error| panic!("{name} on {device}: {error}\n{}", plan.report()));
     let got = out.to_vec().unwrap_or_else(|error| panic!("{name} on {device}: {error}\n{}", plan.report()));
-    let tiles = setup.algorithm != SddmmAlgorithm::Entries && setup.precision != Precision::F32;
+    let scalar = matches!(setup.algorithm, SddmmAlgorithm::Entries | SddmmAlgorithm::Groups);
+    let tiles = !scalar && setup.precision != Precision::F32;
     let unit = if tiles && device.kind() != DeviceKind::Cpu { UNIT_MMA } else { UNIT_FMA };
     let comparison = compare::<T>(setup, case, &got, unit);
     assert!(comparison.passed(), "{name}, ld {ld}, on {device}: {comparison}\n{}", plan.report());
@@ -156,7 +162,7 @@ fn check(setup: Setup, cases: &[Case]) {
 }
 
 fn setup(algorithm: SddmmAlgorithm, precision: Precision, form: SddmmForm) -> Setup {
-    Setup { algorithm, precision, form, threshold: 12 }
+    Setup { algorithm, precision, form, threshold: 12, group: None }
 }
 
 #[test]
@@ -181,6 +187,40 @@ fn hybrids_in_every_precision() {
     for precision in [Precision::F16, Precision::Bf16, Precision::Tf32] {
         check(setup(SddmmAlgorithm::Hybrid, precision, SddmmForm::Scale), &cases);
     }
+}
+
+#[test]
+fn groups_of_every_size() {
+    let cases = cases();
+    for precision in [Precision::F32, Precision::F16] {
+        check(setup(SddmmAlgorithm::Groups, precision, SddmmForm::Mask), &cases);
+    }
+    let cases: Vec<Case> = cases.into_iter().filter(|case| case.inner == 33).collect();
+    for threads in [1, 2, 4, 8, 16, 32] {
+        for (precision, entries) in [(Precision::F32, 3), (Precision::F16, 64)] {
+            let group = Some(SddmmGroup { threads, entries });
+            check(Setup { group, ..setup(SddmmAlgorithm::Groups, precision, SddmmForm::Scale) }, &cases);
+        }
+    }
+}
+
+#[test]
+fn groups_that_there_are_not_are_refused() {
+    let a = Csr::<f32>::identity(2).unwrap();
+    let builder = Sddmm::builder(&a).algorithm(SddmmAlgorithm::Groups);
+    for device in devices() {
+        let refused = |threads, entries| {
+            builder.clone().groups(SddmmGroup { threads, entries }).build(&device).unwrap_err().to_string()
+        };
+        assert!(refused(12, 4).starts_with("a reduction of 12 threads"), "{}", refused(12, 4));
+        assert_eq!(refused(8, 0), "0 entries of a group: launches have 1 to 1024");
+        let error = builder.clone().precision(Precision::Tf32).build(&device).unwrap_err().to_string();
+        assert!(error.ends_with("use f32 or f16, or algorithm entries"), "{error}");
+        let report = builder.clone().inner(128).build(&device).unwrap().report().clone();
+        let on_cpu = device.kind() == DeviceKind::Cpu;
+        assert_eq!(report.group, (!on_cpu).then_some(SddmmGroup { threads: 8, entries: 4 }));
+    }
+    report_missing_gpu("refusals of groups", 1);
 }
 
 #[test]
@@ -222,7 +262,9 @@ fn what_is_not_finite_stays_in_its_row_and_column() {
             case
         })
         .collect();
-    for algorithm in [SddmmAlgorithm::Tiles, SddmmAlgorithm::Entries, SddmmAlgorithm::Hybrid] {
+    for algorithm in
+        [SddmmAlgorithm::Tiles, SddmmAlgorithm::Entries, SddmmAlgorithm::Groups, SddmmAlgorithm::Hybrid]
+    {
         check(setup(algorithm, Precision::F16, SddmmForm::Mask), &cases);
     }
 }

@@ -39,6 +39,9 @@
 //! [`NmCase`] is the same for products with vector-wise N:M weights: [`nm_edge_cases`] and its like, compared by
 //! [`assert_nm_matches`].
 //!
+//! [`TensorCase`] is the same for products of sparse tensors: [`tensor_cases`], compared by
+//! [`TensorCase::assert_matches`].
+//!
 //! Panics here mean failed tests, so the crate is for `dev-dependencies` only.
 #![forbid(unsafe_code)]
 
@@ -51,6 +54,7 @@ mod pattern;
 mod reference;
 mod rng;
 mod tally;
+mod tensor;
 mod tf32;
 
 pub use bound::{Output, UNIT_FMA, UNIT_MMA, error_bound, within_bound};
@@ -67,4 +71,5 @@ pub use pattern::Pattern;
 pub use reference::{Reference, spmm};
 pub use rng::SplitMix64;
 pub use tally::{Tally, announce, announce_skip};
+pub use tensor::{TensorCase, TensorReference, tensor_cases};
 pub use tf32::round_tf32;

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::Share;
+use super::{AtomicParallelism, Share};
 
 /// Why a pair of shares and a reduction are no point of [`AtomicParallelism`](super::AtomicParallelism).
 ///
@@ -83,6 +83,15 @@ pub enum IllegalPoint {
         share: Share,
         /// What it is of: `nnz`, `row` or `col`.
         unit: &'static str,
+    },
+    /// A point that divides rows, where only nonzeros are divided.
+    #[error(
+        "{point} divides rows: MTTKRP has kernels that divide the nonzeros of a tensor only; take g nnz and a reduction, \
+         as in {{<8 nnz, 4 col>, 2}}"
+    )]
+    RowsOfTensor {
+        /// The point asked for.
+        point: AtomicParallelism,
     },
     /// A launch that no point has.
     #[error("{found} {what}: launches have {expected}")]

@@ -4,9 +4,9 @@ use windrow_formats::{Csr, SAMPLED_COLS, SampledTiles, Value, WINDOW_ROWS};
 use windrow_kernels::sddmm::BATCH;
 use windrow_preprocess::balance::{EntryBatches, entry_batches};
 
-use super::gpu::{EntriesPart, GpuSddmm, TileEntries, TilesPart};
+use super::gpu::{EntriesPart, GpuSddmm, GroupsPart, TileEntries, TilesPart};
 use super::host::HostSddmm;
-use super::options::{SddmmAlgorithm, SddmmForm};
+use super::options::{SddmmAlgorithm, SddmmForm, SddmmGroup};
 use super::plan::{Body, SddmmPlan};
 use super::report::SddmmReport;
 use crate::checks::check_memory;
@@ -32,6 +32,7 @@ pub struct SddmmBuilder<'a, V> {
     precision: Precision,
     form: SddmmForm,
     algorithm: SddmmAlgorithm,
+    group: Option<SddmmGroup>,
     threshold: Option<u32>,
     schedule: Schedule,
     profile: Option<Profile>,
@@ -43,6 +44,8 @@ pub struct SddmmBuilder<'a, V> {
 struct Parts<'a> {
     pattern: SampledTiles,
     batches: EntryBatches,
+    /// Row of each entry, where groups of threads share entries.
+    entry_rows: Vec<u32>,
     /// The matrix's own, where all entries are in batches; else those of the pattern's rest.
     col_indices: Option<&'a [u32]>,
 }
@@ -62,6 +65,7 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
             precision: Precision::F32,
             form: SddmmForm::Mask,
             algorithm: SddmmAlgorithm::Auto,
+            group: None,
             threshold: None,
             schedule: Schedule::Auto,
             profile: None,
@@ -95,6 +99,25 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
     #[must_use]
     pub fn algorithm(mut self, algorithm: SddmmAlgorithm) -> Self {
         self.algorithm = algorithm;
+        self
+    }
+
+    /// How [`SddmmAlgorithm::Groups`] divides the work, instead of what suits the inner dimension. Other algorithms disregard
+    /// it.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, Device, Sddmm, SddmmAlgorithm, SddmmGroup};
+    ///
+    /// let a = Csr::<f32>::identity(2)?;
+    /// let builder = Sddmm::builder(&a).inner(2).algorithm(SddmmAlgorithm::Groups);
+    /// let plan = builder.groups(SddmmGroup { threads: 2, entries: 1 }).build(&Device::best()?)?;
+    /// assert_eq!(plan.run(&[1.0, 2.0, 3.0, 4.0], &[5.0, 6.0, 7.0, 8.0])?, [17.0, 53.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn groups(mut self, group: SddmmGroup) -> Self {
+        self.group = Some(group);
         self
     }
 
@@ -149,7 +172,8 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
     ///
     /// # Errors
     /// - [`SpmmError::UnsupportedSddmm`] for an algorithm without kernels for the precision;
-    /// - [`SpmmError::TooLarge`] for a GPU plan with about 2³² entries;
+    /// - [`SpmmError::IllegalPoint`] for groups that there are not;
+    /// - [`SpmmError::TooLarge`] for a GPU plan with about 2³² entries, or threads of groups;
     /// - [`SpmmError::MemoryLimit`] if the plan needs more than the limit;
     /// - [`SpmmError::Device`] if the device refuses, [`SpmmError::Format`] if tiles cannot be built.
     pub fn build(&self, device: &Device) -> Result<SddmmPlan, SpmmError> {
@@ -157,6 +181,8 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
             let (algorithm, precision) = (self.algorithm, self.precision);
             return Err(SpmmError::UnsupportedSddmm { algorithm, precision });
         }
+        let group = self.group();
+        group.check()?;
         let mut report = self.blank_report(device);
         let mut clock = StageClock::start();
         let body = match device.machine() {
@@ -198,6 +224,12 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
         })
     }
 
+    /// The groups of the algorithm that has them.
+    fn group(&self) -> SddmmGroup {
+        let bytes = self.inner.saturating_mul(self.precision.bytes() as usize);
+        self.group.unwrap_or_else(|| SddmmGroup::for_rows(bytes))
+    }
+
     /// Divides the entries between the paths. Notes the algorithm and why.
     fn lay_out(&self, threshold: u32, report: &mut SddmmReport) -> Result<Parts<'a>, SpmmError> {
         let entries = wide(self.a.nnz());
@@ -213,17 +245,35 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
             };
         }
         let pattern = match report.algorithm {
-            SddmmAlgorithm::Entries => SampledTiles::default(),
+            SddmmAlgorithm::Entries | SddmmAlgorithm::Groups => SampledTiles::default(),
             SddmmAlgorithm::Hybrid => SampledTiles::with_dense_tiles(self.a, threshold)?,
             SddmmAlgorithm::Tiles | SddmmAlgorithm::Auto => SampledTiles::from_csr(self.a)?,
         };
-        let parts = if report.algorithm == SddmmAlgorithm::Entries {
+        let col_indices = Some(self.a.col_indices());
+        let parts = if report.algorithm == SddmmAlgorithm::Groups {
+            report.group = Some(self.group());
+            let threads = entries.div_ceil(u64::from(self.group().entries)) * u64::from(self.group().threads);
+            if threads > MAX_INDEX {
+                let remedy = "let a group have more entries or fewer threads";
+                return Err(SpmmError::TooLarge {
+                    what: "threads",
+                    found: threads,
+                    limit: MAX_INDEX,
+                    remedy,
+                });
+            }
+            let mut entry_rows = Vec::with_capacity(self.a.nnz());
+            for row in 0..self.a.rows() {
+                entry_rows.resize(self.a.row_range(row).end, narrow(row));
+            }
+            Parts { batches: EntryBatches::default(), entry_rows, col_indices, pattern }
+        } else if report.algorithm == SddmmAlgorithm::Entries {
             let rows = (0..self.a.rows()).map(|row| (narrow(row), narrow(self.a.row_len(row))));
-            Parts { batches: entry_batches(rows, BATCH), col_indices: Some(self.a.col_indices()), pattern }
+            Parts { batches: entry_batches(rows, BATCH), entry_rows: Vec::new(), col_indices, pattern }
         } else {
             let lengths = pattern.rest_offsets().windows(2).map(|ends| ends[1] - ends[0]);
             let batches = entry_batches(pattern.rest_rows().iter().copied().zip(lengths), BATCH);
-            Parts { batches, col_indices: None, pattern }
+            Parts { batches, entry_rows: Vec::new(), col_indices: None, pattern }
         };
         let tiles = parts.pattern.tiles();
         let in_tiles = wide(self.a.nnz() - parts.col_indices().len());
@@ -247,6 +297,10 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
         if !parts.batches.rows.is_empty() {
             push(&mut sizes, "batch_rows", 4 * wide(parts.batches.rows.len()));
             push(&mut sizes, "batch_begins", 4 * wide(parts.batches.begins.len()));
+            push(&mut sizes, "col_indices", 4 * wide(parts.col_indices().len()));
+        }
+        if !parts.entry_rows.is_empty() {
+            push(&mut sizes, "entry_rows", 4 * wide(parts.entry_rows.len()));
             push(&mut sizes, "col_indices", 4 * wide(parts.col_indices().len()));
         }
         if self.form == SddmmForm::Scale {
@@ -279,6 +333,15 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
                 kernels: EntriesPart::kernels(self.precision)?,
             }),
         };
+        let groups = match parts.entry_rows.as_slice() {
+            [] => None,
+            rows => Some(GroupsPart {
+                rows: DeviceBuffer::named(device, rows, "entry_rows")?,
+                col_indices: DeviceBuffer::named(device, parts.col_indices(), "col_indices")?,
+                group: self.group(),
+                kernels: GroupsPart::kernels(self.precision)?,
+            }),
+        };
         let places = match pattern.places() {
             [] => None,
             places => Some(DeviceBuffer::named(device, places, "places")?),
@@ -292,6 +355,7 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
             multiprocessors,
             tiles,
             entries,
+            groups,
             tile_entries: narrow(pattern.tile_entries()),
             places,
             scale,
@@ -325,6 +389,7 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
             column_vectors: 0,
             window_rows: 0,
             batches: 0,
+            group: None,
             tile_share: 0.0,
             utilisation: 0.0,
             arrays: Vec::new(),

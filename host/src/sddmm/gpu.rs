@@ -4,12 +4,13 @@ use std::mem::offset_of;
 
 use windrow_formats::SampledTile;
 use windrow_kernels::sddmm::{
-    Sampled, SddmmEntriesParams, SddmmTilesParams, TILE_RECORD_WORDS, record_masks_at, record_starts_at,
-    record_window_at,
+    Sampled, SddmmEntriesParams, SddmmGroupsParams, SddmmTilesParams, TILE_RECORD_WORDS, record_masks_at,
+    record_starts_at, record_window_at,
 };
 use windrow_kernels::{Entry, Variant};
 use windrow_simt::GlobalPtr;
 
+use super::options::SddmmGroup;
 use crate::device::{DeviceBuffer, Machine};
 use crate::error::DeviceError;
 use crate::num::{narrow, wide};
@@ -47,6 +48,7 @@ pub(super) struct GpuSddmm {
     pub(super) multiprocessors: u32,
     pub(super) tiles: Option<TilesPart>,
     pub(super) entries: Option<EntriesPart>,
+    pub(super) groups: Option<GroupsPart>,
     /// Positions that belong to tiles; those of entries follow.
     pub(super) tile_entries: u32,
     pub(super) places: Option<DeviceBuffer<u32>>,
@@ -118,6 +120,26 @@ impl EntriesPart {
     }
 }
 
+/// Entries shared by groups of threads, for CUDA cores.
+pub(super) struct GroupsPart {
+    pub(super) rows: DeviceBuffer<u32>,
+    pub(super) col_indices: DeviceBuffer<u32>,
+    pub(super) group: SddmmGroup,
+    /// For operands of any alignment, and for aligned ones.
+    pub(super) kernels: [&'static Entry; 2],
+}
+
+impl GroupsPart {
+    /// The entries of `precision`.
+    pub(super) fn kernels(precision: Precision) -> Result<[&'static Entry; 2], DeviceError> {
+        let entry = |vectors| {
+            let variant = Variant::SddmmGroups { dtype: precision.dtype(), vectors };
+            windrow_kernels::entry(variant).ok_or(DeviceError::MissingEntry { name: "sddmm_groups" })
+        };
+        Ok([entry(false)?, entry(true)?])
+    }
+}
+
 /// The dense operands of a run: addresses, and leading dimensions in elements.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Operands {
@@ -164,6 +186,7 @@ impl GpuSddmm {
             let of_entries = Sampled { places: place(self.tile_entries), ..sampled };
             let lane = if self.beside { Lane::Beside } else { Lane::Main };
             self.launch_entries(machine, lane, of_entries, vectors)
+                .and_then(|()| self.launch_groups(machine, of_entries, vectors))
                 .and_then(|()| self.launch_tiles(machine, sampled, vectors))
         };
         if self.beside {
@@ -230,6 +253,33 @@ impl GpuSddmm {
         unsafe { start_in((machine, lane), entry, wide(part.rows.len()), 1, &params) }
     }
 
+    /// Launches the groups of threads.
+    ///
+    /// # Safety
+    /// As for [`launch_tiles`](Self::launch_tiles).
+    unsafe fn launch_groups(
+        &self,
+        machine: &dyn Machine,
+        sampled: Sampled,
+        vectors: bool,
+    ) -> Result<(), DeviceError> {
+        let Some(part) = &self.groups else { return Ok(()) };
+        let (positions, SddmmGroup { threads, entries }) = (narrow(part.rows.len()), part.group);
+        let params = SddmmGroupsParams {
+            sampled,
+            rows: part.rows.pointer(),
+            col_indices: part.col_indices.pointer(),
+            positions,
+            groups: positions.div_ceil(entries),
+            entries_each: entries,
+            reduction_log2: threads.ilog2(),
+        };
+        let entry = part.kernels[usize::from(vectors)];
+        // SAFETY: as above; rows and columns are those of a valid CSR, whose positions and threads were counted when the plan
+        // was made.
+        unsafe { start(machine, entry, u64::from(params.groups) * u64::from(threads), 1, &params) }
+    }
+
     /// Occupancy ratios of the two parts, CUDA cores and Tensor Cores, for aligned operands of inner dimension `inner`;
     /// none unless there are both.
     pub(super) fn occupancy(
@@ -251,7 +301,8 @@ impl GpuSddmm {
         let bytes = inner.saturating_mul(u64::from(self.precision.bytes()));
         let tiles = self.tiles.as_ref().map(|part| part.kernels.for_rows(bytes, true));
         let entries = self.entries.as_ref().map(|part| part.kernels[1]);
-        tiles.into_iter().chain(entries).map(|entry| entry.name).collect()
+        let groups = self.groups.as_ref().map(|part| part.kernels[1]);
+        tiles.into_iter().chain(entries).chain(groups).map(|entry| entry.name).collect()
     }
 
     /// Whether Tensor Cores take part, whose rounding is not that of a fused multiply-add.

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use crate::error::SpmmError;
 use crate::options::Precision;
+use crate::parallelism::IllegalPoint;
 
 /// What the values of the pattern are for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize)]
@@ -57,6 +58,9 @@ pub enum SddmmAlgorithm {
     Tiles,
     /// CUDA cores, entry by entry. Any precision.
     Entries,
+    /// CUDA cores, entry by entry, by groups of threads of [a size that can be chosen](super::SddmmBuilder::groups), after
+    /// Sgap. f32 and f16.
+    Groups,
     /// Libra's distribution (section 4): the columns of a window in descending order of their entries, tiles that have
     /// at least [`tile_threshold`](super::SddmmBuilder::tile_threshold) entries on Tensor Cores, the rest on
     /// CUDA cores. Any precision but f32.
@@ -65,13 +69,14 @@ pub enum SddmmAlgorithm {
 
 impl SddmmAlgorithm {
     /// Every algorithm, `Auto` first.
-    pub const ALL: [Self; 4] = [Self::Auto, Self::Tiles, Self::Entries, Self::Hybrid];
+    pub const ALL: [Self; 5] = [Self::Auto, Self::Tiles, Self::Entries, Self::Groups, Self::Hybrid];
 
     /// Whether there are kernels for `precision`.
     #[must_use]
     pub const fn supports(self, precision: Precision) -> bool {
         match self {
             Self::Auto | Self::Entries => true,
+            Self::Groups => matches!(precision, Precision::F32 | Precision::F16),
             Self::Tiles | Self::Hybrid => precision.has_tile_kernels(),
         }
     }
@@ -83,6 +88,7 @@ impl fmt::Display for SddmmAlgorithm {
             Self::Auto => "auto",
             Self::Tiles => "tiles",
             Self::Entries => "entries",
+            Self::Groups => "groups",
             Self::Hybrid => "hybrid",
         })
     }
@@ -95,14 +101,71 @@ impl FromStr for SddmmAlgorithm {
         Self::ALL.into_iter().find(|a| a.to_string() == text).ok_or_else(|| SpmmError::UnknownName {
             what: "algorithm of sampled products",
             text: text.to_owned(),
-            known: "auto, tiles, entries and hybrid",
+            known: "auto, tiles, entries, groups and hybrid",
         })
+    }
+}
+
+/// How [`SddmmAlgorithm::Groups`] divides a sampled product.
+///
+/// The sum of an entry is along the dense inner dimension, Sgap's equation 4. `threads` is the reduction parallelism `r` of
+/// the paper: so many threads of a warp take turns along the inner dimension, 16 bytes of a row each, and add their sums in
+/// parallel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+pub struct SddmmGroup {
+    /// Threads that share an entry: 1, 2, 4, 8, 16 or 32.
+    pub threads: u32,
+    /// Successive entries that a group has, 1 to 1024; it works on four at a time.
+    pub entries: u32,
+}
+
+impl SddmmGroup {
+    /// Most entries of a group.
+    const MOST_ENTRIES: u32 = 1024;
+    /// Pieces of a row that a thread reads, if there are so many.
+    const PIECES: usize = 4;
+
+    /// What suits rows of `bytes` bytes: each thread has a few pieces of 16 bytes.
+    pub(super) fn for_rows(bytes: usize) -> Self {
+        let threads = bytes.div_ceil(16).div_ceil(Self::PIECES).clamp(1, 32).next_power_of_two();
+        Self { threads: crate::num::narrow(threads), entries: 4 }
+    }
+
+    /// # Errors
+    /// [`IllegalPoint::Reduction`], [`IllegalPoint::Launch`].
+    pub(super) fn check(self) -> Result<(), IllegalPoint> {
+        if !self.threads.is_power_of_two() || self.threads > 32 {
+            return Err(IllegalPoint::Reduction { reduction: self.threads });
+        }
+        if !(1..=Self::MOST_ENTRIES).contains(&self.entries) {
+            let (what, expected) = ("entries of a group", "1 to 1024");
+            return Err(IllegalPoint::Launch { what, found: i64::from(self.entries), expected });
+        }
+        Ok(())
+    }
+}
+
+/// `8 threads, 4 entries`.
+impl fmt::Display for SddmmGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{} threads, {} entries", self.threads, self.entries))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn groups_have_powers_of_two_and_follow_the_rows() {
+        for (bytes, threads) in [(0, 1), (64, 1), (65, 2), (512, 8), (520, 16), (100_000, 32)] {
+            let group = SddmmGroup::for_rows(bytes);
+            assert_eq!((group.threads, group.check()), (threads, Ok(())), "{bytes} bytes");
+        }
+        for (threads, entries) in [(0, 4), (3, 4), (64, 4), (8, 0), (8, 1025)] {
+            assert!(SddmmGroup { threads, entries }.check().is_err(), "{threads} threads, {entries} entries");
+        }
+    }
 
     #[test]
     fn names_round_trip() {
@@ -116,7 +179,7 @@ mod tests {
         assert_eq!(error.to_string(), "\"sum\" is no form of a sampled product; there are mask and scale");
         let error = "csr".parse::<SddmmAlgorithm>().unwrap_err();
         let expected =
-            "\"csr\" is no algorithm of sampled products; there are auto, tiles, entries and hybrid";
+            "\"csr\" is no algorithm of sampled products; there are auto, tiles, entries, groups and hybrid";
         assert_eq!(error.to_string(), expected);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::options::{SddmmAlgorithm, SddmmForm};
+use super::options::{SddmmAlgorithm, SddmmForm, SddmmGroup};
 use crate::device::DeviceKind;
 use crate::num::real;
 use crate::options::{Precision, Rates};
@@ -47,6 +47,8 @@ pub struct SddmmReport {
     pub window_rows: u64,
     /// Batches of entries on CUDA cores.
     pub batches: u64,
+    /// Groups of threads that share entries, for [`SddmmAlgorithm::Groups`]; none for others, and on the CPU.
+    pub group: Option<SddmmGroup>,
     /// Share of the entries that Tensor Cores compute.
     pub tile_share: f64,
     /// Share of the places of the tiles that hold an entry: how much of what Tensor Cores compute is kept.
@@ -113,6 +115,9 @@ impl fmt::Display for SddmmReport {
         }
         if self.batches > 0 {
             writeln!(f, "batches        {}", self.batches)?;
+        }
+        if let Some(group) = self.group {
+            writeln!(f, "groups         {group}")?;
         }
         write_arrays(f, self.device_bytes, "", &self.arrays)?;
         write_stages(f, "", &self.stages)

@@ -314,12 +314,8 @@ impl GpuPlan {
         of: impl Fn(&SplitPart) -> SplitRows,
     ) -> Result<(), DeviceError> {
         let (Some(split), Some(entry)) = (&self.split, entry) else { return Ok(()) };
-        let rows = of(split);
-        let params =
-            CombineParams { dense, rows: split.list(rows), row_count: rows.count, wide_count: rows.wide };
-        let blocks = Combine::blocks(params.row_count, params.wide_count);
-        // SAFETY: the caller's promise; the list is the plan's, made by `row_segments` or `deal_steps`.
-        unsafe { start(machine, entry, u64::from(blocks), dense.n, &params) }
+        // SAFETY: the caller's promise.
+        unsafe { split.launch(machine, entry, dense, of(split)) }
     }
 
     /// Launches the parts for an f32 matrix in place of an f16 `C`, then rounds their sums.

@@ -1,9 +1,9 @@
 //! The algorithm [`SegmentGroup`](crate::Algorithm::SegmentGroup): CSR as it is, work divided as a point of Sgap's space
-//! says.
+//! says. The slices of a tensor are divided in the same way.
 
 use windrow_formats::{Csr, Value};
 use windrow_kernels::dense::Dense;
-use windrow_kernels::segment_group::{NonzeroGroupsParams, RowGroupsParams};
+use windrow_kernels::segment_group::{MttkrpParams, NonzeroGroupsParams, RowGroupsParams};
 use windrow_kernels::{Dtype, Entry, Variant};
 use windrow_simt::GlobalPtr;
 
@@ -20,20 +20,20 @@ use crate::parallelism::{AtomicParallelism, GroupLaunch};
 /// Threads of the largest grid: many times as many as a GPU holds, and few enough to count in 32 bits.
 const MOST_AT_ONCE: u64 = 1 << 24;
 /// Columns of one launch: a slice may be one column, and a grid has 65,535 of them.
-pub(super) const MAX_GROUP_COLUMNS: u32 = 1 << 15;
+pub(crate) const MAX_GROUP_COLUMNS: u32 = 1 << 15;
 
 /// Entries of a word of starts; arrays of entries are padded to a multiple of it.
 const WORD: usize = 32;
 
 /// What the launches of a plan divide, before upload.
-pub(super) struct GroupsHost {
+pub(crate) struct GroupsHost {
     pub(super) point: AtomicParallelism,
     pub(super) launch: GroupLaunch,
     work: Work<Vec<u32>, Vec<[u32; 2]>>,
     col_indices: Vec<u32>,
     /// Rows whose partial sums are added: `[row, first_slot, count, stride]`.
-    pub(super) split_rows: Vec<[u32; 4]>,
-    pub(super) slots: u64,
+    pub(crate) split_rows: Vec<[u32; 4]>,
+    pub(crate) slots: u64,
     rows: u32,
     nnz: u32,
     value_bytes: u32,
@@ -53,8 +53,17 @@ impl GroupsHost {
         determinism: Determinism,
         dtype: Dtype,
     ) -> Self {
-        let offsets = a.row_offsets();
-        let (rows, nnz) = (narrow(a.rows()), narrow(a.nnz()));
+        Self::of_rows((a.row_offsets(), a.col_indices()), (point, launch), determinism, dtype)
+    }
+
+    /// The same for rows of entries with these offsets and columns, which may come in any order, and several times.
+    pub(crate) fn of_rows(
+        (offsets, columns): (&[u64], &[u32]),
+        (point, launch): (AtomicParallelism, GroupLaunch),
+        determinism: Determinism,
+        dtype: Dtype,
+    ) -> Self {
+        let (rows, nnz) = (narrow(offsets.len().saturating_sub(1)), narrow(columns.len()));
         let (work, split_rows, slots) = match point.nonzeros_per_thread() {
             Some(each) => {
                 let starts = Starts::new(offsets);
@@ -74,13 +83,11 @@ impl GroupsHost {
                 (Work::Rows { row_offsets }, split_rows, slots)
             }
         };
-        let mut col_indices = Vec::with_capacity(a.nnz().next_multiple_of(WORD));
-        col_indices.extend_from_slice(a.col_indices());
-        col_indices.resize(a.nnz().next_multiple_of(WORD), 0);
+        let col_indices = padded_indices(columns);
         Self { point, launch, work, col_indices, split_rows, slots, rows, nnz, value_bytes: dtype.bytes() }
     }
 
-    pub(super) fn sizes(&self, sizes: &mut Vec<ArraySize>) {
+    pub(crate) fn sizes(&self, sizes: &mut Vec<ArraySize>) {
         let words = |array: &Vec<u32>| 4 * wide(array.len());
         match &self.work {
             Work::Rows { row_offsets } => push(sizes, "row_offsets", words(row_offsets)),
@@ -95,7 +102,7 @@ impl GroupsHost {
         push(sizes, "values", wide(self.col_indices.len()) * u64::from(self.value_bytes));
     }
 
-    pub(super) fn upload<V: Value>(
+    pub(crate) fn upload<V: Value>(
         self,
         device: &Device,
         values: &Values<'_, V>,
@@ -121,6 +128,14 @@ impl GroupsHost {
             dtype: values.bits().dtype(),
         })
     }
+}
+
+/// Indices of entries, as many as kernels read: with zeros behind.
+pub(crate) fn padded_indices(indices: &[u32]) -> Vec<u32> {
+    let mut padded = Vec::with_capacity(indices.len().next_multiple_of(WORD));
+    padded.extend_from_slice(indices);
+    padded.resize(indices.len().next_multiple_of(WORD), 0);
+    padded
 }
 
 /// Values and zeros behind, as many as there are columns of entries.
@@ -219,8 +234,19 @@ impl Cut {
     }
 }
 
+/// The second factor of the entries of a tensor, in device memory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SecondFactor {
+    /// Row for each entry, of [`padded_indices`].
+    pub(crate) indices: GlobalPtr<u32>,
+    /// The matrix, at the first column of a launch.
+    pub(crate) matrix: u64,
+    /// Its leading dimension, in elements.
+    pub(crate) ld: u32,
+}
+
 /// The arrays in device memory.
-pub(super) struct GroupsPart {
+pub(crate) struct GroupsPart {
     pub(super) point: AtomicParallelism,
     pub(super) launch: GroupLaunch,
     work: Work<DeviceBuffer<u32>, DeviceBuffer<[u32; 2]>>,
@@ -247,7 +273,7 @@ impl GroupsPart {
     }
 
     /// Uploads new values.
-    pub(super) fn replace_values(&mut self, values: &Bits) -> Result<(), DeviceError> {
+    pub(crate) fn replace_values(&mut self, values: &Bits) -> Result<(), DeviceError> {
         self.values.copy_from_slice(&padded(values))
     }
 
@@ -261,12 +287,30 @@ impl GroupsPart {
         entry: &'static Entry,
         dense: Dense,
     ) -> Result<(), DeviceError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.launch_factors(machine, entry, dense, None) }
+    }
+
+    /// [`launch`](Self::launch) with a second factor or none, as the entry has it; rows are not divided with one.
+    ///
+    /// # Safety
+    /// As for [`launch`](Self::launch); the second factor has the columns of `dense`, and the rows that its indices name.
+    pub(crate) unsafe fn launch_factors(
+        &self,
+        machine: &dyn Machine,
+        entry: &'static Entry,
+        dense: Dense,
+        second: Option<SecondFactor>,
+    ) -> Result<(), DeviceError> {
         let Self { point, launch, .. } = self;
         let columns = point.columns_per_thread();
         let lanes = launch.lanes(*point, dense.n);
         let alignment = u64::from(columns * self.dtype.bytes());
-        let vectors =
-            u32::from(dense.b.address().is_multiple_of(alignment) && dense.ldb.is_multiple_of(columns));
+        let aligned = |address: u64, ld: u32| address.is_multiple_of(alignment) && ld.is_multiple_of(columns);
+        let vectors = u32::from(
+            aligned(dense.b.address(), dense.ldb)
+                && second.is_none_or(|second| aligned(second.matrix, second.ld)),
+        );
         let slices = u64::from(dense.n.div_ceil(lanes * columns));
         let blocks = |units: u64, threads: u64| {
             let block_threads = u64::from(launch.block_threads);
@@ -323,8 +367,22 @@ impl GroupsPart {
                 };
                 let (groups, empty) = (u64::from(groups), wide(empty_rows.len()));
                 let grid = blocks(groups.max(empty), empty.max(groups * u64::from(point.reduction())));
-                // SAFETY: as above; starts and slots were made of the matrix's offsets.
-                unsafe { start(machine, entry, launch.block_threads, grid, &params) }
+                // SAFETY: as above; starts and slots were made of the offsets.
+                unsafe {
+                    match second {
+                        None => start(machine, entry, launch.block_threads, grid, &params),
+                        Some(SecondFactor { indices, matrix, ld }) => {
+                            let params = MttkrpParams {
+                                groups: params,
+                                second_indices: indices,
+                                second: GlobalPtr::from_address(matrix),
+                                ld_second: ld,
+                                reserved: 0,
+                            };
+                            start(machine, entry, launch.block_threads, grid, &params)
+                        }
+                    }
+                }
             }
         }
     }

@@ -26,11 +26,13 @@ pub(crate) use build::MAX_INDEX;
 pub use builder::SpmmBuilder;
 pub(crate) use geometry::grid;
 pub(crate) use gpu::{Lane, start, start_in};
+pub(crate) use groups::{GroupsHost, GroupsPart, MAX_GROUP_COLUMNS, SecondFactor, padded_indices};
 pub(crate) use parts::push;
 pub(crate) use places::copy_on_device;
 pub use plan::SpmmPlan;
 pub use report::{ArraySize, SpmmReport, StageTime};
 pub(crate) use report::{StageClock, total_us, write_arrays, write_stages};
+pub(crate) use sums::{SplitPart, wide_first};
 pub(crate) use values::{Bits, Values};
 pub use verify::{Reference, Verification};
 pub(crate) use verify::{

@@ -1,27 +1,30 @@
 //! What was cut, and how its partial sums are added.
 
-use windrow_kernels::combine::Combine;
+use windrow_kernels::Entry;
+use windrow_kernels::combine::{Combine, CombineParams};
+use windrow_kernels::dense::Dense;
 use windrow_simt::GlobalPtr;
 
-use crate::device::{Device, DeviceBuffer};
+use super::gpu::start;
+use crate::device::{Device, DeviceBuffer, Machine};
 use crate::error::DeviceError;
 use crate::num::{narrow, wide};
 
 /// What was cut, whose partial sums are added, and the workspace that holds them.
-pub(super) struct SplitPart {
+pub(crate) struct SplitPart {
     /// `[row, first_slot, count, stride]`: the rows of cut windows, then cut rows.
     rows: DeviceBuffer<[u32; 4]>,
     /// Those of cut windows.
     pub(super) windows: SplitRows,
     /// The others.
-    pub(super) cut_rows: SplitRows,
+    pub(crate) cut_rows: SplitRows,
     /// Rows of `capacity` f32.
-    pub(super) partial: DeviceBuffer<f32>,
+    pub(crate) partial: DeviceBuffer<f32>,
 }
 
 impl SplitPart {
     /// Lists of [`wide_first`], and `workspace` elements.
-    pub(super) fn upload(
+    pub(crate) fn upload(
         device: &Device,
         windows: &[[u32; 4]],
         cut_rows: &[[u32; 4]],
@@ -42,19 +45,38 @@ impl SplitPart {
     }
 
     /// Where the list of these rows begins.
-    pub(super) fn list(&self, rows: SplitRows) -> GlobalPtr<[u32; 4]> {
+    fn list(&self, rows: SplitRows) -> GlobalPtr<[u32; 4]> {
         self.rows.pointer().at(rows.first)
     }
 
+    /// Adds up the partial sums of some rows by `entry`, the one of [`Combine`].
+    ///
+    /// # Safety
+    /// The dense operands keep their obligations; the slots of the rows were written earlier in the stream, and so was what
+    /// sums are added to.
+    pub(crate) unsafe fn launch(
+        &self,
+        machine: &dyn Machine,
+        entry: &'static Entry,
+        dense: Dense,
+        rows: SplitRows,
+    ) -> Result<(), DeviceError> {
+        let params =
+            CombineParams { dense, rows: self.list(rows), row_count: rows.count, wide_count: rows.wide };
+        let blocks = Combine::blocks(params.row_count, params.wide_count);
+        // SAFETY: the caller's promise; the list is that of the plan that these rows were cut for.
+        unsafe { start(machine, entry, u64::from(blocks), dense.n, &params) }
+    }
+
     /// Zeroes the workspace, after the work queued before.
-    pub(super) fn clear(&self) -> Result<(), DeviceError> {
+    pub(crate) fn clear(&self) -> Result<(), DeviceError> {
         self.partial.clear()
     }
 }
 
 /// Rows whose partial sums one launch adds, those with many partials first.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct SplitRows {
+pub(crate) struct SplitRows {
     first: u32,
     pub(super) count: u32,
     /// How many of them have more than [`Combine::NARROW`].
@@ -99,7 +121,7 @@ fn is_wide(row: &[u32; 4]) -> bool {
 }
 
 /// The rows to combine, those with many partials in front.
-pub(super) fn wide_first(mut rows: Vec<[u32; 4]>) -> Vec<[u32; 4]> {
+pub(crate) fn wide_first(mut rows: Vec<[u32; 4]>) -> Vec<[u32; 4]> {
     rows.sort_by_key(|row| !is_wide(row));
     rows
 }

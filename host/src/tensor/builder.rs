@@ -1,0 +1,247 @@
+//! From a tensor and options to a plan of MTTKRP.
+
+use std::sync::Mutex;
+
+use windrow_formats::{Csf3, Value};
+
+use super::gpu::{GpuMttkrp, Kernels};
+use super::host::HostMttkrp;
+use super::plan::{Body, MttkrpPlan};
+use super::point::default_point;
+use super::report::MttkrpReport;
+use super::slices::{Slices, level_dims};
+use crate::checks::check_memory;
+use crate::device::{Device, DeviceBuffer};
+use crate::error::SpmmError;
+use crate::num::{index, narrow, wide};
+use crate::options::{Algorithm, Determinism, Precision};
+use crate::parallelism::{AtomicParallelism, GroupLaunch, IllegalPoint};
+use crate::spmm::{
+    ArraySize, GroupsHost, MAX_INDEX, SplitPart, StageClock, Values, padded_indices, push, wide_first,
+};
+
+/// Width that a plan is made for, unless told otherwise: a usual rank of a CP decomposition.
+const DEFAULT_WIDTH: usize = 32;
+/// Columns of a workspace, at least and at most; wider products run in blocks of columns.
+const CAPACITY: (usize, usize) = (8, 4096);
+/// What to do about a plan that needs more memory than it may take.
+const MEMORY_REMEDY: &str = "raise the limit, lower the width, or let a thread have more nonzeros";
+
+/// Options of a plan; made by [`Mttkrp::builder`](super::Mttkrp::builder).
+#[derive(Debug, Clone)]
+pub struct MttkrpBuilder<'a, V> {
+    a: &'a Csf3<V>,
+    width: usize,
+    precision: Precision,
+    determinism: Determinism,
+    memory_limit: Option<u64>,
+    point: Option<AtomicParallelism>,
+    group_launch: GroupLaunch,
+}
+
+impl<'a, V: Value> MttkrpBuilder<'a, V> {
+    pub(super) fn new(a: &'a Csf3<V>) -> Self {
+        Self {
+            a,
+            width: DEFAULT_WIDTH,
+            precision: Precision::F32,
+            determinism: Determinism::RunToRun,
+            memory_limit: None,
+            point: None,
+            group_launch: GroupLaunch::default(),
+        }
+    }
+
+    /// The number of columns that most products will have, 32 unless told. A hint: it decides how work is divided and how
+    /// wide the workspace is; products of any width can be run.
+    #[must_use]
+    pub fn width(mut self, n: usize) -> Self {
+        self.width = n;
+        self
+    }
+
+    /// The type that values and factors are rounded to, [`Precision::F32`] unless told, or [`Precision::F16`].
+    #[must_use]
+    pub fn precision(mut self, precision: Precision) -> Self {
+        self.precision = precision;
+        self
+    }
+
+    /// Whether two runs must give the same bits: [`Determinism::RunToRun`] unless told.
+    #[must_use]
+    pub fn determinism(mut self, determinism: Determinism) -> Self {
+        self.determinism = determinism;
+        self
+    }
+
+    /// Device memory that the plan may take, in bytes, workspace included; factors and result are the caller's. No limit
+    /// unless told. The need is computed before anything is allocated.
+    #[must_use]
+    pub fn memory_limit(mut self, bytes: u64) -> Self {
+        self.memory_limit = Some(bytes);
+        self
+    }
+
+    /// How nonzeros are divided, instead of what suits their number and the width: a point `{<g nnz, c col>, r}`. The CPU,
+    /// which has one algorithm, disregards it.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Coo3, Device, Mttkrp};
+    ///
+    /// let tensor = Coo3::from_entries([1, 1, 2], [([0, 0, 0], 2.0f32), ([0, 0, 1], 3.0)])?.to_csf([0, 1, 2])?;
+    /// let builder = Mttkrp::builder(&tensor).width(1).parallelism("{<1 nnz, 1 col>, 2}".parse()?);
+    /// assert_eq!(builder.build(&Device::best()?)?.run(&[10.0], &[1.0, 1.0])?, [50.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn parallelism(mut self, point: AtomicParallelism) -> Self {
+        self.point = Some(point);
+        self
+    }
+
+    /// What the point leaves open; [`GroupLaunch::default`] unless told.
+    #[must_use]
+    pub fn group_launch(mut self, launch: GroupLaunch) -> Self {
+        self.group_launch = launch;
+        self
+    }
+
+    /// Makes the plan: checks, divides and uploads.
+    ///
+    /// # Cost
+    /// Linear in entries and slices; the report has the time of each stage.
+    ///
+    /// # Errors
+    /// - [`SpmmError::Unsupported`] for a precision without kernels;
+    /// - [`SpmmError::IllegalPoint`] for a point that divides rows, or a launch that there is not;
+    /// - [`SpmmError::TooLarge`] for a GPU plan with about 2³² entries or slices;
+    /// - [`SpmmError::MemoryLimit`] if the plan needs more than the limit;
+    /// - [`SpmmError::Device`] if the device refuses.
+    pub fn build(&self, device: &Device) -> Result<MttkrpPlan, SpmmError> {
+        let (algorithm, precision) = (Algorithm::SegmentGroup, self.precision);
+        if !algorithm.supports(precision) {
+            let remedy = "use precision f32 or f16";
+            return Err(SpmmError::Unsupported { algorithm, precision, remedy });
+        }
+        let point = self.point.map_or_else(|| default_point(self.a.nnz(), self.width), Ok)?;
+        if !point.is_nonzero_split() {
+            return Err(IllegalPoint::RowsOfTensor { point }.into());
+        }
+        self.group_launch.check(point)?;
+        let mut report = self.blank_report(device);
+        let mut clock = StageClock::start();
+        let values = Values::new(precision, self.a.values());
+        let slices = Slices::new(self.a);
+        clock.end("slices");
+        let body = match device.machine() {
+            None => {
+                let host = HostMttkrp::new(slices, values.bits().to_f32());
+                self.account(&mut report, host.sizes(), 0)?;
+                clock.end("copy");
+                Body::Cpu(host)
+            }
+            Some(_) => {
+                let plan = self.build_gpu(device, point, (&slices, &values), (&mut report, &mut clock))?;
+                report.entries = plan.names();
+                Body::Gpu(Box::new(plan))
+            }
+        };
+        report.stages = clock.stages;
+        Ok(MttkrpPlan {
+            dims: report.dims,
+            nnz: self.a.nnz(),
+            width: self.width,
+            precision,
+            device: device.clone(),
+            body,
+            report,
+        })
+    }
+
+    fn build_gpu(
+        &self,
+        device: &Device,
+        point: AtomicParallelism,
+        (slices, values): (&Slices, &Values<'_, V>),
+        (report, clock): (&mut MttkrpReport, &mut StageClock),
+    ) -> Result<GpuMttkrp, SpmmError> {
+        let remedy = "split the tensor by slices, or use the CPU";
+        for (what, found) in [("entries", wide(self.a.nnz())), ("slices", wide(report.dims[0]))] {
+            if found > MAX_INDEX {
+                return Err(SpmmError::TooLarge { what, found, limit: MAX_INDEX, remedy });
+            }
+        }
+        let dtype = self.precision.dtype();
+        let rows = (slices.offsets.as_slice(), slices.fibers.as_slice());
+        let mut groups = GroupsHost::of_rows(rows, (point, self.group_launch), self.determinism, dtype);
+        let split_rows = wide_first(std::mem::take(&mut groups.split_rows));
+        clock.end("balance");
+
+        let (low, high) = CAPACITY;
+        let capacity = narrow(self.width.clamp(low, high).next_multiple_of(8));
+        let workspace = 4 * groups.slots * u64::from(capacity);
+        let leaves = padded_indices(&slices.leaves);
+        let mut sizes = Vec::new();
+        groups.sizes(&mut sizes);
+        push(&mut sizes, "leaf_indices", 4 * wide(leaves.len()));
+        push(&mut sizes, "split_rows", 16 * wide(split_rows.len()));
+        push(&mut sizes, "workspace", workspace);
+        report.parallelism = Some(format!("{point}, <{}, {}>", point.reduction(), self.group_launch));
+        report.split_slices = wide(split_rows.len());
+        self.account(report, sizes, workspace)?;
+
+        let split = match split_rows.is_empty() {
+            true => None,
+            false => Some(SplitPart::upload(device, &[], &split_rows, index(workspace / 4))?),
+        };
+        let plan = GpuMttkrp {
+            precision: self.precision,
+            determinism: self.determinism,
+            groups: groups.upload(device, values)?,
+            leaves: DeviceBuffer::named(device, &leaves, "leaf_indices")?,
+            split,
+            kernels: Kernels::of(self.precision, point)?,
+            capacity,
+            unfinished: Mutex::default(),
+        };
+        clock.end("upload");
+        Ok(plan)
+    }
+
+    /// Notes what the plan will allocate, and refuses to go beyond the limit.
+    fn account(
+        &self,
+        report: &mut MttkrpReport,
+        sizes: Vec<ArraySize>,
+        workspace: u64,
+    ) -> Result<(), SpmmError> {
+        report.device_bytes = check_memory(&sizes, self.memory_limit, MEMORY_REMEDY)?;
+        report.workspace_bytes = workspace;
+        report.arrays = sizes;
+        Ok(())
+    }
+
+    fn blank_report(&self, device: &Device) -> MttkrpReport {
+        let dims = level_dims(self.a);
+        MttkrpReport {
+            dims,
+            mode_order: self.a.mode_order(),
+            nnz: self.a.nnz(),
+            fibers: self.a.fibers(),
+            empty_slices: wide(dims[0] - self.a.roots()),
+            width: self.width,
+            precision: self.precision,
+            device: device.to_string(),
+            device_kind: device.kind(),
+            determinism: self.determinism,
+            parallelism: None,
+            entries: Vec::new(),
+            split_slices: 0,
+            arrays: Vec::new(),
+            device_bytes: 0,
+            workspace_bytes: 0,
+            stages: Vec::new(),
+        }
+    }
+}

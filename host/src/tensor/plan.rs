@@ -1,0 +1,263 @@
+//! An MTTKRP that is ready to run.
+
+use std::fmt;
+
+use windrow_formats::Value;
+
+use super::gpu::{GpuMttkrp, Operands};
+use super::host::HostMttkrp;
+use super::report::MttkrpReport;
+use crate::checks::{
+    check_count, check_device, check_element, check_index, check_ld, check_shape, machine_of,
+};
+use crate::dense::{DenseMut, DenseRef};
+use crate::device::Device;
+use crate::error::SpmmError;
+use crate::host_operands::{output_on, with_rounded};
+use crate::matrix::{DeviceMatrix, Element, Output, elements};
+use crate::options::Precision;
+use crate::spmm::Bits;
+
+/// A sparse tensor laid out for products `Y[i,:] ← α·Σ A[i,k,l]·(B[k,:] ⊙ C[l,:]) + β·Y[i,:]` on one device.
+///
+/// Made by [`Mttkrp::builder`](super::Mttkrp::builder); runs any number of times, with any width.
+///
+/// # Precision
+/// Values and factors are rounded to the plan's [`Precision`]; products are taken and summed in f32 and rounded once if `Y` is
+/// f16. With `u = 2⁻²⁴`, `len` the entries of a slice and `γ(t) = t·u / (1 − t·u)`, an element is off by at most
+/// `γ(len + 3)·(|α|·Σ|a·b·c| + |β·y|)`, where no `b·c` is beyond f32. The order of summation is fixed: running a plan twice, on
+/// operands of the same width and alignment, gives the same bits, unless the plan is
+/// [`Determinism::Fast`](crate::Determinism::Fast).
+///
+/// # Not-a-number
+/// With β = 0, `Y` is not read: what it held does not matter. Rows of factors that a slice has no entry for do not reach it,
+/// whatever they hold.
+///
+/// # Threads
+/// A plan may be run from several threads; the products are done one after the other.
+pub struct MttkrpPlan {
+    /// Of `Y`, `B` and `C`: rows.
+    pub(super) dims: [usize; 3],
+    pub(super) nnz: usize,
+    pub(super) width: usize,
+    pub(super) precision: Precision,
+    pub(super) device: Device,
+    pub(super) body: Body,
+    pub(super) report: MttkrpReport,
+}
+
+/// Where the tensor is.
+pub(super) enum Body {
+    Cpu(HostMttkrp),
+    Gpu(Box<GpuMttkrp>),
+}
+
+impl MttkrpPlan {
+    /// `A·(B ⊙ C)` for factors in host memory, row after row without padding; `n` follows from their lengths (for factors
+    /// without rows it is the plan's width). The result is I × n, likewise.
+    ///
+    /// Copies factors and result; see [`run_into`](Self::run_into) for matrices that stay on the device.
+    ///
+    /// # Errors
+    /// - [`SpmmError::OperandShape`] if the lengths are no K × n and L × n;
+    /// - [`SpmmError::TooLarge`], [`SpmmError::Device`].
+    pub fn run(&self, b: &[f32], c: &[f32]) -> Result<Vec<f32>, SpmmError> {
+        let [rows, b_rows, c_rows] = self.dims;
+        let n = match (b_rows, c_rows) {
+            (0, 0) => self.width,
+            (0, of_c) => c.len() / of_c,
+            (of_b, _) => b.len() / of_b,
+        };
+        let packed = |data, operand, rows: usize| match DenseRef::packed(data, rows, n) {
+            Ok(matrix) if data.len() == rows * n => Ok(matrix),
+            _ => {
+                let (found, expected) = ((1, data.len()), (rows, n));
+                Err(SpmmError::OperandShape { operand, found, expected })
+            }
+        };
+        let factors = [packed(b, "B", b_rows)?, packed(c, "C", c_rows)?];
+        let mut y = vec![0.0; elements(rows, n, n)?];
+        self.run_host(1.0, factors, 0.0, DenseMut::packed(&mut y, rows, n)?)?;
+        Ok(y)
+    }
+
+    /// `Y ← α·A·(B ⊙ C) + β·Y` for matrices in host memory, the factors `B` and `C` in this order. Elements of `Y` between its
+    /// columns and its leading dimension are not touched.
+    ///
+    /// # Errors
+    /// - [`SpmmError::OperandShape`] if the sizes do not fit;
+    /// - [`SpmmError::TooLarge`], [`SpmmError::Device`].
+    pub fn run_host(
+        &self,
+        alpha: f32,
+        [b, c]: [DenseRef<'_, f32>; 2],
+        beta: f32,
+        y: DenseMut<'_, f32>,
+    ) -> Result<(), SpmmError> {
+        self.check_shapes([(b.rows(), b.cols()), (c.rows(), c.cols())], (y.rows(), y.cols()))?;
+        with_rounded!(self.precision, [b, c], self.run_as(alpha, [b, c], beta, y))
+    }
+
+    /// Runs with factors of the plan's element type; on a GPU by way of copies.
+    fn run_as<T: Element>(
+        &self,
+        alpha: f32,
+        [b, c]: [DenseRef<'_, T>; 2],
+        beta: f32,
+        y: DenseMut<'_, f32>,
+    ) -> Result<(), SpmmError> {
+        if let Body::Cpu(tensor) = &self.body {
+            tensor.run(alpha, [b, c], beta, y);
+            return Ok(());
+        }
+        let b = DeviceMatrix::upload(&self.device, b)?;
+        let c = DeviceMatrix::upload(&self.device, c)?;
+        let mut on_device = output_on(&self.device, y.as_ref(), beta)?;
+        self.run_into(alpha, [&b, &c], beta, &mut on_device)?;
+        on_device.download_into(y)
+    }
+
+    /// `Y ← α·A·(B ⊙ C) + β·Y` for matrices on the plan's device, the factors `B` and `C` in this order.
+    ///
+    /// On a GPU this queues the kernels and returns; it allocates nothing. Reading `Y` waits for the result, and so does
+    /// [`Device::synchronize`], which also reports errors of the kernels.
+    ///
+    /// # Shapes
+    /// - `B`: K × n, `C`: L × n, of the plan's precision. Kernels read them fastest if `ld` elements are a multiple of 16
+    ///   bytes, as [`DeviceMatrix::zeros`] and [`DeviceMatrix::upload`] make it;
+    /// - `y`: I × n, f32 or f16; not read if β = 0.
+    ///
+    /// # Cost
+    /// 3·nnz·n operations; reads a row of `B` and a row of `C` for each entry.
+    ///
+    /// # Errors
+    /// - [`SpmmError::OperandShape`] if the sizes do not fit;
+    /// - [`SpmmError::WrongDevice`] if an operand is elsewhere, [`SpmmError::ElementType`] if a factor is of another type;
+    /// - [`SpmmError::TooLarge`] for a width or leading dimension of 2³² or more;
+    /// - [`SpmmError::Device`].
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Coo3, DenseRef, Device, DeviceMatrix, Mttkrp};
+    ///
+    /// let device = Device::best()?;
+    /// let tensor = Coo3::from_entries([2, 2, 1], [([0, 1, 0], 3.0f32)])?.to_csf([0, 1, 2])?;
+    /// let plan = Mttkrp::builder(&tensor).width(2).build(&device)?;
+    /// let b = DeviceMatrix::upload(&device, DenseRef::packed(&[1.0f32, 2.0, 3.0, 4.0], 2, 2)?)?;
+    /// let c = DeviceMatrix::upload(&device, DenseRef::packed(&[1.0f32, 10.0], 1, 2)?)?;
+    /// let mut y = DeviceMatrix::<f32>::zeros(&device, 2, 2)?;
+    /// plan.run_into(1.0, [&b, &c], 0.0, &mut y)?;
+    /// plan.run_into(1.0, [&b, &c], 2.0, &mut y)?; // three times the product
+    /// assert_eq!(y.download()?, [27.0, 360.0, 0.0, 0.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_into<T: Element, O: Output>(
+        &self,
+        alpha: f32,
+        [b, c]: [&DeviceMatrix<T>; 2],
+        beta: f32,
+        y: &mut DeviceMatrix<O>,
+    ) -> Result<(), SpmmError> {
+        self.check_operands([b, c], y)?;
+        match &self.body {
+            Body::Cpu(tensor) => {
+                // All are in host memory: they are on the CPU, as was just checked.
+                if let (Some(b), Some(c), Some(y)) = (b.host(), c.host(), y.host_mut()) {
+                    tensor.run(alpha, [b, c], beta, y);
+                }
+                Ok(())
+            }
+            Body::Gpu(plan) => {
+                let remedy = "run the product in blocks of columns";
+                let operands = Operands {
+                    b: b.buffer().address(),
+                    ldb: check_ld(b.ld())?,
+                    c: c.buffer().address(),
+                    ldc: check_ld(c.ld())?,
+                    y: y.buffer().address(),
+                    ldy: check_ld(y.ld())?,
+                    n: check_index("columns", y.cols(), u64::from(u32::MAX), remedy)?,
+                    alpha,
+                    beta,
+                    y_is_half: O::IS_HALF,
+                };
+                // SAFETY: shapes, types and devices were checked; a `DeviceMatrix` holds all rows up to its leading
+                // dimension, and frees them after the work that was queued before; `y` is borrowed for itself.
+                unsafe { plan.run(machine_of(&self.device)?, operands)? };
+                Ok(())
+            }
+        }
+    }
+
+    /// Puts new values in the places of the old, one for each entry in the order of the tensor's fibers; the pattern stays.
+    ///
+    /// # Errors
+    /// - [`SpmmError::ValueCount`] unless there is one value for each entry;
+    /// - [`SpmmError::Device`]; the plan's values are then undefined until a replacement succeeds.
+    pub fn replace_values<V: Value>(&mut self, values: &[V]) -> Result<(), SpmmError> {
+        check_count("the new values", values.len(), self.nnz)?;
+        let bits = Bits::of(self.precision, values);
+        match &mut self.body {
+            Body::Cpu(tensor) => tensor.replace_values(bits.to_f32()),
+            Body::Gpu(plan) => plan.replace_values(&bits)?,
+        }
+        Ok(())
+    }
+
+    /// What the plan is, what it holds and what it cost to make.
+    #[must_use]
+    pub fn report(&self) -> &MttkrpReport {
+        &self.report
+    }
+
+    /// The device that the plan runs on.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The type of the values and the factors.
+    #[must_use]
+    pub fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    /// `[I, K, L]`: rows of `Y`, `B` and `C`, the tensor's dimensions in the order of its levels.
+    #[must_use]
+    pub fn dims(&self) -> [usize; 3] {
+        self.dims
+    }
+
+    /// Number of entries of the tensor.
+    #[must_use]
+    pub fn nnz(&self) -> usize {
+        self.nnz
+    }
+
+    fn check_shapes(&self, [b, c]: [(usize, usize); 2], y: (usize, usize)) -> Result<(), SpmmError> {
+        let ([rows, b_rows, c_rows], n) = (self.dims, b.1);
+        check_shape("B", b, (b_rows, n))?;
+        check_shape("C", c, (c_rows, n))?;
+        check_shape("Y", y, (rows, n))
+    }
+
+    /// Devices, types and shapes.
+    pub(super) fn check_operands<T: Element, O: Output>(
+        &self,
+        [b, c]: [&DeviceMatrix<T>; 2],
+        y: &DeviceMatrix<O>,
+    ) -> Result<(), SpmmError> {
+        for (operand, device) in [("B", b.device()), ("C", c.device()), ("Y", y.device())] {
+            check_device(operand, device, &self.device)?;
+        }
+        check_element::<T>("B", self.precision)?;
+        self.check_shapes([(b.rows(), b.cols()), (c.rows(), c.cols())], (y.rows(), y.cols()))
+    }
+}
+
+impl fmt::Debug for MttkrpPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ([i, k, l], nnz, precision) = (self.dims, self.nnz, self.precision);
+        write!(f, "MttkrpPlan({i} × {k} × {l}, {nnz} entries, {precision}, on {})", self.device)
+    }
+}

@@ -1,0 +1,63 @@
+//! The entries of a tensor by slices: compressed roots and fibers made as long as the mode and the entries.
+
+use windrow_formats::Csf3;
+
+/// The entries of a tensor in the order of its fibers, rows being the slices of the roots' mode, empty ones too.
+#[derive(Debug)]
+pub(super) struct Slices {
+    /// First entry of each slice, and the number of entries.
+    pub(super) offsets: Vec<u64>,
+    /// Index of each entry's fiber.
+    pub(super) fibers: Vec<u32>,
+    /// Index of each entry's leaf.
+    pub(super) leaves: Vec<u32>,
+}
+
+impl Slices {
+    pub(super) fn new<V>(a: &Csf3<V>) -> Self {
+        let [rows, ..] = level_dims(a);
+        let mut offsets = vec![0; rows + 1];
+        let (roots, fiber_offsets) = (a.root_indices(), a.fiber_offsets());
+        for (root, &row) in roots.iter().enumerate() {
+            let fibers = a.root_range(root);
+            offsets[row as usize + 1] = fiber_offsets[fibers.end];
+        }
+        // An empty slice ends where the one before does.
+        let mut end = 0;
+        for offset in &mut offsets {
+            end = end.max(*offset);
+            *offset = end;
+        }
+        let mut fibers = Vec::with_capacity(a.nnz());
+        for (fiber, &index) in a.fiber_indices().iter().enumerate() {
+            fibers.resize(a.fiber_range(fiber).end, index);
+        }
+        Self { offsets, fibers, leaves: a.leaf_indices().to_vec() }
+    }
+}
+
+/// Dimensions in the order of the levels: roots, fibers, leaves.
+pub(super) fn level_dims<V>(a: &Csf3<V>) -> [usize; 3] {
+    a.mode_order().map(|mode| a.dims()[mode])
+}
+
+#[cfg(test)]
+mod tests {
+    use windrow_formats::Coo3;
+
+    use super::*;
+
+    #[test]
+    fn empty_slices_are_rows_too() {
+        let entries = [([1, 0, 2], 1.0f32), ([1, 3, 0], 2.0), ([1, 3, 1], 3.0), ([4, 2, 2], 4.0)];
+        let tensor = Coo3::from_entries([6, 4, 3], entries).unwrap();
+        let slices = Slices::new(&tensor.to_csf([0, 1, 2]).unwrap());
+        assert_eq!(slices.offsets, [0, 0, 3, 3, 3, 4, 4]);
+        assert_eq!((slices.fibers, slices.leaves), (vec![0, 3, 3, 2], vec![2, 0, 1, 2]));
+        let by_leaf = tensor.to_csf([2, 0, 1]).unwrap();
+        assert_eq!(level_dims(&by_leaf), [3, 6, 4]);
+        assert_eq!(Slices::new(&by_leaf).offsets, [0, 1, 2, 4]);
+        let empty = Coo3::<f32>::from_entries([2, 0, 0], []).unwrap().to_csf([0, 1, 2]).unwrap();
+        assert_eq!(Slices::new(&empty).offsets, [0, 0, 0]);
+    }
+}

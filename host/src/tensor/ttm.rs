@@ -1,0 +1,234 @@
+//! TTM: SpMM whose rows are the fibers of a tensor.
+
+use std::fmt;
+
+use windrow_formats::{Csf3, Csr, Value};
+
+use super::slices::level_dims;
+use crate::dense::{DenseMut, DenseRef};
+use crate::device::Device;
+use crate::error::SpmmError;
+use crate::matrix::{DeviceMatrix, Element, Output};
+use crate::options::{Algorithm, Determinism, Precision};
+use crate::parallelism::{AtomicParallelism, GroupLaunch};
+use crate::spmm::{Spmm, SpmmPlan, SpmmReport, Verification};
+
+/// Width that a plan is made for, unless told otherwise: a usual rank of a Tucker decomposition.
+const DEFAULT_WIDTH: usize = 32;
+
+/// Options of a plan; made by [`Ttm::builder`](super::Ttm::builder).
+#[derive(Debug, Clone)]
+pub struct TtmBuilder<'a, V> {
+    a: &'a Csf3<V>,
+    width: usize,
+    precision: Precision,
+    algorithm: Algorithm,
+    determinism: Determinism,
+    memory_limit: Option<u64>,
+    point: Option<AtomicParallelism>,
+    group_launch: GroupLaunch,
+}
+
+impl<'a, V: Value> TtmBuilder<'a, V> {
+    pub(super) fn new(a: &'a Csf3<V>) -> Self {
+        Self {
+            a,
+            width: DEFAULT_WIDTH,
+            precision: Precision::F32,
+            algorithm: Algorithm::Auto,
+            determinism: Determinism::RunToRun,
+            memory_limit: None,
+            point: None,
+            group_launch: GroupLaunch::default(),
+        }
+    }
+
+    /// The number of columns that most products will have, 32 unless told. A hint, as for [`Spmm`].
+    #[must_use]
+    pub fn width(mut self, n: usize) -> Self {
+        self.width = n;
+        self
+    }
+
+    /// The type that values and `B` are rounded to, [`Precision::F32`] unless told.
+    #[must_use]
+    pub fn precision(mut self, precision: Precision) -> Self {
+        self.precision = precision;
+        self
+    }
+
+    /// The algorithm, [`Algorithm::Auto`] unless told. Fibers take the place of rows.
+    #[must_use]
+    pub fn algorithm(mut self, algorithm: Algorithm) -> Self {
+        self.algorithm = algorithm;
+        self
+    }
+
+    /// Whether two runs must give the same bits: [`Determinism::RunToRun`] unless told.
+    #[must_use]
+    pub fn determinism(mut self, determinism: Determinism) -> Self {
+        self.determinism = determinism;
+        self
+    }
+
+    /// Device memory that the plan may take, in bytes, workspace included. No limit unless told.
+    #[must_use]
+    pub fn memory_limit(mut self, bytes: u64) -> Self {
+        self.memory_limit = Some(bytes);
+        self
+    }
+
+    /// How [`Algorithm::SegmentGroup`] divides the work, rows being fibers, instead of what it prefers.
+    #[must_use]
+    pub fn parallelism(mut self, point: AtomicParallelism) -> Self {
+        self.point = Some(point);
+        self
+    }
+
+    /// The launch of [`Algorithm::SegmentGroup`]; [`GroupLaunch::default`] unless told.
+    #[must_use]
+    pub fn group_launch(mut self, launch: GroupLaunch) -> Self {
+        self.group_launch = launch;
+        self
+    }
+
+    /// Makes the plan.
+    ///
+    /// # Cost
+    /// Linear in fibers and entries. Needs room for a copy of the fibers and entries while it is made.
+    ///
+    /// # Errors
+    /// As [`SpmmBuilder::build`](crate::SpmmBuilder::build), for a matrix with a row for each fiber;
+    /// [`SpmmError::Format`] for 2³² fibers or more.
+    pub fn build(&self, device: &Device) -> Result<TtmPlan, SpmmError> {
+        let rows = rows_of_fibers(self.a)?;
+        let mut builder = Spmm::builder(&rows)
+            .width(self.width)
+            .precision(self.precision)
+            .algorithm(self.algorithm)
+            .determinism(self.determinism)
+            .group_launch(self.group_launch);
+        if let Some(bytes) = self.memory_limit {
+            builder = builder.memory_limit(bytes);
+        }
+        if let Some(point) = self.point {
+            builder = builder.parallelism(point);
+        }
+        Ok(TtmPlan { product: builder.build(device)? })
+    }
+}
+
+/// The fibers of a tensor as the rows of a matrix, with a column for each index of a leaf.
+fn rows_of_fibers<V: Value>(a: &Csf3<V>) -> Result<Csr<V>, SpmmError> {
+    let [.., cols] = level_dims(a);
+    let (offsets, leaves) = (a.fiber_offsets().to_vec(), a.leaf_indices().to_vec());
+    Ok(Csr::try_from_parts(a.fibers(), cols, offsets, leaves, a.values().to_vec())?)
+}
+
+/// A sparse tensor laid out for products `Y[i,j,:] ← α·Σ A[i,j,l]·B[l,:] + β·Y[i,j,:]` on one device, with a row of `Y` for each
+/// fiber `(i, j)` that has entries.
+///
+/// Made by [`Ttm::builder`](super::Ttm::builder); runs any number of times, with any width. Precision, determinism and what
+/// is not a number are those of an [`SpmmPlan`] whose rows are the fibers.
+pub struct TtmPlan {
+    product: SpmmPlan,
+}
+
+impl TtmPlan {
+    /// The product for a `B` of L × n in host memory, row after row without padding; the result is fibers × n, likewise.
+    ///
+    /// # Errors
+    /// As [`SpmmPlan::run`].
+    pub fn run(&self, b: &[f32]) -> Result<Vec<f32>, SpmmError> {
+        self.product.run(b)
+    }
+
+    /// `Y ← α·A·B + β·Y` for matrices in host memory.
+    ///
+    /// # Errors
+    /// As [`SpmmPlan::run_host`].
+    pub fn run_host(
+        &self,
+        alpha: f32,
+        b: DenseRef<'_, f32>,
+        beta: f32,
+        y: DenseMut<'_, f32>,
+    ) -> Result<(), SpmmError> {
+        self.product.run_host(alpha, b, beta, y)
+    }
+
+    /// `Y ← α·A·B + β·Y` for matrices on the plan's device: `b` is L × n, of the plan's precision, `y` fibers × n, f32 or f16.
+    /// On a GPU this queues the kernels and returns; it allocates nothing.
+    ///
+    /// # Errors
+    /// As [`SpmmPlan::run_into`].
+    pub fn run_into<T: Element, O: Output>(
+        &self,
+        alpha: f32,
+        b: &DeviceMatrix<T>,
+        beta: f32,
+        y: &mut DeviceMatrix<O>,
+    ) -> Result<(), SpmmError> {
+        self.product.run_into(alpha, b, beta, y)
+    }
+
+    /// Puts new values in the places of the old, one for each entry in the order of the fibers.
+    ///
+    /// # Errors
+    /// As [`SpmmPlan::replace_values`].
+    pub fn replace_values<V: Value>(&mut self, values: &[V]) -> Result<(), SpmmError> {
+        self.product.replace_values(values)
+    }
+
+    /// Compares `y` with the product in f64 (α = 1, β = 0), every element, on the device where it is. `a` is the tensor that
+    /// the plan was built from, with its current values.
+    ///
+    /// # Errors
+    /// As [`SpmmPlan::verify`].
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Coo3, DenseRef, Device, DeviceMatrix, Ttm};
+    ///
+    /// let device = Device::best()?;
+    /// let tensor = Coo3::from_entries([2, 2, 2], [([0, 1, 0], 3.0f32), ([1, 1, 1], 4.0)])?.to_csf([0, 1, 2])?;
+    /// let plan = Ttm::builder(&tensor).width(1).build(&device)?;
+    /// let b = DeviceMatrix::upload(&device, DenseRef::packed(&[1.0f32, 2.0], 2, 1)?)?;
+    /// let mut y = DeviceMatrix::<f32>::zeros(&device, plan.fibers(), 1)?;
+    /// plan.run_into(1.0, &b, 0.0, &mut y)?;
+    /// assert!(plan.verify(&tensor, &b, &y)?.passed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn verify<V: Value, T: Element, O: Output>(
+        &self,
+        a: &Csf3<V>,
+        b: &DeviceMatrix<T>,
+        y: &DeviceMatrix<O>,
+    ) -> Result<Verification, SpmmError> {
+        self.product.verify(&rows_of_fibers(a)?, b, y)
+    }
+
+    /// What the plan is, what it holds and what it cost to make: the report of a product whose rows are the fibers.
+    #[must_use]
+    pub fn report(&self) -> &SpmmReport {
+        self.product.report()
+    }
+
+    /// The device that the plan runs on.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        self.product.device()
+    }
+
+    /// Number of fibers: rows of `Y`.
+    #[must_use]
+    pub fn fibers(&self) -> usize {
+        self.product.shape().0
+    }
+}
+
+impl fmt::Debug for TtmPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TtmPlan({:?})", self.product)
+    }
+}

@@ -1,0 +1,132 @@
+//! Checks an MTTKRP against an f64 reference, element by element.
+
+use rayon::prelude::*;
+use windrow_formats::{Csf3, Value};
+
+use super::plan::MttkrpPlan;
+use super::slices::level_dims;
+use crate::dense::DenseRef;
+use crate::error::SpmmError;
+use crate::matrix::{DeviceMatrix, Element, Output};
+use crate::num::{real, wide};
+use crate::options::Precision;
+use crate::spmm::{Bits, Storing, UNIT_FMA, Verification, bounded_ratio, gamma, multiplied, subnormal_error};
+
+impl MttkrpPlan {
+    /// Compares `y` with `A·(B ⊙ C)` in f64 (α = 1, β = 0), every element, on the host's threads.
+    ///
+    /// `a` is the tensor that the plan was built from, with its current values. An element passes if
+    ///
+    /// ```text
+    /// |Y − want| ≤ γ(len + 3)·Σ|a·b·c| + u_out·|want| + tiny,   γ(t) = t·u / (1 − t·u)
+    /// ```
+    ///
+    /// with values and factors as the plan rounds them, `len` the entries of its slice, `u = 2⁻²⁴`, and `u_out`, `tiny` for an
+    /// f16 `Y` and for products below f32's normal numbers. Factors and result are copied from the device.
+    ///
+    /// # Errors
+    /// - [`SpmmError::OtherMatrix`] if `a` has not the plan's sizes;
+    /// - those of [`run_into`](Self::run_into).
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Coo3, DenseRef, Device, DeviceMatrix, Mttkrp};
+    ///
+    /// let device = Device::best()?;
+    /// let tensor = Coo3::from_entries([2, 2, 2], [([0, 1, 0], 3.0f32), ([0, 1, 1], 4.0)])?.to_csf([0, 1, 2])?;
+    /// let plan = Mttkrp::builder(&tensor).width(1).build(&device)?;
+    /// let b = DeviceMatrix::upload(&device, DenseRef::packed(&[1.0f32, 2.0], 2, 1)?)?;
+    /// let mut y = DeviceMatrix::<f32>::zeros(&device, 2, 1)?;
+    /// assert!(!plan.verify(&tensor, [&b, &b], &y)?.passed()); // not computed yet
+    /// plan.run_into(1.0, [&b, &b], 0.0, &mut y)?;
+    /// assert!(plan.verify(&tensor, [&b, &b], &y)?.passed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn verify<V: Value, T: Element, O: Output>(
+        &self,
+        a: &Csf3<V>,
+        [b, c]: [&DeviceMatrix<T>; 2],
+        y: &DeviceMatrix<O>,
+    ) -> Result<Verification, SpmmError> {
+        let [rows, b_rows, c_rows] = level_dims(a);
+        if ([rows, b_rows, c_rows], a.nnz()) != (self.dims, self.nnz) {
+            let [plan_rows, plan_b, plan_c] = self.dims;
+            return Err(SpmmError::OtherMatrix {
+                rows,
+                cols: b_rows.saturating_mul(c_rows),
+                nnz: a.nnz(),
+                plan_rows,
+                plan_cols: plan_b.saturating_mul(plan_c),
+                plan_nnz: self.nnz,
+            });
+        }
+        self.check_operands([b, c], y)?;
+        let n = y.cols();
+        let (b, c, y) = (multiplied(self.precision, b)?, multiplied(self.precision, c)?, y.download()?);
+        let factors = [DenseRef::packed(&b, b_rows, n)?, DenseRef::packed(&c, c_rows, n)?];
+        let y = DenseRef::packed(&y, rows, n)?;
+        let values = Bits::of(self.precision, a.values()).to_f32();
+        let mut root_of = vec![None; rows];
+        for (root, &row) in a.root_indices().iter().enumerate() {
+            root_of[row as usize] = Some(root);
+        }
+        let slice = |row: usize| {
+            let sums = root_of[row].map_or_else(Sums::default, |root| Sums::of((a, &values), root, factors));
+            sums.compare(row, y.row(row))
+        };
+        let all = (0..rows).into_par_iter().map(slice).reduce_with(Verification::worst_first);
+        Ok(all.unwrap_or(Verification::NOTHING))
+    }
+}
+
+/// The reference of a slice; empty for one without entries.
+#[derive(Default)]
+struct Sums {
+    want: Vec<f64>,
+    /// Sums of absolute values.
+    scale: Vec<f64>,
+    /// Sum of the absolute values of the tensor.
+    values: f64,
+    entries: usize,
+}
+
+impl Sums {
+    fn of<V>((a, values): (&Csf3<V>, &[f32]), root: usize, [b, c]: [DenseRef<'_, f32>; 2]) -> Self {
+        let n = b.cols();
+        let mut sums = Self { want: vec![0.0; n], scale: vec![0.0; n], ..Self::default() };
+        for fiber in a.root_range(root) {
+            let b = b.row(a.fiber_indices()[fiber] as usize);
+            for entry in a.fiber_range(fiber) {
+                let (value, c) = (f64::from(values[entry]), c.row(a.leaf_indices()[entry] as usize));
+                for (j, (&b, &c)) in b.iter().zip(c).enumerate() {
+                    let term = value * (f64::from(b) * f64::from(c));
+                    sums.want[j] += term;
+                    sums.scale[j] += term.abs();
+                }
+                sums.values += value.abs();
+                sums.entries += 1;
+            }
+        }
+        sums
+    }
+
+    fn compare<O: Output>(&self, row: usize, got: &[O]) -> Verification {
+        let storing = Storing::of(if O::IS_HALF { Precision::F16 } else { Precision::F32 });
+        let largest = if O::IS_HALF { storing.largest } else { f64::INFINITY };
+        let roundings = real(wide(self.entries)) + 3.0;
+        // A product of factors may be rounded to a multiple of the least number before it is multiplied by the value.
+        let tiny = subnormal_error(roundings) + subnormal_error(1.0) * self.values + storing.tiny;
+        let mut all = Verification { worst_row: row, checked: wide(got.len()), ..Verification::NOTHING };
+        for (j, got) in got.iter().enumerate() {
+            let at = |sums: &[f64]| sums.get(j).copied().unwrap_or(0.0);
+            let (want, scale) = (at(&self.want), at(&self.scale));
+            let bound = gamma(roundings, UNIT_FMA) * scale + storing.unit * want.abs() + tiny;
+            let ratio = bounded_ratio(got.to_f64(), want, bound, largest);
+            all.failures += u64::from(ratio > 1.0);
+            if ratio > all.worst_ratio {
+                (all.worst_ratio, all.worst_col) = (ratio, j);
+            }
+        }
+        all
+    }
+}
