@@ -9,12 +9,16 @@
 //! | [`ablation()`] | what each component is worth: partition, balance, orders, formats, determinism |
 //! | [`sampled_sweep`] | the same for sampled products (SDDMM) |
 //! | [`nm_sweep`] | products with N:M weights, beside cuBLAS's dense ones |
+//! | [`tensor_sweep`] | products of sparse tensors (MTTKRP, TTM), beside atomic additions |
 //! | [`tune()`] | thresholds of a GPU model, from made-up matrices |
 //! | [`tune_product`], [`tune_sweep`] | the quickest way to a product, each result verified; many of them |
 //! | [`fit()`] | thresholds of the decision tree of segment groups, from measured times |
 //! | [`summarise`], [`summarise_ablation`], [`summarise_sampled`], [`summarise_nm`], [`summarise_tuning`] | the lines as Markdown |
 //!
 //! The programs `windrow-sweep`, `windrow-tuned`, `windrow-fit`, `windrow-sddmm`, `windrow-nm` and `windrow-ablation` do these from the command line; `cargo bench -p windrow-bench` runs the criterion
+//! | [`summarise`], [`summarise_ablation`], [`summarise_sampled`], [`summarise_nm`], [`summarise_tensor`] | the lines as Markdown |
+//!
+//! The programs `windrow-sweep`, `windrow-sddmm`, `windrow-nm`, `windrow-tensor` and `windrow-ablation` do these from the command line; `cargo bench -p windrow-bench` runs the criterion
 //! suites, those for a GPU where there is one. No time is reported for a result that is not within its error bound.
 
 mod ablation;
@@ -31,6 +35,7 @@ mod sampled;
 mod schedules;
 mod summary;
 mod sweep;
+mod tensor;
 mod timing;
 mod tune;
 mod tuner;
@@ -55,6 +60,10 @@ pub use sweep::{
     CheckFacts, DeviceFacts, MatrixFacts, MatrixSource, OrderFacts, PeerAttempt, PeerFacts, PlanFacts,
     Record, SCHEMA, SchedulingFacts, SweepOptions, SweepPath, SweepSummary, Table, TimeFacts, Values,
     revision, sweep,
+};
+pub use tensor::{
+    SyntheticTensor, TENSOR_SCHEMA, TensorOperation, TensorOptions, TensorPlanFacts, TensorRecord,
+    TensorSource, segment_points, summarise_tensor, tensor_sweep,
 };
 pub use timing::{Sampling, Statistics, Timing, measure};
 pub use tune::{Tuning, tune};

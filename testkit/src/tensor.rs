@@ -66,6 +66,9 @@ impl TensorCase {
     }
 
     /// The case with values and matrices rounded to f16.
+    ///
+    /// # Panics
+    /// Never: the places are those of a tensor.
     pub fn rounded_to_halves(&self) -> Self {
         let round = |x: f32| f16::from_f32(x).to_f32();
         let entries = self.tensor.entries().map(|(index, value)| (index, round(value)));

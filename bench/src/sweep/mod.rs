@@ -49,6 +49,7 @@ pub use record::{
     CheckFacts, DeviceFacts, MatrixFacts, OrderFacts, PeerAttempt, PeerFacts, PlanFacts, Record, SCHEMA,
     SchedulingFacts, TimeFacts,
 };
+pub(crate) use source::file_name;
 pub use source::{MatrixSource, Values};
 pub use table::Table;
 

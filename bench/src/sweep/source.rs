@@ -96,7 +96,7 @@ impl FromStr for Values {
 }
 
 /// Two endings at most go: compression and format.
-fn file_name(path: &Path) -> String {
+pub(crate) fn file_name(path: &Path) -> String {
     let is_gzip = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
     let path = if is_gzip { path.with_extension("") } else { path.to_owned() };
     path.file_stem().map_or_else(|| "unnamed".to_owned(), |stem| stem.to_string_lossy().into_owned())
