@@ -201,6 +201,7 @@ fn sampled_hybrid(entries: u32) -> SampledPath {
     SampledPath {
         algorithm: SddmmAlgorithm::Hybrid,
         precision: Precision::F16,
+        group: None,
         threshold: Some(entries),
         form: SddmmForm::Mask,
         scan: false,

@@ -3,19 +3,21 @@
 use std::fmt;
 use std::str::FromStr;
 
-use windrow::{Csr, Precision, Schedule, Sddmm, SddmmAlgorithm, SddmmBuilder, SddmmForm};
+use windrow::{Csr, Precision, Schedule, Sddmm, SddmmAlgorithm, SddmmBuilder, SddmmForm, SddmmGroup};
 
 use crate::sweep::SCHEDULES;
 
 /// Algorithm, precision and options of a sampled product, such as `tiles-f16`, `hybrid-f16:24` (entries of a tile at
 /// least), `hybrid-f16+sequential` or `+multi-stream` (its parts in that [`Schedule`]), `auto-tf32+scale` (scaled by
-/// values) or `tiles-f16+scan` (positions by scanning masks).
+/// values), `tiles-f16+scan` (positions by scanning masks) or `groups-f32+group:8x4` (8 threads for each of 4 entries).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SampledPath {
     /// How it is computed.
     pub algorithm: SddmmAlgorithm,
     /// Type of `X` and `Y`.
     pub precision: Precision,
+    /// Threads and entries of a group; the library's own unless told.
+    pub group: Option<SddmmGroup>,
     /// Entries of a tile of a hybrid at least; the library's own unless told.
     pub threshold: Option<u32>,
     /// What the values are for.
@@ -33,12 +35,17 @@ impl SampledPath {
 
     const fn auto(precision: Precision) -> Self {
         let (algorithm, form) = (SddmmAlgorithm::Auto, SddmmForm::Mask);
-        Self { algorithm, precision, threshold: None, form, scan: false, schedule: Schedule::Auto }
+        let (group, threshold, schedule) = (None, None, Schedule::Auto);
+        Self { algorithm, precision, group, threshold, form, scan: false, schedule }
     }
 
     pub(crate) fn builder<'a>(&self, csr: &'a Csr<f32>, inner: usize) -> SddmmBuilder<'a, f32> {
         let builder = Sddmm::builder(csr).inner(inner).algorithm(self.algorithm).precision(self.precision);
         let builder = builder.form(self.form).schedule(self.schedule);
+        let builder = match self.group {
+            Some(group) => builder.groups(group),
+            None => builder,
+        };
         let builder = match self.threshold {
             Some(entries) => builder.tile_threshold(entries),
             None => builder,
@@ -56,6 +63,9 @@ impl fmt::Display for SampledPath {
         if self.form == SddmmForm::Scale {
             text += "+scale";
         }
+        if let Some(SddmmGroup { threads, entries }) = self.group {
+            text += &format!("+group:{threads}x{entries}");
+        }
         if self.scan {
             text += "+scan";
         }
@@ -72,7 +82,7 @@ impl FromStr for SampledPath {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = |why: String| {
             format!(
-                "{text:?} is no path ({why}); write ALGORITHM-PRECISION[:ENTRIES][+scale][+scan], or +sequential or +multi-stream for a \
+                "{text:?} is no path ({why}); write ALGORITHM-PRECISION[:ENTRIES][+scale][+scan], +group:THREADSxENTRIES for groups, or +sequential or +multi-stream for a \
                  hybrid, such as auto-f16"
             )
         };
@@ -88,6 +98,7 @@ impl FromStr for SampledPath {
         let mut path = Self {
             algorithm: algorithm.parse().map_err(|error: windrow::SpmmError| wrong(error.to_string()))?,
             precision: precision.parse().map_err(|error: windrow::SpmmError| wrong(error.to_string()))?,
+            group: None,
             threshold,
             form: SddmmForm::Mask,
             scan: false,
@@ -97,6 +108,12 @@ impl FromStr for SampledPath {
             match word {
                 "scale" => path.form = SddmmForm::Scale,
                 "scan" => path.scan = true,
+                _ if word.starts_with("group:") && path.algorithm == SddmmAlgorithm::Groups => {
+                    let numbers = word["group:".len()..].split_once('x');
+                    let numbers = numbers.and_then(|(r, g)| Some((r.parse().ok()?, g.parse().ok()?)));
+                    let (threads, entries) = numbers.ok_or_else(|| wrong(format!("{word:?}")))?;
+                    path.group = Some(SddmmGroup { threads, entries });
+                }
                 _ => match SCHEDULES.into_iter().find(|schedule| schedule.to_string() == word) {
                     Some(schedule) if path.algorithm == SddmmAlgorithm::Hybrid => path.schedule = schedule,
                     Some(_) => return Err(wrong("only hybrid has two parts".to_owned())),

@@ -4,7 +4,14 @@ use super::*;
 
 #[test]
 fn paths_round_trip() {
-    for text in ["auto-f16", "hybrid-f16:24", "tiles-tf32+scale", "tiles-f16+scan", "entries-f32+scale"] {
+    for text in [
+        "auto-f16",
+        "hybrid-f16:24",
+        "tiles-tf32+scale",
+        "tiles-f16+scan",
+        "entries-f32+scale",
+        "groups-f32+scale+group:8x4",
+    ] {
         assert_eq!(text.parse::<SampledPath>().unwrap().to_string(), text);
     }
     for (text, why) in [
@@ -13,6 +20,8 @@ fn paths_round_trip() {
         ("rows-f16", "\"rows\" is no algorithm"),
         ("hybrid-f16:x", "\"x\" entries"),
         ("tiles-f16+fast", "\"fast\""),
+        ("groups-f16+group:8", "\"group:8\""),
+        ("tiles-f16+group:8x4", "\"group:8x4\""),
     ] {
         let error = text.parse::<SampledPath>().unwrap_err();
         assert!(error.starts_with(&format!("{text:?} is no path ({why}")), "{error}");

@@ -231,10 +231,11 @@ pub(crate) struct SddmmArgs {
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
 
-    /// How to compute on a GPU: auto, tiles, entries or hybrid.
+    /// How to compute on a GPU: auto, tiles, entries, groups or hybrid.
     ///
-    /// tiles: Tensor Cores over tiles of 8 rows x 16 columns; entries: CUDA cores, entry by entry; hybrid: tiles that
-    /// have --tile-threshold entries on Tensor Cores, the rest on CUDA cores. tiles and hybrid multiply tf32, f16 and
+    /// tiles: Tensor Cores over tiles of 8 rows x 16 columns; entries: CUDA cores, entry by entry; groups: the same
+    /// by groups of 1 to 32 threads, f32 and f16; hybrid: tiles that have --tile-threshold entries on Tensor Cores, the
+    /// rest on CUDA cores. tiles and hybrid multiply tf32, f16 and
     /// bf16.
     #[arg(long, short, value_name = "NAME", default_value_t = SddmmAlgorithm::Auto)]
     pub(crate) algorithm: SddmmAlgorithm,
