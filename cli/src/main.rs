@@ -55,6 +55,8 @@ fn run(command: &Command, global: &Global) -> Result<()> {
         Command::Info(args) => command::info::run(args, console),
         Command::Spmm(args) => command::spmm::run(args, console),
         Command::Sddmm(args) => command::sddmm::run(args, console),
+        Command::Mttkrp(args) => command::tensor::mttkrp(args, console),
+        Command::Ttm(args) => command::tensor::ttm(args, console),
         Command::Nm(args) => command::nm::run(args, console),
         Command::Verify(args) => command::verify::run(args, console),
         Command::Reorder(args) => command::reorder::run(args, console),

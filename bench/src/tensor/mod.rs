@@ -46,7 +46,8 @@ impl TensorOperation {
     }
 
     /// The modes at the levels of the fibers that a product for `mode` takes: that mode at the roots, or at the leaves.
-    const fn order(self, mode: usize) -> [usize; 3] {
+    #[must_use]
+    pub const fn order(self, mode: usize) -> [usize; 3] {
         let others = match mode {
             0 => [1, 2],
             1 => [0, 2],

@@ -5,6 +5,7 @@ pub(crate) mod plan;
 mod reorder;
 mod run;
 mod tune;
+mod tensor;
 
 use std::path::PathBuf;
 
@@ -22,6 +23,7 @@ use run::{DeviceArgs, MemoryArgs, TimingArgs};
 pub(crate) use nm::{NmArgs, Ratio};
 pub(crate) use reorder::ReorderArgs;
 pub(crate) use tune::{TuneArgs, TuneProductArgs};
+pub(crate) use tensor::{MttkrpArgs, TensorArgs, TtmArgs};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -35,7 +37,8 @@ Exit codes:
   130  interrupted by Ctrl-C
 
 Matrices are read from Matrix Market, SNAP edge lists, DLMC .smtx, scipy.sparse and TC-GNN .npz files, each
-also behind gzip. The content tells the format, not the name. Weights for nm are read from safetensors files.
+also behind gzip. The content tells the format, not the name. Weights for nm are read from safetensors files,
+tensors for mttkrp and ttm from FROSTT .tns files.
 
 First steps:
   windrow doctor                                      is there a usable GPU?
@@ -79,6 +82,8 @@ pub(crate) enum Command {
     Info(InfoArgs),
     Spmm(SpmmArgs),
     Sddmm(SddmmArgs),
+    Mttkrp(MttkrpArgs),
+    Ttm(TtmArgs),
     Nm(NmArgs),
     Verify(VerifyArgs),
     Reorder(ReorderArgs),

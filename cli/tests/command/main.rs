@@ -13,6 +13,7 @@ mod reorder;
 mod run;
 mod sddmm;
 mod spmm;
+mod tensor;
 mod tune;
 mod usage;
 mod verify;

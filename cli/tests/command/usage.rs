@@ -2,7 +2,8 @@
 
 use super::run::{data, windrow};
 
-const COMMANDS: [&str; 8] = ["info", "spmm", "nm", "verify", "reorder", "convert", "gen", "doctor"];
+const COMMANDS: [&str; 10] =
+    ["info", "spmm", "mttkrp", "ttm", "nm", "verify", "reorder", "convert", "gen", "doctor"];
 
 #[test]
 fn help_is_there_with_examples() {

@@ -1,0 +1,97 @@
+//! `windrow mttkrp` and `windrow ttm`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use windrow::io::Limits;
+use windrow::{Algorithm, AtomicParallelism, Determinism, Precision};
+
+use super::run::{DeviceArgs, MemoryArgs, TimingArgs};
+use crate::units::parse_bytes;
+
+/// Multiply a sparse tensor by the Khatri-Rao product of two dense matrices: Y = unfolded A * (B (.) C) (MTTKRP).
+///
+/// The tensor has three modes; Y has a row for each index of --mode, and B and C for each of the other two. B and C are made
+/// up, values in [-1, 1). Prints the plan, the median time of repeated runs and the rate that follows from it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  windrow mttkrp nell-2.tns.gz --width 32 --verify
+  windrow mttkrp nell-2.tns.gz --width 16 --mode 2 --precision f16
+  windrow mttkrp nell-2.tns.gz --width 64 --parallelism '{<16 nnz, 4 col>, 2}' --json")]
+pub(crate) struct MttkrpArgs {
+    #[command(flatten)]
+    pub(crate) product: TensorArgs,
+}
+
+/// Multiply a sparse tensor by a dense matrix along one mode: Y(i, j, :) = sum of A(i, j, l) * B(l, :) (TTM).
+///
+/// The tensor has three modes; B has a row for each index of --mode, and Y one for each fiber along it that has entries. B is
+/// made up, values in [-1, 1). Prints the plan, the median time of repeated runs and the rate that follows from it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  windrow ttm nell-2.tns.gz --width 32 --verify
+  windrow ttm nell-2.tns.gz --width 16 --mode 2 --algorithm segment-group --json")]
+pub(crate) struct TtmArgs {
+    #[command(flatten)]
+    pub(crate) product: TensorArgs,
+
+    /// How to compute on a GPU, a fiber for a row of spmm: auto, row-split, short-rows, segment-group, tile-stream or hybrid.
+    #[arg(long, short, value_name = "NAME", default_value_t = Algorithm::Auto)]
+    pub(crate) algorithm: Algorithm,
+}
+
+/// What the products of tensors have in common.
+#[derive(Debug, Args)]
+pub(crate) struct TensorArgs {
+    /// The tensor A, a FROSTT .tns file, also behind gzip; - reads standard input.
+    pub(crate) file: PathBuf,
+
+    /// Columns of the dense matrices.
+    #[arg(long, short = 'n', value_name = "N")]
+    pub(crate) width: usize,
+
+    /// The mode that the product is for, from 0.
+    #[arg(long, short, value_name = "MODE", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(u8).range(0..=2))]
+    pub(crate) mode: u8,
+
+    /// Type in which values and matrices are multiplied: f32 or f16, ttm also tf32 and bf16; sums and the result are f32.
+    #[arg(long, short, value_name = "TYPE", default_value_t = Precision::F32)]
+    pub(crate) precision: Precision,
+
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+
+    /// Whether two runs give the same bits: run-to-run or fast (parts of what is cut are added in any order).
+    #[arg(long, value_name = "NAME", default_value_t = Determinism::default())]
+    pub(crate) determinism: Determinism,
+
+    /// How the work is divided: a point of Sgap's space, such as '{<8 nnz, 4 col>, 4}' [default: one that suits]
+    #[arg(long, value_name = "POINT")]
+    pub(crate) parallelism: Option<AtomicParallelism>,
+
+    /// Compare every element with an f64 reference, within its error bound.
+    #[arg(long)]
+    pub(crate) verify: bool,
+
+    #[command(flatten)]
+    pub(crate) timing: TimingArgs,
+
+    /// Seed of the dense matrices.
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    #[command(flatten)]
+    pub(crate) memory: MemoryArgs,
+
+    /// Refuse a tensor with more entries.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().max_nnz, help_heading = "Reading")]
+    pub(crate) max_nnz: u64,
+
+    /// Refuse a file with more content, decompressed, for example 512MiB.
+    #[arg(long, value_name = "BYTES", default_value = "64GiB", value_parser = parse_bytes)]
+    #[arg(help_heading = "Reading")]
+    pub(crate) max_bytes: u64,
+}

@@ -1,0 +1,225 @@
+//! `windrow mttkrp` and `windrow ttm`: plan a product of a sparse tensor, run it, time it, and check it.
+
+use std::fmt;
+use std::path::Path;
+
+use serde::Serialize;
+use windrow::io::{self, Limits, ReadOptions};
+use windrow::synthetic::seeded_values;
+use windrow::{
+    Csf3, DenseRef, Device, DeviceKind, DeviceMatrix, Element, Mttkrp, MttkrpPlan, MttkrpReport, Precision,
+    SpmmReport, Ttm, TtmPlan, Verification, bf16, f16,
+};
+use windrow_bench::{TensorOperation, Timing, measure};
+
+use crate::args::{MttkrpArgs, TensorArgs, TtmArgs};
+use crate::command::spmm::conclusion;
+use crate::console::{Console, tell};
+use crate::failure::{Failure, Result};
+use crate::listing::Listing;
+use crate::product::{refuse_beyond_memory, timed, verdict};
+use crate::units::{count, digits, giga_per_second};
+
+/// What is printed.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    file: String,
+    mode: u8,
+    width: usize,
+    seed: u64,
+    dims: [usize; 3],
+    nnz: usize,
+    fibers: usize,
+    plan: Report,
+    preprocessing_us: f64,
+    time: Timing,
+    /// Operations over the median: for each entry and column three of MTTKRP, two of TTM.
+    gflop_s: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verification: Option<Verification>,
+}
+
+/// The report of a plan.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Report {
+    Mttkrp(Box<MttkrpReport>),
+    Ttm(Box<SpmmReport>),
+}
+
+/// A plan of either product.
+enum Plan {
+    Mttkrp(Box<MttkrpPlan>),
+    Ttm(Box<TtmPlan>),
+}
+
+pub(crate) fn mttkrp(args: &MttkrpArgs, console: Console) -> Result<()> {
+    let args = &args.product;
+    let outcome = run(args, TensorOperation::Mttkrp, console, |a, device| {
+        let mut builder = Mttkrp::builder(a).width(args.width).precision(args.precision);
+        builder = builder.determinism(args.determinism);
+        if let Some(point) = args.parallelism {
+            builder = builder.parallelism(point);
+        }
+        if let Some(limit) = args.memory.limit {
+            builder = builder.memory_limit(limit);
+        }
+        Ok(Plan::Mttkrp(Box::new(builder.build(device)?)))
+    })?;
+    console.line(&outcome)?;
+    console.object("mttkrp", &outcome)?;
+    conclusion(outcome.verification.as_ref())
+}
+
+pub(crate) fn ttm(args: &TtmArgs, console: Console) -> Result<()> {
+    let (args, algorithm) = (&args.product, args.algorithm);
+    let outcome = run(args, TensorOperation::Ttm, console, |a, device| {
+        let mut builder = Ttm::builder(a).width(args.width).precision(args.precision).algorithm(algorithm);
+        builder = builder.determinism(args.determinism);
+        if let Some(point) = args.parallelism {
+            builder = builder.parallelism(point);
+        }
+        if let Some(limit) = args.memory.limit {
+            builder = builder.memory_limit(limit);
+        }
+        Ok(Plan::Ttm(Box::new(builder.build(device)?)))
+    })?;
+    console.line(&outcome)?;
+    console.object("ttm", &outcome)?;
+    conclusion(outcome.verification.as_ref())
+}
+
+fn run(
+    args: &TensorArgs,
+    operation: TensorOperation,
+    console: Console,
+    plan: impl FnOnce(&Csf3<f32>, &Device) -> Result<Plan>,
+) -> Result<Outcome> {
+    let device = args.device.open()?;
+    let a = read(args, operation, console)?;
+    let spinner = console.spinner("planning");
+    let plan = plan(&a, &device);
+    spinner.finish_and_clear();
+    let (plan, case) = (plan?, Case { a: &a, args, operation });
+    match args.precision {
+        Precision::F16 => case.product::<f16>(&plan, &device, console),
+        Precision::Bf16 => case.product::<bf16>(&plan, &device, console),
+        _ => case.product::<f32>(&plan, &device, console),
+    }
+}
+
+/// The tensor, its modes in the order that the product takes.
+fn read(args: &TensorArgs, operation: TensorOperation, console: Console) -> Result<Csf3<f32>> {
+    let limits = Limits { max_nnz: args.max_nnz, max_bytes: args.max_bytes, ..Limits::default() };
+    let bar = console.bytes_bar("reading");
+    let show = |progress| tell(&bar, progress);
+    let options = ReadOptions { limits, progress: Some(&show), format: None };
+    let tensor = if args.file == Path::new("-") {
+        io::read_tns_from(std::io::stdin(), None, &options)
+            .map_err(|error| Failure::from(error).with_context("standard input"))
+    } else {
+        io::read_tns(&args.file, None, &options).map_err(Failure::from)
+    };
+    bar.finish_and_clear();
+    Ok(tensor?.to_csf(operation.order(usize::from(args.mode)))?)
+}
+
+/// A tensor and what is done with it.
+struct Case<'a> {
+    a: &'a Csf3<f32>,
+    args: &'a TensorArgs,
+    operation: TensorOperation,
+}
+
+impl Case<'_> {
+    fn product<T: Element>(&self, plan: &Plan, device: &Device, console: Console) -> Result<Outcome> {
+        let Self { a, args, operation } = self;
+        let [root, fiber, leaf] = a.mode_order().map(|mode| a.dims()[mode]);
+        let (factors, rows) = match operation {
+            TensorOperation::Mttkrp => (vec![fiber, leaf], root),
+            TensorOperation::Ttm => (vec![leaf], a.fibers()),
+        };
+        self.check_memory::<T>(&factors, rows, device)?;
+        let spinner = console.spinner("making the matrices");
+        let made: Result<Vec<_>> = (0..)
+            .zip(&factors)
+            .map(|(i, &rows)| {
+                let values = seeded_values::<T>(rows * args.width, args.seed ^ i)?;
+                Ok(DeviceMatrix::upload(device, DenseRef::packed(&values, rows, args.width)?)?)
+            })
+            .collect();
+        spinner.finish_and_clear();
+        let factors = made?;
+        // An element that no kernel writes cannot pass for a right one.
+        let nan = vec![f32::NAN; rows * args.width];
+        let mut y = DeviceMatrix::upload(device, DenseRef::packed(&nan, rows, args.width)?)?;
+        let spinner = console.spinner("timing");
+        let time = measure(device, args.timing.sampling(), || match plan {
+            Plan::Mttkrp(plan) => plan.run_into(1.0, [&factors[0], &factors[1]], 0.0, &mut y),
+            Plan::Ttm(plan) => plan.run_into(1.0, &factors[0], 0.0, &mut y),
+        });
+        spinner.finish_and_clear();
+        let time = time?;
+        let spinner = console.spinner("verifying");
+        let check = || match plan {
+            Plan::Mttkrp(plan) => plan.verify(a, [&factors[0], &factors[1]], &y),
+            Plan::Ttm(plan) => plan.verify(a, &factors[0], &y),
+        };
+        let verification = args.verify.then(check).transpose();
+        spinner.finish_and_clear();
+        let (report, preprocessing_us) = match plan {
+            Plan::Mttkrp(plan) => {
+                (Report::Mttkrp(Box::new(plan.report().clone())), plan.report().preprocessing_us())
+            }
+            Plan::Ttm(plan) => {
+                (Report::Ttm(Box::new(plan.report().clone())), plan.report().preprocessing_us())
+            }
+        };
+        let flop = operation.flop() * a.nnz() as f64 * args.width as f64;
+        Ok(Outcome {
+            file: args.file.display().to_string(),
+            mode: args.mode,
+            width: args.width,
+            seed: args.seed,
+            dims: a.dims(),
+            nnz: a.nnz(),
+            fibers: a.fibers(),
+            plan: report,
+            preprocessing_us,
+            gflop_s: giga_per_second(flop, time.median_us),
+            time,
+            verification: verification?,
+        })
+    }
+
+    /// Whether the matrices fit, before a byte is allocated.
+    fn check_memory<T: Element>(&self, factors: &[usize], rows: usize, device: &Device) -> Result<()> {
+        let n = self.args.width;
+        let elements = |rows: usize| (rows as u128) * (n as u128);
+        let inputs: u128 = factors.iter().map(|&rows| elements(rows) * (size_of::<T>() as u128)).sum();
+        // On the CPU they exist twice while they are made.
+        let inputs = if device.kind() == DeviceKind::Cpu { 2 * inputs } else { inputs };
+        let operands = || format!("dense matrices of {n} columns and a result of {rows} × {n}");
+        refuse_beyond_memory(device, inputs + 4 * elements(rows), operands, "--width")
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.plan {
+            Report::Mttkrp(report) => writeln!(f, "{report}\n")?,
+            Report::Ttm(report) => writeln!(f, "{report}\n")?,
+        }
+        let mut listing = Listing::default();
+        let [i, j, k] = self.dims;
+        let (nnz, fibers) = (count(self.nnz), count(self.fibers));
+        listing
+            .add("tensor", format!("{i} × {j} × {k}, {nnz} entries in {fibers} fibers, mode {}", self.mode));
+        listing.add("time", format!("{}, width {}", timed(&self.time), self.width));
+        listing.add("rate", format!("{} GFLOP/s", digits(self.gflop_s)));
+        if let Some(found) = &self.verification {
+            listing.add("verify", verdict(found));
+        }
+        write!(f, "{listing}")
+    }
+}
