@@ -147,8 +147,8 @@ pub enum DeviceError {
     },
 }
 
-/// Why a product, [`Spmm`](crate::Spmm), [`Sddmm`](crate::Sddmm) or [`NmSpmm`](crate::NmSpmm), or an operation of
-/// [`training`](crate::training), could not be planned or run.
+/// Why a product, [`Spmm`](crate::Spmm), [`Sddmm`](crate::Sddmm), [`Mttkrp`](crate::Mttkrp), [`Ttm`](crate::Ttm) or
+/// [`NmSpmm`](crate::NmSpmm), or an operation of [`training`](crate::training), could not be planned or run.
 ///
 /// Every message has the numbers and what to do about them. Rows and columns are counted from 0.
 #[derive(Debug, Clone, PartialEq, Error)]

@@ -206,6 +206,29 @@ fn every_point_of_nonzeros() {
     report_missing_gpu("points of MTTKRP and TTM", 6 * points.len());
 }
 
+/// A row that is not finite reaches the slices and fibers that have entries of it, and no other.
+#[test]
+fn what_is_not_finite_stays_in_its_slice() {
+    let mut tally = Tally::new("slices that are not finite");
+    for (at, case) in tensor_cases().iter().filter(|case| case.tensor.nnz() > 50).enumerate() {
+        let mut case = case.clone();
+        let [_, j, k] = case.tensor.entries().nth(30).unwrap().0;
+        let n = case.n;
+        case.factors[1][j as usize * n..][..n].fill(f32::NAN);
+        case.factors[2][k as usize * n] = f32::INFINITY;
+        let reference = case.mttkrp([0, 1, 2]);
+        assert!(reference.want.iter().any(|x| !x.is_finite()), "{}", case.name);
+        for device in kernel_devices(at).into_iter().chain([Device::cpu()]) {
+            tally.ran(&run_mttkrp::<f32, f32>(PLAIN, &device, &case).0);
+            for algorithm in [Algorithm::SegmentGroup, Algorithm::Auto] {
+                tally.ran(&run_ttm::<f32>(Setup { algorithm, ..PLAIN }, &device, &case));
+            }
+        }
+    }
+    tally.finish();
+    report_missing_gpu("slices that are not finite", 1);
+}
+
 /// Slices that are cut are added up in one order.
 #[test]
 fn every_schedule_gives_the_same_bits() {
