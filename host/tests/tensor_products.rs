@@ -210,8 +210,10 @@ fn every_point_of_nonzeros() {
 #[test]
 fn what_is_not_finite_stays_in_its_slice() {
     let mut tally = Tally::new("slices that are not finite");
-    for (at, case) in tensor_cases().iter().filter(|case| case.tensor.nnz() > 50).enumerate() {
-        let mut case = case.clone();
+    // Duplicates are added up before they meet an infinity: their sum may be zero.
+    let suits =
+        |case: &TensorCase| case.exact && case.tensor.nnz() > 50 && !case.name.starts_with("duplicates");
+    for (at, mut case) in tensor_cases().into_iter().filter(suits).enumerate() {
         let [_, j, k] = case.tensor.entries().nth(30).unwrap().0;
         let n = case.n;
         case.factors[1][j as usize * n..][..n].fill(f32::NAN);
