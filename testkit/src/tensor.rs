@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use half::f16;
-use windrow_formats::synthetic::seeded_power_law_tensor;
 use windrow_formats::Coo3;
+use windrow_formats::synthetic::seeded_power_law_tensor;
 
 use crate::compare::{compare_elements, exact_ratio, ratio};
 use crate::{Comparison, Output, SplitMix64, UNIT_FMA, Values, error_bound};
