@@ -5,6 +5,7 @@
 //! | [`row_segments`] | long rows into pieces | row-split products |
 //! | [`deal_steps`] | windows of tiles, deals the pieces out to workers | tile-stream products |
 //! | [`short_row_blocks`] | buckets of equally long rows into blocks | short-row products |
+//! | [`row_warps`] | rows into one warp, two, four or blocks, by their lengths | products of matricised rows |
 //! | [`entry_batches`] | rows into batches of a few entries | sampled products, entry by entry |
 //! | [`row_ranges`] | rows into one range per thread | products on the CPU |
 //!
@@ -18,6 +19,7 @@ mod rows;
 mod short_rows;
 mod threads;
 mod tiles;
+mod warps;
 
 #[cfg(test)]
 mod tests;
@@ -27,6 +29,7 @@ pub use rows::{RowSegments, row_segments};
 pub use short_rows::short_row_blocks;
 pub use threads::row_ranges;
 pub use tiles::{DealtSteps, Piece, SplitWindow, deal_steps};
+pub use warps::{RowWarps, WarpShare, row_warps};
 
 /// Marks a piece that needs no slot: it is its whole row or window.
 pub const NO_SLOT: u32 = u32::MAX;
