@@ -8,6 +8,7 @@ use crate::combine::Combine;
 use crate::element::{Bf16, F16, F32, Scalars, Tf32, Vectors};
 use crate::gather_probe::GatherProbe;
 use crate::kernel::{Entry, Kernel, Variant};
+use crate::matricized_rows::{ColumnMajor, MatricizedRows, RowMajor, RowMajorElements};
 use crate::nm::{
     self, Bits16, Block, ByColumn, ByLane, ByWarp, NmCombine, NmCudaCores, NmStage, NmTensorCores, Single,
     Widened,
@@ -192,6 +193,9 @@ entries! {
     spmm_nonzero_groups_f16_n4c1 => NonzeroGroups<F16, 4, 1>,
     spmm_nonzero_groups_f16_n4c2 => NonzeroGroups<F16, 4, 2>,
     spmm_nonzero_groups_f16_n4c4 => NonzeroGroups<F16, 4, 4>,
+    spmm_matricized_rows => MatricizedRows<RowMajor>,
+    spmm_matricized_rows_elements => MatricizedRows<RowMajorElements>,
+    spmm_matricized_rows_column_major => MatricizedRows<ColumnMajor>,
     mttkrp_nonzero_groups_f32_n1c1 => Mttkrp<F32, 1, 1>,
     mttkrp_nonzero_groups_f32_n1c2 => Mttkrp<F32, 1, 2>,
     mttkrp_nonzero_groups_f32_n1c4 => Mttkrp<F32, 1, 4>,

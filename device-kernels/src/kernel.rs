@@ -81,6 +81,13 @@ pub enum Variant {
         /// Columns of a thread.
         columns: u32,
     },
+    /// [`crate::matricized_rows`].
+    MatricizedRows {
+        /// Whether `B` is column-major.
+        column_major: bool,
+        /// As for `RowSplit`.
+        vectors: bool,
+    },
     /// [`crate::segment_group::Mttkrp`].
     Mttkrp {
         /// Type of the tensor's values and of the factors.

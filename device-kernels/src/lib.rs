@@ -11,6 +11,8 @@
 //! | [`row_split`] | `C = α·A·B + β·C`, `A` in CSR cut into row segments | CUDA cores |
 //! | [`short_rows`] | the same, rows of equal length without a row pointer | CUDA cores |
 //! | [`tile_stream`] | the same, `A` in 8 × 8 tiles | Tensor Cores |
+//! | [`segment_group`] | the same from CSR, for few columns of `B` | CUDA cores |
+//! | [`matricized_rows`] | the same from CSR, rows matricised | Tensor Cores |
 //! | [`sddmm`] | `out = α·(X·Yᵀ) ⊙ pattern` | Tensor Cores, or CUDA cores |
 //! | [`nm`] | `C = act(α·A·W + β·C + bias)`, `W` vector-wise N:M sparse | CUDA cores |
 //! | [`row_softmax`] | softmax over the rows of such a result, and its gradient | CUDA cores |
@@ -40,6 +42,7 @@ mod element;
 mod entries;
 pub mod gather_probe;
 mod kernel;
+pub mod matricized_rows;
 pub mod nm;
 pub mod place_values;
 pub mod preprocess;
