@@ -186,8 +186,8 @@ pub use softmax::RowSoftmax;
 #[doc(hidden)]
 pub use spmm::Reference;
 pub use spmm::{ArraySize, Spmm, SpmmBuilder, SpmmPlan, SpmmReport, StageTime, Verification};
-pub use tuned::{Choice, ProductKey, Tuned, TunedError, TunedProduct};
 pub use tensor::{Mttkrp, MttkrpBuilder, MttkrpPlan, MttkrpReport, Ttm, TtmBuilder, TtmPlan};
+pub use tuned::{Choice, ProductKey, Tuned, TunedError, TunedProduct};
 
 /// The 16-bit element types, of the crate `half`.
 pub use half::{bf16, f16};

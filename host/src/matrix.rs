@@ -77,7 +77,7 @@ pub struct DeviceMatrix<T: Value> {
 }
 
 impl<T: Value> DeviceMatrix<T> {
-    /// A matrix of zeros whose rows begin at multiples of 16 bytes.
+    /// A matrix of zeros whose rows begin at multiples of 16 bytes; one of a single column, a vector, has no padding.
     ///
     /// # Errors
     /// - [`SpmmError::TooLarge`] if there are more elements than can be counted;
@@ -96,7 +96,7 @@ impl<T: Value> DeviceMatrix<T> {
         Ok(Self { buffer: DeviceBuffer::alloc_zeroed(device, len)?, rows, cols, ld })
     }
 
-    /// A copy of `from` on the device, its rows at multiples of 16 bytes.
+    /// A copy of `from` on the device, laid out as [`zeros`](Self::zeros) is.
     ///
     /// # Errors
     /// Those of [`zeros`](Self::zeros).
@@ -248,8 +248,12 @@ pub(crate) fn elements(rows: usize, cols: usize, ld: usize) -> Result<usize, Spm
     Ok(len)
 }
 
-/// The least leading dimension for which rows begin at multiples of 16 bytes.
+/// The least leading dimension for which rows begin at multiples of 16 bytes; for a vector 1, so that gathers of its elements
+/// share lines.
 pub(crate) fn aligned_ld<T>(cols: usize) -> usize {
+    if cols == 1 {
+        return 1;
+    }
     cols.checked_next_multiple_of((16 / size_of::<T>()).max(1)).unwrap_or(cols)
 }
 
@@ -265,6 +269,13 @@ mod tests {
         assert_eq!((matrix.ld(), matrix.buffer().len()), (8, 16));
         assert_eq!(matrix.download().unwrap(), data);
         assert!(matrix.buffer().to_vec().unwrap()[5..8].iter().all(|&x| x == f16::ZERO));
+    }
+
+    #[test]
+    fn vectors_are_not_padded() {
+        let vector = DeviceMatrix::<f32>::zeros(&Device::cpu(), 5, 1).unwrap();
+        assert_eq!((vector.ld(), vector.buffer().len()), (1, 5));
+        assert_eq!(DeviceMatrix::<f32>::zeros(&Device::cpu(), 5, 2).unwrap().ld(), 4);
     }
 
     #[test]

@@ -98,6 +98,9 @@ pub enum Algorithm {
     /// CUDA cores over CSR, divided as a point of Sgap's space says ([`AtomicParallelism`](crate::AtomicParallelism)):
     /// for narrow `B`, where balance decides. f32 and f16. Works on rows in their own order.
     SegmentGroup,
+    /// Tensor Cores over CSR: dot products as MMAs over matricised rows (TCA-SpMM). f16. Works on rows in their own order,
+    /// and takes a column-major `B` too ([`SpmmPlan::run_column_major_into`](crate::SpmmPlan::run_column_major_into)).
+    MatricizedRows,
     /// Tensor Cores over 8 × 8 tiles. Any precision but f32.
     TileStream,
     /// RSH-SpMM: tiles, and [`ShortRows`](Self::ShortRows) for short rows that share few columns with their window.
@@ -109,8 +112,15 @@ pub enum Algorithm {
 
 impl Algorithm {
     /// Every algorithm, `Auto` first.
-    pub const ALL: [Self; 6] =
-        [Self::Auto, Self::RowSplit, Self::ShortRows, Self::SegmentGroup, Self::TileStream, Self::Hybrid];
+    pub const ALL: [Self; 7] = [
+        Self::Auto,
+        Self::RowSplit,
+        Self::ShortRows,
+        Self::SegmentGroup,
+        Self::MatricizedRows,
+        Self::TileStream,
+        Self::Hybrid,
+    ];
 
     /// Whether there are kernels for `precision`.
     #[must_use]
@@ -118,6 +128,7 @@ impl Algorithm {
         match self {
             Self::Auto | Self::RowSplit | Self::ShortRows => true,
             Self::SegmentGroup => matches!(precision, Precision::F32 | Precision::F16),
+            Self::MatricizedRows => matches!(precision, Precision::F16),
             Self::TileStream | Self::Hybrid => precision.has_tile_kernels(),
         }
     }
@@ -130,6 +141,7 @@ impl fmt::Display for Algorithm {
             Self::RowSplit => "row-split",
             Self::ShortRows => "short-rows",
             Self::SegmentGroup => "segment-group",
+            Self::MatricizedRows => "matricized-rows",
             Self::TileStream => "tile-stream",
             Self::Hybrid => "hybrid",
         })
@@ -143,7 +155,7 @@ impl FromStr for Algorithm {
         Self::ALL.into_iter().find(|a| a.to_string() == text).ok_or_else(|| SpmmError::UnknownName {
             what: "algorithm",
             text: text.to_owned(),
-            known: "auto, row-split, short-rows, segment-group, tile-stream and hybrid",
+            known: "auto, row-split, short-rows, segment-group, matricized-rows, tile-stream and hybrid",
         })
     }
 }
@@ -377,7 +389,8 @@ mod tests {
         let error = "csr".parse::<Algorithm>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "\"csr\" is no algorithm; there are auto, row-split, short-rows, segment-group, tile-stream and hybrid"
+            "\"csr\" is no algorithm; there are auto, row-split, short-rows, segment-group, matricized-rows, tile-stream \
+             and hybrid"
         );
         let error = "f64".parse::<Precision>().unwrap_err();
         assert_eq!(error.to_string(), "\"f64\" is no precision; there are f32, tf32, f16 and bf16");

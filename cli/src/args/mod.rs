@@ -4,8 +4,8 @@ mod nm;
 pub(crate) mod plan;
 mod reorder;
 mod run;
-mod tune;
 mod tensor;
+mod tune;
 
 use std::path::PathBuf;
 
@@ -22,8 +22,8 @@ use run::{DeviceArgs, MemoryArgs, TimingArgs};
 
 pub(crate) use nm::{NmArgs, Ratio};
 pub(crate) use reorder::ReorderArgs;
-pub(crate) use tune::{TuneArgs, TuneProductArgs};
 pub(crate) use tensor::{MttkrpArgs, TensorArgs, TtmArgs};
+pub(crate) use tune::{TuneArgs, TuneProductArgs};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -169,11 +169,11 @@ pub(crate) struct SpmmArgs {
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
 
-    /// How to compute on a GPU: auto, row-split, short-rows, segment-group, tile-stream or hybrid.
+    /// How to compute on a GPU: auto, row-split, short-rows, segment-group, matricized-rows, tile-stream or hybrid.
     ///
     /// row-split: CUDA cores over rows, long rows cut; short-rows: CUDA cores over rows of equal length; segment-group:
     /// CUDA cores for few columns of B, see --parallelism (f32 and f16); auto takes it for narrow B;
-    /// tile-stream: Tensor Cores over 8 x 8 tiles; hybrid: tiles, with short rows that share few columns on CUDA cores.
+    /// matricized-rows: Tensor Cores over rows as they are (f16); tile-stream: Tensor Cores over 8 x 8 tiles; hybrid: tiles, with short rows that share few columns on CUDA cores.
     /// The last two multiply tf32, f16 and bf16.
     #[arg(long, short, value_name = "NAME", default_value_t = Algorithm::Auto)]
     pub(crate) algorithm: Algorithm,

@@ -113,10 +113,11 @@ fn conclusion(sweep: &Sweep) -> Result<()> {
 
 /// Algorithms that differ on `device`: the CPU has one.
 fn algorithms(device: &Device) -> &'static [Algorithm] {
-    const GPU: [Algorithm; 5] = [
+    const GPU: [Algorithm; 6] = [
         Algorithm::RowSplit,
         Algorithm::ShortRows,
         Algorithm::SegmentGroup,
+        Algorithm::MatricizedRows,
         Algorithm::TileStream,
         Algorithm::Hybrid,
     ];

@@ -10,7 +10,7 @@ use windrow_preprocess::partition::{Density, PartitionRule, Prediction, ProductS
 use windrow_preprocess::reorder::reorder;
 
 use super::builder::{Order, SpmmBuilder};
-use super::gpu::GpuPlan;
+use super::gpu::{GpuPlan, Operation};
 use super::layout::{Context, HostParts, SHORTEST_PIECE};
 use super::parts::push;
 use super::places::Places;
@@ -83,6 +83,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
                 precision: self.precision,
                 remedy: match self.algorithm {
                     Algorithm::SegmentGroup => "use precision f32 or f16, or algorithm row-split",
+                    Algorithm::MatricizedRows => "use precision f16, or algorithm row-split",
                     _ => "use precision tf32, bf16 or f16, or algorithm row-split",
                 },
             });
@@ -167,13 +168,15 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         }
         draft.division = self.division();
         let groups = draft.division.is_some();
-        let order = if groups { None } else { self.find_order(draft)? };
+        let matricized = self.algorithm == Algorithm::MatricizedRows;
+        let order = if groups || matricized { None } else { self.find_order(draft)? };
         let context = Context { device, machine, order: order.as_deref(), columns_in_use: OnceCell::new() };
         let non_finite = values.exceptions.non_finite;
         let rule = self.choose(non_finite, &context, draft)?;
         let mut host = match (rule, draft.division) {
             (Some(rule), _) => self.lay_out_tiles(&context, rule, draft)?,
             (None, Some(division)) => self.lay_out_groups(division, draft)?,
+            (None, None) if matricized => self.lay_out_matricized(draft),
             (None, None) => self.lay_out_rows(&context, draft),
         };
         self.predict(&host, draft);
@@ -213,6 +216,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             row_split: host.row_split.take().map(|part| part.upload(device, values)).transpose()?,
             short_rows: host.short_rows.take().map(|part| part.upload(device, values.bits())).transpose()?,
             groups: host.groups.take().map(|part| part.upload(device, values)).transpose()?,
+            matricized: host.matricized.take().map(|part| part.upload(device, values)).transpose()?,
             tiles: host.tiles.take().map(|part| part.upload(device, values)).transpose()?,
             split,
             wide_c,
@@ -225,7 +229,8 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             let order = self.value_order.map(Permutation::new_to_old);
             plan.places = Some(Places::new(&plan, device, self.a.nnz(), order)?);
         }
-        report.entries = plan.choose(self.demand().n, true).names();
+        let operation = Operation { n: self.demand().n, vectors: true, column_major: false };
+        report.entries = plan.choose(operation).names();
         draft.clock.end("upload");
         Ok(Body::Gpu(Box::new(plan)))
     }
@@ -291,7 +296,9 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             };
         }
         let rule = match report.algorithm {
-            Algorithm::RowSplit | Algorithm::SegmentGroup | Algorithm::Auto => None,
+            Algorithm::RowSplit | Algorithm::SegmentGroup | Algorithm::MatricizedRows | Algorithm::Auto => {
+                None
+            }
             Algorithm::ShortRows => Some(PartitionRule::AllResidual),
             Algorithm::TileStream => Some(PartitionRule::AllTile),
             Algorithm::Hybrid => match self.partition {
@@ -344,7 +351,8 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             width: self.width,
             element_bytes: self.precision.bytes() as usize,
         };
-        let scalar = (host.row_split.is_some() || host.groups.is_some()) && host.tiles.is_none();
+        let from_csr = host.row_split.is_some() || host.groups.is_some() || host.matricized.is_some();
+        let scalar = from_csr && host.tiles.is_none();
         // The model adds the windows of empty rows itself.
         let empty_windows = report.empty_rows.div_ceil(wide(WINDOW_ROWS));
         let mut parts = Density::default();
@@ -355,7 +363,8 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         parts.rows_in_both = report.rows_in_both;
         let segments = host.row_split.as_ref().map_or(0, |part| part.entries.len());
         let short_rows = host.short_rows.as_ref().map_or(0, |part| part.sources.len());
-        let groups = host.groups.as_ref().map_or(0, |_| self.a.nnz());
+        let whole = host.groups.is_some() || host.matricized.is_some();
+        let groups = if whole { self.a.nnz() } else { 0 };
         parts.residual_entries = wide(segments + short_rows + groups);
         report.predicted_us = self.cost_model.path_seconds(&parts, shape).map(|seconds| seconds * 1e6);
     }
@@ -404,6 +413,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             preprocessing_reason: "only rows in tiles are laid out on a GPU".to_owned(),
             scheduling: None,
             parallelism: None,
+            mma_count: 0,
             cpu_tasks: None,
             tuned: false,
             order: "its own".to_owned(),

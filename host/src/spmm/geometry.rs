@@ -45,6 +45,8 @@ pub(crate) fn division(entry: &Entry) -> Division {
         Variant::ColumnSums => (1, ColumnSums::SLICE),
         // `Combine::blocks` counts the blocks.
         Variant::Combine => (1, Combine::SLICE),
+        // Blocks, as many as the device holds.
+        Variant::MatricizedRows { .. } => (1, windrow_kernels::matricized_rows::SLICE),
         // The same for both element types.
         Variant::Check { .. } => (Check::<F16>::ROWS_PER_BLOCK, Check::<F16>::SLICE),
         Variant::Scan | Variant::ScanAdd => (windrow_kernels::scan::SCAN_BLOCK, 1),

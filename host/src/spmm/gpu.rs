@@ -12,6 +12,7 @@ use windrow_simt::GlobalPtr;
 
 use super::geometry::grid;
 use super::groups::{GroupsPart, MAX_GROUP_COLUMNS};
+use super::matricized::MatricizedPart;
 use super::parts::{Lookup, RowSplitPart, ShortRowsPart, TilesPart};
 use super::places::Places;
 use super::select::{self, Demand};
@@ -36,6 +37,7 @@ pub(super) struct GpuPlan {
     pub(super) row_split: Option<RowSplitPart>,
     pub(super) short_rows: Option<ShortRowsPart>,
     pub(super) groups: Option<GroupsPart>,
+    pub(super) matricized: Option<MatricizedPart>,
     pub(super) tiles: Option<TilesPart>,
     pub(super) split: Option<SplitPart>,
     /// Where there are rows with entries in tiles and in segments.
@@ -55,9 +57,19 @@ pub(super) struct GpuPlan {
 pub(super) struct Queue {
     /// Whether sums of a run may be left in the workspace: one that failed half-way leaves it so.
     unfinished: bool,
-    /// The entries of the last launches, and the columns and the alignment that they are for: finding them among all
+    /// The entries of the last launches, and what they are for: finding them among all
     /// entries takes the CPU longer than preparing the launches.
-    last: Option<((u32, bool), Chosen)>,
+    last: Option<(Operation, Chosen)>,
+}
+
+/// What decides the entries of a launch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Operation {
+    /// Columns.
+    pub(super) n: u32,
+    /// Whether rows of `B`, or columns of a column-major one, are aligned to 16 bytes.
+    pub(super) vectors: bool,
+    pub(super) column_major: bool,
 }
 
 /// The dense operands of a run: addresses, and leading dimensions in elements.
@@ -65,6 +77,8 @@ pub(super) struct Queue {
 pub(super) struct Operands {
     pub(super) b: u64,
     pub(super) ldb: u32,
+    /// Whether columns of `B` are contiguous, `ldb` elements from one to the next.
+    pub(super) column_major: bool,
     pub(super) c: u64,
     pub(super) ldc: u32,
     pub(super) n: u32,
@@ -79,6 +93,7 @@ pub(super) struct Chosen {
     pub(super) row_split: Option<&'static Entry>,
     pub(super) short_rows: Option<&'static Entry>,
     pub(super) groups: Option<&'static Entry>,
+    pub(super) matricized: Option<&'static Entry>,
     pub(super) tiles: Option<&'static Entry>,
     /// For the sums of what was cut.
     pub(super) combine: Option<&'static Entry>,
@@ -88,14 +103,14 @@ pub(super) struct Chosen {
 
 impl Chosen {
     pub(super) fn names(&self) -> Vec<&'static str> {
-        let all = [self.row_split, self.short_rows, self.groups, self.tiles, self.combine];
+        let all = [self.row_split, self.short_rows, self.groups, self.matricized, self.tiles, self.combine];
         all.into_iter().flatten().map(|entry| entry.name).collect()
     }
 }
 
 impl GpuPlan {
-    /// The entries for `n` columns of a `B` whose rows are aligned or not.
-    pub(super) fn choose(&self, n: u32, vectors: bool) -> Chosen {
+    /// The entries for so many columns of a `B` laid out so.
+    pub(super) fn choose(&self, Operation { n, vectors, column_major }: Operation) -> Chosen {
         let mean_len = self.row_split.as_ref().map_or(0.0, |part| part.mean_len);
         let packed = self.tiles.as_ref().is_some_and(|part| part.lookup.form() == Form::Packed);
         let (dtype, widest_slice) = (self.precision.dtype(), self.widest_slice);
@@ -105,6 +120,7 @@ impl GpuPlan {
             row_split: self.row_split.as_ref().and_then(|part| select::row_split(of_rows(part))),
             short_rows: self.short_rows.as_ref().and_then(|_| select::short_rows(demand)),
             groups: self.groups.as_ref().and_then(GroupsPart::entry),
+            matricized: self.matricized.as_ref().and_then(|_| MatricizedPart::entry(column_major, vectors)),
             tiles: self.tiles.as_ref().and_then(|_| select::tile_stream(demand)),
             combine: self.split.as_ref().and_then(|_| windrow_kernels::entry(Variant::Combine)),
             rounding: self.wide_c.as_ref().and_then(|_| windrow_kernels::entry(Variant::Combine)),
@@ -137,7 +153,7 @@ impl GpuPlan {
             unsafe {
                 match wide_c {
                     Some(wide_c) => self.launch_widened(machine, dense, wide_c, &mut queue)?,
-                    None => self.launch_parts(machine, dense, &mut queue)?,
+                    None => self.launch_parts(machine, (dense, operands.column_major), &mut queue)?,
                 }
             }
             first += dense.n;
@@ -150,8 +166,10 @@ impl GpuPlan {
     fn dense(&self, operands: &Operands, first: u32, n: u32) -> Dense {
         let c_bytes = if operands.c_is_half { 2 } else { 4 };
         let c = operands.c + u64::from(first) * c_bytes;
+        let step = if operands.column_major { operands.ldb } else { 1 };
+        let b = u64::from(first) * u64::from(step) * u64::from(self.precision.bytes());
         Dense {
-            b: GlobalPtr::from_address(operands.b + u64::from(first) * u64::from(self.precision.bytes())),
+            b: GlobalPtr::from_address(operands.b + b),
             c: GlobalPtr::from_address(c),
             partial: self.split.as_ref().map_or(GlobalPtr::NULL, |split| split.partial.pointer()),
             n,
@@ -174,16 +192,16 @@ impl GpuPlan {
     unsafe fn launch_parts(
         &self,
         machine: &dyn Machine,
-        dense: Dense,
+        (dense, column_major): (Dense, bool),
         queue: &mut Queue,
     ) -> Result<(), DeviceError> {
         let bytes = u64::from(self.precision.bytes());
         let vectors =
             dense.b.address().is_multiple_of(16) && (u64::from(dense.ldb) * bytes).is_multiple_of(16);
-        let demand = (dense.n, vectors);
+        let operation = Operation { n: dense.n, vectors, column_major };
         let chosen = match queue.last {
-            Some((last, chosen)) if last == demand => chosen,
-            _ => queue.last.insert((demand, self.choose(dense.n, vectors))).1,
+            Some((last, chosen)) if last == operation => chosen,
+            _ => queue.last.insert((operation, self.choose(operation))).1,
         };
         let segments_add = !self.beside && self.tiles.is_some();
         if self.beside {
@@ -198,6 +216,10 @@ impl GpuPlan {
                     false => self.launch_segments(machine, lane, dense, chosen),
                 })
                 .and_then(|()| match (&self.groups, chosen.groups) {
+                    (Some(part), Some(entry)) => part.launch(machine, entry, dense),
+                    _ => Ok(()),
+                })
+                .and_then(|()| match (&self.matricized, chosen.matricized) {
                     (Some(part), Some(entry)) => part.launch(machine, entry, dense),
                     _ => Ok(()),
                 })
@@ -333,7 +355,7 @@ impl GpuPlan {
         let sums =
             Dense { c: c.cast(), ldc: columns, alpha: 1.0, beta: 0.0, c_is_half: 0, c_vectors: 1, ..dense };
         // SAFETY: the matrix has the rows of `C` and these columns, and `queue` keeps other runs off it.
-        unsafe { self.launch_parts(machine, sums, queue)? };
+        unsafe { self.launch_parts(machine, (sums, false), queue)? };
         let Some(entry) = queue.last.and_then(|(_, chosen)| chosen.rounding) else { return Ok(()) };
         let params = CombineParams {
             dense: Dense { partial: c, ld_partial: columns, accumulate: 0, ..dense },
@@ -357,15 +379,18 @@ impl GpuPlan {
         if let Some(part) = &mut self.groups {
             part.replace_values(values)?;
         }
+        if let Some(part) = &mut self.matricized {
+            part.replace_values(values)?;
+        }
         if let Some(part) = &mut self.tiles {
             part.replace_values(values)?;
         }
         Ok(())
     }
 
-    /// Whether tiles take part, whose rounding is not that of a fused multiply-add.
-    pub(super) fn uses_tiles(&self) -> bool {
-        self.tiles.is_some()
+    /// Whether Tensor Cores take part, whose rounding is not that of a fused multiply-add.
+    pub(super) fn uses_tensor_cores(&self) -> bool {
+        self.tiles.is_some() || self.matricized.is_some()
     }
 }
 
@@ -450,6 +475,7 @@ mod tests {
             let operands = Operands {
                 b: b.buffer().address(),
                 ldb: crate::num::narrow(b.ld()),
+                column_major: false,
                 c: lost,
                 ldc: 1,
                 n: 1,

@@ -13,6 +13,7 @@ use super::build::{Draft, MAX_INDEX};
 use super::builder::SpmmBuilder;
 use super::geometry::{division, short_row_groups};
 use super::groups::{GroupsHost, described};
+use super::matricized::MatricizedHost;
 use super::parts::{RowSplitHost, SegmentEntries, ShortRowsHost, TilesHost, push};
 use super::places::PlaceCounts;
 use super::points::Division;
@@ -381,6 +382,7 @@ pub(super) struct HostParts<'a> {
     pub(super) row_split: Option<RowSplitHost<'a>>,
     pub(super) short_rows: Option<ShortRowsHost>,
     pub(super) groups: Option<GroupsHost>,
+    pub(super) matricized: Option<MatricizedHost<'a>>,
     pub(super) tiles: Option<TilesHost>,
     /// Rows of cut windows, and cut rows, whose partial sums are added.
     pub(super) split_windows: Vec<[u32; 4]>,
@@ -405,6 +407,9 @@ impl HostParts<'_> {
         if let Some(part) = &self.groups {
             part.sizes(&mut sizes);
         }
+        if let Some(part) = &self.matricized {
+            part.sizes(&mut sizes);
+        }
         if let Some(part) = &self.tiles {
             part.sizes(&mut sizes);
         }
@@ -424,7 +429,7 @@ impl HostParts<'_> {
             nnz,
             row_split: self.row_split.as_ref().map_or(0, on_host),
             short_rows: self.short_rows.as_ref().map_or(0, |part| part.sources.len()),
-            groups: if reordered && self.groups.is_some() { nnz } else { 0 },
+            groups: if reordered && (self.groups.is_some() || self.matricized.is_some()) { nnz } else { 0 },
             tiles: self.tiles.is_some() && !on_device,
             on_device: on_device.then_some((value_bytes, reordered)),
         }

@@ -3,10 +3,12 @@
 mod arrays;
 mod build;
 mod builder;
+mod column_major;
 mod geometry;
 mod gpu;
 mod groups;
 mod layout;
+mod matricized;
 mod parts;
 mod places;
 mod plan;

@@ -8,6 +8,7 @@ use windrow_simt::GlobalPtr;
 use super::builder::SpmmBuilder;
 use super::gpu::{GpuPlan, start};
 use super::groups::GroupsPart;
+use super::matricized::MatricizedPart;
 use super::parts::{RowSplitPart, TilesPart};
 use super::report::{ArraySize, PLACES};
 use super::tiles::TilePattern;
@@ -24,6 +25,7 @@ pub(super) struct Places {
     row_split: Option<Index>,
     short_rows: Option<Index>,
     groups: Option<Index>,
+    matricized: Option<Index>,
     tiles: Option<Index>,
     /// How many of the values placed last were finite and are not any more.
     overflowed: DeviceBuffer<u32>,
@@ -45,7 +47,7 @@ pub(super) struct PlaceCounts {
     /// Values of row segments, if they are not in the order in which new ones come.
     pub(super) row_split: usize,
     pub(super) short_rows: usize,
-    /// Values of groups, likewise.
+    /// Values of groups and of matricised rows, likewise.
     pub(super) groups: usize,
     /// Whether there are tiles that were laid out on the host.
     pub(super) tiles: bool,
@@ -113,7 +115,10 @@ impl GpuPlan {
             nnz,
             row_split: self.row_split.as_ref().filter(on_host).map_or(0, |part| part.col_indices.len()),
             short_rows: self.short_rows.as_ref().map_or(0, |part| part.sources.len()),
-            groups: self.groups.as_ref().filter(|_| order.is_some()).map_or(0, GroupsPart::len),
+            groups: order.map_or(0, |_| {
+                let groups = self.groups.as_ref().map_or(0, GroupsPart::len);
+                groups + self.matricized.as_ref().map_or(0, MatricizedPart::len)
+            }),
             tiles: self.tiles.as_ref().is_some_and(|part| part.pattern().is_some()),
             on_device: self.is_on_device().then_some((self.precision.bytes(), order.is_some())),
         }
@@ -169,6 +174,9 @@ impl GpuPlan {
         if let Some(part) = &self.groups {
             place(&places.groups, part.values.pointer().cast(), part.len())?;
         }
+        if let Some(part) = &self.matricized {
+            place(&places.matricized, part.values.pointer().cast(), part.len())?;
+        }
         if let Some(part) = &self.tiles {
             place(&places.tiles, part.records.pointer(), nnz)?;
         }
@@ -216,11 +224,13 @@ impl Places {
             None => None,
             Some(part) => Some(Index::Gather(gather(&part.sources)?)),
         };
-        let groups = match (&plan.groups, order) {
-            (None, _) => None,
-            (Some(_), None) => Some(Index::None),
-            (Some(_), Some(order)) => Some(Index::Gather(DeviceBuffer::named(device, order, PLACES)?)),
+        let in_order = |is_there: bool| match (is_there, order) {
+            (false, _) => Ok::<_, DeviceError>(None),
+            (true, None) => Ok(Some(Index::None)),
+            (true, Some(order)) => Ok(Some(Index::Gather(DeviceBuffer::named(device, order, PLACES)?))),
         };
+        let groups = in_order(plan.groups.is_some())?;
+        let matricized = in_order(plan.matricized.is_some())?;
         let tiles = match plan.tiles.as_ref().and_then(|part| Some((part, part.pattern()?))) {
             None => None,
             Some((part, pattern)) => {
@@ -233,6 +243,7 @@ impl Places {
             row_split,
             short_rows,
             groups,
+            matricized,
             tiles,
             overflowed: DeviceBuffer::zeroed(device, 1, PLACES)?,
         })

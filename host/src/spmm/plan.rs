@@ -180,6 +180,7 @@ impl SpmmPlan {
                 let operands = Operands {
                     b: b.buffer().address(),
                     ldb: narrow_width(b.ld())?,
+                    column_major: false,
                     c: c.buffer().address(),
                     ldc: narrow_width(c.ld())?,
                     n: narrow_width(b.cols())?,
@@ -328,7 +329,7 @@ impl SpmmPlan {
         self.nnz
     }
 
-    fn check_shapes(&self, b: (usize, usize), c: (usize, usize)) -> Result<(), SpmmError> {
+    pub(super) fn check_shapes(&self, b: (usize, usize), c: (usize, usize)) -> Result<(), SpmmError> {
         if b.0 != self.cols {
             return Err(SpmmError::InnerDim { a_cols: self.cols, b_rows: b.0 });
         }

@@ -73,6 +73,9 @@ pub struct SpmmReport {
     pub scheduling: Option<Scheduling>,
     /// The point of Sgap's space that divides the work, and its launch, `<groupSz, blockSz, tileSz, workerDimR>`.
     pub parallelism: Option<String>,
+    /// MMAs of 16 × 8 × 8 that a product of the plan's width takes, for plans of
+    /// [`Algorithm::MatricizedRows`](crate::Algorithm::MatricizedRows); else 0.
+    pub mma_count: u64,
     /// How the CPU deals products out to its threads; none on a GPU.
     pub cpu_tasks: Option<CpuTasks>,
     /// Whether the choice of [`Algorithm::Auto`] is one that was [tuned](crate::Tuned).
@@ -201,6 +204,13 @@ impl fmt::Display for SpmmReport {
         writeln!(f, "algorithm      {} in {}: {}", self.algorithm, self.precision, self.reason)?;
         if let Some(parallelism) = &self.parallelism {
             writeln!(f, "parallelism    {parallelism}, {} rows cut", self.split_rows)?;
+        }
+        if self.mma_count > 0 {
+            writeln!(
+                f,
+                "multiplies     {} MMAs at width {}, {} rows cut",
+                self.mma_count, self.width, self.split_rows
+            )?;
         }
         if let Some(CpuTasks { ranges_per_thread, tile_columns }) = self.cpu_tasks {
             let tile = tile_columns.map_or("all columns".to_owned(), |tile| format!("{tile} columns"));

@@ -163,7 +163,7 @@ impl SpmmPlan {
         }
         match (&self.body, &reference.values) {
             (Body::Gpu(plan), ReferenceValues::Device(a)) => {
-                let unit = if plan.uses_tiles() { UNIT_MMA } else { UNIT_FMA };
+                let unit = if plan.uses_tensor_cores() { UNIT_MMA } else { UNIT_FMA };
                 self.verify_on_device(a, b, (c, unit), index(u64::from(MAX_BLOCK_COLUMNS)))
             }
             (_, ReferenceValues::Host(values)) => match (b.host(), c.host()) {

@@ -4,7 +4,7 @@ use crate::num::{narrow, real, wide};
 use crate::parallelism::{AtomicParallelism, IllegalPoint, MinimalData, Share};
 
 /// Threads that occupy a GPU several times over: with fewer, each has fewer entries.
-const THREADS: f64 = 1_000_000.0;
+const THREADS: f64 = 750_000.0;
 /// Most entries of a thread.
 const MOST_EACH: u32 = 32;
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use windrow_formats::{Csf3, Csr, Value};
 
+use super::point::default_point;
 use super::slices::level_dims;
 use crate::dense::{DenseMut, DenseRef};
 use crate::device::Device;
@@ -57,7 +58,9 @@ impl<'a, V: Value> TtmBuilder<'a, V> {
         self
     }
 
-    /// The algorithm, [`Algorithm::Auto`] unless told. Fibers take the place of rows.
+    /// The algorithm, fibers taking the place of rows. [`Algorithm::Auto`], unless told, takes
+    /// [`Algorithm::SegmentGroup`] at any width where there are kernels for the precision: fibers are many, short, and
+    /// now and then long.
     #[must_use]
     pub fn algorithm(mut self, algorithm: Algorithm) -> Self {
         self.algorithm = algorithm;
@@ -78,7 +81,8 @@ impl<'a, V: Value> TtmBuilder<'a, V> {
         self
     }
 
-    /// How [`Algorithm::SegmentGroup`] divides the work, rows being fibers, instead of what it prefers.
+    /// How [`Algorithm::SegmentGroup`] divides the work, rows being fibers, instead of entries as [`Mttkrp`](super::Mttkrp)
+    /// does.
     #[must_use]
     pub fn parallelism(mut self, point: AtomicParallelism) -> Self {
         self.point = Some(point);
@@ -102,16 +106,21 @@ impl<'a, V: Value> TtmBuilder<'a, V> {
     /// [`SpmmError::Format`] for 2³² fibers or more.
     pub fn build(&self, device: &Device) -> Result<TtmPlan, SpmmError> {
         let rows = rows_of_fibers(self.a)?;
+        let groups = match self.algorithm {
+            Algorithm::Auto => Algorithm::SegmentGroup.supports(self.precision),
+            other => other == Algorithm::SegmentGroup,
+        };
         let mut builder = Spmm::builder(&rows)
             .width(self.width)
             .precision(self.precision)
-            .algorithm(self.algorithm)
+            .algorithm(if groups { Algorithm::SegmentGroup } else { self.algorithm })
             .determinism(self.determinism)
             .group_launch(self.group_launch);
         if let Some(bytes) = self.memory_limit {
             builder = builder.memory_limit(bytes);
         }
-        if let Some(point) = self.point {
+        if groups {
+            let point = self.point.map_or_else(|| default_point(self.a.nnz(), self.width), Ok)?;
             builder = builder.parallelism(point);
         }
         Ok(TtmPlan { product: builder.build(device)? })

@@ -121,9 +121,12 @@ impl Setup {
 
     /// The unit roundoff that the bound is computed with.
     pub(crate) fn unit(self, device: &Device) -> f64 {
-        let tiles = matches!(self.algorithm, Algorithm::TileStream | Algorithm::Hybrid | Algorithm::Auto);
+        let tensor_cores = matches!(
+            self.algorithm,
+            Algorithm::TileStream | Algorithm::Hybrid | Algorithm::MatricizedRows | Algorithm::Auto
+        );
         let on_cpu = device.kind() == windrow::DeviceKind::Cpu;
-        if tiles && self.precision != Precision::F32 && !on_cpu { UNIT_MMA } else { UNIT_FMA }
+        if tensor_cores && self.precision != Precision::F32 && !on_cpu { UNIT_MMA } else { UNIT_FMA }
     }
 
     pub(crate) fn plan(self, device: &Device, case: &Case) -> SpmmPlan {
@@ -164,6 +167,8 @@ pub(crate) enum Layout {
     AsGiven,
     /// At multiples of 16 bytes, so that kernels read vectors.
     Aligned,
+    /// `B` column by column, with padding.
+    ColumnMajor,
 }
 
 /// `data`, `rows × cols` with leading dimension `ld`, in device memory with leading dimension `new_ld` and
@@ -227,13 +232,24 @@ fn run_typed<B: Element, C: Output + windrow_testkit::Output>(
     let (m, k, n) = (case.m(), case.k(), case.n);
     let (ldb, ldc) = match layout {
         Layout::AsGiven => (case.ldb, case.ldc),
+        Layout::ColumnMajor => (k + 3, case.ldc),
         Layout::Aligned => (n.next_multiple_of(16 / size_of::<B>()), n.next_multiple_of(16 / size_of::<C>())),
     };
     let plan = setup.plan(device, case);
-    let b = place::<B>(device, (&case.b, k, n, case.ldb), ldb, f32::NAN);
     let mut c = place::<C>(device, (&case.c, m, n, case.ldc), ldc, PADDING_MARK);
-    plan.run_into(case.alpha, &b, case.beta, &mut c)
-        .unwrap_or_else(|error| panic!("{} on {device}, {layout:?}: {error}\n{}", case.name, plan.report()));
+    let run = match layout {
+        Layout::ColumnMajor => {
+            let columns: Vec<f32> =
+                (0..n).flat_map(|j| (0..k).map(move |i| case.b[i * case.ldb + j])).collect();
+            let b = place::<B>(device, (&columns, n, k, k), ldb, f32::NAN);
+            plan.run_column_major_into(case.alpha, &b, case.beta, &mut c)
+        }
+        Layout::AsGiven | Layout::Aligned => {
+            let b = place::<B>(device, (&case.b, k, n, case.ldb), ldb, f32::NAN);
+            plan.run_into(case.alpha, &b, case.beta, &mut c)
+        }
+    };
+    run.unwrap_or_else(|error| panic!("{} on {device}, {layout:?}: {error}\n{}", case.name, plan.report()));
     let got = c.buffer().to_vec().unwrap_or_else(|error| panic!("{} on {device}: {error}", case.name));
     // With the case's leading dimension replaced, `assert_matches` checks the padding of this one.
     let case = relaid(rounded, ldc);

@@ -1,0 +1,90 @@
+//! Products with a column-major `B`.
+
+use super::gpu::Operands;
+use super::plan::{Body, SpmmPlan, narrow_width};
+use crate::checks::{check_device, machine_of};
+use crate::cpu;
+use crate::dense::DenseRef;
+use crate::error::SpmmError;
+use crate::matrix::{DeviceMatrix, Element, Output};
+
+impl SpmmPlan {
+    /// `C ← α·A·B + β·C` for a column-major `B`, given as the row-major `Bᵀ`: row `j` of `b_transposed` is column `j` of
+    /// `B`. As [`run_into`](Self::run_into) otherwise; `C` is row-major.
+    ///
+    /// On a GPU only plans of [`Algorithm::MatricizedRows`](crate::Algorithm::MatricizedRows) have kernels for it, which
+    /// read `B` element by element: where `B` is used more than once, a transposed copy and another algorithm are faster.
+    /// The CPU makes a transposed copy for each product.
+    ///
+    /// # Shapes
+    /// - `b_transposed`: n × k, of the plan's precision;
+    /// - `c`: m × n, f32 or f16; not read if β = 0.
+    ///
+    /// # Errors
+    /// - those of [`run_into`](Self::run_into);
+    /// - [`SpmmError::Unsupported`] for a GPU plan of another algorithm.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Algorithm, Csr, DenseRef, Device, DeviceMatrix, Precision, Spmm, f16};
+    ///
+    /// let (device, a) = (Device::best()?, Csr::from_dense(1, 3, &[1.0f32, 0.0, 2.0])?);
+    /// let builder = Spmm::builder(&a).width(2).precision(Precision::F16);
+    /// let plan = builder.algorithm(Algorithm::MatricizedRows).build(&device)?;
+    /// // Two columns of three elements.
+    /// let columns = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0].map(f16::from_f32);
+    /// let b_transposed = DeviceMatrix::upload(&device, DenseRef::packed(&columns, 2, 3)?)?;
+    /// let mut c = DeviceMatrix::<f32>::zeros(&device, 1, 2)?;
+    /// plan.run_column_major_into(1.0, &b_transposed, 0.0, &mut c)?;
+    /// assert_eq!(c.download()?, [7.0, 16.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_column_major_into<B: Element, C: Output>(
+        &self,
+        alpha: f32,
+        b_transposed: &DeviceMatrix<B>,
+        beta: f32,
+        c: &mut DeviceMatrix<C>,
+    ) -> Result<(), SpmmError> {
+        let b = b_transposed;
+        self.check_operand("B", b)?;
+        check_device("C", c.device(), &self.device)?;
+        self.check_shapes((b.cols(), b.rows()), (c.rows(), c.cols()))?;
+        match &self.body {
+            Body::Cpu(a) => {
+                // Both are in host memory: they are on the CPU, as was just checked.
+                if let (Some(b), Some(c)) = (b.host(), c.host_mut()) {
+                    let rows = transpose(b);
+                    cpu::spmm(a, alpha, DenseRef::packed(&rows, b.cols(), b.rows())?, beta, c);
+                }
+                Ok(())
+            }
+            Body::Gpu(plan) if plan.matricized.is_none() => Err(SpmmError::Unsupported {
+                algorithm: self.report.algorithm,
+                precision: self.precision,
+                remedy: "a column-major B needs algorithm matricized-rows and precision f16; or transpose it",
+            }),
+            Body::Gpu(plan) => {
+                let operands = Operands {
+                    b: b.buffer().address(),
+                    ldb: narrow_width(b.ld())?,
+                    column_major: true,
+                    c: c.buffer().address(),
+                    ldc: narrow_width(c.ld())?,
+                    n: narrow_width(b.rows())?,
+                    alpha,
+                    beta,
+                    c_is_half: C::IS_HALF,
+                };
+                // SAFETY: shapes, types and device were checked; a `DeviceMatrix` holds all rows up to its leading
+                // dimension, and frees them after the work that was queued before; `c` is borrowed for itself.
+                unsafe { plan.run(machine_of(&self.device)?, operands) }
+            }
+        }
+    }
+}
+
+/// The elements of `Bᵀ`, row after row without padding.
+fn transpose<B: Copy>(b: DenseRef<'_, B>) -> Vec<B> {
+    (0..b.cols()).flat_map(|column| (0..b.rows()).map(move |row| b.row(row)[column])).collect()
+}
