@@ -13,12 +13,9 @@
 //! | [`tune()`] | thresholds of a GPU model, from made-up matrices |
 //! | [`tune_product`], [`tune_sweep`] | the quickest way to a product, each result verified; many of them |
 //! | [`fit()`] | thresholds of the decision tree of segment groups, from measured times |
-//! | [`summarise`], [`summarise_ablation`], [`summarise_sampled`], [`summarise_nm`], [`summarise_tuning`] | the lines as Markdown |
+//! | [`summarise`], [`summarise_ablation`], [`summarise_sampled`], [`summarise_nm`], [`summarise_tensor`], [`summarise_tuning`] | the lines as Markdown |
 //!
-//! The programs `windrow-sweep`, `windrow-tuned`, `windrow-fit`, `windrow-sddmm`, `windrow-nm` and `windrow-ablation` do these from the command line; `cargo bench -p windrow-bench` runs the criterion
-//! | [`summarise`], [`summarise_ablation`], [`summarise_sampled`], [`summarise_nm`], [`summarise_tensor`] | the lines as Markdown |
-//!
-//! The programs `windrow-sweep`, `windrow-sddmm`, `windrow-nm`, `windrow-tensor` and `windrow-ablation` do these from the command line; `cargo bench -p windrow-bench` runs the criterion
+//! The programs `windrow-sweep`, `windrow-tuned`, `windrow-fit`, `windrow-sddmm`, `windrow-nm`, `windrow-tensor` and `windrow-ablation` do these from the command line; `cargo bench -p windrow-bench` runs the criterion
 //! suites, those for a GPU where there is one. No time is reported for a result that is not within its error bound.
 
 mod ablation;

@@ -1,7 +1,7 @@
 //! One product: planned, run on shared operands, timed, verified.
 
 use windrow::partition::PartitionRule;
-use windrow::{Csr, Device, DeviceMatrix, Element, Permutation, Precision, SpmmReport, bf16, f16};
+use windrow::{Csr, DenseRef, Device, DeviceMatrix, Element, Permutation, Precision, SpmmReport, bf16, f16};
 
 use crate::error::BenchError;
 use crate::operands::{case_seed, fill, poisoned_matrix, random_matrix};
@@ -140,8 +140,14 @@ impl Product<'_> {
         let plan = self.plan()?;
         measured.report = Some(plan.report().clone());
         let (b, c) = operands.get::<T>(f32::NAN)?;
-        let timing =
-            measure(self.device, sampling, || plan.run_into(1.0, b, 0.0, c).map_err(BenchError::from))?;
+        let timing = if self.path.column_major {
+            let columns = transposed(b)?;
+            measure(self.device, sampling, || {
+                plan.run_column_major_into(1.0, &columns, 0.0, c).map_err(BenchError::from)
+            })?
+        } else {
+            measure(self.device, sampling, || plan.run_into(1.0, b, 0.0, c).map_err(BenchError::from))?
+        };
         let verification = plan.verify(self.csr, b, c)?;
         measured.check = Some(CheckFacts::of(&verification));
         if !verification.passed() {
@@ -150,6 +156,13 @@ impl Product<'_> {
         measured.timing = Some(timing);
         Ok(())
     }
+}
+
+/// The same elements, column after column.
+fn transposed<T: Stored>(b: &DeviceMatrix<T>) -> Result<DeviceMatrix<T>, BenchError> {
+    let (rows, cols, elements) = (b.rows(), b.cols(), b.download()?);
+    let columns: Vec<T> = (0..cols).flat_map(|j| elements[j..].iter().step_by(cols).copied()).collect();
+    Ok(DeviceMatrix::upload(b.device(), DenseRef::packed(&columns, cols, rows)?)?)
 }
 
 #[cfg(test)]

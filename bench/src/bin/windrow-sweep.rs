@@ -23,7 +23,7 @@ use windrow_bench::{
 /// A path is an algorithm and a precision, such as auto-f16, with options behind it: +reorder (similarity order of the
 /// rows), +rcm, +community, +degree (other orders), +fast (results may differ in the last bits), +window-each (a warp
 /// for each window), +dense, +packed (the form of the values of tiles), +point:1/8row:4col:8 and +launch:128:8:1/2 (how
-/// segment-group divides the work, and its launch), +vectors or +vectors:2/8 (a hybrid
+/// segment-group divides the work, and its launch), +column-major (of B), +vectors or +vectors:2/8 (a hybrid
 /// divided by column vectors, with Libra's threshold or that one). Example: hybrid-f16+reorder+fast.
 ///
 /// With --summarise, FILE are the JSON lines of earlier sweeps and a Markdown summary goes to standard output, or to

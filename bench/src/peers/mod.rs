@@ -7,12 +7,14 @@ mod algorithm;
 mod cublas;
 mod cusparse;
 mod cusparse_sddmm;
+mod cusparse_spmv;
 mod operands;
 
 pub use algorithm::CsrAlgorithm;
 pub use cublas::{CuBlas, DenseMath};
 pub use cusparse::{CuSparse, CuSparseSpmm};
 pub use cusparse_sddmm::CuSparseSddmm;
+pub use cusparse_spmv::{CuSparseSpmv, VectorAlgorithm};
 pub use operands::DeviceCsr;
 
 use crate::error::BenchError;

@@ -8,7 +8,7 @@ use super::SweepOptions;
 use super::record::{CheckFacts, PeerAttempt, PeerFacts};
 use crate::error::BenchError;
 use crate::operands::{case_seed, fill, random_matrix};
-use crate::peers::{CsrAlgorithm, CuBlas, CuSparse, DenseMath, DeviceCsr};
+use crate::peers::{CsrAlgorithm, CuBlas, CuSparse, DenseMath, DeviceCsr, VectorAlgorithm};
 use crate::product::{Operands, Stored};
 use crate::timing::{Timing, measure};
 
@@ -106,7 +106,7 @@ fn sparse_facts<T: Stored>(
     }
 }
 
-/// Every algorithm for row-major operands, on the same ones.
+/// Every algorithm for row-major operands, on the same ones, and those for vectors where `B` is one.
 fn try_sparse<T: Stored>(
     library: &CuSparse,
     case: &Compared<'_>,
@@ -128,6 +128,21 @@ fn try_sparse<T: Stored>(
         };
         let result = run(&mut attempt, operands);
         attempts.push(attempt.end(result));
+    }
+    if case.width == 1 {
+        for algorithm in VectorAlgorithm::ALL {
+            let mut attempt = Attempt::new(algorithm.to_string());
+            let run = |attempt: &mut Attempt, operands: &mut Operands<'_>| -> Result<(), BenchError> {
+                let (b, c) = operands.get::<T>(UNWRITTEN)?;
+                let spmv = library.prepare_spmv(algorithm, &a, b, c)?;
+                attempt.preprocess_us = Some(spmv.preprocess_us());
+                attempt.timing = Some(measure(device, options.sampling, || spmv.run())?);
+                drop(spmv);
+                attempt.verify(&verifier, csr, b, c)
+            };
+            let result = run(&mut attempt, operands);
+            attempts.push(attempt.end(result));
+        }
     }
     Ok(attempts)
 }

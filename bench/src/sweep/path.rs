@@ -26,6 +26,7 @@ use crate::error::BenchError;
 /// | `+vectors`, `+vectors:2/8` | a hybrid divided by column vectors as Libra's are, with its threshold or that one |
 /// | `+point:1/8row:4col:8` | segment groups divided as the point `{<1/8 row, 4 col>, 8}` says |
 /// | `+launch:256:8:1/2` | their launch: threads of a block, columns of a tile or `-`, share of the workers |
+/// | `+column-major` | a column-major `B` |
 /// | `+rows:64:32:1` | how row-split divides the work: entries of a piece or `whole`, columns of a slice, whether several ways; `-` for what it prefers |
 /// | `+tasks:8:64` | how the CPU deals the product out: ranges of rows a thread, columns of a tile or `-` |
 ///
@@ -63,6 +64,8 @@ pub struct SweepPath {
     pub rows: RowDivision,
     /// How the CPU deals the product out.
     pub tasks: Option<CpuTasks>,
+    /// Whether `B` is column-major.
+    pub column_major: bool,
 }
 
 /// The orders that a path may name, each with its option.
@@ -77,9 +80,10 @@ const WINDOW_EACH: &str = "window-each";
 const VECTORS: &str = "vectors";
 const POINT: &str = "point:";
 const LAUNCH: &str = "launch:";
-const ROWS: &str = "rows:";
+const COLUMN_MAJOR: &str = "column-major";
 const TASKS: &str = "tasks:";
-const OPTIONS: &str = "options are reorder, rcm, community, degree, fast, window-each, dense, packed, sequential, multi-stream, vectors, point, launch, rows and tasks";
+const ROWS: &str = "rows:";
+const OPTIONS: &str = "options are reorder, rcm, community, degree, fast, window-each, dense, packed, sequential, multi-stream, vectors, point, launch, rows, tasks and column-major";
 /// The forms of tile values that a path may name.
 const FORMS: [(TileValues, &str); 2] = [(TileValues::Dense, "dense"), (TileValues::Packed, "packed")];
 
@@ -110,6 +114,7 @@ impl SweepPath {
             schedule: Schedule::Auto,
             point: None,
             launch: None,
+            column_major: false,
             rows: RowDivision { piece_entries: None, slice_columns: None, several_ways: None },
             tasks: None,
         }
@@ -271,6 +276,11 @@ impl SweepPath {
                 Err("only tile-stream and hybrid always have windows")
             }
             WINDOW_EACH => Ok(Self { window_each: true, ..self }),
+            COLUMN_MAJOR if self.algorithm != Algorithm::MatricizedRows => {
+                Err("only matricized-rows takes a column-major B")
+            }
+            COLUMN_MAJOR if self.column_major => Err("an option is given twice"),
+            COLUMN_MAJOR => Ok(Self { column_major: true, ..self }),
             _ => Err(OPTIONS),
         }
     }
@@ -370,6 +380,9 @@ impl fmt::Display for SweepPath {
         }
         if let Some(tasks) = self.tasks {
             option(&format!("{TASKS}{}", name(tasks.to_string(), ",")));
+        }
+        if self.column_major {
+            option(COLUMN_MAJOR);
         }
         f.pad(&text)
     }

@@ -50,6 +50,8 @@ fn options_round_trip_in_any_order() {
 
 #[test]
 fn points_and_launches_round_trip() {
+    let path: SweepPath = "matricized-rows-f16+column-major".parse().unwrap();
+    assert!(path.column_major && path.to_string().parse::<SweepPath>().unwrap() == path);
     for text in [
         "row-split-f32+tasks:8:-",
         "row-split-f32+rows:whole:-:-",
@@ -107,6 +109,8 @@ fn options_that_mean_nothing_are_refused() {
         ("auto-f32+rows:64:-:-", "only row-split"),
         ("row-split-f32+tasks:8", "tasks are"),
         ("row-split-f32+tasks:8:-+tasks:8:-", "twice"),
+        ("row-split-f16+column-major", "only matricized-rows"),
+        ("matricized-rows-f16+column-major+column-major", "twice"),
         ("segment-group-f32+launch:256:8", "launches are"),
         ("segment-group-f32+launch:256:8:1+launch:256:8:1", "twice"),
     ] {
