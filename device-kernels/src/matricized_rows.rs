@@ -82,7 +82,7 @@ pub const APART: u32 = 1 << 30;
 /// - `warps[8·i + warp]`, for `i < count`: row of `C`, or slot; first entry; entries; and
 ///   `warp of the row | log₂ w << WARPS_LOG2_AT` with flags. The warps of a row follow each other among these eight and
 ///   have the same record but for their number; `w` is 1, 2, 4 or 8, with at most `8·w` entries if it is not 8. A warp
-///   without work has one warp, no entries and [`NO_ROW`](crate::NO_ROW). Either all eight records have [`APART`], and
+///   without work has one warp, no entries and [`NO_ROW`]. Either all eight records have [`APART`], and
 ///   `w = 1`, or none has; those that have come last.
 /// - Entries lie below 2³² − 64; columns of entries are below k; `count` and the blocks of the grid, added up, below 2³².
 /// - For layouts of vectors `b` and its rows are aligned to 16 bytes, and rows are readable up to `ldb`.
