@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput};
 use windrow::synthetic::Synthetic;
-use windrow::{Csr, Device, DeviceError, Element, Precision, Spmm, bf16, f16};
+use windrow::{Algorithm, Csr, Device, DeviceError, Element, Precision, Spmm, bf16, f16};
 use windrow_bench::{SweepPath, poisoned_matrix, random_matrix};
 
 const WIDTHS: [usize; 2] = [32, 128];
+/// Of a vector, and of few columns.
+const NARROW: [usize; 4] = [1, 2, 4, 8];
 
 fn main() -> ExitCode {
     let device = match Device::cuda(0) {
@@ -28,11 +30,15 @@ fn main() -> ExitCode {
     };
     let mut criterion = Criterion::default().configure_from_args();
     for (name, a) in common::matrices(&[Synthetic::Fem100k, Synthetic::Rmat17]) {
-        for path in SweepPath::DEFAULT {
-            match path.precision {
-                Precision::F16 => products::<f16>(&mut criterion, &device, (name, &a), path),
-                Precision::Bf16 => products::<bf16>(&mut criterion, &device, (name, &a), path),
-                _ => products::<f32>(&mut criterion, &device, (name, &a), path),
+        let matricized = SweepPath::new(Algorithm::MatricizedRows, Precision::F16);
+        let wide = SweepPath::DEFAULT.into_iter().chain([matricized]).map(|path| (path, &WIDTHS[..]));
+        let narrow = [Algorithm::Auto, Algorithm::RowSplit]
+            .map(|algorithm| (SweepPath::new(algorithm, Precision::F32), &NARROW[..]));
+        for of in wide.chain(narrow) {
+            match of.0.precision {
+                Precision::F16 => products::<f16>(&mut criterion, &device, (name, &a), of),
+                Precision::Bf16 => products::<bf16>(&mut criterion, &device, (name, &a), of),
+                _ => products::<f32>(&mut criterion, &device, (name, &a), of),
             }
         }
     }
@@ -44,11 +50,11 @@ fn products<T: Element>(
     criterion: &mut Criterion,
     device: &Device,
     (name, a): (&str, &Csr<f32>),
-    path: SweepPath,
+    (path, widths): (SweepPath, &[usize]),
 ) {
     let mut group = criterion.benchmark_group(format!("spmm_gpu/{name}"));
     group.sample_size(20).throughput(Throughput::Elements(a.nnz() as u64));
-    for width in WIDTHS {
+    for &width in widths {
         let builder = Spmm::builder(a).width(width).precision(path.precision).algorithm(path.algorithm);
         let plan = builder.build(device).expect("a plan");
         let b = random_matrix::<T>(device, a.cols(), width, 1).expect("memory for B");
