@@ -13,8 +13,8 @@ impl SpmmPlan {
     /// `B`. As [`run_into`](Self::run_into) otherwise; `C` is row-major.
     ///
     /// On a GPU only plans of [`Algorithm::MatricizedRows`](crate::Algorithm::MatricizedRows) have kernels for it, which
-    /// read `B` element by element: where `B` is used more than once, a transposed copy and another algorithm are faster.
-    /// The CPU makes a transposed copy for each product.
+    /// read `B` element by element: on an H200 that took 1.6 to 13 times as long as products of the same algorithm with a
+    /// row-major `B`, at widths from 64 on. The CPU makes a transposed copy for each product.
     ///
     /// # Shapes
     /// - `b_transposed`: n × k, of the plan's precision;

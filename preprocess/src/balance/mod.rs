@@ -38,3 +38,21 @@ pub const NO_SLOT: u32 = u32::MAX;
 pub const ADD_TO_C: u32 = u32::MAX - 1;
 /// The bit of the stride of a split row whose sum is added to what `C` holds, likewise.
 pub const ADDS: u32 = 1 << 31;
+
+/// Gives all pieces of a row one slot, for sums that are accumulated in whatever order they come: in `split_rows`, and in
+/// the slots of the pieces. Returns the number of slots, one for each row.
+fn share_slots<'a>(
+    split_rows: &mut [[u32; 4]],
+    slots: u32,
+    of_pieces: impl Iterator<Item = &'a mut u32>,
+) -> u32 {
+    let mut shared = vec![0_u32; slots as usize];
+    for (row, slot) in split_rows.iter_mut().zip(0_u32..) {
+        shared[row[1] as usize..][..row[2] as usize].fill(slot);
+        (row[1], row[2]) = (slot, 1);
+    }
+    for slot in of_pieces.filter(|slot| **slot < ADD_TO_C) {
+        *slot = shared[*slot as usize];
+    }
+    split_rows.iter().map(|row| row[2]).sum()
+}

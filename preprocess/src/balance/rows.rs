@@ -28,15 +28,8 @@ pub struct RowSegments {
 impl RowSegments {
     /// Gives all pieces of a row one slot, for sums that are accumulated in whatever order they come.
     pub fn share_slots(&mut self) {
-        let mut shared = vec![0u32; self.slots as usize];
-        for (row, slot) in self.split_rows.iter_mut().zip(0u32..) {
-            shared[row[1] as usize..][..row[2] as usize].fill(slot);
-            (row[1], row[2]) = (slot, 1);
-        }
-        for segment in self.segments.iter_mut().filter(|segment| segment[3] < ADD_TO_C) {
-            segment[3] = shared[segment[3] as usize];
-        }
-        self.slots = self.split_rows.iter().map(|row| row[2]).sum(); // one for each row now
+        let of_segments = self.segments.iter_mut().map(|segment| &mut segment[3]);
+        self.slots = super::share_slots(&mut self.split_rows, self.slots, of_segments);
     }
 
     /// Gives whole rows for which `has_more` holds a slot each, and marks all such rows: what is computed for them is

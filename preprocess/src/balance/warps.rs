@@ -56,15 +56,8 @@ pub struct RowWarps {
 impl RowWarps {
     /// Gives all pieces of a row one slot, for sums that are accumulated in whatever order they come.
     pub fn share_slots(&mut self) {
-        let mut shared = vec![0_u32; self.slots as usize];
-        for (row, slot) in self.split_rows.iter_mut().zip(0_u32..) {
-            shared[row[1] as usize..][..row[2] as usize].fill(slot);
-            (row[1], row[2]) = (slot, 1);
-        }
-        for share in self.warps.iter_mut().filter(|share| share.slot != NO_SLOT) {
-            share.slot = shared[share.slot as usize];
-        }
-        self.slots = self.split_rows.iter().map(|row| row[2]).sum();
+        let of_warps = self.warps.iter_mut().map(|share| &mut share.slot);
+        self.slots = super::share_slots(&mut self.split_rows, self.slots, of_warps);
     }
 
     /// MMAs of 16 × 8 × 8 that a product of `n` columns takes: for each 64 entries of a row, or fewer, and each `16/w`
@@ -118,8 +111,7 @@ pub fn row_warps(row_offsets: &[u64]) -> RowWarps {
         dealt.split_rows.push([entry(row as u64), dealt.slots, count, 1]);
         dealt.slots += count; // no more slots than entries
     }
-    let shares = |(row, slot): (u32, u32), (first, entries): (u64, u64)| {
-        let warps = warps_of(entries);
+    let shares = |(row, slot, warps): (u32, u32, u32), (first, entries): (u64, u64)| {
         let (first, entries) = (entry(first), entry(entries));
         (0..warps).map(move |warp| WarpShare { row, slot, first, entries, warps, warp })
     };
@@ -129,15 +121,15 @@ pub fn row_warps(row_offsets: &[u64]) -> RowWarps {
         (0..count).flat_map(move |i| {
             let from = u64::from(i) * piece;
             // A piece has all the warps of a block, however short it is.
-            let (first, entries) = (entry(begin + from), entry(piece.min(len - from)));
-            let (slot, warps) = (first_slot + i, BLOCK_WARPS);
-            (0..warps).map(move |warp| WarpShare { row, slot, first, entries, warps, warp })
+            shares((row, first_slot + i, BLOCK_WARPS), (begin + from, piece.min(len - from)))
         })
     }));
     for warps in [8, 4, 2, 1] {
         let whole = (0..rows).into_par_iter().filter(|&row| len(row) <= WHOLE && warps_of(len(row)) == warps);
         dealt.warps.par_extend(
-            whole.flat_map_iter(|row| shares((entry(row as u64), NO_SLOT), (row_offsets[row], len(row)))),
+            whole.flat_map_iter(|row| {
+                shares((entry(row as u64), NO_SLOT, warps), (row_offsets[row], len(row)))
+            }),
         );
     }
     dealt
