@@ -138,19 +138,17 @@
 //! them; nothing panics on user data. [`SpmmPlan::verify`] compares a result with an f64 reference, element by element
 //! and where the result is, within a bound that follows from the number of roundings.
 
-mod checks;
 mod cpu;
 mod dense;
 mod device;
 mod error;
-mod host_operands;
 mod matrix;
 mod nm;
 mod num;
 mod options;
 mod parallelism;
+mod plan;
 mod profile;
-mod schedule;
 mod sddmm;
 mod softmax;
 mod spmm;
@@ -179,13 +177,13 @@ pub use options::{
 pub use parallelism::{
     AtomicParallelism, Bounds, DaSpmm, Family, GroupLaunch, IllegalPoint, MinimalData, Share,
 };
+pub use plan::{ArraySize, OccupancyRange, Schedule, Scheduling, StageTime, Verification};
 pub use profile::{Profile, ProfileError};
-pub use schedule::{OccupancyRange, Schedule, Scheduling};
 pub use sddmm::{Sddmm, SddmmAlgorithm, SddmmBuilder, SddmmForm, SddmmGroup, SddmmPlan, SddmmReport};
 pub use softmax::RowSoftmax;
 #[doc(hidden)]
 pub use spmm::Reference;
-pub use spmm::{ArraySize, Spmm, SpmmBuilder, SpmmPlan, SpmmReport, StageTime, Verification};
+pub use spmm::{Spmm, SpmmBuilder, SpmmOptions, SpmmPlan, SpmmReport};
 pub use tensor::{Mttkrp, MttkrpBuilder, MttkrpPlan, MttkrpReport, Ttm, TtmBuilder, TtmPlan};
 pub use tuned::{Choice, ProductKey, Tuned, TunedError, TunedProduct};
 

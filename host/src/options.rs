@@ -8,9 +8,10 @@ use windrow_kernels::Dtype;
 use crate::error::SpmmError;
 
 /// Type in which the values of `A` and `B` are stored and multiplied; sums are always f32.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+///
+/// A `match` may name every one: code that forgets a new one shall not compile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[non_exhaustive]
 pub enum Precision {
     /// IEEE binary16: half the bytes to move, and Tensor Cores. Values are rounded to nearest, to 11
     /// significant bits; magnitudes above 65504 become infinite.
@@ -84,7 +85,7 @@ impl FromStr for Precision {
 }
 
 /// How the product is computed on a GPU. The CPU has one algorithm, whatever is asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Algorithm {
@@ -161,7 +162,7 @@ impl FromStr for Algorithm {
 }
 
 /// Whether two runs of a plan give the same bits.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Determinism {
@@ -209,7 +210,7 @@ impl FromStr for Determinism {
 /// | --- | --- | --- |
 /// | dense | `128·s + 128` | nothing to decode |
 /// | packed | `16·⌈e·s / 16⌉ + 132` | values found by counting the bits of a mask |
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum TileValues {
@@ -255,7 +256,7 @@ impl FromStr for TileValues {
 /// The arrays are the same, byte for byte. What differs is the time that making a plan takes, and where the plan keeps
 /// what it needs for new values: on the GPU these are 4 bytes for each entry and, with packed values, 20 for each
 /// step.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Preprocessing {

@@ -9,7 +9,7 @@ use thiserror::Error;
 use windrow_preprocess::partition::VectorThreshold;
 
 use crate::device::Device;
-use crate::schedule::OccupancyRange;
+use crate::plan::OccupancyRange;
 
 /// Version of the file's form.
 const SCHEMA: u32 = 1;

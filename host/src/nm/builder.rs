@@ -7,11 +7,10 @@ use super::host::HostNm;
 use super::options::{ActivationLayout, NmAlgorithm, NmPacking};
 use super::plan::{Body, NmSpmmPlan};
 use super::report::NmReport;
-use crate::checks::check_memory;
 use crate::device::Device;
 use crate::error::SpmmError;
 use crate::options::Precision;
-use crate::spmm::{StageClock, Values};
+use crate::plan::{StageClock, Values, check_memory};
 
 /// Rows of `A` that a plan is made for, unless told otherwise.
 const DEFAULT_ROWS: usize = 1024;

@@ -8,11 +8,10 @@ use super::making::Making;
 use super::model::{Capacity, Sizes};
 use super::operands::Operands;
 use super::report::NmReport;
-use crate::checks::check_index;
 use crate::device::{Device, DeviceKind, Machine};
 use crate::error::SpmmError;
 use crate::num::{index, narrow};
-use crate::spmm::StageClock;
+use crate::plan::{StageClock, check_index};
 
 /// Rows of `A` and `C` that kernels can count, and some to spare for tiles that reach beyond.
 pub(super) const MAX_ROWS: u64 = 1 << 31;

@@ -10,7 +10,7 @@ use crate::cpu::{GatheredWeights, Panels};
 use crate::dense::{DenseMut, DenseRef};
 use crate::matrix::Element;
 use crate::options::Precision;
-use crate::spmm::{ArraySize, push};
+use crate::plan::{ArraySize, push};
 
 /// Weights as the CPU multiplies them.
 pub(super) struct HostNm {

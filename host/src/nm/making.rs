@@ -11,12 +11,11 @@ use super::report::NmReport;
 use super::staging::{Bringing, ReadAs};
 use super::tuning::{MOST_TRIED, Scratch};
 use super::{cuda_cores, fragments, tensor_cores, tiles};
-use crate::checks::check_memory;
 use crate::device::{Device, Machine};
 use crate::error::{DeviceError, SpmmError};
 use crate::num::{narrow, wide};
 use crate::options::Precision;
-use crate::spmm::{ArraySize, Bits, StageClock, push};
+use crate::plan::{ArraySize, Bits, StageClock, check_memory, push};
 
 /// What a plan is made of.
 pub(super) struct Making<'a, 'b, V> {

@@ -9,13 +9,14 @@ use super::host::{Epilogue, HostNm};
 use super::operands::Operands;
 use super::options::{ActivationLayout, NmRun};
 use super::report::NmReport;
-use crate::checks::{check_device, check_element, check_index, check_ld, check_shape, machine_of};
 use crate::dense::{DenseMut, DenseRef};
 use crate::device::{Device, DeviceBuffer};
 use crate::error::SpmmError;
-use crate::host_operands::{output_on, with_rounded};
 use crate::matrix::{DeviceMatrix, Element, elements};
 use crate::options::Precision;
+use crate::plan::{
+    check_device, check_element, check_index, check_ld, check_shape, machine_of, output_on, with_rounded,
+};
 
 /// Weights laid out for products `C[m×n] ← act(α·scale·A[m×k]·W[k×n] + β·C + bias)` on one device.
 ///

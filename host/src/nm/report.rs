@@ -6,7 +6,7 @@ use super::options::{ActivationLayout, NmAlgorithm, NmPacking};
 use crate::device::DeviceKind;
 use crate::num::{real, wide};
 use crate::options::Precision;
-use crate::spmm::{ArraySize, StageTime, total_us, write_arrays, write_stages};
+use crate::plan::{ArraySize, StageTime, total_us, write_arrays, write_stages};
 
 /// What a plan of products with N:M weights is, what it holds and what it cost to make. `Display` prints it
 /// as a table.

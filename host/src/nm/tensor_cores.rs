@@ -11,7 +11,7 @@ use super::parts::launch;
 use crate::device::{Device, DeviceBuffer, Machine};
 use crate::error::DeviceError;
 use crate::num::{index, narrow, wide};
-use crate::spmm::Bits;
+use crate::plan::Bits;
 
 /// Weights cut and laid out for one instance of the kernel.
 pub(super) struct Layout {

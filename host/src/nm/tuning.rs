@@ -12,7 +12,7 @@ use crate::device::{Device, DeviceBuffer, DeviceKind, Machine};
 use crate::error::SpmmError;
 use crate::num::index;
 use crate::options::Precision;
-use crate::spmm::{ArraySize, Bits, push};
+use crate::plan::{ArraySize, Bits, push};
 
 /// Instances that are tried.
 pub(super) const MOST_TRIED: usize = 4;

@@ -11,7 +11,7 @@ use crate::device::DeviceBuffer;
 use crate::error::SpmmError;
 use crate::matrix::{DeviceMatrix, Element};
 use crate::num::{real, wide};
-use crate::spmm::{
+use crate::plan::{
     Bits, Storing, UNIT_FMA, UNIT_MMA, Verification, bounded_ratio, gamma, multiplied, subnormal_error,
 };
 

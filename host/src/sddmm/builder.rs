@@ -9,14 +9,12 @@ use super::host::HostSddmm;
 use super::options::{SddmmAlgorithm, SddmmForm, SddmmGroup};
 use super::plan::{Body, SddmmPlan};
 use super::report::SddmmReport;
-use crate::checks::check_memory;
 use crate::device::{Device, DeviceBuffer};
 use crate::error::SpmmError;
 use crate::num::{narrow, real, wide};
 use crate::options::Precision;
+use crate::plan::{ArraySize, MAX_INDEX, Schedule, Scheduling, StageClock, check_memory, push};
 use crate::profile::Profile;
-use crate::schedule::{Schedule, Scheduling};
-use crate::spmm::{ArraySize, MAX_INDEX, StageClock, push};
 
 /// Inner dimension that a plan is made for, unless told otherwise.
 const DEFAULT_INNER: usize = 128;

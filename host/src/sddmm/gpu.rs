@@ -15,8 +15,7 @@ use crate::device::{DeviceBuffer, Machine};
 use crate::error::DeviceError;
 use crate::num::{narrow, wide};
 use crate::options::Precision;
-use crate::schedule::occupancy;
-use crate::spmm::{Lane, start, start_in};
+use crate::plan::{Lane, Stream, occupancy, start};
 
 /// Bytes of a row that the lanes of a warp read at a time, for one chunk.
 const CHUNK_BYTES: u32 = 64;
@@ -250,7 +249,7 @@ impl GpuSddmm {
         };
         let entry = part.kernels[usize::from(vectors)];
         // SAFETY: as above; the batches were made by `entry_batches`. No entry is in both parts.
-        unsafe { start_in((machine, lane), entry, wide(part.rows.len()), 1, &params) }
+        unsafe { Stream { machine, lane }.start(entry, wide(part.rows.len()), 1, &params) }
     }
 
     /// Launches the groups of threads.

@@ -10,7 +10,7 @@ use crate::dense::DenseRef;
 use crate::matrix::Element;
 use crate::num::wide;
 use crate::options::Precision;
-use crate::spmm::{ArraySize, push};
+use crate::plan::{ArraySize, push};
 use crate::tf32;
 
 /// Sums that are taken side by side: enough for the vector units of any machine.

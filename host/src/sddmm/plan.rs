@@ -9,16 +9,15 @@ use super::gpu::{GpuSddmm, Operands};
 use super::host::HostSddmm;
 use super::options::SddmmForm;
 use super::report::SddmmReport;
-use crate::checks::{
-    check_count, check_device, check_element, check_index, check_ld, check_shape, machine_of,
-};
 use crate::dense::DenseRef;
 use crate::device::{Device, DeviceBuffer};
 use crate::error::SpmmError;
-use crate::host_operands::with_rounded;
 use crate::matrix::{DeviceMatrix, Element};
 use crate::options::Precision;
-use crate::spmm::{MAX_INDEX, copy_on_device};
+use crate::plan::{
+    MAX_INDEX, check_count, check_device, check_element, check_index, check_ld, check_shape, copy_on_device,
+    machine_of, with_rounded,
+};
 
 /// A sparse pattern laid out for products `out ← α·(X[m×d]·Y[n×d]ᵀ) ⊙ A[m×n]` on one device.
 ///

@@ -6,8 +6,7 @@ use super::options::{SddmmAlgorithm, SddmmForm, SddmmGroup};
 use crate::device::DeviceKind;
 use crate::num::real;
 use crate::options::{Precision, Rates};
-use crate::schedule::Scheduling;
-use crate::spmm::{ArraySize, StageTime, total_us, write_arrays, write_stages};
+use crate::plan::{ArraySize, Scheduling, StageTime, total_us, write_arrays, write_stages};
 
 /// What a plan of sampled products is, what it holds and what it cost to make. `Display` prints it as a table.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]

@@ -10,7 +10,7 @@ use crate::device::DeviceBuffer;
 use crate::error::SpmmError;
 use crate::matrix::{DeviceMatrix, Element};
 use crate::num::{index, wide};
-use crate::spmm::{UNIT_FMA, UNIT_MMA, Verification, error_ratio, multiplied};
+use crate::plan::{UNIT_FMA, UNIT_MMA, Verification, error_ratio, multiplied};
 
 impl SddmmPlan {
     /// Compares `out` with `(X·Yᵀ) ⊙ A` in f64 (α = 1), every entry, on the host's threads.

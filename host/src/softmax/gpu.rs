@@ -9,7 +9,7 @@ use windrow_simt::GlobalPtr;
 use crate::device::{Device, DeviceBuffer, Machine};
 use crate::error::DeviceError;
 use crate::num::{narrow, wide};
-use crate::spmm::start;
+use crate::plan::start;
 
 /// The rows with entries, each in one of two parts.
 pub(super) struct GpuRows {

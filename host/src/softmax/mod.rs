@@ -5,15 +5,14 @@ mod host;
 
 use std::fmt;
 
-use windrow_formats::{Csr, Value};
-use windrow_kernels::row_softmax::MOST_POSITIONS;
-
-use crate::checks::{check_count, check_device, machine_of};
 use crate::device::{Device, DeviceBuffer};
 use crate::error::SpmmError;
 use crate::num::wide;
+use crate::plan::{check_count, check_device, machine_of};
 use gpu::GpuRows;
 use host::HostRows;
+use windrow_formats::{Csr, Value};
+use windrow_kernels::row_softmax::MOST_POSITIONS;
 
 /// Softmax over the rows of a sparse result, `p[e] = exp(t[e] − max t) / Σ exp(t − max t)` with `t = scale·s`, and its
 /// gradient: for one pattern on one device, ready to run any number of times.

@@ -1,98 +1,82 @@
-//! Options of a plan.
+//! The setters of a plan's options.
 
 use windrow_formats::{Csr, Permutation, Value};
 use windrow_preprocess::partition::{CostModel, PartitionRule};
 use windrow_preprocess::reorder;
 
+use super::options::SpmmOptions;
+use crate::device::Device;
 use crate::options::{Algorithm, CpuTasks, Determinism, Precision, Preprocessing, RowDivision, TileValues};
 use crate::parallelism::{AtomicParallelism, GroupLaunch};
-use crate::schedule::{OccupancyRange, Schedule};
+use crate::plan::{OccupancyRange, Schedule};
+use crate::profile::Profile;
 use crate::tuned::Tuned;
 
-/// Width that a plan is made for, unless told otherwise.
-const DEFAULT_WIDTH: usize = 128;
 /// Options of a plan; made by [`Spmm::builder`](super::Spmm::builder).
 #[derive(Debug, Clone)]
 pub struct SpmmBuilder<'a, V> {
     pub(super) a: &'a Csr<V>,
-    pub(super) width: usize,
-    pub(super) precision: Precision,
-    pub(super) algorithm: Algorithm,
-    pub(super) memory_limit: Option<u64>,
-    pub(super) preprocessing: Preprocessing,
-    pub(super) determinism: Determinism,
-    pub(super) tile_values: TileValues,
-    pub(super) order: Order<'a>,
-    pub(super) partition: Option<PartitionRule>,
-    pub(super) cost_model: CostModel,
-    pub(super) schedule: Schedule,
-    pub(super) two_streams: Option<OccupancyRange>,
-    pub(super) workers: Option<u32>,
-    pub(super) window_each: bool,
+    pub(super) options: SpmmOptions,
+    /// The order of the rows, if one is given.
+    pub(super) order: Option<&'a Permutation>,
+    /// The order in which new values come, if it is not that of the entries.
     pub(super) value_order: Option<&'a Permutation>,
-    pub(super) values_from_device: bool,
-    pub(super) point: Option<AtomicParallelism>,
-    pub(super) group_launch: Option<GroupLaunch>,
-    pub(super) cpu_tasks: Option<CpuTasks>,
-    pub(super) row_division: RowDivision,
+    pub(super) cost_model: CostModel,
+    /// When two streams pay, if that is not what the device's profile says.
+    two_streams: Option<OccupancyRange>,
     pub(super) tuned: Option<&'a Tuned>,
-}
-
-/// The order in which rows are worked on.
-#[derive(Debug, Clone)]
-pub(super) enum Order<'a> {
-    AsGiven,
-    Given(&'a Permutation),
-    Found(reorder::Options),
 }
 
 impl<'a, V: Value> SpmmBuilder<'a, V> {
     pub(super) fn new(a: &'a Csr<V>) -> Self {
         Self {
             a,
-            width: DEFAULT_WIDTH,
-            precision: Precision::F32,
-            algorithm: Algorithm::Auto,
-            memory_limit: None,
-            preprocessing: Preprocessing::Auto,
-            determinism: Determinism::RunToRun,
-            tile_values: TileValues::Auto,
-            order: Order::AsGiven,
-            partition: None,
-            cost_model: CostModel::h200(),
-            schedule: Schedule::Auto,
-            two_streams: None,
-            workers: None,
-            window_each: false,
+            options: SpmmOptions::default(),
+            order: None,
             value_order: None,
-            values_from_device: false,
-            point: None,
-            group_launch: None,
-            cpu_tasks: None,
-            row_division: RowDivision::default(),
+            cost_model: CostModel::h200(),
+            two_streams: None,
             tuned: None,
         }
+    }
+
+    /// All options at once, instead of those set before. Orders that were given stay.
+    #[must_use]
+    pub fn options(mut self, options: SpmmOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// The options as they are set.
+    #[must_use]
+    pub fn current_options(&self) -> &SpmmOptions {
+        &self.options
+    }
+
+    /// When two streams pay on `device`.
+    pub(super) fn two_streams(&self, device: &Device) -> OccupancyRange {
+        self.two_streams.unwrap_or_else(|| Profile::built_in(device).spmm)
     }
 
     /// The number of columns of `B` that most products will have, 128 unless told. A hint: it decides how work
     /// is dealt out and how wide the workspace is; products of any width can be run.
     #[must_use]
     pub fn width(mut self, n: usize) -> Self {
-        self.width = n;
+        self.options.width = n;
         self
     }
 
     /// The type that values and `B` are rounded to, [`Precision::F32`] unless told.
     #[must_use]
     pub fn precision(mut self, precision: Precision) -> Self {
-        self.precision = precision;
+        self.options.precision = precision;
         self
     }
 
     /// The algorithm, [`Algorithm::Auto`] unless told.
     #[must_use]
     pub fn algorithm(mut self, algorithm: Algorithm) -> Self {
-        self.algorithm = algorithm;
+        self.options.algorithm = algorithm;
         self
     }
 
@@ -100,14 +84,14 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     /// limit unless told. The need is computed before anything is allocated.
     #[must_use]
     pub fn memory_limit(mut self, bytes: u64) -> Self {
-        self.memory_limit = Some(bytes);
+        self.options.memory_limit = Some(bytes);
         self
     }
 
     /// Whether two runs must give the same bits: [`Determinism::RunToRun`] unless told.
     #[must_use]
     pub fn determinism(mut self, determinism: Determinism) -> Self {
-        self.determinism = determinism;
+        self.options.determinism = determinism;
         self
     }
 
@@ -126,7 +110,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     /// ```
     #[must_use]
     pub fn tile_values(mut self, form: TileValues) -> Self {
-        self.tile_values = form;
+        self.options.tile_values = form;
         self
     }
 
@@ -145,7 +129,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     /// ```
     #[must_use]
     pub fn preprocessing(mut self, place: Preprocessing) -> Self {
-        self.preprocessing = place;
+        self.options.preprocessing = place;
         self
     }
 
@@ -157,14 +141,15 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     /// [`order`](Self::order) instead. On the CPU rows are not reordered.
     #[must_use]
     pub fn reorder(mut self, options: reorder::Options) -> Self {
-        self.order = Order::Found(options);
+        self.options.reorder = Some(options);
+        self.order = None;
         self
     }
 
     /// Works on the rows in this order: row `order.to_old(0)` first. `B` and `C` remain in the caller's order.
     #[must_use]
     pub fn order(mut self, order: &'a Permutation) -> Self {
-        self.order = Order::Given(order);
+        self.order = Some(order);
         self
     }
 
@@ -176,7 +161,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     /// row of `C`, whatever type `C` will be of.
     #[must_use]
     pub fn partition(mut self, rule: PartitionRule) -> Self {
-        self.partition = Some(rule);
+        self.options.partition = Some(rule);
         self
     }
 
@@ -195,7 +180,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     /// ```
     #[must_use]
     pub fn parallelism(mut self, point: AtomicParallelism) -> Self {
-        self.point = Some(point);
+        self.options.parallelism = Some(point);
         self
     }
 
@@ -203,7 +188,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     /// [point](Self::parallelism) [`GroupLaunch::default`] unless told.
     #[must_use]
     pub fn group_launch(mut self, launch: GroupLaunch) -> Self {
-        self.group_launch = Some(launch);
+        self.options.group_launch = Some(launch);
         self
     }
 
@@ -215,12 +200,116 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         self
     }
 
+    /// Whether the two parts of a hybrid run one after the other or beside each other: [`Schedule::Auto`] unless told. The
+    /// report says what is done, and the occupancy ratios that decide.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::partition::{PartitionRule, VectorThreshold};
+    /// use windrow::{Algorithm, Csr, Device, Precision, Schedule, Spmm};
+    ///
+    /// let a = Csr::from_dense(2, 2, &[1.0f32, 2.0, 3.0, 0.0])?;
+    /// let plan = Spmm::builder(&a)
+    ///     .precision(Precision::F16)
+    ///     .algorithm(Algorithm::Hybrid)
+    ///     .partition(PartitionRule::ColumnVectors { threshold: VectorThreshold::try_new(0.25)? })
+    ///     .schedule(Schedule::MultiStream)
+    ///     .width(1)
+    ///     .build(&Device::best()?)?;
+    /// assert_eq!(plan.run(&[1.0, 10.0])?, [21.0, 3.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn schedule(mut self, schedule: Schedule) -> Self {
+        self.options.schedule = schedule;
+        self
+    }
+
+    /// What was measured on the device, for [`Schedule::Auto`]; [`Profile::built_in`] unless told.
+    #[must_use]
+    pub fn profile(mut self, profile: &Profile) -> Self {
+        self.two_streams = Some(profile.spmm);
+        self
+    }
+
+    /// The order in which new values come: entry `e` of the matrix takes value `order.to_old(e)` of those given to
+    /// [`replace_values`](super::SpmmPlan::replace_values) and
+    /// [`replace_values_from`](super::SpmmPlan::replace_values_from). In the order of the entries unless told. The values
+    /// that the matrix itself has are in their places.
+    ///
+    /// With the [`transpose_order`](windrow_formats::Csr::transpose_order) of `A` a plan for `Aᵀ` takes values in the
+    /// order of `A`'s entries, as backward passes have them.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, Device, Spmm};
+    ///
+    /// let a = Csr::from_dense(2, 2, &[1.0f32, 2.0, 3.0, 0.0])?;
+    /// let (transposed, order) = (a.transpose()?, a.transpose_order()?);
+    /// let mut plan = Spmm::builder(&transposed).value_order(&order).build(&Device::best()?)?;
+    /// assert_eq!(plan.run(&[1.0, 10.0])?, [31.0, 2.0]);
+    /// plan.replace_values(&[5.0f32, 6.0, 7.0])?; // A = [5 6; 7 .]
+    /// assert_eq!(plan.run(&[1.0, 10.0])?, [75.0, 6.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn value_order(mut self, order: &'a Permutation) -> Self {
+        self.value_order = Some(order);
+        self
+    }
+
+    /// Makes what [`replace_values_from`](super::SpmmPlan::replace_values_from) needs with the plan, so that the memory
+    /// limit counts it and the first replacement takes no longer than others: up to 4 bytes of device memory for each
+    /// entry, or 8 where there are tiles and other entries.
+    #[must_use]
+    pub fn values_from_device(mut self) -> Self {
+        self.options.values_from_device = true;
+        self
+    }
+
+    /// How the CPU deals the product out to its threads; [`CpuTasks::default`] unless told. GPUs disregard it.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{CpuTasks, Csr, Device, Spmm};
+    ///
+    /// let tasks = CpuTasks { ranges_per_thread: 2, tile_columns: Some(32) };
+    /// let plan = Spmm::builder(&Csr::<f32>::identity(2)?).cpu_tasks(tasks).build(&Device::cpu())?;
+    /// assert_eq!(plan.run(&[1.0, 2.0])?, [1.0, 2.0]);
+    /// assert_eq!(plan.report().cpu_tasks, Some(tasks));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn cpu_tasks(mut self, tasks: CpuTasks) -> Self {
+        self.options.cpu_tasks = Some(tasks);
+        self
+    }
+
+    /// How [`Algorithm::RowSplit`] divides the work, instead of what it prefers for the matrix. The CPU disregards it, and
+    /// so do plans without row segments.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Algorithm, Csr, Device, RowDivision, Spmm};
+    ///
+    /// let a = Csr::<f32>::identity(4)?;
+    /// let whole = RowDivision { piece_entries: Some(u32::MAX), ..RowDivision::default() };
+    /// let builder = Spmm::builder(&a).algorithm(Algorithm::RowSplit).row_division(whole);
+    /// assert_eq!(builder.build(&Device::best()?)?.run(&[1.0, 2.0, 3.0, 4.0])?, [1.0, 2.0, 3.0, 4.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn row_division(mut self, division: RowDivision) -> Self {
+        self.options.row_division = division;
+        self
+    }
+
     /// The number of warps that share a tile stream, instead of as many as the device holds: for tests of
     /// windows that are cut.
     #[doc(hidden)]
     #[must_use]
     pub fn workers(mut self, workers: u32) -> Self {
-        self.workers = Some(workers);
+        self.options.workers = Some(workers);
         self
     }
 
@@ -228,7 +317,7 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     #[doc(hidden)]
     #[must_use]
     pub fn window_each(mut self) -> Self {
-        self.window_each = true;
+        self.options.window_each = true;
         self
     }
 }

@@ -1,12 +1,12 @@
 //! Products with a column-major `B`.
 
-use super::gpu::Operands;
+use super::launch::Operands;
 use super::plan::{Body, SpmmPlan, narrow_width};
-use crate::checks::{check_device, machine_of};
 use crate::cpu;
 use crate::dense::DenseRef;
 use crate::error::SpmmError;
 use crate::matrix::{DeviceMatrix, Element, Output};
+use crate::plan::{check_device, machine_of};
 
 impl SpmmPlan {
     /// `C ← α·A·B + β·C` for a column-major `B`, given as the row-major `Bᵀ`: row `j` of `b_transposed` is column `j` of
@@ -59,7 +59,7 @@ impl SpmmPlan {
                 }
                 Ok(())
             }
-            Body::Gpu(plan) if plan.matricized.is_none() => Err(SpmmError::Unsupported {
+            Body::Gpu(plan) if !plan.takes_column_major() => Err(SpmmError::Unsupported {
                 algorithm: self.report.algorithm,
                 precision: self.precision,
                 remedy: "a column-major B needs algorithm matricized-rows and precision f16; or transpose it",
@@ -69,6 +69,7 @@ impl SpmmPlan {
                     b: b.buffer().address(),
                     ldb: narrow_width(b.ld())?,
                     column_major: true,
+                    second: None,
                     c: c.buffer().address(),
                     ldc: narrow_width(c.ld())?,
                     n: narrow_width(b.rows())?,
@@ -78,7 +79,8 @@ impl SpmmPlan {
                 };
                 // SAFETY: shapes, types and device were checked; a `DeviceMatrix` holds all rows up to its leading
                 // dimension, and frees them after the work that was queued before; `c` is borrowed for itself.
-                unsafe { plan.run(machine_of(&self.device)?, operands) }
+                unsafe { plan.run(machine_of(&self.device)?, operands)? };
+                Ok(())
             }
         }
     }

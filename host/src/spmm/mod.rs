@@ -1,45 +1,36 @@
 //! Sparse times dense: plans and their parts.
 
-mod arrays;
 mod build;
 mod builder;
 mod column_major;
-mod geometry;
-mod gpu;
-mod groups;
+mod decide;
+mod launch;
 mod layout;
-mod matricized;
+mod options;
+mod part;
 mod parts;
 mod places;
 mod plan;
 pub(crate) mod points;
 mod preprocess;
 mod report;
-mod scheduling;
 mod select;
 mod sums;
 mod tiles;
 mod tuning;
-mod values;
-mod vectors;
 mod verify;
 
-pub(crate) use build::MAX_INDEX;
 pub use builder::SpmmBuilder;
-pub(crate) use geometry::grid;
-pub(crate) use gpu::{Lane, start, start_in};
-pub(crate) use groups::{GroupsHost, GroupsPart, MAX_GROUP_COLUMNS, SecondFactor, padded_indices};
-pub(crate) use parts::push;
-pub(crate) use places::copy_on_device;
-pub use plan::SpmmPlan;
-pub use report::{ArraySize, SpmmReport, StageTime};
-pub(crate) use report::{StageClock, total_us, write_arrays, write_stages};
-pub(crate) use sums::{SplitPart, wide_first};
-pub(crate) use values::{Bits, Values};
-pub use verify::{Reference, Verification};
-pub(crate) use verify::{
-    Storing, UNIT_FMA, UNIT_MMA, bounded_ratio, error_ratio, gamma, multiplied, subnormal_error,
+pub(crate) use launch::{GpuPlan, Operands};
+pub use options::SpmmOptions;
+pub(crate) use part::{
+    CutRows, DenseOperands, LaidOut, Layout, LayoutFacts, Operation, Part, Placement, SecondFactor,
+    ValueSlots,
 };
+pub(crate) use parts::segment_group::{GroupsLayout, GroupsPart, described, padded_indices};
+pub use plan::SpmmPlan;
+pub use report::SpmmReport;
+pub use verify::Reference;
 
 use windrow_formats::{Csr, Value};
 

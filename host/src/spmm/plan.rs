@@ -4,19 +4,21 @@ use std::fmt;
 
 use windrow_formats::Value;
 
-use super::gpu::{GpuPlan, Operands};
+use super::launch::{GpuPlan, Operands};
 use super::places::Places;
 use super::report::SpmmReport;
-use super::values::{Bits, Exceptions};
-use crate::checks::{check_count, check_device, check_element, check_index, check_memory, machine_of};
 use crate::cpu::{self, CpuCsr};
 use crate::dense::{DenseMut, DenseRef};
 use crate::device::{Device, DeviceBuffer};
 use crate::error::SpmmError;
-use crate::host_operands::{output_on, with_rounded};
 use crate::matrix::{DeviceMatrix, Element, Output};
 use crate::num::wide;
 use crate::options::Precision;
+use crate::parallelism::GroupLaunch;
+use crate::plan::{
+    Bits, Exceptions, check_count, check_device, check_element, check_index, check_memory, machine_of,
+    output_on, with_rounded,
+};
 
 /// What to do about a plan that needs more memory than it may take.
 pub(super) const MEMORY_REMEDY: &str = "raise the limit, lower the width, or choose algorithm row-split";
@@ -181,6 +183,7 @@ impl SpmmPlan {
                     b: b.buffer().address(),
                     ldb: narrow_width(b.ld())?,
                     column_major: false,
+                    second: None,
                     c: c.buffer().address(),
                     ldc: narrow_width(c.ld())?,
                     n: narrow_width(b.cols())?,
@@ -190,7 +193,8 @@ impl SpmmPlan {
                 };
                 // SAFETY: shapes, types and device were checked; a `DeviceMatrix` holds all rows up to its leading
                 // dimension, and frees them after the work that was queued before; `c` is borrowed for itself.
-                unsafe { plan.run(machine_of(&self.device)?, operands) }
+                unsafe { plan.run(machine_of(&self.device)?, operands)? };
+                Ok(())
             }
         }
     }
@@ -267,9 +271,9 @@ impl SpmmPlan {
                 let machine = machine_of(&self.device)?;
                 if plan.places.is_none() {
                     let mut arrays = self.report.arrays.clone();
-                    arrays.push(plan.place_counts(self.nnz, order).size());
+                    arrays.push(plan.places_size(self.nnz, order.is_some()));
                     self.report.device_bytes = check_memory(&arrays, self.memory_limit, MEMORY_REMEDY)?;
-                    plan.places = Some(Places::new(plan, &self.device, self.nnz, order)?);
+                    plan.make_places(&self.device, self.nnz, order)?;
                     self.report.arrays = arrays;
                 }
                 self.overflow_on_device = true;
@@ -327,6 +331,31 @@ impl SpmmPlan {
     #[must_use]
     pub fn nnz(&self) -> usize {
         self.nnz
+    }
+
+    /// Name and content of each array in device memory that products read, the workspace excepted; none on the CPU. For
+    /// comparing plans that were made in different ways.
+    ///
+    /// # Errors
+    /// [`SpmmError::Device`].
+    #[doc(hidden)]
+    pub fn device_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, SpmmError> {
+        match &self.body {
+            Body::Cpu(_) => Ok(Vec::new()),
+            Body::Gpu(plan) => Ok(plan.read_arrays()?),
+        }
+    }
+
+    /// Another launch of the same segment groups; whether the plan has any.
+    ///
+    /// # Errors
+    /// [`SpmmError::IllegalPoint`] for a launch that is none of the plan's point.
+    #[doc(hidden)]
+    pub fn set_group_launch(&mut self, launch: GroupLaunch) -> Result<bool, SpmmError> {
+        let Body::Gpu(plan) = &mut self.body else { return Ok(false) };
+        let Some(described) = plan.set_group_launch(launch)? else { return Ok(false) };
+        self.report.parallelism = Some(described);
+        Ok(true)
     }
 
     pub(super) fn check_shapes(&self, b: (usize, usize), c: (usize, usize)) -> Result<(), SpmmError> {

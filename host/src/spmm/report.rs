@@ -1,33 +1,16 @@
 //! What a plan is, what it holds and what it cost to make.
 
 use std::fmt;
-use std::time::Instant;
 
-use crate::device::DeviceKind;
+use windrow_formats::Canonicalised;
+
+use super::decide::{Decision, Facts, Way};
+use super::options::SpmmOptions;
+use super::part::{LayoutFacts, PLACES};
+use crate::device::{Device, DeviceKind};
 use crate::num::real;
 use crate::options::{Algorithm, CpuTasks, Determinism, Precision, Preprocessing, Rates, TileValues};
-use crate::schedule::Scheduling;
-
-/// Name of the array that says where new values go, which products do not read.
-pub(super) const PLACES: &str = "value_places";
-
-/// Name and size of one array in device memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-pub struct ArraySize {
-    /// Name of the array.
-    pub name: &'static str,
-    /// Size in bytes.
-    pub bytes: u64,
-}
-
-/// How long one stage of making a plan took.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
-pub struct StageTime {
-    /// Name of the stage.
-    pub name: &'static str,
-    /// Wall-clock time in microseconds.
-    pub us: f64,
-}
+use crate::plan::{ArraySize, Scheduling, StageTime, total_us, write_arrays, write_stages};
 
 /// What a plan is, what it holds and what it cost to make. `Display` prints it as a table.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
@@ -125,7 +108,91 @@ pub struct SpmmReport {
     pub tile_share: f64,
 }
 
+/// What a plan turned out to be.
+pub(super) struct Described<'a> {
+    pub(super) facts: &'a Facts,
+    pub(super) cols: usize,
+    pub(super) canonicalised: Canonicalised,
+    pub(super) options: &'a SpmmOptions,
+    pub(super) device: &'a Device,
+    pub(super) decision: Decision,
+    pub(super) layout: LayoutFacts,
+    /// The order in which rows are worked on.
+    pub(super) order: String,
+    pub(super) predicted_us: [f64; 2],
+    pub(super) entries: Vec<&'static str>,
+    pub(super) memory: PlanMemory,
+    pub(super) stages: Vec<StageTime>,
+}
+
+/// The memory of a plan.
+#[derive(Debug, Default)]
+pub(super) struct PlanMemory {
+    pub(super) arrays: Vec<ArraySize>,
+    pub(super) device_bytes: u64,
+    pub(super) workspace_bytes: u64,
+    pub(super) host_bytes: u64,
+}
+
 impl SpmmReport {
+    /// The report of a plan.
+    pub(super) fn of(plan: Described<'_>) -> Self {
+        let Described { facts, options, decision, layout, memory, .. } = plan;
+        let (tile_values, tile_values_reason) =
+            layout.tile_values.unwrap_or((options.tile_values, String::new()));
+        let (preprocessing, nowhere_else) = match (layout.on_gpu, decision.way) {
+            (true, _) => (Preprocessing::Gpu, ""),
+            (false, Way::Cpu(_)) => (Preprocessing::Cpu, "the plan runs there"),
+            (false, _) => (Preprocessing::Cpu, "only rows in tiles are laid out on a GPU"),
+        };
+        Self {
+            rows: facts.rows,
+            cols: plan.cols,
+            nnz: facts.nnz,
+            sorted_rows: plan.canonicalised.sorted_rows,
+            summed_duplicates: plan.canonicalised.summed_duplicates,
+            overflowed_values: facts.exceptions.overflowed,
+            width: options.width,
+            precision: options.precision,
+            device: plan.device.to_string(),
+            device_kind: plan.device.kind(),
+            requested: options.algorithm,
+            algorithm: decision.algorithm,
+            reason: layout.instead.unwrap_or(decision.why),
+            determinism: options.determinism,
+            tile_values,
+            tile_values_reason,
+            preprocessing,
+            preprocessing_reason: layout.place.unwrap_or_else(|| nowhere_else.to_owned()),
+            scheduling: layout.scheduling,
+            parallelism: layout.parallelism,
+            mma_count: layout.mma_count,
+            cpu_tasks: if let Way::Cpu(tasks) = decision.way { Some(tasks) } else { None },
+            tuned: false,
+            order: plan.order,
+            predicted_us: plan.predicted_us,
+            entries: plan.entries,
+            arrays: memory.arrays,
+            device_bytes: memory.device_bytes,
+            workspace_bytes: memory.workspace_bytes,
+            host_bytes: memory.host_bytes,
+            stages: plan.stages,
+            segments: layout.segments,
+            split: layout.split,
+            split_rows: layout.split_rows,
+            windows: layout.windows,
+            tiles: layout.tiles,
+            steps: layout.steps,
+            workers: layout.workers,
+            column_vectors: layout.column_vectors,
+            gather_places: layout.gather_places,
+            empty_rows: facts.empty_rows,
+            residual_rows: layout.residual_rows,
+            rows_in_both: layout.rows_in_both,
+            tile_share: layout.tile_share,
+        }
+    }
+
     /// Time to make the plan, in microseconds: all stages.
     #[must_use]
     pub fn preprocessing_us(&self) -> f64 {
@@ -275,51 +342,5 @@ impl fmt::Display for SpmmReport {
         write_arrays(f, self.device_bytes, &of_memory, &self.arrays)?;
         let place = self.preprocessing.to_string().to_uppercase();
         write_stages(f, &format!(" on the {place} ({})", self.preprocessing_reason), &self.stages)
-    }
-}
-
-/// The time of all stages, in microseconds.
-pub(crate) fn total_us(stages: &[StageTime]) -> f64 {
-    stages.iter().map(|stage| stage.us).sum()
-}
-
-/// The lines of a report about memory; `note` follows the sum.
-pub(crate) fn write_arrays(
-    f: &mut fmt::Formatter<'_>,
-    device_bytes: u64,
-    note: &str,
-    arrays: &[ArraySize],
-) -> fmt::Result {
-    writeln!(f, "device memory  {device_bytes} bytes{note}")?;
-    arrays.iter().try_for_each(|array| writeln!(f, "  {:<12} {} bytes", array.name, array.bytes))
-}
-
-/// The last line of a report, about time; `note` follows the sum.
-pub(crate) fn write_stages(f: &mut fmt::Formatter<'_>, note: &str, stages: &[StageTime]) -> fmt::Result {
-    write!(f, "preprocessing  {:.0} µs{note}", total_us(stages))?;
-    stages.iter().try_for_each(|stage| write!(f, ", {} {:.0}", stage.name, stage.us))
-}
-
-/// Measures the stages of making a plan.
-#[derive(Debug)]
-pub(crate) struct StageClock {
-    since: Instant,
-    pub(crate) stages: Vec<StageTime>,
-}
-
-impl StageClock {
-    pub(crate) fn start() -> Self {
-        Self { since: Instant::now(), stages: Vec::new() }
-    }
-
-    /// The time since the last stage ended was this one.
-    pub(crate) fn end(&mut self, name: &'static str) {
-        let now = Instant::now();
-        let us = now.duration_since(self.since).as_secs_f64() * 1e6;
-        match self.stages.iter_mut().find(|stage| stage.name == name) {
-            Some(stage) => stage.us += us,
-            None => self.stages.push(StageTime { name, us }),
-        }
-        self.since = now;
     }
 }

@@ -5,10 +5,11 @@ use windrow_kernels::combine::{Combine, CombineParams};
 use windrow_kernels::dense::Dense;
 use windrow_simt::GlobalPtr;
 
-use super::gpu::start;
+use super::part::CutRows;
 use crate::device::{Device, DeviceBuffer, Machine};
 use crate::error::DeviceError;
-use crate::num::{narrow, wide};
+use crate::num::{index, narrow, wide};
+use crate::plan::start;
 
 /// What was cut, whose partial sums are added, and the workspace that holds them.
 pub(crate) struct SplitPart {
@@ -23,15 +24,15 @@ pub(crate) struct SplitPart {
 }
 
 impl SplitPart {
-    /// Lists of [`wide_first`], and `workspace` elements.
-    pub(crate) fn upload(
+    /// Lists of [`wide_first`], and a workspace of so many columns.
+    pub(super) fn upload(
         device: &Device,
-        windows: &[[u32; 4]],
-        cut_rows: &[[u32; 4]],
-        workspace: usize,
+        CutRows { windows, rows: cut_rows, slot_rows }: &CutRows,
+        columns: u32,
     ) -> Result<Self, DeviceError> {
+        let workspace = index(slot_rows * u64::from(columns));
         Ok(Self {
-            rows: DeviceBuffer::named(device, &[windows, cut_rows].concat(), "split_rows")?,
+            rows: DeviceBuffer::named(device, &[windows.as_slice(), cut_rows].concat(), "split_rows")?,
             windows: SplitRows::of(0, windows),
             cut_rows: SplitRows::of(windows.len(), cut_rows),
             // Zeroed once: sums are read four columns at a time, beyond the last that kernels may have written.
@@ -95,17 +96,22 @@ pub(super) struct WideC {
     pub(super) c: DeviceBuffer<f32>,
     /// `[row, row, 1, 1]`: what makes [`Combine`] round them.
     pub(super) rows: DeviceBuffer<[u32; 4]>,
-    /// Columns at a time, a multiple of 8.
+    /// Columns at a time.
     pub(super) columns: u32,
 }
 
 impl WideC {
+    /// Columns of an f16 `C` that are summed in f32 at a time, where that takes more than one launch: a line of an f16
+    /// `B`, for which there is room in any workspace.
+    const COLUMNS: u32 = 64;
+
     /// Bytes of the two arrays for so many rows of `C`.
-    pub(super) fn bytes(rows: usize, columns: u32) -> [u64; 2] {
-        [4 * wide(rows) * u64::from(columns), 16 * wide(rows)]
+    pub(super) fn bytes(rows: usize) -> [u64; 2] {
+        [4 * wide(rows) * u64::from(Self::COLUMNS), 16 * wide(rows)]
     }
 
-    pub(super) fn alloc(device: &Device, rows: usize, columns: u32) -> Result<Self, DeviceError> {
+    pub(super) fn alloc(device: &Device, rows: usize) -> Result<Self, DeviceError> {
+        let columns = Self::COLUMNS;
         let listed: Vec<[u32; 4]> = (0..narrow(rows)).map(|row| [row, row, 1, 1]).collect();
         Ok(Self {
             c: DeviceBuffer::zeroed(device, rows * columns as usize, "wide_c")?,

@@ -1,24 +1,20 @@
 //! From a tensor and options to a plan of MTTKRP.
 
-use std::sync::Mutex;
-
 use windrow_formats::{Csf3, Value};
 
-use super::gpu::{GpuMttkrp, Kernels};
 use super::host::HostMttkrp;
+use super::part::MttkrpLayout;
 use super::plan::{Body, MttkrpPlan};
 use super::point::default_point;
 use super::report::MttkrpReport;
 use super::slices::{Slices, level_dims};
-use crate::checks::check_memory;
-use crate::device::{Device, DeviceBuffer};
+use crate::device::Device;
 use crate::error::SpmmError;
 use crate::num::{index, narrow, wide};
 use crate::options::{Algorithm, Determinism, Precision};
 use crate::parallelism::{AtomicParallelism, GroupLaunch, IllegalPoint};
-use crate::spmm::{
-    ArraySize, GroupsHost, MAX_INDEX, SplitPart, StageClock, Values, padded_indices, push, wide_first,
-};
+use crate::plan::{ArraySize, MAX_INDEX, StageClock, Values, check_memory};
+use crate::spmm::{GpuPlan, LaidOut, LayoutFacts, Operation, described};
 
 /// Width that a plan is made for, unless told otherwise: a usual rank of a CP decomposition.
 const DEFAULT_WIDTH: usize = 32;
@@ -143,7 +139,8 @@ impl<'a, V: Value> MttkrpBuilder<'a, V> {
             }
             Some(_) => {
                 let plan = self.build_gpu(device, point, (&slices, &values), (&mut report, &mut clock))?;
-                report.entries = plan.names();
+                let n = narrow(self.width.min(index(MAX_INDEX)));
+                report.entries = plan.names(Operation { n, vectors: true, column_major: false });
                 Body::Gpu(Box::new(plan))
             }
         };
@@ -165,46 +162,27 @@ impl<'a, V: Value> MttkrpBuilder<'a, V> {
         point: AtomicParallelism,
         (slices, values): (&Slices, &Values<'_, V>),
         (report, clock): (&mut MttkrpReport, &mut StageClock),
-    ) -> Result<GpuMttkrp, SpmmError> {
+    ) -> Result<GpuPlan, SpmmError> {
         let remedy = "split the tensor by slices, or use the CPU";
         for (what, found) in [("entries", wide(self.a.nnz())), ("slices", wide(report.dims[0]))] {
             if found > MAX_INDEX {
                 return Err(SpmmError::TooLarge { what, found, limit: MAX_INDEX, remedy });
             }
         }
-        let dtype = self.precision.dtype();
-        let rows = (slices.offsets.as_slice(), slices.fibers.as_slice());
-        let mut groups = GroupsHost::of_rows(rows, (point, self.group_launch), self.determinism, dtype);
-        let split_rows = wide_first(std::mem::take(&mut groups.split_rows));
+        let (precision, determinism) = (self.precision, self.determinism);
+        let division = (point, self.group_launch);
+        let (layout, cut) = MttkrpLayout::new(slices, division, determinism, precision.dtype());
         clock.end("balance");
 
         let (low, high) = CAPACITY;
         let capacity = narrow(self.width.clamp(low, high).next_multiple_of(8));
-        let workspace = 4 * groups.slots * u64::from(capacity);
-        let leaves = padded_indices(&slices.leaves);
-        let mut sizes = Vec::new();
-        groups.sizes(&mut sizes);
-        push(&mut sizes, "leaf_indices", 4 * wide(leaves.len()));
-        push(&mut sizes, "split_rows", 16 * wide(split_rows.len()));
-        push(&mut sizes, "workspace", workspace);
-        report.parallelism = Some(format!("{point}, <{}, {}>", point.reduction(), self.group_launch));
-        report.split_slices = wide(split_rows.len());
+        report.parallelism = Some(described(point, self.group_launch));
+        report.split_slices = wide(cut.rows.len());
+        let laid = LaidOut::one(layout, cut, LayoutFacts::default());
+        let (sizes, workspace) = GpuPlan::sizes(&laid, report.dims[0], capacity);
         self.account(report, sizes, workspace)?;
-
-        let split = match split_rows.is_empty() {
-            true => None,
-            false => Some(SplitPart::upload(device, &[], &split_rows, index(workspace / 4))?),
-        };
-        let plan = GpuMttkrp {
-            precision: self.precision,
-            determinism: self.determinism,
-            groups: groups.upload(device, values)?,
-            leaves: DeviceBuffer::named(device, &leaves, "leaf_indices")?,
-            split,
-            kernels: Kernels::of(self.precision, point)?,
-            capacity,
-            unfinished: Mutex::default(),
-        };
+        let (plan, _) =
+            GpuPlan::upload(device, values, laid, (precision, determinism), (report.dims[0], capacity))?;
         clock.end("upload");
         Ok(plan)
     }

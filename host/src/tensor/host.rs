@@ -7,7 +7,7 @@ use super::slices::Slices;
 use crate::dense::{DenseMut, DenseRef};
 use crate::matrix::{Element, Output};
 use crate::num::{index, wide};
-use crate::spmm::{ArraySize, push};
+use crate::plan::{ArraySize, push};
 
 /// Ranges of slices for each thread: enough that one that takes longer than its share is made up for.
 const RANGES_PER_THREAD: usize = 8;

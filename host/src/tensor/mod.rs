@@ -1,8 +1,8 @@
 //! Products of sparse tensors of three modes with dense matrices: plans and their parts.
 
 mod builder;
-mod gpu;
 mod host;
+mod part;
 mod plan;
 mod point;
 mod report;

@@ -4,19 +4,18 @@ use std::fmt;
 
 use windrow_formats::Value;
 
-use super::gpu::{GpuMttkrp, Operands};
 use super::host::HostMttkrp;
 use super::report::MttkrpReport;
-use crate::checks::{
-    check_count, check_device, check_element, check_index, check_ld, check_shape, machine_of,
-};
 use crate::dense::{DenseMut, DenseRef};
 use crate::device::Device;
 use crate::error::SpmmError;
-use crate::host_operands::{output_on, with_rounded};
 use crate::matrix::{DeviceMatrix, Element, Output, elements};
 use crate::options::Precision;
-use crate::spmm::Bits;
+use crate::plan::{
+    Bits, check_count, check_device, check_element, check_index, check_ld, check_shape, machine_of,
+    output_on, with_rounded,
+};
+use crate::spmm::{GpuPlan, Operands, SecondFactor};
 
 /// A sparse tensor laid out for products `Y[i,:] ← α·Σ A[i,k,l]·(B[k,:] ⊙ C[l,:]) + β·Y[i,:]` on one device.
 ///
@@ -49,7 +48,7 @@ pub struct MttkrpPlan {
 /// Where the tensor is.
 pub(super) enum Body {
     Cpu(HostMttkrp),
-    Gpu(Box<GpuMttkrp>),
+    Gpu(Box<GpuPlan>),
 }
 
 impl MttkrpPlan {
@@ -172,14 +171,14 @@ impl MttkrpPlan {
                 let operands = Operands {
                     b: b.buffer().address(),
                     ldb: check_ld(b.ld())?,
-                    c: c.buffer().address(),
-                    ldc: check_ld(c.ld())?,
-                    y: y.buffer().address(),
-                    ldy: check_ld(y.ld())?,
+                    column_major: false,
+                    second: Some(SecondFactor { address: c.buffer().address(), ld: check_ld(c.ld())? }),
+                    c: y.buffer().address(),
+                    ldc: check_ld(y.ld())?,
                     n: check_index("columns", y.cols(), u64::from(u32::MAX), remedy)?,
                     alpha,
                     beta,
-                    y_is_half: O::IS_HALF,
+                    c_is_half: O::IS_HALF,
                 };
                 // SAFETY: shapes, types and devices were checked; a `DeviceMatrix` holds all rows up to its leading
                 // dimension, and frees them after the work that was queued before; `y` is borrowed for itself.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::device::DeviceKind;
 use crate::options::{Determinism, Precision};
-use crate::spmm::{ArraySize, StageTime, total_us, write_arrays, write_stages};
+use crate::plan::{ArraySize, StageTime, total_us, write_arrays, write_stages};
 
 /// What a plan of MTTKRP is, what it holds and what it cost to make. `Display` prints it as a table.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]

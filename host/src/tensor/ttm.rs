@@ -12,7 +12,8 @@ use crate::error::SpmmError;
 use crate::matrix::{DeviceMatrix, Element, Output};
 use crate::options::{Algorithm, Determinism, Precision};
 use crate::parallelism::{AtomicParallelism, GroupLaunch};
-use crate::spmm::{Spmm, SpmmPlan, SpmmReport, Verification};
+use crate::plan::Verification;
+use crate::spmm::{Spmm, SpmmPlan, SpmmReport};
 
 /// Width that a plan is made for, unless told otherwise: a usual rank of a Tucker decomposition.
 const DEFAULT_WIDTH: usize = 32;

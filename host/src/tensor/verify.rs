@@ -10,7 +10,7 @@ use crate::error::SpmmError;
 use crate::matrix::{DeviceMatrix, Element, Output};
 use crate::num::{real, wide};
 use crate::options::Precision;
-use crate::spmm::{Bits, Storing, UNIT_FMA, Verification, bounded_ratio, gamma, multiplied, subnormal_error};
+use crate::plan::{Bits, Storing, UNIT_FMA, Verification, bounded_ratio, gamma, multiplied, subnormal_error};
 
 impl MttkrpPlan {
     /// Compares `y` with `A·(B ⊙ C)` in f64 (α = 1, β = 0), every element, on the host's threads.

@@ -8,10 +8,10 @@ use windrow_kernels::Variant;
 use windrow_kernels::training::{CrossEntropyParams, OUTCOMES};
 
 use super::{ColumnSums, check, counts, is_empty, launch, rows_mut, view};
-use crate::checks::check_count;
 use crate::device::{Device, DeviceBuffer};
 use crate::error::SpmmError;
 use crate::matrix::DeviceMatrix;
+use crate::plan::check_count;
 
 /// Numbers for each row.
 const WIDTH: usize = OUTCOMES as usize;

@@ -58,19 +58,17 @@ pub use normalize::{MIN_NORM, normalize_rows, normalize_rows_backward};
 pub use pointwise::{add_bias, add_bias_relu, relu, relu_backward, round_into};
 pub use sums::ColumnSums;
 
-use bytemuck::Pod;
-use rayon::prelude::*;
-use windrow_formats::Value;
-use windrow_kernels::Variant;
-use windrow_kernels::training::{Extent, Matrix};
-
-use crate::checks::{check_device, check_index, check_ld, check_shape};
 use crate::dense::DenseMut;
 use crate::device::{Device, Machine};
 use crate::error::{DeviceError, SpmmError};
 use crate::matrix::DeviceMatrix;
 use crate::num::wide;
-use crate::spmm::{MAX_INDEX, start};
+use crate::plan::{MAX_INDEX, check_device, check_index, check_ld, check_shape, start};
+use bytemuck::Pod;
+use rayon::prelude::*;
+use windrow_formats::Value;
+use windrow_kernels::Variant;
+use windrow_kernels::training::{Extent, Matrix};
 
 /// Elements that are worth a task of their own on the CPU.
 const TASK_ELEMENTS: usize = 1 << 14;

@@ -6,10 +6,10 @@ use windrow_kernels::Variant;
 use windrow_kernels::training::{NormalizeRowsGradParams, NormalizeRowsParams};
 
 use super::{check, counts, is_empty, launch, rows_mut, view};
-use crate::checks::{check_count, check_device};
 use crate::device::DeviceBuffer;
 use crate::error::SpmmError;
 use crate::matrix::DeviceMatrix;
+use crate::plan::{check_count, check_device};
 
 /// Rows that are no longer than this have no direction.
 pub const MIN_NORM: f32 = 1e-12;

@@ -54,7 +54,8 @@ pub use vectors::{InvalidThreshold, VectorPart, VectorSplit, VectorThreshold, sp
 use windows::tile_rows;
 
 /// How rows are divided between tiles and residual.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum PartitionRule {
     /// Every row in tiles.
@@ -95,7 +96,8 @@ pub enum PartitionRule {
 }
 
 /// The thresholds of [`PartitionRule::Overlap`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Thresholds {
     /// The longest row that may go to the residual, in entries; `τ_nnz` of the paper, which keeps it within
     /// 0 to 6.

@@ -26,7 +26,8 @@ const STEP_COLUMNS: usize = 16;
 /// assert!(VectorThreshold::try_new(0.0).is_err());
 /// # Ok::<(), windrow_preprocess::partition::InvalidThreshold>(())
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
 pub struct VectorThreshold {
     /// `⌈8·η⌉`.
     entries: u8,
@@ -65,6 +66,20 @@ impl VectorThreshold {
     #[must_use]
     pub fn eta(self) -> f64 {
         f64::from(self.entries) / 8.0
+    }
+}
+
+impl From<VectorThreshold> for f64 {
+    fn from(threshold: VectorThreshold) -> Self {
+        threshold.eta()
+    }
+}
+
+impl TryFrom<f64> for VectorThreshold {
+    type Error = InvalidThreshold;
+
+    fn try_from(eta: f64) -> Result<Self, InvalidThreshold> {
+        Self::try_new(eta)
     }
 }
 

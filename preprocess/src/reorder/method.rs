@@ -12,7 +12,8 @@ use std::str::FromStr;
 /// assert_eq!("rcm".parse(), Ok(Method::ReverseCuthillMckee));
 /// assert!(Method::ALL.iter().all(|method| method.name().parse() == Ok(*method)));
 /// ```
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Method {
     /// As they are.
@@ -20,6 +21,7 @@ pub enum Method {
     /// Longest first.
     Degree,
     /// Reverse Cuthill–McKee: by distance in the graph, for a small bandwidth.
+    #[serde(rename = "rcm")]
     ReverseCuthillMckee,
     /// By communities, as the Rabbit order does.
     Community,

@@ -47,7 +47,8 @@ pub use similarity::SimilarityOptions;
 pub use watch::{Cancelled, Watch};
 
 /// What [`reorder`] should do.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Options {
     /// How rows are ordered.
     pub method: Method,

@@ -77,14 +77,12 @@ fn kinds(builder: SpmmBuilder<'_, f32>) -> Vec<SpmmBuilder<'_, f32>> {
     kinds
 }
 
-/// Every array of the plan that depends on values.
-fn arrays(plan: &SpmmPlan) -> (Vec<u8>, Vec<u8>, Vec<u32>) {
-    let Body::Gpu(plan) = &plan.body else { panic!("a machine runs kernels") };
-    (
-        plan.row_split.as_ref().map_or(vec![], |part| part.values.to_vec().unwrap()),
-        plan.short_rows.as_ref().map_or(vec![], |part| part.values.to_vec().unwrap()),
-        plan.tiles.as_ref().map_or(vec![], |part| part.records.to_vec().unwrap()),
-    )
+/// Every array of the plan that depends on values, by the part that has it.
+fn arrays(plan: &SpmmPlan) -> [Vec<u8>; 3] {
+    let all = plan.device_arrays().unwrap();
+    ["values", "short_row_values", "records"].map(|name| {
+        all.iter().find(|(found, _)| *found == name).map_or(vec![], |(_, content)| content.clone())
+    })
 }
 
 fn machines() -> Vec<Device> {
@@ -113,10 +111,8 @@ fn check(device: &Device, a: &Csr<f32>, order: Option<&Permutation>) {
             assert_eq!(plan.overflowed_values().unwrap(), overflowed, "{plan:?}");
             assert_eq!(plan.report().overflowed_values, 0, "that of the values from the host");
         }
-        let (row_split, short_rows, tiles) = arrays(&plan);
-        let sizes = [row_split.len(), short_rows.len(), tiles.len()];
-        for (part, size) in parts.iter_mut().zip(sizes) {
-            *part += usize::from(size > 0);
+        for (part, array) in parts.iter_mut().zip(arrays(&plan)) {
+            *part += usize::from(!array.is_empty());
         }
         // The same memory whether it was asked for with the plan or is made at the first replacement.
         let early = builder.values_from_device().build(device).unwrap();
@@ -128,14 +124,12 @@ fn check(device: &Device, a: &Csr<f32>, order: Option<&Permutation>) {
         );
         let Body::Gpu(gpu) = &early.body else { panic!("a machine runs kernels") };
         let places = gpu.places.as_ref().expect("made with the plan");
-        let bytes = |index: &Option<Index>| match index {
-            Some(Index::Gather(index) | Index::Scatter(index)) => index.bytes(),
-            Some(Index::None) | None => 0,
+        let bytes = |index: &Index| match index {
+            Index::Gather(index) | Index::Scatter(index) => index.bytes(),
+            Index::InOrder => 0,
         };
-        let all = bytes(&places.row_split) + bytes(&places.short_rows) + bytes(&places.tiles);
-        let rounded = |(index, values): &(Index, DeviceBuffer<u8>)| {
-            values.bytes() + if let Index::Gather(index) = index { index.bytes() } else { 0 }
-        };
+        let rounded = |(index, values): &(Index, DeviceBuffer<u8>)| values.bytes() + bytes(index);
+        let all: u64 = places.parts.iter().flatten().map(bytes).sum();
         let all = all + places.rounded.as_ref().map_or(0, rounded);
         laid_out_on_device += usize::from(places.rounded.is_some());
         assert_eq!(placed(&early).map(|array| array.bytes), Some(all + places.overflowed.bytes()));

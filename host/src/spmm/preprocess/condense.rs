@@ -39,14 +39,14 @@ pub(crate) struct Condensed {
 
 /// Rows without entries go to windows of their own, of which there are so many beside those of the others.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct WindowCounts {
-    pub(super) full: usize,
-    pub(super) empty: usize,
+pub(crate) struct WindowCounts {
+    pub(crate) full: usize,
+    pub(crate) empty: usize,
 }
 
 impl WindowCounts {
     /// Whether a window is one of rows without entries.
-    pub(super) fn is_empty(self, window: usize) -> bool {
+    pub(crate) fn is_empty(self, window: usize) -> bool {
         is_empty_window(window, self.empty, self.full + self.empty)
     }
 }
@@ -54,7 +54,7 @@ impl WindowCounts {
 impl Condensed {
     /// Uploads a matrix and condenses its windows of the rows in `order`: all, or those alone that have entries. For what
     /// is done with them, scratch memory has `entry_bytes` for each entry.
-    pub(super) fn new<V: Value>(
+    pub(crate) fn new<V: Value>(
         device: &Device,
         (a, order): (&Csr<V>, Option<&Permutation>),
         counts: WindowCounts,
@@ -125,32 +125,32 @@ impl Condensed {
     }
 
     /// Entries in the windows.
-    pub(super) fn entries(&self) -> usize {
+    pub(crate) fn entries(&self) -> usize {
         self.sources.len()
     }
 
-    pub(super) fn windows(&self) -> usize {
+    pub(crate) fn windows(&self) -> usize {
         self.vectors.len() - 1
     }
 
     /// Distinct columns of all windows.
-    pub(super) fn vector_count(&self) -> usize {
+    pub(crate) fn vector_count(&self) -> usize {
         self.vectors.last().map_or(0, |&all| all as usize)
     }
 
     /// Distinct columns of the windows before each, and of all.
-    pub(super) fn window_vectors(&self) -> &[u32] {
+    pub(crate) fn window_vectors(&self) -> &[u32] {
         &self.vectors
     }
 
     /// The rows of each window.
-    pub(super) fn window_rows(&self) -> Result<Vec<u32>, DeviceError> {
+    pub(crate) fn window_rows(&self) -> Result<Vec<u32>, DeviceError> {
         // SAFETY: eight slots for each window, placed by the launches of `new`.
         unsafe { self.scratch.read(self.window_rows, WINDOW_ROWS * self.windows()) }
     }
 
     /// `[column, first position]` of each column of each window, and the number of positions behind the last.
-    pub(super) fn list_vectors(&self) -> Result<GlobalPtr<[u32; 2]>, DeviceError> {
+    pub(crate) fn list_vectors(&self) -> Result<GlobalPtr<[u32; 2]>, DeviceError> {
         let vectors = self.scratch.array(self.vector_count() + 1, "vectors")?;
         let entries = narrow(self.sources.len());
         let params = ListVectorsParams {
@@ -170,7 +170,7 @@ impl Condensed {
     }
 
     /// Writes the steps of the windows as they were dealt out.
-    pub(super) fn into_steps(
+    pub(crate) fn into_steps(
         self,
         stream: &DealtWindows,
         form: Form,
@@ -265,7 +265,7 @@ fn place_rows(
 }
 
 /// Places rows of some kinds, given a list of all rows, or null for the matrix's own order.
-pub(super) fn place_pass(
+pub(crate) fn place_pass(
     scratch: &Scratch,
     row_offsets: GlobalPtr<u64>,
     (rows, (list, kinds)): (usize, (GlobalPtr<u32>, u32)),

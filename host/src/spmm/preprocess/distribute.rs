@@ -15,14 +15,14 @@ use super::scratch::Scratch;
 use crate::device::DeviceBuffer;
 use crate::error::DeviceError;
 use crate::num::{narrow, wide};
+use crate::plan::Unplaced;
 use crate::spmm::tiles::WINDOW_ROWS;
-use crate::spmm::values::Unplaced;
 
 /// Entries that are not in tiles, row after row.
-pub(super) struct Rest {
+pub(crate) struct Rest {
     /// Where those of each row begin, on the host.
-    pub(super) row_offsets: Vec<u64>,
-    pub(super) entries: RestEntries,
+    pub(crate) row_offsets: Vec<u64>,
+    pub(crate) entries: RestEntries,
 }
 
 /// The entries in device memory, without their values.
@@ -40,7 +40,7 @@ pub(crate) struct RestSources(DeviceBuffer<u32>);
 impl Condensed {
     /// Divides the windows of all rows with entries. None if no vector has `threshold`; otherwise what goes to the tiles,
     /// with windows of `empty_rows` dealt out among the others, and the rest.
-    pub(super) fn distribute(
+    pub(crate) fn distribute(
         self,
         rows: usize,
         threshold: VectorThreshold,

@@ -10,8 +10,7 @@ use windrow_simt::GlobalPtr;
 use crate::device::{Device, DeviceBuffer, DeviceKind, Machine};
 use crate::error::DeviceError;
 use crate::num::{index, wide};
-use crate::spmm::gpu::start;
-use crate::spmm::values::Unplaced;
+use crate::plan::{Unplaced, start};
 
 /// Where each array of a block of memory begins: as allocations do on a GPU.
 const ALIGNMENT: u64 = 256;

@@ -11,10 +11,23 @@ use super::scratch::Scratch;
 use crate::device::DeviceBuffer;
 use crate::error::DeviceError;
 use crate::num::{index, narrow, wide};
-use crate::spmm::parts::{Lookup, TilesPart, push};
-use crate::spmm::report::ArraySize;
+use crate::plan::{ArraySize, Unplaced, push};
 use crate::spmm::tiles::words_per_record;
-use crate::spmm::values::Unplaced;
+
+/// The arrays of a tile stream in device memory, but for how its steps are dealt out.
+pub(crate) struct DeviceTiles {
+    pub(crate) step_cols: DeviceBuffer<[u32; 4]>,
+    pub(crate) records: DeviceBuffer<u32>,
+    pub(crate) lookup: Lookup,
+}
+
+/// What the kernel reads beside the records, when a product is not finite or its records are packed.
+pub(crate) enum Lookup {
+    /// Of dense records: the bitmaps of each step.
+    Bitmaps(DeviceBuffer<[u64; 2]>),
+    /// Of packed records: the first chunk of each, and the number of chunks.
+    RecordStarts(DeviceBuffer<u32>),
+}
 
 /// The steps of a tile stream in device memory, but for their records.
 pub(crate) struct DeviceSteps {
@@ -86,9 +99,8 @@ impl DeviceSteps {
     /// Writes the records with values in CSR order.
     pub(crate) fn with_values(
         self,
-        workers: DeviceBuffer<[u32; 2]>,
         values: Unplaced<'_>,
-    ) -> Result<TilesPart, DeviceError> {
+    ) -> Result<(DeviceTiles, ValueSources), DeviceError> {
         let records = DeviceBuffer::alloc(self.scratch.device(), self.words(values.dtype), "records")?;
         let Self { step_cols, bitmaps, record_starts, step_entries, sources, ends, scratch, .. } = self;
         let (lookup, bitmaps) = match record_starts {
@@ -98,7 +110,7 @@ impl DeviceSteps {
         let sources = ValueSources { bitmaps, step_entries, sources };
         sources.write(&scratch, (values, ends), &lookup, &records)?;
         scratch.device().synchronize()?; // so that the report's times are those of the kernels
-        Ok(TilesPart::on_device(workers, (step_cols, records), lookup, sources))
+        Ok((DeviceTiles { step_cols, records, lookup }, sources))
     }
 }
 

@@ -6,7 +6,7 @@ use windrow_kernels::tile_stream::{MORE_STEPS, RECORD_TAIL, piece_word, record_w
 
 use super::{Layout, STEP_TILES, TilePattern, WINDOW_ROWS};
 use crate::num::wide;
-use crate::spmm::values::Bits;
+use crate::plan::Bits;
 
 /// Words of a step's record; 0 for a type without tile kernels.
 pub(crate) fn words_per_record(dtype: Dtype) -> usize {

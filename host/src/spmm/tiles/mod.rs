@@ -16,8 +16,8 @@ use windrow_preprocess::balance::{DealtSteps, Piece, deal_steps};
 
 pub(crate) use dense::words_per_record;
 
-use super::values::Bits;
 use crate::num::{index, narrow};
+use crate::plan::Bits;
 
 /// Columns of a tile.
 pub(crate) const TILE_COLUMNS: usize = 8;

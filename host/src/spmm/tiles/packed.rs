@@ -10,7 +10,7 @@ use windrow_kernels::tile_stream::{
 
 use super::{Layout, STEP_TILES, TilePattern, WINDOW_ROWS};
 use crate::num::narrow;
-use crate::spmm::values::Bits;
+use crate::plan::Bits;
 
 /// Elements of a step.
 const ELEMENTS: usize = 32 * MASK_WORDS;

@@ -14,7 +14,8 @@ use super::index::MAX_REPRESENTATIVES;
 /// let paper = SimilarityOptions::as_in_paper();
 /// assert!(paper.forest && paper.two_opt && paper.isolated && !paper.windows);
 /// ```
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct SimilarityOptions {
     /// Exponent `α` of the weight `w_j = d_j^(−α)` of a column with `d_j` entries, in `0 ..= 4`; at 0 all
     /// columns weigh the same.

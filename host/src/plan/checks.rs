@@ -1,11 +1,11 @@
 //! What every plan checks: its memory before it is made, its operands before work is queued.
 
+use super::report::ArraySize;
 use crate::device::{Device, Machine};
 use crate::error::{DeviceError, SpmmError};
 use crate::matrix::Element;
 use crate::num::wide;
 use crate::options::Precision;
-use crate::spmm::ArraySize;
 
 /// The machine of a plan that runs kernels.
 pub(crate) fn machine_of(device: &Device) -> Result<&dyn Machine, SpmmError> {

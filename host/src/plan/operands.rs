@@ -40,7 +40,7 @@ macro_rules! with_rounded {
     };
     ($element:ty, [$($operand:ident),+] => $run:expr) => {{
         $(
-            let rounded = $crate::host_operands::Rounded::<$element>::new($operand);
+            let rounded = $crate::plan::Rounded::<$element>::new($operand);
             let $operand = rounded.view()?;
         )+
         $run

@@ -5,17 +5,17 @@ use std::str::FromStr;
 
 use windrow_kernels::Entry;
 
+use super::geometry::grid;
 use crate::device::Machine;
 use crate::error::{DeviceError, SpmmError};
 use crate::num::real;
-use crate::spmm::grid;
 
 /// How the launches of a hybrid follow each other: its CUDA-core part and its Tensor-Core part. Plans with one part have
 /// nothing to choose.
 ///
 /// Two launches beside each other fill what either leaves idle; but the streams wait for each other twice, and sums of rows
 /// that are in both parts take a way through memory. After Libra (section 4).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Schedule {

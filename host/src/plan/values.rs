@@ -118,6 +118,25 @@ impl<'a, V: Value> Values<'a, V> {
     }
 }
 
+/// The values that a plan is made with, whatever their type: the same as [`Values`].
+pub(crate) trait GivenValues {
+    /// All of them, rounded.
+    fn bits(&self) -> &Bits;
+
+    /// What a kernel takes that lays them out.
+    fn unplaced(&self) -> Unplaced<'_>;
+}
+
+impl<V: Value> GivenValues for Values<'_, V> {
+    fn bits(&self) -> &Bits {
+        Values::bits(self)
+    }
+
+    fn unplaced(&self) -> Unplaced<'_> {
+        Values::unplaced(self)
+    }
+}
+
 /// One value for each entry, rounded to a plan's precision.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Bits {

@@ -1,91 +1,78 @@
-//! The algorithm [`MatricizedRows`](crate::Algorithm::MatricizedRows): CSR as it is, rows dealt out to warps.
+//! The algorithm [`MatricizedRows`](crate::Algorithm::MatricizedRows): CSR as it is, rows dealt out to warps. Its kernel is
+//! [`windrow_kernels::matricized_rows`].
 
 use rayon::prelude::*;
-use windrow_formats::{Csr, Value};
-use windrow_kernels::dense::Dense;
+use windrow_formats::Value;
 use windrow_kernels::matricized_rows::{APART, KEEPS, MatricizedRowsParams, ROW_WARPS, WARPS_LOG2_AT};
 use windrow_kernels::{Entry, NO_ROW, Variant};
 use windrow_preprocess::balance::{NO_SLOT, RowWarps, WarpShare, row_warps};
 use windrow_simt::GlobalPtr;
 
-use super::build::Draft;
-use super::builder::SpmmBuilder;
-use super::gpu::start;
-use super::layout::HostParts;
-use super::parts::push;
-use super::report::ArraySize;
-use super::sums::wide_first;
-use super::values::{Bits, Values};
-use crate::device::{Device, DeviceBuffer, Machine};
+use super::super::layout::Context;
+use super::super::part::{
+    CutRows, DenseOperands, LaidOut, Layout, LayoutFacts, Operation, Part, Placement, ValueSlots,
+};
+use super::super::sums::wide_first;
+use super::read_array;
+use crate::device::{Device, DeviceBuffer};
 use crate::error::DeviceError;
 use crate::num::{narrow, wide};
 use crate::options::Determinism;
+use crate::plan::{ArraySize, Bits, GivenValues, Stream, push};
 
 /// Blocks that a multiprocessor has room for, by their registers.
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 3;
 
+/// The whole matrix, its rows dealt out to warps.
+pub(in crate::spmm) fn lay_out<'a, V: Value>(context: &Context<'a, V>) -> LaidOut<'a> {
+    let a = context.a;
+    let mut dealt = row_warps(a.row_offsets());
+    if context.options.determinism == Determinism::Fast {
+        dealt.share_slots();
+    }
+    let layout = MatricizedLayout { warps: records(&dealt), col_indices: a.col_indices() };
+    let facts = LayoutFacts {
+        scalar_rows: wide(a.rows()),
+        scalar_entries: wide(a.nnz()),
+        split: wide(dealt.split_rows.len()),
+        split_rows: wide(dealt.split_rows.len()),
+        mma_count: dealt.mma_count(wide(context.options.width)),
+        ..LayoutFacts::default()
+    };
+    let slot_rows = u64::from(dealt.slots);
+    let cut = CutRows { rows: wide_first(dealt.split_rows), slot_rows, ..CutRows::default() };
+    LaidOut::one(layout, cut, facts)
+}
+
 /// What the warps of a plan do, before upload.
-pub(super) struct MatricizedHost<'a> {
+struct MatricizedLayout<'a> {
     /// A record for each warp, whole blocks.
     warps: Vec<[u32; 4]>,
     col_indices: &'a [u32],
-    /// Rows whose partial sums are added: `[row, first_slot, count, stride]`.
-    pub(super) split_rows: Vec<[u32; 4]>,
-    pub(super) slots: u64,
-    /// MMAs of a product of the plan's width.
-    pub(super) mma_count: u64,
 }
 
-impl<'a, V: Value> SpmmBuilder<'a, V> {
-    /// Matricised rows: shares of warps, over the CSR arrays as they are.
-    pub(super) fn lay_out_matricized(&self, draft: &mut Draft) -> HostParts<'a> {
-        let mut matricized = MatricizedHost::new(self.a, self.width, self.determinism);
-        draft.report.mma_count = matricized.mma_count;
-        draft.report.split_rows = wide(matricized.split_rows.len());
-        draft.report.split = draft.report.split_rows;
-        draft.clock.end("balance");
-        HostParts {
-            split_rows: wide_first(std::mem::take(&mut matricized.split_rows)),
-            slot_rows: matricized.slots,
-            matricized: Some(matricized),
-            ..HostParts::default()
-        }
-    }
-}
-
-impl<'a> MatricizedHost<'a> {
-    /// The arrays for products of `width` columns.
-    pub(super) fn new<V: Value>(a: &'a Csr<V>, width: usize, determinism: Determinism) -> Self {
-        let mut dealt = row_warps(a.row_offsets());
-        if determinism == Determinism::Fast {
-            dealt.share_slots();
-        }
-        Self {
-            warps: records(&dealt),
-            col_indices: a.col_indices(),
-            slots: u64::from(dealt.slots),
-            mma_count: dealt.mma_count(wide(width)),
-            split_rows: dealt.split_rows,
-        }
-    }
-
-    pub(super) fn sizes(&self, sizes: &mut Vec<ArraySize>) {
+impl Layout for MatricizedLayout<'_> {
+    fn arrays(&self, sizes: &mut Vec<ArraySize>) {
         push(sizes, "warps", 16 * wide(self.warps.len()));
         push(sizes, "col_indices", 4 * wide(self.col_indices.len()));
         push(sizes, "values", 2 * wide(self.col_indices.len()));
     }
 
-    pub(super) fn upload<V: Value>(
-        self,
+    fn placement(&self) -> Placement {
+        Placement::InOrder(self.col_indices.len())
+    }
+
+    fn upload(
+        self: Box<Self>,
         device: &Device,
-        values: &Values<'_, V>,
-    ) -> Result<MatricizedPart, DeviceError> {
-        Ok(MatricizedPart {
+        values: &dyn GivenValues,
+    ) -> Result<Box<dyn Part>, DeviceError> {
+        Ok(Box::new(MatricizedPart {
             warps: DeviceBuffer::named(device, &self.warps, "warps")?,
             col_indices: DeviceBuffer::named(device, self.col_indices, "col_indices")?,
             values: DeviceBuffer::named(device, values.bits().bytes(), "values")?,
             blocks: BLOCKS_PER_MULTIPROCESSOR * device.multiprocessors().max(1),
-        })
+        }))
     }
 }
 
@@ -111,52 +98,62 @@ fn records(dealt: &RowWarps) -> Vec<[u32; 4]> {
 }
 
 /// The arrays in device memory.
-pub(super) struct MatricizedPart {
+struct MatricizedPart {
     warps: DeviceBuffer<[u32; 4]>,
     col_indices: DeviceBuffer<u32>,
-    pub(super) values: DeviceBuffer<u8>,
+    values: DeviceBuffer<u8>,
     /// Blocks that the device holds, of one slice.
     blocks: u32,
 }
 
-impl MatricizedPart {
-    /// The entry for a `B` in one layout or the other, whose rows are aligned to 16 bytes or not.
-    pub(super) fn entry(column_major: bool, vectors: bool) -> Option<&'static Entry> {
+impl Part for MatricizedPart {
+    fn entry(&self, Operation { vectors, column_major, .. }: Operation) -> Option<&'static Entry> {
         windrow_kernels::entry(Variant::MatricizedRows { column_major, vectors: vectors && !column_major })
     }
 
-    /// Entries of the matrix.
-    pub(super) fn len(&self) -> usize {
-        self.col_indices.len()
+    fn on_tensor_cores(&self) -> bool {
+        true
     }
 
-    /// Uploads new values.
-    pub(super) fn replace_values(&mut self, values: &Bits) -> Result<(), DeviceError> {
-        self.values.copy_from_slice(values.bytes())
+    fn takes_column_major(&self) -> bool {
+        true
     }
 
-    /// Queues the launch.
-    ///
-    /// # Safety
-    /// The dense operands keep their obligations, and `ldb` goes from column to column if the entry is for column-major
-    /// operands; the workspace has the slots of [`MatricizedHost::slots`].
-    pub(super) unsafe fn launch(
+    unsafe fn launch(
         &self,
-        machine: &dyn Machine,
+        stream: Stream<'_>,
         entry: &'static Entry,
-        dense: Dense,
+        operands: &DenseOperands,
     ) -> Result<(), DeviceError> {
+        let empty = self.col_indices.is_empty();
         let params = MatricizedRowsParams {
-            dense,
+            dense: operands.dense,
             warps: self.warps.pointer(),
-            col_indices: if self.len() == 0 { GlobalPtr::NULL } else { self.col_indices.pointer() },
-            values: if self.len() == 0 { GlobalPtr::NULL } else { self.values.pointer().cast() },
+            col_indices: if empty { GlobalPtr::NULL } else { self.col_indices.pointer() },
+            values: if empty { GlobalPtr::NULL } else { self.values.pointer().cast() },
             count: narrow(self.warps.len() / ROW_WARPS as usize),
             reserved: 0,
         };
         // SAFETY: the arrays were made of a valid CSR matrix by `row_warps`, which keeps the obligations, and belong to the
-        // plan, which frees them after the machine's work; the rest is the caller's promise.
-        unsafe { start(machine, entry, u64::from(params.count.min(self.blocks)), dense.n, &params) }
+        // plan, which frees them after the machine's work; the dense operands are the caller's promise, `ldb` going from
+        // column to column where the entry is one for column-major operands.
+        unsafe { stream.start(entry, u64::from(params.count.min(self.blocks)), params.dense.n, &params) }
+    }
+
+    fn replace_values(&mut self, values: &Bits) -> Result<(), DeviceError> {
+        self.values.copy_from_slice(values.bytes())
+    }
+
+    fn value_slots(&self) -> ValueSlots<'_> {
+        ValueSlots::InOrder { out: self.values.pointer().cast(), count: self.col_indices.len() }
+    }
+
+    fn read_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, DeviceError> {
+        Ok(vec![
+            read_array("warps", &self.warps)?,
+            read_array("col_indices", &self.col_indices)?,
+            read_array("values", &self.values)?,
+        ])
     }
 }
 

@@ -1,0 +1,29 @@
+//! The frame of every plan, below the families of products: what is checked before work is queued, how launches are
+//! shaped, what reports have in common, and how values and dense operands get to a device.
+
+mod checks;
+mod geometry;
+mod launch;
+mod operands;
+mod placing;
+mod report;
+mod schedule;
+mod values;
+mod verification;
+
+pub(crate) use checks::{
+    check_count, check_device, check_element, check_index, check_ld, check_memory, check_shape, machine_of,
+};
+pub(crate) use geometry::{division, short_row_groups};
+pub(crate) use launch::{Lane, MAX_BLOCK_COLUMNS, MAX_INDEX, Stream, start};
+pub(crate) use operands::{Rounded, output_on, with_rounded};
+pub(crate) use placing::{Index, copy_on_device};
+pub use report::{ArraySize, StageTime};
+pub(crate) use report::{StageClock, push, total_us, write_arrays, write_stages};
+pub(crate) use schedule::occupancy;
+pub use schedule::{OccupancyRange, Schedule, Scheduling};
+pub(crate) use values::{Bits, Exceptions, GivenValues, Unplaced, Values};
+pub use verification::Verification;
+pub(crate) use verification::{
+    Storing, UNIT_FMA, UNIT_MMA, bounded_ratio, error_ratio, gamma, multiplied, subnormal_error,
+};

@@ -1,0 +1,165 @@
+//! How far a result may be from its f64 reference: units of roundoff, bounds, and what a comparison found.
+
+use std::fmt;
+
+use half::f16;
+use rayon::prelude::*;
+
+use crate::error::SpmmError;
+use crate::matrix::{DeviceMatrix, Element, Output};
+use crate::num::wide;
+use crate::options::Precision;
+use crate::tf32;
+
+/// Unit roundoff of f32 arithmetic: CUDA cores and CPU.
+pub(crate) const UNIT_FMA: f32 = 1.0 / 16_777_216.0;
+/// Unit roundoff assumed for Tensor Cores, whose rounding inside is not promised.
+pub(crate) const UNIT_MMA: f32 = 1.0 / 8_388_608.0;
+
+/// How far a product is from the f64 reference, in units of its error bound.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct Verification {
+    /// The largest error divided by its bound; at most 1 if the product is right, infinite where one of result and
+    /// reference is finite and the other is not.
+    pub worst_ratio: f64,
+    /// Row of that element.
+    pub worst_row: usize,
+    /// Column of that element.
+    pub worst_col: usize,
+    /// Elements beyond their bound.
+    pub failures: u64,
+    /// Elements checked: all of `C`.
+    pub checked: u64,
+}
+
+impl Verification {
+    pub(crate) const NOTHING: Self =
+        Self { worst_ratio: 0.0, worst_row: 0, worst_col: 0, failures: 0, checked: 0 };
+
+    /// Whether every element is within its bound.
+    #[must_use]
+    pub fn passed(&self) -> bool {
+        self.failures == 0 && self.worst_ratio <= 1.0
+    }
+
+    /// Of two disjoint parts of `C`.
+    pub(crate) fn and(self, other: Self) -> Self {
+        let worst = if other.worst_ratio > self.worst_ratio { other } else { self };
+        Self { failures: self.failures + other.failures, checked: self.checked + other.checked, ..worst }
+    }
+
+    /// [`and`](Self::and) that names the first of equally bad rows, in whatever order threads come to them.
+    pub(crate) fn worst_first(self, other: Self) -> Self {
+        if self.worst_row <= other.worst_row { self.and(other) } else { other.and(self) }
+    }
+}
+
+impl fmt::Display for Verification {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = if self.passed() { "passed" } else { "FAILED" };
+        write!(
+            f,
+            "{verdict}: {} elements, {} beyond the bound, worst {:.3} of it at row {}, column {}",
+            self.checked, self.failures, self.worst_ratio, self.worst_row, self.worst_col
+        )
+    }
+}
+
+/// The elements as a plan of `precision` multiplies them, on the host.
+pub(crate) fn multiplied<E: Element>(
+    precision: Precision,
+    matrix: &DeviceMatrix<E>,
+) -> Result<Vec<f32>, SpmmError> {
+    let multiplied = |element: E| tf32::as_multiplied(precision, element.to_f32());
+    Ok(matrix.download()?.into_par_iter().map(multiplied).collect())
+}
+
+/// What storing a result in its type may change.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Storing {
+    /// Unit roundoff, a little more of it.
+    pub(crate) unit: f64,
+    /// Spacing of subnormal numbers; 0 if nothing is rounded.
+    pub(crate) tiny: f64,
+    /// What is larger may be infinite.
+    pub(crate) largest: f64,
+}
+
+impl Storing {
+    /// In the element type of a precision.
+    pub(crate) fn of(precision: Precision) -> Self {
+        let (unit, tiny, largest) = match precision {
+            Precision::F16 => (4.9e-4, 6.0e-8, f16::MAX.to_f64()),
+            Precision::Bf16 => (3.92e-3, 1e-40, 3.39e38),
+            Precision::F32 | Precision::Tf32 => (0.0, 0.0, f64::from(f32::MAX)),
+        };
+        Self { unit, tiny, largest }
+    }
+}
+
+/// What roundings may add up to where all are of subnormal f32.
+pub(crate) fn subnormal_error(roundings: f64) -> f64 {
+    roundings * 1.5e-45
+}
+
+/// `γ(t) = t·u / (1 − t·u)`: relative to the sum of absolute values, what `t` roundings may add up to.
+pub(crate) fn gamma(roundings: f64, unit: f32) -> f64 {
+    let t = roundings * f64::from(unit);
+    t / (1.0 - t)
+}
+
+/// `|got − want|` in units of the bound for a sum of `len` products, whose absolute values add up to `scale`;
+/// as the kernel has it, for which no sum in f32 is beyond what f32 holds.
+pub(crate) fn error_ratio<C: Output>(got: f64, want: f64, scale: f64, len: usize, unit: f32) -> f64 {
+    let storing = Storing::of(if C::IS_HALF { Precision::F16 } else { Precision::F32 });
+    let largest = if C::IS_HALF { storing.largest } else { f64::INFINITY };
+    let roundings = crate::num::real(wide(len)) + 2.0;
+    let of_sum = gamma(roundings, unit) * scale + subnormal_error(roundings);
+    bounded_ratio(got, want, of_sum + storing.unit * want.abs() + storing.tiny, largest)
+}
+
+/// `|got − want|` in units of the bound; infinite where only one of the two is finite, unless `want` is beyond
+/// `largest` and `got` infinite.
+pub(crate) fn bounded_ratio(got: f64, want: f64, bound: f64, largest: f64) -> f64 {
+    if want.is_nan() {
+        return if got.is_nan() { 0.0 } else { f64::INFINITY };
+    }
+    if want.is_infinite() || (got.is_infinite() && want.abs() > largest) {
+        return if got == want.signum() * f64::INFINITY { 0.0 } else { f64::INFINITY };
+    }
+    let ratio = (got - want).abs() / bound;
+    if ratio.is_nan() { f64::INFINITY } else { ratio }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_follow_the_bound() {
+        let unit = UNIT_FMA;
+        let bound = 3.0 * f64::from(unit) / (1.0 - 3.0 * f64::from(unit)) * 4.0;
+        let ratio = error_ratio::<f32>(2.0 + bound, 2.0, 4.0, 1, unit);
+        assert!((ratio - 1.0).abs() < 1e-6, "{ratio}");
+        assert_eq!(error_ratio::<f32>(0.0, 0.0, 0.0, 0, unit), 0.0);
+        assert!(error_ratio::<f32>(1e-30, 0.0, 0.0, 0, unit) > 1.0);
+    }
+
+    #[test]
+    fn what_is_not_finite_must_agree() {
+        let (inf, nan) = (f64::INFINITY, f64::NAN);
+        for (got, want, right) in [
+            (nan, nan, true),
+            (1.0, nan, false),
+            (inf, inf, true),
+            (-inf, inf, false),
+            (1.0, inf, false),
+            (nan, 1.0, false),
+            (inf, 1.0, false),
+        ] {
+            assert_eq!(error_ratio::<f32>(got, want, 1.0, 1, UNIT_FMA) == 0.0, right, "{got} for {want}");
+        }
+        assert_eq!(error_ratio::<f16>(inf, 70_000.0, 70_000.0, 1, UNIT_FMA), 0.0);
+        assert_eq!(error_ratio::<f32>(inf, 70_000.0, 70_000.0, 1, UNIT_FMA), inf);
+    }
+}

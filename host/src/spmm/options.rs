@@ -1,0 +1,198 @@
+//! The options of a product as one plain value.
+
+use serde::{Deserialize, Serialize};
+use windrow_preprocess::partition::PartitionRule;
+use windrow_preprocess::reorder;
+
+use crate::options::{Algorithm, CpuTasks, Determinism, Precision, Preprocessing, RowDivision, TileValues};
+use crate::parallelism::{AtomicParallelism, GroupLaunch};
+use crate::plan::Schedule;
+
+/// Everything that a plan can be told but the arrays that belong to the matrix: a plain value, to be kept, compared,
+/// sent and read back. The setters of [`SpmmBuilder`](crate::SpmmBuilder) set its fields one by one;
+/// [`SpmmBuilder::options`](crate::SpmmBuilder::options) takes it whole.
+///
+/// As JSON a missing field has its default, and a field that there is not is an error.
+///
+/// # Examples
+/// ```
+/// use windrow::{Algorithm, Csr, Device, Precision, Spmm, SpmmOptions};
+///
+/// let options = SpmmOptions { width: 1, precision: Precision::F16, ..SpmmOptions::default() };
+/// let plan = Spmm::builder(&Csr::<f32>::identity(2)?).options(options).build(&Device::best()?)?;
+/// assert_eq!(plan.run(&[1.0, 2.0])?, [1.0, 2.0]);
+///
+/// let read: SpmmOptions = serde_json::from_str(r#"{"width": 32, "algorithm": "row-split"}"#)?;
+/// assert_eq!(read, SpmmOptions { width: 32, algorithm: Algorithm::RowSplit, ..SpmmOptions::default() });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SpmmOptions {
+    /// See [`SpmmBuilder::width`](crate::SpmmBuilder::width).
+    pub width: usize,
+    /// See [`SpmmBuilder::precision`](crate::SpmmBuilder::precision).
+    pub precision: Precision,
+    /// See [`SpmmBuilder::determinism`](crate::SpmmBuilder::determinism).
+    pub determinism: Determinism,
+    /// See [`SpmmBuilder::memory_limit`](crate::SpmmBuilder::memory_limit), in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_limit: Option<u64>,
+    /// See [`SpmmBuilder::preprocessing`](crate::SpmmBuilder::preprocessing).
+    pub preprocessing: Preprocessing,
+    /// See [`SpmmBuilder::values_from_device`](crate::SpmmBuilder::values_from_device).
+    #[serde(skip_serializing_if = "is_default")]
+    pub values_from_device: bool,
+    /// See [`SpmmBuilder::algorithm`](crate::SpmmBuilder::algorithm).
+    pub algorithm: Algorithm,
+    /// See [`SpmmBuilder::reorder`](crate::SpmmBuilder::reorder); the matrix's own order if none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reorder: Option<reorder::Options>,
+    /// See [`SpmmBuilder::partition`](crate::SpmmBuilder::partition).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partition: Option<PartitionRule>,
+    /// See [`SpmmBuilder::tile_values`](crate::SpmmBuilder::tile_values).
+    pub tile_values: TileValues,
+    /// See [`SpmmBuilder::schedule`](crate::SpmmBuilder::schedule).
+    pub schedule: Schedule,
+    /// See [`SpmmBuilder::parallelism`](crate::SpmmBuilder::parallelism).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parallelism: Option<AtomicParallelism>,
+    /// See [`SpmmBuilder::group_launch`](crate::SpmmBuilder::group_launch).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group_launch: Option<GroupLaunch>,
+    /// See [`SpmmBuilder::row_division`](crate::SpmmBuilder::row_division).
+    #[serde(skip_serializing_if = "is_default")]
+    pub row_division: RowDivision,
+    /// See [`SpmmBuilder::cpu_tasks`](crate::SpmmBuilder::cpu_tasks).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_tasks: Option<CpuTasks>,
+    /// The number of warps that share a tile stream, instead of as many as the device holds: for tests of windows that
+    /// are cut.
+    #[doc(hidden)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workers: Option<u32>,
+    /// A warp for each window, whatever its length: for comparison with the tile stream.
+    #[doc(hidden)]
+    #[serde(skip_serializing_if = "is_default")]
+    pub window_each: bool,
+}
+
+impl Default for SpmmOptions {
+    fn default() -> Self {
+        Self {
+            width: 128,
+            precision: Precision::F32,
+            determinism: Determinism::RunToRun,
+            memory_limit: None,
+            preprocessing: Preprocessing::Auto,
+            values_from_device: false,
+            algorithm: Algorithm::Auto,
+            reorder: None,
+            partition: None,
+            tile_values: TileValues::Auto,
+            schedule: Schedule::Auto,
+            parallelism: None,
+            group_launch: None,
+            row_division: RowDivision::default(),
+            cpu_tasks: None,
+            workers: None,
+            window_each: false,
+        }
+    }
+}
+
+impl SpmmOptions {
+    /// Whether the way to the product is left to the plan: nothing is said but what the product is, where its layout is
+    /// made and how much memory it may take.
+    pub(crate) fn leave_the_way_open(&self) -> bool {
+        let Self { width, precision, determinism, memory_limit, preprocessing, .. } = *self;
+        let Self { values_from_device, schedule, .. } = *self;
+        let open = Self {
+            width,
+            precision,
+            determinism,
+            memory_limit,
+            preprocessing,
+            values_from_device,
+            schedule,
+            ..Self::default()
+        };
+        *self == open
+    }
+}
+
+/// Whether an option says nothing.
+fn is_default<T: Default + PartialEq>(option: &T) -> bool {
+    *option == T::default()
+}
+
+#[cfg(test)]
+mod tests {
+    use windrow_preprocess::partition::VectorThreshold;
+
+    use super::*;
+
+    #[test]
+    fn options_come_back_from_json_as_they_were() {
+        let all = SpmmOptions {
+            width: 7,
+            precision: Precision::Bf16,
+            determinism: Determinism::Fast,
+            memory_limit: Some(1 << 40),
+            preprocessing: Preprocessing::Gpu,
+            values_from_device: true,
+            algorithm: Algorithm::Hybrid,
+            reorder: Some(reorder::Options {
+                method: reorder::Method::ReverseCuthillMckee,
+                ..reorder::Options::default()
+            }),
+            partition: Some(PartitionRule::ColumnVectors { threshold: VectorThreshold::LIBRA }),
+            tile_values: TileValues::Packed,
+            schedule: Schedule::MultiStream,
+            parallelism: Some("{<1/4 row, 2 col>, 4}".parse().unwrap()),
+            group_launch: Some(GroupLaunch::default()),
+            row_division: RowDivision { several_ways: Some(true), ..RowDivision::default() },
+            cpu_tasks: Some(CpuTasks::default()),
+            workers: Some(3),
+            window_each: true,
+        };
+        for options in [SpmmOptions::default(), all] {
+            let text = serde_json::to_string(&options).unwrap();
+            assert_eq!(serde_json::from_str::<SpmmOptions>(&text).unwrap(), options, "{text}");
+        }
+        for (text, reason) in [
+            (r#"{"widht": 3}"#, "unknown field"),
+            (r#"{"precision": "f17"}"#, "f17"),
+            (r#"{"parallelism": "{<3 row, 2 col>, 4}"}"#, "4"),
+            (r#"{"partition": {"column-vectors": {"threshold": 2.0}}}"#, "2"),
+        ] {
+            let error = serde_json::from_str::<SpmmOptions>(text).unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_way_is_open_until_something_of_it_is_said() {
+        let product = SpmmOptions {
+            width: 3,
+            precision: Precision::F16,
+            determinism: Determinism::Fast,
+            memory_limit: Some(1),
+            preprocessing: Preprocessing::Cpu,
+            values_from_device: true,
+            schedule: Schedule::Sequential,
+            ..SpmmOptions::default()
+        };
+        assert!(product.leave_the_way_open());
+        let said = [
+            SpmmOptions { algorithm: Algorithm::RowSplit, ..product.clone() },
+            SpmmOptions { reorder: Some(reorder::Options::default()), ..product.clone() },
+            SpmmOptions { partition: Some(PartitionRule::AllTile), ..product.clone() },
+            SpmmOptions { tile_values: TileValues::Dense, ..product.clone() },
+            SpmmOptions { group_launch: Some(GroupLaunch::default()), ..product.clone() },
+            SpmmOptions { cpu_tasks: Some(CpuTasks::default()), ..product },
+        ];
+        assert!(said.iter().all(|options| !options.leave_the_way_open()));
+    }
+}

@@ -1,0 +1,20 @@
+//! The algorithms of sparse times dense, a file each, named like the kernel's.
+
+pub(super) mod matricized_rows;
+pub(super) mod row_split;
+pub(crate) mod segment_group;
+pub(super) mod short_rows;
+pub(super) mod tile_stream;
+
+use bytemuck::Pod;
+
+use crate::device::DeviceBuffer;
+use crate::error::DeviceError;
+
+/// Name and content of an array.
+fn read_array<T: Pod>(
+    name: &'static str,
+    array: &DeviceBuffer<T>,
+) -> Result<(&'static str, Vec<u8>), DeviceError> {
+    Ok((name, bytemuck::cast_slice(&array.to_vec()?).to_vec()))
+}

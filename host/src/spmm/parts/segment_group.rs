@@ -1,0 +1,354 @@
+//! The algorithm [`SegmentGroup`](crate::Algorithm::SegmentGroup): CSR as it is, work divided as a point of Sgap's space
+//! says. The slices of a tensor are divided in the same way. Its kernels are [`windrow_kernels::segment_group`].
+
+mod cut;
+
+use windrow_formats::Value;
+use windrow_kernels::segment_group::{MttkrpParams, NonzeroGroupsParams, RowGroupsParams};
+use windrow_kernels::{Dtype, Entry, Variant};
+use windrow_simt::GlobalPtr;
+
+use self::cut::{Cut, Starts, WORD};
+use super::super::layout::Context;
+use super::super::part::{
+    CutRows, DenseOperands, LaidOut, Layout, LayoutFacts, Operation, Part, Placement, ValueSlots,
+};
+use super::super::points::Division;
+use super::super::sums::wide_first;
+use super::read_array;
+use crate::device::{Device, DeviceBuffer};
+use crate::error::{DeviceError, SpmmError};
+use crate::num::{index, narrow, wide};
+use crate::options::Determinism;
+use crate::parallelism::{AtomicParallelism, GroupLaunch, IllegalPoint};
+use crate::plan::{ArraySize, Bits, GivenValues, Stream, push};
+
+/// Threads of the largest grid: many times as many as a GPU holds, and few enough to count in 32 bits.
+const MOST_AT_ONCE: u64 = 1 << 24;
+/// Columns of one launch: a slice may be one column, and a grid has 65,535 of them.
+const MAX_GROUP_COLUMNS: u32 = 1 << 15;
+
+/// The whole matrix, divided so.
+pub(in crate::spmm) fn lay_out<'a, V: Value>(
+    context: &Context<'a, V>,
+    Division { point, launch, .. }: Division,
+) -> Result<LaidOut<'a>, SpmmError> {
+    launch.check(point)?;
+    let a = context.a;
+    let rows = (a.row_offsets(), a.col_indices());
+    let options = context.options;
+    let (layout, cut) =
+        GroupsLayout::of_rows(rows, (point, launch), options.determinism, options.precision.dtype());
+    let facts = LayoutFacts {
+        scalar_rows: wide(a.rows()),
+        scalar_entries: wide(a.nnz()),
+        split: wide(cut.rows.len()),
+        split_rows: wide(cut.rows.len()),
+        parallelism: Some(described(point, launch)),
+        ..LayoutFacts::default()
+    };
+    Ok(LaidOut::one(layout, cut, facts))
+}
+
+/// Rows of entries divided as a point says, before upload.
+pub(crate) struct GroupsLayout {
+    division: GroupDivision,
+    work: Work<Vec<u32>, Vec<[u32; 2]>>,
+    col_indices: Vec<u32>,
+}
+
+/// How so many rows and entries are divided.
+#[derive(Clone, Copy)]
+struct GroupDivision {
+    point: AtomicParallelism,
+    launch: GroupLaunch,
+    rows: u32,
+    nnz: u32,
+    dtype: Dtype,
+}
+
+/// The arrays of a family.
+enum Work<A, B> {
+    Rows { row_offsets: A },
+    Nonzeros { starts: B, rows: Option<A>, slots: A, empty_rows: A },
+}
+
+impl GroupsLayout {
+    /// The arrays for rows of entries with these offsets and columns, which may come in any order, and several times; and
+    /// the rows that are cut. For fewer than 2³² entries and rows.
+    pub(crate) fn of_rows(
+        (offsets, columns): (&[u64], &[u32]),
+        (point, launch): (AtomicParallelism, GroupLaunch),
+        determinism: Determinism,
+        dtype: Dtype,
+    ) -> (Self, CutRows) {
+        let (rows, nnz) = (narrow(offsets.len().saturating_sub(1)), narrow(columns.len()));
+        let (work, split_rows, slot_rows) = match point.nonzeros_per_thread() {
+            Some(each) => {
+                let starts = Starts::new(offsets);
+                let cut = Cut::new(&starts, (each * point.reduction(), nnz), determinism);
+                let rows = (!starts.empty.is_empty()).then_some(starts.rows);
+                let work =
+                    Work::Nonzeros { starts: starts.words, rows, slots: cut.slots, empty_rows: starts.empty };
+                (work, cut.split_rows, u64::from(cut.count))
+            }
+            None => {
+                let row_offsets = offsets.iter().map(|&offset| narrow(index(offset))).collect();
+                let cut = determinism == Determinism::Fast
+                    && point.threads_per_row().is_some_and(|threads| point.reduction() < threads);
+                let all = || (0..rows).map(|row| [row, row, 1, 1]).collect();
+                let split_rows: Vec<_> = if cut { all() } else { Vec::new() };
+                let slot_rows = wide(split_rows.len());
+                (Work::Rows { row_offsets }, split_rows, slot_rows)
+            }
+        };
+        let division = GroupDivision { point, launch, rows, nnz, dtype };
+        let cut = CutRows { rows: wide_first(split_rows), slot_rows, ..CutRows::default() };
+        (Self { division, work, col_indices: padded_indices(columns) }, cut)
+    }
+
+    /// Uploads the arrays.
+    pub(crate) fn upload_groups(self, device: &Device, values: &Bits) -> Result<GroupsPart, DeviceError> {
+        let array = |words: &[u32], name| DeviceBuffer::named(device, words, name);
+        let work = match &self.work {
+            Work::Rows { row_offsets } => Work::Rows { row_offsets: array(row_offsets, "row_offsets")? },
+            Work::Nonzeros { starts, rows, slots, empty_rows } => Work::Nonzeros {
+                starts: DeviceBuffer::named(device, starts, "row_starts")?,
+                rows: rows.as_ref().map(|rows| array(rows, "rows")).transpose()?,
+                slots: array(slots, "slots")?,
+                empty_rows: array(empty_rows, "empty_rows")?,
+            },
+        };
+        Ok(GroupsPart {
+            division: self.division,
+            work,
+            col_indices: array(&self.col_indices, "col_indices")?,
+            values: DeviceBuffer::named(device, &padded(values), "values")?,
+        })
+    }
+}
+
+impl Layout for GroupsLayout {
+    fn arrays(&self, sizes: &mut Vec<ArraySize>) {
+        let words = |array: &Vec<u32>| 4 * wide(array.len());
+        match &self.work {
+            Work::Rows { row_offsets } => push(sizes, "row_offsets", words(row_offsets)),
+            Work::Nonzeros { starts, rows, slots, empty_rows } => {
+                push(sizes, "row_starts", 8 * wide(starts.len()));
+                push(sizes, "rows", rows.as_ref().map_or(0, words));
+                push(sizes, "slots", words(slots));
+                push(sizes, "empty_rows", words(empty_rows));
+            }
+        }
+        push(sizes, "col_indices", words(&self.col_indices));
+        push(sizes, "values", wide(self.col_indices.len()) * u64::from(self.division.dtype.bytes()));
+    }
+
+    fn placement(&self) -> Placement {
+        Placement::InOrder(index(u64::from(self.division.nnz)))
+    }
+
+    fn upload(
+        self: Box<Self>,
+        device: &Device,
+        values: &dyn GivenValues,
+    ) -> Result<Box<dyn Part>, DeviceError> {
+        Ok(Box::new(self.upload_groups(device, values.bits())?))
+    }
+}
+
+/// Indices of entries, as many as kernels read: with zeros behind.
+pub(crate) fn padded_indices(indices: &[u32]) -> Vec<u32> {
+    let mut padded = Vec::with_capacity(indices.len().next_multiple_of(WORD));
+    padded.extend_from_slice(indices);
+    padded.resize(indices.len().next_multiple_of(WORD), 0);
+    padded
+}
+
+/// Values and zeros behind, as many as there are columns of entries.
+fn padded(values: &Bits) -> Vec<u8> {
+    let bytes = values.bytes();
+    let mut padded = bytes.to_vec();
+    padded.resize(bytes.len().next_multiple_of(WORD * values.dtype().bytes() as usize), 0);
+    padded
+}
+
+/// Rows of entries in device memory, and how they are divided.
+pub(crate) struct GroupsPart {
+    division: GroupDivision,
+    work: Work<DeviceBuffer<u32>, DeviceBuffer<[u32; 2]>>,
+    col_indices: DeviceBuffer<u32>,
+    values: DeviceBuffer<u8>,
+}
+
+impl GroupsPart {
+    /// The point that divides the entries.
+    pub(crate) fn point(&self) -> AtomicParallelism {
+        self.division.point
+    }
+
+    /// Type of the values.
+    pub(crate) fn dtype(&self) -> Dtype {
+        self.division.dtype
+    }
+
+    /// [`Part::launch`], the operands with a second factor or none, as the entry has it; rows are not divided with one.
+    ///
+    /// # Safety
+    /// As there; `second_indices` are live memory too: for each entry, padded as [`padded_indices`] does, a row that the
+    /// second factor has.
+    pub(crate) unsafe fn launch_factors(
+        &self,
+        stream: Stream<'_>,
+        entry: &'static Entry,
+        operands: &DenseOperands,
+        second_indices: Option<GlobalPtr<u32>>,
+    ) -> Result<(), DeviceError> {
+        let DenseOperands { dense, second } = *operands;
+        let GroupDivision { point, launch, rows: row_count, nnz, dtype } = self.division;
+        let columns = point.columns_per_thread();
+        let lanes = launch.lanes(point, dense.n);
+        let alignment = u64::from(columns * dtype.bytes());
+        let aligned = |address: u64, ld: u32| address.is_multiple_of(alignment) && ld.is_multiple_of(columns);
+        let vectors = u32::from(
+            aligned(dense.b.address(), dense.ldb)
+                && second.is_none_or(|second| aligned(second.address, second.ld)),
+        );
+        let slices = u64::from(dense.n.div_ceil(lanes * columns));
+        let blocks = |units: u64, threads: u64| {
+            let block_threads = u64::from(launch.block_threads);
+            let all = (threads * u64::from(lanes)).div_ceil(block_threads);
+            // Threads walk on where there are fewer than work; a number of a unit beyond the last must not wrap.
+            let most = MOST_AT_ONCE.min(u64::from(u32::MAX).saturating_sub(units)) / block_threads;
+            [(all >> launch.workers_log2.unsigned_abs()).clamp(1, most.max(1)), slices]
+        };
+        let pointer = |array: &DeviceBuffer<u32>| match array.is_empty() {
+            true => GlobalPtr::NULL,
+            false => array.pointer(),
+        };
+        match &self.work {
+            Work::Rows { row_offsets } => {
+                let threads = point.threads_per_row().unwrap_or(1);
+                let rows_each = point.rows_per_thread().unwrap_or(1);
+                let params = RowGroupsParams {
+                    dense,
+                    row_offsets: row_offsets.pointer(),
+                    col_indices: pointer(&self.col_indices),
+                    values: self.values.pointer().cast(),
+                    rows: row_count,
+                    rows_each,
+                    threads_log2: threads.ilog2(),
+                    reduction_log2: point.reduction().ilog2(),
+                    lanes_log2: lanes.ilog2(),
+                    vectors,
+                };
+                let units = u64::from(row_count.div_ceil(rows_each));
+                let grid = blocks(units, units * u64::from(threads));
+                // SAFETY: the arrays are those of a valid CSR matrix and live as long as the plan; the rest is the
+                // caller's promise.
+                unsafe { stream.start_grid(entry, (grid, launch.block_threads), &params) }
+            }
+            Work::Nonzeros { starts, rows, slots, empty_rows } => {
+                let each = point.nonzeros_per_thread().unwrap_or(1);
+                let groups = nnz.div_ceil(each * point.reduction());
+                let params = NonzeroGroupsParams {
+                    dense,
+                    col_indices: pointer(&self.col_indices),
+                    values: self.values.pointer().cast(),
+                    starts: starts.pointer(),
+                    rows: rows.as_ref().map_or(GlobalPtr::NULL, DeviceBuffer::pointer),
+                    slots: pointer(slots),
+                    empty_rows: pointer(empty_rows),
+                    nnz,
+                    empty_count: narrow(empty_rows.len()),
+                    each,
+                    groups,
+                    reduction_log2: point.reduction().ilog2(),
+                    lanes_log2: lanes.ilog2(),
+                    vectors,
+                    reserved: 0,
+                };
+                let (groups, empty) = (u64::from(groups), wide(empty_rows.len()));
+                let grid = blocks(groups.max(empty), empty.max(groups * u64::from(point.reduction())));
+                let shape = (grid, launch.block_threads);
+                // SAFETY: as above; starts and slots were made of the offsets. Indices of a second factor are the caller's
+                // promise.
+                unsafe {
+                    match second.zip(second_indices) {
+                        None => stream.start_grid(entry, shape, &params),
+                        Some((factor, second_indices)) => {
+                            let params = MttkrpParams {
+                                groups: params,
+                                second_indices,
+                                second: GlobalPtr::from_address(factor.address),
+                                ld_second: factor.ld,
+                                reserved: 0,
+                            };
+                            stream.start_grid(entry, shape, &params)
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Part for GroupsPart {
+    fn entry(&self, _: Operation) -> Option<&'static Entry> {
+        let GroupDivision { point, dtype, .. } = self.division;
+        let columns = point.columns_per_thread();
+        windrow_kernels::entry(match point.nonzeros_per_thread() {
+            Some(each) => Variant::NonzeroGroups { dtype, at_once: each.min(4), columns },
+            None => Variant::RowGroups { dtype, columns },
+        })
+    }
+
+    fn most_columns(&self) -> u32 {
+        MAX_GROUP_COLUMNS
+    }
+
+    unsafe fn launch(
+        &self,
+        stream: Stream<'_>,
+        entry: &'static Entry,
+        operands: &DenseOperands,
+    ) -> Result<(), DeviceError> {
+        // SAFETY: the caller's promise about the operands; there are no indices of a second factor.
+        unsafe { self.launch_factors(stream, entry, operands, None) }
+    }
+
+    fn replace_values(&mut self, values: &Bits) -> Result<(), DeviceError> {
+        self.values.copy_from_slice(&padded(values))
+    }
+
+    fn value_slots(&self) -> ValueSlots<'_> {
+        ValueSlots::InOrder { out: self.values.pointer().cast(), count: index(u64::from(self.division.nnz)) }
+    }
+
+    fn set_group_launch(&mut self, launch: GroupLaunch) -> Result<Option<String>, IllegalPoint> {
+        launch.check(self.division.point)?;
+        self.division.launch = launch;
+        Ok(Some(described(self.division.point, launch)))
+    }
+
+    fn read_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, DeviceError> {
+        let mut arrays = match &self.work {
+            Work::Rows { row_offsets } => vec![read_array("row_offsets", row_offsets)?],
+            Work::Nonzeros { starts, rows, slots, empty_rows } => {
+                let mut arrays = vec![read_array("row_starts", starts)?];
+                if let Some(rows) = rows {
+                    arrays.push(read_array("rows", rows)?);
+                }
+                arrays.extend([read_array("slots", slots)?, read_array("empty_rows", empty_rows)?]);
+                arrays
+            }
+        };
+        arrays.extend([read_array("col_indices", &self.col_indices)?, read_array("values", &self.values)?]);
+        Ok(arrays)
+    }
+}
+
+/// A point and its launch, `<groupSz, blockSz, tileSz, workerDimR>`, as reports have them.
+pub(crate) fn described(point: AtomicParallelism, launch: GroupLaunch) -> String {
+    format!("{point}, <{}, {launch}>", point.reduction())
+}

@@ -1,0 +1,175 @@
+//! Tiles laid out on the GPU: which matrices are, and how what it made becomes a stream.
+
+use rayon::prelude::*;
+use windrow_formats::{Csr, Value};
+use windrow_kernels::preprocess::MOST_ITEMS;
+use windrow_preprocess::partition::{PartitionRule, VectorThreshold};
+
+use super::super::super::layout::Context;
+use super::super::super::options::SpmmOptions;
+use super::super::super::part::{CutRows, LaidOut};
+use super::super::super::preprocess::{Condensed, WindowCounts};
+use super::super::super::sums::wide_first;
+use super::super::super::tiles::{DealtWindows, TILE_COLUMNS, WINDOW_ROWS, steps_of};
+use super::super::row_split::{SegmentEntries, cut_rows};
+use super::on_host::DealtStream;
+use super::vectors::{with_rest, without_tiles};
+use super::{Made, TilesLayout, choose, facts_of};
+use crate::error::SpmmError;
+use crate::num::{index, narrow, wide};
+use crate::options::{Determinism, Preprocessing};
+use crate::plan::StageClock;
+
+/// Steps of a tile stream: sixteen columns each, counted in 32 bits.
+pub(in crate::spmm) const MAX_STEPS: u64 = (1 << 28) - 1;
+/// Entries from which on the GPU lays a matrix out unless told otherwise. For fewer, its part is some thirty launches and
+/// a dozen allocations, whatever the matrix; on an H200 it took half as long as 16 threads for 17,000 entries already.
+const LEAST_ENTRIES: usize = 1 << 14;
+/// Scratch memory for each entry: columns, masks, ranks, values, and a vector for each.
+const TILES_ENTRY_BYTES: u64 = 24;
+/// The same where entries are divided: twice the masks, ranks and vectors, and which entry goes where.
+const VECTORS_ENTRY_BYTES: u64 = 52;
+
+/// Where a matrix is laid out.
+pub(super) struct Place {
+    pub(super) on_gpu: bool,
+    pub(super) why: String,
+    /// Whether the CPU may do it where the GPU has no room.
+    pub(super) may_move: bool,
+}
+
+/// Where a plan for a GPU whose rows are divided by `rule` is laid out, and why.
+pub(super) fn place<V: Value>(a: &Csr<V>, options: &SpmmOptions, rule: PartitionRule) -> Place {
+    let (rows, nnz) = (a.rows(), a.nnz());
+    let may_move = options.preprocessing == Preprocessing::Auto;
+    let cpu = |why: String| Place { on_gpu: false, why, may_move };
+    let gpu = |why: String| Place { on_gpu: true, why, may_move };
+    if options.preprocessing == Preprocessing::Cpu {
+        return cpu("as asked".to_owned());
+    }
+    if !matches!(rule, PartitionRule::AllTile | PartitionRule::ColumnVectors { .. }) {
+        return cpu("whole rows are divided there".to_owned());
+    }
+    if nnz == 0 {
+        return cpu("the matrix has no entries".to_owned());
+    }
+    let limit = index(u64::from(MOST_ITEMS)) - WINDOW_ROWS * 4;
+    if nnz > limit || rows > limit {
+        return cpu(format!("more than {limit} rows or entries"));
+    }
+    if options.preprocessing == Preprocessing::Gpu {
+        return gpu("as asked".to_owned());
+    }
+    if options.memory_limit.is_some() {
+        return cpu("the GPU would need memory beyond the limit".to_owned());
+    }
+    if nnz < LEAST_ENTRIES {
+        return cpu(format!("{nnz} entries, fewer than {LEAST_ENTRIES}"));
+    }
+    gpu(format!("{nnz} entries, no fewer than {LEAST_ENTRIES}"))
+}
+
+/// The layout by a rule that the GPU knows. None for more steps than a plan may have.
+pub(super) fn lay_out<'a, V: Value>(
+    context: &Context<'a, V>,
+    rule: PartitionRule,
+    clock: &mut StageClock,
+) -> Result<Option<LaidOut<'a>>, SpmmError> {
+    match rule {
+        PartitionRule::ColumnVectors { threshold } => distribute(context, threshold, clock),
+        _ => condense(context, clock),
+    }
+}
+
+/// Windows of the matrix's rows.
+fn window_counts<V: Value>(context: &Context<'_, V>) -> WindowCounts {
+    let empty_rows = index(context.empty_rows);
+    WindowCounts {
+        full: (context.a.rows() - empty_rows).div_ceil(WINDOW_ROWS),
+        empty: empty_rows.div_ceil(WINDOW_ROWS),
+    }
+}
+
+/// All rows in tiles.
+fn condense<'a, V: Value>(
+    context: &Context<'a, V>,
+    clock: &mut StageClock,
+) -> Result<Option<LaidOut<'a>>, SpmmError> {
+    let matrix = (context.a, context.order);
+    let condensed = Condensed::new(context.device, matrix, window_counts(context), TILES_ENTRY_BYTES)?;
+    clock.end("condense");
+    Ok(deal_out(context, condensed, clock)?.map(DealtStream::into_laid_out))
+}
+
+/// Full column vectors in tiles, the entries of the others as segments of rows, as the host divides them.
+fn distribute<'a, V: Value>(
+    context: &Context<'a, V>,
+    threshold: VectorThreshold,
+    clock: &mut StageClock,
+) -> Result<Option<LaidOut<'a>>, SpmmError> {
+    let a = context.a;
+    let with_entries = WindowCounts { empty: 0, ..window_counts(context) };
+    let condensed = Condensed::new(context.device, (a, context.order), with_entries, VECTORS_ENTRY_BYTES)?;
+    clock.end("condense");
+    let divided = condensed.distribute(a.rows(), threshold, index(context.empty_rows))?;
+    clock.end("distribute");
+    let Some((condensed, rest)) = divided else {
+        return Ok(Some(without_tiles(context, threshold, clock)));
+    };
+    let len = |row: usize| rest.row_offsets[row + 1] - rest.row_offsets[row];
+    let in_tiles = |row: usize| wide(a.row_len(row)) > len(row);
+    let rows = (0..a.rows()).into_par_iter().filter(|&row| len(row) > 0);
+    let Some(mut stream) = deal_out(context, condensed, clock)? else { return Ok(None) };
+    stream.facts.rows_in_both = wide(rows.clone().filter(|&row| in_tiles(row)).count());
+    if rest.entries.len() == 0 {
+        return Ok(Some(stream.into_laid_out()));
+    }
+    stream.facts.residual_rows = wide(rows.count());
+    let cut = cut_rows(context, &rest.row_offsets);
+    let entries = SegmentEntries::OnDevice(rest.entries);
+    let laid = with_rest(context, stream, (cut, entries), |row| in_tiles(row as usize))?;
+    clock.end("balance");
+    Ok(Some(laid))
+}
+
+/// Condensed windows dealt out, and their steps. None for more steps than a plan may have.
+fn deal_out<V: Value>(
+    context: &Context<'_, V>,
+    condensed: Condensed,
+    clock: &mut StageClock,
+) -> Result<Option<DealtStream>, SpmmError> {
+    let vectors = condensed.window_vectors();
+    let mut window_tiles = Vec::with_capacity(vectors.len());
+    window_tiles.push(0);
+    let mut tiles = 0;
+    window_tiles.extend(vectors.windows(2).map(|ends| {
+        tiles += (ends[1] - ends[0]).div_ceil(narrow(TILE_COLUMNS));
+        tiles
+    }));
+    let steps = steps_of(&window_tiles, 0);
+    if steps > MAX_STEPS {
+        return Ok(None);
+    }
+    let counts = (wide(condensed.windows()), steps, wide(condensed.entries()));
+    let choice = choose::choose(context, counts)?;
+    let shape = choice.shape;
+    let mut stream = DealtWindows::new(window_tiles, choice.dealing);
+    if context.options.determinism == Determinism::Fast {
+        stream.share_slots();
+    }
+    let held = (wide(condensed.vector_count()), wide(condensed.entries()));
+    let facts = facts_of(context, &stream, held, choice);
+    let dealt = stream.dealt();
+    let windows = match dealt.split_windows.is_empty() {
+        true => Vec::new(),
+        false => wide_first(dealt.combine_rows(&condensed.window_rows()?, WINDOW_ROWS)),
+    };
+    let slot_rows = u64::from(dealt.slots) * wide(WINDOW_ROWS);
+    clock.end("balance");
+
+    let dtype = context.options.precision.dtype();
+    let steps = condensed.into_steps(&stream, shape.form, dtype.bytes())?;
+    clock.end("steps");
+    let layout = Some(TilesLayout { made: Made::OnDevice(Box::new(steps), stream), dtype, shape });
+    Ok(Some(DealtStream { layout, cut: CutRows { windows, slot_rows, ..CutRows::default() }, facts }))
+}

@@ -1,0 +1,102 @@
+//! The entries of a tensor as a part of a plan: rows of entries in groups of threads, each entry with two factors.
+
+use windrow_kernels::{Dtype, Entry, Variant};
+
+use super::slices::Slices;
+use crate::device::{Device, DeviceBuffer};
+use crate::error::DeviceError;
+use crate::num::wide;
+use crate::options::Determinism;
+use crate::parallelism::{AtomicParallelism, GroupLaunch};
+use crate::plan::{ArraySize, Bits, GivenValues, Stream, push};
+use crate::spmm::{
+    CutRows, DenseOperands, GroupsLayout, GroupsPart, Layout, Operation, Part, Placement, ValueSlots,
+    padded_indices,
+};
+
+/// The slices of a tensor, divided by their entries, before upload.
+pub(super) struct MttkrpLayout {
+    groups: GroupsLayout,
+    /// Row of the second factor for each entry.
+    leaves: Vec<u32>,
+}
+
+impl MttkrpLayout {
+    /// The arrays for a point that divides entries, and the slices that are cut.
+    pub(super) fn new(
+        slices: &Slices,
+        division: (AtomicParallelism, GroupLaunch),
+        determinism: Determinism,
+        dtype: Dtype,
+    ) -> (Self, CutRows) {
+        let rows = (slices.offsets.as_slice(), slices.fibers.as_slice());
+        let (groups, cut) = GroupsLayout::of_rows(rows, division, determinism, dtype);
+        (Self { groups, leaves: padded_indices(&slices.leaves) }, cut)
+    }
+}
+
+impl Layout for MttkrpLayout {
+    fn arrays(&self, sizes: &mut Vec<ArraySize>) {
+        self.groups.arrays(sizes);
+        push(sizes, "leaf_indices", 4 * wide(self.leaves.len()));
+    }
+
+    fn placement(&self) -> Placement {
+        self.groups.placement()
+    }
+
+    fn upload(
+        self: Box<Self>,
+        device: &Device,
+        values: &dyn GivenValues,
+    ) -> Result<Box<dyn Part>, DeviceError> {
+        Ok(Box::new(MttkrpPart {
+            groups: self.groups.upload_groups(device, values.bits())?,
+            leaves: DeviceBuffer::named(device, &self.leaves, "leaf_indices")?,
+        }))
+    }
+}
+
+/// The slices of a tensor in device memory; columns of entries are rows of `B`.
+struct MttkrpPart {
+    groups: GroupsPart,
+    /// Row of `C` of each entry.
+    leaves: DeviceBuffer<u32>,
+}
+
+impl Part for MttkrpPart {
+    fn entry(&self, _: Operation) -> Option<&'static Entry> {
+        let (point, dtype) = (self.groups.point(), self.groups.dtype());
+        let at_once = point.nonzeros_per_thread().unwrap_or(1).min(4);
+        windrow_kernels::entry(Variant::Mttkrp { dtype, at_once, columns: point.columns_per_thread() })
+    }
+
+    fn most_columns(&self) -> u32 {
+        self.groups.most_columns()
+    }
+
+    unsafe fn launch(
+        &self,
+        stream: Stream<'_>,
+        entry: &'static Entry,
+        operands: &DenseOperands,
+    ) -> Result<(), DeviceError> {
+        // SAFETY: the caller's promise about the operands; the leaves are those of a valid tensor, whose mode has the rows of
+        // the second factor, and they are padded.
+        unsafe { self.groups.launch_factors(stream, entry, operands, Some(self.leaves.pointer())) }
+    }
+
+    fn replace_values(&mut self, values: &Bits) -> Result<(), DeviceError> {
+        self.groups.replace_values(values)
+    }
+
+    fn value_slots(&self) -> ValueSlots<'_> {
+        self.groups.value_slots()
+    }
+
+    fn read_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, DeviceError> {
+        let mut arrays = self.groups.read_arrays()?;
+        arrays.push(("leaf_indices", bytemuck::cast_slice(&self.leaves.to_vec()?).to_vec()));
+        Ok(arrays)
+    }
+}
