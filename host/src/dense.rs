@@ -1,6 +1,6 @@
 //! Views of row-major dense matrices in host memory.
 
-use crate::error::SpmmError;
+use crate::error::PlanError;
 
 /// A row-major matrix in host memory: row `r` is `data[r·ld .. r·ld + cols]`.
 ///
@@ -16,7 +16,7 @@ use crate::error::SpmmError;
 /// let b = DenseRef::try_new(&data, 2, 3, 4)?;
 /// assert_eq!(b.row(1), &[4.0, 5.0, 6.0]);
 /// assert!(DenseRef::try_new(&data, 2, 3, 2).is_err());
-/// # Ok::<(), windrow::SpmmError>(())
+/// # Ok::<(), windrow::PlanError>(())
 /// ```
 #[derive(Debug)]
 pub struct DenseRef<'a, T> {
@@ -38,9 +38,9 @@ pub struct DenseMut<'a, T> {
 }
 
 /// Checks what a view promises. `len` is the number of elements at hand.
-pub(crate) fn check_shape(len: usize, rows: usize, cols: usize, ld: usize) -> Result<(), SpmmError> {
+pub(crate) fn check_shape(len: usize, rows: usize, cols: usize, ld: usize) -> Result<(), PlanError> {
     if ld < cols {
-        return Err(SpmmError::LeadingDimension { ld, cols });
+        return Err(PlanError::LeadingDimension { ld, cols });
     }
     let needed = match rows.checked_sub(1) {
         Some(full_rows) if cols > 0 => full_rows.checked_mul(ld).and_then(|all| all.checked_add(cols)),
@@ -48,7 +48,7 @@ pub(crate) fn check_shape(len: usize, rows: usize, cols: usize, ld: usize) -> Re
     };
     match needed {
         Some(needed) if needed <= len => Ok(()),
-        _ => Err(SpmmError::DenseTooShort { len, needed: needed.unwrap_or(usize::MAX), rows, cols, ld }),
+        _ => Err(PlanError::DenseTooShort { len, needed: needed.unwrap_or(usize::MAX), rows, cols, ld }),
     }
 }
 
@@ -63,9 +63,9 @@ impl<'a, T> DenseRef<'a, T> {
     /// The `rows × cols` matrix in `data` with `ld` elements from row to row.
     ///
     /// # Errors
-    /// - [`SpmmError::LeadingDimension`] if `ld < cols`;
-    /// - [`SpmmError::DenseTooShort`] if the last row does not lie in `data`.
-    pub fn try_new(data: &'a [T], rows: usize, cols: usize, ld: usize) -> Result<Self, SpmmError> {
+    /// - [`PlanError::LeadingDimension`] if `ld < cols`;
+    /// - [`PlanError::DenseTooShort`] if the last row does not lie in `data`.
+    pub fn try_new(data: &'a [T], rows: usize, cols: usize, ld: usize) -> Result<Self, PlanError> {
         check_shape(data.len(), rows, cols, ld)?;
         Ok(Self { data, rows, cols, ld })
     }
@@ -73,8 +73,8 @@ impl<'a, T> DenseRef<'a, T> {
     /// The `rows × cols` matrix in `data`, row after row with no padding.
     ///
     /// # Errors
-    /// [`SpmmError::DenseTooShort`] if `data` has fewer than `rows · cols` elements.
-    pub fn packed(data: &'a [T], rows: usize, cols: usize) -> Result<Self, SpmmError> {
+    /// [`PlanError::DenseTooShort`] if `data` has fewer than `rows · cols` elements.
+    pub fn packed(data: &'a [T], rows: usize, cols: usize) -> Result<Self, PlanError> {
         Self::try_new(data, rows, cols, cols)
     }
 
@@ -120,9 +120,9 @@ impl<'a, T> DenseMut<'a, T> {
     /// The `rows × cols` matrix in `data` with `ld` elements from row to row.
     ///
     /// # Errors
-    /// - [`SpmmError::LeadingDimension`] if `ld < cols`;
-    /// - [`SpmmError::DenseTooShort`] if the last row does not lie in `data`.
-    pub fn try_new(data: &'a mut [T], rows: usize, cols: usize, ld: usize) -> Result<Self, SpmmError> {
+    /// - [`PlanError::LeadingDimension`] if `ld < cols`;
+    /// - [`PlanError::DenseTooShort`] if the last row does not lie in `data`.
+    pub fn try_new(data: &'a mut [T], rows: usize, cols: usize, ld: usize) -> Result<Self, PlanError> {
         check_shape(data.len(), rows, cols, ld)?;
         Ok(Self { data, rows, cols, ld })
     }
@@ -130,8 +130,8 @@ impl<'a, T> DenseMut<'a, T> {
     /// The `rows × cols` matrix in `data`, row after row with no padding.
     ///
     /// # Errors
-    /// [`SpmmError::DenseTooShort`] if `data` has fewer than `rows · cols` elements.
-    pub fn packed(data: &'a mut [T], rows: usize, cols: usize) -> Result<Self, SpmmError> {
+    /// [`PlanError::DenseTooShort`] if `data` has fewer than `rows · cols` elements.
+    pub fn packed(data: &'a mut [T], rows: usize, cols: usize) -> Result<Self, PlanError> {
         Self::try_new(data, rows, cols, cols)
     }
 
@@ -217,7 +217,7 @@ mod tests {
             let checked = check_shape(len, rows, cols, ld);
             assert_eq!(checked.is_ok(), fits, "{len} elements as {rows}x{cols} by {ld}: {checked:?}");
         }
-        assert!(matches!(check_shape(100, 2, 3, 2), Err(SpmmError::LeadingDimension { ld: 2, cols: 3 })));
+        assert!(matches!(check_shape(100, 2, 3, 2), Err(PlanError::LeadingDimension { ld: 2, cols: 3 })));
     }
 
     #[test]

@@ -134,8 +134,8 @@
 //!
 //! # Errors
 //!
-//! What depends on data or device is a [`SpmmError`] or [`DeviceError`] with the numbers in it and what to do about
-//! them; nothing panics on user data. [`SpmmPlan::verify`] compares a result with an f64 reference, element by element
+//! What depends on data or device is an error of the family ([`SpmmError`], [`SddmmError`], [`NmError`], [`TensorError`]), of any
+//! plan ([`PlanError`]) or of the device ([`DeviceError`]), with the numbers in it and what to do about them; nothing panics on user data. [`SpmmPlan::verify`] compares a result with an f64 reference, element by element
 //! and where the result is, within a bound that follows from the number of roundings.
 
 mod cpu;
@@ -166,7 +166,9 @@ pub mod training;
 
 pub use dense::{DenseMut, DenseRef};
 pub use device::{Device, DeviceBuffer, DeviceKind, DeviceSelector, Event};
-pub use error::{DeviceError, SpmmError};
+pub use error::{
+    DeviceError, Error, NmError, PlanError, SddmmError, SpmmError, TensorError, TrainingError,
+};
 pub use matrix::{DeviceMatrix, Element, Output};
 pub use nm::{
     Activation, ActivationLayout, NmAlgorithm, NmPacking, NmReport, NmRun, NmSpmm, NmSpmmBuilder, NmSpmmPlan,

@@ -7,7 +7,7 @@ use windrow_formats::Value;
 
 use crate::dense::{DenseMut, DenseRef, check_shape};
 use crate::device::{Device, DeviceBuffer};
-use crate::error::SpmmError;
+use crate::error::PlanError;
 use crate::num::wide;
 use crate::options::Precision;
 
@@ -67,7 +67,7 @@ impl Output for f16 {
 /// let b = DeviceMatrix::upload(&device, DenseRef::packed(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], 2, 3)?)?;
 /// assert_eq!((b.rows(), b.cols(), b.ld()), (2, 3, 4)); // rows begin at multiples of 16 bytes
 /// assert_eq!(b.download()?, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
-/// # Ok::<(), windrow::SpmmError>(())
+/// # Ok::<(), windrow::PlanError>(())
 /// ```
 pub struct DeviceMatrix<T: Value> {
     buffer: DeviceBuffer<T>,
@@ -80,9 +80,9 @@ impl<T: Value> DeviceMatrix<T> {
     /// A matrix of zeros whose rows begin at multiples of 16 bytes; one of a single column, a vector, has no padding.
     ///
     /// # Errors
-    /// - [`SpmmError::TooLarge`] if there are more elements than can be counted;
-    /// - [`SpmmError::Device`].
-    pub fn zeros(device: &Device, rows: usize, cols: usize) -> Result<Self, SpmmError> {
+    /// - [`PlanError::TooLarge`] if there are more elements than can be counted;
+    /// - [`PlanError::Device`].
+    pub fn zeros(device: &Device, rows: usize, cols: usize) -> Result<Self, PlanError> {
         Self::with_ld(device, rows, cols, aligned_ld::<T>(cols))
     }
 
@@ -90,8 +90,8 @@ impl<T: Value> DeviceMatrix<T> {
     /// multiple of 16 bytes.
     ///
     /// # Errors
-    /// Those of [`zeros`](Self::zeros), and [`SpmmError::LeadingDimension`] if `ld < cols`.
-    pub fn with_ld(device: &Device, rows: usize, cols: usize, ld: usize) -> Result<Self, SpmmError> {
+    /// Those of [`zeros`](Self::zeros), and [`PlanError::LeadingDimension`] if `ld < cols`.
+    pub fn with_ld(device: &Device, rows: usize, cols: usize, ld: usize) -> Result<Self, PlanError> {
         let len = elements(rows, cols, ld)?;
         Ok(Self { buffer: DeviceBuffer::alloc_zeroed(device, len)?, rows, cols, ld })
     }
@@ -100,7 +100,7 @@ impl<T: Value> DeviceMatrix<T> {
     ///
     /// # Errors
     /// Those of [`zeros`](Self::zeros).
-    pub fn upload(device: &Device, from: DenseRef<'_, T>) -> Result<Self, SpmmError> {
+    pub fn upload(device: &Device, from: DenseRef<'_, T>) -> Result<Self, PlanError> {
         let mut matrix = Self::zeros(device, from.rows(), from.cols())?;
         matrix.copy_from(from)?;
         Ok(matrix)
@@ -109,17 +109,17 @@ impl<T: Value> DeviceMatrix<T> {
     /// The matrix that lies in `buffer`, padding between the rows as it is.
     ///
     /// # Errors
-    /// - [`SpmmError::LeadingDimension`] if `ld < cols`;
-    /// - [`SpmmError::DenseTooShort`] if the buffer has fewer than `rows·ld` elements.
+    /// - [`PlanError::LeadingDimension`] if `ld < cols`;
+    /// - [`PlanError::DenseTooShort`] if the buffer has fewer than `rows·ld` elements.
     pub fn from_buffer(
         buffer: DeviceBuffer<T>,
         rows: usize,
         cols: usize,
         ld: usize,
-    ) -> Result<Self, SpmmError> {
+    ) -> Result<Self, PlanError> {
         let needed = elements(rows, cols, ld)?;
         if buffer.len() < needed {
-            return Err(SpmmError::DenseTooShort { len: buffer.len(), needed, rows, cols, ld });
+            return Err(PlanError::DenseTooShort { len: buffer.len(), needed, rows, cols, ld });
         }
         Ok(Self { buffer, rows, cols, ld })
     }
@@ -157,9 +157,9 @@ impl<T: Value> DeviceMatrix<T> {
     /// Overwrites all elements, after all work asked for before; padding becomes zero.
     ///
     /// # Errors
-    /// - [`SpmmError::OutputShape`] unless `from` has the same shape;
-    /// - [`SpmmError::Device`].
-    pub fn copy_from(&mut self, from: DenseRef<'_, T>) -> Result<(), SpmmError> {
+    /// - [`PlanError::OutputShape`] unless `from` has the same shape;
+    /// - [`PlanError::Device`].
+    pub fn copy_from(&mut self, from: DenseRef<'_, T>) -> Result<(), PlanError> {
         self.check_same_shape(from.rows(), from.cols())?;
         if from.ld() == self.ld && self.ld == self.cols {
             return Ok(self.buffer.copy_from_slice(&from.data()[..self.buffer.len()])?);
@@ -174,8 +174,8 @@ impl<T: Value> DeviceMatrix<T> {
     /// The elements row after row without padding, after all work asked for before.
     ///
     /// # Errors
-    /// [`SpmmError::Device`].
-    pub fn download(&self) -> Result<Vec<T>, SpmmError> {
+    /// [`PlanError::Device`].
+    pub fn download(&self) -> Result<Vec<T>, PlanError> {
         let mut elements = self.buffer.to_vec()?;
         if self.ld != self.cols {
             for r in 1..self.rows {
@@ -189,12 +189,12 @@ impl<T: Value> DeviceMatrix<T> {
     /// Copies the elements to the host, after all work asked for before; padding of `to` is left alone.
     ///
     /// # Errors
-    /// - [`SpmmError::OutputShape`] unless `to` has the same shape;
-    /// - [`SpmmError::Device`].
-    pub fn download_into(&self, mut to: DenseMut<'_, T>) -> Result<(), SpmmError> {
+    /// - [`PlanError::OutputShape`] unless `to` has the same shape;
+    /// - [`PlanError::Device`].
+    pub fn download_into(&self, mut to: DenseMut<'_, T>) -> Result<(), PlanError> {
         if (to.rows(), to.cols()) != (self.rows, self.cols) {
             let (expected_rows, expected_cols) = (self.rows, self.cols);
-            return Err(SpmmError::OutputShape {
+            return Err(PlanError::OutputShape {
                 rows: to.rows(),
                 cols: to.cols(),
                 expected_rows,
@@ -208,11 +208,11 @@ impl<T: Value> DeviceMatrix<T> {
         Ok(())
     }
 
-    fn check_same_shape(&self, rows: usize, cols: usize) -> Result<(), SpmmError> {
+    fn check_same_shape(&self, rows: usize, cols: usize) -> Result<(), PlanError> {
         if (rows, cols) == (self.rows, self.cols) {
             return Ok(());
         }
-        Err(SpmmError::OutputShape { rows, cols, expected_rows: self.rows, expected_cols: self.cols })
+        Err(PlanError::OutputShape { rows, cols, expected_rows: self.rows, expected_cols: self.cols })
     }
 
     /// The matrix, if it is in host memory: on the CPU.
@@ -236,9 +236,9 @@ impl<T: Value> fmt::Debug for DeviceMatrix<T> {
 }
 
 /// Elements of `rows` full rows.
-pub(crate) fn elements(rows: usize, cols: usize, ld: usize) -> Result<usize, SpmmError> {
+pub(crate) fn elements(rows: usize, cols: usize, ld: usize) -> Result<usize, PlanError> {
     let len = rows.checked_mul(ld).filter(|&len| len.checked_mul(16).is_some());
-    let len = len.ok_or_else(|| SpmmError::TooLarge {
+    let len = len.ok_or_else(|| PlanError::TooLarge {
         what: "elements of a dense matrix",
         found: wide(rows).saturating_mul(wide(ld)),
         limit: wide(usize::MAX / 16),
@@ -282,14 +282,14 @@ mod tests {
     fn shapes_are_checked() {
         let device = Device::cpu();
         let too_narrow = DeviceMatrix::<f32>::with_ld(&device, 2, 3, 2);
-        assert!(matches!(too_narrow, Err(SpmmError::LeadingDimension { ld: 2, cols: 3 })));
+        assert!(matches!(too_narrow, Err(PlanError::LeadingDimension { ld: 2, cols: 3 })));
         let buffer = DeviceBuffer::<f32>::alloc_zeroed(&device, 7).unwrap();
         let too_short = DeviceMatrix::from_buffer(buffer, 2, 3, 4).map(|_| ());
-        let expected = SpmmError::DenseTooShort { len: 7, needed: 8, rows: 2, cols: 3, ld: 4 };
+        let expected = PlanError::DenseTooShort { len: 7, needed: 8, rows: 2, cols: 3, ld: 4 };
         assert_eq!(too_short, Err(expected));
         assert!(matches!(
             DeviceMatrix::<f32>::zeros(&device, usize::MAX, 9),
-            Err(SpmmError::TooLarge { .. })
+            Err(PlanError::TooLarge { .. })
         ));
         for (rows, cols) in [(0, 0), (0, 4), (4, 0)] {
             let empty = DeviceMatrix::<f32>::zeros(&device, rows, cols).unwrap();

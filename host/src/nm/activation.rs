@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::options::names;
-use crate::error::SpmmError;
+use crate::error::NmError;
 
 /// What is applied to each element of the result in the end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize)]

@@ -8,7 +8,7 @@ use super::options::{ActivationLayout, NmAlgorithm, NmPacking};
 use super::plan::{Body, NmSpmmPlan};
 use super::report::NmReport;
 use crate::device::Device;
-use crate::error::SpmmError;
+use crate::error::NmError;
 use crate::options::Precision;
 use crate::plan::{StageClock, Values, check_memory};
 
@@ -133,17 +133,17 @@ impl<'a, V: Value> NmSpmmBuilder<'a, V> {
     /// Linear in the weights that are kept; the report has the time of each stage.
     ///
     /// # Errors
-    /// - [`SpmmError::UnsupportedNm`] for an algorithm without kernels for the precision;
-    /// - [`SpmmError::NoTensorCores`] if Tensor Cores were asked for, and have no kernel for the weights;
-    /// - [`SpmmError::NoNmKernel`] for a [`kernel`](Self::kernel) that there is not, or not for these
+    /// - [`NmError::Unsupported`] for an algorithm without kernels for the precision;
+    /// - [`NmError::NoTensorCores`] if Tensor Cores were asked for, and have no kernel for the weights;
+    /// - [`NmError::NoKernel`] for a [`kernel`](Self::kernel) that there is not, or not for these
     ///   weights;
-    /// - [`SpmmError::TooLarge`] for weights that the kernels cannot index;
-    /// - [`SpmmError::MemoryLimit`] if the plan needs more than the limit;
-    /// - [`SpmmError::Device`] if the device refuses.
-    pub fn build(&self, device: &Device) -> Result<NmSpmmPlan, SpmmError> {
+    /// - [`PlanError::TooLarge`] for weights that the kernels cannot index;
+    /// - [`PlanError::MemoryLimit`] if the plan needs more than the limit;
+    /// - [`PlanError::Device`] if the device refuses.
+    pub fn build(&self, device: &Device) -> Result<NmSpmmPlan, NmError> {
         if !self.algorithm.supports(self.precision) {
             let (algorithm, precision) = (self.algorithm, self.precision);
-            return Err(SpmmError::UnsupportedNm { algorithm, precision });
+            return Err(NmError::Unsupported { algorithm, precision });
         }
         let mut clock = StageClock::start();
         let values = Values::new(self.precision, self.weights.values());

@@ -9,7 +9,7 @@ use super::model::{Capacity, Sizes};
 use super::operands::Operands;
 use super::report::NmReport;
 use crate::device::{Device, DeviceKind, Machine};
-use crate::error::SpmmError;
+use crate::error::NmError;
 use crate::num::{index, narrow};
 use crate::plan::{StageClock, check_index};
 
@@ -28,16 +28,16 @@ impl GpuNm {
     /// Chooses, lays out and uploads, and notes in the report what was chosen and what it takes.
     ///
     /// # Errors
-    /// [`SpmmError::NoNmKernel`] for a kernel that there is not for these weights,
-    /// [`SpmmError::NoTensorCores`] if Tensor Cores were asked for and have none; [`SpmmError::TooLarge`],
-    /// [`SpmmError::MemoryLimit`], [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
+    /// [`NmError::NoKernel`] for a kernel that there is not for these weights,
+    /// [`NmError::NoTensorCores`] if Tensor Cores were asked for and have none; [`PlanError::TooLarge`],
+    /// [`PlanError::MemoryLimit`], [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
     pub(super) fn build<V: Value>(
         request: &NmSpmmBuilder<'_, V>,
         device: &Device,
         machine: &dyn Machine,
         report: &mut NmReport,
         clock: &mut StageClock,
-    ) -> Result<Self, SpmmError> {
+    ) -> Result<Self, NmError> {
         let weights = request.weights;
         let of_weights =
             |what, found| check_index(what, found, MAX_WEIGHTS, "divide the weights, or use the CPU");
@@ -56,14 +56,14 @@ impl GpuNm {
     /// Queues `C ← act(α·A·W + β·C + bias)`.
     ///
     /// # Errors
-    /// [`SpmmError::TooLarge`], [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
+    /// [`PlanError::TooLarge`], [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
     ///
     /// # Safety
     /// `operands` are live memory of the plan's device until the work is done: `a` is m × k, or k × m as its
     /// layout says, with at most [`MAX_ROWS`] rows m and all rows readable up to its leading dimension; `c`
     /// is m × n with all rows writable up to n, and `bias`, if it is not 0, n f32; nothing else touches `c`
     /// meanwhile, nothing writes `a` or the bias.
-    pub(super) unsafe fn run(&self, machine: &dyn Machine, operands: Operands) -> Result<(), SpmmError> {
+    pub(super) unsafe fn run(&self, machine: &dyn Machine, operands: Operands) -> Result<(), NmError> {
         // SAFETY: the caller's promise.
         unsafe { self.kernels.run(machine, &operands, operands.output_for(self.cols)) }
     }

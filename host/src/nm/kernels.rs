@@ -12,7 +12,7 @@ use super::parts::Shared;
 use super::staging::{Bringing, KMajor, ReadAs, Staging};
 use super::tensor_cores::{self, TensorCoresNm};
 use crate::device::{Device, Machine};
-use crate::error::{DeviceError, SpmmError};
+use crate::error::{DeviceError, NmError};
 
 /// Weights laid out for an instance of one of the algorithms.
 pub(super) enum Laid {
@@ -126,7 +126,7 @@ impl Kernels {
     /// Queues `C ← act(α·A·W + β·C + bias)`; `output` is the operands' side of `C`.
     ///
     /// # Errors
-    /// [`DeviceError`]; [`SpmmError::TooLarge`] for activations of 64 GiB, or rows of 4 GiB of k-major ones.
+    /// [`DeviceError`]; [`PlanError::TooLarge`] for activations of 64 GiB, or rows of 4 GiB of k-major ones.
     ///
     /// # Safety
     /// As for [`GpuNm::run`](super::gpu::GpuNm::run).
@@ -135,7 +135,7 @@ impl Kernels {
         machine: &dyn Machine,
         operands: &Operands,
         output: Output,
-    ) -> Result<(), SpmmError> {
+    ) -> Result<(), NmError> {
         let sizes = Sizes { m: operands.m, ..self.sizes };
         if sizes.m == 0 || sizes.n == 0 {
             return Ok(());

@@ -12,7 +12,7 @@ use super::staging::{Bringing, ReadAs};
 use super::tuning::{MOST_TRIED, Scratch};
 use super::{cuda_cores, fragments, tensor_cores, tiles};
 use crate::device::{Device, Machine};
-use crate::error::{DeviceError, SpmmError};
+use crate::error::{DeviceError, NmError, PlanError};
 use crate::num::{narrow, wide};
 use crate::options::Precision;
 use crate::plan::{ArraySize, Bits, StageClock, check_memory, push};
@@ -55,7 +55,7 @@ impl<V: Value> Making<'_, '_, V> {
     ///
     /// # Errors
     /// As for [`GpuNm::build`](super::gpu::GpuNm::build).
-    pub(super) fn kernels(mut self) -> Result<Kernels, SpmmError> {
+    pub(super) fn kernels(mut self) -> Result<Kernels, NmError> {
         let request = self.request;
         let (weights, precision) = (request.weights, request.precision);
         let bits = Bits::of(precision, weights.values());
@@ -76,7 +76,7 @@ impl<V: Value> Making<'_, '_, V> {
             let reason = self.unsuitable(!known.is_empty());
             let must = request.algorithm == NmAlgorithm::TensorCores || request.kernel.is_some();
             if must && one_of_these {
-                return Err(SpmmError::NoTensorCores { precision, pattern: weights.pattern(), reason });
+                return Err(NmError::NoTensorCores { precision, pattern: weights.pattern(), reason });
             }
             unsuitable = format!("Tensor Cores have no kernel for these weights: {reason}");
         }
@@ -94,7 +94,7 @@ impl<V: Value> Making<'_, '_, V> {
         let Some(first) = laid.next() else {
             let name = request.kernel.unwrap_or_default().to_owned();
             let known = known.join(", ");
-            return Err(SpmmError::NoNmKernel { name, precision, pattern: weights.pattern(), known });
+            return Err(NmError::NoKernel { name, precision, pattern: weights.pattern(), known });
         };
         let reason = if request.kernel.is_some() { "as the kernel asked for" } else { &unsuitable };
         self.note(NmAlgorithm::CudaCores, reason);
@@ -126,7 +126,7 @@ impl<V: Value> Making<'_, '_, V> {
     }
 
     /// Uploads the first of the instances, or the quickest of a few, and notes what it is.
-    fn finish(mut self, first: Laid, others: impl Iterator<Item = Laid>) -> Result<Kernels, SpmmError> {
+    fn finish(mut self, first: Laid, others: impl Iterator<Item = Laid>) -> Result<Kernels, NmError> {
         self.clock.end("layout");
         let laid = match self.request.autotune {
             true => self.tune(first, others.take(MOST_TRIED - 1))?,
@@ -169,7 +169,7 @@ impl<V: Value> Making<'_, '_, V> {
 
     /// Runs a few instances on operands made up, those of them that fit into memory beside these, and gives back the
     /// quickest. Where there is no time, on the emulator, each is run, and the first is the quickest.
-    fn tune(&mut self, first: Laid, others: impl Iterator<Item = Laid>) -> Result<Laid, SpmmError> {
+    fn tune(&mut self, first: Laid, others: impl Iterator<Item = Laid>) -> Result<Laid, NmError> {
         let mut scratch = None;
         let mut least = self.try_on(&mut scratch, &first)?;
         let mut best = first;
@@ -190,13 +190,13 @@ impl<V: Value> Making<'_, '_, V> {
     }
 
     /// Microseconds of a product, which are noted; `None` if there is not enough memory for it.
-    fn try_on(&mut self, scratch: &mut Option<Scratch>, laid: &Laid) -> Result<Option<f64>, SpmmError> {
+    fn try_on(&mut self, scratch: &mut Option<Scratch>, laid: &Laid) -> Result<Option<f64>, NmError> {
         let bringing = self.bringing(ReadAs::Stored);
         let arrays = [self.arrays(laid), Scratch::sizes(&bringing, self.sizes)].concat();
         if check_memory(&arrays, self.request.memory_limit, MEMORY_REMEDY).is_err() {
             return Ok(None);
         }
-        let mut time = || -> Result<f64, SpmmError> {
+        let mut time = || -> Result<f64, NmError> {
             let scratch = match scratch {
                 Some(scratch) => scratch,
                 None => scratch.insert(Scratch::new(self.device, &bringing, self.sizes)?),
@@ -205,8 +205,8 @@ impl<V: Value> Making<'_, '_, V> {
         };
         match time() {
             Err(
-                SpmmError::TooLarge { .. }
-                | SpmmError::Device(DeviceError::OutOfMemory { .. } | DeviceError::Grid { .. }),
+                PlanError::TooLarge { .. }
+                | PlanError::Device(DeviceError::OutOfMemory { .. } | DeviceError::Grid { .. }),
             ) => Ok(None),
             Err(error) => Err(error),
             Ok(us) => {

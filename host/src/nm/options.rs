@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::activation::Activation;
 use crate::device::DeviceBuffer;
-use crate::error::SpmmError;
+use crate::error::NmError;
 use crate::options::Precision;
 
 /// How the activations `A[m×k]` are stored.
@@ -94,10 +94,10 @@ macro_rules! names {
         }
 
         impl FromStr for $type {
-            type Err = SpmmError;
+            type Err = NmError;
 
-            fn from_str(text: &str) -> Result<Self, SpmmError> {
-                let unknown = || SpmmError::UnknownName { what: $what, text: text.to_owned(), known: $known };
+            fn from_str(text: &str) -> Result<Self, NmError> {
+                let unknown = || NmError::UnknownName { what: $what, text: text.to_owned(), known: $known };
                 Self::ALL.into_iter().find(|option| option.to_string() == text).ok_or_else(unknown)
             }
         }
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn names_round_trip() {
-        fn check<T: Copy + PartialEq + fmt::Debug + fmt::Display + FromStr<Err = SpmmError>>(all: &[T]) {
+        fn check<T: Copy + PartialEq + fmt::Debug + fmt::Display + FromStr<Err = NmError>>(all: &[T]) {
             for &option in all {
                 assert_eq!(option.to_string().parse::<T>().unwrap(), option);
             }

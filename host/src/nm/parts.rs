@@ -9,7 +9,7 @@ use super::operands::Operands;
 use super::staging::{KMajor, Staging};
 use super::workspace::Workspace;
 use crate::device::{Device, Machine, Prepared};
-use crate::error::{DeviceError, SpmmError};
+use crate::error::{DeviceError, NmError, PlanError};
 use crate::num::index;
 
 /// Vectors of 16 bytes that activations may have, and a row of them: its bytes are counted by 32 bits, too.
@@ -75,7 +75,7 @@ impl Shared {
     /// Activations as kernels read them.
     ///
     /// # Errors
-    /// As for [`Staging::bring`]; [`SpmmError::TooLarge`] for activations of 64 GiB, or rows of 4 GiB.
+    /// As for [`Staging::bring`]; [`PlanError::TooLarge`] for activations of 64 GiB, or rows of 4 GiB.
     ///
     /// # Safety
     /// As for [`Staging::bring`].
@@ -83,7 +83,7 @@ impl Shared {
         &mut self,
         machine: &dyn Machine,
         operands: &Operands,
-    ) -> Result<KMajor, SpmmError> {
+    ) -> Result<KMajor, NmError> {
         // Before memory is taken for them.
         let of_row = self.staging.leading_dimension(operands) * self.staging.element_bytes() / 16;
         let sizes = [
@@ -93,7 +93,7 @@ impl Shared {
         for (what, found, limit) in sizes {
             if found > limit {
                 let remedy = "multiply fewer rows at a time";
-                return Err(SpmmError::TooLarge { what, found, limit, remedy });
+                return Err(PlanError::TooLarge { what, found, limit, remedy });
             }
         }
         // SAFETY: the caller's promise.

@@ -11,7 +11,7 @@ use super::options::{ActivationLayout, NmRun};
 use super::report::NmReport;
 use crate::dense::{DenseMut, DenseRef};
 use crate::device::{Device, DeviceBuffer};
-use crate::error::SpmmError;
+use crate::error::{NmError, PlanError};
 use crate::matrix::{DeviceMatrix, Element, elements};
 use crate::options::Precision;
 use crate::plan::{
@@ -60,8 +60,8 @@ impl NmSpmmPlan {
     /// Copies operand and result; see [`run_into`](Self::run_into) for matrices that stay on the device.
     ///
     /// # Errors
-    /// - [`SpmmError::OperandShape`] if the length is no m × k;
-    /// - [`SpmmError::TooLarge`], [`SpmmError::Device`].
+    /// - [`PlanError::OperandShape`] if the length is no m × k;
+    /// - [`PlanError::TooLarge`], [`PlanError::Device`].
     ///
     /// # Examples
     /// ```
@@ -74,12 +74,11 @@ impl NmSpmmPlan {
     /// assert!(plan.run(&a[..7]).is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn run(&self, a: &[f32]) -> Result<Vec<f32>, SpmmError> {
+    pub fn run(&self, a: &[f32]) -> Result<Vec<f32>, NmError> {
         let m = a.len().checked_div(self.inner).unwrap_or(self.report.rows);
         let (rows, cols) = self.layout.stored(m, self.inner);
         if a.len() != m * self.inner {
-            let (found, expected) = ((1, a.len()), (rows, cols));
-            return Err(SpmmError::OperandShape { operand: "A", found, expected });
+            return Err(NmError::PackedLength { len: a.len(), weight_rows: self.inner });
         }
         let mut c = vec![0.0; elements(m, self.cols, self.cols)?];
         self.run_host(
@@ -94,8 +93,8 @@ impl NmSpmmPlan {
     /// [layout](ActivationLayout) says.
     ///
     /// # Errors
-    /// - [`SpmmError::OperandShape`] if the sizes do not fit;
-    /// - [`SpmmError::TooLarge`], [`SpmmError::Device`].
+    /// - [`PlanError::OperandShape`] if the sizes do not fit;
+    /// - [`PlanError::TooLarge`], [`PlanError::Device`].
     ///
     /// # Examples
     /// ```
@@ -114,7 +113,7 @@ impl NmSpmmPlan {
         run: &NmRun<'_, [f32]>,
         a: DenseRef<'_, f32>,
         c: DenseMut<'_, f32>,
-    ) -> Result<(), SpmmError> {
+    ) -> Result<(), NmError> {
         self.check_shapes((a.rows(), a.cols()), (c.rows(), c.cols()), run.bias.map(<[f32]>::len))?;
         with_rounded!(self.precision, [a], self.run_as(run, a, c))
     }
@@ -125,7 +124,7 @@ impl NmSpmmPlan {
         run: &NmRun<'_, [f32]>,
         a: DenseRef<'_, E>,
         mut c: DenseMut<'_, f32>,
-    ) -> Result<(), SpmmError> {
+    ) -> Result<(), NmError> {
         if let Body::Cpu(weights) = &self.body {
             weights.run(self.epilogue(run, run.bias), a, c);
             return Ok(());
@@ -155,13 +154,13 @@ impl NmSpmmPlan {
     /// - `run.bias`: n numbers.
     ///
     /// # Errors
-    /// - [`SpmmError::OperandShape`] if the sizes do not fit;
-    /// - [`SpmmError::WrongDevice`] if an operand is elsewhere, [`SpmmError::ElementType`] if `a` is of
+    /// - [`PlanError::OperandShape`] if the sizes do not fit;
+    /// - [`PlanError::WrongDevice`] if an operand is elsewhere, [`PlanError::ElementType`] if `a` is of
     ///   another type;
-    /// - [`SpmmError::TooLarge`] on a GPU: for more than 2³¹ rows; for 2³² elements from row to row; and for
+    /// - [`PlanError::TooLarge`] on a GPU: for more than 2³¹ rows; for 2³² elements from row to row; and for
     ///   an `A` of 64 GiB, or of 4 GiB from one of its k rows to the next, k-major and in the type that
     ///   kernels read it as;
-    /// - [`SpmmError::Device`].
+    /// - [`PlanError::Device`].
     ///
     /// # Examples
     /// ```
@@ -184,7 +183,7 @@ impl NmSpmmPlan {
         run: &NmRun<'_>,
         a: &DeviceMatrix<E>,
         c: &mut DeviceMatrix<C>,
-    ) -> Result<(), SpmmError> {
+    ) -> Result<(), NmError> {
         self.check_operands(run, a, c)?;
         match &self.body {
             Body::Cpu(weights) => {
@@ -264,7 +263,7 @@ impl NmSpmmPlan {
         a: (usize, usize),
         c: (usize, usize),
         bias: Option<usize>,
-    ) -> Result<(), SpmmError> {
+    ) -> Result<(), NmError> {
         let m = match self.layout {
             ActivationLayout::RowMajor => a.0,
             ActivationLayout::KMajor => a.1,
@@ -280,7 +279,7 @@ impl NmSpmmPlan {
         run: &NmRun<'_>,
         a: &DeviceMatrix<E>,
         c: &DeviceMatrix<C>,
-    ) -> Result<(), SpmmError> {
+    ) -> Result<(), NmError> {
         check_device("A", a.device(), &self.device)?;
         check_device("C", c.device(), &self.device)?;
         if let Some(bias) = run.bias {

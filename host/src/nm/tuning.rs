@@ -9,7 +9,7 @@ use super::operands::Operands;
 use super::options::ActivationLayout;
 use super::staging::Bringing;
 use crate::device::{Device, DeviceBuffer, DeviceKind, Machine};
-use crate::error::SpmmError;
+use crate::error::NmError;
 use crate::num::index;
 use crate::options::Precision;
 use crate::plan::{ArraySize, Bits, push};
@@ -53,7 +53,7 @@ impl Scratch {
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`](crate::DeviceError::OutOfMemory), [`DeviceError::Driver`](crate::DeviceError::Driver).
-    pub(super) fn new(device: &Device, bringing: &Bringing, sizes: Sizes) -> Result<Self, SpmmError> {
+    pub(super) fn new(device: &Device, bringing: &Bringing, sizes: Sizes) -> Result<Self, NmError> {
         let (lda, rows) = shape_of(bringing, sizes.m);
         let c = DeviceBuffer::alloc(device, index(u64::from(sizes.m) * u64::from(sizes.n)), "scratch of C")?;
         let elements = index(u64::from(lda) * u64::from(rows));
@@ -93,12 +93,12 @@ impl Scratch {
         device: &Device,
         machine: &dyn Machine,
         kernels: &Kernels,
-    ) -> Result<f64, SpmmError> {
+    ) -> Result<f64, NmError> {
         let output = self.operands.output_for(self.n);
         // SAFETY: the operands are this scratch's memory, of the shapes that `new` gave it, and freed after the machine's
         // work.
         let run = || unsafe { kernels.run(machine, &self.operands, output) };
-        let batch = |runs: u32| -> Result<f64, SpmmError> {
+        let batch = |runs: u32| -> Result<f64, NmError> {
             let start = device.record()?;
             for _ in 0..runs {
                 run()?;

@@ -8,7 +8,7 @@ use super::options::{NmAlgorithm, NmRun};
 use super::plan::NmSpmmPlan;
 use crate::dense::DenseRef;
 use crate::device::DeviceBuffer;
-use crate::error::SpmmError;
+use crate::error::NmError;
 use crate::matrix::{DeviceMatrix, Element};
 use crate::num::{real, wide};
 use crate::plan::{
@@ -41,8 +41,8 @@ impl NmSpmmPlan {
     /// There an element passes, too, if it is not finite, or is what ReLU makes of −∞.
     ///
     /// # Errors
-    /// - [`SpmmError::OtherWeights`] if `weights` have not the plan's sizes or pattern;
-    /// - [`SpmmError::OldOutput`] unless `run.beta` is 0: what `C` held before is gone;
+    /// - [`NmError::OtherWeights`] if `weights` have not the plan's sizes or pattern;
+    /// - [`NmError::OldOutput`] unless `run.beta` is 0: what `C` held before is gone;
     /// - those of [`run_into`](Self::run_into).
     ///
     /// # Examples
@@ -65,7 +65,7 @@ impl NmSpmmPlan {
         run: &NmRun<'_>,
         a: &DeviceMatrix<E>,
         c: &DeviceMatrix<C>,
-    ) -> Result<Verification, SpmmError> {
+    ) -> Result<Verification, NmError> {
         self.verify_rows(weights, run, a, c, &(0..c.rows()).collect::<Vec<_>>())
     }
 
@@ -73,7 +73,7 @@ impl NmSpmmPlan {
     /// other are checked together, which is quicker.
     ///
     /// # Errors
-    /// As for [`verify`](Self::verify), and [`SpmmError::NoSuchRow`] for a row that `C` does not have.
+    /// As for [`verify`](Self::verify), and [`NmError::NoSuchRow`] for a row that `C` does not have.
     #[expect(clippy::too_many_arguments, reason = "those of `verify`, and the rows")]
     pub fn verify_rows<V: Value, E: Element, C: Element>(
         &self,
@@ -82,19 +82,19 @@ impl NmSpmmPlan {
         a: &DeviceMatrix<E>,
         c: &DeviceMatrix<C>,
         rows: &[usize],
-    ) -> Result<Verification, SpmmError> {
+    ) -> Result<Verification, NmError> {
         let found = (weights.rows(), weights.cols(), weights.pattern());
         let expected = (self.inner, self.cols, self.pattern);
         if found != expected {
-            return Err(SpmmError::OtherWeights { found, expected });
+            return Err(NmError::OtherWeights { found, expected });
         }
         if run.beta != 0.0 {
-            return Err(SpmmError::OldOutput { beta: run.beta });
+            return Err(NmError::OldOutput { beta: run.beta });
         }
         self.check_operands(run, a, c)?;
         let (m, n) = (c.rows(), c.cols());
         if let Some(&row) = rows.iter().find(|&&row| row >= m) {
-            return Err(SpmmError::NoSuchRow { row, rows: m });
+            return Err(NmError::NoSuchRow { row, rows: m });
         }
         if rows.is_empty() || n == 0 {
             return Ok(Verification::NOTHING);

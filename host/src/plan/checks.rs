@@ -1,14 +1,15 @@
 //! What every plan checks: its memory before it is made, its operands before work is queued.
 
 use super::report::ArraySize;
+use crate::dense::DenseRef;
 use crate::device::{Device, Machine};
-use crate::error::{DeviceError, SpmmError};
+use crate::error::{DeviceError, PlanError};
 use crate::matrix::Element;
 use crate::num::wide;
 use crate::options::Precision;
 
 /// The machine of a plan that runs kernels.
-pub(crate) fn machine_of(device: &Device) -> Result<&dyn Machine, SpmmError> {
+pub(crate) fn machine_of(device: &Device) -> Result<&dyn Machine, PlanError> {
     device.machine().ok_or_else(|| {
         let (operation, remedy) = ("run kernels", "a CUDA device");
         DeviceError::NotAvailable { device: device.to_string(), operation, remedy }.into()
@@ -20,22 +21,22 @@ pub(crate) fn check_device(
     operand: &'static str,
     found: &Device,
     expected: &Device,
-) -> Result<(), SpmmError> {
+) -> Result<(), PlanError> {
     if found.is_same(expected) {
         return Ok(());
     }
-    Err(SpmmError::WrongDevice { operand, found: found.to_string(), expected: expected.to_string() })
+    Err(PlanError::WrongDevice { operand, found: found.to_string(), expected: expected.to_string() })
 }
 
 /// Whether elements are of the type that a plan of `precision` takes.
 pub(crate) fn check_element<E: Element>(
     operand: &'static str,
     precision: Precision,
-) -> Result<(), SpmmError> {
+) -> Result<(), PlanError> {
     if E::NAME == precision.element() {
         return Ok(());
     }
-    Err(SpmmError::ElementType { operand, found: E::NAME, expected: precision })
+    Err(PlanError::ElementType { operand, found: E::NAME, expected: precision })
 }
 
 /// Whether a dense operand has the rows and columns that it must have.
@@ -43,8 +44,20 @@ pub(crate) fn check_shape(
     operand: &'static str,
     found: (usize, usize),
     expected: (usize, usize),
-) -> Result<(), SpmmError> {
-    if found == expected { Ok(()) } else { Err(SpmmError::OperandShape { operand, found, expected }) }
+) -> Result<(), PlanError> {
+    if found == expected { Ok(()) } else { Err(PlanError::OperandShape { operand, found, expected }) }
+}
+
+/// A packed operand with all its elements.
+pub(crate) fn check_packed<'a>(
+    operand: &'static str,
+    data: &'a [f32],
+    (rows, cols): (usize, usize),
+) -> Result<DenseRef<'a, f32>, PlanError> {
+    match DenseRef::packed(data, rows, cols) {
+        Ok(matrix) if data.len() == rows * cols => Ok(matrix),
+        _ => Err(PlanError::PackedCount { operand, len: data.len(), rows, cols }),
+    }
 }
 
 /// A number of `what` as kernels take it, if it is not beyond `limit`, which is one of 32 bits.
@@ -53,13 +66,13 @@ pub(crate) fn check_index(
     found: usize,
     limit: u64,
     remedy: &'static str,
-) -> Result<u32, SpmmError> {
-    let too_large = || SpmmError::TooLarge { what, found: wide(found), limit, remedy };
+) -> Result<u32, PlanError> {
+    let too_large = || PlanError::TooLarge { what, found: wide(found), limit, remedy };
     u32::try_from(found).ok().filter(|&index| u64::from(index) <= limit).ok_or_else(too_large)
 }
 
 /// A leading dimension as kernels take it.
-pub(crate) fn check_ld(ld: usize) -> Result<u32, SpmmError> {
+pub(crate) fn check_ld(ld: usize) -> Result<u32, PlanError> {
     check_index(
         "elements from row to row",
         ld,
@@ -69,8 +82,8 @@ pub(crate) fn check_ld(ld: usize) -> Result<u32, SpmmError> {
 }
 
 /// Whether `operand` has one value for each of `expected` entries.
-pub(crate) fn check_count(operand: &'static str, found: usize, expected: usize) -> Result<(), SpmmError> {
-    if found == expected { Ok(()) } else { Err(SpmmError::ValueCount { operand, found, expected }) }
+pub(crate) fn check_count(operand: &'static str, found: usize, expected: usize) -> Result<(), PlanError> {
+    if found == expected { Ok(()) } else { Err(PlanError::ValueCount { operand, found, expected }) }
 }
 
 /// The bytes of all arrays together, if they are not beyond `limit`; `remedy` says what to do if they are.
@@ -78,14 +91,14 @@ pub(crate) fn check_memory(
     sizes: &[ArraySize],
     limit: Option<u64>,
     remedy: &'static str,
-) -> Result<u64, SpmmError> {
+) -> Result<u64, PlanError> {
     let needed = sizes.iter().map(|array| array.bytes).sum();
     match limit.filter(|&limit| needed > limit) {
         None => Ok(needed),
         Some(limit) => {
             let largest = sizes.iter().max_by_key(|array| array.bytes);
             let (largest, largest_bytes) = largest.map_or(("none", 0), |array| (array.name, array.bytes));
-            Err(SpmmError::MemoryLimit { needed, limit, largest, largest_bytes, remedy })
+            Err(PlanError::MemoryLimit { needed, limit, largest, largest_bytes, remedy })
         }
     }
 }
@@ -101,6 +114,6 @@ mod tests {
         let expected = "8 rows of A are more than the 7 that the kernels can index; have fewer";
         assert_eq!(error.to_string(), expected);
         let beyond = usize::MAX;
-        assert!(matches!(check_ld(beyond), Err(SpmmError::TooLarge { found, .. }) if found == wide(beyond)));
+        assert!(matches!(check_ld(beyond), Err(PlanError::TooLarge { found, .. }) if found == wide(beyond)));
     }
 }

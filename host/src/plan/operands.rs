@@ -6,7 +6,7 @@ use windrow_formats::Value;
 use crate::cpu;
 use crate::dense::DenseRef;
 use crate::device::Device;
-use crate::error::SpmmError;
+use crate::error::PlanError;
 use crate::matrix::DeviceMatrix;
 
 /// A dense matrix rounded to a 16-bit type.
@@ -24,7 +24,7 @@ where
         Self { data: cpu::to_half(matrix), rows: matrix.rows(), cols: matrix.cols() }
     }
 
-    pub(crate) fn view(&self) -> Result<DenseRef<'_, T>, SpmmError> {
+    pub(crate) fn view(&self) -> Result<DenseRef<'_, T>, PlanError> {
         DenseRef::packed(&self.data, self.rows, self.cols)
     }
 }
@@ -53,7 +53,7 @@ pub(crate) fn output_on(
     device: &Device,
     c: DenseRef<'_, f32>,
     beta: f32,
-) -> Result<DeviceMatrix<f32>, SpmmError> {
+) -> Result<DeviceMatrix<f32>, PlanError> {
     match beta == 0.0 {
         true => DeviceMatrix::zeros(device, c.rows(), c.cols()),
         false => DeviceMatrix::upload(device, c),

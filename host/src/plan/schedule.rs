@@ -7,7 +7,7 @@ use windrow_kernels::Entry;
 
 use super::geometry::grid;
 use crate::device::Machine;
-use crate::error::{DeviceError, SpmmError};
+use crate::error::{DeviceError, PlanError};
 use crate::num::real;
 
 /// How the launches of a hybrid follow each other: its CUDA-core part and its Tensor-Core part. Plans with one part have
@@ -44,10 +44,10 @@ impl fmt::Display for Schedule {
 }
 
 impl FromStr for Schedule {
-    type Err = SpmmError;
+    type Err = PlanError;
 
-    fn from_str(text: &str) -> Result<Self, SpmmError> {
-        Self::ALL.into_iter().find(|s| s.to_string() == text).ok_or_else(|| SpmmError::UnknownName {
+    fn from_str(text: &str) -> Result<Self, PlanError> {
+        Self::ALL.into_iter().find(|s| s.to_string() == text).ok_or_else(|| PlanError::UnknownName {
             what: "schedule",
             text: text.to_owned(),
             known: "auto, sequential and multi-stream",

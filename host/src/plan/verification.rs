@@ -5,7 +5,7 @@ use std::fmt;
 use half::f16;
 use rayon::prelude::*;
 
-use crate::error::SpmmError;
+use crate::error::PlanError;
 use crate::matrix::{DeviceMatrix, Element, Output};
 use crate::num::wide;
 use crate::options::Precision;
@@ -69,7 +69,7 @@ impl fmt::Display for Verification {
 pub(crate) fn multiplied<E: Element>(
     precision: Precision,
     matrix: &DeviceMatrix<E>,
-) -> Result<Vec<f32>, SpmmError> {
+) -> Result<Vec<f32>, PlanError> {
     let multiplied = |element: E| tf32::as_multiplied(precision, element.to_f32());
     Ok(matrix.download()?.into_par_iter().map(multiplied).collect())
 }

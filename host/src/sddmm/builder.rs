@@ -10,7 +10,7 @@ use super::options::{SddmmAlgorithm, SddmmForm, SddmmGroup};
 use super::plan::{Body, SddmmPlan};
 use super::report::SddmmReport;
 use crate::device::{Device, DeviceBuffer};
-use crate::error::SpmmError;
+use crate::error::{PlanError, SddmmError};
 use crate::num::{narrow, real, wide};
 use crate::options::Precision;
 use crate::plan::{ArraySize, MAX_INDEX, Schedule, Scheduling, StageClock, check_memory, push};
@@ -169,15 +169,15 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
     /// Linear in rows and entries; the report has the time of each stage.
     ///
     /// # Errors
-    /// - [`SpmmError::UnsupportedSddmm`] for an algorithm without kernels for the precision;
-    /// - [`SpmmError::IllegalPoint`] for groups that there are not;
-    /// - [`SpmmError::TooLarge`] for a GPU plan with about 2³² entries, or threads of groups;
-    /// - [`SpmmError::MemoryLimit`] if the plan needs more than the limit;
-    /// - [`SpmmError::Device`] if the device refuses, [`SpmmError::Format`] if tiles cannot be built.
-    pub fn build(&self, device: &Device) -> Result<SddmmPlan, SpmmError> {
+    /// - [`SddmmError::Unsupported`] for an algorithm without kernels for the precision;
+    /// - [`SddmmError::IllegalPoint`] for groups that there are not;
+    /// - [`PlanError::TooLarge`] for a GPU plan with about 2³² entries, or threads of groups;
+    /// - [`PlanError::MemoryLimit`] if the plan needs more than the limit;
+    /// - [`PlanError::Device`] if the device refuses, [`PlanError::Format`] if tiles cannot be built.
+    pub fn build(&self, device: &Device) -> Result<SddmmPlan, SddmmError> {
         if !self.algorithm.supports(self.precision) {
             let (algorithm, precision) = (self.algorithm, self.precision);
-            return Err(SpmmError::UnsupportedSddmm { algorithm, precision });
+            return Err(SddmmError::Unsupported { algorithm, precision });
         }
         let group = self.group();
         group.check()?;
@@ -229,11 +229,11 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
     }
 
     /// Divides the entries between the paths. Notes the algorithm and why.
-    fn lay_out(&self, threshold: u32, report: &mut SddmmReport) -> Result<Parts<'a>, SpmmError> {
+    fn lay_out(&self, threshold: u32, report: &mut SddmmReport) -> Result<Parts<'a>, SddmmError> {
         let entries = wide(self.a.nnz());
         if entries > MAX_INDEX {
             let remedy = "split the pattern by rows, or use the CPU";
-            return Err(SpmmError::TooLarge { what: "entries", found: entries, limit: MAX_INDEX, remedy });
+            return Err(PlanError::TooLarge { what: "entries", found: entries, limit: MAX_INDEX, remedy });
         }
         if self.algorithm == SddmmAlgorithm::Auto {
             (report.algorithm, report.reason) = if self.precision.has_tile_kernels() {
@@ -253,7 +253,7 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
             let threads = entries.div_ceil(u64::from(self.group().entries)) * u64::from(self.group().threads);
             if threads > MAX_INDEX {
                 let remedy = "let a group have more entries or fewer threads";
-                return Err(SpmmError::TooLarge {
+                return Err(PlanError::TooLarge {
                     what: "threads",
                     found: threads,
                     limit: MAX_INDEX,
@@ -312,7 +312,7 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
         device: &Device,
         multiprocessors: u32,
         parts: &Parts<'_>,
-    ) -> Result<GpuSddmm, SpmmError> {
+    ) -> Result<GpuSddmm, SddmmError> {
         let pattern = &parts.pattern;
         let tiles = match pattern.tiles() {
             [] => None,
@@ -362,7 +362,7 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
     }
 
     /// Notes what the plan will allocate, and refuses to go beyond the limit.
-    fn account(&self, report: &mut SddmmReport, sizes: Vec<ArraySize>) -> Result<(), SpmmError> {
+    fn account(&self, report: &mut SddmmReport, sizes: Vec<ArraySize>) -> Result<(), SddmmError> {
         report.device_bytes = check_memory(&sizes, self.memory_limit, MEMORY_REMEDY)?;
         report.arrays = sizes;
         Ok(())

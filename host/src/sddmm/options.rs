@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::SpmmError;
+use crate::error::SddmmError;
 use crate::options::Precision;
 use crate::parallelism::IllegalPoint;
 
@@ -34,10 +34,10 @@ impl fmt::Display for SddmmForm {
 }
 
 impl FromStr for SddmmForm {
-    type Err = SpmmError;
+    type Err = SddmmError;
 
-    fn from_str(text: &str) -> Result<Self, SpmmError> {
-        Self::ALL.into_iter().find(|form| form.to_string() == text).ok_or_else(|| SpmmError::UnknownName {
+    fn from_str(text: &str) -> Result<Self, SddmmError> {
+        Self::ALL.into_iter().find(|form| form.to_string() == text).ok_or_else(|| SddmmError::UnknownName {
             what: "form of a sampled product",
             text: text.to_owned(),
             known: "mask and scale",
@@ -95,10 +95,10 @@ impl fmt::Display for SddmmAlgorithm {
 }
 
 impl FromStr for SddmmAlgorithm {
-    type Err = SpmmError;
+    type Err = SddmmError;
 
-    fn from_str(text: &str) -> Result<Self, SpmmError> {
-        Self::ALL.into_iter().find(|a| a.to_string() == text).ok_or_else(|| SpmmError::UnknownName {
+    fn from_str(text: &str) -> Result<Self, SddmmError> {
+        Self::ALL.into_iter().find(|a| a.to_string() == text).ok_or_else(|| SddmmError::UnknownName {
             what: "algorithm of sampled products",
             text: text.to_owned(),
             known: "auto, tiles, entries, groups and hybrid",

@@ -11,7 +11,7 @@ use super::options::SddmmForm;
 use super::report::SddmmReport;
 use crate::dense::DenseRef;
 use crate::device::{Device, DeviceBuffer};
-use crate::error::SpmmError;
+use crate::error::{PlanError, SddmmError};
 use crate::matrix::{DeviceMatrix, Element};
 use crate::options::Precision;
 use crate::plan::{
@@ -55,8 +55,8 @@ impl SddmmPlan {
     /// Copies operands and result; see [`run_into`](Self::run_into) for matrices that stay on the device.
     ///
     /// # Errors
-    /// - [`SpmmError::OperandShape`] if the lengths are no m × d and n × d;
-    /// - [`SpmmError::TooLarge`], [`SpmmError::Device`].
+    /// - [`PlanError::OperandShape`] if the lengths are no m × d and n × d;
+    /// - [`PlanError::TooLarge`], [`PlanError::Device`].
     ///
     /// # Examples
     /// ```
@@ -68,33 +68,27 @@ impl SddmmPlan {
     /// assert!(plan.run(&[1.0, 10.0], &[5.0]).is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn run(&self, x: &[f32], y: &[f32]) -> Result<Vec<f32>, SpmmError> {
+    pub fn run(&self, x: &[f32], y: &[f32]) -> Result<Vec<f32>, SddmmError> {
         let inner = match (self.rows, self.cols) {
             (0, 0) => 0,
             (0, n) => y.len() / n,
             (m, _) => x.len() / m,
         };
-        let packed = |data, operand, rows: usize| match DenseRef::packed(data, rows, inner) {
-            Ok(matrix) if data.len() == rows * inner => Ok(matrix),
-            _ => {
-                let (found, expected) = ((1, data.len()), (rows, inner));
-                Err(SpmmError::OperandShape { operand, found, expected })
-            }
-        };
-        self.run_host(1.0, packed(x, "X", self.rows)?, packed(y, "Y", self.cols)?)
+        let (x, y) = (check_packed("X", x, (self.rows, inner))?, check_packed("Y", y, (self.cols, inner))?);
+        self.run_host(1.0, x, y)
     }
 
     /// `α·(X·Yᵀ) ⊙ A` for matrices in host memory.
     ///
     /// # Errors
-    /// - [`SpmmError::OperandShape`] if the sizes do not fit;
-    /// - [`SpmmError::TooLarge`], [`SpmmError::Device`].
+    /// - [`PlanError::OperandShape`] if the sizes do not fit;
+    /// - [`PlanError::TooLarge`], [`PlanError::Device`].
     pub fn run_host(
         &self,
         alpha: f32,
         x: DenseRef<'_, f32>,
         y: DenseRef<'_, f32>,
-    ) -> Result<Vec<f32>, SpmmError> {
+    ) -> Result<Vec<f32>, SddmmError> {
         self.check_shapes((x.rows(), x.cols()), (y.rows(), y.cols()))?;
         with_rounded!(self.precision, [x, y], self.run_as(alpha, x, y))
     }
@@ -105,7 +99,7 @@ impl SddmmPlan {
         alpha: f32,
         x: DenseRef<'_, T>,
         y: DenseRef<'_, T>,
-    ) -> Result<Vec<f32>, SpmmError> {
+    ) -> Result<Vec<f32>, SddmmError> {
         if let Body::Cpu(pattern) = &self.body {
             let mut out = vec![0.0; self.nnz];
             pattern.run(alpha, x, y, &mut out);
@@ -129,10 +123,10 @@ impl SddmmPlan {
     /// - `out`: one f32 for each entry, in CSR order.
     ///
     /// # Errors
-    /// - [`SpmmError::OperandShape`], [`SpmmError::ValueCount`] if the sizes do not fit;
-    /// - [`SpmmError::WrongDevice`] if an operand is elsewhere, [`SpmmError::ElementType`] if one is of another type;
-    /// - [`SpmmError::TooLarge`] for an inner or leading dimension of about 2³² or more;
-    /// - [`SpmmError::Device`].
+    /// - [`PlanError::OperandShape`], [`PlanError::ValueCount`] if the sizes do not fit;
+    /// - [`PlanError::WrongDevice`] if an operand is elsewhere, [`PlanError::ElementType`] if one is of another type;
+    /// - [`PlanError::TooLarge`] for an inner or leading dimension of about 2³² or more;
+    /// - [`PlanError::Device`].
     ///
     /// # Examples
     /// ```
@@ -152,7 +146,7 @@ impl SddmmPlan {
         x: &DeviceMatrix<T>,
         y: &DeviceMatrix<T>,
         out: &mut DeviceBuffer<f32>,
-    ) -> Result<(), SpmmError> {
+    ) -> Result<(), SddmmError> {
         self.check_operands(x, y, out)?;
         match &self.body {
             Body::Cpu(pattern) => {
@@ -186,9 +180,9 @@ impl SddmmPlan {
     /// the other form has none and stays as it is.
     ///
     /// # Errors
-    /// - [`SpmmError::ValueCount`] unless there is one value for each entry;
-    /// - [`SpmmError::Device`].
-    pub fn replace_values<V: Value>(&mut self, values: &[V]) -> Result<(), SpmmError> {
+    /// - [`PlanError::ValueCount`] unless there is one value for each entry;
+    /// - [`PlanError::Device`].
+    pub fn replace_values<V: Value>(&mut self, values: &[V]) -> Result<(), SddmmError> {
         check_count("the new values", values.len(), self.nnz)?;
         let scale = scale_of(values);
         match &mut self.body {
@@ -202,9 +196,9 @@ impl SddmmPlan {
     /// On a GPU this queues a kernel and returns.
     ///
     /// # Errors
-    /// - [`SpmmError::ValueCount`] unless there is one value for each entry, [`SpmmError::WrongDevice`] if they are
+    /// - [`PlanError::ValueCount`] unless there is one value for each entry, [`PlanError::WrongDevice`] if they are
     ///   elsewhere;
-    /// - [`SpmmError::Device`].
+    /// - [`PlanError::Device`].
     ///
     /// # Examples
     /// ```
@@ -216,7 +210,7 @@ impl SddmmPlan {
     /// assert_eq!(plan.run(&[1.0, 1.0], &[5.0, 7.0])?, [15.0, 28.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn replace_values_from(&mut self, values: &DeviceBuffer<f32>) -> Result<(), SpmmError> {
+    pub fn replace_values_from(&mut self, values: &DeviceBuffer<f32>) -> Result<(), SddmmError> {
         check_device("the array of new values", values.device(), &self.device)?;
         check_count("the new values", values.len(), self.nnz)?;
         match &mut self.body {
@@ -261,7 +255,7 @@ impl SddmmPlan {
         self.nnz
     }
 
-    fn check_shapes(&self, x: (usize, usize), y: (usize, usize)) -> Result<(), SpmmError> {
+    fn check_shapes(&self, x: (usize, usize), y: (usize, usize)) -> Result<(), SddmmError> {
         check_shape("X", x, (self.rows, x.1))?;
         check_shape("Y", y, (self.cols, x.1))
     }
@@ -272,7 +266,7 @@ impl SddmmPlan {
         x: &DeviceMatrix<T>,
         y: &DeviceMatrix<T>,
         out: &DeviceBuffer<f32>,
-    ) -> Result<(), SpmmError> {
+    ) -> Result<(), SddmmError> {
         for (operand, device) in [("X", x.device()), ("Y", y.device()), ("the result", out.device())] {
             check_device(operand, device, &self.device)?;
         }

@@ -7,7 +7,7 @@ use super::options::SddmmForm;
 use super::plan::{Body, SddmmPlan};
 use crate::dense::DenseRef;
 use crate::device::DeviceBuffer;
-use crate::error::SpmmError;
+use crate::error::{PlanError, SddmmError};
 use crate::matrix::{DeviceMatrix, Element};
 use crate::num::{index, wide};
 use crate::plan::{UNIT_FMA, UNIT_MMA, Verification, error_ratio, multiplied};
@@ -25,7 +25,7 @@ impl SddmmPlan {
     /// [`SddmmForm::Mask`]. Operands and result are copied from the device.
     ///
     /// # Errors
-    /// - [`SpmmError::OtherMatrix`] if `a` has not the plan's sizes;
+    /// - [`PlanError::OtherMatrix`] if `a` has not the plan's sizes;
     /// - those of [`run_into`](Self::run_into).
     ///
     /// # Examples
@@ -47,11 +47,11 @@ impl SddmmPlan {
         x: &DeviceMatrix<T>,
         y: &DeviceMatrix<T>,
         out: &DeviceBuffer<f32>,
-    ) -> Result<Verification, SpmmError> {
+    ) -> Result<Verification, SddmmError> {
         if (a.rows(), a.cols(), a.nnz()) != (self.rows, self.cols, self.nnz) {
             let (rows, cols, nnz) = (a.rows(), a.cols(), a.nnz());
             let (plan_rows, plan_cols, plan_nnz) = (self.rows, self.cols, self.nnz);
-            return Err(SpmmError::OtherMatrix { rows, cols, nnz, plan_rows, plan_cols, plan_nnz });
+            return Err(PlanError::OtherMatrix { rows, cols, nnz, plan_rows, plan_cols, plan_nnz });
         }
         self.check_operands(x, y, out)?;
         let inner = x.cols();

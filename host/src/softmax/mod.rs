@@ -6,7 +6,7 @@ mod host;
 use std::fmt;
 
 use crate::device::{Device, DeviceBuffer};
-use crate::error::SpmmError;
+use crate::error::PlanError;
 use crate::num::wide;
 use crate::plan::{check_count, check_device, machine_of};
 use gpu::GpuRows;
@@ -78,16 +78,16 @@ impl RowSoftmax {
     /// Linear in rows; 8 bytes of device memory for each row with entries.
     ///
     /// # Errors
-    /// - [`SpmmError::TooLarge`] for about 2³² entries on a GPU;
-    /// - [`SpmmError::Device`] if the device refuses.
-    pub fn new<V: Value>(pattern: &Csr<V>, device: &Device) -> Result<Self, SpmmError> {
+    /// - [`PlanError::TooLarge`] for about 2³² entries on a GPU;
+    /// - [`PlanError::Device`] if the device refuses.
+    pub fn new<V: Value>(pattern: &Csr<V>, device: &Device) -> Result<Self, PlanError> {
         let body = match device.machine() {
             None => Body::Cpu(HostRows::new(pattern.row_offsets())),
             Some(_) => {
                 let (found, limit) = (wide(pattern.nnz()), u64::from(MOST_POSITIONS));
                 if found > limit {
                     let remedy = "split the pattern by rows, or use the CPU";
-                    return Err(SpmmError::TooLarge { what: "entries", found, limit, remedy });
+                    return Err(PlanError::TooLarge { what: "entries", found, limit, remedy });
                 }
                 Body::Gpu(GpuRows::new(pattern.row_offsets(), device)?)
             }
@@ -98,15 +98,15 @@ impl RowSoftmax {
     /// `out ← softmax(scale·scores)` over rows; `scale` is `1/√d` for the usual attention over `d` features.
     ///
     /// # Errors
-    /// - [`SpmmError::ValueCount`] unless `scores` and `out` have one f32 for each entry;
-    /// - [`SpmmError::WrongDevice`] if one is elsewhere;
-    /// - [`SpmmError::Device`].
+    /// - [`PlanError::ValueCount`] unless `scores` and `out` have one f32 for each entry;
+    /// - [`PlanError::WrongDevice`] if one is elsewhere;
+    /// - [`PlanError::Device`].
     pub fn forward(
         &self,
         scale: f32,
         scores: &DeviceBuffer<f32>,
         out: &mut DeviceBuffer<f32>,
-    ) -> Result<(), SpmmError> {
+    ) -> Result<(), PlanError> {
         self.check("the array of scores", scores)?;
         self.check("the result", out)?;
         match &self.body {
@@ -148,7 +148,7 @@ impl RowSoftmax {
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn forward_in_place(&self, scale: f32, values: &mut DeviceBuffer<f32>) -> Result<(), SpmmError> {
+    pub fn forward_in_place(&self, scale: f32, values: &mut DeviceBuffer<f32>) -> Result<(), PlanError> {
         self.check("the array of scores", values)?;
         match &self.body {
             Body::Cpu(rows) => {
@@ -179,7 +179,7 @@ impl RowSoftmax {
         probabilities: &DeviceBuffer<f32>,
         gradient: &DeviceBuffer<f32>,
         out: &mut DeviceBuffer<f32>,
-    ) -> Result<(), SpmmError> {
+    ) -> Result<(), PlanError> {
         self.check("the array of probabilities", probabilities)?;
         self.check("the gradient", gradient)?;
         self.check("the result", out)?;
@@ -218,7 +218,7 @@ impl RowSoftmax {
         self.nnz
     }
 
-    fn check(&self, operand: &'static str, buffer: &DeviceBuffer<f32>) -> Result<(), SpmmError> {
+    fn check(&self, operand: &'static str, buffer: &DeviceBuffer<f32>) -> Result<(), PlanError> {
         check_device(operand, buffer.device(), &self.device)?;
         check_count(operand, buffer.len(), self.nnz)
     }

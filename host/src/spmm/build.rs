@@ -18,7 +18,7 @@ use super::report::{Described, PlanMemory, SpmmReport};
 use super::tiles::WINDOW_ROWS;
 use crate::cpu::CpuCsr;
 use crate::device::{Device, Machine};
-use crate::error::SpmmError;
+use crate::error::{PlanError, SpmmError};
 use crate::num::{narrow, wide};
 use crate::plan::{ArraySize, StageClock, Values, check_memory, push};
 use crate::tuned::TunedProduct;
@@ -34,16 +34,16 @@ impl<V: Value> SpmmBuilder<'_, V> {
     ///
     /// # Errors
     /// - [`SpmmError::Unsupported`] for an algorithm without kernels for the precision;
-    /// - [`SpmmError::TooLarge`] for a GPU plan with 2³² entries or about as many segments;
-    /// - [`SpmmError::MemoryLimit`] if the plan needs more than the limit;
-    /// - [`SpmmError::Device`] if the device refuses, [`SpmmError::Format`] if tiles cannot be built.
+    /// - [`PlanError::TooLarge`] for a GPU plan with 2³² entries or about as many segments;
+    /// - [`PlanError::MemoryLimit`] if the plan needs more than the limit;
+    /// - [`PlanError::Device`] if the device refuses, [`PlanError::Format`] if tiles cannot be built.
     pub fn build(&self, device: &Device) -> Result<SpmmPlan, SpmmError> {
         let Some(TunedProduct { choice, us, default_us, .. }) = self.remembered(device) else {
             return self.build_chosen(device);
         };
         let mut plan = match self.taking(choice).build_chosen(device) {
             // What was quickest may be larger than the default.
-            Err(SpmmError::MemoryLimit { .. }) => return self.build_chosen(device),
+            Err(PlanError::MemoryLimit { .. }) => return self.build_chosen(device),
             built => built?,
         };
         plan.report.requested = self.options.algorithm;

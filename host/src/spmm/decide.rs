@@ -7,7 +7,7 @@ use windrow_preprocess::partition::{Estimate, PartitionRule, Prediction};
 use super::options::SpmmOptions;
 use super::parts::row_split::SHORTEST_PIECE;
 use super::points::{Division, NARROW, RowLengths, Thresholds};
-use crate::error::SpmmError;
+use crate::error::{PlanError, SpmmError};
 use crate::num::{real, wide};
 use crate::options::{Algorithm, CpuTasks, Precision};
 use crate::parallelism::GroupLaunch;
@@ -95,7 +95,7 @@ impl Way {
 ///
 /// # Errors
 /// - [`SpmmError::Unsupported`] for an algorithm without kernels for the precision;
-/// - [`SpmmError::TooLarge`] for a matrix beyond the indices of the kernels.
+/// - [`PlanError::TooLarge`] for a matrix beyond the indices of the kernels.
 pub(super) fn decide(facts: &Facts, options: &SpmmOptions) -> Result<Decision, SpmmError> {
     let SpmmOptions { algorithm, precision, .. } = *options;
     check_support(algorithm, precision)?;
@@ -236,7 +236,7 @@ fn check_size(facts: &Facts) -> Result<(), SpmmError> {
 /// A matrix with too much of something.
 pub(super) fn too_large(what: &'static str, found: u64, limit: u64) -> SpmmError {
     let remedy = "split the matrix by rows and multiply the pieces, or use the CPU";
-    SpmmError::TooLarge { what, found, limit, remedy }
+    PlanError::TooLarge { what, found, limit, remedy }
 }
 
 #[cfg(test)]
@@ -316,7 +316,7 @@ mod tests {
         let limit = usize::try_from(MAX_INDEX).unwrap();
         for facts in [Facts { nnz: limit + 1, ..FACTS }, Facts { rows: limit, nnz: 32, ..FACTS }] {
             let error = decide(&facts, &auto).unwrap_err();
-            assert!(matches!(error, SpmmError::TooLarge { found, .. } if found > MAX_INDEX), "{error}");
+            assert!(matches!(error, PlanError::TooLarge { found, .. } if found > MAX_INDEX), "{error}");
             assert!(decide(&Facts { kernels: false, ..facts }, &auto).is_ok());
         }
     }

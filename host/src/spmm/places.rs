@@ -6,7 +6,7 @@ use windrow_simt::GlobalPtr;
 use super::launch::GpuPlan;
 use super::part::{PLACES, Placement, ValueSlots};
 use crate::device::{Device, DeviceBuffer, Machine};
-use crate::error::{DeviceError, SpmmError};
+use crate::error::{DeviceError, PlanError, SpmmError};
 use crate::options::Precision;
 use crate::plan::Index;
 
@@ -25,7 +25,7 @@ impl Places {
     /// For values in the order of the entries, or where entry `e` takes value `order[e]`, of parts with these slots.
     ///
     /// # Errors
-    /// [`SpmmError::TooLarge`] for records with 2³² elements or more.
+    /// [`PlanError::TooLarge`] for records with 2³² elements or more.
     pub(super) fn new(
         device: &Device,
         precision: Precision,
@@ -49,7 +49,7 @@ impl Places {
                 let (found, limit) = (*elements, u64::from(NOWHERE));
                 if found > limit {
                     let (what, remedy) = ("elements of tile records", "replace the values from the host");
-                    return Err(SpmmError::TooLarge { what, found, limit, remedy });
+                    return Err(PlanError::TooLarge { what, found, limit, remedy });
                 }
                 let places = of_values(places(nnz, NOWHERE), order);
                 Ok(Some(Index::Scatter(DeviceBuffer::named(device, &places, PLACES)?)))

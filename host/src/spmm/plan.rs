@@ -10,7 +10,7 @@ use super::report::SpmmReport;
 use crate::cpu::{self, CpuCsr};
 use crate::dense::{DenseMut, DenseRef};
 use crate::device::{Device, DeviceBuffer};
-use crate::error::SpmmError;
+use crate::error::{PlanError, SpmmError};
 use crate::matrix::{DeviceMatrix, Element, Output};
 use crate::num::wide;
 use crate::options::Precision;
@@ -70,7 +70,7 @@ impl SpmmPlan {
     ///
     /// # Errors
     /// - [`SpmmError::PackedLength`] if `b` is not a whole number of columns;
-    /// - [`SpmmError::TooLarge`], [`SpmmError::Device`].
+    /// - [`PlanError::TooLarge`], [`PlanError::Device`].
     ///
     /// # Examples
     /// ```
@@ -100,8 +100,8 @@ impl SpmmPlan {
     /// dimension are not touched.
     ///
     /// # Errors
-    /// - [`SpmmError::InnerDim`], [`SpmmError::OutputShape`] if the sizes do not fit;
-    /// - [`SpmmError::TooLarge`], [`SpmmError::Device`].
+    /// - [`SpmmError::InnerDim`], [`PlanError::OutputShape`] if the sizes do not fit;
+    /// - [`PlanError::TooLarge`], [`PlanError::Device`].
     pub fn run_host(
         &self,
         alpha: f32,
@@ -142,10 +142,10 @@ impl SpmmPlan {
     /// - `c`: m × n, f32 or f16; not read if β = 0.
     ///
     /// # Errors
-    /// - [`SpmmError::InnerDim`], [`SpmmError::OutputShape`] if the sizes do not fit;
-    /// - [`SpmmError::WrongDevice`] if an operand is elsewhere, [`SpmmError::ElementType`] if `b` is of another type;
-    /// - [`SpmmError::TooLarge`] for a width or leading dimension of 2³² or more;
-    /// - [`SpmmError::Device`].
+    /// - [`SpmmError::InnerDim`], [`PlanError::OutputShape`] if the sizes do not fit;
+    /// - [`PlanError::WrongDevice`] if an operand is elsewhere, [`PlanError::ElementType`] if `b` is of another type;
+    /// - [`PlanError::TooLarge`] for a width or leading dimension of 2³² or more;
+    /// - [`PlanError::Device`].
     ///
     /// # Examples
     /// ```
@@ -203,8 +203,8 @@ impl SpmmPlan {
     /// [made for](super::SpmmBuilder::value_order); the pattern stays. Costs a fraction of a new plan.
     ///
     /// # Errors
-    /// - [`SpmmError::ValueCount`] unless there is one value for each entry;
-    /// - [`SpmmError::Device`]; the plan's values are then undefined until a replacement succeeds.
+    /// - [`PlanError::ValueCount`] unless there is one value for each entry;
+    /// - [`PlanError::Device`]; the plan's values are then undefined until a replacement succeeds.
     ///
     /// # Examples
     /// ```
@@ -243,11 +243,11 @@ impl SpmmPlan {
     /// Reads 8 bytes for each entry, and writes the value.
     ///
     /// # Errors
-    /// - [`SpmmError::ValueCount`] unless there is one value for each entry, [`SpmmError::WrongDevice`] if they are
+    /// - [`PlanError::ValueCount`] unless there is one value for each entry, [`PlanError::WrongDevice`] if they are
     ///   elsewhere;
-    /// - on the first call [`SpmmError::MemoryLimit`], and [`SpmmError::TooLarge`] for tiles that would hold 2³² values,
+    /// - on the first call [`PlanError::MemoryLimit`], and [`PlanError::TooLarge`] for tiles that would hold 2³² values,
     ///   zeros counted;
-    /// - [`SpmmError::Device`]; the plan's values are then undefined until a replacement succeeds.
+    /// - [`PlanError::Device`]; the plan's values are then undefined until a replacement succeeds.
     ///
     /// # Examples
     /// ```
@@ -293,7 +293,7 @@ impl SpmmPlan {
     /// replacement, if they came from the device.
     ///
     /// # Errors
-    /// [`SpmmError::Device`].
+    /// [`PlanError::Device`].
     pub fn overflowed_values(&self) -> Result<u64, SpmmError> {
         match &self.body {
             Body::Gpu(plan) if self.overflow_on_device => {
@@ -337,7 +337,7 @@ impl SpmmPlan {
     /// comparing plans that were made in different ways.
     ///
     /// # Errors
-    /// [`SpmmError::Device`].
+    /// [`PlanError::Device`].
     #[doc(hidden)]
     pub fn device_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, SpmmError> {
         match &self.body {
@@ -364,7 +364,7 @@ impl SpmmPlan {
         }
         if c != (self.rows, b.1) {
             let (expected_rows, expected_cols) = (self.rows, b.1);
-            return Err(SpmmError::OutputShape { rows: c.0, cols: c.1, expected_rows, expected_cols });
+            return Err(PlanError::OutputShape { rows: c.0, cols: c.1, expected_rows, expected_cols });
         }
         Ok(())
     }
@@ -402,7 +402,7 @@ const WIDTH: (&str, &str) = ("columns or elements from row to row", "run the pro
 
 fn too_wide(n: usize) -> SpmmError {
     let (what, remedy) = WIDTH;
-    SpmmError::TooLarge { what, found: wide(n), limit: u64::from(u32::MAX), remedy }
+    PlanError::TooLarge { what, found: wide(n), limit: u64::from(u32::MAX), remedy }
 }
 
 /// A width or leading dimension as kernels take it.

@@ -11,7 +11,7 @@ use windrow_simt::GlobalPtr;
 use super::plan::{Body, SpmmPlan, narrow_width};
 use crate::dense::DenseRef;
 use crate::device::{Device, DeviceBuffer};
-use crate::error::SpmmError;
+use crate::error::{PlanError, SpmmError};
 use crate::matrix::{DeviceMatrix, Element, Output};
 use crate::num::{index, narrow, wide};
 use crate::options::Precision;
@@ -38,7 +38,7 @@ impl SpmmPlan {
     /// it takes as long as some hundred products.
     ///
     /// # Errors
-    /// - [`SpmmError::OtherMatrix`] if `a` has not the plan's sizes;
+    /// - [`PlanError::OtherMatrix`] if `a` has not the plan's sizes;
     /// - those of [`run_into`](Self::run_into).
     ///
     /// # Examples
@@ -93,7 +93,7 @@ impl SpmmPlan {
         }
         let (rows, cols, nnz) = (a.rows(), a.cols(), a.nnz());
         let (plan_rows, plan_cols, plan_nnz) = (self.rows, self.cols, self.nnz);
-        Err(SpmmError::OtherMatrix { rows, cols, nnz, plan_rows, plan_cols, plan_nnz })
+        Err(PlanError::OtherMatrix { rows, cols, nnz, plan_rows, plan_cols, plan_nnz })
     }
 
     /// Compares operands that were checked.
@@ -191,7 +191,7 @@ impl<'a, V: Value> Reference<'a, V> {
     /// Uploads `a`, if the device is a GPU: 12 bytes an entry at most.
     ///
     /// # Errors
-    /// [`SpmmError::Device`].
+    /// [`PlanError::Device`].
     pub fn new(a: &'a Csr<V>, precision: Precision, device: &Device) -> Result<Self, SpmmError> {
         let bits = Bits::of(precision, a.values());
         let values = match device.machine() {

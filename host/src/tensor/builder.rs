@@ -9,7 +9,7 @@ use super::point::default_point;
 use super::report::MttkrpReport;
 use super::slices::{Slices, level_dims};
 use crate::device::Device;
-use crate::error::SpmmError;
+use crate::error::{PlanError, TensorError};
 use crate::num::{index, narrow, wide};
 use crate::options::{Algorithm, Determinism, Precision};
 use crate::parallelism::{AtomicParallelism, GroupLaunch, IllegalPoint};
@@ -109,16 +109,15 @@ impl<'a, V: Value> MttkrpBuilder<'a, V> {
     /// Linear in entries and slices; the report has the time of each stage.
     ///
     /// # Errors
-    /// - [`SpmmError::Unsupported`] for a precision without kernels;
-    /// - [`SpmmError::IllegalPoint`] for a point that divides rows, or a launch that there is not;
-    /// - [`SpmmError::TooLarge`] for a GPU plan with about 2³² entries or slices;
-    /// - [`SpmmError::MemoryLimit`] if the plan needs more than the limit;
-    /// - [`SpmmError::Device`] if the device refuses.
-    pub fn build(&self, device: &Device) -> Result<MttkrpPlan, SpmmError> {
-        let (algorithm, precision) = (Algorithm::SegmentGroup, self.precision);
-        if !algorithm.supports(precision) {
-            let remedy = "use precision f32 or f16";
-            return Err(SpmmError::Unsupported { algorithm, precision, remedy });
+    /// - [`TensorError::Unsupported`] for a precision without kernels;
+    /// - [`TensorError::IllegalPoint`] for a point that divides rows, or a launch that there is not;
+    /// - [`PlanError::TooLarge`] for a GPU plan with about 2³² entries or slices;
+    /// - [`PlanError::MemoryLimit`] if the plan needs more than the limit;
+    /// - [`PlanError::Device`] if the device refuses.
+    pub fn build(&self, device: &Device) -> Result<MttkrpPlan, TensorError> {
+        let precision = self.precision;
+        if !Algorithm::SegmentGroup.supports(precision) {
+            return Err(TensorError::Unsupported { precision });
         }
         let point = self.point.map_or_else(|| default_point(self.a.nnz(), self.width), Ok)?;
         if !point.is_nonzero_split() {
@@ -162,11 +161,11 @@ impl<'a, V: Value> MttkrpBuilder<'a, V> {
         point: AtomicParallelism,
         (slices, values): (&Slices, &Values<'_, V>),
         (report, clock): (&mut MttkrpReport, &mut StageClock),
-    ) -> Result<GpuPlan, SpmmError> {
+    ) -> Result<GpuPlan, TensorError> {
         let remedy = "split the tensor by slices, or use the CPU";
         for (what, found) in [("entries", wide(self.a.nnz())), ("slices", wide(report.dims[0]))] {
             if found > MAX_INDEX {
-                return Err(SpmmError::TooLarge { what, found, limit: MAX_INDEX, remedy });
+                return Err(PlanError::TooLarge { what, found, limit: MAX_INDEX, remedy });
             }
         }
         let (precision, determinism) = (self.precision, self.determinism);
@@ -193,7 +192,7 @@ impl<'a, V: Value> MttkrpBuilder<'a, V> {
         report: &mut MttkrpReport,
         sizes: Vec<ArraySize>,
         workspace: u64,
-    ) -> Result<(), SpmmError> {
+    ) -> Result<(), TensorError> {
         report.device_bytes = check_memory(&sizes, self.memory_limit, MEMORY_REMEDY)?;
         report.workspace_bytes = workspace;
         report.arrays = sizes;

@@ -8,7 +8,7 @@ use super::host::HostMttkrp;
 use super::report::MttkrpReport;
 use crate::dense::{DenseMut, DenseRef};
 use crate::device::Device;
-use crate::error::SpmmError;
+use crate::error::{PlanError, TensorError};
 use crate::matrix::{DeviceMatrix, Element, Output, elements};
 use crate::options::Precision;
 use crate::plan::{
@@ -58,23 +58,16 @@ impl MttkrpPlan {
     /// Copies factors and result; see [`run_into`](Self::run_into) for matrices that stay on the device.
     ///
     /// # Errors
-    /// - [`SpmmError::OperandShape`] if the lengths are no K × n and L × n;
-    /// - [`SpmmError::TooLarge`], [`SpmmError::Device`].
-    pub fn run(&self, b: &[f32], c: &[f32]) -> Result<Vec<f32>, SpmmError> {
+    /// - [`PlanError::OperandShape`] if the lengths are no K × n and L × n;
+    /// - [`PlanError::TooLarge`], [`PlanError::Device`].
+    pub fn run(&self, b: &[f32], c: &[f32]) -> Result<Vec<f32>, TensorError> {
         let [rows, b_rows, c_rows] = self.dims;
         let n = match (b_rows, c_rows) {
             (0, 0) => self.width,
             (0, of_c) => c.len() / of_c,
             (of_b, _) => b.len() / of_b,
         };
-        let packed = |data, operand, rows: usize| match DenseRef::packed(data, rows, n) {
-            Ok(matrix) if data.len() == rows * n => Ok(matrix),
-            _ => {
-                let (found, expected) = ((1, data.len()), (rows, n));
-                Err(SpmmError::OperandShape { operand, found, expected })
-            }
-        };
-        let factors = [packed(b, "B", b_rows)?, packed(c, "C", c_rows)?];
+        let factors = [check_packed("B", b, (b_rows, n))?, check_packed("C", c, (c_rows, n))?];
         let mut y = vec![0.0; elements(rows, n, n)?];
         self.run_host(1.0, factors, 0.0, DenseMut::packed(&mut y, rows, n)?)?;
         Ok(y)
@@ -84,15 +77,15 @@ impl MttkrpPlan {
     /// columns and its leading dimension are not touched.
     ///
     /// # Errors
-    /// - [`SpmmError::OperandShape`] if the sizes do not fit;
-    /// - [`SpmmError::TooLarge`], [`SpmmError::Device`].
+    /// - [`PlanError::OperandShape`] if the sizes do not fit;
+    /// - [`PlanError::TooLarge`], [`PlanError::Device`].
     pub fn run_host(
         &self,
         alpha: f32,
         [b, c]: [DenseRef<'_, f32>; 2],
         beta: f32,
         y: DenseMut<'_, f32>,
-    ) -> Result<(), SpmmError> {
+    ) -> Result<(), TensorError> {
         self.check_shapes([(b.rows(), b.cols()), (c.rows(), c.cols())], (y.rows(), y.cols()))?;
         with_rounded!(self.precision, [b, c], self.run_as(alpha, [b, c], beta, y))
     }
@@ -104,7 +97,7 @@ impl MttkrpPlan {
         [b, c]: [DenseRef<'_, T>; 2],
         beta: f32,
         y: DenseMut<'_, f32>,
-    ) -> Result<(), SpmmError> {
+    ) -> Result<(), TensorError> {
         if let Body::Cpu(tensor) = &self.body {
             tensor.run(alpha, [b, c], beta, y);
             return Ok(());
@@ -130,10 +123,10 @@ impl MttkrpPlan {
     /// 3·nnz·n operations; reads a row of `B` and a row of `C` for each entry.
     ///
     /// # Errors
-    /// - [`SpmmError::OperandShape`] if the sizes do not fit;
-    /// - [`SpmmError::WrongDevice`] if an operand is elsewhere, [`SpmmError::ElementType`] if a factor is of another type;
-    /// - [`SpmmError::TooLarge`] for a width or leading dimension of 2³² or more;
-    /// - [`SpmmError::Device`].
+    /// - [`PlanError::OperandShape`] if the sizes do not fit;
+    /// - [`PlanError::WrongDevice`] if an operand is elsewhere, [`PlanError::ElementType`] if a factor is of another type;
+    /// - [`PlanError::TooLarge`] for a width or leading dimension of 2³² or more;
+    /// - [`PlanError::Device`].
     ///
     /// # Examples
     /// ```
@@ -156,7 +149,7 @@ impl MttkrpPlan {
         [b, c]: [&DeviceMatrix<T>; 2],
         beta: f32,
         y: &mut DeviceMatrix<O>,
-    ) -> Result<(), SpmmError> {
+    ) -> Result<(), TensorError> {
         self.check_operands([b, c], y)?;
         match &self.body {
             Body::Cpu(tensor) => {
@@ -191,9 +184,9 @@ impl MttkrpPlan {
     /// Puts new values in the places of the old, one for each entry in the order of the tensor's fibers; the pattern stays.
     ///
     /// # Errors
-    /// - [`SpmmError::ValueCount`] unless there is one value for each entry;
-    /// - [`SpmmError::Device`]; the plan's values are then undefined until a replacement succeeds.
-    pub fn replace_values<V: Value>(&mut self, values: &[V]) -> Result<(), SpmmError> {
+    /// - [`PlanError::ValueCount`] unless there is one value for each entry;
+    /// - [`PlanError::Device`]; the plan's values are then undefined until a replacement succeeds.
+    pub fn replace_values<V: Value>(&mut self, values: &[V]) -> Result<(), TensorError> {
         check_count("the new values", values.len(), self.nnz)?;
         let bits = Bits::of(self.precision, values);
         match &mut self.body {
@@ -233,7 +226,7 @@ impl MttkrpPlan {
         self.nnz
     }
 
-    fn check_shapes(&self, [b, c]: [(usize, usize); 2], y: (usize, usize)) -> Result<(), SpmmError> {
+    fn check_shapes(&self, [b, c]: [(usize, usize); 2], y: (usize, usize)) -> Result<(), TensorError> {
         let ([rows, b_rows, c_rows], n) = (self.dims, b.1);
         check_shape("B", b, (b_rows, n))?;
         check_shape("C", c, (c_rows, n))?;
@@ -245,7 +238,7 @@ impl MttkrpPlan {
         &self,
         [b, c]: [&DeviceMatrix<T>; 2],
         y: &DeviceMatrix<O>,
-    ) -> Result<(), SpmmError> {
+    ) -> Result<(), TensorError> {
         for (operand, device) in [("B", b.device()), ("C", c.device()), ("Y", y.device())] {
             check_device(operand, device, &self.device)?;
         }

@@ -104,7 +104,7 @@ impl<'a, V: Value> TtmBuilder<'a, V> {
     ///
     /// # Errors
     /// As [`SpmmBuilder::build`](crate::SpmmBuilder::build), for a matrix with a row for each fiber;
-    /// [`SpmmError::Format`] for 2³² fibers or more.
+    /// [`PlanError::Format`] for 2³² fibers or more.
     pub fn build(&self, device: &Device) -> Result<TtmPlan, SpmmError> {
         let rows = rows_of_fibers(self.a)?;
         let groups = match self.algorithm {

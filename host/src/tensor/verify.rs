@@ -6,7 +6,7 @@ use windrow_formats::{Csf3, Value};
 use super::plan::MttkrpPlan;
 use super::slices::level_dims;
 use crate::dense::DenseRef;
-use crate::error::SpmmError;
+use crate::error::{PlanError, TensorError};
 use crate::matrix::{DeviceMatrix, Element, Output};
 use crate::num::{real, wide};
 use crate::options::Precision;
@@ -25,7 +25,7 @@ impl MttkrpPlan {
     /// f16 `Y` and for products below f32's normal numbers. Factors and result are copied from the device.
     ///
     /// # Errors
-    /// - [`SpmmError::OtherMatrix`] if `a` has not the plan's sizes;
+    /// - [`PlanError::OtherMatrix`] if `a` has not the plan's sizes;
     /// - those of [`run_into`](Self::run_into).
     ///
     /// # Examples
@@ -47,11 +47,11 @@ impl MttkrpPlan {
         a: &Csf3<V>,
         [b, c]: [&DeviceMatrix<T>; 2],
         y: &DeviceMatrix<O>,
-    ) -> Result<Verification, SpmmError> {
+    ) -> Result<Verification, TensorError> {
         let [rows, b_rows, c_rows] = level_dims(a);
         if ([rows, b_rows, c_rows], a.nnz()) != (self.dims, self.nnz) {
             let [plan_rows, plan_b, plan_c] = self.dims;
-            return Err(SpmmError::OtherMatrix {
+            return Err(PlanError::OtherMatrix {
                 rows,
                 cols: b_rows.saturating_mul(c_rows),
                 nnz: a.nnz(),

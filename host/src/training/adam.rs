@@ -5,7 +5,7 @@ use windrow_kernels::Variant;
 use windrow_kernels::training::AdamParams;
 
 use super::{check, extent, is_empty, launch, rows_mut, view};
-use crate::error::SpmmError;
+use crate::error::TrainingError;
 use crate::matrix::DeviceMatrix;
 
 /// The Adam optimiser (Kingma and Ba, 2015), as PyTorch has it, without weight decay:
@@ -30,7 +30,7 @@ use crate::matrix::DeviceMatrix;
 /// for (got, want) in p.download()?.into_iter().zip([0.5, 1.5]) {
 ///     assert!((got - want).abs() < 1e-5); // the first step is the learning rate long, whatever the gradient
 /// }
-/// # Ok::<(), windrow::SpmmError>(())
+/// # Ok::<(), windrow::TrainingError>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Adam {
@@ -62,8 +62,8 @@ impl Moments {
     /// Those of a parameter like this one, before the first step: zeros.
     ///
     /// # Errors
-    /// [`SpmmError::Device`].
-    pub fn of(parameter: &DeviceMatrix<f32>) -> Result<Self, SpmmError> {
+    /// [`PlanError::Device`].
+    pub fn of(parameter: &DeviceMatrix<f32>) -> Result<Self, TrainingError> {
         let zeros = || DeviceMatrix::zeros(parameter.device(), parameter.rows(), parameter.cols());
         Ok(Self { first: zeros()?, second: zeros()?, steps: 0 })
     }
@@ -85,7 +85,7 @@ impl Adam {
         parameter: &mut DeviceMatrix<f32>,
         gradient: &DeviceMatrix<f32>,
         moments: &mut Moments,
-    ) -> Result<(), SpmmError> {
+    ) -> Result<(), TrainingError> {
         let shape = (parameter.rows(), parameter.cols());
         check("the gradient", gradient, parameter.device(), shape)?;
         check("the mean of gradients", &moments.first, parameter.device(), shape)?;

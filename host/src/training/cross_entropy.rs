@@ -9,7 +9,7 @@ use windrow_kernels::training::{CrossEntropyParams, OUTCOMES};
 
 use super::{ColumnSums, check, counts, is_empty, launch, rows_mut, view};
 use crate::device::{Device, DeviceBuffer};
-use crate::error::SpmmError;
+use crate::error::TrainingError;
 use crate::matrix::DeviceMatrix;
 use crate::plan::check_count;
 
@@ -50,7 +50,7 @@ const WIDTH: usize = OUTCOMES as usize;
 /// let outcome = loss.outcome()?;
 /// assert!((outcome.loss - 0.5 * 2f32.ln()).abs() < 1e-6);
 /// assert_eq!((outcome.right_weighted, outcome.right_others), (1, 1));
-/// # Ok::<(), windrow::SpmmError>(())
+/// # Ok::<(), windrow::TrainingError>(())
 /// ```
 pub struct CrossEntropy {
     classes: usize,
@@ -78,17 +78,17 @@ impl CrossEntropy {
     /// For rows of these classes and weights.
     ///
     /// # Errors
-    /// - [`SpmmError::ValueCount`] unless there are as many weights as labels;
-    /// - [`SpmmError::UnknownClass`] for the first label that is not below `classes`, [`SpmmError::Weight`] for the first
+    /// - [`PlanError::ValueCount`] unless there are as many weights as labels;
+    /// - [`TrainingError::UnknownClass`] for the first label that is not below `classes`, [`TrainingError::Weight`] for the first
     ///   weight that is not a finite number of at least 0;
-    /// - [`SpmmError::Device`].
-    pub fn new(device: &Device, classes: usize, labels: &[u32], weights: &[f32]) -> Result<Self, SpmmError> {
+    /// - [`PlanError::Device`].
+    pub fn new(device: &Device, classes: usize, labels: &[u32], weights: &[f32]) -> Result<Self, TrainingError> {
         check_count("the weights", weights.len(), labels.len())?;
         if let Some(row) = labels.iter().position(|&label| label as usize >= classes) {
-            return Err(SpmmError::UnknownClass { row, label: labels[row], classes });
+            return Err(TrainingError::UnknownClass { row, label: labels[row], classes });
         }
         if let Some(row) = weights.iter().position(|weight| !(weight.is_finite() && *weight >= 0.0)) {
-            return Err(SpmmError::Weight { row, weight: weights[row] });
+            return Err(TrainingError::Weight { row, weight: weights[row] });
         }
         Ok(Self {
             classes,
@@ -111,7 +111,7 @@ impl CrossEntropy {
         &mut self,
         logits: &DeviceMatrix<f32>,
         gradient: &mut DeviceMatrix<f32>,
-    ) -> Result<(), SpmmError> {
+    ) -> Result<(), TrainingError> {
         let shape = (self.labels.len(), self.classes);
         check("the matrix of logits", logits, self.labels.device(), shape)?;
         check("the gradient", gradient, self.labels.device(), shape)?;
@@ -151,8 +151,8 @@ impl CrossEntropy {
     /// What the last [`run`](Self::run) found; waits for it.
     ///
     /// # Errors
-    /// [`SpmmError::Device`].
-    pub fn outcome(&self) -> Result<Outcome, SpmmError> {
+    /// [`PlanError::Device`].
+    pub fn outcome(&self) -> Result<Outcome, TrainingError> {
         let totals = self.totals.download()?;
         #[expect(
             clippy::cast_possible_truncation,

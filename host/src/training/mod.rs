@@ -22,10 +22,10 @@
 //!
 //! # Errors
 //! Functions refuse operands that do not fit, before anything is queued:
-//! - [`SpmmError::OperandShape`] for another shape, [`SpmmError::ValueCount`] for another length;
-//! - [`SpmmError::WrongDevice`] if the operands are not on one device;
-//! - [`SpmmError::TooLarge`] for about 2³² rows, columns or elements from row to row on a GPU;
-//! - [`SpmmError::Device`].
+//! - [`PlanError::OperandShape`] for another shape, [`PlanError::ValueCount`] for another length;
+//! - [`PlanError::WrongDevice`] if the operands are not on one device;
+//! - [`PlanError::TooLarge`] for about 2³² rows, columns or elements from row to row on a GPU;
+//! - [`PlanError::Device`].
 //!
 //! # Examples
 //! ```
@@ -43,7 +43,7 @@
 //! let mut of_bias = DeviceMatrix::zeros(&device, 1, 2)?;
 //! training::ColumnSums::new(&device, 2)?.sum(&gradient, &mut of_bias)?;
 //! assert_eq!(of_bias.download()?, [1.0, 4.0]);
-//! # Ok::<(), windrow::SpmmError>(())
+//! # Ok::<(), windrow::TrainingError>(())
 //! ```
 
 mod adam;
@@ -60,7 +60,7 @@ pub use sums::ColumnSums;
 
 use crate::dense::DenseMut;
 use crate::device::{Device, Machine};
-use crate::error::{DeviceError, SpmmError};
+use crate::error::{DeviceError, TrainingError};
 use crate::matrix::DeviceMatrix;
 use crate::num::wide;
 use crate::plan::{MAX_INDEX, check_device, check_index, check_ld, check_shape, start};
@@ -79,7 +79,7 @@ fn check<T: Value>(
     matrix: &DeviceMatrix<T>,
     device: &Device,
     expected: (usize, usize),
-) -> Result<(), SpmmError> {
+) -> Result<(), TrainingError> {
     check_device(operand, matrix.device(), device)?;
     check_shape(operand, (matrix.rows(), matrix.cols()), expected)
 }
@@ -89,20 +89,20 @@ fn is_empty<T: Value>(matrix: &DeviceMatrix<T>) -> bool {
 }
 
 /// A matrix with elements as kernels take it.
-fn view<T: Value>(matrix: &DeviceMatrix<T>) -> Result<Matrix, SpmmError> {
+fn view<T: Value>(matrix: &DeviceMatrix<T>) -> Result<Matrix, TrainingError> {
     let (data, ld) = (matrix.buffer().pointer(), check_ld(matrix.ld())?);
     let vectors = data.address().is_multiple_of(4 * wide(size_of::<T>())) && ld.is_multiple_of(4);
     Ok(Matrix { data: data.cast(), ld, vectors: u32::from(vectors) })
 }
 
 /// Rows and columns as kernels take them.
-fn counts<T: Value>(matrix: &DeviceMatrix<T>) -> Result<(u32, u32), SpmmError> {
+fn counts<T: Value>(matrix: &DeviceMatrix<T>) -> Result<(u32, u32), TrainingError> {
     let count = |what, found| check_index(what, found, MAX_INDEX, "divide the matrix");
     Ok((count("rows", matrix.rows())?, count("columns", matrix.cols())?))
 }
 
 /// How the elements are dealt out to threads.
-fn extent<T: Value>(matrix: &DeviceMatrix<T>) -> Result<Extent, SpmmError> {
+fn extent<T: Value>(matrix: &DeviceMatrix<T>) -> Result<Extent, TrainingError> {
     let (rows, cols) = counts(matrix)?;
     Ok(Extent::of(rows, cols))
 }
@@ -116,7 +116,7 @@ unsafe fn launch<P: Pod>(
     variant: Variant,
     (units, columns): (u64, u32),
     params: &P,
-) -> Result<(), SpmmError> {
+) -> Result<(), TrainingError> {
     let entry = windrow_kernels::entry(variant).ok_or(DeviceError::MissingEntry { name: "training" })?;
     // SAFETY: the caller's promise.
     unsafe { start(machine, entry, units, columns, params)? };

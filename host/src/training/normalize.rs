@@ -7,7 +7,7 @@ use windrow_kernels::training::{NormalizeRowsGradParams, NormalizeRowsParams};
 
 use super::{check, counts, is_empty, launch, rows_mut, view};
 use crate::device::DeviceBuffer;
-use crate::error::SpmmError;
+use crate::error::TrainingError;
 use crate::matrix::DeviceMatrix;
 use crate::plan::{check_count, check_device};
 
@@ -40,13 +40,13 @@ pub const MIN_NORM: f32 = 1e-12;
 /// let mut gradient = upload(&[1.0; 4])?; // of something else: it is added to
 /// normalize_rows_backward(1.0, (&y, &inverse_norms), &upload(&[8.0, 5.0, 3.0, 3.0])?, &mut gradient)?;
 /// assert_eq!(gradient.download()?, [3.0, 1.0, 1.0, 1.0]); // nothing along the row
-/// # Ok::<(), windrow::SpmmError>(())
+/// # Ok::<(), windrow::TrainingError>(())
 /// ```
 pub fn normalize_rows(
     x: &DeviceMatrix<f32>,
     y: &mut DeviceMatrix<f32>,
     inverse_norms: &mut DeviceBuffer<f32>,
-) -> Result<(), SpmmError> {
+) -> Result<(), TrainingError> {
     check("the normalised matrix", y, x.device(), (x.rows(), x.cols()))?;
     check_norms(x, inverse_norms)?;
     if is_empty(x) {
@@ -89,7 +89,7 @@ pub fn normalize_rows_backward(
     (y, inverse_norms): (&DeviceMatrix<f32>, &DeviceBuffer<f32>),
     gradient: &DeviceMatrix<f32>,
     out: &mut DeviceMatrix<f32>,
-) -> Result<(), SpmmError> {
+) -> Result<(), TrainingError> {
     let shape = (y.rows(), y.cols());
     check("the gradient", gradient, y.device(), shape)?;
     check("the result", out, y.device(), shape)?;
@@ -126,7 +126,7 @@ pub fn normalize_rows_backward(
     Ok(())
 }
 
-fn check_norms(matrix: &DeviceMatrix<f32>, inverse_norms: &DeviceBuffer<f32>) -> Result<(), SpmmError> {
+fn check_norms(matrix: &DeviceMatrix<f32>, inverse_norms: &DeviceBuffer<f32>) -> Result<(), TrainingError> {
     check_device("the array of inverse norms", inverse_norms.device(), matrix.device())?;
     check_count("the inverse norms", inverse_norms.len(), matrix.rows())
 }

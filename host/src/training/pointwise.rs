@@ -7,7 +7,7 @@ use windrow_kernels::training::{Matrix, PointwiseParams};
 use windrow_simt::GlobalPtr;
 
 use super::{check, extent, is_empty, launch, rows_mut, view};
-use crate::error::SpmmError;
+use crate::error::TrainingError;
 use crate::matrix::{DeviceMatrix, Element};
 use crate::options::Precision;
 
@@ -15,7 +15,7 @@ use crate::options::Precision;
 ///
 /// # Errors
 /// See [`training`](crate::training#errors): `bias` is 1 × n for an `x` of m × n.
-pub fn add_bias(x: &mut DeviceMatrix<f32>, bias: &DeviceMatrix<f32>) -> Result<(), SpmmError> {
+pub fn add_bias(x: &mut DeviceMatrix<f32>, bias: &DeviceMatrix<f32>) -> Result<(), TrainingError> {
     forward(x, Some(bias), false)
 }
 
@@ -23,7 +23,7 @@ pub fn add_bias(x: &mut DeviceMatrix<f32>, bias: &DeviceMatrix<f32>) -> Result<(
 ///
 /// # Errors
 /// As for [`add_bias`].
-pub fn add_bias_relu(x: &mut DeviceMatrix<f32>, bias: &DeviceMatrix<f32>) -> Result<(), SpmmError> {
+pub fn add_bias_relu(x: &mut DeviceMatrix<f32>, bias: &DeviceMatrix<f32>) -> Result<(), TrainingError> {
     forward(x, Some(bias), true)
 }
 
@@ -31,7 +31,7 @@ pub fn add_bias_relu(x: &mut DeviceMatrix<f32>, bias: &DeviceMatrix<f32>) -> Res
 ///
 /// # Errors
 /// See [`training`](crate::training#errors).
-pub fn relu(x: &mut DeviceMatrix<f32>) -> Result<(), SpmmError> {
+pub fn relu(x: &mut DeviceMatrix<f32>) -> Result<(), TrainingError> {
     forward(x, None, true)
 }
 
@@ -39,7 +39,7 @@ fn forward(
     x: &mut DeviceMatrix<f32>,
     bias: Option<&DeviceMatrix<f32>>,
     rectify: bool,
-) -> Result<(), SpmmError> {
+) -> Result<(), TrainingError> {
     if let Some(bias) = bias {
         check("the bias", bias, x.device(), (1, x.cols()))?;
     }
@@ -72,7 +72,7 @@ fn forward(
 ///
 /// # Errors
 /// See [`training`](crate::training#errors): both have the same shape.
-pub fn relu_backward(gradient: &mut DeviceMatrix<f32>, y: &DeviceMatrix<f32>) -> Result<(), SpmmError> {
+pub fn relu_backward(gradient: &mut DeviceMatrix<f32>, y: &DeviceMatrix<f32>) -> Result<(), TrainingError> {
     check("the result of ReLU", y, gradient.device(), (gradient.rows(), gradient.cols()))?;
     if is_empty(gradient) {
         return Ok(());
@@ -105,13 +105,13 @@ pub fn relu_backward(gradient: &mut DeviceMatrix<f32>, y: &DeviceMatrix<f32>) ->
 /// let mut rounded = DeviceMatrix::<f16>::zeros(&device, 1, 3)?;
 /// training::round_into(1.0, &x, &mut rounded)?;
 /// assert_eq!(rounded.download()?, [f16::from_f32(0.1), f16::from_f32(2.0), f16::INFINITY]);
-/// # Ok::<(), windrow::SpmmError>(())
+/// # Ok::<(), windrow::TrainingError>(())
 /// ```
 pub fn round_into<T: Element>(
     scale: f32,
     from: &DeviceMatrix<f32>,
     to: &mut DeviceMatrix<T>,
-) -> Result<(), SpmmError> {
+) -> Result<(), TrainingError> {
     check("the rounded matrix", to, from.device(), (from.rows(), from.cols()))?;
     if is_empty(from) {
         return Ok(());
@@ -137,7 +137,7 @@ pub fn round_into<T: Element>(
 }
 
 /// Params that read `x` and write nothing.
-fn reading(x: &DeviceMatrix<f32>) -> Result<PointwiseParams, SpmmError> {
+fn reading(x: &DeviceMatrix<f32>) -> Result<PointwiseParams, TrainingError> {
     Ok(PointwiseParams {
         x: view(x)?,
         gate: Matrix::NONE,

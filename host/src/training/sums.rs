@@ -8,7 +8,7 @@ use windrow_kernels::training::{ColumnSumsParams, Matrix};
 use super::{check, counts, is_empty, launch, view};
 use crate::dense::DenseRef;
 use crate::device::Device;
-use crate::error::SpmmError;
+use crate::error::TrainingError;
 use crate::matrix::DeviceMatrix;
 use crate::num::narrow;
 
@@ -35,8 +35,8 @@ impl ColumnSums {
     /// For matrices of up to `most_cols` columns on `device`. Takes 4 KiB for each column.
     ///
     /// # Errors
-    /// [`SpmmError::TooLarge`], [`SpmmError::Device`].
-    pub fn new(device: &Device, most_cols: usize) -> Result<Self, SpmmError> {
+    /// [`PlanError::TooLarge`], [`PlanError::Device`].
+    pub fn new(device: &Device, most_cols: usize) -> Result<Self, TrainingError> {
         let chunks = if device.machine().is_some() { MOST_CHUNKS } else { 0 };
         let partial = DeviceMatrix::zeros(device, chunks, most_cols)?;
         Ok(Self { partial, columns: DeviceMatrix::zeros(device, 1, most_cols)? })
@@ -50,7 +50,7 @@ impl ColumnSums {
     ///
     /// # Errors
     /// See [`training`](crate::training#errors).
-    pub fn sum(&mut self, x: &DeviceMatrix<f32>, out: &mut DeviceMatrix<f32>) -> Result<(), SpmmError> {
+    pub fn sum(&mut self, x: &DeviceMatrix<f32>, out: &mut DeviceMatrix<f32>) -> Result<(), TrainingError> {
         check("the sums", out, x.device(), (1, x.cols()))?;
         self.check_width(x)?;
         self.columns_into((x, None), out)
@@ -75,14 +75,14 @@ impl ColumnSums {
     /// let mut out = DeviceMatrix::zeros(&device, 1, 3)?;
     /// ColumnSums::new(&device, 2)?.dot(&x, &x, (&mut out, 1))?;
     /// assert_eq!(out.download()?, [0.0, 30.0, 0.0]);
-    /// # Ok::<(), windrow::SpmmError>(())
+    /// # Ok::<(), windrow::TrainingError>(())
     /// ```
     pub fn dot(
         &mut self,
         x: &DeviceMatrix<f32>,
         y: &DeviceMatrix<f32>,
         (out, column): (&mut DeviceMatrix<f32>, usize),
-    ) -> Result<(), SpmmError> {
+    ) -> Result<(), TrainingError> {
         check("the other factor", y, x.device(), (x.rows(), x.cols()))?;
         check("the sum", out, x.device(), (1, out.cols().max(column.saturating_add(1))))?;
         self.check_width(x)?;
@@ -110,7 +110,7 @@ impl ColumnSums {
         out.copy_from(DenseRef::packed(&elements, 1, elements.len())?)
     }
 
-    fn check_width(&self, x: &DeviceMatrix<f32>) -> Result<(), SpmmError> {
+    fn check_width(&self, x: &DeviceMatrix<f32>) -> Result<(), TrainingError> {
         let expected = (x.rows(), x.cols().min(self.columns.cols()));
         check("the matrix", x, self.columns.device(), expected)
     }
@@ -120,7 +120,7 @@ impl ColumnSums {
         &mut self,
         (x, y): (&DeviceMatrix<f32>, Option<&DeviceMatrix<f32>>),
         out: &mut DeviceMatrix<f32>,
-    ) -> Result<(), SpmmError> {
+    ) -> Result<(), TrainingError> {
         if is_empty(x) {
             return out.copy_from(DenseRef::packed(&vec![0.0; out.cols()], 1, out.cols())?);
         }
@@ -140,7 +140,7 @@ impl ColumnSums {
         &self,
         (x, y): (&DeviceMatrix<f32>, Option<&DeviceMatrix<f32>>),
         out: Matrix,
-    ) -> Result<(), SpmmError> {
+    ) -> Result<(), TrainingError> {
         let Some(machine) = x.device().machine() else { return Ok(()) };
         let (rows, cols) = counts(x)?;
         let chunk = narrow(chunk_rows(x.rows()));

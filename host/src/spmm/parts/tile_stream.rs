@@ -22,7 +22,7 @@ use super::super::select::Demand;
 use super::super::tiles::{DealtWindows, Form, STEP_COLUMNS, StepArrays, TilePattern};
 use super::read_array;
 use crate::device::{Device, DeviceBuffer};
-use crate::error::{DeviceError, SpmmError};
+use crate::error::{DeviceError, PlanError, SpmmError};
 use crate::num::{narrow, real, wide};
 use crate::options::TileValues;
 use crate::plan::{ArraySize, Bits, GivenValues, Scheduling, StageClock, Stream, occupancy, push};
@@ -43,7 +43,7 @@ pub(in crate::spmm) fn lay_out<'a, V: Value>(
                 return Ok(laid);
             }
             Ok(None) => {} // too large, which the CPU says better
-            Err(SpmmError::Device(error @ DeviceError::OutOfMemory { .. })) if place.may_move => {
+            Err(PlanError::Device(error @ DeviceError::OutOfMemory { .. })) if place.may_move => {
                 place.why = format!("the GPU has no room for it: {error}");
             }
             Err(error) => return Err(error),

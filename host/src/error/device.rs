@@ -1,0 +1,169 @@
+//! What can go wrong on a device.
+
+use thiserror::Error;
+
+/// Why a device could not be opened, or refused work.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// No CUDA driver on this machine.
+    #[error("no CUDA driver library was found; install the NVIDIA driver, or use the CPU (`Device::cpu()`)")]
+    NoDriver,
+    /// A driver, but not the GPU asked for.
+    #[error("there is no CUDA device {index}: the driver reports {count}; use {}", instead_of_a_gpu(*count))]
+    NoSuchDevice {
+        /// The number asked for.
+        index: u32,
+        /// How many devices there are.
+        count: u32,
+    },
+    /// The driver cannot read the PTX that the kernels are stored in.
+    #[error(
+        "the driver is too old: it has CUDA {}.{}, the kernels are PTX {}.{} and need CUDA {}.{} or later; \
+         update the NVIDIA driver", has.0, has.1, ptx.0, ptx.1, needs.0, needs.1
+    )]
+    DriverTooOld {
+        /// CUDA version of the driver, major and minor.
+        has: (u32, u32),
+        /// The lowest that reads the PTX.
+        needs: (u32, u32),
+        /// Version of the PTX.
+        ptx: (u32, u32),
+    },
+    /// The GPU is older than the kernels' minimum.
+    #[error(
+        "{device} has compute capability {}.{}, the kernels need {}.{} or later; use a newer GPU or the CPU",
+        has.0, has.1, needs.0, needs.1
+    )]
+    ComputeCapability {
+        /// Name of the GPU.
+        device: String,
+        /// What it has.
+        has: (u32, u32),
+        /// What the kernels need.
+        needs: (u32, u32),
+    },
+    /// The driver did not compile the kernels.
+    #[error("the driver did not accept the kernels ({code}); its log:\n{log}")]
+    Jit {
+        /// The driver's error.
+        code: String,
+        /// The log of its compiler.
+        log: String,
+    },
+    /// A kernel that the table of entry points lists but the loaded module lacks.
+    #[error("the loaded PTX has no entry {name}; rebuild it with `cargo xtask build-ptx`")]
+    MissingEntry {
+        /// The entry point.
+        name: &'static str,
+    },
+    /// An allocation that the device refused.
+    #[error(
+        "{asked} bytes for {what} do not fit: {free} of {total} bytes are free on {device}; \
+         free other buffers, or lower the width or the memory limit"
+    )]
+    OutOfMemory {
+        /// What the memory was for.
+        what: &'static str,
+        /// Bytes asked for.
+        asked: u64,
+        /// Bytes free.
+        free: u64,
+        /// Bytes that the device has.
+        total: u64,
+        /// The device.
+        device: String,
+    },
+    /// A slice and a buffer of different length.
+    #[error("the buffer holds {buffer} elements but the slice {slice}; they must be equal")]
+    CopyLength {
+        /// Elements of the buffer.
+        buffer: usize,
+        /// Elements of the slice.
+        slice: usize,
+    },
+    /// Two objects on different devices in one operation.
+    #[error("{what} is on {found}, not on {expected}; copy it there first")]
+    OtherDevice {
+        /// What is elsewhere.
+        what: &'static str,
+        /// Where it is.
+        found: String,
+        /// Where it must be.
+        expected: String,
+    },
+    /// A grid beyond what the device accepts.
+    #[error(
+        "{kernel} would need a grid of {x} × {y} blocks, the limit is 2147483647 × 65535; split the matrix or the width"
+    )]
+    Grid {
+        /// The entry point.
+        kernel: &'static str,
+        /// Blocks along the fast axis.
+        x: u64,
+        /// Blocks along the slow axis.
+        y: u64,
+    },
+    /// An error of the CUDA driver. After one of the kinds that break the context (an illegal address, for
+    /// example), every later call fails with the same.
+    #[error("{call} failed: {name}: {message}")]
+    Driver {
+        /// The driver function.
+        call: &'static str,
+        /// The driver's name of the error.
+        name: String,
+        /// The driver's description.
+        message: String,
+    },
+    /// The emulator found a mistake in a kernel or in its arguments.
+    #[error("the emulator stopped {kernel}: {report}")]
+    Emulator {
+        /// The entry point.
+        kernel: &'static str,
+        /// What it found.
+        report: String,
+    },
+    /// A name that stands for no device.
+    #[error("{text:?} is no device; there are `best`, `cpu` and `cuda:N`")]
+    UnknownSelector {
+        /// The name given.
+        text: String,
+    },
+    /// A device operation on a device without it.
+    #[error("{device} cannot {operation}; use {remedy}")]
+    NotAvailable {
+        /// The device.
+        device: String,
+        /// What it cannot do.
+        operation: &'static str,
+        /// What to do about it.
+        remedy: &'static str,
+    },
+}
+
+/// What to use instead of a GPU that is none of `count`.
+fn instead_of_a_gpu(count: u32) -> String {
+    match count {
+        0 => "the CPU (`Device::cpu()`)".to_owned(),
+        1 => "`cuda:0` or the CPU".to_owned(),
+        _ => format!("one of `cuda:0` to `cuda:{}` or the CPU", count - 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_gpu_names_those_that_are_there() {
+        for (count, remedy) in [
+            (0, "use the CPU (`Device::cpu()`)"),
+            (1, "use `cuda:0` or the CPU"),
+            (4, "use one of `cuda:0` to `cuda:3` or the CPU"),
+        ] {
+            let message = DeviceError::NoSuchDevice { index: 7, count }.to_string();
+            let there = format!("there is no CUDA device 7: the driver reports {count}; ");
+            assert_eq!(message.strip_prefix(&there), Some(remedy));
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What can go wrong: on a device, with any plan, and with the products of each family.
+
+mod device;
+mod nm;
+mod plan;
+mod sddmm;
+mod spmm;
+mod tensor;
+mod training;
+
+pub use device::DeviceError;
+pub use nm::NmError;
+pub use plan::PlanError;
+pub use sddmm::SddmmError;
+pub use spmm::SpmmError;
+pub use tensor::TensorError;
+pub use training::TrainingError;
+
+use thiserror::Error;
+use windrow_formats::{FormatError, UnknownName};
+
+/// Errors of devices and formats become those of a family by way of [`PlanError`].
+macro_rules! via_plan_error {
+    ($error:ident) => {
+        impl From<$crate::error::DeviceError> for $error {
+            fn from(error: $crate::error::DeviceError) -> Self {
+                Self::Plan(error.into())
+            }
+        }
+
+        impl From<windrow_formats::FormatError> for $error {
+            fn from(error: windrow_formats::FormatError) -> Self {
+                Self::Plan(error.into())
+            }
+        }
+    };
+}
+use via_plan_error;
+
+/// Any error of this library's plans and devices, for programs that use several families.
+///
+/// # Examples
+/// ```
+/// use windrow::{Csr, Device, NmPattern, NmSpmm, Spmm, prune_magnitude};
+///
+/// fn both() -> Result<Vec<f32>, windrow::Error> {
+///     let (device, a) = (Device::best()?, Csr::<f32>::identity(2)?);
+///     let b = Spmm::builder(&a).build(&device)?.run(&[1.0, 2.0, 3.0, 4.0])?;
+///     let weights = prune_magnitude(&b, 2, 2, NmPattern::new(1, 2, 1)?)?;
+///     Ok(NmSpmm::builder(&weights).build(&device)?.run(&[1.0, 1.0])?)
+/// }
+/// assert_eq!(both()?, [3.0, 4.0]);
+/// # Ok::<(), windrow::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// Any product.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// Sparse times dense.
+    #[error(transparent)]
+    Spmm(#[from] SpmmError),
+    /// Sampled products.
+    #[error(transparent)]
+    Sddmm(#[from] SddmmError),
+    /// Products with N:M weights.
+    #[error(transparent)]
+    Nm(#[from] NmError),
+    /// Products of tensors.
+    #[error(transparent)]
+    Tensor(#[from] TensorError),
+    /// Operations of training.
+    #[error(transparent)]
+    Training(#[from] TrainingError),
+    /// A matrix, tensor or pattern that is none.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// A name that stands for no option.
+    #[error(transparent)]
+    Name(#[from] UnknownName),
+}
+
+impl Error {
+    /// What went wrong with a plan whatever its product is, if that is what went wrong.
+    #[must_use]
+    pub fn plan(&self) -> Option<&PlanError> {
+        match self {
+            Self::Plan(error)
+            | Self::Spmm(SpmmError::Plan(error))
+            | Self::Sddmm(SddmmError::Plan(error))
+            | Self::Nm(NmError::Plan(error))
+            | Self::Tensor(TensorError::Plan(error))
+            | Self::Training(TrainingError::Plan(error)) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// What went wrong on a device, if that is what went wrong.
+    #[must_use]
+    pub fn device(&self) -> Option<&DeviceError> {
+        match (self, self.plan()) {
+            (Self::Device(error), _) | (_, Some(PlanError::Device(error))) => Some(error),
+            _ => None,
+        }
+    }
+}
