@@ -33,7 +33,7 @@ pub mod synthetic;
 pub use coo::Coo;
 pub use coo3::Coo3;
 pub use csf3::{Csf3, Csf3Parts};
-pub use csr::{Canonicalised, Csr};
+pub use csr::{Canonicalised, Csr, Pattern};
 pub use error::FormatError;
 pub use memory::ByteSizes;
 pub use permutation::Permutation;

@@ -88,10 +88,9 @@ impl Synthetic {
     /// # Errors
     /// [`FormatError::OutOfMemory`].
     pub fn generate<V: Value>(self, value_seed: u64) -> Result<Csr<V>, FormatError> {
-        let pattern = patterns::pattern(self)?;
-        let (rows, cols, nnz) = (pattern.rows(), pattern.cols(), pattern.nnz());
-        let (row_offsets, col_indices, _) = pattern.into_parts();
-        Csr::try_from_parts(rows, cols, row_offsets, col_indices, seeded_values(nnz, value_seed)?)
+        let (pattern, _) = patterns::pattern(self)?.into_pattern_values();
+        let values = seeded_values(pattern.nnz(), value_seed)?;
+        Csr::from_pattern(pattern, values)
     }
 }
 
