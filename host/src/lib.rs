@@ -192,7 +192,7 @@ pub use tuned::{Choice, ProductKey, Tuned, TunedError, TunedProduct};
 /// The 16-bit element types, of the crate `half`.
 pub use half::{bf16, f16};
 pub use windrow_formats::{
-    ByteSizes, Canonicalised, Coo, Coo3, Csf3, Csf3Parts, Csr, FormatError, NmPattern, Permutation,
+    ByteSizes, Canonicalised, Coo, Coo3, Csf3, Csf3Parts, Csr, FormatError, NmPattern, Pattern, Permutation,
     RowAssignment, RowPath, RsTile, Structure, Value, VectorNm, VectorNmParts, io, synthetic,
 };
 /// Dense weights pruned to vector-wise N:M sparsity.
