@@ -20,6 +20,7 @@ mod csf3;
 mod csr;
 mod error;
 mod memory;
+mod names;
 mod permutation;
 mod rs_tile;
 mod sampled;

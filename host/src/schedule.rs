@@ -1,8 +1,8 @@
 //! Whether the two parts of a hybrid product run one after the other or beside each other.
 
 use std::fmt;
-use std::str::FromStr;
 
+use windrow_formats::names;
 use windrow_kernels::Entry;
 
 use crate::device::Machine;
@@ -33,27 +33,8 @@ impl Schedule {
     pub const ALL: [Self; 3] = [Self::Auto, Self::Sequential, Self::MultiStream];
 }
 
-impl fmt::Display for Schedule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Auto => "auto",
-            Self::Sequential => "sequential",
-            Self::MultiStream => "multi-stream",
-        })
-    }
-}
-
-impl FromStr for Schedule {
-    type Err = SpmmError;
-
-    fn from_str(text: &str) -> Result<Self, SpmmError> {
-        Self::ALL.into_iter().find(|s| s.to_string() == text).ok_or_else(|| SpmmError::UnknownName {
-            what: "schedule",
-            text: text.to_owned(),
-            known: "auto, sequential and multi-stream",
-        })
-    }
-}
+names!(Schedule, "schedule", SpmmError;
+    Auto => "auto", Sequential => "sequential", MultiStream => "multi-stream");
 
 /// At which occupancy ratios two streams pay.
 ///

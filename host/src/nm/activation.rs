@@ -1,9 +1,7 @@
 //! What is applied to each element of a result.
 
-use std::fmt;
-use std::str::FromStr;
+use windrow_formats::names;
 
-use super::options::names;
 use crate::error::SpmmError;
 
 /// What is applied to each element of the result in the end.
@@ -20,7 +18,7 @@ pub enum Activation {
     Gelu,
 }
 
-names!(Activation, "activation", "identity, relu and gelu",
+names!(Activation, "activation", SpmmError;
     Identity => "identity", Relu => "relu", Gelu => "gelu");
 
 impl Activation {

@@ -1,7 +1,6 @@
 //! What a caller chooses for products with N:M weights.
 
-use std::fmt;
-use std::str::FromStr;
+use windrow_formats::names;
 
 use super::activation::Activation;
 use crate::device::DeviceBuffer;
@@ -84,33 +83,11 @@ impl NmPacking {
     pub const ALL: [Self; 3] = [Self::Auto, Self::Packed, Self::Plain];
 }
 
-/// `Display` and `FromStr` of an option from one table of names.
-macro_rules! names {
-    ($type:ty, $what:literal, $known:literal, $($variant:ident => $name:literal),+) => {
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(match self { $(Self::$variant => $name),+ })
-            }
-        }
-
-        impl FromStr for $type {
-            type Err = SpmmError;
-
-            fn from_str(text: &str) -> Result<Self, SpmmError> {
-                let unknown = || SpmmError::UnknownName { what: $what, text: text.to_owned(), known: $known };
-                Self::ALL.into_iter().find(|option| option.to_string() == text).ok_or_else(unknown)
-            }
-        }
-    };
-}
-
-pub(super) use names;
-
-names!(ActivationLayout, "layout of activations", "row-major and k-major",
+names!(ActivationLayout, "layout of activations", SpmmError;
     RowMajor => "row-major", KMajor => "k-major");
-names!(NmAlgorithm, "algorithm of products with N:M weights", "auto, cuda-cores and tensor-cores",
+names!(NmAlgorithm, "algorithm of products with N:M weights", SpmmError;
     Auto => "auto", CudaCores => "cuda-cores", TensorCores => "tensor-cores");
-names!(NmPacking, "packing", "auto, packed and plain",
+names!(NmPacking, "packing", SpmmError;
     Auto => "auto", Packed => "packed", Plain => "plain");
 
 /// One run of a plan: `C ← act(α·scale·A·W + β·C + bias)`. The default is the product alone.
@@ -152,6 +129,9 @@ impl<B: ?Sized> Copy for NmRun<'_, B> {}
 
 #[cfg(test)]
 mod tests {
+    use std::fmt;
+    use std::str::FromStr;
+
     use super::*;
 
     #[test]
