@@ -68,6 +68,21 @@ pub enum FormatError {
         /// The number of columns of the matrix.
         cols: usize,
     },
+    /// A column index that is not above the one before it in its row, where there are no values to sort and sum along.
+    #[error(
+        "row {row}, entry {entry}: column {column} follows column {before}; a pattern needs ascending columns, \
+         Csr::try_from_parts sorts them with their values"
+    )]
+    ColumnsNotAscending {
+        /// The row that holds the entry.
+        row: usize,
+        /// Position in the array of column indices.
+        entry: usize,
+        /// The column index found.
+        column: u32,
+        /// The one before it.
+        before: u32,
+    },
     /// A coordinate beyond the matrix, in a list of coordinates.
     #[error(
         "entry {entry} (row {row}, column {column}, value {value}) lies outside of {rows} rows × {cols} columns"

@@ -20,6 +20,7 @@ mod csf3;
 mod csr;
 mod error;
 mod memory;
+mod names;
 mod permutation;
 mod rs_tile;
 mod sampled;
@@ -33,9 +34,10 @@ pub mod synthetic;
 pub use coo::Coo;
 pub use coo3::Coo3;
 pub use csf3::{Csf3, Csf3Parts};
-pub use csr::{Canonicalised, Csr};
+pub use csr::{Canonicalised, Csr, Pattern};
 pub use error::FormatError;
 pub use memory::ByteSizes;
+pub use names::UnknownName;
 pub use permutation::Permutation;
 pub use rs_tile::{
     Bucket, EntrySources, Residual, RowAssignment, RowPath, RsTile, RsTileParts, TILE_COLS, Tile,

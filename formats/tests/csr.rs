@@ -6,13 +6,18 @@ use std::collections::BTreeMap;
 
 use common::lists;
 use proptest::prelude::*;
-use windrow_formats::{Csr, FormatError, Permutation};
+use windrow_formats::{Canonicalised, Csr, FormatError, Pattern, Permutation};
 
 type Sums = BTreeMap<(usize, u32), f32>;
 
 fn sums(csr: &Csr<f32>) -> Sums {
     let rows = csr.rows_iter().enumerate();
     rows.flat_map(|(r, (cols, values))| cols.iter().zip(values).map(move |(&c, &v)| ((r, c), v))).collect()
+}
+
+/// Where the two index arrays are.
+fn addresses(csr: &Csr<impl Sized>) -> (*const u64, *const u32) {
+    (csr.row_offsets().as_ptr(), csr.col_indices().as_ptr())
 }
 
 /// Every invariant of the type's documentation.
@@ -117,6 +122,75 @@ proptest! {
         prop_assert!(csr.bitwise_eq(&csr.transpose().unwrap()));
         let short = matches!(pattern.with_values(vec![0.0f32; 11]), Err(FormatError::LengthMismatch { .. }));
         prop_assert!(short);
+    }
+
+    #[test]
+    fn what_has_the_same_pattern_shares_it(list in lists(100)) {
+        let csr = list.to_coo().to_csr().unwrap();
+        let values: Vec<f64> = (0..csr.nnz()).map(|entry| entry as f64).collect();
+        let made = Csr::from_pattern(csr.pattern().clone(), values.clone()).unwrap();
+        let (replaced, mapped) = (csr.with_values(values).unwrap(), csr.map_values(|value| f64::from(value) * 2.0));
+        let (half, wide): (Csr<half::f16>, Csr<f64>) = (csr.cast(), csr.cast());
+        for pattern in [csr.clone().pattern(), made.pattern(), replaced.pattern(), mapped.pattern(), half.pattern(), wide.pattern()] {
+            prop_assert!(pattern.is_shared_with(csr.pattern()));
+        }
+        prop_assert!([addresses(&made), addresses(&replaced), addresses(&half)].iter().all(|&at| at == addresses(&csr)));
+        prop_assert_eq!(replaced.canonicalised(), csr.canonicalised());
+        prop_assert_eq!(&made, &replaced);
+        prop_assert!(half.cast::<f32>().bitwise_eq(&csr), "sums of small integers are f16");
+    }
+
+    #[test]
+    fn patterns_and_values_come_back(list in lists(100)) {
+        let csr = list.to_coo().to_csr().unwrap();
+        let (pattern, values) = csr.clone().into_pattern_values();
+        let again = Csr::from_pattern(pattern.clone(), values).unwrap();
+        prop_assert!(again.bitwise_eq(&csr) && again.pattern().is_shared_with(csr.pattern()));
+        for wrong in [csr.nnz() + 1, csr.nnz().checked_sub(1).unwrap_or(7)] {
+            let error = Csr::from_pattern(pattern.clone(), vec![0.0f32; wrong]).unwrap_err();
+            let (expected, why) = (csr.nnz(), "one for each entry of the pattern");
+            prop_assert_eq!(error, FormatError::LengthMismatch { array: "values", found: wrong, expected, why });
+        }
+        // Built anew from its arrays, which others still hold, a pattern is equal and not shared.
+        let (offsets, columns) = pattern.clone().into_parts();
+        let rebuilt = Pattern::try_new(csr.rows(), csr.cols(), offsets, columns).unwrap();
+        prop_assert!(rebuilt == pattern && !rebuilt.is_shared_with(&pattern));
+    }
+
+    /// The last holder gets the arrays themselves; a holder among others gets a copy, and theirs stay as they are.
+    #[test]
+    fn only_the_last_holder_takes_the_arrays(list in lists(100)) {
+        let csr = list.to_coo().to_csr().unwrap();
+        let (at, values_at, copy) = (addresses(&csr), csr.values().as_ptr(), csr.clone());
+        let (offsets, columns, values) = csr.into_parts();
+        prop_assert!(offsets.as_ptr() != at.0 && values.as_ptr() == values_at);
+        // An empty vector has no memory, so that its copy is where it is.
+        prop_assert!(columns.is_empty() || columns.as_ptr() != at.1);
+        prop_assert_eq!(addresses(&copy), at);
+        prop_assert_eq!((&offsets[..], &columns[..]), (copy.row_offsets(), copy.col_indices()));
+        let (offsets, columns, _) = copy.into_parts();
+        prop_assert_eq!((offsets.as_ptr(), columns.as_ptr()), at);
+    }
+
+    /// Arrays are a pattern exactly if they are a matrix that nothing had to be done to.
+    #[test]
+    fn patterns_are_what_needs_no_sorting(
+        rows in 0..4usize,
+        offsets in proptest::collection::vec(0..6u64, 0..5),
+        columns in proptest::collection::vec(0..5u32, 0..6),
+    ) {
+        let mut offsets = offsets;
+        offsets.sort_unstable();
+        let values = vec![1.0f32; columns.len()];
+        let pattern = Pattern::try_new(rows, 4, offsets.clone(), columns.clone());
+        match Csr::try_from_parts(rows, 4, offsets, columns, values) {
+            Ok(csr) if csr.canonicalised() == Canonicalised::default() => prop_assert_eq!(&pattern.unwrap(), csr.pattern()),
+            Ok(_) => {
+                let refused = matches!(pattern, Err(FormatError::ColumnsNotAscending { .. }));
+                prop_assert!(refused);
+            }
+            Err(error) => prop_assert_eq!(pattern.unwrap_err(), error),
+        }
     }
 
     /// Arrays of any numbers are refused or make a matrix that satisfies the invariants; nothing panics.

@@ -187,6 +187,25 @@ fn values_are_what_str_parse_makes_of_them() {
     }
 }
 
+/// The other forms: full arrays, mirrored halves, negated mirrors, weighted edges; nothing goes through f32.
+#[test]
+fn f64_values_keep_every_bit_in_every_form() {
+    let hard = [0.1, 1.0 + f64::EPSILON, f64::from_bits(1), f64::MAX, f64::MIN_POSITIVE / 3.0];
+    let bits = |text: &str| -> Vec<u64> {
+        read::<f64>(text).unwrap().0.values().iter().map(|value| value.to_bits()).collect()
+    };
+    for (value, negated) in hard.iter().flat_map(|&x| [(x, -x), (-x, x)]) {
+        let once = [value.to_bits()];
+        assert_eq!(bits(&format!("%%MatrixMarket matrix array real general\n1 1\n{value:e}\n")), once);
+        let mirrored = |symmetry: &str| {
+            bits(&format!("%%MatrixMarket matrix coordinate real {symmetry}\n2 2 1\n2 1 {value:e}\n"))
+        };
+        assert_eq!(mirrored("symmetric"), [value.to_bits(); 2]);
+        assert_eq!(mirrored("skew-symmetric"), [negated.to_bits(), value.to_bits()]);
+        assert_eq!(bits(&format!("# weighted\n0 1 {value:e}\n")), once);
+    }
+}
+
 #[test]
 fn explicit_zeros_are_kept_and_duplicates_summed() {
     let text = "%%MatrixMarket matrix coordinate real general\n2 2 5\n2 2 0\n1 1 1\n1 1 2\n2 1 5\n2 1 -5\n";

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use io_support::{check, gzip, read};
 use windrow_formats::Csr;
 use windrow_formats::io::{
-    Format, Header, Limits, ReadError, ReadOptions, Storage, read_csr, read_csr_from, sniff,
+    Format, Header, Limits, ReadError, ReadOptions, Storage, read_csr, read_csr_from, sniff, write_scipy_npz,
 };
 
 fn fixture(name: &str) -> Vec<u8> {
@@ -172,6 +172,54 @@ fn csr_with(name: &str, array: Option<Vec<u8>>) -> Vec<u8> {
     members.retain(|(member, _)| *member != name);
     members.extend(array.map(|array| (name, array)));
     zip(&members)
+}
+
+/// Values that a way through f32, or through text, would change.
+const HARD: [u64; 8] = [
+    0x3fb9_9999_9999_999a, // 0.1
+    0x3ff0_0000_0000_0001, // 1 and the next bit
+    0x0000_0000_0000_0001, // the smallest
+    0x7fef_ffff_ffff_ffff, // the largest
+    0x8000_0000_0000_0000, // -0
+    0xfff0_0000_0000_0000, // minus infinity
+    0x7ff8_0000_dead_beef, // a NaN with a payload
+    0x7ff0_0000_0000_0001, // one that signals
+];
+
+#[test]
+fn f64_values_keep_every_bit_in_every_storage_and_byte_order() {
+    let count = i64::try_from(HARD.len()).unwrap();
+    let (ascending, zeros) = ((0..count).collect::<Vec<_>>(), vec![0; HARD.len()]);
+    let (big, little) = (HARD.map(u64::to_be_bytes), HARD.map(u64::to_le_bytes));
+    for data in [numbers(">f8", &big), numbers("<f8", &little)] {
+        // One row, and as a compressed column its transpose.
+        for (storage, shape) in [("csr", [1, count]), ("csc", [count, 1])] {
+            let archive = zip(&[
+                ("format", text(storage)),
+                ("shape", ints(&shape)),
+                ("indptr", ints(&[0, count])),
+                ("indices", ints(&ascending)),
+                ("data", data.clone()),
+            ]);
+            assert_eq!(bits(&archive), HARD, "{storage}");
+        }
+        let archive = zip(&[
+            ("format", text("coo")),
+            ("shape", ints(&[1, count])),
+            ("row", ints(&zeros)),
+            ("col", ints(&ascending)),
+            ("data", data),
+        ]);
+        assert_eq!(bits(&archive), HARD, "coo");
+    }
+    let mut archive = Vec::new();
+    let (csr, _) = read::<f64>(csr_with("data", Some(numbers("<f8", &[little[6], little[7]])))).unwrap();
+    write_scipy_npz(&mut archive, &csr).unwrap();
+    assert_eq!(bits(&archive), HARD[6..], "written and read");
+}
+
+fn bits(archive: &[u8]) -> Vec<u64> {
+    read::<f64>(archive).unwrap().0.values().iter().map(|value| value.to_bits()).collect()
 }
 
 #[test]

@@ -166,9 +166,7 @@ pub mod training;
 
 pub use dense::{DenseMut, DenseRef};
 pub use device::{Device, DeviceBuffer, DeviceKind, DeviceSelector, Event};
-pub use error::{
-    DeviceError, Error, NmError, PlanError, SddmmError, SpmmError, TensorError, TrainingError,
-};
+pub use error::{DeviceError, Error, NmError, PlanError, SddmmError, SpmmError, TensorError, TrainingError};
 pub use matrix::{DeviceMatrix, Element, Output};
 pub use nm::{
     Activation, ActivationLayout, NmAlgorithm, NmPacking, NmReport, NmRun, NmSpmm, NmSpmmBuilder, NmSpmmPlan,
@@ -192,8 +190,8 @@ pub use tuned::{Choice, ProductKey, Tuned, TunedError, TunedProduct};
 /// The 16-bit element types, of the crate `half`.
 pub use half::{bf16, f16};
 pub use windrow_formats::{
-    ByteSizes, Canonicalised, Coo, Coo3, Csf3, Csf3Parts, Csr, FormatError, NmPattern, Permutation,
-    RowAssignment, RowPath, RsTile, Structure, Value, VectorNm, VectorNmParts, io, synthetic,
+    ByteSizes, Canonicalised, Coo, Coo3, Csf3, Csf3Parts, Csr, FormatError, NmPattern, Pattern, Permutation,
+    RowAssignment, RowPath, RsTile, Structure, UnknownName, Value, VectorNm, VectorNmParts, io, synthetic,
 };
 /// Dense weights pruned to vector-wise N:M sparsity.
 pub use windrow_preprocess::nm::prune_magnitude;

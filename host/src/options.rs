@@ -1,11 +1,9 @@
 //! What a caller chooses: precision, algorithm, and the rates for an estimate.
 
 use std::fmt;
-use std::str::FromStr;
 
+use windrow_formats::names;
 use windrow_kernels::Dtype;
-
-use crate::error::SpmmError;
 
 /// Type in which the values of `A` and `B` are stored and multiplied; sums are always f32.
 ///
@@ -61,28 +59,8 @@ impl Precision {
     }
 }
 
-impl fmt::Display for Precision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::F16 => "f16",
-            Self::Bf16 => "bf16",
-            Self::F32 => "f32",
-            Self::Tf32 => "tf32",
-        })
-    }
-}
-
-impl FromStr for Precision {
-    type Err = SpmmError;
-
-    fn from_str(text: &str) -> Result<Self, SpmmError> {
-        Self::ALL.into_iter().find(|p| p.to_string() == text).ok_or_else(|| SpmmError::UnknownName {
-            what: "precision",
-            text: text.to_owned(),
-            known: "f32, tf32, f16 and bf16",
-        })
-    }
-}
+names!(Precision, "precision";
+    F32 => "f32", Tf32 => "tf32", F16 => "f16", Bf16 => "bf16");
 
 /// How the product is computed on a GPU. The CPU has one algorithm, whatever is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -135,31 +113,9 @@ impl Algorithm {
     }
 }
 
-impl fmt::Display for Algorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Auto => "auto",
-            Self::RowSplit => "row-split",
-            Self::ShortRows => "short-rows",
-            Self::SegmentGroup => "segment-group",
-            Self::MatricizedRows => "matricized-rows",
-            Self::TileStream => "tile-stream",
-            Self::Hybrid => "hybrid",
-        })
-    }
-}
-
-impl FromStr for Algorithm {
-    type Err = SpmmError;
-
-    fn from_str(text: &str) -> Result<Self, SpmmError> {
-        Self::ALL.into_iter().find(|a| a.to_string() == text).ok_or_else(|| SpmmError::UnknownName {
-            what: "algorithm",
-            text: text.to_owned(),
-            known: "auto, row-split, short-rows, segment-group, matricized-rows, tile-stream and hybrid",
-        })
-    }
-}
+names!(Algorithm, "algorithm";
+    Auto => "auto", RowSplit => "row-split", ShortRows => "short-rows", SegmentGroup => "segment-group",
+    MatricizedRows => "matricized-rows", TileStream => "tile-stream", Hybrid => "hybrid");
 
 /// Whether two runs of a plan give the same bits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -180,26 +136,8 @@ impl Determinism {
     pub const ALL: [Self; 2] = [Self::RunToRun, Self::Fast];
 }
 
-impl fmt::Display for Determinism {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::RunToRun => "run-to-run",
-            Self::Fast => "fast",
-        })
-    }
-}
-
-impl FromStr for Determinism {
-    type Err = SpmmError;
-
-    fn from_str(text: &str) -> Result<Self, SpmmError> {
-        Self::ALL.into_iter().find(|d| d.to_string() == text).ok_or_else(|| SpmmError::UnknownName {
-            what: "determinism",
-            text: text.to_owned(),
-            known: "run-to-run and fast",
-        })
-    }
-}
+names!(Determinism, "determinism";
+    RunToRun => "run-to-run", Fast => "fast");
 
 /// How device memory holds the values of a tile stream's steps: of two 8 × 8 tiles each, with room for 128 entries.
 ///
@@ -229,27 +167,8 @@ impl TileValues {
     pub const ALL: [Self; 3] = [Self::Auto, Self::Dense, Self::Packed];
 }
 
-impl fmt::Display for TileValues {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Auto => "auto",
-            Self::Dense => "dense",
-            Self::Packed => "packed",
-        })
-    }
-}
-
-impl FromStr for TileValues {
-    type Err = SpmmError;
-
-    fn from_str(text: &str) -> Result<Self, SpmmError> {
-        Self::ALL.into_iter().find(|form| form.to_string() == text).ok_or_else(|| SpmmError::UnknownName {
-            what: "form of tile values",
-            text: text.to_owned(),
-            known: "auto, dense and packed",
-        })
-    }
-}
+names!(TileValues, "form of tile values";
+    Auto => "auto", Dense => "dense", Packed => "packed");
 
 /// Where a matrix is laid out in tiles: its preprocessing.
 ///
@@ -276,27 +195,8 @@ impl Preprocessing {
     pub const ALL: [Self; 3] = [Self::Auto, Self::Cpu, Self::Gpu];
 }
 
-impl fmt::Display for Preprocessing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Auto => "auto",
-            Self::Cpu => "cpu",
-            Self::Gpu => "gpu",
-        })
-    }
-}
-
-impl FromStr for Preprocessing {
-    type Err = SpmmError;
-
-    fn from_str(text: &str) -> Result<Self, SpmmError> {
-        Self::ALL.into_iter().find(|place| place.to_string() == text).ok_or_else(|| SpmmError::UnknownName {
-            what: "place of preprocessing",
-            text: text.to_owned(),
-            known: "auto, cpu and gpu",
-        })
-    }
-}
+names!(Preprocessing, "place of preprocessing";
+    Auto => "auto", Cpu => "cpu", Gpu => "gpu");
 
 /// How [`Algorithm::RowSplit`] divides the work on a GPU: what is given instead of what it prefers for the matrix.
 ///

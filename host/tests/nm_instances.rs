@@ -9,7 +9,7 @@ use common::{kernel_devices, report_missing_gpu};
 use half::{bf16, f16};
 use windrow::{
     ActivationLayout, DenseRef, Device, DeviceKind, DeviceMatrix, Element, EmulatorSchedule, NmAlgorithm,
-    NmPacking, NmPattern, NmRun, NmSpmm, NmSpmmPlan, Precision, SpmmError, VectorNm, prune_magnitude,
+    NmError, NmPacking, NmPattern, NmRun, NmSpmm, NmSpmmPlan, Precision, VectorNm, prune_magnitude,
     synthetic::seeded_weights,
 };
 
@@ -85,7 +85,7 @@ impl Case {
         let n = self.weights.cols();
         let mut c = DeviceMatrix::upload(plan.device(), DenseRef::packed(&old, self.m, n).unwrap()).unwrap();
         plan.run_into(&NmRun::default(), &a, &mut c)
-            .and_then(|()| c.download())
+            .and_then(|()| Ok(c.download()?))
             .map(|got| {
                 for (at, (got, want)) in got.iter().zip(&self.want).enumerate() {
                     let same = got == want || (got.is_nan() && want.is_nan());
@@ -132,7 +132,7 @@ fn cuda_cores() {
                             plain += usize::from(report.packing == NmPacking::Plain);
                             *ran.entry(entry).or_default() += 1;
                         }
-                        Err(SpmmError::NoNmKernel { .. }) => {}
+                        Err(NmError::NoKernel { .. }) => {}
                         Err(error) => panic!("{entry}: {error}"),
                     }
                 }
@@ -171,7 +171,7 @@ fn tensor_cores(precision: Precision) {
                             divided += usize::from(report.entries.contains(&"nm_combine"));
                             *ran.entry(entry).or_default() += 1;
                         }
-                        Err(SpmmError::NoNmKernel { .. } | SpmmError::NoTensorCores { .. }) => refused += 1,
+                        Err(NmError::NoKernel { .. } | NmError::NoTensorCores { .. }) => refused += 1,
                         Err(error) => panic!("{entry}: {error}"),
                     }
                 }
@@ -233,7 +233,7 @@ fn weights_that_tensor_cores_have_no_kernel_for_go_to_cuda_cores() {
     let weights = seeded_weights::<f32>((70 * 256, 600), pattern(1, 256, 8), 1).unwrap();
     let builder = NmSpmm::builder(&weights).kernel("nm_f16_32x512_by8").precision(Precision::F16);
     let error = builder.build(&device).unwrap_err();
-    assert!(matches!(error, SpmmError::NoTensorCores { .. }), "{error}");
+    assert!(matches!(error, NmError::NoTensorCores { .. }), "{error}");
     // Weights that they have one for, on CUDA cores because these were asked for.
     let case = Case::new((9, 70, 40), pattern(2, 8, 8), ActivationLayout::KMajor);
     let builder = NmSpmm::builder(&case.weights).precision(Precision::Bf16).layout(case.layout);

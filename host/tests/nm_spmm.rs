@@ -8,8 +8,8 @@ use half::{bf16, f16};
 use proptest::prelude::*;
 use windrow::{
     Activation, ActivationLayout, DenseMut, DenseRef, Device, DeviceBuffer, DeviceMatrix, Element,
-    EmulatorSchedule, NmAlgorithm, NmPattern, NmRun, NmSpmm, NmSpmmPlan, Precision, SpmmError, Value,
-    VectorNm, prune_magnitude,
+    EmulatorSchedule, NmAlgorithm, NmError, NmPattern, NmRun, NmSpmm, NmSpmmPlan, PlanError, Precision,
+    Value, VectorNm, prune_magnitude,
 };
 use windrow_testkit::{
     Comparison, NmActivation, NmCase, NmLayout, Output, PADDING_MARK, Tally, UNIT_FMA, UNIT_MMA,
@@ -101,7 +101,6 @@ fn run(plan: &NmSpmmPlan, case: &NmCase, at: usize) -> Comparison {
         Precision::Tf32 => with::<f32>(plan, case, &case.rounded_to_tf32(), at),
         Precision::F16 => with::<f16>(plan, case, &case.rounded_to::<f16>(), at),
         Precision::Bf16 => with::<bf16>(plan, case, &case.rounded_to::<bf16>(), at),
-        other => panic!("no case for precision {other}"),
     }
 }
 
@@ -205,11 +204,11 @@ fn operands_that_do_not_fit_are_refused() {
     assert_eq!(message(&zeros(3, 4), (3, 2), Some(3)), "the bias is 1 × 3 but must be 1 × 2");
     let halves = DeviceMatrix::<f16>::zeros(&device, 3, 4).unwrap();
     let error = plan.run_into(&NmRun::default(), &halves, &mut zeros(3, 2)).unwrap_err();
-    assert!(matches!(error, SpmmError::ElementType { operand: "A", found: "f16", .. }));
-    assert!(matches!(plan.run(&[1.0; 6]), Err(SpmmError::OperandShape { operand: "A", .. })));
+    assert!(matches!(error, NmError::Plan(PlanError::ElementType { operand: "A", found: "f16", .. })));
+    assert!(matches!(plan.run(&[1.0; 6]), Err(NmError::Plan(PlanError::OperandShape { operand: "A", .. }))));
     let emulated = DeviceMatrix::<f32>::zeros(&Device::emulator(EmulatorSchedule::InOrder), 3, 4).unwrap();
     let error = plan.run_into(&NmRun::default(), &emulated, &mut zeros(3, 2)).unwrap_err();
-    assert!(matches!(error, SpmmError::WrongDevice { operand: "A", .. }));
+    assert!(matches!(error, NmError::Plan(PlanError::WrongDevice { operand: "A", .. })));
     // k-major: the stored shape turns.
     let plan = NmSpmm::builder(&small()).layout(ActivationLayout::KMajor).build(&device).unwrap();
     let error = plan.run_into(&NmRun::default(), &zeros(3, 4), &mut zeros(3, 2)).unwrap_err();
@@ -228,7 +227,10 @@ fn plans_that_cannot_be_are_refused() {
     );
     let error = builder.clone().memory_limit(10).build(&device).unwrap_err();
     assert!(
-        matches!(error, SpmmError::MemoryLimit { needed: 24, limit: 10, largest: "values", .. }),
+        matches!(
+            error,
+            NmError::Plan(PlanError::MemoryLimit { needed: 24, limit: 10, largest: "values", .. })
+        ),
         "{error}"
     );
     assert!(error.to_string().ends_with("; raise the limit, or prune more"), "{error}");
@@ -274,11 +276,17 @@ fn without_an_inner_dimension_the_rows_are_those_of_the_plan() {
         let plan = NmSpmm::builder(&weights).rows(3).build(&device).unwrap();
         assert_eq!(plan.run(&[]).unwrap(), [0.0; 6], "{device}");
         let error = plan.run(&[1.0]).unwrap_err();
-        assert_eq!(error, SpmmError::OperandShape { operand: "A", found: (1, 1), expected: (3, 0) });
+        assert_eq!(
+            error,
+            NmError::Plan(PlanError::OperandShape { operand: "A", found: (1, 1), expected: (3, 0) })
+        );
     }
     report_missing_gpu("weights without rows", 1);
     let plan = NmSpmm::builder(&weights).rows(usize::MAX).build(&Device::cpu()).unwrap();
-    assert!(matches!(plan.run(&[]), Err(SpmmError::TooLarge { what: "elements of a dense matrix", .. })));
+    assert!(matches!(
+        plan.run(&[]),
+        Err(NmError::Plan(PlanError::TooLarge { what: "elements of a dense matrix", .. }))
+    ));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{devices, gpu, report_missing_gpu};
-use windrow::{Csr, Device, DeviceBuffer, EmulatorSchedule, RowSoftmax, SpmmError};
+use windrow::{Csr, Device, DeviceBuffer, EmulatorSchedule, PlanError, RowSoftmax};
 use windrow_testkit::{Comparison, Pattern, SplitMix64, Tally, UNIT_FMA, Values};
 
 /// What a result may be off by where it is too small for a normal f32.
@@ -310,7 +310,7 @@ fn what_does_not_fit_is_refused() {
         assert_eq!(format!("{softmax:?}"), format!("RowSoftmax(2 rows, 3 entries, on {device})"));
         let buffer = |len: usize| DeviceBuffer::<f32>::alloc_zeroed(&device, len).unwrap();
         let (fits, mut out, mut short) = (buffer(3), buffer(3), buffer(2));
-        let count = |operand| Err(SpmmError::ValueCount { operand, found: 2, expected: 3 });
+        let count = |operand| Err(PlanError::ValueCount { operand, found: 2, expected: 3 });
         assert_eq!(softmax.forward(1.0, &short, &mut out), count("the array of scores"));
         assert_eq!(softmax.forward(1.0, &fits, &mut short), count("the result"));
         assert_eq!(softmax.forward_in_place(1.0, &mut short), count("the array of scores"));
@@ -319,7 +319,7 @@ fn what_does_not_fit_is_refused() {
         assert_eq!(softmax.backward(1.0, &fits, &fits, &mut short), count("the result"));
         let mut elsewhere = DeviceBuffer::<f32>::alloc_zeroed(&other, 3).unwrap();
         let wrong = |result| {
-            let Err(SpmmError::WrongDevice { operand, .. }) = result else {
+            let Err(PlanError::WrongDevice { operand, .. }) = result else {
                 panic!("{result:?} on {device}")
             };
             operand

@@ -5,8 +5,8 @@ mod common;
 use common::{devices, gpu, report_missing_gpu};
 use half::{bf16, f16};
 use windrow::{
-    Csr, DenseRef, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, EmulatorSchedule, Precision,
-    Schedule, Sddmm, SddmmAlgorithm, SddmmForm, SddmmGroup, SpmmError,
+    Csr, DenseRef, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, EmulatorSchedule, PlanError,
+    Precision, Schedule, Sddmm, SddmmAlgorithm, SddmmError, SddmmForm, SddmmGroup,
 };
 use windrow_testkit::{
     Comparison, Pattern, SplitMix64, Tally, UNIT_FMA, UNIT_MMA, Values, edge_patterns, error_bound,
@@ -334,7 +334,7 @@ fn plans_say_what_they_are_and_refuse_what_does_not_fit() {
         assert_eq!(plan.run(&[], &[]).unwrap(), [0.0; 3]);
         assert!(matches!(
             plan.replace_values(&[1.0f32]),
-            Err(SpmmError::ValueCount { operand: "the new values", found: 1, expected: 3 })
+            Err(SddmmError::Plan(PlanError::ValueCount { operand: "the new values", found: 1, expected: 3 }))
         ));
         let error = plan.run(&[1.0; 2], &[2.0; 2]).unwrap_err();
         assert_eq!(error.to_string(), "Y is 1 × 2 but must be 3 × 1");
@@ -342,14 +342,20 @@ fn plans_say_what_they_are_and_refuse_what_does_not_fit() {
         let y = DeviceMatrix::upload(&device, DenseRef::packed(&[1.0f32; 9], 3, 3).unwrap()).unwrap();
         let mut out = DeviceBuffer::alloc_zeroed(&device, 3).unwrap();
         let error = plan.run_into(1.0, &x, &y, &mut out).unwrap_err();
-        assert_eq!(error, SpmmError::OperandShape { operand: "Y", found: (3, 3), expected: (3, 4) });
+        assert_eq!(
+            error,
+            SddmmError::Plan(PlanError::OperandShape { operand: "Y", found: (3, 3), expected: (3, 4) })
+        );
         let half = DeviceMatrix::<f16>::zeros(&device, 2, 4).unwrap();
-        assert!(matches!(plan.run_into(1.0, &half, &half, &mut out), Err(SpmmError::ElementType { .. })));
+        assert!(matches!(
+            plan.run_into(1.0, &half, &half, &mut out),
+            Err(SddmmError::Plan(PlanError::ElementType { .. }))
+        ));
         let arrays: u64 = plan.report().arrays.iter().map(|array| array.bytes).sum();
         assert_eq!(plan.report().device_bytes, arrays);
         let limited = Sddmm::builder(&a).memory_limit(arrays - 1).form(SddmmForm::Scale).build(&device);
         let error = limited.unwrap_err();
-        assert!(matches!(error, SpmmError::MemoryLimit { needed, .. } if needed == arrays));
+        assert!(matches!(error, SddmmError::Plan(PlanError::MemoryLimit { needed, .. }) if needed == arrays));
         let text = error.to_string();
         assert!(text.ends_with("; raise the limit, or choose algorithm entries"), "{text}");
         assert!(plan.report().to_string().contains("2 × 3, 3 entries, scale"), "{}", plan.report());

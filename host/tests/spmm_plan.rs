@@ -7,7 +7,7 @@ use half::{bf16, f16};
 use windrow::partition::{CostModel, PartitionRule, ProductShape, Thresholds, density};
 use windrow::{
     Algorithm, Csr, DenseMut, DenseRef, Device, DeviceError, DeviceKind, DeviceMatrix, EmulatorSchedule,
-    FormatError, Permutation, Precision, Spmm, SpmmError, TileValues,
+    FormatError, Permutation, PlanError, Precision, Spmm, SpmmError, TileValues,
 };
 use windrow_testkit::{Case, Operands, Pattern, SplitMix64, Values};
 
@@ -73,7 +73,7 @@ fn new_values_go_to_their_places() {
             }
             let error = plan.replace_values(&[1.0f32]).unwrap_err();
             let (operand, expected) = ("the new values", case.a.nnz());
-            assert_eq!(error, SpmmError::ValueCount { operand, found: 1, expected });
+            assert_eq!(error, SpmmError::Plan(PlanError::ValueCount { operand, found: 1, expected }));
         }
     }
     report_missing_gpu("new values", 2 * forms().count());
@@ -141,13 +141,19 @@ fn wrong_shapes_types_and_devices_are_refused() {
         assert_eq!(error.to_string(), "A has 620 columns but B has 619 rows; they must be equal");
         for (rows, cols) in [(m + 1, 4), (m, 3)] {
             let error = plan.run_into(1.0, &b, 0.0, &mut zeros(rows, cols)).unwrap_err();
-            assert_eq!(error, SpmmError::OutputShape { rows, cols, expected_rows: m, expected_cols: 4 });
+            assert_eq!(
+                error,
+                SpmmError::Plan(PlanError::OutputShape { rows, cols, expected_rows: m, expected_cols: 4 })
+            );
         }
         assert_eq!(plan.run(&[0.0; 3]), Err(SpmmError::PackedLength { len: 3, a_cols: k }));
 
         let half = DeviceMatrix::<f16>::zeros(&device, k, 4).unwrap();
         let error = plan.run_into(1.0, &half, 0.0, &mut c).unwrap_err();
-        assert_eq!(error, SpmmError::ElementType { operand: "B", found: "f16", expected: Precision::F32 });
+        assert_eq!(
+            error,
+            SpmmError::Plan(PlanError::ElementType { operand: "B", found: "f16", expected: Precision::F32 })
+        );
         let plan = Setup::new(Algorithm::RowSplit, Precision::Tf32).plan(&device, &case);
         plan.run_into(1.0, &b, 0.0, &mut c).unwrap();
         assert_eq!(
@@ -157,7 +163,10 @@ fn wrong_shapes_types_and_devices_are_refused() {
         let plan = Setup::new(Algorithm::RowSplit, Precision::Bf16).plan(&device, &case);
         plan.run_into(1.0, &DeviceMatrix::<bf16>::zeros(&device, k, 4).unwrap(), 0.0, &mut c).unwrap();
         let error = plan.run_into(1.0, &half, 0.0, &mut c).unwrap_err();
-        assert_eq!(error, SpmmError::ElementType { operand: "B", found: "f16", expected: Precision::Bf16 });
+        assert_eq!(
+            error,
+            SpmmError::Plan(PlanError::ElementType { operand: "B", found: "f16", expected: Precision::Bf16 })
+        );
         let plan = Setup::new(Algorithm::RowSplit, Precision::F32).plan(&device, &case);
 
         let elsewhere = match device.kind() {
@@ -166,10 +175,10 @@ fn wrong_shapes_types_and_devices_are_refused() {
         };
         let far = DeviceMatrix::<f32>::zeros(&elsewhere, k, 4).unwrap();
         let error = plan.run_into(1.0, &far, 0.0, &mut c).unwrap_err();
-        assert!(matches!(error, SpmmError::WrongDevice { operand: "B", .. }), "{error}");
+        assert!(matches!(error, SpmmError::Plan(PlanError::WrongDevice { operand: "B", .. })), "{error}");
         let mut far = DeviceMatrix::<f32>::zeros(&elsewhere, m, 4).unwrap();
         let error = plan.run_into(1.0, &b, 0.0, &mut far).unwrap_err();
-        assert!(matches!(error, SpmmError::WrongDevice { operand: "C", .. }), "{error}");
+        assert!(matches!(error, SpmmError::Plan(PlanError::WrongDevice { operand: "C", .. })), "{error}");
     }
     report_missing_gpu("refusals", 7);
 }
@@ -194,7 +203,8 @@ fn an_order_of_the_wrong_length_is_refused_everywhere() {
     let order = Permutation::try_from_new_to_old(vec![1, 0]).unwrap();
     for device in devices() {
         let error = Spmm::builder(&a).order(&order).build(&device).unwrap_err();
-        let SpmmError::Format(FormatError::LengthMismatch { found, expected, .. }) = error else {
+        let SpmmError::Plan(PlanError::Format(FormatError::LengthMismatch { found, expected, .. })) = error
+        else {
             panic!("{error}");
         };
         assert_eq!((found, expected), (2, 3), "{device}");
@@ -228,7 +238,10 @@ fn memory_is_accounted_to_the_byte_and_limited() {
         let largest = report.arrays.iter().max_by_key(|array| array.bytes).unwrap();
         let (needed, largest, largest_bytes) = (report.device_bytes, largest.name, largest.bytes);
         let remedy = "raise the limit, lower the width, or choose algorithm row-split";
-        assert_eq!(error, SpmmError::MemoryLimit { needed, limit, largest, largest_bytes, remedy });
+        assert_eq!(
+            error,
+            SpmmError::Plan(PlanError::MemoryLimit { needed, limit, largest, largest_bytes, remedy })
+        );
         let text = format!(
             "the plan needs {needed} bytes on the device, the limit is {limit}; the largest array is \
              {largest} with {largest_bytes} bytes; {remedy}"
@@ -237,7 +250,7 @@ fn memory_is_accounted_to_the_byte_and_limited() {
         assert_eq!(free(), before, "a refused plan leaves nothing behind");
     }
     let error = Spmm::builder(&case.a).memory_limit(10).build(&Device::cpu()).unwrap_err();
-    assert!(matches!(error, SpmmError::MemoryLimit { limit: 10, .. }), "{error}");
+    assert!(matches!(error, SpmmError::Plan(PlanError::MemoryLimit { limit: 10, .. })), "{error}");
 }
 
 #[test]
@@ -245,13 +258,13 @@ fn a_full_device_is_an_error_with_numbers() {
     let device = Device::emulator(EmulatorSchedule::InOrder);
     let total = device.memory_total().unwrap();
     let error = DeviceMatrix::<f32>::zeros(&device, 1 << 20, 1 << 10).unwrap_err();
-    let SpmmError::Device(DeviceError::OutOfMemory { asked, free, total: of, .. }) = error else {
+    let PlanError::Device(DeviceError::OutOfMemory { asked, free, total: of, .. }) = error else {
         panic!("{error}");
     };
     assert_eq!((asked, free, of), (4 << 30, total, total));
     if let Some(gpu) = gpu() {
         let error = DeviceMatrix::<f32>::zeros(&gpu, 1 << 22, 1 << 22).unwrap_err();
-        assert!(matches!(error, SpmmError::Device(DeviceError::OutOfMemory { .. })), "{error}");
+        assert!(matches!(error, PlanError::Device(DeviceError::OutOfMemory { .. })), "{error}");
         DeviceMatrix::<f32>::zeros(&gpu, 16, 16).unwrap();
     }
     report_missing_gpu("out of memory", 1);

@@ -4,8 +4,8 @@ mod common;
 
 use common::{Setup, devices, report_missing_gpu};
 use windrow::{
-    Algorithm, Csr, Device, DeviceBuffer, EmulatorSchedule, FormatError, Permutation, Precision, Schedule,
-    Sddmm, SddmmForm, Spmm, SpmmError, TileValues,
+    Algorithm, Csr, Device, DeviceBuffer, EmulatorSchedule, FormatError, Permutation, PlanError, Precision,
+    Schedule, Sddmm, SddmmForm, Spmm, SpmmError, TileValues,
 };
 use windrow_testkit::{Case, Operands, Pattern, SplitMix64, Values};
 
@@ -131,8 +131,8 @@ fn sampled_products_are_scaled_by_values_on_the_device() {
             plan.replace_values_from(&new).unwrap();
             assert_eq!(plan.run(&[1.0, 1.0], &[1.0, 2.0, 3.0]).unwrap(), want, "{form} on {device}");
             let short = DeviceBuffer::from_slice(&device, &[2.0f32]).unwrap();
-            let error = SpmmError::ValueCount { operand: "the new values", found: 1, expected: 3 };
-            assert_eq!(plan.replace_values_from(&short), Err(error));
+            let error = PlanError::ValueCount { operand: "the new values", found: 1, expected: 3 };
+            assert_eq!(plan.replace_values_from(&short), Err(error.into()));
         }
     }
     report_missing_gpu("new values of sampled products", 2);
@@ -166,13 +166,17 @@ fn what_does_not_fit_is_refused() {
         let refused = build.clone().value_order(&wrong_order).build(&device).unwrap_err();
         let (found, expected, why) = (39, 40, "one for each entry");
         let mismatch = FormatError::LengthMismatch { array: "the order of values", found, expected, why };
-        assert_eq!(refused, SpmmError::Format(mismatch));
+        assert_eq!(refused, SpmmError::Plan(PlanError::Format(mismatch)));
         let mut plan = build.clone().build(&device).unwrap();
         let short = DeviceBuffer::<f32>::alloc_zeroed(&device, 39).unwrap();
-        let error = SpmmError::ValueCount { operand: "the new values", found: 39, expected: 40 };
+        let error =
+            SpmmError::Plan(PlanError::ValueCount { operand: "the new values", found: 39, expected: 40 });
         assert_eq!(plan.replace_values_from(&short), Err(error));
         let elsewhere = DeviceBuffer::<f32>::alloc_zeroed(&other, 40).unwrap();
-        assert!(matches!(plan.replace_values_from(&elsewhere), Err(SpmmError::WrongDevice { .. })));
+        assert!(matches!(
+            plan.replace_values_from(&elsewhere),
+            Err(SpmmError::Plan(PlanError::WrongDevice { .. }))
+        ));
         if device.kind() == windrow::DeviceKind::Cpu {
             continue; // a plan of the CPU's needs no more for this
         }
@@ -180,8 +184,7 @@ fn what_does_not_fit_is_refused() {
         let needed = plan.report().device_bytes;
         let mut plan = build.clone().memory_limit(needed).build(&device).unwrap();
         let fits = DeviceBuffer::<f32>::alloc_zeroed(&device, 40).unwrap();
-        let limited =
-            |error| matches!(error, SpmmError::MemoryLimit { needed: more, .. } if more == needed + 164);
+        let limited = |error| matches!(error, SpmmError::Plan(PlanError::MemoryLimit { needed: more, .. }) if more == needed + 164);
         assert!(limited(plan.replace_values_from(&fits).unwrap_err()));
         assert_eq!(plan.report().device_bytes, needed, "nothing was made");
         assert!(limited(build.memory_limit(needed).values_from_device().build(&device).unwrap_err()));

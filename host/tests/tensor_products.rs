@@ -8,8 +8,8 @@ use windrow::interop::kernels::{Variant, entry};
 use windrow::interop::launch;
 use windrow::{
     Algorithm, AtomicParallelism, Bounds, Coo3, Csf3, DenseMut, DenseRef, Determinism, Device, DeviceBuffer,
-    DeviceKind, DeviceMatrix, Element, EmulatorSchedule, GroupLaunch, Mttkrp, MttkrpPlan, Output, Precision,
-    SpmmError, Ttm, TtmPlan, f16,
+    DeviceKind, DeviceMatrix, Element, EmulatorSchedule, GroupLaunch, Mttkrp, MttkrpPlan, Output, PlanError,
+    Precision, TensorError, Ttm, TtmPlan, f16,
 };
 use windrow_testkit::{Comparison, PADDING_MARK, Tally, TensorCase, tensor_cases};
 
@@ -333,18 +333,24 @@ fn plans_say_what_they_are_and_refuse_what_does_not_fit() {
         assert_eq!(y, [1.0, 1.0, 433.0, 9.0], "what is between rows stays");
         let error = plan.run(&b, &c[..3]).unwrap_err();
         assert_eq!(error.to_string(), "C is 1 × 3 but must be 4 × 1");
-        assert!(matches!(plan.replace_values(&[1.0f32]), Err(SpmmError::ValueCount { found: 1, .. })));
+        assert!(matches!(
+            plan.replace_values(&[1.0f32]),
+            Err(TensorError::Plan(PlanError::ValueCount { found: 1, .. }))
+        ));
         let half = DeviceMatrix::<f16>::zeros(&device, 3, 1).unwrap();
         let mut out = DeviceMatrix::<f32>::zeros(&device, 2, 1).unwrap();
         let error = plan.run_into(1.0, [&half, &half], 0.0, &mut out).unwrap_err();
-        assert!(matches!(error, SpmmError::ElementType { operand: "B", .. }), "{error}");
+        assert!(matches!(error, TensorError::Plan(PlanError::ElementType { operand: "B", .. })), "{error}");
         let report = plan.report();
         let arrays: u64 = report.arrays.iter().map(|array| array.bytes).sum();
         assert_eq!((report.device_bytes, report.empty_slices, report.fibers), (arrays, 1, 2));
         assert!(report.to_string().contains("2 × 3 × 4, 2 entries in 2 fibers"), "{report}");
         assert_eq!(report.parallelism.is_some(), device.kind() != DeviceKind::Cpu);
         let error = builder.clone().memory_limit(arrays - 1).build(&device).unwrap_err();
-        assert!(matches!(error, SpmmError::MemoryLimit { needed, .. } if needed == arrays), "{error}");
+        assert!(
+            matches!(error, TensorError::Plan(PlanError::MemoryLimit { needed, .. }) if needed == arrays),
+            "{error}"
+        );
         let error = builder.clone().precision(Precision::Tf32).build(&device).unwrap_err();
         assert!(error.to_string().ends_with("; use precision f32 or f16"), "{error}");
         let rows = "{<1/4 row, 1 col>, 4}".parse().unwrap();
@@ -357,7 +363,10 @@ fn plans_say_what_they_are_and_refuse_what_does_not_fit() {
         let c = DeviceMatrix::<f32>::zeros(&device, 4, 1).unwrap();
         let b = DeviceMatrix::<f32>::zeros(&device, 3, 1).unwrap();
         let error = plan.verify(&other, [&b, &c], &out).unwrap_err();
-        assert!(matches!(error, SpmmError::OtherMatrix { rows: 3, plan_rows: 2, .. }), "{error}");
+        assert!(
+            matches!(error, TensorError::Plan(PlanError::OtherMatrix { rows: 3, plan_rows: 2, .. })),
+            "{error}"
+        );
         let mut plan = Ttm::builder(&a).width(1).build(&device).unwrap();
         plan.replace_values(&[5.0f32, 6.0]).unwrap();
         assert_eq!(plan.run(&[1.0, 2.0, 3.0, 4.0]).unwrap(), [15.0, 24.0]);

@@ -7,7 +7,9 @@ use windrow::training::{
     Adam, ColumnSums, CrossEntropy, MIN_NORM, Moments, add_bias, add_bias_relu, normalize_rows,
     normalize_rows_backward, relu, relu_backward, round_into,
 };
-use windrow::{Device, DeviceBuffer, DeviceMatrix, EmulatorSchedule, SpmmError, Value, bf16, f16};
+use windrow::{
+    Device, DeviceBuffer, DeviceMatrix, EmulatorSchedule, PlanError, TrainingError, Value, bf16, f16,
+};
 use windrow_testkit::SplitMix64;
 
 const UNIT: f64 = windrow_testkit::UNIT_FMA;
@@ -81,7 +83,7 @@ fn bias_and_relu() {
             let rectified =
                 |x: &[f32]| x.iter().map(|&x| if x <= 0.0 { 0.0 } else { x }).collect::<Vec<f32>>();
             let row = place(&device, &bias, (1, cols, 0));
-            let run = |work: &dyn Fn(&mut DeviceMatrix<f32>) -> Result<(), SpmmError>| {
+            let run = |work: &dyn Fn(&mut DeviceMatrix<f32>) -> Result<(), TrainingError>| {
                 let mut placed = place(&device, &x, shape);
                 work(&mut placed).unwrap();
                 bits(&elements(&placed))
@@ -373,7 +375,9 @@ fn what_does_not_fit_is_refused() {
     for device in devices() {
         let zeros = |rows, cols| DeviceMatrix::<f32>::zeros(&device, rows, cols).unwrap();
         let norms = |len| DeviceBuffer::<f32>::alloc_zeroed(&device, len).unwrap();
-        let shape = |operand, found, expected| Err(SpmmError::OperandShape { operand, found, expected });
+        let shape = |operand, found, expected| {
+            Err(TrainingError::Plan(PlanError::OperandShape { operand, found, expected }))
+        };
         assert_eq!(add_bias(&mut zeros(4, 3), &zeros(1, 4)), shape("the bias", (1, 4), (1, 3)));
         assert_eq!(add_bias_relu(&mut zeros(4, 3), &zeros(4, 3)), shape("the bias", (4, 3), (1, 3)));
         assert_eq!(
@@ -384,7 +388,11 @@ fn what_does_not_fit_is_refused() {
         assert_eq!(round_into(1.0, &zeros(4, 3), &mut half), shape("the rounded matrix", (3, 4), (4, 3)));
         let normalized = normalize_rows(&zeros(2, 3), &mut zeros(2, 2), &mut norms(2));
         assert_eq!(normalized, shape("the normalised matrix", (2, 2), (2, 3)));
-        let count = Err(SpmmError::ValueCount { operand: "the inverse norms", found: 3, expected: 2 });
+        let count = Err(TrainingError::Plan(PlanError::ValueCount {
+            operand: "the inverse norms",
+            found: 3,
+            expected: 2,
+        }));
         assert_eq!(normalize_rows(&zeros(2, 3), &mut zeros(2, 3), &mut norms(3)), count);
         let backward =
             normalize_rows_backward(1.0, (&zeros(2, 3), &norms(2)), &zeros(2, 3), &mut zeros(3, 3));
@@ -396,7 +404,10 @@ fn what_does_not_fit_is_refused() {
         assert_eq!(dot, shape("the other factor", (2, 2), (2, 3)));
         for column in [2, usize::MAX] {
             let dot = sums.dot(&zeros(2, 3), &zeros(2, 3), (&mut zeros(1, 2), column));
-            let Err(SpmmError::OperandShape { operand: "the sum", found: (1, 2), .. }) = dot else {
+            let Err(TrainingError::Plan(PlanError::OperandShape {
+                operand: "the sum", found: (1, 2), ..
+            })) = dot
+            else {
                 panic!("{dot:?} on {device}")
             };
         }
@@ -407,16 +418,22 @@ fn what_does_not_fit_is_refused() {
         let stepped = Adam::default().step(&mut zeros(2, 3), &zeros(2, 3), &mut moments);
         assert_eq!(stepped, shape("the mean of gradients", (2, 2), (2, 3)));
         let class = CrossEntropy::new(&device, 3, &[0, 2, 3], &[1.0; 3]).map(|_| ());
-        assert_eq!(class, Err(SpmmError::UnknownClass { row: 2, label: 3, classes: 3 }));
+        assert_eq!(class, Err(TrainingError::UnknownClass { row: 2, label: 3, classes: 3 }));
         let weight = CrossEntropy::new(&device, 3, &[0, 2], &[1.0, -1.0]).map(|_| ());
-        assert_eq!(weight, Err(SpmmError::Weight { row: 1, weight: -1.0 }));
+        assert_eq!(weight, Err(TrainingError::Weight { row: 1, weight: -1.0 }));
         let weights = CrossEntropy::new(&device, 3, &[0, 2], &[1.0]).map(|_| ());
-        assert_eq!(weights, Err(SpmmError::ValueCount { operand: "the weights", found: 1, expected: 2 }));
+        assert_eq!(
+            weights,
+            Err(TrainingError::Plan(PlanError::ValueCount { operand: "the weights", found: 1, expected: 2 }))
+        );
         let mut loss = CrossEntropy::new(&device, 3, &[0, 2], &[1.0; 2]).unwrap();
         let logits = loss.run(&zeros(2, 4), &mut zeros(2, 4));
         assert_eq!(logits, shape("the matrix of logits", (2, 4), (2, 3)));
         let elsewhere = DeviceMatrix::<f32>::zeros(&other, 1, 3).unwrap();
-        assert!(matches!(add_bias(&mut zeros(4, 3), &elsewhere), Err(SpmmError::WrongDevice { .. })));
+        assert!(matches!(
+            add_bias(&mut zeros(4, 3), &elsewhere),
+            Err(TrainingError::Plan(PlanError::WrongDevice { .. }))
+        ));
         // Nothing to do is no error.
         for (rows, cols) in [(0, 3), (3, 0), (0, 0)] {
             relu(&mut zeros(rows, cols)).unwrap();

@@ -5,8 +5,8 @@ mod common;
 use common::{Setup, devices, report_missing_gpu};
 use half::{bf16, f16};
 use windrow::{
-    Algorithm, Csr, DenseRef, Device, DeviceBuffer, DeviceMatrix, Element, Output, Precision, SpmmError,
-    SpmmPlan, Verification,
+    Algorithm, Csr, DenseRef, Device, DeviceBuffer, DeviceMatrix, Element, Output, PlanError, Precision,
+    SpmmError, SpmmPlan, Verification,
 };
 use windrow_testkit::{Case, Operands, Pattern, SplitMix64, Values};
 
@@ -158,7 +158,7 @@ fn other_matrices_are_refused() {
     let other = Csr::<f32>::identity(60).unwrap();
     assert!(matches!(
         plan.verify(&other, &b, &c),
-        Err(SpmmError::OtherMatrix { rows: 60, cols: 60, nnz: 60, .. })
+        Err(SpmmError::Plan(PlanError::OtherMatrix { rows: 60, cols: 60, nnz: 60, .. }))
     ));
     assert!(matches!(plan.verify(&case.a, &c, &b), Err(SpmmError::InnerDim { .. })));
     let empty = DeviceMatrix::<f32>::zeros(&device, 700, 0).unwrap();

@@ -31,12 +31,11 @@ mod vectors;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::io;
-use std::str::FromStr;
 
 use windrow::partition::{CostModel, Density, PartitionRule, ProductShape};
 use windrow::{Csr, Device, DeviceKind, Permutation};
+use windrow_formats::names;
 
 use crate::error::BenchError;
 use crate::product::{Measured, Operands, Product};
@@ -87,30 +86,9 @@ impl AblationPart {
     ];
 }
 
-impl fmt::Display for AblationPart {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Thresholds => "thresholds",
-            Self::Vectors => "vectors",
-            Self::Stream => "stream",
-            Self::Reorder => "reorder",
-            Self::Bytes => "bytes",
-            Self::Hybrid => "hybrid",
-            Self::Determinism => "determinism",
-            Self::Preprocess => "preprocess",
-        })
-    }
-}
-
-impl FromStr for AblationPart {
-    type Err = BenchError;
-
-    fn from_str(text: &str) -> Result<Self, BenchError> {
-        let known = "thresholds, vectors, stream, reorder, bytes, hybrid, determinism and preprocess";
-        let found = Self::ALL.into_iter().find(|part| part.to_string() == text);
-        found.ok_or_else(|| BenchError::UnknownName { what: "part", text: text.to_owned(), known })
-    }
-}
+names!(AblationPart, "part", BenchError;
+    Thresholds => "thresholds", Vectors => "vectors", Stream => "stream", Reorder => "reorder", Bytes => "bytes",
+    Hybrid => "hybrid", Determinism => "determinism", Preprocess => "preprocess");
 
 /// What is compared, and how.
 #[derive(Debug, Clone)]

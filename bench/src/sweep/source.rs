@@ -1,11 +1,10 @@
 //! Where the matrices of a sweep come from.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use windrow::synthetic::{Synthetic, seeded_values};
 use windrow::{Csr, io};
+use windrow_formats::names;
 
 use crate::error::BenchError;
 
@@ -76,24 +75,8 @@ pub enum Values {
     Random,
 }
 
-impl fmt::Display for Values {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::File => "file",
-            Self::Random => "random",
-        })
-    }
-}
-
-impl FromStr for Values {
-    type Err = BenchError;
-
-    fn from_str(text: &str) -> Result<Self, BenchError> {
-        let known = [Self::File, Self::Random].into_iter().find(|values| values.to_string() == text);
-        let (what, known_names) = ("source of values", "file and random");
-        known.ok_or_else(|| BenchError::UnknownName { what, text: text.to_owned(), known: known_names })
-    }
-}
+names!(Values, "source of values", BenchError;
+    File => "file", Random => "random");
 
 /// Two endings at most go: compression and format.
 pub(crate) fn file_name(path: &Path) -> String {

@@ -5,12 +5,11 @@ mod case;
 mod source;
 mod summary;
 
-use std::fmt;
 use std::io;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use windrow::{AtomicParallelism, Determinism, Device};
+use windrow_formats::names;
 
 use crate::sweep::{CheckFacts, DeviceFacts, SweepSummary, revision};
 use crate::timing::{Sampling, Timing};
@@ -60,23 +59,8 @@ impl TensorOperation {
     }
 }
 
-impl fmt::Display for TensorOperation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Mttkrp => "mttkrp",
-            Self::Ttm => "ttm",
-        })
-    }
-}
-
-impl FromStr for TensorOperation {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = Self::ALL.into_iter().find(|operation| operation.to_string() == text);
-        known.ok_or_else(|| format!("{text:?} is no product of tensors; there are mttkrp and ttm"))
-    }
-}
+names!(TensorOperation, String, |text, known| format!("{text:?} is no product of tensors; there are {known}");
+    Mttkrp => "mttkrp", Ttm => "ttm");
 
 /// What is measured, and how.
 #[derive(Debug, Clone)]

@@ -2,7 +2,8 @@
 
 use rayon::prelude::*;
 
-use super::{Canonicalised, Csr};
+use super::Canonicalised;
+use super::build::Draft;
 use crate::Value;
 use crate::memory::index;
 
@@ -33,8 +34,9 @@ pub(super) struct RowBlock<'a, V> {
 }
 
 impl<'a, V: Value> RowBlock<'a, V> {
-    pub(super) fn whole(csr: &'a mut Csr<V>) -> Self {
-        Self { base: 0, ends: &mut csr.row_offsets[1..], cols: &mut csr.col_indices, values: &mut csr.values }
+    pub(super) fn whole(draft: &'a mut Draft<V>) -> Self {
+        let ends = &mut draft.row_offsets[1..];
+        Self { base: 0, ends, cols: &mut draft.col_indices, values: &mut draft.values }
     }
 
     pub(super) fn split_at(self, rows: usize, entries: usize) -> (Self, Self) {
@@ -141,26 +143,26 @@ fn sum_duplicates<V: Value>(cols: &mut [u32], values: &mut [V]) -> usize {
 }
 
 /// Closes the gaps between blocks and records what was done.
-pub(super) fn finish<V: Value>(csr: &mut Csr<V>, outcomes: &[Outcome]) {
+pub(super) fn close_gaps<V: Value>(draft: &mut Draft<V>, outcomes: &[Outcome]) {
     for outcome in outcomes {
-        csr.canonicalised.sorted_rows += outcome.canonicalised.sorted_rows;
-        csr.canonicalised.summed_duplicates += outcome.canonicalised.summed_duplicates;
+        draft.canonicalised.sorted_rows += outcome.canonicalised.sorted_rows;
+        draft.canonicalised.summed_duplicates += outcome.canonicalised.summed_duplicates;
     }
-    if csr.canonicalised.summed_duplicates == 0 {
+    if draft.canonicalised.summed_duplicates == 0 {
         return;
     }
     let (mut first_row, mut base, mut kept) = (0, 0, 0);
     for outcome in outcomes {
-        csr.col_indices.copy_within(base..base + outcome.kept, kept);
-        csr.values.copy_within(base..base + outcome.kept, kept);
+        draft.col_indices.copy_within(base..base + outcome.kept, kept);
+        draft.values.copy_within(base..base + outcome.kept, kept);
         let gap = (base - kept) as u64;
-        csr.row_offsets[first_row + 1..][..outcome.rows].iter_mut().for_each(|end| *end -= gap);
+        draft.row_offsets[first_row + 1..][..outcome.rows].iter_mut().for_each(|end| *end -= gap);
         first_row += outcome.rows;
         base += outcome.entries;
         kept += outcome.kept;
     }
-    csr.col_indices.truncate(kept);
-    csr.col_indices.shrink_to_fit();
-    csr.values.truncate(kept);
-    csr.values.shrink_to_fit();
+    draft.col_indices.truncate(kept);
+    draft.col_indices.shrink_to_fit();
+    draft.values.truncate(kept);
+    draft.values.shrink_to_fit();
 }

@@ -2,32 +2,112 @@
 
 use rayon::prelude::*;
 
-use super::Csr;
-use super::block::{Entry, Outcome, RowBlock, finish};
+use super::block::{Entry, Outcome, RowBlock, close_gaps};
+use super::{Canonicalised, Csr, Pattern};
 use crate::coo::first_not_below;
-use crate::memory::{index, narrow, try_zeroed};
+use crate::memory::{dimension, index, narrow, try_zeroed};
 use crate::{Coo, FormatError, Value};
 
 /// Entries that make a block worth a task of its own.
 const BLOCK_ENTRIES: usize = 1 << 15;
 /// Most blocks of rows: enough for balance, few enough that one write stream for each stays in the TLB.
 const MAX_BLOCKS: usize = 256;
+/// Rows whose order is checked by one thread, at least.
+const ROWS_PER_TASK: usize = 1 << 12;
+
+/// A matrix under construction: arrays that nobody shares yet and whose rows may be out of order.
+pub(super) struct Draft<V> {
+    pub(super) rows: u32,
+    pub(super) cols: u32,
+    pub(super) row_offsets: Vec<u64>,
+    pub(super) col_indices: Vec<u32>,
+    pub(super) values: Vec<V>,
+    pub(super) canonicalised: Canonicalised,
+}
+
+impl<V: Value> Draft<V> {
+    /// Without entries.
+    pub(super) fn zeros(rows: usize, cols: usize) -> Result<Self, FormatError> {
+        let (m, k) = (dimension(rows, "rows")?, dimension(cols, "columns")?);
+        let row_offsets = try_zeroed(rows + 1, "row_offsets")?;
+        let canonicalised = Canonicalised::default();
+        Ok(Self { rows: m, cols: k, row_offsets, col_indices: Vec::new(), values: Vec::new(), canonicalised })
+    }
+
+    /// Columns and values of `nnz` entries, all zero.
+    pub(super) fn make_room(&mut self, nnz: usize) -> Result<(), FormatError> {
+        self.col_indices = try_zeroed(nnz, "col_indices")?;
+        self.values = try_zeroed(nnz, "values")?;
+        Ok(())
+    }
+
+    /// Sorts the rows and sums duplicates; everything else about the arrays is checked already.
+    pub(super) fn canonicalise(&mut self) {
+        let limits = balanced_limits(&self.row_offsets);
+        let mut blocks = Vec::with_capacity(limits.len());
+        let mut rest = RowBlock::whole(self);
+        let mut first_row = 0;
+        for end_row in limits {
+            let block_rows = end_row - first_row;
+            let entries = rest.ends[..block_rows].last().map_or(0, |&end| index(end - rest.base));
+            let (block, tail) = rest.split_at(block_rows, entries);
+            blocks.push(block);
+            (rest, first_row) = (tail, end_row);
+        }
+        let outcomes: Vec<_> = blocks.into_par_iter().map(RowBlock::canonicalise).collect();
+        close_gaps(self, &outcomes);
+    }
+
+    /// The matrix, whose arrays now satisfy its invariants.
+    pub(super) fn finish(self) -> Csr<V> {
+        let Self { rows, cols, row_offsets, col_indices, values, canonicalised } = self;
+        Csr { pattern: Pattern::of_checked((rows, cols), row_offsets, col_indices), values, canonicalised }
+    }
+}
+
 /// Checks everything about `row_offsets`, `col_indices` and the number of values but the order in the rows.
 pub(super) fn check_parts(
-    (rows, cols): (u32, u32),
+    dims: (u32, u32),
     row_offsets: &[u64],
     col_indices: &[u32],
     values_len: usize,
 ) -> Result<(), FormatError> {
-    let entries = col_indices.len();
-    for (array, found, expected, why) in [
-        ("row_offsets", row_offsets.len(), rows as usize + 1, "one more than there are rows"),
-        ("values", values_len, entries, "one for each column index"),
-    ] {
-        if found != expected {
-            return Err(FormatError::LengthMismatch { array, found, expected, why });
-        }
+    check_offset_count(dims.0, row_offsets)?;
+    let expected = col_indices.len();
+    if values_len != expected {
+        let why = "one for each column index";
+        return Err(FormatError::LengthMismatch { array: "values", found: values_len, expected, why });
     }
+    check_indices(dims, row_offsets, col_indices)
+}
+
+fn check_offset_count(rows: u32, row_offsets: &[u64]) -> Result<(), FormatError> {
+    let (found, expected) = (row_offsets.len(), rows as usize + 1);
+    if found != expected {
+        let why = "one more than there are rows";
+        return Err(FormatError::LengthMismatch { array: "row_offsets", found, expected, why });
+    }
+    Ok(())
+}
+
+/// Checks everything about `row_offsets` and `col_indices`.
+pub(super) fn check_pattern(
+    dims: (u32, u32),
+    row_offsets: &[u64],
+    col_indices: &[u32],
+) -> Result<(), FormatError> {
+    check_offset_count(dims.0, row_offsets)?;
+    check_indices(dims, row_offsets, col_indices)?;
+    check_ascending(row_offsets, col_indices)
+}
+
+/// Checks everything about the right number of `row_offsets` and `col_indices` but the order in the rows.
+fn check_indices(
+    (rows, cols): (u32, u32),
+    row_offsets: &[u64],
+    col_indices: &[u32],
+) -> Result<(), FormatError> {
+    let entries = col_indices.len();
     if row_offsets[0] != 0 {
         return Err(FormatError::FirstOffset { found: row_offsets[0] });
     }
@@ -49,21 +129,20 @@ pub(super) fn check_parts(
     Ok(())
 }
 
-/// Sorts the rows of `csr` and sums duplicates; everything else about it is checked already.
-pub(super) fn canonicalise<V: Value>(csr: &mut Csr<V>) {
-    let limits = balanced_limits(&csr.row_offsets);
-    let mut blocks = Vec::with_capacity(limits.len());
-    let mut rest = RowBlock::whole(csr);
-    let mut first_row = 0;
-    for end_row in limits {
-        let block_rows = end_row - first_row;
-        let entries = rest.ends[..block_rows].last().map_or(0, |&end| index(end - rest.base));
-        let (block, tail) = rest.split_at(block_rows, entries);
-        blocks.push(block);
-        (rest, first_row) = (tail, end_row);
+/// Checks that columns strictly ascend in each row; everything else about the arrays is checked already.
+fn check_ascending(row_offsets: &[u64], col_indices: &[u32]) -> Result<(), FormatError> {
+    let columns = |ends: &[u64]| &col_indices[index(ends[0])..index(ends[1])];
+    let ascend = |ends: &[u64]| columns(ends).is_sorted_by(|a, b| a < b);
+    let row = row_offsets.par_windows(2).with_min_len(ROWS_PER_TASK).position_first(|ends| !ascend(ends));
+    let Some(row) = row else { return Ok(()) };
+    let (start, columns) = (index(row_offsets[row]), columns(&row_offsets[row..row + 2]));
+    match columns.windows(2).position(|pair| pair[0] >= pair[1]) {
+        Some(at) => {
+            let (before, column) = (columns[at], columns[at + 1]);
+            Err(FormatError::ColumnsNotAscending { row, entry: start + at + 1, column, before })
+        }
+        None => Ok(()),
     }
-    let outcomes: Vec<_> = blocks.into_par_iter().map(RowBlock::canonicalise).collect();
-    finish(csr, &outcomes);
 }
 
 /// Ends of consecutive ranges of rows that hold about the same number of rows and entries together.
@@ -88,11 +167,10 @@ fn balanced_limits(row_offsets: &[u64]) -> Vec<usize> {
 /// The canonical matrix of a list of coordinates.
 pub(super) fn from_coo<V: Value>(coo: &Coo<V>) -> Result<Csr<V>, FormatError> {
     let (rows, nnz) = (coo.rows(), coo.nnz());
-    let mut csr = Csr::zeros(rows, coo.cols())?;
-    csr.col_indices = try_zeroed(nnz, "col_indices")?;
-    csr.values = try_zeroed(nnz, "values")?;
+    let mut draft = Draft::zeros(rows, coo.cols())?;
+    draft.make_room(nnz)?;
     if nnz == 0 {
-        return Ok(csr);
+        return Ok(draft.finish());
     }
 
     // 1. Count the entries of each bucket, a range of 2^shift rows, in each chunk of the list.
@@ -114,7 +192,7 @@ pub(super) fn from_coo<V: Value>(coo: &Coo<V>) -> Result<Csr<V>, FormatError> {
 
     // 2. Give each bucket its part of the result and fill it, from the list itself if that is in order.
     let mut blocks = Vec::with_capacity(buckets);
-    let mut rest = RowBlock::whole(&mut csr);
+    let mut rest = RowBlock::whole(&mut draft);
     for (bucket, &entries) in sizes.iter().enumerate() {
         let first_row = bucket << shift;
         let (block, tail) = rest.split_at((rows - first_row).min(1 << shift), entries);
@@ -139,8 +217,8 @@ pub(super) fn from_coo<V: Value>(coo: &Coo<V>) -> Result<Csr<V>, FormatError> {
         };
         blocks.into_par_iter().map(fill).collect()
     };
-    finish(&mut csr, &outcomes);
-    Ok(csr)
+    close_gaps(&mut draft, &outcomes);
+    Ok(draft.finish())
 }
 
 /// The entries of `coo` ordered by bucket, entries of one bucket in their old order.

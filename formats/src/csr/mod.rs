@@ -2,27 +2,28 @@
 
 mod block;
 mod build;
+mod pattern;
 mod transform;
 
 #[cfg(test)]
 mod tests;
 
-use crate::memory::{ByteSizes, bytes_of, dimension, index, narrow, try_zeroed};
+pub use pattern::Pattern;
+
+use crate::memory::{ByteSizes, bytes_of, dimension, index, narrow};
 use crate::{Coo, FormatError, Value};
+use build::Draft;
 
 /// A sparse matrix in compressed rows: the form that everything else is made from.
 ///
-/// Invariants, with `m = rows`, `k = cols`, `nnz = |values|`:
-/// - `m ≤ 2³² − 1`, `k ≤ 2³² − 1`
-/// - `|row_offsets| = m + 1`, `row_offsets[0] = 0`, `row_offsets[m] = nnz`,
-///   `∀ r < m: row_offsets[r] ≤ row_offsets[r + 1]`
-/// - `|col_indices| = nnz`, `∀ e: col_indices[e] < k`
-/// - columns strictly ascend in each row, so there are no duplicates:
-///   `∀ r, ∀ e ∈ [row_offsets[r], row_offsets[r + 1] − 1): col_indices[e] < col_indices[e + 1]`
+/// Invariants: those of its [`Pattern`], and `|values| = nnz`, the number of the pattern's column indices.
+///
+/// Matrices made from one another on the same pattern share it: [`with_values`](Self::with_values),
+/// [`map_values`](Self::map_values), [`cast`](Self::cast) and `clone` copy no index.
 ///
 /// Zeros, NaN and infinities are entries like any other and are kept, also where duplicates sum to zero.
 ///
-/// Two matrices are equal if sizes, pattern and values are; how they came to be canonical does not matter.
+/// Two matrices are equal if pattern and values are; how they came to be canonical does not matter.
 ///
 /// # Examples
 /// ```
@@ -36,10 +37,7 @@ use crate::{Coo, FormatError, Value};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Csr<V> {
-    rows: u32,
-    cols: u32,
-    row_offsets: Vec<u64>,
-    col_indices: Vec<u32>,
+    pattern: Pattern,
     values: Vec<V>,
     canonicalised: Canonicalised,
 }
@@ -78,10 +76,33 @@ impl<V: Value> Csr<V> {
     ) -> Result<Self, FormatError> {
         let (rows, cols) = (dimension(rows, "rows")?, dimension(cols, "columns")?);
         build::check_parts((rows, cols), &row_offsets, &col_indices, values.len())?;
-        let mut csr =
-            Self { rows, cols, row_offsets, col_indices, values, canonicalised: Canonicalised::default() };
-        build::canonicalise(&mut csr);
-        Ok(csr)
+        let mut draft =
+            Draft { rows, cols, row_offsets, col_indices, values, canonicalised: Canonicalised::default() };
+        draft.canonicalise();
+        Ok(draft.finish())
+    }
+
+    /// The matrix with entry `e` of `pattern` equal to `values[e]`; the pattern stays shared with its other holders.
+    ///
+    /// # Errors
+    /// [`FormatError::LengthMismatch`] unless there are as many values as entries.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow_formats::Csr;
+    ///
+    /// let a = Csr::<f32>::identity(3)?;
+    /// let b = Csr::from_pattern(a.pattern().clone(), vec![1.0f64, 2.0, 3.0])?;
+    /// assert!(b.pattern().is_shared_with(a.pattern()));
+    /// assert_eq!(b.row(2), (&[2][..], &[3.0][..]));
+    /// # Ok::<(), windrow_formats::FormatError>(())
+    /// ```
+    pub fn from_pattern(pattern: Pattern, values: Vec<V>) -> Result<Self, FormatError> {
+        if values.len() != pattern.nnz() {
+            let (found, expected, why) = (values.len(), pattern.nnz(), "one for each entry of the pattern");
+            return Err(FormatError::LengthMismatch { array: "values", found, expected, why });
+        }
+        Ok(Self { pattern, values, canonicalised: Canonicalised::default() })
     }
 
     /// The matrix that `coo` lists, duplicates summed in the order in which they came.
@@ -106,23 +127,23 @@ impl<V: Value> Csr<V> {
     /// - [`FormatError::LengthMismatch`] unless `dense` has `rows · cols` elements;
     /// - [`FormatError::OutOfMemory`].
     pub fn from_dense(rows: usize, cols: usize, dense: &[V]) -> Result<Self, FormatError> {
-        let mut csr = Self::zeros(rows, cols)?;
+        let mut draft = Draft::zeros(rows, cols)?;
         if rows.checked_mul(cols) != Some(dense.len()) {
             let (found, expected) = (dense.len(), rows.saturating_mul(cols));
             let why = "one for each row and column";
             return Err(FormatError::LengthMismatch { array: "dense", found, expected, why });
         }
         if dense.is_empty() {
-            return Ok(csr);
+            return Ok(draft.finish());
         }
-        for (row, end) in dense.chunks_exact(cols).zip(&mut csr.row_offsets[1..]) {
+        for (row, end) in dense.chunks_exact(cols).zip(&mut draft.row_offsets[1..]) {
             for (column, &value) in row.iter().enumerate().filter(|&(_, &value)| value != V::ZERO) {
-                csr.col_indices.push(narrow(column));
-                csr.values.push(value);
+                draft.col_indices.push(narrow(column));
+                draft.values.push(value);
             }
-            *end = csr.values.len() as u64;
+            *end = draft.values.len() as u64;
         }
-        Ok(csr)
+        Ok(draft.finish())
     }
 
     /// The `rows × cols` matrix without entries.
@@ -131,10 +152,7 @@ impl<V: Value> Csr<V> {
     /// - [`FormatError::DimensionTooLarge`] if `rows` or `cols` exceeds 2³² − 1;
     /// - [`FormatError::OutOfMemory`]: there are `8 · (rows + 1)` bytes of offsets.
     pub fn zeros(rows: usize, cols: usize) -> Result<Self, FormatError> {
-        let (m, k) = (dimension(rows, "rows")?, dimension(cols, "columns")?);
-        let row_offsets = try_zeroed(rows + 1, "row_offsets")?;
-        let canonicalised = Canonicalised::default();
-        Ok(Self { rows: m, cols: k, row_offsets, col_indices: Vec::new(), values: Vec::new(), canonicalised })
+        Draft::zeros(rows, cols).map(Draft::finish)
     }
 
     /// The `n × n` matrix with ones on the diagonal.
@@ -143,29 +161,28 @@ impl<V: Value> Csr<V> {
     /// - [`FormatError::DimensionTooLarge`] if `n` exceeds 2³² − 1;
     /// - [`FormatError::OutOfMemory`].
     pub fn identity(n: usize) -> Result<Self, FormatError> {
-        let mut csr = Self::zeros(n, n)?;
-        csr.col_indices = try_zeroed(n, "col_indices")?;
-        csr.values = try_zeroed(n, "values")?;
-        for (offset, i) in csr.row_offsets[1..].iter_mut().zip(1..) {
+        let mut draft = Draft::zeros(n, n)?;
+        draft.make_room(n)?;
+        for (offset, i) in draft.row_offsets[1..].iter_mut().zip(1..) {
             *offset = i;
         }
-        for (column, i) in csr.col_indices.iter_mut().zip(0..) {
+        for (column, i) in draft.col_indices.iter_mut().zip(0..) {
             *column = i;
         }
-        csr.values.fill(V::ONE);
-        Ok(csr)
+        draft.values.fill(V::ONE);
+        Ok(draft.finish())
     }
 }
 
 impl<V> Csr<V> {
     /// Number of rows `m`.
     pub fn rows(&self) -> usize {
-        self.rows as usize
+        self.pattern.rows()
     }
 
     /// Number of columns `k`.
     pub fn cols(&self) -> usize {
-        self.cols as usize
+        self.pattern.cols()
     }
 
     /// Number of entries, explicit zeros included.
@@ -175,17 +192,22 @@ impl<V> Csr<V> {
 
     /// `m + 1` offsets: row `r` has entries `row_offsets[r] .. row_offsets[r + 1]`.
     pub fn row_offsets(&self) -> &[u64] {
-        &self.row_offsets
+        self.pattern.row_offsets()
     }
 
     /// Column of each entry, ascending in each row.
     pub fn col_indices(&self) -> &[u32] {
-        &self.col_indices
+        self.pattern.col_indices()
     }
 
     /// Value of each entry.
     pub fn values(&self) -> &[V] {
         &self.values
+    }
+
+    /// Where the entries are; a clone of it shares the indices.
+    pub fn pattern(&self) -> &Pattern {
+        &self.pattern
     }
 
     /// What had to be done to the input to make it canonical.
@@ -198,7 +220,7 @@ impl<V> Csr<V> {
     /// # Panics
     /// If `r` is not below [`rows`](Self::rows), like an index into a slice.
     pub fn row_range(&self, r: usize) -> std::ops::Range<usize> {
-        index(self.row_offsets[r])..index(self.row_offsets[r + 1])
+        self.pattern.row_range(r)
     }
 
     /// Columns and values of row `r`.
@@ -207,7 +229,7 @@ impl<V> Csr<V> {
     /// If `r` is not below [`rows`](Self::rows), like an index into a slice; see [`get_row`](Self::get_row).
     pub fn row(&self, r: usize) -> (&[u32], &[V]) {
         let range = self.row_range(r);
-        (&self.col_indices[range.clone()], &self.values[range])
+        (&self.col_indices()[range.clone()], &self.values[range])
     }
 
     /// Columns and values of row `r`; `None` if there is no such row.
@@ -225,32 +247,40 @@ impl<V> Csr<V> {
 
     /// Columns and values of every row, in order.
     pub fn rows_iter(&self) -> impl ExactSizeIterator<Item = (&[u32], &[V])> {
-        self.row_offsets.windows(2).map(|ends| {
+        let (col_indices, values) = (self.col_indices(), self.values());
+        self.row_offsets().windows(2).map(move |ends| {
             let range = index(ends[0])..index(ends[1]);
-            (&self.col_indices[range.clone()], &self.values[range])
+            (&col_indices[range.clone()], &values[range])
         })
     }
 
-    /// Size of each array in bytes.
+    /// Size of each array in bytes; a pattern that is shared counts in full.
     pub fn byte_sizes(&self) -> ByteSizes {
         ByteSizes::new(vec![
-            ("row_offsets", bytes_of(&self.row_offsets)),
-            ("col_indices", bytes_of(&self.col_indices)),
+            ("row_offsets", bytes_of(self.row_offsets())),
+            ("col_indices", bytes_of(self.col_indices())),
             ("values", bytes_of(&self.values)),
         ])
     }
 
     /// The arrays: row offsets, column indices, values.
+    ///
+    /// # Cost
+    /// Nothing if no other matrix shares the pattern, else a copy of its indices.
+    /// [`into_pattern_values`](Self::into_pattern_values) never copies.
     pub fn into_parts(self) -> (Vec<u64>, Vec<u32>, Vec<V>) {
-        (self.row_offsets, self.col_indices, self.values)
+        let (row_offsets, col_indices) = self.pattern.into_parts();
+        (row_offsets, col_indices, self.values)
+    }
+
+    /// Where the entries are, and their values: what [`from_pattern`](Self::from_pattern) puts together.
+    pub fn into_pattern_values(self) -> (Pattern, Vec<V>) {
+        (self.pattern, self.values)
     }
 }
 
 impl<V: PartialEq> PartialEq for Csr<V> {
     fn eq(&self, other: &Self) -> bool {
-        (self.rows, self.cols) == (other.rows, other.cols)
-            && self.row_offsets == other.row_offsets
-            && self.col_indices == other.col_indices
-            && self.values == other.values
+        self.pattern == other.pattern && self.values == other.values
     }
 }

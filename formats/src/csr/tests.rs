@@ -42,6 +42,58 @@ fn refusals_name_the_place() {
 }
 
 #[test]
+fn patterns_are_refused_by_the_place() {
+    let refusal = |rows, offsets: &[u64], columns: &[u32]| {
+        Pattern::try_new(rows, 9, offsets.to_vec(), columns.to_vec()).unwrap_err()
+    };
+    assert_eq!(
+        refusal(3, &[0, 0, 3, 5], &[1, 4, 8, 2, 2]).to_string(),
+        "row 2, entry 4: column 2 follows column 2; a pattern needs ascending columns, Csr::try_from_parts sorts them \
+         with their values"
+    );
+    let error = FormatError::ColumnsNotAscending { row: 1, entry: 2, column: 3, before: 4 };
+    assert_eq!(refusal(2, &[0, 0, 4], &[1, 4, 3, 3]), error, "the first of the row");
+    // From one row to the next columns may fall, and an empty row has none to compare.
+    assert!(Pattern::try_new(3, 9, vec![0, 1, 1, 2], vec![8, 0]).is_ok());
+    let error = FormatError::ColumnOutOfRange { row: 1, entry: 1, column: 9, cols: 9 };
+    assert_eq!(refusal(2, &[0, 1, 2], &[8, 9]), error);
+    assert_eq!(refusal(1, &[1, 1], &[8]), FormatError::FirstOffset { found: 1 });
+    assert_eq!(refusal(1, &[0, 2], &[8]), FormatError::LastOffset { found: 2, entries: 1 });
+    assert_eq!(refusal(2, &[0, 2, 1], &[8]), FormatError::OffsetsDecrease { row: 1, start: 2, end: 1 });
+    let (expected, why) = (4, "one more than there are rows");
+    assert_eq!(
+        refusal(3, &[0, 0], &[]),
+        FormatError::LengthMismatch { array: "row_offsets", found: 2, expected, why }
+    );
+    assert_eq!(refusal(1 << 32, &[0], &[]), FormatError::DimensionTooLarge { what: "rows", found: 1 << 32 });
+}
+
+#[test]
+fn a_large_pattern_out_of_order_is_found_in_its_row() {
+    let rows = 50_000u32;
+    let offsets: Vec<u64> = (0..=u64::from(rows)).map(|row| 3 * row).collect();
+    let mut columns: Vec<u32> = (0..rows).flat_map(|row| [row, row + 1, row + 2]).collect();
+    assert!(Pattern::try_new(rows as usize, 60_000, offsets.clone(), columns.clone()).is_ok());
+    columns.swap(3 * 40_000, 3 * 40_000 + 1);
+    columns.swap(3 * 44_444, 3 * 44_444 + 2);
+    let error = Pattern::try_new(rows as usize, 60_000, offsets, columns).unwrap_err();
+    let first =
+        FormatError::ColumnsNotAscending { row: 40_000, entry: 120_001, column: 40_000, before: 40_001 };
+    assert_eq!(error, first);
+}
+
+#[test]
+fn equal_patterns_need_not_be_shared() {
+    let pattern = |cols, columns: &[u32]| Pattern::try_new(1, cols, vec![0, 2], columns.to_vec()).unwrap();
+    let one = pattern(5, &[1, 3]);
+    assert!(one.is_shared_with(&one.clone()));
+    assert!(one == pattern(5, &[1, 3]) && !one.is_shared_with(&pattern(5, &[1, 3])));
+    assert!(one != pattern(6, &[1, 3]) && one != pattern(5, &[1, 4]));
+    assert_eq!((one.rows(), one.cols(), one.nnz(), one.row(0)), (1, 5, 2, &[1, 3][..]));
+    assert_eq!(one.byte_sizes().iter().collect::<Vec<_>>(), [("row_offsets", 16), ("col_indices", 8)]);
+}
+
+#[test]
 fn coordinates_outside_are_named() {
     let error = Coo::try_new(4, 5, vec![0, 9, 1], vec![0, 1, 7], vec![1.0f32, 2.5, 3.0]).unwrap_err();
     assert_eq!(error.to_string(), "entry 1 (row 9, column 1, value 2.5) lies outside of 4 rows × 5 columns");

@@ -1,41 +1,33 @@
 //! Matrices made from a matrix: other values, other order.
 
-use super::{Canonicalised, Csr};
+use super::Csr;
+use super::build::Draft;
 use crate::memory::{dimension, narrow, try_zeroed};
 use crate::{Coo, FormatError, Permutation, Value};
 
 impl<V: Value> Csr<V> {
-    /// The same pattern with value `f(v)` in place of each `v`.
+    /// The same pattern, shared, with value `f(v)` in place of each `v`.
     pub fn map_values<W: Value>(&self, f: impl Fn(V) -> W) -> Csr<W> {
         self.on_this_pattern(self.values.iter().map(|&value| f(value)).collect())
     }
 
-    /// The same matrix in another element type, each value rounded once.
+    /// The same matrix in another element type, each value rounded once; the pattern is shared.
     pub fn cast<W: Value>(&self) -> Csr<W> {
         self.map_values(|value| W::from_f64(value.to_f64()))
     }
 
-    /// The same pattern with other values, one for each entry in order.
+    /// The same pattern, shared, with other values, one for each entry in order.
     ///
     /// # Errors
     /// [`FormatError::LengthMismatch`] unless there are as many values as entries.
     pub fn with_values<W: Value>(&self, values: Vec<W>) -> Result<Csr<W>, FormatError> {
-        if values.len() != self.nnz() {
-            let (found, expected, why) = (values.len(), self.nnz(), "one for each entry of the pattern");
-            return Err(FormatError::LengthMismatch { array: "values", found, expected, why });
-        }
-        Ok(self.on_this_pattern(values))
+        let csr = Csr::from_pattern(self.pattern.clone(), values)?;
+        Ok(Csr { canonicalised: self.canonicalised, ..csr })
     }
 
+    /// With as many values as the pattern has entries.
     fn on_this_pattern<W>(&self, values: Vec<W>) -> Csr<W> {
-        Csr {
-            rows: self.rows,
-            cols: self.cols,
-            row_offsets: self.row_offsets.clone(),
-            col_indices: self.col_indices.clone(),
-            values,
-            canonicalised: self.canonicalised,
-        }
+        Csr { pattern: self.pattern.clone(), values, canonicalised: self.canonicalised }
     }
 
     /// The entries as a list, in row order.
@@ -47,7 +39,7 @@ impl<V: Value> Csr<V> {
         for r in 0..self.rows() {
             row_indices[self.row_range(r)].fill(narrow(r));
         }
-        Coo::try_new(self.rows(), self.cols(), row_indices, self.col_indices.clone(), self.values.clone())
+        Coo::try_new(self.rows(), self.cols(), row_indices, self.col_indices().to_vec(), self.values.clone())
     }
 
     /// `Aᵀ`, by counting sort.
@@ -106,10 +98,8 @@ impl<V: Value> Csr<V> {
             let (found, expected, why) = (permutation.len(), self.rows(), "one for each row");
             return Err(FormatError::LengthMismatch { array: "permutation", found, expected, why });
         }
-        let mut permuted = Self::zeros(self.rows(), self.cols())?;
-        permuted.col_indices = try_zeroed(self.nnz(), "col_indices")?;
-        permuted.values = try_zeroed(self.nnz(), "values")?;
-        permuted.canonicalised = Canonicalised::default();
+        let mut permuted = Draft::zeros(self.rows(), self.cols())?;
+        permuted.make_room(self.nnz())?;
         let mut start = 0;
         for (new, &old) in permutation.new_to_old().iter().enumerate() {
             let (cols, values) = self.row(old as usize);
@@ -119,15 +109,13 @@ impl<V: Value> Csr<V> {
             permuted.row_offsets[new + 1] = end as u64;
             start = end;
         }
-        Ok(permuted)
+        Ok(permuted.finish())
     }
 
     /// Whether the two matrices are the same bit for bit: unlike `==`, equal NaNs are equal and zeros of
     /// different sign are not.
     pub fn bitwise_eq(&self, other: &Self) -> bool {
-        (self.rows, self.cols) == (other.rows, other.cols)
-            && self.row_offsets == other.row_offsets
-            && self.col_indices == other.col_indices
+        self.pattern == other.pattern
             && bytemuck::cast_slice::<V, u8>(&self.values) == bytemuck::cast_slice::<V, u8>(&other.values)
     }
 }

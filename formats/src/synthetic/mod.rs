@@ -12,14 +12,11 @@ mod weights;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
-use std::str::FromStr;
-
 pub use random::{SplitMix64, seeded_values};
 pub use tensors::{seeded_power_law_tensor, seeded_tensor};
 pub use weights::seeded_weights;
 
-use crate::{Csr, FormatError, Value};
+use crate::{Csr, FormatError, Value, names};
 
 /// A synthetic matrix, by name.
 ///
@@ -66,20 +63,6 @@ impl Synthetic {
         Self::Community60k,
     ];
 
-    /// The name by which [`FromStr`] knows it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Rmat17 => "rmat17",
-            Self::Uniform200k => "uniform200k",
-            Self::Fem100k => "fem100k",
-            Self::Molbatch300k => "molbatch300k",
-            Self::Powerlaw100k => "powerlaw100k",
-            Self::Pruned4096 => "pruned4096_90",
-            Self::Roadlike500k => "roadlike500k",
-            Self::Community60k => "community60k",
-        }
-    }
-
     /// The matrix, with values made from `value_seed` by [`seeded_values`].
     ///
     /// # Cost
@@ -88,26 +71,19 @@ impl Synthetic {
     /// # Errors
     /// [`FormatError::OutOfMemory`].
     pub fn generate<V: Value>(self, value_seed: u64) -> Result<Csr<V>, FormatError> {
-        let pattern = patterns::pattern(self)?;
-        let (rows, cols, nnz) = (pattern.rows(), pattern.cols(), pattern.nnz());
-        let (row_offsets, col_indices, _) = pattern.into_parts();
-        Csr::try_from_parts(rows, cols, row_offsets, col_indices, seeded_values(nnz, value_seed)?)
+        let (pattern, _) = patterns::pattern(self)?.into_pattern_values();
+        let values = seeded_values(pattern.nnz(), value_seed)?;
+        Csr::from_pattern(pattern, values)
     }
 }
 
-impl fmt::Display for Synthetic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
+names!(pub name; Synthetic, FormatError, unknown;
+    Rmat17 => "rmat17", Uniform200k => "uniform200k", Fem100k => "fem100k", Molbatch300k => "molbatch300k",
+    Powerlaw100k => "powerlaw100k", Pruned4096 => "pruned4096_90", Roadlike500k => "roadlike500k", Community60k => "community60k");
 
-impl FromStr for Synthetic {
-    type Err = FormatError;
-
-    fn from_str(name: &str) -> Result<Self, FormatError> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| FormatError::UnknownSynthetic {
-            found: name.to_owned(),
-            known: Self::ALL.map(Self::name).join(", "),
-        })
+fn unknown(found: &str, _: &str) -> FormatError {
+    FormatError::UnknownSynthetic {
+        found: found.to_owned(),
+        known: Synthetic::ALL.map(Synthetic::name).join(", "),
     }
 }

@@ -3,7 +3,8 @@
 use windrow::synthetic::SplitMix64;
 use windrow::training::{Adam, Moments, round_into};
 use windrow::{
-    DenseRef, Device, DeviceBuffer, DeviceMatrix, Precision, SddmmPlan, SpmmError, SpmmPlan, bf16, f16,
+    DenseRef, Device, DeviceBuffer, DeviceMatrix, Precision, SddmmError, SddmmPlan, SpmmError, SpmmPlan,
+    TrainingError, bf16, f16,
 };
 
 use super::Result;
@@ -135,7 +136,11 @@ impl Operand {
     ///
     /// # Errors
     /// If the device fails.
-    pub(crate) fn set(&mut self, scale: f32, x: &DeviceMatrix<f32>) -> std::result::Result<(), SpmmError> {
+    pub(crate) fn set(
+        &mut self,
+        scale: f32,
+        x: &DeviceMatrix<f32>,
+    ) -> std::result::Result<(), TrainingError> {
         debug_assert!(scale == 1.0 || !matches!(self, Self::AsItIs), "f32 need no scale");
         match self {
             Self::AsItIs => Ok(()),
@@ -171,7 +176,7 @@ pub(crate) fn sddmm(
     (x_operand, x): (&Operand, &DeviceMatrix<f32>),
     (y_operand, y): (&Operand, &DeviceMatrix<f32>),
     out: &mut DeviceBuffer<f32>,
-) -> std::result::Result<(), SpmmError> {
+) -> std::result::Result<(), SddmmError> {
     match (x_operand, y_operand) {
         (Operand::F16(x), Operand::F16(y)) => plan.run_into(alpha, x, y, out),
         (Operand::Bf16(x), Operand::Bf16(y)) => plan.run_into(alpha, x, y, out),

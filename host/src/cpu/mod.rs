@@ -51,7 +51,7 @@ const TILE_UNIT: usize = 16;
 /// Columns that are not cut further when the width is dealt out to threads.
 const COLUMNS_PER_TASK: usize = 64;
 
-/// A sparse matrix as the CPU multiplies it: compressed rows with f32 values.
+/// A sparse matrix as the CPU multiplies it: compressed rows with f32 values, on the pattern of the caller's matrix.
 #[derive(Debug, Clone)]
 pub(crate) struct CpuCsr {
     matrix: Csr<f32>,
@@ -75,7 +75,7 @@ impl CpuCsr {
         &self.matrix
     }
 
-    /// Puts other values in the same places.
+    /// Puts other values in the same places. The pattern stays where it is, shared with whoever else holds it.
     ///
     /// # Errors
     /// [`FormatError::LengthMismatch`] unless there are as many values as entries.

@@ -263,6 +263,25 @@ fn replaced_values_are_used() {
 }
 
 #[test]
+fn new_values_leave_the_indices_where_they_are() {
+    let given = Pattern::random(40, 30, 9, &mut SplitMix64::new(5))
+        .with_values(Values::Reals, &mut SplitMix64::new(6));
+    let indices = |csr: &Csr<f32>| (csr.row_offsets().as_ptr(), csr.col_indices().as_ptr());
+    let mut a = CpuCsr::new(given.with_values(given.values().to_vec()).unwrap(), Precision::F32);
+    assert_eq!(indices(a.matrix()), indices(&given), "the caller's own");
+    for round in 0..3 {
+        let values = vec![round as f32; given.nnz()];
+        a.replace_values(values.clone()).unwrap();
+        assert_eq!((indices(a.matrix()), a.matrix().values()), (indices(&given), &values[..]));
+    }
+    // A plan outlives the matrix that it was made from.
+    let at = indices(&given);
+    drop(given);
+    a.replace_values(vec![1.0; a.matrix().nnz()]).unwrap();
+    assert_eq!(indices(a.matrix()), at);
+}
+
+#[test]
 #[should_panic(expected = "B is k x n")]
 fn operands_of_the_wrong_size_are_refused() {
     let a = CpuCsr::new(Csr::identity(3).unwrap(), Precision::F32);

@@ -1,10 +1,6 @@
 //! What is applied to each element of a result.
 
-use std::fmt;
-use std::str::FromStr;
-
-use super::options::names;
-use crate::error::NmError;
+use windrow_formats::names;
 
 /// What is applied to each element of the result in the end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize)]
@@ -20,7 +16,7 @@ pub enum Activation {
     Gelu,
 }
 
-names!(Activation, "activation", "identity, relu and gelu",
+names!(Activation, "activation";
     Identity => "identity", Relu => "relu", Gelu => "gelu");
 
 impl Activation {

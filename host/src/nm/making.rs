@@ -204,10 +204,10 @@ impl<V: Value> Making<'_, '_, V> {
             scratch.time(self.device, self.machine, &self.upload(laid)?)
         };
         match time() {
-            Err(
+            Err(NmError::Plan(
                 PlanError::TooLarge { .. }
                 | PlanError::Device(DeviceError::OutOfMemory { .. } | DeviceError::Grid { .. }),
-            ) => Ok(None),
+            )) => Ok(None),
             Err(error) => Err(error),
             Ok(us) => {
                 self.report.tuned.push((laid.instance().entry().name.to_owned(), us));

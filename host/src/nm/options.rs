@@ -1,11 +1,9 @@
 //! What a caller chooses for products with N:M weights.
 
-use std::fmt;
-use std::str::FromStr;
+use windrow_formats::names;
 
 use super::activation::Activation;
 use crate::device::DeviceBuffer;
-use crate::error::NmError;
 use crate::options::Precision;
 
 /// How the activations `A[m×k]` are stored.
@@ -84,33 +82,11 @@ impl NmPacking {
     pub const ALL: [Self; 3] = [Self::Auto, Self::Packed, Self::Plain];
 }
 
-/// `Display` and `FromStr` of an option from one table of names.
-macro_rules! names {
-    ($type:ty, $what:literal, $known:literal, $($variant:ident => $name:literal),+) => {
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(match self { $(Self::$variant => $name),+ })
-            }
-        }
-
-        impl FromStr for $type {
-            type Err = NmError;
-
-            fn from_str(text: &str) -> Result<Self, NmError> {
-                let unknown = || NmError::UnknownName { what: $what, text: text.to_owned(), known: $known };
-                Self::ALL.into_iter().find(|option| option.to_string() == text).ok_or_else(unknown)
-            }
-        }
-    };
-}
-
-pub(super) use names;
-
-names!(ActivationLayout, "layout of activations", "row-major and k-major",
+names!(ActivationLayout, "layout of activations";
     RowMajor => "row-major", KMajor => "k-major");
-names!(NmAlgorithm, "algorithm of products with N:M weights", "auto, cuda-cores and tensor-cores",
+names!(NmAlgorithm, "algorithm of products with N:M weights";
     Auto => "auto", CudaCores => "cuda-cores", TensorCores => "tensor-cores");
-names!(NmPacking, "packing", "auto, packed and plain",
+names!(NmPacking, "packing";
     Auto => "auto", Packed => "packed", Plain => "plain");
 
 /// One run of a plan: `C ← act(α·scale·A·W + β·C + bias)`. The default is the product alone.
@@ -152,11 +128,16 @@ impl<B: ?Sized> Copy for NmRun<'_, B> {}
 
 #[cfg(test)]
 mod tests {
+    use std::fmt;
+    use std::str::FromStr;
+
+    use windrow_formats::UnknownName;
+
     use super::*;
 
     #[test]
     fn names_round_trip() {
-        fn check<T: Copy + PartialEq + fmt::Debug + fmt::Display + FromStr<Err = NmError>>(all: &[T]) {
+        fn check<T: Copy + PartialEq + fmt::Debug + fmt::Display + FromStr<Err = UnknownName>>(all: &[T]) {
             for &option in all {
                 assert_eq!(option.to_string().parse::<T>().unwrap(), option);
             }

@@ -93,7 +93,7 @@ impl Shared {
         for (what, found, limit) in sizes {
             if found > limit {
                 let remedy = "multiply fewer rows at a time";
-                return Err(PlanError::TooLarge { what, found, limit, remedy });
+                return Err(PlanError::TooLarge { what, found, limit, remedy }.into());
             }
         }
         // SAFETY: the caller's promise.

@@ -11,7 +11,7 @@ use super::options::{ActivationLayout, NmRun};
 use super::report::NmReport;
 use crate::dense::{DenseMut, DenseRef};
 use crate::device::{Device, DeviceBuffer};
-use crate::error::{NmError, PlanError};
+use crate::error::NmError;
 use crate::matrix::{DeviceMatrix, Element, elements};
 use crate::options::Precision;
 use crate::plan::{
@@ -134,7 +134,7 @@ impl NmSpmmPlan {
         let bias = run.bias.map(|bias| DeviceBuffer::from_slice(&self.device, bias)).transpose()?;
         let NmRun { alpha, beta, activation, .. } = *run;
         self.run_into(&NmRun { alpha, beta, bias: bias.as_ref(), activation }, &a, &mut on_device)?;
-        on_device.download_into(c.reborrow())
+        Ok(on_device.download_into(c.reborrow())?)
     }
 
     /// `C ← act(α·scale·A·W + β·C + bias)` for operands on the plan's device.
@@ -258,19 +258,14 @@ impl NmSpmmPlan {
     }
 
     /// Shapes of `A` as it is stored, of `C`, and of the bias.
-    fn check_shapes(
-        &self,
-        a: (usize, usize),
-        c: (usize, usize),
-        bias: Option<usize>,
-    ) -> Result<(), NmError> {
+    fn check_shapes(&self, a: (usize, usize), c: (usize, usize), bias: Option<usize>) -> Result<(), NmError> {
         let m = match self.layout {
             ActivationLayout::RowMajor => a.0,
             ActivationLayout::KMajor => a.1,
         };
         check_shape("A", a, self.layout.stored(m, self.inner))?;
         check_shape("C", c, (m, self.cols))?;
-        check_shape("the bias", (1, bias.unwrap_or(self.cols)), (1, self.cols))
+        Ok(check_shape("the bias", (1, bias.unwrap_or(self.cols)), (1, self.cols))?)
     }
 
     /// Devices, types and shapes.

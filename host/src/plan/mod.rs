@@ -12,7 +12,8 @@ mod values;
 mod verification;
 
 pub(crate) use checks::{
-    check_count, check_device, check_element, check_index, check_ld, check_memory, check_packed, check_shape, machine_of,
+    check_count, check_device, check_element, check_index, check_ld, check_memory, check_packed, check_shape,
+    machine_of,
 };
 pub(crate) use geometry::{division, short_row_groups};
 pub(crate) use launch::{Lane, MAX_BLOCK_COLUMNS, MAX_INDEX, Stream, start};

@@ -1,13 +1,13 @@
 //! Whether the two parts of a hybrid product run one after the other or beside each other.
 
 use std::fmt;
-use std::str::FromStr;
 
+use windrow_formats::names;
 use windrow_kernels::Entry;
 
 use super::geometry::grid;
 use crate::device::Machine;
-use crate::error::{DeviceError, PlanError};
+use crate::error::DeviceError;
 use crate::num::real;
 
 /// How the launches of a hybrid follow each other: its CUDA-core part and its Tensor-Core part. Plans with one part have
@@ -33,27 +33,8 @@ impl Schedule {
     pub const ALL: [Self; 3] = [Self::Auto, Self::Sequential, Self::MultiStream];
 }
 
-impl fmt::Display for Schedule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Auto => "auto",
-            Self::Sequential => "sequential",
-            Self::MultiStream => "multi-stream",
-        })
-    }
-}
-
-impl FromStr for Schedule {
-    type Err = PlanError;
-
-    fn from_str(text: &str) -> Result<Self, PlanError> {
-        Self::ALL.into_iter().find(|s| s.to_string() == text).ok_or_else(|| PlanError::UnknownName {
-            what: "schedule",
-            text: text.to_owned(),
-            known: "auto, sequential and multi-stream",
-        })
-    }
-}
+names!(Schedule, "schedule";
+    Auto => "auto", Sequential => "sequential", MultiStream => "multi-stream");
 
 /// At which occupancy ratios two streams pay.
 ///

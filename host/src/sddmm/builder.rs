@@ -233,7 +233,9 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
         let entries = wide(self.a.nnz());
         if entries > MAX_INDEX {
             let remedy = "split the pattern by rows, or use the CPU";
-            return Err(PlanError::TooLarge { what: "entries", found: entries, limit: MAX_INDEX, remedy });
+            return Err(
+                PlanError::TooLarge { what: "entries", found: entries, limit: MAX_INDEX, remedy }.into()
+            );
         }
         if self.algorithm == SddmmAlgorithm::Auto {
             (report.algorithm, report.reason) = if self.precision.has_tile_kernels() {
@@ -258,7 +260,8 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
                     found: threads,
                     limit: MAX_INDEX,
                     remedy,
-                });
+                }
+                .into());
             }
             let mut entry_rows = Vec::with_capacity(self.a.nnz());
             for row in 0..self.a.rows() {

@@ -1,9 +1,9 @@
 //! What a caller chooses for sampled products.
 
 use std::fmt;
-use std::str::FromStr;
 
-use crate::error::SddmmError;
+use windrow_formats::names;
+
 use crate::options::Precision;
 use crate::parallelism::IllegalPoint;
 
@@ -24,26 +24,8 @@ impl SddmmForm {
     pub const ALL: [Self; 2] = [Self::Mask, Self::Scale];
 }
 
-impl fmt::Display for SddmmForm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Mask => "mask",
-            Self::Scale => "scale",
-        })
-    }
-}
-
-impl FromStr for SddmmForm {
-    type Err = SddmmError;
-
-    fn from_str(text: &str) -> Result<Self, SddmmError> {
-        Self::ALL.into_iter().find(|form| form.to_string() == text).ok_or_else(|| SddmmError::UnknownName {
-            what: "form of a sampled product",
-            text: text.to_owned(),
-            known: "mask and scale",
-        })
-    }
-}
+names!(SddmmForm, "form of a sampled product";
+    Mask => "mask", Scale => "scale");
 
 /// How a sampled product is computed on a GPU. The CPU has one algorithm, whichever is asked of those that there are for
 /// the precision.
@@ -82,29 +64,8 @@ impl SddmmAlgorithm {
     }
 }
 
-impl fmt::Display for SddmmAlgorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Auto => "auto",
-            Self::Tiles => "tiles",
-            Self::Entries => "entries",
-            Self::Groups => "groups",
-            Self::Hybrid => "hybrid",
-        })
-    }
-}
-
-impl FromStr for SddmmAlgorithm {
-    type Err = SddmmError;
-
-    fn from_str(text: &str) -> Result<Self, SddmmError> {
-        Self::ALL.into_iter().find(|a| a.to_string() == text).ok_or_else(|| SddmmError::UnknownName {
-            what: "algorithm of sampled products",
-            text: text.to_owned(),
-            known: "auto, tiles, entries, groups and hybrid",
-        })
-    }
-}
+names!(SddmmAlgorithm, "algorithm of sampled products";
+    Auto => "auto", Tiles => "tiles", Entries => "entries", Groups => "groups", Hybrid => "hybrid");
 
 /// How [`SddmmAlgorithm::Groups`] divides a sampled product.
 ///

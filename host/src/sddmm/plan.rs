@@ -11,12 +11,12 @@ use super::options::SddmmForm;
 use super::report::SddmmReport;
 use crate::dense::DenseRef;
 use crate::device::{Device, DeviceBuffer};
-use crate::error::{PlanError, SddmmError};
+use crate::error::SddmmError;
 use crate::matrix::{DeviceMatrix, Element};
 use crate::options::Precision;
 use crate::plan::{
-    MAX_INDEX, check_count, check_device, check_element, check_index, check_ld, check_shape, copy_on_device,
-    machine_of, with_rounded,
+    MAX_INDEX, check_count, check_device, check_element, check_index, check_ld, check_packed, check_shape,
+    copy_on_device, machine_of, with_rounded,
 };
 
 /// A sparse pattern laid out for products `out ← α·(X[m×d]·Y[n×d]ᵀ) ⊙ A[m×n]` on one device.
@@ -257,7 +257,7 @@ impl SddmmPlan {
 
     fn check_shapes(&self, x: (usize, usize), y: (usize, usize)) -> Result<(), SddmmError> {
         check_shape("X", x, (self.rows, x.1))?;
-        check_shape("Y", y, (self.cols, x.1))
+        Ok(check_shape("Y", y, (self.cols, x.1))?)
     }
 
     /// Devices, types and shapes.
@@ -272,7 +272,7 @@ impl SddmmPlan {
         }
         check_element::<T>("X", self.precision)?;
         self.check_shapes((x.rows(), x.cols()), (y.rows(), y.cols()))?;
-        check_count("the result", out.len(), self.nnz)
+        Ok(check_count("the result", out.len(), self.nnz)?)
     }
 }
 

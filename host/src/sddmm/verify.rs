@@ -51,7 +51,7 @@ impl SddmmPlan {
         if (a.rows(), a.cols(), a.nnz()) != (self.rows, self.cols, self.nnz) {
             let (rows, cols, nnz) = (a.rows(), a.cols(), a.nnz());
             let (plan_rows, plan_cols, plan_nnz) = (self.rows, self.cols, self.nnz);
-            return Err(PlanError::OtherMatrix { rows, cols, nnz, plan_rows, plan_cols, plan_nnz });
+            return Err(PlanError::OtherMatrix { rows, cols, nnz, plan_rows, plan_cols, plan_nnz }.into());
         }
         self.check_operands(x, y, out)?;
         let inner = x.cols();

@@ -43,7 +43,7 @@ impl<V: Value> SpmmBuilder<'_, V> {
         };
         let mut plan = match self.taking(choice).build_chosen(device) {
             // What was quickest may be larger than the default.
-            Err(PlanError::MemoryLimit { .. }) => return self.build_chosen(device),
+            Err(SpmmError::Plan(PlanError::MemoryLimit { .. })) => return self.build_chosen(device),
             built => built?,
         };
         plan.report.requested = self.options.algorithm;

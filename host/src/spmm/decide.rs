@@ -236,7 +236,7 @@ fn check_size(facts: &Facts) -> Result<(), SpmmError> {
 /// A matrix with too much of something.
 pub(super) fn too_large(what: &'static str, found: u64, limit: u64) -> SpmmError {
     let remedy = "split the matrix by rows and multiply the pieces, or use the CPU";
-    PlanError::TooLarge { what, found, limit, remedy }
+    PlanError::TooLarge { what, found, limit, remedy }.into()
 }
 
 #[cfg(test)]
@@ -316,7 +316,10 @@ mod tests {
         let limit = usize::try_from(MAX_INDEX).unwrap();
         for facts in [Facts { nnz: limit + 1, ..FACTS }, Facts { rows: limit, nnz: 32, ..FACTS }] {
             let error = decide(&facts, &auto).unwrap_err();
-            assert!(matches!(error, PlanError::TooLarge { found, .. } if found > MAX_INDEX), "{error}");
+            assert!(
+                matches!(error, SpmmError::Plan(PlanError::TooLarge { found, .. }) if found > MAX_INDEX),
+                "{error}"
+            );
             assert!(decide(&Facts { kernels: false, ..facts }, &auto).is_ok());
         }
     }

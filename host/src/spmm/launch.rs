@@ -170,6 +170,23 @@ impl GpuPlan {
         Ok(())
     }
 
+    /// Queues the replacement of all values by `values`, one for each of `nnz` entries, in the order that the places were
+    /// made for; without places, nothing.
+    ///
+    /// # Safety
+    /// `values` are live memory of the plan's device until the work is done, an f32 for each entry, which nothing writes
+    /// meanwhile.
+    pub(super) unsafe fn place_values(
+        &self,
+        machine: &dyn Machine,
+        values: (GlobalPtr<f32>, usize),
+    ) -> Result<(), DeviceError> {
+        let Some(places) = &self.places else { return Ok(()) };
+        let parts = self.parts.iter().map(|(_, part)| &**part);
+        // SAFETY: the caller's promise about the values; the places were made for these parts.
+        unsafe { places.place(machine, self.precision, parts, values) }
+    }
+
     /// Name and content of each array that products read, the workspace excepted.
     pub(super) fn read_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, DeviceError> {
         let mut arrays = Vec::new();

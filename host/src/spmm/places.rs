@@ -3,10 +3,9 @@
 use windrow_kernels::place_values::NOWHERE;
 use windrow_simt::GlobalPtr;
 
-use super::launch::GpuPlan;
-use super::part::{PLACES, Placement, ValueSlots};
+use super::part::{PLACES, Part, Placement, ValueSlots};
 use crate::device::{Device, DeviceBuffer, Machine};
-use crate::error::{DeviceError, PlanError, SpmmError};
+use crate::error::{DeviceError, PlanError};
 use crate::options::Precision;
 use crate::plan::Index;
 
@@ -32,7 +31,7 @@ impl Places {
         slots: &[ValueSlots<'_>],
         nnz: usize,
         order: Option<&[u32]>,
-    ) -> Result<Self, SpmmError> {
+    ) -> Result<Self, PlanError> {
         let gather =
             |index: &[u32]| Ok::<_, DeviceError>(Index::Gather(DeviceBuffer::named(device, index, PLACES)?));
         let in_order = || order.map_or(Ok(Index::InOrder), gather);
@@ -56,7 +55,7 @@ impl Places {
             }
             ValueSlots::OnDevice => Ok(None),
         });
-        let parts = parts.collect::<Result<_, SpmmError>>()?;
+        let parts = parts.collect::<Result<_, PlanError>>()?;
         let finds_its_own = slots.iter().any(|slots| slots.placement() == Placement::OnDevice);
         let rounded = match finds_its_own {
             false => None,
@@ -66,6 +65,47 @@ impl Places {
             }
         };
         Ok(Self { rounded, parts, overflowed: DeviceBuffer::zeroed(device, 1, PLACES)? })
+    }
+
+    /// Queues the replacement of the values of `parts`, those that the places were made for, by `values`: one for each of
+    /// `nnz` entries, in the order that the places were made for.
+    ///
+    /// # Safety
+    /// `values` are live memory of the plan's device until the work is done, an f32 for each entry, which nothing writes
+    /// meanwhile.
+    pub(super) unsafe fn place<'a>(
+        &self,
+        machine: &dyn Machine,
+        precision: Precision,
+        parts: impl Iterator<Item = &'a dyn Part> + Clone,
+        (values, nnz): (GlobalPtr<f32>, usize),
+    ) -> Result<(), DeviceError> {
+        self.overflowed.clear()?;
+        let mut overflowed = self.overflowed.pointer();
+        if let Some((index, rounded)) = &self.rounded {
+            let out = rounded.pointer().cast();
+            // SAFETY: the caller's promise about the values; there is room for all of them in an array that only these
+            // launches use.
+            unsafe { index.place(machine, (precision, overflowed), values, (out, nnz))? };
+            for part in parts.clone() {
+                // SAFETY: rounded values of all entries, freed after the work that is queued here.
+                unsafe { part.replace_from((out, precision.dtype()))? };
+            }
+            overflowed = GlobalPtr::NULL; // all were counted
+        }
+        for (part, index) in parts.zip(&self.parts) {
+            let Some(index) = index else { continue };
+            let out = match part.value_slots() {
+                ValueSlots::InOrder { out, count } => (out, count),
+                ValueSlots::Gathered { out, sources } => (out, sources.len()),
+                ValueSlots::Scattered { out, .. } => (out, nnz),
+                ValueSlots::OnDevice => continue,
+            };
+            // SAFETY: the caller's promise about the values; the arrays are the plan's, which frees them after the machine's
+            // work, and the index was made for them.
+            unsafe { index.place(machine, (precision, overflowed), values, out)? };
+        }
+        Ok(())
     }
 
     /// How many of the values placed last were finite and are not any more, after all work asked for before.
@@ -82,48 +122,6 @@ fn of_values(places: Vec<u32>, order: Option<&[u32]>) -> Vec<u32> {
         of_values[value as usize] = place;
     }
     of_values
-}
-
-impl GpuPlan {
-    /// Queues the replacement of all values by `values`, one for each entry, in the order that the places were made for.
-    ///
-    /// # Safety
-    /// `values` are live memory of the plan's device until the work is done, an f32 for each entry, which nothing writes
-    /// meanwhile.
-    pub(super) unsafe fn place_values(
-        &self,
-        machine: &dyn Machine,
-        places: &Places,
-        values: GlobalPtr<f32>,
-        nnz: usize,
-    ) -> Result<(), DeviceError> {
-        places.overflowed.clear()?;
-        let mut overflowed = places.overflowed.pointer();
-        if let Some((index, rounded)) = &places.rounded {
-            let out = rounded.pointer().cast();
-            // SAFETY: the caller's promise about the values; there is room for all of them in an array that only these
-            // launches use.
-            unsafe { index.place(machine, (self.precision, overflowed), values, (out, nnz))? };
-            for (_, part) in &self.parts {
-                // SAFETY: rounded values of all entries, freed after the work that is queued here.
-                unsafe { part.replace_from((out, self.precision.dtype()))? };
-            }
-            overflowed = GlobalPtr::NULL; // all were counted
-        }
-        for ((_, part), index) in self.parts.iter().zip(&places.parts) {
-            let Some(index) = index else { continue };
-            let out = match part.value_slots() {
-                ValueSlots::InOrder { out, count } => (out, count),
-                ValueSlots::Gathered { out, sources } => (out, sources.len()),
-                ValueSlots::Scattered { out, .. } => (out, nnz),
-                ValueSlots::OnDevice => continue,
-            };
-            // SAFETY: the caller's promise about the values; the arrays are the plan's, which frees them after the machine's
-            // work, and the index was made for them.
-            unsafe { index.place(machine, (self.precision, overflowed), values, out)? };
-        }
-        Ok(())
-    }
 }
 
 #[cfg(all(test, feature = "emulator"))]

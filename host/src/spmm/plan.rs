@@ -128,7 +128,7 @@ impl SpmmPlan {
         let b = DeviceMatrix::upload(&self.device, b)?;
         let mut on_device = output_on(&self.device, c.as_ref(), beta)?;
         self.run_into(alpha, &b, beta, &mut on_device)?;
-        on_device.download_into(c)
+        Ok(on_device.download_into(c)?)
     }
 
     /// `C ← α·A·B + β·C` for matrices on the plan's device.
@@ -277,14 +277,8 @@ impl SpmmPlan {
                     self.report.arrays = arrays;
                 }
                 self.overflow_on_device = true;
-                match &plan.places {
-                    // SAFETY: length and device were checked; the buffer frees its memory after the work that was queued
-                    // before.
-                    Some(places) => unsafe {
-                        Ok(plan.place_values(machine, places, values.pointer(), self.nnz)?)
-                    },
-                    None => Ok(()),
-                }
+                // SAFETY: length and device were checked; the buffer frees its memory after the work that was queued before.
+                unsafe { Ok(plan.place_values(machine, (values.pointer(), self.nnz))?) }
             }
         }
     }
@@ -364,7 +358,7 @@ impl SpmmPlan {
         }
         if c != (self.rows, b.1) {
             let (expected_rows, expected_cols) = (self.rows, b.1);
-            return Err(PlanError::OutputShape { rows: c.0, cols: c.1, expected_rows, expected_cols });
+            return Err(PlanError::OutputShape { rows: c.0, cols: c.1, expected_rows, expected_cols }.into());
         }
         Ok(())
     }
@@ -376,7 +370,7 @@ impl SpmmPlan {
         b: &DeviceMatrix<B>,
     ) -> Result<(), SpmmError> {
         check_device(operand, b.device(), &self.device)?;
-        check_element::<B>(operand, self.precision)
+        Ok(check_element::<B>(operand, self.precision)?)
     }
 
     /// Shapes of `B` and `C`.
@@ -400,13 +394,13 @@ impl fmt::Debug for SpmmPlan {
 /// What there may be too much of in a `B` or `C`, and what to do about it.
 const WIDTH: (&str, &str) = ("columns or elements from row to row", "run the product in blocks of columns");
 
-fn too_wide(n: usize) -> SpmmError {
+fn too_wide(n: usize) -> PlanError {
     let (what, remedy) = WIDTH;
     PlanError::TooLarge { what, found: wide(n), limit: u64::from(u32::MAX), remedy }
 }
 
 /// A width or leading dimension as kernels take it.
-pub(super) fn narrow_width(n: usize) -> Result<u32, SpmmError> {
+pub(super) fn narrow_width(n: usize) -> Result<u32, PlanError> {
     let (what, remedy) = WIDTH;
     check_index(what, n, u64::from(u32::MAX), remedy)
 }

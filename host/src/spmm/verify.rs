@@ -93,7 +93,7 @@ impl SpmmPlan {
         }
         let (rows, cols, nnz) = (a.rows(), a.cols(), a.nnz());
         let (plan_rows, plan_cols, plan_nnz) = (self.rows, self.cols, self.nnz);
-        Err(PlanError::OtherMatrix { rows, cols, nnz, plan_rows, plan_cols, plan_nnz })
+        Err(PlanError::OtherMatrix { rows, cols, nnz, plan_rows, plan_cols, plan_nnz }.into())
     }
 
     /// Compares operands that were checked.

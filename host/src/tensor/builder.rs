@@ -165,7 +165,7 @@ impl<'a, V: Value> MttkrpBuilder<'a, V> {
         let remedy = "split the tensor by slices, or use the CPU";
         for (what, found) in [("entries", wide(self.a.nnz())), ("slices", wide(report.dims[0]))] {
             if found > MAX_INDEX {
-                return Err(PlanError::TooLarge { what, found, limit: MAX_INDEX, remedy });
+                return Err(PlanError::TooLarge { what, found, limit: MAX_INDEX, remedy }.into());
             }
         }
         let (precision, determinism) = (self.precision, self.determinism);

@@ -8,12 +8,12 @@ use super::host::HostMttkrp;
 use super::report::MttkrpReport;
 use crate::dense::{DenseMut, DenseRef};
 use crate::device::Device;
-use crate::error::{PlanError, TensorError};
+use crate::error::TensorError;
 use crate::matrix::{DeviceMatrix, Element, Output, elements};
 use crate::options::Precision;
 use crate::plan::{
-    Bits, check_count, check_device, check_element, check_index, check_ld, check_shape, machine_of,
-    output_on, with_rounded,
+    Bits, check_count, check_device, check_element, check_index, check_ld, check_packed, check_shape,
+    machine_of, output_on, with_rounded,
 };
 use crate::spmm::{GpuPlan, Operands, SecondFactor};
 
@@ -106,7 +106,7 @@ impl MttkrpPlan {
         let c = DeviceMatrix::upload(&self.device, c)?;
         let mut on_device = output_on(&self.device, y.as_ref(), beta)?;
         self.run_into(alpha, [&b, &c], beta, &mut on_device)?;
-        on_device.download_into(y)
+        Ok(on_device.download_into(y)?)
     }
 
     /// `Y ← α·A·(B ⊙ C) + β·Y` for matrices on the plan's device, the factors `B` and `C` in this order.
@@ -230,7 +230,7 @@ impl MttkrpPlan {
         let ([rows, b_rows, c_rows], n) = (self.dims, b.1);
         check_shape("B", b, (b_rows, n))?;
         check_shape("C", c, (c_rows, n))?;
-        check_shape("Y", y, (rows, n))
+        Ok(check_shape("Y", y, (rows, n))?)
     }
 
     /// Devices, types and shapes.

@@ -58,7 +58,8 @@ impl MttkrpPlan {
                 plan_rows,
                 plan_cols: plan_b.saturating_mul(plan_c),
                 plan_nnz: self.nnz,
-            });
+            }
+            .into());
         }
         self.check_operands([b, c], y)?;
         let n = y.cols();

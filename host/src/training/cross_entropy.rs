@@ -82,7 +82,12 @@ impl CrossEntropy {
     /// - [`TrainingError::UnknownClass`] for the first label that is not below `classes`, [`TrainingError::Weight`] for the first
     ///   weight that is not a finite number of at least 0;
     /// - [`PlanError::Device`].
-    pub fn new(device: &Device, classes: usize, labels: &[u32], weights: &[f32]) -> Result<Self, TrainingError> {
+    pub fn new(
+        device: &Device,
+        classes: usize,
+        labels: &[u32],
+        weights: &[f32],
+    ) -> Result<Self, TrainingError> {
         check_count("the weights", weights.len(), labels.len())?;
         if let Some(row) = labels.iter().position(|&label| label as usize >= classes) {
             return Err(TrainingError::UnknownClass { row, label: labels[row], classes });

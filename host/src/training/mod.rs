@@ -81,7 +81,7 @@ fn check<T: Value>(
     expected: (usize, usize),
 ) -> Result<(), TrainingError> {
     check_device(operand, matrix.device(), device)?;
-    check_shape(operand, (matrix.rows(), matrix.cols()), expected)
+    Ok(check_shape(operand, (matrix.rows(), matrix.cols()), expected)?)
 }
 
 fn is_empty<T: Value>(matrix: &DeviceMatrix<T>) -> bool {

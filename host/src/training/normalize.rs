@@ -128,7 +128,7 @@ pub fn normalize_rows_backward(
 
 fn check_norms(matrix: &DeviceMatrix<f32>, inverse_norms: &DeviceBuffer<f32>) -> Result<(), TrainingError> {
     check_device("the array of inverse norms", inverse_norms.device(), matrix.device())?;
-    check_count("the inverse norms", inverse_norms.len(), matrix.rows())
+    Ok(check_count("the inverse norms", inverse_norms.len(), matrix.rows())?)
 }
 
 fn dot(a: &[f32], b: &[f32]) -> f64 {

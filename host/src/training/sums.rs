@@ -107,7 +107,7 @@ impl ColumnSums {
         let sums = x.host().filter(|_| !is_empty(x)).map(|x| host_sums(x, y.host()));
         let mut elements = out.download()?;
         elements[column] = f32::from_f64(sums.into_iter().flatten().sum());
-        out.copy_from(DenseRef::packed(&elements, 1, elements.len())?)
+        Ok(out.copy_from(DenseRef::packed(&elements, 1, elements.len())?)?)
     }
 
     fn check_width(&self, x: &DeviceMatrix<f32>) -> Result<(), TrainingError> {
@@ -122,7 +122,7 @@ impl ColumnSums {
         out: &mut DeviceMatrix<f32>,
     ) -> Result<(), TrainingError> {
         if is_empty(x) {
-            return out.copy_from(DenseRef::packed(&vec![0.0; out.cols()], 1, out.cols())?);
+            return Ok(out.copy_from(DenseRef::packed(&vec![0.0; out.cols()], 1, out.cols())?)?);
         }
         if x.device().machine().is_some() {
             return self.chunks_into((x, y), view(out)?);

@@ -1,7 +1,8 @@
 //! The ways to order rows, by name.
 
 use std::fmt;
-use std::str::FromStr;
+
+use windrow_formats::names;
 
 /// How rows are ordered.
 ///
@@ -34,24 +35,11 @@ impl Method {
     /// Every method.
     pub const ALL: [Self; 5] =
         [Self::Identity, Self::Degree, Self::ReverseCuthillMckee, Self::Community, Self::Similarity];
-
-    /// The name by which [`FromStr`] knows it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Identity => "identity",
-            Self::Degree => "degree",
-            Self::ReverseCuthillMckee => "rcm",
-            Self::Community => "community",
-            Self::Similarity => "similarity",
-        }
-    }
 }
 
-impl fmt::Display for Method {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
+names!(pub name; Method, UnknownMethod, |text, _| UnknownMethod { found: text.to_owned() };
+    Identity => "identity", Degree => "degree", ReverseCuthillMckee => "rcm", Community => "community",
+    Similarity => "similarity");
 
 /// No method has this name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,15 +56,6 @@ impl fmt::Display for UnknownMethod {
 }
 
 impl std::error::Error for UnknownMethod {}
-
-impl FromStr for Method {
-    type Err = UnknownMethod;
-
-    fn from_str(name: &str) -> Result<Self, UnknownMethod> {
-        let found = Self::ALL.into_iter().find(|method| method.name() == name);
-        found.ok_or_else(|| UnknownMethod { found: name.to_owned() })
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -8,17 +8,17 @@ use windrow_kernels::{Entry, NO_ROW, Variant};
 use windrow_preprocess::balance::{NO_SLOT, RowWarps, WarpShare, row_warps};
 use windrow_simt::GlobalPtr;
 
-use super::super::layout::Context;
-use super::super::part::{
-    CutRows, DenseOperands, LaidOut, Layout, LayoutFacts, Operation, Part, Placement, ValueSlots,
-};
-use super::super::sums::wide_first;
 use super::read_array;
 use crate::device::{Device, DeviceBuffer};
 use crate::error::DeviceError;
 use crate::num::{narrow, wide};
 use crate::options::Determinism;
 use crate::plan::{ArraySize, Bits, GivenValues, Stream, push};
+use crate::spmm::layout::Context;
+use crate::spmm::part::{
+    CutRows, DenseOperands, LaidOut, Layout, LayoutFacts, Operation, Part, Placement, ValueSlots,
+};
+use crate::spmm::sums::wide_first;
 
 /// Blocks that a multiprocessor has room for, by their registers.
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 3;

@@ -10,19 +10,19 @@ use windrow_kernels::{Dtype, ENTRIES, Entry, Variant};
 use windrow_preprocess::balance::{RowSegments, row_segments};
 use windrow_simt::GlobalPtr;
 
-use super::super::layout::Context;
-use super::super::part::{
-    CutRows, DenseOperands, LaidOut, Layout, LayoutFacts, Operation, Part, Placement, ValueSlots,
-};
-use super::super::preprocess::{RestEntries, RestSources};
-use super::super::select::{Demand, reads_whole_lines, slicing_cost};
-use super::super::sums::wide_first;
 use super::read_array;
 use crate::device::{Device, DeviceBuffer};
 use crate::error::DeviceError;
 use crate::num::{index, narrow, real, wide};
 use crate::options::Determinism;
 use crate::plan::{ArraySize, Bits, GivenValues, Stream, division, push};
+use crate::spmm::layout::Context;
+use crate::spmm::part::{
+    CutRows, DenseOperands, LaidOut, Layout, LayoutFacts, Operation, Part, Placement, ValueSlots,
+};
+use crate::spmm::preprocess::{RestEntries, RestSources};
+use crate::spmm::select::{Demand, reads_whole_lines, slicing_cost};
+use crate::spmm::sums::wide_first;
 
 /// No row is cut into shorter pieces than this: a piece's sum is written and read once more.
 pub(in crate::spmm) const SHORTEST_PIECE: u32 = 32;

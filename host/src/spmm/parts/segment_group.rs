@@ -9,12 +9,6 @@ use windrow_kernels::{Dtype, Entry, Variant};
 use windrow_simt::GlobalPtr;
 
 use self::cut::{Cut, Starts, WORD};
-use super::super::layout::Context;
-use super::super::part::{
-    CutRows, DenseOperands, LaidOut, Layout, LayoutFacts, Operation, Part, Placement, ValueSlots,
-};
-use super::super::points::Division;
-use super::super::sums::wide_first;
 use super::read_array;
 use crate::device::{Device, DeviceBuffer};
 use crate::error::{DeviceError, SpmmError};
@@ -22,6 +16,12 @@ use crate::num::{index, narrow, wide};
 use crate::options::Determinism;
 use crate::parallelism::{AtomicParallelism, GroupLaunch, IllegalPoint};
 use crate::plan::{ArraySize, Bits, GivenValues, Stream, push};
+use crate::spmm::layout::Context;
+use crate::spmm::part::{
+    CutRows, DenseOperands, LaidOut, Layout, LayoutFacts, Operation, Part, Placement, ValueSlots,
+};
+use crate::spmm::points::Division;
+use crate::spmm::sums::wide_first;
 
 /// Threads of the largest grid: many times as many as a GPU holds, and few enough to count in 32 bits.
 const MOST_AT_ONCE: u64 = 1 << 24;

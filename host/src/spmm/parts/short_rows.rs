@@ -6,14 +6,14 @@ use windrow_kernels::short_rows::ShortRowsParams;
 use windrow_kernels::{Dtype, ENTRIES, Entry, Variant};
 use windrow_preprocess::balance::short_row_blocks;
 
-use super::super::layout::Context;
-use super::super::part::{DenseOperands, Layout, Operation, Part, Placement, ValueSlots};
-use super::super::select::{Demand, reads_whole_lines, slicing_cost};
 use super::read_array;
 use crate::device::{Device, DeviceBuffer};
 use crate::error::DeviceError;
 use crate::num::{index, narrow, wide};
 use crate::plan::{ArraySize, Bits, GivenValues, Stream, division, push, short_row_groups};
+use crate::spmm::layout::Context;
+use crate::spmm::part::{DenseOperands, Layout, Operation, Part, Placement, ValueSlots};
+use crate::spmm::select::{Demand, reads_whole_lines, slicing_cost};
 
 /// Rows of equal length, and rows without entries, before upload.
 pub(in crate::spmm) struct ShortRowsLayout {

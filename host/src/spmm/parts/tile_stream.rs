@@ -4,28 +4,16 @@
 mod choose;
 mod on_gpu;
 mod on_host;
+mod stream;
 mod vectors;
 
 use windrow_formats::Value;
-use windrow_kernels::tile_stream::TileStreamParams;
-use windrow_kernels::{Dtype, Entry};
 use windrow_preprocess::partition::PartitionRule;
-use windrow_simt::GlobalPtr;
 
-use self::choose::{StreamChoice, StreamShape};
-use super::super::layout::Context;
-use super::super::part::{
-    DenseOperands, LaidOut, Layout, LayoutFacts, Operation, Part, Placement, ValueSlots,
-};
-use super::super::preprocess::{DeviceSteps, DeviceTiles, Lookup, ValueSources};
-use super::super::select::Demand;
-use super::super::tiles::{DealtWindows, Form, STEP_COLUMNS, StepArrays, TilePattern};
-use super::read_array;
-use crate::device::{Device, DeviceBuffer};
 use crate::error::{DeviceError, PlanError, SpmmError};
-use crate::num::{narrow, real, wide};
-use crate::options::TileValues;
-use crate::plan::{ArraySize, Bits, GivenValues, Scheduling, StageClock, Stream, occupancy, push};
+use crate::plan::StageClock;
+use crate::spmm::layout::Context;
+use crate::spmm::part::LaidOut;
 
 pub(in crate::spmm) use on_gpu::MAX_STEPS;
 
@@ -43,7 +31,9 @@ pub(in crate::spmm) fn lay_out<'a, V: Value>(
                 return Ok(laid);
             }
             Ok(None) => {} // too large, which the CPU says better
-            Err(PlanError::Device(error @ DeviceError::OutOfMemory { .. })) if place.may_move => {
+            Err(SpmmError::Plan(PlanError::Device(error @ DeviceError::OutOfMemory { .. })))
+                if place.may_move =>
+            {
                 place.why = format!("the GPU has no room for it: {error}");
             }
             Err(error) => return Err(error),
@@ -55,229 +45,4 @@ pub(in crate::spmm) fn lay_out<'a, V: Value>(
     };
     laid.facts.place = Some(place.why);
     Ok(laid)
-}
-
-/// The numbers of a stream of so many column vectors and entries.
-fn facts_of<V: Value>(
-    context: &Context<'_, V>,
-    stream: &DealtWindows,
-    (column_vectors, entries): (u64, u64),
-    StreamChoice { shape, why, .. }: StreamChoice,
-) -> LayoutFacts {
-    let form = match shape.form {
-        Form::Dense => TileValues::Dense,
-        Form::Packed => TileValues::Packed,
-    };
-    let steps = wide(stream.steps());
-    LayoutFacts {
-        windows: wide(stream.windows()),
-        tiles: wide(stream.tiles()),
-        steps,
-        column_vectors,
-        gather_places: steps * wide(STEP_COLUMNS),
-        tile_share: real(entries) / real(wide(context.a.nnz()).max(1)),
-        workers: wide(stream.dealt().workers()),
-        split: wide(stream.dealt().split_windows.len()),
-        tile_values: (steps > 0).then_some((form, why)),
-        ..LayoutFacts::default()
-    }
-}
-
-/// How the launch of `scalar`, an entry for CUDA cores and its units of work, follows that of the tiles.
-fn scheduling<V: Value>(
-    context: &Context<'_, V>,
-    tiles: &TilesLayout,
-    (scalar, units): (&'static Entry, u64),
-) -> Result<Option<Scheduling>, SpmmError> {
-    let demand = context.demand();
-    let Some(entry) = choose::select(demand, tiles.shape) else { return Ok(None) };
-    let ratios = [
-        occupancy(context.machine, scalar, units, demand.n)?,
-        occupancy(context.machine, entry, wide(tiles.stream().dealt().workers()), demand.n)?,
-    ];
-    Ok(Some(Scheduling::choose(context.options.schedule, ratios, context.two_streams)))
-}
-
-/// A stream of tiles, before upload.
-struct TilesLayout {
-    made: Made,
-    dtype: Dtype,
-    shape: StreamShape,
-}
-
-/// Where the layout is.
-enum Made {
-    OnHost(TilePattern),
-    /// In device memory, but for how it was dealt out.
-    OnDevice(Box<DeviceSteps>, DealtWindows),
-}
-
-impl TilesLayout {
-    /// How windows were dealt out.
-    fn stream(&self) -> &DealtWindows {
-        match &self.made {
-            Made::OnHost(pattern) => pattern.stream(),
-            Made::OnDevice(_, stream) => stream,
-        }
-    }
-}
-
-impl Layout for TilesLayout {
-    fn arrays(&self, sizes: &mut Vec<ArraySize>) {
-        let steps = wide(self.stream().steps());
-        let form = self.shape.form;
-        push(sizes, "workers", 8 * wide(self.stream().dealt().workers()));
-        push(sizes, "step_cols", 64 * steps);
-        let record_bytes = match &self.made {
-            Made::OnHost(pattern) => pattern.record_bytes(form, self.dtype),
-            Made::OnDevice(made, _) => made.record_bytes(self.dtype),
-        };
-        push(sizes, "records", record_bytes);
-        match form {
-            Form::Dense => push(sizes, "bitmaps", 16 * steps),
-            Form::Packed => push(sizes, "record_starts", 4 * (steps + 1)),
-        }
-        if let Made::OnDevice(made, _) = &self.made {
-            made.kept_sizes(sizes);
-        }
-    }
-
-    fn host_bytes(&self) -> u64 {
-        match &self.made {
-            Made::OnHost(pattern) => pattern.host_bytes(),
-            Made::OnDevice(..) => 0,
-        }
-    }
-
-    fn placement(&self) -> Placement {
-        match &self.made {
-            Made::OnHost(_) => Placement::Scattered,
-            Made::OnDevice(..) => Placement::OnDevice,
-        }
-    }
-
-    fn upload(
-        self: Box<Self>,
-        device: &Device,
-        values: &dyn GivenValues,
-    ) -> Result<Box<dyn Part>, DeviceError> {
-        let workers = DeviceBuffer::named(device, &self.stream().workers(), "workers")?;
-        let Self { made, dtype, shape } = *self;
-        let (tiles, places) = match made {
-            Made::OnDevice(steps, _) => {
-                let (tiles, sources) = steps.with_values(values.unplaced())?;
-                (tiles, ValuePlaces::OnDevice(sources))
-            }
-            Made::OnHost(pattern) => {
-                let StepArrays { step_cols, bitmaps } = pattern.step_arrays();
-                let lookup = match shape.form {
-                    Form::Dense => Lookup::Bitmaps(DeviceBuffer::named(device, &bitmaps, "bitmaps")?),
-                    Form::Packed => {
-                        let starts = pattern.record_starts(dtype);
-                        Lookup::RecordStarts(DeviceBuffer::named(device, &starts, "record_starts")?)
-                    }
-                };
-                let step_cols = DeviceBuffer::named(device, &step_cols, "step_cols")?;
-                let records = pattern.records(shape.form, values.bits());
-                let records = DeviceBuffer::named(device, &records, "records")?;
-                (DeviceTiles { step_cols, records, lookup }, ValuePlaces::OnHost(pattern))
-            }
-        };
-        Ok(Box::new(TilesPart { workers, tiles, places, dtype, shape }))
-    }
-}
-
-/// A stream of tiles in device memory.
-struct TilesPart {
-    workers: DeviceBuffer<[u32; 2]>,
-    tiles: DeviceTiles,
-    places: ValuePlaces,
-    dtype: Dtype,
-    shape: StreamShape,
-}
-
-/// What says where each value goes.
-enum ValuePlaces {
-    OnHost(TilePattern),
-    OnDevice(ValueSources),
-}
-
-impl Part for TilesPart {
-    fn entry(&self, operation: Operation) -> Option<&'static Entry> {
-        choose::select(Demand::of(self.dtype, operation), self.shape)
-    }
-
-    fn on_tensor_cores(&self) -> bool {
-        true
-    }
-
-    unsafe fn launch(
-        &self,
-        stream: Stream<'_>,
-        entry: &'static Entry,
-        operands: &DenseOperands,
-    ) -> Result<(), DeviceError> {
-        let DeviceTiles { step_cols, records, lookup } = &self.tiles;
-        let (bitmaps, record_starts) = match lookup {
-            Lookup::Bitmaps(bitmaps) => (bitmaps.pointer(), GlobalPtr::NULL),
-            Lookup::RecordStarts(starts) => (GlobalPtr::NULL, starts.pointer()),
-        };
-        let params = TileStreamParams {
-            dense: operands.dense,
-            workers: self.workers.pointer(),
-            step_cols: step_cols.pointer(),
-            records: records.pointer().cast(),
-            bitmaps,
-            record_starts,
-            worker_count: narrow(self.workers.len()),
-            reserved: 0,
-        };
-        // SAFETY: the steps were made of a valid RS-Tile, and dealt out by `deal_steps`; the arrays belong to the plan,
-        // which frees them after the machine's work; the dense operands and the workspace are the caller's promise.
-        unsafe { stream.start(entry, wide(self.workers.len()), params.dense.n, &params) }
-    }
-
-    fn replace_values(&mut self, values: &Bits) -> Result<(), DeviceError> {
-        let DeviceTiles { records, lookup, .. } = &mut self.tiles;
-        match &self.places {
-            ValuePlaces::OnHost(pattern) => {
-                records.copy_from_slice(&pattern.records(self.shape.form, values))
-            }
-            ValuePlaces::OnDevice(sources) => sources.replace(values.unplaced(), lookup, records),
-        }
-    }
-
-    fn value_slots(&self) -> ValueSlots<'_> {
-        let records = &self.tiles.records;
-        match &self.places {
-            ValuePlaces::OnHost(pattern) => ValueSlots::Scattered {
-                out: records.pointer(),
-                elements: records.bytes() / u64::from(self.dtype.bytes()),
-                places: Box::new(|nnz, nowhere| pattern.places((self.shape.form, self.dtype), nnz, nowhere)),
-            },
-            ValuePlaces::OnDevice(_) => ValueSlots::OnDevice,
-        }
-    }
-
-    unsafe fn replace_from(&self, values: (GlobalPtr<u32>, Dtype)) -> Result<(), DeviceError> {
-        let DeviceTiles { records, lookup, .. } = &self.tiles;
-        match &self.places {
-            // SAFETY: the caller's promise: values of all entries, live until the work is done.
-            ValuePlaces::OnDevice(sources) => unsafe { sources.replace_from(values, lookup, records) },
-            ValuePlaces::OnHost(_) => Ok(()),
-        }
-    }
-
-    fn read_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, DeviceError> {
-        let DeviceTiles { step_cols, records, lookup } = &self.tiles;
-        Ok(vec![
-            read_array("workers", &self.workers)?,
-            read_array("step_cols", step_cols)?,
-            read_array("records", records)?,
-            match lookup {
-                Lookup::Bitmaps(bitmaps) => read_array("bitmaps", bitmaps)?,
-                Lookup::RecordStarts(starts) => read_array("record_starts", starts)?,
-            },
-        ])
-    }
 }

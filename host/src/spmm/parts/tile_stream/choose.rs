@@ -4,13 +4,13 @@ use windrow_formats::Value;
 use windrow_kernels::tile_stream::TEAM;
 use windrow_kernels::{ENTRIES, Entry, Variant};
 
-use super::super::super::layout::{Context, Slicing};
-use super::super::super::select::{Demand, LINE_BYTES};
-use super::super::super::tiles::{Dealing, Form};
 use crate::error::SpmmError;
 use crate::num::{real, wide};
 use crate::options::TileValues;
 use crate::plan::division;
+use crate::spmm::layout::{Context, Slicing};
+use crate::spmm::select::{Demand, LINE_BYTES};
+use crate::spmm::tiles::{Dealing, Form};
 
 /// What a slice of `B` may occupy of the L2 cache, in quarters of it: the rest is for `A`, for `C` on its way out, and for
 /// the lines that both halves of the cache hold.

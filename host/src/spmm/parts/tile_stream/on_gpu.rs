@@ -5,20 +5,21 @@ use windrow_formats::{Csr, Value};
 use windrow_kernels::preprocess::MOST_ITEMS;
 use windrow_preprocess::partition::{PartitionRule, VectorThreshold};
 
-use super::super::super::layout::Context;
-use super::super::super::options::SpmmOptions;
-use super::super::super::part::{CutRows, LaidOut};
-use super::super::super::preprocess::{Condensed, WindowCounts};
-use super::super::super::sums::wide_first;
-use super::super::super::tiles::{DealtWindows, TILE_COLUMNS, WINDOW_ROWS, steps_of};
 use super::super::row_split::{SegmentEntries, cut_rows};
+use super::choose;
 use super::on_host::DealtStream;
+use super::stream::{Made, TilesLayout, facts_of};
 use super::vectors::{with_rest, without_tiles};
-use super::{Made, TilesLayout, choose, facts_of};
 use crate::error::SpmmError;
 use crate::num::{index, narrow, wide};
 use crate::options::{Determinism, Preprocessing};
 use crate::plan::StageClock;
+use crate::spmm::layout::Context;
+use crate::spmm::options::SpmmOptions;
+use crate::spmm::part::{CutRows, LaidOut};
+use crate::spmm::preprocess::{Condensed, WindowCounts};
+use crate::spmm::sums::wide_first;
+use crate::spmm::tiles::{DealtWindows, TILE_COLUMNS, WINDOW_ROWS, steps_of};
 
 /// Steps of a tile stream: sixteen columns each, counted in 32 bits.
 pub(in crate::spmm) const MAX_STEPS: u64 = (1 << 28) - 1;

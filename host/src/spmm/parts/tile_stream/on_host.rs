@@ -4,16 +4,17 @@ use rayon::prelude::*;
 use windrow_formats::{RsTile, RsTileParts, Value};
 use windrow_preprocess::partition::{PartitionRule, assign, assign_in_order};
 
-use super::super::super::layout::Context;
-use super::super::super::part::{CutRows, LaidOut, LayoutFacts, Turn};
-use super::super::super::sums::wide_first;
-use super::super::super::tiles::{TilePattern, WINDOW_ROWS, empty_rows, steps_of};
 use super::super::short_rows::{self, ShortRowsLayout};
-use super::{Made, TilesLayout, choose, facts_of, scheduling};
+use super::choose;
+use super::stream::{Made, TilesLayout, facts_of, scheduling};
 use crate::error::SpmmError;
 use crate::num::{index, narrow, wide};
 use crate::options::Determinism;
 use crate::plan::{Scheduling, StageClock};
+use crate::spmm::layout::Context;
+use crate::spmm::part::{CutRows, LaidOut, LayoutFacts, Turn};
+use crate::spmm::sums::wide_first;
+use crate::spmm::tiles::{TilePattern, WINDOW_ROWS, empty_rows, steps_of};
 
 /// Windows of tiles before they are dealt out.
 pub(super) struct Windows<V> {

@@ -15,15 +15,15 @@ use windrow_formats::{RsTile, Value};
 use windrow_preprocess::balance::RowSegments;
 use windrow_preprocess::partition::{VectorSplit, VectorThreshold, split_vectors};
 
-use super::super::super::layout::Context;
-use super::super::super::part::{LaidOut, Turn};
-use super::super::super::tiles::empty_rows;
 use super::super::row_split::{self, SegmentEntries, Segments};
 use super::on_host::{DealtStream, Windows, deal_out};
-use super::scheduling;
+use super::stream::scheduling;
 use crate::error::SpmmError;
 use crate::num::{index, narrow, real, wide};
 use crate::plan::{Scheduling, StageClock};
+use crate::spmm::layout::Context;
+use crate::spmm::part::{LaidOut, Turn};
+use crate::spmm::tiles::empty_rows;
 
 /// Full vectors as tiles, the entries of the others as segments of rows: long rows of them are cut as in a
 /// row-split plan (Libra's long tiles of `C_s = 32`), the others are one segment each, short or not.
