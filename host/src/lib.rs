@@ -169,7 +169,8 @@ pub use device::{Device, DeviceBuffer, DeviceKind, DeviceSelector, Event};
 pub use error::{DeviceError, Error, NmError, PlanError, SddmmError, SpmmError, TensorError, TrainingError};
 pub use matrix::{DeviceMatrix, Element, Output};
 pub use nm::{
-    Activation, ActivationLayout, NmAlgorithm, NmPacking, NmReport, NmRun, NmSpmm, NmSpmmBuilder, NmSpmmPlan,
+    Activation, ActivationLayout, NmAlgorithm, NmOptions, NmPacking, NmReport, NmRun, NmSpmm, NmSpmmBuilder,
+    NmSpmmPlan,
 };
 pub use options::{
     Algorithm, CpuTasks, Determinism, Precision, Preprocessing, Rates, RowDivision, TileValues,
@@ -179,12 +180,14 @@ pub use parallelism::{
 };
 pub use plan::{ArraySize, OccupancyRange, Schedule, Scheduling, StageTime, Verification};
 pub use profile::{Profile, ProfileError};
-pub use sddmm::{Sddmm, SddmmAlgorithm, SddmmBuilder, SddmmForm, SddmmGroup, SddmmPlan, SddmmReport};
+pub use sddmm::{
+    Sddmm, SddmmAlgorithm, SddmmBuilder, SddmmForm, SddmmGroup, SddmmOptions, SddmmPlan, SddmmReport,
+};
 pub use softmax::RowSoftmax;
 #[doc(hidden)]
 pub use spmm::Reference;
 pub use spmm::{Spmm, SpmmBuilder, SpmmOptions, SpmmPlan, SpmmReport};
-pub use tensor::{Mttkrp, MttkrpBuilder, MttkrpPlan, MttkrpReport, Ttm, TtmBuilder, TtmPlan};
+pub use tensor::{Mttkrp, MttkrpBuilder, MttkrpOptions, MttkrpPlan, MttkrpReport, Ttm, TtmBuilder, TtmPlan};
 pub use tuned::{Choice, ProductKey, Tuned, TunedError, TunedProduct};
 
 /// The 16-bit element types, of the crate `half`.

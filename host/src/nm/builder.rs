@@ -4,7 +4,7 @@ use windrow_formats::{Value, VectorNm};
 
 use super::gpu::GpuNm;
 use super::host::HostNm;
-use super::options::{ActivationLayout, NmAlgorithm, NmPacking};
+use super::options::{ActivationLayout, NmAlgorithm, NmOptions, NmPacking};
 use super::plan::{Body, NmSpmmPlan};
 use super::report::NmReport;
 use crate::device::Device;
@@ -12,62 +12,44 @@ use crate::error::NmError;
 use crate::options::Precision;
 use crate::plan::{StageClock, Values, check_memory};
 
-/// Rows of `A` that a plan is made for, unless told otherwise.
-const DEFAULT_ROWS: usize = 1024;
-/// What to do about a plan that needs more memory than it may take: that of runs grows with their rows, and
-/// row-major activations are transposed.
-pub(super) const MEMORY_REMEDY: &str = "raise the limit, plan for fewer rows, or give k-major activations";
-
 /// Options of a plan; made by [`NmSpmm::builder`](super::NmSpmm::builder).
 #[derive(Debug, Clone)]
 pub struct NmSpmmBuilder<'a, V> {
     pub(super) weights: &'a VectorNm<V>,
-    pub(super) rows: usize,
-    pub(super) precision: Precision,
-    pub(super) layout: ActivationLayout,
-    pub(super) scale: f32,
-    pub(super) algorithm: NmAlgorithm,
-    pub(super) packing: NmPacking,
-    pub(super) autotune: bool,
-    pub(super) kernel: Option<&'a str>,
-    pub(super) memory_limit: Option<u64>,
+    pub(super) options: NmOptions,
 }
 
 impl<'a, V: Value> NmSpmmBuilder<'a, V> {
     pub(super) fn new(weights: &'a VectorNm<V>) -> Self {
-        Self {
-            weights,
-            rows: DEFAULT_ROWS,
-            precision: Precision::F32,
-            layout: ActivationLayout::RowMajor,
-            scale: 1.0,
-            algorithm: NmAlgorithm::Auto,
-            packing: NmPacking::Auto,
-            autotune: false,
-            kernel: None,
-            memory_limit: None,
-        }
+        Self { weights, options: NmOptions::default() }
+    }
+
+    /// All options at once, instead of those set before.
+    #[must_use]
+    pub fn options(mut self, options: NmOptions) -> Self {
+        self.options = options;
+        self
     }
 
     /// The rows of `A` that most products will have, 1024 unless told. A hint: products of any number can be
     /// run.
     #[must_use]
     pub fn rows(mut self, m: usize) -> Self {
-        self.rows = m;
+        self.options.rows = m;
         self
     }
 
     /// The type that `A` and the weights are rounded to, [`Precision::F32`] unless told.
     #[must_use]
     pub fn precision(mut self, precision: Precision) -> Self {
-        self.precision = precision;
+        self.options.precision = precision;
         self
     }
 
     /// How `A` is stored, [`ActivationLayout::RowMajor`] unless told.
     #[must_use]
     pub fn layout(mut self, layout: ActivationLayout) -> Self {
-        self.layout = layout;
+        self.options.layout = layout;
         self
     }
 
@@ -76,14 +58,14 @@ impl<'a, V: Value> NmSpmmBuilder<'a, V> {
     /// like what was kept.
     #[must_use]
     pub fn scale(mut self, scale: f32) -> Self {
-        self.scale = scale;
+        self.options.scale = scale;
         self
     }
 
     /// The algorithm, [`NmAlgorithm::Auto`] unless told.
     #[must_use]
     pub fn algorithm(mut self, algorithm: NmAlgorithm) -> Self {
-        self.algorithm = algorithm;
+        self.options.algorithm = algorithm;
         self
     }
 
@@ -91,7 +73,7 @@ impl<'a, V: Value> NmSpmmBuilder<'a, V> {
     /// CPU disregards it.
     #[must_use]
     pub fn packing(mut self, packing: NmPacking) -> Self {
-        self.packing = packing;
+        self.options.packing = packing;
         self
     }
 
@@ -99,7 +81,7 @@ impl<'a, V: Value> NmSpmmBuilder<'a, V> {
     /// [`rows`](Self::rows); no unless told. The CPU has nothing to choose.
     #[must_use]
     pub fn autotune(mut self, autotune: bool) -> Self {
-        self.autotune = autotune;
+        self.options.autotune = autotune;
         self
     }
 
@@ -110,8 +92,8 @@ impl<'a, V: Value> NmSpmmBuilder<'a, V> {
     /// [`NmPacking::Plain`], with packing [`NmPacking::Packed`]; and `nm_f32_64x128`, which also brings a
     /// stage while another is multiplied.
     #[must_use]
-    pub fn kernel(mut self, entry: &'a str) -> Self {
-        self.kernel = Some(entry);
+    pub fn kernel(mut self, entry: &str) -> Self {
+        self.options.kernel = Some(entry.to_owned());
         self
     }
 
@@ -123,7 +105,7 @@ impl<'a, V: Value> NmSpmmBuilder<'a, V> {
     /// sums of the parts.
     #[must_use]
     pub fn memory_limit(mut self, bytes: u64) -> Self {
-        self.memory_limit = Some(bytes);
+        self.options.memory_limit = Some(bytes);
         self
     }
 
@@ -141,12 +123,12 @@ impl<'a, V: Value> NmSpmmBuilder<'a, V> {
     /// - [`PlanError::MemoryLimit`] if the plan needs more than the limit;
     /// - [`PlanError::Device`] if the device refuses.
     pub fn build(&self, device: &Device) -> Result<NmSpmmPlan, NmError> {
-        if !self.algorithm.supports(self.precision) {
-            let (algorithm, precision) = (self.algorithm, self.precision);
+        if !self.options.algorithm.supports(self.options.precision) {
+            let (algorithm, precision) = (self.options.algorithm, self.options.precision);
             return Err(NmError::Unsupported { algorithm, precision });
         }
         let mut clock = StageClock::start();
-        let values = Values::new(self.precision, self.weights.values());
+        let values = Values::new(self.options.precision, self.weights.values());
         let mut report = self.blank_report(device);
         report.overflowed_values = values.exceptions.overflowed;
         let body = match device.machine() {
@@ -155,24 +137,35 @@ impl<'a, V: Value> NmSpmmBuilder<'a, V> {
                 report.packing = NmPacking::Auto;
                 report.reason = "the CPU has one algorithm, rows of A in the lanes of vectors".to_owned();
                 report.arrays = HostNm::sizes(self.weights);
-                report.device_bytes =
-                    check_memory(&report.arrays, self.memory_limit, "raise the limit, or prune more")?;
-                let host = HostNm::new(self.weights, &values.bits().to_f32(), self.precision, self.layout);
+                report.device_bytes = check_memory(
+                    &report.arrays,
+                    self.options.memory_limit,
+                    "raise the limit, or prune more",
+                )?;
+                let host = HostNm::new(
+                    self.weights,
+                    &values.bits().to_f32(),
+                    self.options.precision,
+                    self.options.layout,
+                );
                 clock.end("layout");
                 Body::Cpu(host)
             }
-            Some(machine) => {
-                Body::Gpu(Box::new(GpuNm::build(self, device, machine, &mut report, &mut clock)?))
-            }
+            Some(machine) => Body::Gpu(Box::new(GpuNm::build(
+                (self.weights, &self.options),
+                (device, machine),
+                &mut report,
+                &mut clock,
+            )?)),
         };
         report.stages = clock.stages;
         Ok(NmSpmmPlan {
             inner: self.weights.rows(),
             cols: self.weights.cols(),
             pattern: self.weights.pattern(),
-            precision: self.precision,
-            layout: self.layout,
-            scale: self.scale,
+            precision: self.options.precision,
+            layout: self.options.layout,
+            scale: self.options.scale,
             device: device.clone(),
             body,
             report,
@@ -182,7 +175,7 @@ impl<'a, V: Value> NmSpmmBuilder<'a, V> {
     fn blank_report(&self, device: &Device) -> NmReport {
         let pattern = self.weights.pattern();
         NmReport {
-            rows: self.rows,
+            rows: self.options.rows,
             inner: self.weights.rows(),
             cols: self.weights.cols(),
             pattern_n: pattern.n(),
@@ -190,15 +183,15 @@ impl<'a, V: Value> NmSpmmBuilder<'a, V> {
             pattern_l: pattern.l(),
             kept_rows: self.weights.kept_rows(),
             overflowed_values: 0,
-            precision: self.precision,
-            layout: self.layout,
-            scale: self.scale,
+            precision: self.options.precision,
+            layout: self.options.layout,
+            scale: self.options.scale,
             device: device.to_string(),
             device_kind: device.kind(),
-            requested: self.algorithm,
-            algorithm: self.algorithm,
+            requested: self.options.algorithm,
+            algorithm: self.options.algorithm,
             reason: "as asked".to_owned(),
-            packing: self.packing,
+            packing: self.options.packing,
             packing_reason: "as asked".to_owned(),
             tile: None,
             tuned: Vec::new(),

@@ -5,7 +5,7 @@ use windrow_formats::VectorNm;
 use windrow_kernels::nm::NmCudaCoresParams;
 use windrow_preprocess::nm::{Blocks, NO_ROW};
 
-use super::kernels::Launch;
+use super::launch::Launch;
 use super::parts::launch;
 use super::tiles::Choice;
 use crate::device::{Device, DeviceBuffer, Machine};

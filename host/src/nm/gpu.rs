@@ -1,12 +1,12 @@
 //! A plan of products with N:M weights on a machine that runs kernels.
 
-use windrow_formats::Value;
+use windrow_formats::{Value, VectorNm};
 
-use super::builder::NmSpmmBuilder;
 use super::kernels::Kernels;
 use super::making::Making;
 use super::model::{Capacity, Sizes};
 use super::operands::Operands;
+use super::options::NmOptions;
 use super::report::NmReport;
 use crate::device::{Device, DeviceKind, Machine};
 use crate::error::NmError;
@@ -32,24 +32,22 @@ impl GpuNm {
     /// [`NmError::NoTensorCores`] if Tensor Cores were asked for and have none; [`PlanError::TooLarge`],
     /// [`PlanError::MemoryLimit`], [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
     pub(super) fn build<V: Value>(
-        request: &NmSpmmBuilder<'_, V>,
-        device: &Device,
-        machine: &dyn Machine,
+        (weights, options): (&VectorNm<V>, &NmOptions),
+        (device, machine): (&Device, &dyn Machine),
         report: &mut NmReport,
         clock: &mut StageClock,
     ) -> Result<Self, NmError> {
-        let weights = request.weights;
         let of_weights =
             |what, found| check_index(what, found, MAX_WEIGHTS, "divide the weights, or use the CPU");
         let sizes = Sizes {
-            m: narrow(request.rows.clamp(1, index(MAX_ROWS))),
+            m: narrow(options.rows.clamp(1, index(MAX_ROWS))),
             n: of_weights("columns of the weights", weights.cols())?,
             kept_rows: weights.kept_rows(),
             pattern: weights.pattern(),
         };
         let inner = of_weights("rows of the weights", weights.rows())?;
         let capacity = capacity(device, machine);
-        let making = Making { request, device, machine, sizes, capacity, inner, report, clock };
+        let making = Making { weights, options, device, machine, sizes, capacity, inner, report, clock };
         Ok(Self { kernels: making.kernels()?, cols: sizes.n })
     }
 

@@ -5,11 +5,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use windrow_kernels::nm::Output;
 
 use super::cuda_cores::{self, CudaCoresNm};
+use super::launch::Launch;
 use super::model::{Capacity, Instance, Sizes};
 use super::operands::Operands;
 use super::options::NmAlgorithm;
 use super::parts::Shared;
-use super::staging::{Bringing, KMajor, ReadAs, Staging};
+use super::staging::{Bringing, ReadAs, Staging};
 use super::tensor_cores::{self, TensorCoresNm};
 use crate::device::{Device, Machine};
 use crate::error::{DeviceError, NmError};
@@ -50,17 +51,6 @@ impl Laid {
             Self::TensorCores(layout) => layout.bytes().to_vec(),
         }
     }
-}
-
-/// A run as the kernel of the product sees it.
-pub(super) struct Launch {
-    pub(super) a: KMajor,
-    /// `C`, or the first of the parts.
-    pub(super) output: Output,
-    /// Elements from a part to the next.
-    pub(super) part_elements: u64,
-    /// Into how many parts the stages are divided, as a power of two.
-    pub(super) parts_log2: u32,
 }
 
 /// An instance with its weights in device memory, and what runs share.

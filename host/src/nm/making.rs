@@ -2,10 +2,9 @@
 
 use windrow_formats::{Value, VectorNm};
 
-use super::builder::{MEMORY_REMEDY, NmSpmmBuilder};
 use super::kernels::{Kernels, Laid};
 use super::model::{Capacity, Sizes};
-use super::options::{NmAlgorithm, NmPacking};
+use super::options::{NmAlgorithm, NmOptions, NmPacking};
 use super::parts::Shared;
 use super::report::NmReport;
 use super::staging::{Bringing, ReadAs};
@@ -17,9 +16,14 @@ use crate::num::{narrow, wide};
 use crate::options::Precision;
 use crate::plan::{ArraySize, Bits, StageClock, check_memory, push};
 
+/// What to do about a plan that needs more memory than it may take: that of runs grows with their rows, and
+/// row-major activations are transposed.
+const MEMORY_REMEDY: &str = "raise the limit, plan for fewer rows, or give k-major activations";
+
 /// What a plan is made of.
-pub(super) struct Making<'a, 'b, V> {
-    pub(super) request: &'a NmSpmmBuilder<'b, V>,
+pub(super) struct Making<'a, V> {
+    pub(super) weights: &'a VectorNm<V>,
+    pub(super) options: &'a NmOptions,
     pub(super) device: &'a Device,
     pub(super) machine: &'a dyn Machine,
     pub(super) sizes: Sizes,
@@ -50,23 +54,23 @@ fn on_cuda_cores<'a, V: Value>(
     found.into_iter().map(move |choice| Laid::CudaCores(cuda_cores::Layout::new(weights, &values, choice)))
 }
 
-impl<V: Value> Making<'_, '_, V> {
+impl<V: Value> Making<'_, V> {
     /// Chooses, lays out and uploads.
     ///
     /// # Errors
     /// As for [`GpuNm::build`](super::gpu::GpuNm::build).
     pub(super) fn kernels(mut self) -> Result<Kernels, NmError> {
-        let request = self.request;
-        let (weights, precision) = (request.weights, request.precision);
+        let (weights, options) = (self.weights, self.options);
+        let (precision, kernel) = (options.precision, options.kernel.as_deref());
         let bits = Bits::of(precision, weights.values());
         let mut unsuitable = "Tensor Cores have no f32".to_owned();
         // Instances whose tiles suit the weights.
         let mut known = Vec::new();
-        if precision != Precision::F32 && request.algorithm != NmAlgorithm::CudaCores {
+        if precision != Precision::F32 && options.algorithm != NmAlgorithm::CudaCores {
             let mut found = fragments::choices(precision, self.sizes, self.capacity);
             known.extend(found.iter().map(|choice| choice.entry.name));
             found.retain(|choice| self.is_asked(choice.entry.name));
-            let one_of_these = request.kernel.is_none() || !found.is_empty();
+            let one_of_these = kernel.is_none() || !found.is_empty();
             self.clock.end("choice");
             let mut laid = on_tensor_cores(weights, &bits, found);
             if let Some(first) = laid.next() {
@@ -74,36 +78,36 @@ impl<V: Value> Making<'_, '_, V> {
                 return self.finish(first, laid);
             }
             let reason = self.unsuitable(!known.is_empty());
-            let must = request.algorithm == NmAlgorithm::TensorCores || request.kernel.is_some();
+            let must = options.algorithm == NmAlgorithm::TensorCores || kernel.is_some();
             if must && one_of_these {
                 return Err(NmError::NoTensorCores { precision, pattern: weights.pattern(), reason });
             }
             unsuitable = format!("Tensor Cores have no kernel for these weights: {reason}");
         }
-        let mut found = match request.algorithm {
+        let mut found = match options.algorithm {
             NmAlgorithm::TensorCores => Vec::new(),
-            _ => tiles::choices(self.sizes, self.capacity, request.packing),
+            _ => tiles::choices(self.sizes, self.capacity, options.packing),
         };
         known.extend(found.iter().map(|choice| choice.entry.name));
-        found.retain(|choice| match request.kernel {
+        found.retain(|choice| match kernel {
             Some(_) => self.is_asked(choice.entry.name),
             None => choice.is_pipelined(),
         });
         self.clock.end("choice");
         let mut laid = on_cuda_cores(weights, &bits, found);
         let Some(first) = laid.next() else {
-            let name = request.kernel.unwrap_or_default().to_owned();
+            let name = kernel.unwrap_or_default().to_owned();
             let known = known.join(", ");
             return Err(NmError::NoKernel { name, precision, pattern: weights.pattern(), known });
         };
-        let reason = if request.kernel.is_some() { "as the kernel asked for" } else { &unsuitable };
+        let reason = if kernel.is_some() { "as the kernel asked for" } else { &unsuitable };
         self.note(NmAlgorithm::CudaCores, reason);
         self.finish(first, laid)
     }
 
     /// Whether an instance is the one asked for.
     fn is_asked(&self, name: &str) -> bool {
-        self.request.kernel.is_none_or(|asked| asked == name)
+        self.options.kernel.as_deref().is_none_or(|asked| asked == name)
     }
 
     /// Why Tensor Cores have no kernel, if `any` fits the pattern.
@@ -128,13 +132,13 @@ impl<V: Value> Making<'_, '_, V> {
     /// Uploads the first of the instances, or the quickest of a few, and notes what it is.
     fn finish(mut self, first: Laid, others: impl Iterator<Item = Laid>) -> Result<Kernels, NmError> {
         self.clock.end("layout");
-        let laid = match self.request.autotune {
+        let laid = match self.options.autotune {
             true => self.tune(first, others.take(MOST_TRIED - 1))?,
             false => first,
         };
         self.report.arrays = self.arrays(&laid);
         self.report.device_bytes =
-            check_memory(&self.report.arrays, self.request.memory_limit, MEMORY_REMEDY)?;
+            check_memory(&self.report.arrays, self.options.memory_limit, MEMORY_REMEDY)?;
         let kernels = self.upload(&laid)?;
         self.clock.end("upload");
         self.describe(&laid);
@@ -143,7 +147,7 @@ impl<V: Value> Making<'_, '_, V> {
     }
 
     fn bringing(&self, read_as: ReadAs) -> Bringing {
-        let (precision, layout) = (self.request.precision, self.request.layout);
+        let (precision, layout) = (self.options.precision, self.options.layout);
         Bringing { precision, layout, read_as, inner: self.inner }
     }
 
@@ -163,7 +167,7 @@ impl<V: Value> Making<'_, '_, V> {
     fn upload(&self, laid: &Laid) -> Result<Kernels, DeviceError> {
         let bringing = self.bringing(laid.read_as());
         let needed = self.arrays(laid).iter().map(|array| array.bytes).sum();
-        let spare = self.request.memory_limit.map(|limit| limit.saturating_sub(needed));
+        let spare = self.options.memory_limit.map(|limit| limit.saturating_sub(needed));
         Kernels::upload((self.device, self.machine), laid, (self.sizes, self.capacity), bringing, spare)
     }
 
@@ -193,7 +197,7 @@ impl<V: Value> Making<'_, '_, V> {
     fn try_on(&mut self, scratch: &mut Option<Scratch>, laid: &Laid) -> Result<Option<f64>, NmError> {
         let bringing = self.bringing(ReadAs::Stored);
         let arrays = [self.arrays(laid), Scratch::sizes(&bringing, self.sizes)].concat();
-        if check_memory(&arrays, self.request.memory_limit, MEMORY_REMEDY).is_err() {
+        if check_memory(&arrays, self.options.memory_limit, MEMORY_REMEDY).is_err() {
             return Ok(None);
         }
         let mut time = || -> Result<f64, NmError> {
@@ -219,7 +223,7 @@ impl<V: Value> Making<'_, '_, V> {
     /// Notes what was chosen.
     fn describe(&mut self, laid: &Laid) {
         debug_assert_eq!(self.report.algorithm, laid.algorithm(), "noted when it was chosen");
-        let packing = self.request.packing;
+        let packing = self.options.packing;
         let kept = match laid {
             Laid::TensorCores(layout) => {
                 self.report.packing = NmPacking::Packed;

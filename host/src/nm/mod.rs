@@ -7,6 +7,7 @@ mod fragments;
 mod gpu;
 mod host;
 mod kernels;
+mod launch;
 mod making;
 mod model;
 mod operands;
@@ -23,7 +24,7 @@ mod workspace;
 
 pub use activation::Activation;
 pub use builder::NmSpmmBuilder;
-pub use options::{ActivationLayout, NmAlgorithm, NmPacking, NmRun};
+pub use options::{ActivationLayout, NmAlgorithm, NmOptions, NmPacking, NmRun};
 pub use plan::NmSpmmPlan;
 pub use report::NmReport;
 

@@ -7,7 +7,7 @@ use crate::device::DeviceBuffer;
 use crate::options::Precision;
 
 /// How the activations `A[m×k]` are stored.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ActivationLayout {
@@ -34,7 +34,7 @@ impl ActivationLayout {
 
 /// How a product with N:M weights is computed on a GPU. The CPU has one algorithm, whichever is asked of those that there
 /// are for the precision.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum NmAlgorithm {
@@ -64,7 +64,7 @@ impl NmAlgorithm {
 
 /// Whether the columns of `A` that a block of weights names are packed when they are brought to shared memory (section
 /// III-C1 of the paper), or all columns are.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum NmPacking {
@@ -88,6 +88,47 @@ names!(NmAlgorithm, "algorithm of products with N:M weights";
     Auto => "auto", CudaCores => "cuda-cores", TensorCores => "tensor-cores");
 names!(NmPacking, "packing";
     Auto => "auto", Packed => "packed", Plain => "plain");
+
+/// The options of a plan as one plain value: what [`NmSpmmBuilder`](super::NmSpmmBuilder) sets one by one. As JSON a
+/// missing field has its default, and a field that there is not is an error.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NmOptions {
+    /// See [`NmSpmmBuilder::rows`](super::NmSpmmBuilder::rows).
+    pub rows: usize,
+    /// See [`NmSpmmBuilder::precision`](super::NmSpmmBuilder::precision).
+    pub precision: Precision,
+    /// See [`NmSpmmBuilder::layout`](super::NmSpmmBuilder::layout).
+    pub layout: ActivationLayout,
+    /// See [`NmSpmmBuilder::scale`](super::NmSpmmBuilder::scale).
+    pub scale: f32,
+    /// See [`NmSpmmBuilder::algorithm`](super::NmSpmmBuilder::algorithm).
+    pub algorithm: NmAlgorithm,
+    /// See [`NmSpmmBuilder::packing`](super::NmSpmmBuilder::packing).
+    pub packing: NmPacking,
+    /// See [`NmSpmmBuilder::autotune`](super::NmSpmmBuilder::autotune).
+    pub autotune: bool,
+    /// See [`NmSpmmBuilder::kernel`](super::NmSpmmBuilder::kernel).
+    pub kernel: Option<String>,
+    /// See [`NmSpmmBuilder::memory_limit`](super::NmSpmmBuilder::memory_limit), in bytes.
+    pub memory_limit: Option<u64>,
+}
+
+impl Default for NmOptions {
+    fn default() -> Self {
+        Self {
+            rows: 1024,
+            precision: Precision::F32,
+            layout: ActivationLayout::RowMajor,
+            scale: 1.0,
+            algorithm: NmAlgorithm::Auto,
+            packing: NmPacking::Auto,
+            autotune: false,
+            kernel: None,
+            memory_limit: None,
+        }
+    }
+}
 
 /// One run of a plan: `C ← act(α·scale·A·W + β·C + bias)`. The default is the product alone.
 ///

@@ -6,7 +6,7 @@ use windrow_kernels::nm::{NmTensorCoresParams, STEPS, WARP_COLUMNS};
 use windrow_preprocess::nm::{Banked, Blocks, NO_ROW};
 
 use super::fragments::Choice;
-use super::kernels::Launch;
+use super::launch::Launch;
 use super::parts::launch;
 use crate::device::{Device, DeviceBuffer, Machine};
 use crate::error::DeviceError;

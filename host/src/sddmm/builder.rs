@@ -5,8 +5,8 @@ use windrow_kernels::sddmm::BATCH;
 use windrow_preprocess::balance::{EntryBatches, entry_batches};
 
 use super::gpu::{EntriesPart, GpuSddmm, GroupsPart, TileEntries, TilesPart};
-use super::host::HostSddmm;
-use super::options::{SddmmAlgorithm, SddmmForm, SddmmGroup};
+use super::host::{HostSddmm, scale_of};
+use super::options::{SddmmAlgorithm, SddmmForm, SddmmGroup, SddmmOptions};
 use super::plan::{Body, SddmmPlan};
 use super::report::SddmmReport;
 use crate::device::{Device, DeviceBuffer};
@@ -16,9 +16,6 @@ use crate::options::Precision;
 use crate::plan::{ArraySize, MAX_INDEX, Schedule, Scheduling, StageClock, check_memory, push};
 use crate::profile::Profile;
 
-/// Inner dimension that a plan is made for, unless told otherwise.
-const DEFAULT_INNER: usize = 128;
-
 /// What to do about a plan that needs more memory than it may take.
 const MEMORY_REMEDY: &str = "raise the limit, or choose algorithm entries";
 
@@ -26,16 +23,8 @@ const MEMORY_REMEDY: &str = "raise the limit, or choose algorithm entries";
 #[derive(Debug, Clone)]
 pub struct SddmmBuilder<'a, V> {
     a: &'a Csr<V>,
-    inner: usize,
-    precision: Precision,
-    form: SddmmForm,
-    algorithm: SddmmAlgorithm,
-    group: Option<SddmmGroup>,
-    threshold: Option<u32>,
-    schedule: Schedule,
+    options: SddmmOptions,
     profile: Option<Profile>,
-    memory_limit: Option<u64>,
-    scan: bool,
 }
 
 /// The parts of a plan on the host, before upload.
@@ -57,46 +46,41 @@ impl Parts<'_> {
 
 impl<'a, V: Value> SddmmBuilder<'a, V> {
     pub(super) fn new(a: &'a Csr<V>) -> Self {
-        Self {
-            a,
-            inner: DEFAULT_INNER,
-            precision: Precision::F32,
-            form: SddmmForm::Mask,
-            algorithm: SddmmAlgorithm::Auto,
-            group: None,
-            threshold: None,
-            schedule: Schedule::Auto,
-            profile: None,
-            memory_limit: None,
-            scan: false,
-        }
+        Self { a, options: SddmmOptions::default(), profile: None }
+    }
+
+    /// All options at once, instead of those set before.
+    #[must_use]
+    pub fn options(mut self, options: SddmmOptions) -> Self {
+        self.options = options;
+        self
     }
 
     /// The inner dimension that most products will have, 128 unless told. A hint: products of any can be run.
     #[must_use]
     pub fn inner(mut self, d: usize) -> Self {
-        self.inner = d;
+        self.options.inner = d;
         self
     }
 
     /// The type that `X` and `Y` are rounded to, [`Precision::F32`] unless told.
     #[must_use]
     pub fn precision(mut self, precision: Precision) -> Self {
-        self.precision = precision;
+        self.options.precision = precision;
         self
     }
 
     /// What the values of the pattern are for, [`SddmmForm::Mask`] unless told.
     #[must_use]
     pub fn form(mut self, form: SddmmForm) -> Self {
-        self.form = form;
+        self.options.form = form;
         self
     }
 
     /// The algorithm, [`SddmmAlgorithm::Auto`] unless told.
     #[must_use]
     pub fn algorithm(mut self, algorithm: SddmmAlgorithm) -> Self {
-        self.algorithm = algorithm;
+        self.options.algorithm = algorithm;
         self
     }
 
@@ -115,7 +99,7 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
     /// ```
     #[must_use]
     pub fn groups(mut self, group: SddmmGroup) -> Self {
-        self.group = Some(group);
+        self.options.group = Some(group);
         self
     }
 
@@ -123,7 +107,7 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
     /// what the [profile](Self::profile) has. Other algorithms disregard it.
     #[must_use]
     pub fn tile_threshold(mut self, entries: u32) -> Self {
-        self.threshold = Some(entries);
+        self.options.tile_threshold = Some(entries);
         self
     }
 
@@ -131,7 +115,7 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
     /// The report says what is done, and the occupancy ratios that decide.
     #[must_use]
     pub fn schedule(mut self, schedule: Schedule) -> Self {
-        self.schedule = schedule;
+        self.options.schedule = schedule;
         self
     }
 
@@ -151,7 +135,7 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
     /// The need is computed before anything is allocated.
     #[must_use]
     pub fn memory_limit(mut self, bytes: u64) -> Self {
-        self.memory_limit = Some(bytes);
+        self.options.memory_limit = Some(bytes);
         self
     }
 
@@ -159,7 +143,7 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
     #[doc(hidden)]
     #[must_use]
     pub fn scan_masks(mut self) -> Self {
-        self.scan = true;
+        self.options.scan = true;
         self
     }
 
@@ -175,8 +159,8 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
     /// - [`PlanError::MemoryLimit`] if the plan needs more than the limit;
     /// - [`PlanError::Device`] if the device refuses, [`PlanError::Format`] if tiles cannot be built.
     pub fn build(&self, device: &Device) -> Result<SddmmPlan, SddmmError> {
-        if !self.algorithm.supports(self.precision) {
-            let (algorithm, precision) = (self.algorithm, self.precision);
+        if !self.options.algorithm.supports(self.options.precision) {
+            let (algorithm, precision) = (self.options.algorithm, self.options.precision);
             return Err(SddmmError::Unsupported { algorithm, precision });
         }
         let group = self.group();
@@ -187,24 +171,24 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
             None => {
                 report.algorithm = SddmmAlgorithm::Entries;
                 report.reason = "the CPU has one algorithm, rows in parallel".to_owned();
-                let host = HostSddmm::new(self.a, self.precision, self.form);
+                let host = HostSddmm::new(self.a, self.options.precision, self.options.form);
                 self.account(&mut report, host.sizes())?;
                 clock.end("copy");
                 Body::Cpu(host)
             }
             Some(machine) => {
                 let profile = self.profile_of(device);
-                let threshold = self.threshold.unwrap_or(profile.tile_entries);
+                let threshold = self.options.tile_threshold.unwrap_or(profile.tile_entries);
                 let parts = self.lay_out(threshold, &mut report)?;
                 clock.end("layout");
                 self.account(&mut report, self.sizes(&parts))?;
                 let mut plan = self.upload(device, machine.multiprocessors(), &parts)?;
-                if let Some(ratios) = plan.occupancy(machine, wide(self.inner))? {
-                    let scheduling = Scheduling::choose(self.schedule, ratios, profile.sddmm);
+                if let Some(ratios) = plan.occupancy(machine, wide(self.options.inner))? {
+                    let scheduling = Scheduling::choose(self.options.schedule, ratios, profile.sddmm);
                     plan.beside = scheduling.is_beside();
                     report.scheduling = Some(scheduling);
                 }
-                report.entries = plan.names(wide(self.inner));
+                report.entries = plan.names(wide(self.options.inner));
                 clock.end("upload");
                 Body::Gpu(Box::new(plan))
             }
@@ -214,8 +198,8 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
             rows: self.a.rows(),
             cols: self.a.cols(),
             nnz: self.a.nnz(),
-            precision: self.precision,
-            form: self.form,
+            precision: self.options.precision,
+            form: self.options.form,
             device: device.clone(),
             body,
             report,
@@ -224,8 +208,8 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
 
     /// The groups of the algorithm that has them.
     fn group(&self) -> SddmmGroup {
-        let bytes = self.inner.saturating_mul(self.precision.bytes() as usize);
-        self.group.unwrap_or_else(|| SddmmGroup::for_rows(bytes))
+        let bytes = self.options.inner.saturating_mul(self.options.precision.bytes() as usize);
+        self.options.group.unwrap_or_else(|| SddmmGroup::for_rows(bytes))
     }
 
     /// Divides the entries between the paths. Notes the algorithm and why.
@@ -237,11 +221,11 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
                 PlanError::TooLarge { what: "entries", found: entries, limit: MAX_INDEX, remedy }.into()
             );
         }
-        if self.algorithm == SddmmAlgorithm::Auto {
-            (report.algorithm, report.reason) = if self.precision.has_tile_kernels() {
+        if self.options.algorithm == SddmmAlgorithm::Auto {
+            (report.algorithm, report.reason) = if self.options.precision.has_tile_kernels() {
                 (SddmmAlgorithm::Tiles, "a row of Y is gathered once for the rows of a window".to_owned())
             } else {
-                (SddmmAlgorithm::Entries, format!("{} is multiplied on CUDA cores", self.precision))
+                (SddmmAlgorithm::Entries, format!("{} is multiplied on CUDA cores", self.options.precision))
             };
         }
         let pattern = match report.algorithm {
@@ -304,7 +288,7 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
             push(&mut sizes, "entry_rows", 4 * wide(parts.entry_rows.len()));
             push(&mut sizes, "col_indices", 4 * wide(parts.col_indices().len()));
         }
-        if self.form == SddmmForm::Scale {
+        if self.options.form == SddmmForm::Scale {
             push(&mut sizes, "values", 4 * wide(self.a.nnz()));
         }
         sizes
@@ -322,7 +306,7 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
             tiles => Some(TilesPart {
                 records: DeviceBuffer::named(device, tiles, "tiles")?,
                 window_rows: DeviceBuffer::named(device, pattern.window_rows(), "window_rows")?,
-                kernels: TileEntries::of(self.precision, self.scan)?,
+                kernels: TileEntries::of(self.options.precision, self.options.scan)?,
             }),
         };
         let entries = match parts.batches.rows.as_slice() {
@@ -331,7 +315,7 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
                 rows: DeviceBuffer::named(device, rows, "batch_rows")?,
                 begins: DeviceBuffer::named(device, &parts.batches.begins, "batch_begins")?,
                 col_indices: DeviceBuffer::named(device, parts.col_indices(), "col_indices")?,
-                kernels: EntriesPart::kernels(self.precision)?,
+                kernels: EntriesPart::kernels(self.options.precision)?,
             }),
         };
         let groups = match parts.entry_rows.as_slice() {
@@ -340,19 +324,19 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
                 rows: DeviceBuffer::named(device, rows, "entry_rows")?,
                 col_indices: DeviceBuffer::named(device, parts.col_indices(), "col_indices")?,
                 group: self.group(),
-                kernels: GroupsPart::kernels(self.precision)?,
+                kernels: GroupsPart::kernels(self.options.precision)?,
             }),
         };
         let places = match pattern.places() {
             [] => None,
             places => Some(DeviceBuffer::named(device, places, "places")?),
         };
-        let scale = match self.form {
+        let scale = match self.options.form {
             SddmmForm::Mask => None,
             SddmmForm::Scale => Some(DeviceBuffer::named(device, &scale_of(self.a.values()), "values")?),
         };
         Ok(GpuSddmm {
-            precision: self.precision,
+            precision: self.options.precision,
             multiprocessors,
             tiles,
             entries,
@@ -366,7 +350,7 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
 
     /// Notes what the plan will allocate, and refuses to go beyond the limit.
     fn account(&self, report: &mut SddmmReport, sizes: Vec<ArraySize>) -> Result<(), SddmmError> {
-        report.device_bytes = check_memory(&sizes, self.memory_limit, MEMORY_REMEDY)?;
+        report.device_bytes = check_memory(&sizes, self.options.memory_limit, MEMORY_REMEDY)?;
         report.arrays = sizes;
         Ok(())
     }
@@ -376,13 +360,13 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
             rows: self.a.rows(),
             cols: self.a.cols(),
             nnz: self.a.nnz(),
-            inner: self.inner,
-            precision: self.precision,
-            form: self.form,
+            inner: self.options.inner,
+            precision: self.options.precision,
+            form: self.options.form,
             device: device.to_string(),
             device_kind: device.kind(),
-            requested: self.algorithm,
-            algorithm: self.algorithm,
+            requested: self.options.algorithm,
+            algorithm: self.options.algorithm,
             reason: "as asked".to_owned(),
             scheduling: None,
             entries: Vec::new(),
@@ -398,9 +382,4 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
             stages: Vec::new(),
         }
     }
-}
-
-/// Values as products are scaled by them.
-pub(super) fn scale_of<V: Value>(values: &[V]) -> Vec<f32> {
-    values.iter().map(|value| value.to_f32()).collect()
 }

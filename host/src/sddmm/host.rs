@@ -3,7 +3,6 @@
 use rayon::prelude::*;
 use windrow_formats::{Csr, Value};
 
-use super::builder::scale_of;
 use super::options::SddmmForm;
 use crate::cpu;
 use crate::dense::DenseRef;
@@ -112,4 +111,9 @@ fn dot(x: &[f32], y: &[f32]) -> f32 {
         half /= 2;
     }
     sums[0]
+}
+
+/// Values as products are scaled by them.
+pub(super) fn scale_of<V: Value>(values: &[V]) -> Vec<f32> {
+    values.iter().map(|value| value.to_f32()).collect()
 }

@@ -9,7 +9,7 @@ mod report;
 mod verify;
 
 pub use builder::SddmmBuilder;
-pub use options::{SddmmAlgorithm, SddmmForm, SddmmGroup};
+pub use options::{SddmmAlgorithm, SddmmForm, SddmmGroup, SddmmOptions};
 pub use plan::SddmmPlan;
 pub use report::SddmmReport;
 

@@ -6,9 +6,10 @@ use windrow_formats::names;
 
 use crate::options::Precision;
 use crate::parallelism::IllegalPoint;
+use crate::plan::Schedule;
 
 /// What the values of the pattern are for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum SddmmForm {
@@ -29,7 +30,7 @@ names!(SddmmForm, "form of a sampled product";
 
 /// How a sampled product is computed on a GPU. The CPU has one algorithm, whichever is asked of those that there are for
 /// the precision.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum SddmmAlgorithm {
@@ -72,7 +73,7 @@ names!(SddmmAlgorithm, "algorithm of sampled products";
 /// The sum of an entry is along the dense inner dimension, Sgap's equation 4. `threads` is the reduction parallelism `r` of
 /// the paper: so many threads of a warp take turns along the inner dimension, 16 bytes of a row each, and add their sums in
 /// parallel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct SddmmGroup {
     /// Threads that share an entry: 1, 2, 4, 8, 16 or 32.
     pub threads: u32,
@@ -110,6 +111,48 @@ impl SddmmGroup {
 impl fmt::Display for SddmmGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&format!("{} threads, {} entries", self.threads, self.entries))
+    }
+}
+
+/// The options of a plan as one plain value: what [`SddmmBuilder`](super::SddmmBuilder) sets one by one. As JSON a missing
+/// field has its default, and a field that there is not is an error.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SddmmOptions {
+    /// See [`SddmmBuilder::inner`](super::SddmmBuilder::inner).
+    pub inner: usize,
+    /// See [`SddmmBuilder::precision`](super::SddmmBuilder::precision).
+    pub precision: Precision,
+    /// See [`SddmmBuilder::form`](super::SddmmBuilder::form).
+    pub form: SddmmForm,
+    /// See [`SddmmBuilder::algorithm`](super::SddmmBuilder::algorithm).
+    pub algorithm: SddmmAlgorithm,
+    /// See [`SddmmBuilder::groups`](super::SddmmBuilder::groups).
+    pub group: Option<SddmmGroup>,
+    /// See [`SddmmBuilder::tile_threshold`](super::SddmmBuilder::tile_threshold), in entries.
+    pub tile_threshold: Option<u32>,
+    /// See [`SddmmBuilder::schedule`](super::SddmmBuilder::schedule).
+    pub schedule: Schedule,
+    /// See [`SddmmBuilder::memory_limit`](super::SddmmBuilder::memory_limit), in bytes.
+    pub memory_limit: Option<u64>,
+    /// Whether an entry's position is found by scanning, for comparison.
+    #[doc(hidden)]
+    pub scan: bool,
+}
+
+impl Default for SddmmOptions {
+    fn default() -> Self {
+        Self {
+            inner: 128,
+            precision: Precision::F32,
+            form: SddmmForm::Mask,
+            algorithm: SddmmAlgorithm::Auto,
+            group: None,
+            tile_threshold: None,
+            schedule: Schedule::Auto,
+            memory_limit: None,
+            scan: false,
+        }
     }
 }
 

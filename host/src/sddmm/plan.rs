@@ -4,9 +4,8 @@ use std::fmt;
 
 use windrow_formats::Value;
 
-use super::builder::scale_of;
 use super::gpu::{GpuSddmm, Operands};
-use super::host::HostSddmm;
+use super::host::{HostSddmm, scale_of};
 use super::options::SddmmForm;
 use super::report::SddmmReport;
 use crate::dense::DenseRef;

@@ -3,6 +3,7 @@
 use windrow_formats::{Csf3, Value};
 
 use super::host::HostMttkrp;
+use super::options::MttkrpOptions;
 use super::part::MttkrpLayout;
 use super::plan::{Body, MttkrpPlan};
 use super::point::default_point;
@@ -16,8 +17,6 @@ use crate::parallelism::{AtomicParallelism, GroupLaunch, IllegalPoint};
 use crate::plan::{ArraySize, MAX_INDEX, StageClock, Values, check_memory};
 use crate::spmm::{GpuPlan, LaidOut, LayoutFacts, Operation, described};
 
-/// Width that a plan is made for, unless told otherwise: a usual rank of a CP decomposition.
-const DEFAULT_WIDTH: usize = 32;
 /// Columns of a workspace, at least and at most; wider products run in blocks of columns.
 const CAPACITY: (usize, usize) = (8, 4096);
 /// What to do about a plan that needs more memory than it may take.
@@ -27,46 +26,40 @@ const MEMORY_REMEDY: &str = "raise the limit, lower the width, or let a thread h
 #[derive(Debug, Clone)]
 pub struct MttkrpBuilder<'a, V> {
     a: &'a Csf3<V>,
-    width: usize,
-    precision: Precision,
-    determinism: Determinism,
-    memory_limit: Option<u64>,
-    point: Option<AtomicParallelism>,
-    group_launch: GroupLaunch,
+    options: MttkrpOptions,
 }
 
 impl<'a, V: Value> MttkrpBuilder<'a, V> {
     pub(super) fn new(a: &'a Csf3<V>) -> Self {
-        Self {
-            a,
-            width: DEFAULT_WIDTH,
-            precision: Precision::F32,
-            determinism: Determinism::RunToRun,
-            memory_limit: None,
-            point: None,
-            group_launch: GroupLaunch::default(),
-        }
+        Self { a, options: MttkrpOptions::default() }
+    }
+
+    /// All options at once, instead of those set before.
+    #[must_use]
+    pub fn options(mut self, options: MttkrpOptions) -> Self {
+        self.options = options;
+        self
     }
 
     /// The number of columns that most products will have, 32 unless told. A hint: it decides how work is divided and how
     /// wide the workspace is; products of any width can be run.
     #[must_use]
     pub fn width(mut self, n: usize) -> Self {
-        self.width = n;
+        self.options.width = n;
         self
     }
 
     /// The type that values and factors are rounded to, [`Precision::F32`] unless told, or [`Precision::F16`].
     #[must_use]
     pub fn precision(mut self, precision: Precision) -> Self {
-        self.precision = precision;
+        self.options.precision = precision;
         self
     }
 
     /// Whether two runs must give the same bits: [`Determinism::RunToRun`] unless told.
     #[must_use]
     pub fn determinism(mut self, determinism: Determinism) -> Self {
-        self.determinism = determinism;
+        self.options.determinism = determinism;
         self
     }
 
@@ -74,7 +67,7 @@ impl<'a, V: Value> MttkrpBuilder<'a, V> {
     /// unless told. The need is computed before anything is allocated.
     #[must_use]
     pub fn memory_limit(mut self, bytes: u64) -> Self {
-        self.memory_limit = Some(bytes);
+        self.options.memory_limit = Some(bytes);
         self
     }
 
@@ -92,14 +85,14 @@ impl<'a, V: Value> MttkrpBuilder<'a, V> {
     /// ```
     #[must_use]
     pub fn parallelism(mut self, point: AtomicParallelism) -> Self {
-        self.point = Some(point);
+        self.options.parallelism = Some(point);
         self
     }
 
     /// What the point leaves open; [`GroupLaunch::default`] unless told.
     #[must_use]
     pub fn group_launch(mut self, launch: GroupLaunch) -> Self {
-        self.group_launch = launch;
+        self.options.group_launch = launch;
         self
     }
 
@@ -115,15 +108,16 @@ impl<'a, V: Value> MttkrpBuilder<'a, V> {
     /// - [`PlanError::MemoryLimit`] if the plan needs more than the limit;
     /// - [`PlanError::Device`] if the device refuses.
     pub fn build(&self, device: &Device) -> Result<MttkrpPlan, TensorError> {
-        let precision = self.precision;
+        let precision = self.options.precision;
         if !Algorithm::SegmentGroup.supports(precision) {
             return Err(TensorError::Unsupported { precision });
         }
-        let point = self.point.map_or_else(|| default_point(self.a.nnz(), self.width), Ok)?;
+        let point =
+            self.options.parallelism.map_or_else(|| default_point(self.a.nnz(), self.options.width), Ok)?;
         if !point.is_nonzero_split() {
             return Err(IllegalPoint::RowsOfTensor { point }.into());
         }
-        self.group_launch.check(point)?;
+        self.options.group_launch.check(point)?;
         let mut report = self.blank_report(device);
         let mut clock = StageClock::start();
         let values = Values::new(precision, self.a.values());
@@ -138,7 +132,7 @@ impl<'a, V: Value> MttkrpBuilder<'a, V> {
             }
             Some(_) => {
                 let plan = self.build_gpu(device, point, (&slices, &values), (&mut report, &mut clock))?;
-                let n = narrow(self.width.min(index(MAX_INDEX)));
+                let n = narrow(self.options.width.min(index(MAX_INDEX)));
                 report.entries = plan.names(Operation { n, vectors: true, column_major: false });
                 Body::Gpu(Box::new(plan))
             }
@@ -147,7 +141,7 @@ impl<'a, V: Value> MttkrpBuilder<'a, V> {
         Ok(MttkrpPlan {
             dims: report.dims,
             nnz: self.a.nnz(),
-            width: self.width,
+            width: self.options.width,
             precision,
             device: device.clone(),
             body,
@@ -168,14 +162,14 @@ impl<'a, V: Value> MttkrpBuilder<'a, V> {
                 return Err(PlanError::TooLarge { what, found, limit: MAX_INDEX, remedy }.into());
             }
         }
-        let (precision, determinism) = (self.precision, self.determinism);
-        let division = (point, self.group_launch);
+        let (precision, determinism) = (self.options.precision, self.options.determinism);
+        let division = (point, self.options.group_launch);
         let (layout, cut) = MttkrpLayout::new(slices, division, determinism, precision.dtype());
         clock.end("balance");
 
         let (low, high) = CAPACITY;
-        let capacity = narrow(self.width.clamp(low, high).next_multiple_of(8));
-        report.parallelism = Some(described(point, self.group_launch));
+        let capacity = narrow(self.options.width.clamp(low, high).next_multiple_of(8));
+        report.parallelism = Some(described(point, self.options.group_launch));
         report.split_slices = wide(cut.rows.len());
         let laid = LaidOut::one(layout, cut, LayoutFacts::default());
         let (sizes, workspace) = GpuPlan::sizes(&laid, report.dims[0], capacity);
@@ -193,7 +187,7 @@ impl<'a, V: Value> MttkrpBuilder<'a, V> {
         sizes: Vec<ArraySize>,
         workspace: u64,
     ) -> Result<(), TensorError> {
-        report.device_bytes = check_memory(&sizes, self.memory_limit, MEMORY_REMEDY)?;
+        report.device_bytes = check_memory(&sizes, self.options.memory_limit, MEMORY_REMEDY)?;
         report.workspace_bytes = workspace;
         report.arrays = sizes;
         Ok(())
@@ -207,11 +201,11 @@ impl<'a, V: Value> MttkrpBuilder<'a, V> {
             nnz: self.a.nnz(),
             fibers: self.a.fibers(),
             empty_slices: wide(dims[0] - self.a.roots()),
-            width: self.width,
-            precision: self.precision,
+            width: self.options.width,
+            precision: self.options.precision,
             device: device.to_string(),
             device_kind: device.kind(),
-            determinism: self.determinism,
+            determinism: self.options.determinism,
             parallelism: None,
             entries: Vec::new(),
             split_slices: 0,

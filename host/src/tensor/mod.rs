@@ -2,6 +2,7 @@
 
 mod builder;
 mod host;
+mod options;
 mod part;
 mod plan;
 mod point;
@@ -11,6 +12,7 @@ mod ttm;
 mod verify;
 
 pub use builder::MttkrpBuilder;
+pub use options::MttkrpOptions;
 pub use plan::MttkrpPlan;
 pub use report::MttkrpReport;
 pub use ttm::{TtmBuilder, TtmPlan};

@@ -13,7 +13,7 @@ use crate::matrix::{DeviceMatrix, Element, Output};
 use crate::options::{Algorithm, Determinism, Precision};
 use crate::parallelism::{AtomicParallelism, GroupLaunch};
 use crate::plan::Verification;
-use crate::spmm::{Spmm, SpmmPlan, SpmmReport};
+use crate::spmm::{Spmm, SpmmOptions, SpmmPlan, SpmmReport};
 
 /// Width that a plan is made for, unless told otherwise: a usual rank of a Tucker decomposition.
 const DEFAULT_WIDTH: usize = 32;
@@ -22,40 +22,32 @@ const DEFAULT_WIDTH: usize = 32;
 #[derive(Debug, Clone)]
 pub struct TtmBuilder<'a, V> {
     a: &'a Csf3<V>,
-    width: usize,
-    precision: Precision,
-    algorithm: Algorithm,
-    determinism: Determinism,
-    memory_limit: Option<u64>,
-    point: Option<AtomicParallelism>,
-    group_launch: GroupLaunch,
+    options: SpmmOptions,
 }
 
 impl<'a, V: Value> TtmBuilder<'a, V> {
     pub(super) fn new(a: &'a Csf3<V>) -> Self {
-        Self {
-            a,
-            width: DEFAULT_WIDTH,
-            precision: Precision::F32,
-            algorithm: Algorithm::Auto,
-            determinism: Determinism::RunToRun,
-            memory_limit: None,
-            point: None,
-            group_launch: GroupLaunch::default(),
-        }
+        Self { a, options: SpmmOptions { width: DEFAULT_WIDTH, ..SpmmOptions::default() } }
+    }
+
+    /// All options at once, instead of those set before.
+    #[must_use]
+    pub fn options(mut self, options: SpmmOptions) -> Self {
+        self.options = options;
+        self
     }
 
     /// The number of columns that most products will have, 32 unless told. A hint, as for [`Spmm`].
     #[must_use]
     pub fn width(mut self, n: usize) -> Self {
-        self.width = n;
+        self.options.width = n;
         self
     }
 
     /// The type that values and `B` are rounded to, [`Precision::F32`] unless told.
     #[must_use]
     pub fn precision(mut self, precision: Precision) -> Self {
-        self.precision = precision;
+        self.options.precision = precision;
         self
     }
 
@@ -64,21 +56,21 @@ impl<'a, V: Value> TtmBuilder<'a, V> {
     /// now and then long.
     #[must_use]
     pub fn algorithm(mut self, algorithm: Algorithm) -> Self {
-        self.algorithm = algorithm;
+        self.options.algorithm = algorithm;
         self
     }
 
     /// Whether two runs must give the same bits: [`Determinism::RunToRun`] unless told.
     #[must_use]
     pub fn determinism(mut self, determinism: Determinism) -> Self {
-        self.determinism = determinism;
+        self.options.determinism = determinism;
         self
     }
 
     /// Device memory that the plan may take, in bytes, workspace included. No limit unless told.
     #[must_use]
     pub fn memory_limit(mut self, bytes: u64) -> Self {
-        self.memory_limit = Some(bytes);
+        self.options.memory_limit = Some(bytes);
         self
     }
 
@@ -86,14 +78,14 @@ impl<'a, V: Value> TtmBuilder<'a, V> {
     /// does.
     #[must_use]
     pub fn parallelism(mut self, point: AtomicParallelism) -> Self {
-        self.point = Some(point);
+        self.options.parallelism = Some(point);
         self
     }
 
     /// The launch of [`Algorithm::SegmentGroup`]; [`GroupLaunch::default`] unless told.
     #[must_use]
     pub fn group_launch(mut self, launch: GroupLaunch) -> Self {
-        self.group_launch = launch;
+        self.options.group_launch = Some(launch);
         self
     }
 
@@ -107,24 +99,19 @@ impl<'a, V: Value> TtmBuilder<'a, V> {
     /// [`PlanError::Format`] for 2³² fibers or more.
     pub fn build(&self, device: &Device) -> Result<TtmPlan, SpmmError> {
         let rows = rows_of_fibers(self.a)?;
-        let groups = match self.algorithm {
-            Algorithm::Auto => Algorithm::SegmentGroup.supports(self.precision),
+        let SpmmOptions { width, precision, algorithm, .. } = self.options;
+        let groups = match algorithm {
+            Algorithm::Auto => Algorithm::SegmentGroup.supports(precision),
             other => other == Algorithm::SegmentGroup,
         };
-        let mut builder = Spmm::builder(&rows)
-            .width(self.width)
-            .precision(self.precision)
-            .algorithm(if groups { Algorithm::SegmentGroup } else { self.algorithm })
-            .determinism(self.determinism)
-            .group_launch(self.group_launch);
-        if let Some(bytes) = self.memory_limit {
-            builder = builder.memory_limit(bytes);
-        }
+        let mut options = self.options.clone();
+        options.group_launch = Some(options.group_launch.unwrap_or_default());
         if groups {
-            let point = self.point.map_or_else(|| default_point(self.a.nnz(), self.width), Ok)?;
-            builder = builder.parallelism(point);
+            options.algorithm = Algorithm::SegmentGroup;
+            let point = options.parallelism.map_or_else(|| default_point(self.a.nnz(), width), Ok)?;
+            options.parallelism = Some(point);
         }
-        Ok(TtmPlan { product: builder.build(device)? })
+        Ok(TtmPlan { product: Spmm::builder(&rows).options(options).build(device)? })
     }
 }
 

@@ -1,0 +1,16 @@
+//! A run of a plan as the kernel of its product sees it.
+
+use windrow_kernels::nm::Output;
+
+use super::staging::KMajor;
+
+/// A run as the kernel of the product sees it.
+pub(super) struct Launch {
+    pub(super) a: KMajor,
+    /// `C`, or the first of the parts.
+    pub(super) output: Output,
+    /// Elements from a part to the next.
+    pub(super) part_elements: u64,
+    /// Into how many parts the stages are divided, as a power of two.
+    pub(super) parts_log2: u32,
+}
