@@ -4,7 +4,10 @@ use std::fmt;
 use std::io;
 
 use windrow::io::{ReadError, WriteError};
-use windrow::{DeviceError, FormatError, ProfileError, SpmmError, TunedError};
+use windrow::{
+    DeviceError, FormatError, NmError, PlanError, ProfileError, SddmmError, SpmmError, TensorError,
+    TunedError,
+};
 use windrow_bench::BenchError;
 
 /// What every part of a command returns.
@@ -124,12 +127,6 @@ fn format_exit(error: &FormatError) -> Exit {
     }
 }
 
-impl From<FormatError> for Failure {
-    fn from(error: FormatError) -> Self {
-        Self::new(format_exit(&error), error.to_string())
-    }
-}
-
 fn device_exit(error: &DeviceError) -> Exit {
     match error {
         DeviceError::NoDriver
@@ -142,29 +139,36 @@ fn device_exit(error: &DeviceError) -> Exit {
     }
 }
 
-impl From<DeviceError> for Failure {
-    fn from(error: DeviceError) -> Self {
-        Self::new(device_exit(&error), in_options(&error.to_string()))
-    }
-}
-
 /// The library's remedies name its functions; here they are options.
 fn in_options(message: &str) -> String {
     message.replace("the CPU (`Device::cpu()`)", "the CPU (`--device cpu`)")
 }
 
-impl From<SpmmError> for Failure {
-    fn from(error: SpmmError) -> Self {
-        let exit = match &error {
-            SpmmError::MemoryLimit { .. } | SpmmError::TooLarge { .. } => Exit::Limit,
-            SpmmError::Device(error) => device_exit(error),
-            SpmmError::Format(error) => format_exit(error),
+impl From<windrow::Error> for Failure {
+    fn from(error: windrow::Error) -> Self {
+        let exit = match (&error, error.plan()) {
+            (_, Some(PlanError::MemoryLimit { .. } | PlanError::TooLarge { .. })) => Exit::Limit,
+            (windrow::Error::Device(error), _) | (_, Some(PlanError::Device(error))) => device_exit(error),
+            (windrow::Error::Format(error), _) | (_, Some(PlanError::Format(error))) => format_exit(error),
             // What is left comes from options that do not fit together.
             _ => Exit::Usage,
         };
         Self::new(exit, in_options(&error.to_string()))
     }
 }
+
+/// Errors of a family become failures as any error of the library does.
+macro_rules! from_library {
+    ($($error:ty),+) => {
+        $(impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                windrow::Error::from(error).into()
+            }
+        })+
+    };
+}
+
+from_library!(DeviceError, FormatError, PlanError, SpmmError, SddmmError, NmError, TensorError);
 
 impl From<BenchError> for Failure {
     fn from(error: BenchError) -> Self {
@@ -191,11 +195,11 @@ mod tests {
         assert_eq!(exit(DeviceError::NoSuchDevice { index: 3, count: 1 }.into()), 4);
         assert_eq!(exit(DeviceError::Jit { code: String::new(), log: String::new() }.into()), 5);
         assert_eq!(exit(DeviceError::Grid { kernel: "k", x: 1, y: 1 << 20 }.into()), 6);
-        assert_eq!(exit(SpmmError::Device(DeviceError::NoDriver).into()), 4);
+        assert_eq!(exit(SpmmError::from(DeviceError::NoDriver).into()), 4);
         assert_eq!(exit(FormatError::TooManyTiles { tiles: 1 << 33 }.into()), 6);
         assert_eq!(exit(FormatError::OutOfMemory { what: "values", bytes: 1 << 50 }.into()), 6);
         let (largest, remedy) = ("columns", "raise the limit");
-        let limit = SpmmError::MemoryLimit { needed: 2, limit: 1, largest, largest_bytes: 2, remedy };
+        let limit = PlanError::MemoryLimit { needed: 2, limit: 1, largest, largest_bytes: 2, remedy };
         assert_eq!(exit(limit.into()), 6);
         let unknown = ReadError::UnknownFormat { found: "nothing".to_owned() };
         assert_eq!(exit(unknown.into()), 3);

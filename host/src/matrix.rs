@@ -257,6 +257,41 @@ pub(crate) fn aligned_ld<T>(cols: usize) -> usize {
     cols.checked_next_multiple_of((16 / size_of::<T>()).max(1)).unwrap_or(cols)
 }
 
+/// An expression for the element type of a precision: `with_element!(precision, T => expression)` has `T` stand for `f32`,
+/// [`f16`](crate::f16) or [`bf16`](crate::bf16) in the expression, as `B` and other operands of a plan of that precision
+/// have it.
+///
+/// # Examples
+/// ```
+/// use windrow::{Device, DeviceMatrix, Precision, with_element};
+///
+/// fn zeros(precision: Precision, device: &Device) -> Result<u64, windrow::PlanError> {
+///     Ok(with_element!(precision, T => DeviceMatrix::<T>::zeros(device, 3, 8)?.buffer().bytes()))
+/// }
+/// assert_eq!(zeros(Precision::Bf16, &Device::cpu())?, 3 * 8 * 2);
+/// assert_eq!(zeros(Precision::Tf32, &Device::cpu())?, 3 * 8 * 4);
+/// # Ok::<(), windrow::PlanError>(())
+/// ```
+#[macro_export]
+macro_rules! with_element {
+    ($precision:expr, $element:ident => $run:expr) => {
+        match $precision {
+            $crate::Precision::F32 | $crate::Precision::Tf32 => {
+                type $element = f32;
+                $run
+            }
+            $crate::Precision::F16 => {
+                type $element = $crate::f16;
+                $run
+            }
+            $crate::Precision::Bf16 => {
+                type $element = $crate::bf16;
+                $run
+            }
+        }
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -268,11 +268,7 @@ fn product(
     device: &Device,
 ) -> Result<windrow::Verification> {
     let plan = Spmm::builder(a).width(TEST_WIDTH).precision(precision).algorithm(algorithm).build(device)?;
-    match precision {
-        Precision::F16 => run_and_verify::<f16, f32>(&plan, a, TEST_WIDTH, 1),
-        Precision::Bf16 => run_and_verify::<bf16, f32>(&plan, a, TEST_WIDTH, 1),
-        _ => run_and_verify::<f32, f32>(&plan, a, TEST_WIDTH, 1),
-    }
+    with_element!(precision, T => run_and_verify::<T, f32>(&plan, a, TEST_WIDTH, 1))
 }
 
 /// Rows of 0 to 15 entries, and one that is nearly full.

@@ -68,11 +68,7 @@ pub(crate) fn run(args: &NmArgs, console: Console) -> Result<()> {
     let plan = plan(&weights.matrix, &device, args);
     spinner.finish_and_clear();
     let plan = plan?;
-    let outcome = match args.precision {
-        Precision::F16 => product::<f16>(weights, &plan, args, console),
-        Precision::Bf16 => product::<bf16>(weights, &plan, args, console),
-        _ => product::<f32>(weights, &plan, args, console),
-    }?;
+    let outcome = with_element!(args.precision, T => product::<T>(weights, &plan, args, console))?;
     console.line(&outcome)?;
     console.object("nm", &outcome)?;
     conclusion(outcome.verification.as_ref())

@@ -87,11 +87,7 @@ pub(crate) fn run(args: &SpmmArgs, console: Console) -> Result<()> {
     let plan = plan(&a, &order, &device, args);
     spinner.finish_and_clear();
     let plan = plan?;
-    let outcome = match args.precision {
-        Precision::F16 => product::<f16>(&a, &plan, args, console),
-        Precision::Bf16 => product::<bf16>(&a, &plan, args, console),
-        _ => product::<f32>(&a, &plan, args, console),
-    }?;
+    let outcome = with_element!(args.precision, T => product::<T>(&a, &plan, args, console))?;
     console.line(&outcome)?;
     console.object("spmm", &outcome)?;
     conclusion(outcome.verification.as_ref())

@@ -101,11 +101,7 @@ fn run(
     let plan = plan(&a, &device);
     spinner.finish_and_clear();
     let (plan, case) = (plan?, Case { a: &a, args, operation });
-    match args.precision {
-        Precision::F16 => case.product::<f16>(&plan, &device, console),
-        Precision::Bf16 => case.product::<bf16>(&plan, &device, console),
-        _ => case.product::<f32>(&plan, &device, console),
-    }
+    with_element!(args.precision, T => case.product::<T>(&plan, &device, console))
 }
 
 /// The tensor, its modes in the order that the product takes.

@@ -195,9 +195,7 @@ fn product(
 ) -> Result<Verification> {
     match (plan.precision(), output) {
         (Precision::F16, Precision::F16) => run_and_verify::<f16, f16>(plan, a, width, seed),
-        (Precision::F16, _) => run_and_verify::<f16, f32>(plan, a, width, seed),
-        (Precision::Bf16, _) => run_and_verify::<bf16, f32>(plan, a, width, seed),
-        _ => run_and_verify::<f32, f32>(plan, a, width, seed),
+        (precision, _) => with_element!(precision, T => run_and_verify::<T, f32>(plan, a, width, seed)),
     }
 }
 

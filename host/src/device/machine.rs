@@ -3,8 +3,8 @@
 use bytemuck::Pod;
 use windrow_kernels::Entry;
 
-use super::DeviceKind;
 use super::event::Event;
+use super::kind::DeviceKind;
 use crate::error::DeviceError;
 
 /// Blocks along the fast axis of a grid.

@@ -6,6 +6,7 @@ mod cuda;
 #[cfg(feature = "emulator")]
 mod emulator;
 mod event;
+mod kind;
 mod machine;
 
 use std::fmt;
@@ -14,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 pub use buffer::DeviceBuffer;
 pub use event::Event;
+pub use kind::DeviceKind;
 pub(crate) use machine::{Machine, Prepared};
 
 use crate::error::DeviceError;
@@ -41,19 +43,6 @@ struct Inner {
     description: Description,
     /// What runs kernels; none for the CPU, which has code of its own.
     machine: Option<Box<dyn Machine>>,
-}
-
-/// What sort of device it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum DeviceKind {
-    /// An NVIDIA GPU.
-    Cuda,
-    /// The processor that this program runs on.
-    Cpu,
-    /// The GPU emulator, which runs the GPU's kernels on the processor and checks every access. For tests.
-    Emulator,
 }
 
 /// Handles of open GPUs, so that opening one twice is the same device with its kernels compiled once.
