@@ -95,7 +95,10 @@ impl PlanOrder {
 }
 
 /// An order that was made for another matrix may have another length.
-fn fits(order: &Permutation, rows: usize, name: impl Display) -> Result<()> {
+///
+/// # Errors
+/// [`Exit::File`] with both lengths.
+pub(crate) fn fits(order: &Permutation, rows: usize, name: impl Display) -> Result<()> {
     if order.len() == rows {
         return Ok(());
     }

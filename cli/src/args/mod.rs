@@ -4,6 +4,7 @@ mod nm;
 pub(crate) mod plan;
 mod reorder;
 mod run;
+mod spy;
 mod tensor;
 mod tune;
 
@@ -22,6 +23,7 @@ use run::{DeviceArgs, MemoryArgs, TimingArgs};
 
 pub(crate) use nm::{NmArgs, Ratio};
 pub(crate) use reorder::ReorderArgs;
+pub(crate) use spy::SpyArgs;
 pub(crate) use tensor::{MttkrpArgs, TensorArgs, TtmArgs};
 pub(crate) use tune::{TuneArgs, TuneProductArgs};
 
@@ -80,6 +82,7 @@ pub(crate) struct Global {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Info(InfoArgs),
+    Spy(SpyArgs),
     Spmm(SpmmArgs),
     Sddmm(SddmmArgs),
     Mttkrp(MttkrpArgs),

@@ -306,12 +306,11 @@ impl Estimate {
             table.titles(),
         ];
         for bound in &self.bounds {
-            let by_tiles = bound.tile_stream_us.is_some_and(|tiles| tiles < bound.row_split_us);
             lines.push(table.row(&[
                 bound.precision.to_string(),
                 bound.width.to_string(),
                 time_us(bound.sparse_us()),
-                if by_tiles { "tile-stream" } else { "row-split" }.to_owned(),
+                if bound.tile_stream_us.is_some() { "tile-stream" } else { "row-split" }.to_owned(),
                 time_us(bound.dense_us),
                 digits(bound.ratio()),
             ]));
