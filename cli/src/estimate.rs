@@ -7,10 +7,10 @@
 //! ```
 //!
 //! where a CUDA-core kernel gathers a row of `B` for each entry, and a Tensor Core kernel one for each column vector
-//! (pads of tiles are not read), at a rate that depends on the size of `B` and of its rows. The bound of a precision is that
-//! of the kernel that `auto` takes for it: tiles in f16, row-split in f32. A dense product takes at least its floating-point
-//! operations at the rate that a dense library reaches, and its bytes at the rate of a copy. The arithmetic of the sparse
-//! product never limits.
+//! (pads of tiles are not read), at a rate that depends on the size of `B` and of its rows. The bound of a precision
+//! is that of the kernel that `auto` takes for it: tiles in f16, row-split in f32. A dense product takes at least its
+//! floating-point operations at the rate that a dense library reaches, and its bytes at the rate of a copy. The
+//! arithmetic of the sparse product never limits.
 
 use serde::Serialize;
 use windrow::{Precision, Structure};

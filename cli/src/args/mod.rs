@@ -176,8 +176,8 @@ pub(crate) struct SpmmArgs {
     ///
     /// row-split: CUDA cores over rows, long rows cut; short-rows: CUDA cores over rows of equal length; segment-group:
     /// CUDA cores for few columns of B, see --parallelism (f32 and f16); auto takes it for narrow B;
-    /// matricized-rows: Tensor Cores over rows as they are (f16); tile-stream: Tensor Cores over 8 x 8 tiles; hybrid: tiles, with short rows that share few columns on CUDA cores.
-    /// The last two multiply tf32, f16 and bf16.
+    /// matricized-rows: Tensor Cores over rows as they are (f16); tile-stream: Tensor Cores over 8 x 8 tiles; hybrid:
+    /// tiles, with short rows that share few columns on CUDA cores. The last two multiply tf32, f16 and bf16.
     #[arg(long, short, value_name = "NAME", default_value_t = Algorithm::Auto)]
     pub(crate) algorithm: Algorithm,
 
@@ -255,8 +255,8 @@ pub(crate) struct SddmmArgs {
 
     /// How the two parts of --algorithm hybrid follow each other: auto, sequential or multi-stream.
     ///
-    /// multi-stream: beside each other, in two streams; auto: so where windrow tune found that it pays, or what was measured
-    /// for the GPU's architecture.
+    /// multi-stream: beside each other, in two streams; auto: so where windrow tune found that it pays, or what was
+    /// measured for the GPU's architecture.
     #[arg(long, value_name = "NAME", default_value_t = Schedule::default())]
     pub(crate) schedule: Schedule,
 
@@ -278,10 +278,11 @@ pub(crate) struct SddmmArgs {
     pub(crate) read: ReadArgs,
 }
 
-/// Check every algorithm, precision and width on a matrix.
+/// Check SpMM on a matrix with every algorithm, precision and width.
 ///
-/// Each product is compared with an f64 reference, element by element, within the error bound that follows from
-/// the length of the row. One line a product, written when it is known; exit code 1 if any of them is wrong.
+/// Sampled products, weights and tensors are checked by --verify of their own commands. Each product is compared with
+/// an f64 reference, element by element, within the error bound that follows from the length of the row. One line a
+/// product, written when it is known; exit code 1 if any of them is wrong.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -313,8 +314,8 @@ pub(crate) struct VerifyArgs {
 
 /// Read a matrix in any format and write it in another.
 ///
-/// The name of OUTPUT tells the format: .mtx or .mm (Matrix Market), .smtx (DLMC, without values), .npz (scipy.sparse CSR),
-/// .txt, .el or .edges (edge list); .gz behind it compresses. Values are kept as f64.
+/// The name of OUTPUT tells the format: .mtx or .mm (Matrix Market), .smtx (DLMC, without values), .npz (scipy.sparse
+/// CSR), .txt, .el or .edges (edge list); .gz behind it compresses. Values are kept as f64.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

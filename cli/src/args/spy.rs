@@ -9,8 +9,9 @@ use super::plan::RowOrder;
 
 /// Draw where a matrix has entries, as an SVG file; with --order in its own order of the rows and in another.
 ///
-/// The picture is a grid of cells, the darker the more entries, on a logarithmic scale. Below each part of it is how many
-/// entries a column vector of 8 rows has: what a product on Tensor Cores saves. PICTURE appears whole or not at all.
+/// The picture is a grid of cells, the darker the more entries, on a logarithmic scale. Below each part of it is how
+/// many entries a column vector of 8 rows has: what a product on Tensor Cores saves. PICTURE appears whole or not at
+/// all.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -1,7 +1,7 @@
 //! Spy plots as SVG: one panel for each order of the rows, side by side.
 //!
-//! A panel is a grid of cells, darker where there are more entries. Colours are of middle lightness and the background is
-//! left out, so the picture can be read on a light page and on a dark one; labels are text.
+//! A panel is a grid of cells, darker where there are more entries. Colours are of middle lightness and the
+//! background is left out, so the picture can be read on a light page and on a dark one; labels are text.
 
 use std::fmt::Write as _;
 

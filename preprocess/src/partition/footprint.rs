@@ -24,8 +24,8 @@ impl Footprint {
     }
 }
 
-/// Bytes of `csr` in five formats, as in Figure 13 of RSH-SpMM: COO, CSR, RS-Tile,
-/// `BitTCF` and balanced `BitTCF`.
+/// Bytes of `csr` in five of the seven formats of Figure 13 of RSH-SpMM: COO, CSR, RS-Tile, `BitTCF` and balanced
+/// `BitTCF`. Not counted are the two forms of ME-TCF.
 ///
 /// With `w` windows of 8 consecutive rows, `t` tiles and `b = ⌈t / 32⌉` thread blocks, the arrays counted are:
 ///

@@ -137,8 +137,8 @@ pub fn read_tensor<V: Value>(
 ///
 /// # Errors
 /// - [`ReadError::Io`] if reading fails;
-/// - [`ReadError::Archive`] if the content is no valid safetensors file, has no such tensor, or not just one where no name
-///   is given, or if the tensor has not one dimension or two;
+/// - [`ReadError::Archive`] if the content is no valid safetensors file, has no such tensor, or not just one where no
+///   name is given, or if the tensor has not one dimension or two;
 /// - [`ReadError::Unsupported`] for elements of another type;
 /// - [`ReadError::Limit`] if it exceeds `options.limits`; elements count as entries.
 ///
