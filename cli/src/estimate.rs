@@ -100,7 +100,7 @@ impl Bound {
     }
 }
 
-/// What to expect.
+/// What the bounds say about a sparse product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Verdict {

@@ -2,7 +2,7 @@
 
 use crate::pointer::{GlobalPtr, Word};
 
-/// Lanes per warp.
+/// Lanes of a warp, on every GPU.
 pub const WARP: u32 = 32;
 
 /// The operations that one GPU thread may perform.
@@ -30,7 +30,7 @@ pub unsafe trait Simt {
     fn block_idx_y(&self) -> u32;
     /// `%ntid.x`: threads per block.
     fn block_dim(&self) -> u32;
-    /// `%nctaid.x`.
+    /// Blocks of the grid along x: `%nctaid.x`.
     fn grid_dim(&self) -> u32;
 
     /// The thread's lane in its warp, `0..32`.

@@ -196,7 +196,7 @@ pub(crate) struct SpmmArgs {
     #[arg(long)]
     pub(crate) peers: bool,
 
-    /// Seed of B.
+    /// Seed of the values of B: the same seed makes the same B.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub(crate) seed: u64,
 
@@ -301,7 +301,7 @@ pub(crate) struct VerifyArgs {
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
 
-    /// Seed of B.
+    /// Seed of the values of B: the same seed makes the same B.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub(crate) seed: u64,
 

@@ -113,9 +113,9 @@ impl PlanArgs {
 /// An order of the rows as named on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RowOrder {
-    /// To be found.
+    /// A method, which is run as part of the planning.
     Method(Method),
-    /// Found before.
+    /// A file that `windrow reorder` wrote.
     File(PathBuf),
 }
 
@@ -147,11 +147,11 @@ impl fmt::Display for RowOrder {
 /// A partition as named on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Partition {
-    /// The cost model's.
+    /// What the library's cost model prefers.
     Auto,
     /// By column vectors, with the threshold that was measured.
     Vectors,
-    /// This one.
+    /// The rule that was named.
     Rule(PartitionRule),
 }
 

@@ -75,7 +75,7 @@ pub(crate) struct TuneProductArgs {
     #[arg(long, value_name = "METHOD")]
     pub(crate) reorder: Option<Method>,
 
-    /// Seed of B.
+    /// Seed of the values of B: the same seed makes the same B.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub(crate) seed: u64,
 

@@ -16,7 +16,7 @@ use crate::units::{bytes, count, digits, percent, time_us};
 /// Largest finite number in f16.
 const F16_MAX: f32 = 65504.0;
 
-/// What is printed.
+/// What `windrow info` prints, and writes with `--json`.
 #[derive(Debug, Serialize)]
 struct Info {
     file: String,
@@ -44,7 +44,7 @@ struct SourceInfo {
     zeros_dropped: u64,
 }
 
-/// The pattern.
+/// What follows from where the entries are, whatever their values.
 #[derive(Debug, Serialize)]
 struct StructureInfo {
     rows: usize,

@@ -14,7 +14,7 @@ use crate::spy::svg::{Panel, Picture};
 use crate::units::{bytes, count, digits};
 use crate::{interrupt, load, ordering};
 
-/// What is printed.
+/// What `windrow spy` prints, and writes with `--json`.
 #[derive(Debug, Serialize)]
 struct Drawn {
     file: String,

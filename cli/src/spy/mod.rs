@@ -65,7 +65,7 @@ pub(crate) struct Spy {
     pub(crate) dithered: bool,
     /// The most entries that a dot covers.
     pub(crate) most_a_dot: u64,
-    /// The picture.
+    /// The picture, from its first line to its last.
     pub(crate) lines: Vec<String>,
 }
 

@@ -27,10 +27,10 @@ pub(crate) struct Panel<'a, V> {
     pub(crate) labels: Vec<String>,
 }
 
-/// A finished picture.
+/// The content of the file, from tag to tag.
 #[derive(Debug)]
 pub(crate) struct Picture {
-    /// The file's content.
+    /// Cells of each panel: how many high, how many wide.
     pub(crate) text: String,
     /// Cells of each panel, rows by columns.
     pub(crate) cells: (usize, usize),

@@ -21,7 +21,7 @@ pub struct RowSegments {
     /// `[row, first_slot, count, stride]` with stride 1: the partial sums of `row` are in slots
     /// `first_slot .. first_slot + count`.
     pub split_rows: Vec<[u32; 4]>,
-    /// Number of slots.
+    /// Slots that the workspace needs for partial sums.
     pub slots: u32,
 }
 

@@ -19,13 +19,13 @@ const WHOLE: u64 = 6 * BLOCK_ENTRIES;
 /// `num_warps_per_row` and `warpid_within_row`, and the entries that follow from them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WarpShare {
-    /// The row.
+    /// The row of `C` that the sums belong to.
     pub row: u32,
     /// The slot for the sums of a piece; [`NO_SLOT`] for a whole row.
     pub slot: u32,
     /// First entry of the row, or of the piece that the block has.
     pub first: u32,
-    /// Entries of it.
+    /// Entries of the row, or of the piece.
     pub entries: u32,
     /// Warps of the block that share them: 1, 2, 4 or 8.
     pub warps: u32,
@@ -49,7 +49,7 @@ pub struct RowWarps {
     /// `[row, first_slot, count, stride]` with stride 1: the partial sums of `row` are in slots
     /// `first_slot .. first_slot + count`.
     pub split_rows: Vec<[u32; 4]>,
-    /// Number of slots.
+    /// Slots that the workspace needs for partial sums.
     pub slots: u32,
 }
 

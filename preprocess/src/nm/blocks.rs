@@ -167,7 +167,7 @@ impl Blocks {
         self.shape
     }
 
-    /// Blocks of columns.
+    /// How many blocks the columns are cut into.
     #[must_use]
     pub fn blocks(&self) -> usize {
         self.blocks

@@ -13,12 +13,12 @@ pub struct Footprint {
     pub format: &'static str,
     /// Bytes of everything but values: what says where values are.
     pub metadata_bytes: u64,
-    /// Bytes of values.
+    /// Bytes of the values, one for each entry in every format.
     pub value_bytes: u64,
 }
 
 impl Footprint {
-    /// Bytes in all.
+    /// Bytes of metadata and values together.
     pub fn total_bytes(&self) -> u64 {
         self.metadata_bytes + self.value_bytes
     }

@@ -28,7 +28,7 @@ const STEP_COLUMNS: usize = 16;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VectorThreshold {
-    /// `⌈8·η⌉`.
+    /// Entries that a column vector must have: `⌈8·η⌉`, 1 to 8.
     entries: u8,
 }
 

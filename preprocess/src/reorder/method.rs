@@ -15,9 +15,9 @@ use std::str::FromStr;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Method {
-    /// As they are.
+    /// Rows as they are.
     Identity,
-    /// Longest first.
+    /// The longest rows first.
     Degree,
     /// Reverse Cuthill–McKee: by distance in the graph, for a small bandwidth.
     ReverseCuthillMckee,
@@ -29,7 +29,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// Every method.
+    /// Every method, from none to the slowest.
     pub const ALL: [Self; 5] =
         [Self::Identity, Self::Degree, Self::ReverseCuthillMckee, Self::Community, Self::Similarity];
 
@@ -54,7 +54,7 @@ impl fmt::Display for Method {
 /// No method has this name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownMethod {
-    /// The name.
+    /// The name that was given.
     pub found: String,
 }
 

@@ -18,7 +18,7 @@ pub(super) struct Replaced {
     pub(super) better: String,
 }
 
-/// The table.
+/// The word that is used here.
 #[derive(Debug, Default)]
 pub(super) struct Glossary {
     /// Words that have a meaning.
@@ -30,7 +30,7 @@ pub(super) struct Glossary {
 }
 
 impl Glossary {
-    /// Reads the file.
+    /// Words that have a meaning here.
     pub(super) fn read(workspace: &Workspace, findings: &mut Findings) -> Result<Self> {
         let path = workspace.root().join(PATH);
         if !path.is_file() {

@@ -17,10 +17,10 @@ mod words;
 use crate::failure::{Failure, Result};
 use crate::workspace::Workspace;
 
-/// What was found.
+/// Everything that a run of the rules found.
 #[derive(Debug, Default)]
 struct Findings {
-    /// Broken rules.
+    /// Rules that are broken: each fails the run.
     problems: Vec<String>,
     /// What is allowed but should be looked at.
     warnings: Vec<String>,

@@ -55,17 +55,17 @@ impl<V: Value> DenseTensor<V> {
         self.rows
     }
 
-    /// Number of columns.
+    /// Number of columns; that of a tensor of one dimension is its length.
     pub fn cols(&self) -> usize {
         self.cols
     }
 
-    /// The elements, row-major.
+    /// The elements, row after row without padding.
     pub fn values(&self) -> &[V] {
         &self.values
     }
 
-    /// The elements, row-major.
+    /// The elements, row after row without padding; the matrix is used up.
     pub fn into_values(self) -> Vec<V> {
         self.values
     }
