@@ -113,7 +113,7 @@ impl PlanArgs {
 /// An order of the rows as named on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RowOrder {
-    /// A method, which is run as part of the planning.
+    /// A method, by which the order is yet to be found.
     Method(Method),
     /// A file that `windrow reorder` wrote.
     File(PathBuf),

@@ -27,10 +27,10 @@ pub(crate) struct Panel<'a, V> {
     pub(crate) labels: Vec<String>,
 }
 
-/// The content of the file, from tag to tag.
+/// A picture that is ready to be written.
 #[derive(Debug)]
 pub(crate) struct Picture {
-    /// Cells of each panel: how many high, how many wide.
+    /// The content of the file, from tag to tag.
     pub(crate) text: String,
     /// Cells of each panel, rows by columns.
     pub(crate) cells: (usize, usize),

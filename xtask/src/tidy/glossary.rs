@@ -15,10 +15,11 @@ pub(super) const PATH: &str = "docs/glossary.md";
 pub(super) struct Replaced {
     /// In lower case if it is a phrase.
     pub(super) word: String,
+    /// The first word of the line.
     pub(super) better: String,
 }
 
-/// The word that is used here.
+/// What the table says, line by line.
 #[derive(Debug, Default)]
 pub(super) struct Glossary {
     /// Words that have a meaning.
@@ -30,7 +31,7 @@ pub(super) struct Glossary {
 }
 
 impl Glossary {
-    /// Words that have a meaning here.
+    /// Reads the file; a tree without it breaks a rule.
     pub(super) fn read(workspace: &Workspace, findings: &mut Findings) -> Result<Self> {
         let path = workspace.root().join(PATH);
         if !path.is_file() {
