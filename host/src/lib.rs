@@ -138,11 +138,6 @@
 //! them; nothing panics on user data. [`SpmmPlan::verify`] compares a result with an f64 reference, element by element
 //! and where the result is, within a bound that follows from the number of roundings.
 
-/// The README, whose sample runs with the documentation's.
-#[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-mod readme {}
-
 mod checks;
 mod cpu;
 mod dense;
@@ -206,3 +201,8 @@ pub use windrow_preprocess::nm::prune_magnitude;
 pub use windrow_preprocess::{partition, reorder};
 #[cfg(feature = "emulator")]
 pub use windrow_simt::emulator::Schedule as EmulatorSchedule;
+
+/// The README, whose sample runs with the documentation's.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+mod readme {}
