@@ -6,9 +6,11 @@
 //! max( (bytes(A) + bytes(B) + bytes(C)) / copy,  gathered bytes / gather rate )
 //! ```
 //!
-//! where a CUDA-core kernel gathers a row of `B` for each entry, and a Tensor Core kernel one for each place in
-//! its tiles, pads included, at a rate that depends on the size of `B` and of its rows. A dense product takes at least its floating-point operations at the rate that a
-//! dense library reaches, and its bytes at the rate of a copy. The arithmetic of the sparse product never limits.
+//! where a CUDA-core kernel gathers a row of `B` for each entry, and a Tensor Core kernel one for each column vector
+//! (pads of tiles are not read), at a rate that depends on the size of `B` and of its rows. The bound of a precision
+//! is that of the kernel that `auto` takes for it: tiles in f16, row-split in f32. A dense product takes at least its
+//! floating-point operations at the rate that a dense library reaches, and its bytes at the rate of a copy. The
+//! arithmetic of the sparse product never limits.
 
 use serde::Serialize;
 use windrow::{Precision, Structure};
@@ -68,8 +70,10 @@ impl Gpu {
 /// Least bytes that a gather moves, one sector of the cache.
 const SECTOR_BYTES: f64 = 32.0;
 
-/// Device bytes of a tile: 8 column ids and 64 values in f16, and its share of the window's fields.
-const TILE_BYTES: f64 = 8.0 * 4.0 + 64.0 * 2.0;
+/// Device bytes of a tile with dense values in f16: half of a step of `128·2 + 128` bytes.
+const DENSE_TILE_BYTES: f64 = (128.0 * 2.0 + 128.0) / 2.0;
+/// Device bytes of a tile with packed values, beside these.
+const PACKED_TILE_BYTES: f64 = 132.0 / 2.0;
 
 /// Bounds for one width and precision, in microseconds.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -78,16 +82,16 @@ pub(crate) struct Bound {
     pub(crate) precision: Precision,
     /// By CUDA cores, a gather for each entry.
     pub(crate) row_split_us: f64,
-    /// By Tensor Cores, a gather for each place of the tiles; f16 only.
+    /// By Tensor Cores, a gather for each column vector; f16 only.
     pub(crate) tile_stream_us: Option<f64>,
     /// As a dense product.
     pub(crate) dense_us: f64,
 }
 
 impl Bound {
-    /// The lower of the sparse bounds.
+    /// The bound of the kernel that `auto` takes.
     pub(crate) fn sparse_us(&self) -> f64 {
-        self.tile_stream_us.map_or(self.row_split_us, |tiles| tiles.min(self.row_split_us))
+        self.tile_stream_us.unwrap_or(self.row_split_us)
     }
 
     /// How much longer the dense product takes.
@@ -96,7 +100,7 @@ impl Bound {
     }
 }
 
-/// What to expect.
+/// What the bounds say about a sparse product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Verdict {
@@ -155,8 +159,10 @@ fn bound(structure: &Structure, width: usize, precision: Precision, gpu: &Gpu) -
     };
     let row_split_us = time(nnz * (4.0 + value_bytes) + 16.0 * rows, nnz);
     let tiles = structure.tiles as f64;
+    let tile_bytes =
+        f64::min(tiles * DENSE_TILE_BYTES, tiles * PACKED_TILE_BYTES + structure.nnz as f64 * value_bytes);
     let tile_stream_us =
-        (precision == Precision::F16).then(|| time(tiles * TILE_BYTES + 32.0 * rows / 8.0, 8.0 * tiles));
+        (precision == Precision::F16).then(|| time(tile_bytes, structure.column_vectors as f64));
     let dense_rate = if precision == Precision::F16 { gpu.dense_f16 } else { gpu.dense_f32 };
     let arithmetic = 2.0 * rows * cols * n / dense_rate;
     let stream = (rows * cols * value_bytes + operand_bytes) / rates.copy;
@@ -210,9 +216,20 @@ mod tests {
     }
 
     #[test]
-    fn tiles_win_where_vectors_are_full() {
-        let full = bound(&every(8000, 8000, 50), 512, Precision::F16, &Gpu::h200().unwrap());
+    fn tiles_gather_once_for_a_vector_and_not_for_pads() {
+        let gpu = Gpu::h200().unwrap();
+        let full = bound(&every(8000, 8000, 50), 512, Precision::F16, &gpu);
         assert!(full.tile_stream_us.unwrap() < full.row_split_us);
-        assert_eq!(bound(&every(80, 80, 5), 512, Precision::F32, &Gpu::h200().unwrap()).tile_stream_us, None);
+        assert_eq!(full.sparse_us(), full.tile_stream_us.unwrap());
+        let strict = bound(&every(80, 80, 5), 512, Precision::F32, &gpu);
+        assert_eq!((strict.tile_stream_us, strict.sparse_us()), (None, strict.row_split_us));
+        // 200 columns fill 25 tiles, 193 leave seven columns of the last one empty.
+        let gathering = |columns: usize| {
+            let structure = every(8000, 10 * columns, 10);
+            assert_eq!((structure.column_vectors, structure.tiles), (1000 * columns as u64, 25_000));
+            bound(&structure, 512, Precision::F16, &gpu).tile_stream_us.unwrap() - gpu.launch_us
+        };
+        let ratio = gathering(193) / gathering(200);
+        assert!((ratio - 193.0 / 200.0).abs() < 1e-6, "{ratio}");
     }
 }

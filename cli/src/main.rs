@@ -53,6 +53,7 @@ fn run(command: &Command, global: &Global) -> Result<()> {
     let console = Console { json: global.json, quiet: global.quiet };
     match command {
         Command::Info(args) => command::info::run(args, console),
+        Command::Spy(args) => command::spy::run(args, console),
         Command::Spmm(args) => command::spmm::run(args, console),
         Command::Sddmm(args) => command::sddmm::run(args, console),
         Command::Mttkrp(args) => command::tensor::mttkrp(args, console),

@@ -50,7 +50,7 @@ pub(crate) fn find<V: Value>(
 /// The order of the rows that a plan is made with.
 #[derive(Debug)]
 pub(crate) enum PlanOrder {
-    /// The matrix's own.
+    /// The matrix's own order: nothing is found or read.
     Own,
     /// What the plan finds, as part of the planning.
     Found(Options),
@@ -84,7 +84,7 @@ impl PlanOrder {
         Ok(Self::Given(find(a, &options, &never, console)?.permutation))
     }
 
-    /// Tells `builder`.
+    /// Gives the order, if there is one, to `builder`.
     pub(crate) fn apply<'a>(&'a self, builder: SpmmBuilder<'a, f32>) -> SpmmBuilder<'a, f32> {
         match self {
             Self::Own => builder,
@@ -95,7 +95,10 @@ impl PlanOrder {
 }
 
 /// An order that was made for another matrix may have another length.
-fn fits(order: &Permutation, rows: usize, name: impl Display) -> Result<()> {
+///
+/// # Errors
+/// [`Exit::File`] with both lengths.
+pub(crate) fn fits(order: &Permutation, rows: usize, name: impl Display) -> Result<()> {
     if order.len() == rows {
         return Ok(());
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// `1234567` as `1,234,567`.
+/// A whole number in groups of three digits: `1234567` as `1,234,567`.
 pub(crate) fn count(number: impl TryInto<u64>) -> String {
     let digits = number.try_into().map_or_else(|_| "?".to_owned(), |number: u64| number.to_string());
     let mut text = String::with_capacity(digits.len() * 4 / 3 + 1);

@@ -15,7 +15,7 @@ pub enum FormatError {
         limit = u32::MAX
     )]
     DimensionTooLarge {
-        /// `"rows"` or `"columns"`.
+        /// Which of the two it is: `"rows"` or `"columns"`.
         what: &'static str,
         /// The number asked for.
         found: usize,
@@ -25,7 +25,7 @@ pub enum FormatError {
     LengthMismatch {
         /// Name of the array.
         array: &'static str,
-        /// Its length.
+        /// The length it has.
         found: usize,
         /// The length it must have.
         expected: usize,
@@ -35,7 +35,7 @@ pub enum FormatError {
     /// Row offsets that do not start at 0.
     #[error("row_offsets starts at {found}; the first offset must be 0")]
     FirstOffset {
-        /// The first offset.
+        /// What `row_offsets[0]` is instead of 0.
         found: u64,
     },
     /// A row that ends before it starts.
@@ -43,15 +43,15 @@ pub enum FormatError {
     OffsetsDecrease {
         /// The row between the two offsets.
         row: usize,
-        /// `row_offsets[row]`.
+        /// Where the row begins: `row_offsets[row]`.
         start: u64,
-        /// `row_offsets[row + 1]`.
+        /// Where it ends: `row_offsets[row + 1]`.
         end: u64,
     },
     /// Row offsets that do not end at the number of entries.
     #[error("row_offsets ends at {found} but there are {entries} column indices")]
     LastOffset {
-        /// The last offset.
+        /// Where the last row ends: `row_offsets[rows]`.
         found: u64,
         /// The number of column indices.
         entries: usize,
@@ -90,11 +90,11 @@ pub enum FormatError {
     EntryOutOfRange {
         /// Position in the list.
         entry: usize,
-        /// Its row index.
+        /// The row index of the entry.
         row: u32,
-        /// Its column index.
+        /// The column index of the entry.
         column: u32,
-        /// Its value, printed.
+        /// The value of the entry, printed.
         value: String,
         /// The number of rows of the matrix.
         rows: usize,
@@ -106,19 +106,19 @@ pub enum FormatError {
     PermutationRange {
         /// Position in the permutation.
         position: usize,
-        /// The element found.
+        /// The index that is too large.
         found: u32,
-        /// The permutation's length.
+        /// How many indices the permutation has.
         len: usize,
     },
     /// An element that a permutation holds twice.
     #[error("position {position} of the permutation: {found} was already at position {first}")]
     PermutationDuplicate {
-        /// The later position.
+        /// Where the element is found again.
         position: usize,
         /// The element found twice.
         found: u32,
-        /// The earlier position.
+        /// Where it was found first.
         first: usize,
     },
     /// More tiles than a 32-bit offset can count.
@@ -163,9 +163,9 @@ pub enum FormatError {
         rows.0, rows.1, columns.0, columns.1
     )]
     NmGroup {
-        /// The group.
+        /// Number of the group, from 0.
         group: usize,
-        /// The vector.
+        /// Number of the vector, from 0.
         vector: usize,
         /// First row of the group, and the first behind it.
         rows: (usize, usize),
@@ -182,13 +182,13 @@ pub enum FormatError {
          index counts rows from the start of its group"
     )]
     NmIndexRange {
-        /// The kept row.
+        /// Number of the kept row, from 0.
         kept_row: usize,
-        /// The vector.
+        /// Number of the vector, from 0.
         vector: usize,
         /// The group of the kept row.
         group: usize,
-        /// The index.
+        /// The index that is too large.
         found: u8,
         /// Rows of the group.
         rows: usize,
@@ -199,13 +199,13 @@ pub enum FormatError {
          in group {group}: sort them together with their values, and merge those that are equal"
     )]
     NmIndexOrder {
-        /// The kept row.
+        /// Number of the kept row, from 0.
         kept_row: usize,
-        /// The vector.
+        /// Number of the vector, from 0.
         vector: usize,
         /// The group of the kept row.
         group: usize,
-        /// The index.
+        /// The index that does not ascend.
         found: u8,
         /// The index of the kept row before.
         before: u8,
@@ -216,7 +216,7 @@ pub enum FormatError {
          others must be 0"
     )]
     NmSpareBits {
-        /// The last byte.
+        /// The last byte of the packed indices.
         last: u8,
         /// Its bits that hold indices.
         used: usize,
@@ -224,7 +224,7 @@ pub enum FormatError {
     /// A name that stands for no synthetic matrix.
     #[error("no synthetic matrix is called {found:?}; there are {known}")]
     UnknownSynthetic {
-        /// The name given.
+        /// The name that was given.
         found: String,
         /// The names that exist.
         known: String,
@@ -243,7 +243,7 @@ pub enum FormatError {
     /// Numbers that put the modes of a tensor in no order.
     #[error("{found:?} is no order of three modes; give 0, 1 and 2, each once")]
     ModeOrder {
-        /// The order given.
+        /// The modes in the order that was given.
         found: [usize; 3],
     },
     /// An entry beyond the tensor, in a list of coordinates.
@@ -256,7 +256,7 @@ pub enum FormatError {
         entry: usize,
         /// Its index in each mode.
         index: [u32; 3],
-        /// Its value, printed.
+        /// The value of the entry, printed.
         value: String,
         /// The dimensions of the tensor.
         dims: [usize; 3],
@@ -275,7 +275,7 @@ pub enum FormatError {
     PowerLaw {
         /// The mode, from 0.
         mode: usize,
-        /// The exponent, printed.
+        /// The exponent that was given, printed.
         exponent: String,
     },
     /// The machine refused an allocation.

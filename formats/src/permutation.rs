@@ -62,7 +62,7 @@ impl Permutation {
         Ok(Self { old_to_new: new_to_old.clone(), new_to_old })
     }
 
-    /// Number of positions.
+    /// How many positions there are.
     pub fn len(&self) -> usize {
         self.new_to_old.len()
     }

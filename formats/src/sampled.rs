@@ -62,7 +62,7 @@ pub struct SampledTile {
     pub starts: [u32; WINDOW_ROWS],
     /// First element of the window in [`SampledTiles::window_rows`].
     pub window: u32,
-    /// Zero.
+    /// Always zero: makes the size a multiple of 16 bytes.
     pub reserved: [u32; 3],
 }
 
@@ -75,7 +75,7 @@ impl SampledTile {
         reserved: [0; 3],
     };
 
-    /// Number of entries.
+    /// Number of entries, one bit each.
     #[must_use]
     pub fn nnz(&self) -> u32 {
         self.masks.iter().map(|mask| mask.count_ones()).sum()

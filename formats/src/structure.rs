@@ -27,13 +27,13 @@ const CHUNK_WINDOWS: usize = 256;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Structure {
-    /// Number of rows.
+    /// Number of rows, empty ones counted.
     pub rows: usize,
-    /// Number of columns.
+    /// Number of columns, empty ones counted.
     pub cols: usize,
-    /// Number of entries.
+    /// Number of entries, stored zeros counted.
     pub nnz: usize,
-    /// Rows without entries.
+    /// How many rows have no entry.
     pub empty_rows: usize,
     /// Entries of each row.
     pub row_lengths: RowLengths,
@@ -51,15 +51,15 @@ pub struct Structure {
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[non_exhaustive]
 pub struct RowLengths {
-    /// The shortest row.
+    /// Entries of the shortest row.
     pub min: usize,
     /// The length that half of the rows do not exceed (rank ⌈rows / 2⌉).
     pub median: usize,
     /// The length that 99 % of the rows do not exceed (rank ⌈0.99 · rows⌉).
     pub p99: usize,
-    /// The longest row.
+    /// Entries of the longest row.
     pub max: usize,
-    /// `nnz / rows`.
+    /// `nnz / rows`; 0 without rows.
     pub mean: f64,
     /// Standard deviation, over all rows, divided by the mean; 0 without entries.
     pub variation: f64,
@@ -113,7 +113,7 @@ impl Structure {
 }
 
 impl RowLengths {
-    /// Reorders `lengths`.
+    /// Takes the statistics of `lengths`, which it leaves in another order.
     fn of(lengths: &mut [usize]) -> Self {
         let rows = lengths.len();
         if rows == 0 {

@@ -15,7 +15,7 @@ pub trait Value:
     const NAME: &'static str;
     /// The additive identity, with all bits zero.
     const ZERO: Self;
-    /// The multiplicative identity.
+    /// The multiplicative identity, which entries of a pattern have.
     const ONE: Self;
 
     /// The element nearest to `x`.

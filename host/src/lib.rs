@@ -202,3 +202,8 @@ pub use windrow_preprocess::nm::prune_magnitude;
 pub use windrow_preprocess::{partition, reorder};
 #[cfg(feature = "emulator")]
 pub use windrow_simt::emulator::Schedule as EmulatorSchedule;
+
+/// The README, whose sample runs with the documentation's.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+mod readme {}

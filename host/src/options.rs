@@ -84,8 +84,8 @@ pub enum Algorithm {
     TileStream,
     /// RSH-SpMM: tiles, and [`ShortRows`](Self::ShortRows) for short rows that share few columns with their window.
     /// Which rows is estimated with a cost model, unless a partition is given; where no division pays, all rows
-    /// take the better path. A partition by column vectors divides rows too, as Libra does, and has
-    /// [`RowSplit`](Self::RowSplit) beside the tiles. Any precision but f32.
+    /// go to tiles (to [`RowSplit`](Self::RowSplit) if values are not finite). A partition by column vectors divides
+    /// rows too, as Libra does, and has [`RowSplit`](Self::RowSplit) beside the tiles. Any precision but f32.
     Hybrid,
 }
 
@@ -158,7 +158,8 @@ pub enum TileValues {
     Auto,
     /// All places of a tile, zeros included, in the order of the MMA's registers.
     Dense,
-    /// The values of entries only, RS-Tile's own form: fewer bytes where tiles are sparse.
+    /// The values of entries only, behind a 128-bit mask in the order of the MMA's registers: fewer bytes where tiles
+    /// are sparse.
     Packed,
 }
 

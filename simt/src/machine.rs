@@ -2,7 +2,7 @@
 
 use crate::pointer::{GlobalPtr, Word};
 
-/// Lanes per warp.
+/// Lanes of a warp, on every GPU.
 pub const WARP: u32 = 32;
 
 /// The operations that one GPU thread may perform.
@@ -30,7 +30,7 @@ pub unsafe trait Simt {
     fn block_idx_y(&self) -> u32;
     /// `%ntid.x`: threads per block.
     fn block_dim(&self) -> u32;
-    /// `%nctaid.x`.
+    /// Blocks of the grid along x: `%nctaid.x`.
     fn grid_dim(&self) -> u32;
 
     /// The thread's lane in its warp, `0..32`.
@@ -284,12 +284,12 @@ pub unsafe trait Simt {
     fn fma(&self, a: f32, b: f32, c: f32) -> f32;
 
     /// 2 to the power `x` (`ex2.approx.ftz.f32`), off by at most 2⁻²² of itself, 2 ulp. Exactly 1 for zero and for
-    /// subnormal `x`; zero instead of a subnormal result, so for every `x < −126`, minus infinity included; infinity from
-    /// 128 on; NaN for NaN.
+    /// subnormal `x`; zero instead of a subnormal result, so for every `x < −126`, minus infinity included; infinity
+    /// from 128 on; NaN for NaN.
     fn exp2(&self, x: f32) -> f32;
 
-    /// Binary logarithm of `x` (`lg2.approx.ftz.f32`), off by at most 2⁻²² for `x` between ½ and 2, else by 2⁻²² of itself.
-    /// Minus infinity for zero and for subnormal `x`, infinity for infinity, NaN below zero and for NaN.
+    /// Binary logarithm of `x` (`lg2.approx.ftz.f32`), off by at most 2⁻²² for `x` between ½ and 2, else by 2⁻²² of
+    /// itself. Minus infinity for zero and for subnormal `x`, infinity for infinity, NaN below zero and for NaN.
     fn log2(&self, x: f32) -> f32;
 
     /// The square root of `x`, rounded once; NaN below zero.

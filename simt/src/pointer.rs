@@ -36,7 +36,7 @@ impl<T> core::fmt::Debug for GlobalPtr<T> {
 
 // SAFETY: `repr(transparent)` over a `u64`; `PhantomData` has no bytes. All zeros is the null pointer.
 unsafe impl<T> Zeroable for GlobalPtr<T> {}
-// SAFETY: as above: no padding, every bit pattern is an address, no interior mutability.
+// SAFETY: `repr(transparent)` over a `u64`: no padding, every bit pattern is an address, no interior mutability.
 unsafe impl<T: 'static> Pod for GlobalPtr<T> {}
 
 impl<T> GlobalPtr<T> {

@@ -34,7 +34,7 @@ pub struct Operands {
     pub n: usize,
     /// `ldb − n` and `ldc − n`, in elements.
     pub padding: usize,
-    /// `(α, β)`.
+    /// The factors of the product and of what `C` holds: `(α, β)`.
     pub scalars: (f32, f32),
     /// What the elements of `B` and `C` are.
     pub values: Values,

@@ -9,7 +9,7 @@ use crate::{Case, Output, PADDING_MARK, Reference, error_bound, spmm};
 /// Where a result stands against the reference; by default, nothing was compared.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Comparison {
-    /// Elements compared.
+    /// How many elements were compared.
     pub elements: usize,
     /// Elements that are wrong.
     pub failures: usize,
@@ -18,9 +18,9 @@ pub struct Comparison {
     pub worst_ratio: f64,
     /// `(row, column)` of that element; `None` if nothing was compared.
     pub worst_at: Option<(usize, usize)>,
-    /// The result there.
+    /// What the result has there.
     pub got: f64,
-    /// The reference there.
+    /// What the reference has there.
     pub want: f64,
     /// `(row, column)` of the first padding element of `C` that was overwritten.
     pub overwritten_padding: Option<(usize, usize)>,

@@ -14,7 +14,7 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// No entries.
+    /// A pattern without any entry.
     pub fn empty(rows: usize, cols: usize) -> Self {
         Self { cols, rows: vec![Vec::new(); rows] }
     }
@@ -86,7 +86,7 @@ impl Pattern {
         self
     }
 
-    /// Number of entries.
+    /// How many entries the pattern has.
     pub fn nnz(&self) -> usize {
         self.rows.iter().map(Vec::len).sum()
     }

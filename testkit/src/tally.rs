@@ -34,7 +34,7 @@ impl Tally {
         *self.skipped.entry(reason.into()).or_default() += 1;
     }
 
-    /// Cases that ran.
+    /// How many cases ran.
     pub fn count(&self) -> usize {
         self.ran
     }

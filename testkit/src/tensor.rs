@@ -129,8 +129,8 @@ impl TensorCase {
         TensorReference { want, abs_sum, roundings }
     }
 
-    /// Compares a result of leading dimension `ld`, whose padding must hold [`PADDING_MARK`](crate::PADDING_MARK), with a
-    /// reference of this case.
+    /// Compares a result of leading dimension `ld`, whose padding must hold [`PADDING_MARK`](crate::PADDING_MARK),
+    /// with a reference of this case.
     ///
     /// # Panics
     /// If anything differs, with the case's name and the worst element.

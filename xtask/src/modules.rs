@@ -7,7 +7,7 @@ use crate::entries::EntrySpec;
 pub(crate) struct Module {
     /// File name without its extension.
     pub name: &'static str,
-    /// `-C target-cpu`.
+    /// What rustc is told with `-C target-cpu`.
     pub target_cpu: &'static str,
     /// `-C target-feature`; empty for what the architecture implies.
     pub target_features: &'static str,
@@ -43,7 +43,7 @@ pub(crate) const MODULES: &[Module] = &[
 pub(crate) const LLVM_ARGS: &[&str] = &[];
 
 impl Module {
-    /// `device-kernels/ptx/<this>`.
+    /// Name of the module's file in `device-kernels/ptx`.
     pub(crate) fn file_name(&self) -> String {
         format!("{}.ptx", self.name)
     }

@@ -1,4 +1,4 @@
-//! Running other programs.
+//! Running other programs, whose failure is told with their command line.
 
 use crate::failure::{Context, Failure, Result};
 use std::process::Command;

@@ -4,6 +4,7 @@ mod nm;
 pub(crate) mod plan;
 mod reorder;
 mod run;
+mod spy;
 mod tensor;
 mod tune;
 
@@ -22,6 +23,7 @@ use run::{DeviceArgs, MemoryArgs, TimingArgs};
 
 pub(crate) use nm::{NmArgs, Ratio};
 pub(crate) use reorder::ReorderArgs;
+pub(crate) use spy::SpyArgs;
 pub(crate) use tensor::{MttkrpArgs, TensorArgs, TtmArgs};
 pub(crate) use tune::{TuneArgs, TuneProductArgs};
 
@@ -80,6 +82,7 @@ pub(crate) struct Global {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Info(InfoArgs),
+    Spy(SpyArgs),
     Spmm(SpmmArgs),
     Sddmm(SddmmArgs),
     Mttkrp(MttkrpArgs),
@@ -173,8 +176,8 @@ pub(crate) struct SpmmArgs {
     ///
     /// row-split: CUDA cores over rows, long rows cut; short-rows: CUDA cores over rows of equal length; segment-group:
     /// CUDA cores for few columns of B, see --parallelism (f32 and f16); auto takes it for narrow B;
-    /// matricized-rows: Tensor Cores over rows as they are (f16); tile-stream: Tensor Cores over 8 x 8 tiles; hybrid: tiles, with short rows that share few columns on CUDA cores.
-    /// The last two multiply tf32, f16 and bf16.
+    /// matricized-rows: Tensor Cores over rows as they are (f16); tile-stream: Tensor Cores over 8 x 8 tiles; hybrid:
+    /// tiles, with short rows that share few columns on CUDA cores. The last two multiply tf32, f16 and bf16.
     #[arg(long, short, value_name = "NAME", default_value_t = Algorithm::Auto)]
     pub(crate) algorithm: Algorithm,
 
@@ -193,7 +196,7 @@ pub(crate) struct SpmmArgs {
     #[arg(long)]
     pub(crate) peers: bool,
 
-    /// Seed of B.
+    /// Seed of the values of B: the same seed makes the same B.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub(crate) seed: u64,
 
@@ -252,8 +255,8 @@ pub(crate) struct SddmmArgs {
 
     /// How the two parts of --algorithm hybrid follow each other: auto, sequential or multi-stream.
     ///
-    /// multi-stream: beside each other, in two streams; auto: so where windrow tune found that it pays, or what was measured
-    /// for the GPU's architecture.
+    /// multi-stream: beside each other, in two streams; auto: so where windrow tune found that it pays, or what was
+    /// measured for the GPU's architecture.
     #[arg(long, value_name = "NAME", default_value_t = Schedule::default())]
     pub(crate) schedule: Schedule,
 
@@ -275,10 +278,11 @@ pub(crate) struct SddmmArgs {
     pub(crate) read: ReadArgs,
 }
 
-/// Check every algorithm, precision and width on a matrix.
+/// Check SpMM on a matrix with every algorithm, precision and width.
 ///
-/// Each product is compared with an f64 reference, element by element, within the error bound that follows from
-/// the length of the row. One line a product, written when it is known; exit code 1 if any of them is wrong.
+/// Sampled products, weights and tensors are checked by --verify of their own commands. Each product is compared with
+/// an f64 reference, element by element, within the error bound that follows from the length of the row. One line a
+/// product, written when it is known; exit code 1 if any of them is wrong.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -297,7 +301,7 @@ pub(crate) struct VerifyArgs {
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
 
-    /// Seed of B.
+    /// Seed of the values of B: the same seed makes the same B.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub(crate) seed: u64,
 
@@ -310,8 +314,8 @@ pub(crate) struct VerifyArgs {
 
 /// Read a matrix in any format and write it in another.
 ///
-/// The name of OUTPUT tells the format: .mtx or .mm (Matrix Market), .smtx (DLMC, without values), .npz (scipy.sparse CSR),
-/// .txt, .el or .edges (edge list); .gz behind it compresses. Values are kept as f64.
+/// The name of OUTPUT tells the format: .mtx or .mm (Matrix Market), .smtx (DLMC, without values), .npz (scipy.sparse
+/// CSR), .txt, .el or .edges (edge list); .gz behind it compresses. Values are kept as f64.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

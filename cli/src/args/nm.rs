@@ -142,7 +142,7 @@ impl WeightLimits {
     }
 }
 
-/// `N:M`.
+/// How many rows of how many are kept, as the command line writes it: `N:M`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ratio {
     pub(crate) n: usize,

@@ -36,9 +36,9 @@ pub(crate) struct PlanArgs {
 
     /// Where the matrix is laid out in tiles: auto, cpu or gpu.
     ///
-    /// The plan is the same, byte for byte. gpu: kernels lay it out, where all rows go to tiles or entries are divided by
-    /// column vectors; auto: the GPU for a large matrix without --memory-limit, the CPU otherwise. The plan says where,
-    /// why, and how long each stage took.
+    /// The plan is the same, byte for byte. gpu: kernels lay it out, where all rows go to tiles or entries are
+    /// divided by column vectors; auto: the GPU for a large matrix without --memory-limit, the CPU otherwise. The
+    /// plan says where, why, and how long each stage took.
     #[arg(long, value_name = "PLACE", default_value_t = Preprocessing::default())]
     pub(crate) preprocess: Preprocessing,
 
@@ -54,19 +54,21 @@ pub(crate) struct PlanArgs {
 
     /// How the two parts of algorithm hybrid follow each other: auto, sequential or multi-stream.
     ///
-    /// multi-stream: beside each other, in two streams; auto: so where windrow tune found that it pays, or what was measured
-    /// for the GPU's architecture. The report has the occupancy ratios that decide.
+    /// multi-stream: beside each other, in two streams; auto: so where windrow tune found that it pays, or what was
+    /// measured for the GPU's architecture. The report has the occupancy ratios that decide.
     #[arg(long, value_name = "NAME", default_value_t = Schedule::default())]
     pub(crate) schedule: Schedule,
 
     /// How algorithm segment-group divides the work: a point of Sgap's space.
     ///
-    /// Such as '{<8 nnz, 4 col>, 32}': a thread takes 8 nonzeros and 4 columns, 32 threads add up their sums together; or
-    /// '{<1/4 row, 4 col>, 4}': four threads share a row. Unless given, one that suits the lengths of the rows.
+    /// Such as '{<8 nnz, 4 col>, 32}': a thread takes 8 nonzeros and 4 columns, 32 threads add up their sums
+    /// together; or '{<1/4 row, 4 col>, 4}': four threads share a row. Unless given, one that suits the lengths of
+    /// the rows.
     #[arg(long, value_name = "POINT")]
     pub(crate) parallelism: Option<AtomicParallelism>,
 
-    /// Threads of a block of algorithm segment-group: a multiple of 32, at most 512 [default: as suits the matrix, or 128]
+    /// Threads of a block of algorithm segment-group: a multiple of 32, at most 512 [default: as suits the matrix, or
+    /// 128]
     #[arg(long, value_name = "THREADS")]
     pub(crate) block_threads: Option<u32>,
 
@@ -111,9 +113,9 @@ impl PlanArgs {
 /// An order of the rows as named on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RowOrder {
-    /// To be found.
+    /// A method, by which the order is yet to be found.
     Method(Method),
-    /// Found before.
+    /// A file that `windrow reorder` wrote.
     File(PathBuf),
 }
 
@@ -145,11 +147,11 @@ impl fmt::Display for RowOrder {
 /// A partition as named on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Partition {
-    /// The cost model's.
+    /// What the library's cost model prefers.
     Auto,
     /// By column vectors, with the threshold that was measured.
     Vectors,
-    /// This one.
+    /// The rule that was named.
     Rule(PartitionRule),
 }
 

@@ -11,8 +11,9 @@ use crate::units::parse_bytes;
 
 /// Multiply a sparse tensor by the Khatri-Rao product of two dense matrices: Y = unfolded A * (B (.) C) (MTTKRP).
 ///
-/// The tensor has three modes; Y has a row for each index of --mode, and B and C for each of the other two. B and C are made
-/// up, values in [-1, 1). Prints the plan, the median time of repeated runs and the rate that follows from it.
+/// The tensor has three modes; Y has a row for each index of --mode, and B and C for each of the other two. B and C
+/// are made up, values in [-1, 1). Prints the plan, the median time of repeated runs and the rate that follows from
+/// it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -26,8 +27,9 @@ pub(crate) struct MttkrpArgs {
 
 /// Multiply a sparse tensor by a dense matrix along one mode: Y(i, j, :) = sum of A(i, j, l) * B(l, :) (TTM).
 ///
-/// The tensor has three modes; B has a row for each index of --mode, and Y one for each fiber along it that has entries. B is
-/// made up, values in [-1, 1). Prints the plan, the median time of repeated runs and the rate that follows from it.
+/// The tensor has three modes; B has a row for each index of --mode, and Y one for each fiber along it that has
+/// entries. B is made up, values in [-1, 1). Prints the plan, the median time of repeated runs and the rate that
+/// follows from it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -37,7 +39,8 @@ pub(crate) struct TtmArgs {
     #[command(flatten)]
     pub(crate) product: TensorArgs,
 
-    /// How to compute on a GPU, a fiber for a row of spmm: auto, row-split, short-rows, segment-group, tile-stream or hybrid.
+    /// How to compute on a GPU, a fiber for a row of spmm: auto, row-split, short-rows, segment-group, tile-stream or
+    /// hybrid.
     #[arg(long, short, value_name = "NAME", default_value_t = Algorithm::Auto)]
     pub(crate) algorithm: Algorithm,
 }
@@ -57,7 +60,8 @@ pub(crate) struct TensorArgs {
     #[arg(value_parser = clap::value_parser!(u8).range(0..=2))]
     pub(crate) mode: u8,
 
-    /// Type in which values and matrices are multiplied: f32 or f16, ttm also tf32 and bf16; sums and the result are f32.
+    /// Type in which values and matrices are multiplied: f32 or f16, ttm also tf32 and bf16; sums and the result are
+    /// f32.
     #[arg(long, short, value_name = "TYPE", default_value_t = Precision::F32)]
     pub(crate) precision: Precision,
 

@@ -12,14 +12,15 @@ use crate::units::parse_duration;
 
 /// Measure what suits a device, or one matrix on it, and keep it for later plans.
 ///
-/// Without FILE: thresholds of a GPU model. Times hybrids of made-up matrices, every result verified: in one stream and in
-/// two, and with every threshold of the two distributions. Takes some seconds. What loses least is written to a profile,
-/// from which spmm, sddmm and verify read it.
+/// Without FILE: thresholds of a GPU model. Times hybrids of made-up matrices, every result verified: in one stream
+/// and in two, and with every threshold of the two distributions. Takes some seconds. What loses least is written to
+/// a profile, from which spmm, sddmm and verify read it.
 ///
-/// With FILE: the quickest way to products of a matrix with WIDTH columns. Times what --algorithm auto takes, then other
-/// algorithms, divisions of the work and launches, on the CPU ways to deal rows and columns out to threads, near the best
-/// of what was found; every result is verified before its time counts. What is measurably quicker than auto is kept for
-/// matrices of the same size and lengths of rows, and spmm --algorithm auto takes it, unless told --no-tuned.
+/// With FILE: the quickest way to products of a matrix with WIDTH columns. Times what --algorithm auto takes, then
+/// other algorithms, divisions of the work and launches, on the CPU ways to deal rows and columns out to threads,
+/// near the best of what was found; every result is verified before its time counts. What is measurably quicker than
+/// auto is kept for matrices of the same size and lengths of rows, and spmm --algorithm auto takes it, unless told
+/// --no-tuned.
 ///
 /// Files are in the user's cache folder, or in the folder that WINDROW_CACHE_DIR names.
 #[derive(Debug, Args)]
@@ -74,7 +75,7 @@ pub(crate) struct TuneProductArgs {
     #[arg(long, value_name = "METHOD")]
     pub(crate) reorder: Option<Method>,
 
-    /// Seed of B.
+    /// Seed of the values of B: the same seed makes the same B.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub(crate) seed: u64,
 

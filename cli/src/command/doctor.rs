@@ -41,7 +41,7 @@ struct Finding {
     remedy: Option<String>,
 }
 
-/// What is printed.
+/// What `windrow doctor` prints, and writes with `--json`.
 #[derive(Debug, Serialize)]
 struct Diagnosis {
     device: Option<String>,

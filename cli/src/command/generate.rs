@@ -16,7 +16,7 @@ struct Known {
     about: &'static str,
 }
 
-/// What was made.
+/// What `windrow gen` prints about the matrix that it wrote.
 #[derive(Debug, Serialize)]
 struct Made {
     name: &'static str,

@@ -16,7 +16,7 @@ use crate::units::{bytes, count, digits, percent, time_us};
 /// Largest finite number in f16.
 const F16_MAX: f32 = 65504.0;
 
-/// What is printed.
+/// What `windrow info` prints, and writes with `--json`.
 #[derive(Debug, Serialize)]
 struct Info {
     file: String,
@@ -44,7 +44,7 @@ struct SourceInfo {
     zeros_dropped: u64,
 }
 
-/// The pattern.
+/// What follows from where the entries are, whatever their values.
 #[derive(Debug, Serialize)]
 struct StructureInfo {
     rows: usize,
@@ -306,12 +306,11 @@ impl Estimate {
             table.titles(),
         ];
         for bound in &self.bounds {
-            let by_tiles = bound.tile_stream_us.is_some_and(|tiles| tiles < bound.row_split_us);
             lines.push(table.row(&[
                 bound.precision.to_string(),
                 bound.width.to_string(),
                 time_us(bound.sparse_us()),
-                if by_tiles { "tile-stream" } else { "row-split" }.to_owned(),
+                if bound.tile_stream_us.is_some() { "tile-stream" } else { "row-split" }.to_owned(),
                 time_us(bound.dense_us),
                 digits(bound.ratio()),
             ]));

@@ -8,6 +8,7 @@ pub(crate) mod nm;
 pub(crate) mod reorder;
 pub(crate) mod sddmm;
 pub(crate) mod spmm;
+pub(crate) mod spy;
 pub(crate) mod tensor;
 pub(crate) mod tune;
 mod tune_product;

@@ -21,7 +21,7 @@ use crate::listing::Listing;
 use crate::product::{refuse_beyond_memory, timed, verdict};
 use crate::units::{digits, giga_per_second, percent, time_us};
 
-/// What is printed.
+/// What `windrow nm` prints, and writes with `--json`.
 #[derive(Debug, Serialize)]
 struct Outcome {
     /// Where the weights are from.

@@ -14,7 +14,7 @@ use crate::replace::Replacement;
 use crate::units::{bytes, count, time_us};
 use crate::{interrupt, load, ordering};
 
-/// What is printed.
+/// What `windrow reorder` prints, and writes with `--json`.
 #[derive(Debug, Serialize)]
 struct Outcome {
     file: String,

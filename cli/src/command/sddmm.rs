@@ -19,7 +19,7 @@ use crate::load;
 use crate::product::{refuse_beyond_memory, timed, verdict};
 use crate::units::{digits, giga_per_second};
 
-/// What is printed.
+/// What `windrow sddmm` prints, and writes with `--json`.
 #[derive(Debug, Serialize)]
 struct Outcome {
     file: String,

@@ -18,7 +18,7 @@ use crate::peers::{CuSparseRun, comparison};
 use crate::product::{Operands, timed, verdict};
 use crate::units::{bytes, digits, giga_per_second, time_us};
 
-/// What is printed.
+/// What `windrow spmm` prints, and writes with `--json`.
 #[derive(Debug, Serialize)]
 struct Outcome {
     file: String,

@@ -20,7 +20,7 @@ use crate::listing::Listing;
 use crate::product::{refuse_beyond_memory, timed, verdict};
 use crate::units::{count, digits, giga_per_second};
 
-/// What is printed.
+/// What `windrow mttkrp` and `windrow ttm` print, and write with `--json`.
 #[derive(Debug, Serialize)]
 struct Outcome {
     file: String,

@@ -13,7 +13,7 @@ use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
 use crate::listing::{Align, Table};
 
-/// What is printed.
+/// What `windrow tune` without a file prints, and writes with `--json`.
 #[derive(Debug, Serialize)]
 struct Outcome {
     device: String,

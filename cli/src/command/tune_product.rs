@@ -33,7 +33,7 @@ struct Family {
     best: Timed,
 }
 
-/// What is printed.
+/// What `windrow tune FILE` prints, and writes with `--json`.
 #[derive(Debug, Serialize)]
 struct Outcome {
     file: String,

@@ -15,7 +15,7 @@ use crate::ordering::PlanOrder;
 use crate::product::run_and_verify;
 use crate::{load, units};
 
-/// What is printed.
+/// What `windrow verify` prints, and writes with `--json`.
 #[derive(Debug, Serialize)]
 struct Sweep {
     file: String,
@@ -33,7 +33,7 @@ struct Sweep {
     cases: Vec<Case>,
 }
 
-/// One product.
+/// One product that was checked: a line of the table.
 #[derive(Debug, Serialize)]
 struct Case {
     algorithm: Algorithm,

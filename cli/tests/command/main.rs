@@ -13,6 +13,7 @@ mod reorder;
 mod run;
 mod sddmm;
 mod spmm;
+mod spy;
 mod tensor;
 mod tune;
 mod usage;

@@ -2,8 +2,10 @@
 
 use super::run::{data, windrow};
 
-const COMMANDS: [&str; 10] =
-    ["info", "spmm", "mttkrp", "ttm", "nm", "verify", "reorder", "convert", "gen", "doctor"];
+const COMMANDS: [&str; 13] = [
+    "info", "spy", "spmm", "sddmm", "mttkrp", "ttm", "nm", "verify", "reorder", "convert", "gen", "tune",
+    "doctor",
+];
 
 #[test]
 fn help_is_there_with_examples() {

@@ -39,7 +39,7 @@ pub(super) fn check_mode_order(mode_order: [usize; 3]) -> Result<(), FormatError
     Err(FormatError::ModeOrder { found: mode_order })
 }
 
-/// L1.
+/// L1: how long the arrays are follows from the others.
 fn lengths<V>(parts: &Csf3Parts<V>) -> Result<(), FormatError> {
     for (array, found, expected, of) in [
         ("root_offsets", parts.root_offsets.len(), parts.root_indices.len() + 1, "one more than roots"),
@@ -60,7 +60,7 @@ struct Level {
     child: &'static str,
 }
 
-/// R1, F1.
+/// R1 and F1: no root and no fiber is empty, and together they have all children.
 fn offsets(level: Level, offsets: &[u64], children: usize) -> Result<(), FormatError> {
     let Level { label, node, child } = level;
     if offsets[0] != 0 {

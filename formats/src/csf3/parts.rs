@@ -74,7 +74,7 @@ impl<V: Value> Csf3<V> {
 }
 
 impl<V> Csf3<V> {
-    /// The arrays.
+    /// Takes the tensor apart; [`try_from_parts`](Self::try_from_parts) puts it together again.
     pub fn into_parts(self) -> Csf3Parts<V> {
         Csf3Parts {
             dims: self.dims(),

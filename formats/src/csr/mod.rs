@@ -1,4 +1,4 @@
-//! Compressed sparse rows.
+//! Compressed sparse rows (CSR), valid by construction.
 
 mod block;
 mod build;

@@ -122,8 +122,9 @@ pub(super) struct Parsed<T> {
 
 /// Parses all blocks of `source`, in parallel; returns the results in order, and the number of bytes read.
 ///
-/// `parse` gets a block, and something that its thread keeps from block to block, and says whether to go on: after `Break` and after a fault no further blocks are
-/// taken. Those before it in the text are always parsed, so the first fault in the text is among the results.
+/// `parse` gets a block, and something that its thread keeps from block to block, and says whether to go on: after
+/// `Break` and after a fault no further blocks are taken. Those before it in the text are always parsed, so the first
+/// fault in the text is among the results.
 ///
 /// # Errors
 /// What reading says. Faults are left in the results for the caller, who knows what the blocks mean.

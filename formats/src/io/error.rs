@@ -27,13 +27,13 @@ pub enum ReadError {
     /// Text that breaks the rules of its format.
     #[error("line {line}, column {column}: expected {expected}, found {found}")]
     Malformed {
-        /// Line, from 1.
+        /// Number of the line, from 1.
         line: u64,
         /// Column in bytes, from 1.
         column: u64,
         /// What the format asks for at this place.
         expected: String,
-        /// What is there.
+        /// What the text has at this place.
         found: String,
     },
     /// A `.npz` archive or a safetensors file, or one of its arrays, that breaks the rules.
@@ -41,15 +41,15 @@ pub enum ReadError {
     Archive {
         /// Name of the array, `archive`, or which part of a file.
         member: String,
-        /// What is needed.
+        /// What the format asks for.
         expected: String,
-        /// What is there.
+        /// What the archive has instead.
         found: String,
     },
     /// Legal content that cannot be made a matrix of the types here.
     #[error("{place}: {what} is not supported; {remedy}")]
     Unsupported {
-        /// Line or array.
+        /// The line or the array where it is found.
         place: String,
         /// What is not supported.
         what: String,
@@ -67,7 +67,7 @@ pub enum ReadError {
         what: &'static str,
         /// How many there are, or how many were read when reading stopped.
         found: u64,
-        /// The limit.
+        /// How many the limit allows.
         limit: u64,
         /// Name of the limit.
         field: &'static str,
@@ -78,9 +78,9 @@ pub enum ReadError {
     /// Any of the above, with the file's name.
     #[error("{}: {source}", path.display())]
     InFile {
-        /// The file.
+        /// The file as it was named.
         path: PathBuf,
-        /// What is wrong.
+        /// The error without the file's name.
         source: Box<ReadError>,
     },
 }
@@ -136,9 +136,9 @@ pub enum WriteError {
     /// Any of the above, with the file's name.
     #[error("{}: {source}", path.display())]
     InFile {
-        /// The file.
+        /// The file as it was named.
         path: PathBuf,
-        /// What is wrong.
+        /// The error without the file's name.
         source: Box<WriteError>,
     },
 }

@@ -6,7 +6,7 @@ use super::ReadError;
 use crate::FormatError;
 use crate::memory::index;
 
-/// A file format.
+/// A file format that matrices are read from and written to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Format {
@@ -23,7 +23,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Every format.
+    /// Every format that can be read; lists of names keep this order.
     pub const ALL: [Self; 5] =
         [Self::MatrixMarket, Self::EdgeList, Self::Smtx, Self::ScipyNpz, Self::TcGnnNpz];
 
@@ -137,7 +137,7 @@ pub enum Stage {
     Reading,
     /// Building compressed rows of the entries.
     Assembling,
-    /// Writing a file.
+    /// The text or archive is being written.
     Writing,
 }
 
@@ -158,7 +158,7 @@ pub struct Progress {
 /// It should return soon and must not start parallel work of its own with rayon, since other threads wait.
 pub type ProgressFn<'a> = &'a (dyn Fn(Progress) + Sync);
 
-/// How to read.
+/// How a matrix is read: limits, format, and who is told about the progress.
 #[derive(Clone, Copy, Default)]
 pub struct ReadOptions<'a> {
     /// The most that is taken from the file.

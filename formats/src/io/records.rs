@@ -30,7 +30,7 @@ pub(super) trait Records: Sync {
 
 /// Consecutive lines of a block that hold no record.
 struct Gap {
-    /// Records before it.
+    /// How many records come before it.
     records: u64,
     lines: u64,
 }
@@ -90,7 +90,7 @@ pub(super) struct AllRecords<B> {
     pub(super) blocks: Vec<B>,
     /// Lines of each block before which it starts, and where its records are.
     places: Vec<(u64, BlockRecords<()>)>,
-    /// Number of records.
+    /// Records of all blocks together.
     pub(super) count: u64,
     /// Lines of the whole text.
     pub(super) lines: u64,

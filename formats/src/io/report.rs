@@ -8,7 +8,7 @@ use super::Format;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReadReport {
-    /// The format.
+    /// The format that the content has.
     pub format: Format,
     /// Whether the content was behind gzip.
     pub gzip: bool,
@@ -78,11 +78,11 @@ pub enum Symmetry {
 /// SciPy: which of its classes was saved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Storage {
-    /// Compressed rows.
+    /// Compressed sparse rows: `csr_matrix` or `csr_array`.
     Csr,
-    /// Compressed columns.
+    /// Compressed sparse columns: `csc_matrix` or `csc_array`.
     Csc,
-    /// Coordinates.
+    /// A list of coordinates: `coo_matrix` or `coo_array`.
     Coo,
 }
 
@@ -99,21 +99,21 @@ pub enum Header {
         /// Which entries stand for two.
         symmetry: Symmetry,
     },
-    /// An edge list.
+    /// Lines of two vertices, and perhaps a value.
     EdgeList {
         /// Whether there is a third column of values.
         weighted: bool,
     },
-    /// A `.smtx` file.
+    /// DLMC's `.smtx`: a pattern without values.
     Smtx,
-    /// A SciPy archive.
+    /// An archive of `scipy.sparse.save_npz`.
     ScipyNpz {
         /// Which class was saved.
         storage: Storage,
         /// NumPy's name of the value type, for example `<f8`.
         dtype: String,
     },
-    /// A TC-GNN archive.
+    /// An archive of TC-GNN: a pattern without values.
     TcGnnNpz,
 }
 

@@ -70,7 +70,7 @@ pub(super) fn read<V: Value>(
 
 struct NumberedLine<'a> {
     text: &'a [u8],
-    /// From 1.
+    /// Number of the line, from 1.
     number: u64,
 }
 

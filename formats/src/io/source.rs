@@ -19,7 +19,7 @@ const PROGRESS_BYTES: u64 = 1 << 20;
 /// Buffer between the file and the decompression.
 const GZIP_BUFFER: usize = 1 << 17;
 
-/// Content after decompression.
+/// The content of a file or reader, seen through gzip and counted against the limit.
 pub(super) struct Source<'a> {
     pub(super) reader: Box<dyn Read + Send + 'a>,
     /// The first bytes of what `reader` returns, at most [`SNIFFED_BYTES`].

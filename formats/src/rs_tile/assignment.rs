@@ -31,7 +31,7 @@ impl RowAssignment {
         Self { paths: (0..rows).map(path).collect() }
     }
 
-    /// Number of rows.
+    /// How many rows are assigned.
     pub fn rows(&self) -> usize {
         self.paths.len()
     }

@@ -27,7 +27,7 @@ pub(super) fn check<V>(parts: &RsTileParts<V>) -> Result<(), FormatError> {
     residual_columns(parts)
 }
 
-/// T1.
+/// T1: the arrays of tiles have as many elements as there are tiles.
 fn lengths<V>(parts: &RsTileParts<V>) -> Result<(), FormatError> {
     let tiles = parts.bitmaps.len();
     if Some(parts.tile_cols.len()) != tiles.checked_mul(TILE_COLS) {
@@ -45,7 +45,7 @@ fn lengths<V>(parts: &RsTileParts<V>) -> Result<(), FormatError> {
     Ok(())
 }
 
-/// W1.
+/// W1: every window has a tile, and together they have all.
 fn window_offsets<V>(parts: &RsTileParts<V>) -> Result<(), FormatError> {
     let offsets = &parts.window_tiles;
     let (Some(&first), Some(&last)) = (offsets.first(), offsets.last()) else {
@@ -65,7 +65,7 @@ fn window_offsets<V>(parts: &RsTileParts<V>) -> Result<(), FormatError> {
     Ok(())
 }
 
-/// W2.
+/// W2: a window lists at least one row, and `NO_ROW` only behind its rows.
 fn window_slots<V>(parts: &RsTileParts<V>) -> Result<(), FormatError> {
     let (windows, slots) = (parts.window_tiles.len() - 1, &parts.window_rows);
     if Some(slots.len()) != windows.checked_mul(WINDOW_ROWS) {
@@ -119,7 +119,7 @@ pub(super) fn chosen_windows<V>(csr: &Csr<V>, window_rows: &[u32]) -> Result<Vec
     Ok(listed)
 }
 
-/// R1.
+/// R1: buckets ascend in length and follow each other without gaps.
 fn residual_buckets<V>(parts: &RsTileParts<V>) -> Result<(), FormatError> {
     let (mut rows, mut entries, mut previous) = (0u64, 0u64, 0);
     for (number, bucket) in parts.residual_buckets.iter().enumerate() {
@@ -154,7 +154,7 @@ fn residual_buckets<V>(parts: &RsTileParts<V>) -> Result<(), FormatError> {
     Ok(())
 }
 
-/// R2.
+/// R2: the rows of a bucket exist and ascend.
 fn residual_rows<V>(parts: &RsTileParts<V>) -> Result<(), FormatError> {
     for (number, bucket) in parts.residual_buckets.iter().enumerate() {
         let rows = &parts.residual_rows[bucket.first_row as usize..][..bucket.rows as usize];
@@ -174,7 +174,7 @@ fn residual_rows<V>(parts: &RsTileParts<V>) -> Result<(), FormatError> {
     Ok(())
 }
 
-/// W3.
+/// W3: no row is in two places.
 fn rows_once<V>(parts: &RsTileParts<V>) -> Result<(), FormatError> {
     let in_windows = parts.window_rows.iter().filter(|&&row| row != NO_ROW);
     let mut rows: Vec<u32> = in_windows.chain(&parts.residual_rows).copied().collect();
@@ -240,7 +240,7 @@ fn window_bits<V>(parts: &RsTileParts<V>, window: usize) -> Result<(), FormatErr
     Ok(())
 }
 
-/// V1.
+/// V1: tiles follow each other in the values, each with as many as its bitmap has bits.
 fn value_offsets<V>(parts: &RsTileParts<V>) -> Result<(), FormatError> {
     let offsets = &parts.tile_values;
     if offsets[0] != 0 {
@@ -263,7 +263,7 @@ fn value_offsets<V>(parts: &RsTileParts<V>) -> Result<(), FormatError> {
     Ok(())
 }
 
-/// R3.
+/// R3: the columns of a residual row exist and ascend.
 fn residual_columns<V>(parts: &RsTileParts<V>) -> Result<(), FormatError> {
     let (cols, values) = (&parts.residual_col_indices, parts.residual_values.len());
     if cols.len() != values {

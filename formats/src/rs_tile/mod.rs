@@ -168,12 +168,12 @@ impl<V> RsTile<V> {
         self.values.len() + self.residual.nnz()
     }
 
-    /// Number of windows.
+    /// How many windows there are, ragged ones counted.
     pub fn windows(&self) -> usize {
         self.window_tiles.len() - 1
     }
 
-    /// Number of tiles.
+    /// How many tiles all windows have.
     pub fn tiles(&self) -> usize {
         self.bitmaps.len()
     }

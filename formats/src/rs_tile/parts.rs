@@ -66,7 +66,7 @@ impl<V: Value> RsTile<V> {
 }
 
 impl<V> RsTile<V> {
-    /// The arrays.
+    /// Takes the matrix apart; [`try_from_parts`](Self::try_from_parts) puts it together again.
     pub fn into_parts(self) -> RsTileParts<V> {
         RsTileParts {
             rows: self.rows as usize,

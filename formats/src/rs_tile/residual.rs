@@ -51,7 +51,7 @@ impl<V> Residual<V> {
         &self.values
     }
 
-    /// Number of entries.
+    /// Number of entries in all rows.
     pub fn nnz(&self) -> usize {
         self.values.len()
     }

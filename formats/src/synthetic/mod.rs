@@ -51,7 +51,7 @@ pub enum Synthetic {
 }
 
 impl Synthetic {
-    /// Every synthetic matrix.
+    /// Every synthetic matrix, in the order of the variants.
     pub const ALL: [Self; 8] = [
         Self::Rmat17,
         Self::Uniform200k,

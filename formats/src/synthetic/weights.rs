@@ -4,11 +4,11 @@ use super::{SplitMix64, seeded_values};
 use crate::memory::{dimension, narrow, try_zeroed};
 use crate::{FormatError, NmPattern, Value, VectorNm, VectorNmParts};
 
-/// Weights of `k × n` of which a random choice of vectors is kept: in every group, for the columns of every vector, each
-/// choice of `N` rows is as likely as any other. A ragged group that has fewer rows keeps them all.
+/// Weights of `k × n` of which a random choice of vectors is kept: in every group, for the columns of every vector,
+/// each choice of `N` rows is as likely as any other. A ragged group that has fewer rows keeps them all.
 ///
-/// The values are [`seeded_values`] of `seed`. The positions come from the stream of `!seed`, so that they do not depend
-/// on the values.
+/// The values are [`seeded_values`] of `seed`. The positions come from the stream of `!seed`, so that they do not
+/// depend on the values.
 ///
 /// # Cost
 /// A number is drawn for each row and vector, one after the other.

@@ -46,7 +46,8 @@ impl<T> VectorNm<T> {
 }
 
 impl<T: Value> VectorNm<T> {
-    /// The matrix with [packed](Self::packed_indices) indices, all invariants checked. `parts` has no indices of its own.
+    /// The matrix with [packed](Self::packed_indices) indices, all invariants checked. `parts` has no indices of its
+    /// own.
     ///
     /// # Errors
     /// - [`FormatError::LengthMismatch`] unless `packed` has the bytes that the shape and the pattern ask for, and

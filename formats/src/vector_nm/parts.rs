@@ -49,7 +49,7 @@ impl<T: Value> VectorNm<T> {
 }
 
 impl<T> VectorNm<T> {
-    /// The arrays.
+    /// Takes the weights apart; [`try_from_parts`](Self::try_from_parts) puts them together again.
     pub fn into_parts(self) -> VectorNmParts<T> {
         let (rows, cols) = (self.rows(), self.cols());
         VectorNmParts { rows, cols, pattern: self.pattern, values: self.values, indices: self.indices }

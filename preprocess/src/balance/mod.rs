@@ -39,8 +39,8 @@ pub const ADD_TO_C: u32 = u32::MAX - 1;
 /// The bit of the stride of a split row whose sum is added to what `C` holds, likewise.
 pub const ADDS: u32 = 1 << 31;
 
-/// Gives all pieces of a row one slot, for sums that are accumulated in whatever order they come: in `split_rows`, and in
-/// the slots of the pieces. Returns the number of slots, one for each row.
+/// Gives all pieces of a row one slot, for sums that are accumulated in whatever order they come: in `split_rows`,
+/// and in the slots of the pieces. Returns the number of slots, one for each row.
 fn share_slots<'a>(
     split_rows: &mut [[u32; 4]],
     slots: u32,

@@ -8,8 +8,8 @@ const NEAR: usize = 256;
 
 /// Workers in ascending order of their load, of equals the first, where loads only grow.
 ///
-/// List scheduling takes the least one again and again, and gives it back with a little more: a set of workers for each of
-/// the next loads finds it in constant time, where a heap of all workers compares its way down each time.
+/// List scheduling takes the least one again and again, and gives it back with a little more: a set of workers for
+/// each of the next loads finds it in constant time, where a heap of all workers compares its way down each time.
 pub(super) struct LeastLoaded {
     /// The load that is being taken from.
     load: u64,

@@ -12,8 +12,8 @@ use super::{ADD_TO_C, ADDS, NO_SLOT};
 /// - `split_rows` lists the rows of more than one segment, ascending; `Σ count = slots`.
 ///
 /// After [`skip_empty`](Self::skip_empty) rows without entries have none; after [`add_to_c`](Self::add_to_c) the slot
-/// of a whole row may be [`ADD_TO_C`], and the stride of a split row has the bit [`ADDS`] where it is to be added. After
-/// [`sum_apart`](Self::sum_apart) a whole row may have a slot and be listed with a count of 1.
+/// of a whole row may be [`ADD_TO_C`], and the stride of a split row has the bit [`ADDS`] where it is to be added.
+/// After [`sum_apart`](Self::sum_apart) a whole row may have a slot and be listed with a count of 1.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RowSegments {
     /// `[row, begin, end, slot]`: entries `begin..end` of the matrix, all of `row`.
@@ -21,7 +21,7 @@ pub struct RowSegments {
     /// `[row, first_slot, count, stride]` with stride 1: the partial sums of `row` are in slots
     /// `first_slot .. first_slot + count`.
     pub split_rows: Vec<[u32; 4]>,
-    /// Number of slots.
+    /// Slots that the workspace needs for partial sums.
     pub slots: u32,
 }
 

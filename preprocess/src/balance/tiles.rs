@@ -22,7 +22,7 @@ const FREE_MOVE: u32 = 2;
 /// A window, or a part of one, in the stream of steps of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
-    /// The window.
+    /// The window's number in the list that was cut.
     pub window: u32,
     /// First step of the window that the piece has.
     pub begin: u32,
@@ -50,7 +50,7 @@ impl Piece {
 /// A window that was cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SplitWindow {
-    /// The window.
+    /// The window's number in the list that was cut.
     pub window: u32,
     /// Slot of its first piece.
     pub first_slot: u32,

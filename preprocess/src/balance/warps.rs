@@ -10,8 +10,8 @@ const BLOCK_WARPS: u32 = 8;
 const WARP_ENTRIES: u64 = 8;
 /// Entries that a block takes at a time.
 const BLOCK_ENTRIES: u64 = 64;
-/// Entries of the longest piece of a row that several blocks share, and of the longest row that one block has alone: one
-/// that is barely longer than a piece is better left whole.
+/// Entries of the longest piece of a row that several blocks share, and of the longest row that one block has alone:
+/// one that is barely longer than a piece is better left whole.
 const PIECE: u64 = 4 * BLOCK_ENTRIES;
 const WHOLE: u64 = 6 * BLOCK_ENTRIES;
 
@@ -19,13 +19,13 @@ const WHOLE: u64 = 6 * BLOCK_ENTRIES;
 /// `num_warps_per_row` and `warpid_within_row`, and the entries that follow from them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WarpShare {
-    /// The row.
+    /// The row of `C` that the sums belong to.
     pub row: u32,
     /// The slot for the sums of a piece; [`NO_SLOT`] for a whole row.
     pub slot: u32,
     /// First entry of the row, or of the piece that the block has.
     pub first: u32,
-    /// Entries of it.
+    /// Entries of the row, or of the piece.
     pub entries: u32,
     /// Warps of the block that share them: 1, 2, 4 or 8.
     pub warps: u32,
@@ -36,10 +36,10 @@ pub struct WarpShare {
 /// The rows of a matrix, dealt out to warps.
 ///
 /// Invariants:
-/// - the warps of a row, or of a piece, follow each other, none goes on in the next block of eight, and they tell the same
-///   but for their number;
-/// - rows of at most 8, 16, 32 entries have 1, 2, 4 warps, others 8; rows of more than 384 entries are cut into pieces of
-///   at most 256, whole multiples of 64 but for the last;
+/// - the warps of a row, or of a piece, follow each other, none goes on in the next block of eight, and they tell the
+///   same but for their number;
+/// - rows of at most 8, 16, 32 entries have 1, 2, 4 warps, others 8; rows of more than 384 entries are cut into
+///   pieces of at most 256, whole multiples of 64 but for the last;
 /// - rows with more warps come first, rows with as many ascend;
 /// - the slots of a row are consecutive, in the order of its pieces; `split_rows` lists the rows that are cut.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub struct RowWarps {
     /// `[row, first_slot, count, stride]` with stride 1: the partial sums of `row` are in slots
     /// `first_slot .. first_slot + count`.
     pub split_rows: Vec<[u32; 4]>,
-    /// Number of slots.
+    /// Slots that the workspace needs for partial sums.
     pub slots: u32,
 }
 

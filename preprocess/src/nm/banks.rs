@@ -31,7 +31,7 @@ pub struct Banked {
     slots: usize,
     phase: usize,
     kept_per_stage: usize,
-    /// (blocks, stages, slots)
+    /// The row in each slot: (blocks, stages, slots).
     rows: Vec<u32>,
     /// (blocks, stages, strips, depth)
     picks: Vec<u16>,

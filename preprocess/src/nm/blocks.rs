@@ -125,8 +125,8 @@ impl Blocks {
     /// Preprocesses the pattern of `weights`. The same weights give the same result, whatever the number of threads.
     ///
     /// # Cost
-    /// Two passes over the indices of each block, all threads; linear in `w · n / strip_columns` and, for each block, in the rows of
-    /// the groups that its stages touch.
+    /// Two passes over the indices of each block, all threads; linear in `w · n / strip_columns` and, for each block,
+    /// in the rows of the groups that its stages touch.
     ///
     /// # Panics
     /// If `shape` breaks what its fields document, or a stage has 2¹⁶ slots or more: `shape` is a kernel's choice.
@@ -167,7 +167,7 @@ impl Blocks {
         self.shape
     }
 
-    /// Blocks of columns.
+    /// How many blocks the columns are cut into.
     #[must_use]
     pub fn blocks(&self) -> usize {
         self.blocks

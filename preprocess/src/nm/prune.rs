@@ -1,4 +1,4 @@
-//! Pruning by magnitude.
+//! Pruning by magnitude: which rows of each group are kept.
 
 use rayon::prelude::*;
 use windrow_formats::{FormatError, NmPattern, Value, VectorNm};

@@ -130,7 +130,7 @@ impl CostModel {
 }
 
 impl Default for CostModel {
-    /// [`CostModel::h200`].
+    /// [`CostModel::h200`], the one GPU that was measured.
     fn default() -> Self {
         Self::h200()
     }

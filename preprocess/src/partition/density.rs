@@ -28,11 +28,11 @@ pub struct Density {
     pub columns: u64,
     /// Steps of 16 columns of a tile stream, the last of a window padded.
     pub steps: u64,
-    /// Entries in tiles.
+    /// Entries of the rows that are in tiles.
     pub entries_in_tiles: u64,
     /// `entries_in_tiles / tiles`, at most 64.
     pub mean_nnz_per_tile: f64,
-    /// `entries_in_tiles / windows`.
+    /// `entries_in_tiles / windows`; 0 without windows.
     pub mean_nnz_per_window: f64,
     /// Rows with entries that are in no tile; entries, for other entries of the row may be in tiles.
     pub residual_rows: u64,

@@ -13,19 +13,19 @@ pub struct Footprint {
     pub format: &'static str,
     /// Bytes of everything but values: what says where values are.
     pub metadata_bytes: u64,
-    /// Bytes of values.
+    /// Bytes of the values, one for each entry in every format.
     pub value_bytes: u64,
 }
 
 impl Footprint {
-    /// Bytes in all.
+    /// Bytes of metadata and values together.
     pub fn total_bytes(&self) -> u64 {
         self.metadata_bytes + self.value_bytes
     }
 }
 
-/// Bytes of `csr` in five formats, as in Figure 13 of RSH-SpMM: COO, CSR, RS-Tile,
-/// `BitTCF` and balanced `BitTCF`.
+/// Bytes of `csr` in five of the seven formats of Figure 13 of RSH-SpMM: COO, CSR, RS-Tile, `BitTCF` and balanced
+/// `BitTCF`. Not counted are the two forms of ME-TCF.
 ///
 /// With `w` windows of 8 consecutive rows, `t` tiles and `b = ⌈t / 32⌉` thread blocks, the arrays counted are:
 ///

@@ -29,7 +29,7 @@ const STEP_COLUMNS: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct VectorThreshold {
-    /// `⌈8·η⌉`.
+    /// Entries that a column vector must have: `⌈8·η⌉`, 1 to 8.
     entries: u8,
 }
 

@@ -113,7 +113,7 @@ struct Slot {
 /// The rows that would share a window if no more left.
 struct Window<'a, V> {
     csr: &'a Csr<V>,
-    /// At most 8.
+    /// The rows of the window, at most 8.
     slots: Vec<Slot>,
     /// Of the first `counted` slots.
     counts: ColumnCounts,

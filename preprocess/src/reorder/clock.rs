@@ -5,9 +5,9 @@ use std::time::Instant;
 /// A stage of a reordering and the time it took.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stage {
-    /// Its name.
+    /// What the stage does, as reports name it.
     pub name: &'static str,
-    /// Wall time.
+    /// Wall time that it took.
     pub seconds: f64,
 }
 
@@ -18,7 +18,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Runs a stage.
+    /// Runs a stage and notes how long it took.
     pub(super) fn time<T>(&mut self, name: &'static str, stage: impl FnOnce() -> T) -> T {
         let start = Instant::now();
         let result = stage();

@@ -1,4 +1,4 @@
-//! Longest rows first.
+//! Orders rows by length, the longest first.
 
 use rayon::prelude::*;
 use windrow_formats::{Csr, Value};

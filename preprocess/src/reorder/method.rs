@@ -17,9 +17,9 @@ use windrow_formats::names;
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Method {
-    /// As they are.
+    /// Rows as they are.
     Identity,
-    /// Longest first.
+    /// The longest rows first.
     Degree,
     /// Reverse Cuthill–McKee: by distance in the graph, for a small bandwidth.
     #[serde(rename = "rcm")]
@@ -32,7 +32,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// Every method.
+    /// Every method, from none to the slowest.
     pub const ALL: [Self; 5] =
         [Self::Identity, Self::Degree, Self::ReverseCuthillMckee, Self::Community, Self::Similarity];
 }
@@ -44,7 +44,7 @@ names!(pub name; Method, UnknownMethod, |text, _| UnknownMethod { found: text.to
 /// No method has this name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownMethod {
-    /// The name.
+    /// The name that was given.
     pub found: String,
 }
 

@@ -10,7 +10,7 @@ const MAX_STEPS: u64 = 256;
 /// How far a stage is.
 pub(super) struct Pace<'a> {
     watch: &'a dyn Watch,
-    /// Units a step.
+    /// Units of work after which a step is told.
     step: u64,
     /// Units done and not yet reported as steps.
     unreported: u64,

@@ -11,7 +11,7 @@ use super::watch::{Cancelled, Watch};
 const MAX_SEARCHES: u32 = 8;
 /// A column of more entries than this, and than [`HUB_RATIO`] times the mean, makes no rows neighbours.
 const HUB_ENTRIES: u32 = 64;
-/// See [`HUB_ENTRIES`].
+/// A hub has more entries than so many times the mean, too; see [`HUB_ENTRIES`].
 const HUB_RATIO: u64 = 16;
 
 /// The reverse Cuthill–McKee order.

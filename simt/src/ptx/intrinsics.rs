@@ -62,7 +62,7 @@ unsafe extern "unadjusted" {
 /// Collective: full warp.
 #[inline(always)]
 pub(super) unsafe fn mma_k16_bf16(a: [u32; 4], b: [u32; 2], c: [f32; 4]) -> [f32; 4] {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's lanes are all here; operands are registers.
     unsafe { mma_m16n8k16_bf16(a[0], a[1], a[2], a[3], b[0], b[1], c[0], c[1], c[2], c[3]).into() }
 }
 
@@ -70,7 +70,7 @@ pub(super) unsafe fn mma_k16_bf16(a: [u32; 4], b: [u32; 2], c: [f32; 4]) -> [f32
 /// Collective: full warp.
 #[inline(always)]
 pub(super) unsafe fn mma_k8_bf16(a: [u32; 2], b: u32, c: [f32; 4]) -> [f32; 4] {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's lanes are all here; operands are registers.
     unsafe { mma_m16n8k8_bf16(a[0], a[1], b, c[0], c[1], c[2], c[3]).into() }
 }
 
@@ -78,6 +78,6 @@ pub(super) unsafe fn mma_k8_bf16(a: [u32; 2], b: u32, c: [f32; 4]) -> [f32; 4] {
 /// Collective: full warp.
 #[inline(always)]
 pub(super) unsafe fn mma_k8_tf32(a: [u32; 4], b: [u32; 2], c: [f32; 4]) -> [f32; 4] {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's lanes are all here; operands are registers.
     unsafe { mma_m16n8k8_tf32(a[0], a[1], a[2], a[3], b[0], b[1], c[0], c[1], c[2], c[3]).into() }
 }

@@ -26,8 +26,8 @@ macro_rules! loader {
         $(#[$doc])*
         #[inline(always)]
         pub(super) unsafe fn $name<T: Word>(address: $address) -> T {
-            // SAFETY: the caller promises the access; each arm reads `size_of::<T>()` bytes and
-            // reinterprets exactly as many.
+            // SAFETY: the caller has the address in bounds and aligned for `T`; each arm reads `size_of::<T>()` bytes
+            // and reinterprets as many, which any bits are valid for, since `T` is a `Word`.
             unsafe {
                 match size_of::<T>() {
                     2 => {
@@ -62,7 +62,7 @@ macro_rules! storer {
         $(#[$doc])*
         #[inline(always)]
         pub(super) unsafe fn $name<T: Word>(address: $address, value: T) {
-            // SAFETY: the caller promises the access; each arm reinterprets `size_of::<T>()` bytes.
+            // SAFETY: the caller has the address in bounds and aligned for `T`; each arm stores `size_of::<T>()` bytes.
             unsafe {
                 match size_of::<T>() {
                     2 => {
@@ -89,36 +89,36 @@ macro_rules! storer {
 
 loader!(
     /// # Safety
-    /// [`Simt::load`](crate::Simt::load).
+    /// The address is as [`Simt::load`](crate::Simt::load) asks.
     load, u64, reg64, "ld.global", [readonly, nostack]
 );
 loader!(
     /// # Safety
-    /// [`Simt::load_readonly`](crate::Simt::load_readonly).
+    /// The address is as [`Simt::load_readonly`](crate::Simt::load_readonly) asks.
     load_readonly, u64, reg64, "ld.global.nc", [pure, readonly, nostack]
 );
 loader!(
     /// # Safety
-    /// [`Simt::load_readonly_once`](crate::Simt::load_readonly_once).
+    /// The address is as [`Simt::load_readonly_once`](crate::Simt::load_readonly_once) asks.
     load_readonly_once, u64, reg64, "ld.global.nc.L1::no_allocate", [pure, readonly, nostack]
 );
 loader!(
     /// # Safety
-    /// [`Simt::load_shared`](crate::Simt::load_shared).
+    /// The address is as [`Simt::load_shared`](crate::Simt::load_shared) asks.
     load_shared, u32, reg32, "ld.shared", [readonly, nostack]
 );
 storer!(
     /// # Safety
-    /// [`Simt::store`](crate::Simt::store).
+    /// The address is as [`Simt::store`](crate::Simt::store) asks.
     store, u64, reg64, "st.global"
 );
 storer!(
     /// # Safety
-    /// [`Simt::store_streaming`](crate::Simt::store_streaming).
+    /// The address is as [`Simt::store_streaming`](crate::Simt::store_streaming) asks.
     store_streaming, u64, reg64, "st.global.cs"
 );
 storer!(
     /// # Safety
-    /// [`Simt::store_shared`](crate::Simt::store_shared).
+    /// The address is as [`Simt::store_shared`](crate::Simt::store_shared) asks.
     store_shared, u32, reg32, "st.shared"
 );

@@ -26,58 +26,58 @@ const FULL_WARP: u32 = u32::MAX;
 unsafe impl Simt for Ptx {
     #[inline(always)]
     fn thread_idx(&self) -> u32 {
-        // SAFETY: reads a special register.
+        // SAFETY: reads a special register that every thread has.
         unsafe { nvptx::_thread_idx_x() as u32 }
     }
     #[inline(always)]
     fn block_idx(&self) -> u32 {
-        // SAFETY: reads a special register.
+        // SAFETY: reads a special register that every thread has.
         unsafe { nvptx::_block_idx_x() as u32 }
     }
     #[inline(always)]
     fn block_idx_y(&self) -> u32 {
-        // SAFETY: reads a special register.
+        // SAFETY: reads a special register that every thread has.
         unsafe { nvptx::_block_idx_y() as u32 }
     }
     #[inline(always)]
     fn block_dim(&self) -> u32 {
-        // SAFETY: reads a special register.
+        // SAFETY: reads a special register that every thread has.
         unsafe { nvptx::_block_dim_x() as u32 }
     }
     #[inline(always)]
     fn grid_dim(&self) -> u32 {
-        // SAFETY: reads a special register.
+        // SAFETY: reads a special register that every thread has.
         unsafe { nvptx::_grid_dim_x() as u32 }
     }
 
     #[inline(always)]
     unsafe fn load<T: Word>(&self, from: GlobalPtr<T>) -> T {
-        // SAFETY: the caller's promise.
+        // SAFETY: the kernel that calls has `from` in bounds, aligned and not being written, as `Simt` asks.
         unsafe { memory::load(from.address()) }
     }
     #[inline(always)]
     unsafe fn load_readonly<T: Word>(&self, from: GlobalPtr<T>) -> T {
-        // SAFETY: the caller's promise.
+        // SAFETY: the kernel that calls has `from` in bounds and aligned; nothing writes it in this launch.
         unsafe { memory::load_readonly(from.address()) }
     }
     #[inline(always)]
     unsafe fn load_readonly_once<T: Word>(&self, from: GlobalPtr<T>) -> T {
-        // SAFETY: the caller's promise.
+        // SAFETY: the kernel that calls has `from` in bounds and aligned; nothing writes it in this launch.
         unsafe { memory::load_readonly_once(from.address()) }
     }
     #[inline(always)]
     unsafe fn store<T: Word>(&self, to: GlobalPtr<T>, value: T) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the kernel that calls has `to` in bounds, aligned, and of this thread alone until a barrier.
         unsafe { memory::store(to.address(), value) }
     }
     #[inline(always)]
     unsafe fn store_streaming<T: Word>(&self, to: GlobalPtr<T>, value: T) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the kernel that calls has `to` in bounds, aligned, and of this thread alone until a barrier.
         unsafe { memory::store_streaming(to.address(), value) }
     }
     #[inline(always)]
     unsafe fn reduce_add_f32(&self, to: GlobalPtr<f32>, value: f32) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the kernel that calls has `to` in bounds and aligned; others only add to the word.
         unsafe {
             asm!("red.relaxed.gpu.global.add.f32 [{0}], {1};", in(reg64) to.address(), in(reg32) value, options(nostack));
         }
@@ -85,7 +85,7 @@ unsafe impl Simt for Ptx {
     #[inline(always)]
     unsafe fn atomic_add_u32(&self, to: GlobalPtr<u32>, value: u32) -> u32 {
         let old: u32;
-        // SAFETY: the caller's promise.
+        // SAFETY: the kernel that calls has `to` in bounds and aligned; others only add to the word.
         unsafe {
             asm!("atom.relaxed.gpu.global.add.u32 {0}, [{1}], {2};", out(reg32) old, in(reg64) to.address(), in(reg32) value, options(nostack));
         }
@@ -93,7 +93,7 @@ unsafe impl Simt for Ptx {
     }
     #[inline(always)]
     unsafe fn reduce_max_u64(&self, to: GlobalPtr<u64>, value: u64) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the kernel that calls has `to` in bounds and aligned; others only raise the word.
         unsafe {
             asm!("red.relaxed.gpu.global.max.u64 [{0}], {1};", in(reg64) to.address(), in(reg64) value, options(nostack));
         }
@@ -101,17 +101,17 @@ unsafe impl Simt for Ptx {
 
     #[inline(always)]
     unsafe fn load_shared<T: Word>(&self, from: u32) -> T {
-        // SAFETY: the caller's promise.
+        // SAFETY: the kernel that calls has `from` inside the launch's shared bytes, aligned, and written before.
         unsafe { memory::load_shared(memory::shared(from)) }
     }
     #[inline(always)]
     unsafe fn store_shared<T: Word>(&self, to: u32, value: T) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the kernel that calls has `to` inside the launch's shared bytes, aligned, and no other thread at it.
         unsafe { memory::store_shared(memory::shared(to), value) }
     }
     #[inline(always)]
     unsafe fn copy_async_16(&self, to_shared: u32, from: GlobalPtr<u32>, present: bool) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the kernel that calls has 16 aligned bytes at either end; `from` is read only if `present`.
         unsafe {
             asm!(
                 "{{ .reg .pred p; setp.eq.u32 p, {2}, 0; cp.async.cg.shared.global [{0}], [{1}], 16, p; }}",
@@ -122,7 +122,7 @@ unsafe impl Simt for Ptx {
     }
     #[inline(always)]
     unsafe fn copy_async_commit(&self) {
-        // SAFETY: no operands.
+        // SAFETY: has no operands: it closes the group of this thread's copies.
         unsafe { intrinsics::cp_async_commit_group() }
     }
     #[inline(always)]
@@ -141,7 +141,7 @@ unsafe impl Simt for Ptx {
 
     #[inline(always)]
     unsafe fn copy_bulk_begin(&self, counter: u32, threads: u32) {
-        // SAFETY: the caller's promise. The fence makes the counter known to the engine that copies.
+        // SAFETY: `counter` is 8 shared bytes that the kernel keeps for it. The fence shows it to the copy engine.
         unsafe {
             asm!(
                 "mbarrier.init.shared::cta.b64 [{0}], {1};",
@@ -152,7 +152,7 @@ unsafe impl Simt for Ptx {
     }
     #[inline(always)]
     unsafe fn copy_bulk(&self, to_shared: u32, from: GlobalPtr<u32>, bytes: u32, counter: u32) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the kernel that calls has `bytes` bytes at either end, multiples of 16, and begun `counter`.
         unsafe {
             asm!(
                 "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{0}], [{1}], {2}, [{3}];",
@@ -163,7 +163,7 @@ unsafe impl Simt for Ptx {
     }
     #[inline(always)]
     unsafe fn copy_bulk_commit(&self, counter: u32, bytes: u32) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the kernel that calls has begun `counter` for as many threads as commit.
         unsafe {
             asm!(
                 "mbarrier.arrive.expect_tx.shared::cta.b64 _, [{0}], {1};",
@@ -176,7 +176,7 @@ unsafe impl Simt for Ptx {
         let (counter, parity) = (memory::shared(counter), round & 1);
         let mut arrived = 0u32;
         while arrived == 0 {
-            // SAFETY: the caller's promise. The instruction itself waits for a while.
+            // SAFETY: the kernel that calls has begun `counter` and committed the round. The instruction waits itself.
             unsafe {
                 asm!(
                     "{{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [{1}], {2}; selp.u32 {0}, 1, 0, p; }}",
@@ -187,44 +187,44 @@ unsafe impl Simt for Ptx {
     }
     #[inline(always)]
     unsafe fn copy_bulk_fence(&self) {
-        // SAFETY: orders only.
+        // SAFETY: has no operands: it orders this thread's stores before bulk copies, and touches no memory.
         unsafe { asm!("fence.proxy.async.shared::cta;", options(nostack)) }
     }
 
     #[inline(always)]
     unsafe fn sync_block(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: every thread of the block is at this call: kernels call collectives outside of divergent branches.
         unsafe { nvptx::_syncthreads() }
     }
     #[inline(always)]
     unsafe fn sync_warp(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: all lanes are at this call: kernels call collectives outside of divergent branches.
         unsafe { intrinsics::bar_warp_sync(FULL_WARP) }
     }
     #[inline(always)]
     unsafe fn shuffle(&self, value: u32, source_lane: u32) -> u32 {
-        // SAFETY: the caller's promise.
+        // SAFETY: all lanes are at this call: kernels call collectives outside of divergent branches.
         unsafe { intrinsics::shfl_idx(FULL_WARP, value, source_lane, 0x1f) }
     }
     #[inline(always)]
     unsafe fn shuffle_xor(&self, value: u32, lane_mask: u32) -> u32 {
-        // SAFETY: the caller's promise.
+        // SAFETY: all lanes are at this call: kernels call collectives outside of divergent branches.
         unsafe { intrinsics::shfl_bfly(FULL_WARP, value, lane_mask, 0x1f) }
     }
     #[inline(always)]
     unsafe fn shuffle_up(&self, value: u32, delta: u32) -> u32 {
-        // SAFETY: the caller's promise; the clamp of `up` is 0.
+        // SAFETY: all lanes are at this call, outside of divergent branches; the clamp of `up` is 0.
         unsafe { intrinsics::shfl_up(FULL_WARP, value, delta, 0) }
     }
     #[inline(always)]
     unsafe fn shuffle_down(&self, value: u32, delta: u32) -> u32 {
-        // SAFETY: the caller's promise.
+        // SAFETY: all lanes are at this call: kernels call collectives outside of divergent branches.
         unsafe { intrinsics::shfl_down(FULL_WARP, value, delta, 0x1f) }
     }
     #[inline(always)]
     unsafe fn ballot(&self, predicate: bool) -> u32 {
         let votes: u32;
-        // SAFETY: the caller's promise.
+        // SAFETY: all lanes are at this call: kernels call collectives outside of divergent branches.
         unsafe {
             asm!(
                 "{{ .reg .pred p; setp.ne.u32 p, {1}, 0; vote.sync.ballot.b32 {0}, p, 0xffffffff; }}",
@@ -236,7 +236,7 @@ unsafe impl Simt for Ptx {
     #[inline(always)]
     unsafe fn load_matrix_x4(&self, row_address: u32) -> [u32; 4] {
         let (a, b, c, d): (u32, u32, u32, u32);
-        // SAFETY: the caller's promise.
+        // SAFETY: all lanes are here with 16 aligned bytes each, inside the launch's shared bytes and written.
         unsafe {
             asm!(
                 "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{{0}, {1}, {2}, {3}}}, [{4}];",
@@ -249,7 +249,7 @@ unsafe impl Simt for Ptx {
     #[inline(always)]
     unsafe fn load_matrix_x4_trans(&self, row_address: u32) -> [u32; 4] {
         let (a, b, c, d): (u32, u32, u32, u32);
-        // SAFETY: the caller's promise.
+        // SAFETY: all lanes are here with 16 aligned bytes each, inside the launch's shared bytes and written.
         unsafe {
             asm!(
                 "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {{{0}, {1}, {2}, {3}}}, [{4}];",
@@ -262,7 +262,7 @@ unsafe impl Simt for Ptx {
     #[inline(always)]
     unsafe fn mma_m16n8k16_f16(&self, a: [u32; 4], b: [u32; 2], acc: [f32; 4]) -> [f32; 4] {
         let [mut c0, mut c1, mut c2, mut c3] = acc;
-        // SAFETY: the caller's promise.
+        // SAFETY: all lanes are at this call, outside of divergent branches; operands are registers.
         unsafe {
             asm!(
                 "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {{{0}, {1}, {2}, {3}}}, {{{4}, {5}, {6}, {7}}}, {{{8}, {9}}}, {{{0}, {1}, {2}, {3}}};",
@@ -276,7 +276,7 @@ unsafe impl Simt for Ptx {
     #[inline(always)]
     unsafe fn mma_m16n8k8_f16(&self, a: [u32; 2], b: u32, acc: [f32; 4]) -> [f32; 4] {
         let [mut c0, mut c1, mut c2, mut c3] = acc;
-        // SAFETY: the caller's promise.
+        // SAFETY: all lanes are at this call, outside of divergent branches; operands are registers.
         unsafe {
             asm!(
                 "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {{{0}, {1}, {2}, {3}}}, {{{4}, {5}}}, {{{6}}}, {{{0}, {1}, {2}, {3}}};",
@@ -289,24 +289,24 @@ unsafe impl Simt for Ptx {
     }
     #[inline(always)]
     unsafe fn mma_m16n8k16_bf16(&self, a: [u32; 4], b: [u32; 2], acc: [f32; 4]) -> [f32; 4] {
-        // SAFETY: the caller's promise.
+        // SAFETY: all lanes are at this call, outside of divergent branches; operands are registers.
         unsafe { intrinsics::mma_k16_bf16(a, b, acc) }
     }
     #[inline(always)]
     unsafe fn mma_m16n8k8_bf16(&self, a: [u32; 2], b: u32, acc: [f32; 4]) -> [f32; 4] {
-        // SAFETY: the caller's promise.
+        // SAFETY: all lanes are at this call, outside of divergent branches; operands are registers.
         unsafe { intrinsics::mma_k8_bf16(a, b, acc) }
     }
     #[inline(always)]
     unsafe fn mma_m16n8k8_tf32(&self, a: [u32; 4], b: [u32; 2], acc: [f32; 4]) -> [f32; 4] {
-        // SAFETY: the caller's promise.
+        // SAFETY: all lanes are at this call, outside of divergent branches; operands are registers.
         unsafe { intrinsics::mma_k8_tf32(a, b, acc) }
     }
 
     #[inline(always)]
     fn permute_bytes(&self, low: u32, high: u32, selector: u32) -> u32 {
         let out: u32;
-        // SAFETY: arithmetic.
+        // SAFETY: arithmetic on registers; no memory, no other lane.
         unsafe {
             asm!("prmt.b32 {0}, {1}, {2}, {3};", out(reg32) out, in(reg32) low, in(reg32) high, in(reg32) selector, options(pure, nomem, nostack));
         }
@@ -314,13 +314,13 @@ unsafe impl Simt for Ptx {
     }
     #[inline(always)]
     fn fma(&self, a: f32, b: f32, c: f32) -> f32 {
-        // SAFETY: arithmetic.
+        // SAFETY: arithmetic on registers; no memory, no other lane.
         unsafe { intrinsics::fma(a, b, c) }
     }
     #[inline(always)]
     fn exp2(&self, x: f32) -> f32 {
         let out: f32;
-        // SAFETY: arithmetic.
+        // SAFETY: arithmetic on registers; no memory, no other lane.
         unsafe {
             asm!("ex2.approx.ftz.f32 {0}, {1};", out(reg32) out, in(reg32) x, options(pure, nomem, nostack));
         }
@@ -329,7 +329,7 @@ unsafe impl Simt for Ptx {
     #[inline(always)]
     fn log2(&self, x: f32) -> f32 {
         let out: f32;
-        // SAFETY: arithmetic.
+        // SAFETY: arithmetic on registers; no memory, no other lane.
         unsafe {
             asm!("lg2.approx.ftz.f32 {0}, {1};", out(reg32) out, in(reg32) x, options(pure, nomem, nostack));
         }
@@ -338,7 +338,7 @@ unsafe impl Simt for Ptx {
     #[inline(always)]
     fn sqrt(&self, x: f32) -> f32 {
         let out: f32;
-        // SAFETY: arithmetic.
+        // SAFETY: arithmetic on registers; no memory, no other lane.
         unsafe {
             asm!("sqrt.rn.f32 {0}, {1};", out(reg32) out, in(reg32) x, options(pure, nomem, nostack));
         }
@@ -347,7 +347,7 @@ unsafe impl Simt for Ptx {
     #[inline(always)]
     fn f16_to_f32(&self, bits: u16) -> f32 {
         let out: f32;
-        // SAFETY: arithmetic.
+        // SAFETY: arithmetic on registers; no memory, no other lane.
         unsafe {
             asm!("cvt.f32.f16 {0}, {1};", out(reg32) out, in(reg16) bits, options(pure, nomem, nostack));
         }
@@ -356,7 +356,7 @@ unsafe impl Simt for Ptx {
     #[inline(always)]
     fn f16x2_to_f32(&self, bits: u32) -> [f32; 2] {
         let (low, high): (f32, f32);
-        // SAFETY: arithmetic.
+        // SAFETY: arithmetic on registers; no memory, no other lane.
         unsafe {
             asm!(
                 "{{ .reg .b16 l, h; mov.b32 {{l, h}}, {2}; cvt.f32.f16 {0}, l; cvt.f32.f16 {1}, h; }}",
@@ -368,7 +368,7 @@ unsafe impl Simt for Ptx {
     #[inline(always)]
     fn f32_to_f16(&self, value: f32) -> u16 {
         let out: u16;
-        // SAFETY: arithmetic.
+        // SAFETY: arithmetic on registers; no memory, no other lane.
         unsafe {
             asm!("cvt.rn.f16.f32 {0}, {1};", out(reg16) out, in(reg32) value, options(pure, nomem, nostack));
         }
@@ -377,7 +377,7 @@ unsafe impl Simt for Ptx {
     #[inline(always)]
     fn f32_to_bf16(&self, value: f32) -> u16 {
         let out: u16;
-        // SAFETY: arithmetic.
+        // SAFETY: arithmetic on registers; no memory, no other lane.
         unsafe {
             asm!("cvt.rn.bf16.f32 {0}, {1};", out(reg16) out, in(reg32) value, options(pure, nomem, nostack));
         }
@@ -386,7 +386,7 @@ unsafe impl Simt for Ptx {
     #[inline(always)]
     fn f32x2_to_f16x2(&self, [low, high]: [f32; 2]) -> u32 {
         let out: u32;
-        // SAFETY: arithmetic. The first operand becomes the high half.
+        // SAFETY: arithmetic on registers; no memory, no other lane. The first operand becomes the high half.
         unsafe {
             asm!("cvt.rn.f16x2.f32 {0}, {1}, {2};", out(reg32) out, in(reg32) high, in(reg32) low, options(pure, nomem, nostack));
         }
@@ -395,7 +395,7 @@ unsafe impl Simt for Ptx {
     #[inline(always)]
     fn f32x2_to_bf16x2(&self, [low, high]: [f32; 2]) -> u32 {
         let out: u32;
-        // SAFETY: as above.
+        // SAFETY: arithmetic on registers; no memory, no other lane. The first operand becomes the high half.
         unsafe {
             asm!("cvt.rn.bf16x2.f32 {0}, {1}, {2};", out(reg32) out, in(reg32) high, in(reg32) low, options(pure, nomem, nostack));
         }
@@ -404,7 +404,7 @@ unsafe impl Simt for Ptx {
     #[inline(always)]
     fn f32_to_tf32(&self, value: f32) -> u32 {
         let out: u32;
-        // SAFETY: arithmetic.
+        // SAFETY: arithmetic on registers; no memory, no other lane.
         unsafe {
             asm!("cvt.rna.tf32.f32 {0}, {1};", out(reg32) out, in(reg32) value, options(pure, nomem, nostack));
         }

@@ -15,7 +15,7 @@ use crate::{PADDING_MARK, SplitMix64, Values, round_tf32};
 /// What is applied to each element in the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NmActivation {
-    /// `x`.
+    /// `x` as it is.
     Identity,
     /// `max(x, 0)`; a NaN stays one.
     Relu,
@@ -41,7 +41,7 @@ pub struct NmOperands {
     pub layout: NmLayout,
     /// What leading dimensions have beyond the extent, in elements.
     pub padding: usize,
-    /// `(α, β)`.
+    /// The factors of the product and of what `C` holds: `(α, β)`.
     pub scalars: (f32, f32),
     /// The plan's own factor of the product.
     pub scale: f32,
@@ -78,7 +78,7 @@ pub struct NmCase {
     pub beta: f32,
     /// Factor of the product, given to the plan.
     pub scale: f32,
-    /// The activations.
+    /// The activations, row-major, m × k.
     pub a: Vec<f32>,
     /// What `C` holds before.
     pub c: Vec<f32>,

@@ -76,8 +76,8 @@ fn apply(activation: NmActivation, x: f64) -> f64 {
 /// ```
 ///
 /// with `w` kept rows, `abs_sum` as in [`NmReference`], and the largest slope of the activation: 1, or 1.13 for GELU.
-/// To the `w + 2` roundings of a product with `α` and `β` ([`error_bound`]) come one each for the product of `α` and the
-/// plan's factor, for the bias, and for adding it.
+/// To the `w + 2` roundings of a product with `α` and `β` ([`error_bound`]) come one each for the product of `α` and
+/// the plan's factor, for the bias, and for adding it.
 pub fn nm_error_bound<V: Output>(
     activation: NmActivation,
     (sum, want): (f64, f64),

@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 use std::process::Command;
 use toolchain::Toolchain;
 
-/// Arguments of `build-ptx`.
+/// What `cargo xtask build-ptx` is told.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Arguments {
     /// Write nothing; fail if the committed text differs from what the sources give.

@@ -22,7 +22,7 @@ struct Version {
     text: String,
     /// `1.96.0-ac68faa20`, for a folder name.
     short: String,
-    /// `(1, 96)`.
+    /// Major and minor version, such as `(1, 96)`.
     number: (u32, u32),
 }
 

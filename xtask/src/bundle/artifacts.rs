@@ -13,7 +13,7 @@ pub(super) enum Kind {
     Example,
 }
 
-/// One executable.
+/// An executable that cargo built: a test, a bench or a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Artifact {
     /// What it is for.

@@ -20,7 +20,7 @@ const TESTED: &[&str] = &["windrow", "windrow-bench"];
 /// A larger folder is slow to carry, and a sign that something was not stripped.
 const LIMIT_BYTES: u64 = 60 << 20;
 
-/// Arguments of `bundle`.
+/// What `cargo xtask bundle` is told.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Folder to write; what is in it is replaced.

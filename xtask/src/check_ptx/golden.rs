@@ -19,7 +19,7 @@ pub(super) struct Counts {
     opcodes: BTreeMap<String, usize>,
 }
 
-/// Counts by entry.
+/// Counts of instructions, by the name of the entry point.
 pub(super) type ModuleCounts = BTreeMap<String, Counts>;
 
 /// The golden record: counts by module and entry.
@@ -55,7 +55,7 @@ const WATCHED: &[&str] = &[
 ];
 
 impl Golden {
-    /// The committed record.
+    /// Reads the record that is committed.
     pub(super) fn read(path: &Path) -> Result<Self> {
         let text = read(path)?;
         serde_json::from_str(&text).context(path.display())

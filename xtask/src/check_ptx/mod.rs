@@ -20,7 +20,7 @@ use std::path::PathBuf;
 
 pub(crate) use golden::golden_entries;
 
-/// Arguments of `check-ptx`.
+/// What `cargo xtask check-ptx` is told.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Arguments {
     /// Record the counts and the registers as they are now.

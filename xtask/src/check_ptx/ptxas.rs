@@ -20,7 +20,7 @@ pub(super) struct Usage {
     pub(super) spill_bytes: u32,
 }
 
-/// Usage by entry.
+/// Registers and memory that ptxas reports, by the name of the entry point.
 pub(super) type Usages = BTreeMap<String, Usage>;
 
 /// Assembles `module` for `arch`.

@@ -16,12 +16,12 @@ pub(super) type Table = BTreeMap<String, BTreeMap<String, u32>>;
 pub(super) struct Registers {
     /// Version of the assembler.
     pub(super) ptxas: String,
-    /// By module.
+    /// A table for each module, by its name.
     pub(super) modules: BTreeMap<String, Table>,
 }
 
 impl Registers {
-    /// The committed record.
+    /// Reads the record that is committed.
     pub(super) fn read(path: &Path) -> Result<Self> {
         let text = read(path)?;
         serde_json::from_str(&text).context(path.display())

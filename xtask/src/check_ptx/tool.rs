@@ -13,7 +13,7 @@ const WHEEL_VERSION: &str = "13.0.88";
 #[derive(Debug)]
 pub(super) struct Ptxas {
     pub(super) path: PathBuf,
-    /// Such as `13.0.88`.
+    /// The tool's version, such as `13.0.88`.
     pub(super) version: String,
 }
 

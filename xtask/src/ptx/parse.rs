@@ -1,4 +1,4 @@
-//! Reading PTX text.
+//! Reading PTX text: functions, their parameters and instructions.
 
 use crate::failure::{Failure, Result};
 use std::fmt;
@@ -24,7 +24,7 @@ pub(crate) enum Item {
 /// Whether the host can launch it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FunctionKind {
-    /// `.entry`: a kernel.
+    /// A kernel that the host can start: `.entry`.
     Entry,
     /// `.func`: called from a kernel.
     Func,
@@ -33,9 +33,9 @@ pub(crate) enum FunctionKind {
 /// A kernel, or a function that kernels call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Function {
-    /// Entry or function.
+    /// Whether the host can start it.
     pub kind: FunctionKind,
-    /// The symbol.
+    /// The symbol by which the driver finds it.
     pub name: String,
     /// From the linkage to the closing parenthesis, and the directives that follow it.
     pub signature: Vec<String>,

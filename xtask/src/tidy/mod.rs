@@ -5,7 +5,9 @@
 
 mod allow;
 mod dependencies;
+mod documents;
 mod files;
+mod glossary;
 mod kernels;
 mod layout;
 mod machine;
@@ -15,10 +17,10 @@ mod words;
 use crate::failure::{Failure, Result};
 use crate::workspace::Workspace;
 
-/// What was found.
+/// Everything that a run of the rules found.
 #[derive(Debug, Default)]
 struct Findings {
-    /// Broken rules.
+    /// Rules that are broken: each fails the run.
     problems: Vec<String>,
     /// What is allowed but should be looked at.
     warnings: Vec<String>,
@@ -55,21 +57,27 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
 fn check(workspace: &Workspace) -> Result<Findings> {
     let mut findings = Findings::default();
     let mut allowed = allow::Exceptions::read(workspace, &mut findings)?;
-    for file in files::all(workspace)? {
+    let glossary = glossary::Glossary::read(workspace, &mut findings)?;
+    let files = files::all(workspace)?;
+    for file in &files {
         let Some(text) = &file.text else {
             layout::binary(&file.path, &mut findings);
             continue;
         };
         layout::unfinished(&file.path, text, &mut findings);
+        if file.is_rust() || file.path.ends_with(".md") {
+            glossary.documentation(&file.path, text, &mut findings);
+        }
         if file.is_rust() {
             layout::module_doc(&file.path, text, &mut findings);
             layout::size(&file.path, text, &mut allowed, &mut findings);
             let code = source::code_only(text);
             machine::check(&file.path, &code, &mut findings);
-            words::check(&file.path, &code, &mut allowed, &mut findings);
+            words::check(&file.path, &code, &glossary, &mut allowed, &mut findings);
         }
     }
     allowed.report_unused(&mut findings);
+    documents::check(&files, &mut findings);
     dependencies::check(&dependencies::read(workspace)?, &mut findings);
     kernels::check(workspace, &crate::entries::all(), &mut findings)?;
     Ok(findings)

@@ -2,35 +2,24 @@
 
 use super::Findings;
 use super::allow::Exceptions;
+use super::glossary::Glossary;
 use super::source::identifiers;
-
-/// Identifiers of other code bases, and the word that this one uses.
-const REPLACED: &[(&str, &str)] = &[
-    ("nodePointer", "row_offsets"),
-    ("node_pointer", "row_offsets"),
-    ("indptr", "row_offsets"),
-    ("row_ptr", "row_offsets"),
-    ("rowPtr", "row_offsets"),
-    ("edgeList", "col_indices"),
-    ("num_nodes", "m (rows of A)"),
-    ("winId", "row_window"),
-    ("win_id", "row_window"),
-    ("BLK_H", "tile_m"),
-    ("BLK_W", "tile_k"),
-    ("kBlockItemsY", "tile_m"),
-    ("kBlockItemsX", "tile_n"),
-    ("fragment_arr", "frag"),
-    ("ptr2", "a name with its memory space (_gmem, _smem, _frag)"),
-];
 
 /// Words that praise or number instead of naming a technique.
 const EMPTY: &[&str] = &["v2", "v3", "fast", "faster", "optimized", "optimised", "improved"];
 
 /// Reports every identifier of the file that has a better word.
-pub(super) fn check(path: &str, code: &str, allowed: &mut Exceptions, findings: &mut Findings) {
+pub(super) fn check(
+    path: &str,
+    code: &str,
+    glossary: &Glossary,
+    allowed: &mut Exceptions,
+    findings: &mut Findings,
+) {
     for (line, word) in identifiers(code) {
-        let remedy = match (REPLACED.iter().find(|(replaced, _)| *replaced == word), empty_part(word)) {
-            (Some((_, better)), _) => format!("the word here is {better}"),
+        let replaced = glossary.identifiers.iter().find(|replaced| replaced.word == word);
+        let remedy = match (replaced, empty_part(word)) {
+            (Some(replaced), _) => format!("the word here is {}", replaced.better),
             (None, Some(part)) => format!("`{part}` says nothing: name the technique"),
             (None, None) => continue,
         };
@@ -82,9 +71,16 @@ fn parts(word: &str) -> Vec<&str> {
 mod tests {
     use super::*;
 
+    fn glossary() -> Glossary {
+        let mut findings = Findings::default();
+        let text = "| `row_offsets` | where rows begin | `nodePointer`, `node_pointer`, `indptr` |\n\
+             | `col_indices` | columns of entries | `edgeList` |\n";
+        Glossary::parse(text, &mut findings)
+    }
+
     fn found(code: &str) -> Vec<String> {
         let mut findings = Findings::default();
-        check("a.rs", code, &mut Exceptions::default(), &mut findings);
+        check("a.rs", code, &glossary(), &mut Exceptions::default(), &mut findings);
         findings.problems
     }
 
@@ -115,8 +111,8 @@ mod tests {
     fn an_exception_needs_file_and_word() {
         let mut findings = Findings::default();
         let mut allowed = Exceptions::parse("word a.rs indptr the archive's own key\n", &mut findings);
-        check("a.rs", "indptr edgeList", &mut allowed, &mut findings);
-        check("b.rs", "indptr", &mut allowed, &mut findings);
+        check("a.rs", "indptr edgeList", &glossary(), &mut allowed, &mut findings);
+        check("b.rs", "indptr", &glossary(), &mut allowed, &mut findings);
         assert_eq!(findings.problems.len(), 2, "{:?}", findings.problems);
     }
 }

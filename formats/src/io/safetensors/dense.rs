@@ -55,17 +55,17 @@ impl<V: Value> DenseTensor<V> {
         self.rows
     }
 
-    /// Number of columns.
+    /// Number of columns; that of a tensor of one dimension is its length.
     pub fn cols(&self) -> usize {
         self.cols
     }
 
-    /// The elements, row-major.
+    /// The elements, row after row without padding.
     pub fn values(&self) -> &[V] {
         &self.values
     }
 
-    /// The elements, row-major.
+    /// The elements, row after row without padding; the matrix is used up.
     pub fn into_values(self) -> Vec<V> {
         self.values
     }
@@ -137,8 +137,8 @@ pub fn read_tensor<V: Value>(
 ///
 /// # Errors
 /// - [`ReadError::Io`] if reading fails;
-/// - [`ReadError::Archive`] if the content is no valid safetensors file, has no such tensor, or not just one where no name
-///   is given, or if the tensor has not one dimension or two;
+/// - [`ReadError::Archive`] if the content is no valid safetensors file, has no such tensor, or not just one where no
+///   name is given, or if the tensor has not one dimension or two;
 /// - [`ReadError::Unsupported`] for elements of another type;
 /// - [`ReadError::Limit`] if it exceeds `options.limits`; elements count as entries.
 ///

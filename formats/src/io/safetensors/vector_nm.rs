@@ -1,4 +1,4 @@
-//! Vector-wise N:M weights.
+//! Vector-wise N:M weights in safetensors files: reading.
 
 use super::super::line::excerpt;
 use super::super::number::parse_unsigned;

@@ -25,7 +25,7 @@ pub use vector_nm::{
     NmIndices, write_tensors, write_vector_nm, write_vector_nm_npz, write_vector_nm_safetensors,
 };
 
-/// How to write.
+/// How a matrix is written: format, compression, and who is told about the progress.
 #[derive(Clone, Copy, Default)]
 pub struct WriteOptions<'a> {
     /// The format; `None` to take it from the file's name: `.mtx` or `.mm`, `.smtx`, `.npz` (SciPy), `.txt`,
@@ -47,15 +47,15 @@ impl std::fmt::Debug for WriteOptions<'_> {
     }
 }
 
-/// What was written.
+/// What was written, and what the format had no place for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WriteReport {
-    /// The format.
+    /// The format that was asked for, or that the file's name told.
     pub format: Format,
     /// Whether the content was compressed with gzip.
     pub gzip: bool,
-    /// Entries written.
+    /// How many entries were written.
     pub entries: u64,
     /// Values that are not 1 and were left out because the format holds none.
     pub values_dropped: u64,

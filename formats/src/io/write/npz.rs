@@ -1,4 +1,4 @@
-//! SciPy archives.
+//! Writes archives that `scipy.sparse.load_npz` reads.
 
 use std::io::Write;
 

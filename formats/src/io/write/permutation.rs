@@ -1,4 +1,4 @@
-//! Orders of rows.
+//! Writes orders of rows as text, the old row of each new one.
 
 use std::io::Write;
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::text::push_integer;
 use super::{by_name, create};
 use crate::Permutation;
 
-/// Rows spelled together.
+/// Rows that are spelled into one buffer before it is written.
 const PIECE_ROWS: usize = 1 << 14;
 
 /// Writes `permutation` to the file at `path` as text, behind gzip if the name ends in `.gz`.

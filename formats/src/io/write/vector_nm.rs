@@ -131,8 +131,8 @@ pub fn write_vector_nm_npz<V: Value>(
 /// The same tensors give the same bytes.
 ///
 /// # Errors
-/// [`WriteError::Io`], also for two tensors of one name, and for one called `__metadata__`, which is no name of a tensor
-/// in this format; nothing is written then.
+/// [`WriteError::Io`], also for two tensors of one name, and for one called `__metadata__`, which is no name of a
+/// tensor in this format; nothing is written then.
 ///
 /// # Examples
 /// ```

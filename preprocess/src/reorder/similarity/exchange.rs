@@ -20,7 +20,7 @@ const LONELY: u32 = 4;
 const WINDOW_REACH: usize = 32;
 /// A row is not tried in the place of one more than this many times as long, and [`SLACK`] columns.
 const ROW_REACH: usize = 4;
-/// See [`WINDOW_REACH`].
+/// Columns by which both reaches may be passed; see [`WINDOW_REACH`] and [`ROW_REACH`].
 const SLACK: usize = 8;
 
 /// Exchanges rows between windows of 8 where that lowers the number of distinct columns, in one pass; beyond
@@ -167,7 +167,7 @@ impl Window {
         window
     }
 
-    /// Counts columns anew.
+    /// Lists the columns of the window anew, with a bit for each row that has one.
     fn count(&mut self, rows: &Rows<'_>) {
         self.columns.clear();
         for (slot, &d) in self.members.iter().enumerate() {

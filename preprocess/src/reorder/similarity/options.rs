@@ -59,7 +59,7 @@ impl SimilarityOptions {
 }
 
 impl Default for SimilarityOptions {
-    /// Every stage.
+    /// Every stage is on, beyond the paper's too.
     fn default() -> Self {
         Self {
             alpha: 0.5,

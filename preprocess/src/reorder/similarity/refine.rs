@@ -1,4 +1,4 @@
-//! 2-opt inside windows.
+//! 2-opt inside windows: pieces are reversed where neighbours then share more.
 
 use rayon::prelude::*;
 use windrow_formats::WINDOW_ROWS;

@@ -210,7 +210,7 @@ struct Best {
 }
 
 impl Best {
-    /// The best row.
+    /// Place of the row with the highest score, if any is listed.
     fn first(&self) -> Option<u32> {
         self.kept[..self.len].first().map(|&(_, place)| place)
     }

@@ -1,9 +1,14 @@
-//! A picture of where a matrix has entries, in Braille characters.
+//! Pictures of where a matrix has entries: in Braille characters here, as SVG in [`svg`].
+
+mod grid;
+pub(crate) mod svg;
 
 use std::str::FromStr;
 
 use serde::Serialize;
 use windrow::{Csr, Value};
+
+use grid::{Extent, Grid};
 
 /// Dots of one character.
 const DOTS_WIDE: usize = 2;
@@ -60,28 +65,21 @@ pub(crate) struct Spy {
     pub(crate) dithered: bool,
     /// The most entries that a dot covers.
     pub(crate) most_a_dot: u64,
-    /// The picture.
+    /// The picture, from its first line to its last.
     pub(crate) lines: Vec<String>,
-}
-
-/// Numbers of entries per dot.
-struct Grid {
-    wide: usize,
-    high: usize,
-    counts: Vec<u64>,
 }
 
 impl Spy {
     /// A picture of `a`, at most `size` large, in the proportions of the matrix.
     pub(crate) fn of<V: Value>(a: &Csr<V>, size: SpySize) -> Self {
-        let grid = Grid::of(a, size);
+        let most = Extent { high: size.height * DOTS_HIGH, wide: size.width * DOTS_WIDE };
+        let grid = Grid::of(a, most, Extent { high: DOTS_HIGH, wide: DOTS_WIDE });
         let lit = grid.counts.iter().filter(|&&count| count > 0).count();
         let dithered = lit as f64 > CROWDED_SHARE * grid.counts.len() as f64 && !grid.shows_every_entry(a);
-        let most = grid.counts.iter().copied().max().unwrap_or(0);
         let is_lit = |x: usize, y: usize| {
             let count = grid.counts[y * grid.wide + x];
             let threshold = f64::from(DITHER[y % 4][x % 4]) / 16.0;
-            count > 0 && (!dithered || level(count, most) > threshold)
+            count > 0 && (!dithered || grid.level(count) > threshold)
         };
         let lines = (0..grid.high.div_ceil(DOTS_HIGH))
             .map(|line| {
@@ -95,69 +93,9 @@ impl Spy {
                     .collect()
             })
             .collect();
-        let a_dot = |length: usize, dots: usize| if dots == 0 { 0.0 } else { length as f64 / dots as f64 };
-        Self {
-            rows_a_dot: a_dot(a.rows(), grid.high),
-            cols_a_dot: a_dot(a.cols(), grid.wide),
-            dithered,
-            most_a_dot: most,
-            lines,
-        }
+        let (rows_a_dot, cols_a_dot) = grid.places(a);
+        Self { rows_a_dot, cols_a_dot, dithered, most_a_dot: grid.most, lines }
     }
-}
-
-impl Grid {
-    fn of<V: Value>(a: &Csr<V>, size: SpySize) -> Self {
-        let (high, wide) = dots(a.rows(), a.cols(), size);
-        let mut counts = vec![0; high * wide];
-        if high * wide > 0 {
-            for (row, (cols, _)) in a.rows_iter().enumerate() {
-                let line = scale(row, a.rows(), high) * wide;
-                for &col in cols {
-                    counts[line + scale(col as usize, a.cols(), wide)] += 1;
-                }
-            }
-        }
-        Self { wide, high, counts }
-    }
-
-    /// Whether a dot stands for one place of the matrix.
-    fn shows_every_entry<V: Value>(&self, a: &Csr<V>) -> bool {
-        (self.high, self.wide) == (a.rows(), a.cols())
-    }
-}
-
-/// Dots for a matrix: as many as fit, square ones if the picture allows, and no more than rows and columns.
-fn dots(rows: usize, cols: usize, size: SpySize) -> (usize, usize) {
-    let (most_high, most_wide) = (size.height * DOTS_HIGH, size.width * DOTS_WIDE);
-    if rows == 0 || cols == 0 {
-        return (0, 0);
-    }
-    if rows <= most_high && cols <= most_wide {
-        return (rows, cols);
-    }
-    // The side that is too long by more fills the picture; the other keeps the proportion, and one character.
-    let shrink = (rows as f64 / most_high as f64).max(cols as f64 / most_wide as f64);
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "at most `most`, and positive"
-    )]
-    let side = |length: usize, most: usize, least: usize| {
-        ((length as f64 / shrink).round() as usize).clamp(least.min(length), most)
-    };
-    (side(rows, most_high, DOTS_HIGH), side(cols, most_wide, DOTS_WIDE))
-}
-
-/// The dot of place `at` when `length` places share `dots` dots.
-fn scale(at: usize, length: usize, dots: usize) -> usize {
-    // Below 2^32 places and 4000 dots, the product is far below 2^64.
-    at * dots / length
-}
-
-/// How dark a dot is, 0 to 1, on a logarithmic scale.
-fn level(count: u64, most: u64) -> f64 {
-    (1.0 + count as f64).ln() / (1.0 + most as f64).ln()
 }
 
 /// The character with the dots lit for which `lit(x, y)`; `x` is below 2 and `y` below 4.
@@ -203,10 +141,6 @@ mod tests {
                 line.chars().enumerate().filter(|(_, c)| *c != '\u{2800}').map(|(x, _)| x).collect();
             assert_eq!(lit, [2 * at, 2 * at + 1], "line {at}");
         }
-        // Ten times as high as wide, and the other way round.
-        assert_eq!(dots(1000, 100, SMALL), (20, 2));
-        assert_eq!(dots(100, 10_000, SMALL), (4, 20));
-        assert_eq!(dots(1, 10_000, SMALL), (1, 20));
     }
 
     #[test]
