@@ -201,10 +201,10 @@ mod tests {
         let at = bound(&structure, 128, Precision::F16, &Gpu::h200().unwrap());
         let operands = 100_000.0 * 256.0 + 10_000.0 * 512.0;
         let stream = (100_000.0 * 6.0 + 160_000.0 + operands) / 4.3e6;
-        assert!((at.row_split_us - (stream + 3.0)).abs() < 1e-9, "{at:?}");
+        approx::assert_relative_eq!(at.row_split_us, stream + 3.0, max_relative = 1e-12);
         let arithmetic = 2.0 * 1e9 * 128.0 / 7e8;
         let dense = f64::max(arithmetic, (2e9 + operands) / 4.3e6) + 3.0;
-        assert!((at.dense_us - dense).abs() < 1e-6);
+        approx::assert_relative_eq!(at.dense_us, dense, max_relative = 1e-10);
     }
 
     #[test]
@@ -212,7 +212,7 @@ mod tests {
         // Two million gathers of 256 bytes from 16 MB, at 8.9 TB/s or what narrower slices reach.
         let at = bound(&every(32_000, 62_500, 1000), 128, Precision::F16, &Gpu::h200().unwrap());
         let gather_us = 32_000.0 * 63.0 * 256.0 / 8.9e6;
-        assert!((at.row_split_us - 3.0 - gather_us).abs() < 0.05 * gather_us, "{at:?}");
+        approx::assert_relative_eq!(at.row_split_us - 3.0, gather_us, max_relative = 0.05);
     }
 
     #[test]

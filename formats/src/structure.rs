@@ -210,7 +210,11 @@ mod tests {
         let lengths = RowLengths::of(&mut (1..=200).rev().collect::<Vec<_>>());
         assert_eq!((lengths.min, lengths.median, lengths.p99, lengths.max), (1, 100, 198, 200));
         assert_eq!(lengths.mean, 100.5);
-        assert!((lengths.variation - (39_999.0f64 / 12.0).sqrt() / 100.5).abs() < 1e-12);
+        approx::assert_relative_eq!(
+            lengths.variation,
+            (39_999.0f64 / 12.0).sqrt() / 100.5,
+            max_relative = 1e-12
+        );
         assert_eq!(RowLengths::of(&mut [7]).median, 7);
     }
 }

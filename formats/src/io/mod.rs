@@ -44,6 +44,7 @@ mod entries;
 mod error;
 mod line;
 mod matrix_market;
+mod npy;
 mod npz;
 mod number;
 mod options;

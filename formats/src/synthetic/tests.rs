@@ -124,11 +124,12 @@ fn power_laws_have_few_heavy_slices() {
     // heaviest hundredth has somewhat more than one, since chance makes some of 20 expected entries 33.
     for (mode, share) in [(0, 0.501), (1, 0.091)] {
         let found = share_of_heaviest(&tensor, mode);
-        assert!((found / share - 1.0).abs() < 0.1, "mode {mode}: {found}");
+        approx::assert_relative_eq!(found, share, max_relative = 0.1);
         assert!(share_of_heaviest(&even, mode) < 0.02);
     }
     let (found, even) = (share_of_heaviest(&tensor, 2), share_of_heaviest(&even, 2));
-    assert!((found / even - 1.0).abs() < 0.05, "exponent 0 is uniform: {found}, {even}");
+    // Exponent 0 is uniform.
+    approx::assert_relative_eq!(found, even, max_relative = 0.05);
 }
 
 #[test]

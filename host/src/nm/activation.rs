@@ -30,7 +30,7 @@ impl Activation {
     /// use windrow::Activation;
     ///
     /// assert_eq!(Activation::Relu.apply(-2.0), 0.0);
-    /// assert!((Activation::Gelu.apply(1.0) - 0.841192).abs() < 1e-6);
+    /// approx::assert_relative_eq!(Activation::Gelu.apply(1.0), 0.841192, max_relative = 1e-6);
     /// ```
     #[must_use]
     pub fn apply(self, x: f32) -> f32 {

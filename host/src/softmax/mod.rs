@@ -143,9 +143,8 @@ impl RowSoftmax {
     /// assert_eq!(attention.to_vec()?, [4.0, 0.0, 4.0]); // scores
     /// RowSoftmax::new(&graph, &device)?.forward_in_place(0.25, &mut attention)?;
     /// let e = 1.0f32.exp();
-    /// for (got, want) in attention.to_vec()?.into_iter().zip([e / (e + 1.0), 1.0 / (e + 1.0), 1.0]) {
-    ///     assert!((got - want).abs() < 1e-6);
-    /// }
+    /// let want = [e / (e + 1.0), 1.0 / (e + 1.0), 1.0];
+    /// approx::assert_relative_eq!(attention.to_vec()?[..], want[..], max_relative = 1e-6);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn forward_in_place(&self, scale: f32, values: &mut DeviceBuffer<f32>) -> Result<(), PlanError> {

@@ -27,9 +27,8 @@ use crate::matrix::DeviceMatrix;
 /// let gradient = DeviceMatrix::upload(&device, DenseRef::packed(&[5.0f32, -0.1], 1, 2)?)?;
 /// let mut moments = Moments::of(&p)?;
 /// Adam { learning_rate: 0.5, ..Adam::default() }.step(&mut p, &gradient, &mut moments)?;
-/// for (got, want) in p.download()?.into_iter().zip([0.5, 1.5]) {
-///     assert!((got - want).abs() < 1e-5); // the first step is the learning rate long, whatever the gradient
-/// }
+/// // The first step is the learning rate long, whatever the gradient.
+/// approx::assert_relative_eq!(p.download()?[..], [0.5, 1.5][..], max_relative = 1e-5);
 /// # Ok::<(), windrow::TrainingError>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]

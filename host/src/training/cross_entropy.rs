@@ -48,7 +48,7 @@ const WIDTH: usize = OUTCOMES as usize;
 /// assert_eq!(gradient.download()?[..2], [0.25, -0.25]); // between both classes, not sure of either
 /// assert_eq!(gradient.download()?[4..], [0.0, 0.0]);
 /// let outcome = loss.outcome()?;
-/// assert!((outcome.loss - 0.5 * 2f32.ln()).abs() < 1e-6);
+/// approx::assert_relative_eq!(outcome.loss, 0.5 * 2f32.ln(), max_relative = 1e-6);
 /// assert_eq!((outcome.right_weighted, outcome.right_others), (1, 1));
 /// # Ok::<(), windrow::TrainingError>(())
 /// ```

@@ -284,10 +284,10 @@ fn a_prediction_is_the_documented_sum() {
     let [rows, tiles] = model.path_seconds(&density(overlap(8)), shape);
     let bound = |stream: f64, gather: f64| (stream / 4.3e12).hypot(gather / 8.7e12);
     let want = 1.3 * bound(8.0 * 1024.0 + 20.0 * 6.0, 20.0 * (512.0 + 2.0 * 16.0) + 8.0 * 64.0) + 2.5e-6;
-    assert!((rows - want).abs() < 1e-15, "{rows} for {want}");
+    approx::assert_abs_diff_eq!(rows, want, epsilon = 1e-15);
     let stream = 64.0 * 1024.0 + 8.0 * 368.0 + 160.0 * 512.0;
     let want = 1.05 * bound(stream, 128.0 * 512.0 + 8.0 * 2.0 * 368.0) + 2.5e-6;
-    assert!((tiles - want).abs() < 1e-15, "{tiles} for {want}");
+    approx::assert_abs_diff_eq!(tiles, want, epsilon = 1e-15);
     assert_eq!(model.seconds(&density(overlap(8)), shape), rows + tiles);
     assert_eq!(model.path_seconds(&density(PartitionRule::AllTile), shape)[0], 0.0);
     assert_eq!(model.path_seconds(&density(PartitionRule::AllResidual), shape)[1], 0.0);

@@ -174,7 +174,7 @@ mod tests {
         for (x, want) in
             [(0.0, 0.0), (1.0, 0.841_191_990_6), (-1.0, -0.158_808_009_4), (3.0, 2.996_362_607_9)]
         {
-            assert!((apply(NmActivation::Gelu, x) - want).abs() < 1e-10, "{x}");
+            approx::assert_abs_diff_eq!(apply(NmActivation::Gelu, x), want, epsilon = 1e-10);
         }
         assert!(apply(NmActivation::Gelu, -40.0).abs() < 1e-300);
         assert!(apply(NmActivation::Gelu, f64::NAN).is_nan() && apply(NmActivation::Relu, f64::NAN).is_nan());

@@ -18,11 +18,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("windrow-bench", &["windrow"]),
     ("windrow-cli", &["windrow", "windrow-bench"]),
     ("windrow-testkit", &["windrow-formats"]),
+    ("windrow-tests", &["windrow", "windrow-formats", "windrow-kernels"]),
     ("xtask", &["windrow-kernels"]),
 ];
 
 /// The only crates that may know a GPU driver.
-const DRIVER_USERS: [&str; 2] = ["windrow", "windrow-bench"];
+const DRIVER_USERS: [&str; 3] = ["windrow", "windrow-bench", "windrow-tests"];
 
 /// References and cases for tests.
 const TESTKIT: &str = "windrow-testkit";

@@ -1,25 +1,18 @@
 //! One array: NumPy's header and the bytes behind it.
 
 use half::f16;
-use npyz::{DType, Endianness, NpyHeader, Order, TypeChar, TypeStr};
 
 use super::super::ReadError;
+use super::super::npy::{ElementType, Header, Kind};
 use crate::Value;
-
-/// Longest header that is looked at. NumPy's own are shorter unless there are record types.
-const MAX_HEADER_BYTES: usize = 1 << 12;
-/// Most opening brackets in a header: one for the dictionary, one for the shape, and room.
-const MAX_BRACKETS: usize = 8;
-/// Bytes before the text of a header: magic, version and, in the longer form, four bytes of length.
-const PREAMBLE_BYTES: usize = 12;
 
 /// An array of numbers, bools or characters.
 pub(super) struct Array {
     /// Name of the file in the archive, for messages.
     member: String,
-    dtype: TypeStr,
+    dtype: ElementType,
     shape: Vec<u64>,
-    order: Order,
+    fortran_order: bool,
     bytes: Vec<u8>,
     /// Where the elements start in `bytes`.
     start: usize,
@@ -30,7 +23,7 @@ macro_rules! map_elements {
     ($array:expr, $type:ty, |$x:ident| $map:expr) => {{
         let data = $array.data().chunks_exact(size_of::<$type>());
         // A chunk has the length of the type, so the conversion cannot fail; zeros if it did.
-        if $array.dtype.endianness() == Endianness::Big {
+        if $array.dtype.big_endian {
             data.map(|bytes| {
                 let $x = <$type>::from_be_bytes(bytes.try_into().unwrap_or_default());
                 $map
@@ -50,23 +43,18 @@ impl Array {
     /// The array in `bytes`, the content of the file `member`.
     pub(super) fn parse(member: String, bytes: Vec<u8>) -> Result<Self, ReadError> {
         let damaged = |found: String| ReadError::archive(&*member, "a NumPy array", found);
-        check_header(&bytes).map_err(|found| damaged(found.to_owned()))?;
-        let mut rest = &bytes[..];
-        let header = NpyHeader::from_reader(&mut rest).map_err(|error| damaged(error.to_string()))?;
-        let start = bytes.len() - rest.len();
-        let DType::Plain(dtype) = header.dtype() else {
-            return Err(damaged("one of records or sub-arrays".to_owned()));
-        };
-        let Some(size) = dtype.num_bytes() else {
-            return Err(damaged("one of Python objects, which are not unpickled".to_owned()));
-        };
-        // No overflow: the header was checked.
-        let needed = header.len().saturating_mul(size as u64);
-        if needed != rest.len() as u64 {
-            let expected = format!("{needed} bytes for shape {:?} of {dtype}", header.shape());
-            return Err(ReadError::archive(&*member, expected, format!("{} bytes", rest.len())));
+        let (header, start) = Header::parse(&bytes).map_err(damaged)?;
+        let data_bytes = header.data_bytes();
+        let Header { element: dtype, fortran_order, shape } = header;
+        let found = bytes.len() - start;
+        match data_bytes {
+            None => return Err(damaged(format!("a shape of more elements than any file holds: {shape:?}"))),
+            Some(needed) if needed != found as u64 => {
+                let expected = format!("{needed} bytes for shape {shape:?} of {}", dtype.name());
+                return Err(ReadError::archive(&*member, expected, format!("{found} bytes")));
+            }
+            Some(_) => Ok(Self { dtype, shape, fortran_order, start, bytes, member }),
         }
-        Ok(Self { shape: header.shape().to_vec(), order: header.order(), dtype, start, bytes, member })
     }
 
     fn data(&self) -> &[u8] {
@@ -75,7 +63,7 @@ impl Array {
 
     /// NumPy's name of the element type, for example `<f8`.
     pub(super) fn dtype(&self) -> String {
-        self.dtype.to_string()
+        self.dtype.name().to_owned()
     }
 
     /// Number of elements, which are really there.
@@ -100,7 +88,7 @@ impl Array {
         if !self.shape.iter().copied().eq(shape.iter().map(|&size| size as u64)) {
             return Err(self.error(format!("shape {shape:?}, {why}"), format!("shape {:?}", self.shape)));
         }
-        if self.order != Order::C && shape.len() > 1 {
+        if self.fortran_order && shape.len() > 1 {
             return Err(self.error("elements in C order", "Fortran order"));
         }
         Ok(())
@@ -111,14 +99,14 @@ impl Array {
         let &[2, len] = &self.shape[..] else {
             return Err(self.error("two rows", format!("shape {:?}", self.shape)));
         };
-        if self.order != Order::C {
+        if self.fortran_order {
             return Err(self.error("elements in C order", "Fortran order"));
         }
         let middle = self.start + self.data().len() / 2;
         let bytes = self.bytes.split_off(middle);
         self.shape = vec![len];
         let (member, shape, dtype) = (self.member.clone(), self.shape.clone(), self.dtype.clone());
-        let second = Self { member, dtype, shape, order: Order::C, bytes, start: 0 };
+        let second = Self { member, dtype, shape, fortran_order: false, bytes, start: 0 };
         Ok((self, second))
     }
 
@@ -127,16 +115,16 @@ impl Array {
         if self.len() != 1 {
             return Err(self.error("one string", format!("shape {:?}", self.shape)));
         }
-        let text: String = match self.dtype.type_char() {
-            TypeChar::ByteStr => self.data().iter().map(|&byte| char::from(byte)).collect(),
-            TypeChar::UnicodeStr => {
+        let text: String = match self.dtype.kind {
+            Kind::Bytes => self.data().iter().map(|&byte| char::from(byte)).collect(),
+            Kind::Unicode => {
                 let codes = map_elements!(self, u32, |code| code);
                 codes
                     .into_iter()
                     .map(|code| char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER))
                     .collect()
             }
-            _ => return Err(self.error("a string", format!("type {}", self.dtype))),
+            _ => return Err(self.error("a string", format!("type {}", self.dtype.name()))),
         };
         Ok(text.trim_end_matches('\0').to_owned())
     }
@@ -145,16 +133,16 @@ impl Array {
     pub(super) fn unsigned(&self, what: &str, most: u64) -> Result<Vec<u64>, ReadError> {
         // 2^64 − 1 stands for a number out of range; `most` is always less.
         let narrow = |x: Option<u64>| x.filter(|&x| x <= most).unwrap_or(u64::MAX);
-        let numbers = match (self.dtype.type_char(), self.dtype.size_field()) {
-            (TypeChar::Int, 1) => map_elements!(self, i8, |x| narrow(u64::try_from(x).ok())),
-            (TypeChar::Int, 2) => map_elements!(self, i16, |x| narrow(u64::try_from(x).ok())),
-            (TypeChar::Int, 4) => map_elements!(self, i32, |x| narrow(u64::try_from(x).ok())),
-            (TypeChar::Int, 8) => map_elements!(self, i64, |x| narrow(u64::try_from(x).ok())),
-            (TypeChar::Uint, 1) => map_elements!(self, u8, |x| narrow(Some(x.into()))),
-            (TypeChar::Uint, 2) => map_elements!(self, u16, |x| narrow(Some(x.into()))),
-            (TypeChar::Uint, 4) => map_elements!(self, u32, |x| narrow(Some(x.into()))),
-            (TypeChar::Uint, 8) => map_elements!(self, u64, |x| narrow(Some(x))),
-            _ => return Err(self.error(format!("integers ({what})"), format!("type {}", self.dtype))),
+        let numbers = match (self.dtype.kind, self.dtype.size) {
+            (Kind::Int, 1) => map_elements!(self, i8, |x| narrow(u64::try_from(x).ok())),
+            (Kind::Int, 2) => map_elements!(self, i16, |x| narrow(u64::try_from(x).ok())),
+            (Kind::Int, 4) => map_elements!(self, i32, |x| narrow(u64::try_from(x).ok())),
+            (Kind::Int, 8) => map_elements!(self, i64, |x| narrow(u64::try_from(x).ok())),
+            (Kind::Uint, 1) => map_elements!(self, u8, |x| narrow(Some(x.into()))),
+            (Kind::Uint, 2) => map_elements!(self, u16, |x| narrow(Some(x.into()))),
+            (Kind::Uint, 4) => map_elements!(self, u32, |x| narrow(Some(x.into()))),
+            (Kind::Uint, 8) => map_elements!(self, u64, |x| narrow(Some(x))),
+            _ => return Err(self.error(format!("integers ({what})"), format!("type {}", self.dtype.name()))),
         };
         match numbers.iter().position(|&x| x == u64::MAX) {
             Some(position) => {
@@ -179,9 +167,11 @@ impl Array {
 
     /// The elements as bytes; `what` says what they are.
     pub(super) fn octets(&self, what: &str) -> Result<Vec<u8>, ReadError> {
-        match (self.dtype.type_char(), self.dtype.size_field()) {
-            (TypeChar::Uint, 1) => Ok(self.data().to_vec()),
-            _ => Err(self.error(format!("bytes of type |u1 ({what})"), format!("type {}", self.dtype))),
+        match (self.dtype.kind, self.dtype.size) {
+            (Kind::Uint, 1) => Ok(self.data().to_vec()),
+            _ => {
+                Err(self.error(format!("bytes of type |u1 ({what})"), format!("type {}", self.dtype.name())))
+            }
         }
     }
 
@@ -194,9 +184,9 @@ impl Array {
             };
         }
         let narrow = |x: Option<u32>| x.filter(|&x| x < bound).unwrap_or(u32::MAX);
-        let indices = match (self.dtype.type_char(), self.dtype.size_field()) {
-            (TypeChar::Int, 4) => map_elements!(self, i32, |x| narrow(u32::try_from(x).ok())),
-            (TypeChar::Int, 8) => map_elements!(self, i64, |x| narrow(u32::try_from(x).ok())),
+        let indices = match (self.dtype.kind, self.dtype.size) {
+            (Kind::Int, 4) => map_elements!(self, i32, |x| narrow(u32::try_from(x).ok())),
+            (Kind::Int, 8) => map_elements!(self, i64, |x| narrow(u32::try_from(x).ok())),
             _ => {
                 let wide = self.unsigned(what, u64::from(bound - 1))?;
                 wide.into_iter().map(|x| narrow(u32::try_from(x).ok())).collect()
@@ -213,66 +203,38 @@ impl Array {
 
     /// The integer at `position`, for messages.
     fn integer_at(&self, position: usize) -> i128 {
-        let size = self.dtype.num_bytes().unwrap_or(1).max(1);
+        let size = usize::try_from(self.dtype.bytes()).unwrap_or(1).max(1);
         let mut bytes = self.data().chunks_exact(size).nth(position).unwrap_or_default().to_vec();
-        if self.dtype.endianness() != Endianness::Big {
+        if !self.dtype.big_endian {
             bytes.reverse();
         }
-        let negative =
-            self.dtype.type_char() == TypeChar::Int && bytes.first().is_some_and(|&byte| byte > 127);
+        let negative = self.dtype.kind == Kind::Int && bytes.first().is_some_and(|&byte| byte > 127);
         bytes.iter().fold(if negative { -1 } else { 0 }, |number, &byte| number << 8 | i128::from(byte))
     }
 
     /// The elements as values. Integers beyond 2^53 are rounded to the nearest `f64` on the way.
     pub(super) fn values<V: Value>(&self) -> Result<Vec<V>, ReadError> {
-        Ok(match (self.dtype.type_char(), self.dtype.size_field()) {
-            (TypeChar::Bool, 1) => map_elements!(self, u8, |x| if x == 0 { V::ZERO } else { V::ONE }),
-            (TypeChar::Float, 2) => map_elements!(self, f16, |x| V::from_f32(x.to_f32())),
-            (TypeChar::Float, 4) => map_elements!(self, f32, |x| V::from_f32(x)),
-            (TypeChar::Float, 8) => map_elements!(self, f64, |x| V::from_f64(x)),
-            (TypeChar::Int, 1) => map_elements!(self, i8, |x| V::from_f64(x.into())),
-            (TypeChar::Int, 2) => map_elements!(self, i16, |x| V::from_f64(x.into())),
-            (TypeChar::Int, 4) => map_elements!(self, i32, |x| V::from_f64(x.into())),
-            (TypeChar::Int, 8) => map_elements!(self, i64, |x| V::from_f64(x as f64)),
-            (TypeChar::Uint, 1) => map_elements!(self, u8, |x| V::from_f64(x.into())),
-            (TypeChar::Uint, 2) => map_elements!(self, u16, |x| V::from_f64(x.into())),
-            (TypeChar::Uint, 4) => map_elements!(self, u32, |x| V::from_f64(x.into())),
-            (TypeChar::Uint, 8) => map_elements!(self, u64, |x| V::from_f64(x as f64)),
-            (TypeChar::Complex, _) => {
+        Ok(match (self.dtype.kind, self.dtype.size) {
+            (Kind::Bool, 1) => map_elements!(self, u8, |x| if x == 0 { V::ZERO } else { V::ONE }),
+            (Kind::Float, 2) => map_elements!(self, f16, |x| V::from_f32(x.to_f32())),
+            (Kind::Float, 4) => map_elements!(self, f32, |x| V::from_f32(x)),
+            (Kind::Float, 8) => map_elements!(self, f64, |x| V::from_f64(x)),
+            (Kind::Int, 1) => map_elements!(self, i8, |x| V::from_f64(x.into())),
+            (Kind::Int, 2) => map_elements!(self, i16, |x| V::from_f64(x.into())),
+            (Kind::Int, 4) => map_elements!(self, i32, |x| V::from_f64(x.into())),
+            (Kind::Int, 8) => map_elements!(self, i64, |x| V::from_f64(x as f64)),
+            (Kind::Uint, 1) => map_elements!(self, u8, |x| V::from_f64(x.into())),
+            (Kind::Uint, 2) => map_elements!(self, u16, |x| V::from_f64(x.into())),
+            (Kind::Uint, 4) => map_elements!(self, u32, |x| V::from_f64(x.into())),
+            (Kind::Uint, 8) => map_elements!(self, u64, |x| V::from_f64(x as f64)),
+            (Kind::Complex, _) => {
                 return Err(ReadError::Unsupported {
                     place: self.member.clone(),
-                    what: format!("the complex type {}", self.dtype),
+                    what: format!("the complex type {}", self.dtype.name()),
                     remedy: "in Python, save a.real and a.imag as two matrices",
                 });
             }
-            _ => return Err(self.error("values of 1 to 8 bytes", format!("type {}", self.dtype))),
+            _ => return Err(self.error("values of 1 to 8 bytes", format!("type {}", self.dtype.name()))),
         })
     }
-}
-
-/// Refuses headers that cost the parser more than any real one: long, deeply nested, or with a shape whose
-/// size overflows.
-fn check_header(bytes: &[u8]) -> Result<(), &'static str> {
-    let length = |range: std::ops::Range<usize>| {
-        let bytes = bytes.get(range)?;
-        Some(bytes.iter().rev().fold(0usize, |length, &byte| length << 8 | usize::from(byte)))
-    };
-    let text = match bytes.get(6) {
-        Some(1) => length(8..10).map(|length| (10, length)),
-        Some(2 | 3) => length(8..PREAMBLE_BYTES).map(|length| (PREAMBLE_BYTES, length)),
-        _ => return Err("no header of a known version"),
-    };
-    let text = text.filter(|&(_, length)| length <= MAX_HEADER_BYTES);
-    let (start, length) = text.ok_or("a header of more bytes than any needs")?;
-    let text = bytes.get(start..start + length).ok_or("a header that ends early")?;
-    if text.iter().filter(|byte| b"([{".contains(byte)).count() > MAX_BRACKETS {
-        return Err("a header with too many brackets");
-    }
-    // All numbers in the header, the element size among them, so the product bounds the size in bytes.
-    let mut size = 1u64;
-    for number in text.split(|byte| !byte.is_ascii_digit()).filter(|digits| !digits.is_empty()) {
-        let number = super::super::number::parse_unsigned(number).unwrap_or(u64::MAX);
-        size = size.saturating_mul(number.max(1));
-    }
-    if size > 1 << 60 { Err("a shape of more elements than any file holds") } else { Ok(()) }
 }

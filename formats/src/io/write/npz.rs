@@ -2,11 +2,10 @@
 
 use std::io::Write;
 
-use npyz::WriterBuilder;
 use zip::write::{SimpleFileOptions, StreamWriter};
 use zip::{CompressionMethod, ZipWriter};
 
-use super::super::WriteError;
+use super::super::{WriteError, npy};
 use super::Told;
 use crate::{Csr, Value};
 
@@ -79,12 +78,7 @@ impl<W: Write> Members<W> {
             .compression_method(CompressionMethod::Deflated)
             .large_file(bytes >= LARGE_BYTES);
         self.zip.start_file(format!("{name}.npy"), options).map_err(std::io::Error::from)?;
-        let dtype = dtype.parse().map_err(std::io::Error::other)?;
-        npyz::WriteOptions::new_header_only()
-            .dtype(npyz::DType::new_scalar(dtype))
-            .shape(shape)
-            .writer(&mut self.zip)
-            .write_header_only()?;
+        self.zip.write_all(&npy::header(dtype, shape))?;
         Ok(())
     }
 

@@ -63,7 +63,7 @@ proptest! {
             let all = 0..narrow(rows.len());
             for (d, e) in all.clone().flat_map(|d| all.clone().map(move |e| (d, e))) {
                 let want = similarity(&a, alpha, rows.distinct.first(d), rows.distinct.first(e));
-                assert!((f64::from(rows.similarity(d, e)) - want).abs() < 1e-4);
+                approx::assert_abs_diff_eq!(f64::from(rows.similarity(d, e)), want, epsilon = 1e-4);
             }
         });
     }
@@ -118,7 +118,7 @@ proptest! {
                 }
             }
             assert_eq!(forest.len(), count);
-            assert!((forest.iter().map(|edge| edge.2).sum::<f32>() - weight).abs() < 1e-4);
+            approx::assert_abs_diff_eq!(forest.iter().map(|edge| edge.2).sum::<f32>(), weight, epsilon = 1e-4);
             let mut parents: Vec<u32> = (0..narrow(rows.len())).collect();
             for (d, e, _) in &forest {
                 let (d, e) = (root(&mut parents, *d), root(&mut parents, *e));

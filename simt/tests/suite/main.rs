@@ -1,0 +1,5 @@
+//! The emulator: what it reports, and what its matrix operations compute.
+#![cfg(feature = "emulator")]
+
+mod litmus;
+mod matrix;

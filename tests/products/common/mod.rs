@@ -1,0 +1,306 @@
+//! What all tests of products share: the devices to run on, and one way to run a case.
+
+mod turns;
+
+pub(crate) use turns::{all_cases, by_turns, takes_turn};
+
+use std::sync::OnceLock;
+
+use half::{bf16, f16};
+use windrow::partition::{PartitionRule, VectorThreshold};
+use windrow::{
+    Algorithm, AtomicParallelism, Determinism, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element,
+    EmulatorSchedule, GroupLaunch, Output, Permutation, Precision, Schedule, Spmm, SpmmPlan, TileValues,
+    Value,
+};
+use windrow_testkit::{Case, Comparison, PADDING_MARK, UNIT_FMA, UNIT_MMA, assert_matches};
+
+/// Set where a GPU must be there: then a missing one fails instead of being counted as skipped.
+const REQUIRE_GPU: &str = "WINDROW_REQUIRE_GPU";
+
+/// Set where only the GPU is of interest: under a sanitizer of GPU programs, which slows the host's down, too, and finds
+/// nothing in the emulator.
+const GPU_ONLY: &str = "WINDROW_GPU_ONLY";
+
+fn is_set(variable: &str) -> bool {
+    std::env::var(variable).is_ok_and(|value| value == "1")
+}
+
+/// The GPU, or `None` where none is needed. All tests of a program have the same: opening one compiles all kernels, which
+/// takes a sanitizer longer than the tests.
+///
+/// # Panics
+/// If there is a GPU that cannot be used, or none where one must be.
+pub(crate) fn gpu() -> Option<Device> {
+    static GPU: OnceLock<Option<Device>> = OnceLock::new();
+    GPU.get_or_init(open_gpu).clone()
+}
+
+fn open_gpu() -> Option<Device> {
+    match Device::cuda(0) {
+        Ok(device) => Some(device),
+        Err(error) if is_set(REQUIRE_GPU) => panic!("{REQUIRE_GPU}=1, but: {error}"),
+        Err(error) if is_set(GPU_ONLY) => panic!("{GPU_ONLY}=1, but: {error}"),
+        Err(windrow::DeviceError::NoDriver | windrow::DeviceError::NoSuchDevice { .. }) => None,
+        Err(error) => panic!("there is a GPU that cannot be used: {error}"),
+    }
+}
+
+/// Every device that products are tested on: the CPU, the emulator under each schedule, the GPU if there is one.
+pub(crate) fn devices() -> Vec<Device> {
+    let mut devices = Vec::new();
+    if !is_set(GPU_ONLY) {
+        devices.push(Device::cpu());
+        devices.extend(EmulatorSchedule::STANDARD.map(Device::emulator));
+    }
+    devices.extend(gpu());
+    devices
+}
+
+/// The emulator under one of its schedules, by turns, and the GPU if there is one: for cases that are too many to run
+/// under each.
+pub(crate) fn kernel_devices(turn: usize) -> Vec<Device> {
+    let mut devices = devices();
+    devices.retain(|device| device.kind() != DeviceKind::Cpu && takes_turn(device, turn));
+    devices
+}
+
+/// Says how many cases did not run for want of a GPU.
+pub(crate) fn report_missing_gpu(what: &str, cases: usize) {
+    if gpu().is_none() {
+        windrow_testkit::announce_skip(what, cases, "no GPU");
+    }
+}
+
+/// What is tested: a kind of plan.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Setup {
+    pub(crate) algorithm: Algorithm,
+    pub(crate) precision: Precision,
+    /// Warps that share a tile stream.
+    pub(crate) workers: Option<u32>,
+    /// Longest rows of the residual of a hybrid; what the cost model prefers unless set.
+    pub(crate) residual: Option<u32>,
+    /// Entries of the least column vector in tiles, of 8, of a hybrid that is divided by vectors.
+    pub(crate) vectors: Option<usize>,
+    /// Whether parts may be added in any order.
+    pub(crate) determinism: Determinism,
+    /// How the values of tiles are held.
+    pub(crate) tile_values: TileValues,
+    /// Whether rows are worked on in another order.
+    pub(crate) reversed: bool,
+    /// Whether `C` is f16.
+    pub(crate) half_output: bool,
+    /// The width that the plan is made for; that of the case unless set.
+    pub(crate) width: Option<usize>,
+    /// How the parts of a hybrid follow each other.
+    pub(crate) schedule: Schedule,
+    /// How segment groups divide the work, and their launch.
+    pub(crate) point: Option<AtomicParallelism>,
+    pub(crate) group_launch: GroupLaunch,
+}
+
+impl Setup {
+    pub(crate) const fn new(algorithm: Algorithm, precision: Precision) -> Self {
+        Self {
+            algorithm,
+            precision,
+            workers: None,
+            residual: Some(3),
+            vectors: None,
+            determinism: Determinism::RunToRun,
+            tile_values: TileValues::Dense,
+            reversed: false,
+            half_output: false,
+            width: None,
+            schedule: Schedule::Sequential,
+            point: None,
+            group_launch: GroupLaunch { block_threads: 64, tile_columns: None, workers_log2: 0 },
+        }
+    }
+
+    /// The unit roundoff that the bound is computed with.
+    pub(crate) fn unit(self, device: &Device) -> f64 {
+        let tensor_cores = matches!(
+            self.algorithm,
+            Algorithm::TileStream | Algorithm::Hybrid | Algorithm::MatricizedRows | Algorithm::Auto
+        );
+        let on_cpu = device.kind() == DeviceKind::Cpu;
+        if tensor_cores && self.precision != Precision::F32 && !on_cpu { UNIT_MMA } else { UNIT_FMA }
+    }
+
+    pub(crate) fn plan(self, device: &Device, case: &Case) -> SpmmPlan {
+        let rows = u32::try_from(case.a.rows()).unwrap();
+        let reversed = Permutation::try_from_new_to_old((0..rows).rev().collect()).unwrap();
+        let mut builder = Spmm::builder(&case.a)
+            .width(self.width.unwrap_or(case.n))
+            .algorithm(self.algorithm)
+            .precision(self.precision)
+            .determinism(self.determinism)
+            .tile_values(self.tile_values)
+            .schedule(self.schedule)
+            .group_launch(self.group_launch);
+        if let Some(point) = self.point {
+            builder = builder.parallelism(point);
+        }
+        if let Some(max_entries) = self.residual {
+            builder = builder.partition(PartitionRule::ShortRows { max_entries });
+        }
+        if let Some(least) = self.vectors {
+            builder = builder
+                .partition(PartitionRule::ColumnVectors { threshold: VectorThreshold::ALL[least - 1] });
+        }
+        if let Some(workers) = self.workers {
+            builder = builder.workers(workers);
+        }
+        if self.reversed {
+            builder = builder.order(&reversed);
+        }
+        builder.build(device).unwrap_or_else(|error| panic!("{}: {error}", case.name))
+    }
+}
+
+/// Where the rows of the operands begin.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Layout {
+    /// With the case's own leading dimensions, whatever their alignment.
+    AsGiven,
+    /// At multiples of 16 bytes, so that kernels read vectors.
+    Aligned,
+    /// `B` column by column, with padding.
+    ColumnMajor,
+}
+
+/// How a case compared, and the names of the kernels that its plan has.
+type Ran = (Comparison, Vec<&'static str>);
+
+/// `data`, `rows × cols` with leading dimension `ld`, in device memory with leading dimension `new_ld` and
+/// `padding` between the rows and after the last.
+fn place<T: Value>(
+    device: &Device,
+    (data, rows, cols, ld): (&[f32], usize, usize, usize),
+    new_ld: usize,
+    padding: f32,
+) -> DeviceMatrix<T> {
+    let mut placed = vec![T::from_f32(padding); rows * new_ld];
+    for r in 0..rows {
+        for c in 0..cols {
+            placed[r * new_ld + c] = T::from_f32(data[r * ld + c]);
+        }
+    }
+    let buffer = DeviceBuffer::from_slice(device, &placed).unwrap();
+    DeviceMatrix::from_buffer(buffer, rows, cols, new_ld).unwrap()
+}
+
+/// Runs a case through `run_into` and compares all of `C`, padding included.
+///
+/// # Panics
+/// If anything fails or differs.
+#[track_caller]
+pub(crate) fn run_case(setup: Setup, device: &Device, case: &Case, layout: Layout) -> Comparison {
+    run_case_naming_entries(setup, device, case, layout).0
+}
+
+/// [`run_case`], and which kernels the plan has.
+#[track_caller]
+fn run_case_naming_entries(setup: Setup, device: &Device, case: &Case, layout: Layout) -> Ran {
+    // The reference starts from the C that the product finds.
+    let case = &if setup.half_output { case.with_c_rounded_to::<f16>() } else { case.clone() };
+    match setup.precision {
+        Precision::F32 => run_with::<f32>(setup, device, (case, case.clone()), layout),
+        Precision::Tf32 => run_with::<f32>(setup, device, (case, case.rounded_to_tf32()), layout),
+        Precision::F16 => run_with::<f16>(setup, device, (case, case.rounded_to::<f16>()), layout),
+        Precision::Bf16 => run_with::<bf16>(setup, device, (case, case.rounded_to::<bf16>()), layout),
+    }
+}
+
+/// Runs a case as it is given, and compares with it as it is rounded.
+#[track_caller]
+fn run_with<B: Element>(
+    setup: Setup,
+    device: &Device,
+    (given, rounded): (&Case, Case),
+    layout: Layout,
+) -> Ran {
+    // The type of C is not the precision's.
+    let rounded = Case { c: given.c.clone(), ..rounded };
+    match setup.half_output {
+        false => run_typed::<B, f32>(setup, device, (given, &rounded), layout),
+        true => run_typed::<B, f16>(setup, device, (given, &rounded), layout),
+    }
+}
+
+#[track_caller]
+fn run_typed<B: Element, C: Output + windrow_testkit::Output>(
+    setup: Setup,
+    device: &Device,
+    (case, rounded): (&Case, &Case),
+    layout: Layout,
+) -> Ran {
+    let (m, k, n) = (case.m(), case.k(), case.n);
+    let (ldb, ldc) = match layout {
+        Layout::AsGiven => (case.ldb, case.ldc),
+        Layout::ColumnMajor => (k + 3, case.ldc),
+        Layout::Aligned => (n.next_multiple_of(16 / size_of::<B>()), n.next_multiple_of(16 / size_of::<C>())),
+    };
+    let plan = setup.plan(device, case);
+    let mut c = place::<C>(device, (&case.c, m, n, case.ldc), ldc, PADDING_MARK);
+    let run = match layout {
+        Layout::ColumnMajor => {
+            let columns: Vec<f32> =
+                (0..n).flat_map(|j| (0..k).map(move |i| case.b[i * case.ldb + j])).collect();
+            let b = place::<B>(device, (&columns, n, k, k), ldb, f32::NAN);
+            plan.run_column_major_into(case.alpha, &b, case.beta, &mut c)
+        }
+        Layout::AsGiven | Layout::Aligned => {
+            let b = place::<B>(device, (&case.b, k, n, case.ldb), ldb, f32::NAN);
+            plan.run_into(case.alpha, &b, case.beta, &mut c)
+        }
+    };
+    run.unwrap_or_else(|error| panic!("{} on {device}, {layout:?}: {error}\n{}", case.name, plan.report()));
+    let got = c.buffer().to_vec().unwrap_or_else(|error| panic!("{} on {device}: {error}", case.name));
+    // With the case's leading dimension replaced, `assert_matches` checks the padding of this one.
+    let case = relaid(rounded, ldc);
+    let comparison = assert_matches(&case, &got, ldc, setup.unit(device));
+    if n > 0 && m > 0 {
+        let mark = C::from_f32(PADDING_MARK);
+        assert!(got[(m - 1) * ldc + n..].iter().all(|&x| x == mark), "{}: written past C", case.name);
+    }
+    (comparison, plan.report().entries.clone())
+}
+
+/// The case with `C` at another leading dimension.
+fn relaid(case: &Case, ldc: usize) -> Case {
+    let mut c = Vec::new();
+    for (r, row) in case.packed_c().chunks(case.n.max(1)).enumerate() {
+        c.resize(r * ldc, PADDING_MARK);
+        c.extend_from_slice(row);
+    }
+    Case { c, ldc, ..case.clone() }
+}
+
+/// Runs every case in both layouts: on the CPU and the GPU, and on the emulator under its schedules by turns; and prints
+/// what ran. Every kernel runs under every schedule.
+///
+/// # Panics
+/// If a case fails, or no case ran on a device.
+#[track_caller]
+pub(crate) fn check(setup: Setup, cases: &[Case]) {
+    let what =
+        format!("{} {}{}", setup.algorithm, setup.precision, if setup.half_output { " to f16" } else { "" });
+    check_in(&what, setup, cases, &[Layout::AsGiven, Layout::Aligned]);
+}
+
+/// [`check`] in these layouts.
+///
+/// # Panics
+/// As [`check`].
+#[track_caller]
+pub(crate) fn check_in(what: &str, setup: Setup, cases: &[Case], layouts: &[Layout]) {
+    by_turns(what, cases.len() * layouts.len(), |device, turn, ran| {
+        let (case, layout) = (&cases[turn / layouts.len()], layouts[turn % layouts.len()]);
+        let (comparison, entries) = run_case_naming_entries(setup, device, case, layout);
+        ran.note(device, turn, entries.into_iter().map(|entry| (entry, layout == Layout::Aligned)));
+        comparison
+    });
+}

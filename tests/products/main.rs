@@ -1,0 +1,26 @@
+//! Products, plans and models on every device: the CPU, the emulator under its schedules, a GPU if there is one.
+//!
+//! A file a subject: `cargo test --test products sddmm::`.
+
+mod common;
+#[path = "../../host/examples/common/mod.rs"]
+mod example;
+mod files;
+mod gnn;
+mod matricized_rows;
+mod nm_instances;
+mod nm_spmm;
+mod precisions;
+mod preprocessing;
+mod pruned_mlp;
+mod row_softmax;
+mod sddmm;
+mod segment_groups;
+mod spmm_kernels;
+mod spmm_plan;
+mod spmm_values;
+mod spmm_variants;
+mod spmm_vectors;
+mod tensor_products;
+mod training;
+mod verify;

@@ -1,0 +1,274 @@
+//! Every instance of the kernels of products with N:M weights, forced by its name; which algorithm is chosen, and what
+//! is refused.
+
+use std::collections::BTreeMap;
+
+use crate::common::{kernel_devices, report_missing_gpu};
+use half::{bf16, f16};
+use windrow::{
+    ActivationLayout, DenseRef, Device, DeviceKind, DeviceMatrix, Element, EmulatorSchedule, NmAlgorithm,
+    NmError, NmPacking, NmPattern, NmRun, NmSpmm, NmSpmmPlan, Precision, VectorNm, prune_magnitude,
+    synthetic::seeded_weights,
+};
+
+fn pattern(n: usize, m: usize, l: usize) -> NmPattern {
+    NmPattern::new(n, m, l).unwrap()
+}
+
+/// Small integers: sums of products with them are exact, whatever their order.
+fn integers(len: usize, seed: usize, most: usize) -> Vec<f32> {
+    let numbers = (0..len).map(|i| ((i + seed) * 104_729 + (i + seed) / 13) % (2 * most + 1));
+    numbers.map(|x| x as f32 - most as f32).collect()
+}
+
+/// The `entry` of every instance whose name begins so.
+fn entries(prefix: &str) -> impl Iterator<Item = &'static str> {
+    windrow_kernels::ENTRIES.iter().map(|entry| entry.name).filter(move |name| name.starts_with(prefix))
+}
+
+/// A product with what must not be seen made NaN: rows of `A` that no vector keeps, and what `C` held. One row that
+/// some vector keeps is NaN, too, and must be seen in its columns.
+struct Case {
+    weights: VectorNm<f32>,
+    m: usize,
+    layout: ActivationLayout,
+    /// As it is stored, without padding.
+    a: Vec<f32>,
+    want: Vec<f32>,
+}
+
+impl Case {
+    fn new((m, k, n): (usize, usize, usize), pattern: NmPattern, layout: ActivationLayout) -> Self {
+        let mut dense = integers(k * n, m, 4);
+        // No vector keeps the first row of any group, if it may leave one.
+        for row in (0..k).step_by(pattern.m()) {
+            dense[row * n..][..n].fill(0.0);
+        }
+        let weights = prune_magnitude(&dense, k, n, pattern).unwrap();
+        let vectors_of = |row: usize| {
+            let all = 0..weights.vectors();
+            all.filter(|&v| (0..weights.kept_rows()).any(|u| weights.source_row(u, v) == row)).count()
+        };
+        let mut a = integers(m * k, 7, 3);
+        let seen = (0..k).filter(|&row| vectors_of(row) > 0).min_by_key(|&row| vectors_of(row));
+        for row in (0..k).filter(|&row| vectors_of(row) == 0).chain(seen) {
+            for i in 0..m {
+                let at = if layout == ActivationLayout::RowMajor { i * k + row } else { row * m + i };
+                if vectors_of(row) == 0 || i == m / 2 {
+                    a[at] = f32::NAN;
+                }
+            }
+        }
+        let want = NmSpmm::builder(&weights).layout(layout).build(&Device::cpu()).unwrap().run(&a).unwrap();
+        assert!(k == 0 || want.iter().any(|x| x.is_nan()) && want.iter().any(|x| !x.is_nan()));
+        Self { weights, m, layout, a, want }
+    }
+
+    /// Runs a plan for the case over a `C` of NaN.
+    #[track_caller]
+    fn check(&self, plan: &NmSpmmPlan) {
+        match plan.precision() {
+            Precision::F16 => self.check_typed::<f16>(plan),
+            Precision::Bf16 => self.check_typed::<bf16>(plan),
+            _ => self.check_typed::<f32>(plan),
+        }
+    }
+
+    #[track_caller]
+    fn check_typed<E: Element>(&self, plan: &NmSpmmPlan) {
+        let (rows, cols) = self.layout.stored(self.m, self.weights.rows());
+        let a: Vec<E> = self.a.iter().map(|&x| E::from_f32(x)).collect();
+        let a = DeviceMatrix::upload(plan.device(), DenseRef::packed(&a, rows, cols).unwrap()).unwrap();
+        let old = vec![f32::NAN; self.want.len()];
+        let n = self.weights.cols();
+        let mut c = DeviceMatrix::upload(plan.device(), DenseRef::packed(&old, self.m, n).unwrap()).unwrap();
+        plan.run_into(&NmRun::default(), &a, &mut c)
+            .and_then(|()| Ok(c.download()?))
+            .map(|got| {
+                for (at, (got, want)) in got.iter().zip(&self.want).enumerate() {
+                    let same = got == want || (got.is_nan() && want.is_nan());
+                    assert!(same, "C[{}, {}]: {got} instead of {want}\n{}", at / n, at % n, plan.report());
+                }
+            })
+            .unwrap_or_else(|error| panic!("{error}\n{}", plan.report()));
+    }
+}
+
+fn layout(at: usize) -> ActivationLayout {
+    ActivationLayout::ALL[at % 2]
+}
+
+/// Every instance of the f32 kernel that a pattern allows, packed and plain, divided along `k` or not, in every precision.
+#[test]
+fn cuda_cores() {
+    let (mut ran, mut cases) = (BTreeMap::<_, usize>::new(), 0);
+    let (mut divided, mut plain) = (0, 0);
+    let shapes = [
+        ((8, 32, 32), 230, 150),
+        ((3, 8, 16), 64, 70),
+        ((1, 4, 8), 90, 136),
+        ((5, 7, 4), 50, 40),
+        ((2, 4, 3), 41, 37),
+    ];
+    let mut shapes: Vec<_> = shapes.iter().flat_map(|&of| [(3, of), (140, of)]).collect();
+    shapes.push((3, ((8, 32, 32), 1500, 40))); // long enough to be divided
+    for (m, ((keep, group, l), k, n)) in shapes {
+        let case = Case::new((m, k, n), pattern(keep, group, l), layout(m + k));
+        for (at, entry) in entries("nm_f32").enumerate() {
+            for packing in [NmPacking::Packed, NmPacking::Plain] {
+                let precision = Precision::ALL[(at + m + k) % Precision::ALL.len()];
+                let builder = NmSpmm::builder(&case.weights).rows(m).kernel(entry).packing(packing);
+                let builder = builder.precision(precision).layout(case.layout);
+                cases += 1;
+                for device in kernel_devices(at) {
+                    match builder.build(&device) {
+                        Ok(plan) => {
+                            case.check(&plan);
+                            let report = plan.report();
+                            assert_eq!(report.algorithm, NmAlgorithm::CudaCores);
+                            divided += usize::from(report.entries.contains(&"nm_combine"));
+                            plain += usize::from(report.packing == NmPacking::Plain);
+                            *ran.entry(entry).or_default() += 1;
+                        }
+                        Err(NmError::NoKernel { .. }) => {}
+                        Err(error) => panic!("{entry}: {error}"),
+                    }
+                }
+            }
+        }
+    }
+    assert_eq!(ran.len(), entries("nm_f32").count(), "only {ran:?}");
+    assert!(divided > 10 && plain > 10, "{divided} divided, {plain} plain");
+    report_missing_gpu("instances on CUDA cores", cases);
+}
+
+/// Every instance for Tensor Cores on patterns, widths of vectors and sizes that turn.
+fn tensor_cores(precision: Precision) {
+    const PATTERNS: [(usize, usize); 5] = [(1, 4), (2, 8), (3, 7), (4, 32), (16, 32)];
+    const VECTORS: [usize; 4] = [8, 16, 32, 64];
+    const ROWS: [usize; 4] = [1, 15, 65, 130];
+    let prefix = format!("nm_{precision}_");
+    let (mut ran, mut divided, mut refused, mut cases) = (BTreeMap::<_, usize>::new(), 0, 0, 0);
+    for (p, (keep, group)) in PATTERNS.into_iter().enumerate() {
+        for (v, l) in VECTORS.into_iter().enumerate() {
+            // A few stages and one that is ragged; now and then many, which the model divides.
+            let k = if (p + v) % 3 == 0 { 64 * group / keep + 5 } else { 300 * group / keep + 3 };
+            let n = [70, 550, 129, 260][(p + v) % 4];
+            let m = ROWS[(p + 2 * v) % 4];
+            let case = Case::new((m, k, n), pattern(keep, group, l), layout(p + v));
+            for (at, entry) in entries(&prefix).enumerate() {
+                let builder = NmSpmm::builder(&case.weights).rows(m).kernel(entry).precision(precision);
+                let builder = builder.layout(case.layout);
+                cases += 1;
+                for device in kernel_devices(at + v) {
+                    match builder.build(&device) {
+                        Ok(plan) => {
+                            case.check(&plan);
+                            let report = plan.report();
+                            assert_eq!(report.algorithm, NmAlgorithm::TensorCores);
+                            divided += usize::from(report.entries.contains(&"nm_combine"));
+                            *ran.entry(entry).or_default() += 1;
+                        }
+                        Err(NmError::NoKernel { .. } | NmError::NoTensorCores { .. }) => refused += 1,
+                        Err(error) => panic!("{entry}: {error}"),
+                    }
+                }
+            }
+        }
+    }
+    report_missing_gpu(&format!("instances for {precision} on Tensor Cores"), cases);
+    assert_eq!(ran.len(), entries(&prefix).count(), "only {ran:?}, {refused} refused");
+    assert!(ran.values().all(|&runs| runs >= 5) && divided > 10, "{ran:?}, {divided} divided");
+}
+
+#[test]
+fn tensor_cores_f16() {
+    tensor_cores(Precision::F16);
+}
+
+#[test]
+fn tensor_cores_bf16() {
+    tensor_cores(Precision::Bf16);
+}
+
+#[test]
+fn tensor_cores_tf32() {
+    tensor_cores(Precision::Tf32);
+}
+
+#[test]
+fn weights_that_tensor_cores_have_no_kernel_for_go_to_cuda_cores() {
+    let device = Device::emulator(EmulatorSchedule::InOrder);
+    for (keep, group, l, n, reason) in [
+        (2, 8, 4, 33, "vectors of 4 columns are no multiple of 8"),
+        (1, 256, 8, 600, "the rows that a stage keeps come from more than shared memory has slots for"),
+    ] {
+        let case = Case::new((9, 70 * group / keep, n), pattern(keep, group, l), layout(l));
+        for precision in [Precision::F16, Precision::Bf16, Precision::Tf32] {
+            let builder = NmSpmm::builder(&case.weights).rows(9).precision(precision).layout(case.layout);
+            let plan = builder.clone().build(&device).unwrap();
+            case.check(&plan);
+            let report = plan.report();
+            let expected = format!("Tensor Cores have no kernel for these weights: {reason}");
+            assert_eq!((report.algorithm, &report.reason), (NmAlgorithm::CudaCores, &expected));
+            let error = builder.clone().algorithm(NmAlgorithm::TensorCores).build(&device).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!(
+                    "tensor-cores have no {precision} kernel for weights with pattern {}: {reason}; use algorithm \
+                     cuda-cores or auto",
+                    case.weights.pattern()
+                )
+            );
+        }
+    }
+    // A kernel that there is, but not for this precision; and one that does not find slots for these weights.
+    let case = Case::new((9, 70, 40), pattern(2, 8, 32), ActivationLayout::KMajor);
+    let error = NmSpmm::builder(&case.weights).kernel("nm_f16_64x256").build(&device).unwrap_err();
+    let message = error.to_string();
+    let expected = "there is no kernel \"nm_f16_64x256\" for f32 with weights of pattern 2:8 in vectors of 32; there are nm_f32_";
+    assert!(message.starts_with(expected), "{message}");
+    let weights = seeded_weights::<f32>((70 * 256, 600), pattern(1, 256, 8), 1).unwrap();
+    let builder = NmSpmm::builder(&weights).kernel("nm_f16_32x512_by8").precision(Precision::F16);
+    let error = builder.build(&device).unwrap_err();
+    assert!(matches!(error, NmError::NoTensorCores { .. }), "{error}");
+    // Weights that they have one for, on CUDA cores because these were asked for.
+    let case = Case::new((9, 70, 40), pattern(2, 8, 8), ActivationLayout::KMajor);
+    let builder = NmSpmm::builder(&case.weights).precision(Precision::Bf16).layout(case.layout);
+    let plan = builder.algorithm(NmAlgorithm::CudaCores).build(&device).unwrap();
+    case.check(&plan);
+    assert_eq!(
+        (plan.report().algorithm, plan.report().reason.as_str()),
+        (NmAlgorithm::CudaCores, "as asked")
+    );
+}
+
+#[test]
+fn tuning_tries_a_few_and_keeps_one() {
+    for precision in [Precision::F32, Precision::F16] {
+        let case = Case::new((40, 200, 130), pattern(2, 8, 32), ActivationLayout::RowMajor);
+        let builder = NmSpmm::builder(&case.weights).rows(40).precision(precision);
+        let device = Device::emulator(EmulatorSchedule::InOrder);
+        let chosen = builder.clone().build(&device).unwrap();
+        let plan = builder.clone().autotune(true).build(&device).unwrap();
+        case.check(&plan);
+        let (report, tuned) = (plan.report(), &plan.report().tuned);
+        assert_eq!(tuned.len(), 4, "{report}");
+        // The emulator has no time: the first choice, which is that of the model, stays.
+        assert!(tuned.iter().all(|&(_, us)| us == 0.0));
+        assert_eq!(report.entries, chosen.report().entries);
+        // What brings row-major activations comes first.
+        assert!(report.entries[0].starts_with("nm_stage_") && report.entries[1] == tuned[0].0, "{report}");
+        assert!(report.to_string().contains(&format!("tried        {}", tuned[0].0)), "{report}");
+        // No memory for operands: nothing is tried, and the plan is that of the model.
+        let limit = chosen.report().device_bytes;
+        let plan = builder.clone().autotune(true).memory_limit(limit).build(&device).unwrap();
+        case.check(&plan);
+        assert!(plan.report().tuned.is_empty() && plan.report().entries == chosen.report().entries);
+        assert!(plan.report().reason.ends_with("there is no memory for operands to try tiles with"));
+    }
+    // The CPU has nothing to choose.
+    let weights = VectorNm::from_dense(&[1.0f32, 0.0], 2, 1, pattern(1, 2, 1)).unwrap();
+    let plan = NmSpmm::builder(&weights).autotune(true).build(&Device::cpu()).unwrap();
+    assert!(plan.report().device_kind == DeviceKind::Cpu && plan.report().tuned.is_empty());
+}

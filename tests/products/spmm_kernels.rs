@@ -1,0 +1,97 @@
+//! Every algorithm in every precision, on every device, against the f64 reference.
+
+use crate::common::{Setup, check};
+use windrow::{Algorithm, Precision, TileValues};
+use windrow_testkit::{Case, edge_cases, non_finite_cases, random_case, shape_cases, value_cases};
+
+/// All tables. The emulator takes longest, so long rows times wide matrices are few in them.
+fn all_cases() -> Vec<Case> {
+    let random = (0..40).map(random_case);
+    edge_cases()
+        .into_iter()
+        .chain(shape_cases())
+        .chain(value_cases())
+        .chain(non_finite_cases())
+        .chain(random)
+        .collect()
+}
+
+#[test]
+fn row_split_f32() {
+    check(Setup::new(Algorithm::RowSplit, Precision::F32), &all_cases());
+}
+
+#[test]
+fn row_split_f16() {
+    check(Setup::new(Algorithm::RowSplit, Precision::F16), &all_cases());
+}
+
+#[test]
+fn row_split_tf32() {
+    check(Setup::new(Algorithm::RowSplit, Precision::Tf32), &all_cases());
+}
+
+#[test]
+fn row_split_bf16() {
+    check(Setup::new(Algorithm::RowSplit, Precision::Bf16), &all_cases());
+}
+
+#[test]
+fn short_rows_f32() {
+    check(Setup::new(Algorithm::ShortRows, Precision::F32), &all_cases());
+}
+
+#[test]
+fn short_rows_f16() {
+    check(Setup::new(Algorithm::ShortRows, Precision::F16), &all_cases());
+}
+
+#[test]
+fn short_rows_tf32() {
+    check(Setup::new(Algorithm::ShortRows, Precision::Tf32), &all_cases());
+}
+
+#[test]
+fn short_rows_bf16() {
+    check(Setup::new(Algorithm::ShortRows, Precision::Bf16), &all_cases());
+}
+
+#[test]
+fn tile_stream_f16() {
+    check(Setup::new(Algorithm::TileStream, Precision::F16), &all_cases());
+}
+
+#[test]
+fn tile_stream_bf16() {
+    check(Setup::new(Algorithm::TileStream, Precision::Bf16), &all_cases());
+}
+
+#[test]
+fn tile_stream_tf32() {
+    check(Setup::new(Algorithm::TileStream, Precision::Tf32), &all_cases());
+}
+
+/// Tiles with packed values.
+fn packed(precision: Precision) -> Setup {
+    Setup { tile_values: TileValues::Packed, ..Setup::new(Algorithm::TileStream, precision) }
+}
+
+#[test]
+fn packed_tiles_f16() {
+    check(packed(Precision::F16), &all_cases());
+}
+
+#[test]
+fn packed_tiles_bf16() {
+    check(packed(Precision::Bf16), &all_cases());
+}
+
+#[test]
+fn packed_tiles_tf32() {
+    check(packed(Precision::Tf32), &all_cases());
+}
+
+#[test]
+fn hybrid_f16() {
+    check(Setup::new(Algorithm::Hybrid, Precision::F16), &all_cases());
+}

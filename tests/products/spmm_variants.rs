@@ -1,0 +1,281 @@
+//! Output types, cut windows, blocks of columns and partitions: what the tables alone would not reach.
+
+use crate::common::{Layout, Setup, check, devices, report_missing_gpu, run_case};
+use windrow::{Algorithm, Determinism, Device, DeviceKind, EmulatorSchedule, Precision, Spmm, TileValues};
+use windrow_testkit::{
+    Case, Operands, Pattern, SplitMix64, Tally, Values, edge_cases, non_finite_cases, value_cases,
+};
+
+fn some_cases() -> Vec<Case> {
+    edge_cases().into_iter().chain(value_cases()).chain(non_finite_cases()).collect()
+}
+
+#[test]
+fn half_outputs() {
+    for (algorithm, precision) in [
+        (Algorithm::RowSplit, Precision::F32),
+        (Algorithm::RowSplit, Precision::F16),
+        (Algorithm::RowSplit, Precision::Tf32),
+        (Algorithm::RowSplit, Precision::Bf16),
+        (Algorithm::ShortRows, Precision::F16),
+        (Algorithm::ShortRows, Precision::Bf16),
+        (Algorithm::Hybrid, Precision::F16),
+    ] {
+        check(Setup { half_output: true, ..Setup::new(algorithm, precision) }, &some_cases());
+    }
+}
+
+#[test]
+fn auto_chooses_something_right() {
+    for precision in Precision::ALL {
+        check(Setup::new(Algorithm::Auto, precision), &some_cases());
+    }
+}
+
+/// One warp has every window to itself; many cut every window that can be cut.
+#[test]
+fn tile_streams_of_one_few_and_many_workers() {
+    for (workers, precision) in [
+        (1, Precision::F16),
+        (3, Precision::F16),
+        (1000, Precision::F16),
+        (1000, Precision::Bf16),
+        (3, Precision::Tf32),
+        (1000, Precision::Tf32),
+    ] {
+        let setup = Setup { workers: Some(workers), ..Setup::new(Algorithm::TileStream, precision) };
+        check(setup, &some_cases());
+    }
+}
+
+/// Packed values in cut windows, hybrids, other orders of rows, f16 outputs, and added in any order.
+#[test]
+fn packed_values_in_every_sort_of_plan() {
+    let packed = |algorithm, precision, workers| Setup {
+        tile_values: TileValues::Packed,
+        workers: Some(workers),
+        ..Setup::new(algorithm, precision)
+    };
+    let streams =
+        [(1, Precision::F16), (3, Precision::Bf16), (1000, Precision::F16), (1000, Precision::Tf32)];
+    for (workers, precision) in streams {
+        check(packed(Algorithm::TileStream, precision, workers), &some_cases());
+    }
+    check(Setup { residual: None, ..packed(Algorithm::Hybrid, Precision::F16, 40) }, &some_cases());
+    check(Setup { reversed: true, ..packed(Algorithm::TileStream, Precision::Bf16, 5) }, &some_cases());
+    check(Setup { half_output: true, ..packed(Algorithm::Hybrid, Precision::Tf32, 7) }, &some_cases());
+    let any_order = packed(Algorithm::TileStream, Precision::F16, 1000);
+    check(Setup { determinism: Determinism::Fast, ..any_order }, &some_cases());
+}
+
+/// Both forms of values give the MMA the same operands: not one bit differs, nor where sums are computed again.
+#[test]
+fn both_forms_of_values_give_the_same_bits() {
+    let mut rng = SplitMix64::new(0xf042);
+    let pattern = Pattern::from_lengths(300, [3, 250, 0, 40, 2, 300, 9, 1, 70, 5, 16, 128, 8, 8], &mut rng);
+    for (n, non_finite) in [(40, false), (130, true), (7, true)] {
+        let operands = Operands { n, padding: 0, scalars: (1.0, 0.0), values: Values::Reals, poison: false };
+        let mut case = Case::from_pattern("forms", &pattern, operands, &mut rng);
+        if non_finite {
+            case.b[17 * case.ldb] = f32::INFINITY;
+            case.b[200 * case.ldb + n / 2] = f32::NAN;
+        }
+        for precision in [Precision::F16, Precision::Bf16, Precision::Tf32] {
+            for device in devices().into_iter().filter(|device| device.kind() != DeviceKind::Cpu) {
+                let [dense, packed] = [TileValues::Dense, TileValues::Packed].map(|tile_values| {
+                    let setup = Setup {
+                        tile_values,
+                        workers: Some(9),
+                        ..Setup::new(Algorithm::TileStream, precision)
+                    };
+                    let plan = setup.plan(&device, &case);
+                    assert_eq!(plan.report().tile_values, tile_values);
+                    // All NaN are one: which of its bits a sum keeps is the hardware's.
+                    let bits = |x: f32| if x.is_nan() { f32::NAN.to_bits() } else { x.to_bits() };
+                    let c = plan.run(&case.packed_b()).unwrap();
+                    assert_eq!(c.iter().all(|x| x.is_finite()), !non_finite);
+                    c.into_iter().map(bits).collect::<Vec<_>>()
+                });
+                assert_eq!(dense, packed, "{precision}, n = {n}, on {device}");
+            }
+        }
+    }
+    report_missing_gpu("forms of values", 9);
+}
+
+/// `Auto` looks at the entries of a step and the steps of a worker; the report says what it found.
+#[test]
+fn the_form_of_values_follows_the_density_of_tiles() {
+    let device = Device::emulator(EmulatorSchedule::InOrder);
+    let report = |a: &windrow::Csr<f32>, form| {
+        let builder = Spmm::builder(a).precision(Precision::F16).algorithm(Algorithm::TileStream);
+        builder.width(64).workers(16).tile_values(form).build(&device).unwrap().report().clone()
+    };
+    let full = windrow::Csr::from_dense(16, 32, &[1.0; 512]).unwrap();
+    // Few entries a step, steps enough for every worker, and a B of 4 MiB.
+    let thin = windrow::Csr::<f32>::identity(1 << 15).unwrap();
+    let auto = report(&full, TileValues::Auto);
+    assert_eq!((auto.tile_values, auto.entries[0]), (TileValues::Dense, "spmm_tile_stream_f16_64"));
+    assert!(auto.to_string().contains("tile values    dense: 128.0 entries a step"), "{auto}");
+    let auto = report(&thin, TileValues::Auto);
+    assert_eq!((auto.tile_values, auto.entries[0]), (TileValues::Packed, "spmm_tile_stream_f16_64_packed"));
+    assert!(
+        auto.to_string().contains("tile values    packed: 8.0 entries a step, 256.0 steps a warp"),
+        "{auto}"
+    );
+    let few = report(&windrow::Csr::identity(64).unwrap(), TileValues::Auto);
+    assert!(few.to_string().contains("tile values    dense: 0.5 steps a warp, fewer than 8"), "{few}");
+    assert!(auto.device_bytes < report(&thin, TileValues::Dense).device_bytes);
+    let asked = report(&full, TileValues::Packed);
+    assert_eq!((asked.tile_values, asked.tile_values_reason.as_str()), (TileValues::Packed, "as asked"));
+    let rows = Spmm::builder(&thin).build(&device).unwrap();
+    assert_eq!(
+        (rows.report().tile_values, rows.report().tile_values_reason.as_str()),
+        (TileValues::Auto, "")
+    );
+}
+
+#[test]
+fn hybrids_with_every_split_between_the_parts() {
+    for residual in [Some(0), Some(1), Some(8), Some(u32::MAX), None] {
+        let setup = Setup { residual, workers: Some(40), ..Setup::new(Algorithm::Hybrid, Precision::F16) };
+        check(setup, &some_cases());
+    }
+}
+
+/// `B` and `C` stay in the caller's order, whatever the order in which rows are worked on.
+#[test]
+fn rows_in_another_order() {
+    for (algorithm, precision) in [
+        (Algorithm::RowSplit, Precision::F32),
+        (Algorithm::ShortRows, Precision::F16),
+        (Algorithm::TileStream, Precision::F16),
+        (Algorithm::Hybrid, Precision::Bf16),
+    ] {
+        let setup = Setup { reversed: true, workers: Some(5), ..Setup::new(algorithm, precision) };
+        check(setup, &some_cases());
+    }
+}
+
+/// Parts that are added in any order, into a workspace that every run leaves as it found it.
+#[test]
+fn parts_added_in_any_order() {
+    for (algorithm, precision) in [
+        (Algorithm::RowSplit, Precision::F32),
+        (Algorithm::RowSplit, Precision::F16),
+        (Algorithm::TileStream, Precision::F16),
+        (Algorithm::TileStream, Precision::Tf32),
+    ] {
+        let determinism = Determinism::Fast;
+        let setup = Setup { determinism, workers: Some(1000), ..Setup::new(algorithm, precision) };
+        check(setup, &some_cases());
+    }
+}
+
+/// Products far wider than the workspace run in blocks of columns; the plan's width is only a hint.
+#[test]
+fn any_width_with_any_plan() {
+    let mut rng = SplitMix64::new(0x71de);
+    let long = Pattern::from_lengths(600, [550, 3, 0, 17, 590, 1, 8, 8, 9], &mut rng);
+    let mut cases = Vec::new();
+    for (i, n) in [0, 1, 7, 130, 1000, 4097].into_iter().enumerate() {
+        let operands = |values| Operands { n, padding: i % 2 * 3, scalars: (1.0, 0.0), values, poison: true };
+        cases.push(Case::from_pattern("any width", &long, operands(Values::Integers), &mut rng));
+        let scaled = Operands { scalars: (0.5, -1.0), ..operands(Values::Integers) };
+        cases.push(Case::from_pattern("any width, scaled", &long, scaled, &mut rng));
+    }
+    let plans = [
+        (Algorithm::RowSplit, Precision::F32),
+        (Algorithm::RowSplit, Precision::F16),
+        (Algorithm::ShortRows, Precision::F32),
+        (Algorithm::TileStream, Precision::F16),
+        (Algorithm::TileStream, Precision::Tf32),
+    ];
+    for device in devices() {
+        let mut tally = Tally::new(format!("any width on {device}"));
+        for (algorithm, precision) in plans {
+            for width in [0, 64, 200] {
+                let setup =
+                    Setup { width: Some(width), workers: Some(7), ..Setup::new(algorithm, precision) };
+                for case in &cases {
+                    // The emulator needs a second for the widest: one schedule and one plan of them.
+                    if device.kind() == windrow::DeviceKind::Emulator
+                        && case.n > 1000
+                        && !(width == 64 && device.name().contains("InOrder"))
+                    {
+                        tally.skipped("wide on the emulator");
+                        continue;
+                    }
+                    for layout in [Layout::AsGiven, Layout::Aligned] {
+                        tally.ran(&run_case(setup, &device, case, layout));
+                    }
+                }
+            }
+        }
+        tally.finish();
+    }
+    report_missing_gpu("any width", 2 * plans.len() * 3 * cases.len());
+}
+
+/// The order of summation does not depend on which block or thread runs first: not one bit.
+#[test]
+fn every_schedule_gives_the_same_bits() {
+    let mut rng = SplitMix64::new(0xb175);
+    let pattern = Pattern::from_lengths(1200, [3, 1100, 0, 40, 2, 600, 9, 1, 70, 5, 900, 12], &mut rng);
+    let operands = Operands { n: 40, padding: 0, scalars: (1.0, 0.0), values: Values::Reals, poison: false };
+    let case = Case::from_pattern("bits", &pattern, operands, &mut rng);
+    for (algorithm, precision) in [
+        (Algorithm::RowSplit, Precision::F32),
+        (Algorithm::RowSplit, Precision::Tf32),
+        (Algorithm::RowSplit, Precision::F16),
+        (Algorithm::RowSplit, Precision::Bf16),
+        (Algorithm::TileStream, Precision::F16),
+        (Algorithm::Hybrid, Precision::F16),
+    ] {
+        let run = |schedule| {
+            let device = Device::emulator(schedule);
+            let plan = Setup::new(algorithm, precision).plan(&device, &case);
+            assert!(plan.report().split > 0, "nothing is cut: the test shows nothing");
+            let bits = |c: Vec<f32>| c.into_iter().map(f32::to_bits).collect::<Vec<_>>();
+            let first = bits(plan.run(&case.packed_b()).unwrap());
+            assert_eq!(first, bits(plan.run(&case.packed_b()).unwrap()), "two runs of one plan differ");
+            first
+        };
+        let [first, others @ ..] = EmulatorSchedule::STANDARD.map(run);
+        for other in others {
+            assert_eq!(first, other, "{algorithm} {precision}");
+        }
+    }
+}
+
+/// Runs from several threads share the workspace; each must get its own result.
+#[test]
+fn threads_may_share_a_plan() {
+    let mut rng = SplitMix64::new(0x7a5c);
+    let pattern = Pattern::from_lengths(1500, [1400, 2, 700, 0, 5], &mut rng);
+    for device in devices() {
+        for (algorithm, precision) in
+            [(Algorithm::RowSplit, Precision::F32), (Algorithm::TileStream, Precision::F16)]
+        {
+            let operands =
+                Operands { n: 8, padding: 0, scalars: (1.0, 0.0), values: Values::Integers, poison: false };
+            let case = Case::from_pattern("shared", &pattern, operands, &mut rng);
+            let plan = Setup { workers: Some(30), ..Setup::new(algorithm, precision) }.plan(&device, &case);
+            let product = |factor: f32| {
+                let b: Vec<f32> = case.packed_b().iter().map(|x| factor * x).collect();
+                plan.run(&b).unwrap()
+            };
+            let once = product(1.0);
+            std::thread::scope(|scope| {
+                let product = &product;
+                let threads =
+                    [1.0, 2.0, -1.0, 4.0].map(|factor| (factor, scope.spawn(move || product(factor))));
+                for (factor, thread) in threads {
+                    let got = thread.join().unwrap();
+                    assert!(got.iter().zip(&once).all(|(x, y)| *x == factor * y), "{factor} on {device}");
+                }
+            });
+        }
+    }
+    report_missing_gpu("shared plans", 2);
+}
