@@ -5,7 +5,7 @@ use std::io;
 
 use windrow::io::{ReadError, WriteError};
 use windrow::{DeviceError, FormatError, ProfileError, SpmmError, TunedError};
-use windrow_bench::BenchError;
+use windrow_bench::measure::BenchError;
 
 /// What every part of a command returns.
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
