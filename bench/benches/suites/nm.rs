@@ -4,10 +4,10 @@ use std::hint::black_box;
 
 use criterion::BenchmarkId;
 use windrow::synthetic::seeded_weights;
-use windrow::{DenseRef, Device, DeviceMatrix, Element, NmPattern, NmRun, NmSpmm, Precision, bf16, f16};
+use windrow::{DenseRef, Device, DeviceMatrix, Element, NmPattern, NmRun, NmSpmm, Precision};
 use windrow_bench::measure::random_matrix;
 
-use crate::cases::{Bench, Work};
+use crate::cases::{Bench, Work, with_stored};
 
 /// Rows of `A` and `C`, columns of `C`, and the inner dimension; of 32 rows of weights, how many are kept.
 const SHAPES: [(usize, usize, usize); 3] = [(512, 512, 512), (512, 2048, 2048), (1024, 4096, 4096)];
@@ -31,14 +31,9 @@ pub(crate) fn suite(bench: &mut Bench) {
         for kept in KEPT {
             group.elements(m * n * k * kept / 32);
             for precision in Precision::ALL {
-                group.case(
-                    BenchmarkId::new(precision.to_string(), format!("{kept}:32")),
-                    || match precision {
-                        Precision::F16 => product::<f16>(&device, shape, kept, precision),
-                        Precision::Bf16 => product::<bf16>(&device, shape, kept, precision),
-                        _ => product::<f32>(&device, shape, kept, precision),
-                    },
-                );
+                let id = BenchmarkId::new(precision.to_string(), format!("{kept}:32"));
+                group
+                    .case(id, || with_stored!(precision, T => product::<T>(&device, shape, kept, precision)));
             }
         }
     }

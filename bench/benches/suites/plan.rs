@@ -2,10 +2,10 @@
 
 use criterion::BenchmarkId;
 use windrow::synthetic::Synthetic;
-use windrow::{Algorithm, Csr, Device, Precision, Preprocessing, Sddmm, SddmmAlgorithm, f16};
+use windrow::{Algorithm, Csr, Device, Precision, Preprocessing, SddmmAlgorithm, f16};
 use windrow_bench::measure::{SweepPath, poisoned_matrix, random_matrix};
 
-use crate::cases::{Bench, Work};
+use crate::cases::{Bench, Work, with_stored};
 use crate::matrices::matrices;
 use crate::sddmm::Case;
 
@@ -51,17 +51,13 @@ fn paths() -> Vec<(SweepPath, Preprocessing)> {
 /// Makes a plan whose product was verified, again and again.
 fn spmm(device: &Device, a: &Csr<f32>, path: SweepPath, place: Preprocessing) -> Work {
     let (device, a) = (device.clone(), a.clone());
-    let plan = path.builder(&a, WIDTH, None).preprocessing(place).build(&device).expect("a plan");
-    let found = if path.precision == Precision::F16 {
-        let b = random_matrix::<f16>(&device, a.cols(), WIDTH, 1).expect("memory for B");
+    let found = with_stored!(path.precision, T => {
+        let plan = path.builder(&a, WIDTH, None).preprocessing(place).build(&device).expect("a plan");
+        let b = random_matrix::<T>(&device, a.cols(), WIDTH, 1).expect("memory for B");
         let mut c = poisoned_matrix(&device, a.rows(), WIDTH).expect("memory for C");
-        plan.run_into(1.0, &b, 0.0, &mut c).and_then(|()| plan.verify(&a, &b, &c))
-    } else {
-        let b = random_matrix::<f32>(&device, a.cols(), WIDTH, 1).expect("memory for B");
-        let mut c = poisoned_matrix(&device, a.rows(), WIDTH).expect("memory for C");
-        plan.run_into(1.0, &b, 0.0, &mut c).and_then(|()| plan.verify(&a, &b, &c))
-    };
-    let found = found.expect("operands of the plan");
+        plan.run_into(1.0, &b, 0.0, &mut c).expect("a product");
+        plan.verify(&a, &b, &c).expect("operands of the plan")
+    });
     assert!(found.passed(), "{path}: {found}");
     Box::new(move || {
         let builder = path.builder(&a, WIDTH, None).preprocessing(place);
@@ -72,13 +68,13 @@ fn spmm(device: &Device, a: &Csr<f32>, path: SweepPath, place: Preprocessing) ->
 
 /// The same for a sampled product.
 fn sddmm(device: &Device, a: &Csr<f32>) -> Work {
-    let (algorithm, precision) = (SddmmAlgorithm::Auto, Precision::F16);
-    let mut product = Case { device, a, inner: WIDTH, algorithm, precision }.work::<f16>();
+    let (algorithm, precision, inner) = (SddmmAlgorithm::Auto, Precision::F16, WIDTH);
+    let mut product = Case { device, a, inner, algorithm, precision }.work::<f16>();
     product();
     let (device, a) = (device.clone(), a.clone());
     Box::new(move || {
-        let builder = Sddmm::builder(&a).inner(WIDTH).algorithm(algorithm).precision(precision);
-        drop(std::hint::black_box(builder.build(&device).expect("the same plan")));
+        let case = Case { device: &device, a: &a, inner, algorithm, precision };
+        drop(std::hint::black_box(case.builder().build(&device).expect("the same plan")));
         device.synchronize().expect("work without errors");
     })
 }

@@ -4,10 +4,10 @@ use std::hint::black_box;
 
 use criterion::BenchmarkId;
 use windrow::synthetic::Synthetic;
-use windrow::{Csr, Device, DeviceBuffer, Element, Precision, Sddmm, SddmmAlgorithm, bf16, f16};
+use windrow::{Csr, Device, DeviceBuffer, Element, Precision, Sddmm, SddmmAlgorithm, SddmmBuilder};
 use windrow_bench::measure::random_matrix;
 
-use crate::cases::{Bench, Work};
+use crate::cases::{Bench, Work, with_stored};
 use crate::matrices::matrices;
 
 const INNERS: [usize; 2] = [32, 128];
@@ -29,11 +29,7 @@ pub(crate) fn suite(bench: &mut Bench) {
             for &inner in inners {
                 group.case(BenchmarkId::new(format!("{algorithm}-{precision}"), inner), || {
                     let case = Case { device: &device, a: &a, inner, algorithm, precision };
-                    match precision {
-                        Precision::F16 => case.work::<f16>(),
-                        Precision::Bf16 => case.work::<bf16>(),
-                        _ => case.work::<f32>(),
-                    }
+                    with_stored!(precision, T => case.work::<T>())
                 });
             }
         }
@@ -58,11 +54,16 @@ pub(crate) struct Case<'a> {
 }
 
 impl Case<'_> {
+    /// The builder of its plan.
+    pub(crate) fn builder(&self) -> SddmmBuilder<'_, f32> {
+        let builder = Sddmm::builder(self.a).inner(self.inner);
+        builder.algorithm(self.algorithm).precision(self.precision)
+    }
+
     /// A verified product, ready to be repeated.
     pub(crate) fn work<T: Element>(&self) -> Work {
         let Self { device, a, inner, algorithm, precision } = *self;
-        let builder = Sddmm::builder(a).inner(inner).algorithm(algorithm).precision(precision);
-        let plan = builder.build(device).expect("a plan");
+        let plan = self.builder().build(device).expect("a plan");
         let x = random_matrix::<T>(device, a.rows(), inner, 1).expect("memory for X");
         let y = random_matrix::<T>(device, a.cols(), inner, 2).expect("memory for Y");
         let mut out =

@@ -4,10 +4,10 @@ use std::hint::black_box;
 
 use criterion::BenchmarkId;
 use windrow::synthetic::Synthetic;
-use windrow::{Algorithm, Csr, Device, Element, Precision, bf16, f16};
+use windrow::{Algorithm, Csr, Device, Element, Precision};
 use windrow_bench::measure::{SweepPath, poisoned_matrix, random_matrix};
 
-use crate::cases::{Bench, Work};
+use crate::cases::{Bench, Work, with_stored};
 use crate::matrices::matrices;
 use crate::spmm_sprs;
 
@@ -57,11 +57,7 @@ fn paths(bench: &Bench) -> Vec<(SweepPath, &'static [usize])> {
 
 /// A verified product, ready to be repeated.
 pub(crate) fn product(device: &Device, a: &Csr<f32>, width: usize, path: SweepPath) -> Work {
-    match path.precision {
-        Precision::F16 => product_as::<f16>(device, a, width, path),
-        Precision::Bf16 => product_as::<bf16>(device, a, width, path),
-        _ => product_as::<f32>(device, a, width, path),
-    }
+    with_stored!(path.precision, T => product_as::<T>(device, a, width, path))
 }
 
 fn product_as<T: Element>(device: &Device, a: &Csr<f32>, width: usize, path: SweepPath) -> Work {

@@ -21,7 +21,7 @@ impl TensorOperation {
 
     /// Operations for each entry and column.
     #[must_use]
-    pub(crate) const fn flop(self) -> f64 {
+    pub const fn flop(self) -> f64 {
         match self {
             Self::Mttkrp => 3.0,
             Self::Ttm => 2.0,
