@@ -14,7 +14,7 @@
 
 use serde::Serialize;
 use windrow::{Precision, Structure};
-use windrow_bench::{DeviceRates, GatherRates};
+use windrow_bench::measure::{DeviceRates, GatherRates};
 
 use crate::failure::Result;
 

@@ -8,7 +8,7 @@ use windrow::{
     DeviceError, FormatError, NmError, PlanError, ProfileError, SddmmError, SpmmError, TensorError,
     TunedError,
 };
-use windrow_bench::BenchError;
+use windrow_bench::measure::BenchError;
 
 /// What every part of a command returns.
 pub(crate) type Result<T> = std::result::Result<T, Failure>;

@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 use windrow::{Algorithm, Csr, DeviceKind, DeviceMatrix, Element, Spmm, SpmmPlan, Verification};
-use windrow_bench::peers::{CsrAlgorithm, CuSparse, DeviceCsr};
-use windrow_bench::{BenchError, Sampling, Timing, measure};
+use windrow_bench::measure::peers::{CsrAlgorithm, CuSparse, DeviceCsr};
+use windrow_bench::measure::{BenchError, Sampling, Timing, measure};
 
 use crate::failure::Result;
 use crate::product::Operands;

@@ -2,7 +2,7 @@
 
 use windrow::synthetic::seeded_values;
 use windrow::{Csr, DenseRef, Device, DeviceKind, DeviceMatrix, Element, Output, SpmmPlan, Verification};
-use windrow_bench::Timing;
+use windrow_bench::measure::Timing;
 
 use crate::failure::{Exit, Failure, Result};
 use crate::units;

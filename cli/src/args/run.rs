@@ -2,7 +2,7 @@
 
 use clap::Args;
 use windrow::{Device, DeviceError, DeviceSelector};
-use windrow_bench::Sampling;
+use windrow_bench::measure::Sampling;
 
 use crate::units::parse_bytes;
 

@@ -5,8 +5,8 @@ use std::fmt;
 use serde::Serialize;
 use windrow::synthetic::SplitMix64;
 use windrow::{Algorithm, Coo, Csr, Device, DeviceKind, Precision, Spmm, bf16, f16, interop};
-use windrow_bench::BenchError;
-use windrow_bench::peers::{CuBlas, CuSparse};
+use windrow_bench::measure::BenchError;
+use windrow_bench::measure::peers::{CuBlas, CuSparse};
 
 use crate::args::DoctorArgs;
 use crate::console::Console;

@@ -11,7 +11,7 @@ use windrow::{
     DenseRef, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, NmPattern, NmReport, NmRun, NmSpmm,
     NmSpmmPlan, Precision, VectorNm, Verification, bf16, f16, prune_magnitude,
 };
-use windrow_bench::{Timing, measure};
+use windrow_bench::measure::{Timing, measure};
 
 use crate::args::{NmArgs, Ratio};
 use crate::command::spmm::conclusion;

@@ -8,7 +8,7 @@ use windrow::{
     Csr, DenseRef, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, Precision, Sddmm, SddmmPlan,
     SddmmReport, Verification, bf16, f16,
 };
-use windrow_bench::{Timing, measure};
+use windrow_bench::measure::{Timing, measure};
 
 use crate::args::SddmmArgs;
 use crate::command::spmm::conclusion;

@@ -6,7 +6,7 @@ use serde::Serialize;
 use windrow::{
     Algorithm, Csr, Device, Element, Precision, Spmm, SpmmPlan, SpmmReport, Tuned, Verification, bf16, f16,
 };
-use windrow_bench::{Timing, measure};
+use windrow_bench::measure::{Timing, measure};
 
 use crate::args::SpmmArgs;
 use crate::console::Console;

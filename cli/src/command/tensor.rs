@@ -10,7 +10,7 @@ use windrow::{
     Csf3, DenseRef, Device, DeviceKind, DeviceMatrix, Element, Mttkrp, MttkrpPlan, MttkrpReport, Precision,
     SpmmReport, Ttm, TtmPlan, Verification, bf16, f16,
 };
-use windrow_bench::{TensorOperation, Timing, measure};
+use windrow_bench::measure::{TensorOperation, Timing, measure};
 
 use crate::args::{MttkrpArgs, TensorArgs, TtmArgs};
 use crate::command::spmm::conclusion;

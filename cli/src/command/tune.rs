@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use windrow::{DeviceKind, OccupancyRange, Profile};
-use windrow_bench::{Sampling, ScheduleCase, Tuning, judgement, tune};
+use windrow_bench::measure::{Sampling, ScheduleCase, Tuning, judgement, tune};
 
 use super::tune_product;
 use crate::args::TuneArgs;

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use serde::Serialize;
 use windrow::reorder::{Method, Options};
 use windrow::{Csr, Determinism, Device, DeviceKind, Permutation, Precision, ProductKey, Tuned};
-use windrow_bench::{Limits, Outcome as Tried, ProductTuning, SweepPath, TuneRequest, tune_product};
+use windrow_bench::measure::{Limits, Outcome as Tried, ProductTuning, SweepPath, TuneRequest, tune_product};
 
 use crate::args::TuneProductArgs;
 use crate::console::Console;

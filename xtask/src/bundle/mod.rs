@@ -1,7 +1,8 @@
 //! `bundle`: everything that a machine with a GPU and no Rust needs to test, measure and use windrow.
 //!
-//! The folder holds the stripped release executables of the tests and, if asked, of the benches and the examples, the
-//! command `windrow`, the committed data, and `run.sh`, which runs every test with a missing GPU counted as a failure.
+//! The folder holds the stripped release executables of the tests and, if asked, of the criterion suites, `windrow-bench`
+//! and the examples, the command `windrow`, the committed data, and `run.sh`, which runs every test with a missing GPU
+//! counted as a failure.
 
 mod artifacts;
 
@@ -32,7 +33,7 @@ pub(crate) struct Arguments {
     /// Further matrices to pack, into `matrices/`.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub matrix: Vec<PathBuf>,
-    /// Pack the benches, the examples and their peers too.
+    /// Pack `windrow-bench`, the criterion suites, the examples and their peers too.
     #[arg(long)]
     pub bench: bool,
 }
@@ -177,5 +178,12 @@ mod tests {
     fn the_script_refuses_a_machine_without_a_gpu() {
         assert!(RUN_SCRIPT.contains("export WINDROW_REQUIRE_GPU=1"));
         assert!(RUN_SCRIPT.contains("export WINDROW_DATA="));
+    }
+
+    #[test]
+    fn the_script_starts_the_suites_that_are_packed() {
+        let suites = Artifact { kind: Kind::Bench, name: "suites".to_owned(), executable: PathBuf::new() };
+        let started = format!("exec {} \"$@\"", suites.bundled_path().display());
+        assert!(RUN_SCRIPT.contains(&started), "{started}");
     }
 }

@@ -3,12 +3,13 @@
 #
 #   ./run.sh                    all tests
 #   ./run.sh host-spmm_gpu ...  only these
+#   ./run.sh --bench [FILTER]   the criterion suites instead, if they are packed, on WINDROW_DEVICE (the first GPU)
 #   WINDROW_TEST_ARGS="--test-threads=1 name"   passed to each test executable
 #   WINDROW_WRAP="compute-sanitizer --tool memcheck --error-exitcode 1"   put before each executable
 #   WINDROW_GPU_ONLY=1          without the cases on the CPU and the emulator, which a sanitizer only slows down
 #   WINDROW_LOGS=DIR            where the full outputs go (default: logs/ beside this script)
 #
-# Packed benches are started by hand: benches/NAME --bench [FILTER].
+# The suites of bin/windrow-bench, which is packed with them, are started by hand: see its --help.
 set -uo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 logs="${WINDROW_LOGS:-$here/logs}"
@@ -16,6 +17,11 @@ mkdir -p "$logs"
 export WINDROW_REQUIRE_GPU=1
 export WINDROW_DATA="$here/data"
 export LD_LIBRARY_PATH="/usr/local/cuda/lib64:${LD_LIBRARY_PATH:-}"
+
+if [ "${1:-}" = --bench ]; then
+    # Criterion writes its report below the working folder.
+    cd "$here" && exec benches/suites "$@"
+fi
 
 names=("$@")
 if [ ${#names[@]} -eq 0 ]; then

@@ -1,0 +1,214 @@
+//! One product: planned, run on shared operands, timed, verified.
+
+use windrow::partition::PartitionRule;
+use windrow::{
+    Csr, DenseRef, Device, DeviceMatrix, Element, Permutation, SpmmReport, Verification, bf16, f16,
+};
+
+use crate::measure::error::BenchError;
+use crate::measure::operands::{case_seed, fill, poisoned_matrix, random_matrix};
+use crate::measure::path::SweepPath;
+use crate::measure::timing::{Sampling, Timing, measure};
+
+/// `B` in each type, made when it is first asked for, and `C`: shared by all products of one matrix and width.
+/// Making and copying them takes longer than the products.
+pub(crate) struct Operands {
+    device: Device,
+    rows: usize,
+    width: usize,
+    seed: u64,
+    bs: Bs,
+    c: DeviceMatrix<f32>,
+}
+
+#[derive(Default)]
+pub(crate) struct Bs {
+    single: Option<DeviceMatrix<f32>>,
+    half: Option<DeviceMatrix<f16>>,
+    brain: Option<DeviceMatrix<bf16>>,
+}
+
+/// An expression with `T` as the type in which operands of a precision are kept.
+macro_rules! with_stored {
+    ($precision:expr, $T:ident => $body:expr) => {
+        match $precision {
+            windrow::Precision::F16 => {
+                type $T = windrow::f16;
+                $body
+            }
+            windrow::Precision::Bf16 => {
+                type $T = windrow::bf16;
+                $body
+            }
+            _ => {
+                type $T = f32;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use with_stored;
+
+/// A type that `B` is kept in.
+pub(crate) trait Stored: Element {
+    fn place(bs: &mut Bs) -> &mut Option<DeviceMatrix<Self>>;
+}
+
+impl Stored for f32 {
+    fn place(bs: &mut Bs) -> &mut Option<DeviceMatrix<Self>> {
+        &mut bs.single
+    }
+}
+
+impl Stored for f16 {
+    fn place(bs: &mut Bs) -> &mut Option<DeviceMatrix<Self>> {
+        &mut bs.half
+    }
+}
+
+impl Stored for bf16 {
+    fn place(bs: &mut Bs) -> &mut Option<DeviceMatrix<Self>> {
+        &mut bs.brain
+    }
+}
+
+impl Operands {
+    /// For products of width `width` with `csr`; `B` has numbers that no other matrix, width or type has.
+    pub(crate) fn new(
+        device: &Device,
+        csr: &Csr<f32>,
+        width: usize,
+        seeds: (u64, u64),
+    ) -> Result<Self, BenchError> {
+        let (seed, checksum) = seeds;
+        let c = poisoned_matrix(device, csr.rows(), width)?;
+        let seed = case_seed(seed, checksum, width, "B");
+        Ok(Self { device: device.clone(), rows: csr.cols(), width, seed, bs: Bs::default(), c })
+    }
+
+    /// `B`, and a `C` that is full of `unwritten`.
+    pub(crate) fn get<T: Stored>(
+        &mut self,
+        unwritten: f32,
+    ) -> Result<(&DeviceMatrix<T>, &mut DeviceMatrix<f32>), BenchError> {
+        fill(&mut self.c, unwritten)?;
+        self.pair()
+    }
+
+    /// `B`, and `C` as it is.
+    pub(crate) fn pair<T: Stored>(
+        &mut self,
+    ) -> Result<(&DeviceMatrix<T>, &mut DeviceMatrix<f32>), BenchError> {
+        let b = match T::place(&mut self.bs) {
+            Some(b) => b,
+            none => {
+                let seed = case_seed(self.seed, 0, 0, &T::PRECISION.to_string());
+                none.insert(random_matrix(&self.device, self.rows, self.width, seed)?)
+            }
+        };
+        Ok((b, &mut self.c))
+    }
+}
+
+/// A product to measure.
+#[derive(Clone, Copy)]
+pub(crate) struct Product<'a> {
+    pub(crate) device: &'a Device,
+    pub(crate) csr: &'a Csr<f32>,
+    pub(crate) width: usize,
+    pub(crate) path: SweepPath,
+    pub(crate) order: Option<&'a Permutation>,
+    pub(crate) partition: Option<PartitionRule>,
+}
+
+impl Product<'_> {
+    /// The plan of the product.
+    pub(crate) fn plan(&self) -> Result<windrow::SpmmPlan, BenchError> {
+        let builder = self.path.builder(self.csr, self.width, self.order);
+        let builder = match self.partition {
+            Some(rule) => builder.partition(rule),
+            None => builder,
+        };
+        Ok(builder.build(self.device)?)
+    }
+
+    /// Plans, times, and compares what the last call left in `C`, which was full of NaN. The plan's report is told
+    /// whatever comes of it.
+    ///
+    /// # Errors
+    /// [`BenchError::Wrong`] of a result that is not within its bound.
+    pub(crate) fn measure(
+        &self,
+        operands: &mut Operands,
+        sampling: Sampling,
+        report: &mut Option<SpmmReport>,
+    ) -> Result<(Verification, Timing), BenchError> {
+        with_stored!(self.path.precision, T => self.measure_as::<T>(operands, sampling, report))
+    }
+
+    fn measure_as<T: Stored>(
+        &self,
+        operands: &mut Operands,
+        sampling: Sampling,
+        report: &mut Option<SpmmReport>,
+    ) -> Result<(Verification, Timing), BenchError> {
+        let plan = self.plan()?;
+        *report = Some(plan.report().clone());
+        let (b, c) = operands.get::<T>(f32::NAN)?;
+        let timing = if self.path.column_major {
+            let columns = transposed(b)?;
+            measure(self.device, sampling, || {
+                plan.run_column_major_into(1.0, &columns, 0.0, c).map_err(BenchError::from)
+            })?
+        } else {
+            measure(self.device, sampling, || plan.run_into(1.0, b, 0.0, c).map_err(BenchError::from))?
+        };
+        let verification = plan.verify(self.csr, b, c)?;
+        match verification.passed() {
+            true => Ok((verification, timing)),
+            false => Err(BenchError::Wrong(verification)),
+        }
+    }
+}
+
+/// The same elements, column after column.
+fn transposed<T: Stored>(b: &DeviceMatrix<T>) -> Result<DeviceMatrix<T>, BenchError> {
+    let (rows, cols, elements) = (b.rows(), b.cols(), b.download()?);
+    let columns: Vec<T> = (0..cols).flat_map(|j| elements[j..].iter().step_by(cols).copied()).collect();
+    Ok(DeviceMatrix::upload(b.device(), DenseRef::packed(&columns, cols, rows)?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use windrow::Precision;
+
+    use super::*;
+
+    #[test]
+    fn operands_are_made_once_and_c_is_overwritten() {
+        let (device, csr) = (Device::cpu(), Csr::<f32>::identity(6).unwrap());
+        let mut operands = Operands::new(&device, &csr, 3, (1, 2)).unwrap();
+        let (b, c) = operands.get::<f16>(7.0).unwrap();
+        let first = (b.buffer().address(), b.download().unwrap());
+        assert_eq!(c.download().unwrap(), [7.0; 18]);
+        let (b, c) = operands.get::<f16>(f32::NAN).unwrap();
+        assert_eq!((b.buffer().address(), b.download().unwrap()), first);
+        assert!(c.download().unwrap().iter().all(|x| x.is_nan()));
+        let (single, _) = operands.get::<f32>(0.0).unwrap();
+        let single = single.download().unwrap();
+        assert!(single.iter().zip(&first.1).all(|(a, b)| *a != b.to_f32()), "each type has its own numbers");
+    }
+
+    #[test]
+    fn a_product_that_cannot_be_planned_has_no_time() {
+        let (device, csr) = (Device::cpu(), Csr::<f32>::identity(6).unwrap());
+        let mut operands = Operands::new(&device, &csr, 3, (1, 2)).unwrap();
+        let path = SweepPath::new(windrow::Algorithm::TileStream, Precision::F32);
+        let product = Product { device: &device, csr: &csr, width: 3, path, order: None, partition: None };
+        let mut report = None;
+        assert!(product.measure(&mut operands, Sampling::SMOKE, &mut report).is_err() && report.is_none());
+        let product = Product { path: SweepPath::DEFAULT[0], ..product };
+        let (found, timing) = product.measure(&mut operands, Sampling::SMOKE, &mut report).unwrap();
+        assert!(found.passed() && found.checked == 18 && timing.calls > 0 && report.is_some());
+    }
+}

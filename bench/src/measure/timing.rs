@@ -1,0 +1,171 @@
+//! How long calls take, on the device's own clock.
+//!
+//! Calls are queued back to back in batches, a mark of the device before and after each batch
+//! ([`Device::record`]): CUDA events on a GPU, the host's clock where a call returns when its work is done. A
+//! batch's time divided by its calls is one sample. Batches are queued without waiting for the one before, so
+//! that a GPU is never idle between them for want of work.
+
+use windrow::{Device, DeviceError};
+
+use super::statistics::Statistics;
+
+/// Calls below this many microseconds are timed ten a batch.
+const SHORT_US: f64 = 1_000.0;
+/// Calls above this many microseconds are timed two a batch.
+const LONG_US: f64 = 5_000.0;
+
+/// How much is measured. The default is what published numbers should use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sampling {
+    /// Calls before the first timed one.
+    pub warm_up_calls: u32,
+    /// Batches at least.
+    pub min_batches: u32,
+    /// Timed calls at least, all batches together.
+    pub min_calls: u32,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Self { warm_up_calls: 5, min_batches: 9, min_calls: 20 }
+    }
+}
+
+impl Sampling {
+    /// One batch after one warm-up call: enough to see that everything runs, not to compare.
+    pub const SMOKE: Self = Self { warm_up_calls: 1, min_batches: 1, min_calls: 1 };
+
+    /// Calls of a batch, for calls of about `call_us` microseconds: 10 below a millisecond, 5 up to five
+    /// milliseconds, 2 above; never more than [`min_calls`](Self::min_calls).
+    #[must_use]
+    pub fn calls_per_batch(&self, call_us: f64) -> u32 {
+        let calls = match call_us {
+            us if us < SHORT_US => 10,
+            us if us <= LONG_US => 5,
+            _ => 2,
+        };
+        calls.min(self.min_calls.max(1))
+    }
+
+    /// Batches of `calls` calls.
+    #[must_use]
+    pub fn batches(&self, calls: u32) -> u32 {
+        self.min_batches.max(self.min_calls.div_ceil(calls.max(1))).max(1)
+    }
+}
+
+/// The time of one call.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Timing {
+    /// Median over the batches, in microseconds a call.
+    pub median_us: f64,
+    /// The quickest batch, in microseconds a call.
+    pub min_us: f64,
+    /// The slowest batch, in microseconds a call.
+    pub max_us: f64,
+    /// [`Statistics::noise`] of the batches.
+    pub noise: f64,
+    /// Batches.
+    pub batches: u32,
+    /// Timed calls, all batches together.
+    pub calls: u32,
+}
+
+/// Times `call`, which queues one unit of work on `device`.
+///
+/// Warms up, measures one short batch to choose the batch size, then takes the batches that `sampling` asks
+/// for. Buffers stay the same from call to call, so that small problems run from a warm cache.
+///
+/// # Errors
+/// The first error of `call`, or the device's.
+///
+/// # Examples
+/// ```
+/// use windrow::{Device, DeviceError};
+/// use windrow_bench::measure::{Sampling, measure};
+///
+/// let mut sum = 0u64;
+/// let timing = measure(&Device::cpu(), Sampling::default(), || {
+///     sum += std::hint::black_box(1);
+///     Ok::<(), DeviceError>(())
+/// })?;
+/// assert!(timing.calls >= 20 && timing.min_us <= timing.median_us);
+/// # Ok::<(), DeviceError>(())
+/// ```
+pub fn measure<E: From<DeviceError>>(
+    device: &Device,
+    sampling: Sampling,
+    mut call: impl FnMut() -> Result<(), E>,
+) -> Result<Timing, E> {
+    for _ in 0..sampling.warm_up_calls {
+        call()?;
+    }
+    let mut batch = |calls: u32| -> Result<_, E> {
+        let start = device.record()?;
+        for _ in 0..calls {
+            call()?;
+        }
+        Ok((start, device.record()?))
+    };
+    let pilot_calls = 2.min(sampling.min_calls.max(1));
+    let (start, end) = batch(pilot_calls)?;
+    let calls = sampling.calls_per_batch(start.elapsed_us(&end)? / f64::from(pilot_calls));
+    let marks = (0..sampling.batches(calls)).map(|_| batch(calls)).collect::<Result<Vec<_>, E>>()?;
+    let samples = marks
+        .iter()
+        .map(|(start, end)| Ok(start.elapsed_us(end)? / f64::from(calls)))
+        .collect::<Result<Vec<f64>, DeviceError>>()?;
+    let batches = sampling.batches(calls);
+    let Statistics { median, min, max, noise } =
+        Statistics::of(&samples).unwrap_or(Statistics { median: 0.0, min: 0.0, max: 0.0, noise: 0.0 });
+    Ok(Timing { median_us: median, min_us: min, max_us: max, noise, batches, calls: batches * calls })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    #[test]
+    fn batches_follow_the_length_of_a_call() {
+        let sampling = Sampling::default();
+        for (call_us, calls, batches) in
+            [(0.0, 10, 9), (999.0, 10, 9), (1_000.0, 5, 9), (5_000.0, 5, 9), (5_001.0, 2, 10), (1e9, 2, 10)]
+        {
+            assert_eq!(
+                (sampling.calls_per_batch(call_us), sampling.batches(calls)),
+                (calls, batches),
+                "{call_us}"
+            );
+            assert!(calls * batches >= 20);
+        }
+        assert_eq!((Sampling::SMOKE.calls_per_batch(1.0), Sampling::SMOKE.batches(1)), (1, 1));
+    }
+
+    #[test]
+    fn calls_are_counted_and_their_time_is_seen() {
+        let mut calls = 0;
+        let wait = Duration::from_micros(200);
+        let sampling = Sampling { warm_up_calls: 3, min_batches: 2, min_calls: 4 };
+        let timing = measure(&Device::cpu(), sampling, || {
+            calls += 1;
+            let start = Instant::now();
+            while start.elapsed() < wait {}
+            Ok::<(), DeviceError>(())
+        })
+        .unwrap();
+        assert_eq!((timing.batches, timing.calls), (2, 8));
+        assert_eq!(calls, 3 + 2 + 8);
+        assert!(
+            timing.min_us >= 200.0 && timing.min_us <= timing.median_us && timing.median_us <= timing.max_us
+        );
+    }
+
+    #[test]
+    fn an_error_of_a_call_ends_the_measurement() {
+        let failure = DeviceError::NoDriver;
+        let result = measure(&Device::cpu(), Sampling::SMOKE, || Err::<(), _>(failure.clone()));
+        assert_eq!(result, Err(failure));
+    }
+}

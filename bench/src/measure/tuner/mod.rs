@@ -1,0 +1,145 @@
+//! The tuner: times the ways to one product on one device, every result checked, and says which is quickest.
+//!
+//! ```
+//! use std::time::Duration;
+//! use windrow::{Csr, Device};
+//! use windrow_bench::measure::{Limits, TuneRequest, tune_product};
+//!
+//! let (device, csr) = (Device::cpu(), Csr::<f32>::identity(100)?);
+//! let limits = Limits { budget: Duration::from_millis(50), ..Limits::default() };
+//! let request = TuneRequest { width: 4, limits, ..TuneRequest::default() };
+//! let tuning = tune_product(&device, &csr, &request)?;
+//! assert!(tuning.found.speed_up() >= 1.0 && tuning.found.tried[0].candidate == tuning.default);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod products;
+mod search;
+mod space;
+
+use windrow::reorder::Method;
+use windrow::tree::{Division, RowLengths, Thresholds};
+use windrow::{Algorithm, Csr, Determinism, Device, Permutation, Precision};
+
+use crate::measure::error::BenchError;
+use crate::measure::operands::pattern_checksum;
+use crate::measure::path::SweepPath;
+pub(crate) use products::Products;
+pub use search::{Ended, Found, Limits, Outcome, Tried};
+pub(crate) use search::{Subject, survey};
+pub use space::PathFamily;
+pub(crate) use space::{grid, seeds};
+
+/// What is tuned, and for how long.
+#[derive(Debug, Clone, Copy)]
+pub struct TuneRequest<'a> {
+    /// Columns of `B`.
+    pub width: usize,
+    /// Type of the values and of `B`.
+    pub precision: Precision,
+    /// Whether two runs of all candidates must give the same bits.
+    pub determinism: Determinism,
+    /// An order of rows that is tried besides the matrix's own, and what it is called.
+    pub order: Option<(Method, &'a Permutation)>,
+    /// A path that is tried too: one that won before.
+    pub also: Option<SweepPath>,
+    /// How long and how thoroughly.
+    pub limits: Limits,
+    /// Seed of `B`.
+    pub seed: u64,
+}
+
+impl Default for TuneRequest<'_> {
+    fn default() -> Self {
+        Self {
+            width: 128,
+            precision: Precision::F32,
+            determinism: Determinism::RunToRun,
+            order: None,
+            also: None,
+            limits: Limits::default(),
+            seed: 1,
+        }
+    }
+}
+
+/// What tuning found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProductTuning {
+    /// What [`Algorithm::Auto`] takes.
+    pub default: SweepPath,
+    /// What was tried, and who won.
+    pub found: Found<SweepPath>,
+}
+
+impl ProductTuning {
+    /// The quickest path of each family that has a time, the quickest family first.
+    #[must_use]
+    pub fn best_of_families(&self) -> Vec<(PathFamily, SweepPath, f64)> {
+        let mut best: Vec<(PathFamily, SweepPath, f64)> = Vec::new();
+        for Tried { candidate, outcome } in &self.found.tried {
+            let (family, Some(us)) = (PathFamily::of(candidate), outcome.median_us()) else { continue };
+            match best.iter_mut().find(|(of, ..)| *of == family) {
+                Some(known) if us < known.2 => *known = (family, *candidate, us),
+                Some(_) => {}
+                None => best.push((family, *candidate, us)),
+            }
+        }
+        best.sort_by(|a, b| a.2.total_cmp(&b.2));
+        best
+    }
+}
+
+/// Times the default, one candidate of every family, and what is near the quickest; then the quickest once more beside the
+/// default. Candidates that are far behind their family are given up after one batch; every other result is compared
+/// with the f64 reference before its time counts.
+///
+/// # Errors
+/// If the default cannot be planned or run, or is wrong. Other candidates that are so are in the list, with the reason.
+pub fn tune_product(
+    device: &Device,
+    csr: &Csr<f32>,
+    request: &TuneRequest<'_>,
+) -> Result<ProductTuning, BenchError> {
+    let TuneRequest { width, precision, determinism, order, also, limits, seed } = *request;
+    let products = Products::new((device, csr), width, precision, (seed, pattern_checksum(csr)))?;
+    let mut products = products.ordered(order.map(|(_, order)| order));
+    let base = SweepPath { determinism, ..SweepPath::new(Algorithm::Auto, precision) };
+    let mut seeds = space::seeds(base, csr, width, device.kind());
+    seeds.splice(0..0, also);
+    if let Some((method, _)) = order {
+        let ordered =
+            |path: &SweepPath| path.point.is_none().then_some(SweepPath { order: Some(method), ..*path });
+        seeds.extend(seeds.iter().filter_map(ordered).collect::<Vec<_>>());
+    }
+    tune_products(&mut products, csr, width, (base, &seeds), &limits)
+}
+
+pub(crate) fn tune_products(
+    products: &mut Products<'_>,
+    csr: &Csr<f32>,
+    width: usize,
+    (base, seeds): (SweepPath, &[SweepPath]),
+    limits: &Limits,
+) -> Result<ProductTuning, BenchError> {
+    let default = default_path(products, csr, width, base)?;
+    let found = search::search(products, default, seeds, limits)?;
+    Ok(ProductTuning { default, found })
+}
+
+/// What `Auto` takes, named.
+pub(crate) fn default_path(
+    products: &mut Products<'_>,
+    csr: &Csr<f32>,
+    width: usize,
+    base: SweepPath,
+) -> Result<SweepPath, BenchError> {
+    let report = products.plan(base)?.report();
+    let path = SweepPath { algorithm: report.algorithm, tasks: report.cpu_tasks, ..base };
+    let algorithm = path.algorithm;
+    if algorithm != Algorithm::SegmentGroup {
+        return Ok(path);
+    }
+    let Division { point, launch, .. } = RowLengths::of(csr).division(width, &Thresholds::FITTED);
+    Ok(SweepPath { point: Some(point), launch: Some(launch), ..path })
+}

@@ -1,0 +1,163 @@
+//! The products that a search times and checks: plans of one matrix and width, made when they are asked for.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use windrow::{Csr, Device, Permutation, Precision, Reference, SpmmPlan};
+
+use super::search::Subject;
+use super::space::{PathFamily, neighbours};
+use crate::measure::error::BenchError;
+use crate::measure::path::SweepPath;
+use crate::measure::product::{Operands, Stored, with_stored};
+
+/// Plans that are kept, those used last.
+const PLANS: usize = 6;
+/// Calls of a batch at most, and the time that a batch need not exceed, in microseconds.
+const BATCH_CALLS: f64 = 10.0;
+const BATCH_US: f64 = 2_000.0;
+/// Calls before the first timed one, after other products have run.
+const WARM_UP_CALLS: u32 = 2;
+
+/// Products of one matrix, width and precision.
+pub(crate) struct Products<'a> {
+    device: &'a Device,
+    csr: &'a Csr<f32>,
+    width: usize,
+    order: Option<&'a Permutation>,
+    precision: Precision,
+    operands: Operands,
+    reference: Reference<'a, f32>,
+    /// The plan used last is the last.
+    plans: Vec<(SweepPath, SpmmPlan)>,
+    /// Calls of a batch, once they are known.
+    calls: HashMap<SweepPath, u32>,
+    /// What ran last.
+    last: Option<SweepPath>,
+    since: Instant,
+}
+
+impl<'a> Products<'a> {
+    pub(crate) fn new(
+        (device, csr): (&'a Device, &'a Csr<f32>),
+        width: usize,
+        precision: Precision,
+        seeds: (u64, u64),
+    ) -> Result<Self, BenchError> {
+        let since = Instant::now();
+        Ok(Self {
+            device,
+            csr,
+            width,
+            order: None,
+            precision,
+            operands: Operands::new(device, csr, width, seeds)?,
+            reference: Reference::new(csr, precision, device)?,
+            plans: Vec::new(),
+            calls: HashMap::new(),
+            last: None,
+            since,
+        })
+    }
+
+    /// With the order of rows that paths with an order take.
+    pub(crate) fn ordered(self, order: Option<&'a Permutation>) -> Self {
+        Self { order, ..self }
+    }
+
+    pub(crate) fn operands(&mut self) -> &mut Operands {
+        &mut self.operands
+    }
+
+    /// The plan of a path. Launches of a point share one.
+    pub(crate) fn plan(&mut self, path: SweepPath) -> Result<&SpmmPlan, BenchError> {
+        let key = if path.point.is_some() { SweepPath { launch: None, ..path } } else { path };
+        let mut entry = match self.plans.iter().position(|(of, _)| *of == key) {
+            Some(at) => self.plans.remove(at),
+            None => {
+                let order = self.order.filter(|_| path.order.is_some());
+                let plan = key.builder(self.csr, self.width, order).build(self.device)?;
+                if self.plans.len() == PLANS {
+                    self.plans.remove(0);
+                }
+                (key, plan)
+            }
+        };
+        if path.point.is_some() {
+            entry.1.set_group_launch(path.launch.unwrap_or_default())?;
+        }
+        self.plans.push(entry);
+        Ok(&self.plans[self.plans.len() - 1].1)
+    }
+
+    fn sample_as<T: Stored>(&mut self, path: SweepPath, batches: u32) -> Result<Vec<f64>, BenchError> {
+        self.plan(path)?;
+        let device = self.device;
+        let (b, c) = self.operands.pair::<T>()?;
+        let plan = &self.plans[self.plans.len() - 1].1;
+        let mut batch = |calls: u32| -> Result<_, BenchError> {
+            let start = device.record()?;
+            for _ in 0..calls {
+                plan.run_into(1.0, b, 0.0, c)?;
+            }
+            Ok((start, device.record()?))
+        };
+        if self.last.replace(path) != Some(path) {
+            batch(WARM_UP_CALLS)?;
+        }
+        let calls = match self.calls.get(&path) {
+            Some(&calls) => calls,
+            None => {
+                let (start, end) = batch(1)?;
+                let calls = (BATCH_US / start.elapsed_us(&end)?).clamp(1.0, BATCH_CALLS);
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "between 1 and 10"
+                )]
+                let calls = calls as u32;
+                *self.calls.entry(path).or_insert(calls)
+            }
+        };
+        let marks = (0..batches).map(|_| batch(calls)).collect::<Result<Vec<_>, _>>()?;
+        let us = marks.iter().map(|(start, end)| Ok(start.elapsed_us(end)? / f64::from(calls)));
+        us.collect()
+    }
+
+    fn verify_as<T: Stored>(&mut self, path: SweepPath) -> Result<f64, BenchError> {
+        self.plan(path)?;
+        let (b, c) = self.operands.get::<T>(f32::NAN)?;
+        let plan = &self.plans[self.plans.len() - 1].1;
+        plan.run_into(1.0, b, 0.0, c)?;
+        let verification = plan.verify_with(&self.reference, b, c)?;
+        match verification.passed() {
+            true => Ok(verification.worst_ratio),
+            false => Err(BenchError::Wrong(verification)),
+        }
+    }
+}
+
+impl Subject for Products<'_> {
+    type Candidate = SweepPath;
+    type Family = PathFamily;
+
+    fn family(&self, path: SweepPath) -> PathFamily {
+        PathFamily::of(&path)
+    }
+
+    fn neighbours(&self, path: SweepPath) -> Vec<SweepPath> {
+        neighbours(path, self.width)
+    }
+
+    fn sample(&mut self, path: SweepPath, batches: u32) -> Result<Vec<f64>, BenchError> {
+        with_stored!(self.precision, T => self.sample_as::<T>(path, batches))
+    }
+
+    fn verify(&mut self, path: SweepPath) -> Result<f64, BenchError> {
+        with_stored!(self.precision, T => self.verify_as::<T>(path))
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.since.elapsed()
+    }
+}

@@ -1,0 +1,167 @@
+//! The program `windrow-bench`: one suite a run, measured or summarised.
+
+mod arguments;
+mod exit;
+mod records;
+
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::{Args, Parser, Subcommand};
+use windrow::Device;
+
+use crate::suites::record::Record;
+use crate::suites::{Suite, Tally, ablation, nm, preprocess, run, sddmm, spmm, tensor, tuned};
+pub(crate) use arguments::{Common, MatrixArguments, progress};
+pub(crate) use exit::{Exit, Failure};
+pub(crate) use records::{Records, read, write};
+
+/// Measures products of sparse matrices and tensors, and verifies every result.
+///
+/// Each case is one JSON object on a line, written as soon as it is measured; what is done is told on standard error.
+/// A case that fails does not end the run. All files are read and all orders found before the first measurement. On a
+/// CUDA device cuSPARSE and cuBLAS are measured beside, where they can be loaded.
+///
+/// With --summarise, FILE are the lines of earlier runs, and Markdown goes to standard output, or to --out.
+///
+/// Exit codes: 0 all right, 1 a result is wrong or runs differ, 2 usage, 3 a file could not be read or written, 4 no
+/// such device, 5 a case failed otherwise.
+#[derive(Debug, Parser)]
+#[command(name = "windrow-bench", version, max_term_width = 100)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    suite: Choice,
+}
+
+/// The suites.
+#[derive(Debug, Subcommand)]
+enum Choice {
+    Spmm(spmm::Arguments),
+    Sddmm(sddmm::Arguments),
+    Nm(nm::Arguments),
+    Tensor(tensor::Arguments),
+    Ablation(ablation::Arguments),
+    Preprocess(preprocess::Arguments),
+    Tuned(tuned::Arguments),
+}
+
+/// What the program asks of a suite's arguments.
+pub(crate) trait Command: Args {
+    /// The suite.
+    type Suite: Suite;
+
+    /// What all suites are told.
+    fn common(&self) -> &Common;
+
+    /// Finds what is wrong with the arguments before anything is opened.
+    ///
+    /// # Errors
+    /// [`Exit::Usage`].
+    fn check(&self) -> Result<(), Failure>;
+
+    /// The suite, with everything read that it needs; `talk` is told what is found on the way.
+    ///
+    /// # Errors
+    /// Whatever cannot be had.
+    fn open(&self, device: &Device, talk: &mut dyn Write) -> Result<Self::Suite, Failure>;
+
+    /// What is told of a record as it comes.
+    fn line(record: &FactsOf<Self>) -> String;
+
+    /// What is told before the first record.
+    fn titles() -> Option<String> {
+        None
+    }
+
+    /// Records as Markdown.
+    ///
+    /// # Errors
+    /// A file besides that cannot be read.
+    fn summarise(&self, records: &[FactsOf<Self>]) -> Result<String, Failure>;
+
+    /// Does something else with files than measuring or summarising, if that is asked for.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or says nothing for it.
+    fn otherwise(&self) -> Option<Result<String, Failure>> {
+        None
+    }
+}
+
+/// The records of a command's suite.
+pub(crate) type FactsOf<C> = Record<<<C as Command>::Suite as Suite>::Facts>;
+
+/// Runs the program with the arguments of the process; it is told on standard error what goes wrong.
+pub fn main() -> ExitCode {
+    let result = execute(&Arguments::parse(), &mut io::stderr());
+    ExitCode::from(result.unwrap_or_else(|failure| {
+        eprintln!("error: {}", failure.message);
+        failure.exit
+    }) as u8)
+}
+
+/// Does what the arguments ask for.
+pub(crate) fn execute(arguments: &Arguments, talk: &mut dyn Write) -> Result<Exit, Failure> {
+    match &arguments.suite {
+        Choice::Spmm(arguments) => of_suite(arguments, talk),
+        Choice::Sddmm(arguments) => of_suite(arguments, talk),
+        Choice::Nm(arguments) => of_suite(arguments, talk),
+        Choice::Tensor(arguments) => of_suite(arguments, talk),
+        Choice::Ablation(arguments) => of_suite(arguments, talk),
+        Choice::Preprocess(arguments) => of_suite(arguments, talk),
+        Choice::Tuned(arguments) => of_suite(arguments, talk),
+    }
+}
+
+fn of_suite<C: Command>(command: &C, talk: &mut dyn Write) -> Result<Exit, Failure> {
+    let common = command.common();
+    if let Some(text) = command.otherwise() {
+        write(common.out.as_deref(), &text?)?;
+        return Ok(Exit::Right);
+    }
+    if common.summarise {
+        let records = Records::read(&common.files)?.of::<C::Suite>()?;
+        write(common.out.as_deref(), &command.summarise(&records)?)?;
+        return Ok(Exit::Right);
+    }
+    measure(command, talk).map(|tally| Exit::of(&tally))
+}
+
+/// Measures the suite, with a line of progress for each record.
+fn measure<C: Command>(command: &C, talk: &mut dyn Write) -> Result<Tally, Failure> {
+    let common = command.common();
+    command.check()?;
+    let device = common.open()?;
+    say(talk, &format!("device: {device}"))?;
+    // First, so that a name that cannot be written ends the program before anything is measured.
+    let (mut out, done) = records::output(common, &device)?;
+    let mut suite = command.open(&device, talk)?;
+    let started = Instant::now();
+    let there = done.count(&suite);
+    if there > 0 {
+        say(talk, &format!("{there} cases are there already"))?;
+    }
+    let (mut count, total) = (0, suite.cases().len() - there);
+    let is_done = |case: &str| done.contains(C::Suite::NAME, case);
+    let tally = run(&mut suite, &device, &is_done, &mut |record| {
+        writeln!(out, "{}", record.to_json_line())?;
+        out.flush()?;
+        if let (0, Some(titles)) = (count, C::titles()) {
+            writeln!(talk, "{titles}")?;
+        }
+        count += 1;
+        writeln!(talk, "{}  {count}/{total} {:.0} s", C::line(record), started.elapsed().as_secs_f64())
+    });
+    let tally = tally.map_err(|error| Failure::new(Exit::File, format!("the results: {error}")))?;
+    say(talk, &tally.to_string())?;
+    Ok(tally)
+}
+
+/// A line of progress.
+pub(crate) fn say(talk: &mut dyn Write, text: &str) -> Result<(), Failure> {
+    writeln!(talk, "{text}").map_err(|error| Failure::new(Exit::File, format!("standard error: {error}")))
+}

@@ -1,0 +1,30 @@
+//! Ways to the same product, side by side.
+
+use windrow::{Algorithm, Precision};
+
+use super::bench::{Bench, speed_up};
+use super::facts::{AblationFacts, HybridFacts, Measurement};
+use crate::measure::SweepPath;
+
+/// Windows dealt out evenly, and a warp for each.
+pub(super) fn stream(bench: &mut Bench<'_>) -> AblationFacts {
+    let path = SweepPath::new(Algorithm::TileStream, Precision::F16);
+    let tile_stream = bench.measure(path, None, None);
+    let window_each = bench.measure(SweepPath { window_each: true, ..path }, None, None);
+    let speed_up = speed_up(tile_stream.as_ref(), window_each.as_ref());
+    AblationFacts::Stream { tile_stream, window_each, speed_up }
+}
+
+/// The hybrid, and all rows on one path.
+pub(super) fn hybrid(bench: &mut Bench<'_>) -> AblationFacts {
+    let mut measure = |algorithm| bench.measure(SweepPath::new(algorithm, Precision::F16), None, None);
+    let hybrid = measure(Algorithm::Hybrid);
+    let tile_stream = measure(Algorithm::TileStream);
+    let row_split = measure(Algorithm::RowSplit);
+    let short_rows = measure(Algorithm::ShortRows);
+    let us = |measurement: &Option<Measurement>| measurement.as_ref().and_then(Measurement::us);
+    let best = [&tile_stream, &row_split, &short_rows].into_iter().filter_map(us).min_by(f64::total_cmp);
+    let loss_percent = us(&hybrid).zip(best).map(|(own, best)| 100.0 * (own / best - 1.0));
+    let facts = HybridFacts { hybrid, tile_stream, row_split, short_rows, loss_percent };
+    AblationFacts::Hybrid(Box::new(facts))
+}

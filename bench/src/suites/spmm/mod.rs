@@ -1,0 +1,149 @@
+//! Sparse-dense products: matrices × widths × paths, beside cuSPARSE and cuBLAS.
+//!
+//! First all matrices are read and all orders found, on all cores: nothing but the measuring itself runs later. A case
+//! is: a plan of the width; `B` uniform in `[−1, 1)`, the same for all cases of a matrix, width and type; `C` full of
+//! NaN; the product timed; what the last call left in `C` compared with an f64 reference. On a CUDA device the peers
+//! are measured once for each matrix and width, before the paths.
+
+mod arguments;
+pub(crate) mod facts;
+mod orders;
+mod summary;
+mod table;
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+use windrow::Device;
+
+use super::compare::{Compared, PeerOptions, Peers};
+use super::kept::Kept;
+use super::matrices::{Case, Matrices, MatrixSource, Values};
+use super::record::{PeerFacts, Record, TimeFacts};
+use super::{Measured, Suite};
+use crate::measure::orders::FoundOrder;
+use crate::measure::product::{Operands, Product};
+use crate::measure::{BenchError, DeviceRates, Sampling, SweepPath};
+pub(crate) use arguments::{Arguments, read_rates};
+use facts::{OrderFacts, PlanFacts, SpmmFacts};
+use orders::Orders;
+
+/// What is told of a sparse-dense product.
+pub(crate) type SpmmRecord = Record<SpmmFacts>;
+
+/// What is measured, and how.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    /// The matrices.
+    pub(crate) sources: Vec<MatrixSource>,
+    /// Columns of `B`.
+    pub(crate) widths: Vec<usize>,
+    /// Algorithms and precisions.
+    pub(crate) paths: Vec<SweepPath>,
+    /// Where values of matrices come from.
+    pub(crate) values: Values,
+    /// Seed of the values of matrices that have none, and of `B`.
+    pub(crate) seed: u64,
+    /// How much is measured.
+    pub(crate) sampling: Sampling,
+    /// Rates of the device for the roofline; `None` leaves it out.
+    pub(crate) rates: Option<DeviceRates>,
+    /// Whether cuSPARSE and cuBLAS are measured beside, on a CUDA device.
+    pub(crate) peers: bool,
+    /// Largest dense `A` in bytes of f32 for which cuBLAS multiplies the dense matrices.
+    pub(crate) dense_limit_bytes: u64,
+    /// Is told what is done before the first measurement.
+    pub(crate) progress: fn(&str),
+}
+
+/// Largest dense `A` that cuBLAS multiplies unless told.
+const DENSE_LIMIT_BYTES: u64 = 256 << 20;
+
+/// The suite.
+pub(crate) struct Spmm {
+    device: Device,
+    options: Options,
+    matrices: Matrices,
+    orders: Orders,
+    peers: Peers,
+    shared: Kept<(usize, usize), Shared>,
+}
+
+/// What the cases of one matrix and width share.
+struct Shared {
+    operands: Operands,
+    cusparse: Vec<PeerFacts>,
+    cublas: Vec<PeerFacts>,
+}
+
+impl Spmm {
+    /// Reads all matrices and finds all orders.
+    pub(crate) fn open(device: &Device, options: Options) -> Self {
+        let matrices = Matrices::load(&options.sources, options.values, options.seed, options.progress);
+        let orders = Orders::find(&matrices, &options.paths, options.progress);
+        let peers = Peers::load(device, options.peers);
+        Self { device: device.clone(), options, matrices, orders, peers, shared: Kept::default() }
+    }
+}
+
+impl Suite for Spmm {
+    const NAME: &'static str = "spmm";
+    type Case = Case<SweepPath>;
+    type Facts = SpmmFacts;
+
+    fn cases(&self) -> Vec<Self::Case> {
+        self.matrices.cases(&self.options.widths, &self.options.paths)
+    }
+
+    fn name(&self, case: &Self::Case) -> String {
+        self.matrices.name(case)
+    }
+
+    fn facts(&self, case: &Self::Case) -> SpmmFacts {
+        let method = case.path.and_then(|path| path.order);
+        let order = method.zip(method.and_then(|method| self.orders.get(case.matrix, method)));
+        SpmmFacts {
+            matrix: self.matrices.facts(case),
+            values: self.options.values.to_string(),
+            width: case.width,
+            path: case.path.map_or_else(String::new, |path| path.to_string()),
+            order: order.map(|(method, order)| OrderFacts::of(method.name(), order)),
+            plan: None,
+            cusparse: Vec::new(),
+            cublas: Vec::new(),
+        }
+    }
+
+    fn measure(&mut self, case: &Self::Case, facts: &mut SpmmFacts) -> Result<Measured, BenchError> {
+        let (matrix, path) = self.matrices.of(case)?;
+        let (csr, width, options, device) = (&matrix.csr, case.width, &self.options, &self.device);
+        let shared = self.shared.get(case.place(), || {
+            let mut operands = Operands::new(device, csr, width, (options.seed, matrix.checksum))?;
+            let compared = Compared {
+                device,
+                csr,
+                checksum: matrix.checksum,
+                width,
+                options: PeerOptions {
+                    sampling: options.sampling,
+                    seed: options.seed,
+                    dense_limit_bytes: options.dense_limit_bytes,
+                },
+            };
+            let (cusparse, cublas) = self.peers.compare(&compared, &mut operands);
+            Ok::<_, BenchError>(Shared { operands, cusparse, cublas })
+        })?;
+        (facts.cusparse, facts.cublas) = (shared.cusparse.clone(), shared.cublas.clone());
+        let order = path.order.and_then(|method| self.orders.get(case.matrix, method));
+        let order = order.map(FoundOrder::permutation);
+        let product = Product { device, csr, width, path, order, partition: None };
+        let mut report = None;
+        let result = product.measure(&mut shared.operands, options.sampling, &mut report);
+        facts.plan = report.as_ref().map(PlanFacts::of);
+        let (found, timing) = result?;
+        let rates = options.rates.as_ref();
+        let time =
+            report.map_or_else(|| timing.into(), |report| TimeFacts::of(timing, &report, width, rates));
+        Measured::right(found, time)
+    }
+}
