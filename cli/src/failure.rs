@@ -174,7 +174,7 @@ impl From<BenchError> for Failure {
     fn from(error: BenchError) -> Self {
         match error {
             BenchError::Device(error) => error.into(),
-            BenchError::Spmm(error) => error.into(),
+            BenchError::Product(error) => error.into(),
             BenchError::Format(error) => error.into(),
             BenchError::Read(error) => error.into(),
             BenchError::Wrong(_) => Self::new(Exit::Verification, error.to_string()),

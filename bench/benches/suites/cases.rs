@@ -6,27 +6,6 @@ use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput};
 use windrow::{Device, DeviceKind};
 
-/// An expression with `T` as the type in which operands of a precision are kept.
-macro_rules! with_stored {
-    ($precision:expr, $T:ident => $body:expr) => {
-        match $precision {
-            windrow::Precision::F16 => {
-                type $T = windrow::f16;
-                $body
-            }
-            windrow::Precision::Bf16 => {
-                type $T = windrow::bf16;
-                $body
-            }
-            _ => {
-                type $T = f32;
-                $body
-            }
-        }
-    };
-}
-pub(crate) use with_stored;
-
 /// Queues one unit of work.
 pub(crate) type Work = Box<dyn FnMut() + Send>;
 

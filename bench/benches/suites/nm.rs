@@ -7,7 +7,7 @@ use windrow::synthetic::seeded_weights;
 use windrow::{DenseRef, Device, DeviceMatrix, Element, NmPattern, NmRun, NmSpmm, Precision};
 use windrow_bench::measure::random_matrix;
 
-use crate::cases::{Bench, Work, with_stored};
+use crate::cases::{Bench, Work};
 
 /// Rows of `A` and `C`, columns of `C`, and the inner dimension; of 32 rows of weights, how many are kept.
 const SHAPES: [(usize, usize, usize); 3] = [(512, 512, 512), (512, 2048, 2048), (1024, 4096, 4096)];
@@ -33,7 +33,7 @@ pub(crate) fn suite(bench: &mut Bench) {
             for precision in Precision::ALL {
                 let id = BenchmarkId::new(precision.to_string(), format!("{kept}:32"));
                 group
-                    .case(id, || with_stored!(precision, T => product::<T>(&device, shape, kept, precision)));
+                    .case(id, || with_element!(precision, T => product::<T>(&device, shape, kept, precision)));
             }
         }
     }

@@ -5,7 +5,7 @@ use windrow::synthetic::Synthetic;
 use windrow::{Algorithm, Csr, Device, Precision, Preprocessing, SddmmAlgorithm, f16};
 use windrow_bench::measure::{SweepPath, poisoned_matrix, random_matrix};
 
-use crate::cases::{Bench, Work, with_stored};
+use crate::cases::{Bench, Work};
 use crate::matrices::matrices;
 use crate::sddmm::Case;
 
@@ -51,7 +51,7 @@ fn paths() -> Vec<(SweepPath, Preprocessing)> {
 /// Makes a plan whose product was verified, again and again.
 fn spmm(device: &Device, a: &Csr<f32>, path: SweepPath, place: Preprocessing) -> Work {
     let (device, a) = (device.clone(), a.clone());
-    let found = with_stored!(path.precision, T => {
+    let found = with_element!(path.precision, T => {
         let plan = path.builder(&a, WIDTH, None).preprocessing(place).build(&device).expect("a plan");
         let b = random_matrix::<T>(&device, a.cols(), WIDTH, 1).expect("memory for B");
         let mut c = poisoned_matrix(&device, a.rows(), WIDTH).expect("memory for C");

@@ -7,7 +7,7 @@ use windrow::synthetic::Synthetic;
 use windrow::{Csr, Device, DeviceBuffer, Element, Precision, Sddmm, SddmmAlgorithm, SddmmBuilder};
 use windrow_bench::measure::random_matrix;
 
-use crate::cases::{Bench, Work, with_stored};
+use crate::cases::{Bench, Work};
 use crate::matrices::matrices;
 
 const INNERS: [usize; 2] = [32, 128];
@@ -29,7 +29,7 @@ pub(crate) fn suite(bench: &mut Bench) {
             for &inner in inners {
                 group.case(BenchmarkId::new(format!("{algorithm}-{precision}"), inner), || {
                     let case = Case { device: &device, a: &a, inner, algorithm, precision };
-                    with_stored!(precision, T => case.work::<T>())
+                    with_element!(precision, T => case.work::<T>())
                 });
             }
         }

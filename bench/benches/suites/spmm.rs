@@ -7,7 +7,7 @@ use windrow::synthetic::Synthetic;
 use windrow::{Algorithm, Csr, Device, Element, Precision};
 use windrow_bench::measure::{SweepPath, poisoned_matrix, random_matrix};
 
-use crate::cases::{Bench, Work, with_stored};
+use crate::cases::{Bench, Work};
 use crate::matrices::matrices;
 use crate::spmm_sprs;
 
@@ -57,7 +57,7 @@ fn paths(bench: &Bench) -> Vec<(SweepPath, &'static [usize])> {
 
 /// A verified product, ready to be repeated.
 pub(crate) fn product(device: &Device, a: &Csr<f32>, width: usize, path: SweepPath) -> Work {
-    with_stored!(path.precision, T => product_as::<T>(device, a, width, path))
+    with_element!(path.precision, T => product_as::<T>(device, a, width, path))
 }
 
 fn product_as<T: Element>(device: &Device, a: &Csr<f32>, width: usize, path: SweepPath) -> Work {

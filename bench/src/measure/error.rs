@@ -3,7 +3,9 @@
 use cudarc::driver::DriverError;
 use thiserror::Error;
 use windrow::io::ReadError;
-use windrow::{DeviceError, FormatError, Precision, SpmmError, Verification};
+use windrow::{
+    DeviceError, FormatError, NmError, PlanError, Precision, SddmmError, SpmmError, TensorError, Verification,
+};
 
 /// Why there is no measurement.
 #[derive(Debug, Error)]
@@ -145,7 +147,7 @@ pub enum BenchError {
     Device(#[from] DeviceError),
     /// No plan, or no product.
     #[error(transparent)]
-    Spmm(#[from] SpmmError),
+    Product(windrow::Error),
     /// A file that is no matrix.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -153,6 +155,19 @@ pub enum BenchError {
     #[error(transparent)]
     Format(#[from] FormatError),
 }
+
+/// Errors of a family of products are those of products.
+macro_rules! from_products {
+    ($($error:ty),+) => {
+        $(impl From<$error> for BenchError {
+            fn from(error: $error) -> Self {
+                Self::Product(error.into())
+            }
+        })+
+    };
+}
+
+from_products!(PlanError, SpmmError, SddmmError, NmError, TensorError);
 
 /// An error of the CUDA driver, called directly.
 pub(crate) fn driver_error(call: &'static str, error: DriverError) -> DeviceError {

@@ -34,7 +34,7 @@ pub(crate) fn case_seed(seed: u64, checksum: u64, width: usize, path: &str) -> u
 /// A `rows × cols` matrix on `device` with values uniform in `[−1, 1)`, rounded to `T`.
 ///
 /// # Errors
-/// [`BenchError::Format`] if host memory does not suffice, [`BenchError::Spmm`] if the device's does not.
+/// [`BenchError::Format`] if host memory does not suffice, [`BenchError::Product`] if the device's does not.
 pub fn random_matrix<T: Value>(
     device: &Device,
     rows: usize,
@@ -48,7 +48,7 @@ pub fn random_matrix<T: Value>(
 /// A `rows × cols` matrix on `device` full of NaN: an element that a product does not write stays wrong.
 ///
 /// # Errors
-/// [`BenchError::Spmm`] if the device's memory does not suffice.
+/// [`BenchError::Product`] if the device's memory does not suffice.
 pub fn poisoned_matrix(device: &Device, rows: usize, cols: usize) -> Result<DeviceMatrix<f32>, BenchError> {
     let mut matrix = DeviceMatrix::zeros(device, rows, cols)?;
     fill(&mut matrix, f32::NAN)?;
@@ -59,7 +59,7 @@ pub fn poisoned_matrix(device: &Device, rows: usize, cols: usize) -> Result<Devi
 /// afterwards is not specified.
 ///
 /// # Errors
-/// [`BenchError::Spmm`], [`BenchError::Device`] if the device fails.
+/// [`BenchError::Product`], [`BenchError::Device`] if the device fails.
 pub(crate) fn fill(matrix: &mut DeviceMatrix<f32>, value: f32) -> Result<(), BenchError> {
     let Some(handles) = cuda_handles(matrix.device())? else {
         let values = vec![value; matrix.rows() * matrix.cols()];

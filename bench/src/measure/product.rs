@@ -28,27 +28,6 @@ pub(crate) struct Bs {
     brain: Option<DeviceMatrix<bf16>>,
 }
 
-/// An expression with `T` as the type in which operands of a precision are kept.
-macro_rules! with_stored {
-    ($precision:expr, $T:ident => $body:expr) => {
-        match $precision {
-            windrow::Precision::F16 => {
-                type $T = windrow::f16;
-                $body
-            }
-            windrow::Precision::Bf16 => {
-                type $T = windrow::bf16;
-                $body
-            }
-            _ => {
-                type $T = f32;
-                $body
-            }
-        }
-    };
-}
-pub(crate) use with_stored;
-
 /// A type that `B` is kept in.
 pub(crate) trait Stored: Element {
     fn place(bs: &mut Bs) -> &mut Option<DeviceMatrix<Self>>;
@@ -143,7 +122,7 @@ impl Product<'_> {
         sampling: Sampling,
         report: &mut Option<SpmmReport>,
     ) -> Result<(Verification, Timing), BenchError> {
-        with_stored!(self.path.precision, T => self.measure_as::<T>(operands, sampling, report))
+        with_element!(self.path.precision, T => self.measure_as::<T>(operands, sampling, report))
     }
 
     fn measure_as<T: Stored>(

@@ -104,7 +104,7 @@ impl CuBlas {
     ///
     /// # Errors
     /// - [`BenchError::Operands`] if `T` is not what `math` multiplies;
-    /// - [`BenchError::Spmm`] if the shapes do not fit, [`BenchError::Device`] if an operand is elsewhere;
+    /// - [`BenchError::Product`] if the shapes do not fit, [`BenchError::Device`] if an operand is elsewhere;
     /// - [`BenchError::TooLarge`] for 2³¹ or more rows or columns;
     /// - [`BenchError::Library`] if cuBLAS refuses.
     pub(crate) fn gemm<T: Element, C: Element + Output>(

@@ -128,7 +128,7 @@ impl CuSparse {
     /// `cusparseSpMM_preprocess`, whose time is kept.
     ///
     /// # Errors
-    /// - [`BenchError::Spmm`] if the shapes do not fit, [`BenchError::Device`] if an operand is elsewhere;
+    /// - [`BenchError::Product`] if the shapes do not fit, [`BenchError::Device`] if an operand is elsewhere;
     /// - [`BenchError::Library`] if cuSPARSE refuses.
     pub fn prepare<'a, T: Element>(
         &'a self,

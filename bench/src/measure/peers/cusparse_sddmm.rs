@@ -5,7 +5,7 @@ use std::ptr;
 use std::time::Instant;
 
 use cudarc::cusparse::sys as cs;
-use windrow::{DeviceBuffer, DeviceMatrix, Element, SpmmError};
+use windrow::{DeviceBuffer, DeviceMatrix, Element, PlanError};
 
 use super::cusparse::{ALPHA, AS_IS, BETA, CuSparse, LIBRARY, SUCCESS, SUMS, data_type, scalar};
 use super::operands::{DeviceCsr, check_on, pointer};
@@ -35,7 +35,7 @@ impl CuSparse {
     ///
     /// # Errors
     /// - [`BenchError::Absent`] if the library lacks the functions;
-    /// - [`BenchError::Spmm`] if the shapes do not fit, [`BenchError::Device`] if an operand is elsewhere;
+    /// - [`BenchError::Product`] if the shapes do not fit, [`BenchError::Device`] if an operand is elsewhere;
     /// - [`BenchError::Library`] if cuSPARSE refuses.
     pub(crate) fn prepare_sddmm<'a, T: Element>(
         &'a self,
@@ -54,7 +54,7 @@ impl CuSparse {
         for (operand, matrix, rows) in [("X", x, out.rows), ("Y", y, out.cols)] {
             let (found, expected) = ((matrix.rows(), matrix.cols()), (rows, inner));
             if found != expected {
-                return Err(SpmmError::OperandShape { operand, found, expected }.into());
+                return Err(PlanError::OperandShape { operand, found, expected }.into());
             }
         }
         device.synchronize()?; // what was asked for before is none of this preparation

@@ -6,7 +6,7 @@ use std::ptr;
 use std::time::Instant;
 
 use cudarc::cusparse::sys as cs;
-use windrow::{DeviceBuffer, DeviceMatrix, Element, SpmmError};
+use windrow::{DeviceBuffer, DeviceMatrix, Element, PlanError};
 
 use super::cusparse::{
     ALPHA, AS_IS, BETA, CuSparse, LIBRARY, SUCCESS, SUMS, data_type, describe_csr, scalar,
@@ -74,7 +74,7 @@ impl CuSparse {
     ///
     /// # Errors
     /// - [`BenchError::Absent`] if the library lacks the functions;
-    /// - [`BenchError::Spmm`] if the shapes do not fit or vectors are padded, [`BenchError::Device`] if an operand is
+    /// - [`BenchError::Product`] if the shapes do not fit or vectors are padded, [`BenchError::Device`] if an operand is
     ///   elsewhere;
     /// - [`BenchError::Library`] if cuSPARSE refuses.
     pub(crate) fn prepare_spmv<'a, T: Element>(
@@ -92,7 +92,7 @@ impl CuSparse {
         for (operand, rows, cols, ld) in [("x", a.cols, x.cols(), x.ld()), ("y", a.rows, y.cols(), y.ld())] {
             if (cols, ld) != (1, 1) {
                 let (found, expected) = ((rows, cols.max(ld)), (rows, 1));
-                return Err(SpmmError::OperandShape { operand, found, expected }.into());
+                return Err(PlanError::OperandShape { operand, found, expected }.into());
             }
         }
         self.device().synchronize()?; // what was asked for before is none of this preparation

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::ptr;
 
 use windrow::interop::cuda_handles;
-use windrow::{Csr, Device, DeviceBuffer, DeviceError, DeviceMatrix, Element, SpmmError, Value};
+use windrow::{Csr, Device, DeviceBuffer, DeviceError, DeviceMatrix, Element, PlanError, SpmmError, Value};
 
 use super::signed;
 use crate::measure::error::BenchError;
@@ -72,7 +72,7 @@ pub(super) fn check_product<T: Element, C: Element>(
     }
     if (c.rows(), c.cols()) != (a.0, b.cols()) {
         let (rows, cols, expected_rows, expected_cols) = (c.rows(), c.cols(), a.0, b.cols());
-        return Err(SpmmError::OutputShape { rows, cols, expected_rows, expected_cols }.into());
+        return Err(PlanError::OutputShape { rows, cols, expected_rows, expected_cols }.into());
     }
     Ok(())
 }

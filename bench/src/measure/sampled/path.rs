@@ -96,8 +96,8 @@ impl FromStr for SampledPath {
         };
         let (algorithm, precision) = base.rsplit_once('-').ok_or_else(|| wrong("no precision".to_owned()))?;
         let mut path = Self {
-            algorithm: algorithm.parse().map_err(|error: windrow::SpmmError| wrong(error.to_string()))?,
-            precision: precision.parse().map_err(|error: windrow::SpmmError| wrong(error.to_string()))?,
+            algorithm: algorithm.parse().map_err(|error: windrow::UnknownName| wrong(error.to_string()))?,
+            precision: precision.parse().map_err(|error: windrow::UnknownName| wrong(error.to_string()))?,
             group: None,
             threshold,
             form: SddmmForm::Mask,

@@ -9,7 +9,7 @@ use super::search::Subject;
 use super::space::{PathFamily, neighbours};
 use crate::measure::error::BenchError;
 use crate::measure::path::SweepPath;
-use crate::measure::product::{Operands, Stored, with_stored};
+use crate::measure::product::{Operands, Stored};
 
 /// Plans that are kept, those used last.
 const PLANS: usize = 6;
@@ -150,11 +150,11 @@ impl Subject for Products<'_> {
     }
 
     fn sample(&mut self, path: SweepPath, batches: u32) -> Result<Vec<f64>, BenchError> {
-        with_stored!(self.precision, T => self.sample_as::<T>(path, batches))
+        with_element!(self.precision, T => self.sample_as::<T>(path, batches))
     }
 
     fn verify(&mut self, path: SweepPath) -> Result<f64, BenchError> {
-        with_stored!(self.precision, T => self.verify_as::<T>(path))
+        with_element!(self.precision, T => self.verify_as::<T>(path))
     }
 
     fn elapsed(&self) -> Duration {

@@ -7,7 +7,7 @@ use super::bench::{Bench, speed_up};
 use super::facts::{AblationFacts, DeterminismFacts};
 use super::load::{LoadFacts, beside};
 use crate::measure::operands::fill;
-use crate::measure::product::{Stored, with_stored};
+use crate::measure::product::{Stored};
 use crate::measure::{BenchError, SweepPath, poisoned_matrix, random_matrix};
 
 /// What is repeated: Tensor Cores with whatever goes beside, and strict f32.
@@ -15,7 +15,7 @@ pub(super) const PATHS: [SweepPath; 2] =
     [SweepPath::new(Algorithm::Hybrid, Precision::F16), SweepPath::new(Algorithm::RowSplit, Precision::F32)];
 
 pub(super) fn facts(bench: &mut Bench<'_>, path: SweepPath, runs: u32) -> Result<AblationFacts, BenchError> {
-    let repeated = || with_stored!(path.precision, T => differing::<T>(bench, path, runs));
+    let repeated = || with_element!(path.precision, T => differing::<T>(bench, path, runs));
     let (differing, LoadFacts { what, products }) = beside(bench.device, bench.csr, repeated)?;
     bench.aside.wrong += u64::from(differing > 0);
     let run_to_run = bench.measure(path, None, None);

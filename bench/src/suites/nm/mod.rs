@@ -24,7 +24,7 @@ use super::record::Record;
 use super::{Measured, Suite};
 use crate::measure::operands::case_seed;
 use crate::measure::peers::CuBlas;
-use crate::measure::product::with_stored;
+use windrow::with_element;
 use crate::measure::{BenchError, Sampling, measure, random_matrix};
 pub(crate) use arguments::Arguments;
 use shape::NmShape;
@@ -202,7 +202,7 @@ impl Suite for Nm {
             }))
         })?;
         let product = Product { device, case, options };
-        with_stored!(case.precision, T => product.measure::<T>(facts))
+        with_element!(case.precision, T => product.measure::<T>(facts))
     }
 }
 

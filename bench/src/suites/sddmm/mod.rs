@@ -19,7 +19,7 @@ use super::record::{Bounds, MatrixFacts, PeerFacts, Record, SchedulingFacts, Tim
 use super::{Measured, Suite};
 use crate::measure::operands::case_seed;
 use crate::measure::peers::{CuSparse, DeviceCsr};
-use crate::measure::product::{Bs, Stored, with_stored};
+use crate::measure::product::{Bs, Stored};
 use crate::measure::sampled::{SampledPath, measure_sampled};
 use crate::measure::{BenchError, DeviceRates, Sampling, measure, random_matrix};
 pub(crate) use arguments::Arguments;
@@ -176,7 +176,7 @@ impl Suite for Sddmm {
         }
         let rates = self.options.rates.as_ref();
         facts.roofline_us = rates.map(|rates| rates.sampled_roofline_us(plan.report(), inner));
-        let (found, timing) = with_stored!(path.precision, T => {
+        let (found, timing) = with_element!(path.precision, T => {
             let [x, y] = shared.operands.get::<T>()?;
             measure_sampled(&plan, csr, [x, y], sampling)
         })?;
