@@ -10,7 +10,7 @@ mod toolchain;
 use crate::failure::{Context, Failure, Result};
 use crate::modules::{LLVM_ARGS, MODULES, Module};
 use crate::process;
-use crate::ptx::{Ptx, launch_bounds, prune_unreachable, unresolved_calls};
+use crate::ptx::{Ptx, launch_bounds, number_locally, prune_unreachable, unresolved_calls};
 use crate::workspace::{Workspace, read, write};
 use std::fmt::Write as _;
 use std::process::Command;
@@ -61,6 +61,7 @@ fn build(workspace: &Workspace, toolchain: &Toolchain, module: &Module) -> Resul
     let mut ptx = Ptx::parse(&raw)?;
     prune_unreachable(&mut ptx);
     refuse_unresolved(&ptx)?;
+    number_locally(&mut ptx);
     launch_bounds(&mut ptx, &module.entries())?;
     let text = format!("{}{ptx}", header::write(toolchain.version(), module));
     refuse_unreproducible(workspace, &text)?;
