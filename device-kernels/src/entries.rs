@@ -4,11 +4,9 @@ use windrow_simt::Simt;
 
 use crate::atomic_entries::AtomicEntries;
 use crate::check::Check;
-use crate::combine::Combine;
 use crate::element::{Bf16, F16, F32, Scalars, Tf32, Vectors};
 use crate::gather_probe::GatherProbe;
-use crate::kernel::{Entry, Kernel, Variant};
-use crate::matricized_rows::{ColumnMajor, MatricizedRows, RowMajor, RowMajorElements};
+use crate::kernel::{Entry, Kernel};
 use crate::nm::{
     self, Bits16, Block, ByColumn, ByLane, ByWarp, NmCombine, NmCudaCores, NmStage, NmTensorCores, Single,
     Widened,
@@ -19,13 +17,16 @@ use crate::preprocess::{
     PlaceWindows, RowLengths, TileRecords, TileSteps,
 };
 use crate::row_softmax::{EightLanes, RowSoftmax, RowSoftmaxGrad, WholeBlock};
-use crate::row_split::RowSplit;
 use crate::scan;
 use crate::sddmm::{Scan, SddmmEntries, SddmmGroups, SddmmTiles};
-use crate::segment_group::{Mttkrp, NonzeroGroups, RowGroups};
-use crate::short_rows::ShortRows;
-use crate::tile_stream::{Bulk, ByElement, Packed, TileStream};
+use crate::spmm::combine::Combine;
+use crate::spmm::matricized_rows::{ColumnMajor, MatricizedRows, RowMajor, RowMajorElements};
+use crate::spmm::row_split::RowSplit;
+use crate::spmm::segment_group::{Mttkrp, NonzeroGroups, RowGroups};
+use crate::spmm::short_rows::ShortRows;
+use crate::spmm::tile_stream::{Bulk, ByElement, Packed, TileStream};
 use crate::training::{Adam, ColumnSums, CrossEntropy, NormalizeRows, NormalizeRowsGrad, Pointwise};
+use crate::variant::Variant;
 
 #[cfg(target_arch = "nvptx64")]
 macro_rules! entry_point {

@@ -12,10 +12,11 @@ use windrow_simt::{GlobalPtr, Simt};
 use super::MOST_THREADS;
 use super::columns::Columns;
 use super::nonzeros::{Factors, NonzeroGroupsParams, reduce_segments};
-use crate::dense::Dense;
 use crate::element::Element;
-use crate::kernel::{Kernel, Variant};
-use crate::nm::each;
+use crate::kernel::Kernel;
+use crate::spmm::dense::Dense;
+use crate::unroll::each;
+use crate::variant::Variant;
 
 /// Arguments of [`Mttkrp`].
 ///
@@ -44,7 +45,7 @@ pub struct Mttkrp<E, const N: usize, const C: usize>(PhantomData<E>);
 
 impl<E: Element, const N: usize, const C: usize> Kernel for Mttkrp<E, N, C> {
     type Params = MttkrpParams;
-    const FILE: &'static str = "segment_group";
+    const FILE: &'static str = "spmm/segment_group";
     const VARIANT: Variant = Variant::Mttkrp { dtype: E::DTYPE, at_once: N as u32, columns: C as u32 };
     const BLOCK_THREADS: u32 = MOST_THREADS;
     // As for the products with a matrix.

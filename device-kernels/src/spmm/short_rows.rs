@@ -11,10 +11,11 @@ use core::marker::PhantomData;
 use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt, WARP};
 
-use crate::dense::Dense;
 use crate::element::{Element, Gather};
-use crate::kernel::{Kernel, Variant};
-use crate::row_split::{Entries, accumulate_entries, accumulate_pairs, deal};
+use crate::kernel::Kernel;
+use crate::spmm::dense::Dense;
+use crate::spmm::row_split::{Entries, accumulate_entries, accumulate_pairs, deal};
+use crate::variant::Variant;
 
 /// Arguments of [`ShortRows`].
 ///
@@ -52,7 +53,7 @@ impl<G: Gather, const LANES: u32> ShortRows<G, LANES> {
 
 impl<G: Gather, const LANES: u32> Kernel for ShortRows<G, LANES> {
     type Params = ShortRowsParams;
-    const FILE: &'static str = "short_rows";
+    const FILE: &'static str = "spmm/short_rows";
     const VARIANT: Variant =
         Variant::ShortRows { dtype: G::Element::DTYPE, lanes: LANES, vectors: G::VECTORS };
     const BLOCK_THREADS: u32 = 256;

@@ -44,7 +44,7 @@
 //!
 //! Where this differs from the paper: a row of more than 64 entries that needs several blocks is divided among them by its
 //! entries, not by columns of `C`, so that no block is left with a row of any length; pieces go to slots of the workspace
-//! that [`combine`](crate::combine) adds in order. Sums need no buffer in shared memory on their way to `C`: four MMAs'
+//! that [`combine`](crate::spmm::combine) adds in order. Sums need no buffer in shared memory on their way to `C`: four MMAs'
 //! diagonals are brought together in a register, whose stores fill whole sectors.
 
 mod layout;
@@ -57,9 +57,10 @@ use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt, WARP};
 
 use crate::NO_ROW;
-use crate::dense::Dense;
-use crate::kernel::{Kernel, Variant};
-use crate::nm::each;
+use crate::kernel::Kernel;
+use crate::spmm::dense::Dense;
+use crate::unroll::each;
+use crate::variant::Variant;
 
 /// Warps of a block, and chunks of eight entries that it multiplies at a time.
 pub const ROW_WARPS: u32 = 8;
@@ -108,7 +109,7 @@ pub struct MatricizedRows<L>(PhantomData<L>);
 
 impl<L: Layout> Kernel for MatricizedRows<L> {
     type Params = MatricizedRowsParams;
-    const FILE: &'static str = "matricized_rows";
+    const FILE: &'static str = "spmm/matricized_rows";
     const VARIANT: Variant = Variant::MatricizedRows { column_major: L::COLUMN_MAJOR, vectors: L::VECTORS };
     const BLOCK_THREADS: u32 = ROW_WARPS * WARP;
     const SHARED_BYTES: u32 = 2 * ROW_WARPS * WARP_BYTES;

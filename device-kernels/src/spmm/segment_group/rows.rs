@@ -7,10 +7,11 @@ use windrow_simt::{GlobalPtr, Simt};
 
 use super::columns::{AT_ONCE, Columns, add_product};
 use super::{MOST_THREADS, Place};
-use crate::dense::Dense;
 use crate::element::Element;
-use crate::kernel::{Kernel, Variant};
+use crate::kernel::Kernel;
 use crate::reduce::{GroupShape, group_sum};
+use crate::spmm::dense::Dense;
+use crate::variant::Variant;
 
 /// Arguments of [`RowGroups`].
 ///
@@ -20,7 +21,7 @@ use crate::reduce::{GroupShape, group_sum};
 ///   threads, and all of the grid fewer than 2³².
 /// - `vectors` is not 0 only if `b` is aligned to the thread's columns, and `ldb` is a multiple of them.
 /// - with `dense.accumulate` and `reduction < threads` the workspace has a slot for each row, which
-///   [`Combine`](crate::combine::Combine) adds to `C` afterwards; else it is not used.
+///   [`Combine`](crate::spmm::combine::Combine) adds to `C` afterwards; else it is not used.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 pub struct RowGroupsParams {
@@ -51,7 +52,7 @@ pub struct RowGroups<E, const C: usize>(PhantomData<E>);
 
 impl<E: Element, const C: usize> Kernel for RowGroups<E, C> {
     type Params = RowGroupsParams;
-    const FILE: &'static str = "segment_group";
+    const FILE: &'static str = "spmm/segment_group";
     const VARIANT: Variant = Variant::RowGroups { dtype: E::DTYPE, columns: C as u32 };
     const BLOCK_THREADS: u32 = MOST_THREADS;
     // Left to itself, `ptxas` spills a few registers to fit one more block.

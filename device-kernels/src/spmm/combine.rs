@@ -8,8 +8,9 @@
 use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt, WARP};
 
-use crate::dense::Dense;
-use crate::kernel::{Kernel, Variant};
+use crate::kernel::Kernel;
+use crate::spmm::dense::Dense;
+use crate::variant::Variant;
 
 /// Arguments of [`Combine`].
 ///
@@ -58,7 +59,7 @@ impl Combine {
 
 impl Kernel for Combine {
     type Params = CombineParams;
-    const FILE: &'static str = "combine";
+    const FILE: &'static str = "spmm/combine";
     const VARIANT: Variant = Variant::Combine;
     const BLOCK_THREADS: u32 = 128;
     const SHARED_BYTES: u32 = Self::BLOCK_THREADS * 16;

@@ -3,6 +3,8 @@
 use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt};
 
+use crate::unroll::each4;
+
 /// The dense operands of one launch of `C = α·A·B + β·C`, columns `0..n` of both.
 ///
 /// # Obligations
@@ -73,11 +75,11 @@ impl Dense {
                 if whole {
                     if self.beta != 0.0 {
                         let old = s.load(c.cast::<[f32; 4]>());
-                        each(|i| out[i] = s.fma(self.beta, old[i], out[i]));
+                        each4(|i| out[i] = s.fma(self.beta, old[i], out[i]));
                     }
                     s.store_streaming(c.cast::<[f32; 4]>(), out);
                 } else {
-                    each(|i| {
+                    each4(|i| {
                         if column + (i as u32) < self.n {
                             let to = c.at(i as u32);
                             if self.beta != 0.0 {
@@ -94,14 +96,14 @@ impl Dense {
                         let [x, y] = s.load(c.cast::<[u32; 2]>());
                         let ([a, b], [d, e]) = (s.f16x2_to_f32(x), s.f16x2_to_f32(y));
                         let old = [a, b, d, e];
-                        each(|i| out[i] = s.fma(self.beta, old[i], out[i]));
+                        each4(|i| out[i] = s.fma(self.beta, old[i], out[i]));
                     }
                     let pack = |low: f32, high: f32| {
                         u32::from(s.f32_to_f16(low)) | u32::from(s.f32_to_f16(high)) << 16
                     };
                     s.store_streaming(c.cast::<[u32; 2]>(), [pack(out[0], out[1]), pack(out[2], out[3])]);
                 } else {
-                    each(|i| {
+                    each4(|i| {
                         if column + (i as u32) < self.n {
                             let to = c.at(i as u32);
                             if self.beta != 0.0 {
@@ -160,7 +162,7 @@ impl Dense {
                 if self.accumulate == 0 {
                     s.store(to.cast::<[f32; 4]>(), sum);
                 } else {
-                    each(|i| s.reduce_add_f32(to.at(i as u32), sum[i]));
+                    each4(|i| s.reduce_add_f32(to.at(i as u32), sum[i]));
                 }
             }
         }
@@ -181,13 +183,4 @@ impl Dense {
             }
         }
     }
-}
-
-/// Calls `body` with 0, 1, 2, 3; unrolled, so that arrays indexed by it stay in registers.
-#[inline(always)]
-fn each(mut body: impl FnMut(usize)) {
-    body(0);
-    body(1);
-    body(2);
-    body(3);
 }

@@ -12,16 +12,17 @@
 //!
 //! [`IN_FLIGHT`] gathers per lane are issued before the first is used, or two where segments are short. A segment that is its whole
 //! row writes `C`, or adds to it where tiles have multiplied other entries of the row; a piece of a longer row writes its sum into a slot of the workspace, which
-//! [`combine`](crate::combine) adds in a fixed order, so the result is the same in every run.
+//! [`combine`](crate::spmm::combine) adds in a fixed order, so the result is the same in every run.
 
 use core::marker::PhantomData;
 
 use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt, WARP};
 
-use crate::dense::Dense;
 use crate::element::{Element, Gather};
-use crate::kernel::{Kernel, Variant};
+use crate::kernel::Kernel;
+use crate::spmm::dense::Dense;
+use crate::variant::Variant;
 use crate::{ADD_TO_C, NO_SLOT};
 
 /// Gathers that each lane has in flight.
@@ -71,7 +72,7 @@ impl<G: Gather, const LANES: u32, const WAYS: u32> RowSplit<G, LANES, WAYS> {
 
 impl<G: Gather, const LANES: u32, const WAYS: u32> Kernel for RowSplit<G, LANES, WAYS> {
     type Params = RowSplitParams;
-    const FILE: &'static str = "row_split";
+    const FILE: &'static str = "spmm/row_split";
     const VARIANT: Variant =
         Variant::RowSplit { dtype: G::Element::DTYPE, lanes: LANES, ways: WAYS, vectors: G::VECTORS };
     const BLOCK_THREADS: u32 = 256;

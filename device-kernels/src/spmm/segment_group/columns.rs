@@ -2,8 +2,8 @@
 
 use windrow_simt::{GlobalPtr, Simt};
 
-use crate::dense::Dense;
 use crate::element::Element;
+use crate::spmm::dense::Dense;
 
 /// Entries whose elements of `B` are read before the first is used.
 pub(super) const AT_ONCE: usize = 4;

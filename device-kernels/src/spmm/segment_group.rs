@@ -22,8 +22,8 @@
 //! it reads at once decide the code.
 //!
 //! Rows that end where they began, in one group, go to `C`. A row that is cut has a piece for each group, in a slot of the
-//! workspace of its own, which [`combine`](crate::combine) adds in order; or all add to one slot atomically
-//! ([`Dense::accumulate`](crate::dense::Dense::accumulate)), as the paper's kernels do.
+//! workspace of its own, which [`combine`](crate::spmm::combine) adds in order; or all add to one slot atomically
+//! ([`Dense::accumulate`](crate::spmm::dense::Dense::accumulate)), as the paper's kernels do.
 
 mod columns;
 mod mttkrp;

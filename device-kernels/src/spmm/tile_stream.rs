@@ -22,7 +22,7 @@
 //! **Long windows.** The warps of a block are a *team*: where a window is longer than a warp's share, each of
 //! them takes a part of its steps, and the parts are added in shared memory, in the order of the warps.
 //! A window longer than a team's share is summed in pieces: each leaves its rows in a slot of the workspace and
-//! [`combine`](crate::combine) adds them in a fixed order.
+//! [`combine`](crate::spmm::combine) adds them in a fixed order.
 //!
 //! **Not-a-number.** An MMA multiplies absent entries too: an infinity in a row of `B` would give
 //! `0·∞ = NaN` in rows of the window that do not refer to it. Pad columns therefore read nothing, and
@@ -35,8 +35,9 @@ use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt, WARP};
 
 use crate::NO_COLUMN;
-use crate::dense::Dense;
-use crate::kernel::{Kernel, Variant};
+use crate::kernel::Kernel;
+use crate::spmm::dense::Dense;
+use crate::variant::Variant;
 
 mod epilogue;
 mod held;
@@ -169,7 +170,7 @@ impl<E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32, V: Held
     for TileStream<E, G, SLICES, STAGES, V>
 {
     type Params = TileStreamParams;
-    const FILE: &'static str = "tile_stream";
+    const FILE: &'static str = "spmm/tile_stream";
     const VARIANT: Variant = Variant::TileStream {
         dtype: E::DTYPE,
         features: Self::FEATURES,

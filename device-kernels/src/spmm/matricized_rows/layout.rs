@@ -2,8 +2,8 @@
 
 use windrow_simt::Simt;
 
-use crate::dense::Dense;
-use crate::nm::each;
+use crate::spmm::dense::Dense;
+use crate::unroll::each;
 
 /// How `B` lies in memory and is read.
 pub trait Layout {

@@ -7,11 +7,12 @@ use windrow_simt::{GlobalPtr, Simt};
 
 use super::columns::{Columns, add_product};
 use super::{MOST_THREADS, Place};
-use crate::dense::Dense;
 use crate::element::Element;
-use crate::kernel::{Kernel, Variant};
-use crate::nm::each;
+use crate::kernel::Kernel;
 use crate::reduce::segment_carry;
+use crate::spmm::dense::Dense;
+use crate::unroll::each;
+use crate::variant::Variant;
 
 /// Arguments of [`NonzeroGroups`].
 ///
@@ -72,7 +73,7 @@ pub struct NonzeroGroups<E, const N: usize, const C: usize>(PhantomData<E>);
 
 impl<E: Element, const N: usize, const C: usize> Kernel for NonzeroGroups<E, N, C> {
     type Params = NonzeroGroupsParams;
-    const FILE: &'static str = "segment_group";
+    const FILE: &'static str = "spmm/segment_group";
     const VARIANT: Variant = Variant::NonzeroGroups { dtype: E::DTYPE, at_once: N as u32, columns: C as u32 };
     const BLOCK_THREADS: u32 = MOST_THREADS;
     // Left to itself, `ptxas` spills a few registers to fit one more block.
