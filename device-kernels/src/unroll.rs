@@ -37,16 +37,19 @@ pub(crate) fn each<const N: usize>(mut body: impl FnMut(usize)) {
 mod tests {
     use super::*;
 
+    fn seen_by_each<const N: usize>() -> Vec<usize> {
+        let mut seen = Vec::new();
+        each::<N>(|i| seen.push(i));
+        seen
+    }
+
     #[test]
     fn every_number_comes_once_and_in_order() {
-        let collect = |run: &dyn Fn(&mut dyn FnMut(usize))| {
-            let mut seen = Vec::new();
-            run(&mut |i| seen.push(i));
-            seen
-        };
-        assert_eq!(collect(&|body| each4(body)), [0, 1, 2, 3]);
-        assert_eq!(collect(&|body| each::<0>(body)), []);
-        assert_eq!(collect(&|body| each::<5>(body)), [0, 1, 2, 3, 4]);
-        assert_eq!(collect(&|body| each::<16>(body)), (0..16).collect::<Vec<_>>());
+        let mut seen = Vec::new();
+        each4(|i| seen.push(i));
+        assert_eq!(seen, [0, 1, 2, 3]);
+        assert_eq!(seen_by_each::<0>(), []);
+        assert_eq!(seen_by_each::<5>(), [0, 1, 2, 3, 4]);
+        assert_eq!(seen_by_each::<16>(), (0..16).collect::<Vec<_>>());
     }
 }
