@@ -3,13 +3,14 @@
 use bytemuck::Pod;
 use windrow_simt::Simt;
 
+use crate::arch::Arch;
 use crate::variant::Variant;
 
 /// A kernel instance: one entry point of the PTX.
 pub trait Kernel {
     /// The one argument of the entry, passed by value.
     type Params: Pod;
-    /// The module under `src/` that holds the kernel.
+    /// The file under `src/` that holds the kernel, without its extension.
     const FILE: &'static str;
     /// Which member of its family this is.
     const VARIANT: Variant;
@@ -19,8 +20,8 @@ pub trait Kernel {
     const SHARED_BYTES: u32 = 0;
     /// Blocks per SM that registers must leave room for (`.minnctapersm`); 0 leaves it to `ptxas`.
     const MIN_BLOCKS: u32 = 0;
-    /// Lowest compute capability that has the instructions, as `10·major + minor`.
-    const MIN_SM: u32 = 80;
+    /// The first architecture that has the instructions.
+    const ARCH: Arch = Arch::Sm80;
 
     /// One thread's work.
     ///
@@ -30,12 +31,71 @@ pub trait Kernel {
     unsafe fn run<S: Simt>(s: &S, params: &Self::Params);
 }
 
+/// What entries are for: what a program may leave out as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// Products of a sparse and a dense matrix.
+    Spmm,
+    /// Sampled products of two dense matrices.
+    Sddmm,
+    /// Softmax over the rows of a sparse matrix.
+    Softmax,
+    /// Products of sparse tensors that are not an SpMM.
+    Tensor,
+    /// Products with vector-wise N:M weights.
+    Nm,
+    /// Dense operations of training.
+    Training,
+    /// Laying a matrix out.
+    Preprocess,
+    /// Comparing a product with its reference.
+    Check,
+    /// Measuring a GPU.
+    Probe,
+}
+
+impl Family {
+    /// Every family.
+    pub const ALL: [Self; 9] = [
+        Self::Spmm,
+        Self::Sddmm,
+        Self::Softmax,
+        Self::Tensor,
+        Self::Nm,
+        Self::Training,
+        Self::Preprocess,
+        Self::Check,
+        Self::Probe,
+    ];
+
+    /// Its name, with which the names of its modules begin.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Spmm => "spmm",
+            Self::Sddmm => "sddmm",
+            Self::Softmax => "softmax",
+            Self::Tensor => "tensor",
+            Self::Nm => "nm",
+            Self::Training => "training",
+            Self::Preprocess => "preprocess",
+            Self::Check => "check",
+            Self::Probe => "probe",
+        }
+    }
+}
+
 /// One entry point, as the host and the build see it.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
     /// Name in the PTX.
     pub name: &'static str,
-    /// Module under `src/` that holds the kernel.
+    /// What it is for.
+    pub family: Family,
+    /// The file of PTX that holds it, without its extension, in the folder of each architecture that
+    /// [holds](Arch::holds) it: what a driver compiles when the entry is first used.
+    pub module: &'static str,
+    /// File under `src/` that holds the kernel, without its extension.
     pub kernel: &'static str,
     /// Key for [`entry`](crate::entry).
     pub variant: Variant,
@@ -47,23 +107,25 @@ pub struct Entry {
     pub params_bytes: usize,
     /// Blocks per SM that registers must leave room for; 0 for no demand.
     pub min_blocks: u32,
-    /// Lowest compute capability, as `10·major + minor`.
-    pub min_sm: u32,
+    /// The first architecture that has the instructions.
+    pub arch: Arch,
 }
 
 impl Entry {
     /// The row of kernel `K`.
     #[must_use]
-    pub const fn of<K: Kernel>(name: &'static str) -> Self {
+    pub const fn of<K: Kernel>(name: &'static str, family: Family, module: &'static str) -> Self {
         Self {
             name,
+            family,
+            module,
             kernel: K::FILE,
             variant: K::VARIANT,
             block_threads: K::BLOCK_THREADS,
             shared_bytes: K::SHARED_BYTES,
             params_bytes: size_of::<K::Params>(),
             min_blocks: K::MIN_BLOCKS,
-            min_sm: K::MIN_SM,
+            arch: K::ARCH,
         }
     }
 }

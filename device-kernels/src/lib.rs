@@ -31,12 +31,15 @@
     reason = "counters of unrolled loops and tile extents are a few dozen at most"
 )]
 
+mod arch;
 pub mod atomic_entries;
 pub mod check;
 mod element;
 mod entries;
 pub mod gather_probe;
 mod kernel;
+#[cfg(not(target_arch = "nvptx64"))]
+mod modules;
 pub mod nm;
 pub mod place_values;
 pub mod preprocess;
@@ -49,31 +52,14 @@ pub mod training;
 mod unroll;
 mod variant;
 
+pub use arch::Arch;
 pub use element::{Bf16, Dtype, Element, F16, F32, Gather, Scalars, Tf32, Vectors};
 pub use entries::{ENTRIES, body, entry};
-pub use kernel::{Entry, Kernel};
+pub use kernel::{Entry, Family, Kernel};
+#[cfg(not(target_arch = "nvptx64"))]
+pub use modules::{MODULES, Module};
 pub use spmm::{combine, dense, matricized_rows, row_split, segment_group, short_rows, tile_stream};
 pub use variant::Variant;
-
-/// PTX that a driver compiles for its GPU.
-#[cfg(not(target_arch = "nvptx64"))]
-#[derive(Debug, Clone, Copy)]
-pub struct Module {
-    /// Lowest compute capability that runs it, as `10·major + minor`.
-    pub sm: u32,
-    /// The text, as committed.
-    pub ptx: &'static str,
-}
-
-/// The entries, compiled for ever newer GPUs; a GPU takes the last module that it runs.
-///
-/// From compute capability 9.0 a launch overlaps the end of the launch before it
-/// (`griddepcontrol`), if the host allows it to.
-#[cfg(not(target_arch = "nvptx64"))]
-pub const MODULES: &[Module] = &[
-    Module { sm: 80, ptx: include_str!("../ptx/windrow_sm80.ptx") },
-    Module { sm: 90, ptx: include_str!("../ptx/windrow_sm90.ptx") },
-];
 
 /// Marks a slot of the partial-sum workspace that is not used: the piece is a whole row or window.
 pub const NO_SLOT: u32 = u32::MAX;

@@ -36,6 +36,7 @@ use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt, WARP};
 
 use super::output::Output;
+use crate::arch::Arch;
 use crate::kernel::Kernel;
 use crate::unroll::{each, each4};
 use crate::variant::{NmTile, Variant};
@@ -139,7 +140,7 @@ impl<P: Picks, const TM: usize, const TN: usize, const WARPS: u32, B: Buffers> K
         _ if P::BY_COLUMN => 6,
         _ => 10,
     };
-    const MIN_SM: u32 = if B::BULK { 90 } else { 80 };
+    const ARCH: Arch = if B::BULK { Arch::Sm90 } else { Arch::Sm80 };
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &NmCudaCoresParams) {

@@ -43,6 +43,20 @@ struct Inner {
     machine: Option<Box<dyn Machine>>,
 }
 
+/// Kernels that a GPU's driver compiled together, when one of them was first used.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[non_exhaustive]
+pub struct KernelModule {
+    /// Its name: the family of products, the algorithm, the type of elements.
+    pub name: &'static str,
+    /// The architecture that its PTX is written for.
+    pub architecture: &'static str,
+    /// Entry points in it.
+    pub entries: usize,
+    /// Time that the driver took to load it, in milliseconds: to compile it, or to find it in its cache.
+    pub milliseconds: f64,
+}
+
 /// What sort of device it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -77,14 +91,15 @@ impl Device {
 
     /// GPU number `index`, counted as `CUDA_VISIBLE_DEVICES` leaves them.
     ///
-    /// The driver compiles the kernels for the GPU, which takes about a second the first time and is cached
-    /// by the driver after that.
+    /// Kernels are compiled for the GPU by its driver, a [module](KernelModule) when something of it is first used: some
+    /// tenths of a second each the first time, a few milliseconds from the driver's cache after that.
     ///
     /// # Errors
     /// - [`DeviceError::NoDriver`], [`DeviceError::NoSuchDevice`];
     /// - [`DeviceError::DriverTooOld`], [`DeviceError::ComputeCapability`]: what is there does not suffice;
-    /// - [`DeviceError::Jit`], with the log of the driver's compiler;
     /// - [`DeviceError::Driver`].
+    ///
+    /// Whatever uses a kernel for the first time may return [`DeviceError::Jit`], with the log of the driver's compiler.
     pub fn cuda(index: u32) -> Result<Self, DeviceError> {
         let mut open = OPEN_GPUS.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|(_, device)| device.strong_count() > 0);
@@ -180,6 +195,21 @@ impl Device {
     #[must_use]
     pub fn driver_version(&self) -> Option<(u32, u32)> {
         self.0.description.driver_version
+    }
+
+    /// The modules of kernels that this GPU's driver has compiled so far, and how long each took; none on the CPU.
+    #[must_use]
+    pub fn kernel_modules(&self) -> Vec<KernelModule> {
+        self.machine().map_or_else(Vec::new, Machine::kernel_modules)
+    }
+
+    /// Has the driver compile every kernel that this GPU runs, so that nothing waits for that later; no work on the CPU.
+    /// Plans do without it: what they run is compiled when it first runs.
+    ///
+    /// # Errors
+    /// [`DeviceError::Jit`], with the log of the driver's compiler; [`DeviceError::Driver`].
+    pub fn load_kernels(&self) -> Result<(), DeviceError> {
+        self.machine().map_or(Ok(()), Machine::load_kernels)
     }
 
     /// Waits until all work asked for so far is done.

@@ -4,7 +4,7 @@ mod edit;
 mod labels;
 mod parse;
 
-pub(crate) use edit::{launch_bounds, prune_unreachable, unresolved_calls};
+pub(crate) use edit::{launch_bounds, only, prune_unreachable, unresolved_calls};
 pub(crate) use labels::number_locally;
 pub(crate) use parse::{Function, FunctionKind, Item, Ptx};
 
