@@ -11,8 +11,9 @@
 use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt};
 
-use crate::kernel::{Kernel, Variant};
-use crate::nm::each;
+use crate::kernel::Kernel;
+use crate::unroll::each;
+use crate::variant::Variant;
 
 /// A dense matrix that entries are multiplied by, and the row for each.
 #[repr(C)]

@@ -7,7 +7,8 @@
 use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt};
 
-use crate::kernel::{Kernel, Variant};
+use crate::kernel::Kernel;
+use crate::variant::Variant;
 
 /// Rows that each lane group has in flight.
 pub const IN_FLIGHT: usize = 8;

@@ -1,29 +1,26 @@
 //! windrow's GPU kernels, written in Rust.
 //!
-//! Every kernel is one file and one function, generic over the machine ([`windrow_simt::Simt`]) and
-//! over its variant. The same source becomes PTX (`cargo xtask build-ptx`, committed under `ptx/`)
-//! and runs on the CPU emulator in tests. The crate knows neither matrix formats nor launch policy:
-//! a kernel sees its parameter struct, and the host reads the launch numbers (threads, shared
-//! memory, parameter size) from the same constants that the kernel is compiled with.
+//! Every kernel is one function, generic over the machine ([`windrow_simt::Simt`]) and over its variant. The same
+//! source becomes PTX (`cargo xtask build-ptx`, committed under `ptx/`) and runs on the CPU emulator in tests. The crate
+//! knows neither matrix formats nor launch policy: a kernel sees its parameter struct, and the host reads the launch
+//! numbers (threads, shared memory, parameter size) from the same constants that the kernel is compiled with.
 //!
-//! | kernel | computes | runs on |
+//! | module | computes | runs on |
 //! | --- | --- | --- |
-//! | [`row_split`] | `C = α·A·B + β·C`, `A` in CSR cut into row segments | CUDA cores |
-//! | [`short_rows`] | the same, rows of equal length without a row pointer | CUDA cores |
-//! | [`tile_stream`] | the same, `A` in 8 × 8 tiles | Tensor Cores |
-//! | [`segment_group`] | the same from CSR, for few columns of `B` | CUDA cores |
-//! | [`matricized_rows`] | the same from CSR, rows matricised | Tensor Cores |
+//! | [`spmm::row_split`] | `C = α·A·B + β·C`, `A` in CSR cut into row segments | CUDA cores |
+//! | [`spmm::short_rows`] | the same, rows of equal length without a row pointer | CUDA cores |
+//! | [`spmm::tile_stream`] | the same, `A` in 8 × 8 tiles | Tensor Cores |
+//! | [`spmm::segment_group`] | the same from CSR for few columns of `B`, and MTTKRP, divided as a point of Sgap's space says | CUDA cores |
+//! | [`spmm::matricized_rows`] | the same from CSR, rows matricised | Tensor Cores |
+//! | [`spmm::combine`] | the sums of rows that these cut, in a fixed order | CUDA cores |
 //! | [`sddmm`] | `out = α·(X·Yᵀ) ⊙ pattern` | Tensor Cores, or CUDA cores |
-//! | [`nm`] | `C = act(α·A·W + β·C + bias)`, `W` vector-wise N:M sparse | CUDA cores |
 //! | [`row_softmax`] | softmax over the rows of such a result, and its gradient | CUDA cores |
-//! | [`nm`] | products with vector-wise N:M weights | CUDA cores, or Tensor Cores |
+//! | [`nm`] | `C = act(α·A·W + β·C + bias)`, `W` vector-wise N:M sparse | CUDA cores, or Tensor Cores |
+//! | [`atomic_entries`] | products of tensors by atomic additions, for comparison | CUDA cores |
 //! | [`training`] | dense operations of training: activations, loss, optimiser, sums | memory |
 //! | [`place_values`] | puts new values of `A` where a plan keeps them | memory |
-//! | [`combine`] | sums the partial rows of the first three, in a fixed order | CUDA cores |
 //! | [`preprocess`] | the tiles of a matrix, from CSR | CUDA cores |
 //! | [`scan`] | prefix sums of an array | CUDA cores |
-//! | [`segment_group`] | `C = α·A·B + β·C` and MTTKRP, work divided as a point of Sgap's space says | CUDA cores |
-//! | [`atomic_entries`] | products of tensors by atomic additions, for comparison | CUDA cores |
 //! | [`check`] | compares a product with an f64 reference, entry by entry | CUDA cores |
 //! | [`gather_probe`] | measures how fast rows of a table can be gathered | memory |
 //!
@@ -34,51 +31,35 @@
     reason = "counters of unrolled loops and tile extents are a few dozen at most"
 )]
 
+mod arch;
 pub mod atomic_entries;
 pub mod check;
-pub mod combine;
-pub mod dense;
 mod element;
 mod entries;
 pub mod gather_probe;
 mod kernel;
-pub mod matricized_rows;
+#[cfg(not(target_arch = "nvptx64"))]
+mod modules;
 pub mod nm;
 pub mod place_values;
 pub mod preprocess;
 pub mod reduce;
 pub mod row_softmax;
-pub mod row_split;
 pub mod scan;
 pub mod sddmm;
-pub mod segment_group;
-pub mod short_rows;
-pub mod tile_stream;
+pub mod spmm;
 pub mod training;
+mod unroll;
+mod variant;
 
+pub use arch::Arch;
 pub use element::{Bf16, Dtype, Element, F16, F32, Gather, Scalars, Tf32, Vectors};
 pub use entries::{ENTRIES, body, entry};
-pub use kernel::{Entry, Kernel, Variant};
-
-/// PTX that a driver compiles for its GPU.
+pub use kernel::{Entry, Family, Kernel};
 #[cfg(not(target_arch = "nvptx64"))]
-#[derive(Debug, Clone, Copy)]
-pub struct Module {
-    /// Lowest compute capability that runs it, as `10·major + minor`.
-    pub sm: u32,
-    /// The text, as committed.
-    pub ptx: &'static str,
-}
-
-/// The entries, compiled for ever newer GPUs; a GPU takes the last module that it runs.
-///
-/// From compute capability 9.0 a launch overlaps the end of the launch before it
-/// (`griddepcontrol`), if the host allows it to.
-#[cfg(not(target_arch = "nvptx64"))]
-pub const MODULES: &[Module] = &[
-    Module { sm: 80, ptx: include_str!("../ptx/windrow_sm80.ptx") },
-    Module { sm: 90, ptx: include_str!("../ptx/windrow_sm90.ptx") },
-];
+pub use modules::{MODULES, Module};
+pub use spmm::{combine, dense, matricized_rows, row_split, segment_group, short_rows, tile_stream};
+pub use variant::Variant;
 
 /// Marks a slot of the partial-sum workspace that is not used: the piece is a whole row or window.
 pub const NO_SLOT: u32 = u32::MAX;
@@ -87,5 +68,6 @@ pub const NO_SLOT: u32 = u32::MAX;
 pub const ADD_TO_C: u32 = u32::MAX - 1;
 /// Marks a pad column of a tile: nothing of `B` is read for it.
 pub const NO_COLUMN: u32 = u32::MAX;
-/// Marks a pad row of a window: nothing of `C` is written for it.
+/// Marks a place for a row that holds none: a pad row of a window, of which nothing of `C` is written, or a slot of an
+/// N:M product's stage, into which no row of `A` is brought.
 pub const NO_ROW: u32 = u32::MAX;

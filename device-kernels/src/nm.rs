@@ -18,15 +18,14 @@ mod stage;
 mod tensor_cores;
 mod tile;
 
+pub use crate::variant::NmTile;
 pub use combine::{NmCombine, NmCombineParams};
 pub use cuda_cores::{
     Buffers, Bulk, ByColumn, ByLane, ByWarp, Double, NmCudaCores, NmCudaCoresParams, Picks, Single,
 };
 pub use operand::NmOperand;
-pub(crate) use output::each;
 pub use output::{Activate, Output, OutputType};
 pub use stage::{Bits16, Moved, NmStage, NmStageParams, STAGE_TILE, Widened};
 pub use tensor_cores::{
     Block, BlockShape, NmTensorCores, NmTensorCoresParams, STEPS, WARP_COLUMNS, weight_index,
 };
-pub use tile::NmTile;

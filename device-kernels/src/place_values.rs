@@ -16,7 +16,8 @@ use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt};
 
 use crate::element::Dtype;
-use crate::kernel::{Kernel, Variant};
+use crate::kernel::Kernel;
+use crate::variant::Variant;
 
 /// In an index: the value is kept elsewhere.
 pub const NOWHERE: u32 = u32::MAX;

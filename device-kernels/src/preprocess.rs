@@ -1,4 +1,4 @@
-//! Preprocessing on the GPU: from CSR to the records of a [tile stream](crate::tile_stream), after Libra (section 4.5).
+//! Preprocessing on the GPU: from CSR to the records of a [tile stream](crate::spmm::tile_stream), after Libra (section 4.5).
 //!
 //! What a plan needs of a matrix depends on its structure alone, and every part of it can be computed entry by entry
 //! once it is known where the entry goes. Each place is a prefix sum ([`scan`](crate::scan)) or a rank, so that nothing

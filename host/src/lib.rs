@@ -165,7 +165,7 @@ pub mod interop;
 pub mod training;
 
 pub use dense::{DenseMut, DenseRef};
-pub use device::{Device, DeviceBuffer, DeviceKind, DeviceSelector, Event};
+pub use device::{Device, DeviceBuffer, DeviceKind, DeviceSelector, Event, KernelModule};
 pub use error::{DeviceError, Error, NmError, PlanError, SddmmError, SpmmError, TensorError, TrainingError};
 pub use matrix::{DeviceMatrix, Element, Output};
 pub use nm::{

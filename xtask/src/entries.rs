@@ -1,5 +1,7 @@
 //! The kernels' own table of entry points, as the tasks use it.
 
+use windrow_kernels::Arch;
+
 /// What the tasks need to know of one entry point.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EntrySpec {
@@ -7,12 +9,14 @@ pub(crate) struct EntrySpec {
     pub name: String,
     /// Stem of the kernel's source file in `device-kernels/src`.
     pub kernel: String,
+    /// Stem of the PTX file that holds it, in the folders of `device-kernels/ptx`.
+    pub module: String,
     /// Threads of a block; becomes `.maxntid`.
     pub block_threads: u32,
     /// Size of the one parameter, a `repr(C)` struct.
     pub params_bytes: usize,
-    /// Oldest architecture that the entry runs on (80 means `sm_80`).
-    pub min_sm: u32,
+    /// First architecture that the entry runs on.
+    pub arch: Arch,
     /// Blocks that must fit on one multiprocessor; becomes `.minnctapersm` unless it is 0.
     pub min_blocks: u32,
 }
@@ -24,10 +28,27 @@ pub(crate) fn all() -> Vec<EntrySpec> {
         .map(|entry| EntrySpec {
             name: entry.name.to_owned(),
             kernel: entry.kernel.to_owned(),
+            module: entry.module.to_owned(),
             block_threads: entry.block_threads,
             params_bytes: entry.params_bytes,
-            min_sm: entry.min_sm,
+            arch: entry.arch,
             min_blocks: entry.min_blocks,
         })
         .collect()
+}
+
+#[cfg(test)]
+impl EntrySpec {
+    /// An entry for tests of what looks at entries: one of many like it.
+    pub(crate) fn sample(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            kernel: name.to_owned(),
+            module: name.to_owned(),
+            block_threads: 128,
+            params_bytes: 24,
+            arch: Arch::Sm80,
+            min_blocks: 0,
+        }
+    }
 }

@@ -11,9 +11,9 @@ mod check_ptx;
 mod ci;
 mod entries;
 mod failure;
-mod modules;
 mod process;
 mod ptx;
+mod targets;
 mod tidy;
 mod workspace;
 
@@ -32,7 +32,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Compile the kernels to device-kernels/ptx/*.ptx.
+    /// Compile the kernels to device-kernels/ptx.
     BuildPtx(build_ptx::Arguments),
     /// Hold the committed PTX to its golden counts, and to ptxas for every architecture.
     CheckPtx(check_ptx::Arguments),

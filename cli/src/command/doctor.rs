@@ -3,8 +3,11 @@
 use std::fmt;
 
 use serde::Serialize;
+use windrow::interop::kernels::{Arch, ENTRIES, MODULES};
 use windrow::synthetic::SplitMix64;
-use windrow::{Algorithm, Coo, Csr, Device, DeviceKind, Precision, Spmm, bf16, f16, interop};
+use windrow::{
+    Algorithm, Coo, Csr, Device, DeviceKind, KernelModule, Precision, Spmm, bf16, f16, with_element,
+};
 use windrow_bench::measure::BenchError;
 use windrow_bench::measure::peers::{CuBlas, CuSparse};
 
@@ -47,6 +50,7 @@ struct Diagnosis {
     device: Option<String>,
     usable: bool,
     findings: Vec<Finding>,
+    modules: Vec<KernelModule>,
 }
 
 impl fmt::Display for Finding {
@@ -104,8 +108,10 @@ pub(crate) fn run(args: &DoctorArgs, console: Console) -> Result<()> {
     let spinner = console.spinner("opening the device");
     let device = args.device.open();
     spinner.finish_and_clear();
+    let mut modules = Vec::new();
     let outcome = device.map_err(Failure::from).and_then(|device| {
         peers(&mut examination, &device)?;
+        modules = compile(&mut examination, &device)?;
         let outcome = test(&mut examination, &device);
         outcome.map(|()| device)
     });
@@ -113,6 +119,7 @@ pub(crate) fn run(args: &DoctorArgs, console: Console) -> Result<()> {
         device: outcome.as_ref().ok().map(ToString::to_string),
         usable: outcome.is_ok(),
         findings: examination.findings,
+        modules,
     };
     if let Some(device) = &diagnosis.device {
         console.line(format_args!("windrow computes on {device}"))?;
@@ -154,24 +161,70 @@ fn driver(examination: &mut Examination) -> Result<()> {
     }
 }
 
+/// The kernels that this program carries.
 fn kernels(examination: &mut Examination) -> Result<()> {
-    for ptx in interop::kernels::MODULES.iter().map(|module| module.ptx) {
-        let entries = ptx.lines().filter(|line| line.contains(".entry ")).count();
-        let word = |key: &str| ptx.lines().find_map(|line| line.trim().strip_prefix(key)).map(str::trim);
+    let mut any = false;
+    for arch in Arch::ALL {
+        let modules: Vec<_> = MODULES.iter().filter(|module| module.arch() == arch).collect();
+        let Some(first) = modules.first() else { continue };
+        any = true;
+        let text = first.text().unwrap_or_default();
+        let word = |key: &str| text.lines().find_map(|line| line.trim().strip_prefix(key)).map(str::trim);
         match (word(".version"), word(".target")) {
             (Some(version), Some(target)) => {
-                let found = format!("PTX {version} for {target} and newer, {entries} entry points");
+                let entries = |name| ENTRIES.iter().filter(move |e| e.module == name && arch.holds(e.arch));
+                let found = format!(
+                    "PTX {version} for {target}: {} entry points in {} modules, {} packed into {}",
+                    modules.iter().flat_map(|module| entries(module.name())).count(),
+                    modules.len(),
+                    units::bytes(modules.iter().map(|module| module.bytes() as u64).sum()),
+                    units::bytes(modules.iter().map(|module| module.packed_bytes() as u64).sum()),
+                );
                 examination.add("kernels", Status::Ok, found)?;
             }
-            _ => examination.add_with_remedy(
-                "kernels",
-                Status::Broken,
-                "this program was built without PTX",
-                Some("run `cargo xtask build-ptx` and build again"),
-            )?,
+            _ => {
+                let found = format!("the PTX for {arch} is broken");
+                let remedy = "run `cargo xtask build-ptx` and build again";
+                examination.add_with_remedy("kernels", Status::Broken, found, Some(remedy))?;
+            }
         }
     }
+    if !any {
+        let remedy = "run `cargo xtask build-ptx` and build again";
+        let found = "this program was built without PTX";
+        examination.add_with_remedy("kernels", Status::Broken, found, Some(remedy))?;
+    }
     Ok(())
+}
+
+/// Has the GPU's driver compile every module of kernels, and says how long each took.
+fn compile(examination: &mut Examination, device: &Device) -> Result<Vec<KernelModule>> {
+    if device.kind() != DeviceKind::Cuda {
+        examination.add("compile", Status::Missing, "nothing: no driver compiles kernels for the CPU")?;
+        return Ok(Vec::new());
+    }
+    let spinner = examination.console.spinner("compiling the kernels");
+    let outcome = device.load_kernels();
+    spinner.finish_and_clear();
+    let modules = device.kernel_modules();
+    for module in &modules {
+        let (name, time) = (module.name, units::time_us(1e3 * module.milliseconds));
+        let found =
+            format!("{time:>10}  {name}, {} for {}", entry_points(module.entries), module.architecture);
+        examination.add("compile", Status::Ok, found)?;
+    }
+    let sum: f64 = modules.iter().map(|module| module.milliseconds).sum();
+    let found = format!("{:>10}  all {} modules", units::time_us(1e3 * sum), modules.len());
+    examination.add("compile", if outcome.is_ok() { Status::Ok } else { Status::Broken }, found)?;
+    if let Err(error) = outcome {
+        examination.add("compile", Status::Broken, error.to_string())?;
+        return Err(error.into());
+    }
+    Ok(modules)
+}
+
+fn entry_points(count: usize) -> String {
+    format!("{count} entry point{}", if count == 1 { "" } else { "s" })
 }
 
 fn gpus(examination: &mut Examination) -> Result<()> {

@@ -22,6 +22,16 @@ fn findings_as_an_object() {
     let findings = object["findings"].as_array().unwrap();
     let named = |name: &str| findings.iter().filter(|finding| finding["name"] == name).collect::<Vec<_>>();
     assert_eq!(named("test").len(), 4);
+    for kernels in named("kernels") {
+        let found = kernels["found"].as_str().unwrap();
+        assert!(kernels["status"] == "ok" && found.contains("entry points in"), "{found}");
+    }
+    assert_eq!(named("kernels").len(), 2);
+    // Drivers compile kernels for GPUs alone.
+    assert_eq!(
+        (&named("compile")[0]["status"], &object["modules"]),
+        (&"missing".into(), &serde_json::json!([]))
+    );
     let driver = named("driver")[0];
     // What is missing comes with what to do about it.
     assert!(driver["status"] == "ok" || driver["remedy"].as_str().is_some_and(|text| !text.is_empty()));

@@ -3,8 +3,10 @@
 use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt};
 
-use super::output::{Output, each4};
-use crate::kernel::{Kernel, Variant};
+use super::output::Output;
+use crate::kernel::Kernel;
+use crate::unroll::each4;
+use crate::variant::Variant;
 
 /// Arguments of [`NmCombine`].
 ///

@@ -35,9 +35,11 @@ use core::marker::PhantomData;
 use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt, WARP};
 
-use super::output::{Output, each, each4};
-use super::tile::NmTile;
-use crate::kernel::{Kernel, Variant};
+use super::output::Output;
+use crate::arch::Arch;
+use crate::kernel::Kernel;
+use crate::unroll::{each, each4};
+use crate::variant::{NmTile, Variant};
 
 mod bulk;
 mod form;
@@ -48,8 +50,6 @@ mod tests;
 
 pub use form::{Buffers, Bulk, ByColumn, ByLane, ByWarp, Double, Picks, Single};
 
-/// Marks a slot that no row is brought into; nothing picks it.
-const NO_ROW: u32 = u32::MAX;
 /// Kept rows whose picks are read at once.
 const PICKS_AT_ONCE: u32 = 4;
 /// Multiprocessors have this much shared memory for blocks and what each block has beside its own, in KiB.
@@ -61,9 +61,9 @@ const SHARED_KIB: u32 = 228;
 /// - `a`: k-major, 16-byte aligned, less than 2³² vectors of four, every row readable up to `m` rounded up to 4.
 /// - the grid is (`⌈m / BM⌉ << parts_log2`, blocks of columns), for a tile of BM × BN.
 /// - `records`, 16-byte aligned: (blocks, stages, [`NmTile::record_words`]), and `slots` words behind. A record has
-///   `slots` rows of `a`, or `u32::MAX`; then the weights (`depth`, BN), columns from `n` on, and rows that are padding,
-///   zero; then for each strip of the block `depth` picks, a pick being `slot · BM · 4` of a slot with a row, or of slot
-///   `slots`, which holds zeros.
+///   `slots` rows of `a`, or [`NO_ROW`](crate::NO_ROW), which nothing picks; then the weights (`depth`, BN), columns from
+///   `n` on, and rows that are padding, zero; then for each strip of the block `depth` picks, a pick being
+///   `slot · BM · 4` of a slot with a row, or of slot `slots`, which holds zeros.
 /// - `slots > 0` is a multiple of 4 and `depth > 0` one of [`NmTile::depth_multiple`], and [`NmTile::shared_bytes`] of
 ///   them is at most the kernel's.
 /// - part `i` of the `1 << parts_log2` takes stages `i · stages_per_part..`, up to as many; all parts together take all
@@ -140,7 +140,7 @@ impl<P: Picks, const TM: usize, const TN: usize, const WARPS: u32, B: Buffers> K
         _ if P::BY_COLUMN => 6,
         _ => 10,
     };
-    const MIN_SM: u32 = if B::BULK { 90 } else { 80 };
+    const ARCH: Arch = if B::BULK { Arch::Sm90 } else { Arch::Sm80 };
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &NmCudaCoresParams) {

@@ -3,6 +3,8 @@
 use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt, Word};
 
+use crate::unroll::{each, each4};
+
 /// What `act` is in `C ← act(α·sum + β·C + bias)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Activate {
@@ -368,39 +370,6 @@ stored_16bit!(
     f32_to_bf16,
     f32x2_to_bf16x2
 );
-
-/// Calls `body` with 0, 1, 2, 3; unrolled, so that arrays indexed by it stay in registers.
-#[inline(always)]
-pub(super) fn each4(mut body: impl FnMut(usize)) {
-    body(0);
-    body(1);
-    body(2);
-    body(3);
-}
-
-/// Calls `body` with `0..N`, at most 16; unrolled, so that arrays indexed by it stay in registers.
-#[inline(always)]
-pub(crate) fn each<const N: usize>(mut body: impl FnMut(usize)) {
-    const { assert!(N <= 16) }
-    let mut four = |first: usize| {
-        if first < N {
-            body(first);
-        }
-        if first + 1 < N {
-            body(first + 1);
-        }
-        if first + 2 < N {
-            body(first + 2);
-        }
-        if first + 3 < N {
-            body(first + 3);
-        }
-    };
-    four(0);
-    four(4);
-    four(8);
-    four(12);
-}
 
 #[cfg(test)]
 mod tests;

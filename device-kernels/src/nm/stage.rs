@@ -16,7 +16,8 @@ use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt, WARP, Word};
 
 use crate::element::{Dtype, Element};
-use crate::kernel::{Kernel, Variant};
+use crate::kernel::Kernel;
+use crate::variant::Variant;
 
 /// Rows and columns of a block's tile; the leading dimension of the result is a multiple of it.
 pub const STAGE_TILE: u32 = 64;

@@ -28,9 +28,10 @@ use windrow_simt::{GlobalPtr, Simt, WARP};
 
 use self::feed::{Feed, Item};
 use super::operand::NmOperand;
-use super::output::{Output, each, each4};
-use super::tile::NmTile;
-use crate::kernel::{Kernel, Variant};
+use super::output::Output;
+use crate::kernel::Kernel;
+use crate::unroll::{each, each4};
+use crate::variant::{NmTile, Variant};
 
 /// Steps of a stage: as many as there are buffers for weights, so that which is which is known at compile time.
 pub const STEPS: u32 = 2;
@@ -44,7 +45,7 @@ pub const WARP_COLUMNS: u32 = 32;
 /// - an *item* is a tile of rows, a part of the stages and a block of columns, the first running fastest; there are
 ///   `m_tiles · blocks << parts_log2` of them, `items`, and the grid has up to as many blocks; `step` is the grid's size
 ///   as (tiles of rows, the rest).
-/// - `rows`, per block of columns and stage: `SLOTS` rows of `a`, or `u32::MAX` for none; less than 2³² in all. As many
+/// - `rows`, per block of columns and stage: `SLOTS` rows of `a`, or [`NO_ROW`](crate::NO_ROW); less than 2³² in all. As many
 ///   steps, which are those of all warps.
 /// - `picks`, per block of columns, stage, warp and step: for each strip `DEPTH` slots, in the order of
 ///   [`NmOperand::place`]; slot `SLOTS` holds zeros. Less than 2³² vectors of 16 bytes.

@@ -1,15 +1,6 @@
-//! What a block of an N:M product computes, and the memory that it takes.
+//! The memory that a block of an N:M product takes.
 
-/// The part of `C` that a block computes, and what follows from it: the key of an instance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct NmTile {
-    /// Rows of `C`.
-    pub rows: u32,
-    /// Columns of `C`.
-    pub columns: u32,
-    /// Columns that share one list of picks.
-    pub strip: u32,
-}
+use crate::variant::NmTile;
 
 impl NmTile {
     /// Strips of a block.

@@ -5,8 +5,9 @@ use windrow_simt::{GlobalPtr, Simt, WARP};
 
 use super::{THREADS, WINDOW_ROWS, item};
 use crate::NO_ROW;
-use crate::kernel::{Kernel, Variant};
-use crate::tile_stream::STEP_COLUMNS;
+use crate::kernel::Kernel;
+use crate::spmm::tile_stream::STEP_COLUMNS;
+use crate::variant::Variant;
 
 /// Marks a window without rows that have entries in tiles.
 pub const NO_WINDOW: u32 = u32::MAX;

@@ -4,7 +4,8 @@ use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt};
 
 use super::{THREADS, WINDOW_ROWS, item, part_of};
-use crate::kernel::{Kernel, Variant};
+use crate::kernel::Kernel;
+use crate::variant::Variant;
 
 /// Arguments of [`MergeColumns`].
 ///

@@ -6,11 +6,12 @@ use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt, WARP, Word};
 
 use super::{THREADS, item, part_of};
-use crate::kernel::{Kernel, Variant};
-use crate::tile_stream::{
+use crate::kernel::Kernel;
+use crate::spmm::tile_stream::{
     CHUNK_BYTES, LANE_ELEMENTS, LINK_STEPS, MASK_WORDS, MORE_STEPS, PACKED_COUNTS, PACKED_HEAD_WORDS,
     PACKED_LINK, RECORD_TAIL, TileElement, WINDOW_ROWS, record_words,
 };
+use crate::variant::Variant;
 
 /// Arguments of [`TileRecords`].
 ///

@@ -7,7 +7,8 @@ use windrow_simt::{GlobalPtr, Simt};
 
 use super::{THREADS, WINDOW_ROWS, item};
 use crate::NO_ROW;
-use crate::kernel::{Kernel, Variant};
+use crate::kernel::Kernel;
+use crate::variant::Variant;
 
 /// Arguments of [`RowLengths`].
 ///

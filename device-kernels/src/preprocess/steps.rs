@@ -5,8 +5,9 @@ use windrow_simt::{GlobalPtr, Simt};
 
 use super::{THREADS, part_of};
 use crate::NO_COLUMN;
-use crate::kernel::{Kernel, Variant};
-use crate::tile_stream::{CHUNK_BYTES, PACKED_HEAD_WORDS, STEP_COLUMNS};
+use crate::kernel::Kernel;
+use crate::spmm::tile_stream::{CHUNK_BYTES, PACKED_HEAD_WORDS, STEP_COLUMNS};
+use crate::variant::Variant;
 
 /// Arguments of [`TileSteps`].
 ///
@@ -30,7 +31,7 @@ pub struct TileStepsParams {
     pub vectors: GlobalPtr<[u32; 2]>,
     /// At the first position of a column: the slots that have it.
     pub masks: GlobalPtr<u32>,
-    /// Columns of each step, as [`TileStreamParams`](crate::tile_stream::TileStreamParams) has them.
+    /// Columns of each step, as [`TileStreamParams`](crate::spmm::tile_stream::TileStreamParams) has them.
     pub step_cols: GlobalPtr<u32>,
     /// Two bitmaps of each step, as words.
     pub bitmaps: GlobalPtr<u32>,

@@ -21,7 +21,8 @@ use windrow_simt::{GlobalPtr, Simt};
 use super::{Sampled, Target};
 use crate::NO_COLUMN;
 use crate::element::{Element, Gather};
-use crate::kernel::{Kernel, Variant};
+use crate::kernel::Kernel;
+use crate::variant::Variant;
 
 /// Entries of a batch, and lanes that share it.
 pub const BATCH: u32 = 8;

@@ -19,9 +19,10 @@ use windrow_simt::{GlobalPtr, Simt};
 
 use super::{Sampled, Target};
 use crate::element::{Element, Gather};
-use crate::kernel::{Kernel, Variant};
-use crate::nm::each;
+use crate::kernel::Kernel;
 use crate::reduce::{GroupShape, group_sum};
+use crate::unroll::each;
+use crate::variant::Variant;
 
 /// Entries that a group works on at a time.
 const AT_ONCE: usize = 4;

@@ -31,8 +31,9 @@ use windrow_simt::{GlobalPtr, Simt, WARP};
 use super::{Sampled, Target};
 use crate::NO_COLUMN;
 use crate::element::{Bf16, F16, Tf32, keep_first};
-use crate::kernel::{Kernel, Variant};
-use crate::tile_stream::{STEP_COLUMNS, Staging, TileElement};
+use crate::kernel::Kernel;
+use crate::spmm::tile_stream::{STEP_COLUMNS, Staging, TileElement};
+use crate::variant::Variant;
 
 /// Words of a tile's record: one for each lane.
 pub const TILE_RECORD_WORDS: u32 = WARP;

@@ -4,7 +4,8 @@ use bytemuck::{Pod, Zeroable};
 use windrow_simt::Simt;
 
 use super::{Extent, Matrix};
-use crate::kernel::{Kernel, Variant};
+use crate::kernel::Kernel;
+use crate::variant::Variant;
 
 /// Arguments of [`Adam`].
 ///

@@ -11,8 +11,9 @@ use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt, WARP};
 
 use super::{Matrix, QUAD, Quad};
-use crate::kernel::{Kernel, Variant};
+use crate::kernel::Kernel;
 use crate::row_softmax::butterfly;
+use crate::variant::Variant;
 
 /// Numbers that are written for each row: its loss; 1 if it has a weight and is predicted right; 1 if it has none and is
 /// predicted right; 0.

@@ -12,8 +12,9 @@ use windrow_simt::{GlobalPtr, Simt, WARP};
 
 use super::cross_entropy::each_quad;
 use super::{Matrix, QUAD};
-use crate::kernel::{Kernel, Variant};
+use crate::kernel::Kernel;
 use crate::row_softmax::butterfly;
+use crate::variant::Variant;
 
 /// Arguments of [`NormalizeRows`].
 ///

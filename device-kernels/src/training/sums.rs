@@ -7,7 +7,8 @@ use bytemuck::{Pod, Zeroable};
 use windrow_simt::{Simt, WARP};
 
 use super::Matrix;
-use crate::kernel::{Kernel, Variant};
+use crate::kernel::Kernel;
+use crate::variant::Variant;
 
 /// Arguments of [`ColumnSums`].
 ///

@@ -4,7 +4,7 @@ use bytemuck::Pod;
 use windrow_kernels::Entry;
 
 use super::event::Event;
-use super::kind::DeviceKind;
+use super::kind::{DeviceKind, KernelModule};
 use crate::error::DeviceError;
 
 /// Blocks along the fast axis of a grid.
@@ -85,6 +85,16 @@ pub(crate) trait Machine: Send + Sync {
 
     /// Free memory in bytes; `None` where there is no limit to tell.
     fn memory_free(&self) -> Result<Option<u64>, DeviceError>;
+
+    /// The modules of kernels that were compiled so far, where a driver compiles them.
+    fn kernel_modules(&self) -> Vec<KernelModule> {
+        Vec::new()
+    }
+
+    /// Compiles those that were not yet.
+    fn load_kernels(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
 
     /// `CUcontext` and `CUstream` as addresses, for a CUDA device; the context is made current.
     fn raw_cuda(&self) -> Result<Option<(usize, usize)>, DeviceError>;

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 pub use buffer::DeviceBuffer;
 pub use event::Event;
-pub use kind::DeviceKind;
+pub use kind::{DeviceKind, KernelModule};
 pub(crate) use machine::{Machine, Prepared};
 
 use crate::error::DeviceError;
@@ -66,14 +66,15 @@ impl Device {
 
     /// GPU number `index`, counted as `CUDA_VISIBLE_DEVICES` leaves them.
     ///
-    /// The driver compiles the kernels for the GPU, which takes about a second the first time and is cached
-    /// by the driver after that.
+    /// Kernels are compiled for the GPU by its driver, a [module](KernelModule) when something of it is first used: some
+    /// tenths of a second each the first time, a few milliseconds from the driver's cache after that.
     ///
     /// # Errors
     /// - [`DeviceError::NoDriver`], [`DeviceError::NoSuchDevice`];
     /// - [`DeviceError::DriverTooOld`], [`DeviceError::ComputeCapability`]: what is there does not suffice;
-    /// - [`DeviceError::Jit`], with the log of the driver's compiler;
     /// - [`DeviceError::Driver`].
+    ///
+    /// Whatever uses a kernel for the first time may return [`DeviceError::Jit`], with the log of the driver's compiler.
     pub fn cuda(index: u32) -> Result<Self, DeviceError> {
         let mut open = OPEN_GPUS.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|(_, device)| device.strong_count() > 0);
@@ -169,6 +170,21 @@ impl Device {
     #[must_use]
     pub fn driver_version(&self) -> Option<(u32, u32)> {
         self.0.description.driver_version
+    }
+
+    /// The modules of kernels that this GPU's driver has compiled so far, and how long each took; none on the CPU.
+    #[must_use]
+    pub fn kernel_modules(&self) -> Vec<KernelModule> {
+        self.machine().map_or_else(Vec::new, Machine::kernel_modules)
+    }
+
+    /// Has the driver compile every kernel that this GPU runs, so that nothing waits for that later; no work on the CPU.
+    /// Plans do without it: what they run is compiled when it first runs.
+    ///
+    /// # Errors
+    /// [`DeviceError::Jit`], with the log of the driver's compiler; [`DeviceError::Driver`].
+    pub fn load_kernels(&self) -> Result<(), DeviceError> {
+        self.machine().map_or(Ok(()), Machine::load_kernels)
     }
 
     /// Waits until all work asked for so far is done.

@@ -72,7 +72,7 @@ fn capacity(device: &Device, machine: &dyn Machine) -> Capacity {
     // Shared memory of a block: 163 KiB on 8.0, 227 KiB on 9.0 and 10.0, 99 KiB on those for desktops. The emulator has
     // what any of them has, so that it runs every instance.
     let (kib, sm) = match (device.kind(), device.compute_capability()) {
-        (DeviceKind::Emulator, _) => (227, u32::MAX),
+        (DeviceKind::Emulator, _) => (227, 90),
         (_, Some((major, minor))) => {
             let kib = match (major, minor) {
                 (9 | 10, _) => 227,

@@ -41,7 +41,7 @@ pub(super) struct Capacity {
 impl Capacity {
     /// Whether the machine runs an entry point.
     pub(super) fn runs(&self, entry: &Entry) -> bool {
-        entry.min_sm <= self.sm && entry.shared_bytes <= self.shared_bytes
+        entry.arch.runs_on(self.sm) && entry.shared_bytes <= self.shared_bytes
     }
 }
 

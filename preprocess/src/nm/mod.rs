@@ -9,7 +9,7 @@ pub use blocks::{BlockShape, Blocks};
 pub use prune::prune_magnitude;
 
 /// Marks a slot without a row, in [`Blocks::row_lists`] and [`Banked::row_lists`]: rows are below 2³² − 1.
-pub const NO_ROW: u32 = u32::MAX;
+pub use windrow_formats::NO_ROW;
 
 /// A row of weights as lists name it.
 #[expect(clippy::cast_possible_truncation, reason = "weights have fewer than 2³² rows")]

@@ -2,17 +2,20 @@
 //!
 //! The compiler's own GPU target writes the text; no linker takes part, so what a kernel calls must have been
 //! inlined or compiled beside it. What is committed is that text without comments, with the launch bounds of
-//! the entry table, behind a header that names the compiler.
+//! the entry table, cut into the modules of that table, each behind a header that names the compiler.
 
 mod header;
 mod toolchain;
 
+use crate::entries::EntrySpec;
 use crate::failure::{Context, Failure, Result};
-use crate::modules::{LLVM_ARGS, MODULES, Module};
 use crate::process;
-use crate::ptx::{Ptx, launch_bounds, prune_unreachable, unresolved_calls};
+use crate::ptx::{Ptx, launch_bounds, number_locally, only, prune_unreachable, unresolved_calls};
+use crate::targets::{LLVM_ARGS, TARGETS, Target};
 use crate::workspace::{Workspace, read, write};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::process::Command;
 use toolchain::Toolchain;
 
@@ -24,53 +27,108 @@ pub(crate) struct Arguments {
     pub check: bool,
 }
 
-/// Compiles every module, and writes it or compares it with what is committed.
+/// So many modules are named when they change; more are counted.
+const FEW: usize = 8;
+
+/// Compiles for every target, and writes the modules or compares them with what is committed.
 pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Result<()> {
-    let committed_by = MODULES.iter().find_map(|module| {
-        read(&workspace.ptx_dir().join(module.file_name())).ok().and_then(|text| header::compiler(&text))
-    });
-    let toolchain = toolchain::find(workspace, committed_by.as_deref())?;
+    let toolchain = toolchain::find(workspace, committed_by(workspace).as_deref())?;
     eprintln!("device compiler: {} ({})", toolchain.version(), toolchain.origin());
-    for module in MODULES {
-        let text = build(workspace, &toolchain, module)?;
-        let path = workspace.ptx_dir().join(module.file_name());
-        if arguments.check {
-            let committed = read(&path).map_err(|failure| {
-                Failure::new(format!("{failure}; build it with `cargo xtask build-ptx`"))
-            })?;
-            compare(&workspace.relative(&path).to_string(), &committed, &text)?;
-            println!("{}: as built from the sources", workspace.relative(&path));
-        } else {
-            let same = read(&path).is_ok_and(|committed| committed == text);
-            write(&path, &text)?;
-            let news = if same { "unchanged" } else { "written" };
-            println!(
-                "{}: {news}, {} entries, {} bytes",
-                workspace.relative(&path),
-                module.entries().len(),
-                text.len()
-            );
+    let mut files = BTreeSet::new();
+    for target in TARGETS {
+        let modules = target.modules();
+        if modules.is_empty() {
+            continue;
+        }
+        let mut changed = Vec::new();
+        let (mut entries, mut bytes) = (0, 0);
+        for (name, text) in build(workspace, &toolchain, target, &modules)? {
+            let path = target.file(workspace, &name);
+            if arguments.check {
+                let committed = read(&path).map_err(|failure| {
+                    Failure::new(format!("{failure}; build it with `cargo xtask build-ptx`"))
+                })?;
+                compare(&workspace.relative(&path).to_string(), &committed, &text)?;
+            } else if !read(&path).is_ok_and(|committed| committed == text) {
+                std::fs::create_dir_all(target.folder(workspace)).context(path.display())?;
+                write(&path, &text)?;
+                changed.push(name.clone());
+            }
+            entries += modules[&name].len();
+            bytes += text.len();
+            files.insert(path);
+        }
+        let news = match (arguments.check, changed.as_slice()) {
+            (true, _) => "as built from the sources".to_owned(),
+            (false, []) => "unchanged".to_owned(),
+            (false, changed) if changed.len() > FEW => format!("{} written", changed.len()),
+            (false, changed) => format!("written: {}", changed.join(", ")),
+        };
+        let folder = target.folder(workspace);
+        let folder = workspace.relative(&folder);
+        println!("{folder}: {} modules, {entries} entries, {bytes} bytes; {news}", modules.len());
+    }
+    drop_others(workspace, &files, arguments.check)
+}
+
+/// The compiler that the committed text names.
+fn committed_by(workspace: &Workspace) -> Option<String> {
+    TARGETS.iter().find_map(|target| {
+        let module = target.modules().into_keys().next()?;
+        header::compiler(&read(&target.file(workspace, &module)).ok()?)
+    })
+}
+
+/// The text of every module of a target, as it is committed.
+fn build(
+    workspace: &Workspace,
+    toolchain: &Toolchain,
+    target: &Target,
+    modules: &BTreeMap<String, Vec<EntrySpec>>,
+) -> Result<Vec<(String, String)>> {
+    let raw = compile(workspace, toolchain, target)?;
+    let mut ptx = Ptx::parse(&raw)?;
+    prune_unreachable(&mut ptx);
+    refuse_unresolved(&ptx)?;
+    number_locally(&mut ptx);
+    let entries: Vec<EntrySpec> = modules.values().flatten().cloned().collect();
+    launch_bounds(&mut ptx, &entries)?;
+    let header = header::write(toolchain.version(), target);
+    let text = |(name, entries): (&String, &Vec<EntrySpec>)| {
+        let text = format!("{header}{}", only(&ptx, entries));
+        refuse_unreproducible(workspace, &text)?;
+        Ok((name.clone(), text))
+    };
+    modules.iter().map(text).collect()
+}
+
+/// Removes the PTX that no target writes any more, or fails because of it.
+fn drop_others(workspace: &Workspace, files: &BTreeSet<PathBuf>, check: bool) -> Result<()> {
+    let ptx_dir = workspace.ptx_dir();
+    let folders = TARGETS.iter().map(|target| target.folder(workspace)).filter(|folder| folder.is_dir());
+    for folder in folders.chain([ptx_dir]) {
+        for file in std::fs::read_dir(&folder).context(folder.display())? {
+            let path = file.context(folder.display())?.path();
+            if path.extension().is_none_or(|extension| extension != "ptx") || files.contains(&path) {
+                continue;
+            }
+            let name = workspace.relative(&path);
+            if check {
+                return Err(Failure::new(format!(
+                    "{name}: no entry of the table is in it; `cargo xtask build-ptx` removes it"
+                )));
+            }
+            std::fs::remove_file(&path).context(&name)?;
+            println!("{name}: removed, no entry of the table is in it");
         }
     }
     Ok(())
 }
 
-/// One module's text, as it is committed.
-fn build(workspace: &Workspace, toolchain: &Toolchain, module: &Module) -> Result<String> {
-    let raw = compile(workspace, toolchain, module)?;
-    let mut ptx = Ptx::parse(&raw)?;
-    prune_unreachable(&mut ptx);
-    refuse_unresolved(&ptx)?;
-    launch_bounds(&mut ptx, &module.entries())?;
-    let text = format!("{}{ptx}", header::write(toolchain.version(), module));
-    refuse_unreproducible(workspace, &text)?;
-    Ok(text)
-}
-
 /// Runs the device compiler; returns its assembly text.
-fn compile(workspace: &Workspace, toolchain: &Toolchain, module: &Module) -> Result<String> {
+fn compile(workspace: &Workspace, toolchain: &Toolchain, target: &Target) -> Result<String> {
     let target_dir = workspace.target("device").join(toolchain.folder_name());
-    let assembly = target_dir.join(format!("{}.s", module.name));
+    let assembly = target_dir.join(format!("{}.s", target.arch));
     std::fs::create_dir_all(&target_dir).context(target_dir.display())?;
     if !assembly.is_file() {
         // Cargo does not know this file: with a crate it takes for fresh, nothing would write it again.
@@ -85,10 +143,10 @@ fn compile(workspace: &Workspace, toolchain: &Toolchain, module: &Module) -> Res
         .arg(&target_dir)
         .arg("--")
         .arg(format!("--emit=asm={}", assembly.display()))
-        .args(["-C", &format!("target-cpu={}", module.target_cpu)])
+        .args(["-C", &format!("target-cpu={}", target.target_cpu)])
         .args(["-C", "codegen-units=1", "-C", "debuginfo=0"]);
-    if !module.target_features.is_empty() {
-        command.args(["-C", &format!("target-feature={}", module.target_features)]);
+    if !target.target_features.is_empty() {
+        command.args(["-C", &format!("target-feature={}", target.target_features)]);
     }
     for argument in LLVM_ARGS {
         command.args(["-C", &format!("llvm-args={argument}")]);

@@ -19,10 +19,10 @@ pub(super) struct Counts {
     opcodes: BTreeMap<String, usize>,
 }
 
-/// Counts of instructions, by the name of the entry point.
+/// Counts by entry, of all modules of a target.
 pub(super) type ModuleCounts = BTreeMap<String, Counts>;
 
-/// The golden record: counts by module and entry.
+/// The golden record: counts by target and entry.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Golden {

@@ -10,8 +10,8 @@ mod record;
 mod tool;
 
 use crate::failure::{Failure, Result};
-use crate::modules::MODULES;
 use crate::ptx::Ptx;
+use crate::targets::TARGETS;
 use crate::workspace::{Workspace, read, write};
 use golden::Golden;
 use record::Registers;
@@ -40,23 +40,30 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Result<()> {
     eprintln!("ptxas: {} ({})", ptxas.version, ptxas.path.display());
     let mut golden = Golden::default();
     let mut registers = Registers { ptxas: ptxas.version.clone(), modules: BTreeMap::new() };
-    for module in MODULES {
-        let path = workspace.ptx_dir().join(module.file_name());
-        let text = read(&path)
-            .map_err(|failure| Failure::new(format!("{failure}; build it with `cargo xtask build-ptx`")))?;
-        let ptx = Ptx::parse(&text)?;
-        problems.extend(golden::structure_problems(&ptx, &module.entries()));
-        golden.modules.insert(module.name.to_owned(), golden::count(&ptx));
+    for target in TARGETS {
+        let modules = target.modules();
+        if modules.is_empty() {
+            continue;
+        }
+        let mut counts = golden::ModuleCounts::new();
+        for (name, entries) in &modules {
+            let text = read(&target.file(workspace, name)).map_err(|failure| {
+                Failure::new(format!("{failure}; build it with `cargo xtask build-ptx`"))
+            })?;
+            let ptx = Ptx::parse(&text)?;
+            problems.extend(golden::structure_problems(&ptx, entries));
+            counts.append(&mut golden::count(&ptx));
+        }
+        golden.modules.insert(target.arch.to_string(), counts);
         let mut table = record::Table::new();
-        for arch in module.archs {
-            let usages = ptxas::assemble(workspace, &ptxas, module, arch)?;
-            problems.extend(ptxas::problems(&usages, arch, &module.entries()));
-            for (entry, usage) in usages {
-                table.entry(entry).or_default().insert((*arch).to_owned(), usage.registers);
+        for report in ptxas::assemble_all(workspace, &ptxas, target, &modules)? {
+            problems.extend(ptxas::problems(&report.usages, report.gpu, &modules[report.module]));
+            for (entry, usage) in report.usages {
+                table.entry(entry).or_default().insert(report.gpu.to_owned(), usage.registers);
             }
         }
-        print!("{}", record::render(module, &table));
-        registers.modules.insert(module.name.to_owned(), table);
+        print!("{}", record::render(target, &table));
+        registers.modules.insert(target.arch.to_string(), table);
     }
     settle(workspace, arguments.bless, &golden, &registers, &mut problems)?;
     if problems.is_empty() {

@@ -3,11 +3,14 @@
 use super::tool::Ptxas;
 use crate::entries::EntrySpec;
 use crate::failure::{Context, Result};
-use crate::modules::Module;
 use crate::process;
+use crate::targets::Target;
 use crate::workspace::Workspace;
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What one kernel takes on one architecture.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -23,18 +26,58 @@ pub(super) struct Usage {
 /// Registers and memory that ptxas reports, by the name of the entry point.
 pub(super) type Usages = BTreeMap<String, Usage>;
 
-/// Assembles `module` for `arch`.
+/// What the assembler said of one module on one architecture.
+#[derive(Debug)]
+pub(super) struct Report<'a> {
+    /// Name of the module.
+    pub(super) module: &'a str,
+    /// Architecture that it was assembled for.
+    pub(super) gpu: &'static str,
+    /// What its entries take.
+    pub(super) usages: Usages,
+}
+
+/// Assembles every module of a target for each of the target's GPUs, as many at a time as there are processors.
 ///
 /// # Errors
-/// If `ptxas` refuses it: its own words.
-pub(super) fn assemble(workspace: &Workspace, ptxas: &Ptxas, module: &Module, arch: &str) -> Result<Usages> {
+/// If `ptxas` refuses one: its own words.
+pub(super) fn assemble_all<'a>(
+    workspace: &Workspace,
+    ptxas: &Ptxas,
+    target: &Target,
+    modules: &'a BTreeMap<String, Vec<EntrySpec>>,
+) -> Result<Vec<Report<'a>>> {
     let folder = workspace.target("cubin");
     std::fs::create_dir_all(&folder).context(folder.display())?;
+    let jobs: Vec<(&'a str, &'static str)> = modules
+        .keys()
+        .flat_map(|module| target.gpus.iter().map(move |&gpu| (module.as_str(), gpu)))
+        .collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut reports = Vec::new();
+        while let Some(&(module, gpu)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let output = folder.join(format!("{module}.{gpu}.cubin"));
+            let usages = assemble(ptxas, &target.file(workspace, module), gpu, &output)?;
+            reports.push(Report { module, gpu, usages });
+        }
+        Ok(reports)
+    };
+    let workers = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let reports: Result<Vec<Vec<Report<'a>>>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    });
+    Ok(reports?.into_iter().flatten().collect())
+}
+
+/// Assembles the PTX at `input` for `gpu`.
+fn assemble(ptxas: &Ptxas, input: &Path, gpu: &str, output: &Path) -> Result<Usages> {
     let mut command = Command::new(&ptxas.path);
-    command
-        .args(["-v", &format!("-arch={arch}"), "-o"])
-        .arg(folder.join(format!("{}.{arch}.cubin", module.name)));
-    command.arg(workspace.ptx_dir().join(module.file_name()));
+    command.args(["-v", &format!("-arch={gpu}"), "-o"]).arg(output).arg(input);
     // ptxas reports on its standard error.
     let output = command.output().context(process::line(&command))?;
     let text =
@@ -120,17 +163,6 @@ ptxas info    : Function properties for spmm
 ptxas info    : Used 255 registers, used 1 barriers, 64 bytes cumulative stack size
 ";
 
-    fn spec(name: &str) -> EntrySpec {
-        EntrySpec {
-            name: name.to_owned(),
-            kernel: name.to_owned(),
-            block_threads: 128,
-            params_bytes: 24,
-            min_sm: 80,
-            min_blocks: 0,
-        }
-    }
-
     #[test]
     fn reads_a_report() {
         let usages = parse(REPORT);
@@ -140,7 +172,7 @@ ptxas info    : Used 255 registers, used 1 barriers, 64 bytes cumulative stack s
 
     #[test]
     fn spills_and_missing_kernels_are_problems() {
-        let found = problems(&parse(REPORT), "sm_90a", &[spec("scale"), spec("spmm"), spec("sddmm")]);
+        let found = problems(&parse(REPORT), "sm_90a", &["scale", "spmm", "sddmm"].map(EntrySpec::sample));
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(
             found[0]

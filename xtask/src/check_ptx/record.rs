@@ -1,7 +1,7 @@
 //! The registers that `ptxas` gives each kernel, recorded so that a change is seen.
 
 use crate::failure::{Context, Result};
-use crate::modules::Module;
+use crate::targets::Target;
 use crate::workspace::read;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ pub(super) type Table = BTreeMap<String, BTreeMap<String, u32>>;
 pub(super) struct Registers {
     /// Version of the assembler.
     pub(super) ptxas: String,
-    /// A table for each module, by its name.
+    /// By target.
     pub(super) modules: BTreeMap<String, Table>,
 }
 
@@ -69,17 +69,18 @@ impl Registers {
     }
 }
 
-/// The table of a module for a person: one line per kernel, one column per architecture.
-pub(super) fn render(module: &Module, table: &Table) -> String {
-    let width = table.keys().map(String::len).max().unwrap_or(0).max(module.name.len());
-    let mut text = format!("registers per thread\n{:width$}", module.name);
-    for arch in module.archs {
+/// The table of a target for a person: one line per kernel, one column per architecture.
+pub(super) fn render(target: &Target, table: &Table) -> String {
+    let name = target.arch.name();
+    let width = table.keys().map(String::len).max().unwrap_or(0).max(name.len());
+    let mut text = format!("registers per thread\n{name:width$}");
+    for arch in target.gpus {
         let _ = write!(text, " {arch:>7}");
     }
     text.push('\n');
     for (entry, archs) in table {
         let _ = write!(text, "{entry:width$}");
-        for arch in module.archs {
+        for arch in target.gpus {
             let count = archs.get(*arch).map_or_else(|| "-".to_owned(), u32::to_string);
             let _ = write!(text, " {count:>7}");
         }
@@ -91,15 +92,12 @@ pub(super) fn render(module: &Module, table: &Table) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::modules::MODULES;
+    use crate::targets::TARGETS;
 
     fn registers(count: u32) -> Registers {
         let archs = BTreeMap::from([("sm_80".to_owned(), count)]);
         let table = Table::from([("spmm".to_owned(), archs)]);
-        Registers {
-            ptxas: "13.0.88".to_owned(),
-            modules: BTreeMap::from([("windrow_sm80".to_owned(), table)]),
-        }
+        Registers { ptxas: "13.0.88".to_owned(), modules: BTreeMap::from([("sm80".to_owned(), table)]) }
     }
 
     #[test]
@@ -121,7 +119,7 @@ mod tests {
 
     #[test]
     fn the_table_names_every_architecture() {
-        let text = render(&MODULES[0], &registers(40).modules["windrow_sm80"]);
+        let text = render(&TARGETS[0], &registers(40).modules["sm80"]);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3);
         assert!(lines[1].contains("sm_80") && lines[1].contains("sm_89"), "{text}");

@@ -69,6 +69,19 @@ pub(crate) fn prune_unreachable(ptx: &mut Ptx) {
     });
 }
 
+/// The module with these entries alone, and what they need.
+pub(crate) fn only(ptx: &Ptx, entries: &[EntrySpec]) -> Ptx {
+    let wanted = |item: &&Item| match item {
+        Item::Definition(function) if function.kind == FunctionKind::Entry => {
+            entries.iter().any(|entry| entry.name == function.name)
+        }
+        _ => true,
+    };
+    let mut part = Ptx { items: ptx.items.iter().filter(wanted).cloned().collect() };
+    prune_unreachable(&mut part);
+    part
+}
+
 /// The name of a variable that only this module can see.
 fn private_constant(line: &str) -> Option<&str> {
     if !(line.starts_with(".global") || line.starts_with(".const")) {
@@ -142,14 +155,7 @@ mod tests {
 ";
 
     fn spec(name: &str, min_blocks: u32) -> EntrySpec {
-        EntrySpec {
-            name: name.to_owned(),
-            kernel: "scale".to_owned(),
-            block_threads: 128,
-            params_bytes: 24,
-            min_sm: 80,
-            min_blocks,
-        }
+        EntrySpec { min_blocks, ..EntrySpec::sample(name) }
     }
 
     #[test]
@@ -199,6 +205,24 @@ mod tests {
         let mut ptx = Ptx::parse(&format!("{constants}{CALLS}")).expect("well formed");
         prune_unreachable(&mut ptx);
         assert!(!ptx.to_string().contains(".global"));
+    }
+
+    #[test]
+    fn a_part_has_its_entries_and_what_they_need() {
+        let text = format!(
+            "{CALLS}.global .align 4 .b32 lone = 7;\n\
+             .visible .entry axpy(\n)\n{{\n\tmov.u64 %rd1, lone;\n\tret;\n}}\n"
+        );
+        let ptx = Ptx::parse(&text).expect("well formed");
+        let names = |part: &Ptx| -> Vec<String> {
+            part.items.iter().filter_map(definition).map(|function| function.name.clone()).collect()
+        };
+        let scale = only(&ptx, &[spec("scale", 0)]);
+        assert_eq!(names(&scale), ["used", "scale"]);
+        let axpy = only(&ptx, &[spec("axpy", 0)]);
+        assert_eq!(names(&axpy), ["axpy"]);
+        assert!(axpy.to_string().contains("lone") && !scale.to_string().contains("lone"));
+        assert!([scale, axpy].iter().all(|part| part.to_string().contains(".version 7.0")));
     }
 
     #[test]

@@ -52,14 +52,7 @@ mod tests {
     use super::*;
 
     fn spec(name: &str, kernel: &str) -> EntrySpec {
-        EntrySpec {
-            name: name.to_owned(),
-            kernel: kernel.to_owned(),
-            block_threads: 128,
-            params_bytes: 24,
-            min_sm: 80,
-            min_blocks: 0,
-        }
+        EntrySpec { kernel: kernel.to_owned(), ..EntrySpec::sample(name) }
     }
 
     #[test]

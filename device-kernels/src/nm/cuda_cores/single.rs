@@ -2,8 +2,8 @@
 
 use windrow_simt::Simt;
 
-use super::super::output::each4;
 use super::{Block, PICKS_AT_ONCE, Picks};
+use crate::unroll::each4;
 
 impl<S: Simt, P: Picks, const TM: usize, const TN: usize, const WARPS: u32> Block<'_, S, P, TM, TN, WARPS> {
     /// `acc += A·W` over so many stages. Each is brought when that before it has been multiplied: first its rows, then

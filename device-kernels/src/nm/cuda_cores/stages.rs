@@ -2,8 +2,9 @@
 
 use windrow_simt::{GlobalPtr, Simt};
 
-use super::super::output::each4;
-use super::{Block, Buffers, NO_ROW, PICKS_AT_ONCE, Picks};
+use super::{Block, Buffers, PICKS_AT_ONCE, Picks};
+use crate::NO_ROW;
+use crate::unroll::each4;
 
 impl<S: Simt, P: Picks, const TM: usize, const TN: usize, const WARPS: u32> Block<'_, S, P, TM, TN, WARPS> {
     /// `acc += A·W` over so many stages, at least one.

@@ -3,6 +3,7 @@
 use windrow_simt::emulator::{Launch, Memory, Schedule};
 
 use super::*;
+use crate::NO_ROW;
 use crate::nm::{Activate, NmCombine, NmCombineParams, OutputType};
 
 /// Small integers, so that every sum is exact, determined by a counter.

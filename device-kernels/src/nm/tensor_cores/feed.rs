@@ -6,10 +6,8 @@ use core::num::NonZeroU32;
 use windrow_simt::Simt;
 
 use super::{BlockShape, NmTensorCores, NmTensorCoresParams};
+use crate::NO_ROW;
 use crate::nm::NmOperand;
-
-/// Marks a slot that no row is brought into: zeros are.
-const NO_ROW: u32 = u32::MAX;
 
 /// A tile of rows, a block of columns and a part of the stages. What follows from these is not kept: registers are rare.
 #[derive(Clone, Copy)]

@@ -2,10 +2,11 @@
 //!
 //! The driver library is loaded at run time; without one, everything here is an error value. Each GPU has its
 //! primary context, one stream, in which all work of the device is ordered, a second one that forks off it and joins it
-//! again, and the kernels' module.
+//! again, and the modules of kernels that it has used so far.
 
 mod event;
 mod fork;
+mod kernels;
 mod module;
 mod probe;
 mod staging;
@@ -19,13 +20,13 @@ use windrow_kernels::Entry;
 pub(in crate::device) use event::CudaEvent;
 pub(super) use probe::{count, driver_version};
 
-use super::DeviceKind;
 use super::event::{Event, EventKind};
 use super::machine::{Description, Machine, Prepared};
+use super::{DeviceKind, KernelModule};
 use crate::error::DeviceError;
 use crate::num::{index, wide};
 use fork::SideStream;
-use module::Module;
+use kernels::{Function, Kernels};
 use probe::{Called, failed, unsigned};
 use staging::Staging;
 
@@ -43,16 +44,16 @@ struct CudaMachine {
     side: Option<SideStream>,
     /// Made by the first large upload.
     staging: Mutex<Option<Staging>>,
-    module: Option<Module>,
+    kernels: Kernels,
 }
 
 // SAFETY: the driver's handles may be used from any thread; every method makes the context current on the
 // thread that it runs on before it uses one.
 unsafe impl Send for CudaMachine {}
-// SAFETY: as above; the driver serialises calls on one context, and nothing here is changed after `open`.
+// SAFETY: as above; the driver serialises calls on one context, and what is changed after `open` is behind locks.
 unsafe impl Sync for CudaMachine {}
 
-/// Opens GPU `index`: its context, a stream, and the kernels.
+/// Opens GPU `index`: its context and its streams. Kernels are compiled when they are first used.
 pub(super) fn open(index: u32) -> Result<(Description, Box<dyn Machine>), DeviceError> {
     probe::start().map_err(|error| match error {
         DeviceError::NoSuchDevice { count, .. } => DeviceError::NoSuchDevice { index, count },
@@ -95,6 +96,7 @@ pub(super) fn open(index: u32) -> Result<(Description, Box<dyn Machine>), Device
         memory_total: Some(memory_total),
         driver_version: Some(driver),
     };
+    let kernels = Kernels::of_gpu(capability, driver)?;
     // SAFETY: as for the attributes. Released when the machine is dropped.
     let context = unsafe { result::primary_ctx::retain(device) }.called("cuDevicePrimaryCtxRetain")?;
     let stream = std::ptr::null_mut();
@@ -107,13 +109,12 @@ pub(super) fn open(index: u32) -> Result<(Description, Box<dyn Machine>), Device
         stream,
         side: None,
         staging: Mutex::new(None),
-        module: None,
+        kernels,
     };
     machine.bind()?;
     machine.stream =
         result::stream::create(result::stream::StreamKind::NonBlocking).called("cuStreamCreate")?;
     machine.side = Some(SideStream::create()?);
-    machine.module = Some(Module::load(capability, driver)?);
     Ok((description, Box::new(machine)))
 }
 
@@ -139,11 +140,10 @@ impl CudaMachine {
     /// Starts a kernel in one of the two streams. The context is current.
     fn launch_in(&self, stream: sys::CUstream, prepared: &Prepared) -> Result<(), DeviceError> {
         let entry = prepared.entry();
-        let module = self.module(entry)?;
-        let function = module.function(entry)?;
+        let Function { handle: function, overlaps_launches } = self.kernels.function(entry)?;
         let [x, y] = prepared.grid();
         let mut argument = prepared.params().as_ptr().cast_mut().cast::<c_void>();
-        if !module.overlaps_launches() {
+        if !overlaps_launches {
             // SAFETY: the function takes one struct by value, of `params_bytes` bytes, which `Prepared` holds
             // aligned; the driver copies it before it returns and does not write to it. Grid and block are the
             // entry's own, and what the kernel does with the pointers was promised to `Prepared::new`.
@@ -185,10 +185,6 @@ impl CudaMachine {
         let free = self.memory_free()?.unwrap_or(0);
         let (total, device) = (self.memory_total, self.name.clone());
         Ok(DeviceError::OutOfMemory { what, asked, free, total, device })
-    }
-
-    fn module(&self, entry: &'static Entry) -> Result<&Module, DeviceError> {
-        self.module.as_ref().ok_or(DeviceError::MissingEntry { name: entry.name })
     }
 }
 
@@ -277,7 +273,7 @@ impl Machine for CudaMachine {
 
     fn resident_blocks(&self, entry: &'static Entry) -> Result<u32, DeviceError> {
         self.bind()?;
-        let function = self.module(entry)?.function(entry)?;
+        let function = self.kernels.function(entry)?.handle;
         let threads = i32::try_from(entry.block_threads).unwrap_or(i32::MAX);
         let shared = entry.shared_bytes as usize;
         // SAFETY: the function is of a module that is loaded as long as `self` lives.
@@ -305,6 +301,15 @@ impl Machine for CudaMachine {
         result::mem_get_info().called("cuMemGetInfo").map(|(free, _)| Some(wide(free)))
     }
 
+    fn kernel_modules(&self) -> Vec<KernelModule> {
+        self.kernels.loaded()
+    }
+
+    fn load_kernels(&self) -> Result<(), DeviceError> {
+        self.bind()?;
+        self.kernels.load_all()
+    }
+
     fn raw_cuda(&self) -> Result<Option<(usize, usize)>, DeviceError> {
         self.bind()?;
         Ok(Some((self.context.expose_provenance(), self.stream.expose_provenance())))
@@ -325,9 +330,7 @@ impl Drop for CudaMachine {
             if let Some(staging) = staging {
                 staging.release();
             }
-            if let Some(module) = &mut self.module {
-                module.unload();
-            }
+            self.kernels.unload();
         }
         // SAFETY: retained by `open`, released only here.
         let _ = unsafe { result::primary_ctx::release(self.device) };

@@ -1,11 +1,12 @@
-//! The kernels, compiled by the driver from the PTX that is part of this library.
+//! One module of kernels, compiled by the driver from the PTX that is part of this library.
 
-use std::collections::HashMap;
 use std::ffi::{CString, c_uint, c_void};
+use std::fmt::Display;
 use std::ptr;
+use std::time::Instant;
 
 use cudarc::driver::{result, sys};
-use windrow_kernels::{ENTRIES, Entry, MODULES};
+use windrow_kernels::{Entry, Module};
 
 use super::probe::{Called, cuda_for_ptx, ptx_version};
 use crate::error::DeviceError;
@@ -17,95 +18,102 @@ const DEFAULT_SHARED_BYTES: u32 = 48 << 10;
 /// A block with this much shared memory stages its operands there, past L1.
 const PIPELINE_SHARED_BYTES: u32 = 16 << 10;
 
-/// A loaded module and its functions. Unloaded by [`Module::unload`], not by `Drop`: that needs the context.
-pub(super) struct Module {
+/// A loaded module. Unloaded by [`Loaded::unload`], not by `Drop`: that needs the context.
+#[derive(Debug)]
+pub(super) struct Loaded {
     handle: sys::CUmodule,
-    overlaps_launches: bool,
-    functions: HashMap<&'static str, sys::CUfunction>,
+    /// Of each of the entries that it was loaded with; none for those whose blocks are too large for this GPU.
+    pub(super) functions: Vec<Option<sys::CUfunction>>,
+    /// Time that the driver took, compiling or finding it in its cache.
+    pub(super) milliseconds: f64,
 }
 
-impl Module {
-    /// Compiles the newest PTX that the device of the current context, of that compute capability, runs.
-    pub(super) fn load(capability: (u32, u32), driver: (u32, u32)) -> Result<Self, DeviceError> {
-        let sm = 10 * capability.0 + capability.1;
-        let newest = MODULES.iter().rev().find(|module| module.sm <= sm);
-        let broken = || DeviceError::Jit {
-            code: "no .version line".to_owned(),
-            log: "the embedded PTX is empty or broken; rebuild it with `cargo xtask build-ptx`".to_owned(),
-        };
-        let source = newest.ok_or_else(broken)?;
-        let version = ptx_version(source.ptx).ok_or_else(broken)?;
-        let needs = cuda_for_ptx(version);
-        if driver < needs {
-            return Err(DeviceError::DriverTooOld { has: driver, needs, ptx: version });
-        }
-        let mut module = Self {
-            handle: compile(source.ptx)?,
-            overlaps_launches: source.sm >= 90,
-            functions: HashMap::with_capacity(ENTRIES.len()),
-        };
-        if let Err(error) = module.find_functions(source.sm) {
-            module.unload();
-            return Err(error);
-        }
-        Ok(module)
-    }
+// SAFETY: the driver's handles may be used from any thread on which the context is current.
+unsafe impl Send for Loaded {}
+// SAFETY: as above; nothing is changed after `load`.
+unsafe impl Sync for Loaded {}
 
-    /// Finds the functions of the module compiled for compute capability `sm` on, as `10·major + minor`.
-    fn find_functions(&mut self, sm: u32) -> Result<(), DeviceError> {
-        for entry in ENTRIES.iter().filter(|entry| entry.min_sm <= sm) {
-            let missing = |_| DeviceError::MissingEntry { name: entry.name };
-            let name =
-                CString::new(entry.name).map_err(|_| DeviceError::MissingEntry { name: entry.name })?;
-            // SAFETY: the module is loaded.
-            let function = unsafe { result::module::get_function(self.handle, name) }.map_err(missing)?;
-            if entry.shared_bytes > DEFAULT_SHARED_BYTES {
-                let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-                let bytes = i32::try_from(entry.shared_bytes).unwrap_or(i32::MAX);
-                // SAFETY: the function was found in a module that is loaded.
-                let set = unsafe { result::function::set_function_attribute(function, attribute, bytes) };
-                if set.is_err() {
-                    continue; // blocks have less on this GPU; there are entries that do with it
+impl Loaded {
+    /// Compiles a module for the device of the current context and finds the functions of `entries`.
+    pub(super) fn load(
+        source: &Module,
+        entries: &[&'static Entry],
+        driver: (u32, u32),
+    ) -> Result<Self, DeviceError> {
+        let text = source.text().map_err(|error| broken(&error))?;
+        needed_cuda(&text, driver)?;
+        let started = Instant::now();
+        let handle = compile(text)?;
+        let mut loaded = Self { handle, functions: Vec::with_capacity(entries.len()), milliseconds: 0.0 };
+        for entry in entries {
+            match find_function(handle, entry) {
+                Ok(function) => loaded.functions.push(function),
+                Err(error) => {
+                    loaded.unload();
+                    return Err(error);
                 }
             }
-            if entry.shared_bytes >= PIPELINE_SHARED_BYTES {
-                // Without it the driver may leave so much to L1 that fewer blocks are resident than the
-                // occupancy query promised, and the evenly dealt work runs in two waves.
-                let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
-                let percent = 100;
-                // SAFETY: as above.
-                unsafe { result::function::set_function_attribute(function, attribute, percent) }
-                    .called("cuFuncSetAttribute")?;
-            }
-            self.functions.insert(entry.name, function);
         }
-        Ok(())
-    }
-
-    pub(super) fn function(&self, entry: &Entry) -> Result<sys::CUfunction, DeviceError> {
-        self.functions.get(entry.name).copied().ok_or(DeviceError::MissingEntry { name: entry.name })
-    }
-
-    /// Whether every entry waits by itself for the launch before it, so that the host may let the two overlap.
-    pub(super) fn overlaps_launches(&self) -> bool {
-        self.overlaps_launches
+        loaded.milliseconds = started.elapsed().as_secs_f64() * 1e3;
+        Ok(loaded)
     }
 
     /// Unloads the module; its functions are invalid from now on. The context is current.
-    pub(super) fn unload(&mut self) {
-        self.functions.clear();
-        // SAFETY: loaded by `compile` and unloaded once: the machine that owns it calls this when dropped.
-        // A failure leaves nothing to do: the context is about to go.
+    pub(super) fn unload(self) {
+        // SAFETY: loaded by `compile`, and unloaded once: `self` is gone after this.
+        // A failure leaves nothing to do: the context is about to go, or has failed before.
         let _ = unsafe { result::module::unload(self.handle) };
     }
 }
 
+/// The entry's function with its attributes set; none if blocks have less shared memory on this GPU.
+fn find_function(module: sys::CUmodule, entry: &Entry) -> Result<Option<sys::CUfunction>, DeviceError> {
+    let missing = DeviceError::MissingEntry { name: entry.name };
+    let Ok(name) = CString::new(entry.name) else { return Err(missing) };
+    // SAFETY: the module is loaded.
+    let function = unsafe { result::module::get_function(module, name) }.map_err(|_| missing)?;
+    if entry.shared_bytes > DEFAULT_SHARED_BYTES {
+        let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        let bytes = i32::try_from(entry.shared_bytes).unwrap_or(i32::MAX);
+        // SAFETY: the function was found in a module that is loaded.
+        if unsafe { result::function::set_function_attribute(function, attribute, bytes) }.is_err() {
+            return Ok(None); // there are entries that do with less
+        }
+    }
+    if entry.shared_bytes >= PIPELINE_SHARED_BYTES {
+        // Without it the driver may leave so much to L1 that fewer blocks are resident than the
+        // occupancy query promised, and the evenly dealt work runs in two waves.
+        let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
+        let percent = 100;
+        // SAFETY: as above.
+        unsafe { result::function::set_function_attribute(function, attribute, percent) }
+            .called("cuFuncSetAttribute")?;
+    }
+    Ok(Some(function))
+}
+
+/// The CUDA version that a driver needs to read this PTX.
+///
+/// # Errors
+/// [`DeviceError::DriverTooOld`] if `driver` has an older one; [`DeviceError::Jit`] if the text does not say.
+pub(super) fn needed_cuda(ptx: &str, driver: (u32, u32)) -> Result<(u32, u32), DeviceError> {
+    let version = ptx_version(ptx).ok_or_else(|| broken(&"no .version line"))?;
+    let needs = cuda_for_ptx(version);
+    if driver < needs {
+        return Err(DeviceError::DriverTooOld { has: driver, needs, ptx: version });
+    }
+    Ok(needs)
+}
+
+/// The error for PTX in this library that cannot be what `build-ptx` wrote.
+pub(super) fn broken(why: &dyn Display) -> DeviceError {
+    let log = "the embedded PTX is empty or broken; rebuild it with `cargo xtask build-ptx`".to_owned();
+    DeviceError::Jit { code: why.to_string(), log }
+}
+
 /// Compiles, with the compiler's log in the error.
-fn compile(ptx: &str) -> Result<sys::CUmodule, DeviceError> {
-    let image = CString::new(ptx).map_err(|_| DeviceError::Jit {
-        code: "zero byte in the PTX".to_owned(),
-        log: "the embedded PTX is broken; rebuild it with `cargo xtask build-ptx`".to_owned(),
-    })?;
+fn compile(ptx: String) -> Result<sys::CUmodule, DeviceError> {
+    let image = CString::new(ptx).map_err(|_| broken(&"zero byte in the PTX"))?;
     let mut info = vec![0u8; LOG_BYTES];
     let mut error = vec![0u8; LOG_BYTES];
     const OPTIONS: c_uint = 4;

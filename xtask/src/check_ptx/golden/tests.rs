@@ -35,14 +35,7 @@ fn sample() -> Ptx {
 }
 
 fn spec(name: &str, params_bytes: usize) -> EntrySpec {
-    EntrySpec {
-        name: name.to_owned(),
-        kernel: "spmm".to_owned(),
-        block_threads: 128,
-        params_bytes,
-        min_sm: 80,
-        min_blocks: 0,
-    }
+    EntrySpec { params_bytes, ..EntrySpec::sample(name) }
 }
 
 #[test]
@@ -82,23 +75,23 @@ fn parameters_are_laid_out_in_order() {
 #[test]
 fn a_changed_count_is_reported() {
     let mut golden = Golden::default();
-    golden.modules.insert("windrow_sm80".to_owned(), count(&sample()));
+    golden.modules.insert("sm80".to_owned(), count(&sample()));
     assert!(golden.differences(&golden.clone()).is_empty());
 
     let mut now = golden.clone();
-    let spmm = now.modules.get_mut("windrow_sm80").and_then(|module| module.get_mut("spmm"));
+    let spmm = now.modules.get_mut("sm80").and_then(|module| module.get_mut("spmm"));
     spmm.expect("present").opcodes.insert("bar.sync".to_owned(), 2);
     assert_eq!(now.differences(&golden), ["golden: spmm: bar.sync: 1 recorded, 2 now"]);
 
     let gone = Golden::default();
-    assert_eq!(gone.differences(&golden), ["golden: spmm is recorded but gone from windrow_sm80"]);
-    assert_eq!(golden.differences(&gone), ["golden: spmm is not recorded in windrow_sm80"]);
+    assert_eq!(gone.differences(&golden), ["golden: spmm is recorded but gone from sm80"]);
+    assert_eq!(golden.differences(&gone), ["golden: spmm is not recorded in sm80"]);
 }
 
 #[test]
 fn the_record_is_read_back() {
     let mut golden = Golden::default();
-    golden.modules.insert("windrow_sm80".to_owned(), count(&sample()));
+    golden.modules.insert("sm80".to_owned(), count(&sample()));
     let text = golden.to_json().expect("plain data");
     assert_eq!(serde_json::from_str::<Golden>(&text).expect("our own text"), golden);
     assert_eq!(golden.entries().collect::<Vec<_>>(), ["spmm"]);

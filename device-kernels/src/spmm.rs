@@ -1,0 +1,15 @@
+//! `C = α·A·B + β·C` with a sparse `A`: one module an algorithm, and what they share.
+//!
+//! - [`row_split`], [`short_rows`]: row segments on CUDA cores;
+//! - [`tile_stream`], [`matricized_rows`]: Tensor Cores;
+//! - [`segment_group`]: few columns of `B`; MTTKRP, which is the same product with a second factor;
+//! - [`combine`]: the sums of rows that were cut, and `C` in f16 where sums need f32;
+//! - [`Dense`](dense::Dense): where `B` lies, and how sums reach `C`.
+
+pub mod combine;
+pub mod dense;
+pub mod matricized_rows;
+pub mod row_split;
+pub mod segment_group;
+pub mod short_rows;
+pub mod tile_stream;

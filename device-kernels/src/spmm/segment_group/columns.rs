@@ -1,0 +1,155 @@
+//! The columns of one thread: how elements of `B` come, and sums go.
+
+use windrow_simt::{GlobalPtr, Simt};
+
+use crate::element::Element;
+use crate::spmm::dense::Dense;
+
+/// Entries whose elements of `B` are read before the first is used.
+pub(super) const AT_ONCE: usize = 4;
+
+/// `C` columns of `E` of one thread.
+#[derive(Clone, Copy)]
+pub(super) struct Columns<'a, const C: usize> {
+    pub(super) dense: &'a Dense,
+    pub(super) column: u32,
+    /// Whether all `C` are read at once: they are there, and aligned.
+    pub(super) whole: bool,
+}
+
+impl<'a, const C: usize> Columns<'a, C> {
+    #[inline(always)]
+    pub(super) const fn new(dense: &'a Dense, column: u32, vectors: u32) -> Self {
+        Self { dense, column, whole: vectors != 0 && column + C as u32 <= dense.n }
+    }
+
+    /// Whether any is inside.
+    #[inline(always)]
+    pub(super) const fn any(&self) -> bool {
+        self.column < self.dense.n
+    }
+
+    /// The elements of `B` in the thread's columns and the rows `cols`, of which the first `present` are read; else zeros.
+    ///
+    /// # Safety
+    /// Columns of entries are rows of `B`.
+    #[inline(always)]
+    pub(super) unsafe fn fetch<S: Simt, E: Element, const N: usize>(
+        &self,
+        s: &S,
+        cols: &[u32; N],
+        present: u32,
+    ) -> [[f32; C]; N] {
+        let mut out = [[0.0; C]; N];
+        // SAFETY: the caller's promise; masked at the width.
+        unsafe {
+            if self.whole {
+                let mut u = 0;
+                while u < N {
+                    if (u as u32) < present {
+                        out[u] = read::<S, E, C>(s, self.dense.b, self.at(cols[u]));
+                    }
+                    u += 1;
+                }
+            } else {
+                let mut u = 0;
+                while u < N {
+                    let mut i = 0;
+                    while i < C {
+                        if (u as u32) < present && self.column + (i as u32) < self.dense.n {
+                            let from = self.dense.b.cast::<E::Bits>().at_wide(self.at(cols[u]) + i as u64);
+                            out[u][i] = E::widen(s, s.load_readonly(from));
+                        }
+                        i += 1;
+                    }
+                    u += 1;
+                }
+            }
+        }
+        out
+    }
+
+    /// The element of `B` in row `col` at the first column.
+    #[inline(always)]
+    fn at(&self, col: u32) -> u64 {
+        u64::from(col) * u64::from(self.dense.ldb) + u64::from(self.column)
+    }
+
+    /// `C[row] ← α·sum + β·C[row]`.
+    ///
+    /// # Safety
+    /// As for [`Dense::finish_quad`].
+    #[inline(always)]
+    pub(super) unsafe fn finish<S: Simt>(&self, s: &S, row: u32, sum: [f32; C]) {
+        // SAFETY: the caller's promise; columns are multiples of `C`.
+        unsafe {
+            if C == 4 {
+                self.dense.finish_quad(s, row, self.column, [sum[0], sum[1 % C], sum[2 % C], sum[3 % C]]);
+            } else {
+                let mut i = 0;
+                while i < C {
+                    self.dense.finish_one(s, row, self.column + i as u32, sum[i]);
+                    i += 1;
+                }
+            }
+        }
+    }
+
+    /// The piece of a row that is cut.
+    ///
+    /// # Safety
+    /// As for [`Dense::keep_one`].
+    #[inline(always)]
+    pub(super) unsafe fn keep<S: Simt>(&self, s: &S, slot: u32, sum: [f32; C]) {
+        let mut i = 0;
+        while i < C {
+            // SAFETY: the caller's promise.
+            unsafe { self.dense.keep_one(s, slot, self.column + i as u32, sum[i]) };
+            i += 1;
+        }
+    }
+}
+
+/// `sum += weight · elements`.
+#[inline(always)]
+pub(super) fn add_product<S: Simt, const C: usize>(
+    s: &S,
+    weight: f32,
+    elements: [f32; C],
+    sum: &mut [f32; C],
+) {
+    let mut i = 0;
+    while i < C {
+        sum[i] = s.fma(weight, elements[i], sum[i]);
+        i += 1;
+    }
+}
+
+/// `C` elements from element `at` on, which is a multiple of `C`.
+#[inline(always)]
+unsafe fn read<S: Simt, E: Element, const C: usize>(s: &S, b: GlobalPtr<u32>, at: u64) -> [f32; C] {
+    let from = b.cast::<E::Bits>().at_wide(at);
+    let mut out = [0.0; C];
+    // SAFETY: the caller's promise.
+    unsafe {
+        if C == 1 {
+            out[0] = E::widen(s, s.load_readonly(from));
+            return out;
+        }
+        let words = match C * E::DTYPE.bytes() as usize {
+            4 => [s.load_readonly(from.cast::<u32>()), 0, 0, 0],
+            8 => {
+                let [x, y] = s.load_readonly(from.cast::<[u32; 2]>());
+                [x, y, 0, 0]
+            }
+            _ => s.load_readonly(from.cast::<[u32; 4]>()),
+        };
+        let elements = E::widen_vector(s, words);
+        let mut i = 0;
+        while i < C {
+            out[i] = elements[i];
+            i += 1;
+        }
+    }
+    out
+}
