@@ -336,7 +336,7 @@ fn plans_say_what_they_are_and_refuse_what_does_not_fit() {
             Err(SddmmError::Plan(PlanError::ValueCount { operand: "the new values", found: 1, expected: 3 }))
         ));
         let error = plan.run(&[1.0; 2], &[2.0; 2]).unwrap_err();
-        assert_eq!(error.to_string(), "Y is 1 × 2 but must be 3 × 1");
+        assert_eq!(error.to_string(), "Y has 2 elements but must have 3 × 1, row after row without padding");
         let x = DeviceMatrix::upload(&device, DenseRef::packed(&[1.0f32; 8], 2, 4).unwrap()).unwrap();
         let y = DeviceMatrix::upload(&device, DenseRef::packed(&[1.0f32; 9], 3, 3).unwrap()).unwrap();
         let mut out = DeviceBuffer::alloc_zeroed(&device, 3).unwrap();

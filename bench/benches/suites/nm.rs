@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use criterion::BenchmarkId;
 use windrow::synthetic::seeded_weights;
-use windrow::{DenseRef, Device, DeviceMatrix, Element, NmPattern, NmRun, NmSpmm, Precision};
+use windrow::{DenseRef, Device, DeviceMatrix, Element, NmPattern, NmRun, NmSpmm, Precision, with_element};
 use windrow_bench::measure::random_matrix;
 
 use crate::cases::{Bench, Work};
@@ -32,8 +32,10 @@ pub(crate) fn suite(bench: &mut Bench) {
             group.elements(m * n * k * kept / 32);
             for precision in Precision::ALL {
                 let id = BenchmarkId::new(precision.to_string(), format!("{kept}:32"));
-                group
-                    .case(id, || with_element!(precision, T => product::<T>(&device, shape, kept, precision)));
+                group.case(
+                    id,
+                    || with_element!(precision, T => product::<T>(&device, shape, kept, precision)),
+                );
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use criterion::BenchmarkId;
 use windrow::synthetic::Synthetic;
-use windrow::{Algorithm, Csr, Device, Precision, Preprocessing, SddmmAlgorithm, f16};
+use windrow::{Algorithm, Csr, Device, Precision, Preprocessing, SddmmAlgorithm, f16, with_element};
 use windrow_bench::measure::{SweepPath, poisoned_matrix, random_matrix};
 
 use crate::cases::{Bench, Work};

@@ -4,7 +4,9 @@ use std::hint::black_box;
 
 use criterion::BenchmarkId;
 use windrow::synthetic::Synthetic;
-use windrow::{Csr, Device, DeviceBuffer, Element, Precision, Sddmm, SddmmAlgorithm, SddmmBuilder};
+use windrow::{
+    Csr, Device, DeviceBuffer, Element, Precision, Sddmm, SddmmAlgorithm, SddmmBuilder, with_element,
+};
 use windrow_bench::measure::random_matrix;
 
 use crate::cases::{Bench, Work};

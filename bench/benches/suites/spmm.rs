@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use criterion::BenchmarkId;
 use windrow::synthetic::Synthetic;
-use windrow::{Algorithm, Csr, Device, Element, Precision};
+use windrow::{Algorithm, Csr, Device, Element, Precision, with_element};
 use windrow_bench::measure::{SweepPath, poisoned_matrix, random_matrix};
 
 use crate::cases::{Bench, Work};

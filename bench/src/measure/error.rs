@@ -167,7 +167,7 @@ macro_rules! from_products {
     };
 }
 
-from_products!(PlanError, SpmmError, SddmmError, NmError, TensorError);
+from_products!(windrow::Error, PlanError, SpmmError, SddmmError, NmError, TensorError);
 
 /// An error of the CUDA driver, called directly.
 pub(crate) fn driver_error(call: &'static str, error: DriverError) -> DeviceError {

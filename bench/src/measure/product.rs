@@ -3,6 +3,7 @@
 use windrow::partition::PartitionRule;
 use windrow::{
     Csr, DenseRef, Device, DeviceMatrix, Element, Permutation, SpmmReport, Verification, bf16, f16,
+    with_element,
 };
 
 use crate::measure::error::BenchError;

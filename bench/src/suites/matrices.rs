@@ -1,5 +1,6 @@
 //! The matrices that suites measure: where they come from, and the cases of each.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 

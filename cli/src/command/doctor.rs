@@ -5,9 +5,7 @@ use std::fmt;
 use serde::Serialize;
 use windrow::interop::kernels::{Arch, ENTRIES, MODULES};
 use windrow::synthetic::SplitMix64;
-use windrow::{
-    Algorithm, Coo, Csr, Device, DeviceKind, KernelModule, Precision, Spmm, bf16, f16, with_element,
-};
+use windrow::{Algorithm, Coo, Csr, Device, DeviceKind, KernelModule, Precision, Spmm, with_element};
 use windrow_bench::measure::BenchError;
 use windrow_bench::measure::peers::{CuBlas, CuSparse};
 

@@ -9,7 +9,7 @@ use windrow::io::{self, DenseTensor, NmIndices, ReadOptions};
 use windrow::synthetic::seeded_values;
 use windrow::{
     DenseRef, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, NmPattern, NmReport, NmRun, NmSpmm,
-    NmSpmmPlan, Precision, VectorNm, Verification, bf16, f16, prune_magnitude,
+    NmSpmmPlan, VectorNm, Verification, prune_magnitude, with_element,
 };
 use windrow_bench::measure::{Timing, measure};
 

@@ -5,8 +5,8 @@ use std::fmt;
 use serde::Serialize;
 use windrow::synthetic::seeded_values;
 use windrow::{
-    Csr, DenseRef, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, Precision, Sddmm, SddmmPlan,
-    SddmmReport, Verification, bf16, f16,
+    Csr, DenseRef, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, Sddmm, SddmmPlan, SddmmReport,
+    Verification, with_element,
 };
 use windrow_bench::measure::{Timing, measure};
 

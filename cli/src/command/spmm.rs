@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 use windrow::{
-    Algorithm, Csr, Device, Element, Precision, Spmm, SpmmPlan, SpmmReport, Tuned, Verification, bf16, f16,
+    Algorithm, Csr, Device, Element, Spmm, SpmmPlan, SpmmReport, Tuned, Verification, with_element,
 };
 use windrow_bench::measure::{Timing, measure};
 

@@ -7,8 +7,8 @@ use serde::Serialize;
 use windrow::io::{self, Limits, ReadOptions};
 use windrow::synthetic::seeded_values;
 use windrow::{
-    Csf3, DenseRef, Device, DeviceKind, DeviceMatrix, Element, Mttkrp, MttkrpPlan, MttkrpReport, Precision,
-    SpmmReport, Ttm, TtmPlan, Verification, bf16, f16,
+    Csf3, DenseRef, Device, DeviceKind, DeviceMatrix, Element, Mttkrp, MttkrpPlan, MttkrpReport, SpmmReport,
+    Ttm, TtmPlan, Verification, with_element,
 };
 use windrow_bench::measure::{TensorOperation, Timing, measure};
 
@@ -151,15 +151,19 @@ impl Case<'_> {
         let mut y = DeviceMatrix::upload(device, DenseRef::packed(&nan, rows, args.width)?)?;
         let spinner = console.spinner("timing");
         let time = measure(device, args.timing.sampling(), || match plan {
-            Plan::Mttkrp(plan) => plan.run_into(1.0, [&factors[0], &factors[1]], 0.0, &mut y),
-            Plan::Ttm(plan) => plan.run_into(1.0, &factors[0], 0.0, &mut y),
+            Plan::Mttkrp(plan) => {
+                plan.run_into(1.0, [&factors[0], &factors[1]], 0.0, &mut y).map_err(windrow::Error::from)
+            }
+            Plan::Ttm(plan) => plan.run_into(1.0, &factors[0], 0.0, &mut y).map_err(windrow::Error::from),
         });
         spinner.finish_and_clear();
         let time = time?;
         let spinner = console.spinner("verifying");
         let check = || match plan {
-            Plan::Mttkrp(plan) => plan.verify(a, [&factors[0], &factors[1]], &y),
-            Plan::Ttm(plan) => plan.verify(a, &factors[0], &y),
+            Plan::Mttkrp(plan) => {
+                plan.verify(a, [&factors[0], &factors[1]], &y).map_err(windrow::Error::from)
+            }
+            Plan::Ttm(plan) => plan.verify(a, &factors[0], &y).map_err(windrow::Error::from),
         };
         let verification = args.verify.then(check).transpose();
         spinner.finish_and_clear();

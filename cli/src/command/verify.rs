@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use serde::Serialize;
 use windrow::{
-    Algorithm, Csr, Determinism, Device, DeviceKind, Precision, Spmm, SpmmPlan, Verification, bf16, f16,
+    Algorithm, Csr, Determinism, Device, DeviceKind, Precision, Spmm, SpmmPlan, Verification, f16,
+    with_element,
 };
 
 use crate::args::VerifyArgs;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use windrow::{Csr, Device, Permutation, Precision, Reference, SpmmPlan};
+use windrow::{Csr, Device, Permutation, Precision, Reference, SpmmPlan, with_element};
 
 use super::search::Subject;
 use super::space::{PathFamily, neighbours};

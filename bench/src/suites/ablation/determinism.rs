@@ -1,13 +1,13 @@
 //! Runs of one product beside other work, bit by bit.
 
 use rayon::prelude::*;
-use windrow::{Algorithm, Determinism, DeviceMatrix, Precision};
+use windrow::{Algorithm, Determinism, DeviceMatrix, Precision, with_element};
 
 use super::bench::{Bench, speed_up};
 use super::facts::{AblationFacts, DeterminismFacts};
 use super::load::{LoadFacts, beside};
 use crate::measure::operands::fill;
-use crate::measure::product::{Stored};
+use crate::measure::product::Stored;
 use crate::measure::{BenchError, SweepPath, poisoned_matrix, random_matrix};
 
 /// What is repeated: Tensor Cores with whatever goes beside, and strict f32.

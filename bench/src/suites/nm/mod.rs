@@ -24,10 +24,10 @@ use super::record::Record;
 use super::{Measured, Suite};
 use crate::measure::operands::case_seed;
 use crate::measure::peers::CuBlas;
-use windrow::with_element;
 use crate::measure::{BenchError, Sampling, measure, random_matrix};
 pub(crate) use arguments::Arguments;
 use shape::NmShape;
+use windrow::with_element;
 
 /// Rows of a large result that are checked; of one with fewer products than `CHECKED_PRODUCTS`, all.
 const CHECKED_ROWS: usize = 96;

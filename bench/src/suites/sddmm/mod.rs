@@ -10,7 +10,7 @@ mod summary;
 mod tests;
 
 use serde::{Deserialize, Serialize};
-use windrow::{Device, DeviceKind, DeviceMatrix, Precision, SddmmAlgorithm, SddmmReport};
+use windrow::{Device, DeviceKind, DeviceMatrix, Precision, SddmmAlgorithm, SddmmReport, with_element};
 
 use super::compare::{Attempt, UNWRITTEN};
 use super::kept::Kept;
