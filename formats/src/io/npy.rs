@@ -382,7 +382,7 @@ mod tests {
             (format!("{{{fields}, 'shape': (1,), 'more': 1}}"), "the key `more`"),
             (
                 format!("{{{fields}, 'shape': (1,)}} x"),
-                "`x` at byte 58 of its header instead of nothing more",
+                "`x` at byte 56 of its header instead of nothing more",
             ),
             (format!("{{{fields}, 'shape': (1)}}"), "no tuple"),
             (format!("{{{fields}, 'shape': (1 2)}}"), "instead of `,` or `)`"),

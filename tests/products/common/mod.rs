@@ -61,7 +61,7 @@ pub(crate) fn devices() -> Vec<Device> {
 /// under each.
 pub(crate) fn kernel_devices(turn: usize) -> Vec<Device> {
     let mut devices = devices();
-    devices.retain(|device| device.kind() != DeviceKind::Cpu && takes_turn(device, turn));
+    devices.retain(|device| device.kind() != DeviceKind::Cpu && turns::has_schedule(device, turn));
     devices
 }
 

@@ -36,8 +36,15 @@ pub(crate) fn takes_turn(device: &Device, turn: usize) -> bool {
     // still meets each schedule.
     let base = EmulatorSchedule::STANDARD.len();
     let digits = std::iter::successors(Some(turn), |rest| (*rest >= base).then_some(rest / base));
-    let whose = digits.map(|rest| rest % base).sum::<usize>() % base;
-    all_cases() || schedule_of(device).is_none_or(|schedule| schedule == whose)
+    let whose = digits.map(|rest| rest % base).sum();
+    has_schedule(device, whose)
+}
+
+/// Whether a device is an emulator under the schedule of this number, counted round and round, or no emulator, or nothing
+/// is left out.
+pub(super) fn has_schedule(device: &Device, number: usize) -> bool {
+    let number = number % EmulatorSchedule::STANDARD.len();
+    all_cases() || schedule_of(device).is_none_or(|schedule| schedule == number)
 }
 
 /// What ran under which schedule: for each kind of thing a turn that it had, and a bit for each schedule.
