@@ -327,7 +327,7 @@ fn plans_say_what_they_are_and_refuse_what_does_not_fit() {
         plan.run_host(2.0, views, 1.0, DenseMut::try_new(&mut y, 2, 1, 2).unwrap()).unwrap();
         assert_eq!(y, [1.0, 1.0, 433.0, 9.0], "what is between rows stays");
         let error = plan.run(&b, &c[..3]).unwrap_err();
-        assert_eq!(error.to_string(), "C is 1 × 3 but must be 4 × 1");
+        assert_eq!(error.to_string(), "C has 3 elements but must have 4 × 1, row after row without padding");
         assert!(matches!(
             plan.replace_values(&[1.0f32]),
             Err(TensorError::Plan(PlanError::ValueCount { found: 1, .. }))

@@ -63,7 +63,7 @@ impl<V: Value> SpmmBuilder<'_, V> {
         let decision = decide(&facts, &self.options)?;
         let made = match device.machine() {
             None => self.build_cpu(&values, decision, &mut clock)?,
-            Some(machine) => self.build_gpu((device, machine), &facts, &values, decision, &mut clock)?,
+            Some(machine) => self.build_gpu((device, machine), (&facts, decision), &values, &mut clock)?,
         };
         let report = SpmmReport::of(Described {
             facts: &facts,
@@ -136,9 +136,8 @@ impl<V: Value> SpmmBuilder<'_, V> {
     fn build_gpu(
         &self,
         (device, machine): (&Device, &dyn Machine),
-        facts: &Facts,
+        (facts, mut decision): (&Facts, Decision),
         values: &Values<'_, V>,
-        mut decision: Decision,
         clock: &mut StageClock,
     ) -> Result<Made, SpmmError> {
         let (order, order_name) = match decision.way.is_ordered() {

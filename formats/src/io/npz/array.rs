@@ -48,10 +48,10 @@ impl Array {
         let Header { element: dtype, fortran_order, shape } = header;
         let found = bytes.len() - start;
         match data_bytes {
-            None => return Err(damaged(format!("a shape of more elements than any file holds: {shape:?}"))),
+            None => Err(damaged(format!("a shape of more elements than any file holds: {shape:?}"))),
             Some(needed) if needed != found as u64 => {
                 let expected = format!("{needed} bytes for shape {shape:?} of {}", dtype.name());
-                return Err(ReadError::archive(&*member, expected, format!("{found} bytes")));
+                Err(ReadError::archive(&*member, expected, format!("{found} bytes")))
             }
             Some(_) => Ok(Self { dtype, shape, fortran_order, start, bytes, member }),
         }
