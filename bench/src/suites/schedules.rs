@@ -51,7 +51,7 @@ fn table(cases: &[ScheduleCase], range: Option<OccupancyRange>) -> String {
     let mut text = String::new();
     for (rule, range) in [
         (format!("The plans' rule, two streams {range}"), range),
-        (format!("Libra's, two streams {}", OccupancyRange::LIBRA), OccupancyRange::LIBRA),
+        (format!("If no launch fills the GPU, two streams {}", OccupancyRange::LIBRA), OccupancyRange::LIBRA),
     ] {
         let _ = writeln!(text, "{rule}: {}\n", judgement(cases, range));
     }

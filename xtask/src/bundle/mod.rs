@@ -1,8 +1,8 @@
 //! `bundle`: everything that a machine with a GPU and no Rust needs to test, measure and use windrow.
 //!
-//! The folder holds the stripped release executables of the tests and, if asked, of the criterion suites, `windrow-bench`
-//! and the examples, the command `windrow`, the committed data, and `run.sh`, which runs every test with a missing GPU
-//! counted as a failure.
+//! The folder holds the stripped release executables of the tests and, if asked, of the criterion suites,
+//! `windrow-bench` and the examples, the command `windrow`, the committed data, and `run.sh`, which runs every test
+//! with a missing GPU counted as a failure.
 
 mod artifacts;
 
