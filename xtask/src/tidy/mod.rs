@@ -12,6 +12,7 @@ mod kernels;
 mod layout;
 mod machine;
 mod source;
+mod twins;
 mod words;
 
 use crate::failure::{Failure, Result};
@@ -78,6 +79,7 @@ fn check(workspace: &Workspace) -> Result<Findings> {
     }
     allowed.report_unused(&mut findings);
     documents::check(&files, &mut findings);
+    twins::check(&files, &mut findings);
     dependencies::check(&dependencies::read(workspace)?, &mut findings);
     kernels::check(workspace, &crate::entries::all(), &mut findings)?;
     Ok(findings)
