@@ -70,7 +70,7 @@ pub(crate) trait Command: Args {
     fn open(&self, device: &Device, talk: &mut dyn Write) -> Result<Self::Suite, Failure>;
 
     /// What is told of a record as it comes.
-    fn line(record: &FactsOf<Self>) -> String;
+    fn line(record: &RecordOf<Self>) -> String;
 
     /// What is told before the first record.
     fn titles() -> Option<String> {
@@ -81,7 +81,7 @@ pub(crate) trait Command: Args {
     ///
     /// # Errors
     /// A file besides that cannot be read.
-    fn summarise(&self, records: &[FactsOf<Self>]) -> Result<String, Failure>;
+    fn summarise(&self, records: &[RecordOf<Self>]) -> Result<String, Failure>;
 
     /// Does something else with files than measuring or summarising, if that is asked for.
     ///
@@ -93,7 +93,7 @@ pub(crate) trait Command: Args {
 }
 
 /// The records of a command's suite.
-pub(crate) type FactsOf<C> = Record<<<C as Command>::Suite as Suite>::Facts>;
+pub(crate) type RecordOf<C> = Record<<<C as Command>::Suite as Suite>::Facts>;
 
 /// Runs the program with the arguments of the process; it is told on standard error what goes wrong.
 pub fn main() -> ExitCode {

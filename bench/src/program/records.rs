@@ -10,7 +10,8 @@ use windrow::Device;
 
 use super::{Common, Exit, Failure};
 use crate::suites::Suite;
-use crate::suites::record::{DeviceFacts, Record, SCHEMA, revision};
+use crate::suites::facts::DeviceFacts;
+use crate::suites::record::{Record, SCHEMA, revision};
 
 /// The lines of files, each with its file and its number.
 pub(crate) struct Records(Vec<(PathBuf, usize, String)>);
@@ -89,7 +90,10 @@ pub(crate) struct Done(HashSet<String>);
 impl Done {
     /// Those without an error, of this device and revision.
     fn of(path: &Path, device: &Device) -> Result<Self, Failure> {
-        let heads = Records::read(&[path.to_owned()])?.each(|line| serde_json::from_str::<Head>(line))?;
+        let heads = Records::read(&[path.to_owned()])?.each(|line| {
+            let torn = |error| format!("{error}; remove the line, or leave out --resume");
+            serde_json::from_str::<Head>(line).map_err(torn)
+        })?;
         let (device, revision) = (DeviceFacts::of(device), revision());
         let same = |head: &Head| head.device == device && head.revision == revision && head.error.is_none();
         Ok(Self(

@@ -142,7 +142,11 @@ fn a_run_goes_on_where_a_file_ends() {
     std::fs::write(&out, first.replacen("\"error\":null", "\"error\":\"it broke\"", 1)).unwrap();
     assert!(!with(&["--widths", "4", "--resume"]).contains("there already"));
     std::fs::write(&out, "no record\n").unwrap();
-    assert_eq!(failure(&[&words[..], &["--resume"]].concat()).exit, Exit::File);
+    let torn = failure(&[&words[..], &["--resume"]].concat());
+    assert!(
+        torn.exit == Exit::File && torn.message.contains("line 1") && torn.message.contains("remove"),
+        "{torn:?}"
+    );
     assert!(Path::new(&out).exists());
     with(&["--widths", "4"]);
     assert_eq!(folder.text("out.jsonl").lines().count(), 1, "without --resume a file is replaced");

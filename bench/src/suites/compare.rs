@@ -5,7 +5,7 @@ use windrow::{
     f16,
 };
 
-use super::record::{CheckFacts, PeerAttempt, PeerFacts};
+use super::facts::{CheckFacts, PeerAttempt, PeerFacts};
 use crate::measure::BenchError;
 use crate::measure::operands::{case_seed, fill, random_matrix};
 use crate::measure::peers::{CsrAlgorithm, CuBlas, CuSparse, DenseMath, DeviceCsr, VectorAlgorithm};

@@ -9,7 +9,7 @@ use windrow::synthetic::{Synthetic, seeded_values};
 use windrow::{Csr, io};
 use windrow_formats::names;
 
-use super::record::MatrixFacts;
+use super::facts::MatrixFacts;
 use crate::measure::BenchError;
 use crate::measure::operands::pattern_checksum;
 

@@ -6,6 +6,7 @@
 
 pub(crate) mod ablation;
 mod compare;
+pub(crate) mod facts;
 mod kept;
 mod markdown;
 pub(crate) mod matrices;
@@ -32,7 +33,8 @@ use serde::de::DeserializeOwned;
 use windrow::{Device, Verification};
 
 use crate::measure::BenchError;
-use record::{CheckFacts, Record, TimeFacts};
+use facts::{CheckFacts, TimeFacts};
+use record::Record;
 
 /// Products that are measured together.
 pub(crate) trait Suite {

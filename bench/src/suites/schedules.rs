@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 use windrow::OccupancyRange;
 
+use super::facts::SchedulingFacts;
 use super::markdown::{Grid, number};
-use super::record::SchedulingFacts;
 use crate::measure::path::SCHEDULES;
 use crate::measure::profile::{ScheduleCase, judgement};
 

@@ -7,7 +7,7 @@ use super::facts::Measurement;
 use crate::measure::product::{Operands, Product};
 use crate::measure::{BenchError, Sampling, SweepPath};
 use crate::suites::Tally;
-use crate::suites::record::CheckFacts;
+use crate::suites::facts::CheckFacts;
 use crate::suites::spmm::facts::PlanFacts;
 
 /// What the steps of one matrix and width share.

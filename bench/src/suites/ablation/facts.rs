@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::measure::timing::Timing;
+use crate::suites::facts::{CheckFacts, MatrixFacts};
 use crate::suites::preprocess::PreprocessFacts;
-use crate::suites::record::{CheckFacts, MatrixFacts};
 use crate::suites::spmm::facts::PlanFacts;
 
 /// One matrix, width and step of a part; `P` is what is found.

@@ -47,6 +47,7 @@ fn names_round_trip() {
     }
     let error = "speed".parse::<Part>().unwrap_err().to_string();
     assert!(error.starts_with("\"speed\" is no part; there are thresholds"), "{error}");
+    assert!(summarise(&[]).starts_with("# Ablation\n\n0 lines"));
 }
 
 #[test]

@@ -15,9 +15,10 @@ use windrow::partition::VectorThreshold;
 use windrow::{Algorithm, Csr, Device, DeviceKind, Precision, Preprocessing, SpmmPlan};
 
 use super::ablation::facts::PartFacts;
+use super::facts::MatrixFacts;
 use super::markdown::{Grid, mean_of, number};
 use super::matrices::{Case, Matrices, MatrixSource, Values};
-use super::record::{MatrixFacts, Record};
+use super::record::Record;
 use super::{Measured, Suite, Tally};
 use crate::measure::{BenchError, Sampling, Statistics, SweepPath};
 pub(crate) use arguments::Arguments;

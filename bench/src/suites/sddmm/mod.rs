@@ -13,9 +13,10 @@ use serde::{Deserialize, Serialize};
 use windrow::{Device, DeviceKind, DeviceMatrix, Precision, SddmmAlgorithm, SddmmReport, with_element};
 
 use super::compare::{Attempt, UNWRITTEN};
+use super::facts::{Bounds, MatrixFacts, PeerFacts, SchedulingFacts, TimeFacts};
 use super::kept::Kept;
 use super::matrices::{Case, Matrices, MatrixSource, Values};
-use super::record::{Bounds, MatrixFacts, PeerFacts, Record, SchedulingFacts, TimeFacts};
+use super::record::Record;
 use super::{Measured, Suite};
 use crate::measure::operands::case_seed;
 use crate::measure::peers::{CuSparse, DeviceCsr};

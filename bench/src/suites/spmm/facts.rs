@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use windrow::SpmmReport;
 
 use crate::measure::orders::FoundOrder;
-use crate::suites::record::{MatrixFacts, PeerFacts, SchedulingFacts};
+use crate::suites::facts::{MatrixFacts, PeerFacts, SchedulingFacts};
 
 /// One matrix, width and path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -17,9 +17,10 @@ pub(crate) mod tests;
 use windrow::Device;
 
 use super::compare::{Compared, PeerOptions, Peers};
+use super::facts::{PeerFacts, TimeFacts};
 use super::kept::Kept;
 use super::matrices::{Case, Matrices, MatrixSource, Values};
-use super::record::{PeerFacts, Record, TimeFacts};
+use super::record::Record;
 use super::{Measured, Suite};
 use crate::measure::orders::FoundOrder;
 use crate::measure::product::{Operands, Product};

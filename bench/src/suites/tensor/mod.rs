@@ -6,6 +6,7 @@
 
 mod arguments;
 mod atomic;
+mod facts;
 mod plan;
 mod source;
 mod summary;
@@ -15,7 +16,6 @@ mod tests;
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
 use windrow::{AtomicParallelism, Coo3, Csf3, Determinism, Device, DeviceKind, DeviceMatrix, Verification};
 
 use super::kept::Kept;
@@ -25,6 +25,7 @@ use crate::measure::operands::{case_seed, fill};
 use crate::measure::timing::Timing;
 use crate::measure::{BenchError, Sampling, TensorOperation, measure, random_matrix};
 pub(crate) use arguments::Arguments;
+use facts::{TensorFacts, TensorPlanFacts};
 use plan::Plan;
 use source::TensorSource;
 
@@ -70,54 +71,6 @@ pub(crate) fn segment_points(width: usize) -> Vec<AtomicParallelism> {
         reductions.iter().map(move |reduction| format!("{{<{nonzeros} nnz, {columns} col>, {reduction}}}"))
     });
     points.filter_map(|point| point.parse().ok()).collect()
-}
-
-/// One product. Of a tensor that could not be had only the name is known.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct TensorFacts {
-    /// Name of the tensor.
-    pub(crate) tensor: String,
-    /// Its dimensions.
-    pub(crate) dims: [usize; 3],
-    /// Its entries, duplicates summed.
-    pub(crate) nnz: usize,
-    /// The product.
-    pub(crate) operation: TensorOperation,
-    /// The mode that it is for.
-    pub(crate) mode: usize,
-    /// Fibers of the tensor in the order of modes that the product takes.
-    pub(crate) fibers: usize,
-    /// Columns of the dense matrices.
-    pub(crate) width: usize,
-    /// Type of values and matrices.
-    pub(crate) precision: String,
-    /// `default`, `segment-group` (with a point that the library chooses), a point, or `atomic`.
-    pub(crate) path: String,
-    /// How what is cut is added; of `atomic`, as it comes.
-    pub(crate) determinism: String,
-    /// The plan; none for `atomic`.
-    pub(crate) plan: Option<TensorPlanFacts>,
-    /// Of `atomic`, the time without that of setting the result to zero.
-    pub(crate) kernel_time: Option<Timing>,
-    /// 10⁹ operations a second.
-    pub(crate) gflops: Option<f64>,
-}
-
-/// A plan of a product of a tensor.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct TensorPlanFacts {
-    /// Entry points that are launched.
-    pub(crate) entries: Vec<String>,
-    /// The point and its launch.
-    pub(crate) parallelism: Option<String>,
-    /// Slices or fibers that are cut.
-    pub(crate) split_rows: u64,
-    /// Device memory of the plan, in bytes.
-    pub(crate) device_bytes: u64,
-    /// The part of it that is workspace.
-    pub(crate) workspace_bytes: u64,
-    /// Time to make the plan, in milliseconds.
-    pub(crate) preprocess_ms: f64,
 }
 
 /// How a product is computed.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::measure::{Outcome, PathFamily, ProductTuning, SweepPath, Tried};
-use crate::suites::record::{MatrixFacts, PeerFacts};
+use crate::suites::facts::{MatrixFacts, PeerFacts};
 
 /// Everything that was tried for one matrix and width.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

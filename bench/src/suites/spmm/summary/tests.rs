@@ -4,8 +4,8 @@ use windrow::{Csr, Device};
 
 use super::*;
 use crate::measure::Timing;
+use crate::suites::facts::{Bounds, PeerFacts, TimeFacts};
 use crate::suites::matrices::MatrixSource;
-use crate::suites::record::{Bounds, PeerFacts, TimeFacts};
 use crate::suites::spmm::tests::options;
 use crate::suites::spmm::{Options, Spmm};
 use crate::suites::testing::records_of;

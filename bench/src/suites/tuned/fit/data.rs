@@ -7,7 +7,7 @@ use windrow::tree::{Division, RowLengths, Thresholds};
 use windrow::{Algorithm, AtomicParallelism, Determinism, GroupLaunch, Precision};
 
 use crate::measure::SweepPath;
-use crate::suites::record::MatrixFacts;
+use crate::suites::facts::MatrixFacts;
 use crate::suites::tuned::facts::TriedFacts;
 
 /// What the tree answers: row-split, or a point and its launch.
