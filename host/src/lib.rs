@@ -194,7 +194,8 @@ pub use tuned::{Choice, ProductKey, Tuned, TunedError, TunedProduct};
 pub use half::{bf16, f16};
 pub use windrow_formats::{
     ByteSizes, Canonicalised, Coo, Coo3, Csf3, Csf3Parts, Csr, FormatError, NmPattern, Pattern, Permutation,
-    RowAssignment, RowPath, RsTile, Structure, UnknownName, Value, VectorNm, VectorNmParts, io, synthetic,
+    RowAssignment, RowPath, RsTile, Structure, UnknownName, Value, VectorNm, VectorNmParts, io, names,
+    synthetic,
 };
 /// Dense weights pruned to vector-wise N:M sparsity.
 pub use windrow_preprocess::nm::prune_magnitude;

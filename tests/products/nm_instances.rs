@@ -98,7 +98,8 @@ fn layout(at: usize) -> ActivationLayout {
     ActivationLayout::ALL[at % 2]
 }
 
-/// Every instance of the f32 kernel that a pattern allows, packed and plain, divided along `k` or not, in every precision.
+/// Every instance of the f32 kernel that a pattern allows, packed and plain, divided along `k` or not, in every
+/// precision.
 #[test]
 fn cuda_cores() {
     let (mut ran, mut cases) = (BTreeMap::<_, usize>::new(), 0);

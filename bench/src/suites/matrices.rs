@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use rayon::prelude::*;
+use windrow::names;
 use windrow::synthetic::{Synthetic, seeded_values};
 use windrow::{Csr, io};
-use windrow_formats::names;
 
 use super::facts::MatrixFacts;
 use crate::measure::BenchError;

@@ -1,4 +1,5 @@
-//! Headers of NumPy's `.npy` arrays, format versions 1.0 to 3.0 (`numpy.lib.format`): read strictly, and written as NumPy
+//! Headers of NumPy's `.npy` arrays, format versions 1.0 to 3.0 (`numpy.lib.format`): read strictly, and written as
+//! NumPy
 //! writes them.
 //!
 //! ```text
@@ -6,7 +7,8 @@
 //! {'descr': '<f8', 'fortran_order': False, 'shape': (3, 4), }   spaces   \n
 //! ```
 //!
-//! The dictionary is a Python literal. Only what NumPy puts there is taken: those three keys, once each, and for an array
+//! The dictionary is a Python literal. Only what NumPy puts there is taken: those three keys, once each, and for an
+//! array
 //! of plain numbers a string, a bool and a tuple of sizes.
 
 use super::line::excerpt;

@@ -18,7 +18,8 @@ use windrow_testkit::{Case, Comparison, PADDING_MARK, UNIT_FMA, UNIT_MMA, assert
 /// Set where a GPU must be there: then a missing one fails instead of being counted as skipped.
 const REQUIRE_GPU: &str = "WINDROW_REQUIRE_GPU";
 
-/// Set where only the GPU is of interest: under a sanitizer of GPU programs, which slows the host's down, too, and finds
+/// Set where only the GPU is of interest: under a sanitizer of GPU programs, which slows the host's down, too, and
+/// finds
 /// nothing in the emulator.
 const GPU_ONLY: &str = "WINDROW_GPU_ONLY";
 
@@ -26,7 +27,8 @@ fn is_set(variable: &str) -> bool {
     std::env::var(variable).is_ok_and(|value| value == "1")
 }
 
-/// The GPU, or `None` where none is needed. All tests of a program have the same: opening one compiles all kernels, which
+/// The GPU, or `None` where none is needed. All tests of a program have the same: opening one compiles all kernels,
+/// which
 /// takes a sanitizer longer than the tests.
 ///
 /// # Panics
@@ -279,7 +281,8 @@ fn relaid(case: &Case, ldc: usize) -> Case {
     Case { c, ldc, ..case.clone() }
 }
 
-/// Runs every case in both layouts: on the CPU and the GPU, and on the emulator under its schedules by turns; and prints
+/// Runs every case in both layouts: on the CPU and the GPU, and on the emulator under its schedules by turns; and
+/// prints
 /// what ran. Every kernel runs under every schedule.
 ///
 /// # Panics

@@ -40,7 +40,8 @@ pub(crate) fn takes_turn(device: &Device, turn: usize) -> bool {
     has_schedule(device, whose)
 }
 
-/// Whether a device is an emulator under the schedule of this number, counted round and round, or no emulator, or nothing
+/// Whether a device is an emulator under the schedule of this number, counted round and round, or no emulator, or
+/// nothing
 /// is left out.
 pub(super) fn has_schedule(device: &Device, number: usize) -> bool {
     let number = number % EmulatorSchedule::STANDARD.len();
