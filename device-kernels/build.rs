@@ -21,11 +21,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     if std::env::var("CARGO_CFG_TARGET_ARCH")? == "nvptx64" {
         return Ok(()); // what the files are made from
     }
+    let left_out = left_out();
     let mut table = String::from("&[\n");
-    for (folder, arch) in FOLDERS {
+    for (folder, arch) in FOLDERS.into_iter().filter(|_| enabled("cuda")) {
         for path in texts(&Path::new("ptx").join(folder))? {
             let name =
                 path.file_stem().and_then(|stem| stem.to_str()).ok_or("a file name that is not text")?;
+            if left_out.iter().any(|family| name.split('_').next() == Some(family)) {
+                continue;
+            }
             let text = fs::read(&path)?;
             let packed = out.join(format!("{folder}_{name}.deflate"));
             let mut encoder = DeflateEncoder::new(fs::File::create(&packed)?, Compression::new(9));
@@ -41,6 +45,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     table.push_str("]\n");
     fs::write(out.join("modules.rs"), table)?;
     Ok(())
+}
+
+/// The families whose features are off; names of modules begin with that of their family.
+fn left_out() -> Vec<&'static str> {
+    ["nm", "tensor", "training"].into_iter().filter(|family| !enabled(family)).collect()
+}
+
+fn enabled(feature: &str) -> bool {
+    std::env::var_os(format!("CARGO_FEATURE_{}", feature.to_uppercase())).is_some()
 }
 
 /// The PTX files of a folder in the order of their names; none if there is no such folder.

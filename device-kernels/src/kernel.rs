@@ -68,6 +68,18 @@ impl Family {
         Self::Probe,
     ];
 
+    /// Whether this build carries the PTX of its entries, which is a matter of the crate's features.
+    #[must_use]
+    pub const fn is_carried(self) -> bool {
+        cfg!(feature = "cuda")
+            && match self {
+                Self::Nm => cfg!(feature = "nm"),
+                Self::Tensor => cfg!(feature = "tensor"),
+                Self::Training => cfg!(feature = "training"),
+                _ => true,
+            }
+    }
+
     /// Its name, with which the names of its modules begin.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -16,7 +16,7 @@ pub struct Module {
     packed: &'static [u8],
 }
 
-/// Every file below `ptx/`, by architecture and name.
+/// The files below `ptx/` whose families are [carried](crate::Family::is_carried), by architecture and name.
 ///
 /// A static and not a constant, so that a program has the texts once, whichever crates name it.
 pub static MODULES: &[Module] = include!(concat!(env!("OUT_DIR"), "/modules.rs"));
@@ -61,7 +61,7 @@ impl Module {
     }
 
     /// The module from which a GPU of compute capability `sm`, as `10·major + minor`, takes an entry; none if it cannot
-    /// run the entry.
+    /// run the entry, or this build does not carry its family.
     #[must_use]
     pub fn of(entry: &Entry, sm: u32) -> Option<&'static Self> {
         let arch = Arch::for_gpu(sm, entry.arch)?;
@@ -72,8 +72,8 @@ impl Module {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ENTRIES;
     use crate::kernel::Family;
-    use crate::{ENTRIES, entry};
     use std::collections::BTreeSet;
 
     /// The entries that a text holds.
@@ -102,7 +102,8 @@ mod tests {
         for sm in [80, 86, 89, 90, 100, 120] {
             for entry in ENTRIES {
                 let module = Module::of(entry, sm);
-                assert_eq!(module.is_some(), entry.arch.runs_on(sm), "{} on {sm}", entry.name);
+                let expected = entry.family.is_carried() && entry.arch.runs_on(sm);
+                assert_eq!(module.is_some(), expected, "{} on {sm}", entry.name);
             }
         }
         assert!(ENTRIES.iter().all(|entry| Module::of(entry, 75).is_none()));
@@ -113,7 +114,7 @@ mod tests {
         let (bytes, packed) = MODULES
             .iter()
             .fold((0, 0), |(bytes, packed), module| (bytes + module.bytes, packed + module.packed_bytes()));
-        assert!(5 * packed < bytes, "{packed} bytes of {bytes}");
+        assert!(MODULES.is_empty() || 5 * packed < bytes, "{packed} bytes of {bytes}");
     }
 
     #[test]
@@ -127,8 +128,9 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "cuda")]
     fn a_broken_text_is_an_error() {
-        let whole = Module::of(entry(crate::Variant::Combine).unwrap(), 80).unwrap();
+        let whole = Module::of(crate::entry(crate::Variant::Combine).unwrap(), 80).unwrap();
         let cut = Module { packed: &whole.packed[..whole.packed.len() / 2], ..*whole };
         assert!(cut.text().is_err());
         let longer = Module { bytes: whole.bytes + 1, ..*whole };

@@ -188,8 +188,9 @@ fn kernels(examination: &mut Examination) -> Result<()> {
         }
     }
     if !any {
-        let remedy = "run `cargo xtask build-ptx` and build again";
-        let found = "this program was built without PTX";
+        let remedy =
+            "build it with windrow's feature `cuda`; if that is on, run `cargo xtask build-ptx` first";
+        let found = "this program was built without kernels for GPUs";
         examination.add_with_remedy("kernels", Status::Broken, found, Some(remedy))?;
     }
     Ok(())

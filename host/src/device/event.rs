@@ -15,6 +15,7 @@ pub struct Event(pub(super) EventKind);
 #[derive(Debug)]
 pub(super) enum EventKind {
     Host(Instant),
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "no GPU sets one"))]
     Cuda(CudaEvent),
 }
 

@@ -101,6 +101,10 @@ pub(crate) trait Machine: Send + Sync {
 }
 
 /// A launch that has been justified: an entry, its grid and its parameters.
+#[cfg_attr(
+    not(any(feature = "cuda", feature = "emulator")),
+    allow(dead_code, reason = "no machine takes it up")
+)]
 pub(crate) struct Prepared {
     entry: &'static Entry,
     block_threads: u32,
@@ -120,6 +124,10 @@ impl ParamBytes {
     const CAPACITY: usize = 256;
 }
 
+#[cfg_attr(
+    not(any(feature = "cuda", feature = "emulator")),
+    allow(dead_code, reason = "no machine takes it up")
+)]
 impl Prepared {
     /// A launch of `entry` over `grid` blocks; `None` if the grid has no block at all.
     ///

@@ -2,6 +2,10 @@
 
 mod buffer;
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
+#[cfg(not(feature = "cuda"))]
+#[path = "no_cuda.rs"]
 mod cuda;
 #[cfg(feature = "emulator")]
 mod emulator;

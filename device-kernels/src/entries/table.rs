@@ -1,0 +1,448 @@
+//! The table of entry points: one line each.
+
+use windrow_simt::Simt;
+
+use super::run_bytes;
+use crate::arch::Arch;
+use crate::atomic_entries::AtomicEntries;
+use crate::check::Check;
+use crate::element::{Bf16, F16, F32, Scalars, Tf32, Vectors};
+use crate::gather_probe::GatherProbe;
+use crate::kernel::{Entry, Family, Kernel};
+use crate::nm::{
+    self, Bits16, Block, ByColumn, ByLane, ByWarp, NmCombine, NmCudaCores, NmStage, NmTensorCores, Single,
+    Widened,
+};
+use crate::place_values::PlaceValues;
+use crate::preprocess::{
+    DistributeEntries, DistributeVectors, GatherValues, KeepEntries, ListVectors, MergeColumns, PlaceRows,
+    PlaceWindows, RowLengths, TileRecords, TileSteps,
+};
+use crate::row_softmax::{EightLanes, RowSoftmax, RowSoftmaxGrad, WholeBlock};
+use crate::scan;
+use crate::sddmm::{Scan, SddmmEntries, SddmmGroups, SddmmTiles};
+use crate::spmm::combine::Combine;
+use crate::spmm::matricized_rows::{ColumnMajor, MatricizedRows, RowMajor, RowMajorElements};
+use crate::spmm::row_split::RowSplit;
+use crate::spmm::segment_group::{Mttkrp, NonzeroGroups, RowGroups};
+use crate::spmm::short_rows::ShortRows;
+use crate::spmm::tile_stream::{Bulk, ByElement, Packed, TileStream};
+use crate::training::{Adam, ColumnSums, CrossEntropy, NormalizeRows, NormalizeRowsGrad, Pointwise};
+
+entries! {
+    @from Sm80:
+    Spmm {
+        spmm_row_split_f16 {
+            spmm_row_split_f16_l4w1 => RowSplit<Vectors<F16>, 4, 1>,
+            spmm_row_split_f16_l4w8 => RowSplit<Vectors<F16>, 4, 8>,
+            spmm_row_split_f16_l8w1 => RowSplit<Vectors<F16>, 8, 1>,
+            spmm_row_split_f16_l8w4 => RowSplit<Vectors<F16>, 8, 4>,
+            spmm_row_split_f16_l16w1 => RowSplit<Vectors<F16>, 16, 1>,
+            spmm_row_split_f16_l16w2 => RowSplit<Vectors<F16>, 16, 2>,
+            spmm_row_split_f16_l32w1 => RowSplit<Vectors<F16>, 32, 1>,
+            spmm_row_split_f16_elements => RowSplit<Scalars<F16>, 32, 1>,
+        }
+        spmm_row_split_f32 {
+            spmm_row_split_f32_l8w1 => RowSplit<Vectors<F32>, 8, 1>,
+            spmm_row_split_f32_l8w4 => RowSplit<Vectors<F32>, 8, 4>,
+            spmm_row_split_f32_l16w1 => RowSplit<Vectors<F32>, 16, 1>,
+            spmm_row_split_f32_l16w2 => RowSplit<Vectors<F32>, 16, 2>,
+            spmm_row_split_f32_l32w1 => RowSplit<Vectors<F32>, 32, 1>,
+            spmm_row_split_f32_elements => RowSplit<Scalars<F32>, 32, 1>,
+        }
+        spmm_row_split_bf16 {
+            spmm_row_split_bf16_l4w1 => RowSplit<Vectors<Bf16>, 4, 1>,
+            spmm_row_split_bf16_l4w8 => RowSplit<Vectors<Bf16>, 4, 8>,
+            spmm_row_split_bf16_l8w1 => RowSplit<Vectors<Bf16>, 8, 1>,
+            spmm_row_split_bf16_l8w4 => RowSplit<Vectors<Bf16>, 8, 4>,
+            spmm_row_split_bf16_l16w1 => RowSplit<Vectors<Bf16>, 16, 1>,
+            spmm_row_split_bf16_l16w2 => RowSplit<Vectors<Bf16>, 16, 2>,
+            spmm_row_split_bf16_l32w1 => RowSplit<Vectors<Bf16>, 32, 1>,
+            spmm_row_split_bf16_elements => RowSplit<Scalars<Bf16>, 32, 1>,
+        }
+        spmm_row_split_tf32 {
+            spmm_row_split_tf32_l8w1 => RowSplit<Vectors<Tf32>, 8, 1>,
+            spmm_row_split_tf32_l8w4 => RowSplit<Vectors<Tf32>, 8, 4>,
+            spmm_row_split_tf32_l16w1 => RowSplit<Vectors<Tf32>, 16, 1>,
+            spmm_row_split_tf32_l16w2 => RowSplit<Vectors<Tf32>, 16, 2>,
+            spmm_row_split_tf32_l32w1 => RowSplit<Vectors<Tf32>, 32, 1>,
+            spmm_row_split_tf32_elements => RowSplit<Scalars<Tf32>, 32, 1>,
+        }
+        spmm_short_rows_f16 {
+            spmm_short_rows_f16_l4 => ShortRows<Vectors<F16>, 4>,
+            spmm_short_rows_f16_l8 => ShortRows<Vectors<F16>, 8>,
+            spmm_short_rows_f16_l16 => ShortRows<Vectors<F16>, 16>,
+            spmm_short_rows_f16_l32 => ShortRows<Vectors<F16>, 32>,
+            spmm_short_rows_f16_elements => ShortRows<Scalars<F16>, 32>,
+        }
+        spmm_short_rows_f32 {
+            spmm_short_rows_f32_l8 => ShortRows<Vectors<F32>, 8>,
+            spmm_short_rows_f32_l16 => ShortRows<Vectors<F32>, 16>,
+            spmm_short_rows_f32_l32 => ShortRows<Vectors<F32>, 32>,
+            spmm_short_rows_f32_elements => ShortRows<Scalars<F32>, 32>,
+        }
+        spmm_short_rows_bf16 {
+            spmm_short_rows_bf16_l4 => ShortRows<Vectors<Bf16>, 4>,
+            spmm_short_rows_bf16_l8 => ShortRows<Vectors<Bf16>, 8>,
+            spmm_short_rows_bf16_l16 => ShortRows<Vectors<Bf16>, 16>,
+            spmm_short_rows_bf16_l32 => ShortRows<Vectors<Bf16>, 32>,
+            spmm_short_rows_bf16_elements => ShortRows<Scalars<Bf16>, 32>,
+        }
+        spmm_short_rows_tf32 {
+            spmm_short_rows_tf32_l8 => ShortRows<Vectors<Tf32>, 8>,
+            spmm_short_rows_tf32_l16 => ShortRows<Vectors<Tf32>, 16>,
+            spmm_short_rows_tf32_l32 => ShortRows<Vectors<Tf32>, 32>,
+            spmm_short_rows_tf32_elements => ShortRows<Scalars<Tf32>, 32>,
+        }
+        spmm_tile_stream_f16 {
+            spmm_tile_stream_f16_64 => TileStream<F16, Bulk, 1, 3>,
+            spmm_tile_stream_f16_128 => TileStream<F16, Bulk, 2, 3>,
+            spmm_tile_stream_f16_elements => TileStream<F16, ByElement, 1, 2>,
+        }
+        spmm_tile_stream_bf16 {
+            spmm_tile_stream_bf16_64 => TileStream<Bf16, Bulk, 1, 3>,
+            spmm_tile_stream_bf16_128 => TileStream<Bf16, Bulk, 2, 3>,
+            spmm_tile_stream_bf16_elements => TileStream<Bf16, ByElement, 1, 2>,
+        }
+        spmm_tile_stream_tf32 {
+            spmm_tile_stream_tf32_32 => TileStream<Tf32, Bulk, 1, 3>,
+            spmm_tile_stream_tf32_64 => TileStream<Tf32, Bulk, 2, 3>,
+            spmm_tile_stream_tf32_elements => TileStream<Tf32, ByElement, 1, 2>,
+        }
+        spmm_tile_stream_f16_packed {
+            spmm_tile_stream_f16_64_packed => TileStream<F16, Bulk, 1, 3, Packed>,
+            spmm_tile_stream_f16_128_packed => TileStream<F16, Bulk, 2, 3, Packed>,
+            spmm_tile_stream_f16_elements_packed => TileStream<F16, ByElement, 1, 3, Packed>,
+        }
+        spmm_tile_stream_bf16_packed {
+            spmm_tile_stream_bf16_64_packed => TileStream<Bf16, Bulk, 1, 3, Packed>,
+            spmm_tile_stream_bf16_128_packed => TileStream<Bf16, Bulk, 2, 3, Packed>,
+            spmm_tile_stream_bf16_elements_packed => TileStream<Bf16, ByElement, 1, 3, Packed>,
+        }
+        spmm_tile_stream_tf32_packed {
+            spmm_tile_stream_tf32_32_packed => TileStream<Tf32, Bulk, 1, 3, Packed>,
+            spmm_tile_stream_tf32_64_packed => TileStream<Tf32, Bulk, 2, 3, Packed>,
+            spmm_tile_stream_tf32_elements_packed => TileStream<Tf32, ByElement, 1, 3, Packed>,
+        }
+        spmm_row_groups_f32 {
+            spmm_row_groups_f32_c1 => RowGroups<F32, 1>,
+            spmm_row_groups_f32_c2 => RowGroups<F32, 2>,
+            spmm_row_groups_f32_c4 => RowGroups<F32, 4>,
+        }
+        spmm_row_groups_f16 {
+            spmm_row_groups_f16_c1 => RowGroups<F16, 1>,
+            spmm_row_groups_f16_c2 => RowGroups<F16, 2>,
+            spmm_row_groups_f16_c4 => RowGroups<F16, 4>,
+        }
+        spmm_nonzero_groups_f32_n1 {
+            spmm_nonzero_groups_f32_n1c1 => NonzeroGroups<F32, 1, 1>,
+            spmm_nonzero_groups_f32_n1c2 => NonzeroGroups<F32, 1, 2>,
+            spmm_nonzero_groups_f32_n1c4 => NonzeroGroups<F32, 1, 4>,
+        }
+        spmm_nonzero_groups_f32_n2 {
+            spmm_nonzero_groups_f32_n2c1 => NonzeroGroups<F32, 2, 1>,
+            spmm_nonzero_groups_f32_n2c2 => NonzeroGroups<F32, 2, 2>,
+            spmm_nonzero_groups_f32_n2c4 => NonzeroGroups<F32, 2, 4>,
+        }
+        spmm_nonzero_groups_f32_n4 {
+            spmm_nonzero_groups_f32_n4c1 => NonzeroGroups<F32, 4, 1>,
+            spmm_nonzero_groups_f32_n4c2 => NonzeroGroups<F32, 4, 2>,
+            spmm_nonzero_groups_f32_n4c4 => NonzeroGroups<F32, 4, 4>,
+        }
+        spmm_nonzero_groups_f16_n1 {
+            spmm_nonzero_groups_f16_n1c1 => NonzeroGroups<F16, 1, 1>,
+            spmm_nonzero_groups_f16_n1c2 => NonzeroGroups<F16, 1, 2>,
+            spmm_nonzero_groups_f16_n1c4 => NonzeroGroups<F16, 1, 4>,
+        }
+        spmm_nonzero_groups_f16_n2 {
+            spmm_nonzero_groups_f16_n2c1 => NonzeroGroups<F16, 2, 1>,
+            spmm_nonzero_groups_f16_n2c2 => NonzeroGroups<F16, 2, 2>,
+            spmm_nonzero_groups_f16_n2c4 => NonzeroGroups<F16, 2, 4>,
+        }
+        spmm_nonzero_groups_f16_n4 {
+            spmm_nonzero_groups_f16_n4c1 => NonzeroGroups<F16, 4, 1>,
+            spmm_nonzero_groups_f16_n4c2 => NonzeroGroups<F16, 4, 2>,
+            spmm_nonzero_groups_f16_n4c4 => NonzeroGroups<F16, 4, 4>,
+        }
+        spmm_matricized_rows {
+            spmm_matricized_rows => MatricizedRows<RowMajor>,
+            spmm_matricized_rows_elements => MatricizedRows<RowMajorElements>,
+            spmm_matricized_rows_column_major => MatricizedRows<ColumnMajor>,
+        }
+        spmm_combine {
+            spmm_combine => Combine,
+        }
+        spmm_place_values {
+            place_values => PlaceValues,
+        }
+    }
+    Tensor {
+        tensor_mttkrp_f32_n1 {
+            mttkrp_nonzero_groups_f32_n1c1 => Mttkrp<F32, 1, 1>,
+            mttkrp_nonzero_groups_f32_n1c2 => Mttkrp<F32, 1, 2>,
+            mttkrp_nonzero_groups_f32_n1c4 => Mttkrp<F32, 1, 4>,
+        }
+        tensor_mttkrp_f32_n2 {
+            mttkrp_nonzero_groups_f32_n2c1 => Mttkrp<F32, 2, 1>,
+            mttkrp_nonzero_groups_f32_n2c2 => Mttkrp<F32, 2, 2>,
+            mttkrp_nonzero_groups_f32_n2c4 => Mttkrp<F32, 2, 4>,
+        }
+        tensor_mttkrp_f32_n4 {
+            mttkrp_nonzero_groups_f32_n4c1 => Mttkrp<F32, 4, 1>,
+            mttkrp_nonzero_groups_f32_n4c2 => Mttkrp<F32, 4, 2>,
+            mttkrp_nonzero_groups_f32_n4c4 => Mttkrp<F32, 4, 4>,
+        }
+        tensor_mttkrp_f16_n1 {
+            mttkrp_nonzero_groups_f16_n1c1 => Mttkrp<F16, 1, 1>,
+            mttkrp_nonzero_groups_f16_n1c2 => Mttkrp<F16, 1, 2>,
+            mttkrp_nonzero_groups_f16_n1c4 => Mttkrp<F16, 1, 4>,
+        }
+        tensor_mttkrp_f16_n2 {
+            mttkrp_nonzero_groups_f16_n2c1 => Mttkrp<F16, 2, 1>,
+            mttkrp_nonzero_groups_f16_n2c2 => Mttkrp<F16, 2, 2>,
+            mttkrp_nonzero_groups_f16_n2c4 => Mttkrp<F16, 2, 4>,
+        }
+        tensor_mttkrp_f16_n4 {
+            mttkrp_nonzero_groups_f16_n4c1 => Mttkrp<F16, 4, 1>,
+            mttkrp_nonzero_groups_f16_n4c2 => Mttkrp<F16, 4, 2>,
+            mttkrp_nonzero_groups_f16_n4c4 => Mttkrp<F16, 4, 4>,
+        }
+        tensor_atomic {
+            mttkrp_atomic_f32 => AtomicEntries<2>,
+            ttm_atomic_f32 => AtomicEntries<1>,
+        }
+    }
+    Sddmm {
+        sddmm_tiles_f16 {
+            sddmm_tiles_f16_1 => SddmmTiles<F16, Bulk, 1>,
+            sddmm_tiles_f16_2 => SddmmTiles<F16, Bulk, 2>,
+            sddmm_tiles_f16_4 => SddmmTiles<F16, Bulk, 4>,
+            sddmm_tiles_f16_8 => SddmmTiles<F16, Bulk, 8>,
+            sddmm_tiles_f16_elements => SddmmTiles<F16, ByElement, 1>,
+        }
+        sddmm_tiles_bf16 {
+            sddmm_tiles_bf16_1 => SddmmTiles<Bf16, Bulk, 1>,
+            sddmm_tiles_bf16_2 => SddmmTiles<Bf16, Bulk, 2>,
+            sddmm_tiles_bf16_4 => SddmmTiles<Bf16, Bulk, 4>,
+            sddmm_tiles_bf16_8 => SddmmTiles<Bf16, Bulk, 8>,
+            sddmm_tiles_bf16_elements => SddmmTiles<Bf16, ByElement, 1>,
+        }
+        sddmm_tiles_tf32 {
+            sddmm_tiles_tf32_1 => SddmmTiles<Tf32, Bulk, 1>,
+            sddmm_tiles_tf32_2 => SddmmTiles<Tf32, Bulk, 2>,
+            sddmm_tiles_tf32_4 => SddmmTiles<Tf32, Bulk, 4>,
+            sddmm_tiles_tf32_8 => SddmmTiles<Tf32, Bulk, 8>,
+            sddmm_tiles_tf32_elements => SddmmTiles<Tf32, ByElement, 1>,
+        }
+        sddmm_tiles_f16_scan {
+            sddmm_tiles_f16_4_scan => SddmmTiles<F16, Bulk, 4, Scan>,
+        }
+        sddmm_entries_f16 {
+            sddmm_entries_f16 => SddmmEntries<Vectors<F16>>,
+            sddmm_entries_f16_elements => SddmmEntries<Scalars<F16>>,
+        }
+        sddmm_entries_bf16 {
+            sddmm_entries_bf16 => SddmmEntries<Vectors<Bf16>>,
+            sddmm_entries_bf16_elements => SddmmEntries<Scalars<Bf16>>,
+        }
+        sddmm_entries_f32 {
+            sddmm_entries_f32 => SddmmEntries<Vectors<F32>>,
+            sddmm_entries_f32_elements => SddmmEntries<Scalars<F32>>,
+        }
+        sddmm_entries_tf32 {
+            sddmm_entries_tf32 => SddmmEntries<Vectors<Tf32>>,
+            sddmm_entries_tf32_elements => SddmmEntries<Scalars<Tf32>>,
+        }
+        sddmm_groups_f16 {
+            sddmm_groups_f16 => SddmmGroups<Vectors<F16>>,
+            sddmm_groups_f16_elements => SddmmGroups<Scalars<F16>>,
+        }
+        sddmm_groups_f32 {
+            sddmm_groups_f32 => SddmmGroups<Vectors<F32>>,
+            sddmm_groups_f32_elements => SddmmGroups<Scalars<F32>>,
+        }
+    }
+    Softmax {
+        softmax {
+            row_softmax_short => RowSoftmax<EightLanes>,
+            row_softmax_long => RowSoftmax<WholeBlock>,
+        }
+        softmax_grad {
+            row_softmax_grad_short => RowSoftmaxGrad<EightLanes>,
+            row_softmax_grad_long => RowSoftmaxGrad<WholeBlock>,
+        }
+    }
+    Nm {
+        nm_f32_128x128 {
+            nm_f32_128x128 => NmCudaCores<ByWarp, 16, 8, 4>,
+        }
+        nm_f32_64x128 {
+            nm_f32_64x128 => NmCudaCores<ByWarp, 8, 8, 4>,
+        }
+        nm_f32_64x64 {
+            nm_f32_64x64 => NmCudaCores<ByWarp, 8, 8, 2>,
+        }
+        nm_f32_32x64 {
+            nm_f32_32x64 => NmCudaCores<ByWarp, 4, 8, 2>,
+        }
+        nm_f32_32x32 {
+            nm_f32_32x32 => NmCudaCores<ByWarp, 4, 4, 2>,
+        }
+        nm_f32_128x128_single {
+            nm_f32_128x128_single => NmCudaCores<ByWarp, 16, 8, 4, Single>,
+        }
+        nm_f32_64x128_single {
+            nm_f32_64x128_single => NmCudaCores<ByWarp, 8, 8, 4, Single>,
+        }
+        nm_f32_128x128_by8 {
+            nm_f32_128x128_by8 => NmCudaCores<ByLane, 16, 8, 4>,
+        }
+        nm_f32_32x64_by8 {
+            nm_f32_32x64_by8 => NmCudaCores<ByLane, 4, 8, 2>,
+        }
+        nm_f32_128x64_by4 {
+            nm_f32_128x64_by4 => NmCudaCores<ByLane, 16, 4, 4>,
+        }
+        nm_f32_32x32_by4 {
+            nm_f32_32x32_by4 => NmCudaCores<ByLane, 4, 4, 2>,
+        }
+        nm_f32_32x32_by1 {
+            nm_f32_32x32_by1 => NmCudaCores<ByColumn, 4, 4, 2>,
+        }
+        nm_f16_64x512_128 {
+            nm_f16_64x512_128 => NmTensorCores<F16, Block<16, 32, 128, 4>, 4>,
+        }
+        nm_f16_64x512_256 {
+            nm_f16_64x512_256 => NmTensorCores<F16, Block<16, 32, 256, 3>, 4>,
+        }
+        nm_f16_64x512_by16 {
+            nm_f16_64x512_by16 => NmTensorCores<F16, Block<16, 16, 256, 3>, 4>,
+        }
+        nm_f16_32x512_by8 {
+            nm_f16_32x512_by8 => NmTensorCores<F16, Block<16, 8, 256, 3>, 2>,
+        }
+        nm_f16_64x256 {
+            nm_f16_64x256 => NmTensorCores<F16, Block<8, 32, 256, 3>, 4>,
+        }
+        nm_f16_32x256 {
+            nm_f16_32x256 => NmTensorCores<F16, Block<8, 32, 256, 3>, 2>,
+        }
+        nm_f16_16x128 {
+            nm_f16_16x128 => NmTensorCores<F16, Block<4, 32, 128, 4>, 1>,
+        }
+        nm_bf16_64x512_128 {
+            nm_bf16_64x512_128 => NmTensorCores<Bf16, Block<16, 32, 128, 4>, 4>,
+        }
+        nm_bf16_64x512_256 {
+            nm_bf16_64x512_256 => NmTensorCores<Bf16, Block<16, 32, 256, 3>, 4>,
+        }
+        nm_bf16_64x512_by16 {
+            nm_bf16_64x512_by16 => NmTensorCores<Bf16, Block<16, 16, 256, 3>, 4>,
+        }
+        nm_bf16_32x512_by8 {
+            nm_bf16_32x512_by8 => NmTensorCores<Bf16, Block<16, 8, 256, 3>, 2>,
+        }
+        nm_bf16_64x256 {
+            nm_bf16_64x256 => NmTensorCores<Bf16, Block<8, 32, 256, 3>, 4>,
+        }
+        nm_bf16_32x256 {
+            nm_bf16_32x256 => NmTensorCores<Bf16, Block<8, 32, 256, 3>, 2>,
+        }
+        nm_bf16_16x128 {
+            nm_bf16_16x128 => NmTensorCores<Bf16, Block<4, 32, 128, 4>, 1>,
+        }
+        nm_tf32_64x512_64 {
+            nm_tf32_64x512_64 => NmTensorCores<Tf32, Block<16, 32, 64, 5>, 4>,
+        }
+        nm_tf32_64x512_128 {
+            nm_tf32_64x512_128 => NmTensorCores<Tf32, Block<16, 32, 128, 4>, 4>,
+        }
+        nm_tf32_64x256 {
+            nm_tf32_64x256 => NmTensorCores<Tf32, Block<8, 32, 128, 4>, 4>,
+        }
+        nm_tf32_64x256_by16 {
+            nm_tf32_64x256_by16 => NmTensorCores<Tf32, Block<8, 16, 128, 4>, 4>,
+        }
+        nm_tf32_64x256_by8 {
+            nm_tf32_64x256_by8 => NmTensorCores<Tf32, Block<8, 8, 128, 4>, 4>,
+        }
+        nm_tf32_32x128 {
+            nm_tf32_32x128 => NmTensorCores<Tf32, Block<4, 32, 64, 4>, 2>,
+        }
+        nm_combine {
+            nm_combine => NmCombine,
+        }
+        nm_stage {
+            nm_stage_16bit => NmStage<Bits16, true>,
+            nm_stage_16bit_elements => NmStage<Bits16, false>,
+            nm_stage_f32 => NmStage<Widened<F32>, true>,
+            nm_stage_f32_elements => NmStage<Widened<F32>, false>,
+            nm_stage_tf32 => NmStage<Widened<Tf32>, true>,
+            nm_stage_tf32_elements => NmStage<Widened<Tf32>, false>,
+            nm_stage_f16_to_f32 => NmStage<Widened<F16>, true>,
+            nm_stage_f16_to_f32_elements => NmStage<Widened<F16>, false>,
+            nm_stage_bf16_to_f32 => NmStage<Widened<Bf16>, true>,
+            nm_stage_bf16_to_f32_elements => NmStage<Widened<Bf16>, false>,
+        }
+    }
+    Training {
+        training {
+            training_pointwise => Pointwise,
+            training_cross_entropy => CrossEntropy,
+            training_normalize_rows => NormalizeRows,
+            training_normalize_rows_grad => NormalizeRowsGrad,
+            training_column_sums => ColumnSums,
+            training_adam => Adam,
+        }
+    }
+    Preprocess {
+        preprocess {
+            scan => scan::Scan,
+            scan_add => scan::ScanAdd,
+            preprocess_row_lengths => RowLengths,
+            preprocess_place_rows => PlaceRows,
+            preprocess_merge_columns => MergeColumns,
+            preprocess_list_vectors => ListVectors,
+            preprocess_tile_steps => TileSteps,
+            preprocess_distribute_vectors => DistributeVectors,
+            preprocess_distribute_entries => DistributeEntries,
+            preprocess_keep_entries => KeepEntries,
+            preprocess_place_windows => PlaceWindows,
+            preprocess_gather_values_16bit => GatherValues<F16>,
+            preprocess_gather_values_32bit => GatherValues<Tf32>,
+            preprocess_tile_records_16bit => TileRecords<F16>,
+            preprocess_tile_records_32bit => TileRecords<Tf32>,
+        }
+    }
+    Check {
+        check_f16 {
+            spmm_check_f16 => Check<F16>,
+        }
+        check_f32 {
+            spmm_check_f32 => Check<F32>,
+        }
+        check_bf16 {
+            spmm_check_bf16 => Check<Bf16>,
+        }
+        check_tf32 {
+            spmm_check_tf32 => Check<Tf32>,
+        }
+    }
+    Probe {
+        probe {
+            gather_probe => GatherProbe,
+        }
+    }
+
+    @from Sm90:
+    Nm {
+        nm_f32_128x128_bulk {
+            nm_f32_128x128_bulk => NmCudaCores<ByWarp, 16, 8, 4, nm::Bulk>,
+        }
+        nm_f32_64x128_bulk {
+            nm_f32_64x128_bulk => NmCudaCores<ByWarp, 8, 8, 4, nm::Bulk>,
+        }
+    }
+
+    @from Sm90a:
+}
