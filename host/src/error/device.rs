@@ -51,8 +51,11 @@ pub enum DeviceError {
         /// The log of its compiler.
         log: String,
     },
-    /// A kernel that the table of entry points lists but the loaded module lacks.
-    #[error("the loaded PTX has no entry {name}; rebuild it with `cargo xtask build-ptx`")]
+    /// A kernel that the table of entry points lists and this build, or its PTX for this GPU, lacks.
+    #[error(
+        "there is no PTX of entry {name} for this GPU: build windrow with the feature of its family (nm, tensor, \
+         training), or, after a change of the kernels, run `cargo xtask build-ptx`"
+    )]
     MissingEntry {
         /// The entry point.
         name: &'static str,
