@@ -24,9 +24,9 @@ pub struct UnknownName {
 
 /// `Display` and `FromStr` of an enum from one table of names: what a value is shown as is what is read as that value.
 ///
-/// A text that is none of the names becomes an [`UnknownName`]; or `Error::UnknownName { what, text, known }`, for an error
-/// with that variant that is named after what the enum is; or whatever a function makes of the text and of the names,
-/// listed as `"a, b and c"` in the order of the table. With `pub name;` in front, there is also a
+/// A text that is none of the names becomes an [`UnknownName`]; or `Error::UnknownName { what, text, known }`, for an
+/// error with that variant that is named after what the enum is; or whatever a function makes of the text and of the
+/// names, listed as `"a, b and c"` in the order of the table. With `pub name;` in front, there is also a
 /// `const fn name(self) -> &'static str`.
 ///
 /// # Examples

@@ -107,9 +107,9 @@
 //!
 //! # Weights with N:M sparsity
 //!
-//! [`NmSpmm`] multiplies dense activations by weights of which in every `M` rows `N` are kept, in vectors of `L` columns:
-//! a pruned linear layer, `C = act(A·W + bias)`. [`prune_magnitude`] makes such weights of dense ones, [`io`] reads and
-//! writes them as safetensors.
+//! [`NmSpmm`] multiplies dense activations by weights of which in every `M` rows `N` are kept, in vectors of `L`
+//! columns: a pruned linear layer, `C = act(A·W + bias)`. [`prune_magnitude`] makes such weights of dense ones,
+//! [`io`] reads and writes them as safetensors.
 //!
 //! ```
 //! use windrow::{Device, NmPattern, NmSpmm, prune_magnitude};
@@ -134,9 +134,10 @@
 //!
 //! # Errors
 //!
-//! What depends on data or device is an error of the family ([`SpmmError`], [`SddmmError`], [`NmError`], [`TensorError`]), of any
-//! plan ([`PlanError`]) or of the device ([`DeviceError`]), with the numbers in it and what to do about them; nothing panics on user data. [`SpmmPlan::verify`] compares a result with an f64 reference, element by element
-//! and where the result is, within a bound that follows from the number of roundings.
+//! What depends on data or device is an error of the family ([`SpmmError`], [`SddmmError`], [`NmError`],
+//! [`TensorError`]), of any plan ([`PlanError`]) or of the device ([`DeviceError`]), with the numbers in it and what
+//! to do about them; nothing panics on user data. [`SpmmPlan::verify`] compares a result with an f64 reference,
+//! element by element and where the result is, within a bound that follows from the number of roundings.
 
 mod cpu;
 mod dense;

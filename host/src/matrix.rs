@@ -248,8 +248,8 @@ pub(crate) fn elements(rows: usize, cols: usize, ld: usize) -> Result<usize, Pla
     Ok(len)
 }
 
-/// The least leading dimension for which rows begin at multiples of 16 bytes; for a vector 1, so that gathers of its elements
-/// share lines.
+/// The least leading dimension for which rows begin at multiples of 16 bytes; for a vector 1, so that gathers of its
+/// elements share lines.
 pub(crate) fn aligned_ld<T>(cols: usize) -> usize {
     if cols == 1 {
         return 1;
@@ -257,9 +257,9 @@ pub(crate) fn aligned_ld<T>(cols: usize) -> usize {
     cols.checked_next_multiple_of((16 / size_of::<T>()).max(1)).unwrap_or(cols)
 }
 
-/// An expression for the element type of a precision: `with_element!(precision, T => expression)` has `T` stand for `f32`,
-/// [`f16`](crate::f16) or [`bf16`](crate::bf16) in the expression, as `B` and other operands of a plan of that precision
-/// have it.
+/// An expression for the element type of a precision: `with_element!(precision, T => expression)` has `T` stand for
+/// `f32`, [`f16`](crate::f16) or [`bf16`](crate::bf16) in the expression, as `B` and other operands of a plan of that
+/// precision have it.
 ///
 /// # Examples
 /// ```

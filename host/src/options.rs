@@ -77,8 +77,9 @@ pub enum Algorithm {
     /// CUDA cores over CSR, divided as a point of Sgap's space says ([`AtomicParallelism`](crate::AtomicParallelism)):
     /// for narrow `B`, where balance decides. f32 and f16. Works on rows in their own order.
     SegmentGroup,
-    /// Tensor Cores over CSR: dot products as MMAs over matricised rows (TCA-SpMM). f16. Works on rows in their own order,
-    /// and takes a column-major `B` too ([`SpmmPlan::run_column_major_into`](crate::SpmmPlan::run_column_major_into)).
+    /// Tensor Cores over CSR: dot products as MMAs over matricised rows (TCA-SpMM). f16. Works on rows in their own
+    /// order, and takes a column-major `B` too
+    /// ([`SpmmPlan::run_column_major_into`](crate::SpmmPlan::run_column_major_into)).
     MatricizedRows,
     /// Tensor Cores over 8 × 8 tiles. Any precision but f32.
     TileStream,
@@ -185,9 +186,9 @@ pub enum Preprocessing {
     Auto,
     /// By the CPU's threads; the arrays are then uploaded.
     Cpu,
-    /// On the GPU, where the plan is one that it lays out: all rows in tiles, or a division by column vectors. While the
-    /// plan is made this takes up to 25 bytes of device memory for each entry (57 where entries are divided) and 50 for
-    /// each row, beside the plan's own and its memory limit.
+    /// On the GPU, where the plan is one that it lays out: all rows in tiles, or a division by column vectors. While
+    /// the plan is made this takes up to 25 bytes of device memory for each entry (57 where entries are divided) and
+    /// 50 for each row, beside the plan's own and its memory limit.
     Gpu,
 }
 
@@ -237,8 +238,8 @@ pub struct CpuTasks {
     /// less to deal out.
     pub ranges_per_thread: u32,
     /// Columns of `B` that all rows are multiplied by before the next: few keep more rows of `B` in the caches, and `A`
-    /// is read once for each tile. Rounded up to a multiple of 16. All, unless given or unless a few rows hold much of the
-    /// work.
+    /// is read once for each tile. Rounded up to a multiple of 16. All, unless given or unless a few rows hold much
+    /// of the work.
     pub tile_columns: Option<usize>,
 }
 

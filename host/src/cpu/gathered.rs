@@ -225,8 +225,8 @@ impl Panels {
     }
 }
 
-/// Tiles of a matrix of `n` columns in vectors, from one column at which a tile begins to another: of four columns, fewer
-/// at the end of a vector.
+/// Tiles of a matrix of `n` columns in vectors, from one column at which a tile begins to another: of four columns,
+/// fewer at the end of a vector.
 fn tiles(columns: Range<usize>, (n, vector): (usize, usize)) -> impl Iterator<Item = Range<usize>> {
     let mut start = columns.start;
     std::iter::from_fn(move || {

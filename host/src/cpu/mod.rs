@@ -9,8 +9,8 @@
 //! row's entries, whatever the strips, ranges or number of threads, so results are the same bit for bit in
 //! every run, and the same on every vector unit that has fused multiply-add.
 //!
-//! `B` may be stored as [`half::f16`] or [`half::bf16`] and `C` as [`half::f16`]; sums are taken in f32 and rounded once
-//! by the store. [`Tf32`] rounds an f32 `B` when it is read.
+//! `B` may be stored as [`half::f16`] or [`half::bf16`] and `C` as [`half::f16`]; sums are taken in f32 and rounded
+//! once by the store. [`Tf32`] rounds an f32 `B` when it is read.
 
 mod gathered;
 mod product;
@@ -87,7 +87,8 @@ impl CpuCsr {
 
 /// `C[m×n] ← α·A[m×k]·B[k×n] + β·C`, on the threads of the current rayon pool.
 ///
-/// An f32 `B` is rounded as it is read if the precision is tf32. `C` is not read if β = 0. Elements between `n` and the leading dimensions are neither read nor written.
+/// An f32 `B` is rounded as it is read if the precision is tf32. `C` is not read if β = 0. Elements between `n` and
+/// the leading dimensions are neither read nor written.
 ///
 /// # Panics
 /// If the sizes do not fit together: `b` is k × n and `c` m × n. The plan has checked them.

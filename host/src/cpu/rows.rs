@@ -11,8 +11,8 @@ use crate::num::index;
 /// What a row costs beside its entries, in entries.
 const ROW_COST: u64 = 1;
 
-/// Calls `work` with each row, its entries as a range, and its part of `values`, which has an element for each entry, on
-/// the threads of the current rayon pool.
+/// Calls `work` with each row, its entries as a range, and its part of `values`, which has an element for each entry,
+/// on the threads of the current rayon pool.
 ///
 /// A row is one thread's, so that results do not depend on the number of threads.
 pub(crate) fn each_row(

@@ -70,15 +70,16 @@ impl Device {
 
     /// GPU number `index`, counted as `CUDA_VISIBLE_DEVICES` leaves them.
     ///
-    /// Kernels are compiled for the GPU by its driver, a [module](KernelModule) when something of it is first used: some
-    /// tenths of a second each the first time, a few milliseconds from the driver's cache after that.
+    /// Kernels are compiled for the GPU by its driver, a [module](KernelModule) when something of it is first used:
+    /// some tenths of a second each the first time, a few milliseconds from the driver's cache after that.
     ///
     /// # Errors
     /// - [`DeviceError::NoDriver`], [`DeviceError::NoSuchDevice`];
     /// - [`DeviceError::DriverTooOld`], [`DeviceError::ComputeCapability`]: what is there does not suffice;
     /// - [`DeviceError::Driver`].
     ///
-    /// Whatever uses a kernel for the first time may return [`DeviceError::Jit`], with the log of the driver's compiler.
+    /// Whatever uses a kernel for the first time may return [`DeviceError::Jit`], with the log of the driver's
+    /// compiler.
     pub fn cuda(index: u32) -> Result<Self, DeviceError> {
         let mut open = OPEN_GPUS.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|(_, device)| device.strong_count() > 0);
@@ -182,8 +183,8 @@ impl Device {
         self.machine().map_or_else(Vec::new, Machine::kernel_modules)
     }
 
-    /// Has the driver compile every kernel that this GPU runs, so that nothing waits for that later; no work on the CPU.
-    /// Plans do without it: what they run is compiled when it first runs.
+    /// Has the driver compile every kernel that this GPU runs, so that nothing waits for that later; no work on the
+    /// CPU. Plans do without it: what they run is compiled when it first runs.
     ///
     /// # Errors
     /// [`DeviceError::Jit`], with the log of the driver's compiler; [`DeviceError::Driver`].

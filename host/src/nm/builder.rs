@@ -119,9 +119,9 @@ impl<'a, V: Value> NmSpmmBuilder<'a, V> {
     /// - [`NmError::NoTensorCores`] if Tensor Cores were asked for, and have no kernel for the weights;
     /// - [`NmError::NoKernel`] for a [`kernel`](Self::kernel) that there is not, or not for these
     ///   weights;
-    /// - [`PlanError::TooLarge`] for weights that the kernels cannot index;
-    /// - [`PlanError::MemoryLimit`] if the plan needs more than the limit;
-    /// - [`PlanError::Device`] if the device refuses.
+    /// - [`PlanError::TooLarge`](crate::PlanError::TooLarge) for weights that the kernels cannot index;
+    /// - [`PlanError::MemoryLimit`](crate::PlanError::MemoryLimit) if the plan needs more than the limit;
+    /// - [`PlanError::Device`](crate::PlanError::Device) if the device refuses.
     pub fn build(&self, device: &Device) -> Result<NmSpmmPlan, NmError> {
         if !self.options.algorithm.supports(self.options.precision) {
             let (algorithm, precision) = (self.options.algorithm, self.options.precision);

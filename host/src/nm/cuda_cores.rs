@@ -103,8 +103,8 @@ impl CudaCoresNm {
             parts_log2: run.parts_log2,
         };
         let rows = u64::from(run.output.m.div_ceil(self.choice.tile.rows)) << run.parts_log2;
-        // SAFETY: rows and picks are those of `Blocks`, whose shape was chosen for this entry and its shared memory; the
-        // rest is the caller's promise.
+        // SAFETY: rows and picks are those of `Blocks`, whose shape was chosen for this entry and its shared memory;
+        // the rest is the caller's promise.
         unsafe { launch(machine, self.choice.entry, [rows, wide(self.blocks)], &params) }
     }
 }

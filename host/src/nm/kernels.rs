@@ -80,7 +80,8 @@ impl Weights {
 }
 
 impl Kernels {
-    /// Uploads weights, and reserves what runs share; runs take `spare` bytes more at most, if the plan's memory is limited.
+    /// Uploads weights, and reserves what runs share; runs take `spare` bytes more at most, if the plan's memory is
+    /// limited.
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].

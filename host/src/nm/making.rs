@@ -1,4 +1,5 @@
-//! How a plan for a machine that runs kernels is made: an algorithm and an instance are chosen, weights laid out for it.
+//! How a plan for a machine that runs kernels is made: an algorithm and an instance are chosen, weights laid out for
+//! it.
 
 use windrow_formats::{Value, VectorNm};
 

@@ -22,7 +22,8 @@ impl Sizes {
         l.is_multiple_of(index(u64::from(tile.strip))) || wide(l) >= u64::from(self.n)
     }
 
-    /// Bytes that move so that a product divided into parts becomes one: each part is written and read, the sum written.
+    /// Bytes that move so that a product divided into parts becomes one: each part is written and read, the sum
+    /// written.
     pub(super) fn combined_bytes(&self, parts_log2: u32) -> f64 {
         f64::from(self.m) * f64::from(self.n) * 4.0 * (2.0 * f64::from(1 << parts_log2) + 1.0)
     }

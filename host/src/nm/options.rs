@@ -32,8 +32,8 @@ impl ActivationLayout {
     }
 }
 
-/// How a product with N:M weights is computed on a GPU. The CPU has one algorithm, whichever is asked of those that there
-/// are for the precision.
+/// How a product with N:M weights is computed on a GPU. The CPU has one algorithm, whichever is asked of those that
+/// there are for the precision.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -41,10 +41,11 @@ pub enum NmAlgorithm {
     /// Tensor Cores where they have kernels for the precision and the weights, else CUDA cores.
     #[default]
     Auto,
-    /// CUDA cores, the kernels of the paper. Any precision: products are those of f32, whatever operands are rounded to.
+    /// CUDA cores, the kernels of the paper. Any precision: products are those of f32, whatever operands are rounded
+    /// to.
     CudaCores,
-    /// Tensor Cores. Any precision but f32, for weights whose vectors are a multiple of 8 columns long or as long as rows,
-    /// and not so sparse that the rows which 16 or 32 kept ones come from do not fit into shared memory.
+    /// Tensor Cores. Any precision but f32, for weights whose vectors are a multiple of 8 columns long or as long as
+    /// rows, and not so sparse that the rows which 16 or 32 kept ones come from do not fit into shared memory.
     TensorCores,
 }
 
@@ -94,23 +95,26 @@ names!(NmPacking, "packing";
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct NmOptions {
-    /// See [`NmSpmmBuilder::rows`](super::NmSpmmBuilder::rows).
+    /// Rows of `A` that most products will have: [`NmSpmmBuilder::rows`](super::NmSpmmBuilder::rows).
     pub rows: usize,
-    /// See [`NmSpmmBuilder::precision`](super::NmSpmmBuilder::precision).
+    /// The type that `A` and the weights are rounded to: [`NmSpmmBuilder::precision`](super::NmSpmmBuilder::precision).
     pub precision: Precision,
-    /// See [`NmSpmmBuilder::layout`](super::NmSpmmBuilder::layout).
+    /// How `A` is stored: [`NmSpmmBuilder::layout`](super::NmSpmmBuilder::layout).
     pub layout: ActivationLayout,
-    /// See [`NmSpmmBuilder::scale`](super::NmSpmmBuilder::scale).
+    /// A factor of every product: [`NmSpmmBuilder::scale`](super::NmSpmmBuilder::scale).
     pub scale: f32,
-    /// See [`NmSpmmBuilder::algorithm`](super::NmSpmmBuilder::algorithm).
+    /// The algorithm on a GPU: [`NmSpmmBuilder::algorithm`](super::NmSpmmBuilder::algorithm).
     pub algorithm: NmAlgorithm,
-    /// See [`NmSpmmBuilder::packing`](super::NmSpmmBuilder::packing).
+    /// Whether columns of `A` are packed on their way to shared memory:
+    /// [`NmSpmmBuilder::packing`](super::NmSpmmBuilder::packing).
     pub packing: NmPacking,
-    /// See [`NmSpmmBuilder::autotune`](super::NmSpmmBuilder::autotune).
+    /// Whether the choice of the kernel is checked by running a few:
+    /// [`NmSpmmBuilder::autotune`](super::NmSpmmBuilder::autotune).
     pub autotune: bool,
-    /// See [`NmSpmmBuilder::kernel`](super::NmSpmmBuilder::kernel).
+    /// One entry point by its name, for measurements: [`NmSpmmBuilder::kernel`](super::NmSpmmBuilder::kernel).
     pub kernel: Option<String>,
-    /// See [`NmSpmmBuilder::memory_limit`](super::NmSpmmBuilder::memory_limit), in bytes.
+    /// Device memory that the plan may take, in bytes:
+    /// [`NmSpmmBuilder::memory_limit`](super::NmSpmmBuilder::memory_limit).
     pub memory_limit: Option<u64>,
 }
 

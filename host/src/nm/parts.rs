@@ -43,8 +43,8 @@ impl Shared {
         }
     }
 
-    /// With memory for so many elements of partial sums, and more when it is needed; `spare` more at most, if the plan's
-    /// memory is limited.
+    /// With memory for so many elements of partial sums, and more when it is needed; `spare` more at most, if the
+    /// plan's memory is limited.
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].

@@ -60,8 +60,8 @@ impl NmSpmmPlan {
     /// Copies operand and result; see [`run_into`](Self::run_into) for matrices that stay on the device.
     ///
     /// # Errors
-    /// - [`PlanError::OperandShape`] if the length is no m × k;
-    /// - [`PlanError::TooLarge`], [`PlanError::Device`].
+    /// - [`NmError::PackedLength`] if the length is no whole number of rows;
+    /// - [`PlanError::TooLarge`](crate::PlanError::TooLarge), [`PlanError::Device`](crate::PlanError::Device).
     ///
     /// # Examples
     /// ```
@@ -93,8 +93,8 @@ impl NmSpmmPlan {
     /// [layout](ActivationLayout) says.
     ///
     /// # Errors
-    /// - [`PlanError::OperandShape`] if the sizes do not fit;
-    /// - [`PlanError::TooLarge`], [`PlanError::Device`].
+    /// - [`PlanError::OperandShape`](crate::PlanError::OperandShape) if the sizes do not fit;
+    /// - [`PlanError::TooLarge`](crate::PlanError::TooLarge), [`PlanError::Device`](crate::PlanError::Device).
     ///
     /// # Examples
     /// ```
@@ -154,13 +154,15 @@ impl NmSpmmPlan {
     /// - `run.bias`: n numbers.
     ///
     /// # Errors
-    /// - [`PlanError::OperandShape`] if the sizes do not fit;
-    /// - [`PlanError::WrongDevice`] if an operand is elsewhere, [`PlanError::ElementType`] if `a` is of
+    /// - [`PlanError::OperandShape`](crate::PlanError::OperandShape) if the sizes do not fit;
+    /// - [`PlanError::WrongDevice`](crate::PlanError::WrongDevice) if an operand is elsewhere,
+    ///   [`PlanError::ElementType`](crate::PlanError::ElementType) if `a` is of
     ///   another type;
-    /// - [`PlanError::TooLarge`] on a GPU: for more than 2³¹ rows; for 2³² elements from row to row; and for
+    /// - [`PlanError::TooLarge`](crate::PlanError::TooLarge) on a GPU: for more than 2³¹ rows; for 2³² elements from
+    ///   row to row; and for
     ///   an `A` of 64 GiB, or of 4 GiB from one of its k rows to the next, k-major and in the type that
     ///   kernels read it as;
-    /// - [`PlanError::Device`].
+    /// - [`PlanError::Device`](crate::PlanError::Device).
     ///
     /// # Examples
     /// ```

@@ -143,7 +143,8 @@ impl Staging {
     /// [`DeviceError::OutOfMemory`], [`DeviceError::Grid`], [`DeviceError::Driver`].
     ///
     /// # Safety
-    /// The activations are as `GpuNm::run` demands; no other run uses this staging until all work of this one is queued.
+    /// The activations are as `GpuNm::run` demands; no other run uses this staging until all work of this one is
+    /// queued.
     pub(super) unsafe fn bring(
         &mut self,
         machine: &dyn Machine,

@@ -9,8 +9,8 @@ use super::model::{Capacity, Instance, Sizes, by_cost};
 use super::options::NmPacking;
 use crate::num::{index, narrow, real, wide};
 
-/// Sparsity from which columns are packed unless told. The paper has 0.7 (section III-A); here packed stages hold more kept
-/// rows, and on an H200 packing wins 30 % at 0.625 and nothing at 0.5.
+/// Sparsity from which columns are packed unless told. The paper has 0.7 (section III-A); here packed stages hold
+/// more kept rows, and on an H200 packing wins 30 % at 0.625 and nothing at 0.5.
 const PACKED_FROM: f64 = 0.6;
 /// Most kept rows of a stage: more do not make barriers noticeably rarer.
 const MOST_KEPT: usize = 64;
@@ -142,8 +142,8 @@ impl Instance for Choice {
     }
 }
 
-/// Share of the peak that an instance reaches with stages of so many kept rows when nothing else limits it, of that of the
-/// best at first: measured on an H200 at 4096³, and at 256 × 4096 × 4096 for small tiles.
+/// Share of the peak that an instance reaches with stages of so many kept rows when nothing else limits it, of that
+/// of the best at first: measured on an H200 at 4096³, and at 256 × 4096 × 4096 for small tiles.
 fn efficiency(tile: NmTile, bulk: bool, depth: f64) -> f64 {
     /// Kept rows of the stages for which shares are noted.
     const NOTED_DEPTH: f64 = 16.0;

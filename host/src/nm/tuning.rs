@@ -52,7 +52,8 @@ impl Scratch {
     /// Operands of `sizes.m` rows, `A` of numbers between -1 and 1: what products cost depends on how many bits change.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfMemory`](crate::DeviceError::OutOfMemory), [`DeviceError::Driver`](crate::DeviceError::Driver).
+    /// [`DeviceError::OutOfMemory`](crate::DeviceError::OutOfMemory),
+    /// [`DeviceError::Driver`](crate::DeviceError::Driver).
     pub(super) fn new(device: &Device, bringing: &Bringing, sizes: Sizes) -> Result<Self, NmError> {
         let (lda, rows) = shape_of(bringing, sizes.m);
         let c = DeviceBuffer::alloc(device, index(u64::from(sizes.m) * u64::from(sizes.n)), "scratch of C")?;
@@ -95,8 +96,8 @@ impl Scratch {
         kernels: &Kernels,
     ) -> Result<f64, NmError> {
         let output = self.operands.output_for(self.n);
-        // SAFETY: the operands are this scratch's memory, of the shapes that `new` gave it, and freed after the machine's
-        // work.
+        // SAFETY: the operands are this scratch's memory, of the shapes that `new` gave it, and freed after the
+        // machine's work.
         let run = || unsafe { kernels.run(machine, &self.operands, output) };
         let batch = |runs: u32| -> Result<f64, NmError> {
             let start = device.record()?;

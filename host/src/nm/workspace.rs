@@ -8,8 +8,8 @@ use crate::error::DeviceError;
 
 /// Device memory that grows with what runs need, and stays.
 ///
-/// Whoever queues work that uses it holds a lock until all of that work is queued: a machine's work is ordered, so no run
-/// sees what another leaves. Memory is freed after the work that uses it.
+/// Whoever queues work that uses it holds a lock until all of that work is queued: a machine's work is ordered, so no
+/// run sees what another leaves. Memory is freed after the work that uses it.
 pub(super) struct Workspace<T: Pod> {
     device: Device,
     name: &'static str,

@@ -14,8 +14,8 @@ pub struct GroupLaunch {
     /// Threads of a block: a multiple of 32, at most 512.
     pub block_threads: u32,
     /// Columns of `B` that threads side by side have together; as many as the width has, if none is given, and as
-    /// lanes of a warp allow. A power of two, at least the point's columns; more than lanes allow is taken for as many as
-    /// they do.
+    /// lanes of a warp allow. A power of two, at least the point's columns; more than lanes allow is taken for as
+    /// many as they do.
     pub tile_columns: Option<u32>,
     /// The share, `2^workers_log2`, of the threads that all of `A` would occupy at once: with fewer each has several
     /// shares of it, one after the other. At most 0.

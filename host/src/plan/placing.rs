@@ -65,7 +65,7 @@ pub(crate) fn copy_on_device(
     // f32 do not overflow in f32: nothing is counted.
     let rounding = (Precision::F32, GlobalPtr::NULL);
     let out = (to.pointer().cast(), from.len().min(to.len()));
-    // SAFETY: both buffers have as many elements, are of one device, and free their memory after the work queued before;
-    // `to` is borrowed for itself.
+    // SAFETY: both buffers have as many elements, are of one device, and free their memory after the work queued
+    // before; `to` is borrowed for itself.
     unsafe { Index::InOrder.place(machine, rounding, from.pointer(), out) }
 }

@@ -10,16 +10,17 @@ use crate::device::Machine;
 use crate::error::DeviceError;
 use crate::num::real;
 
-/// How the launches of a hybrid follow each other: its CUDA-core part and its Tensor-Core part. Plans with one part have
-/// nothing to choose.
+/// How the launches of a hybrid follow each other: its CUDA-core part and its Tensor-Core part. Plans with one part
+/// have nothing to choose.
 ///
-/// Two launches beside each other fill what either leaves idle; but the streams wait for each other twice, and sums of rows
-/// that are in both parts take a way through memory. After Libra (section 4).
+/// Two launches beside each other fill what either leaves idle; but the streams wait for each other twice, and sums
+/// of rows that are in both parts take a way through memory. After Libra (section 4).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Schedule {
-    /// Two streams where that was found to pay, judged by the occupancy of both parts and an [`OccupancyRange`]; else one.
+    /// Two streams where that was found to pay, judged by the occupancy of both parts and an [`OccupancyRange`]; else
+    /// one.
     #[default]
     Auto,
     /// One after the other.
@@ -39,13 +40,14 @@ names!(Schedule, "schedule";
 /// At which occupancy ratios two streams pay.
 ///
 /// The occupancy ratio of a launch is `blocks / (multiprocessors · resident blocks)`: the share of the places for its
-/// blocks that it takes, above 1 where blocks have to wait. [`Schedule::Auto`] takes two streams if the larger ratio of the
-/// two parts is in the range `least .. most`.
+/// blocks that it takes, above 1 where blocks have to wait. [`Schedule::Auto`] takes two streams if the larger ratio
+/// of the two parts is in the range `least .. most`.
 ///
 /// Libra's rule (equation 8) is another one: the ratio of each part is divided by a threshold of its own, calibrated
 /// for the GPU, and two streams are taken if the larger quotient is below 1. With the paper's thresholds for an H100 it
 /// was right for 81 of 100 sampled products on an H200, where two streams from a ratio of 1 on were for 95, and for 25
-/// of 108 sparse-dense ones, of which two streams paid in 15. That launches in one stream overlap there may be a reason.
+/// of 108 sparse-dense ones, of which two streams paid in 15. That launches in one stream overlap there may be a
+/// reason.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OccupancyRange {

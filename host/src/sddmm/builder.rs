@@ -84,8 +84,8 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
         self
     }
 
-    /// How [`SddmmAlgorithm::Groups`] divides the work, instead of what suits the inner dimension. Other algorithms disregard
-    /// it.
+    /// How [`SddmmAlgorithm::Groups`] divides the work, instead of what suits the inner dimension. Other algorithms
+    /// disregard it.
     ///
     /// # Examples
     /// ```

@@ -179,8 +179,8 @@ impl GpuSddmm {
         if self.beside {
             machine.fork()?;
         }
-        // SAFETY: the caller's promise; alignment was looked at above, and rows are readable up to their leading dimension,
-        // a multiple of 16 bytes where vectors are read.
+        // SAFETY: the caller's promise; alignment was looked at above, and rows are readable up to their leading
+        // dimension, a multiple of 16 bytes where vectors are read.
         let launched = unsafe {
             let of_entries = Sampled { places: place(self.tile_entries), ..sampled };
             let lane = if self.beside { Lane::Beside } else { Lane::Main };
@@ -216,8 +216,8 @@ impl GpuSddmm {
             tiles_per_warp,
         };
         // SAFETY: the records were made of a valid CSR by `SampledTiles`, which keeps the obligations, and belong to
-        // the plan, which frees them after the machine's work; the dense operands are the caller's promise, and the entry
-        // is the one for rows of their length.
+        // the plan, which frees them after the machine's work; the dense operands are the caller's promise, and the
+        // entry is the one for rows of their length.
         unsafe { start(machine, entry, u64::from(params.tile_count.div_ceil(tiles_per_warp)), 1, &params) }
     }
 
@@ -274,8 +274,8 @@ impl GpuSddmm {
             reduction_log2: threads.ilog2(),
         };
         let entry = part.kernels[usize::from(vectors)];
-        // SAFETY: as above; rows and columns are those of a valid CSR, whose positions and threads were counted when the plan
-        // was made.
+        // SAFETY: as above; rows and columns are those of a valid CSR, whose positions and threads were counted when
+        // the plan was made.
         unsafe { start(machine, entry, u64::from(params.groups) * u64::from(threads), 1, &params) }
     }
 

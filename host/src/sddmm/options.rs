@@ -28,8 +28,8 @@ impl SddmmForm {
 names!(SddmmForm, "form of a sampled product";
     Mask => "mask", Scale => "scale");
 
-/// How a sampled product is computed on a GPU. The CPU has one algorithm, whichever is asked of those that there are for
-/// the precision.
+/// How a sampled product is computed on a GPU. The CPU has one algorithm, whichever is asked of those that there are
+/// for the precision.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -41,8 +41,8 @@ pub enum SddmmAlgorithm {
     Tiles,
     /// CUDA cores, entry by entry. Any precision.
     Entries,
-    /// CUDA cores, entry by entry, by groups of threads of [a size that can be chosen](super::SddmmBuilder::groups), after
-    /// Sgap. f32 and f16.
+    /// CUDA cores, entry by entry, by groups of threads of [a size that can be chosen](super::SddmmBuilder::groups),
+    /// after Sgap. f32 and f16.
     Groups,
     /// Libra's distribution (section 4): the columns of a window in descending order of their entries, tiles that have
     /// at least [`tile_threshold`](super::SddmmBuilder::tile_threshold) entries on Tensor Cores, the rest on
@@ -70,9 +70,9 @@ names!(SddmmAlgorithm, "algorithm of sampled products";
 
 /// How [`SddmmAlgorithm::Groups`] divides a sampled product.
 ///
-/// The sum of an entry is along the dense inner dimension, Sgap's equation 4. `threads` is the reduction parallelism `r` of
-/// the paper: so many threads of a warp take turns along the inner dimension, 16 bytes of a row each, and add their sums in
-/// parallel.
+/// The sum of an entry is along the dense inner dimension, Sgap's equation 4. `threads` is the reduction parallelism
+/// `r` of the paper: so many threads of a warp take turns along the inner dimension, 16 bytes of a row each, and add
+/// their sums in parallel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct SddmmGroup {
     /// Threads that share an entry: 1, 2, 4, 8, 16 or 32.
@@ -114,26 +114,30 @@ impl fmt::Display for SddmmGroup {
     }
 }
 
-/// The options of a plan as one plain value: what [`SddmmBuilder`](super::SddmmBuilder) sets one by one. As JSON a missing
-/// field has its default, and a field that there is not is an error.
+/// The options of a plan as one plain value: what [`SddmmBuilder`](super::SddmmBuilder) sets one by one. As JSON a
+/// missing field has its default, and a field that there is not is an error.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SddmmOptions {
-    /// See [`SddmmBuilder::inner`](super::SddmmBuilder::inner).
+    /// Columns of `X` and `Y` that most products will have: [`SddmmBuilder::inner`](super::SddmmBuilder::inner).
     pub inner: usize,
-    /// See [`SddmmBuilder::precision`](super::SddmmBuilder::precision).
+    /// The type that `X` and `Y` are rounded to: [`SddmmBuilder::precision`](super::SddmmBuilder::precision).
     pub precision: Precision,
-    /// See [`SddmmBuilder::form`](super::SddmmBuilder::form).
+    /// What the values of the pattern are for: [`SddmmBuilder::form`](super::SddmmBuilder::form).
     pub form: SddmmForm,
-    /// See [`SddmmBuilder::algorithm`](super::SddmmBuilder::algorithm).
+    /// The algorithm on a GPU: [`SddmmBuilder::algorithm`](super::SddmmBuilder::algorithm).
     pub algorithm: SddmmAlgorithm,
-    /// See [`SddmmBuilder::groups`](super::SddmmBuilder::groups).
+    /// How many threads share how many entries, for the algorithm that has groups:
+    /// [`SddmmBuilder::groups`](super::SddmmBuilder::groups).
     pub group: Option<SddmmGroup>,
-    /// See [`SddmmBuilder::tile_threshold`](super::SddmmBuilder::tile_threshold), in entries.
+    /// Entries from which on a hybrid gives a tile to Tensor Cores:
+    /// [`SddmmBuilder::tile_threshold`](super::SddmmBuilder::tile_threshold).
     pub tile_threshold: Option<u32>,
-    /// See [`SddmmBuilder::schedule`](super::SddmmBuilder::schedule).
+    /// Whether the parts of a hybrid follow each other or run beside each other:
+    /// [`SddmmBuilder::schedule`](super::SddmmBuilder::schedule).
     pub schedule: Schedule,
-    /// See [`SddmmBuilder::memory_limit`](super::SddmmBuilder::memory_limit), in bytes.
+    /// Device memory that the plan may take, in bytes:
+    /// [`SddmmBuilder::memory_limit`](super::SddmmBuilder::memory_limit).
     pub memory_limit: Option<u64>,
     /// Whether an entry's position is found by scanning, for comparison.
     #[doc(hidden)]

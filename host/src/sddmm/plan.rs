@@ -54,8 +54,8 @@ impl SddmmPlan {
     /// Copies operands and result; see [`run_into`](Self::run_into) for matrices that stay on the device.
     ///
     /// # Errors
-    /// - [`PlanError::OperandShape`] if the lengths are no m × d and n × d;
-    /// - [`PlanError::TooLarge`], [`PlanError::Device`].
+    /// - [`PlanError::PackedCount`](crate::PlanError::PackedCount) if the lengths are no m × d and n × d;
+    /// - [`PlanError::TooLarge`](crate::PlanError::TooLarge), [`PlanError::Device`](crate::PlanError::Device).
     ///
     /// # Examples
     /// ```
@@ -80,8 +80,8 @@ impl SddmmPlan {
     /// `α·(X·Yᵀ) ⊙ A` for matrices in host memory.
     ///
     /// # Errors
-    /// - [`PlanError::OperandShape`] if the sizes do not fit;
-    /// - [`PlanError::TooLarge`], [`PlanError::Device`].
+    /// - [`PlanError::OperandShape`](crate::PlanError::OperandShape) if the sizes do not fit;
+    /// - [`PlanError::TooLarge`](crate::PlanError::TooLarge), [`PlanError::Device`](crate::PlanError::Device).
     pub fn run_host(
         &self,
         alpha: f32,
@@ -117,15 +117,18 @@ impl SddmmPlan {
     /// does [`Device::synchronize`], which also reports errors of the kernels.
     ///
     /// # Shapes
-    /// - `x`: m × d, `y`: n × d, of the plan's precision (for tf32: f32). Kernels read them fastest if `ld` elements are
+    /// - `x`: m × d, `y`: n × d, of the plan's precision (for tf32: f32). Kernels read them fastest if `ld` elements
+    /// are
     ///   a multiple of 16 bytes, as [`DeviceMatrix::zeros`] and [`DeviceMatrix::upload`] make it;
     /// - `out`: one f32 for each entry, in CSR order.
     ///
     /// # Errors
-    /// - [`PlanError::OperandShape`], [`PlanError::ValueCount`] if the sizes do not fit;
-    /// - [`PlanError::WrongDevice`] if an operand is elsewhere, [`PlanError::ElementType`] if one is of another type;
-    /// - [`PlanError::TooLarge`] for an inner or leading dimension of about 2³² or more;
-    /// - [`PlanError::Device`].
+    /// - [`PlanError::OperandShape`](crate::PlanError::OperandShape),
+    ///   [`PlanError::ValueCount`](crate::PlanError::ValueCount) if the sizes do not fit;
+    /// - [`PlanError::WrongDevice`](crate::PlanError::WrongDevice) if an operand is elsewhere,
+    ///   [`PlanError::ElementType`](crate::PlanError::ElementType) if one is of another type;
+    /// - [`PlanError::TooLarge`](crate::PlanError::TooLarge) for an inner or leading dimension of about 2³² or more;
+    /// - [`PlanError::Device`](crate::PlanError::Device).
     ///
     /// # Examples
     /// ```
@@ -179,8 +182,8 @@ impl SddmmPlan {
     /// the other form has none and stays as it is.
     ///
     /// # Errors
-    /// - [`PlanError::ValueCount`] unless there is one value for each entry;
-    /// - [`PlanError::Device`].
+    /// - [`PlanError::ValueCount`](crate::PlanError::ValueCount) unless there is one value for each entry;
+    /// - [`PlanError::Device`](crate::PlanError::Device).
     pub fn replace_values<V: Value>(&mut self, values: &[V]) -> Result<(), SddmmError> {
         check_count("the new values", values.len(), self.nnz)?;
         let scale = scale_of(values);
@@ -191,13 +194,14 @@ impl SddmmPlan {
         Ok(())
     }
 
-    /// [`replace_values`](Self::replace_values) with values that are on the plan's device, without a way through the host.
-    /// On a GPU this queues a kernel and returns.
+    /// [`replace_values`](Self::replace_values) with values that are on the plan's device, without a way through the
+    /// host. On a GPU this queues a kernel and returns.
     ///
     /// # Errors
-    /// - [`PlanError::ValueCount`] unless there is one value for each entry, [`PlanError::WrongDevice`] if they are
+    /// - [`PlanError::ValueCount`](crate::PlanError::ValueCount) unless there is one value for each entry,
+    ///   [`PlanError::WrongDevice`](crate::PlanError::WrongDevice) if they are
     ///   elsewhere;
-    /// - [`PlanError::Device`].
+    /// - [`PlanError::Device`](crate::PlanError::Device).
     ///
     /// # Examples
     /// ```

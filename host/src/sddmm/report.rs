@@ -67,8 +67,8 @@ impl SddmmReport {
         total_us(&self.stages)
     }
 
-    /// Bytes of `X` and `Y` gathered by a product of inner dimension `inner`: for tiles a row of `Y` a column vector and
-    /// a row of `X` a slot of a window; on CUDA cores a row of `Y` an entry and a row of `X` a batch.
+    /// Bytes of `X` and `Y` gathered by a product of inner dimension `inner`: for tiles a row of `Y` a column vector
+    /// and a row of `X` a slot of a window; on CUDA cores a row of `Y` an entry and a row of `X` a batch.
     #[must_use]
     pub fn gathered_bytes(&self, inner: usize) -> f64 {
         let scalar = real(self.nnz as u64) * (1.0 - self.tile_share);

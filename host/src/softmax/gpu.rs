@@ -71,8 +71,8 @@ impl GpuRows {
             let entry = part.forward.ok_or(DeviceError::MissingEntry { name: "row_softmax" })?;
             let (rows, row_count) = (part.rows.pointer(), narrow(part.rows.len()));
             let params = RowSoftmaxParams { rows, scores, out, row_count, scale };
-            // SAFETY: the rows were taken from the offsets of a valid CSR, none is in both parts, and they belong to the
-            // plan, which frees them after the machine's work; the other arrays are the caller's promise.
+            // SAFETY: the rows were taken from the offsets of a valid CSR, none is in both parts, and they belong to
+            // the plan, which frees them after the machine's work; the other arrays are the caller's promise.
             unsafe { start(machine, entry, wide(part.rows.len()), 1, &params)? };
         }
         Ok(())

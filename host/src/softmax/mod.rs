@@ -19,24 +19,24 @@ use windrow_kernels::row_softmax::MOST_POSITIONS;
 ///
 /// What makes the scores of attention over a graph, as [`Sddmm`](crate::Sddmm) computes them, the weights of a sum of
 /// neighbours, which [`Spmm`](crate::Spmm) computes; these reach its plan by
-/// [`replace_values_from`](crate::SpmmPlan::replace_values_from). Entries are in CSR order; maximum and sums are taken over the
-/// entries of each row, and a row without entries has nothing to write.
+/// [`replace_values_from`](crate::SpmmPlan::replace_values_from). Entries are in CSR order; maximum and sums are
+/// taken over the entries of each row, and a row without entries has nothing to write.
 ///
-/// On a GPU the methods queue the kernels and return, and allocate nothing. Reading the result waits for it, and so does
-/// [`Device::synchronize`], which also reports errors of the kernels.
+/// On a GPU the methods queue the kernels and return, and allocate nothing. Reading the result waits for it, and so
+/// does [`Device::synchronize`], which also reports errors of the kernels.
 ///
 /// # Precision
-/// `t` is the product rounded to f32. With `u = 2⁻²⁴`, `d = max t − t[e]` and `D` the mean of the row's `d`, weighted by
-/// the probabilities, a probability is off by at most `(2.25·(d + D) + a + 10)·u` of itself, and `2⁻¹²⁶`: it may be zero
-/// instead of subnormal. Here `a` is the number of additions on an entry's way into the sum: at most `⌈n/8⌉ + 3` for a
-/// row of `n ≤ 512` entries and `⌈n/256⌉ + 13` for a longer one, none on the CPU, which sums in f64. A gradient is off
-/// by at most `((a + 1)·Σ|p·g| + 3·|g − Σ p·g|)·|scale·p|·1.01·u`, unless it or `scale·p` is subnormal. Every sum is taken in one
-/// order: two runs on a device give the same bits.
+/// `t` is the product rounded to f32. With `u = 2⁻²⁴`, `d = max t − t[e]` and `D` the mean of the row's `d`, weighted
+/// by the probabilities, a probability is off by at most `(2.25·(d + D) + a + 10)·u` of itself, and `2⁻¹²⁶`: it may
+/// be zero instead of subnormal. Here `a` is the number of additions on an entry's way into the sum: at most `⌈n/8⌉ +
+/// 3` for a row of `n ≤ 512` entries and `⌈n/256⌉ + 13` for a longer one, none on the CPU, which sums in f64. A
+/// gradient is off by at most `((a + 1)·Σ|p·g| + 3·|g − Σ p·g|)·|scale·p|·1.01·u`, unless it or `scale·p` is
+/// subnormal. Every sum is taken in one order: two runs on a device give the same bits.
 ///
 /// # Not-a-number
 /// As IEEE arithmetic has it, and PyTorch: a NaN or `t = +∞` anywhere in a row makes the whole row NaN; `t = −∞` has
-/// probability 0, unless all entries of the row are so: then they are NaN. Other rows are not affected. `scale = 0` times
-/// an infinite score is NaN. Gradients follow their formula: one that is not finite reaches only its own row.
+/// probability 0, unless all entries of the row are so: then they are NaN. Other rows are not affected. `scale = 0`
+/// times an infinite score is NaN. Gradients follow their formula: one that is not finite reaches only its own row.
 ///
 /// # Examples
 /// ```

@@ -153,12 +153,12 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         self
     }
 
-    /// Which rows, or which of their entries, [`Algorithm::Hybrid`] leaves to CUDA cores, instead of what the cost model
-    /// prefers.
+    /// Which rows, or which of their entries, [`Algorithm::Hybrid`] leaves to CUDA cores, instead of what the cost
+    /// model prefers.
     ///
-    /// With [`PartitionRule::ColumnVectors`] rows may have entries on both paths. Their sums are added up in f32; for an
-    /// f16 `C` in memory of the plan's, which is the slower way. Such a plan allocates that memory, 272 bytes for each
-    /// row of `C`, whatever type `C` will be of.
+    /// With [`PartitionRule::ColumnVectors`] rows may have entries on both paths. Their sums are added up in f32; for
+    /// an f16 `C` in memory of the plan's, which is the slower way. Such a plan allocates that memory, 272 bytes for
+    /// each row of `C`, whatever type `C` will be of.
     #[must_use]
     pub fn partition(mut self, rule: PartitionRule) -> Self {
         self.options.partition = Some(rule);
@@ -200,8 +200,8 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         self
     }
 
-    /// Whether the two parts of a hybrid run one after the other or beside each other: [`Schedule::Auto`] unless told. The
-    /// report says what is done, and the occupancy ratios that decide.
+    /// Whether the two parts of a hybrid run one after the other or beside each other: [`Schedule::Auto`] unless
+    /// told. The report says what is done, and the occupancy ratios that decide.
     ///
     /// # Examples
     /// ```
@@ -234,8 +234,8 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
 
     /// The order in which new values come: entry `e` of the matrix takes value `order.to_old(e)` of those given to
     /// [`replace_values`](super::SpmmPlan::replace_values) and
-    /// [`replace_values_from`](super::SpmmPlan::replace_values_from). In the order of the entries unless told. The values
-    /// that the matrix itself has are in their places.
+    /// [`replace_values_from`](super::SpmmPlan::replace_values_from). In the order of the entries unless told. The
+    /// values that the matrix itself has are in their places.
     ///
     /// With the [`transpose_order`](windrow_formats::Csr::transpose_order) of `A` a plan for `Aᵀ` takes values in the
     /// order of `A`'s entries, as backward passes have them.
@@ -285,8 +285,8 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         self
     }
 
-    /// How [`Algorithm::RowSplit`] divides the work, instead of what it prefers for the matrix. The CPU disregards it, and
-    /// so do plans without row segments.
+    /// How [`Algorithm::RowSplit`] divides the work, instead of what it prefers for the matrix. The CPU disregards
+    /// it, and so do plans without row segments.
     ///
     /// # Examples
     /// ```

@@ -9,12 +9,12 @@ use crate::matrix::{DeviceMatrix, Element, Output};
 use crate::plan::{check_device, machine_of};
 
 impl SpmmPlan {
-    /// `C ← α·A·B + β·C` for a column-major `B`, given as the row-major `Bᵀ`: row `j` of `b_transposed` is column `j` of
-    /// `B`. As [`run_into`](Self::run_into) otherwise; `C` is row-major.
+    /// `C ← α·A·B + β·C` for a column-major `B`, given as the row-major `Bᵀ`: row `j` of `b_transposed` is column `j`
+    /// of `B`. As [`run_into`](Self::run_into) otherwise; `C` is row-major.
     ///
-    /// On a GPU only plans of [`Algorithm::MatricizedRows`](crate::Algorithm::MatricizedRows) have kernels for it, which
-    /// read `B` element by element: on an H200 that took 1.6 to 13 times as long as products of the same algorithm with a
-    /// row-major `B`, at widths from 64 on. The CPU makes a transposed copy for each product.
+    /// On a GPU only plans of [`Algorithm::MatricizedRows`](crate::Algorithm::MatricizedRows) have kernels for it,
+    /// which read `B` element by element: on an H200 that took 1.6 to 13 times as long as products of the same
+    /// algorithm with a row-major `B`, at widths from 64 on. The CPU makes a transposed copy for each product.
     ///
     /// # Shapes
     /// - `b_transposed`: n × k, of the plan's precision;

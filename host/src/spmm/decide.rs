@@ -1,4 +1,5 @@
-//! What a plan will be, from the structure of the matrix and the options alone: no device is asked, nothing is laid out.
+//! What a plan will be, from the structure of the matrix and the options alone: no device is asked, nothing is laid
+//! out.
 
 use rayon::prelude::*;
 use windrow_formats::{Csr, Value};
@@ -158,9 +159,9 @@ fn division(facts: &Facts, options: &SpmmOptions) -> Division {
 
 /// Whether tiles are right for a matrix in a precision that Tensor Cores multiply, and why.
 ///
-/// On an H200 the tile stream is ahead of row-split, or within a few per cent, on every matrix tried: a gathered row of `B` is
-/// used once for each row of the window that wants it, 8 short rows are worked on at a time, and long ones are
-/// balanced by construction. Row-split is left with what has no tiles or would not survive them.
+/// On an H200 the tile stream is ahead of row-split, or within a few per cent, on every matrix tried: a gathered row
+/// of `B` is used once for each row of the window that wants it, 8 short rows are worked on at a time, and long ones
+/// are balanced by construction. Row-split is left with what has no tiles or would not survive them.
 fn tiles_or_rows(facts: &Facts) -> (bool, String) {
     let non_finite = facts.exceptions.non_finite;
     if facts.nnz == 0 {
@@ -182,8 +183,8 @@ impl Decision {
         self.way == Way::Tiles(None) && tiles_or_rows(facts).0
     }
 
-    /// Settles a division of rows that was left to the cost model: the one that it prefers; where it prefers one path for
-    /// all rows, the path that the matrix's structure does.
+    /// Settles a division of rows that was left to the cost model: the one that it prefers; where it prefers one path
+    /// for all rows, the path that the matrix's structure does.
     pub(super) fn settle(&mut self, facts: &Facts, estimate: Option<&Estimate>) {
         if self.way != Way::Tiles(None) {
             return;

@@ -73,7 +73,8 @@ struct Chosen {
 }
 
 impl GpuPlan {
-    /// The arrays that [`upload`](Self::upload) makes for so many rows of `C`, and the bytes of those that are workspace.
+    /// The arrays that [`upload`](Self::upload) makes for so many rows of `C`, and the bytes of those that are
+    /// workspace.
     pub(crate) fn sizes(laid: &LaidOut<'_>, rows: usize, capacity: u32) -> (Vec<ArraySize>, u64) {
         let mut sizes = laid.arrays();
         let before = sizes.len();
@@ -149,7 +150,8 @@ impl GpuPlan {
         Ok(None)
     }
 
-    /// The array that [`Places::new`] will make, for values that come in another order than that of the entries, or not.
+    /// The array that [`Places::new`] will make, for values that come in another order than that of the entries, or
+    /// not.
     pub(super) fn places_size(&self, nnz: usize, reordered: bool) -> ArraySize {
         let placements = self.parts.iter().map(|(_, part)| part.value_slots().placement());
         places_size(placements, nnz, self.precision.bytes(), reordered)
@@ -170,12 +172,12 @@ impl GpuPlan {
         Ok(())
     }
 
-    /// Queues the replacement of all values by `values`, one for each of `nnz` entries, in the order that the places were
-    /// made for; without places, nothing.
+    /// Queues the replacement of all values by `values`, one for each of `nnz` entries, in the order that the places
+    /// were made for; without places, nothing.
     ///
     /// # Safety
-    /// `values` are live memory of the plan's device until the work is done, an f32 for each entry, which nothing writes
-    /// meanwhile.
+    /// `values` are live memory of the plan's device until the work is done, an f32 for each entry, which nothing
+    /// writes meanwhile.
     pub(super) unsafe fn place_values(
         &self,
         machine: &dyn Machine,
@@ -220,8 +222,8 @@ impl GpuPlan {
         let mut first = 0;
         while first < operands.n {
             let dense = self.dense(&operands, first, block.min(operands.n - first));
-            // SAFETY: the caller's promise about the operands, for these columns of them; the lock keeps other runs off the
-            // workspace.
+            // SAFETY: the caller's promise about the operands, for these columns of them; the lock keeps other runs
+            // off the workspace.
             unsafe {
                 match wide_c {
                     Some(wide_c) => self.launch_widened(machine, dense, wide_c, &mut queue)?,
@@ -282,9 +284,9 @@ impl GpuPlan {
         let launch = |turn: Turn, stream: Stream<'_>| {
             let of_turn = self.parts.iter().zip(&chosen.parts).filter(|((its, _), _)| *its == turn);
             of_turn.filter_map(|((_, part), entry)| Some((part, (*entry)?))).try_for_each(|(part, entry)| {
-                // SAFETY: the caller's promise about the operands, whose alignment was looked at when the entry was chosen.
-                // What runs beside the main part touches neither its rows of `C` nor its slots; what comes last adds to
-                // rows that were written by launches before.
+                // SAFETY: the caller's promise about the operands, whose alignment was looked at when the entry was
+                // chosen. What runs beside the main part touches neither its rows of `C` nor its slots; what comes
+                // last adds to rows that were written by launches before.
                 unsafe { part.launch(stream, entry, &operands) }
             })
         };

@@ -29,42 +29,46 @@ use crate::plan::Schedule;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpmmOptions {
-    /// See [`SpmmBuilder::width`](crate::SpmmBuilder::width).
+    /// Columns of `B` that most products will have: [`SpmmBuilder::width`](crate::SpmmBuilder::width).
     pub width: usize,
-    /// See [`SpmmBuilder::precision`](crate::SpmmBuilder::precision).
+    /// The type that values and `B` are rounded to: [`SpmmBuilder::precision`](crate::SpmmBuilder::precision).
     pub precision: Precision,
-    /// See [`SpmmBuilder::determinism`](crate::SpmmBuilder::determinism).
+    /// Whether two runs must give the same bits: [`SpmmBuilder::determinism`](crate::SpmmBuilder::determinism).
     pub determinism: Determinism,
-    /// See [`SpmmBuilder::memory_limit`](crate::SpmmBuilder::memory_limit), in bytes.
+    /// Device memory that the plan may take, in bytes: [`SpmmBuilder::memory_limit`](crate::SpmmBuilder::memory_limit).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_limit: Option<u64>,
-    /// See [`SpmmBuilder::preprocessing`](crate::SpmmBuilder::preprocessing).
+    /// Where the matrix is laid out in tiles: [`SpmmBuilder::preprocessing`](crate::SpmmBuilder::preprocessing).
     pub preprocessing: Preprocessing,
-    /// See [`SpmmBuilder::values_from_device`](crate::SpmmBuilder::values_from_device).
+    /// Whether the plan is ready for new values from device memory:
+    /// [`SpmmBuilder::values_from_device`](crate::SpmmBuilder::values_from_device).
     #[serde(skip_serializing_if = "is_default")]
     pub values_from_device: bool,
-    /// See [`SpmmBuilder::algorithm`](crate::SpmmBuilder::algorithm).
+    /// The algorithm on a GPU: [`SpmmBuilder::algorithm`](crate::SpmmBuilder::algorithm).
     pub algorithm: Algorithm,
-    /// See [`SpmmBuilder::reorder`](crate::SpmmBuilder::reorder); the matrix's own order if none.
+    /// How an order of the rows is found; they keep their own if none is given:
+    /// [`SpmmBuilder::reorder`](crate::SpmmBuilder::reorder).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reorder: Option<reorder::Options>,
-    /// See [`SpmmBuilder::partition`](crate::SpmmBuilder::partition).
+    /// Which rows or entries a hybrid leaves to CUDA cores: [`SpmmBuilder::partition`](crate::SpmmBuilder::partition).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition: Option<PartitionRule>,
-    /// See [`SpmmBuilder::tile_values`](crate::SpmmBuilder::tile_values).
+    /// How device memory holds the values of tiles: [`SpmmBuilder::tile_values`](crate::SpmmBuilder::tile_values).
     pub tile_values: TileValues,
-    /// See [`SpmmBuilder::schedule`](crate::SpmmBuilder::schedule).
+    /// Whether the parts of a hybrid follow each other or run beside each other:
+    /// [`SpmmBuilder::schedule`](crate::SpmmBuilder::schedule).
     pub schedule: Schedule,
-    /// See [`SpmmBuilder::parallelism`](crate::SpmmBuilder::parallelism).
+    /// How segment groups divide the work: [`SpmmBuilder::parallelism`](crate::SpmmBuilder::parallelism).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallelism: Option<AtomicParallelism>,
-    /// See [`SpmmBuilder::group_launch`](crate::SpmmBuilder::group_launch).
+    /// What the division of segment groups leaves to their launch:
+    /// [`SpmmBuilder::group_launch`](crate::SpmmBuilder::group_launch).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group_launch: Option<GroupLaunch>,
-    /// See [`SpmmBuilder::row_division`](crate::SpmmBuilder::row_division).
+    /// How row-split divides the work: [`SpmmBuilder::row_division`](crate::SpmmBuilder::row_division).
     #[serde(skip_serializing_if = "is_default")]
     pub row_division: RowDivision,
-    /// See [`SpmmBuilder::cpu_tasks`](crate::SpmmBuilder::cpu_tasks).
+    /// How the CPU deals the product out to its threads: [`SpmmBuilder::cpu_tasks`](crate::SpmmBuilder::cpu_tasks).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_tasks: Option<CpuTasks>,
     /// The number of warps that share a tile stream, instead of as many as the device holds: for tests of windows that

@@ -90,10 +90,10 @@ pub(crate) trait Part: Send + Sync {
     /// Starts the kernel that [`entry`](Self::entry) named for the operation.
     ///
     /// # Safety
-    /// The operands are live memory of the stream's machine until the work is done, and have the shapes, element types and
-    /// alignment that the entry was chosen for; `C` may be written, and nothing else touches it meanwhile. The workspace
-    /// has the slots that the layout's cut rows name, and no other run uses it. Rows to which the part adds were written
-    /// by launches that come before in the stream.
+    /// The operands are live memory of the stream's machine until the work is done, and have the shapes, element
+    /// types and alignment that the entry was chosen for; `C` may be written, and nothing else touches it meanwhile.
+    /// The workspace has the slots that the layout's cut rows name, and no other run uses it. Rows to which the part
+    /// adds were written by launches that come before in the stream.
     unsafe fn launch(
         &self,
         stream: Stream<'_>,
@@ -107,8 +107,8 @@ pub(crate) trait Part: Send + Sync {
     /// Where the values are, for new ones that are on the device.
     fn value_slots(&self) -> ValueSlots<'_>;
 
-    /// The same for a part that [finds its own](ValueSlots::OnDevice): takes them from all values of the matrix, which are
-    /// rounded and on the device.
+    /// The same for a part that [finds its own](ValueSlots::OnDevice): takes them from all values of the matrix,
+    /// which are rounded and on the device.
     ///
     /// # Safety
     /// `values` are live memory until the work is done, one for each entry, which nothing writes meanwhile.
@@ -154,8 +154,8 @@ pub(crate) enum Placement {
 }
 
 impl Placement {
-    /// Numbers of an index for values that come from the device, of a matrix with `nnz` entries, in the order of these or
-    /// not.
+    /// Numbers of an index for values that come from the device, of a matrix with `nnz` entries, in the order of
+    /// these or not.
     fn index_len(self, nnz: usize, reordered: bool) -> usize {
         match self {
             Self::InOrder(count) if reordered => count,

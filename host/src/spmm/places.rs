@@ -11,8 +11,8 @@ use crate::plan::Index;
 
 /// Where a plan keeps each value, on the device.
 pub(super) struct Places {
-    /// All values in the order of the entries, rounded: for parts that were laid out on the device, which find their own
-    /// there.
+    /// All values in the order of the entries, rounded: for parts that were laid out on the device, which find their
+    /// own there.
     rounded: Option<(Index, DeviceBuffer<u8>)>,
     /// One for each part; none for those that find their own.
     parts: Vec<Option<Index>>,
@@ -67,12 +67,12 @@ impl Places {
         Ok(Self { rounded, parts, overflowed: DeviceBuffer::zeroed(device, 1, PLACES)? })
     }
 
-    /// Queues the replacement of the values of `parts`, those that the places were made for, by `values`: one for each of
-    /// `nnz` entries, in the order that the places were made for.
+    /// Queues the replacement of the values of `parts`, those that the places were made for, by `values`: one for
+    /// each of `nnz` entries, in the order that the places were made for.
     ///
     /// # Safety
-    /// `values` are live memory of the plan's device until the work is done, an f32 for each entry, which nothing writes
-    /// meanwhile.
+    /// `values` are live memory of the plan's device until the work is done, an f32 for each entry, which nothing
+    /// writes meanwhile.
     pub(super) unsafe fn place<'a>(
         &self,
         machine: &dyn Machine,
@@ -101,8 +101,8 @@ impl Places {
                 ValueSlots::Scattered { out, .. } => (out, nnz),
                 ValueSlots::OnDevice => continue,
             };
-            // SAFETY: the caller's promise about the values; the arrays are the plan's, which frees them after the machine's
-            // work, and the index was made for them.
+            // SAFETY: the caller's promise about the values; the arrays are the plan's, which frees them after the
+            // machine's work, and the index was made for them.
             unsafe { index.place(machine, (precision, overflowed), values, out)? };
         }
         Ok(())

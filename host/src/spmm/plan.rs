@@ -229,12 +229,12 @@ impl SpmmPlan {
         }
     }
 
-    /// [`replace_values`](Self::replace_values) with values that are on the plan's device, without a way through the host:
-    /// the same values in the same places, bit for bit.
+    /// [`replace_values`](Self::replace_values) with values that are on the plan's device, without a way through the
+    /// host: the same values in the same places, bit for bit.
     ///
-    /// On a GPU this queues kernels and returns. The first call makes an array that says where each value belongs, up to 4
-    /// bytes of device memory for each entry, or 8 where there are tiles and other entries, or where a plan that was laid
-    /// out on the GPU takes values in another order, unless the plan was made
+    /// On a GPU this queues kernels and returns. The first call makes an array that says where each value belongs, up
+    /// to 4 bytes of device memory for each entry, or 8 where there are tiles and other entries, or where a plan that
+    /// was laid out on the GPU takes values in another order, unless the plan was made
     /// [with it](super::SpmmBuilder::values_from_device); later calls allocate nothing.
     /// [`SpmmReport::overflowed_values`] stays that of the last values from the host; see
     /// [`overflowed_values`](Self::overflowed_values).
@@ -245,7 +245,8 @@ impl SpmmPlan {
     /// # Errors
     /// - [`PlanError::ValueCount`] unless there is one value for each entry, [`PlanError::WrongDevice`] if they are
     ///   elsewhere;
-    /// - on the first call [`PlanError::MemoryLimit`], and [`PlanError::TooLarge`] for tiles that would hold 2³² values,
+    /// - on the first call [`PlanError::MemoryLimit`], and [`PlanError::TooLarge`] for tiles that would hold 2³²
+    /// values,
     ///   zeros counted;
     /// - [`PlanError::Device`]; the plan's values are then undefined until a replacement succeeds.
     ///
@@ -277,7 +278,8 @@ impl SpmmPlan {
                     self.report.arrays = arrays;
                 }
                 self.overflow_on_device = true;
-                // SAFETY: length and device were checked; the buffer frees its memory after the work that was queued before.
+                // SAFETY: length and device were checked; the buffer frees its memory after the work that was queued
+                // before.
                 unsafe { Ok(plan.place_values(machine, (values.pointer(), self.nnz))?) }
             }
         }

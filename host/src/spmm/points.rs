@@ -9,8 +9,8 @@
 //! Two more follow from the width: with more columns a thread of row-split has 16 bytes of it for each entry that it
 //! reads, and takes over, sooner where rows would be cut; and a launch of few threads has small blocks.
 //!
-//! The thresholds ([`Thresholds::FITTED`]) are what `windrow-fit` finds for measured times: the geometric mean, over
-//! matrices and widths, of the time of the tree's choice over that of the best is least.
+//! The thresholds ([`Thresholds::FITTED`]) are what `windrow-bench tuned --fit` finds for measured times: the
+//! geometric mean, over matrices and widths, of the time of the tree's choice over that of the best is least.
 
 use windrow_formats::{Csr, Value};
 
@@ -55,9 +55,9 @@ pub struct Thresholds {
 }
 
 impl Thresholds {
-    /// What suits one H200 best, as `windrow-fit` found it: over 29 matrices and six widths the tree is 4.9 % behind the best
-    /// of up to 115 ways in the geometric mean, 2.02 times at worst (mbeacxc at width 16); fitted to all matrices but the
-    /// one in question, 6.7 %.
+    /// What suits one H200 best, as `windrow-bench tuned --fit` found it: over 29 matrices and six widths the tree is
+    /// 4.9 % behind the best of up to 115 ways in the geometric mean, 2.02 times at worst (mbeacxc at width 16);
+    /// fitted to all matrices but the one in question, 6.7 %.
     pub const FITTED: Self = Self {
         entries_each: 8.0,
         threads: 270_000.0,

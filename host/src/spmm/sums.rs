@@ -53,8 +53,8 @@ impl SplitPart {
     /// Adds up the partial sums of some rows by `entry`, the one of [`Combine`].
     ///
     /// # Safety
-    /// The dense operands keep their obligations; the slots of the rows were written earlier in the stream, and so was what
-    /// sums are added to.
+    /// The dense operands keep their obligations; the slots of the rows were written earlier in the stream, and so
+    /// was what sums are added to.
     pub(crate) unsafe fn launch(
         &self,
         machine: &dyn Machine,

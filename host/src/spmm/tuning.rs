@@ -9,9 +9,9 @@ use crate::device::Device;
 use crate::tuned::{Choice, ProductKey, Tuned, TunedProduct};
 
 impl<'a, V: Value> SpmmBuilder<'a, V> {
-    /// Takes, with [`Algorithm::Auto`](crate::Algorithm::Auto), what was tuned for products of this structure, width, precision and determinism
-    /// on the device, if anything was; the report says so. A plan that is told a point, a launch, a division of rows, an
-    /// order, a partition, tasks or a form of tile values disregards it.
+    /// Takes, with [`Algorithm::Auto`](crate::Algorithm::Auto), what was tuned for products of this structure, width,
+    /// precision and determinism on the device, if anything was; the report says so. A plan that is told a point, a
+    /// launch, a division of rows, an order, a partition, tasks or a form of tile values disregards it.
     ///
     /// # Examples
     /// ```

@@ -41,8 +41,8 @@ impl<'a, V: Value> MttkrpBuilder<'a, V> {
         self
     }
 
-    /// The number of columns that most products will have, 32 unless told. A hint: it decides how work is divided and how
-    /// wide the workspace is; products of any width can be run.
+    /// The number of columns that most products will have, 32 unless told. A hint: it decides how work is divided and
+    /// how wide the workspace is; products of any width can be run.
     #[must_use]
     pub fn width(mut self, n: usize) -> Self {
         self.options.width = n;
@@ -63,16 +63,16 @@ impl<'a, V: Value> MttkrpBuilder<'a, V> {
         self
     }
 
-    /// Device memory that the plan may take, in bytes, workspace included; factors and result are the caller's. No limit
-    /// unless told. The need is computed before anything is allocated.
+    /// Device memory that the plan may take, in bytes, workspace included; factors and result are the caller's. No
+    /// limit unless told. The need is computed before anything is allocated.
     #[must_use]
     pub fn memory_limit(mut self, bytes: u64) -> Self {
         self.options.memory_limit = Some(bytes);
         self
     }
 
-    /// How nonzeros are divided, instead of what suits their number and the width: a point `{<g nnz, c col>, r}`. The CPU,
-    /// which has one algorithm, disregards it.
+    /// How nonzeros are divided, instead of what suits their number and the width: a point `{<g nnz, c col>, r}`. The
+    /// CPU, which has one algorithm, disregards it.
     ///
     /// # Examples
     /// ```

@@ -39,8 +39,8 @@ impl HostMttkrp {
         self.values = values;
     }
 
-    /// `Y ← α·A·(B ⊙ C) + β·Y`, slices in parallel on the threads of the current rayon pool. Each slice is summed in the
-    /// order of its entries: the same bits in every run, whatever the number of threads.
+    /// `Y ← α·A·(B ⊙ C) + β·Y`, slices in parallel on the threads of the current rayon pool. Each slice is summed in
+    /// the order of its entries: the same bits in every run, whatever the number of threads.
     pub(super) fn run<T: Element, O: Output>(
         &self,
         alpha: f32,

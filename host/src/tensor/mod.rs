@@ -21,12 +21,12 @@ use windrow_formats::{Csf3, Value};
 
 /// `Y[i,:] ← α·Σ A[i,k,l]·(B[k,:] ⊙ C[l,:]) + β·Y[i,:]` for a sparse tensor `A`: the way to a plan.
 ///
-/// The matricized tensor times Khatri–Rao product (MTTKRP) for the mode of the tensor's roots, the step of CP decomposition
-/// that takes its time. `A` is I × K × L in the order of its levels, `B` is K × n, `C` is L × n, and `Y` is I × n. For another
-/// mode the fibers are made with that mode first: [`Csf3::try_from_coo`] takes the order.
+/// The matricized tensor times Khatri–Rao product (MTTKRP) for the mode of the tensor's roots, the step of CP
+/// decomposition that takes its time. `A` is I × K × L in the order of its levels, `B` is K × n, `C` is L × n, and
+/// `Y` is I × n. For another mode the fibers are made with that mode first: [`Csf3::try_from_coo`] takes the order.
 ///
-/// Source: Sgap, equation 2. The nonzeros of the tensor are divided as a point of its space says, and sums of slices are taken
-/// by segment reduction, as those of rows of a matrix are; `A` is not unfolded, and `B ⊙ C` exists nowhere.
+/// Source: Sgap, equation 2. The nonzeros of the tensor are divided as a point of its space says, and sums of slices
+/// are taken by segment reduction, as those of rows of a matrix are; `A` is not unfolded, and `B ⊙ C` exists nowhere.
 ///
 /// # Examples
 /// ```
@@ -44,8 +44,8 @@ use windrow_formats::{Csf3, Value};
 pub struct Mttkrp;
 
 impl Mttkrp {
-    /// Starts a plan for products with `a`, for the mode of its roots. The plan keeps what it needs; `a` may be dropped after
-    /// [`build`](MttkrpBuilder::build).
+    /// Starts a plan for products with `a`, for the mode of its roots. The plan keeps what it needs; `a` may be
+    /// dropped after [`build`](MttkrpBuilder::build).
     pub fn builder<V: Value>(a: &Csf3<V>) -> MttkrpBuilder<'_, V> {
         MttkrpBuilder::new(a)
     }
@@ -53,12 +53,13 @@ impl Mttkrp {
 
 /// `Y[i,j,:] ← α·Σ A[i,j,l]·B[l,:] + β·Y[i,j,:]` for a sparse tensor `A`: the way to a plan.
 ///
-/// The tensor-times-matrix product (TTM) for the mode of the tensor's leaves. The result is semi-sparse: it has a dense row for
-/// each fiber of `A` and nothing else. Row `f` of `Y` is that of fiber `f`, whose index in mode `mode_order()[1]` is
-/// `fiber_indices()[f]`, of the root whose range has `f`. `B` is L × n for leaves of L places, `Y` is fibers × n.
+/// The tensor-times-matrix product (TTM) for the mode of the tensor's leaves. The result is semi-sparse: it has a
+/// dense row for each fiber of `A` and nothing else. Row `f` of `Y` is that of fiber `f`, whose index in mode
+/// `mode_order()[1]` is `fiber_indices()[f]`, of the root whose range has `f`. `B` is L × n for leaves of L places,
+/// `Y` is fibers × n.
 ///
-/// Source: Sgap, equation 3. Fibers are to this product what rows are to SpMM, so that it is planned and run as one: any
-/// [`Algorithm`](crate::Algorithm) and every point of the space.
+/// Source: Sgap, equation 3. Fibers are to this product what rows are to SpMM, so that it is planned and run as one:
+/// any [`Algorithm`](crate::Algorithm) and every point of the space.
 ///
 /// # Examples
 /// ```
@@ -75,8 +76,8 @@ impl Mttkrp {
 pub struct Ttm;
 
 impl Ttm {
-    /// Starts a plan for products with `a`, for the mode of its leaves. The plan keeps what it needs; `a` may be dropped after
-    /// [`build`](TtmBuilder::build).
+    /// Starts a plan for products with `a`, for the mode of its leaves. The plan keeps what it needs; `a` may be
+    /// dropped after [`build`](TtmBuilder::build).
     pub fn builder<V: Value>(a: &Csf3<V>) -> TtmBuilder<'_, V> {
         TtmBuilder::new(a)
     }

@@ -5,22 +5,24 @@ use serde::{Deserialize, Serialize};
 use crate::options::{Determinism, Precision};
 use crate::parallelism::{AtomicParallelism, GroupLaunch};
 
-/// The options of a plan as one plain value: what [`MttkrpBuilder`](super::MttkrpBuilder) sets one by one. As JSON a missing
-/// field has its default, and a field that there is not is an error.
+/// The options of a plan as one plain value: what [`MttkrpBuilder`](super::MttkrpBuilder) sets one by one. As JSON a
+/// missing field has its default, and a field that there is not is an error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MttkrpOptions {
-    /// See [`MttkrpBuilder::width`](super::MttkrpBuilder::width).
+    /// Columns of the factors that most products will have: [`MttkrpBuilder::width`](super::MttkrpBuilder::width).
     pub width: usize,
-    /// See [`MttkrpBuilder::precision`](super::MttkrpBuilder::precision).
+    /// The type that values and factors are rounded to: [`MttkrpBuilder::precision`](super::MttkrpBuilder::precision).
     pub precision: Precision,
-    /// See [`MttkrpBuilder::determinism`](super::MttkrpBuilder::determinism).
+    /// Whether two runs must give the same bits: [`MttkrpBuilder::determinism`](super::MttkrpBuilder::determinism).
     pub determinism: Determinism,
-    /// See [`MttkrpBuilder::memory_limit`](super::MttkrpBuilder::memory_limit), in bytes.
+    /// Device memory that the plan may take, in bytes:
+    /// [`MttkrpBuilder::memory_limit`](super::MttkrpBuilder::memory_limit).
     pub memory_limit: Option<u64>,
-    /// See [`MttkrpBuilder::parallelism`](super::MttkrpBuilder::parallelism).
+    /// How segment groups divide the work: [`MttkrpBuilder::parallelism`](super::MttkrpBuilder::parallelism).
     pub parallelism: Option<AtomicParallelism>,
-    /// See [`MttkrpBuilder::group_launch`](super::MttkrpBuilder::group_launch).
+    /// What the division of segment groups leaves to their launch:
+    /// [`MttkrpBuilder::group_launch`](super::MttkrpBuilder::group_launch).
     pub group_launch: GroupLaunch,
 }
 

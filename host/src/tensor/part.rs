@@ -81,8 +81,8 @@ impl Part for MttkrpPart {
         entry: &'static Entry,
         operands: &DenseOperands,
     ) -> Result<(), DeviceError> {
-        // SAFETY: the caller's promise about the operands; the leaves are those of a valid tensor, whose mode has the rows of
-        // the second factor, and they are padded.
+        // SAFETY: the caller's promise about the operands; the leaves are those of a valid tensor, whose mode has the
+        // rows of the second factor, and they are padded.
         unsafe { self.groups.launch_factors(stream, entry, operands, Some(self.leaves.pointer())) }
     }
 

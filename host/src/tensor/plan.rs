@@ -22,15 +22,15 @@ use crate::spmm::{GpuPlan, Operands, SecondFactor};
 /// Made by [`Mttkrp::builder`](super::Mttkrp::builder); runs any number of times, with any width.
 ///
 /// # Precision
-/// Values and factors are rounded to the plan's [`Precision`]; products are taken and summed in f32 and rounded once if `Y` is
-/// f16. With `u = 2⁻²⁴`, `len` the entries of a slice and `γ(t) = t·u / (1 − t·u)`, an element is off by at most
-/// `γ(len + 3)·(|α|·Σ|a·b·c| + |β·y|)`, where no `b·c` is beyond f32. The order of summation is fixed: running a plan twice, on
-/// operands of the same width and alignment, gives the same bits, unless the plan is
+/// Values and factors are rounded to the plan's [`Precision`]; products are taken and summed in f32 and rounded once
+/// if `Y` is f16. With `u = 2⁻²⁴`, `len` the entries of a slice and `γ(t) = t·u / (1 − t·u)`, an element is off by at
+/// most `γ(len + 3)·(|α|·Σ|a·b·c| + |β·y|)`, where no `b·c` is beyond f32. The order of summation is fixed: running a
+/// plan twice, on operands of the same width and alignment, gives the same bits, unless the plan is
 /// [`Determinism::Fast`](crate::Determinism::Fast).
 ///
 /// # Not-a-number
-/// With β = 0, `Y` is not read: what it held does not matter. Rows of factors that a slice has no entry for do not reach it,
-/// whatever they hold.
+/// With β = 0, `Y` is not read: what it held does not matter. Rows of factors that a slice has no entry for do not
+/// reach it, whatever they hold.
 ///
 /// # Threads
 /// A plan may be run from several threads; the products are done one after the other.
@@ -52,14 +52,14 @@ pub(super) enum Body {
 }
 
 impl MttkrpPlan {
-    /// `A·(B ⊙ C)` for factors in host memory, row after row without padding; `n` follows from their lengths (for factors
-    /// without rows it is the plan's width). The result is I × n, likewise.
+    /// `A·(B ⊙ C)` for factors in host memory, row after row without padding; `n` follows from their lengths (for
+    /// factors without rows it is the plan's width). The result is I × n, likewise.
     ///
     /// Copies factors and result; see [`run_into`](Self::run_into) for matrices that stay on the device.
     ///
     /// # Errors
-    /// - [`PlanError::OperandShape`] if the lengths are no K × n and L × n;
-    /// - [`PlanError::TooLarge`], [`PlanError::Device`].
+    /// - [`PlanError::PackedCount`](crate::PlanError::PackedCount) if the lengths are no K × n and L × n;
+    /// - [`PlanError::TooLarge`](crate::PlanError::TooLarge), [`PlanError::Device`](crate::PlanError::Device).
     pub fn run(&self, b: &[f32], c: &[f32]) -> Result<Vec<f32>, TensorError> {
         let [rows, b_rows, c_rows] = self.dims;
         let n = match (b_rows, c_rows) {
@@ -73,12 +73,12 @@ impl MttkrpPlan {
         Ok(y)
     }
 
-    /// `Y ← α·A·(B ⊙ C) + β·Y` for matrices in host memory, the factors `B` and `C` in this order. Elements of `Y` between its
-    /// columns and its leading dimension are not touched.
+    /// `Y ← α·A·(B ⊙ C) + β·Y` for matrices in host memory, the factors `B` and `C` in this order. Elements of `Y`
+    /// between its columns and its leading dimension are not touched.
     ///
     /// # Errors
-    /// - [`PlanError::OperandShape`] if the sizes do not fit;
-    /// - [`PlanError::TooLarge`], [`PlanError::Device`].
+    /// - [`PlanError::OperandShape`](crate::PlanError::OperandShape) if the sizes do not fit;
+    /// - [`PlanError::TooLarge`](crate::PlanError::TooLarge), [`PlanError::Device`](crate::PlanError::Device).
     pub fn run_host(
         &self,
         alpha: f32,
@@ -111,11 +111,12 @@ impl MttkrpPlan {
 
     /// `Y ← α·A·(B ⊙ C) + β·Y` for matrices on the plan's device, the factors `B` and `C` in this order.
     ///
-    /// On a GPU this queues the kernels and returns; it allocates nothing. Reading `Y` waits for the result, and so does
-    /// [`Device::synchronize`], which also reports errors of the kernels.
+    /// On a GPU this queues the kernels and returns; it allocates nothing. Reading `Y` waits for the result, and so
+    /// does [`Device::synchronize`], which also reports errors of the kernels.
     ///
     /// # Shapes
-    /// - `B`: K × n, `C`: L × n, of the plan's precision. Kernels read them fastest if `ld` elements are a multiple of 16
+    /// - `B`: K × n, `C`: L × n, of the plan's precision. Kernels read them fastest if `ld` elements are a multiple
+    /// of 16
     ///   bytes, as [`DeviceMatrix::zeros`] and [`DeviceMatrix::upload`] make it;
     /// - `y`: I × n, f32 or f16; not read if β = 0.
     ///
@@ -123,10 +124,12 @@ impl MttkrpPlan {
     /// 3·nnz·n operations; reads a row of `B` and a row of `C` for each entry.
     ///
     /// # Errors
-    /// - [`PlanError::OperandShape`] if the sizes do not fit;
-    /// - [`PlanError::WrongDevice`] if an operand is elsewhere, [`PlanError::ElementType`] if a factor is of another type;
-    /// - [`PlanError::TooLarge`] for a width or leading dimension of 2³² or more;
-    /// - [`PlanError::Device`].
+    /// - [`PlanError::OperandShape`](crate::PlanError::OperandShape) if the sizes do not fit;
+    /// - [`PlanError::WrongDevice`](crate::PlanError::WrongDevice) if an operand is elsewhere,
+    ///   [`PlanError::ElementType`](crate::PlanError::ElementType) if a factor is of another
+    /// type;
+    /// - [`PlanError::TooLarge`](crate::PlanError::TooLarge) for a width or leading dimension of 2³² or more;
+    /// - [`PlanError::Device`](crate::PlanError::Device).
     ///
     /// # Examples
     /// ```
@@ -181,11 +184,13 @@ impl MttkrpPlan {
         }
     }
 
-    /// Puts new values in the places of the old, one for each entry in the order of the tensor's fibers; the pattern stays.
+    /// Puts new values in the places of the old, one for each entry in the order of the tensor's fibers; the pattern
+    /// stays.
     ///
     /// # Errors
-    /// - [`PlanError::ValueCount`] unless there is one value for each entry;
-    /// - [`PlanError::Device`]; the plan's values are then undefined until a replacement succeeds.
+    /// - [`PlanError::ValueCount`](crate::PlanError::ValueCount) unless there is one value for each entry;
+    /// - [`PlanError::Device`](crate::PlanError::Device); the plan's values are then undefined until a replacement
+    ///   succeeds.
     pub fn replace_values<V: Value>(&mut self, values: &[V]) -> Result<(), TensorError> {
         check_count("the new values", values.len(), self.nnz)?;
         let bits = Bits::of(self.precision, values);

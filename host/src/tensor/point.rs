@@ -8,8 +8,9 @@ const THREADS: f64 = 750_000.0;
 /// Most entries of a thread.
 const MOST_EACH: u32 = 32;
 
-/// The point for a product of `width` columns with a tensor of `nnz` entries: all lanes of a warp that the width leaves are
-/// reduced together, and each has as many entries as leave enough threads, since slices are long and of any length.
+/// The point for a product of `width` columns with a tensor of `nnz` entries: all lanes of a warp that the width
+/// leaves are reduced together, and each has as many entries as leave enough threads, since slices are long and of
+/// any length.
 ///
 /// # Errors
 /// None in fact: every such point is legal.

@@ -30,8 +30,8 @@ pub struct MttkrpReport {
     pub device_kind: DeviceKind,
     /// Whether two runs give the same bits.
     pub determinism: Determinism,
-    /// The point of Sgap's space that divides the work, and its launch, `<groupSz, blockSz, tileSz, workerDimR>`; none on the
-    /// CPU.
+    /// The point of Sgap's space that divides the work, and its launch, `<groupSz, blockSz, tileSz, workerDimR>`;
+    /// none on the CPU.
     pub parallelism: Option<String>,
     /// Entry points that a run launches; empty on the CPU.
     pub entries: Vec<&'static str>,

@@ -74,8 +74,8 @@ impl<'a, V: Value> TtmBuilder<'a, V> {
         self
     }
 
-    /// How [`Algorithm::SegmentGroup`] divides the work, rows being fibers, instead of entries as [`Mttkrp`](super::Mttkrp)
-    /// does.
+    /// How [`Algorithm::SegmentGroup`] divides the work, rows being fibers, instead of entries as
+    /// [`Mttkrp`](super::Mttkrp) does.
     #[must_use]
     pub fn parallelism(mut self, point: AtomicParallelism) -> Self {
         self.options.parallelism = Some(point);
@@ -96,7 +96,7 @@ impl<'a, V: Value> TtmBuilder<'a, V> {
     ///
     /// # Errors
     /// As [`SpmmBuilder::build`](crate::SpmmBuilder::build), for a matrix with a row for each fiber;
-    /// [`PlanError::Format`] for 2³² fibers or more.
+    /// [`PlanError::Format`](crate::PlanError::Format) for 2³² fibers or more.
     pub fn build(&self, device: &Device) -> Result<TtmPlan, SpmmError> {
         let rows = rows_of_fibers(self.a)?;
         let SpmmOptions { width, precision, algorithm, .. } = self.options;
@@ -122,17 +122,18 @@ fn rows_of_fibers<V: Value>(a: &Csf3<V>) -> Result<Csr<V>, SpmmError> {
     Ok(Csr::try_from_parts(a.fibers(), cols, offsets, leaves, a.values().to_vec())?)
 }
 
-/// A sparse tensor laid out for products `Y[i,j,:] ← α·Σ A[i,j,l]·B[l,:] + β·Y[i,j,:]` on one device, with a row of `Y` for each
-/// fiber `(i, j)` that has entries.
+/// A sparse tensor laid out for products `Y[i,j,:] ← α·Σ A[i,j,l]·B[l,:] + β·Y[i,j,:]` on one device, with a row of
+/// `Y` for each fiber `(i, j)` that has entries.
 ///
-/// Made by [`Ttm::builder`](super::Ttm::builder); runs any number of times, with any width. Precision, determinism and what
-/// is not a number are those of an [`SpmmPlan`] whose rows are the fibers.
+/// Made by [`Ttm::builder`](super::Ttm::builder); runs any number of times, with any width. Precision, determinism
+/// and what is not a number are those of an [`SpmmPlan`] whose rows are the fibers.
 pub struct TtmPlan {
     product: SpmmPlan,
 }
 
 impl TtmPlan {
-    /// The product for a `B` of L × n in host memory, row after row without padding; the result is fibers × n, likewise.
+    /// The product for a `B` of L × n in host memory, row after row without padding; the result is fibers × n,
+    /// likewise.
     ///
     /// # Errors
     /// As [`SpmmPlan::run`].
@@ -154,8 +155,8 @@ impl TtmPlan {
         self.product.run_host(alpha, b, beta, y)
     }
 
-    /// `Y ← α·A·B + β·Y` for matrices on the plan's device: `b` is L × n, of the plan's precision, `y` fibers × n, f32 or f16.
-    /// On a GPU this queues the kernels and returns; it allocates nothing.
+    /// `Y ← α·A·B + β·Y` for matrices on the plan's device: `b` is L × n, of the plan's precision, `y` fibers × n,
+    /// f32 or f16. On a GPU this queues the kernels and returns; it allocates nothing.
     ///
     /// # Errors
     /// As [`SpmmPlan::run_into`].
@@ -177,8 +178,8 @@ impl TtmPlan {
         self.product.replace_values(values)
     }
 
-    /// Compares `y` with the product in f64 (α = 1, β = 0), every element, on the device where it is. `a` is the tensor that
-    /// the plan was built from, with its current values.
+    /// Compares `y` with the product in f64 (α = 1, β = 0), every element, on the device where it is. `a` is the
+    /// tensor that the plan was built from, with its current values.
     ///
     /// # Errors
     /// As [`SpmmPlan::verify`].

@@ -21,8 +21,9 @@ impl MttkrpPlan {
     /// |Y − want| ≤ γ(len + 3)·Σ|a·b·c| + u_out·|want| + tiny,   γ(t) = t·u / (1 − t·u)
     /// ```
     ///
-    /// with values and factors as the plan rounds them, `len` the entries of its slice, `u = 2⁻²⁴`, and `u_out`, `tiny` for an
-    /// f16 `Y` and for products below f32's normal numbers. Factors and result are copied from the device.
+    /// with values and factors as the plan rounds them, `len` the entries of its slice, `u = 2⁻²⁴`, and `u_out`,
+    /// `tiny` for an f16 `Y` and for products below f32's normal numbers. Factors and result are copied from the
+    /// device.
     ///
     /// # Errors
     /// - [`PlanError::OtherMatrix`] if `a` has not the plan's sizes;

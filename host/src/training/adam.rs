@@ -61,7 +61,7 @@ impl Moments {
     /// Those of a parameter like this one, before the first step: zeros.
     ///
     /// # Errors
-    /// [`PlanError::Device`].
+    /// [`PlanError::Device`](crate::PlanError::Device).
     pub fn of(parameter: &DeviceMatrix<f32>) -> Result<Self, TrainingError> {
         let zeros = || DeviceMatrix::zeros(parameter.device(), parameter.rows(), parameter.cols());
         Ok(Self { first: zeros()?, second: zeros()?, steps: 0 })
@@ -102,8 +102,8 @@ impl Adam {
                 extent: extent(parameter)?,
                 ..params
             };
-            // SAFETY: shapes and devices were checked; matrices free their memory after the work that was queued before;
-            // those that are written are borrowed for themselves.
+            // SAFETY: shapes and devices were checked; matrices free their memory after the work that was queued
+            // before; those that are written are borrowed for themselves.
             return unsafe { launch(machine, Variant::Adam, (params.extent.threads(), 1), &params) };
         }
         let (first, second) = (moments.first.host_mut(), moments.second.host_mut());

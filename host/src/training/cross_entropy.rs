@@ -78,10 +78,11 @@ impl CrossEntropy {
     /// For rows of these classes and weights.
     ///
     /// # Errors
-    /// - [`PlanError::ValueCount`] unless there are as many weights as labels;
-    /// - [`TrainingError::UnknownClass`] for the first label that is not below `classes`, [`TrainingError::Weight`] for the first
+    /// - [`PlanError::ValueCount`](crate::PlanError::ValueCount) unless there are as many weights as labels;
+    /// - [`TrainingError::UnknownClass`] for the first label that is not below `classes`, [`TrainingError::Weight`]
+    /// for the first
     ///   weight that is not a finite number of at least 0;
-    /// - [`PlanError::Device`].
+    /// - [`PlanError::Device`](crate::PlanError::Device).
     pub fn new(
         device: &Device,
         classes: usize,
@@ -135,8 +136,8 @@ impl CrossEntropy {
                 cols,
             };
             // SAFETY: shapes and devices were checked, labels when they came; the matrices free their memory after the
-            // work that was queued before; the gradient is borrowed for itself, the outcomes are this value's own, whose
-            // rows of four begin at multiples of 16 bytes.
+            // work that was queued before; the gradient is borrowed for itself, the outcomes are this value's own,
+            // whose rows of four begin at multiples of 16 bytes.
             unsafe { launch(machine, Variant::CrossEntropy, (u64::from(rows), 1), &params)? };
         } else if let (Some(x), Some(g), Some(outcomes), Some(labels), Some(weights)) = (
             logits.host(),
@@ -156,7 +157,7 @@ impl CrossEntropy {
     /// What the last [`run`](Self::run) found; waits for it.
     ///
     /// # Errors
-    /// [`PlanError::Device`].
+    /// [`PlanError::Device`](crate::PlanError::Device).
     pub fn outcome(&self) -> Result<Outcome, TrainingError> {
         let totals = self.totals.download()?;
         #[expect(

@@ -1,7 +1,7 @@
 //! The few dense operations that training a graph neural network needs beside sparse products.
 //!
-//! They are what the examples `gcn` and `agnn` need, and no more: not a framework, and no way to one. Dense products are
-//! left to a library made for them (cuBLAS on a GPU, see [`interop`](crate::interop)).
+//! They are what the examples `gcn` and `agnn` need, and no more: not a framework, and no way to one. Dense products
+//! are left to a library made for them (cuBLAS on a GPU, see [`interop`](crate::interop)).
 //!
 //! | | computes |
 //! | --- | --- |
@@ -15,17 +15,19 @@
 //!
 //! Matrices are f32, row-major, of any leading dimension, on a CPU, a GPU or the emulator of one; a bias is a matrix of
 //! one row. On a GPU the functions queue kernels and return, and allocate nothing; what makes something ([`new`] of the
-//! types) allocates it. What is added up is added in a fixed order: two runs on a device give the same bits. A NaN stays
-//! one.
+//! types) allocates it. What is added up is added in a fixed order: two runs on a device give the same bits. A NaN
+//! stays one.
 //!
 //! [`new`]: CrossEntropy::new
 //!
 //! # Errors
 //! Functions refuse operands that do not fit, before anything is queued:
-//! - [`PlanError::OperandShape`] for another shape, [`PlanError::ValueCount`] for another length;
-//! - [`PlanError::WrongDevice`] if the operands are not on one device;
-//! - [`PlanError::TooLarge`] for about 2³² rows, columns or elements from row to row on a GPU;
-//! - [`PlanError::Device`].
+//! - [`PlanError::OperandShape`](crate::PlanError::OperandShape) for another shape,
+//!   [`PlanError::ValueCount`](crate::PlanError::ValueCount) for another length;
+//! - [`PlanError::WrongDevice`](crate::PlanError::WrongDevice) if the operands are not on one device;
+//! - [`PlanError::TooLarge`](crate::PlanError::TooLarge) for about 2³² rows, columns or elements from row to row on a
+//!   GPU;
+//! - [`PlanError::Device`](crate::PlanError::Device).
 //!
 //! # Examples
 //! ```

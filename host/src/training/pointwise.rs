@@ -49,8 +49,8 @@ fn forward(
     if let Some(machine) = x.device().machine() {
         let bias = bias.map_or(GlobalPtr::NULL, |bias| bias.buffer().pointer());
         let params = PointwiseParams { out: view(x)?, bias, rectify: rectify.into(), ..reading(x)? };
-        // SAFETY: shapes and devices were checked; matrices free their memory after the work that was queued before; `x`
-        // is borrowed for itself.
+        // SAFETY: shapes and devices were checked; matrices free their memory after the work that was queued before;
+        // `x` is borrowed for itself.
         return unsafe { launch(machine, Variant::Pointwise, (params.extent.threads(), 1), &params) };
     }
     let bias = bias.and_then(|bias| Some(bias.host()?.row(0)));
@@ -90,8 +90,8 @@ pub fn relu_backward(gradient: &mut DeviceMatrix<f32>, y: &DeviceMatrix<f32>) ->
 
 /// `to ← scale·from`, each product rounded to f32, and then to the type of `to`: to nearest, ties to even.
 ///
-/// With a power of two as `scale` there is one rounding. Gradients may be so small that f16 cannot hold them: scaled, and
-/// with the scale taken back by the `alpha` of the product, they keep their digits.
+/// With a power of two as `scale` there is one rounding. Gradients may be so small that f16 cannot hold them: scaled,
+/// and with the scale taken back by the `alpha` of the product, they keep their digits.
 ///
 /// # Errors
 /// See [`training`](crate::training#errors): both have the same shape.

@@ -21,8 +21,8 @@ const LEAST_ROWS: usize = 64;
 ///
 /// # Precision
 /// With `a = ⌈c/8⌉ + 142` for chunks of `c = max(64, ⌈m/1024⌉)` of `m` rows, a sum of a column is off by at most
-/// `a·2⁻²⁴·1.01` times the sum of the absolute values of its terms; for [`dot`](Self::dot) `a` is `⌈n/8⌉ + 8` more. On the
-/// CPU sums are taken in f64 and rounded.
+/// `a·2⁻²⁴·1.01` times the sum of the absolute values of its terms; for [`dot`](Self::dot) `a` is `⌈n/8⌉ + 8` more.
+/// On the CPU sums are taken in f64 and rounded.
 #[derive(Debug)]
 pub struct ColumnSums {
     /// A row for each chunk.
@@ -35,7 +35,7 @@ impl ColumnSums {
     /// For matrices of up to `most_cols` columns on `device`. Takes 4 KiB for each column.
     ///
     /// # Errors
-    /// [`PlanError::TooLarge`], [`PlanError::Device`].
+    /// [`PlanError::TooLarge`](crate::PlanError::TooLarge), [`PlanError::Device`](crate::PlanError::Device).
     pub fn new(device: &Device, most_cols: usize) -> Result<Self, TrainingError> {
         let chunks = if device.machine().is_some() { MOST_CHUNKS } else { 0 };
         let partial = DeviceMatrix::zeros(device, chunks, most_cols)?;
@@ -151,8 +151,8 @@ impl ColumnSums {
             ColumnSumsParams { x: view(x)?, y, out: partial, rows, cols, chunk_rows: chunk, reserved: 0 };
         let again =
             ColumnSumsParams { x: partial, y: Matrix::NONE, out, rows: chunks, chunk_rows: chunks, ..params };
-        // SAFETY: shapes and devices were checked; there is a row of partial sums for each chunk, and `self` is borrowed
-        // for itself; `out` has an element for each column.
+        // SAFETY: shapes and devices were checked; there is a row of partial sums for each chunk, and `self` is
+        // borrowed for itself; `out` has an element for each column.
         unsafe {
             launch(machine, Variant::ColumnSums, (u64::from(chunks), cols), &params)?;
             launch(machine, Variant::ColumnSums, (1, cols), &again)

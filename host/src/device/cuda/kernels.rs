@@ -72,7 +72,8 @@ impl Kernels {
     /// The function of an entry, compiled now unless it is already. The context is current.
     ///
     /// # Errors
-    /// [`DeviceError::MissingEntry`] if the GPU does not run it, or this build does not carry its family; [`DeviceError::Jit`], [`DeviceError::Driver`].
+    /// [`DeviceError::MissingEntry`] if the GPU does not run it, or this build does not carry its family;
+    /// [`DeviceError::Jit`], [`DeviceError::Driver`].
     pub(super) fn function(&self, entry: &Entry) -> Result<Function, DeviceError> {
         let missing = DeviceError::MissingEntry { name: entry.name };
         let Some(place) = self.places.get(entry.name) else { return Err(missing) };

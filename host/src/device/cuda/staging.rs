@@ -1,7 +1,8 @@
 //! Large uploads by way of pinned memory.
 //!
-//! The driver copies from ordinary memory through pinned buffers of its own, with one thread: some 10 GB/s, a fraction of
-//! what the bus carries. Here all threads fill a few buffers in turn while the copy engine empties the others.
+//! The driver copies from ordinary memory through pinned buffers of its own, with one thread: some 10 GB/s, a
+//! fraction of what the bus carries. Here all threads fill a few buffers in turn while the copy engine empties the
+//! others.
 
 use cudarc::driver::{result, sys};
 use rayon::prelude::*;

@@ -1,5 +1,5 @@
-//! The algorithm [`MatricizedRows`](crate::Algorithm::MatricizedRows): CSR as it is, rows dealt out to warps. Its kernel is
-//! [`windrow_kernels::matricized_rows`].
+//! The algorithm [`MatricizedRows`](crate::Algorithm::MatricizedRows): CSR as it is, rows dealt out to warps. Its
+//! kernel is [`windrow_kernels::matricized_rows`].
 
 use rayon::prelude::*;
 use windrow_formats::Value;
@@ -134,9 +134,9 @@ impl Part for MatricizedPart {
             count: narrow(self.warps.len() / ROW_WARPS as usize),
             reserved: 0,
         };
-        // SAFETY: the arrays were made of a valid CSR matrix by `row_warps`, which keeps the obligations, and belong to the
-        // plan, which frees them after the machine's work; the dense operands are the caller's promise, `ldb` going from
-        // column to column where the entry is one for column-major operands.
+        // SAFETY: the arrays were made of a valid CSR matrix by `row_warps`, which keeps the obligations, and belong
+        // to the plan, which frees them after the machine's work; the dense operands are the caller's promise, `ldb`
+        // going from column to column where the entry is one for column-major operands.
         unsafe { stream.start(entry, u64::from(params.count.min(self.blocks)), params.dense.n, &params) }
     }
 

@@ -36,8 +36,8 @@ const ROWS_PER_MULTIPROCESSOR: u32 = 32;
 /// No row is cut for being longer than the others by less than this: adding its pieces is a launch of its own.
 const SHORTEST_CUT: u32 = 96;
 
-/// What a slice of `B` may occupy of the L2 cache, in quarters of it: the rest is for `A`, for `C` on its way out, and for
-/// the lines that both halves of the cache hold. A pass of row-split over `A` costs more than one of tiles, so
+/// What a slice of `B` may occupy of the L2 cache, in quarters of it: the rest is for `A`, for `C` on its way out,
+/// and for the lines that both halves of the cache hold. A pass of row-split over `A` costs more than one of tiles, so
 /// that its slices had better be wide.
 const CACHE_QUARTERS: u64 = 3;
 
@@ -152,8 +152,8 @@ struct SegmentShape {
     widest_slice: u32,
 }
 
-/// The entry with the slicing that wastes least, no wider than asked, and several ways where segments are long enough to
-/// keep the loads of each in flight.
+/// The entry with the slicing that wastes least, no wider than asked, and several ways where segments are long enough
+/// to keep the loads of each in flight.
 fn select(demand: Demand, shape: SegmentShape) -> Option<&'static Entry> {
     let Demand { dtype, n, vectors } = demand;
     let SegmentShape { mean_len, several_ways, widest_slice } = shape;
@@ -293,7 +293,8 @@ impl Part for RowSplitPart {
             reserved: 0,
         };
         // SAFETY: the arrays were made of a valid CSR by `row_segments`, which keeps the obligations, and belong to the
-        // plan, which frees them after the machine's work; the dense operands and the workspace are the caller's promise.
+        // plan, which frees them after the machine's work; the dense operands and the workspace are the caller's
+        // promise.
         unsafe { stream.start(entry, wide(self.segments.len()), params.dense.n, &params) }
     }
 

@@ -1,5 +1,5 @@
-//! The algorithm [`SegmentGroup`](crate::Algorithm::SegmentGroup): CSR as it is, work divided as a point of Sgap's space
-//! says. The slices of a tensor are divided in the same way. Its kernels are [`windrow_kernels::segment_group`].
+//! The algorithm [`SegmentGroup`](crate::Algorithm::SegmentGroup): CSR as it is, work divided as a point of Sgap's
+//! space says. The slices of a tensor are divided in the same way. Its kernels are [`windrow_kernels::segment_group`].
 
 mod cut;
 
@@ -74,8 +74,8 @@ enum Work<A, B> {
 }
 
 impl GroupsLayout {
-    /// The arrays for rows of entries with these offsets and columns, which may come in any order, and several times; and
-    /// the rows that are cut. For fewer than 2³² entries and rows.
+    /// The arrays for rows of entries with these offsets and columns, which may come in any order, and several times;
+    /// and the rows that are cut. For fewer than 2³² entries and rows.
     pub(crate) fn of_rows(
         (offsets, columns): (&[u64], &[u32]),
         (point, launch): (AtomicParallelism, GroupLaunch),
@@ -195,8 +195,8 @@ impl GroupsPart {
     /// [`Part::launch`], the operands with a second factor or none, as the entry has it; rows are not divided with one.
     ///
     /// # Safety
-    /// As there; `second_indices` are live memory too: for each entry, padded as [`padded_indices`] does, a row that the
-    /// second factor has.
+    /// As there; `second_indices` are live memory too: for each entry, padded as [`padded_indices`] does, a row that
+    /// the second factor has.
     pub(crate) unsafe fn launch_factors(
         &self,
         stream: Stream<'_>,
@@ -271,8 +271,8 @@ impl GroupsPart {
                 let (groups, empty) = (u64::from(groups), wide(empty_rows.len()));
                 let grid = blocks(groups.max(empty), empty.max(groups * u64::from(point.reduction())));
                 let shape = (grid, launch.block_threads);
-                // SAFETY: as above; starts and slots were made of the offsets. Indices of a second factor are the caller's
-                // promise.
+                // SAFETY: as above; starts and slots were made of the offsets. Indices of a second factor are the
+                // caller's promise.
                 unsafe {
                     match second.zip(second_indices) {
                         None => stream.start_grid(entry, shape, &params),

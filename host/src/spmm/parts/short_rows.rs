@@ -1,5 +1,5 @@
-//! The algorithm [`ShortRows`](crate::Algorithm::ShortRows): rows grouped by length, without a row pointer, and the rows
-//! without entries. Its kernel is [`windrow_kernels::short_rows`].
+//! The algorithm [`ShortRows`](crate::Algorithm::ShortRows): rows grouped by length, without a row pointer, and the
+//! rows without entries. Its kernel is [`windrow_kernels::short_rows`].
 
 use windrow_formats::{Bucket, Residual, Value};
 use windrow_kernels::short_rows::ShortRowsParams;
@@ -27,7 +27,8 @@ pub(in crate::spmm) struct ShortRowsLayout {
 }
 
 impl ShortRowsLayout {
-    /// The rows `empty`, as a bucket of length 0, before those of `residual`, whose entries are the CSR entries `sources`.
+    /// The rows `empty`, as a bucket of length 0, before those of `residual`, whose entries are the CSR entries
+    /// `sources`.
     pub(in crate::spmm) fn new<V: Value>(
         context: &Context<'_, V>,
         empty: Vec<u32>,

@@ -1,5 +1,5 @@
-//! The algorithm [`TileStream`](crate::Algorithm::TileStream): 8 × 8 tiles on Tensor Cores, as a stream that warps share,
-//! and what [`Hybrid`](crate::Algorithm::Hybrid) puts beside it. Its kernel is [`windrow_kernels::tile_stream`].
+//! The algorithm [`TileStream`](crate::Algorithm::TileStream): 8 × 8 tiles on Tensor Cores, as a stream that warps
+//! share, and what [`Hybrid`](crate::Algorithm::Hybrid) puts beside it. Its kernel is [`windrow_kernels::tile_stream`].
 
 mod choose;
 mod on_gpu;

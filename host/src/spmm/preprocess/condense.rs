@@ -1,5 +1,5 @@
-//! The windows of a matrix condensed on a GPU: what [`windrow_formats::RsTile`] and the plan's pattern of tiles are on the
-//! host.
+//! The windows of a matrix condensed on a GPU: what [`windrow_formats::RsTile`] and the plan's pattern of tiles are
+//! on the host.
 
 use std::rc::Rc;
 
@@ -52,8 +52,8 @@ impl WindowCounts {
 }
 
 impl Condensed {
-    /// Uploads a matrix and condenses its windows of the rows in `order`: all, or those alone that have entries. For what
-    /// is done with them, scratch memory has `entry_bytes` for each entry.
+    /// Uploads a matrix and condenses its windows of the rows in `order`: all, or those alone that have entries. For
+    /// what is done with them, scratch memory has `entry_bytes` for each entry.
     pub(crate) fn new<V: Value>(
         device: &Device,
         (a, order): (&Csr<V>, Option<&Permutation>),
@@ -100,9 +100,9 @@ impl Condensed {
             entries,
             windows: narrow(windows),
         };
-        // SAFETY: the matrix is valid and has fewer than `MOST_ITEMS` rows and entries; the arrays have the lengths that
-        // the kernels ask for; every slot has a row or `NO_ROW`, and every row with entries one slot, so that the slots have
-        // all entries. Arrays are read after the launch that writes them.
+        // SAFETY: the matrix is valid and has fewer than `MOST_ITEMS` rows and entries; the arrays have the lengths
+        // that the kernels ask for; every slot has a row or `NO_ROW`, and every row with entries one slot, so that
+        // the slots have all entries. Arrays are read after the launch that writes them.
         let vectors = unsafe {
             scratch.launch(Variant::RowLengths, u64::from(slots), &of_slots)?;
             scratch.scan(lengths, slots, false, slot_begins)?;
@@ -211,8 +211,8 @@ impl Condensed {
             reserved: 0,
         };
         let mut chunks = 0;
-        // SAFETY: the arrays are those of `new` and of the lengths that the kernels ask for; the pieces have each step of
-        // each window once, of which there are as many as its columns fill.
+        // SAFETY: the arrays are those of `new` and of the lengths that the kernels ask for; the pieces have each
+        // step of each window once, of which there are as many as its columns fill.
         unsafe {
             scratch.launch(Variant::TileSteps, wide(steps), &of_steps)?;
             if let Some(starts) = &record_starts {
@@ -276,7 +276,8 @@ pub(crate) fn place_pass(
     let of_rows = RowLengthsParams { rows: list, row_offsets, lengths, count, reserved: 0 };
     let (full, empty) = (narrow(counts.full), narrow(counts.empty));
     let place = PlaceRowsParams { rows: list, ranks, window_rows, count, full, empty, kinds };
-    // SAFETY: an order has each row once, `window_rows` has room for the windows of both kinds; as for `Condensed::new`.
+    // SAFETY: an order has each row once, `window_rows` has room for the windows of both kinds; as for
+    // `Condensed::new`.
     unsafe {
         scratch.launch(Variant::RowLengths, u64::from(count), &of_rows)?;
         scratch.scan(lengths, count, true, ranks)?;

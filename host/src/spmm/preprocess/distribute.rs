@@ -38,8 +38,8 @@ pub(crate) struct RestEntries {
 pub(crate) struct RestSources(DeviceBuffer<u32>);
 
 impl Condensed {
-    /// Divides the windows of all rows with entries. None if no vector has `threshold`; otherwise what goes to the tiles,
-    /// with windows of `empty_rows` dealt out among the others, and the rest.
+    /// Divides the windows of all rows with entries. None if no vector has `threshold`; otherwise what goes to the
+    /// tiles, with windows of `empty_rows` dealt out among the others, and the rest.
     pub(crate) fn distribute(
         self,
         rows: usize,
@@ -76,8 +76,8 @@ impl Condensed {
             entries,
             rows: row_count,
         };
-        // SAFETY: the arrays are those of `self` and of the lengths that the kernels ask for; sums may take the place of
-        // what is added up.
+        // SAFETY: the arrays are those of `self` and of the lengths that the kernels ask for; sums may take the place
+        // of what is added up.
         let (distributed, kept) = unsafe {
             scratch.launch(Variant::DistributeVectors, wide(windows), &of_vectors)?;
             scratch.launch(Variant::DistributeEntries, wide(nnz), &of_entries)?;
@@ -137,8 +137,8 @@ impl Condensed {
     }
 }
 
-/// The windows with vectors in tiles, and those of rows without entries dealt out evenly among them: for each the window
-/// that it was, and the vectors of those before it, and of all.
+/// The windows with vectors in tiles, and those of rows without entries dealt out evenly among them: for each the
+/// window that it was, and the vectors of those before it, and of all.
 fn arrange(distributed: &[[u32; 2]], counts: WindowCounts) -> (Vec<u32>, Vec<u32>) {
     let windows = counts.full + counts.empty;
     let mut kept = (0u32..).zip(distributed).filter(|(_, [slots, _])| *slots != 0);
@@ -214,8 +214,8 @@ impl RestSources {
             rounding: values.rounding(),
         };
         let variant = Variant::GatherValues { value_bytes: values.dtype.bytes() };
-        // SAFETY: there is a value for each entry of the matrix, and room for each of these. The scratch memory is freed
-        // after the launch.
+        // SAFETY: there is a value for each entry of the matrix, and room for each of these. The scratch memory is
+        // freed after the launch.
         unsafe { scratch.launch(variant, wide(self.0.len()), &params) }
     }
 }

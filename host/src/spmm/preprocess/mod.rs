@@ -1,8 +1,8 @@
 //! A matrix laid out on a GPU, after Libra (section 4.5).
 //!
-//! The host uploads the CSR arrays as they are and launches kernels that put every entry in its place; what it gets back
-//! is the number of columns of each window, from which it chooses the form of the values and deals the windows out, as
-//! it does with windows of its own. The kernels' side is [`windrow_kernels::preprocess`].
+//! The host uploads the CSR arrays as they are and launches kernels that put every entry in its place; what it gets
+//! back is the number of columns of each window, from which it chooses the form of the values and deals the windows
+//! out, as it does with windows of its own. The kernels' side is [`windrow_kernels::preprocess`].
 
 mod condense;
 mod distribute;

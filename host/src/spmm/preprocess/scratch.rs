@@ -110,8 +110,8 @@ impl Scratch {
     /// Starts the entry of a kernel over `units` threads, steps or elements, as its division counts them.
     ///
     /// # Safety
-    /// `params` keeps the obligations that its documentation lists; its arrays live as long as the scratch memory, or are
-    /// freed after the machine's work.
+    /// `params` keeps the obligations that its documentation lists; its arrays live as long as the scratch memory, or
+    /// are freed after the machine's work.
     pub(super) unsafe fn launch<P: Pod>(
         &self,
         variant: Variant,
@@ -124,8 +124,8 @@ impl Scratch {
         unsafe { start(self.machine()?, entry, units, 1, params) }
     }
 
-    /// `output[i] = Σ_{j < i} x[j]` for `i ≤ len`, where `x` is the input, or 1 for each element that is not 0 if they are
-    /// `flags`.
+    /// `output[i] = Σ_{j < i} x[j]` for `i ≤ len`, where `x` is the input, or 1 for each element that is not 0 if
+    /// they are `flags`.
     ///
     /// # Safety
     /// `input` has `len` elements and `output` one more, fewer than 2³² less two blocks; neither sum exceeds 32 bits.

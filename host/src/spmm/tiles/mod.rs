@@ -352,8 +352,8 @@ impl TilePattern {
     }
 }
 
-/// Whether a window is one of the `empties` of `windows` that have rows without entries: Bresenham's line, so that after `w`
-/// windows `w·empties / windows` of them are empty.
+/// Whether a window is one of the `empties` of `windows` that have rows without entries: Bresenham's line, so that
+/// after `w` windows `w·empties / windows` of them are empty.
 pub(crate) fn is_empty_window(window: usize, empties: usize, windows: usize) -> bool {
     (window + 1) * empties / windows > window * empties / windows
 }

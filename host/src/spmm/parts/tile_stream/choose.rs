@@ -12,11 +12,11 @@ use crate::spmm::layout::{Context, Slicing};
 use crate::spmm::select::{Demand, LINE_BYTES};
 use crate::spmm::tiles::{Dealing, Form};
 
-/// What a slice of `B` may occupy of the L2 cache, in quarters of it: the rest is for `A`, for `C` on its way out, and for
-/// the lines that both halves of the cache hold.
+/// What a slice of `B` may occupy of the L2 cache, in quarters of it: the rest is for `A`, for `C` on its way out,
+/// and for the lines that both halves of the cache hold.
 const CACHE_QUARTERS: u64 = 2;
-/// Work beside the gathers that a warp has per step and slice, in bytes of a gather: fragments, columns, window. Packed,
-/// it is less, and it is decoded.
+/// Work beside the gathers that a warp has per step and slice, in bytes of a gather: fragments, columns, window.
+/// Packed, it is less, and it is decoded.
 const STEP_OVERHEAD_BYTES: u32 = 368;
 /// Columns gathered per step of a tile stream.
 const STEP_COLUMNS: u32 = 16;

@@ -23,8 +23,9 @@ use crate::spmm::tiles::{DealtWindows, TILE_COLUMNS, WINDOW_ROWS, steps_of};
 
 /// Steps of a tile stream: sixteen columns each, counted in 32 bits.
 pub(in crate::spmm) const MAX_STEPS: u64 = (1 << 28) - 1;
-/// Entries from which on the GPU lays a matrix out unless told otherwise. For fewer, its part is some thirty launches and
-/// a dozen allocations, whatever the matrix; on an H200 it took half as long as 16 threads for 17,000 entries already.
+/// Entries from which on the GPU lays a matrix out unless told otherwise. For fewer, its part is some thirty launches
+/// and a dozen allocations, whatever the matrix; on an H200 it took half as long as 16 threads for 17,000 entries
+/// already.
 const LEAST_ENTRIES: usize = 1 << 14;
 /// Scratch memory for each entry: columns, masks, ranks, values, and a vector for each.
 const TILES_ENTRY_BYTES: u64 = 24;

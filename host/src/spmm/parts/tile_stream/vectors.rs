@@ -5,8 +5,8 @@
 //! theirs alone; what was cut of these is added up likewise. So every row is written once with the caller's `β`, and
 //! no sum depends on which path is quicker: Libra adds with atomics instead.
 //!
-//! In two streams the segments do not wait for the tiles: for rows that have entries in tiles they write to the workspace,
-//! and all of that is added in the end.
+//! In two streams the segments do not wait for the tiles: for rows that have entries in tiles they write to the
+//! workspace, and all of that is added in the end.
 
 use std::borrow::Cow;
 
