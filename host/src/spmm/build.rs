@@ -189,7 +189,7 @@ impl<V: Value> SpmmBuilder<'_, V> {
             plan.make_places(device, self.a.nnz(), self.value_order.map(Permutation::new_to_old))?;
         }
         let n = context.demand().n;
-        let entries = plan.names(Operation { n, vectors: true, column_major: false });
+        let entries = plan.load(machine, Operation { n, vectors: true, column_major: false })?;
         clock.end("upload");
         let body = Body::Gpu(Box::new(plan));
         Ok(Made { body, decision, layout, order: order_name, predicted_us, entries, memory })

@@ -118,11 +118,17 @@ impl GpuPlan {
         }
     }
 
-    /// The names of the entries for an operation.
-    pub(crate) fn names(&self, operation: Operation) -> Vec<&'static str> {
+    /// The names of the entries for an operation, which the driver compiles now unless it has, so that no run waits for
+    /// that.
+    pub(crate) fn load(
+        &self,
+        machine: &dyn Machine,
+        operation: Operation,
+    ) -> Result<Vec<&'static str>, DeviceError> {
         let Chosen { parts, combine } = self.choose(operation);
         let combine = combine.filter(|_| self.split.is_some());
-        parts.into_iter().flatten().chain(combine).map(|entry| entry.name).collect()
+        let entries = parts.into_iter().flatten().chain(combine);
+        entries.map(|entry| machine.resident_blocks(entry).map(|_| entry.name)).collect()
     }
 
     /// Whether Tensor Cores take part, whose rounding is not that of a fused multiply-add.

@@ -130,10 +130,11 @@ impl<'a, V: Value> MttkrpBuilder<'a, V> {
                 clock.end("copy");
                 Body::Cpu(host)
             }
-            Some(_) => {
+            Some(machine) => {
                 let plan = self.build_gpu(device, point, (&slices, &values), (&mut report, &mut clock))?;
                 let n = narrow(self.options.width.min(index(MAX_INDEX)));
-                report.entries = plan.names(Operation { n, vectors: true, column_major: false });
+                let operation = Operation { n, vectors: true, column_major: false };
+                report.entries = plan.load(machine, operation)?;
                 Body::Gpu(Box::new(plan))
             }
         };
