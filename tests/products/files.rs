@@ -53,6 +53,7 @@ fn files_become_verified_products() {
             ran += 5;
         }
     }
-    assert!(ran >= 2 * 5 * FILES.len());
+    // The CPU and one schedule of the emulator, or the GPU where only that is asked for.
+    assert!(ran >= 5 * FILES.len() * devices().len().min(2));
     report_missing_gpu("files", 5 * FILES.len());
 }

@@ -1,6 +1,5 @@
 //! The network of the example `pruned_mlp`, with weights from a small file: exact where sums are, within the error
-//! bound
-//! elsewhere.
+//! bound elsewhere.
 
 use std::fs::File;
 use std::path::PathBuf;

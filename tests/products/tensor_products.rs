@@ -300,8 +300,7 @@ fn atomic_additions_give_the_same() {
                 let entry = entry(Variant::AtomicEntries { factors }).unwrap();
                 let grid = [u64::from(nnz * lanes).div_ceil(256), u64::from(n.div_ceil(lanes))];
                 // SAFETY: indices are those of the tensor's entries, the matrices have the rows of their modes, the
-                // result
-                // that of the product; all live until the result is read.
+                // result that of the product; all live until the result is read.
                 unsafe { launch(&device, entry, grid, &params) }.unwrap();
                 tally.ran(&case.assert_matches(&reference, &out.to_vec().unwrap(), case.n));
             }

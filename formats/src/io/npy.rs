@@ -1,6 +1,5 @@
 //! Headers of NumPy's `.npy` arrays, format versions 1.0 to 3.0 (`numpy.lib.format`): read strictly, and written as
-//! NumPy
-//! writes them.
+//! NumPy writes them.
 //!
 //! ```text
 //! \x93NUMPY  major minor  length (2 bytes in version 1, else 4, little-endian)
@@ -8,8 +7,7 @@
 //! ```
 //!
 //! The dictionary is a Python literal. Only what NumPy puts there is taken: those three keys, once each, and for an
-//! array
-//! of plain numbers a string, a bool and a tuple of sizes.
+//! array of plain numbers a string, a bool and a tuple of sizes.
 
 use super::line::excerpt;
 use super::number::parse_unsigned;

@@ -28,11 +28,10 @@ pub const TILE_COLS: usize = 8;
 /// A sparse matrix as bitmap tiles for matrix units and a residual for scalar cores, after RSH-SpMM.
 ///
 /// Rows are packed 8 to a *window*, in the order in which the builder is given them; a window may have fewer. The
-/// distinct columns
-/// of a window, ascending, are condensed 8 to a *tile*: condensed column `q` of a tile stands for column
-/// `tile_cols[8·t + q]` of the matrix. Bit `8·q + s` of a tile's bitmap says whether the row in slot `s` of
-/// the window has an entry in condensed column `q`; the values of a tile follow in the order of the bits,
-/// so the value of bit `p` is at `tile_values[t] + popcount(bitmaps[t] & ((1 << p) − 1))`.
+/// distinct columns of a window, ascending, are condensed 8 to a *tile*: condensed column `q` of a tile stands for
+/// column `tile_cols[8·t + q]` of the matrix. Bit `8·q + s` of a tile's bitmap says whether the row in slot `s` of
+/// the window has an entry in condensed column `q`; the values of a tile follow in the order of the bits, so the
+/// value of bit `p` is at `tile_values[t] + popcount(bitmaps[t] & ((1 << p) − 1))`.
 ///
 /// Rows without entries are stored nowhere. All row and column numbers are those of the matrix that the
 /// format was built from, whatever the order of the rows.

@@ -156,12 +156,10 @@ impl NmSpmmPlan {
     /// # Errors
     /// - [`PlanError::OperandShape`](crate::PlanError::OperandShape) if the sizes do not fit;
     /// - [`PlanError::WrongDevice`](crate::PlanError::WrongDevice) if an operand is elsewhere,
-    ///   [`PlanError::ElementType`](crate::PlanError::ElementType) if `a` is of
-    ///   another type;
+    ///   [`PlanError::ElementType`](crate::PlanError::ElementType) if `a` is of another type;
     /// - [`PlanError::TooLarge`](crate::PlanError::TooLarge) on a GPU: for more than 2³¹ rows; for 2³² elements from
-    ///   row to row; and for
-    ///   an `A` of 64 GiB, or of 4 GiB from one of its k rows to the next, k-major and in the type that
-    ///   kernels read it as;
+    ///   row to row; and for an `A` of 64 GiB, or of 4 GiB from one of its k rows to the next, k-major and in the
+    ///   type that kernels read it as;
     /// - [`PlanError::Device`](crate::PlanError::Device).
     ///
     /// # Examples

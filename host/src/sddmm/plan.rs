@@ -118,8 +118,7 @@ impl SddmmPlan {
     ///
     /// # Shapes
     /// - `x`: m × d, `y`: n × d, of the plan's precision (for tf32: f32). Kernels read them fastest if `ld` elements
-    /// are
-    ///   a multiple of 16 bytes, as [`DeviceMatrix::zeros`] and [`DeviceMatrix::upload`] make it;
+    ///   are a multiple of 16 bytes, as [`DeviceMatrix::zeros`] and [`DeviceMatrix::upload`] make it;
     /// - `out`: one f32 for each entry, in CSR order.
     ///
     /// # Errors

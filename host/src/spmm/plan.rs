@@ -246,8 +246,7 @@ impl SpmmPlan {
     /// - [`PlanError::ValueCount`] unless there is one value for each entry, [`PlanError::WrongDevice`] if they are
     ///   elsewhere;
     /// - on the first call [`PlanError::MemoryLimit`], and [`PlanError::TooLarge`] for tiles that would hold 2³²
-    /// values,
-    ///   zeros counted;
+    ///   values, zeros counted;
     /// - [`PlanError::Device`]; the plan's values are then undefined until a replacement succeeds.
     ///
     /// # Examples

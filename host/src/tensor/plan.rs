@@ -116,8 +116,7 @@ impl MttkrpPlan {
     ///
     /// # Shapes
     /// - `B`: K × n, `C`: L × n, of the plan's precision. Kernels read them fastest if `ld` elements are a multiple
-    /// of 16
-    ///   bytes, as [`DeviceMatrix::zeros`] and [`DeviceMatrix::upload`] make it;
+    ///   of 16 bytes, as [`DeviceMatrix::zeros`] and [`DeviceMatrix::upload`] make it;
     /// - `y`: I × n, f32 or f16; not read if β = 0.
     ///
     /// # Cost
@@ -126,8 +125,7 @@ impl MttkrpPlan {
     /// # Errors
     /// - [`PlanError::OperandShape`](crate::PlanError::OperandShape) if the sizes do not fit;
     /// - [`PlanError::WrongDevice`](crate::PlanError::WrongDevice) if an operand is elsewhere,
-    ///   [`PlanError::ElementType`](crate::PlanError::ElementType) if a factor is of another
-    /// type;
+    ///   [`PlanError::ElementType`](crate::PlanError::ElementType) if a factor is of another type;
     /// - [`PlanError::TooLarge`](crate::PlanError::TooLarge) for a width or leading dimension of 2³² or more;
     /// - [`PlanError::Device`](crate::PlanError::Device).
     ///

@@ -80,8 +80,7 @@ impl CrossEntropy {
     /// # Errors
     /// - [`PlanError::ValueCount`](crate::PlanError::ValueCount) unless there are as many weights as labels;
     /// - [`TrainingError::UnknownClass`] for the first label that is not below `classes`, [`TrainingError::Weight`]
-    /// for the first
-    ///   weight that is not a finite number of at least 0;
+    ///   for the first weight that is not a finite number of at least 0;
     /// - [`PlanError::Device`](crate::PlanError::Device).
     pub fn new(
         device: &Device,

@@ -19,8 +19,7 @@ use windrow_testkit::{Case, Comparison, PADDING_MARK, UNIT_FMA, UNIT_MMA, assert
 const REQUIRE_GPU: &str = "WINDROW_REQUIRE_GPU";
 
 /// Set where only the GPU is of interest: under a sanitizer of GPU programs, which slows the host's down, too, and
-/// finds
-/// nothing in the emulator.
+/// finds nothing in the emulator.
 const GPU_ONLY: &str = "WINDROW_GPU_ONLY";
 
 fn is_set(variable: &str) -> bool {
@@ -28,8 +27,7 @@ fn is_set(variable: &str) -> bool {
 }
 
 /// The GPU, or `None` where none is needed. All tests of a program have the same: opening one compiles all kernels,
-/// which
-/// takes a sanitizer longer than the tests.
+/// which takes a sanitizer longer than the tests.
 ///
 /// # Panics
 /// If there is a GPU that cannot be used, or none where one must be.
@@ -282,8 +280,7 @@ fn relaid(case: &Case, ldc: usize) -> Case {
 }
 
 /// Runs every case in both layouts: on the CPU and the GPU, and on the emulator under its schedules by turns; and
-/// prints
-/// what ran. Every kernel runs under every schedule.
+/// prints what ran. Every kernel runs under every schedule.
 ///
 /// # Panics
 /// If a case fails, or no case ran on a device.

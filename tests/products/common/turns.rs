@@ -41,8 +41,7 @@ pub(crate) fn takes_turn(device: &Device, turn: usize) -> bool {
 }
 
 /// Whether a device is an emulator under the schedule of this number, counted round and round, or no emulator, or
-/// nothing
-/// is left out.
+/// nothing is left out.
 pub(super) fn has_schedule(device: &Device, number: usize) -> bool {
     let number = number % EmulatorSchedule::STANDARD.len();
     all_cases() || schedule_of(device).is_none_or(|schedule| schedule == number)
