@@ -18,8 +18,8 @@ const RUN_SCRIPT: &str = include_str!("run.sh");
 /// Packages whose tests run on a GPU.
 const TESTED: &[&str] = &["windrow", "windrow-bench", "windrow-tests"];
 
-/// Tests that need the repository and no GPU.
-const LEFT_OUT: &str = "tests-formats";
+/// Tests that need the repository and no GPU, and the library of a package that has none.
+const LEFT_OUT: [&str; 2] = ["tests-formats", "tests-unit"];
 
 /// A larger folder is slow to carry, and a sign that something was not stripped.
 const LIMIT_BYTES: u64 = 100 << 20;
@@ -47,7 +47,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Result<()> {
     write(&script, RUN_SCRIPT)?;
     make_executable(&script)?;
     let mut artifacts = build(&["test", "--no-run", "--lib", "--tests"], TESTED, Kind::Test)?;
-    artifacts.retain(|artifact| artifact.name != LEFT_OUT);
+    artifacts.retain(|artifact| !LEFT_OUT.contains(&artifact.name.as_str()));
     artifacts.extend(build(&["build"], &["windrow-cli"], Kind::Command)?);
     if arguments.bench {
         artifacts.extend(build(&["build", "--bins"], &["windrow-bench"], Kind::Command)?);
