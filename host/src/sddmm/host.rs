@@ -1,7 +1,7 @@
 //! Sampled products on the CPU.
 
 use rayon::prelude::*;
-use windrow_formats::{Csr, Value};
+use windrow_formats::{Csr, Pattern, Value};
 
 use super::options::SddmmForm;
 use crate::cpu;
@@ -14,10 +14,10 @@ use crate::tf32;
 
 /// Sums that are taken side by side: enough for the vector units of any machine.
 const LANES: usize = 16;
-/// A pattern as the CPU walks it.
+
+/// A pattern as the CPU walks it, shared with the matrix that it was given with.
 pub(super) struct HostSddmm {
-    row_offsets: Vec<u64>,
-    col_indices: Vec<u32>,
+    pattern: Pattern,
     scale: Option<Vec<f32>>,
     precision: Precision,
 }
@@ -25,8 +25,7 @@ pub(super) struct HostSddmm {
 impl HostSddmm {
     pub(super) fn new<V: Value>(a: &Csr<V>, precision: Precision, form: SddmmForm) -> Self {
         Self {
-            row_offsets: a.row_offsets().to_vec(),
-            col_indices: a.col_indices().to_vec(),
+            pattern: a.pattern().clone(),
             scale: (form == SddmmForm::Scale).then(|| scale_of(a.values())),
             precision,
         }
@@ -34,8 +33,8 @@ impl HostSddmm {
 
     pub(super) fn sizes(&self) -> Vec<ArraySize> {
         let mut sizes = Vec::new();
-        push(&mut sizes, "row_offsets", 8 * wide(self.row_offsets.len()));
-        push(&mut sizes, "col_indices", 4 * wide(self.col_indices.len()));
+        push(&mut sizes, "row_offsets", 8 * wide(self.pattern.row_offsets().len()));
+        push(&mut sizes, "col_indices", 4 * wide(self.pattern.col_indices().len()));
         push(&mut sizes, "values", 4 * wide(self.scale.as_ref().map_or(0, Vec::len)));
         sizes
     }
@@ -57,10 +56,11 @@ impl HostSddmm {
     ) {
         // Rounded and widened once, not once for each entry.
         let (x, y) = (widened(x, self.precision), widened(y, self.precision));
-        cpu::each_row(&self.row_offsets, out, |row, entries, out| {
+        let col_indices = self.pattern.col_indices();
+        cpu::each_row(self.pattern.row_offsets(), out, |row, entries, out| {
             let x = x.row(row);
             for (entry, out) in entries.zip(out) {
-                let sum = alpha * dot(x, y.row(self.col_indices[entry] as usize));
+                let sum = alpha * dot(x, y.row(col_indices[entry] as usize));
                 *out = self.scale.as_ref().map_or(sum, |scale| sum * scale[entry]);
             }
         });
@@ -116,4 +116,16 @@ fn dot(x: &[f32], y: &[f32]) -> f32 {
 /// Values as products are scaled by them.
 pub(super) fn scale_of<V: Value>(values: &[V]) -> Vec<f32> {
     values.iter().map(|value| value.to_f32()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pattern_is_that_of_the_matrix() {
+        let a = Csr::<f32>::identity(3).unwrap();
+        let host = HostSddmm::new(&a, Precision::F32, SddmmForm::Mask);
+        assert!(host.pattern.is_shared_with(a.pattern()));
+    }
 }
