@@ -189,7 +189,7 @@ pub use softmax::RowSoftmax;
 pub use spmm::Reference;
 pub use spmm::{Spmm, SpmmBuilder, SpmmOptions, SpmmPlan, SpmmReport};
 pub use tensor::{Mttkrp, MttkrpBuilder, MttkrpOptions, MttkrpPlan, MttkrpReport, Ttm, TtmBuilder, TtmPlan};
-pub use tuned::{Choice, ProductKey, Tuned, TunedError, TunedProduct};
+pub use tuned::{ProductKey, Tuned, TunedError, TunedProduct};
 
 /// The 16-bit element types, of the crate `half`.
 pub use half::{bf16, f16};

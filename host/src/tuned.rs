@@ -1,69 +1,23 @@
 //! What was tuned: for products of a structure and a width, the way that was quickest on a device.
 
-use std::fmt::Display;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use windrow_formats::{Csr, Value};
-use windrow_preprocess::reorder::Method;
 
 use crate::device::Device;
 use crate::num::{index, wide};
-use crate::options::{Algorithm, CpuTasks, Determinism, Precision, RowDivision, TileValues};
-use crate::parallelism::{AtomicParallelism, GroupLaunch};
+use crate::options::{Determinism, Precision};
 use crate::profile::{cache_path, write_whole};
+use crate::spmm::SpmmOptions;
 
 /// Version of the file's form.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
 
-/// A way to a product: what [`Algorithm::Auto`] may take instead of its own choice.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Choice {
-    /// The algorithm.
-    #[serde(with = "text")]
-    pub algorithm: Algorithm,
-    /// The order of the rows, if not the matrix's own; it is found when a plan is made.
-    #[serde(with = "optional_text", default, skip_serializing_if = "Option::is_none")]
-    pub order: Option<Method>,
-    /// How segment groups divide the work.
-    #[serde(with = "optional_text", default, skip_serializing_if = "Option::is_none")]
-    pub parallelism: Option<AtomicParallelism>,
-    /// Their launch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub group_launch: Option<GroupLaunch>,
-    /// How row-split divides the work.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub row_division: RowDivision,
-    /// How the values of tiles are held.
-    #[serde(with = "text")]
-    pub tile_values: TileValues,
-    /// How the CPU deals the product out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpu_tasks: Option<CpuTasks>,
-}
-
-impl Choice {
-    /// An algorithm, all else left to it.
-    #[must_use]
-    pub fn of(algorithm: Algorithm) -> Self {
-        Self {
-            algorithm,
-            order: None,
-            parallelism: None,
-            group_launch: None,
-            row_division: RowDivision::default(),
-            tile_values: TileValues::Auto,
-            cpu_tasks: None,
-        }
-    }
-}
-
-/// What a choice was tuned for: all matrices with these numbers count as the same.
+/// What a product is, as far as tuning is concerned: all matrices with these numbers count as the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProductKey {
@@ -74,19 +28,19 @@ pub struct ProductKey {
     /// Rows without entries, of 1, of 2 to 3, of 4 to 7, and so on.
     row_lengths: Vec<u64>,
     width: u64,
-    #[serde(with = "text")]
     precision: Precision,
-    #[serde(with = "text")]
     determinism: Determinism,
 }
 
 impl ProductKey {
-    /// The key of products of `a` with matrices of `width` columns.
+    /// The key of products of `a`, of which the options say width, precision and determinism; what else they say is
+    /// not part of it.
     ///
     /// # Cost
     /// Linear in rows.
     #[must_use]
-    pub fn new<V: Value>(a: &Csr<V>, width: usize, precision: Precision, determinism: Determinism) -> Self {
+    pub fn new<V: Value>(a: &Csr<V>, options: &SpmmOptions) -> Self {
+        let SpmmOptions { width, precision, determinism, .. } = *options;
         let (mut longest_row, mut row_lengths) = (0, Vec::new());
         for ends in a.row_offsets().windows(2) {
             let length = ends[1] - ends[0];
@@ -102,34 +56,44 @@ impl ProductKey {
     }
 }
 
-/// A choice that is remembered, and why.
+/// A way to a product that is remembered, and why.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TunedProduct {
     key: ProductKey,
-    /// What was quickest.
-    pub choice: Choice,
+    /// What was quickest: the key's width, precision and determinism, and the way to the product. An order of rows is
+    /// found when a plan is made.
+    pub options: SpmmOptions,
     /// Its time when it was tuned, in microseconds.
     pub us: f64,
     /// The default's time beside it.
     pub default_us: f64,
 }
 
+impl TunedProduct {
+    /// With options of the key's product, of which nothing stays but the way.
+    fn settled(self) -> Self {
+        let ProductKey { width, precision, determinism, .. } = self.key;
+        let product = SpmmOptions { width: index(width), precision, determinism, ..SpmmOptions::DEFAULT };
+        Self { options: product.with_way_of(&self.options), ..self }
+    }
+}
+
 /// What was tuned on a device model: for each structure, width, precision and determinism the quickest way.
 ///
 /// `windrow tune FILE --width N` writes it to the user's cache folder, where [`load`](Self::load) finds it; plans with
-/// [`Algorithm::Auto`] take what fits them by [`SpmmBuilder::tuned`](crate::SpmmBuilder::tuned).
+/// [`Algorithm::Auto`](crate::Algorithm::Auto) take what fits them by
+/// [`SpmmBuilder::tuned`](crate::SpmmBuilder::tuned).
 ///
 /// # Examples
 /// ```
-/// use windrow::{Algorithm, Choice, CpuTasks, Csr, Determinism, Device, Precision, ProductKey, Spmm, Tuned};
+/// use windrow::{CpuTasks, Csr, Device, ProductKey, Spmm, SpmmOptions, Tuned};
 ///
 /// let (device, a) = (Device::cpu(), Csr::<f32>::identity(3)?);
 /// let mut tuned = Tuned::of(&device);
-/// let key = ProductKey::new(&a, 2, Precision::F32, Determinism::RunToRun);
 /// let tasks = CpuTasks { ranges_per_thread: 2, ..CpuTasks::default() };
-/// let choice = Choice { cpu_tasks: Some(tasks), ..Choice::of(Algorithm::RowSplit) };
-/// tuned.remember(key, choice, 10.0, 12.0);
+/// let options = SpmmOptions { width: 2, cpu_tasks: Some(tasks), ..SpmmOptions::default() };
+/// tuned.remember(ProductKey::new(&a, &options), options, 10.0, 12.0);
 ///
 /// let plan = Spmm::builder(&a).width(2).tuned(&tuned).build(&device)?;
 /// assert_eq!(plan.report().reason, "tuned: 10.0 µs where the default took 12.0");
@@ -188,11 +152,11 @@ impl Tuned {
         self.products.iter().find(|product| product.key == *key)
     }
 
-    /// Remembers `choice`, which took `us` microseconds where the default took `default_us`, instead of what was
-    /// remembered for `key`.
-    pub fn remember(&mut self, key: ProductKey, choice: Choice, us: f64, default_us: f64) {
+    /// Remembers the way of `options`, which took `us` microseconds where the default took `default_us`, instead of
+    /// what was remembered for `key`.
+    pub fn remember(&mut self, key: ProductKey, options: SpmmOptions, us: f64, default_us: f64) {
         self.forget(&key);
-        self.products.push(TunedProduct { key, choice, us, default_us });
+        self.products.push(TunedProduct { key, options, us, default_us }.settled());
     }
 
     /// Forgets what was remembered for `key`; whether there was anything.
@@ -233,12 +197,13 @@ impl Tuned {
             Some(schema) => return Err(malformed(format!("schema {schema} where {SCHEMA} is expected"))),
             None => return Err(malformed("it has no schema".to_owned())),
         }
-        let tuned: Self = serde_json::from_value(value).map_err(|error| malformed(error.to_string()))?;
-        for TunedProduct { choice, .. } in &tuned.products {
-            if let (Some(point), Some(launch)) = (choice.parallelism, choice.group_launch) {
+        let mut tuned: Self = serde_json::from_value(value).map_err(|error| malformed(error.to_string()))?;
+        for TunedProduct { options, .. } in &tuned.products {
+            if let (Some(point), Some(launch)) = (options.parallelism, options.group_launch) {
                 launch.check(point).map_err(|error| malformed(error.to_string()))?;
             }
         }
+        tuned.products = tuned.products.into_iter().map(TunedProduct::settled).collect();
         Ok(Some(tuned))
     }
 
@@ -253,47 +218,13 @@ impl Tuned {
     }
 }
 
-/// Whether nothing is given.
-fn is_default(division: &RowDivision) -> bool {
-    *division == RowDivision::default()
-}
-
-/// Values as they are printed.
-mod text {
-    use super::{Deserialize, Deserializer, Display, FromStr, Serializer};
-
-    pub(super) fn serialize<T: Display, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(value)
-    }
-
-    pub(super) fn deserialize<'de, T, D: Deserializer<'de>>(from: D) -> Result<T, D::Error>
-    where
-        T: FromStr<Err: Display>,
-    {
-        String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
-    }
-}
-
-/// The same of values that may be missing.
-mod optional_text {
-    use super::{Deserialize, Deserializer, Display, FromStr, Serialize, Serializer};
-
-    pub(super) fn serialize<T: Display, S: Serializer>(value: &Option<T>, to: S) -> Result<S::Ok, S::Error> {
-        value.as_ref().map(ToString::to_string).serialize(to)
-    }
-
-    pub(super) fn deserialize<'de, T, D: Deserializer<'de>>(from: D) -> Result<Option<T>, D::Error>
-    where
-        T: FromStr<Err: Display>,
-    {
-        let text = Option::<String>::deserialize(from)?;
-        text.map(|text| text.parse().map_err(serde::de::Error::custom)).transpose()
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use windrow_preprocess::reorder;
+
     use super::*;
+    use crate::options::{Algorithm, CpuTasks, RowDivision};
+    use crate::parallelism::GroupLaunch;
     use crate::spmm::Spmm;
 
     fn matrix(lengths: &[u64]) -> Csr<f32> {
@@ -307,18 +238,22 @@ mod tests {
     }
 
     fn key(lengths: &[u64], width: usize) -> ProductKey {
-        ProductKey::new(&matrix(lengths), width, Precision::F32, Determinism::RunToRun)
+        ProductKey::new(&matrix(lengths), &SpmmOptions { width, ..SpmmOptions::DEFAULT })
     }
 
-    fn choice() -> Choice {
+    fn of(algorithm: Algorithm) -> SpmmOptions {
+        SpmmOptions { algorithm, ..SpmmOptions::DEFAULT }
+    }
+
+    fn options() -> SpmmOptions {
         let launch = GroupLaunch { block_threads: 64, tile_columns: Some(8), workers_log2: -1 };
-        Choice {
+        SpmmOptions {
             parallelism: Some("{<1/4 row, 4 col>, 4}".parse().unwrap()),
             group_launch: Some(launch),
-            order: Some(Method::Similarity),
+            reorder: Some(reorder::Options::default()),
             cpu_tasks: Some(CpuTasks { ranges_per_thread: 4, tile_columns: Some(32) }),
             row_division: RowDivision { piece_entries: Some(u32::MAX), ..RowDivision::default() },
-            ..Choice::of(Algorithm::SegmentGroup)
+            ..of(Algorithm::SegmentGroup)
         }
     }
 
@@ -336,25 +271,29 @@ mod tests {
         for other in [key(&[0, 1, 2, 4, 8], 4), key(&[0, 1, 2, 3, 9], 5), key(&[0, 1, 2, 3, 9, 0], 4)] {
             assert_ne!(base, other);
         }
-        let of =
-            |precision, determinism| ProductKey::new(&matrix(&[0, 1, 2, 3, 9]), 4, precision, determinism);
-        assert_ne!(base, of(Precision::F16, Determinism::RunToRun));
-        assert_ne!(base, of(Precision::F32, Determinism::Fast));
+        let product = SpmmOptions { width: 4, ..options() };
+        let of = |options| ProductKey::new(&matrix(&[0, 1, 2, 3, 9]), &options);
+        assert_eq!(base, of(product), "the way is not part of the product");
+        assert_ne!(base, of(SpmmOptions { precision: Precision::F16, ..product }));
+        assert_ne!(base, of(SpmmOptions { determinism: Determinism::Fast, ..product }));
     }
 
     #[test]
-    fn choices_come_back_as_they_were_saved() {
+    fn ways_come_back_as_they_were_saved() {
         let path = folder("round-trip").join("deep").join("tuned.json");
         assert!(Tuned::read(&path).unwrap().is_none());
         let mut tuned = Tuned::of(&Device::cpu());
-        tuned.remember(key(&[1, 2], 4), Choice::of(Algorithm::TileStream), 2.0, 3.0);
-        tuned.remember(key(&[1, 2], 4), choice(), 1.5, 3.0);
-        tuned.remember(key(&[1, 2], 8), Choice::of(Algorithm::RowSplit), 1.0, 2.0);
+        tuned.remember(key(&[1, 2], 4), of(Algorithm::TileStream), 2.0, 3.0);
+        // What is not the way is the key's, or left to the plan.
+        let told = SpmmOptions { width: 5, precision: Precision::F16, memory_limit: Some(9), ..options() };
+        tuned.remember(key(&[1, 2], 4), told, 1.5, 3.0);
+        tuned.remember(key(&[1, 2], 8), of(Algorithm::RowSplit), 1.0, 2.0);
         tuned.save(&path).unwrap();
         let read = Tuned::read(&path).unwrap().unwrap();
         assert_eq!(read, tuned);
         let found = read.get(&key(&[1, 2], 4)).unwrap();
-        assert_eq!((&found.choice, found.us, found.default_us), (&choice(), 1.5, 3.0));
+        let expected = SpmmOptions { width: 4, ..options() };
+        assert_eq!((found.options, found.us, found.default_us), (expected, 1.5, 3.0));
         assert!(read.get(&key(&[1, 3], 4)).is_none());
         assert!(tuned.forget(&key(&[1, 2], 4)) && !tuned.forget(&key(&[1, 2], 4)));
         fs::remove_dir_all(path.parent().unwrap().parent().unwrap()).unwrap();
@@ -364,14 +303,14 @@ mod tests {
     fn what_holds_no_choices_is_refused_with_the_reason() {
         let path = folder("malformed").join("tuned.json");
         let mut tuned = Tuned::of(&Device::cpu());
-        tuned.remember(key(&[1, 2], 4), choice(), 1.5, 3.0);
+        tuned.remember(key(&[1, 2], 4), options(), 1.5, 3.0);
         let good = serde_json::to_string(&tuned).unwrap();
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         for (text, reason) in [
             ("{".to_owned(), "EOF"),
             ("{}".to_owned(), "no schema"),
-            ("{\"schema\":2,\"all else\":3}".to_owned(), "schema 2 where 1 is expected"),
-            (good.replace("segment-group", "segment-grope"), "no algorithm"),
+            ("{\"schema\":1,\"all else\":3}".to_owned(), "schema 1 where 2 is expected"),
+            (good.replace("segment-group", "segment-grope"), "segment-grope"),
             (good.replace("1/4 row", "1/5 row"), "1/5"),
             (good.replace("\"block_threads\":64", "\"block_threads\":65"), "a multiple of 32"),
             (good.replace("default_us", "usual_us"), "unknown field"),
@@ -389,8 +328,8 @@ mod tests {
         let device = Device::emulator(windrow_simt::emulator::Schedule::InOrder);
         let (a, other) = (matrix(&[1, 2, 3, 9]), matrix(&[1, 2, 3, 8]));
         let mut tuned = Tuned::of(&device);
-        let of_a = ProductKey::new(&a, 16, Precision::F32, Determinism::RunToRun);
-        tuned.remember(of_a, Choice { order: None, cpu_tasks: None, ..choice() }, 1.0, 2.0);
+        let remembered = SpmmOptions { width: 16, reorder: None, cpu_tasks: None, ..options() };
+        tuned.remember(ProductKey::new(&a, &remembered), remembered, 1.0, 2.0);
         let plan = |a, width| Spmm::builder(a).width(width).tuned(&tuned);
         let built = plan(&a, 16).build(&device).unwrap();
         let report = built.report();

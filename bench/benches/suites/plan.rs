@@ -15,7 +15,7 @@ pub(crate) fn suite(bench: &mut Bench) {
     for (name, a) in matrices(bench, &[Synthetic::Fem100k]) {
         let (here, elsewhere): (Vec<_>, Vec<_>) = paths()
             .into_iter()
-            .partition(|(path, _)| bench.has_kernels() || path.algorithm == Algorithm::Auto);
+            .partition(|(path, _)| bench.has_kernels() || path.options.algorithm == Algorithm::Auto);
         for (path, place) in elsewhere {
             bench.skip(format!("plan/{name}/{}/{WIDTH}", id(path, place)));
         }
@@ -51,7 +51,7 @@ fn paths() -> Vec<(SweepPath, Preprocessing)> {
 /// Makes a plan whose product was verified, again and again.
 fn spmm(device: &Device, a: &Csr<f32>, path: SweepPath, place: Preprocessing) -> Work {
     let (device, a) = (device.clone(), a.clone());
-    let found = with_element!(path.precision, T => {
+    let found = with_element!(path.options.precision, T => {
         let plan = path.builder(&a, WIDTH, None).preprocessing(place).build(&device).expect("a plan");
         let b = random_matrix::<T>(&device, a.cols(), WIDTH, 1).expect("memory for B");
         let mut c = poisoned_matrix(&device, a.rows(), WIDTH).expect("memory for C");

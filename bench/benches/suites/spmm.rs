@@ -23,7 +23,7 @@ pub(crate) fn suite(bench: &mut Bench) {
     for (name, a) in matrices(bench, &synthetic) {
         let (here, elsewhere): (Vec<_>, Vec<_>) = paths(bench)
             .into_iter()
-            .partition(|(path, _)| bench.has_kernels() || path.algorithm == Algorithm::Auto);
+            .partition(|(path, _)| bench.has_kernels() || path.options.algorithm == Algorithm::Auto);
         for (path, widths) in elsewhere {
             widths.iter().for_each(|width| bench.skip(format!("spmm/{name}/{path}/{width}")));
         }
@@ -46,7 +46,7 @@ fn paths(bench: &Bench) -> Vec<(SweepPath, &'static [usize])> {
     let wide: &[usize] = if bench.is_quick { &WIDTHS[..1] } else { &WIDTHS };
     let auto = Precision::ALL.map(|precision| SweepPath::new(Algorithm::Auto, precision));
     let matricized = SweepPath::new(Algorithm::MatricizedRows, Precision::F16);
-    let others = SweepPath::DEFAULT.into_iter().filter(|path| path.algorithm != Algorithm::Auto);
+    let others = SweepPath::DEFAULT.into_iter().filter(|path| path.options.algorithm != Algorithm::Auto);
     let mut paths: Vec<_> =
         auto.into_iter().chain(others).chain([matricized]).map(|path| (path, wide)).collect();
     let narrow_paths =
@@ -57,7 +57,7 @@ fn paths(bench: &Bench) -> Vec<(SweepPath, &'static [usize])> {
 
 /// A verified product, ready to be repeated.
 pub(crate) fn product(device: &Device, a: &Csr<f32>, width: usize, path: SweepPath) -> Work {
-    with_element!(path.precision, T => product_as::<T>(device, a, width, path))
+    with_element!(path.options.precision, T => product_as::<T>(device, a, width, path))
 }
 
 fn product_as<T: Element>(device: &Device, a: &Csr<f32>, width: usize, path: SweepPath) -> Work {

@@ -119,7 +119,7 @@ pub enum BenchError {
         /// The option.
         option: String,
         /// What is wrong with it.
-        why: &'static str,
+        why: String,
     },
     /// A name that is none of a list.
     #[error("{text:?} is no {what}; there are {known}")]

@@ -89,8 +89,7 @@ mod tests {
         let sizes = [3usize, 50, 8, 20];
         let matrices: Vec<Csr<f32>> = sizes.iter().map(|&rows| Csr::identity(rows).unwrap()).collect();
         let options = Options { method: Method::Degree, ..Options::default() };
-        let tasks: Vec<OrderTask<'_>> =
-            matrices.iter().map(|csr| OrderTask { csr, options: options.clone() }).collect();
+        let tasks: Vec<OrderTask<'_>> = matrices.iter().map(|csr| OrderTask { csr, options }).collect();
         let mut seen = Vec::new();
         let orders = find_orders(&tasks, |task, _| seen.push(task));
         let lengths: Vec<usize> = orders.iter().map(|order| order.permutation().len()).collect();

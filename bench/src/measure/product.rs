@@ -123,7 +123,7 @@ impl Product<'_> {
         sampling: Sampling,
         report: &mut Option<SpmmReport>,
     ) -> Result<(Verification, Timing), BenchError> {
-        with_element!(self.path.precision, T => self.measure_as::<T>(operands, sampling, report))
+        with_element!(self.path.options.precision, T => self.measure_as::<T>(operands, sampling, report))
     }
 
     fn measure_as<T: Stored>(

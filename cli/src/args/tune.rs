@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use windrow::reorder::Method;
-use windrow::{Determinism, DeviceSelector, Precision};
+use windrow::{Determinism, DeviceSelector, Precision, SpmmOptions};
 
 use super::ReadArgs;
 use crate::units::parse_duration;
@@ -81,4 +81,12 @@ pub(crate) struct TuneProductArgs {
 
     #[command(flatten)]
     pub(crate) read: ReadArgs,
+}
+
+impl TuneProductArgs {
+    /// What the product is, with `width` columns; the way to it is what is searched.
+    pub(crate) fn options(&self, width: usize) -> SpmmOptions {
+        let (precision, determinism) = (self.precision, self.determinism);
+        SpmmOptions { width, precision, determinism, ..SpmmOptions::default() }
+    }
 }

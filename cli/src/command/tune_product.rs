@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
 use windrow::reorder::{Method, Options};
-use windrow::{Csr, Determinism, Device, DeviceKind, Permutation, Precision, ProductKey, Tuned};
+use windrow::{Csr, Determinism, Device, DeviceKind, Permutation, Precision, ProductKey, SpmmOptions, Tuned};
 use windrow_bench::measure::{Limits, Outcome as Tried, ProductTuning, SweepPath, TuneRequest, tune_product};
 
 use crate::args::TuneProductArgs;
@@ -23,6 +23,8 @@ use crate::units::{digits, time_us};
 struct Timed {
     path: String,
     us: f64,
+    /// The same way as `spmm --options` takes it.
+    options: SpmmOptions,
 }
 
 /// The quickest of a family, as it was timed in the search.
@@ -65,7 +67,8 @@ struct Outcome {
 impl Outcome {
     fn of(tuning: &ProductTuning, args: &TuneProductArgs, device: &Device, width: usize) -> Self {
         let found = &tuning.found;
-        let timed = |path: &SweepPath, us| Timed { path: path.to_string(), us };
+        let options = |path: &SweepPath| SpmmOptions { width, ..path.options };
+        let timed = |path: &SweepPath, us| Timed { path: path.to_string(), us, options: options(path) };
         let outcomes = || found.tried.iter().map(|tried| &tried.outcome);
         let wrong = found.tried.iter().filter(|tried| matches!(tried.outcome, Tried::Wrong(_)));
         let families = tuning.best_of_families().into_iter();
@@ -108,14 +111,12 @@ pub(super) fn run(args: &TuneProductArgs, device: &Device, dry_run: bool, consol
     check_memory::<f32, f32>(&a, width, device)?;
     let method = args.reorder.filter(|_| device.kind() != DeviceKind::Cpu);
     let order = method.map(|method| find_order(&a, method, console)).transpose()?;
-    let key = ProductKey::new(&a, width, args.precision, args.determinism);
-    let of_choice = |choice| SweepPath::of_choice(choice, args.precision, args.determinism);
+    let options = args.options(width);
+    let key = ProductKey::new(&a, &options);
     let request = TuneRequest {
-        width,
-        precision: args.precision,
-        determinism: args.determinism,
+        options,
         order: method.zip(order.as_ref()),
-        also: tuned.get(&key).map(|product| of_choice(&product.choice)),
+        also: tuned.get(&key).map(|product| product.options),
         limits: Limits { budget: args.budget, ..Limits::default() },
         seed: args.seed,
     };
@@ -126,7 +127,7 @@ pub(super) fn run(args: &TuneProductArgs, device: &Device, dry_run: bool, consol
     let mut outcome = Outcome::of(&tuning, args, device, width);
     let changed = match &tuning.found.winner {
         Some((path, us)) => {
-            tuned.remember(key, path.choice(), us.median, tuning.found.default_us.median);
+            tuned.remember(key, path.options, us.median, tuning.found.default_us.median);
             true
         }
         None => tuned.forget(&key),
@@ -167,7 +168,7 @@ impl fmt::Display for Outcome {
             ("  path", 20, Align::Left),
         ]);
         writeln!(f, "{}", table.titles())?;
-        let mut row = |name: &str, Timed { path, us }: &Timed| {
+        let mut row = |name: &str, Timed { path, us, .. }: &Timed| {
             let ratio = digits(self.default.us / us);
             writeln!(f, "{}", table.row(&[name.to_owned(), time_us(*us), ratio, format!("  {path}")]))
         };

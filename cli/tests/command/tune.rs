@@ -78,8 +78,8 @@ fn products_take_what_is_remembered_unless_told() {
                     "rows": 3, "cols": 3, "nnz": 3, "longest_row": 1, "row_lengths": [0, 3], "width": 4,
                     "precision": "f32", "determinism": "run-to-run",
                 },
-                "choice": {
-                    "algorithm": "row-split", "tile_values": "auto",
+                "options": {
+                    "algorithm": "row-split",
                     "cpu_tasks": { "ranges_per_thread": 2, "tile_columns": 32 },
                 },
                 "us": 1.5,
@@ -88,7 +88,7 @@ fn products_take_what_is_remembered_unless_told() {
         });
         std::fs::write(folder.path(&format!("cache/{name}")), tuned.to_string()).unwrap();
     };
-    keep(1);
+    keep(2);
     with_cache(&folder, &spmm)
         .succeeded()
         .says(&["algorithm", "tuned: 1.5 µs where the default took 2.5"])
@@ -96,7 +96,7 @@ fn products_take_what_is_remembered_unless_told() {
     for others in [&["--no-tuned"][..], &["--precision", "f16"], &["--determinism", "fast"]] {
         with_cache(&folder, &[&spmm[..], others].concat()).succeeded().says(&["tasks", "8 ranges"]);
     }
-    keep(2);
-    with_cache(&folder, &spmm).failed(3, &["schema 2 where 1 is expected", "tune again"]);
+    keep(1);
+    with_cache(&folder, &spmm).failed(3, &["schema 1 where 2 is expected", "tune again"]);
     with_cache(&folder, &[&spmm[..], &["--no-tuned"]].concat()).succeeded();
 }

@@ -38,10 +38,10 @@ impl<V: Value> SpmmBuilder<'_, V> {
     /// - [`PlanError::MemoryLimit`] if the plan needs more than the limit;
     /// - [`PlanError::Device`] if the device refuses, [`PlanError::Format`] if tiles cannot be built.
     pub fn build(&self, device: &Device) -> Result<SpmmPlan, SpmmError> {
-        let Some(TunedProduct { choice, us, default_us, .. }) = self.remembered(device) else {
+        let Some(TunedProduct { options, us, default_us, .. }) = self.remembered(device) else {
             return self.build_chosen(device);
         };
-        let mut plan = match self.taking(choice).build_chosen(device) {
+        let mut plan = match self.taking(options).build_chosen(device) {
             // What was quickest may be larger than the default.
             Err(SpmmError::Plan(PlanError::MemoryLimit { .. })) => return self.build_chosen(device),
             built => built?,

@@ -26,7 +26,7 @@ use crate::plan::Schedule;
 /// assert_eq!(read, SpmmOptions { width: 32, algorithm: Algorithm::RowSplit, ..SpmmOptions::default() });
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpmmOptions {
     /// Columns of `B` that most products will have: [`SpmmBuilder::width`](crate::SpmmBuilder::width).
@@ -84,35 +84,38 @@ pub struct SpmmOptions {
 
 impl Default for SpmmOptions {
     fn default() -> Self {
-        Self {
-            width: 128,
-            precision: Precision::F32,
-            determinism: Determinism::RunToRun,
-            memory_limit: None,
-            preprocessing: Preprocessing::Auto,
-            values_from_device: false,
-            algorithm: Algorithm::Auto,
-            reorder: None,
-            partition: None,
-            tile_values: TileValues::Auto,
-            schedule: Schedule::Auto,
-            parallelism: None,
-            group_launch: None,
-            row_division: RowDivision::default(),
-            cpu_tasks: None,
-            workers: None,
-            window_each: false,
-        }
+        Self::DEFAULT
     }
 }
 
 impl SpmmOptions {
-    /// Whether the way to the product is left to the plan: nothing is said but what the product is, where its layout is
-    /// made and how much memory it may take.
-    pub(crate) fn leave_the_way_open(&self) -> bool {
+    /// What a plan is told if it is told nothing, as a constant.
+    pub const DEFAULT: Self = Self {
+        width: 128,
+        precision: Precision::F32,
+        determinism: Determinism::RunToRun,
+        memory_limit: None,
+        preprocessing: Preprocessing::Auto,
+        values_from_device: false,
+        algorithm: Algorithm::Auto,
+        reorder: None,
+        partition: None,
+        tile_values: TileValues::Auto,
+        schedule: Schedule::Auto,
+        parallelism: None,
+        group_launch: None,
+        row_division: RowDivision { piece_entries: None, slice_columns: None, several_ways: None },
+        cpu_tasks: None,
+        workers: None,
+        window_each: false,
+    };
+
+    /// The same product by the way of `other`. What the product is, where its layout is made, how much memory it may
+    /// take and how its parts follow each other stay; all else is the way.
+    pub(crate) fn with_way_of(&self, other: &Self) -> Self {
         let Self { width, precision, determinism, memory_limit, preprocessing, .. } = *self;
         let Self { values_from_device, schedule, .. } = *self;
-        let open = Self {
+        Self {
             width,
             precision,
             determinism,
@@ -120,9 +123,13 @@ impl SpmmOptions {
             preprocessing,
             values_from_device,
             schedule,
-            ..Self::default()
-        };
-        *self == open
+            ..*other
+        }
+    }
+
+    /// Whether the way to the product is left to the plan: nothing of it is said.
+    pub(crate) fn leave_the_way_open(&self) -> bool {
+        *self == self.with_way_of(&Self::DEFAULT)
     }
 }
 
@@ -190,13 +197,18 @@ mod tests {
         };
         assert!(product.leave_the_way_open());
         let said = [
-            SpmmOptions { algorithm: Algorithm::RowSplit, ..product.clone() },
-            SpmmOptions { reorder: Some(reorder::Options::default()), ..product.clone() },
-            SpmmOptions { partition: Some(PartitionRule::AllTile), ..product.clone() },
-            SpmmOptions { tile_values: TileValues::Dense, ..product.clone() },
-            SpmmOptions { group_launch: Some(GroupLaunch::default()), ..product.clone() },
+            SpmmOptions { algorithm: Algorithm::RowSplit, ..product },
+            SpmmOptions { reorder: Some(reorder::Options::default()), ..product },
+            SpmmOptions { partition: Some(PartitionRule::AllTile), ..product },
+            SpmmOptions { tile_values: TileValues::Dense, ..product },
+            SpmmOptions { group_launch: Some(GroupLaunch::default()), ..product },
             SpmmOptions { cpu_tasks: Some(CpuTasks::default()), ..product },
         ];
         assert!(said.iter().all(|options| !options.leave_the_way_open()));
+        for way in said {
+            assert_eq!(product.with_way_of(&way), way);
+            let other = SpmmOptions { width: 5, precision: Precision::Bf16, memory_limit: None, ..way };
+            assert_eq!(product.with_way_of(&other), way, "what the product is stays");
+        }
     }
 }

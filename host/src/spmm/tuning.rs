@@ -1,12 +1,11 @@
 //! What was tuned, in place of the choice that a plan makes.
 
 use windrow_formats::Value;
-use windrow_preprocess::reorder;
 
 use super::builder::SpmmBuilder;
 use super::options::SpmmOptions;
 use crate::device::Device;
-use crate::tuned::{Choice, ProductKey, Tuned, TunedProduct};
+use crate::tuned::{ProductKey, Tuned, TunedProduct};
 
 impl<'a, V: Value> SpmmBuilder<'a, V> {
     /// Takes, with [`Algorithm::Auto`](crate::Algorithm::Auto), what was tuned for products of this structure, width,
@@ -33,24 +32,12 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     pub(super) fn remembered(&self, device: &Device) -> Option<&'a TunedProduct> {
         let tuned = self.tuned.filter(|tuned| tuned.device() == device.name())?;
         let left = self.order.is_none() && self.options.leave_the_way_open();
-        let SpmmOptions { width, precision, determinism, .. } = self.options;
-        let key = || ProductKey::new(self.a, width, precision, determinism);
+        let key = || ProductKey::new(self.a, &self.options);
         left.then(key).and_then(|key| tuned.get(&key))
     }
 
-    /// With the options of a choice.
-    pub(super) fn taking(&self, choice: &Choice) -> Self {
-        let found = |method| reorder::Options { method, ..reorder::Options::default() };
-        let options = SpmmOptions {
-            algorithm: choice.algorithm,
-            parallelism: choice.parallelism,
-            group_launch: choice.group_launch,
-            tile_values: choice.tile_values,
-            cpu_tasks: choice.cpu_tasks,
-            row_division: choice.row_division,
-            reorder: choice.order.map(found),
-            ..self.options.clone()
-        };
-        self.clone().options(options)
+    /// By the way of `options`, all else as it is.
+    pub(super) fn taking(&self, options: &SpmmOptions) -> Self {
+        self.clone().options(self.options.with_way_of(options))
     }
 }

@@ -104,7 +104,7 @@ impl<'a, V: Value> TtmBuilder<'a, V> {
             Algorithm::Auto => Algorithm::SegmentGroup.supports(precision),
             other => other == Algorithm::SegmentGroup,
         };
-        let mut options = self.options.clone();
+        let mut options = self.options;
         options.group_launch = Some(options.group_launch.unwrap_or_default());
         if groups {
             options.algorithm = Algorithm::SegmentGroup;

@@ -47,7 +47,7 @@ pub use similarity::SimilarityOptions;
 pub use watch::{Cancelled, Watch};
 
 /// What [`reorder`] should do.
-#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
     /// How rows are ordered.

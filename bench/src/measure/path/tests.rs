@@ -1,6 +1,10 @@
 //! Names of paths, and the plans that they stand for.
 
-use super::text::{FORMS, ORDERS};
+use windrow::partition::{PartitionRule, VectorThreshold};
+use windrow::reorder::{self, Method};
+use windrow::{Determinism, Preprocessing, TileValues};
+
+use super::short::{FORMS, ORDERS};
 use super::*;
 
 #[test]
@@ -20,21 +24,27 @@ fn names_round_trip() {
 #[test]
 fn options_round_trip_in_any_order() {
     let path: SweepPath = "hybrid-bf16+window-each+fast+rcm".parse().unwrap();
-    assert_eq!(
-        (path.algorithm, path.precision, path.order, path.determinism, path.window_each),
-        (Algorithm::Hybrid, Precision::Bf16, Some(Method::ReverseCuthillMckee), Determinism::Fast, true)
-    );
+    let method = Method::ReverseCuthillMckee;
+    let options = SpmmOptions {
+        algorithm: Algorithm::Hybrid,
+        precision: Precision::Bf16,
+        reorder: Some(reorder::Options { method, ..reorder::Options::default() }),
+        determinism: Determinism::Fast,
+        window_each: true,
+        ..SpmmOptions::DEFAULT
+    };
+    assert_eq!(path, SweepPath::from(options));
     assert_eq!(path.to_string(), "hybrid-bf16+rcm+fast+window-each");
     assert_eq!(path.to_string().parse::<SweepPath>().unwrap(), path);
     for (method, name) in ORDERS {
         let path: SweepPath = format!("auto-f16+{name}").parse().unwrap();
-        assert_eq!(path.reordering().map(|options| options.method), Some(method));
+        assert_eq!(path.options.reorder.map(|options| options.method), Some(method));
         assert_eq!(path.to_string(), format!("auto-f16+{name}"));
     }
-    assert_eq!("auto-f16".parse::<SweepPath>().unwrap().reordering(), None);
+    assert_eq!("auto-f16".parse::<SweepPath>().unwrap().options.reorder, None);
     for (form, name) in FORMS {
         let path: SweepPath = format!("auto-f16+{name}+fast").parse().unwrap();
-        assert_eq!((path.tile_values, path.to_string()), (form, format!("auto-f16+fast+{name}")));
+        assert_eq!((path.options.tile_values, path.to_string()), (form, format!("auto-f16+fast+{name}")));
         assert_eq!(path.to_string().parse::<SweepPath>().unwrap(), path);
     }
     for (text, threshold, written) in [
@@ -44,7 +54,8 @@ fn options_round_trip_in_any_order() {
         ("vectors+multi-stream", VectorThreshold::LIBRA, "multi-stream+vectors"),
     ] {
         let path: SweepPath = format!("hybrid-tf32+{text}").parse().unwrap();
-        assert_eq!((path.vectors, path.to_string()), (Some(threshold), format!("hybrid-tf32+{written}")));
+        let rule = Some(PartitionRule::ColumnVectors { threshold });
+        assert_eq!((path.options.partition, path.to_string()), (rule, format!("hybrid-tf32+{written}")));
         assert_eq!(path.to_string().parse::<SweepPath>().unwrap(), path);
     }
 }
@@ -67,20 +78,37 @@ fn points_and_launches_round_trip() {
         assert_eq!(text.parse::<SweepPath>().unwrap().to_string(), text);
     }
     let path: SweepPath = "segment-group-f32+point:1row:1/2col:2".parse().unwrap();
-    assert_eq!(path.point.unwrap().to_string(), "{<1 row, 1/2 col>, 2}");
+    assert_eq!(path.options.parallelism.unwrap().to_string(), "{<1 row, 1/2 col>, 2}");
 }
 
+/// An option needs no name of its own.
 #[test]
-fn choices_keep_what_plans_remember() {
-    for text in [
-        "segment-group-f16+fast+point:8nnz:2col:32+launch:256:-:1/4",
-        "row-split-f32+tasks:2:64",
-        "row-split-f32+rows:whole:64:1",
-        "tile-stream-f16+reorder+packed",
-    ] {
-        let path: SweepPath = text.parse().unwrap();
-        assert_eq!(SweepPath::of_choice(&path.choice(), path.precision, path.determinism), path);
-    }
+fn other_options_have_the_names_of_their_fields() {
+    let similarity = reorder::SimilarityOptions { alpha: 2.0, ..reorder::SimilarityOptions::default() };
+    let all = SpmmOptions {
+        memory_limit: Some(1 << 40),
+        preprocessing: Preprocessing::Gpu,
+        values_from_device: true,
+        workers: Some(40),
+        determinism: Determinism::Fast,
+        partition: Some(PartitionRule::ShortRows { max_entries: 4 }),
+        reorder: Some(reorder::Options { similarity, ..reorder::Options::default() }),
+        ..SweepPath::new(Algorithm::Hybrid, Precision::F16).options
+    };
+    let path = SweepPath::from(all);
+    let text = path.to_string();
+    assert_eq!(text.parse::<SweepPath>().unwrap(), path, "{text}");
+    let (before, after) = ("hybrid-f16+fast+memory_limit=1099511627776+", "+preprocessing=gpu+reorder={");
+    assert!(text.starts_with(before) && text.contains(after) && text.ends_with("+workers=40"), "{text}");
+    assert!(text.contains(r#"+partition={"short-rows":{"max_entries":4}}+"#), "{text}");
+    // A field whose value has a short name is written by that.
+    let path: SweepPath = r#"auto-f32+determinism=fast+reorder={"method":"degree"}"#.parse().unwrap();
+    assert_eq!(path.to_string(), "auto-f32+degree+fast");
+    // The width is the product's.
+    let wide = SpmmOptions { width: 7, ..SpmmOptions::DEFAULT };
+    assert_eq!(SweepPath::from(wide), SweepPath::new(Algorithm::Auto, Precision::F32));
+    let csr = Csr::<f32>::identity(2).unwrap();
+    assert_eq!(SweepPath::from(wide).builder(&csr, 3, None).current_options().width, 3);
 }
 
 #[test]
@@ -112,6 +140,12 @@ fn options_that_mean_nothing_are_refused() {
         ("row-split-f32+tasks:8:-+tasks:8:-", "twice"),
         ("row-split-f16+column-major", "only matricized-rows"),
         ("matricized-rows-f16+column-major+column-major", "twice"),
+        ("auto-f32+width=3", "width is no option of a path"),
+        ("auto-f32+algorithm=hybrid", "algorithm is no option of a path"),
+        ("auto-f32+warps=3", "unknown field `warps`, expected one of"),
+        ("auto-f32+workers=many", "invalid type"),
+        ("auto-f32+workers=3+workers=4", "twice"),
+        ("auto-f32+fast+determinism=fast", "twice"),
         ("segment-group-f32+launch:256:8", "launches are"),
         ("segment-group-f32+launch:256:8:1+launch:256:8:1", "twice"),
     ] {

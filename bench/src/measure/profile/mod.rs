@@ -3,9 +3,10 @@
 mod patterns;
 mod schedules;
 
-use windrow::partition::VectorThreshold;
+use windrow::partition::{PartitionRule, VectorThreshold};
 use windrow::{
-    Algorithm, Csr, Device, Precision, Profile, Schedule, Scheduling, SddmmAlgorithm, SddmmForm, f16,
+    Algorithm, Csr, Device, Precision, Profile, Schedule, Scheduling, SddmmAlgorithm, SddmmForm, SpmmOptions,
+    f16,
 };
 
 use crate::measure::error::BenchError;
@@ -135,11 +136,9 @@ impl Tuner<'_> {
         width: usize,
         name: &str,
     ) -> Result<Option<ScheduleCase>, BenchError> {
-        let path = SweepPath {
-            vectors: Some(VectorThreshold::LIBRA),
-            ..SweepPath::new(Algorithm::Hybrid, Precision::F16)
-        };
-        self.case(name, |tuner, schedule| tuner.spmm_us(csr, width, SweepPath { schedule, ..path }))
+        let options = divided(VectorThreshold::LIBRA);
+        let path = |schedule| SweepPath::from(SpmmOptions { schedule, ..options });
+        self.case(name, |tuner, schedule| tuner.spmm_us(csr, width, path(schedule)))
     }
 
     fn sddmm_us(
@@ -184,10 +183,8 @@ impl Tuner<'_> {
 
     /// Times for each of [`VectorThreshold::ALL`].
     fn vector_times(&self, csr: &Csr<f32>, width: usize) -> Result<Vec<f64>, BenchError> {
-        let path = SweepPath::new(Algorithm::Hybrid, Precision::F16);
-        let times = VectorThreshold::ALL.map(|threshold| {
-            self.spmm_us(csr, width, SweepPath { vectors: Some(threshold), ..path }).map(|(us, _)| us)
-        });
+        let times = VectorThreshold::ALL
+            .map(|threshold| self.spmm_us(csr, width, divided(threshold).into()).map(|(us, _)| us));
         times.into_iter().collect()
     }
 
@@ -196,6 +193,16 @@ impl Tuner<'_> {
         let times =
             TILE_ENTRIES.map(|entries| self.sddmm_us(csr, inner, sampled_hybrid(entries)).map(|(us, _)| us));
         times.into_iter().collect()
+    }
+}
+
+/// A hybrid that is divided by column vectors with this threshold.
+fn divided(threshold: VectorThreshold) -> SpmmOptions {
+    SpmmOptions {
+        algorithm: Algorithm::Hybrid,
+        precision: Precision::F16,
+        partition: Some(PartitionRule::ColumnVectors { threshold }),
+        ..SpmmOptions::DEFAULT
     }
 }
 

@@ -2,12 +2,13 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use windrow::{Csr, Device};
+//! use windrow::{Csr, Device, SpmmOptions};
 //! use windrow_bench::measure::{Limits, TuneRequest, tune_product};
 //!
 //! let (device, csr) = (Device::cpu(), Csr::<f32>::identity(100)?);
 //! let limits = Limits { budget: Duration::from_millis(50), ..Limits::default() };
-//! let request = TuneRequest { width: 4, limits, ..TuneRequest::default() };
+//! let options = SpmmOptions { width: 4, ..SpmmOptions::default() };
+//! let request = TuneRequest { options, limits, ..TuneRequest::default() };
 //! let tuning = tune_product(&device, &csr, &request)?;
 //! assert!(tuning.found.speed_up() >= 1.0 && tuning.found.tried[0].candidate == tuning.default);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -17,9 +18,9 @@ mod products;
 mod search;
 mod space;
 
-use windrow::reorder::Method;
+use windrow::reorder::{self, Method};
 use windrow::tree::{Division, RowLengths, Thresholds};
-use windrow::{Algorithm, Csr, Determinism, Device, Permutation, Precision};
+use windrow::{Algorithm, Csr, Device, Permutation, SpmmOptions};
 
 use crate::measure::error::BenchError;
 use crate::measure::operands::pattern_checksum;
@@ -33,16 +34,13 @@ pub(crate) use space::{grid, seeds};
 /// What is tuned, and for how long.
 #[derive(Debug, Clone, Copy)]
 pub struct TuneRequest<'a> {
-    /// Columns of `B`.
-    pub width: usize,
-    /// Type of the values and of `B`.
-    pub precision: Precision,
-    /// Whether two runs of all candidates must give the same bits.
-    pub determinism: Determinism,
+    /// What all candidates are told, and what the default is: width, precision, determinism and the like. Candidates
+    /// say more.
+    pub options: SpmmOptions,
     /// An order of rows that is tried besides the matrix's own, and what it is called.
     pub order: Option<(Method, &'a Permutation)>,
-    /// A path that is tried too: one that won before.
-    pub also: Option<SweepPath>,
+    /// Options that are tried too: those that won before.
+    pub also: Option<SpmmOptions>,
     /// How long and how thoroughly.
     pub limits: Limits,
     /// Seed of `B`.
@@ -51,22 +49,14 @@ pub struct TuneRequest<'a> {
 
 impl Default for TuneRequest<'_> {
     fn default() -> Self {
-        Self {
-            width: 128,
-            precision: Precision::F32,
-            determinism: Determinism::RunToRun,
-            order: None,
-            also: None,
-            limits: Limits::default(),
-            seed: 1,
-        }
+        Self { options: SpmmOptions::DEFAULT, order: None, also: None, limits: Limits::default(), seed: 1 }
     }
 }
 
 /// What tuning found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProductTuning {
-    /// What [`Algorithm::Auto`] takes.
+    /// What the plan takes unless told.
     pub default: SweepPath,
     /// What was tried, and who won.
     pub found: Found<SweepPath>,
@@ -101,16 +91,19 @@ pub fn tune_product(
     csr: &Csr<f32>,
     request: &TuneRequest<'_>,
 ) -> Result<ProductTuning, BenchError> {
-    let TuneRequest { width, precision, determinism, order, also, limits, seed } = *request;
+    let TuneRequest { options, order, also, limits, seed } = *request;
+    let SpmmOptions { width, precision, .. } = options;
     let products = Products::new((device, csr), width, precision, (seed, pattern_checksum(csr)))?;
-    let mut products = products.ordered(order.map(|(_, order)| order));
-    let base = SweepPath { determinism, ..SweepPath::new(Algorithm::Auto, precision) };
+    let order = order.map(|(method, order)| (reorder::Options { method, ..Default::default() }, order));
+    let mut products = products.ordered(order);
+    let base = SweepPath::from(options);
     let mut seeds = space::seeds(base, csr, width, device.kind());
-    seeds.splice(0..0, also);
-    if let Some((method, _)) = order {
-        let ordered =
-            |path: &SweepPath| path.point.is_none().then_some(SweepPath { order: Some(method), ..*path });
-        seeds.extend(seeds.iter().filter_map(ordered).collect::<Vec<_>>());
+    seeds.splice(0..0, also.map(SweepPath::from));
+    if let Some((found_by, _)) = order {
+        let unordered = seeds.iter().filter(|path| path.options.parallelism.is_none());
+        let ordered = unordered.map(|path| SpmmOptions { reorder: Some(found_by), ..path.options });
+        let ordered: Vec<SweepPath> = ordered.map(SweepPath::from).collect();
+        seeds.extend(ordered);
     }
     tune_products(&mut products, csr, width, (base, &seeds), &limits)
 }
@@ -127,7 +120,7 @@ pub(crate) fn tune_products(
     Ok(ProductTuning { default, found })
 }
 
-/// What `Auto` takes, named.
+/// What the plan takes unless told, named.
 pub(crate) fn default_path(
     products: &mut Products<'_>,
     csr: &Csr<f32>,
@@ -135,11 +128,11 @@ pub(crate) fn default_path(
     base: SweepPath,
 ) -> Result<SweepPath, BenchError> {
     let report = products.plan(base)?.report();
-    let path = SweepPath { algorithm: report.algorithm, tasks: report.cpu_tasks, ..base };
-    let algorithm = path.algorithm;
+    let (algorithm, cpu_tasks) = (report.algorithm, report.cpu_tasks);
+    let taken = SpmmOptions { algorithm, cpu_tasks, ..base.options };
     if algorithm != Algorithm::SegmentGroup {
-        return Ok(path);
+        return Ok(taken.into());
     }
     let Division { point, launch, .. } = RowLengths::of(csr).division(width, &Thresholds::FITTED);
-    Ok(SweepPath { point: Some(point), launch: Some(launch), ..path })
+    Ok(SpmmOptions { parallelism: Some(point), group_launch: Some(launch), ..taken }.into())
 }

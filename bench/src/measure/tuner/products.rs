@@ -1,9 +1,9 @@
 //! The products that a search times and checks: plans of one matrix and width, made when they are asked for.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use windrow::{Csr, Device, Permutation, Precision, Reference, SpmmPlan, with_element};
+use windrow::reorder::Options;
+use windrow::{Csr, Device, Permutation, Precision, Reference, SpmmOptions, SpmmPlan, with_element};
 
 use super::search::Subject;
 use super::space::{PathFamily, neighbours};
@@ -24,14 +24,14 @@ pub(crate) struct Products<'a> {
     device: &'a Device,
     csr: &'a Csr<f32>,
     width: usize,
-    order: Option<&'a Permutation>,
+    order: Option<(Options, &'a Permutation)>,
     precision: Precision,
     operands: Operands,
     reference: Reference<'a, f32>,
     /// The plan used last is the last.
     plans: Vec<(SweepPath, SpmmPlan)>,
     /// Calls of a batch, once they are known.
-    calls: HashMap<SweepPath, u32>,
+    calls: Vec<(SweepPath, u32)>,
     /// What ran last.
     last: Option<SweepPath>,
     since: Instant,
@@ -54,14 +54,14 @@ impl<'a> Products<'a> {
             operands: Operands::new(device, csr, width, seeds)?,
             reference: Reference::new(csr, precision, device)?,
             plans: Vec::new(),
-            calls: HashMap::new(),
+            calls: Vec::new(),
             last: None,
             since,
         })
     }
 
-    /// With the order of rows that paths with an order take.
-    pub(crate) fn ordered(self, order: Option<&'a Permutation>) -> Self {
+    /// With an order of rows for the paths that ask for it; plans of other paths find theirs.
+    pub(crate) fn ordered(self, order: Option<(Options, &'a Permutation)>) -> Self {
         Self { order, ..self }
     }
 
@@ -71,11 +71,16 @@ impl<'a> Products<'a> {
 
     /// The plan of a path. Launches of a point share one.
     pub(crate) fn plan(&mut self, path: SweepPath) -> Result<&SpmmPlan, BenchError> {
-        let key = if path.point.is_some() { SweepPath { launch: None, ..path } } else { path };
+        let SpmmOptions { parallelism, group_launch, reorder, .. } = path.options;
+        let key = match parallelism {
+            Some(_) => SpmmOptions { group_launch: None, ..path.options }.into(),
+            None => path,
+        };
         let mut entry = match self.plans.iter().position(|(of, _)| *of == key) {
             Some(at) => self.plans.remove(at),
             None => {
-                let order = self.order.filter(|_| path.order.is_some());
+                let order = self.order.filter(|(found_by, _)| reorder == Some(*found_by));
+                let order = order.map(|(_, order)| order);
                 let plan = key.builder(self.csr, self.width, order).build(self.device)?;
                 if self.plans.len() == PLANS {
                     self.plans.remove(0);
@@ -83,8 +88,8 @@ impl<'a> Products<'a> {
                 (key, plan)
             }
         };
-        if path.point.is_some() {
-            entry.1.set_group_launch(path.launch.unwrap_or_default())?;
+        if parallelism.is_some() {
+            entry.1.set_group_launch(group_launch.unwrap_or_default())?;
         }
         self.plans.push(entry);
         Ok(&self.plans[self.plans.len() - 1].1)
@@ -105,8 +110,8 @@ impl<'a> Products<'a> {
         if self.last.replace(path) != Some(path) {
             batch(WARM_UP_CALLS)?;
         }
-        let calls = match self.calls.get(&path) {
-            Some(&calls) => calls,
+        let calls = match self.calls.iter().find(|(of, _)| *of == path) {
+            Some(&(_, calls)) => calls,
             None => {
                 let (start, end) = batch(1)?;
                 let calls = (BATCH_US / start.elapsed_us(&end)?).clamp(1.0, BATCH_CALLS);
@@ -116,7 +121,8 @@ impl<'a> Products<'a> {
                     reason = "between 1 and 10"
                 )]
                 let calls = calls as u32;
-                *self.calls.entry(path).or_insert(calls)
+                self.calls.push((path, calls));
+                calls
             }
         };
         let marks = (0..batches).map(|_| batch(calls)).collect::<Result<Vec<_>, _>>()?;

@@ -1,6 +1,6 @@
 //! The search itself: what is tried, in which order, when it is given up, and who wins. Pure: time comes from outside.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::Hash;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::measure::statistics::Statistics;
 
 /// What is searched: candidates that can be timed and checked, a clock, and who is next to whom.
 pub(crate) trait Subject {
-    type Candidate: Copy + Eq + Hash;
+    type Candidate: Copy + PartialEq;
     /// What candidates are compared within before they are compared with all.
     type Family: Copy + Eq + Hash;
 
@@ -195,7 +195,6 @@ struct Search<'a, S: Subject> {
     subject: &'a mut S,
     limits: &'a Limits,
     tried: Vec<Tried<S::Candidate>>,
-    seen: HashSet<S::Candidate>,
     best: f64,
     best_of: HashMap<S::Family, f64>,
     /// Candidates since one was better.
@@ -204,8 +203,8 @@ struct Search<'a, S: Subject> {
 
 impl<'a, S: Subject> Search<'a, S> {
     fn new(subject: &'a mut S, limits: &'a Limits) -> Self {
-        let (tried, seen) = (Vec::new(), HashSet::new());
-        Self { subject, limits, tried, seen, best: f64::INFINITY, best_of: HashMap::new(), in_vain: 0 }
+        let (tried, best_of) = (Vec::new(), HashMap::new());
+        Self { subject, limits, tried, best: f64::INFINITY, best_of, in_vain: 0 }
     }
 
     /// Times a candidate, unless it is hopeless, and then checks its result.
@@ -226,7 +225,6 @@ impl<'a, S: Subject> Search<'a, S> {
 
     /// [`outcome`](Self::outcome), noted; an error too, which is returned.
     fn attempt(&mut self, candidate: S::Candidate) -> Result<(), BenchError> {
-        self.seen.insert(candidate);
         let (outcome, error) = match self.outcome(candidate) {
             Ok(outcome) => (outcome, None),
             Err(error @ BenchError::Wrong(_)) => (Outcome::Wrong(error.to_string()), Some(error)),
@@ -247,7 +245,7 @@ impl<'a, S: Subject> Search<'a, S> {
 
     /// [`attempt`](Self::attempt), once; a failure of the candidate ends nothing.
     fn note(&mut self, candidate: S::Candidate) {
-        if !self.seen.contains(&candidate) {
+        if self.tried.iter().all(|tried| tried.candidate != candidate) {
             // The error is in the list.
             let _ = self.attempt(candidate);
         }
@@ -265,7 +263,7 @@ impl<'a, S: Subject> Search<'a, S> {
             self.note(seed);
         }
         self.in_vain = 0;
-        let mut expanded = HashSet::new();
+        let mut expanded = Vec::new();
         while let Some(from) = self.quickest_but(&expanded) {
             let best = self.best;
             for neighbour in self.subject.neighbours(from) {
@@ -281,14 +279,14 @@ impl<'a, S: Subject> Search<'a, S> {
                 }
             }
             if self.best >= best * BETTER {
-                expanded.insert(from);
+                expanded.push(from);
             }
         }
         Ended::Exhausted
     }
 
     /// The quickest candidate that is not among `expanded`, if it is near the best.
-    fn quickest_but(&self, expanded: &HashSet<S::Candidate>) -> Option<S::Candidate> {
+    fn quickest_but(&self, expanded: &[S::Candidate]) -> Option<S::Candidate> {
         let (candidate, us) =
             self.ranked().into_iter().find(|(candidate, _)| !expanded.contains(candidate))?;
         (us <= WORTHWHILE * self.best).then_some(candidate)

@@ -4,8 +4,8 @@ use std::fmt;
 
 use windrow::tree::{Division, RowLengths, Thresholds};
 use windrow::{
-    Algorithm, AtomicParallelism, CpuTasks, Csr, DeviceKind, Family, GroupLaunch, MinimalData, Precision,
-    RowDivision, Share, TileValues,
+    Algorithm, AtomicParallelism, CpuTasks, Csr, DeviceKind, Family, GroupLaunch, MinimalData, RowDivision,
+    Share, SpmmOptions, TileValues,
 };
 
 use crate::measure::path::SweepPath;
@@ -32,7 +32,8 @@ impl PathFamily {
     /// The family of a path.
     #[must_use]
     pub fn of(path: &SweepPath) -> Self {
-        Self { algorithm: path.algorithm, of_points: path.point.map(AtomicParallelism::family) }
+        let SpmmOptions { algorithm, parallelism, .. } = path.options;
+        Self { algorithm, of_points: parallelism.map(AtomicParallelism::family) }
     }
 }
 
@@ -50,24 +51,24 @@ pub(crate) fn seeds(base: SweepPath, csr: &Csr<f32>, width: usize, kind: DeviceK
     if kind == DeviceKind::Cpu {
         return Vec::new(); // the default's neighbours are all that there is
     }
-    let precision = base.precision;
-    let path = |algorithm| SweepPath { algorithm, ..base };
-    let of_rows = path(Algorithm::RowSplit);
+    let precision = base.options.precision;
+    let by = |algorithm| SpmmOptions { algorithm, ..base.options };
+    let of_rows = by(Algorithm::RowSplit);
     let whole = RowDivision { piece_entries: Some(u32::MAX), ..RowDivision::default() };
-    let mut seeds = vec![of_rows, SweepPath { rows: whole, ..of_rows }];
+    let mut seeds = vec![of_rows.into(), SpmmOptions { row_division: whole, ..of_rows }.into()];
     if Algorithm::SegmentGroup.supports(precision) {
-        seeds.extend(group_seeds(path(Algorithm::SegmentGroup), csr, width));
+        seeds.extend(group_seeds(by(Algorithm::SegmentGroup), csr, width));
     }
     let others = Algorithm::ALL.into_iter().filter(|algorithm| {
         !matches!(algorithm, Algorithm::Auto | Algorithm::RowSplit | Algorithm::SegmentGroup)
             && algorithm.supports(precision)
     });
-    seeds.extend(others.map(path));
+    seeds.extend(others.map(|algorithm| SweepPath::from(by(algorithm))));
     seeds
 }
 
 /// The tree's division, its likes with the other data, and a serial one.
-fn group_seeds(base: SweepPath, csr: &Csr<f32>, width: usize) -> Vec<SweepPath> {
+fn group_seeds(base: SpmmOptions, csr: &Csr<f32>, width: usize) -> Vec<SweepPath> {
     let lengths = RowLengths::of(csr);
     let rows_always = Thresholds { longest_each: f64::INFINITY, ..Thresholds::FITTED };
     let never = Thresholds { longest_each: -1.0, longest_of_alike_each: -1.0, ..Thresholds::FITTED };
@@ -85,35 +86,36 @@ fn group_seeds(base: SweepPath, csr: &Csr<f32>, width: usize) -> Vec<SweepPath> 
     let shared = AtomicParallelism::new(MinimalData::Row(Share::Part(4)), of_rows.cols(), 4);
     divisions.extend(whole.into_iter().chain(shared).map(|point| (point, launch)));
     divisions.extend(serial.ok().map(|point| (point, other_launch)));
-    let with = |(point, launch)| SweepPath { point: Some(point), launch: Some(launch), ..base };
-    divisions.into_iter().map(with).collect()
+    divisions.into_iter().map(|division| divided(base, division)).collect()
+}
+
+/// Segment groups that are told how to divide the work.
+fn divided(base: SpmmOptions, (point, launch): (AtomicParallelism, GroupLaunch)) -> SweepPath {
+    SpmmOptions { parallelism: Some(point), group_launch: Some(launch), ..base }.into()
 }
 
 /// Paths that differ from `path` in one step of one parameter.
 pub(crate) fn neighbours(path: SweepPath, width: usize) -> Vec<SweepPath> {
-    if let Some(tasks) = path.tasks {
-        return tasks_near(tasks, width)
-            .into_iter()
-            .map(|tasks| SweepPath { tasks: Some(tasks), ..path })
-            .collect();
+    let options = path.options;
+    if let Some(tasks) = options.cpu_tasks {
+        let near = tasks_near(tasks, width).into_iter();
+        return near.map(|tasks| SpmmOptions { cpu_tasks: Some(tasks), ..options }.into()).collect();
     }
-    match (path.algorithm, path.point) {
+    match (options.algorithm, options.parallelism) {
         (Algorithm::SegmentGroup, Some(point)) => {
-            let launch = path.launch.unwrap_or_default();
+            let launch = options.group_launch.unwrap_or_default();
             let points = points_near(point).into_iter().map(|point| (point, launch));
             let launches = launches_near(launch, point, width).into_iter().map(|launch| (point, launch));
-            let all = points.chain(launches);
-            all.map(|(point, launch)| SweepPath { point: Some(point), launch: Some(launch), ..path })
-                .filter(|near| fits(near, width))
-                .collect()
+            let all = points.chain(launches).filter(|&near| fits(near, width));
+            all.map(|near| divided(options, near)).collect()
         }
         (Algorithm::RowSplit, _) => {
-            rows_near(path.rows, width).into_iter().map(|rows| SweepPath { rows, ..path }).collect()
+            let near = rows_near(options.row_division, width).into_iter();
+            near.map(|row_division| SpmmOptions { row_division, ..options }.into()).collect()
         }
-        (Algorithm::TileStream | Algorithm::Hybrid, _) if path.tile_values == TileValues::Auto => {
-            [TileValues::Dense, TileValues::Packed]
-                .map(|form| SweepPath { tile_values: form, ..path })
-                .to_vec()
+        (Algorithm::TileStream | Algorithm::Hybrid, _) if options.tile_values == TileValues::Auto => {
+            let forms = [TileValues::Dense, TileValues::Packed];
+            forms.map(|tile_values| SpmmOptions { tile_values, ..options }.into()).to_vec()
         }
         _ => Vec::new(),
     }
@@ -121,10 +123,9 @@ pub(crate) fn neighbours(path: SweepPath, width: usize) -> Vec<SweepPath> {
 
 /// Whether the tile of a launch is one for the point and narrower than the width, and its columns are no more than there
 /// are.
-fn fits(path: &SweepPath, width: usize) -> bool {
-    let columns = path.point.map_or(1, AtomicParallelism::columns_per_thread);
-    let tile = path.launch.and_then(|launch| launch.tile_columns);
-    columns as usize <= width.next_power_of_two() && tile.is_none_or(|tile| tile >= columns)
+fn fits((point, launch): (AtomicParallelism, GroupLaunch), width: usize) -> bool {
+    let columns = point.columns_per_thread();
+    columns as usize <= width.next_power_of_two() && launch.tile_columns.is_none_or(|tile| tile >= columns)
 }
 
 /// Divisions of row-split that differ in one number: from none given to any, else to the next.
@@ -227,16 +228,17 @@ fn launched_columns(point: AtomicParallelism, width: usize) -> u32 {
 }
 
 /// Every path that has to be measured for a fit of the tree: row-split, and all divisions of the tree.
-pub(crate) fn grid(precision: Precision, width: usize) -> Vec<SweepPath> {
-    let groups = SweepPath::new(Algorithm::SegmentGroup, precision);
+pub(crate) fn grid(base: SweepPath, width: usize) -> Vec<SweepPath> {
+    let by = |algorithm| SpmmOptions { algorithm, ..base.options };
     let divisions = windrow::tree::divisions(width).into_iter();
-    let of =
-        divisions.map(|(point, launch)| SweepPath { point: Some(point), launch: Some(launch), ..groups });
-    std::iter::once(SweepPath::new(Algorithm::RowSplit, precision)).chain(of).collect()
+    let groups = divisions.map(|division| divided(by(Algorithm::SegmentGroup), division));
+    std::iter::once(by(Algorithm::RowSplit).into()).chain(groups).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use windrow::Precision;
+
     use super::*;
 
     fn near(text: &str, width: usize) -> Vec<String> {
@@ -292,10 +294,13 @@ mod tests {
             let seeds = seeds(base, &csr, 4, DeviceKind::Cuda);
             for algorithm in Algorithm::ALL {
                 let expected = algorithm != Algorithm::Auto && algorithm.supports(precision);
-                assert_eq!(seeds.iter().any(|path| path.algorithm == algorithm), expected, "{algorithm}");
+                let found = seeds.iter().any(|path| path.options.algorithm == algorithm);
+                assert_eq!(found, expected, "{algorithm}");
             }
-            let groups = || seeds.iter().filter(|path| path.algorithm == Algorithm::SegmentGroup);
-            assert!(groups().all(|path| path.point.is_some() && path.launch.is_some()));
+            let groups = || seeds.iter().filter(|path| path.options.algorithm == Algorithm::SegmentGroup);
+            let is_told =
+                |path: &SweepPath| path.options.parallelism.and(path.options.group_launch).is_some();
+            assert!(groups().all(is_told));
             let sorts: std::collections::HashSet<_> = groups().map(PathFamily::of).collect();
             let expected = if Algorithm::SegmentGroup.supports(precision) { Family::ALL.len() } else { 0 };
             assert_eq!(sorts.len(), expected, "{sorts:?}");

@@ -44,7 +44,8 @@ impl<'a> Bench<'a> {
     /// Time that the cost model predicts for a product whose entries are divided so, in microseconds.
     pub(super) fn predicted_us(&self, density: &Density, path: SweepPath) -> f64 {
         let (rows, cols, width) = (self.csr.rows(), self.csr.cols(), self.width);
-        let shape = ProductShape { rows, cols, width, element_bytes: path.precision.bytes() as usize };
+        let shape =
+            ProductShape { rows, cols, width, element_bytes: path.options.precision.bytes() as usize };
         CostModel::h200().seconds(density, shape) * 1e6
     }
 

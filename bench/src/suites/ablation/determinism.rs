@@ -1,7 +1,7 @@
 //! Runs of one product beside other work, bit by bit.
 
 use rayon::prelude::*;
-use windrow::{Algorithm, Determinism, DeviceMatrix, Precision, with_element};
+use windrow::{Algorithm, Determinism, DeviceMatrix, Precision, SpmmOptions, with_element};
 
 use super::bench::{Bench, speed_up};
 use super::facts::{AblationFacts, DeterminismFacts};
@@ -15,11 +15,12 @@ pub(super) const PATHS: [SweepPath; 2] =
     [SweepPath::new(Algorithm::Hybrid, Precision::F16), SweepPath::new(Algorithm::RowSplit, Precision::F32)];
 
 pub(super) fn facts(bench: &mut Bench<'_>, path: SweepPath, runs: u32) -> Result<AblationFacts, BenchError> {
-    let repeated = || with_element!(path.precision, T => differing::<T>(bench, path, runs));
+    let repeated = || with_element!(path.options.precision, T => differing::<T>(bench, path, runs));
     let (differing, LoadFacts { what, products }) = beside(bench.device, bench.csr, repeated)?;
     bench.aside.wrong += u64::from(differing > 0);
     let run_to_run = bench.measure(path, None, None);
-    let any_order = bench.measure(SweepPath { determinism: Determinism::Fast, ..path }, None, None);
+    let in_any_order = SpmmOptions { determinism: Determinism::Fast, ..path.options };
+    let any_order = bench.measure(in_any_order.into(), None, None);
     Ok(AblationFacts::Determinism(DeterminismFacts {
         path: path.to_string(),
         runs,

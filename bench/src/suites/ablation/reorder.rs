@@ -52,7 +52,7 @@ pub(super) fn find_all(matrices: &Matrices, count: usize, progress: fn(&str)) ->
 
 pub(super) fn facts(bench: &mut Bench<'_>, at: usize, order: &FoundOrder) -> AblationFacts {
     let path = SweepPath::new(Algorithm::Hybrid, Precision::F16);
-    let (name, options) = variants()[at].clone();
+    let (name, options) = variants()[at];
     let own = match bench.shared.own.clone() {
         Some(own) => own,
         None => {

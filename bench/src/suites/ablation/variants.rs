@@ -1,6 +1,6 @@
 //! Ways to the same product, side by side.
 
-use windrow::{Algorithm, Precision};
+use windrow::{Algorithm, Precision, SpmmOptions};
 
 use super::bench::{Bench, speed_up};
 use super::facts::{AblationFacts, HybridFacts, Measurement};
@@ -10,7 +10,8 @@ use crate::measure::SweepPath;
 pub(super) fn stream(bench: &mut Bench<'_>) -> AblationFacts {
     let path = SweepPath::new(Algorithm::TileStream, Precision::F16);
     let tile_stream = bench.measure(path, None, None);
-    let window_each = bench.measure(SweepPath { window_each: true, ..path }, None, None);
+    let with_windows = SpmmOptions { window_each: true, ..path.options };
+    let window_each = bench.measure(with_windows.into(), None, None);
     let speed_up = speed_up(tile_stream.as_ref(), window_each.as_ref());
     AblationFacts::Stream { tile_stream, window_each, speed_up }
 }

@@ -11,8 +11,8 @@ mod tests;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use windrow::partition::VectorThreshold;
-use windrow::{Algorithm, Csr, Device, DeviceKind, Precision, Preprocessing, SpmmPlan};
+use windrow::partition::{PartitionRule, VectorThreshold};
+use windrow::{Algorithm, Csr, Device, DeviceKind, Precision, Preprocessing, SpmmOptions, SpmmPlan};
 
 use super::ablation::facts::PartFacts;
 use super::facts::MatrixFacts;
@@ -108,11 +108,12 @@ impl Preprocess {
 /// All rows in tiles, and Libra's division by column vectors.
 fn paths() -> [SweepPath; 3] {
     let path = SweepPath::new;
-    let vectors = Some(VectorThreshold::LIBRA);
+    let hybrid = path(Algorithm::Hybrid, Precision::F16).options;
+    let partition = Some(PartitionRule::ColumnVectors { threshold: VectorThreshold::LIBRA });
     [
         path(Algorithm::TileStream, Precision::F16),
         path(Algorithm::TileStream, Precision::Tf32),
-        SweepPath { vectors, ..path(Algorithm::Hybrid, Precision::F16) },
+        SpmmOptions { partition, ..hybrid }.into(),
     ]
 }
 

@@ -101,14 +101,14 @@ impl Suite for Spmm {
     }
 
     fn facts(&self, case: &Self::Case) -> SpmmFacts {
-        let method = case.path.and_then(|path| path.order);
-        let order = method.zip(method.and_then(|method| self.orders.get(case.matrix, method)));
+        let wanted = case.path.and_then(|path| path.options.reorder);
+        let order = wanted.zip(wanted.and_then(|wanted| self.orders.get(case.matrix, &wanted)));
         SpmmFacts {
             matrix: self.matrices.facts(case),
             values: self.options.values.to_string(),
             width: case.width,
             path: case.path.map_or_else(String::new, |path| path.to_string()),
-            order: order.map(|(method, order)| OrderFacts::of(method.name(), order)),
+            order: order.map(|(wanted, order)| OrderFacts::of(wanted.method.name(), order)),
             plan: None,
             cusparse: Vec::new(),
             cublas: Vec::new(),
@@ -135,7 +135,7 @@ impl Suite for Spmm {
             Ok::<_, BenchError>(Shared { operands, cusparse, cublas })
         })?;
         (facts.cusparse, facts.cublas) = (shared.cusparse.clone(), shared.cublas.clone());
-        let order = path.order.and_then(|method| self.orders.get(case.matrix, method));
+        let order = path.options.reorder.and_then(|wanted| self.orders.get(case.matrix, &wanted));
         let order = order.map(FoundOrder::permutation);
         let product = Product { device, csr, width, path, order, partition: None };
         let mut report = None;

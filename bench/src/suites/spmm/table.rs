@@ -38,7 +38,7 @@ impl Table {
             |x: Option<f64>, decimals: usize| x.map_or("-".to_owned(), |x| format!("{x:.decimals$}"));
         let (facts, time) = (&record.facts, record.time.as_ref());
         let median_us = time.map(|time| time.timing.median_us);
-        let precision = facts.path.parse::<SweepPath>().map(|path| path.precision.to_string());
+        let precision = facts.path.parse::<SweepPath>().map(|path| path.options.precision.to_string());
         let peer_us = precision.ok().and_then(|precision| facts.cusparse_us(&precision));
         let cells = [
             facts.matrix.name.clone(),

@@ -11,7 +11,7 @@ mod tests;
 
 use std::fmt;
 
-use windrow::{Algorithm, Csr, Determinism, Device, Precision};
+use windrow::{Csr, Determinism, Device, Precision, SpmmOptions};
 
 use super::compare::{Compared, PeerOptions, Peers};
 use super::matrices::{Case, Matrices, MatrixSource, Values};
@@ -126,10 +126,8 @@ impl Suite for Tuned {
         let (device, csr, width, options) = (&self.device, &matrix.csr, case.width, &self.options);
         let seeds_of = (options.seed, matrix.checksum);
         let mut products = Products::new((device, csr), width, options.precision, seeds_of)?;
-        let base = SweepPath {
-            determinism: options.determinism,
-            ..SweepPath::new(Algorithm::Auto, options.precision)
-        };
+        let (precision, determinism) = (options.precision, options.determinism);
+        let base = SweepPath::from(SpmmOptions { precision, determinism, ..SpmmOptions::DEFAULT });
         match &options.limits {
             Some(limits) => {
                 let seeds = seeds(base, csr, width, device.kind());
@@ -159,9 +157,7 @@ fn survey_tree(
     facts: &mut TunedFacts,
 ) -> Result<(), BenchError> {
     let default = default_path(products, csr, width, base)?;
-    let determinism = base.determinism;
-    let grid = grid(base.precision, width).into_iter().map(|path| SweepPath { determinism, ..path });
-    let tried = survey(products, &grid.collect::<Vec<_>>(), batches);
+    let tried = survey(products, &grid(base, width), batches);
     let of_default = tried.iter().find(|tried: &&Tried<SweepPath>| tried.candidate == default);
     facts.default = Some(default.to_string());
     facts.default_us = of_default.and_then(|tried| tried.outcome.median_us());

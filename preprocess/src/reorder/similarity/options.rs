@@ -14,7 +14,7 @@ use super::index::MAX_REPRESENTATIVES;
 /// let paper = SimilarityOptions::as_in_paper();
 /// assert!(paper.forest && paper.two_opt && paper.isolated && !paper.windows);
 /// ```
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SimilarityOptions {
     /// Exponent `α` of the weight `w_j = d_j^(−α)` of a column with `d_j` entries, in `0 ..= 4`; at 0 all
@@ -53,7 +53,7 @@ impl SimilarityOptions {
             neighbours: self.neighbours.clamp(1, 64),
             candidates: self.candidates.clamp(1, 4096),
             representatives: self.representatives.clamp(1, MAX_REPRESENTATIVES),
-            ..self.clone()
+            ..*self
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Deserialize;
 use windrow::tree::{Division, RowLengths, Thresholds};
-use windrow::{Algorithm, AtomicParallelism, Determinism, GroupLaunch, Precision};
+use windrow::{Algorithm, AtomicParallelism, Determinism, GroupLaunch, Precision, SpmmOptions};
 
 use crate::measure::SweepPath;
 use crate::suites::facts::MatrixFacts;
@@ -78,12 +78,14 @@ impl FitData {
             self.matrices.entry(checksum.clone()).or_insert_with(|| (matrix.name.clone(), lengths));
         }
         let (Ok(path), Some(us)) = (path.parse::<SweepPath>(), us) else { return };
-        if path.precision != precision || path.determinism != Determinism::RunToRun || path.order.is_some() {
+        let SpmmOptions { determinism, reorder, algorithm, parallelism, group_launch, .. } = path.options;
+        let of_tree = determinism == Determinism::RunToRun && reorder.is_none();
+        if path.options.precision != precision || !of_tree {
             return;
         }
-        let answer = match (path.algorithm, path.point) {
+        let answer = match (algorithm, parallelism) {
             (Algorithm::RowSplit, _) => None,
-            (Algorithm::SegmentGroup, Some(point)) => Some((point, path.launch.unwrap_or_default())),
+            (Algorithm::SegmentGroup, Some(point)) => Some((point, group_launch.unwrap_or_default())),
             _ => return,
         };
         let times = self.times.entry((checksum.clone(), width)).or_default();
