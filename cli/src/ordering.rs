@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::ProgressBar;
 use windrow::reorder::{Options, Reordering, Watch, reorder};
-use windrow::{Csr, Device, DeviceKind, Permutation, SpmmBuilder, Value, io};
+use windrow::{Csr, Device, DeviceKind, Permutation, Profile, Spmm, SpmmBuilder, SpmmOptions, Value, io};
 
 use crate::args::plan::{PlanArgs, RowOrder};
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
-use crate::units;
+use crate::{load, units};
 
 /// Moves a bar, and passes a wish to end on.
 struct Follower<'a> {
@@ -47,49 +47,58 @@ pub(crate) fn find<V: Value>(
     Ok(found?)
 }
 
-/// The order of the rows that a plan is made with.
+/// What a plan is told: options, an order of the rows that is there, and what was measured on the device.
 #[derive(Debug)]
-pub(crate) enum PlanOrder {
-    /// The matrix's own order: nothing is found or read.
-    Own,
-    /// What the plan finds, as part of the planning.
-    Found(Options),
-    /// One that is there.
-    Given(Permutation),
+pub(crate) struct PlanRequest {
+    pub(crate) options: SpmmOptions,
+    order: Option<Permutation>,
+    profile: Profile,
 }
 
-impl PlanOrder {
-    /// The order that `args` ask for; a file is read and compared with `a`.
-    pub(crate) fn of(args: &PlanArgs, a: &Csr<f32>, device: &Device, console: Console) -> Result<Self> {
-        let order = match &args.reorder {
-            None => Self::Own,
-            Some(RowOrder::Method(method)) => Self::Found(Options { method: *method, ..Options::default() }),
-            Some(RowOrder::File(path)) => {
-                let order = io::read_permutation(path)?;
-                fits(&order, a.rows(), path.display())?;
-                Self::Given(order)
-            }
-        };
-        if !matches!(order, Self::Own) && device.kind() == DeviceKind::Cpu {
-            console.note("note: on the CPU, rows are worked on in their own order");
-            return Ok(Self::Own);
+impl PlanRequest {
+    /// The `options` that come of `args`, and what else these ask for; a file is read and compared with `a`.
+    pub(crate) fn new(
+        options: SpmmOptions,
+        args: &PlanArgs,
+        (a, device): (&Csr<f32>, &Device),
+        console: Console,
+    ) -> Result<Self> {
+        let profile = load::profile(device)?;
+        let mut options = args.with_measured_threshold(options, &profile);
+        let mut order = None;
+        if let Some(RowOrder::File(path)) = &args.reorder {
+            let read = io::read_permutation(path)?;
+            fits(&read, a.rows(), path.display())?;
+            order = Some(read);
         }
-        Ok(order)
+        let is_ordered = order.is_some() || options.reorder.is_some();
+        if is_ordered && device.kind() == DeviceKind::Cpu {
+            console.note("note: on the CPU, rows are worked on in their own order");
+            (options.reorder, order) = (None, None);
+        }
+        Ok(Self { options, order, profile })
     }
 
-    /// The same order, found now if it is yet to be: for several plans.
-    pub(crate) fn settle(self, a: &Csr<f32>, console: Console) -> Result<Self> {
-        let Self::Found(options) = self else { return Ok(self) };
-        let never = AtomicBool::new(false);
-        Ok(Self::Given(find(a, &options, &never, console)?.permutation))
+    /// With the order found now if it is yet to be: for several plans.
+    pub(crate) fn settle(mut self, a: &Csr<f32>, console: Console) -> Result<Self> {
+        if let Some(options) = self.options.reorder.take() {
+            let never = AtomicBool::new(false);
+            self.order = Some(find(a, &options, &never, console)?.permutation);
+        }
+        Ok(self)
     }
 
-    /// Gives the order, if there is one, to `builder`.
-    pub(crate) fn apply<'a>(&'a self, builder: SpmmBuilder<'a, f32>) -> SpmmBuilder<'a, f32> {
-        match self {
-            Self::Own => builder,
-            Self::Found(options) => builder.reorder(options.clone()),
-            Self::Given(order) => builder.order(order),
+    /// Whether rows are worked on in an order that is not their own.
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.order.is_some() || self.options.reorder.is_some()
+    }
+
+    /// The builder of the plan.
+    pub(crate) fn builder<'a>(&'a self, a: &'a Csr<f32>) -> SpmmBuilder<'a, f32> {
+        let builder = Spmm::builder(a).options(self.options).profile(&self.profile);
+        match &self.order {
+            Some(order) => builder.order(order),
+            None => builder,
         }
     }
 }
@@ -125,20 +134,9 @@ mod tests {
         Csr::try_from_parts(rows as usize, 4, offsets, columns, vec![1.0; 2 * rows as usize]).unwrap()
     }
 
-    fn args(reorder: Option<RowOrder>) -> PlanArgs {
-        let (determinism, tile_values) = (windrow::Determinism::default(), windrow::TileValues::default());
-        let (preprocess, schedule) = (windrow::Preprocessing::default(), windrow::Schedule::default());
-        PlanArgs {
-            reorder,
-            determinism,
-            tile_values,
-            preprocess,
-            partition: None,
-            schedule,
-            parallelism: None,
-            block_threads: None,
-            tile_columns: None,
-        }
+    fn request(a: &Csr<f32>, device: &Device, reorder: Option<RowOrder>) -> PlanRequest {
+        let args = PlanArgs { reorder, ..PlanArgs::default() };
+        PlanRequest::new(args.options().unwrap(), &args, (a, device), QUIET).unwrap()
     }
 
     const QUIET: Console = Console { json: false, quiet: true };
@@ -148,11 +146,11 @@ mod tests {
         let a = alternating(32);
         let gpu = Device::emulator(EmulatorSchedule::STANDARD[0]);
         let vectors = |reorder: Option<RowOrder>, settle: bool| {
-            let order = PlanOrder::of(&args(reorder), &a, &gpu, QUIET).unwrap();
-            let order = if settle { order.settle(&a, QUIET).unwrap() } else { order };
-            let builder = windrow::Spmm::builder(&a).precision(windrow::Precision::F16);
-            let builder = builder.algorithm(windrow::Algorithm::TileStream);
-            let report = order.apply(builder).build(&gpu).unwrap().report().clone();
+            let mut request = request(&a, &gpu, reorder);
+            request.options.precision = windrow::Precision::F16;
+            request.options.algorithm = windrow::Algorithm::TileStream;
+            let request = if settle { request.settle(&a, QUIET).unwrap() } else { request };
+            let report = request.builder(&a).build(&gpu).unwrap().report().clone();
             (report.column_vectors, report.order, report.stages.iter().any(|stage| stage.name == "reorder"))
         };
         let similarity = || Some(RowOrder::Method(Method::Similarity));
@@ -163,9 +161,8 @@ mod tests {
 
     #[test]
     fn the_cpu_keeps_the_order() {
-        let asked = args(Some(RowOrder::Method(Method::Similarity)));
-        let order = PlanOrder::of(&asked, &alternating(8), &Device::cpu(), QUIET).unwrap();
-        assert!(matches!(order, PlanOrder::Own));
+        let asked = Some(RowOrder::Method(Method::Similarity));
+        assert!(!request(&alternating(8), &Device::cpu(), asked).is_ordered());
     }
 
     #[test]

@@ -13,8 +13,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use windrow::io::{Format, Limits};
 use windrow::synthetic::Synthetic;
-use windrow::{Algorithm, DeviceSelector, Precision, Schedule, SddmmAlgorithm, SddmmForm};
+use windrow::{Algorithm, DeviceSelector, Precision, Schedule, SddmmAlgorithm, SddmmForm, SpmmOptions};
 
+use crate::failure::{Failure, Result};
 use crate::spy::SpySize;
 use crate::units::parse_bytes;
 
@@ -148,15 +149,15 @@ pub(crate) struct InfoArgs {
 /// Computes C = A B, A from the file and B with values in [-1, 1) made from a seed. Prints how the product was
 /// planned and what that cost, then the time of a product and the rates that follow from it.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = r#"Examples:
   windrow spmm graph.mtx.gz --width 128
   windrow spmm graph.mtx.gz --width 64 --precision f16 --verify
   windrow spmm graph.mtx.gz --width 128 --device cuda:0 --algorithm tile-stream --peers
   windrow spmm graph.mtx.gz --width 128 --precision f16 --reorder similarity
   windrow spmm graph.mtx.gz --width 64 --precision f16 --algorithm hybrid --partition overlap:4
   windrow spmm graph.mtx.gz --width 128 --precision f16 --preprocess gpu --json
-  windrow spmm graph.mtx.gz --width 32 --device cpu --repeat 20 --json")]
+  windrow spmm graph.mtx.gz --width 64 --options '{"cpu_tasks": {"ranges_per_thread": 4, "tile_columns": 32}}'
+  windrow spmm graph.mtx.gz --width 32 --device cpu --repeat 20 --json"#)]
 pub(crate) struct SpmmArgs {
     /// The matrix A; - reads standard input.
     pub(crate) file: PathBuf,
@@ -165,21 +166,22 @@ pub(crate) struct SpmmArgs {
     #[arg(long, short = 'n', value_name = "N")]
     pub(crate) width: usize,
 
-    /// Type in which A and B are multiplied: f32, tf32, f16 or bf16; sums and C are f32.
-    #[arg(long, short, value_name = "TYPE", default_value_t = Precision::F32)]
-    pub(crate) precision: Precision,
+    /// Type in which A and B are multiplied: f32, tf32, f16 or bf16; sums and C are f32 [default: f32]
+    #[arg(long, short, value_name = "TYPE")]
+    pub(crate) precision: Option<Precision>,
 
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
 
-    /// How to compute on a GPU: auto, row-split, short-rows, segment-group, matricized-rows, tile-stream or hybrid.
+    /// How to compute on a GPU: auto, row-split, short-rows, segment-group, matricized-rows, tile-stream or hybrid
+    /// [default: auto]
     ///
     /// row-split: CUDA cores over rows, long rows cut; short-rows: CUDA cores over rows of equal length; segment-group:
     /// CUDA cores for few columns of B, see --parallelism (f32 and f16); auto takes it for narrow B;
     /// matricized-rows: Tensor Cores over rows as they are (f16); tile-stream: Tensor Cores over 8 x 8 tiles; hybrid:
     /// tiles, with short rows that share few columns on CUDA cores. The last two multiply tf32, f16 and bf16.
-    #[arg(long, short, value_name = "NAME", default_value_t = Algorithm::Auto)]
-    pub(crate) algorithm: Algorithm,
+    #[arg(long, short, value_name = "NAME")]
+    pub(crate) algorithm: Option<Algorithm>,
 
     /// Disregard what windrow tune found for matrices of this structure and width.
     #[arg(long)]
@@ -208,6 +210,34 @@ pub(crate) struct SpmmArgs {
 
     #[command(flatten)]
     pub(crate) read: ReadArgs,
+}
+
+impl SpmmArgs {
+    /// What the plan is told, as [`PlanArgs::options`] has it.
+    ///
+    /// # Errors
+    /// As there, and a usage error for what says how an algorithm works that is not the one to be taken.
+    pub(crate) fn options(&self) -> Result<SpmmOptions> {
+        let base = self.plan.options()?;
+        let algorithm = self.algorithm.unwrap_or(base.algorithm);
+        let divides = self.plan.partition.is_some() || base.partition.is_some();
+        if divides && algorithm != Algorithm::Hybrid {
+            let message = "--partition divides the rows of --algorithm hybrid; name that algorithm too";
+            return Err(Failure::usage(message));
+        }
+        if base.parallelism.is_some() && algorithm != Algorithm::SegmentGroup {
+            let message =
+                "--parallelism divides the work of --algorithm segment-group; name that algorithm too";
+            return Err(Failure::usage(message));
+        }
+        Ok(SpmmOptions {
+            width: self.width,
+            precision: self.precision.unwrap_or(base.precision),
+            memory_limit: self.memory.limit.or(base.memory_limit),
+            algorithm,
+            ..base
+        })
+    }
 }
 
 /// Multiply rows of X and Y where a sparse matrix has entries: out = (X * transposed Y) at the entries of A (SDDMM).

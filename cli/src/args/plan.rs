@@ -1,20 +1,30 @@
-//! Arguments about how a plan is made, common to `spmm` and `verify`.
+//! Arguments about how a plan is made, common to `spmm` and `verify`: one [`SpmmOptions`].
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Args;
-use windrow::partition::{PartitionRule, Thresholds};
-use windrow::reorder::Method;
+use windrow::partition::{PartitionRule, Thresholds, VectorThreshold};
+use windrow::reorder::{self, Method};
 use windrow::{
-    AtomicParallelism, Determinism, GroupLaunch, Preprocessing, Profile, Schedule, SpmmBuilder, TileValues,
+    AtomicParallelism, Determinism, GroupLaunch, Preprocessing, Profile, Schedule, SpmmOptions, TileValues,
 };
 
+use crate::failure::{Exit, Failure, Result};
+
+const OPTIONS: &str = r#"All that the plan is told, as JSON ('{"tile_values": "packed"}') or a file of JSON"#;
+const OPTIONS_MORE: &str = "The fields are those of SpmmOptions in the library windrow, each with its default where it is \
+                            missing. What another option of the command says is taken instead of what is said here.";
+
 /// How a plan is made.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Planning")]
 pub(crate) struct PlanArgs {
+    #[arg(help = OPTIONS, long_help = format!("{OPTIONS}\n\n{OPTIONS_MORE}"))]
+    #[arg(long, value_name = "JSON|FILE")]
+    pub(crate) options: Option<String>,
+
     /// Work on the rows in another order (GPU only): a method of windrow reorder, or a file that it wrote.
     ///
     /// With a method, the time to find the order is part of the planning. A file whose name is a method's is written
@@ -22,25 +32,26 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "METHOD|FILE")]
     pub(crate) reorder: Option<RowOrder>,
 
-    /// Whether two runs give the same bits: run-to-run or fast (parts of cut rows are added in any order).
-    #[arg(long, value_name = "NAME", default_value_t = Determinism::default())]
-    pub(crate) determinism: Determinism,
+    /// Whether two runs give the same bits: run-to-run or fast (parts of cut rows are added in any order) [default:
+    /// run-to-run]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) determinism: Option<Determinism>,
 
-    /// How device memory holds the values of tiles: auto, dense or packed.
+    /// How device memory holds the values of tiles: auto, dense or packed [default: auto]
     ///
     /// dense: all places of a tile, zeros included, in the order in which they are multiplied; packed: the values of
     /// entries, found in the multiply by counting the bits of a mask: fewer bytes where tiles are sparse; auto: packed
     /// where there are few entries in a tile. Without tiles it means nothing.
-    #[arg(long, value_name = "FORM", default_value_t = TileValues::default())]
-    pub(crate) tile_values: TileValues,
+    #[arg(long, value_name = "FORM")]
+    pub(crate) tile_values: Option<TileValues>,
 
-    /// Where the matrix is laid out in tiles: auto, cpu or gpu.
+    /// Where the matrix is laid out in tiles: auto, cpu or gpu [default: auto]
     ///
     /// The plan is the same, byte for byte. gpu: kernels lay it out, where all rows go to tiles or entries are
     /// divided by column vectors; auto: the GPU for a large matrix without --memory-limit, the CPU otherwise. The
     /// plan says where, why, and how long each stage took.
-    #[arg(long, value_name = "PLACE", default_value_t = Preprocessing::default())]
-    pub(crate) preprocess: Preprocessing,
+    #[arg(long, value_name = "PLACE")]
+    pub(crate) preprocess: Option<Preprocessing>,
 
     /// What algorithm hybrid leaves to CUDA cores: auto, tile, residual, short:N, overlap:N, printed:N,M or vectors:X.
     ///
@@ -52,12 +63,12 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "RULE")]
     pub(crate) partition: Option<Partition>,
 
-    /// How the two parts of algorithm hybrid follow each other: auto, sequential or multi-stream.
+    /// How the two parts of algorithm hybrid follow each other: auto, sequential or multi-stream [default: auto]
     ///
     /// multi-stream: beside each other, in two streams; auto: so where windrow tune found that it pays, or what was
     /// measured for the GPU's architecture. The report has the occupancy ratios that decide.
-    #[arg(long, value_name = "NAME", default_value_t = Schedule::default())]
-    pub(crate) schedule: Schedule,
+    #[arg(long, value_name = "NAME")]
+    pub(crate) schedule: Option<Schedule>,
 
     /// How algorithm segment-group divides the work: a point of Sgap's space.
     ///
@@ -78,36 +89,69 @@ pub(crate) struct PlanArgs {
 }
 
 impl PlanArgs {
-    /// The launch, if anything of it is given.
-    fn group_launch(&self) -> Option<GroupLaunch> {
-        let (given, tile_columns) = (self.block_threads, self.tile_columns);
-        let default = GroupLaunch::default();
-        let block_threads = given.unwrap_or(default.block_threads);
-        let launch = GroupLaunch { block_threads, tile_columns, ..default };
-        (given.is_some() || tile_columns.is_some()).then_some(launch)
+    /// What the plan is told. A partition by column vectors whose threshold is not named has Libra's until the
+    /// device is known; an order in a file is not among the options.
+    ///
+    /// # Errors
+    /// A usage error for JSON that is no options, [`Exit::File`] for a file of it that cannot be used.
+    pub(crate) fn options(&self) -> Result<SpmmOptions> {
+        let base = self.options.as_deref().map_or(Ok(SpmmOptions::DEFAULT), read_options)?;
+        Ok(SpmmOptions {
+            determinism: self.determinism.unwrap_or(base.determinism),
+            preprocessing: self.preprocess.unwrap_or(base.preprocessing),
+            reorder: match self.reorder {
+                Some(RowOrder::Method(method)) => Some(reorder::Options { method, ..Default::default() }),
+                Some(RowOrder::File(_)) => None,
+                None => base.reorder,
+            },
+            partition: match self.partition {
+                Some(Partition::Auto) => None,
+                Some(Partition::Vectors) => {
+                    Some(PartitionRule::ColumnVectors { threshold: VectorThreshold::LIBRA })
+                }
+                Some(Partition::Rule(rule)) => Some(rule),
+                None => base.partition,
+            },
+            tile_values: self.tile_values.unwrap_or(base.tile_values),
+            schedule: self.schedule.unwrap_or(base.schedule),
+            parallelism: self.parallelism.or(base.parallelism),
+            group_launch: self.launch(base.group_launch),
+            ..base
+        })
     }
 
-    /// Tells `builder` all but the order; `profile` is the device's.
-    pub(crate) fn apply<'a>(&self, builder: SpmmBuilder<'a, f32>, profile: &Profile) -> SpmmBuilder<'a, f32> {
-        let builder = builder.determinism(self.determinism).tile_values(self.tile_values);
-        let builder = builder.preprocessing(self.preprocess);
-        let builder = builder.schedule(self.schedule).profile(profile);
-        let builder = match self.group_launch() {
-            Some(launch) => builder.group_launch(launch),
-            None => builder,
-        };
-        let builder = match self.parallelism {
-            Some(point) => builder.parallelism(point),
-            None => builder,
-        };
+    /// With the threshold of column vectors that was measured, if a partition by them has none of its own.
+    pub(crate) fn with_measured_threshold(&self, options: SpmmOptions, profile: &Profile) -> SpmmOptions {
         match self.partition {
-            None | Some(Partition::Auto) => builder,
-            Some(Partition::Rule(rule)) => builder.partition(rule),
             Some(Partition::Vectors) => {
-                builder.partition(PartitionRule::ColumnVectors { threshold: profile.vector_threshold() })
+                let rule = PartitionRule::ColumnVectors { threshold: profile.vector_threshold() };
+                SpmmOptions { partition: Some(rule), ..options }
             }
+            _ => options,
         }
     }
+
+    /// The launch of segment groups, if anything of it is given.
+    fn launch(&self, base: Option<GroupLaunch>) -> Option<GroupLaunch> {
+        let launch = base.unwrap_or_default();
+        let given = base.is_some() || self.block_threads.is_some() || self.tile_columns.is_some();
+        given.then_some(GroupLaunch {
+            block_threads: self.block_threads.unwrap_or(launch.block_threads),
+            tile_columns: self.tile_columns.or(launch.tile_columns),
+            ..launch
+        })
+    }
+}
+
+/// Options as JSON, or in a file of JSON.
+fn read_options(text: &str) -> Result<SpmmOptions> {
+    if text.trim_start().starts_with('{') {
+        let wrong = |error| Failure::usage(format!("--options: {error}"));
+        return serde_json::from_str(text).map_err(wrong);
+    }
+    let failure = |error: &dyn fmt::Display| Failure::new(Exit::File, format!("--options {text}: {error}"));
+    let read = std::fs::read_to_string(text).map_err(|error| failure(&error))?;
+    serde_json::from_str(&read).map_err(|error| failure(&error))
 }
 
 /// An order of the rows as named on the command line.
@@ -123,7 +167,7 @@ impl FromStr for RowOrder {
     type Err = String;
 
     /// A method's name, else a file: one that exists, or that has a folder or an ending in its name.
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
         let path = Path::new(text);
         match text.parse() {
             Ok(method) => Ok(Self::Method(method)),
@@ -158,7 +202,7 @@ pub(crate) enum Partition {
 impl FromStr for Partition {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
         let unknown = || {
             format!(
                 "{text:?} is no partition; there are auto, tile, residual, short:N, overlap:N, printed:N,M and vectors:X, \
@@ -189,43 +233,70 @@ impl FromStr for Partition {
 
 #[cfg(test)]
 mod tests {
-    use windrow::partition::VectorThreshold;
-    use windrow::{Algorithm, Csr, Device, EmulatorSchedule, Precision, Spmm};
-
     use super::*;
 
-    #[test]
-    fn plans_are_told() {
-        let a = Csr::<f32>::identity(16).unwrap();
-        let gpu = Device::emulator(EmulatorSchedule::STANDARD[0]);
-        let report = |partition: &str, determinism, tile_values| {
-            let partition = Some(partition.parse().unwrap());
-            let builder = Spmm::builder(&a).precision(Precision::F16).algorithm(Algorithm::Hybrid);
-            let (schedule, preprocess) = (Schedule::MultiStream, Preprocessing::Gpu);
-            let args = PlanArgs {
-                reorder: None,
-                determinism,
-                tile_values,
-                preprocess,
-                partition,
-                schedule,
-                parallelism: None,
-                block_threads: None,
-                tile_columns: None,
-            };
-            args.apply(builder, &Profile::built_in(&gpu)).build(&gpu).unwrap().report().clone()
+    /// The arguments of a command line.
+    fn args(words: &[&str]) -> PlanArgs {
+        use clap::Parser;
+        let line = [&["windrow", "verify", "a.mtx"], words].concat();
+        let crate::args::Command::Verify(args) = crate::args::Arguments::parse_from(line).command else {
+            unreachable!("that is the command")
         };
-        let tile = report("tile", Determinism::Fast, TileValues::Dense);
-        let short = report("short:1", Determinism::RunToRun, TileValues::Auto);
-        assert_eq!((tile.residual_rows, short.residual_rows), (0, 16));
-        assert_eq!((tile.preprocessing, short.preprocessing), (Preprocessing::Gpu, Preprocessing::Cpu));
-        assert_eq!((tile.determinism, short.determinism), (Determinism::Fast, Determinism::RunToRun));
-        assert_eq!((tile.tile_values, short.tile_values), (TileValues::Dense, TileValues::Auto));
-        let vectors = report("vectors:0.25", Determinism::RunToRun, TileValues::Auto);
-        assert_eq!((vectors.segments, vectors.tiles), (16, 0), "one entry a vector");
-        assert!(tile.scheduling.is_none(), "one part");
-        let packed = report("tile", Determinism::RunToRun, TileValues::Packed);
-        assert_eq!(packed.tile_values, TileValues::Packed);
+        args.plan
+    }
+
+    #[test]
+    fn arguments_are_one_value() {
+        let options = |words: &[&str]| args(words).options().unwrap();
+        assert_eq!(options(&[]), SpmmOptions::default());
+        let said = options(&[
+            "--determinism=fast",
+            "--tile-values=packed",
+            "--preprocess=gpu",
+            "--partition=short:4",
+            "--schedule=sequential",
+            "--parallelism={<8 nnz, 4 col>, 32}",
+            "--block-threads=64",
+            "--tile-columns=8",
+            "--reorder=rcm",
+        ]);
+        let method = Method::ReverseCuthillMckee;
+        let expected = SpmmOptions {
+            determinism: Determinism::Fast,
+            tile_values: TileValues::Packed,
+            preprocessing: Preprocessing::Gpu,
+            partition: Some(PartitionRule::ShortRows { max_entries: 4 }),
+            schedule: Schedule::Sequential,
+            parallelism: Some("{<8 nnz, 4 col>, 32}".parse().unwrap()),
+            group_launch: Some(GroupLaunch { block_threads: 64, tile_columns: Some(8), workers_log2: 0 }),
+            reorder: Some(reorder::Options { method, ..reorder::Options::default() }),
+            ..SpmmOptions::default()
+        };
+        assert_eq!(said, expected);
+        let json = serde_json::to_string(&expected).unwrap();
+        assert_eq!(options(&["--options", &json]), expected);
+        // What is said beside it is taken.
+        let beside = options(&["--options", &json, "--determinism=run-to-run", "--partition=auto"]);
+        let other = SpmmOptions { determinism: Determinism::RunToRun, partition: None, ..expected };
+        assert_eq!(beside, other);
+        let launch = GroupLaunch { block_threads: 128, ..expected.group_launch.unwrap() };
+        let beside = options(&["--options", &json, "--block-threads=128"]);
+        assert_eq!(beside, SpmmOptions { group_launch: Some(launch), ..expected });
+        let of_file = options(&["--options", &json, "--reorder=./a.order"]);
+        assert_eq!(of_file, SpmmOptions { reorder: None, ..expected }, "another order is given");
+    }
+
+    #[test]
+    fn options_that_are_none_are_refused() {
+        for (text, exit, why) in [
+            ("{}x", Exit::Usage, "trailing"),
+            (r#"{"widht": 3}"#, Exit::Usage, "unknown field `widht`, expected one of `width`"),
+            ("no-such-folder/options.json", Exit::File, "--options no-such-folder/options.json: "),
+            (concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"), Exit::File, "Cargo.toml: expected"),
+        ] {
+            let failure = args(&["--options", text]).options().unwrap_err();
+            assert!(failure.exit == exit && failure.to_string().contains(why), "{failure}");
+        }
     }
 
     #[test]

@@ -3,9 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
-use windrow::{
-    Algorithm, Csr, Device, Element, Spmm, SpmmPlan, SpmmReport, Tuned, Verification, with_element,
-};
+use windrow::{Csr, Device, Element, SpmmPlan, SpmmReport, Tuned, Verification, with_element};
 use windrow_bench::measure::{Timing, measure};
 
 use crate::args::SpmmArgs;
@@ -13,7 +11,7 @@ use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
 use crate::listing::Listing;
 use crate::load;
-use crate::ordering::PlanOrder;
+use crate::ordering::PlanRequest;
 use crate::peers::{CuSparseRun, comparison};
 use crate::product::{Operands, timed, verdict};
 use crate::units::{bytes, digits, giga_per_second, time_us};
@@ -72,22 +70,15 @@ impl Rates {
 }
 
 pub(crate) fn run(args: &SpmmArgs, console: Console) -> Result<()> {
-    if args.plan.partition.is_some() && args.algorithm != Algorithm::Hybrid {
-        let message = "--partition divides the rows of --algorithm hybrid; name that algorithm too";
-        return Err(Failure::usage(message));
-    }
-    if args.plan.parallelism.is_some() && args.algorithm != Algorithm::SegmentGroup {
-        let message = "--parallelism divides the work of --algorithm segment-group; name that algorithm too";
-        return Err(Failure::usage(message));
-    }
+    let options = args.options()?;
     let device = args.device.open()?;
     let (a, _) = load::read::<f32>(&args.file, &args.read, console)?;
-    let order = PlanOrder::of(&args.plan, &a, &device, console)?;
+    let request = PlanRequest::new(options, &args.plan, (&a, &device), console)?;
     let spinner = console.spinner("planning");
-    let plan = plan(&a, &order, &device, args);
+    let plan = plan(&a, &request, &device, args);
     spinner.finish_and_clear();
     let plan = plan?;
-    let outcome = with_element!(args.precision, T => product::<T>(&a, &plan, args, console))?;
+    let outcome = with_element!(options.precision, T => product::<T>(&a, &plan, args, console))?;
     console.line(&outcome)?;
     console.object("spmm", &outcome)?;
     conclusion(outcome.verification.as_ref())
@@ -136,12 +127,8 @@ fn product<B: Element>(a: &Csr<f32>, plan: &SpmmPlan, args: &SpmmArgs, console: 
     })
 }
 
-fn plan(a: &Csr<f32>, order: &PlanOrder, device: &Device, args: &SpmmArgs) -> Result<SpmmPlan> {
-    let builder = Spmm::builder(a).width(args.width).precision(args.precision).algorithm(args.algorithm);
-    let mut builder = args.plan.apply(order.apply(builder), &load::profile(device)?);
-    if let Some(limit) = args.memory.limit {
-        builder = builder.memory_limit(limit);
-    }
+fn plan(a: &Csr<f32>, request: &PlanRequest, device: &Device, args: &SpmmArgs) -> Result<SpmmPlan> {
+    let mut builder = request.builder(a);
     let tuned = if args.no_tuned { None } else { Tuned::load(device)? };
     if let Some(tuned) = &tuned {
         builder = builder.tuned(tuned);
@@ -194,6 +181,8 @@ impl fmt::Display for Outcome {
 
 #[cfg(test)]
 mod tests {
+    use windrow::Spmm;
+
     use super::*;
 
     #[test]

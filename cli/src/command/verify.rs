@@ -4,15 +4,14 @@ use std::time::Instant;
 
 use serde::Serialize;
 use windrow::{
-    Algorithm, Csr, Determinism, Device, DeviceKind, Precision, Spmm, SpmmPlan, Verification, f16,
-    with_element,
+    Algorithm, Csr, Determinism, Device, DeviceKind, Precision, SpmmPlan, Verification, f16, with_element,
 };
 
 use crate::args::VerifyArgs;
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
 use crate::listing::{Align, Table};
-use crate::ordering::PlanOrder;
+use crate::ordering::PlanRequest;
 use crate::product::run_and_verify;
 use crate::{load, units};
 
@@ -62,6 +61,7 @@ enum Outcome {
 }
 
 pub(crate) fn run(args: &VerifyArgs, console: Console) -> Result<()> {
+    let options = args.plan.options()?;
     let device = args.device.open()?;
     let (a, _) = load::read::<f32>(&args.file, &args.read, console)?;
     console.note(format_args!(
@@ -71,8 +71,8 @@ pub(crate) fn run(args: &VerifyArgs, console: Console) -> Result<()> {
         units::count(a.cols()),
         units::count(a.nnz())
     ));
-    let order = PlanOrder::of(&args.plan, &a, &device, console)?.settle(&a, console)?;
-    let cases = sweep(&a, &order, &device, args, console)?;
+    let request = PlanRequest::new(options, &args.plan, (&a, &device), console)?.settle(&a, console)?;
+    let cases = sweep(&a, &request, &device, args, console)?;
     let number = |wanted: fn(&Outcome) -> bool| cases.iter().filter(|case| wanted(&case.outcome)).count();
     let sweep = Sweep {
         file: args.file.display().to_string(),
@@ -80,10 +80,11 @@ pub(crate) fn run(args: &VerifyArgs, console: Console) -> Result<()> {
         cols: a.cols(),
         nnz: a.nnz(),
         device: device.to_string(),
-        determinism: args.plan.determinism,
-        order: match (&order, &args.plan.reorder) {
-            (PlanOrder::Own, _) | (_, None) => "its own".to_owned(),
-            (_, Some(named)) => named.to_string(),
+        determinism: options.determinism,
+        order: match (&args.plan.reorder, options.reorder) {
+            (Some(named), _) if request.is_ordered() => named.to_string(),
+            (None, Some(found_by)) if request.is_ordered() => found_by.method.to_string(),
+            _ => "its own".to_owned(),
         },
         seed: args.seed,
         passed: number(|outcome| matches!(outcome, Outcome::Passed(_))),
@@ -128,7 +129,7 @@ fn algorithms(device: &Device) -> &'static [Algorithm] {
 /// Runs every case and writes its line when it is known.
 fn sweep(
     a: &Csr<f32>,
-    order: &PlanOrder,
+    request: &PlanRequest,
     device: &Device,
     args: &VerifyArgs,
     console: Console,
@@ -152,13 +153,12 @@ fn sweep(
     let products: usize =
         combinations.iter().map(|&(precision, _)| outputs(precision).len() * args.widths.len()).sum();
     let bar = console.steps_bar("verifying", products);
-    let profile = load::profile(device)?;
     let mut cases = Vec::with_capacity(products);
     for (precision, algorithm) in combinations {
         bar.set_message(format!("{algorithm} {precision}"));
         let largest = args.widths.iter().copied().max().unwrap_or(0);
-        let builder = Spmm::builder(a).width(largest).precision(precision).algorithm(algorithm);
-        let plan = args.plan.apply(order.apply(builder), &profile).build(device);
+        let builder = request.builder(a).width(largest).precision(precision).algorithm(algorithm);
+        let plan = builder.build(device);
         for &output in outputs(precision) {
             for &width in &args.widths {
                 let start = Instant::now();
@@ -250,6 +250,8 @@ impl Case {
 
 #[cfg(test)]
 mod tests {
+    use windrow::Spmm;
+
     use super::*;
 
     fn verification(worst_ratio: f64, failures: u64) -> Verification {

@@ -116,3 +116,30 @@ fn what_the_device_cannot_do() {
     windrow(&["spmm", &file, "-n", "8", "--algorithm", "magic"])
         .failed(2, &["\"magic\" is no algorithm", "row-split"]);
 }
+
+#[test]
+fn options_as_one_value() {
+    let (folder, file) = (Folder::new(), data("mbeacxc.mtx.gz"));
+    let spmm = |more: &[&str]| {
+        let arguments = ["spmm", &file, "-n", "8", "--device", "cpu", "--repeat", "1", "--json"];
+        windrow(&[&arguments, more].concat())
+    };
+    let plan = |more: &[&str]| spmm(more).json("windrow.spmm/1")["plan"].clone();
+    let text =
+        r#"{"precision": "f16", "width": 3, "cpu_tasks": {"ranges_per_thread": 3, "tile_columns": 32}}"#;
+    let kept = folder.file("options.json", text);
+    for options in [text, &kept] {
+        let found = plan(&["--options", options]);
+        assert_eq!((&found["precision"], &found["width"]), (&"f16".into(), &8.into()));
+        assert_eq!(found["cpu_tasks"]["ranges_per_thread"], 3);
+        assert_eq!(plan(&["--options", options, "--precision", "bf16"])["precision"], "bf16");
+        windrow(&["verify", &file, "--device", "cpu", "--widths", "2", "--options", options]).succeeded();
+    }
+    spmm(&["--options", r#"{"cpu_task": 3}"#]).failed(2, &["--options", "`cpu_task`", "`cpu_tasks`"]);
+    spmm(&["--options", &folder.path("no.json")]).failed(3, &["--options", "no.json"]);
+    spmm(&["--options", &folder.file("broken.json", "{\"width\":")]).failed(3, &["broken.json", "EOF"]);
+    let rule = r#"{"partition": "all-tile"}"#;
+    spmm(&["--options", rule]).failed(2, &["--algorithm hybrid"]);
+    plan(&["--options", rule, "--algorithm", "hybrid", "--precision", "f16"]);
+    spmm(&["--options", r#"{"memory_limit": 1000}"#]).failed(6, &["1000", "largest array"]);
+}

@@ -38,6 +38,11 @@ fn ways_of_the_cpu_are_tried_and_the_quickest_is_kept() {
     assert_eq!((&object["wrong"], &object["failed"]), (&serde_json::json!([]), &serde_json::json!([])));
     assert_eq!(object["default"]["path"], "row-split-f32+tasks:8:-");
     assert!(object["seconds"].as_f64().unwrap() < 20.0);
+    // What was timed can be asked for.
+    let options = &object["default"]["options"];
+    assert_eq!((&options["width"], &options["cpu_tasks"]["ranges_per_thread"]), (&64.into(), &8.into()));
+    let asked = ["spmm", &file, "-n", "64", "--device", "cpu", "--repeat", "1", "--options"];
+    windrow(&[&asked[..], &[&options.to_string()]].concat()).succeeded().says(&["tasks", "8 ranges"]);
     let speed_up = object["speed_up"].as_f64().unwrap();
     // Whether anything is quicker is up to the machine; what follows from it is not.
     let multiplied =
