@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use windrow::partition::{PartitionRule, VectorThreshold};
 use windrow::{
     Algorithm, Csr, Determinism, Device, EmulatorSchedule, Permutation, Precision, Preprocessing, Schedule,
-    Spmm, SpmmPlan, TileValues, Value, f16,
+    Spmm, SpmmOptions, SpmmPlan, TileValues, Value, f16,
 };
 use windrow_testkit::{Pattern, SplitMix64, Values};
 
@@ -18,80 +18,60 @@ fn devices() -> Vec<Device> {
     devices
 }
 
-/// How a plan is made.
-#[derive(Debug, Clone, Copy)]
-struct Setup {
-    precision: Precision,
-    tile_values: TileValues,
-    workers: Option<u32>,
-    determinism: Determinism,
-    rule: Option<PartitionRule>,
-    window_each: bool,
-    schedule: Schedule,
+/// A plan with all rows in tiles.
+fn tiles(precision: Precision, tile_values: TileValues) -> SpmmOptions {
+    let (algorithm, schedule) = (Algorithm::TileStream, Schedule::Sequential);
+    SpmmOptions { width: 64, precision, tile_values, algorithm, schedule, ..SpmmOptions::default() }
 }
 
-impl Setup {
-    const fn new(precision: Precision, tile_values: TileValues) -> Self {
-        let determinism = Determinism::RunToRun;
-        let schedule = Schedule::Sequential;
-        Self { precision, tile_values, workers: None, determinism, rule: None, window_each: false, schedule }
-    }
+/// A hybrid that is divided so, otherwise the same.
+fn divided(rule: PartitionRule, options: SpmmOptions) -> SpmmOptions {
+    SpmmOptions { algorithm: Algorithm::Hybrid, partition: Some(rule), ..options }
+}
 
-    fn plan<V: Value>(
-        self,
-        device: &Device,
-        (a, order): (&Csr<V>, Option<&Permutation>),
-        place: Preprocessing,
-    ) -> SpmmPlan {
-        let mut builder = Spmm::builder(a)
-            .width(64)
-            .precision(self.precision)
-            .tile_values(self.tile_values)
-            .determinism(self.determinism)
-            .algorithm(Algorithm::TileStream)
-            .schedule(self.schedule)
-            .preprocessing(place);
-        if let Some(rule) = self.rule {
-            builder = builder.algorithm(Algorithm::Hybrid).partition(rule);
-        }
-        if let Some(order) = order {
-            builder = builder.order(order);
-        }
-        if let Some(workers) = self.workers {
-            builder = builder.workers(workers);
-        }
-        if self.window_each {
-            builder = builder.window_each();
-        }
-        builder.build(device).unwrap_or_else(|error| panic!("{self:?} on {device}: {error}"))
+fn plan<V: Value>(
+    options: SpmmOptions,
+    device: &Device,
+    (a, order): (&Csr<V>, Option<&Permutation>),
+    place: Preprocessing,
+) -> SpmmPlan {
+    let mut builder = Spmm::builder(a).options(options).preprocessing(place);
+    if let Some(order) = order {
+        builder = builder.order(order);
     }
+    builder.build(device).unwrap_or_else(|error| panic!("{options:?} on {device}: {error}"))
+}
 
-    /// Compares everything that the two ways make of a matrix.
-    #[track_caller]
-    fn check<V: Value>(self, device: &Device, name: &str, a: &Csr<V>, order: Option<&Permutation>) {
-        let what = format!("{name}, {self:?}, order {}, on {device}", order.is_some());
-        let [on_cpu, mut on_gpu] =
-            [Preprocessing::Cpu, Preprocessing::Gpu].map(|place| self.plan(device, (a, order), place));
-        let (want, got) = (on_cpu.report(), on_gpu.report());
-        assert_eq!(want.preprocessing, Preprocessing::Cpu, "{what}");
-        let expected = if a.nnz() == 0 { Preprocessing::Cpu } else { Preprocessing::Gpu };
-        assert_eq!(got.preprocessing, expected, "{what}: {}", got.preprocessing_reason);
-        let facts = |r: &windrow::SpmmReport| {
-            let counts = [r.windows, r.tiles, r.steps, r.workers, r.column_vectors, r.split, r.split_rows];
-            let others = [r.segments, r.residual_rows, r.rows_in_both, r.gather_places, r.empty_rows];
-            let texts = [r.tile_values_reason.clone(), r.reason.clone()];
-            let rest = (r.predicted_us, r.entries.clone(), r.tile_share, r.scheduling.clone());
-            (counts, others, r.tile_values, texts, rest)
-        };
-        assert_eq!(facts(got), facts(want), "{what}");
-        same_arrays(&what, &on_cpu, &on_gpu);
-        // New values, in the same places.
-        let mut on_cpu = on_cpu;
-        let values: Vec<f32> = (0..a.nnz()).map(|i| 1.5 + (i % 1000) as f32).collect();
-        on_cpu.replace_values(&values).unwrap();
-        on_gpu.replace_values(&values).unwrap();
-        same_arrays(&format!("new values of {what}"), &on_cpu, &on_gpu);
-    }
+/// Compares everything that the two ways make of a matrix.
+#[track_caller]
+fn check<V: Value>(
+    options: SpmmOptions,
+    device: &Device,
+    (name, a): (&str, &Csr<V>),
+    order: Option<&Permutation>,
+) {
+    let what = format!("{name}, {options:?}, order {}, on {device}", order.is_some());
+    let [on_cpu, mut on_gpu] =
+        [Preprocessing::Cpu, Preprocessing::Gpu].map(|place| plan(options, device, (a, order), place));
+    let (want, got) = (on_cpu.report(), on_gpu.report());
+    assert_eq!(want.preprocessing, Preprocessing::Cpu, "{what}");
+    let expected = if a.nnz() == 0 { Preprocessing::Cpu } else { Preprocessing::Gpu };
+    assert_eq!(got.preprocessing, expected, "{what}: {}", got.preprocessing_reason);
+    let facts = |r: &windrow::SpmmReport| {
+        let counts = [r.windows, r.tiles, r.steps, r.workers, r.column_vectors, r.split, r.split_rows];
+        let others = [r.segments, r.residual_rows, r.rows_in_both, r.gather_places, r.empty_rows];
+        let texts = [r.tile_values_reason.clone(), r.reason.clone()];
+        let rest = (r.predicted_us, r.entries.clone(), r.tile_share, r.scheduling.clone());
+        (counts, others, r.tile_values, texts, rest)
+    };
+    assert_eq!(facts(got), facts(want), "{what}");
+    same_arrays(&what, &on_cpu, &on_gpu);
+    // New values, in the same places.
+    let mut on_cpu = on_cpu;
+    let values: Vec<f32> = (0..a.nnz()).map(|i| 1.5 + (i % 1000) as f32).collect();
+    on_cpu.replace_values(&values).unwrap();
+    on_gpu.replace_values(&values).unwrap();
+    same_arrays(&format!("new values of {what}"), &on_cpu, &on_gpu);
 }
 
 #[track_caller]
@@ -154,10 +134,10 @@ fn the_same_arrays_in_every_form() {
     let (devices, matrices) = (devices(), matrices());
     for precision in PRECISIONS {
         for tile_values in [TileValues::Dense, TileValues::Packed] {
-            let setup = Setup::new(precision, tile_values);
+            let setup = tiles(precision, tile_values);
             for device in &devices {
                 for (name, a) in &matrices {
-                    setup.check(device, name, a, None);
+                    check(setup, device, (name, a), None);
                 }
             }
         }
@@ -174,7 +154,7 @@ fn the_same_arrays_in_any_order() {
     {
         for device in &devices {
             for (name, a) in &matrices {
-                Setup::new(precision, tile_values).check(device, name, a, Some(&shuffled(a)));
+                check(tiles(precision, tile_values), device, (name, a), Some(&shuffled(a)));
             }
         }
     }
@@ -187,25 +167,25 @@ fn the_same_arrays_however_windows_are_dealt_out() {
     let (devices, matrices) = (devices(), matrices());
     for device in &devices {
         for (turn, (name, a)) in matrices.iter().enumerate() {
-            let setup = Setup::new(Precision::F16, TileValues::Packed);
+            let setup = tiles(Precision::F16, TileValues::Packed);
             for workers in [1, 2, 40, 1000] {
-                let setup = Setup { workers: Some(workers), ..setup };
+                let setup = SpmmOptions { workers: Some(workers), ..setup };
                 // The matrix with giant rows, the last one, is cut under every schedule.
                 if turn + 1 < matrices.len() && !takes_turn(device, turn + workers as usize) {
                     continue;
                 }
-                setup.check(device, name, a, None);
-                Setup { determinism: Determinism::Fast, ..setup }.check(device, name, a, None);
+                check(setup, device, (name, a), None);
+                check(SpmmOptions { determinism: Determinism::Fast, ..setup }, device, (name, a), None);
             }
-            Setup { window_each: true, ..setup }.check(device, name, a, None);
-            let rule = Some(PartitionRule::AllTile);
-            Setup { rule, ..Setup::new(Precision::Bf16, TileValues::Auto) }.check(device, name, a, None);
+            check(SpmmOptions { window_each: true, ..setup }, device, (name, a), None);
+            let all = divided(PartitionRule::AllTile, tiles(Precision::Bf16, TileValues::Auto));
+            check(all, device, (name, a), None);
         }
     }
     report_missing_gpu("preprocessing for any number of warps", 10 * matrices.len());
-    let cut = Setup { workers: Some(40), ..Setup::new(Precision::F16, TileValues::Packed) };
+    let cut = SpmmOptions { workers: Some(40), ..tiles(Precision::F16, TileValues::Packed) };
     let (_, giant) = matrices.last().unwrap();
-    let plan = cut.plan(&devices[0], (giant, None), Preprocessing::Gpu);
+    let plan = plan(cut, &devices[0], (giant, None), Preprocessing::Gpu);
     assert!(plan.report().split > 0, "windows are cut");
 }
 
@@ -231,23 +211,29 @@ fn the_same_division_by_column_vectors() {
                 if !takes_turn(device, at * VectorThreshold::ALL.len() + i) {
                     continue;
                 }
-                let rule = Some(PartitionRule::ColumnVectors { threshold });
+                let rule = PartitionRule::ColumnVectors { threshold };
                 let tile_values = if i % 2 == 0 { TileValues::Dense } else { TileValues::Packed };
-                let setup = Setup { rule, ..Setup::new(PRECISIONS[i % 3], tile_values) };
-                setup.check(device, name, a, None);
+                let setup = divided(rule, tiles(PRECISIONS[i % 3], tile_values));
+                check(setup, device, (name, a), None);
                 let schedule = if i % 4 < 2 { Schedule::MultiStream } else { Schedule::Sequential };
-                let dealt = Setup { workers: Some(40), schedule, ..setup };
+                let dealt = SpmmOptions { workers: Some(40), schedule, ..setup };
                 match i % 2 == 0 {
-                    true => dealt.check(device, name, a, Some(&shuffled(a))),
-                    false => Setup { determinism: Determinism::Fast, ..dealt }.check(device, name, a, None),
+                    true => check(dealt, device, (name, a), Some(&shuffled(a))),
+                    false => check(
+                        SpmmOptions { determinism: Determinism::Fast, ..dealt },
+                        device,
+                        (name, a),
+                        None,
+                    ),
                 }
             }
         }
     }
     report_missing_gpu("divisions by column vectors", 16 * matrices.len());
-    let rule = Some(PartitionRule::ColumnVectors { threshold: VectorThreshold::LIBRA });
-    let setup = Setup { rule, workers: Some(40), ..Setup::new(Precision::F16, TileValues::Dense) };
-    let plan = setup.plan(&devices[0], (&matrices.last().unwrap().1, None), Preprocessing::Gpu);
+    let rule = PartitionRule::ColumnVectors { threshold: VectorThreshold::LIBRA };
+    let setup = divided(rule, tiles(Precision::F16, TileValues::Dense));
+    let setup = SpmmOptions { workers: Some(40), ..setup };
+    let plan = plan(setup, &devices[0], (&matrices.last().unwrap().1, None), Preprocessing::Gpu);
     let report = plan.report();
     assert!(report.rows_in_both > 0 && report.residual_rows > report.rows_in_both, "{report}");
     assert!(report.split_rows > 0 && report.split > report.split_rows, "{report}");
@@ -269,10 +255,10 @@ fn values_of_any_type() {
     for device in devices() {
         for precision in PRECISIONS {
             for tile_values in [TileValues::Dense, TileValues::Packed] {
-                Setup::new(precision, tile_values).check(&device, "f32 values", &numbers, None);
-                Setup::new(precision, tile_values).check(&device, "f32 with NaN", &nan, None);
-                Setup::new(precision, tile_values).check(&device, "f64 values", &a, None);
-                Setup::new(precision, tile_values).check(&device, "f16 values", &half, None);
+                check(tiles(precision, tile_values), &device, ("f32 values", &numbers), None);
+                check(tiles(precision, tile_values), &device, ("f32 with NaN", &nan), None);
+                check(tiles(precision, tile_values), &device, ("f64 values", &a), None);
+                check(tiles(precision, tile_values), &device, ("f16 values", &half), None);
             }
         }
     }
@@ -286,8 +272,8 @@ fn products_are_the_same() {
         for (name, a) in matrices() {
             let b: Vec<f32> = (0..a.cols() * 3).map(|i| (i % 17) as f32 - 8.0).collect();
             let run = |place| {
-                let setup = Setup::new(Precision::Bf16, TileValues::Packed);
-                setup.plan(&device, (&a, None), place).run(&b).unwrap()
+                let setup = tiles(Precision::Bf16, TileValues::Packed);
+                plan(setup, &device, (&a, None), place).run(&b).unwrap()
             };
             assert_eq!(run(Preprocessing::Gpu), run(Preprocessing::Cpu), "{name} on {device}");
         }
@@ -346,13 +332,13 @@ proptest! {
         let workers = (workers > 0).then_some(workers);
         for precision in [Precision::F16, Precision::Tf32] {
             for tile_values in [TileValues::Dense, TileValues::Packed] {
-                let setup = Setup { workers, ..Setup::new(precision, tile_values) };
-                setup.check(&device, "random", &a, None);
-                setup.check(&device, "random", &a, Some(&order));
+                let setup = SpmmOptions { workers, ..tiles(precision, tile_values) };
+                check(setup, &device, ("random", &a), None);
+                check(setup, &device, ("random", &a), Some(&order));
                 let threshold = VectorThreshold::ALL[rng.below(8)];
-                let rule = Some(PartitionRule::ColumnVectors { threshold });
-                Setup { rule, ..setup }.check(&device, "random, divided", &a, None);
-                Setup { rule, ..setup }.check(&device, "random, divided", &a, Some(&order));
+                let setup = divided(PartitionRule::ColumnVectors { threshold }, setup);
+                check(setup, &device, ("random, divided", &a), None);
+                check(setup, &device, ("random, divided", &a), Some(&order));
             }
         }
     }

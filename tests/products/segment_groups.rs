@@ -33,7 +33,7 @@ fn default_point_f16() {
 
 #[test]
 fn default_point_in_any_order() {
-    let any_order = Setup { determinism: Determinism::Fast, ..setup(Precision::F32) };
+    let any_order = setup(Precision::F32).told(|o| o.determinism = Determinism::Fast);
     check(any_order, &shape_cases());
 }
 
@@ -64,8 +64,10 @@ fn every_legal_point() {
                 let number = at * 7 + turn * 5 + i * 11;
                 let case = &cases[number % cases.len()];
                 let precision = [Precision::F32, Precision::F16][number % 2];
-                let group_launch = launches[(at + i) % launches.len()];
-                let setup = Setup { point: Some(point), determinism, group_launch, ..setup(precision) };
+                let launch = launches[(at + i) % launches.len()];
+                let setup = setup(precision).told(|o| {
+                    (o.parallelism, o.determinism, o.group_launch) = (Some(point), determinism, Some(launch));
+                });
                 for device in kernel_devices(number) {
                     let layout = [Layout::AsGiven, Layout::Aligned][i % 2];
                     tally.ran(&run_case(setup, &device, case, layout));
@@ -95,7 +97,7 @@ fn launches_and_algorithms_of_others() {
             let point = Some(algorithm.point(columns).unwrap());
             for device in kernel_devices(columns as usize) {
                 run_case(
-                    Setup { point, ..setup(Precision::F32) },
+                    setup(Precision::F32).told(|o| o.parallelism = point),
                     &device,
                     cases.next().unwrap(),
                     Layout::Aligned,

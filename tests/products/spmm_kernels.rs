@@ -73,7 +73,7 @@ fn tile_stream_tf32() {
 
 /// Tiles with packed values.
 fn packed(precision: Precision) -> Setup {
-    Setup { tile_values: TileValues::Packed, ..Setup::new(Algorithm::TileStream, precision) }
+    Setup::new(Algorithm::TileStream, precision).told(|o| o.tile_values = TileValues::Packed)
 }
 
 #[test]

@@ -58,7 +58,8 @@ fn new_values_go_to_their_places() {
     let case = case(9);
     for device in devices() {
         for (algorithm, precision, tile_values) in forms() {
-            let setup = Setup { workers: Some(20), tile_values, ..Setup::new(algorithm, precision) };
+            let setup = Setup::new(algorithm, precision)
+                .told(|o| (o.workers, o.tile_values) = (Some(20), tile_values));
             let mut plan = setup.plan(&device, &case);
             let mut rng = SplitMix64::new(5);
             for _ in 0..2 {

@@ -1,6 +1,6 @@
 //! New values that are on the device, for plans and for those of transposes, on every device.
 
-use crate::common::{Setup, devices, report_missing_gpu};
+use crate::common::{Setup, column_vectors, devices, report_missing_gpu};
 use windrow::{
     Algorithm, Csr, Device, DeviceBuffer, EmulatorSchedule, FormatError, Permutation, PlanError, Precision,
     Schedule, Sddmm, SddmmForm, Spmm, SpmmError, TileValues,
@@ -8,20 +8,21 @@ use windrow::{
 use windrow_testkit::{Case, Operands, Pattern, SplitMix64, Values};
 
 /// Plans with every part, and both forms of tiles.
-const SETUPS: [Setup; 8] = [
-    Setup::new(Algorithm::RowSplit, Precision::F32),
-    Setup::new(Algorithm::ShortRows, Precision::Bf16),
-    Setup { workers: Some(20), ..Setup::new(Algorithm::TileStream, Precision::F16) },
-    Setup { tile_values: TileValues::Packed, ..Setup::new(Algorithm::TileStream, Precision::Tf32) },
-    Setup::new(Algorithm::Hybrid, Precision::F16),
-    Setup { vectors: Some(3), ..Setup::new(Algorithm::Hybrid, Precision::F16) },
-    Setup {
-        vectors: Some(3),
-        schedule: Schedule::MultiStream,
-        ..Setup::new(Algorithm::Hybrid, Precision::F16)
-    },
-    Setup { reversed: true, ..Setup::new(Algorithm::Hybrid, Precision::Tf32) },
-];
+fn setups() -> [Setup; 8] {
+    let hybrid = Setup::new(Algorithm::Hybrid, Precision::F16);
+    let by_vectors = hybrid.told(|o| o.partition = column_vectors(3));
+    let tiles = |precision| Setup::new(Algorithm::TileStream, precision);
+    [
+        Setup::new(Algorithm::RowSplit, Precision::F32),
+        Setup::new(Algorithm::ShortRows, Precision::Bf16),
+        tiles(Precision::F16).told(|o| o.workers = Some(20)),
+        tiles(Precision::Tf32).told(|o| o.tile_values = TileValues::Packed),
+        hybrid,
+        by_vectors,
+        by_vectors.told(|o| o.schedule = Schedule::MultiStream),
+        Setup { reversed: true, ..Setup::new(Algorithm::Hybrid, Precision::Tf32) },
+    ]
+}
 
 fn case() -> Case {
     let mut rng = SplitMix64::new(0x7a11);
@@ -56,18 +57,18 @@ fn values_on_the_device_go_to_their_places() {
     let case = case();
     let mut rng = SplitMix64::new(3);
     for device in devices() {
-        for setup in SETUPS {
+        for setup in setups() {
             let mut plan = setup.plan(&device, &case);
             for _ in 0..2 {
                 let values: Vec<f32> = (0..case.a.nnz()).map(|_| rng.real()).collect();
                 plan.replace_values_from(&DeviceBuffer::from_slice(&device, &values).unwrap()).unwrap();
-                let want = rounded(&case.a.with_values(values).unwrap(), setup.precision);
+                let want = rounded(&case.a.with_values(values).unwrap(), setup.options.precision);
                 assert_eq!(plan.run(&identity(case.k())).unwrap(), want, "{plan:?}");
                 assert_eq!(plan.overflowed_values().unwrap(), 0);
             }
         }
     }
-    report_missing_gpu("new values on the device", 2 * SETUPS.len());
+    report_missing_gpu("new values on the device", 2 * setups().len());
 }
 
 #[test]
@@ -77,11 +78,13 @@ fn values_of_a_matrix_go_to_a_plan_of_its_transpose() {
     let transposed = case.a.transpose().unwrap();
     let mut rng = SplitMix64::new(4);
     for device in devices() {
-        for setup in SETUPS {
-            let build =
-                Spmm::builder(&transposed).algorithm(setup.algorithm).precision(setup.precision).width(12);
+        for setup in setups() {
+            let build = Spmm::builder(&transposed)
+                .algorithm(setup.options.algorithm)
+                .precision(setup.options.precision)
+                .width(12);
             let mut plan = build.value_order(&order).build(&device).unwrap();
-            let want = rounded(&transposed, setup.precision);
+            let want = rounded(&transposed, setup.options.precision);
             assert_eq!(plan.run(&identity(transposed.cols())).unwrap(), want, "its own values, {plan:?}");
             for from_device in [true, false] {
                 let values: Vec<f32> = (0..case.a.nnz()).map(|_| rng.real()).collect();
@@ -91,12 +94,12 @@ fn values_of_a_matrix_go_to_a_plan_of_its_transpose() {
                 }
                 .unwrap();
                 let a = case.a.with_values(values).unwrap();
-                let want = rounded(&a.transpose().unwrap(), setup.precision);
+                let want = rounded(&a.transpose().unwrap(), setup.options.precision);
                 assert_eq!(plan.run(&identity(transposed.cols())).unwrap(), want, "{plan:?}");
             }
         }
     }
-    report_missing_gpu("new values of transposes", 2 * SETUPS.len());
+    report_missing_gpu("new values of transposes", 2 * setups().len());
 }
 
 #[test]
@@ -142,16 +145,18 @@ fn matrices_without_entries() {
         for (m, k) in [(0, 0), (3, 0), (0, 3), (3, 2)] {
             let none = DeviceBuffer::<f32>::alloc_zeroed(&device, 0).unwrap();
             let a = Csr::<f32>::zeros(m, k).unwrap();
-            for setup in SETUPS {
-                let builder =
-                    Spmm::builder(&a).algorithm(setup.algorithm).precision(setup.precision).width(2);
+            for setup in setups() {
+                let builder = Spmm::builder(&a)
+                    .algorithm(setup.options.algorithm)
+                    .precision(setup.options.precision)
+                    .width(2);
                 let mut plan = builder.values_from_device().build(&device).unwrap();
                 plan.replace_values_from(&none).unwrap();
                 assert_eq!(plan.run(&vec![1.0; 2 * k]).unwrap(), vec![0.0; 2 * m], "{plan:?}");
             }
         }
     }
-    report_missing_gpu("no values", 4 * SETUPS.len());
+    report_missing_gpu("no values", 4 * setups().len());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Output types, cut windows, blocks of columns and partitions: what the tables alone would not reach.
 
 use crate::common::{Layout, Setup, check, devices, report_missing_gpu, run_case};
+use windrow::partition::PartitionRule;
 use windrow::{Algorithm, Determinism, Device, DeviceKind, EmulatorSchedule, Precision, Spmm, TileValues};
 use windrow_testkit::{
     Case, Operands, Pattern, SplitMix64, Tally, Values, edge_cases, non_finite_cases, value_cases,
@@ -43,7 +44,7 @@ fn tile_streams_of_one_few_and_many_workers() {
         (3, Precision::Tf32),
         (1000, Precision::Tf32),
     ] {
-        let setup = Setup { workers: Some(workers), ..Setup::new(Algorithm::TileStream, precision) };
+        let setup = Setup::new(Algorithm::TileStream, precision).told(|o| o.workers = Some(workers));
         check(setup, &some_cases());
     }
 }
@@ -51,21 +52,21 @@ fn tile_streams_of_one_few_and_many_workers() {
 /// Packed values in cut windows, hybrids, other orders of rows, f16 outputs, and added in any order.
 #[test]
 fn packed_values_in_every_sort_of_plan() {
-    let packed = |algorithm, precision, workers| Setup {
-        tile_values: TileValues::Packed,
-        workers: Some(workers),
-        ..Setup::new(algorithm, precision)
+    let packed = |algorithm, precision, workers| {
+        Setup::new(algorithm, precision)
+            .told(|o| (o.tile_values, o.workers) = (TileValues::Packed, Some(workers)))
     };
     let streams =
         [(1, Precision::F16), (3, Precision::Bf16), (1000, Precision::F16), (1000, Precision::Tf32)];
     for (workers, precision) in streams {
         check(packed(Algorithm::TileStream, precision, workers), &some_cases());
     }
-    check(Setup { residual: None, ..packed(Algorithm::Hybrid, Precision::F16, 40) }, &some_cases());
+    let estimated = packed(Algorithm::Hybrid, Precision::F16, 40).told(|o| o.partition = None);
+    check(estimated, &some_cases());
     check(Setup { reversed: true, ..packed(Algorithm::TileStream, Precision::Bf16, 5) }, &some_cases());
     check(Setup { half_output: true, ..packed(Algorithm::Hybrid, Precision::Tf32, 7) }, &some_cases());
     let any_order = packed(Algorithm::TileStream, Precision::F16, 1000);
-    check(Setup { determinism: Determinism::Fast, ..any_order }, &some_cases());
+    check(any_order.told(|o| o.determinism = Determinism::Fast), &some_cases());
 }
 
 /// Both forms of values give the MMA the same operands: not one bit differs, nor where sums are computed again.
@@ -83,11 +84,8 @@ fn both_forms_of_values_give_the_same_bits() {
         for precision in [Precision::F16, Precision::Bf16, Precision::Tf32] {
             for device in devices().into_iter().filter(|device| device.kind() != DeviceKind::Cpu) {
                 let [dense, packed] = [TileValues::Dense, TileValues::Packed].map(|tile_values| {
-                    let setup = Setup {
-                        tile_values,
-                        workers: Some(9),
-                        ..Setup::new(Algorithm::TileStream, precision)
-                    };
+                    let setup = Setup::new(Algorithm::TileStream, precision)
+                        .told(|o| (o.tile_values, o.workers) = (tile_values, Some(9)));
                     let plan = setup.plan(&device, &case);
                     assert_eq!(plan.report().tile_values, tile_values);
                     // All NaN are one: which of its bits a sum keeps is the hardware's.
@@ -138,7 +136,9 @@ fn the_form_of_values_follows_the_density_of_tiles() {
 #[test]
 fn hybrids_with_every_split_between_the_parts() {
     for residual in [Some(0), Some(1), Some(8), Some(u32::MAX), None] {
-        let setup = Setup { residual, workers: Some(40), ..Setup::new(Algorithm::Hybrid, Precision::F16) };
+        let partition = residual.map(|max_entries| PartitionRule::ShortRows { max_entries });
+        let setup = Setup::new(Algorithm::Hybrid, Precision::F16)
+            .told(|o| (o.partition, o.workers) = (partition, Some(40)));
         check(setup, &some_cases());
     }
 }
@@ -152,7 +152,8 @@ fn rows_in_another_order() {
         (Algorithm::TileStream, Precision::F16),
         (Algorithm::Hybrid, Precision::Bf16),
     ] {
-        let setup = Setup { reversed: true, workers: Some(5), ..Setup::new(algorithm, precision) };
+        let few = Setup::new(algorithm, precision).told(|o| o.workers = Some(5));
+        let setup = Setup { reversed: true, ..few };
         check(setup, &some_cases());
     }
 }
@@ -166,8 +167,8 @@ fn parts_added_in_any_order() {
         (Algorithm::TileStream, Precision::F16),
         (Algorithm::TileStream, Precision::Tf32),
     ] {
-        let determinism = Determinism::Fast;
-        let setup = Setup { determinism, workers: Some(1000), ..Setup::new(algorithm, precision) };
+        let setup = Setup::new(algorithm, precision)
+            .told(|o| (o.determinism, o.workers) = (Determinism::Fast, Some(1000)));
         check(setup, &some_cases());
     }
 }
@@ -195,8 +196,8 @@ fn any_width_with_any_plan() {
         let mut tally = Tally::new(format!("any width on {device}"));
         for (algorithm, precision) in plans {
             for width in [0, 64, 200] {
-                let setup =
-                    Setup { width: Some(width), workers: Some(7), ..Setup::new(algorithm, precision) };
+                let few = Setup::new(algorithm, precision).told(|o| o.workers = Some(7));
+                let setup = Setup { width: Some(width), ..few };
                 for case in &cases {
                     // The emulator needs a second for the widest: one schedule and one plan of them.
                     if device.kind() == windrow::DeviceKind::Emulator
@@ -260,7 +261,8 @@ fn threads_may_share_a_plan() {
             let operands =
                 Operands { n: 8, padding: 0, scalars: (1.0, 0.0), values: Values::Integers, poison: false };
             let case = Case::from_pattern("shared", &pattern, operands, &mut rng);
-            let plan = Setup { workers: Some(30), ..Setup::new(algorithm, precision) }.plan(&device, &case);
+            let setup = Setup::new(algorithm, precision).told(|o| o.workers = Some(30));
+            let plan = setup.plan(&device, &case);
             let product = |factor: f32| {
                 let b: Vec<f32> = case.packed_b().iter().map(|x| factor * x).collect();
                 plan.run(&b).unwrap()

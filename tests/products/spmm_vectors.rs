@@ -1,6 +1,8 @@
 //! Hybrids divided by column vectors: rows with entries in tiles and in segments.
 
-use crate::common::{Layout, Setup, all_cases, check, devices, report_missing_gpu, run_case, takes_turn};
+use crate::common::{
+    Layout, Setup, all_cases, check, column_vectors, devices, report_missing_gpu, run_case, takes_turn,
+};
 use windrow::partition::{CostModel, PartitionRule, ProductShape, VectorThreshold, density};
 use windrow::{
     Algorithm, Csr, Determinism, Device, DeviceKind, EmulatorSchedule, Precision, Schedule, Spmm, SpmmReport,
@@ -14,7 +16,7 @@ const PRECISIONS: [Precision; 3] = [Precision::F16, Precision::Bf16, Precision::
 
 /// `least` of 8 entries make a vector of tiles.
 fn vectors(least: usize, precision: Precision) -> Setup {
-    Setup { vectors: Some(least), residual: None, ..Setup::new(Algorithm::Hybrid, precision) }
+    Setup::new(Algorithm::Hybrid, precision).told(|o| o.partition = column_vectors(least))
 }
 
 /// Windows with rows of every sort: in tiles alone, in segments alone, in both; and rows without entries.
@@ -76,7 +78,7 @@ fn report(setup: Setup, case: &Case) -> SpmmReport {
 fn mixed_cases_are_mixed() {
     let reports: Vec<_> = mixed_cases(Values::Integers)
         .iter()
-        .map(|case| report(Setup { workers: Some(40), ..vectors(3, Precision::F16) }, case))
+        .map(|case| report(vectors(3, Precision::F16).told(|o| o.workers = Some(40)), case))
         .collect();
     assert!(
         reports.iter().all(|r| r.empty_rows > 0 && r.rows_in_both > 0 && r.residual_rows > r.rows_in_both)
@@ -90,7 +92,7 @@ fn mixed_cases_are_mixed() {
 fn every_threshold_in_every_precision() {
     for precision in PRECISIONS {
         for least in [1, 2, 3, 5, 8] {
-            let setup = Setup { workers: Some(40), ..vectors(least, precision) };
+            let setup = vectors(least, precision).told(|o| o.workers = Some(40));
             check(setup, &mixed_cases(Values::Integers));
         }
         check(vectors(3, precision), &mixed_cases(Values::Reals));
@@ -102,46 +104,50 @@ fn the_tables_of_cases() {
     for (precision, least, workers) in
         [(Precision::F16, 2, 3), (Precision::Bf16, 3, 1000), (Precision::Tf32, 5, 1)]
     {
-        check(Setup { workers: Some(workers), ..vectors(least, precision) }, &some_cases());
+        check(vectors(least, precision).told(|o| o.workers = Some(workers)), &some_cases());
     }
 }
 
 /// Rounded once, whatever was added to what.
 #[test]
 fn half_outputs() {
-    let half = |precision| Setup { half_output: true, workers: Some(40), ..vectors(3, precision) };
+    let many = |precision| vectors(3, precision).told(|o| o.workers = Some(40));
+    let half = |precision| Setup { half_output: true, ..many(precision) };
     for precision in PRECISIONS {
         check(half(precision), &mixed_cases(Values::Reals));
     }
     check(half(Precision::F16), &some_cases());
-    check(Setup { determinism: Determinism::Fast, ..half(Precision::F16) }, &mixed_cases(Values::Reals));
+    let any_order = half(Precision::F16).told(|o| o.determinism = Determinism::Fast);
+    check(any_order, &mixed_cases(Values::Reals));
 }
 
 #[test]
 fn parts_added_in_any_order() {
     for precision in [Precision::F16, Precision::Tf32] {
-        let determinism = Determinism::Fast;
-        let setup = Setup { determinism, workers: Some(40), ..vectors(3, precision) };
+        let any_order = vectors(3, precision).told(|o| o.determinism = Determinism::Fast);
+        let setup = any_order.told(|o| o.workers = Some(40));
         check(setup, &mixed_cases(Values::Integers));
-        check(Setup { workers: Some(1000), ..setup }, &some_cases());
+        check(setup.told(|o| o.workers = Some(1000)), &some_cases());
     }
 }
 
 /// In two streams segments do not wait for tiles, and rows in both are added in the end: to the bits of one stream.
 #[test]
 fn two_streams() {
+    let beside = |least, precision, workers| {
+        vectors(least, precision).told(|o| (o.schedule, o.workers) = (Schedule::MultiStream, workers))
+    };
     for precision in PRECISIONS {
         for (least, workers) in [(2, Some(40)), (3, Some(1000)), (5, None)] {
-            let setup = Setup { schedule: Schedule::MultiStream, workers, ..vectors(least, precision) };
-            check(setup, &mixed_cases(Values::Reals));
+            check(beside(least, precision, workers), &mixed_cases(Values::Reals));
         }
     }
-    let setup = Setup { schedule: Schedule::MultiStream, workers: Some(40), ..vectors(2, Precision::F16) };
+    let setup = beside(2, Precision::F16, Some(40));
     check(setup, &some_cases());
     check(Setup { half_output: true, ..setup }, &mixed_cases(Values::Reals));
-    check(Setup { determinism: Determinism::Fast, ..setup }, &mixed_cases(Values::Reals));
+    check(setup.told(|o| o.determinism = Determinism::Fast), &mixed_cases(Values::Reals));
     // Rows that are in one part or the other.
-    let rows = Setup { vectors: None, residual: Some(3), ..setup };
+    let rows = setup.told(|o| o.partition = Some(PartitionRule::ShortRows { max_entries: 3 }));
     check(rows, &mixed_cases(Values::Reals));
     check(Setup { half_output: true, ..rows }, &some_cases());
 }
@@ -159,7 +165,8 @@ fn schedules_agree_bit_by_bit() {
             cases.iter().enumerate().filter(|(turn, _)| takes_turn(device, *turn)).map(|(_, case)| case)
         {
             let run = |schedule| {
-                let setup = Setup { schedule, workers: Some(40), ..vectors(2, Precision::Tf32) };
+                let setup =
+                    vectors(2, Precision::Tf32).told(|o| (o.schedule, o.workers) = (schedule, Some(40)));
                 let plan = setup.plan(device, case);
                 let scheduling = plan.report().scheduling.clone();
                 let ones = vec![0.7; case.k() * case.n];
@@ -185,8 +192,9 @@ fn schedules_agree_bit_by_bit() {
 #[test]
 fn rows_in_another_order_and_packed_values() {
     for (least, tile_values) in [(2, TileValues::Packed), (3, TileValues::Dense)] {
-        let setup =
-            Setup { reversed: true, tile_values, workers: Some(40), ..vectors(least, Precision::F16) };
+        let held =
+            vectors(least, Precision::F16).told(|o| (o.tile_values, o.workers) = (tile_values, Some(40)));
+        let setup = Setup { reversed: true, ..held };
         check(setup, &mixed_cases(Values::Reals));
         check(setup, &some_cases());
     }
@@ -203,8 +211,8 @@ fn any_width() {
             let operands =
                 Operands { n, padding: 3, scalars: (0.5, 2.0), values: Values::Reals, poison: true };
             let case = Case::from_pattern("any width", &pattern, operands, &mut rng);
-            let setup =
-                Setup { width: Some(64), half_output, workers: Some(40), ..vectors(3, Precision::F16) };
+            let many = vectors(3, Precision::F16).told(|o| o.workers = Some(40));
+            let setup = Setup { width: Some(64), half_output, ..many };
             for layout in [Layout::AsGiven, Layout::Aligned] {
                 tally.ran(&run_case(setup, &device, &case, layout));
             }
@@ -219,7 +227,7 @@ fn new_values_go_to_their_places() {
     let case = &mixed_cases(Values::Integers)[9];
     for device in devices() {
         for least in [1, 3, 8] {
-            let setup = Setup { workers: Some(40), ..vectors(least, Precision::Tf32) };
+            let setup = vectors(least, Precision::Tf32).told(|o| o.workers = Some(40));
             let mut plan = setup.plan(&device, case);
             let mut rng = SplitMix64::new(6);
             let values: Vec<f32> = (0..case.a.nnz()).map(|_| rng.integer()).collect();
@@ -245,7 +253,7 @@ fn new_values_go_to_their_places() {
 #[test]
 fn sums_have_one_order() {
     let cases = mixed_cases(Values::Reals);
-    let setup = Setup { workers: Some(40), ..vectors(3, Precision::F16) };
+    let setup = vectors(3, Precision::F16).told(|o| o.workers = Some(40));
     for case in cases.iter().filter(|case| report(setup, case).split > 0) {
         let run = |schedule| {
             let plan = setup.plan(&Device::emulator(schedule), case);

@@ -9,9 +9,8 @@ use std::sync::OnceLock;
 use half::{bf16, f16};
 use windrow::partition::{PartitionRule, VectorThreshold};
 use windrow::{
-    Algorithm, AtomicParallelism, Determinism, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element,
-    EmulatorSchedule, GroupLaunch, Output, Permutation, Precision, Schedule, Spmm, SpmmPlan, TileValues,
-    Value,
+    Algorithm, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, EmulatorSchedule, GroupLaunch,
+    Output, Permutation, Precision, Schedule, Spmm, SpmmOptions, SpmmPlan, TileValues, Value,
 };
 use windrow_testkit::{Case, Comparison, PADDING_MARK, UNIT_FMA, UNIT_MMA, assert_matches};
 
@@ -75,89 +74,63 @@ pub(crate) fn report_missing_gpu(what: &str, cases: usize) {
 /// What is tested: a kind of plan.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Setup {
-    pub(crate) algorithm: Algorithm,
-    pub(crate) precision: Precision,
-    /// Warps that share a tile stream.
-    pub(crate) workers: Option<u32>,
-    /// Longest rows of the residual of a hybrid; what the cost model prefers unless set.
-    pub(crate) residual: Option<u32>,
-    /// Entries of the least column vector in tiles, of 8, of a hybrid that is divided by vectors.
-    pub(crate) vectors: Option<usize>,
-    /// Whether parts may be added in any order.
-    pub(crate) determinism: Determinism,
-    /// How the values of tiles are held.
-    pub(crate) tile_values: TileValues,
+    /// What the plan is told, but for the width.
+    pub(crate) options: SpmmOptions,
+    /// The width that the plan is made for; that of the case unless set.
+    pub(crate) width: Option<usize>,
     /// Whether rows are worked on in another order.
     pub(crate) reversed: bool,
     /// Whether `C` is f16.
     pub(crate) half_output: bool,
-    /// The width that the plan is made for; that of the case unless set.
-    pub(crate) width: Option<usize>,
-    /// How the parts of a hybrid follow each other.
-    pub(crate) schedule: Schedule,
-    /// How segment groups divide the work, and their launch.
-    pub(crate) point: Option<AtomicParallelism>,
-    pub(crate) group_launch: GroupLaunch,
 }
 
 impl Setup {
+    /// An algorithm with as little as possible left to be chosen; a hybrid has the rows of at most three entries in its
+    /// residual.
     pub(crate) const fn new(algorithm: Algorithm, precision: Precision) -> Self {
-        Self {
+        let options = SpmmOptions {
             algorithm,
             precision,
-            workers: None,
-            residual: Some(3),
-            vectors: None,
-            determinism: Determinism::RunToRun,
+            partition: Some(PartitionRule::ShortRows { max_entries: 3 }),
             tile_values: TileValues::Dense,
-            reversed: false,
-            half_output: false,
-            width: None,
             schedule: Schedule::Sequential,
-            point: None,
-            group_launch: GroupLaunch { block_threads: 64, tile_columns: None, workers_log2: 0 },
-        }
+            group_launch: Some(GroupLaunch { block_threads: 64, tile_columns: None, workers_log2: 0 }),
+            ..SpmmOptions::DEFAULT
+        };
+        Self { options, width: None, reversed: false, half_output: false }
+    }
+
+    /// The same, its plan told something else.
+    pub(crate) fn told(mut self, tell: impl FnOnce(&mut SpmmOptions)) -> Self {
+        tell(&mut self.options);
+        self
     }
 
     /// The unit roundoff that the bound is computed with.
     pub(crate) fn unit(self, device: &Device) -> f64 {
         let tensor_cores = matches!(
-            self.algorithm,
+            self.options.algorithm,
             Algorithm::TileStream | Algorithm::Hybrid | Algorithm::MatricizedRows | Algorithm::Auto
         );
         let on_cpu = device.kind() == DeviceKind::Cpu;
-        if tensor_cores && self.precision != Precision::F32 && !on_cpu { UNIT_MMA } else { UNIT_FMA }
+        if tensor_cores && self.options.precision != Precision::F32 && !on_cpu { UNIT_MMA } else { UNIT_FMA }
     }
 
     pub(crate) fn plan(self, device: &Device, case: &Case) -> SpmmPlan {
         let rows = u32::try_from(case.a.rows()).unwrap();
         let reversed = Permutation::try_from_new_to_old((0..rows).rev().collect()).unwrap();
-        let mut builder = Spmm::builder(&case.a)
-            .width(self.width.unwrap_or(case.n))
-            .algorithm(self.algorithm)
-            .precision(self.precision)
-            .determinism(self.determinism)
-            .tile_values(self.tile_values)
-            .schedule(self.schedule)
-            .group_launch(self.group_launch);
-        if let Some(point) = self.point {
-            builder = builder.parallelism(point);
-        }
-        if let Some(max_entries) = self.residual {
-            builder = builder.partition(PartitionRule::ShortRows { max_entries });
-        }
-        if let Some(least) = self.vectors {
-            builder = builder
-                .partition(PartitionRule::ColumnVectors { threshold: VectorThreshold::ALL[least - 1] });
-        }
-        if let Some(workers) = self.workers {
-            builder = builder.workers(workers);
-        }
+        let options = SpmmOptions { width: self.width.unwrap_or(case.n), ..self.options };
+        let mut builder = Spmm::builder(&case.a).options(options);
         if self.reversed {
             builder = builder.order(&reversed);
         }
         builder.build(device).unwrap_or_else(|error| panic!("{}: {error}", case.name))
     }
+}
+
+/// A hybrid divided by column vectors: `least` of 8 entries make a vector of tiles.
+pub(crate) fn column_vectors(least: usize) -> Option<PartitionRule> {
+    Some(PartitionRule::ColumnVectors { threshold: VectorThreshold::ALL[least - 1] })
 }
 
 /// Where the rows of the operands begin.
@@ -206,7 +179,7 @@ pub(crate) fn run_case(setup: Setup, device: &Device, case: &Case, layout: Layou
 fn run_case_naming_entries(setup: Setup, device: &Device, case: &Case, layout: Layout) -> Ran {
     // The reference starts from the C that the product finds.
     let case = &if setup.half_output { case.with_c_rounded_to::<f16>() } else { case.clone() };
-    match setup.precision {
+    match setup.options.precision {
         Precision::F32 => run_with::<f32>(setup, device, (case, case.clone()), layout),
         Precision::Tf32 => run_with::<f32>(setup, device, (case, case.rounded_to_tf32()), layout),
         Precision::F16 => run_with::<f16>(setup, device, (case, case.rounded_to::<f16>()), layout),
@@ -286,8 +259,8 @@ fn relaid(case: &Case, ldc: usize) -> Case {
 /// If a case fails, or no case ran on a device.
 #[track_caller]
 pub(crate) fn check(setup: Setup, cases: &[Case]) {
-    let what =
-        format!("{} {}{}", setup.algorithm, setup.precision, if setup.half_output { " to f16" } else { "" });
+    let SpmmOptions { algorithm, precision, .. } = setup.options;
+    let what = format!("{algorithm} {precision}{}", if setup.half_output { " to f16" } else { "" });
     check_in(&what, setup, cases, &[Layout::AsGiven, Layout::Aligned]);
 }
 
