@@ -2,10 +2,14 @@
 //!
 //! A package of this crate has no records; there these tests say that they were skipped.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+
+use serde_json::Value;
 
 use super::testing::parse_suite;
 use super::{Suite, ablation, nm, preprocess, sddmm, spmm, tensor, tuned};
+use crate::measure::SweepPath;
 use crate::program::{Command, Records};
 
 /// A committed file, or a line on why a test is skipped.
@@ -154,4 +158,45 @@ fn tuned_products() {
     let name = format!("{folder}/tree.jsonl");
     let Some(text) = summary_of::<tuned::Arguments>(test, &name, 174) else { return };
     assert!(text.starts_with("174 cases, 0 without a default's time"), "{text}");
+}
+
+/// The names of paths in a record: of the product, of what was tried, of the default and the winner.
+fn paths_in(record: &Value, found: &mut BTreeSet<String>) {
+    match record {
+        Value::Object(fields) => {
+            for (field, value) in fields {
+                match value {
+                    Value::String(path) if matches!(field.as_str(), "path" | "default" | "winner") => {
+                        found.insert(path.clone());
+                    }
+                    value => paths_in(value, found),
+                }
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|value| paths_in(value, found)),
+        _ => {}
+    }
+}
+
+/// A path that was named once has that name today.
+#[test]
+fn names_of_paths() {
+    let mut found = BTreeSet::new();
+    for (folder, names) in [
+        ("2026-11-21-h200", &["ablation", "determinism", "preprocess", "schedules", "sweep", "vectors"][..]),
+        ("2026-11-21-h200", &["vectors-sweep"]),
+        ("2026-11-22-h200", &["groups", "matricized", "narrow", "tree", "tuned"]),
+    ] {
+        for name in names {
+            let Some(path) = committed("names_of_paths", &format!("{folder}/{name}.jsonl")) else { return };
+            for line in std::fs::read_to_string(path).unwrap().lines() {
+                paths_in(&serde_json::from_str(line).unwrap(), &mut found);
+            }
+        }
+    }
+    assert!(found.len() > 1500, "{} names", found.len());
+    for name in found {
+        let path: SweepPath = name.parse().unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(path.to_string(), name);
+    }
 }
