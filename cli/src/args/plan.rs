@@ -15,7 +15,8 @@ use crate::failure::{Exit, Failure, Result};
 
 const OPTIONS: &str = r#"All that the plan is told, as JSON ('{"tile_values": "packed"}') or a file of JSON"#;
 const OPTIONS_MORE: &str = "The fields are those of SpmmOptions in the library windrow, each with its default where it is \
-                            missing. What another option of the command says is taken instead of what is said here.";
+                            missing. What another option of the command says is taken instead of what is said here; \
+                            verify goes through widths, precisions and algorithms of its own.";
 
 /// How a plan is made.
 #[derive(Debug, Default, Args)]
