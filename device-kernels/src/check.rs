@@ -71,6 +71,8 @@ impl<E: Element> Kernel for Check<E> {
     const FILE: &'static str = "check";
     const VARIANT: Variant = Variant::Check { dtype: E::DTYPE };
     const BLOCK_THREADS: u32 = 256;
+    const UNITS_PER_BLOCK: u32 = Self::ROWS_PER_BLOCK;
+    const COLUMNS_PER_BLOCK: u32 = Self::SLICE;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &CheckParams) {

@@ -20,6 +20,10 @@ pub trait Kernel {
     const SHARED_BYTES: u32 = 0;
     /// Blocks per SM that registers must leave room for (`.minnctapersm`); 0 leaves it to `ptxas`.
     const MIN_BLOCKS: u32 = 0;
+    /// Units of work that a block takes: segments, warps' shares, rows or elements. 1 where the host counts blocks.
+    const UNITS_PER_BLOCK: u32 = 1;
+    /// Columns of `C` for one value of the grid's slow axis.
+    const COLUMNS_PER_BLOCK: u32 = 1;
     /// The first architecture that has the instructions.
     const ARCH: Arch = Arch::Sm80;
 
@@ -119,6 +123,10 @@ pub struct Entry {
     pub params_bytes: usize,
     /// Blocks per SM that registers must leave room for; 0 for no demand.
     pub min_blocks: u32,
+    /// Units of work that a block takes.
+    pub units_per_block: u32,
+    /// Columns of `C` for one value of the grid's slow axis.
+    pub columns_per_block: u32,
     /// The first architecture that has the instructions.
     pub arch: Arch,
 }
@@ -137,6 +145,8 @@ impl Entry {
             shared_bytes: K::SHARED_BYTES,
             params_bytes: size_of::<K::Params>(),
             min_blocks: K::MIN_BLOCKS,
+            units_per_block: K::UNITS_PER_BLOCK,
+            columns_per_block: K::COLUMNS_PER_BLOCK,
             arch: K::ARCH,
         }
     }

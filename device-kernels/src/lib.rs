@@ -12,6 +12,7 @@
 //! | [`spmm::tile_stream`] | the same, `A` in 8 × 8 tiles | Tensor Cores |
 //! | [`spmm::segment_group`] | the same from CSR for few columns of `B`, and MTTKRP, divided as a point of Sgap's space says | CUDA cores |
 //! | [`spmm::matricized_rows`] | the same from CSR, rows matricised | Tensor Cores |
+//! | [`spmm::merge_path`] | the same from CSR, a column of `B` at a time, rows merged by path | CUDA cores |
 //! | [`spmm::combine`] | the sums of rows that these cut, in a fixed order | CUDA cores |
 //! | [`sddmm`] | `out = α·(X·Yᵀ) ⊙ pattern` | Tensor Cores, or CUDA cores |
 //! | [`row_softmax`] | softmax over the rows of such a result, and its gradient | CUDA cores |

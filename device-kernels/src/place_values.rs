@@ -104,6 +104,7 @@ impl Kernel for PlaceValues {
     const FILE: &'static str = "place_values";
     const VARIANT: Variant = Variant::PlaceValues;
     const BLOCK_THREADS: u32 = 256;
+    const UNITS_PER_BLOCK: u32 = Self::PER_BLOCK;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &PlaceValuesParams) {

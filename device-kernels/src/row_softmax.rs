@@ -234,6 +234,7 @@ impl<G: Group> Kernel for RowSoftmax<G> {
     const SHARED_BYTES: u32 = G::SHARED_BYTES;
     // Left to itself, `ptxas` spills a few registers to fit two more blocks.
     const MIN_BLOCKS: u32 = 6;
+    const UNITS_PER_BLOCK: u32 = Share::<G>::ROWS;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &RowSoftmaxParams) {
@@ -343,6 +344,7 @@ impl<G: Group> Kernel for RowSoftmaxGrad<G> {
     // Left to itself, `ptxas` fits more blocks and loads the pairs of a step one after the other;
     // told to fit five, it spills for compute capability 8.0.
     const MIN_BLOCKS: u32 = 4;
+    const UNITS_PER_BLOCK: u32 = Share::<G>::ROWS;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &RowSoftmaxGradParams) {

@@ -60,6 +60,7 @@ impl Kernel for Scan {
     const VARIANT: Variant = Variant::Scan;
     const BLOCK_THREADS: u32 = 256;
     const SHARED_BYTES: u32 = 4 * Self::WARPS;
+    const UNITS_PER_BLOCK: u32 = SCAN_BLOCK;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &ScanParams) {
@@ -177,6 +178,7 @@ impl Kernel for ScanAdd {
     const FILE: &'static str = "scan";
     const VARIANT: Variant = Variant::ScanAdd;
     const BLOCK_THREADS: u32 = 256;
+    const UNITS_PER_BLOCK: u32 = SCAN_BLOCK;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &ScanParams) {

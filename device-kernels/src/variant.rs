@@ -59,6 +59,13 @@ pub enum Variant {
         /// As for `RowSplit`.
         vectors: bool,
     },
+    /// [`crate::spmm::merge_path`].
+    MergePath {
+        /// Type of `A`'s values and of `B`.
+        dtype: Dtype,
+        /// Steps of a thread.
+        steps: u32,
+    },
     /// [`crate::spmm::segment_group::Mttkrp`].
     Mttkrp {
         /// Type of the tensor's values and of the factors.

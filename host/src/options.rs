@@ -77,6 +77,12 @@ pub enum Algorithm {
     /// CUDA cores over CSR, divided as a point of Sgap's space says ([`AtomicParallelism`](crate::AtomicParallelism)):
     /// for narrow `B`, where balance decides. f32 and f16. Works on rows in their own order.
     SegmentGroup,
+    /// CUDA cores over CSR, a column of `B` at a time: entries and ends of rows merged into a path, of which every thread
+    /// takes as many steps (merge-based sparse matrix times vector). For one column and rows that differ in length. A
+    /// thread reads 4, 8 or 16 entries at once: as many as a point of
+    /// [`AtomicParallelism`](crate::AtomicParallelism) gives it, or as suits the size of the matrix. Any precision.
+    /// Works on rows in their own order.
+    MergePath,
     /// Tensor Cores over CSR: dot products as MMAs over matricised rows (TCA-SpMM). f16. Works on rows in their own
     /// order, and takes a column-major `B` too
     /// ([`SpmmPlan::run_column_major_into`](crate::SpmmPlan::run_column_major_into)).
@@ -92,11 +98,12 @@ pub enum Algorithm {
 
 impl Algorithm {
     /// Every algorithm, `Auto` first.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Auto,
         Self::RowSplit,
         Self::ShortRows,
         Self::SegmentGroup,
+        Self::MergePath,
         Self::MatricizedRows,
         Self::TileStream,
         Self::Hybrid,
@@ -106,7 +113,7 @@ impl Algorithm {
     #[must_use]
     pub const fn supports(self, precision: Precision) -> bool {
         match self {
-            Self::Auto | Self::RowSplit | Self::ShortRows => true,
+            Self::Auto | Self::RowSplit | Self::ShortRows | Self::MergePath => true,
             Self::SegmentGroup => matches!(precision, Precision::F32 | Precision::F16),
             Self::MatricizedRows => matches!(precision, Precision::F16),
             Self::TileStream | Self::Hybrid => precision.has_tile_kernels(),
@@ -116,7 +123,7 @@ impl Algorithm {
 
 names!(Algorithm, "algorithm";
     Auto => "auto", RowSplit => "row-split", ShortRows => "short-rows", SegmentGroup => "segment-group",
-    MatricizedRows => "matricized-rows", TileStream => "tile-stream", Hybrid => "hybrid");
+    MergePath => "merge-path", MatricizedRows => "matricized-rows", TileStream => "tile-stream", Hybrid => "hybrid");
 
 /// Whether two runs of a plan give the same bits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -200,7 +207,8 @@ impl Preprocessing {
 names!(Preprocessing, "place of preprocessing";
     Auto => "auto", Cpu => "cpu", Gpu => "gpu");
 
-/// How [`Algorithm::RowSplit`] divides the work on a GPU: what is given instead of what it prefers for the matrix.
+/// How [`Algorithm::RowSplit`] divides the work on a GPU: what is given instead of what it prefers for the matrix. Of it
+/// [`Algorithm::MergePath`] takes the entries of a piece.
 ///
 /// Where rows are cut decides the order of their sums, so results may differ in the last bits from those of another
 /// division; each gives the same in every run.
@@ -292,8 +300,8 @@ mod tests {
         let error = "csr".parse::<Algorithm>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "\"csr\" is no algorithm; there are auto, row-split, short-rows, segment-group, matricized-rows, tile-stream \
-             and hybrid"
+            "\"csr\" is no algorithm; there are auto, row-split, short-rows, segment-group, merge-path, matricized-rows, \
+             tile-stream and hybrid"
         );
         let error = "f64".parse::<Precision>().unwrap_err();
         assert_eq!(error.to_string(), "\"f64\" is no precision; there are f32, tf32, f16 and bf16");

@@ -8,6 +8,7 @@ mod example;
 mod files;
 mod gnn;
 mod matricized_rows;
+mod merge_path;
 mod nm_instances;
 mod nm_spmm;
 mod precisions;

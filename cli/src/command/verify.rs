@@ -115,10 +115,11 @@ fn conclusion(sweep: &Sweep) -> Result<()> {
 
 /// Algorithms that differ on `device`: the CPU has one.
 fn algorithms(device: &Device) -> &'static [Algorithm] {
-    const GPU: [Algorithm; 6] = [
+    const GPU: [Algorithm; 7] = [
         Algorithm::RowSplit,
         Algorithm::ShortRows,
         Algorithm::SegmentGroup,
+        Algorithm::MergePath,
         Algorithm::MatricizedRows,
         Algorithm::TileStream,
         Algorithm::Hybrid,

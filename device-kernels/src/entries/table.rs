@@ -23,6 +23,7 @@ use crate::scan;
 use crate::sddmm::{Scan, SddmmEntries, SddmmGroups, SddmmTiles};
 use crate::spmm::combine::Combine;
 use crate::spmm::matricized_rows::{ColumnMajor, MatricizedRows, RowMajor, RowMajorElements};
+use crate::spmm::merge_path::MergePath;
 use crate::spmm::row_split::RowSplit;
 use crate::spmm::segment_group::{Mttkrp, NonzeroGroups, RowGroups};
 use crate::spmm::short_rows::ShortRows;
@@ -168,6 +169,26 @@ entries! {
             spmm_matricized_rows => MatricizedRows<RowMajor>,
             spmm_matricized_rows_elements => MatricizedRows<RowMajorElements>,
             spmm_matricized_rows_column_major => MatricizedRows<ColumnMajor>,
+        }
+        spmm_merge_path_f32 {
+            spmm_merge_path_f32_s3 => MergePath<F32, 1>,
+            spmm_merge_path_f32_s7 => MergePath<F32, 2>,
+            spmm_merge_path_f32_s15 => MergePath<F32, 4>,
+        }
+        spmm_merge_path_f16 {
+            spmm_merge_path_f16_s3 => MergePath<F16, 1>,
+            spmm_merge_path_f16_s7 => MergePath<F16, 2>,
+            spmm_merge_path_f16_s15 => MergePath<F16, 4>,
+        }
+        spmm_merge_path_bf16 {
+            spmm_merge_path_bf16_s3 => MergePath<Bf16, 1>,
+            spmm_merge_path_bf16_s7 => MergePath<Bf16, 2>,
+            spmm_merge_path_bf16_s15 => MergePath<Bf16, 4>,
+        }
+        spmm_merge_path_tf32 {
+            spmm_merge_path_tf32_s3 => MergePath<Tf32, 1>,
+            spmm_merge_path_tf32_s7 => MergePath<Tf32, 2>,
+            spmm_merge_path_tf32_s15 => MergePath<Tf32, 4>,
         }
         spmm_combine {
             spmm_combine => Combine,

@@ -317,6 +317,7 @@ impl Kernel for DistributeEntries {
     const FILE: &'static str = "preprocess";
     const VARIANT: Variant = Variant::DistributeEntries;
     const BLOCK_THREADS: u32 = THREADS;
+    const UNITS_PER_BLOCK: u32 = THREADS;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &DistributeEntriesParams) {
@@ -341,6 +342,7 @@ impl Kernel for KeepEntries {
     const FILE: &'static str = "preprocess";
     const VARIANT: Variant = Variant::KeepEntries;
     const BLOCK_THREADS: u32 = THREADS;
+    const UNITS_PER_BLOCK: u32 = THREADS;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &DistributeEntriesParams) {
@@ -399,6 +401,7 @@ impl Kernel for PlaceWindows {
     const FILE: &'static str = "preprocess";
     const VARIANT: Variant = Variant::PlaceWindows;
     const BLOCK_THREADS: u32 = THREADS;
+    const UNITS_PER_BLOCK: u32 = THREADS;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &PlaceWindowsParams) {

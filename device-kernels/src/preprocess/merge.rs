@@ -53,6 +53,7 @@ impl Kernel for MergeColumns {
     const FILE: &'static str = "preprocess";
     const VARIANT: Variant = Variant::MergeColumns;
     const BLOCK_THREADS: u32 = THREADS;
+    const UNITS_PER_BLOCK: u32 = THREADS;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &MergeColumnsParams) {
@@ -161,6 +162,7 @@ impl Kernel for ListVectors {
     const FILE: &'static str = "preprocess";
     const VARIANT: Variant = Variant::ListVectors;
     const BLOCK_THREADS: u32 = THREADS;
+    const UNITS_PER_BLOCK: u32 = THREADS;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &ListVectorsParams) {

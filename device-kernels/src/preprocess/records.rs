@@ -109,6 +109,7 @@ impl<E: TileElement<Bits: StoredValue>> Kernel for TileRecords<E> {
     const FILE: &'static str = "preprocess";
     const VARIANT: Variant = Variant::TileRecords { value_bytes: E::DTYPE.bytes() };
     const BLOCK_THREADS: u32 = THREADS;
+    const UNITS_PER_BLOCK: u32 = THREADS / WARP;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &TileRecordsParams) {
@@ -325,6 +326,7 @@ impl<E: TileElement<Bits: StoredValue>> Kernel for GatherValues<E> {
     const FILE: &'static str = "preprocess";
     const VARIANT: Variant = Variant::GatherValues { value_bytes: E::DTYPE.bytes() };
     const BLOCK_THREADS: u32 = THREADS;
+    const UNITS_PER_BLOCK: u32 = THREADS;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &GatherValuesParams) {

@@ -38,6 +38,7 @@ impl Kernel for RowLengths {
     const FILE: &'static str = "preprocess";
     const VARIANT: Variant = Variant::RowLengths;
     const BLOCK_THREADS: u32 = THREADS;
+    const UNITS_PER_BLOCK: u32 = THREADS;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &RowLengthsParams) {
@@ -126,6 +127,7 @@ impl Kernel for PlaceRows {
     const FILE: &'static str = "preprocess";
     const VARIANT: Variant = Variant::PlaceRows;
     const BLOCK_THREADS: u32 = THREADS;
+    const UNITS_PER_BLOCK: u32 = THREADS;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &PlaceRowsParams) {

@@ -62,6 +62,7 @@ impl Kernel for TileSteps {
     const FILE: &'static str = "preprocess";
     const VARIANT: Variant = Variant::TileSteps;
     const BLOCK_THREADS: u32 = THREADS;
+    const UNITS_PER_BLOCK: u32 = Self::STEPS;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &TileStepsParams) {

@@ -64,6 +64,7 @@ impl<G: Gather> Kernel for SddmmEntries<G> {
     const FILE: &'static str = "sddmm";
     const VARIANT: Variant = Variant::SddmmEntries { dtype: G::Element::DTYPE, vectors: G::VECTORS };
     const BLOCK_THREADS: u32 = 256;
+    const UNITS_PER_BLOCK: u32 = Self::BATCHES;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &SddmmEntriesParams) {

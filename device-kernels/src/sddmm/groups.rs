@@ -61,6 +61,7 @@ impl<G: Gather> Kernel for SddmmGroups<G> {
     const BLOCK_THREADS: u32 = 256;
     // Left to itself, `ptxas` spills a few registers to fit one more block.
     const MIN_BLOCKS: u32 = 1;
+    const UNITS_PER_BLOCK: u32 = Self::BLOCK_THREADS;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &SddmmGroupsParams) {

@@ -198,6 +198,7 @@ impl<E: DotElement, G: Staging, const CHUNKS: usize, R: Rank> Kernel for SddmmTi
         4 => 5,
         _ => 3,
     };
+    const UNITS_PER_BLOCK: u32 = Self::WARPS;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &SddmmTilesParams) {

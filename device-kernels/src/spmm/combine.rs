@@ -63,6 +63,7 @@ impl Kernel for Combine {
     const VARIANT: Variant = Variant::Combine;
     const BLOCK_THREADS: u32 = 128;
     const SHARED_BYTES: u32 = Self::BLOCK_THREADS * 16;
+    const COLUMNS_PER_BLOCK: u32 = Self::SLICE;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &CombineParams) {

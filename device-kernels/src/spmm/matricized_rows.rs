@@ -113,6 +113,7 @@ impl<L: Layout> Kernel for MatricizedRows<L> {
     const VARIANT: Variant = Variant::MatricizedRows { column_major: L::COLUMN_MAJOR, vectors: L::VECTORS };
     const BLOCK_THREADS: u32 = ROW_WARPS * WARP;
     const SHARED_BYTES: u32 = 2 * ROW_WARPS * WARP_BYTES;
+    const COLUMNS_PER_BLOCK: u32 = SLICE;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &MatricizedRowsParams) {

@@ -77,6 +77,8 @@ impl<G: Gather, const LANES: u32, const WAYS: u32> Kernel for RowSplit<G, LANES,
         Variant::RowSplit { dtype: G::Element::DTYPE, lanes: LANES, ways: WAYS, vectors: G::VECTORS };
     const BLOCK_THREADS: u32 = 256;
     const MIN_BLOCKS: u32 = if Self::SHORT { 8 } else { 0 };
+    const UNITS_PER_BLOCK: u32 = Self::SEGMENTS_PER_BLOCK;
+    const COLUMNS_PER_BLOCK: u32 = Self::SLICE;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &RowSplitParams) {

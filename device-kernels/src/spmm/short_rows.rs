@@ -59,6 +59,7 @@ impl<G: Gather, const LANES: u32> Kernel for ShortRows<G, LANES> {
     const BLOCK_THREADS: u32 = 256;
     // Left to itself, `ptxas` spills a few registers to fit one more block.
     const MIN_BLOCKS: u32 = 6;
+    const COLUMNS_PER_BLOCK: u32 = Self::SLICE;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &ShortRowsParams) {

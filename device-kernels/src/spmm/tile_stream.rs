@@ -187,6 +187,8 @@ impl<E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32, V: Held
     } else {
         4
     };
+    const UNITS_PER_BLOCK: u32 = Self::WARPS;
+    const COLUMNS_PER_BLOCK: u32 = Self::FEATURES;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &TileStreamParams) {

@@ -50,6 +50,7 @@ impl Kernel for Adam {
     const FILE: &'static str = "training";
     const VARIANT: Variant = Variant::Adam;
     const BLOCK_THREADS: u32 = Extent::BLOCK_THREADS;
+    const UNITS_PER_BLOCK: u32 = Self::BLOCK_THREADS;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &AdamParams) {

@@ -73,6 +73,7 @@ impl Kernel for CrossEntropy {
     const FILE: &'static str = "training";
     const VARIANT: Variant = Variant::CrossEntropy;
     const BLOCK_THREADS: u32 = 256;
+    const UNITS_PER_BLOCK: u32 = Self::ROWS;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &CrossEntropyParams) {

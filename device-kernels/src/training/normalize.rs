@@ -81,6 +81,7 @@ impl Kernel for NormalizeRows {
     const FILE: &'static str = "training";
     const VARIANT: Variant = Variant::NormalizeRows;
     const BLOCK_THREADS: u32 = 256;
+    const UNITS_PER_BLOCK: u32 = NormalizeRows::ROWS;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &NormalizeRowsParams) {
@@ -113,6 +114,7 @@ impl Kernel for NormalizeRowsGrad {
     const FILE: &'static str = "training";
     const VARIANT: Variant = Variant::NormalizeRowsGrad;
     const BLOCK_THREADS: u32 = NormalizeRows::BLOCK_THREADS;
+    const UNITS_PER_BLOCK: u32 = NormalizeRows::ROWS;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &NormalizeRowsGradParams) {

@@ -46,6 +46,7 @@ impl Kernel for Pointwise {
     const FILE: &'static str = "training";
     const VARIANT: Variant = Variant::Pointwise;
     const BLOCK_THREADS: u32 = Extent::BLOCK_THREADS;
+    const UNITS_PER_BLOCK: u32 = Self::BLOCK_THREADS;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &PointwiseParams) {

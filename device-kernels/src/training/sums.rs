@@ -50,6 +50,7 @@ impl Kernel for ColumnSums {
     const VARIANT: Variant = Variant::ColumnSums;
     const BLOCK_THREADS: u32 = 256;
     const SHARED_BYTES: u32 = 4 * Self::BLOCK_THREADS;
+    const COLUMNS_PER_BLOCK: u32 = Self::SLICE;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &ColumnSumsParams) {

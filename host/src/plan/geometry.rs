@@ -1,12 +1,6 @@
 //! Grids of launches: pure arithmetic on sizes and on the entry's own constants.
 
-use windrow_kernels::check::Check;
-use windrow_kernels::combine::Combine;
-use windrow_kernels::place_values::PlaceValues;
-use windrow_kernels::row_softmax::{EightLanes, Group};
-use windrow_kernels::training::{ColumnSums, CrossEntropy, Extent, NormalizeRows};
-use windrow_kernels::{Entry, F16, Variant};
-use windrow_simt::WARP;
+use windrow_kernels::{Entry, Variant};
 
 /// How an entry divides its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,63 +11,9 @@ pub(crate) struct Division {
     pub(crate) slice: u32,
 }
 
-/// The division of an entry. One that takes no dense operands (the probe) has one unit a block.
+/// The division of an entry: the kernel's own constants.
 pub(crate) fn division(entry: &Entry) -> Division {
-    let columns_per_lane =
-        |dtype: windrow_kernels::Dtype, vectors| if vectors { 16 / dtype.bytes() } else { 1 };
-    let (units_per_block, slice) = match entry.variant {
-        Variant::RowSplit { dtype, lanes, ways, vectors } => {
-            (entry.block_threads / (lanes * ways), lanes * columns_per_lane(dtype, vectors))
-        }
-        // A descriptor of the host's is a block, whatever the number of its rows.
-        Variant::ShortRows { dtype, lanes, vectors } => (1, lanes * columns_per_lane(dtype, vectors)),
-        Variant::TileStream { features, .. } => (entry.block_threads / WARP, features),
-        Variant::SddmmTiles { .. } => (entry.block_threads / WARP, 1),
-        Variant::SddmmEntries { .. } => (entry.block_threads / windrow_kernels::sddmm::BATCH, 1),
-        // Threads.
-        Variant::SddmmGroups { .. } => (entry.block_threads, 1),
-        Variant::RowSoftmax { long } | Variant::RowSoftmaxGrad { long } => match long {
-            true => (1, 1),
-            false => (entry.block_threads / EightLanes::THREADS, 1),
-        },
-        Variant::PlaceValues => (PlaceValues::PER_BLOCK, 1),
-        // Threads of an extent.
-        Variant::Pointwise | Variant::Adam => (Extent::BLOCK_THREADS, 1),
-        Variant::CrossEntropy => (CrossEntropy::ROWS, 1),
-        Variant::NormalizeRows | Variant::NormalizeRowsGrad => (NormalizeRows::ROWS, 1),
-        // Chunks of rows.
-        Variant::ColumnSums => (1, ColumnSums::SLICE),
-        // `Combine::blocks` counts the blocks.
-        Variant::Combine => (1, Combine::SLICE),
-        // Blocks, as many as the device holds.
-        Variant::MatricizedRows { .. } => (1, windrow_kernels::matricized_rows::SLICE),
-        // The same for both element types.
-        Variant::Check { .. } => (Check::<F16>::ROWS_PER_BLOCK, Check::<F16>::SLICE),
-        Variant::Scan | Variant::ScanAdd => (windrow_kernels::scan::SCAN_BLOCK, 1),
-        Variant::RowLengths
-        | Variant::PlaceRows
-        | Variant::MergeColumns
-        | Variant::ListVectors
-        | Variant::DistributeEntries
-        | Variant::KeepEntries
-        | Variant::PlaceWindows
-        | Variant::GatherValues { .. } => (entry.block_threads, 1),
-        // A window is a block's.
-        Variant::DistributeVectors => (1, 1),
-        Variant::TileSteps => (windrow_kernels::preprocess::TileSteps::STEPS, 1),
-        Variant::TileRecords { .. } => (entry.block_threads / WARP, 1),
-        Variant::GatherProbe => (1, 1),
-        // Their plans count blocks themselves.
-        Variant::RowGroups { .. }
-        | Variant::NonzeroGroups { .. }
-        | Variant::Mttkrp { .. }
-        | Variant::AtomicEntries { .. }
-        | Variant::NmCudaCores { .. }
-        | Variant::NmTensorCores { .. }
-        | Variant::NmCombine
-        | Variant::NmStage { .. } => (1, 1),
-    };
-    Division { units_per_block, slice }
+    Division { units_per_block: entry.units_per_block, slice: entry.columns_per_block }
 }
 
 /// Blocks along the two axes for `units` units of work over `n` columns.
@@ -92,8 +32,10 @@ pub(crate) fn short_row_groups(entry: &Entry) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use windrow_kernels::check::Check;
+    use windrow_kernels::combine::Combine;
     use windrow_kernels::tile_stream::{Bulk, ByElement, TileStream};
-    use windrow_kernels::{Dtype, ENTRIES, F32, entry};
+    use windrow_kernels::{Dtype, ENTRIES, F16, entry};
 
     use super::*;
 
@@ -115,8 +57,9 @@ mod tests {
             expected(TileStream::<F16, Bulk, 1, 3>::WARPS, TileStream::<F16, Bulk, 1, 3>::FEATURES)
         );
         assert_eq!(elements.slice, TileStream::<F16, ByElement, 1, 2>::FEATURES);
-        assert_eq!(Check::<F16>::ROWS_PER_BLOCK, Check::<F32>::ROWS_PER_BLOCK);
-        assert_eq!(Check::<F16>::SLICE, Check::<F32>::SLICE);
+        let check = division(entry(Variant::Check { dtype: Dtype::F32 }).unwrap());
+        assert_eq!(check, expected(Check::<F16>::ROWS_PER_BLOCK, Check::<F16>::SLICE));
+        assert_eq!(division(entry(Variant::Combine).unwrap()), expected(1, Combine::SLICE));
         let row_split = |dtype, lanes, ways, vectors| {
             division(entry(Variant::RowSplit { dtype, lanes, ways, vectors }).unwrap())
         };

@@ -12,7 +12,7 @@ use super::decide::{Decision, Facts, Way, decide, too_large};
 use super::launch::GpuPlan;
 use super::layout::Context;
 use super::part::{LaidOut, LayoutFacts, Operation};
-use super::parts::{matricized_rows, row_split, segment_group, tile_stream};
+use super::parts::{matricized_rows, merge_path, row_split, segment_group, tile_stream};
 use super::plan::{Body, MEMORY_REMEDY, SpmmPlan};
 use super::report::{Described, PlanMemory, SpmmReport};
 use super::tiles::WINDOW_ROWS;
@@ -169,6 +169,7 @@ impl<V: Value> SpmmBuilder<'_, V> {
                 tile_stream::lay_out(&context, rule.unwrap_or(PartitionRule::AllTile), clock)?
             }
             Way::Groups(division) => segment_group::lay_out(&context, division)?,
+            Way::Path => merge_path::lay_out(&context),
             Way::Matricized => matricized_rows::lay_out(&context),
             Way::Rows | Way::Cpu(_) => row_split::lay_out(&context),
         };

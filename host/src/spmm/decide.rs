@@ -74,6 +74,8 @@ pub(super) enum Way {
     Rows,
     /// Entries or rows in groups of threads.
     Groups(Division),
+    /// Entries and ends of rows, merged.
+    Path,
     /// Rows dealt out to warps.
     Matricized,
     /// Tiles, rows by their lengths, or both, as a rule says; as a cost model says if none is given.
@@ -88,7 +90,7 @@ impl Way {
 
     /// Columns of a workspace, at least. Groups may cut more rows than others, of a narrower product.
     pub(super) fn least_capacity(self) -> usize {
-        if matches!(self, Self::Groups(_)) { 8 } else { 64 }
+        if matches!(self, Self::Groups(_) | Self::Path) { 8 } else { 64 }
     }
 }
 
@@ -111,6 +113,7 @@ pub(super) fn decide(facts: &Facts, options: &SpmmOptions) -> Result<Decision, S
         asked => {
             let way = match asked {
                 Algorithm::SegmentGroup => Way::Groups(division(facts, options)),
+                Algorithm::MergePath => Way::Path,
                 Algorithm::MatricizedRows => Way::Matricized,
                 Algorithm::ShortRows => Way::Tiles(Some(PartitionRule::AllResidual)),
                 Algorithm::TileStream => Way::Tiles(Some(PartitionRule::AllTile)),
@@ -126,6 +129,17 @@ pub(super) fn decide(facts: &Facts, options: &SpmmOptions) -> Result<Decision, S
 /// The algorithm that suits the matrix, the width and the precision.
 fn automatic(facts: &Facts, options: &SpmmOptions) -> (Algorithm, String, Way) {
     let SpmmOptions { precision, width, .. } = *options;
+    if facts.own_order && width == 1 && facts.nnz > 0 {
+        let division = tree(facts, width);
+        let of_entries = division.point.nonzeros_per_thread().is_some();
+        if of_entries || !Algorithm::SegmentGroup.supports(precision) {
+            let why = match of_entries {
+                true => format!("one column, and rows of up to {} entries: balance decides", facts.longest),
+                false => "one column leaves nothing for rows of a window to share".to_owned(),
+            };
+            return (Algorithm::MergePath, why, Way::Path);
+        }
+    }
     let narrow = width <= NARROW || !precision.has_tile_kernels();
     if facts.own_order && narrow && Algorithm::SegmentGroup.supports(precision) {
         let division = tree(facts, width);
@@ -287,6 +301,26 @@ mod tests {
         let tiles = Way::Tiles(Some(PartitionRule::AllTile));
         assert_eq!(decided(FACTS, &narrow(Precision::Bf16)).1, tiles, "there are no groups for bf16");
         assert_eq!(decided(FACTS, &options(Algorithm::Auto, Precision::F16, NARROW + 1)).1, tiles);
+    }
+
+    #[test]
+    fn one_column_is_merged_where_rows_differ_or_no_groups_are() {
+        let one = |precision| options(Algorithm::Auto, precision, 1);
+        let unlike = Facts { longest: 10_000, ..FACTS };
+        let path = (Algorithm::MergePath, Way::Path);
+        for precision in [Precision::F32, Precision::F16] {
+            assert!(matches!(decided(FACTS, &one(precision)).1, Way::Groups(_)), "{precision}");
+            assert_eq!(decided(unlike, &one(precision)), path, "{precision}");
+            let wider = options(Algorithm::Auto, precision, 2);
+            assert!(matches!(decided(unlike, &wider).1, Way::Groups(_)), "{precision}");
+        }
+        for precision in [Precision::Tf32, Precision::Bf16] {
+            assert_eq!(decided(FACTS, &one(precision)), path, "{precision}");
+        }
+        let ordered = Facts { own_order: false, ..unlike };
+        assert_eq!(decided(ordered, &one(Precision::F32)), (Algorithm::RowSplit, Way::Rows));
+        let empty = Facts { nnz: 0, longest: 0, ..FACTS };
+        assert_ne!(decided(empty, &one(Precision::F32)), path);
     }
 
     #[test]
