@@ -1,10 +1,14 @@
 //! Packs the committed PTX, so that a program carries it once and small.
 //!
+//! The texts of a module for two architectures differ in a dozen lines: the second is packed as what is to be done to the
+//! first. `+` in front of a line adds it, `=n` takes the next `n` lines of the first, `-n` leaves them out.
+//!
 //! `OUT_DIR/modules.rs` is the table that `src/modules.rs` includes. It lists whatever lies in `ptx/`, not what the table
 //! of entries asks for: `cargo xtask build-ptx`, which writes the files, is built with this crate.
 
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
+use similar::{Algorithm, DiffOp, capture_diff_slices};
 use std::error::Error;
 use std::fmt::Write as _;
 use std::fs;
@@ -30,21 +34,50 @@ fn main() -> Result<(), Box<dyn Error>> {
             if left_out.iter().any(|family| name.split('_').next() == Some(family)) {
                 continue;
             }
-            let text = fs::read(&path)?;
+            let text = fs::read_to_string(&path)?;
+            let first = Path::new("ptx").join(FOLDERS[0].0).join(format!("{name}.ptx"));
+            let base = match folder == FOLDERS[0].0 {
+                true => None,
+                false => fs::read_to_string(first).ok(),
+            };
             let packed = out.join(format!("{folder}_{name}.deflate"));
             let mut encoder = DeflateEncoder::new(fs::File::create(&packed)?, Compression::new(9));
-            encoder.write_all(&text)?;
+            match &base {
+                None => encoder.write_all(text.as_bytes())?,
+                Some(base) => encoder.write_all(edits(base, &text)?.as_bytes())?,
+            }
             encoder.finish()?;
+            let (bytes, edits) = (text.len(), base.is_some());
             writeln!(
                 table,
-                "Module {{ name: {name:?}, arch: Arch::{arch}, bytes: {}, packed: include_bytes!({packed:?}) }},",
-                text.len()
+                "Module {{ name: {name:?}, arch: Arch::{arch}, bytes: {bytes}, edits: {edits}, \
+                 packed: include_bytes!({packed:?}) }},"
             )?;
         }
     }
     table.push_str("]\n");
     fs::write(out.join("modules.rs"), table)?;
     Ok(())
+}
+
+/// What makes `text` of `base`.
+fn edits(base: &str, text: &str) -> Result<String, std::fmt::Error> {
+    let [old, new] = [base, text].map(|text| text.split_inclusive('\n').collect::<Vec<_>>());
+    let mut edits = String::new();
+    for op in capture_diff_slices(Algorithm::Myers, &old, &new) {
+        match op {
+            DiffOp::Equal { len, .. } => writeln!(edits, "={len}")?,
+            DiffOp::Delete { old_len, .. } => writeln!(edits, "-{old_len}")?,
+            DiffOp::Insert { .. } => {}
+            DiffOp::Replace { old_len, .. } => writeln!(edits, "-{old_len}")?,
+        }
+        if let DiffOp::Insert { new_index, new_len, .. } | DiffOp::Replace { new_index, new_len, .. } = op {
+            for line in &new[new_index..new_index + new_len] {
+                write!(edits, "+{line}")?;
+            }
+        }
+    }
+    Ok(edits)
 }
 
 /// The families whose features are off; names of modules begin with that of their family.

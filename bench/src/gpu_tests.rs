@@ -4,9 +4,9 @@
 //! a missing cuSPARSE or cuBLAS.
 
 use windrow::synthetic::SplitMix64;
-use windrow::{Algorithm, Csr, DenseRef, Device, DeviceError, DeviceMatrix, Element, Spmm, Value, f16};
+use windrow::{Algorithm, Csr, DenseRef, Device, DeviceError, DeviceMatrix, Element, Real, Spmm, Value, f16};
 
-use crate::measure::operands::fill;
+use crate::measure::operands::{Filling, fill};
 use crate::measure::peers::{CsrAlgorithm, CuBlas, CuSparse, DenseMath, DeviceCsr};
 use crate::measure::roofline::{GatherProbe, measure_copy};
 use crate::measure::{BenchError, DeviceRates, Sampling, measure, poisoned_matrix, random_matrix};
@@ -56,7 +56,13 @@ fn matrix(rows: usize, cols: usize) -> Csr<f32> {
     Csr::from_dense(rows, cols, &dense).unwrap()
 }
 
-fn verify<T: Element>(device: &Device, a: &Csr<f32>, b: &DeviceMatrix<T>, c: &DeviceMatrix<f32>, what: &str) {
+fn verify<T: Element>(
+    device: &Device,
+    a: &Csr<f32>,
+    b: &DeviceMatrix<T>,
+    c: &DeviceMatrix<T::Sum>,
+    what: &str,
+) {
     let builder = Spmm::builder(a).precision(T::PRECISION).algorithm(Algorithm::RowSplit);
     let verification = builder.build(device).unwrap().verify(a, b, c).unwrap();
     assert!(verification.passed(), "{what}: {verification}");
@@ -64,10 +70,10 @@ fn verify<T: Element>(device: &Device, a: &Csr<f32>, b: &DeviceMatrix<T>, c: &De
 }
 
 /// A `C` that is wrong wherever it is not written. Finite: a library may multiply it by β = 0.
-fn unwritten(device: &Device, rows: usize, cols: usize) -> DeviceMatrix<f32> {
-    let mut c = DeviceMatrix::zeros(device, rows, cols).unwrap();
-    fill(&mut c, 1e30).unwrap();
-    assert!(c.download().unwrap().iter().all(|&x| x == 1e30));
+fn unwritten<S: Real>(device: &Device, rows: usize, cols: usize) -> DeviceMatrix<S> {
+    let mut c = DeviceMatrix::<S>::zeros(device, rows, cols).unwrap();
+    fill(&mut c, Filling::Huge).unwrap();
+    assert!(c.download().unwrap().iter().all(|x| (9e29..f64::INFINITY).contains(&x.to_f64())));
     c
 }
 
@@ -95,6 +101,7 @@ fn cusparse_multiplies_right() {
     eprintln!("cuSPARSE {}", loaded.version());
     cusparse_is_right::<f32>(&device, &loaded);
     cusparse_is_right::<f16>(&device, &loaded);
+    cusparse_is_right::<f64>(&device, &loaded);
 }
 
 #[test]
@@ -114,7 +121,7 @@ fn cusparse_refuses_operands_that_do_not_fit() {
     assert!(prepare(30, 20, &Device::cpu()).unwrap_err().contains("C is on cpu"));
 }
 
-fn cublas_is_right<T: Element>(device: &Device, library: &CuBlas, math: DenseMath) {
+fn cublas_is_right<T: Element<Sum = f32>>(device: &Device, library: &CuBlas, math: DenseMath) {
     let (m, k, n) = (65, 129, 40);
     // Of f16's bits, so that no arithmetic has anything to round.
     let csr = matrix(m, k).map_values(|x| f16::from_f32(x).to_f32());
@@ -143,7 +150,7 @@ fn cublas_multiplies_right() {
     cublas_is_right::<f32>(&device, &loaded, DenseMath::Tf32);
     cublas_is_right::<f16>(&device, &loaded, DenseMath::F16);
     let (a, mut c) =
-        (random_matrix::<f32>(&device, 4, 4, 1).unwrap(), poisoned_matrix(&device, 4, 4).unwrap());
+        (random_matrix::<f32>(&device, 4, 4, 1).unwrap(), poisoned_matrix::<f32>(&device, 4, 4).unwrap());
     let error = loaded.gemm(DenseMath::F16, &a, &a, &mut c).unwrap_err();
     assert!(matches!(error, BenchError::Operands { .. }), "{error}");
 }

@@ -42,7 +42,7 @@ impl CuSparseRun {
     /// A machine without cuSPARSE is no failure, only a comparison less.
     pub(crate) fn on<B: Element>(
         a: &Csr<f32>,
-        operands: &mut Operands<B, f32>,
+        operands: &mut Operands<B, B::Sum>,
         plan: &SpmmPlan,
         sampling: Sampling,
     ) -> Result<Self> {
@@ -106,7 +106,7 @@ impl Attempt {
         &mut self,
         library: &CuSparse,
         algorithm: CsrAlgorithm,
-        (a, b, c): (&DeviceCsr<B>, &DeviceMatrix<B>, &mut DeviceMatrix<f32>),
+        (a, b, c): (&DeviceCsr<B>, &DeviceMatrix<B>, &mut DeviceMatrix<B::Sum>),
         sampling: Sampling,
     ) -> std::result::Result<(), String> {
         let spmm = library.prepare(algorithm, a, b, c).map_err(|error| error.to_string())?;

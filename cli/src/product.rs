@@ -1,19 +1,19 @@
 //! Products with made-up operands: what the commands that run one have in common.
 
 use windrow::synthetic::seeded_values;
-use windrow::{Csr, DenseRef, Device, DeviceKind, DeviceMatrix, Element, Output, SpmmPlan, Verification};
+use windrow::{Csr, DenseRef, Device, DeviceKind, DeviceMatrix, Element, SpmmPlan, Value, Verification};
 use windrow_bench::measure::Timing;
 
 use crate::failure::{Exit, Failure, Result};
 use crate::units;
 
 /// The dense operands of one product, on the device.
-pub(crate) struct Operands<B: Element, C: Output> {
+pub(crate) struct Operands<B: Element, C: Element<Sum = B::Sum>> {
     pub(crate) b: DeviceMatrix<B>,
     pub(crate) c: DeviceMatrix<C>,
 }
 
-impl<B: Element, C: Output> Operands<B, C> {
+impl<B: Element, C: Element<Sum = B::Sum>> Operands<B, C> {
     /// `B` of width `n` with values in [−1, 1) from `seed`, and a `C` of zeros, for `a` on `device`.
     pub(crate) fn new(a: &Csr<f32>, n: usize, seed: u64, device: &Device) -> Result<Self> {
         check_memory::<B, C>(a, n, device)?;
@@ -31,7 +31,7 @@ impl<B: Element, C: Output> Operands<B, C> {
 
     /// `C ← A·B`; on a GPU it is queued.
     pub(crate) fn run(&mut self, plan: &SpmmPlan) -> Result<()> {
-        Ok(plan.run_into(1.0, &self.b, 0.0, &mut self.c)?)
+        Ok(plan.run_into(B::Sum::ONE, &self.b, B::Sum::ZERO, &mut self.c)?)
     }
 
     /// Compares `C` with the reference.
@@ -41,7 +41,7 @@ impl<B: Element, C: Output> Operands<B, C> {
 }
 
 /// Runs a product of width `n` once, into a poisoned `C`, and compares it with the reference.
-pub(crate) fn run_and_verify<B: Element, C: Output>(
+pub(crate) fn run_and_verify<B: Element, C: Element<Sum = B::Sum>>(
     plan: &SpmmPlan,
     a: &Csr<f32>,
     n: usize,
@@ -54,7 +54,11 @@ pub(crate) fn run_and_verify<B: Element, C: Output>(
 }
 
 /// Whether `B` and `C` fit, before a byte is allocated: an operating system may promise more than it has.
-pub(crate) fn check_memory<B: Element, C: Output>(a: &Csr<f32>, n: usize, device: &Device) -> Result<()> {
+pub(crate) fn check_memory<B: Element, C: Element<Sum = B::Sum>>(
+    a: &Csr<f32>,
+    n: usize,
+    device: &Device,
+) -> Result<()> {
     let bytes = |rows: usize, size: usize| (rows as u128) * (n as u128) * (size as u128);
     let b = bytes(a.cols(), size_of::<B>());
     let c = bytes(a.rows(), size_of::<C>());

@@ -1,6 +1,9 @@
-//! Element types of `A` and `B`: how their bits become f32.
+//! Element types of `A` and `B`: how their bits become the numbers that kernels multiply.
 
 use windrow_simt::{GlobalPtr, Simt, Word};
+
+use crate::output::Summed;
+use crate::real::Real;
 
 /// Element type, as a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +16,8 @@ pub enum Dtype {
     F32,
     /// f32 in memory, 11 significant bits of it in products.
     Tf32,
+    /// IEEE binary64.
+    F64,
 }
 
 impl Dtype {
@@ -22,6 +27,16 @@ impl Dtype {
         match self {
             Self::F16 | Self::Bf16 => 2,
             Self::F32 | Self::Tf32 => 4,
+            Self::F64 => 8,
+        }
+    }
+
+    /// Size of a sum of products of such elements.
+    #[must_use]
+    pub const fn sum_bytes(self) -> u32 {
+        match self {
+            Self::F16 | Self::Bf16 | Self::F32 | Self::Tf32 => 4,
+            Self::F64 => 8,
         }
     }
 }
@@ -32,14 +47,16 @@ pub trait Element: 'static {
     const DTYPE: Dtype;
     /// Its bits.
     type Bits: Word;
+    /// The type in which products are formed and added.
+    type Sum: Summed;
     /// Elements in a 16-byte vector.
     const PER_VECTOR: usize = 16 / Self::DTYPE.bytes() as usize;
 
     /// One element, as products take it.
-    fn widen<S: Simt>(s: &S, bits: Self::Bits) -> f32;
+    fn widen<S: Simt>(s: &S, bits: Self::Bits) -> Self::Sum;
 
     /// The elements of a vector, `PER_VECTOR` of them; the rest is zero.
-    fn widen_vector<S: Simt>(s: &S, vector: [u32; 4]) -> [f32; 8];
+    fn widen_vector<S: Simt>(s: &S, vector: [u32; 4]) -> [Self::Sum; 8];
 }
 
 /// IEEE binary16 elements.
@@ -53,10 +70,13 @@ pub struct F32;
 /// Tensor Cores would cut the low bits off instead. Rounding here, in every kernel, makes all kernels of the
 /// precision multiply the same numbers; what is rounded already stays as it is.
 pub struct Tf32;
+/// IEEE binary64 elements, whose products are added in f64.
+pub struct F64;
 
 impl Element for F16 {
     const DTYPE: Dtype = Dtype::F16;
     type Bits = u16;
+    type Sum = f32;
 
     #[inline(always)]
     fn widen<S: Simt>(s: &S, bits: u16) -> f32 {
@@ -72,6 +92,7 @@ impl Element for F16 {
 impl Element for Bf16 {
     const DTYPE: Dtype = Dtype::Bf16;
     type Bits = u16;
+    type Sum = f32;
 
     #[inline(always)]
     fn widen<S: Simt>(_: &S, bits: u16) -> f32 {
@@ -87,6 +108,7 @@ impl Element for Bf16 {
 impl Element for F32 {
     const DTYPE: Dtype = Dtype::F32;
     type Bits = u32;
+    type Sum = f32;
 
     #[inline(always)]
     fn widen<S: Simt>(_: &S, bits: u32) -> f32 {
@@ -102,6 +124,7 @@ impl Element for F32 {
 impl Element for Tf32 {
     const DTYPE: Dtype = Dtype::Tf32;
     type Bits = u32;
+    type Sum = f32;
 
     #[inline(always)]
     fn widen<S: Simt>(s: &S, bits: u32) -> f32 {
@@ -111,6 +134,23 @@ impl Element for Tf32 {
     #[inline(always)]
     fn widen_vector<S: Simt>(s: &S, vector: [u32; 4]) -> [f32; 8] {
         four(vector.map(|bits| Self::widen(s, bits)))
+    }
+}
+
+impl Element for F64 {
+    const DTYPE: Dtype = Dtype::F64;
+    type Bits = u64;
+    type Sum = f64;
+
+    #[inline(always)]
+    fn widen<S: Simt>(_: &S, bits: u64) -> f64 {
+        f64::from_bits(bits)
+    }
+
+    #[inline(always)]
+    fn widen_vector<S: Simt>(_: &S, [a, b, c, d]: [u32; 4]) -> [f64; 8] {
+        let number = |low, high| f64::from_bits(u64::from(low) | u64::from(high) << 32);
+        [number(a, b), number(c, d), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     }
 }
 
@@ -149,11 +189,14 @@ pub trait Gather: 'static {
     fn keep_first(raw: Self::Raw, present: u32) -> Self::Raw;
 
     /// The `WIDTH` elements; the rest is zero.
-    fn elements<S: Simt>(s: &S, raw: Self::Raw) -> [f32; 8];
+    fn elements<S: Simt>(s: &S, raw: Self::Raw) -> [Sum<Self>; 8];
 
     /// `sum[i] += weight · raw[i]`.
-    fn accumulate<S: Simt>(s: &S, weight: f32, raw: Self::Raw, sum: &mut [f32; 8]);
+    fn accumulate<S: Simt>(s: &S, weight: Sum<Self>, raw: Self::Raw, sum: &mut [Sum<Self>; 8]);
 }
+
+/// The type in which products with a `B` so read are added.
+pub type Sum<G> = <<G as Gather>::Element as Element>::Sum;
 
 /// Sixteen bytes a lane.
 pub struct Vectors<E>(core::marker::PhantomData<E>);
@@ -179,16 +222,16 @@ impl<E: Element> Gather for Vectors<E> {
     }
 
     #[inline(always)]
-    fn elements<S: Simt>(s: &S, raw: [u32; 4]) -> [f32; 8] {
+    fn elements<S: Simt>(s: &S, raw: [u32; 4]) -> [E::Sum; 8] {
         E::widen_vector(s, raw)
     }
 
     #[inline(always)]
-    fn accumulate<S: Simt>(s: &S, weight: f32, raw: [u32; 4], sum: &mut [f32; 8]) {
+    fn accumulate<S: Simt>(s: &S, weight: E::Sum, raw: [u32; 4], sum: &mut [E::Sum; 8]) {
         let elements = E::widen_vector(s, raw);
         let mut i = 0;
         while i < E::PER_VECTOR {
-            sum[i] = s.fma(weight, elements[i], sum[i]);
+            sum[i] = E::Sum::fma(s, weight, elements[i], sum[i]);
             i += 1;
         }
     }
@@ -198,28 +241,30 @@ impl<E: Element> Gather for Scalars<E> {
     type Element = E;
     const WIDTH: u32 = 1;
     const VECTORS: bool = false;
-    type Raw = f32;
-    const ZERO: f32 = 0.0;
+    type Raw = E::Sum;
+    const ZERO: E::Sum = E::Sum::ZERO;
 
     #[inline(always)]
-    unsafe fn fetch<S: Simt>(s: &S, b: GlobalPtr<u32>, at: u64) -> f32 {
+    unsafe fn fetch<S: Simt>(s: &S, b: GlobalPtr<u32>, at: u64) -> E::Sum {
         // SAFETY: the caller's promise.
         E::widen(s, unsafe { s.load_readonly(b.cast::<E::Bits>().at_wide(at)) })
     }
 
     #[inline(always)]
-    fn keep_first(raw: f32, present: u32) -> f32 {
-        if present == 0 { 0.0 } else { raw }
+    fn keep_first(raw: E::Sum, present: u32) -> E::Sum {
+        if present == 0 { E::Sum::ZERO } else { raw }
     }
 
     #[inline(always)]
-    fn elements<S: Simt>(_: &S, raw: f32) -> [f32; 8] {
-        [raw, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    fn elements<S: Simt>(_: &S, raw: E::Sum) -> [E::Sum; 8] {
+        let mut elements = [E::Sum::ZERO; 8];
+        elements[0] = raw;
+        elements
     }
 
     #[inline(always)]
-    fn accumulate<S: Simt>(s: &S, weight: f32, raw: f32, sum: &mut [f32; 8]) {
-        sum[0] = s.fma(weight, raw, sum[0]);
+    fn accumulate<S: Simt>(s: &S, weight: E::Sum, raw: E::Sum, sum: &mut [E::Sum; 8]) {
+        sum[0] = E::Sum::fma(s, weight, raw, sum[0]);
     }
 }
 
@@ -252,5 +297,7 @@ mod tests {
         assert_eq!(keep_first(vector, 4, 2), [0x2222_1111, 0x4444_3333, 0, 0]);
         assert_eq!(keep_first(vector, 0, 2), [0; 4]);
         assert_eq!(keep_first(vector, 3, 4), [0x2222_1111, 0x4444_3333, 0x6666_5555, 0]);
+        assert_eq!(keep_first(vector, 1, 8), [0x2222_1111, 0x4444_3333, 0, 0]);
+        assert_eq!(keep_first(vector, 2, 8), vector);
     }
 }

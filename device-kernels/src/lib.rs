@@ -42,8 +42,10 @@ mod kernel;
 #[cfg(not(target_arch = "nvptx64"))]
 mod modules;
 pub mod nm;
+pub mod output;
 pub mod place_values;
 pub mod preprocess;
+mod real;
 pub mod reduce;
 pub mod row_softmax;
 pub mod scan;
@@ -54,11 +56,12 @@ mod unroll;
 mod variant;
 
 pub use arch::Arch;
-pub use element::{Bf16, Dtype, Element, F16, F32, Gather, Scalars, Tf32, Vectors};
+pub use element::{Bf16, Dtype, Element, F16, F32, F64, Gather, Scalars, Sum, Tf32, Vectors};
 pub use entries::{ENTRIES, body, entry};
 pub use kernel::{Entry, Family, Kernel};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use modules::{MODULES, Module};
+pub use real::{Factor, Real};
 pub use spmm::{combine, dense, matricized_rows, row_split, segment_group, short_rows, tile_stream};
 pub use variant::Variant;
 

@@ -13,6 +13,8 @@ pub struct Module {
     name: &'static str,
     arch: Arch,
     bytes: usize,
+    /// Whether what is packed are edits of the module of the first architecture.
+    edits: bool,
     packed: &'static [u8],
 }
 
@@ -53,11 +55,19 @@ impl Module {
     pub fn text(&self) -> io::Result<String> {
         let mut text = String::with_capacity(self.bytes);
         DeflateDecoder::new(self.packed).read_to_string(&mut text)?;
+        if self.edits {
+            let is_base = |module: &&Self| module.name == self.name && !module.edits;
+            let base = MODULES.iter().find(is_base).ok_or_else(|| self.broken("the text that it edits"))?;
+            text = edited(&base.text()?, &text, self.bytes).ok_or_else(|| self.broken("whole edits"))?;
+        }
         if text.len() == self.bytes {
             return Ok(text);
         }
-        let found = format!("{}: {} bytes unpacked instead of {}", self.name, text.len(), self.bytes);
-        Err(io::Error::new(io::ErrorKind::InvalidData, found))
+        Err(self.broken(&format!("{} bytes, but {} instead", self.bytes, text.len())))
+    }
+
+    fn broken(&self, what: &str) -> io::Error {
+        io::Error::new(io::ErrorKind::InvalidData, format!("the packed PTX {} has not {what}", self.name))
     }
 
     /// The module from which a GPU of compute capability `sm`, as `10·major + minor`, takes an entry; none if it cannot
@@ -67,6 +77,28 @@ impl Module {
         let arch = Arch::for_gpu(sm, entry.arch)?;
         MODULES.iter().find(|module| module.arch == arch && module.name == entry.module)
     }
+}
+
+/// The text that `edits` make of `base`: a line with `+` is added, `=n` takes the next `n` lines, `-n` leaves them out.
+fn edited(base: &str, edits: &str, bytes: usize) -> Option<String> {
+    let mut text = String::with_capacity(bytes);
+    let mut base = base.split_inclusive('\n');
+    for edit in edits.split_inclusive('\n') {
+        let (kind, rest) = edit.split_at_checked(1)?;
+        if kind == "+" {
+            text.push_str(rest);
+            continue;
+        }
+        for _ in 0..rest.trim_end().parse::<usize>().ok()? {
+            let line = base.next()?;
+            match kind {
+                "=" => text.push_str(line),
+                "-" => {}
+                _ => return None,
+            }
+        }
+    }
+    Some(text)
 }
 
 #[cfg(test)]
@@ -98,6 +130,16 @@ mod tests {
     }
 
     #[test]
+    fn texts_are_the_committed_ones() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("ptx");
+        for module in MODULES {
+            let file = folder.join(module.arch.name().replace('_', "")).join(format!("{}.ptx", module.name));
+            let committed = std::fs::read_to_string(&file).unwrap();
+            assert!(module.text().unwrap() == committed, "{}", file.display());
+        }
+    }
+
+    #[test]
     fn every_gpu_finds_the_entries_that_it_runs() {
         for sm in [80, 86, 89, 90, 100, 120] {
             for entry in ENTRIES {
@@ -109,6 +151,16 @@ mod tests {
         assert!(ENTRIES.iter().all(|entry| Module::of(entry, 75).is_none()));
     }
 
+    #[test]
+    fn edits_add_take_and_leave_out() {
+        let base = "a\nb\nc\nd";
+        assert_eq!(edited(base, "=1\n-1\n+x\n+=2\n=2\n", 9).unwrap(), "a\nx\n=2\nc\nd");
+        for broken in ["=5\n", "b\n", "=x\n", "\n"] {
+            assert_eq!(edited(base, broken, 0), None, "{broken:?}");
+        }
+    }
+
+    /// The texts themselves are compared with the committed ones by what they hold, in the tests above.
     #[test]
     fn packed_texts_are_small() {
         let (bytes, packed) = MODULES
@@ -130,10 +182,10 @@ mod tests {
     #[test]
     #[cfg(feature = "cuda")]
     fn a_broken_text_is_an_error() {
-        let whole = Module::of(crate::entry(crate::Variant::Combine).unwrap(), 80).unwrap();
+        let whole = Module::of(crate::entry(crate::Variant::Combine { sum_bytes: 4 }).unwrap(), 80).unwrap();
         let cut = Module { packed: &whole.packed[..whole.packed.len() / 2], ..*whole };
         assert!(cut.text().is_err());
         let longer = Module { bytes: whole.bytes + 1, ..*whole };
-        assert!(longer.text().unwrap_err().to_string().contains("instead of"));
+        assert!(longer.text().unwrap_err().to_string().contains("instead"));
     }
 }

@@ -13,18 +13,17 @@
 mod combine;
 mod cuda_cores;
 mod operand;
-mod output;
 mod stage;
 mod tensor_cores;
 mod tile;
 
+pub use crate::output::{Activate, Output, OutputType};
 pub use crate::variant::NmTile;
 pub use combine::{NmCombine, NmCombineParams};
 pub use cuda_cores::{
     Buffers, Bulk, ByColumn, ByLane, ByWarp, Double, NmCudaCores, NmCudaCoresParams, Picks, Single,
 };
 pub use operand::NmOperand;
-pub use output::{Activate, Output, OutputType};
 pub use stage::{Bits16, Moved, NmStage, NmStageParams, STAGE_TILE, Widened};
 pub use tensor_cores::{
     Block, BlockShape, NmTensorCores, NmTensorCoresParams, STEPS, WARP_COLUMNS, weight_index,

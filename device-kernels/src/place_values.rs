@@ -12,8 +12,10 @@
 //! ties to even (tf32: away from zero), once; a NaN keeps its sign and the upper bits of its payload, as on the host.
 //! Finite values that become infinite are counted.
 
+use core::marker::PhantomData;
+
 use bytemuck::{Pod, Zeroable};
-use windrow_simt::{GlobalPtr, Simt};
+use windrow_simt::{GlobalPtr, Simt, Word};
 
 use crate::element::Dtype;
 use crate::kernel::Kernel;
@@ -46,7 +48,7 @@ impl Placing {
 /// Arguments of [`PlaceValues`].
 ///
 /// # Obligations
-/// - `placing` is a [`Placing::code`], `dtype` a [`PlaceValues::code`];
+/// - `placing` is a [`Placing::code`], `dtype` a [`code`], f64 where values are, and only there;
 /// - [`Placing::InPlace`]: `values` and `out` have `count` elements, and `index` is not read;
 /// - [`Placing::Gather`]: `index` and `out` have `count` elements, every element of `index` is that of a value;
 /// - [`Placing::Scatter`]: `values` and `index` have `count` elements, every element of `index` is that of an element
@@ -55,13 +57,13 @@ impl Placing {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct PlaceValuesParams {
-    /// The new values.
-    pub values: GlobalPtr<f32>,
+    /// The new values, of the instance's type, cast to words.
+    pub values: GlobalPtr<u32>,
     /// Where they belong.
     pub index: GlobalPtr<u32>,
-    /// Elements of 16 or 32 bits, as `dtype` has them; those that no value is for are left alone.
+    /// Elements as `dtype` has them; those that no value is for are left alone.
     pub out: GlobalPtr<u32>,
-    /// Where finite values that become infinite are counted.
+    /// Where finite values that become infinite are counted, or null.
     pub overflowed: GlobalPtr<u32>,
     /// Elements, or values.
     pub count: u32,
@@ -73,36 +75,37 @@ pub struct PlaceValuesParams {
     pub reserved: u32,
 }
 
-/// The kernel: four values a thread, of any type. The type is no variant: it is one branch for all threads alike, and
-/// memory is what a launch takes time for.
-pub struct PlaceValues;
+/// The kernel: four values a thread, given as `V` and stored as any type that is no wider. That type is no variant: it is
+/// one branch for all threads alike, and memory is what a launch takes time for.
+pub struct PlaceValues<V>(PhantomData<V>);
 
-impl PlaceValues {
+impl<V: Given> PlaceValues<V> {
     /// Values that a block takes.
     pub const PER_BLOCK: u32 = Self::BLOCK_THREADS * HELD;
+}
 
-    /// A type as the params have it.
-    #[must_use]
-    pub const fn code(dtype: Dtype) -> u32 {
-        match dtype {
-            Dtype::F16 => 0,
-            Dtype::Bf16 => 1,
-            Dtype::F32 => 2,
-            Dtype::Tf32 => 3,
-        }
+/// An element type as the params have it.
+#[must_use]
+pub const fn code(dtype: Dtype) -> u32 {
+    match dtype {
+        Dtype::F16 => 0,
+        Dtype::Bf16 => 1,
+        Dtype::F32 => 2,
+        Dtype::Tf32 => 3,
+        Dtype::F64 => 4,
     }
 }
 
-const F16: u32 = PlaceValues::code(Dtype::F16);
-const BF16: u32 = PlaceValues::code(Dtype::Bf16);
-const TF32: u32 = PlaceValues::code(Dtype::Tf32);
+const F16: u32 = code(Dtype::F16);
+const BF16: u32 = code(Dtype::Bf16);
+const TF32: u32 = code(Dtype::Tf32);
 const GATHER: u32 = Placing::Gather.code();
 const SCATTER: u32 = Placing::Scatter.code();
 
-impl Kernel for PlaceValues {
+impl<V: Given> Kernel for PlaceValues<V> {
     type Params = PlaceValuesParams;
     const FILE: &'static str = "place_values";
-    const VARIANT: Variant = Variant::PlaceValues;
+    const VARIANT: Variant = Variant::PlaceValues { value_bytes: V::BYTES };
     const BLOCK_THREADS: u32 = 256;
     const UNITS_PER_BLOCK: u32 = Self::PER_BLOCK;
 
@@ -126,12 +129,12 @@ impl Kernel for PlaceValues {
                 }
                 i += 1;
             }
-            let mut values = [0.0; HELD as usize];
+            let mut values = [V::zeroed(); HELD as usize];
             let mut i = 0;
             while i < HELD {
                 if let Some(at) = position(i) {
                     let from = if p.placing == GATHER { places[i as usize] } else { at };
-                    values[i as usize] = s.load_readonly(p.values.at(from));
+                    values[i as usize] = s.load_readonly(p.values.cast::<V>().at(from));
                 }
                 i += 1;
             }
@@ -142,21 +145,46 @@ impl Kernel for PlaceValues {
                 if let Some(at) = position(i) {
                     let place = if p.placing == GATHER { at } else { places[i as usize] };
                     if p.placing != SCATTER || place != NOWHERE {
-                        let value = values[i as usize];
-                        let stored = round(s, p, place, value);
-                        overflowed += u32::from(!stored.is_finite() && value.is_finite());
+                        overflowed += u32::from(values[i as usize].place(s, p, place));
                     }
                 }
                 i += 1;
             }
-            if overflowed > 0 {
+            if overflowed > 0 && p.overflowed != GlobalPtr::NULL {
                 s.atomic_add_u32(p.overflowed, overflowed);
             }
         }
     }
 }
 
-/// Rounds a value and stores it as element `place`; returns what it became.
+/// A type in which values are given.
+pub trait Given: Word {
+    /// Rounds the value and stores it as element `place`; whether it was finite and no longer is.
+    ///
+    /// # Safety
+    /// `place` is one of `out`, and this thread's alone.
+    unsafe fn place<S: Simt>(self, s: &S, p: &PlaceValuesParams, place: u32) -> bool;
+}
+
+impl Given for f32 {
+    #[inline(always)]
+    unsafe fn place<S: Simt>(self, s: &S, p: &PlaceValuesParams, place: u32) -> bool {
+        // SAFETY: the caller's promise.
+        let stored = unsafe { round(s, p, place, self) };
+        !stored.is_finite() && self.is_finite()
+    }
+}
+
+impl Given for f64 {
+    #[inline(always)]
+    unsafe fn place<S: Simt>(self, s: &S, p: &PlaceValuesParams, place: u32) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { s.store(p.out.cast::<Self>().at(place), self) };
+        false
+    }
+}
+
+/// Rounds an f32 and stores it as element `place`; returns what it became.
 ///
 /// # Safety
 /// `place` is one of `out`, and this thread's alone.

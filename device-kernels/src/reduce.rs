@@ -14,6 +14,8 @@
 
 use windrow_simt::Simt;
 
+use crate::real::Real;
+
 /// The shape of a group: a number of threads and the lanes from one to the next, powers of two with a product of at most
 /// 32, as their logarithms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,9 +37,9 @@ impl GroupShape {
 
 /// What the threads before one add to its first segment.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Carry<const C: usize> {
+pub struct Carry<T, const C: usize> {
     /// The sum of what belongs to the segment.
-    pub sum: [f32; C],
+    pub sum: [T; C],
     /// Whether a segment begins in one of these threads: if none does, the first segment began before the group.
     pub started: bool,
 }
@@ -47,14 +49,18 @@ pub struct Carry<const C: usize> {
 /// # Safety
 /// Collective: all 32 lanes, with the same shape.
 #[inline(always)]
-pub unsafe fn group_sum<S: Simt, const C: usize>(s: &S, shape: GroupShape, mut sum: [f32; C]) -> [f32; C] {
+pub unsafe fn group_sum<S: Simt, T: Real, const C: usize>(
+    s: &S,
+    shape: GroupShape,
+    mut sum: [T; C],
+) -> [T; C] {
     let mut mask = 1 << shape.stride_log2;
     while mask < 1 << (shape.stride_log2 + shape.size_log2) {
         let mut i = 0;
         while i < C {
             // SAFETY: the caller's promise; the mask is below 32.
-            let other = unsafe { s.shuffle_xor(sum[i].to_bits(), mask) };
-            sum[i] += f32::from_bits(other);
+            let other = unsafe { T::shuffle_xor(s, sum[i], mask) };
+            sum[i] = sum[i] + other;
             i += 1;
         }
         mask *= 2;
@@ -73,12 +79,12 @@ pub unsafe fn group_sum<S: Simt, const C: usize>(s: &S, shape: GroupShape, mut s
 /// # Safety
 /// Collective: all 32 lanes, with the same shape.
 #[inline(always)]
-pub unsafe fn segment_carry<S: Simt, const C: usize>(
+pub unsafe fn segment_carry<S: Simt, T: Real, const C: usize>(
     s: &S,
     shape: GroupShape,
-    tail: [f32; C],
+    tail: [T; C],
     starts: bool,
-) -> Carry<C> {
+) -> Carry<T, C> {
     let place = shape.place(s.lane());
     let (mut sum, mut started) = (tail, starts);
     let mut distance = 1;
@@ -88,7 +94,7 @@ pub unsafe fn segment_carry<S: Simt, const C: usize>(
         if place >= distance && !started {
             let mut i = 0;
             while i < C {
-                sum[i] += other[i];
+                sum[i] = sum[i] + other[i];
                 i += 1;
             }
             started = other_started;
@@ -99,7 +105,7 @@ pub unsafe fn segment_carry<S: Simt, const C: usize>(
     // SAFETY: as above.
     let (before, before_started) = unsafe { take_up(s, 1 << shape.stride_log2, sum, started) };
     if place == 0 {
-        Carry { sum: [0.0; C], started: false }
+        Carry { sum: [T::ZERO; C], started: false }
     } else {
         Carry { sum: before, started: before_started }
     }
@@ -107,20 +113,20 @@ pub unsafe fn segment_carry<S: Simt, const C: usize>(
 
 /// What the lane `delta` below holds.
 #[inline(always)]
-unsafe fn take_up<S: Simt, const C: usize>(
+unsafe fn take_up<S: Simt, T: Real, const C: usize>(
     s: &S,
     delta: u32,
-    sum: [f32; C],
+    sum: [T; C],
     started: bool,
-) -> ([f32; C], bool) {
-    let mut other = [0.0; C];
+) -> ([T; C], bool) {
+    let mut other = [T::ZERO; C];
     let mut i = 0;
     // A group as wide as the warp has nobody below its first thread, whose own values come back: nobody uses them.
     let delta = delta & 31;
     // SAFETY: the caller's promise.
     unsafe {
         while i < C {
-            other[i] = f32::from_bits(s.shuffle_up(sum[i].to_bits(), delta));
+            other[i] = T::shuffle_up(s, sum[i], delta);
             i += 1;
         }
         (other, s.shuffle_up(u32::from(started), delta) != 0)

@@ -12,6 +12,8 @@
 use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt};
 
+use crate::real::{Factor, Real};
+
 mod entries;
 mod groups;
 mod tiles;
@@ -39,10 +41,10 @@ pub struct Sampled {
     pub x: GlobalPtr<u32>,
     /// `Y`, cast to words.
     pub y: GlobalPtr<u32>,
-    /// The result, one element for each entry of the pattern.
-    pub out: GlobalPtr<f32>,
-    /// What each element is multiplied by; null for a pattern without values.
-    pub scale: GlobalPtr<f32>,
+    /// The result, one number of the sums' type for each entry of the pattern, cast to words.
+    pub out: GlobalPtr<u32>,
+    /// What each element is multiplied by, in the type of the sums, cast to words; null for a pattern without values.
+    pub scale: GlobalPtr<u32>,
     /// Position in the result of each position of the launch; null if these are the same.
     pub places: GlobalPtr<u32>,
     /// Columns of `X` and of `Y`.
@@ -51,22 +53,24 @@ pub struct Sampled {
     pub ldx: u32,
     /// Leading dimension of `Y`, in elements.
     pub ldy: u32,
+    /// Zero.
+    pub reserved: u32,
     /// Factor of every element.
-    pub alpha: f32,
+    pub alpha: Factor,
 }
 
 /// Where a product goes.
 #[derive(Clone, Copy)]
-struct Target {
+struct Target<T> {
     /// Position in the result.
     place: u32,
     /// What the product is multiplied by, beside α.
-    factor: f32,
+    factor: T,
 }
 
-impl Target {
+impl<T: Real> Target<T> {
     /// No position has this number.
-    const NONE: Self = Self { place: u32::MAX, factor: 1.0 };
+    const NONE: Self = Self { place: u32::MAX, factor: T::ONE };
 }
 
 impl Sampled {
@@ -88,13 +92,13 @@ impl Sampled {
     /// # Safety
     /// As for [`place`](Self::place).
     #[inline(always)]
-    unsafe fn target<S: Simt>(&self, s: &S, position: u32) -> Target {
+    unsafe fn target<S: Simt, T: Real>(&self, s: &S, position: u32) -> Target<T> {
         // SAFETY: the caller's promise.
         unsafe {
             let place = self.place(s, position);
             let factor = match self.scale == GlobalPtr::NULL {
-                true => 1.0,
-                false => s.load_readonly_once(self.scale.at(place)),
+                true => T::ONE,
+                false => s.load_readonly_once(self.scale.cast::<T>().at(place)),
             };
             Target { place, factor }
         }
@@ -105,10 +109,11 @@ impl Sampled {
     /// # Safety
     /// `target` comes from [`target`](Self::target), for a position of no other thread, or is none.
     #[inline(always)]
-    unsafe fn store<S: Simt>(&self, s: &S, target: Target, sum: f32) {
-        if target.place != Target::NONE.place {
+    unsafe fn store<S: Simt, T: Real>(&self, s: &S, target: Target<T>, sum: T) {
+        if target.place != Target::<T>::NONE.place {
+            let product = self.alpha.get::<T>() * sum * target.factor;
             // SAFETY: the caller's promise.
-            unsafe { s.store(self.out.at(target.place), self.alpha * sum * target.factor) };
+            unsafe { s.store(self.out.cast::<T>().at(target.place), product) };
         }
     }
 

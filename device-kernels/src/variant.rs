@@ -143,7 +143,10 @@ pub enum Variant {
         vectors: bool,
     },
     /// [`crate::place_values`].
-    PlaceValues,
+    PlaceValues {
+        /// Bytes of a value as it is given.
+        value_bytes: u32,
+    },
     /// [`crate::training::Pointwise`].
     Pointwise,
     /// [`crate::training::CrossEntropy`].
@@ -157,7 +160,10 @@ pub enum Variant {
     /// [`crate::training::Adam`].
     Adam,
     /// [`crate::spmm::combine`].
-    Combine,
+    Combine {
+        /// Bytes of a sum.
+        sum_bytes: u32,
+    },
     /// [`crate::scan::Scan`].
     Scan,
     /// [`crate::scan::ScanAdd`].

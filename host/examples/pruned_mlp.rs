@@ -98,7 +98,7 @@ fn main() -> ExitCode {
 }
 
 /// Whether the result is right.
-fn run<E: Element>(options: &Options) -> Result<bool> {
+fn run<E: Element<Sum = f32>>(options: &Options) -> Result<bool> {
     let device = options.device.open()?;
     if let Some((width, hidden)) = options.make {
         Mlp::write_made_up(&options.file, width, hidden, options.seed)?;

@@ -102,6 +102,13 @@ impl<'a, T> DenseRef<'a, T> {
         self.data
     }
 
+    /// The same matrix of elements that are other ones of the same size; `cast` keeps their number.
+    pub(crate) fn map_data<U>(self, cast: impl FnOnce(&'a [T]) -> &'a [U]) -> DenseRef<'a, U> {
+        let data = cast(self.data);
+        debug_assert_eq!(data.len(), self.data.len(), "elements of the same size");
+        DenseRef { data, rows: self.rows, cols: self.cols, ld: self.ld }
+    }
+
     /// The elements of row `r`.
     ///
     /// # Panics

@@ -139,9 +139,11 @@
 //! to do about them; nothing panics on user data. [`SpmmPlan::verify`] compares a result with an f64 reference,
 //! element by element and where the result is, within a bound that follows from the number of roundings.
 
+mod activation;
 mod cpu;
 mod dense;
 mod device;
+mod element;
 mod error;
 mod matrix;
 mod nm;
@@ -165,13 +167,14 @@ pub mod tree {
 pub mod interop;
 pub mod training;
 
+pub use activation::{Activation, Epilogue};
 pub use dense::{DenseMut, DenseRef};
 pub use device::{Device, DeviceBuffer, DeviceKind, DeviceSelector, Event, KernelModule};
+pub use element::{Element, Real};
 pub use error::{DeviceError, Error, NmError, PlanError, SddmmError, SpmmError, TensorError, TrainingError};
-pub use matrix::{DeviceMatrix, Element, Output};
+pub use matrix::DeviceMatrix;
 pub use nm::{
-    Activation, ActivationLayout, NmAlgorithm, NmOptions, NmPacking, NmReport, NmRun, NmSpmm, NmSpmmBuilder,
-    NmSpmmPlan,
+    ActivationLayout, NmAlgorithm, NmOptions, NmPacking, NmReport, NmSpmm, NmSpmmBuilder, NmSpmmPlan,
 };
 pub use options::{
     Algorithm, CpuTasks, Determinism, Precision, Preprocessing, Rates, RowDivision, TileValues,

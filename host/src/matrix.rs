@@ -1,59 +1,13 @@
-//! Dense matrices in the memory of a device, and the element types that kernels know.
+//! Dense matrices in the memory of a device.
 
 use std::fmt;
 
-use half::{bf16, f16};
 use windrow_formats::Value;
 
 use crate::dense::{DenseMut, DenseRef, check_shape};
 use crate::device::{Device, DeviceBuffer};
 use crate::error::PlanError;
 use crate::num::wide;
-use crate::options::Precision;
-
-mod sealed {
-    /// The types of `B` that kernels and the CPU product are written for.
-    #[expect(private_bounds, reason = "nobody outside may implement or name either trait")]
-    pub trait Operand: crate::cpu::Operand {}
-    impl Operand for f32 {}
-    impl Operand for half::f16 {}
-    impl Operand for half::bf16 {}
-
-    /// The types of `C`.
-    #[expect(private_bounds, reason = "nobody outside may implement or name either trait")]
-    pub trait Storage: crate::cpu::Storage {}
-    impl Storage for f32 {}
-    impl Storage for half::f16 {}
-}
-
-/// Element type of `B`: the one that the plan's precision names, or f32 for [`Precision::Tf32`].
-pub trait Element: Value + sealed::Operand {
-    /// The precision of plans that take it as it is.
-    const PRECISION: Precision;
-}
-
-impl Element for f32 {
-    const PRECISION: Precision = Precision::F32;
-}
-impl Element for f16 {
-    const PRECISION: Precision = Precision::F16;
-}
-impl Element for bf16 {
-    const PRECISION: Precision = Precision::Bf16;
-}
-
-/// Element type of `C`: sums are f32 and rounded once when they are stored.
-pub trait Output: Value + sealed::Storage {
-    /// Whether it is IEEE binary16.
-    const IS_HALF: bool;
-}
-
-impl Output for f32 {
-    const IS_HALF: bool = false;
-}
-impl Output for f16 {
-    const IS_HALF: bool = true;
-}
 
 /// A row-major matrix in the memory of a [`Device`]: row `r` is elements `r·ld .. r·ld + cols`.
 ///
@@ -257,43 +211,10 @@ pub(crate) fn aligned_ld<T>(cols: usize) -> usize {
     cols.checked_next_multiple_of((16 / size_of::<T>()).max(1)).unwrap_or(cols)
 }
 
-/// An expression for the element type of a precision: `with_element!(precision, T => expression)` has `T` stand for
-/// `f32`, [`f16`](crate::f16) or [`bf16`](crate::bf16) in the expression, as `B` and other operands of a plan of that
-/// precision have it.
-///
-/// # Examples
-/// ```
-/// use windrow::{Device, DeviceMatrix, Precision, with_element};
-///
-/// fn zeros(precision: Precision, device: &Device) -> Result<u64, windrow::PlanError> {
-///     Ok(with_element!(precision, T => DeviceMatrix::<T>::zeros(device, 3, 8)?.buffer().bytes()))
-/// }
-/// assert_eq!(zeros(Precision::Bf16, &Device::cpu())?, 3 * 8 * 2);
-/// assert_eq!(zeros(Precision::Tf32, &Device::cpu())?, 3 * 8 * 4);
-/// # Ok::<(), windrow::PlanError>(())
-/// ```
-#[macro_export]
-macro_rules! with_element {
-    ($precision:expr, $element:ident => $run:expr) => {
-        match $precision {
-            $crate::Precision::F32 | $crate::Precision::Tf32 => {
-                type $element = f32;
-                $run
-            }
-            $crate::Precision::F16 => {
-                type $element = $crate::f16;
-                $run
-            }
-            $crate::Precision::Bf16 => {
-                type $element = $crate::bf16;
-                $run
-            }
-        }
-    };
-}
-
 #[cfg(test)]
 mod tests {
+    use half::f16;
+
     use super::*;
 
     #[test]

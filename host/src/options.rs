@@ -5,7 +5,7 @@ use std::fmt;
 use windrow_formats::names;
 use windrow_kernels::Dtype;
 
-/// Type in which the values of `A` and `B` are stored and multiplied; sums are always f32.
+/// Type in which the values of `A` and `B` are stored and multiplied; sums are f32, for f64 they are f64.
 ///
 /// A `match` may name every one: code that forgets a new one shall not compile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -22,11 +22,13 @@ pub enum Precision {
     /// f32 in memory, multiplied as TF32: values and `B` are rounded to nearest, ties away from zero, to 11
     /// significant bits with the range of f32. `B` is an f32 matrix and is rounded when it is used.
     Tf32,
+    /// IEEE binary64, on CUDA cores, summed in f64: for scientific computing. Products with N:M weights do not have it.
+    F64,
 }
 
 impl Precision {
     /// Every precision.
-    pub const ALL: [Self; 4] = [Self::F32, Self::Tf32, Self::F16, Self::Bf16];
+    pub const ALL: [Self; 5] = [Self::F32, Self::Tf32, Self::F16, Self::Bf16, Self::F64];
 
     pub(crate) const fn dtype(self) -> Dtype {
         match self {
@@ -34,6 +36,7 @@ impl Precision {
             Self::Bf16 => Dtype::Bf16,
             Self::F32 => Dtype::F32,
             Self::Tf32 => Dtype::Tf32,
+            Self::F64 => Dtype::F64,
         }
     }
 
@@ -44,12 +47,13 @@ impl Precision {
             Self::F16 => "f16",
             Self::Bf16 => "bf16",
             Self::F32 | Self::Tf32 => "f32",
+            Self::F64 => "f64",
         }
     }
 
     /// Whether there are Tensor Core kernels for it.
     pub(crate) const fn has_tile_kernels(self) -> bool {
-        !matches!(self, Self::F32)
+        !matches!(self, Self::F32 | Self::F64)
     }
 
     /// Size of one value in bytes.
@@ -60,7 +64,7 @@ impl Precision {
 }
 
 names!(Precision, "precision";
-    F32 => "f32", Tf32 => "tf32", F16 => "f16", Bf16 => "bf16");
+    F32 => "f32", Tf32 => "tf32", F16 => "f16", Bf16 => "bf16", F64 => "f64");
 
 /// How the product is computed on a GPU. The CPU has one algorithm, whatever is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -75,24 +79,24 @@ pub enum Algorithm {
     /// every row. For matrices of short rows; long rows are not cut. Any precision.
     ShortRows,
     /// CUDA cores over CSR, divided as a point of Sgap's space says ([`AtomicParallelism`](crate::AtomicParallelism)):
-    /// for narrow `B`, where balance decides. f32 and f16. Works on rows in their own order.
+    /// for narrow `B`, where balance decides. f32, f64 and f16. Works on rows in their own order.
     SegmentGroup,
     /// CUDA cores over CSR, a column of `B` at a time: entries and ends of rows merged into a path, of which every thread
     /// takes as many steps (merge-based sparse matrix times vector). For one column and rows that differ in length. A
     /// thread reads 4, 8 or 16 entries at once: as many as a point of
-    /// [`AtomicParallelism`](crate::AtomicParallelism) gives it, or as suits the size of the matrix. Any precision.
+    /// [`AtomicParallelism`](crate::AtomicParallelism) gives it, or as suits the size of the matrix. Any precision but f64.
     /// Works on rows in their own order.
     MergePath,
     /// Tensor Cores over CSR: dot products as MMAs over matricised rows (TCA-SpMM). f16. Works on rows in their own
     /// order, and takes a column-major `B` too
     /// ([`SpmmPlan::run_column_major_into`](crate::SpmmPlan::run_column_major_into)).
     MatricizedRows,
-    /// Tensor Cores over 8 × 8 tiles. Any precision but f32.
+    /// Tensor Cores over 8 × 8 tiles. f16, bf16 and tf32.
     TileStream,
     /// RSH-SpMM: tiles, and [`ShortRows`](Self::ShortRows) for short rows that share few columns with their window.
     /// Which rows is estimated with a cost model, unless a partition is given; where no division pays, all rows
     /// go to tiles (to [`RowSplit`](Self::RowSplit) if values are not finite). A partition by column vectors divides
-    /// rows too, as Libra does, and has [`RowSplit`](Self::RowSplit) beside the tiles. Any precision but f32.
+    /// rows too, as Libra does, and has [`RowSplit`](Self::RowSplit) beside the tiles. f16, bf16 and tf32.
     Hybrid,
 }
 
@@ -113,8 +117,9 @@ impl Algorithm {
     #[must_use]
     pub const fn supports(self, precision: Precision) -> bool {
         match self {
-            Self::Auto | Self::RowSplit | Self::ShortRows | Self::MergePath => true,
-            Self::SegmentGroup => matches!(precision, Precision::F32 | Precision::F16),
+            Self::Auto | Self::RowSplit | Self::ShortRows => true,
+            Self::SegmentGroup => matches!(precision, Precision::F32 | Precision::F64 | Precision::F16),
+            Self::MergePath => !matches!(precision, Precision::F64),
             Self::MatricizedRows => matches!(precision, Precision::F16),
             Self::TileStream | Self::Hybrid => precision.has_tile_kernels(),
         }
@@ -303,7 +308,7 @@ mod tests {
             "\"csr\" is no algorithm; there are auto, row-split, short-rows, segment-group, merge-path, matricized-rows, \
              tile-stream and hybrid"
         );
-        let error = "f64".parse::<Precision>().unwrap_err();
-        assert_eq!(error.to_string(), "\"f64\" is no precision; there are f32, tf32, f16 and bf16");
+        let error = "f8".parse::<Precision>().unwrap_err();
+        assert_eq!(error.to_string(), "\"f8\" is no precision; there are f32, tf32, f16, bf16 and f64");
     }
 }

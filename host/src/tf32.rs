@@ -16,8 +16,8 @@ pub(crate) fn round(x: f32) -> f32 {
 }
 
 /// `x`, an element of a plan's type, as a product of that precision multiplies it.
-pub(crate) fn as_multiplied(precision: Precision, x: f32) -> f32 {
-    if precision == Precision::Tf32 { round(x) } else { x }
+pub(crate) fn as_multiplied(precision: Precision, x: f64) -> f64 {
+    if precision == Precision::Tf32 { f64::from(round_f64(x)) } else { x }
 }
 
 /// The tf32 nearest to `x`, ties away from zero, rounded once.

@@ -86,6 +86,12 @@ pub unsafe trait Simt {
     /// As for every memory method, except that other threads may add to the same word.
     unsafe fn reduce_add_f32(&self, to: GlobalPtr<f32>, value: f32);
 
+    /// [`reduce_add_f32`](Simt::reduce_add_f32) for an f64 (`red.add.f64`), which flushes nothing.
+    ///
+    /// # Safety
+    /// As for [`reduce_add_f32`](Simt::reduce_add_f32).
+    unsafe fn reduce_add_f64(&self, to: GlobalPtr<f64>, value: f64);
+
     /// Adds to an integer in memory, atomically, and returns what it was.
     ///
     /// # Safety
@@ -282,6 +288,9 @@ pub unsafe trait Simt {
 
     /// `a·b + c`, rounded once.
     fn fma(&self, a: f32, b: f32, c: f32) -> f32;
+
+    /// `a·b + c` in f64, rounded once.
+    fn fma_f64(&self, a: f64, b: f64, c: f64) -> f64;
 
     /// 2 to the power `x` (`ex2.approx.ftz.f32`), off by at most 2⁻²² of itself, 2 ulp. Exactly 1 for zero and for
     /// subnormal `x`; zero instead of a subnormal result, so for every `x < −126`, minus infinity included; infinity

@@ -111,4 +111,4 @@ macro_rules! words {
         const _: () = assert!(matches!(size_of::<$word>(), 2 | 4 | 8 | 16));
     )+};
 }
-words!(u16, u32, u64, f32, f64, [u32; 2], [u32; 4], [u64; 2], [f32; 2], [f32; 4]);
+words!(u16, u32, u64, f32, f64, [u32; 2], [u32; 4], [u64; 2], [f32; 2], [f32; 4], [f64; 2]);

@@ -12,7 +12,7 @@ pub const UNIT_MMA: f64 = 1.0 / 8_388_608.0;
 
 /// An element type that results are stored in, and what the store costs.
 ///
-/// The f32 sum becomes an element `x·(1 + δ) + η` with `|δ| ≤ UNIT`, `|η| ≤ TINY`.
+/// The sum becomes an element `x·(1 + δ) + η` with `|δ| ≤ UNIT`, `|η| ≤ TINY`.
 pub trait Output: Value {
     /// Unit roundoff of the final store; 0 for f32, whose store does not round.
     const UNIT: f64;
@@ -26,6 +26,13 @@ impl Output for f32 {
     const UNIT: f64 = 0.0;
     const TINY: f64 = 7.006_492_321_624_085e-46; // 2^-150
     const OVERFLOW: f64 = 3.402_823_567_797_336_6e38; // 2^128 - 2^103
+}
+
+/// For sums in f64, whose inputs are f32: [`ExactCase`](crate::ExactCase) is for f64 inputs.
+impl Output for f64 {
+    const UNIT: f64 = 0.0;
+    const TINY: f64 = 2.5e-324; // 2^-1075
+    const OVERFLOW: f64 = f64::INFINITY;
 }
 
 impl Output for f16 {

@@ -36,6 +36,8 @@
 //! must still be there afterwards, both arrays end with the last element of their last row, and rows
 //! of `B` to which `A` never refers hold NaN and infinities in the cases made for that.
 //!
+//! [`ExactCase`] is for products of f64, whose reference is an integer.
+//!
 //! [`NmCase`] is the same for products with vector-wise N:M weights: [`nm_edge_cases`] and its like, compared by
 //! [`assert_nm_matches`].
 //!
@@ -49,6 +51,7 @@ mod bound;
 mod case;
 mod cases;
 mod compare;
+mod exact;
 mod nm;
 mod pattern;
 mod reference;
@@ -63,6 +66,7 @@ pub use cases::{
     SCALARS, WIDTHS, edge_cases, edge_patterns, non_finite_cases, random_case, shape_cases, value_cases,
 };
 pub use compare::{Comparison, assert_matches, compare};
+pub use exact::{ExactCase, ExactSum, whole};
 pub use nm::{
     NmActivation, NmCase, NmLayout, NmOperands, NmReference, assert_nm_matches, compare_nm, nm_edge_cases,
     nm_error_bound, nm_non_finite_cases, nm_patterns, nm_random_case, nm_spmm, nm_value_cases, nm_weights,

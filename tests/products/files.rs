@@ -20,7 +20,7 @@ fn read(name: &str) -> Csr<f32> {
     windrow::io::read_csr::<f32>(&path).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-fn verified<B: Element>(a: &Csr<f32>, device: &windrow::Device, algorithm: Algorithm, n: usize) {
+fn verified<B: Element<Sum = f32>>(a: &Csr<f32>, device: &windrow::Device, algorithm: Algorithm, n: usize) {
     let plan = Spmm::builder(a).width(n).algorithm(algorithm).precision(B::PRECISION).build(device).unwrap();
     let mut rng = SplitMix64::new(n as u64);
     let b: Vec<B> = (0..a.cols() * n).map(|_| B::from_f32(rng.real())).collect();

@@ -3,6 +3,7 @@
 //! A file a subject: `cargo test --test products sddmm::`.
 
 mod common;
+mod double_precision;
 #[path = "../../host/examples/common/mod.rs"]
 mod example;
 mod files;

@@ -15,7 +15,7 @@ fn all_cases() -> Vec<Case> {
 #[test]
 fn row_major() {
     check(SETUP, &all_cases());
-    check(Setup { half_output: true, ..SETUP }, &shape_cases());
+    check(Setup { narrow: Some(Precision::F16), ..SETUP }, &shape_cases());
 }
 
 #[test]

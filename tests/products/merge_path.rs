@@ -21,7 +21,7 @@ fn all_cases() -> Vec<Case> {
 #[test]
 fn every_case_f32() {
     check(setup(Precision::F32), &all_cases());
-    check(Setup { half_output: true, ..setup(Precision::F32) }, &shape_cases());
+    check(Setup { narrow: Some(Precision::F16), ..setup(Precision::F32) }, &shape_cases());
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn every_case_in_less_precision() {
 
 #[test]
 fn in_any_order() {
-    check(Setup { determinism: Determinism::Fast, ..setup(Precision::F32) }, &shape_cases());
+    check(setup(Precision::F32).told(|o| o.determinism = Determinism::Fast), &shape_cases());
 }
 
 /// Entries that a thread reads at once, one for each kernel of a type.
@@ -49,7 +49,7 @@ fn every_number_of_steps() {
         let precision = Precision::ALL[number / 3 % 4];
         for device in kernel_devices(number) {
             let layout = [Layout::AsGiven, Layout::Aligned][number % 2];
-            run_case(Setup { point: Some(point), ..setup(precision) }, &device, case, layout);
+            run_case(setup(precision).told(|o| o.parallelism = Some(point)), &device, case, layout);
         }
     }
     report_missing_gpu("numbers of steps", narrow.len());

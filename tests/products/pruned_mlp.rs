@@ -59,13 +59,13 @@ fn pattern() -> NmPattern {
     NmPattern::new(2, 8, 32).unwrap()
 }
 
-fn upload<E: Element>(elements: &[f32]) -> DeviceMatrix<E> {
+fn upload<E: Element<Sum = f32>>(elements: &[f32]) -> DeviceMatrix<E> {
     let rounded: Vec<E> = elements.iter().map(|&x| E::from_f32(x)).collect();
     DeviceMatrix::upload(&Device::cpu(), DenseRef::packed(&rounded, ROWS, WIDTH).unwrap()).unwrap()
 }
 
 /// What the pruned network gives, verified.
-fn pruned<E: Element>(mlp: &Mlp, precision: Precision, x: &[f32]) -> (Vec<f32>, Mlp) {
+fn pruned<E: Element<Sum = f32>>(mlp: &Mlp, precision: Precision, x: &[f32]) -> (Vec<f32>, Mlp) {
     let pruned = mlp.pruned(pattern(), (&Device::cpu(), precision, ROWS)).unwrap();
     let mut buffers = pruned.buffers(upload::<E>(x)).unwrap();
     pruned.forward(&mut buffers).unwrap();

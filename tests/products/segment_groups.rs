@@ -28,7 +28,7 @@ fn default_point_f32() {
 #[test]
 fn default_point_f16() {
     check(setup(Precision::F16), &all_cases());
-    check(Setup { half_output: true, ..setup(Precision::F16) }, &shape_cases());
+    check(Setup { narrow: Some(Precision::F16), ..setup(Precision::F16) }, &shape_cases());
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn what_there_is_not_is_refused() {
         let workers = "1 logarithm of the share of workers: launches have -31 to 0";
         assert_eq!(refused(GroupLaunch { workers_log2: 1, ..launch }), workers);
         let error = builder.clone().precision(Precision::Tf32).build(&device).unwrap_err();
-        assert!(error.to_string().contains("use precision f32 or f16"), "{error}");
+        assert!(error.to_string().contains("use precision f32, f64 or f16"), "{error}");
     }
     let plan = builder.build(&Device::cpu()).unwrap();
     assert_eq!(plan.report().parallelism, None, "the CPU has one algorithm");

@@ -112,9 +112,9 @@ fn products_without_elements() {
                 Spmm::builder(&a).algorithm(algorithm).precision(precision).width(3).build(&device).unwrap()
             };
             assert!(build(0, 4).run(&[1.0; 8]).unwrap().is_empty());
-            assert_eq!(build(4, 0).run(&[]).unwrap(), [0.0; 12], "k = 0: the plan's width");
-            assert!(build(4, 4).run(&[]).unwrap().is_empty(), "n = 0");
-            assert!(build(0, 0).run(&[]).unwrap().is_empty());
+            assert_eq!(build(4, 0).run::<f32>(&[]).unwrap(), [0.0; 12], "k = 0: the plan's width");
+            assert!(build(4, 4).run::<f32>(&[]).unwrap().is_empty(), "n = 0");
+            assert!(build(0, 0).run::<f32>(&[]).unwrap().is_empty());
             assert_eq!(build(2, 3).run(&[f32::NAN; 6]).unwrap(), [0.0; 4], "no entry refers to the NaN");
             let mut c = [f32::NAN, 7.0];
             let c_view = DenseMut::packed(&mut c, 2, 1).unwrap();

@@ -22,7 +22,7 @@ fn half_outputs() {
         (Algorithm::ShortRows, Precision::Bf16),
         (Algorithm::Hybrid, Precision::F16),
     ] {
-        check(Setup { half_output: true, ..Setup::new(algorithm, precision) }, &some_cases());
+        check(Setup { narrow: Some(Precision::F16), ..Setup::new(algorithm, precision) }, &some_cases());
     }
 }
 
@@ -64,7 +64,10 @@ fn packed_values_in_every_sort_of_plan() {
     let estimated = packed(Algorithm::Hybrid, Precision::F16, 40).told(|o| o.partition = None);
     check(estimated, &some_cases());
     check(Setup { reversed: true, ..packed(Algorithm::TileStream, Precision::Bf16, 5) }, &some_cases());
-    check(Setup { half_output: true, ..packed(Algorithm::Hybrid, Precision::Tf32, 7) }, &some_cases());
+    check(
+        Setup { narrow: Some(Precision::F16), ..packed(Algorithm::Hybrid, Precision::Tf32, 7) },
+        &some_cases(),
+    );
     let any_order = packed(Algorithm::TileStream, Precision::F16, 1000);
     check(any_order.told(|o| o.determinism = Determinism::Fast), &some_cases());
 }

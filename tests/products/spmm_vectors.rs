@@ -112,7 +112,7 @@ fn the_tables_of_cases() {
 #[test]
 fn half_outputs() {
     let many = |precision| vectors(3, precision).told(|o| o.workers = Some(40));
-    let half = |precision| Setup { half_output: true, ..many(precision) };
+    let half = |precision| Setup { narrow: Some(Precision::F16), ..many(precision) };
     for precision in PRECISIONS {
         check(half(precision), &mixed_cases(Values::Reals));
     }
@@ -144,12 +144,12 @@ fn two_streams() {
     }
     let setup = beside(2, Precision::F16, Some(40));
     check(setup, &some_cases());
-    check(Setup { half_output: true, ..setup }, &mixed_cases(Values::Reals));
+    check(Setup { narrow: Some(Precision::F16), ..setup }, &mixed_cases(Values::Reals));
     check(setup.told(|o| o.determinism = Determinism::Fast), &mixed_cases(Values::Reals));
     // Rows that are in one part or the other.
     let rows = setup.told(|o| o.partition = Some(PartitionRule::ShortRows { max_entries: 3 }));
     check(rows, &mixed_cases(Values::Reals));
-    check(Setup { half_output: true, ..rows }, &some_cases());
+    check(Setup { narrow: Some(Precision::F16), ..rows }, &some_cases());
 }
 
 /// The order of the launches changes no bit, run after run.
@@ -207,12 +207,13 @@ fn any_width() {
     let pattern = mixed(1, 300, 400);
     for device in devices() {
         let mut tally = Tally::new(format!("vectors of any width on {device}"));
-        for (n, half_output) in [(1, false), (130, false), (200, true), (64, true)] {
+        for (n, narrow) in [(1, None), (130, None), (200, Some(Precision::F16)), (64, Some(Precision::Bf16))]
+        {
             let operands =
                 Operands { n, padding: 3, scalars: (0.5, 2.0), values: Values::Reals, poison: true };
             let case = Case::from_pattern("any width", &pattern, operands, &mut rng);
             let many = vectors(3, Precision::F16).told(|o| o.workers = Some(40));
-            let setup = Setup { width: Some(64), half_output, ..many };
+            let setup = Setup { width: Some(64), narrow, ..many };
             for layout in [Layout::AsGiven, Layout::Aligned] {
                 tally.ran(&run_case(setup, &device, &case, layout));
             }

@@ -6,8 +6,8 @@ use windrow::interop::kernels::{Variant, entry};
 use windrow::interop::launch;
 use windrow::{
     Algorithm, AtomicParallelism, Bounds, Coo3, Csf3, DenseMut, DenseRef, Determinism, Device, DeviceBuffer,
-    DeviceKind, DeviceMatrix, Element, EmulatorSchedule, GroupLaunch, Mttkrp, MttkrpPlan, Output, PlanError,
-    Precision, TensorError, Ttm, TtmPlan, f16,
+    DeviceKind, DeviceMatrix, Element, EmulatorSchedule, GroupLaunch, Mttkrp, MttkrpPlan, PlanError,
+    Precision, TensorError, Ttm, TtmPlan, Value, f16,
 };
 use windrow_testkit::{Comparison, PADDING_MARK, Tally, TensorCase, tensor_cases};
 
@@ -70,7 +70,7 @@ impl Setup {
 
 /// Runs MTTKRP twice on one plan, and compares both results, padding included.
 #[track_caller]
-fn run_mttkrp<T: Element, O: Output + Element + windrow_testkit::Output>(
+fn run_mttkrp<T: Element, O: Element<Sum = T::Sum> + windrow_testkit::Output>(
     setup: Setup,
     device: &Device,
     case: &TensorCase,
@@ -87,7 +87,8 @@ fn run_mttkrp<T: Element, O: Output + Element + windrow_testkit::Output>(
     let mut compared = Comparison::default();
     for _ in 0..2 {
         let mut y = setup.place::<O>(device, &initial, case.n, PADDING_MARK);
-        plan.run_into(case.alpha, [&b, &c], case.beta, &mut y)
+        let [alpha, beta] = [case.alpha, case.beta].map(<T::Sum as Value>::from_f32);
+        plan.run_into(alpha, [&b, &c], beta, &mut y)
             .unwrap_or_else(|error| panic!("{} on {device}, {setup:?}: {error}", case.name));
         let got = y.buffer().to_vec().unwrap_or_else(|error| panic!("{} on {device}: {error}", case.name));
         compared = case.assert_matches(&reference, &got, y.ld());
@@ -96,14 +97,19 @@ fn run_mttkrp<T: Element, O: Output + Element + windrow_testkit::Output>(
 }
 
 #[track_caller]
-fn run_ttm<T: Element>(setup: Setup, device: &Device, case: &TensorCase) -> Comparison {
+fn run_ttm<T: Element<Sum: windrow_testkit::Output>>(
+    setup: Setup,
+    device: &Device,
+    case: &TensorCase,
+) -> Comparison {
     let a = case.tensor.to_csf(setup.order).unwrap();
     let [.., leaves] = setup.order;
     let plan = setup.ttm(device, &a, case.n);
     assert_eq!(plan.fibers(), a.fibers());
     let b = setup.place::<T>(device, &case.factors[leaves], case.n, f32::NAN);
-    let mut y = setup.place::<f32>(device, &case.initial(a.fibers()), case.n, PADDING_MARK);
-    plan.run_into(case.alpha, &b, case.beta, &mut y)
+    let mut y = setup.place::<T::Sum>(device, &case.initial(a.fibers()), case.n, PADDING_MARK);
+    let [alpha, beta] = [case.alpha, case.beta].map(<T::Sum as Value>::from_f32);
+    plan.run_into(alpha, &b, beta, &mut y)
         .unwrap_or_else(|error| panic!("{} on {device}, {setup:?}: {error}", case.name));
     let got = y.buffer().to_vec().unwrap_or_else(|error| panic!("{} on {device}: {error}", case.name));
     case.assert_matches(&case.ttm(setup.order), &got, y.ld())
@@ -347,7 +353,7 @@ fn plans_say_what_they_are_and_refuse_what_does_not_fit() {
             "{error}"
         );
         let error = builder.clone().precision(Precision::Tf32).build(&device).unwrap_err();
-        assert!(error.to_string().ends_with("; use precision f32 or f16"), "{error}");
+        assert!(error.to_string().ends_with("; use precision f32, f64 or f16"), "{error}");
         let rows = "{<1/4 row, 1 col>, 4}".parse().unwrap();
         let error = builder.clone().parallelism(rows).build(&device).unwrap_err().to_string();
         assert!(

@@ -3,8 +3,8 @@
 use crate::common::{Setup, devices, report_missing_gpu};
 use half::{bf16, f16};
 use windrow::{
-    Algorithm, Csr, DenseRef, Device, DeviceBuffer, DeviceMatrix, Element, Output, PlanError, Precision,
-    SpmmError, SpmmPlan, Verification,
+    Algorithm, Csr, DenseRef, Device, DeviceBuffer, DeviceMatrix, Element, PlanError, Precision, SpmmError,
+    SpmmPlan, Verification,
 };
 use windrow_testkit::{Case, Operands, Pattern, SplitMix64, Values};
 
@@ -25,7 +25,7 @@ fn case(values: Values) -> Case {
 }
 
 /// Runs the plan and verifies the result, after `tamper` has changed it (row-major, packed).
-fn verify<B: Element, C: Output>(
+fn verify<B: Element<Sum = f32>, C: Element<Sum = f32>>(
     plan: &SpmmPlan,
     case: &Case,
     device: &Device,
@@ -42,7 +42,7 @@ fn verify<B: Element, C: Output>(
     plan.verify(&case.a, &b, &c).unwrap()
 }
 
-fn verify_as<C: Output>(
+fn verify_as<C: Element<Sum = f32>>(
     precision: Precision,
     plan: &SpmmPlan,
     case: &Case,

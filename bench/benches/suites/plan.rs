@@ -2,7 +2,9 @@
 
 use criterion::BenchmarkId;
 use windrow::synthetic::Synthetic;
-use windrow::{Algorithm, Csr, Device, Precision, Preprocessing, SddmmAlgorithm, f16, with_element};
+use windrow::{
+    Algorithm, Csr, Device, Element, Precision, Preprocessing, SddmmAlgorithm, Value, f16, with_element,
+};
 use windrow_bench::measure::{SweepPath, poisoned_matrix, random_matrix};
 
 use crate::cases::{Bench, Work};
@@ -54,8 +56,8 @@ fn spmm(device: &Device, a: &Csr<f32>, path: SweepPath, place: Preprocessing) ->
     let found = with_element!(path.options.precision, T => {
         let plan = path.builder(&a, WIDTH, None).preprocessing(place).build(&device).expect("a plan");
         let b = random_matrix::<T>(&device, a.cols(), WIDTH, 1).expect("memory for B");
-        let mut c = poisoned_matrix(&device, a.rows(), WIDTH).expect("memory for C");
-        plan.run_into(1.0, &b, 0.0, &mut c).expect("a product");
+        let mut c = poisoned_matrix::<<T as Element>::Sum>(&device, a.rows(), WIDTH).expect("memory for C");
+        plan.run_into(<T as Element>::Sum::ONE, &b, <T as Element>::Sum::ZERO, &mut c).expect("a product");
         plan.verify(&a, &b, &c).expect("operands of the plan")
     });
     assert!(found.passed(), "{path}: {found}");

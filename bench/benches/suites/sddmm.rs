@@ -5,7 +5,7 @@ use std::hint::black_box;
 use criterion::BenchmarkId;
 use windrow::synthetic::Synthetic;
 use windrow::{
-    Csr, Device, DeviceBuffer, Element, Precision, Sddmm, SddmmAlgorithm, SddmmBuilder, with_element,
+    Csr, Device, DeviceBuffer, Element, Precision, Sddmm, SddmmAlgorithm, SddmmBuilder, Value, with_element,
 };
 use windrow_bench::measure::random_matrix;
 
@@ -68,11 +68,11 @@ impl Case<'_> {
         let plan = self.builder().build(device).expect("a plan");
         let x = random_matrix::<T>(device, a.rows(), inner, 1).expect("memory for X");
         let y = random_matrix::<T>(device, a.cols(), inner, 2).expect("memory for Y");
-        let mut out =
-            DeviceBuffer::from_slice(device, &vec![f32::NAN; a.nnz()]).expect("memory for a result");
-        plan.run_into(1.0, &x, &y, &mut out).expect("a product");
+        let mut out = DeviceBuffer::from_slice(device, &vec![T::Sum::from_f32(f32::NAN); a.nnz()])
+            .expect("memory for a result");
+        plan.run_into(T::Sum::ONE, &x, &y, &mut out).expect("a product");
         let found = plan.verify(a, &x, &y, &out).expect("operands of the plan");
         assert!(found.passed(), "{algorithm}-{precision}, inner {inner}: {found}");
-        Box::new(move || plan.run_into(1.0, &x, &y, black_box(&mut out)).expect("the same product"))
+        Box::new(move || plan.run_into(T::Sum::ONE, &x, &y, black_box(&mut out)).expect("the same product"))
     }
 }

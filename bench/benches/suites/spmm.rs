@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use criterion::BenchmarkId;
 use windrow::synthetic::Synthetic;
-use windrow::{Algorithm, Csr, Device, Element, Precision, with_element};
+use windrow::{Algorithm, Csr, Device, Element, Precision, Value, with_element};
 use windrow_bench::measure::{SweepPath, poisoned_matrix, random_matrix};
 
 use crate::cases::{Bench, Work};
@@ -63,9 +63,10 @@ pub(crate) fn product(device: &Device, a: &Csr<f32>, width: usize, path: SweepPa
 fn product_as<T: Element>(device: &Device, a: &Csr<f32>, width: usize, path: SweepPath) -> Work {
     let plan = path.builder(a, width, None).build(device).expect("a plan");
     let b = random_matrix::<T>(device, a.cols(), width, 1).expect("memory for B");
-    let mut c = poisoned_matrix(device, a.rows(), width).expect("memory for C");
-    plan.run_into(1.0, &b, 0.0, &mut c).expect("a product");
+    let (alpha, beta) = (T::Sum::ONE, T::Sum::ZERO);
+    let mut c = poisoned_matrix::<T::Sum>(device, a.rows(), width).expect("memory for C");
+    plan.run_into(alpha, &b, beta, &mut c).expect("a product");
     let found = plan.verify(a, &b, &c).expect("operands of the plan");
     assert!(found.passed(), "{path}, width {width}: {found}");
-    Box::new(move || plan.run_into(1.0, &b, 0.0, black_box(&mut c)).expect("the same product"))
+    Box::new(move || plan.run_into(alpha, &b, beta, black_box(&mut c)).expect("the same product"))
 }

@@ -45,7 +45,7 @@ fn mttkrp(device: &Device, a: &Csf3<f32>, width: usize) -> Work {
     let factor =
         |mode: usize| random_matrix::<f32>(device, dims[mode], width, 1).expect("memory for a factor");
     let (b, c) = (factor(fiber), factor(leaf));
-    let mut y = poisoned_matrix(device, dims[root], width).expect("memory for Y");
+    let mut y = poisoned_matrix::<f32>(device, dims[root], width).expect("memory for Y");
     plan.run_into(1.0, [&b, &c], 0.0, &mut y).expect("a product");
     let found = plan.verify(a, [&b, &c], &y).expect("operands of the plan");
     assert!(found.passed(), "MTTKRP of mode {root}, width {width}: {found}");
@@ -57,7 +57,7 @@ fn ttm(device: &Device, a: &Csf3<f32>, width: usize) -> Work {
     let leaf = a.mode_order()[2];
     let plan = Ttm::builder(a).width(width).build(device).expect("a plan");
     let b = random_matrix::<f32>(device, a.dims()[leaf], width, 1).expect("memory for B");
-    let mut y = poisoned_matrix(device, a.fibers(), width).expect("memory for Y");
+    let mut y = poisoned_matrix::<f32>(device, a.fibers(), width).expect("memory for Y");
     plan.run_into(1.0, &b, 0.0, &mut y).expect("a product");
     let found = plan.verify(a, &b, &y).expect("operands of the plan");
     assert!(found.passed(), "TTM of mode {leaf}, width {width}: {found}");

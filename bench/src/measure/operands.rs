@@ -3,7 +3,7 @@
 use cudarc::driver::sys as cuda;
 use windrow::interop::cuda_handles;
 use windrow::synthetic::seeded_values;
-use windrow::{Csr, DenseRef, Device, DeviceMatrix, Value};
+use windrow::{Csr, DenseRef, Device, DeviceMatrix, Real, Value};
 
 use crate::measure::error::{BenchError, driver_error};
 
@@ -49,31 +49,63 @@ pub fn random_matrix<T: Value>(
 ///
 /// # Errors
 /// [`BenchError::Product`] if the device's memory does not suffice.
-pub fn poisoned_matrix(device: &Device, rows: usize, cols: usize) -> Result<DeviceMatrix<f32>, BenchError> {
+pub fn poisoned_matrix<S: Real>(
+    device: &Device,
+    rows: usize,
+    cols: usize,
+) -> Result<DeviceMatrix<S>, BenchError> {
     let mut matrix = DeviceMatrix::zeros(device, rows, cols)?;
-    fill(&mut matrix, f32::NAN)?;
+    fill(&mut matrix, Filling::Nan)?;
     Ok(matrix)
 }
 
-/// Overwrites all elements with `value`, after all work asked for before. What the padding between rows holds
-/// afterwards is not specified.
+/// What a result is full of before it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Filling {
+    /// Zeros, for kernels that add to them.
+    Zero,
+    /// NaN.
+    Nan,
+    /// 10³⁰, on a CUDA device 10²³⁷ in f64: far beyond every bound, but finite, since a library may multiply `C` by β = 0
+    /// instead of not reading it.
+    Huge,
+}
+
+impl Filling {
+    /// Each 32-bit word of the elements, in f32 as in f64: devices fill memory with such.
+    const fn word(self) -> u32 {
+        match self {
+            Self::Zero => 0,
+            Self::Nan => 0x7FFF_FFFF,
+            Self::Huge => 1e30f32.to_bits(),
+        }
+    }
+
+    /// The element.
+    pub(crate) fn element<S: Real>(self) -> S {
+        S::from_f32(f32::from_bits(self.word()))
+    }
+}
+
+/// Overwrites all elements, after all work asked for before. What the padding between rows holds afterwards is not
+/// specified.
 ///
 /// # Errors
 /// [`BenchError::Product`], [`BenchError::Device`] if the device fails.
-pub(crate) fn fill(matrix: &mut DeviceMatrix<f32>, value: f32) -> Result<(), BenchError> {
+pub(crate) fn fill<S: Real>(matrix: &mut DeviceMatrix<S>, filling: Filling) -> Result<(), BenchError> {
     let Some(handles) = cuda_handles(matrix.device())? else {
-        let values = vec![value; matrix.rows() * matrix.cols()];
+        let values = vec![filling.element::<S>(); matrix.rows() * matrix.cols()];
         return Ok(matrix.copy_from(DenseRef::packed(&values, matrix.rows(), matrix.cols())?)?);
     };
     let buffer = matrix.buffer();
     if buffer.is_empty() {
         return Ok(());
     }
-    // SAFETY: the buffer has `len` words of 4 bytes at its address and is borrowed alone; the stream is its device's,
+    let words = buffer.len() * (size_of::<S>() / size_of::<u32>());
+    // SAFETY: the buffer has so many words of 4 bytes at its address and is borrowed alone; the stream is its device's,
     // whose context `cuda_handles` made current, so that the buffer is freed after this work.
     let filled = unsafe {
-        cuda::cuMemsetD32Async(buffer.address(), value.to_bits(), buffer.len(), handles.stream.cast())
-            .result()
+        cuda::cuMemsetD32Async(buffer.address(), filling.word(), words, handles.stream.cast()).result()
     };
     filled.map_err(|error| driver_error("cuMemsetD32Async", error).into())
 }
@@ -120,11 +152,21 @@ mod tests {
         assert!(b.iter().any(|&x| x < -0.5) && b.iter().any(|&x| x > 0.5));
         let other = random_matrix::<f32>(&device, 10, 7, 2).unwrap().download().unwrap();
         assert_ne!(b, other);
-        let mut c = poisoned_matrix(&device, 3, 5).unwrap();
+        let mut c = poisoned_matrix::<f64>(&device, 3, 5).unwrap();
         let elements = c.download().unwrap();
         assert!(elements.len() == 15 && elements.iter().all(|x| x.is_nan()));
-        fill(&mut c, 2.5).unwrap();
-        assert_eq!(c.download().unwrap(), [2.5; 15]);
-        fill(&mut poisoned_matrix(&device, 0, 5).unwrap(), 1.0).unwrap();
+        fill(&mut c, Filling::Huge).unwrap();
+        assert_eq!(c.download().unwrap(), [f64::from(1e30f32); 15]);
+        fill(&mut poisoned_matrix::<f32>(&device, 0, 5).unwrap(), Filling::Zero).unwrap();
+    }
+
+    #[test]
+    fn the_words_of_fillings_mean_the_same_in_both_types() {
+        let wide =
+            |filling: Filling| f64::from_bits(u64::from(filling.word()) << 32 | u64::from(filling.word()));
+        assert!(wide(Filling::Nan).is_nan() && Filling::Nan.element::<f32>().is_nan());
+        assert_eq!((wide(Filling::Zero), Filling::Zero.element::<f64>()), (0.0, 0.0));
+        assert!(wide(Filling::Huge) > 1e236 && wide(Filling::Huge) < 1e238);
+        assert_eq!(Filling::Huge.element::<f32>(), 1e30);
     }
 }

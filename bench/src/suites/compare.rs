@@ -7,14 +7,10 @@ use windrow::{
 
 use super::facts::{CheckFacts, PeerAttempt, PeerFacts};
 use crate::measure::BenchError;
-use crate::measure::operands::{case_seed, fill, random_matrix};
+use crate::measure::operands::{Filling, case_seed, fill, random_matrix};
 use crate::measure::peers::{CsrAlgorithm, CuBlas, CuSparse, DenseMath, DeviceCsr, VectorAlgorithm};
 use crate::measure::product::{Operands, Stored};
 use crate::measure::{Sampling, SweepPath, Timing, measure};
-
-/// What `C` is full of before a peer writes it: far beyond every bound, but finite, since a library may multiply `C` by
-/// β = 0 instead of not reading it.
-pub(crate) const UNWRITTEN: f32 = 1e30;
 
 /// The libraries, or why there are none. Nothing at all on a device that is no CUDA device.
 pub(crate) struct Peers {
@@ -130,7 +126,7 @@ fn try_sparse<T: Stored>(
     for algorithm in CsrAlgorithm::ROW_MAJOR {
         let mut attempt = Attempt::new(algorithm.to_string());
         let run = |attempt: &mut Attempt, operands: &mut Operands| -> Result<(), BenchError> {
-            let (b, c) = operands.get::<T>(UNWRITTEN)?;
+            let (b, c) = operands.get::<T>(Filling::Huge)?;
             let spmm = library.prepare(algorithm, &a, b, c)?;
             attempt.preprocess_us = Some(spmm.preprocess_us());
             attempt.timing = Some(measure(device, options.sampling, || spmm.run())?);
@@ -144,7 +140,7 @@ fn try_sparse<T: Stored>(
         for algorithm in VectorAlgorithm::ALL {
             let mut attempt = Attempt::new(algorithm.to_string());
             let run = |attempt: &mut Attempt, operands: &mut Operands| -> Result<(), BenchError> {
-                let (b, c) = operands.get::<T>(UNWRITTEN)?;
+                let (b, c) = operands.get::<T>(Filling::Huge)?;
                 let spmv = library.prepare_spmv(algorithm, &a, b, c)?;
                 attempt.preprocess_us = Some(spmv.preprocess_us());
                 attempt.timing = Some(measure(device, options.sampling, || spmv.run())?);
@@ -172,7 +168,7 @@ fn dense_facts(library: &Result<CuBlas, BenchError>, case: &Compared<'_>, math: 
 }
 
 /// The product of the dense matrices, verified against the sparse one's: zeros add nothing.
-fn try_dense<T: Element>(
+fn try_dense<T: Element<Sum = f32>>(
     library: &CuBlas,
     case: &Compared<'_>,
     math: DenseMath,
@@ -191,7 +187,7 @@ fn try_dense<T: Element>(
     };
     let a = dense_form::<T>(device, csr)?;
     let mut c = DeviceMatrix::zeros(device, csr.rows(), width)?;
-    fill(&mut c, UNWRITTEN)?;
+    fill(&mut c, Filling::Huge)?;
     attempt.timing = Some(measure(device, options.sampling, || library.gemm(math, &a, &b, &mut c))?);
     attempt.verify(&case.verifier(T::PRECISION)?, csr, &b, &c)
 }
@@ -231,7 +227,7 @@ impl Attempt {
         verifier: &SpmmPlan,
         csr: &Csr<f32>,
         b: &DeviceMatrix<T>,
-        c: &DeviceMatrix<f32>,
+        c: &DeviceMatrix<T::Sum>,
     ) -> Result<(), BenchError> {
         self.judge(&verifier.verify(csr, b, c)?)
     }
@@ -276,7 +272,7 @@ mod tests {
         assert_eq!((right.time, right.error.as_deref()), (Some(timing), None));
         let mut unwritten = poisoned_matrix(&device, 8, 4).unwrap();
         assert_eq!(attempt(&unwritten).check.map(|check| check.failures), Some(32));
-        fill(&mut unwritten, UNWRITTEN).unwrap();
+        fill(&mut unwritten, Filling::Huge).unwrap();
         let wrong = attempt(&unwritten);
         assert_eq!((wrong.time, wrong.check.as_ref().map(|check| check.failures)), (None, Some(32)));
         let facts = PeerFacts::best_of("f32".to_owned(), "1.0", vec![wrong, right]);
@@ -303,7 +299,7 @@ mod tests {
         let csr = Csr::<f32>::identity(2).unwrap();
         let case = Compared { device: &Device::cpu(), csr: &csr, checksum: 0, width: 1, options: OPTIONS };
         let device = Device::cpu();
-        let mut operands = Operands::new(&device, &csr, 1, (0, 0)).unwrap();
+        let mut operands = Operands::new(&device, &csr, 1, (0, 0));
         assert_eq!(peers.compare(&case, &mut operands), (vec![], vec![]));
     }
 }

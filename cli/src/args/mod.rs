@@ -166,7 +166,8 @@ pub(crate) struct SpmmArgs {
     #[arg(long, short = 'n', value_name = "N")]
     pub(crate) width: usize,
 
-    /// Type in which A and B are multiplied: f32, tf32, f16 or bf16; sums and C are f32 [default: f32]
+    /// Type in which A and B are multiplied: f32, tf32, f16, bf16 or f64; sums and C are f32, in f64 they are f64
+    /// [default: f32]
     #[arg(long, short, value_name = "TYPE")]
     pub(crate) precision: Option<Precision>,
 
@@ -174,14 +175,14 @@ pub(crate) struct SpmmArgs {
     pub(crate) device: DeviceArgs,
 
     /// How to compute on a GPU: auto, row-split, short-rows, segment-group, merge-path, matricized-rows, tile-stream or
-    /// hybrid
-    /// [default: auto]
+    /// hybrid [default: auto]
     ///
     /// row-split: CUDA cores over rows, long rows cut; short-rows: CUDA cores over rows of equal length; segment-group:
-    /// CUDA cores for few columns of B, see --parallelism (f32 and f16); auto takes it for narrow B; merge-path: CUDA
-    /// cores for one column of B, whatever the lengths of rows, with --parallelism for the entries that a thread reads
-    /// at once; matricized-rows: Tensor Cores over rows as they are (f16); tile-stream: Tensor Cores over 8 x 8 tiles;
-    /// hybrid: tiles, with short rows that share few columns on CUDA cores. The last two multiply tf32, f16 and bf16.
+    /// CUDA cores for few columns of B, see --parallelism (f32, f64 and f16); auto takes it for narrow B; merge-path:
+    /// CUDA cores for one column of B, whatever the lengths of rows, with --parallelism for the entries that a thread
+    /// reads at once; matricized-rows: Tensor Cores over rows as they are (f16); tile-stream: Tensor Cores over 8 x 8
+    /// tiles; hybrid: tiles, with short rows that share few columns on CUDA cores. The last two multiply tf32, f16 and
+    /// bf16.
     #[arg(long, short, value_name = "NAME")]
     pub(crate) algorithm: Option<Algorithm>,
 
@@ -264,7 +265,8 @@ pub(crate) struct SddmmArgs {
     #[arg(long, short, value_name = "FORM", default_value_t = SddmmForm::Mask)]
     pub(crate) form: SddmmForm,
 
-    /// Type in which X and Y are multiplied: f32, tf32, f16 or bf16; sums and the result are f32.
+    /// Type in which X and Y are multiplied: f32, tf32, f16, bf16 or f64; sums and the result are f32, in f64 they are
+    /// f64.
     #[arg(long, short, value_name = "TYPE", default_value_t = Precision::F32)]
     pub(crate) precision: Precision,
 
@@ -274,9 +276,8 @@ pub(crate) struct SddmmArgs {
     /// How to compute on a GPU: auto, tiles, entries, groups or hybrid.
     ///
     /// tiles: Tensor Cores over tiles of 8 rows x 16 columns; entries: CUDA cores, entry by entry; groups: the same
-    /// by groups of 1 to 32 threads, f32 and f16; hybrid: tiles that have --tile-threshold entries on Tensor Cores, the
-    /// rest on CUDA cores. tiles and hybrid multiply tf32, f16 and
-    /// bf16.
+    /// by groups of 1 to 32 threads, f32, f64 and f16; hybrid: tiles that have --tile-threshold entries on Tensor
+    /// Cores, the rest on CUDA cores. tiles and hybrid multiply tf32, f16 and bf16.
     #[arg(long, short, value_name = "NAME", default_value_t = SddmmAlgorithm::Auto)]
     pub(crate) algorithm: SddmmAlgorithm,
 
@@ -310,7 +311,7 @@ pub(crate) struct SddmmArgs {
     pub(crate) read: ReadArgs,
 }
 
-/// Check SpMM on a matrix with every algorithm, precision and width.
+/// Check SpMM on a matrix with every algorithm, precision and width: f32, tf32, f16, bf16 and f64.
 ///
 /// Sampled products, weights and tensors are checked by --verify of their own commands. Each product is compared with
 /// an f64 reference, element by element, within the error bound that follows from the length of the row. One line a

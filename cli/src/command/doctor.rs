@@ -5,7 +5,9 @@ use std::fmt;
 use serde::Serialize;
 use windrow::interop::kernels::{Arch, ENTRIES, MODULES};
 use windrow::synthetic::SplitMix64;
-use windrow::{Algorithm, Coo, Csr, Device, DeviceKind, KernelModule, Precision, Spmm, with_element};
+use windrow::{
+    Algorithm, Coo, Csr, Device, DeviceKind, Element, KernelModule, Precision, Spmm, with_element,
+};
 use windrow_bench::measure::BenchError;
 use windrow_bench::measure::peers::{CuBlas, CuSparse};
 
@@ -320,7 +322,7 @@ fn product(
     device: &Device,
 ) -> Result<windrow::Verification> {
     let plan = Spmm::builder(a).width(TEST_WIDTH).precision(precision).algorithm(algorithm).build(device)?;
-    with_element!(precision, T => run_and_verify::<T, f32>(&plan, a, TEST_WIDTH, 1))
+    with_element!(precision, T => run_and_verify::<T, <T as Element>::Sum>(&plan, a, TEST_WIDTH, 1))
 }
 
 /// Rows of 0 to 15 entries, and one that is nearly full.

@@ -8,8 +8,8 @@ use serde::Serialize;
 use windrow::io::{self, DenseTensor, NmIndices, ReadOptions};
 use windrow::synthetic::seeded_values;
 use windrow::{
-    DenseRef, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, NmPattern, NmReport, NmRun, NmSpmm,
-    NmSpmmPlan, VectorNm, Verification, prune_magnitude, with_element,
+    DenseRef, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, Epilogue, NmPattern, NmReport, NmSpmm,
+    NmSpmmPlan, Precision, VectorNm, Verification, bf16, f16, prune_magnitude,
 };
 use windrow_bench::measure::{Timing, measure};
 
@@ -68,7 +68,11 @@ pub(crate) fn run(args: &NmArgs, console: Console) -> Result<()> {
     let plan = plan(&weights.matrix, &device, args);
     spinner.finish_and_clear();
     let plan = plan?;
-    let outcome = with_element!(args.precision, T => product::<T>(weights, &plan, args, console))?;
+    let outcome = match args.precision {
+        Precision::F16 => product::<f16>(weights, &plan, args, console),
+        Precision::Bf16 => product::<bf16>(weights, &plan, args, console),
+        _ => product::<f32>(weights, &plan, args, console), // of f64 there was no plan
+    }?;
     console.line(&outcome)?;
     console.object("nm", &outcome)?;
     conclusion(outcome.verification.as_ref())
@@ -170,7 +174,7 @@ fn plan(weights: &VectorNm<f32>, device: &Device, args: &NmArgs) -> Result<NmSpm
     Ok(builder.build(device)?)
 }
 
-fn product<E: Element>(
+fn product<E: Element<Sum = f32>>(
     weights: Weights,
     plan: &NmSpmmPlan,
     args: &NmArgs,
@@ -191,7 +195,7 @@ fn product<E: Element>(
         c.copy_from(DenseRef::packed(&vec![f32::NAN; m * n], m, n)?)?;
     }
     spinner.finish_and_clear();
-    let run = NmRun { bias: bias.as_ref(), activation: args.activation, ..NmRun::default() };
+    let run = Epilogue { bias: bias.as_ref(), activation: args.activation, ..Epilogue::default() };
     let spinner = console.spinner("timing");
     let time = measure(device, args.timing.sampling(), || plan.run_into(&run, &a, &mut c));
     spinner.finish_and_clear();

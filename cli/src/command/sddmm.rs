@@ -6,7 +6,7 @@ use serde::Serialize;
 use windrow::synthetic::seeded_values;
 use windrow::{
     Csr, DenseRef, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, Sddmm, SddmmPlan, SddmmReport,
-    Verification, with_element,
+    Value, Verification, with_element,
 };
 use windrow_bench::measure::{Timing, measure};
 
@@ -78,9 +78,9 @@ fn product<T: Element>(
     spinner.finish_and_clear();
     let (x, y) = operands?;
     // An entry that no kernel writes cannot pass for a right one.
-    let mut out = DeviceBuffer::from_slice(device, &vec![f32::NAN; a.nnz()])?;
+    let mut out = DeviceBuffer::from_slice(device, &vec![T::Sum::from_f32(f32::NAN); a.nnz()])?;
     let spinner = console.spinner("timing");
-    let time = measure(device, args.timing.sampling(), || plan.run_into(1.0, &x, &y, &mut out));
+    let time = measure(device, args.timing.sampling(), || plan.run_into(T::Sum::ONE, &x, &y, &mut out));
     spinner.finish_and_clear();
     let time = time?;
     let spinner = console.spinner("verifying");

@@ -94,7 +94,7 @@ pub(super) fn conclusion(verification: Option<&Verification>) -> Result<()> {
 
 fn product<B: Element>(a: &Csr<f32>, plan: &SpmmPlan, args: &SpmmArgs, console: Console) -> Result<Outcome> {
     let spinner = console.spinner("making B");
-    let operands = Operands::<B, f32>::new(a, args.width, args.seed, plan.device());
+    let operands = Operands::<B, B::Sum>::new(a, args.width, args.seed, plan.device());
     spinner.finish_and_clear();
     let mut operands = operands?;
     if args.verify {

@@ -8,7 +8,7 @@ use windrow::io::{self, Limits, ReadOptions};
 use windrow::synthetic::seeded_values;
 use windrow::{
     Csf3, DenseRef, Device, DeviceKind, DeviceMatrix, Element, Mttkrp, MttkrpPlan, MttkrpReport, SpmmReport,
-    Ttm, TtmPlan, Verification, with_element,
+    Ttm, TtmPlan, Value, Verification, with_element,
 };
 use windrow_bench::measure::{TensorOperation, Timing, measure};
 
@@ -147,14 +147,15 @@ impl Case<'_> {
         spinner.finish_and_clear();
         let factors = made?;
         // An element that no kernel writes cannot pass for a right one.
-        let nan = vec![f32::NAN; rows * args.width];
+        let nan = vec![T::Sum::from_f32(f32::NAN); rows * args.width];
         let mut y = DeviceMatrix::upload(device, DenseRef::packed(&nan, rows, args.width)?)?;
+        let (alpha, beta) = (T::Sum::ONE, T::Sum::ZERO);
         let spinner = console.spinner("timing");
         let time = measure(device, args.timing.sampling(), || match plan {
             Plan::Mttkrp(plan) => {
-                plan.run_into(1.0, [&factors[0], &factors[1]], 0.0, &mut y).map_err(windrow::Error::from)
+                plan.run_into(alpha, [&factors[0], &factors[1]], beta, &mut y).map_err(windrow::Error::from)
             }
-            Plan::Ttm(plan) => plan.run_into(1.0, &factors[0], 0.0, &mut y).map_err(windrow::Error::from),
+            Plan::Ttm(plan) => plan.run_into(alpha, &factors[0], beta, &mut y).map_err(windrow::Error::from),
         });
         spinner.finish_and_clear();
         let time = time?;

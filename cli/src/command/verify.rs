@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use serde::Serialize;
 use windrow::{
-    Algorithm, Csr, Determinism, Device, DeviceKind, Precision, SpmmPlan, Verification, f16, with_element,
+    Algorithm, Csr, Determinism, Device, DeviceKind, Element, Precision, SpmmPlan, Verification, f16,
+    with_element,
 };
 
 use crate::args::VerifyArgs;
@@ -197,7 +198,9 @@ fn product(
 ) -> Result<Verification> {
     match (plan.precision(), output) {
         (Precision::F16, Precision::F16) => run_and_verify::<f16, f16>(plan, a, width, seed),
-        (precision, _) => with_element!(precision, T => run_and_verify::<T, f32>(plan, a, width, seed)),
+        (precision, _) => {
+            with_element!(precision, T => run_and_verify::<T, <T as Element>::Sum>(plan, a, width, seed))
+        }
     }
 }
 

@@ -44,7 +44,7 @@ fn what_cannot_be_multiplied_is_said() {
     let folder = Folder::new();
     let (file, bad) = (folder.file("small.tns", SMALL), folder.file("bad.tns", "1 1 0 2\n"));
     windrow(&["mttkrp", &file, "-n", "4", "-d", "cpu", "-p", "tf32"])
-        .failed(2, &["use precision f32 or f16"]);
+        .failed(2, &["use precision f32, f64 or f16"]);
     windrow(&["mttkrp", &file, "-n", "4", "--mode", "3"]).failed(2, &["--mode"]);
     windrow(&["ttm", &bad, "-n", "4", "-d", "cpu"]).failed(3, &["line 1, column 5"]);
     windrow(&["ttm", &file, "-n", "4", "-d", "cpu", "--max-nnz", "3"]).failed(6, &["3"]);

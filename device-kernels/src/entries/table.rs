@@ -6,7 +6,7 @@ use super::run_bytes;
 use crate::arch::Arch;
 use crate::atomic_entries::AtomicEntries;
 use crate::check::Check;
-use crate::element::{Bf16, F16, F32, Scalars, Tf32, Vectors};
+use crate::element::{Bf16, F16, F32, F64, Scalars, Tf32, Vectors};
 use crate::gather_probe::GatherProbe;
 use crate::kernel::{Entry, Family, Kernel};
 use crate::nm::{
@@ -69,6 +69,14 @@ entries! {
             spmm_row_split_tf32_l32w1 => RowSplit<Vectors<Tf32>, 32, 1>,
             spmm_row_split_tf32_elements => RowSplit<Scalars<Tf32>, 32, 1>,
         }
+        spmm_row_split_f64 {
+            spmm_row_split_f64_l8w1 => RowSplit<Vectors<F64>, 8, 1>,
+            spmm_row_split_f64_l8w4 => RowSplit<Vectors<F64>, 8, 4>,
+            spmm_row_split_f64_l16w1 => RowSplit<Vectors<F64>, 16, 1>,
+            spmm_row_split_f64_l16w2 => RowSplit<Vectors<F64>, 16, 2>,
+            spmm_row_split_f64_l32w1 => RowSplit<Vectors<F64>, 32, 1>,
+            spmm_row_split_f64_elements => RowSplit<Scalars<F64>, 32, 1>,
+        }
         spmm_short_rows_f16 {
             spmm_short_rows_f16_l4 => ShortRows<Vectors<F16>, 4>,
             spmm_short_rows_f16_l8 => ShortRows<Vectors<F16>, 8>,
@@ -94,6 +102,12 @@ entries! {
             spmm_short_rows_tf32_l16 => ShortRows<Vectors<Tf32>, 16>,
             spmm_short_rows_tf32_l32 => ShortRows<Vectors<Tf32>, 32>,
             spmm_short_rows_tf32_elements => ShortRows<Scalars<Tf32>, 32>,
+        }
+        spmm_short_rows_f64 {
+            spmm_short_rows_f64_l8 => ShortRows<Vectors<F64>, 8>,
+            spmm_short_rows_f64_l16 => ShortRows<Vectors<F64>, 16>,
+            spmm_short_rows_f64_l32 => ShortRows<Vectors<F64>, 32>,
+            spmm_short_rows_f64_elements => ShortRows<Scalars<F64>, 32>,
         }
         spmm_tile_stream_f16 {
             spmm_tile_stream_f16_64 => TileStream<F16, Bulk, 1, 3>,
@@ -135,6 +149,11 @@ entries! {
             spmm_row_groups_f16_c2 => RowGroups<F16, 2>,
             spmm_row_groups_f16_c4 => RowGroups<F16, 4>,
         }
+        spmm_row_groups_f64 {
+            spmm_row_groups_f64_c1 => RowGroups<F64, 1>,
+            spmm_row_groups_f64_c2 => RowGroups<F64, 2>,
+            spmm_row_groups_f64_c4 => RowGroups<F64, 4>,
+        }
         spmm_nonzero_groups_f32_n1 {
             spmm_nonzero_groups_f32_n1c1 => NonzeroGroups<F32, 1, 1>,
             spmm_nonzero_groups_f32_n1c2 => NonzeroGroups<F32, 1, 2>,
@@ -165,6 +184,21 @@ entries! {
             spmm_nonzero_groups_f16_n4c2 => NonzeroGroups<F16, 4, 2>,
             spmm_nonzero_groups_f16_n4c4 => NonzeroGroups<F16, 4, 4>,
         }
+        spmm_nonzero_groups_f64_n1 {
+            spmm_nonzero_groups_f64_n1c1 => NonzeroGroups<F64, 1, 1>,
+            spmm_nonzero_groups_f64_n1c2 => NonzeroGroups<F64, 1, 2>,
+            spmm_nonzero_groups_f64_n1c4 => NonzeroGroups<F64, 1, 4>,
+        }
+        spmm_nonzero_groups_f64_n2 {
+            spmm_nonzero_groups_f64_n2c1 => NonzeroGroups<F64, 2, 1>,
+            spmm_nonzero_groups_f64_n2c2 => NonzeroGroups<F64, 2, 2>,
+            spmm_nonzero_groups_f64_n2c4 => NonzeroGroups<F64, 2, 4>,
+        }
+        spmm_nonzero_groups_f64_n4 {
+            spmm_nonzero_groups_f64_n4c1 => NonzeroGroups<F64, 4, 1>,
+            spmm_nonzero_groups_f64_n4c2 => NonzeroGroups<F64, 4, 2>,
+            spmm_nonzero_groups_f64_n4c4 => NonzeroGroups<F64, 4, 4>,
+        }
         spmm_matricized_rows {
             spmm_matricized_rows => MatricizedRows<RowMajor>,
             spmm_matricized_rows_elements => MatricizedRows<RowMajorElements>,
@@ -191,10 +225,16 @@ entries! {
             spmm_merge_path_tf32_s15 => MergePath<Tf32, 4>,
         }
         spmm_combine {
-            spmm_combine => Combine,
+            spmm_combine => Combine<f32>,
+        }
+        spmm_combine_f64 {
+            spmm_combine_f64 => Combine<f64>,
         }
         spmm_place_values {
-            place_values => PlaceValues,
+            place_values => PlaceValues<f32>,
+        }
+        spmm_place_values_f64 {
+            place_values_f64 => PlaceValues<f64>,
         }
     }
     Tensor {
@@ -227,6 +267,20 @@ entries! {
             mttkrp_nonzero_groups_f16_n4c1 => Mttkrp<F16, 4, 1>,
             mttkrp_nonzero_groups_f16_n4c2 => Mttkrp<F16, 4, 2>,
             mttkrp_nonzero_groups_f16_n4c4 => Mttkrp<F16, 4, 4>,
+        }
+        tensor_mttkrp_f64_n1 {
+            mttkrp_nonzero_groups_f64_n1c1 => Mttkrp<F64, 1, 1>,
+            mttkrp_nonzero_groups_f64_n1c2 => Mttkrp<F64, 1, 2>,
+            mttkrp_nonzero_groups_f64_n1c4 => Mttkrp<F64, 1, 4>,
+        }
+        tensor_mttkrp_f64_n2 {
+            mttkrp_nonzero_groups_f64_n2c1 => Mttkrp<F64, 2, 1>,
+            mttkrp_nonzero_groups_f64_n2c2 => Mttkrp<F64, 2, 2>,
+            mttkrp_nonzero_groups_f64_n2c4 => Mttkrp<F64, 2, 4>,
+        }
+        tensor_mttkrp_f64_n4 {
+            mttkrp_nonzero_groups_f64_n4c1 => Mttkrp<F64, 4, 1>,
+            mttkrp_nonzero_groups_f64_n4c2 => Mttkrp<F64, 4, 2>,
         }
         tensor_atomic {
             mttkrp_atomic_f32 => AtomicEntries<2>,
@@ -274,6 +328,10 @@ entries! {
             sddmm_entries_tf32 => SddmmEntries<Vectors<Tf32>>,
             sddmm_entries_tf32_elements => SddmmEntries<Scalars<Tf32>>,
         }
+        sddmm_entries_f64 {
+            sddmm_entries_f64 => SddmmEntries<Vectors<F64>>,
+            sddmm_entries_f64_elements => SddmmEntries<Scalars<F64>>,
+        }
         sddmm_groups_f16 {
             sddmm_groups_f16 => SddmmGroups<Vectors<F16>>,
             sddmm_groups_f16_elements => SddmmGroups<Scalars<F16>>,
@@ -281,6 +339,10 @@ entries! {
         sddmm_groups_f32 {
             sddmm_groups_f32 => SddmmGroups<Vectors<F32>>,
             sddmm_groups_f32_elements => SddmmGroups<Scalars<F32>>,
+        }
+        sddmm_groups_f64 {
+            sddmm_groups_f64 => SddmmGroups<Vectors<F64>>,
+            sddmm_groups_f64_elements => SddmmGroups<Scalars<F64>>,
         }
     }
     Softmax {
@@ -447,6 +509,9 @@ entries! {
         }
         check_tf32 {
             spmm_check_tf32 => Check<Tf32>,
+        }
+        check_f64 {
+            spmm_check_f64 => Check<F64>,
         }
     }
     Probe {

@@ -3,8 +3,8 @@
 use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt};
 
-use super::output::Output;
 use crate::kernel::Kernel;
+use crate::output::Output;
 use crate::unroll::each4;
 use crate::variant::Variant;
 

@@ -35,9 +35,9 @@ use core::marker::PhantomData;
 use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt, WARP};
 
-use super::output::Output;
 use crate::arch::Arch;
 use crate::kernel::Kernel;
+use crate::output::Output;
 use crate::unroll::{each, each4};
 use crate::variant::{NmTile, Variant};
 

@@ -7,7 +7,7 @@ use crate::element::{Bf16, Element, F16, Tf32};
 /// An element type that [`NmTensorCores`](super::NmTensorCores) multiplies.
 ///
 /// The A operand is 16 rows of `C` × `DEPTH` picked slots, the B operand `DEPTH` kept rows × 8 columns.
-pub trait NmOperand: Element {
+pub trait NmOperand: Element<Sum = f32> {
     /// Kept rows of an MMA.
     const DEPTH: u32;
     /// Bytes of an element.

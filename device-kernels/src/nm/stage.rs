@@ -98,7 +98,7 @@ impl Moved for Bits16 {
     }
 }
 
-impl<E: Element> Moved for Widened<E> {
+impl<E: Element<Sum = f32>> Moved for Widened<E> {
     type Bits = E::Bits;
     type Out = u32;
     const CHUNK: u32 = E::PER_VECTOR as u32;

@@ -28,8 +28,8 @@ use windrow_simt::{GlobalPtr, Simt, WARP};
 
 use self::feed::{Feed, Item};
 use super::operand::NmOperand;
-use super::output::Output;
 use crate::kernel::Kernel;
+use crate::output::Output;
 use crate::unroll::{each, each4};
 use crate::variant::{NmTile, Variant};
 

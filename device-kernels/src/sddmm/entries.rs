@@ -20,8 +20,9 @@ use windrow_simt::{GlobalPtr, Simt};
 
 use super::{Sampled, Target};
 use crate::NO_COLUMN;
-use crate::element::{Element, Gather};
+use crate::element::{Element, Gather, Sum};
 use crate::kernel::Kernel;
+use crate::real::Real;
 use crate::variant::Variant;
 
 /// Entries of a batch, and lanes that share it.
@@ -64,6 +65,8 @@ impl<G: Gather> Kernel for SddmmEntries<G> {
     const FILE: &'static str = "sddmm";
     const VARIANT: Variant = Variant::SddmmEntries { dtype: G::Element::DTYPE, vectors: G::VECTORS };
     const BLOCK_THREADS: u32 = 256;
+    // Left to itself, `ptxas` spills a few registers of f64 to fit one more block.
+    const MIN_BLOCKS: u32 = if G::Element::DTYPE.sum_bytes() == 8 { 1 } else { 0 };
     const UNITS_PER_BLOCK: u32 = Self::BATCHES;
 
     #[inline(always)]
@@ -93,7 +96,7 @@ impl<G: Gather> Kernel for SddmmEntries<G> {
             let sampled = &p.sampled;
             let target = if mine < end { sampled.target(s, mine) } else { Target::NONE };
             // 2. to 4. Gather and accumulate.
-            let mut sums = [0.0f32; BATCH as usize];
+            let mut sums = [Sum::<G>::ZERO; BATCH as usize];
             let mut first = 0;
             while first < sampled.inner {
                 let k = first + lane * G::WIDTH;
@@ -138,11 +141,11 @@ impl<G: Gather> Kernel for SddmmEntries<G> {
 
 /// `sum + Σ x[i]·y[i]`.
 #[inline(always)]
-fn dot<S: Simt, G: Gather>(s: &S, x: &[f32; 8], y: G::Raw, mut sum: f32) -> f32 {
+fn dot<S: Simt, G: Gather>(s: &S, x: &[Sum<G>; 8], y: G::Raw, mut sum: Sum<G>) -> Sum<G> {
     let y = G::elements(s, y);
     let mut i = 0;
     while i < G::WIDTH as usize {
-        sum = s.fma(x[i], y[i], sum);
+        sum = Sum::<G>::fma(s, x[i], y[i], sum);
         i += 1;
     }
     sum
@@ -153,7 +156,7 @@ fn dot<S: Simt, G: Gather>(s: &S, x: &[f32; 8], y: G::Raw, mut sum: f32) -> f32 
 /// # Safety
 /// A collective of the full warp.
 #[inline(always)]
-unsafe fn add_lanes<S: Simt>(s: &S, lane: u32, mut sums: [f32; 8]) -> f32 {
+unsafe fn add_lanes<S: Simt, T: Real>(s: &S, lane: u32, mut sums: [T; 8]) -> T {
     let mut half = 4;
     while half >= 1 {
         let upper = lane & half as u32 != 0;
@@ -161,8 +164,7 @@ unsafe fn add_lanes<S: Simt>(s: &S, lane: u32, mut sums: [f32; 8]) -> f32 {
         while i < half {
             let (keep, give) = if upper { (sums[i + half], sums[i]) } else { (sums[i], sums[i + half]) };
             // SAFETY: the caller's promise; the bounds are constants.
-            let other = unsafe { s.shuffle_xor(give.to_bits(), half as u32) };
-            sums[i] = keep + f32::from_bits(other);
+            sums[i] = keep + unsafe { T::shuffle_xor(s, give, half as u32) };
             i += 1;
         }
         half /= 2;

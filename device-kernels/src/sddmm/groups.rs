@@ -18,8 +18,9 @@ use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt};
 
 use super::{Sampled, Target};
-use crate::element::{Element, Gather};
+use crate::element::{Element, Gather, Sum};
 use crate::kernel::Kernel;
+use crate::real::Real;
 use crate::reduce::{GroupShape, group_sum};
 use crate::unroll::each;
 use crate::variant::Variant;
@@ -113,10 +114,10 @@ unsafe fn sum_products<S: Simt, G: Gather>(
     p: &SddmmGroupsParams,
     (rows, cols): (&[u32; AT_ONCE], &[u32; AT_ONCE]),
     (place, present): (u32, u32),
-) -> [f32; AT_ONCE] {
+) -> [Sum<G>; AT_ONCE] {
     let sampled = &p.sampled;
     let span = G::WIDTH << p.reduction_log2;
-    let mut sums = [0.0f32; AT_ONCE];
+    let mut sums = [Sum::<G>::ZERO; AT_ONCE];
     let mut first = 0;
     while first < sampled.inner {
         let k = first + place * G::WIDTH;
@@ -140,7 +141,7 @@ unsafe fn sum_products<S: Simt, G: Gather>(
             let (x, y) = (G::elements(s, x[u]), G::elements(s, y[u]));
             let mut i = 0;
             while i < G::WIDTH as usize {
-                sums[u] = s.fma(x[i], y[i], sums[u]);
+                sums[u] = Sum::<G>::fma(s, x[i], y[i], sums[u]);
                 i += 1;
             }
         });

@@ -1,15 +1,20 @@
-//! Adds the partial rows that split work left in the workspace: `C[row] = α·Σ partial + β·C[row]`.
+//! Adds the partial rows that split work left in the workspace: `C[row] = act(α·Σ partial + β·C[row] + bias)`.
 //!
-//! The second pass of the three SpMM kernels. The partials of a row are added in the order of their
+//! The second pass of the SpMM kernels that cut rows or windows. The partials of a row are added in the order of their
 //! slots, which the host laid out along the row, in shares of a fixed size, so the result does not
 //! depend on which worker finished first: two runs agree bit for bit. Where partial sums were accumulated
 //! instead ([`Dense::accumulate`]), each row has one, and it is left zero.
+
+use core::marker::PhantomData;
 
 use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt, WARP};
 
 use crate::kernel::Kernel;
+use crate::output::{Output, Summed};
+use crate::real::{Factor, add4};
 use crate::spmm::dense::Dense;
+use crate::unroll::each;
 use crate::variant::Variant;
 
 /// Arguments of [`Combine`].
@@ -39,11 +44,11 @@ pub const ADDS: u32 = 1 << 31;
 /// Partials that each lane has in flight.
 const IN_FLIGHT: u32 = 8;
 
-/// The kernel: four columns a lane. A row of few partials is one warp's; the many of a long row are
+/// The kernel, for sums of type `T`: four columns a lane. A row of few partials is one warp's; the many of a long row are
 /// shared by a block's warps, each taking a contiguous share, and the shares are added in order.
-pub struct Combine;
+pub struct Combine<T>(PhantomData<T>);
 
-impl Combine {
+impl<T: Summed> Combine<T> {
     /// Columns per slice of the width: one value of the grid's slow axis.
     pub const SLICE: u32 = 128;
     /// Most partials of a row that one warp adds alone.
@@ -57,19 +62,19 @@ impl Combine {
     }
 }
 
-impl Kernel for Combine {
+impl<T: Summed> Kernel for Combine<T> {
     type Params = CombineParams;
     const FILE: &'static str = "spmm/combine";
-    const VARIANT: Variant = Variant::Combine;
+    const VARIANT: Variant = Variant::Combine { sum_bytes: T::BYTES };
     const BLOCK_THREADS: u32 = 128;
-    const SHARED_BYTES: u32 = Self::BLOCK_THREADS * 16;
+    const SHARED_BYTES: u32 = Self::BLOCK_THREADS * 4 * T::BYTES;
     const COLUMNS_PER_BLOCK: u32 = Self::SLICE;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &CombineParams) {
         // 1. Locate.
         let column = s.block_idx_y() * Self::SLICE + s.lane() * 4;
-        let inside = column < p.dense.n;
+        let inside = column < p.dense.n();
         let wide = s.block_idx() < p.wide_count;
         let index = if wide {
             s.block_idx()
@@ -86,20 +91,20 @@ impl Kernel for Combine {
             let begin = if wide { min(s.warp() * share, count) } else { 0 };
             let end = if inside { min(begin + share, count) } else { begin };
             let slots = Slots { first_slot, stride: stride & !ADDS, begin, end };
-            let mut sum = sum_slots(s, p, column, slots);
+            let mut sum = sum_slots::<S, T>(s, p, column, slots);
             // 5. Registers -> global.
             if wide {
-                s.store_shared(s.thread_idx() * 16, sum); // (WARPS, 128)
+                T::store_shared(s, s.thread_idx() * 4 * T::BYTES, sum); // (WARPS, 128)
                 s.sync_block(); // RAW: shares written -> added
                 let mut warp = 1;
                 while warp < Self::WARPS {
-                    sum = add(sum, s.load_shared((warp * WARP + s.lane()) * 16));
+                    sum = add4(sum, T::load_shared(s, (warp * WARP + s.lane()) * 4 * T::BYTES));
                     warp += 1;
                 }
             }
             if index < p.row_count && (!wide || s.warp() == 0) {
-                let dense = p.dense.with_beta(if stride & ADDS != 0 { 1.0 } else { p.dense.beta });
-                dense.finish_quad(s, row, column, sum);
+                let beta = if stride & ADDS != 0 { Factor::new(T::ONE) } else { p.dense.out.beta };
+                Output { beta, ..p.dense.out }.store(s, row, column, sum);
             }
         }
     }
@@ -115,32 +120,27 @@ struct Slots {
 
 /// The partials of a run, added from the first to the last.
 #[inline(always)]
-unsafe fn sum_slots<S: Simt>(s: &S, p: &CombineParams, column: u32, slots: Slots) -> [f32; 4] {
-    let mut sum = [0.0f32; 4];
+unsafe fn sum_slots<S: Simt, T: Summed>(s: &S, p: &CombineParams, column: u32, slots: Slots) -> [T; 4] {
+    let mut sum = [T::ZERO; 4];
     let mut i = slots.begin;
     while i < slots.end {
-        let mut parts = [[0.0f32; 4]; IN_FLIGHT as usize];
-        let mut u = 0;
-        while u < IN_FLIGHT {
-            if i + u < slots.end {
-                let slot = slots.first_slot + (i + u) * slots.stride;
+        let mut parts = [[T::ZERO; 4]; IN_FLIGHT as usize];
+        each::<{ IN_FLIGHT as usize }>(|u| {
+            let at = i + u as u32;
+            if at < slots.end {
+                let slot = slots.first_slot + at * slots.stride;
                 let at = u64::from(slot) * u64::from(p.dense.ld_partial) + u64::from(column);
                 // SAFETY: a slot of the row, and `column < n ≤ ld_partial`.
                 unsafe {
-                    let from = p.dense.partial.at_wide(at).cast::<[f32; 4]>();
-                    parts[u as usize] = s.load(from);
+                    let from = p.dense.partial.cast::<T>().at_wide(at);
+                    parts[u] = T::load(s, from);
                     if p.dense.accumulate != 0 {
-                        s.store(from, [0.0; 4]); // the next launch adds to it
+                        T::store(s, from, [T::ZERO; 4], false); // the next launch adds to it
                     }
                 }
             }
-            u += 1;
-        }
-        let mut u = 0;
-        while u < IN_FLIGHT {
-            sum = add(sum, parts[u as usize]);
-            u += 1;
-        }
+        });
+        each::<{ IN_FLIGHT as usize }>(|u| sum = add4(sum, parts[u]));
         i += IN_FLIGHT;
     }
     sum
@@ -148,9 +148,4 @@ unsafe fn sum_slots<S: Simt>(s: &S, p: &CombineParams, column: u32, slots: Slots
 
 const fn min(a: u32, b: u32) -> u32 {
     if a < b { a } else { b }
-}
-
-#[inline(always)]
-fn add(a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
-    [a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3]]
 }

@@ -148,7 +148,7 @@ impl<L: Layout> Kernel for MatricizedRows<L> {
                     s.sync_block();
                 }
                 // 3. and 4. Shared -> registers; multiply-accumulate.
-                sums = multiply(s, p.dense.n, &step.row, (slice, shared, entries.values), sums);
+                sums = multiply(s, p.dense.n(), &step.row, (slice, shared, entries.values), sums);
                 // 5. Registers -> global.
                 if step.is_last() {
                     finish(s, p, &step.row, slice, sums);
@@ -365,9 +365,9 @@ unsafe fn finish<S: Simt>(
         let [upper, lower] = diagonals(s, row.warps_log2, sums);
         let write = |column: u32, sum: f32| {
             if row.keeps {
-                p.dense.keep_one(s, row.target, column, sum);
+                p.dense.keep(s, row.target, column, [sum]);
             } else if row.target != NO_ROW {
-                p.dense.finish_one(s, row.target, column, sum);
+                p.dense.finish(s, (row.target, false), column, [sum]);
             }
         };
         let column = slice + ((row.warp * SLICE + 16 * mma + m) >> row.warps_log2);

@@ -95,7 +95,7 @@ pub struct MergePathParams {
 /// than these have entries, so that those of a block hold its entries wherever the first lies in its vector.
 pub struct MergePath<E, const V: usize>(PhantomData<E>);
 
-impl<E: Element, const V: usize> MergePath<E, V> {
+impl<E: Element<Sum = f32>, const V: usize> MergePath<E, V> {
     const VALID: () = assert!(V >= 1 && Self::P < ENDS_BITS, "the ends of a thread have a bit each");
     /// Steps of a thread.
     pub const P: u32 = 4 * V as u32 - 1;
@@ -106,7 +106,7 @@ impl<E: Element, const V: usize> MergePath<E, V> {
     const SPARE: u32 = CARRY_BYTES + 4 * (Self::STEPS + 6 + 4 * V as u32).next_multiple_of(4);
 }
 
-impl<E: Element, const V: usize> Kernel for MergePath<E, V> {
+impl<E: Element<Sum = f32>, const V: usize> Kernel for MergePath<E, V> {
     type Params = MergePathParams;
     const FILE: &'static str = "spmm/merge_path";
     const VARIANT: Variant = Variant::MergePath { dtype: E::DTYPE, steps: Self::P };
@@ -134,7 +134,7 @@ impl<E: Element, const V: usize> Kernel for MergePath<E, V> {
     }
 }
 
-impl<E: Element, const V: usize> MergePath<E, V> {
+impl<E: Element<Sum = f32>, const V: usize> MergePath<E, V> {
     /// A share of whole rows.
     ///
     /// # Safety
@@ -181,7 +181,7 @@ impl<E: Element, const V: usize> MergePath<E, V> {
             // 5. Shared -> global.
             let mut row = thread;
             while row < rows {
-                p.dense.finish_one(s, first_row + row, column, s.load_shared(sums + 4 * row));
+                p.dense.finish(s, (first_row + row, false), column, [s.load_shared::<f32>(sums + 4 * row)]);
                 row += THREADS;
             }
         }
@@ -227,8 +227,8 @@ impl<E: Element, const V: usize> MergePath<E, V> {
                     warp += 1;
                 }
                 match slot {
-                    NO_SLOT => p.dense.finish_one(s, row, column, sum),
-                    slot => p.dense.keep_one(s, slot, column, sum),
+                    NO_SLOT => p.dense.finish(s, (row, false), column, [sum]),
+                    slot => p.dense.keep(s, slot, column, [sum]),
                 }
             }
         }
@@ -326,7 +326,7 @@ impl<const V: usize> Steps<V> {
 }
 
 /// Successive entries, as vectors of four from a multiple of 4 on, and the column of `B` that they are multiplied by.
-struct Run<E: Element> {
+struct Run<E: Element<Sum = f32>> {
     /// Of the first vector.
     col_indices: GlobalPtr<u32>,
     values: GlobalPtr<E::Bits>,
@@ -337,7 +337,7 @@ struct Run<E: Element> {
     vectors: u32,
 }
 
-impl<E: Element> Run<E> {
+impl<E: Element<Sum = f32>> Run<E> {
     #[inline(always)]
     fn locate(p: &MergePathParams, column: u32, (first, entries): (u32, u32)) -> Self {
         let before = first % 4;
@@ -402,7 +402,7 @@ impl<E: Element> Run<E> {
 
 /// The bits of four values, from a multiple of 4 on.
 #[inline(always)]
-unsafe fn four<S: Simt, E: Element>(s: &S, from: GlobalPtr<E::Bits>) -> [u32; 4] {
+unsafe fn four<S: Simt, E: Element<Sum = f32>>(s: &S, from: GlobalPtr<E::Bits>) -> [u32; 4] {
     // SAFETY: the caller's promise.
     unsafe {
         match E::DTYPE.bytes() {

@@ -19,8 +19,10 @@ use core::marker::PhantomData;
 use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt, WARP};
 
-use crate::element::{Element, Gather};
+use crate::element::{Element, Gather, Sum};
 use crate::kernel::Kernel;
+use crate::output::Summed;
+use crate::real::Real;
 use crate::spmm::dense::Dense;
 use crate::variant::Variant;
 use crate::{ADD_TO_C, NO_SLOT};
@@ -95,7 +97,7 @@ impl<G: Gather, const LANES: u32, const WAYS: u32> Kernel for RowSplit<G, LANES,
             let [row, begin, end, slot] =
                 if active { s.load_readonly_once(p.segments.at(group)) } else { [0, 0, 0, NO_SLOT] };
             // 2. to 4. Gather and accumulate; lanes beyond the width have nothing to read.
-            let end = if column < p.dense.n { end } else { begin };
+            let end = if column < p.dense.n() { end } else { begin };
             let entries = Entries {
                 col_indices: p.col_indices,
                 values: p.values,
@@ -108,21 +110,14 @@ impl<G: Gather, const LANES: u32, const WAYS: u32> Kernel for RowSplit<G, LANES,
             } else {
                 accumulate_entries::<S, G>(s, &p.dense, column, entries)
             };
-            add_ways::<S, LANES, WAYS>(s, &mut sum);
+            add_ways::<S, G, LANES, WAYS>(s, &mut sum);
             let quads = deal::<S, G, WAYS>(s, way, column, sum);
             // 5. Registers -> global.
             if active {
                 if slot >= ADD_TO_C {
-                    let dense = p.dense.with_beta(if slot == ADD_TO_C { 1.0 } else { p.dense.beta });
-                    quads.each(|column, quad| match G::VECTORS {
-                        true => dense.finish_quad(s, row, column, quad),
-                        false => dense.finish_one(s, row, column, quad[0]),
-                    });
+                    quads.finish::<S, G>(s, &p.dense, (row, slot == ADD_TO_C));
                 } else {
-                    quads.each(|column, quad| match G::VECTORS {
-                        true => p.dense.keep_quad(s, slot, column, quad),
-                        false => p.dense.keep_one(s, slot, column, quad[0]),
-                    });
+                    quads.keep::<S, G>(s, &p.dense, slot);
                 }
             }
         }
@@ -153,10 +148,10 @@ pub(crate) unsafe fn accumulate_entries<S: Simt, G: Gather>(
     dense: &Dense,
     column: u32,
     entries: Entries,
-) -> [f32; 8] {
+) -> [Sum<G>; 8] {
     let Entries { col_indices, values, begin, end, stride } = entries;
     let values = values.cast::<<G::Element as Element>::Bits>();
-    let mut sum = [0.0f32; 8];
+    let mut sum = [Sum::<G>::ZERO; 8];
     let mut entry = begin;
     let at = |col: u32| u64::from(col) * u64::from(dense.ldb) + u64::from(column);
     // SAFETY: every entry read is below `end`; its column is below k, so the row of `B` exists.
@@ -165,7 +160,7 @@ pub(crate) unsafe fn accumulate_entries<S: Simt, G: Gather>(
         let mut left = end.saturating_sub(begin);
         let last = (IN_FLIGHT as u32 - 1) * stride;
         while left > last {
-            let mut weight = [0.0f32; IN_FLIGHT];
+            let mut weight = [Sum::<G>::ZERO; IN_FLIGHT];
             let mut raw = [G::ZERO; IN_FLIGHT];
             let mut u = 0;
             while u < IN_FLIGHT {
@@ -184,7 +179,7 @@ pub(crate) unsafe fn accumulate_entries<S: Simt, G: Gather>(
             left = left.saturating_sub(IN_FLIGHT as u32 * stride);
         }
         if left > 0 {
-            let mut weight = [0.0f32; IN_FLIGHT];
+            let mut weight = [Sum::<G>::ZERO; IN_FLIGHT];
             let mut raw = [G::ZERO; IN_FLIGHT];
             let mut u = 0;
             while u < IN_FLIGHT - 1 {
@@ -217,10 +212,10 @@ pub(crate) unsafe fn accumulate_pairs<S: Simt, G: Gather>(
     dense: &Dense,
     column: u32,
     entries: Entries,
-) -> [f32; 8] {
+) -> [Sum<G>; 8] {
     let Entries { col_indices, values, begin, end, stride } = entries;
     let values = values.cast::<<G::Element as Element>::Bits>();
-    let mut sum = [0.0f32; 8];
+    let mut sum = [Sum::<G>::ZERO; 8];
     let at = |col: u32| u64::from(col) * u64::from(dense.ldb) + u64::from(column);
     let mut next = begin;
     let mut left = end.saturating_sub(begin);
@@ -232,7 +227,7 @@ pub(crate) unsafe fn accumulate_pairs<S: Simt, G: Gather>(
                 let weight = G::Element::widen(s, s.load_readonly(values.at(entry)));
                 (s.load_readonly(col_indices.at(entry)), weight)
             } else {
-                (0, 0.0)
+                (0, Sum::<G>::ZERO)
             }
         };
         let mut pair = [read(next, 0, left > 0), read(next, stride, left > stride)];
@@ -257,35 +252,63 @@ pub(crate) unsafe fn accumulate_pairs<S: Simt, G: Gather>(
 /// # Safety
 /// Collective: all 32 lanes.
 #[inline(always)]
-unsafe fn add_ways<S: Simt, const LANES: u32, const WAYS: u32>(s: &S, sum: &mut [f32; 8]) {
+unsafe fn add_ways<S: Simt, G: Gather, const LANES: u32, const WAYS: u32>(s: &S, sum: &mut [Sum<G>; 8]) {
     let mut mask = LANES;
     while mask < LANES * WAYS {
         let mut i = 0;
-        while i < sum.len() {
+        while i < G::WIDTH as usize {
             // SAFETY: the caller's promise; the loop bounds are constants of the instance.
-            let other = unsafe { s.shuffle_xor(sum[i].to_bits(), mask) };
-            sum[i] += f32::from_bits(other);
+            let other = unsafe { Sum::<G>::shuffle_xor(s, sum[i], mask) };
+            sum[i] = sum[i] + other;
             i += 1;
         }
         mask *= 2;
     }
 }
 
-/// What a lane stores: four sums from `column` on, twice if there are more than four.
-pub(crate) struct Quads {
-    first: Option<(u32, [f32; 4])>,
-    second: Option<(u32, [f32; 4])>,
+/// What a lane stores: its sums from `column` on, four at a time, twice if there are more than four.
+pub(crate) struct Quads<T> {
+    first: Option<(u32, [T; 4])>,
+    second: Option<(u32, [T; 4])>,
 }
 
-impl Quads {
+impl<T: Summed> Quads<T> {
     #[inline(always)]
-    pub(crate) fn each(&self, write: impl Fn(u32, [f32; 4])) {
+    fn each(&self, write: impl Fn(u32, [T; 4])) {
         if let Some((column, quad)) = self.first {
             write(column, quad);
         }
         if let Some((column, quad)) = self.second {
             write(column, quad);
         }
+    }
+
+    /// # Safety
+    /// As for [`Dense::finish`].
+    #[inline(always)]
+    pub(crate) unsafe fn finish<S: Simt, G: Gather>(&self, s: &S, dense: &Dense, row: (u32, bool)) {
+        // SAFETY: the caller's promise.
+        self.each(|column, [a, b, c, d]| unsafe {
+            match G::WIDTH {
+                1 => dense.finish(s, row, column, [a]),
+                2 => dense.finish(s, row, column, [a, b]),
+                _ => dense.finish(s, row, column, [a, b, c, d]),
+            }
+        });
+    }
+
+    /// # Safety
+    /// As for [`Dense::keep`].
+    #[inline(always)]
+    unsafe fn keep<S: Simt, G: Gather>(&self, s: &S, dense: &Dense, slot: u32) {
+        // SAFETY: the caller's promise.
+        self.each(|column, [a, b, c, d]| unsafe {
+            match G::WIDTH {
+                1 => dense.keep(s, slot, column, [a]),
+                2 => dense.keep(s, slot, column, [a, b]),
+                _ => dense.keep(s, slot, column, [a, b, c, d]),
+            }
+        });
     }
 }
 
@@ -301,8 +324,8 @@ pub(crate) unsafe fn deal<S: Simt, G: Gather, const WAYS: u32>(
     s: &S,
     way: u32,
     column: u32,
-    sum: [f32; 8],
-) -> Quads {
+    sum: [Sum<G>; 8],
+) -> Quads<Sum<G>> {
     let [a, b, c, d, e, f, g, h] = sum;
     let (lower, upper) = ([a, b, c, d], [e, f, g, h]);
     if G::WIDTH <= 4 {
@@ -314,8 +337,7 @@ pub(crate) unsafe fn deal<S: Simt, G: Gather, const WAYS: u32>(
     }
     let odd = !s.lane().is_multiple_of(2);
     // SAFETY: the caller's promise.
-    let theirs =
-        (if odd { lower } else { upper }).map(|x| f32::from_bits(unsafe { s.shuffle_xor(x.to_bits(), 1) }));
+    let theirs = (if odd { lower } else { upper }).map(|x| unsafe { Sum::<G>::shuffle_xor(s, x, 1) });
     let pair = column - if odd { G::WIDTH } else { 0 };
     Quads {
         first: Some(if odd { (pair + 4, theirs) } else { (pair, lower) }),

@@ -78,7 +78,7 @@ impl<G: Gather, const LANES: u32> Kernel for ShortRows<G, LANES> {
                 let row = if active { s.load_readonly_once(p.rows.at(first_row + position)) } else { 0 };
                 // 2. to 4. Gather and accumulate.
                 let begin = if active { first_entry + position * len } else { 0 };
-                let end = if active && column < p.dense.n { begin + len } else { begin };
+                let end = if active && column < p.dense.n() { begin + len } else { begin };
                 let entries = Entries { col_indices: p.col_indices, values: p.values, begin, end, stride: 1 };
                 let sum = if Self::PAIRS {
                     accumulate_pairs::<S, G>(s, &p.dense, column, entries)
@@ -88,10 +88,7 @@ impl<G: Gather, const LANES: u32> Kernel for ShortRows<G, LANES> {
                 let quads = deal::<S, G, 1>(s, 0, column, sum);
                 // 5. Registers -> global.
                 if active {
-                    quads.each(|column, quad| match G::VECTORS {
-                        true => p.dense.finish_quad(s, row, column, quad),
-                        false => p.dense.finish_one(s, row, column, quad[0]),
-                    });
+                    quads.finish::<S, G>(s, &p.dense, (row, false));
                 }
                 round += Self::GROUPS;
             }

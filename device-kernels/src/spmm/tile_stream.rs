@@ -397,7 +397,7 @@ impl<'a, S: Simt, E: TileElement, G: Staging, const SLICES: usize, const STAGES:
         let mut slice = 0;
         while slice < SLICES as u32 {
             let feature = self.column + slice * E::SLICE_FEATURES + self.lane % 8 * E::CHUNK;
-            let inside = self.p.dense.n.saturating_sub(feature);
+            let inside = self.p.dense.n().saturating_sub(feature);
             let source = row.at(slice * E::SLICE_FEATURES);
             let to = to + slice * STAGE_SLICE_BYTES;
             // SAFETY: with vectors, a row is readable up to n rounded up to whole chunks; without,

@@ -1,7 +1,7 @@
 //! What the bits of `A` and `B` become before they are multiplied.
 
 use half::bf16;
-use windrow_kernels::{Bf16, Element, F16, F32, Gather, Scalars, Tf32, Vectors};
+use windrow_kernels::{Bf16, Element, F16, F32, F64, Gather, Real, Scalars, Tf32, Vectors};
 use windrow_simt::emulator::{Launch, Memory, Schedule, Thread};
 
 fn one_warp(memory: &Memory, kernel: impl Fn(&Thread<'_>) + Sync) {
@@ -61,17 +61,17 @@ fn vectors_agree_with_elements<E: Element>(words: [u32; 4]) {
     let memory = Memory::new();
     let b = memory.alloc_from(&words);
     one_warp(&memory, |t| {
-        let mut vector = [0.0; 8];
+        let mut vector = [E::Sum::ZERO; 8];
         // SAFETY: the 16 bytes of `words`, aligned to 16.
         let raw = unsafe { Vectors::<E>::fetch(t, b, 0) };
-        Vectors::<E>::accumulate(t, 1.0, raw, &mut vector);
+        Vectors::<E>::accumulate(t, E::Sum::ONE, raw, &mut vector);
         for (i, sum) in vector.into_iter().enumerate() {
-            let mut one = [0.0; 8];
+            let mut one = [E::Sum::ZERO; 8];
             if i < E::PER_VECTOR {
                 // SAFETY: element `i` of `PER_VECTOR` in the 16 bytes.
                 let raw = unsafe { Scalars::<E>::fetch(t, b, i as u64) };
-                Scalars::<E>::accumulate(t, 1.0, raw, &mut one);
-                assert_ne!(sum, 0.0, "element {i}");
+                Scalars::<E>::accumulate(t, E::Sum::ONE, raw, &mut one);
+                assert_ne!(sum, E::Sum::ZERO, "element {i}");
             }
             assert_eq!(sum, one[0], "element {i}");
         }
@@ -85,4 +85,5 @@ fn both_ways_of_reading_b_agree() {
     vectors_agree_with_elements::<Bf16>(words);
     vectors_agree_with_elements::<F32>(words);
     vectors_agree_with_elements::<Tf32>(words);
+    vectors_agree_with_elements::<F64>(words);
 }

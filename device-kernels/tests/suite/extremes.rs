@@ -2,8 +2,9 @@
 
 use bytemuck::Zeroable;
 use windrow_kernels::dense::Dense;
+use windrow_kernels::output::Output;
 use windrow_kernels::short_rows::{ShortRows, ShortRowsParams};
-use windrow_kernels::{Bf16, F16, F32, Kernel, Tf32, Vectors};
+use windrow_kernels::{Bf16, F16, F32, Factor, Kernel, Tf32, Vectors};
 use windrow_simt::emulator::{Launch, Memory, Schedule};
 
 /// A bucket of empty rows that begins at the last entries that u32 can count: no lane may take the
@@ -13,8 +14,10 @@ fn empty_rows_at_the_end<K: Kernel<Params = ShortRowsParams>>() {
         for first_entry in [0, u32::MAX - 3, u32::MAX - 1, u32::MAX] {
             let memory = Memory::new();
             let c = memory.alloc_from(&[f32::NAN; 3 * 8]);
+            let alpha = Factor::new(1.0f32);
+            let out = Output { c: c.cast(), alpha, m: 3, n: 8, ldc: 8, ..Output::zeroed() };
             let params = ShortRowsParams {
-                dense: Dense { c: c.cast(), n: 8, ldb: 8, ldc: 8, alpha: 1.0, ..Dense::zeroed() },
+                dense: Dense { out, ldb: 8, ..Dense::zeroed() },
                 blocks: memory.alloc_from(&[[0, 3, first_entry, 0]]),
                 rows: memory.alloc_from(&[2, 0, 1]),
                 ..ShortRowsParams::zeroed()

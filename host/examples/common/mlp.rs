@@ -8,8 +8,8 @@ use std::path::Path;
 use windrow::io::{self, DenseTensor, ReadOptions};
 use windrow::synthetic::seeded_values;
 use windrow::{
-    Activation, DenseRef, Device, DeviceBuffer, DeviceMatrix, Element, NmPattern, NmRun, NmSpmm, NmSpmmPlan,
-    Precision, VectorNm, Verification, prune_magnitude,
+    Activation, DenseRef, Device, DeviceBuffer, DeviceMatrix, Element, Epilogue, NmPattern, NmSpmm,
+    NmSpmmPlan, Precision, VectorNm, Verification, prune_magnitude,
 };
 
 use super::Result;
@@ -169,23 +169,23 @@ impl PrunedMlp {
     ///
     /// # Errors
     /// If there is too little memory.
-    pub(crate) fn buffers<E: Element>(&self, x: DeviceMatrix<E>) -> Result<Buffers<E>> {
+    pub(crate) fn buffers<E: Element<Sum = f32>>(&self, x: DeviceMatrix<E>) -> Result<Buffers<E>> {
         let zeros = |plan: &NmSpmmPlan| (x.device().clone(), x.rows(), plan.shape().1);
         let [(device, rows, hidden), (_, _, out)] = [&self.plans[0], &self.plans[1]].map(zeros);
         let hidden = DeviceMatrix::zeros(&device, rows, hidden)?;
         Ok(Buffers { x, hidden, y: DeviceMatrix::zeros(&device, rows, out)? })
     }
 
-    fn run(&self, layer: usize) -> NmRun<'_> {
+    fn run(&self, layer: usize) -> Epilogue<'_> {
         let (bias, activation) = (Some(&self.biases[layer]), self.activations[layer]);
-        NmRun { bias, activation, ..NmRun::default() }
+        Epilogue { bias, activation, ..Epilogue::default() }
     }
 
     /// Both layers; on a GPU they are queued. What is between them has the type of the input.
     ///
     /// # Errors
     /// If the shapes do not fit, or the device fails.
-    pub(crate) fn forward<E: Element>(&self, buffers: &mut Buffers<E>) -> Result<()> {
+    pub(crate) fn forward<E: Element<Sum = f32>>(&self, buffers: &mut Buffers<E>) -> Result<()> {
         self.plans[0].run_into(&self.run(0), &buffers.x, &mut buffers.hidden)?;
         Ok(self.plans[1].run_into(&self.run(1), &buffers.hidden, &mut buffers.y)?)
     }
@@ -194,7 +194,7 @@ impl PrunedMlp {
     ///
     /// # Errors
     /// If the device fails.
-    pub(crate) fn verify<E: Element>(&self, buffers: &Buffers<E>) -> Result<[Verification; 2]> {
+    pub(crate) fn verify<E: Element<Sum = f32>>(&self, buffers: &Buffers<E>) -> Result<[Verification; 2]> {
         let Buffers { x, hidden, y } = buffers;
         let [up, down] = &self.weights;
         Ok([
@@ -206,7 +206,7 @@ impl PrunedMlp {
 
 /// Input, hidden activations and result.
 #[derive(Debug)]
-pub(crate) struct Buffers<E: Element> {
+pub(crate) struct Buffers<E: Element<Sum = f32>> {
     pub(crate) x: DeviceMatrix<E>,
     pub(crate) hidden: DeviceMatrix<E>,
     pub(crate) y: DeviceMatrix<f32>,

@@ -198,7 +198,11 @@ impl Panels {
             return panels;
         }
         panels.data = vec![0.0; panels.count() * k * width];
-        let as_multiplied = |element: T| tf32::as_multiplied(precision, element.to_f32());
+        let round = precision == Precision::Tf32;
+        let as_multiplied = |element: T| {
+            let x = element.to_f32();
+            if round { tf32::round(x) } else { x }
+        };
         panels.data.par_chunks_exact_mut(k * width).enumerate().for_each(|(panel, to)| {
             let own = panel * width..rows.min((panel + 1) * width);
             if k_major {
@@ -275,7 +279,11 @@ unsafe fn sum_avx512(panel: (&[f32], usize), weights: (&[u32], &[f32]), sums: &m
 
 /// As [`sum_tile`], for one unit.
 #[inline(always)]
-unsafe fn of_width<V: Vector>((staged, width): (&[f32], usize), weights: (&[u32], &[f32]), sums: &mut [f32]) {
+unsafe fn of_width<V: Vector<Scalar = f32>>(
+    (staged, width): (&[f32], usize),
+    weights: (&[u32], &[f32]),
+    sums: &mut [f32],
+) {
     // SAFETY: the caller's promise.
     unsafe {
         match (width / V::LANES, sums.len() / width) {
@@ -293,7 +301,7 @@ unsafe fn of_width<V: Vector>((staged, width): (&[f32], usize), weights: (&[u32]
 
 /// As [`sum_tile`], for `COLUMNS` columns and panels of `VECTORS` vectors.
 #[inline(always)]
-unsafe fn of_columns<V: Vector, const VECTORS: usize, const COLUMNS: usize>(
+unsafe fn of_columns<V: Vector<Scalar = f32>, const VECTORS: usize, const COLUMNS: usize>(
     staged: &[f32],
     (sources, values): (&[u32], &[f32]),
     sums: &mut [f32],
@@ -306,14 +314,14 @@ unsafe fn of_columns<V: Vector, const VECTORS: usize, const COLUMNS: usize>(
         let mut tile = [[V::splat(0.0); VECTORS]; COLUMNS];
         for (column, from) in tile.iter_mut().zip(sums.chunks_exact(width)) {
             for (sum, from) in column.iter_mut().zip(from.chunks_exact(V::LANES)) {
-                *sum = V::load_f32(from.as_ptr());
+                *sum = V::load(from.as_ptr());
             }
         }
         for (&source, values) in sources.iter().zip(values.chunks_exact(COLUMNS)) {
             let from = staged.as_ptr().add(source as usize * width);
             let mut rows = [V::splat(0.0); VECTORS];
             for (i, rows) in rows.iter_mut().enumerate() {
-                *rows = V::load_f32(from.add(i * V::LANES));
+                *rows = V::load(from.add(i * V::LANES));
             }
             for (column, &value) in tile.iter_mut().zip(values) {
                 let value = V::splat(value);
@@ -324,7 +332,7 @@ unsafe fn of_columns<V: Vector, const VECTORS: usize, const COLUMNS: usize>(
         }
         for (column, to) in tile.into_iter().zip(sums.chunks_exact_mut(width)) {
             for (sum, to) in column.into_iter().zip(to.chunks_exact_mut(V::LANES)) {
-                sum.store_f32(to.as_mut_ptr());
+                sum.store(to.as_mut_ptr());
             }
         }
     }

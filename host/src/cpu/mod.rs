@@ -9,9 +9,10 @@
 //! row's entries, whatever the strips, ranges or number of threads, so results are the same bit for bit in
 //! every run, and the same on every vector unit that has fused multiply-add.
 //!
-//! `B` may be stored as [`half::f16`] or [`half::bf16`] and `C` as [`half::f16`]; sums are taken in f32 and rounded
-//! once by the store. [`Tf32`] rounds an f32 `B` when it is read.
+//! `B` and `C` may be stored as [`half::f16`] or [`half::bf16`]; sums are taken in f32 and rounded once by the store.
+//! [`Tf32`] rounds an f32 `B` when it is read. With a `B` of f64 all is f64.
 
+mod doubles;
 mod gathered;
 mod product;
 mod rows;
@@ -23,12 +24,18 @@ mod x86;
 #[cfg(test)]
 mod tests;
 
+use std::any::TypeId;
+
 use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
 use rayon::prelude::*;
 use windrow_formats::{Csr, FormatError, Value};
 use windrow_preprocess::balance::row_ranges;
 
+use crate::activation::Epilogue;
 use crate::dense::{DenseMut, DenseRef};
+use crate::device::DeviceBuffer;
+use crate::element::Element;
 use crate::num::index;
 use crate::options::{CpuTasks, Precision};
 pub(crate) use gathered::{GatheredWeights, Panels};
@@ -36,7 +43,7 @@ use product::{Area, Product};
 pub(crate) use rows::each_row;
 use unit::Unit;
 use vector::Tf32;
-pub(crate) use vector::{Operand, Storage};
+pub(crate) use vector::{Lanes, Operand, Storage, Summed};
 
 /// Multiply-adds below which threads cost more than they bring.
 const SERIAL_LIMIT: u64 = 1 << 18;
@@ -51,17 +58,18 @@ const TILE_UNIT: usize = 16;
 /// Columns that are not cut further when the width is dealt out to threads.
 const COLUMNS_PER_TASK: usize = 64;
 
-/// A sparse matrix as the CPU multiplies it: compressed rows with f32 values, on the pattern of the caller's matrix.
+/// A sparse matrix as the CPU multiplies it: compressed rows with values of type `S`, in which products are summed, on
+/// the pattern of the caller's matrix.
 #[derive(Debug, Clone)]
-pub(crate) struct CpuCsr {
-    matrix: Csr<f32>,
+pub(crate) struct CpuCsr<S> {
+    matrix: Csr<S>,
     precision: Precision,
     tasks: CpuTasks,
 }
 
-impl CpuCsr {
+impl<S: Value> CpuCsr<S> {
     /// Takes the matrix as it is; a precision that rounds values has rounded them before.
-    pub(crate) fn new(matrix: Csr<f32>, precision: Precision) -> Self {
+    pub(crate) fn new(matrix: Csr<S>, precision: Precision) -> Self {
         Self { matrix, precision, tasks: CpuTasks::default() }
     }
 
@@ -71,7 +79,8 @@ impl CpuCsr {
     }
 
     /// The matrix.
-    pub(crate) fn matrix(&self) -> &Csr<f32> {
+    #[cfg(test)]
+    pub(crate) fn matrix(&self) -> &Csr<S> {
         &self.matrix
     }
 
@@ -79,7 +88,7 @@ impl CpuCsr {
     ///
     /// # Errors
     /// [`FormatError::LengthMismatch`] unless there are as many values as entries.
-    pub(crate) fn replace_values(&mut self, values: Vec<f32>) -> Result<(), FormatError> {
+    pub(crate) fn replace_values(&mut self, values: Vec<S>) -> Result<(), FormatError> {
         self.matrix = self.matrix.with_values(values)?;
         Ok(())
     }
@@ -92,42 +101,121 @@ impl CpuCsr {
 ///
 /// # Panics
 /// If the sizes do not fit together: `b` is k × n and `c` m × n. The plan has checked them.
-pub(crate) fn spmm<B: Operand + Value, C: Storage>(
-    a: &CpuCsr,
-    alpha: f32,
+pub(crate) fn spmm<B: Multiplied, C: Storage + Summed<In = B::In>>(
+    a: &CpuCsr<B::In>,
+    alpha: B::In,
     b: DenseRef<'_, B>,
-    beta: f32,
+    beta: B::In,
     c: DenseMut<'_, C>,
 ) {
-    match as_tf32(b).filter(|_| a.precision == Precision::Tf32) {
-        Some(b) => run(Unit::best(), &Product::new(&a.matrix, (alpha, b), (beta, c)), a.tasks),
-        None => run(Unit::best(), &Product::new(&a.matrix, (alpha, b), (beta, c)), a.tasks),
+    B::multiply(a, (alpha, b), (beta, c));
+}
+
+/// `C ← act(α·A·B + β·C + bias)`, by way of sums for all of `C` where there is a bias or an activation.
+///
+/// # Panics
+/// As [`spmm`].
+pub(crate) fn spmm_fused<B: Element, C: Element<Sum = B::Sum>>(
+    a: &CpuCsr<B::Sum>,
+    run: &Epilogue<'_, B::Sum>,
+    b: DenseRef<'_, B>,
+    mut c: DenseMut<'_, C>,
+) {
+    if run.is_linear() {
+        return spmm(a, run.alpha, b, run.beta, c);
+    }
+    let (rows, cols) = (c.rows(), c.cols());
+    let mut sums: Vec<B::Sum> = match run.beta == B::Sum::ZERO {
+        true => vec![B::Sum::ZERO; rows * cols],
+        false => rounded(c.as_ref()),
+    };
+    if let Ok(sums) = DenseMut::packed(&mut sums, rows, cols) {
+        spmm(a, run.alpha, b, run.beta, sums);
+    }
+    let bias = run.bias.and_then(DeviceBuffer::host);
+    let ld = c.ld().max(1);
+    c.data_mut().par_chunks_mut(ld).zip(sums.par_chunks_mut(cols.max(1))).for_each(|(c, sums)| {
+        if let Some(bias) = bias {
+            sums.iter_mut().zip(bias).for_each(|(sum, bias)| *sum = *sum + *bias);
+        }
+        run.activation.apply_to(sums);
+        C::round_row(sums, &mut c[..sums.len()]);
+    });
+}
+
+/// An element type of `B` in a plan.
+pub(crate) trait Multiplied: Operand + Value {
+    /// The product, with `B` read as the plan's precision says.
+    fn multiply<C: Storage + Summed<In = Self::In>>(
+        a: &CpuCsr<Self::In>,
+        b: (Self::In, DenseRef<'_, Self>),
+        c: (Self::In, DenseMut<'_, C>),
+    ) {
+        run(Unit::best(), &Product::new(&a.matrix, b, c), a.tasks);
+    }
+
+    /// A row of elements rounded to this type.
+    fn round_row<T: Value>(from: &[T], to: &mut [Self]) {
+        to.iter_mut().zip(from).for_each(|(to, from)| *to = Self::from_f64(from.to_f64()));
     }
 }
 
-/// `B` rounded to a 16-bit type, row after row without padding: what a product with such operands reads.
-pub(crate) fn to_half<T: Value>(b: DenseRef<'_, f32>) -> Vec<T>
-where
-    [T]: HalfFloatSliceExt,
-{
+impl Multiplied for f32 {
+    fn multiply<C: Storage + Summed<In = f32>>(
+        a: &CpuCsr<f32>,
+        (alpha, b): (f32, DenseRef<'_, f32>),
+        c: (f32, DenseMut<'_, C>),
+    ) {
+        match a.precision {
+            Precision::Tf32 => {
+                let b = b.map_data(bytemuck::cast_slice::<_, Tf32>);
+                run(Unit::best(), &Product::new(&a.matrix, (alpha, b), c), a.tasks);
+            }
+            _ => run(Unit::best(), &Product::new(&a.matrix, (alpha, b), c), a.tasks),
+        }
+    }
+}
+
+macro_rules! multiplied_halves {
+    ($($half:ty),+) => {$(
+        impl Multiplied for $half {
+            fn round_row<T: Value>(from: &[T], to: &mut [Self]) {
+                match as_f32(from) {
+                    // The machine's own conversion.
+                    Some(from) => to.convert_from_f32_slice(from),
+                    None => to.iter_mut().zip(from).for_each(|(to, from)| *to = Value::from_f64(from.to_f64())),
+                }
+            }
+        }
+    )+};
+}
+multiplied_halves!(f16, bf16);
+
+impl Multiplied for f64 {}
+
+/// The elements, if they are f32.
+fn as_f32<T: Value>(elements: &[T]) -> Option<&[f32]> {
+    (TypeId::of::<T>() == TypeId::of::<f32>()).then(|| bytemuck::cast_slice(elements))
+}
+
+/// A matrix rounded to another type, row after row without padding: what a product with such operands reads.
+pub(crate) fn rounded<T: Value, E: Multiplied>(b: DenseRef<'_, T>) -> Vec<E> {
     let cols = b.cols();
-    let mut packed = vec![T::ZERO; b.rows() * cols];
+    let mut packed = vec![E::ZERO; b.rows() * cols];
     if cols > 0 {
         let rows =
             packed.par_chunks_exact_mut(cols).enumerate().with_min_len(CONVERSION_ELEMENTS.div_ceil(cols));
-        rows.for_each(|(r, row)| row.convert_from_f32_slice(b.row(r)));
+        rows.for_each(|(r, row)| E::round_row(b.row(r), row));
     }
     packed
 }
 
-/// An f32 `B` as a product with tf32 operands reads it, where it is; `None` for other elements.
-fn as_tf32<T: Value>(b: DenseRef<'_, T>) -> Option<DenseRef<'_, Tf32>> {
-    let data = (T::NAME == f32::NAME).then(|| bytemuck::try_cast_slice(b.data()).ok())??;
-    DenseRef::try_new(data, b.rows(), b.cols(), b.ld()).ok()
-}
-
 /// Computes the whole product on `unit`.
-fn run<B: Operand, C: Storage>(unit: Unit, product: &Product<'_, B, C>, tasks: CpuTasks) {
+fn run<B: Operand, C: Storage + Summed<In = B::In>>(
+    unit: Unit,
+    product: &Product<'_, B, C>,
+    tasks: CpuTasks,
+) {
     let areas = deal_out(product.row_offsets(), product.width(), rayon::current_num_threads(), tasks);
     // SAFETY: the areas are disjoint, and the product borrows C for itself.
     let compute = |area: &Area| unsafe { product.compute(unit, area) };

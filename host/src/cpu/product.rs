@@ -3,12 +3,10 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use windrow_formats::Csr;
+use windrow_formats::{Csr, Value};
 
 use super::unit::Unit;
-use super::vector::{Operand, Portable, Storage, Vector};
-#[cfg(target_arch = "x86_64")]
-use super::x86::{Avx2, Avx512};
+use super::vector::{Lanes, Load, Operand, Storage, Store, Summed, Vector};
 use crate::dense::{DenseMut, DenseRef};
 use crate::num::index;
 
@@ -42,15 +40,15 @@ pub(super) struct Area {
 ///
 /// Invariants, from the types of the operands and the checks of [`Product::new`]: a column of `A` is a row
 /// of `B`, a row of `A` a row of `C`; every row of either has `n` elements.
-pub(super) struct Product<'a, B, C> {
-    a: &'a Csr<f32>,
+pub(super) struct Product<'a, B: Operand, C> {
+    a: &'a Csr<B::In>,
     b: *const B,
     c: *mut C,
     n: usize,
     ldb: usize,
     ldc: usize,
-    alpha: f32,
-    beta: f32,
+    alpha: B::In,
+    beta: B::In,
     prefetch: bool,
     /// Bytes of `C` from which on it is written past the caches.
     pub(super) stream_bytes: usize,
@@ -58,7 +56,7 @@ pub(super) struct Product<'a, B, C> {
 }
 
 // SAFETY: `b` is only read, and each call of `compute` writes an area of `c` that the callers keep disjoint.
-unsafe impl<B: Sync, C: Send> Sync for Product<'_, B, C> {}
+unsafe impl<B: Operand, C: Send> Sync for Product<'_, B, C> {}
 
 /// Neighbouring columns whose sums are in registers together.
 struct Strip<V: Vector> {
@@ -70,15 +68,15 @@ struct Strip<V: Vector> {
     stream: bool,
 }
 
-impl<'a, B: Operand, C: Storage> Product<'a, B, C> {
+impl<'a, B: Operand, C: Storage + Summed<In = B::In>> Product<'a, B, C> {
     /// The product of these operands, each with its factor.
     ///
     /// # Panics
     /// Unless `b` is k × n and `c` m × n.
     pub(super) fn new(
-        a: &'a Csr<f32>,
-        (alpha, b): (f32, DenseRef<'a, B>),
-        (beta, c): (f32, DenseMut<'a, C>),
+        a: &'a Csr<B::In>,
+        (alpha, b): (B::In, DenseRef<'a, B>),
+        (beta, c): (B::In, DenseMut<'a, C>),
     ) -> Self {
         assert_eq!((a.cols(), c.cols()), (b.rows(), b.cols()), "B is k x n");
         assert_eq!(a.rows(), c.rows(), "C is m x n");
@@ -111,7 +109,7 @@ impl<'a, B: Operand, C: Storage> Product<'a, B, C> {
         // other threads away from it.
         unsafe {
             match unit {
-                Unit::Portable => self.compute_area::<Portable>(area),
+                Unit::Portable => self.compute_area::<<B::In as Lanes>::Portable>(area),
                 #[cfg(target_arch = "x86_64")]
                 Unit::Avx2 => self.compute_avx2(area),
                 #[cfg(target_arch = "x86_64")]
@@ -124,14 +122,14 @@ impl<'a, B: Operand, C: Storage> Product<'a, B, C> {
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn compute_avx2(&self, area: &Area) {
         // SAFETY: the caller's promise.
-        unsafe { self.compute_area::<Avx2>(area) }
+        unsafe { self.compute_area::<<B::In as Lanes>::Avx2>(area) }
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl")]
     unsafe fn compute_avx512(&self, area: &Area) {
         // SAFETY: the caller's promise.
-        unsafe { self.compute_area::<Avx512>(area) }
+        unsafe { self.compute_area::<<B::In as Lanes>::Avx512>(area) }
     }
 
     /// Whether rows of `columns` elements, in strips of at most `strip`, are to be written past the caches.
@@ -142,7 +140,7 @@ impl<'a, B: Operand, C: Storage> Product<'a, B, C> {
             self.c.addr().is_multiple_of(bytes) && (self.ldc * size_of::<C>()).is_multiple_of(bytes)
         };
         let bytes = self.a.rows().saturating_mul(self.ldc).saturating_mul(size_of::<C>());
-        self.beta == 0.0
+        self.beta == B::In::ZERO
             && bytes >= self.stream_bytes
             && aligned_to(STREAM_ALIGNMENT)
             && (columns <= strip || aligned_to(LINE_BYTES))
@@ -153,7 +151,11 @@ impl<'a, B: Operand, C: Storage> Product<'a, B, C> {
     /// # Safety
     /// The machine has the unit; the area is part of `C` and no other thread touches it.
     #[inline(always)]
-    unsafe fn compute_area<V: Vector>(&self, area: &Area) {
+    unsafe fn compute_area<V: Vector<Scalar = B::In>>(&self, area: &Area)
+    where
+        B: Load<V>,
+        C: Store<V>,
+    {
         let width = area.columns.len();
         let stream = width.is_multiple_of(V::LANES) && self.streams(width, STRIP_VECTORS * V::LANES);
         let mut column = area.columns.start;
@@ -197,11 +199,14 @@ impl<'a, B: Operand, C: Storage> Product<'a, B, C> {
     /// # Safety
     /// The machine has the unit; the strip is part of `C` and no other thread touches it.
     #[inline(always)]
-    unsafe fn strip<V: Vector, const N: usize, const PART: bool>(
+    unsafe fn strip<V: Vector<Scalar = B::In>, const N: usize, const PART: bool>(
         &self,
         rows: &Range<usize>,
         strip: Strip<V>,
-    ) {
+    ) where
+        B: Load<V>,
+        C: Store<V>,
+    {
         let Strip { column, mask, stream } = strip;
         let masked = |i: usize| if PART && i == N - 1 { Some(mask) } else { None };
         let (offsets, cols, values) = (self.a.row_offsets(), self.a.col_indices(), self.a.values());
@@ -213,7 +218,7 @@ impl<'a, B: Operand, C: Storage> Product<'a, B, C> {
             unsafe {
                 let (begin, end) =
                     (index(*offsets.get_unchecked(row)), index(*offsets.get_unchecked(row + 1)));
-                let mut sum = [V::splat(0.0); N];
+                let mut sum = [V::splat(B::In::ZERO); N];
                 for entry in begin..end {
                     if self.prefetch {
                         let ahead = *cols.get_unchecked((entry + PREFETCH_ENTRIES).min(last)) as usize;
@@ -226,7 +231,7 @@ impl<'a, B: Operand, C: Storage> Product<'a, B, C> {
                     let value = V::splat(*values.get_unchecked(entry));
                     let from = self.b.add(col * self.ldb + column);
                     for (i, sum) in sum.iter_mut().enumerate() {
-                        let b = B::load::<V>(from.add(i * V::LANES), masked(i));
+                        let b = <B as Load<V>>::load(from.add(i * V::LANES), masked(i));
                         *sum = value.multiply_add(b, *sum);
                     }
                 }
@@ -234,14 +239,14 @@ impl<'a, B: Operand, C: Storage> Product<'a, B, C> {
                 for (i, sum) in sum.into_iter().enumerate() {
                     let to = to.add(i * V::LANES);
                     let mut out = sum.multiply(V::splat(self.alpha));
-                    if self.beta != 0.0 {
-                        let old = C::load::<V>(to, masked(i));
+                    if self.beta != B::In::ZERO {
+                        let old = <C as Load<V>>::load(to, masked(i));
                         out = old.multiply_add(V::splat(self.beta), out);
                     }
                     if stream && !PART {
-                        C::stream(out, to);
+                        <C as Store<V>>::stream(out, to);
                     } else {
-                        C::store(out, to, masked(i));
+                        <C as Store<V>>::store(out, to, masked(i));
                     }
                 }
             }

@@ -15,10 +15,10 @@ const ROW_COST: u64 = 1;
 /// on the threads of the current rayon pool.
 ///
 /// A row is one thread's, so that results do not depend on the number of threads.
-pub(crate) fn each_row(
+pub(crate) fn each_row<T: Send>(
     row_offsets: &[u64],
-    values: &mut [f32],
-    work: impl Fn(usize, Range<usize>, &mut [f32]) + Sync,
+    values: &mut [T],
+    work: impl Fn(usize, Range<usize>, &mut [T]) + Sync,
 ) {
     let parts = row_ranges(row_offsets, rayon::current_num_threads() * RANGES_PER_THREAD, ROW_COST);
     let mut rest = values;

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use windrow_testkit::{
-    Case, Output, Pattern, SplitMix64, Tally, UNIT_FMA, Values, assert_matches, edge_cases, non_finite_cases,
-    random_case, shape_cases, value_cases,
+    Case, ExactCase, Output, Pattern, SplitMix64, Tally, UNIT_FMA, Values, assert_matches, edge_cases,
+    non_finite_cases, random_case, shape_cases, value_cases,
 };
 
 use half::{bf16, f16};
@@ -11,7 +11,7 @@ use half::{bf16, f16};
 use super::*;
 
 /// A type of `B`, and what is multiplied where it is used.
-trait Made: Operand {
+trait Made: Operand + Summed<In = f32> {
     fn made(x: f32) -> Self;
     fn rounded(case: &Case) -> Case;
 }
@@ -53,17 +53,21 @@ fn cases() -> Vec<Case> {
 }
 
 /// The case's product as `B` and `C` of these types, in the case's own layout.
-fn product<B: Made, C: Storage + Value>(unit: Unit, case: &Case) -> Vec<C> {
+fn product<B: Made, C: Storage + Summed<In = f32> + Value>(unit: Unit, case: &Case) -> Vec<C> {
     product_streaming::<B, C>(unit, case, usize::MAX)
 }
 
 /// The same, with a result of `stream_bytes` or more written past the caches.
-fn product_streaming<B: Made, C: Storage + Value>(unit: Unit, case: &Case, stream_bytes: usize) -> Vec<C> {
+fn product_streaming<B: Made, C: Storage + Summed<In = f32> + Value>(
+    unit: Unit,
+    case: &Case,
+    stream_bytes: usize,
+) -> Vec<C> {
     product_dealt_out::<B, C>(unit, case, (stream_bytes, CpuTasks::default()))
 }
 
 /// The same, dealt out as told.
-fn product_dealt_out<B: Made, C: Storage + Value>(
+fn product_dealt_out<B: Made, C: Storage + Summed<In = f32> + Value>(
     unit: Unit,
     case: &Case,
     (stream_bytes, tasks): (usize, CpuTasks),
@@ -79,7 +83,7 @@ fn product_dealt_out<B: Made, C: Storage + Value>(
 }
 
 /// All cases on all units, each result compared with the reference.
-fn check<B: Made, C: Storage + Output>(what: &str) {
+fn check<B: Made, C: Storage + Summed<In = f32> + Output>(what: &str) {
     for unit in units() {
         let mut tally = Tally::new(format!("CPU {what} on {unit:?}"));
         if !unit.exists() {
@@ -117,6 +121,7 @@ fn f16_operands_f16_result() {
 fn bf16_operands() {
     check::<bf16, f32>("bf16 -> f32");
     check::<bf16, f16>("bf16 -> f16");
+    check::<bf16, bf16>("bf16 -> bf16");
 }
 
 #[test]
@@ -216,29 +221,46 @@ fn bits(x: &[f32]) -> Vec<u32> {
 fn rounding_b_keeps_rows_and_drops_padding() {
     let data = [1.0, 1.0 + 1.0 / 2048.0, f32::NAN, 3.0, 70_000.0];
     let b = DenseRef::try_new(&data, 2, 2, 3).unwrap();
-    assert_eq!(to_half::<f16>(b), [1.0, 1.0, 3.0, f32::INFINITY].map(f16::from_f32));
-    assert!(to_half::<f16>(DenseRef::try_new(&[], 3, 0, 0).unwrap()).is_empty());
+    assert_eq!(rounded::<_, f16>(b), [1.0, 1.0, 3.0, f32::INFINITY].map(f16::from_f32));
+    assert!(rounded::<f32, f16>(DenseRef::try_new(&[], 3, 0, 0).unwrap()).is_empty());
     let many: Vec<f32> = (0..u16::MAX).map(f32::from).collect();
     let b = DenseRef::packed(&many, many.len() / 8, 8).unwrap();
-    assert_eq!(to_half::<f16>(b), many[..b.rows() * 8].iter().map(|&x| f16::from_f32(x)).collect::<Vec<_>>());
+    assert_eq!(
+        rounded::<_, f16>(b),
+        many[..b.rows() * 8].iter().map(|&x| f16::from_f32(x)).collect::<Vec<_>>()
+    );
 }
 
 #[test]
 fn what_f16_cannot_hold_stays_finite_in_bf16() {
     let data = [70_000.0, -1e38, f32::MIN_POSITIVE, f32::INFINITY, f32::NAN, 1.0 + 1.0 / 256.0];
-    let rounded = to_half::<bf16>(DenseRef::packed(&data, 2, 3).unwrap());
+    let rounded = rounded::<_, bf16>(DenseRef::packed(&data, 2, 3).unwrap());
     let want = [70_144.0, -9.969_21e37, f32::MIN_POSITIVE, f32::INFINITY];
     assert_eq!(rounded[..4].iter().map(|x| x.to_f32()).collect::<Vec<_>>(), want);
     assert!(rounded[4].is_nan());
     assert_eq!(rounded[5], bf16::ONE, "a tie goes to even");
 }
 
+/// All patterns of the tables with f64 on all units, against exact sums.
 #[test]
-fn only_f32_is_read_as_tf32() {
-    let data = [1.0f32, 2.0, 3.0, 4.0];
-    let b = as_tf32(DenseRef::try_new(&data, 2, 1, 3).unwrap()).unwrap();
-    assert_eq!((b.rows(), b.cols(), b.ld(), b.data().len()), (2, 1, 3, 4));
-    assert!(as_tf32(DenseRef::packed(&[f16::ONE; 4], 2, 2).unwrap()).is_none());
+fn f64_operands() {
+    let mut rng = SplitMix64::new(64);
+    for unit in units().into_iter().filter(|unit| unit.exists()) {
+        for case in edge_cases().into_iter().chain(shape_cases()) {
+            let exact = ExactCase::of(&case.a, case.n, &mut rng);
+            for (alpha, beta) in [(1.0, 0.0), (-2.0, 4.0)] {
+                for stream_bytes in [0, usize::MAX] {
+                    let mut c = if beta == 0.0 { vec![f64::NAN; exact.c.len()] } else { exact.c.clone() };
+                    let b = DenseRef::packed(&exact.b, exact.a.cols(), exact.n).unwrap();
+                    let view = DenseMut::packed(&mut c, exact.a.rows(), exact.n).unwrap();
+                    let mut product = Product::new(&exact.a, (alpha, b), (beta, view));
+                    product.stream_bytes = stream_bytes;
+                    run(unit, &product, CpuTasks::default());
+                    exact.assert_matches(&format!("{} on {unit:?}", case.name), (alpha, beta), &c);
+                }
+            }
+        }
+    }
 }
 
 #[test]
@@ -250,7 +272,7 @@ fn replaced_values_are_used() {
     assert!(a.replace_values(doubled[1..].to_vec()).is_err());
     a.replace_values(doubled).unwrap();
     assert_eq!(a.matrix().col_indices(), case.a.col_indices());
-    let multiply = |a: &CpuCsr, alpha: f32| {
+    let multiply = |a: &CpuCsr<f32>, alpha: f32| {
         let mut c = case.c.clone();
         let b = DenseRef::try_new(&case.b, case.k(), case.n, case.ldb).unwrap();
         let view = DenseMut::try_new(&mut c, case.m(), case.n, case.ldc).unwrap();

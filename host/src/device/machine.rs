@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     fn prepare(grid: [u64; 2]) -> Result<Option<Prepared>, DeviceError> {
-        let entry = windrow_kernels::entry(windrow_kernels::Variant::Combine).unwrap();
+        let entry = windrow_kernels::entry(windrow_kernels::Variant::Combine { sum_bytes: 4 }).unwrap();
         let params: windrow_kernels::combine::CombineParams = bytemuck::Zeroable::zeroed();
         // SAFETY: never launched.
         unsafe { Prepared::new(entry, grid, &params) }

@@ -38,7 +38,7 @@ via_plan_error!(SddmmError);
 /// What an algorithm of sampled products supports, of those that do not support all.
 fn sampled_precisions(algorithm: SddmmAlgorithm) -> &'static str {
     match algorithm {
-        SddmmAlgorithm::Groups => "f32 or f16",
+        SddmmAlgorithm::Groups => "f32, f64 or f16",
         _ => "tf32, bf16 or f16",
     }
 }

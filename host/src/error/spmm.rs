@@ -4,6 +4,7 @@ use thiserror::Error;
 
 use super::plan::PlanError;
 use super::via_plan_error;
+use crate::activation::Activation;
 use crate::options::{Algorithm, Precision};
 use crate::parallelism::IllegalPoint;
 
@@ -40,6 +41,16 @@ pub enum SpmmError {
         precision: Precision,
         /// What to do about it.
         remedy: &'static str,
+    },
+    /// An activation that sums of the plan's precision do not have.
+    #[error(
+        "activation {activation} is computed in f32, and a plan of precision {precision} sums in f64; apply it to the result, or choose precision f32"
+    )]
+    NoActivation {
+        /// The activation asked for.
+        activation: Activation,
+        /// The plan's precision.
+        precision: Precision,
     },
     /// A division of the work that there is not.
     #[error(transparent)]

@@ -14,7 +14,7 @@ use crate::parallelism::IllegalPoint;
 #[non_exhaustive]
 pub enum TensorError {
     /// A precision that no kernel implements.
-    #[error("MTTKRP does not support precision {precision}; use precision f32 or f16")]
+    #[error("MTTKRP does not support precision {precision}; use precision f32, f64 or f16")]
     Unsupported {
         /// The precision asked for.
         precision: Precision,

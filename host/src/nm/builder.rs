@@ -144,7 +144,7 @@ impl<'a, V: Value> NmSpmmBuilder<'a, V> {
                 )?;
                 let host = HostNm::new(
                     self.weights,
-                    &values.bits().to_f32(),
+                    &values.bits().numbers::<f32>(),
                     self.options.precision,
                     self.options.layout,
                 );

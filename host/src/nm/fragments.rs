@@ -49,7 +49,7 @@ impl Form {
             Precision::F16 => Some(form::<F16>()),
             Precision::Bf16 => Some(form::<Bf16>()),
             Precision::Tf32 => Some(form::<Tf32>()),
-            Precision::F32 => None,
+            Precision::F32 | Precision::F64 => None,
         }
     }
 

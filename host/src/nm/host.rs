@@ -4,11 +4,11 @@ use std::marker::PhantomData;
 
 use windrow_formats::{Value, VectorNm};
 
-use super::activation::Activation;
 use super::options::ActivationLayout;
+use crate::activation::Activation;
 use crate::cpu::{GatheredWeights, Panels};
 use crate::dense::{DenseMut, DenseRef};
-use crate::matrix::Element;
+use crate::element::Element;
 use crate::options::Precision;
 use crate::plan::{ArraySize, push};
 
@@ -21,7 +21,7 @@ pub(super) struct HostNm {
 
 /// What is done with a sum before it is stored: `act(α·sum + β·c + bias)`.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Epilogue<'a> {
+pub(super) struct Finish<'a> {
     /// That of the run times that of the plan.
     pub(super) alpha: f32,
     pub(super) beta: f32,
@@ -75,11 +75,11 @@ impl HostNm {
     /// bits in every run, whatever the number of threads.
     pub(super) fn run<E: Element, C: Element>(
         &self,
-        epilogue: Epilogue<'_>,
+        epilogue: Finish<'_>,
         a: DenseRef<'_, E>,
         c: DenseMut<'_, C>,
     ) {
-        let Epilogue { alpha, beta, bias, activation } = epilogue;
+        let Finish { alpha, beta, bias, activation } = epilogue;
         let panels = Panels::new(a, self.layout == ActivationLayout::KMajor, self.precision);
         let (m, n, ld) = (c.rows(), c.cols(), c.ld());
         let rows = Rows { data: c.into_data().as_mut_ptr(), ld, borrow: PhantomData };

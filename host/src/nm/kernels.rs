@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use windrow_kernels::nm::Output;
+use windrow_kernels::output::Output;
 
 use super::cuda_cores::{self, CudaCoresNm};
 use super::launch::Launch;

@@ -1,6 +1,6 @@
 //! A run of a plan as the kernel of its product sees it.
 
-use windrow_kernels::nm::Output;
+use windrow_kernels::output::Output;
 
 use super::staging::KMajor;
 

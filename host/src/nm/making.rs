@@ -51,7 +51,7 @@ fn on_cuda_cores<'a, V: Value>(
     bits: &'a Bits,
     found: Vec<tiles::Choice>,
 ) -> impl Iterator<Item = Laid> + 'a {
-    let values = bits.to_f32();
+    let values = bits.numbers::<f32>();
     found.into_iter().map(move |choice| Laid::CudaCores(cuda_cores::Layout::new(weights, &values, choice)))
 }
 

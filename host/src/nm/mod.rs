@@ -1,6 +1,5 @@
 //! Products with vector-wise N:M weights: plans and their parts.
 
-mod activation;
 mod builder;
 mod cuda_cores;
 mod fragments;
@@ -22,9 +21,8 @@ mod tuning;
 mod verify;
 mod workspace;
 
-pub use activation::Activation;
 pub use builder::NmSpmmBuilder;
-pub use options::{ActivationLayout, NmAlgorithm, NmOptions, NmPacking, NmRun};
+pub use options::{ActivationLayout, NmAlgorithm, NmOptions, NmPacking};
 pub use plan::NmSpmmPlan;
 pub use report::NmReport;
 

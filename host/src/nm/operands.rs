@@ -1,12 +1,12 @@
 //! What a run hands to the kernels.
 
-use windrow_kernels::nm::{Activate, Output, OutputType};
+use windrow_kernels::Factor;
+use windrow_kernels::output::{Output, OutputType};
 use windrow_simt::GlobalPtr;
 
-use super::activation::Activation;
 use super::options::ActivationLayout;
+use crate::activation::Activation;
 use crate::num::wide;
-use crate::options::Precision;
 
 /// The operands of a run: addresses in device memory, and leading dimensions in elements.
 #[derive(Debug, Clone, Copy)]
@@ -18,8 +18,8 @@ pub(super) struct Operands {
     /// `C`, of the type that `output` names.
     pub(super) c: u64,
     pub(super) ldc: u32,
-    /// Type of `C`: f32, f16 or bf16.
-    pub(super) output: Precision,
+    /// Type of `C`.
+    pub(super) output: OutputType,
     /// Rows of `A` and `C`.
     pub(super) m: u32,
     /// Factor of the product: that of the run times that of the plan.
@@ -33,17 +33,8 @@ pub(super) struct Operands {
 impl Operands {
     /// Their side of `C`, for `n` columns.
     pub(super) fn output_for(&self, n: u32) -> Output {
-        let (element, bytes) = match self.output {
-            Precision::F16 => (OutputType::F16, 2),
-            Precision::Bf16 => (OutputType::Bf16, 2),
-            _ => (OutputType::F32, 4),
-        };
-        let activate = match self.activation {
-            Activation::Identity => Activate::Identity,
-            Activation::Relu => Activate::Relu,
-            Activation::Gelu => Activate::Gelu,
-        };
-        let vectors = self.c.is_multiple_of(4 * bytes)
+        let bytes = self.output.bytes(4);
+        let vectors = self.c.is_multiple_of(4 * u64::from(bytes))
             && self.ldc.is_multiple_of(4)
             && self.bias.is_multiple_of(wide(16));
         Output {
@@ -52,9 +43,9 @@ impl Operands {
             m: self.m,
             n,
             ldc: self.ldc,
-            alpha: self.alpha,
-            beta: self.beta,
-            flags: Output::flags(element, activate, vectors),
+            alpha: Factor::new(self.alpha),
+            beta: Factor::new(self.beta),
+            flags: Output::flags(self.output, self.activation.code(), vectors),
         }
     }
 }

@@ -2,8 +2,6 @@
 
 use windrow_formats::names;
 
-use super::activation::Activation;
-use crate::device::DeviceBuffer;
 use crate::options::Precision;
 
 /// How the activations `A[m×k]` are stored.
@@ -41,10 +39,10 @@ pub enum NmAlgorithm {
     /// Tensor Cores where they have kernels for the precision and the weights, else CUDA cores.
     #[default]
     Auto,
-    /// CUDA cores, the kernels of the paper. Any precision: products are those of f32, whatever operands are rounded
-    /// to.
+    /// CUDA cores, the kernels of the paper. Any precision but f64: products are those of f32, whatever operands are
+    /// rounded to.
     CudaCores,
-    /// Tensor Cores. Any precision but f32, for weights whose vectors are a multiple of 8 columns long or as long as
+    /// Tensor Cores. f16, bf16 and tf32, for weights whose vectors are a multiple of 8 columns long or as long as
     /// rows, and not so sparse that the rows which 16 or 32 kept ones come from do not fit into shared memory.
     TensorCores,
 }
@@ -57,7 +55,7 @@ impl NmAlgorithm {
     #[must_use]
     pub const fn supports(self, precision: Precision) -> bool {
         match self {
-            Self::Auto | Self::CudaCores => true,
+            Self::Auto | Self::CudaCores => !matches!(precision, Precision::F64),
             Self::TensorCores => precision.has_tile_kernels(),
         }
     }
@@ -134,43 +132,6 @@ impl Default for NmOptions {
     }
 }
 
-/// One run of a plan: `C ← act(α·scale·A·W + β·C + bias)`. The default is the product alone.
-///
-/// `B` is where the bias is: `[f32]` for host memory, [`DeviceBuffer<f32>`] for the memory of a device.
-///
-/// # Examples
-/// ```
-/// use windrow::{Activation, NmRun};
-///
-/// let bias = [0.5f32, -0.5];
-/// let run = NmRun { bias: Some(&bias[..]), activation: Activation::Relu, ..NmRun::default() };
-/// assert_eq!((run.alpha, run.beta), (1.0, 0.0));
-/// ```
-#[derive(Debug)]
-pub struct NmRun<'a, B: ?Sized = DeviceBuffer<f32>> {
-    /// Factor of the product, beside that of the plan.
-    pub alpha: f32,
-    /// Factor of what `C` held, which is not read if it is 0.
-    pub beta: f32,
-    /// One number for each column of `C`.
-    pub bias: Option<&'a B>,
-    /// What is applied in the end.
-    pub activation: Activation,
-}
-
-impl<B: ?Sized> Default for NmRun<'_, B> {
-    fn default() -> Self {
-        Self { alpha: 1.0, beta: 0.0, bias: None, activation: Activation::Identity }
-    }
-}
-
-impl<B: ?Sized> Clone for NmRun<'_, B> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<B: ?Sized> Copy for NmRun<'_, B> {}
-
 #[cfg(test)]
 mod tests {
     use std::fmt;
@@ -195,14 +156,12 @@ mod tests {
     }
 
     #[test]
-    fn tensor_cores_have_all_but_f32() {
+    fn who_has_kernels_for_what() {
         for precision in Precision::ALL {
-            assert!(NmAlgorithm::CudaCores.supports(precision), "{precision}");
-            assert_eq!(
-                NmAlgorithm::TensorCores.supports(precision),
-                precision != Precision::F32,
-                "{precision}"
-            );
+            let is = |these: &[Precision]| these.contains(&precision);
+            assert_eq!(NmAlgorithm::CudaCores.supports(precision), !is(&[Precision::F64]), "{precision}");
+            let tensor_cores = !is(&[Precision::F32, Precision::F64]);
+            assert_eq!(NmAlgorithm::TensorCores.supports(precision), tensor_cores, "{precision}");
         }
     }
 }

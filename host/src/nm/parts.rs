@@ -1,7 +1,8 @@
 //! What the runs of a plan share: activations that were brought, and sums of products that were divided along `k`.
 
-use windrow_kernels::nm::{NmCombine, NmCombineParams, Output};
-use windrow_kernels::{Entry, Variant};
+use windrow_kernels::nm::{NmCombine, NmCombineParams};
+use windrow_kernels::output::Output;
+use windrow_kernels::{Entry, Factor, Variant};
 use windrow_simt::GlobalPtr;
 
 use super::model::Sizes;
@@ -112,7 +113,8 @@ impl Shared {
         }
         let c = self.partial.reserve(index(part_elements << parts_log2))?.pointer().cast();
         let flags = Output::flags(Default::default(), Default::default(), true);
-        let partial = Output { c, bias: GlobalPtr::NULL, n, ldc: n, alpha: 1.0, beta: 0.0, flags, ..output };
+        let [alpha, beta] = [1.0f32, 0.0].map(Factor::new);
+        let partial = Output { c, bias: GlobalPtr::NULL, n, ldc: n, alpha, beta, flags, ..output };
         Ok((partial, part_elements))
     }
 

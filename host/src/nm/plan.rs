@@ -2,20 +2,23 @@
 
 use std::fmt;
 
+use half::{bf16, f16};
 use windrow_formats::NmPattern;
 
 use super::gpu::{GpuNm, MAX_ROWS};
-use super::host::{Epilogue, HostNm};
+use super::host::{Finish, HostNm};
 use super::operands::Operands;
-use super::options::{ActivationLayout, NmRun};
+use super::options::ActivationLayout;
 use super::report::NmReport;
+use crate::activation::Epilogue;
 use crate::dense::{DenseMut, DenseRef};
 use crate::device::{Device, DeviceBuffer};
+use crate::element::{Element, output_type};
 use crate::error::NmError;
-use crate::matrix::{DeviceMatrix, Element, elements};
+use crate::matrix::{DeviceMatrix, elements};
 use crate::options::Precision;
 use crate::plan::{
-    check_device, check_element, check_index, check_ld, check_shape, machine_of, output_on, with_rounded,
+    Rounded, check_device, check_element, check_index, check_ld, check_shape, machine_of, output_on,
 };
 
 /// Weights laid out for products `C[m×n] ← act(α·scale·A[m×k]·W[k×n] + β·C + bias)` on one device.
@@ -82,7 +85,7 @@ impl NmSpmmPlan {
         }
         let mut c = vec![0.0; elements(m, self.cols, self.cols)?];
         self.run_host(
-            &NmRun::default(),
+            &Epilogue::default(),
             DenseRef::packed(a, rows, cols)?,
             DenseMut::packed(&mut c, m, self.cols)?,
         )?;
@@ -98,33 +101,40 @@ impl NmSpmmPlan {
     ///
     /// # Examples
     /// ```
-    /// use windrow::{Activation, DenseMut, DenseRef, Device, NmPattern, NmRun, NmSpmm, VectorNm};
+    /// use windrow::{Activation, DenseMut, DenseRef, Device, NmPattern, Epilogue, NmSpmm, VectorNm};
     ///
     /// let weights = VectorNm::from_dense(&[2.0f32, 0.0, 0.0, 3.0], 2, 2, NmPattern::new(1, 2, 1)?)?;
     /// let plan = NmSpmm::builder(&weights).build(&Device::cpu())?;
     /// let (a, mut c) = ([1.0f32, 1.0, 4.0, 5.0], [f32::NAN; 4]);
-    /// let run = NmRun { bias: Some(&[-5.0, 1.0][..]), activation: Activation::Relu, ..NmRun::default() };
+    /// let run = Epilogue { bias: Some(&[-5.0, 1.0][..]), activation: Activation::Relu, ..Epilogue::default() };
     /// plan.run_host(&run, DenseRef::packed(&a, 2, 2)?, DenseMut::packed(&mut c, 2, 2)?)?;
     /// assert_eq!(c, [0.0, 4.0, 3.0, 16.0]); // max(2 − 5, 0), 3 + 1, 8 − 5, 15 + 1
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn run_host(
         &self,
-        run: &NmRun<'_, [f32]>,
+        run: &Epilogue<'_, f32, [f32]>,
         a: DenseRef<'_, f32>,
         c: DenseMut<'_, f32>,
     ) -> Result<(), NmError> {
         self.check_shapes((a.rows(), a.cols()), (c.rows(), c.cols()), run.bias.map(<[f32]>::len))?;
-        with_rounded!(self.precision, [a], self.run_as(run, a, c))
+        match self.precision {
+            Precision::F32 | Precision::Tf32 => self.run_as::<f32>(run, a, c),
+            Precision::F16 => self.run_as::<f16>(run, a, c),
+            Precision::Bf16 => self.run_as::<bf16>(run, a, c),
+            Precision::F64 => Err(self.unsupported()),
+        }
     }
 
     /// Runs with an `A` of the plan's element type; on a GPU by way of copies.
-    fn run_as<E: Element>(
+    fn run_as<E: Element<Sum = f32>>(
         &self,
-        run: &NmRun<'_, [f32]>,
-        a: DenseRef<'_, E>,
+        run: &Epilogue<'_, f32, [f32]>,
+        a: DenseRef<'_, f32>,
         mut c: DenseMut<'_, f32>,
     ) -> Result<(), NmError> {
+        let rounded = Rounded::<E>::new(a);
+        let a = rounded.view()?;
         if let Body::Cpu(weights) = &self.body {
             weights.run(self.epilogue(run, run.bias), a, c);
             return Ok(());
@@ -132,8 +142,8 @@ impl NmSpmmPlan {
         let a = DeviceMatrix::upload(&self.device, a)?;
         let mut on_device = output_on(&self.device, c.as_ref(), run.beta)?;
         let bias = run.bias.map(|bias| DeviceBuffer::from_slice(&self.device, bias)).transpose()?;
-        let NmRun { alpha, beta, activation, .. } = *run;
-        self.run_into(&NmRun { alpha, beta, bias: bias.as_ref(), activation }, &a, &mut on_device)?;
+        let Epilogue { alpha, beta, activation, .. } = *run;
+        self.run_into(&Epilogue { alpha, beta, bias: bias.as_ref(), activation }, &a, &mut on_device)?;
         Ok(on_device.download_into(c.reborrow())?)
     }
 
@@ -165,7 +175,7 @@ impl NmSpmmPlan {
     /// # Examples
     /// ```
     /// use windrow::{Activation, DenseRef, Device, DeviceBuffer, DeviceMatrix};
-    /// use windrow::{NmPattern, NmRun, NmSpmm, VectorNm};
+    /// use windrow::{NmPattern, Epilogue, NmSpmm, VectorNm};
     ///
     /// let device = Device::cpu();
     /// let weights = VectorNm::from_dense(&[2.0f32, 0.0, 0.0, 3.0], 2, 2, NmPattern::new(1, 2, 1)?)?;
@@ -173,14 +183,14 @@ impl NmSpmmPlan {
     /// let a = DeviceMatrix::upload(&device, DenseRef::packed(&[1.0f32, -1.0], 1, 2)?)?;
     /// let bias = DeviceBuffer::from_slice(&device, &[0.5f32, 0.5])?;
     /// let mut c = DeviceMatrix::<f32>::zeros(&device, 1, 2)?;
-    /// let run = NmRun { bias: Some(&bias), activation: Activation::Relu, ..NmRun::default() };
+    /// let run = Epilogue { bias: Some(&bias), activation: Activation::Relu, ..Epilogue::default() };
     /// plan.run_into(&run, &a, &mut c)?;
     /// assert_eq!(c.download()?, [2.5, 0.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn run_into<E: Element, C: Element>(
+    pub fn run_into<E: Element<Sum = f32>, C: Element<Sum = f32>>(
         &self,
-        run: &NmRun<'_>,
+        run: &Epilogue<'_>,
         a: &DeviceMatrix<E>,
         c: &mut DeviceMatrix<C>,
     ) -> Result<(), NmError> {
@@ -202,7 +212,7 @@ impl NmSpmmPlan {
                     layout: self.layout,
                     c: c.buffer().address(),
                     ldc: check_ld(c.ld())?,
-                    output: C::PRECISION,
+                    output: output_type::<C>(),
                     alpha: run.alpha * self.scale,
                     beta: run.beta,
                     bias: run.bias.map_or(0, DeviceBuffer::address),
@@ -217,8 +227,13 @@ impl NmSpmmPlan {
         }
     }
 
-    fn epilogue<'a, B: ?Sized>(&self, run: &NmRun<'_, B>, bias: Option<&'a [f32]>) -> Epilogue<'a> {
-        Epilogue { alpha: run.alpha * self.scale, beta: run.beta, bias, activation: run.activation }
+    /// For operands of a precision that no plan is made for.
+    fn unsupported(&self) -> NmError {
+        NmError::Unsupported { algorithm: self.report.algorithm, precision: self.precision }
+    }
+
+    fn epilogue<'a, B: ?Sized>(&self, run: &Epilogue<'_, f32, B>, bias: Option<&'a [f32]>) -> Finish<'a> {
+        Finish { alpha: run.alpha * self.scale, beta: run.beta, bias, activation: run.activation }
     }
 
     /// What the plan is, what it holds and what it cost to make.
@@ -271,7 +286,7 @@ impl NmSpmmPlan {
     /// Devices, types and shapes.
     pub(super) fn check_operands<E: Element, C: Element>(
         &self,
-        run: &NmRun<'_>,
+        run: &Epilogue<'_>,
         a: &DeviceMatrix<E>,
         c: &DeviceMatrix<C>,
     ) -> Result<(), NmError> {

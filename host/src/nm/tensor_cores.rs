@@ -46,6 +46,7 @@ impl Layout {
             Bits::Bf16(bits) => Bits::Bf16(cut.weights(bits)),
             Bits::F32(bits) => Bits::F32(cut.weights(bits)),
             Bits::Tf32(bits) => Bits::Tf32(cut.weights(bits)),
+            Bits::F64(bits) => Bits::F64(cut.weights(bits)),
         };
         let rows =
             cut.banked.map_or_else(|| vec![NO_ROW; cut.blocks * slots], |banked| banked.row_lists().to_vec());

@@ -1,17 +1,17 @@
 //! Operands made up, to time instances of a kernel on.
 
 use windrow_kernels::nm::STAGE_TILE;
+use windrow_kernels::output::OutputType;
 
-use super::activation::Activation;
 use super::kernels::Kernels;
 use super::model::Sizes;
 use super::operands::Operands;
 use super::options::ActivationLayout;
 use super::staging::Bringing;
+use crate::activation::Activation;
 use crate::device::{Device, DeviceBuffer, DeviceKind, Machine};
 use crate::error::NmError;
 use crate::num::index;
-use crate::options::Precision;
 use crate::plan::{ArraySize, Bits, push};
 
 /// Instances that are tried.
@@ -75,7 +75,7 @@ impl Scratch {
             layout: bringing.layout,
             c: c.address(),
             ldc: sizes.n,
-            output: Precision::F32,
+            output: OutputType::Sums,
             m: sizes.m,
             alpha: 1.0,
             beta: 0.0,

@@ -3,13 +3,14 @@
 use rayon::prelude::*;
 use windrow_formats::{Value, VectorNm};
 
-use super::activation::Activation;
-use super::options::{NmAlgorithm, NmRun};
+use super::options::NmAlgorithm;
 use super::plan::NmSpmmPlan;
+use crate::activation::{Activation, Epilogue};
 use crate::dense::DenseRef;
 use crate::device::DeviceBuffer;
+use crate::element::Element;
 use crate::error::NmError;
-use crate::matrix::{DeviceMatrix, Element};
+use crate::matrix::DeviceMatrix;
 use crate::num::{real, wide};
 use crate::plan::{
     Bits, Storing, UNIT_FMA, UNIT_MMA, Verification, bounded_ratio, gamma, multiplied, subnormal_error,
@@ -47,22 +48,22 @@ impl NmSpmmPlan {
     ///
     /// # Examples
     /// ```
-    /// use windrow::{DenseRef, Device, DeviceMatrix, NmPattern, NmRun, NmSpmm, VectorNm};
+    /// use windrow::{DenseRef, Device, DeviceMatrix, NmPattern, Epilogue, NmSpmm, VectorNm};
     ///
     /// let device = Device::cpu();
     /// let weights = VectorNm::from_dense(&[2.0f32, 0.0, 0.0, 3.0], 2, 2, NmPattern::new(1, 2, 1)?)?;
     /// let plan = NmSpmm::builder(&weights).build(&device)?;
     /// let a = DeviceMatrix::upload(&device, DenseRef::packed(&[1.0f32, 1.0], 1, 2)?)?;
-    /// let (mut c, run) = (DeviceMatrix::<f32>::zeros(&device, 1, 2)?, NmRun::default());
+    /// let (mut c, run) = (DeviceMatrix::<f32>::zeros(&device, 1, 2)?, Epilogue::default());
     /// assert!(!plan.verify(&weights, &run, &a, &c)?.passed()); // not computed yet
     /// plan.run_into(&run, &a, &mut c)?;
     /// assert!(plan.verify(&weights, &run, &a, &c)?.passed());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn verify<V: Value, E: Element, C: Element>(
+    pub fn verify<V: Value, E: Element<Sum = f32>, C: Element<Sum = f32>>(
         &self,
         weights: &VectorNm<V>,
-        run: &NmRun<'_>,
+        run: &Epilogue<'_>,
         a: &DeviceMatrix<E>,
         c: &DeviceMatrix<C>,
     ) -> Result<Verification, NmError> {
@@ -75,10 +76,10 @@ impl NmSpmmPlan {
     /// # Errors
     /// As for [`verify`](Self::verify), and [`NmError::NoSuchRow`] for a row that `C` does not have.
     #[expect(clippy::too_many_arguments, reason = "those of `verify`, and the rows")]
-    pub fn verify_rows<V: Value, E: Element, C: Element>(
+    pub fn verify_rows<V: Value, E: Element<Sum = f32>, C: Element<Sum = f32>>(
         &self,
         weights: &VectorNm<V>,
-        run: &NmRun<'_>,
+        run: &Epilogue<'_>,
         a: &DeviceMatrix<E>,
         c: &DeviceMatrix<C>,
         rows: &[usize],
@@ -99,7 +100,7 @@ impl NmSpmmPlan {
         if rows.is_empty() || n == 0 {
             return Ok(Verification::NOTHING);
         }
-        let values = Bits::of(self.precision, weights.values()).to_f32();
+        let values = Bits::of(self.precision, weights.values()).numbers::<f64>();
         let (stored_rows, stored_cols) = (a.rows(), a.cols());
         let a = multiplied(self.precision, a)?;
         let a = DenseRef::packed(&a, stored_rows, stored_cols)?;
@@ -139,9 +140,9 @@ struct Check<'a, V> {
     plan: &'a NmSpmmPlan,
     weights: &'a VectorNm<V>,
     /// The weights as the plan rounds them.
-    values: &'a [f32],
+    values: &'a [f64],
     /// As it is stored.
-    a: DenseRef<'a, f32>,
+    a: DenseRef<'a, f64>,
     factor: f64,
     bias: Option<&'a [f32]>,
     activation: Activation,
@@ -158,12 +159,12 @@ impl<V: Value> Check<'_, V> {
                 let (columns, source) = (self.weights.vector_columns(v), self.weights.source_row(u, v));
                 let values = &self.values[u * n..][columns.clone()];
                 for row in 0..count {
-                    let a = f64::from(match self.plan.layout {
+                    let a = match self.plan.layout {
                         super::ActivationLayout::RowMajor => self.a.row(first + row)[source],
                         super::ActivationLayout::KMajor => self.a.row(source)[first + row],
-                    });
+                    };
                     for ((sum, abs), &value) in sums[row * n..][columns.clone()].iter_mut().zip(values) {
-                        let term = a * f64::from(value);
+                        let term = a * value;
                         *sum += term;
                         *abs += finite_part(term);
                     }
@@ -195,7 +196,7 @@ impl<V: Value> Check<'_, V> {
         if reach * (1.0 + gamma) > f64::from(f32::MAX) && self.overflowed(got) {
             return 0.0;
         }
-        let of_sum = gamma * scale + subnormal_error(roundings) * (1.0 + self.factor.abs());
+        let of_sum = gamma * scale + subnormal_error(roundings, unit) * (1.0 + self.factor.abs());
         let before_store = match self.activation {
             Activation::Gelu => GELU_SLOPE * of_sum + GELU_UNITS * f64::from(UNIT_FMA) * x.abs(),
             Activation::Identity | Activation::Relu => of_sum,

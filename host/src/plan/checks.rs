@@ -3,8 +3,8 @@
 use super::report::ArraySize;
 use crate::dense::DenseRef;
 use crate::device::{Device, Machine};
+use crate::element::{Element, Real};
 use crate::error::{DeviceError, PlanError};
-use crate::matrix::Element;
 use crate::num::wide;
 use crate::options::Precision;
 
@@ -39,6 +39,18 @@ pub(crate) fn check_element<E: Element>(
     Err(PlanError::ElementType { operand, found: E::NAME, expected: precision })
 }
 
+/// Whether numbers are of the type in which a plan of `precision` sums.
+pub(crate) fn check_sums<S: Real>(operand: &'static str, precision: Precision) -> Result<(), PlanError> {
+    let expected = match precision {
+        Precision::F64 => Precision::F64,
+        Precision::F16 | Precision::Bf16 | Precision::F32 | Precision::Tf32 => Precision::F32,
+    };
+    if S::PRECISION == expected {
+        return Ok(());
+    }
+    Err(PlanError::ElementType { operand, found: S::NAME, expected })
+}
+
 /// Whether a dense operand has the rows and columns that it must have.
 pub(crate) fn check_shape(
     operand: &'static str,
@@ -49,11 +61,11 @@ pub(crate) fn check_shape(
 }
 
 /// A packed operand with all its elements.
-pub(crate) fn check_packed<'a>(
+pub(crate) fn check_packed<'a, T: Real>(
     operand: &'static str,
-    data: &'a [f32],
+    data: &'a [T],
     (rows, cols): (usize, usize),
-) -> Result<DenseRef<'a, f32>, PlanError> {
+) -> Result<DenseRef<'a, T>, PlanError> {
     match DenseRef::packed(data, rows, cols) {
         Ok(matrix) if data.len() == rows * cols => Ok(matrix),
         _ => Err(PlanError::PackedCount { operand, len: data.len(), rows, cols }),

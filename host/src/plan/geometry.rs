@@ -59,7 +59,10 @@ mod tests {
         assert_eq!(elements.slice, TileStream::<F16, ByElement, 1, 2>::FEATURES);
         let check = division(entry(Variant::Check { dtype: Dtype::F32 }).unwrap());
         assert_eq!(check, expected(Check::<F16>::ROWS_PER_BLOCK, Check::<F16>::SLICE));
-        assert_eq!(division(entry(Variant::Combine).unwrap()), expected(1, Combine::SLICE));
+        assert_eq!(
+            division(entry(Variant::Combine { sum_bytes: 4 }).unwrap()),
+            expected(1, Combine::<f32>::SLICE)
+        );
         let row_split = |dtype, lanes, ways, vectors| {
             division(entry(Variant::RowSplit { dtype, lanes, ways, vectors }).unwrap())
         };

@@ -13,11 +13,11 @@ mod verification;
 
 pub(crate) use checks::{
     check_count, check_device, check_element, check_index, check_ld, check_memory, check_packed, check_shape,
-    machine_of,
+    check_sums, machine_of,
 };
 pub(crate) use geometry::{division, short_row_groups};
 pub(crate) use launch::{Lane, MAX_BLOCK_COLUMNS, MAX_INDEX, Stream, start};
-pub(crate) use operands::{Rounded, output_on, with_rounded};
+pub(crate) use operands::{Rounded, factor, output_on, with_sums};
 pub(crate) use placing::{Index, copy_on_device};
 pub use report::{ArraySize, StageTime};
 pub(crate) use report::{StageClock, push, total_us, write_arrays, write_stages};
@@ -26,5 +26,6 @@ pub use schedule::{OccupancyRange, Schedule, Scheduling};
 pub(crate) use values::{Bits, Exceptions, GivenValues, Unplaced, Values};
 pub use verification::Verification;
 pub(crate) use verification::{
-    Storing, UNIT_FMA, UNIT_MMA, bounded_ratio, error_ratio, gamma, multiplied, subnormal_error,
+    Double, Storing, UNIT_FMA, UNIT_MMA, bounded_ratio, error_ratio, gamma, multiplied, ratio_to,
+    subnormal_error, unit_of,
 };

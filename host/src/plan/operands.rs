@@ -1,60 +1,78 @@
-//! Operands in host memory on their way to a plan: rounded to its element type, and uploaded.
+//! Operands in host memory on their way to a plan and back: rounded to its element type, and uploaded.
 
-use half::slice::HalfFloatSliceExt;
-use windrow_formats::Value;
+use std::any::TypeId;
+use std::borrow::Cow;
 
 use crate::cpu;
-use crate::dense::DenseRef;
+use crate::dense::{DenseMut, DenseRef};
 use crate::device::Device;
+use crate::element::{Element, Real};
 use crate::error::PlanError;
 use crate::matrix::DeviceMatrix;
 
-/// A dense matrix rounded to a 16-bit type.
-pub(crate) struct Rounded<T> {
-    data: Vec<T>,
+/// A dense matrix of a plan's element type, made of one of another: the same one where there is nothing to round.
+pub(crate) struct Rounded<'a, E: Element> {
+    data: Cow<'a, [E]>,
     rows: usize,
     cols: usize,
+    ld: usize,
 }
 
-impl<T: Value> Rounded<T>
-where
-    [T]: HalfFloatSliceExt,
-{
-    pub(crate) fn new(matrix: DenseRef<'_, f32>) -> Self {
-        Self { data: cpu::to_half(matrix), rows: matrix.rows(), cols: matrix.cols() }
-    }
-
-    pub(crate) fn view(&self) -> Result<DenseRef<'_, T>, PlanError> {
-        DenseRef::packed(&self.data, self.rows, self.cols)
-    }
-}
-
-/// `$run`, in which the operands, f32 matrices, are matrices of the element type of a precision.
-macro_rules! with_rounded {
-    ($precision:expr, [$($operand:ident),+], $run:expr) => {
-        match $precision {
-            $crate::options::Precision::F32 | $crate::options::Precision::Tf32 => $run,
-            $crate::options::Precision::F16 => with_rounded!(half::f16, [$($operand),+] => $run),
-            $crate::options::Precision::Bf16 => with_rounded!(half::bf16, [$($operand),+] => $run),
+impl<'a, E: Element> Rounded<'a, E> {
+    pub(crate) fn new<T: Real>(matrix: DenseRef<'a, T>) -> Self {
+        let (rows, cols) = (matrix.rows(), matrix.cols());
+        match is_same::<T, E>() {
+            true => {
+                Self { data: Cow::Borrowed(bytemuck::cast_slice(matrix.data())), rows, cols, ld: matrix.ld() }
+            }
+            false => Self { data: Cow::Owned(cpu::rounded(matrix)), rows, cols, ld: cols },
         }
-    };
-    ($element:ty, [$($operand:ident),+] => $run:expr) => {{
-        $(
-            let rounded = $crate::plan::Rounded::<$element>::new($operand);
-            let $operand = rounded.view()?;
-        )+
-        $run
-    }};
+    }
+
+    pub(crate) fn view(&self) -> Result<DenseRef<'_, E>, PlanError> {
+        DenseRef::try_new(&self.data, self.rows, self.cols, self.ld)
+    }
 }
-pub(crate) use with_rounded;
+
+fn is_same<T: 'static, U: 'static>() -> bool {
+    TypeId::of::<T>() == TypeId::of::<U>()
+}
+
+/// Runs `product` for a `C` of the type of its sums; a `C` of another type is rounded from one, which begins with what
+/// `C` held unless `beta` is 0.
+pub(crate) fn with_sums<T: Real, S: Real, E: From<PlanError>>(
+    mut c: DenseMut<'_, T>,
+    beta: T,
+    product: impl FnOnce(DenseMut<'_, S>) -> Result<(), E>,
+) -> Result<(), E> {
+    let (rows, cols, ld) = (c.rows(), c.cols(), c.ld());
+    if is_same::<T, S>() {
+        let data = bytemuck::cast_slice_mut(c.data_mut());
+        return product(DenseMut::try_new(data, rows, cols, ld)?);
+    }
+    let mut sums: Vec<S> = match beta == T::ZERO {
+        true => vec![S::ZERO; rows * cols],
+        false => cpu::rounded(c.as_ref()),
+    };
+    product(DenseMut::packed(&mut sums, rows, cols)?)?;
+    for (r, sums) in sums.chunks_exact(cols.max(1)).enumerate() {
+        c.row_mut(r).iter_mut().zip(sums).for_each(|(c, sum)| *c = T::from_f64(sum.to_f64()));
+    }
+    Ok(())
+}
+
+/// A factor in the type of a plan's sums.
+pub(crate) fn factor<T: Real, S: Real>(x: T) -> S {
+    S::from_f64(x.to_f64())
+}
 
 /// `C` on the device, as a product finds it: zeros if nothing of what it held is kept.
-pub(crate) fn output_on(
+pub(crate) fn output_on<S: Real>(
     device: &Device,
-    c: DenseRef<'_, f32>,
-    beta: f32,
-) -> Result<DeviceMatrix<f32>, PlanError> {
-    match beta == 0.0 {
+    c: DenseRef<'_, S>,
+    beta: S,
+) -> Result<DeviceMatrix<S>, PlanError> {
+    match beta == S::ZERO {
         true => DeviceMatrix::zeros(device, c.rows(), c.cols()),
         false => DeviceMatrix::upload(device, c),
     }

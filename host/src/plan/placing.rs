@@ -1,11 +1,12 @@
 //! Values that are on the device already, put where a plan keeps them.
 
 use windrow_kernels::Variant;
-use windrow_kernels::place_values::{PlaceValues, PlaceValuesParams, Placing};
+use windrow_kernels::place_values::{self, PlaceValuesParams, Placing};
 use windrow_simt::GlobalPtr;
 
 use super::launch::start;
 use crate::device::{DeviceBuffer, Machine};
+use crate::element::Real;
 use crate::error::DeviceError;
 use crate::num::{narrow, wide};
 use crate::options::Precision;
@@ -21,7 +22,7 @@ pub(crate) enum Index {
 }
 
 impl Index {
-    /// Queues the placing of `values`, rounded to `precision`, in `count` elements of `out`, or of `count` values where
+    /// Queues the placing of `values`, of the type of sums and rounded to `precision`, in `count` elements of `out`, or of `count` values where
     /// they are scattered. Values that are finite and not any more are counted in `overflowed`, unless that is null.
     ///
     /// # Safety
@@ -31,7 +32,7 @@ impl Index {
         &self,
         machine: &dyn Machine,
         (precision, overflowed): (Precision, GlobalPtr<u32>),
-        values: GlobalPtr<f32>,
+        values: GlobalPtr<u32>,
         (out, count): (GlobalPtr<u32>, usize),
     ) -> Result<(), DeviceError> {
         let (placing, index) = match self {
@@ -46,26 +47,27 @@ impl Index {
             overflowed,
             count: narrow(count),
             placing: placing.code(),
-            dtype: PlaceValues::code(precision.dtype()),
+            dtype: place_values::code(precision.dtype()),
             reserved: 0,
         };
+        let value_bytes = precision.dtype().sum_bytes();
         let missing = DeviceError::MissingEntry { name: "place_values" };
-        let entry = windrow_kernels::entry(Variant::PlaceValues).ok_or(missing)?;
+        let entry = windrow_kernels::entry(Variant::PlaceValues { value_bytes }).ok_or(missing)?;
         // SAFETY: the caller's promise is what the params ask for.
         unsafe { start(machine, entry, wide(count), 1, &params) }
     }
 }
 
-/// Copies f32 from one array of a device to another of the same length.
-pub(crate) fn copy_on_device(
+/// Copies sums from one array of a device to another with room for as many.
+pub(crate) fn copy_on_device<S: Real>(
     machine: &dyn Machine,
-    from: &DeviceBuffer<f32>,
-    to: &mut DeviceBuffer<f32>,
+    from: &DeviceBuffer<S>,
+    to: &mut DeviceBuffer<u8>,
 ) -> Result<(), DeviceError> {
-    // f32 do not overflow in f32: nothing is counted.
-    let rounding = (Precision::F32, GlobalPtr::NULL);
-    let out = (to.pointer().cast(), from.len().min(to.len()));
+    // Nothing overflows in its own type: nothing is counted.
+    let rounding = (S::PRECISION, GlobalPtr::NULL);
+    let out = (to.pointer().cast(), from.len().min(to.len() / size_of::<S>()));
     // SAFETY: both buffers have as many elements, are of one device, and free their memory after the work queued
     // before; `to` is borrowed for itself.
-    unsafe { Index::InOrder.place(machine, rounding, from.pointer(), out) }
+    unsafe { Index::InOrder.place(machine, rounding, from.pointer().cast(), out) }
 }

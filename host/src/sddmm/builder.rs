@@ -10,11 +10,13 @@ use super::options::{SddmmAlgorithm, SddmmForm, SddmmGroup, SddmmOptions};
 use super::plan::{Body, SddmmPlan};
 use super::report::SddmmReport;
 use crate::device::{Device, DeviceBuffer};
+use crate::element::{BySum, Element};
 use crate::error::{PlanError, SddmmError};
 use crate::num::{narrow, real, wide};
 use crate::options::Precision;
 use crate::plan::{ArraySize, MAX_INDEX, Schedule, Scheduling, StageClock, check_memory, push};
 use crate::profile::Profile;
+use crate::with_element;
 
 /// What to do about a plan that needs more memory than it may take.
 const MEMORY_REMEDY: &str = "raise the limit, or choose algorithm entries";
@@ -171,10 +173,14 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
             None => {
                 report.algorithm = SddmmAlgorithm::Entries;
                 report.reason = "the CPU has one algorithm, rows in parallel".to_owned();
-                let host = HostSddmm::new(self.a, self.options.precision, self.options.form);
-                self.account(&mut report, host.sizes())?;
+                let SddmmOptions { precision, form, .. } = self.options;
+                let body = with_element!(precision, E => {
+                    let host = HostSddmm::<<E as Element>::Sum>::new(self.a, precision, form);
+                    self.account(&mut report, host.sizes())?;
+                    BySum::new(host)
+                });
                 clock.end("copy");
-                Body::Cpu(host)
+                Body::Cpu(body)
             }
             Some(machine) => {
                 let profile = self.profile_of(device);
@@ -333,9 +339,15 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
         };
         let scale = match self.options.form {
             SddmmForm::Mask => None,
-            SddmmForm::Scale => Some(DeviceBuffer::named(device, &scale_of(self.a.values()), "values")?),
+            SddmmForm::Scale => with_element!(self.options.precision, E => {
+                let scale = scale_of::<V, <E as Element>::Sum>(self.a.values());
+                Some(DeviceBuffer::named(device, bytemuck::cast_slice(&scale), "values")?)
+            }),
         };
         Ok(GpuSddmm {
+            device: device.clone(),
+            nnz: self.a.nnz(),
+            stage: std::sync::Mutex::default(),
             precision: self.options.precision,
             multiprocessors,
             tiles,

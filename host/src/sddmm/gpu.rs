@@ -1,21 +1,22 @@
 //! A plan of sampled products on a machine that runs kernels.
 
 use std::mem::offset_of;
+use std::sync::{Mutex, PoisonError};
 
 use windrow_formats::SampledTile;
 use windrow_kernels::sddmm::{
     Sampled, SddmmEntriesParams, SddmmGroupsParams, SddmmTilesParams, TILE_RECORD_WORDS, record_masks_at,
     record_starts_at, record_window_at,
 };
-use windrow_kernels::{Entry, Variant};
+use windrow_kernels::{Entry, Factor, Variant};
 use windrow_simt::GlobalPtr;
 
 use super::options::SddmmGroup;
-use crate::device::{DeviceBuffer, Machine};
+use crate::device::{Device, DeviceBuffer, Machine};
 use crate::error::DeviceError;
 use crate::num::{narrow, wide};
 use crate::options::Precision;
-use crate::plan::{Lane, Stream, occupancy, start};
+use crate::plan::{Index, Lane, Stream, occupancy, start};
 
 /// Bytes of a row that the lanes of a warp read at a time, for one chunk.
 const CHUNK_BYTES: u32 = 64;
@@ -51,9 +52,14 @@ pub(super) struct GpuSddmm {
     /// Positions that belong to tiles; those of entries follow.
     pub(super) tile_entries: u32,
     pub(super) places: Option<DeviceBuffer<u32>>,
-    pub(super) scale: Option<DeviceBuffer<f32>>,
+    /// In the type of the sums.
+    pub(super) scale: Option<DeviceBuffer<u8>>,
     /// Whether the entries are computed beside the tiles: no two write the same place.
     pub(super) beside: bool,
+    pub(super) device: Device,
+    pub(super) nnz: usize,
+    /// Where sums wait to be rounded, made by the first run whose result is of 16 bits; held while launches are queued.
+    pub(super) stage: Mutex<Option<DeviceBuffer<f32>>>,
 }
 
 /// Tiles, for Tensor Cores.
@@ -148,7 +154,9 @@ pub(super) struct Operands {
     pub(super) ldy: u32,
     pub(super) out: u64,
     pub(super) inner: u32,
-    pub(super) alpha: f32,
+    /// What sums are rounded to, if the result is of 16 bits.
+    pub(super) narrow: Option<Precision>,
+    pub(super) alpha: Factor,
 }
 
 impl GpuSddmm {
@@ -156,7 +164,7 @@ impl GpuSddmm {
     ///
     /// # Safety
     /// `operands` are live memory of the plan's device until the work is done: `x` is m × inner and `y` n × inner, of
-    /// the plan's element type, with all rows readable up to their leading dimensions, `out` has an f32 for each entry;
+    /// the plan's element type, with all rows readable up to their leading dimensions, `out` has an element of its type for each entry;
     /// nothing else touches `out` meanwhile, nothing writes `x` or `y`.
     pub(super) unsafe fn run(&self, machine: &dyn Machine, operands: Operands) -> Result<(), DeviceError> {
         let bytes = u64::from(self.precision.bytes());
@@ -165,15 +173,24 @@ impl GpuSddmm {
         let vectors = aligned(operands.x, operands.ldx) && aligned(operands.y, operands.ldy);
         let place =
             |first: u32| self.places.as_ref().map_or(GlobalPtr::NULL, |places| places.pointer().at(first));
+        let mut held = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
+        if operands.narrow.is_some() && held.is_none() {
+            *held = Some(DeviceBuffer::alloc(&self.device, self.nnz, "sampled sums")?);
+        }
+        let stage = held.as_ref().filter(|_| operands.narrow.is_some());
         let sampled = Sampled {
             x: GlobalPtr::from_address(operands.x),
             y: GlobalPtr::from_address(operands.y),
-            out: GlobalPtr::from_address(operands.out),
-            scale: self.scale.as_ref().map_or(GlobalPtr::NULL, DeviceBuffer::pointer),
+            out: match &stage {
+                Some(stage) => stage.pointer().cast(),
+                None => GlobalPtr::from_address(operands.out),
+            },
+            scale: self.scale.as_ref().map_or(GlobalPtr::NULL, |scale| scale.pointer().cast()),
             places: place(0),
             inner: operands.inner,
             ldx: operands.ldx,
             ldy: operands.ldy,
+            reserved: 0,
             alpha: operands.alpha,
         };
         if self.beside {
@@ -191,7 +208,18 @@ impl GpuSddmm {
         if self.beside {
             machine.join()?;
         }
-        launched
+        launched?;
+        match (stage, operands.narrow) {
+            (Some(stage), Some(precision)) => {
+                let (values, out) = (stage.pointer().cast(), GlobalPtr::from_address(operands.out));
+                // SAFETY: the stage has a sum for each entry, which nobody else has while it is locked, and is freed after
+                // the work queued before; `out` has an element of the precision for each, by the caller's promise.
+                unsafe {
+                    Index::InOrder.place(machine, (precision, GlobalPtr::NULL), values, (out, self.nnz))
+                }
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Launches the tiles.
@@ -309,8 +337,8 @@ impl GpuSddmm {
         self.tiles.is_some()
     }
 
-    /// New values to scale with, in CSR order.
-    pub(super) fn replace_values(&mut self, values: &[f32]) -> Result<(), DeviceError> {
+    /// New values to scale with, in CSR order and in the type of the sums.
+    pub(super) fn replace_values(&mut self, values: &[u8]) -> Result<(), DeviceError> {
         match &mut self.scale {
             Some(scale) => scale.copy_from_slice(values),
             None => Ok(()),

@@ -6,7 +6,7 @@ use windrow_formats::{Csr, Pattern, Value};
 use super::options::SddmmForm;
 use crate::cpu;
 use crate::dense::DenseRef;
-use crate::matrix::Element;
+use crate::element::{Element, Real};
 use crate::num::wide;
 use crate::options::Precision;
 use crate::plan::{ArraySize, push};
@@ -16,13 +16,13 @@ use crate::tf32;
 const LANES: usize = 16;
 
 /// A pattern as the CPU walks it, shared with the matrix that it was given with.
-pub(super) struct HostSddmm {
+pub(super) struct HostSddmm<S> {
     pattern: Pattern,
-    scale: Option<Vec<f32>>,
+    scale: Option<Vec<S>>,
     precision: Precision,
 }
 
-impl HostSddmm {
+impl<S: Real> HostSddmm<S> {
     pub(super) fn new<V: Value>(a: &Csr<V>, precision: Precision, form: SddmmForm) -> Self {
         Self {
             pattern: a.pattern().clone(),
@@ -35,11 +35,12 @@ impl HostSddmm {
         let mut sizes = Vec::new();
         push(&mut sizes, "row_offsets", 8 * wide(self.pattern.row_offsets().len()));
         push(&mut sizes, "col_indices", 4 * wide(self.pattern.col_indices().len()));
-        push(&mut sizes, "values", 4 * wide(self.scale.as_ref().map_or(0, Vec::len)));
+        let values = self.scale.as_ref().map_or(0, Vec::len);
+        push(&mut sizes, "values", wide(size_of::<S>()) * wide(values));
         sizes
     }
 
-    pub(super) fn replace_values(&mut self, values: Vec<f32>) {
+    pub(super) fn replace_values(&mut self, values: Vec<S>) {
         if let Some(scale) = &mut self.scale {
             *scale = values;
         }
@@ -47,42 +48,43 @@ impl HostSddmm {
 
     /// `out ← α·(X·Yᵀ) ⊙ A`, on the threads of the current rayon pool. The same bits in every run, whatever the number
     /// of threads.
-    pub(super) fn run<T: Element>(
+    pub(super) fn run<T: Element<Sum = S>, O: Element<Sum = S>>(
         &self,
-        alpha: f32,
+        alpha: S,
         x: DenseRef<'_, T>,
         y: DenseRef<'_, T>,
-        out: &mut [f32],
+        out: &mut [O],
     ) {
         // Rounded and widened once, not once for each entry.
-        let (x, y) = (widened(x, self.precision), widened(y, self.precision));
+        let (x, y) = (widened::<T, S>(x, self.precision), widened::<T, S>(y, self.precision));
         let col_indices = self.pattern.col_indices();
         cpu::each_row(self.pattern.row_offsets(), out, |row, entries, out| {
             let x = x.row(row);
             for (entry, out) in entries.zip(out) {
                 let sum = alpha * dot(x, y.row(col_indices[entry] as usize));
-                *out = self.scale.as_ref().map_or(sum, |scale| sum * scale[entry]);
+                let scaled = self.scale.as_ref().map_or(sum, |scale| sum * scale[entry]);
+                *out = O::from_f64(scaled.to_f64());
             }
         });
     }
 }
 
-/// Rows of f32, side by side.
-struct Rows {
-    data: Vec<f32>,
+/// Rows of numbers, side by side.
+struct Rows<S> {
+    data: Vec<S>,
     cols: usize,
 }
 
-impl Rows {
-    fn row(&self, r: usize) -> &[f32] {
+impl<S> Rows<S> {
+    fn row(&self, r: usize) -> &[S] {
         &self.data[r * self.cols..][..self.cols]
     }
 }
 
 /// The elements as they are multiplied.
-fn widened<T: Element>(matrix: DenseRef<'_, T>, precision: Precision) -> Rows {
+fn widened<T: Element, S: Real>(matrix: DenseRef<'_, T>, precision: Precision) -> Rows<S> {
     let cols = matrix.cols();
-    let as_multiplied = |element: &T| tf32::as_multiplied(precision, element.to_f32());
+    let as_multiplied = |element: &T| S::from_f64(tf32::as_multiplied(precision, element.to_f64()));
     let data = (0..matrix.rows())
         .into_par_iter()
         .flat_map_iter(|r| matrix.row(r).iter().map(as_multiplied))
@@ -91,22 +93,22 @@ fn widened<T: Element>(matrix: DenseRef<'_, T>, precision: Precision) -> Rows {
 }
 
 /// `Σ x·y`, summed in [`LANES`] lanes and then pairwise.
-fn dot(x: &[f32], y: &[f32]) -> f32 {
-    let mut sums = [0.0f32; LANES];
+fn dot<S: Real>(x: &[S], y: &[S]) -> S {
+    let mut sums = [S::ZERO; LANES];
     let (x_chunks, y_chunks) = (x.chunks_exact(LANES), y.chunks_exact(LANES));
     let (x_rest, y_rest) = (x_chunks.remainder(), y_chunks.remainder());
     for (x, y) in x_chunks.zip(y_chunks) {
         for ((sum, x), y) in sums.iter_mut().zip(x).zip(y) {
-            *sum += x * y;
+            *sum = *sum + *x * *y;
         }
     }
     for ((sum, x), y) in sums.iter_mut().zip(x_rest).zip(y_rest) {
-        *sum += x * y;
+        *sum = *sum + *x * *y;
     }
     let mut half = LANES / 2;
     while half > 0 {
         for i in 0..half {
-            sums[i] += sums[i + half];
+            sums[i] = sums[i] + sums[i + half];
         }
         half /= 2;
     }
@@ -114,8 +116,8 @@ fn dot(x: &[f32], y: &[f32]) -> f32 {
 }
 
 /// Values as products are scaled by them.
-pub(super) fn scale_of<V: Value>(values: &[V]) -> Vec<f32> {
-    values.iter().map(|value| value.to_f32()).collect()
+pub(super) fn scale_of<V: Value, S: Real>(values: &[V]) -> Vec<S> {
+    values.iter().map(|value| S::from_f64(value.to_f64())).collect()
 }
 
 #[cfg(test)]
@@ -125,7 +127,7 @@ mod tests {
     #[test]
     fn the_pattern_is_that_of_the_matrix() {
         let a = Csr::<f32>::identity(3).unwrap();
-        let host = HostSddmm::new(&a, Precision::F32, SddmmForm::Mask);
+        let host = HostSddmm::<f32>::new(&a, Precision::F32, SddmmForm::Mask);
         assert!(host.pattern.is_shared_with(a.pattern()));
     }
 }

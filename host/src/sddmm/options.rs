@@ -37,16 +37,16 @@ pub enum SddmmAlgorithm {
     /// Tiles where there are Tensor Cores for the precision, else entries.
     #[default]
     Auto,
-    /// Tensor Cores over tiles of 8 rows × 16 condensed columns. Any precision but f32.
+    /// Tensor Cores over tiles of 8 rows × 16 condensed columns. f16, bf16 and tf32.
     Tiles,
     /// CUDA cores, entry by entry. Any precision.
     Entries,
     /// CUDA cores, entry by entry, by groups of threads of [a size that can be chosen](super::SddmmBuilder::groups),
-    /// after Sgap. f32 and f16.
+    /// after Sgap. f32, f64 and f16.
     Groups,
     /// Libra's distribution (section 4): the columns of a window in descending order of their entries, tiles that have
     /// at least [`tile_threshold`](super::SddmmBuilder::tile_threshold) entries on Tensor Cores, the rest on
-    /// CUDA cores. Any precision but f32.
+    /// CUDA cores. f16, bf16 and tf32.
     Hybrid,
 }
 
@@ -59,7 +59,7 @@ impl SddmmAlgorithm {
     pub const fn supports(self, precision: Precision) -> bool {
         match self {
             Self::Auto | Self::Entries => true,
-            Self::Groups => matches!(precision, Precision::F32 | Precision::F16),
+            Self::Groups => matches!(precision, Precision::F32 | Precision::F64 | Precision::F16),
             Self::Tiles | Self::Hybrid => precision.has_tile_kernels(),
         }
     }

@@ -10,21 +10,23 @@ use super::options::SddmmForm;
 use super::report::SddmmReport;
 use crate::dense::DenseRef;
 use crate::device::{Device, DeviceBuffer};
+use crate::element::{BySum, Element, Real, is_narrow, kernel_factor};
 use crate::error::SddmmError;
-use crate::matrix::{DeviceMatrix, Element};
+use crate::matrix::DeviceMatrix;
 use crate::options::Precision;
 use crate::plan::{
-    MAX_INDEX, check_count, check_device, check_element, check_index, check_ld, check_packed, check_shape,
-    copy_on_device, machine_of, with_rounded,
+    MAX_INDEX, Rounded, check_count, check_device, check_element, check_index, check_ld, check_packed,
+    check_shape, check_sums, copy_on_device, factor, machine_of,
 };
+use crate::with_element;
 
 /// A sparse pattern laid out for products `out ← α·(X[m×d]·Y[n×d]ᵀ) ⊙ A[m×n]` on one device.
 ///
 /// Made by [`Sddmm::builder`](super::Sddmm::builder); runs any number of times, with any inner dimension `d`.
 ///
 /// # Precision
-/// `X` and `Y` are rounded to the plan's [`Precision`], products are summed in f32. With `u = 2⁻²⁴` (`2⁻²³` where tiles
-/// take part) and `γ(t) = t·u / (1 − t·u)`, an element is off by at most `γ(d + 4)·|α·a|·Σ|x·y|`. Every element is
+/// `X` and `Y` are rounded to the plan's [`Precision`], products are summed in f32, or in f64 for that. With `u = 2⁻²⁴` (`2⁻²³` where tiles
+/// take part, `2⁻⁵³` in f64) and `γ(t) = t·u / (1 − t·u)`, an element is off by at most `γ(d + 4)·|α·a|·Σ|x·y|`. Every element is
 /// summed in one order: running a plan twice, on operands of the same alignment, gives the same bits.
 ///
 /// # Not-a-number
@@ -43,7 +45,8 @@ pub struct SddmmPlan {
 
 /// Where the pattern is.
 pub(super) enum Body {
-    Cpu(HostSddmm),
+    /// A [`HostSddmm`].
+    Cpu(BySum),
     Gpu(Box<GpuSddmm>),
 }
 
@@ -67,14 +70,14 @@ impl SddmmPlan {
     /// assert!(plan.run(&[1.0, 10.0], &[5.0]).is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn run(&self, x: &[f32], y: &[f32]) -> Result<Vec<f32>, SddmmError> {
+    pub fn run<T: Real>(&self, x: &[T], y: &[T]) -> Result<Vec<T>, SddmmError> {
         let inner = match (self.rows, self.cols) {
             (0, 0) => 0,
             (0, n) => y.len() / n,
             (m, _) => x.len() / m,
         };
         let (x, y) = (check_packed("X", x, (self.rows, inner))?, check_packed("Y", y, (self.cols, inner))?);
-        self.run_host(1.0, x, y)
+        self.run_host(T::ONE, x, y)
     }
 
     /// `α·(X·Yᵀ) ⊙ A` for matrices in host memory.
@@ -82,44 +85,51 @@ impl SddmmPlan {
     /// # Errors
     /// - [`PlanError::OperandShape`](crate::PlanError::OperandShape) if the sizes do not fit;
     /// - [`PlanError::TooLarge`](crate::PlanError::TooLarge), [`PlanError::Device`](crate::PlanError::Device).
-    pub fn run_host(
+    pub fn run_host<T: Real>(
         &self,
-        alpha: f32,
-        x: DenseRef<'_, f32>,
-        y: DenseRef<'_, f32>,
-    ) -> Result<Vec<f32>, SddmmError> {
+        alpha: T,
+        x: DenseRef<'_, T>,
+        y: DenseRef<'_, T>,
+    ) -> Result<Vec<T>, SddmmError> {
         self.check_shapes((x.rows(), x.cols()), (y.rows(), y.cols()))?;
-        with_rounded!(self.precision, [x, y], self.run_as(alpha, x, y))
+        with_element!(self.precision, E => {
+            let (x, y) = (Rounded::<E>::new(x), Rounded::<E>::new(y));
+            let out = self.run_as(factor(alpha), x.view()?, y.view()?)?;
+            Ok(out.into_iter().map(factor).collect())
+        })
     }
 
     /// Runs with operands of the plan's element type; on a GPU by way of copies.
     fn run_as<T: Element>(
         &self,
-        alpha: f32,
+        alpha: T::Sum,
         x: DenseRef<'_, T>,
         y: DenseRef<'_, T>,
-    ) -> Result<Vec<f32>, SddmmError> {
+    ) -> Result<Vec<T::Sum>, SddmmError> {
         if let Body::Cpu(pattern) = &self.body {
-            let mut out = vec![0.0; self.nnz];
-            pattern.run(alpha, x, y, &mut out);
+            let mut out = vec![T::Sum::ZERO; self.nnz];
+            if let Some(pattern) = pattern.get::<HostSddmm<T::Sum>>() {
+                pattern.run(alpha, x, y, &mut out);
+            }
             return Ok(out);
         }
         let x = DeviceMatrix::upload(&self.device, x)?;
         let y = DeviceMatrix::upload(&self.device, y)?;
-        let mut out = DeviceBuffer::alloc_zeroed(&self.device, self.nnz)?;
+        let mut out = DeviceBuffer::<T::Sum>::alloc_zeroed(&self.device, self.nnz)?;
         self.run_into(alpha, &x, &y, &mut out)?;
         Ok(out.to_vec()?)
     }
 
     /// `out ← α·(X·Yᵀ) ⊙ A` for operands on the plan's device.
     ///
-    /// On a GPU this queues the kernels and returns; it allocates nothing. Reading `out` waits for the result, and so
+    /// On a GPU this queues the kernels and returns. It allocates nothing, but for the first result of 16 bits: an f32 for
+    /// each entry, from which sums are rounded in a launch of their own. Reading `out` waits for the result, and so
     /// does [`Device::synchronize`], which also reports errors of the kernels.
     ///
     /// # Shapes
     /// - `x`: m × d, `y`: n × d, of the plan's precision (for tf32: f32). Kernels read them fastest if `ld` elements
     ///   are a multiple of 16 bytes, as [`DeviceMatrix::zeros`] and [`DeviceMatrix::upload`] make it;
-    /// - `out`: one f32 for each entry, in CSR order.
+    /// - `out`: one number for each entry, in CSR order: f32, f16 or bf16; f64 for a plan of that precision.
     ///
     /// # Errors
     /// - [`PlanError::OperandShape`](crate::PlanError::OperandShape),
@@ -136,23 +146,26 @@ impl SddmmPlan {
     /// let device = Device::best()?;
     /// let plan = Sddmm::builder(&Csr::<f32>::identity(2)?).build(&device)?;
     /// let x = DeviceMatrix::upload(&device, DenseRef::packed(&[1.0f32, 2.0, 3.0, 4.0], 2, 2)?)?;
-    /// let mut out = DeviceBuffer::alloc_zeroed(&device, 2)?;
+    /// let mut out = DeviceBuffer::<f32>::alloc_zeroed(&device, 2)?;
     /// plan.run_into(2.0, &x, &x, &mut out)?; // twice the squared lengths of the rows
     /// assert_eq!(out.to_vec()?, [10.0, 50.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn run_into<T: Element>(
+    pub fn run_into<T: Element, O: Element<Sum = T::Sum>>(
         &self,
-        alpha: f32,
+        alpha: T::Sum,
         x: &DeviceMatrix<T>,
         y: &DeviceMatrix<T>,
-        out: &mut DeviceBuffer<f32>,
+        out: &mut DeviceBuffer<O>,
     ) -> Result<(), SddmmError> {
         self.check_operands(x, y, out)?;
         match &self.body {
             Body::Cpu(pattern) => {
                 // All are in host memory: they are on the CPU, as was just checked.
-                if let (Some(x), Some(y), Some(out)) = (x.host(), y.host(), out.host_mut()) {
+                let pattern = pattern.get::<HostSddmm<T::Sum>>();
+                if let (Some(pattern), Some(x), Some(y), Some(out)) =
+                    (pattern, x.host(), y.host(), out.host_mut())
+                {
                     pattern.run(alpha, x, y, out);
                 }
                 Ok(())
@@ -167,7 +180,8 @@ impl SddmmPlan {
                     ldy: check_ld(y.ld())?,
                     out: out.address(),
                     inner,
-                    alpha,
+                    narrow: is_narrow::<O>().then_some(O::PRECISION),
+                    alpha: kernel_factor(alpha),
                 };
                 // SAFETY: shapes, types and device were checked; a `DeviceMatrix` holds all rows up to its leading
                 // dimension, and frees them after the work that was queued before; `out` is borrowed for itself.
@@ -185,10 +199,18 @@ impl SddmmPlan {
     /// - [`PlanError::Device`](crate::PlanError::Device).
     pub fn replace_values<V: Value>(&mut self, values: &[V]) -> Result<(), SddmmError> {
         check_count("the new values", values.len(), self.nnz)?;
-        let scale = scale_of(values);
+        with_element!(self.precision, E => self.scale_by(scale_of::<V, <E as Element>::Sum>(values)))
+    }
+
+    /// Puts new values in the places of the old, in the type of the sums.
+    fn scale_by<S: Real>(&mut self, scale: Vec<S>) -> Result<(), SddmmError> {
         match &mut self.body {
-            Body::Cpu(pattern) => pattern.replace_values(scale),
-            Body::Gpu(plan) => plan.replace_values(&scale)?,
+            Body::Cpu(pattern) => {
+                if let Some(pattern) = pattern.get_mut::<HostSddmm<S>>() {
+                    pattern.replace_values(scale);
+                }
+            }
+            Body::Gpu(plan) => plan.replace_values(bytemuck::cast_slice(&scale))?,
         }
         Ok(())
     }
@@ -198,8 +220,8 @@ impl SddmmPlan {
     ///
     /// # Errors
     /// - [`PlanError::ValueCount`](crate::PlanError::ValueCount) unless there is one value for each entry,
-    ///   [`PlanError::WrongDevice`](crate::PlanError::WrongDevice) if they are
-    ///   elsewhere;
+    ///   [`PlanError::WrongDevice`](crate::PlanError::WrongDevice) if they are elsewhere,
+    ///   [`PlanError::ElementType`](crate::PlanError::ElementType) unless they are f32, for a plan of that precision f64;
     /// - [`PlanError::Device`](crate::PlanError::Device).
     ///
     /// # Examples
@@ -212,12 +234,13 @@ impl SddmmPlan {
     /// assert_eq!(plan.run(&[1.0, 1.0], &[5.0, 7.0])?, [15.0, 28.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn replace_values_from(&mut self, values: &DeviceBuffer<f32>) -> Result<(), SddmmError> {
+    pub fn replace_values_from<S: Real>(&mut self, values: &DeviceBuffer<S>) -> Result<(), SddmmError> {
         check_device("the array of new values", values.device(), &self.device)?;
+        check_sums::<S>("the array of new values", self.precision)?;
         check_count("the new values", values.len(), self.nnz)?;
         match &mut self.body {
             // They are in host memory: they are on the CPU, as was just checked.
-            Body::Cpu(pattern) => pattern.replace_values(values.host().unwrap_or_default().to_vec()),
+            Body::Cpu(_) => self.scale_by(values.host().unwrap_or_default().to_vec())?,
             Body::Gpu(plan) => {
                 if let Some(scale) = &mut plan.scale {
                     copy_on_device(machine_of(&self.device)?, values, scale)?;
@@ -263,11 +286,11 @@ impl SddmmPlan {
     }
 
     /// Devices, types and shapes.
-    pub(super) fn check_operands<T: Element>(
+    pub(super) fn check_operands<T: Element, O: Element>(
         &self,
         x: &DeviceMatrix<T>,
         y: &DeviceMatrix<T>,
-        out: &DeviceBuffer<f32>,
+        out: &DeviceBuffer<O>,
     ) -> Result<(), SddmmError> {
         for (operand, device) in [("X", x.device()), ("Y", y.device()), ("the result", out.device())] {
             check_device(operand, device, &self.device)?;

@@ -1,4 +1,4 @@
-//! Checks a sampled product against an f64 reference, entry by entry.
+//! Checks a sampled product against a reference of twice f64's precision, entry by entry.
 
 use rayon::prelude::*;
 use windrow_formats::{Csr, Value};
@@ -7,13 +7,15 @@ use super::options::SddmmForm;
 use super::plan::{Body, SddmmPlan};
 use crate::dense::DenseRef;
 use crate::device::DeviceBuffer;
+use crate::element::Element;
 use crate::error::{PlanError, SddmmError};
-use crate::matrix::{DeviceMatrix, Element};
+use crate::matrix::DeviceMatrix;
 use crate::num::{index, wide};
-use crate::plan::{UNIT_FMA, UNIT_MMA, Verification, error_ratio, multiplied};
+use crate::options::Precision;
+use crate::plan::{Double, UNIT_MMA, Verification, error_ratio, multiplied, unit_of};
 
 impl SddmmPlan {
-    /// Compares `out` with `(X·Yᵀ) ⊙ A` in f64 (α = 1), every entry, on the host's threads.
+    /// Compares `out` with `(X·Yᵀ) ⊙ A`, summed with twice f64's precision (α = 1), every entry, on the host's threads.
     ///
     /// `a` is the pattern that the plan was built from, with its current values. An entry passes if
     ///
@@ -21,7 +23,7 @@ impl SddmmPlan {
     /// |out − want| ≤ γ(d + 4)·|a|·Σ|x·y|,   γ(t) = t·u / (1 − t·u)
     /// ```
     ///
-    /// with operands as the plan rounds them, `u = 2⁻²⁴` (`2⁻²³` where tiles take part) and `a` = 1 for
+    /// with operands as the plan rounds them, `u = 2⁻²⁴` (`2⁻²³` where tiles take part, `2⁻⁵³` in f64) and `a` = 1 for
     /// [`SddmmForm::Mask`]. Operands and result are copied from the device.
     ///
     /// # Errors
@@ -35,18 +37,18 @@ impl SddmmPlan {
     /// let (device, a) = (Device::best()?, Csr::<f32>::identity(3)?);
     /// let plan = Sddmm::builder(&a).build(&device)?;
     /// let x = DeviceMatrix::upload(&device, DenseRef::packed(&[1.0f32, 2.0, 3.0], 3, 1)?)?;
-    /// let mut out = DeviceBuffer::alloc_zeroed(&device, 3)?;
+    /// let mut out = DeviceBuffer::<f32>::alloc_zeroed(&device, 3)?;
     /// assert!(!plan.verify(&a, &x, &x, &out)?.passed()); // not computed yet
     /// plan.run_into(1.0, &x, &x, &mut out)?;
     /// assert!(plan.verify(&a, &x, &x, &out)?.passed());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn verify<V: Value, T: Element>(
+    pub fn verify<V: Value, T: Element, O: Element>(
         &self,
         a: &Csr<V>,
         x: &DeviceMatrix<T>,
         y: &DeviceMatrix<T>,
-        out: &DeviceBuffer<f32>,
+        out: &DeviceBuffer<O>,
     ) -> Result<Verification, SddmmError> {
         if (a.rows(), a.cols(), a.nnz()) != (self.rows, self.cols, self.nnz) {
             let (rows, cols, nnz) = (a.rows(), a.cols(), a.nnz());
@@ -60,7 +62,7 @@ impl SddmmPlan {
         let (x, y) = (DenseRef::packed(&x, self.rows, inner)?, DenseRef::packed(&y, self.cols, inner)?);
         let unit = match &self.body {
             Body::Gpu(plan) if plan.uses_tiles() => UNIT_MMA,
-            _ => UNIT_FMA,
+            _ => unit_of(self.precision),
         };
         let row = |r: usize| {
             let (cols, values) = a.row(r);
@@ -69,17 +71,16 @@ impl SddmmPlan {
             for ((&col, value), &got) in cols.iter().zip(values).zip(&out[first..]) {
                 let factor = match self.form {
                     SddmmForm::Mask => 1.0,
+                    SddmmForm::Scale if self.precision == Precision::F64 => value.to_f64(),
                     SddmmForm::Scale => f64::from(value.to_f32()),
                 };
-                let (mut want, mut scale) = (0.0, 0.0);
+                let (mut want, mut scale) = (Double::default(), 0.0f64);
                 for (&x, &y) in x.row(r).iter().zip(y.row(col as usize)) {
-                    let term = f64::from(x) * f64::from(y);
-                    want += term;
-                    scale += term.abs();
+                    scale += want.add_product(x, y).abs();
                 }
-                (want, scale) = (want * factor, scale * factor.abs());
+                (want, scale) = (want.times(factor), scale * factor.abs());
                 // Two roundings more than a sum of as many products: of the factor and of α.
-                let ratio = error_ratio::<f32>(f64::from(got), want, scale, inner + 2, unit);
+                let ratio = error_ratio::<O>(got.to_f64(), want, scale, inner + 2, unit);
                 row.failures += u64::from(ratio > 1.0);
                 if ratio > row.worst_ratio {
                     (row.worst_ratio, row.worst_col) = (ratio, col as usize);

@@ -18,10 +18,12 @@ use super::report::{Described, PlanMemory, SpmmReport};
 use super::tiles::WINDOW_ROWS;
 use crate::cpu::CpuCsr;
 use crate::device::{Device, Machine};
+use crate::element::{BySum, Element, Real};
 use crate::error::{PlanError, SpmmError};
 use crate::num::{narrow, wide};
 use crate::plan::{ArraySize, StageClock, Values, check_memory, push};
 use crate::tuned::TunedProduct;
+use crate::with_element;
 
 /// Columns of a workspace, at most; wider products run in blocks of columns.
 const MOST_CAPACITY: usize = 4096;
@@ -115,15 +117,15 @@ impl<V: Value> SpmmBuilder<'_, V> {
         let mut sizes = Vec::new();
         push(&mut sizes, "row_offsets", 8 * wide(self.a.rows() + 1));
         push(&mut sizes, "col_indices", 4 * wide(self.a.nnz()));
-        push(&mut sizes, "values", 4 * wide(self.a.nnz()));
+        let value_bytes = u64::from(self.options.precision.dtype().sum_bytes());
+        push(&mut sizes, "values", value_bytes * wide(self.a.nnz()));
         let memory = self.account(sizes, 0)?;
-        let matrix = CpuCsr::new(self.a.with_values(values.bits().to_f32())?, self.options.precision);
-        let matrix = matrix.with_tasks(self.options.cpu_tasks.unwrap_or_default());
-        debug_assert_eq!(matrix.matrix().byte_sizes().total(), memory.device_bytes, "what was accounted for");
+        let body =
+            with_element!(self.options.precision, B => self.on_cpu::<<B as Element>::Sum>(values, &memory)?);
         clock.end("copy");
         let layout = LayoutFacts { segments: wide(self.a.rows()), ..LayoutFacts::default() };
         Ok(Made {
-            body: Body::Cpu(matrix),
+            body: Body::Cpu(body),
             decision,
             layout,
             order: OWN_ORDER.to_owned(),
@@ -131,6 +133,14 @@ impl<V: Value> SpmmBuilder<'_, V> {
             entries: Vec::new(),
             memory,
         })
+    }
+
+    /// The matrix as the CPU multiplies it, with values of type `S`.
+    fn on_cpu<S: Real>(&self, values: &Values<'_, V>, memory: &PlanMemory) -> Result<BySum, SpmmError> {
+        let matrix = self.a.with_values(values.bits().numbers::<S>())?;
+        debug_assert_eq!(matrix.byte_sizes().total(), memory.device_bytes, "what was accounted for");
+        let tasks = self.options.cpu_tasks.unwrap_or_default();
+        Ok(BySum::new(CpuCsr::new(matrix, self.options.precision).with_tasks(tasks)))
     }
 
     fn build_gpu(
@@ -239,7 +249,7 @@ impl<V: Value> SpmmBuilder<'_, V> {
 
     /// What a plan on a GPU will allocate, unless that is beyond the limit.
     fn account_gpu(&self, laid: &LaidOut<'_>, capacity: u32) -> Result<PlanMemory, SpmmError> {
-        let (mut sizes, workspace) = GpuPlan::sizes(laid, self.a.rows(), capacity);
+        let (mut sizes, workspace) = GpuPlan::sizes(laid, self.options.precision, (self.a.rows(), capacity));
         if self.options.values_from_device {
             let (value_bytes, reordered) = (self.options.precision.bytes(), self.value_order.is_some());
             let ArraySize { name, bytes } = laid.places_size(self.a.nnz(), value_bytes, reordered);

@@ -1,11 +1,13 @@
 //! Products with a column-major `B`.
 
-use super::launch::Operands;
+use super::launch::{Finish, Operands};
 use super::plan::{Body, SpmmPlan, narrow_width};
+use crate::activation::Epilogue;
 use crate::cpu;
 use crate::dense::DenseRef;
+use crate::element::Element;
 use crate::error::SpmmError;
-use crate::matrix::{DeviceMatrix, Element, Output};
+use crate::matrix::DeviceMatrix;
 use crate::plan::{check_device, machine_of};
 
 impl SpmmPlan {
@@ -18,7 +20,7 @@ impl SpmmPlan {
     ///
     /// # Shapes
     /// - `b_transposed`: n × k, of the plan's precision;
-    /// - `c`: m × n, f32 or f16; not read if β = 0.
+    /// - `c`: m × n, f32, f16 or bf16; not read if β = 0.
     ///
     /// # Errors
     /// - those of [`run_into`](Self::run_into);
@@ -39,11 +41,11 @@ impl SpmmPlan {
     /// assert_eq!(c.download()?, [7.0, 16.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn run_column_major_into<B: Element, C: Output>(
+    pub fn run_column_major_into<B: Element, C: Element<Sum = B::Sum>>(
         &self,
-        alpha: f32,
+        alpha: B::Sum,
         b_transposed: &DeviceMatrix<B>,
-        beta: f32,
+        beta: B::Sum,
         c: &mut DeviceMatrix<C>,
     ) -> Result<(), SpmmError> {
         let b = b_transposed;
@@ -53,7 +55,7 @@ impl SpmmPlan {
         match &self.body {
             Body::Cpu(a) => {
                 // Both are in host memory: they are on the CPU, as was just checked.
-                if let (Some(b), Some(c)) = (b.host(), c.host_mut()) {
+                if let (Some(a), Some(b), Some(c)) = (a.get(), b.host(), c.host_mut()) {
                     let rows = transpose(b);
                     cpu::spmm(a, alpha, DenseRef::packed(&rows, b.cols(), b.rows())?, beta, c);
                 }
@@ -73,9 +75,7 @@ impl SpmmPlan {
                     c: c.buffer().address(),
                     ldc: narrow_width(c.ld())?,
                     n: narrow_width(b.rows())?,
-                    alpha,
-                    beta,
-                    c_is_half: C::IS_HALF,
+                    finish: Finish::of::<C>(&Epilogue::linear(alpha, beta)),
                 };
                 // SAFETY: shapes, types and device were checked; a `DeviceMatrix` holds all rows up to its leading
                 // dimension, and frees them after the work that was queued before; `c` is borrowed for itself.

@@ -1,11 +1,13 @@
 //! A plan on a machine that runs kernels, a GPU or the emulator through the same code: its parts, in the order in which
 //! they are launched.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
+use windrow_formats::Value;
 use windrow_kernels::combine::{Combine, CombineParams};
 use windrow_kernels::dense::Dense;
-use windrow_kernels::{Entry, Variant};
+use windrow_kernels::output::{Activate, Output, OutputType};
+use windrow_kernels::{Entry, Factor, Variant};
 use windrow_simt::GlobalPtr;
 
 use super::part::{
@@ -13,7 +15,9 @@ use super::part::{
 };
 use super::places::Places;
 use super::sums::{SplitPart, SplitRows, WideC};
-use crate::device::{Device, Machine};
+use crate::activation::{Activation, Epilogue};
+use crate::device::{Device, DeviceBuffer, Machine};
+use crate::element::{Element, kernel_factor, output_type};
 use crate::error::{DeviceError, SpmmError};
 use crate::num::narrow;
 use crate::options::{Determinism, Precision};
@@ -27,8 +31,14 @@ pub(crate) struct GpuPlan {
     pub(super) determinism: Determinism,
     pub(super) parts: Vec<(Turn, Box<dyn Part>)>,
     pub(super) split: Option<SplitPart>,
-    /// Where there are rows to which a part adds.
-    pub(super) wide_c: Option<WideC>,
+    device: Device,
+    /// Whether there are rows to which a part adds.
+    adds: bool,
+    /// Rows of `C`.
+    rows: usize,
+    /// Where sums wait for what may be done to them once only: made with a plan whose parts add to each other's rows,
+    /// else by the first run that needs it.
+    stage: OnceLock<WideC>,
     /// Where new values from the device go; made when they first come, unless asked for before.
     pub(super) places: Option<Places>,
     /// Columns of the workspace, a multiple of 8.
@@ -59,30 +69,65 @@ pub(crate) struct Operands {
     pub(crate) c: u64,
     pub(crate) ldc: u32,
     pub(crate) n: u32,
-    pub(crate) alpha: f32,
-    pub(crate) beta: f32,
-    pub(crate) c_is_half: bool,
+    pub(crate) finish: Finish,
+}
+
+/// What becomes of sums: the run's epilogue, and the type of `C`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Finish {
+    alpha: Factor,
+    beta: Factor,
+    /// One number for each column, in the type of the sums; 0 if there is none.
+    bias: u64,
+    activation: Activation,
+    c_type: OutputType,
+}
+
+impl Finish {
+    /// For a `C` of elements `C`.
+    pub(crate) fn of<C: Element>(run: &Epilogue<'_, C::Sum>) -> Self {
+        Self {
+            alpha: kernel_factor(run.alpha),
+            beta: kernel_factor(run.beta),
+            bias: run.bias.map_or(0, DeviceBuffer::address),
+            activation: run.activation,
+            c_type: output_type::<C>(),
+        }
+    }
+
+    /// Whether it may be done to parts of a sum, one after the other.
+    fn is_additive(&self) -> bool {
+        self.c_type == OutputType::Sums && !self.needs_stage()
+    }
+
+    /// Whether only [`Combine`] does it: kernels that multiply have no registers left for a bias, an activation or bf16.
+    fn needs_stage(&self) -> bool {
+        self.bias != 0 || self.activation != Activation::Identity || self.c_type == OutputType::Bf16
+    }
 }
 
 /// The entries of one launch sequence.
 struct Chosen {
     /// One for each part.
     parts: Vec<Option<&'static Entry>>,
-    /// For sums of what was cut, and for rounding sums of a `C` that is not f32.
+    /// For sums of what was cut, and for what is done once to sums that several launches have added to.
     combine: Option<&'static Entry>,
 }
 
 impl GpuPlan {
     /// The arrays that [`upload`](Self::upload) makes for so many rows of `C`, and the bytes of those that are
     /// workspace.
-    pub(crate) fn sizes(laid: &LaidOut<'_>, rows: usize, capacity: u32) -> (Vec<ArraySize>, u64) {
+    pub(crate) fn sizes(
+        laid: &LaidOut<'_>,
+        precision: Precision,
+        (rows, capacity): (usize, u32),
+    ) -> (Vec<ArraySize>, u64) {
         let mut sizes = laid.arrays();
         let before = sizes.len();
-        push(&mut sizes, "workspace", 4 * laid.cut.slot_rows * u64::from(capacity));
+        let sum_bytes = u64::from(precision.dtype().sum_bytes());
+        push(&mut sizes, "workspace", sum_bytes * laid.cut.slot_rows * u64::from(capacity));
         if laid.facts.rows_in_both > 0 {
-            let [wide_c, listed] = WideC::bytes(rows);
-            push(&mut sizes, "wide_c", wide_c);
-            push(&mut sizes, "wide_c_rows", listed);
+            sizes.extend(WideC::sizes(rows, precision));
         }
         let workspace = sizes[before..].iter().map(|array| array.bytes).sum();
         (sizes, workspace)
@@ -99,22 +144,53 @@ impl GpuPlan {
     ) -> Result<(Self, LayoutFacts), DeviceError> {
         let split = match cut.windows.is_empty() && cut.rows.is_empty() {
             true => None,
-            false => Some(SplitPart::upload(device, &cut, capacity)?),
+            false => Some(SplitPart::upload(device, &cut, (capacity, precision.dtype().sum_bytes()))?),
         };
         let upload =
             |(turn, layout): (Turn, Box<dyn Layout + '_>)| Ok((turn, layout.upload(device, values)?));
         let parts = parts.into_iter().map(upload).collect::<Result<_, DeviceError>>()?;
-        let wide_c = (facts.rows_in_both > 0).then(|| WideC::alloc(device, rows)).transpose()?;
-        let (places, queue) = (None, Mutex::default());
-        Ok((Self { precision, determinism, parts, split, wide_c, places, capacity, queue }, facts))
+        let plan = Self {
+            precision,
+            determinism,
+            parts,
+            split,
+            device: device.clone(),
+            adds: facts.rows_in_both > 0,
+            rows,
+            stage: OnceLock::new(),
+            places: None,
+            capacity,
+            queue: Mutex::default(),
+        };
+        if plan.adds {
+            plan.stage()?;
+        }
+        Ok((plan, facts))
+    }
+
+    /// Where sums wait for what may be done to them once only.
+    fn stage(&self) -> Result<&WideC, DeviceError> {
+        if let Some(stage) = self.stage.get() {
+            return Ok(stage);
+        }
+        let made = WideC::alloc(&self.device, self.rows, self.precision)?;
+        Ok(self.stage.get_or_init(|| made))
+    }
+
+    /// What the first run with such an epilogue would allocate.
+    pub(super) fn stage_sizes(&self, finish: &Finish) -> Vec<ArraySize> {
+        match finish.needs_stage() && self.stage.get().is_none() {
+            true => WideC::sizes(self.rows, self.precision),
+            false => Vec::new(),
+        }
     }
 
     /// The entries for an operation.
     fn choose(&self, operation: Operation) -> Chosen {
-        let sums = self.split.is_some() || self.wide_c.is_some();
+        let combine = Variant::Combine { sum_bytes: self.precision.dtype().sum_bytes() };
         Chosen {
             parts: self.parts.iter().map(|(_, part)| part.entry(operation)).collect(),
-            combine: sums.then(|| windrow_kernels::entry(Variant::Combine)).flatten(),
+            combine: windrow_kernels::entry(combine),
         }
     }
 
@@ -182,12 +258,12 @@ impl GpuPlan {
     /// were made for; without places, nothing.
     ///
     /// # Safety
-    /// `values` are live memory of the plan's device until the work is done, an f32 for each entry, which nothing
-    /// writes meanwhile.
+    /// `values` are live memory of the plan's device until the work is done, one of the sums' type for each entry, which
+    /// nothing writes meanwhile.
     pub(super) unsafe fn place_values(
         &self,
         machine: &dyn Machine,
-        values: (GlobalPtr<f32>, usize),
+        values: (GlobalPtr<u32>, usize),
     ) -> Result<(), DeviceError> {
         let Some(places) = &self.places else { return Ok(()) };
         let parts = self.parts.iter().map(|(_, part)| &**part);
@@ -207,19 +283,21 @@ impl GpuPlan {
         Ok(arrays)
     }
 
-    /// Queues `C ← α·A·B + β·C`, in blocks of columns.
+    /// Queues `C ← act(α·A·B + β·C + bias)`, in blocks of columns.
     ///
     /// # Safety
     /// `operands` are live memory of the plan's device until the work is done: `b` is k×n, `c` m×n, of the
-    /// plan's element type and of the type `c_is_half` tells, with all rows readable up to `ldb`; nothing
-    /// else touches `c` meanwhile, nothing writes `b`. A second factor is like `b`.
+    /// plan's element type and of the type that `finish` tells, with all rows readable up to `ldb`; nothing
+    /// else touches `c` meanwhile, nothing writes `b`. A second factor is like `b`; a bias has n numbers.
     pub(crate) unsafe fn run(&self, machine: &dyn Machine, operands: Operands) -> Result<(), DeviceError> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         if let (true, Determinism::Fast, Some(split)) = (queue.unfinished, self.determinism, &self.split) {
             split.clear()?; // what is accumulated must begin at zero
         }
         queue.unfinished = true;
-        let wide_c = self.wide_c.as_ref().filter(|_| operands.c_is_half);
+        let finish = &operands.finish;
+        let staged = finish.needs_stage() || self.adds && !finish.is_additive();
+        let wide_c = if staged { Some(self.stage()?) } else { None };
         let block = match wide_c {
             Some(wide_c) => wide_c.columns,
             None if self.split.is_some() => self.capacity,
@@ -236,7 +314,7 @@ impl GpuPlan {
                     None => self.launch_parts(machine, (dense, operands.column_major), &mut queue)?,
                 }
             }
-            first += dense.dense.n;
+            first += dense.dense.n();
         }
         queue.unfinished = false;
         Ok(())
@@ -244,23 +322,33 @@ impl GpuPlan {
 
     /// Columns `first..first + n` of the operands.
     fn dense(&self, operands: &Operands, first: u32, n: u32) -> DenseOperands {
-        let c_bytes = if operands.c_is_half { 2 } else { 4 };
+        let sum_bytes = self.precision.dtype().sum_bytes();
+        let Finish { alpha, beta, bias, activation, c_type } = operands.finish;
+        let c_bytes = u64::from(c_type.bytes(sum_bytes));
         let c = operands.c + u64::from(first) * c_bytes;
+        let bias = if bias == 0 { 0 } else { bias + u64::from(first) * u64::from(sum_bytes) };
+        // Four elements, or 16 bytes.
+        let aligned = |address: u64| address.is_multiple_of(16.min(4 * c_bytes));
+        let vectors = aligned(c) && aligned(u64::from(operands.ldc) * c_bytes) && bias.is_multiple_of(16);
         let columns_bytes = u64::from(first) * u64::from(self.precision.bytes());
         let step = if operands.column_major { operands.ldb } else { 1 };
         let at_first = |SecondFactor { address, ld }| SecondFactor { address: address + columns_bytes, ld };
-        let dense = Dense {
-            b: GlobalPtr::from_address(operands.b + columns_bytes * u64::from(step)),
+        let out = Output {
             c: GlobalPtr::from_address(c),
-            partial: self.split.as_ref().map_or(GlobalPtr::NULL, |split| split.partial.pointer()),
+            bias: GlobalPtr::from_address(bias),
+            alpha,
+            beta,
+            m: u32::MAX, // parts know their rows
             n,
-            ldb: operands.ldb,
             ldc: operands.ldc,
+            flags: Output::flags(c_type, activation.code(), vectors),
+        };
+        let dense = Dense {
+            out,
+            b: GlobalPtr::from_address(operands.b + columns_bytes * u64::from(step)),
+            partial: self.split.as_ref().map_or(GlobalPtr::NULL, |split| split.partial.pointer().cast()),
+            ldb: operands.ldb,
             ld_partial: self.capacity,
-            alpha: operands.alpha,
-            beta: operands.beta,
-            c_is_half: u32::from(operands.c_is_half),
-            c_vectors: u32::from(c.is_multiple_of(4 * c_bytes) && operands.ldc.is_multiple_of(4)),
             accumulate: u32::from(self.determinism == Determinism::Fast),
             reserved: 0,
         };
@@ -281,7 +369,7 @@ impl GpuPlan {
         let bytes = u64::from(self.precision.bytes());
         let vectors =
             dense.b.address().is_multiple_of(16) && (u64::from(dense.ldb) * bytes).is_multiple_of(16);
-        let operation = Operation { n: dense.n, vectors, column_major };
+        let operation = Operation { n: dense.n(), vectors, column_major };
         if queue.last.as_ref().is_none_or(|(last, _)| *last != operation) {
             queue.last = Some((operation, self.choose(operation)));
         }
@@ -317,7 +405,7 @@ impl GpuPlan {
         sums(|split| split.cut_rows)
     }
 
-    /// Launches the parts for an f32 matrix in place of an f16 `C`, then rounds their sums.
+    /// Launches the parts for an f32 matrix in place of `C`, then does with their sums what may be done once only.
     ///
     /// # Safety
     /// As for [`launch_parts`](Self::launch_parts), of no more columns than `wide_c` has.
@@ -329,21 +417,34 @@ impl GpuPlan {
         queue: &mut Queue,
     ) -> Result<(), DeviceError> {
         let (c, columns, dense) = (wide_c.c.pointer(), wide_c.columns, operands.dense);
-        let sums =
-            Dense { c: c.cast(), ldc: columns, alpha: 1.0, beta: 0.0, c_is_half: 0, c_vectors: 1, ..dense };
+        let out = Output {
+            c: c.cast(),
+            bias: GlobalPtr::NULL,
+            alpha: factor(self.precision, 1.0),
+            beta: factor(self.precision, 0.0),
+            ldc: columns,
+            flags: Output::flags(OutputType::Sums, Activate::Identity, true),
+            ..dense.out
+        };
+        let sums = Dense { out, ..dense };
         // SAFETY: the matrix has the rows of `C` and these columns, and `queue` keeps other runs off it.
         unsafe { self.launch_parts(machine, (DenseOperands { dense: sums, ..operands }, false), queue)? };
         let Some(entry) = queue.last.as_ref().and_then(|(_, chosen)| chosen.combine) else { return Ok(()) };
         let params = CombineParams {
-            dense: Dense { partial: c, ld_partial: columns, accumulate: 0, ..dense },
+            dense: Dense { partial: c.cast(), ld_partial: columns, accumulate: 0, ..dense },
             rows: wide_c.rows.pointer(),
             row_count: narrow(wide_c.rows.len()),
             wide_count: 0,
         };
-        let blocks = Combine::blocks(params.row_count, params.wide_count);
+        let blocks = Combine::<f32>::blocks(params.row_count, params.wide_count);
         // SAFETY: every row of the matrix was written by the launches before; each row of `C` is listed once.
-        unsafe { Stream::main(machine).start(entry, u64::from(blocks), dense.n, &params) }
+        unsafe { Stream::main(machine).start(entry, u64::from(blocks), dense.n(), &params) }
     }
+}
+
+/// A number as the kernels of a precision take it.
+fn factor(precision: Precision, x: f32) -> Factor {
+    crate::with_element!(precision, E => kernel_factor(<<E as Element>::Sum as Value>::from_f32(x)))
 }
 
 #[cfg(all(test, feature = "emulator"))]
@@ -389,16 +490,14 @@ mod tests {
                 c: lost,
                 ldc: 1,
                 n: 1,
-                alpha: 1.0,
-                beta: 0.0,
-                c_is_half: false,
+                finish: Finish::of::<f32>(&Epilogue::default()),
             };
             // SAFETY: `c` was freed, which the emulator reports; nothing is undefined there.
             unsafe { parts.run(device.machine().unwrap(), operands) }.unwrap_err();
-            assert!(partial().iter().any(|&sum| sum != 0.0), "{algorithm}: sums are left");
+            assert!(partial().iter().any(|&byte| byte != 0), "{algorithm}: sums are left");
             for _ in 0..2 {
                 assert_eq!(plan.run(&ones).unwrap(), [2400.0; 16], "{algorithm}");
-                assert!(partial().iter().all(|&sum| sum == 0.0), "{algorithm}: all were taken");
+                assert!(partial().iter().all(|&byte| byte == 0), "{algorithm}: all were taken");
             }
         }
     }

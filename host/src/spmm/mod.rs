@@ -21,7 +21,7 @@ mod tuning;
 mod verify;
 
 pub use builder::SpmmBuilder;
-pub(crate) use launch::{GpuPlan, Operands};
+pub(crate) use launch::{Finish, GpuPlan, Operands};
 pub use options::SpmmOptions;
 pub(crate) use part::{
     CutRows, DenseOperands, LaidOut, Layout, LayoutFacts, Operation, Part, Placement, SecondFactor,

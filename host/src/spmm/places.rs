@@ -71,14 +71,14 @@ impl Places {
     /// each of `nnz` entries, in the order that the places were made for.
     ///
     /// # Safety
-    /// `values` are live memory of the plan's device until the work is done, an f32 for each entry, which nothing
-    /// writes meanwhile.
+    /// `values` are live memory of the plan's device until the work is done, one of the sums' type for each entry, which
+    /// nothing writes meanwhile.
     pub(super) unsafe fn place<'a>(
         &self,
         machine: &dyn Machine,
         precision: Precision,
         parts: impl Iterator<Item = &'a dyn Part> + Clone,
-        (values, nnz): (GlobalPtr<f32>, usize),
+        (values, nnz): (GlobalPtr<u32>, usize),
     ) -> Result<(), DeviceError> {
         self.overflowed.clear()?;
         let mut overflowed = self.overflowed.pointer();

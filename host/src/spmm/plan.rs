@@ -4,21 +4,24 @@ use std::fmt;
 
 use windrow_formats::Value;
 
-use super::launch::{GpuPlan, Operands};
+use super::launch::{Finish, GpuPlan, Operands};
 use super::places::Places;
 use super::report::SpmmReport;
+use crate::activation::{Activation, Epilogue};
 use crate::cpu::{self, CpuCsr};
 use crate::dense::{DenseMut, DenseRef};
 use crate::device::{Device, DeviceBuffer};
+use crate::element::{BySum, Element, Real};
 use crate::error::{PlanError, SpmmError};
-use crate::matrix::{DeviceMatrix, Element, Output};
+use crate::matrix::DeviceMatrix;
 use crate::num::wide;
 use crate::options::Precision;
 use crate::parallelism::GroupLaunch;
 use crate::plan::{
-    Bits, Exceptions, check_count, check_device, check_element, check_index, check_memory, machine_of,
-    output_on, with_rounded,
+    Bits, Exceptions, Rounded, check_count, check_device, check_element, check_index, check_memory,
+    check_shape, check_sums, factor, machine_of, output_on, with_sums,
 };
+use crate::with_element;
 
 /// What to do about a plan that needs more memory than it may take.
 pub(super) const MEMORY_REMEDY: &str = "raise the limit, lower the width, or choose algorithm row-split";
@@ -29,7 +32,7 @@ pub(super) const MEMORY_REMEDY: &str = "raise the limit, lower the width, or cho
 ///
 /// # Precision
 /// Values and `B` are rounded to the plan's [`Precision`]; products are summed in f32 and rounded once if `C` is
-/// f16. With `u = 2⁻²⁴` (`2⁻²³` where tiles take part), `len` the entries of a row and `γ(t) = t·u / (1 − t·u)`,
+/// f16 or bf16; a plan of precision f64 sums in f64, and has `u = 2⁻⁵³`. With `u = 2⁻²⁴` (`2⁻²³` where tiles take part), `len` the entries of a row and `γ(t) = t·u / (1 − t·u)`,
 /// an element is off by at most `γ(len + 2)·(|α|·Σ|a·b| + |β·c|)`. The order of summation is fixed: running a plan
 /// twice, on operands of the same width and alignment, gives the same bits, unless the plan is
 /// [`Determinism::Fast`](crate::Determinism::Fast).
@@ -58,13 +61,15 @@ pub struct SpmmPlan {
 
 /// Where the matrix is.
 pub(super) enum Body {
-    Cpu(CpuCsr),
+    /// A [`CpuCsr`].
+    Cpu(BySum),
     Gpu(Box<GpuPlan>),
 }
 
 impl SpmmPlan {
     /// `A·B` for a `B` of k × n in host memory, row after row without padding; `n` follows from its length (for
-    /// k = 0 it is the plan's width). The result is m × n, likewise.
+    /// k = 0 it is the plan's width). The result is m × n, likewise. `T` is f32 or f64, whatever the plan's precision:
+    /// `B` is rounded to that, and sums to `T`.
     ///
     /// Copies `B` to the device and the result back; see [`run_into`](Self::run_into) for matrices that stay there.
     ///
@@ -82,7 +87,7 @@ impl SpmmPlan {
     /// assert!(plan.run(&[1.0, 2.0, 3.0]).is_err()); // 3 elements are no 2 × n
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn run(&self, b: &[f32]) -> Result<Vec<f32>, SpmmError> {
+    pub fn run<T: Real>(&self, b: &[T]) -> Result<Vec<T>, SpmmError> {
         let n = match self.cols {
             0 if b.is_empty() => self.width,
             0 => return Err(SpmmError::PackedLength { len: b.len(), a_cols: 0 }),
@@ -90,9 +95,9 @@ impl SpmmPlan {
             k => return Err(SpmmError::PackedLength { len: b.len(), a_cols: k }),
         };
         let len = self.rows.checked_mul(n).ok_or_else(|| too_wide(n))?;
-        let mut c = vec![0.0; len];
+        let mut c = vec![T::ZERO; len];
         let (b, c_view) = (DenseRef::packed(b, self.cols, n)?, DenseMut::packed(&mut c, self.rows, n)?);
-        self.run_host(1.0, b, 0.0, c_view)?;
+        self.run_host(T::ONE, b, T::ZERO, c_view)?;
         Ok(c)
     }
 
@@ -102,27 +107,31 @@ impl SpmmPlan {
     /// # Errors
     /// - [`SpmmError::InnerDim`], [`PlanError::OutputShape`] if the sizes do not fit;
     /// - [`PlanError::TooLarge`], [`PlanError::Device`].
-    pub fn run_host(
+    pub fn run_host<T: Real>(
         &self,
-        alpha: f32,
-        b: DenseRef<'_, f32>,
-        beta: f32,
-        c: DenseMut<'_, f32>,
+        alpha: T,
+        b: DenseRef<'_, T>,
+        beta: T,
+        c: DenseMut<'_, T>,
     ) -> Result<(), SpmmError> {
         self.check_shapes((b.rows(), b.cols()), (c.rows(), c.cols()))?;
-        with_rounded!(self.precision, [b], self.run_as(alpha, b, beta, c))
+        with_element!(self.precision, B => with_sums(c, beta, |c| {
+            self.run_as(factor(alpha), Rounded::<B>::new(b).view()?, factor(beta), c)
+        }))
     }
 
     /// Runs with a `B` of the plan's element type; on a GPU by way of copies of the operands.
     fn run_as<B: Element>(
         &self,
-        alpha: f32,
+        alpha: B::Sum,
         b: DenseRef<'_, B>,
-        beta: f32,
-        c: DenseMut<'_, f32>,
+        beta: B::Sum,
+        c: DenseMut<'_, B::Sum>,
     ) -> Result<(), SpmmError> {
         if let Body::Cpu(a) = &self.body {
-            cpu::spmm(a, alpha, b, beta, c);
+            if let Some(a) = a.get() {
+                cpu::spmm(a, alpha, b, beta, c);
+            }
             return Ok(());
         }
         let b = DeviceMatrix::upload(&self.device, b)?;
@@ -133,18 +142,20 @@ impl SpmmPlan {
 
     /// `C ← α·A·B + β·C` for matrices on the plan's device.
     ///
-    /// On a GPU this queues the kernels and returns; it allocates nothing. Reading `C` waits for the result, and so
+    /// On a GPU this queues the kernels and returns; it allocates nothing, but for a `C` of bf16 the first time. Reading `C` waits for the result, and so
     /// does [`Device::synchronize`], which also reports errors of the kernels.
     ///
     /// # Shapes
     /// - `b`: k × n, of the plan's precision (for tf32: f32). Kernels read it fastest if `ld` elements are a multiple
     ///   of 16 bytes, as [`DeviceMatrix::zeros`] and [`DeviceMatrix::upload`] make it;
-    /// - `c`: m × n, f32 or f16; not read if β = 0.
+    /// - `c`: m × n, f32, f16 or bf16; f64 for a plan of that precision; not read if β = 0.
     ///
     /// # Errors
     /// - [`SpmmError::InnerDim`], [`PlanError::OutputShape`] if the sizes do not fit;
     /// - [`PlanError::WrongDevice`] if an operand is elsewhere, [`PlanError::ElementType`] if `b` is of another type;
     /// - [`PlanError::TooLarge`] for a width or leading dimension of 2³² or more;
+    /// - [`PlanError::MemoryLimit`] if a `C` of bf16 needs a stage that there is no room for: see
+    ///   [`run_fused_into`](Self::run_fused_into);
     /// - [`PlanError::Device`].
     ///
     /// # Examples
@@ -160,25 +171,81 @@ impl SpmmPlan {
     /// assert_eq!(c.download()?, [3.0, 6.0, 9.0, 12.0, 15.0, 18.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn run_into<B: Element, C: Output>(
+    pub fn run_into<B: Element, C: Element<Sum = B::Sum>>(
         &self,
-        alpha: f32,
+        alpha: B::Sum,
         b: &DeviceMatrix<B>,
-        beta: f32,
+        beta: B::Sum,
+        c: &mut DeviceMatrix<C>,
+    ) -> Result<(), SpmmError> {
+        self.run_fused_into(&Epilogue::linear(alpha, beta), b, c)
+    }
+
+    /// `C ← act(α·A·B + β·C + bias)` for operands on the plan's device: [`run_into`](Self::run_into) and what a layer of a
+    /// network does with its result. Sums are rounded once, in the end.
+    ///
+    /// On a GPU the sums of 64 columns at a time go to a stage, from which a second launch brings them to `C`: the kernels
+    /// that multiply have no registers left for more. The first such run makes the stage, 64 sums and 16 bytes for each
+    /// row of `C`; later ones allocate nothing. A `C` of bf16 goes the same way; with neither bias nor activation, f32,
+    /// f64 and f16 do not.
+    ///
+    /// # Shapes
+    /// As for [`run_into`](Self::run_into); the bias has n numbers of the sums' type.
+    ///
+    /// # Errors
+    /// - those of [`run_into`](Self::run_into); [`PlanError::OperandShape`] for a bias of another length,
+    ///   [`PlanError::MemoryLimit`] if there is no room for the stage;
+    /// - [`SpmmError::NoActivation`] for GELU in f64.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Activation, Csr, DenseRef, Device, DeviceBuffer, DeviceMatrix, Epilogue, Spmm};
+    ///
+    /// let device = Device::best()?;
+    /// let plan = Spmm::builder(&Csr::<f32>::identity(2)?).width(2).build(&device)?;
+    /// let b = DeviceMatrix::upload(&device, DenseRef::packed(&[1.0f32, 2.0, 3.0, 4.0], 2, 2)?)?;
+    /// let bias = DeviceBuffer::from_slice(&device, &[-2.0f32, 0.5])?;
+    /// let mut c = DeviceMatrix::<f32>::zeros(&device, 2, 2)?;
+    /// let run = Epilogue { bias: Some(&bias), activation: Activation::Relu, ..Epilogue::default() };
+    /// plan.run_fused_into(&run, &b, &mut c)?;
+    /// assert_eq!(c.download()?, [0.0, 2.5, 1.0, 4.5]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_fused_into<B: Element, C: Element<Sum = B::Sum>>(
+        &self,
+        run: &Epilogue<'_, B::Sum>,
+        b: &DeviceMatrix<B>,
         c: &mut DeviceMatrix<C>,
     ) -> Result<(), SpmmError> {
         self.check_operand("B", b)?;
         check_device("C", c.device(), &self.device)?;
         self.check_shapes((b.rows(), b.cols()), (c.rows(), c.cols()))?;
+        if let Some(bias) = run.bias {
+            check_device("the bias", bias.device(), &self.device)?;
+            check_shape("the bias", (1, bias.len()), (1, c.cols()))?;
+        }
+        if run.activation == Activation::Gelu && self.precision == Precision::F64 {
+            return Err(SpmmError::NoActivation { activation: run.activation, precision: self.precision });
+        }
         match &self.body {
             Body::Cpu(a) => {
                 // Both are in host memory: they are on the CPU, as was just checked.
-                if let (Some(b), Some(c)) = (b.host(), c.host_mut()) {
-                    cpu::spmm(a, alpha, b, beta, c);
+                if let (Some(a), Some(b), Some(c)) = (a.get(), b.host(), c.host_mut()) {
+                    cpu::spmm_fused(a, run, b, c);
                 }
                 Ok(())
             }
             Body::Gpu(plan) => {
+                let finish = Finish::of::<C>(run);
+                let stage = plan.stage_sizes(&finish);
+                if !stage.is_empty() {
+                    let arrays = [&self.report.arrays[..], &stage].concat();
+                    check_memory(
+                        &arrays,
+                        self.memory_limit,
+                        "raise the limit, or have C in f32 and apply bias, activation and bf16 to that",
+                    )?;
+                }
                 let operands = Operands {
                     b: b.buffer().address(),
                     ldb: narrow_width(b.ld())?,
@@ -187,9 +254,7 @@ impl SpmmPlan {
                     c: c.buffer().address(),
                     ldc: narrow_width(c.ld())?,
                     n: narrow_width(b.cols())?,
-                    alpha,
-                    beta,
-                    c_is_half: C::IS_HALF,
+                    finish,
                 };
                 // SAFETY: shapes, types and device were checked; a `DeviceMatrix` holds all rows up to its leading
                 // dimension, and frees them after the work that was queued before; `c` is borrowed for itself.
@@ -224,7 +289,9 @@ impl SpmmPlan {
             bits = bits.gather(order);
         }
         match &mut self.body {
-            Body::Cpu(a) => Ok(a.replace_values(bits.to_f32())?),
+            Body::Cpu(a) => {
+                with_element!(self.precision, B => replace_on_cpu::<<B as Element>::Sum>(a, &bits))
+            }
             Body::Gpu(plan) => Ok(plan.replace_values(&bits)?),
         }
     }
@@ -244,7 +311,7 @@ impl SpmmPlan {
     ///
     /// # Errors
     /// - [`PlanError::ValueCount`] unless there is one value for each entry, [`PlanError::WrongDevice`] if they are
-    ///   elsewhere;
+    ///   elsewhere, [`PlanError::ElementType`] unless they are f32, for a plan of that precision f64;
     /// - on the first call [`PlanError::MemoryLimit`], and [`PlanError::TooLarge`] for tiles that would hold 2³²
     ///   values, zeros counted;
     /// - [`PlanError::Device`]; the plan's values are then undefined until a replacement succeeds.
@@ -260,8 +327,9 @@ impl SpmmPlan {
     /// assert_eq!(plan.run(&[1.0, 1.0])?, [2.0, 3.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn replace_values_from(&mut self, values: &DeviceBuffer<f32>) -> Result<(), SpmmError> {
+    pub fn replace_values_from<S: Real>(&mut self, values: &DeviceBuffer<S>) -> Result<(), SpmmError> {
         check_device("the array of new values", values.device(), &self.device)?;
+        check_sums::<S>("the array of new values", self.precision)?;
         check_count("the new values", values.len(), self.nnz)?;
         let order = self.value_order.as_deref();
         match &mut self.body {
@@ -279,7 +347,7 @@ impl SpmmPlan {
                 self.overflow_on_device = true;
                 // SAFETY: length and device were checked; the buffer frees its memory after the work that was queued
                 // before.
-                unsafe { Ok(plan.place_values(machine, (values.pointer(), self.nnz))?) }
+                unsafe { Ok(plan.place_values(machine, (values.pointer().cast(), self.nnz))?) }
             }
         }
     }
@@ -381,6 +449,14 @@ impl SpmmPlan {
         c: &DeviceMatrix<C>,
     ) -> Result<(), SpmmError> {
         self.check_shapes((b.rows(), b.cols()), (c.rows(), c.cols()))
+    }
+}
+
+/// Puts new values into a matrix on the CPU.
+fn replace_on_cpu<S: Real>(a: &mut BySum, bits: &Bits) -> Result<(), SpmmError> {
+    match a.get_mut::<CpuCsr<S>>() {
+        Some(a) => Ok(a.replace_values(bits.numbers())?),
+        None => Ok(()), // not reached: the matrix is of the precision's sums
     }
 }
 

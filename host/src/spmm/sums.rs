@@ -9,7 +9,8 @@ use super::part::CutRows;
 use crate::device::{Device, DeviceBuffer, Machine};
 use crate::error::DeviceError;
 use crate::num::{index, narrow, wide};
-use crate::plan::start;
+use crate::options::Precision;
+use crate::plan::{ArraySize, push, start};
 
 /// What was cut, whose partial sums are added, and the workspace that holds them.
 pub(crate) struct SplitPart {
@@ -19,18 +20,18 @@ pub(crate) struct SplitPart {
     pub(super) windows: SplitRows,
     /// The others.
     pub(crate) cut_rows: SplitRows,
-    /// Rows of `capacity` f32.
-    pub(crate) partial: DeviceBuffer<f32>,
+    /// Rows of `capacity` sums.
+    pub(crate) partial: DeviceBuffer<u8>,
 }
 
 impl SplitPart {
-    /// Lists of [`wide_first`], and a workspace of so many columns.
+    /// Lists of [`wide_first`], and a workspace of so many columns of sums of so many bytes.
     pub(super) fn upload(
         device: &Device,
         CutRows { windows, rows: cut_rows, slot_rows }: &CutRows,
-        columns: u32,
+        (columns, sum_bytes): (u32, u32),
     ) -> Result<Self, DeviceError> {
-        let workspace = index(slot_rows * u64::from(columns));
+        let workspace = index(slot_rows * u64::from(columns) * u64::from(sum_bytes));
         Ok(Self {
             rows: DeviceBuffer::named(device, &[windows.as_slice(), cut_rows].concat(), "split_rows")?,
             windows: SplitRows::of(0, windows),
@@ -64,9 +65,9 @@ impl SplitPart {
     ) -> Result<(), DeviceError> {
         let params =
             CombineParams { dense, rows: self.list(rows), row_count: rows.count, wide_count: rows.wide };
-        let blocks = Combine::blocks(params.row_count, params.wide_count);
+        let blocks = Combine::<f32>::blocks(params.row_count, params.wide_count);
         // SAFETY: the caller's promise; the list is that of the plan that these rows were cut for.
-        unsafe { start(machine, entry, u64::from(blocks), dense.n, &params) }
+        unsafe { start(machine, entry, u64::from(blocks), dense.n(), &params) }
     }
 
     /// Zeroes the workspace, after the work queued before.
@@ -90,40 +91,46 @@ impl SplitRows {
     }
 }
 
-/// An f32 stand-in for columns of an f16 `C` of which launches add to rows that others wrote: sums are rounded once.
+/// A stand-in for some columns of `C`, in the type of the sums, for what is done to a sum once only: rounding it where
+/// several launches add to it, and giving it a bias and an activation.
 pub(super) struct WideC {
-    /// Every row of `C`, of `columns` f32.
-    pub(super) c: DeviceBuffer<f32>,
-    /// `[row, row, 1, 1]`: what makes [`Combine`] round them.
+    /// Every row of `C`, of `columns` sums.
+    pub(super) c: DeviceBuffer<u8>,
+    /// `[row, row, 1, 1]`: what makes [`Combine`] take them.
     pub(super) rows: DeviceBuffer<[u32; 4]>,
     /// Columns at a time.
     pub(super) columns: u32,
 }
 
 impl WideC {
-    /// Columns of an f16 `C` that are summed in f32 at a time, where that takes more than one launch: a line of an f16
-    /// `B`, for which there is room in any workspace.
+    /// Columns of a `C` that are summed at a time: a line of an f16 `B`, for which there is room in any workspace.
     const COLUMNS: u32 = 64;
 
-    /// Bytes of the two arrays for so many rows of `C`.
-    pub(super) fn bytes(rows: usize) -> [u64; 2] {
-        [4 * wide(rows) * u64::from(Self::COLUMNS), 16 * wide(rows)]
+    /// The two arrays for so many rows of `C`.
+    pub(super) fn sizes(rows: usize, precision: Precision) -> Vec<ArraySize> {
+        let mut sizes = Vec::new();
+        push(&mut sizes, "wide_c", wide(rows) * u64::from(Self::row_bytes(precision)));
+        push(&mut sizes, "wide_c_rows", 16 * wide(rows));
+        sizes
     }
 
-    pub(super) fn alloc(device: &Device, rows: usize) -> Result<Self, DeviceError> {
-        let columns = Self::COLUMNS;
+    fn row_bytes(precision: Precision) -> u32 {
+        precision.dtype().sum_bytes() * Self::COLUMNS
+    }
+
+    pub(super) fn alloc(device: &Device, rows: usize, precision: Precision) -> Result<Self, DeviceError> {
         let listed: Vec<[u32; 4]> = (0..narrow(rows)).map(|row| [row, row, 1, 1]).collect();
         Ok(Self {
-            c: DeviceBuffer::zeroed(device, rows * columns as usize, "wide_c")?,
+            c: DeviceBuffer::zeroed(device, rows * Self::row_bytes(precision) as usize, "wide_c")?,
             rows: DeviceBuffer::named(device, &listed, "wide_c_rows")?,
-            columns,
+            columns: Self::COLUMNS,
         })
     }
 }
 
 /// Whether a split row has so many partials that a block adds them.
 fn is_wide(row: &[u32; 4]) -> bool {
-    row[2] > Combine::NARROW
+    row[2] > Combine::<f32>::NARROW
 }
 
 /// The rows to combine, those with many partials in front.

@@ -1,4 +1,4 @@
-//! Checks a product against an f64 reference, element by element, where the product is.
+//! Checks a product against a reference of twice f64's precision, element by element, where the product is.
 
 use std::ops::Range;
 
@@ -11,12 +11,14 @@ use windrow_simt::GlobalPtr;
 use super::plan::{Body, SpmmPlan, narrow_width};
 use crate::dense::DenseRef;
 use crate::device::{Device, DeviceBuffer};
+use crate::element::{Element, output_type};
 use crate::error::{PlanError, SpmmError};
-use crate::matrix::{DeviceMatrix, Element, Output};
+use crate::matrix::DeviceMatrix;
 use crate::num::{index, narrow, wide};
 use crate::options::Precision;
 use crate::plan::{
-    Bits, MAX_BLOCK_COLUMNS, UNIT_FMA, UNIT_MMA, Verification, check_device, error_ratio, machine_of, start,
+    Bits, Double, MAX_BLOCK_COLUMNS, UNIT_MMA, Verification, check_device, error_ratio, machine_of, start,
+    unit_of,
 };
 use crate::tf32;
 
@@ -24,7 +26,7 @@ use crate::tf32;
 const MAX_POSITIONS: usize = u32::MAX as usize;
 
 impl SpmmPlan {
-    /// Compares `c` with `A·B` in f64 (α = 1, β = 0), every element, on the device where it is.
+    /// Compares `c` with `A·B`, summed with twice f64's precision (α = 1, β = 0), every element, on the device where it is.
     ///
     /// `a` is the matrix that the plan was built from, with its current values: on a GPU it is uploaded for the
     /// check and freed after it (12 bytes an entry at most). An element passes if
@@ -34,7 +36,7 @@ impl SpmmPlan {
     /// ```
     ///
     /// with values and `B` as the plan rounds them, `len` the entries of its row, `u = 2⁻²⁴` (`2⁻²³` where tiles take
-    /// part), and `u_out`, `tiny` for an f16 `C` (Higham 2002, section 3.1). One thread an element and no blocking:
+    /// part, `2⁻⁵³` in f64), and `u_out`, `tiny` for a `C` of 16 bits (Higham 2002, section 3.1). One thread an element and no blocking:
     /// it takes as long as some hundred products.
     ///
     /// # Errors
@@ -54,7 +56,7 @@ impl SpmmPlan {
     /// assert!(plan.verify(&a, &b, &c)?.passed());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn verify<V: Value, B: Element, C: Output>(
+    pub fn verify<V: Value, B: Element, C: Element>(
         &self,
         a: &Csr<V>,
         b: &DeviceMatrix<B>,
@@ -72,7 +74,7 @@ impl SpmmPlan {
     /// # Errors
     /// As there.
     #[doc(hidden)]
-    pub fn verify_with<V: Value, B: Element, C: Output>(
+    pub fn verify_with<V: Value, B: Element, C: Element>(
         &self,
         reference: &Reference<'_, V>,
         b: &DeviceMatrix<B>,
@@ -97,7 +99,7 @@ impl SpmmPlan {
     }
 
     /// Compares operands that were checked.
-    fn compare<V: Value, B: Element, C: Output>(
+    fn compare<V: Value, B: Element, C: Element>(
         &self,
         reference: &Reference<'_, V>,
         b: &DeviceMatrix<B>,
@@ -108,13 +110,15 @@ impl SpmmPlan {
         }
         match (&self.body, &reference.values) {
             (Body::Gpu(plan), ReferenceValues::Device(a)) => {
-                let unit = if plan.uses_tensor_cores() { UNIT_MMA } else { UNIT_FMA };
+                let unit = if plan.uses_tensor_cores() { UNIT_MMA } else { unit_of(self.precision) };
                 self.verify_on_device(a, b, (c, unit), index(u64::from(MAX_BLOCK_COLUMNS)))
             }
             (_, ReferenceValues::Host(values)) => match (b.host(), c.host()) {
-                (Some(b), Some(c)) => {
-                    Ok(verify_on_host((reference.a, values), (b, self.precision), (c, UNIT_FMA)))
-                }
+                (Some(b), Some(c)) => Ok(verify_on_host(
+                    (reference.a, values),
+                    (b, self.precision),
+                    (c, unit_of(self.precision)),
+                )),
                 _ => Ok(Verification::NOTHING), // not reached: both are on the CPU, as was checked
             },
             // Not reached: the reference is on the plan's device.
@@ -123,7 +127,7 @@ impl SpmmPlan {
     }
 
     /// `c` comes with the unit roundoff of its accumulation; a launch has at most `columns` columns.
-    fn verify_on_device<B: Element, C: Output>(
+    fn verify_on_device<B: Element, C: Element>(
         &self,
         a: &Uploaded,
         b: &DeviceMatrix<B>,
@@ -150,7 +154,7 @@ impl SpmmPlan {
                 n: narrow(cols.len()),
                 ldb,
                 ldc,
-                c_is_half: u32::from(C::IS_HALF),
+                c_type: output_type::<C>().code(),
                 unit,
             };
             // SAFETY: the CSR arrays are those of a valid matrix with fewer than 2³² entries, or the plan would
@@ -183,7 +187,7 @@ pub struct Reference<'a, V> {
 }
 
 enum ReferenceValues {
-    Host(Vec<f32>),
+    Host(Vec<f64>),
     Device(Uploaded),
 }
 
@@ -195,7 +199,7 @@ impl<'a, V: Value> Reference<'a, V> {
     pub fn new(a: &'a Csr<V>, precision: Precision, device: &Device) -> Result<Self, SpmmError> {
         let bits = Bits::of(precision, a.values());
         let values = match device.machine() {
-            None => ReferenceValues::Host(bits.to_f32()),
+            None => ReferenceValues::Host(bits.numbers()),
             Some(_) => ReferenceValues::Device(Uploaded::new(device, a, &bits)?),
         };
         Ok(Self { a, precision, device: device.clone(), values })
@@ -239,22 +243,20 @@ fn read_outcome(
 }
 
 /// The same on the CPU, rows in parallel. Also the reference that the kernel is tested against.
-fn verify_on_host<V: Value, B: Element, C: Output>(
-    (a, values): (&Csr<V>, &[f32]),
+fn verify_on_host<V: Value, B: Element, C: Element>(
+    (a, values): (&Csr<V>, &[f64]),
     (b, precision): (DenseRef<'_, B>, Precision),
     (c, unit): (DenseRef<'_, C>, f32),
 ) -> Verification {
-    let as_multiplied = |b: B| f64::from(tf32::as_multiplied(precision, b.to_f32()));
+    let as_multiplied = |b: B| tf32::as_multiplied(precision, b.to_f64());
     let row = |r: usize| {
         let range = a.row_range(r);
         let (cols, values) = (&a.col_indices()[range.clone()], &values[range]);
-        let mut want = vec![0.0f64; c.cols()];
+        let mut want = vec![Double::default(); c.cols()];
         let mut scale = vec![0.0f64; c.cols()];
         for (&col, &value) in cols.iter().zip(values) {
             for ((want, scale), &b) in want.iter_mut().zip(&mut scale).zip(b.row(col as usize)) {
-                let term = f64::from(value) * as_multiplied(b);
-                *want += term;
-                *scale += term.abs();
+                *scale += want.add_product(value, as_multiplied(b)).abs();
             }
         }
         let mut row = Verification { worst_row: r, checked: wide(c.cols()), ..Verification::NOTHING };
@@ -304,7 +306,9 @@ mod tests {
         let plan = crate::Spmm::builder(&a).width(7).build(&device).unwrap();
         let uploaded = Uploaded::new(&device, &a, &Bits::of(Precision::F32, a.values())).unwrap();
         let (b, right) = (upload(&ones), upload(&ones));
-        let check = |c: &DeviceMatrix<f32>| plan.verify_on_device(&uploaded, &b, (c, UNIT_FMA), 3).unwrap();
+        let check = |c: &DeviceMatrix<f32>| {
+            plan.verify_on_device(&uploaded, &b, (c, unit_of(Precision::F32)), 3).unwrap()
+        };
         assert!(check(&right).passed());
         for (row, column) in [(0, 0), (1, 2), (2, 3), (0, 6)] {
             let mut wrong = ones;

@@ -10,12 +10,14 @@ use super::point::default_point;
 use super::report::MttkrpReport;
 use super::slices::{Slices, level_dims};
 use crate::device::Device;
+use crate::element::{BySum, Element};
 use crate::error::{PlanError, TensorError};
 use crate::num::{index, narrow, wide};
 use crate::options::{Algorithm, Determinism, Precision};
 use crate::parallelism::{AtomicParallelism, GroupLaunch, IllegalPoint};
 use crate::plan::{ArraySize, MAX_INDEX, StageClock, Values, check_memory};
 use crate::spmm::{GpuPlan, LaidOut, LayoutFacts, Operation, described};
+use crate::with_element;
 
 /// Columns of a workspace, at least and at most; wider products run in blocks of columns.
 const CAPACITY: (usize, usize) = (8, 4096);
@@ -125,10 +127,13 @@ impl<'a, V: Value> MttkrpBuilder<'a, V> {
         clock.end("slices");
         let body = match device.machine() {
             None => {
-                let host = HostMttkrp::new(slices, values.bits().to_f32());
-                self.account(&mut report, host.sizes(), 0)?;
+                let body = with_element!(precision, E => {
+                    let host = HostMttkrp::new(slices, values.bits().numbers::<<E as Element>::Sum>());
+                    self.account(&mut report, host.sizes(), 0)?;
+                    BySum::new(host)
+                });
                 clock.end("copy");
-                Body::Cpu(host)
+                Body::Cpu(body)
             }
             Some(machine) => {
                 let plan = self.build_gpu(device, point, (&slices, &values), (&mut report, &mut clock))?;
@@ -173,7 +178,7 @@ impl<'a, V: Value> MttkrpBuilder<'a, V> {
         report.parallelism = Some(described(point, self.options.group_launch));
         report.split_slices = wide(cut.rows.len());
         let laid = LaidOut::one(layout, cut, LayoutFacts::default());
-        let (sizes, workspace) = GpuPlan::sizes(&laid, report.dims[0], capacity);
+        let (sizes, workspace) = GpuPlan::sizes(&laid, self.options.precision, (report.dims[0], capacity));
         self.account(report, sizes, workspace)?;
         let (plan, _) =
             GpuPlan::upload(device, values, laid, (precision, determinism), (report.dims[0], capacity))?;

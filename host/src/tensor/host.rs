@@ -5,7 +5,7 @@ use windrow_preprocess::balance::row_ranges;
 
 use super::slices::Slices;
 use crate::dense::{DenseMut, DenseRef};
-use crate::matrix::{Element, Output};
+use crate::element::{Element, Real};
 use crate::num::{index, wide};
 use crate::plan::{ArraySize, push};
 
@@ -15,14 +15,14 @@ const RANGES_PER_THREAD: usize = 8;
 const SLICE_COST: u64 = 1;
 
 /// A tensor as the CPU walks it.
-pub(super) struct HostMttkrp {
+pub(super) struct HostMttkrp<S> {
     slices: Slices,
-    values: Vec<f32>,
+    values: Vec<S>,
 }
 
-impl HostMttkrp {
+impl<S: Real> HostMttkrp<S> {
     /// `values` are rounded to the plan's precision.
-    pub(super) fn new(slices: Slices, values: Vec<f32>) -> Self {
+    pub(super) fn new(slices: Slices, values: Vec<S>) -> Self {
         Self { slices, values }
     }
 
@@ -31,21 +31,21 @@ impl HostMttkrp {
         push(&mut sizes, "slice_offsets", 8 * wide(self.slices.offsets.len()));
         push(&mut sizes, "fiber_indices", 4 * wide(self.slices.fibers.len()));
         push(&mut sizes, "leaf_indices", 4 * wide(self.slices.leaves.len()));
-        push(&mut sizes, "values", 4 * wide(self.values.len()));
+        push(&mut sizes, "values", wide(size_of::<S>()) * wide(self.values.len()));
         sizes
     }
 
-    pub(super) fn replace_values(&mut self, values: Vec<f32>) {
+    pub(super) fn replace_values(&mut self, values: Vec<S>) {
         self.values = values;
     }
 
     /// `Y ← α·A·(B ⊙ C) + β·Y`, slices in parallel on the threads of the current rayon pool. Each slice is summed in
     /// the order of its entries: the same bits in every run, whatever the number of threads.
-    pub(super) fn run<T: Element, O: Output>(
+    pub(super) fn run<T: Element<Sum = S>, O: Element<Sum = S>>(
         &self,
-        alpha: f32,
+        alpha: S,
         [b, c]: [DenseRef<'_, T>; 2],
-        beta: f32,
+        beta: S,
         y: DenseMut<'_, O>,
     ) {
         let (n, ld) = (y.cols(), y.ld());
@@ -63,26 +63,28 @@ impl HostMttkrp {
             tasks.push((slices, own));
         }
         tasks.into_par_iter().with_max_len(1).for_each(|(slices, own)| {
-            let mut sum = vec![0.0f32; n];
+            let mut sum = vec![S::ZERO; n];
             for (slice, row) in slices.zip(own.chunks_mut(ld)) {
-                sum.fill(0.0);
+                sum.fill(S::ZERO);
                 self.add_slice(slice, [b, c], &mut sum);
                 for (out, &sum) in row.iter_mut().zip(&sum) {
                     let new = alpha * sum;
-                    *out = O::from_f32(if beta == 0.0 { new } else { beta.mul_add(out.to_f32(), new) });
+                    let new = if beta == S::ZERO { new } else { beta.fused(S::from_f64(out.to_f64()), new) };
+                    *out = O::from_f64(new.to_f64());
                 }
             }
         });
     }
 
     /// Adds the products of a slice's entries.
-    fn add_slice<T: Element>(&self, slice: usize, [b, c]: [DenseRef<'_, T>; 2], sum: &mut [f32]) {
+    fn add_slice<T: Element<Sum = S>>(&self, slice: usize, [b, c]: [DenseRef<'_, T>; 2], sum: &mut [S]) {
         let Slices { offsets, fibers, leaves } = &self.slices;
         for entry in index(offsets[slice])..index(offsets[slice + 1]) {
             let value = self.values[entry];
             let rows = b.row(fibers[entry] as usize).iter().zip(c.row(leaves[entry] as usize));
             for (sum, (b, c)) in sum.iter_mut().zip(rows) {
-                *sum += value * (b.to_f32() * c.to_f32());
+                let [b, c] = [b, c].map(|factor| S::from_f64(factor.to_f64()));
+                *sum = *sum + value * (b * c);
             }
         }
     }

@@ -67,8 +67,10 @@ struct MttkrpPart {
 impl Part for MttkrpPart {
     fn entry(&self, _: Operation) -> Option<&'static Entry> {
         let (point, dtype) = (self.groups.point(), self.groups.dtype());
-        let at_once = point.nonzeros_per_thread().unwrap_or(1).min(4);
-        windrow_kernels::entry(Variant::Mttkrp { dtype, at_once, columns: point.columns_per_thread() })
+        let (each, columns) = (point.nonzeros_per_thread().unwrap_or(1), point.columns_per_thread());
+        // Four entries of four columns in f64 are more than a thread has registers for.
+        let most = [4, 2, 1].into_iter().filter(|&at_once| at_once <= each);
+        most.filter_map(|at_once| windrow_kernels::entry(Variant::Mttkrp { dtype, at_once, columns })).next()
     }
 
     fn most_columns(&self) -> u32 {

@@ -6,16 +6,19 @@ use windrow_formats::Value;
 
 use super::host::HostMttkrp;
 use super::report::MttkrpReport;
+use crate::activation::Epilogue;
 use crate::dense::{DenseMut, DenseRef};
 use crate::device::Device;
+use crate::element::{BySum, Element, Real};
 use crate::error::TensorError;
-use crate::matrix::{DeviceMatrix, Element, Output, elements};
+use crate::matrix::{DeviceMatrix, elements};
 use crate::options::Precision;
 use crate::plan::{
-    Bits, check_count, check_device, check_element, check_index, check_ld, check_packed, check_shape,
-    machine_of, output_on, with_rounded,
+    Bits, Rounded, check_count, check_device, check_element, check_index, check_ld, check_packed,
+    check_shape, factor, machine_of, output_on, with_sums,
 };
-use crate::spmm::{GpuPlan, Operands, SecondFactor};
+use crate::spmm::{Finish, GpuPlan, Operands, SecondFactor};
+use crate::with_element;
 
 /// A sparse tensor laid out for products `Y[i,:] ← α·Σ A[i,k,l]·(B[k,:] ⊙ C[l,:]) + β·Y[i,:]` on one device.
 ///
@@ -23,7 +26,7 @@ use crate::spmm::{GpuPlan, Operands, SecondFactor};
 ///
 /// # Precision
 /// Values and factors are rounded to the plan's [`Precision`]; products are taken and summed in f32 and rounded once
-/// if `Y` is f16. With `u = 2⁻²⁴`, `len` the entries of a slice and `γ(t) = t·u / (1 − t·u)`, an element is off by at
+/// if `Y` is f16 or bf16, or taken and summed in f64 for that precision. With `u = 2⁻²⁴` (f64: `2⁻⁵³`), `len` the entries of a slice and `γ(t) = t·u / (1 − t·u)`, an element is off by at
 /// most `γ(len + 3)·(|α|·Σ|a·b·c| + |β·y|)`, where no `b·c` is beyond f32. The order of summation is fixed: running a
 /// plan twice, on operands of the same width and alignment, gives the same bits, unless the plan is
 /// [`Determinism::Fast`](crate::Determinism::Fast).
@@ -47,7 +50,8 @@ pub struct MttkrpPlan {
 
 /// Where the tensor is.
 pub(super) enum Body {
-    Cpu(HostMttkrp),
+    /// A [`HostMttkrp`].
+    Cpu(BySum),
     Gpu(Box<GpuPlan>),
 }
 
@@ -60,7 +64,7 @@ impl MttkrpPlan {
     /// # Errors
     /// - [`PlanError::PackedCount`](crate::PlanError::PackedCount) if the lengths are no K × n and L × n;
     /// - [`PlanError::TooLarge`](crate::PlanError::TooLarge), [`PlanError::Device`](crate::PlanError::Device).
-    pub fn run(&self, b: &[f32], c: &[f32]) -> Result<Vec<f32>, TensorError> {
+    pub fn run<T: Real>(&self, b: &[T], c: &[T]) -> Result<Vec<T>, TensorError> {
         let [rows, b_rows, c_rows] = self.dims;
         let n = match (b_rows, c_rows) {
             (0, 0) => self.width,
@@ -68,8 +72,8 @@ impl MttkrpPlan {
             (of_b, _) => b.len() / of_b,
         };
         let factors = [check_packed("B", b, (b_rows, n))?, check_packed("C", c, (c_rows, n))?];
-        let mut y = vec![0.0; elements(rows, n, n)?];
-        self.run_host(1.0, factors, 0.0, DenseMut::packed(&mut y, rows, n)?)?;
+        let mut y = vec![T::ZERO; elements(rows, n, n)?];
+        self.run_host(T::ONE, factors, T::ZERO, DenseMut::packed(&mut y, rows, n)?)?;
         Ok(y)
     }
 
@@ -79,27 +83,32 @@ impl MttkrpPlan {
     /// # Errors
     /// - [`PlanError::OperandShape`](crate::PlanError::OperandShape) if the sizes do not fit;
     /// - [`PlanError::TooLarge`](crate::PlanError::TooLarge), [`PlanError::Device`](crate::PlanError::Device).
-    pub fn run_host(
+    pub fn run_host<T: Real>(
         &self,
-        alpha: f32,
-        [b, c]: [DenseRef<'_, f32>; 2],
-        beta: f32,
-        y: DenseMut<'_, f32>,
+        alpha: T,
+        [b, c]: [DenseRef<'_, T>; 2],
+        beta: T,
+        y: DenseMut<'_, T>,
     ) -> Result<(), TensorError> {
         self.check_shapes([(b.rows(), b.cols()), (c.rows(), c.cols())], (y.rows(), y.cols()))?;
-        with_rounded!(self.precision, [b, c], self.run_as(alpha, [b, c], beta, y))
+        with_element!(self.precision, E => {
+            let (b, c) = (Rounded::<E>::new(b), Rounded::<E>::new(c));
+            with_sums(y, beta, |y| self.run_as(factor(alpha), [b.view()?, c.view()?], factor(beta), y))
+        })
     }
 
     /// Runs with factors of the plan's element type; on a GPU by way of copies.
     fn run_as<T: Element>(
         &self,
-        alpha: f32,
+        alpha: T::Sum,
         [b, c]: [DenseRef<'_, T>; 2],
-        beta: f32,
-        y: DenseMut<'_, f32>,
+        beta: T::Sum,
+        y: DenseMut<'_, T::Sum>,
     ) -> Result<(), TensorError> {
         if let Body::Cpu(tensor) = &self.body {
-            tensor.run(alpha, [b, c], beta, y);
+            if let Some(tensor) = tensor.get::<HostMttkrp<T::Sum>>() {
+                tensor.run(alpha, [b, c], beta, y);
+            }
             return Ok(());
         }
         let b = DeviceMatrix::upload(&self.device, b)?;
@@ -117,7 +126,7 @@ impl MttkrpPlan {
     /// # Shapes
     /// - `B`: K × n, `C`: L × n, of the plan's precision. Kernels read them fastest if `ld` elements are a multiple
     ///   of 16 bytes, as [`DeviceMatrix::zeros`] and [`DeviceMatrix::upload`] make it;
-    /// - `y`: I × n, f32 or f16; not read if β = 0.
+    /// - `y`: I × n, f32, f16 or bf16; f64 for a plan of that precision; not read if β = 0.
     ///
     /// # Cost
     /// 3·nnz·n operations; reads a row of `B` and a row of `C` for each entry.
@@ -144,18 +153,20 @@ impl MttkrpPlan {
     /// assert_eq!(y.download()?, [27.0, 360.0, 0.0, 0.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn run_into<T: Element, O: Output>(
+    pub fn run_into<T: Element, O: Element<Sum = T::Sum>>(
         &self,
-        alpha: f32,
+        alpha: T::Sum,
         [b, c]: [&DeviceMatrix<T>; 2],
-        beta: f32,
+        beta: T::Sum,
         y: &mut DeviceMatrix<O>,
     ) -> Result<(), TensorError> {
         self.check_operands([b, c], y)?;
         match &self.body {
             Body::Cpu(tensor) => {
                 // All are in host memory: they are on the CPU, as was just checked.
-                if let (Some(b), Some(c), Some(y)) = (b.host(), c.host(), y.host_mut()) {
+                let tensor = tensor.get::<HostMttkrp<T::Sum>>();
+                if let (Some(tensor), Some(b), Some(c), Some(y)) = (tensor, b.host(), c.host(), y.host_mut())
+                {
                     tensor.run(alpha, [b, c], beta, y);
                 }
                 Ok(())
@@ -170,9 +181,7 @@ impl MttkrpPlan {
                     c: y.buffer().address(),
                     ldc: check_ld(y.ld())?,
                     n: check_index("columns", y.cols(), u64::from(u32::MAX), remedy)?,
-                    alpha,
-                    beta,
-                    c_is_half: O::IS_HALF,
+                    finish: Finish::of::<O>(&Epilogue::linear(alpha, beta)),
                 };
                 // SAFETY: shapes, types and devices were checked; a `DeviceMatrix` holds all rows up to its leading
                 // dimension, and frees them after the work that was queued before; `y` is borrowed for itself.
@@ -193,7 +202,11 @@ impl MttkrpPlan {
         check_count("the new values", values.len(), self.nnz)?;
         let bits = Bits::of(self.precision, values);
         match &mut self.body {
-            Body::Cpu(tensor) => tensor.replace_values(bits.to_f32()),
+            Body::Cpu(tensor) => with_element!(self.precision, E => {
+                if let Some(tensor) = tensor.get_mut::<HostMttkrp<<E as Element>::Sum>>() {
+                    tensor.replace_values(bits.numbers());
+                }
+            }),
             Body::Gpu(plan) => plan.replace_values(&bits)?,
         }
         Ok(())
@@ -237,7 +250,7 @@ impl MttkrpPlan {
     }
 
     /// Devices, types and shapes.
-    pub(super) fn check_operands<T: Element, O: Output>(
+    pub(super) fn check_operands<T: Element, O: Element>(
         &self,
         [b, c]: [&DeviceMatrix<T>; 2],
         y: &DeviceMatrix<O>,

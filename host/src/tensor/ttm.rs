@@ -8,8 +8,9 @@ use super::point::default_point;
 use super::slices::level_dims;
 use crate::dense::{DenseMut, DenseRef};
 use crate::device::Device;
+use crate::element::{Element, Real};
 use crate::error::SpmmError;
-use crate::matrix::{DeviceMatrix, Element, Output};
+use crate::matrix::DeviceMatrix;
 use crate::options::{Algorithm, Determinism, Precision};
 use crate::parallelism::{AtomicParallelism, GroupLaunch};
 use crate::plan::Verification;
@@ -137,7 +138,7 @@ impl TtmPlan {
     ///
     /// # Errors
     /// As [`SpmmPlan::run`].
-    pub fn run(&self, b: &[f32]) -> Result<Vec<f32>, SpmmError> {
+    pub fn run<T: Real>(&self, b: &[T]) -> Result<Vec<T>, SpmmError> {
         self.product.run(b)
     }
 
@@ -145,26 +146,26 @@ impl TtmPlan {
     ///
     /// # Errors
     /// As [`SpmmPlan::run_host`].
-    pub fn run_host(
+    pub fn run_host<T: Real>(
         &self,
-        alpha: f32,
-        b: DenseRef<'_, f32>,
-        beta: f32,
-        y: DenseMut<'_, f32>,
+        alpha: T,
+        b: DenseRef<'_, T>,
+        beta: T,
+        y: DenseMut<'_, T>,
     ) -> Result<(), SpmmError> {
         self.product.run_host(alpha, b, beta, y)
     }
 
     /// `Y ← α·A·B + β·Y` for matrices on the plan's device: `b` is L × n, of the plan's precision, `y` fibers × n,
-    /// f32 or f16. On a GPU this queues the kernels and returns; it allocates nothing.
+    /// f32, f16 or bf16, or f64. On a GPU this queues the kernels and returns; it allocates nothing.
     ///
     /// # Errors
     /// As [`SpmmPlan::run_into`].
-    pub fn run_into<T: Element, O: Output>(
+    pub fn run_into<T: Element, O: Element<Sum = T::Sum>>(
         &self,
-        alpha: f32,
+        alpha: T::Sum,
         b: &DeviceMatrix<T>,
-        beta: f32,
+        beta: T::Sum,
         y: &mut DeviceMatrix<O>,
     ) -> Result<(), SpmmError> {
         self.product.run_into(alpha, b, beta, y)
@@ -178,7 +179,7 @@ impl TtmPlan {
         self.product.replace_values(values)
     }
 
-    /// Compares `y` with the product in f64 (α = 1, β = 0), every element, on the device where it is. `a` is the
+    /// Compares `y` with the product, summed with twice f64's precision (α = 1, β = 0), every element, on the device where it is. `a` is the
     /// tensor that the plan was built from, with its current values.
     ///
     /// # Errors
@@ -197,7 +198,7 @@ impl TtmPlan {
     /// assert!(plan.verify(&tensor, &b, &y)?.passed());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn verify<V: Value, T: Element, O: Output>(
+    pub fn verify<V: Value, T: Element, O: Element>(
         &self,
         a: &Csf3<V>,
         b: &DeviceMatrix<T>,

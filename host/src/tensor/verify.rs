@@ -1,4 +1,4 @@
-//! Checks an MTTKRP against an f64 reference, element by element.
+//! Checks an MTTKRP against a reference of twice f64's precision, element by element.
 
 use rayon::prelude::*;
 use windrow_formats::{Csf3, Value};
@@ -6,14 +6,16 @@ use windrow_formats::{Csf3, Value};
 use super::plan::MttkrpPlan;
 use super::slices::level_dims;
 use crate::dense::DenseRef;
+use crate::element::{Element, is_narrow};
 use crate::error::{PlanError, TensorError};
-use crate::matrix::{DeviceMatrix, Element, Output};
+use crate::matrix::DeviceMatrix;
 use crate::num::{real, wide};
-use crate::options::Precision;
-use crate::plan::{Bits, Storing, UNIT_FMA, Verification, bounded_ratio, gamma, multiplied, subnormal_error};
+use crate::plan::{
+    Bits, Double, Storing, Verification, gamma, multiplied, ratio_to, subnormal_error, unit_of,
+};
 
 impl MttkrpPlan {
-    /// Compares `y` with `A·(B ⊙ C)` in f64 (α = 1, β = 0), every element, on the host's threads.
+    /// Compares `y` with `A·(B ⊙ C)`, summed with twice f64's precision (α = 1, β = 0), every element, on the host's threads.
     ///
     /// `a` is the tensor that the plan was built from, with its current values. An element passes if
     ///
@@ -21,8 +23,8 @@ impl MttkrpPlan {
     /// |Y − want| ≤ γ(len + 3)·Σ|a·b·c| + u_out·|want| + tiny,   γ(t) = t·u / (1 − t·u)
     /// ```
     ///
-    /// with values and factors as the plan rounds them, `len` the entries of its slice, `u = 2⁻²⁴`, and `u_out`,
-    /// `tiny` for an f16 `Y` and for products below f32's normal numbers. Factors and result are copied from the
+    /// with values and factors as the plan rounds them, `len` the entries of its slice, `u = 2⁻²⁴` (f64: `2⁻⁵³`), and
+    /// `u_out`, `tiny` for a `Y` of 16 bits and for products below f32's normal numbers. Factors and result are copied from the
     /// device.
     ///
     /// # Errors
@@ -43,7 +45,7 @@ impl MttkrpPlan {
     /// assert!(plan.verify(&tensor, [&b, &b], &y)?.passed());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn verify<V: Value, T: Element, O: Output>(
+    pub fn verify<V: Value, T: Element, O: Element>(
         &self,
         a: &Csf3<V>,
         [b, c]: [&DeviceMatrix<T>; 2],
@@ -67,14 +69,14 @@ impl MttkrpPlan {
         let (b, c, y) = (multiplied(self.precision, b)?, multiplied(self.precision, c)?, y.download()?);
         let factors = [DenseRef::packed(&b, b_rows, n)?, DenseRef::packed(&c, c_rows, n)?];
         let y = DenseRef::packed(&y, rows, n)?;
-        let values = Bits::of(self.precision, a.values()).to_f32();
+        let values = Bits::of(self.precision, a.values()).numbers::<f64>();
         let mut root_of = vec![None; rows];
         for (root, &row) in a.root_indices().iter().enumerate() {
             root_of[row as usize] = Some(root);
         }
         let slice = |row: usize| {
             let sums = root_of[row].map_or_else(Sums::default, |root| Sums::of((a, &values), root, factors));
-            sums.compare(row, y.row(row))
+            sums.compare((row, unit_of(self.precision)), y.row(row))
         };
         let all = (0..rows).into_par_iter().map(slice).reduce_with(Verification::worst_first);
         Ok(all.unwrap_or(Verification::NOTHING))
@@ -84,7 +86,7 @@ impl MttkrpPlan {
 /// The reference of a slice; empty for one without entries.
 #[derive(Default)]
 struct Sums {
-    want: Vec<f64>,
+    want: Vec<Double>,
     /// Sums of absolute values.
     scale: Vec<f64>,
     /// Sum of the absolute values of the tensor.
@@ -93,17 +95,21 @@ struct Sums {
 }
 
 impl Sums {
-    fn of<V>((a, values): (&Csf3<V>, &[f32]), root: usize, [b, c]: [DenseRef<'_, f32>; 2]) -> Self {
+    fn of<V>((a, values): (&Csf3<V>, &[f64]), root: usize, [b, c]: [DenseRef<'_, f64>; 2]) -> Self {
         let n = b.cols();
-        let mut sums = Self { want: vec![0.0; n], scale: vec![0.0; n], ..Self::default() };
+        let mut sums = Self { want: vec![Double::default(); n], scale: vec![0.0; n], ..Self::default() };
         for fiber in a.root_range(root) {
             let b = b.row(a.fiber_indices()[fiber] as usize);
             for entry in a.fiber_range(fiber) {
-                let (value, c) = (f64::from(values[entry]), c.row(a.leaf_indices()[entry] as usize));
+                let (value, c) = (values[entry], c.row(a.leaf_indices()[entry] as usize));
                 for (j, (&b, &c)) in b.iter().zip(c).enumerate() {
-                    let term = value * (f64::from(b) * f64::from(c));
-                    sums.want[j] += term;
-                    sums.scale[j] += term.abs();
+                    // A product of factors that f64 does not hold has a part that it lost.
+                    let product = b * c;
+                    sums.scale[j] += sums.want[j].add_product(value, product).abs();
+                    let lost = b.mul_add(c, -product);
+                    if lost.is_finite() {
+                        sums.want[j].add_product(value, lost);
+                    }
                 }
                 sums.values += value.abs();
                 sums.entries += 1;
@@ -112,18 +118,18 @@ impl Sums {
         sums
     }
 
-    fn compare<O: Output>(&self, row: usize, got: &[O]) -> Verification {
-        let storing = Storing::of(if O::IS_HALF { Precision::F16 } else { Precision::F32 });
-        let largest = if O::IS_HALF { storing.largest } else { f64::INFINITY };
+    fn compare<O: Element>(&self, (row, unit): (usize, f32), got: &[O]) -> Verification {
+        let storing = Storing::of(O::PRECISION);
+        let largest = if is_narrow::<O>() { storing.largest } else { f64::INFINITY };
         let roundings = real(wide(self.entries)) + 3.0;
         // A product of factors may be rounded to a multiple of the least number before it is multiplied by the value.
-        let tiny = subnormal_error(roundings) + subnormal_error(1.0) * self.values + storing.tiny;
+        let tiny = subnormal_error(roundings, unit) + subnormal_error(1.0, unit) * self.values + storing.tiny;
         let mut all = Verification { worst_row: row, checked: wide(got.len()), ..Verification::NOTHING };
         for (j, got) in got.iter().enumerate() {
-            let at = |sums: &[f64]| sums.get(j).copied().unwrap_or(0.0);
-            let (want, scale) = (at(&self.want), at(&self.scale));
-            let bound = gamma(roundings, UNIT_FMA) * scale + storing.unit * want.abs() + tiny;
-            let ratio = bounded_ratio(got.to_f64(), want, bound, largest);
+            let want = self.want.get(j).copied().unwrap_or_default();
+            let scale = self.scale.get(j).copied().unwrap_or_default();
+            let bound = gamma(roundings, unit) * scale + storing.unit * want.value().abs() + tiny;
+            let ratio = ratio_to(got.to_f64(), want, bound, largest);
             all.failures += u64::from(ratio > 1.0);
             if ratio > all.worst_ratio {
                 (all.worst_ratio, all.worst_col) = (ratio, j);

@@ -7,8 +7,9 @@ use windrow_kernels::training::{Matrix, PointwiseParams};
 use windrow_simt::GlobalPtr;
 
 use super::{check, extent, is_empty, launch, rows_mut, view};
+use crate::element::Element;
 use crate::error::TrainingError;
-use crate::matrix::{DeviceMatrix, Element};
+use crate::matrix::DeviceMatrix;
 use crate::options::Precision;
 
 /// `x ← x + b`: the one row of `bias` added to each row.
@@ -107,7 +108,7 @@ pub fn relu_backward(gradient: &mut DeviceMatrix<f32>, y: &DeviceMatrix<f32>) ->
 /// assert_eq!(rounded.download()?, [f16::from_f32(0.1), f16::from_f32(2.0), f16::INFINITY]);
 /// # Ok::<(), windrow::TrainingError>(())
 /// ```
-pub fn round_into<T: Element>(
+pub fn round_into<T: Element<Sum = f32>>(
     scale: f32,
     from: &DeviceMatrix<f32>,
     to: &mut DeviceMatrix<T>,
@@ -121,7 +122,9 @@ pub fn round_into<T: Element>(
         let params = match T::PRECISION {
             Precision::F16 => PointwiseParams { rounded: view(to)?, ..reading },
             Precision::Bf16 => PointwiseParams { rounded: view(to)?, rounds_to_bf16: 1, ..reading },
-            Precision::F32 | Precision::Tf32 => PointwiseParams { out: view(to)?, ..reading },
+            Precision::F32 | Precision::Tf32 | Precision::F64 => {
+                PointwiseParams { out: view(to)?, ..reading }
+            }
         };
         // SAFETY: as in `forward`; what is written has elements of the type that the params name.
         return unsafe { launch(machine, Variant::Pointwise, (params.extent.threads(), 1), &params) };

@@ -233,6 +233,11 @@ unsafe impl Simt for Thread<'_> {
     }
 
     #[track_caller]
+    unsafe fn reduce_add_f64(&self, to: GlobalPtr<f64>, value: f64) {
+        self.update(Operation::ReduceAddF64, to, |before| before + value);
+    }
+
+    #[track_caller]
     unsafe fn atomic_add_u32(&self, to: GlobalPtr<u32>, value: u32) -> u32 {
         self.update(Operation::AtomicAddU32, to, |before| before.wrapping_add(value))
     }
@@ -415,6 +420,10 @@ unsafe impl Simt for Thread<'_> {
     }
 
     fn fma(&self, a: f32, b: f32, c: f32) -> f32 {
+        a.mul_add(b, c)
+    }
+
+    fn fma_f64(&self, a: f64, b: f64, c: f64) -> f64 {
         a.mul_add(b, c)
     }
 

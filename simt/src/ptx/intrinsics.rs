@@ -28,6 +28,8 @@ unsafe extern "unadjusted" {
     pub(super) fn cp_async_wait_group(pending: u32);
     #[link_name = "llvm.fma.f32"]
     pub(super) fn fma(a: f32, b: f32, c: f32) -> f32;
+    #[link_name = "llvm.fma.f64"]
+    pub(super) fn fma_f64(a: f64, b: f64, c: f64) -> f64;
     #[link_name = "llvm.nvvm.mma.m16n8k16.row.col.bf16"]
     fn mma_m16n8k16_bf16(
         a0: u32,

@@ -83,6 +83,13 @@ unsafe impl Simt for Ptx {
         }
     }
     #[inline(always)]
+    unsafe fn reduce_add_f64(&self, to: GlobalPtr<f64>, value: f64) {
+        // SAFETY: the kernel that calls has `to` in bounds and aligned; others only add to the word.
+        unsafe {
+            asm!("red.relaxed.gpu.global.add.f64 [{0}], {1};", in(reg64) to.address(), in(reg64) value, options(nostack));
+        }
+    }
+    #[inline(always)]
     unsafe fn atomic_add_u32(&self, to: GlobalPtr<u32>, value: u32) -> u32 {
         let old: u32;
         // SAFETY: the kernel that calls has `to` in bounds and aligned; others only add to the word.
@@ -316,6 +323,11 @@ unsafe impl Simt for Ptx {
     fn fma(&self, a: f32, b: f32, c: f32) -> f32 {
         // SAFETY: arithmetic on registers; no memory, no other lane.
         unsafe { intrinsics::fma(a, b, c) }
+    }
+    #[inline(always)]
+    fn fma_f64(&self, a: f64, b: f64, c: f64) -> f64 {
+        // SAFETY: arithmetic on registers; no memory, no other lane.
+        unsafe { intrinsics::fma_f64(a, b, c) }
     }
     #[inline(always)]
     fn exp2(&self, x: f32) -> f32 {

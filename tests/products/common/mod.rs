@@ -10,7 +10,7 @@ use half::{bf16, f16};
 use windrow::partition::{PartitionRule, VectorThreshold};
 use windrow::{
     Algorithm, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, EmulatorSchedule, GroupLaunch,
-    Output, Permutation, Precision, Schedule, Spmm, SpmmOptions, SpmmPlan, TileValues, Value,
+    Permutation, Precision, Schedule, Spmm, SpmmOptions, SpmmPlan, TileValues, Value,
 };
 use windrow_testkit::{Case, Comparison, PADDING_MARK, UNIT_FMA, UNIT_MMA, assert_matches};
 
@@ -80,8 +80,8 @@ pub(crate) struct Setup {
     pub(crate) width: Option<usize>,
     /// Whether rows are worked on in another order.
     pub(crate) reversed: bool,
-    /// Whether `C` is f16.
-    pub(crate) half_output: bool,
+    /// The type of `C`, if it is not that of the sums: f16 or bf16.
+    pub(crate) narrow: Option<Precision>,
 }
 
 impl Setup {
@@ -97,7 +97,7 @@ impl Setup {
             group_launch: Some(GroupLaunch { block_threads: 64, tile_columns: None, workers_log2: 0 }),
             ..SpmmOptions::DEFAULT
         };
-        Self { options, width: None, reversed: false, half_output: false }
+        Self { options, width: None, reversed: false, narrow: None }
     }
 
     /// The same, its plan told something else.
@@ -113,7 +113,13 @@ impl Setup {
             Algorithm::TileStream | Algorithm::Hybrid | Algorithm::MatricizedRows | Algorithm::Auto
         );
         let on_cpu = device.kind() == DeviceKind::Cpu;
-        if tensor_cores && self.options.precision != Precision::F32 && !on_cpu { UNIT_MMA } else { UNIT_FMA }
+        match self.options.precision {
+            // Inputs are f32, and their products exact; the reference is f64, too, and rounds as often.
+            Precision::F64 => 2.0 * UNIT_FMA * UNIT_FMA / 32.0,
+            Precision::F32 => UNIT_FMA,
+            _ if tensor_cores && !on_cpu => UNIT_MMA,
+            _ => UNIT_FMA,
+        }
     }
 
     pub(crate) fn plan(self, device: &Device, case: &Case) -> SpmmPlan {
@@ -178,9 +184,14 @@ pub(crate) fn run_case(setup: Setup, device: &Device, case: &Case, layout: Layou
 #[track_caller]
 fn run_case_naming_entries(setup: Setup, device: &Device, case: &Case, layout: Layout) -> Ran {
     // The reference starts from the C that the product finds.
-    let case = &if setup.half_output { case.with_c_rounded_to::<f16>() } else { case.clone() };
+    let case = &match setup.narrow {
+        None => case.clone(),
+        Some(Precision::F16) => case.with_c_rounded_to::<f16>(),
+        Some(_) => case.with_c_rounded_to::<bf16>(),
+    };
     match setup.options.precision {
         Precision::F32 => run_with::<f32>(setup, device, (case, case.clone()), layout),
+        Precision::F64 => run_typed::<f64, f64>(setup, device, (case, case), layout),
         Precision::Tf32 => run_with::<f32>(setup, device, (case, case.rounded_to_tf32()), layout),
         Precision::F16 => run_with::<f16>(setup, device, (case, case.rounded_to::<f16>()), layout),
         Precision::Bf16 => run_with::<bf16>(setup, device, (case, case.rounded_to::<bf16>()), layout),
@@ -189,7 +200,7 @@ fn run_case_naming_entries(setup: Setup, device: &Device, case: &Case, layout: L
 
 /// Runs a case as it is given, and compares with it as it is rounded.
 #[track_caller]
-fn run_with<B: Element>(
+fn run_with<B: Element<Sum = f32>>(
     setup: Setup,
     device: &Device,
     (given, rounded): (&Case, Case),
@@ -197,20 +208,22 @@ fn run_with<B: Element>(
 ) -> Ran {
     // The type of C is not the precision's.
     let rounded = Case { c: given.c.clone(), ..rounded };
-    match setup.half_output {
-        false => run_typed::<B, f32>(setup, device, (given, &rounded), layout),
-        true => run_typed::<B, f16>(setup, device, (given, &rounded), layout),
+    match setup.narrow {
+        None => run_typed::<B, f32>(setup, device, (given, &rounded), layout),
+        Some(Precision::F16) => run_typed::<B, f16>(setup, device, (given, &rounded), layout),
+        Some(_) => run_typed::<B, bf16>(setup, device, (given, &rounded), layout),
     }
 }
 
 #[track_caller]
-fn run_typed<B: Element, C: Output + windrow_testkit::Output>(
+fn run_typed<B: Element, C: Element<Sum = B::Sum> + windrow_testkit::Output>(
     setup: Setup,
     device: &Device,
     (case, rounded): (&Case, &Case),
     layout: Layout,
 ) -> Ran {
     let (m, k, n) = (case.m(), case.k(), case.n);
+    let [alpha, beta] = [case.alpha, case.beta].map(<B::Sum as Value>::from_f32);
     let (ldb, ldc) = match layout {
         Layout::AsGiven => (case.ldb, case.ldc),
         Layout::ColumnMajor => (k + 3, case.ldc),
@@ -223,11 +236,11 @@ fn run_typed<B: Element, C: Output + windrow_testkit::Output>(
             let columns: Vec<f32> =
                 (0..n).flat_map(|j| (0..k).map(move |i| case.b[i * case.ldb + j])).collect();
             let b = place::<B>(device, (&columns, n, k, k), ldb, f32::NAN);
-            plan.run_column_major_into(case.alpha, &b, case.beta, &mut c)
+            plan.run_column_major_into(alpha, &b, beta, &mut c)
         }
         Layout::AsGiven | Layout::Aligned => {
             let b = place::<B>(device, (&case.b, k, n, case.ldb), ldb, f32::NAN);
-            plan.run_into(case.alpha, &b, case.beta, &mut c)
+            plan.run_into(alpha, &b, beta, &mut c)
         }
     };
     run.unwrap_or_else(|error| panic!("{} on {device}, {layout:?}: {error}\n{}", case.name, plan.report()));
@@ -260,7 +273,10 @@ fn relaid(case: &Case, ldc: usize) -> Case {
 #[track_caller]
 pub(crate) fn check(setup: Setup, cases: &[Case]) {
     let SpmmOptions { algorithm, precision, .. } = setup.options;
-    let what = format!("{algorithm} {precision}{}", if setup.half_output { " to f16" } else { "" });
+    let what = format!(
+        "{algorithm} {precision}{}",
+        setup.narrow.map_or(String::new(), |narrow| format!(" to {narrow}"))
+    );
     check_in(&what, setup, cases, &[Layout::AsGiven, Layout::Aligned]);
 }
 

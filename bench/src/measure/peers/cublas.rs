@@ -4,7 +4,7 @@ use std::fmt;
 use std::ptr;
 
 use cudarc::cublas::sys as cb;
-use windrow::{Device, DeviceMatrix, Element, Output, Precision};
+use windrow::{Device, DeviceMatrix, Element, Precision};
 
 use super::operands::{check_on, check_product, pointer, stream_of};
 use super::{called, require, signed};
@@ -107,7 +107,7 @@ impl CuBlas {
     /// - [`BenchError::Product`] if the shapes do not fit, [`BenchError::Device`] if an operand is elsewhere;
     /// - [`BenchError::TooLarge`] for 2³¹ or more rows or columns;
     /// - [`BenchError::Library`] if cuBLAS refuses.
-    pub(crate) fn gemm<T: Element, C: Element + Output>(
+    pub(crate) fn gemm<T: Element, C: Element>(
         &self,
         math: DenseMath,
         a: &DeviceMatrix<T>,
@@ -135,7 +135,14 @@ impl CuBlas {
             }
             DenseMath::F16 => (cb::cudaDataType::CUDA_R_16F, cb::cublasComputeType_t::CUBLAS_COMPUTE_32F),
         };
-        let result = if C::IS_HALF { cb::cudaDataType::CUDA_R_16F } else { cb::cudaDataType::CUDA_R_32F };
+        let result = match C::PRECISION {
+            Precision::F16 => cb::cudaDataType::CUDA_R_16F,
+            Precision::F32 => cb::cudaDataType::CUDA_R_32F,
+            found => {
+                let expected = Precision::F32;
+                return Err(BenchError::Operands { math: "cuBLAS's C here", expected, found });
+            }
+        };
         let (alpha, beta) = (1.0f32, 0.0f32);
         let as_is = cb::cublasOperation_t::CUBLAS_OP_N;
         // The library's matrices are column-major: to it these are the transposes, and Cᵀ = Bᵀ·Aᵀ.

@@ -10,7 +10,7 @@ use cudarc::driver;
 use windrow::{Device, DeviceBuffer, DeviceMatrix, Element, Precision};
 
 use super::algorithm::CsrAlgorithm;
-use super::operands::{DeviceCsr, check_on, check_product, pointer, stream_of};
+use super::operands::{Borrowed, DeviceCsr, check_on, check_product, pointer, stream_of};
 use super::{called, require};
 use crate::measure::error::{BenchError, driver_error};
 
@@ -36,7 +36,10 @@ pub(super) fn data_type(precision: Precision) -> Result<cs::cudaDataType, BenchE
         Precision::F16 => Ok(cs::cudaDataType::CUDA_R_16F),
         Precision::Bf16 => Ok(cs::cudaDataType::CUDA_R_16BF),
         Precision::F32 => Ok(cs::cudaDataType::CUDA_R_32F),
-        found => Err(BenchError::Operands { math: "cuSPARSE here", expected: Precision::F32, found }),
+        Precision::F64 => Ok(cs::cudaDataType::CUDA_R_64F),
+        found @ Precision::Tf32 => {
+            Err(BenchError::Operands { math: "cuSPARSE here", expected: Precision::F32, found })
+        }
     }
 }
 
@@ -124,8 +127,8 @@ impl CuSparse {
         &self.version
     }
 
-    /// Prepares `C[m×n] ← A[m×k]·B[k×n]`, row-major, with f32 sums and an f32 `C`: descriptors, workspace, and
-    /// `cusparseSpMM_preprocess`, whose time is kept.
+    /// Prepares `C[m×n] ← A[m×k]·B[k×n]`, row-major, with sums and a `C` of f32, of f64 where the operands
+    /// are: descriptors, workspace, and `cusparseSpMM_preprocess`, whose time is kept.
     ///
     /// # Errors
     /// - [`BenchError::Product`] if the shapes do not fit, [`BenchError::Device`] if an operand is elsewhere;
@@ -135,7 +138,7 @@ impl CuSparse {
         algorithm: CsrAlgorithm,
         a: &'a DeviceCsr<T>,
         b: &'a DeviceMatrix<T>,
-        c: &'a mut DeviceMatrix<f32>,
+        c: &'a mut DeviceMatrix<T::Sum>,
     ) -> Result<CuSparseSpmm<'a, T>, BenchError> {
         check_on(&self.device, "A", a.row_offsets.device())?;
         check_product(&self.device, (a.rows, a.cols), b, c)?;
@@ -184,22 +187,34 @@ pub struct CuSparseSpmm<'a, T: Element> {
     workspace: DeviceBuffer<u8>,
     preprocess_us: f64,
     /// The descriptors hold the addresses of these.
-    operands: PhantomData<(&'a DeviceCsr<T>, &'a DeviceMatrix<T>, &'a mut DeviceMatrix<f32>)>,
+    operands: PhantomData<Borrowed<'a, T>>,
 }
 
-// `C ← 1·A·B + 0·C`: statics, since their addresses are handed over.
-pub(super) static ALPHA: f32 = 1.0;
-pub(super) static BETA: f32 = 0.0;
+/// `C ← 1·A·B + 0·C`: statics, since their addresses are handed over.
+static FACTORS: [f32; 2] = [1.0, 0.0];
+static FACTORS_F64: [f64; 2] = [1.0, 0.0];
+
+/// `α` and `β` as the interface takes them, in the type of the sums of products with such elements.
+pub(super) fn factors<T: Element>() -> [*const c_void; 2] {
+    match <T::Sum as Element>::PRECISION {
+        Precision::F64 => FACTORS_F64.each_ref().map(|factor| ptr::from_ref(factor).cast()),
+        _ => FACTORS.each_ref().map(|factor| ptr::from_ref(factor).cast()),
+    }
+}
+
+/// The type of those sums.
+pub(super) fn sums<T: Element>() -> Result<cs::cudaDataType, BenchError> {
+    data_type(<T::Sum as Element>::PRECISION)
+}
 
 pub(super) const AS_IS: cs::cusparseOperation_t = cs::cusparseOperation_t::CUSPARSE_OPERATION_NON_TRANSPOSE;
-pub(super) const SUMS: cs::cudaDataType = cs::cudaDataType::CUDA_R_32F;
 
 impl<T: Element> CuSparseSpmm<'_, T> {
     fn describe(
         &mut self,
         a: &DeviceCsr<T>,
         b: &DeviceMatrix<T>,
-        c: &DeviceMatrix<f32>,
+        c: &DeviceMatrix<T::Sum>,
     ) -> Result<(), BenchError> {
         let size = |x: usize| i64::try_from(x).unwrap_or(i64::MAX);
         let (values, row_major) = (data_type(T::PRECISION)?, cs::cusparseOrder_t::CUSPARSE_ORDER_ROW);
@@ -220,12 +235,12 @@ impl<T: Element> CuSparseSpmm<'_, T> {
                 called("cusparseCreateDnMat", status, &SUCCESS)
             };
             dense(&raw mut self.b, b.rows(), b.cols(), b.ld(), b.buffer().address(), values)?;
-            dense(&raw mut self.c, c.rows(), c.cols(), c.ld(), c.buffer().address(), SUMS)
+            dense(&raw mut self.c, c.rows(), c.cols(), c.ld(), c.buffer().address(), sums::<T>()?)
         }
     }
 
     fn preprocess(&mut self) -> Result<(), BenchError> {
-        let (alpha, beta) = (scalar(&ALPHA), scalar(&BETA));
+        let ([alpha, beta], sums) = (factors::<T>(), sums::<T>()?);
         let (handle, algorithm) = (self.library.handle, self.algorithm.raw());
         let mut bytes = 0;
         // SAFETY: handle and descriptors are live; scalars are read during the calls; the workspace has the size
@@ -240,7 +255,7 @@ impl<T: Element> CuSparseSpmm<'_, T> {
                 self.b.cast_const(),
                 beta,
                 self.c,
-                SUMS,
+                sums,
                 algorithm,
                 &raw mut bytes,
             );
@@ -255,7 +270,7 @@ impl<T: Element> CuSparseSpmm<'_, T> {
                 self.b.cast_const(),
                 beta,
                 self.c,
-                SUMS,
+                sums,
                 algorithm,
                 pointer(self.workspace.address()),
             );
@@ -268,18 +283,19 @@ impl<T: Element> CuSparseSpmm<'_, T> {
     /// # Errors
     /// [`BenchError::Library`].
     pub fn run(&self) -> Result<(), BenchError> {
+        let ([alpha, beta], sums) = (factors::<T>(), sums::<T>()?);
         // SAFETY: as in `preprocess`; `C` is borrowed for this value alone.
         let status = unsafe {
             cs::cusparseSpMM(
                 self.library.handle,
                 AS_IS,
                 AS_IS,
-                scalar(&ALPHA),
+                alpha,
                 self.a.cast_const(),
                 self.b.cast_const(),
-                scalar(&BETA),
+                beta,
                 self.c,
-                SUMS,
+                sums,
                 self.algorithm.raw(),
                 pointer(self.workspace.address()),
             )
@@ -341,9 +357,4 @@ pub(super) fn describe_csr<T: Element>(a: &DeviceCsr<T>) -> Result<cs::cusparseS
     };
     called("cusparseCreateCsr", status, &SUCCESS)?;
     Ok(descriptor)
-}
-
-/// A host scalar as the interface takes it.
-pub(super) fn scalar(x: &'static f32) -> *const c_void {
-    ptr::from_ref(x).cast()
 }

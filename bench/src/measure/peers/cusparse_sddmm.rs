@@ -7,7 +7,7 @@ use std::time::Instant;
 use cudarc::cusparse::sys as cs;
 use windrow::{DeviceBuffer, DeviceMatrix, Element, PlanError};
 
-use super::cusparse::{ALPHA, AS_IS, BETA, CuSparse, LIBRARY, SUCCESS, SUMS, data_type, scalar};
+use super::cusparse::{AS_IS, CuSparse, LIBRARY, SUCCESS, data_type, factors, sums};
 use super::operands::{DeviceCsr, check_on, pointer};
 use super::{called, require};
 use crate::measure::error::BenchError;
@@ -26,11 +26,12 @@ pub(crate) struct CuSparseSddmm<'a, T: Element> {
     workspace: DeviceBuffer<u8>,
     preprocess_us: f64,
     /// The descriptors hold the addresses of these.
-    operands: PhantomData<(&'a DeviceMatrix<T>, &'a mut DeviceCsr<f32>)>,
+    operands: PhantomData<(&'a DeviceMatrix<T>, &'a mut DeviceCsr<T::Sum>)>,
 }
 
 impl CuSparse {
-    /// Prepares `out ← (X[m×d]·Y[n×d]ᵀ) ⊙ pattern(out)` with f32 sums: descriptors, workspace, and
+    /// Prepares `out ← (X[m×d]·Y[n×d]ᵀ) ⊙ pattern(out)` with sums of f32, of f64 where
+    /// the operands are: descriptors, workspace, and
     /// `cusparseSDDMM_preprocess`, whose time is kept. `Y` is passed as a column-major d × n.
     ///
     /// # Errors
@@ -41,7 +42,7 @@ impl CuSparse {
         &'a self,
         x: &'a DeviceMatrix<T>,
         y: &'a DeviceMatrix<T>,
-        out: &'a mut DeviceCsr<f32>,
+        out: &'a mut DeviceCsr<T::Sum>,
     ) -> Result<CuSparseSddmm<'a, T>, BenchError> {
         // SAFETY: the library is there, or there were no handle; no symbol is called through the type given here.
         let has = |name: &str| unsafe { cs::culib().get::<unsafe extern "C" fn()>(name).is_ok() };
@@ -81,7 +82,7 @@ impl<T: Element> CuSparseSddmm<'_, T> {
         &mut self,
         x: &DeviceMatrix<T>,
         y: &DeviceMatrix<T>,
-        out: &DeviceCsr<f32>,
+        out: &DeviceCsr<T::Sum>,
     ) -> Result<(), BenchError> {
         let size = |x: usize| i64::try_from(x).unwrap_or(i64::MAX);
         let (rows, columns) =
@@ -104,6 +105,7 @@ impl<T: Element> CuSparseSddmm<'_, T> {
     }
 
     fn preprocess(&mut self) -> Result<(), BenchError> {
+        let ([alpha, beta], sums) = (factors::<T>(), sums::<T>()?);
         let mut bytes = 0;
         // SAFETY: handle and descriptors are live; scalars are read during the calls; the workspace has the size that
         // the library asked for, and outlives its use.
@@ -112,12 +114,12 @@ impl<T: Element> CuSparseSddmm<'_, T> {
                 self.library.handle(),
                 AS_IS,
                 AS_IS,
-                scalar(&ALPHA),
+                alpha,
                 self.x.cast_const(),
                 self.y.cast_const(),
-                scalar(&BETA),
+                beta,
                 self.out,
-                SUMS,
+                sums,
                 ALGORITHM,
                 &raw mut bytes,
             );
@@ -127,12 +129,12 @@ impl<T: Element> CuSparseSddmm<'_, T> {
                 self.library.handle(),
                 AS_IS,
                 AS_IS,
-                scalar(&ALPHA),
+                alpha,
                 self.x.cast_const(),
                 self.y.cast_const(),
-                scalar(&BETA),
+                beta,
                 self.out,
-                SUMS,
+                sums,
                 ALGORITHM,
                 pointer(self.workspace.address()),
             );
@@ -145,18 +147,19 @@ impl<T: Element> CuSparseSddmm<'_, T> {
     /// # Errors
     /// [`BenchError::Library`].
     pub(crate) fn run(&self) -> Result<(), BenchError> {
+        let ([alpha, beta], sums) = (factors::<T>(), sums::<T>()?);
         // SAFETY: as in `preprocess`; the result is borrowed for this value alone.
         let status = unsafe {
             cs::cusparseSDDMM(
                 self.library.handle(),
                 AS_IS,
                 AS_IS,
-                scalar(&ALPHA),
+                alpha,
                 self.x.cast_const(),
                 self.y.cast_const(),
-                scalar(&BETA),
+                beta,
                 self.out,
-                SUMS,
+                sums,
                 ALGORITHM,
                 pointer(self.workspace.address()),
             )

@@ -8,10 +8,8 @@ use std::time::Instant;
 use cudarc::cusparse::sys as cs;
 use windrow::{DeviceBuffer, DeviceMatrix, Element, PlanError};
 
-use super::cusparse::{
-    ALPHA, AS_IS, BETA, CuSparse, LIBRARY, SUCCESS, SUMS, data_type, describe_csr, scalar,
-};
-use super::operands::{DeviceCsr, check_on, check_product, pointer};
+use super::cusparse::{AS_IS, CuSparse, LIBRARY, SUCCESS, data_type, describe_csr, factors, sums};
+use super::operands::{Borrowed, DeviceCsr, check_on, check_product, pointer};
 use super::{called, require};
 use crate::measure::error::BenchError;
 
@@ -65,11 +63,11 @@ pub(crate) struct CuSparseSpmv<'a, T: Element> {
     workspace: DeviceBuffer<u8>,
     preprocess_us: f64,
     /// The descriptors hold the addresses of these.
-    operands: PhantomData<(&'a DeviceCsr<T>, &'a DeviceMatrix<T>, &'a mut DeviceMatrix<f32>)>,
+    operands: PhantomData<Borrowed<'a, T>>,
 }
 
 impl CuSparse {
-    /// Prepares `y ← A·x` with f32 sums and an f32 `y`, both matrices of one column without padding: descriptors,
+    /// Prepares `y ← A·x` with sums and a `y` of f32, of f64 where the operands are, both matrices of one column without padding: descriptors,
     /// workspace, and `cusparseSpMV_preprocess`, whose time is kept.
     ///
     /// # Errors
@@ -82,7 +80,7 @@ impl CuSparse {
         algorithm: VectorAlgorithm,
         a: &'a DeviceCsr<T>,
         x: &'a DeviceMatrix<T>,
-        y: &'a mut DeviceMatrix<f32>,
+        y: &'a mut DeviceMatrix<T::Sum>,
     ) -> Result<CuSparseSpmv<'a, T>, BenchError> {
         // SAFETY: the library is there, or there were no handle; no symbol is called through the type given here.
         let has = |name: &str| unsafe { cs::culib().get::<unsafe extern "C" fn()>(name).is_ok() };
@@ -120,7 +118,7 @@ impl<T: Element> CuSparseSpmv<'_, T> {
         &mut self,
         a: &DeviceCsr<T>,
         x: &DeviceMatrix<T>,
-        y: &DeviceMatrix<f32>,
+        y: &DeviceMatrix<T::Sum>,
     ) -> Result<(), BenchError> {
         self.a = describe_csr(a)?;
         let values = data_type(T::PRECISION)?;
@@ -133,13 +131,13 @@ impl<T: Element> CuSparseSpmv<'_, T> {
                 called("cusparseCreateDnVec", status, &SUCCESS)
             };
             vector(&raw mut self.x, x.rows(), x.buffer().address(), values)?;
-            vector(&raw mut self.y, y.rows(), y.buffer().address(), SUMS)
+            vector(&raw mut self.y, y.rows(), y.buffer().address(), sums::<T>()?)
         }
     }
 
     fn preprocess(&mut self) -> Result<(), BenchError> {
         let (a, x, algorithm) = (self.a.cast_const(), self.x.cast_const(), self.algorithm.raw());
-        let (handle, alpha, beta) = (self.library.handle(), scalar(&ALPHA), scalar(&BETA));
+        let (handle, [alpha, beta], sums) = (self.library.handle(), factors::<T>(), sums::<T>()?);
         let mut bytes = 0;
         // SAFETY: handle and descriptors are live; scalars are read during the calls; the workspace has the size that the
         // library asked for, and outlives its use.
@@ -152,7 +150,7 @@ impl<T: Element> CuSparseSpmv<'_, T> {
                 x,
                 beta,
                 self.y,
-                SUMS,
+                sums,
                 algorithm,
                 &raw mut bytes,
             );
@@ -160,7 +158,7 @@ impl<T: Element> CuSparseSpmv<'_, T> {
             self.workspace = DeviceBuffer::alloc_zeroed(self.library.device(), bytes.max(16))?;
             let workspace = pointer(self.workspace.address());
             let status = cs::cusparseSpMV_preprocess(
-                handle, AS_IS, alpha, a, x, beta, self.y, SUMS, algorithm, workspace,
+                handle, AS_IS, alpha, a, x, beta, self.y, sums, algorithm, workspace,
             );
             called("cusparseSpMV_preprocess", status, &SUCCESS)
         }
@@ -171,17 +169,18 @@ impl<T: Element> CuSparseSpmv<'_, T> {
     /// # Errors
     /// [`BenchError::Library`].
     pub(crate) fn run(&self) -> Result<(), BenchError> {
+        let ([alpha, beta], sums) = (factors::<T>(), sums::<T>()?);
         // SAFETY: as in `preprocess`; `y` is borrowed for this value alone.
         let status = unsafe {
             cs::cusparseSpMV(
                 self.library.handle(),
                 AS_IS,
-                scalar(&ALPHA),
+                alpha,
                 self.a.cast_const(),
                 self.x.cast_const(),
-                scalar(&BETA),
+                beta,
                 self.y,
-                SUMS,
+                sums,
                 self.algorithm.raw(),
                 pointer(self.workspace.address()),
             )

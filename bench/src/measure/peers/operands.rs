@@ -19,6 +19,10 @@ pub struct DeviceCsr<T: Element> {
     pub(super) values: DeviceBuffer<T>,
 }
 
+/// `A`, `B` and `C` of a product that holds their addresses.
+pub(super) type Borrowed<'a, T> =
+    (&'a DeviceCsr<T>, &'a DeviceMatrix<T>, &'a mut DeviceMatrix<<T as Element>::Sum>);
+
 impl<T: Element> DeviceCsr<T> {
     /// Uploads `csr`, values rounded once to `T`.
     ///

@@ -2,9 +2,10 @@
 
 mod path;
 
-use windrow::{Csr, DeviceBuffer, DeviceMatrix, Element, SddmmPlan, Verification};
+use windrow::{Csr, DeviceBuffer, DeviceMatrix, Element, SddmmPlan, Value, Verification};
 
 use crate::measure::error::BenchError;
+use crate::measure::operands::Filling;
 use crate::measure::timing::{Sampling, Timing, measure};
 pub(crate) use path::SampledPath;
 
@@ -18,9 +19,11 @@ pub(crate) fn measure_sampled<T: Element>(
     [x, y]: [&DeviceMatrix<T>; 2],
     sampling: Sampling,
 ) -> Result<(Verification, Timing), BenchError> {
-    let mut out = DeviceBuffer::from_slice(plan.device(), &vec![f32::NAN; csr.nnz()])?;
-    let timing =
-        measure(plan.device(), sampling, || plan.run_into(1.0, x, y, &mut out).map_err(BenchError::from))?;
+    let mut out =
+        DeviceBuffer::from_slice(plan.device(), &vec![Filling::Nan.element::<T::Sum>(); csr.nnz()])?;
+    let timing = measure(plan.device(), sampling, || {
+        plan.run_into(T::Sum::ONE, x, y, &mut out).map_err(BenchError::from)
+    })?;
     let found = plan.verify(csr, x, y, &out)?;
     if found.passed() { Ok((found, timing)) } else { Err(BenchError::Wrong(found)) }
 }

@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use windrow::reorder::Options;
-use windrow::{Csr, Device, Permutation, Precision, Reference, SpmmOptions, SpmmPlan, with_element};
+use windrow::{Csr, Device, Permutation, Precision, Reference, SpmmOptions, SpmmPlan, Value, with_element};
 
 use super::search::Subject;
 use super::space::{PathFamily, neighbours};
 use crate::measure::error::BenchError;
+use crate::measure::operands::Filling;
 use crate::measure::path::SweepPath;
 use crate::measure::product::{Operands, Stored};
 
@@ -51,7 +52,7 @@ impl<'a> Products<'a> {
             width,
             order: None,
             precision,
-            operands: Operands::new(device, csr, width, seeds)?,
+            operands: Operands::new(device, csr, width, seeds),
             reference: Reference::new(csr, precision, device)?,
             plans: Vec::new(),
             calls: Vec::new(),
@@ -103,7 +104,7 @@ impl<'a> Products<'a> {
         let mut batch = |calls: u32| -> Result<_, BenchError> {
             let start = device.record()?;
             for _ in 0..calls {
-                plan.run_into(1.0, b, 0.0, c)?;
+                plan.run_into(T::Sum::ONE, b, T::Sum::ZERO, c)?;
             }
             Ok((start, device.record()?))
         };
@@ -132,9 +133,9 @@ impl<'a> Products<'a> {
 
     fn verify_as<T: Stored>(&mut self, path: SweepPath) -> Result<f64, BenchError> {
         self.plan(path)?;
-        let (b, c) = self.operands.get::<T>(f32::NAN)?;
+        let (b, c) = self.operands.get::<T>(Filling::Nan)?;
         let plan = &self.plans[self.plans.len() - 1].1;
-        plan.run_into(1.0, b, 0.0, c)?;
+        plan.run_into(T::Sum::ONE, b, T::Sum::ZERO, c)?;
         let verification = plan.verify_with(&self.reference, b, c)?;
         match verification.passed() {
             true => Ok(verification.worst_ratio),

@@ -62,11 +62,9 @@ impl<'a> Bench<'a> {
         }
         let product = Product { order, partition, ..self.product(path) };
         let mut report = None;
-        let result = match &mut self.shared.operands {
-            Some(operands) => product.measure(operands, self.sampling, &mut report),
-            none => Operands::new(self.device, self.csr, self.width, self.seeds)
-                .and_then(|operands| product.measure(none.insert(operands), self.sampling, &mut report)),
-        };
+        let operands = (self.shared.operands)
+            .get_or_insert_with(|| Operands::new(self.device, self.csr, self.width, self.seeds));
+        let result = product.measure(operands, self.sampling, &mut report);
         let (check, time, error) = match result {
             Ok((found, timing)) => (Some(CheckFacts::of(&found)), Some(timing), None),
             Err(error) => {

@@ -1,12 +1,12 @@
 //! Runs of one product beside other work, bit by bit.
 
 use rayon::prelude::*;
-use windrow::{Algorithm, Determinism, DeviceMatrix, Precision, SpmmOptions, with_element};
+use windrow::{Algorithm, Determinism, DeviceMatrix, Precision, Real, SpmmOptions, Value, with_element};
 
 use super::bench::{Bench, speed_up};
 use super::facts::{AblationFacts, DeterminismFacts};
 use super::load::{LoadFacts, beside};
-use crate::measure::operands::fill;
+use crate::measure::operands::{Filling, fill};
 use crate::measure::product::Stored;
 use crate::measure::{BenchError, SweepPath, poisoned_matrix, random_matrix};
 
@@ -38,9 +38,9 @@ fn differing<T: Stored>(bench: &Bench<'_>, path: SweepPath, runs: u32) -> Result
     let plan = bench.product(path).plan()?;
     let b = random_matrix::<T>(bench.device, bench.csr.cols(), bench.width, bench.seeds.0)?;
     let mut c = poisoned_matrix(bench.device, bench.csr.rows(), bench.width)?;
-    let run = |c: &mut DeviceMatrix<f32>| -> Result<Vec<f32>, BenchError> {
-        fill(c, f32::NAN)?;
-        plan.run_into(1.0, &b, 0.0, c)?;
+    let run = |c: &mut DeviceMatrix<T::Sum>| -> Result<Vec<T::Sum>, BenchError> {
+        fill(c, Filling::Nan)?;
+        plan.run_into(T::Sum::ONE, &b, T::Sum::ZERO, c)?;
         Ok(c.download()?)
     };
     let first = run(&mut c)?;
@@ -51,8 +51,9 @@ fn differing<T: Stored>(bench: &Bench<'_>, path: SweepPath, runs: u32) -> Result
     Ok(differing)
 }
 
-fn same_bits(a: &[f32], b: &[f32]) -> bool {
-    a.len() == b.len() && a.par_iter().zip(b).with_min_len(1 << 14).all(|(a, b)| a.to_bits() == b.to_bits())
+fn same_bits<S: Real>(a: &[S], b: &[S]) -> bool {
+    let bits = |x: &S| x.to_f64().to_bits(); // each f32 is an f64
+    a.len() == b.len() && a.par_iter().zip(b).with_min_len(1 << 14).all(|(a, b)| bits(a) == bits(b))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! cuBLAS's dense product of the same shape.
 
-use windrow::{Device, DeviceMatrix, Element, Output, Precision, f16};
+use windrow::{Device, DeviceMatrix, Element, Precision, f16};
 
 use super::{NmShape, Options};
 use crate::measure::peers::{CuBlas, DenseMath};
@@ -22,7 +22,7 @@ pub(super) fn us(
     timed.ok()
 }
 
-fn dense<T: Element, C: Element + Output>(
+fn dense<T: Element, C: Element>(
     device: &Device,
     library: &CuBlas,
     NmShape { m, n, k }: NmShape,

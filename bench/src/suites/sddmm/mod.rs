@@ -12,15 +12,15 @@ mod tests;
 use serde::{Deserialize, Serialize};
 use windrow::{Device, DeviceKind, DeviceMatrix, Precision, SddmmAlgorithm, SddmmReport, with_element};
 
-use super::compare::{Attempt, UNWRITTEN};
+use super::compare::Attempt;
 use super::facts::{Bounds, MatrixFacts, PeerFacts, SchedulingFacts, TimeFacts};
 use super::kept::Kept;
 use super::matrices::{Case, Matrices, MatrixSource, Values};
 use super::record::Record;
 use super::{Measured, Suite};
-use crate::measure::operands::case_seed;
+use crate::measure::operands::{Filling, case_seed};
 use crate::measure::peers::{CuSparse, DeviceCsr};
-use crate::measure::product::{Bs, Stored};
+use crate::measure::product::{ByType, Placed, Stored};
 use crate::measure::sampled::{SampledPath, measure_sampled};
 use crate::measure::{BenchError, DeviceRates, Sampling, measure, random_matrix};
 pub(crate) use arguments::Arguments;
@@ -162,7 +162,7 @@ impl Suite for Sddmm {
         let shared = self.shared.get(case.place(), || {
             let seed = case_seed(self.options.seed, matrix.checksum, inner, "X");
             let (device, sizes) = (self.device.clone(), [csr.rows(), csr.cols(), inner]);
-            let mut operands = Operands { device, sizes, seed, x: Bs::default(), y: Bs::default() };
+            let mut operands = Operands { device, sizes, seed, x: ByType::default(), y: ByType::default() };
             let cusparse = self.library.as_ref().map_or_else(Vec::new, |library| {
                 let mut of = Compared { library, csr, operands: &mut operands, sampling };
                 vec![of.facts::<f32>(), of.facts::<windrow::f16>()]
@@ -196,12 +196,12 @@ struct Operands {
     /// Rows of `X` and `Y`, and their columns.
     sizes: [usize; 3],
     seed: u64,
-    x: Bs,
-    y: Bs,
+    x: ByType,
+    y: ByType,
 }
 
 impl Operands {
-    fn get<T: Stored>(&mut self) -> Result<[&DeviceMatrix<T>; 2], BenchError> {
+    fn get<T: Placed>(&mut self) -> Result<[&DeviceMatrix<T>; 2], BenchError> {
         let Self { device, sizes: [rows, cols, inner], seed, x, y } = self;
         let place = |bs, rows, seed| match T::place(bs) {
             Some(matrix) => Ok(&*matrix),
@@ -234,7 +234,8 @@ impl Compared<'_> {
     fn attempt<T: Stored>(&mut self, library: &CuSparse, attempt: &mut Attempt) -> Result<(), BenchError> {
         let (device, inner) = (self.operands.device.clone(), self.operands.sizes[2]);
         let [x, y] = self.operands.get::<T>()?;
-        let mut out = DeviceCsr::<f32>::upload(&device, &self.csr.map_values(|_| UNWRITTEN))?;
+        let unwritten = Filling::Huge.element::<T::Sum>();
+        let mut out = DeviceCsr::<T::Sum>::upload(&device, &self.csr.map_values(|_| unwritten))?;
         let sddmm = library.prepare_sddmm(x, y, &mut out)?;
         attempt.preprocess_us = Some(sddmm.preprocess_us());
         attempt.timing = Some(measure(&device, self.sampling, || sddmm.run())?);

@@ -6,7 +6,7 @@ use windrow::interop::launch;
 use windrow::{Csf3, Determinism, Device, DeviceBuffer, DeviceError, Verification};
 
 use super::{Case, Operands, Path, Product};
-use crate::measure::operands::fill;
+use crate::measure::operands::{Filling, fill};
 use crate::measure::timing::Timing;
 use crate::measure::{BenchError, TensorOperation, measure};
 
@@ -59,7 +59,7 @@ impl Product<'_> {
         };
         *kernel_time = Some(measure(device, options.sampling, run)?);
         let timing = measure(device, options.sampling, || {
-            fill(&mut operands.y, 0.0)?;
+            fill(&mut operands.y, Filling::Zero)?;
             run()
         })?;
         let verifier = self.plan(Path::Default, Determinism::RunToRun)?;

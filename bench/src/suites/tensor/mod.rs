@@ -21,7 +21,7 @@ use windrow::{AtomicParallelism, Coo3, Csf3, Determinism, Device, DeviceKind, De
 use super::kept::Kept;
 use super::record::Record;
 use super::{Measured, Suite};
-use crate::measure::operands::{case_seed, fill};
+use crate::measure::operands::{Filling, case_seed, fill};
 use crate::measure::timing::Timing;
 use crate::measure::{BenchError, Sampling, TensorOperation, measure, random_matrix};
 pub(crate) use arguments::Arguments;
@@ -269,7 +269,7 @@ impl Product<'_> {
     ) -> Result<(Verification, Timing), BenchError> {
         let plan = self.plan(self.case.path, self.case.determinism)?;
         *facts = Some(plan.facts());
-        fill(&mut operands.y, f32::NAN)?;
+        fill(&mut operands.y, Filling::Nan)?;
         let timing = measure(self.device, self.options.sampling, || plan.run(operands))?;
         Ok((plan.verify(self.a, operands)?, timing))
     }

@@ -4,6 +4,9 @@ use windrow_simt::emulator::{Launch, Memory, Schedule};
 
 use super::*;
 use crate::NO_ROW;
+use bytemuck::Zeroable;
+
+use crate::Factor;
 use crate::nm::{Activate, NmCombine, NmCombineParams, OutputType};
 
 /// Small integers, so that every sum is exact, determined by a counter.
@@ -92,12 +95,18 @@ fn check<P: Picks, const TM: usize, const TN: usize, const WARPS: u32, B: Buffer
     for schedule in Schedule::STANDARD {
         let memory = Memory::new();
         let c = memory.alloc_from(&vec![c_old; (case.m * ldc) as usize]);
-        let flags = Output::flags(OutputType::F32, Activate::Identity, true);
+        let flags = Output::flags(OutputType::Sums, Activate::Identity, true);
         let (m, n) = (case.m, case.n);
-        let output =
-            Output { c: c.cast(), bias: GlobalPtr::NULL, m, n, ldc, alpha: 2.0, beta: case.beta, flags };
+        let [alpha, beta] = [2.0, case.beta].map(Factor::new::<f32>);
+        let output = Output { c: c.cast(), bias: GlobalPtr::NULL, alpha, beta, m, n, ldc, flags };
         let partial = memory.alloc_uninit::<f32>((parts * m * ldc) as usize);
-        let of_parts = Output { c: partial.cast(), n: ldc, alpha: 1.0, beta: 0.0, ..output };
+        let of_parts = Output {
+            c: partial.cast(),
+            n: ldc,
+            alpha: Factor::new(1.0f32),
+            beta: Factor::zeroed(),
+            ..output
+        };
         let params = Params {
             output: if parts == 1 { output } else { of_parts },
             part_elements: u64::from(m * ldc),

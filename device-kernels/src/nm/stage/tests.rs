@@ -110,7 +110,7 @@ fn rounding_to_tf32() {
 
 /// Halves widened to f32: what `widened` says of their bits.
 #[track_caller]
-fn check_widened<E: Element<Bits = u16>>(widened: impl Fn(u16) -> f32) {
+fn check_widened<E: Element<Bits = u16, Sum = f32>>(widened: impl Fn(u16) -> f32) {
     for (m, k) in [(1, 1), (65, 63), (7, 200)] {
         for row_major in [true, false] {
             let inner = if row_major { k } else { m };

@@ -42,7 +42,7 @@ impl Layout for RowMajor {
     #[inline(always)]
     unsafe fn fetch<S: Simt>(s: &S, dense: &Dense, rows: [Option<u32>; 2], column: u32) -> Self::Raw {
         rows.map(|row| match row {
-            Some(row) if column < dense.n => {
+            Some(row) if column < dense.n() => {
                 let at = u64::from(row) * u64::from(dense.ldb) + u64::from(column);
                 // SAFETY: the row exists and is readable up to its leading dimension, a multiple of 8.
                 unsafe { s.load_readonly(dense.b.cast::<u16>().at_wide(at).cast::<[u32; 4]>()) }
@@ -107,7 +107,7 @@ unsafe fn elements<S: Simt>(
             let from = u64::from(row) * strides[0] + u64::from(column) * strides[1];
             let from = dense.b.cast::<u16>().at_wide(from);
             each::<8>(|i| {
-                if column + (i as u32) < dense.n {
+                if column + (i as u32) < dense.n() {
                     // SAFETY: the row exists, the column is below the width.
                     elements[i] = unsafe { s.load_readonly(from.at_wide(i as u64 * strides[1])) };
                 }

@@ -3,6 +3,8 @@
 use windrow_simt::{GlobalPtr, Simt};
 
 use crate::element::Element;
+use crate::output::Summed;
+use crate::real::Real;
 use crate::spmm::dense::Dense;
 
 /// Entries whose elements of `B` are read before the first is used.
@@ -20,13 +22,13 @@ pub(super) struct Columns<'a, const C: usize> {
 impl<'a, const C: usize> Columns<'a, C> {
     #[inline(always)]
     pub(super) const fn new(dense: &'a Dense, column: u32, vectors: u32) -> Self {
-        Self { dense, column, whole: vectors != 0 && column + C as u32 <= dense.n }
+        Self { dense, column, whole: vectors != 0 && column + C as u32 <= dense.n() }
     }
 
     /// Whether any is inside.
     #[inline(always)]
     pub(super) const fn any(&self) -> bool {
-        self.column < self.dense.n
+        self.column < self.dense.n()
     }
 
     /// The elements of `B` in the thread's columns and the rows `cols`, of which the first `present` are read; else zeros.
@@ -39,15 +41,16 @@ impl<'a, const C: usize> Columns<'a, C> {
         s: &S,
         cols: &[u32; N],
         present: u32,
-    ) -> [[f32; C]; N] {
-        let mut out = [[0.0; C]; N];
+    ) -> [[E::Sum; C]; N] {
+        let mut out = [[E::Sum::ZERO; C]; N];
         // SAFETY: the caller's promise; masked at the width.
         unsafe {
             if self.whole {
                 let mut u = 0;
                 while u < N {
                     if (u as u32) < present {
-                        out[u] = read::<S, E, C>(s, self.dense.b, self.at(cols[u]));
+                        let from = self.dense.b.cast::<E::Bits>().at_wide(self.at(cols[u]));
+                        out[u] = read_elements::<S, E, C>(s, from);
                     }
                     u += 1;
                 }
@@ -56,7 +59,7 @@ impl<'a, const C: usize> Columns<'a, C> {
                 while u < N {
                     let mut i = 0;
                     while i < C {
-                        if (u as u32) < present && self.column + (i as u32) < self.dense.n {
+                        if (u as u32) < present && self.column + (i as u32) < self.dense.n() {
                             let from = self.dense.b.cast::<E::Bits>().at_wide(self.at(cols[u]) + i as u64);
                             out[u][i] = E::widen(s, s.load_readonly(from));
                         }
@@ -75,61 +78,52 @@ impl<'a, const C: usize> Columns<'a, C> {
         u64::from(col) * u64::from(self.dense.ldb) + u64::from(self.column)
     }
 
-    /// `C[row] ← α·sum + β·C[row]`.
+    /// Row `row` of `C`.
     ///
     /// # Safety
-    /// As for [`Dense::finish_quad`].
+    /// As for [`Dense::finish`].
     #[inline(always)]
-    pub(super) unsafe fn finish<S: Simt>(&self, s: &S, row: u32, sum: [f32; C]) {
+    pub(super) unsafe fn finish<S: Simt, T: Summed>(&self, s: &S, row: u32, sum: [T; C]) {
         // SAFETY: the caller's promise; columns are multiples of `C`.
-        unsafe {
-            if C == 4 {
-                self.dense.finish_quad(s, row, self.column, [sum[0], sum[1 % C], sum[2 % C], sum[3 % C]]);
-            } else {
-                let mut i = 0;
-                while i < C {
-                    self.dense.finish_one(s, row, self.column + i as u32, sum[i]);
-                    i += 1;
-                }
-            }
-        }
+        unsafe { self.dense.finish(s, (row, false), self.column, sum) }
     }
 
     /// The piece of a row that is cut.
     ///
     /// # Safety
-    /// As for [`Dense::keep_one`].
+    /// As for [`Dense::keep`].
     #[inline(always)]
-    pub(super) unsafe fn keep<S: Simt>(&self, s: &S, slot: u32, sum: [f32; C]) {
-        let mut i = 0;
-        while i < C {
-            // SAFETY: the caller's promise.
-            unsafe { self.dense.keep_one(s, slot, self.column + i as u32, sum[i]) };
-            i += 1;
-        }
+    pub(super) unsafe fn keep<S: Simt, T: Real>(&self, s: &S, slot: u32, sum: [T; C]) {
+        // SAFETY: the caller's promise; columns are multiples of `C`, and so is the workspace's leading dimension.
+        unsafe { self.dense.keep(s, slot, self.column, sum) }
     }
 }
 
 /// `sum += weight · elements`.
 #[inline(always)]
-pub(super) fn add_product<S: Simt, const C: usize>(
+pub(super) fn add_product<S: Simt, T: Real, const C: usize>(
     s: &S,
-    weight: f32,
-    elements: [f32; C],
-    sum: &mut [f32; C],
+    weight: T,
+    elements: [T; C],
+    sum: &mut [T; C],
 ) {
     let mut i = 0;
     while i < C {
-        sum[i] = s.fma(weight, elements[i], sum[i]);
+        sum[i] = T::fma(s, weight, elements[i], sum[i]);
         i += 1;
     }
 }
 
-/// `C` elements from element `at` on, which is a multiple of `C`.
+/// `C` elements from an address that is aligned to all of them, or to 16 bytes.
+///
+/// # Safety
+/// As for [`Simt::load_readonly`].
 #[inline(always)]
-unsafe fn read<S: Simt, E: Element, const C: usize>(s: &S, b: GlobalPtr<u32>, at: u64) -> [f32; C] {
-    let from = b.cast::<E::Bits>().at_wide(at);
-    let mut out = [0.0; C];
+pub(super) unsafe fn read_elements<S: Simt, E: Element, const C: usize>(
+    s: &S,
+    from: GlobalPtr<E::Bits>,
+) -> [E::Sum; C] {
+    let mut out = [E::Sum::ZERO; C];
     // SAFETY: the caller's promise.
     unsafe {
         if C == 1 {
@@ -146,9 +140,18 @@ unsafe fn read<S: Simt, E: Element, const C: usize>(s: &S, b: GlobalPtr<u32>, at
         };
         let elements = E::widen_vector(s, words);
         let mut i = 0;
-        while i < C {
+        while i < C && i < E::PER_VECTOR {
             out[i] = elements[i];
             i += 1;
+        }
+        if C > E::PER_VECTOR {
+            // Two vectors at most: four numbers of eight bytes.
+            let at = from.at(E::PER_VECTOR as u32);
+            let elements = E::widen_vector(s, s.load_readonly(at.cast::<[u32; 4]>()));
+            while i < C {
+                out[i] = elements[i - E::PER_VECTOR];
+                i += 1;
+            }
         }
     }
     out

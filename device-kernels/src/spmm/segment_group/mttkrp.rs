@@ -70,7 +70,7 @@ impl Factors for TwoRows<'_> {
         columns: &Columns<'_, C>,
         (at, cols): (u32, &[u32; N]),
         present: u32,
-    ) -> [[f32; C]; N] {
+    ) -> [[E::Sum; C]; N] {
         let p = self.0;
         let from = p.second_indices.at(at);
         let mut rows = [0; N];
@@ -85,7 +85,7 @@ impl Factors for TwoRows<'_> {
             let mut product = columns.fetch::<S, E, N>(s, cols, present);
             let dense = Dense { b: p.second, ldb: p.ld_second, ..p.groups.dense };
             let second = Columns { dense: &dense, ..*columns }.fetch::<S, E, N>(s, &rows, present);
-            each::<N>(|u| each::<C>(|i| product[u][i] *= second[u][i]));
+            each::<N>(|u| each::<C>(|i| product[u][i] = product[u][i] * second[u][i]));
             product
         }
     }

@@ -5,10 +5,12 @@ use core::marker::PhantomData;
 use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt};
 
-use super::columns::{Columns, add_product};
+use super::columns::{Columns, add_product, read_elements};
 use super::{MOST_THREADS, Place};
 use crate::element::Element;
 use crate::kernel::Kernel;
+use crate::output::Summed;
+use crate::real::Real;
 use crate::reduce::segment_carry;
 use crate::spmm::dense::Dense;
 use crate::unroll::each;
@@ -99,7 +101,7 @@ pub(super) trait Factors: Copy {
         columns: &Columns<'_, C>,
         entries: (u32, &[u32; N]),
         present: u32,
-    ) -> [[f32; C]; N];
+    ) -> [[E::Sum; C]; N];
 }
 
 /// A row of `B`.
@@ -114,7 +116,7 @@ impl Factors for Rows {
         columns: &Columns<'_, C>,
         (_, cols): (u32, &[u32; N]),
         present: u32,
-    ) -> [[f32; C]; N] {
+    ) -> [[E::Sum; C]; N] {
         // SAFETY: the caller's promise.
         unsafe { columns.fetch::<S, E, N>(s, cols, present) }
     }
@@ -149,7 +151,7 @@ pub(super) unsafe fn reduce_segments<S: Simt, E: Element, F: Factors, const N: u
             let end = mine + p.each.min(p.nnz - mine);
             let chunk = if columns.any() {
                 // 2. to 4. Gather and accumulate; rows that begin and end here are written.
-                Chunk::<C>::sum::<S, E, F, N>(s, p, (&columns, factors), mine..end)
+                Chunk::<E::Sum, C>::sum::<S, E, F, N>(s, p, (&columns, factors), mine..end)
             } else {
                 Chunk::NONE
             };
@@ -181,7 +183,7 @@ pub(super) unsafe fn reduce_segments<S: Simt, E: Element, F: Factors, const N: u
         let mut at = place.warp_worker + place.worker;
         while at < p.empty_count {
             if columns.any() {
-                columns.finish(s, s.load_readonly(p.empty_rows.at(at)), [0.0; C]);
+                columns.finish(s, s.load_readonly(p.empty_rows.at(at)), [E::Sum::ZERO; C]);
             }
             at += place.workers;
         }
@@ -190,26 +192,26 @@ pub(super) unsafe fn reduce_segments<S: Simt, E: Element, F: Factors, const N: u
 
 /// What a thread has of its entries when it has walked them.
 #[derive(Clone, Copy)]
-struct Chunk<const C: usize> {
+struct Chunk<T, const C: usize> {
     /// The row that began before, if it ends here.
     has_head: bool,
-    head: [f32; C],
+    head: [T; C],
     /// The last row, and whether any row starts here.
-    tail: [f32; C],
+    tail: [T; C],
     starts: bool,
     /// Numbers, among rows that are not empty, of the first and the last row.
     first: u32,
     last: u32,
 }
 
-impl<const C: usize> Chunk<C> {
+impl<T: Summed, const C: usize> Chunk<T, C> {
     const NONE: Self =
-        Self { has_head: false, head: [0.0; C], tail: [0.0; C], starts: false, first: 0, last: 0 };
+        Self { has_head: false, head: [T::ZERO; C], tail: [T::ZERO; C], starts: false, first: 0, last: 0 };
 
     /// # Safety
     /// The entries exist, and begin at a multiple of those that a thread has.
     #[inline(always)]
-    unsafe fn sum<S: Simt, E: Element, F: Factors, const N: usize>(
+    unsafe fn sum<S: Simt, E: Element<Sum = T>, F: Factors, const N: usize>(
         s: &S,
         p: &NonzeroGroupsParams,
         (columns, factors): (&Columns<'_, C>, F),
@@ -258,7 +260,7 @@ impl<const C: usize> Chunk<C> {
         } else {
             (self.head, self.has_head) = (self.tail, true);
         }
-        self.tail = [0.0; C];
+        self.tail = [T::ZERO; C];
         self.last += 1;
     }
 }
@@ -269,27 +271,16 @@ unsafe fn read_entries<S: Simt, E: Element, const N: usize>(
     s: &S,
     p: &NonzeroGroupsParams,
     at: u32,
-) -> ([u32; N], [f32; N]) {
-    let (mut cols, mut weights) = ([0; N], [0.0; N]);
+) -> ([u32; N], [E::Sum; N]) {
+    let (mut cols, mut weights) = ([0; N], [E::Sum::ZERO; N]);
     let values = p.values.cast::<E::Bits>().at(at);
     let from = p.col_indices.at(at);
     // SAFETY: the caller's promise.
     unsafe {
         if N == 4 {
             let four = s.load_readonly(from.cast::<[u32; 4]>());
-            let words = match E::DTYPE.bytes() {
-                4 => s.load_readonly(values.cast::<[u32; 4]>()),
-                _ => {
-                    let [x, y] = s.load_readonly(values.cast::<[u32; 2]>());
-                    [x, y, 0, 0]
-                }
-            };
-            let wide = E::widen_vector(s, words);
-            let mut u = 0;
-            while u < N {
-                (cols[u], weights[u]) = (four[u], wide[u]);
-                u += 1;
-            }
+            let wide = read_elements::<S, E, N>(s, values);
+            each::<N>(|u| (cols[u], weights[u]) = (four[u], wide[u]));
         } else {
             let mut u = 0;
             while u < N {
@@ -322,10 +313,10 @@ unsafe fn row_of<S: Simt>(s: &S, p: &NonzeroGroupsParams, number: u32) -> u32 {
 }
 
 #[inline(always)]
-fn add<const C: usize>(mut a: [f32; C], b: [f32; C]) -> [f32; C] {
+fn add<T: Real, const C: usize>(mut a: [T; C], b: [T; C]) -> [T; C] {
     let mut i = 0;
     while i < C {
-        a[i] += b[i];
+        a[i] = a[i] + b[i];
         i += 1;
     }
     a

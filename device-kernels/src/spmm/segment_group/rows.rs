@@ -9,6 +9,7 @@ use super::columns::{AT_ONCE, Columns, add_product};
 use super::{MOST_THREADS, Place};
 use crate::element::Element;
 use crate::kernel::Kernel;
+use crate::real::Real;
 use crate::reduce::{GroupShape, group_sum};
 use crate::spmm::dense::Dense;
 use crate::variant::Variant;
@@ -79,8 +80,11 @@ impl<E: Element, const C: usize> Kernel for RowGroups<E, C> {
                     let active = row < u64::from(p.rows) && columns.any();
                     let row = row as u32;
                     // 2. to 4. Gather and accumulate.
-                    let sum =
-                        if active { sum_row::<S, E, C>(s, p, &columns, (row, thread)) } else { [0.0; C] };
+                    let sum = if active {
+                        sum_row::<S, E, C>(s, p, &columns, (row, thread))
+                    } else {
+                        [E::Sum::ZERO; C]
+                    };
                     let sum = group_sum(s, group, sum);
                     // 5. Registers -> global.
                     if cut {
@@ -103,12 +107,12 @@ impl<E: Element, const C: usize> Kernel for RowGroups<E, C> {
 
 /// Adds the sums of groups that share a row.
 #[inline(always)]
-unsafe fn sum_of_groups<S: Simt, const C: usize>(
+unsafe fn sum_of_groups<S: Simt, T: Real, const C: usize>(
     s: &S,
     p: &RowGroupsParams,
     place: Place,
-    sum: [f32; C],
-) -> [f32; C] {
+    sum: [T; C],
+) -> [T; C] {
     let groups = GroupShape {
         size_log2: p.threads_log2 - p.reduction_log2,
         stride_log2: place.lanes_log2 + p.reduction_log2,
@@ -124,9 +128,9 @@ unsafe fn sum_row<S: Simt, E: Element, const C: usize>(
     p: &RowGroupsParams,
     columns: &Columns<'_, C>,
     (row, thread): (u32, u32),
-) -> [f32; C] {
+) -> [E::Sum; C] {
     let values = p.values.cast::<E::Bits>();
-    let mut sum = [0.0; C];
+    let mut sum = [E::Sum::ZERO; C];
     // SAFETY: the row exists; entries read are below its end.
     unsafe {
         let begin = s.load_readonly(p.row_offsets.at(row));
@@ -136,7 +140,7 @@ unsafe fn sum_row<S: Simt, E: Element, const C: usize>(
         // Counted down: near 2³² a sum would wrap.
         let mut left = (end.saturating_sub(entry) + threads - 1) >> p.threads_log2;
         while left > 0 {
-            let (mut cols, mut weights) = ([0; AT_ONCE], [0.0; AT_ONCE]);
+            let (mut cols, mut weights) = ([0; AT_ONCE], [E::Sum::ZERO; AT_ONCE]);
             let mut u = 0;
             while u < AT_ONCE {
                 if (u as u32) < left {

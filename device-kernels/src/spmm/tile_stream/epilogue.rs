@@ -108,10 +108,10 @@ impl<S: Simt, E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32
                     if piece_slot == NO_SLOT {
                         let out = self.staged_row(slot, row);
                         if out != NO_ROW {
-                            dense.finish_quad(self.s, out, column, quad);
+                            dense.finish(self.s, (out, false), column, quad);
                         }
                     } else {
-                        dense.keep_quad(self.s, (piece_slot & !ALONE) * WINDOW_ROWS + row, column, quad);
+                        dense.keep(self.s, (piece_slot & !ALONE) * WINDOW_ROWS + row, column, quad);
                     }
                     row += threads / quads;
                 }
@@ -127,7 +127,7 @@ impl<S: Simt, E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32
         let mut feature = self.lane / WINDOW_ROWS;
         while feature < E::SLICE_FEATURES {
             let mut sum = 0.0;
-            if column + feature < self.p.dense.n {
+            if column + feature < self.p.dense.n() {
                 let mut step = done.begin;
                 while step < done.end {
                     // SAFETY: the caller's promise; `row < 8`, the feature is below n.

@@ -6,7 +6,7 @@ use super::{SLICE_BYTES, WINDOW_ROWS};
 use crate::element::{Bf16, Element, F16, Tf32};
 
 /// An element type that Tensor Cores multiply.
-pub trait TileElement: Element {
+pub trait TileElement: Element<Sum = f32> {
     /// Elements of a 16-byte chunk.
     const CHUNK: u32;
     /// Features of a 128-byte slice.

@@ -137,7 +137,7 @@ impl Part for MatricizedPart {
         // SAFETY: the arrays were made of a valid CSR matrix by `row_warps`, which keeps the obligations, and belong
         // to the plan, which frees them after the machine's work; the dense operands are the caller's promise, `ldb`
         // going from column to column where the entry is one for column-major operands.
-        unsafe { stream.start(entry, u64::from(params.count.min(self.blocks)), params.dense.n, &params) }
+        unsafe { stream.start(entry, u64::from(params.count.min(self.blocks)), params.dense.n(), &params) }
     }
 
     fn replace_values(&mut self, values: &Bits) -> Result<(), DeviceError> {

@@ -184,7 +184,7 @@ impl Part for PathPart {
         };
         // SAFETY: the arrays were made of a valid CSR matrix by `Path::cut`, which keeps the obligations, and belong
         // to the plan, which frees them after the machine's work; the dense operands are the caller's promise.
-        unsafe { stream.start(entry, wide(self.shares.len()), params.dense.n, &params) }
+        unsafe { stream.start(entry, wide(self.shares.len()), params.dense.n(), &params) }
     }
 
     fn replace_values(&mut self, values: &Bits) -> Result<(), DeviceError> {
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(limits(1000, &open), (1 << 14, 1 << 13));
         assert_eq!(limits(8_000_000, &open), (200_000, 100_000));
         let row_division = RowDivision { piece_entries: Some(100), ..RowDivision::default() };
-        assert_eq!(limits(1000, &SpmmOptions { row_division, ..open.clone() }), (150, 100));
+        assert_eq!(limits(1000, &SpmmOptions { row_division, ..open }), (150, 100));
         let row_division = RowDivision { piece_entries: Some(u32::MAX), ..RowDivision::default() };
         assert_eq!(limits(1000, &SpmmOptions { row_division, ..open }), (3 << 29, 1 << 30));
     }

@@ -295,7 +295,7 @@ impl Part for RowSplitPart {
         // SAFETY: the arrays were made of a valid CSR by `row_segments`, which keeps the obligations, and belong to the
         // plan, which frees them after the machine's work; the dense operands and the workspace are the caller's
         // promise.
-        unsafe { stream.start(entry, wide(self.segments.len()), params.dense.n, &params) }
+        unsafe { stream.start(entry, wide(self.segments.len()), params.dense.n(), &params) }
     }
 
     fn replace_values(&mut self, values: &Bits) -> Result<(), DeviceError> {

@@ -207,14 +207,14 @@ impl GroupsPart {
         let DenseOperands { dense, second } = *operands;
         let GroupDivision { point, launch, rows: row_count, nnz, dtype } = self.division;
         let columns = point.columns_per_thread();
-        let lanes = launch.lanes(point, dense.n);
+        let lanes = launch.lanes(point, dense.n());
         let alignment = u64::from(columns * dtype.bytes());
         let aligned = |address: u64, ld: u32| address.is_multiple_of(alignment) && ld.is_multiple_of(columns);
         let vectors = u32::from(
             aligned(dense.b.address(), dense.ldb)
                 && second.is_none_or(|second| aligned(second.address, second.ld)),
         );
-        let slices = u64::from(dense.n.div_ceil(lanes * columns));
+        let slices = u64::from(dense.n().div_ceil(lanes * columns));
         let blocks = |units: u64, threads: u64| {
             let block_threads = u64::from(launch.block_threads);
             let all = (threads * u64::from(lanes)).div_ceil(block_threads);

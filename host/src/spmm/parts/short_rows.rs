@@ -144,7 +144,7 @@ impl Part for ShortRowsPart {
         // SAFETY: the blocks were made of a residual's buckets by `short_row_blocks`, which keeps the obligations; the
         // arrays belong to the plan, which frees them after the machine's work; the dense operands are the caller's
         // promise.
-        unsafe { stream.start(entry, wide(self.blocks.len()), params.dense.n, &params) }
+        unsafe { stream.start(entry, wide(self.blocks.len()), params.dense.n(), &params) }
     }
 
     fn replace_values(&mut self, values: &Bits) -> Result<(), DeviceError> {

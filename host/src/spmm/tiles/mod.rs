@@ -50,7 +50,7 @@ impl Layout {
             Dtype::F16 => Some(element::<F16>()),
             Dtype::Bf16 => Some(element::<Bf16>()),
             Dtype::Tf32 => Some(element::<Tf32>()),
-            Dtype::F32 => None,
+            Dtype::F32 | Dtype::F64 => None,
         }
     }
 }

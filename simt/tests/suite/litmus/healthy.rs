@@ -57,13 +57,13 @@ fn shuffles_votes_and_atomics() {
         ([8, 1], 64, 0),
         |memory| {
             (
-                memory.alloc_zeroed::<f32>(1),
+                (memory.alloc_zeroed::<f32>(1), memory.alloc_zeroed::<f64>(1)),
                 memory.alloc_zeroed::<u32>(1),
                 memory.alloc_zeroed::<u64>(1),
                 memory.alloc_uninit::<[u32; 4]>(32),
             )
         },
-        |t, (sum, count, most, out)| {
+        |t, ((sum, wide_sum), count, most, out)| {
             let lane = t.lane();
             // SAFETY: all lanes reach every collective; `out` is written by one warp of one block.
             unsafe {
@@ -75,6 +75,7 @@ fn shuffles_votes_and_atomics() {
                 let row =
                     [t.shuffle(lane, lane + 5), t.shuffle_up(lane, 3), t.shuffle_down(lane, 31), total ^ odd];
                 t.reduce_add_f32(sum, 0.5);
+                t.reduce_add_f64(wide_sum, t.fma_f64(2f64.powi(-40), 2f64.powi(-4), 0.5));
                 t.atomic_add_u32(count, 2);
                 t.reduce_max_u64(most, u64::from(t.thread_idx()) << 32);
                 if t.block_idx() == 5 && t.warp() == 1 {
@@ -82,8 +83,9 @@ fn shuffles_votes_and_atomics() {
                 }
             }
         },
-        |memory, (sum, count, most, out)| {
+        |memory, ((sum, wide_sum), count, most, out)| {
             assert_eq!(memory.read(sum, 1).unwrap(), [256.0]);
+            assert_eq!(memory.read(wide_sum, 1).unwrap(), [256.0 + 2f64.powi(-35)]);
             assert_eq!(memory.read(count, 1).unwrap(), [1024]);
             assert_eq!(memory.read(most, 1).unwrap(), [63 << 32]);
             for (lane, row) in (0..).zip(memory.read(out, 32).unwrap()) {

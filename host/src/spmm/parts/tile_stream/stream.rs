@@ -195,7 +195,7 @@ impl Part for TilesPart {
         };
         // SAFETY: the steps were made of a valid RS-Tile, and dealt out by `deal_steps`; the arrays belong to the plan,
         // which frees them after the machine's work; the dense operands and the workspace are the caller's promise.
-        unsafe { stream.start(entry, wide(self.workers.len()), params.dense.n, &params) }
+        unsafe { stream.start(entry, wide(self.workers.len()), params.dense.n(), &params) }
     }
 
     fn replace_values(&mut self, values: &Bits) -> Result<(), DeviceError> {

@@ -1,6 +1,10 @@
-//! What is applied to each element of a result.
+//! What becomes of the sums of a product.
 
 use windrow_formats::names;
+use windrow_kernels::output::Activate;
+
+use crate::device::DeviceBuffer;
+use crate::element::Real;
 
 /// What is applied to each element of the result in the end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize)]
@@ -23,6 +27,15 @@ impl Activation {
     /// Every activation.
     pub const ALL: [Self; 3] = [Self::Identity, Self::Relu, Self::Gelu];
 
+    /// What kernels are told.
+    pub(crate) const fn code(self) -> Activate {
+        match self {
+            Self::Identity => Activate::Identity,
+            Self::Relu => Activate::Relu,
+            Self::Gelu => Activate::Gelu,
+        }
+    }
+
     /// The activation of `x`, in f32.
     ///
     /// # Examples
@@ -42,18 +55,69 @@ impl Activation {
     }
 
     /// [`apply`](Self::apply) to each element, in loops that compile to vector instructions.
-    pub(super) fn apply_to(self, elements: &mut [f32]) {
+    pub(crate) fn apply_to<S: Real>(self, elements: &mut [S]) {
         match self {
             Self::Identity => {}
             Self::Relu => elements.iter_mut().for_each(|x| *x = relu(*x)),
-            Self::Gelu => elements.iter_mut().for_each(|x| *x = gelu(*x)),
+            // Of f32: plans of f64 have none.
+            Self::Gelu => elements.iter_mut().for_each(|x| *x = S::from_f32(gelu(x.to_f32()))),
         }
     }
 }
 
+/// What a run makes of the sums of a product: `C ← act(α·product + β·C + bias)`. The default is the product alone.
+///
+/// `S` is the type of the sums, f32 or f64. `B` is where the bias is: `[S]` for host memory, [`DeviceBuffer<S>`] for the
+/// memory of a device.
+///
+/// # Examples
+/// ```
+/// use windrow::{Activation, Epilogue};
+///
+/// let bias = [0.5f32, -0.5];
+/// let run = Epilogue { bias: Some(&bias[..]), activation: Activation::Relu, ..Epilogue::default() };
+/// assert_eq!((run.alpha, run.beta), (1.0, 0.0));
+/// ```
+#[derive(Debug)]
+pub struct Epilogue<'a, S: Real = f32, B: ?Sized = DeviceBuffer<S>> {
+    /// Factor of the product.
+    pub alpha: S,
+    /// Factor of what `C` held, which is not read if it is 0.
+    pub beta: S,
+    /// One number for each column of `C`.
+    pub bias: Option<&'a B>,
+    /// What is applied in the end.
+    pub activation: Activation,
+}
+
+impl<S: Real, B: ?Sized> Default for Epilogue<'_, S, B> {
+    fn default() -> Self {
+        Self { alpha: S::ONE, beta: S::ZERO, bias: None, activation: Activation::Identity }
+    }
+}
+
+impl<S: Real, B: ?Sized> Clone for Epilogue<'_, S, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<S: Real, B: ?Sized> Copy for Epilogue<'_, S, B> {}
+
+impl<S: Real, B: ?Sized> Epilogue<'_, S, B> {
+    /// `C ← α·product + β·C`.
+    pub(crate) fn linear(alpha: S, beta: S) -> Self {
+        Self { alpha, beta, ..Self::default() }
+    }
+
+    /// Whether there is neither bias nor activation.
+    pub(crate) fn is_linear(&self) -> bool {
+        self.bias.is_none() && self.activation == Activation::Identity
+    }
+}
+
 #[inline(always)]
-fn relu(x: f32) -> f32 {
-    if x <= 0.0 { 0.0 } else { x }
+fn relu<S: Real>(x: S) -> S {
+    if x <= S::ZERO { S::ZERO } else { x }
 }
 
 /// `½·(1 + tanh(t)) = 1 / (1 + e^(−2t))`, which does not cancel where `t` is far below zero.

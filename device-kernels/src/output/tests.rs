@@ -30,6 +30,8 @@ struct Case {
     ldc: u32,
     beta: f32,
     bias: bool,
+    /// By [`Output::store_linear`].
+    linear: bool,
 }
 
 const ROWS: u32 = 5;
@@ -44,7 +46,7 @@ fn run<const WIDTH: usize>(case: &Case) -> Vec<f64> {
         (0..ROWS * case.ldc).map(|at| if at % case.ldc < case.n { old } else { MARK }).collect();
     let len = held.len();
     let c = match case.element {
-        OutputType::F32 => memory.alloc_from(&held).cast(),
+        OutputType::Sums => memory.alloc_from(&held).cast(),
         OutputType::F16 => {
             memory.alloc_from(&held.iter().map(|&x| f16::from_f32(x)).collect::<Vec<_>>()).cast()
         }
@@ -55,12 +57,12 @@ fn run<const WIDTH: usize>(case: &Case) -> Vec<f64> {
     let bias: Vec<f32> = (0..u16::try_from(case.n).unwrap()).map(|c| f32::from(c) / 8.0).collect();
     let output = Output {
         c,
-        bias: if case.bias { memory.alloc_from(&bias) } else { GlobalPtr::NULL },
+        bias: if case.bias { memory.alloc_from(&bias).cast() } else { GlobalPtr::NULL },
         m: ROWS,
         n: case.n,
         ldc: case.ldc,
-        alpha: 2.0,
-        beta: case.beta,
+        alpha: Factor::new(2.0f32),
+        beta: Factor::new(case.beta),
         flags: Output::flags(case.element, case.activate, case.vectors),
     };
     let width = WIDTH as u32;
@@ -75,11 +77,17 @@ fn run<const WIDTH: usize>(case: &Case) -> Vec<f64> {
                 *sum = sum_of(row, c);
             }
             // SAFETY: the output is as its documentation demands; each thread has columns of its own.
-            unsafe { output.store(s, row, column, sums) }
+            unsafe {
+                match case.linear {
+                    true if row >= ROWS => {} // it does not look
+                    true => output.store_linear(s, case.beta, (row, column), sums),
+                    false => output.store(s, row, column, sums),
+                }
+            }
         })
         .unwrap_or_else(|violation| panic!("{violation}"));
     match case.element {
-        OutputType::F32 => memory.read(c.cast::<f32>(), len).unwrap().into_iter().map(f64::from).collect(),
+        OutputType::Sums => memory.read(c.cast::<f32>(), len).unwrap().into_iter().map(f64::from).collect(),
         OutputType::F16 => memory.read(c.cast::<f16>(), len).unwrap().into_iter().map(f64::from).collect(),
         OutputType::Bf16 => memory.read(c.cast::<bf16>(), len).unwrap().into_iter().map(f64::from).collect(),
     }
@@ -89,7 +97,7 @@ fn run<const WIDTH: usize>(case: &Case) -> Vec<f64> {
 fn check<const WIDTH: usize>(case: &Case) {
     let got = run::<WIDTH>(case);
     let unit = match case.element {
-        OutputType::F32 => 2f64.powi(-20), // of the exponential's argument, mostly
+        OutputType::Sums => 2f64.powi(-20), // of the exponential's argument, mostly
         OutputType::F16 => 2f64.powi(-11),
         OutputType::Bf16 => 2f64.powi(-8),
     };
@@ -109,7 +117,7 @@ fn check<const WIDTH: usize>(case: &Case) {
 
 #[test]
 fn every_type_activation_and_alignment() {
-    for element in [OutputType::F32, OutputType::F16, OutputType::Bf16] {
+    for element in [OutputType::Sums, OutputType::F16, OutputType::Bf16] {
         for activate in [Activate::Identity, Activate::Relu, Activate::Gelu] {
             for (n, ldc, vectors) in [
                 (16, 16, true),
@@ -121,9 +129,15 @@ fn every_type_activation_and_alignment() {
                 (3, 4, true),
             ] {
                 for (beta, bias) in [(0.0, false), (0.0, true), (-1.5, false), (1.0, true)] {
-                    let case = Case { element, activate, vectors, n, ldc, beta, bias };
-                    check::<2>(&case);
-                    check::<4>(&case);
+                    for linear in [false, true] {
+                        if linear && (bias || activate != Activate::Identity) {
+                            continue;
+                        }
+                        let case = Case { element, activate, vectors, n, ldc, beta, bias, linear };
+                        check::<1>(&case);
+                        check::<2>(&case);
+                        check::<4>(&case);
+                    }
                 }
             }
         }
@@ -152,9 +166,9 @@ fn extreme_values() {
             m: 1,
             n: 2,
             ldc: 2,
-            alpha: 1.0,
-            beta: 0.0,
-            flags: Output::flags(OutputType::F32, activate, false),
+            alpha: Factor::new(1.0f32),
+            beta: Factor::new(0.0f32),
+            flags: Output::flags(OutputType::Sums, activate, false),
         };
         let launch = Launch { grid: [1, 1], block_threads: 32, shared_bytes: 0, schedule: Schedule::InOrder };
         // SAFETY: as above; there is one row.
@@ -165,5 +179,48 @@ fn extreme_values() {
             _ => got == want || got.is_nan() && want.is_nan(),
         };
         assert!(same, "{activate:?}({x}) is {got}");
+    }
+}
+
+/// Sums in f64 keep all their bits.
+#[test]
+fn sums_in_f64() {
+    let little = 2f64.powi(-50);
+    for (vectors, activate) in
+        [(true, Activate::Identity), (false, Activate::Identity), (true, Activate::Relu)]
+    {
+        for n in [4, 7, 12] {
+            let memory = Memory::new();
+            let c = memory.alloc_from(&[1.0 + little; 2 * 12]);
+            let bias = memory.alloc_from(&vec![-4.0; n]);
+            let output = Output {
+                c: c.cast(),
+                bias: bias.cast(),
+                alpha: Factor::new(3.0),
+                beta: Factor::new(2.0),
+                m: 2,
+                n: n.try_into().unwrap(),
+                ldc: 12,
+                flags: Output::flags(OutputType::Sums, activate, vectors),
+            };
+            let launch =
+                Launch { grid: [3, 1], block_threads: 32, shared_bytes: 0, schedule: Schedule::InOrder };
+            let sum = |row: u32| if row == 0 { little } else { -1.0 };
+            // SAFETY: the output is as its documentation demands; each thread has columns of its own.
+            let stored = memory.launch(&launch, |s| unsafe {
+                let (row, column) = (s.block_idx(), s.thread_idx() * 4);
+                output.store(s, row, column, [sum(row); 4]);
+            });
+            stored.unwrap();
+            let got = memory.read(c, 24).unwrap();
+            let want = match activate {
+                Activate::Relu => [0.0, 0.0],
+                _ => [-2.0 + 5.0 * little, -5.0 + 2.0 * little],
+            };
+            for (at, got) in got.into_iter().enumerate() {
+                let want = if at % 12 < n { want[at / 12] } else { 1.0 + little };
+                assert_eq!(got.to_bits(), want.to_bits(), "element {at} of {n} columns");
+            }
+        }
     }
 }
