@@ -119,8 +119,9 @@ impl Double {
     /// The sum times a factor.
     pub(crate) fn times(self, factor: f64) -> Self {
         let mut product = Self::default();
-        product.add_product(self.high, factor);
-        product.add_product(self.low, factor);
+        if product.add_product(self.high, factor).is_finite() {
+            product.add_product(self.low, factor); // else what is low may be no number
+        }
         product
     }
 }
@@ -210,6 +211,10 @@ mod tests {
         let mut infinite = Double::default();
         infinite.add_product(f64::MAX, 2.0);
         assert_eq!((infinite.value(), sum.times(-2.0).value()), (f64::INFINITY, -2.0 * sum.value()));
+        assert_eq!(
+            (infinite.times(-1.0).value(), sum.times(f64::INFINITY).value()),
+            (-f64::INFINITY, f64::INFINITY)
+        );
         // Half a unit in the last place of f64 counts as what it is.
         let ratio = error_ratio::<f64>(1.0, Double { high: 1.0, low: 2f64.powi(-54) }, 1.0, 0, UNIT_F64);
         assert!((ratio - 0.25).abs() < 1e-3, "{ratio}");

@@ -85,7 +85,9 @@ impl SddmmReport {
     pub fn roofline_us(&self, inner: usize, rates: Rates) -> f64 {
         let dense =
             real((self.rows + self.cols) as u64) * real(inner as u64) * f64::from(self.precision.bytes());
-        let streamed = real(self.device_bytes) + dense + 4.0 * real(self.nnz as u64);
+        let streamed = real(self.device_bytes)
+            + dense
+            + f64::from(self.precision.bytes().max(4)) * real(self.nnz as u64);
         (streamed / rates.copy).max(self.gathered_bytes(inner) / rates.gather) * 1e6
     }
 }

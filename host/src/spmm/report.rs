@@ -212,7 +212,7 @@ impl SpmmReport {
         rows * real(n as u64) * f64::from(self.precision.bytes())
     }
 
-    /// Lower bound for the time of a product of width `n` with an f32 `C`, in microseconds:
+    /// Lower bound for the time of a product of width `n` with a `C` of the type of the sums, in microseconds:
     ///
     /// ```text
     /// max( (bytes(A) + bytes(B) + bytes(C)) / copy,  gathered bytes / gather )
@@ -225,7 +225,7 @@ impl SpmmReport {
             self.arrays.iter().filter(|array| array.name == PLACES).map(|array| array.bytes).sum();
         let a = real(self.device_bytes - self.workspace_bytes - places);
         let b = real(self.cols as u64) * real(n as u64) * f64::from(self.precision.bytes());
-        let c = real(self.rows as u64) * real(n as u64) * 4.0;
+        let c = real(self.rows as u64) * real(n as u64) * f64::from(self.precision.bytes().max(4));
         let seconds = ((a + b + c) / rates.copy).max(self.gathered_bytes(n) / rates.gather);
         seconds * 1e6
     }

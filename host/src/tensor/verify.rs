@@ -107,7 +107,7 @@ impl Sums {
                     let product = b * c;
                     sums.scale[j] += sums.want[j].add_product(value, product).abs();
                     let lost = b.mul_add(c, -product);
-                    if lost.is_finite() {
+                    if lost.is_finite() && value.is_finite() {
                         sums.want[j].add_product(value, lost);
                     }
                 }
