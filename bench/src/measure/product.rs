@@ -67,7 +67,7 @@ impl Placed for bf16 {
 
 impl Operands {
     /// For products of width `width` with `csr`; `B` has numbers that no other matrix, width or type has.
-    pub(crate) fn new(device: &Device, csr: &Csr<f32>, width: usize, seeds: (u64, u64)) -> Self {
+    pub(crate) fn new<V>(device: &Device, csr: &Csr<V>, width: usize, seeds: (u64, u64)) -> Self {
         let (seed, checksum) = seeds;
         let seed = case_seed(seed, checksum, width, "B");
         let (rows, bs, cs) = ([csr.cols(), csr.rows()], ByType::default(), ByType::default());

@@ -48,22 +48,24 @@ impl Peers {
         }
     }
 
-    /// Facts of cuSPARSE, for f32 and f16, and of cuBLAS, for what it multiplies.
+    /// Facts of cuSPARSE in each of `precisions`, and of cuBLAS in those of them that it is asked for.
     pub(crate) fn compare(
         &self,
         case: &Compared<'_>,
         operands: &mut Operands,
+        precisions: &[Precision],
     ) -> (Vec<PeerFacts>, Vec<PeerFacts>) {
-        let precisions = [Precision::F32, Precision::F16].into_iter();
-        let cusparse = precisions.filter_map(|precision| self.sparse(precision, case, operands)).collect();
+        let of = |&precision| self.sparse(precision, case, operands);
+        let cusparse = precisions.iter().filter_map(of).collect();
         let fits = |_: &&_| case.dense_bytes().is_some_and(|bytes| bytes <= case.options.dense_limit_bytes);
         let cublas = self.cublas.as_ref().filter(fits).map_or_else(Vec::new, |library| {
-            DenseMath::ALL.map(|math| dense_facts(library, case, math)).to_vec()
+            let maths = DenseMath::ALL.into_iter().filter(|math| precisions.contains(&math.precision()));
+            maths.map(|math| dense_facts(library, case, math)).collect()
         });
         (cusparse, cublas)
     }
 
-    /// Facts of cuSPARSE in f32 or f16; it is not asked for others.
+    /// Facts of cuSPARSE in f32, f64 or f16; it is not asked for others.
     pub(crate) fn sparse(
         &self,
         precision: Precision,
@@ -73,10 +75,24 @@ impl Peers {
         let library = self.cusparse.as_ref()?;
         match precision {
             Precision::F32 => Some(sparse_facts::<f32>(library, case, operands)),
+            Precision::F64 => Some(sparse_facts::<f64>(library, case, operands)),
             Precision::F16 => Some(sparse_facts::<f16>(library, case, operands)),
             _ => None,
         }
     }
+}
+
+/// The types in which peers are measured beside paths of such precisions: f64 only beside its own, which are compared
+/// with no other.
+pub(crate) fn peer_precisions(paths: impl Iterator<Item = Precision> + Clone) -> Vec<Precision> {
+    let mut precisions = Vec::new();
+    if paths.clone().any(|precision| precision != Precision::F64) {
+        precisions.extend([Precision::F32, Precision::F16]);
+    }
+    if paths.clone().any(|precision| precision == Precision::F64) {
+        precisions.push(Precision::F64);
+    }
+    precisions
 }
 
 impl Compared<'_> {
@@ -90,7 +106,7 @@ impl Compared<'_> {
         case_seed(self.options.seed, self.checksum, self.width, peer)
     }
 
-    /// A plan that knows the reference in this precision, with the error bound of f32 sums.
+    /// A plan that knows the reference in this precision, with the error bound of its sums.
     fn verifier(&self, precision: Precision) -> Result<SpmmPlan, BenchError> {
         let path = SweepPath::new(Algorithm::RowSplit, precision);
         Ok(path.builder(self.csr, self.width, None).build(self.device)?)
@@ -300,6 +316,15 @@ mod tests {
         let case = Compared { device: &Device::cpu(), csr: &csr, checksum: 0, width: 1, options: OPTIONS };
         let device = Device::cpu();
         let mut operands = Operands::new(&device, &csr, 1, (0, 0));
-        assert_eq!(peers.compare(&case, &mut operands), (vec![], vec![]));
+        assert_eq!(peers.compare(&case, &mut operands, &[Precision::F32]), (vec![], vec![]));
+    }
+
+    #[test]
+    fn peers_multiply_what_paths_do() {
+        let peers = |paths: &[Precision]| peer_precisions(paths.iter().copied());
+        assert_eq!(peers(&[Precision::Tf32, Precision::Bf16]), [Precision::F32, Precision::F16]);
+        assert_eq!(peers(&[Precision::F64]), [Precision::F64]);
+        let all = [Precision::F32, Precision::F16, Precision::F64];
+        assert_eq!(peers(&[Precision::F64, Precision::F32]), all);
     }
 }

@@ -3,7 +3,7 @@
 mod short;
 mod text;
 
-use windrow::{Algorithm, Csr, Permutation, Precision, Schedule, Spmm, SpmmBuilder, SpmmOptions};
+use windrow::{Algorithm, Csr, Permutation, Precision, Schedule, Spmm, SpmmBuilder, SpmmOptions, Value};
 
 /// What a plan is told, and how `B` lies; written `row-split-f32`, with what is not the default behind it:
 /// `hybrid-f16+rcm+fast`.
@@ -84,12 +84,12 @@ impl SweepPath {
     /// The builder of a plan for it. An `order` that was found before saves the plan from finding the one that the
     /// options name.
     #[must_use]
-    pub fn builder<'a>(
+    pub fn builder<'a, V: Value>(
         &self,
-        csr: &'a Csr<f32>,
+        csr: &'a Csr<V>,
         width: usize,
         order: Option<&'a Permutation>,
-    ) -> SpmmBuilder<'a, f32> {
+    ) -> SpmmBuilder<'a, V> {
         let builder = Spmm::builder(csr).options(SpmmOptions { width, ..self.options });
         match order {
             Some(order) => builder.order(order),

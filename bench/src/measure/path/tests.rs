@@ -11,11 +11,13 @@ use super::*;
 fn names_round_trip() {
     let all: Vec<SweepPath> = SweepPath::all().collect();
     assert!(SweepPath::DEFAULT.iter().all(|path| all.contains(path)));
-    assert!(all.iter().any(|path| path.to_string() == "row-split-tf32"));
+    for known in ["row-split-tf32", "auto-f64", "row-split-f64", "short-rows-f64", "segment-group-f64"] {
+        assert!(all.iter().any(|path| path.to_string() == known), "{known}");
+    }
     for path in all {
         assert_eq!(path.to_string().parse::<SweepPath>().unwrap(), path);
     }
-    for text in ["", "row-split", "tile-stream-f32", "hybrid-f32", "auto-f64", "+fast"] {
+    for text in ["", "row-split", "tile-stream-f32", "hybrid-f32", "hybrid-f64", "auto-f8", "+fast"] {
         let error = text.parse::<SweepPath>().unwrap_err().to_string();
         assert!(error.starts_with(&format!("{text:?} is no path")) && error.contains("auto-f16"), "{error}");
     }

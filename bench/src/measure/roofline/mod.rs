@@ -86,7 +86,7 @@ impl DeviceRates {
         report.roofline_us(inner, self.for_product(report.cols, row_bytes))
     }
 
-    /// Time of moving every byte once at the rate of a copy, in microseconds: the plan's arrays, `B`, and an f32 `C`.
+    /// Time of moving every byte once at the rate of a copy, in microseconds: the plan's arrays, `B` and `C`.
     #[must_use]
     pub(crate) fn once_us(&self, report: &SpmmReport, n: usize) -> f64 {
         report.roofline_us(n, Rates { copy: self.copy, gather: f64::INFINITY })

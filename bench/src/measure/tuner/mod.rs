@@ -20,7 +20,7 @@ mod space;
 
 use windrow::reorder::{self, Method};
 use windrow::tree::{Division, RowLengths, Thresholds};
-use windrow::{Algorithm, Csr, Device, Permutation, SpmmOptions};
+use windrow::{Algorithm, Csr, Device, Permutation, SpmmOptions, Value};
 
 use crate::measure::error::BenchError;
 use crate::measure::operands::pattern_checksum;
@@ -86,9 +86,9 @@ impl ProductTuning {
 ///
 /// # Errors
 /// If the default cannot be planned or run, or is wrong. Other candidates that are so are in the list, with the reason.
-pub fn tune_product(
+pub fn tune_product<V: Value>(
     device: &Device,
-    csr: &Csr<f32>,
+    csr: &Csr<V>,
     request: &TuneRequest<'_>,
 ) -> Result<ProductTuning, BenchError> {
     let TuneRequest { options, order, also, limits, seed } = *request;
@@ -108,9 +108,9 @@ pub fn tune_product(
     tune_products(&mut products, csr, width, (base, &seeds), &limits)
 }
 
-pub(crate) fn tune_products(
-    products: &mut Products<'_>,
-    csr: &Csr<f32>,
+pub(crate) fn tune_products<V: Value>(
+    products: &mut Products<'_, V>,
+    csr: &Csr<V>,
     width: usize,
     (base, seeds): (SweepPath, &[SweepPath]),
     limits: &Limits,
@@ -121,9 +121,9 @@ pub(crate) fn tune_products(
 }
 
 /// What the plan takes unless told, named.
-pub(crate) fn default_path(
-    products: &mut Products<'_>,
-    csr: &Csr<f32>,
+pub(crate) fn default_path<V: Value>(
+    products: &mut Products<'_, V>,
+    csr: &Csr<V>,
     width: usize,
     base: SweepPath,
 ) -> Result<SweepPath, BenchError> {

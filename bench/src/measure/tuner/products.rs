@@ -21,14 +21,14 @@ const BATCH_US: f64 = 2_000.0;
 const WARM_UP_CALLS: u32 = 2;
 
 /// Products of one matrix, width and precision.
-pub(crate) struct Products<'a> {
+pub(crate) struct Products<'a, V: Value> {
     device: &'a Device,
-    csr: &'a Csr<f32>,
+    csr: &'a Csr<V>,
     width: usize,
     order: Option<(Options, &'a Permutation)>,
     precision: Precision,
     operands: Operands,
-    reference: Reference<'a, f32>,
+    reference: Reference<'a, V>,
     /// The plan used last is the last.
     plans: Vec<(SweepPath, SpmmPlan)>,
     /// Calls of a batch, once they are known.
@@ -38,9 +38,9 @@ pub(crate) struct Products<'a> {
     since: Instant,
 }
 
-impl<'a> Products<'a> {
+impl<'a, V: Value> Products<'a, V> {
     pub(crate) fn new(
-        (device, csr): (&'a Device, &'a Csr<f32>),
+        (device, csr): (&'a Device, &'a Csr<V>),
         width: usize,
         precision: Precision,
         seeds: (u64, u64),
@@ -144,7 +144,7 @@ impl<'a> Products<'a> {
     }
 }
 
-impl Subject for Products<'_> {
+impl<V: Value> Subject for Products<'_, V> {
     type Candidate = SweepPath;
     type Family = PathFamily;
 

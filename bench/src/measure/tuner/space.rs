@@ -5,7 +5,7 @@ use std::fmt;
 use windrow::tree::{Division, RowLengths, Thresholds};
 use windrow::{
     Algorithm, AtomicParallelism, CpuTasks, Csr, DeviceKind, Family, GroupLaunch, MinimalData, RowDivision,
-    Share, SpmmOptions, TileValues,
+    Share, SpmmOptions, TileValues, Value,
 };
 
 use crate::measure::path::SweepPath;
@@ -47,7 +47,12 @@ impl fmt::Display for PathFamily {
 }
 
 /// What is tried first: one of every family, and what the tree weighs against each other.
-pub(crate) fn seeds(base: SweepPath, csr: &Csr<f32>, width: usize, kind: DeviceKind) -> Vec<SweepPath> {
+pub(crate) fn seeds<V: Value>(
+    base: SweepPath,
+    csr: &Csr<V>,
+    width: usize,
+    kind: DeviceKind,
+) -> Vec<SweepPath> {
     if kind == DeviceKind::Cpu {
         return Vec::new(); // the default's neighbours are all that there is
     }
@@ -68,7 +73,7 @@ pub(crate) fn seeds(base: SweepPath, csr: &Csr<f32>, width: usize, kind: DeviceK
 }
 
 /// The tree's division, its likes with the other data, and a serial one.
-fn group_seeds(base: SpmmOptions, csr: &Csr<f32>, width: usize) -> Vec<SweepPath> {
+fn group_seeds<V: Value>(base: SpmmOptions, csr: &Csr<V>, width: usize) -> Vec<SweepPath> {
     let lengths = RowLengths::of(csr);
     let rows_always = Thresholds { longest_each: f64::INFINITY, ..Thresholds::FITTED };
     let never = Thresholds { longest_each: -1.0, longest_of_alike_each: -1.0, ..Thresholds::FITTED };

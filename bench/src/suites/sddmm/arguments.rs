@@ -19,7 +19,8 @@ use crate::suites::spmm::read_rates;
 /// +scale multiplies by the values, +scan finds positions by scanning masks, +group:8x4 is 8 threads for each of 4
 /// entries.
 ///
-/// On a CUDA device cuSPARSE's SDDMM is measured beside, with f32 and f16 operands.
+/// On a CUDA device cuSPARSE's SDDMM is measured beside, with f32 and f16 operands, beside paths of f64 with f64
+/// operands.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]

@@ -12,7 +12,7 @@ mod tests;
 use serde::{Deserialize, Serialize};
 use windrow::{Device, DeviceKind, DeviceMatrix, Precision, SddmmAlgorithm, SddmmReport, with_element};
 
-use super::compare::Attempt;
+use super::compare::{Attempt, peer_precisions};
 use super::facts::{Bounds, MatrixFacts, PeerFacts, SchedulingFacts, TimeFacts};
 use super::kept::Kept;
 use super::matrices::{Case, Matrices, MatrixSource, Values};
@@ -165,7 +165,9 @@ impl Suite for Sddmm {
             let mut operands = Operands { device, sizes, seed, x: ByType::default(), y: ByType::default() };
             let cusparse = self.library.as_ref().map_or_else(Vec::new, |library| {
                 let mut of = Compared { library, csr, operands: &mut operands, sampling };
-                vec![of.facts::<f32>(), of.facts::<windrow::f16>()]
+                let precisions = peer_precisions(self.options.paths.iter().map(|path| path.precision));
+                let each = |precision| with_element!(precision, T => of.facts::<T>());
+                precisions.into_iter().map(each).collect()
             });
             Ok::<_, BenchError>(Shared { operands, cusparse })
         })?;

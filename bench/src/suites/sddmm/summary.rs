@@ -2,9 +2,20 @@
 
 use std::fmt::Write;
 
+use windrow::Precision;
+
 use super::SampledRecord;
+use crate::measure::sampled::SampledPath;
 use crate::suites::markdown::geometric_mean;
 use crate::suites::schedules;
+
+/// The precision of cuSPARSE's that a path is compared with, of those that lose.
+fn of(path: &str) -> &'static str {
+    match path.parse() {
+        Ok(SampledPath { precision: Precision::F64, .. }) => "f64",
+        _ => "f32",
+    }
+}
 
 /// Summarises records: geometric means over cuSPARSE for each path and inner dimension, losing cases, and every time.
 pub(super) fn summarise(records: &[SampledRecord]) -> String {
@@ -20,7 +31,16 @@ pub(super) fn summarise(records: &[SampledRecord]) -> String {
     let failed = records.iter().filter(|record| record.time.is_none()).count();
     let mut text =
         format!("# Sampled products\n\n{} records, {failed} without a right result.\n", records.len());
-    text += "\n## Geometric means\n\n| path | inner | cases | over cuSPARSE f32 | over cuSPARSE f16 | roofline, median |\n| --- | --- | --- | --- | --- | --- |\n";
+    // f64 is told of only where it was asked for.
+    let doubles = records.iter().any(|record| record.facts.cusparse_us("f64").is_some());
+    let maths: &[&str] = if doubles { &["f32", "f16", "f64"] } else { &["f32", "f16"] };
+    text += "\n## Geometric means\n\n| path | inner | cases |";
+    for math in maths {
+        let _ = write!(text, " over cuSPARSE {math} |");
+    }
+    text += " roofline, median |\n| --- | --- | --- |";
+    text += &" --- |".repeat(maths.len() + 1);
+    text.push('\n');
     let mut losing = String::new();
     for path in &paths {
         for inner in inners.iter().map(|&inner| Some(inner)).chain([None]) {
@@ -28,7 +48,7 @@ pub(super) fn summarise(records: &[SampledRecord]) -> String {
                 &record.facts.path == path && inner.is_none_or(|d| d == record.facts.inner)
             };
             let timed: Vec<_> = records.iter().filter(of_case).filter_map(|r| Some((r, r.us()?))).collect();
-            let over = |math| {
+            let over = |math: &&str| {
                 let ratios: Vec<f64> =
                     timed.iter().filter_map(|(r, us)| Some(r.facts.cusparse_us(math)? / us)).collect();
                 let slower = ratios.iter().filter(|&&ratio| ratio < 1.0).count();
@@ -41,11 +61,11 @@ pub(super) fn summarise(records: &[SampledRecord]) -> String {
             let share =
                 shares.get(shares.len() / 2).map_or_else(|| "–".to_owned(), |share| format!("{share:.2}"));
             let name = inner.map_or_else(|| "all".to_owned(), |inner| inner.to_string());
-            let (single, half) = (over("f32"), over("f16"));
-            let _ = writeln!(text, "| {path} | {name} | {} | {single} | {half} | {share} |", timed.len());
+            let ratios = maths.iter().map(over).collect::<Vec<_>>().join(" | ");
+            let _ = writeln!(text, "| {path} | {name} | {} | {ratios} | {share} |", timed.len());
             if inner.is_some() {
                 for (record, us) in &timed {
-                    if let Some(peer) = record.facts.cusparse_us("f32").filter(|peer| peer < us) {
+                    if let Some(peer) = record.facts.cusparse_us(of(path)).filter(|peer| peer < us) {
                         let (matrix, inner) = (&record.facts.matrix.name, record.facts.inner);
                         let _ = writeln!(losing, "- {path}, {matrix} at {inner}: {us:.1} against {peer:.1}");
                     }
@@ -53,7 +73,8 @@ pub(super) fn summarise(records: &[SampledRecord]) -> String {
             }
         }
     }
-    text += "\n## Slower than cuSPARSE f32\n\n";
+    let title = if doubles { ", paths of f64 than cuSPARSE f64" } else { "" };
+    let _ = write!(text, "\n## Slower than cuSPARSE f32{title}\n\n");
     text += if losing.is_empty() { "none\n" } else { &losing };
     let schedules = schedules::section(records.iter().map(|record| {
         let facts = &record.facts;
@@ -67,8 +88,11 @@ pub(super) fn summarise(records: &[SampledRecord]) -> String {
     for path in &paths {
         let _ = write!(text, " {path} |");
     }
-    text += " cuSPARSE f32 | cuSPARSE f16 | entries in tiles, % | places taken, % |\n| --- | --- |";
-    text += &" --- |".repeat(paths.len() + 4);
+    for math in maths {
+        let _ = write!(text, " cuSPARSE {math} |");
+    }
+    text += " entries in tiles, % | places taken, % |\n| --- | --- |";
+    text += &" --- |".repeat(paths.len() + maths.len() + 2);
     text.push('\n');
     let mut seen = Vec::new();
     for first in records.iter().filter(|record| !record.facts.path.is_empty()) {
@@ -88,11 +112,12 @@ pub(super) fn summarise(records: &[SampledRecord]) -> String {
             .filter_map(|record| record.facts.plan.as_ref())
             .max_by(|a, b| a.tile_share.total_cmp(&b.tile_share));
         let percent = |share: Option<f64>| number(share.map(|share| 100.0 * share));
+        for math in maths {
+            let _ = write!(text, " {} |", number(first.facts.cusparse_us(math)));
+        }
         let _ = writeln!(
             text,
-            " {} | {} | {} | {} |",
-            number(first.facts.cusparse_us("f32")),
-            number(first.facts.cusparse_us("f16")),
+            " {} | {} |",
             percent(plan.map(|plan| plan.tile_share)),
             percent(plan.map(|plan| plan.utilisation))
         );

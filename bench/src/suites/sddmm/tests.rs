@@ -17,12 +17,13 @@ fn paths_round_trip() {
         "tiles-f16+scan",
         "entries-f32+scale",
         "groups-f32+scale+group:8x4",
+        "auto-f64",
     ] {
         assert_eq!(text.parse::<SampledPath>().unwrap().to_string(), text);
     }
     for (text, why) in [
         ("tiles", "no precision"),
-        ("tiles-f64", "\"f64\" is no precision"),
+        ("tiles-f8", "\"f8\" is no precision"),
         ("rows-f16", "\"rows\" is no algorithm"),
         ("hybrid-f16:x", "\"x\" entries"),
         ("tiles-f16+fast", "\"fast\""),
@@ -72,6 +73,19 @@ fn a_run_becomes_records_and_a_summary() {
     assert!(text.contains("| auto-f32 | all | 4 | 2.00 (0 of 4 lose) | – | – |"), "{text}");
     assert!(text.contains("## Slower than cuSPARSE f32\n\nnone"), "{text}");
     assert_eq!(text.lines().filter(|line| line.starts_with("| b |")).count(), 2, "{text}");
+    // A path of f64 is compared with cuSPARSE in f64, which has a column of its own then.
+    for record in records.iter_mut().filter(|record| record.facts.path == "auto-f32") {
+        let facts = PeerFacts::best_of("f64".to_owned(), "12", Vec::new());
+        let median_us = record.us().map(|us| 0.5 * us);
+        record.facts.cusparse.push(PeerFacts { median_us, ..facts });
+        record.facts.path = "auto-f64".to_owned();
+    }
+    let text = summarise(&records);
+    assert!(
+        text.contains("| auto-f64 | all | 4 | 2.00 (0 of 4 lose) | – | 0.50 (4 of 4 lose) | – |"),
+        "{text}"
+    );
+    assert_eq!(text.lines().filter(|line| line.starts_with("- auto-f64, ")).count(), 4, "{text}");
 }
 
 #[test]

@@ -23,6 +23,9 @@ use crate::suites::matrices::Values;
 /// +rows:64:32:1 (how row-split does), +tasks:8:64 (how the CPU does), +column-major (of B), +vectors or +vectors:2/8 (a
 /// hybrid divided by column vectors, with Libra's threshold or that one). Example: hybrid-f16+reorder+fast.
 ///
+/// Precisions are f32, tf32, f16, bf16 and f64: auto-f64, row-split-f64, short-rows-f64, segment-group-f64 multiply the
+/// values, which are read as f32, and a B of f64. cuSPARSE is measured in f32 and f16, beside paths of f64 in f64.
+///
 /// On a CUDA device the gather roofline is measured first.
 ///
 /// --published names a table of times for --summarise to compare with: a line `matrix,width,microseconds,library` for
@@ -167,8 +170,11 @@ mod tests {
             (arguments.values, arguments.paths[1].to_string().as_str()),
             (Values::Random, "hybrid-f16+rcm")
         );
+        let arguments = parse(&["--paths", "auto-f64,segment-group-f64"]);
+        assert!(arguments.paths.iter().all(|path| path.options.precision == windrow::Precision::F64));
         for wrong in [
             ["--paths", "row-split"],
+            ["--paths", "hybrid-f64"],
             ["--synthetic", "x"],
             ["--device", "gpu"],
             ["--widths", "-1"],

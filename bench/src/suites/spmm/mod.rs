@@ -16,7 +16,7 @@ pub(crate) mod tests;
 
 use windrow::Device;
 
-use super::compare::{Compared, PeerOptions, Peers};
+use super::compare::{Compared, PeerOptions, Peers, peer_precisions};
 use super::facts::{PeerFacts, TimeFacts};
 use super::kept::Kept;
 use super::matrices::{Case, Matrices, MatrixSource, Values};
@@ -131,7 +131,8 @@ impl Suite for Spmm {
                     dense_limit_bytes: options.dense_limit_bytes,
                 },
             };
-            let (cusparse, cublas) = self.peers.compare(&compared, &mut operands);
+            let precisions = peer_precisions(options.paths.iter().map(|path| path.options.precision));
+            let (cusparse, cublas) = self.peers.compare(&compared, &mut operands, &precisions);
             Ok::<_, BenchError>(Shared { operands, cusparse, cublas })
         })?;
         (facts.cusparse, facts.cublas) = (shared.cusparse.clone(), shared.cublas.clone());

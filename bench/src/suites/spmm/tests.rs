@@ -100,6 +100,23 @@ fn kernels_are_swept_on_the_emulator() {
 }
 
 #[test]
+fn doubles_are_swept_where_they_are_asked_for() {
+    let names = ["auto-f64", "row-split-f64", "short-rows-f64", "segment-group-f64", "row-split-f32"];
+    let paths = names.map(|name| name.parse().unwrap()).to_vec();
+    let options = Options { paths, ..options(&[1, 9], vec![tiny()]) };
+    let (records, tally) = run(&Device::emulator(EmulatorSchedule::InOrder), options);
+    assert_eq!((tally.cases, tally.failed()), (10, 0), "{records:#?}");
+    for record in &records {
+        let entries = &record.facts.plan.as_ref().unwrap().entries;
+        let double = record.facts.path.ends_with("-f64");
+        assert!(entries.iter().any(|entry| entry.contains("_f64")) == double, "{record:#?}");
+        let check = record.check.as_ref().unwrap();
+        assert!(check.failures == 0 && check.worst_ratio.is_some_and(|ratio| ratio > 0.0), "{record:#?}");
+    }
+    assert!(SweepPath::DEFAULT.iter().all(|path| path.options.precision != Precision::F64));
+}
+
+#[test]
 fn a_failed_case_does_not_end_the_sweep() {
     let missing = MatrixSource::File("no-such-folder/no-such-file.mtx".into());
     // No path has kernels for this; it cannot be written as text.

@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     /// Batches of each division, with --tree.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     batches: u32,
-    /// Type in which A and B are multiplied: f32, tf32, f16 or bf16.
+    /// Type in which A and B are multiplied: f32, tf32, f16, bf16 or f64.
     #[arg(long, value_name = "TYPE", default_value_t = Precision::F32)]
     precision: Precision,
     /// Whether two runs give the same bits: run-to-run or fast.

@@ -150,7 +150,7 @@ impl Suite for Tuned {
 
 /// Every division of the tree, and row-split.
 fn survey_tree(
-    products: &mut Products<'_>,
+    products: &mut Products<'_, f32>,
     csr: &Csr<f32>,
     width: usize,
     (base, batches): (SweepPath, u32),

@@ -93,7 +93,7 @@ fn cases<'a>(records: &'a [Record], paths: &[&str]) -> Vec<Case<'a>> {
     cases
 }
 
-/// cuSPARSE in both precisions, from the records, and the published times.
+/// cuSPARSE in each of its precisions, from the records, and the published times.
 fn references<'a>(published: Option<&'a Published>) -> Vec<Reference<'a>> {
     let cusparse = |case: &Case<'_>, math: &str| {
         let facts = case.by_path.iter().flatten().flat_map(|record| &record.facts.cusparse);
@@ -103,6 +103,7 @@ fn references<'a>(published: Option<&'a Published>) -> Vec<Reference<'a>> {
     let mut references = vec![
         Reference { name: "cuSPARSE f32", time: Box::new(move |case| cusparse(case, "f32")) },
         Reference { name: "cuSPARSE f16", time: Box::new(move |case| cusparse(case, "f16")) },
+        Reference { name: "cuSPARSE f64", time: Box::new(move |case| cusparse(case, "f64")) },
     ];
     references.extend(published.map(|times| Reference {
         name: "the fastest published",
