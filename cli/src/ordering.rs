@@ -57,10 +57,10 @@ pub(crate) struct PlanRequest {
 
 impl PlanRequest {
     /// The `options` that come of `args`, and what else these ask for; a file is read and compared with `a`.
-    pub(crate) fn new(
+    pub(crate) fn new<V: Value>(
         options: SpmmOptions,
         args: &PlanArgs,
-        (a, device): (&Csr<f32>, &Device),
+        (a, device): (&Csr<V>, &Device),
         console: Console,
     ) -> Result<Self> {
         let profile = load::profile(device)?;
@@ -80,7 +80,7 @@ impl PlanRequest {
     }
 
     /// With the order found now if it is yet to be: for several plans.
-    pub(crate) fn settle(mut self, a: &Csr<f32>, console: Console) -> Result<Self> {
+    pub(crate) fn settle<V: Value>(mut self, a: &Csr<V>, console: Console) -> Result<Self> {
         if let Some(options) = self.options.reorder.take() {
             let never = AtomicBool::new(false);
             self.order = Some(find(a, &options, &never, console)?.permutation);
@@ -94,7 +94,7 @@ impl PlanRequest {
     }
 
     /// The builder of the plan.
-    pub(crate) fn builder<'a>(&'a self, a: &'a Csr<f32>) -> SpmmBuilder<'a, f32> {
+    pub(crate) fn builder<'a, V: Value>(&'a self, a: &'a Csr<V>) -> SpmmBuilder<'a, V> {
         let builder = Spmm::builder(a).options(self.options).profile(&self.profile);
         match &self.order {
             Some(order) => builder.order(order),

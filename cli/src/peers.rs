@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
-use windrow::{Algorithm, Csr, DeviceKind, DeviceMatrix, Element, Spmm, SpmmPlan, Verification};
+use windrow::{Algorithm, Csr, DeviceKind, DeviceMatrix, Element, Spmm, SpmmPlan, Value, Verification};
 use windrow_bench::measure::peers::{CsrAlgorithm, CuSparse, DeviceCsr};
 use windrow_bench::measure::{BenchError, Sampling, Timing, measure};
 
@@ -40,8 +40,8 @@ impl CuSparseRun {
     /// cuSPARSE multiplies operands as they are: beside a tf32 plan, it is timed and verified in f32.
     ///
     /// A machine without cuSPARSE is no failure, only a comparison less.
-    pub(crate) fn on<B: Element>(
-        a: &Csr<f32>,
+    pub(crate) fn on<B: Element, V: Value>(
+        a: &Csr<V>,
         operands: &mut Operands<B, B::Sum>,
         plan: &SpmmPlan,
         sampling: Sampling,

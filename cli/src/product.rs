@@ -15,8 +15,8 @@ pub(crate) struct Operands<B: Element, C: Element<Sum = B::Sum>> {
 
 impl<B: Element, C: Element<Sum = B::Sum>> Operands<B, C> {
     /// `B` of width `n` with values in [−1, 1) from `seed`, and a `C` of zeros, for `a` on `device`.
-    pub(crate) fn new(a: &Csr<f32>, n: usize, seed: u64, device: &Device) -> Result<Self> {
-        check_memory::<B, C>(a, n, device)?;
+    pub(crate) fn new<V>(a: &Csr<V>, n: usize, seed: u64, device: &Device) -> Result<Self> {
+        check_memory::<B, C>((a.rows(), a.cols()), n, device)?;
         let b = seeded_values::<B>(a.cols() * n, seed)?;
         let b = DeviceMatrix::upload(device, DenseRef::packed(&b, a.cols(), n)?)?;
         Ok(Self { b, c: DeviceMatrix::zeros(device, a.rows(), n)? })
@@ -35,7 +35,7 @@ impl<B: Element, C: Element<Sum = B::Sum>> Operands<B, C> {
     }
 
     /// Compares `C` with the reference.
-    pub(crate) fn verify(&self, plan: &SpmmPlan, a: &Csr<f32>) -> Result<Verification> {
+    pub(crate) fn verify<V: Value>(&self, plan: &SpmmPlan, a: &Csr<V>) -> Result<Verification> {
         Ok(plan.verify(a, &self.b, &self.c)?)
     }
 }
@@ -43,7 +43,7 @@ impl<B: Element, C: Element<Sum = B::Sum>> Operands<B, C> {
 /// Runs a product of width `n` once, into a poisoned `C`, and compares it with the reference.
 pub(crate) fn run_and_verify<B: Element, C: Element<Sum = B::Sum>>(
     plan: &SpmmPlan,
-    a: &Csr<f32>,
+    a: &Csr<impl Value>,
     n: usize,
     seed: u64,
 ) -> Result<Verification> {
@@ -53,18 +53,19 @@ pub(crate) fn run_and_verify<B: Element, C: Element<Sum = B::Sum>>(
     operands.verify(plan, a)
 }
 
-/// Whether `B` and `C` fit, before a byte is allocated: an operating system may promise more than it has.
+/// Whether `B` and `C` fit for an `A` of that shape, before a byte is allocated: an operating system may promise more
+/// than it has.
 pub(crate) fn check_memory<B: Element, C: Element<Sum = B::Sum>>(
-    a: &Csr<f32>,
+    (rows, cols): (usize, usize),
     n: usize,
     device: &Device,
 ) -> Result<()> {
     let bytes = |rows: usize, size: usize| (rows as u128) * (n as u128) * (size as u128);
-    let b = bytes(a.cols(), size_of::<B>());
-    let c = bytes(a.rows(), size_of::<C>());
+    let b = bytes(cols, size_of::<B>());
+    let c = bytes(rows, size_of::<C>());
     // On the CPU, B exists twice while it is made.
     let needed = if device.kind() == DeviceKind::Cpu { 2 * b + c } else { b + c };
-    let operands = || format!("B ({} × {n}) and C ({} × {n})", a.cols(), a.rows());
+    let operands = || format!("B ({cols} × {n}) and C ({rows} × {n})");
     refuse_beyond_memory(device, needed, operands, "--width")
 }
 

@@ -60,8 +60,8 @@ pub(crate) struct TensorArgs {
     #[arg(value_parser = clap::value_parser!(u8).range(0..=2))]
     pub(crate) mode: u8,
 
-    /// Type in which values and matrices are multiplied: f32 or f16, ttm also tf32 and bf16; sums and the result are
-    /// f32.
+    /// Type in which values and matrices are multiplied: f32, f16 or f64, ttm also tf32 and bf16; sums and the result
+    /// are f32, in f64 they are f64.
     #[arg(long, short, value_name = "TYPE", default_value_t = Precision::F32)]
     pub(crate) precision: Precision,
 

@@ -57,7 +57,7 @@ pub(crate) struct TuneProductArgs {
     #[arg(long, short = 'n', value_name = "N", requires = "file")]
     pub(crate) width: Option<usize>,
 
-    /// Type in which A and B are multiplied: f32, tf32, f16 or bf16.
+    /// Type in which A and B are multiplied: f32, tf32, f16, bf16 or f64.
     #[arg(long, short, value_name = "TYPE", default_value_t = Precision::F32)]
     pub(crate) precision: Precision,
 

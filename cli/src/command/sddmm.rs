@@ -5,8 +5,8 @@ use std::fmt;
 use serde::Serialize;
 use windrow::synthetic::seeded_values;
 use windrow::{
-    Csr, DenseRef, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, Sddmm, SddmmPlan, SddmmReport,
-    Value, Verification, with_element,
+    Csr, DenseRef, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, Precision, Sddmm, SddmmPlan,
+    SddmmReport, Value, Verification, with_element,
 };
 use windrow_bench::measure::{Timing, measure};
 
@@ -37,19 +37,27 @@ struct Outcome {
 }
 
 pub(crate) fn run(args: &SddmmArgs, console: Console) -> Result<()> {
+    match args.precision {
+        Precision::F64 => run_with::<f64>(args, console),
+        _ => run_with::<f32>(args, console),
+    }
+}
+
+/// With the values of the file as `V`.
+fn run_with<V: Value>(args: &SddmmArgs, console: Console) -> Result<()> {
     let device = args.device.open()?;
-    let (a, _) = load::read::<f32>(&args.file, &args.read, console)?;
+    let (a, _) = load::read::<V>(&args.file, &args.read, console)?;
     let spinner = console.spinner("planning");
     let plan = plan(&a, &device, args);
     spinner.finish_and_clear();
     let plan = plan?;
-    let outcome = with_element!(args.precision, T => product::<T>(&a, &plan, args, console))?;
+    let outcome = with_element!(args.precision, T => product::<T, V>(&a, &plan, args, console))?;
     console.line(&outcome)?;
     console.object("sddmm", &outcome)?;
     conclusion(outcome.verification.as_ref())
 }
 
-fn plan(a: &Csr<f32>, device: &Device, args: &SddmmArgs) -> Result<SddmmPlan> {
+fn plan<V: Value>(a: &Csr<V>, device: &Device, args: &SddmmArgs) -> Result<SddmmPlan> {
     let mut builder = Sddmm::builder(a).inner(args.inner).precision(args.precision).form(args.form);
     builder = builder.algorithm(args.algorithm).schedule(args.schedule).profile(&load::profile(device)?);
     if let Some(entries) = args.tile_threshold {
@@ -61,14 +69,14 @@ fn plan(a: &Csr<f32>, device: &Device, args: &SddmmArgs) -> Result<SddmmPlan> {
     Ok(builder.build(device)?)
 }
 
-fn product<T: Element>(
-    a: &Csr<f32>,
+fn product<T: Element, V: Value>(
+    a: &Csr<V>,
     plan: &SddmmPlan,
     args: &SddmmArgs,
     console: Console,
 ) -> Result<Outcome> {
     let device = plan.device();
-    check_memory::<T>(a, args.inner, device)?;
+    check_memory::<T>((a.rows(), a.cols()), args.inner, device)?;
     let spinner = console.spinner("making X and Y");
     let operand = |rows: usize, seed: u64| -> Result<DeviceMatrix<T>> {
         let values = seeded_values::<T>(rows * args.inner, seed)?;
@@ -102,13 +110,16 @@ fn product<T: Element>(
 }
 
 /// Whether `X` and `Y` fit, before a byte is allocated: an operating system may promise more than it has.
-fn check_memory<T: Element>(a: &Csr<f32>, inner: usize, device: &Device) -> Result<()> {
-    let rows = (a.rows() as u128) + (a.cols() as u128);
+fn check_memory<T: Element>((m, n): (usize, usize), inner: usize, device: &Device) -> Result<()> {
+    let rows = (m as u128) + (n as u128);
     let bytes = rows * (inner as u128) * (size_of::<T>() as u128);
-    // On the CPU they exist twice while they are made, and as f32 while they are multiplied.
-    let needed =
-        if device.kind() == DeviceKind::Cpu { 2 * bytes + 4 * rows * (inner as u128) } else { bytes };
-    let operands = || format!("X ({} × {inner}) and Y ({} × {inner})", a.rows(), a.cols());
+    // On the CPU they exist twice while they are made, and in the type of the sums while they are multiplied.
+    let needed = if device.kind() == DeviceKind::Cpu {
+        2 * bytes + rows * (inner as u128) * (size_of::<T::Sum>() as u128)
+    } else {
+        bytes
+    };
+    let operands = || format!("X ({m} × {inner}) and Y ({n} × {inner})");
     refuse_beyond_memory(device, needed, operands, "--inner")
 }
 

@@ -3,7 +3,10 @@
 use std::fmt;
 
 use serde::Serialize;
-use windrow::{Csr, Device, Element, SpmmPlan, SpmmReport, Tuned, Verification, with_element};
+use windrow::{
+    Csr, Device, Element, Precision, SpmmOptions, SpmmPlan, SpmmReport, Tuned, Value, Verification,
+    with_element,
+};
 use windrow_bench::measure::{Timing, measure};
 
 use crate::args::SpmmArgs;
@@ -54,7 +57,7 @@ impl Rates {
         let n = width as f64;
         let a = (report.device_bytes - report.workspace_bytes) as f64;
         let b = report.cols as f64 * n * f64::from(report.precision.bytes());
-        let c = report.rows as f64 * n * 4.0;
+        let c = report.rows as f64 * n * f64::from(report.precision.bytes().max(4));
         let flop = 2.0 * report.nnz as f64 * n;
         let (gathered_bytes, operand_bytes) = (report.gathered_bytes(width), a + b + c);
         let giga = |amount| giga_per_second(amount, median_us);
@@ -71,14 +74,22 @@ impl Rates {
 
 pub(crate) fn run(args: &SpmmArgs, console: Console) -> Result<()> {
     let options = args.options()?;
+    match options.precision {
+        Precision::F64 => run_with::<f64>(options, args, console),
+        _ => run_with::<f32>(options, args, console),
+    }
+}
+
+/// With the values of the file as `V`.
+fn run_with<V: Value>(options: SpmmOptions, args: &SpmmArgs, console: Console) -> Result<()> {
     let device = args.device.open()?;
-    let (a, _) = load::read::<f32>(&args.file, &args.read, console)?;
+    let (a, _) = load::read::<V>(&args.file, &args.read, console)?;
     let request = PlanRequest::new(options, &args.plan, (&a, &device), console)?;
     let spinner = console.spinner("planning");
     let plan = plan(&a, &request, &device, args);
     spinner.finish_and_clear();
     let plan = plan?;
-    let outcome = with_element!(options.precision, T => product::<T>(&a, &plan, args, console))?;
+    let outcome = with_element!(options.precision, T => product::<T, V>(&a, &plan, args, console))?;
     console.line(&outcome)?;
     console.object("spmm", &outcome)?;
     conclusion(outcome.verification.as_ref())
@@ -92,7 +103,12 @@ pub(super) fn conclusion(verification: Option<&Verification>) -> Result<()> {
     }
 }
 
-fn product<B: Element>(a: &Csr<f32>, plan: &SpmmPlan, args: &SpmmArgs, console: Console) -> Result<Outcome> {
+fn product<B: Element, V: Value>(
+    a: &Csr<V>,
+    plan: &SpmmPlan,
+    args: &SpmmArgs,
+    console: Console,
+) -> Result<Outcome> {
     let spinner = console.spinner("making B");
     let operands = Operands::<B, B::Sum>::new(a, args.width, args.seed, plan.device());
     spinner.finish_and_clear();
@@ -127,7 +143,7 @@ fn product<B: Element>(a: &Csr<f32>, plan: &SpmmPlan, args: &SpmmArgs, console: 
     })
 }
 
-fn plan(a: &Csr<f32>, request: &PlanRequest, device: &Device, args: &SpmmArgs) -> Result<SpmmPlan> {
+fn plan<V: Value>(a: &Csr<V>, request: &PlanRequest, device: &Device, args: &SpmmArgs) -> Result<SpmmPlan> {
     let mut builder = request.builder(a);
     let tuned = if args.no_tuned { None } else { Tuned::load(device)? };
     if let Some(tuned) = &tuned {

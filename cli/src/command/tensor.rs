@@ -7,8 +7,8 @@ use serde::Serialize;
 use windrow::io::{self, Limits, ReadOptions};
 use windrow::synthetic::seeded_values;
 use windrow::{
-    Csf3, DenseRef, Device, DeviceKind, DeviceMatrix, Element, Mttkrp, MttkrpPlan, MttkrpReport, SpmmReport,
-    Ttm, TtmPlan, Value, Verification, with_element,
+    Algorithm, Csf3, DenseRef, Device, DeviceKind, DeviceMatrix, Element, Mttkrp, MttkrpPlan, MttkrpReport,
+    Precision, SpmmReport, Ttm, TtmPlan, Value, Verification, with_element,
 };
 use windrow_bench::measure::{TensorOperation, Timing, measure};
 
@@ -53,59 +53,81 @@ enum Plan {
     Ttm(Box<TtmPlan>),
 }
 
+/// What is done with a tensor.
+#[derive(Clone, Copy)]
+enum Product {
+    Mttkrp,
+    Ttm(Algorithm),
+}
+
+impl Product {
+    fn operation(self) -> TensorOperation {
+        match self {
+            Self::Mttkrp => TensorOperation::Mttkrp,
+            Self::Ttm(_) => TensorOperation::Ttm,
+        }
+    }
+
+    fn plan<V: Value>(self, a: &Csf3<V>, args: &TensorArgs, device: &Device) -> Result<Plan> {
+        let TensorArgs { width, precision, determinism, .. } = *args;
+        Ok(match self {
+            Self::Mttkrp => {
+                let mut builder =
+                    Mttkrp::builder(a).width(width).precision(precision).determinism(determinism);
+                if let Some(point) = args.parallelism {
+                    builder = builder.parallelism(point);
+                }
+                if let Some(limit) = args.memory.limit {
+                    builder = builder.memory_limit(limit);
+                }
+                Plan::Mttkrp(Box::new(builder.build(device)?))
+            }
+            Self::Ttm(algorithm) => {
+                let mut builder = Ttm::builder(a).width(width).precision(precision).algorithm(algorithm);
+                builder = builder.determinism(determinism);
+                if let Some(point) = args.parallelism {
+                    builder = builder.parallelism(point);
+                }
+                if let Some(limit) = args.memory.limit {
+                    builder = builder.memory_limit(limit);
+                }
+                Plan::Ttm(Box::new(builder.build(device)?))
+            }
+        })
+    }
+}
+
 pub(crate) fn mttkrp(args: &MttkrpArgs, console: Console) -> Result<()> {
-    let args = &args.product;
-    let outcome = run(args, TensorOperation::Mttkrp, console, |a, device| {
-        let mut builder = Mttkrp::builder(a).width(args.width).precision(args.precision);
-        builder = builder.determinism(args.determinism);
-        if let Some(point) = args.parallelism {
-            builder = builder.parallelism(point);
-        }
-        if let Some(limit) = args.memory.limit {
-            builder = builder.memory_limit(limit);
-        }
-        Ok(Plan::Mttkrp(Box::new(builder.build(device)?)))
-    })?;
-    console.line(&outcome)?;
-    console.object("mttkrp", &outcome)?;
-    conclusion(outcome.verification.as_ref())
+    run(&args.product, Product::Mttkrp, console)
 }
 
 pub(crate) fn ttm(args: &TtmArgs, console: Console) -> Result<()> {
-    let (args, algorithm) = (&args.product, args.algorithm);
-    let outcome = run(args, TensorOperation::Ttm, console, |a, device| {
-        let mut builder = Ttm::builder(a).width(args.width).precision(args.precision).algorithm(algorithm);
-        builder = builder.determinism(args.determinism);
-        if let Some(point) = args.parallelism {
-            builder = builder.parallelism(point);
-        }
-        if let Some(limit) = args.memory.limit {
-            builder = builder.memory_limit(limit);
-        }
-        Ok(Plan::Ttm(Box::new(builder.build(device)?)))
-    })?;
+    run(&args.product, Product::Ttm(args.algorithm), console)
+}
+
+fn run(args: &TensorArgs, product: Product, console: Console) -> Result<()> {
+    let outcome = match args.precision {
+        Precision::F64 => outcome::<f64>(args, product, console),
+        _ => outcome::<f32>(args, product, console),
+    }?;
     console.line(&outcome)?;
-    console.object("ttm", &outcome)?;
+    console.object(&product.operation().to_string(), &outcome)?;
     conclusion(outcome.verification.as_ref())
 }
 
-fn run(
-    args: &TensorArgs,
-    operation: TensorOperation,
-    console: Console,
-    plan: impl FnOnce(&Csf3<f32>, &Device) -> Result<Plan>,
-) -> Result<Outcome> {
-    let device = args.device.open()?;
-    let a = read(args, operation, console)?;
+/// With the values of the file as `V`.
+fn outcome<V: Value>(args: &TensorArgs, product: Product, console: Console) -> Result<Outcome> {
+    let (device, operation) = (args.device.open()?, product.operation());
+    let a = read::<V>(args, operation, console)?;
     let spinner = console.spinner("planning");
-    let plan = plan(&a, &device);
+    let plan = product.plan(&a, args, &device);
     spinner.finish_and_clear();
     let (plan, case) = (plan?, Case { a: &a, args, operation });
     with_element!(args.precision, T => case.product::<T>(&plan, &device, console))
 }
 
 /// The tensor, its modes in the order that the product takes.
-fn read(args: &TensorArgs, operation: TensorOperation, console: Console) -> Result<Csf3<f32>> {
+fn read<V: Value>(args: &TensorArgs, operation: TensorOperation, console: Console) -> Result<Csf3<V>> {
     let limits = Limits { max_nnz: args.max_nnz, max_bytes: args.max_bytes, ..Limits::default() };
     let bar = console.bytes_bar("reading");
     let show = |progress| tell(&bar, progress);
@@ -121,13 +143,13 @@ fn read(args: &TensorArgs, operation: TensorOperation, console: Console) -> Resu
 }
 
 /// A tensor and what is done with it.
-struct Case<'a> {
-    a: &'a Csf3<f32>,
+struct Case<'a, V> {
+    a: &'a Csf3<V>,
     args: &'a TensorArgs,
     operation: TensorOperation,
 }
 
-impl Case<'_> {
+impl<V: Value> Case<'_, V> {
     fn product<T: Element>(&self, plan: &Plan, device: &Device, console: Console) -> Result<Outcome> {
         let Self { a, args, operation } = self;
         let [root, fiber, leaf] = a.mode_order().map(|mode| a.dims()[mode]);
@@ -201,7 +223,12 @@ impl Case<'_> {
         // On the CPU they exist twice while they are made.
         let inputs = if device.kind() == DeviceKind::Cpu { 2 * inputs } else { inputs };
         let operands = || format!("dense matrices of {n} columns and a result of {rows} × {n}");
-        refuse_beyond_memory(device, inputs + 4 * elements(rows), operands, "--width")
+        refuse_beyond_memory(
+            device,
+            inputs + elements(rows) * (size_of::<T::Sum>() as u128),
+            operands,
+            "--width",
+        )
     }
 }
 

@@ -6,7 +6,9 @@ use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
 use windrow::reorder::{Method, Options};
-use windrow::{Csr, Determinism, Device, DeviceKind, Permutation, Precision, ProductKey, SpmmOptions, Tuned};
+use windrow::{
+    Csr, Determinism, Device, DeviceKind, Permutation, Precision, ProductKey, Real, SpmmOptions, Tuned, Value,
+};
 use windrow_bench::measure::{Limits, Outcome as Tried, ProductTuning, SweepPath, TuneRequest, tune_product};
 
 use crate::args::TuneProductArgs;
@@ -99,6 +101,14 @@ impl Outcome {
 }
 
 pub(super) fn run(args: &TuneProductArgs, device: &Device, dry_run: bool, console: Console) -> Result<()> {
+    match args.precision {
+        Precision::F64 => run_with::<f64>(args, device, dry_run, console),
+        _ => run_with::<f32>(args, device, dry_run, console),
+    }
+}
+
+/// With the values of the file, and `C`, as `V`.
+fn run_with<V: Real>(args: &TuneProductArgs, device: &Device, dry_run: bool, console: Console) -> Result<()> {
     let (Some(file), Some(width)) = (&args.file, args.width) else {
         return Err(Failure::usage("a matrix is tuned for a width: windrow tune FILE --width N"));
     };
@@ -107,8 +117,8 @@ pub(super) fn run(args: &TuneProductArgs, device: &Device, dry_run: bool, consol
         false => Some(Tuned::path(device).ok_or_else(no_folder)?),
     };
     let mut tuned = Tuned::load(device)?.unwrap_or_else(|| Tuned::of(device));
-    let (a, _) = load::read::<f32>(file, &args.read, console)?;
-    check_memory::<f32, f32>(&a, width, device)?;
+    let (a, _) = load::read::<V>(file, &args.read, console)?;
+    check_memory::<V, V>((a.rows(), a.cols()), width, device)?;
     let method = args.reorder.filter(|_| device.kind() != DeviceKind::Cpu);
     let order = method.map(|method| find_order(&a, method, console)).transpose()?;
     let options = args.options(width);
@@ -147,7 +157,7 @@ pub(super) fn run(args: &TuneProductArgs, device: &Device, dry_run: bool, consol
     }
 }
 
-fn find_order(a: &Csr<f32>, method: Method, console: Console) -> Result<Permutation> {
+fn find_order<V: Value>(a: &Csr<V>, method: Method, console: Console) -> Result<Permutation> {
     let options = Options { method, ..Options::default() };
     Ok(find(a, &options, &AtomicBool::new(false), console)?.permutation)
 }

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use serde::Serialize;
 use windrow::{
-    Algorithm, Csr, Determinism, Device, DeviceKind, Element, Precision, SpmmPlan, Verification, f16,
-    with_element,
+    Algorithm, Csr, Determinism, Device, DeviceKind, Element, Precision, SpmmBuilder, SpmmError, SpmmPlan,
+    Value, Verification, bf16, f16, with_element,
 };
 
 use crate::args::VerifyArgs;
@@ -64,7 +64,7 @@ enum Outcome {
 pub(crate) fn run(args: &VerifyArgs, console: Console) -> Result<()> {
     let options = args.plan.options()?;
     let device = args.device.open()?;
-    let (a, _) = load::read::<f32>(&args.file, &args.read, console)?;
+    let (a, _) = load::read::<f64>(&args.file, &args.read, console)?;
     console.note(format_args!(
         "{}: {} × {}, {} entries, on {device}",
         args.file.display(),
@@ -73,7 +73,8 @@ pub(crate) fn run(args: &VerifyArgs, console: Console) -> Result<()> {
         units::count(a.nnz())
     ));
     let request = PlanRequest::new(options, &args.plan, (&a, &device), console)?.settle(&a, console)?;
-    let cases = sweep(&a, &request, &device, args, console)?;
+    let single = a.map_values(f32::from_f64);
+    let cases = sweep(&Matrix { double: &a, single: &single }, &request, &device, args, console)?;
     let number = |wanted: fn(&Outcome) -> bool| cases.iter().filter(|case| wanted(&case.outcome)).count();
     let sweep = Sweep {
         file: args.file.display().to_string(),
@@ -128,9 +129,15 @@ fn algorithms(device: &Device) -> &'static [Algorithm] {
     if device.kind() == DeviceKind::Cpu { &[Algorithm::Auto] } else { &GPU }
 }
 
+/// The matrix with its values as the file has them, and as f32: plans of f64 take the former.
+struct Matrix<'a> {
+    double: &'a Csr<f64>,
+    single: &'a Csr<f32>,
+}
+
 /// Runs every case and writes its line when it is known.
 fn sweep(
-    a: &Csr<f32>,
+    a: &Matrix<'_>,
     request: &PlanRequest,
     device: &Device,
     args: &VerifyArgs,
@@ -159,8 +166,10 @@ fn sweep(
     for (precision, algorithm) in combinations {
         bar.set_message(format!("{algorithm} {precision}"));
         let largest = args.widths.iter().copied().max().unwrap_or(0);
-        let builder = request.builder(a).width(largest).precision(precision).algorithm(algorithm);
-        let plan = builder.build(device);
+        let plan = match precision {
+            Precision::F64 => planned(request.builder(a.double), largest, (precision, algorithm), device),
+            _ => planned(request.builder(a.single), largest, (precision, algorithm), device),
+        };
         for &output in outputs(precision) {
             for &width in &args.widths {
                 let start = Instant::now();
@@ -181,25 +190,38 @@ fn sweep(
     Ok(cases)
 }
 
+fn planned<V: Value>(
+    builder: SpmmBuilder<'_, V>,
+    width: usize,
+    (precision, algorithm): (Precision, Algorithm),
+    device: &Device,
+) -> std::result::Result<SpmmPlan, SpmmError> {
+    builder.width(width).precision(precision).algorithm(algorithm).build(device)
+}
+
 /// Types of `C` that a precision has.
 fn outputs(precision: Precision) -> &'static [Precision] {
     match precision {
         Precision::F16 => &[Precision::F32, Precision::F16],
+        Precision::Bf16 => &[Precision::F32, Precision::Bf16],
+        Precision::F64 => &[Precision::F64],
         _ => &[Precision::F32],
     }
 }
 
 fn product(
     plan: &SpmmPlan,
-    a: &Csr<f32>,
+    a: &Matrix<'_>,
     output: Precision,
     width: usize,
     seed: u64,
 ) -> Result<Verification> {
     match (plan.precision(), output) {
-        (Precision::F16, Precision::F16) => run_and_verify::<f16, f16>(plan, a, width, seed),
+        (Precision::F16, Precision::F16) => run_and_verify::<f16, f16>(plan, a.single, width, seed),
+        (Precision::Bf16, Precision::Bf16) => run_and_verify::<bf16, bf16>(plan, a.single, width, seed),
+        (Precision::F64, _) => run_and_verify::<f64, f64>(plan, a.double, width, seed),
         (precision, _) => {
-            with_element!(precision, T => run_and_verify::<T, <T as Element>::Sum>(plan, a, width, seed))
+            with_element!(precision, T => run_and_verify::<T, <T as Element>::Sum>(plan, a.single, width, seed))
         }
     }
 }

@@ -12,6 +12,7 @@ fn the_cpu_is_always_usable() {
         .says(&["ok", "test", "tf32: passed: 72,000 elements"])
         .says(&["ok", "test", "f16: passed: 72,000 elements"])
         .says(&["ok", "test", "bf16: passed: 72,000 elements"])
+        .says(&["ok", "test", "f64: passed: 72,000 elements"])
         .says(&["windrow computes on cpu"]);
 }
 
@@ -21,7 +22,7 @@ fn findings_as_an_object() {
     assert_eq!(object["usable"], true);
     let findings = object["findings"].as_array().unwrap();
     let named = |name: &str| findings.iter().filter(|finding| finding["name"] == name).collect::<Vec<_>>();
-    assert_eq!(named("test").len(), 4);
+    assert_eq!(named("test").len(), 5);
     for kernels in named("kernels") {
         let found = kernels["found"].as_str().unwrap();
         assert!(kernels["status"] == "ok" && found.contains("entry points in"), "{found}");

@@ -2,6 +2,7 @@
 
 mod convert;
 mod doctor;
+mod doubles;
 mod files;
 mod generate;
 mod info;

@@ -19,7 +19,7 @@ fn a_verified_sampled_product() {
 #[test]
 fn a_sampled_product_as_an_object() {
     let file = data("mbeacxc.mtx.gz");
-    for precision in ["f16", "bf16", "f32", "tf32"] {
+    for precision in ["f16", "bf16", "f32", "tf32", "f64"] {
         let arguments =
             ["sddmm", &file, "-k", "33", "-d", "cpu", "-p", precision, "--verify", "--repeat", "2", "--json"];
         let object = windrow(&arguments).json("windrow.sddmm/1");

@@ -18,7 +18,7 @@ fn a_verified_product() {
 #[test]
 fn the_same_as_an_object() {
     let file = data("mbeacxc.mtx.gz");
-    for (precision, value_bytes) in [("f16", 2.0), ("bf16", 2.0), ("f32", 4.0), ("tf32", 4.0)] {
+    for (precision, value_bytes) in [("f16", 2.0), ("bf16", 2.0), ("f32", 4.0), ("tf32", 4.0), ("f64", 8.0)] {
         let object = windrow(&[
             "spmm",
             &file,
@@ -73,7 +73,7 @@ fn odd_widths_and_odd_matrices() {
     ];
     for file in &matrices {
         for width in ["0", "1", "7", "130", "4097"] {
-            for precision in ["f32", "tf32", "f16", "bf16"] {
+            for precision in ["f32", "tf32", "f16", "bf16", "f64"] {
                 let arguments = [
                     "spmm",
                     file,
@@ -111,8 +111,8 @@ fn what_the_device_cannot_do() {
     let file = data("mbeacxc.mtx.gz");
     windrow(&["spmm", &file, "-n", "8", "--device", "cuda:99"]).failed(4, &["CUDA"]);
     windrow(&["spmm", &file, "-n", "8", "--device", "gpu"]).failed(2, &["\"gpu\" is no device", "cuda:N"]);
-    windrow(&["spmm", &file, "-n", "8", "--precision", "f64"])
-        .failed(2, &["\"f64\" is no precision", "f32, tf32, f16 and bf16"]);
+    windrow(&["spmm", &file, "-n", "8", "--precision", "f8"])
+        .failed(2, &["\"f8\" is no precision", "f32, tf32, f16, bf16 and f64"]);
     windrow(&["spmm", &file, "-n", "8", "--algorithm", "magic"])
         .failed(2, &["\"magic\" is no algorithm", "row-split"]);
 }

@@ -5,11 +5,17 @@ use super::run::{Folder, data, windrow};
 #[test]
 fn every_width_is_a_line() {
     let outcome = windrow(&["verify", &data("mbeacxc.mtx.gz"), "--device", "cpu", "--widths", "1,31,32"]);
-    outcome.succeeded().says(&["15 passed, 0 failed, 0 could not run"]);
+    outcome.succeeded().says(&["21 passed, 0 failed, 0 could not run"]);
     for width in ["1", "31", "32"] {
-        for (precision, output) in
-            [("f32", "f32"), ("tf32", "f32"), ("f16", "f32"), ("f16", "f16"), ("bf16", "f32")]
-        {
+        for (precision, output) in [
+            ("f32", "f32"),
+            ("tf32", "f32"),
+            ("f16", "f32"),
+            ("f16", "f16"),
+            ("bf16", "f32"),
+            ("bf16", "bf16"),
+            ("f64", "f64"),
+        ] {
             let lines = outcome.stdout.lines().filter(|line| {
                 let words: Vec<&str> = line.split_whitespace().collect();
                 words.get(1..4) == Some(&[precision, output, width]) && words.last() == Some(&"passed")
@@ -28,9 +34,9 @@ fn the_same_as_an_object() {
         (&object["rows"], &object["cols"], &object["nnz"]),
         (&3072.into(), &1024.into(), &251_664.into())
     );
-    assert_eq!((&object["passed"], &object["failed"], &object["errors"]), (&5.into(), &0.into(), &0.into()));
+    assert_eq!((&object["passed"], &object["failed"], &object["errors"]), (&7.into(), &0.into(), &0.into()));
     let cases = object["cases"].as_array().unwrap();
-    assert_eq!(cases.len(), 5);
+    assert_eq!(cases.len(), 7);
     for case in cases {
         assert_eq!((&case["outcome"], &case["width"]), (&"passed".into(), &7.into()));
         assert_eq!((&case["checked"], &case["failures"]), (&(3072 * 7).into(), &0.into()));
@@ -43,9 +49,9 @@ fn a_case_that_cannot_run_does_not_end_the_sweep() {
     let outcome =
         windrow(&["verify", &data("mbeacxc.mtx.gz"), "--device", "cpu", "--widths", "999999999999,4"]);
     outcome
-        .failed(6, &["5 of 10 products could not run"])
+        .failed(6, &["7 of 14 products could not run"])
         .says(&["999999999999", "error: B (496 × 999999999999)"])
-        .says(&["5 passed, 0 failed, 5 could not run"]);
+        .says(&["7 passed, 0 failed, 7 could not run"]);
 }
 
 #[test]
