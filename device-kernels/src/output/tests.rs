@@ -130,7 +130,9 @@ fn every_type_activation_and_alignment() {
             ] {
                 for (beta, bias) in [(0.0, false), (0.0, true), (-1.5, false), (1.0, true)] {
                     for linear in [false, true] {
-                        if linear && (bias || activate != Activate::Identity) {
+                        // What `store_linear` leaves to `store`.
+                        let more = bias || activate != Activate::Identity || element == OutputType::Bf16;
+                        if linear && more {
                             continue;
                         }
                         let case = Case { element, activate, vectors, n, ldc, beta, bias, linear };
