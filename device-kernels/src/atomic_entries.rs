@@ -4,9 +4,10 @@
 //! out[row[e], j] += value[e] · Π_f factor_f[index_f[e], j]
 //! ```
 //!
-//! A thread has one entry `e` and one column `j`; neighbouring lanes have neighbouring columns. With one factor this is SpMM
-//! and TTM, with two MTTKRP. The kernel knows nothing of rows: each product is one atomic addition to `out`, which begins at
-//! zero, in an order that differs from run to run. For benches; products of this library are not computed by it.
+//! A thread has one entry `e` and one column `j`; neighbouring lanes have neighbouring columns. With one factor this is
+//! SpMM and TTM, with two MTTKRP. The kernel knows nothing of rows: each product is one atomic addition to `out`, which
+//! begins at zero, in an order that differs from run to run. For benches; products of this library are not computed by
+//! it.
 
 use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt};
@@ -32,11 +33,11 @@ pub struct Factor {
 /// Arguments of [`AtomicEntries`].
 ///
 /// # Obligations
-/// - `rows`, `values` and the indices of the factors have `nnz` elements, fewer than 2³² divided by the lanes; rows are those
-///   of `out`, indices those of the factors, all of which have `n` columns.
+/// - `rows`, `values` and the indices of the factors have `nnz` elements, fewer than 2³² divided by the lanes; rows are
+///   those of `out`, indices those of the factors, all of which have `n` columns.
 /// - An instance with one factor does not read the second.
-/// - The grid has at least `nnz · lanes` threads along its fast axis, fewer than 2³², and a value of the slow axis for each
-///   `lanes` columns.
+/// - The grid has at least `nnz · lanes` threads along its fast axis, fewer than 2³², and a value of the slow axis for
+///   each `lanes` columns.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct AtomicEntriesParams {

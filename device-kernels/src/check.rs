@@ -8,10 +8,10 @@
 //! ```
 //!
 //! (Higham 2002, section 3.1; `u_out` covers the rounding of a 16-bit result, `tiny` its subnormal
-//! spacing; products and sums are compensated as in Ogita, Rump and Oishi 2005, algorithm 5.3). The largest ratio of the launch and where it is are kept by one atomic maximum of
-//! `ratio's f32 bits · 2³² + position`, the entries above 1 are counted. Where the reference is not
-//! finite the result must be the same infinity, or any NaN. One thread per element and no blocking:
-//! slow, and simple enough to be believed; it is itself tested against the host reference.
+//! spacing; products and sums are compensated as in Ogita, Rump and Oishi 2005, algorithm 5.3). The largest ratio of
+//! the launch and where it is are kept by one atomic maximum of `ratio's f32 bits · 2³² + position`, the entries above
+//! 1 are counted. Where the reference is not finite the result must be the same infinity, or any NaN. One thread per
+//! element and no blocking: slow, and simple enough to be believed; it is itself tested against the host reference.
 
 use core::marker::PhantomData;
 

@@ -54,8 +54,8 @@ impl OutputType {
 /// The `C` side of one launch of `C[m × n] ← act(α·sum + β·C + bias)`.
 ///
 /// # Obligations
-/// - `c`: `m × n` row-major with `ldc ≥ n`, of the type that `flags` name; if they allow vectors, rows are aligned to four
-///   elements, or to 16 bytes where that is less.
+/// - `c`: `m × n` row-major with `ldc ≥ n`, of the type that `flags` name; if they allow vectors, rows are aligned to
+///   four elements, or to 16 bytes where that is less.
 /// - `bias`: `n` numbers of the sums' type, 16-byte aligned if `flags` allow vectors, or null for none.
 /// - `alpha` and `beta` were made of numbers of the sums' type.
 #[repr(C)]
@@ -100,8 +100,8 @@ impl Output {
         element.code() | activate | if vectors { VECTORS } else { 0 }
     }
 
-    /// `C[row, column..column + W] ← act(α·sums + β·C + bias)`, masked at `m` and `n`. `column` is a multiple of `W`, which
-    /// is 1, 2 or 4.
+    /// `C[row, column..column + W] ← act(α·sums + β·C + bias)`, masked at `m` and `n`. `column` is a multiple of `W`,
+    /// which is 1, 2 or 4.
     ///
     /// Long: call it in few places, in loops that are not unrolled. [`store_linear`](Self::store_linear) is for kernels
     /// without registers to spare.
@@ -137,8 +137,8 @@ impl Output {
         }
     }
 
-    /// `C[row, column..column + W] ← α·sums + beta·C`, masked as in [`store`](Self::store), for a `C` of the sums' type or
-    /// f16: for kernels that have no registers left for more, or add to what an earlier launch has written.
+    /// `C[row, column..column + W] ← α·sums + beta·C`, masked as in [`store`](Self::store), for a `C` of the sums' type
+    /// or f16: for kernels that have no registers left for more, or add to what an earlier launch has written.
     ///
     /// # Safety
     /// As for [`store`](Self::store).

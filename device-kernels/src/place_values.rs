@@ -75,8 +75,8 @@ pub struct PlaceValuesParams {
     pub reserved: u32,
 }
 
-/// The kernel: four values a thread, given as `V` and stored as any type that is no wider. That type is no variant: it is
-/// one branch for all threads alike, and memory is what a launch takes time for.
+/// The kernel: four values a thread, given as `V` and stored as any type that is no wider. That type is no variant: it
+/// is one branch for all threads alike, and memory is what a launch takes time for.
 pub struct PlaceValues<V>(PhantomData<V>);
 
 impl<V: Given> PlaceValues<V> {
@@ -114,8 +114,8 @@ impl<V: Given> Kernel for PlaceValues<V> {
         // 1. Locate.
         let first = s.block_idx() * Self::PER_BLOCK + s.thread_idx();
         let position = |i: u32| Some(first + i * Self::BLOCK_THREADS).filter(|&at| at < p.count);
-        // SAFETY: positions are below `count`, and what the index says is in range, by the obligations of the params; no
-        // two threads have the same element. There are no collectives.
+        // SAFETY: positions are below `count`, and what the index says is in range, by the obligations of the params;
+        // no two threads have the same element. There are no collectives.
         unsafe {
             // 2. Gather: all loads before any store.
             let mut places = [NOWHERE; HELD as usize];

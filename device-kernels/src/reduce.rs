@@ -1,7 +1,8 @@
-//! Reductions among the threads of a group: the two that Sgap (section 5.3) calls `atomicAddGroup` and `segReduceGroup`.
+//! Reductions among the threads of a group: the two that Sgap (section 5.3) calls `atomicAddGroup` and
+//! `segReduceGroup`.
 //!
-//! A *group* is `size` threads of a warp, `stride` lanes apart, so that the lanes between them may hold other columns of
-//! the same result:
+//! A *group* is `size` threads of a warp, `stride` lanes apart, so that the lanes between them may hold other columns
+//! of the same result:
 //!
 //! ```text
 //! lane        0  1  2  3  4  5  6  7      stride 2, size 4
@@ -9,15 +10,15 @@
 //! column      a  b  a  b  a  b  a  b
 //! ```
 //!
-//! Neither writes anything: who does, and whether by an atomic addition or to a place of its own, the kernel decides. Sums
-//! are formed in an order that depends on the group's shape alone, so that two runs give the same bits.
+//! Neither writes anything: who does, and whether by an atomic addition or to a place of its own, the kernel decides.
+//! Sums are formed in an order that depends on the group's shape alone, so that two runs give the same bits.
 
 use windrow_simt::Simt;
 
 use crate::real::Real;
 
-/// The shape of a group: a number of threads and the lanes from one to the next, powers of two with a product of at most
-/// 32, as their logarithms.
+/// The shape of a group: a number of threads and the lanes from one to the next, powers of two with a product of at
+/// most 32, as their logarithms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupShape {
     /// Threads.
@@ -72,7 +73,8 @@ pub unsafe fn group_sum<S: Simt, T: Real, const C: usize>(
 /// thread from those before it in the group. Group: full warp.
 ///
 /// `tail` is the sum of the thread's last segment, as far as the thread has it, and `starts` whether that began in the
-/// thread; else the thread is inside one segment as a whole. A thread without elements has a tail of zero and none starts.
+/// thread; else the thread is inside one segment as a whole. A thread without elements has a tail of zero and none
+/// starts.
 ///
 /// The threads before are added pairwise (Hillis and Steele), nearer ones first.
 ///

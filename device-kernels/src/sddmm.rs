@@ -6,8 +6,8 @@
 //! | [`SddmmEntries`] | CUDA cores | entries one by one, eight of a row at a time; any element type |
 //! | [`SddmmGroups`] | CUDA cores | entries one by one, by groups of 1 to 32 threads; f32, f16 |
 //!
-//! After Libra (section 4), the last after Sgap. Every entry of the result is written by one lane, once, and its sum is taken in one
-//! order: two runs give the same bits.
+//! After Libra (section 4), the last after Sgap. Every entry of the result is written by one lane, once, and its sum is
+//! taken in one order: two runs give the same bits.
 
 use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt};

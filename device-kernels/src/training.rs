@@ -32,8 +32,8 @@ pub const QUAD: u32 = 4;
 /// A row-major matrix in global memory.
 ///
 /// # Obligations
-/// Element `(r, c)` is `data[r·ld + c]`, and exists for every row and column that a kernel is told of. Where `vectors` is
-/// not 0, `data` is aligned to four elements and `ld` a multiple of four.
+/// Element `(r, c)` is `data[r·ld + c]`, and exists for every row and column that a kernel is told of. Where `vectors`
+/// is not 0, `data` is aligned to four elements and `ld` a multiple of four.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 pub struct Matrix {

@@ -67,8 +67,8 @@ impl Activation {
 
 /// What a run makes of the sums of a product: `C ← act(α·product + β·C + bias)`. The default is the product alone.
 ///
-/// `S` is the type of the sums, f32 or f64. `B` is where the bias is: `[S]` for host memory, [`DeviceBuffer<S>`] for the
-/// memory of a device.
+/// `S` is the type of the sums, f32 or f64. `B` is where the bias is: `[S]` for host memory, [`DeviceBuffer<S>`] for
+/// the memory of a device.
 ///
 /// # Examples
 /// ```

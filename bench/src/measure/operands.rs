@@ -66,8 +66,8 @@ pub(crate) enum Filling {
     Zero,
     /// NaN.
     Nan,
-    /// 10³⁰, on a CUDA device 10²³⁷ in f64: far beyond every bound, but finite, since a library may multiply `C` by β = 0
-    /// instead of not reading it.
+    /// 10³⁰, on a CUDA device 10²³⁷ in f64: far beyond every bound, but finite, since a library may multiply `C` by
+    /// β = 0 instead of not reading it.
     Huge,
 }
 

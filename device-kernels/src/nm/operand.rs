@@ -1,4 +1,5 @@
-//! What the element type decides: the shape of the MMA, how picked slots become its A operand, and which lane holds what.
+//! What the element type decides: the shape of the MMA, how picked slots become its A operand, and which lane holds
+//! what.
 
 use windrow_simt::Simt;
 
@@ -122,9 +123,9 @@ macro_rules! sixteen_bits {
 sixteen_bits!(F16, mma_m16n8k16_f16);
 sixteen_bits!(Bf16, mma_m16n8k16_bf16);
 
-/// Which row of `C` a row of the MMA is, is free: a lane reads four successive elements of a slot, which are its registers
-/// of two MMAs. Elements are rounded before they come here ([`NmStage`](super::NmStage)): in the loop that costs three
-/// instructions each, more than the MMAs.
+/// Which row of `C` a row of the MMA is, is free: a lane reads four successive elements of a slot, which are its
+/// registers of two MMAs. Elements are rounded before they come here ([`NmStage`](super::NmStage)): in the loop that
+/// costs three instructions each, more than the MMAs.
 impl NmOperand for Tf32 {
     const DEPTH: u32 = 8;
     const SPAN: usize = 2;

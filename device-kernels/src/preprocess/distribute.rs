@@ -39,8 +39,8 @@ pub struct DistributeVectorsParams {
     pub reserved: u32,
 }
 
-/// Takes the vectors of at least `threshold` entries, and to fill the last step of sixteen the fullest others, of equals
-/// the first; a block for each window, 256 vectors at a time.
+/// Takes the vectors of at least `threshold` entries, and to fill the last step of sixteen the fullest others, of
+/// equals the first; a block for each window, 256 vectors at a time.
 ///
 /// ```text
 /// 1. count     vectors of 1, 2, … 8 entries           votes of warps, added in shared memory
@@ -255,8 +255,8 @@ unsafe fn renumber<S: Simt>(s: &S, p: &DistributeVectorsParams, slots: u32, (beg
 ///   [`DistributeVectors`];
 /// - for [`DistributeEntries`], `kept` and `rest` have an element for each entry;
 /// - for [`KeepEntries`], they have one more and are the exclusive sums of what that kernel wrote; `kept_sources` and
-///   `kept_masks` have `kept[entries]` elements, `rest_sources` and `rest_cols` have `rest[entries]`, `rest_offsets` has
-///   `rows + 1`.
+///   `kept_masks` have `kept[entries]` elements, `rest_sources` and `rest_cols` have `rest[entries]`, `rest_offsets`
+///   has `rows + 1`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct DistributeEntriesParams {

@@ -44,8 +44,8 @@ pub struct MergeColumnsParams {
 /// b + Σ_t |{entries of slot t in columns < c}| + |{t < r : slot t has an entry in c}|
 /// ```
 ///
-/// whose terms are a binary search in each of the eight rows, which are sorted. So a thread's work is logarithmic in the
-/// longest row of its window, and windows of any length need neither room in shared memory nor a path of their own.
+/// whose terms are a binary search in each of the eight rows, which are sorted. So a thread's work is logarithmic in
+/// the longest row of its window, and windows of any length need neither room in shared memory nor a path of their own.
 pub struct MergeColumns;
 
 impl Kernel for MergeColumns {
@@ -145,7 +145,8 @@ pub struct ListVectorsParams {
     pub sources: GlobalPtr<u32>,
     /// Not 0 where a column begins.
     pub masks: GlobalPtr<u32>,
-    /// `[column, first position]` of each column of each window; behind the last, the number of positions. Null: not yet.
+    /// `[column, first position]` of each column of each window; behind the last, the number of positions. Null: not
+    /// yet.
     pub vectors: GlobalPtr<[u32; 2]>,
     /// Number of entries.
     pub entries: u32,

@@ -18,8 +18,8 @@ use crate::variant::Variant;
 /// # Obligations
 /// - `steps ≤` 2²⁸; `bitmaps` and `step_entries`: those of [`TileSteps`](super::TileSteps); `sources`: those of
 ///   [`MergeColumns`](super::MergeColumns), positions of `values`;
-/// - unless `pieces` is null, `piece_steps` and `pieces` are those of [`TileSteps`](super::TileSteps), and `window_rows` has
-///   8 rows for each window of theirs;
+/// - unless `pieces` is null, `piece_steps` and `pieces` are those of [`TileSteps`](super::TileSteps), and
+///   `window_rows` has 8 rows for each window of theirs;
 /// - `record_starts` is null, and `records` has [`record_words`] words for each step; or it has the first chunk of each
 ///   step, and the number of chunks, which `records` has.
 #[repr(C)]
@@ -300,8 +300,8 @@ unsafe fn link<S: Simt>(s: &S, p: &TileRecordsParams, step: u32, i: u32) -> u32 
 /// Arguments of [`GatherValues`].
 ///
 /// # Obligations
-/// - `count ≤` [`MOST_ITEMS`](super::MOST_ITEMS); `sources` and `gathered` have `count` elements, `values` has each of the
-///   sources; `rounding` is as in [`TileRecordsParams`].
+/// - `count ≤` [`MOST_ITEMS`](super::MOST_ITEMS); `sources` and `gathered` have `count` elements, `values` has each of
+///   the sources; `rounding` is as in [`TileRecordsParams`].
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct GatherValuesParams {
@@ -317,8 +317,8 @@ pub struct GatherValuesParams {
     pub rounding: u32,
 }
 
-/// `gathered[i] = values[sources[i]]`, rounded if need be, a thread for each. `E` stands for every type whose values are as
-/// long as its own.
+/// `gathered[i] = values[sources[i]]`, rounded if need be, a thread for each. `E` stands for every type whose values
+/// are as long as its own.
 pub struct GatherValues<E>(PhantomData<E>);
 
 impl<E: TileElement<Bits: StoredValue>> Kernel for GatherValues<E> {

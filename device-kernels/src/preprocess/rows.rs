@@ -63,7 +63,8 @@ impl Kernel for RowLengths {
 ///
 /// # Obligations
 /// - `count ≤` [`MOST_ITEMS`](super::MOST_ITEMS); `rows`: as for [`RowLengthsParams`], each once;
-/// - `ranks[i]`, for `i ≤ count`, is the number of rows before `i` that are to have a place among the rows with entries;
+/// - `ranks[i]`, for `i ≤ count`, is the number of rows before `i` that are to have a place among the rows with
+///   entries;
 /// - with `f` of these and `e` others of a matrix, `full = ⌈f / 8⌉` and `empty = ⌈e / 8⌉`; `window_rows` has
 ///   `8·(full + empty)` elements.
 #[repr(C)]

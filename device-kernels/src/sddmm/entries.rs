@@ -75,7 +75,8 @@ impl<G: Gather> Kernel for SddmmEntries<G> {
         let batch = s.block_idx() * Self::BATCHES + s.thread_idx() / BATCH;
         let lane = s.thread_idx() % BATCH;
         // SAFETY: `batch < batch_count` where it is used; rows, columns and positions are in range by the obligations
-        // of the params. All lanes of the warp reach the shuffles together: the bounds of the loop are the same for all.
+        // of the params. All lanes of the warp reach the shuffles together: the bounds of the loop are the same for
+        // all.
         unsafe {
             let [row, begin, end] = match batch < p.batch_count {
                 true => [

@@ -13,9 +13,9 @@
 //! A dot product may take its elements in any order, as long as both operands take the same. Lane `(g, q)` brings 16
 //! bytes of rows `g` and `g + 8` of `Y` and of row `g` of `X`, from the same element on, and what it brought are its
 //! registers of two MMAs. Four lanes bring 64 successive bytes of a row. Long rows of `Y` come through shared memory by
-//! `cp.async`, in two slots: those of the next tile while this one is multiplied. But each lane reads only what it copied
-//! itself, so that nobody waits for anybody. Short rows go straight to registers: warps enough fit on a multiprocessor to
-//! have as much in flight, and a tile has fewer instructions.
+//! `cp.async`, in two slots: those of the next tile while this one is multiplied. But each lane reads only what it
+//! copied itself, so that nobody waits for anybody. Short rows go straight to registers: warps enough fit on a
+//! multiprocessor to have as much in flight, and a tile has fewer instructions.
 //!
 //! Tiles do not depend on one another, so that balance is a matter of counting: each warp takes `tiles_per_warp`
 //! successive ones. Rows of `X` stay in registers while a window lasts, if they fit.
@@ -71,8 +71,8 @@ pub const fn record_window_at() -> usize {
 ///   then the window's first element of `window_rows`; then three words of padding.
 /// - `window_rows`: 8 rows below m a window, [`NO_ROW`](crate::NO_ROW) where there are fewer; these, and pad columns,
 ///   have no bits.
-/// - for an instance of 8 chunks, `inner` is a multiple of the elements in 16 bytes; for one of 1 or 2 chunks that reads
-///   vectors, it is at most [`SddmmTiles::SPAN`].
+/// - for an instance of 8 chunks, `inner` is a multiple of the elements in 16 bytes; for one of 1 or 2 chunks that
+///   reads vectors, it is at most [`SddmmTiles::SPAN`].
 /// - at most 2³² − 1024 positions, `tile_count · TILE_RECORD_WORDS` words and `tiles_per_warp ≥ 1`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
@@ -171,8 +171,8 @@ impl<E: DotElement, G: Staging, const CHUNKS: usize, R: Rank> SddmmTiles<E, G, C
     pub const SPAN: u32 = CHUNKS as u32 * 4 * E::CHUNK;
     /// Warps of a block.
     pub const WARPS: u32 = Self::BLOCK_THREADS / WARP;
-    /// Whether vectors may have elements beyond the inner dimension. The widest instance leaves such to the next: it has
-    /// no registers for it.
+    /// Whether vectors may have elements beyond the inner dimension. The widest instance leaves such to the next: it
+    /// has no registers for it.
     pub const RAGGED: bool = G::VECTORS && CHUNKS < 8;
     /// Whether rows of `Y` come through shared memory.
     const STAGED: bool = G::VECTORS && CHUNKS >= 4;
@@ -456,8 +456,8 @@ impl<S: Simt, E: DotElement, G: Staging, const CHUNKS: usize> Rows<'_, S, E, G, 
         }
     }
 
-    /// Replaces, in this lane's part of a slot, the elements beyond the inner dimension by zero. Apart from the products:
-    /// few inner dimensions need it.
+    /// Replaces, in this lane's part of a slot, the elements beyond the inner dimension by zero. Apart from the
+    /// products: few inner dimensions need it.
     ///
     /// # Safety
     /// The slot was staged from element `first` on, and waited for.

@@ -10,9 +10,10 @@
 //! way 1   B[col 1][0..8)  [8..16)  [16..24)            ...          entries 1, WAYS+1, ...
 //! ```
 //!
-//! [`IN_FLIGHT`] gathers per lane are issued before the first is used, or two where segments are short. A segment that is its whole
-//! row writes `C`, or adds to it where tiles have multiplied other entries of the row; a piece of a longer row writes its sum into a slot of the workspace, which
-//! [`combine`](crate::spmm::combine) adds in a fixed order, so the result is the same in every run.
+//! [`IN_FLIGHT`] gathers per lane are issued before the first is used, or two where segments are short. A segment that
+//! is its whole row writes `C`, or adds to it where tiles have multiplied other entries of the row; a piece of a longer
+//! row writes its sum into a slot of the workspace, which [`combine`](crate::spmm::combine) adds in a fixed order, so
+//! the result is the same in every run.
 
 use core::marker::PhantomData;
 

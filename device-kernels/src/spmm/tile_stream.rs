@@ -76,7 +76,8 @@ pub const fn piece_word(slot: u32, shared: bool) -> u32 {
 /// # Obligations
 /// - `workers[i] = [begin, end]`, `begin < end`: the ranges are disjoint. A *piece* is all steps of a window
 ///   or some. It lies inside one range, or it is *shared*: each worker of a team, [`TEAM`] successive workers from
-///   a multiple of it, has a part, at least one step. All its workers meet the shared pieces of a team in the same order.
+///   a multiple of it, has a part, at least one step. All its workers meet the shared pieces of a team in the same
+///   order.
 /// - fewer than 2²⁸ steps; columns below k, rows below m and below [`MORE_STEPS`]; `8·slot + 8` at most the rows of
 ///   the workspace; all arrays 16-byte aligned.
 /// - per step: a record, 16 columns or [`NO_COLUMN`], and, unless records are packed, two bitmaps.

@@ -15,8 +15,8 @@ use crate::kernel::Kernel;
 use crate::row_softmax::butterfly;
 use crate::variant::Variant;
 
-/// Numbers that are written for each row: its loss; 1 if it has a weight and is predicted right; 1 if it has none and is
-/// predicted right; 0.
+/// Numbers that are written for each row: its loss; 1 if it has a weight and is predicted right; 1 if it has none and
+/// is predicted right; 0.
 pub const OUTCOMES: u32 = 4;
 
 /// Arguments of [`CrossEntropy`].

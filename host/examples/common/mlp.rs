@@ -1,5 +1,5 @@
-//! A layer of many networks: two linear ones with an activation between, `y = act(x·W₁ + b₁)·W₂ + b₂`, with dense weights
-//! and with pruned ones.
+//! A layer of many networks: two linear ones with an activation between, `y = act(x·W₁ + b₁)·W₂ + b₂`, with dense
+//! weights and with pruned ones.
 
 use std::fs::File;
 use std::io::BufWriter;

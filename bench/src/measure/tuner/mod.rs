@@ -80,9 +80,9 @@ impl ProductTuning {
     }
 }
 
-/// Times the default, one candidate of every family, and what is near the quickest; then the quickest once more beside the
-/// default. Candidates that are far behind their family are given up after one batch; every other result is compared
-/// with the f64 reference before its time counts.
+/// Times the default, one candidate of every family, and what is near the quickest; then the quickest once more beside
+/// the default. Candidates that are far behind their family are given up after one batch; every other result is
+/// compared with the f64 reference before its time counts.
 ///
 /// # Errors
 /// If the default cannot be planned or run, or is wrong. Other candidates that are so are in the list, with the reason.

@@ -305,8 +305,8 @@ impl<'a, S: Subject> Search<'a, S> {
         others.filter(|&candidate| candidate != default).take(self.limits.finalists).collect()
     }
 
-    /// Times the default and the finalists in turn. The winner is one that is quicker by the margin, and in three of four
-    /// rounds.
+    /// Times the default and the finalists in turn. The winner is one that is quicker by the margin, and in three of
+    /// four rounds.
     #[expect(clippy::type_complexity, reason = "the default's time, and perhaps a winner with its own")]
     fn compare(
         &mut self,

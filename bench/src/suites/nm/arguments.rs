@@ -12,8 +12,8 @@ use crate::program::{Command, Common, Failure};
 
 /// Products with vector-wise N:M weights: shapes, patterns and precisions.
 ///
-/// On a CUDA device cuBLAS's dense product of the same shape and precision is measured beside. Of large results a sample
-/// of rows is checked, from the first to the last.
+/// On a CUDA device cuBLAS's dense product of the same shape and precision is measured beside. Of large results a
+/// sample of rows is checked, from the first to the last.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]

@@ -1,8 +1,8 @@
-//! Products with vector-wise N:M weights: shapes × patterns × precisions, each planned, timed, verified, beside cuBLAS's
-//! dense product of the same shape.
+//! Products with vector-wise N:M weights: shapes × patterns × precisions, each planned, timed, verified, beside
+//! cuBLAS's dense product of the same shape.
 //!
-//! Weights and activations are uniform in `[−1, 1)`, which weights are kept is random, the result is full of NaN before,
-//! and what the last call left is compared with an f64 reference.
+//! Weights and activations are uniform in `[−1, 1)`, which weights are kept is random, the result is full of NaN
+//! before, and what the last call left is compared with an f64 reference.
 
 mod arguments;
 mod dense;

@@ -1,7 +1,7 @@
 //! Plans made on the CPU and on the GPU: the same arrays, and what either takes.
 //!
-//! A plan with all rows in tiles, in f16 and in tf32, and Libra's division by column vectors. A device without kernels has
-//! nothing to compare: times are skipped and counted.
+//! A plan with all rows in tiles, in f16 and in tf32, and Libra's division by column vectors. A device without kernels
+//! has nothing to compare: times are skipped and counted.
 
 mod arguments;
 

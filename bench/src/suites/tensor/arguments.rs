@@ -13,14 +13,14 @@ use crate::program::{Command, Common, Failure, progress};
 
 /// MTTKRP and TTM of sparse tensors in f32: FROSTT .tns files, also behind gzip, or made-up tensors.
 ///
-/// Measured are what the library chooses, points of segment reduction in a fixed order and in any, and, for comparison, a
-/// kernel that adds every product to the result atomically.
+/// Measured are what the library chooses, points of segment reduction in a fixed order and in any, and, for comparison,
+/// a kernel that adds every product to the result atomically.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     common: Common,
-    /// Made-up tensors: nell2-like, flickr-like (shapes of FROSTT tensors, indices by power laws), each also :DRAWS, and
-    /// IxJxK:DRAWS (uniform).
+    /// Made-up tensors: nell2-like, flickr-like (shapes of FROSTT tensors, indices by power laws), each also :DRAWS,
+    /// and IxJxK:DRAWS (uniform).
     #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "summarise")]
     synthetic: Vec<SyntheticTensor>,
     /// Products: mttkrp, ttm.

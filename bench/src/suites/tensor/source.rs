@@ -45,10 +45,10 @@ impl TensorSource {
 
 /// A made-up tensor: places drawn at random, those that are drawn again once.
 ///
-/// `nell2-like` has the dimensions of FROSTT's nell-2 and a tenth of its 77 million entries; `flickr-like` a tenth of the
-/// dimensions of flickr-3d and of its 113 million entries. Their indices follow power laws whose exponents are guesses, not
-/// fits: they stand for a tensor with long slices, and for one with short fibers and few slices that hold most. A name may be
-/// followed by another number of draws, `nell2-like:1000000`. `IxJxK:N` has N uniform draws.
+/// `nell2-like` has the dimensions of FROSTT's nell-2 and a tenth of its 77 million entries; `flickr-like` a tenth of
+/// the dimensions of flickr-3d and of its 113 million entries. Their indices follow power laws whose exponents are
+/// guesses, not fits: they stand for a tensor with long slices, and for one with short fibers and few slices that hold
+/// most. A name may be followed by another number of draws, `nell2-like:1000000`. `IxJxK:N` has N uniform draws.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct SyntheticTensor {
     name: Option<&'static str>,

@@ -15,8 +15,8 @@ impl<S: Simt, P: Picks, const TM: usize, const TN: usize, const WARPS: u32> Bloc
         let stage_bytes = Self::TILE.stage_bytes(p.slots, p.depth);
         let next_rows = Self::next_rows(p);
         let rounds = p.depth / Self::ROWS_AT_ONCE;
-        // SAFETY: the obligations of the params; copies are waited for and made known by a barrier before they are read,
-        // and what they overwrite has been read before a barrier.
+        // SAFETY: the obligations of the params; copies are waited for and made known by a barrier before they are
+        // read, and what they overwrite has been read before a barrier.
         unsafe {
             if B::BULK {
                 self.begin_rounds::<B>();
@@ -42,8 +42,8 @@ impl<S: Simt, P: Picks, const TM: usize, const TN: usize, const WARPS: u32> Bloc
             let mut picks = self.picks(list);
             let mut even = self.fragments(a, picks, 0, w);
             let last = loop {
-                // 3. and 4. Four kept rows, the fragments of each read while those of the one before are multiplied; and four
-                // before them, where so many are multiplied from one branch to the next.
+                // 3. and 4. Four kept rows, the fragments of each read while those of the one before are multiplied;
+                // and four before them, where so many are multiplied from one branch to the next.
                 if Self::ROWS_AT_ONCE > PICKS_AT_ONCE {
                     let odd = self.fragments(a, picks, 1, w);
                     self.multiply(&even, acc);
@@ -128,8 +128,8 @@ impl<S: Simt, P: Picks, const TM: usize, const TN: usize, const WARPS: u32> Bloc
         let (group, chunk) = (s.thread_idx() / Self::ROW_THREADS, s.thread_idx() % Self::ROW_THREADS);
         let to = to + chunk * 16;
         let mut slot = group * 4;
-        // SAFETY: rows of the lists are rows of `A`, whose chunk is readable if it is present; nothing is read where there
-        // is no row; the slab has room for all slots.
+        // SAFETY: rows of the lists are rows of `A`, whose chunk is readable if it is present; nothing is read where
+        // there is no row; the slab has room for all slots.
         unsafe {
             while slot < p.slots {
                 let four: [u32; 4] = s.load_shared(rows + slot * 4);

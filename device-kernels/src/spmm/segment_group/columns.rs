@@ -31,7 +31,8 @@ impl<'a, const C: usize> Columns<'a, C> {
         self.column < self.dense.n()
     }
 
-    /// The elements of `B` in the thread's columns and the rows `cols`, of which the first `present` are read; else zeros.
+    /// The elements of `B` in the thread's columns and the rows `cols`, of which the first `present` are read; else
+    /// zeros.
     ///
     /// # Safety
     /// Columns of entries are rows of `B`.

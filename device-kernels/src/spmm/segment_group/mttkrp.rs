@@ -1,8 +1,9 @@
-//! MTTKRP (matricized tensor times Khatri–Rao product): `Y[i,j] = α·Σ A[i,k,l]·B[k,j]·C[l,j] + β·Y[i,j]`, Sgap's equation 2.
+//! MTTKRP (matricized tensor times Khatri–Rao product): `Y[i,j] = α·Σ A[i,k,l]·B[k,j]·C[l,j] + β·Y[i,j]`, Sgap's
+//! equation 2.
 //!
-//! [`NonzeroGroups`](super::NonzeroGroups) with two factors for each entry of the tensor: its rows are the slices `i`, and
-//! an entry `(i, k, l)` is multiplied by row `k` of one matrix and row `l` of the other, element by element. All else, which
-//! thread has what, segments, slots and who adds what is cut, is the same.
+//! [`NonzeroGroups`](super::NonzeroGroups) with two factors for each entry of the tensor: its rows are the slices `i`,
+//! and an entry `(i, k, l)` is multiplied by row `k` of one matrix and row `l` of the other, element by element. All
+//! else, which thread has what, segments, slots and who adds what is cut, is the same.
 
 use core::marker::PhantomData;
 
@@ -23,8 +24,8 @@ use crate::variant::Variant;
 /// # Obligations
 /// Those of [`NonzeroGroupsParams`], of which rows are the slices of the tensor, and:
 /// - `second_indices`: as many as `col_indices`, and as aligned; rows of `second`.
-/// - `second`: of as many columns as `b`. With `vectors` it is aligned to the thread's columns, and `ld_second` a multiple of
-///   them.
+/// - `second`: of as many columns as `b`. With `vectors` it is aligned to the thread's columns, and `ld_second` a
+///   multiple of them.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 pub struct MttkrpParams {

@@ -28,12 +28,12 @@ use crate::variant::Variant;
 ///   There is one more than entries need, with none set.
 /// - `rows`: the rows that are not empty, in order; null, if that is all rows.
 /// - `slots`: for each group the slot of its first piece of a row that is cut. A group has at most two: of the row that
-///   continues from the group before, and of that which continues in the next, whose slot is one more. Null if no row is
-///   cut.
+///   continues from the group before, and of that which continues in the next, whose slot is one more. Null if no row
+///   is cut.
 /// - `empty_rows`: those without entries.
 /// - `each` is a multiple of what the instance reads at once; `lanes · reduction ≤ 32`, of which the params have
-///   logarithms; `groups` are those of all entries; blocks have a multiple of 32 threads, and all of the grid fewer than
-///   2³².
+///   logarithms; `groups` are those of all entries; blocks have a multiple of 32 threads, and all of the grid fewer
+///   than 2³².
 /// - `vectors` is not 0 only if `b` is aligned to the thread's columns, and `ldb` is a multiple of them.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
@@ -90,11 +90,12 @@ impl<E: Element, const N: usize, const C: usize> Kernel for NonzeroGroups<E, N, 
 
 /// What entries are multiplied by.
 pub(super) trait Factors: Copy {
-    /// The products of the factors of `N` entries in the thread's columns: the number of the first comes with the columns of
-    /// all. The first `present` are read; else zeros.
+    /// The products of the factors of `N` entries in the thread's columns: the number of the first comes with the
+    /// columns of all. The first `present` are read; else zeros.
     ///
     /// # Safety
-    /// Columns of entries are rows of `B`; the number is a multiple of `N`, and the entries exist, or are in the padding.
+    /// Columns of entries are rows of `B`; the number is a multiple of `N`, and the entries exist, or are in the
+    /// padding.
     unsafe fn fetch<S: Simt, E: Element, const N: usize, const C: usize>(
         self,
         s: &S,
