@@ -118,7 +118,7 @@ impl BySum {
         self.0.downcast_ref()
     }
 
-    /// The same.
+    /// As [`get`](Self::get), to change it.
     pub(crate) fn get_mut<T: Any>(&mut self) -> Option<&mut T> {
         self.0.downcast_mut()
     }

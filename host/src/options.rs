@@ -27,7 +27,7 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// Every precision.
+    /// Every precision, f64 last: products with N:M weights do not have that.
     pub const ALL: [Self; 5] = [Self::F32, Self::Tf32, Self::F16, Self::Bf16, Self::F64];
 
     pub(crate) const fn dtype(self) -> Dtype {
@@ -145,7 +145,7 @@ pub enum Determinism {
 }
 
 impl Determinism {
-    /// Every choice.
+    /// Both choices, the default first.
     pub const ALL: [Self; 2] = [Self::RunToRun, Self::Fast];
 }
 

@@ -26,7 +26,7 @@ pub(crate) trait Model {
     /// If the device fails.
     fn backward(&mut self, of_logits: &DeviceMatrix<f32>) -> Result<()>;
 
-    /// All parameters.
+    /// All parameters, each with its gradient of the last [`backward`](Self::backward).
     fn parameters(&mut self) -> Vec<&mut Parameter>;
 
     /// What its sparse work is timed with.

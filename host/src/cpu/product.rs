@@ -30,9 +30,7 @@ const STREAM_ALIGNMENT: usize = 16;
 /// A rectangle of `C`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Area {
-    /// Its rows.
     pub(super) rows: Range<usize>,
-    /// Its columns.
     pub(super) columns: Range<usize>,
 }
 

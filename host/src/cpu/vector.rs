@@ -19,7 +19,6 @@ use crate::tf32;
 pub(crate) trait Vector: Copy {
     /// What a lane holds.
     type Scalar: Value;
-    /// Number of lanes.
     const LANES: usize;
     /// Which of the first lanes take part.
     type Mask: Copy;
@@ -32,16 +31,16 @@ pub(crate) trait Vector: Copy {
     unsafe fn splat(x: Self::Scalar) -> Self;
     /// `self · factor + addend`, fused where the unit can.
     unsafe fn multiply_add(self, factor: Self, addend: Self) -> Self;
-    /// `self · factor`.
+    /// `self · factor`, rounded once a lane.
     unsafe fn multiply(self, factor: Self) -> Self;
     /// Brings the line of `at` nearer, if the unit can; `at` need not be valid.
     unsafe fn prefetch<T>(at: *const T);
 
-    /// Reads every lane.
+    /// Reads [`LANES`](Self::LANES) elements; `from` need not be aligned to the register.
     unsafe fn load(from: *const Self::Scalar) -> Self;
     /// Reads the lanes of the mask, zero elsewhere.
     unsafe fn load_part(from: *const Self::Scalar, mask: Self::Mask) -> Self;
-    /// Writes every lane.
+    /// Writes [`LANES`](Self::LANES) elements; `to` need not be aligned to the register.
     unsafe fn store(self, to: *mut Self::Scalar);
     /// Writes the lanes of the mask.
     unsafe fn store_part(self, to: *mut Self::Scalar, mask: Self::Mask);
@@ -57,7 +56,7 @@ pub(crate) trait Vector: Copy {
 /// # Safety
 /// As for [`Vector`].
 pub(crate) trait Halves: Vector<Scalar = f32> {
-    /// Reads every lane.
+    /// Reads [`LANES`](Vector::LANES) elements and widens them to f32, which is exact.
     unsafe fn load_f16(from: *const f16) -> Self;
     /// Reads the lanes of the mask, zero elsewhere.
     unsafe fn load_part_f16(from: *const f16, mask: Self::Mask) -> Self;
@@ -66,7 +65,7 @@ pub(crate) trait Halves: Vector<Scalar = f32> {
     /// Writes the lanes of the mask, rounded to nearest, ties to even.
     unsafe fn store_part_f16(self, to: *mut f16, mask: Self::Mask);
 
-    /// Reads every lane.
+    /// Reads [`LANES`](Vector::LANES) elements and widens them to f32, which is exact.
     unsafe fn load_bf16(from: *const bf16) -> Self;
     /// Reads the lanes of the mask, zero elsewhere.
     unsafe fn load_part_bf16(from: *const bf16, mask: Self::Mask) -> Self;
@@ -92,7 +91,7 @@ pub(crate) trait Lanes: Value {
     type Portable: Vector<Scalar = Self>;
     /// For AVX2 with FMA and F16C.
     type Avx2: Vector<Scalar = Self>;
-    /// For AVX-512.
+    /// For AVX-512 F, BW and VL, and what AVX2 needs.
     type Avx512: Vector<Scalar = Self>;
 }
 
@@ -140,7 +139,7 @@ pub(crate) trait Store<V: Vector>: Load<V> {
 
 /// The type that products with an element are summed in.
 pub(crate) trait Summed: Pod + Send + Sync {
-    /// That type.
+    /// f64 for an f64, else f32.
     type In: Lanes;
 }
 

@@ -46,7 +46,7 @@ pub struct SddmmPlan {
 
 /// Where the pattern is.
 pub(super) enum Body {
-    /// A [`HostSddmm`].
+    /// A [`HostSddmm`] of the type that products are summed in.
     Cpu(BySum),
     Gpu(Box<GpuSddmm>),
 }

@@ -19,7 +19,6 @@ use crate::plan::{Exceptions, MAX_INDEX};
 pub(super) struct Facts {
     pub(super) rows: usize,
     pub(super) nnz: usize,
-    /// Rows without entries.
     pub(super) empty_rows: u64,
     /// Entries of the longest row.
     pub(super) longest: u64,
@@ -78,7 +77,7 @@ pub(super) struct Decision {
 pub(super) enum Way {
     /// Rows on the CPU, dealt out so.
     Cpu(CpuTasks),
-    /// Segments of rows.
+    /// Segments of rows, in the order given or asked for: [`Algorithm::RowSplit`].
     Rows,
     /// Entries or rows in groups of threads.
     Groups(Division),

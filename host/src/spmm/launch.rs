@@ -34,7 +34,7 @@ pub(crate) struct GpuPlan {
     device: Device,
     /// Whether there are rows to which a part adds.
     adds: bool,
-    /// Rows of `C`.
+    /// Rows of `C`, those that no part writes included.
     rows: usize,
     /// Where sums wait for what may be done to them once only: made with a plan whose parts add to each other's rows,
     /// else by the first run that needs it.

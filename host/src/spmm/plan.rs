@@ -61,7 +61,7 @@ pub struct SpmmPlan {
 
 /// Where the matrix is.
 pub(super) enum Body {
-    /// A [`CpuCsr`].
+    /// A [`CpuCsr`] of the type that products are summed in.
     Cpu(BySum),
     Gpu(Box<GpuPlan>),
 }

@@ -50,7 +50,7 @@ pub struct MttkrpPlan {
 
 /// Where the tensor is.
 pub(super) enum Body {
-    /// A [`HostMttkrp`].
+    /// A [`HostMttkrp`] of the type that products are summed in.
     Cpu(BySum),
     Gpu(Box<GpuPlan>),
 }
