@@ -32,7 +32,6 @@ pub(crate) enum VectorAlgorithm {
 }
 
 impl VectorAlgorithm {
-    /// Both.
     pub(crate) const ALL: [Self; 2] = [Self::Alg1, Self::Alg2];
 
     fn raw(self) -> cs::cusparseSpMVAlg_t {

@@ -43,7 +43,7 @@ pub struct TuneRequest<'a> {
     pub also: Option<SpmmOptions>,
     /// How long and how thoroughly.
     pub limits: Limits,
-    /// Seed of `B`.
+    /// Seed of the random elements of `B`.
     pub seed: u64,
 }
 
@@ -53,7 +53,7 @@ impl Default for TuneRequest<'_> {
     }
 }
 
-/// What tuning found.
+/// The default of one product, what was tried beside it, and what won.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProductTuning {
     /// What the plan takes unless told.

@@ -1,4 +1,4 @@
-//! Sizes of products.
+//! Sizes of N:M products: what `--shapes` takes, and the named lists of them.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! Records as Markdown.
+//! Records of N:M products as tables in Markdown.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

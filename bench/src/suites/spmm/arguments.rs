@@ -1,4 +1,4 @@
-//! `windrow-bench spmm`.
+//! Arguments of `windrow-bench spmm`, and their way to the suite's options.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     /// Times of other libraries, for --summarise.
     #[arg(long, value_name = "FILE", requires = "summarise")]
     published: Option<PathBuf>,
-    /// Columns of B.
+    /// Columns of B: each path is measured for each of these.
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "32,64,128,256")]
     widths: Vec<usize>,
     /// Algorithms, precisions and options.
@@ -59,7 +59,7 @@ pub(crate) struct Arguments {
     /// Leave out cuSPARSE and cuBLAS.
     #[arg(long)]
     no_peers: bool,
-    /// Leave out cuBLAS.
+    /// Leave out cuBLAS's dense product.
     #[arg(long)]
     no_cublas: bool,
     /// Values of the matrices: those of the file, or random ones in [0, 1), which do not overflow f16.

@@ -1,4 +1,4 @@
-//! `windrow-bench tensor`.
+//! Arguments of `windrow-bench tensor`, and their way to the suite's options.
 
 use std::io::Write;
 
@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     /// and IxJxK:DRAWS (uniform).
     #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "summarise")]
     synthetic: Vec<SyntheticTensor>,
-    /// Products: mttkrp, ttm.
+    /// Products to measure: mttkrp, ttm or both.
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "mttkrp,ttm")]
     operations: Vec<TensorOperation>,
     /// Modes, from 0, that products are for.

@@ -35,9 +35,7 @@ pub(crate) type TensorRecord = Record<TensorFacts>;
 /// What is measured, and how.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
-    /// The tensors.
     pub(crate) sources: Vec<TensorSource>,
-    /// Products.
     pub(crate) operations: Vec<TensorOperation>,
     /// Modes of the tensor that products are for.
     pub(crate) modes: Vec<usize>,
@@ -115,7 +113,6 @@ struct Loaded {
     tensor: Result<Coo3<f32>, String>,
 }
 
-/// The suite.
 pub(crate) struct Tensor {
     device: Device,
     options: Options,

@@ -15,7 +15,6 @@ use crate::suites::matrices::file_name;
 pub(crate) enum TensorSource {
     /// A FROSTT `.tns` file, gzip seen through.
     File(PathBuf),
-    /// A made-up tensor.
     Synthetic(SyntheticTensor),
 }
 
@@ -59,7 +58,7 @@ pub(crate) struct SyntheticTensor {
 }
 
 impl SyntheticTensor {
-    /// The named ones.
+    /// The tensors that have a name of their own; others are named by their dimensions.
     pub(crate) const ALL: [Self; 2] = [
         Self {
             name: Some("nell2-like"),

@@ -1,4 +1,4 @@
-//! Records as Markdown.
+//! Records of tensor products as tables in Markdown.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
