@@ -20,13 +20,13 @@ use crate::variant::Variant;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct Factor {
-    /// The matrix.
+    /// The matrix, row-major, of `n` columns.
     pub matrix: GlobalPtr<f32>,
     /// Its row for each entry.
     pub indices: GlobalPtr<u32>,
     /// Its leading dimension, in elements.
     pub ld: u32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 
@@ -47,11 +47,11 @@ pub struct AtomicEntriesParams {
     pub rows: GlobalPtr<u32>,
     /// Value of each entry.
     pub values: GlobalPtr<f32>,
-    /// The result.
+    /// The result, row-major, zero before the launch.
     pub out: GlobalPtr<f32>,
-    /// Entries.
+    /// Number of entries of the tensor or matrix.
     pub nnz: u32,
-    /// Columns.
+    /// Columns of the factors and of the result.
     pub n: u32,
     /// Leading dimension of the result, in elements.
     pub ld_out: u32,

@@ -43,9 +43,9 @@ pub struct CheckParams {
     pub c: GlobalPtr<u32>,
     /// `[worst, failures]`: zeroed before the launch.
     pub outcome: GlobalPtr<u64>,
-    /// Rows of `A`.
+    /// Rows of `A` and of `C`.
     pub m: u32,
-    /// Columns of `B`.
+    /// Columns of `B` and of `C`.
     pub n: u32,
     /// Leading dimension of `B`, in elements.
     pub ldb: u32,
@@ -63,7 +63,7 @@ pub struct Check<E>(PhantomData<E>);
 impl<E: Element<Sum: Into<f64>>> Check<E> {
     /// Columns per slice of the width: one value of the grid's slow axis.
     pub const SLICE: u32 = 32;
-    /// Rows per block.
+    /// Rows per block: a warp has one.
     pub const ROWS_PER_BLOCK: u32 = Self::BLOCK_THREADS / 32;
 }
 
@@ -139,7 +139,7 @@ impl Double {
 
 /// What storing does to a result.
 struct Rounding {
-    /// Relative error.
+    /// Relative error of a rounding to nearest: the type's unit roundoff.
     unit: f64,
     /// Error where the type's spacing ends: half the distance of subnormals, and a little.
     tiny: f64,

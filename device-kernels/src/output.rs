@@ -9,7 +9,7 @@ use crate::unroll::each;
 /// What `act` is in `C ← act(α·sum + β·C + bias)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Activate {
-    /// Nothing.
+    /// Nothing: the sum goes to `C` as it is.
     #[default]
     Identity,
     /// `max(x, 0)`; NaN stays.
@@ -69,13 +69,13 @@ pub struct Output {
     pub alpha: Factor,
     /// Factor of what `C` held; 0 means that it is not read.
     pub beta: Factor,
-    /// Rows of `C`.
+    /// Rows of `C`: no row from here on is touched.
     pub m: u32,
-    /// Columns of `C`.
+    /// Columns of `C`: no column from here on is touched.
     pub n: u32,
     /// Leading dimension of `C`, in elements.
     pub ldc: u32,
-    /// [`Output::flags`].
+    /// Type of `C`, activation and width of stores, as [`Output::flags`] packs them.
     pub flags: u32,
 }
 
@@ -258,7 +258,7 @@ impl Output {
 
 /// Some neighbouring elements of `C`.
 pub struct Span {
-    /// The first.
+    /// Element of `C` at which it begins.
     at: u64,
     /// How many of them there are.
     present: u32,
@@ -269,7 +269,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// A single element.
+    /// The element at `at` alone.
     #[inline(always)]
     pub(crate) const fn one(at: u64, kind: u32) -> Self {
         Self { at, present: 1, whole: true, kind }
@@ -302,7 +302,7 @@ pub trait Summed: Real {
         sums: [Self; W],
     );
 
-    /// [`Activate::Gelu`].
+    /// [`Activate::Gelu`] of `x`; plans of f64 have none, and their sums stay as they are.
     fn gelu<S: Simt>(s: &S, x: Self) -> Self;
 }
 

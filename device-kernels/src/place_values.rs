@@ -29,7 +29,7 @@ const HELD: u32 = 4;
 /// How [`PlaceValuesParams::index`] is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placing {
-    /// There is none.
+    /// There is no index: value `i` belongs to element `i`.
     InPlace,
     /// Number of the value of each element.
     Gather,
@@ -59,19 +59,19 @@ impl Placing {
 pub struct PlaceValuesParams {
     /// The new values, of the instance's type, cast to words.
     pub values: GlobalPtr<u32>,
-    /// Where they belong.
+    /// Where values belong, as `placing` says.
     pub index: GlobalPtr<u32>,
     /// Elements as `dtype` has them; those that no value is for are left alone.
     pub out: GlobalPtr<u32>,
     /// Where finite values that become infinite are counted, or null.
     pub overflowed: GlobalPtr<u32>,
-    /// Elements, or values.
+    /// Length of `index`: elements if they are gathered, else values.
     pub count: u32,
-    /// Meaning of `index`.
+    /// Meaning of `index`: a [`Placing::code`].
     pub placing: u32,
     /// What values are rounded to.
     pub dtype: u32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 

@@ -8,9 +8,9 @@ use crate::unroll::each4;
 
 /// A type in which a kernel sums: f32, or f64 for elements of that type.
 pub trait Real: Word + PartialOrd + Add<Output = Self> + Mul<Output = Self> {
-    /// 0.
+    /// 0, where sums begin.
     const ZERO: Self;
-    /// 1.
+    /// 1, a factor that changes nothing.
     const ONE: Self;
 
     /// `a·b + c`, rounded once.
@@ -78,7 +78,7 @@ impl Factor {
         x.factor()
     }
 
-    /// The number.
+    /// The number, for the type that it was made of: bits of another mean nothing.
     #[inline(always)]
     #[must_use]
     pub fn get<T: Real>(self) -> T {

@@ -21,7 +21,7 @@ use crate::real::Real;
 /// most 32, as their logarithms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupShape {
-    /// Threads.
+    /// Logarithm of the group's threads.
     pub size_log2: u32,
     /// Lanes from one thread to the next.
     pub stride_log2: u32,

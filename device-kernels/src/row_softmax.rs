@@ -54,9 +54,9 @@ pub struct RowSoftmaxParams {
     pub rows: GlobalPtr<[u32; 2]>,
     /// What the softmax is taken of.
     pub scores: GlobalPtr<f32>,
-    /// The probabilities.
+    /// The probabilities, `exp(scale·(score − max)) / Σ` over each row.
     pub out: GlobalPtr<f32>,
-    /// Number of rows.
+    /// Number of rows in `rows`.
     pub row_count: u32,
     /// Factor of the scores.
     pub scale: f32,
@@ -78,7 +78,7 @@ pub struct RowSoftmaxGradParams {
     pub gradient: GlobalPtr<f32>,
     /// The gradient with respect to the scores.
     pub out: GlobalPtr<f32>,
-    /// Number of rows.
+    /// Number of rows in `rows`.
     pub row_count: u32,
     /// Factor of the scores.
     pub scale: f32,
@@ -86,7 +86,7 @@ pub struct RowSoftmaxGradParams {
 
 /// The threads that share a row.
 pub trait Group: 'static {
-    /// How many.
+    /// Threads of the group: a power of two.
     const THREADS: u32;
     /// Whether they are a block.
     const LONG: bool;

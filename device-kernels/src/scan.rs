@@ -37,7 +37,7 @@ pub const SCAN_BLOCK: u32 = Scan::BLOCK_THREADS * PER_THREAD;
 pub struct ScanParams {
     /// What is added up.
     pub input: GlobalPtr<u32>,
-    /// The sums.
+    /// The sum of the elements before each, and of all in the end.
     pub output: GlobalPtr<u32>,
     /// Total of each block.
     pub sums: GlobalPtr<u32>,

@@ -53,7 +53,7 @@ pub struct Sampled {
     pub ldx: u32,
     /// Leading dimension of `Y`, in elements.
     pub ldy: u32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
     /// Factor of every element.
     pub alpha: Factor,

@@ -46,7 +46,7 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// No matrix.
+    /// A matrix that is not there.
     pub const NONE: Self = Self { data: GlobalPtr::NULL, ld: 0, vectors: 0 };
 
     #[inline(always)]
@@ -134,13 +134,13 @@ impl Quad {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 pub struct Extent {
-    /// Rows.
+    /// Rows of the matrix, each of `2^lane_bits` lanes.
     pub rows: u32,
-    /// Columns.
+    /// Columns of the matrix, without padding.
     pub cols: u32,
     /// Binary logarithm of the lanes that share a row.
     pub lane_bits: u32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 

@@ -75,7 +75,7 @@ pub struct NmCudaCoresParams {
     pub output: Output,
     /// Elements of the output from one part to the next.
     pub part_elements: u64,
-    /// The activations.
+    /// The activations, k-major: row `i` is column `i` of `A`.
     pub a: GlobalPtr<f32>,
     /// Rows, weights and picks.
     pub records: GlobalPtr<u32>,
@@ -295,7 +295,7 @@ impl<'a, S: Simt, P: Picks, const TM: usize, const TN: usize, const WARPS: u32>
         (of_a, of_w)
     }
 
-    /// `acc[i][j] += a[i]·w[j]`.
+    /// `acc[i][j] += a[i]·w[j]`, an outer product of one kept row, each element rounded once.
     #[inline(always)]
     fn multiply(&self, (a, w): &Fragments<TM, TN>, acc: &mut [[f32; TN]; TM]) {
         // Columns outside: with rows outside, `ptxas` has the factor of `A` change more often, and three registers of

@@ -106,12 +106,12 @@ macro_rules! sixteen_bits {
                 // SAFETY: the caller's promise.
                 unsafe { s.$mma(a, b, acc) }
             }
-            /// `fragment::c_f32`.
+            /// The row of `fragment::c_f32`: tiles of 16 rows follow each other.
             #[inline(always)]
             fn row(lane: u32, tile: u32, half: u32) -> u32 {
                 16 * tile + lane / 4 + 8 * half
             }
-            /// `fragment::b_16bit`.
+            /// The lane, register and half of `fragment::b_16bit`.
             #[inline(always)]
             fn weight_at(kept: u32, column: u32) -> (u32, u32, u32) {
                 (column * 4 + kept % 8 / 2, kept / 8, kept % 2)
@@ -174,7 +174,7 @@ impl NmOperand for Tf32 {
     fn row(lane: u32, tile: u32, half: u32) -> u32 {
         tile / 2 * 32 + lane / 4 * 4 + tile % 2 * 2 + half
     }
-    /// `fragment::b_tf32`.
+    /// The lane and register of `fragment::b_tf32`.
     #[inline(always)]
     fn weight_at(kept: u32, column: u32) -> (u32, u32, u32) {
         (column * 4 + kept % 4, kept / 4, 0)

@@ -77,7 +77,7 @@ pub struct NmTensorCoresParams {
     pub parts_log2: u32,
     /// Tiles of rows, at least one.
     pub m_tiles: u32,
-    /// Items.
+    /// Items of the whole grid.
     pub items: u32,
     /// Blocks of the grid: modulo the tiles of rows, and divided by them.
     pub step: [u32; 2],

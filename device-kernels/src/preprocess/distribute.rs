@@ -35,7 +35,7 @@ pub struct DistributeVectorsParams {
     pub distributed: GlobalPtr<[u32; 2]>,
     /// Entries that a vector in tiles has at least.
     pub threshold: u32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 
@@ -282,13 +282,13 @@ pub struct DistributeEntriesParams {
     pub kept_masks: GlobalPtr<u32>,
     /// The other entries of the matrix.
     pub rest_sources: GlobalPtr<u32>,
-    /// Column of each.
+    /// Column of each of the other entries.
     pub rest_cols: GlobalPtr<u32>,
     /// Where the other entries of each row begin.
     pub rest_offsets: GlobalPtr<u32>,
-    /// Number of entries.
+    /// Number of entries of the matrix.
     pub entries: u32,
-    /// Number of rows.
+    /// Number of rows of the matrix.
     pub rows: u32,
 }
 
@@ -387,9 +387,9 @@ pub struct PlaceWindowsParams {
     pub distributed: GlobalPtr<[u32; 2]>,
     /// Rows of the windows with entries in tiles.
     pub placed_rows: GlobalPtr<u32>,
-    /// Slots of these.
+    /// Slots of `placed_rows`, 8 for each window.
     pub slots: u32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 

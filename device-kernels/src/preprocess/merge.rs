@@ -29,9 +29,9 @@ pub struct MergeColumnsParams {
     pub sources: GlobalPtr<u32>,
     /// Bit `r` where a column begins: slot `r` has an entry in it. 0 elsewhere.
     pub masks: GlobalPtr<u32>,
-    /// Number of slots.
+    /// Number of slots, 8 for each window.
     pub slots: u32,
-    /// Number of entries.
+    /// Number of entries in all slots.
     pub entries: u32,
 }
 
@@ -148,9 +148,9 @@ pub struct ListVectorsParams {
     /// `[column, first position]` of each column of each window; behind the last, the number of positions. Null: not
     /// yet.
     pub vectors: GlobalPtr<[u32; 2]>,
-    /// Number of entries.
+    /// Number of entries in all windows.
     pub entries: u32,
-    /// Number of windows.
+    /// Number of windows, of 8 slots each.
     pub windows: u32,
 }
 

@@ -41,15 +41,15 @@ pub struct TileRecordsParams {
     pub values: GlobalPtr<u32>,
     /// First chunk of each packed record; null for dense ones.
     pub record_starts: GlobalPtr<u32>,
-    /// What is written.
+    /// The records that are written, step after step.
     pub records: GlobalPtr<u32>,
-    /// Number of steps.
+    /// Number of steps of all pieces.
     pub steps: u32,
-    /// Number of pieces.
+    /// Number of pieces, in the order of their steps.
     pub piece_count: u32,
     /// [`ROUNDED`](Self::ROUNDED), [`TO_NEAREST`](Self::TO_NEAREST) or [`TO_BF16`](Self::TO_BF16).
     pub rounding: u32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 
@@ -309,11 +309,11 @@ pub struct GatherValuesParams {
     pub sources: GlobalPtr<u32>,
     /// Value of each entry of the matrix.
     pub values: GlobalPtr<u32>,
-    /// Their values.
+    /// Value of each entry that `sources` names, rounded if need be.
     pub gathered: GlobalPtr<u32>,
-    /// Number of them.
+    /// Number of entries that `sources` names.
     pub count: u32,
-    /// What values are.
+    /// What values are: a constant of [`TileRecordsParams`].
     pub rounding: u32,
 }
 

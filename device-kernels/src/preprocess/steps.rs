@@ -39,13 +39,13 @@ pub struct TileStepsParams {
     pub step_entries: GlobalPtr<u32>,
     /// Chunks of each step's packed record; null where records are dense.
     pub step_chunks: GlobalPtr<u32>,
-    /// Number of steps.
+    /// Number of steps of all pieces.
     pub steps: u32,
-    /// Number of pieces.
+    /// Number of pieces, in the order of their steps.
     pub piece_count: u32,
     /// Bytes of a value.
     pub value_bytes: u32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 

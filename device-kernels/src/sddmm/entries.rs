@@ -36,7 +36,7 @@ pub const BATCH: u32 = 8;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct SddmmEntriesParams {
-    /// The operands.
+    /// The dense operands and the result.
     pub sampled: Sampled,
     /// Row of each batch.
     pub rows: GlobalPtr<u32>,
@@ -44,9 +44,9 @@ pub struct SddmmEntriesParams {
     pub begins: GlobalPtr<u32>,
     /// Column of each position.
     pub col_indices: GlobalPtr<u32>,
-    /// Number of batches.
+    /// Batches of the whole grid.
     pub batch_count: u32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 

@@ -36,15 +36,15 @@ const AT_ONCE: usize = 4;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct SddmmGroupsParams {
-    /// The operands.
+    /// The dense operands and the result.
     pub sampled: Sampled,
     /// Row of each position.
     pub rows: GlobalPtr<u32>,
     /// Column of each position.
     pub col_indices: GlobalPtr<u32>,
-    /// Number of positions.
+    /// Number of positions in all groups.
     pub positions: u32,
-    /// Number of groups.
+    /// Groups of threads in the grid.
     pub groups: u32,
     /// Positions of a group.
     pub entries_each: u32,

@@ -77,13 +77,13 @@ pub const fn record_window_at() -> usize {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct SddmmTilesParams {
-    /// The operands.
+    /// The dense operands and the result.
     pub sampled: Sampled,
     /// Record of each tile.
     pub records: GlobalPtr<u32>,
     /// Rows of each window.
     pub window_rows: GlobalPtr<u32>,
-    /// Number of tiles.
+    /// Number of records, one for each tile.
     pub tile_count: u32,
     /// Tiles that a warp takes.
     pub tiles_per_warp: u32,
@@ -125,14 +125,14 @@ dot_element!(Tf32, mma_m16n8k8_tf32, |s: &S, read: [u32; 4]| read
 
 /// How an entry's number among those of its row is found.
 pub trait Rank: 'static {
-    /// Whether by scanning.
+    /// Whether the mask is scanned bit by bit.
     const SCANS: bool;
 
     /// Bits of `mask` below `column`.
     fn below<S: Simt>(s: &S, mask: u32, column: u32) -> u32;
 }
 
-/// One population count.
+/// By one population count of the bits below the column.
 pub struct PopCount;
 /// Bit by bit, for comparison.
 pub struct Scan;

@@ -24,7 +24,7 @@ use crate::unroll::each;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 pub struct Dense {
-    /// `C`.
+    /// `C`, and what becomes of sums on their way to it.
     pub out: Output,
     /// `B`, cast to words.
     pub b: GlobalPtr<u32>,
@@ -36,7 +36,7 @@ pub struct Dense {
     pub ld_partial: u32,
     /// Whether partial sums are added to the workspace, in whatever order they come, instead of stored.
     pub accumulate: u32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 

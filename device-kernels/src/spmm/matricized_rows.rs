@@ -101,7 +101,7 @@ pub struct MatricizedRowsParams {
     pub values: GlobalPtr<u32>,
     /// Records of blocks; a block takes those from its own number on, in steps of the grid.
     pub count: u32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 
@@ -185,7 +185,7 @@ struct MatricizedRow {
 #[derive(Clone, Copy)]
 struct Step {
     row: MatricizedRow,
-    /// Entries before.
+    /// Entries of the row in earlier steps.
     done: u32,
 }
 
@@ -202,7 +202,7 @@ struct Cursor {
     block: u32,
     record: [u32; 4],
     done: u32,
-    /// The record behind.
+    /// The record that the warp takes next, read ahead.
     upcoming: [u32; 4],
 }
 

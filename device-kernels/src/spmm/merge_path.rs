@@ -75,7 +75,7 @@ const CARRY_BYTES: u32 = 8 * WARPS;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 pub struct MergePathParams {
-    /// The dense operands.
+    /// `B`, `C` and the workspace.
     pub dense: Dense,
     /// What each block does.
     pub shares: GlobalPtr<[u32; 4]>,
@@ -87,7 +87,7 @@ pub struct MergePathParams {
     pub values: GlobalPtr<u32>,
     /// Shares at the front that are of one row.
     pub long_count: u32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 

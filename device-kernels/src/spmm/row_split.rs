@@ -41,7 +41,7 @@ pub const IN_FLIGHT: usize = 4;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct RowSplitParams {
-    /// The dense operands.
+    /// `B`, `C` and the workspace.
     pub dense: Dense,
     /// `[row, begin, end, slot]` per segment.
     pub segments: GlobalPtr<[u32; 4]>,
@@ -49,9 +49,9 @@ pub struct RowSplitParams {
     pub col_indices: GlobalPtr<u32>,
     /// Value of each entry, in the element type's bits.
     pub values: GlobalPtr<u32>,
-    /// Number of segments.
+    /// Segments, of which a group of lanes has one.
     pub segment_count: u32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 
@@ -67,7 +67,7 @@ impl<G: Gather, const LANES: u32, const WAYS: u32> RowSplit<G, LANES, WAYS> {
     const SHORT: bool = WAYS == 1 && G::WIDTH == 8;
     /// Lanes that share a segment.
     pub const GROUP: u32 = LANES * WAYS;
-    /// Segments per block.
+    /// Segments per block: one for each group of lanes.
     pub const SEGMENTS_PER_BLOCK: u32 = Self::BLOCK_THREADS / Self::GROUP;
     /// Columns per slice of the width: one value of the grid's slow axis.
     pub const SLICE: u32 = LANES * G::WIDTH;

@@ -45,7 +45,7 @@ pub const MOST_THREADS: u32 = 512;
 /// Where a thread is: which columns it has, and which of the workers it is.
 #[derive(Clone, Copy)]
 struct Place {
-    /// First column.
+    /// First of the thread's columns.
     column: u32,
     /// The first worker of the thread's warp, and those of all warps: what the loop over shares goes by, the same for
     /// all lanes.

@@ -16,7 +16,7 @@ use crate::variant::Variant;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 pub struct PointwiseParams {
-    /// What is read.
+    /// The matrix that is read, in f32.
     pub x: Matrix,
     /// Elements that are not above zero here become zero; or none.
     pub gate: Matrix,
@@ -26,15 +26,15 @@ pub struct PointwiseParams {
     pub rounded: Matrix,
     /// What is added to each row; or null.
     pub bias: GlobalPtr<f32>,
-    /// The matrix.
+    /// Rows and columns of all matrices.
     pub extent: Extent,
     /// Whether elements that are not above zero become zero.
     pub rectify: u32,
     /// Whether `rounded` is bf16, not f16.
     pub rounds_to_bf16: u32,
-    /// Factor of `x`.
+    /// Factor of `x`, before the bias.
     pub scale: f32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 

@@ -25,13 +25,13 @@ pub struct ColumnSumsParams {
     pub y: Matrix,
     /// A row of sums for each chunk.
     pub out: Matrix,
-    /// Rows.
+    /// Rows of `x`, and of `y` if it is there.
     pub rows: u32,
-    /// Columns.
+    /// Columns of `x`, and of `out`.
     pub cols: u32,
     /// Rows of a chunk.
     pub chunk_rows: u32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 

@@ -27,7 +27,7 @@ impl Item {
         Self { number, tile: number % tiles, rest: number / tiles }
     }
 
-    /// The block's next.
+    /// The block's next item, as many items on as the grid has blocks; it may not exist.
     #[inline(always)]
     pub(super) fn next<S: Simt>(self, s: &S, p: &NmTensorCoresParams) -> Self {
         let (tile, rest) = (self.tile + p.step[0], self.rest + p.step[1]);

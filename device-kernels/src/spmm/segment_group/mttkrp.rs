@@ -37,7 +37,7 @@ pub struct MttkrpParams {
     pub second: GlobalPtr<u32>,
     /// Leading dimension of the second factor, in elements.
     pub ld_second: u32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 

@@ -38,7 +38,7 @@ use crate::variant::Variant;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 pub struct NonzeroGroupsParams {
-    /// The dense operands.
+    /// `B`, `C` and the workspace.
     pub dense: Dense,
     /// Column of each entry.
     pub col_indices: GlobalPtr<u32>,
@@ -50,15 +50,15 @@ pub struct NonzeroGroupsParams {
     pub rows: GlobalPtr<u32>,
     /// First slot of each group.
     pub slots: GlobalPtr<u32>,
-    /// Rows that are.
+    /// Rows that are empty: they become `β·C`.
     pub empty_rows: GlobalPtr<u32>,
-    /// Entries.
+    /// Number of entries of `A`.
     pub nnz: u32,
-    /// Rows without entries.
+    /// Rows without entries, listed in `empty_rows`.
     pub empty_count: u32,
     /// Entries of a thread.
     pub each: u32,
-    /// Groups.
+    /// Groups of threads, `⌈nnz / (each · reduction)⌉`.
     pub groups: u32,
     /// Logarithm of the threads of a group.
     pub reduction_log2: u32,
@@ -66,7 +66,7 @@ pub struct NonzeroGroupsParams {
     pub lanes_log2: u32,
     /// Whether a thread reads its columns of `B` at once.
     pub vectors: u32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 

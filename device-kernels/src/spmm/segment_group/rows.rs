@@ -26,7 +26,7 @@ use crate::variant::Variant;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 pub struct RowGroupsParams {
-    /// The dense operands.
+    /// `B`, `C` and the workspace.
     pub dense: Dense,
     /// First entry of each row, and the end.
     pub row_offsets: GlobalPtr<u32>,
@@ -34,7 +34,7 @@ pub struct RowGroupsParams {
     pub col_indices: GlobalPtr<u32>,
     /// Value of each entry, in the element type's bits.
     pub values: GlobalPtr<u32>,
-    /// Rows of `A`.
+    /// Rows of `A` and of `C`.
     pub rows: u32,
     /// Rows that a worker has one after the other.
     pub rows_each: u32,

@@ -39,7 +39,7 @@ pub struct Bring<P> {
 
 /// An element of a step.
 pub struct Element {
-    /// The step.
+    /// Number of the step in the stream.
     pub step: u32,
     /// 0 or 1: which of its tiles.
     pub tile: u32,

@@ -13,9 +13,9 @@ pub trait TileElement: Element<Sum = f32> {
     const SLICE_FEATURES: u32 = 8 * Self::CHUNK;
     /// Words of a step's values that each lane holds.
     const LANE_WORDS: u32;
-    /// One slice's accumulators.
+    /// The accumulators of one slice that a lane holds.
     type Sums: Copy;
-    /// Accumulators of zero.
+    /// Accumulators of zero, with which a piece begins.
     const ZERO_SUMS: Self::Sums;
     /// A lane's values of a step.
     type Fragment: Word;
