@@ -212,7 +212,7 @@ impl<E: Element> Gather for Vectors<E> {
 
     #[inline(always)]
     unsafe fn fetch<S: Simt>(s: &S, b: GlobalPtr<u32>, at: u64) -> [u32; 4] {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has a vector of `b` at element `at`, aligned to 16 bytes, which nothing writes meanwhile.
         unsafe { s.load_readonly(b.cast::<E::Bits>().at_wide(at).cast::<[u32; 4]>()) }
     }
 
@@ -246,7 +246,7 @@ impl<E: Element> Gather for Scalars<E> {
 
     #[inline(always)]
     unsafe fn fetch<S: Simt>(s: &S, b: GlobalPtr<u32>, at: u64) -> E::Sum {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has an element of `b` at `at`, which nothing writes meanwhile.
         E::widen(s, unsafe { s.load_readonly(b.cast::<E::Bits>().at_wide(at)) })
     }
 

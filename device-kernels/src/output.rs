@@ -187,7 +187,7 @@ impl Output {
         let mut out = sums;
         each::<W>(|i| out[i] = alpha * sums[i]);
         if beta != T::ZERO {
-            // SAFETY: the caller's promise.
+            // SAFETY: the span lies in `C`, which is as [`Output`] demands, and no other thread touches it.
             let old = unsafe { T::read::<S, W>(s, self.c, span) };
             each::<W>(|i| out[i] = T::fma(s, beta, old[i], out[i]));
         }
@@ -233,7 +233,8 @@ impl Output {
         let at = u64::from(row) * u64::from(self.ldc) + u64::from(column);
         let alpha = self.alpha.get::<f32>();
         let x = |i: usize| alpha * sums[i % WIDTH];
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller found the output plain and the columns inside of `C`, whose elements no other thread
+        // touches.
         unsafe {
             if self.flags & TYPE_MASK == 0 {
                 let c = self.c.cast::<f32>().at_wide(at);
@@ -309,7 +310,7 @@ pub trait Summed: Real {
 impl Summed for f32 {
     #[inline(always)]
     unsafe fn read<S: Simt, const W: usize>(s: &S, c: GlobalPtr<u32>, span: &Span) -> [Self; W] {
-        // SAFETY: the caller's promise.
+        // SAFETY: the span lies in `C`, which is as [`Output`] demands, of the type that `kind` says.
         unsafe {
             match span.kind {
                 0 => read_numbers(s, c, span),
@@ -320,7 +321,7 @@ impl Summed for f32 {
 
     #[inline(always)]
     unsafe fn write<S: Simt, const W: usize>(s: &S, c: GlobalPtr<u32>, span: &Span, x: [Self; W]) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the span lies in `C`, of the type that `kind` says, and is this thread's alone.
         unsafe {
             match span.kind {
                 0 => write_numbers(s, c, span, x),
@@ -337,7 +338,7 @@ impl Summed for f32 {
         factors: [Self; 2],
         sums: [Self; W],
     ) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the span lies in `C`, of the type that `kind` says, and is this thread's alone.
         unsafe {
             match span.kind {
                 0 => linear_numbers(s, c, span, factors, sums),
@@ -358,13 +359,13 @@ impl Summed for f32 {
 impl Summed for f64 {
     #[inline(always)]
     unsafe fn read<S: Simt, const W: usize>(s: &S, c: GlobalPtr<u32>, span: &Span) -> [Self; W] {
-        // SAFETY: the caller's promise.
+        // SAFETY: the span lies in `C`, which is as [`Output`] demands: sums of f64 have no other type.
         unsafe { read_numbers(s, c, span) }
     }
 
     #[inline(always)]
     unsafe fn write<S: Simt, const W: usize>(s: &S, c: GlobalPtr<u32>, span: &Span, x: [Self; W]) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the span lies in `C`, of f64, and is this thread's alone.
         unsafe { write_numbers(s, c, span, x) }
     }
 
@@ -376,7 +377,7 @@ impl Summed for f64 {
         factors: [Self; 2],
         sums: [Self; W],
     ) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the span lies in `C`, of f64, and is this thread's alone.
         unsafe { linear_numbers(s, c, span, factors, sums) }
     }
 
@@ -393,7 +394,7 @@ impl Summed for f64 {
 unsafe fn read_numbers<S: Simt, T: Real, const W: usize>(s: &S, c: GlobalPtr<u32>, span: &Span) -> [T; W] {
     let from = c.cast::<T>().at_wide(span.at);
     let mut out = [T::ZERO; W];
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has numbers of `T` in all of the span, aligned to a vector where it is whole.
     unsafe {
         if span.whole {
             return T::load(s, from);
@@ -412,7 +413,7 @@ unsafe fn read_numbers<S: Simt, T: Real, const W: usize>(s: &S, c: GlobalPtr<u32
 #[inline(always)]
 unsafe fn write_numbers<S: Simt, T: Real, const W: usize>(s: &S, c: GlobalPtr<u32>, span: &Span, x: [T; W]) {
     let to = c.cast::<T>().at_wide(span.at);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has room for numbers of `T` in all of the span, aligned to a vector where it is whole.
     unsafe {
         if span.whole {
             return T::store(s, to, x, true);
@@ -440,7 +441,7 @@ unsafe fn linear_numbers<S: Simt, T: Real, const W: usize>(
     let c = c.cast::<T>().at_wide(span.at);
     let mut out = sums;
     each::<W>(|i| out[i] = alpha * sums[i]);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has numbers of `T` in all of the span, aligned to a vector where it is whole.
     unsafe {
         if span.whole {
             if beta != T::ZERO {
@@ -478,7 +479,7 @@ unsafe fn linear_halves<S: Simt, const W: usize>(
     let c = c.cast::<u16>().at_wide(span.at);
     let mut out = sums;
     each::<W>(|i| out[i] = alpha * sums[i]);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has f16 in all of the span, aligned to a vector where it is whole.
     unsafe {
         if span.whole && W > 1 {
             if beta != 0.0 {
@@ -518,7 +519,7 @@ unsafe fn read_halves<S: Simt, const W: usize>(
 ) -> [f32; W] {
     let from = c.cast::<u16>().at_wide(span.at);
     let mut pairs = [0; 2];
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has numbers of 16 bits in all of the span, aligned to a vector where it is whole.
     unsafe {
         if span.whole && W == 4 {
             pairs = s.load(from.cast::<[u32; 2]>());
@@ -560,7 +561,7 @@ unsafe fn write_halves<S: Simt, const W: usize>(
         let two = [x[low % W], x[(low + 1) % W]];
         if is_f16 { s.f32x2_to_f16x2(two) } else { s.f32x2_to_bf16x2(two) }
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has room for 16-bit numbers in all of the span, aligned to a vector where it is whole.
     unsafe {
         if span.whole && W == 4 {
             s.store_streaming(to.cast(), [pair(0), pair(2)]);

@@ -169,7 +169,7 @@ pub trait Given: Word {
 impl Given for f32 {
     #[inline(always)]
     unsafe fn place<S: Simt>(self, s: &S, p: &PlaceValuesParams, place: u32) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has this place of `out` to itself.
         let stored = unsafe { round(s, p, place, self) };
         !stored.is_finite() && self.is_finite()
     }
@@ -178,7 +178,7 @@ impl Given for f32 {
 impl Given for f64 {
     #[inline(always)]
     unsafe fn place<S: Simt>(self, s: &S, p: &PlaceValuesParams, place: u32) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has this place of `out` to itself, and `out` is f64 where values are.
         unsafe { s.store(p.out.cast::<Self>().at(place), self) };
         false
     }
@@ -191,7 +191,7 @@ impl Given for f64 {
 #[inline(always)]
 unsafe fn round<S: Simt>(s: &S, p: &PlaceValuesParams, place: u32, value: f32) -> f32 {
     let bits = value.to_bits();
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has this place of `out` to itself, of the type that `dtype` says.
     unsafe {
         match p.dtype {
             F16 => {

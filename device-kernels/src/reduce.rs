@@ -104,7 +104,7 @@ pub unsafe fn segment_carry<S: Simt, T: Real, const C: usize>(
         distance *= 2;
     }
     // Of the thread before.
-    // SAFETY: as above.
+    // SAFETY: the caller promises that all 32 lanes are here, with the same shape.
     let (before, before_started) = unsafe { take_up(s, 1 << shape.stride_log2, sum, started) };
     if place == 0 {
         Carry { sum: [T::ZERO; C], started: false }
@@ -125,7 +125,7 @@ unsafe fn take_up<S: Simt, T: Real, const C: usize>(
     let mut i = 0;
     // A group as wide as the warp has nobody below its first thread, whose own values come back: nobody uses them.
     let delta = delta & 31;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that all 32 lanes are here, with the same `delta`.
     unsafe {
         while i < C {
             other[i] = T::shuffle_up(s, sum[i], delta);

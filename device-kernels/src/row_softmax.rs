@@ -113,7 +113,7 @@ impl Group for EightLanes {
 
     #[inline(always)]
     unsafe fn reduce<S: Simt>(s: &S, _: u32, value: f32, combine: impl Fn(f32, f32) -> f32) -> f32 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the block is here, and with it this warp.
         unsafe { butterfly::<S, SHORT_LANES>(s, value, combine) }
     }
 }
@@ -192,7 +192,7 @@ impl<G: Group> Share<G> {
     unsafe fn locate<S: Simt>(s: &S, rows: GlobalPtr<[u32; 2]>, row_count: u32) -> Self {
         let index = s.block_idx() * Self::ROWS + s.thread_idx() / G::THREADS;
         let [begin, end] = match index < row_count {
-            // SAFETY: the caller's promise.
+            // SAFETY: the index is below the number of rows, which the caller promises that `rows` has.
             true => unsafe { s.load_readonly(rows.at(index)) },
             false => [0; 2],
         };
@@ -388,7 +388,7 @@ unsafe fn pairs<S: Simt, G: Group>(
     let mut i = 0;
     while i < HELD {
         if let Some(at) = share.position(first, i) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the positions are those of the share's row, and both arrays have an element for each.
             step[i as usize] =
                 unsafe { [s.load_readonly(p.probabilities.at(at)), s.load_readonly(p.gradient.at(at))] };
         }

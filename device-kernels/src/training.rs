@@ -90,7 +90,7 @@ impl Matrix {
     #[inline(always)]
     unsafe fn store<S: Simt>(&self, s: &S, quad: Quad, elements: [f32; 4]) {
         let to = self.data.at_wide(self.offset(quad));
-        // SAFETY: the caller's promise.
+        // SAFETY: the quad is one of the matrix, and this thread's alone, by the caller's promise.
         unsafe {
             if self.vectors != 0 && quad.present == QUAD {
                 return s.store(to.cast::<[f32; 4]>(), elements);

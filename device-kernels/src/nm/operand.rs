@@ -81,7 +81,7 @@ macro_rules! sixteen_bits {
             }
             #[inline(always)]
             unsafe fn picks<S: Simt>(s: &S, from: u32) -> u32 {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller's `from` is a pick in shared memory, written before a barrier.
                 u32::from(unsafe { s.load_shared::<u16>(from) })
             }
             #[inline(always)]
@@ -94,7 +94,8 @@ macro_rules! sixteen_bits {
             }
             #[inline(always)]
             unsafe fn load<S: Simt>(s: &S, from: u32, load: u32) -> [u32; 4] {
-                // SAFETY: the caller's promise.
+                // SAFETY: the full warp is here, and `from` lies in a slot of the slab, which was written before a
+                // barrier.
                 unsafe { s.load_matrix_x4_trans(from + load * 32) }
             }
             #[inline(always)]
@@ -103,7 +104,7 @@ macro_rules! sixteen_bits {
             }
             #[inline(always)]
             unsafe fn mma<S: Simt>(s: &S, a: [u32; 4], b: [u32; 2], acc: [f32; 4]) -> [f32; 4] {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller promises that the full warp is here.
                 unsafe { s.$mma(a, b, acc) }
             }
             /// The row of `fragment::c_f32`: tiles of 16 rows follow each other.
@@ -158,7 +159,7 @@ impl NmOperand for Tf32 {
     }
     #[inline(always)]
     unsafe fn load<S: Simt>(s: &S, from: [u32; 2], load: u32) -> [[u32; 4]; 2] {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's `from` lies in slots of the slab, which were written before a barrier.
         from.map(|at| unsafe { s.load_shared(at + load * 128) })
     }
     #[inline(always)]
@@ -167,7 +168,7 @@ impl NmOperand for Tf32 {
     }
     #[inline(always)]
     unsafe fn mma<S: Simt>(s: &S, a: [u32; 4], b: [u32; 2], acc: [f32; 4]) -> [f32; 4] {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the full warp is here.
         unsafe { s.mma_m16n8k8_tf32(a, b, acc) }
     }
     #[inline(always)]

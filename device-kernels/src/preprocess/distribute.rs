@@ -124,7 +124,7 @@ unsafe fn mask_of<S: Simt>(s: &S, p: &DistributeVectorsParams, vector: u32, end:
     if vector >= end {
         return 0;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the vector is one of a window's, and leads to its first position, by the obligations of the params.
     unsafe {
         let [_, position] = s.load_readonly(p.vectors.at(vector));
         s.load_readonly(p.masks.at(position))
@@ -232,7 +232,7 @@ unsafe fn renumber<S: Simt>(s: &S, p: &DistributeVectorsParams, slots: u32, (beg
     let mut vector = begin + s.thread_idx();
     while vector < end {
         let to = p.taken_masks.at(vector);
-        // SAFETY: the caller's promise.
+        // SAFETY: the vectors `begin..end` are those of the block's window, each in one thread's hands.
         unsafe {
             let mask: u32 = s.load(to);
             let (mut renumbered, mut at, mut slot) = (0, 0, 0);

@@ -68,7 +68,7 @@ impl TileRecordsParams {
 /// As for [`Simt::load_readonly`]; `rounding` is one of those of [`TileRecordsParams`].
 #[inline(always)]
 unsafe fn load_value<S: Simt, B: StoredValue>(s: &S, values: GlobalPtr<u32>, at: u32, rounding: u32) -> B {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has a value at `at`, of the type that `rounding` says.
     unsafe {
         if rounding == TileRecordsParams::ROUNDED {
             s.load_readonly(values.cast::<B>().at(at))
@@ -150,7 +150,7 @@ impl End {
     /// The obligations of the params, and `step < steps`.
     #[inline(always)]
     unsafe fn find<S: Simt>(s: &S, p: &TileRecordsParams, step: u32) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: the step exists, so that the search finds the piece that it belongs to, and that its window.
         unsafe {
             let piece = part_of(s, p.piece_steps, p.piece_count, step);
             let [window, _, word, _] = s.load_readonly(p.pieces.at(piece));
@@ -228,7 +228,7 @@ impl<E: TileElement<Bits: StoredValue>> Elements<E> {
     /// As for [`load`](Self::load); the full warp.
     #[inline(always)]
     unsafe fn write_packed<S: Simt>(&self, s: &S, p: &TileRecordsParams, step: u32, end: End) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller names a step that exists, and the full warp is here; `records` has its chunks.
         unsafe {
             let chunk = s.load_readonly(p.record_starts.at(step));
             let record = p.records.at_wide(u64::from(chunk) * u64::from(CHUNK_BYTES / 4));

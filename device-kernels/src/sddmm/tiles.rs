@@ -111,7 +111,7 @@ macro_rules! dot_element {
 
             #[inline(always)]
             unsafe fn mma<S: Simt>(s: &S, a: [u32; 4], b: [u32; 2], acc: [f32; 4]) -> [f32; 4] {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller promises that the full warp is here.
                 unsafe { s.$mma(a, b, acc) }
             }
         }
@@ -353,7 +353,7 @@ fn position_of<S: Simt, R: Rank>(s: &S, (masks, starts): (u32, [u32; 2]), g: u32
 /// A collective of the full warp.
 #[inline(always)]
 unsafe fn columns_of<S: Simt>(s: &S, words: u32, g: u32) -> [Option<u32>; 2] {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the full warp is here; lanes below 16 hold the columns.
     let columns = unsafe { [s.shuffle(words, g), s.shuffle(words, g + 8)] };
     columns.map(|column| (column != NO_COLUMN).then_some(column))
 }
@@ -425,7 +425,7 @@ impl<S: Simt, E: DotElement, G: Staging, const CHUNKS: usize> Rows<'_, S, E, G, 
     /// The obligations of [`Sampled`]; `columns` are rows of `Y`.
     #[inline(always)]
     unsafe fn read_pair(&self, columns: [Option<u32>; 2], first: u32) -> [[[u32; 4]; CHUNKS]; 2] {
-        // SAFETY: the caller's promise.
+        // SAFETY: columns that are there are rows of `Y`, by the caller's promise.
         columns.map(|column| unsafe { self.read(self.p.y, column, self.p.ldy, first) })
     }
 
@@ -466,7 +466,7 @@ impl<S: Simt, E: DotElement, G: Staging, const CHUNKS: usize> Rows<'_, S, E, G, 
         let mut number = 0;
         while number < 2 * CHUNKS as u32 {
             let at = slot + number * LANES_BYTES;
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller waited for the slot, of which this lane changes only what it brought itself.
             unsafe { self.s.store_shared(at, self.inside(self.s.load_shared(at), first, number / 2)) };
             number += 1;
         }

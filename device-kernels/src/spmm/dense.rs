@@ -62,7 +62,7 @@ impl Dense {
         sum: [T; W],
     ) {
         let beta = if adds { T::ONE } else { self.out.beta.get::<T>() };
-        // SAFETY: the caller's promise.
+        // SAFETY: the row is one of `C`, and no other thread touches these elements, by the caller's promise.
         unsafe { self.out.store_linear(s, beta, (row, column), sum) }
     }
 

@@ -316,7 +316,7 @@ unsafe fn multiply<S: Simt>(
     operands: (u32, u32, u32),
     sums: [[f32; 4]; 4],
 ) -> [[f32; 4]; 4] {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the full warp is here, and that the row's chunks and columns were written.
     unsafe {
         [
             multiply_one(s, n, row, operands, (0, sums[0])),

@@ -288,7 +288,7 @@ impl<T: Summed> Quads<T> {
     /// As for [`Dense::finish`].
     #[inline(always)]
     pub(crate) unsafe fn finish<S: Simt, G: Gather>(&self, s: &S, dense: &Dense, row: (u32, bool)) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has these columns of a row of `C` to itself.
         self.each(|column, [a, b, c, d]| unsafe {
             match G::WIDTH {
                 1 => dense.finish(s, row, column, [a]),
@@ -302,7 +302,7 @@ impl<T: Summed> Quads<T> {
     /// As for [`Dense::keep`].
     #[inline(always)]
     unsafe fn keep<S: Simt, G: Gather>(&self, s: &S, dense: &Dense, slot: u32) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has these columns of the slot to itself, or all only add to it.
         self.each(|column, [a, b, c, d]| unsafe {
             match G::WIDTH {
                 1 => dense.keep(s, slot, column, [a]),
@@ -337,7 +337,7 @@ pub(crate) unsafe fn deal<S: Simt, G: Gather, const WAYS: u32>(
         return Quads { first: (way < 2).then_some(mine), second: None };
     }
     let odd = !s.lane().is_multiple_of(2);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that all 32 lanes are here.
     let theirs = (if odd { lower } else { upper }).map(|x| unsafe { Sum::<G>::shuffle_xor(s, x, 1) });
     let pair = column - if odd { G::WIDTH } else { 0 };
     Quads {

@@ -91,7 +91,7 @@ impl Kernel for Pointwise {
 unsafe fn store_rounded<S: Simt>(s: &S, p: &PointwiseParams, quad: Quad, elements: [f32; 4]) {
     let bits = elements.map(|x| if p.rounds_to_bf16 != 0 { s.f32_to_bf16(x) } else { s.f32_to_f16(x) });
     let to = p.rounded.data.cast::<u16>().at_wide(p.rounded.offset(quad));
-    // SAFETY: the caller's promise.
+    // SAFETY: the quad is one of the matrix, and this thread's alone, by the caller's promise.
     unsafe {
         if p.rounded.vectors != 0 && quad.present == QUAD {
             let pair = |low: u16, high: u16| u32::from(low) | u32::from(high) << 16;

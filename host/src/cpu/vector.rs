@@ -132,7 +132,7 @@ pub(crate) trait Store<V: Vector>: Load<V> {
     /// Writes every lane, past the caches if the type has that; `to` is a multiple of 16 bytes.
     #[inline(always)]
     unsafe fn stream(lanes: V, to: *mut Self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `to` is valid for all lanes, by the caller's promise.
         unsafe { Self::store(lanes, to, None) }
     }
 }
@@ -182,7 +182,7 @@ macro_rules! as_they_are {
         impl<V: Vector<Scalar = $scalar>> Load<V> for $scalar {
             #[inline(always)]
             unsafe fn load(from: *const Self, mask: Option<V::Mask>) -> V {
-                // SAFETY: the caller's promise.
+                // SAFETY: `from` is valid for all lanes, or for those of the mask, by the caller's promise.
                 unsafe {
                     match mask {
                         None => V::load(from),
@@ -195,7 +195,7 @@ macro_rules! as_they_are {
         impl<V: Vector<Scalar = $scalar>> Store<V> for $scalar {
             #[inline(always)]
             unsafe fn store(lanes: V, to: *mut Self, mask: Option<V::Mask>) {
-                // SAFETY: the caller's promise.
+                // SAFETY: `to` is valid for all lanes, or for those of the mask, by the caller's promise.
                 unsafe {
                     match mask {
                         None => lanes.store(to),
@@ -205,7 +205,7 @@ macro_rules! as_they_are {
             }
             #[inline(always)]
             unsafe fn stream(lanes: V, to: *mut Self) {
-                // SAFETY: the caller's promise.
+                // SAFETY: `to` is valid for all lanes and a multiple of 16 bytes, by the caller's promise.
                 unsafe { lanes.stream(to) }
             }
         }
@@ -229,7 +229,7 @@ impl<V: Halves> Load<V> for Tf32 {
 impl<V: Halves> Load<V> for bf16 {
     #[inline(always)]
     unsafe fn load(from: *const Self, mask: Option<V::Mask>) -> V {
-        // SAFETY: the caller's promise.
+        // SAFETY: `from` is valid for all lanes, or for those of the mask, by the caller's promise.
         unsafe {
             match mask {
                 None => V::load_bf16(from),
@@ -242,7 +242,7 @@ impl<V: Halves> Load<V> for bf16 {
 impl<V: Halves> Store<V> for bf16 {
     #[inline(always)]
     unsafe fn store(lanes: V, to: *mut Self, mask: Option<V::Mask>) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `to` is valid for all lanes, or for as many as the mask counts, by the caller's promise.
         unsafe { lanes.store_bf16(to, mask.map_or(V::LANES, V::count)) }
     }
 }
@@ -250,7 +250,7 @@ impl<V: Halves> Store<V> for bf16 {
 impl<V: Halves> Load<V> for f16 {
     #[inline(always)]
     unsafe fn load(from: *const Self, mask: Option<V::Mask>) -> V {
-        // SAFETY: the caller's promise.
+        // SAFETY: `from` is valid for all lanes, or for those of the mask, by the caller's promise.
         unsafe {
             match mask {
                 None => V::load_f16(from),
@@ -263,7 +263,7 @@ impl<V: Halves> Load<V> for f16 {
 impl<V: Halves> Store<V> for f16 {
     #[inline(always)]
     unsafe fn store(lanes: V, to: *mut Self, mask: Option<V::Mask>) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `to` is valid for all lanes, or for those of the mask, by the caller's promise.
         unsafe {
             match mask {
                 None => lanes.store_f16(to),

@@ -362,7 +362,7 @@ impl Memory {
 pub(super) unsafe trait ZeroIsValid {}
 // SAFETY: an atomic integer has the representation of the integer, and 0 is one.
 unsafe impl ZeroIsValid for AtomicU32 {}
-// SAFETY: as above.
+// SAFETY: an atomic integer has the representation of the integer, and 0 is one.
 unsafe impl ZeroIsValid for AtomicU64 {}
 
 /// Zeroed elements; the operating system supplies large slices without anybody writing them.

@@ -95,7 +95,8 @@ impl<S: Simt, P: Picks, const TM: usize, const TN: usize, const WARPS: u32> Bloc
     /// Starts bringing a stage, counted from the part's first, to `to`; the rows of it are at `rows`.
     #[inline(always)]
     unsafe fn bring_stage<B: Buffers>(&self, stage: u32, (to, rows): (u32, u32)) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller names a stage that exists, whose rows have arrived at `rows`, and nobody reads what is at
+        // `to`.
         unsafe {
             if B::BULK {
                 self.bring_record_in_bulk::<B>(stage, to + Self::slab_w(self.p));
@@ -111,7 +112,7 @@ impl<S: Simt, P: Picks, const TM: usize, const TN: usize, const WARPS: u32> Bloc
     /// Waits for what this thread brought of a stage.
     #[inline(always)]
     unsafe fn await_stage<B: Buffers>(&self, stage: u32) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has begun to bring the stage, in this thread.
         unsafe {
             if B::BULK {
                 self.await_record_in_bulk::<B>(stage);
@@ -174,7 +175,8 @@ impl<S: Simt, P: Picks, const TM: usize, const TN: usize, const WARPS: u32> Bloc
             each4(|i| {
                 let offset = i as u32 * step;
                 if at + offset < bytes {
-                    // SAFETY: the caller's promise.
+                    // SAFETY: the caller has so many bytes behind `from`, and room for them behind `to`, both in
+                    // multiples of 16.
                     unsafe { self.s.copy_async_16(to + offset, from.byte_add(u64::from(offset)), true) };
                 }
             });

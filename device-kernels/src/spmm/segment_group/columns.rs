@@ -125,7 +125,7 @@ pub(super) unsafe fn read_elements<S: Simt, E: Element, const C: usize>(
     from: GlobalPtr<E::Bits>,
 ) -> [E::Sum; C] {
     let mut out = [E::Sum::ZERO; C];
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has `C` elements at `from`, in one vector unless `C` is 1, which nothing writes meanwhile.
     unsafe {
         if C == 1 {
             out[0] = E::widen(s, s.load_readonly(from));

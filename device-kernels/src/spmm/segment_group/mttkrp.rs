@@ -54,7 +54,7 @@ impl<E: Element, const N: usize, const C: usize> Kernel for Mttkrp<E, N, C> {
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &MttkrpParams) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the obligations of the params are those of the nonzero groups, and of the second factor.
         unsafe { reduce_segments::<S, E, TwoRows<'_>, N, C>(s, &p.groups, TwoRows(p)) }
     }
 }

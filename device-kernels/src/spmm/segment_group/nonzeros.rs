@@ -83,7 +83,7 @@ impl<E: Element, const N: usize, const C: usize> Kernel for NonzeroGroups<E, N, 
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &NonzeroGroupsParams) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the obligations of the params are what the reduction demands.
         unsafe { reduce_segments::<S, E, Rows, N, C>(s, p, Rows) }
     }
 }
@@ -118,7 +118,7 @@ impl Factors for Rows {
         (_, cols): (u32, &[u32; N]),
         present: u32,
     ) -> [[E::Sum; C]; N] {
-        // SAFETY: the caller's promise.
+        // SAFETY: columns of entries are rows of `B`, by the caller's promise.
         unsafe { columns.fetch::<S, E, N>(s, cols, present) }
     }
 }
@@ -276,7 +276,7 @@ unsafe fn read_entries<S: Simt, E: Element, const N: usize>(
     let (mut cols, mut weights) = ([0; N], [E::Sum::ZERO; N]);
     let values = p.values.cast::<E::Bits>().at(at);
     let from = p.col_indices.at(at);
-    // SAFETY: the caller's promise.
+    // SAFETY: `N` entries exist from `at` on, or padding that can be read, by the obligations of the params.
     unsafe {
         if N == 4 {
             let four = s.load_readonly(from.cast::<[u32; 4]>());
@@ -297,7 +297,7 @@ unsafe fn read_entries<S: Simt, E: Element, const N: usize>(
 /// Whether a row starts at an entry that exists.
 #[inline(always)]
 unsafe fn starts_at<S: Simt>(s: &S, p: &NonzeroGroupsParams, entry: u32) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: the entry exists, and `starts` has a pair for each 32 entries.
     let [bits, _] = unsafe { s.load_readonly(p.starts.at(entry / 32)) };
     bits >> (entry % 32) & 1 != 0
 }
@@ -308,7 +308,7 @@ unsafe fn row_of<S: Simt>(s: &S, p: &NonzeroGroupsParams, number: u32) -> u32 {
     if p.rows == GlobalPtr::NULL {
         number
     } else {
-        // SAFETY: the caller's promise.
+        // SAFETY: `rows` names every row that is not empty, of which the caller's is one.
         unsafe { s.load_readonly(p.rows.at(number)) }
     }
 }
