@@ -65,7 +65,7 @@ pub struct PlaceValuesParams {
     pub out: GlobalPtr<u32>,
     /// Where finite values that become infinite are counted, or null.
     pub overflowed: GlobalPtr<u32>,
-    /// Length of `index`: elements if they are gathered, else values.
+    /// Number of elements where values are gathered, else of values.
     pub count: u32,
     /// Meaning of `index`: a [`Placing::code`].
     pub placing: u32,
