@@ -12,14 +12,13 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
 use windrow_formats::{Value, VectorNm};
 
-use super::SERIAL_LIMIT;
 use super::unit::Unit;
 use super::vector::{Portable, Vector};
 #[cfg(target_arch = "x86_64")]
 use super::x86::{Avx2, Avx512};
+use super::{SERIAL_LIMIT, each_chunk, each_task};
 use crate::dense::DenseRef;
 use crate::num::{narrow, wide};
 use crate::options::Precision;
@@ -81,12 +80,11 @@ impl GatheredWeights {
             return laid_out;
         }
         laid_out.sources = vec![0; kept_rows * weights.vectors()];
-        laid_out.sources.par_chunks_exact_mut(kept_rows).enumerate().for_each(|(v, sources)| {
+        each_chunk(&mut laid_out.sources, kept_rows, &|v, sources| {
             sources.iter_mut().enumerate().for_each(|(u, source)| *source = narrow(weights.source_row(u, v)));
         });
         laid_out.values = vec![0.0; values.len()];
-        let of_vectors = laid_out.values.par_chunks_mut(kept_rows.saturating_mul(vector)).enumerate();
-        of_vectors.for_each(|(v, mut to)| {
+        each_chunk(&mut laid_out.values, kept_rows.saturating_mul(vector), &|v, mut to| {
             for columns in tiles(weights.vector_columns(v), (n, vector)) {
                 let (tile, rest) = to.split_at_mut(kept_rows * columns.len());
                 for (tile, row) in tile.chunks_exact_mut(columns.len()).zip(values.chunks_exact(n)) {
@@ -120,17 +118,18 @@ impl GatheredWeights {
         assert!(panels.unit.exists());
         let work = wide(panels.rows).saturating_mul(wide(self.n)).saturating_mul(wide(self.kept_rows.max(1)));
         let tasks = self.deal_out(panels.count(), rayon::current_num_threads());
-        let compute = |(panel, chunks): &(Range<usize>, Range<usize>)| {
+        let compute = |task: usize| {
+            let (panels_of_task, chunks) = &tasks[task];
             for chunk in chunks.clone() {
-                for panel in panel.clone() {
+                for panel in panels_of_task.clone() {
                     self.compute(panels, panel, chunk, &finish);
                 }
             }
         };
         if work < SERIAL_LIMIT {
-            tasks.iter().for_each(compute);
+            (0..tasks.len()).for_each(compute);
         } else {
-            tasks.par_iter().with_max_len(1).for_each(compute);
+            each_task(tasks.len(), &compute);
         }
     }
 
@@ -203,7 +202,7 @@ impl Panels {
             let x = element.to_f32();
             if round { tf32::round(x) } else { x }
         };
-        panels.data.par_chunks_exact_mut(k * width).enumerate().for_each(|(panel, to)| {
+        each_chunk(&mut panels.data, k * width, &|panel, to| {
             let own = panel * width..rows.min((panel + 1) * width);
             if k_major {
                 for (r, to) in to.chunks_exact_mut(width).enumerate() {

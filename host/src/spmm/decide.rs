@@ -2,7 +2,7 @@
 //! out.
 
 use rayon::prelude::*;
-use windrow_formats::{Csr, Value};
+use windrow_formats::Pattern;
 use windrow_preprocess::partition::{Estimate, PartitionRule, Prediction};
 
 use super::options::SpmmOptions;
@@ -35,7 +35,7 @@ impl Facts {
     ///
     /// # Cost
     /// Linear in rows.
-    pub(super) fn of<V: Value>(a: &Csr<V>, exceptions: Exceptions, kernels: bool, own_order: bool) -> Self {
+    pub(super) fn of(a: &Pattern, exceptions: Exceptions, kernels: bool, own_order: bool) -> Self {
         let length = |ends: &[u64]| ends[1] - ends[0];
         let (empty_rows, longest) = a
             .row_offsets()

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
 use windrow_formats::{Csr, Value};
 use windrow_kernels::Variant;
 use windrow_kernels::check::CheckParams;
@@ -17,8 +16,8 @@ use crate::matrix::DeviceMatrix;
 use crate::num::{index, narrow, wide};
 use crate::options::Precision;
 use crate::plan::{
-    Bits, Double, MAX_BLOCK_COLUMNS, UNIT_MMA, Verification, check_device, error_ratio, machine_of, start,
-    unit_of,
+    Bits, Double, MAX_BLOCK_COLUMNS, UNIT_MMA, Verification, all_parts, check_device, error_ratio,
+    machine_of, start, unit_of,
 };
 use crate::tf32;
 
@@ -272,11 +271,7 @@ fn verify_on_host<V: Value, B: Element, C: Element>(
         }
         row
     };
-    (0..a.rows())
-        .into_par_iter()
-        .map(row)
-        .reduce_with(Verification::worst_first)
-        .unwrap_or(Verification::NOTHING)
+    all_parts(a.rows(), &row)
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! Checks an MTTKRP against a reference of twice f64's precision, element by element.
 
-use rayon::prelude::*;
 use windrow_formats::{Csf3, Value};
 
 use super::plan::MttkrpPlan;
@@ -11,7 +10,7 @@ use crate::error::{PlanError, TensorError};
 use crate::matrix::DeviceMatrix;
 use crate::num::{real, wide};
 use crate::plan::{
-    Bits, Double, Storing, Verification, gamma, multiplied, ratio_to, subnormal_error, unit_of,
+    Bits, Double, Storing, Verification, all_parts, gamma, multiplied, ratio_to, subnormal_error, unit_of,
 };
 
 impl MttkrpPlan {
@@ -79,8 +78,7 @@ impl MttkrpPlan {
             let sums = root_of[row].map_or_else(Sums::default, |root| Sums::of((a, &values), root, factors));
             sums.compare((row, unit_of(self.precision)), y.row(row))
         };
-        let all = (0..rows).into_par_iter().map(slice).reduce_with(Verification::worst_first);
-        Ok(all.unwrap_or(Verification::NOTHING))
+        Ok(all_parts(rows, &slice))
     }
 }
 
