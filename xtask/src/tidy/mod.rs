@@ -10,9 +10,11 @@ mod files;
 mod glossary;
 mod kernels;
 mod layout;
+mod licences;
 mod machine;
 mod source;
 mod twins;
+mod unsafety;
 mod words;
 
 use crate::failure::{Failure, Result};
@@ -60,6 +62,7 @@ fn check(workspace: &Workspace) -> Result<Findings> {
     let mut allowed = allow::Exceptions::read(workspace, &mut findings)?;
     let glossary = glossary::Glossary::read(workspace, &mut findings)?;
     let files = files::all(workspace)?;
+    let mut uses = unsafety::Uses::default();
     for file in &files {
         let Some(text) = &file.text else {
             layout::binary(&file.path, &mut findings);
@@ -74,6 +77,7 @@ fn check(workspace: &Workspace) -> Result<Findings> {
             layout::size(&file.path, text, &mut allowed, &mut findings);
             let code = source::code_only(text);
             machine::check(&file.path, &code, &mut findings);
+            uses.add(&file.path, &code);
             words::check(&file.path, &code, &glossary, &mut allowed, &mut findings);
         }
     }
@@ -81,6 +85,8 @@ fn check(workspace: &Workspace) -> Result<Findings> {
     documents::check(&files, &mut findings);
     twins::check(&files, &mut findings);
     dependencies::check(&dependencies::read(workspace)?, &mut findings);
+    uses.check(workspace, &mut findings)?;
+    licences::check(workspace, &mut findings)?;
     kernels::check(workspace, &crate::entries::all(), &mut findings)?;
     Ok(findings)
 }
