@@ -3,6 +3,7 @@
 //! A file a subject: `cargo test --test products sddmm::`.
 
 mod common;
+mod device_faults;
 mod double_precision;
 #[path = "../../host/examples/common/mod.rs"]
 mod example;
