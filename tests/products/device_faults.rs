@@ -189,7 +189,9 @@ impl Subject for NmSubject {
 fn tensor() -> Outcome<Csf3<f32>> {
     let mut rng = SplitMix64::new(23);
     let entries = (0..300)
-        .map(|_| ([rng.below(9), rng.below(12), rng.below(15)].map(|i| i as u32), rng.integer()))
+        .map(|_| {
+            ([rng.below(9), rng.below(12), rng.below(15)].map(|i| u32::try_from(i).unwrap()), rng.integer())
+        })
         .collect::<Vec<_>>();
     Ok(Csf3::try_from_coo(&Coo3::from_entries([9, 12, 15], entries)?, [0, 1, 2])?)
 }
@@ -395,7 +397,7 @@ fn a_fault_at_any_call_is_an_error_and_leaves_nothing() {
             }
             assert_eq!(right(family, &device, &faults), want, "{}: wrong afterwards", family.name);
         }
-        println!("{}: {table:?}", family.name);
+        eprintln!("{}: {table:?}", family.name);
         assert!(table.refused >= table.points / 2, "{}: {table:?}", family.name);
     }
 }
@@ -424,7 +426,7 @@ fn a_plan_outlives_the_faults_of_its_runs() {
                 assert_eq!(faults.allocated(), held, "{what}: more or less memory than before");
             }
         }
-        println!("{}: {table:?}", family.name);
+        eprintln!("{}: {table:?}", family.name);
         drop(subject);
         assert_eq!(faults.allocated(), (0, 0), "{}: left on the device", family.name);
     }

@@ -115,8 +115,8 @@ impl Device {
         Self(Arc::new(Inner { description, machine: Some(machine) }))
     }
 
-    /// The emulator, whose calls fail where the other value says: for tests of what becomes of plans, memory and results
-    /// when a device fails.
+    /// The emulator, whose calls fail where the other value says: for tests of what becomes of plans, memory and
+    /// results when a device fails.
     #[cfg(feature = "emulator")]
     #[must_use]
     pub fn emulator_with_faults(schedule: windrow_simt::emulator::Schedule) -> (Self, Faults) {
