@@ -18,7 +18,8 @@ mod unsafety;
 mod words;
 
 use crate::failure::{Failure, Result};
-use crate::workspace::Workspace;
+use crate::promises;
+use crate::workspace::{Workspace, read};
 
 /// Everything that a run of the rules found.
 #[derive(Debug, Default)]
@@ -56,6 +57,32 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     )))
 }
 
+/// The paths and texts of all Rust files but those of this crate, whose samples are no tests.
+pub(crate) fn rust_files(workspace: &Workspace) -> Result<Vec<(String, String)>> {
+    Ok(sources(files::all(workspace)?))
+}
+
+fn sources(files: Vec<files::File>) -> Vec<(String, String)> {
+    let rust = files.into_iter().filter(|file| file.is_rust() && !file.path.starts_with("xtask/"));
+    rust.filter_map(|file| Some((file.path, file.text?))).collect()
+}
+
+/// The table of promises is what the tests say.
+fn promises(workspace: &Workspace, files: Vec<files::File>, findings: &mut Findings) -> Result<()> {
+    let committed = read(&workspace.root().join(promises::DOCUMENT))?;
+    match promises::document(&sources(files)) {
+        Err(failure) => findings.problem(failure.to_string()),
+        Ok(written) if written != committed => {
+            findings.problem(format!(
+                "{}: the tests say something else: cargo xtask promises",
+                promises::DOCUMENT
+            ));
+        }
+        Ok(_) => {}
+    }
+    Ok(())
+}
+
 /// Applies every rule to the working tree.
 fn check(workspace: &Workspace) -> Result<Findings> {
     let mut findings = Findings::default();
@@ -85,6 +112,7 @@ fn check(workspace: &Workspace) -> Result<Findings> {
     documents::check(&files, &mut findings);
     twins::check(&files, &mut findings);
     dependencies::check(&dependencies::read(workspace)?, &mut findings);
+    promises(workspace, files, &mut findings)?;
     uses.check(workspace, &mut findings)?;
     licences::check(workspace, &mut findings)?;
     kernels::check(workspace, &crate::entries::all(), &mut findings)?;
