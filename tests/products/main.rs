@@ -8,6 +8,7 @@ mod double_precision;
 #[path = "../../host/examples/common/mod.rs"]
 mod example;
 mod files;
+mod fuzz;
 mod gnn;
 mod matricized_rows;
 mod merge_path;
