@@ -1,4 +1,4 @@
-//! Ctrl-C.
+//! Ctrl-C while a command is at work.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};

@@ -251,7 +251,7 @@ fn tiles(columns: Range<usize>, (n, vector): (usize, usize)) -> impl Iterator<It
 /// The machine has the unit; every source is below the number of rows of `staged`, which are `width` elements
 /// each.
 unsafe fn sum_tile(unit: Unit, panel: (&[f32], usize), weights: (&[u32], &[f32]), sums: &mut [f32]) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the machine has the unit and that sources are rows of the panel.
     unsafe {
         match unit {
             Unit::Portable => of_width::<Portable>(panel, weights, sums),
@@ -266,14 +266,14 @@ unsafe fn sum_tile(unit: Unit, panel: (&[f32], usize), weights: (&[u32], &[f32])
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn sum_avx2(panel: (&[f32], usize), weights: (&[u32], &[f32]), sums: &mut [f32]) {
-    // SAFETY: the caller's promise.
+    // SAFETY: as for [`sum_tile`]; this function is compiled for the unit that the machine has.
     unsafe { of_width::<Avx2>(panel, weights, sums) }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl")]
 unsafe fn sum_avx512(panel: (&[f32], usize), weights: (&[u32], &[f32]), sums: &mut [f32]) {
-    // SAFETY: the caller's promise.
+    // SAFETY: as for [`sum_tile`]; this function is compiled for the unit that the machine has.
     unsafe { of_width::<Avx512>(panel, weights, sums) }
 }
 
@@ -284,7 +284,7 @@ unsafe fn of_width<V: Vector<Scalar = f32>>(
     weights: (&[u32], &[f32]),
     sums: &mut [f32],
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: as for [`sum_tile`]: sources are rows of the panel, and the machine has the unit of `V`.
     unsafe {
         match (width / V::LANES, sums.len() / width) {
             (1, 1) => of_columns::<V, 1, 1>(staged, weights, sums),

@@ -78,7 +78,6 @@ impl<S: Value> CpuCsr<S> {
         Self { tasks, ..self }
     }
 
-    /// The matrix.
     #[cfg(test)]
     pub(crate) fn matrix(&self) -> &Csr<S> {
         &self.matrix

@@ -19,7 +19,7 @@ pub(super) struct Layout {
     stages: usize,
     /// Times that shared memory is read for a phase of lanes, on average.
     pub(super) passes: f64,
-    /// (blocks, stages, slots)
+    /// (blocks, stages, slots): the row of the transposed activations in each slot, or [`NO_ROW`].
     rows: Vec<u32>,
     /// (blocks, stages, warps, steps, strips of a warp, depth)
     picks: Vec<u16>,

@@ -24,7 +24,6 @@ pub(super) struct Context<'a, V> {
     pub(super) machine: &'a dyn Machine,
     /// The order in which rows are worked on, if it is not the matrix's own.
     pub(super) order: Option<&'a Permutation>,
-    /// Rows without entries.
     pub(super) empty_rows: u64,
     /// When two streams pay.
     pub(super) two_streams: OccupancyRange,

@@ -15,7 +15,8 @@ use crate::plan::{
 };
 
 impl MttkrpPlan {
-    /// Compares `y` with `A·(B ⊙ C)`, summed with twice f64's precision (α = 1, β = 0), every element, on the host's threads.
+    /// Compares `y` with `A·(B ⊙ C)`, summed with twice f64's precision (α = 1, β = 0), every element, on the host's
+    /// threads.
     ///
     /// `a` is the tensor that the plan was built from, with its current values. An element passes if
     ///
@@ -24,8 +25,8 @@ impl MttkrpPlan {
     /// ```
     ///
     /// with values and factors as the plan rounds them, `len` the entries of its slice, `u = 2⁻²⁴` (f64: `2⁻⁵³`), and
-    /// `u_out`, `tiny` for a `Y` of 16 bits and for products below f32's normal numbers. Factors and result are copied from the
-    /// device.
+    /// `u_out`, `tiny` for a `Y` of 16 bits and for products below f32's normal numbers. Factors and result are copied
+    /// from the device.
     ///
     /// # Errors
     /// - [`PlanError::OtherMatrix`] if `a` has not the plan's sizes;
