@@ -1,5 +1,6 @@
-#![no_main]
 //! `cargo fuzz run parts`: see CONTRIBUTING.
+
+#![no_main]
 
 #[path = "../../tests/fuzz/bytes.rs"]
 mod bytes;

@@ -17,7 +17,8 @@ fn options(format: Option<Format>) -> ReadOptions<'static> {
 /// What the first byte chooses between: a matrix in a format that is found out or told, and the other readers.
 const READERS: usize = 1 + Format::ALL.len() + 4;
 
-/// The first byte for each reader: of matrices in the format that is found out, tensors, weights, dense tensors, orders.
+/// The first byte for each reader: of matrices in the format that is found out, tensors, weights, dense tensors and
+/// orders.
 pub(crate) const MATRIX: u8 = 0;
 pub(crate) const TNS: u8 = 1 + Format::ALL.len() as u8;
 pub(crate) const WEIGHTS: u8 = TNS + 1;

@@ -41,7 +41,7 @@ pub(crate) struct Promise {
     test: String,
 }
 
-/// Writes the document.
+/// Writes the document that the tests in these files make.
 pub(crate) fn run(workspace: &Workspace, files: &[(String, String)]) -> Result<()> {
     let text = document(files)?;
     let path = workspace.root().join(DOCUMENT);

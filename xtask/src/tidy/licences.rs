@@ -30,7 +30,7 @@ struct Bans {
 
 #[derive(Debug, Deserialize)]
 struct Skip {
-    /// `NAME@VERSION`.
+    /// Its name and version, `NAME@VERSION`.
     #[serde(rename = "crate")]
     package: String,
 }

@@ -117,7 +117,7 @@ trait CopyEngine {
     fn wait(&self) -> Result<(), DeviceError>;
 }
 
-/// The driver's.
+/// The driver's copies, in the stream of its device.
 struct Driver<'a> {
     stream: sys::CUstream,
     bind: &'a dyn Fn() -> Result<(), DeviceError>,
