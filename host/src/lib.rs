@@ -170,6 +170,8 @@ pub mod training;
 pub use activation::{Activation, Epilogue};
 pub use dense::{DenseMut, DenseRef};
 pub use device::{Device, DeviceBuffer, DeviceKind, DeviceSelector, Event, KernelModule};
+#[cfg(feature = "emulator")]
+pub use device::{Fault, Faults};
 pub use element::{Element, Real};
 pub use error::{DeviceError, Error, NmError, PlanError, SddmmError, SpmmError, TensorError, TrainingError};
 pub use matrix::DeviceMatrix;

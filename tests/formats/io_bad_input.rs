@@ -247,6 +247,7 @@ fn lines_without_end() {
     refused(&late, &["line 90003, column 524288"]);
 }
 
+/// Promise, faults: of several faults of a file the first is told, with its line, whatever the threads do.
 #[test]
 fn the_first_fault_in_the_text_is_reported_whatever_the_threads_do() {
     let count = 400_000;
@@ -267,6 +268,7 @@ fn the_first_fault_in_the_text_is_reported_whatever_the_threads_do() {
     refused(&text, &["line 1003, column 1", "the end of the file after 1000 entries"]);
 }
 
+/// Promise, memory: readers keep to their limits, whatever a file declares.
 #[test]
 fn limits_hold() {
     let limits = Limits { max_rows: 10, max_cols: 20, max_nnz: 5, max_bytes: 1000 };

@@ -386,6 +386,7 @@ fn lengths_are_looked_at_before_elements() {
     );
 }
 
+/// Promise, memory: readers keep to their limits, whatever a file declares.
 #[test]
 fn limits_hold_whatever_the_archive_declares() {
     // 80 MB of zeros in 80 kB.

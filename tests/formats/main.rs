@@ -3,8 +3,8 @@
 mod common;
 mod csf3;
 mod csr;
+mod fuzz;
 mod io_bad_input;
-mod io_fuzz;
 mod io_matrix_market;
 mod io_npz;
 mod io_other_text;

@@ -209,6 +209,7 @@ fn the_first_index_that_is_wrong_is_named() {
     assert_eq!(with(&[(0, 3), (2, 1)]), order((1, 0), 0, 1, 3), "descending");
 }
 
+/// Promise, memory: sizes are checked before anything is allocated for them.
 #[test]
 fn lengths_and_sizes_are_checked_before_anything_is_allocated() {
     let pattern = NmPattern::new(2, 4, 2).unwrap();

@@ -295,6 +295,7 @@ fn five_layers_learn() {
     report_missing_gpu("training", 4);
 }
 
+/// Promise, determinism: two trainings of a graph neural network give the same bits.
 #[test]
 fn two_trainings_give_the_same_bits() {
     let (graph, task, shape) = tiny(Precision::F16);

@@ -3,10 +3,12 @@
 //! A file a subject: `cargo test --test products sddmm::`.
 
 mod common;
+mod device_faults;
 mod double_precision;
 #[path = "../../host/examples/common/mod.rs"]
 mod example;
 mod files;
+mod fuzz;
 mod gnn;
 mod matricized_rows;
 mod merge_path;
@@ -14,6 +16,7 @@ mod nm_instances;
 mod nm_spmm;
 mod precisions;
 mod preprocessing;
+mod promises;
 mod pruned_mlp;
 mod row_softmax;
 mod sddmm;
@@ -23,6 +26,7 @@ mod spmm_plan;
 mod spmm_values;
 mod spmm_variants;
 mod spmm_vectors;
+mod subjects;
 mod tensor_products;
 mod training;
 mod verify;

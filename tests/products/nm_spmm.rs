@@ -184,6 +184,7 @@ fn the_host_path_gives_what_the_device_path_does() {
     }
 }
 
+/// Promise, determinism: on the CPU a result does not depend on the number of threads.
 #[test]
 fn the_same_bits_whatever_the_threads() {
     let dense: Vec<f32> = (0..300 * 200u16).map(|i| (f32::from(i) * 0.37).sin()).collect();

@@ -277,6 +277,8 @@ fn gradients_that_are_not_finite_stay_in_their_row() {
     report_missing_gpu("gradients that are not finite", 1);
 }
 
+/// Promise, determinism: softmax over rows and its gradient have the same bits in whatever order blocks, warps and
+/// lanes get on.
 #[test]
 fn every_schedule_gives_the_same_bits() {
     let mut rng = SplitMix64::new(41);

@@ -274,6 +274,7 @@ fn what_is_not_finite_stays_in_its_row_and_column() {
     }
 }
 
+/// Promise, determinism: sampled products have the same bits in whatever order blocks, warps and lanes get on.
 #[test]
 fn every_schedule_and_both_ways_to_rank_give_the_same_bits() {
     let mut rng = SplitMix64::new(5);
@@ -301,6 +302,8 @@ fn every_schedule_and_both_ways_to_rank_give_the_same_bits() {
 }
 
 /// Beside each other or one after the other: no two parts write the same place.
+///
+/// Promise, determinism: two streams give the bits of one.
 #[test]
 fn both_schedules_give_the_same_bits() {
     let mut rng = SplitMix64::new(0x5c4ed);

@@ -133,6 +133,8 @@ fn what_there_is_not_is_refused() {
 }
 
 /// More columns than a grid has slices, one column each.
+///
+/// Promise, shapes: a plan runs with any width, whatever it was made for.
 #[test]
 fn any_width_can_be_run() {
     let a = Csr::<f32>::identity(1).unwrap();

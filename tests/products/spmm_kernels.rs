@@ -16,31 +16,43 @@ fn all_cases() -> Vec<Case> {
         .collect()
 }
 
+/// Promise, zero and not-a-number: `β = 0` never reads `C`, and a NaN or an infinity of `B` reaches only the rows
+/// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn row_split_f32() {
     check(Setup::new(Algorithm::RowSplit, Precision::F32), &all_cases());
 }
 
+/// Promise, zero and not-a-number: `β = 0` never reads `C`, and a NaN or an infinity of `B` reaches only the rows
+/// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn row_split_f16() {
     check(Setup::new(Algorithm::RowSplit, Precision::F16), &all_cases());
 }
 
+/// Promise, zero and not-a-number: `β = 0` never reads `C`, and a NaN or an infinity of `B` reaches only the rows
+/// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn row_split_tf32() {
     check(Setup::new(Algorithm::RowSplit, Precision::Tf32), &all_cases());
 }
 
+/// Promise, zero and not-a-number: `β = 0` never reads `C`, and a NaN or an infinity of `B` reaches only the rows
+/// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn row_split_bf16() {
     check(Setup::new(Algorithm::RowSplit, Precision::Bf16), &all_cases());
 }
 
+/// Promise, zero and not-a-number: `β = 0` never reads `C`, and a NaN or an infinity of `B` reaches only the rows
+/// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn short_rows_f32() {
     check(Setup::new(Algorithm::ShortRows, Precision::F32), &all_cases());
 }
 
+/// Promise, zero and not-a-number: `β = 0` never reads `C`, and a NaN or an infinity of `B` reaches only the rows
+/// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn short_rows_f16() {
     check(Setup::new(Algorithm::ShortRows, Precision::F16), &all_cases());
@@ -56,16 +68,22 @@ fn short_rows_bf16() {
     check(Setup::new(Algorithm::ShortRows, Precision::Bf16), &all_cases());
 }
 
+/// Promise, zero and not-a-number: `β = 0` never reads `C`, and a NaN or an infinity of `B` reaches only the rows
+/// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn tile_stream_f16() {
     check(Setup::new(Algorithm::TileStream, Precision::F16), &all_cases());
 }
 
+/// Promise, zero and not-a-number: `β = 0` never reads `C`, and a NaN or an infinity of `B` reaches only the rows
+/// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn tile_stream_bf16() {
     check(Setup::new(Algorithm::TileStream, Precision::Bf16), &all_cases());
 }
 
+/// Promise, zero and not-a-number: `β = 0` never reads `C`, and a NaN or an infinity of `B` reaches only the rows
+/// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn tile_stream_tf32() {
     check(Setup::new(Algorithm::TileStream, Precision::Tf32), &all_cases());
@@ -76,6 +94,8 @@ fn packed(precision: Precision) -> Setup {
     Setup::new(Algorithm::TileStream, precision).told(|o| o.tile_values = TileValues::Packed)
 }
 
+/// Promise, zero and not-a-number: `β = 0` never reads `C`, and a NaN or an infinity of `B` reaches only the rows
+/// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn packed_tiles_f16() {
     check(packed(Precision::F16), &all_cases());
@@ -91,6 +111,8 @@ fn packed_tiles_tf32() {
     check(packed(Precision::Tf32), &all_cases());
 }
 
+/// Promise, zero and not-a-number: `β = 0` never reads `C`, and a NaN or an infinity of `B` reaches only the rows
+/// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn hybrid_f16() {
     check(Setup::new(Algorithm::Hybrid, Precision::F16), &all_cases());

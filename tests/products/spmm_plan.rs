@@ -53,6 +53,7 @@ fn product(a: &Csr<f32>, b: &[f32], n: usize) -> Vec<f32> {
     c
 }
 
+/// Promise, results: new values give the product that a new plan would.
 #[test]
 fn new_values_go_to_their_places() {
     let case = case(9);
@@ -212,6 +213,9 @@ fn an_order_of_the_wrong_length_is_refused_everywhere() {
 }
 
 /// The need is known before anything is allocated: exactly what the device then hands out.
+///
+/// Promise, memory: a plan allocates what its report says, to the byte, and one that would pass a limit is refused
+/// before.
 #[test]
 fn memory_is_accounted_to_the_byte_and_limited() {
     let case = case(100);

@@ -73,6 +73,8 @@ fn packed_values_in_every_sort_of_plan() {
 }
 
 /// Both forms of values give the MMA the same operands: not one bit differs, nor where sums are computed again.
+///
+/// Promise, determinism: dense and packed values of tiles give the same bits.
 #[test]
 fn both_forms_of_values_give_the_same_bits() {
     let mut rng = SplitMix64::new(0xf042);
@@ -177,6 +179,8 @@ fn parts_added_in_any_order() {
 }
 
 /// Products far wider than the workspace run in blocks of columns; the plan's width is only a hint.
+///
+/// Promise, shapes: a plan runs with any width, whatever it was made for.
 #[test]
 fn any_width_with_any_plan() {
     let mut rng = SplitMix64::new(0x71de);
@@ -222,6 +226,9 @@ fn any_width_with_any_plan() {
 }
 
 /// The order of summation does not depend on which block or thread runs first: not one bit.
+///
+/// Promise, determinism: products with a sparse matrix have the same bits in whatever order blocks, warps and lanes
+/// get on.
 #[test]
 fn every_schedule_gives_the_same_bits() {
     let mut rng = SplitMix64::new(0xb175);
@@ -253,6 +260,8 @@ fn every_schedule_gives_the_same_bits() {
 }
 
 /// Runs from several threads share the workspace; each must get its own result.
+///
+/// Promise, results: several threads may run one plan at a time, and each has its own result.
 #[test]
 fn threads_may_share_a_plan() {
     let mut rng = SplitMix64::new(0x7a5c);

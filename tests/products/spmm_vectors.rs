@@ -153,6 +153,8 @@ fn two_streams() {
 }
 
 /// The order of the launches changes no bit, run after run.
+///
+/// Promise, determinism: two streams give the bits of one.
 #[test]
 fn schedules_agree_bit_by_bit() {
     let (mut compared, mut devices) = (0, devices());

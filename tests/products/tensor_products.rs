@@ -233,6 +233,8 @@ fn what_is_not_finite_stays_in_its_slice() {
 }
 
 /// Slices that are cut are added up in one order.
+///
+/// Promise, determinism: MTTKRP and TTM have the same bits in whatever order blocks, warps and lanes get on.
 #[test]
 fn every_schedule_gives_the_same_bits() {
     let cases = tensor_cases();

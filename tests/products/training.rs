@@ -335,6 +335,7 @@ fn adam_takes_the_steps_of_its_formula() {
     report_missing_gpu("Adam", SHAPES.len());
 }
 
+/// Promise, determinism: the dense operations of training give the same bits twice.
 #[test]
 fn two_runs_give_the_same_bits() {
     let shape = (700, 33, 2);

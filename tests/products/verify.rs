@@ -75,6 +75,7 @@ fn right_products_pass() {
     report_missing_gpu("right products", 4 * PLANS.len());
 }
 
+/// Promise, results: `verify` finds an element that is wrong, and says which.
 #[test]
 fn planted_errors_are_found_where_they_are() {
     let case = case(Values::Reals);

@@ -2,7 +2,8 @@
 //!
 //! `build-ptx` compiles the kernels to PTX, `check-ptx` holds that PTX to its golden counts and to `ptxas`,
 //! `bundle` packs tests and benches for a machine that has a GPU and no Rust, `tidy` checks what no lint
-//! does, and `ci` runs everything that continuous integration runs.
+//! does, `promises` writes the table of promises from the tests, and `ci` runs everything that continuous
+//! integration runs.
 #![expect(clippy::print_stdout, reason = "a command line tool: its results belong on standard output")]
 
 mod build_ptx;
@@ -12,6 +13,7 @@ mod ci;
 mod entries;
 mod failure;
 mod process;
+mod promises;
 mod ptx;
 mod targets;
 mod tidy;
@@ -40,6 +42,8 @@ enum Task {
     Bundle(bundle::Arguments),
     /// Check layout, file sizes, dependency directions, words and kernel coverage.
     Tidy,
+    /// Write docs/promises.md from the documentation of the tests.
+    Promises,
     /// Run every step that continuous integration runs, stopping at the first failure.
     Ci,
 }
@@ -51,6 +55,7 @@ fn run(task: &Task) -> Result<()> {
         Task::CheckPtx(arguments) => check_ptx::run(&workspace, arguments),
         Task::Bundle(arguments) => bundle::run(&workspace, arguments),
         Task::Tidy => tidy::run(&workspace),
+        Task::Promises => promises::run(&workspace, &tidy::rust_files(&workspace)?),
         Task::Ci => ci::run(&workspace),
     }
 }

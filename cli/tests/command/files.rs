@@ -69,6 +69,7 @@ fn limits_end_with_6_and_name_the_option() {
     windrow(&["info", &file, "--max-nnz", "49920", "--max-rows", "496", "--max-bytes", "10MiB"]).succeeded();
 }
 
+/// Promise, memory: a file that says that it is large, and is not, has nothing allocated for it.
 #[test]
 fn a_lying_header_allocates_nothing() {
     let folder = Folder::new();

@@ -184,6 +184,7 @@ fn large_cases() -> Vec<Case> {
     ]
 }
 
+/// Promise, determinism: on the CPU a result does not depend on the number of threads.
 #[test]
 fn threads_and_units_give_the_same_bits() {
     for case in large_cases() {

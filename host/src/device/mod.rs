@@ -10,6 +10,8 @@ mod cuda;
 #[cfg(feature = "emulator")]
 mod emulator;
 mod event;
+#[cfg(feature = "emulator")]
+mod faults;
 mod kind;
 mod machine;
 
@@ -19,6 +21,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 pub use buffer::DeviceBuffer;
 pub use event::Event;
+#[cfg(feature = "emulator")]
+pub use faults::{Fault, Faults};
 pub use kind::{DeviceKind, KernelModule};
 pub(crate) use machine::{Machine, Prepared};
 
@@ -109,6 +113,17 @@ impl Device {
     pub fn emulator(schedule: windrow_simt::emulator::Schedule) -> Self {
         let (description, machine) = emulator::open(schedule);
         Self(Arc::new(Inner { description, machine: Some(machine) }))
+    }
+
+    /// The emulator, whose calls fail where the other value says: for tests of what becomes of plans, memory and
+    /// results when a device fails.
+    #[cfg(feature = "emulator")]
+    #[must_use]
+    pub fn emulator_with_faults(schedule: windrow_simt::emulator::Schedule) -> (Self, Faults) {
+        let (description, machine) = emulator::open(schedule);
+        let faults = Faults::default();
+        let machine: Box<dyn Machine> = Box::new(faults::FaultyMachine::new(machine, faults.clone()));
+        (Self(Arc::new(Inner { description, machine: Some(machine) })), faults)
     }
 
     /// How many GPUs the driver reports; 0 without a driver.

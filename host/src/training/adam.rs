@@ -75,7 +75,7 @@ impl Moments {
 }
 
 impl Adam {
-    /// One step of `parameter` against `gradient`.
+    /// One step of `parameter` against `gradient`. One that ends in an error is not counted.
     ///
     /// # Errors
     /// See [`training`](crate::training#errors): gradient and moments have the parameter's shape.
@@ -88,11 +88,12 @@ impl Adam {
         let shape = (parameter.rows(), parameter.cols());
         check("the gradient", gradient, parameter.device(), shape)?;
         check("the mean of gradients", &moments.first, parameter.device(), shape)?;
-        moments.steps = moments.steps.saturating_add(1);
+        let steps = moments.steps.saturating_add(1);
         if is_empty(parameter) {
+            moments.steps = steps;
             return Ok(());
         }
-        let params = self.params(moments.steps);
+        let params = self.params(steps);
         if let Some(machine) = parameter.device().machine() {
             let params = AdamParams {
                 parameter: view(parameter)?,
@@ -104,8 +105,11 @@ impl Adam {
             };
             // SAFETY: shapes and devices were checked; matrices free their memory after the work that was queued
             // before; those that are written are borrowed for themselves.
-            return unsafe { launch(machine, Variant::Adam, (params.extent.threads(), 1), &params) };
+            unsafe { launch(machine, Variant::Adam, (params.extent.threads(), 1), &params)? };
+            moments.steps = steps; // one that the device refused is none
+            return Ok(());
         }
+        moments.steps = steps;
         let (first, second) = (moments.first.host_mut(), moments.second.host_mut());
         if let (Some(p), Some(g), Some(m), Some(v)) = (parameter.host_mut(), gradient.host(), first, second) {
             rows_mut(p).zip(rows_mut(m)).zip(rows_mut(v)).for_each(|(((r, p), (_, m)), (_, v))| {

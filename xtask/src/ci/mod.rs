@@ -23,6 +23,7 @@ const STEPS: &[Step] = &[
     ("doc", |workspace, _| doc(workspace)),
     ("build-ptx --check", |workspace, _| build_ptx::run(workspace, &build_ptx::Arguments { check: true })),
     ("check-ptx", |workspace, _| check_ptx::run(workspace, &check_ptx::Arguments::default())),
+    ("deny", deny),
     ("test", test),
 ];
 
@@ -65,6 +66,23 @@ fn cargo(workspace: &Workspace, arguments: &[&str]) -> Result<()> {
 fn doc(workspace: &Workspace) -> Result<()> {
     let mut command = command(workspace);
     process::run(command.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// Advisories and the rest of `deny.toml`, where `cargo deny` is installed and its data can be had, else a counted
+/// skip. `tidy` has looked at licences and doubled crates before.
+fn deny(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    let missing = if process::capture(command(workspace).args(["deny", "--version"])).is_err() {
+        Some("cargo-deny is not installed")
+    } else if process::capture(command(workspace).args(["deny", "fetch"])).is_err() {
+        Some("the advisories cannot be had")
+    } else {
+        None
+    };
+    let Some(missing) = missing else { return cargo(workspace, &["deny", "check"]) };
+    let skipped = format!("skipped: 1 look at advisories: {missing}");
+    println!("{skipped}");
+    tally.add(&skipped);
+    Ok(())
 }
 
 /// The whole test suite, with its output passed on and its results added up.

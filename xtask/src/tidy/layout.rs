@@ -12,7 +12,7 @@ const MAX_LINES: usize = 800;
 const UNFINISHED: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
 
 /// Folders for data that is not text.
-const BINARY_FOLDERS: [&str; 2] = ["data/", "formats/tests/data/"];
+const BINARY_FOLDERS: [&str; 3] = ["data/", "formats/tests/data/", "fuzz/corpus/"];
 
 /// A Rust file starts by saying what it is for.
 pub(super) fn module_doc(path: &str, text: &str, findings: &mut Findings) {

@@ -11,13 +11,16 @@ mod files;
 mod glossary;
 mod kernels;
 mod layout;
+mod licences;
 mod machine;
 mod source;
 mod twins;
+mod unsafety;
 mod words;
 
 use crate::failure::{Failure, Result};
-use crate::workspace::Workspace;
+use crate::promises;
+use crate::workspace::{Workspace, read};
 
 /// Everything that a run of the rules found.
 #[derive(Debug, Default)]
@@ -55,12 +58,39 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     )))
 }
 
+/// The paths and texts of all Rust files but those of this crate, whose samples are no tests.
+pub(crate) fn rust_files(workspace: &Workspace) -> Result<Vec<(String, String)>> {
+    Ok(sources(files::all(workspace)?))
+}
+
+fn sources(files: Vec<files::File>) -> Vec<(String, String)> {
+    let rust = files.into_iter().filter(|file| file.is_rust() && !file.path.starts_with("xtask/"));
+    rust.filter_map(|file| Some((file.path, file.text?))).collect()
+}
+
+/// The table of promises is what the tests say.
+fn promises(workspace: &Workspace, files: Vec<files::File>, findings: &mut Findings) -> Result<()> {
+    let committed = read(&workspace.root().join(promises::DOCUMENT))?;
+    match promises::document(&sources(files)) {
+        Err(failure) => findings.problem(failure.to_string()),
+        Ok(written) if written != committed => {
+            findings.problem(format!(
+                "{}: the tests say something else: cargo xtask promises",
+                promises::DOCUMENT
+            ));
+        }
+        Ok(_) => {}
+    }
+    Ok(())
+}
+
 /// Applies every rule to the working tree.
 fn check(workspace: &Workspace) -> Result<Findings> {
     let mut findings = Findings::default();
     let mut allowed = allow::Exceptions::read(workspace, &mut findings)?;
     let glossary = glossary::Glossary::read(workspace, &mut findings)?;
     let files = files::all(workspace)?;
+    let mut uses = unsafety::Uses::default();
     for file in &files {
         let Some(text) = &file.text else {
             layout::binary(&file.path, &mut findings);
@@ -76,6 +106,7 @@ fn check(workspace: &Workspace) -> Result<Findings> {
             comments::check(&file.path, text, &mut allowed, &mut findings);
             let code = source::code_only(text);
             machine::check(&file.path, &code, &mut findings);
+            uses.add(&file.path, &code);
             words::check(&file.path, &code, &glossary, &mut allowed, &mut findings);
         }
     }
@@ -83,6 +114,9 @@ fn check(workspace: &Workspace) -> Result<Findings> {
     documents::check(&files, &mut findings);
     twins::check(&files, &mut findings);
     dependencies::check(&dependencies::read(workspace)?, &mut findings);
+    promises(workspace, files, &mut findings)?;
+    uses.check(workspace, &mut findings)?;
+    licences::check(workspace, &mut findings)?;
     kernels::check(workspace, &crate::entries::all(), &mut findings)?;
     Ok(findings)
 }

@@ -188,12 +188,12 @@ impl CudaMachine {
     }
 }
 
-/// The buffers for large uploads, if there is pinned memory for them. The context is current.
+/// The buffers for large uploads, if there is pinned memory for them and they may be filled. The context is current.
 fn make_once(staging: &mut Option<Staging>) -> Option<&mut Staging> {
     if staging.is_none() {
         *staging = Staging::new().ok();
     }
-    staging.as_mut()
+    staging.as_mut().filter(|staging| staging.is_usable())
 }
 
 impl Machine for CudaMachine {

@@ -1,0 +1,198 @@
+//! A device whose calls fail when they are told to: what becomes of plans, memory and results then can be tested.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use windrow_kernels::Entry;
+
+use super::event::Event;
+use super::machine::{Machine, Prepared};
+use crate::error::DeviceError;
+
+/// How a call fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It does nothing and says so; allocations say that there is no memory.
+    Refused,
+    /// It does what it was asked for, and reports an error nevertheless: that of something earlier.
+    Late,
+    /// It does nothing, nor does any later call: the device is gone.
+    Sticky,
+}
+
+/// The faults of one device, and what it has been asked for. Clones speak of the same device.
+#[derive(Clone, Default)]
+pub struct Faults(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    calls: u64,
+    planned: Option<(u64, Fault)>,
+    /// The names of the calls that failed.
+    failed: Vec<&'static str>,
+    allocated: HashMap<u64, u64>,
+}
+
+impl Faults {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls so far that could have failed.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.state().calls
+    }
+
+    /// The call after `after` further ones fails so.
+    pub fn plan(&self, after: u64, fault: Fault) {
+        let mut state = self.state();
+        state.planned = Some((state.calls + after, fault));
+        state.failed.clear();
+    }
+
+    /// From now on no call fails. Returns the names of those that did.
+    pub fn clear(&self) -> Vec<&'static str> {
+        let mut state = self.state();
+        state.planned = None;
+        std::mem::take(&mut state.failed)
+    }
+
+    /// Live allocations, and their bytes.
+    #[must_use]
+    pub fn allocated(&self) -> (usize, u64) {
+        let state = self.state();
+        (state.allocated.len(), state.allocated.values().sum())
+    }
+
+    /// Counts a call; how it fails, if it does.
+    fn next(&self, call: &'static str) -> Option<Fault> {
+        let mut state = self.state();
+        let number = state.calls;
+        state.calls += 1;
+        let fault = match state.planned {
+            Some((at, Fault::Sticky)) if number >= at => Fault::Sticky,
+            Some((at, fault)) if number == at => fault,
+            _ => return None,
+        };
+        state.failed.push(call);
+        Some(fault)
+    }
+}
+
+impl fmt::Debug for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state();
+        f.debug_struct("Faults").field("calls", &state.calls).field("planned", &state.planned).finish()
+    }
+}
+
+/// What a call that fails reports.
+fn error(call: &'static str) -> DeviceError {
+    let (name, message) = ("FAULT".to_owned(), "a fault that was asked for".to_owned());
+    DeviceError::Driver { call, name, message }
+}
+
+/// A machine with such faults in front of it.
+pub(super) struct FaultyMachine {
+    machine: Box<dyn Machine>,
+    faults: Faults,
+}
+
+impl FaultyMachine {
+    pub(super) fn new(machine: Box<dyn Machine>, faults: Faults) -> Self {
+        Self { machine, faults }
+    }
+
+    /// A call that fails if it was told to.
+    fn call<T>(
+        &self,
+        name: &'static str,
+        call: impl FnOnce(&dyn Machine) -> Result<T, DeviceError>,
+    ) -> Result<T, DeviceError> {
+        match self.faults.next(name) {
+            None => call(&*self.machine),
+            Some(Fault::Late) => call(&*self.machine).and_then(|_| Err(error(name))),
+            Some(Fault::Refused | Fault::Sticky) => Err(error(name)),
+        }
+    }
+}
+
+impl Machine for FaultyMachine {
+    fn alloc(&self, bytes: u64, what: &'static str) -> Result<u64, DeviceError> {
+        match self.faults.next("alloc") {
+            Some(Fault::Sticky) => return Err(error("alloc")),
+            // Nobody could free what came with an error, so that no driver hands any out.
+            Some(Fault::Refused | Fault::Late) => {
+                let device = "a device with faults".to_owned();
+                return Err(DeviceError::OutOfMemory { what, asked: bytes, free: 0, total: bytes, device });
+            }
+            None => {}
+        }
+        let address = self.machine.alloc(bytes, what)?;
+        self.faults.state().allocated.insert(address, bytes);
+        Ok(address)
+    }
+
+    unsafe fn free(&self, address: u64) {
+        self.faults.state().allocated.remove(&address);
+        // SAFETY: the caller's promise.
+        unsafe { self.machine.free(address) }
+    }
+
+    unsafe fn zero(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
+        // SAFETY: the caller's promise.
+        self.call("zero", |machine| unsafe { machine.zero(address, bytes) })
+    }
+
+    unsafe fn upload(&self, to: u64, from: &[u8]) -> Result<(), DeviceError> {
+        // SAFETY: the caller's promise.
+        self.call("upload", |machine| unsafe { machine.upload(to, from) })
+    }
+
+    unsafe fn download(&self, from: u64, to: &mut [u8]) -> Result<(), DeviceError> {
+        // SAFETY: the caller's promise.
+        self.call("download", |machine| unsafe { machine.download(from, to) })
+    }
+
+    fn launch(&self, prepared: &Prepared) -> Result<(), DeviceError> {
+        self.call("launch", |machine| machine.launch(prepared))
+    }
+
+    fn fork(&self) -> Result<(), DeviceError> {
+        self.call("fork", |machine| machine.fork())
+    }
+
+    fn launch_beside(&self, prepared: &Prepared) -> Result<(), DeviceError> {
+        self.call("launch_beside", |machine| machine.launch_beside(prepared))
+    }
+
+    fn join(&self) -> Result<(), DeviceError> {
+        self.call("join", |machine| machine.join())
+    }
+
+    fn resident_blocks(&self, entry: &'static Entry) -> Result<u32, DeviceError> {
+        self.call("resident_blocks", |machine| machine.resident_blocks(entry))
+    }
+
+    fn multiprocessors(&self) -> u32 {
+        self.machine.multiprocessors()
+    }
+
+    fn synchronize(&self) -> Result<(), DeviceError> {
+        self.call("synchronize", |machine| machine.synchronize())
+    }
+
+    fn record(&self) -> Result<Event, DeviceError> {
+        self.call("record", |machine| machine.record())
+    }
+
+    fn memory_free(&self) -> Result<Option<u64>, DeviceError> {
+        self.call("memory_free", |machine| machine.memory_free())
+    }
+
+    fn raw_cuda(&self) -> Result<Option<(usize, usize)>, DeviceError> {
+        self.machine.raw_cuda()
+    }
+}

@@ -1,0 +1,346 @@
+//! A plan of each family, and of each kind within it, with what it takes to run it: for what is promised of all.
+
+use std::error::Error;
+
+use half::f16;
+use windrow::partition::{PartitionRule, VectorThreshold};
+use windrow::training::{Adam, ColumnSums, CrossEntropy, Moments, add_bias_relu, round_into};
+use windrow::{
+    Algorithm, Coo3, Csf3, Csr, DenseRef, Determinism, Device, DeviceBuffer, DeviceMatrix, Element, Mttkrp,
+    MttkrpPlan, NmPattern, NmSpmm, NmSpmmPlan, Precision, Preprocessing, RowSoftmax, Schedule, Sddmm,
+    SddmmAlgorithm, SddmmForm, SddmmPlan, Spmm, SpmmOptions, SpmmPlan, TileValues, Ttm, TtmPlan,
+    prune_magnitude,
+};
+use windrow_testkit::{Pattern, SplitMix64, Values};
+
+pub(crate) type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// What is made once, and then run several times.
+pub(crate) trait Subject {
+    /// Operands to the device, products, results back: always the same bits.
+    fn run(&mut self) -> Outcome<Vec<u32>>;
+}
+
+/// A family, or a kind of plan of one.
+pub(crate) struct Family {
+    pub(crate) name: &'static str,
+    pub(crate) make: fn(&Device) -> Outcome<Box<dyn Subject>>,
+}
+
+const ROWS: usize = 41;
+const COLS: usize = 400;
+
+fn numbers(values: Values, count: usize, seed: u64) -> Vec<f32> {
+    let mut rng = SplitMix64::new(seed);
+    (0..count).map(|_| values.next(&mut rng)).collect()
+}
+
+/// Numbers whose sums are rounded, so that another order of additions has other bits.
+fn reals(count: usize, seed: u64) -> Vec<f32> {
+    numbers(Values::Reals, count, seed)
+}
+
+/// Rows of all sorts: none, short, alike, and one that is cut.
+fn matrix(values: Values) -> Csr<f32> {
+    let lengths = (0..ROWS).map(|row| if row == 20 { 390 } else { [0, 3, 9, 1, 17, 30][row % 6] });
+    let mut rng = SplitMix64::new(5);
+    Pattern::from_lengths(COLS, lengths, &mut rng).with_values(values, &mut rng)
+}
+
+fn upload<T: Element<Sum = f32>>(
+    device: &Device,
+    data: &[f32],
+    rows: usize,
+    cols: usize,
+) -> Outcome<DeviceMatrix<T>> {
+    let data: Vec<T> = data.iter().map(|&x| T::from_f32(x)).collect();
+    Ok(DeviceMatrix::upload(device, DenseRef::packed(&data, rows, cols)?)?)
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|x| x.to_bits()).collect()
+}
+
+struct SpmmSubject {
+    device: Device,
+    plan: SpmmPlan,
+    numbers: Values,
+    values: Vec<f32>,
+}
+
+impl SpmmSubject {
+    fn make(device: &Device, options: SpmmOptions, place: Preprocessing) -> Outcome<Box<dyn Subject>> {
+        let numbers = match options.determinism {
+            Determinism::Fast => Values::Integers, // whose sums are exact in any order
+            _ => Values::Reals,
+        };
+        let a = matrix(numbers);
+        let builder = Spmm::builder(&a).options(options).preprocessing(place).values_from_device();
+        let plan = builder.build(device)?;
+        Ok(Box::new(Self { device: device.clone(), plan, numbers, values: a.values().to_vec() }))
+    }
+
+    fn product(&self) -> Outcome<Vec<u32>> {
+        const WIDTH: usize = 9;
+        let b = numbers(self.numbers, COLS * WIDTH, 7);
+        let mut c = DeviceMatrix::<f32>::zeros(&self.device, ROWS, WIDTH)?;
+        match self.plan.report().precision {
+            Precision::F32 => {
+                self.plan.run_into(1.0, &upload::<f32>(&self.device, &b, COLS, WIDTH)?, 0.0, &mut c)?;
+            }
+            _ => self.plan.run_into(1.0, &upload::<f16>(&self.device, &b, COLS, WIDTH)?, 0.0, &mut c)?,
+        }
+        self.device.synchronize()?;
+        Ok(bits(&c.download()?))
+    }
+}
+
+impl Subject for SpmmSubject {
+    fn run(&mut self) -> Outcome<Vec<u32>> {
+        let doubled: Vec<f32> = self.values.iter().map(|x| 2.0 * x).collect();
+        self.plan.replace_values(&doubled)?;
+        let mut found = self.product()?;
+        self.plan.replace_values_from(&DeviceBuffer::from_slice(&self.device, &self.values)?)?;
+        found.extend(self.product()?);
+        Ok(found)
+    }
+}
+
+const BASE: SpmmOptions = SpmmOptions {
+    algorithm: Algorithm::RowSplit,
+    precision: Precision::F32,
+    width: 9,
+    tile_values: TileValues::Dense,
+    schedule: Schedule::Sequential,
+    ..SpmmOptions::DEFAULT
+};
+
+const TILES: SpmmOptions =
+    SpmmOptions { algorithm: Algorithm::TileStream, precision: Precision::F16, ..BASE };
+
+fn hybrid() -> Outcome<SpmmOptions> {
+    let partition = PartitionRule::ColumnVectors { threshold: VectorThreshold::try_new(0.25)? };
+    Ok(SpmmOptions {
+        algorithm: Algorithm::Hybrid,
+        partition: Some(partition),
+        schedule: Schedule::MultiStream,
+        ..TILES
+    })
+}
+
+struct SddmmSubject {
+    device: Device,
+    plan: SddmmPlan,
+}
+
+impl SddmmSubject {
+    fn make(device: &Device, algorithm: SddmmAlgorithm, precision: Precision) -> Outcome<Box<dyn Subject>> {
+        let a = matrix(Values::Reals);
+        let builder = Sddmm::builder(&a).inner(8).algorithm(algorithm).precision(precision);
+        let plan = builder.form(SddmmForm::Scale).build(device)?;
+        Ok(Box::new(Self { device: device.clone(), plan }))
+    }
+}
+
+impl Subject for SddmmSubject {
+    fn run(&mut self) -> Outcome<Vec<u32>> {
+        let (x, y) = (reals(ROWS * 8, 1), reals(COLS * 8, 2));
+        let mut out = DeviceBuffer::<f32>::alloc_zeroed(&self.device, self.plan.report().nnz)?;
+        match self.plan.report().precision {
+            Precision::F32 => {
+                let [x, y] = [upload::<f32>(&self.device, &x, ROWS, 8)?, upload(&self.device, &y, COLS, 8)?];
+                self.plan.run_into(1.0, &x, &y, &mut out)?;
+            }
+            _ => {
+                let [x, y] = [upload::<f16>(&self.device, &x, ROWS, 8)?, upload(&self.device, &y, COLS, 8)?];
+                self.plan.run_into(1.0, &x, &y, &mut out)?;
+            }
+        }
+        Ok(bits(&out.to_vec()?))
+    }
+}
+
+struct SoftmaxSubject {
+    softmax: RowSoftmax,
+    nnz: usize,
+}
+
+impl Subject for SoftmaxSubject {
+    fn run(&mut self) -> Outcome<Vec<u32>> {
+        let device = self.softmax.device().clone();
+        let scores = DeviceBuffer::from_slice(&device, &reals(self.nnz, 3))?;
+        let mut out = DeviceBuffer::alloc_zeroed(&device, self.nnz)?;
+        self.softmax.forward(0.5, &scores, &mut out)?;
+        Ok(bits(&out.to_vec()?))
+    }
+}
+
+struct NmSubject {
+    device: Device,
+    plan: NmSpmmPlan,
+}
+
+impl NmSubject {
+    fn make(device: &Device, precision: Precision) -> Outcome<Box<dyn Subject>> {
+        let pattern = NmPattern::new(2, 4, 32)?;
+        let weights = prune_magnitude(&reals(64 * 64, 11), 64, 64, pattern)?;
+        let plan = NmSpmm::builder(&weights).rows(20).precision(precision).build(device)?;
+        Ok(Box::new(Self { device: device.clone(), plan }))
+    }
+}
+
+impl Subject for NmSubject {
+    fn run(&mut self) -> Outcome<Vec<u32>> {
+        self.device.synchronize()?;
+        Ok(bits(&self.plan.run(&reals(20 * 64, 12))?))
+    }
+}
+
+fn tensor() -> Outcome<Csf3<f32>> {
+    let mut rng = SplitMix64::new(23);
+    let entries = (0..300)
+        .map(|_| {
+            ([rng.below(9), rng.below(12), rng.below(15)].map(|i| u32::try_from(i).unwrap()), rng.real())
+        })
+        .collect::<Vec<_>>();
+    Ok(Csf3::try_from_coo(&Coo3::from_entries([9, 12, 15], entries)?, [0, 1, 2])?)
+}
+
+struct MttkrpSubject(MttkrpPlan);
+
+impl Subject for MttkrpSubject {
+    fn run(&mut self) -> Outcome<Vec<u32>> {
+        Ok(bits(&self.0.run(&reals(12 * 8, 1), &reals(15 * 8, 2))?))
+    }
+}
+
+struct TtmSubject(TtmPlan);
+
+impl Subject for TtmSubject {
+    fn run(&mut self) -> Outcome<Vec<u32>> {
+        Ok(bits(&self.0.run(&reals(15 * 8, 4))?))
+    }
+}
+
+/// A step of training: everything is made again, but for the moments, which a step that failed must not have moved on.
+struct TrainingSubject {
+    device: Device,
+    steps: u32,
+    parameter: DeviceMatrix<f32>,
+    moments: Moments,
+}
+
+impl Subject for TrainingSubject {
+    fn run(&mut self) -> Outcome<Vec<u32>> {
+        let device = &self.device;
+        let mut x = upload::<f32>(device, &reals(24 * 6, 1), 24, 6)?;
+        add_bias_relu(&mut x, &upload(device, &reals(6, 2), 1, 6)?)?;
+        let labels: Vec<u32> = (0..24).map(|row| row % 6).collect();
+        let mut loss = CrossEntropy::new(device, 6, &labels, &[1.0; 24])?;
+        let mut gradient = DeviceMatrix::zeros(device, 24, 6)?;
+        loss.run(&x, &mut gradient)?;
+        let mut sums = DeviceMatrix::zeros(device, 1, 6)?;
+        ColumnSums::new(device, 6)?.sum(&gradient, &mut sums)?;
+        let mut rounded = DeviceMatrix::<f16>::zeros(device, 24, 6)?;
+        round_into(1.0, &x, &mut rounded)?;
+        let steps = self.moments.steps();
+        if let Err(error) = Adam::default().step(&mut self.parameter, &sums, &mut self.moments) {
+            assert_eq!(self.moments.steps(), steps, "a step that failed was counted");
+            return Err(error.into());
+        }
+        self.steps += 1;
+        let mut found = bits(&gradient.download()?);
+        found.extend(bits(&sums.download()?));
+        found.extend(rounded.download()?.iter().map(|x| u32::from(x.to_bits())));
+        found.push(loss.outcome()?.loss.to_bits());
+        Ok(found)
+    }
+}
+
+pub(crate) const FAMILIES: &[Family] = &[
+    Family { name: "SpMM row-split", make: |device| SpmmSubject::make(device, BASE, Preprocessing::Cpu) },
+    Family {
+        name: "SpMM row-split, any order",
+        make: |device| {
+            let options = SpmmOptions { determinism: Determinism::Fast, ..BASE };
+            SpmmSubject::make(device, options, Preprocessing::Cpu)
+        },
+    },
+    Family {
+        name: "SpMM short rows",
+        make: |device| {
+            let options = SpmmOptions { algorithm: Algorithm::ShortRows, ..BASE };
+            SpmmSubject::make(device, options, Preprocessing::Cpu)
+        },
+    },
+    Family {
+        name: "SpMM segment groups",
+        make: |device| {
+            let options = SpmmOptions { algorithm: Algorithm::SegmentGroup, ..BASE };
+            SpmmSubject::make(device, options, Preprocessing::Cpu)
+        },
+    },
+    Family {
+        name: "SpMM merge path",
+        make: |device| {
+            let options = SpmmOptions { algorithm: Algorithm::MergePath, ..BASE };
+            SpmmSubject::make(device, options, Preprocessing::Cpu)
+        },
+    },
+    Family {
+        name: "SpMM matricised rows",
+        make: |device| {
+            let options = SpmmOptions { algorithm: Algorithm::MatricizedRows, ..TILES };
+            SpmmSubject::make(device, options, Preprocessing::Cpu)
+        },
+    },
+    Family { name: "SpMM tiles", make: |device| SpmmSubject::make(device, TILES, Preprocessing::Cpu) },
+    Family {
+        name: "SpMM tiles, packed",
+        make: |device| {
+            let options = SpmmOptions { tile_values: TileValues::Packed, ..TILES };
+            SpmmSubject::make(device, options, Preprocessing::Cpu)
+        },
+    },
+    Family {
+        name: "SpMM hybrid on two streams",
+        make: |device| SpmmSubject::make(device, hybrid()?, Preprocessing::Cpu),
+    },
+    Family {
+        name: "SpMM hybrid made on the device",
+        make: |device| SpmmSubject::make(device, hybrid()?, Preprocessing::Gpu),
+    },
+    Family {
+        name: "SDDMM entries",
+        make: |device| SddmmSubject::make(device, SddmmAlgorithm::Entries, Precision::F32),
+    },
+    Family {
+        name: "SDDMM hybrid",
+        make: |device| SddmmSubject::make(device, SddmmAlgorithm::Hybrid, Precision::F16),
+    },
+    Family {
+        name: "row softmax",
+        make: |device| {
+            let a = matrix(Values::Reals);
+            Ok(Box::new(SoftmaxSubject { softmax: RowSoftmax::new(&a, device)?, nnz: a.nnz() }))
+        },
+    },
+    Family { name: "N:M f32", make: |device| NmSubject::make(device, Precision::F32) },
+    Family { name: "N:M f16", make: |device| NmSubject::make(device, Precision::F16) },
+    Family {
+        name: "MTTKRP",
+        make: |device| Ok(Box::new(MttkrpSubject(Mttkrp::builder(&tensor()?).width(8).build(device)?))),
+    },
+    Family {
+        name: "TTM",
+        make: |device| Ok(Box::new(TtmSubject(Ttm::builder(&tensor()?).width(8).build(device)?))),
+    },
+    Family {
+        name: "training",
+        make: |device| {
+            let parameter = upload::<f32>(device, &reals(6, 9), 1, 6)?;
+            let moments = Moments::of(&parameter)?;
+            Ok(Box::new(TrainingSubject { device: device.clone(), steps: 0, parameter, moments }))
+        },
+    },
+];
