@@ -162,8 +162,10 @@ mod tuned;
 /// The decision tree of segment groups, for the program that fits it.
 #[doc(hidden)]
 pub mod tree {
-    pub use crate::spmm::points::{Division, MOST_EACH, RowLengths, Thresholds, divisions};
+    pub use crate::costs::GroupThresholds as Thresholds;
+    pub use crate::spmm::points::{Division, MOST_EACH, RowLengths, divisions};
 }
+pub mod costs;
 pub mod interop;
 pub mod training;
 

@@ -1,6 +1,6 @@
 //! Products with a column-major `B`.
 
-use super::launch::{Finish, Operands};
+use super::operands::{Finish, Operands};
 use super::plan::{Body, SpmmPlan, narrow_width};
 use crate::activation::Epilogue;
 use crate::cpu;

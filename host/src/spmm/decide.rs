@@ -1,5 +1,5 @@
-//! What a plan will be, from the structure of the matrix and the options alone: no device is asked, nothing is laid
-//! out.
+//! What a plan will be, from the structure of the matrix, the options and what was measured: no device is asked, nothing
+//! is laid out.
 
 use rayon::prelude::*;
 use windrow_formats::{Csr, Value};
@@ -7,12 +7,14 @@ use windrow_preprocess::partition::{Estimate, PartitionRule, Prediction};
 
 use super::options::SpmmOptions;
 use super::parts::row_split::SHORTEST_PIECE;
-use super::points::{Division, NARROW, RowLengths, Thresholds};
+use super::points::{Division, NARROW, RowLengths};
+use crate::costs::GroupThresholds;
 use crate::error::{PlanError, SpmmError};
 use crate::num::{real, wide};
 use crate::options::{Algorithm, CpuTasks, Precision};
 use crate::parallelism::GroupLaunch;
 use crate::plan::{Exceptions, MAX_INDEX};
+use crate::profile::Profile;
 
 /// What decides: of the matrix, its values and the device.
 #[derive(Debug, Clone, Copy)]
@@ -107,7 +109,7 @@ impl Way {
 /// # Errors
 /// - [`SpmmError::Unsupported`] for an algorithm without kernels for the precision;
 /// - [`PlanError::TooLarge`] for a matrix beyond the indices of the kernels.
-pub(super) fn decide(facts: &Facts, options: &SpmmOptions) -> Result<Decision, SpmmError> {
+pub(super) fn decide(facts: &Facts, options: &SpmmOptions, profile: &Profile) -> Result<Decision, SpmmError> {
     let SpmmOptions { algorithm, precision, .. } = *options;
     check_support(algorithm, precision)?;
     if !facts.kernels {
@@ -116,11 +118,12 @@ pub(super) fn decide(facts: &Facts, options: &SpmmOptions) -> Result<Decision, S
         return Ok(Decision { algorithm: Algorithm::RowSplit, why, way });
     }
     check_size(facts)?;
+    let groups = &profile.costs.groups;
     let (algorithm, why, way) = match algorithm {
-        Algorithm::Auto => automatic(facts, options),
+        Algorithm::Auto => automatic(facts, options, groups),
         asked => {
             let way = match asked {
-                Algorithm::SegmentGroup => Way::Groups(division(facts, options)),
+                Algorithm::SegmentGroup => Way::Groups(division(facts, options, groups)),
                 Algorithm::MergePath => Way::Path,
                 Algorithm::MatricizedRows => Way::Matricized,
                 Algorithm::ShortRows => Way::Tiles(Some(PartitionRule::AllResidual)),
@@ -135,19 +138,19 @@ pub(super) fn decide(facts: &Facts, options: &SpmmOptions) -> Result<Decision, S
 }
 
 /// The algorithm that suits the matrix, the width and the precision.
-fn automatic(facts: &Facts, options: &SpmmOptions) -> (Algorithm, String, Way) {
+fn automatic(facts: &Facts, options: &SpmmOptions, groups: &GroupThresholds) -> (Algorithm, String, Way) {
     let SpmmOptions { precision, width, .. } = *options;
     let path = facts.own_order && width == 1 && facts.nnz > 0;
     if path && Algorithm::MergePath.supports(precision) {
-        let groups = Algorithm::SegmentGroup.supports(precision);
-        if !(groups && facts.rows_are_long_and_even()) {
+        let divided = Algorithm::SegmentGroup.supports(precision);
+        if !(divided && facts.rows_are_long_and_even()) {
             let why = format!("one column, and rows of up to {} entries: balance decides", facts.longest);
             return (Algorithm::MergePath, why, Way::Path);
         }
     }
     let narrow = width <= NARROW || !precision.has_tile_kernels();
     if facts.own_order && narrow && Algorithm::SegmentGroup.supports(precision) {
-        let division = tree(facts, width, precision);
+        let division = tree(facts, width, precision, groups);
         if !division.row_split {
             let why = format!("{width} columns are few: balance decides, not bytes");
             return (Algorithm::SegmentGroup, why, Way::Groups(division));
@@ -164,16 +167,16 @@ fn automatic(facts: &Facts, options: &SpmmOptions) -> (Algorithm, String, Way) {
 
 /// The point of Sgap's space that the tree takes for a width: of f32, as which it was fitted, so that a column of f64
 /// counts as two.
-fn tree(facts: &Facts, width: usize, precision: Precision) -> Division {
+fn tree(facts: &Facts, width: usize, precision: Precision, groups: &GroupThresholds) -> Division {
     let columns = width.saturating_mul(precision.dtype().sum_bytes() as usize / 4);
-    facts.lengths().division(columns, &Thresholds::FITTED)
+    facts.lengths().division(columns, groups)
 }
 
 /// The point that divides the work of segment groups, and its launch: as asked for, or as the tree says.
-fn division(facts: &Facts, options: &SpmmOptions) -> Division {
+fn division(facts: &Facts, options: &SpmmOptions, groups: &GroupThresholds) -> Division {
     let division = match options.parallelism {
         Some(point) => Division { point, launch: GroupLaunch::default(), row_split: false },
-        None => tree(facts, options.width, options.precision),
+        None => tree(facts, options.width, options.precision, groups),
     };
     Division { launch: options.group_launch.unwrap_or(division.launch), ..division }
 }
@@ -265,6 +268,7 @@ pub(super) fn too_large(what: &'static str, found: u64, limit: u64) -> SpmmError
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::Device;
 
     /// Short rows that are alike, enough of them.
     const FACTS: Facts = Facts {
@@ -281,8 +285,12 @@ mod tests {
         SpmmOptions { algorithm, precision, width, ..SpmmOptions::default() }
     }
 
+    fn decide_so(facts: &Facts, options: &SpmmOptions) -> Result<Decision, SpmmError> {
+        decide(facts, options, &Profile::built_in(&Device::cpu()))
+    }
+
     fn decided(facts: Facts, options: &SpmmOptions) -> (Algorithm, Way) {
-        let Decision { algorithm, way, .. } = decide(&facts, options).unwrap();
+        let Decision { algorithm, way, .. } = decide_so(&facts, options).unwrap();
         (algorithm, way)
     }
 
@@ -358,10 +366,10 @@ mod tests {
             (Algorithm::SegmentGroup, Precision::Bf16),
             (Algorithm::MatricizedRows, Precision::F32),
         ] {
-            let error = decide(&FACTS, &options(algorithm, precision, 1)).unwrap_err();
+            let error = decide_so(&FACTS, &options(algorithm, precision, 1)).unwrap_err();
             assert!(matches!(error, SpmmError::Unsupported { .. }), "{error}");
             let on_cpu = Facts { kernels: false, ..FACTS };
-            assert_eq!(decide(&on_cpu, &options(algorithm, precision, 1)).unwrap_err(), error);
+            assert_eq!(decide_so(&on_cpu, &options(algorithm, precision, 1)).unwrap_err(), error);
         }
         let cpu = decided(Facts { kernels: false, ..FACTS }, &options(Algorithm::Hybrid, Precision::F16, 1));
         assert_eq!(cpu, (Algorithm::RowSplit, Way::Cpu(CpuTasks::default())));
@@ -372,19 +380,19 @@ mod tests {
         let auto = options(Algorithm::Auto, Precision::F16, 128);
         let limit = usize::try_from(MAX_INDEX).unwrap();
         for facts in [Facts { nnz: limit + 1, ..FACTS }, Facts { rows: limit, nnz: 32, ..FACTS }] {
-            let error = decide(&facts, &auto).unwrap_err();
+            let error = decide_so(&facts, &auto).unwrap_err();
             assert!(
                 matches!(error, SpmmError::Plan(PlanError::TooLarge { found, .. }) if found > MAX_INDEX),
                 "{error}"
             );
-            assert!(decide(&Facts { kernels: false, ..facts }, &auto).is_ok());
+            assert!(decide_so(&Facts { kernels: false, ..facts }, &auto).is_ok());
         }
     }
 
     #[test]
     fn an_estimate_is_asked_for_only_where_it_decides() {
         let hybrid = options(Algorithm::Hybrid, Precision::F16, 128);
-        let mut open = decide(&FACTS, &hybrid).unwrap();
+        let mut open = decide_so(&FACTS, &hybrid).unwrap();
         assert!(open.wants_estimate(&FACTS));
         let empty = Facts { nnz: 0, ..FACTS };
         assert!(!open.wants_estimate(&empty));
@@ -392,6 +400,15 @@ mod tests {
         assert_eq!((open.algorithm, open.way), (Algorithm::Hybrid, Way::Rows));
         assert_eq!(open.why, "all rows on CUDA cores: the matrix has no entries");
         let given = SpmmOptions { partition: Some(PartitionRule::AllTile), ..hybrid };
-        assert!(!decide(&FACTS, &given).unwrap().wants_estimate(&FACTS));
+        assert!(!decide_so(&FACTS, &given).unwrap().wants_estimate(&FACTS));
+    }
+
+    #[test]
+    fn the_profile_says_where_groups_turn() {
+        let mut profile = Profile::built_in(&Device::cpu());
+        let auto = options(Algorithm::Auto, Precision::F32, 12);
+        assert!(matches!(decide(&FACTS, &auto, &profile).unwrap().way, Way::Groups(_)));
+        profile.costs.groups.widest_rows = 8.0;
+        assert_eq!(decide(&FACTS, &auto, &profile).unwrap().way, Way::Rows);
     }
 }

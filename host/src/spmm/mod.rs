@@ -4,8 +4,10 @@ mod build;
 mod builder;
 mod column_major;
 mod decide;
+mod gpu;
 mod launch;
 mod layout;
+mod operands;
 mod options;
 mod part;
 mod parts;
@@ -21,7 +23,8 @@ mod tuning;
 mod verify;
 
 pub use builder::SpmmBuilder;
-pub(crate) use launch::{Finish, GpuPlan, Operands};
+pub(crate) use gpu::{GpuPlan, PlanShape};
+pub(crate) use operands::{Finish, Operands};
 pub use options::SpmmOptions;
 pub(crate) use part::{
     CutRows, DenseOperands, LaidOut, Layout, LayoutFacts, Operation, Part, Placement, SecondFactor,

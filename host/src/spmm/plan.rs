@@ -4,8 +4,8 @@ use std::fmt;
 
 use windrow_formats::Value;
 
-use super::launch::{Finish, GpuPlan, Operands};
-use super::places::Places;
+use super::gpu::GpuPlan;
+use super::operands::{Finish, Operands};
 use super::report::SpmmReport;
 use crate::activation::{Activation, Epilogue};
 use crate::cpu::{self, CpuCsr};
@@ -18,8 +18,8 @@ use crate::num::wide;
 use crate::options::Precision;
 use crate::parallelism::GroupLaunch;
 use crate::plan::{
-    Bits, Exceptions, Rounded, check_count, check_device, check_element, check_index, check_memory,
-    check_shape, check_sums, factor, machine_of, output_on, with_sums,
+    Bits, Exceptions, NewValues, Rounded, check_count, check_device, check_element, check_index,
+    check_memory, check_shape, check_sums, factor, machine_of, output_on, with_sums,
 };
 use crate::with_element;
 
@@ -337,17 +337,17 @@ impl SpmmPlan {
             Body::Cpu(_) => self.replace_values(values.host().unwrap_or_default()),
             Body::Gpu(plan) => {
                 let machine = machine_of(&self.device)?;
-                if plan.places.is_none() {
-                    let mut arrays = self.report.arrays.clone();
-                    arrays.push(plan.places_size(self.nnz, order.is_some()));
+                if let Some(array) = plan.missing_places(self.nnz, order.is_some()) {
+                    let arrays = [&self.report.arrays[..], &[array]].concat();
                     self.report.device_bytes = check_memory(&arrays, self.memory_limit, MEMORY_REMEDY)?;
-                    plan.make_places(&self.device, self.nnz, order)?;
+                    plan.make_places(self.nnz, order)?;
                     self.report.arrays = arrays;
                 }
                 self.overflow_on_device = true;
+                let new = NewValues { first: values.pointer().cast(), count: self.nnz };
                 // SAFETY: length and device were checked; the buffer frees its memory after the work that was queued
                 // before.
-                unsafe { Ok(plan.place_values(machine, (values.pointer().cast(), self.nnz))?) }
+                unsafe { Ok(plan.place_values(machine, new, order)?) }
             }
         }
     }
@@ -359,9 +359,7 @@ impl SpmmPlan {
     /// [`PlanError::Device`].
     pub fn overflowed_values(&self) -> Result<u64, SpmmError> {
         match &self.body {
-            Body::Gpu(plan) if self.overflow_on_device => {
-                Ok(plan.places.as_ref().map_or(Ok(0), Places::overflowed)?)
-            }
+            Body::Gpu(plan) if self.overflow_on_device => Ok(plan.overflowed()?),
             _ => Ok(self.report.overflowed_values),
         }
     }

@@ -65,6 +65,10 @@ struct MttkrpPart {
 }
 
 impl Part for MttkrpPart {
+    fn name(&self) -> &'static str {
+        "mttkrp"
+    }
+
     fn entry(&self, _: Operation) -> Option<&'static Entry> {
         let (point, dtype) = (self.groups.point(), self.groups.dtype());
         let (each, columns) = (point.nonzeros_per_thread().unwrap_or(1), point.columns_per_thread());

@@ -158,6 +158,10 @@ struct PathPart {
 }
 
 impl Part for PathPart {
+    fn name(&self) -> &'static str {
+        "merge-path"
+    }
+
     fn entry(&self, _: Operation) -> Option<&'static Entry> {
         let Kind { dtype, steps } = self.kind;
         windrow_kernels::entry(Variant::MergePath { dtype, steps })

@@ -8,14 +8,13 @@ use windrow_formats::Value;
 use windrow_kernels::row_split::{IN_FLIGHT, RowSplitParams};
 use windrow_kernels::{Dtype, ENTRIES, Entry, Variant};
 use windrow_preprocess::balance::{RowSegments, row_segments};
-use windrow_simt::GlobalPtr;
 
 use super::read_array;
 use crate::device::{Device, DeviceBuffer};
 use crate::error::DeviceError;
 use crate::num::{index, narrow, real, wide};
 use crate::options::Determinism;
-use crate::plan::{ArraySize, Bits, GivenValues, Stream, division, push};
+use crate::plan::{ArraySize, Bits, GivenValues, RoundedValues, Stream, division, push};
 use crate::spmm::layout::Context;
 use crate::spmm::part::{
     CutRows, DenseOperands, LaidOut, Layout, LayoutFacts, Operation, Part, Placement, ValueSlots,
@@ -274,6 +273,10 @@ enum SegmentSources {
 }
 
 impl Part for RowSplitPart {
+    fn name(&self) -> &'static str {
+        "row-split"
+    }
+
     fn entry(&self, operation: Operation) -> Option<&'static Entry> {
         select(Demand::of(self.dtype, operation), self.shape)
     }
@@ -315,7 +318,7 @@ impl Part for RowSplitPart {
         }
     }
 
-    unsafe fn replace_from(&self, values: (GlobalPtr<u32>, Dtype)) -> Result<(), DeviceError> {
+    unsafe fn replace_from(&self, values: RoundedValues) -> Result<(), DeviceError> {
         match &self.sources {
             // SAFETY: the caller's promise: values of all entries, live until the work is done.
             SegmentSources::OnDevice(sources) => unsafe { sources.replace_from(values, &self.values) },

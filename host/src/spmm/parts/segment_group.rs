@@ -204,7 +204,7 @@ impl GroupsPart {
         operands: &DenseOperands,
         second_indices: Option<GlobalPtr<u32>>,
     ) -> Result<(), DeviceError> {
-        let DenseOperands { dense, second } = *operands;
+        let DenseOperands { dense, second, .. } = *operands;
         let GroupDivision { point, launch, rows: row_count, nnz, dtype } = self.division;
         let columns = point.columns_per_thread();
         let lanes = launch.lanes(point, dense.n());
@@ -294,6 +294,10 @@ impl GroupsPart {
 }
 
 impl Part for GroupsPart {
+    fn name(&self) -> &'static str {
+        "segment-group"
+    }
+
     fn entry(&self, _: Operation) -> Option<&'static Entry> {
         let GroupDivision { point, dtype, .. } = self.division;
         let columns = point.columns_per_thread();

@@ -17,7 +17,7 @@ use windrow_preprocess::partition::{VectorSplit, VectorThreshold, split_vectors}
 
 use super::super::row_split::{self, SegmentEntries, Segments};
 use super::on_host::{DealtStream, Windows, deal_out};
-use super::stream::scheduling;
+use super::stream::{ScalarLaunch, scheduling};
 use crate::error::SpmmError;
 use crate::num::{index, narrow, real, wide};
 use crate::plan::{Scheduling, StageClock};
@@ -85,7 +85,7 @@ pub(super) fn with_rest<'a, V: Value>(
     let units = wide(cut.segments.len());
     let mean_len = real(scalar_entries) / real(units.max(1));
     let scheduling = match (&stream.layout, row_split::entry_for(context, mean_len)) {
-        (Some(tiles), Some(entry)) => scheduling(context, tiles, (entry, units))?,
+        (Some(tiles), Some(entry)) => scheduling(context, tiles, &ScalarLaunch { entry, units })?,
         _ => None,
     };
     let turn = match scheduling.as_ref().is_some_and(Scheduling::is_beside) {
