@@ -138,7 +138,6 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
     }
 
     /// Finds the position of an entry of a tile by scanning its row's mask instead of counting bits: for comparison.
-    #[doc(hidden)]
     #[must_use]
     pub fn scan_masks(mut self) -> Self {
         self.options.scan = true;

@@ -310,7 +310,6 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
 
     /// The number of warps that share a tile stream, instead of as many as the device holds: for tests of
     /// windows that are cut.
-    #[doc(hidden)]
     #[must_use]
     pub fn workers(mut self, workers: u32) -> Self {
         self.options.workers = Some(workers);
@@ -318,7 +317,6 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     }
 
     /// A warp for each window, whatever its length: for comparison with the tile stream.
-    #[doc(hidden)]
     #[must_use]
     pub fn window_each(mut self) -> Self {
         self.options.window_each = true;

@@ -394,25 +394,16 @@ impl SpmmPlan {
         self.nnz
     }
 
-    /// Name and content of each array in device memory that products read, the workspace excepted; none on the CPU. For
-    /// comparing plans that were made in different ways.
-    ///
-    /// # Errors
-    /// [`PlanError::Device`].
-    #[doc(hidden)]
-    pub fn device_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, SpmmError> {
+    /// See [`internal::device_arrays`](crate::internal::device_arrays).
+    pub(crate) fn device_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, SpmmError> {
         match &self.body {
             Body::Cpu(_) => Ok(Vec::new()),
             Body::Gpu(plan) => Ok(plan.read_arrays()?),
         }
     }
 
-    /// Another launch of the same segment groups; whether the plan has any.
-    ///
-    /// # Errors
-    /// [`SpmmError::IllegalPoint`] for a launch that is none of the plan's point.
-    #[doc(hidden)]
-    pub fn set_group_launch(&mut self, launch: GroupLaunch) -> Result<bool, SpmmError> {
+    /// See [`internal::set_group_launch`](crate::internal::set_group_launch).
+    pub(crate) fn set_group_launch(&mut self, launch: GroupLaunch) -> Result<bool, SpmmError> {
         let Body::Gpu(plan) = &mut self.body else { return Ok(false) };
         let Some(described) = plan.set_group_launch(launch)? else { return Ok(false) };
         self.report.parallelism = Some(described);

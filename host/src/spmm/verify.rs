@@ -69,12 +69,8 @@ impl SpmmPlan {
         self.compare(&Reference::new(a, self.precision, &self.device)?, b, c)
     }
 
-    /// [`verify`](Self::verify) with a matrix that may serve many plans of its precision and device.
-    ///
-    /// # Errors
-    /// As there.
-    #[doc(hidden)]
-    pub fn verify_with<V: Value, B: Element, C: Element>(
+    /// See [`internal::verify_with`](crate::internal::verify_with).
+    pub(crate) fn verify_with<V: Value, B: Element, C: Element>(
         &self,
         reference: &Reference<'_, V>,
         b: &DeviceMatrix<B>,
@@ -177,8 +173,8 @@ fn blocks(rows: usize, cols: usize, columns: usize) -> impl Iterator<Item = (Ran
     cut(cols, columns).flat_map(move |cols| cut(rows, rows_at_once).map(move |rows| (rows, cols.clone())))
 }
 
-/// A matrix with its values as plans of a precision round them, on a device, for [`SpmmPlan::verify_with`].
-#[doc(hidden)]
+/// A matrix with its values as plans of a precision round them, on a device, for
+/// [`internal::verify_with`](crate::internal::verify_with).
 pub struct Reference<'a, V> {
     a: &'a Csr<V>,
     precision: Precision,
