@@ -15,7 +15,9 @@ mod places;
 mod plan;
 pub(crate) mod points;
 mod preprocess;
+mod replace;
 mod report;
+mod run;
 mod select;
 mod sums;
 mod tiles;
@@ -30,7 +32,7 @@ pub(crate) use part::{
     CutRows, DenseOperands, LaidOut, Layout, LayoutFacts, Operation, Part, Placement, SecondFactor,
     ValueSlots,
 };
-pub(crate) use parts::segment_group::{GroupsLayout, GroupsPart, described, padded_indices};
+pub(crate) use parts::segment_group::{GroupsLayout, GroupsPart, RowEntries, described, padded_indices};
 pub use plan::SpmmPlan;
 pub use report::SpmmReport;
 pub use verify::Reference;

@@ -34,6 +34,14 @@ pub struct MttkrpBuilder<'a, V> {
     profile: Option<Profile>,
 }
 
+/// What a plan on a GPU is made of.
+struct Given<'a, V> {
+    device: &'a Device,
+    point: AtomicParallelism,
+    slices: &'a Slices,
+    values: &'a Values<'a, V>,
+}
+
 impl<'a, V: Value> MttkrpBuilder<'a, V> {
     pub(super) fn new(a: &'a Csf3<V>) -> Self {
         Self { a, options: MttkrpOptions::default(), profile: None }
@@ -147,7 +155,8 @@ impl<'a, V: Value> MttkrpBuilder<'a, V> {
                 Body::Cpu(body)
             }
             Some(machine) => {
-                let plan = self.build_gpu(device, point, (&slices, &values), (&mut report, &mut clock))?;
+                let given = Given { device, point, slices: &slices, values: &values };
+                let plan = self.build_gpu(given, &mut report, &mut clock)?;
                 let n = narrow(self.options.width.min(index(MAX_INDEX)));
                 let operation = Operation { n, vectors: true, column_major: false };
                 report.entries = plan.load(machine, operation)?;
@@ -168,10 +177,9 @@ impl<'a, V: Value> MttkrpBuilder<'a, V> {
 
     fn build_gpu(
         &self,
-        device: &Device,
-        point: AtomicParallelism,
-        (slices, values): (&Slices, &Values<'_, V>),
-        (report, clock): (&mut MttkrpReport, &mut StageClock),
+        Given { device, point, slices, values }: Given<'_, V>,
+        report: &mut MttkrpReport,
+        clock: &mut StageClock,
     ) -> Result<GpuPlan, TensorError> {
         let remedy = "split the tensor by slices, or use the CPU";
         for (what, found) in [("entries", wide(self.a.nnz())), ("slices", wide(report.dims[0]))] {
@@ -180,8 +188,8 @@ impl<'a, V: Value> MttkrpBuilder<'a, V> {
             }
         }
         let (precision, determinism) = (self.options.precision, self.options.determinism);
-        let division = (point, self.options.group_launch);
-        let (layout, cut) = MttkrpLayout::new(slices, division, determinism, precision.dtype());
+        let launch = self.options.group_launch;
+        let (layout, cut) = MttkrpLayout::new(slices, point, launch, determinism, precision.dtype());
         clock.end("balance");
 
         let (low, high) = CAPACITY;

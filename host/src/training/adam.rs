@@ -104,7 +104,7 @@ impl Adam {
             };
             // SAFETY: shapes and devices were checked; matrices free their memory after the work that was queued
             // before; those that are written are borrowed for themselves.
-            return unsafe { launch(machine, Variant::Adam, (params.extent.threads(), 1), &params) };
+            return unsafe { launch(machine, Variant::Adam, params.extent.threads(), 1, &params) };
         }
         let (first, second) = (moments.first.host_mut(), moments.second.host_mut());
         if let (Some(p), Some(g), Some(m), Some(v)) = (parameter.host_mut(), gradient.host(), first, second) {

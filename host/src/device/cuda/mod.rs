@@ -244,7 +244,7 @@ impl Machine for CudaMachine {
         {
             // SAFETY: the caller's promise; `bind` makes the stream's context current, and this is the stream of
             // every call.
-            unsafe { staging.upload((self.stream, &|| self.bind()), to, from)? };
+            unsafe { staging.upload(self.stream, &|| self.bind(), to, from)? };
             return self.wait();
         }
         // SAFETY: the caller's promise; `from` lives until the wait below is over.

@@ -69,7 +69,8 @@ impl Staging {
     /// same stream.
     pub(super) unsafe fn upload(
         &mut self,
-        (stream, bind): (sys::CUstream, &dyn Fn() -> Result<(), DeviceError>),
+        stream: sys::CUstream,
+        bind: &dyn Fn() -> Result<(), DeviceError>,
         to: u64,
         from: &[u8],
     ) -> Result<(), DeviceError> {

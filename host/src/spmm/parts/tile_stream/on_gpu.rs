@@ -125,7 +125,7 @@ fn distribute<'a, V: Value>(
     stream.facts.residual_rows = wide(rows.count());
     let cut = cut_rows(context, &rest.row_offsets);
     let entries = SegmentEntries::OnDevice(rest.entries);
-    let laid = with_rest(context, stream, (cut, entries), |row| in_tiles(row as usize))?;
+    let laid = with_rest(context, stream, cut, entries, |row| in_tiles(row as usize))?;
     clock.end("balance");
     Ok(Some(laid))
 }

@@ -231,7 +231,7 @@ impl Part for TilesPart {
             ValuePlaces::OnHost(pattern) => ValueSlots::Scattered {
                 out: records.pointer(),
                 elements: records.bytes() / u64::from(self.dtype.bytes()),
-                places: Box::new(|nnz, nowhere| pattern.places((self.shape.form, self.dtype), nnz, nowhere)),
+                places: Box::new(|nnz, nowhere| pattern.places(self.shape.form, self.dtype, nnz, nowhere)),
             },
             ValuePlaces::OnDevice(_) => ValueSlots::OnDevice,
         }

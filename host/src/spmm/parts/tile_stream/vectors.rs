@@ -56,7 +56,7 @@ pub(super) fn lay_out<'a, V: Value>(
     let sources = residual.sources.par_iter().map(|&entry| narrow(index(entry))).collect();
     let entries = SegmentEntries::OnHost(Cow::Owned(columns), Some(sources));
     let in_tiles = |row: u32| tiles.matrix.row_len(row as usize) > 0;
-    let laid = with_rest(context, stream, (cut, entries), in_tiles)?;
+    let laid = with_rest(context, stream, cut, entries, in_tiles)?;
     clock.end("balance");
     Ok(laid)
 }
@@ -77,7 +77,8 @@ pub(super) fn without_tiles<'a, V: Value>(
 pub(super) fn with_rest<'a, V: Value>(
     context: &Context<'a, V>,
     stream: DealtStream,
-    (mut cut, entries): (RowSegments, SegmentEntries<'a>),
+    mut cut: RowSegments,
+    entries: SegmentEntries<'a>,
     in_tiles: impl Fn(u32) -> bool,
 ) -> Result<LaidOut<'a>, SpmmError> {
     cut.skip_empty();
