@@ -77,7 +77,7 @@ fn check<V: Value>(
 
 #[track_caller]
 fn same_arrays(what: &str, on_cpu: &SpmmPlan, on_gpu: &SpmmPlan) {
-    let (want, got) = (device_arrays(&on_cpu).unwrap(), device_arrays(&on_gpu).unwrap());
+    let (want, got) = (device_arrays(on_cpu).unwrap(), device_arrays(on_gpu).unwrap());
     let names = |arrays: &[(&'static str, Vec<u8>)]| arrays.iter().map(|a| a.0).collect::<Vec<_>>();
     assert_eq!(names(&got), names(&want), "{what}");
     for ((name, want), (_, got)) in want.iter().zip(&got) {
