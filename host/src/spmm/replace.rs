@@ -17,8 +17,9 @@ impl SpmmPlan {
     /// [made for](super::SpmmBuilder::value_order); the pattern stays. Costs a fraction of a new plan.
     ///
     /// # Errors
-    /// - [`PlanError::ValueCount`] unless there is one value for each entry;
-    /// - [`PlanError::Device`]; the plan's values are then undefined until a replacement succeeds.
+    /// - [`PlanError::ValueCount`](crate::PlanError::ValueCount) unless there is one value for each entry;
+    /// - [`PlanError::Device`](crate::PlanError::Device); the plan's values are then undefined until a replacement
+    ///   succeeds.
     ///
     /// # Examples
     /// ```
@@ -52,18 +53,21 @@ impl SpmmPlan {
     /// to 4 bytes of device memory for each entry, or 8 where there are tiles and other entries, or where a plan that
     /// was laid out on the GPU takes values in another order, unless the plan was made
     /// [with it](super::SpmmBuilder::values_from_device); later calls allocate nothing.
-    /// [`SpmmReport::overflowed_values`] stays that of the last values from the host; see
+    /// [`SpmmReport::overflowed_values`](crate::SpmmReport::overflowed_values) stays that of the last values from the
+    /// host; see
     /// [`overflowed_values`](Self::overflowed_values).
     ///
     /// # Cost
     /// Reads 8 bytes for each entry, and writes the value.
     ///
     /// # Errors
-    /// - [`PlanError::ValueCount`] unless there is one value for each entry, [`PlanError::WrongDevice`] if they are
-    ///   elsewhere, [`PlanError::ElementType`] unless they are f32, for a plan of that precision f64;
-    /// - on the first call [`PlanError::MemoryLimit`], and [`PlanError::TooLarge`] for tiles that would hold 2³²
-    ///   values, zeros counted;
-    /// - [`PlanError::Device`]; the plan's values are then undefined until a replacement succeeds.
+    /// - [`PlanError::ValueCount`](crate::PlanError::ValueCount) unless there is one value for each entry,
+    ///   [`PlanError::WrongDevice`](crate::PlanError::WrongDevice) if they are elsewhere,
+    ///   [`PlanError::ElementType`](crate::PlanError::ElementType) unless they are f32, for a plan of that precision f64;
+    /// - on the first call [`PlanError::MemoryLimit`](crate::PlanError::MemoryLimit), and
+    ///   [`PlanError::TooLarge`](crate::PlanError::TooLarge) for tiles that would hold 2³² values, zeros counted;
+    /// - [`PlanError::Device`](crate::PlanError::Device); the plan's values are then undefined until a replacement
+    ///   succeeds.
     ///
     /// # Examples
     /// ```
@@ -105,7 +109,7 @@ impl SpmmPlan {
     /// replacement, if they came from the device.
     ///
     /// # Errors
-    /// [`PlanError::Device`].
+    /// [`PlanError::Device`](crate::PlanError::Device).
     pub fn overflowed_values(&self) -> Result<u64, SpmmError> {
         match &self.body {
             Body::Gpu(plan) if self.overflow_on_device => Ok(plan.overflowed()?),

@@ -92,7 +92,7 @@ impl SpmmPlan {
     /// `C ← α·A·B + β·C` for matrices on the plan's device.
     ///
     /// On a GPU this queues the kernels and returns; it allocates nothing, but for a `C` of bf16 the first time. Reading `C` waits for the result, and so
-    /// does [`Device::synchronize`], which also reports errors of the kernels.
+    /// does [`Device::synchronize`](crate::Device::synchronize), which also reports errors of the kernels.
     ///
     /// # Shapes
     /// - `b`: k × n, of the plan's precision (for tf32: f32). Kernels read it fastest if `ld` elements are a multiple
