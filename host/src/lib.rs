@@ -159,11 +159,9 @@ mod tensor;
 mod tf32;
 mod tuned;
 
-/// The decision tree of segment groups, for the program that fits it.
+pub mod costs;
 #[doc(hidden)]
-pub mod tree {
-    pub use crate::spmm::points::{Division, MOST_EACH, RowLengths, Thresholds, divisions};
-}
+pub mod internal;
 pub mod interop;
 pub mod training;
 
@@ -190,8 +188,6 @@ pub use sddmm::{
     Sddmm, SddmmAlgorithm, SddmmBuilder, SddmmForm, SddmmGroup, SddmmOptions, SddmmPlan, SddmmReport,
 };
 pub use softmax::RowSoftmax;
-#[doc(hidden)]
-pub use spmm::Reference;
 pub use spmm::{Spmm, SpmmBuilder, SpmmOptions, SpmmPlan, SpmmReport};
 pub use tensor::{Mttkrp, MttkrpBuilder, MttkrpOptions, MttkrpPlan, MttkrpReport, Ttm, TtmBuilder, TtmPlan};
 pub use tuned::{ProductKey, Tuned, TunedError, TunedProduct};

@@ -8,18 +8,19 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use windrow_preprocess::partition::VectorThreshold;
 
+use crate::costs::DeviceCosts;
 use crate::device::Device;
 use crate::plan::OccupancyRange;
 
 /// Version of the file's form.
 const SCHEMA: u32 = 1;
 
-/// What was measured on a GPU model: thresholds of Libra's distribution, and of its schedule.
+/// What was measured on a GPU model: thresholds of Libra's distribution, and of its schedule, and what work costs.
 ///
 /// [`built_in`](Self::built_in) has what was measured for the architecture, or the paper's numbers where nothing was;
 /// `windrow tune` measures the GPU at hand and keeps the result in the user's cache folder, where
-/// [`load`](Self::load) finds it. Plans take a profile by [`SpmmBuilder::profile`](crate::SpmmBuilder::profile) and
-/// [`SddmmBuilder::profile`](crate::SddmmBuilder::profile); without one they take the built-in.
+/// [`load`](Self::load) finds it. Plans take a profile by [`SpmmBuilder::profile`](crate::SpmmBuilder::profile) and its
+/// like of the other builders; without one they take the built-in.
 ///
 /// # Examples
 /// ```
@@ -45,6 +46,9 @@ pub struct Profile {
     vector_entries: u32,
     /// Entries of a tile of 8 × 16 from which on sampled products take it to Tensor Cores.
     pub tile_entries: u32,
+    /// What work costs; the H200's in files of before there were costs.
+    #[serde(default)]
+    pub costs: DeviceCosts,
 }
 
 /// Why a profile could not be read or written.
@@ -73,7 +77,7 @@ pub enum ProfileError {
 
 impl Profile {
     /// What was measured for the device's architecture (compute capability 9.0, on an H200), else the distributions of
-    /// Libra, one part after the other.
+    /// Libra, one part after the other; with [the costs](DeviceCosts::of) of the device.
     #[must_use]
     pub fn built_in(device: &Device) -> Self {
         let unknown = Self {
@@ -83,6 +87,7 @@ impl Profile {
             sddmm: OccupancyRange::NEVER,
             vector_entries: VectorThreshold::LIBRA.entries(),
             tile_entries: 24,
+            costs: DeviceCosts::of(device),
         };
         match device.compute_capability() {
             Some((9, 0)) => {
@@ -90,6 +95,11 @@ impl Profile {
             }
             _ => unknown,
         }
+    }
+
+    /// The one that a caller gave, else the built-in.
+    pub(crate) fn given_or_built_in(given: Option<&Self>, device: &Device) -> Self {
+        given.cloned().unwrap_or_else(|| Self::built_in(device))
     }
 
     /// The built-in profile under the name of the device, for numbers to be put in.
@@ -142,7 +152,10 @@ impl Profile {
         if !(1..=8).contains(&profile.vector_entries) {
             return Err(malformed(format!("{} entries in a vector of 8", profile.vector_entries)));
         }
-        Ok(Some(profile))
+        match profile.costs.nonsense() {
+            Some(reason) => Err(malformed(reason)),
+            None => Ok(Some(profile)),
+        }
     }
 
     /// Writes the profile to `path`, by way of a file beside it, so that nobody reads half a profile.
@@ -202,6 +215,18 @@ mod tests {
     }
 
     #[test]
+    fn profiles_without_costs_have_those_of_the_h200() {
+        let path = folder("without-costs").join("profile.json");
+        let old = r#"{"schema":1,"device":"GPU","spmm":{"least":0.0,"most":0.0},"sddmm":{"least":0.0,"most":0.0},
+                     "vector_entries":3,"tile_entries":24}"#;
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, old).unwrap();
+        let profile = Profile::read(&path).unwrap().unwrap();
+        assert_eq!((profile.costs, profile.device.as_str()), (DeviceCosts::H200, "GPU"));
+        fs::remove_dir_all(path.parent().unwrap()).unwrap();
+    }
+
+    #[test]
     fn what_is_no_profile_is_refused_with_the_reason() {
         let path = folder("malformed").join("profile.json");
         let good = serde_json::to_string(&Profile::of(&Device::cpu())).unwrap();
@@ -211,6 +236,7 @@ mod tests {
             (good.replace("\"vector_entries\":3", "\"vector_entries\":9"), "9 entries in a vector of 8"),
             (good.replacen("\"least\":0.0", "\"least\":-1.0", 1), "a negative occupancy"),
             (good.replace("tile_entries", "tile_entrees"), "unknown field"),
+            (good.replace("\"gather_rate\":", "\"gather_rate\":-"), "costs.spmm.gather_rate is -"),
         ] {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(&path, text).unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::common::{Layout, Setup, devices, report_missing_gpu, run_case};
 use half::bf16;
-use windrow::interop::kernels::{Dtype, ENTRIES, Variant};
+use windrow::internal::{Dtype, ENTRIES, Variant};
 use windrow::{Algorithm, Csr, DenseRef, Device, DeviceMatrix, EmulatorSchedule, Precision, Spmm};
 use windrow_testkit::{Case, Operands, Pattern, SplitMix64, Tally, Values, round_tf32};
 

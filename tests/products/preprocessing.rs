@@ -2,6 +2,7 @@
 
 use crate::common::{gpu, report_missing_gpu, takes_turn};
 use proptest::prelude::*;
+use windrow::internal::device_arrays;
 use windrow::partition::{PartitionRule, VectorThreshold};
 use windrow::{
     Algorithm, Csr, Determinism, Device, EmulatorSchedule, Permutation, Precision, Preprocessing, Schedule,
@@ -76,7 +77,7 @@ fn check<V: Value>(
 
 #[track_caller]
 fn same_arrays(what: &str, on_cpu: &SpmmPlan, on_gpu: &SpmmPlan) {
-    let (want, got) = (on_cpu.device_arrays().unwrap(), on_gpu.device_arrays().unwrap());
+    let (want, got) = (device_arrays(on_cpu).unwrap(), device_arrays(on_gpu).unwrap());
     let names = |arrays: &[(&'static str, Vec<u8>)]| arrays.iter().map(|a| a.0).collect::<Vec<_>>();
     assert_eq!(names(&got), names(&want), "{what}");
     for ((name, want), (_, got)) in want.iter().zip(&got) {

@@ -1,9 +1,7 @@
 //! Products of sparse tensors, MTTKRP and TTM: every mode, every legal point, against the f64 reference.
 
 use crate::common::{by_turns, devices, gpu, kernel_devices, report_missing_gpu};
-use windrow::interop::kernels::atomic_entries::{AtomicEntriesParams, Factor};
-use windrow::interop::kernels::{Variant, entry};
-use windrow::interop::launch;
+use windrow::internal::{AtomicEntriesParams, EntryFactor as Factor, Variant, entry, launch};
 use windrow::{
     Algorithm, AtomicParallelism, Bounds, Coo3, Csf3, DenseMut, DenseRef, Determinism, Device, DeviceBuffer,
     DeviceKind, DeviceMatrix, Element, EmulatorSchedule, GroupLaunch, Mttkrp, MttkrpPlan, PlanError,

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
-use windrow::interop::kernels::{Arch, ENTRIES, MODULES};
+use windrow::internal::{Arch, ENTRIES, MODULES};
 use windrow::synthetic::SplitMix64;
 use windrow::{
     Algorithm, Coo, Csr, Device, DeviceKind, Element, KernelModule, Precision, Spmm, with_element,

@@ -15,6 +15,8 @@ pub(super) fn describe() -> Description {
         selector: "cpu".to_owned(),
         compute_capability: None,
         multiprocessors: narrow(threads),
+        clock_hz: None,
+        memory_rate: None,
         l2_bytes: None,
         memory_total: meminfo("MemTotal:"),
         driver_version: None,

@@ -33,6 +33,8 @@ pub(super) fn open(schedule: Schedule) -> (Description, Box<dyn Machine>) {
         selector: "emulator".to_owned(),
         compute_capability: Some((8, 0)),
         multiprocessors: MULTIPROCESSORS,
+        clock_hz: None,
+        memory_rate: None,
         l2_bytes: None,
         memory_total: Some(MEMORY_TOTAL),
         driver_version: None,

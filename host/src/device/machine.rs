@@ -21,6 +21,10 @@ pub(crate) struct Description {
     pub(crate) selector: String,
     pub(crate) compute_capability: Option<(u32, u32)>,
     pub(crate) multiprocessors: u32,
+    /// Highest clock of its multiprocessors, in Hz, where the driver tells.
+    pub(crate) clock_hz: Option<f64>,
+    /// Bytes that its memory moves in a second at most, where the driver tells.
+    pub(crate) memory_rate: Option<f64>,
     pub(crate) l2_bytes: Option<u64>,
     pub(crate) memory_total: Option<u64>,
     pub(crate) driver_version: Option<(u32, u32)>,

@@ -53,6 +53,21 @@ struct Inner {
     machine: Option<Box<dyn Machine>>,
 }
 
+/// What the driver tells of a GPU's speed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Speeds {
+    pub(crate) multiprocessors: u32,
+    pub(crate) clock_hz: Option<f64>,
+    pub(crate) memory_rate: Option<f64>,
+}
+
+/// A device that runs kernels.
+#[derive(Clone, Copy)]
+pub(crate) struct Runner<'a> {
+    pub(crate) device: &'a Device,
+    pub(crate) machine: &'a dyn Machine,
+}
+
 /// Handles of open GPUs, so that opening one twice is the same device with its kernels compiled once.
 static OPEN_GPUS: Mutex<Vec<(u32, Weak<Inner>)>> = Mutex::new(Vec::new());
 
@@ -166,6 +181,12 @@ impl Device {
         self.0.description.multiprocessors
     }
 
+    /// What the driver tells of a GPU's speed; none of the CPU and the emulator.
+    pub(crate) fn speeds(&self) -> Option<Speeds> {
+        let Description { kind, multiprocessors, clock_hz, memory_rate, .. } = self.0.description;
+        (kind == DeviceKind::Cuda).then_some(Speeds { multiprocessors, clock_hz, memory_rate })
+    }
+
     /// Size of a GPU's L2 cache in bytes.
     #[must_use]
     pub fn l2_bytes(&self) -> Option<u64> {
@@ -231,6 +252,11 @@ impl Device {
 
     pub(crate) fn machine(&self) -> Option<&dyn Machine> {
         self.0.machine.as_deref()
+    }
+
+    /// The device, if it runs kernels.
+    pub(crate) fn runner(&self) -> Option<Runner<'_>> {
+        self.machine().map(|machine| Runner { device: self, machine })
     }
 
     /// The name with which the device is selected, `cpu` or `cuda:0`.

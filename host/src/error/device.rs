@@ -61,6 +61,26 @@ pub enum DeviceError {
         /// Name of the entry point, or of the kernel that it would be an instance of.
         name: &'static str,
     },
+    /// A part of a plan without a kernel for a product: a mistake of windrow's, reported rather than passed over, which
+    /// would leave rows of `C` as they were.
+    #[error(
+        "no kernel of {part} in {precision} takes {columns} columns of a {}B {}; choose another algorithm, and report \
+         this as a mistake of windrow",
+        if *column_major { "column-major " } else { "" },
+        if *vectors { "aligned to 16 bytes" } else { "of any alignment" }
+    )]
+    NoKernel {
+        /// What the plan has the kernel for.
+        part: &'static str,
+        /// The plan's precision.
+        precision: String,
+        /// Columns of the launch.
+        columns: u32,
+        /// Whether `B` is aligned to 16 bytes.
+        vectors: bool,
+        /// Whether columns of `B` are contiguous.
+        column_major: bool,
+    },
     /// An allocation that the device refused.
     #[error(
         "{asked} bytes for {what} do not fit: {free} of {total} bytes are free on {device}; \

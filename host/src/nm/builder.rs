@@ -2,7 +2,7 @@
 
 use windrow_formats::{Value, VectorNm};
 
-use super::gpu::GpuNm;
+use super::gpu::{GpuNm, Wanted};
 use super::host::HostNm;
 use super::options::{ActivationLayout, NmAlgorithm, NmOptions, NmPacking};
 use super::plan::{Body, NmSpmmPlan};
@@ -11,17 +11,20 @@ use crate::device::Device;
 use crate::error::NmError;
 use crate::options::Precision;
 use crate::plan::{StageClock, Values, check_memory};
+use crate::profile::Profile;
 
 /// Options of a plan; made by [`NmSpmm::builder`](super::NmSpmm::builder).
 #[derive(Debug, Clone)]
 pub struct NmSpmmBuilder<'a, V> {
     pub(super) weights: &'a VectorNm<V>,
     pub(super) options: NmOptions,
+    /// What was measured on the device, if it is given.
+    profile: Option<Profile>,
 }
 
 impl<'a, V: Value> NmSpmmBuilder<'a, V> {
     pub(super) fn new(weights: &'a VectorNm<V>) -> Self {
-        Self { weights, options: NmOptions::default() }
+        Self { weights, options: NmOptions::default(), profile: None }
     }
 
     /// All options at once, instead of those set before.
@@ -85,6 +88,13 @@ impl<'a, V: Value> NmSpmmBuilder<'a, V> {
         self
     }
 
+    /// What was measured on the device, for the choice of the kernel; [`Profile::built_in`] unless told.
+    #[must_use]
+    pub fn profile(mut self, profile: &Profile) -> Self {
+        self.profile = Some(profile.clone());
+        self
+    }
+
     /// One entry point of the kernels by its name, such as `nm_f32_64x128`; the model chooses unless told.
     /// For measurements; the CPU disregards it.
     ///
@@ -131,7 +141,7 @@ impl<'a, V: Value> NmSpmmBuilder<'a, V> {
         let values = Values::new(self.options.precision, self.weights.values());
         let mut report = self.blank_report(device);
         report.overflowed_values = values.exceptions.overflowed;
-        let body = match device.machine() {
+        let body = match device.runner() {
             None => {
                 report.algorithm = NmAlgorithm::Auto;
                 report.packing = NmPacking::Auto;
@@ -151,12 +161,11 @@ impl<'a, V: Value> NmSpmmBuilder<'a, V> {
                 clock.end("layout");
                 Body::Cpu(host)
             }
-            Some(machine) => Body::Gpu(Box::new(GpuNm::build(
-                (self.weights, &self.options),
-                (device, machine),
-                &mut report,
-                &mut clock,
-            )?)),
+            Some(runner) => {
+                let profile = Profile::given_or_built_in(self.profile.as_ref(), device);
+                let wanted = Wanted { weights: self.weights, options: &self.options, costs: &profile.costs };
+                Body::Gpu(Box::new(GpuNm::build(wanted, runner, &mut report, &mut clock)?))
+            }
         };
         report.stages = clock.stages;
         Ok(NmSpmmPlan {

@@ -5,18 +5,9 @@ use windrow_kernels::{Bf16, ENTRIES, Entry, F16, Tf32, Variant};
 use windrow_preprocess::nm::BlockShape;
 
 use super::model::{Capacity, Instance, Sizes, by_cost};
+use crate::costs::NmTensorCoreCosts;
 use crate::num::{index, real, wide};
 use crate::options::Precision;
-
-/// Bytes that come to a multiprocessor from the L2 in a nanosecond, when all of them ask.
-const L2_BYTES_PER_NS: f64 = 56.0;
-/// Bytes that come from memory in a nanosecond, and that a second launch moves.
-const MEMORY_BYTES_PER_NS: f64 = 3500.0;
-/// Nanoseconds that a block takes beside its stages: it fills its pipeline, once, and stores a tile.
-const FILL_NS: f64 = 2500.0;
-const STORE_NS: f64 = 1000.0;
-/// Nanoseconds of a second launch.
-const COMBINE_NS: f64 = 2500.0;
 
 /// What an element type decides of a layout.
 #[derive(Debug, Clone, Copy)]
@@ -122,6 +113,7 @@ impl Instance for Choice {
     /// Nanoseconds: what comes from the L2 or what is multiplied, whichever takes longer, and a part of the other.
     fn cost(&self, sizes: Sizes, capacity: Capacity, parts_log2: u32) -> f64 {
         let Self { entry, tile, slots, form } = self;
+        let costs = &capacity.tensor_cores;
         let (m, n, w) = (f64::from(sizes.m), f64::from(sizes.n), real(wide(sizes.kept_rows)));
         let parts = f64::from(1 << parts_log2);
         let (rows, columns) = (f64::from(tile.rows), f64::from(tile.columns));
@@ -137,24 +129,25 @@ impl Instance for Choice {
         let vectors = (columns / real(wide(sizes.pattern.l()))).max(1.0);
         let picked = f64::from(form.kept()) / density * (1.0 - (1.0 - density).powf(vectors));
         let brought = (picked.min(f64::from(*slots)) * rows + f64::from(form.kept()) * columns) * bytes;
-        let l2 = brought * resident / L2_BYTES_PER_NS;
+        let l2 = brought * resident / costs.l2_bytes_per_ns;
         let flop = 2.0 * rows * columns * f64::from(form.kept());
-        let multiplied = flop * resident / flop_per_ns(*tile, form);
+        let multiplied = flop * resident / flop_per_ns(*tile, form, costs);
         let stage = l2.max(multiplied) + 0.3 * l2.min(multiplied);
         let combine = match parts_log2 {
             0 => 0.0,
-            log2 => COMBINE_NS + sizes.combined_bytes(log2) / MEMORY_BYTES_PER_NS,
+            log2 => costs.combine_ns + sizes.combined_bytes(log2) / costs.memory_bytes_per_ns,
         };
-        rounds * (stages * stage + STORE_NS) + FILL_NS + combine
+        rounds * (stages * stage + costs.store_ns) + costs.fill_ns + combine
     }
 }
 
 /// Operations that a multiprocessor makes in a nanosecond: what reading the operand from shared memory leaves.
-fn flop_per_ns(tile: NmTile, form: &Form) -> f64 {
+fn flop_per_ns(tile: NmTile, form: &Form, costs: &NmTensorCoreCosts) -> f64 {
+    let [of_32, of_16, of_8] = costs.strip_flop_per_ns;
     let of_strip = match tile.strip {
-        32 => 2600.0,
-        16 => 1600.0,
-        _ => 900.0,
+        32 => of_32,
+        16 => of_16,
+        _ => of_8,
     };
     of_strip * f64::from(tile.rows.min(64)) / 64.0 * 2.0 / f64::from(form.element_bytes)
 }

@@ -8,7 +8,8 @@ use super::model::{Capacity, Sizes};
 use super::operands::Operands;
 use super::options::NmOptions;
 use super::report::NmReport;
-use crate::device::{Device, DeviceKind, Machine};
+use crate::costs::DeviceCosts;
+use crate::device::{DeviceKind, Machine, Runner};
 use crate::error::NmError;
 use crate::num::{index, narrow};
 use crate::plan::{StageClock, check_index};
@@ -17,6 +18,13 @@ use crate::plan::{StageClock, check_index};
 pub(super) const MAX_ROWS: u64 = 1 << 31;
 /// Rows and columns of weights: the slow axis of a grid has 65,535 blocks, of 32 columns or more.
 const MAX_WEIGHTS: u64 = 65_535 * 32;
+
+/// What a plan is made of.
+pub(super) struct Wanted<'a, V> {
+    pub(super) weights: &'a VectorNm<V>,
+    pub(super) options: &'a NmOptions,
+    pub(super) costs: &'a DeviceCosts,
+}
 
 /// The parts of a plan in device memory.
 pub(super) struct GpuNm {
@@ -32,8 +40,8 @@ impl GpuNm {
     /// [`NmError::NoTensorCores`] if Tensor Cores were asked for and have none; [`PlanError::TooLarge`],
     /// [`PlanError::MemoryLimit`], [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
     pub(super) fn build<V: Value>(
-        (weights, options): (&VectorNm<V>, &NmOptions),
-        (device, machine): (&Device, &dyn Machine),
+        Wanted { weights, options, costs }: Wanted<'_, V>,
+        runner: Runner<'_>,
         report: &mut NmReport,
         clock: &mut StageClock,
     ) -> Result<Self, NmError> {
@@ -46,8 +54,8 @@ impl GpuNm {
             pattern: weights.pattern(),
         };
         let inner = of_weights("rows of the weights", weights.rows())?;
-        let capacity = capacity(device, machine);
-        let making = Making { weights, options, device, machine, sizes, capacity, inner, report, clock };
+        let capacity = capacity(runner, costs);
+        let making = Making { weights, options, runner, sizes, capacity, inner, report, clock };
         Ok(Self { kernels: making.kernels()?, cols: sizes.n })
     }
 
@@ -68,7 +76,7 @@ impl GpuNm {
 }
 
 /// What the model takes a machine for.
-fn capacity(device: &Device, machine: &dyn Machine) -> Capacity {
+fn capacity(Runner { device, machine }: Runner<'_>, costs: &DeviceCosts) -> Capacity {
     // Shared memory of a block: 163 KiB on 8.0, 227 KiB on 9.0 and 10.0, 99 KiB on those for desktops. The emulator has
     // what any of them has, so that it runs every instance.
     let (kib, sm) = match (device.kind(), device.compute_capability()) {
@@ -83,5 +91,11 @@ fn capacity(device: &Device, machine: &dyn Machine) -> Capacity {
         }
         (_, None) => (99, 80),
     };
-    Capacity { multiprocessors: machine.multiprocessors(), shared_bytes: kib * 1024, sm }
+    Capacity {
+        multiprocessors: machine.multiprocessors(),
+        shared_bytes: kib * 1024,
+        sm,
+        cuda_cores: costs.nm_cuda_cores,
+        tensor_cores: costs.nm_tensor_cores,
+    }
 }

@@ -12,7 +12,7 @@ use super::options::NmAlgorithm;
 use super::parts::Shared;
 use super::staging::{Bringing, ReadAs, Staging};
 use super::tensor_cores::{self, TensorCoresNm};
-use crate::device::{Device, Machine};
+use crate::device::{Machine, Runner};
 use crate::error::{DeviceError, NmError};
 
 /// Weights laid out for an instance of one of the algorithms.
@@ -53,6 +53,14 @@ impl Laid {
     }
 }
 
+/// How activations come to an instance.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Staged {
+    pub(super) bringing: Bringing,
+    /// Bytes that runs may take beyond those of the plan, if its memory is limited.
+    pub(super) spare: Option<u64>,
+}
+
 /// An instance with its weights in device memory, and what runs share.
 pub(super) struct Kernels {
     weights: Weights,
@@ -80,17 +88,16 @@ impl Weights {
 }
 
 impl Kernels {
-    /// Uploads weights, and reserves what runs share; runs take `spare` bytes more at most, if the plan's memory is
-    /// limited.
+    /// Uploads weights, and reserves what runs share.
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
     pub(super) fn upload(
-        (device, machine): (&Device, &dyn Machine),
+        Runner { device, machine }: Runner<'_>,
         laid: &Laid,
-        (sizes, capacity): (Sizes, Capacity),
-        bringing: Bringing,
-        spare: Option<u64>,
+        sizes: Sizes,
+        capacity: Capacity,
+        Staged { bringing, spare }: Staged,
     ) -> Result<Self, DeviceError> {
         let staging = Staging::new(device, bringing, bringing.bytes(sizes.m))?;
         let parts_log2 = laid.instance().parts_log2(sizes, capacity);

@@ -3,7 +3,7 @@
 
 use windrow_formats::{Value, VectorNm};
 
-use super::kernels::{Kernels, Laid};
+use super::kernels::{Kernels, Laid, Staged};
 use super::model::{Capacity, Sizes};
 use super::options::{NmAlgorithm, NmOptions, NmPacking};
 use super::parts::Shared;
@@ -11,7 +11,7 @@ use super::report::NmReport;
 use super::staging::{Bringing, ReadAs};
 use super::tuning::{MOST_TRIED, Scratch};
 use super::{cuda_cores, fragments, tensor_cores, tiles};
-use crate::device::{Device, Machine};
+use crate::device::Runner;
 use crate::error::{DeviceError, NmError, PlanError};
 use crate::num::{narrow, wide};
 use crate::options::Precision;
@@ -25,8 +25,7 @@ const MEMORY_REMEDY: &str = "raise the limit, plan for fewer rows, or give k-maj
 pub(super) struct Making<'a, V> {
     pub(super) weights: &'a VectorNm<V>,
     pub(super) options: &'a NmOptions,
-    pub(super) device: &'a Device,
-    pub(super) machine: &'a dyn Machine,
+    pub(super) runner: Runner<'a>,
     pub(super) sizes: Sizes,
     pub(super) capacity: Capacity,
     pub(super) inner: u32,
@@ -169,7 +168,7 @@ impl<V: Value> Making<'_, V> {
         let bringing = self.bringing(laid.read_as());
         let needed = self.arrays(laid).iter().map(|array| array.bytes).sum();
         let spare = self.options.memory_limit.map(|limit| limit.saturating_sub(needed));
-        Kernels::upload((self.device, self.machine), laid, (self.sizes, self.capacity), bringing, spare)
+        Kernels::upload(self.runner, laid, self.sizes, self.capacity, Staged { bringing, spare })
     }
 
     /// Runs a few instances on operands made up, those of them that fit into memory beside these, and gives back the
@@ -204,9 +203,9 @@ impl<V: Value> Making<'_, V> {
         let mut time = || -> Result<f64, NmError> {
             let scratch = match scratch {
                 Some(scratch) => scratch,
-                None => scratch.insert(Scratch::new(self.device, &bringing, self.sizes)?),
+                None => scratch.insert(Scratch::new(self.runner.device, &bringing, self.sizes)?),
             };
-            scratch.time(self.device, self.machine, &self.upload(laid)?)
+            scratch.time(self.runner, &self.upload(laid)?)
         };
         match time() {
             Err(NmError::Plan(

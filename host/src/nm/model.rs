@@ -4,6 +4,7 @@ use windrow_formats::NmPattern;
 use windrow_kernels::Entry;
 use windrow_kernels::nm::NmTile;
 
+use crate::costs::{NmCudaCoreCosts, NmTensorCoreCosts};
 use crate::num::{index, wide};
 
 /// The sizes of a product: `C[m × n]` from `w` kept rows.
@@ -37,6 +38,10 @@ pub(super) struct Capacity {
     pub(super) shared_bytes: u32,
     /// Compute capability, as `10·major + minor`.
     pub(super) sm: u32,
+    /// What work costs on its CUDA cores.
+    pub(super) cuda_cores: NmCudaCoreCosts,
+    /// The same on its Tensor Cores.
+    pub(super) tensor_cores: NmTensorCoreCosts,
 }
 
 impl Capacity {

@@ -126,7 +126,7 @@ impl Cut<'_> {
                 let place = step * depth + index(u64::from(kept));
                 for (column, of_warp) in (0..WARP_COLUMNS).zip(0..columns) {
                     let at_strip = warp * strips + index(u64::from(column / strip));
-                    if let Some(row) = banked.kept((block, stage, at_strip), place) {
+                    if let Some(row) = banked.kept(block, stage, at_strip, place) {
                         let to = (self.choice.form.weight_index)(strip, kept, column);
                         weights[index(u64::from(to))] = values[row * self.columns + first + of_warp];
                     }

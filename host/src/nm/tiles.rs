@@ -7,22 +7,11 @@ use windrow_preprocess::nm::BlockShape;
 
 use super::model::{Capacity, Instance, Sizes, by_cost};
 use super::options::NmPacking;
+use crate::costs::NmCudaCoreCosts;
 use crate::num::{index, narrow, real, wide};
 
-/// Sparsity from which columns are packed unless told. The paper has 0.7 (section III-A); here packed stages hold
-/// more kept rows, and on an H200 packing wins 30 % at 0.625 and nothing at 0.5.
-const PACKED_FROM: f64 = 0.6;
 /// Most kept rows of a stage: more do not make barriers noticeably rarer.
 const MOST_KEPT: usize = 64;
-/// Products of an FMA a multiprocessor makes in a cycle.
-const FMAS_PER_CYCLE: f64 = 128.0;
-/// Warps that keep a multiprocessor busy; with fewer, nothing is done while they wait.
-const BUSY_WARPS: f64 = 8.0;
-/// Cycles that a block takes beside its products: it brings its first stage, and stores its tile.
-const BLOCK_CYCLES: f64 = 4000.0;
-/// Cycles of a second launch, and bytes that it moves in a cycle.
-const COMBINE_CYCLES: f64 = 5000.0;
-const COMBINE_BYTES_PER_CYCLE: f64 = 1500.0;
 
 /// An instance of the kernel and how weights are cut for it.
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +37,8 @@ impl Choice {
 pub(super) fn choices(sizes: Sizes, capacity: Capacity, packing: NmPacking) -> Vec<Choice> {
     let choice = |entry: &'static Entry| match entry.variant {
         Variant::NmCudaCores { tile, .. } if sizes.suit(tile) && capacity.runs(entry) => {
-            let shape = shape(tile, entry.shared_bytes, sizes, packing)?;
+            let shape =
+                shape(Cut { tile, shared_bytes: entry.shared_bytes }, sizes, packing, &capacity.cuda_cores)?;
             Some(Choice { entry, tile, shape })
         }
         _ => None,
@@ -57,21 +47,32 @@ pub(super) fn choices(sizes: Sizes, capacity: Capacity, packing: NmPacking) -> V
 }
 
 /// Whether packing is what the sparsity suggests.
-pub(super) fn packs(packing: NmPacking, pattern: NmPattern) -> bool {
+fn packs(packing: NmPacking, pattern: NmPattern, costs: &NmCudaCoreCosts) -> bool {
     match packing {
-        NmPacking::Auto => pattern.sparsity() >= PACKED_FROM,
+        NmPacking::Auto => pattern.sparsity() >= costs.packed_from,
         NmPacking::Packed => true,
         NmPacking::Plain => false,
     }
 }
 
+/// What weights are cut for.
+struct Cut {
+    tile: NmTile,
+    shared_bytes: u32,
+}
+
 /// The longest stages of which two fit into shared memory; packed where plain ones of a single group do not.
-fn shape(tile: NmTile, shared_bytes: u32, sizes: Sizes, packing: NmPacking) -> Option<BlockShape> {
+fn shape(
+    Cut { tile, shared_bytes }: Cut,
+    sizes: Sizes,
+    packing: NmPacking,
+    costs: &NmCudaCoreCosts,
+) -> Option<BlockShape> {
     let multiple = index(u64::from(tile.depth_multiple()));
     let (n, columns) = (sizes.pattern.n(), index(u64::from(sizes.n)));
     // Whole groups without padding, if that is not too many kept rows; else without padding, or whole groups.
     let both = n * (multiple / gcd(n, multiple));
-    let tries: &[(bool, usize)] = match (packs(packing, sizes.pattern), packing) {
+    let tries: &[(bool, usize)] = match (packs(packing, sizes.pattern, costs), packing) {
         (true, _) => &[(true, both), (true, multiple)],
         (false, NmPacking::Plain) => &[(false, both), (false, n), (true, both), (true, multiple)],
         (false, _) => &[(false, both), (true, both), (true, multiple), (false, n)],
@@ -122,28 +123,30 @@ impl Instance for Choice {
     /// In clock cycles of a multiprocessor.
     fn cost(&self, sizes: Sizes, capacity: Capacity, parts_log2: u32) -> f64 {
         let Self { entry, tile, shape } = self;
+        let costs = &capacity.cuda_cores;
         let (m, n, w) = (f64::from(sizes.m), f64::from(sizes.n), real(wide(sizes.kept_rows)));
         let parts = f64::from(1 << parts_log2);
         let (rows, columns) = (f64::from(tile.rows), f64::from(tile.columns));
         let blocks = (m / rows).ceil() * (n / columns).ceil() * parts;
         let per_multiprocessor = (blocks / f64::from(capacity.multiprocessors)).ceil();
         let resident = per_multiprocessor.min(f64::from(entry.min_blocks));
-        let busy = (resident * f64::from(entry.block_threads) / 32.0 / BUSY_WARPS).min(1.0).sqrt();
+        let busy = (resident * f64::from(entry.block_threads) / 32.0 / costs.busy_warps).min(1.0).sqrt();
         let depth = real(wide(shape.depth()));
         let padding = depth / real(wide(shape.kept_per_stage));
-        let products = rows * columns * w * padding / parts / FMAS_PER_CYCLE;
+        let products = rows * columns * w * padding / parts / costs.fmas_per_cycle;
         let efficiency = efficiency(*tile, self.is_bulk(), depth) * busy;
         let combine = match parts_log2 {
             0 => 0.0,
-            log2 => COMBINE_CYCLES + sizes.combined_bytes(log2) / COMBINE_BYTES_PER_CYCLE,
+            log2 => costs.combine_cycles + sizes.combined_bytes(log2) / costs.combine_bytes_per_cycle,
         };
         let rounds = per_multiprocessor / f64::from(entry.min_blocks).max(1.0);
-        per_multiprocessor * products / efficiency + BLOCK_CYCLES * rounds.ceil() + combine
+        per_multiprocessor * products / efficiency + costs.block_cycles * rounds.ceil() + combine
     }
 }
 
 /// Share of the peak that an instance reaches with stages of so many kept rows when nothing else limits it, of that
-/// of the best at first: measured on an H200 at 4096³, and at 256 × 4096 × 4096 for small tiles.
+/// of the best at first. What the code of an instance leaves of the peak, rather than what a GPU has: measured on an
+/// H200 at 4096³, and at 256 × 4096 × 4096 for small tiles.
 fn efficiency(tile: NmTile, bulk: bool, depth: f64) -> f64 {
     /// Kept rows of the stages for which shares are noted.
     const NOTED_DEPTH: f64 = 16.0;
@@ -168,8 +171,15 @@ fn efficiency(tile: NmTile, bulk: bool, depth: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::costs::DeviceCosts;
 
-    const H200: Capacity = Capacity { multiprocessors: 132, shared_bytes: 227 * 1024, sm: 90 };
+    const H200: Capacity = Capacity {
+        multiprocessors: 132,
+        shared_bytes: 227 * 1024,
+        sm: 90,
+        cuda_cores: DeviceCosts::H200.nm_cuda_cores,
+        tensor_cores: DeviceCosts::H200.nm_tensor_cores,
+    };
 
     fn sizes(m: u32, n: u32, k: usize, (keep, group, l): (usize, usize, usize)) -> Sizes {
         let pattern = NmPattern::new(keep, group, l).unwrap();

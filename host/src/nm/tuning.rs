@@ -9,7 +9,7 @@ use super::operands::Operands;
 use super::options::ActivationLayout;
 use super::staging::Bringing;
 use crate::activation::Activation;
-use crate::device::{Device, DeviceBuffer, DeviceKind, Machine};
+use crate::device::{Device, DeviceBuffer, DeviceKind, Runner};
 use crate::error::NmError;
 use crate::num::index;
 use crate::plan::{ArraySize, Bits, push};
@@ -91,8 +91,7 @@ impl Scratch {
     /// As for [`Kernels::run`].
     pub(super) fn time(
         &self,
-        device: &Device,
-        machine: &dyn Machine,
+        Runner { device, machine }: Runner<'_>,
         kernels: &Kernels,
     ) -> Result<f64, NmError> {
         let output = self.operands.output_for(self.n);

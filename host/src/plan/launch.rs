@@ -21,6 +21,15 @@ pub(crate) enum Lane {
     Beside,
 }
 
+/// The blocks of a launch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Blocks {
+    /// How many, along both axes.
+    pub(crate) grid: [u64; 2],
+    /// Threads of each.
+    pub(crate) threads: u32,
+}
+
 /// Where launches are queued.
 #[derive(Clone, Copy)]
 pub(crate) struct Stream<'a> {
@@ -45,8 +54,9 @@ impl<'a> Stream<'a> {
         n: u32,
         params: &P,
     ) -> Result<(), DeviceError> {
+        let blocks = Blocks { grid: grid(entry, units, n), threads: entry.block_threads };
         // SAFETY: the caller's promise about the params; the grid is the entry's for this work.
-        unsafe { self.start_grid(entry, (grid(entry, units, n), entry.block_threads), params) }
+        unsafe { self.start_grid(entry, blocks, params) }
     }
 
     /// Starts an entry over a grid of blocks of so many threads, no more than the entry's.
@@ -56,13 +66,13 @@ impl<'a> Stream<'a> {
     pub(crate) unsafe fn start_grid<P: Pod>(
         self,
         entry: &'static Entry,
-        (blocks, block_threads): ([u64; 2], u32),
+        Blocks { grid, threads }: Blocks,
         params: &P,
     ) -> Result<(), DeviceError> {
         // SAFETY: the caller's promise about the params and the grid.
-        let prepared = unsafe { Prepared::new(entry, blocks, params) }?;
+        let prepared = unsafe { Prepared::new(entry, grid, params) }?;
         let Some(prepared) = prepared else { return Ok(()) };
-        let prepared = prepared.with_threads(block_threads);
+        let prepared = prepared.with_threads(threads);
         match self.lane {
             Lane::Main => self.machine.launch(&prepared),
             Lane::Beside => self.machine.launch_beside(&prepared),

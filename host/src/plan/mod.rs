@@ -16,9 +16,9 @@ pub(crate) use checks::{
     check_sums, machine_of,
 };
 pub(crate) use geometry::{division, short_row_groups};
-pub(crate) use launch::{Lane, MAX_BLOCK_COLUMNS, MAX_INDEX, Stream, start};
+pub(crate) use launch::{Blocks, Lane, MAX_BLOCK_COLUMNS, MAX_INDEX, Stream, start};
 pub(crate) use operands::{Rounded, factor, output_on, with_sums};
-pub(crate) use placing::{Index, copy_on_device};
+pub(crate) use placing::{Index, NewValues, RoundedValues, Rounding, Target, copy_on_device};
 pub use report::{ArraySize, StageTime};
 pub(crate) use report::{StageClock, push, total_us, write_arrays, write_stages};
 pub(crate) use schedule::occupancy;

@@ -1,7 +1,7 @@
 //! Values that are on the device already, put where a plan keeps them.
 
-use windrow_kernels::Variant;
 use windrow_kernels::place_values::{self, PlaceValuesParams, Placing};
+use windrow_kernels::{Dtype, Variant};
 use windrow_simt::GlobalPtr;
 
 use super::launch::start;
@@ -21,20 +21,49 @@ pub(crate) enum Index {
     Scatter(DeviceBuffer<u32>),
 }
 
+/// New values that are on the device, of the type of the sums.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewValues {
+    pub(crate) first: GlobalPtr<u32>,
+    pub(crate) count: usize,
+}
+
+/// New values of all entries, rounded.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RoundedValues {
+    pub(crate) first: GlobalPtr<u32>,
+    pub(crate) dtype: Dtype,
+}
+
+/// What becomes of values on their way.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rounding {
+    /// What they are rounded to.
+    pub(crate) precision: Precision,
+    /// Where those are counted that were finite and are not any more; null for nowhere.
+    pub(crate) overflowed: GlobalPtr<u32>,
+}
+
+/// Where values go.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Target {
+    pub(crate) out: GlobalPtr<u32>,
+    /// Elements, or values where they are scattered.
+    pub(crate) count: usize,
+}
+
 impl Index {
-    /// Queues the placing of `values`, of the type of sums and rounded to `precision`, in `count` elements of `out`, or
-    /// of `count` values where they are scattered. Values that are finite and not any more are counted in `overflowed`,
-    /// unless that is null.
+    /// Queues the placing of `values`, of the type of sums, in the target, rounded.
     ///
     /// # Safety
-    /// `values` are live memory of the machine until the work is done, which nothing writes meanwhile, and so is `out`,
+    /// `values` are live memory of the machine until the work is done, which nothing writes meanwhile, and so is the target,
     /// which nothing else touches; the index was made for both, and they are freed after the work that is queued here.
     pub(crate) unsafe fn place(
         &self,
         machine: &dyn Machine,
-        (precision, overflowed): (Precision, GlobalPtr<u32>),
+        Rounding { precision, overflowed }: Rounding,
         values: GlobalPtr<u32>,
-        (out, count): (GlobalPtr<u32>, usize),
+        Target { out, count }: Target,
     ) -> Result<(), DeviceError> {
         let (placing, index) = match self {
             Self::InOrder => (Placing::InPlace, GlobalPtr::NULL),
@@ -66,9 +95,10 @@ pub(crate) fn copy_on_device<S: Real>(
     to: &mut DeviceBuffer<u8>,
 ) -> Result<(), DeviceError> {
     // Nothing overflows in its own type: nothing is counted.
-    let rounding = (S::PRECISION, GlobalPtr::NULL);
-    let out = (to.pointer().cast(), from.len().min(to.len() / size_of::<S>()));
+    let rounding = Rounding { precision: S::PRECISION, overflowed: GlobalPtr::NULL };
+    let count = from.len().min(to.len() / size_of::<S>());
+    let target = Target { out: to.pointer().cast(), count };
     // SAFETY: both buffers have as many elements, are of one device, and free their memory after the work queued
     // before; `to` is borrowed for itself.
-    unsafe { Index::InOrder.place(machine, rounding, from.pointer().cast(), out) }
+    unsafe { Index::InOrder.place(machine, rounding, from.pointer().cast(), target) }
 }

@@ -129,10 +129,6 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
         self
     }
 
-    fn profile_of(&self, device: &Device) -> Profile {
-        self.profile.clone().unwrap_or_else(|| Profile::built_in(device))
-    }
-
     /// Device memory that the plan may take, in bytes; `X`, `Y` and the result are the caller's. No limit unless told.
     /// The need is computed before anything is allocated.
     #[must_use]
@@ -142,7 +138,6 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
     }
 
     /// Finds the position of an entry of a tile by scanning its row's mask instead of counting bits: for comparison.
-    #[doc(hidden)]
     #[must_use]
     pub fn scan_masks(mut self) -> Self {
         self.options.scan = true;
@@ -183,7 +178,7 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
                 Body::Cpu(body)
             }
             Some(machine) => {
-                let profile = self.profile_of(device);
+                let profile = Profile::given_or_built_in(self.profile.as_ref(), device);
                 let threshold = self.options.tile_threshold.unwrap_or(profile.tile_entries);
                 let parts = self.lay_out(threshold, &mut report)?;
                 clock.end("layout");

@@ -16,7 +16,7 @@ use crate::device::{Device, DeviceBuffer, Machine};
 use crate::error::DeviceError;
 use crate::num::{narrow, wide};
 use crate::options::Precision;
-use crate::plan::{Index, Lane, Stream, occupancy, start};
+use crate::plan::{Index, Lane, Rounding, Stream, Target, occupancy, start};
 
 /// Bytes of a row that the lanes of a warp read at a time, for one chunk.
 const CHUNK_BYTES: u32 = 64;
@@ -212,12 +212,10 @@ impl GpuSddmm {
         match (stage, operands.narrow) {
             (Some(stage), Some(precision)) => {
                 let (values, out) = (stage.pointer().cast(), GlobalPtr::from_address(operands.out));
-                // SAFETY: the stage has a sum for each entry, which nobody else has while it is locked, and is freed
-                // after the work queued before; `out` has an element of the precision for each, by the caller's
-                // promise.
-                unsafe {
-                    Index::InOrder.place(machine, (precision, GlobalPtr::NULL), values, (out, self.nnz))
-                }
+                let rounding = Rounding { precision, overflowed: GlobalPtr::NULL };
+                // SAFETY: the stage has a sum for each entry, which nobody else has while it is locked, and is freed after
+                // the work queued before; `out` has an element of the precision for each, by the caller's promise.
+                unsafe { Index::InOrder.place(machine, rounding, values, Target { out, count: self.nnz }) }
             }
             _ => Ok(()),
         }

@@ -140,7 +140,6 @@ pub struct SddmmOptions {
     /// [`SddmmBuilder::memory_limit`](super::SddmmBuilder::memory_limit).
     pub memory_limit: Option<u64>,
     /// Whether an entry's position is found by scanning, for comparison.
-    #[doc(hidden)]
     pub scan: bool,
 }
 

@@ -4,13 +4,14 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 
 use windrow_formats::{FormatError, Permutation, Value};
-use windrow_preprocess::partition::{Density, PartitionRule, ProductShape, estimate};
+use windrow_preprocess::partition::{CostModel, Density, PartitionRule, ProductShape, estimate};
 use windrow_preprocess::reorder::reorder;
 
 use super::builder::SpmmBuilder;
 use super::decide::{Decision, Facts, Way, decide, too_large};
-use super::launch::GpuPlan;
+use super::gpu::{GpuPlan, PlanShape};
 use super::layout::Context;
+use super::options::SpmmOptions;
 use super::part::{LaidOut, LayoutFacts, Operation};
 use super::parts::{matricized_rows, merge_path, row_split, segment_group, tile_stream};
 use super::plan::{Body, MEMORY_REMEDY, SpmmPlan};
@@ -22,6 +23,7 @@ use crate::element::{BySum, Element, Real};
 use crate::error::{PlanError, SpmmError};
 use crate::num::{narrow, wide};
 use crate::plan::{ArraySize, StageClock, Values, check_memory, push};
+use crate::profile::Profile;
 use crate::tuned::TunedProduct;
 use crate::with_element;
 
@@ -62,10 +64,14 @@ impl<V: Value> SpmmBuilder<'_, V> {
         clock.end("values");
         let own_order = self.order.is_none() && self.options.reorder.is_none();
         let facts = Facts::of(self.a.pattern(), values.exceptions, device.machine().is_some(), own_order);
-        let decision = decide(&facts, &self.options)?;
+        let profile = self.profile_of(device);
+        let decision = decide(&facts, &self.options, &profile)?;
         let made = match device.machine() {
             None => self.build_cpu(&values, decision, &mut clock)?,
-            Some(machine) => self.build_gpu((device, machine), (&facts, decision), &values, &mut clock)?,
+            Some(machine) => {
+                let gpu = Gpu { device, machine, profile: &profile, facts: &facts };
+                self.build_gpu(gpu, decision, &values, &mut clock)?
+            }
         };
         let report = SpmmReport::of(Described {
             facts: &facts,
@@ -145,8 +151,8 @@ impl<V: Value> SpmmBuilder<'_, V> {
 
     fn build_gpu(
         &self,
-        (device, machine): (&Device, &dyn Machine),
-        (facts, mut decision): (&Facts, Decision),
+        Gpu { device, machine, profile, facts }: Gpu<'_>,
+        mut decision: Decision,
         values: &Values<'_, V>,
         clock: &mut StageClock,
     ) -> Result<Made, SpmmError> {
@@ -155,14 +161,15 @@ impl<V: Value> SpmmBuilder<'_, V> {
             false => (None, OWN_ORDER.to_owned()),
         };
         let order = order.as_deref();
-        if decision.way == Way::Tiles(None) {
-            let (width, bytes) = (self.options.width, self.options.precision.bytes() as usize);
-            let estimate = match decision.wants_estimate(facts) {
-                true => Some(estimate(self.a, order, width, bytes, &self.cost_model)?),
-                false => None,
-            };
-            decision.settle(facts, estimate.as_ref());
-        }
+        let model = &profile.costs.spmm;
+        let estimate = match decision.wants_estimate(facts) {
+            true => {
+                let (width, bytes) = (self.options.width, self.options.precision.bytes() as usize);
+                Some(estimate(self.a, order, width, bytes, model)?)
+            }
+            false => None,
+        };
+        decision.settle(facts, estimate.as_ref());
         clock.end("choose");
         let context = Context {
             a: self.a,
@@ -171,33 +178,22 @@ impl<V: Value> SpmmBuilder<'_, V> {
             machine,
             order,
             empty_rows: facts.empty_rows,
-            two_streams: self.two_streams(device),
+            profile,
             columns_in_use: OnceCell::new(),
         };
-        let laid = match decision.way {
-            Way::Tiles(rule) => {
-                tile_stream::lay_out(&context, rule.unwrap_or(PartitionRule::AllTile), clock)?
-            }
-            Way::Groups(division) => segment_group::lay_out(&context, division)?,
-            Way::Path => merge_path::lay_out(&context),
-            Way::Matricized => matricized_rows::lay_out(&context),
-            Way::Rows | Way::Cpu(_) => row_split::lay_out(&context),
-        };
-        clock.end("balance");
-        if laid.facts.steps > tile_stream::MAX_STEPS {
-            return Err(too_large("steps of two tiles", laid.facts.steps, tile_stream::MAX_STEPS));
-        }
-        let predicted_us = self.predict(&laid.facts, facts.empty_rows);
+        let laid = lay_out(&context, decision.way, clock)?;
+        let predicted_us = self.predict(model, &laid.facts, facts.empty_rows);
         let capacity = narrow(
             self.options.width.clamp(decision.way.least_capacity(), MOST_CAPACITY).next_multiple_of(8),
         );
-        let mut memory = self.account_gpu(&laid, capacity)?;
+        let SpmmOptions { precision, determinism, .. } = self.options;
+        let shape = PlanShape { precision, determinism, rows: self.a.rows(), capacity };
+        let mut memory = self.account_gpu(&laid, shape)?;
         memory.host_bytes = laid.host_bytes() + self.value_order.map_or(0, |order| 4 * wide(order.len()));
 
-        let kinds = (self.options.precision, self.options.determinism);
-        let (mut plan, layout) = GpuPlan::upload(device, values, laid, kinds, (self.a.rows(), capacity))?;
+        let (mut plan, layout) = GpuPlan::upload(device, values, laid, shape)?;
         if self.options.values_from_device {
-            plan.make_places(device, self.a.nnz(), self.value_order.map(Permutation::new_to_old))?;
+            plan.make_places(self.a.nnz(), self.value_order.map(Permutation::new_to_old))?;
         }
         let n = context.demand().n;
         let entries = plan.load(machine, Operation { n, vectors: true, column_major: false })?;
@@ -227,8 +223,8 @@ impl<V: Value> SpmmBuilder<'_, V> {
         (Some(order).filter(|order| !order.is_identity()), name)
     }
 
-    /// The time that the cost model predicts for each path, in microseconds.
-    fn predict(&self, layout: &LayoutFacts, empty_rows: u64) -> [f64; 2] {
+    /// The time that a model predicts for each path, in microseconds.
+    fn predict(&self, model: &CostModel, layout: &LayoutFacts, empty_rows: u64) -> [f64; 2] {
         let shape = ProductShape {
             rows: self.a.rows(),
             cols: self.a.cols(),
@@ -244,12 +240,12 @@ impl<V: Value> SpmmBuilder<'_, V> {
         parts.residual_rows = layout.scalar_rows;
         parts.rows_in_both = layout.rows_in_both;
         parts.residual_entries = layout.scalar_entries;
-        self.cost_model.path_seconds(&parts, shape).map(|seconds| seconds * 1e6)
+        model.path_seconds(&parts, shape).map(|seconds| seconds * 1e6)
     }
 
     /// What a plan on a GPU will allocate, unless that is beyond the limit.
-    fn account_gpu(&self, laid: &LaidOut<'_>, capacity: u32) -> Result<PlanMemory, SpmmError> {
-        let (mut sizes, workspace) = GpuPlan::sizes(laid, self.options.precision, (self.a.rows(), capacity));
+    fn account_gpu(&self, laid: &LaidOut<'_>, shape: PlanShape) -> Result<PlanMemory, SpmmError> {
+        let (mut sizes, workspace) = GpuPlan::sizes(laid, shape);
         if self.options.values_from_device {
             let (value_bytes, reordered) = (self.options.precision.bytes(), self.value_order.is_some());
             let ArraySize { name, bytes } = laid.places_size(self.a.nnz(), value_bytes, reordered);
@@ -263,6 +259,37 @@ impl<V: Value> SpmmBuilder<'_, V> {
         let device_bytes = check_memory(&arrays, self.options.memory_limit, MEMORY_REMEDY)?;
         Ok(PlanMemory { arrays, device_bytes, workspace_bytes, host_bytes: 0 })
     }
+}
+
+/// The layout of the parts that were decided on.
+fn lay_out<'a, V: Value>(
+    context: &Context<'a, V>,
+    way: Way,
+    clock: &mut StageClock,
+) -> Result<LaidOut<'a>, SpmmError> {
+    let laid = match way {
+        Way::Tiles(rule) => tile_stream::lay_out(context, rule.unwrap_or(PartitionRule::AllTile), clock)?,
+        Way::Groups(division) => segment_group::lay_out(context, division)?,
+        Way::Path => merge_path::lay_out(context),
+        Way::Matricized => matricized_rows::lay_out(context),
+        Way::Rows | Way::Cpu(_) => row_split::lay_out(context),
+    };
+    clock.end("balance");
+    match laid.facts.steps {
+        steps if steps > tile_stream::MAX_STEPS => {
+            Err(too_large("steps of two tiles", steps, tile_stream::MAX_STEPS))
+        }
+        _ => Ok(laid),
+    }
+}
+
+/// Where a plan is made that runs kernels, and what is known of the matrix and the device.
+#[derive(Clone, Copy)]
+struct Gpu<'a> {
+    device: &'a Device,
+    machine: &'a dyn Machine,
+    profile: &'a Profile,
+    facts: &'a Facts,
 }
 
 /// The name of the matrix's own order.

@@ -8,7 +8,7 @@ use super::options::SpmmOptions;
 use crate::device::Device;
 use crate::options::{Algorithm, CpuTasks, Determinism, Precision, Preprocessing, RowDivision, TileValues};
 use crate::parallelism::{AtomicParallelism, GroupLaunch};
-use crate::plan::{OccupancyRange, Schedule};
+use crate::plan::Schedule;
 use crate::profile::Profile;
 use crate::tuned::Tuned;
 
@@ -21,9 +21,10 @@ pub struct SpmmBuilder<'a, V> {
     pub(super) order: Option<&'a Permutation>,
     /// The order in which new values come, if it is not that of the entries.
     pub(super) value_order: Option<&'a Permutation>,
-    pub(super) cost_model: CostModel,
-    /// When two streams pay, if that is not what the device's profile says.
-    two_streams: Option<OccupancyRange>,
+    /// What was measured on the device, if it is given.
+    profile: Option<Profile>,
+    /// What products cost, if that is not what the profile says.
+    cost_model: Option<CostModel>,
     pub(super) tuned: Option<&'a Tuned>,
 }
 
@@ -34,8 +35,8 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             options: SpmmOptions::default(),
             order: None,
             value_order: None,
-            cost_model: CostModel::h200(),
-            two_streams: None,
+            profile: None,
+            cost_model: None,
             tuned: None,
         }
     }
@@ -53,9 +54,11 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         &self.options
     }
 
-    /// When two streams pay on `device`.
-    pub(super) fn two_streams(&self, device: &Device) -> OccupancyRange {
-        self.two_streams.unwrap_or_else(|| Profile::built_in(device).spmm)
+    /// What was measured on `device`, as far as it is known.
+    pub(super) fn profile_of(&self, device: &Device) -> Profile {
+        let mut profile = Profile::given_or_built_in(self.profile.as_ref(), device);
+        profile.costs.spmm = self.cost_model.unwrap_or(profile.costs.spmm);
+        profile
     }
 
     /// The number of columns of `B` that most products will have, 128 unless told. A hint: it decides how work
@@ -192,11 +195,11 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         self
     }
 
-    /// What the device was measured to do, for the choice of a partition and the predicted times; those of an
-    /// H200 unless told.
+    /// What the device was measured to do, for the choice of a partition and the predicted times; what the
+    /// [profile](Self::profile) has unless told.
     #[must_use]
     pub fn cost_model(mut self, model: CostModel) -> Self {
-        self.cost_model = model;
+        self.cost_model = Some(model);
         self
     }
 
@@ -225,10 +228,11 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         self
     }
 
-    /// What was measured on the device, for [`Schedule::Auto`]; [`Profile::built_in`] unless told.
+    /// What was measured on the device, for [`Schedule::Auto`] and all that is left to the plan; [`Profile::built_in`]
+    /// unless told.
     #[must_use]
     pub fn profile(mut self, profile: &Profile) -> Self {
-        self.two_streams = Some(profile.spmm);
+        self.profile = Some(profile.clone());
         self
     }
 
@@ -306,7 +310,6 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
 
     /// The number of warps that share a tile stream, instead of as many as the device holds: for tests of
     /// windows that are cut.
-    #[doc(hidden)]
     #[must_use]
     pub fn workers(mut self, workers: u32) -> Self {
         self.options.workers = Some(workers);
@@ -314,7 +317,6 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
     }
 
     /// A warp for each window, whatever its length: for comparison with the tile stream.
-    #[doc(hidden)]
     #[must_use]
     pub fn window_each(mut self) -> Self {
         self.options.window_each = true;

@@ -1,7 +1,8 @@
 //! Products with a column-major `B`.
 
-use super::launch::{Finish, Operands};
-use super::plan::{Body, SpmmPlan, narrow_width};
+use super::operands::{Finish, Operands};
+use super::plan::{Body, SpmmPlan};
+use super::run::narrow_width;
 use crate::activation::Epilogue;
 use crate::cpu;
 use crate::dense::DenseRef;

@@ -1,5 +1,5 @@
-//! What a plan will be, from the structure of the matrix and the options alone: no device is asked, nothing is laid
-//! out.
+//! What a plan will be, from the structure of the matrix, the options and what was measured: no device is asked, nothing
+//! is laid out.
 
 use rayon::prelude::*;
 use windrow_formats::Pattern;
@@ -7,12 +7,14 @@ use windrow_preprocess::partition::{Estimate, PartitionRule, Prediction};
 
 use super::options::SpmmOptions;
 use super::parts::row_split::SHORTEST_PIECE;
-use super::points::{Division, NARROW, RowLengths, Thresholds};
+use super::points::{Division, NARROW, RowLengths};
+use crate::costs::GroupThresholds;
 use crate::error::{PlanError, SpmmError};
 use crate::num::{real, wide};
 use crate::options::{Algorithm, CpuTasks, Precision};
 use crate::parallelism::GroupLaunch;
 use crate::plan::{Exceptions, MAX_INDEX};
+use crate::profile::Profile;
 
 /// What decides: of the matrix, its values and the device.
 #[derive(Debug, Clone, Copy)]
@@ -106,7 +108,7 @@ impl Way {
 /// # Errors
 /// - [`SpmmError::Unsupported`] for an algorithm without kernels for the precision;
 /// - [`PlanError::TooLarge`] for a matrix beyond the indices of the kernels.
-pub(super) fn decide(facts: &Facts, options: &SpmmOptions) -> Result<Decision, SpmmError> {
+pub(super) fn decide(facts: &Facts, options: &SpmmOptions, profile: &Profile) -> Result<Decision, SpmmError> {
     let SpmmOptions { algorithm, precision, .. } = *options;
     check_support(algorithm, precision)?;
     if !facts.kernels {
@@ -115,11 +117,12 @@ pub(super) fn decide(facts: &Facts, options: &SpmmOptions) -> Result<Decision, S
         return Ok(Decision { algorithm: Algorithm::RowSplit, why, way });
     }
     check_size(facts)?;
+    let groups = &profile.costs.groups;
     let (algorithm, why, way) = match algorithm {
-        Algorithm::Auto => automatic(facts, options),
+        Algorithm::Auto => automatic(facts, options, groups),
         asked => {
             let way = match asked {
-                Algorithm::SegmentGroup => Way::Groups(division(facts, options)),
+                Algorithm::SegmentGroup => Way::Groups(division(facts, options, groups)),
                 Algorithm::MergePath => Way::Path,
                 Algorithm::MatricizedRows => Way::Matricized,
                 Algorithm::ShortRows => Way::Tiles(Some(PartitionRule::AllResidual)),
@@ -134,19 +137,19 @@ pub(super) fn decide(facts: &Facts, options: &SpmmOptions) -> Result<Decision, S
 }
 
 /// The algorithm that suits the matrix, the width and the precision.
-fn automatic(facts: &Facts, options: &SpmmOptions) -> (Algorithm, String, Way) {
+fn automatic(facts: &Facts, options: &SpmmOptions, groups: &GroupThresholds) -> (Algorithm, String, Way) {
     let SpmmOptions { precision, width, .. } = *options;
     let path = facts.own_order && width == 1 && facts.nnz > 0;
     if path && Algorithm::MergePath.supports(precision) {
-        let groups = Algorithm::SegmentGroup.supports(precision);
-        if !(groups && facts.rows_are_long_and_even()) {
+        let divided = Algorithm::SegmentGroup.supports(precision);
+        if !(divided && facts.rows_are_long_and_even()) {
             let why = format!("one column, and rows of up to {} entries: balance decides", facts.longest);
             return (Algorithm::MergePath, why, Way::Path);
         }
     }
     let narrow = width <= NARROW || !precision.has_tile_kernels();
     if facts.own_order && narrow && Algorithm::SegmentGroup.supports(precision) {
-        let division = tree(facts, width, precision);
+        let division = tree(facts, width, precision, groups);
         if !division.row_split {
             let why = format!("{width} columns are few: balance decides, not bytes");
             return (Algorithm::SegmentGroup, why, Way::Groups(division));
@@ -163,16 +166,16 @@ fn automatic(facts: &Facts, options: &SpmmOptions) -> (Algorithm, String, Way) {
 
 /// The point of Sgap's space that the tree takes for a width: of f32, as which it was fitted, so that a column of f64
 /// counts as two.
-fn tree(facts: &Facts, width: usize, precision: Precision) -> Division {
+fn tree(facts: &Facts, width: usize, precision: Precision, groups: &GroupThresholds) -> Division {
     let columns = width.saturating_mul(precision.dtype().sum_bytes() as usize / 4);
-    facts.lengths().division(columns, &Thresholds::FITTED)
+    facts.lengths().division(columns, groups)
 }
 
 /// The point that divides the work of segment groups, and its launch: as asked for, or as the tree says.
-fn division(facts: &Facts, options: &SpmmOptions) -> Division {
+fn division(facts: &Facts, options: &SpmmOptions, groups: &GroupThresholds) -> Division {
     let division = match options.parallelism {
         Some(point) => Division { point, launch: GroupLaunch::default(), row_split: false },
-        None => tree(facts, options.width, options.precision),
+        None => tree(facts, options.width, options.precision, groups),
     };
     Division { launch: options.group_launch.unwrap_or(division.launch), ..division }
 }
@@ -262,135 +265,4 @@ pub(super) fn too_large(what: &'static str, found: u64, limit: u64) -> SpmmError
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Short rows that are alike, enough of them.
-    const FACTS: Facts = Facts {
-        rows: 1 << 20,
-        nnz: 1 << 22,
-        empty_rows: 0,
-        longest: 6,
-        exceptions: Exceptions { overflowed: 0, non_finite: 0, not_numbers: 0 },
-        kernels: true,
-        own_order: true,
-    };
-
-    fn options(algorithm: Algorithm, precision: Precision, width: usize) -> SpmmOptions {
-        SpmmOptions { algorithm, precision, width, ..SpmmOptions::default() }
-    }
-
-    fn decided(facts: Facts, options: &SpmmOptions) -> (Algorithm, Way) {
-        let Decision { algorithm, way, .. } = decide(&facts, options).unwrap();
-        (algorithm, way)
-    }
-
-    /// f64 has kernels on CUDA cores alone, and none of merged paths.
-    #[test]
-    fn f64_is_divided_as_f32_is() {
-        for width in [1, 4, 8] {
-            let wide = options(Algorithm::Auto, Precision::F64, width);
-            assert!(matches!(decided(FACTS, &wide).1, Way::Groups(_)), "{width}");
-        }
-        let wide = options(Algorithm::Auto, Precision::F64, 128);
-        assert_eq!(decided(FACTS, &wide), (Algorithm::RowSplit, Way::Rows));
-    }
-
-    #[test]
-    fn auto_takes_tiles_where_they_are_right() {
-        let auto = options(Algorithm::Auto, Precision::F16, 128);
-        let tiles = Way::Tiles(Some(PartitionRule::AllTile));
-        assert_eq!(decided(FACTS, &auto), (Algorithm::TileStream, tiles));
-        let exceptions = Exceptions { non_finite: 1, ..FACTS.exceptions };
-        assert_eq!(decided(Facts { exceptions, ..FACTS }, &auto), (Algorithm::RowSplit, Way::Rows));
-        assert_eq!(decided(Facts { nnz: 0, ..FACTS }, &auto), (Algorithm::RowSplit, Way::Rows));
-        let strict = options(Algorithm::Auto, Precision::F32, 128);
-        assert_eq!(decided(FACTS, &strict), (Algorithm::RowSplit, Way::Rows));
-    }
-
-    #[test]
-    fn few_columns_are_divided_by_groups_unless_rows_have_an_order() {
-        let narrow = |precision| options(Algorithm::Auto, precision, 4);
-        for precision in [Precision::F32, Precision::F16] {
-            assert!(matches!(decided(FACTS, &narrow(precision)).1, Way::Groups(_)), "{precision}");
-            let ordered = Facts { own_order: false, ..FACTS };
-            assert!(!matches!(decided(ordered, &narrow(precision)).1, Way::Groups(_)), "{precision}");
-        }
-        let tiles = Way::Tiles(Some(PartitionRule::AllTile));
-        assert_eq!(decided(FACTS, &narrow(Precision::Bf16)).1, tiles, "there are no groups for bf16");
-        assert_eq!(decided(FACTS, &options(Algorithm::Auto, Precision::F16, NARROW + 1)).1, tiles);
-    }
-
-    #[test]
-    fn one_column_is_merged_unless_rows_are_long_and_even() {
-        let one = |precision| options(Algorithm::Auto, precision, 1);
-        let even = Facts { rows: 1 << 18, longest: 32, ..FACTS };
-        let path = (Algorithm::MergePath, Way::Path);
-        for precision in [Precision::F32, Precision::F16] {
-            assert!(matches!(decided(even, &one(precision)).1, Way::Groups(_)), "{precision}");
-            let wider = options(Algorithm::Auto, precision, 2);
-            for uneven in [FACTS, Facts { longest: 33, ..even }, Facts { longest: 10_000, ..FACTS }] {
-                assert_eq!(decided(uneven, &one(precision)), path, "{precision}");
-                assert!(matches!(decided(uneven, &wider).1, Way::Groups(_)), "{precision}");
-            }
-        }
-        for precision in [Precision::Tf32, Precision::Bf16] {
-            assert_eq!(decided(even, &one(precision)), path, "{precision}");
-        }
-        assert_ne!(decided(FACTS, &one(Precision::F64)), path, "there are no such kernels");
-        let ordered = Facts { own_order: false, ..FACTS };
-        assert_eq!(decided(ordered, &one(Precision::F32)), (Algorithm::RowSplit, Way::Rows));
-        let empty = Facts { nnz: 0, longest: 0, ..FACTS };
-        assert_ne!(decided(empty, &one(Precision::F32)), path);
-    }
-
-    #[test]
-    fn what_is_asked_for_is_taken_or_refused() {
-        let point = "{<1 row, 1 col>, 1}".parse().unwrap();
-        let asked =
-            SpmmOptions { parallelism: Some(point), ..options(Algorithm::SegmentGroup, Precision::F32, 64) };
-        let launch = GroupLaunch::default();
-        let given = Way::Groups(Division { point, launch, row_split: false });
-        assert_eq!(decided(FACTS, &asked), (Algorithm::SegmentGroup, given));
-        for (algorithm, precision) in [
-            (Algorithm::TileStream, Precision::F32),
-            (Algorithm::SegmentGroup, Precision::Bf16),
-            (Algorithm::MatricizedRows, Precision::F32),
-        ] {
-            let error = decide(&FACTS, &options(algorithm, precision, 1)).unwrap_err();
-            assert!(matches!(error, SpmmError::Unsupported { .. }), "{error}");
-            let on_cpu = Facts { kernels: false, ..FACTS };
-            assert_eq!(decide(&on_cpu, &options(algorithm, precision, 1)).unwrap_err(), error);
-        }
-        let cpu = decided(Facts { kernels: false, ..FACTS }, &options(Algorithm::Hybrid, Precision::F16, 1));
-        assert_eq!(cpu, (Algorithm::RowSplit, Way::Cpu(CpuTasks::default())));
-    }
-
-    #[test]
-    fn matrices_beyond_the_indices_are_refused() {
-        let auto = options(Algorithm::Auto, Precision::F16, 128);
-        let limit = usize::try_from(MAX_INDEX).unwrap();
-        for facts in [Facts { nnz: limit + 1, ..FACTS }, Facts { rows: limit, nnz: 32, ..FACTS }] {
-            let error = decide(&facts, &auto).unwrap_err();
-            assert!(
-                matches!(error, SpmmError::Plan(PlanError::TooLarge { found, .. }) if found > MAX_INDEX),
-                "{error}"
-            );
-            assert!(decide(&Facts { kernels: false, ..facts }, &auto).is_ok());
-        }
-    }
-
-    #[test]
-    fn an_estimate_is_asked_for_only_where_it_decides() {
-        let hybrid = options(Algorithm::Hybrid, Precision::F16, 128);
-        let mut open = decide(&FACTS, &hybrid).unwrap();
-        assert!(open.wants_estimate(&FACTS));
-        let empty = Facts { nnz: 0, ..FACTS };
-        assert!(!open.wants_estimate(&empty));
-        open.settle(&empty, None);
-        assert_eq!((open.algorithm, open.way), (Algorithm::Hybrid, Way::Rows));
-        assert_eq!(open.why, "all rows on CUDA cores: the matrix has no entries");
-        let given = SpmmOptions { partition: Some(PartitionRule::AllTile), ..hybrid };
-        assert!(!decide(&FACTS, &given).unwrap().wants_estimate(&FACTS));
-    }
-}
+mod tests;

@@ -11,7 +11,8 @@ use super::select::Demand;
 use super::tiles::WINDOW_ROWS;
 use crate::device::{Device, Machine};
 use crate::num::{index, narrow, wide};
-use crate::plan::{MAX_INDEX, OccupancyRange};
+use crate::plan::MAX_INDEX;
+use crate::profile::Profile;
 
 /// Warps of a tile stream that a multiprocessor works on at the same time.
 const WARPS_AT_ONCE: usize = 16;
@@ -25,8 +26,8 @@ pub(super) struct Context<'a, V> {
     /// The order in which rows are worked on, if it is not the matrix's own.
     pub(super) order: Option<&'a Permutation>,
     pub(super) empty_rows: u64,
-    /// When two streams pay.
-    pub(super) two_streams: OccupancyRange,
+    /// What was measured on the device.
+    pub(super) profile: &'a Profile,
     /// Columns of the rows that are worked on at the same time, once they are counted.
     pub(super) columns_in_use: OnceCell<u64>,
 }

@@ -4,8 +4,10 @@ mod build;
 mod builder;
 mod column_major;
 mod decide;
+mod gpu;
 mod launch;
 mod layout;
+mod operands;
 mod options;
 mod part;
 mod parts;
@@ -13,7 +15,9 @@ mod places;
 mod plan;
 pub(crate) mod points;
 mod preprocess;
+mod replace;
 mod report;
+mod run;
 mod select;
 mod sums;
 mod tiles;
@@ -21,13 +25,14 @@ mod tuning;
 mod verify;
 
 pub use builder::SpmmBuilder;
-pub(crate) use launch::{Finish, GpuPlan, Operands};
+pub(crate) use gpu::{GpuPlan, PlanShape};
+pub(crate) use operands::{Finish, Operands};
 pub use options::SpmmOptions;
 pub(crate) use part::{
     CutRows, DenseOperands, LaidOut, Layout, LayoutFacts, Operation, Part, Placement, SecondFactor,
     ValueSlots,
 };
-pub(crate) use parts::segment_group::{GroupsLayout, GroupsPart, described, padded_indices};
+pub(crate) use parts::segment_group::{GroupsLayout, GroupsPart, RowEntries, described, padded_indices};
 pub use plan::SpmmPlan;
 pub use report::SpmmReport;
 pub use verify::Reference;

@@ -73,11 +73,9 @@ pub struct SpmmOptions {
     pub cpu_tasks: Option<CpuTasks>,
     /// The number of warps that share a tile stream, instead of as many as the device holds: for tests of windows that
     /// are cut.
-    #[doc(hidden)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workers: Option<u32>,
     /// A warp for each window, whatever its length: for comparison with the tile stream.
-    #[doc(hidden)]
     #[serde(skip_serializing_if = "is_default")]
     pub window_each: bool,
 }

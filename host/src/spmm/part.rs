@@ -5,8 +5,8 @@
 //! them; the other may add to it, earlier launches having written it. What a part has cut it leaves to the plan: the
 //! lists of [`CutRows`], whose sums the plan's workspace holds and adds up.
 
+use windrow_kernels::Entry;
 use windrow_kernels::dense::Dense;
-use windrow_kernels::{Dtype, Entry};
 use windrow_simt::GlobalPtr;
 
 use crate::device::Device;
@@ -14,7 +14,7 @@ use crate::error::DeviceError;
 use crate::num::wide;
 use crate::options::TileValues;
 use crate::parallelism::{GroupLaunch, IllegalPoint};
-use crate::plan::{ArraySize, Bits, GivenValues, MAX_BLOCK_COLUMNS, Scheduling, Stream};
+use crate::plan::{ArraySize, Bits, GivenValues, MAX_BLOCK_COLUMNS, RoundedValues, Scheduling, Stream};
 
 /// Name of the array that says where new values go, which products do not read.
 pub(super) const PLACES: &str = "value_places";
@@ -35,6 +35,8 @@ pub(crate) struct Operation {
 pub(crate) struct DenseOperands {
     /// `B`, `C` and the workspace, at the first column of the launch.
     pub(crate) dense: Dense,
+    /// Whether columns of `B` are contiguous.
+    pub(crate) column_major: bool,
     /// The other factor of entries that have two, likewise.
     pub(crate) second: Option<SecondFactor>,
 }
@@ -69,7 +71,10 @@ pub(crate) trait Layout {
 
 /// An algorithm's arrays in device memory, and its kernels.
 pub(crate) trait Part: Send + Sync {
-    /// The kernel for an operation, if there is one.
+    /// Whose kernels they are, for errors.
+    fn name(&self) -> &'static str;
+
+    /// The kernel for an operation. None is a mistake, of which no plan is made: decisions keep to what has kernels.
     fn entry(&self, operation: Operation) -> Option<&'static Entry>;
 
     /// Whether Tensor Cores multiply, whose rounding is not that of a fused multiply-add.
@@ -112,7 +117,7 @@ pub(crate) trait Part: Send + Sync {
     ///
     /// # Safety
     /// `values` are live memory until the work is done, one for each entry, which nothing writes meanwhile.
-    unsafe fn replace_from(&self, values: (GlobalPtr<u32>, Dtype)) -> Result<(), DeviceError> {
+    unsafe fn replace_from(&self, values: RoundedValues) -> Result<(), DeviceError> {
         let _ = values;
         Ok(())
     }

@@ -7,7 +7,7 @@ use super::part::{PLACES, Part, Placement, ValueSlots};
 use crate::device::{Device, DeviceBuffer, Machine};
 use crate::error::{DeviceError, PlanError};
 use crate::options::Precision;
-use crate::plan::Index;
+use crate::plan::{Index, NewValues, RoundedValues, Rounding, Target};
 
 /// Where a plan keeps each value, on the device.
 pub(super) struct Places {
@@ -68,7 +68,7 @@ impl Places {
     }
 
     /// Queues the replacement of the values of `parts`, those that the places were made for, by `values`: one for
-    /// each of `nnz` entries, in the order that the places were made for.
+    /// each entry, in the order that the places were made for.
     ///
     /// # Safety
     /// `values` are live memory of the plan's device until the work is done, one of the sums' type for each entry,
@@ -78,7 +78,7 @@ impl Places {
         machine: &dyn Machine,
         precision: Precision,
         parts: impl Iterator<Item = &'a dyn Part> + Clone,
-        (values, nnz): (GlobalPtr<u32>, usize),
+        NewValues { first: values, count: nnz }: NewValues,
     ) -> Result<(), DeviceError> {
         self.overflowed.clear()?;
         let mut overflowed = self.overflowed.pointer();
@@ -86,24 +86,31 @@ impl Places {
             let out = rounded.pointer().cast();
             // SAFETY: the caller's promise about the values; there is room for all of them in an array that only these
             // launches use.
-            unsafe { index.place(machine, (precision, overflowed), values, (out, nnz))? };
+            unsafe {
+                index.place(
+                    machine,
+                    Rounding { precision, overflowed },
+                    values,
+                    Target { out, count: nnz },
+                )?
+            };
             for part in parts.clone() {
                 // SAFETY: rounded values of all entries, freed after the work that is queued here.
-                unsafe { part.replace_from((out, precision.dtype()))? };
+                unsafe { part.replace_from(RoundedValues { first: out, dtype: precision.dtype() })? };
             }
             overflowed = GlobalPtr::NULL; // all were counted
         }
         for (part, index) in parts.zip(&self.parts) {
             let Some(index) = index else { continue };
-            let out = match part.value_slots() {
-                ValueSlots::InOrder { out, count } => (out, count),
-                ValueSlots::Gathered { out, sources } => (out, sources.len()),
-                ValueSlots::Scattered { out, .. } => (out, nnz),
+            let target = match part.value_slots() {
+                ValueSlots::InOrder { out, count } => Target { out, count },
+                ValueSlots::Gathered { out, sources } => Target { out, count: sources.len() },
+                ValueSlots::Scattered { out, .. } => Target { out, count: nnz },
                 ValueSlots::OnDevice => continue,
             };
             // SAFETY: the caller's promise about the values; the arrays are the plan's, which frees them after the
             // machine's work, and the index was made for them.
-            unsafe { index.place(machine, (precision, overflowed), values, out)? };
+            unsafe { index.place(machine, Rounding { precision, overflowed }, values, target)? };
         }
         Ok(())
     }

@@ -9,11 +9,12 @@
 //! Two more follow from the width: with more columns a thread of row-split has 16 bytes of it for each entry that it
 //! reads, and takes over, sooner where rows would be cut; and a launch of few threads has small blocks.
 //!
-//! The thresholds ([`Thresholds::FITTED`]) are what `windrow-bench tuned --fit` finds for measured times: the
+//! The thresholds ([`GroupThresholds::FITTED`]) are what `windrow-bench tuned --fit` finds for measured times: the
 //! geometric mean, over matrices and widths, of the time of the tree's choice over that of the best is least.
 
 use windrow_formats::{Csr, Value};
 
+use crate::costs::GroupThresholds;
 use crate::num::{narrow, real, wide};
 use crate::parallelism::{AtomicParallelism, GroupLaunch, MinimalData, Share};
 
@@ -23,60 +24,8 @@ pub(super) const NARROW: usize = 8;
 /// Most entries of a thread that a division of the tree has, whatever the thresholds.
 pub const MOST_EACH: u32 = 16;
 
-/// Where the questions of the tree turn.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Thresholds {
-    /// Entries that a thread of a row has, if there are rows enough; twice as many where threads lie side by side.
-    pub entries_each: f64,
-    /// Threads that a GPU holds: fewer rows are shared by more threads.
-    pub threads: f64,
-    /// Most threads that share a row for want of rows.
-    pub most_for_want: f64,
-    /// Entries of the longest row that one thread may have: some rounds of four loads.
-    pub longest_each: f64,
-    /// Times the mean length that the longest row may have if it is longer.
-    pub alike: f64,
-    /// Entries of the longest row for one thread even then.
-    pub longest_of_alike_each: f64,
-    /// Groups of entries that occupy a GPU: with fewer entries threads have fewer each.
-    pub groups: f64,
-    /// Most entries of a thread.
-    pub most_each: f64,
-    /// Most threads side by side along the columns of `B`: with fewer, more of them share a row.
-    pub most_lanes: f64,
-    /// Threads of a launch below which its blocks have 64.
-    pub small_blocks: f64,
-    /// Threads of a launch from which on its blocks have 256.
-    pub large_blocks: f64,
-    /// Widest `B` for which threads own rows; wider ones are left to row-split.
-    pub widest_rows: f64,
-    /// Widest `B` for which threads own entries.
-    pub widest_nonzeros: f64,
-}
-
-impl Thresholds {
-    /// What suits one H200 best, as `windrow-bench tuned --fit` found it: over 29 matrices and six widths the tree is
-    /// 4.9 % behind the best of up to 115 ways in the geometric mean, 2.02 times at worst (mbeacxc at width 16);
-    /// fitted to all matrices but the one in question, 6.7 %.
-    pub const FITTED: Self = Self {
-        entries_each: 8.0,
-        threads: 270_000.0,
-        most_for_want: 32.0,
-        longest_each: 32.0,
-        alike: 12.0,
-        longest_of_alike_each: 128.0,
-        groups: 32_768.0,
-        most_each: 16.0,
-        most_lanes: 32.0,
-        small_blocks: 32_000.0,
-        large_blocks: f64::INFINITY,
-        widest_rows: 16.0,
-        widest_nonzeros: 16.0,
-    };
-}
-
 #[cfg(test)]
-impl Thresholds {
+impl GroupThresholds {
     /// Round numbers, for tests of what they do.
     const UNFITTED: Self = Self {
         entries_each: 4.0,
@@ -93,12 +42,6 @@ impl Thresholds {
         widest_rows: 8.0,
         widest_nonzeros: 8.0,
     };
-}
-
-impl Default for Thresholds {
-    fn default() -> Self {
-        Self::FITTED
-    }
 }
 
 /// What the tree looks at.
@@ -133,7 +76,7 @@ impl RowLengths {
 
     /// The division for a product of `width` columns.
     #[must_use]
-    pub fn division(self, width: usize, thresholds: &Thresholds) -> Division {
+    pub fn division(self, width: usize, thresholds: &GroupThresholds) -> Division {
         let t = thresholds;
         let (columns, lanes) = side_by_side(width, floor_power(t.most_lanes));
         let most = 32 / lanes;
@@ -235,7 +178,7 @@ mod tests {
 
     #[test]
     fn the_tree_goes_by_the_lengths_of_rows() {
-        let before = Thresholds::UNFITTED;
+        let before = GroupThresholds::UNFITTED;
         for (rows, nnz, longest, width, point) in [
             (335e3, 1686e3, 19.0, 4, "{<1 row, 4 col>, 1}"), // DD: many short rows
             (200e3, 3200e3, 16.0, 4, "{<1/4 row, 4 col>, 4}"), // longer ones
@@ -257,13 +200,13 @@ mod tests {
 
     #[test]
     fn blocks_lanes_and_row_split_follow_the_thresholds() {
-        let thresholds = Thresholds {
+        let thresholds = GroupThresholds {
             small_blocks: 1e5,
             large_blocks: 1e6,
             most_lanes: 2.0,
             widest_rows: 16.0,
             widest_nonzeros: 4.0,
-            ..Thresholds::UNFITTED
+            ..GroupThresholds::UNFITTED
         };
         let division = |rows: f64, longest: f64, width| {
             RowLengths { rows, nnz: 4.0 * rows, longest }.division(width, &thresholds)
@@ -296,12 +239,12 @@ mod tests {
         for most_lanes in [1.0, 4.0, 32.0] {
             let blocks = [(0.0, f64::INFINITY), (f64::INFINITY, f64::INFINITY), (0.0, 0.0)];
             for (small_blocks, large_blocks) in blocks {
-                let thresholds = Thresholds {
+                let thresholds = GroupThresholds {
                     most_lanes,
                     small_blocks,
                     large_blocks,
                     most_each: 32.0,
-                    ..Thresholds::FITTED
+                    ..GroupThresholds::FITTED
                 };
                 for width in [0, 1, 2, 3, 4, 5, 31, 64, 127, 129, 5000] {
                     let all = divisions(width);

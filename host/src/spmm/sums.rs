@@ -25,13 +25,15 @@ pub(crate) struct SplitPart {
 }
 
 impl SplitPart {
-    /// Lists of [`wide_first`], and a workspace of so many columns of sums of so many bytes.
+    /// Lists of [`wide_first`], and a workspace of so many columns of sums.
     pub(super) fn upload(
         device: &Device,
         CutRows { windows, rows: cut_rows, slot_rows }: &CutRows,
-        (columns, sum_bytes): (u32, u32),
+        columns: u32,
+        precision: Precision,
     ) -> Result<Self, DeviceError> {
-        let workspace = index(slot_rows * u64::from(columns) * u64::from(sum_bytes));
+        let sum_bytes = u64::from(precision.dtype().sum_bytes());
+        let workspace = index(slot_rows * u64::from(columns) * sum_bytes);
         Ok(Self {
             rows: DeviceBuffer::named(device, &[windows.as_slice(), cut_rows].concat(), "split_rows")?,
             windows: SplitRows::of(0, windows),

@@ -7,7 +7,8 @@ use windrow_kernels::Variant;
 use windrow_kernels::check::CheckParams;
 use windrow_simt::GlobalPtr;
 
-use super::plan::{Body, SpmmPlan, narrow_width};
+use super::plan::{Body, SpmmPlan};
+use super::run::narrow_width;
 use crate::dense::DenseRef;
 use crate::device::{Device, DeviceBuffer};
 use crate::element::{Element, output_type};
@@ -69,12 +70,8 @@ impl SpmmPlan {
         self.compare(&Reference::new(a, self.precision, &self.device)?, b, c)
     }
 
-    /// [`verify`](Self::verify) with a matrix that may serve many plans of its precision and device.
-    ///
-    /// # Errors
-    /// As there.
-    #[doc(hidden)]
-    pub fn verify_with<V: Value, B: Element, C: Element>(
+    /// See [`internal::verify_with`](crate::internal::verify_with).
+    pub(crate) fn verify_with<V: Value, B: Element, C: Element>(
         &self,
         reference: &Reference<'_, V>,
         b: &DeviceMatrix<B>,
@@ -111,14 +108,11 @@ impl SpmmPlan {
         match (&self.body, &reference.values) {
             (Body::Gpu(plan), ReferenceValues::Device(a)) => {
                 let unit = if plan.uses_tensor_cores() { UNIT_MMA } else { unit_of(self.precision) };
-                self.verify_on_device(a, b, (c, unit), index(u64::from(MAX_BLOCK_COLUMNS)))
+                let columns = index(u64::from(MAX_BLOCK_COLUMNS));
+                self.verify_on_device(a, b, c, Check { unit, columns })
             }
             (_, ReferenceValues::Host(values)) => match (b.host(), c.host()) {
-                (Some(b), Some(c)) => Ok(verify_on_host(
-                    (reference.a, values),
-                    (b, self.precision),
-                    (c, unit_of(self.precision)),
-                )),
+                (Some(b), Some(c)) => Ok(verify_on_host(reference.a, values, b, c, self.precision)),
                 _ => Ok(Verification::NOTHING), // not reached: both are on the CPU, as was checked
             },
             // Not reached: the reference is on the plan's device.
@@ -126,13 +120,12 @@ impl SpmmPlan {
         }
     }
 
-    /// `c` comes with the unit roundoff of its accumulation; a launch has at most `columns` columns.
     fn verify_on_device<B: Element, C: Element>(
         &self,
         a: &Uploaded,
         b: &DeviceMatrix<B>,
-        (c, unit): (&DeviceMatrix<C>, f32),
-        columns: usize,
+        c: &DeviceMatrix<C>,
+        Check { unit, columns }: Check,
     ) -> Result<Verification, SpmmError> {
         let machine = machine_of(&self.device)?;
         let entry = windrow_kernels::entry(Variant::Check { dtype: self.precision.dtype() })
@@ -168,6 +161,15 @@ impl SpmmPlan {
     }
 }
 
+/// How a kernel checks.
+#[derive(Debug, Clone, Copy)]
+struct Check {
+    /// Unit roundoff of the sums.
+    unit: f32,
+    /// Columns of a launch, at most.
+    columns: usize,
+}
+
 /// The blocks of rows and columns in which a `C` that has elements is checked: of at most `columns` columns, since a
 /// grid has its limits, and of as many elements as the kernel can name.
 fn blocks(rows: usize, cols: usize, columns: usize) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
@@ -177,8 +179,8 @@ fn blocks(rows: usize, cols: usize, columns: usize) -> impl Iterator<Item = (Ran
     cut(cols, columns).flat_map(move |cols| cut(rows, rows_at_once).map(move |rows| (rows, cols.clone())))
 }
 
-/// A matrix with its values as plans of a precision round them, on a device, for [`SpmmPlan::verify_with`].
-#[doc(hidden)]
+/// A matrix with its values as plans of a precision round them, on a device, for
+/// [`internal::verify_with`](crate::internal::verify_with).
 pub struct Reference<'a, V> {
     a: &'a Csr<V>,
     precision: Precision,
@@ -244,10 +246,13 @@ fn read_outcome(
 
 /// The same on the CPU, rows in parallel. Also the reference that the kernel is tested against.
 fn verify_on_host<V: Value, B: Element, C: Element>(
-    (a, values): (&Csr<V>, &[f64]),
-    (b, precision): (DenseRef<'_, B>, Precision),
-    (c, unit): (DenseRef<'_, C>, f32),
+    a: &Csr<V>,
+    values: &[f64],
+    b: DenseRef<'_, B>,
+    c: DenseRef<'_, C>,
+    precision: Precision,
 ) -> Verification {
+    let unit = unit_of(precision);
     let as_multiplied = |b: B| tf32::as_multiplied(precision, b.to_f64());
     let row = |r: usize| {
         let range = a.row_range(r);
@@ -303,7 +308,8 @@ mod tests {
         let uploaded = Uploaded::new(&device, &a, &Bits::of(Precision::F32, a.values())).unwrap();
         let (b, right) = (upload(&ones), upload(&ones));
         let check = |c: &DeviceMatrix<f32>| {
-            plan.verify_on_device(&uploaded, &b, (c, unit_of(Precision::F32)), 3).unwrap()
+            plan.verify_on_device(&uploaded, &b, c, Check { unit: unit_of(Precision::F32), columns: 3 })
+                .unwrap()
         };
         assert!(check(&right).passed());
         for (row, column) in [(0, 0), (1, 2), (2, 3), (0, 6)] {

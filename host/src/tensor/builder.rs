@@ -16,7 +16,8 @@ use crate::num::{index, narrow, wide};
 use crate::options::{Algorithm, Determinism, Precision};
 use crate::parallelism::{AtomicParallelism, GroupLaunch, IllegalPoint};
 use crate::plan::{ArraySize, MAX_INDEX, StageClock, Values, check_memory};
-use crate::spmm::{GpuPlan, LaidOut, LayoutFacts, Operation, described};
+use crate::profile::Profile;
+use crate::spmm::{GpuPlan, LaidOut, LayoutFacts, Operation, PlanShape, described};
 use crate::with_element;
 
 /// Columns of a workspace, at least and at most; wider products run in blocks of columns.
@@ -29,11 +30,21 @@ const MEMORY_REMEDY: &str = "raise the limit, lower the width, or let a thread h
 pub struct MttkrpBuilder<'a, V> {
     a: &'a Csf3<V>,
     options: MttkrpOptions,
+    /// What was measured on the device, if it is given.
+    profile: Option<Profile>,
+}
+
+/// What a plan on a GPU is made of.
+struct Given<'a, V> {
+    device: &'a Device,
+    point: AtomicParallelism,
+    slices: &'a Slices,
+    values: &'a Values<'a, V>,
 }
 
 impl<'a, V: Value> MttkrpBuilder<'a, V> {
     pub(super) fn new(a: &'a Csf3<V>) -> Self {
-        Self { a, options: MttkrpOptions::default() }
+        Self { a, options: MttkrpOptions::default(), profile: None }
     }
 
     /// All options at once, instead of those set before.
@@ -98,6 +109,13 @@ impl<'a, V: Value> MttkrpBuilder<'a, V> {
         self
     }
 
+    /// What was measured on the device, for the division of the nonzeros; [`Profile::built_in`] unless told.
+    #[must_use]
+    pub fn profile(mut self, profile: &Profile) -> Self {
+        self.profile = Some(profile.clone());
+        self
+    }
+
     /// Makes the plan: checks, divides and uploads.
     ///
     /// # Cost
@@ -114,8 +132,9 @@ impl<'a, V: Value> MttkrpBuilder<'a, V> {
         if !Algorithm::SegmentGroup.supports(precision) {
             return Err(TensorError::Unsupported { precision });
         }
-        let point =
-            self.options.parallelism.map_or_else(|| default_point(self.a.nnz(), self.options.width), Ok)?;
+        let threads = Profile::given_or_built_in(self.profile.as_ref(), device).costs.tensor_threads;
+        let default = || default_point(self.a.nnz(), self.options.width, threads);
+        let point = self.options.parallelism.map_or_else(default, Ok)?;
         if !point.is_nonzero_split() {
             return Err(IllegalPoint::RowsOfTensor { point }.into());
         }
@@ -136,7 +155,8 @@ impl<'a, V: Value> MttkrpBuilder<'a, V> {
                 Body::Cpu(body)
             }
             Some(machine) => {
-                let plan = self.build_gpu(device, point, (&slices, &values), (&mut report, &mut clock))?;
+                let given = Given { device, point, slices: &slices, values: &values };
+                let plan = self.build_gpu(given, &mut report, &mut clock)?;
                 let n = narrow(self.options.width.min(index(MAX_INDEX)));
                 let operation = Operation { n, vectors: true, column_major: false };
                 report.entries = plan.load(machine, operation)?;
@@ -157,10 +177,9 @@ impl<'a, V: Value> MttkrpBuilder<'a, V> {
 
     fn build_gpu(
         &self,
-        device: &Device,
-        point: AtomicParallelism,
-        (slices, values): (&Slices, &Values<'_, V>),
-        (report, clock): (&mut MttkrpReport, &mut StageClock),
+        Given { device, point, slices, values }: Given<'_, V>,
+        report: &mut MttkrpReport,
+        clock: &mut StageClock,
     ) -> Result<GpuPlan, TensorError> {
         let remedy = "split the tensor by slices, or use the CPU";
         for (what, found) in [("entries", wide(self.a.nnz())), ("slices", wide(report.dims[0]))] {
@@ -169,8 +188,8 @@ impl<'a, V: Value> MttkrpBuilder<'a, V> {
             }
         }
         let (precision, determinism) = (self.options.precision, self.options.determinism);
-        let division = (point, self.options.group_launch);
-        let (layout, cut) = MttkrpLayout::new(slices, division, determinism, precision.dtype());
+        let launch = self.options.group_launch;
+        let (layout, cut) = MttkrpLayout::new(slices, point, launch, determinism, precision.dtype());
         clock.end("balance");
 
         let (low, high) = CAPACITY;
@@ -178,10 +197,10 @@ impl<'a, V: Value> MttkrpBuilder<'a, V> {
         report.parallelism = Some(described(point, self.options.group_launch));
         report.split_slices = wide(cut.rows.len());
         let laid = LaidOut::one(layout, cut, LayoutFacts::default());
-        let (sizes, workspace) = GpuPlan::sizes(&laid, self.options.precision, (report.dims[0], capacity));
+        let shape = PlanShape { precision, determinism, rows: report.dims[0], capacity };
+        let (sizes, workspace) = GpuPlan::sizes(&laid, shape);
         self.account(report, sizes, workspace)?;
-        let (plan, _) =
-            GpuPlan::upload(device, values, laid, (precision, determinism), (report.dims[0], capacity))?;
+        let (plan, _) = GpuPlan::upload(device, values, laid, shape)?;
         clock.end("upload");
         Ok(plan)
     }

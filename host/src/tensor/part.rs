@@ -10,8 +10,8 @@ use crate::options::Determinism;
 use crate::parallelism::{AtomicParallelism, GroupLaunch};
 use crate::plan::{ArraySize, Bits, GivenValues, Stream, push};
 use crate::spmm::{
-    CutRows, DenseOperands, GroupsLayout, GroupsPart, Layout, Operation, Part, Placement, ValueSlots,
-    padded_indices,
+    CutRows, DenseOperands, GroupsLayout, GroupsPart, Layout, Operation, Part, Placement, RowEntries,
+    ValueSlots, padded_indices,
 };
 
 /// The slices of a tensor, divided by their entries, before upload.
@@ -25,12 +25,13 @@ impl MttkrpLayout {
     /// The arrays for a point that divides entries, and the slices that are cut.
     pub(super) fn new(
         slices: &Slices,
-        division: (AtomicParallelism, GroupLaunch),
+        point: AtomicParallelism,
+        launch: GroupLaunch,
         determinism: Determinism,
         dtype: Dtype,
     ) -> (Self, CutRows) {
-        let rows = (slices.offsets.as_slice(), slices.fibers.as_slice());
-        let (groups, cut) = GroupsLayout::of_rows(rows, division, determinism, dtype);
+        let rows = RowEntries { offsets: &slices.offsets, columns: &slices.fibers };
+        let (groups, cut) = GroupsLayout::of_rows(rows, point, launch, determinism, dtype);
         (Self { groups, leaves: padded_indices(&slices.leaves) }, cut)
     }
 }
@@ -65,6 +66,10 @@ struct MttkrpPart {
 }
 
 impl Part for MttkrpPart {
+    fn name(&self) -> &'static str {
+        "mttkrp"
+    }
+
     fn entry(&self, _: Operation) -> Option<&'static Entry> {
         let (point, dtype) = (self.groups.point(), self.groups.dtype());
         let (each, columns) = (point.nonzeros_per_thread().unwrap_or(1), point.columns_per_thread());

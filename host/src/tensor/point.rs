@@ -3,25 +3,27 @@
 use crate::num::{narrow, real, wide};
 use crate::parallelism::{AtomicParallelism, IllegalPoint, MinimalData, Share};
 
-/// Threads that occupy a GPU several times over: with fewer, each has fewer entries.
-const THREADS: f64 = 750_000.0;
 /// Most entries of a thread.
 const MOST_EACH: u32 = 32;
 
 /// The point for a product of `width` columns with a tensor of `nnz` entries: all lanes of a warp that the width
 /// leaves are reduced together, and each has as many entries as leave enough threads, since slices are long and of
-/// any length.
+/// any length: `threads` that occupy the GPU.
 ///
 /// # Errors
 /// None in fact: every such point is legal.
-pub(super) fn default_point(nnz: usize, width: usize) -> Result<AtomicParallelism, IllegalPoint> {
+pub(super) fn default_point(
+    nnz: usize,
+    width: usize,
+    threads: f64,
+) -> Result<AtomicParallelism, IllegalPoint> {
     let columns = match width {
         0 | 1 => 1,
         2 | 3 => 2,
         _ => 4,
     };
     let lanes = narrow(width.clamp(1, 32 * columns as usize)).div_ceil(columns).next_power_of_two();
-    let fitting = real(wide(nnz)) * f64::from(lanes) / THREADS;
+    let fitting = real(wide(nnz)) * f64::from(lanes) / threads;
     let fits = |each: &u32| f64::from(*each) <= fitting;
     let each = std::iter::successors(Some(MOST_EACH), |each| Some(each / 2)).take(6).find(fits).unwrap_or(1);
     AtomicParallelism::new(MinimalData::Nnz(Share::Whole(each)), Share::Whole(columns), 32 / lanes)
@@ -42,7 +44,7 @@ mod tests {
             (30_000_000, 1000, "{<32 nnz, 4 col>, 1}"),
         ] {
             assert_eq!(
-                default_point(nnz, width).unwrap().to_string(),
+                default_point(nnz, width, 750_000.0).unwrap().to_string(),
                 point,
                 "{nnz} entries, {width} columns"
             );

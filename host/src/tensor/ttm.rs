@@ -14,6 +14,7 @@ use crate::matrix::DeviceMatrix;
 use crate::options::{Algorithm, Determinism, Precision};
 use crate::parallelism::{AtomicParallelism, GroupLaunch};
 use crate::plan::Verification;
+use crate::profile::Profile;
 use crate::spmm::{Spmm, SpmmOptions, SpmmPlan, SpmmReport};
 
 /// Width that a plan is made for, unless told otherwise: a usual rank of a Tucker decomposition.
@@ -24,11 +25,13 @@ const DEFAULT_WIDTH: usize = 32;
 pub struct TtmBuilder<'a, V> {
     a: &'a Csf3<V>,
     options: SpmmOptions,
+    /// What was measured on the device, if it is given.
+    profile: Option<Profile>,
 }
 
 impl<'a, V: Value> TtmBuilder<'a, V> {
     pub(super) fn new(a: &'a Csf3<V>) -> Self {
-        Self { a, options: SpmmOptions { width: DEFAULT_WIDTH, ..SpmmOptions::default() } }
+        Self { a, options: SpmmOptions { width: DEFAULT_WIDTH, ..SpmmOptions::default() }, profile: None }
     }
 
     /// All options at once, instead of those set before.
@@ -90,6 +93,13 @@ impl<'a, V: Value> TtmBuilder<'a, V> {
         self
     }
 
+    /// What was measured on the device, as [`SpmmBuilder::profile`](crate::SpmmBuilder::profile).
+    #[must_use]
+    pub fn profile(mut self, profile: &Profile) -> Self {
+        self.profile = Some(profile.clone());
+        self
+    }
+
     /// Makes the plan.
     ///
     /// # Cost
@@ -105,14 +115,17 @@ impl<'a, V: Value> TtmBuilder<'a, V> {
             Algorithm::Auto => Algorithm::SegmentGroup.supports(precision),
             other => other == Algorithm::SegmentGroup,
         };
+        let profile = Profile::given_or_built_in(self.profile.as_ref(), device);
         let mut options = self.options;
         options.group_launch = Some(options.group_launch.unwrap_or_default());
         if groups {
             options.algorithm = Algorithm::SegmentGroup;
-            let point = options.parallelism.map_or_else(|| default_point(self.a.nnz(), width), Ok)?;
+            let threads = profile.costs.tensor_threads;
+            let point =
+                options.parallelism.map_or_else(|| default_point(self.a.nnz(), width, threads), Ok)?;
             options.parallelism = Some(point);
         }
-        Ok(TtmPlan { product: Spmm::builder(&rows).options(options).build(device)? })
+        Ok(TtmPlan { product: Spmm::builder(&rows).options(options).profile(&profile).build(device)? })
     }
 }
 

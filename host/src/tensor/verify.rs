@@ -75,8 +75,8 @@ impl MttkrpPlan {
             root_of[row as usize] = Some(root);
         }
         let slice = |row: usize| {
-            let sums = root_of[row].map_or_else(Sums::default, |root| Sums::of((a, &values), root, factors));
-            sums.compare((row, unit_of(self.precision)), y.row(row))
+            let sums = root_of[row].map_or_else(Sums::default, |root| Sums::of(a, &values, root, factors));
+            sums.compare(row, unit_of(self.precision), y.row(row))
         };
         Ok(all_parts(rows, &slice))
     }
@@ -94,7 +94,7 @@ struct Sums {
 }
 
 impl Sums {
-    fn of<V>((a, values): (&Csf3<V>, &[f64]), root: usize, [b, c]: [DenseRef<'_, f64>; 2]) -> Self {
+    fn of<V>(a: &Csf3<V>, values: &[f64], root: usize, [b, c]: [DenseRef<'_, f64>; 2]) -> Self {
         let n = b.cols();
         let mut sums = Self { want: vec![Double::default(); n], scale: vec![0.0; n], ..Self::default() };
         for fiber in a.root_range(root) {
@@ -117,7 +117,7 @@ impl Sums {
         sums
     }
 
-    fn compare<O: Element>(&self, (row, unit): (usize, f32), got: &[O]) -> Verification {
+    fn compare<O: Element>(&self, row: usize, unit: f32, got: &[O]) -> Verification {
         let storing = Storing::of(O::PRECISION);
         let largest = if is_narrow::<O>() { storing.largest } else { f64::INFINITY };
         let roundings = real(wide(self.entries)) + 3.0;

@@ -105,7 +105,7 @@ impl Adam {
             };
             // SAFETY: shapes and devices were checked; matrices free their memory after the work that was queued
             // before; those that are written are borrowed for themselves.
-            unsafe { launch(machine, Variant::Adam, (params.extent.threads(), 1), &params)? };
+            unsafe { launch(machine, Variant::Adam, params.extent.threads(), 1, &params)? };
             moments.steps = steps; // one that the device refused is none
             return Ok(());
         }

@@ -137,7 +137,7 @@ impl CrossEntropy {
             // SAFETY: shapes and devices were checked, labels when they came; the matrices free their memory after the
             // work that was queued before; the gradient is borrowed for itself, the outcomes are this value's own,
             // whose rows of four begin at multiples of 16 bytes.
-            unsafe { launch(machine, Variant::CrossEntropy, (u64::from(rows), 1), &params)? };
+            unsafe { launch(machine, Variant::CrossEntropy, u64::from(rows), 1, &params)? };
         } else if let (Some(x), Some(g), Some(outcomes), Some(labels), Some(weights)) = (
             logits.host(),
             gradient.host_mut(),

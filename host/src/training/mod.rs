@@ -116,7 +116,8 @@ fn extent<T: Value>(matrix: &DeviceMatrix<T>) -> Result<Extent, TrainingError> {
 unsafe fn launch<P: Pod>(
     machine: &dyn Machine,
     variant: Variant,
-    (units, columns): (u64, u32),
+    units: u64,
+    columns: u32,
     params: &P,
 ) -> Result<(), TrainingError> {
     let entry = windrow_kernels::entry(variant).ok_or(DeviceError::MissingEntry { name: "training" })?;

@@ -66,7 +66,7 @@ pub fn normalize_rows(
         };
         // SAFETY: shapes and devices were checked; matrices free their memory after the work that was queued before;
         // what is written is borrowed for itself.
-        return unsafe { launch(machine, Variant::NormalizeRows, (u64::from(rows), 1), &params) };
+        return unsafe { launch(machine, Variant::NormalizeRows, u64::from(rows), 1, &params) };
     }
     if let (Some(x), Some(y), Some(inverse_norms)) = (x.host(), y.host_mut(), inverse_norms.host_mut()) {
         rows_mut(y).zip(inverse_norms).for_each(|((r, y), inverse)| {
@@ -110,7 +110,7 @@ pub fn normalize_rows_backward(
             reserved: 0,
         };
         // SAFETY: as in `normalize_rows`.
-        return unsafe { launch(machine, Variant::NormalizeRowsGrad, (u64::from(rows), 1), &params) };
+        return unsafe { launch(machine, Variant::NormalizeRowsGrad, u64::from(rows), 1, &params) };
     }
     if let (Some(y), Some(g), Some(out), Some(inverse_norms)) =
         (y.host(), gradient.host(), out.host_mut(), inverse_norms.host())

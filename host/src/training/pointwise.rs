@@ -52,7 +52,7 @@ fn forward(
         let params = PointwiseParams { out: view(x)?, bias, rectify: rectify.into(), ..reading(x)? };
         // SAFETY: shapes and devices were checked; matrices free their memory after the work that was queued before;
         // `x` is borrowed for itself.
-        return unsafe { launch(machine, Variant::Pointwise, (params.extent.threads(), 1), &params) };
+        return unsafe { launch(machine, Variant::Pointwise, params.extent.threads(), 1, &params) };
     }
     let bias = bias.and_then(|bias| Some(bias.host()?.row(0)));
     if let Some(x) = x.host_mut() {
@@ -81,7 +81,7 @@ pub fn relu_backward(gradient: &mut DeviceMatrix<f32>, y: &DeviceMatrix<f32>) ->
     if let Some(machine) = gradient.device().machine() {
         let params = PointwiseParams { out: view(gradient)?, gate: view(y)?, ..reading(gradient)? };
         // SAFETY: as in `forward`.
-        return unsafe { launch(machine, Variant::Pointwise, (params.extent.threads(), 1), &params) };
+        return unsafe { launch(machine, Variant::Pointwise, params.extent.threads(), 1, &params) };
     }
     if let (Some(gradient), Some(y)) = (gradient.host_mut(), y.host()) {
         rows_mut(gradient).for_each(|(r, row)| zero_where(row, |_, c| y.row(r)[c] <= 0.0));
@@ -127,7 +127,7 @@ pub fn round_into<T: Element<Sum = f32>>(
             }
         };
         // SAFETY: as in `forward`; what is written has elements of the type that the params name.
-        return unsafe { launch(machine, Variant::Pointwise, (params.extent.threads(), 1), &params) };
+        return unsafe { launch(machine, Variant::Pointwise, params.extent.threads(), 1, &params) };
     }
     if let (Some(from), Some(to)) = (from.host(), to.host_mut()) {
         rows_mut(to).for_each(|(r, row)| {

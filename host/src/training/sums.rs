@@ -53,7 +53,7 @@ impl ColumnSums {
     pub fn sum(&mut self, x: &DeviceMatrix<f32>, out: &mut DeviceMatrix<f32>) -> Result<(), TrainingError> {
         check("the sums", out, x.device(), (1, x.cols()))?;
         self.check_width(x)?;
-        self.columns_into((x, None), out)
+        self.columns_into(x, None, out)
     }
 
     /// `out[0, column] ← Σ x[r, c]·y[r, c]` over all elements; the other elements of `out` stay.
@@ -88,7 +88,7 @@ impl ColumnSums {
         self.check_width(x)?;
         if let Some(machine) = x.device().machine().filter(|_| !is_empty(x)) {
             let (_, cols) = counts(x)?;
-            self.chunks_into((x, Some(y)), view(&self.columns)?)?;
+            self.chunks_into(x, Some(y), view(&self.columns)?)?;
             let columns = Matrix { ld: 1, vectors: 0, ..view(&self.columns)? };
             let place = view(out)?;
             let params = ColumnSumsParams {
@@ -102,7 +102,7 @@ impl ColumnSums {
             };
             // SAFETY: the sums of the columns, one below the other, were left by the launch before; `out` has the
             // column and is borrowed for itself.
-            return unsafe { launch(machine, Variant::ColumnSums, (1, 1), &params) };
+            return unsafe { launch(machine, Variant::ColumnSums, 1, 1, &params) };
         }
         let sums = x.host().filter(|_| !is_empty(x)).map(|x| host_sums(x, y.host()));
         let mut elements = out.download()?;
@@ -118,14 +118,15 @@ impl ColumnSums {
     /// Sums of columns, or of those of products.
     fn columns_into(
         &mut self,
-        (x, y): (&DeviceMatrix<f32>, Option<&DeviceMatrix<f32>>),
+        x: &DeviceMatrix<f32>,
+        y: Option<&DeviceMatrix<f32>>,
         out: &mut DeviceMatrix<f32>,
     ) -> Result<(), TrainingError> {
         if is_empty(x) {
             return Ok(out.copy_from(DenseRef::packed(&vec![0.0; out.cols()], 1, out.cols())?)?);
         }
         if x.device().machine().is_some() {
-            return self.chunks_into((x, y), view(out)?);
+            return self.chunks_into(x, y, view(out)?);
         }
         if let (Some(x), Some(out)) = (x.host(), out.host_mut()) {
             let y = y.and_then(DeviceMatrix::host);
@@ -138,7 +139,8 @@ impl ColumnSums {
     /// Queues the sums of a matrix with elements.
     fn chunks_into(
         &self,
-        (x, y): (&DeviceMatrix<f32>, Option<&DeviceMatrix<f32>>),
+        x: &DeviceMatrix<f32>,
+        y: Option<&DeviceMatrix<f32>>,
         out: Matrix,
     ) -> Result<(), TrainingError> {
         let Some(machine) = x.device().machine() else { return Ok(()) };
@@ -154,8 +156,8 @@ impl ColumnSums {
         // SAFETY: shapes and devices were checked; there is a row of partial sums for each chunk, and `self` is
         // borrowed for itself; `out` has an element for each column.
         unsafe {
-            launch(machine, Variant::ColumnSums, (u64::from(chunks), cols), &params)?;
-            launch(machine, Variant::ColumnSums, (1, cols), &again)
+            launch(machine, Variant::ColumnSums, u64::from(chunks), cols, &params)?;
+            launch(machine, Variant::ColumnSums, 1, cols, &again)
         }
     }
 }

@@ -80,14 +80,14 @@ impl Banked {
             .zip(this.kept.par_chunks_mut(strips * depth));
         outputs.enumerate().for_each(|(at, ((rows, picks), kept))| {
             let (block, stage) = (at / blocks.stages(), at % blocks.stages());
-            let slot_of = Colouring::of(blocks, (block, stage), slots, phase).slots();
+            let slot_of = Colouring::of(blocks, block, stage, slots, phase).slots();
             for (&row, &slot) in blocks.rows(block, stage).iter().zip(&slot_of) {
                 if row != NO_ROW {
                     rows[usize::from(slot)] = row;
                 }
             }
             for (strip, (picks, kept)) in picks.chunks_mut(depth).zip(kept.chunks_mut(depth)).enumerate() {
-                let taken = taken(blocks, (block, stage, strip));
+                let taken = taken(blocks, block, stage, strip);
                 for (place, &(offset, number)) in deal(&taken, &slot_of, phase, depth) {
                     (picks[place], kept[place]) = (slot_of[usize::from(number)], offset);
                 }
@@ -122,7 +122,7 @@ impl Banked {
     /// # Panics
     /// If there is no such block, stage, strip or place.
     #[must_use]
-    pub fn kept(&self, (block, stage, strip): (usize, usize, usize), place: usize) -> Option<usize> {
+    pub fn kept(&self, block: usize, stage: usize, strip: usize, place: usize) -> Option<usize> {
         let offset = self.kept[self.at(block, stage, strip)..][..self.depth][place];
         (offset != NO_KEPT).then(|| stage * self.kept_per_stage + usize::from(offset))
     }
@@ -152,7 +152,7 @@ impl Banked {
 }
 
 /// What a strip takes in a stage: kept row, counted from the stage's first, and the number of its row in the list.
-fn taken(blocks: &Blocks, (block, stage, strip): (usize, usize, usize)) -> Vec<(u16, u16)> {
+fn taken(blocks: &Blocks, block: usize, stage: usize, strip: usize) -> Vec<(u16, u16)> {
     let zero_slot = blocks.slots();
     let picks = blocks.picks(block, stage, strip).iter().enumerate();
     let taken = picks.filter(|(_, number)| usize::from(**number) != zero_slot);
@@ -201,11 +201,11 @@ struct Colouring {
 }
 
 impl Colouring {
-    fn of(blocks: &Blocks, (block, stage): (usize, usize), slots: usize, phase: usize) -> Self {
+    fn of(blocks: &Blocks, block: usize, stage: usize, slots: usize, phase: usize) -> Self {
         let strips = blocks.shape().strips();
         let mut strips_of = vec![Vec::new(); blocks.slots()];
         for strip in 0..strips {
-            for (_, number) in taken(blocks, (block, stage, strip)) {
+            for (_, number) in taken(blocks, block, stage, strip) {
                 strips_of[usize::from(number)].push(short(strip));
             }
         }

@@ -152,7 +152,7 @@ impl Blocks {
         let stages = kept_rows.div_ceil(shape.kept_per_stage);
         let blocks = columns.div_ceil(shape.block_columns);
         let (rows, slots) = match shape.packed {
-            true => packed_rows(weights, shape, (blocks, stages)),
+            true => packed_rows(weights, shape, blocks, stages),
             false => plain_rows(weights, shape, stages),
         };
         assert!(slots < 1 << 16, "{slots} slots are more than picks can name");
@@ -333,7 +333,8 @@ fn plain_rows<T>(weights: &VectorNm<T>, shape: BlockShape, stages: usize) -> (Ve
 fn packed_rows<T: Sync>(
     weights: &VectorNm<T>,
     shape: BlockShape,
-    (blocks, stages): (usize, usize),
+    blocks: usize,
+    stages: usize,
 ) -> (Vec<u32>, usize) {
     let pattern = weights.pattern();
     let unions: Vec<Vec<Vec<u32>>> = (0..blocks)

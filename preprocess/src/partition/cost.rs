@@ -1,5 +1,6 @@
 //! What a product costs on a device.
 
+use serde::{Deserialize, Serialize};
 use windrow_formats::WINDOW_ROWS;
 
 use super::Density;
@@ -32,7 +33,8 @@ const OUT_BYTES: f64 = 4.0;
 /// let measured = CostModel { gather_rate: 6.1e12, stream_rate: 3.0e12, ..CostModel::h200() };
 /// assert!(measured.row_factor > measured.tile_factor);
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct CostModel {
     /// Bytes per second at which rows of `B` are gathered from the L2 cache.
     pub gather_rate: f64,

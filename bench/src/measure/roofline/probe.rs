@@ -2,9 +2,8 @@
 
 use cudarc::driver::result as driver;
 use rayon::prelude::*;
-use windrow::interop::kernels::gather_probe::{GatherProbeParams, IN_FLIGHT};
-use windrow::interop::kernels::{self, Entry, Variant};
-use windrow::interop::{cuda_handles, launch};
+use windrow::internal::{Entry, GatherProbeParams, IN_FLIGHT, Variant, entry, launch};
+use windrow::interop::cuda_handles;
 use windrow::synthetic::SplitMix64;
 use windrow::{Device, DeviceBuffer, DeviceError};
 
@@ -66,7 +65,7 @@ impl GatherProbe {
     /// - [`BenchError::Probe`] for sizes that the kernel cannot gather;
     /// - [`BenchError::Checksum`] if a thread read something else.
     pub(crate) fn run(&self, device: &Device) -> Result<GatherRates, BenchError> {
-        let entry = kernels::entry(Variant::GatherProbe)
+        let entry = entry(Variant::GatherProbe)
             .ok_or(BenchError::Device(DeviceError::MissingEntry { name: "gather_probe" }))?;
         for (&working_set, &row) in self.pairs() {
             check_sizes(working_set, row)?;

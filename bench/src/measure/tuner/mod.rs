@@ -18,8 +18,8 @@ mod products;
 mod search;
 mod space;
 
+use windrow::internal::{Division, GroupThresholds, RowLengths};
 use windrow::reorder::{self, Method};
-use windrow::tree::{Division, RowLengths, Thresholds};
 use windrow::{Algorithm, Csr, Device, Permutation, SpmmOptions, Value};
 
 use crate::measure::error::BenchError;
@@ -133,6 +133,6 @@ pub(crate) fn default_path<V: Value>(
     if algorithm != Algorithm::SegmentGroup {
         return Ok(taken.into());
     }
-    let Division { point, launch, .. } = RowLengths::of(csr).division(width, &Thresholds::FITTED);
+    let Division { point, launch, .. } = RowLengths::of(csr).division(width, &GroupThresholds::FITTED);
     Ok(SpmmOptions { parallelism: Some(point), group_launch: Some(launch), ..taken }.into())
 }

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use windrow::internal::{Reference, set_group_launch, verify_with};
 use windrow::reorder::Options;
-use windrow::{Csr, Device, Permutation, Precision, Reference, SpmmOptions, SpmmPlan, Value, with_element};
+use windrow::{Csr, Device, Permutation, Precision, SpmmOptions, SpmmPlan, Value, with_element};
 
 use super::search::Subject;
 use super::space::{PathFamily, neighbours};
@@ -90,7 +91,7 @@ impl<'a, V: Value> Products<'a, V> {
             }
         };
         if parallelism.is_some() {
-            entry.1.set_group_launch(group_launch.unwrap_or_default())?;
+            set_group_launch(&mut entry.1, group_launch.unwrap_or_default())?;
         }
         self.plans.push(entry);
         Ok(&self.plans[self.plans.len() - 1].1)
@@ -136,7 +137,7 @@ impl<'a, V: Value> Products<'a, V> {
         let (b, c) = self.operands.get::<T>(Filling::Nan)?;
         let plan = &self.plans[self.plans.len() - 1].1;
         plan.run_into(T::Sum::ONE, b, T::Sum::ZERO, c)?;
-        let verification = plan.verify_with(&self.reference, b, c)?;
+        let verification = verify_with(plan, &self.reference, b, c)?;
         match verification.passed() {
             true => Ok(verification.worst_ratio),
             false => Err(BenchError::Wrong(verification)),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use windrow::tree::{Division, RowLengths, Thresholds};
+use windrow::internal::{Division, GroupThresholds, RowLengths};
 use windrow::{
     Algorithm, AtomicParallelism, CpuTasks, Csr, DeviceKind, Family, GroupLaunch, MinimalData, RowDivision,
     Share, SpmmOptions, TileValues, Value,
@@ -75,10 +75,11 @@ pub(crate) fn seeds<V: Value>(
 /// The tree's division, its likes with the other data, and a serial one.
 fn group_seeds<V: Value>(base: SpmmOptions, csr: &Csr<V>, width: usize) -> Vec<SweepPath> {
     let lengths = RowLengths::of(csr);
-    let rows_always = Thresholds { longest_each: f64::INFINITY, ..Thresholds::FITTED };
-    let never = Thresholds { longest_each: -1.0, longest_of_alike_each: -1.0, ..Thresholds::FITTED };
-    let one_lane = |thresholds: Thresholds| Thresholds { most_lanes: 1.0, ..thresholds };
-    let all = [Thresholds::FITTED, rows_always, never, one_lane(rows_always), one_lane(never)];
+    let rows_always = GroupThresholds { longest_each: f64::INFINITY, ..GroupThresholds::FITTED };
+    let never =
+        GroupThresholds { longest_each: -1.0, longest_of_alike_each: -1.0, ..GroupThresholds::FITTED };
+    let one_lane = |thresholds: GroupThresholds| GroupThresholds { most_lanes: 1.0, ..thresholds };
+    let all = [GroupThresholds::FITTED, rows_always, never, one_lane(rows_always), one_lane(never)];
     let mut divisions: Vec<_> = all
         .map(|thresholds| {
             let Division { point, launch, .. } = lengths.division(width, &thresholds);
@@ -235,7 +236,7 @@ fn launched_columns(point: AtomicParallelism, width: usize) -> u32 {
 /// Every path that has to be measured for a fit of the tree: row-split, and all divisions of the tree.
 pub(crate) fn grid(base: SweepPath, width: usize) -> Vec<SweepPath> {
     let by = |algorithm| SpmmOptions { algorithm, ..base.options };
-    let divisions = windrow::tree::divisions(width).into_iter();
+    let divisions = windrow::internal::divisions(width).into_iter();
     let groups = divisions.map(|division| divided(by(Algorithm::SegmentGroup), division));
     std::iter::once(by(Algorithm::RowSplit).into()).chain(groups).collect()
 }

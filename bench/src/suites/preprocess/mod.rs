@@ -11,6 +11,7 @@ mod tests;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
+use windrow::internal::device_arrays;
 use windrow::partition::{PartitionRule, VectorThreshold};
 use windrow::{Algorithm, Csr, Device, DeviceKind, Precision, Preprocessing, SpmmOptions, SpmmPlan};
 
@@ -162,11 +163,11 @@ struct Maker<'a> {
 impl Maker<'_> {
     fn compare(&self, builds: u32) -> Result<PreprocessFacts, BenchError> {
         let (on_cpu, cpu) = self.plans(builds, Preprocessing::Cpu)?;
-        let expected = on_cpu.device_arrays()?;
+        let expected = device_arrays(&on_cpu)?;
         drop(on_cpu); // so that the other has all memory
         let (on_gpu, gpu) = self.plans(builds, Preprocessing::Gpu)?;
         let report = on_gpu.report();
-        let found = on_gpu.device_arrays()?;
+        let found = device_arrays(&on_gpu)?;
         let names =
             |arrays: &[(&'static str, Vec<u8>)]| arrays.iter().map(|(name, _)| *name).collect::<Vec<_>>();
         let differs = match names(&expected) == names(&found) {

@@ -1,8 +1,6 @@
 //! Kernels that add every product to the result atomically, to compare with.
 
-use windrow::interop::kernels::atomic_entries::{AtomicEntriesParams, Factor};
-use windrow::interop::kernels::{self, Variant};
-use windrow::interop::launch;
+use windrow::internal::{AtomicEntriesParams, EntryFactor as Factor, Variant, entry, launch};
 use windrow::{Csf3, Determinism, Device, DeviceBuffer, DeviceError, Verification};
 
 use super::{Case, Operands, Path, Product};
@@ -25,7 +23,7 @@ impl Product<'_> {
         let coordinates = Coordinates::new(device, a, operation)?;
         let factors = coordinates.indices.len();
         let entry = u32::try_from(factors).ok().and_then(|factors| {
-            kernels::entry(Variant::AtomicEntries { factors }) // as many as the product has
+            entry(Variant::AtomicEntries { factors }) // as many as the product has
         });
         let entry = entry.ok_or(DeviceError::MissingEntry { name: "mttkrp_atomic_f32" })?;
         let lanes = width.clamp(1, 32).next_power_of_two();

@@ -45,7 +45,7 @@ fn records_with(limits: Option<Limits>, widths: &[usize]) -> Vec<TunedRecord> {
 #[test]
 fn every_division_of_the_tree_is_timed_and_right() {
     for TunedRecord { facts: record, .. } in records_with(None, &[1, 9]) {
-        assert_eq!(record.tried.len(), 1 + windrow::tree::divisions(record.width).len());
+        assert_eq!(record.tried.len(), 1 + windrow::internal::divisions(record.width).len());
         for tried in &record.tried {
             assert!(tried.median_us.is_some_and(|us| us > 0.0), "{tried:?}");
             assert!(tried.worst_ratio.is_some_and(|ratio| ratio <= 1.0), "{tried:?}");

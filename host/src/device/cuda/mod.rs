@@ -86,12 +86,20 @@ pub(super) fn open(index: u32) -> Result<(Description, Box<dyn Machine>), Device
     // SAFETY: as for the attributes.
     let memory_total = wide(unsafe { result::device::total_mem(device) }.called("cuDeviceTotalMem")?);
     let multiprocessors = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+    // What some drivers do not tell of some GPUs nothing depends on but the choice of kernels.
+    let told = |which| attribute(which).ok().filter(|&value| value > 0).map(f64::from);
+    let clock_khz = told(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
+    let memory_khz = told(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE);
+    let bus_bits = told(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH);
     let description = Description {
         kind: DeviceKind::Cuda,
         name: name.clone(),
         selector: format!("cuda:{index}"),
         compute_capability: Some(capability),
         multiprocessors,
+        clock_hz: clock_khz.map(|khz| khz * 1e3),
+        // Twice a cycle.
+        memory_rate: memory_khz.zip(bus_bits).map(|(khz, bits)| 2e3 * khz * bits / 8.0),
         l2_bytes: Some(u64::from(attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?)),
         memory_total: Some(memory_total),
         driver_version: Some(driver),
@@ -236,7 +244,7 @@ impl Machine for CudaMachine {
         {
             // SAFETY: the caller's promise; `bind` makes the stream's context current, and this is the stream of
             // every call.
-            unsafe { staging.upload((self.stream, &|| self.bind()), to, from)? };
+            unsafe { staging.upload(self.stream, &|| self.bind(), to, from)? };
             return self.wait();
         }
         // SAFETY: the caller's promise; `from` lives until the wait below is over.

@@ -77,7 +77,8 @@ impl Staging {
     /// stream is of.
     pub(super) unsafe fn upload(
         &mut self,
-        (stream, bind): (sys::CUstream, &dyn Fn() -> Result<(), DeviceError>),
+        stream: sys::CUstream,
+        bind: &dyn Fn() -> Result<(), DeviceError>,
         to: u64,
         from: &[u8],
     ) -> Result<(), DeviceError> {

@@ -107,6 +107,10 @@ struct MatricizedPart {
 }
 
 impl Part for MatricizedPart {
+    fn name(&self) -> &'static str {
+        "matricized-rows"
+    }
+
     fn entry(&self, Operation { vectors, column_major, .. }: Operation) -> Option<&'static Entry> {
         windrow_kernels::entry(Variant::MatricizedRows { column_major, vectors: vectors && !column_major })
     }

@@ -44,7 +44,7 @@ const ROWS_PER_MULTIPROCESSOR: u64 = 4;
 /// The whole matrix, its path cut into shares of blocks.
 pub(in crate::spmm) fn lay_out<'a, V: Value>(context: &Context<'a, V>) -> LaidOut<'a> {
     let (a, options) = (context.a, context.options);
-    let cuts = cuts((a.rows(), a.nnz()), options, context.device.multiprocessors());
+    let cuts = cuts(a.rows(), a.nnz(), options, context.device.multiprocessors());
     let mut path = Path::cut(a.row_offsets(), cuts, options.determinism);
     let facts = LayoutFacts {
         scalar_rows: wide(a.rows()),
@@ -60,7 +60,7 @@ pub(in crate::spmm) fn lay_out<'a, V: Value>(context: &Context<'a, V>) -> LaidOu
 }
 
 /// Where the path of so many rows and entries is cut: as asked for, or as suits the device.
-fn cuts((rows, nnz): (usize, usize), options: &SpmmOptions, multiprocessors: u32) -> Cuts {
+fn cuts(rows: usize, nnz: usize, options: &SpmmOptions, multiprocessors: u32) -> Cuts {
     let multiprocessors = u64::from(multiprocessors.max(1));
     let all = wide(rows) + wide(nnz);
     let preferred =
@@ -158,6 +158,10 @@ struct PathPart {
 }
 
 impl Part for PathPart {
+    fn name(&self) -> &'static str {
+        "merge-path"
+    }
+
     fn entry(&self, _: Operation) -> Option<&'static Entry> {
         let Kind { dtype, steps } = self.kind;
         windrow_kernels::entry(Variant::MergePath { dtype, steps })
@@ -216,7 +220,7 @@ mod tests {
     #[test]
     fn steps_follow_the_size_unless_they_are_asked_for() {
         let open = SpmmOptions::default();
-        let steps = |rows, nnz, options: &SpmmOptions| cuts((rows, nnz), options, 132).steps;
+        let steps = |rows, nnz, options: &SpmmOptions| cuts(rows, nnz, options, 132).steps;
         assert_eq!(steps(230_927, 7_713_552, &open), 15, "COLLAB");
         assert_eq!(steps(36_692, 367_662, &open), 7, "email-Enron");
         assert_eq!(steps(17_758, 126_150, &open), 3, "memplus");
@@ -239,7 +243,7 @@ mod tests {
     fn rows_are_cut_where_one_would_outlast_the_rest() {
         let open = SpmmOptions::default();
         let limits = |nnz, options: &SpmmOptions| {
-            let Cuts { longest, piece, .. } = cuts((10, nnz), options, 10);
+            let Cuts { longest, piece, .. } = cuts(10, nnz, options, 10);
             (longest, piece)
         };
         assert_eq!(limits(1000, &open), (1 << 14, 1 << 13));

@@ -15,7 +15,7 @@ use crate::error::{DeviceError, SpmmError};
 use crate::num::{index, narrow, wide};
 use crate::options::Determinism;
 use crate::parallelism::{AtomicParallelism, GroupLaunch, IllegalPoint};
-use crate::plan::{ArraySize, Bits, GivenValues, Stream, push};
+use crate::plan::{ArraySize, Bits, Blocks, GivenValues, Stream, push};
 use crate::spmm::layout::Context;
 use crate::spmm::part::{
     CutRows, DenseOperands, LaidOut, Layout, LayoutFacts, Operation, Part, Placement, ValueSlots,
@@ -35,10 +35,10 @@ pub(in crate::spmm) fn lay_out<'a, V: Value>(
 ) -> Result<LaidOut<'a>, SpmmError> {
     launch.check(point)?;
     let a = context.a;
-    let rows = (a.row_offsets(), a.col_indices());
+    let rows = RowEntries { offsets: a.row_offsets(), columns: a.col_indices() };
     let options = context.options;
     let (layout, cut) =
-        GroupsLayout::of_rows(rows, (point, launch), options.determinism, options.precision.dtype());
+        GroupsLayout::of_rows(rows, point, launch, options.determinism, options.precision.dtype());
     let facts = LayoutFacts {
         scalar_rows: wide(a.rows()),
         scalar_entries: wide(a.nnz()),
@@ -48,6 +48,13 @@ pub(in crate::spmm) fn lay_out<'a, V: Value>(
         ..LayoutFacts::default()
     };
     Ok(LaidOut::one(layout, cut, facts))
+}
+
+/// Rows of entries: where each begins, and the columns, which may come in any order, and several times.
+#[derive(Clone, Copy)]
+pub(crate) struct RowEntries<'a> {
+    pub(crate) offsets: &'a [u64],
+    pub(crate) columns: &'a [u32],
 }
 
 /// Rows of entries divided as a point says, before upload.
@@ -74,11 +81,11 @@ enum Work<A, B> {
 }
 
 impl GroupsLayout {
-    /// The arrays for rows of entries with these offsets and columns, which may come in any order, and several times;
-    /// and the rows that are cut. For fewer than 2³² entries and rows.
+    /// The arrays for rows of entries, and the rows that are cut. For fewer than 2³² entries and rows.
     pub(crate) fn of_rows(
-        (offsets, columns): (&[u64], &[u32]),
-        (point, launch): (AtomicParallelism, GroupLaunch),
+        RowEntries { offsets, columns }: RowEntries<'_>,
+        point: AtomicParallelism,
+        launch: GroupLaunch,
         determinism: Determinism,
         dtype: Dtype,
     ) -> (Self, CutRows) {
@@ -86,7 +93,7 @@ impl GroupsLayout {
         let (work, split_rows, slot_rows) = match point.nonzeros_per_thread() {
             Some(each) => {
                 let starts = Starts::new(offsets);
-                let cut = Cut::new(&starts, (each * point.reduction(), nnz), determinism);
+                let cut = Cut::new(&starts, each * point.reduction(), nnz, determinism);
                 let rows = (!starts.empty.is_empty()).then_some(starts.rows);
                 let work =
                     Work::Nonzeros { starts: starts.words, rows, slots: cut.slots, empty_rows: starts.empty };
@@ -204,7 +211,7 @@ impl GroupsPart {
         operands: &DenseOperands,
         second_indices: Option<GlobalPtr<u32>>,
     ) -> Result<(), DeviceError> {
-        let DenseOperands { dense, second } = *operands;
+        let DenseOperands { dense, second, .. } = *operands;
         let GroupDivision { point, launch, rows: row_count, nnz, dtype } = self.division;
         let columns = point.columns_per_thread();
         let lanes = launch.lanes(point, dense.n());
@@ -246,7 +253,7 @@ impl GroupsPart {
                 let grid = blocks(units, units * u64::from(threads));
                 // SAFETY: the arrays are those of a valid CSR matrix and live as long as the plan; the rest is the
                 // caller's promise.
-                unsafe { stream.start_grid(entry, (grid, launch.block_threads), &params) }
+                unsafe { stream.start_grid(entry, Blocks { grid, threads: launch.block_threads }, &params) }
             }
             Work::Nonzeros { starts, rows, slots, empty_rows } => {
                 let each = point.nonzeros_per_thread().unwrap_or(1);
@@ -270,7 +277,7 @@ impl GroupsPart {
                 };
                 let (groups, empty) = (u64::from(groups), wide(empty_rows.len()));
                 let grid = blocks(groups.max(empty), empty.max(groups * u64::from(point.reduction())));
-                let shape = (grid, launch.block_threads);
+                let shape = Blocks { grid, threads: launch.block_threads };
                 // SAFETY: as above; starts and slots were made of the offsets. Indices of a second factor are the
                 // caller's promise.
                 unsafe {
@@ -294,6 +301,10 @@ impl GroupsPart {
 }
 
 impl Part for GroupsPart {
+    fn name(&self) -> &'static str {
+        "segment-group"
+    }
+
     fn entry(&self, _: Operation) -> Option<&'static Entry> {
         let GroupDivision { point, dtype, .. } = self.division;
         let columns = point.columns_per_thread();

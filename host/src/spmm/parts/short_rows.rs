@@ -124,6 +124,10 @@ struct ShortRowsPart {
 }
 
 impl Part for ShortRowsPart {
+    fn name(&self) -> &'static str {
+        "short-rows"
+    }
+
     fn entry(&self, operation: Operation) -> Option<&'static Entry> {
         select(Demand::of(self.dtype, operation))
     }

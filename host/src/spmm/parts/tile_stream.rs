@@ -23,7 +23,7 @@ pub(in crate::spmm) fn lay_out<'a, V: Value>(
     rule: PartitionRule,
     clock: &mut StageClock,
 ) -> Result<LaidOut<'a>, SpmmError> {
-    let mut place = on_gpu::place(context.a, context.options, rule);
+    let mut place = on_gpu::place(context, rule);
     if place.on_gpu {
         match on_gpu::lay_out(context, rule, clock) {
             Ok(Some(mut laid)) => {

@@ -56,7 +56,8 @@ impl Condensed {
     /// what is done with them, scratch memory has `entry_bytes` for each entry.
     pub(crate) fn new<V: Value>(
         device: &Device,
-        (a, order): (&Csr<V>, Option<&Permutation>),
+        a: &Csr<V>,
+        order: Option<&Permutation>,
         counts: WindowCounts,
         entry_bytes: u64,
     ) -> Result<Self, DeviceError> {
@@ -70,7 +71,7 @@ impl Condensed {
         let slots = narrow(WINDOW_ROWS * windows);
         let entries = narrow(a.nnz());
 
-        let window_rows = place_rows(&scratch, row_offsets, (a.rows(), order), counts)?;
+        let window_rows = place_rows(&scratch, row_offsets, a.rows(), order, counts)?;
         let lengths = scratch.array(WINDOW_ROWS * windows, "lengths of slots")?;
         let slot_begins = scratch.array(WINDOW_ROWS * windows + 1, "slot_begins")?;
         let sources = DeviceBuffer::alloc(device, a.nnz(), "sources")?;
@@ -243,33 +244,47 @@ impl Condensed {
 fn place_rows(
     scratch: &Scratch,
     row_offsets: GlobalPtr<u64>,
-    (rows, order): (usize, Option<&Permutation>),
+    rows: usize,
+    order: Option<&Permutation>,
     counts: WindowCounts,
 ) -> Result<GlobalPtr<u32>, DeviceError> {
     let window_rows = scratch.array(WINDOW_ROWS * (counts.full + counts.empty), "window_rows")?;
     let (full, empty) = (PlaceRowsParams::FULL, PlaceRowsParams::EMPTY);
+    let own = |kinds| RowList { list: GlobalPtr::NULL, rows, kinds };
     let mut passes = Vec::new();
     match order {
-        None => passes.push((GlobalPtr::NULL, full | empty)),
+        None => passes.push(own(full | empty)),
         Some(order) => {
-            passes.push((scratch.array_from(order.new_to_old(), "the order of rows")?, full));
+            let list = scratch.array_from(order.new_to_old(), "the order of rows")?;
+            passes.push(RowList { list, rows, kinds: full });
             if counts.empty > 0 {
-                passes.push((GlobalPtr::NULL, empty));
+                passes.push(own(empty));
             }
         }
     }
     for pass in passes {
-        place_pass(scratch, row_offsets, (rows, pass), (window_rows, counts))?;
+        place_pass(scratch, row_offsets, pass, window_rows, counts)?;
     }
     Ok(window_rows)
 }
 
-/// Places rows of some kinds, given a list of all rows, or null for the matrix's own order.
+/// Rows that are placed in one pass.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowList {
+    /// All rows, or null for the matrix's own order.
+    pub(crate) list: GlobalPtr<u32>,
+    pub(crate) rows: usize,
+    /// Which of them: [`PlaceRowsParams::FULL`], [`PlaceRowsParams::EMPTY`] or both.
+    pub(crate) kinds: u32,
+}
+
+/// Places rows of some kinds in the slots of windows.
 pub(crate) fn place_pass(
     scratch: &Scratch,
     row_offsets: GlobalPtr<u64>,
-    (rows, (list, kinds)): (usize, (GlobalPtr<u32>, u32)),
-    (window_rows, counts): (GlobalPtr<u32>, WindowCounts),
+    RowList { list, rows, kinds }: RowList,
+    window_rows: GlobalPtr<u32>,
+    counts: WindowCounts,
 ) -> Result<(), DeviceError> {
     let (count, lengths) = (narrow(rows), scratch.array(rows, "lengths of rows")?);
     let ranks = scratch.array(rows + 1, "ranks of rows")?;

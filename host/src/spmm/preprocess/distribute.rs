@@ -2,20 +2,20 @@
 
 use std::rc::Rc;
 
+use windrow_kernels::Variant;
 use windrow_kernels::preprocess::{
     DistributeEntriesParams, DistributeVectorsParams, GatherValuesParams, NO_WINDOW, PlaceRowsParams,
     PlaceWindowsParams,
 };
-use windrow_kernels::{Dtype, Variant};
 use windrow_preprocess::partition::VectorThreshold;
 use windrow_simt::GlobalPtr;
 
-use super::condense::{Condensed, WindowCounts, place_pass};
+use super::condense::{Condensed, RowList, WindowCounts, place_pass};
 use super::scratch::Scratch;
 use crate::device::DeviceBuffer;
 use crate::error::DeviceError;
 use crate::num::{narrow, wide};
-use crate::plan::Unplaced;
+use crate::plan::{RoundedValues, Unplaced};
 use crate::spmm::tiles::WINDOW_ROWS;
 
 /// Entries that are not in tiles, row after row.
@@ -119,8 +119,8 @@ impl Condensed {
             scratch.read(of_entries.rest_offsets, rows + 1)?
         };
         if counts.empty > 0 {
-            let pass = (GlobalPtr::NULL, PlaceRowsParams::EMPTY);
-            place_pass(&scratch, self.row_offsets, (rows, pass), (of_windows.placed_rows, counts))?;
+            let own = RowList { list: GlobalPtr::NULL, rows, kinds: PlaceRowsParams::EMPTY };
+            place_pass(&scratch, self.row_offsets, own, of_windows.placed_rows, counts)?;
         }
         let tiles = Self {
             window_rows: of_windows.placed_rows,
@@ -187,17 +187,17 @@ impl RestSources {
         self.gather(&scratch, values, gathered)
     }
 
-    /// [`replace`](Self::replace) by values of `dtype` that are on the device, one for each entry of the matrix.
+    /// [`replace`](Self::replace) by values that are on the device, one for each entry of the matrix.
     ///
     /// # Safety
     /// They are live memory until the work is done, which nothing writes meanwhile.
     pub(crate) unsafe fn replace_from(
         &self,
-        (values, dtype): (GlobalPtr<u32>, Dtype),
+        values: RoundedValues,
         gathered: &DeviceBuffer<u8>,
     ) -> Result<(), DeviceError> {
-        let scratch = Scratch::holding(gathered.device(), values)?;
-        self.gather(&scratch, Unplaced::on_device(dtype), gathered)
+        let scratch = Scratch::holding(gathered.device(), values.first)?;
+        self.gather(&scratch, Unplaced::on_device(values.dtype), gathered)
     }
 
     fn gather(

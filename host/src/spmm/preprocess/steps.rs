@@ -11,7 +11,7 @@ use super::scratch::Scratch;
 use crate::device::DeviceBuffer;
 use crate::error::DeviceError;
 use crate::num::{index, narrow, wide};
-use crate::plan::{ArraySize, Unplaced, push};
+use crate::plan::{ArraySize, RoundedValues, Unplaced, push};
 use crate::spmm::tiles::words_per_record;
 
 /// The arrays of a tile stream in device memory, but for how its steps are dealt out.
@@ -65,6 +65,12 @@ impl Ends {
     };
 }
 
+/// What is written to records.
+struct Written<'a> {
+    values: Unplaced<'a>,
+    ends: Ends,
+}
+
 /// What says where each value goes. Kept, for new values.
 pub(crate) struct ValueSources {
     /// Bitmaps of each step, where the products do not need them.
@@ -108,7 +114,7 @@ impl DeviceSteps {
             Some(starts) => (Lookup::RecordStarts(starts), Some(bitmaps)),
         };
         let sources = ValueSources { bitmaps, step_entries, sources };
-        sources.write(&scratch, (values, ends), &lookup, &records)?;
+        sources.write(&scratch, Written { values, ends }, &lookup, &records)?;
         scratch.device().synchronize()?; // so that the report's times are those of the kernels
         Ok((DeviceTiles { step_cols, records, lookup }, sources))
     }
@@ -123,27 +129,28 @@ impl ValueSources {
         records: &DeviceBuffer<u32>,
     ) -> Result<(), DeviceError> {
         let scratch = Scratch::new(records.device(), wide(values.bytes.len()))?;
-        self.write(&scratch, (values, Ends::NONE), lookup, records)
+        self.write(&scratch, Written { values, ends: Ends::NONE }, lookup, records)
     }
 
-    /// [`replace`](Self::replace) by values of `dtype` that are on the device, one for each entry.
+    /// [`replace`](Self::replace) by values that are on the device, one for each entry.
     ///
     /// # Safety
     /// They are live memory until the work is done, which nothing writes meanwhile.
     pub(crate) unsafe fn replace_from(
         &self,
-        (values, dtype): (GlobalPtr<u32>, Dtype),
+        values: RoundedValues,
         lookup: &Lookup,
         records: &DeviceBuffer<u32>,
     ) -> Result<(), DeviceError> {
-        let scratch = Scratch::holding(records.device(), values)?;
-        self.write(&scratch, (Unplaced::on_device(dtype), Ends::NONE), lookup, records)
+        let scratch = Scratch::holding(records.device(), values.first)?;
+        let new = Written { values: Unplaced::on_device(values.dtype), ends: Ends::NONE };
+        self.write(&scratch, new, lookup, records)
     }
 
     fn write(
         &self,
         scratch: &Scratch,
-        (values, ends): (Unplaced<'_>, Ends),
+        Written { values, ends }: Written<'_>,
         lookup: &Lookup,
         records: &DeviceBuffer<u32>,
     ) -> Result<(), DeviceError> {

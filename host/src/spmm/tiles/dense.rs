@@ -35,7 +35,7 @@ impl TilePattern {
             records[last..][..WINDOW_ROWS].copy_from_slice(self.rows_of(piece));
             for (i, tile) in self.tiles_of(piece) {
                 let record = &mut records[words * (i / STEP_TILES)..];
-                self.each_entry(layout, (i % STEP_TILES, tile), |at, entry| {
+                self.each_entry(layout, i % STEP_TILES, tile, |at, entry| {
                     let value = values.word(entry as usize);
                     record[at / layout.per_word] |= value << (bits_of_element * (at % layout.per_word) % 32);
                 });
@@ -51,7 +51,7 @@ impl TilePattern {
         self.pieces().par_iter().zip(&self.stream.piece_steps).for_each(|(piece, &first)| {
             for (i, tile) in self.tiles_of(piece) {
                 let record = elements * (first as usize + i / STEP_TILES);
-                self.each_entry(layout, (i % STEP_TILES, tile), |at, entry| place(entry, record + at));
+                self.each_entry(layout, i % STEP_TILES, tile, |at, entry| place(entry, record + at));
             }
         });
     }

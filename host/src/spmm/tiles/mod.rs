@@ -296,21 +296,21 @@ impl TilePattern {
 
     /// For each of `nnz` entries of the matrix, which element of the records is its value; `nowhere` for those that are
     /// in no tile.
-    pub(crate) fn places(&self, (form, dtype): (Form, Dtype), nnz: usize, nowhere: u32) -> Vec<u32> {
+    pub(crate) fn places(&self, form: Form, dtype: Dtype, nnz: usize, nowhere: u32) -> Vec<u32> {
         let places: Vec<AtomicU32> = (0..nnz).into_par_iter().map(|_| AtomicU32::new(nowhere)).collect();
         if let Some(layout) = Layout::of(dtype) {
             // Each entry is in one tile: no two threads store to the same place.
             let place = |entry: u32, at: usize| places[entry as usize].store(narrow(at), Ordering::Relaxed);
             match form {
                 Form::Dense => self.dense_places(layout, place),
-                Form::Packed => self.packed_places((layout, dtype), place),
+                Form::Packed => self.packed_places(layout, dtype, place),
             }
         }
         places.into_iter().map(AtomicU32::into_inner).collect()
     }
 
     /// Calls `visit(element, entry)` for the entries of tile `tile`, which is tile `half` of its step.
-    fn each_entry(&self, layout: Layout, (half, tile): (usize, usize), mut visit: impl FnMut(usize, u32)) {
+    fn each_entry(&self, layout: Layout, half: usize, tile: usize, mut visit: impl FnMut(usize, u32)) {
         let mut bits = self.bitmaps[tile];
         let mut packed = index(self.tile_values[tile]);
         while bits != 0 {

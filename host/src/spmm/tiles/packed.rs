@@ -67,7 +67,7 @@ impl TilePattern {
             for step in first..end {
                 let (record, rest) = records.split_at_mut(word(step + 1) - word(step));
                 records = rest;
-                self.pack((layout, values), tiles.next().unwrap_or_default(), record);
+                self.pack(layout, values, tiles.next().unwrap_or_default(), record);
                 let rows = &mut record[MASK_WORDS..][..WINDOW_ROWS];
                 match step + 1 == end {
                     true => rows.copy_from_slice(self.rows_of(piece)),
@@ -86,14 +86,14 @@ impl TilePattern {
 
     /// The [`places`](TilePattern::places) of [`Form::Packed`](super::Form::Packed): calls
     /// `place(entry, element of the records)`.
-    pub(super) fn packed_places(&self, (layout, dtype): (Layout, Dtype), place: impl Fn(u32, usize) + Sync) {
+    pub(super) fn packed_places(&self, layout: Layout, dtype: Dtype, place: impl Fn(u32, usize) + Sync) {
         let starts = self.record_starts(dtype);
         self.pieces().par_iter().zip(&self.stream.piece_steps).for_each(|(piece, &first)| {
             let tiles: Vec<usize> = self.tile_range(piece).collect();
             for (tiles, &start) in tiles.chunks(STEP_TILES).zip(&starts[first as usize..]) {
                 let mut elements = [None; ELEMENTS];
                 for (half, &tile) in tiles.iter().enumerate() {
-                    self.each_entry(layout, (half, tile), |at, entry| elements[at] = Some(entry));
+                    self.each_entry(layout, half, tile, |at, entry| elements[at] = Some(entry));
                 }
                 let values = layout.per_word * (CHUNK_WORDS * start as usize + PACKED_HEAD_WORDS);
                 for (count, &entry) in elements.iter().flatten().enumerate() {
@@ -104,10 +104,10 @@ impl TilePattern {
     }
 
     /// Mask, counts and values of a step with these tiles.
-    fn pack(&self, (layout, values): (Layout, &Bits), tiles: &[usize], record: &mut [u32]) {
+    fn pack(&self, layout: Layout, values: &Bits, tiles: &[usize], record: &mut [u32]) {
         let mut elements = [None; ELEMENTS];
         for (half, &tile) in tiles.iter().enumerate() {
-            self.each_entry(layout, (half, tile), |at, entry| {
+            self.each_entry(layout, half, tile, |at, entry| {
                 elements[at] = Some(values.word(entry as usize));
             });
         }

@@ -28,7 +28,7 @@ fn check(weights: &VectorNm<f32>, shape: BlockShape, spare: usize, phase: usize)
                 let column = block * shape.block_columns + strip * shape.strip_columns;
                 let mut kept_rows = Vec::new();
                 for (place, &slot) in banked.picks(block, stage, strip).iter().enumerate() {
-                    match banked.kept(at, place) {
+                    match banked.kept(block, stage, strip, place) {
                         None => assert_eq!(usize::from(slot), slots, "padding picks the zero slot"),
                         Some(kept) => {
                             let row = weights.source_row(kept, column / weights.pattern().l());

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use serde::Deserialize;
-use windrow::tree::{Division, RowLengths, Thresholds};
+use windrow::internal::{Division, GroupThresholds, RowLengths};
 use windrow::{Algorithm, AtomicParallelism, Determinism, GroupLaunch, Precision, SpmmOptions};
 
 use crate::measure::SweepPath;
@@ -26,11 +26,11 @@ pub(crate) struct FitCase {
 
 impl FitCase {
     /// The time of the tree's answer over the best; of one that was not measured, the worst over the best.
-    pub(super) fn loss(&self, thresholds: &Thresholds) -> f64 {
+    pub(super) fn loss(&self, thresholds: &GroupThresholds) -> f64 {
         self.times.get(&self.answer(thresholds)).unwrap_or(&self.worst) / self.best
     }
 
-    pub(super) fn answer(&self, thresholds: &Thresholds) -> Answer {
+    pub(super) fn answer(&self, thresholds: &GroupThresholds) -> Answer {
         let Division { point, launch, row_split } = self.lengths.division(self.width, thresholds);
         (!row_split).then_some((point, launch))
     }

@@ -1,14 +1,14 @@
 //! The descent to the thresholds that lose least.
 
 use rayon::prelude::*;
-use windrow::tree::Thresholds;
+use windrow::internal::GroupThresholds;
 
 use super::FitCase;
 
 /// One threshold: its name, where it is, and the values that are tried.
 pub(super) struct Axis {
     pub(super) name: &'static str,
-    pub(super) place: fn(&mut Thresholds) -> &mut f64,
+    pub(super) place: fn(&mut GroupThresholds) -> &mut f64,
     values: &'static [f64],
 }
 
@@ -44,7 +44,7 @@ axes! {
 const BETTER: f64 = 1e-5;
 
 /// The mean of `ln x + 2·ln² x` of the losses `x`: one case that is far behind weighs more than many that are a little.
-fn objective(cases: &[&FitCase], thresholds: &Thresholds) -> f64 {
+fn objective(cases: &[&FitCase], thresholds: &GroupThresholds) -> f64 {
     let of_case = |case: &&FitCase| {
         let ln = case.loss(thresholds).ln();
         ln + 2.0 * ln * ln
@@ -54,15 +54,15 @@ fn objective(cases: &[&FitCase], thresholds: &Thresholds) -> f64 {
 
 /// The thresholds that lose least: from `start`, and from there with every number of lanes, which goes with most of the
 /// others, two thresholds at a time to any of their values, as long as that is better.
-pub(super) fn fit_cases(cases: &[&FitCase], start: &Thresholds) -> Thresholds {
-    let lanes = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0].map(|most_lanes| Thresholds { most_lanes, ..*start });
+pub(super) fn fit_cases(cases: &[&FitCase], start: &GroupThresholds) -> GroupThresholds {
+    let lanes = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0].map(|most_lanes| GroupThresholds { most_lanes, ..*start });
     let fits: Vec<_> = lanes.par_iter().chain([start]).map(|&from| descend(cases, from)).collect();
     let best = fits.into_iter().reduce(|best, next| if next.1 < best.1 - BETTER { next } else { best });
     best.map_or(*start, |(thresholds, _)| thresholds)
 }
 
 /// The thresholds at the end of the descent from some, and their objective.
-fn descend(cases: &[&FitCase], from: Thresholds) -> (Thresholds, f64) {
+fn descend(cases: &[&FitCase], from: GroupThresholds) -> (GroupThresholds, f64) {
     let mut best = (from, objective(cases, &from));
     loop {
         let before = best.1;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use rayon::prelude::*;
-use windrow::tree::Thresholds;
+use windrow::internal::GroupThresholds;
 
 use crate::suites::markdown::geometric_mean;
 pub(super) use data::{FitCase, FitData};
@@ -43,7 +43,7 @@ impl fmt::Display for Losses {
 /// What a fit found. `Display` prints it, with the thresholds as they stand in the source.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Fit {
-    pub(crate) thresholds: Thresholds,
+    pub(crate) thresholds: GroupThresholds,
     /// Matrices, and cases: matrices with widths.
     pub(crate) matrices: usize,
     /// Matrices with widths that the fit was made from.
@@ -58,11 +58,11 @@ pub(crate) struct Fit {
 
 /// Fits the thresholds to cases, and to all matrices but one for each matrix; from those of the library.
 pub(crate) fn fit(cases: &[FitCase]) -> Fit {
-    fit_from(cases, &Thresholds::FITTED)
+    fit_from(cases, &GroupThresholds::FITTED)
 }
 
 /// [`fit`] from other thresholds, which are then those that it is compared with.
-fn fit_from(cases: &[FitCase], start: &Thresholds) -> Fit {
+fn fit_from(cases: &[FitCase], start: &GroupThresholds) -> Fit {
     let all: Vec<&FitCase> = cases.iter().collect();
     let thresholds = fit_cases(&all, start);
     let mut matrices: Vec<&str> = cases.iter().map(|case| case.matrix.as_str()).collect();
@@ -72,9 +72,9 @@ fn fit_from(cases: &[FitCase], start: &Thresholds) -> Fit {
         let others: Vec<&FitCase> = all.iter().filter(|case| case.matrix != *matrix).copied().collect();
         ((*matrix).to_owned(), fit_cases(&others, start))
     };
-    let held_out: HashMap<String, Thresholds> = matrices.par_iter().map(without).collect();
+    let held_out: HashMap<String, GroupThresholds> = matrices.par_iter().map(without).collect();
     let losses = |width: Option<usize>| {
-        let of = |choose: &dyn Fn(&FitCase) -> Thresholds| {
+        let of = |choose: &dyn Fn(&FitCase) -> GroupThresholds| {
             let chosen = cases.iter().filter(|case| width.is_none_or(|width| case.width == width));
             Losses::of(chosen.map(|case| (case, case.loss(&choose(case)))))
         };
@@ -141,14 +141,14 @@ fn grouped(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use windrow::tree::RowLengths;
+    use windrow::internal::RowLengths;
 
     use super::data::Answer;
     use super::descent::ALWAYS;
     use super::*;
 
     /// Round numbers to start from, whatever the library's are.
-    const START: Thresholds = Thresholds {
+    const START: GroupThresholds = GroupThresholds {
         entries_each: 4.0,
         threads: 270e3,
         most_for_want: 16.0,
@@ -165,7 +165,7 @@ mod tests {
     };
 
     /// Times of every answer for made-up matrices: the tree with `truth` is right, all else takes longer.
-    fn cases(truth: &Thresholds) -> Vec<FitCase> {
+    fn cases(truth: &GroupThresholds) -> Vec<FitCase> {
         let mut cases = Vec::new();
         for (name, rows, nnz, longest) in [
             ("short", 3e5, 9e5, 12.0),
@@ -176,8 +176,10 @@ mod tests {
         ] {
             for width in [1, 4, 8, 16] {
                 let lengths = RowLengths { rows, nnz, longest };
-                let mut times: HashMap<Answer, f64> =
-                    windrow::tree::divisions(width).into_iter().map(|answer| (Some(answer), 2.0)).collect();
+                let mut times: HashMap<Answer, f64> = windrow::internal::divisions(width)
+                    .into_iter()
+                    .map(|answer| (Some(answer), 2.0))
+                    .collect();
                 times.insert(None, 2.0);
                 let mut case =
                     FitCase { matrix: name.to_owned(), width, lengths, times, best: 1.0, worst: 2.0 };
@@ -190,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_fit_finds_the_tree_that_the_times_come_from() {
-        let truth = Thresholds {
+        let truth = GroupThresholds {
             entries_each: 2.0,
             longest_each: 24.0,
             most_each: 16.0,

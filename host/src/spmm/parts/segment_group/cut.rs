@@ -66,8 +66,8 @@ pub(super) struct Cut {
 }
 
 impl Cut {
-    /// Each piece has a slot of its own, or each row.
-    pub(super) fn new(starts: &Starts, (group, nnz): (u32, u32), determinism: Determinism) -> Self {
+    /// Of `nnz` entries in groups of `group`; each piece has a slot of its own, or each row.
+    pub(super) fn new(starts: &Starts, group: u32, nnz: u32, determinism: Determinism) -> Self {
         let mut slots = Vec::with_capacity(index(u64::from(nnz.div_ceil(group))));
         let (mut split_rows, mut count): (Vec<[u32; 4]>, u32) = (Vec::new(), 0);
         let shared = determinism == Determinism::Fast;
@@ -115,18 +115,18 @@ mod tests {
     fn pieces_of_cut_rows_have_slots_in_order() {
         // Rows of 3, 10, 1, 2 entries in groups of 4: row 1 is in groups 0 to 3.
         let starts = Starts::new(&[0, 3, 13, 14, 16]);
-        let own = Cut::new(&starts, (4, 16), Determinism::RunToRun);
+        let own = Cut::new(&starts, 4, 16, Determinism::RunToRun);
         assert_eq!((own.slots.as_slice(), own.count), (&[0, 1, 2, 3][..], 4));
         assert_eq!(own.split_rows, [[1, 0, 4, 1]]);
-        let shared = Cut::new(&starts, (4, 16), Determinism::Fast);
+        let shared = Cut::new(&starts, 4, 16, Determinism::Fast);
         assert_eq!((shared.slots.as_slice(), shared.count), (&[0, 0, 0, 0][..], 1));
         assert_eq!(shared.split_rows, [[1, 0, 1, 1]]);
         // Two cut rows in one group.
         let starts = Starts::new(&[0, 6, 12]);
-        let own = Cut::new(&starts, (4, 12), Determinism::RunToRun);
+        let own = Cut::new(&starts, 4, 12, Determinism::RunToRun);
         assert_eq!(own.slots, [0, 1, 3]);
         assert_eq!(own.split_rows, [[0, 0, 2, 1], [1, 2, 2, 1]]);
-        assert_eq!(Cut::new(&starts, (4, 12), Determinism::Fast).slots, [0, 0, 1]);
-        assert!(Cut::new(&starts, (6, 12), Determinism::RunToRun).split_rows.is_empty());
+        assert_eq!(Cut::new(&starts, 4, 12, Determinism::Fast).slots, [0, 0, 1]);
+        assert!(Cut::new(&starts, 6, 12, Determinism::RunToRun).split_rows.is_empty());
     }
 }

@@ -4,6 +4,7 @@ use windrow_formats::Value;
 use windrow_kernels::tile_stream::TEAM;
 use windrow_kernels::{ENTRIES, Entry, Variant};
 
+use crate::costs::TileThresholds;
 use crate::error::SpmmError;
 use crate::num::{real, wide};
 use crate::options::TileValues;
@@ -38,26 +39,32 @@ pub(super) struct StreamChoice {
     pub(super) why: String,
 }
 
-/// How so many windows, steps and entries become a stream of tiles.
+/// What a stream is dealt out of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StreamWork {
+    pub(super) windows: u64,
+    pub(super) steps: u64,
+    pub(super) entries: u64,
+}
+
+/// How work becomes a stream of tiles.
 pub(super) fn choose<V: Value>(
     context: &Context<'_, V>,
-    (windows, steps, entries): (u64, u64, u64),
+    work: StreamWork,
 ) -> Result<StreamChoice, SpmmError> {
-    let (options, demand) = (context.options, context.demand());
+    let (options, demand, turns) = (context.options, context.demand(), &context.profile.costs.tiles);
     let slicing = context.slicing(CACHE_QUARTERS);
     let dense = |widest_slice| StreamShape { form: Form::Dense, widest_slice };
     let workers = worker_count(context, dense(slicing.widest), slicing)?;
-    let widest_slice = widest_for_few_steps(demand, dense(slicing.widest), (windows, steps), workers);
+    let widest_slice = widest_for_few_steps(demand, dense(slicing.widest), OnWarps { work, workers }, turns);
     let workers = worker_count(context, dense(widest_slice), slicing)?;
     let packing = Packing {
-        entries,
-        steps,
-        workers,
+        on: OnWarps { work, workers },
         narrow: select(demand, dense(widest_slice))
             .is_some_and(|entry| division(entry).slice * demand.dtype.bytes() <= LINE_BYTES),
         b_bytes: wide(context.a.cols()) * wide(options.width) * u64::from(demand.dtype.bytes()),
     };
-    let (form, why) = packs_values(options.tile_values, packing);
+    let (form, why) = packs_values(options.tile_values, packing, turns);
     let shape = StreamShape { form, widest_slice };
     let dealing = match options.window_each {
         true => Dealing::WindowEach,
@@ -102,70 +109,55 @@ pub(in crate::spmm) fn select(demand: Demand, shape: StreamShape) -> Option<&'st
     })
 }
 
-/// Mean steps of a worker below which a width of one wide slice is divided into narrow ones: the time is latency,
-/// which more warps hide better.
-///
-/// On an H200 at width 128 that took 0.91 to 0.96 of the time for bcsstk16, `helsinki_road`, memplus, PROTEINS and
-/// pubmed (0.6 to 4.5 steps); 1.03 to 1.05 for email-Enron and p2p-Gnutella31 (9.4 and 7.5).
-const NARROW_STEPS: f64 = 5.0;
+/// Work, and the warps that share it.
+#[derive(Debug, Clone, Copy)]
+struct OnWarps {
+    work: StreamWork,
+    workers: u32,
+}
 
-/// The widest slice that a stream of `windows` windows of `steps` steps in all should have for this demand, in
-/// columns, if `workers` warps would work on it as demanded. Fewer windows than teams are shared by the warps of a
-/// block each, and wide slices are as quick.
+/// The widest slice that a stream should have for this demand, in columns, if so many warps would work on it as
+/// demanded. Fewer windows than teams are shared by the warps of a block each, and wide slices are as quick.
 fn widest_for_few_steps(
     demand: Demand,
     shape: StreamShape,
-    (windows, steps): (u64, u64),
-    workers: u32,
+    OnWarps { work: StreamWork { windows, steps, .. }, workers }: OnWarps,
+    turns: &TileThresholds,
 ) -> u32 {
     let narrow = LINE_BYTES / demand.dtype.bytes();
     let one_wide = select(demand, shape).is_some_and(|entry| division(entry).slice >= demand.n);
-    let few = real(steps) < NARROW_STEPS * f64::from(workers) && windows >= u64::from(workers / TEAM);
+    let few = real(steps) < turns.narrow_steps * f64::from(workers) && windows >= u64::from(workers / TEAM);
     if few && one_wide && demand.n > narrow { narrow } else { shape.widest_slice }
 }
 
 /// What decides whether the values of tiles are packed.
 #[derive(Debug, Clone, Copy)]
 struct Packing {
-    entries: u64,
-    steps: u64,
-    workers: u32,
+    on: OnWarps,
     /// Whether a worker has but one slice of 128 bytes of each row of `B`.
     narrow: bool,
     /// Size of `B` at the plan's width, in bytes.
     b_bytes: u64,
 }
 
-/// Mean entries of a step, of 128 that there is room for, up to which its values are packed: beyond, they are hardly
-/// fewer bytes than all places.
-///
-/// On an H200, f16, packed values took 0.75 to 0.96 of the time (uniform200k most) where this and the next three hold,
-/// but for pruned4096 (1.03 at width 128), and 0.93 to 1.18 of it elsewhere.
-const PACKED_ENTRIES: f64 = 48.0;
-/// Mean steps of a worker from which on they are packed: the first records are found by one more load, which
-/// few steps do not make up for.
-const PACKED_STEPS: f64 = 6.0;
-/// The same of workers with one slice: a step has less data to the instructions that decode its values.
-const PACKED_STEPS_NARROW: f64 = 8.0;
-/// Bytes of `B` below which such workers are limited by their instructions, not by what they gather.
-const PACKED_B_BYTES_NARROW: u64 = 4 << 20;
-
 /// The form in which records hold the values of tiles, and why.
-fn packs_values(asked: TileValues, packing: Packing) -> (Form, String) {
-    let Packing { entries, steps, workers, narrow, b_bytes } = packing;
+fn packs_values(asked: TileValues, packing: Packing, turns: &TileThresholds) -> (Form, String) {
+    let Packing { on: OnWarps { work: StreamWork { steps, entries, .. }, workers }, narrow, b_bytes } =
+        packing;
+    let most_entries = turns.packed_entries;
     let per_step = real(entries) / real(steps.max(1));
     let per_worker = real(steps) / f64::from(workers.max(1));
-    let least_steps = if narrow { PACKED_STEPS_NARROW } else { PACKED_STEPS };
+    let least_steps = if narrow { turns.packed_steps_narrow } else { turns.packed_steps };
     match asked {
         TileValues::Dense => (Form::Dense, "as asked".to_owned()),
         TileValues::Packed => (Form::Packed, "as asked".to_owned()),
-        TileValues::Auto if per_step > PACKED_ENTRIES => {
-            (Form::Dense, format!("{per_step:.1} entries a step, more than {PACKED_ENTRIES}"))
+        TileValues::Auto if per_step > most_entries => {
+            (Form::Dense, format!("{per_step:.1} entries a step, more than {most_entries}"))
         }
         TileValues::Auto if per_worker < least_steps => {
             (Form::Dense, format!("{per_worker:.1} steps a warp, fewer than {least_steps}"))
         }
-        TileValues::Auto if narrow && b_bytes < PACKED_B_BYTES_NARROW => {
+        TileValues::Auto if narrow && b_bytes < turns.packed_b_bytes_narrow => {
             (Form::Dense, "B is small and its rows are narrow: instructions limit, not bytes".to_owned())
         }
         TileValues::Auto => {
@@ -194,26 +186,35 @@ mod tests {
 
     #[test]
     fn values_are_packed_where_steps_have_few_entries() {
-        let wide = Packing { entries: 480, steps: 10, workers: 1, narrow: false, b_bytes: 1 };
-        let narrow = Packing { entries: 80, narrow: true, workers: 10, steps: 80, b_bytes: 4 << 20 };
-        let form = |packing| packs_values(TileValues::Auto, packing).0;
-        assert_eq!(form(wide), Form::Packed);
-        assert_eq!(form(Packing { entries: 481, ..wide }), Form::Dense);
-        assert_eq!(form(Packing { workers: 2, ..wide }), Form::Dense, "5 steps each");
-        assert_eq!(form(narrow), Form::Packed);
-        assert_eq!(form(Packing { steps: 79, ..narrow }), Form::Dense);
-        assert_eq!(form(Packing { b_bytes: (4 << 20) - 1, ..narrow }), Form::Dense);
-        assert_eq!(form(Packing { entries: 0, steps: 0, ..wide }), Form::Dense);
-        assert_eq!(packs_values(TileValues::Dense, wide).0, Form::Dense);
-        assert_eq!(packs_values(TileValues::Packed, Packing { entries: 1280, ..wide }).0, Form::Packed);
-        let why = packs_values(TileValues::Auto, Packing { entries: 165, ..wide }).1;
+        let turns = TileThresholds::default();
+        let wide = |entries, workers| {
+            let work = StreamWork { windows: 1, entries, steps: 10 };
+            Packing { on: OnWarps { work, workers }, narrow: false, b_bytes: 1 }
+        };
+        let narrow = |steps| {
+            let work = StreamWork { windows: 1, entries: 80, steps };
+            Packing { on: OnWarps { work, workers: 10 }, narrow: true, b_bytes: 4 << 20 }
+        };
+        let form = |packing| packs_values(TileValues::Auto, packing, &turns).0;
+        assert_eq!(form(wide(480, 1)), Form::Packed);
+        assert_eq!(form(wide(481, 1)), Form::Dense);
+        assert_eq!(form(wide(480, 2)), Form::Dense, "5 steps each");
+        assert_eq!(form(narrow(80)), Form::Packed);
+        assert_eq!(form(narrow(79)), Form::Dense);
+        assert_eq!(form(Packing { b_bytes: (4 << 20) - 1, ..narrow(80) }), Form::Dense);
+        let nothing = OnWarps { work: StreamWork { windows: 0, steps: 0, entries: 0 }, workers: 1 };
+        assert_eq!(form(Packing { on: nothing, ..wide(480, 1) }), Form::Dense);
+        assert_eq!(packs_values(TileValues::Dense, wide(480, 1), &turns).0, Form::Dense);
+        assert_eq!(packs_values(TileValues::Packed, wide(1280, 1), &turns).0, Form::Packed);
+        let why = packs_values(TileValues::Auto, wide(165, 1), &turns).1;
         assert_eq!(why, "16.5 entries a step, 10.0 steps a warp");
     }
 
     #[test]
     fn few_steps_are_divided_into_narrow_slices() {
         let widest = |n, windows, steps| {
-            widest_for_few_steps(Demand::aligned(Dtype::F16, n), ANY, (windows, steps), 100)
+            let on = OnWarps { work: StreamWork { windows, steps, entries: 1 }, workers: 100 };
+            widest_for_few_steps(Demand::aligned(Dtype::F16, n), ANY, on, &TileThresholds::default())
         };
         assert_eq!(widest(128, 25, 499), 64);
         assert_eq!(widest(128, 25, 500), u32::MAX, "5 steps each");

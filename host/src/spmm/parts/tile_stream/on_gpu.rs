@@ -1,21 +1,20 @@
 //! Tiles laid out on the GPU: which matrices are, and how what it made becomes a stream.
 
 use rayon::prelude::*;
-use windrow_formats::{Csr, Value};
+use windrow_formats::Value;
 use windrow_kernels::preprocess::MOST_ITEMS;
 use windrow_preprocess::partition::{PartitionRule, VectorThreshold};
 
 use super::super::row_split::{SegmentEntries, cut_rows};
-use super::choose;
+use super::choose::{self, StreamWork};
 use super::on_host::DealtStream;
-use super::stream::{Made, TilesLayout, facts_of};
+use super::stream::{Held, Made, TilesLayout, facts_of};
 use super::vectors::{with_rest, without_tiles};
 use crate::error::SpmmError;
 use crate::num::{index, narrow, wide};
 use crate::options::{Determinism, Preprocessing};
 use crate::plan::StageClock;
 use crate::spmm::layout::Context;
-use crate::spmm::options::SpmmOptions;
 use crate::spmm::part::{CutRows, LaidOut};
 use crate::spmm::preprocess::{Condensed, WindowCounts};
 use crate::spmm::sums::wide_first;
@@ -23,10 +22,6 @@ use crate::spmm::tiles::{DealtWindows, TILE_COLUMNS, WINDOW_ROWS, steps_of};
 
 /// Steps of a tile stream: sixteen columns each, counted in 32 bits.
 pub(in crate::spmm) const MAX_STEPS: u64 = (1 << 28) - 1;
-/// Entries from which on the GPU lays a matrix out unless told otherwise. For fewer, its part is some thirty launches
-/// and a dozen allocations, whatever the matrix; on an H200 it took half as long as 16 threads for 17,000 entries
-/// already.
-const LEAST_ENTRIES: usize = 1 << 14;
 /// Scratch memory for each entry: columns, masks, ranks, values, and a vector for each.
 const TILES_ENTRY_BYTES: u64 = 24;
 /// The same where entries are divided: twice the masks, ranks and vectors, and which entry goes where.
@@ -41,8 +36,9 @@ pub(super) struct Place {
 }
 
 /// Where a plan for a GPU whose rows are divided by `rule` is laid out, and why.
-pub(super) fn place<V: Value>(a: &Csr<V>, options: &SpmmOptions, rule: PartitionRule) -> Place {
-    let (rows, nnz) = (a.rows(), a.nnz());
+pub(super) fn place<V: Value>(context: &Context<'_, V>, rule: PartitionRule) -> Place {
+    let (options, rows, nnz) = (context.options, context.a.rows(), context.a.nnz());
+    let least = context.profile.costs.tiles.layout_entries;
     let may_move = options.preprocessing == Preprocessing::Auto;
     let cpu = |why: String| Place { on_gpu: false, why, may_move };
     let gpu = |why: String| Place { on_gpu: true, why, may_move };
@@ -65,10 +61,10 @@ pub(super) fn place<V: Value>(a: &Csr<V>, options: &SpmmOptions, rule: Partition
     if options.memory_limit.is_some() {
         return cpu("the GPU would need memory beyond the limit".to_owned());
     }
-    if nnz < LEAST_ENTRIES {
-        return cpu(format!("{nnz} entries, fewer than {LEAST_ENTRIES}"));
+    if wide(nnz) < least {
+        return cpu(format!("{nnz} entries, fewer than {least}"));
     }
-    gpu(format!("{nnz} entries, no fewer than {LEAST_ENTRIES}"))
+    gpu(format!("{nnz} entries, no fewer than {least}"))
 }
 
 /// The layout by a rule that the GPU knows. None for more steps than a plan may have.
@@ -97,8 +93,8 @@ fn condense<'a, V: Value>(
     context: &Context<'a, V>,
     clock: &mut StageClock,
 ) -> Result<Option<LaidOut<'a>>, SpmmError> {
-    let matrix = (context.a, context.order);
-    let condensed = Condensed::new(context.device, matrix, window_counts(context), TILES_ENTRY_BYTES)?;
+    let (a, counts) = (context.a, window_counts(context));
+    let condensed = Condensed::new(context.device, a, context.order, counts, TILES_ENTRY_BYTES)?;
     clock.end("condense");
     Ok(deal_out(context, condensed, clock)?.map(DealtStream::into_laid_out))
 }
@@ -111,7 +107,7 @@ fn distribute<'a, V: Value>(
 ) -> Result<Option<LaidOut<'a>>, SpmmError> {
     let a = context.a;
     let with_entries = WindowCounts { empty: 0, ..window_counts(context) };
-    let condensed = Condensed::new(context.device, (a, context.order), with_entries, VECTORS_ENTRY_BYTES)?;
+    let condensed = Condensed::new(context.device, a, context.order, with_entries, VECTORS_ENTRY_BYTES)?;
     clock.end("condense");
     let divided = condensed.distribute(a.rows(), threshold, index(context.empty_rows))?;
     clock.end("distribute");
@@ -129,7 +125,7 @@ fn distribute<'a, V: Value>(
     stream.facts.residual_rows = wide(rows.count());
     let cut = cut_rows(context, &rest.row_offsets);
     let entries = SegmentEntries::OnDevice(rest.entries);
-    let laid = with_rest(context, stream, (cut, entries), |row| in_tiles(row as usize))?;
+    let laid = with_rest(context, stream, cut, entries, |row| in_tiles(row as usize))?;
     clock.end("balance");
     Ok(Some(laid))
 }
@@ -152,14 +148,14 @@ fn deal_out<V: Value>(
     if steps > MAX_STEPS {
         return Ok(None);
     }
-    let counts = (wide(condensed.windows()), steps, wide(condensed.entries()));
-    let choice = choose::choose(context, counts)?;
+    let entries = wide(condensed.entries());
+    let choice = choose::choose(context, StreamWork { windows: wide(condensed.windows()), steps, entries })?;
     let shape = choice.shape;
     let mut stream = DealtWindows::new(window_tiles, choice.dealing);
     if context.options.determinism == Determinism::Fast {
         stream.share_slots();
     }
-    let held = (wide(condensed.vector_count()), wide(condensed.entries()));
+    let held = Held { column_vectors: wide(condensed.vector_count()), entries };
     let facts = facts_of(context, &stream, held, choice);
     let dealt = stream.dealt();
     let windows = match dealt.split_windows.is_empty() {

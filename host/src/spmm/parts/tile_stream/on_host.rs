@@ -5,8 +5,8 @@ use windrow_formats::{RsTile, RsTileParts, Value};
 use windrow_preprocess::partition::{PartitionRule, assign, assign_in_order};
 
 use super::super::short_rows::{self, ShortRowsLayout};
-use super::choose;
-use super::stream::{Made, TilesLayout, facts_of, scheduling};
+use super::choose::{self, StreamWork};
+use super::stream::{Held, Made, ScalarLaunch, TilesLayout, facts_of, scheduling};
 use crate::error::SpmmError;
 use crate::num::{index, narrow, wide};
 use crate::options::Determinism;
@@ -77,7 +77,9 @@ pub(super) fn lay_out<'a, V: Value>(
     let windows = Windows { parts: rs_tile.into_parts(), sources, empty };
     let stream = deal_out(context, windows, clock)?;
     let scheduling = match (&stream.layout, &short, short_rows::entry_for(context)) {
-        (Some(tiles), Some(short), Some(entry)) => scheduling(context, tiles, (entry, short.blocks()))?,
+        (Some(tiles), Some(short), Some(entry)) => {
+            scheduling(context, tiles, &ScalarLaunch { entry, units: short.blocks() })?
+        }
         _ => None,
     };
     let beside = scheduling.as_ref().is_some_and(Scheduling::is_beside);
@@ -98,13 +100,13 @@ pub(super) fn deal_out<V: Value>(
 ) -> Result<DealtStream, SpmmError> {
     let steps = steps_of(&parts.window_tiles, empty.len());
     let windows = wide(parts.window_tiles.len() - 1 + empty.len().div_ceil(WINDOW_ROWS));
-    let choice = choose::choose(context, (windows, steps, wide(sources.len())))?;
+    let choice = choose::choose(context, StreamWork { windows, steps, entries: wide(sources.len()) })?;
     let shape = choice.shape;
     let mut pattern = TilePattern::new(&mut parts, sources, &empty, choice.dealing);
     if context.options.determinism == Determinism::Fast {
         pattern.share_slots();
     }
-    let held = (pattern.column_vectors(), wide(pattern.entries()));
+    let held = Held { column_vectors: pattern.column_vectors(), entries: wide(pattern.entries()) };
     let facts = facts_of(context, pattern.stream(), held, choice);
     let dealt = pattern.stream().dealt();
     let cut = CutRows {

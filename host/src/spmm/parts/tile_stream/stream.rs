@@ -11,18 +11,24 @@ use crate::device::{Device, DeviceBuffer};
 use crate::error::{DeviceError, SpmmError};
 use crate::num::{narrow, real, wide};
 use crate::options::TileValues;
-use crate::plan::{ArraySize, Bits, GivenValues, Scheduling, Stream, occupancy, push};
+use crate::plan::{ArraySize, Bits, GivenValues, RoundedValues, Scheduling, Stream, occupancy, push};
 use crate::spmm::layout::Context;
 use crate::spmm::part::{DenseOperands, Layout, LayoutFacts, Operation, Part, Placement, ValueSlots};
 use crate::spmm::preprocess::{DeviceSteps, DeviceTiles, Lookup, ValueSources};
 use crate::spmm::select::Demand;
 use crate::spmm::tiles::{DealtWindows, Form, STEP_COLUMNS, StepArrays, TilePattern};
 
-/// The numbers of a stream of so many column vectors and entries.
+/// What the tiles of a stream hold.
+pub(super) struct Held {
+    pub(super) column_vectors: u64,
+    pub(super) entries: u64,
+}
+
+/// The numbers of a stream.
 pub(super) fn facts_of<V: Value>(
     context: &Context<'_, V>,
     stream: &DealtWindows,
-    (column_vectors, entries): (u64, u64),
+    Held { column_vectors, entries }: Held,
     StreamChoice { shape, why, .. }: StreamChoice,
 ) -> LayoutFacts {
     let form = match shape.form {
@@ -44,19 +50,26 @@ pub(super) fn facts_of<V: Value>(
     }
 }
 
-/// How the launch of `scalar`, an entry for CUDA cores and its units of work, follows that of the tiles.
+/// The launch of a part on CUDA cores.
+pub(super) struct ScalarLaunch {
+    pub(super) entry: &'static Entry,
+    /// Segments or blocks of rows.
+    pub(super) units: u64,
+}
+
+/// How the launch of a part on CUDA cores follows that of the tiles.
 pub(super) fn scheduling<V: Value>(
     context: &Context<'_, V>,
     tiles: &TilesLayout,
-    (scalar, units): (&'static Entry, u64),
+    scalar: &ScalarLaunch,
 ) -> Result<Option<Scheduling>, SpmmError> {
     let demand = context.demand();
     let Some(entry) = choose::select(demand, tiles.shape) else { return Ok(None) };
     let ratios = [
-        occupancy(context.machine, scalar, units, demand.n)?,
+        occupancy(context.machine, scalar.entry, scalar.units, demand.n)?,
         occupancy(context.machine, entry, wide(tiles.stream().dealt().workers()), demand.n)?,
     ];
-    Ok(Some(Scheduling::choose(context.options.schedule, ratios, context.two_streams)))
+    Ok(Some(Scheduling::choose(context.options.schedule, ratios, context.profile.spmm)))
 }
 
 /// A stream of tiles, before upload.
@@ -164,6 +177,10 @@ enum ValuePlaces {
 }
 
 impl Part for TilesPart {
+    fn name(&self) -> &'static str {
+        "tile-stream"
+    }
+
     fn entry(&self, operation: Operation) -> Option<&'static Entry> {
         choose::select(Demand::of(self.dtype, operation), self.shape)
     }
@@ -214,13 +231,13 @@ impl Part for TilesPart {
             ValuePlaces::OnHost(pattern) => ValueSlots::Scattered {
                 out: records.pointer(),
                 elements: records.bytes() / u64::from(self.dtype.bytes()),
-                places: Box::new(|nnz, nowhere| pattern.places((self.shape.form, self.dtype), nnz, nowhere)),
+                places: Box::new(|nnz, nowhere| pattern.places(self.shape.form, self.dtype, nnz, nowhere)),
             },
             ValuePlaces::OnDevice(_) => ValueSlots::OnDevice,
         }
     }
 
-    unsafe fn replace_from(&self, values: (GlobalPtr<u32>, Dtype)) -> Result<(), DeviceError> {
+    unsafe fn replace_from(&self, values: RoundedValues) -> Result<(), DeviceError> {
         let DeviceTiles { records, lookup, .. } = &self.tiles;
         match &self.places {
             // SAFETY: the caller's promise: values of all entries, live until the work is done.

@@ -17,7 +17,7 @@ use windrow_preprocess::partition::{VectorSplit, VectorThreshold, split_vectors}
 
 use super::super::row_split::{self, SegmentEntries, Segments};
 use super::on_host::{DealtStream, Windows, deal_out};
-use super::stream::scheduling;
+use super::stream::{ScalarLaunch, scheduling};
 use crate::error::SpmmError;
 use crate::num::{index, narrow, real, wide};
 use crate::plan::{Scheduling, StageClock};
@@ -56,7 +56,7 @@ pub(super) fn lay_out<'a, V: Value>(
     let sources = residual.sources.par_iter().map(|&entry| narrow(index(entry))).collect();
     let entries = SegmentEntries::OnHost(Cow::Owned(columns), Some(sources));
     let in_tiles = |row: u32| tiles.matrix.row_len(row as usize) > 0;
-    let laid = with_rest(context, stream, (cut, entries), in_tiles)?;
+    let laid = with_rest(context, stream, cut, entries, in_tiles)?;
     clock.end("balance");
     Ok(laid)
 }
@@ -77,7 +77,8 @@ pub(super) fn without_tiles<'a, V: Value>(
 pub(super) fn with_rest<'a, V: Value>(
     context: &Context<'a, V>,
     stream: DealtStream,
-    (mut cut, entries): (RowSegments, SegmentEntries<'a>),
+    mut cut: RowSegments,
+    entries: SegmentEntries<'a>,
     in_tiles: impl Fn(u32) -> bool,
 ) -> Result<LaidOut<'a>, SpmmError> {
     cut.skip_empty();
@@ -85,7 +86,7 @@ pub(super) fn with_rest<'a, V: Value>(
     let units = wide(cut.segments.len());
     let mean_len = real(scalar_entries) / real(units.max(1));
     let scheduling = match (&stream.layout, row_split::entry_for(context, mean_len)) {
-        (Some(tiles), Some(entry)) => scheduling(context, tiles, (entry, units))?,
+        (Some(tiles), Some(entry)) => scheduling(context, tiles, &ScalarLaunch { entry, units })?,
         _ => None,
     };
     let turn = match scheduling.as_ref().is_some_and(Scheduling::is_beside) {

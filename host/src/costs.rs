@@ -1,0 +1,370 @@
+//! What work costs on a GPU model: the rates and thresholds by which plans choose among kernels.
+//!
+//! All of them were measured on an NVIDIA H200 ([`DeviceCosts::H200`]). A GPU that nothing was measured on has the
+//! H200's, in proportion to what its driver tells: multiprocessors, clock and memory rate ([`DeviceCosts::of`]). They
+//! are part of a [`Profile`](crate::Profile).
+
+use serde::{Deserialize, Deserializer, Serialize};
+use windrow_preprocess::partition::CostModel;
+
+use crate::device::{Device, Speeds};
+
+/// What work costs on a GPU model.
+///
+/// # Examples
+/// ```
+/// use windrow::costs::DeviceCosts;
+/// use windrow::{Device, Profile};
+///
+/// let mut profile = Profile::built_in(&Device::cpu());
+/// assert_eq!(profile.costs, DeviceCosts::H200);
+/// profile.costs.spmm.stream_rate = 1.5e12; // as measured
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct DeviceCosts {
+    /// Sparse-dense products, for the choice of a partition and predicted times.
+    pub spmm: CostModel,
+    /// Where the division of segment groups turns.
+    pub groups: GroupThresholds,
+    /// Where the forms of tile streams turn.
+    pub tiles: TileThresholds,
+    /// Threads that occupy the GPU several times over, for MTTKRP: with fewer, each has fewer entries.
+    pub tensor_threads: f64,
+    /// Products with N:M weights on CUDA cores.
+    pub nm_cuda_cores: NmCudaCoreCosts,
+    /// Products with N:M weights on Tensor Cores.
+    pub nm_tensor_cores: NmTensorCoreCosts,
+}
+
+/// Where the questions of the decision tree of [`Algorithm::SegmentGroup`](crate::Algorithm::SegmentGroup) turn.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GroupThresholds {
+    /// Entries that a thread of a row has, if there are rows enough; twice as many where threads lie side by side.
+    pub entries_each: f64,
+    /// Threads that a GPU holds: fewer rows are shared by more threads.
+    pub threads: f64,
+    /// Most threads that share a row for want of rows.
+    pub most_for_want: f64,
+    /// Entries of the longest row that one thread may have: some rounds of four loads.
+    pub longest_each: f64,
+    /// Times the mean length that the longest row may have if it is longer.
+    pub alike: f64,
+    /// Entries of the longest row for one thread even then.
+    pub longest_of_alike_each: f64,
+    /// Groups of entries that occupy a GPU: with fewer entries threads have fewer each.
+    pub groups: f64,
+    /// Most entries of a thread.
+    pub most_each: f64,
+    /// Most threads side by side along the columns of `B`: with fewer, more of them share a row.
+    pub most_lanes: f64,
+    /// Threads of a launch below which its blocks have 64.
+    pub small_blocks: f64,
+    /// Threads of a launch from which on its blocks have 256; infinite, in a file `null`, for never.
+    #[serde(deserialize_with = "or_infinite")]
+    pub large_blocks: f64,
+    /// Widest `B` for which threads own rows; wider ones are left to row-split.
+    pub widest_rows: f64,
+    /// Widest `B` for which threads own entries.
+    pub widest_nonzeros: f64,
+}
+
+/// Where the forms of tile streams turn, which slices they are divided into, and where they are laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct TileThresholds {
+    /// Mean steps of a warp below which a width of one wide slice is divided into narrow ones: the time is latency,
+    /// which more warps hide better.
+    pub narrow_steps: f64,
+    /// Mean entries of a step, of 128 that there is room for, up to which its values are packed: beyond, they are
+    /// hardly fewer bytes than all places.
+    pub packed_entries: f64,
+    /// Mean steps of a warp from which on they are packed: the first records are found by one more load, which few
+    /// steps do not make up for.
+    pub packed_steps: f64,
+    /// The same of warps with one slice of 128 bytes: a step has less data to the instructions that decode its values.
+    pub packed_steps_narrow: f64,
+    /// Bytes of `B` below which such warps are limited by their instructions, not by what they gather.
+    pub packed_b_bytes_narrow: u64,
+    /// Entries from which on the GPU lays a matrix out unless told otherwise: for fewer, its part is some thirty
+    /// launches and a dozen allocations, whatever the matrix.
+    pub layout_entries: u64,
+}
+
+/// What products with N:M weights cost on CUDA cores.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct NmCudaCoreCosts {
+    /// Sparsity from which on columns are packed unless told.
+    pub packed_from: f64,
+    /// Products of an FMA that a multiprocessor makes in a cycle.
+    pub fmas_per_cycle: f64,
+    /// Warps that keep a multiprocessor busy; with fewer, nothing is done while they wait.
+    pub busy_warps: f64,
+    /// Cycles that a block takes beside its products: it brings its first stage, and stores its tile.
+    pub block_cycles: f64,
+    /// Cycles of a second launch.
+    pub combine_cycles: f64,
+    /// Bytes that it moves in a cycle.
+    pub combine_bytes_per_cycle: f64,
+}
+
+/// What products with N:M weights cost on Tensor Cores.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct NmTensorCoreCosts {
+    /// Bytes that come to a multiprocessor from the L2 cache in a nanosecond, when all of them ask.
+    pub l2_bytes_per_ns: f64,
+    /// Bytes that come from memory in a nanosecond, and that a second launch moves.
+    pub memory_bytes_per_ns: f64,
+    /// Nanoseconds in which a block fills its pipeline, once.
+    pub fill_ns: f64,
+    /// Nanoseconds in which it stores a tile.
+    pub store_ns: f64,
+    /// Nanoseconds of a second launch.
+    pub combine_ns: f64,
+    /// Operations of f16 that a multiprocessor makes in a nanosecond, for strips of 32, of 16 and of 8 columns: what
+    /// reading the operand from shared memory leaves.
+    pub strip_flop_per_ns: [f64; 3],
+}
+
+impl DeviceCosts {
+    /// What was measured on one NVIDIA H200.
+    pub const H200: Self = Self {
+        spmm: CostModel::h200(),
+        groups: GroupThresholds::FITTED,
+        tiles: TileThresholds::H200,
+        tensor_threads: 750_000.0,
+        nm_cuda_cores: NmCudaCoreCosts::H200,
+        nm_tensor_cores: NmTensorCoreCosts::H200,
+    };
+
+    /// Those of the H200, in proportion to what the driver tells of `device`; as they are for what it does not tell,
+    /// for the emulator and the CPU.
+    #[must_use]
+    pub fn of(device: &Device) -> Self {
+        match device.speeds() {
+            Some(speeds) if device.name() != MEASURED => {
+                Self::H200.scaled(speeds, device.compute_capability())
+            }
+            _ => Self::H200,
+        }
+    }
+
+    /// Those of the H200 for a GPU with these speeds. Rates follow the multiprocessors and their clock, or the memory;
+    /// how many threads fill the GPU, the multiprocessors. What a launch takes, and thresholds that are shares or
+    /// counts of a warp's work, stay.
+    fn scaled(self, has: Speeds, compute_capability: Option<(u32, u32)>) -> Self {
+        let ratio =
+            |has: Option<f64>, h200: f64| has.filter(|&rate| rate > 0.0).map_or(1.0, |rate| rate / h200);
+        let multiprocessors = ratio(Some(f64::from(has.multiprocessors)), H200_MULTIPROCESSORS);
+        let clock = ratio(has.clock_hz, H200_CLOCK_HZ);
+        let memory = ratio(has.memory_rate, H200_MEMORY_RATE);
+        let Self { mut spmm, mut groups, tiles, mut tensor_threads, mut nm_cuda_cores, mut nm_tensor_cores } =
+            self;
+        spmm.gather_rate *= multiprocessors * clock;
+        spmm.stream_rate *= memory;
+        for filled in [
+            &mut groups.threads,
+            &mut groups.groups,
+            &mut groups.small_blocks,
+            &mut groups.large_blocks,
+            &mut tensor_threads,
+        ] {
+            *filled *= multiprocessors;
+        }
+        nm_cuda_cores.combine_bytes_per_cycle *= memory / clock;
+        if compute_capability == Some((8, 0)) {
+            nm_cuda_cores.fmas_per_cycle /= 2.0; // half as many cores as later ones have
+        }
+        nm_tensor_cores.l2_bytes_per_ns *= clock;
+        nm_tensor_cores.memory_bytes_per_ns *= memory;
+        nm_tensor_cores.fill_ns /= clock;
+        nm_tensor_cores.store_ns /= clock;
+        for flop in &mut nm_tensor_cores.strip_flop_per_ns {
+            *flop *= clock;
+        }
+        Self { spmm, groups, tiles, tensor_threads, nm_cuda_cores, nm_tensor_cores }
+    }
+
+    /// What is divided by, or compared with, and is not a positive number, if anything.
+    pub(crate) fn nonsense(&self) -> Option<String> {
+        let Self { spmm, nm_cuda_cores, nm_tensor_cores, tensor_threads, .. } = self;
+        let [wide, half, quarter] = nm_tensor_cores.strip_flop_per_ns;
+        [
+            ("costs.spmm.gather_rate", spmm.gather_rate),
+            ("costs.spmm.stream_rate", spmm.stream_rate),
+            ("costs.tensor_threads", *tensor_threads),
+            ("costs.nm_cuda_cores.fmas_per_cycle", nm_cuda_cores.fmas_per_cycle),
+            ("costs.nm_cuda_cores.busy_warps", nm_cuda_cores.busy_warps),
+            ("costs.nm_cuda_cores.combine_bytes_per_cycle", nm_cuda_cores.combine_bytes_per_cycle),
+            ("costs.nm_tensor_cores.l2_bytes_per_ns", nm_tensor_cores.l2_bytes_per_ns),
+            ("costs.nm_tensor_cores.memory_bytes_per_ns", nm_tensor_cores.memory_bytes_per_ns),
+            ("costs.nm_tensor_cores.strip_flop_per_ns", wide.min(half).min(quarter)),
+        ]
+        .into_iter()
+        .find(|&(_, rate)| !(rate > 0.0 && rate.is_finite()))
+        .map(|(name, rate)| format!("{name} is {rate}, and must be a positive number"))
+    }
+}
+
+/// The GPU that was measured, as its driver calls it.
+const MEASURED: &str = "NVIDIA H200";
+/// What that GPU has, as the driver tells it of others: HBM of 6144 bits at 3201 MHz, twice a cycle.
+const H200_MULTIPROCESSORS: f64 = 132.0;
+const H200_CLOCK_HZ: f64 = 1.98e9;
+const H200_MEMORY_RATE: f64 = 4.917e12;
+
+impl GroupThresholds {
+    /// What suits one H200 best, as `windrow-bench tuned --fit` found it: over 29 matrices and six widths the tree is
+    /// 4.9 % behind the best of up to 115 ways in the geometric mean, 2.02 times at worst (mbeacxc at width 16);
+    /// fitted to all matrices but the one in question, 6.7 %.
+    pub const FITTED: Self = Self {
+        entries_each: 8.0,
+        threads: 270_000.0,
+        most_for_want: 32.0,
+        longest_each: 32.0,
+        alike: 12.0,
+        longest_of_alike_each: 128.0,
+        groups: 32_768.0,
+        most_each: 16.0,
+        most_lanes: 32.0,
+        small_blocks: 32_000.0,
+        large_blocks: f64::INFINITY,
+        widest_rows: 16.0,
+        widest_nonzeros: 16.0,
+    };
+}
+
+impl TileThresholds {
+    /// On an H200, narrow slices at width 128 took 0.91 to 0.96 of the time for bcsstk16, `helsinki_road`, memplus,
+    /// PROTEINS and pubmed (0.6 to 4.5 steps); 1.03 to 1.05 for email-Enron and p2p-Gnutella31 (9.4 and 7.5). Packed
+    /// values, f16, took 0.75 to 0.96 of the time (uniform200k most) where all four thresholds hold, but for
+    /// pruned4096 (1.03 at width 128), and 0.93 to 1.18 of it elsewhere. The GPU's layout took half as long as 16
+    /// threads for 17,000 entries already.
+    const H200: Self = Self {
+        narrow_steps: 5.0,
+        packed_entries: 48.0,
+        packed_steps: 6.0,
+        packed_steps_narrow: 8.0,
+        packed_b_bytes_narrow: 4 << 20,
+        layout_entries: 1 << 14,
+    };
+}
+
+impl NmCudaCoreCosts {
+    /// The paper packs from 0.7 (section III-A); here packed stages hold more kept rows, and on an H200 packing wins
+    /// 30 % at 0.625 and nothing at 0.5.
+    const H200: Self = Self {
+        packed_from: 0.6,
+        fmas_per_cycle: 128.0,
+        busy_warps: 8.0,
+        block_cycles: 4000.0,
+        combine_cycles: 5000.0,
+        combine_bytes_per_cycle: 1500.0,
+    };
+}
+
+impl NmTensorCoreCosts {
+    const H200: Self = Self {
+        l2_bytes_per_ns: 56.0,
+        memory_bytes_per_ns: 3500.0,
+        fill_ns: 2500.0,
+        store_ns: 1000.0,
+        combine_ns: 2500.0,
+        strip_flop_per_ns: [2600.0, 1600.0, 900.0],
+    };
+}
+
+/// What a file leaves out is as on the H200.
+macro_rules! default_of {
+    ($($name:ident = $value:ident),*) => {$(
+        impl Default for $name {
+            fn default() -> Self {
+                Self::$value
+            }
+        }
+    )*};
+}
+default_of!(
+    DeviceCosts = H200,
+    GroupThresholds = FITTED,
+    TileThresholds = H200,
+    NmCudaCoreCosts = H200,
+    NmTensorCoreCosts = H200
+);
+
+/// A number, or infinity for `null`, as which JSON has it.
+fn or_infinite<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Ok(Option::<f64>::deserialize(from)?.unwrap_or(f64::INFINITY))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An A100 of 40 GB, as its driver describes it.
+    const A100: Speeds = Speeds { multiprocessors: 108, clock_hz: Some(1.41e9), memory_rate: Some(1.555e12) };
+
+    #[test]
+    fn the_h200_and_what_is_unknown_have_what_was_measured() {
+        let h200 = Speeds {
+            multiprocessors: 132,
+            clock_hz: Some(H200_CLOCK_HZ),
+            memory_rate: Some(H200_MEMORY_RATE),
+        };
+        let silent = Speeds { multiprocessors: 132, clock_hz: None, memory_rate: Some(0.0) };
+        for speeds in [h200, silent] {
+            assert_eq!(DeviceCosts::H200.scaled(speeds, Some((9, 0))), DeviceCosts::H200);
+        }
+        assert_eq!(DeviceCosts::of(&Device::cpu()), DeviceCosts::H200);
+    }
+
+    #[test]
+    fn another_gpu_has_its_own_rates() {
+        let costs = DeviceCosts::H200.scaled(A100, Some((8, 0)));
+        let (multiprocessors, clock, memory) = (108.0 / 132.0, 1.41 / 1.98, 1.555 / 4.917);
+        let near = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-12, "{a}, {b}");
+        near(costs.spmm.gather_rate, 8.7e12 * multiprocessors * clock);
+        near(costs.spmm.stream_rate, 4.3e12 * memory);
+        near(costs.groups.threads, 270_000.0 * multiprocessors);
+        near(costs.tensor_threads, 750_000.0 * multiprocessors);
+        near(costs.nm_tensor_cores.strip_flop_per_ns[2], 900.0 * clock);
+        near(costs.nm_tensor_cores.memory_bytes_per_ns, 3500.0 * memory);
+        near(costs.nm_tensor_cores.fill_ns, 2500.0 / clock);
+        near(costs.nm_cuda_cores.combine_bytes_per_cycle, 1500.0 * memory / clock);
+        near(costs.nm_cuda_cores.fmas_per_cycle, 64.0);
+        assert_eq!(costs.groups.large_blocks, f64::INFINITY);
+        assert_eq!((costs.tiles, costs.spmm.launch_seconds), (TileThresholds::H200, 2.5e-6));
+        assert_eq!(costs.nonsense(), None);
+    }
+
+    #[test]
+    fn costs_come_back_as_they_were_written_and_what_is_left_out_is_the_h200s() {
+        let mut costs = DeviceCosts::H200.scaled(A100, Some((8, 0)));
+        let text = serde_json::to_string(&costs).unwrap();
+        assert_eq!(serde_json::from_str::<DeviceCosts>(&text).unwrap(), costs);
+        costs = serde_json::from_str(r#"{"spmm":{"stream_rate":1e12},"groups":{"alike":3.0}}"#).unwrap();
+        assert_eq!((costs.spmm.stream_rate, costs.groups.alike), (1e12, 3.0));
+        costs.spmm.stream_rate = DeviceCosts::H200.spmm.stream_rate;
+        costs.groups.alike = GroupThresholds::FITTED.alike;
+        assert_eq!(costs, DeviceCosts::H200);
+        assert!(serde_json::from_str::<DeviceCosts>(r#"{"spmv":{}}"#).is_err());
+    }
+
+    #[test]
+    fn rates_that_are_none_are_named() {
+        let mut costs = DeviceCosts::H200;
+        costs.nm_tensor_cores.strip_flop_per_ns[1] = 0.0;
+        let reason = "costs.nm_tensor_cores.strip_flop_per_ns is 0, and must be a positive number";
+        assert_eq!(costs.nonsense().as_deref(), Some(reason));
+        costs = DeviceCosts::H200;
+        costs.spmm.gather_rate = -1.0;
+        assert!(costs.nonsense().unwrap().starts_with("costs.spmm.gather_rate is -1"));
+    }
+}

@@ -1,0 +1,127 @@
+//! New values for a plan, from the host and from the device.
+
+use windrow_formats::Value;
+
+use super::plan::{Body, MEMORY_REMEDY, SpmmPlan};
+use crate::cpu::CpuCsr;
+use crate::device::DeviceBuffer;
+use crate::element::{BySum, Element, Real};
+use crate::error::SpmmError;
+use crate::plan::{
+    Bits, Exceptions, NewValues, check_count, check_device, check_memory, check_sums, machine_of,
+};
+use crate::with_element;
+
+impl SpmmPlan {
+    /// Puts new values in the places of the old, one for each entry in CSR order, or in the order that the plan was
+    /// [made for](super::SpmmBuilder::value_order); the pattern stays. Costs a fraction of a new plan.
+    ///
+    /// # Errors
+    /// - [`PlanError::ValueCount`](crate::PlanError::ValueCount) unless there is one value for each entry;
+    /// - [`PlanError::Device`](crate::PlanError::Device); the plan's values are then undefined until a replacement
+    ///   succeeds.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, Device, Spmm};
+    ///
+    /// let mut plan = Spmm::builder(&Csr::<f32>::identity(2)?).build(&Device::cpu())?;
+    /// plan.replace_values(&[2.0f32, 3.0])?;
+    /// assert_eq!(plan.run(&[1.0, 1.0])?, [2.0, 3.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn replace_values<V: Value>(&mut self, values: &[V]) -> Result<(), SpmmError> {
+        check_count("the new values", values.len(), self.nnz)?;
+        let mut bits = Bits::of(self.precision, values);
+        self.report.overflowed_values = Exceptions::of(self.precision, values).overflowed;
+        self.overflow_on_device = false;
+        if let Some(order) = &self.value_order {
+            bits = bits.gather(order);
+        }
+        match &mut self.body {
+            Body::Cpu(a) => {
+                with_element!(self.precision, B => replace_on_cpu::<<B as Element>::Sum>(a, &bits))
+            }
+            Body::Gpu(plan) => Ok(plan.replace_values(&bits)?),
+        }
+    }
+
+    /// [`replace_values`](Self::replace_values) with values that are on the plan's device, without a way through the
+    /// host: the same values in the same places, bit for bit.
+    ///
+    /// On a GPU this queues kernels and returns. The first call makes an array that says where each value belongs, up
+    /// to 4 bytes of device memory for each entry, or 8 where there are tiles and other entries, or where a plan that
+    /// was laid out on the GPU takes values in another order, unless the plan was made
+    /// [with it](super::SpmmBuilder::values_from_device); later calls allocate nothing.
+    /// [`SpmmReport::overflowed_values`](crate::SpmmReport::overflowed_values) stays that of the last values from the
+    /// host; see
+    /// [`overflowed_values`](Self::overflowed_values).
+    ///
+    /// # Cost
+    /// Reads 8 bytes for each entry, and writes the value.
+    ///
+    /// # Errors
+    /// - [`PlanError::ValueCount`](crate::PlanError::ValueCount) unless there is one value for each entry,
+    ///   [`PlanError::WrongDevice`](crate::PlanError::WrongDevice) if they are elsewhere,
+    ///   [`PlanError::ElementType`](crate::PlanError::ElementType) unless they are f32, for a plan of that precision f64;
+    /// - on the first call [`PlanError::MemoryLimit`](crate::PlanError::MemoryLimit), and
+    ///   [`PlanError::TooLarge`](crate::PlanError::TooLarge) for tiles that would hold 2³² values, zeros counted;
+    /// - [`PlanError::Device`](crate::PlanError::Device); the plan's values are then undefined until a replacement
+    ///   succeeds.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, Device, DeviceBuffer, Spmm};
+    ///
+    /// let device = Device::best()?;
+    /// let mut plan = Spmm::builder(&Csr::<f32>::identity(2)?).values_from_device().build(&device)?;
+    /// let values = DeviceBuffer::from_slice(&device, &[2.0f32, 3.0])?;
+    /// plan.replace_values_from(&values)?;
+    /// assert_eq!(plan.run(&[1.0, 1.0])?, [2.0, 3.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn replace_values_from<S: Real>(&mut self, values: &DeviceBuffer<S>) -> Result<(), SpmmError> {
+        check_device("the array of new values", values.device(), &self.device)?;
+        check_sums::<S>("the array of new values", self.precision)?;
+        check_count("the new values", values.len(), self.nnz)?;
+        let order = self.value_order.as_deref();
+        match &mut self.body {
+            // They are in host memory: they are on the CPU, as was just checked.
+            Body::Cpu(_) => self.replace_values(values.host().unwrap_or_default()),
+            Body::Gpu(plan) => {
+                let machine = machine_of(&self.device)?;
+                if let Some(array) = plan.missing_places(self.nnz, order.is_some()) {
+                    let arrays = [&self.report.arrays[..], &[array]].concat();
+                    self.report.device_bytes = check_memory(&arrays, self.memory_limit, MEMORY_REMEDY)?;
+                    plan.make_places(self.nnz, order)?;
+                    self.report.arrays = arrays;
+                }
+                self.overflow_on_device = true;
+                let new = NewValues { first: values.pointer().cast(), count: self.nnz };
+                // SAFETY: length and device were checked; the buffer frees its memory after the work that was queued
+                // before.
+                unsafe { Ok(plan.place_values(machine, new, order)?) }
+            }
+        }
+    }
+
+    /// How many of the values given last were finite and are infinite in the plan's precision. Waits for their
+    /// replacement, if they came from the device.
+    ///
+    /// # Errors
+    /// [`PlanError::Device`](crate::PlanError::Device).
+    pub fn overflowed_values(&self) -> Result<u64, SpmmError> {
+        match &self.body {
+            Body::Gpu(plan) if self.overflow_on_device => Ok(plan.overflowed()?),
+            _ => Ok(self.report.overflowed_values),
+        }
+    }
+}
+
+/// Puts new values into a matrix on the CPU.
+fn replace_on_cpu<S: Real>(a: &mut BySum, bits: &Bits) -> Result<(), SpmmError> {
+    match a.get_mut::<CpuCsr<S>>() {
+        Some(a) => Ok(a.replace_values(bits.numbers())?),
+        None => Ok(()), // not reached: the matrix is of the precision's sums
+    }
+}
