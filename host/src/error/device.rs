@@ -74,7 +74,7 @@ pub enum DeviceError {
         part: &'static str,
         /// The plan's precision.
         precision: String,
-        /// Columns of the launch.
+        /// Columns of `B` that the launch was for.
         columns: u32,
         /// Whether `B` is aligned to 16 bytes.
         vectors: bool,

@@ -26,7 +26,7 @@ pub(crate) enum Lane {
 pub(crate) struct Blocks {
     /// How many, along both axes.
     pub(crate) grid: [u64; 2],
-    /// Threads of each.
+    /// Threads of each block.
     pub(crate) threads: u32,
 }
 

@@ -44,7 +44,7 @@ pub(crate) struct Rounding {
     pub(crate) overflowed: GlobalPtr<u32>,
 }
 
-/// Where values go.
+/// Where values are written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Target {
     pub(crate) out: GlobalPtr<u32>,
@@ -56,8 +56,9 @@ impl Index {
     /// Queues the placing of `values`, of the type of sums, in the target, rounded.
     ///
     /// # Safety
-    /// `values` are live memory of the machine until the work is done, which nothing writes meanwhile, and so is the target,
-    /// which nothing else touches; the index was made for both, and they are freed after the work that is queued here.
+    /// `values` are live memory of the machine until the work is done, which nothing writes meanwhile, and so is the
+    /// target, which nothing else touches; the index was made for both, and they are freed after the work that is
+    /// queued here.
     pub(crate) unsafe fn place(
         &self,
         machine: &dyn Machine,

@@ -1,5 +1,5 @@
-//! What a plan will be, from the structure of the matrix, the options and what was measured: no device is asked, nothing
-//! is laid out.
+//! What a plan will be, from the structure of the matrix, the options and what was measured: no device is asked,
+//! nothing is laid out.
 
 use rayon::prelude::*;
 use windrow_formats::Pattern;

@@ -20,7 +20,7 @@ use crate::plan::{ArraySize, Bits, GivenValues, MAX_BLOCK_COLUMNS, NewValues, pu
 pub(crate) struct PlanShape {
     pub(crate) precision: Precision,
     pub(crate) determinism: Determinism,
-    /// Rows of `C`.
+    /// Rows of `A` and `C`.
     pub(crate) rows: usize,
     /// Columns of the workspace, a multiple of 8.
     pub(crate) capacity: u32,
@@ -247,8 +247,8 @@ impl GpuPlan {
     /// `e` takes value `order[e]`.
     ///
     /// # Safety
-    /// `values` are live memory of the plan's device until the work is done, one of the sums' type for each entry, which
-    /// nothing writes meanwhile.
+    /// `values` are live memory of the plan's device until the work is done, one of the sums' type for each entry,
+    /// which nothing writes meanwhile.
     pub(super) unsafe fn place_values(
         &mut self,
         machine: &dyn Machine,

@@ -56,7 +56,8 @@ impl Finish {
         self.c_type == OutputType::Sums && !self.needs_stage()
     }
 
-    /// Whether only [`Combine`] does it: kernels that multiply have no registers left for a bias, an activation or bf16.
+    /// Whether only [`Combine`] does it: kernels that multiply have no registers left for a bias, an activation or
+    /// bf16.
     pub(super) fn needs_stage(&self) -> bool {
         self.bias != 0 || self.activation != Activation::Identity || self.c_type == OutputType::Bf16
     }
@@ -67,7 +68,7 @@ impl Finish {
 pub(super) struct Workspace {
     /// The first of its sums; null if nothing is cut.
     pub(super) partial: GlobalPtr<u32>,
-    /// Its columns.
+    /// Columns of the workspace.
     pub(super) columns: u32,
     /// Whether sums are accumulated in it, in any order.
     pub(super) accumulate: bool,

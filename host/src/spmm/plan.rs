@@ -52,7 +52,7 @@ pub struct SpmmPlan {
 
 /// Where the matrix is.
 pub(super) enum Body {
-    /// A [`CpuCsr`](crate::cpu::CpuCsr).
+    /// Rows for the CPU, in a [`CpuCsr`](crate::cpu::CpuCsr).
     Cpu(BySum),
     Gpu(Box<GpuPlan>),
 }
@@ -88,7 +88,7 @@ impl SpmmPlan {
         self.nnz
     }
 
-    /// See [`internal::device_arrays`](crate::internal::device_arrays).
+    /// The arrays that [`internal::device_arrays`](crate::internal::device_arrays) returns.
     pub(crate) fn device_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, SpmmError> {
         match &self.body {
             Body::Cpu(_) => Ok(Vec::new()),
@@ -96,7 +96,7 @@ impl SpmmPlan {
         }
     }
 
-    /// See [`internal::set_group_launch`](crate::internal::set_group_launch).
+    /// Does what [`internal::set_group_launch`](crate::internal::set_group_launch) promises.
     pub(crate) fn set_group_launch(&mut self, launch: GroupLaunch) -> Result<bool, SpmmError> {
         let Body::Gpu(plan) = &mut self.body else { return Ok(false) };
         let Some(described) = plan.set_group_launch(launch)? else { return Ok(false) };

@@ -63,7 +63,8 @@ impl SpmmPlan {
     /// # Errors
     /// - [`PlanError::ValueCount`](crate::PlanError::ValueCount) unless there is one value for each entry,
     ///   [`PlanError::WrongDevice`](crate::PlanError::WrongDevice) if they are elsewhere,
-    ///   [`PlanError::ElementType`](crate::PlanError::ElementType) unless they are f32, for a plan of that precision f64;
+    ///   [`PlanError::ElementType`](crate::PlanError::ElementType) unless they are f32, for a plan of that precision
+    ///   f64;
     /// - on the first call [`PlanError::MemoryLimit`](crate::PlanError::MemoryLimit), and
     ///   [`PlanError::TooLarge`](crate::PlanError::TooLarge) for tiles that would hold 2³² values, zeros counted;
     /// - [`PlanError::Device`](crate::PlanError::Device); the plan's values are then undefined until a replacement

@@ -91,8 +91,9 @@ impl SpmmPlan {
 
     /// `C ← α·A·B + β·C` for matrices on the plan's device.
     ///
-    /// On a GPU this queues the kernels and returns; it allocates nothing, but for a `C` of bf16 the first time. Reading `C` waits for the result, and so
-    /// does [`Device::synchronize`](crate::Device::synchronize), which also reports errors of the kernels.
+    /// On a GPU this queues the kernels and returns; it allocates nothing, but for a `C` of bf16 the first time.
+    /// Reading `C` waits for the result, and so does [`Device::synchronize`](crate::Device::synchronize), which also
+    /// reports errors of the kernels.
     ///
     /// # Shapes
     /// - `b`: k × n, of the plan's precision (for tf32: f32). Kernels read it fastest if `ld` elements are a multiple
@@ -130,13 +131,13 @@ impl SpmmPlan {
         self.run_fused_into(&Epilogue::linear(alpha, beta), b, c)
     }
 
-    /// `C ← act(α·A·B + β·C + bias)` for operands on the plan's device: [`run_into`](Self::run_into) and what a layer of a
-    /// network does with its result. Sums are rounded once, in the end.
+    /// `C ← act(α·A·B + β·C + bias)` for operands on the plan's device: [`run_into`](Self::run_into) and what a layer
+    /// of a network does with its result. Sums are rounded once, in the end.
     ///
-    /// On a GPU the sums of 64 columns at a time go to a stage, from which a second launch brings them to `C`: the kernels
-    /// that multiply have no registers left for more. The first such run makes the stage, 64 sums and 16 bytes for each
-    /// row of `C`; later ones allocate nothing. A `C` of bf16 goes the same way; with neither bias nor activation, f32,
-    /// f64 and f16 do not.
+    /// On a GPU the sums of 64 columns at a time go to a stage, from which a second launch brings them to `C`: the
+    /// kernels that multiply have no registers left for more. The first such run makes the stage, 64 sums and 16 bytes
+    /// for each row of `C`; later ones allocate nothing. A `C` of bf16 goes the same way; with neither bias nor
+    /// activation, f32, f64 and f16 do not.
     ///
     /// # Shapes
     /// As for [`run_into`](Self::run_into); the bias has n numbers of the sums' type.

@@ -70,7 +70,7 @@ impl SpmmPlan {
         self.compare(&Reference::new(a, self.precision, &self.device)?, b, c)
     }
 
-    /// See [`internal::verify_with`](crate::internal::verify_with).
+    /// Does what [`internal::verify_with`](crate::internal::verify_with) promises.
     pub(crate) fn verify_with<V: Value, B: Element, C: Element>(
         &self,
         reference: &Reference<'_, V>,
