@@ -72,7 +72,7 @@ pub enum DeviceError {
     NoKernel {
         /// What the plan has the kernel for.
         part: &'static str,
-        /// The plan's precision.
+        /// Precision of the plan.
         precision: String,
         /// Columns of `B` that the launch was for.
         columns: u32,

@@ -214,7 +214,8 @@ impl GpuSddmm {
                 let (values, out) = (stage.pointer().cast(), GlobalPtr::from_address(operands.out));
                 let rounding = Rounding { precision, overflowed: GlobalPtr::NULL };
                 // SAFETY: the stage has a sum for each entry, which nobody else has while it is locked, and is freed
-                // after the work queued before; `out` has an element of the precision for each, by the caller's promise.
+                // after the work queued before; `out` has an element of the precision for each, by the caller's
+                // promise.
                 unsafe { Index::InOrder.place(machine, rounding, values, Target { out, count: self.nnz }) }
             }
             _ => Ok(()),
