@@ -120,7 +120,7 @@ fn what_cannot_be_held_is_refused_with_a_remedy() {
     refused(&fixture("objects"), &["src_li.npy", "Python objects, which are not unpickled"]);
     refused(
         &fixture("other_arrays"),
-        &["zip archive of weights.npy, bias.npy", "without format.npy or src_li"],
+        &["zip archive of `weights.npy`, `bias.npy`", "without format.npy or src_li"],
     );
 }
 

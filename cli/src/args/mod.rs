@@ -105,17 +105,30 @@ pub(crate) struct ReadArgs {
     #[arg(long, value_name = "FORMAT")]
     pub(crate) from: Option<Format>,
 
-    /// Refuse a matrix with more rows.
-    #[arg(long, value_name = "N", default_value_t = Limits::default().max_rows)]
-    pub(crate) max_rows: u64,
+    /// Refuse a matrix with more rows [default: 2^28, or one for each 128 bytes of memory if that is less]
+    #[arg(long, value_name = "N")]
+    max_rows: Option<u64>,
 
     /// Refuse a matrix with more entries, both halves of a symmetric one counted.
     #[arg(long, value_name = "N", default_value_t = Limits::default().max_nnz)]
-    pub(crate) max_nnz: u64,
+    max_nnz: u64,
 
-    /// Refuse a file with more content, decompressed, for example 512MiB.
-    #[arg(long, value_name = "BYTES", default_value = "64GiB", value_parser = parse_bytes)]
-    pub(crate) max_bytes: u64,
+    /// Refuse a file with more content, decompressed, for example 512MiB [default: half of the memory]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    max_bytes: Option<u64>,
+}
+
+impl ReadArgs {
+    /// What is not limited by an option is by the memory of the machine.
+    pub(crate) fn limits(&self) -> Limits {
+        let machine = Limits::of_machine();
+        Limits {
+            max_rows: self.max_rows.unwrap_or(machine.max_rows),
+            max_nnz: self.max_nnz,
+            max_bytes: self.max_bytes.unwrap_or(machine.max_bytes),
+            ..machine
+        }
+    }
 }
 
 /// Tell what a matrix is like, and whether a sparse product will pay.
