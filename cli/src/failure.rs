@@ -88,7 +88,8 @@ impl From<ReadError> for Failure {
 
 /// The reader names the field of its limits; here it is an option.
 fn option_for_field(message: &str) -> String {
-    ["rows", "cols", "nnz", "bytes"].iter().fold(message.to_owned(), |message, what| {
+    let message = &message.replace("set ReadOptions::format", "say so with --from edge-list");
+    ["rows", "cols", "nnz", "bytes"].iter().fold(message.clone(), |message, what| {
         message.replace(&format!("raise Limits::max_{what}"), &format!("raise it with --max-{what}"))
     })
 }

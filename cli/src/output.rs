@@ -51,8 +51,8 @@ impl<'a> Output<'a> {
         for input in inputs {
             let other = regular(input, input.as_os_str() == STANDARD, Stream::Input);
             if other.is_some_and(|other| same_file((self.path, &own), (input, &other))) {
-                let path = io::printable(self.path);
-                return Err(Failure::usage(format!("{path} is the input too; write to another file")));
+                let name = self.name();
+                return Err(Failure::usage(format!("{name} is the input too; write to another file")));
             }
         }
         Ok(())

@@ -17,7 +17,7 @@ const SNIFFED_BYTES: u64 = 1 << 16;
 /// The same, of text that is there already.
 const BEGINNING_BYTES: usize = 1 << 16;
 const METIS: &str = "it is a METIS graph, whose lines list the neighbours of a vertex, from 1; write it as Matrix Market or \
-                     with an edge a line, ids from 0. If these lines are edges all the same, name the format: an edge list";
+                     with an edge a line, ids from 0. If these lines are edges all the same, set ReadOptions::format";
 
 /// The format of a file with this content.
 ///
