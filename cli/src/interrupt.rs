@@ -2,7 +2,7 @@
 //! shells report of programs that a signal ended.
 
 use std::io::Write;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use windrow::io;
 
@@ -31,19 +31,26 @@ pub(crate) fn enter(stage: Stage) {
 /// # Errors
 /// Whatever the operating system says.
 pub(crate) fn listen() -> Result<()> {
-    wait_for(end).map_err(|error| Failure::new(Exit::Limit, format!("cannot listen to signals: {error}")))
+    wait().map_err(|error| Failure::new(Exit::Limit, format!("cannot listen to signals: {error}")))
 }
 
 #[cfg(unix)]
-fn wait_for(end: fn(Exit) -> i32) -> std::io::Result<()> {
+fn wait() -> std::io::Result<()> {
+    use std::sync::Arc;
+
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     use signal_hook::iterator::Signals;
 
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    if !is_ignored(SIGHUP) {
-        signals.add_signal(SIGHUP)?;
+    let (mut signals, removed) = (Signals::new([0; 0])?, Arc::new(AtomicBool::new(false)));
+    for (signal, exit) in [(SIGINT, Exit::Interrupted), (SIGTERM, Exit::Terminated), (SIGHUP, Exit::HungUp)] {
+        if signal == SIGHUP && is_ignored(signal) {
+            continue;
+        }
+        // Nobody may be reading standard error: a second signal ends the command whatever it waits for.
+        signal_hook::flag::register_conditional_shutdown(signal, exit as i32, Arc::clone(&removed))?;
+        signals.add_signal(signal)?;
     }
-    let wait = move || {
+    let work = move || {
         if let Some(signal) = signals.forever().next() {
             let exit = match signal {
                 SIGTERM => Exit::Terminated,
@@ -51,10 +58,10 @@ fn wait_for(end: fn(Exit) -> i32) -> std::io::Result<()> {
                 _ => Exit::Interrupted,
             };
             // Other threads are at work: what a driver does at an orderly exit is not for this one to start.
-            signal_hook::low_level::exit(end(exit));
+            signal_hook::low_level::exit(end(exit, &removed));
         }
     };
-    std::thread::Builder::new().name("signals".to_owned()).spawn(wait).map(drop)
+    std::thread::Builder::new().name("signals".to_owned()).spawn(work).map(drop)
 }
 
 /// Whether whoever started the command had it ignore the signal, as `nohup` does. Known on Linux.
@@ -69,13 +76,16 @@ fn is_ignored(signal: i32) -> bool {
 }
 
 #[cfg(not(unix))]
-fn wait_for(end: fn(Exit) -> i32) -> std::io::Result<()> {
-    ctrlc::set_handler(move || std::process::exit(end(Exit::Interrupted))).map_err(std::io::Error::other)
+fn wait() -> std::io::Result<()> {
+    let end = || std::process::exit(end(Exit::Interrupted, &AtomicBool::new(false)));
+    ctrlc::set_handler(end).map_err(std::io::Error::other)
 }
 
-/// Removes what is not finished, says what became of it, and returns the code to end with. No file is finished after.
-fn end(exit: Exit) -> i32 {
+/// Removes what is not finished, raises the flag, says what became of it, and returns the code to end with. No file is
+/// finished after.
+fn end(exit: Exit, removed: &AtomicBool) -> i32 {
     let unfinished = io::remove_unfinished();
+    removed.store(true, Ordering::SeqCst);
     let stage = STAGE.load(Ordering::SeqCst);
     let nothing = stage == Stage::Before as u8 || (stage == Stage::Writing as u8 && unfinished.removed() > 0);
     let what = match exit {
