@@ -439,8 +439,7 @@ fn other_files_of_weights_are_called_what_they_are() {
         (b"weights of 2024", "15 bytes that begin with `weights of 2024`"),
         (b"", "0 bytes"),
     ] {
-        let error =
-            io::read_tensor_from::<f32>(content, None, &ReadOptions::default()).unwrap_err().to_string();
+        let error = read_tensor_from::<f32>(content, None, &ReadOptions::default()).unwrap_err().to_string();
         assert!(error.contains(&format!("content: expected a safetensors file, found {what}")), "{error}");
     }
 }

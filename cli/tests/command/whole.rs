@@ -78,6 +78,7 @@ fn kill(arguments: &[&str], name: &str, seed: u64) -> Found {
             std::fs::remove_file(folder.path(name)).unwrap();
         }
     }
+    eprintln!("{name}: {found:?}");
     found
 }
 

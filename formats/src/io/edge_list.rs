@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 
 use rayon::prelude::*;
 
-use super::blocks::TextSource;
+use super::blocks::{End, TextSource};
 use super::entries::{Buckets, Entry, Grouped, assemble};
 use super::line::{Fault, Line};
 use super::number::{parse_unsigned, scan_f64, scan_index};
@@ -89,16 +89,20 @@ impl Stated {
     }
 
     /// An error if a file that was written here has not all that it says.
-    fn check(&self, edges: u64, nodes: u64, last_line: u64) -> Result<(), ReadError> {
-        if !self.own || (edges, nodes) == (self.edges, self.nodes) {
+    fn check(&self, edges: u64, nodes: u64, (lines, end): (u64, End)) -> Result<(), ReadError> {
+        // A number whose last digits are missing is a number too.
+        let is_whole = (edges, nodes) == (self.edges, self.nodes) && !end.within_line;
+        if !self.own || is_whole {
             return Ok(());
         }
         let expected =
             format!("{} edges of {} nodes in all, as line {} says", self.edges, self.nodes, self.line);
+        let within = if end.within_line { ", within a line" } else { "" };
         let found = format!(
-            "the end of the file after {edges} edges of {nodes} nodes; it was cut off, or edited: then correct that line"
+            "the end of the file after {edges} edges of {nodes} nodes{within}; it was cut off, or edited: then correct \
+             that line"
         );
-        Err(Fault::new(1, expected, found).at_line(last_line + 1))
+        Err(Fault::new(1, expected, found).at_line(lines + 1))
     }
 }
 
@@ -153,7 +157,7 @@ fn read_edges<V: Value, E: Entry<V>>(
     };
     let records = parse_records(source, &grammar, limits.max_nnz, too_many)?;
     let mut report = ReadReport::new(Header::EdgeList { weighted: grammar.weighted });
-    report.content_bytes = records.bytes;
+    report.content_bytes = records.end.bytes;
     report.entries_read = records.count;
     report.entries_stated = grammar.stated.map(|stated| stated.edges);
 
@@ -161,7 +165,7 @@ fn read_edges<V: Value, E: Entry<V>>(
     let largest = records.blocks.par_iter().filter_map(ids).max();
     let size = largest.map_or(0, |id| u64::from(id) + 1);
     if let Some(stated) = grammar.stated {
-        stated.check(records.count, size, records.lines)?;
+        stated.check(records.count, size, (records.lines, records.end))?;
     }
     let (rows, cols) = limits.check_shape("largest id plus one", size, size)?;
     let buckets = Buckets::new(rows, records.count);
