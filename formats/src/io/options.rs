@@ -93,8 +93,8 @@ impl Default for Limits {
 const MEMORY_A_ROW: u64 = 128;
 
 impl Limits {
-    /// Limits for a machine with so many bytes of memory, so that a small file cannot ask for all of it: content of half
-    /// the memory, a row for each 128 bytes, and no more rows, columns and entries than by default.
+    /// Limits for a machine with so many bytes of memory, so that a small file cannot ask for all of it: content of
+    /// half the memory, a row for each 128 bytes, and no more rows, columns and entries than by default.
     pub fn of_memory(bytes: u64) -> Self {
         let default = Self::default();
         Self { max_rows: default.max_rows.min(bytes / MEMORY_A_ROW), max_bytes: bytes / 2, ..default }

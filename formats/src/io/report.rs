@@ -18,8 +18,8 @@ pub struct ReadReport {
     pub content_bytes: u64,
     /// Entries that the file spells out.
     pub entries_read: u64,
-    /// Entries that a comment of an edge list says there are, where one does. Another number than was read may mean that
-    /// the file was cut off; the file of a graph may count otherwise.
+    /// Entries that a comment of an edge list says there are, where one does. Another number than was read may mean
+    /// that the file was cut off; the file of a graph may count otherwise.
     pub entries_stated: Option<u64>,
     /// Entries added because the file holds one triangle of a symmetric or skew-symmetric matrix.
     pub mirrored: u64,

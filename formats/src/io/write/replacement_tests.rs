@@ -1,3 +1,5 @@
+//! What is there while a file is replaced, and after.
+
 use super::*;
 
 struct Folder(tempfile::TempDir);
