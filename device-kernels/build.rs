@@ -1,10 +1,10 @@
 //! Packs the committed PTX, so that a program carries it once and small.
 //!
-//! The texts of a module for two architectures differ in a dozen lines: the second is packed as what is to be done to the
-//! first. `+` in front of a line adds it, `=n` takes the next `n` lines of the first, `-n` leaves them out.
+//! The texts of a module for two architectures differ in a dozen lines: the second is packed as what is to be done to
+//! the first. `+` in front of a line adds it, `=n` takes the next `n` lines of the first, `-n` leaves them out.
 //!
-//! `OUT_DIR/modules.rs` is the table that `src/modules.rs` includes. It lists whatever lies in `ptx/`, not what the table
-//! of entries asks for: `cargo xtask build-ptx`, which writes the files, is built with this crate.
+//! `OUT_DIR/modules.rs` is the table that `src/modules.rs` includes. It lists whatever lies in `ptx/`, not what the
+//! table of entries asks for: `cargo xtask build-ptx`, which writes the files, is built with this crate.
 
 use flate2::Compression;
 use flate2::write::DeflateEncoder;

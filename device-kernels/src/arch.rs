@@ -50,8 +50,8 @@ impl Arch {
         }
     }
 
-    /// The architecture from whose text a GPU of compute capability `sm` takes the entries that need `least`; none if it
-    /// cannot run them.
+    /// The architecture from whose text a GPU of compute capability `sm` takes the entries that need `least`; none if
+    /// it cannot run them.
     #[must_use]
     pub fn for_gpu(sm: u32, least: Self) -> Option<Self> {
         Self::ALL.into_iter().rev().find(|arch| arch.runs_on(sm) && arch.holds(least))

@@ -4,9 +4,10 @@
 //! out[row[e], j] += value[e] · Π_f factor_f[index_f[e], j]
 //! ```
 //!
-//! A thread has one entry `e` and one column `j`; neighbouring lanes have neighbouring columns. With one factor this is SpMM
-//! and TTM, with two MTTKRP. The kernel knows nothing of rows: each product is one atomic addition to `out`, which begins at
-//! zero, in an order that differs from run to run. For benches; products of this library are not computed by it.
+//! A thread has one entry `e` and one column `j`; neighbouring lanes have neighbouring columns. With one factor this is
+//! SpMM and TTM, with two MTTKRP. The kernel knows nothing of rows: each product is one atomic addition to `out`, which
+//! begins at zero, in an order that differs from run to run. For benches; products of this library are not computed by
+//! it.
 
 use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt};
@@ -19,24 +20,24 @@ use crate::variant::Variant;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct Factor {
-    /// The matrix.
+    /// The matrix, row-major, of `n` columns.
     pub matrix: GlobalPtr<f32>,
     /// Its row for each entry.
     pub indices: GlobalPtr<u32>,
     /// Its leading dimension, in elements.
     pub ld: u32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 
 /// Arguments of [`AtomicEntries`].
 ///
 /// # Obligations
-/// - `rows`, `values` and the indices of the factors have `nnz` elements, fewer than 2³² divided by the lanes; rows are those
-///   of `out`, indices those of the factors, all of which have `n` columns.
+/// - `rows`, `values` and the indices of the factors have `nnz` elements, fewer than 2³² divided by the lanes; rows are
+///   those of `out`, indices those of the factors, all of which have `n` columns.
 /// - An instance with one factor does not read the second.
-/// - The grid has at least `nnz · lanes` threads along its fast axis, fewer than 2³², and a value of the slow axis for each
-///   `lanes` columns.
+/// - The grid has at least `nnz · lanes` threads along its fast axis, fewer than 2³², and a value of the slow axis for
+///   each `lanes` columns.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct AtomicEntriesParams {
@@ -46,11 +47,11 @@ pub struct AtomicEntriesParams {
     pub rows: GlobalPtr<u32>,
     /// Value of each entry.
     pub values: GlobalPtr<f32>,
-    /// The result.
+    /// The result, row-major, zero before the launch.
     pub out: GlobalPtr<f32>,
-    /// Entries.
+    /// Number of entries of the tensor or matrix.
     pub nnz: u32,
-    /// Columns.
+    /// Columns of the factors and of the result.
     pub n: u32,
     /// Leading dimension of the result, in elements.
     pub ld_out: u32,

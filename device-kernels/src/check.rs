@@ -8,10 +8,10 @@
 //! ```
 //!
 //! (Higham 2002, section 3.1; `u_out` covers the rounding of a 16-bit result, `tiny` its subnormal
-//! spacing; products and sums are compensated as in Ogita, Rump and Oishi 2005, algorithm 5.3). The largest ratio of the launch and where it is are kept by one atomic maximum of
-//! `ratio's f32 bits · 2³² + position`, the entries above 1 are counted. Where the reference is not
-//! finite the result must be the same infinity, or any NaN. One thread per element and no blocking:
-//! slow, and simple enough to be believed; it is itself tested against the host reference.
+//! spacing; products and sums are compensated as in Ogita, Rump and Oishi 2005, algorithm 5.3). The largest ratio of
+//! the launch and where it is are kept by one atomic maximum of `ratio's f32 bits · 2³² + position`, the entries above
+//! 1 are counted. Where the reference is not finite the result must be the same infinity, or any NaN. One thread per
+//! element and no blocking: slow, and simple enough to be believed; it is itself tested against the host reference.
 
 use core::marker::PhantomData;
 
@@ -43,9 +43,9 @@ pub struct CheckParams {
     pub c: GlobalPtr<u32>,
     /// `[worst, failures]`: zeroed before the launch.
     pub outcome: GlobalPtr<u64>,
-    /// Rows of `A`.
+    /// Rows of `A` and of `C`.
     pub m: u32,
-    /// Columns of `B`.
+    /// Columns of `B` and of `C`.
     pub n: u32,
     /// Leading dimension of `B`, in elements.
     pub ldb: u32,
@@ -63,7 +63,7 @@ pub struct Check<E>(PhantomData<E>);
 impl<E: Element<Sum: Into<f64>>> Check<E> {
     /// Columns per slice of the width: one value of the grid's slow axis.
     pub const SLICE: u32 = 32;
-    /// Rows per block.
+    /// Rows per block: a warp has one.
     pub const ROWS_PER_BLOCK: u32 = Self::BLOCK_THREADS / 32;
 }
 
@@ -139,7 +139,7 @@ impl Double {
 
 /// What storing does to a result.
 struct Rounding {
-    /// Relative error.
+    /// Relative error of a rounding to nearest: the type's unit roundoff.
     unit: f64,
     /// Error where the type's spacing ends: half the distance of subnormals, and a little.
     tiny: f64,

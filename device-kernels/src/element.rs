@@ -8,15 +8,15 @@ use crate::real::Real;
 /// Element type, as a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dtype {
-    /// IEEE binary16.
+    /// IEEE binary16: 11 significant bits, at most 65504.
     F16,
     /// The upper half of an f32: its range, 8 significant bits.
     Bf16,
-    /// IEEE binary32.
+    /// IEEE binary32, 24 significant bits.
     F32,
     /// f32 in memory, 11 significant bits of it in products.
     Tf32,
-    /// IEEE binary64.
+    /// IEEE binary64, 53 significant bits; products are summed in f64.
     F64,
 }
 
@@ -45,7 +45,7 @@ impl Dtype {
 pub trait Element: 'static {
     /// The same, as a value.
     const DTYPE: Dtype;
-    /// Its bits.
+    /// The word of as many bits that holds an element in memory.
     type Bits: Word;
     /// The type in which products are formed and added.
     type Sum: Summed;
@@ -59,11 +59,11 @@ pub trait Element: 'static {
     fn widen_vector<S: Simt>(s: &S, vector: [u32; 4]) -> [Self::Sum; 8];
 }
 
-/// IEEE binary16 elements.
+/// IEEE binary16 elements, summed in f32.
 pub struct F16;
 /// The upper halves of f32.
 pub struct Bf16;
-/// IEEE binary32 elements.
+/// IEEE binary32 elements, used as they are.
 pub struct F32;
 /// f32 elements that are rounded to tf32 when they are used: to nearest, ties away from zero.
 ///
@@ -168,9 +168,9 @@ const fn four([a, b, c, d]: [f32; 4]) -> [f32; 8] {
 
 /// How a lane reads its columns of a row of `B`: a 16-byte vector, or one element.
 pub trait Gather: 'static {
-    /// The element type.
+    /// The type of the elements of `B`.
     type Element: Element;
-    /// Columns per lane.
+    /// Neighbouring columns that a lane has: elements of a vector, or 1.
     const WIDTH: u32;
     /// Whether `B` is read in vectors.
     const VECTORS: bool;
@@ -212,7 +212,7 @@ impl<E: Element> Gather for Vectors<E> {
 
     #[inline(always)]
     unsafe fn fetch<S: Simt>(s: &S, b: GlobalPtr<u32>, at: u64) -> [u32; 4] {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has a vector of `b` at element `at`, aligned to 16 bytes, which nothing writes meanwhile.
         unsafe { s.load_readonly(b.cast::<E::Bits>().at_wide(at).cast::<[u32; 4]>()) }
     }
 
@@ -246,7 +246,7 @@ impl<E: Element> Gather for Scalars<E> {
 
     #[inline(always)]
     unsafe fn fetch<S: Simt>(s: &S, b: GlobalPtr<u32>, at: u64) -> E::Sum {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has an element of `b` at `at`, which nothing writes meanwhile.
         E::widen(s, unsafe { s.load_readonly(b.cast::<E::Bits>().at_wide(at)) })
     }
 

@@ -90,7 +90,7 @@ pub use table::{ENTRIES, body};
 /// See [`body`].
 unsafe fn run_bytes<S: Simt, K: Kernel>(s: &S, params: &[u8]) {
     let params = bytemuck::pod_read_unaligned::<K::Params>(params);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller of [`body`] promises the obligations of these params.
     unsafe { K::run(s, &params) }
 }
 

@@ -28,13 +28,13 @@ pub struct GatherProbeParams {
     pub indices: GlobalPtr<u32>,
     /// XOR of the words that each thread read.
     pub checksums: GlobalPtr<u32>,
-    /// Rows per group.
+    /// Rows that each group reads.
     pub per_group: u32,
     /// log₂ of the lanes that share a row.
     pub log_lanes: u32,
 }
 
-/// The kernel.
+/// The kernel: each group of lanes reads its rows, each lane folds its words by exclusive or.
 pub struct GatherProbe;
 
 impl Kernel for GatherProbe {

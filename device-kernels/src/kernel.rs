@@ -54,12 +54,12 @@ pub enum Family {
     Preprocess,
     /// Comparing a product with its reference.
     Check,
-    /// Measuring a GPU.
+    /// Measuring how fast a GPU gathers rows.
     Probe,
 }
 
 impl Family {
-    /// Every family.
+    /// Every family, in the order of this enum.
     pub const ALL: [Self; 9] = [
         Self::Spmm,
         Self::Sddmm,
@@ -113,9 +113,9 @@ pub struct Entry {
     pub module: &'static str,
     /// File under `src/` that holds the kernel, without its extension.
     pub kernel: &'static str,
-    /// Key for [`entry`](crate::entry).
+    /// Key by which [`entry`](crate::entry) finds it.
     pub variant: Variant,
-    /// Threads per block.
+    /// Threads of a block, all that the kernel is compiled for.
     pub block_threads: u32,
     /// Dynamic shared memory per block, in bytes.
     pub shared_bytes: u32,

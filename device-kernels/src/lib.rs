@@ -1,9 +1,9 @@
 //! windrow's GPU kernels, written in Rust.
 //!
 //! Every kernel is one function, generic over the machine ([`windrow_simt::Simt`]) and over its variant. The same
-//! source becomes PTX (`cargo xtask build-ptx`, committed under `ptx/`) and runs on the CPU emulator in tests. The crate
-//! knows neither matrix formats nor launch policy: a kernel sees its parameter struct, and the host reads the launch
-//! numbers (threads, shared memory, parameter size) from the same constants that the kernel is compiled with.
+//! source becomes PTX (`cargo xtask build-ptx`, committed under `ptx/`) and runs on the CPU emulator in tests. The
+//! crate knows neither matrix formats nor launch policy: a kernel sees its parameter struct, and the host reads the
+//! launch numbers (threads, shared memory, parameter size) from the same constants that the kernel is compiled with.
 //!
 //! | module | computes | runs on |
 //! | --- | --- | --- |
@@ -67,8 +67,8 @@ pub use variant::Variant;
 
 /// Marks a slot of the partial-sum workspace that is not used: the piece is a whole row or window.
 pub const NO_SLOT: u32 = u32::MAX;
-/// Marks, in place of a slot, a piece that is a whole row and is added to what `C` holds of it, whatever `β`: an earlier
-/// launch has written the product of the row's other entries.
+/// Marks, in place of a slot, a piece that is a whole row and is added to what `C` holds of it, whatever `β`: an
+/// earlier launch has written the product of the row's other entries.
 pub const ADD_TO_C: u32 = u32::MAX - 1;
 /// Marks a pad column of a tile: nothing of `B` is read for it.
 pub const NO_COLUMN: u32 = u32::MAX;

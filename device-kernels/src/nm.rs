@@ -1,7 +1,7 @@
 //! Products with vector-wise N:M sparse weights, `C[m × n] ← act(α·A[m × k]·W[k × n] + β·C + bias)`.
 //!
-//! Of every `M` successive rows of `W`, each run of `L` columns keeps `N` (Ma and others, NM-SpMM, section II). What is kept
-//! is a dense matrix of `w = k·N/M` rows; which row of `W`, so of the transposed activations, a kept row came from
+//! Of every `M` successive rows of `W`, each run of `L` columns keeps `N` (Ma and others, NM-SpMM, section II). What is
+//! kept is a dense matrix of `w = k·N/M` rows; which row of `W`, so of the transposed activations, a kept row came from
 //! depends on the run of columns. All kernels here read activations `k`-major, where such a row is contiguous.
 //!
 //! - [`NmCudaCores`]: products in f32, on CUDA cores;

@@ -9,7 +9,7 @@ use crate::unroll::each;
 /// What `act` is in `C ← act(α·sum + β·C + bias)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Activate {
-    /// Nothing.
+    /// Nothing: the sum goes to `C` as it is.
     #[default]
     Identity,
     /// `max(x, 0)`; NaN stays.
@@ -54,8 +54,8 @@ impl OutputType {
 /// The `C` side of one launch of `C[m × n] ← act(α·sum + β·C + bias)`.
 ///
 /// # Obligations
-/// - `c`: `m × n` row-major with `ldc ≥ n`, of the type that `flags` name; if they allow vectors, rows are aligned to four
-///   elements, or to 16 bytes where that is less.
+/// - `c`: `m × n` row-major with `ldc ≥ n`, of the type that `flags` name; if they allow vectors, rows are aligned to
+///   four elements, or to 16 bytes where that is less.
 /// - `bias`: `n` numbers of the sums' type, 16-byte aligned if `flags` allow vectors, or null for none.
 /// - `alpha` and `beta` were made of numbers of the sums' type.
 #[repr(C)]
@@ -69,13 +69,13 @@ pub struct Output {
     pub alpha: Factor,
     /// Factor of what `C` held; 0 means that it is not read.
     pub beta: Factor,
-    /// Rows of `C`.
+    /// Rows of `C`: no row from here on is touched.
     pub m: u32,
-    /// Columns of `C`.
+    /// Columns of `C`: no column from here on is touched.
     pub n: u32,
     /// Leading dimension of `C`, in elements.
     pub ldc: u32,
-    /// [`Output::flags`].
+    /// Type of `C`, activation and width of stores, as [`Output::flags`] packs them.
     pub flags: u32,
 }
 
@@ -100,8 +100,8 @@ impl Output {
         element.code() | activate | if vectors { VECTORS } else { 0 }
     }
 
-    /// `C[row, column..column + W] ← act(α·sums + β·C + bias)`, masked at `m` and `n`. `column` is a multiple of `W`, which
-    /// is 1, 2 or 4.
+    /// `C[row, column..column + W] ← act(α·sums + β·C + bias)`, masked at `m` and `n`. `column` is a multiple of `W`,
+    /// which is 1, 2 or 4.
     ///
     /// Long: call it in few places, in loops that are not unrolled. [`store_linear`](Self::store_linear) is for kernels
     /// without registers to spare.
@@ -137,8 +137,8 @@ impl Output {
         }
     }
 
-    /// `C[row, column..column + W] ← α·sums + beta·C`, masked as in [`store`](Self::store), for a `C` of the sums' type or
-    /// f16: for kernels that have no registers left for more, or add to what an earlier launch has written.
+    /// `C[row, column..column + W] ← α·sums + beta·C`, masked as in [`store`](Self::store), for a `C` of the sums' type
+    /// or f16: for kernels that have no registers left for more, or add to what an earlier launch has written.
     ///
     /// # Safety
     /// As for [`store`](Self::store).
@@ -187,7 +187,7 @@ impl Output {
         let mut out = sums;
         each::<W>(|i| out[i] = alpha * sums[i]);
         if beta != T::ZERO {
-            // SAFETY: the caller's promise.
+            // SAFETY: the span lies in `C`, which is as [`Output`] demands, and no other thread touches it.
             let old = unsafe { T::read::<S, W>(s, self.c, span) };
             each::<W>(|i| out[i] = T::fma(s, beta, old[i], out[i]));
         }
@@ -233,7 +233,8 @@ impl Output {
         let at = u64::from(row) * u64::from(self.ldc) + u64::from(column);
         let alpha = self.alpha.get::<f32>();
         let x = |i: usize| alpha * sums[i % WIDTH];
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller found the output plain and the columns inside of `C`, whose elements no other thread
+        // touches.
         unsafe {
             if self.flags & TYPE_MASK == 0 {
                 let c = self.c.cast::<f32>().at_wide(at);
@@ -258,7 +259,7 @@ impl Output {
 
 /// Some neighbouring elements of `C`.
 pub struct Span {
-    /// The first.
+    /// Element of `C` at which it begins.
     at: u64,
     /// How many of them there are.
     present: u32,
@@ -269,7 +270,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// A single element.
+    /// The element at `at` alone.
     #[inline(always)]
     pub(crate) const fn one(at: u64, kind: u32) -> Self {
         Self { at, present: 1, whole: true, kind }
@@ -302,14 +303,14 @@ pub trait Summed: Real {
         sums: [Self; W],
     );
 
-    /// [`Activate::Gelu`].
+    /// [`Activate::Gelu`] of `x`; plans of f64 have none, and their sums stay as they are.
     fn gelu<S: Simt>(s: &S, x: Self) -> Self;
 }
 
 impl Summed for f32 {
     #[inline(always)]
     unsafe fn read<S: Simt, const W: usize>(s: &S, c: GlobalPtr<u32>, span: &Span) -> [Self; W] {
-        // SAFETY: the caller's promise.
+        // SAFETY: the span lies in `C`, which is as [`Output`] demands, of the type that `kind` says.
         unsafe {
             match span.kind {
                 0 => read_numbers(s, c, span),
@@ -320,7 +321,7 @@ impl Summed for f32 {
 
     #[inline(always)]
     unsafe fn write<S: Simt, const W: usize>(s: &S, c: GlobalPtr<u32>, span: &Span, x: [Self; W]) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the span lies in `C`, of the type that `kind` says, and is this thread's alone.
         unsafe {
             match span.kind {
                 0 => write_numbers(s, c, span, x),
@@ -337,7 +338,7 @@ impl Summed for f32 {
         factors: [Self; 2],
         sums: [Self; W],
     ) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the span lies in `C`, of the type that `kind` says, and is this thread's alone.
         unsafe {
             match span.kind {
                 0 => linear_numbers(s, c, span, factors, sums),
@@ -358,13 +359,13 @@ impl Summed for f32 {
 impl Summed for f64 {
     #[inline(always)]
     unsafe fn read<S: Simt, const W: usize>(s: &S, c: GlobalPtr<u32>, span: &Span) -> [Self; W] {
-        // SAFETY: the caller's promise.
+        // SAFETY: the span lies in `C`, which is as [`Output`] demands: sums of f64 have no other type.
         unsafe { read_numbers(s, c, span) }
     }
 
     #[inline(always)]
     unsafe fn write<S: Simt, const W: usize>(s: &S, c: GlobalPtr<u32>, span: &Span, x: [Self; W]) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the span lies in `C`, of f64, and is this thread's alone.
         unsafe { write_numbers(s, c, span, x) }
     }
 
@@ -376,7 +377,7 @@ impl Summed for f64 {
         factors: [Self; 2],
         sums: [Self; W],
     ) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the span lies in `C`, of f64, and is this thread's alone.
         unsafe { linear_numbers(s, c, span, factors, sums) }
     }
 
@@ -393,7 +394,7 @@ impl Summed for f64 {
 unsafe fn read_numbers<S: Simt, T: Real, const W: usize>(s: &S, c: GlobalPtr<u32>, span: &Span) -> [T; W] {
     let from = c.cast::<T>().at_wide(span.at);
     let mut out = [T::ZERO; W];
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has numbers of `T` in all of the span, aligned to a vector where it is whole.
     unsafe {
         if span.whole {
             return T::load(s, from);
@@ -412,7 +413,7 @@ unsafe fn read_numbers<S: Simt, T: Real, const W: usize>(s: &S, c: GlobalPtr<u32
 #[inline(always)]
 unsafe fn write_numbers<S: Simt, T: Real, const W: usize>(s: &S, c: GlobalPtr<u32>, span: &Span, x: [T; W]) {
     let to = c.cast::<T>().at_wide(span.at);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has room for numbers of `T` in all of the span, aligned to a vector where it is whole.
     unsafe {
         if span.whole {
             return T::store(s, to, x, true);
@@ -440,7 +441,7 @@ unsafe fn linear_numbers<S: Simt, T: Real, const W: usize>(
     let c = c.cast::<T>().at_wide(span.at);
     let mut out = sums;
     each::<W>(|i| out[i] = alpha * sums[i]);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has numbers of `T` in all of the span, aligned to a vector where it is whole.
     unsafe {
         if span.whole {
             if beta != T::ZERO {
@@ -478,7 +479,7 @@ unsafe fn linear_halves<S: Simt, const W: usize>(
     let c = c.cast::<u16>().at_wide(span.at);
     let mut out = sums;
     each::<W>(|i| out[i] = alpha * sums[i]);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has f16 in all of the span, aligned to a vector where it is whole.
     unsafe {
         if span.whole && W > 1 {
             if beta != 0.0 {
@@ -518,7 +519,7 @@ unsafe fn read_halves<S: Simt, const W: usize>(
 ) -> [f32; W] {
     let from = c.cast::<u16>().at_wide(span.at);
     let mut pairs = [0; 2];
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has numbers of 16 bits in all of the span, aligned to a vector where it is whole.
     unsafe {
         if span.whole && W == 4 {
             pairs = s.load(from.cast::<[u32; 2]>());
@@ -560,7 +561,7 @@ unsafe fn write_halves<S: Simt, const W: usize>(
         let two = [x[low % W], x[(low + 1) % W]];
         if is_f16 { s.f32x2_to_f16x2(two) } else { s.f32x2_to_bf16x2(two) }
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has room for 16-bit numbers in all of the span, aligned to a vector where it is whole.
     unsafe {
         if span.whole && W == 4 {
             s.store_streaming(to.cast(), [pair(0), pair(2)]);

@@ -29,7 +29,7 @@ const HELD: u32 = 4;
 /// How [`PlaceValuesParams::index`] is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placing {
-    /// There is none.
+    /// There is no index: value `i` belongs to element `i`.
     InPlace,
     /// Number of the value of each element.
     Gather,
@@ -59,24 +59,24 @@ impl Placing {
 pub struct PlaceValuesParams {
     /// The new values, of the instance's type, cast to words.
     pub values: GlobalPtr<u32>,
-    /// Where they belong.
+    /// Where values belong, as `placing` says.
     pub index: GlobalPtr<u32>,
     /// Elements as `dtype` has them; those that no value is for are left alone.
     pub out: GlobalPtr<u32>,
     /// Where finite values that become infinite are counted, or null.
     pub overflowed: GlobalPtr<u32>,
-    /// Elements, or values.
+    /// Number of elements where values are gathered, else of values.
     pub count: u32,
-    /// Meaning of `index`.
+    /// Meaning of `index`: a [`Placing::code`].
     pub placing: u32,
     /// What values are rounded to.
     pub dtype: u32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 
-/// The kernel: four values a thread, given as `V` and stored as any type that is no wider. That type is no variant: it is
-/// one branch for all threads alike, and memory is what a launch takes time for.
+/// The kernel: four values a thread, given as `V` and stored as any type that is no wider. That type is no variant: it
+/// is one branch for all threads alike, and memory is what a launch takes time for.
 pub struct PlaceValues<V>(PhantomData<V>);
 
 impl<V: Given> PlaceValues<V> {
@@ -114,8 +114,8 @@ impl<V: Given> Kernel for PlaceValues<V> {
         // 1. Locate.
         let first = s.block_idx() * Self::PER_BLOCK + s.thread_idx();
         let position = |i: u32| Some(first + i * Self::BLOCK_THREADS).filter(|&at| at < p.count);
-        // SAFETY: positions are below `count`, and what the index says is in range, by the obligations of the params; no
-        // two threads have the same element. There are no collectives.
+        // SAFETY: positions are below `count`, and what the index says is in range, by the obligations of the params;
+        // no two threads have the same element. There are no collectives.
         unsafe {
             // 2. Gather: all loads before any store.
             let mut places = [NOWHERE; HELD as usize];
@@ -169,7 +169,7 @@ pub trait Given: Word {
 impl Given for f32 {
     #[inline(always)]
     unsafe fn place<S: Simt>(self, s: &S, p: &PlaceValuesParams, place: u32) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has this place of `out` to itself.
         let stored = unsafe { round(s, p, place, self) };
         !stored.is_finite() && self.is_finite()
     }
@@ -178,7 +178,7 @@ impl Given for f32 {
 impl Given for f64 {
     #[inline(always)]
     unsafe fn place<S: Simt>(self, s: &S, p: &PlaceValuesParams, place: u32) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has this place of `out` to itself, and `out` is f64 where values are.
         unsafe { s.store(p.out.cast::<Self>().at(place), self) };
         false
     }
@@ -191,7 +191,7 @@ impl Given for f64 {
 #[inline(always)]
 unsafe fn round<S: Simt>(s: &S, p: &PlaceValuesParams, place: u32, value: f32) -> f32 {
     let bits = value.to_bits();
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has this place of `out` to itself, of the type that `dtype` says.
     unsafe {
         match p.dtype {
             F16 => {

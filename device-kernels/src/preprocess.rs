@@ -1,4 +1,5 @@
-//! Preprocessing on the GPU: from CSR to the records of a [tile stream](crate::spmm::tile_stream), after Libra (section 4.5).
+//! Preprocessing on the GPU: from CSR to the records of a [tile stream](crate::spmm::tile_stream), after Libra (section
+//! 4.5).
 //!
 //! What a plan needs of a matrix depends on its structure alone, and every part of it can be computed entry by entry
 //! once it is known where the entry goes. Each place is a prefix sum ([`scan`](crate::scan)) or a rank, so that nothing
@@ -25,8 +26,8 @@
 //! | [`DistributeEntries`], [`KeepEntries`], [`GatherValues`] | an entry |
 //! | [`PlaceWindows`] | a slot |
 //!
-//! Where entries are divided by column vectors, [`DistributeVectors`] decides for the vectors that [`ListVectors`] lists;
-//! the entries of those that are taken go on as above, the others make segments of rows.
+//! Where entries are divided by column vectors, [`DistributeVectors`] decides for the vectors that [`ListVectors`]
+//! lists; the entries of those that are taken go on as above, the others make segments of rows.
 
 mod distribute;
 mod merge;

@@ -8,9 +8,9 @@ use crate::unroll::each4;
 
 /// A type in which a kernel sums: f32, or f64 for elements of that type.
 pub trait Real: Word + PartialOrd + Add<Output = Self> + Mul<Output = Self> {
-    /// 0.
+    /// 0, where sums begin.
     const ZERO: Self;
-    /// 1.
+    /// 1, a factor that changes nothing.
     const ONE: Self;
 
     /// `a·b + c`, rounded once.
@@ -78,7 +78,7 @@ impl Factor {
         x.factor()
     }
 
-    /// The number.
+    /// The number, for the type that it was made of: bits of another mean nothing.
     #[inline(always)]
     #[must_use]
     pub fn get<T: Real>(self) -> T {
@@ -96,23 +96,23 @@ impl Real for f32 {
     }
     #[inline(always)]
     unsafe fn shuffle_xor<S: Simt>(s: &S, x: Self, mask: u32) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that all 32 lanes are here.
         Self::from_bits(unsafe { s.shuffle_xor(x.to_bits(), mask) })
     }
     #[inline(always)]
     unsafe fn shuffle_up<S: Simt>(s: &S, x: Self, delta: u32) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that all 32 lanes are here.
         Self::from_bits(unsafe { s.shuffle_up(x.to_bits(), delta) })
     }
     #[inline(always)]
     unsafe fn reduce_add<S: Simt>(s: &S, to: GlobalPtr<Self>, x: Self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has a number at `to`, which others only add to meanwhile.
         unsafe { s.reduce_add_f32(to, x) }
     }
     #[inline(always)]
     unsafe fn load<S: Simt, const N: usize>(s: &S, from: GlobalPtr<Self>) -> [Self; N] {
         let mut out = [0.0; N];
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has `N` numbers at `from`, aligned to all of them.
         unsafe {
             match N {
                 1 => out[0] = s.load(from),
@@ -125,7 +125,7 @@ impl Real for f32 {
     }
     #[inline(always)]
     unsafe fn store<S: Simt, const N: usize>(s: &S, to: GlobalPtr<Self>, x: [Self; N], streaming: bool) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has room for `N` numbers at `to`, aligned to all of them, and no other thread touches it.
         unsafe {
             match N {
                 1 => s.store(to, x[0]),
@@ -137,12 +137,12 @@ impl Real for f32 {
     }
     #[inline(always)]
     unsafe fn store_shared<S: Simt>(s: &S, to: u32, x: [Self; 4]) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has 16 bytes of shared memory at `to`, aligned to them.
         unsafe { s.store_shared(to, x) }
     }
     #[inline(always)]
     unsafe fn load_shared<S: Simt>(s: &S, from: u32) -> [Self; 4] {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has 16 bytes of shared memory at `from`, aligned to them and written before a barrier.
         unsafe { s.load_shared(from) }
     }
     #[inline(always)]
@@ -165,23 +165,23 @@ impl Real for f64 {
     }
     #[inline(always)]
     unsafe fn shuffle_xor<S: Simt>(s: &S, x: Self, mask: u32) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that all 32 lanes are here; both halves go the same way.
         by_halves(x, |half| unsafe { s.shuffle_xor(half, mask) })
     }
     #[inline(always)]
     unsafe fn shuffle_up<S: Simt>(s: &S, x: Self, delta: u32) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that all 32 lanes are here; both halves go the same way.
         by_halves(x, |half| unsafe { s.shuffle_up(half, delta) })
     }
     #[inline(always)]
     unsafe fn reduce_add<S: Simt>(s: &S, to: GlobalPtr<Self>, x: Self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has a number at `to`, which others only add to meanwhile.
         unsafe { s.reduce_add_f64(to, x) }
     }
     #[inline(always)]
     unsafe fn load<S: Simt, const N: usize>(s: &S, from: GlobalPtr<Self>) -> [Self; N] {
         let mut out = [0.0; N];
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has `N` numbers at `from`, aligned to 16 bytes where there are two and more.
         unsafe {
             match N {
                 1 => out[0] = s.load(from),
@@ -197,7 +197,7 @@ impl Real for f64 {
     }
     #[inline(always)]
     unsafe fn store<S: Simt, const N: usize>(s: &S, to: GlobalPtr<Self>, x: [Self; N], streaming: bool) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has room for `N` numbers at `to`, aligned to 16 bytes where there are two and more.
         unsafe {
             match N {
                 1 => s.store(to, x[0]),
@@ -212,7 +212,7 @@ impl Real for f64 {
     }
     #[inline(always)]
     unsafe fn store_shared<S: Simt>(s: &S, to: u32, [a, b, c, d]: [Self; 4]) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has 32 bytes of shared memory at `to`, aligned to 16.
         unsafe {
             s.store_shared(to, [a, b]);
             s.store_shared(to + 16, [c, d]);
@@ -220,7 +220,7 @@ impl Real for f64 {
     }
     #[inline(always)]
     unsafe fn load_shared<S: Simt>(s: &S, from: u32) -> [Self; 4] {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has 32 bytes of shared memory at `from`, aligned to 16 and written before a barrier.
         let [[a, b], [c, d]] = unsafe { [s.load_shared(from), s.load_shared(from + 16)] };
         [a, b, c, d]
     }
@@ -239,7 +239,7 @@ impl Real for f64 {
 /// As for [`Simt::store`].
 #[inline(always)]
 unsafe fn put<S: Simt, T: Word>(s: &S, to: GlobalPtr<T>, x: T, streaming: bool) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has room for `x` at `to`, aligned to it, which no other thread touches.
     unsafe { if streaming { s.store_streaming(to, x) } else { s.store(to, x) } }
 }
 

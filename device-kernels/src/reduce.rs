@@ -1,7 +1,8 @@
-//! Reductions among the threads of a group: the two that Sgap (section 5.3) calls `atomicAddGroup` and `segReduceGroup`.
+//! Reductions among the threads of a group: the two that Sgap (section 5.3) calls `atomicAddGroup` and
+//! `segReduceGroup`.
 //!
-//! A *group* is `size` threads of a warp, `stride` lanes apart, so that the lanes between them may hold other columns of
-//! the same result:
+//! A *group* is `size` threads of a warp, `stride` lanes apart, so that the lanes between them may hold other columns
+//! of the same result:
 //!
 //! ```text
 //! lane        0  1  2  3  4  5  6  7      stride 2, size 4
@@ -9,18 +10,18 @@
 //! column      a  b  a  b  a  b  a  b
 //! ```
 //!
-//! Neither writes anything: who does, and whether by an atomic addition or to a place of its own, the kernel decides. Sums
-//! are formed in an order that depends on the group's shape alone, so that two runs give the same bits.
+//! Neither writes anything: who does, and whether by an atomic addition or to a place of its own, the kernel decides.
+//! Sums are formed in an order that depends on the group's shape alone, so that two runs give the same bits.
 
 use windrow_simt::Simt;
 
 use crate::real::Real;
 
-/// The shape of a group: a number of threads and the lanes from one to the next, powers of two with a product of at most
-/// 32, as their logarithms.
+/// The shape of a group: a number of threads and the lanes from one to the next, powers of two with a product of at
+/// most 32, as their logarithms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupShape {
-    /// Threads.
+    /// Logarithm of the group's threads.
     pub size_log2: u32,
     /// Lanes from one thread to the next.
     pub stride_log2: u32,
@@ -72,7 +73,8 @@ pub unsafe fn group_sum<S: Simt, T: Real, const C: usize>(
 /// thread from those before it in the group. Group: full warp.
 ///
 /// `tail` is the sum of the thread's last segment, as far as the thread has it, and `starts` whether that began in the
-/// thread; else the thread is inside one segment as a whole. A thread without elements has a tail of zero and none starts.
+/// thread; else the thread is inside one segment as a whole. A thread without elements has a tail of zero and none
+/// starts.
 ///
 /// The threads before are added pairwise (Hillis and Steele), nearer ones first.
 ///
@@ -102,7 +104,7 @@ pub unsafe fn segment_carry<S: Simt, T: Real, const C: usize>(
         distance *= 2;
     }
     // Of the thread before.
-    // SAFETY: as above.
+    // SAFETY: the caller promises that all 32 lanes are here, with the same shape.
     let (before, before_started) = unsafe { take_up(s, 1 << shape.stride_log2, sum, started) };
     if place == 0 {
         Carry { sum: [T::ZERO; C], started: false }
@@ -123,7 +125,7 @@ unsafe fn take_up<S: Simt, T: Real, const C: usize>(
     let mut i = 0;
     // A group as wide as the warp has nobody below its first thread, whose own values come back: nobody uses them.
     let delta = delta & 31;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that all 32 lanes are here, with the same `delta`.
     unsafe {
         while i < C {
             other[i] = T::shuffle_up(s, sum[i], delta);

@@ -54,9 +54,9 @@ pub struct RowSoftmaxParams {
     pub rows: GlobalPtr<[u32; 2]>,
     /// What the softmax is taken of.
     pub scores: GlobalPtr<f32>,
-    /// The probabilities.
+    /// The probabilities, `exp(scale·(score − max)) / Σ` over each row.
     pub out: GlobalPtr<f32>,
-    /// Number of rows.
+    /// Number of rows in `rows`.
     pub row_count: u32,
     /// Factor of the scores.
     pub scale: f32,
@@ -78,7 +78,7 @@ pub struct RowSoftmaxGradParams {
     pub gradient: GlobalPtr<f32>,
     /// The gradient with respect to the scores.
     pub out: GlobalPtr<f32>,
-    /// Number of rows.
+    /// Number of rows in `rows`.
     pub row_count: u32,
     /// Factor of the scores.
     pub scale: f32,
@@ -86,7 +86,7 @@ pub struct RowSoftmaxGradParams {
 
 /// The threads that share a row.
 pub trait Group: 'static {
-    /// How many.
+    /// Threads of the group: a power of two.
     const THREADS: u32;
     /// Whether they are a block.
     const LONG: bool;
@@ -113,7 +113,7 @@ impl Group for EightLanes {
 
     #[inline(always)]
     unsafe fn reduce<S: Simt>(s: &S, _: u32, value: f32, combine: impl Fn(f32, f32) -> f32) -> f32 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the block is here, and with it this warp.
         unsafe { butterfly::<S, SHORT_LANES>(s, value, combine) }
     }
 }
@@ -192,7 +192,7 @@ impl<G: Group> Share<G> {
     unsafe fn locate<S: Simt>(s: &S, rows: GlobalPtr<[u32; 2]>, row_count: u32) -> Self {
         let index = s.block_idx() * Self::ROWS + s.thread_idx() / G::THREADS;
         let [begin, end] = match index < row_count {
-            // SAFETY: the caller's promise.
+            // SAFETY: the index is below the number of rows, which the caller promises that `rows` has.
             true => unsafe { s.load_readonly(rows.at(index)) },
             false => [0; 2],
         };
@@ -388,7 +388,7 @@ unsafe fn pairs<S: Simt, G: Group>(
     let mut i = 0;
     while i < HELD {
         if let Some(at) = share.position(first, i) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the positions are those of the share's row, and both arrays have an element for each.
             step[i as usize] =
                 unsafe { [s.load_readonly(p.probabilities.at(at)), s.load_readonly(p.gradient.at(at))] };
         }

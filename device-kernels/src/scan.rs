@@ -27,8 +27,8 @@ pub const SCAN_BLOCK: u32 = Scan::BLOCK_THREADS * PER_THREAD;
 /// Arguments of [`Scan`] and of [`ScanAdd`].
 ///
 /// # Obligations
-/// - `len ≤ 2³²` less two blocks; `input` has `len` elements, `output` `len + 1`; both are aligned to 16 bytes, and are the
-///   same array or do not overlap;
+/// - `len ≤ 2³²` less two blocks; `input` has `len` elements, `output` `len + 1`; both are aligned to 16 bytes, and are
+///   the same array or do not overlap;
 /// - with `b = ⌈(len + 1) / `[`SCAN_BLOCK`]`⌉` blocks in the grid, `sums` has `b` elements and overlaps neither; for
 ///   [`ScanAdd`] they are the exclusive sums of what [`Scan`] stored there;
 /// - no sum exceeds 2³² − 1.
@@ -37,7 +37,7 @@ pub const SCAN_BLOCK: u32 = Scan::BLOCK_THREADS * PER_THREAD;
 pub struct ScanParams {
     /// What is added up.
     pub input: GlobalPtr<u32>,
-    /// The sums.
+    /// The sum of the elements before each, and of all in the end.
     pub output: GlobalPtr<u32>,
     /// Total of each block.
     pub sums: GlobalPtr<u32>,

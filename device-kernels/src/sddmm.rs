@@ -6,8 +6,8 @@
 //! | [`SddmmEntries`] | CUDA cores | entries one by one, eight of a row at a time; any element type |
 //! | [`SddmmGroups`] | CUDA cores | entries one by one, by groups of 1 to 32 threads; f32, f16 |
 //!
-//! After Libra (section 4), the last after Sgap. Every entry of the result is written by one lane, once, and its sum is taken in one
-//! order: two runs give the same bits.
+//! After Libra (section 4), the last after Sgap. Every entry of the result is written by one lane, once, and its sum is
+//! taken in one order: two runs give the same bits.
 
 use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt};
@@ -53,7 +53,7 @@ pub struct Sampled {
     pub ldx: u32,
     /// Leading dimension of `Y`, in elements.
     pub ldy: u32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
     /// Factor of every element.
     pub alpha: Factor,
@@ -82,7 +82,7 @@ impl Sampled {
     unsafe fn place<S: Simt>(&self, s: &S, position: u32) -> u32 {
         match self.places == GlobalPtr::NULL {
             true => position,
-            // SAFETY: the caller's promise.
+            // SAFETY: the position is one of the launch, and `places` has an element for each.
             false => unsafe { s.load_readonly_once(self.places.at(position)) },
         }
     }
@@ -93,7 +93,7 @@ impl Sampled {
     /// As for [`place`](Self::place).
     #[inline(always)]
     unsafe fn target<S: Simt, T: Real>(&self, s: &S, position: u32) -> Target<T> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the position is one of the launch, and `scale` has an element for each of the result.
         unsafe {
             let place = self.place(s, position);
             let factor = match self.scale == GlobalPtr::NULL {
@@ -112,7 +112,7 @@ impl Sampled {
     unsafe fn store<S: Simt, T: Real>(&self, s: &S, target: Target<T>, sum: T) {
         if target.place != Target::<T>::NONE.place {
             let product = self.alpha.get::<T>() * sum * target.factor;
-            // SAFETY: the caller's promise.
+            // SAFETY: the place is one of `out`, which no other thread has, by the caller's promise about the target.
             unsafe { s.store(self.out.cast::<T>().at(target.place), product) };
         }
     }

@@ -32,8 +32,8 @@ pub const QUAD: u32 = 4;
 /// A row-major matrix in global memory.
 ///
 /// # Obligations
-/// Element `(r, c)` is `data[r·ld + c]`, and exists for every row and column that a kernel is told of. Where `vectors` is
-/// not 0, `data` is aligned to four elements and `ld` a multiple of four.
+/// Element `(r, c)` is `data[r·ld + c]`, and exists for every row and column that a kernel is told of. Where `vectors`
+/// is not 0, `data` is aligned to four elements and `ld` a multiple of four.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 pub struct Matrix {
@@ -46,7 +46,7 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// No matrix.
+    /// A matrix that is not there.
     pub const NONE: Self = Self { data: GlobalPtr::NULL, ld: 0, vectors: 0 };
 
     #[inline(always)]
@@ -90,7 +90,7 @@ impl Matrix {
     #[inline(always)]
     unsafe fn store<S: Simt>(&self, s: &S, quad: Quad, elements: [f32; 4]) {
         let to = self.data.at_wide(self.offset(quad));
-        // SAFETY: the caller's promise.
+        // SAFETY: the quad is one of the matrix, and this thread's alone, by the caller's promise.
         unsafe {
             if self.vectors != 0 && quad.present == QUAD {
                 return s.store(to.cast::<[f32; 4]>(), elements);
@@ -134,13 +134,13 @@ impl Quad {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 pub struct Extent {
-    /// Rows.
+    /// Rows of the matrix, each of `2^lane_bits` lanes.
     pub rows: u32,
-    /// Columns.
+    /// Columns of the matrix, without padding.
     pub cols: u32,
     /// Binary logarithm of the lanes that share a row.
     pub lane_bits: u32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 

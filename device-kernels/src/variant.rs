@@ -5,7 +5,7 @@ use crate::element::Dtype;
 /// What distinguishes the entry points: the key by which the host picks one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Variant {
-    /// [`crate::spmm::row_split`].
+    /// [`crate::spmm::row_split`]: groups of lanes take segments of rows.
     RowSplit {
         /// Type of `A`'s values and of `B`.
         dtype: Dtype,
@@ -16,34 +16,34 @@ pub enum Variant {
         /// Whether `B` is read in 16-byte vectors (else element by element, for any alignment).
         vectors: bool,
     },
-    /// [`crate::spmm::short_rows`].
+    /// [`crate::spmm::short_rows`]: a group of lanes takes a whole row.
     ShortRows {
         /// Type of `A`'s values and of `B`.
         dtype: Dtype,
-        /// As for `RowSplit`.
+        /// As for [`RowSplit`](Self::RowSplit): lanes across the width.
         lanes: u32,
-        /// As for `RowSplit`.
+        /// As for [`RowSplit`](Self::RowSplit): whether `B` is read in vectors.
         vectors: bool,
     },
-    /// [`crate::spmm::tile_stream`].
+    /// [`crate::spmm::tile_stream`]: warps take steps of tiles on Tensor Cores.
     TileStream {
         /// Type of `A`'s values and of `B`.
         dtype: Dtype,
         /// Columns of `C` per warp.
         features: u32,
-        /// As for `RowSplit`.
+        /// As for [`RowSplit`](Self::RowSplit): whether `B` is read in vectors.
         vectors: bool,
         /// Whether records hold only the values of entries.
         packed: bool,
     },
-    /// [`crate::spmm::segment_group::RowGroups`].
+    /// [`crate::spmm::segment_group::RowGroups`]: threads take whole rows, or share them.
     RowGroups {
         /// Type of `A`'s values and of `B`.
         dtype: Dtype,
         /// Columns of a thread.
         columns: u32,
     },
-    /// [`crate::spmm::segment_group::NonzeroGroups`].
+    /// [`crate::spmm::segment_group::NonzeroGroups`]: threads take entries wherever rows end.
     NonzeroGroups {
         /// Type of `A`'s values and of `B`.
         dtype: Dtype,
@@ -52,70 +52,70 @@ pub enum Variant {
         /// Columns of a thread.
         columns: u32,
     },
-    /// [`crate::spmm::matricized_rows`].
+    /// [`crate::spmm::matricized_rows`]: a row at a time, laid out as a matrix for Tensor Cores.
     MatricizedRows {
         /// Whether `B` is column-major.
         column_major: bool,
-        /// As for `RowSplit`.
+        /// As for [`RowSplit`](Self::RowSplit): whether `B` is read in vectors.
         vectors: bool,
     },
-    /// [`crate::spmm::merge_path`].
+    /// [`crate::spmm::merge_path`]: threads take as many entries and ends of rows.
     MergePath {
         /// Type of `A`'s values and of `B`.
         dtype: Dtype,
         /// Steps of a thread.
         steps: u32,
     },
-    /// [`crate::spmm::segment_group::Mttkrp`].
+    /// [`crate::spmm::segment_group::Mttkrp`]: nonzero groups with two factors.
     Mttkrp {
         /// Type of the tensor's values and of the factors.
         dtype: Dtype,
-        /// As for `NonzeroGroups`.
+        /// As for [`NonzeroGroups`](Self::NonzeroGroups): entries that are read at once.
         at_once: u32,
-        /// As for `NonzeroGroups`.
+        /// As for [`NonzeroGroups`](Self::NonzeroGroups): columns of a thread.
         columns: u32,
     },
-    /// [`crate::atomic_entries`].
+    /// [`crate::atomic_entries`]: every product is one atomic addition.
     AtomicEntries {
         /// Dense matrices that an entry is multiplied by.
         factors: u32,
     },
-    /// [`crate::sddmm::SddmmTiles`].
+    /// [`crate::sddmm::SddmmTiles`]: tiles of a sampled product on Tensor Cores.
     SddmmTiles {
         /// Type of `X` and `Y`.
         dtype: Dtype,
         /// Times 64 bytes of a row in flight.
         chunks: u32,
-        /// As for `RowSplit`.
+        /// Whether `X` and `Y` are read in 16-byte vectors.
         vectors: bool,
         /// Whether an entry's position is found by scanning, for comparison.
         scans: bool,
     },
-    /// [`crate::sddmm::SddmmEntries`].
+    /// [`crate::sddmm::SddmmEntries`]: batches of entries of one row.
     SddmmEntries {
         /// Type of `X` and `Y`.
         dtype: Dtype,
-        /// As for `RowSplit`.
+        /// Whether `X` and `Y` are read in 16-byte vectors.
         vectors: bool,
     },
-    /// [`crate::sddmm::SddmmGroups`].
+    /// [`crate::sddmm::SddmmGroups`]: groups of threads that share an entry's inner dimension.
     SddmmGroups {
         /// Type of `X` and `Y`.
         dtype: Dtype,
-        /// As for `RowSplit`.
+        /// Whether `X` and `Y` are read in 16-byte vectors.
         vectors: bool,
     },
-    /// [`crate::row_softmax::RowSoftmax`].
+    /// [`crate::row_softmax::RowSoftmax`]: softmax over each row.
     RowSoftmax {
         /// Whether a row is a block's work, not that of eight lanes.
         long: bool,
     },
-    /// [`crate::row_softmax::RowSoftmaxGrad`].
+    /// [`crate::row_softmax::RowSoftmaxGrad`]: its gradient with respect to the scores.
     RowSoftmaxGrad {
-        /// As for `RowSoftmax`.
+        /// As for [`RowSoftmax`](Self::RowSoftmax): whether a row is a block's.
         long: bool,
     },
-    /// [`crate::nm::NmCudaCores`].
+    /// [`crate::nm::NmCudaCores`]: N:M products in f32.
     NmCudaCores {
         /// What a block computes.
         tile: NmTile,
@@ -124,7 +124,7 @@ pub enum Variant {
         /// Whether they come by bulk copies.
         bulk: bool,
     },
-    /// [`crate::nm::NmTensorCores`].
+    /// [`crate::nm::NmTensorCores`]: N:M products by MMAs.
     NmTensorCores {
         /// Type of the activations and weights.
         dtype: Dtype,
@@ -133,84 +133,84 @@ pub enum Variant {
         /// Slots of a stage.
         slots: u32,
     },
-    /// [`crate::nm::NmCombine`].
+    /// [`crate::nm::NmCombine`]: adds up the parts of an N:M product.
     NmCombine,
-    /// [`crate::nm::NmStage`].
+    /// [`crate::nm::NmStage`]: brings activations to the layout that kernels read.
     NmStage {
         /// The type that becomes f32; none for elements of 16 bits that stay as they are.
         widened: Option<Dtype>,
         /// Whether activations are read in 16-byte vectors.
         vectors: bool,
     },
-    /// [`crate::place_values`].
+    /// [`crate::place_values`]: new values, rounded and moved to their places.
     PlaceValues {
         /// Bytes of a value as it is given.
         value_bytes: u32,
     },
-    /// [`crate::training::Pointwise`].
+    /// [`crate::training::Pointwise`]: scale, bias, ReLU and its gate.
     Pointwise,
-    /// [`crate::training::CrossEntropy`].
+    /// [`crate::training::CrossEntropy`]: loss and gradient of each row.
     CrossEntropy,
-    /// [`crate::training::NormalizeRows`].
+    /// [`crate::training::NormalizeRows`]: rows of length 1.
     NormalizeRows,
-    /// [`crate::training::NormalizeRowsGrad`].
+    /// [`crate::training::NormalizeRowsGrad`]: the gradient of that.
     NormalizeRowsGrad,
-    /// [`crate::training::ColumnSums`].
+    /// [`crate::training::ColumnSums`]: sums of a chunk of rows.
     ColumnSums,
-    /// [`crate::training::Adam`].
+    /// [`crate::training::Adam`]: a step of the optimiser.
     Adam,
-    /// [`crate::spmm::combine`].
+    /// [`crate::spmm::combine`]: adds up the partial sums of cut rows.
     Combine {
         /// Bytes of a sum.
         sum_bytes: u32,
     },
-    /// [`crate::scan::Scan`].
+    /// [`crate::scan::Scan`]: exclusive sums inside each block.
     Scan,
-    /// [`crate::scan::ScanAdd`].
+    /// [`crate::scan::ScanAdd`]: adds to each block what comes before it.
     ScanAdd,
-    /// [`crate::preprocess::RowLengths`].
+    /// [`crate::preprocess::RowLengths`]: entries of each row.
     RowLengths,
-    /// [`crate::preprocess::PlaceRows`].
+    /// [`crate::preprocess::PlaceRows`]: rows with and without entries in their windows.
     PlaceRows,
-    /// [`crate::preprocess::MergeColumns`].
+    /// [`crate::preprocess::MergeColumns`]: entries of a window by columns.
     MergeColumns,
-    /// [`crate::preprocess::ListVectors`].
+    /// [`crate::preprocess::ListVectors`]: column vectors of each window.
     ListVectors,
-    /// [`crate::preprocess::TileSteps`].
+    /// [`crate::preprocess::TileSteps`]: columns and bitmaps of each step.
     TileSteps,
-    /// [`crate::preprocess::DistributeVectors`].
+    /// [`crate::preprocess::DistributeVectors`]: which column vectors go to tiles.
     DistributeVectors,
-    /// [`crate::preprocess::DistributeEntries`].
+    /// [`crate::preprocess::DistributeEntries`]: which entries are in them, and which are not.
     DistributeEntries,
-    /// [`crate::preprocess::KeepEntries`].
+    /// [`crate::preprocess::KeepEntries`]: brings both to lists of their own.
     KeepEntries,
-    /// [`crate::preprocess::PlaceWindows`].
+    /// [`crate::preprocess::PlaceWindows`]: rows that have entries in tiles, without gaps.
     PlaceWindows,
-    /// [`crate::preprocess::GatherValues`].
+    /// [`crate::preprocess::GatherValues`]: values of the entries that a list names.
     GatherValues {
         /// Bytes of a value.
         value_bytes: u32,
     },
-    /// [`crate::preprocess::TileRecords`].
+    /// [`crate::preprocess::TileRecords`]: the records of a tile stream.
     TileRecords {
         /// Bytes of a value.
         value_bytes: u32,
     },
-    /// [`crate::check`].
+    /// [`crate::check`]: compares an SpMM with its reference.
     Check {
         /// Type of `A`'s values and of `B`.
         dtype: Dtype,
     },
-    /// [`crate::gather_probe`].
+    /// [`crate::gather_probe`]: measures the gather roofline.
     GatherProbe,
 }
 
 /// The part of `C` that a block of an N:M product computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct NmTile {
-    /// Rows of `C`.
+    /// Rows of `C` in the tile.
     pub rows: u32,
-    /// Columns of `C`.
+    /// Columns of `C` in the tile.
     pub columns: u32,
     /// Columns that share one list of picks.
     pub strip: u32,

@@ -16,7 +16,7 @@ use thiserror::Error;
 pub struct UnknownName {
     /// What it should name.
     pub what: &'static str,
-    /// The name given.
+    /// The text that was to be one of the names.
     pub text: String,
     /// The names that there are.
     pub known: &'static str,

@@ -1,15 +1,16 @@
-//! Prunes the two linear layers of an MLP to N:M sparsity, runs them, and says what that costs in exactness and gains in
-//! time.
+//! Prunes the two linear layers of an MLP to N:M sparsity, runs them, and says what that costs in exactness and gains
+//! in time.
 //!
 //! ```console
 //! $ cargo run --release -p windrow --example pruned_mlp -- mlp.safetensors --make 1024x4096    # made-up weights
 //! $ cargo run --release -p windrow --example pruned_mlp -- model.safetensors --up h.0.mlp.up --down h.0.mlp.down
 //! ```
 //!
-//! The file has `NAME.weight`, out × in as PyTorch's `Linear` keeps it, and `NAME.bias` of both layers. Every element of
-//! the result is compared with an f64 product of the pruned weights; the distance to the product of the dense weights
-//! tells what pruning changes. (Made-up weights have no structure, and lose more than trained ones, which would also be
-//! trained further after pruning.) The dense products that are timed are cuBLAS's on a GPU, which must be there.
+//! The file has `NAME.weight`, out × in as PyTorch's `Linear` keeps it, and `NAME.bias` of both layers. Every element
+//! of the result is compared with an f64 product of the pruned weights; the distance to the product of the dense
+//! weights tells what pruning changes. (Made-up weights have no structure, and lose more than trained ones, which would
+//! also be trained further after pruning.) The dense products that are timed are cuBLAS's on a GPU, which must be
+//! there.
 
 mod common;
 

@@ -11,7 +11,7 @@ use crate::element::Real;
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Activation {
-    /// `x`.
+    /// `x` itself, nothing to compute.
     #[default]
     Identity,
     /// `max(x, 0)`; a NaN stays one.
@@ -24,7 +24,7 @@ names!(Activation, "activation";
     Identity => "identity", Relu => "relu", Gelu => "gelu");
 
 impl Activation {
-    /// Every activation.
+    /// Every activation, the default first.
     pub const ALL: [Self; 3] = [Self::Identity, Self::Relu, Self::Gelu];
 
     /// What kernels are told.
@@ -67,8 +67,8 @@ impl Activation {
 
 /// What a run makes of the sums of a product: `C ← act(α·product + β·C + bias)`. The default is the product alone.
 ///
-/// `S` is the type of the sums, f32 or f64. `B` is where the bias is: `[S]` for host memory, [`DeviceBuffer<S>`] for the
-/// memory of a device.
+/// `S` is the type of the sums, f32 or f64. `B` is where the bias is: `[S]` for host memory, [`DeviceBuffer<S>`] for
+/// the memory of a device.
 ///
 /// # Examples
 /// ```
@@ -123,7 +123,7 @@ fn relu<S: Real>(x: S) -> S {
 /// `½·(1 + tanh(t)) = 1 / (1 + e^(−2t))`, which does not cancel where `t` is far below zero.
 #[inline(always)]
 fn gelu(x: f32) -> f32 {
-    /// `−2·√(2/π)`.
+    /// `−2·√(2/π)`: the factor of `x + 0.044715·x³` in `−2t`, with GELU's tanh argument `t`.
     const FACTOR: f32 = -1.595_769;
     x / (1.0 + exp(FACTOR * (x + 0.044_715 * x * x * x)))
 }

@@ -78,13 +78,13 @@ impl<'a, T> DenseRef<'a, T> {
         Self::try_new(data, rows, cols, cols)
     }
 
-    /// Number of rows.
+    /// Rows of the matrix, each of [`cols`](Self::cols) elements.
     #[must_use]
     pub const fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Number of columns.
+    /// Columns of the matrix: elements of a row, without padding.
     #[must_use]
     pub const fn cols(&self) -> usize {
         self.cols
@@ -142,13 +142,13 @@ impl<'a, T> DenseMut<'a, T> {
         Self::try_new(data, rows, cols, cols)
     }
 
-    /// Number of rows.
+    /// Rows of the matrix, each of [`cols`](Self::cols) elements.
     #[must_use]
     pub const fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Number of columns.
+    /// Columns of the matrix: elements of a row, without padding.
     #[must_use]
     pub const fn cols(&self) -> usize {
         self.cols

@@ -41,8 +41,8 @@ mod sealed {
 
 /// Element type of dense operands and results: f32, f64, [`half::f16`] or [`half::bf16`].
 ///
-/// `B` has the one that the plan's precision names ([`Precision::Tf32`]: f32). `C` has any whose sums are of the same type:
-/// they are rounded once when they are stored.
+/// `B` has the one that the plan's precision names ([`Precision::Tf32`]: f32). `C` has any whose sums are of the same
+/// type: they are rounded once when they are stored.
 #[expect(private_bounds, reason = "nobody outside may implement it")]
 pub trait Element: Value + sealed::Element<In = <Self as Element>::Sum> {
     /// The type in which products with such elements are summed: f32, for f64 it is f64.
@@ -118,15 +118,15 @@ impl BySum {
         self.0.downcast_ref()
     }
 
-    /// The same.
+    /// As [`get`](Self::get), to change it.
     pub(crate) fn get_mut<T: Any>(&mut self) -> Option<&mut T> {
         self.0.downcast_mut()
     }
 }
 
 /// An expression for the element type of a precision: `with_element!(precision, T => expression)` has `T` stand for
-/// `f32`, `f64`, [`f16`](crate::f16) or [`bf16`](crate::bf16) in the expression, as `B` and other operands of a plan of that
-/// precision have it.
+/// `f32`, `f64`, [`f16`](crate::f16) or [`bf16`](crate::bf16) in the expression, as `B` and other operands of a plan of
+/// that precision have it.
 ///
 /// # Examples
 /// ```

@@ -57,7 +57,7 @@ pub unsafe fn launch<P: Pod>(
         let (operation, remedy) = ("start GPU kernels", "a CUDA device");
         return Err(DeviceError::NotAvailable { device: device.to_string(), operation, remedy });
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the params are the entry's and keep its obligations for this grid.
     match unsafe { Prepared::new(entry, grid, params) }? {
         Some(prepared) => machine.launch(&prepared),
         None => Ok(()),

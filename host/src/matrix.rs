@@ -78,13 +78,13 @@ impl<T: Value> DeviceMatrix<T> {
         Ok(Self { buffer, rows, cols, ld })
     }
 
-    /// Number of rows.
+    /// Rows of the matrix, each of [`cols`](Self::cols) elements.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Number of columns.
+    /// Columns of the matrix: elements of a row, without padding.
     #[must_use]
     pub fn cols(&self) -> usize {
         self.cols

@@ -27,7 +27,7 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// Every precision.
+    /// Every precision, f64 last: products with N:M weights do not have that.
     pub const ALL: [Self; 5] = [Self::F32, Self::Tf32, Self::F16, Self::Bf16, Self::F64];
 
     pub(crate) const fn dtype(self) -> Dtype {
@@ -81,11 +81,11 @@ pub enum Algorithm {
     /// CUDA cores over CSR, divided as a point of Sgap's space says ([`AtomicParallelism`](crate::AtomicParallelism)):
     /// for narrow `B`, where balance decides. f32, f64 and f16. Works on rows in their own order.
     SegmentGroup,
-    /// CUDA cores over CSR, a column of `B` at a time: entries and ends of rows merged into a path, of which every thread
-    /// takes as many steps (merge-based sparse matrix times vector). For one column and rows that differ in length. A
-    /// thread reads 4, 8 or 16 entries at once: as many as a point of
-    /// [`AtomicParallelism`](crate::AtomicParallelism) gives it, or as suits the size of the matrix. Any precision but f64.
-    /// Works on rows in their own order.
+    /// CUDA cores over CSR, a column of `B` at a time: entries and ends of rows merged into a path, of which every
+    /// thread takes as many steps (merge-based sparse matrix times vector). For one column and rows that differ in
+    /// length. A thread reads 4, 8 or 16 entries at once: as many as a point of
+    /// [`AtomicParallelism`](crate::AtomicParallelism) gives it, or as suits the size of the matrix. Any precision but
+    /// f64. Works on rows in their own order.
     MergePath,
     /// Tensor Cores over CSR: dot products as MMAs over matricised rows (TCA-SpMM). f16. Works on rows in their own
     /// order, and takes a column-major `B` too
@@ -145,7 +145,7 @@ pub enum Determinism {
 }
 
 impl Determinism {
-    /// Every choice.
+    /// Both choices, the default first.
     pub const ALL: [Self; 2] = [Self::RunToRun, Self::Fast];
 }
 
@@ -212,8 +212,8 @@ impl Preprocessing {
 names!(Preprocessing, "place of preprocessing";
     Auto => "auto", Cpu => "cpu", Gpu => "gpu");
 
-/// How [`Algorithm::RowSplit`] divides the work on a GPU: what is given instead of what it prefers for the matrix. Of it
-/// [`Algorithm::MergePath`] takes the entries of a piece.
+/// How [`Algorithm::RowSplit`] divides the work on a GPU: what is given instead of what it prefers for the matrix. Of
+/// it [`Algorithm::MergePath`] takes the entries of a piece.
 ///
 /// Where rows are cut decides the order of their sums, so results may differ in the last bits from those of another
 /// division; each gives the same in every run.

@@ -340,7 +340,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// Every family.
+    /// Every family, the two of TACO first.
     pub const ALL: [Self; 4] = [Self::NnzSerial, Self::RowSerial, Self::RowGroup, Self::NnzGroup];
 }
 

@@ -54,19 +54,19 @@ pub enum ProfileError {
     /// The file cannot be read or written.
     #[error("the profile {} cannot be {action}: {source}", path.display())]
     Io {
-        /// `read` or `written`.
+        /// What was to be done: `read` or `written`.
         action: &'static str,
-        /// The file.
+        /// The file of the profile.
         path: PathBuf,
-        /// Why.
+        /// What the operating system reports.
         source: io::Error,
     },
     /// The file is no profile, or one of another version.
     #[error("{} is no profile of this version ({reason}); make a new one with `windrow tune`", path.display())]
     Malformed {
-        /// The file.
+        /// The file of the profile.
         path: PathBuf,
-        /// What is wrong.
+        /// What is wrong in the file, such as a number or the place where its syntax ends.
         reason: String,
     },
 }
@@ -104,7 +104,7 @@ impl Profile {
         VectorThreshold::try_new(f64::from(self.vector_entries) / 8.0).unwrap_or(VectorThreshold::LIBRA)
     }
 
-    /// Sets [`vector_threshold`](Self::vector_threshold).
+    /// Sets [`vector_threshold`](Self::vector_threshold), which is kept as eighths of a vector's rows.
     pub fn set_vector_threshold(&mut self, threshold: VectorThreshold) {
         self.vector_entries = threshold.entries();
     }

@@ -116,19 +116,19 @@ pub enum TunedError {
     /// The file cannot be read or written.
     #[error("the tuned choices {} cannot be {action}: {source}", path.display())]
     Io {
-        /// `read` or `written`.
+        /// What was to be done: `read` or `written`.
         action: &'static str,
-        /// The file.
+        /// The file of tuned choices.
         path: PathBuf,
-        /// Why.
+        /// What the operating system reports.
         source: io::Error,
     },
     /// The file holds no tuned choices, or those of another version.
     #[error("{} holds no tuned choices of this version ({reason}); remove it, and tune again", path.display())]
     Malformed {
-        /// The file.
+        /// The file of tuned choices.
         path: PathBuf,
-        /// What is wrong.
+        /// What is wrong in the file, such as a choice that there is not or the place where its syntax ends.
         reason: String,
     },
 }

@@ -57,7 +57,7 @@ fn integer(x: f64) -> i128 {
 /// A product `α·A·B + β·C` of whole numbers.
 #[derive(Debug, Clone)]
 pub struct ExactCase {
-    /// `A`.
+    /// `A`, sparse, with whole numbers as values.
     pub a: Csr<f64>,
     /// `B`, row after row without padding.
     pub b: Vec<f64>,

@@ -11,7 +11,7 @@ use windrow_kernels::Arch;
 pub(crate) struct Target {
     /// Says which GPUs run it and which entries it holds.
     pub arch: Arch,
-    /// `-C target-cpu`.
+    /// What `-C target-cpu` is given.
     pub target_cpu: &'static str,
     /// `-C target-feature`; empty for what the architecture implies.
     pub target_features: &'static str,

@@ -16,13 +16,13 @@
 //! | `plan/MATRIX` | making plans, from CSR arrays in host memory to arrays on the device |
 //! | `parse` | reading Matrix Market files, on the CPU whatever the device |
 //!
-//! Plots are in `target/criterion/report/index.html`. On a GPU work is timed by device events. Every product is compared
-//! with an f64 reference before it is timed; a wrong one ends the run. The committed matrices are looked for in
-//! `WINDROW_DATA`, or in `data/` of the repository.
+//! Plots are in `target/criterion/report/index.html`. On a GPU work is timed by device events. Every product is
+//! compared with an f64 reference before it is timed; a wrong one ends the run. The committed matrices are looked for
+//! in `WINDROW_DATA`, or in `data/` of the repository.
 //!
 //! The CPU has one algorithm: cases of others are skipped there, and a line on standard error says how many. With
-//! `WINDROW_REQUIRE_GPU=1` a device that is no GPU is a failure. Without `--bench`, as `cargo test --benches` starts it,
-//! every case runs once on little matrices.
+//! `WINDROW_REQUIRE_GPU=1` a device that is no GPU is a failure. Without `--bench`, as `cargo test --benches` starts
+//! it, every case runs once on little matrices.
 
 mod cases;
 mod matrices;

@@ -46,7 +46,7 @@ fn paths() -> Vec<(SddmmAlgorithm, Precision)> {
     auto.into_iter().chain(others.map(|algorithm| (algorithm, Precision::F16))).collect()
 }
 
-/// One product.
+/// One sampled product: what criterion's benchmark of it plans and runs.
 pub(crate) struct Case<'a> {
     pub(crate) device: &'a Device,
     pub(crate) a: &'a Csr<f32>,

@@ -22,7 +22,7 @@ pub enum BenchError {
     /// A call of such a library that did not succeed.
     #[error("{call} failed: {status}")]
     Library {
-        /// The function.
+        /// The library's function that did not succeed.
         call: &'static str,
         /// The library's name of the error.
         status: String,
@@ -32,7 +32,7 @@ pub enum BenchError {
     NoScan {
         /// The precision asked for.
         precision: Precision,
-        /// The inner dimension.
+        /// The inner dimension asked for.
         inner: usize,
     },
     /// A product that is not within its error bound, so that its time is worth nothing.
@@ -56,9 +56,9 @@ pub enum BenchError {
     /// A copy on the device that does not equal its source.
     #[error("{wrong} of {pieces} 16-byte pieces differ after a copy on the device: its memory is broken")]
     Copy {
-        /// Pieces that differ.
+        /// Pieces that differ from their source.
         wrong: usize,
-        /// Pieces copied.
+        /// Pieces that were copied.
         pieces: usize,
     },
     /// A quantity beyond what a peer's interface takes.
@@ -68,7 +68,7 @@ pub enum BenchError {
     TooLarge {
         /// What there is too much of.
         what: &'static str,
-        /// How much.
+        /// How many there are.
         found: u64,
         /// The most that there may be.
         limit: u64,
@@ -78,7 +78,7 @@ pub enum BenchError {
     /// Operands of another type than the arithmetic asked for.
     #[error("{math} multiplies {expected} operands, these are {found}; convert them")]
     Operands {
-        /// The arithmetic.
+        /// Name of the arithmetic, such as `tf32`.
         math: &'static str,
         /// The precision that it takes.
         expected: Precision,
@@ -88,7 +88,7 @@ pub enum BenchError {
     /// Rates that are no table.
     #[error("{what} of a table of gather rates {problem}; measure it again")]
     Rates {
-        /// The field.
+        /// The field of the table.
         what: &'static str,
         /// What is wrong with it.
         problem: String,
@@ -106,7 +106,7 @@ pub enum BenchError {
     /// A name that stands for no path.
     #[error("{text:?} is no path; write an algorithm and a precision it has, as in {known}")]
     UnknownPath {
-        /// The name given.
+        /// The text that was to name a path.
         text: String,
         /// The names that exist.
         known: String,
@@ -114,9 +114,9 @@ pub enum BenchError {
     /// An option of a path that means nothing there.
     #[error("{text:?} is no path, because of {option:?}: {why}")]
     PathOption {
-        /// The name given.
+        /// The text that was to name a path.
         text: String,
-        /// The option.
+        /// The option in it that is refused.
         option: String,
         /// What is wrong with it.
         why: String,
@@ -126,7 +126,7 @@ pub enum BenchError {
     UnknownName {
         /// What it should name.
         what: &'static str,
-        /// The name given.
+        /// The text that was to be one of the names.
         text: String,
         /// The names that exist.
         known: &'static str,
@@ -142,7 +142,7 @@ pub enum BenchError {
         /// What is wrong with it.
         problem: String,
     },
-    /// The device failed.
+    /// What the device, its driver or its memory reports.
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// No plan, or no product.

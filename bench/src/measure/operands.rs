@@ -64,10 +64,10 @@ pub fn poisoned_matrix<S: Real>(
 pub(crate) enum Filling {
     /// Zeros, for kernels that add to them.
     Zero,
-    /// NaN.
+    /// NaN, so that an element that nobody writes is beyond every bound.
     Nan,
-    /// 10³⁰, on a CUDA device 10²³⁷ in f64: far beyond every bound, but finite, since a library may multiply `C` by β = 0
-    /// instead of not reading it.
+    /// 10³⁰, on a CUDA device 10²³⁷ in f64: far beyond every bound, but finite, since a library may multiply `C` by
+    /// β = 0 instead of not reading it.
     Huge,
 }
 
@@ -81,7 +81,7 @@ impl Filling {
         }
     }
 
-    /// The element.
+    /// The word as an f32, widened to the type of the sums.
     pub(crate) fn element<S: Real>(self) -> S {
         S::from_f32(f32::from_bits(self.word()))
     }

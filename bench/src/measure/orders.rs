@@ -24,7 +24,7 @@ pub(crate) struct FoundOrder {
     pub(crate) found: Reordering,
     /// Wall time, on so many threads of its own.
     pub(crate) seconds: f64,
-    /// Those threads.
+    /// Threads that found it.
     pub(crate) threads: usize,
 }
 

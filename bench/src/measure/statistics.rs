@@ -8,9 +8,9 @@ const MAD_TO_SIGMA: f64 = 1.4826;
 pub struct Statistics {
     /// The middle sample, or the mean of the middle two.
     pub median: f64,
-    /// The least sample.
+    /// The least of the samples, in their unit.
     pub min: f64,
-    /// The greatest sample.
+    /// The greatest of the samples, in their unit.
     pub max: f64,
     /// Relative spread: 1.4826 times the median distance from the median, divided by the median. For normal
     /// samples that is their relative standard deviation; a few outliers do not move it.

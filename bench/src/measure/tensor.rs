@@ -16,7 +16,7 @@ pub enum TensorOperation {
 }
 
 impl TensorOperation {
-    /// Both.
+    /// Both operations, MTTKRP first.
     pub const ALL: [Self; 2] = [Self::Mttkrp, Self::Ttm];
 
     /// Operations for each entry and column.

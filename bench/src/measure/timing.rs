@@ -19,7 +19,7 @@ const LONG_US: f64 = 5_000.0;
 pub struct Sampling {
     /// Calls before the first timed one.
     pub warm_up_calls: u32,
-    /// Batches at least.
+    /// Batches that are timed at least, however long they take.
     pub min_batches: u32,
     /// Timed calls at least, all batches together.
     pub min_calls: u32,
@@ -65,7 +65,7 @@ pub struct Timing {
     pub max_us: f64,
     /// [`Statistics::noise`] of the batches.
     pub noise: f64,
-    /// Batches.
+    /// Batches that were timed.
     pub batches: u32,
     /// Timed calls, all batches together.
     pub calls: u32,

@@ -25,8 +25,8 @@ pub(crate) struct Common {
     /// Where the lines or the summary go; standard output unless told.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Go on where --out ends, with the same options: cases that it has of this device and revision, without an error, are
-    /// not measured again.
+    /// Go on where --out ends, with the same options: cases that it has of this device and revision, without an error,
+    /// are not measured again.
     #[arg(long, requires = "out", conflicts_with = "summarise")]
     pub(crate) resume: bool,
     /// Seed of made-up values and of operands.

@@ -8,7 +8,7 @@ use crate::suites::Tally;
 /// Why the program ends, as its exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// All right.
+    /// Everything was measured, and every result is right.
     Right = 0,
     /// A result is wrong.
     Wrong = 1,
@@ -18,7 +18,7 @@ pub(crate) enum Exit {
     File = 3,
     /// There is no such device.
     NoDevice = 4,
-    /// Something failed otherwise.
+    /// A case could not be measured, or the program not go on.
     Failed = 5,
 }
 
@@ -37,7 +37,6 @@ impl Exit {
 /// What ends the program before its end.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// The exit code.
     pub(crate) exit: Exit,
     /// What to tell the user.
     pub(crate) message: String,

@@ -37,7 +37,6 @@ pub(crate) struct Arguments {
     suite: Choice,
 }
 
-/// The suites.
 #[derive(Debug, Subcommand)]
 enum Choice {
     Spmm(spmm::Arguments),
@@ -51,7 +50,6 @@ enum Choice {
 
 /// What the program asks of a suite's arguments.
 pub(crate) trait Command: Args {
-    /// The suite.
     type Suite: Suite;
 
     /// What all suites are told.

@@ -6,10 +6,9 @@ use windrow::{Csr, Device, OccupancyRange, Scheduling, SpmmReport, Verification}
 use crate::measure::roofline::DeviceRates;
 use crate::measure::timing::Timing;
 
-/// The device.
+/// The device that was measured, as far as it changes times.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DeviceFacts {
-    /// The model.
     pub(crate) name: String,
     /// `cuda`, `cpu` or `emulator`.
     pub(crate) kind: String,
@@ -30,23 +29,18 @@ impl DeviceFacts {
     }
 }
 
-/// The matrix.
+/// The sparse matrix; what is not known of one that could not be had is `null`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct MatrixFacts {
-    /// Its name.
     pub(crate) name: String,
-    /// [`pattern_checksum`](crate::measure::operands::pattern_checksum), in hexadecimal.
+    /// [`pattern_checksum`](crate::measure::operands::pattern_checksum) of rows and columns, in hexadecimal.
     pub(crate) checksum: Option<String>,
-    /// Rows.
     pub(crate) rows: Option<usize>,
-    /// Columns.
     pub(crate) cols: Option<usize>,
-    /// Entries.
     pub(crate) nnz: Option<usize>,
     /// Entries of the longest row.
     #[serde(default)]
     pub(crate) longest_row: Option<u64>,
-    /// Rows without entries.
     #[serde(default)]
     pub(crate) empty_rows: Option<usize>,
     /// Standard deviation of the lengths of rows, divided by their mean.
@@ -91,7 +85,7 @@ impl MatrixFacts {
 /// How the two parts of a hybrid follow each other.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SchedulingFacts {
-    /// `sequential` or `multi-stream`.
+    /// What the plan did: `sequential` or `multi-stream`.
     pub(crate) used: String,
     /// Occupancy ratios on CUDA cores and on Tensor Cores.
     pub(crate) occupancy: [f64; 2],
@@ -116,7 +110,6 @@ pub(crate) struct CheckFacts {
     pub(crate) worst_ratio: Option<f64>,
     /// Elements beyond their bound.
     pub(crate) failures: u64,
-    /// Elements compared.
     pub(crate) checked: u64,
 }
 
@@ -130,7 +123,6 @@ impl CheckFacts {
 /// The time of a product, and what bounds it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TimeFacts {
-    /// The time itself.
     #[serde(flatten)]
     pub(crate) timing: Timing,
     /// What bounds it; nothing where nobody asked.
@@ -214,7 +206,6 @@ impl PeerFacts {
 /// One algorithm of a peer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PeerAttempt {
-    /// Its name.
     pub(crate) algorithm: String,
     /// Its time, if its result is right.
     pub(crate) time: Option<Timing>,

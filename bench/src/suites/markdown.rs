@@ -1,4 +1,4 @@
-//! Tables in Markdown.
+//! Tables in Markdown, and lines with geometric means of their ratios.
 
 use std::fmt;
 

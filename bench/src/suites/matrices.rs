@@ -18,14 +18,12 @@ use crate::measure::operands::pattern_checksum;
 pub(crate) enum MatrixSource {
     /// A file in any format that windrow reads.
     File(PathBuf),
-    /// A made-up matrix.
     Synthetic(Synthetic),
     /// A matrix that is there.
     #[cfg(test)]
     InMemory {
         /// Its name in the records.
         name: String,
-        /// The matrix.
         csr: Csr<f32>,
     },
 }
@@ -107,7 +105,6 @@ pub(crate) struct Case<P> {
     pub(crate) matrix: usize,
     /// Columns of `B`, or the inner dimension.
     pub(crate) width: usize,
-    /// What is done.
     pub(crate) path: Option<P>,
 }
 

@@ -15,7 +15,7 @@ pub(crate) const SCHEMA: u32 = 1;
 /// reads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Record<F> {
-    /// [`SCHEMA`].
+    /// [`SCHEMA`] of the program that wrote it.
     pub(crate) schema: u32,
     /// Name of the suite.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -25,7 +25,6 @@ pub(crate) struct Record<F> {
     pub(crate) case: String,
     /// Which windrow was measured.
     pub(crate) revision: String,
-    /// Where.
     pub(crate) device: DeviceFacts,
     /// What the suite tells.
     #[serde(flatten)]

@@ -1,4 +1,4 @@
-//! `windrow gen`.
+//! `windrow gen`: what it writes, by name and by seed.
 
 use super::run::{Folder, windrow};
 

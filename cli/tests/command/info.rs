@@ -1,4 +1,4 @@
-//! `windrow info`.
+//! `windrow info`: what it tells of files, sound and broken.
 
 use super::run::{Folder, command, data, windrow};
 

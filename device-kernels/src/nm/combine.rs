@@ -18,9 +18,9 @@ use crate::variant::Variant;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 pub struct NmCombineParams {
-    /// The result.
+    /// The result, and what becomes of sums on their way to it.
     pub output: Output,
-    /// The partial sums.
+    /// The partial sums of part 0; the other parts follow.
     pub partial: GlobalPtr<f32>,
     /// Elements from one part to the next.
     pub part_elements: u64,

@@ -1,8 +1,8 @@
 //! N:M products in f32 on CUDA cores.
 //!
 //! After NM-SpMM (section III): hierarchical blocking, packing, double buffering of shared memory and of registers,
-//! indices prefetched. Different from it: thread tiles of 16 × 8, and the order of lanes in a warp, chosen so that fewer
-//! bytes of shared memory are read for each product.
+//! indices prefetched. Different from it: thread tiles of 16 × 8, and the order of lanes in a warp, chosen so that
+//! fewer bytes of shared memory are read for each product.
 //!
 //! ```text
 //! A          global --cp.async-->  shared      (slots, BM), the rows that a list names, as they lie
@@ -11,8 +11,8 @@
 //! sums       registers, TM × TN a lane  -->  shared  -->  C, in whole lines
 //! ```
 //!
-//! A warp is `8·TM` rows by `4·TN` columns of `C`: eight lanes along `m`, four along `n`. A lane's rows are chunks of four,
-//! 32 apart, its columns follow each other:
+//! A warp is `8·TM` rows by `4·TN` columns of `C`: eight lanes along `m`, four along `n`. A lane's rows are chunks of
+//! four, 32 apart, its columns follow each other:
 //!
 //! ```text
 //! row of C      32·c + 4·lane_m + i     c < TM / 4, i < 4
@@ -20,15 +20,15 @@
 //! ```
 //!
 //! Where the lanes of a warp share their picks, neighbours along `m` and `n` alternate (bits 1 to 3 of the lane are
-//! `lane_m`, bits 0 and 4 `lane_n`): then lanes `l` and `l ^ 1` read the same of `A`, `l` and `l ^ 2` the same of `W`, which
-//! shared memory serves together. Where they do not, eight successive lanes read one row of the slab.
+//! `lane_m`, bits 0 and 4 `lane_n`): then lanes `l` and `l ^ 1` read the same of `A`, `l` and `l ^ 2` the same of `W`,
+//! which shared memory serves together. Where they do not, eight successive lanes read one row of the slab.
 //!
 //! Stage `t`, of `depth` kept rows, is multiplied while stage `t + 1` is on its way. The barrier between stages stands
-//! before the last row of a stage is multiplied, whose fragments are in registers by then: the fragments after it are read
-//! from the next stage, and nothing is drained.
+//! before the last row of a stage is multiplied, whose fragments are in registers by then: the fragments after it are
+//! read from the next stage, and nothing is drained.
 //!
-//! Weights and lists of all stages follow each other so that what a stage needs lies together: its weights, its picks and
-//! the rows of the stage after it, which are brought while it is multiplied.
+//! Weights and lists of all stages follow each other so that what a stage needs lies together: its weights, its picks
+//! and the rows of the stage after it, which are brought while it is multiplied.
 
 use core::marker::PhantomData;
 
@@ -61,8 +61,8 @@ const SHARED_KIB: u32 = 228;
 /// - `a`: k-major, 16-byte aligned, less than 2³² vectors of four, every row readable up to `m` rounded up to 4.
 /// - the grid is (`⌈m / BM⌉ << parts_log2`, blocks of columns), for a tile of BM × BN.
 /// - `records`, 16-byte aligned: (blocks, stages, [`NmTile::record_words`]), and `slots` words behind. A record has
-///   `slots` rows of `a`, or [`NO_ROW`](crate::NO_ROW), which nothing picks; then the weights (`depth`, BN), columns from
-///   `n` on, and rows that are padding, zero; then for each strip of the block `depth` picks, a pick being
+///   `slots` rows of `a`, or [`NO_ROW`](crate::NO_ROW), which nothing picks; then the weights (`depth`, BN), columns
+///   from `n` on, and rows that are padding, zero; then for each strip of the block `depth` picks, a pick being
 ///   `slot · BM · 4` of a slot with a row, or of slot `slots`, which holds zeros.
 /// - `slots > 0` is a multiple of 4 and `depth > 0` one of [`NmTile::depth_multiple`], and [`NmTile::shared_bytes`] of
 ///   them is at most the kernel's.
@@ -75,7 +75,7 @@ pub struct NmCudaCoresParams {
     pub output: Output,
     /// Elements of the output from one part to the next.
     pub part_elements: u64,
-    /// The activations.
+    /// The activations, k-major: row `i` is column `i` of `A`.
     pub a: GlobalPtr<f32>,
     /// Rows, weights and picks.
     pub records: GlobalPtr<u32>,
@@ -295,11 +295,11 @@ impl<'a, S: Simt, P: Picks, const TM: usize, const TN: usize, const WARPS: u32>
         (of_a, of_w)
     }
 
-    /// `acc[i][j] += a[i]·w[j]`.
+    /// `acc[i][j] += a[i]·w[j]`, an outer product of one kept row, each element rounded once.
     #[inline(always)]
     fn multiply(&self, (a, w): &Fragments<TM, TN>, acc: &mut [[f32; TN]; TM]) {
-        // Columns outside: with rows outside, `ptxas` has the factor of `A` change more often, and three registers of one
-        // bank meet in 8 % of the instructions instead of 3 %.
+        // Columns outside: with rows outside, `ptxas` has the factor of `A` change more often, and three registers of
+        // one bank meet in 8 % of the instructions instead of 3 %.
         each::<TN>(|j| {
             each::<TM>(|i| acc[i][j] = self.s.fma(a[j % Self::LISTS][i], w[j], acc[i][j]));
         });

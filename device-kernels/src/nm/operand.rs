@@ -1,4 +1,5 @@
-//! What the element type decides: the shape of the MMA, how picked slots become its A operand, and which lane holds what.
+//! What the element type decides: the shape of the MMA, how picked slots become its A operand, and which lane holds
+//! what.
 
 use windrow_simt::Simt;
 
@@ -80,7 +81,7 @@ macro_rules! sixteen_bits {
             }
             #[inline(always)]
             unsafe fn picks<S: Simt>(s: &S, from: u32) -> u32 {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller's `from` is a pick in shared memory, written before a barrier.
                 u32::from(unsafe { s.load_shared::<u16>(from) })
             }
             #[inline(always)]
@@ -93,7 +94,8 @@ macro_rules! sixteen_bits {
             }
             #[inline(always)]
             unsafe fn load<S: Simt>(s: &S, from: u32, load: u32) -> [u32; 4] {
-                // SAFETY: the caller's promise.
+                // SAFETY: the full warp is here, and `from` lies in a slot of the slab, which was written before a
+                // barrier.
                 unsafe { s.load_matrix_x4_trans(from + load * 32) }
             }
             #[inline(always)]
@@ -102,15 +104,15 @@ macro_rules! sixteen_bits {
             }
             #[inline(always)]
             unsafe fn mma<S: Simt>(s: &S, a: [u32; 4], b: [u32; 2], acc: [f32; 4]) -> [f32; 4] {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller promises that the full warp is here.
                 unsafe { s.$mma(a, b, acc) }
             }
-            /// `fragment::c_f32`.
+            /// The row of `fragment::c_f32`: tiles of 16 rows follow each other.
             #[inline(always)]
             fn row(lane: u32, tile: u32, half: u32) -> u32 {
                 16 * tile + lane / 4 + 8 * half
             }
-            /// `fragment::b_16bit`.
+            /// The lane, register and half of `fragment::b_16bit`.
             #[inline(always)]
             fn weight_at(kept: u32, column: u32) -> (u32, u32, u32) {
                 (column * 4 + kept % 8 / 2, kept / 8, kept % 2)
@@ -122,9 +124,9 @@ macro_rules! sixteen_bits {
 sixteen_bits!(F16, mma_m16n8k16_f16);
 sixteen_bits!(Bf16, mma_m16n8k16_bf16);
 
-/// Which row of `C` a row of the MMA is, is free: a lane reads four successive elements of a slot, which are its registers
-/// of two MMAs. Elements are rounded before they come here ([`NmStage`](super::NmStage)): in the loop that costs three
-/// instructions each, more than the MMAs.
+/// Which row of `C` a row of the MMA is, is free: a lane reads four successive elements of a slot, which are its
+/// registers of two MMAs. Elements are rounded before they come here ([`NmStage`](super::NmStage)): in the loop that
+/// costs three instructions each, more than the MMAs.
 impl NmOperand for Tf32 {
     const DEPTH: u32 = 8;
     const SPAN: usize = 2;
@@ -157,7 +159,7 @@ impl NmOperand for Tf32 {
     }
     #[inline(always)]
     unsafe fn load<S: Simt>(s: &S, from: [u32; 2], load: u32) -> [[u32; 4]; 2] {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's `from` lies in slots of the slab, which were written before a barrier.
         from.map(|at| unsafe { s.load_shared(at + load * 128) })
     }
     #[inline(always)]
@@ -166,14 +168,14 @@ impl NmOperand for Tf32 {
     }
     #[inline(always)]
     unsafe fn mma<S: Simt>(s: &S, a: [u32; 4], b: [u32; 2], acc: [f32; 4]) -> [f32; 4] {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the full warp is here.
         unsafe { s.mma_m16n8k8_tf32(a, b, acc) }
     }
     #[inline(always)]
     fn row(lane: u32, tile: u32, half: u32) -> u32 {
         tile / 2 * 32 + lane / 4 * 4 + tile % 2 * 2 + half
     }
-    /// `fragment::b_tf32`.
+    /// The lane and register of `fragment::b_tf32`.
     #[inline(always)]
     fn weight_at(kept: u32, column: u32) -> (u32, u32, u32) {
         (column * 4 + kept % 4, kept / 4, 0)

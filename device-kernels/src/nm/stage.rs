@@ -48,7 +48,7 @@ pub struct NmStageParams {
     pub ld_out: u32,
     /// Whether `a` is row-major; else k-major.
     pub row_major: u32,
-    /// 0.
+    /// Zero: `Pod` allows no padding.
     pub padding: u32,
 }
 

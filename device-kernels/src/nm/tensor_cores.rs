@@ -1,7 +1,7 @@
 //! N:M products on Tensor Cores.
 //!
-//! What a gathered row of activations costs is its address only: `ldmatrix` takes one from each lane. So a warp owns a run
-//! of 32 columns and all rows of the block's tile, and
+//! What a gathered row of activations costs is its address only: `ldmatrix` takes one from each lane. So a warp owns a
+//! run of 32 columns and all rows of the block's tile, and
 //!
 //! ```text
 //! A     global --cp.async-->  shared (SLOTS, BM)   the rows that the columns of the block need in a stage
@@ -10,14 +10,14 @@
 //! sums  registers  -->  C, up to eight successive columns a lane
 //! ```
 //!
-//! Nobody else in the block needs a warp's weights, so that they go past shared memory, two steps ahead of their use. What
-//! limits the kernel is how fast shared memory gives the operand from `A`, which serves 32 columns, or the 8 or 16 that
-//! share their picks; and what comes from the L2: `BM·k` elements of `A` for every block of columns, and `BN·w` of `W` for
-//! every tile of rows. Tiles are therefore as large as registers allow.
+//! Nobody else in the block needs a warp's weights, so that they go past shared memory, two steps ahead of their use.
+//! What limits the kernel is how fast shared memory gives the operand from `A`, which serves 32 columns, or the 8 or 16
+//! that share their picks; and what comes from the L2: `BM·k` elements of `A` for every block of columns, and `BN·w` of
+//! `W` for every tile of rows. Tiles are therefore as large as registers allow.
 //!
-//! Eight lanes of a phase of `ldmatrix` read eight different slots, from different banks if their numbers differ modulo 8:
-//! `windrow_preprocess::nm::Banked` gives rows such slots. Blocks stay, and take one tile after the other, so that the
-//! stages of the next are on their way while the last of this are multiplied.
+//! Eight lanes of a phase of `ldmatrix` read eight different slots, from different banks if their numbers differ modulo
+//! 8: `windrow_preprocess::nm::Banked` gives rows such slots. Blocks stay, and take one tile after the other, so that
+//! the stages of the next are on their way while the last of this are multiplied.
 
 mod feed;
 
@@ -43,10 +43,10 @@ pub const WARP_COLUMNS: u32 = 32;
 /// # Obligations
 /// - `a`: k-major, 16-byte aligned, of less than 2³² vectors; every row is readable up to `m` rounded up to 16 bytes.
 /// - an *item* is a tile of rows, a part of the stages and a block of columns, the first running fastest; there are
-///   `m_tiles · blocks << parts_log2` of them, `items`, and the grid has up to as many blocks; `step` is the grid's size
-///   as (tiles of rows, the rest).
-/// - `rows`, per block of columns and stage: `SLOTS` rows of `a`, or [`NO_ROW`](crate::NO_ROW); less than 2³² in all. As many
-///   steps, which are those of all warps.
+///   `m_tiles · blocks << parts_log2` of them, `items`, and the grid has up to as many blocks; `step` is the grid's
+///   size as (tiles of rows, the rest).
+/// - `rows`, per block of columns and stage: `SLOTS` rows of `a`, or [`NO_ROW`](crate::NO_ROW); less than 2³² in all.
+///   As many steps, which are those of all warps.
 /// - `picks`, per block of columns, stage, warp and step: for each strip `DEPTH` slots, in the order of
 ///   [`NmOperand::place`]; slot `SLOTS` holds zeros. Less than 2³² vectors of 16 bytes.
 /// - `weights`, per warp of all blocks and step: [`weight_index`] tells which is where.
@@ -77,7 +77,7 @@ pub struct NmTensorCoresParams {
     pub parts_log2: u32,
     /// Tiles of rows, at least one.
     pub m_tiles: u32,
-    /// Items.
+    /// Items of the whole grid.
     pub items: u32,
     /// Blocks of the grid: modulo the tiles of rows, and divided by them.
     pub step: [u32; 2],
@@ -199,9 +199,9 @@ impl<E: NmOperand, B: BlockShape, const TILES: usize> Kernel for NmTensorCores<E
         const { Self::VALID }
         // 1. Locate. The grid has no block without an item.
         let mut item = Item::first(s, p);
-        // SAFETY: the obligations of the params. Items, and with them the number of stages, are the same for all threads
-        // of a block, so that they meet in every barrier; a slab is read after the wait and the barrier that follow its
-        // copies, and overwritten after the barrier that follows its last read.
+        // SAFETY: the obligations of the params. Items, and with them the number of stages, are the same for all
+        // threads of a block, so that they meet in every barrier; a slab is read after the wait and the barrier that
+        // follow its copies, and overwritten after the barrier that follows its last read.
         unsafe {
             Self::clear_zero_slots(s);
             let mut feed = Feed::<S, E, B, TILES>::new(s, p, item);
@@ -421,8 +421,8 @@ impl<E: NmOperand, B: BlockShape, const TILES: usize> NmTensorCores<E, B, TILES>
             });
             return;
         }
-        // Pieces of up to four columns of a row. What stores one is long, so it is there once, in a loop over those that
-        // have rows.
+        // Pieces of up to four columns of a row. What stores one is long, so it is there once, in a loop over those
+        // that have rows.
         let rows = (p.output.m - first_row).min(Self::BM);
         let row_pieces = Self::PIECES as u32;
         let pieces = if E::SPAN == 1 { rows.div_ceil(8) } else { Self::BM / 8 } * row_pieces;

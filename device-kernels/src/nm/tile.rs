@@ -9,8 +9,8 @@ impl NmTile {
         self.columns / self.strip
     }
 
-    /// What the depth of a stage is a multiple of: eight, so that fewer instructions are none of the products', but four
-    /// where strips are so narrow that eight kept rows may come from more than shared memory has room for.
+    /// What the depth of a stage is a multiple of: eight, so that fewer instructions are none of the products', but
+    /// four where strips are so narrow that eight kept rows may come from more than shared memory has room for.
     #[must_use]
     pub const fn depth_multiple(self) -> u32 {
         if self.strip >= 16 { 8 } else { 4 }

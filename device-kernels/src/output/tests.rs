@@ -5,7 +5,7 @@ use windrow_simt::emulator::{Launch, Memory, Schedule};
 
 use super::*;
 
-/// `act` in f64.
+/// `act(x)` in f64, from its definition.
 fn act(activate: Activate, x: f64) -> f64 {
     match activate {
         Activate::Identity => x,
@@ -30,7 +30,7 @@ struct Case {
     ldc: u32,
     beta: f32,
     bias: bool,
-    /// By [`Output::store_linear`].
+    /// Whether elements are stored by [`Output::store_linear`].
     linear: bool,
 }
 

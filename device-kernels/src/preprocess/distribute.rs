@@ -35,12 +35,12 @@ pub struct DistributeVectorsParams {
     pub distributed: GlobalPtr<[u32; 2]>,
     /// Entries that a vector in tiles has at least.
     pub threshold: u32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 
-/// Takes the vectors of at least `threshold` entries, and to fill the last step of sixteen the fullest others, of equals
-/// the first; a block for each window, 256 vectors at a time.
+/// Takes the vectors of at least `threshold` entries, and to fill the last step of sixteen the fullest others, of
+/// equals the first; a block for each window, 256 vectors at a time.
 ///
 /// ```text
 /// 1. count     vectors of 1, 2, … 8 entries           votes of warps, added in shared memory
@@ -124,7 +124,7 @@ unsafe fn mask_of<S: Simt>(s: &S, p: &DistributeVectorsParams, vector: u32, end:
     if vector >= end {
         return 0;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the vector is one of a window's, and leads to its first position, by the obligations of the params.
     unsafe {
         let [_, position] = s.load_readonly(p.vectors.at(vector));
         s.load_readonly(p.masks.at(position))
@@ -232,7 +232,7 @@ unsafe fn renumber<S: Simt>(s: &S, p: &DistributeVectorsParams, slots: u32, (beg
     let mut vector = begin + s.thread_idx();
     while vector < end {
         let to = p.taken_masks.at(vector);
-        // SAFETY: the caller's promise.
+        // SAFETY: the vectors `begin..end` are those of the block's window, each in one thread's hands.
         unsafe {
             let mask: u32 = s.load(to);
             let (mut renumbered, mut at, mut slot) = (0, 0, 0);
@@ -255,8 +255,8 @@ unsafe fn renumber<S: Simt>(s: &S, p: &DistributeVectorsParams, slots: u32, (beg
 ///   [`DistributeVectors`];
 /// - for [`DistributeEntries`], `kept` and `rest` have an element for each entry;
 /// - for [`KeepEntries`], they have one more and are the exclusive sums of what that kernel wrote; `kept_sources` and
-///   `kept_masks` have `kept[entries]` elements, `rest_sources` and `rest_cols` have `rest[entries]`, `rest_offsets` has
-///   `rows + 1`.
+///   `kept_masks` have `kept[entries]` elements, `rest_sources` and `rest_cols` have `rest[entries]`, `rest_offsets`
+///   has `rows + 1`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct DistributeEntriesParams {
@@ -282,13 +282,13 @@ pub struct DistributeEntriesParams {
     pub kept_masks: GlobalPtr<u32>,
     /// The other entries of the matrix.
     pub rest_sources: GlobalPtr<u32>,
-    /// Column of each.
+    /// Column of each of the other entries.
     pub rest_cols: GlobalPtr<u32>,
     /// Where the other entries of each row begin.
     pub rest_offsets: GlobalPtr<u32>,
-    /// Number of entries.
+    /// Number of entries of the matrix.
     pub entries: u32,
-    /// Number of rows.
+    /// Number of rows of the matrix.
     pub rows: u32,
 }
 
@@ -387,9 +387,9 @@ pub struct PlaceWindowsParams {
     pub distributed: GlobalPtr<[u32; 2]>,
     /// Rows of the windows with entries in tiles.
     pub placed_rows: GlobalPtr<u32>,
-    /// Slots of these.
+    /// Slots of `placed_rows`, 8 for each window.
     pub slots: u32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 

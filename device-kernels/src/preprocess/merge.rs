@@ -29,9 +29,9 @@ pub struct MergeColumnsParams {
     pub sources: GlobalPtr<u32>,
     /// Bit `r` where a column begins: slot `r` has an entry in it. 0 elsewhere.
     pub masks: GlobalPtr<u32>,
-    /// Number of slots.
+    /// Number of slots, 8 for each window.
     pub slots: u32,
-    /// Number of entries.
+    /// Number of entries in all slots.
     pub entries: u32,
 }
 
@@ -44,8 +44,8 @@ pub struct MergeColumnsParams {
 /// b + Σ_t |{entries of slot t in columns < c}| + |{t < r : slot t has an entry in c}|
 /// ```
 ///
-/// whose terms are a binary search in each of the eight rows, which are sorted. So a thread's work is logarithmic in the
-/// longest row of its window, and windows of any length need neither room in shared memory nor a path of their own.
+/// whose terms are a binary search in each of the eight rows, which are sorted. So a thread's work is logarithmic in
+/// the longest row of its window, and windows of any length need neither room in shared memory nor a path of their own.
 pub struct MergeColumns;
 
 impl Kernel for MergeColumns {
@@ -145,11 +145,12 @@ pub struct ListVectorsParams {
     pub sources: GlobalPtr<u32>,
     /// Not 0 where a column begins.
     pub masks: GlobalPtr<u32>,
-    /// `[column, first position]` of each column of each window; behind the last, the number of positions. Null: not yet.
+    /// `[column, first position]` of each column of each window; behind the last, the number of positions. Null: not
+    /// yet.
     pub vectors: GlobalPtr<[u32; 2]>,
-    /// Number of entries.
+    /// Number of entries in all windows.
     pub entries: u32,
-    /// Number of windows.
+    /// Number of windows, of 8 slots each.
     pub windows: u32,
 }
 

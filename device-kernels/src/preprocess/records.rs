@@ -18,8 +18,8 @@ use crate::variant::Variant;
 /// # Obligations
 /// - `steps ≤` 2²⁸; `bitmaps` and `step_entries`: those of [`TileSteps`](super::TileSteps); `sources`: those of
 ///   [`MergeColumns`](super::MergeColumns), positions of `values`;
-/// - unless `pieces` is null, `piece_steps` and `pieces` are those of [`TileSteps`](super::TileSteps), and `window_rows` has
-///   8 rows for each window of theirs;
+/// - unless `pieces` is null, `piece_steps` and `pieces` are those of [`TileSteps`](super::TileSteps), and
+///   `window_rows` has 8 rows for each window of theirs;
 /// - `record_starts` is null, and `records` has [`record_words`] words for each step; or it has the first chunk of each
 ///   step, and the number of chunks, which `records` has.
 #[repr(C)]
@@ -41,15 +41,15 @@ pub struct TileRecordsParams {
     pub values: GlobalPtr<u32>,
     /// First chunk of each packed record; null for dense ones.
     pub record_starts: GlobalPtr<u32>,
-    /// What is written.
+    /// The records that are written, step after step.
     pub records: GlobalPtr<u32>,
-    /// Number of steps.
+    /// Number of steps of all pieces.
     pub steps: u32,
-    /// Number of pieces.
+    /// Number of pieces, in the order of their steps.
     pub piece_count: u32,
     /// [`ROUNDED`](Self::ROUNDED), [`TO_NEAREST`](Self::TO_NEAREST) or [`TO_BF16`](Self::TO_BF16).
     pub rounding: u32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 
@@ -68,7 +68,7 @@ impl TileRecordsParams {
 /// As for [`Simt::load_readonly`]; `rounding` is one of those of [`TileRecordsParams`].
 #[inline(always)]
 unsafe fn load_value<S: Simt, B: StoredValue>(s: &S, values: GlobalPtr<u32>, at: u32, rounding: u32) -> B {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has a value at `at`, of the type that `rounding` says.
     unsafe {
         if rounding == TileRecordsParams::ROUNDED {
             s.load_readonly(values.cast::<B>().at(at))
@@ -150,7 +150,7 @@ impl End {
     /// The obligations of the params, and `step < steps`.
     #[inline(always)]
     unsafe fn find<S: Simt>(s: &S, p: &TileRecordsParams, step: u32) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: the step exists, so that the search finds the piece that it belongs to, and that its window.
         unsafe {
             let piece = part_of(s, p.piece_steps, p.piece_count, step);
             let [window, _, word, _] = s.load_readonly(p.pieces.at(piece));
@@ -228,7 +228,7 @@ impl<E: TileElement<Bits: StoredValue>> Elements<E> {
     /// As for [`load`](Self::load); the full warp.
     #[inline(always)]
     unsafe fn write_packed<S: Simt>(&self, s: &S, p: &TileRecordsParams, step: u32, end: End) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller names a step that exists, and the full warp is here; `records` has its chunks.
         unsafe {
             let chunk = s.load_readonly(p.record_starts.at(step));
             let record = p.records.at_wide(u64::from(chunk) * u64::from(CHUNK_BYTES / 4));
@@ -300,8 +300,8 @@ unsafe fn link<S: Simt>(s: &S, p: &TileRecordsParams, step: u32, i: u32) -> u32 
 /// Arguments of [`GatherValues`].
 ///
 /// # Obligations
-/// - `count ≤` [`MOST_ITEMS`](super::MOST_ITEMS); `sources` and `gathered` have `count` elements, `values` has each of the
-///   sources; `rounding` is as in [`TileRecordsParams`].
+/// - `count ≤` [`MOST_ITEMS`](super::MOST_ITEMS); `sources` and `gathered` have `count` elements, `values` has each of
+///   the sources; `rounding` is as in [`TileRecordsParams`].
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct GatherValuesParams {
@@ -309,16 +309,16 @@ pub struct GatherValuesParams {
     pub sources: GlobalPtr<u32>,
     /// Value of each entry of the matrix.
     pub values: GlobalPtr<u32>,
-    /// Their values.
+    /// Value of each entry that `sources` names, rounded if need be.
     pub gathered: GlobalPtr<u32>,
-    /// Number of them.
+    /// Number of entries that `sources` names.
     pub count: u32,
-    /// What values are.
+    /// What values are: a constant of [`TileRecordsParams`].
     pub rounding: u32,
 }
 
-/// `gathered[i] = values[sources[i]]`, rounded if need be, a thread for each. `E` stands for every type whose values are as
-/// long as its own.
+/// `gathered[i] = values[sources[i]]`, rounded if need be, a thread for each. `E` stands for every type whose values
+/// are as long as its own.
 pub struct GatherValues<E>(PhantomData<E>);
 
 impl<E: TileElement<Bits: StoredValue>> Kernel for GatherValues<E> {

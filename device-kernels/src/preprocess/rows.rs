@@ -24,9 +24,9 @@ pub struct RowLengthsParams {
     pub row_offsets: GlobalPtr<u64>,
     /// Entries of each, 0 for [`NO_ROW`].
     pub lengths: GlobalPtr<u32>,
-    /// Number of rows.
+    /// Number of rows, those of [`NO_ROW`] included.
     pub count: u32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 
@@ -63,7 +63,8 @@ impl Kernel for RowLengths {
 ///
 /// # Obligations
 /// - `count ≤` [`MOST_ITEMS`](super::MOST_ITEMS); `rows`: as for [`RowLengthsParams`], each once;
-/// - `ranks[i]`, for `i ≤ count`, is the number of rows before `i` that are to have a place among the rows with entries;
+/// - `ranks[i]`, for `i ≤ count`, is the number of rows before `i` that are to have a place among the rows with
+///   entries;
 /// - with `f` of these and `e` others of a matrix, `full = ⌈f / 8⌉` and `empty = ⌈e / 8⌉`; `window_rows` has
 ///   `8·(full + empty)` elements.
 #[repr(C)]
@@ -75,7 +76,7 @@ pub struct PlaceRowsParams {
     pub ranks: GlobalPtr<u32>,
     /// Row in each slot.
     pub window_rows: GlobalPtr<u32>,
-    /// Number of rows.
+    /// Number of rows, each with a rank.
     pub count: u32,
     /// Windows of rows with entries.
     pub full: u32,

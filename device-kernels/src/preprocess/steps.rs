@@ -16,8 +16,8 @@ use crate::variant::Variant;
 ///   steps from `pieces[i][1]` on of window `pieces[i][0]`;
 /// - `window_vectors`, `vectors` and `masks`: those of [`ListVectors`](super::ListVectors) and
 ///   [`MergeColumns`](super::MergeColumns), where a step is sixteen columns of a window, or what is left of them;
-/// - `step_cols` and `bitmaps` have 16 and 4 words for each step, `step_entries` an element, and `step_chunks` too unless
-///   it is null.
+/// - `step_cols` and `bitmaps` have 16 and 4 words for each step, `step_entries` an element, and `step_chunks` too
+///   unless it is null.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct TileStepsParams {
@@ -39,13 +39,13 @@ pub struct TileStepsParams {
     pub step_entries: GlobalPtr<u32>,
     /// Chunks of each step's packed record; null where records are dense.
     pub step_chunks: GlobalPtr<u32>,
-    /// Number of steps.
+    /// Number of steps of all pieces.
     pub steps: u32,
-    /// Number of pieces.
+    /// Number of pieces, in the order of their steps.
     pub piece_count: u32,
     /// Bytes of a value.
     pub value_bytes: u32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 

@@ -36,7 +36,7 @@ pub const BATCH: u32 = 8;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct SddmmEntriesParams {
-    /// The operands.
+    /// The dense operands and the result.
     pub sampled: Sampled,
     /// Row of each batch.
     pub rows: GlobalPtr<u32>,
@@ -44,9 +44,9 @@ pub struct SddmmEntriesParams {
     pub begins: GlobalPtr<u32>,
     /// Column of each position.
     pub col_indices: GlobalPtr<u32>,
-    /// Number of batches.
+    /// Batches of the whole grid.
     pub batch_count: u32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 
@@ -75,7 +75,8 @@ impl<G: Gather> Kernel for SddmmEntries<G> {
         let batch = s.block_idx() * Self::BATCHES + s.thread_idx() / BATCH;
         let lane = s.thread_idx() % BATCH;
         // SAFETY: `batch < batch_count` where it is used; rows, columns and positions are in range by the obligations
-        // of the params. All lanes of the warp reach the shuffles together: the bounds of the loop are the same for all.
+        // of the params. All lanes of the warp reach the shuffles together: the bounds of the loop are the same for
+        // all.
         unsafe {
             let [row, begin, end] = match batch < p.batch_count {
                 true => [

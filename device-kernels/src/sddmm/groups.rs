@@ -1,7 +1,7 @@
 //! SDDMM on CUDA cores by groups of threads of any size: Sgap's equation 4.
 //!
-//! The reduction of a sampled product is along a dense dimension, so that no row of the result is cut: `r` threads, from
-//! one to a warp, share an entry's inner dimension, and a parallel reduction adds their sums.
+//! The reduction of a sampled product is along a dense dimension, so that no row of the result is cut: `r` threads,
+//! from one to a warp, share an entry's inner dimension, and a parallel reduction adds their sums.
 //!
 //! ```text
 //!            thread 0     thread 1   ...  thread r − 1
@@ -9,8 +9,8 @@
 //! entry 1   Y[col 1][0..4)  [4..8)        [4r−4..4r)
 //! ```
 //!
-//! A group has a number of successive entries, wherever rows end, and works on four at a time. Both numbers come with the
-//! launch. A short inner dimension wants few threads, which a fixed group of eight leaves idle.
+//! A group has a number of successive entries, wherever rows end, and works on four at a time. Both numbers come with
+//! the launch. A short inner dimension wants few threads, which a fixed group of eight leaves idle.
 
 use core::marker::PhantomData;
 
@@ -31,20 +31,20 @@ const AT_ONCE: usize = 4;
 /// Arguments of [`SddmmGroups`].
 ///
 /// # Obligations
-/// `rows` and `col_indices` of the positions are below m and n. Blocks have the kernel's threads, and all of the grid fewer
-/// than 2³²; `groups · entries_each ≤ 2³² − 1`, and the groups have all positions.
+/// `rows` and `col_indices` of the positions are below m and n. Blocks have the kernel's threads, and all of the grid
+/// fewer than 2³²; `groups · entries_each ≤ 2³² − 1`, and the groups have all positions.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct SddmmGroupsParams {
-    /// The operands.
+    /// The dense operands and the result.
     pub sampled: Sampled,
     /// Row of each position.
     pub rows: GlobalPtr<u32>,
     /// Column of each position.
     pub col_indices: GlobalPtr<u32>,
-    /// Number of positions.
+    /// Number of positions in all groups.
     pub positions: u32,
-    /// Number of groups.
+    /// Groups of threads in the grid.
     pub groups: u32,
     /// Positions of a group.
     pub entries_each: u32,
@@ -74,8 +74,8 @@ impl<G: Gather> Kernel for SddmmGroups<G> {
         let first = if group < p.groups { group * p.entries_each } else { p.positions };
         let count = p.entries_each.min(p.positions - first.min(p.positions));
         let mut done = 0;
-        // SAFETY: positions are those of the group, where they are read. All lanes of the warp reach the shuffles together:
-        // the bounds of the loops are the same for all.
+        // SAFETY: positions are those of the group, where they are read. All lanes of the warp reach the shuffles
+        // together: the bounds of the loops are the same for all.
         unsafe {
             while done < p.entries_each {
                 let present = count.saturating_sub(done);

@@ -13,9 +13,9 @@
 //! A dot product may take its elements in any order, as long as both operands take the same. Lane `(g, q)` brings 16
 //! bytes of rows `g` and `g + 8` of `Y` and of row `g` of `X`, from the same element on, and what it brought are its
 //! registers of two MMAs. Four lanes bring 64 successive bytes of a row. Long rows of `Y` come through shared memory by
-//! `cp.async`, in two slots: those of the next tile while this one is multiplied. But each lane reads only what it copied
-//! itself, so that nobody waits for anybody. Short rows go straight to registers: warps enough fit on a multiprocessor to
-//! have as much in flight, and a tile has fewer instructions.
+//! `cp.async`, in two slots: those of the next tile while this one is multiplied. But each lane reads only what it
+//! copied itself, so that nobody waits for anybody. Short rows go straight to registers: warps enough fit on a
+//! multiprocessor to have as much in flight, and a tile has fewer instructions.
 //!
 //! Tiles do not depend on one another, so that balance is a matter of counting: each warp takes `tiles_per_warp`
 //! successive ones. Rows of `X` stay in registers while a window lasts, if they fit.
@@ -71,19 +71,19 @@ pub const fn record_window_at() -> usize {
 ///   then the window's first element of `window_rows`; then three words of padding.
 /// - `window_rows`: 8 rows below m a window, [`NO_ROW`](crate::NO_ROW) where there are fewer; these, and pad columns,
 ///   have no bits.
-/// - for an instance of 8 chunks, `inner` is a multiple of the elements in 16 bytes; for one of 1 or 2 chunks that reads
-///   vectors, it is at most [`SddmmTiles::SPAN`].
+/// - for an instance of 8 chunks, `inner` is a multiple of the elements in 16 bytes; for one of 1 or 2 chunks that
+///   reads vectors, it is at most [`SddmmTiles::SPAN`].
 /// - at most 2³² − 1024 positions, `tile_count · TILE_RECORD_WORDS` words and `tiles_per_warp ≥ 1`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct SddmmTilesParams {
-    /// The operands.
+    /// The dense operands and the result.
     pub sampled: Sampled,
     /// Record of each tile.
     pub records: GlobalPtr<u32>,
     /// Rows of each window.
     pub window_rows: GlobalPtr<u32>,
-    /// Number of tiles.
+    /// Number of records, one for each tile.
     pub tile_count: u32,
     /// Tiles that a warp takes.
     pub tiles_per_warp: u32,
@@ -111,7 +111,7 @@ macro_rules! dot_element {
 
             #[inline(always)]
             unsafe fn mma<S: Simt>(s: &S, a: [u32; 4], b: [u32; 2], acc: [f32; 4]) -> [f32; 4] {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller promises that the full warp is here.
                 unsafe { s.$mma(a, b, acc) }
             }
         }
@@ -125,14 +125,14 @@ dot_element!(Tf32, mma_m16n8k8_tf32, |s: &S, read: [u32; 4]| read
 
 /// How an entry's number among those of its row is found.
 pub trait Rank: 'static {
-    /// Whether by scanning.
+    /// Whether the mask is scanned bit by bit.
     const SCANS: bool;
 
     /// Bits of `mask` below `column`.
     fn below<S: Simt>(s: &S, mask: u32, column: u32) -> u32;
 }
 
-/// One population count.
+/// By one population count of the bits below the column.
 pub struct PopCount;
 /// Bit by bit, for comparison.
 pub struct Scan;
@@ -171,8 +171,8 @@ impl<E: DotElement, G: Staging, const CHUNKS: usize, R: Rank> SddmmTiles<E, G, C
     pub const SPAN: u32 = CHUNKS as u32 * 4 * E::CHUNK;
     /// Warps of a block.
     pub const WARPS: u32 = Self::BLOCK_THREADS / WARP;
-    /// Whether vectors may have elements beyond the inner dimension. The widest instance leaves such to the next: it has
-    /// no registers for it.
+    /// Whether vectors may have elements beyond the inner dimension. The widest instance leaves such to the next: it
+    /// has no registers for it.
     pub const RAGGED: bool = G::VECTORS && CHUNKS < 8;
     /// Whether rows of `Y` come through shared memory.
     const STAGED: bool = G::VECTORS && CHUNKS >= 4;
@@ -353,7 +353,7 @@ fn position_of<S: Simt, R: Rank>(s: &S, (masks, starts): (u32, [u32; 2]), g: u32
 /// A collective of the full warp.
 #[inline(always)]
 unsafe fn columns_of<S: Simt>(s: &S, words: u32, g: u32) -> [Option<u32>; 2] {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the full warp is here; lanes below 16 hold the columns.
     let columns = unsafe { [s.shuffle(words, g), s.shuffle(words, g + 8)] };
     columns.map(|column| (column != NO_COLUMN).then_some(column))
 }
@@ -425,7 +425,7 @@ impl<S: Simt, E: DotElement, G: Staging, const CHUNKS: usize> Rows<'_, S, E, G, 
     /// The obligations of [`Sampled`]; `columns` are rows of `Y`.
     #[inline(always)]
     unsafe fn read_pair(&self, columns: [Option<u32>; 2], first: u32) -> [[[u32; 4]; CHUNKS]; 2] {
-        // SAFETY: the caller's promise.
+        // SAFETY: columns that are there are rows of `Y`, by the caller's promise.
         columns.map(|column| unsafe { self.read(self.p.y, column, self.p.ldy, first) })
     }
 
@@ -456,8 +456,8 @@ impl<S: Simt, E: DotElement, G: Staging, const CHUNKS: usize> Rows<'_, S, E, G, 
         }
     }
 
-    /// Replaces, in this lane's part of a slot, the elements beyond the inner dimension by zero. Apart from the products:
-    /// few inner dimensions need it.
+    /// Replaces, in this lane's part of a slot, the elements beyond the inner dimension by zero. Apart from the
+    /// products: few inner dimensions need it.
     ///
     /// # Safety
     /// The slot was staged from element `first` on, and waited for.
@@ -466,7 +466,7 @@ impl<S: Simt, E: DotElement, G: Staging, const CHUNKS: usize> Rows<'_, S, E, G, 
         let mut number = 0;
         while number < 2 * CHUNKS as u32 {
             let at = slot + number * LANES_BYTES;
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller waited for the slot, of which this lane changes only what it brought itself.
             unsafe { self.s.store_shared(at, self.inside(self.s.load_shared(at), first, number / 2)) };
             number += 1;
         }

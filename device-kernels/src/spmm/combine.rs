@@ -20,11 +20,11 @@ use crate::variant::Variant;
 /// Arguments of [`Combine`].
 ///
 /// # Obligations
-/// `rows[i] = [row, first_slot, count, stride]`, where the bit [`ADDS`] of the stride says that the sum is added to what
-/// `C` holds of the row, written earlier in the stream, whatever `β`. The partials of `row` are the workspace's rows
-/// `first_slot + j·stride` for `j < count`, all written earlier in the stream; no row is listed
-/// twice, and with `dense.accumulate` every slot is listed exactly once, for it is zeroed when it is read. The first
-/// `wide_count` rows get a block each, the others a warp each: the grid has [`Combine::blocks`].
+/// `rows[i] = [row, first_slot, count, stride]`, where the bit [`ADDS`] of the stride says that the sum is added to
+/// what `C` holds of the row, written earlier in the stream, whatever `β`. The partials of `row` are the workspace's
+/// rows `first_slot + j·stride` for `j < count`, all written earlier in the stream; no row is listed twice, and with
+/// `dense.accumulate` every slot is listed exactly once, for it is zeroed when it is read. The first `wide_count` rows
+/// get a block each, the others a warp each: the grid has [`Combine::blocks`].
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct CombineParams {
@@ -44,8 +44,8 @@ pub const ADDS: u32 = 1 << 31;
 /// Partials that each lane has in flight.
 const IN_FLIGHT: u32 = 8;
 
-/// The kernel, for sums of type `T`: four columns a lane. A row of few partials is one warp's; the many of a long row are
-/// shared by a block's warps, each taking a contiguous share, and the shares are added in order.
+/// The kernel, for sums of type `T`: four columns a lane. A row of few partials is one warp's; the many of a long row
+/// are shared by a block's warps, each taking a contiguous share, and the shares are added in order.
 pub struct Combine<T>(PhantomData<T>);
 
 impl<T: Summed> Combine<T> {

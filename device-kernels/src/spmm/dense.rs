@@ -9,7 +9,8 @@ use crate::unroll::each;
 
 /// The dense operands of one launch of `C = act(α·A·B + β·C + bias)`, columns `0..n` of both.
 ///
-/// Kernels sum in the type of [`Element::Sum`](crate::Element::Sum), which the factors, the bias and the workspace have.
+/// Kernels sum in the type of [`Element::Sum`](crate::Element::Sum), which the factors, the bias and the workspace
+/// have.
 ///
 /// # Obligations
 /// - those of [`Output`], with `m` the rows of `A`; `n ≤ 2²⁰`: wider products are launched in blocks of columns.
@@ -18,12 +19,12 @@ use crate::unroll::each;
 /// - `partial`: rows of `ld_partial ≥ n` numbers, `ld_partial` a multiple of 4, 16-byte aligned; as many
 ///   rows as the launch's slots name. With `accumulate` several partial sums may have one slot, and all
 ///   slots are zero before the launch; without, each has its own.
-/// - The output is of the sums' type or f16, and has neither bias nor activation, but for [`Combine`](crate::spmm::combine::Combine): other kernels have no
-///   registers left for them.
+/// - The output is of the sums' type or f16, and has neither bias nor activation, but for
+///   [`Combine`](crate::spmm::combine::Combine): other kernels have no registers left for them.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 pub struct Dense {
-    /// `C`.
+    /// `C`, and what becomes of sums on their way to it.
     pub out: Output,
     /// `B`, cast to words.
     pub b: GlobalPtr<u32>,
@@ -35,7 +36,7 @@ pub struct Dense {
     pub ld_partial: u32,
     /// Whether partial sums are added to the workspace, in whatever order they come, instead of stored.
     pub accumulate: u32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 
@@ -61,12 +62,12 @@ impl Dense {
         sum: [T; W],
     ) {
         let beta = if adds { T::ONE } else { self.out.beta.get::<T>() };
-        // SAFETY: the caller's promise.
+        // SAFETY: the row is one of `C`, and no other thread touches these elements, by the caller's promise.
         unsafe { self.out.store_linear(s, beta, (row, column), sum) }
     }
 
-    /// Row `slot` of the workspace, columns `column..column + W` ← `sum`, or `+= sum` with `accumulate`; whole, since the
-    /// workspace is padded.
+    /// Row `slot` of the workspace, columns `column..column + W` ← `sum`, or `+= sum` with `accumulate`; whole, since
+    /// the workspace is padded.
     ///
     /// # Safety
     /// The obligations of [`Dense`]; without `accumulate`, `slot` is this thread group's own; with it, others may

@@ -2,10 +2,10 @@
 //! TCA-SpMM, section 4).
 //!
 //! A row of `A` with up to `8·w` entries is *matricised*: cut into `w` chunks of eight, the columns of the MMA's 8 × 8
-//! operand, chunk `i` in every column `n` with `n % w = i`. The other operand has in each of its sixteen rows eight elements
-//! of a column of `B`, those in the rows that a chunk names: the column *compressed* by the row's pattern. So `w` rows are a
-//! column of `B`, and one MMA works on `16/w` of them. Of the product only the elements where both chunks are the same are
-//! wanted, the diagonals `D[m][m % 8]`; a column's are summed:
+//! operand, chunk `i` in every column `n` with `n % w = i`. The other operand has in each of its sixteen rows eight
+//! elements of a column of `B`, those in the rows that a chunk names: the column *compressed* by the row's pattern. So
+//! `w` rows are a column of `B`, and one MMA works on `16/w` of them. Of the product only the elements where both
+//! chunks are the same are wanted, the diagonals `D[m][m % 8]`; a column's are summed:
 //!
 //! ```text
 //! w = 2           chunk 0  1  0  1  0  1  0  1   of the row of A
@@ -28,12 +28,12 @@
 //! shared  two steps; per row compressed[column][entry], words of two f16; word x lies at x ^ 4·(column/8 % 8)
 //! ```
 //!
-//! Compressed columns go through shared memory, the paper's *compressed RHS buffer*, because they come row by row of `B`,
-//! or element by element of a column-major `B`, and go chunk by chunk of a column. The exclusive or makes warps write and
-//! read it without bank conflicts, whatever `w`.
+//! Compressed columns go through shared memory, the paper's *compressed RHS buffer*, because they come row by row of
+//! `B`, or element by element of a column-major `B`, and go chunk by chunk of a column. The exclusive or makes warps
+//! write and read it without bank conflicts, whatever `w`.
 //!
-//! Blocks stay and take one step after the other. A step depends on three loads, each on the one before: what to do, which
-//! rows of `B`, their elements. So these are under way for three steps at a time:
+//! Blocks stay and take one step after the other. A step depends on three loads, each on the one before: what to do,
+//! which rows of `B`, their elements. So these are under way for three steps at a time:
 //!
 //! ```text
 //! step i       its elements -> shared, sync, multiply, write
@@ -42,10 +42,10 @@
 //! the next     its record asked for
 //! ```
 //!
-//! Where this differs from the paper: a row of more than 64 entries that needs several blocks is divided among them by its
-//! entries, not by columns of `C`, so that no block is left with a row of any length; pieces go to slots of the workspace
-//! that [`combine`](crate::spmm::combine) adds in order. Sums need no buffer in shared memory on their way to `C`: four MMAs'
-//! diagonals are brought together in a register, whose stores fill whole sectors.
+//! Where this differs from the paper: a row of more than 64 entries that needs several blocks is divided among them by
+//! its entries, not by columns of `C`, so that no block is left with a row of any length; pieces go to slots of the
+//! workspace that [`combine`](crate::spmm::combine) adds in order. Sums need no buffer in shared memory on their way to
+//! `C`: four MMAs' diagonals are brought together in a register, whose stores fill whole sectors.
 
 mod layout;
 
@@ -85,7 +85,8 @@ pub const APART: u32 = 1 << 30;
 ///   have the same record but for their number; `w` is 1, 2, 4 or 8, with at most `8·w` entries if it is not 8. A warp
 ///   without work has one warp, no entries and [`NO_ROW`]. Either all eight records have [`APART`], and
 ///   `w = 1`, or none has; those that have come last.
-/// - Entries lie below 2³² − 64; columns of entries are below k; `count` and the blocks of the grid, added up, below 2³².
+/// - Entries lie below 2³² − 64; columns of entries are below k; `count` and the blocks of the grid, added up, below
+///   2³².
 /// - For layouts of vectors `b` and its rows are aligned to 16 bytes, and rows are readable up to `ldb`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
@@ -100,7 +101,7 @@ pub struct MatricizedRowsParams {
     pub values: GlobalPtr<u32>,
     /// Records of blocks; a block takes those from its own number on, in steps of the grid.
     pub count: u32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 
@@ -117,8 +118,8 @@ impl<L: Layout> Kernel for MatricizedRows<L> {
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &MatricizedRowsParams) {
-        // SAFETY: the obligations of the params. All warps of a block go through the same steps: rows of several are all of
-        // it, and others take one.
+        // SAFETY: the obligations of the params. All warps of a block go through the same steps: rows of several are
+        // all of it, and others take one.
         unsafe {
             // 1. Locate.
             let slice = s.block_idx_y() * SLICE;
@@ -184,7 +185,7 @@ struct MatricizedRow {
 #[derive(Clone, Copy)]
 struct Step {
     row: MatricizedRow,
-    /// Entries before.
+    /// Entries of the row in earlier steps.
     done: u32,
 }
 
@@ -201,7 +202,7 @@ struct Cursor {
     block: u32,
     record: [u32; 4],
     done: u32,
-    /// The record behind.
+    /// The record that the warp takes next, read ahead.
     upcoming: [u32; 4],
 }
 
@@ -315,7 +316,7 @@ unsafe fn multiply<S: Simt>(
     operands: (u32, u32, u32),
     sums: [[f32; 4]; 4],
 ) -> [[f32; 4]; 4] {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the full warp is here, and that the row's chunks and columns were written.
     unsafe {
         [
             multiply_one(s, n, row, operands, (0, sums[0])),
@@ -384,8 +385,8 @@ unsafe fn finish<S: Simt>(
     }
 }
 
-/// For the MMA whose number is the lane's in its quad: the sum of the column that row `m = lane / 4` of the operand belongs
-/// to, and that of row `m + 8`.
+/// For the MMA whose number is the lane's in its quad: the sum of the column that row `m = lane / 4` of the operand
+/// belongs to, and that of row `m + 8`.
 #[inline(always)]
 unsafe fn diagonals<S: Simt>(s: &S, warps_log2: u32, sums: [[f32; 4]; 4]) -> [f32; 2] {
     let mut out = [0.0; 2];

@@ -75,7 +75,7 @@ const CARRY_BYTES: u32 = 8 * WARPS;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 pub struct MergePathParams {
-    /// The dense operands.
+    /// `B`, `C` and the workspace.
     pub dense: Dense,
     /// What each block does.
     pub shares: GlobalPtr<[u32; 4]>,
@@ -87,7 +87,7 @@ pub struct MergePathParams {
     pub values: GlobalPtr<u32>,
     /// Shares at the front that are of one row.
     pub long_count: u32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 
@@ -297,7 +297,7 @@ impl<const V: usize> Steps<V> {
         let mut terms = [[0.0; 4]; V];
         let mut from = products + 4 * self.entries_before.min(entries);
         self.each(|i, u, ends| {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller wrote the products of the share, and `4 V` more, before a barrier.
             terms[i][u] = unsafe { s.load_shared(from) };
             from += if ends { 0 } else { 4 };
         });
@@ -358,7 +358,7 @@ impl<E: Element<Sum = f32>> Run<E> {
     /// As for [`MergePathParams`]; there is a vector.
     #[inline(always)]
     unsafe fn products<S: Simt, const V: usize>(&self, s: &S, vector: u32) -> [[f32; 4]; V] {
-        // SAFETY: the caller's promise.
+        // SAFETY: there is such a vector, so that its columns, which are rows of `B`, and its values are readable.
         unsafe {
             if self.ldb == 1 {
                 self.products_of(s, vector, |col| self.b.at(col)) // one instruction an address
@@ -403,7 +403,7 @@ impl<E: Element<Sum = f32>> Run<E> {
 /// The bits of four values, from a multiple of 4 on.
 #[inline(always)]
 unsafe fn four<S: Simt, E: Element<Sum = f32>>(s: &S, from: GlobalPtr<E::Bits>) -> [u32; 4] {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has four values at `from`, which lie in one vector.
     unsafe {
         match E::DTYPE.bytes() {
             4 => s.load_readonly_once(from.cast()),

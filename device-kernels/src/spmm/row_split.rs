@@ -10,9 +10,10 @@
 //! way 1   B[col 1][0..8)  [8..16)  [16..24)            ...          entries 1, WAYS+1, ...
 //! ```
 //!
-//! [`IN_FLIGHT`] gathers per lane are issued before the first is used, or two where segments are short. A segment that is its whole
-//! row writes `C`, or adds to it where tiles have multiplied other entries of the row; a piece of a longer row writes its sum into a slot of the workspace, which
-//! [`combine`](crate::spmm::combine) adds in a fixed order, so the result is the same in every run.
+//! [`IN_FLIGHT`] gathers per lane are issued before the first is used, or two where segments are short. A segment that
+//! is its whole row writes `C`, or adds to it where tiles have multiplied other entries of the row; a piece of a longer
+//! row writes its sum into a slot of the workspace, which [`combine`](crate::spmm::combine) adds in a fixed order, so
+//! the result is the same in every run.
 
 use core::marker::PhantomData;
 
@@ -40,7 +41,7 @@ pub const IN_FLIGHT: usize = 4;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct RowSplitParams {
-    /// The dense operands.
+    /// `B`, `C` and the workspace.
     pub dense: Dense,
     /// `[row, begin, end, slot]` per segment.
     pub segments: GlobalPtr<[u32; 4]>,
@@ -48,9 +49,9 @@ pub struct RowSplitParams {
     pub col_indices: GlobalPtr<u32>,
     /// Value of each entry, in the element type's bits.
     pub values: GlobalPtr<u32>,
-    /// Number of segments.
+    /// Segments, of which a group of lanes has one.
     pub segment_count: u32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 
@@ -66,7 +67,7 @@ impl<G: Gather, const LANES: u32, const WAYS: u32> RowSplit<G, LANES, WAYS> {
     const SHORT: bool = WAYS == 1 && G::WIDTH == 8;
     /// Lanes that share a segment.
     pub const GROUP: u32 = LANES * WAYS;
-    /// Segments per block.
+    /// Segments per block: one for each group of lanes.
     pub const SEGMENTS_PER_BLOCK: u32 = Self::BLOCK_THREADS / Self::GROUP;
     /// Columns per slice of the width: one value of the grid's slow axis.
     pub const SLICE: u32 = LANES * G::WIDTH;
@@ -287,7 +288,7 @@ impl<T: Summed> Quads<T> {
     /// As for [`Dense::finish`].
     #[inline(always)]
     pub(crate) unsafe fn finish<S: Simt, G: Gather>(&self, s: &S, dense: &Dense, row: (u32, bool)) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has these columns of a row of `C` to itself.
         self.each(|column, [a, b, c, d]| unsafe {
             match G::WIDTH {
                 1 => dense.finish(s, row, column, [a]),
@@ -301,7 +302,7 @@ impl<T: Summed> Quads<T> {
     /// As for [`Dense::keep`].
     #[inline(always)]
     unsafe fn keep<S: Simt, G: Gather>(&self, s: &S, dense: &Dense, slot: u32) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has these columns of the slot to itself, or all only add to it.
         self.each(|column, [a, b, c, d]| unsafe {
             match G::WIDTH {
                 1 => dense.keep(s, slot, column, [a]),
@@ -336,7 +337,7 @@ pub(crate) unsafe fn deal<S: Simt, G: Gather, const WAYS: u32>(
         return Quads { first: (way < 2).then_some(mine), second: None };
     }
     let odd = !s.lane().is_multiple_of(2);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that all 32 lanes are here.
     let theirs = (if odd { lower } else { upper }).map(|x| unsafe { Sum::<G>::shuffle_xor(s, x, 1) });
     let pair = column - if odd { G::WIDTH } else { 0 };
     Quads {

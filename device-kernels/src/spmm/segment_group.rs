@@ -8,21 +8,22 @@
 //! | `{<x row, c col>, 1}` | `x` rows, one after the other | the thread's own |
 //! | `{<1/g row, c col>, r}` | every `g`-th entry of a row | parallel reduction among `r` threads |
 //!
-//! [`NonzeroGroups`] is the first two, [`RowGroups`] the others; [`Mttkrp`] is the first two for tensors. Each thread has `c` successive columns, `L` lanes next to
-//! each other have `L·c` of them (the paper's `tileSz`), and threads that are reduced together are `L` lanes apart:
-//! neighbours then read neighbouring elements of a row of `B`, and shuffles reach everybody they must.
+//! [`NonzeroGroups`] is the first two, [`RowGroups`] the others; [`Mttkrp`] is the first two for tensors. Each thread
+//! has `c` successive columns, `L` lanes next to each other have `L·c` of them (the paper's `tileSz`), and threads that
+//! are reduced together are `L` lanes apart: neighbours then read neighbouring elements of a row of `B`, and shuffles
+//! reach everybody they must.
 //!
 //! ```text
 //! lane     t·L + l          thread t of a group, columns c·l.. of the slice
 //! block    blockSz threads  grid (workers, slices of the width)
 //! ```
 //!
-//! `g`, `x`, `r` and `L` come with the launch, and so do the threads of a block and the blocks: a thread walks on to the
-//! next share when there are more of these than threads (`workerDimR`). Only the columns of a thread and the entries that
-//! it reads at once decide the code.
+//! `g`, `x`, `r` and `L` come with the launch, and so do the threads of a block and the blocks: a thread walks on to
+//! the next share when there are more of these than threads (`workerDimR`). Only the columns of a thread and the
+//! entries that it reads at once decide the code.
 //!
-//! Rows that end where they began, in one group, go to `C`. A row that is cut has a piece for each group, in a slot of the
-//! workspace of its own, which [`combine`](crate::spmm::combine) adds in order; or all add to one slot atomically
+//! Rows that end where they began, in one group, go to `C`. A row that is cut has a piece for each group, in a slot of
+//! the workspace of its own, which [`combine`](crate::spmm::combine) adds in order; or all add to one slot atomically
 //! ([`Dense::accumulate`](crate::spmm::dense::Dense::accumulate)), as the paper's kernels do.
 
 mod columns;
@@ -44,10 +45,10 @@ pub const MOST_THREADS: u32 = 512;
 /// Where a thread is: which columns it has, and which of the workers it is.
 #[derive(Clone, Copy)]
 struct Place {
-    /// First column.
+    /// First of the thread's columns.
     column: u32,
-    /// The first worker of the thread's warp, and those of all warps: what the loop over shares goes by, the same for all
-    /// lanes.
+    /// The first worker of the thread's warp, and those of all warps: what the loop over shares goes by, the same for
+    /// all lanes.
     warp_worker: u32,
     workers: u32,
     /// The thread's worker, counted from the warp's first.

@@ -26,7 +26,7 @@ use crate::variant::Variant;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct ShortRowsParams {
-    /// The dense operands.
+    /// `B` and `C`; no row is cut, so that the workspace is not used.
     pub dense: Dense,
     /// `[first_row, row_count, first_entry, len]` per block of the grid.
     pub blocks: GlobalPtr<[u32; 4]>,

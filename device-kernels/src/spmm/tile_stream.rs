@@ -76,7 +76,8 @@ pub const fn piece_word(slot: u32, shared: bool) -> u32 {
 /// # Obligations
 /// - `workers[i] = [begin, end]`, `begin < end`: the ranges are disjoint. A *piece* is all steps of a window
 ///   or some. It lies inside one range, or it is *shared*: each worker of a team, [`TEAM`] successive workers from
-///   a multiple of it, has a part, at least one step. All its workers meet the shared pieces of a team in the same order.
+///   a multiple of it, has a part, at least one step. All its workers meet the shared pieces of a team in the same
+///   order.
 /// - fewer than 2²⁸ steps; columns below k, rows below m and below [`MORE_STEPS`]; `8·slot + 8` at most the rows of
 ///   the workspace; all arrays 16-byte aligned.
 /// - per step: a record, 16 columns or [`NO_COLUMN`], and, unless records are packed, two bitmaps.
@@ -104,9 +105,9 @@ pub struct TileStreamParams {
     pub bitmaps: GlobalPtr<[u64; 2]>,
     /// First chunk of 16 bytes of each packed record, and the number of chunks: one more than there are steps.
     pub record_starts: GlobalPtr<u32>,
-    /// Number of workers.
+    /// Number of workers, one warp each.
     pub worker_count: u32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 
@@ -153,7 +154,7 @@ impl<E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32, V: Held
     const LINKED: () = assert!(!V::PACKED || STAGES - 1 == LINK_STEPS, "links lead to the step to be staged");
     /// Columns of `C` per warp, and per value of the grid's slow axis.
     pub const FEATURES: u32 = SLICES as u32 * E::SLICE_FEATURES;
-    /// Workers per block.
+    /// Workers of a block, one warp each.
     pub const WARPS: u32 = Self::BLOCK_THREADS / WARP;
     /// A pipeline slot: the rows of `B`, the step's record, the columns of a later step. A multiple of
     /// 128 bytes, so that the swizzle can be applied to whole addresses.

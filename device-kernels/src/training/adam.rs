@@ -14,7 +14,7 @@ use crate::variant::Variant;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 pub struct AdamParams {
-    /// The parameter `p`.
+    /// The parameter `p`, which the step changes.
     pub parameter: Matrix,
     /// The gradient `g` with respect to it.
     pub gradient: Matrix,
@@ -22,7 +22,7 @@ pub struct AdamParams {
     pub first: Matrix,
     /// The mean of their squares, `v`.
     pub second: Matrix,
-    /// The matrix.
+    /// Rows and columns of all four matrices.
     pub extent: Extent,
     /// `β₁`: what stays of `m`.
     pub beta1: f32,
@@ -36,9 +36,9 @@ pub struct AdamParams {
     pub step_size: f32,
     /// `1 / √(1 − β₂ᵗ)`.
     pub correction: f32,
-    /// `ε`.
+    /// `ε`, added to the root, so that nothing is divided by zero.
     pub epsilon: f32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 

@@ -15,8 +15,8 @@ use crate::kernel::Kernel;
 use crate::row_softmax::butterfly;
 use crate::variant::Variant;
 
-/// Numbers that are written for each row: its loss; 1 if it has a weight and is predicted right; 1 if it has none and is
-/// predicted right; 0.
+/// Numbers that are written for each row: its loss; 1 if it has a weight and is predicted right; 1 if it has none and
+/// is predicted right; 0.
 pub const OUTCOMES: u32 = 4;
 
 /// Arguments of [`CrossEntropy`].
@@ -28,7 +28,7 @@ pub const OUTCOMES: u32 = 4;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 pub struct CrossEntropyParams {
-    /// `x`.
+    /// The logits `x`, a column for each class.
     pub logits: Matrix,
     /// The gradient with respect to the logits.
     pub gradient: Matrix,
@@ -38,13 +38,13 @@ pub struct CrossEntropyParams {
     pub weights: GlobalPtr<f32>,
     /// What became of each row.
     pub outcomes: GlobalPtr<[f32; 4]>,
-    /// Rows.
+    /// Rows of the logits, each with a label.
     pub rows: u32,
-    /// Columns: the classes.
+    /// Columns of the logits: the classes.
     pub cols: u32,
 }
 
-/// The kernel.
+/// The kernel: gradient, loss and prediction of each row, a warp for each.
 pub struct CrossEntropy;
 
 impl CrossEntropy {

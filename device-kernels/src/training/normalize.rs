@@ -24,19 +24,19 @@ use crate::variant::Variant;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 pub struct NormalizeRowsParams {
-    /// The rows.
+    /// The rows that are to have length 1.
     pub x: Matrix,
     /// Those of length 1.
     pub y: Matrix,
     /// `1 / ‖x[r]‖`, or 0.
     pub inverse_norms: GlobalPtr<f32>,
-    /// Rows.
+    /// Rows of `x` and `y`.
     pub rows: u32,
-    /// Columns.
+    /// Columns of `x` and `y`.
     pub cols: u32,
     /// Rows of no more than this length become zero.
     pub epsilon: f32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 
@@ -48,7 +48,7 @@ pub struct NormalizeRowsParams {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 pub struct NormalizeRowsGradParams {
-    /// What [`NormalizeRows`] gave.
+    /// The rows of length 1 that [`NormalizeRows`] wrote.
     pub y: Matrix,
     /// The gradient with respect to it.
     pub gradient: Matrix,
@@ -56,19 +56,19 @@ pub struct NormalizeRowsGradParams {
     pub out: Matrix,
     /// `1 / ‖x[r]‖`, or 0.
     pub inverse_norms: GlobalPtr<f32>,
-    /// Rows.
+    /// Rows of `y` and the gradients.
     pub rows: u32,
-    /// Columns.
+    /// Columns of `y` and the gradients.
     pub cols: u32,
     /// Factor of the gradient.
     pub scale: f32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 
-/// The forward kernel.
+/// The forward kernel: `y[r] = x[r] / ‖x[r]‖`.
 pub struct NormalizeRows;
-/// The backward kernel.
+/// The backward kernel: what reaches `x` of the gradient with respect to `y`.
 pub struct NormalizeRowsGrad;
 
 impl NormalizeRows {
@@ -143,7 +143,7 @@ impl Kernel for NormalizeRowsGrad {
     }
 }
 
-/// `sum + a·b`.
+/// `sum + a·b`, element after element, each step rounded once.
 #[inline(always)]
 fn dot<S: Simt>(s: &S, a: [f32; 4], b: [f32; 4], mut sum: f32) -> f32 {
     let mut i = 0;

@@ -16,7 +16,7 @@ use crate::variant::Variant;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 pub struct PointwiseParams {
-    /// What is read.
+    /// The matrix that is read, in f32.
     pub x: Matrix,
     /// Elements that are not above zero here become zero; or none.
     pub gate: Matrix,
@@ -26,15 +26,15 @@ pub struct PointwiseParams {
     pub rounded: Matrix,
     /// What is added to each row; or null.
     pub bias: GlobalPtr<f32>,
-    /// The matrix.
+    /// Rows and columns of all matrices.
     pub extent: Extent,
     /// Whether elements that are not above zero become zero.
     pub rectify: u32,
     /// Whether `rounded` is bf16, not f16.
     pub rounds_to_bf16: u32,
-    /// Factor of `x`.
+    /// Factor of `x`, before the bias.
     pub scale: f32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 
@@ -91,7 +91,7 @@ impl Kernel for Pointwise {
 unsafe fn store_rounded<S: Simt>(s: &S, p: &PointwiseParams, quad: Quad, elements: [f32; 4]) {
     let bits = elements.map(|x| if p.rounds_to_bf16 != 0 { s.f32_to_bf16(x) } else { s.f32_to_f16(x) });
     let to = p.rounded.data.cast::<u16>().at_wide(p.rounded.offset(quad));
-    // SAFETY: the caller's promise.
+    // SAFETY: the quad is one of the matrix, and this thread's alone, by the caller's promise.
     unsafe {
         if p.rounded.vectors != 0 && quad.present == QUAD {
             let pair = |low: u16, high: u16| u32::from(low) | u32::from(high) << 16;

@@ -1,7 +1,7 @@
 //! Sums of columns: `out[i, c] = Σ x[r, c]·y[r, c]` over the rows `r` of chunk `i`, without `y` the sum of `x`.
 //!
-//! A block takes a chunk of rows and 32 columns, its warps every eighth row each. A first launch leaves a row of sums for
-//! each chunk, a second adds these, as one chunk.
+//! A block takes a chunk of rows and 32 columns, its warps every eighth row each. A first launch leaves a row of sums
+//! for each chunk, a second adds these, as one chunk.
 
 use bytemuck::{Pod, Zeroable};
 use windrow_simt::{Simt, WARP};
@@ -25,13 +25,13 @@ pub struct ColumnSumsParams {
     pub y: Matrix,
     /// A row of sums for each chunk.
     pub out: Matrix,
-    /// Rows.
+    /// Rows of `x`, and of `y` if it is there.
     pub rows: u32,
-    /// Columns.
+    /// Columns of `x`, and of `out`.
     pub cols: u32,
     /// Rows of a chunk.
     pub chunk_rows: u32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 
@@ -59,8 +59,8 @@ impl Kernel for ColumnSums {
         let begin = s.block_idx() * p.chunk_rows;
         let end = begin + p.chunk_rows.min(p.rows - begin);
         let inside = column < p.cols;
-        // SAFETY: rows and columns are those of the matrices, by the obligations of the params. All threads of the block
-        // reach the barrier: it stands outside of the loop.
+        // SAFETY: rows and columns are those of the matrices, by the obligations of the params. All threads of the
+        // block reach the barrier: it stands outside of the loop.
         unsafe {
             // 2. to 4. Gather and accumulate: each warp its rows, then the warps in order.
             let mut sum = 0.0;

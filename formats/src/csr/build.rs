@@ -26,7 +26,7 @@ pub(super) struct Draft<V> {
 }
 
 impl<V: Value> Draft<V> {
-    /// Without entries.
+    /// A matrix without entries.
     pub(super) fn zeros(rows: usize, cols: usize) -> Result<Self, FormatError> {
         let (m, k) = (dimension(rows, "rows")?, dimension(cols, "columns")?);
         let row_offsets = try_zeroed(rows + 1, "row_offsets")?;

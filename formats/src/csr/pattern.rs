@@ -94,7 +94,7 @@ impl Pattern {
         self.cols as usize
     }
 
-    /// Number of entries.
+    /// Number of entries, stored zeros included.
     pub fn nnz(&self) -> usize {
         self.arrays.col_indices.len()
     }

@@ -23,15 +23,15 @@ const ALIGNMENT: usize = 64;
 /// What the elements are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// `b`
+    /// `b`: one byte, 0 or 1.
     Bool,
-    /// `i`
+    /// `i`: a signed integer.
     Int,
-    /// `u`
+    /// `u`: an unsigned integer.
     Uint,
-    /// `f`
+    /// `f`: a floating-point number.
     Float,
-    /// `c`
+    /// `c`: a complex number, which matrices here do not hold.
     Complex,
     /// `S` and, of old, `a`: the size is the number of bytes.
     Bytes,

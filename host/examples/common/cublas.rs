@@ -31,8 +31,8 @@ impl CuBlas {
     /// If it is not there, lacks a function or does not start.
     pub(crate) fn load(device: &Device, math: DenseMath) -> Result<Self> {
         let handles = cuda_handles(device)?.ok_or_else(|| format!("{device} is no CUDA device"))?;
-        // SAFETY: loads the library, whose initialisers are meant for that; `culib` is only called once it is known to be
-        // there. No symbol is called through the type given here.
+        // SAFETY: loads the library, whose initialisers are meant for that; `culib` is only called once it is known to
+        // be there. No symbol is called through the type given here.
         unsafe {
             if !cb::is_culib_present() {
                 return Err(format!("no cuBLAS could be loaded: {REMEDY}").into());
@@ -56,8 +56,8 @@ impl CuBlas {
         Ok(cublas)
     }
 
-    /// Queues `C[m×n] ← A·B` with `k` terms for each element, and the operand transposed that `form` says; the caller has
-    /// compared the shapes.
+    /// Queues `C[m×n] ← A·B` with `k` terms for each element, and the operand transposed that `form` says; the caller
+    /// has compared the shapes.
     ///
     /// # Errors
     /// If a size does not fit 31 bits, or the library refuses.
@@ -82,8 +82,8 @@ impl CuBlas {
         let (alpha, beta) = (1.0f32, 0.0f32);
         let real = cb::cudaDataType::CUDA_R_32F;
         // The library's matrices are column-major: to it these are the transposes, and Cᵀ = Bᵀ·Aᵀ.
-        // SAFETY: the handle is live; the operands are f32 matrices of these shapes on its device, `C` borrowed for this
-        // call, and their buffers are freed after the work queued here; the scalars are read during the call.
+        // SAFETY: the handle is live; the operands are f32 matrices of these shapes on its device, `C` borrowed for
+        // this call, and their buffers are freed after the work queued here; the scalars are read during the call.
         let status = unsafe {
             cb::cublasGemmEx(
                 self.handle,

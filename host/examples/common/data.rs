@@ -2,8 +2,9 @@
 //!
 //! Nothing here is a data set. Nodes are put in the order of communities that [`reorder`] finds, which is cut into as
 //! many pieces of equal length as there are classes: neighbours are mostly of one class. Node `v` of class `k` has the
-//! features `centre[k] + noise · u[v]`, with elements of both drawn uniformly from [−1, 1). With the default noise a node
-//! alone tells little of its class, its neighbourhood much. Three of five nodes, drawn at random, are learned from.
+//! features `centre[k] + noise · u[v]`, with elements of both drawn uniformly from [−1, 1). With the default noise a
+//! node alone tells little of its class, its neighbourhood much. Three of five nodes, drawn at random, are learned
+//! from.
 //!
 //! All draws are fixed by the seed, so that `bench/peers/gnn_pyg.py` makes the same features.
 

@@ -16,18 +16,18 @@ const SUMMED_ROWS: usize = 4096;
 /// Which operand is transposed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// `A·B`
+    /// `A·B`, both as they are stored.
     Plain,
-    /// `Aᵀ·B`
+    /// `Aᵀ·B`, with `A` stored as k × m.
     First,
-    /// `A·Bᵀ`
+    /// `A·Bᵀ`, with `B` stored as n × k.
     Second,
 }
 
 /// How f32 are multiplied on a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum DenseMath {
-    /// As they are.
+    /// Not rounded before they are multiplied.
     F32,
     /// Rounded to tf32, by Tensor Cores.
     Tf32,

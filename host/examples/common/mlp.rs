@@ -1,5 +1,5 @@
-//! A layer of many networks: two linear ones with an activation between, `y = act(x·W₁ + b₁)·W₂ + b₂`, with dense weights
-//! and with pruned ones.
+//! A layer of many networks: two linear ones with an activation between, `y = act(x·W₁ + b₁)·W₂ + b₂`, with dense
+//! weights and with pruned ones.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -48,7 +48,7 @@ impl Linear {
         Ok(Self { weight, bias })
     }
 
-    /// Pruned by magnitude.
+    /// Keeps, of the vectors that a group has in the same columns, those of largest norm.
     fn pruned(&self, pattern: NmPattern) -> Result<VectorNm<f32>> {
         let Self { weight, .. } = self;
         Ok(prune_magnitude(weight.values(), weight.rows(), weight.cols(), pattern)?)

@@ -19,13 +19,14 @@ pub(crate) trait Model {
     /// If the device fails.
     fn forward(&mut self) -> Result<&DeviceMatrix<f32>>;
 
-    /// Gradients of all parameters, from the gradient with respect to the logits of the last [`forward`](Self::forward).
+    /// Gradients of all parameters, from the gradient with respect to the logits of the last
+    /// [`forward`](Self::forward).
     ///
     /// # Errors
     /// If the device fails.
     fn backward(&mut self, of_logits: &DeviceMatrix<f32>) -> Result<()>;
 
-    /// All parameters.
+    /// All parameters, each with its gradient of the last [`backward`](Self::backward).
     fn parameters(&mut self) -> Vec<&mut Parameter>;
 
     /// What its sparse work is timed with.
@@ -51,9 +52,9 @@ impl Shape {
         self.widths.iter().skip(1).copied().max().unwrap_or(0)
     }
 
-    /// What gradients are multiplied by before they are rounded to f16, below whose range they would fall: a power of two,
-    /// about a sixteenth of the number of nodes that the loss is the mean of, so that a sum over many neighbours has room
-    /// above.
+    /// What gradients are multiplied by before they are rounded to f16, below whose range they would fall: a power of
+    /// two, about a sixteenth of the number of nodes that the loss is the mean of, so that a sum over many neighbours
+    /// has room above.
     pub(crate) fn gradient_scale(&self, trained: usize) -> f32 {
         #[expect(clippy::cast_precision_loss, reason = "a power of two")]
         match self.precision {

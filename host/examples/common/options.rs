@@ -25,7 +25,7 @@ pub(crate) struct Options {
     /// Passes over the graph.
     #[arg(long, default_value_t = 100)]
     pub(crate) epochs: usize,
-    /// Layers.
+    /// Layers of the network: the last gives a logit for each class.
     #[arg(long, default_value_t = 5)]
     pub(crate) layers: usize,
     /// Width of hidden layers.
@@ -34,7 +34,7 @@ pub(crate) struct Options {
     /// Features of a node.
     #[arg(long, default_value_t = 64)]
     pub(crate) features: usize,
-    /// Classes.
+    /// Classes that nodes belong to.
     #[arg(long, default_value_t = 16)]
     pub(crate) classes: usize,
     /// Noise of the features, in half-widths of the centres' distribution.

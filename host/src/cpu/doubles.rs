@@ -1,4 +1,4 @@
-//! Lanes of f64.
+//! Eight lanes of f64 as an array, which the compiler maps to the unit's registers.
 
 use super::vector::Vector;
 

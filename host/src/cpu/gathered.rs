@@ -12,14 +12,13 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
 use windrow_formats::{Value, VectorNm};
 
-use super::SERIAL_LIMIT;
 use super::unit::Unit;
 use super::vector::{Portable, Vector};
 #[cfg(target_arch = "x86_64")]
 use super::x86::{Avx2, Avx512};
+use super::{SERIAL_LIMIT, each_chunk, each_task};
 use crate::dense::DenseRef;
 use crate::num::{narrow, wide};
 use crate::options::Precision;
@@ -81,12 +80,11 @@ impl GatheredWeights {
             return laid_out;
         }
         laid_out.sources = vec![0; kept_rows * weights.vectors()];
-        laid_out.sources.par_chunks_exact_mut(kept_rows).enumerate().for_each(|(v, sources)| {
+        each_chunk(&mut laid_out.sources, kept_rows, &|v, sources| {
             sources.iter_mut().enumerate().for_each(|(u, source)| *source = narrow(weights.source_row(u, v)));
         });
         laid_out.values = vec![0.0; values.len()];
-        let of_vectors = laid_out.values.par_chunks_mut(kept_rows.saturating_mul(vector)).enumerate();
-        of_vectors.for_each(|(v, mut to)| {
+        each_chunk(&mut laid_out.values, kept_rows.saturating_mul(vector), &|v, mut to| {
             for columns in tiles(weights.vector_columns(v), (n, vector)) {
                 let (tile, rest) = to.split_at_mut(kept_rows * columns.len());
                 for (tile, row) in tile.chunks_exact_mut(columns.len()).zip(values.chunks_exact(n)) {
@@ -120,17 +118,18 @@ impl GatheredWeights {
         assert!(panels.unit.exists());
         let work = wide(panels.rows).saturating_mul(wide(self.n)).saturating_mul(wide(self.kept_rows.max(1)));
         let tasks = self.deal_out(panels.count(), rayon::current_num_threads());
-        let compute = |(panel, chunks): &(Range<usize>, Range<usize>)| {
+        let compute = |task: usize| {
+            let (panels_of_task, chunks) = &tasks[task];
             for chunk in chunks.clone() {
-                for panel in panel.clone() {
+                for panel in panels_of_task.clone() {
                     self.compute(panels, panel, chunk, &finish);
                 }
             }
         };
         if work < SERIAL_LIMIT {
-            tasks.iter().for_each(compute);
+            (0..tasks.len()).for_each(compute);
         } else {
-            tasks.par_iter().with_max_len(1).for_each(compute);
+            each_task(tasks.len(), &compute);
         }
     }
 
@@ -203,7 +202,7 @@ impl Panels {
             let x = element.to_f32();
             if round { tf32::round(x) } else { x }
         };
-        panels.data.par_chunks_exact_mut(k * width).enumerate().for_each(|(panel, to)| {
+        each_chunk(&mut panels.data, k * width, &|panel, to| {
             let own = panel * width..rows.min((panel + 1) * width);
             if k_major {
                 for (r, to) in to.chunks_exact_mut(width).enumerate() {
@@ -251,7 +250,7 @@ fn tiles(columns: Range<usize>, (n, vector): (usize, usize)) -> impl Iterator<It
 /// The machine has the unit; every source is below the number of rows of `staged`, which are `width` elements
 /// each.
 unsafe fn sum_tile(unit: Unit, panel: (&[f32], usize), weights: (&[u32], &[f32]), sums: &mut [f32]) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the machine has the unit and that sources are rows of the panel.
     unsafe {
         match unit {
             Unit::Portable => of_width::<Portable>(panel, weights, sums),
@@ -266,14 +265,14 @@ unsafe fn sum_tile(unit: Unit, panel: (&[f32], usize), weights: (&[u32], &[f32])
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn sum_avx2(panel: (&[f32], usize), weights: (&[u32], &[f32]), sums: &mut [f32]) {
-    // SAFETY: the caller's promise.
+    // SAFETY: as for [`sum_tile`]; this function is compiled for the unit that the machine has.
     unsafe { of_width::<Avx2>(panel, weights, sums) }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl")]
 unsafe fn sum_avx512(panel: (&[f32], usize), weights: (&[u32], &[f32]), sums: &mut [f32]) {
-    // SAFETY: the caller's promise.
+    // SAFETY: as for [`sum_tile`]; this function is compiled for the unit that the machine has.
     unsafe { of_width::<Avx512>(panel, weights, sums) }
 }
 
@@ -284,7 +283,7 @@ unsafe fn of_width<V: Vector<Scalar = f32>>(
     weights: (&[u32], &[f32]),
     sums: &mut [f32],
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: as for [`sum_tile`]: sources are rows of the panel, and the machine has the unit of `V`.
     unsafe {
         match (width / V::LANES, sums.len() / width) {
             (1, 1) => of_columns::<V, 1, 1>(staged, weights, sums),

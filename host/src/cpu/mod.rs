@@ -16,6 +16,7 @@ mod doubles;
 mod gathered;
 mod product;
 mod rows;
+mod tasks;
 mod unit;
 mod vector;
 #[cfg(target_arch = "x86_64")]
@@ -41,6 +42,7 @@ use crate::options::{CpuTasks, Precision};
 pub(crate) use gathered::{GatheredWeights, Panels};
 use product::{Area, Product};
 pub(crate) use rows::each_row;
+pub(crate) use tasks::{each_chunk, each_range, each_task};
 use unit::Unit;
 use vector::Tf32;
 pub(crate) use vector::{Lanes, Operand, Storage, Summed};
@@ -78,7 +80,6 @@ impl<S: Value> CpuCsr<S> {
         Self { tasks, ..self }
     }
 
-    /// The matrix.
     #[cfg(test)]
     pub(crate) fn matrix(&self) -> &Csr<S> {
         &self.matrix
@@ -119,7 +120,7 @@ pub(crate) fn spmm_fused<B: Element, C: Element<Sum = B::Sum>>(
     a: &CpuCsr<B::Sum>,
     run: &Epilogue<'_, B::Sum>,
     b: DenseRef<'_, B>,
-    mut c: DenseMut<'_, C>,
+    c: DenseMut<'_, C>,
 ) {
     if run.is_linear() {
         return spmm(a, run.alpha, b, run.beta, c);
@@ -132,8 +133,13 @@ pub(crate) fn spmm_fused<B: Element, C: Element<Sum = B::Sum>>(
     if let Ok(sums) = DenseMut::packed(&mut sums, rows, cols) {
         spmm(a, run.alpha, b, run.beta, sums);
     }
+    finish(run, &mut sums, c);
+}
+
+/// `C ← act(sums + bias)`.
+fn finish<C: Element>(run: &Epilogue<'_, C::Sum>, sums: &mut [C::Sum], mut c: DenseMut<'_, C>) {
     let bias = run.bias.and_then(DeviceBuffer::host);
-    let ld = c.ld().max(1);
+    let (cols, ld) = (c.cols(), c.ld().max(1));
     c.data_mut().par_chunks_mut(ld).zip(sums.par_chunks_mut(cols.max(1))).for_each(|(c, sums)| {
         if let Some(bias) = bias {
             sums.iter_mut().zip(bias).for_each(|(sum, bias)| *sum = *sum + *bias);
@@ -203,9 +209,12 @@ pub(crate) fn rounded<T: Value, E: Multiplied>(b: DenseRef<'_, T>) -> Vec<E> {
     let cols = b.cols();
     let mut packed = vec![E::ZERO; b.rows() * cols];
     if cols > 0 {
-        let rows =
-            packed.par_chunks_exact_mut(cols).enumerate().with_min_len(CONVERSION_ELEMENTS.div_ceil(cols));
-        rows.for_each(|(r, row)| E::round_row(b.row(r), row));
+        let together = CONVERSION_ELEMENTS.div_ceil(cols);
+        each_chunk(&mut packed, together * cols, &|at, rows| {
+            for (r, row) in (at * together..).zip(rows.chunks_exact_mut(cols)) {
+                E::round_row(b.row(r), row);
+            }
+        });
     }
     packed
 }
@@ -217,13 +226,9 @@ fn run<B: Operand, C: Storage + Summed<In = B::In>>(
     tasks: CpuTasks,
 ) {
     let areas = deal_out(product.row_offsets(), product.width(), rayon::current_num_threads(), tasks);
-    // SAFETY: the areas are disjoint, and the product borrows C for itself.
-    let compute = |area: &Area| unsafe { product.compute(unit, area) };
-    match &areas[..] {
-        [] => {}
-        [area] => compute(area),
-        _ => areas.par_iter().with_max_len(1).for_each(compute),
-    }
+    // SAFETY: the areas are disjoint, each is one task's, and the product borrows C for itself.
+    let compute = |area: usize| unsafe { product.compute(unit, &areas[area]) };
+    each_task(areas.len(), &compute);
 }
 
 /// Cuts `C` into disjoint areas that cover it, of about equal work, for `threads` threads.

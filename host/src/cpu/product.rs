@@ -30,9 +30,7 @@ const STREAM_ALIGNMENT: usize = 16;
 /// A rectangle of `C`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Area {
-    /// Its rows.
     pub(super) rows: Range<usize>,
-    /// Its columns.
     pub(super) columns: Range<usize>,
 }
 
@@ -121,14 +119,14 @@ impl<'a, B: Operand, C: Storage + Summed<In = B::In>> Product<'a, B, C> {
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn compute_avx2(&self, area: &Area) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller checked area and unit, and keeps other threads away from the area.
         unsafe { self.compute_area::<<B::In as Lanes>::Avx2>(area) }
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl")]
     unsafe fn compute_avx512(&self, area: &Area) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller checked area and unit, and keeps other threads away from the area.
         unsafe { self.compute_area::<<B::In as Lanes>::Avx512>(area) }
     }
 

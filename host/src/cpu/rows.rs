@@ -2,10 +2,9 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
 use windrow_preprocess::balance::row_ranges;
 
-use super::RANGES_PER_THREAD;
+use super::{RANGES_PER_THREAD, each_range};
 use crate::num::index;
 
 /// What a row costs beside its entries, in entries.
@@ -31,7 +30,7 @@ pub(crate) fn each_row<T: Send>(
             (rows, own)
         })
         .collect();
-    tasks.into_par_iter().with_max_len(1).for_each(|(rows, mut left)| {
+    each_range(tasks, &|rows, mut left| {
         for row in rows {
             let entries = index(row_offsets[row])..index(row_offsets[row + 1]);
             let (own, others) = std::mem::take(&mut left).split_at_mut(entries.len());

@@ -19,7 +19,6 @@ use crate::tf32;
 pub(crate) trait Vector: Copy {
     /// What a lane holds.
     type Scalar: Value;
-    /// Number of lanes.
     const LANES: usize;
     /// Which of the first lanes take part.
     type Mask: Copy;
@@ -32,16 +31,16 @@ pub(crate) trait Vector: Copy {
     unsafe fn splat(x: Self::Scalar) -> Self;
     /// `self · factor + addend`, fused where the unit can.
     unsafe fn multiply_add(self, factor: Self, addend: Self) -> Self;
-    /// `self · factor`.
+    /// `self · factor`, rounded once a lane.
     unsafe fn multiply(self, factor: Self) -> Self;
     /// Brings the line of `at` nearer, if the unit can; `at` need not be valid.
     unsafe fn prefetch<T>(at: *const T);
 
-    /// Reads every lane.
+    /// Reads [`LANES`](Self::LANES) elements; `from` need not be aligned to the register.
     unsafe fn load(from: *const Self::Scalar) -> Self;
     /// Reads the lanes of the mask, zero elsewhere.
     unsafe fn load_part(from: *const Self::Scalar, mask: Self::Mask) -> Self;
-    /// Writes every lane.
+    /// Writes [`LANES`](Self::LANES) elements; `to` need not be aligned to the register.
     unsafe fn store(self, to: *mut Self::Scalar);
     /// Writes the lanes of the mask.
     unsafe fn store_part(self, to: *mut Self::Scalar, mask: Self::Mask);
@@ -57,7 +56,7 @@ pub(crate) trait Vector: Copy {
 /// # Safety
 /// As for [`Vector`].
 pub(crate) trait Halves: Vector<Scalar = f32> {
-    /// Reads every lane.
+    /// Reads [`LANES`](Vector::LANES) elements and widens them to f32, which is exact.
     unsafe fn load_f16(from: *const f16) -> Self;
     /// Reads the lanes of the mask, zero elsewhere.
     unsafe fn load_part_f16(from: *const f16, mask: Self::Mask) -> Self;
@@ -66,7 +65,7 @@ pub(crate) trait Halves: Vector<Scalar = f32> {
     /// Writes the lanes of the mask, rounded to nearest, ties to even.
     unsafe fn store_part_f16(self, to: *mut f16, mask: Self::Mask);
 
-    /// Reads every lane.
+    /// Reads [`LANES`](Vector::LANES) elements and widens them to f32, which is exact.
     unsafe fn load_bf16(from: *const bf16) -> Self;
     /// Reads the lanes of the mask, zero elsewhere.
     unsafe fn load_part_bf16(from: *const bf16, mask: Self::Mask) -> Self;
@@ -92,7 +91,7 @@ pub(crate) trait Lanes: Value {
     type Portable: Vector<Scalar = Self>;
     /// For AVX2 with FMA and F16C.
     type Avx2: Vector<Scalar = Self>;
-    /// For AVX-512.
+    /// For AVX-512 F, BW and VL, and what AVX2 needs.
     type Avx512: Vector<Scalar = Self>;
 }
 
@@ -133,14 +132,14 @@ pub(crate) trait Store<V: Vector>: Load<V> {
     /// Writes every lane, past the caches if the type has that; `to` is a multiple of 16 bytes.
     #[inline(always)]
     unsafe fn stream(lanes: V, to: *mut Self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `to` is valid for all lanes, by the caller's promise.
         unsafe { Self::store(lanes, to, None) }
     }
 }
 
 /// The type that products with an element are summed in.
 pub(crate) trait Summed: Pod + Send + Sync {
-    /// That type.
+    /// f64 for an f64, else f32.
     type In: Lanes;
 }
 
@@ -183,7 +182,7 @@ macro_rules! as_they_are {
         impl<V: Vector<Scalar = $scalar>> Load<V> for $scalar {
             #[inline(always)]
             unsafe fn load(from: *const Self, mask: Option<V::Mask>) -> V {
-                // SAFETY: the caller's promise.
+                // SAFETY: `from` is valid for all lanes, or for those of the mask, by the caller's promise.
                 unsafe {
                     match mask {
                         None => V::load(from),
@@ -196,7 +195,7 @@ macro_rules! as_they_are {
         impl<V: Vector<Scalar = $scalar>> Store<V> for $scalar {
             #[inline(always)]
             unsafe fn store(lanes: V, to: *mut Self, mask: Option<V::Mask>) {
-                // SAFETY: the caller's promise.
+                // SAFETY: `to` is valid for all lanes, or for those of the mask, by the caller's promise.
                 unsafe {
                     match mask {
                         None => lanes.store(to),
@@ -206,7 +205,7 @@ macro_rules! as_they_are {
             }
             #[inline(always)]
             unsafe fn stream(lanes: V, to: *mut Self) {
-                // SAFETY: the caller's promise.
+                // SAFETY: `to` is valid for all lanes and a multiple of 16 bytes, by the caller's promise.
                 unsafe { lanes.stream(to) }
             }
         }
@@ -230,7 +229,7 @@ impl<V: Halves> Load<V> for Tf32 {
 impl<V: Halves> Load<V> for bf16 {
     #[inline(always)]
     unsafe fn load(from: *const Self, mask: Option<V::Mask>) -> V {
-        // SAFETY: the caller's promise.
+        // SAFETY: `from` is valid for all lanes, or for those of the mask, by the caller's promise.
         unsafe {
             match mask {
                 None => V::load_bf16(from),
@@ -243,7 +242,7 @@ impl<V: Halves> Load<V> for bf16 {
 impl<V: Halves> Store<V> for bf16 {
     #[inline(always)]
     unsafe fn store(lanes: V, to: *mut Self, mask: Option<V::Mask>) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `to` is valid for all lanes, or for as many as the mask counts, by the caller's promise.
         unsafe { lanes.store_bf16(to, mask.map_or(V::LANES, V::count)) }
     }
 }
@@ -251,7 +250,7 @@ impl<V: Halves> Store<V> for bf16 {
 impl<V: Halves> Load<V> for f16 {
     #[inline(always)]
     unsafe fn load(from: *const Self, mask: Option<V::Mask>) -> V {
-        // SAFETY: the caller's promise.
+        // SAFETY: `from` is valid for all lanes, or for those of the mask, by the caller's promise.
         unsafe {
             match mask {
                 None => V::load_f16(from),
@@ -264,7 +263,7 @@ impl<V: Halves> Load<V> for f16 {
 impl<V: Halves> Store<V> for f16 {
     #[inline(always)]
     unsafe fn store(lanes: V, to: *mut Self, mask: Option<V::Mask>) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `to` is valid for all lanes, or for those of the mask, by the caller's promise.
         unsafe {
             match mask {
                 None => lanes.store_f16(to),

@@ -45,7 +45,7 @@ pub(super) fn finish_streams() {
     unsafe { _mm_sfence() }
 }
 
-/// Eight lanes.
+/// Eight lanes of f32 in a register of AVX2.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx2(__m256);
 
@@ -193,7 +193,7 @@ impl Halves for Avx2 {
     }
 }
 
-/// Sixteen lanes.
+/// Sixteen lanes of f32 in a register of AVX-512.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512(__m512);
 

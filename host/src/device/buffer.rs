@@ -104,7 +104,7 @@ impl<T: Pod> DeviceBuffer<T> {
         &self.device
     }
 
-    /// Number of elements.
+    /// Number of elements, not bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
@@ -116,7 +116,7 @@ impl<T: Pod> DeviceBuffer<T> {
         self.len == 0
     }
 
-    /// Size in bytes.
+    /// Size of the elements in bytes, without what an allocator adds.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         wide(self.len) * wide(size_of::<T>())

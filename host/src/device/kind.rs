@@ -5,7 +5,7 @@
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum DeviceKind {
-    /// An NVIDIA GPU.
+    /// An NVIDIA GPU, through the CUDA driver.
     Cuda,
     /// The processor that this program runs on.
     Cpu,

@@ -127,7 +127,7 @@ impl Device {
         cuda::driver_version()
     }
 
-    /// The model's name.
+    /// Name of the model as the driver reports it, such as `NVIDIA H200`, or the CPU's.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0.description.name
@@ -256,10 +256,10 @@ impl fmt::Debug for Device {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum DeviceSelector {
-    /// [`Device::best`].
+    /// What [`Device::best`] finds: the first GPU, else the CPU.
     #[default]
     Best,
-    /// [`Device::cpu`].
+    /// The CPU: [`Device::cpu`], whatever GPUs there are.
     Cpu,
     /// [`Device::cuda`] with this number.
     Cuda(u32),

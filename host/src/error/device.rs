@@ -38,7 +38,7 @@ pub enum DeviceError {
     ComputeCapability {
         /// Name of the GPU.
         device: String,
-        /// What it has.
+        /// Compute capability of the GPU: major, minor.
         has: (u32, u32),
         /// What the kernels need.
         needs: (u32, u32),
@@ -46,7 +46,8 @@ pub enum DeviceError {
     /// The driver did not compile the kernels.
     #[error("the driver did not accept the kernels ({code}); its log:\n{log}")]
     Jit {
-        /// The driver's error.
+        /// The driver's name of the error, such as `CUDA_ERROR_INVALID_PTX`; what is wrong with the text if it never
+        /// came to the driver.
         code: String,
         /// The log of its compiler.
         log: String,
@@ -57,7 +58,7 @@ pub enum DeviceError {
          training), or, after a change of the kernels, run `cargo xtask build-ptx`"
     )]
     MissingEntry {
-        /// The entry point.
+        /// Name of the entry point, or of the kernel that it would be an instance of.
         name: &'static str,
     },
     /// An allocation that the device refused.
@@ -68,13 +69,13 @@ pub enum DeviceError {
     OutOfMemory {
         /// What the memory was for.
         what: &'static str,
-        /// Bytes asked for.
+        /// Bytes of the allocation that failed.
         asked: u64,
-        /// Bytes free.
+        /// Bytes that were free when it failed.
         free: u64,
         /// Bytes that the device has.
         total: u64,
-        /// The device.
+        /// The device: its model, and its selector where it has one.
         device: String,
     },
     /// A slice and a buffer of different length.
@@ -88,9 +89,9 @@ pub enum DeviceError {
     /// Two objects on different devices in one operation.
     #[error("{what} is on {found}, not on {expected}; copy it there first")]
     OtherDevice {
-        /// What is elsewhere.
+        /// The object that is elsewhere, as in "the later event".
         what: &'static str,
-        /// Where it is.
+        /// The device that it is on.
         found: String,
         /// Where it must be.
         expected: String,
@@ -100,7 +101,7 @@ pub enum DeviceError {
         "{kernel} would need a grid of {x} × {y} blocks, the limit is 2147483647 × 65535; split the matrix or the width"
     )]
     Grid {
-        /// The entry point.
+        /// Name of the entry point.
         kernel: &'static str,
         /// Blocks along the fast axis.
         x: u64,
@@ -111,31 +112,31 @@ pub enum DeviceError {
     /// example), every later call fails with the same.
     #[error("{call} failed: {name}: {message}")]
     Driver {
-        /// The driver function.
+        /// The driver function that failed, such as `cuMemHostAlloc`.
         call: &'static str,
         /// The driver's name of the error.
         name: String,
-        /// The driver's description.
+        /// The driver's description of the error, in English.
         message: String,
     },
     /// The emulator found a mistake in a kernel or in its arguments.
     #[error("the emulator stopped {kernel}: {report}")]
     Emulator {
-        /// The entry point.
+        /// Name of the entry point, or "a copy" between host and device.
         kernel: &'static str,
-        /// What it found.
+        /// What the emulator found: the access or the barrier, the thread and the address.
         report: String,
     },
     /// A name that stands for no device.
     #[error("{text:?} is no device; there are `best`, `cpu` and `cuda:N`")]
     UnknownSelector {
-        /// The name given.
+        /// The text that was to be read as a selector.
         text: String,
     },
     /// A device operation on a device without it.
     #[error("{device} cannot {operation}; use {remedy}")]
     NotAvailable {
-        /// The device.
+        /// The device: its model, and its selector where it has one.
         device: String,
         /// What it cannot do.
         operation: &'static str,

@@ -55,25 +55,25 @@ use via_plan_error;
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A device.
+    /// The device, its driver or its memory: see [`DeviceError`].
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// Any product.
+    /// What can go wrong with any product: see [`PlanError`].
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// Sparse times dense.
+    /// A product of a sparse matrix and a dense one.
     #[error(transparent)]
     Spmm(#[from] SpmmError),
-    /// Sampled products.
+    /// A product of two dense matrices, sampled at the entries of a sparse one.
     #[error(transparent)]
     Sddmm(#[from] SddmmError),
     /// Products with N:M weights.
     #[error(transparent)]
     Nm(#[from] NmError),
-    /// Products of tensors.
+    /// MTTKRP or TTM: a product of a sparse tensor and dense matrices.
     #[error(transparent)]
     Tensor(#[from] TensorError),
-    /// Operations of training.
+    /// An operation of training, such as a loss or a step of Adam.
     #[error(transparent)]
     Training(#[from] TrainingError),
     /// A matrix, tensor or pattern that is none.

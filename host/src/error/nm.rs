@@ -19,7 +19,7 @@ pub enum NmError {
         "A has {len} elements, which is not a whole number of rows of {weight_rows} (the rows of the weights)"
     )]
     PackedLength {
-        /// Elements of `A`.
+        /// Elements that `A` has.
         len: usize,
         /// Rows of the weights, the columns that `A` must have.
         weight_rows: usize,
@@ -52,7 +52,7 @@ pub enum NmError {
         "there is no kernel {name:?} for {precision} with weights of pattern {pattern}; there are {known}"
     )]
     NoKernel {
-        /// The name given.
+        /// The name that was asked for.
         name: String,
         /// The precision asked for.
         precision: Precision,

@@ -15,13 +15,13 @@ pub enum PlanError {
     /// `C` does not have A's rows and B's columns.
     #[error("C is {rows} × {cols} but must be {expected_rows} × {expected_cols} (rows of A × columns of B)")]
     OutputShape {
-        /// Rows of `C`.
+        /// Rows that `C` has.
         rows: usize,
-        /// Columns of `C`.
+        /// Columns that `C` has.
         cols: usize,
-        /// Rows of `A`.
+        /// Rows of `A`, which `C` must have.
         expected_rows: usize,
-        /// Columns of `B`.
+        /// Columns of `B`, which `C` must have.
         expected_cols: usize,
     },
     /// Rows that would overlap.
@@ -29,19 +29,19 @@ pub enum PlanError {
     LeadingDimension {
         /// The leading dimension, in elements.
         ld: usize,
-        /// The columns.
+        /// Columns of the matrix: the least leading dimension.
         cols: usize,
     },
     /// A slice that ends before its matrix.
     #[error("{len} elements cannot hold {rows} × {cols} with leading dimension {ld}: {needed} are needed")]
     DenseTooShort {
-        /// Elements at hand.
+        /// Elements that the slice has.
         len: usize,
-        /// Elements needed.
+        /// Elements up to the end of the last row: `(rows − 1)·ld + cols`.
         needed: usize,
-        /// Rows.
+        /// Rows of the matrix that the slice is to hold.
         rows: usize,
-        /// Columns.
+        /// Columns of the matrix that the slice is to hold.
         cols: usize,
         /// Leading dimension, in elements.
         ld: usize,
@@ -49,9 +49,9 @@ pub enum PlanError {
     /// Packed elements that are more or fewer than the matrix has.
     #[error("{operand} has {len} elements but must have {rows} × {cols}, row after row without padding")]
     PackedCount {
-        /// The operand.
+        /// Name of the operand in the formula of the product, such as `B`.
         operand: &'static str,
-        /// Elements given.
+        /// Elements that were given.
         len: usize,
         /// Rows that it must have.
         rows: usize,
@@ -61,9 +61,9 @@ pub enum PlanError {
     /// An operand on another device than the plan.
     #[error("{operand} is on {found} but the plan was built for {expected}; upload it there")]
     WrongDevice {
-        /// `"B"` or `"C"`.
+        /// Name of the operand in the formula of the product, such as `B`.
         operand: &'static str,
-        /// Where it is.
+        /// The device that it is on.
         found: String,
         /// Where it must be.
         expected: String,
@@ -74,17 +74,17 @@ pub enum PlanError {
         expected.element()
     )]
     ElementType {
-        /// The operand.
+        /// Name of the operand in the formula of the product, such as `B`.
         operand: &'static str,
-        /// Its element type.
+        /// Its element type, such as `f16`.
         found: &'static str,
-        /// The plan's precision.
+        /// Precision of the plan, which asks for another type.
         expected: Precision,
     },
     /// A dense operand of another shape.
     #[error("{operand} is {} × {} but must be {} × {}", found.0, found.1, expected.0, expected.1)]
     OperandShape {
-        /// The operand.
+        /// Name of the operand in the formula of the product, such as `B`.
         operand: &'static str,
         /// Its rows and columns.
         found: (usize, usize),
@@ -113,9 +113,9 @@ pub enum PlanError {
     TooLarge {
         /// What there is too much of.
         what: &'static str,
-        /// How much.
+        /// How many there are.
         found: u64,
-        /// The limit.
+        /// The largest number that the kernels can index.
         limit: u64,
         /// What to do about it.
         remedy: &'static str,
@@ -123,9 +123,9 @@ pub enum PlanError {
     /// Values that are not one for each entry of the plan.
     #[error("{operand}: {found} values for a plan with {expected} entries; give one for each, in CSR order")]
     ValueCount {
-        /// What they are.
+        /// What the values are, such as "the weights".
         operand: &'static str,
-        /// Values given.
+        /// Values that were given.
         found: usize,
         /// Entries of the plan.
         expected: usize,
@@ -137,18 +137,18 @@ pub enum PlanError {
     OtherMatrix {
         /// Rows of the matrix given.
         rows: usize,
-        /// Its columns.
+        /// Columns of the matrix given.
         cols: usize,
-        /// Its entries.
+        /// Entries of the matrix given.
         nnz: usize,
         /// Rows of the plan's matrix.
         plan_rows: usize,
-        /// Its columns.
+        /// Columns of the plan's matrix.
         plan_cols: usize,
-        /// Its entries.
+        /// Entries of the plan's matrix.
         plan_nnz: usize,
     },
-    /// The device failed.
+    /// What the device, its driver or its memory reports.
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// The matrix, or a layout of it, could not be built.

@@ -17,9 +17,9 @@ pub enum SpmmError {
     /// `A` is m×k but `B` does not have k rows.
     #[error("A has {a_cols} columns but B has {b_rows} rows; they must be equal")]
     InnerDim {
-        /// Columns of `A`.
+        /// Columns of `A`, which `B` must have as rows.
         a_cols: usize,
-        /// Rows of `B`.
+        /// Rows that `B` has.
         b_rows: usize,
     },
     /// A packed `B` whose length is no multiple of its number of rows.
@@ -27,7 +27,7 @@ pub enum SpmmError {
         "B has {len} elements, which is not a whole number of columns for {a_cols} rows (the columns of A)"
     )]
     PackedLength {
-        /// Elements of `B`.
+        /// Elements that `B` has.
         len: usize,
         /// Columns of `A`, the rows that `B` must have.
         a_cols: usize,
@@ -49,7 +49,7 @@ pub enum SpmmError {
     NoActivation {
         /// The activation asked for.
         activation: Activation,
-        /// The plan's precision.
+        /// Precision of the plan, which has no such activation.
         precision: Precision,
     },
     /// A division of the work that there is not.

@@ -14,9 +14,9 @@ pub enum TrainingError {
     /// A label that names no class.
     #[error("row {row} has label {label}, but there are {classes} classes, counted from 0")]
     UnknownClass {
-        /// The row.
+        /// The row, counted from 0.
         row: usize,
-        /// Its label.
+        /// The label that it has.
         label: u32,
         /// The number of classes.
         classes: usize,
@@ -24,9 +24,9 @@ pub enum TrainingError {
     /// A weight that is no weight.
     #[error("row {row} has weight {weight}; give a finite number of at least 0")]
     Weight {
-        /// The row.
+        /// The row, counted from 0.
         row: usize,
-        /// Its weight.
+        /// The weight that it has.
         weight: f32,
     },
     /// What can go wrong with any product.

@@ -1,6 +1,5 @@
 //! Products with N:M weights in f32, on CUDA cores.
 
-use rayon::prelude::*;
 use windrow_formats::VectorNm;
 use windrow_kernels::nm::NmCudaCoresParams;
 use windrow_preprocess::nm::{Blocks, NO_ROW};
@@ -8,6 +7,7 @@ use windrow_preprocess::nm::{Blocks, NO_ROW};
 use super::launch::Launch;
 use super::parts::launch;
 use super::tiles::Choice;
+use crate::cpu::each_chunk;
 use crate::device::{Device, DeviceBuffer, Machine};
 use crate::error::DeviceError;
 use crate::num::{narrow, wide};
@@ -32,19 +32,17 @@ impl Layout {
         // Behind the last stage there are rows, too, of which none is one.
         let stages = blocks.stages();
         let mut records = vec![NO_ROW; blocks.blocks() * stages * record + rows];
-        records.par_chunks_exact_mut(record.max(1)).enumerate().take(blocks.blocks() * stages).for_each(
-            |(at, record)| {
-                let (of_rows, rest) = record.split_at_mut(rows);
-                let (words, of_picks) = rest.split_at_mut(of_weights);
-                of_rows.copy_from_slice(blocks.rows(at / stages, at % stages));
-                for (word, weight) in words.iter_mut().zip(&arranged[at * of_weights..]) {
-                    *word = weight.to_bits();
-                }
-                for (pick, &slot) in of_picks.iter_mut().zip(&blocks.pick_lists()[at * picks..]) {
-                    *pick = u32::from(slot) * slot_bytes;
-                }
-            },
-        );
+        each_chunk(&mut records[..blocks.blocks() * stages * record], record, &|at, record| {
+            let (of_rows, rest) = record.split_at_mut(rows);
+            let (words, of_picks) = rest.split_at_mut(of_weights);
+            of_rows.copy_from_slice(blocks.rows(at / stages, at % stages));
+            for (word, weight) in words.iter_mut().zip(&arranged[at * of_weights..]) {
+                *word = weight.to_bits();
+            }
+            for (pick, &slot) in of_picks.iter_mut().zip(&blocks.pick_lists()[at * picks..]) {
+                *pick = u32::from(slot) * slot_bytes;
+            }
+        });
         Self { choice, blocks, records }
     }
 

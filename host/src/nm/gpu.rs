@@ -62,7 +62,7 @@ impl GpuNm {
     /// is m × n with all rows writable up to n, and `bias`, if it is not 0, n f32; nothing else touches `c`
     /// meanwhile, nothing writes `a` or the bias.
     pub(super) unsafe fn run(&self, machine: &dyn Machine, operands: Operands) -> Result<(), NmError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the operands are live and of these shapes, by the caller's promise; the plan checked its own arrays.
         unsafe { self.kernels.run(machine, &operands, operands.output_for(self.cols)) }
     }
 }

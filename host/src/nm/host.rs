@@ -46,7 +46,7 @@ impl<C> Rows<'_, C> {
     /// They are elements of the matrix, and nobody else has a reference to one of them.
     #[expect(clippy::mut_from_ref, reason = "disjoint parts are handed out, as the caller promises")]
     unsafe fn part(&self, row: usize, column: usize, len: usize) -> &mut [C] {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller names elements of the matrix to which nobody else has a reference.
         unsafe { std::slice::from_raw_parts_mut(self.data.add(row * self.ld + column), len) }
     }
 }

@@ -18,7 +18,7 @@ pub(super) struct Operands {
     /// `C`, of the type that `output` names.
     pub(super) c: u64,
     pub(super) ldc: u32,
-    /// Type of `C`.
+    /// Type that sums are rounded to when they are stored in `C`.
     pub(super) output: OutputType,
     /// Rows of `A` and `C`.
     pub(super) m: u32,

@@ -17,7 +17,7 @@ pub enum ActivationLayout {
 }
 
 impl ActivationLayout {
-    /// Every layout.
+    /// Both layouts, the default first.
     pub const ALL: [Self; 2] = [Self::RowMajor, Self::KMajor];
 
     /// Rows and columns of `A[m×k]` as it is stored: `(m, k)` or `(k, m)`.
@@ -72,7 +72,7 @@ pub enum NmPacking {
     Auto,
     /// Those that are named.
     Packed,
-    /// All of them.
+    /// All columns of the block's stage, named or not.
     Plain,
 }
 

@@ -97,7 +97,7 @@ impl Shared {
                 return Err(PlanError::TooLarge { what, found, limit, remedy }.into());
             }
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the operands are live memory of the plan's device, as [`Staging::bring`] wants them.
         Ok(unsafe { self.staging.bring(machine, operands)? })
     }
 
@@ -154,7 +154,7 @@ pub(super) unsafe fn launch<P: bytemuck::Pod>(
     grid: [u64; 2],
     params: &P,
 ) -> Result<(), DeviceError> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the params are the entry's and keep its obligations for this grid.
     match unsafe { Prepared::new(entry, grid, params)? } {
         Some(prepared) => machine.launch(&prepared),
         None => Ok(()),

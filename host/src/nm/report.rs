@@ -35,7 +35,7 @@ pub struct NmReport {
     pub layout: ActivationLayout,
     /// Factor of every product.
     pub scale: f32,
-    /// The device, printed.
+    /// Selector and model of the device, as its `Display` prints it.
     pub device: String,
     /// What sort of device it is.
     pub device_kind: DeviceKind,

@@ -1,6 +1,5 @@
 //! Products with N:M weights on Tensor Cores.
 
-use rayon::prelude::*;
 use windrow_formats::VectorNm;
 use windrow_kernels::nm::{NmTensorCoresParams, STEPS, WARP_COLUMNS};
 use windrow_preprocess::nm::{Banked, Blocks, NO_ROW};
@@ -8,6 +7,7 @@ use windrow_preprocess::nm::{Banked, Blocks, NO_ROW};
 use super::fragments::Choice;
 use super::launch::Launch;
 use super::parts::launch;
+use crate::cpu::each_chunk;
 use crate::device::{Device, DeviceBuffer, Machine};
 use crate::error::DeviceError;
 use crate::num::{index, narrow, wide};
@@ -19,7 +19,7 @@ pub(super) struct Layout {
     stages: usize,
     /// Times that shared memory is read for a phase of lanes, on average.
     pub(super) passes: f64,
-    /// (blocks, stages, slots)
+    /// (blocks, stages, slots): the row of the transposed activations in each slot, or [`NO_ROW`].
     rows: Vec<u32>,
     /// (blocks, stages, warps, steps, strips of a warp, depth)
     picks: Vec<u16>,
@@ -97,7 +97,7 @@ impl Cut<'_> {
         let slot_of_zeros = u16::try_from(self.choice.slots).unwrap_or(u16::MAX);
         let mut picks = vec![slot_of_zeros; self.steps() * strips * depth];
         let Some(banked) = self.banked else { return picks };
-        picks.par_chunks_mut(strips * depth).enumerate().for_each(|(at, picks)| {
+        each_chunk(&mut picks, strips * depth, &|at, picks| {
             let (step, warp) = (at % steps, at / steps % warps);
             let (stage, block) = (at / steps / warps % self.stages, at / steps / warps / self.stages);
             for (strip, picks) in picks.chunks_mut(depth).enumerate() {
@@ -117,7 +117,7 @@ impl Cut<'_> {
         let (steps, warps) = (index(u64::from(STEPS)), index(u64::from(self.choice.warps())));
         let mut weights = vec![T::default(); self.steps() * depth * warp_columns];
         let Some(banked) = self.banked else { return weights };
-        weights.par_chunks_mut(depth * warp_columns).enumerate().for_each(|(at, weights)| {
+        each_chunk(&mut weights, depth * warp_columns, &|at, weights| {
             let (step, stage) = (at % steps, at / steps % self.stages);
             let (warp, block) = (at / steps / self.stages % warps, at / steps / self.stages / warps);
             let first = block * index(u64::from(self.choice.tile.columns)) + warp * warp_columns;

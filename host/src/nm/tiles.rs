@@ -119,7 +119,7 @@ impl Instance for Choice {
         4
     }
 
-    /// Cycles.
+    /// In clock cycles of a multiprocessor.
     fn cost(&self, sizes: Sizes, capacity: Capacity, parts_log2: u32) -> f64 {
         let Self { entry, tile, shape } = self;
         let (m, n, w) = (f64::from(sizes.m), f64::from(sizes.n), real(wide(sizes.kept_rows)));

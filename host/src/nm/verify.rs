@@ -1,6 +1,5 @@
 //! Checks a product with N:M weights against an f64 reference, element by element.
 
-use rayon::prelude::*;
 use windrow_formats::{Value, VectorNm};
 
 use super::options::NmAlgorithm;
@@ -13,7 +12,8 @@ use crate::error::NmError;
 use crate::matrix::DeviceMatrix;
 use crate::num::{real, wide};
 use crate::plan::{
-    Bits, Storing, UNIT_FMA, UNIT_MMA, Verification, bounded_ratio, gamma, multiplied, subnormal_error,
+    Bits, Storing, UNIT_FMA, UNIT_MMA, Verification, all_parts, bounded_ratio, gamma, multiplied,
+    subnormal_error,
 };
 
 /// Rows of `C` that go through the weights together, so that these come from memory once for all of them.
@@ -115,15 +115,18 @@ impl NmSpmmPlan {
             activation: run.activation,
         };
         let got = c.download()?;
-        let of_batch = |rows: &[usize]| check.rows(rows[0], &got[rows[0] * n..][..rows.len() * n]);
-        let all = batches(rows).map(of_batch).reduce_with(Verification::worst_first);
-        Ok(all.unwrap_or(Verification::NOTHING))
+        let batches: Vec<&[usize]> = batches(rows).collect();
+        let of_batch = |batch: usize| {
+            let (first, rows) = (batches[batch][0], batches[batch].len());
+            check.rows(first, &got[first * n..][..rows * n])
+        };
+        Ok(all_parts(batches.len(), &of_batch))
     }
 }
 
 /// Rows that follow each other, a few together: what one thread checks at a time.
-fn batches(rows: &[usize]) -> impl ParallelIterator<Item = &[usize]> {
-    rows.par_chunk_by(|&row, &next| next == row + 1).flat_map(|run| run.par_chunks(ROWS_AT_ONCE))
+fn batches(rows: &[usize]) -> impl Iterator<Item = &[usize]> {
+    rows.chunk_by(|&row, &next| next == row + 1).flat_map(|run| run.chunks(ROWS_AT_ONCE))
 }
 
 /// What the activation is applied to, in f64, and what f32 may make of it.
@@ -242,17 +245,23 @@ mod tests {
     #[test]
     fn rows_that_follow_each_other_are_checked_by_several_threads() {
         let rows: Vec<usize> = (0..2 * ROWS_AT_ONCE).collect();
+        let batches: Vec<&[usize]> = batches(&rows).collect();
         let (begun, both) = (Mutex::new(0), Condvar::new());
-        let met = |batch: &[usize]| {
-            assert_eq!(batch.len(), ROWS_AT_ONCE);
+        let met = |batch: usize| {
+            assert_eq!(batches[batch].len(), ROWS_AT_ONCE);
             let mut begun = begun.lock().unwrap();
             *begun += 1;
             both.notify_all();
             // Nobody who has begun goes on before both have: one thread alone would wait in vain.
-            !both.wait_timeout_while(begun, Duration::from_secs(60), |n| *n < 2).unwrap().1.timed_out()
+            let waited = both.wait_timeout_while(begun, Duration::from_secs(60), |n| *n < 2).unwrap().1;
+            Verification { failures: waited.timed_out().into(), checked: 1, ..Verification::NOTHING }
         };
         let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
-        assert!(pool.install(|| batches(&rows).all(met)), "one thread checked one batch after the other");
+        let found = pool.install(|| all_parts(batches.len(), &met));
+        assert!(
+            found.passed() && found.checked == 2,
+            "one thread checked one batch after the other: {found}"
+        );
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub enum DaSpmm {
 }
 
 impl DaSpmm {
-    /// Every algorithm.
+    /// Every algorithm: elements before rows, parallel before serial, row-major before column-major.
     pub const ALL: [Self; 8] = [
         Self::EbPrRm,
         Self::EbPrCm,

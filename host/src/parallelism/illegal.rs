@@ -96,11 +96,11 @@ pub enum IllegalPoint {
     /// A launch that no point has.
     #[error("{found} {what}: launches have {expected}")]
     Launch {
-        /// Which parameter.
+        /// The parameter that was refused, as in "threads of a block".
         what: &'static str,
         /// What was asked for.
         found: i64,
-        /// What there is.
+        /// The values that launches have.
         expected: &'static str,
     },
     /// A text that is no point, legal or not.
@@ -109,7 +109,7 @@ pub enum IllegalPoint {
          numbers below 2^32, as in {{<1/4 row, 2 col>, 4}}"
     )]
     Syntax {
-        /// The text.
+        /// The text that was to be read as a point.
         text: String,
     },
 }

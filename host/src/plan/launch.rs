@@ -15,7 +15,7 @@ pub(crate) const MAX_BLOCK_COLUMNS: u32 = 1 << 20;
 /// Which of a machine's launches one is ordered with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lane {
-    /// All others.
+    /// With all launches but those beside.
     Main,
     /// Those before a fork and after a join.
     Beside,

@@ -22,8 +22,9 @@ pub(crate) enum Index {
 }
 
 impl Index {
-    /// Queues the placing of `values`, of the type of sums and rounded to `precision`, in `count` elements of `out`, or of `count` values where
-    /// they are scattered. Values that are finite and not any more are counted in `overflowed`, unless that is null.
+    /// Queues the placing of `values`, of the type of sums and rounded to `precision`, in `count` elements of `out`, or
+    /// of `count` values where they are scattered. Values that are finite and not any more are counted in `overflowed`,
+    /// unless that is null.
     ///
     /// # Safety
     /// `values` are live memory of the machine until the work is done, which nothing writes meanwhile, and so is `out`,

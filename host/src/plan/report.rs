@@ -8,7 +8,7 @@ use std::time::Instant;
 pub struct ArraySize {
     /// Name of the array.
     pub name: &'static str,
-    /// Size in bytes.
+    /// Size of the array in bytes.
     pub bytes: u64,
 }
 

@@ -58,7 +58,7 @@ pub struct OccupancyRange {
 }
 
 impl OccupancyRange {
-    /// Always one stream.
+    /// No launch is in it: always one stream.
     pub const NEVER: Self = Self { least: 0.0, most: 0.0 };
     /// Two streams unless a launch fills the GPU: Libra's equation 8 with both thresholds 1.
     pub const LIBRA: Self = Self { least: 0.0, most: 1.0 };

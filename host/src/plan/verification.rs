@@ -5,6 +5,7 @@ use std::fmt;
 use half::f16;
 use rayon::prelude::*;
 
+use crate::cpu::each_chunk;
 use crate::element::{Element, is_narrow};
 use crate::error::PlanError;
 use crate::matrix::DeviceMatrix;
@@ -18,6 +19,9 @@ pub(crate) const UNIT_FMA: f32 = 1.0 / 16_777_216.0;
 const UNIT_F64: f32 = UNIT_FMA * UNIT_FMA / 32.0;
 /// Unit roundoff assumed for Tensor Cores, whose rounding inside is not promised.
 pub(crate) const UNIT_MMA: f32 = 1.0 / 8_388_608.0;
+
+/// Elements that a thread converts at a time.
+const TASK_ELEMENTS: usize = 1 << 14;
 
 /// How far a product is from its reference, in units of its error bound. References are summed with twice f64's
 /// precision.
@@ -58,6 +62,12 @@ impl Verification {
     }
 }
 
+/// The parts of `C` together, each checked by `of_part`, on the threads of the current rayon pool.
+pub(crate) fn all_parts(parts: usize, of_part: &(dyn Fn(usize) -> Verification + Sync)) -> Verification {
+    let all = (0..parts).into_par_iter().map(of_part).reduce_with(Verification::worst_first);
+    all.unwrap_or(Verification::NOTHING)
+}
+
 impl fmt::Display for Verification {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verdict = if self.passed() { "passed" } else { "FAILED" };
@@ -82,8 +92,14 @@ pub(crate) fn multiplied<E: Element>(
     precision: Precision,
     matrix: &DeviceMatrix<E>,
 ) -> Result<Vec<f64>, PlanError> {
-    let multiplied = |element: E| tf32::as_multiplied(precision, element.to_f64());
-    Ok(matrix.download()?.into_par_iter().map(multiplied).collect())
+    let elements = matrix.download()?;
+    let mut multiplied = vec![0.0; elements.len()];
+    each_chunk(&mut multiplied, TASK_ELEMENTS, &|task, to| {
+        for (to, element) in to.iter_mut().zip(&elements[task * TASK_ELEMENTS..]) {
+            *to = tf32::as_multiplied(precision, element.to_f64());
+        }
+    });
+    Ok(multiplied)
 }
 
 /// A sum of products with twice f64's precision, as an unevaluated sum `high + low` (Ogita, Rump and Oishi 2005,

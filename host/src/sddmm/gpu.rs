@@ -164,8 +164,8 @@ impl GpuSddmm {
     ///
     /// # Safety
     /// `operands` are live memory of the plan's device until the work is done: `x` is m × inner and `y` n × inner, of
-    /// the plan's element type, with all rows readable up to their leading dimensions, `out` has an element of its type for each entry;
-    /// nothing else touches `out` meanwhile, nothing writes `x` or `y`.
+    /// the plan's element type, with all rows readable up to their leading dimensions, `out` has an element of its type
+    /// for each entry; nothing else touches `out` meanwhile, nothing writes `x` or `y`.
     pub(super) unsafe fn run(&self, machine: &dyn Machine, operands: Operands) -> Result<(), DeviceError> {
         let bytes = u64::from(self.precision.bytes());
         let aligned =
@@ -212,8 +212,9 @@ impl GpuSddmm {
         match (stage, operands.narrow) {
             (Some(stage), Some(precision)) => {
                 let (values, out) = (stage.pointer().cast(), GlobalPtr::from_address(operands.out));
-                // SAFETY: the stage has a sum for each entry, which nobody else has while it is locked, and is freed after
-                // the work queued before; `out` has an element of the precision for each, by the caller's promise.
+                // SAFETY: the stage has a sum for each entry, which nobody else has while it is locked, and is freed
+                // after the work queued before; `out` has an element of the precision for each, by the caller's
+                // promise.
                 unsafe {
                     Index::InOrder.place(machine, (precision, GlobalPtr::NULL), values, (out, self.nnz))
                 }

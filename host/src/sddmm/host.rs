@@ -1,10 +1,9 @@
 //! Sampled products on the CPU.
 
-use rayon::prelude::*;
 use windrow_formats::{Csr, Pattern, Value};
 
 use super::options::SddmmForm;
-use crate::cpu;
+use crate::cpu::{self, each_chunk};
 use crate::dense::DenseRef;
 use crate::element::{Element, Real};
 use crate::num::wide;
@@ -14,6 +13,8 @@ use crate::tf32;
 
 /// Sums that are taken side by side: enough for the vector units of any machine.
 const LANES: usize = 16;
+/// Elements that a thread converts at a time, about.
+const CONVERTED_TOGETHER: usize = 1 << 14;
 
 /// A pattern as the CPU walks it, shared with the matrix that it was given with.
 pub(super) struct HostSddmm<S> {
@@ -84,11 +85,15 @@ impl<S> Rows<S> {
 /// The elements as they are multiplied.
 fn widened<T: Element, S: Real>(matrix: DenseRef<'_, T>, precision: Precision) -> Rows<S> {
     let cols = matrix.cols();
-    let as_multiplied = |element: &T| S::from_f64(tf32::as_multiplied(precision, element.to_f64()));
-    let data = (0..matrix.rows())
-        .into_par_iter()
-        .flat_map_iter(|r| matrix.row(r).iter().map(as_multiplied))
-        .collect();
+    let mut data = vec![S::ZERO; matrix.rows() * cols];
+    let together = CONVERTED_TOGETHER.div_ceil(cols.max(1));
+    each_chunk(&mut data, together * cols, &|at, rows| {
+        for (r, row) in (at * together..).zip(rows.chunks_exact_mut(cols)) {
+            for (to, element) in row.iter_mut().zip(matrix.row(r)) {
+                *to = S::from_f64(tf32::as_multiplied(precision, element.to_f64()));
+            }
+        }
+    });
     Rows { data, cols }
 }
 

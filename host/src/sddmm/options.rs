@@ -21,7 +21,7 @@ pub enum SddmmForm {
 }
 
 impl SddmmForm {
-    /// Every form.
+    /// Both forms, the default first.
     pub const ALL: [Self; 2] = [Self::Mask, Self::Scale];
 }
 

@@ -25,9 +25,10 @@ use crate::with_element;
 /// Made by [`Sddmm::builder`](super::Sddmm::builder); runs any number of times, with any inner dimension `d`.
 ///
 /// # Precision
-/// `X` and `Y` are rounded to the plan's [`Precision`], products are summed in f32, or in f64 for that. With `u = 2⁻²⁴` (`2⁻²³` where tiles
-/// take part, `2⁻⁵³` in f64) and `γ(t) = t·u / (1 − t·u)`, an element is off by at most `γ(d + 4)·|α·a|·Σ|x·y|`. Every element is
-/// summed in one order: running a plan twice, on operands of the same alignment, gives the same bits.
+/// `X` and `Y` are rounded to the plan's [`Precision`], products are summed in f32, or in f64 for that. With `u = 2⁻²⁴`
+/// (`2⁻²³` where tiles take part, `2⁻⁵³` in f64) and `γ(t) = t·u / (1 − t·u)`, an element is off by at most
+/// `γ(d + 4)·|α·a|·Σ|x·y|`. Every element is summed in one order: running a plan twice, on operands of the same
+/// alignment, gives the same bits.
 ///
 /// # Not-a-number
 /// Elements of `X` and `Y` that are not finite reach only the entries of their row or column. What the result held
@@ -45,7 +46,7 @@ pub struct SddmmPlan {
 
 /// Where the pattern is.
 pub(super) enum Body {
-    /// A [`HostSddmm`].
+    /// A [`HostSddmm`] of the type that products are summed in.
     Cpu(BySum),
     Gpu(Box<GpuSddmm>),
 }
@@ -122,8 +123,8 @@ impl SddmmPlan {
 
     /// `out ← α·(X·Yᵀ) ⊙ A` for operands on the plan's device.
     ///
-    /// On a GPU this queues the kernels and returns. It allocates nothing, but for the first result of 16 bits: an f32 for
-    /// each entry, from which sums are rounded in a launch of their own. Reading `out` waits for the result, and so
+    /// On a GPU this queues the kernels and returns. It allocates nothing, but for the first result of 16 bits: an f32
+    /// for each entry, from which sums are rounded in a launch of their own. Reading `out` waits for the result, and so
     /// does [`Device::synchronize`], which also reports errors of the kernels.
     ///
     /// # Shapes
@@ -221,7 +222,8 @@ impl SddmmPlan {
     /// # Errors
     /// - [`PlanError::ValueCount`](crate::PlanError::ValueCount) unless there is one value for each entry,
     ///   [`PlanError::WrongDevice`](crate::PlanError::WrongDevice) if they are elsewhere,
-    ///   [`PlanError::ElementType`](crate::PlanError::ElementType) unless they are f32, for a plan of that precision f64;
+    ///   [`PlanError::ElementType`](crate::PlanError::ElementType) unless they are f32, for a plan of that precision
+    ///   f64;
     /// - [`PlanError::Device`](crate::PlanError::Device).
     ///
     /// # Examples

@@ -24,7 +24,7 @@ pub struct SddmmReport {
     pub precision: Precision,
     /// What the stored values are for.
     pub form: SddmmForm,
-    /// The device, printed.
+    /// Selector and model of the device, as its `Display` prints it.
     pub device: String,
     /// What sort of device it is.
     pub device_kind: DeviceKind,

@@ -1,6 +1,5 @@
 //! Checks a sampled product against a reference of twice f64's precision, entry by entry.
 
-use rayon::prelude::*;
 use windrow_formats::{Csr, Value};
 
 use super::options::SddmmForm;
@@ -12,7 +11,7 @@ use crate::error::{PlanError, SddmmError};
 use crate::matrix::DeviceMatrix;
 use crate::num::{index, wide};
 use crate::options::Precision;
-use crate::plan::{Double, UNIT_MMA, Verification, error_ratio, multiplied, unit_of};
+use crate::plan::{Double, UNIT_MMA, Verification, all_parts, error_ratio, multiplied, unit_of};
 
 impl SddmmPlan {
     /// Compares `out` with `(X·Yᵀ) ⊙ A`, summed with twice f64's precision (α = 1), every entry, on the host's threads.
@@ -88,7 +87,6 @@ impl SddmmPlan {
             }
             row
         };
-        let all = (0..a.rows()).into_par_iter().map(row).reduce_with(Verification::worst_first);
-        Ok(all.unwrap_or(Verification::NOTHING))
+        Ok(all_parts(a.rows(), &row))
     }
 }

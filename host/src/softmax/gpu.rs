@@ -93,7 +93,7 @@ impl GpuRows {
             let entry = part.backward.ok_or(DeviceError::MissingEntry { name: "row_softmax_grad" })?;
             let (rows, row_count) = (part.rows.pointer(), narrow(part.rows.len()));
             let params = RowSoftmaxGradParams { rows, probabilities, gradient, out, row_count, scale };
-            // SAFETY: as above.
+            // SAFETY: the arrays have an element for each position of the rows and live until the work is done.
             unsafe { start(machine, entry, wide(part.rows.len()), 1, &params)? };
         }
         Ok(())

@@ -14,7 +14,7 @@ impl HostRows {
         Self { row_offsets: row_offsets.to_vec() }
     }
 
-    /// `out ← softmax(scale·scores)`.
+    /// `out ← softmax(scale·scores)`, each row by itself.
     pub(super) fn forward(&self, scale: f32, scores: &[f32], out: &mut [f32]) {
         cpu::each_row(&self.row_offsets, out, |_, entries, out| {
             out.copy_from_slice(&scores[entries]);
@@ -22,7 +22,7 @@ impl HostRows {
         });
     }
 
-    /// `values ← softmax(scale·values)`.
+    /// `values ← softmax(scale·values)`, each row by itself.
     pub(super) fn forward_in_place(&self, scale: f32, values: &mut [f32]) {
         cpu::each_row(&self.row_offsets, values, |_, _, values| softmax(scale, values));
     }

@@ -61,7 +61,7 @@ impl<V: Value> SpmmBuilder<'_, V> {
         let values = Values::new(self.options.precision, self.a.values());
         clock.end("values");
         let own_order = self.order.is_none() && self.options.reorder.is_none();
-        let facts = Facts::of(self.a, values.exceptions, device.machine().is_some(), own_order);
+        let facts = Facts::of(self.a.pattern(), values.exceptions, device.machine().is_some(), own_order);
         let decision = decide(&facts, &self.options)?;
         let made = match device.machine() {
             None => self.build_cpu(&values, decision, &mut clock)?,

@@ -2,7 +2,7 @@
 //! out.
 
 use rayon::prelude::*;
-use windrow_formats::{Csr, Value};
+use windrow_formats::Pattern;
 use windrow_preprocess::partition::{Estimate, PartitionRule, Prediction};
 
 use super::options::SpmmOptions;
@@ -19,7 +19,6 @@ use crate::plan::{Exceptions, MAX_INDEX};
 pub(super) struct Facts {
     pub(super) rows: usize,
     pub(super) nnz: usize,
-    /// Rows without entries.
     pub(super) empty_rows: u64,
     /// Entries of the longest row.
     pub(super) longest: u64,
@@ -36,7 +35,7 @@ impl Facts {
     ///
     /// # Cost
     /// Linear in rows.
-    pub(super) fn of<V: Value>(a: &Csr<V>, exceptions: Exceptions, kernels: bool, own_order: bool) -> Self {
+    pub(super) fn of(a: &Pattern, exceptions: Exceptions, kernels: bool, own_order: bool) -> Self {
         let length = |ends: &[u64]| ends[1] - ends[0];
         let (empty_rows, longest) = a
             .row_offsets()
@@ -47,9 +46,9 @@ impl Facts {
         Self { rows, nnz, empty_rows, longest, exceptions, kernels, own_order }
     }
 
-    /// Whether rows have 16 entries and more, and the longest at most twice the mean: with one column, groups of threads
-    /// then have nothing to wait for, and took 0.81 to 0.98 of the time of merged paths, and 1.26 of it in the mean of
-    /// the others that they would serve (22 matrices on an H200).
+    /// Whether rows have 16 entries and more, and the longest at most twice the mean: with one column, groups of
+    /// threads then have nothing to wait for, and took 0.81 to 0.98 of the time of merged paths, and 1.26 of it in the
+    /// mean of the others that they would serve (22 matrices on an H200).
     fn rows_are_long_and_even(&self) -> bool {
         let (rows, nnz) = (wide(self.rows), wide(self.nnz));
         nnz >= rows.saturating_mul(16) && self.longest.saturating_mul(rows) <= nnz.saturating_mul(2)
@@ -78,7 +77,7 @@ pub(super) struct Decision {
 pub(super) enum Way {
     /// Rows on the CPU, dealt out so.
     Cpu(CpuTasks),
-    /// Segments of rows.
+    /// Segments of rows, in the order given or asked for: [`Algorithm::RowSplit`].
     Rows,
     /// Entries or rows in groups of threads.
     Groups(Division),

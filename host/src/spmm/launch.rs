@@ -34,7 +34,7 @@ pub(crate) struct GpuPlan {
     device: Device,
     /// Whether there are rows to which a part adds.
     adds: bool,
-    /// Rows of `C`.
+    /// Rows of `C`, those that no part writes included.
     rows: usize,
     /// Where sums wait for what may be done to them once only: made with a plan whose parts add to each other's rows,
     /// else by the first run that needs it.
@@ -100,7 +100,8 @@ impl Finish {
         self.c_type == OutputType::Sums && !self.needs_stage()
     }
 
-    /// Whether only [`Combine`] does it: kernels that multiply have no registers left for a bias, an activation or bf16.
+    /// Whether only [`Combine`] does it: kernels that multiply have no registers left for a bias, an activation or
+    /// bf16.
     fn needs_stage(&self) -> bool {
         self.bias != 0 || self.activation != Activation::Identity || self.c_type == OutputType::Bf16
     }
@@ -258,8 +259,8 @@ impl GpuPlan {
     /// were made for; without places, nothing.
     ///
     /// # Safety
-    /// `values` are live memory of the plan's device until the work is done, one of the sums' type for each entry, which
-    /// nothing writes meanwhile.
+    /// `values` are live memory of the plan's device until the work is done, one of the sums' type for each entry,
+    /// which nothing writes meanwhile.
     pub(super) unsafe fn place_values(
         &self,
         machine: &dyn Machine,

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rayon::prelude::*;
-use windrow_formats::{Csr, Permutation, Value};
+use windrow_formats::{Csr, Pattern, Permutation, Value};
 
 use super::options::SpmmOptions;
 use super::select::Demand;
@@ -24,7 +24,6 @@ pub(super) struct Context<'a, V> {
     pub(super) machine: &'a dyn Machine,
     /// The order in which rows are worked on, if it is not the matrix's own.
     pub(super) order: Option<&'a Permutation>,
-    /// Rows without entries.
     pub(super) empty_rows: u64,
     /// When two streams pay.
     pub(super) two_streams: OccupancyRange,
@@ -60,7 +59,7 @@ impl<V: Value> Context<'_, V> {
         let Some(l2) = self.device.l2_bytes() else { return Slicing::ALL };
         let bytes = u64::from(self.options.precision.bytes());
         let rows_at_once = self.device.multiprocessors() as usize * WARPS_AT_ONCE * WINDOW_ROWS;
-        let in_use = || wide(columns_in_use(self.a, self.order, rows_at_once));
+        let in_use = || wide(columns_in_use(self.a.pattern(), self.order, rows_at_once));
         let columns = *self.columns_in_use.get_or_init(in_use);
         let room = l2 / 4 * cache_quarters;
         if columns.saturating_mul(wide(self.options.width)).saturating_mul(bytes) <= room {
@@ -72,12 +71,12 @@ impl<V: Value> Context<'_, V> {
 }
 
 /// Distinct columns of `rows` successive rows in the middle of the order.
-fn columns_in_use<V: Value>(a: &Csr<V>, order: Option<&Permutation>, rows: usize) -> usize {
+fn columns_in_use(a: &Pattern, order: Option<&Permutation>, rows: usize) -> usize {
     let first = a.rows().saturating_sub(rows) / 2;
     let seen: Vec<AtomicBool> = (0..a.cols()).into_par_iter().map(|_| AtomicBool::new(false)).collect();
     (first..a.rows().min(first + rows)).into_par_iter().with_min_len(256).for_each(|position| {
         let row = order.map_or(position, |order| order.to_old(position));
-        for &col in a.row(row).0 {
+        for &col in a.row(row) {
             seen[col as usize].store(true, Ordering::Relaxed);
         }
     });
@@ -92,10 +91,10 @@ mod tests {
     fn columns_in_use_are_those_of_the_middle_rows() {
         let a =
             Csr::try_from_parts(4, 9, vec![0, 2, 3, 5, 6], vec![0, 1, 4, 4, 5, 8], vec![1.0f32; 6]).unwrap();
-        assert_eq!(columns_in_use(&a, None, 2), 2, "rows 1 and 2: columns 4 and 5");
-        assert_eq!(columns_in_use(&a, None, 100), 5);
+        assert_eq!(columns_in_use(a.pattern(), None, 2), 2, "rows 1 and 2: columns 4 and 5");
+        assert_eq!(columns_in_use(a.pattern(), None, 100), 5);
         let order = Permutation::try_from_new_to_old(vec![1, 0, 3, 2]).unwrap();
-        assert_eq!(columns_in_use(&a, Some(&order), 2), 3, "rows 0 and 3");
-        assert_eq!(columns_in_use(&Csr::<f32>::zeros(0, 3).unwrap(), None, 5), 0);
+        assert_eq!(columns_in_use(a.pattern(), Some(&order), 2), 3, "rows 0 and 3");
+        assert_eq!(columns_in_use(Csr::<f32>::zeros(0, 3).unwrap().pattern(), None, 5), 0);
     }
 }

@@ -22,7 +22,7 @@ pub(super) const PLACES: &str = "value_places";
 /// What decides the entry of a launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Operation {
-    /// Columns.
+    /// Columns of `B` and `C`.
     pub(crate) n: u32,
     /// Whether rows of `B`, or columns of a column-major one, are aligned to 16 bytes.
     pub(crate) vectors: bool,
@@ -130,7 +130,7 @@ pub(crate) trait Part: Send + Sync {
 /// When the launch of a part comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Before all others.
+    /// Before the launches of all other parts.
     First,
     /// Beside those of the main part, in the other stream.
     Beside,
@@ -242,7 +242,7 @@ impl<'a> LaidOut<'a> {
         self.parts.iter().map(|(_, part)| part.host_bytes()).sum()
     }
 
-    /// See [`places_size`].
+    /// Size of the array of [`places_size`] for the places of all parts.
     pub(super) fn places_size(&self, nnz: usize, value_bytes: u32, reordered: bool) -> ArraySize {
         places_size(self.parts.iter().map(|(_, part)| part.placement()), nnz, value_bytes, reordered)
     }
@@ -253,7 +253,7 @@ impl<'a> LaidOut<'a> {
 pub(crate) struct CutRows {
     /// Rows of cut windows.
     pub(crate) windows: Vec<[u32; 4]>,
-    /// Cut rows.
+    /// Rows outside of tiles that were cut.
     pub(crate) rows: Vec<[u32; 4]>,
     /// Rows of the workspace, which cut windows have before cut rows.
     pub(crate) slot_rows: u64,

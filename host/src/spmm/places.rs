@@ -71,8 +71,8 @@ impl Places {
     /// each of `nnz` entries, in the order that the places were made for.
     ///
     /// # Safety
-    /// `values` are live memory of the plan's device until the work is done, one of the sums' type for each entry, which
-    /// nothing writes meanwhile.
+    /// `values` are live memory of the plan's device until the work is done, one of the sums' type for each entry,
+    /// which nothing writes meanwhile.
     pub(super) unsafe fn place<'a>(
         &self,
         machine: &dyn Machine,

@@ -32,10 +32,10 @@ pub(super) const MEMORY_REMEDY: &str = "raise the limit, lower the width, or cho
 ///
 /// # Precision
 /// Values and `B` are rounded to the plan's [`Precision`]; products are summed in f32 and rounded once if `C` is
-/// f16 or bf16; a plan of precision f64 sums in f64, and has `u = 2⁻⁵³`. With `u = 2⁻²⁴` (`2⁻²³` where tiles take part), `len` the entries of a row and `γ(t) = t·u / (1 − t·u)`,
-/// an element is off by at most `γ(len + 2)·(|α|·Σ|a·b| + |β·c|)`. The order of summation is fixed: running a plan
-/// twice, on operands of the same width and alignment, gives the same bits, unless the plan is
-/// [`Determinism::Fast`](crate::Determinism::Fast).
+/// f16 or bf16; a plan of precision f64 sums in f64, and has `u = 2⁻⁵³`. With `u = 2⁻²⁴` (`2⁻²³` where tiles take
+/// part), `len` the entries of a row and `γ(t) = t·u / (1 − t·u)`, an element is off by at most
+/// `γ(len + 2)·(|α|·Σ|a·b| + |β·c|)`. The order of summation is fixed: running a plan twice, on operands of the same
+/// width and alignment, gives the same bits, unless the plan is [`Determinism::Fast`](crate::Determinism::Fast).
 ///
 /// # Not-a-number
 /// With β = 0, `C` is not read: what it held does not matter. Rows of `B` that a row of `A` has no entry for do not
@@ -61,7 +61,7 @@ pub struct SpmmPlan {
 
 /// Where the matrix is.
 pub(super) enum Body {
-    /// A [`CpuCsr`].
+    /// A [`CpuCsr`] of the type that products are summed in.
     Cpu(BySum),
     Gpu(Box<GpuPlan>),
 }
@@ -142,8 +142,8 @@ impl SpmmPlan {
 
     /// `C ← α·A·B + β·C` for matrices on the plan's device.
     ///
-    /// On a GPU this queues the kernels and returns; it allocates nothing, but for a `C` of bf16 the first time. Reading `C` waits for the result, and so
-    /// does [`Device::synchronize`], which also reports errors of the kernels.
+    /// On a GPU this queues the kernels and returns; it allocates nothing, but for a `C` of bf16 the first time.
+    /// Reading `C` waits for the result, and so does [`Device::synchronize`], which also reports errors of the kernels.
     ///
     /// # Shapes
     /// - `b`: k × n, of the plan's precision (for tf32: f32). Kernels read it fastest if `ld` elements are a multiple
@@ -181,13 +181,13 @@ impl SpmmPlan {
         self.run_fused_into(&Epilogue::linear(alpha, beta), b, c)
     }
 
-    /// `C ← act(α·A·B + β·C + bias)` for operands on the plan's device: [`run_into`](Self::run_into) and what a layer of a
-    /// network does with its result. Sums are rounded once, in the end.
+    /// `C ← act(α·A·B + β·C + bias)` for operands on the plan's device: [`run_into`](Self::run_into) and what a layer
+    /// of a network does with its result. Sums are rounded once, in the end.
     ///
-    /// On a GPU the sums of 64 columns at a time go to a stage, from which a second launch brings them to `C`: the kernels
-    /// that multiply have no registers left for more. The first such run makes the stage, 64 sums and 16 bytes for each
-    /// row of `C`; later ones allocate nothing. A `C` of bf16 goes the same way; with neither bias nor activation, f32,
-    /// f64 and f16 do not.
+    /// On a GPU the sums of 64 columns at a time go to a stage, from which a second launch brings them to `C`: the
+    /// kernels that multiply have no registers left for more. The first such run makes the stage, 64 sums and 16 bytes
+    /// for each row of `C`; later ones allocate nothing. A `C` of bf16 goes the same way; with neither bias nor
+    /// activation, f32, f64 and f16 do not.
     ///
     /// # Shapes
     /// As for [`run_into`](Self::run_into); the bias has n numbers of the sums' type.

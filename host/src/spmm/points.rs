@@ -106,7 +106,7 @@ impl Default for Thresholds {
 pub struct RowLengths {
     /// Rows, at least 1.
     pub rows: f64,
-    /// Entries.
+    /// Entries of the matrix.
     pub nnz: f64,
     /// Entries of the longest row.
     pub longest: f64,
@@ -115,16 +115,16 @@ pub struct RowLengths {
 /// How segment groups divide the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Division {
-    /// The point.
+    /// What a thread takes, and how many threads add up their sums.
     pub point: AtomicParallelism,
-    /// Its launch.
+    /// How the threads are put into blocks and the blocks into a grid.
     pub launch: GroupLaunch,
     /// Whether row-split is expected to be quicker.
     pub row_split: bool,
 }
 
 impl RowLengths {
-    /// Those of `a`.
+    /// The lengths of the rows of `a`.
     #[must_use]
     pub fn of<V: Value>(a: &Csr<V>) -> Self {
         let longest = a.row_offsets().windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);

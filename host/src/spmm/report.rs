@@ -16,11 +16,11 @@ use crate::plan::{ArraySize, Scheduling, StageTime, total_us, write_arrays, writ
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct SpmmReport {
-    /// Rows of `A`.
+    /// Rows of `A`, and of `C`.
     pub rows: usize,
-    /// Columns of `A`.
+    /// Columns of `A`: the rows that `B` must have.
     pub cols: usize,
-    /// Entries of `A`.
+    /// Entries of `A`, stored zeros included, after duplicates were summed.
     pub nnz: usize,
     /// Rows of the input that had to be sorted.
     pub sorted_rows: u64,
@@ -32,7 +32,7 @@ pub struct SpmmReport {
     pub width: usize,
     /// Type of the values and of `B`.
     pub precision: Precision,
-    /// The device, printed.
+    /// Selector and model of the device, as its `Display` prints it.
     pub device: String,
     /// What sort of device it is.
     pub device_kind: DeviceKind,
@@ -50,7 +50,7 @@ pub struct SpmmReport {
     pub tile_values_reason: String,
     /// Where the matrix was laid out in tiles: on the CPU or on the GPU.
     pub preprocessing: Preprocessing,
-    /// Why there.
+    /// Why it was laid out there and not in the other place.
     pub preprocessing_reason: String,
     /// How the launches of the two parts of a hybrid follow each other; none for plans with one part, and on the CPU.
     pub scheduling: Option<Scheduling>,
@@ -99,7 +99,7 @@ pub struct SpmmReport {
     pub column_vectors: u64,
     /// Places for gathered rows in all steps, pads included: 16 for each step.
     pub gather_places: u64,
-    /// Rows without entries.
+    /// Rows of `A` without an entry, whose rows of `C` become `β·C`.
     pub empty_rows: u64,
     /// Rows of the short-row part, or, beside tiles, of the row-split part.
     pub residual_rows: u64,

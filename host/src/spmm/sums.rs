@@ -18,7 +18,7 @@ pub(crate) struct SplitPart {
     rows: DeviceBuffer<[u32; 4]>,
     /// Those of cut windows.
     pub(super) windows: SplitRows,
-    /// The others.
+    /// Those of rows outside of tiles.
     pub(crate) cut_rows: SplitRows,
     /// Rows of `capacity` sums.
     pub(crate) partial: DeviceBuffer<u8>,
@@ -41,7 +41,7 @@ impl SplitPart {
         })
     }
 
-    /// All lists.
+    /// The lists of windows and of rows, one array.
     pub(super) fn rows(&self) -> &DeviceBuffer<[u32; 4]> {
         &self.rows
     }

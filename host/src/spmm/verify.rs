@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
 use windrow_formats::{Csr, Value};
 use windrow_kernels::Variant;
 use windrow_kernels::check::CheckParams;
@@ -17,8 +16,8 @@ use crate::matrix::DeviceMatrix;
 use crate::num::{index, narrow, wide};
 use crate::options::Precision;
 use crate::plan::{
-    Bits, Double, MAX_BLOCK_COLUMNS, UNIT_MMA, Verification, check_device, error_ratio, machine_of, start,
-    unit_of,
+    Bits, Double, MAX_BLOCK_COLUMNS, UNIT_MMA, Verification, all_parts, check_device, error_ratio,
+    machine_of, start, unit_of,
 };
 use crate::tf32;
 
@@ -26,7 +25,8 @@ use crate::tf32;
 const MAX_POSITIONS: usize = u32::MAX as usize;
 
 impl SpmmPlan {
-    /// Compares `c` with `A·B`, summed with twice f64's precision (α = 1, β = 0), every element, on the device where it is.
+    /// Compares `c` with `A·B`, summed with twice f64's precision (α = 1, β = 0), every element, on the device where it
+    /// is.
     ///
     /// `a` is the matrix that the plan was built from, with its current values: on a GPU it is uploaded for the
     /// check and freed after it (12 bytes an entry at most). An element passes if
@@ -36,8 +36,8 @@ impl SpmmPlan {
     /// ```
     ///
     /// with values and `B` as the plan rounds them, `len` the entries of its row, `u = 2⁻²⁴` (`2⁻²³` where tiles take
-    /// part, `2⁻⁵³` in f64), and `u_out`, `tiny` for a `C` of 16 bits (Higham 2002, section 3.1). One thread an element and no blocking:
-    /// it takes as long as some hundred products.
+    /// part, `2⁻⁵³` in f64), and `u_out`, `tiny` for a `C` of 16 bits (Higham 2002, section 3.1). One thread an element
+    /// and no blocking: it takes as long as some hundred products.
     ///
     /// # Errors
     /// - [`PlanError::OtherMatrix`] if `a` has not the plan's sizes;
@@ -271,11 +271,7 @@ fn verify_on_host<V: Value, B: Element, C: Element>(
         }
         row
     };
-    (0..a.rows())
-        .into_par_iter()
-        .map(row)
-        .reduce_with(Verification::worst_first)
-        .unwrap_or(Verification::NOTHING)
+    all_parts(a.rows(), &row)
 }
 
 #[cfg(test)]

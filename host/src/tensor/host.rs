@@ -1,9 +1,9 @@
 //! MTTKRP on the CPU.
 
-use rayon::prelude::*;
 use windrow_preprocess::balance::row_ranges;
 
 use super::slices::Slices;
+use crate::cpu::each_range;
 use crate::dense::{DenseMut, DenseRef};
 use crate::element::{Element, Real};
 use crate::num::{index, wide};
@@ -62,7 +62,7 @@ impl<S: Real> HostMttkrp<S> {
             rest = others;
             tasks.push((slices, own));
         }
-        tasks.into_par_iter().with_max_len(1).for_each(|(slices, own)| {
+        each_range(tasks, &|slices, own| {
             let mut sum = vec![S::ZERO; n];
             for (slice, row) in slices.zip(own.chunks_mut(ld)) {
                 sum.fill(S::ZERO);

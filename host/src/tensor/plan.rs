@@ -26,10 +26,10 @@ use crate::with_element;
 ///
 /// # Precision
 /// Values and factors are rounded to the plan's [`Precision`]; products are taken and summed in f32 and rounded once
-/// if `Y` is f16 or bf16, or taken and summed in f64 for that precision. With `u = 2⁻²⁴` (f64: `2⁻⁵³`), `len` the entries of a slice and `γ(t) = t·u / (1 − t·u)`, an element is off by at
-/// most `γ(len + 3)·(|α|·Σ|a·b·c| + |β·y|)`, where no `b·c` is beyond f32. The order of summation is fixed: running a
-/// plan twice, on operands of the same width and alignment, gives the same bits, unless the plan is
-/// [`Determinism::Fast`](crate::Determinism::Fast).
+/// if `Y` is f16 or bf16, or taken and summed in f64 for that precision. With `u = 2⁻²⁴` (f64: `2⁻⁵³`), `len` the
+/// entries of a slice and `γ(t) = t·u / (1 − t·u)`, an element is off by at most `γ(len + 3)·(|α|·Σ|a·b·c| + |β·y|)`,
+/// where no `b·c` is beyond f32. The order of summation is fixed: running a plan twice, on operands of the same width
+/// and alignment, gives the same bits, unless the plan is [`Determinism::Fast`](crate::Determinism::Fast).
 ///
 /// # Not-a-number
 /// With β = 0, `Y` is not read: what it held does not matter. Rows of factors that a slice has no entry for do not
@@ -50,7 +50,7 @@ pub struct MttkrpPlan {
 
 /// Where the tensor is.
 pub(super) enum Body {
-    /// A [`HostMttkrp`].
+    /// A [`HostMttkrp`] of the type that products are summed in.
     Cpu(BySum),
     Gpu(Box<GpuPlan>),
 }

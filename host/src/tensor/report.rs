@@ -18,13 +18,13 @@ pub struct MttkrpReport {
     pub nnz: usize,
     /// Fibers of the tensor.
     pub fibers: usize,
-    /// Slices without entries.
+    /// Slices without an entry, whose rows of `Y` become `β·Y`.
     pub empty_slices: u64,
     /// The width that the plan was made for. Any other can be run.
     pub width: usize,
     /// Type of the values and of the factors.
     pub precision: Precision,
-    /// The device, printed.
+    /// Selector and model of the device, as its `Display` prints it.
     pub device: String,
     /// What sort of device it is.
     pub device_kind: DeviceKind,

@@ -179,8 +179,8 @@ impl TtmPlan {
         self.product.replace_values(values)
     }
 
-    /// Compares `y` with the product, summed with twice f64's precision (α = 1, β = 0), every element, on the device where it is. `a` is the
-    /// tensor that the plan was built from, with its current values.
+    /// Compares `y` with the product, summed with twice f64's precision (α = 1, β = 0), every element, on the device
+    /// where it is. `a` is the tensor that the plan was built from, with its current values.
     ///
     /// # Errors
     /// As [`SpmmPlan::verify`].

@@ -1,6 +1,5 @@
 //! Checks an MTTKRP against a reference of twice f64's precision, element by element.
 
-use rayon::prelude::*;
 use windrow_formats::{Csf3, Value};
 
 use super::plan::MttkrpPlan;
@@ -11,11 +10,12 @@ use crate::error::{PlanError, TensorError};
 use crate::matrix::DeviceMatrix;
 use crate::num::{real, wide};
 use crate::plan::{
-    Bits, Double, Storing, Verification, gamma, multiplied, ratio_to, subnormal_error, unit_of,
+    Bits, Double, Storing, Verification, all_parts, gamma, multiplied, ratio_to, subnormal_error, unit_of,
 };
 
 impl MttkrpPlan {
-    /// Compares `y` with `A·(B ⊙ C)`, summed with twice f64's precision (α = 1, β = 0), every element, on the host's threads.
+    /// Compares `y` with `A·(B ⊙ C)`, summed with twice f64's precision (α = 1, β = 0), every element, on the host's
+    /// threads.
     ///
     /// `a` is the tensor that the plan was built from, with its current values. An element passes if
     ///
@@ -24,8 +24,8 @@ impl MttkrpPlan {
     /// ```
     ///
     /// with values and factors as the plan rounds them, `len` the entries of its slice, `u = 2⁻²⁴` (f64: `2⁻⁵³`), and
-    /// `u_out`, `tiny` for a `Y` of 16 bits and for products below f32's normal numbers. Factors and result are copied from the
-    /// device.
+    /// `u_out`, `tiny` for a `Y` of 16 bits and for products below f32's normal numbers. Factors and result are copied
+    /// from the device.
     ///
     /// # Errors
     /// - [`PlanError::OtherMatrix`] if `a` has not the plan's sizes;
@@ -78,8 +78,7 @@ impl MttkrpPlan {
             let sums = root_of[row].map_or_else(Sums::default, |root| Sums::of((a, &values), root, factors));
             sums.compare((row, unit_of(self.precision)), y.row(row))
         };
-        let all = (0..rows).into_par_iter().map(slice).reduce_with(Verification::worst_first);
-        Ok(all.unwrap_or(Verification::NOTHING))
+        Ok(all_parts(rows, &slice))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The Adam optimiser.
+//! The Adam optimiser: parameters follow their gradients by running means of these and of their squares.
 
 use rayon::prelude::*;
 use windrow_kernels::Variant;
@@ -33,13 +33,13 @@ use crate::matrix::DeviceMatrix;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Adam {
-    /// `α`.
+    /// `α`, the learning rate: the length of the first step of every element.
     pub learning_rate: f32,
-    /// `β₁`.
+    /// `β₁`, from 0 to below 1: what is kept of the mean of gradients in a step.
     pub beta1: f32,
-    /// `β₂`.
+    /// `β₂`, from 0 to below 1: what is kept of the mean of squares in a step.
     pub beta2: f32,
-    /// `ε`.
+    /// `ε`, added to the root of the mean of squares, so that nothing is divided by zero.
     pub epsilon: f32,
 }
 

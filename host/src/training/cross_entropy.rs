@@ -1,4 +1,4 @@
-//! Softmax cross-entropy.
+//! Softmax cross-entropy: the loss of a classifier, its gradient, and how many rows are predicted right.
 
 use std::fmt;
 
@@ -58,15 +58,15 @@ pub struct CrossEntropy {
     weights: DeviceBuffer<f32>,
     /// [`OUTCOMES`] for each row.
     outcomes: DeviceMatrix<f32>,
-    /// Their sums.
+    /// The sums of `outcomes` over all rows.
     totals: DeviceMatrix<f32>,
     sums: ColumnSums,
 }
 
-/// What [`CrossEntropy`] found.
+/// The loss of the last run of [`CrossEntropy`], and how many rows it predicts right.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Outcome {
-    /// The loss.
+    /// The sum of `−w·ln p` over all rows, `p` being the probability of the row's label.
     pub loss: f32,
     /// Rows with a weight that are predicted right.
     pub right_weighted: usize,

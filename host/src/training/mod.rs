@@ -120,7 +120,7 @@ unsafe fn launch<P: Pod>(
     params: &P,
 ) -> Result<(), TrainingError> {
     let entry = windrow_kernels::entry(variant).ok_or(DeviceError::MissingEntry { name: "training" })?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the params are the entry's and point to live memory of the machine.
     unsafe { start(machine, entry, units, columns, params)? };
     Ok(())
 }

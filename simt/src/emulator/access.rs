@@ -13,7 +13,7 @@ use std::panic::Location;
 use crate::WARP;
 use crate::emulator::spot::{Operation, Spot};
 
-/// Bytes per granule.
+/// Bytes that are watched as one: what is reported of a place is exact to so many.
 pub(super) const GRANULE: u32 = 2;
 
 /// Who touched a granule, from where, and in which phase.
@@ -75,7 +75,7 @@ impl Pair {
         self.0.iter().flatten().find(|earlier| later.is_unordered_with(earlier))
     }
 
-    /// Either access.
+    /// Either access of the pair, if the granule was touched at all.
     pub(super) fn any(&self) -> Option<&Access> {
         self.0[0].as_ref()
     }

@@ -7,7 +7,7 @@ use crate::emulator::access::Access;
 /// A counter of arrivals in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Counter {
-    /// First byte.
+    /// Its first byte, counted from the start of shared memory.
     pub(super) offset: u32,
     /// Threads that commit in each round.
     pub(super) threads: u32,

@@ -65,7 +65,7 @@ pub(super) type Recent = [Cell<usize>; 16];
 pub(super) struct GlobalView<'a> {
     memory: &'a Memory,
     grid_x: u32,
-    /// Sorted by base.
+    /// Allocations whose accesses are watched, sorted by base.
     shadowed: Vec<Shadowed>,
 }
 

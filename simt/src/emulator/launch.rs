@@ -39,7 +39,7 @@ pub struct Launch {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Blocks that ran.
+    /// Blocks that ran to their end.
     pub blocks: u64,
     /// Calls of [`Simt`](crate::Simt) methods that touch memory or wait.
     pub calls: u64,

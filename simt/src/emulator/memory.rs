@@ -23,23 +23,23 @@ const STEP_LIMIT: u64 = 1 << 26;
 pub enum MemoryError {
     /// Not inside one live allocation.
     OutOfBounds {
-        /// First byte.
+        /// Address of the first byte of the access.
         address: u64,
-        /// Length in bytes.
+        /// Width of the access in bytes.
         bytes: u64,
-        /// Where that is.
+        /// Where that is, as seen from the nearest allocation.
         place: Outside,
     },
     /// A read of bytes that neither host nor kernel ever wrote.
     Unwritten {
         /// Offset of the first of them in the allocation.
         offset: u64,
-        /// The allocation.
+        /// The allocation that is read.
         region: Region,
     },
     /// `free` or `label` of an address where no live allocation starts.
     NotAnAllocation {
-        /// The address.
+        /// The address that was given.
         address: u64,
     },
 }
@@ -163,7 +163,7 @@ pub(super) const fn index(offset: u64) -> usize {
     offset as usize
 }
 
-/// All allocations.
+/// The allocations of one memory, live and freed, and its next address.
 struct Table {
     /// Sorted by base, because bases only grow.
     live: Vec<Arc<Allocation>>,
@@ -362,7 +362,7 @@ impl Memory {
 pub(super) unsafe trait ZeroIsValid {}
 // SAFETY: an atomic integer has the representation of the integer, and 0 is one.
 unsafe impl ZeroIsValid for AtomicU32 {}
-// SAFETY: as above.
+// SAFETY: an atomic integer has the representation of the integer, and 0 is one.
 unsafe impl ZeroIsValid for AtomicU64 {}
 
 /// Zeroed elements; the operating system supplies large slices without anybody writing them.

@@ -102,12 +102,12 @@ const NAN_16: u16 = 0x7fff;
 /// The NaN that `cvt` to tf32 gives.
 const NAN_32: u32 = 0x7fff_ffff;
 
-/// `cvt.rn.f16.f32`.
+/// As `cvt.rn.f16.f32`: to nearest, ties to even; every NaN becomes [`NAN_16`].
 pub(super) fn f32_to_f16(value: f32) -> u16 {
     if value.is_nan() { NAN_16 } else { f16::from_f32(value).to_bits() }
 }
 
-/// `cvt.rn.bf16.f32`.
+/// As `cvt.rn.bf16.f32`: to nearest, ties to even; every NaN becomes [`NAN_16`].
 pub(super) fn f32_to_bf16(value: f32) -> u16 {
     if value.is_nan() { NAN_16 } else { bf16::from_f32(value).to_bits() }
 }

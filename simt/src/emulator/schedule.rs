@@ -49,7 +49,7 @@ impl Schedule {
     }
 }
 
-/// Picks set bits.
+/// Which of the threads that could go on goes on, as a set bit of their mask.
 pub(super) enum Picker {
     Lowest,
     Highest,

@@ -45,7 +45,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// The method's name.
+    /// Name of the [`Simt`](crate::Simt) method.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -104,7 +104,7 @@ impl fmt::Display for Operation {
 /// load, `load_matrix_x4 with the address of thread 3 of …`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spot {
-    /// The operation.
+    /// The method that the thread called.
     pub operation: Operation,
     /// `(x, y)` of the block in the grid.
     pub block: [u32; 2],

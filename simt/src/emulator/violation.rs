@@ -11,7 +11,7 @@ use crate::emulator::spot::{Line, Operation, Spot};
 pub struct Region {
     /// What [`Memory::label`](super::Memory::label) called it.
     pub label: Option<Arc<str>>,
-    /// Its first byte.
+    /// Address of its first byte.
     pub base: u64,
     /// Its length in bytes.
     pub bytes: u64,
@@ -34,21 +34,21 @@ pub enum Outside {
     Straddles {
         /// Bytes between the allocation's start and the address.
         offset: u64,
-        /// The allocation.
+        /// The allocation that the access starts in.
         region: Region,
     },
     /// After the end of the nearest allocation below it.
     Past {
         /// Bytes between the allocation's end and the address.
         distance: u64,
-        /// The allocation.
+        /// The nearest allocation below the address.
         region: Region,
     },
     /// Inside an allocation that has been freed.
     Freed {
         /// Bytes between the allocation's start and the address.
         offset: u64,
-        /// The allocation.
+        /// The freed allocation that held the address.
         region: Region,
     },
     /// Below every allocation: a null pointer, or one cut to 32 bits.
@@ -74,16 +74,16 @@ impl fmt::Display for Outside {
 pub enum Group {
     /// The warp with this number in the block.
     Warp(u32),
-    /// The whole block.
+    /// All threads of the block.
     Block,
 }
 
 /// Threads of one group that wait at one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// What they called.
+    /// The method that they called.
     pub operation: Operation,
-    /// From where.
+    /// The call's place in the source.
     pub location: &'static Location<'static>,
     /// How many they are.
     pub threads: u32,
@@ -94,7 +94,7 @@ pub struct Waiting {
 pub struct Stuck {
     /// `(x, y)` of the block in the grid.
     pub block: [u32; 2],
-    /// The group.
+    /// The group that the collective is for.
     pub group: Group,
     /// Threads in the group.
     pub threads: u32,
@@ -138,7 +138,7 @@ impl fmt::Display for Stuck {
 pub struct Conflict {
     /// The access of the lower block or thread.
     pub first: Spot,
-    /// The other.
+    /// The access of the higher block or thread.
     pub second: Spot,
 }
 
@@ -161,23 +161,23 @@ pub enum Violation {
     },
     /// The operating system gave no more memory for the threads' stacks.
     NoStack {
-        /// Its words.
+        /// What the operating system said.
         reason: String,
     },
     /// A global access outside every live allocation.
     GlobalOutOfBounds {
-        /// Who.
+        /// The operation, its thread and its place in the source.
         by: Spot,
         /// Width of the access.
         bytes: u32,
         /// First byte of the access.
         address: u64,
-        /// Where that is.
+        /// Where that is, as seen from the nearest allocation.
         place: Box<Outside>,
     },
     /// A global address that is no multiple of the access's width.
     GlobalMisaligned {
-        /// Who.
+        /// The operation, its thread and its place in the source.
         by: Spot,
         /// The required alignment in bytes.
         alignment: u32,
@@ -188,47 +188,47 @@ pub enum Violation {
     },
     /// A read of global bytes that neither host nor kernel ever wrote.
     GlobalUnwritten {
-        /// Who.
+        /// The operation, its thread and its place in the source.
         by: Spot,
         /// Offset of the first unwritten byte in the allocation.
         offset: u64,
-        /// The allocation.
+        /// The allocation that is read.
         region: Box<Region>,
     },
     /// Two threads of one launch touch a global byte, at least one writes, and nothing orders them.
     GlobalRace {
-        /// The two.
+        /// The two accesses, of which at least one writes.
         conflict: Box<Conflict>,
         /// Offset of the first byte both touch, to 2 bytes.
         offset: u64,
-        /// The allocation.
+        /// The allocation that both touch.
         region: Box<Region>,
     },
     /// A byte is both written and read through the read-only path in one launch.
     ReadonlyWritten {
-        /// The read.
+        /// The access through the read-only path.
         reader: Box<Spot>,
-        /// The write.
+        /// The access that writes.
         writer: Box<Spot>,
         /// Offset of the first byte both touch, to 2 bytes.
         offset: u64,
-        /// The allocation.
+        /// The allocation that both touch.
         region: Box<Region>,
     },
     /// A shared access beyond the block's dynamic allocation.
     SharedOutOfBounds {
-        /// Who.
+        /// The operation, its thread and its place in the source.
         by: Spot,
         /// Width of the access.
         bytes: u32,
         /// First byte of the access.
         offset: u32,
-        /// The allocation's length.
+        /// Length of the block's shared memory in bytes.
         shared_bytes: u32,
     },
     /// A shared offset that is no multiple of the access's width.
     SharedMisaligned {
-        /// Who.
+        /// The operation, its thread and its place in the source.
         by: Spot,
         /// The required alignment in bytes.
         alignment: u32,
@@ -237,32 +237,32 @@ pub enum Violation {
     },
     /// A read of shared bytes that no thread of the block wrote.
     SharedUnwritten {
-        /// Who.
+        /// The operation, its thread and its place in the source.
         by: Spot,
         /// The first unwritten byte, to 2 bytes.
         offset: u32,
     },
     /// Two threads touch a shared byte, at least one writes, and no barrier is between.
     SharedRace {
-        /// The two.
+        /// The two accesses, of which at least one writes.
         conflict: Box<Conflict>,
         /// The first byte both touch, to 2 bytes.
         offset: u32,
     },
     /// A read of shared bytes that an unfinished copy is writing.
     CopyNotWaited {
-        /// The copy.
+        /// Where the copy was started.
         copy: Box<Spot>,
-        /// The read.
+        /// The operation that reads, its thread and its place in the source.
         by: Box<Spot>,
         /// First byte of the access.
         offset: u32,
     },
     /// A write to shared bytes that an unfinished copy is writing.
     CopyOverwritten {
-        /// The copy.
+        /// Where the copy was started.
         copy: Box<Spot>,
-        /// The write.
+        /// The operation that writes, its thread and its place in the source.
         by: Box<Spot>,
         /// First byte of the access.
         offset: u32,
@@ -280,7 +280,7 @@ pub enum Violation {
         block: [u32; 2],
         /// First byte of the counter.
         counter: u32,
-        /// Threads that committed.
+        /// Threads that had committed when the block ended.
         committed: u32,
         /// Threads that the counter was made for.
         threads: u32,
@@ -291,7 +291,7 @@ pub enum Violation {
     IncompleteCollective(Box<Stuck>),
     /// An operand outside what the method's documentation allows.
     InvalidOperand {
-        /// Who.
+        /// The operation, its thread and its place in the source.
         by: Spot,
         /// The operand, its value and its limit.
         reason: String,
@@ -302,7 +302,7 @@ pub enum Violation {
         block: [u32; 2],
         /// The thread's number in its block.
         thread: u32,
-        /// The panic's message.
+        /// What the panic said, if it was a text.
         message: String,
     },
     /// A thread made more calls than the limit allows: a loop that does not end, most likely.

@@ -38,7 +38,7 @@ pub(crate) fn check(
     report
 }
 
-/// `content` behind gzip.
+/// `content` compressed by gzip, in memory.
 pub(crate) fn gzip(content: &[u8]) -> Vec<u8> {
     use std::io::Write;
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());

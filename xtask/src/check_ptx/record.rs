@@ -16,7 +16,7 @@ pub(super) type Table = BTreeMap<String, BTreeMap<String, u32>>;
 pub(super) struct Registers {
     /// Version of the assembler.
     pub(super) ptxas: String,
-    /// By target.
+    /// Registers of the entry points, for each target by its name.
     pub(super) modules: BTreeMap<String, Table>,
 }
 

@@ -4,7 +4,7 @@ use super::Findings;
 use crate::failure::Result;
 use crate::workspace::{Workspace, read};
 
-/// One line: `size PATH reason` or `word PATH IDENTIFIER reason`.
+/// One line: `size PATH reason`, `comments PATH reason` or `word PATH IDENTIFIER reason`.
 #[derive(Debug)]
 struct Exception {
     line: usize,
@@ -16,6 +16,7 @@ struct Exception {
 #[derive(Debug, PartialEq, Eq)]
 enum Kind {
     Size,
+    Comments,
     Word(String),
 }
 
@@ -45,10 +46,12 @@ impl Exceptions {
                 [] => continue,
                 [first, ..] if first.starts_with('#') => continue,
                 ["size", path, _, ..] => (Kind::Size, *path),
+                ["comments", path, _, ..] => (Kind::Comments, *path),
                 ["word", path, word, _, ..] => (Kind::Word((*word).to_owned()), *path),
                 _ => {
                     findings.problem(format!(
-                        "xtask/tidy.allow:{line_number}: want `size PATH REASON` or `word PATH IDENTIFIER REASON`"
+                        "xtask/tidy.allow:{line_number}: want `size PATH REASON`, `comments PATH REASON` or \
+                         `word PATH IDENTIFIER REASON`"
                     ));
                     continue;
                 }
@@ -61,6 +64,11 @@ impl Exceptions {
     /// Whether the file may be longer than the limit.
     pub(super) fn size(&mut self, path: &str) -> bool {
         self.take(path, &Kind::Size)
+    }
+
+    /// Whether the file may have wide comments and short documentation.
+    pub(super) fn comments(&mut self, path: &str) -> bool {
+        self.take(path, &Kind::Comments)
     }
 
     /// Whether the file may use the identifier.

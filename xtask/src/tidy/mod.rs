@@ -4,6 +4,7 @@
 //! them all to the working tree and also runs as a test, so it cannot be forgotten.
 
 mod allow;
+mod comments;
 mod dependencies;
 mod documents;
 mod files;
@@ -72,6 +73,7 @@ fn check(workspace: &Workspace) -> Result<Findings> {
         if file.is_rust() {
             layout::module_doc(&file.path, text, &mut findings);
             layout::size(&file.path, text, &mut allowed, &mut findings);
+            comments::check(&file.path, text, &mut allowed, &mut findings);
             let code = source::code_only(text);
             machine::check(&file.path, &code, &mut findings);
             words::check(&file.path, &code, &glossary, &mut allowed, &mut findings);

@@ -7,7 +7,7 @@ use super::files::File;
 
 /// The host's side: layouts and parts of plans.
 const HOST: &str = "host/src/spmm/parts/";
-/// The kernels' side.
+/// The kernels' side: one file for each algorithm.
 const KERNELS: &str = "device-kernels/src/spmm/";
 /// Files of the kernels' side that no algorithm owns: they serve all.
 const SHARED: [&str; 2] = ["combine", "dense"];

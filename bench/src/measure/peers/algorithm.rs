@@ -16,7 +16,7 @@ pub enum CsrAlgorithm {
 }
 
 impl CsrAlgorithm {
-    /// All of them.
+    /// The three algorithms of cuSPARSE for CSR.
     pub const ALL: [Self; 3] = [Self::Alg1, Self::Alg2, Self::Alg3];
 
     /// Those for row-major operands: `CSR_ALG1` takes up to ten times as long on them and was never the quickest.

@@ -28,7 +28,6 @@ pub(crate) enum DenseMath {
 }
 
 impl DenseMath {
-    /// All of them.
     pub(crate) const ALL: [Self; 3] = [Self::F32, Self::Tf32, Self::F16];
 
     /// The type of the operands.

@@ -32,7 +32,6 @@ pub(crate) enum VectorAlgorithm {
 }
 
 impl VectorAlgorithm {
-    /// Both.
     pub(crate) const ALL: [Self; 2] = [Self::Alg1, Self::Alg2];
 
     fn raw(self) -> cs::cusparseSpMVAlg_t {
@@ -67,13 +66,13 @@ pub(crate) struct CuSparseSpmv<'a, T: Element> {
 }
 
 impl CuSparse {
-    /// Prepares `y ← A·x` with sums and a `y` of f32, of f64 where the operands are, both matrices of one column without padding: descriptors,
-    /// workspace, and `cusparseSpMV_preprocess`, whose time is kept.
+    /// Prepares `y ← A·x` with sums and a `y` of f32, of f64 where the operands are, both matrices of one column
+    /// without padding: descriptors, workspace, and `cusparseSpMV_preprocess`, whose time is kept.
     ///
     /// # Errors
     /// - [`BenchError::Absent`] if the library lacks the functions;
-    /// - [`BenchError::Product`] if the shapes do not fit or vectors are padded, [`BenchError::Device`] if an operand is
-    ///   elsewhere;
+    /// - [`BenchError::Product`] if the shapes do not fit or vectors are padded, [`BenchError::Device`] if an operand
+    ///   is elsewhere;
     /// - [`BenchError::Library`] if cuSPARSE refuses.
     pub(crate) fn prepare_spmv<'a, T: Element>(
         &'a self,
@@ -139,8 +138,8 @@ impl<T: Element> CuSparseSpmv<'_, T> {
         let (a, x, algorithm) = (self.a.cast_const(), self.x.cast_const(), self.algorithm.raw());
         let (handle, [alpha, beta], sums) = (self.library.handle(), factors::<T>(), sums::<T>()?);
         let mut bytes = 0;
-        // SAFETY: handle and descriptors are live; scalars are read during the calls; the workspace has the size that the
-        // library asked for, and outlives its use.
+        // SAFETY: handle and descriptors are live; scalars are read during the calls; the workspace has the size that
+        // the library asked for, and outlives its use.
         unsafe {
             let status = cs::cusparseSpMV_bufferSize(
                 handle,

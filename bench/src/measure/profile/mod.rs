@@ -110,7 +110,6 @@ fn losses(cases: &[Vec<f64>]) -> Vec<f64> {
         .collect()
 }
 
-/// Measures products.
 struct Tuner<'a> {
     device: &'a Device,
     sampling: Sampling,

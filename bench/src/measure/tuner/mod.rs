@@ -43,7 +43,7 @@ pub struct TuneRequest<'a> {
     pub also: Option<SpmmOptions>,
     /// How long and how thoroughly.
     pub limits: Limits,
-    /// Seed of `B`.
+    /// Seed of the random elements of `B`.
     pub seed: u64,
 }
 
@@ -53,7 +53,7 @@ impl Default for TuneRequest<'_> {
     }
 }
 
-/// What tuning found.
+/// The default of one product, what was tried beside it, and what won.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProductTuning {
     /// What the plan takes unless told.
@@ -80,9 +80,9 @@ impl ProductTuning {
     }
 }
 
-/// Times the default, one candidate of every family, and what is near the quickest; then the quickest once more beside the
-/// default. Candidates that are far behind their family are given up after one batch; every other result is compared
-/// with the f64 reference before its time counts.
+/// Times the default, one candidate of every family, and what is near the quickest; then the quickest once more beside
+/// the default. Candidates that are far behind their family are given up after one batch; every other result is
+/// compared with the f64 reference before its time counts.
 ///
 /// # Errors
 /// If the default cannot be planned or run, or is wrong. Other candidates that are so are in the list, with the reason.

@@ -33,7 +33,7 @@ pub(crate) struct Products<'a, V: Value> {
     plans: Vec<(SweepPath, SpmmPlan)>,
     /// Calls of a batch, once they are known.
     calls: Vec<(SweepPath, u32)>,
-    /// What ran last.
+    /// The path that ran last: another one is warmed up before it is timed.
     last: Option<SweepPath>,
     since: Instant,
 }

@@ -31,7 +31,7 @@ pub(crate) trait Subject {
 /// How long and how thoroughly is searched.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
-    /// Time for everything.
+    /// Time for the whole search, plans and checks included.
     pub budget: Duration,
     /// Times as long as the best of its family that the first batch of a candidate may take: it is given up beyond.
     pub hopeless: f64,
@@ -41,7 +41,7 @@ pub struct Limits {
     pub patience: u32,
     /// Quickest candidates that are timed once more, alternately with the default.
     pub finalists: usize,
-    /// Rounds of that.
+    /// Rounds in which the finalists and the default are timed in turn.
     pub rounds: u32,
     /// How much quicker than the default a candidate must be to win, relative.
     pub margin: f64,
@@ -77,7 +77,7 @@ pub enum Outcome {
     Timed {
         /// Median of its batches, in microseconds a call.
         median_us: f64,
-        /// The quickest.
+        /// The quickest of its batches, in microseconds a call.
         min_us: f64,
         /// The worst error of its result in units of its bound.
         worst_ratio: f64,
@@ -108,9 +108,9 @@ impl Outcome {
 /// A candidate, and what became of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tried<C> {
-    /// The candidate.
+    /// What was tried: for a product, a path.
     pub candidate: C,
-    /// Its outcome.
+    /// Its time, or why it has none.
     pub outcome: Outcome,
 }
 
@@ -146,7 +146,7 @@ pub struct Found<C> {
     pub tried: Vec<Tried<C>>,
     /// Why the search ended.
     pub ended: Ended,
-    /// Time spent.
+    /// Time that the search took.
     pub spent: Duration,
 }
 
@@ -305,8 +305,8 @@ impl<'a, S: Subject> Search<'a, S> {
         others.filter(|&candidate| candidate != default).take(self.limits.finalists).collect()
     }
 
-    /// Times the default and the finalists in turn. The winner is one that is quicker by the margin, and in three of four
-    /// rounds.
+    /// Times the default and the finalists in turn. The winner is one that is quicker by the margin, and in three of
+    /// four rounds.
     #[expect(clippy::type_complexity, reason = "the default's time, and perhaps a winner with its own")]
     fn compare(
         &mut self,

@@ -126,8 +126,8 @@ pub(crate) fn neighbours(path: SweepPath, width: usize) -> Vec<SweepPath> {
     }
 }
 
-/// Whether the tile of a launch is one for the point and narrower than the width, and its columns are no more than there
-/// are.
+/// Whether the tile of a launch is one for the point and narrower than the width, and its columns are no more than
+/// there are.
 fn fits((point, launch): (AtomicParallelism, GroupLaunch), width: usize) -> bool {
     let columns = point.columns_per_thread();
     columns as usize <= width.next_power_of_two() && launch.tile_columns.is_none_or(|tile| tile >= columns)

@@ -1,4 +1,4 @@
-//! `windrow-bench ablation`.
+//! Arguments of `windrow-bench ablation`, and their way to the suite's options.
 
 use std::io::Write;
 
@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     common: Common,
     #[command(flatten)]
     matrices: MatrixArguments,
-    /// What to compare.
+    /// Parts to compare; all of them, unless given.
     #[arg(
         long,
         value_name = "PART",
@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
         default_value = "thresholds,vectors,stream,reorder,bytes,hybrid,determinism"
     )]
     parts: Vec<Part>,
-    /// Columns of B.
+    /// Columns of B: each part is compared for each of these.
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "128")]
     widths: Vec<usize>,
     /// Values of the matrices: random ones in [0, 1), or those of the file.

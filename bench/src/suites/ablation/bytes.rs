@@ -1,4 +1,4 @@
-//! Bytes of formats.
+//! Part `bytes`: what a matrix takes in each format, indices and values apart.
 
 use windrow::RsTile;
 use windrow::partition::{CostModel, PartitionRule, assign, estimate, footprint};

@@ -10,11 +10,9 @@ use crate::suites::spmm::facts::PlanFacts;
 /// One matrix, width and step of a part; `P` is what is found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PartFacts<P> {
-    /// The sparse matrix.
     pub(crate) matrix: MatrixFacts,
     /// Where its values came from.
     pub(crate) values: String,
-    /// Columns of `B`.
     pub(crate) width: usize,
     /// What was found; `null` where nothing was.
     pub(crate) facts: Option<P>,
@@ -43,7 +41,6 @@ pub(crate) enum AblationFacts {
     Bytes {
         /// How rows were divided for RS-Tile.
         partition: String,
-        /// The formats.
         formats: Vec<FormatFacts>,
     },
     /// The hybrid against its parts.
@@ -59,7 +56,6 @@ pub(crate) enum AblationFacts {
 pub(crate) struct Measurement {
     /// The path, as [`SweepPath`](crate::measure::SweepPath) writes it.
     pub(crate) path: String,
-    /// The plan.
     pub(crate) plan: Option<PlanFacts>,
     /// The comparison with the f64 reference.
     pub(crate) check: Option<CheckFacts>,
@@ -83,9 +79,7 @@ pub(crate) struct ThresholdFacts {
     pub(crate) rule: String,
     /// The longest row that may leave, in entries.
     pub(crate) max_entries: u32,
-    /// Tiles.
     pub(crate) tiles: u64,
-    /// Windows.
     pub(crate) windows: u64,
     /// Entries of a tile, on average.
     pub(crate) mean_nnz_per_tile: f64,
@@ -154,7 +148,6 @@ pub(crate) struct ReorderFacts {
 /// Bytes in a format.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct FormatFacts {
-    /// The format.
     pub(crate) format: String,
     /// Bytes of everything but values.
     pub(crate) metadata_bytes: u64,
@@ -167,7 +160,6 @@ pub(crate) struct FormatFacts {
 /// The hybrid and its parts alone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct HybridFacts {
-    /// The hybrid.
     pub(crate) hybrid: Option<Measurement>,
     /// All rows in tiles.
     pub(crate) tile_stream: Option<Measurement>,
@@ -182,17 +174,15 @@ pub(crate) struct HybridFacts {
 /// What repeated runs gave.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct DeterminismFacts {
-    /// The path.
     pub(crate) path: String,
-    /// Runs.
     pub(crate) runs: u32,
     /// Runs whose bits differ from those of the first.
     pub(crate) differing: u32,
-    /// What ran beside.
+    /// What ran beside the path, so that its blocks finish in other orders.
     pub(crate) load: String,
     /// Products that it ran meanwhile.
     pub(crate) load_products: u64,
-    /// The path, alone.
+    /// Time of the path with sums in a fixed order, nothing beside.
     pub(crate) run_to_run: Option<Measurement>,
     /// The same with sums in any order, alone.
     pub(crate) any_order: Option<Measurement>,

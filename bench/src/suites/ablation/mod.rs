@@ -52,9 +52,7 @@ pub(crate) type AblationRecord = Record<PartFacts<AblationFacts>>;
 /// What is compared, and how.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
-    /// The matrices.
     pub(crate) sources: Vec<MatrixSource>,
-    /// The parts.
     pub(crate) parts: Vec<Part>,
     /// Columns of `B`; each part is done for each.
     pub(crate) widths: Vec<usize>,
@@ -70,7 +68,6 @@ pub(crate) struct Options {
     pub(crate) progress: fn(&str),
 }
 
-/// The suite.
 pub(crate) struct Ablation {
     device: Device,
     options: Options,

@@ -11,19 +11,19 @@ use crate::measure::{BenchError, SweepPath};
 /// A part of the ablation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// Thresholds of partitions.
+    /// Thresholds of partitions by rows, and the tiles that each leaves.
     Thresholds,
     /// Thresholds of column vectors.
     Vectors,
     /// The balance of the tile stream.
     Stream,
-    /// Orders of rows.
+    /// Orders of rows, and the stages of the similarity order.
     Reorder,
-    /// Bytes of formats.
+    /// Bytes of each format, indices and values apart.
     Bytes,
     /// The hybrid and its parts.
     Hybrid,
-    /// Repeated runs.
+    /// Repeated runs, compared bit by bit beside other work.
     Determinism,
 }
 
@@ -47,7 +47,6 @@ pub(crate) enum Step {
 }
 
 impl Part {
-    /// Every part.
     #[cfg(test)]
     pub(crate) const ALL: [Self; 7] = [
         Self::Thresholds,

@@ -1,4 +1,4 @@
-//! `windrow-bench nm`.
+//! Arguments of `windrow-bench nm`, and their way to the suite's options.
 
 use std::io::Write;
 
@@ -12,8 +12,8 @@ use crate::program::{Command, Common, Failure};
 
 /// Products with vector-wise N:M weights: shapes, patterns and precisions.
 ///
-/// On a CUDA device cuBLAS's dense product of the same shape and precision is measured beside. Of large results a sample
-/// of rows is checked, from the first to the last.
+/// On a CUDA device cuBLAS's dense product of the same shape and precision is measured beside. Of large results a
+/// sample of rows is checked, from the first to the last.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     /// Let every plan try a few kernels.
     #[arg(long)]
     autotune: bool,
-    /// Leave out cuBLAS.
+    /// Leave out cuBLAS's dense product.
     #[arg(long)]
     no_peers: bool,
 }
@@ -103,7 +103,7 @@ impl Arguments {
     }
 }
 
-/// `N:M` with `L`.
+/// Reads `N:M`, a pattern of runs of `l` columns.
 fn pattern(text: &str, l: usize) -> Result<NmPattern, Failure> {
     let usage = |error: &dyn std::fmt::Display| Failure::usage(format!("{text:?}: {error}"));
     let numbers = text.split_once(':').and_then(|(n, m)| Some((n.parse().ok()?, m.parse().ok()?)));

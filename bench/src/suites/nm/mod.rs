@@ -1,8 +1,8 @@
-//! Products with vector-wise N:M weights: shapes × patterns × precisions, each planned, timed, verified, beside cuBLAS's
-//! dense product of the same shape.
+//! Products with vector-wise N:M weights: shapes × patterns × precisions, each planned, timed, verified, beside
+//! cuBLAS's dense product of the same shape.
 //!
-//! Weights and activations are uniform in `[−1, 1)`, which weights are kept is random, the result is full of NaN before,
-//! and what the last call left is compared with an f64 reference.
+//! Weights and activations are uniform in `[−1, 1)`, which weights are kept is random, the result is full of NaN
+//! before, and what the last call left is compared with an f64 reference.
 
 mod arguments;
 mod dense;
@@ -61,7 +61,7 @@ pub(crate) struct Options {
     pub(crate) peers: bool,
 }
 
-/// One product.
+/// One product of a shape, a pattern, a precision and a layout.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct NmFacts {
     /// Rows of `A` and `C`, columns of `C`, and the inner dimension.
@@ -74,7 +74,6 @@ pub(crate) struct NmFacts {
     pub(crate) layout: String,
     /// What was asked of packing.
     pub(crate) packing: String,
-    /// The plan.
     pub(crate) plan: Option<NmPlanFacts>,
     /// 10¹² operations a second, of those that are kept.
     pub(crate) tflops: Option<f64>,
@@ -133,7 +132,6 @@ pub(crate) struct Case {
     packing: NmPacking,
 }
 
-/// The suite.
 pub(crate) struct Nm {
     device: Device,
     options: Options,
@@ -143,7 +141,7 @@ pub(crate) struct Nm {
 }
 
 impl Nm {
-    /// Looks for cuBLAS.
+    /// Looks for cuBLAS, if peers are asked for and the device is a CUDA one.
     pub(crate) fn open(device: &Device, options: Options) -> Self {
         let wanted = options.peers && device.kind() == DeviceKind::Cuda;
         let library = wanted.then(|| CuBlas::load(device));

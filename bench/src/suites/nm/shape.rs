@@ -1,4 +1,4 @@
-//! Sizes of products.
+//! Sizes of N:M products: what `--shapes` takes, and the named lists of them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,8 +27,8 @@ impl NmShape {
         Self { m: 4096, n: 4096, k: 4096 },
     ];
 
-    /// The linear layers of Llama-7B, (n, k): attention and its output, the three of the feed-forward part, and the query,
-    /// key and value projections as one; each with 256, 512, 1024, 2048 and 4096 rows of activations.
+    /// The linear layers of Llama-7B, (n, k): attention and its output, the three of the feed-forward part, and the
+    /// query, key and value projections as one; each with 256, 512, 1024, 2048 and 4096 rows of activations.
     pub(crate) fn llama() -> Vec<Self> {
         let layers = [(4096, 4096), (11008, 4096), (4096, 11008), (12288, 4096)];
         let rows = [256, 512, 1024, 2048, 4096];

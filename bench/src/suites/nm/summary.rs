@@ -1,4 +1,4 @@
-//! Records as Markdown.
+//! Records of N:M products as tables in Markdown.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use super::{NmRecord, NmShape};
 use crate::suites::markdown::{Grid, geometric_mean};
 
-/// A table for each precision and layout: shape, pattern, time, 10¹² kept operations a second, and how many times as fast as
-/// cuBLAS's dense product; then geometric means over the shapes. Of several records of one shape and pattern in a table all
-/// are listed and the last counts in the mean.
+/// A table for each precision and layout: shape, pattern, time, 10¹² kept operations a second, and how many times as
+/// fast as cuBLAS's dense product; then geometric means over the shapes. Of several records of one shape and pattern in
+/// a table all are listed and the last counts in the mean.
 pub(super) fn summarise(records: &[NmRecord]) -> String {
     let mut tables: BTreeMap<(String, String, String), Vec<&NmRecord>> = BTreeMap::new();
     for record in records {

@@ -1,4 +1,4 @@
-//! `windrow-bench preprocess`.
+//! Arguments of `windrow-bench preprocess`, and their way to the suite's options.
 
 use std::io::Write;
 
@@ -16,7 +16,7 @@ pub(crate) struct Arguments {
     common: Common,
     #[command(flatten)]
     matrices: MatrixArguments,
-    /// Columns of B.
+    /// Columns of B that plans are made for.
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "128")]
     widths: Vec<usize>,
     /// Values of the matrices: random ones in [0, 1), or those of the file.

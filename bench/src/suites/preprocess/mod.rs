@@ -1,7 +1,7 @@
 //! Plans made on the CPU and on the GPU: the same arrays, and what either takes.
 //!
-//! A plan with all rows in tiles, in f16 and in tf32, and Libra's division by column vectors. A device without kernels has
-//! nothing to compare: times are skipped and counted.
+//! A plan with all rows in tiles, in f16 and in tf32, and Libra's division by column vectors. A device without kernels
+//! has nothing to compare: times are skipped and counted.
 
 mod arguments;
 
@@ -37,11 +37,10 @@ pub(crate) enum Found {
 /// A plan made on the CPU and on the GPU, from CSR arrays in host memory to arrays on the device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PreprocessFacts {
-    /// The path.
     pub(crate) path: String,
     /// Where the second was made: `gpu`, or `cpu` for a plan that only the CPU makes.
     pub(crate) place: String,
-    /// Why there.
+    /// Why it was made there.
     #[serde(default)]
     pub(crate) reason: String,
     /// Bytes of the arrays.
@@ -50,9 +49,9 @@ pub(crate) struct PreprocessFacts {
     pub(crate) differs: Option<String>,
     /// Threads of the CPU.
     pub(crate) threads: usize,
-    /// On the CPU.
+    /// Times of the plan that the CPU makes.
     pub(crate) cpu: PlaceFacts,
-    /// On the GPU.
+    /// Times of the plan made where `place` says.
     pub(crate) gpu: PlaceFacts,
     /// Time of the first over that of the second, if the arrays are the same.
     pub(crate) speed_up: Option<f64>,
@@ -76,9 +75,7 @@ pub(crate) struct PlaceFacts {
 /// What is compared, and how.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
-    /// The matrices.
     pub(crate) sources: Vec<MatrixSource>,
-    /// Columns of `B`.
     pub(crate) widths: Vec<usize>,
     /// Where values of matrices come from.
     pub(crate) values: Values,
@@ -90,7 +87,6 @@ pub(crate) struct Options {
     pub(crate) progress: fn(&str),
 }
 
-/// The suite.
 pub(crate) struct Preprocess {
     device: Device,
     options: Options,
@@ -98,7 +94,6 @@ pub(crate) struct Preprocess {
 }
 
 impl Preprocess {
-    /// Reads all matrices.
     pub(crate) fn open(device: &Device, options: Options) -> Self {
         let matrices = Matrices::load(&options.sources, options.values, options.seed, options.progress);
         Self { device: device.clone(), options, matrices }
@@ -268,7 +263,7 @@ pub(crate) fn table<'a>(
     if rows == 0 { String::new() } else { format!("\n## Preprocessing\n\n{grid}{mean}") }
 }
 
-/// Records as Markdown.
+/// Records as tables in Markdown: a line for each matrix and path.
 fn summarise(records: &[PreprocessRecord]) -> String {
     let failed = records.iter().filter(|record| record.error.is_some()).count();
     let mut text = format!("# Plans\n\n{} lines, {failed} of them errors.\n", records.len());

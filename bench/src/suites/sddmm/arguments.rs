@@ -1,4 +1,4 @@
-//! `windrow-bench sddmm`.
+//! Arguments of `windrow-bench sddmm`, and their way to the suite's options.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     /// Rates of the device for the roofline, as the suite spmm writes them.
     #[arg(long, value_name = "FILE")]
     rates: Option<PathBuf>,
-    /// Leave out cuSPARSE.
+    /// Leave out cuSPARSE's SDDMM.
     #[arg(long)]
     no_peers: bool,
 }

@@ -31,11 +31,9 @@ pub(crate) type SampledRecord = Record<SampledFacts>;
 /// What is measured, and how.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
-    /// The patterns.
     pub(crate) sources: Vec<MatrixSource>,
     /// Columns of `X` and `Y`.
     pub(crate) inners: Vec<usize>,
-    /// Algorithms and precisions.
     pub(crate) paths: Vec<SampledPath>,
     /// Seed of values and operands.
     pub(crate) seed: u64,
@@ -52,13 +50,11 @@ pub(crate) struct Options {
 /// One pattern, inner dimension and path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SampledFacts {
-    /// The pattern.
     pub(crate) matrix: MatrixFacts,
     /// Columns of `X` and `Y`.
     pub(crate) inner: usize,
     /// Algorithm, precision and options, as [`SampledPath`] writes them.
     pub(crate) path: String,
-    /// The plan.
     pub(crate) plan: Option<SampledPlanFacts>,
     /// Lower bound of the gather roofline, in microseconds.
     pub(crate) roofline_us: Option<f64>,
@@ -107,7 +103,6 @@ impl SampledPlanFacts {
     }
 }
 
-/// The suite.
 pub(crate) struct Sddmm {
     device: Device,
     options: Options,
@@ -123,7 +118,7 @@ struct Shared {
 }
 
 impl Sddmm {
-    /// Reads all patterns.
+    /// Loads cuSPARSE, if peers are asked for and the device is a CUDA one.
     pub(crate) fn open(device: &Device, options: Options) -> Self {
         let wanted = options.peers && device.kind() == DeviceKind::Cuda;
         let library = wanted.then(|| CuSparse::load(device));

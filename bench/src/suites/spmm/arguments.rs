@@ -1,4 +1,4 @@
-//! `windrow-bench spmm`.
+//! Arguments of `windrow-bench spmm`, and their way to the suite's options.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -20,8 +20,8 @@ use crate::suites::matrices::Values;
 /// rows), +rcm, +community, +degree (other orders), +fast (results may differ in the last bits), +window-each (a warp
 /// for each window), +dense, +packed (the form of the values of tiles), +sequential, +multi-stream (the parts of a
 /// hybrid), +point:1/8row:4col:8 and +launch:128:8:1/2 (how segment-group divides the work, and its launch),
-/// +rows:64:32:1 (how row-split does), +tasks:8:64 (how the CPU does), +column-major (of B), +vectors or +vectors:2/8 (a
-/// hybrid divided by column vectors, with Libra's threshold or that one). Example: hybrid-f16+reorder+fast.
+/// +rows:64:32:1 (how row-split does), +tasks:8:64 (how the CPU does), +column-major (of B), +vectors or +vectors:2/8
+/// (a hybrid divided by column vectors, with Libra's threshold or that one). Example: hybrid-f16+reorder+fast.
 ///
 /// Precisions are f32, tf32, f16, bf16 and f64: auto-f64, row-split-f64, short-rows-f64, segment-group-f64 multiply the
 /// values, which are read as f32, and a B of f64. cuSPARSE is measured in f32 and f16, beside paths of f64 in f64.
@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     /// Times of other libraries, for --summarise.
     #[arg(long, value_name = "FILE", requires = "summarise")]
     published: Option<PathBuf>,
-    /// Columns of B.
+    /// Columns of B: each path is measured for each of these.
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "32,64,128,256")]
     widths: Vec<usize>,
     /// Algorithms, precisions and options.
@@ -59,7 +59,7 @@ pub(crate) struct Arguments {
     /// Leave out cuSPARSE and cuBLAS.
     #[arg(long)]
     no_peers: bool,
-    /// Leave out cuBLAS.
+    /// Leave out cuBLAS's dense product.
     #[arg(long)]
     no_cublas: bool,
     /// Values of the matrices: those of the file, or random ones in [0, 1), which do not overflow f16.

@@ -9,19 +9,16 @@ use crate::suites::facts::{MatrixFacts, PeerFacts, SchedulingFacts};
 /// One matrix, width and path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SpmmFacts {
-    /// The sparse matrix.
     pub(crate) matrix: MatrixFacts,
     /// Where its values came from, as [`Values`](crate::suites::matrices::Values) writes it.
     #[serde(default)]
     pub(crate) values: String,
-    /// Columns of `B`.
     pub(crate) width: usize,
     /// Algorithm, precision and options asked for, as [`SweepPath`](crate::measure::SweepPath) writes them.
     pub(crate) path: String,
     /// The order of the rows, if the path names one.
     #[serde(default)]
     pub(crate) order: Option<OrderFacts>,
-    /// The plan.
     pub(crate) plan: Option<PlanFacts>,
     /// cuSPARSE on the same matrix and width, for each precision.
     pub(crate) cusparse: Vec<PeerFacts>,
@@ -44,7 +41,7 @@ pub(crate) struct OrderFacts {
     pub(crate) method: String,
     /// Time to find the order, in milliseconds, on so many threads, while other matrices were reordered on others.
     pub(crate) reorder_ms: f64,
-    /// Those threads.
+    /// Threads that found it.
     pub(crate) threads: usize,
     /// Entries for each column vector of a window, in the matrix's own order.
     pub(crate) entries_per_vector_before: f64,
@@ -68,12 +65,11 @@ impl OrderFacts {
     }
 }
 
-/// The plan.
+/// What a plan reports of itself, as far as times depend on it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PlanFacts {
     /// The algorithm that is run.
     pub(crate) algorithm: String,
-    /// Why that one.
     #[serde(default)]
     pub(crate) reason: String,
     /// Entry points that are launched.

@@ -35,11 +35,8 @@ pub(crate) type SpmmRecord = Record<SpmmFacts>;
 /// What is measured, and how.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
-    /// The matrices.
     pub(crate) sources: Vec<MatrixSource>,
-    /// Columns of `B`.
     pub(crate) widths: Vec<usize>,
-    /// Algorithms and precisions.
     pub(crate) paths: Vec<SweepPath>,
     /// Where values of matrices come from.
     pub(crate) values: Values,
@@ -60,7 +57,6 @@ pub(crate) struct Options {
 /// Largest dense `A` that cuBLAS multiplies unless told.
 const DENSE_LIMIT_BYTES: u64 = 256 << 20;
 
-/// The suite.
 pub(crate) struct Spmm {
     device: Device,
     options: Options,

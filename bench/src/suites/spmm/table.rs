@@ -17,7 +17,7 @@ const COLUMNS: [(&str, usize); 11] = [
     ("cuSPARSE µs", 11),
     ("speed-up", 8),
 ];
-/// Columns of text.
+/// Columns that are text and flush left; the others are numbers and flush right.
 const TEXT_COLUMNS: usize = 2;
 
 /// Formats records. The last two columns compare with cuSPARSE's best algorithm in the same precision.

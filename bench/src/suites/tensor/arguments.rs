@@ -1,4 +1,4 @@
-//! `windrow-bench tensor`.
+//! Arguments of `windrow-bench tensor`, and their way to the suite's options.
 
 use std::io::Write;
 
@@ -13,17 +13,17 @@ use crate::program::{Command, Common, Failure, progress};
 
 /// MTTKRP and TTM of sparse tensors in f32: FROSTT .tns files, also behind gzip, or made-up tensors.
 ///
-/// Measured are what the library chooses, points of segment reduction in a fixed order and in any, and, for comparison, a
-/// kernel that adds every product to the result atomically.
+/// Measured are what the library chooses, points of segment reduction in a fixed order and in any, and, for comparison,
+/// a kernel that adds every product to the result atomically.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     common: Common,
-    /// Made-up tensors: nell2-like, flickr-like (shapes of FROSTT tensors, indices by power laws), each also :DRAWS, and
-    /// IxJxK:DRAWS (uniform).
+    /// Made-up tensors: nell2-like, flickr-like (shapes of FROSTT tensors, indices by power laws), each also :DRAWS,
+    /// and IxJxK:DRAWS (uniform).
     #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "summarise")]
     synthetic: Vec<SyntheticTensor>,
-    /// Products: mttkrp, ttm.
+    /// Products to measure: mttkrp, ttm or both.
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "mttkrp,ttm")]
     operations: Vec<TensorOperation>,
     /// Modes, from 0, that products are for.

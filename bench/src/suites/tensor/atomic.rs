@@ -53,8 +53,8 @@ impl Product<'_> {
         };
         let grid = [threads.div_ceil(ATOMIC_BLOCK), width.div_ceil(lanes) as u64];
         let run = || {
-            // SAFETY: rows and indices are those of the tensor's entries, for which the matrices were made; the threads were
-            // counted above; everything outlives the measurement, which ends with a wait for its last mark.
+            // SAFETY: rows and indices are those of the tensor's entries, for which the matrices were made; the threads
+            // were counted above; everything outlives the measurement, which ends with a wait for its last mark.
             unsafe { launch(device, entry, grid, &params) }.map_err(BenchError::from)
         };
         *kernel_time = Some(measure(device, options.sampling, run)?);

@@ -9,11 +9,9 @@ use crate::measure::{TensorOperation, Timing};
 pub(crate) struct TensorFacts {
     /// Name of the tensor.
     pub(crate) tensor: String,
-    /// Its dimensions.
     pub(crate) dims: [usize; 3],
     /// Its entries, duplicates summed.
     pub(crate) nnz: usize,
-    /// The product.
     pub(crate) operation: TensorOperation,
     /// The mode that it is for.
     pub(crate) mode: usize,

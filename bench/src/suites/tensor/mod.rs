@@ -35,16 +35,14 @@ pub(crate) type TensorRecord = Record<TensorFacts>;
 /// What is measured, and how.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
-    /// The tensors.
     pub(crate) sources: Vec<TensorSource>,
-    /// Products.
     pub(crate) operations: Vec<TensorOperation>,
     /// Modes of the tensor that products are for.
     pub(crate) modes: Vec<usize>,
     /// Columns of the dense matrices.
     pub(crate) widths: Vec<usize>,
-    /// Points of Sgap's space beside what the library chooses; with none, those of [`segment_points`] for each width. The
-    /// CPU has none.
+    /// Points of Sgap's space beside what the library chooses; with none, those of [`segment_points`] for each width.
+    /// The CPU has none.
     pub(crate) points: Vec<AtomicParallelism>,
     /// Whether what is cut is added in a fixed order, atomically, or each.
     pub(crate) determinisms: Vec<Determinism>,
@@ -56,8 +54,8 @@ pub(crate) struct Options {
     pub(crate) progress: fn(&str),
 }
 
-/// Points of the segment reduction for a width: 1 to 32 nonzeros of a thread, whose sums are added by itself, or by as many
-/// threads as the width leaves of a warp.
+/// Points of the segment reduction for a width: 1 to 32 nonzeros of a thread, whose sums are added by itself, or by as
+/// many threads as the width leaves of a warp.
 pub(crate) fn segment_points(width: usize) -> Vec<AtomicParallelism> {
     let columns = match width {
         0 | 1 => 1,
@@ -115,7 +113,6 @@ struct Loaded {
     tensor: Result<Coo3<f32>, String>,
 }
 
-/// The suite.
 pub(crate) struct Tensor {
     device: Device,
     options: Options,

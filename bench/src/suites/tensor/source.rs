@@ -15,7 +15,6 @@ use crate::suites::matrices::file_name;
 pub(crate) enum TensorSource {
     /// A FROSTT `.tns` file, gzip seen through.
     File(PathBuf),
-    /// A made-up tensor.
     Synthetic(SyntheticTensor),
 }
 
@@ -45,10 +44,10 @@ impl TensorSource {
 
 /// A made-up tensor: places drawn at random, those that are drawn again once.
 ///
-/// `nell2-like` has the dimensions of FROSTT's nell-2 and a tenth of its 77 million entries; `flickr-like` a tenth of the
-/// dimensions of flickr-3d and of its 113 million entries. Their indices follow power laws whose exponents are guesses, not
-/// fits: they stand for a tensor with long slices, and for one with short fibers and few slices that hold most. A name may be
-/// followed by another number of draws, `nell2-like:1000000`. `IxJxK:N` has N uniform draws.
+/// `nell2-like` has the dimensions of FROSTT's nell-2 and a tenth of its 77 million entries; `flickr-like` a tenth of
+/// the dimensions of flickr-3d and of its 113 million entries. Their indices follow power laws whose exponents are
+/// guesses, not fits: they stand for a tensor with long slices, and for one with short fibers and few slices that hold
+/// most. A name may be followed by another number of draws, `nell2-like:1000000`. `IxJxK:N` has N uniform draws.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct SyntheticTensor {
     name: Option<&'static str>,
@@ -59,7 +58,7 @@ pub(crate) struct SyntheticTensor {
 }
 
 impl SyntheticTensor {
-    /// The named ones.
+    /// The tensors that have a name of their own; others are named by their dimensions.
     pub(crate) const ALL: [Self; 2] = [
         Self {
             name: Some("nell2-like"),

@@ -1,4 +1,4 @@
-//! Records as Markdown.
+//! Records of tensor products as tables in Markdown.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,8 +11,8 @@ use crate::suites::markdown::{Grid, geometric_mean, number};
 /// The records of each tensor and width.
 type Cases<'a> = BTreeMap<(&'a str, usize), Vec<&'a TensorRecord>>;
 
-/// A table for each product and mode: what the library chooses, the best point of segment reduction in a fixed order and in any,
-/// and atomic additions, with and without setting the result to zero; then geometric means of the ratios.
+/// A table for each product and mode: what the library chooses, the best point of segment reduction in a fixed order
+/// and in any, and atomic additions, with and without setting the result to zero; then geometric means of the ratios.
 pub(super) fn summarise(records: &[TensorRecord]) -> String {
     let mut tables: BTreeMap<(TensorOperation, usize), Cases<'_>> = BTreeMap::new();
     for record in records.iter().filter(|record| record.facts.width > 0) {

@@ -1,4 +1,4 @@
-//! `windrow-bench tuned`.
+//! Arguments of `windrow-bench tuned`, and their way to the suite's options.
 
 use std::io::Write;
 use std::time::Duration;
@@ -50,7 +50,7 @@ pub(crate) struct Arguments {
     /// Whether two runs give the same bits: run-to-run or fast.
     #[arg(long, value_name = "NAME", default_value_t = Determinism::default())]
     determinism: Determinism,
-    /// Leave out cuSPARSE.
+    /// Leave out cuSPARSE's SpMM.
     #[arg(long)]
     no_peers: bool,
     /// Values of the matrices: those of the file, or random ones in [0, 1).

@@ -8,11 +8,9 @@ use crate::suites::facts::{MatrixFacts, PeerFacts};
 /// Everything that was tried for one matrix and width.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TunedFacts {
-    /// The sparse matrix.
     pub(crate) matrix: MatrixFacts,
     /// Where its values came from.
     pub(crate) values: String,
-    /// Columns of `B`.
     pub(crate) width: usize,
     /// Type of the values and of `B`.
     pub(crate) precision: String,
@@ -41,9 +39,7 @@ pub(crate) struct TunedFacts {
 /// The quickest path of a family.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct FamilyFacts {
-    /// The family.
     pub(crate) family: String,
-    /// The path.
     pub(crate) path: String,
     /// Its median time, in microseconds.
     pub(crate) median_us: f64,
@@ -118,7 +114,7 @@ impl TunedFacts {
         self.winner_us.or(self.default_us)
     }
 
-    /// cuSPARSE's.
+    /// Time of cuSPARSE's quickest algorithm, in microseconds; none if it was not measured.
     pub(super) fn peer_us(&self) -> Option<f64> {
         self.cusparse.as_ref()?.median_us
     }

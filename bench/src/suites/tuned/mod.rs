@@ -28,9 +28,7 @@ pub(crate) type TunedRecord = Record<TunedFacts>;
 /// What is measured, and how.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
-    /// The matrices.
     pub(crate) sources: Vec<MatrixSource>,
-    /// Columns of `B`.
     pub(crate) widths: Vec<usize>,
     /// Type of the values and of `B`.
     pub(crate) precision: Precision,
@@ -70,7 +68,6 @@ impl fmt::Display for Search {
     }
 }
 
-/// The suite.
 pub(crate) struct Tuned {
     device: Device,
     options: Options,
@@ -79,7 +76,7 @@ pub(crate) struct Tuned {
 }
 
 impl Tuned {
-    /// Reads all matrices.
+    /// Reads all matrices, and loads the peers that are asked for.
     pub(crate) fn open(device: &Device, options: Options) -> Self {
         let matrices = Matrices::load(&options.sources, options.values, options.seed, options.progress);
         let peers = Peers::load(device, options.peers);

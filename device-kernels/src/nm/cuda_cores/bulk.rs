@@ -27,7 +27,7 @@ impl<S: Simt, P: Picks, const TM: usize, const TN: usize, const WARPS: u32> Bloc
     pub(super) unsafe fn bring_record_in_bulk<B: Buffers>(&self, stage: u32, to: u32) {
         if self.brings(stage) {
             let (counter, bytes) = (Self::counter::<B>(), self.record_bytes());
-            // SAFETY: as there.
+            // SAFETY: the stage exists and its record fits at `to`, as for `bring_record`; one thread brings it.
             unsafe {
                 self.s.copy_bulk(to, self.weights_of(stage), bytes, counter);
                 self.s.copy_bulk_commit(counter, bytes);

@@ -41,8 +41,8 @@ pub struct Double;
 /// Likewise, weights and lists by bulk copies: fewer instructions that are none of the products'. From `sm_90` on.
 /// (Rows of `A` are too short: a lane starts one at a time, and takes longer than all threads with 16 bytes each.)
 pub struct Bulk;
-/// Nothing is on its way meanwhile: the paper's kernel before its pipeline, to measure what that gains (versions 1 and 2
-/// of its ablation).
+/// Nothing is on its way meanwhile: the paper's kernel before its pipeline, to measure what that gains (versions 1 and
+/// 2 of its ablation).
 pub struct Single;
 
 impl Buffers for Double {

@@ -16,8 +16,8 @@ impl<S: Simt, P: Picks, const TM: usize, const TN: usize, const WARPS: u32> Bloc
         let stage_bytes = Self::TILE.stage_bytes(p.slots, p.depth);
         let (rows, slab_w) = (stage_bytes + Self::next_rows(p), Self::slab_w(p));
         let mut stage = 0;
-        // SAFETY: the obligations of the params; copies are waited for and made known by a barrier before they are read,
-        // and what they overwrite has been read before a barrier.
+        // SAFETY: the obligations of the params; copies are waited for and made known by a barrier before they are
+        // read, and what they overwrite has been read before a barrier.
         unsafe {
             self.clear_zero_slots(stage_bytes);
             while stage < stages {

@@ -15,8 +15,8 @@ impl<S: Simt, P: Picks, const TM: usize, const TN: usize, const WARPS: u32> Bloc
         let stage_bytes = Self::TILE.stage_bytes(p.slots, p.depth);
         let next_rows = Self::next_rows(p);
         let rounds = p.depth / Self::ROWS_AT_ONCE;
-        // SAFETY: the obligations of the params; copies are waited for and made known by a barrier before they are read,
-        // and what they overwrite has been read before a barrier.
+        // SAFETY: the obligations of the params; copies are waited for and made known by a barrier before they are
+        // read, and what they overwrite has been read before a barrier.
         unsafe {
             if B::BULK {
                 self.begin_rounds::<B>();
@@ -42,8 +42,8 @@ impl<S: Simt, P: Picks, const TM: usize, const TN: usize, const WARPS: u32> Bloc
             let mut picks = self.picks(list);
             let mut even = self.fragments(a, picks, 0, w);
             let last = loop {
-                // 3. and 4. Four kept rows, the fragments of each read while those of the one before are multiplied; and four
-                // before them, where so many are multiplied from one branch to the next.
+                // 3. and 4. Four kept rows, the fragments of each read while those of the one before are multiplied;
+                // and four before them, where so many are multiplied from one branch to the next.
                 if Self::ROWS_AT_ONCE > PICKS_AT_ONCE {
                     let odd = self.fragments(a, picks, 1, w);
                     self.multiply(&even, acc);
@@ -95,7 +95,8 @@ impl<S: Simt, P: Picks, const TM: usize, const TN: usize, const WARPS: u32> Bloc
     /// Starts bringing a stage, counted from the part's first, to `to`; the rows of it are at `rows`.
     #[inline(always)]
     unsafe fn bring_stage<B: Buffers>(&self, stage: u32, (to, rows): (u32, u32)) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller names a stage that exists, whose rows have arrived at `rows`, and nobody reads what is at
+        // `to`.
         unsafe {
             if B::BULK {
                 self.bring_record_in_bulk::<B>(stage, to + Self::slab_w(self.p));
@@ -111,7 +112,7 @@ impl<S: Simt, P: Picks, const TM: usize, const TN: usize, const WARPS: u32> Bloc
     /// Waits for what this thread brought of a stage.
     #[inline(always)]
     unsafe fn await_stage<B: Buffers>(&self, stage: u32) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has begun to bring the stage, in this thread.
         unsafe {
             if B::BULK {
                 self.await_record_in_bulk::<B>(stage);
@@ -128,8 +129,8 @@ impl<S: Simt, P: Picks, const TM: usize, const TN: usize, const WARPS: u32> Bloc
         let (group, chunk) = (s.thread_idx() / Self::ROW_THREADS, s.thread_idx() % Self::ROW_THREADS);
         let to = to + chunk * 16;
         let mut slot = group * 4;
-        // SAFETY: rows of the lists are rows of `A`, whose chunk is readable if it is present; nothing is read where there
-        // is no row; the slab has room for all slots.
+        // SAFETY: rows of the lists are rows of `A`, whose chunk is readable if it is present; nothing is read where
+        // there is no row; the slab has room for all slots.
         unsafe {
             while slot < p.slots {
                 let four: [u32; 4] = s.load_shared(rows + slot * 4);
@@ -174,7 +175,8 @@ impl<S: Simt, P: Picks, const TM: usize, const TN: usize, const WARPS: u32> Bloc
             each4(|i| {
                 let offset = i as u32 * step;
                 if at + offset < bytes {
-                    // SAFETY: the caller's promise.
+                    // SAFETY: the caller has so many bytes behind `from`, and room for them behind `to`, both in
+                    // multiples of 16.
                     unsafe { self.s.copy_async_16(to + offset, from.byte_add(u64::from(offset)), true) };
                 }
             });

@@ -27,7 +27,7 @@ impl Numbers {
 struct Case {
     m: u32,
     n: u32,
-    /// Rows of `a`.
+    /// Rows of the k-major `a`.
     k: u32,
     slots: u32,
     depth: u32,

@@ -9,7 +9,8 @@ use super::{BlockShape, NmTensorCores, NmTensorCoresParams};
 use crate::NO_ROW;
 use crate::nm::NmOperand;
 
-/// A tile of rows, a block of columns and a part of the stages. What follows from these is not kept: registers are rare.
+/// A tile of rows, a block of columns and a part of the stages. What follows from these is not kept: registers are
+/// rare.
 #[derive(Clone, Copy)]
 pub(super) struct Item {
     number: u32,
@@ -26,7 +27,7 @@ impl Item {
         Self { number, tile: number % tiles, rest: number / tiles }
     }
 
-    /// The block's next.
+    /// The block's next item, as many items on as the grid has blocks; it may not exist.
     #[inline(always)]
     pub(super) fn next<S: Simt>(self, s: &S, p: &NmTensorCoresParams) -> Self {
         let (tile, rest) = (self.tile + p.step[0], self.rest + p.step[1]);
@@ -61,15 +62,16 @@ impl Item {
     }
 }
 
-/// What brings one stage after the other, of one item after the other: first its list, by name `announced`, then, when that
-/// has come, the rows that the list names, and the picks.
+/// What brings one stage after the other, of one item after the other: first its list, by name `announced`, then, when
+/// that has come, the rows that the list names, and the picks.
 ///
-/// No thread holds what it has read of a list from one stage to the next: loads into registers that wait for each other's
-/// scoreboard would hold up the weights.
+/// No thread holds what it has read of a list from one stage to the next: loads into registers that wait for each
+/// other's scoreboard would hold up the weights.
 pub(super) struct Feed<'a, S, E, B, const TILES: usize> {
     s: &'a S,
     p: &'a NmTensorCoresParams,
-    /// The item of the stage to be announced next, how many stages of it are left, and the stage's number of all blocks.
+    /// The item of the stage to be announced next, how many stages of it are left, and the stage's number of all
+    /// blocks.
     item: Item,
     left: u32,
     stage: u32,
@@ -105,8 +107,8 @@ impl<'a, S: Simt, E: NmOperand, B: BlockShape, const TILES: usize> Feed<'a, S, E
         self.stage = self.item.block(self.p) * self.p.stages + self.item.first_stage(self.p);
     }
 
-    /// Starts bringing the next list, and notes whose it is: which vectors of a row of `a`, and which stage; none, if there
-    /// is no stage left.
+    /// Starts bringing the next list, and notes whose it is: which vectors of a row of `a`, and which stage; none, if
+    /// there is no stage left.
     ///
     /// # Safety
     /// As for copies: the list that was in its place has been read.
@@ -141,8 +143,8 @@ impl<'a, S: Simt, E: NmOperand, B: BlockShape, const TILES: usize> Feed<'a, S, E
         }
     }
 
-    /// Starts bringing the rows and picks of the stage whose list is the oldest, announces another, and closes the group of
-    /// these copies.
+    /// Starts bringing the rows and picks of the stage whose list is the oldest, announces another, and closes the
+    /// group of these copies.
     ///
     /// # Safety
     /// As for copies: nobody reads the oldest stage any more. The list has come.

@@ -65,7 +65,7 @@ impl Layout for RowMajorElements {
 
     #[inline(always)]
     unsafe fn fetch<S: Simt>(s: &S, dense: &Dense, rows: [Option<u32>; 2], column: u32) -> Self::Raw {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's rows exist; the strides are those of a row-major `B`.
         unsafe { elements(s, dense, [u64::from(dense.ldb), 1], rows, column) }
     }
 
@@ -82,7 +82,7 @@ impl Layout for ColumnMajor {
 
     #[inline(always)]
     unsafe fn fetch<S: Simt>(s: &S, dense: &Dense, rows: [Option<u32>; 2], column: u32) -> Self::Raw {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's rows exist; the strides are those of a column-major `B`.
         unsafe { elements(s, dense, [1, u64::from(dense.ldb)], rows, column) }
     }
 

@@ -31,7 +31,8 @@ impl<'a, const C: usize> Columns<'a, C> {
         self.column < self.dense.n()
     }
 
-    /// The elements of `B` in the thread's columns and the rows `cols`, of which the first `present` are read; else zeros.
+    /// The elements of `B` in the thread's columns and the rows `cols`, of which the first `present` are read; else
+    /// zeros.
     ///
     /// # Safety
     /// Columns of entries are rows of `B`.
@@ -124,7 +125,7 @@ pub(super) unsafe fn read_elements<S: Simt, E: Element, const C: usize>(
     from: GlobalPtr<E::Bits>,
 ) -> [E::Sum; C] {
     let mut out = [E::Sum::ZERO; C];
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has `C` elements at `from`, in one vector unless `C` is 1, which nothing writes meanwhile.
     unsafe {
         if C == 1 {
             out[0] = E::widen(s, s.load_readonly(from));

@@ -1,8 +1,9 @@
-//! MTTKRP (matricized tensor times Khatri–Rao product): `Y[i,j] = α·Σ A[i,k,l]·B[k,j]·C[l,j] + β·Y[i,j]`, Sgap's equation 2.
+//! MTTKRP (matricized tensor times Khatri–Rao product): `Y[i,j] = α·Σ A[i,k,l]·B[k,j]·C[l,j] + β·Y[i,j]`, Sgap's
+//! equation 2.
 //!
-//! [`NonzeroGroups`](super::NonzeroGroups) with two factors for each entry of the tensor: its rows are the slices `i`, and
-//! an entry `(i, k, l)` is multiplied by row `k` of one matrix and row `l` of the other, element by element. All else, which
-//! thread has what, segments, slots and who adds what is cut, is the same.
+//! [`NonzeroGroups`](super::NonzeroGroups) with two factors for each entry of the tensor: its rows are the slices `i`,
+//! and an entry `(i, k, l)` is multiplied by row `k` of one matrix and row `l` of the other, element by element. All
+//! else, which thread has what, segments, slots and who adds what is cut, is the same.
 
 use core::marker::PhantomData;
 
@@ -23,8 +24,8 @@ use crate::variant::Variant;
 /// # Obligations
 /// Those of [`NonzeroGroupsParams`], of which rows are the slices of the tensor, and:
 /// - `second_indices`: as many as `col_indices`, and as aligned; rows of `second`.
-/// - `second`: of as many columns as `b`. With `vectors` it is aligned to the thread's columns, and `ld_second` a multiple of
-///   them.
+/// - `second`: of as many columns as `b`. With `vectors` it is aligned to the thread's columns, and `ld_second` a
+///   multiple of them.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 pub struct MttkrpParams {
@@ -36,7 +37,7 @@ pub struct MttkrpParams {
     pub second: GlobalPtr<u32>,
     /// Leading dimension of the second factor, in elements.
     pub ld_second: u32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 
@@ -53,7 +54,7 @@ impl<E: Element, const N: usize, const C: usize> Kernel for Mttkrp<E, N, C> {
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &MttkrpParams) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the obligations of the params are those of the nonzero groups, and of the second factor.
         unsafe { reduce_segments::<S, E, TwoRows<'_>, N, C>(s, &p.groups, TwoRows(p)) }
     }
 }

@@ -7,7 +7,7 @@ use windrow_simt::{GlobalPtr, Simt};
 
 use super::columns::{Columns, add_product, read_elements};
 use super::{MOST_THREADS, Place};
-use crate::element::Element;
+use crate::element::{Dtype, Element};
 use crate::kernel::Kernel;
 use crate::output::Summed;
 use crate::real::Real;
@@ -28,17 +28,17 @@ use crate::variant::Variant;
 ///   There is one more than entries need, with none set.
 /// - `rows`: the rows that are not empty, in order; null, if that is all rows.
 /// - `slots`: for each group the slot of its first piece of a row that is cut. A group has at most two: of the row that
-///   continues from the group before, and of that which continues in the next, whose slot is one more. Null if no row is
-///   cut.
+///   continues from the group before, and of that which continues in the next, whose slot is one more. Null if no row
+///   is cut.
 /// - `empty_rows`: those without entries.
 /// - `each` is a multiple of what the instance reads at once; `lanes · reduction ≤ 32`, of which the params have
-///   logarithms; `groups` are those of all entries; blocks have a multiple of 32 threads, and all of the grid fewer than
-///   2³².
+///   logarithms; `groups` are those of all entries; blocks have a multiple of 32 threads, and all of the grid fewer
+///   than 2³².
 /// - `vectors` is not 0 only if `b` is aligned to the thread's columns, and `ldb` is a multiple of them.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 pub struct NonzeroGroupsParams {
-    /// The dense operands.
+    /// `B`, `C` and the workspace.
     pub dense: Dense,
     /// Column of each entry.
     pub col_indices: GlobalPtr<u32>,
@@ -50,15 +50,15 @@ pub struct NonzeroGroupsParams {
     pub rows: GlobalPtr<u32>,
     /// First slot of each group.
     pub slots: GlobalPtr<u32>,
-    /// Rows that are.
+    /// Rows that are empty: they become `β·C`.
     pub empty_rows: GlobalPtr<u32>,
-    /// Entries.
+    /// Number of entries of `A`.
     pub nnz: u32,
-    /// Rows without entries.
+    /// Rows without entries, listed in `empty_rows`.
     pub empty_count: u32,
     /// Entries of a thread.
     pub each: u32,
-    /// Groups.
+    /// Groups of threads, `⌈nnz / (each · reduction)⌉`.
     pub groups: u32,
     /// Logarithm of the threads of a group.
     pub reduction_log2: u32,
@@ -66,7 +66,7 @@ pub struct NonzeroGroupsParams {
     pub lanes_log2: u32,
     /// Whether a thread reads its columns of `B` at once.
     pub vectors: u32,
-    /// Zero.
+    /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 
@@ -78,23 +78,25 @@ impl<E: Element, const N: usize, const C: usize> Kernel for NonzeroGroups<E, N, 
     const FILE: &'static str = "spmm/segment_group";
     const VARIANT: Variant = Variant::NonzeroGroups { dtype: E::DTYPE, at_once: N as u32, columns: C as u32 };
     const BLOCK_THREADS: u32 = MOST_THREADS;
-    // Left to itself, `ptxas` spills a few registers to fit one more block.
-    const MIN_BLOCKS: u32 = 1;
+    // 64 registers a thread, with which every type does without spills but f64 with four columns. Left to itself,
+    // `ptxas` takes up to 80, and a multiprocessor holds six blocks of 128 threads instead of eight.
+    const MIN_BLOCKS: u32 = if matches!(E::DTYPE, Dtype::F64) && C == 4 { 1 } else { 2 };
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &NonzeroGroupsParams) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the obligations of the params are what the reduction demands.
         unsafe { reduce_segments::<S, E, Rows, N, C>(s, p, Rows) }
     }
 }
 
 /// What entries are multiplied by.
 pub(super) trait Factors: Copy {
-    /// The products of the factors of `N` entries in the thread's columns: the number of the first comes with the columns of
-    /// all. The first `present` are read; else zeros.
+    /// The products of the factors of `N` entries in the thread's columns: the number of the first comes with the
+    /// columns of all. The first `present` are read; else zeros.
     ///
     /// # Safety
-    /// Columns of entries are rows of `B`; the number is a multiple of `N`, and the entries exist, or are in the padding.
+    /// Columns of entries are rows of `B`; the number is a multiple of `N`, and the entries exist, or are in the
+    /// padding.
     unsafe fn fetch<S: Simt, E: Element, const N: usize, const C: usize>(
         self,
         s: &S,
@@ -117,7 +119,7 @@ impl Factors for Rows {
         (_, cols): (u32, &[u32; N]),
         present: u32,
     ) -> [[E::Sum; C]; N] {
-        // SAFETY: the caller's promise.
+        // SAFETY: columns of entries are rows of `B`, by the caller's promise.
         unsafe { columns.fetch::<S, E, N>(s, cols, present) }
     }
 }
@@ -275,7 +277,7 @@ unsafe fn read_entries<S: Simt, E: Element, const N: usize>(
     let (mut cols, mut weights) = ([0; N], [E::Sum::ZERO; N]);
     let values = p.values.cast::<E::Bits>().at(at);
     let from = p.col_indices.at(at);
-    // SAFETY: the caller's promise.
+    // SAFETY: `N` entries exist from `at` on, or padding that can be read, by the obligations of the params.
     unsafe {
         if N == 4 {
             let four = s.load_readonly(from.cast::<[u32; 4]>());
@@ -296,7 +298,7 @@ unsafe fn read_entries<S: Simt, E: Element, const N: usize>(
 /// Whether a row starts at an entry that exists.
 #[inline(always)]
 unsafe fn starts_at<S: Simt>(s: &S, p: &NonzeroGroupsParams, entry: u32) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: the entry exists, and `starts` has a pair for each 32 entries.
     let [bits, _] = unsafe { s.load_readonly(p.starts.at(entry / 32)) };
     bits >> (entry % 32) & 1 != 0
 }
@@ -307,7 +309,7 @@ unsafe fn row_of<S: Simt>(s: &S, p: &NonzeroGroupsParams, number: u32) -> u32 {
     if p.rows == GlobalPtr::NULL {
         number
     } else {
-        // SAFETY: the caller's promise.
+        // SAFETY: `rows` names every row that is not empty, of which the caller's is one.
         unsafe { s.load_readonly(p.rows.at(number)) }
     }
 }

@@ -18,15 +18,15 @@ use crate::variant::Variant;
 ///
 /// # Obligations
 /// - `row_offsets`: `rows + 1` offsets of a CSR matrix of `rows` rows; columns are below k, entries below 2³² − 1024.
-/// - `reduction ≤ threads` and `lanes · threads ≤ 32`, of which the params have logarithms; blocks have a multiple of 32
-///   threads, and all of the grid fewer than 2³².
+/// - `reduction ≤ threads` and `lanes · threads ≤ 32`, of which the params have logarithms; blocks have a multiple of
+///   32 threads, and all of the grid fewer than 2³².
 /// - `vectors` is not 0 only if `b` is aligned to the thread's columns, and `ldb` is a multiple of them.
 /// - with `dense.accumulate` and `reduction < threads` the workspace has a slot for each row, which
 ///   [`Combine`](crate::spmm::combine::Combine) adds to `C` afterwards; else it is not used.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 pub struct RowGroupsParams {
-    /// The dense operands.
+    /// `B`, `C` and the workspace.
     pub dense: Dense,
     /// First entry of each row, and the end.
     pub row_offsets: GlobalPtr<u32>,
@@ -34,7 +34,7 @@ pub struct RowGroupsParams {
     pub col_indices: GlobalPtr<u32>,
     /// Value of each entry, in the element type's bits.
     pub values: GlobalPtr<u32>,
-    /// Rows of `A`.
+    /// Rows of `A` and of `C`.
     pub rows: u32,
     /// Rows that a worker has one after the other.
     pub rows_each: u32,
@@ -69,8 +69,8 @@ impl<E: Element, const C: usize> Kernel for RowGroups<E, C> {
         let leads = group.place(s.lane()) == 0;
         let cut = p.dense.accumulate != 0 && p.reduction_log2 < p.threads_log2;
         let mut first = place.warp_worker >> p.threads_log2; // unit of the warp's first lane
-        // SAFETY: rows and entries are those of the matrix; all lanes of a warp run the loops equally often, so that they
-        // reach the shuffles together. A row is that of one unit, and of lane 0 of it where it is written.
+        // SAFETY: rows and entries are those of the matrix; all lanes of a warp run the loops equally often, so that
+        // they reach the shuffles together. A row is that of one unit, and of lane 0 of it where it is written.
         unsafe {
             while u64::from(first) * u64::from(p.rows_each) < u64::from(p.rows) {
                 let unit = first + (place.worker >> p.threads_log2);

@@ -172,10 +172,10 @@ impl<S: Simt, E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32
 /// One row of one tile of a step.
 struct Part {
     step: u32,
-    /// 0 or 1.
+    /// Which of the step's tiles, 0 or 1.
     tile: u32,
     row: u32,
-    /// The tile's bitmap.
+    /// Where the tile has entries: bit `8·column + row`.
     bits: u64,
 }
 

@@ -39,7 +39,7 @@ pub struct Bring<P> {
 
 /// An element of a step.
 pub struct Element {
-    /// The step.
+    /// Number of the step in the stream.
     pub step: u32,
     /// 0 or 1: which of its tiles.
     pub tile: u32,
@@ -141,13 +141,13 @@ impl<E: TileElement> Held<E> for Fragments {
 
     #[inline(always)]
     unsafe fn fragment<S: Simt>(s: &S, record: u32, lane: u32) -> E::Fragment {
-        // SAFETY: the caller's promise.
+        // SAFETY: the record has arrived in shared memory, and has words for every lane.
         unsafe { E::fragment(s, record + lane * (4 * E::LANE_WORDS)) }
     }
 
     #[inline(always)]
     unsafe fn bitmaps<S: Simt>(s: &S, p: &TileStreamParams, step: u32, _: u32) -> [u64; 2] {
-        // SAFETY: the caller's promise.
+        // SAFETY: the step is one of the stream, and `bitmaps` has an element for each.
         unsafe { s.load_readonly(p.bitmaps.at(step)) }
     }
 
@@ -156,7 +156,7 @@ impl<E: TileElement> Held<E> for Fragments {
         let &Element { step, tile, row, k } = element;
         let per_record = u64::from(<Self as Held<E>>::RECORD_BYTES) / size_of::<E::Bits>() as u64;
         let at = u64::from(step) * per_record + u64::from(E::value_index(tile, row, k));
-        // SAFETY: the caller's promise.
+        // SAFETY: the element is one of a step of the stream, whose record has a place for it.
         unsafe { s.load_readonly(p.records.cast::<E::Bits>().at_wide(at)) }
     }
 }
@@ -177,7 +177,7 @@ impl Packed {
     /// First word of the record of a step in global memory.
     #[inline(always)]
     unsafe fn record<S: Simt>(s: &S, p: &TileStreamParams, step: u32) -> GlobalPtr<u32> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the step is one of the stream, and `record_starts` has an element for each.
         let chunk = unsafe { s.load_readonly(p.record_starts.at(step)) };
         p.records.at(chunk).cast()
     }
@@ -203,7 +203,7 @@ impl<E: TileElement> Held<E> for Packed {
 
     #[inline(always)]
     unsafe fn staged_place<S: Simt>(s: &S, record: u32) -> [u32; 2] {
-        // SAFETY: the caller's promise.
+        // SAFETY: the record has arrived in shared memory, with its link.
         unsafe { s.load_shared(record + 4 * PACKED_LINK as u32) }
     }
 

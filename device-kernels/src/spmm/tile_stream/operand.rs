@@ -13,9 +13,9 @@ pub trait TileElement: Element<Sum = f32> {
     const SLICE_FEATURES: u32 = 8 * Self::CHUNK;
     /// Words of a step's values that each lane holds.
     const LANE_WORDS: u32;
-    /// One slice's accumulators.
+    /// The accumulators of one slice that a lane holds.
     type Sums: Copy;
-    /// Accumulators of zero.
+    /// Accumulators of zero, with which a piece begins.
     const ZERO_SUMS: Self::Sums;
     /// A lane's values of a step.
     type Fragment: Word;
@@ -87,7 +87,7 @@ macro_rules! sixteen_bits {
 
             #[inline(always)]
             unsafe fn fragment<S: Simt>(s: &S, at: u32) -> [u32; 2] {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller's `at` is the lane's place in a record that has arrived.
                 unsafe { s.load_shared(at) }
             }
 
@@ -102,7 +102,7 @@ macro_rules! sixteen_bits {
             unsafe fn multiply<S: Simt>(s: &S, at: u32, fragment: [u32; 2], sums: &mut Self::Sums) {
                 let mut j = 0;
                 while j < 4 {
-                    // SAFETY: the caller's promise.
+                    // SAFETY: the full warp is here, and the slice at `at` has arrived, by the caller's promise.
                     unsafe {
                         let operand = s.load_matrix_x4_trans(at ^ (j as u32 * 32)); // (16 features, 16)
                         sums[j] = s.$mma(operand, fragment, sums[j]);
@@ -178,7 +178,7 @@ impl TileElement for Tf32 {
 
     #[inline(always)]
     unsafe fn fragment<S: Simt>(s: &S, at: u32) -> [u32; 4] {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's `at` is the lane's place in a record that has arrived.
         unsafe { s.load_shared(at) }
     }
 
@@ -203,7 +203,7 @@ impl TileElement for Tf32 {
             let mut j = 0;
             while j < 2 {
                 let operand = [low[2 * j], low[2 * j + 1], high[2 * j], high[2 * j + 1]]; // (16 features, 8)
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller promises that the full warp is here.
                 sums[j] = unsafe { s.mma_m16n8k8_tf32(operand, values, sums[j]) };
                 j += 1;
             }

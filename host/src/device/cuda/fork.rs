@@ -75,7 +75,7 @@ impl Drop for SideStream {
         }
         for event in [self.forked, self.joined] {
             if !event.is_null() {
-                // SAFETY: as above.
+                // SAFETY: created by `create`, destroyed only here; the context is current.
                 let _ = unsafe { result::event::destroy(event) };
             }
         }

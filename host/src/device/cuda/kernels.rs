@@ -28,7 +28,7 @@ struct Slot {
 
 /// Where an entry's function is.
 struct Place {
-    /// In [`Kernels::modules`].
+    /// Position in [`Kernels::modules`], compiled or not.
     module: usize,
     /// In the module's entries.
     entry: usize,

@@ -85,7 +85,7 @@ fn find_function(module: sys::CUmodule, entry: &Entry) -> Result<Option<sys::CUf
         // occupancy query promised, and the evenly dealt work runs in two waves.
         let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
         let percent = 100;
-        // SAFETY: as above.
+        // SAFETY: the function was found in a module that is loaded.
         unsafe { result::function::set_function_attribute(function, attribute, percent) }
             .called("cuFuncSetAttribute")?;
     }

@@ -107,7 +107,7 @@ impl GroupsLayout {
         (Self { division, work, col_indices: padded_indices(columns) }, cut)
     }
 
-    /// Uploads the arrays.
+    /// Uploads the division, the columns and the values; a failed allocation is an error.
     pub(crate) fn upload_groups(self, device: &Device, values: &Bits) -> Result<GroupsPart, DeviceError> {
         let array = |words: &[u32], name| DeviceBuffer::named(device, words, name);
         let work = match &self.work {

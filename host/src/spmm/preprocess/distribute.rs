@@ -27,10 +27,10 @@ pub(crate) struct Rest {
 
 /// The entries in device memory, without their values.
 pub(crate) struct RestEntries {
-    /// Column of each.
+    /// Column of each entry, row after row.
     pub(crate) col_indices: DeviceBuffer<u32>,
     sources: RestSources,
-    /// Where values are.
+    /// Holds the values of the whole matrix, from which those of the rest are gathered.
     scratch: Rc<Scratch>,
 }
 
@@ -177,7 +177,7 @@ impl RestEntries {
 }
 
 impl RestSources {
-    /// Replaces the values.
+    /// Gathers the values of the rest anew, from those of the whole matrix in CSR order.
     pub(crate) fn replace(
         &self,
         values: Unplaced<'_>,

@@ -101,7 +101,7 @@ impl Scratch {
     pub(super) unsafe fn read<T: Pod>(&self, from: GlobalPtr<T>, len: usize) -> Result<Vec<T>, DeviceError> {
         let mut elements = vec![T::zeroed(); len];
         if len > 0 {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller has so many elements at `from`, in live memory of the device.
             unsafe { self.machine()?.download(from.address(), bytemuck::cast_slice_mut(&mut elements))? };
         }
         Ok(elements)
@@ -120,7 +120,7 @@ impl Scratch {
     ) -> Result<(), DeviceError> {
         let entry = windrow_kernels::entry(variant)
             .ok_or(DeviceError::MissingEntry { name: "a kernel of preprocessing" })?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the params are the entry's and keep its obligations.
         unsafe { start(self.machine()?, entry, units, 1, params) }
     }
 

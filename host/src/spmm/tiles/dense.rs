@@ -19,7 +19,8 @@ pub(super) fn record_bytes(steps: usize, dtype: Dtype) -> u64 {
 }
 
 impl TilePattern {
-    /// See [`TilePattern::records`].
+    /// The [`records`](TilePattern::records) of [`Form::Dense`](super::Form::Dense): a word or a part of one for each
+    /// place.
     pub(super) fn dense_records(&self, layout: Layout, values: &Bits) -> Vec<u32> {
         let words = record_words(layout.lane_words);
         let rows_at = words - RECORD_TAIL - WINDOW_ROWS;
@@ -43,7 +44,8 @@ impl TilePattern {
         records
     }
 
-    /// See [`TilePattern::places`].
+    /// The [`places`](TilePattern::places) of [`Form::Dense`](super::Form::Dense): calls
+    /// `place(entry, element of the records)`.
     pub(super) fn dense_places(&self, layout: Layout, place: impl Fn(u32, usize) + Sync) {
         let elements = record_words(layout.lane_words) * layout.per_word;
         self.pieces().par_iter().zip(&self.stream.piece_steps).for_each(|(piece, &first)| {

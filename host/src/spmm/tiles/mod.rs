@@ -60,7 +60,7 @@ impl Layout {
 pub(crate) enum Form {
     /// All of them, zeros too.
     Dense,
-    /// Those of entries.
+    /// Those of entries, place by place, without the zeros between.
     Packed,
 }
 
@@ -226,7 +226,7 @@ impl TilePattern {
         &self.stream.dealt.pieces
     }
 
-    /// Entries in tiles.
+    /// Entries that lie in tiles: all of the matrix but those of the rest.
     pub(crate) fn entries(&self) -> usize {
         self.sources.len()
     }

@@ -52,7 +52,7 @@ impl TilePattern {
         starts
     }
 
-    /// See [`TilePattern::records`].
+    /// The [`records`](TilePattern::records) of [`Form::Packed`](super::Form::Packed): values of entries only.
     pub(super) fn packed_records(&self, layout: Layout, values: &Bits) -> Vec<u32> {
         let starts = self.record_starts(values.dtype());
         let word = |step: usize| CHUNK_WORDS * starts[step] as usize;
@@ -84,7 +84,8 @@ impl TilePattern {
         records
     }
 
-    /// See [`TilePattern::places`].
+    /// The [`places`](TilePattern::places) of [`Form::Packed`](super::Form::Packed): calls
+    /// `place(entry, element of the records)`.
     pub(super) fn packed_places(&self, (layout, dtype): (Layout, Dtype), place: impl Fn(u32, usize) + Sync) {
         let starts = self.record_starts(dtype);
         self.pieces().par_iter().zip(&self.stream.piece_steps).for_each(|(piece, &first)| {

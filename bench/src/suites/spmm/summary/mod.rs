@@ -247,7 +247,7 @@ fn per_case(cases: &[Case<'_>], paths: &[&str], cell: impl Fn(&Case<'_>, usize) 
     grid.to_string()
 }
 
-/// Each order once.
+/// A line for each matrix and order, however many widths and paths were measured with it.
 fn orders(records: &[Record]) -> String {
     let titles = ["matrix", "order", "ms", "threads", "entries a vector, before", "after", "kept its own"];
     let mut grid = Grid::new(titles);

@@ -16,9 +16,7 @@ pub(super) type Answer = Option<(AtomicParallelism, GroupLaunch)>;
 /// The measured times of one matrix and width.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FitCase {
-    /// The matrix.
     pub(crate) matrix: String,
-    /// Columns of `B`.
     pub(crate) width: usize,
     pub(super) lengths: RowLengths,
     pub(super) times: HashMap<Answer, f64>,

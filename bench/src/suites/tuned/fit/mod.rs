@@ -43,11 +43,10 @@ impl fmt::Display for Losses {
 /// What a fit found. `Display` prints it, with the thresholds as they stand in the source.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Fit {
-    /// The thresholds.
     pub(crate) thresholds: Thresholds,
     /// Matrices, and cases: matrices with widths.
     pub(crate) matrices: usize,
-    /// See [`matrices`](Self::matrices).
+    /// Matrices with widths that the fit was made from.
     pub(crate) cases: usize,
     /// Cases in which the fitted tree's answer was not measured.
     pub(crate) unmeasured: usize,

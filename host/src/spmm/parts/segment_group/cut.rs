@@ -61,7 +61,7 @@ pub(super) struct Cut {
     /// For each group the slot of its first piece.
     pub(super) slots: Vec<u32>,
     pub(super) split_rows: Vec<[u32; 4]>,
-    /// Slots.
+    /// Slots of all pieces: rows of the workspace.
     pub(super) count: u32,
 }
 

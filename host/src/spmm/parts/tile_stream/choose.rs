@@ -132,7 +132,7 @@ struct Packing {
     workers: u32,
     /// Whether a worker has but one slice of 128 bytes of each row of `B`.
     narrow: bool,
-    /// Bytes of `B`.
+    /// Size of `B` at the plan's width, in bytes.
     b_bytes: u64,
 }
 
