@@ -11,7 +11,7 @@ use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
 use crate::{load, units};
 
-/// Moves a bar.
+/// Shows how far the stages of an order are.
 struct Follower {
     bar: ProgressBar,
 }

@@ -14,7 +14,7 @@ pub fn machine_memory() -> Option<u64> {
     [total, address_space, groups].into_iter().flatten().min()
 }
 
-/// `MemTotal` of `/proc/meminfo`.
+/// `MemTotal` in what `/proc/meminfo` says, in bytes.
 fn total_of(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
