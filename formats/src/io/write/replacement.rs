@@ -40,7 +40,7 @@ fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
 ///
 /// let path = std::env::temp_dir().join(format!("windrow-doc-replace-{}", std::process::id()));
 /// io::replace_file(&path, |writer| Ok(writer.write_all(b"old")?))?;
-/// let full = io::replace_file(&path, |writer| {
+/// let full: Result<(), _> = io::replace_file(&path, |writer| {
 ///     writer.write_all(b"half of the new")?;
 ///     Err(std::io::Error::from(std::io::ErrorKind::StorageFull).into())
 /// });
