@@ -9,6 +9,7 @@ use serde::Serialize;
 use windrow::io::{Progress, Stage};
 
 use crate::failure::{Failure, Result};
+use crate::output::Output;
 
 /// Where a command writes.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +33,15 @@ impl Console {
     /// Writes `text` and a line end to standard output, at once; nothing when the output is JSON.
     pub(crate) fn line(self, text: impl Display) -> Result<()> {
         if self.json { Ok(()) } else { write_line(&text.to_string()) }
+    }
+
+    /// Writes `text` about what was written to `output`: beside it on standard error, if that is standard output.
+    pub(crate) fn summary(self, output: Output<'_>, text: impl Display) -> Result<()> {
+        if !output.is_standard() {
+            return self.line(text);
+        }
+        self.note(text);
+        Ok(())
     }
 
     /// Writes the result of `command` as one JSON object if that was asked for.

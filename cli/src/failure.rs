@@ -3,7 +3,8 @@
 use std::fmt;
 use std::io;
 
-use windrow::io::{ReadError, WriteError};
+use windrow::io::{ReadError, WriteError, printable};
+use windrow::reorder::Cancelled;
 use windrow::{
     DeviceError, FormatError, NmError, PlanError, ProfileError, SddmmError, SpmmError, TensorError,
     TunedError,
@@ -30,6 +31,12 @@ pub(crate) enum Exit {
     Limit = 6,
     /// Ctrl-C was pressed; shells report the same of programs that the signal ended.
     Interrupted = 130,
+    /// Another process asked the command to end (SIGTERM).
+    #[cfg(unix)]
+    Terminated = 143,
+    /// The terminal was closed (SIGHUP).
+    #[cfg(unix)]
+    HungUp = 129,
     /// Whoever read standard output went away; shells report the same of programs that the signal ended.
     ClosedPipe = 141,
 }
@@ -81,7 +88,8 @@ impl From<ReadError> for Failure {
 
 /// The reader names the field of its limits; here it is an option.
 fn option_for_field(message: &str) -> String {
-    ["rows", "cols", "nnz", "bytes"].iter().fold(message.to_owned(), |message, what| {
+    let message = &message.replace("set ReadOptions::format", "say so with --from edge-list");
+    ["rows", "cols", "nnz", "bytes"].iter().fold(message.clone(), |message, what| {
         message.replace(&format!("raise Limits::max_{what}"), &format!("raise it with --max-{what}"))
     })
 }
@@ -91,7 +99,7 @@ impl From<WriteError> for Failure {
         match error.cause() {
             WriteError::UnknownExtension => {
                 let path = match &error {
-                    WriteError::InFile { path, .. } => format!("{}: ", path.display()),
+                    WriteError::InFile { path, .. } => format!("{}: ", printable(path)),
                     _ => String::new(),
                 };
                 Self::usage(format!(
@@ -102,6 +110,12 @@ impl From<WriteError> for Failure {
             WriteError::UnknownNmExtension => Self::usage(error.to_string()),
             _ => Self::new(Exit::File, error.to_string()),
         }
+    }
+}
+
+impl From<Cancelled> for Failure {
+    fn from(_: Cancelled) -> Self {
+        Self::new(Exit::Interrupted, "interrupted; nothing was written")
     }
 }
 
@@ -205,7 +219,7 @@ mod tests {
         assert_eq!(exit(unknown.into()), 3);
         assert_eq!(exit(WriteError::UnknownExtension.into()), 2);
         assert_eq!(exit(WriteError::Io(io::Error::other("full")).into()), 3);
-        assert_eq!(exit(windrow::reorder::Cancelled.into()), 130);
+        assert_eq!(exit(Cancelled.into()), 130);
         assert_eq!(exit(Failure::output(&io::ErrorKind::BrokenPipe.into())), 141);
         assert_eq!(exit(Failure::output(&io::ErrorKind::StorageFull.into())), 3);
     }

@@ -4,46 +4,42 @@ use std::fmt;
 use std::path::Path;
 
 use serde::Serialize;
-use windrow::io::{self, Format, Limits, ReadOptions, ReadReport, WriteOptions};
+use windrow::io::{self, Format, ReadOptions, ReadReport, WriteOptions};
 use windrow::{Csr, Device, Profile, Value};
 
 use crate::args::ReadArgs;
 use crate::console::{Console, tell};
 use crate::failure::{Failure, Result};
+use crate::output::{self, Output, STANDARD};
 use crate::units;
-
-/// The name of a file that stands for standard input.
-const STANDARD_INPUT: &str = "-";
 
 /// Reads the matrix at `path` within the limits of `args`.
 pub(crate) fn read<V: Value>(path: &Path, args: &ReadArgs, console: Console) -> Result<(Csr<V>, ReadReport)> {
-    let limits = Limits {
-        max_rows: args.max_rows,
-        max_nnz: args.max_nnz,
-        max_bytes: args.max_bytes,
-        ..Limits::default()
-    };
     let bar = console.bytes_bar("reading");
     let show = |progress| tell(&bar, progress);
-    let options = ReadOptions { limits, progress: Some(&show), format: args.from };
-    let outcome = if path.as_os_str() == STANDARD_INPUT {
+    let options = ReadOptions { limits: args.limits(), progress: Some(&show), format: args.from };
+    let outcome = if path.as_os_str() == STANDARD {
         io::read_csr_from(std::io::stdin(), &options)
             .map_err(|error| Failure::from(error).with_context("standard input"))
     } else {
         io::read_csr_with_report(path, &options).map_err(Failure::from)
     };
     bar.finish_and_clear();
+    if let Ok((_, report)) = &outcome {
+        tell_difference(path, report, console);
+    }
     outcome
 }
 
-/// Input and output under one name would leave neither if writing fails.
-pub(crate) fn refuse_same_file(input: &Path, output: &Path) -> Result<()> {
-    match (input.canonicalize(), output.canonicalize()) {
-        (Ok(from), Ok(to)) if from == to => {
-            let path = output.display();
-            Err(Failure::usage(format!("{path} is the input too; write to another file")))
-        }
-        _ => Ok(()),
+/// Says so if a file has not as many entries as it says itself.
+fn tell_difference(path: &Path, report: &ReadReport, console: Console) {
+    if let Some(stated) = report.entries_stated.filter(|&stated| stated != report.entries_read) {
+        console.note(format_args!(
+            "note: {} says that it has {} edges, and lists {}: it was cut off, or counts them otherwise",
+            io::printable(path),
+            units::count(stated),
+            units::count(report.entries_read)
+        ));
     }
 }
 
@@ -83,19 +79,28 @@ impl fmt::Display for Written {
     }
 }
 
-/// Writes `a` to `path`, in the format that `to` or the name tells, and says so if values were lost.
+/// How a matrix is written to `output`, as `to` or the name tells.
+pub(crate) fn write_options(output: Output<'_>, to: Option<Format>) -> Result<WriteOptions<'static>> {
+    let options = WriteOptions { format: to, ..WriteOptions::default() };
+    match (output.is_standard(), to) {
+        (true, None) => Err(output::no_format()),
+        (true, _) => Ok(options),
+        (false, _) => Ok(options.for_name(output.path()).map_err(|error| error.in_file(output.path()))?),
+    }
+}
+
+/// Writes `a` to `output`, and says so if values were lost.
 pub(crate) fn write<V: Value>(
-    path: &Path,
+    output: Output<'_>,
     a: &Csr<V>,
-    to: Option<Format>,
+    options: &WriteOptions<'_>,
     console: Console,
 ) -> Result<Written> {
     let bar = console.bytes_bar("writing");
-    let outcome = io::write_csr(
-        path,
-        a,
-        &WriteOptions { format: to, progress: Some(&|progress| tell(&bar, progress)), gzip: None },
-    );
+    let show = |progress| tell(&bar, progress);
+    let options = WriteOptions { progress: Some(&show), ..*options };
+    let outcome =
+        output.write(|path| io::write_csr(path, a, &options), |stream| io::write_csr_to(stream, a, &options));
     bar.finish_and_clear();
     let report = outcome?;
     if report.values_dropped > 0 {
@@ -106,14 +111,14 @@ pub(crate) fn write<V: Value>(
         ));
     }
     Ok(Written {
-        output: path.display().to_string(),
+        output: output.name(),
         format: report.format,
         gzip: report.gzip,
         rows: a.rows(),
         cols: a.cols(),
         nnz: a.nnz(),
         values_dropped: report.values_dropped,
-        bytes: std::fs::metadata(path).map_or(0, |file| file.len()),
+        bytes: output.bytes(),
     })
 }
 

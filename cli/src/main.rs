@@ -13,10 +13,11 @@ mod listing;
 mod load;
 mod machine;
 mod ordering;
+mod output;
 mod peers;
 mod product;
-mod replace;
 mod spy;
+mod threads;
 mod units;
 
 use std::io::Write;
@@ -26,7 +27,7 @@ use clap::Parser;
 
 use args::{Arguments, Command, Global};
 use console::Console;
-use failure::{Exit, Failure, Result};
+use failure::{Exit, Result};
 
 fn main() -> ExitCode {
     let Arguments { command, global } = Arguments::parse();
@@ -43,13 +44,8 @@ fn main() -> ExitCode {
 }
 
 fn run(command: &Command, global: &Global) -> Result<()> {
-    if let Some(threads) = global.threads {
-        rayon::ThreadPoolBuilder::new().num_threads(usize::from(threads)).build_global().map_err(
-            |error| {
-                Failure::new(Exit::Limit, format!("cannot start {threads} threads: {error}; ask for fewer"))
-            },
-        )?;
-    }
+    interrupt::listen()?;
+    threads::start(global.threads)?;
     let console = Console { json: global.json, quiet: global.quiet };
     match command {
         Command::Info(args) => command::info::run(args, console),

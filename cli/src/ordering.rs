@@ -1,7 +1,6 @@
 //! Orders of the rows: finding them, with a bar for each stage, and giving them to a plan.
 
 use std::fmt::Display;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::ProgressBar;
 use windrow::reorder::{Options, Reordering, Watch, reorder};
@@ -12,13 +11,12 @@ use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
 use crate::{load, units};
 
-/// Moves a bar, and passes a wish to end on.
-struct Follower<'a> {
+/// Shows how far the stages of an order are.
+struct Follower {
     bar: ProgressBar,
-    cancelled: &'a AtomicBool,
 }
 
-impl Watch for Follower<'_> {
+impl Watch for Follower {
     fn begin(&self, stage: &'static str, total: u64) {
         self.bar.set_position(0);
         self.bar.set_length(total);
@@ -28,20 +26,11 @@ impl Watch for Follower<'_> {
     fn step(&self, steps: u64) {
         self.bar.inc(steps);
     }
-
-    fn cancelled(&self) -> bool {
-        self.cancelled.load(Ordering::Relaxed)
-    }
 }
 
-/// Finds an order of the rows of `a`, unless `cancelled` is raised.
-pub(crate) fn find<V: Value>(
-    a: &Csr<V>,
-    options: &Options,
-    cancelled: &AtomicBool,
-    console: Console,
-) -> Result<Reordering> {
-    let follower = Follower { bar: console.stages_bar(), cancelled };
+/// Finds an order of the rows of `a`.
+pub(crate) fn find<V: Value>(a: &Csr<V>, options: &Options, console: Console) -> Result<Reordering> {
+    let follower = Follower { bar: console.stages_bar() };
     let found = reorder(a, options, &follower);
     follower.bar.finish_and_clear();
     Ok(found?)
@@ -68,7 +57,7 @@ impl PlanRequest {
         let mut order = None;
         if let Some(RowOrder::File(path)) = &args.reorder {
             let read = io::read_permutation(path)?;
-            fits(&read, a.rows(), path.display())?;
+            fits(&read, a.rows(), io::printable(path))?;
             order = Some(read);
         }
         let is_ordered = order.is_some() || options.reorder.is_some();
@@ -82,8 +71,7 @@ impl PlanRequest {
     /// With the order found now if it is yet to be: for several plans.
     pub(crate) fn settle<V: Value>(mut self, a: &Csr<V>, console: Console) -> Result<Self> {
         if let Some(options) = self.options.reorder.take() {
-            let never = AtomicBool::new(false);
-            self.order = Some(find(a, &options, &never, console)?.permutation);
+            self.order = Some(find(a, &options, console)?.permutation);
         }
         Ok(self)
     }
@@ -166,16 +154,8 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_to_end_is_passed_on() {
-        let a = alternating(100);
-        let failure = find(&a, &Options::default(), &AtomicBool::new(true), QUIET).unwrap_err();
-        assert_eq!(failure.exit, Exit::Interrupted);
-    }
-
-    #[test]
     fn bars_begin_again_with_each_stage() {
-        let none = AtomicBool::new(false);
-        let follower = Follower { bar: QUIET.stages_bar(), cancelled: &none };
+        let follower = Follower { bar: QUIET.stages_bar() };
         for (stage, total) in [("degree", 3), ("locality", 5)] {
             follower.begin(stage, total);
             follower.step(2);

@@ -120,7 +120,7 @@ fn what_cannot_be_held_is_refused_with_a_remedy() {
     refused(&fixture("objects"), &["src_li.npy", "Python objects, which are not unpickled"]);
     refused(
         &fixture("other_arrays"),
-        &["zip archive of weights.npy, bias.npy", "without format.npy or src_li"],
+        &["zip archive of `weights.npy`, `bias.npy`", "without format.npy or src_li"],
     );
 }
 
@@ -229,6 +229,11 @@ fn damaged_and_lying_scipy_archives() {
         refused(&csr_with(name, Some(Vec::new())), &[name, "expected a NumPy array"]);
         refused(&csr_with(name, Some(text("csr"))), &[name]);
     }
+    let in_brackets = npy(
+        "{'descr': '<i8', 'fortran_order': False, 'shape': (1, 2), }\n",
+        [2i64, 3].map(i64::to_le_bytes).as_flattened(),
+    );
+    refused(&csr_with("shape", Some(in_brackets)), &["shape.npy: expected two sizes", "found shape [1, 2]"]);
     for (name, array, parts) in [
         ("format", text("xyz"), &["format.npy: expected csr, csc or coo, found `xyz`"][..]),
         ("format", ints(&[1]), &["format.npy: expected a string, found type <i8"]),

@@ -154,3 +154,55 @@ fn progress_rises_to_the_whole() {
     assert_eq!(csr.rows(), 5000);
     assert_eq!(Limits::default().max_rows, 1 << 28);
 }
+
+#[test]
+fn edge_lists_that_were_written_here_are_whole() {
+    let a = Csr::<f64>::identity(50).unwrap();
+    let mut text = Vec::new();
+    windrow_formats::io::write_edge_list(&mut text, &a).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    assert_eq!(read::<f64>(&text).unwrap().1.entries_stated, Some(50));
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    for kept in [2, 3, 51] {
+        let error = read::<f64>(lines[..kept].concat()).unwrap_err().to_string();
+        let (line, edges) = (kept + 1, kept - 2);
+        assert!(
+            error.starts_with(&format!("line {line}, column 1: expected 50 edges of 50 nodes in all")),
+            "{error}"
+        );
+        assert!(
+            error.contains(&format!("as line 1 says, found the end of the file after {edges} edges")),
+            "{error}"
+        );
+    }
+    // A line more, and one whose number was cut.
+    assert!(read::<f64>(format!("{text}1\t2\n")).is_err());
+    assert!(read::<f64>(text.strip_suffix("9\n").unwrap()).is_err());
+    // What is behind the comments does not count.
+    assert!(read::<f64>("0 1\n# Nodes: 9 Edges: 9 (windrow)\n").is_ok());
+}
+
+#[test]
+fn edge_lists_from_elsewhere_may_count_otherwise() {
+    for (comment, stated) in [
+        ("# Nodes: 4 Edges: 7", Some(7)),
+        ("# Directed graph: web-Google.txt\n#Nodes 4\n# nodes:\t4\tedges:\t7", Some(7)),
+        ("# Nodes: 4 Edges: 7 (windrow) and changed", Some(7)),
+        ("# Nodes: four Edges: 7", None),
+        ("# Edges: 7", None),
+    ] {
+        let report = check(format!("{comment}\n0 1\n0 3\n"), (4, 4), &[(0, 1, 1.0), (0, 3, 1.0)]);
+        assert_eq!(report.entries_stated, stated, "{comment}");
+        assert_eq!(report.to_string().ends_with(", 7 stated"), stated.is_some());
+    }
+}
+
+#[test]
+fn metis_graphs_are_named() {
+    for text in ["3 3\n2 3\n1 3\n1 2\n", "% a triangle\n3 3\n2 3\n1 3\n1 2\n", "3 2 1\n2 7\n1 7 3 9\n2 9\n"] {
+        let error = read::<f32>(text).unwrap_err().to_string();
+        assert!(error.contains("METIS graph") && error.contains("ReadOptions::format"), "{error}");
+    }
+    let options = ReadOptions { format: Some(Format::EdgeList), ..ReadOptions::default() };
+    assert_eq!(read_csr_from::<f32>(&b"3 3\n2 3\n1 3\n1 2\n"[..], &options).unwrap().0.nnz(), 4);
+}

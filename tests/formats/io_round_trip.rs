@@ -135,7 +135,7 @@ fn what_the_text_looks_like() {
     assert_eq!(String::from_utf8(text).unwrap(), want);
     let mut text = Vec::new();
     write_edge_list(&mut text, &csr).unwrap();
-    let want = "# Nodes: 2 Edges: 2\n# FromNodeId\tToNodeId\tValue\n0\t1\t0.1\n1\t0\t-2\n";
+    let want = "# Nodes: 2 Edges: 2 (windrow)\n# FromNodeId\tToNodeId\tValue\n0\t1\t0.1\n1\t0\t-2\n";
     assert_eq!(String::from_utf8(text).unwrap(), want);
     let mut text = Vec::new();
     write_smtx(&mut text, &csr).unwrap();

@@ -177,7 +177,10 @@ fn files_by_name() {
     let error = read_vector_nm::<f32>(folder.join("none"), &ReadOptions::default()).unwrap_err();
     assert!(matches!(error.cause(), ReadError::Io(_)) && error.to_string().contains("none: cannot read"));
     let error = read_tensor::<f32>(folder.join("a.npz"), None, &ReadOptions::default()).unwrap_err();
-    assert!(error.to_string().contains("a.npz: safetensors header: expected a valid one"), "{error}");
+    assert!(
+        error.to_string().contains("a.npz: content: expected a safetensors file, found a zip archive"),
+        "{error}"
+    );
     std::fs::remove_dir_all(folder).unwrap();
 }
 
@@ -423,4 +426,20 @@ fn transposing_twice_is_nothing() {
         assert_eq!(transposed.transposed().unwrap(), tensor);
     }
     assert!(DenseTensor::new("t", 2, 3, vec![0.0f32; 5]).is_err());
+}
+
+#[test]
+fn other_files_of_weights_are_called_what_they_are() {
+    for (content, what) in [
+        (&b"GGUF\x03\0\0\0\x10\0\0\0"[..], "a GGUF file"),
+        (b"PK\x03\x04\0\0\0\0\0\0archive/data.pkl", "a zip archive, as torch.save"),
+        (b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.", "a pickle"),
+        (b"\x93NUMPY\x01\0v\0{'descr'", "one NumPy array"),
+        (b"{\n  \"metadata\": {\"total_size\": 12}\n}\n", "JSON text; an index names the files of a model"),
+        (b"weights of 2024", "15 bytes that begin with `weights of 2024`"),
+        (b"", "0 bytes"),
+    ] {
+        let error = read_tensor_from::<f32>(content, None, &ReadOptions::default()).unwrap_err().to_string();
+        assert!(error.contains(&format!("content: expected a safetensors file, found {what}")), "{error}");
+    }
 }

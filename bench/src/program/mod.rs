@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use windrow::Device;
 
 use crate::suites::record::Record;
@@ -95,11 +95,29 @@ pub(crate) type RecordOf<C> = Record<<<C as Command>::Suite as Suite>::Facts>;
 
 /// Runs the program with the arguments of the process; it is told on standard error what goes wrong.
 pub fn main() -> ExitCode {
-    let result = execute(&Arguments::parse(), &mut io::stderr());
+    let matches = with_commas(Arguments::command()).get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let result = execute(&arguments, &mut io::stderr());
     ExitCode::from(result.unwrap_or_else(|failure| {
         eprintln!("error: {}", failure.message);
         failure.exit
     }) as u8)
+}
+
+/// The command with the defaults of lists in its help as they are typed: clap shows spaces between what commas divide.
+fn with_commas(command: clap::Command) -> clap::Command {
+    let argument = |argument: clap::Arg| {
+        let Some(comma) = argument.get_value_delimiter() else { return argument };
+        let list: Vec<_> =
+            argument.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+        let list = list.join(&comma.to_string());
+        if !list.contains(comma) {
+            return argument;
+        }
+        let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+        argument.hide_default_value(true).help(format!("{} [default: {list}]", help.trim_end_matches('.')))
+    };
+    command.mut_args(argument).mut_subcommands(with_commas)
 }
 
 /// Does what the arguments ask for.

@@ -204,3 +204,17 @@ fn records_are_read_from_all_files() {
     let told = format!("{}: line 2: expected ident at line 1 column 2", wrong.display());
     assert_eq!((failure.exit, failure.message), (Exit::File, told));
 }
+
+#[test]
+fn help_shows_lists_as_they_are_typed() {
+    let mut command = with_commas(Arguments::command());
+    let help = |command: &mut clap::Command, suite: &str| {
+        command.find_subcommand_mut(suite).expect("there is such a suite").render_long_help().to_string()
+    };
+    let spmm = help(&mut command, "spmm");
+    assert!(spmm.contains("[default: row-split-f32,row-split-f16,"), "{spmm}");
+    assert!(help(&mut command, "sddmm").contains("[default: 32,64,128,256]"));
+    let (_, exit) =
+        bench(&["spmm", "--smoke", "--device", "cpu", "--paths", "row-split-f32", "row-split-f16"]);
+    assert!(exit.is_err(), "the second is the name of a file");
+}

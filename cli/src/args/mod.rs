@@ -37,7 +37,9 @@ Exit codes:
   4  no such device, or one that cannot run the kernels
   5  a device failed
   6  a limit is exceeded: of the options, of memory, of 32-bit indices
-  130  interrupted by Ctrl-C
+  130  interrupted by Ctrl-C; 143 by SIGTERM, 129 by SIGHUP. A file that is being written stays as it was
+
+OUTPUT files appear whole or not at all, and are never an input of the same command; - is standard output.
 
 Matrices are read from Matrix Market, SNAP edge lists, DLMC .smtx, scipy.sparse and TC-GNN .npz files, each
 also behind gzip. The content tells the format, not the name. Weights for nm are read from safetensors files,
@@ -74,7 +76,7 @@ pub(crate) struct Global {
     #[arg(long, short, global = true, help_heading = "Output")]
     pub(crate) quiet: bool,
 
-    /// Threads to read and compute with on the CPU [default: all].
+    /// Threads to read and compute with on the CPU, at most 8 for each processor [default: one for each]
     #[arg(long, global = true, value_name = "T")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) threads: Option<u16>,
@@ -105,17 +107,30 @@ pub(crate) struct ReadArgs {
     #[arg(long, value_name = "FORMAT")]
     pub(crate) from: Option<Format>,
 
-    /// Refuse a matrix with more rows.
-    #[arg(long, value_name = "N", default_value_t = Limits::default().max_rows)]
-    pub(crate) max_rows: u64,
+    /// Refuse a matrix with more rows [default: 2^28, or one for each 128 bytes of memory if that is less]
+    #[arg(long, value_name = "N")]
+    max_rows: Option<u64>,
 
     /// Refuse a matrix with more entries, both halves of a symmetric one counted.
     #[arg(long, value_name = "N", default_value_t = Limits::default().max_nnz)]
-    pub(crate) max_nnz: u64,
+    max_nnz: u64,
 
-    /// Refuse a file with more content, decompressed, for example 512MiB.
-    #[arg(long, value_name = "BYTES", default_value = "64GiB", value_parser = parse_bytes)]
-    pub(crate) max_bytes: u64,
+    /// Refuse a file with more content, decompressed, for example 512MiB [default: half of the memory]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    max_bytes: Option<u64>,
+}
+
+impl ReadArgs {
+    /// What is not limited by an option is by the memory of the machine.
+    pub(crate) fn limits(&self) -> Limits {
+        let machine = Limits::of_machine();
+        Limits {
+            max_rows: self.max_rows.unwrap_or(machine.max_rows),
+            max_nnz: self.max_nnz,
+            max_bytes: self.max_bytes.unwrap_or(machine.max_bytes),
+            ..machine
+        }
+    }
 }
 
 /// Tell what a matrix is like, and whether a sparse product will pay.
@@ -327,8 +342,9 @@ pub(crate) struct VerifyArgs {
     /// The matrix A; - reads standard input.
     pub(crate) file: PathBuf,
 
-    /// Columns of B and C, one product each.
+    /// Columns of B and C, one product each [default: 1,7,32,64,128,130]
     #[arg(long, value_name = "N,N,...", value_delimiter = ',', default_value = "1,7,32,64,128,130")]
+    #[arg(hide_default_value = true)]
     pub(crate) widths: Vec<usize>,
 
     #[command(flatten)]
@@ -348,18 +364,20 @@ pub(crate) struct VerifyArgs {
 /// Read a matrix in any format and write it in another.
 ///
 /// The name of OUTPUT tells the format: .mtx or .mm (Matrix Market), .smtx (DLMC, without values), .npz (scipy.sparse
-/// CSR), .txt, .el or .edges (edge list); .gz behind it compresses. Values are kept as f64.
+/// CSR), .txt, .el or .edges (edge list); .gz behind it compresses. Values are kept as f64. OUTPUT appears whole or not
+/// at all.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   windrow convert graph.txt.gz graph.mtx
   windrow convert weights.mtx weights.npz
-  windrow convert graph.npz pattern.dat --to smtx")]
+  windrow convert graph.npz pattern.dat --to smtx
+  windrow convert graph.npz - --to matrix-market | head")]
 pub(crate) struct ConvertArgs {
     /// The file to read; - reads standard input.
     pub(crate) input: PathBuf,
 
-    /// The file to write; one that exists is replaced.
+    /// The file to write; one that exists is replaced; - writes standard output, with --to.
     pub(crate) output: PathBuf,
 
     /// Format to write: matrix-market, edge-list, smtx or scipy-npz [default: from the name of OUTPUT]
@@ -384,7 +402,7 @@ pub(crate) struct GenArgs {
     #[arg(required_unless_present = "list")]
     pub(crate) name: Option<Synthetic>,
 
-    /// The file to write; the name tells the format, as for convert.
+    /// The file to write; the name tells the format, as for convert; - writes standard output, with --to.
     #[arg(required_unless_present = "list")]
     pub(crate) output: Option<PathBuf>,
 

@@ -53,7 +53,7 @@ pub(crate) struct NmArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) pruned: Option<PathBuf>,
 
-    /// Write the pruned weights to this file: .safetensors or .npz.
+    /// Write the pruned weights to this file: .safetensors or .npz; - writes safetensors to standard output.
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
 
@@ -118,9 +118,9 @@ pub(crate) struct NmArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Reading")]
 pub(crate) struct WeightLimits {
-    /// Refuse weights with more rows.
-    #[arg(long, value_name = "N", default_value_t = Limits::default().max_rows)]
-    max_rows: u64,
+    /// Refuse weights with more rows [default: 2^28, or one for each 128 bytes of memory if that is less]
+    #[arg(long, value_name = "N")]
+    max_rows: Option<u64>,
 
     /// Refuse weights with more columns.
     #[arg(long, value_name = "N", default_value_t = Limits::default().max_cols)]
@@ -130,15 +130,20 @@ pub(crate) struct WeightLimits {
     #[arg(long, value_name = "N", default_value_t = Limits::default().max_nnz)]
     max_nnz: u64,
 
-    /// Refuse a file with more content, for example 512MiB.
-    #[arg(long, value_name = "BYTES", default_value = "64GiB", value_parser = parse_bytes)]
-    max_bytes: u64,
+    /// Refuse a file with more content, for example 512MiB [default: half of the memory]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    max_bytes: Option<u64>,
 }
 
 impl WeightLimits {
     pub(crate) fn limits(&self) -> Limits {
-        let Self { max_rows, max_cols, max_nnz, max_bytes } = *self;
-        Limits { max_rows, max_cols, max_nnz, max_bytes }
+        let machine = Limits::of_machine();
+        Limits {
+            max_rows: self.max_rows.unwrap_or(machine.max_rows),
+            max_cols: self.max_cols,
+            max_nnz: self.max_nnz,
+            max_bytes: self.max_bytes.unwrap_or(machine.max_bytes),
+        }
     }
 }
 

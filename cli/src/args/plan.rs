@@ -184,7 +184,7 @@ impl fmt::Display for RowOrder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Method(method) => method.fmt(f),
-            Self::File(path) => path.display().fmt(f),
+            Self::File(path) => windrow::io::printable(path).fmt(f),
         }
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct ReorderArgs {
     /// The matrix; - reads standard input.
     pub(crate) file: PathBuf,
 
-    /// The file for the order; one that exists is replaced. Compressed if its name ends in .gz.
+    /// The file for the order; one that exists is replaced; compressed if its name ends in .gz; - is standard output.
     pub(crate) out: PathBuf,
 
     /// How rows are ordered: identity, degree, rcm, community or similarity.

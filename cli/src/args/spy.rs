@@ -23,7 +23,7 @@ pub(crate) struct SpyArgs {
     /// The matrix; - reads standard input.
     pub(crate) file: PathBuf,
 
-    /// The picture to write; one that exists is replaced.
+    /// The picture to write; one that exists is replaced; - is standard output.
     #[arg(long, short, value_name = "PICTURE")]
     pub(crate) out: PathBuf,
 

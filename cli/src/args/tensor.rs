@@ -92,10 +92,16 @@ pub(crate) struct TensorArgs {
 
     /// Refuse a tensor with more entries.
     #[arg(long, value_name = "N", default_value_t = Limits::default().max_nnz, help_heading = "Reading")]
-    pub(crate) max_nnz: u64,
+    max_nnz: u64,
 
-    /// Refuse a file with more content, decompressed, for example 512MiB.
-    #[arg(long, value_name = "BYTES", default_value = "64GiB", value_parser = parse_bytes)]
-    #[arg(help_heading = "Reading")]
-    pub(crate) max_bytes: u64,
+    /// Refuse a file with more content, decompressed, for example 512MiB [default: half of the memory]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Reading")]
+    max_bytes: Option<u64>,
+}
+
+impl TensorArgs {
+    pub(crate) fn limits(&self) -> Limits {
+        let machine = Limits::of_machine();
+        Limits { max_nnz: self.max_nnz, max_bytes: self.max_bytes.unwrap_or(machine.max_bytes), ..machine }
+    }
 }

@@ -6,6 +6,7 @@ use crate::args::ConvertArgs;
 use crate::console::Console;
 use crate::failure::Result;
 use crate::load::{self, Written};
+use crate::output::Output;
 use crate::units;
 
 /// What was read and written.
@@ -20,7 +21,8 @@ struct Conversion {
 }
 
 pub(crate) fn run(args: &ConvertArgs, console: Console) -> Result<()> {
-    load::refuse_same_file(&args.input, &args.output)?;
+    let output = Output::of(&args.output, &[&args.input], console)?;
+    let options = load::write_options(output, args.to)?;
     let (a, read) = load::read::<f64>(&args.input, &args.read, console)?;
     if read.mirrored > 0 {
         console.note(format_args!(
@@ -28,8 +30,8 @@ pub(crate) fn run(args: &ConvertArgs, console: Console) -> Result<()> {
             units::count(read.mirrored)
         ));
     }
-    let written = load::write(&args.output, &a, args.to, console)?;
-    console.line(&written)?;
+    let written = load::write(output, &a, &options, console)?;
+    console.summary(output, &written)?;
     console.object(
         "convert",
         &Conversion {

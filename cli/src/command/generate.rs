@@ -8,6 +8,7 @@ use crate::console::Console;
 use crate::failure::{Failure, Result};
 use crate::listing::{Align, Table};
 use crate::load::{self, Written};
+use crate::output::Output;
 
 /// One synthetic matrix, as listed.
 #[derive(Debug, Serialize)]
@@ -37,12 +38,14 @@ pub(crate) fn run(args: &GenArgs, console: Console) -> Result<()> {
     let (Some(name), Some(output)) = (args.name, &args.output) else {
         return Err(Failure::usage("give a name and a file, or --list"));
     };
+    let output = Output::of(output, &[], console)?;
+    let options = load::write_options(output, args.to)?;
     let spinner = console.spinner(format_args!("making {name}"));
     let a = name.generate::<f32>(args.seed);
     spinner.finish_and_clear();
     let a = a?;
-    let written = load::write(output, &a, args.to, console)?;
-    console.line(&written)?;
+    let written = load::write(output, &a, &options, console)?;
+    console.summary(output, &written)?;
     console.object("gen", &Made { name: name.name(), seed: args.seed, written })
 }
 

@@ -1,7 +1,7 @@
 //! `windrow info`: what a matrix is like.
 
 use serde::Serialize;
-use windrow::io::ReadReport;
+use windrow::io::{ReadReport, printable};
 use windrow::{ByteSizes, Csr, RowAssignment, RsTile, Structure};
 
 use crate::args::InfoArgs;
@@ -37,6 +37,9 @@ struct SourceInfo {
     gzip: bool,
     content_bytes: u64,
     entries_read: u64,
+    /// How many a comment of the file says there are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entries_stated: Option<u64>,
     mirrored: u64,
     duplicates_summed: u64,
     rows_sorted: u64,
@@ -125,7 +128,7 @@ impl Info {
     fn listing(&self) -> String {
         let Self { source, structure, values, bytes: sizes, estimate, .. } = self;
         let mut listing = Listing::default();
-        listing.add("file", self.file.clone());
+        listing.add("file", printable(&self.file));
         let gzip = if source.gzip { " with gzip" } else { "" };
         listing.add("format", format!("{}{gzip}, {}", source.header, bytes(source.content_bytes)));
         listing.add(
@@ -194,6 +197,7 @@ impl SourceInfo {
             gzip: report.gzip,
             content_bytes: report.content_bytes,
             entries_read: report.entries_read,
+            entries_stated: report.entries_stated,
             mirrored: report.mirrored,
             duplicates_summed: report.duplicates_summed,
             rows_sorted: a.canonicalised().sorted_rows,

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use serde::Serialize;
-use windrow::io::{self, DenseTensor, NmIndices, ReadOptions};
+use windrow::io::{self, DenseTensor, NmFormat, NmIndices, ReadOptions, printable};
 use windrow::synthetic::seeded_values;
 use windrow::{
     DenseRef, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, Epilogue, NmPattern, NmReport, NmSpmm,
@@ -18,8 +18,9 @@ use crate::command::spmm::conclusion;
 use crate::console::Console;
 use crate::failure::{Failure, Result};
 use crate::listing::Listing;
+use crate::output::Output;
 use crate::product::{refuse_beyond_memory, timed, verdict};
-use crate::units::{digits, giga_per_second, percent, time_us};
+use crate::units::{count, digits, giga_per_second, percent, time_us};
 
 /// What `windrow nm` prints, and writes with `--json`.
 #[derive(Debug, Serialize)]
@@ -30,6 +31,8 @@ struct Outcome {
     seed: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pruning: Option<Pruning>,
+    /// NaN and infinite ones among the weights that are multiplied.
+    non_finite: usize,
     plan: NmReport,
     preprocessing_us: f64,
     time: Timing,
@@ -47,8 +50,10 @@ struct Outcome {
 #[derive(Debug, Serialize)]
 struct Pruning {
     us: f64,
-    /// Share of the sum of squares that is kept.
-    kept_squares: f64,
+    /// Share of the sum of squares that is kept; none if the sum is no number.
+    kept_squares: Option<f64>,
+    /// NaN and infinite weights before pruning.
+    non_finite: usize,
 }
 
 /// Weights, and how they came about.
@@ -59,10 +64,22 @@ struct Weights {
 }
 
 pub(crate) fn run(args: &NmArgs, console: Console) -> Result<()> {
+    let save = args.save.as_ref().map(|path| {
+        let inputs: Vec<&Path> = args.weights.iter().chain(&args.pruned).map(|path| &**path).collect();
+        let output = Output::of(path, &inputs, console)?;
+        if !output.is_standard() {
+            NmFormat::of_name(path).map_err(|error| error.in_file(path))?;
+        }
+        Ok::<_, Failure>(output)
+    });
+    let save = save.transpose()?;
     let device = args.device.open()?;
     let weights = weights(args, &device, console)?;
-    if let Some(path) = &args.save {
-        io::write_vector_nm(path, &weights.matrix, NmIndices::Auto)?;
+    if let Some(output) = save {
+        output.write(
+            |path| io::write_vector_nm(path, &weights.matrix, NmIndices::Auto),
+            |stream| io::write_vector_nm_safetensors(stream, &weights.matrix, NmIndices::Auto),
+        )?;
     }
     let spinner = console.spinner("planning");
     let plan = plan(&weights.matrix, &device, args);
@@ -73,7 +90,10 @@ pub(crate) fn run(args: &NmArgs, console: Console) -> Result<()> {
         Precision::Bf16 => product::<bf16>(weights, &plan, args, console),
         _ => product::<f32>(weights, &plan, args, console), // of f64 there was no plan
     }?;
-    console.line(&outcome)?;
+    match save {
+        Some(output) => console.summary(output, &outcome)?,
+        None => console.line(&outcome)?,
+    }
     console.object("nm", &outcome)?;
     conclusion(outcome.verification.as_ref())
 }
@@ -85,7 +105,7 @@ fn weights(args: &NmArgs, device: &Device, console: Console) -> Result<Weights> 
     if let Some(path) = &args.pruned {
         let read = io::read_vector_nm::<f32>(path, &options);
         spinner.finish_and_clear();
-        let (matrix, source) = (read?, path.display().to_string());
+        let (matrix, source) = (read?, printable(path));
         check_shape(args, (matrix.rows(), matrix.cols()), &source)?;
         return Ok(Weights { source, matrix, pruning: None });
     }
@@ -109,10 +129,32 @@ fn weights(args: &NmArgs, device: &Device, console: Console) -> Result<Weights> 
     let us = start.elapsed().as_secs_f64() * 1e6;
     spinner.finish_and_clear();
     let matrix = pruned?;
-    let squares = |values: &[f32]| values.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>();
-    let all = squares(dense.values());
-    let kept_squares = if all > 0.0 { squares(matrix.values()) / all } else { 1.0 };
-    Ok(Weights { source, matrix, pruning: Some(Pruning { us, kept_squares }) })
+    let pruning = Pruning::of(dense.values(), matrix.values(), us);
+    if pruning.non_finite > 0 {
+        console.note(format_args!(
+            "note: {} of {} weights are NaN or infinite",
+            count(pruning.non_finite),
+            count(dense.values().len())
+        ));
+    }
+    Ok(Weights { source, matrix, pruning: Some(pruning) })
+}
+
+impl Pruning {
+    fn of(all: &[f32], kept: &[f32], us: f64) -> Self {
+        let squares = |values: &[f32]| values.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>();
+        let (sum, non_finite) = (squares(all), non_finite(all));
+        let kept_squares = match non_finite {
+            0 if sum > 0.0 => Some(squares(kept) / sum),
+            0 => Some(1.0),
+            _ => None,
+        };
+        Self { us, kept_squares, non_finite }
+    }
+}
+
+fn non_finite(values: &[f32]) -> usize {
+    values.iter().filter(|value| !value.is_finite()).count()
 }
 
 fn read_dense(path: &Path, args: &NmArgs, options: &ReadOptions<'_>) -> Result<(String, DenseTensor<f32>)> {
@@ -120,7 +162,7 @@ fn read_dense(path: &Path, args: &NmArgs, options: &ReadOptions<'_>) -> Result<(
     if args.transpose {
         dense = dense.transposed()?;
     }
-    let source = format!("{}, tensor {}", path.display(), dense.name().escape_debug());
+    let source = format!("{}, tensor {}", printable(path), dense.name().escape_debug());
     check_shape(args, (dense.rows(), dense.cols()), &source)?;
     Ok((source, dense))
 }
@@ -210,13 +252,14 @@ fn product<E: Element<Sum = f32>>(
         rows: m,
         seed: args.seed,
         pruning: weights.pruning,
+        non_finite: non_finite(weights.matrix.values()),
         preprocessing_us: report.preprocessing_us(),
         gflop_s: giga(report.flop(m)),
         dense_gflop_s: giga(2.0 * m as f64 * n as f64 * k as f64),
         plan: report,
         time,
         verification: verification?,
-        saved: args.save.as_ref().map(|path| path.display().to_string()),
+        saved: args.save.as_ref().map(|path| Output::name_of(path)),
     })
 }
 
@@ -234,15 +277,31 @@ impl fmt::Display for Outcome {
         writeln!(f, "{}\n", self.plan)?;
         let mut listing = Listing::default();
         listing.add("weights", self.weights.as_str());
-        if let Some(Pruning { us, kept_squares }) = self.pruning {
-            let share = percent(kept_squares);
-            listing.add("pruning", format!("{}, {share} of the sum of squares kept", time_us(us)));
+        if let Some(Pruning { us, kept_squares, non_finite }) = self.pruning {
+            let kept = match kept_squares {
+                Some(share) => format!("{} of the sum of squares kept", percent(share)),
+                None => format!(
+                    "no share of squares to tell: {} weights were NaN or infinite before",
+                    count(non_finite)
+                ),
+            };
+            listing.add("pruning", format!("{}, {kept}", time_us(us)));
+        }
+        if self.non_finite > 0 {
+            listing.add(
+                "not finite",
+                format!("{} of the kept weights are NaN or infinite", count(self.non_finite)),
+            );
         }
         listing.add("time", format!("{}, {} rows", timed(&self.time), self.rows));
         let (kept, dense) = (digits(self.gflop_s), digits(self.dense_gflop_s));
         listing.add("rates", format!("{kept} GFLOP/s of what is kept, {dense} GFLOP/s as if dense"));
         if let Some(found) = &self.verification {
-            listing.add("verify", verdict(found));
+            let unlike = match self.non_finite {
+                0 => "",
+                _ => "; what weights without a finite value reach is only compared in not being finite",
+            };
+            listing.add("verify", format!("{}{unlike}", verdict(found)));
         }
         if let Some(path) = &self.saved {
             listing.add("saved", path.as_str());

@@ -10,9 +10,9 @@ use crate::args::ReorderArgs;
 use crate::console::Console;
 use crate::failure::Result;
 use crate::listing::{Align, Listing, Table};
-use crate::replace::Replacement;
+use crate::output::Output;
 use crate::units::{bytes, count, time_us};
-use crate::{interrupt, load, ordering};
+use crate::{load, ordering};
 
 /// What `windrow reorder` prints, and writes with `--json`.
 #[derive(Debug, Serialize)]
@@ -63,29 +63,32 @@ struct Quality {
 
 pub(crate) fn run(args: &ReorderArgs, console: Console) -> Result<()> {
     let options = args.options()?;
-    load::refuse_same_file(&args.file, &args.out)?;
-    interrupt::listen()?;
+    let output = Output::of(&args.out, &[&args.file], console)?;
     let (a, _) = load::read::<f32>(&args.file, &args.read, console)?;
-    let pressed = interrupt::heed();
-    let output = Replacement::of(&args.out)?;
     console.note(format_args!(
         "{}: ordering {} rows with {} entries, method {}",
-        args.file.display(),
+        io::printable(&args.file),
         count(a.rows()),
         count(a.nnz()),
         options.method
     ));
-    let found = ordering::find(&a, &options, pressed, console)?;
-    output.write(|path| io::write_permutation(path, &found.permutation))?;
-    interrupt::check()?;
-    output.finish()?;
-    let outcome = Outcome::of(args, &a, &options, &found);
-    console.line(&outcome)?;
+    let found = ordering::find(&a, &options, console)?;
+    output.write(
+        |path| io::write_permutation(path, &found.permutation),
+        |stream| io::write_permutation_to(stream, &found.permutation),
+    )?;
+    let outcome = Outcome::of(args, output, (&a, &options), &found);
+    console.summary(output, &outcome)?;
     console.object("reorder", &outcome)
 }
 
 impl Outcome {
-    fn of(args: &ReorderArgs, a: &Csr<f32>, options: &Options, found: &Reordering) -> Self {
+    fn of(
+        args: &ReorderArgs,
+        output: Output<'_>,
+        (a, options): (&Csr<f32>, &Options),
+        found: &Reordering,
+    ) -> Self {
         let stages: Vec<StageTime> = found
             .stages
             .iter()
@@ -93,7 +96,7 @@ impl Outcome {
             .collect();
         Self {
             file: args.file.display().to_string(),
-            output: args.out.display().to_string(),
+            output: output.name(),
             rows: a.rows(),
             cols: a.cols(),
             nnz: a.nnz(),
@@ -105,7 +108,7 @@ impl Outcome {
             kept_original: found.kept_original,
             reorder_us: stages.iter().map(|stage| stage.us).sum(),
             stages,
-            bytes: std::fs::metadata(&args.out).map_or(0, |file| file.len()),
+            bytes: output.bytes(),
         }
     }
 }

@@ -23,6 +23,8 @@ use crate::units::{bytes, digits, giga_per_second, time_us};
 #[derive(Debug, Serialize)]
 struct Outcome {
     file: String,
+    /// The type in which the values of the file are held, before they are rounded to the precision.
+    values: &'static str,
     width: usize,
     seed: u64,
     plan: SpmmReport,
@@ -60,7 +62,8 @@ impl Rates {
         let c = report.rows as f64 * n * f64::from(report.precision.bytes().max(4));
         let flop = 2.0 * report.nnz as f64 * n;
         let (gathered_bytes, operand_bytes) = (report.gathered_bytes(width), a + b + c);
-        let giga = |amount| giga_per_second(amount, median_us);
+        // A product without columns moves nothing.
+        let giga = |amount| if width == 0 { 0.0 } else { giga_per_second(amount, median_us) };
         Self {
             flop,
             gflop_s: giga(flop),
@@ -131,6 +134,7 @@ fn product<B: Element, V: Value>(
     let peer_us = cusparse.as_ref().and_then(CuSparseRun::best_us);
     Ok(Outcome {
         file: args.file.display().to_string(),
+        values: V::NAME,
         width: args.width,
         seed: args.seed,
         preprocessing_us: report.preprocessing_us(),
@@ -157,6 +161,12 @@ impl fmt::Display for Outcome {
         let Self { time, rates, .. } = self;
         writeln!(f, "{}\n", self.plan)?;
         let mut listing = Listing::default();
+        let rounded = if self.values == "f64" {
+            ""
+        } else {
+            ", rounded if the file has more digits; -p f64 keeps them"
+        };
+        listing.add("values", format!("of the file as {}{rounded}", self.values));
         listing.add("time", format!("{}, width {}", timed(time), self.width));
         listing.add(
             "rates",
@@ -225,5 +235,6 @@ mod tests {
         assert_eq!((rates.gathered_bytes, rates.gathered_gb_s), (200_000.0, 20.0));
         assert!(rates.operand_bytes > 400_000.0);
         assert_eq!(Rates::of(plan.report(), 50, 0.0).gflop_s, 0.0);
+        assert_eq!(Rates::of(plan.report(), 0, 10.0).operand_gb_s, 0.0);
     }
 }

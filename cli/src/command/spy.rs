@@ -1,7 +1,10 @@
 //! `windrow spy`: a picture of where the entries are, before and after reordering.
 
+use std::io::Write;
+use std::path::Path;
+
 use serde::Serialize;
-use windrow::io::{WriteError, read_permutation};
+use windrow::io::{printable, read_permutation, replace_file};
 use windrow::reorder::Options;
 use windrow::{Csr, Permutation, Structure};
 
@@ -9,10 +12,10 @@ use crate::args::SpyArgs;
 use crate::args::plan::RowOrder;
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
-use crate::replace::Replacement;
+use crate::output::Output;
 use crate::spy::svg::{Panel, Picture};
 use crate::units::{bytes, count, digits};
-use crate::{interrupt, load, ordering};
+use crate::{load, ordering};
 
 /// What `windrow spy` prints, and writes with `--json`.
 #[derive(Debug, Serialize)]
@@ -37,15 +40,17 @@ struct Order {
 }
 
 pub(crate) fn run(args: &SpyArgs, console: Console) -> Result<()> {
-    load::refuse_same_file(&args.file, &args.out)?;
-    interrupt::listen()?;
+    let order = match &args.order {
+        Some(RowOrder::File(path)) => Some(path.as_path()),
+        _ => None,
+    };
+    let inputs: Vec<&Path> = [&*args.file].into_iter().chain(order).collect();
+    let output = Output::of(&args.out, &inputs, console)?;
     let (a, _) = load::read::<f32>(&args.file, &args.read, console)?;
-    let pressed = interrupt::heed();
-    let output = Replacement::of(&args.out)?;
     if args.symmetric && a.rows() != a.cols() {
         let message = format!(
             "--symmetric is for square matrices; {} has {} rows and {} columns",
-            args.file.display(),
+            printable(&args.file),
             count(a.rows()),
             count(a.cols())
         );
@@ -58,7 +63,7 @@ pub(crate) fn run(args: &SpyArgs, console: Console) -> Result<()> {
         let permutation = match order {
             RowOrder::Method(method) => {
                 let options = Options { method: *method, ..Options::default() };
-                ordering::find(a, &options, pressed, console)?.permutation
+                ordering::find(a, &options, console)?.permutation
             }
             RowOrder::File(path) => given(path, a.rows())?,
         };
@@ -75,26 +80,25 @@ pub(crate) fn run(args: &SpyArgs, console: Console) -> Result<()> {
         .map(|(order, matrix)| Panel { matrix, labels: order.labels() })
         .collect();
     let picture = Picture::of(&title(args, &matrices[0]), &panels, usize::from(args.cells));
-    output.write(|path| std::fs::write(path, &picture.text).map_err(WriteError::Io))?;
-    interrupt::check()?;
-    output.finish()?;
+    let write = |writer: &mut (dyn Write + Send)| Ok(writer.write_all(picture.text.as_bytes())?);
+    output.write(|path| replace_file(path, write), write)?;
     let drawn = Drawn {
         file: args.file.display().to_string(),
-        output: args.out.display().to_string(),
+        output: output.name(),
         cells: picture.cells,
         rows_a_cell: picture.places.0,
         cols_a_cell: picture.places.1,
         panels: orders,
         bytes: picture.text.len() as u64,
     };
-    console.line(drawn.text())?;
+    console.summary(output, drawn.text())?;
     console.object("spy", &drawn)
 }
 
 /// The order in the file at `path`, for a matrix of `rows` rows.
-fn given(path: &std::path::Path, rows: usize) -> Result<Permutation> {
+fn given(path: &Path, rows: usize) -> Result<Permutation> {
     let order = read_permutation(path)?;
-    ordering::fits(&order, rows, path.display())?;
+    ordering::fits(&order, rows, printable(path))?;
     Ok(order)
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use serde::Serialize;
-use windrow::io::{self, Limits, ReadOptions};
+use windrow::io::{self, ReadOptions};
 use windrow::synthetic::seeded_values;
 use windrow::{
     Algorithm, Csf3, DenseRef, Device, DeviceKind, DeviceMatrix, Element, Mttkrp, MttkrpPlan, MttkrpReport,
@@ -128,10 +128,9 @@ fn outcome<V: Value>(args: &TensorArgs, product: Product, console: Console) -> R
 
 /// The tensor, its modes in the order that the product takes.
 fn read<V: Value>(args: &TensorArgs, operation: TensorOperation, console: Console) -> Result<Csf3<V>> {
-    let limits = Limits { max_nnz: args.max_nnz, max_bytes: args.max_bytes, ..Limits::default() };
     let bar = console.bytes_bar("reading");
     let show = |progress| tell(&bar, progress);
-    let options = ReadOptions { limits, progress: Some(&show), format: None };
+    let options = ReadOptions { limits: args.limits(), progress: Some(&show), format: None };
     let tensor = if args.file == Path::new("-") {
         io::read_tns_from(std::io::stdin(), None, &options)
             .map_err(|error| Failure::from(error).with_context("standard input"))

@@ -80,7 +80,7 @@ impl fmt::Display for Outcome {
             profile.tile_entries
         )?;
         match &self.kept {
-            Some(path) => write!(f, "kept in {}", path.display()),
+            Some(path) => write!(f, "kept in {}", windrow::io::printable(path)),
             None => write!(f, "nothing is kept"),
         }
     }

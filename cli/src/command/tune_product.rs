@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
 use windrow::reorder::{Method, Options};
@@ -159,7 +158,7 @@ fn run_with<V: Real>(args: &TuneProductArgs, device: &Device, dry_run: bool, con
 
 fn find_order<V: Value>(a: &Csr<V>, method: Method, console: Console) -> Result<Permutation> {
     let options = Options { method, ..Options::default() };
-    Ok(find(a, &options, &AtomicBool::new(false), console)?.permutation)
+    Ok(find(a, &options, console)?.permutation)
 }
 
 /// Nothing can be kept.
@@ -200,7 +199,7 @@ impl fmt::Display for Outcome {
         match (&self.winner, &self.kept) {
             (None, _) => write!(f, "the default stays: nothing was measurably quicker"),
             (Some(_), Some(path)) => {
-                write!(f, "{} x the default; kept in {}", digits(self.speed_up), path.display())
+                write!(f, "{} x the default; kept in {}", digits(self.speed_up), windrow::io::printable(path))
             }
             (Some(_), None) => write!(f, "{} x the default; nothing is kept", digits(self.speed_up)),
         }

@@ -67,7 +67,7 @@ pub(crate) fn run(args: &VerifyArgs, console: Console) -> Result<()> {
     let (a, _) = load::read::<f64>(&args.file, &args.read, console)?;
     console.note(format_args!(
         "{}: {} × {}, {} entries, on {device}",
-        args.file.display(),
+        windrow::io::printable(&args.file),
         units::count(a.rows()),
         units::count(a.cols()),
         units::count(a.nnz())

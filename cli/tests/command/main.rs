@@ -10,12 +10,16 @@ mod info;
 mod interrupt;
 mod nm;
 mod output;
+mod outputs;
 mod reorder;
 mod run;
 mod sddmm;
 mod spmm;
 mod spy;
 mod tensor;
+mod trust;
 mod tune;
 mod usage;
 mod verify;
+#[cfg(unix)]
+mod whole;

@@ -210,7 +210,7 @@ fn how_a_plan_is_made() {
     let plan = |more: &[&str]| spmm(more).json("windrow.spmm/1")["plan"].clone();
     let usual = plan(&[]);
     assert_eq!((&usual["determinism"], &usual["order"]), (&"run-to-run".into(), &"its own".into()));
-    assert_eq!(usual["predicted_us"].as_array().unwrap().len(), 2);
+    assert!(usual.get("predicted_us").is_none(), "nothing is predicted on the CPU: {usual}");
     assert_eq!(plan(&["--determinism", "fast"])["determinism"], "fast");
     // The CPU leaves rows as they are, and says so.
     assert_eq!(plan(&["--reorder", "rcm"])["order"], "its own");

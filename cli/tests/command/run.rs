@@ -117,6 +117,13 @@ impl Folder {
         names.sort();
         names
     }
+
+    /// Bytes in temporary files of writers at work.
+    pub(crate) fn unfinished_bytes(&self) -> u64 {
+        let unfinished = self.names().into_iter().filter(|name| name.starts_with(".windrow-"));
+        // One that is gone since has its name.
+        unfinished.filter_map(|name| Some(std::fs::metadata(self.0.join(name)).ok()?.len())).sum()
+    }
 }
 
 impl Drop for Folder {

@@ -25,11 +25,22 @@ pub(super) struct TextSource<'a> {
     at_end: bool,
     bytes_read: u64,
     lines_taken: u64,
+    /// The last line had no end of its own.
+    unended: bool,
 }
 
 impl<'a> TextSource<'a> {
     pub(super) fn new(reader: Box<dyn Read + Send + 'a>, limits: Limits) -> Self {
-        Self { reader, limits, pending: Vec::new(), start: 0, at_end: false, bytes_read: 0, lines_taken: 0 }
+        Self {
+            reader,
+            limits,
+            pending: Vec::new(),
+            start: 0,
+            at_end: false,
+            bytes_read: 0,
+            lines_taken: 0,
+            unended: false,
+        }
     }
 
     /// Lines taken by [`Self::take_line`], which is the number of the line that comes next, less one.
@@ -89,7 +100,10 @@ impl<'a> TextSource<'a> {
         self.start = 0;
         self.fill(block)?;
         match block.iter().rposition(|&byte| byte == b'\n') {
-            _ if self.at_end && block.last().is_some_and(|&byte| byte != b'\n') => block.push(b'\n'),
+            _ if self.at_end && block.last().is_some_and(|&byte| byte != b'\n') => {
+                self.unended = true;
+                block.push(b'\n');
+            }
             Some(last) => {
                 self.pending.extend_from_slice(&block[last + 1..]);
                 block.truncate(last + 1);
@@ -120,7 +134,16 @@ pub(super) struct Parsed<T> {
     pub(super) fault: Option<(u64, Fault)>,
 }
 
-/// Parses all blocks of `source`, in parallel; returns the results in order, and the number of bytes read.
+/// Where a text ends.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct End {
+    /// Bytes of the whole text.
+    pub(super) bytes: u64,
+    /// The last line has no end of its own.
+    pub(super) within_line: bool,
+}
+
+/// Parses all blocks of `source`, in parallel; returns the results in order, and where the text ends.
 ///
 /// `parse` gets a block, and something that its thread keeps from block to block, and says whether to go on: after
 /// `Break` and after a fault no further blocks are taken. Those before it in the text are always parsed, so the first
@@ -131,7 +154,7 @@ pub(super) struct Parsed<T> {
 pub(super) fn parse_blocks<T: Default + Send, K: Default>(
     source: TextSource<'_>,
     parse: impl Fn(&[u8], &mut K) -> (Parsed<T>, ControlFlow<()>) + Sync,
-) -> Result<(Vec<Parsed<T>>, u64), ReadError> {
+) -> Result<(Vec<Parsed<T>>, End), ReadError> {
     let stop = AtomicBool::new(false);
     let input = Mutex::new((source, 0usize));
     let results = Mutex::new(Vec::new());
@@ -184,6 +207,9 @@ pub(super) fn parse_blocks<T: Default + Send, K: Default>(
     let faulty = results.iter().any(|parsed| parsed.fault.is_some());
     match error.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(error) if !faulty => Err(error),
-        _ => Ok((results, input.into_inner().unwrap_or_else(PoisonError::into_inner).0.bytes_read)),
+        _ => {
+            let (source, _) = input.into_inner().unwrap_or_else(PoisonError::into_inner);
+            Ok((results, End { bytes: source.bytes_read, within_line: source.unended }))
+        }
     }
 }

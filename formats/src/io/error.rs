@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use super::Format;
+use super::printable::{bounded, printable};
 use crate::FormatError;
 
 /// Why a matrix or an order of rows could not be read.
@@ -76,7 +77,7 @@ pub enum ReadError {
     #[error(transparent)]
     Matrix(#[from] FormatError),
     /// Any of the above, with the file's name.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}", printable(path))]
     InFile {
         /// The file as it was named.
         path: PathBuf,
@@ -103,7 +104,8 @@ impl ReadError {
         expected: impl Into<String>,
         found: impl Into<String>,
     ) -> Self {
-        Self::Archive { member: member.into(), expected: expected.into(), found: found.into() }
+        let [member, expected, found] = [member.into(), expected.into(), found.into()].map(bounded);
+        Self::Archive { member, expected, found }
     }
 }
 
@@ -134,7 +136,7 @@ pub enum WriteError {
         remedy: &'static str,
     },
     /// Any of the above, with the file's name.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}", printable(path))]
     InFile {
         /// The file as it was named.
         path: PathBuf,
@@ -144,7 +146,10 @@ pub enum WriteError {
 }
 
 impl WriteError {
-    pub(super) fn in_file(self, path: &Path) -> Self {
+    /// The error with the file's name around it.
+    #[must_use]
+    pub fn in_file(self, path: impl AsRef<Path>) -> Self {
+        let path = path.as_ref();
         Self::InFile { path: path.to_owned(), source: Box::new(self) }
     }
 

@@ -44,11 +44,13 @@ mod entries;
 mod error;
 mod line;
 mod matrix_market;
+mod metis;
 mod npy;
 mod npz;
 mod number;
 mod options;
 mod permutation;
+mod printable;
 mod records;
 mod report;
 mod safetensors;
@@ -71,15 +73,17 @@ use source::Source;
 pub use error::{ReadError, WriteError};
 pub use options::{Format, Limits, Progress, ProgressFn, ReadOptions, Stage};
 pub use permutation::{read_permutation, read_permutation_from};
+pub use printable::printable;
 pub use report::{Field, Header, Layout, ReadReport, Storage, Symmetry};
 pub use safetensors::{DenseTensor, read_tensor, read_tensor_from};
 pub use sniff::sniff;
 pub use tns::{read_tns, read_tns_from};
 pub use vector_nm::{read_vector_nm, read_vector_nm_from};
 pub use write::{
-    NmIndices, WriteOptions, WriteReport, write_csr, write_edge_list, write_matrix_market, write_permutation,
-    write_scipy_npz, write_smtx, write_tensors, write_tns, write_tns_to, write_vector_nm,
-    write_vector_nm_npz, write_vector_nm_safetensors,
+    NmFormat, NmIndices, Unfinished, WriteOptions, WriteReport, check_target, remove_unfinished,
+    replace_file, write_csr, write_csr_to, write_edge_list, write_matrix_market, write_permutation,
+    write_permutation_to, write_scipy_npz, write_smtx, write_tensors, write_tns, write_tns_to,
+    write_vector_nm, write_vector_nm_npz, write_vector_nm_safetensors,
 };
 
 /// A matrix and how it was read.

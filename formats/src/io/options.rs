@@ -89,7 +89,23 @@ impl Default for Limits {
     }
 }
 
+/// Bytes of memory for each row that is allowed: offsets take a sixteenth of it, what is made of them some more.
+const MEMORY_A_ROW: u64 = 128;
+
 impl Limits {
+    /// Limits for a machine with so many bytes of memory, so that a small file cannot ask for all of it: content of
+    /// half the memory, a row for each 128 bytes, and no more rows, columns and entries than by default.
+    pub fn of_memory(bytes: u64) -> Self {
+        let default = Self::default();
+        Self { max_rows: default.max_rows.min(bytes / MEMORY_A_ROW), max_bytes: bytes / 2, ..default }
+    }
+
+    /// Limits for the memory that this process may use, see [`machine_memory`](crate::machine_memory); the default ones
+    /// where the system does not tell it.
+    pub fn of_machine() -> Self {
+        crate::machine_memory().map_or_else(Self::default, Self::of_memory)
+    }
+
     /// `rows` and `cols` as dimensions if they are within the limits and 32 bits.
     pub(super) fn check_shape(&self, place: &str, rows: u64, cols: u64) -> Result<(u32, u32), ReadError> {
         let check = |found: u64, limit: u64, what, field| {

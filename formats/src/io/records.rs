@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::ReadError;
-use super::blocks::{Parsed, TextSource, parse_blocks};
+use super::blocks::{End, Parsed, TextSource, parse_blocks};
 use super::line::{Fault, Line};
 
 /// A grammar with one record a line.
@@ -94,8 +94,8 @@ pub(super) struct AllRecords<B> {
     pub(super) count: u64,
     /// Lines of the whole text.
     pub(super) lines: u64,
-    /// Bytes of the whole text.
-    pub(super) bytes: u64,
+    /// Where the text ends.
+    pub(super) end: End,
 }
 
 impl<B> AllRecords<B> {
@@ -129,13 +129,13 @@ pub(super) fn parse_records<R: Records>(
 ) -> Result<AllRecords<R::Closed>, ReadError> {
     let mut lines = source.lines_taken();
     let total = AtomicU64::new(0);
-    let (parsed, bytes) = parse_blocks(source, |text, block: &mut R::Block| {
+    let (parsed, end) = parse_blocks(source, |text, block: &mut R::Block| {
         let parsed = parse_block(records, text, block);
         let before = total.fetch_add(parsed.content.count, Ordering::Relaxed);
         let enough = before + parsed.content.count > most;
         (parsed, if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     })?;
-    let mut all = AllRecords { blocks: Vec::new(), places: Vec::new(), count: 0, lines: 0, bytes };
+    let mut all = AllRecords { blocks: Vec::new(), places: Vec::new(), count: 0, lines: 0, end };
     let mut first_fault = None;
     for Parsed { content: BlockRecords { block, count, gaps }, lines: block_lines, fault } in parsed {
         all.blocks.push(block);

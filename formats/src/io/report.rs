@@ -18,6 +18,9 @@ pub struct ReadReport {
     pub content_bytes: u64,
     /// Entries that the file spells out.
     pub entries_read: u64,
+    /// Entries that a comment of an edge list says there are, where one does. Another number than was read may mean
+    /// that the file was cut off; the file of a graph may count otherwise.
+    pub entries_stated: Option<u64>,
     /// Entries added because the file holds one triangle of a symmetric or skew-symmetric matrix.
     pub mirrored: u64,
     /// Entries added to another entry of the same row and column.
@@ -36,6 +39,7 @@ impl ReadReport {
             header,
             content_bytes: 0,
             entries_read: 0,
+            entries_stated: None,
             mirrored: 0,
             duplicates_summed: 0,
             pattern_values: 0,
@@ -180,6 +184,9 @@ impl fmt::Display for ReadReport {
                 write!(f, ", {count} {what}")?;
             }
         }
-        Ok(())
+        match self.entries_stated {
+            Some(stated) if stated != self.entries_read => write!(f, ", {stated} stated"),
+            _ => Ok(()),
+        }
     }
 }

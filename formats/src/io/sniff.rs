@@ -5,6 +5,7 @@ use std::io::{Cursor, Read};
 use flate2::bufread::MultiGzDecoder;
 
 use super::line::{Line, excerpt};
+use super::metis::is_metis;
 use super::number::{parse_f64, parse_unsigned};
 use super::source::{BYTE_ORDER_MARK, GZIP_MAGIC};
 use super::{Format, ReadError, matrix_market, npz};
@@ -13,6 +14,10 @@ use super::{Format, ReadError, matrix_market, npz};
 pub(super) const ZIP_MAGIC: &[u8] = b"PK\x03\x04";
 /// Most bytes decompressed to look at.
 const SNIFFED_BYTES: u64 = 1 << 16;
+/// The same, of text that is there already.
+const BEGINNING_BYTES: usize = 1 << 16;
+const METIS: &str = "it is a METIS graph, whose lines list the neighbours of a vertex, from 1; write it as Matrix Market or \
+                     with an edge a line, ids from 0. If these lines are edges all the same, set ReadOptions::format";
 
 /// The format of a file with this content.
 ///
@@ -84,6 +89,8 @@ pub(super) fn sniff_prefix(prefix: &[u8]) -> Result<Sniffed, ReadError> {
         }
     }
 
+    let is_whole = (prefix.len() as u64) < SNIFFED_BYTES;
+    let beginning = &text[..text.len().min(BEGINNING_BYTES)];
     let mut comments = false;
     for (number, text) in text.split_inclusive(|&byte| byte == b'\n').enumerate() {
         let mut line = Line::new(text);
@@ -97,6 +104,9 @@ pub(super) fn sniff_prefix(prefix: &[u8]) -> Result<Sniffed, ReadError> {
         };
         if first.bytes.eq_ignore_ascii_case(matrix_market::BANNER) {
             return Ok(Sniffed::Text(Format::MatrixMarket));
+        }
+        if !comments && is_metis(beginning, is_whole) {
+            return unknown(METIS.to_owned());
         }
         if let Some(modes) = tensor_modes(text) {
             return unknown(format!(

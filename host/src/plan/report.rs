@@ -40,7 +40,8 @@ pub(crate) fn write_arrays(
     note: &str,
     arrays: &[ArraySize],
 ) -> fmt::Result {
-    writeln!(f, "device memory  {device_bytes} bytes{note}")?;
+    let mebibytes = device_bytes as f64 / f64::from(1 << 20);
+    writeln!(f, "device memory  {device_bytes} bytes ({mebibytes:.2} MiB){note}")?;
     arrays.iter().try_for_each(|array| writeln!(f, "  {:<12} {} bytes", array.name, array.bytes))
 }
 

@@ -66,7 +66,8 @@ pub struct SpmmReport {
     /// The order in which rows are worked on.
     pub order: String,
     /// Time that the cost model predicts for a product of the plan's width on CUDA cores and on Tensor Cores, in
-    /// microseconds; 0 for a path without work, and on the CPU.
+    /// microseconds; 0 for a path without work. On the CPU nothing is predicted, and JSON leaves it out.
+    #[serde(skip_serializing_if = "is_nothing")]
     pub predicted_us: [f64; 2],
     /// Entry points that a run of the plan's width with aligned operands launches; empty on the CPU.
     pub entries: Vec<&'static str>,
@@ -106,6 +107,10 @@ pub struct SpmmReport {
     pub rows_in_both: u64,
     /// Share of the entries that Tensor Cores multiply.
     pub tile_share: f64,
+}
+
+fn is_nothing(predicted_us: &[f64; 2]) -> bool {
+    *predicted_us == [0.0; 2]
 }
 
 /// What a plan turned out to be.

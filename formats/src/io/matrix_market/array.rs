@@ -56,7 +56,7 @@ pub(super) fn read<V: Value>(
         return Err(header.too_few(records.count, records.lines));
     }
     let mut report = header.report();
-    report.content_bytes = records.bytes;
+    report.content_bytes = records.end.bytes;
     report.entries_read = records.count;
 
     let buckets = Buckets::new(header.rows, header.entries);

@@ -73,7 +73,7 @@ fn read_entries<V: Value, E: Entry<V>>(
     let stored: u64 = records.blocks.iter().map(|block| block.entries.len() as u64).sum();
     options.limits.check_nnz("entries, mirrored ones included", stored)?;
     let mut report = header.report();
-    report.content_bytes = records.bytes;
+    report.content_bytes = records.end.bytes;
     report.entries_read = records.count;
     report.mirrored = stored - records.count;
     if header.field == Field::Pattern {

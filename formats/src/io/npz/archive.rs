@@ -5,6 +5,7 @@ use std::io::{self, Read, Seek};
 use zip::ZipArchive;
 use zip::result::ZipError;
 
+use super::super::line::excerpt;
 use super::super::{Format, Limits, ReadError};
 use super::array::Array;
 
@@ -38,8 +39,7 @@ impl<R: Read + Seek> Archive<R> {
         if self.has("src_li") {
             return Ok(Format::TcGnnNpz);
         }
-        let mut names: Vec<_> =
-            self.zip.file_names().take(6).map(|name| name.escape_debug().to_string()).collect();
+        let mut names: Vec<_> = self.zip.file_names().take(6).map(|name| excerpt(name.as_bytes())).collect();
         if self.zip.len() > names.len() {
             names.push("…".to_owned());
         }

@@ -159,7 +159,8 @@ impl Array {
     /// would become eight times as long.
     pub(super) fn numbers<const N: usize>(&self, what: &str, expected: &str) -> Result<[u64; N], ReadError> {
         let wrong = || self.error(expected, format!("shape {:?}", self.shape));
-        if self.len() != N as u64 {
+        // One number may stand alone, or in as many brackets as there are.
+        if self.len() != N as u64 || (N > 1 && self.shape.len() != 1) {
             return Err(wrong());
         }
         self.unsigned(what, u64::from(u32::MAX))?.try_into().map_err(|_| wrong())

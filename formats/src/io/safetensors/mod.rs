@@ -27,6 +27,35 @@ pub(super) fn is_safetensors(content: &[u8]) -> bool {
     content.get(HEADER_AT) == Some(&b'{')
 }
 
+/// What other files of weights begin with, what they are, and what to do about it.
+const OTHERS: [(&[u8], &str); 6] = [
+    (b"GGUF", "a GGUF file; export the model as safetensors"),
+    (
+        b"PK\x03\x04",
+        "a zip archive, as torch.save and numpy.savez write; in Python, safetensors.torch.save_file writes tensors",
+    ),
+    (
+        b"\x80\x02",
+        "a pickle, as old versions of torch.save wrote; in Python, safetensors.torch.save_file writes tensors",
+    ),
+    (b"\x93NUMPY", "one NumPy array; in Python, safetensors.numpy.save_file writes arrays"),
+    (b"\x89HDF\r\n", "an HDF5 file; in Python, safetensors.numpy.save_file writes arrays"),
+    (b"\x1f\x8b", "gzip; decompress it first"),
+];
+
+/// What content is that does not begin as a safetensors file does.
+fn something_else(content: &[u8]) -> String {
+    if let Some((_, what)) = OTHERS.iter().find(|(magic, _)| content.starts_with(magic)) {
+        return (*what).to_owned();
+    }
+    let text = content.trim_ascii_start();
+    if text.starts_with(b"{") {
+        return "JSON text; an index names the files of a model: read one of those".to_owned();
+    }
+    let beginning = &content[..content.len().min(16)];
+    format!("{} bytes that begin with {}", content.len(), excerpt(beginning))
+}
+
 /// A file of tensors.
 struct Tensors<'a> {
     metadata: Metadata,
@@ -35,6 +64,9 @@ struct Tensors<'a> {
 
 impl<'a> Tensors<'a> {
     fn parse(content: &'a [u8]) -> Result<Self, ReadError> {
+        if !is_safetensors(content) {
+            return Err(ReadError::archive("content", "a safetensors file", something_else(content)));
+        }
         let damaged = |error: safetensors::SafeTensorError| {
             ReadError::archive("safetensors header", "a valid one", error.to_string())
         };

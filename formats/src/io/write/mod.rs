@@ -3,12 +3,12 @@
 
 mod npz;
 mod permutation;
+mod replacement;
 mod text;
 mod tns;
 mod vector_nm;
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::Path;
 
 use flate2::Compression;
@@ -18,11 +18,12 @@ use super::{Format, Progress, ProgressFn, Stage, WriteError};
 use crate::{Csr, Value};
 
 pub use npz::write_scipy_npz;
-pub use permutation::write_permutation;
+pub use permutation::{write_permutation, write_permutation_to};
+pub use replacement::{Unfinished, check_target, remove_unfinished, replace_file};
 pub use text::{write_edge_list, write_matrix_market, write_smtx};
 pub use tns::{write_tns, write_tns_to};
 pub use vector_nm::{
-    NmIndices, write_tensors, write_vector_nm, write_vector_nm_npz, write_vector_nm_safetensors,
+    NmFormat, NmIndices, write_tensors, write_vector_nm, write_vector_nm_npz, write_vector_nm_safetensors,
 };
 
 /// How a matrix is written: format, compression, and who is told about the progress.
@@ -44,6 +45,18 @@ impl std::fmt::Debug for WriteOptions<'_> {
             .field("gzip", &self.gzip)
             .field("progress", &self.progress.map(|_| "Fn(Progress)"))
             .finish()
+    }
+}
+
+impl WriteOptions<'_> {
+    /// The same options, format and compression as the name of the file tells unless they are set.
+    ///
+    /// # Errors
+    /// [`WriteError::UnknownExtension`] if neither name nor options tell the format.
+    pub fn for_name(&self, path: impl AsRef<Path>) -> Result<Self, WriteError> {
+        let (format, gzip) = by_name(path.as_ref());
+        let format = self.format.or(format).ok_or(WriteError::UnknownExtension)?;
+        Ok(Self { format: Some(format), gzip: Some(self.gzip.unwrap_or(gzip)), ..*self })
     }
 }
 
@@ -110,41 +123,62 @@ pub fn write_csr<V: Value>(
     options: &WriteOptions<'_>,
 ) -> Result<WriteReport, WriteError> {
     let path = path.as_ref();
-    write_file(path, csr, options).map_err(|error| error.in_file(path))
+    let options = options.for_name(path).map_err(|error| error.in_file(path))?;
+    replacement::replace(path, |file| write_csr_to(file, csr, &options)).map_err(|error| error.in_file(path))
 }
 
-fn write_file<V: Value>(
-    path: &Path,
+/// Writes `csr` to `writer`, in the format of `options`, which must name one; plain unless they ask for gzip.
+///
+/// # Errors
+/// As [`write_csr`] has them, without the name of a file.
+///
+/// # Examples
+/// ```
+/// use windrow_formats::{Csr, io};
+///
+/// let mut text = Vec::new();
+/// let options = io::WriteOptions { format: Some(io::Format::Smtx), ..Default::default() };
+/// io::write_csr_to(&mut text, &Csr::<f32>::identity(2)?, &options)?;
+/// assert_eq!(text, b"2, 2, 2\n0 1 2 \n0 1 \n");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn write_csr_to<V: Value>(
+    mut writer: impl Write + Send,
     csr: &Csr<V>,
     options: &WriteOptions<'_>,
 ) -> Result<WriteReport, WriteError> {
-    let (named_format, named_gzip) = by_name(path);
-    let format = options.format.or(named_format).ok_or(WriteError::UnknownExtension)?;
-    let gzip = options.gzip.unwrap_or(named_gzip);
+    let format = options.format.ok_or(WriteError::UnknownExtension)?;
+    let gzip = options.gzip.unwrap_or(false);
     check(format, csr)?;
     let told = Told::new(csr, options.progress);
-    create(path, gzip, |mut writer| write_format(format, &mut writer, csr, &told))?;
+    compressed(&mut writer, gzip, |mut writer| write_format(format, &mut writer, csr, &told))?;
     let ones = |&&value: &&V| value == V::ONE;
     let values_dropped =
         if format == Format::Smtx { csr.nnz() - csr.values().iter().filter(ones).count() } else { 0 };
     Ok(WriteReport { format, gzip, entries: csr.nnz() as u64, values_dropped: values_dropped as u64 })
 }
 
-/// Makes the file at `path` of what `write` writes.
+/// Makes the file at `path` of what `write` writes, whole or not at all.
 fn create(
     path: &Path,
     gzip: bool,
     write: impl FnOnce(&mut (dyn Write + Send)) -> Result<(), WriteError>,
 ) -> Result<(), WriteError> {
-    let mut file = BufWriter::with_capacity(1 << 18, File::create(path)?);
-    if gzip {
-        let mut encoder = GzEncoder::new(file, Compression::default());
-        write(&mut encoder)?;
-        encoder.finish()?.flush()?;
-    } else {
-        write(&mut file)?;
-        file.flush()?;
+    replacement::replace(path, |file| compressed(file, gzip, write))
+}
+
+/// Writes what `write` writes to `writer`, behind gzip if it is to be.
+fn compressed(
+    writer: &mut (dyn Write + Send),
+    gzip: bool,
+    write: impl FnOnce(&mut (dyn Write + Send)) -> Result<(), WriteError>,
+) -> Result<(), WriteError> {
+    if !gzip {
+        return write(writer);
     }
+    let mut encoder = GzEncoder::new(writer, Compression::default());
+    write(&mut encoder)?;
+    encoder.finish()?;
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! Writes archives that `scipy.sparse.load_npz` reads.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use zip::write::{SimpleFileOptions, StreamWriter};
 use zip::{CompressionMethod, ZipWriter};
@@ -30,7 +30,7 @@ pub(super) fn scipy<V: Value>(
     csr: &Csr<V>,
     told: &Told<'_>,
 ) -> Result<(), WriteError> {
-    let mut members = Members { zip: ZipWriter::new_stream(writer) };
+    let mut members = Members::new(writer);
     let largest = csr.nnz().max(csr.rows()).max(csr.cols());
     if i32::try_from(largest).is_ok() {
         // The largest was looked at, so nothing saturates.
@@ -50,7 +50,7 @@ pub(super) fn scipy<V: Value>(
     } else {
         members.numbers("data", "<f4", csr.values(), |value| value.to_f32().to_le_bytes())?;
     }
-    members.zip.finish().map_err(std::io::Error::from)?;
+    members.zip.finish().map_err(io::Error::from)?;
     told.entries(csr.nnz());
     Ok(())
 }
@@ -62,10 +62,37 @@ fn signed(x: u64) -> i64 {
 
 /// The arrays of an archive that is being written.
 pub(super) struct Members<W: Write> {
-    pub(super) zip: ZipWriter<StreamWriter<W>>,
+    pub(super) zip: ZipWriter<StreamWriter<FailsOnce<W>>>,
+}
+
+/// A writer whose error is told once; what comes after it is left out.
+///
+/// A `ZipWriter` that is dropped writes the end of the archive, and complains on standard error if that fails too.
+pub(super) struct FailsOnce<W> {
+    writer: W,
+    failed: bool,
+}
+
+impl<W: Write> Write for FailsOnce<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.failed {
+            return Ok(bytes.len());
+        }
+        let written = self.writer.write(bytes);
+        self.failed = written.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::Interrupted);
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.failed { Ok(()) } else { self.writer.flush() }
+    }
 }
 
 impl<W: Write> Members<W> {
+    pub(super) fn new(writer: W) -> Self {
+        Self { zip: ZipWriter::new_stream(FailsOnce { writer, failed: false }) }
+    }
+
     /// Starts a member and writes the array's header.
     pub(super) fn start(
         &mut self,
@@ -77,7 +104,7 @@ impl<W: Write> Members<W> {
         let options = SimpleFileOptions::default()
             .compression_method(CompressionMethod::Deflated)
             .large_file(bytes >= LARGE_BYTES);
-        self.zip.start_file(format!("{name}.npy"), options).map_err(std::io::Error::from)?;
+        self.zip.start_file(format!("{name}.npy"), options).map_err(io::Error::from)?;
         self.zip.write_all(&npy::header(dtype, shape))?;
         Ok(())
     }

@@ -37,6 +37,17 @@ pub fn write_permutation(path: impl AsRef<Path>, permutation: &Permutation) -> R
     create(path, gzip, |writer| lines(writer, permutation)).map_err(|error| error.in_file(path))
 }
 
+/// Writes `permutation` to `writer`, as [`write_permutation`] does.
+///
+/// # Errors
+/// [`WriteError::Io`].
+pub fn write_permutation_to(
+    mut writer: impl Write + Send,
+    permutation: &Permutation,
+) -> Result<(), WriteError> {
+    lines(&mut writer, permutation)
+}
+
 fn lines(writer: &mut (dyn Write + Send), permutation: &Permutation) -> Result<(), WriteError> {
     writeln!(writer, "# {MAGIC} {VERSION} {}", permutation.len())?;
     writeln!(writer, "# old row of each new one, from 0")?;

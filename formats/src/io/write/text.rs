@@ -4,6 +4,7 @@ use std::io::Write;
 
 use rayon::prelude::*;
 
+use super::super::edge_list::OWN_MARK;
 use super::super::{Format, WriteError};
 use super::Told;
 use crate::memory::index;
@@ -23,6 +24,8 @@ pub fn write_matrix_market<V: Value>(mut writer: impl Write + Send, csr: &Csr<V>
 }
 
 /// Writes `csr` as an edge list, ids from 0, with values unless all are 1.
+///
+/// The first line is a comment with the numbers of nodes and edges, by which a reader knows whether it has them all.
 ///
 /// # Errors
 /// - [`WriteError::NotRepresentable`] unless the matrix is square and has an entry in its last row or column:
@@ -83,7 +86,7 @@ pub(super) fn edge_list<V: Value>(
     told: &Told<'_>,
 ) -> Result<(), WriteError> {
     let pattern = is_pattern(csr);
-    writeln!(writer, "# Nodes: {} Edges: {}", csr.rows(), csr.nnz())?;
+    writeln!(writer, "# Nodes: {} Edges: {} {OWN_MARK}", csr.rows(), csr.nnz())?;
     writeln!(writer, "# FromNodeId\tToNodeId{}", if pattern { "" } else { "\tValue" })?;
     entries(writer, csr, told, |line, row, col, value| {
         push_integer(line, row);

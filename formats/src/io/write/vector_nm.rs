@@ -2,16 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::Path;
-
-use zip::ZipWriter;
 
 use super::super::WriteError;
 use super::super::safetensors::DenseTensor;
 use super::super::vector_nm::{FORMAT, VERSION};
 use super::npz::Members;
+use super::replacement::replace;
 use crate::{Value, VectorNm};
 
 /// What the length of a safetensors header is a multiple of, so that values are aligned.
@@ -76,23 +74,37 @@ pub fn write_vector_nm<V: Value>(
     indices: NmIndices,
 ) -> Result<(), WriteError> {
     let path = path.as_ref();
-    write_file(path, weights, indices).map_err(|error| error.in_file(path))
+    let write = |format: NmFormat| {
+        replace(path, |mut file| match format {
+            NmFormat::Safetensors => safetensors(&mut file, weights, indices),
+            NmFormat::Npz => npz(&mut file, weights, indices),
+        })
+    };
+    NmFormat::of_name(path).and_then(write).map_err(|error| error.in_file(path))
 }
 
-fn write_file<V: Value>(path: &Path, weights: &VectorNm<V>, indices: NmIndices) -> Result<(), WriteError> {
-    let extension = path.extension().map(|text| text.to_string_lossy().to_ascii_lowercase());
-    let archive = match extension.as_deref() {
-        Some("safetensors") => false,
-        Some("npz") => true,
-        _ => return Err(WriteError::UnknownNmExtension),
-    };
-    let mut file = BufWriter::with_capacity(1 << 18, File::create(path)?);
-    if archive {
-        npz(&mut file, weights, indices)?;
-    } else {
-        safetensors(&mut file, weights, indices)?;
+/// A kind of file that holds weights with N:M sparsity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NmFormat {
+    /// A safetensors file, see [`write_vector_nm_safetensors`].
+    Safetensors,
+    /// A NumPy archive, see [`write_vector_nm_npz`].
+    Npz,
+}
+
+impl NmFormat {
+    /// What the name of the file tells: it ends in `.safetensors` or `.npz`.
+    ///
+    /// # Errors
+    /// [`WriteError::UnknownNmExtension`].
+    pub fn of_name(path: impl AsRef<Path>) -> Result<Self, WriteError> {
+        let extension = path.as_ref().extension().map(|text| text.to_string_lossy().to_ascii_lowercase());
+        match extension.as_deref() {
+            Some("safetensors") => Ok(Self::Safetensors),
+            Some("npz") => Ok(Self::Npz),
+            _ => Err(WriteError::UnknownNmExtension),
+        }
     }
-    Ok(file.flush()?)
 }
 
 /// Writes `weights` as a safetensors file: tensors `values` (w × n, in their own type) and `indices` (U8, w × q, or
@@ -286,7 +298,7 @@ fn npz<V: Value>(
     let pattern = weights.pattern();
     let [kept, cols, vectors] =
         [weights.kept_rows(), weights.cols(), weights.vectors()].map(|size| size as u64);
-    let mut members = Members { zip: ZipWriter::new_stream(writer) };
+    let mut members = Members::new(writer);
     members.start("format", &format!("|S{}", FORMAT.len()), &[], FORMAT.len() as u64)?;
     members.zip.write_all(FORMAT.as_bytes())?;
     let mut numbers = |name: &str, shape: &[u64], numbers: &[usize]| {
