@@ -111,6 +111,16 @@ impl Device {
         Self(Arc::new(Inner { description, machine: Some(machine) }))
     }
 
+    /// [`emulator`](Self::emulator) with so many bytes of memory. Arrays of more than 1 GiB take only what is touched.
+    #[cfg(all(test, feature = "emulator"))]
+    pub(crate) fn emulator_with_memory(
+        schedule: windrow_simt::emulator::Schedule,
+        memory_total: u64,
+    ) -> Self {
+        let (description, machine) = emulator::open_with(schedule, memory_total);
+        Self(Arc::new(Inner { description, machine: Some(machine) }))
+    }
+
     /// How many GPUs the driver reports; 0 without a driver.
     ///
     /// # Errors
