@@ -200,3 +200,40 @@ fn a_window_takes_in_what_shares_its_columns() {
         assert_eq!(filled, [0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15]);
     });
 }
+
+/// Sixteen rows of two kinds: five columns that all of a kind share, and one of its own each.
+fn two_kinds(is_second: impl Fn(u32) -> bool) -> Csr<f32> {
+    let row = |r: u32| {
+        let first = if is_second(r) { 10 } else { 0 };
+        (first..first + 5).chain([20 + r])
+    };
+    let offsets = (0..17).map(|r| 6 * r).collect();
+    Csr::try_from_parts(16, 36, offsets, (0..16).flat_map(row).collect(), vec![1f32; 96]).unwrap()
+}
+
+#[test]
+fn two_opt_parts_the_kinds_of_a_window() {
+    // Either window has its kinds in turn: seven times neighbours share nothing, which once is enough.
+    with_rows(&two_kinds(|r| r % 2 == 1), &SimilarityOptions::default(), |rows, _| {
+        let original: Vec<u32> = (0..16).collect();
+        let mut refined = original.clone();
+        refine::two_opt(rows, &mut refined, &()).unwrap();
+        for window in refined.chunks(8) {
+            let changes = window.windows(2).filter(|beside| beside[0] % 2 != beside[1] % 2).count();
+            assert_eq!(changes, 1, "{refined:?}");
+        }
+        assert!(cost(rows, &refined) < cost(rows, &original) - 5.0, "{refined:?}");
+    });
+}
+
+#[test]
+fn rows_in_each_others_window_are_exchanged() {
+    // One row of either kind is among the seven of the other.
+    let is_second = |r: u32| (r >= 8) != (r % 8 == 7);
+    with_rows(&two_kinds(is_second), &SimilarityOptions::default(), |rows, neighbours| {
+        let mut order: Vec<u32> = (0..16).collect();
+        assert_eq!(column_vectors(rows, &order, &()).unwrap(), 2 * (5 + 5 + 8));
+        exchange::exchange(rows, neighbours, &mut order, &()).unwrap();
+        assert_eq!(column_vectors(rows, &order, &()).unwrap(), 2 * (5 + 8), "{order:?}");
+    });
+}
