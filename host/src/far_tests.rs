@@ -61,7 +61,7 @@ fn numbers<T: Element>(matrix: &DeviceMatrix<T>) -> Vec<f64> {
 
 /// Small whole numbers, of which no two rows have the same.
 fn small(i: usize) -> f32 {
-    ((i * 7 + i / 3) % 11) as f32 - 5.0
+    ((i * 7 + i / 5) % 11) as f32 - 5.0
 }
 
 /// All entries are there, so that every row of `C` takes from every row of `B`.
