@@ -102,6 +102,9 @@ impl Device {
     /// A GPU emulated on the CPU, thread by thread and very slowly, with every access checked. It runs the
     /// same kernels through the same code as a real GPU, in the order that `schedule` says.
     ///
+    /// Launches of two streams that nothing orders run one way round under half of the schedules and the other way
+    /// under the rest, and a launch beside others without a fork is an error.
+    ///
     /// It poses as a GPU of 2 multiprocessors with 2 resident blocks each, so that work is split even on the
     /// small matrices that it is good for.
     #[cfg(feature = "emulator")]

@@ -281,8 +281,9 @@ struct Table {
 ///
 /// Allocations start at multiples of 256 bytes (of 4 GiB, in fact) with at least 1 MiB of guard
 /// between them, and no address is ever used twice, so that a stray or stale pointer never hits
-/// another allocation. Allocations of more than 1 GiB take memory only where something touches them. All methods take `&self`; launches may run at the same time, like those of
-/// two streams, but races between two launches are not looked for.
+/// another allocation. Those of more than 1 GiB take memory only where something touches them. All
+/// methods take `&self`; launches may run at the same time, like those of two streams, but races
+/// between two launches are not looked for.
 pub struct Memory {
     table: RwLock<Table>,
     step_limit: AtomicU64,
