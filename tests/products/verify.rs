@@ -4,7 +4,7 @@ use crate::common::{Setup, devices, report_missing_gpu};
 use half::{bf16, f16};
 use windrow::{
     Algorithm, Csr, DenseRef, Device, DeviceBuffer, DeviceMatrix, Element, PlanError, Precision, SpmmError,
-    SpmmPlan, Verification,
+    SpmmPlan, Value, Verification,
 };
 use windrow_testkit::{Case, Operands, Output, Pattern, SplitMix64, Values, error_bound};
 
@@ -124,7 +124,7 @@ fn the_bound_is_as_wide_as_it_says() {
                 let found = verify_as::<f32>(precision, &plan, &case, &device, |c| {
                     let x = &mut c[row * 37 + column];
                     assert_eq!(f64::from(*x), want, "sums of whole numbers are exact");
-                    *x = (want + bounds * bound) as f32;
+                    *x = Value::from_f64(want + bounds * bound);
                     planted = (f64::from(*x) - want).abs() / bound;
                 });
                 let what = format!("{algorithm} {precision} on {device}, {planted} bounds: {found}");

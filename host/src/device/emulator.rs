@@ -41,7 +41,7 @@ struct Fork {
 }
 
 enum Work {
-    Launch(Prepared),
+    Launch(Box<Prepared>),
     Free(u64),
 }
 
@@ -201,7 +201,7 @@ impl Machine for EmulatorMachine {
     }
 
     fn launch(&self, prepared: &Prepared) -> Result<(), DeviceError> {
-        match self.main_waits() && self.put_off(Work::Launch(prepared.clone())).is_none() {
+        match self.main_waits() && self.put_off(Work::Launch(Box::new(prepared.clone()))).is_none() {
             true => Ok(()),
             false => self.run(prepared),
         }
@@ -217,7 +217,7 @@ impl Machine for EmulatorMachine {
         if !self.forked(|forks, thread| forks.contains_key(&thread)) {
             return Err(unordered(prepared.entry().name, "launched beside without a fork before it"));
         }
-        match !self.main_waits() && self.put_off(Work::Launch(prepared.clone())).is_none() {
+        match !self.main_waits() && self.put_off(Work::Launch(Box::new(prepared.clone()))).is_none() {
             true => Ok(()),
             false => self.run(prepared),
         }

@@ -3,7 +3,7 @@
 use super::plant::{Copy, Mutant, copy};
 use crate::failure::{Context, Failure, Result};
 use crate::process;
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, read, write};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -31,6 +31,13 @@ struct Message {
     executable: Option<PathBuf>,
     manifest_path: Option<PathBuf>,
     target: Option<Target>,
+    profile: Option<Profile>,
+}
+
+/// Examples are compiled by cargo, too, and are no tests.
+#[derive(Debug, Deserialize)]
+struct Profile {
+    test: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -54,13 +61,20 @@ struct Span {
 
 /// Plants the mutants, compiles the tests, and says which mutants do not compile.
 pub(super) fn build(workspace: &Workspace, mutants: &[Mutant]) -> Result<(Vec<Program>, BTreeSet<usize>)> {
-    let mut broken = BTreeSet::new();
+    // Those of the last run are left out at once: planted again, they would have everything compiled again.
+    let list = workspace.target("mutants").join("broken.json");
+    let known: BTreeSet<String> =
+        read(&list).ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+    let mut broken: BTreeSet<usize> =
+        (0..mutants.len()).filter(|&i| known.contains(&mutants[i].key())).collect();
     for round in 1..=ROUNDS {
         let planted = copy(workspace, mutants, |i| !broken.contains(&i))?;
         eprintln!("round {round}: {} mutants are compiled", mutants.len() - broken.len());
         let (checked, messages) = cargo(workspace, &planted.root, &["check", "--tests"])?;
         if checked {
-            let (built, messages) = cargo(workspace, &planted.root, &["test", "--no-run"])?;
+            let keys: BTreeSet<String> = broken.iter().map(|&i| mutants[i].key()).chain(known).collect();
+            write(&list, &serde_json::to_string(&keys).context(list.display())?)?;
+            let (built, messages) = cargo(workspace, &planted.root, &["test", "--no-run", "--tests"])?;
             let programs: Vec<Program> = messages.into_iter().filter_map(program).collect();
             return match built && !programs.is_empty() {
                 true => Ok((programs, broken)),
@@ -107,9 +121,9 @@ fn cargo(workspace: &Workspace, root: &Path, arguments: &[&str]) -> Result<(bool
 }
 
 fn program(message: Message) -> Option<Program> {
-    let Message { reason, executable, manifest_path, target, .. } = message;
+    let Message { reason, executable, manifest_path, target, profile, .. } = message;
     let folder = manifest_path?.parent()?.to_path_buf();
     let package = folder.file_name()?.to_string_lossy().into_owned();
     let name = format!("{package}/{}", target?.name);
-    (reason == "compiler-artifact").then_some(Program { path: executable?, folder, name })
+    (reason == "compiler-artifact" && profile?.test).then_some(Program { path: executable?, folder, name })
 }

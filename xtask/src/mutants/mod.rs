@@ -111,7 +111,7 @@ fn below(state: &mut u64, bound: usize) -> usize {
     z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^= z >> 31;
-    usize::try_from(u128::from(z) * bound as u128 >> 64).unwrap_or(0)
+    usize::try_from((u128::from(z) * bound as u128) >> 64).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -32,6 +32,11 @@ impl Mutant {
         }
     }
 
+    /// What tells it from others of the same tree.
+    pub(super) fn key(&self) -> String {
+        format!("{}:{}:{}", self.file, self.site.range.start, self.site.mutated)
+    }
+
     /// The text that stands in its place, in which mutant `number` can be switched on.
     fn switched(&self, number: usize, original: &str) -> String {
         let is_on = format!("crate::planted::is_on({number})");

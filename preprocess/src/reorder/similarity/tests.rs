@@ -237,3 +237,32 @@ fn rows_in_each_others_window_are_exchanged() {
         assert_eq!(column_vectors(rows, &order, &()).unwrap(), 2 * (5 + 8), "{order:?}");
     });
 }
+
+#[test]
+fn candidates_are_those_around_a_row() {
+    // Twelve rows that a column represents, each with a column of its own.
+    let columns = (0..12u32).flat_map(|r| [0, 1 + r]).collect();
+    let offsets = (0..13).map(|r| 2 * r).collect();
+    let a = Csr::try_from_parts(12, 13, offsets, columns, vec![1f32; 24]).unwrap();
+    with_rows(&a, &SimilarityOptions::default(), |rows, _| {
+        let index = Index::of(rows, 2, &()).unwrap();
+        let (all, complete) = index.around(0, 0, 12);
+        assert!(complete && all.len() == 12 && all.is_sorted());
+        for (place, &rank) in all.iter().enumerate() {
+            let (around, complete) = index.around(0, rank, 4);
+            let start = place.saturating_sub(2).min(8);
+            assert_eq!((around, complete), (&all[start..start + 4], false), "two before it, two from it on");
+        }
+    });
+}
+
+#[test]
+fn a_window_weighs_shared_columns_by_length() {
+    // Row 1 shares three of its 25 columns with row 0, row 2 both of its own: the greater share of a row goes first.
+    let rows: [Vec<u32>; 3] = [vec![0, 1, 2, 3], [0, 1, 2].into_iter().chain(10..32).collect(), vec![0, 1]];
+    let offsets = vec![0, 4, 29, 31];
+    let a = Csr::try_from_parts(3, 32, offsets, rows.concat(), vec![1f32; 31]).unwrap();
+    with_rows(&a, &SimilarityOptions::default(), |rows, _| {
+        assert_eq!(windows::fill_windows(rows, &[0, 1, 2], &()).unwrap(), [0, 2, 1]);
+    });
+}
