@@ -103,12 +103,13 @@ fn at(planted: &Copy, span: &Span) -> Vec<usize> {
     places.filter(|(range, _)| range.start <= *byte_end && *byte_start < range.end).map(|&(_, i)| i).collect()
 }
 
-/// Runs cargo over the packages in the copy: whether it succeeded, and what it said. Its products go where those of
-/// the workspace are, so that dependencies need not be compiled again.
+/// Runs cargo over the packages in the copy: whether it succeeded, and what it said. Its products have a
+/// folder of their own: cargo tells packages by their place in the workspace, so it would take those of the copy for
+/// the workspace's.
 fn cargo(workspace: &Workspace, root: &Path, arguments: &[&str]) -> Result<(bool, Vec<Message>)> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     process::clean_environment(&mut command).current_dir(root).args(arguments).arg("--message-format=json");
-    command.arg("--target-dir").arg(workspace.target("")).env("CARGO_INCREMENTAL", "1");
+    command.arg("--target-dir").arg(workspace.target("mutants").join("target")).env("CARGO_INCREMENTAL", "1");
     for package in JUDGES {
         command.args(["--package", package]);
     }
