@@ -145,6 +145,8 @@ mod dense;
 mod device;
 mod element;
 mod error;
+#[cfg(all(test, feature = "emulator"))]
+mod far_tests;
 mod matrix;
 mod nm;
 mod num;

@@ -42,13 +42,14 @@ impl Tally {
     /// One line on standard output: cases, elements, the worst ratio seen, and skips by reason.
     ///
     /// # Panics
-    /// If no case ran.
+    /// If no case ran, or none that has an element.
     pub fn finish(self) {
         let skips: Vec<String> =
             self.skipped.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
         let skips = if skips.is_empty() { String::from("none") } else { skips.join(", ") };
         let Self { name, ran, elements, worst_ratio, .. } = self;
         assert!(ran > 0, "{name}: no case ran; skipped: {skips}");
+        assert!(elements > 0, "{name}: {ran} cases ran, and no element was compared; skipped: {skips}");
         announce(&format!(
             "{name}: {ran} cases, {elements} elements, worst {worst_ratio:.3} of the bound; left out: {skips}"
         ));
@@ -70,7 +71,15 @@ pub fn announce_skip(name: &str, cases: usize, reason: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::Tally;
+    use super::{Comparison, Tally};
+
+    #[test]
+    #[should_panic(expected = "empty: 1 cases ran, and no element was compared; skipped: none")]
+    fn cases_without_elements_are_a_failure() {
+        let mut tally = Tally::new("empty");
+        tally.ran(&Comparison::default());
+        tally.finish();
+    }
 
     #[test]
     #[should_panic(expected = "nothing: no case ran; skipped: 2 too wide")]

@@ -152,7 +152,13 @@ fn progress_rises_to_the_whole() {
     assert_eq!(Some(assembling.last().unwrap().done_bytes), assembling[0].total_bytes);
     assert!(calls.is_sorted_by_key(|call| call.stage == Stage::Assembling));
     assert_eq!(csr.rows(), 5000);
-    assert_eq!(Limits::default().max_rows, 1 << 28);
+}
+
+#[test]
+fn limits_are_those_that_are_documented() {
+    let documented =
+        Limits { max_rows: 1 << 28, max_cols: (1 << 32) - 1, max_nnz: 1 << 31, max_bytes: 1 << 34 };
+    assert_eq!(Limits::default(), documented);
 }
 
 #[test]

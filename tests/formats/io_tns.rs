@@ -6,8 +6,8 @@ use crate::io_support::gzip;
 use half::f16;
 use proptest::prelude::*;
 use windrow_formats::io::{
-    Format, Limits, ReadError, ReadOptions, WriteError, WriteOptions, read_csr_from, read_tns, read_tns_from,
-    sniff, write_csr, write_tns, write_tns_to,
+    Format, Limits, Progress, ReadError, ReadOptions, Stage, WriteError, WriteOptions, read_csr_from,
+    read_tns, read_tns_from, sniff, write_csr, write_tns, write_tns_to,
 };
 use windrow_formats::{Coo3, Csr, Value};
 
@@ -31,6 +31,16 @@ impl Drop for TempFile {
         // A test that failed before it wrote leaves nothing to remove.
         let _ = std::fs::remove_file(&self.0);
     }
+}
+
+#[test]
+fn progress_tells_both_stages() {
+    let stages = std::sync::Mutex::new(Vec::new());
+    let progress = |progress: Progress| stages.lock().unwrap().push(progress.stage);
+    let options = ReadOptions { progress: Some(&progress), ..ReadOptions::default() };
+    read_tns_from::<f32>(b"1 1 2 1.5\n2 3 1 4\n".as_slice(), None, &options).unwrap();
+    let stages = stages.into_inner().unwrap();
+    assert_eq!(stages.last(), Some(&Stage::Assembling), "{stages:?}");
 }
 
 #[test]

@@ -197,14 +197,15 @@ fn check_gradients<M: Model>(
     }
     let elements: usize = gradients.iter().map(|gradient| gradient.data.len()).sum();
     assert!(
-        3 * moved > elements,
+        2 * moved > elements,
         "{what}: {moved} of {elements} gradients are beyond what would pass for zero"
     );
 }
 
-/// What gradients of a precision may be off by, of the largest of their parameter.
+/// What gradients of a precision may be off by, of the largest of their parameter: about one and a half times the worst
+/// that was seen.
 const TOLERANCES: [(Precision, f64); 4] =
-    [(Precision::F32, 3e-5), (Precision::Tf32, 1e-2), (Precision::F16, 1e-2), (Precision::Bf16, 6e-2)];
+    [(Precision::F32, 3e-5), (Precision::Tf32, 7e-3), (Precision::F16, 7e-3), (Precision::Bf16, 1.6e-2)];
 
 #[test]
 fn gradients_of_gcn_are_those_of_its_loss() {

@@ -74,6 +74,29 @@ fn every_class_of_rows() {
     report_missing_gpu("classes of rows", 24);
 }
 
+/// A plan's width is a hint: what is wider than its workspace is done in blocks of columns, each of which must begin at
+/// its own column of `B`.
+#[test]
+fn column_major_in_several_blocks() {
+    let a = integers(&[1000, 513, 7, 0, 40], 1024);
+    let n = 300;
+    let b: Vec<f32> = (0..1024 * n).map(|i| ((i * 7 + i / n) % 9) as f32 - 4.0).collect();
+    let expected = Spmm::builder(&a).build(&Device::cpu()).unwrap().run(&b).unwrap();
+    let columns: Vec<f16> =
+        (0..n).flat_map(|j| b[j..].iter().step_by(n).map(|&x| f16::from_f32(x))).collect();
+    for device in kernel_devices(3) {
+        let builder = Spmm::builder(&a).width(8).precision(Precision::F16);
+        let plan = builder.algorithm(Algorithm::MatricizedRows).build(&device).unwrap();
+        assert!(plan.report().split_rows > 0, "rows are cut, so there is a workspace");
+        let of = DenseRef::packed(&columns, n, 1024).unwrap();
+        let b_transposed = DeviceMatrix::upload(&device, of).unwrap();
+        let mut c = DeviceMatrix::<f32>::zeros(&device, a.rows(), n).unwrap();
+        plan.run_column_major_into(1.0, &b_transposed, 0.0, &mut c).unwrap();
+        assert!(c.download().unwrap() == expected, "on {device}");
+    }
+    report_missing_gpu("blocks of columns", 1);
+}
+
 #[test]
 fn the_report_counts_mmas() {
     // Rows of 8, 16, 32 and 64 entries fill what they get: equation 1 of the paper.

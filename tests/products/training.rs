@@ -239,6 +239,7 @@ fn rows_of_length_one_and_their_gradient() {
                 let inverse = if norm <= f64::from(MIN_NORM) { 0.0 } else { 1.0 / norm };
                 assert_close(inverse_norms[r], inverse, terms * UNIT * inverse, "an inverse norm");
                 let along: f64 = x.iter().zip(&g).map(|(x, g)| x * inverse * g).sum();
+                let along_abs: f64 = x.iter().zip(&g).map(|(x, g)| (x * inverse * g).abs()).sum();
                 for c in 0..cols {
                     let what = format!("({r}, {c}) of {shape:?} on {device}");
                     assert_close(
@@ -248,7 +249,8 @@ fn rows_of_length_one_and_their_gradient() {
                         &what,
                     );
                     let want = before[c] + f64::from(0.7f32) * inverse * (g[c] - x[c] * inverse * along);
-                    let bound = terms * UNIT * (3.0 * inverse * cols as f64 + 1.0);
+                    let sums = g[c].abs() + 3.0 * (x[c] * inverse).abs() * along_abs;
+                    let bound = terms * UNIT * (0.7 * inverse * sums + before[c].abs());
                     assert_close(out[r * cols + c], want, bound, &what);
                 }
             }

@@ -4,9 +4,9 @@ use crate::common::{Setup, devices, report_missing_gpu};
 use half::{bf16, f16};
 use windrow::{
     Algorithm, Csr, DenseRef, Device, DeviceBuffer, DeviceMatrix, Element, PlanError, Precision, SpmmError,
-    SpmmPlan, Verification,
+    SpmmPlan, Value, Verification,
 };
-use windrow_testkit::{Case, Operands, Pattern, SplitMix64, Values};
+use windrow_testkit::{Case, Operands, Output, Pattern, SplitMix64, Values, error_bound};
 
 const PLANS: [(Algorithm, Precision); 6] = [
     (Algorithm::RowSplit, Precision::F32),
@@ -97,6 +97,49 @@ fn planted_errors_are_found_where_they_are() {
         }
     }
     report_missing_gpu("planted errors", 5 * PLANS.len());
+}
+
+/// The largest error allowed for an element, as the testkit has it, and the element. Of whole numbers, so that the
+/// product itself has none.
+fn bound_of<C: Output>(case: &Case, (row, column): (usize, usize), unit: f64) -> (f64, f64) {
+    let (columns, values) = case.a.row(row);
+    let products =
+        columns.iter().zip(values).map(|(&k, &a)| f64::from(a * case.b[k as usize * case.n + column]));
+    let (want, abs_sum) = products.fold((0.0, 0.0), |(sum, abs), x| (sum + x, abs + x.abs()));
+    (error_bound::<C>(want, abs_sum, columns.len(), unit), want)
+}
+
+/// Errors a little below the bound pass and those a little above do not: a bound that is too wide or too narrow is
+/// found, whatever kernels do with it.
+#[test]
+fn the_bound_is_as_wide_as_it_says() {
+    let case = case(Values::Integers);
+    let row = (0..case.m()).max_by_key(|&r| case.a.row_len(r)).unwrap();
+    for device in devices() {
+        for (algorithm, precision) in PLANS {
+            let setup = Setup::new(algorithm, precision);
+            let plan = setup.plan(&device, &case);
+            for (column, bounds) in [(3, 0.9), (3, -0.9), (3, 1.1), (3, -1.1), (36, 1.5), (36, 0.5)] {
+                let (bound, want) = bound_of::<f32>(&case, (row, column), setup.unit(&device));
+                let mut planted = 0.0;
+                let found = verify_as::<f32>(precision, &plan, &case, &device, |c| {
+                    let x = &mut c[row * 37 + column];
+                    assert_eq!(f64::from(*x), want, "sums of whole numbers are exact");
+                    *x = Value::from_f64(want + bounds * bound);
+                    planted = (f64::from(*x) - want).abs() / bound;
+                });
+                let what = format!("{algorithm} {precision} on {device}, {planted} bounds: {found}");
+                assert!((planted - bounds.abs()).abs() < 0.05, "{what}");
+                assert!((found.worst_ratio - planted).abs() < 0.01 * planted, "{what}");
+                assert_eq!(
+                    (found.passed(), found.failures),
+                    (planted < 1.0, u64::from(planted > 1.0)),
+                    "{what}"
+                );
+            }
+        }
+    }
+    report_missing_gpu("widths of the bound", 6 * PLANS.len());
 }
 
 /// A result that should be infinite or NaN must be, and of the right sign.

@@ -1,9 +1,9 @@
 //! `cargo xtask`: the chores of the workspace.
 //!
 //! `build-ptx` compiles the kernels to PTX, `check-ptx` holds that PTX to its golden counts and to `ptxas`,
-//! `bundle` packs tests and benches for a machine that has a GPU and no Rust, `tidy` checks what no lint
-//! does, `promises` writes the table of promises from the tests, and `ci` runs everything that continuous
-//! integration runs.
+//! `bundle` packs tests and benches for a machine that has a GPU and no Rust, `mutants` plants errors for the
+//! tests to find, `promises` writes the table of promises from the tests, `tidy` checks what no lint does, and
+//! `ci` runs everything that continuous integration runs.
 #![expect(clippy::print_stdout, reason = "a command line tool: its results belong on standard output")]
 
 mod build_ptx;
@@ -12,6 +12,7 @@ mod check_ptx;
 mod ci;
 mod entries;
 mod failure;
+mod mutants;
 mod process;
 mod promises;
 mod ptx;
@@ -40,6 +41,8 @@ enum Task {
     CheckPtx(check_ptx::Arguments),
     /// Pack tests, benches and the command for a machine that has a GPU and no Rust.
     Bundle(bundle::Arguments),
+    /// Plant small errors in the sources, and say which of them the tests notice.
+    Mutants(mutants::Arguments),
     /// Check layout, file sizes, dependency directions, words and kernel coverage.
     Tidy,
     /// Write docs/promises.md from the documentation of the tests.
@@ -54,6 +57,7 @@ fn run(task: &Task) -> Result<()> {
         Task::BuildPtx(arguments) => build_ptx::run(&workspace, arguments),
         Task::CheckPtx(arguments) => check_ptx::run(&workspace, arguments),
         Task::Bundle(arguments) => bundle::run(&workspace, arguments),
+        Task::Mutants(arguments) => mutants::run(&workspace, arguments),
         Task::Tidy => tidy::run(&workspace),
         Task::Promises => promises::run(&workspace, &tidy::rust_files(&workspace)?),
         Task::Ci => ci::run(&workspace),

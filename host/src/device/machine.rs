@@ -109,6 +109,7 @@ pub(crate) trait Machine: Send + Sync {
     not(any(feature = "cuda", feature = "emulator")),
     allow(dead_code, reason = "no machine takes it up")
 )]
+#[derive(Clone)]
 pub(crate) struct Prepared {
     entry: &'static Entry,
     block_threads: u32,

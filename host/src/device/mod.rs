@@ -121,6 +121,9 @@ impl Device {
     /// A GPU emulated on the CPU, thread by thread and very slowly, with every access checked. It runs the
     /// same kernels through the same code as a real GPU, in the order that `schedule` says.
     ///
+    /// Launches of two streams that nothing orders run one way round under half of the schedules and the other way
+    /// under the rest, and a launch beside others without a fork is an error.
+    ///
     /// It poses as a GPU of 2 multiprocessors with 2 resident blocks each, so that work is split even on the
     /// small matrices that it is good for.
     #[cfg(feature = "emulator")]
@@ -139,6 +142,16 @@ impl Device {
         let faults = Faults::default();
         let machine: Box<dyn Machine> = Box::new(faults::FaultyMachine::new(machine, faults.clone()));
         (Self(Arc::new(Inner { description, machine: Some(machine) })), faults)
+    }
+
+    /// [`emulator`](Self::emulator) with so many bytes of memory. Arrays of more than 1 GiB take only what is touched.
+    #[cfg(all(test, feature = "emulator"))]
+    pub(crate) fn emulator_with_memory(
+        schedule: windrow_simt::emulator::Schedule,
+        memory_total: u64,
+    ) -> Self {
+        let (description, machine) = emulator::open_with(schedule, memory_total);
+        Self(Arc::new(Inner { description, machine: Some(machine) }))
     }
 
     /// How many GPUs the driver reports; 0 without a driver.

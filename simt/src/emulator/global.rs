@@ -24,9 +24,16 @@ struct Planes {
     atomics: Option<Box<[Pair; GRANULES]>>,
 }
 
-/// An allocation and its shadow in this launch, one element of each slice a line.
+/// An allocation and its shadow in this launch.
 struct Shadowed {
     allocation: Arc<Allocation>,
+    /// One for each page of the allocation.
+    pages: OnceLock<Box<[Shadow]>>,
+}
+
+/// The accesses to a page, one element of each slice a line.
+#[derive(Default)]
+struct Shadow {
     lines: OnceLock<Box<[Mutex<Planes>]>>,
     /// The granules that `Planes::readonly` knows, to be asked without the lock: a write to one of
     /// them, before or after, is reported by whoever comes second.
@@ -34,17 +41,23 @@ struct Shadowed {
 }
 
 impl Shadowed {
-    fn line_count(&self) -> usize {
-        index(self.allocation.bytes.div_ceil(LINE))
+    /// The shadow of a byte's page, the lines of that page, and the byte's line.
+    fn line(&self, offset: u64) -> (&Shadow, usize, usize) {
+        let make = || (0..self.allocation.page_count()).map(|_| Shadow::default()).collect();
+        let (page, offset) = self.allocation.page_of(offset);
+        let lines = index(self.allocation.page_bytes(page).div_ceil(LINE));
+        (&self.pages.get_or_init(make)[page], lines, index(offset / LINE))
     }
 
     fn lock(&self, offset: u64) -> MutexGuard<'_, Planes> {
-        let lines = self.lines.get_or_init(|| (0..self.line_count()).map(|_| Mutex::default()).collect());
-        lines[index(offset / LINE)].lock().unwrap_or_else(PoisonError::into_inner)
+        let (shadow, lines, line) = self.line(offset);
+        let lines = shadow.lines.get_or_init(|| (0..lines).map(|_| Mutex::default()).collect());
+        lines[line].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn seen_readonly(&self, offset: u64) -> &AtomicU64 {
-        &self.seen_readonly.get_or_init(|| zeroed(self.line_count()))[index(offset / LINE)]
+        let (shadow, lines, line) = self.line(offset);
+        &shadow.seen_readonly.get_or_init(|| zeroed(lines))[line]
     }
 }
 
@@ -78,8 +91,7 @@ struct Place<'a> {
 
 impl<'a> GlobalView<'a> {
     pub(super) fn new(memory: &'a Memory, grid_x: u32) -> Self {
-        let shadowed =
-            |allocation| Shadowed { allocation, lines: OnceLock::new(), seen_readonly: OnceLock::new() };
+        let shadowed = |allocation| Shadowed { allocation, pages: OnceLock::new() };
         Self { memory, grid_x, shadowed: memory.allocations().into_iter().map(shadowed).collect() }
     }
 

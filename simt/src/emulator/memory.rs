@@ -1,8 +1,8 @@
 //! The emulated global memory: allocations at virtual addresses, and the host's side of them.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use bytemuck::Pod;
 
@@ -14,6 +14,11 @@ use crate::emulator::violation::{Outside, Region};
 pub(super) const SPACING: u64 = 1 << 32;
 /// At least so many bytes lie between two allocations.
 const GUARD: u64 = 1 << 20;
+/// Allocations of more bytes than this are made page by page, as they are touched: so matrices can be emulated whose
+/// elements lie beyond 2³² and that no machine could hold.
+const LARGEST_WHOLE: u64 = 1 << 30;
+/// Bits of an offset in a page, which an allocation that is made at once has one of.
+const PAGE_BITS: u32 = 20;
 /// Calls of one thread after which a launch is given up.
 const STEP_LIMIT: u64 = 1 << 26;
 
@@ -60,36 +65,93 @@ impl fmt::Display for MemoryError {
 
 impl std::error::Error for MemoryError {}
 
-/// One allocation. Words are atomics only so that blocks which run at the same time may touch them;
-/// whether a kernel may, the shadow decides.
-pub(super) struct Allocation {
-    pub(super) base: u64,
-    pub(super) bytes: u64,
-    label: Mutex<Option<Arc<str>>>,
+/// A part of an allocation. Words are atomics only so that blocks which run at the same time may touch them; whether a
+/// kernel may, the shadow decides.
+struct Page {
     words: Box<[AtomicU32]>,
     /// One bit a byte; none if all bytes were written at birth.
     written: Option<Box<[AtomicU64]>>,
 }
 
+/// One allocation.
+pub(super) struct Allocation {
+    pub(super) base: u64,
+    pub(super) bytes: u64,
+    label: Mutex<Option<Arc<str>>>,
+    page_bits: u32,
+    /// Those that something touched.
+    pages: Box<[OnceLock<Page>]>,
+    /// Whether pages that nothing touched hold zeros, instead of nothing at all.
+    zeros: AtomicBool,
+}
+
 impl Allocation {
+    fn new(base: u64, bytes: u64, zeros: bool) -> Self {
+        let page_bits = if bytes > LARGEST_WHOLE { PAGE_BITS } else { LARGEST_WHOLE.ilog2() + 1 };
+        let pages = (0..bytes.div_ceil(1 << page_bits)).map(|_| OnceLock::new()).collect();
+        Self { base, bytes, label: Mutex::new(None), page_bits, pages, zeros: AtomicBool::new(zeros) }
+    }
+
     pub(super) fn region(&self) -> Region {
         let label = self.label.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Region { label, base: self.base, bytes: self.bytes }
     }
 
+    /// How many pages there are, touched or not.
+    pub(super) fn page_count(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// The number of the page with a byte, and the byte's offset in it.
+    pub(super) fn page_of(&self, offset: u64) -> (usize, u64) {
+        (index(offset >> self.page_bits), offset & ((1 << self.page_bits) - 1))
+    }
+
+    /// Bytes of a page: the last may be shorter.
+    pub(super) fn page_bytes(&self, page: usize) -> u64 {
+        (self.bytes - ((page as u64) << self.page_bits)).min(1 << self.page_bits)
+    }
+
+    /// The page with a byte, made if need be, and the byte's offset in it.
+    fn page(&self, offset: u64) -> (&Page, u64) {
+        let (number, offset) = self.page_of(offset);
+        let make = || {
+            let bytes = self.page_bytes(number);
+            let unwritten = !self.zeros.load(Ordering::Relaxed);
+            let written = unwritten.then(|| zeroed(index(bytes.div_ceil(64))));
+            Page { words: zeroed(index(bytes.div_ceil(4))), written }
+        };
+        (self.pages[number].get_or_init(make), offset)
+    }
+
+    /// The pages of a range, made if need be: each with the offset in it, and the part of the range that it has.
+    fn pages(&self, offset: u64, bytes: u64) -> impl Iterator<Item = (&Page, u64, std::ops::Range<usize>)> {
+        let mut done = 0;
+        std::iter::from_fn(move || {
+            (done < bytes).then(|| {
+                let (page, at) = self.page(offset + done);
+                let first = done;
+                done += ((1 << self.page_bits) - at).min(bytes - done);
+                (page, at, index(first)..index(done))
+            })
+        })
+    }
+
     /// The first unwritten byte of a range of at most 16 bytes that crosses no multiple of 16.
     pub(super) fn first_unwritten(&self, offset: u64, bytes: u32) -> Option<u64> {
-        let written = self.written.as_ref()?;
-        let mask = ((1_u64 << bytes) - 1) << (offset % 64);
-        let missing = !written[index(offset / 64)].load(Ordering::Relaxed) & mask;
+        let (page, at) = self.page(offset);
+        let written = page.written.as_ref()?;
+        let mask = ((1_u64 << bytes) - 1) << (at % 64);
+        let missing = !written[index(at / 64)].load(Ordering::Relaxed) & mask;
         (missing != 0).then(|| offset / 64 * 64 + u64::from(missing.trailing_zeros()))
     }
 
     /// Marks a range like that of [`first_unwritten`](Self::first_unwritten) as written.
     pub(super) fn mark_written(&self, offset: u64, bytes: u32) {
-        if let Some(written) = &self.written {
-            let mask = ((1_u64 << bytes) - 1) << (offset % 64);
-            let word = &written[index(offset / 64)];
+        let (page, at) = self.page(offset);
+        if let Some(written) = &page.written {
+            let mask = ((1_u64 << bytes) - 1) << (at % 64);
+            let word = &written[index(at / 64)];
             if word.load(Ordering::Relaxed) & mask != mask {
                 word.fetch_or(mask, Ordering::Relaxed);
             }
@@ -98,12 +160,13 @@ impl Allocation {
 
     /// Up to 16 bytes that cross no multiple of 16 and start at an even one, as little-endian words.
     pub(super) fn fetch(&self, offset: u64, bytes: u32) -> [u32; 4] {
-        let word = index(offset / 4);
+        let (Page { words, .. }, at) = self.page(offset);
+        let word = index(at / 4);
         if bytes == 2 {
-            return [self.words[word].load(Ordering::Relaxed) >> (offset % 4 * 8) & 0xffff, 0, 0, 0];
+            return [words[word].load(Ordering::Relaxed) >> (at % 4 * 8) & 0xffff, 0, 0, 0];
         }
         let mut value = [0; 4];
-        for (value, word) in value.iter_mut().zip(&self.words[word..]).take(bytes.div_ceil(4) as usize) {
+        for (value, word) in value.iter_mut().zip(&words[word..]).take(bytes.div_ceil(4) as usize) {
             *value = word.load(Ordering::Relaxed);
         }
         value
@@ -112,16 +175,59 @@ impl Allocation {
     /// Stores the low 2, 4, 8 or 16 bytes of `value`. The caller holds the lock of the line, so that
     /// no other thread changes the other half of a word in between.
     pub(super) fn deposit(&self, offset: u64, bytes: u32, value: [u32; 4]) {
-        let word = index(offset / 4);
+        let (Page { words, .. }, at) = self.page(offset);
+        let word = index(at / 4);
         if bytes == 2 {
-            let shift = offset % 4 * 8;
-            let kept = self.words[word].load(Ordering::Relaxed) & !(0xffff << shift);
-            self.words[word].store(kept | (value[0] & 0xffff) << shift, Ordering::Relaxed);
+            let shift = at % 4 * 8;
+            let kept = words[word].load(Ordering::Relaxed) & !(0xffff << shift);
+            words[word].store(kept | (value[0] & 0xffff) << shift, Ordering::Relaxed);
             return;
         }
-        for (word, value) in self.words[word..].iter().zip(&value[..(bytes / 4) as usize]) {
+        for (word, value) in words[word..].iter().zip(&value[..(bytes / 4) as usize]) {
             word.store(*value, Ordering::Relaxed);
         }
+    }
+
+    /// Copies bytes to the host.
+    fn read_bytes(&self, offset: u64, to: &mut [u8]) -> Result<(), MemoryError> {
+        for (page, at, range) in self.pages(offset, to.len() as u64) {
+            let missing = page.first_unwritten(at, range.len() as u64);
+            if let Some(missing) = missing {
+                let offset = offset + range.start as u64 + (missing - at);
+                return Err(MemoryError::Unwritten { offset, region: self.region() });
+            }
+            page.read_bytes(at, &mut to[range]);
+        }
+        Ok(())
+    }
+
+    fn write_bytes(&self, offset: u64, from: &[u8]) {
+        for (page, at, range) in self.pages(offset, from.len() as u64) {
+            page.write_bytes(at, &from[range]);
+        }
+    }
+
+    fn write_zeros(&self, offset: u64, bytes: u64) {
+        if bytes < self.bytes {
+            for (page, at, range) in self.pages(offset, bytes) {
+                page.write_bytes(at, &vec![0; range.len()]);
+            }
+            return;
+        }
+        self.zeros.store(true, Ordering::Relaxed);
+        for page in self.pages.iter().filter_map(OnceLock::get) {
+            page.words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+            let written = page.written.iter().flatten();
+            written.for_each(|bits| bits.store(u64::MAX, Ordering::Relaxed));
+        }
+    }
+}
+
+impl Page {
+    fn first_unwritten(&self, offset: u64, bytes: u64) -> Option<u64> {
+        let written = self.written.as_ref()?;
+        let is_written = |i: u64| written[index(i / 64)].load(Ordering::Relaxed) >> (i % 64) & 1 == 1;
+        (offset..offset + bytes).find(|&i| !is_written(i))
     }
 
     fn read_bytes(&self, offset: u64, to: &mut [u8]) {
@@ -175,8 +281,9 @@ struct Table {
 ///
 /// Allocations start at multiples of 256 bytes (of 4 GiB, in fact) with at least 1 MiB of guard
 /// between them, and no address is ever used twice, so that a stray or stale pointer never hits
-/// another allocation. All methods take `&self`; launches may run at the same time, like those of
-/// two streams, but races between two launches are not looked for.
+/// another allocation. Those of more than 1 GiB take memory only where something touches them. All
+/// methods take `&self`; launches may run at the same time, like those of two streams, but races
+/// between two launches are not looked for.
 pub struct Memory {
     table: RwLock<Table>,
     step_limit: AtomicU64,
@@ -247,15 +354,13 @@ impl Memory {
         pointer
     }
 
-    fn allocate<T: Pod>(&self, len: usize, written: bool) -> GlobalPtr<T> {
+    fn allocate<T: Pod>(&self, len: usize, zeros: bool) -> GlobalPtr<T> {
         let bytes = len.checked_mul(size_of::<T>()).filter(|&bytes| isize::try_from(bytes).is_ok());
         let bytes = bytes.unwrap_or_else(|| panic!("{len} elements of {} bytes", size_of::<T>())) as u64;
-        let words = zeroed(index(bytes.div_ceil(4)));
-        let written = (!written).then(|| zeroed(index(bytes.div_ceil(64))));
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         let base = table.next;
         table.next = (base + bytes + GUARD).next_multiple_of(SPACING);
-        table.live.push(Arc::new(Allocation { base, bytes, label: Mutex::new(None), words, written }));
+        table.live.push(Arc::new(Allocation::new(base, bytes, zeros)));
         GlobalPtr::from_address(base)
     }
 
@@ -332,15 +437,9 @@ impl Memory {
     /// - [`MemoryError::OutOfBounds`] unless they lie in one live allocation.
     /// - [`MemoryError::Unwritten`] if nothing ever wrote one of their bytes.
     pub fn read<T: Pod>(&self, pointer: GlobalPtr<T>, len: usize) -> Result<Vec<T>, MemoryError> {
-        let (allocation, offset, bytes) = self.locate(pointer, len)?;
-        if let Some(written) = &allocation.written {
-            let is_written = |i: u64| written[index(i / 64)].load(Ordering::Relaxed) >> (i % 64) & 1 == 1;
-            if let Some(missing) = (offset..offset + bytes as u64).find(|&i| !is_written(i)) {
-                return Err(MemoryError::Unwritten { offset: missing, region: allocation.region() });
-            }
-        }
+        let (allocation, offset, _) = self.locate(pointer, len)?;
         let mut elements = vec![T::zeroed(); len];
-        allocation.read_bytes(offset, bytemuck::cast_slice_mut(&mut elements));
+        allocation.read_bytes(offset, bytemuck::cast_slice_mut(&mut elements))?;
         Ok(elements)
     }
 
@@ -351,6 +450,17 @@ impl Memory {
     pub fn write<T: Pod>(&self, pointer: GlobalPtr<T>, elements: &[T]) -> Result<(), MemoryError> {
         let (allocation, offset, _) = self.locate(pointer, elements.len())?;
         allocation.write_bytes(offset, bytemuck::cast_slice(elements));
+        Ok(())
+    }
+
+    /// Sets `len` elements to zero bytes. No launch may be using their place. What is more than 1 GiB should be zeroed
+    /// whole: that takes no memory.
+    ///
+    /// # Errors
+    /// [`MemoryError::OutOfBounds`] unless they lie in one live allocation.
+    pub fn zero<T: Pod>(&self, pointer: GlobalPtr<T>, len: usize) -> Result<(), MemoryError> {
+        let (allocation, offset, bytes) = self.locate(pointer, len)?;
+        allocation.write_zeros(offset, bytes as u64);
         Ok(())
     }
 }

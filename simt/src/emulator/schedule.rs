@@ -37,6 +37,17 @@ impl Schedule {
         order
     }
 
+    /// Whether what is launched beside runs before what it runs beside, where nothing says which comes first: it does
+    /// under half of [`STANDARD`](Self::STANDARD).
+    #[must_use]
+    pub fn runs_beside_first(self) -> bool {
+        match self {
+            Self::InOrder => false,
+            Self::Reverse => true,
+            Self::Seeded(seed) => SplitMix::new(seed).below(2) == 1,
+        }
+    }
+
     /// What picks among the threads of one block.
     pub(super) fn picker(self, block: u32) -> Picker {
         match self {
@@ -110,6 +121,13 @@ mod tests {
         }
         assert_eq!(Schedule::Reverse.blocks(3), [2, 1, 0]);
         assert_ne!(Schedule::Seeded(1).blocks(100), Schedule::Seeded(2).blocks(100));
+    }
+
+    #[test]
+    fn either_stream_comes_first_under_half_of_the_schedules() {
+        let beside_first = Schedule::STANDARD.map(Schedule::runs_beside_first);
+        assert_eq!(beside_first.into_iter().filter(|&first| first).count(), 2, "{beside_first:?}");
+        assert_ne!(beside_first[2], beside_first[3], "either kind has a seeded schedule");
     }
 
     #[test]

@@ -200,3 +200,69 @@ fn a_window_takes_in_what_shares_its_columns() {
         assert_eq!(filled, [0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15]);
     });
 }
+
+/// Sixteen rows of two kinds: five columns that all of a kind share, and one of its own each.
+fn two_kinds(is_second: impl Fn(u32) -> bool) -> Csr<f32> {
+    let row = |r: u32| {
+        let first = if is_second(r) { 10 } else { 0 };
+        (first..first + 5).chain([20 + r])
+    };
+    let offsets = (0..17).map(|r| 6 * r).collect();
+    Csr::try_from_parts(16, 36, offsets, (0..16).flat_map(row).collect(), vec![1f32; 96]).unwrap()
+}
+
+#[test]
+fn two_opt_parts_the_kinds_of_a_window() {
+    // Either window has its kinds in turn: seven times neighbours share nothing, which once is enough.
+    with_rows(&two_kinds(|r| r % 2 == 1), &SimilarityOptions::default(), |rows, _| {
+        let original: Vec<u32> = (0..16).collect();
+        let mut refined = original.clone();
+        refine::two_opt(rows, &mut refined, &()).unwrap();
+        for window in refined.chunks(8) {
+            let changes = window.windows(2).filter(|beside| beside[0] % 2 != beside[1] % 2).count();
+            assert_eq!(changes, 1, "{refined:?}");
+        }
+        assert!(cost(rows, &refined) < cost(rows, &original) - 5.0, "{refined:?}");
+    });
+}
+
+#[test]
+fn rows_in_each_others_window_are_exchanged() {
+    // One row of either kind is among the seven of the other.
+    let is_second = |r: u32| (r >= 8) != (r % 8 == 7);
+    with_rows(&two_kinds(is_second), &SimilarityOptions::default(), |rows, neighbours| {
+        let mut order: Vec<u32> = (0..16).collect();
+        assert_eq!(column_vectors(rows, &order, &()).unwrap(), 2 * (5 + 5 + 8));
+        exchange::exchange(rows, neighbours, &mut order, &()).unwrap();
+        assert_eq!(column_vectors(rows, &order, &()).unwrap(), 2 * (5 + 8), "{order:?}");
+    });
+}
+
+#[test]
+fn candidates_are_those_around_a_row() {
+    // Twelve rows that a column represents, each with a column of its own.
+    let columns = (0..12u32).flat_map(|r| [0, 1 + r]).collect();
+    let offsets = (0..13).map(|r| 2 * r).collect();
+    let a = Csr::try_from_parts(12, 13, offsets, columns, vec![1f32; 24]).unwrap();
+    with_rows(&a, &SimilarityOptions::default(), |rows, _| {
+        let index = Index::of(rows, 2, &()).unwrap();
+        let (all, complete) = index.around(0, 0, 12);
+        assert!(complete && all.len() == 12 && all.is_sorted());
+        for (place, &rank) in all.iter().enumerate() {
+            let (around, complete) = index.around(0, rank, 4);
+            let start = place.saturating_sub(2).min(8);
+            assert_eq!((around, complete), (&all[start..start + 4], false), "two before it, two from it on");
+        }
+    });
+}
+
+#[test]
+fn a_window_weighs_shared_columns_by_length() {
+    // Row 1 shares three of its 25 columns with row 0, row 2 both of its own: the greater share of a row goes first.
+    let rows: [Vec<u32>; 3] = [vec![0, 1, 2, 3], [0, 1, 2].into_iter().chain(10..32).collect(), vec![0, 1]];
+    let offsets = vec![0, 4, 29, 31];
+    let a = Csr::try_from_parts(3, 32, offsets, rows.concat(), vec![1f32; 31]).unwrap();
+    with_rows(&a, &SimilarityOptions::default(), |rows, _| {
+        assert_eq!(windows::fill_windows(rows, &[0, 1, 2], &()).unwrap(), [0, 2, 1]);
+    });
+}

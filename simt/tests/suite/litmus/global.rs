@@ -269,3 +269,84 @@ fn update_of_an_unwritten_word() {
         },
     );
 }
+
+/// 64 GiB, of which only what is touched exists; all else is as in a small allocation.
+#[test]
+fn an_allocation_larger_than_the_machine() {
+    const WORDS: usize = 1 << 34;
+    let far = |words: GlobalPtr<u32>, lane: u32| words.at_wide(u64::from(lane) << 29 | 1);
+    let set_up = |memory: &Memory| memory.alloc_uninit::<u32>(WORDS);
+    passes(
+        ONE_WARP,
+        set_up,
+        |t, words| {
+            // SAFETY: a word of its own for each lane.
+            unsafe {
+                t.store(far(words, t.lane()), 7 + t.lane());
+                assert_eq!(t.load(far(words, t.lane())), 7 + t.lane());
+            }
+        },
+        |memory, words| {
+            for lane in 0..32 {
+                assert_eq!(memory.read(far(words, lane), 1).unwrap(), [7 + lane]);
+            }
+            let last = far(words, 31).address() - words.address();
+            assert_eq!(
+                memory.read(far(words, 31), 2).unwrap_err().to_string(),
+                format!(
+                    "the host read byte {} of the allocation of 68719476736 bytes at {words:?}, which nothing ever wrote",
+                    last + 4
+                )
+            );
+            // Across the end of a page of 1 MiB.
+            let around = words.at((1 << 18) - 2);
+            memory.write(around, &[1, 2, 3, 4]).unwrap();
+            assert_eq!(memory.read(around, 4).unwrap(), [1, 2, 3, 4]);
+            memory.zero(around.at(1), 2).unwrap();
+            assert_eq!(memory.read(around, 4).unwrap(), [1, 0, 0, 4]);
+            memory.zero(words, WORDS).unwrap();
+            assert_eq!(memory.read(around, 4).unwrap(), [0; 4]);
+            assert_eq!(memory.read(far(words, 30), 4).unwrap(), [0; 4]);
+        },
+    );
+    let load = Mark::default();
+    reports(
+        ONE_WARP,
+        set_up,
+        |t, words| {
+            if t.lane() == 0 {
+                // SAFETY: not safe: nothing is there.
+                unsafe { load.on(t).load(far(words, 9)) };
+            }
+        },
+        |words| {
+            format!(
+                "read of unwritten memory: load by thread 0 of block (0, 0) at {load}: \
+                 nothing wrote byte {} of the allocation of 68719476736 bytes at {words:?}",
+                (9_u64 << 31) + 4
+            )
+        },
+    );
+    let (first, second) = (Mark::default(), Mark::default());
+    reports(
+        ONE_WARP,
+        set_up,
+        |t, words| {
+            // SAFETY: not safe: two lanes store to one word.
+            unsafe {
+                match t.lane() {
+                    3 => first.on(t).store(far(words, 31), 1),
+                    5 => second.on(t).store(far(words, 31), 1),
+                    _ => {}
+                }
+            }
+        },
+        |words| {
+            format!(
+                "race on byte {} of the allocation of 68719476736 bytes at {words:?}: nothing orders \
+                 store by thread 3 of block (0, 0) at {first} and store by thread 5 of block (0, 0) at {second}",
+                (31_u64 << 31) + 4
+            )
+        },
+    );
+}

@@ -250,3 +250,20 @@ fn the_hosts_mistakes() {
     assert_eq!(memory.read(empty, 0).unwrap(), []);
     assert!(memory.read(empty, 1).is_err());
 }
+
+#[test]
+fn the_host_copies_from_and_to_any_byte() {
+    let memory = Memory::new();
+    for start in 0..12 {
+        for len in 0..24 {
+            let bytes = memory.alloc_zeroed::<u8>(40);
+            let given: Vec<u8> = (1..=len).collect();
+            memory.write(bytes.at(start), &given).unwrap();
+            let mut want = vec![0; 40];
+            want[start as usize..][..given.len()].copy_from_slice(&given);
+            assert_eq!(memory.read(bytes, 40).unwrap(), want, "{len} bytes from byte {start}");
+            assert_eq!(memory.read(bytes.at(start), given.len()).unwrap(), given);
+            memory.free(bytes).unwrap();
+        }
+    }
+}

@@ -254,6 +254,40 @@ fn a_write_to_what_is_read_only() {
     );
 }
 
+/// What was read is remembered to 2 bytes: a neighbour that was read earlier does not hide it.
+#[test]
+fn read_only_neighbours_are_told_apart() {
+    for at in [0_u32, 1, 2, 3, 62, 63] {
+        let (write, read) = (Mark::default(), Mark::default());
+        reports(
+            ONE_WARP,
+            zeros,
+            |t, zeros| {
+                if t.lane() != 8 {
+                    return;
+                }
+                let halves = zeros.cast::<u16>();
+                // SAFETY: not safe: the half is written.
+                unsafe {
+                    for other in (0..64).filter(|&other| other != at) {
+                        t.load_readonly(halves.at(other));
+                    }
+                    read.on(t).load_readonly(halves.at(at));
+                    write.on(t).store(halves.at(at), 1);
+                }
+            },
+            |zeros| {
+                format!(
+                    "write to read-only memory: byte {} of `zeros` (256 bytes at {zeros:?}) is written by \
+                     store by thread 8 of block (0, 0) at {write} in the launch that reads it by \
+                     load_readonly by thread 8 of block (0, 0) at {read}",
+                    2 * at
+                )
+            },
+        );
+    }
+}
+
 #[test]
 fn an_atomic_update_of_what_is_read_only() {
     let (update, read) = (Mark::default(), Mark::default());

@@ -1,0 +1,173 @@
+//! Operands whose last rows begin beyond element 2³²: offsets that were computed in 32 bits would come out in the first
+//! rows. The emulator holds what is touched of them only.
+
+use windrow_formats::{Csr, Value};
+use windrow_simt::emulator::Schedule;
+
+use crate::device::Device;
+use crate::element::Element;
+use crate::matrix::DeviceMatrix;
+use crate::num::wide;
+use crate::plan::machine_of;
+use crate::sddmm::{Sddmm, SddmmAlgorithm};
+use crate::spmm::Spmm;
+use crate::training::{ColumnSums, normalize_rows, relu, round_into};
+use crate::{Algorithm, DeviceBuffer, Precision, with_element};
+
+/// Rows of every operand, and entries of each row of `A`.
+const ROWS: usize = 5;
+/// With these, rows begin at multiples of 16 bytes or not; the third row begins beyond element 2³² − 1.
+const LEADING: [usize; 2] = [1 << 31, (1 << 31) + 1];
+
+fn device() -> Device {
+    Device::emulator_with_memory(Schedule::InOrder, 1 << 40)
+}
+
+fn place_of<T: Element>(matrix: &DeviceMatrix<T>, row: usize) -> u64 {
+    matrix.buffer().address() + wide(row * matrix.ld() * size_of::<T>())
+}
+
+/// A matrix of `ROWS` rows with these numbers.
+fn far<T: Element>(
+    device: &Device,
+    (cols, ld): (usize, usize),
+    number: impl Fn(usize) -> f32,
+) -> DeviceMatrix<T> {
+    let matrix = DeviceMatrix::with_ld(device, ROWS, cols, ld).unwrap();
+    for row in 0..ROWS {
+        let elements: Vec<T> = (0..cols).map(|col| T::from_f32(number(row * cols + col))).collect();
+        // SAFETY: a row of a matrix that is live.
+        unsafe {
+            let machine = machine_of(device).unwrap();
+            machine.upload(place_of(&matrix, row), bytemuck::cast_slice(&elements)).unwrap();
+        }
+    }
+    matrix
+}
+
+/// The numbers of a matrix of [`ROWS`] rows.
+fn numbers<T: Element>(matrix: &DeviceMatrix<T>) -> Vec<f64> {
+    let row = |row| {
+        let mut elements = vec![T::ZERO; matrix.cols()];
+        // SAFETY: a row of a matrix that is live.
+        unsafe {
+            let machine = machine_of(matrix.device()).unwrap();
+            machine.download(place_of(matrix, row), bytemuck::cast_slice_mut(&mut elements)).unwrap();
+        }
+        elements.into_iter().map(|x| x.to_f64())
+    };
+    (0..ROWS).flat_map(row).collect()
+}
+
+/// Small whole numbers, of which no two rows have the same.
+fn small(i: usize) -> f32 {
+    ((i * 7 + i / 5) % 11) as f32 - 5.0
+}
+
+/// All entries are there, so that every row of `C` takes from every row of `B`.
+fn full() -> Csr<f32> {
+    Csr::from_dense(ROWS, ROWS, &(0..ROWS * ROWS).map(|i| small(i) + 6.0).collect::<Vec<_>>()).unwrap()
+}
+
+/// `C[r, j]` for the operands of the tests.
+fn product(a: &Csr<f32>, n: usize) -> Vec<f64> {
+    let element = |i: usize| {
+        let (r, j) = (i / n, i % n);
+        (0..ROWS).map(|k| f64::from(a.row(r).1[k] * small(k * n + j))).sum::<f64>()
+    };
+    (0..ROWS * n).map(element).collect()
+}
+
+#[test]
+fn products_of_far_rows() {
+    use Precision::{Bf16, F16, F32, F64, Tf32};
+    let kinds: [(Algorithm, &[Precision], usize); 7] = [
+        (Algorithm::RowSplit, &[F32, F64, F16, Tf32, Bf16], 13),
+        (Algorithm::ShortRows, &[F32, F64, F16], 13),
+        (Algorithm::SegmentGroup, &[F32, F64, F16], 13),
+        (Algorithm::SegmentGroup, &[F32], 1),
+        (Algorithm::MergePath, &[F32, F16], 1),
+        (Algorithm::MatricizedRows, &[F16], 13),
+        (Algorithm::TileStream, &[F16, Bf16, Tf32], 13),
+    ];
+    let a = full();
+    for (algorithm, precisions, n) in kinds {
+        for &precision in precisions {
+            for ld in LEADING {
+                let device = device();
+                let builder = Spmm::builder(&a).width(n).algorithm(algorithm).precision(precision);
+                let plan = builder.build(&device).unwrap();
+                with_element!(precision, E => {
+                    let b = far::<E>(&device, (n, ld), small);
+                    let mut c = far::<<E as Element>::Sum>(&device, (n, ld), |_| 9.0);
+                    let [zero, one] = [0.0, 1.0].map(<E as Element>::Sum::from_f32);
+                    plan.run_into(one, &b, zero, &mut c).unwrap();
+                    let what = format!("{algorithm} {precision}, {n} columns, {ld} elements from row to row");
+                    assert_eq!(numbers(&c), product(&a, n), "{what}");
+                    assert!(plan.verify(&a, &b, &c).unwrap().passed(), "{what}");
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn sampled_products_of_far_rows() {
+    use Precision::{Bf16, F16, F32, F64, Tf32};
+    let kinds: [(SddmmAlgorithm, &[Precision]); 3] = [
+        (SddmmAlgorithm::Tiles, &[F16, Bf16, Tf32]),
+        (SddmmAlgorithm::Entries, &[F32, F64, F16]),
+        (SddmmAlgorithm::Groups, &[F32, F64, F16]),
+    ];
+    let a = full();
+    let inner = 12;
+    let sum = |x: usize, y: usize| {
+        (0..inner).map(|k| f64::from(small(x * inner + k) * small(y * inner + k))).sum::<f64>()
+    };
+    let expected: Vec<f64> = (0..ROWS * ROWS).map(|i| sum(i / ROWS, i % ROWS)).collect();
+    for (algorithm, precisions) in kinds {
+        for &precision in precisions {
+            for ld in LEADING {
+                let device = device();
+                let builder = Sddmm::builder(&a).inner(inner).algorithm(algorithm).precision(precision);
+                let plan = builder.build(&device).unwrap();
+                with_element!(precision, E => {
+                    let x = far::<E>(&device, (inner, ld), small);
+                    let y = far::<E>(&device, (inner, ld), small);
+                    let mut out = DeviceBuffer::<<E as Element>::Sum>::alloc_zeroed(&device, ROWS * ROWS).unwrap();
+                    plan.run_into(<E as Element>::Sum::from_f32(1.0), &x, &y, &mut out).unwrap();
+                    let got: Vec<f64> = out.to_vec().unwrap().into_iter().map(|x| x.to_f64()).collect();
+                    assert_eq!(got, expected, "{algorithm} {precision}, {ld} elements from row to row");
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn far_rows_of_what_training_needs() {
+    for ld in LEADING {
+        let device = device();
+        let n = 7;
+        let want = |f: fn(f32) -> f32| (0..ROWS * n).map(|i| f64::from(f(small(i)))).collect::<Vec<_>>();
+        let mut x = far::<f32>(&device, (n, ld), small);
+        let mut rounded = far::<half::f16>(&device, (n, ld), |_| 9.0);
+        round_into(1.0, &x, &mut rounded).unwrap();
+        assert_eq!(numbers(&rounded), want(|x| x), "{ld}");
+        let mut out = DeviceMatrix::zeros(&device, 1, n).unwrap();
+        ColumnSums::new(&device, n).unwrap().sum(&x, &mut out).unwrap();
+        let sums: Vec<f32> = (0..n).map(|col| (0..ROWS).map(|row| small(row * n + col)).sum()).collect();
+        assert_eq!(out.download().unwrap(), sums, "{ld}");
+        let mut y = far::<f32>(&device, (n, ld), |_| 9.0);
+        let mut inverse = DeviceBuffer::alloc_zeroed(&device, ROWS).unwrap();
+        normalize_rows(&x, &mut y, &mut inverse).unwrap();
+        for (row, y) in numbers(&y).chunks(n).enumerate() {
+            let norm = (0..n).map(|col| f64::from(small(row * n + col)).powi(2)).sum::<f64>().sqrt();
+            for (col, y) in y.iter().enumerate() {
+                approx::assert_abs_diff_eq!(*y, f64::from(small(row * n + col)) / norm, epsilon = 1e-6);
+            }
+        }
+        relu(&mut x).unwrap();
+        assert_eq!(numbers(&x), want(|x| x.max(0.0)), "{ld}");
+    }
+}
