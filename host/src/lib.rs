@@ -140,6 +140,7 @@
 //! element by element and where the result is, within a bound that follows from the number of roundings.
 
 mod activation;
+mod cache;
 mod cpu;
 mod dense;
 mod device;

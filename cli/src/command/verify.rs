@@ -72,7 +72,9 @@ pub(crate) fn run(args: &VerifyArgs, console: Console) -> Result<()> {
         units::count(a.cols()),
         units::count(a.nnz())
     ));
-    let request = PlanRequest::new(options, &args.plan, (&a, &device), console)?.settle(&a, console)?;
+    let profile = load::profile(&device, console);
+    let request =
+        PlanRequest::new(options, &args.plan, (&a, &device), profile, console)?.settle(&a, console)?;
     let single = a.map_values(f32::from_f64);
     let cases = sweep(&Matrix { double: &a, single: &single }, &request, &device, args, console)?;
     let number = |wanted: fn(&Outcome) -> bool| cases.iter().filter(|case| wanted(&case.outcome)).count();

@@ -19,7 +19,7 @@ use super::tiles::WINDOW_ROWS;
 use crate::cpu::CpuCsr;
 use crate::device::{Device, Machine};
 use crate::element::{BySum, Element, Real};
-use crate::error::{PlanError, SpmmError};
+use crate::error::SpmmError;
 use crate::num::{narrow, wide};
 use crate::plan::{ArraySize, StageClock, Values, check_memory, push};
 use crate::tuned::TunedProduct;
@@ -39,14 +39,23 @@ impl<V: Value> SpmmBuilder<'_, V> {
     /// - [`PlanError::TooLarge`] for a GPU plan with 2³² entries or about as many segments;
     /// - [`PlanError::MemoryLimit`] if the plan needs more than the limit;
     /// - [`PlanError::Device`] if the device refuses, [`PlanError::Format`] if tiles cannot be built.
+    ///
+    /// [`PlanError::TooLarge`]: crate::PlanError::TooLarge
+    /// [`PlanError::MemoryLimit`]: crate::PlanError::MemoryLimit
+    /// [`PlanError::Device`]: crate::PlanError::Device
+    /// [`PlanError::Format`]: crate::PlanError::Format
     pub fn build(&self, device: &Device) -> Result<SpmmPlan, SpmmError> {
         let Some(TunedProduct { options, us, default_us, .. }) = self.remembered(device) else {
             return self.build_chosen(device);
         };
         let mut plan = match self.taking(options).build_chosen(device) {
-            // What was quickest may be larger than the default.
-            Err(SpmmError::Plan(PlanError::MemoryLimit { .. })) => return self.build_chosen(device),
-            built => built?,
+            Ok(plan) => plan,
+            // What was quickest may be larger than the default, or come from a file that was changed by hand.
+            Err(error) => {
+                let mut plan = self.build_chosen(device)?;
+                plan.report.tuned_refused = Some(error.to_string());
+                return Ok(plan);
+            }
         };
         plan.report.requested = self.options.algorithm;
         plan.report.tuned = true;
