@@ -19,7 +19,6 @@ mod coo3;
 mod csf3;
 mod csr;
 mod error;
-mod memory;
 mod names;
 mod permutation;
 mod rs_tile;
@@ -29,6 +28,7 @@ mod value;
 mod vector_nm;
 
 pub mod io;
+pub mod memory;
 pub mod synthetic;
 
 pub use coo::Coo;
@@ -36,7 +36,7 @@ pub use coo3::Coo3;
 pub use csf3::{Csf3, Csf3Parts};
 pub use csr::{Canonicalised, Csr, Pattern};
 pub use error::FormatError;
-pub use memory::ByteSizes;
+pub use memory::{ByteSizes, OutOfMemory};
 pub use names::UnknownName;
 pub use permutation::Permutation;
 pub use rs_tile::{

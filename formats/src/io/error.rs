@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use super::Format;
-use crate::FormatError;
+use crate::{FormatError, OutOfMemory};
 
 /// Why a matrix or an order of rows could not be read.
 ///
@@ -83,6 +83,12 @@ pub enum ReadError {
         /// The error without the file's name.
         source: Box<ReadError>,
     },
+}
+
+impl From<OutOfMemory> for ReadError {
+    fn from(error: OutOfMemory) -> Self {
+        Self::Matrix(error.into())
+    }
 }
 
 impl ReadError {

@@ -11,7 +11,7 @@ use super::number::{parse_unsigned, scan_index};
 use super::report::{Header, ReadReport};
 use super::source::read_all;
 use super::{Loaded, ReadError, ReadOptions, Stage};
-use crate::memory::index;
+use crate::memory::{index, try_filled};
 use crate::{Csr, Value};
 
 /// Bytes of a line that are parsed in one piece by one thread.
@@ -59,7 +59,7 @@ pub(super) fn read<V: Value>(
     }
 
     options.tell(Stage::Assembling, 0, None);
-    let values = vec![V::ONE; col_indices.len()];
+    let values = try_filled(col_indices.len(), V::ONE, "values")?;
     let csr = Csr::try_from_parts(index(rows), index(cols), row_offsets, col_indices, values)?;
     let mut report = ReadReport::new(Header::Smtx);
     report.content_bytes = text.len() as u64;
