@@ -5,8 +5,8 @@ use std::io;
 
 use windrow::io::{ReadError, WriteError};
 use windrow::{
-    DeviceError, FormatError, NmError, PlanError, ProfileError, SddmmError, SpmmError, TensorError,
-    TunedError,
+    DeviceError, FormatError, NmError, OutOfMemory, PlanError, ProfileError, SddmmError, SpmmError,
+    TensorError, TunedError,
 };
 use windrow_bench::measure::BenchError;
 
@@ -73,6 +73,7 @@ impl From<ReadError> for Failure {
         let exit = match error.cause() {
             ReadError::Limit { .. } => Exit::Limit,
             ReadError::Matrix(error) => format_exit(error),
+            ReadError::Io(error) if error.kind() == io::ErrorKind::OutOfMemory => Exit::Limit,
             _ => Exit::File,
         };
         Self::new(exit, option_for_field(&error.to_string()))
@@ -133,7 +134,9 @@ fn device_exit(error: &DeviceError) -> Exit {
         | DeviceError::NoSuchDevice { .. }
         | DeviceError::DriverTooOld { .. }
         | DeviceError::ComputeCapability { .. } => Exit::NoDevice,
-        DeviceError::OutOfMemory { .. } | DeviceError::Grid { .. } => Exit::Limit,
+        DeviceError::OutOfMemory { .. } | DeviceError::HostMemory(_) | DeviceError::Grid { .. } => {
+            Exit::Limit
+        }
         DeviceError::UnknownSelector { .. } => Exit::Usage,
         _ => Exit::Device,
     }
@@ -168,7 +171,7 @@ macro_rules! from_library {
     };
 }
 
-from_library!(DeviceError, FormatError, PlanError, SpmmError, SddmmError, NmError, TensorError);
+from_library!(OutOfMemory, DeviceError, FormatError, PlanError, SpmmError, SddmmError, NmError, TensorError);
 
 impl From<BenchError> for Failure {
     fn from(error: BenchError) -> Self {
@@ -197,7 +200,12 @@ mod tests {
         assert_eq!(exit(DeviceError::Grid { kernel: "k", x: 1, y: 1 << 20 }.into()), 6);
         assert_eq!(exit(SpmmError::from(DeviceError::NoDriver).into()), 4);
         assert_eq!(exit(FormatError::TooManyTiles { tiles: 1 << 33 }.into()), 6);
-        assert_eq!(exit(FormatError::OutOfMemory { what: "values", bytes: 1 << 50 }.into()), 6);
+        let memory = OutOfMemory { what: "values", bytes: 1 << 50 };
+        assert_eq!(exit(FormatError::from(memory).into()), 6);
+        assert_eq!(exit(DeviceError::from(memory).into()), 6);
+        assert_eq!(exit(SpmmError::from(memory).into()), 6);
+        assert_eq!(exit(ReadError::from(memory).into()), 6);
+        assert_eq!(exit(ReadError::Io(io::ErrorKind::OutOfMemory.into()).into()), 6);
         let (largest, remedy) = ("columns", "raise the limit");
         let limit = PlanError::MemoryLimit { needed: 2, limit: 1, largest, largest_bytes: 2, remedy };
         assert_eq!(exit(limit.into()), 6);

@@ -78,6 +78,14 @@ pub fn try_with_room<T>(len: usize, what: &'static str) -> Result<Vec<T>, OutOfM
     Ok(vector)
 }
 
+/// Room for `more` elements behind those of a vector that grows.
+///
+/// # Errors
+/// [`OutOfMemory`].
+pub fn make_room<T>(vector: &mut Vec<T>, more: usize, what: &'static str) -> Result<(), OutOfMemory> {
+    vector.try_reserve(more).map_err(|_| OutOfMemory::of::<T>(vector.len().saturating_add(more), what))
+}
+
 /// A vector of `len` times `value`.
 ///
 /// # Errors

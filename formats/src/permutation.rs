@@ -1,8 +1,6 @@
 //! Orders of rows: validated bijections.
 
-use crate::memory::{
-    ByteSizes, bytes_of, dimension, narrow, try_collect, try_copy, try_filled, try_zeroed,
-};
+use crate::memory::{ByteSizes, bytes_of, dimension, narrow, try_collect, try_copy, try_filled, try_zeroed};
 use crate::{FormatError, OutOfMemory};
 
 /// An order of `n` things: new position `i` takes what was at old position `new_to_old[i]`.

@@ -1,6 +1,7 @@
 //! What can go wrong on a device.
 
 use thiserror::Error;
+use windrow_formats::OutOfMemory;
 
 /// Why a device could not be opened, or refused work.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -77,6 +78,9 @@ pub enum DeviceError {
         /// The device.
         device: String,
     },
+    /// An allocation that the host refused.
+    #[error(transparent)]
+    HostMemory(#[from] OutOfMemory),
     /// A slice and a buffer of different length.
     #[error("the buffer holds {buffer} elements but the slice {slice}; they must be equal")]
     CopyLength {

@@ -4,6 +4,7 @@ use std::fmt;
 
 use half::f16;
 use rayon::prelude::*;
+use windrow_formats::memory::try_par_collect;
 
 use crate::element::{Element, is_narrow};
 use crate::error::PlanError;
@@ -83,7 +84,8 @@ pub(crate) fn multiplied<E: Element>(
     matrix: &DeviceMatrix<E>,
 ) -> Result<Vec<f64>, PlanError> {
     let multiplied = |element: E| tf32::as_multiplied(precision, element.to_f64());
-    Ok(matrix.download()?.into_par_iter().map(multiplied).collect())
+    let elements = matrix.download()?.into_par_iter().map(multiplied);
+    Ok(try_par_collect(elements, "an operand as it is multiplied")?)
 }
 
 /// A sum of products with twice f64's precision, as an unevaluated sum `high + low` (Ogita, Rump and Oishi 2005,

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cell::OnceCell;
 
+use windrow_formats::memory::try_copy;
 use windrow_formats::{FormatError, Permutation, Value};
 use windrow_preprocess::partition::{Density, PartitionRule, ProductShape, estimate};
 use windrow_preprocess::reorder::reorder;
@@ -21,6 +22,7 @@ use crate::device::{Device, Machine};
 use crate::element::{BySum, Element, Real};
 use crate::error::SpmmError;
 use crate::num::{narrow, wide};
+use crate::options::Precision;
 use crate::plan::{ArraySize, StageClock, Values, check_memory, push};
 use crate::tuned::TunedProduct;
 use crate::with_element;
@@ -98,7 +100,10 @@ impl<V: Value> SpmmBuilder<'_, V> {
             precision: self.options.precision,
             device: device.clone(),
             body: made.body,
-            value_order: self.value_order.map(|order| order.new_to_old().to_vec()),
+            value_order: match self.value_order {
+                Some(order) => Some(try_copy(order.new_to_old(), "the order of values")?),
+                None => None,
+            },
             memory_limit: self.options.memory_limit,
             overflow_on_device: false,
             report,
@@ -123,12 +128,8 @@ impl<V: Value> SpmmBuilder<'_, V> {
         decision: Decision,
         clock: &mut StageClock,
     ) -> Result<Made, SpmmError> {
-        let mut sizes = Vec::new();
-        push(&mut sizes, "row_offsets", 8 * wide(self.a.rows() + 1));
-        push(&mut sizes, "col_indices", 4 * wide(self.a.nnz()));
-        let value_bytes = u64::from(self.options.precision.dtype().sum_bytes());
-        push(&mut sizes, "values", value_bytes * wide(self.a.nnz()));
-        let memory = self.account(sizes, 0)?;
+        let arrays = cpu_arrays(self.a.rows(), self.a.nnz(), self.options.precision);
+        let memory = self.account(arrays, 0)?;
         let body =
             with_element!(self.options.precision, B => self.on_cpu::<<B as Element>::Sum>(values, &memory)?);
         clock.end("copy");
@@ -146,7 +147,7 @@ impl<V: Value> SpmmBuilder<'_, V> {
 
     /// The matrix as the CPU multiplies it, with values of type `S`.
     fn on_cpu<S: Real>(&self, values: &Values<'_, V>, memory: &PlanMemory) -> Result<BySum, SpmmError> {
-        let matrix = self.a.with_values(values.bits().numbers::<S>())?;
+        let matrix = self.a.with_values(values.bits()?.numbers::<S>()?)?;
         debug_assert_eq!(matrix.byte_sizes().total(), memory.device_bytes, "what was accounted for");
         let tasks = self.options.cpu_tasks.unwrap_or_default();
         Ok(BySum::new(CpuCsr::new(matrix, self.options.precision).with_tasks(tasks)))
@@ -272,6 +273,15 @@ impl<V: Value> SpmmBuilder<'_, V> {
         let device_bytes = check_memory(&arrays, self.options.memory_limit, MEMORY_REMEDY)?;
         Ok(PlanMemory { arrays, device_bytes, workspace_bytes, host_bytes: 0 })
     }
+}
+
+/// The arrays of a plan on the CPU.
+pub(crate) fn cpu_arrays(rows: usize, nnz: usize, precision: Precision) -> Vec<ArraySize> {
+    let mut sizes = Vec::new();
+    push(&mut sizes, "row_offsets", 8 * (wide(rows) + 1));
+    push(&mut sizes, "col_indices", 4 * wide(nnz));
+    push(&mut sizes, "values", u64::from(precision.dtype().sum_bytes()) * wide(nnz));
+    sizes
 }
 
 /// The name of the matrix's own order.

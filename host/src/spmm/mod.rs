@@ -20,6 +20,7 @@ mod tiles;
 mod tuning;
 mod verify;
 
+pub(crate) use build::cpu_arrays;
 pub use builder::SpmmBuilder;
 pub(crate) use launch::{Finish, GpuPlan, Operands};
 pub use options::SpmmOptions;
@@ -28,6 +29,7 @@ pub(crate) use part::{
     ValueSlots,
 };
 pub(crate) use parts::segment_group::{GroupsLayout, GroupsPart, described, padded_indices};
+pub(crate) use plan::MEMORY_REMEDY;
 pub use plan::SpmmPlan;
 pub use report::SpmmReport;
 pub use verify::Reference;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use windrow_formats::Value;
+use windrow_formats::memory::try_zeroed;
 
 use super::launch::{Finish, GpuPlan, Operands};
 use super::places::Places;
@@ -24,7 +25,7 @@ use crate::plan::{
 use crate::with_element;
 
 /// What to do about a plan that needs more memory than it may take.
-pub(super) const MEMORY_REMEDY: &str = "raise the limit, lower the width, or choose algorithm row-split";
+pub(crate) const MEMORY_REMEDY: &str = "raise the limit, lower the width, or choose algorithm row-split";
 
 /// A sparse matrix laid out for products `C[m×n] ← α·A[m×k]·B[k×n] + β·C` on one device.
 ///
@@ -95,7 +96,7 @@ impl SpmmPlan {
             k => return Err(SpmmError::PackedLength { len: b.len(), a_cols: k }),
         };
         let len = self.rows.checked_mul(n).ok_or_else(|| too_wide(n))?;
-        let mut c = vec![T::ZERO; len];
+        let mut c = try_zeroed::<T>(len, "C")?;
         let (b, c_view) = (DenseRef::packed(b, self.cols, n)?, DenseMut::packed(&mut c, self.rows, n)?);
         self.run_host(T::ONE, b, T::ZERO, c_view)?;
         Ok(c)
@@ -116,7 +117,7 @@ impl SpmmPlan {
     ) -> Result<(), SpmmError> {
         self.check_shapes((b.rows(), b.cols()), (c.rows(), c.cols()))?;
         with_element!(self.precision, B => with_sums(c, beta, |c| {
-            self.run_as(factor(alpha), Rounded::<B>::new(b).view()?, factor(beta), c)
+            self.run_as(factor(alpha), Rounded::<B>::new(b)?.view()?, factor(beta), c)
         }))
     }
 
@@ -231,7 +232,7 @@ impl SpmmPlan {
             Body::Cpu(a) => {
                 // Both are in host memory: they are on the CPU, as was just checked.
                 if let (Some(a), Some(b), Some(c)) = (a.get(), b.host(), c.host_mut()) {
-                    cpu::spmm_fused(a, run, b, c);
+                    cpu::spmm_fused(a, run, b, c)?;
                 }
                 Ok(())
             }
@@ -282,11 +283,11 @@ impl SpmmPlan {
     /// ```
     pub fn replace_values<V: Value>(&mut self, values: &[V]) -> Result<(), SpmmError> {
         check_count("the new values", values.len(), self.nnz)?;
-        let mut bits = Bits::of(self.precision, values);
+        let mut bits = Bits::of(self.precision, values)?;
         self.report.overflowed_values = Exceptions::of(self.precision, values).overflowed;
         self.overflow_on_device = false;
         if let Some(order) = &self.value_order {
-            bits = bits.gather(order);
+            bits = bits.gather(order)?;
         }
         match &mut self.body {
             Body::Cpu(a) => {
@@ -455,7 +456,7 @@ impl SpmmPlan {
 /// Puts new values into a matrix on the CPU.
 fn replace_on_cpu<S: Real>(a: &mut BySum, bits: &Bits) -> Result<(), SpmmError> {
     match a.get_mut::<CpuCsr<S>>() {
-        Some(a) => Ok(a.replace_values(bits.numbers())?),
+        Some(a) => Ok(a.replace_values(bits.numbers()?)?),
         None => Ok(()), // not reached: the matrix is of the precision's sums
     }
 }
