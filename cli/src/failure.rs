@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(exit(unknown.into()), 3);
         assert_eq!(exit(WriteError::UnknownExtension.into()), 2);
         assert_eq!(exit(WriteError::Io(io::Error::other("full")).into()), 3);
-        assert_eq!(exit(windrow::reorder::Cancelled.into()), 130);
+        assert_eq!(exit(windrow::reorder::Stopped::Cancelled.into()), 130);
         assert_eq!(exit(Failure::output(&io::ErrorKind::BrokenPipe.into())), 141);
         assert_eq!(exit(Failure::output(&io::ErrorKind::StorageFull.into())), 3);
     }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::exit;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use windrow::reorder::Cancelled;
+use windrow::reorder::Stopped;
 
 use crate::failure::{Exit, Failure, Result};
 
@@ -45,8 +45,11 @@ fn failure() -> Failure {
     Failure::new(Exit::Interrupted, "interrupted; nothing was written")
 }
 
-impl From<Cancelled> for Failure {
-    fn from(_: Cancelled) -> Self {
-        failure()
+impl From<Stopped> for Failure {
+    fn from(stopped: Stopped) -> Self {
+        match stopped {
+            Stopped::Cancelled => failure(),
+            Stopped::OutOfMemory(error) => error.into(),
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::cell::OnceCell;
 use windrow_formats::memory::try_copy;
 use windrow_formats::{FormatError, Permutation, Value};
 use windrow_preprocess::partition::{Density, PartitionRule, ProductShape, estimate};
-use windrow_preprocess::reorder::reorder;
+use windrow_preprocess::reorder::{Stopped, reorder};
 
 use super::builder::SpmmBuilder;
 use super::decide::{Decision, Facts, Way, decide, too_large};
@@ -161,7 +161,7 @@ impl<V: Value> SpmmBuilder<'_, V> {
         clock: &mut StageClock,
     ) -> Result<Made, SpmmError> {
         let (order, order_name) = match decision.way.is_ordered() {
-            true => self.find_order(clock),
+            true => self.find_order(clock)?,
             false => (None, OWN_ORDER.to_owned()),
         };
         let order = order.as_deref();
@@ -217,7 +217,7 @@ impl<V: Value> SpmmBuilder<'_, V> {
     }
 
     /// The order of the rows, if it is not the matrix's own, and its name.
-    fn find_order(&self, clock: &mut StageClock) -> (Option<Cow<'_, Permutation>>, String) {
+    fn find_order(&self, clock: &mut StageClock) -> Result<FoundOrder<'_>, SpmmError> {
         let (order, name) = match (self.order, &self.options.reorder) {
             (Some(given), _) => (Cow::Borrowed(given), "given".to_owned()),
             (None, Some(options)) => match reorder(self.a, options, &()) {
@@ -228,13 +228,14 @@ impl<V: Value> SpmmBuilder<'_, V> {
                     };
                     (Cow::Owned(found.permutation), name)
                 }
+                Err(Stopped::OutOfMemory(error)) => return Err(error.into()),
                 // Nobody watches, so nobody cancels.
-                Err(_) => return (None, OWN_ORDER.to_owned()),
+                Err(Stopped::Cancelled) => return Ok((None, OWN_ORDER.to_owned())),
             },
-            (None, None) => return (None, OWN_ORDER.to_owned()),
+            (None, None) => return Ok((None, OWN_ORDER.to_owned())),
         };
         clock.end("reorder");
-        (Some(order).filter(|order| !order.is_identity()), name)
+        Ok((Some(order).filter(|order| !order.is_identity()), name))
     }
 
     /// The time that the cost model predicts for each path, in microseconds.
@@ -286,6 +287,9 @@ pub(crate) fn cpu_arrays(rows: usize, nnz: usize, precision: Precision) -> Vec<A
 
 /// The name of the matrix's own order.
 pub(super) const OWN_ORDER: &str = "its own";
+
+/// An order of the rows, if it is not the matrix's own, and its name.
+type FoundOrder<'a> = (Option<Cow<'a, Permutation>>, String);
 
 /// A plan that was made, and what its report says.
 struct Made {

@@ -1,10 +1,11 @@
 //! How well an order of the rows serves windows of 8 of them.
 
 use windrow_formats::WINDOW_ROWS;
+use windrow_formats::memory::{try_collect, try_with_room};
 
 use super::pattern::{Pattern, chunks, map_chunks};
 use super::similarity::Weights;
-use super::watch::{Cancelled, Watch};
+use super::watch::{Stopped, Watch};
 
 /// Rows of a block for [`Locality::block_columns`].
 const BLOCK_ROWS: usize = 4096;
@@ -47,13 +48,15 @@ impl Locality {
         weights: &Weights,
         order: &[u32],
         watch: &dyn Watch,
-    ) -> Result<Self, Cancelled> {
-        let order: Vec<u32> = order.iter().copied().filter(|&r| pattern.row_len(r) > 0).collect();
-        let pairs: Vec<&[u32]> = order.chunks(2 * WINDOW_ROWS).collect();
+    ) -> Result<Self, Stopped> {
+        let mut filled = try_with_room(order.len(), "rows with entries")?;
+        filled.extend(order.iter().copied().filter(|&r| pattern.row_len(r) > 0));
+        let order: Vec<u32> = filled;
+        let pairs = try_collect(order.chunks(2 * WINDOW_ROWS), "pairs of windows")?;
         let blocks: Vec<&[u32]> = order.chunks(BLOCK_ROWS).collect();
         let entries = |rows: &[u32]| rows.iter().map(|&r| pattern.row_len(r) as u64).sum::<u64>();
-        let pair_ranges = chunks(pairs.len(), |pair| entries(pairs[pair]));
-        let block_ranges = chunks(blocks.len(), |block| entries(blocks[block]));
+        let pair_ranges = chunks(pairs.len(), |pair| entries(pairs[pair]))?;
+        let block_ranges = chunks(blocks.len(), |block| entries(blocks[block]))?;
         watch.begin("locality", (pair_ranges.len() + block_ranges.len()) as u64);
         let parts = map_chunks(&pair_ranges, watch, |range| {
             let mut part = Part::default();

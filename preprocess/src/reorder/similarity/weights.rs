@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::super::pattern::{Pattern, chunks, map_chunks, narrow};
-use super::super::watch::{Cancelled, Watch};
+use super::super::watch::{Stopped, Watch};
 
 /// Weights are multiples of 2⁻²⁴, so that sums do not depend on their order.
 const ONE: f64 = (1 << 24) as f64;
@@ -22,9 +22,9 @@ impl Weights {
         pattern: &Pattern<'_>,
         alpha: f64,
         watch: &dyn Watch,
-    ) -> Result<Self, Cancelled> {
+    ) -> Result<Self, Stopped> {
         let counts: Vec<AtomicU32> = (0..pattern.cols()).map(|_| AtomicU32::new(0)).collect();
-        let ranges = chunks(pattern.rows() as usize, |r| pattern.row_len(narrow(r)) as u64);
+        let ranges = chunks(pattern.rows() as usize, |r| pattern.row_len(narrow(r)) as u64)?;
         watch.begin("column weights", ranges.len() as u64);
         map_chunks(&ranges, watch, |rows| {
             for r in rows {
