@@ -362,8 +362,8 @@ mod tests {
     fn product(unit: Unit, threads: usize, case: &NmCase) -> Vec<f32> {
         let (rows, cols) = case.stored_a();
         let a = DenseRef::try_new(&case.a, rows, cols, case.lda).unwrap();
-        let panels = Panels::on(unit, a, case.layout == NmLayout::KMajor, Precision::F32);
-        let weights = GatheredWeights::new(&case.weights, case.weights.values());
+        let panels = Panels::on(unit, a, case.layout == NmLayout::KMajor, Precision::F32).unwrap();
+        let weights = GatheredWeights::new(&case.weights, case.weights.values()).unwrap();
         let n = case.n();
         let c = Mutex::new(vec![f32::NAN; case.m * n]);
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();

@@ -301,3 +301,30 @@ struct Made {
     entries: Vec<&'static str>,
     memory: PlanMemory,
 }
+
+#[cfg(all(test, feature = "emulator"))]
+mod tests {
+    use windrow_formats::Csr;
+
+    use crate::{Algorithm, Device, EmulatorSchedule, Precision, Spmm};
+
+    #[test]
+    fn no_width_is_too_large_for_a_plan_to_think_about() {
+        let (gpu, cpu) = (Device::emulator(EmulatorSchedule::InOrder), Device::cpu());
+        let a = Csr::<f32>::identity(3).unwrap();
+        for width in [usize::MAX, 1 << 63, 1 << 62, 1 << 32] {
+            for precision in Precision::ALL {
+                assert!(Spmm::builder(&a).width(width).precision(precision).build(&cpu).is_ok());
+                for algorithm in Algorithm::ALL {
+                    let builder = Spmm::builder(&a).width(width).precision(precision).algorithm(algorithm);
+                    // What is not supported is an error; nothing overflows.
+                    let built = builder.build(&gpu);
+                    assert!(
+                        built.is_ok() || algorithm != Algorithm::Auto,
+                        "{width} in {precision}: {built:?}"
+                    );
+                }
+            }
+        }
+    }
+}

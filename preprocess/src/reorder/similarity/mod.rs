@@ -25,7 +25,8 @@ mod windows;
 #[cfg(test)]
 mod tests;
 
-use windrow_formats::{Csr, Value, WINDOW_ROWS};
+use windrow_formats::memory::try_collect;
+use windrow_formats::{Csr, OutOfMemory, Value, WINDOW_ROWS};
 
 use super::clock::Clock;
 use super::locality::distinct_columns;
@@ -118,7 +119,7 @@ impl<'a> Rows<'a> {
 
 /// Distinct columns of each window of 8 rows of `order`, summed.
 fn column_vectors(rows: &Rows<'_>, order: &[u32], watch: &dyn Watch) -> Result<u64, Stopped> {
-    let windows: Vec<&[u32]> = order.chunks(WINDOW_ROWS).collect();
+    let windows = try_collect(order.chunks(WINDOW_ROWS), "windows")?;
     let cost = |window: usize| windows[window].iter().map(|&d| rows.columns(d).len() as u64).sum();
     let ranges = chunks(windows.len(), cost)?;
     watch.begin("column vectors", ranges.len() as u64);
@@ -126,9 +127,9 @@ fn column_vectors(rows: &Rows<'_>, order: &[u32], watch: &dyn Watch) -> Result<u
         let mut columns = Vec::new();
         let distinct =
             |window: usize| distinct_columns(windows[window].iter().map(|&d| rows.columns(d)), &mut columns);
-        range.map(distinct).sum::<u64>()
+        range.map(distinct).sum::<Result<u64, OutOfMemory>>()
     })?;
-    Ok(vectors.into_iter().sum())
+    Ok(vectors.into_iter().sum::<Result<u64, OutOfMemory>>()?)
 }
 
 /// The new order of the rows: position `i` takes row `order[i]`.
