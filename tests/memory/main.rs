@@ -2,8 +2,8 @@
 //!
 //! The allocator of this program refuses, once it is armed, the n-th request of [`LARGE`] bytes or more and all such
 //! that follow. Smaller ones, of which the standard library, other crates' buffers, threads and messages are made, it
-//! always grants: sizes that follow from the user's data are what can run out. Every piece of work is done again for each n until none is
-//! refused.
+//! always grants: sizes that follow from the user's data are what can run out. Every piece of work is done again for
+//! each n until none is refused.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fmt::Debug;
@@ -141,7 +141,8 @@ fn matrices() {
 fn readers() {
     let folder = Folder::new("readers");
     let a = matrix();
-    for name in ["a.mtx", "a.smtx", "a.txt", "a.npz"] {
+    // No archive and nothing compressed: the crate that inflates ends the process if it has no memory for its window.
+    for name in ["a.mtx", "a.smtx", "a.txt"] {
         let path = folder.0.join(name);
         io::write_csr(&path, &a, &io::WriteOptions::default()).unwrap();
         each_refusal(name, 5, || io::read_csr::<f32>(&path));

@@ -133,7 +133,8 @@ pub(super) struct Parsed<T> {
 /// fault in the text is among the results.
 ///
 /// # Errors
-/// What reading says, and [`OutOfMemory`] of `parse`. Faults are left in the results for the caller, who knows what the blocks mean.
+/// What reading says, and [`OutOfMemory`] of `parse`. Faults are left in the results for the caller, who knows what
+/// the blocks mean.
 pub(super) fn parse_blocks<T: Default + Send, K: Default>(
     source: TextSource<'_>,
     parse: impl Fn(&[u8], &mut K) -> Result<(Parsed<T>, ControlFlow<()>), OutOfMemory> + Sync,

@@ -26,7 +26,7 @@ pub(super) trait Records: Sync {
     /// What comment lines start with.
     const COMMENT: u8;
 
-    /// Makes room in `block`, which is empty, for the records of a text of `bytes` bytes, so that taking one needs none.
+    /// Makes room in `block`, which is empty, for the records of a text of `bytes` bytes: taking one then needs none.
     ///
     /// # Errors
     /// [`OutOfMemory`].
