@@ -25,15 +25,16 @@ fn shrinking_memory_ends_in_an_error() {
     let order = folder.path("rows.order");
     for work in [
         &["info", &graph][..],
-        &["spmm", &graph, "--width", "1", "--device", "cpu", "--repeat", "1", "--verify"],
+        &["spmm", &graph, "--width", "1", "--device", "cpu", "--repeat", "1"],
         &["sddmm", &graph, "--inner", "2", "--device", "cpu", "--repeat", "1"],
         &["reorder", &graph, &order, "--method", "degree"],
         &["reorder", &graph, &order, "--method", "rcm"],
         &["mttkrp", &tensor, "--width", "3", "--device", "cpu", "--repeat", "1"],
     ] {
         let mut refused = 0;
-        for kib in [1_000_000, 500_000, 400_000, 320_000, 260_000, 220_000, 180_000, 150_000, 120_000, 90_000]
-        {
+        for kib in [
+            1_000_000, 500_000, 400_000, 320_000, 260_000, 220_000, 180_000, 150_000, 120_000, 90_000, 60_000,
+        ] {
             let outcome = within(kib, work);
             match outcome.code {
                 Some(0) => {}
@@ -44,7 +45,7 @@ fn shrinking_memory_ends_in_an_error() {
                 _ => panic!("{kib} KiB, {work:?}: {outcome:?}"),
             }
         }
-        assert!(refused > 0, "{work:?}: 90 MB are enough");
+        assert!(refused > 0, "{work:?}: 60 MB are enough");
     }
 }
 
