@@ -4,10 +4,10 @@ use std::fmt;
 use std::io;
 
 use windrow::io::{ReadError, WriteError, printable};
-use windrow::reorder::Cancelled;
+use windrow::reorder::Stopped;
 use windrow::{
-    DeviceError, FormatError, NmError, PlanError, ProfileError, SddmmError, SpmmError, TensorError,
-    TunedError,
+    DeviceError, FormatError, NmError, OutOfMemory, PlanError, ProfileError, SddmmError, SpmmError,
+    TensorError, TunedError,
 };
 use windrow_bench::measure::BenchError;
 
@@ -80,6 +80,7 @@ impl From<ReadError> for Failure {
         let exit = match error.cause() {
             ReadError::Limit { .. } => Exit::Limit,
             ReadError::Matrix(error) => format_exit(error),
+            ReadError::Io(error) if error.kind() == io::ErrorKind::OutOfMemory => Exit::Limit,
             _ => Exit::File,
         };
         Self::new(exit, option_for_field(&error.to_string()))
@@ -113,9 +114,12 @@ impl From<WriteError> for Failure {
     }
 }
 
-impl From<Cancelled> for Failure {
-    fn from(_: Cancelled) -> Self {
-        Self::new(Exit::Interrupted, "interrupted; nothing was written")
+impl From<Stopped> for Failure {
+    fn from(stopped: Stopped) -> Self {
+        match stopped {
+            Stopped::Cancelled => Self::new(Exit::Interrupted, "interrupted; nothing was written"),
+            Stopped::OutOfMemory(error) => error.into(),
+        }
     }
 }
 
@@ -147,7 +151,9 @@ fn device_exit(error: &DeviceError) -> Exit {
         | DeviceError::NoSuchDevice { .. }
         | DeviceError::DriverTooOld { .. }
         | DeviceError::ComputeCapability { .. } => Exit::NoDevice,
-        DeviceError::OutOfMemory { .. } | DeviceError::Grid { .. } => Exit::Limit,
+        DeviceError::OutOfMemory { .. } | DeviceError::HostMemory(_) | DeviceError::Grid { .. } => {
+            Exit::Limit
+        }
         DeviceError::UnknownSelector { .. } => Exit::Usage,
         _ => Exit::Device,
     }
@@ -182,7 +188,7 @@ macro_rules! from_library {
     };
 }
 
-from_library!(DeviceError, FormatError, PlanError, SpmmError, SddmmError, NmError, TensorError);
+from_library!(OutOfMemory, DeviceError, FormatError, PlanError, SpmmError, SddmmError, NmError, TensorError);
 
 impl From<BenchError> for Failure {
     fn from(error: BenchError) -> Self {
@@ -211,7 +217,12 @@ mod tests {
         assert_eq!(exit(DeviceError::Grid { kernel: "k", x: 1, y: 1 << 20 }.into()), 6);
         assert_eq!(exit(SpmmError::from(DeviceError::NoDriver).into()), 4);
         assert_eq!(exit(FormatError::TooManyTiles { tiles: 1 << 33 }.into()), 6);
-        assert_eq!(exit(FormatError::OutOfMemory { what: "values", bytes: 1 << 50 }.into()), 6);
+        let memory = OutOfMemory { what: "values", bytes: 1 << 50 };
+        assert_eq!(exit(FormatError::from(memory).into()), 6);
+        assert_eq!(exit(DeviceError::from(memory).into()), 6);
+        assert_eq!(exit(SpmmError::from(memory).into()), 6);
+        assert_eq!(exit(ReadError::from(memory).into()), 6);
+        assert_eq!(exit(ReadError::Io(io::ErrorKind::OutOfMemory.into()).into()), 6);
         let (largest, remedy) = ("columns", "raise the limit");
         let limit = PlanError::MemoryLimit { needed: 2, limit: 1, largest, largest_bytes: 2, remedy };
         assert_eq!(exit(limit.into()), 6);
@@ -219,7 +230,7 @@ mod tests {
         assert_eq!(exit(unknown.into()), 3);
         assert_eq!(exit(WriteError::UnknownExtension.into()), 2);
         assert_eq!(exit(WriteError::Io(io::Error::other("full")).into()), 3);
-        assert_eq!(exit(Cancelled.into()), 130);
+        assert_eq!(exit(Stopped::Cancelled.into()), 130);
         assert_eq!(exit(Failure::output(&io::ErrorKind::BrokenPipe.into())), 141);
         assert_eq!(exit(Failure::output(&io::ErrorKind::StorageFull.into())), 3);
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use windrow::io::{self, Format, ReadOptions, ReadReport, WriteOptions};
-use windrow::{Csr, Device, Profile, Value};
+use windrow::{Csr, Device, DeviceKind, Profile, Tuned, Value};
 
 use crate::args::ReadArgs;
 use crate::console::{Console, tell};
@@ -122,7 +122,26 @@ pub(crate) fn write<V: Value>(
     })
 }
 
-/// What was measured on the device's model, else what is built in.
-pub(crate) fn profile(device: &Device) -> Result<Profile> {
-    Ok(Profile::load(device)?.unwrap_or_else(|| Profile::built_in(device)))
+/// What was measured on the device's model, else what is built in. A file of it that cannot be used is a note.
+pub(crate) fn profile(device: &Device, console: Console) -> Profile {
+    // The CPU has no thresholds.
+    let kept =
+        if device.kind() == DeviceKind::Cpu { None } else { unless_broken(Profile::load(device), console) };
+    kept.unwrap_or_else(|| Profile::built_in(device))
+}
+
+/// What was tuned on the device's model. A file of it that cannot be used is a note.
+pub(crate) fn tuned(device: &Device, console: Console) -> Option<Tuned> {
+    unless_broken(Tuned::load(device), console)
+}
+
+/// A cache makes a product quicker; a broken one does not stop it.
+fn unless_broken<T, E: fmt::Display>(
+    loaded: std::result::Result<Option<T>, E>,
+    console: Console,
+) -> Option<T> {
+    loaded.unwrap_or_else(|error| {
+        console.note(format_args!("note: {error}; without it for now"));
+        None
+    })
 }

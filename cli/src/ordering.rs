@@ -9,7 +9,7 @@ use windrow::{Csr, Device, DeviceKind, Permutation, Profile, Spmm, SpmmBuilder, 
 use crate::args::plan::{PlanArgs, RowOrder};
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
-use crate::{load, units};
+use crate::units;
 
 /// Shows how far the stages of an order are.
 struct Follower {
@@ -50,9 +50,9 @@ impl PlanRequest {
         options: SpmmOptions,
         args: &PlanArgs,
         (a, device): (&Csr<V>, &Device),
+        profile: Profile,
         console: Console,
     ) -> Result<Self> {
-        let profile = load::profile(device)?;
         let mut options = args.with_measured_threshold(options, &profile);
         let mut order = None;
         if let Some(RowOrder::File(path)) = &args.reorder {
@@ -124,7 +124,8 @@ mod tests {
 
     fn request(a: &Csr<f32>, device: &Device, reorder: Option<RowOrder>) -> PlanRequest {
         let args = PlanArgs { reorder, ..PlanArgs::default() };
-        PlanRequest::new(args.options().unwrap(), &args, (a, device), QUIET).unwrap()
+        PlanRequest::new(args.options().unwrap(), &args, (a, device), Profile::built_in(device), QUIET)
+            .unwrap()
     }
 
     const QUIET: Console = Console { json: false, quiet: true };

@@ -1,5 +1,6 @@
 //! Products with made-up operands: what the commands that run one have in common.
 
+use windrow::memory::try_filled;
 use windrow::synthetic::seeded_values;
 use windrow::{Csr, DenseRef, Device, DeviceKind, DeviceMatrix, Element, SpmmPlan, Value, Verification};
 use windrow_bench::measure::Timing;
@@ -24,9 +25,7 @@ impl<B: Element, C: Element<Sum = B::Sum>> Operands<B, C> {
 
     /// Fills `C` with NaN, so that an element which no kernel writes cannot pass for a right one.
     pub(crate) fn poison(&mut self) -> Result<()> {
-        let (rows, cols) = (self.c.rows(), self.c.cols());
-        let nan = vec![C::from_f32(f32::NAN); rows * cols];
-        Ok(self.c.copy_from(DenseRef::packed(&nan, rows, cols)?)?)
+        poison(&mut self.c)
     }
 
     /// `C ← A·B`; on a GPU it is queued.
@@ -38,6 +37,17 @@ impl<B: Element, C: Element<Sum = B::Sum>> Operands<B, C> {
     pub(crate) fn verify<V: Value>(&self, plan: &SpmmPlan, a: &Csr<V>) -> Result<Verification> {
         Ok(plan.verify(a, &self.b, &self.c)?)
     }
+}
+
+/// Fills a matrix with NaN: on the CPU in place, else by way of a copy.
+pub(crate) fn poison<C: Value>(matrix: &mut DeviceMatrix<C>) -> Result<()> {
+    let (rows, cols, nan) = (matrix.rows(), matrix.cols(), C::from_f32(f32::NAN));
+    if let Some(mut here) = matrix.host_mut() {
+        (0..rows).for_each(|r| here.row_mut(r).fill(nan));
+        return Ok(());
+    }
+    let nan = try_filled(rows * cols, nan, "a matrix of NaN")?;
+    Ok(matrix.copy_from(DenseRef::packed(&nan, rows, cols)?)?)
 }
 
 /// Runs a product of width `n` once, into a poisoned `C`, and compares it with the reference.

@@ -279,7 +279,7 @@ pub enum FormatError {
         exponent: String,
     },
     /// The machine refused an allocation.
-    #[error("{bytes} bytes for {what} could not be allocated")]
+    #[error("{bytes} bytes for {what} could not be allocated; free memory, or compute in smaller parts")]
     OutOfMemory {
         /// What the memory was for.
         what: &'static str,

@@ -20,7 +20,6 @@ mod csf3;
 mod csr;
 mod error;
 mod machine;
-mod memory;
 mod names;
 mod permutation;
 mod rs_tile;
@@ -30,6 +29,7 @@ mod value;
 mod vector_nm;
 
 pub mod io;
+pub mod memory;
 pub mod synthetic;
 
 pub use coo::Coo;
@@ -38,7 +38,7 @@ pub use csf3::{Csf3, Csf3Parts};
 pub use csr::{Canonicalised, Csr, Pattern};
 pub use error::FormatError;
 pub use machine::machine_memory;
-pub use memory::ByteSizes;
+pub use memory::{ByteSizes, OutOfMemory};
 pub use names::UnknownName;
 pub use permutation::Permutation;
 pub use rs_tile::{

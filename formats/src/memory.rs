@@ -1,4 +1,7 @@
 //! Byte counts, and allocations that report failure instead of aborting.
+//!
+//! Everything whose size follows from a file, a matrix or a width is allocated by these: a machine with too little
+//! memory then gives an error with numbers, where an ordinary vector would end the process.
 
 use crate::FormatError;
 
@@ -34,22 +37,98 @@ pub(crate) fn bytes_of<T>(slice: &[T]) -> u64 {
     size_of_val(slice) as u64
 }
 
-/// A vector of `len` zeros whose pages the system provides lazily, or [`FormatError::OutOfMemory`].
-pub(crate) fn try_zeroed<T: bytemuck::Zeroable>(
-    len: usize,
-    what: &'static str,
-) -> Result<Vec<T>, FormatError> {
-    let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
-    bytemuck::try_zeroed_slice_box(len)
-        .map(<[T]>::into_vec)
-        .map_err(|()| FormatError::OutOfMemory { what, bytes })
+/// The machine refused an allocation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{bytes} bytes for {what} could not be allocated; free memory, or compute in smaller parts")]
+pub struct OutOfMemory {
+    /// What the memory was for.
+    pub what: &'static str,
+    /// How much was asked for.
+    pub bytes: u64,
 }
 
-/// An empty vector with room for `len` elements, or [`FormatError::OutOfMemory`].
-pub(crate) fn try_with_room<T>(len: usize, what: &'static str) -> Result<Vec<T>, FormatError> {
+impl OutOfMemory {
+    /// For `len` elements of type `T`.
+    fn of<T>(len: usize, what: &'static str) -> Self {
+        Self { what, bytes: (len as u64).saturating_mul(size_of::<T>() as u64) }
+    }
+}
+
+impl From<OutOfMemory> for FormatError {
+    fn from(OutOfMemory { what, bytes }: OutOfMemory) -> Self {
+        Self::OutOfMemory { what, bytes }
+    }
+}
+
+/// A vector of `len` zeros whose pages the system provides lazily.
+///
+/// # Errors
+/// [`OutOfMemory`].
+pub fn try_zeroed<T: bytemuck::Zeroable>(len: usize, what: &'static str) -> Result<Vec<T>, OutOfMemory> {
+    bytemuck::try_zeroed_slice_box(len).map(<[T]>::into_vec).map_err(|()| OutOfMemory::of::<T>(len, what))
+}
+
+/// An empty vector with room for `len` elements.
+///
+/// # Errors
+/// [`OutOfMemory`].
+pub fn try_with_room<T>(len: usize, what: &'static str) -> Result<Vec<T>, OutOfMemory> {
     let mut vector = Vec::new();
-    let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
-    vector.try_reserve_exact(len).map_err(|_| FormatError::OutOfMemory { what, bytes })?;
+    vector.try_reserve_exact(len).map_err(|_| OutOfMemory::of::<T>(len, what))?;
+    Ok(vector)
+}
+
+/// Room for `more` elements behind those of a vector that grows.
+///
+/// # Errors
+/// [`OutOfMemory`].
+pub fn make_room<T>(vector: &mut Vec<T>, more: usize, what: &'static str) -> Result<(), OutOfMemory> {
+    vector.try_reserve(more).map_err(|_| OutOfMemory::of::<T>(vector.len().saturating_add(more), what))
+}
+
+/// A vector of `len` times `value`.
+///
+/// # Errors
+/// [`OutOfMemory`].
+pub fn try_filled<T: Clone>(len: usize, value: T, what: &'static str) -> Result<Vec<T>, OutOfMemory> {
+    let mut vector = try_with_room(len, what)?;
+    vector.resize(len, value);
+    Ok(vector)
+}
+
+/// A copy of `elements`.
+///
+/// # Errors
+/// [`OutOfMemory`].
+pub fn try_copy<T: Copy>(elements: &[T], what: &'static str) -> Result<Vec<T>, OutOfMemory> {
+    let mut vector = try_with_room(elements.len(), what)?;
+    vector.extend_from_slice(elements);
+    Ok(vector)
+}
+
+/// The elements of an iterator that knows how many there are.
+///
+/// # Errors
+/// [`OutOfMemory`].
+pub fn try_collect<T>(
+    elements: impl ExactSizeIterator<Item = T>,
+    what: &'static str,
+) -> Result<Vec<T>, OutOfMemory> {
+    let mut vector = try_with_room(elements.len(), what)?;
+    vector.extend(elements);
+    Ok(vector)
+}
+
+/// The elements of a parallel iterator that knows how many there are, in their order.
+///
+/// # Errors
+/// [`OutOfMemory`].
+pub fn try_par_collect<T: Send>(
+    elements: impl rayon::iter::IndexedParallelIterator<Item = T>,
+    what: &'static str,
+) -> Result<Vec<T>, OutOfMemory> {
+    let mut vector = try_with_room(elements.len(), what)?;
+    elements.collect_into_vec(&mut vector);
     Ok(vector)
 }
 
@@ -77,6 +156,8 @@ pub(crate) fn dimension(x: usize, what: &'static str) -> Result<u32, FormatError
 
 #[cfg(test)]
 mod tests {
+    use rayon::prelude::*;
+
     use super::*;
 
     #[test]
@@ -89,9 +170,20 @@ mod tests {
     #[test]
     fn an_impossible_allocation_is_an_error() {
         let error = try_zeroed::<u64>(usize::MAX / 4, "row_offsets").unwrap_err();
-        let bytes = (usize::MAX / 4) as u64;
-        assert_eq!(error, FormatError::OutOfMemory { what: "row_offsets", bytes: bytes.saturating_mul(8) });
-        assert!(error.to_string().ends_with("bytes for row_offsets could not be allocated"));
+        let bytes = ((usize::MAX / 4) as u64).saturating_mul(8);
+        assert_eq!(error, OutOfMemory { what: "row_offsets", bytes });
+        assert!(error.to_string().starts_with(&format!("{bytes} bytes for row_offsets could not")));
+        assert_eq!(FormatError::from(error).to_string(), error.to_string());
         assert_eq!(try_with_room::<u64>(usize::MAX / 4, "row_offsets").unwrap_err(), error);
+        assert_eq!(try_filled(usize::MAX / 4, 1u64, "row_offsets").unwrap_err(), error);
+    }
+
+    #[test]
+    fn vectors_hold_what_they_were_asked_to() {
+        assert_eq!(try_filled(3, 7, "x").unwrap(), [7; 3]);
+        assert_eq!(try_copy(&[1, 2], "x").unwrap(), [1, 2]);
+        assert_eq!(try_collect([1, 2].iter().map(|x| 2 * x), "x").unwrap(), [2, 4]);
+        let many = try_par_collect((0..10_000).into_par_iter().map(|x| 2 * x), "x").unwrap();
+        assert!(many.iter().enumerate().all(|(i, &x)| x == 2 * i));
     }
 }

@@ -1,7 +1,7 @@
 //! Orders of rows: validated bijections.
 
-use crate::FormatError;
-use crate::memory::{ByteSizes, bytes_of, dimension, narrow, try_zeroed};
+use crate::memory::{ByteSizes, bytes_of, dimension, narrow, try_collect, try_copy, try_filled, try_zeroed};
+use crate::{FormatError, OutOfMemory};
 
 /// An order of `n` things: new position `i` takes what was at old position `new_to_old[i]`.
 ///
@@ -31,13 +31,14 @@ impl Permutation {
     /// # Errors
     /// - [`FormatError::DimensionTooLarge`] for more than 2³² − 1 positions;
     /// - [`FormatError::PermutationRange`] for the first element that is not below the length,
-    ///   [`FormatError::PermutationDuplicate`] for the first that came before, whichever comes first.
+    ///   [`FormatError::PermutationDuplicate`] for the first that came before, whichever comes first;
+    /// - [`FormatError::OutOfMemory`].
     pub fn try_from_new_to_old(new_to_old: Vec<u32>) -> Result<Self, FormatError> {
         /// No position has this number: there are at most `u32::MAX` of them.
         const UNSEEN: u32 = u32::MAX;
         let len = new_to_old.len();
         dimension(len, "positions")?;
-        let mut old_to_new = vec![UNSEEN; len];
+        let mut old_to_new = try_filled(len, UNSEEN, "a permutation")?;
         for (position, &found) in new_to_old.iter().enumerate() {
             let Some(seen) = old_to_new.get_mut(found as usize) else {
                 return Err(FormatError::PermutationRange { position, found, len });
@@ -59,7 +60,7 @@ impl Permutation {
         let positions = 0..dimension(len, "positions")?;
         let mut new_to_old = try_zeroed(len, "a permutation")?;
         new_to_old.iter_mut().zip(positions).for_each(|(old, new)| *old = new);
-        Ok(Self { old_to_new: new_to_old.clone(), new_to_old })
+        Ok(Self { old_to_new: try_copy(&new_to_old, "a permutation")?, new_to_old })
     }
 
     /// How many positions there are.
@@ -112,12 +113,13 @@ impl Permutation {
     /// This order, then `next`: `result.to_old(i) = self.to_old(next.to_old(i))`.
     ///
     /// # Errors
-    /// [`FormatError::LengthMismatch`] unless both have the same length.
+    /// - [`FormatError::LengthMismatch`] unless both have the same length;
+    /// - [`FormatError::OutOfMemory`].
     pub fn compose(&self, next: &Self) -> Result<Self, FormatError> {
         self.check_len(next.len())?;
         Ok(Self {
-            new_to_old: next.new_to_old.iter().map(|&middle| self.new_to_old[middle as usize]).collect(),
-            old_to_new: self.old_to_new.iter().map(|&middle| next.old_to_new[middle as usize]).collect(),
+            new_to_old: by_way_of(&next.new_to_old, &self.new_to_old)?,
+            old_to_new: by_way_of(&self.old_to_new, &next.old_to_new)?,
         })
     }
 
@@ -135,10 +137,12 @@ impl Permutation {
     /// `items` in the new order: `result[i] = items[self.to_old(i)]`.
     ///
     /// # Errors
-    /// [`FormatError::LengthMismatch`] unless there are [`len`](Self::len) items.
+    /// - [`FormatError::LengthMismatch`] unless there are [`len`](Self::len) items;
+    /// - [`FormatError::OutOfMemory`].
     pub fn try_apply<T: Clone>(&self, items: &[T]) -> Result<Vec<T>, FormatError> {
         self.check_len(items.len())?;
-        Ok(self.new_to_old.iter().map(|&old| items[old as usize].clone()).collect())
+        let permuted = self.new_to_old.iter().map(|&old| items[old as usize].clone());
+        Ok(try_collect(permuted, "a permuted list")?)
     }
 
     fn check_len(&self, found: usize) -> Result<(), FormatError> {
@@ -156,6 +160,11 @@ impl Permutation {
             ("old_to_new", bytes_of(&self.old_to_new)),
         ])
     }
+}
+
+/// `second[first[i]]` for each `i`.
+fn by_way_of(first: &[u32], second: &[u32]) -> Result<Vec<u32>, OutOfMemory> {
+    try_collect(first.iter().map(|&middle| second[middle as usize]), "a permutation")
 }
 
 #[cfg(test)]

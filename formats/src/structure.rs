@@ -2,12 +2,14 @@
 
 use rayon::prelude::*;
 
-use crate::memory::narrow;
+use crate::memory::{index, narrow};
 use crate::rs_tile::merge_columns;
 use crate::{Csr, NO_ROW, TILE_COLS, WINDOW_ROWS};
 
 /// Windows counted by one thread at a time.
 const CHUNK_WINDOWS: usize = 256;
+/// Rows whose lengths are looked at by one thread, at least.
+const CHUNK_ROWS: usize = 1 << 14;
 
 /// Statistics of a matrix's rows and of its windows of 8 *consecutive* rows, empty ones included.
 ///
@@ -69,21 +71,21 @@ impl Structure {
     /// The statistics of `csr`.
     ///
     /// # Cost
-    /// Linear in rows and entries, parallel; needs 8 bytes for each row.
+    /// Linear in entries, and in rows times the logarithm of the longest; parallel, without memory of its own.
     pub fn of<V: Sync>(csr: &Csr<V>) -> Self {
         let counts = (0..csr.rows().div_ceil(WINDOW_ROWS))
             .into_par_iter()
             .with_min_len(CHUNK_WINDOWS)
             .map(|window| WindowCounts::of(csr, window))
             .reduce(WindowCounts::default, WindowCounts::plus);
-        let mut lengths: Vec<usize> = (0..csr.rows()).map(|row| csr.row_len(row)).collect();
-        let row_lengths = RowLengths::of(&mut lengths);
+        let lengths = csr.row_offsets().par_windows(2).map(|ends| index(ends[1] - ends[0]));
+        let lengths = lengths.with_min_len(CHUNK_ROWS);
         Self {
             rows: csr.rows(),
             cols: csr.cols(),
             nnz: csr.nnz(),
-            empty_rows: lengths.iter().filter(|&&len| len == 0).count(),
-            row_lengths,
+            empty_rows: lengths.clone().filter(|&len| len == 0).count(),
+            row_lengths: RowLengths::of(&lengths),
             windows: csr.rows().div_ceil(WINDOW_ROWS),
             column_vectors: counts.vectors,
             single_vectors: counts.singles,
@@ -113,24 +115,33 @@ impl Structure {
 }
 
 impl RowLengths {
-    /// Takes the statistics of `lengths`, which it leaves in another order.
-    fn of(lengths: &mut [usize]) -> Self {
+    fn of(lengths: &(impl IndexedParallelIterator<Item = usize> + Clone)) -> Self {
         let rows = lengths.len();
         if rows == 0 {
             return Self::default();
         }
-        let sum: usize = lengths.iter().sum();
-        let mean = ratio(sum as u64, rows as u64);
-        let squares: f64 = lengths.iter().map(|&len| (len as f64 - mean).powi(2)).sum();
-        let variation = if sum == 0 { 0.0 } else { (squares / rows as f64).sqrt() / mean };
-        let mut of_rank = |rank: usize| *lengths.select_nth_unstable(rank - 1).1;
+        let (min, max) = (lengths.clone().min().unwrap_or(0), lengths.clone().max().unwrap_or(0));
+        // In whole numbers, so that the order in which threads add them does not matter.
+        let sum: u128 = lengths.clone().map(|len| len as u128).sum();
+        let squares: u128 = lengths.clone().map(|len| (len as u128).pow(2)).sum();
+        let spread = (rows as u128 * squares).saturating_sub(sum * sum);
+        // The least length that as many rows do not exceed: found by halving, which needs no sorted copy.
+        let of_rank = |rank: usize| {
+            let (mut low, mut high) = (min, max);
+            while low < high {
+                let middle = low.midpoint(high);
+                let reached = lengths.clone().filter(|&len| len <= middle).count() >= rank;
+                (low, high) = if reached { (low, middle) } else { (middle + 1, high) };
+            }
+            low
+        };
         Self {
-            min: of_rank(1),
+            min,
             median: of_rank(rows.div_ceil(2)),
             p99: of_rank(rows - rows / 100),
-            max: of_rank(rows),
-            mean,
-            variation,
+            max,
+            mean: sum as f64 / rows as f64,
+            variation: if sum == 0 { 0.0 } else { (spread as f64).sqrt() / sum as f64 },
         }
     }
 }
@@ -207,7 +218,7 @@ mod tests {
 
     #[test]
     fn ranks_are_nearest_ranks() {
-        let lengths = RowLengths::of(&mut (1..=200).rev().collect::<Vec<_>>());
+        let lengths = RowLengths::of(&(1..201usize).into_par_iter().rev());
         assert_eq!((lengths.min, lengths.median, lengths.p99, lengths.max), (1, 100, 198, 200));
         assert_eq!(lengths.mean, 100.5);
         approx::assert_relative_eq!(
@@ -215,6 +226,6 @@ mod tests {
             (39_999.0f64 / 12.0).sqrt() / 100.5,
             max_relative = 1e-12
         );
-        assert_eq!(RowLengths::of(&mut [7]).median, 7);
+        assert_eq!(RowLengths::of(&[7].par_iter().copied()).median, 7);
     }
 }

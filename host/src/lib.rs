@@ -140,6 +140,7 @@
 //! element by element and where the result is, within a bound that follows from the number of roundings.
 
 mod activation;
+mod cache;
 mod cpu;
 mod dense;
 mod device;
@@ -197,9 +198,9 @@ pub use tuned::{ProductKey, Tuned, TunedError, TunedProduct};
 /// The 16-bit element types, of the crate `half`.
 pub use half::{bf16, f16};
 pub use windrow_formats::{
-    ByteSizes, Canonicalised, Coo, Coo3, Csf3, Csf3Parts, Csr, FormatError, NmPattern, Pattern, Permutation,
-    RowAssignment, RowPath, RsTile, Structure, UnknownName, Value, VectorNm, VectorNmParts, io, names,
-    synthetic,
+    ByteSizes, Canonicalised, Coo, Coo3, Csf3, Csf3Parts, Csr, FormatError, NmPattern, OutOfMemory, Pattern,
+    Permutation, RowAssignment, RowPath, RsTile, Structure, UnknownName, Value, VectorNm, VectorNmParts, io,
+    memory, names, synthetic,
 };
 /// Dense weights pruned to vector-wise N:M sparsity.
 pub use windrow_preprocess::nm::prune_magnitude;

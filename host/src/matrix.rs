@@ -3,6 +3,7 @@
 use std::fmt;
 
 use windrow_formats::Value;
+use windrow_formats::memory::try_zeroed;
 
 use crate::dense::{DenseMut, DenseRef, check_shape};
 use crate::device::{Device, DeviceBuffer};
@@ -108,17 +109,19 @@ impl<T: Value> DeviceMatrix<T> {
         self.buffer.device()
     }
 
-    /// Overwrites all elements, after all work asked for before; padding becomes zero.
+    /// Overwrites all elements, after all work asked for before; padding becomes zero, and so does what a
+    /// [buffer](Self::from_buffer) holds behind the matrix.
     ///
     /// # Errors
     /// - [`PlanError::OutputShape`] unless `from` has the same shape;
     /// - [`PlanError::Device`].
     pub fn copy_from(&mut self, from: DenseRef<'_, T>) -> Result<(), PlanError> {
         self.check_same_shape(from.rows(), from.cols())?;
-        if from.ld() == self.ld && self.ld == self.cols {
+        let packed = from.ld() == self.ld && self.ld == self.cols;
+        if packed && self.buffer.len() == self.rows * self.cols {
             return Ok(self.buffer.copy_from_slice(&from.data()[..self.buffer.len()])?);
         }
-        let mut padded = vec![T::ZERO; self.buffer.len()];
+        let mut padded = try_zeroed::<T>(self.buffer.len(), "a matrix with its padding")?;
         for r in 0..self.rows {
             padded[r * self.ld..][..self.cols].copy_from_slice(from.row(r));
         }
@@ -250,6 +253,21 @@ mod tests {
         for (rows, cols) in [(0, 0), (0, 4), (4, 0)] {
             let empty = DeviceMatrix::<f32>::zeros(&device, rows, cols).unwrap();
             assert!(empty.download().unwrap().is_empty());
+        }
+    }
+
+    #[test]
+    fn a_buffer_may_be_longer_than_the_matrix_in_it() {
+        for (rows, cols, ld) in [(2, 3, 3), (2, 3, 4), (3, 3, 3), (0, 3, 3)] {
+            let buffer = DeviceBuffer::from_slice(&Device::cpu(), &[9.0f32; 10]).unwrap();
+            let mut matrix = DeviceMatrix::from_buffer(buffer, rows, cols, ld).unwrap();
+            // As long as the matrix, or longer as well.
+            for len in [rows * cols, rows * cols + 7] {
+                let data: Vec<f32> = (0..len).map(|i| i as f32).collect();
+                matrix.copy_from(DenseRef::try_new(&data, rows, cols, cols).unwrap()).unwrap();
+                assert_eq!(matrix.download().unwrap(), data[..rows * cols]);
+            }
+            assert!(matrix.buffer().to_vec().unwrap()[rows * ld..].iter().all(|&x| x == 0.0));
         }
     }
 }

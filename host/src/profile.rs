@@ -1,6 +1,5 @@
 //! What was measured on a GPU model, for choices that the structure of a matrix does not settle.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -8,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use windrow_preprocess::partition::VectorThreshold;
 
+use crate::cache;
 use crate::costs::DeviceCosts;
 use crate::device::Device;
 use crate::plan::OccupancyRange;
@@ -27,7 +27,8 @@ const SCHEMA: u32 = 1;
 /// use windrow::{Csr, Device, Profile, Spmm};
 ///
 /// let device = Device::best()?;
-/// let profile = Profile::load(&device)?.unwrap_or_else(|| Profile::built_in(&device));
+/// // A broken file of the cache need not stop a product.
+/// let profile = Profile::load(&device).ok().flatten().unwrap_or_else(|| Profile::built_in(&device));
 /// let plan = Spmm::builder(&Csr::<f32>::identity(3)?).profile(&profile).build(&device)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -71,6 +72,12 @@ pub enum ProfileError {
         /// The file of the profile.
         path: PathBuf,
         /// What is wrong in the file, such as a number or the place where its syntax ends.
+        reason: String,
+    },
+    /// A profile that could not be read back.
+    #[error("this profile cannot be kept: {reason}")]
+    Unfit {
+        /// Which number cannot be kept, and why.
         reason: String,
     },
 }
@@ -123,7 +130,7 @@ impl Profile {
     /// the folder that `WINDROW_CACHE_DIR` names. `None` where there is neither.
     #[must_use]
     pub fn path(device: &Device) -> Option<PathBuf> {
-        cache_path(device, "profile")
+        cache::path(device, "profile")
     }
 
     /// The profile that is kept for the device's model; `None` if there is none, or only one of another model.
@@ -136,63 +143,82 @@ impl Profile {
     }
 
     fn read(path: &Path) -> Result<Option<Self>, ProfileError> {
-        let malformed = |reason: String| ProfileError::Malformed { path: path.to_owned(), reason };
-        let text = match fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(ProfileError::Io { action: "read", path: path.to_owned(), source }),
-        };
-        let profile: Self = serde_json::from_str(&text).map_err(|error| malformed(error.to_string()))?;
-        if profile.schema != SCHEMA {
-            return Err(malformed(format!("schema {} where {SCHEMA} is expected", profile.schema)));
-        }
-        if [profile.spmm, profile.sddmm].iter().any(|range| !(range.least >= 0.0 && range.most >= 0.0)) {
-            return Err(malformed("a negative occupancy".to_owned()));
-        }
-        if !(1..=8).contains(&profile.vector_entries) {
-            return Err(malformed(format!("{} entries in a vector of 8", profile.vector_entries)));
-        }
-        match profile.costs.nonsense() {
-            Some(reason) => Err(malformed(reason)),
-            None => Ok(Some(profile)),
+        match cache::read(path) {
+            Ok(None) => Ok(None),
+            Ok(Some(text)) => match Self::parse(&text) {
+                Ok(profile) => Ok(Some(profile)),
+                Err(reason) => Err(ProfileError::Malformed { path: path.to_owned(), reason }),
+            },
+            Err(source) => Err(ProfileError::Io { action: "read", path: path.to_owned(), source }),
         }
     }
 
-    /// Writes the profile to `path`, by way of a file beside it, so that nobody reads half a profile.
+    /// A profile from JSON, or what is wrong with it.
+    fn parse(text: &str) -> Result<Self, String> {
+        let profile: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        if profile.schema != SCHEMA {
+            return Err(format!("schema {} where {SCHEMA} is expected", profile.schema));
+        }
+        profile.check()?;
+        Ok(profile)
+    }
+
+    /// What is wrong with the numbers.
+    fn check(&self) -> Result<(), String> {
+        for (what, OccupancyRange { least, most }) in [("spmm", self.spmm), ("sddmm", self.sddmm)] {
+            if !(least.is_finite() && most.is_finite()) {
+                return Err(format!(
+                    "{what} in two streams from {least} to {most}: occupancies are finite, f64::MAX for no end"
+                ));
+            }
+            if least < 0.0 || most < 0.0 {
+                return Err(format!("{what} in two streams from {least} to {most}: a negative occupancy"));
+            }
+        }
+        if !(1..=8).contains(&self.vector_entries) {
+            return Err(format!("{} entries in a vector of 8", self.vector_entries));
+        }
+        self.costs.nonsense().map_or(Ok(()), Err)
+    }
+
+    /// Makes the folder of `path` if there is none, and finds out whether [`save`](Self::save) can write there: before
+    /// work whose result is to be kept.
     ///
     /// # Errors
     /// [`ProfileError::Io`].
+    pub fn prepare(path: &Path) -> Result<(), ProfileError> {
+        cache::prepare(path).map_err(|source| not_written(path, source))
+    }
+
+    /// Writes the profile to `path`, by way of a file beside it, so that nobody reads half a profile. What is there
+    /// and cannot be read is moved aside, to `path` with `.broken` behind it.
+    ///
+    /// # Errors
+    /// - [`ProfileError::Unfit`] for a profile that could not be read back: occupancies that are not finite, or
+    ///   negative;
+    /// - [`ProfileError::Io`].
     pub fn save(&self, path: &Path) -> Result<(), ProfileError> {
-        let failed = |source| ProfileError::Io { action: "written", path: path.to_owned(), source };
-        let text = serde_json::to_string_pretty(self).map_err(|error| failed(io::Error::other(error)))?;
-        write_whole(path, &text).map_err(failed)
+        self.check().map_err(|reason| ProfileError::Unfit { reason })?;
+        let text = serde_json::to_string_pretty(self).map_err(io::Error::other);
+        let written = text.and_then(|text| {
+            let _locked = cache::lock(path)?;
+            if Self::read(path).is_err() {
+                cache::set_aside(path);
+            }
+            cache::replace(path, &format!("{text}\n"))
+        });
+        written.map_err(|source| not_written(path, source))
     }
 }
 
-/// `windrow/KIND-MODEL.json` in the user's cache folder, or in the folder that `WINDROW_CACHE_DIR` names; `None` where
-/// there is neither.
-pub(crate) fn cache_path(device: &Device, kind: &str) -> Option<PathBuf> {
-    let folder = match std::env::var_os("WINDROW_CACHE_DIR") {
-        Some(folder) if !folder.is_empty() => PathBuf::from(folder),
-        _ => dirs::cache_dir()?.join("windrow"),
-    };
-    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
-    let model: String = device.name().chars().map(plain).collect();
-    Some(folder.join(format!("{kind}-{model}.json")))
-}
-
-/// Writes a file of the cache by way of one beside it.
-pub(crate) fn write_whole(path: &Path, text: &str) -> io::Result<()> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    let beside = path.with_extension(format!("json.{}", std::process::id()));
-    fs::write(&beside, format!("{text}\n"))?;
-    fs::rename(&beside, path)
+fn not_written(path: &Path, source: io::Error) -> ProfileError {
+    ProfileError::Io { action: "written", path: path.to_owned(), source }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn folder(name: &str) -> PathBuf {
@@ -243,6 +269,56 @@ mod tests {
             let error = Profile::read(&path).unwrap_err().to_string();
             assert!(error.contains(reason) && error.contains("windrow tune"), "{error}");
         }
+        fs::remove_dir_all(path.parent().unwrap()).unwrap();
+    }
+
+    #[test]
+    fn what_could_not_be_read_back_is_not_saved() {
+        let path = folder("unfit").join("profile.json");
+        let all = OccupancyRange { least: 0.0, most: f64::INFINITY };
+        let nothing = OccupancyRange { least: f64::NAN, most: 1.0 };
+        let negative = OccupancyRange { least: -1.0, most: 1.0 };
+        for (range, reason) in [(all, "to inf"), (nothing, "from NaN"), (negative, "a negative occupancy")] {
+            let profile = Profile { sddmm: range, ..Profile::of(&Device::cpu()) };
+            let error = profile.save(&path).unwrap_err();
+            assert!(
+                matches!(&error, ProfileError::Unfit { reason: found } if found.contains(reason)),
+                "{error}"
+            );
+        }
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn threads_save_one_path() {
+        let path = folder("threads").join("profile.json");
+        let profile = Profile::of(&Device::cpu());
+        profile.save(&path).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..10 {
+                        profile.save(&path).unwrap();
+                        assert_eq!(Profile::read(&path).unwrap().as_ref(), Some(&profile));
+                    }
+                });
+            }
+        });
+        // The file and its lock, no temporary ones.
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 2);
+        fs::remove_dir_all(path.parent().unwrap()).unwrap();
+    }
+
+    #[test]
+    fn what_is_broken_is_moved_aside() {
+        let path = folder("broken").join("profile.json");
+        fs::create_dir_all(&path).unwrap();
+        let error = Profile::read(&path).unwrap_err().to_string();
+        assert!(error.ends_with("cannot be read: it is no regular file"), "{error}");
+        let profile = Profile::of(&Device::cpu());
+        profile.save(&path).unwrap();
+        assert_eq!(Profile::read(&path).unwrap(), Some(profile));
+        assert!(path.with_extension("json.broken").is_dir());
         fs::remove_dir_all(path.parent().unwrap()).unwrap();
     }
 }

@@ -201,7 +201,7 @@ pub(crate) struct SpmmArgs {
     #[arg(long, short, value_name = "NAME")]
     pub(crate) algorithm: Option<Algorithm>,
 
-    /// Disregard what windrow tune found for matrices of this structure and width.
+    /// Disregard what windrow tune found: for matrices of this structure and width, and thresholds of the GPU.
     #[arg(long)]
     pub(crate) no_tuned: bool,
 

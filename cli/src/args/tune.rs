@@ -22,7 +22,8 @@ use crate::units::parse_duration;
 /// auto is kept for matrices of the same size and lengths of rows, and spmm --algorithm auto takes it, unless told
 /// --no-tuned.
 ///
-/// Files are in the user's cache folder, or in the folder that WINDROW_CACHE_DIR names.
+/// Files are in the user's cache folder, or in the folder that WINDROW_CACHE_DIR names. Several commands may tune at
+/// once. A file that cannot be read is moved aside, its name with .broken behind it; products do without it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

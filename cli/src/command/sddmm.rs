@@ -5,8 +5,8 @@ use std::fmt;
 use serde::Serialize;
 use windrow::synthetic::seeded_values;
 use windrow::{
-    Csr, DenseRef, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, Precision, Sddmm, SddmmPlan,
-    SddmmReport, Value, Verification, with_element,
+    Csr, DenseRef, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, Precision, Profile, Sddmm,
+    SddmmPlan, SddmmReport, Value, Verification, with_element,
 };
 use windrow_bench::measure::{Timing, measure};
 
@@ -47,8 +47,9 @@ pub(crate) fn run(args: &SddmmArgs, console: Console) -> Result<()> {
 fn run_with<V: Value>(args: &SddmmArgs, console: Console) -> Result<()> {
     let device = args.device.open()?;
     let (a, _) = load::read::<V>(&args.file, &args.read, console)?;
+    let profile = load::profile(&device, console);
     let spinner = console.spinner("planning");
-    let plan = plan(&a, &device, args);
+    let plan = plan(&a, &device, args, &profile);
     spinner.finish_and_clear();
     let plan = plan?;
     let outcome = with_element!(args.precision, T => product::<T, V>(&a, &plan, args, console))?;
@@ -57,9 +58,9 @@ fn run_with<V: Value>(args: &SddmmArgs, console: Console) -> Result<()> {
     conclusion(outcome.verification.as_ref())
 }
 
-fn plan<V: Value>(a: &Csr<V>, device: &Device, args: &SddmmArgs) -> Result<SddmmPlan> {
+fn plan<V: Value>(a: &Csr<V>, device: &Device, args: &SddmmArgs, profile: &Profile) -> Result<SddmmPlan> {
     let mut builder = Sddmm::builder(a).inner(args.inner).precision(args.precision).form(args.form);
-    builder = builder.algorithm(args.algorithm).schedule(args.schedule).profile(&load::profile(device)?);
+    builder = builder.algorithm(args.algorithm).schedule(args.schedule).profile(profile);
     if let Some(entries) = args.tile_threshold {
         builder = builder.tile_threshold(entries);
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 use windrow::{
-    Csr, Device, Element, Precision, SpmmOptions, SpmmPlan, SpmmReport, Tuned, Value, Verification,
+    Csr, Element, Precision, Profile, SpmmOptions, SpmmPlan, SpmmReport, Tuned, Value, Verification,
     with_element,
 };
 use windrow_bench::measure::{Timing, measure};
@@ -87,11 +87,25 @@ pub(crate) fn run(args: &SpmmArgs, console: Console) -> Result<()> {
 fn run_with<V: Value>(options: SpmmOptions, args: &SpmmArgs, console: Console) -> Result<()> {
     let device = args.device.open()?;
     let (a, _) = load::read::<V>(&args.file, &args.read, console)?;
-    let request = PlanRequest::new(options, &args.plan, (&a, &device), console)?;
+    let (profile, tuned) = match args.no_tuned {
+        true => (Profile::built_in(&device), None),
+        false => (load::profile(&device, console), load::tuned(&device, console)),
+    };
+    let request = PlanRequest::new(options, &args.plan, (&a, &device), profile, console)?;
     let spinner = console.spinner("planning");
-    let plan = plan(&a, &request, &device, args);
+    let mut builder = request.builder(&a);
+    if let Some(tuned) = &tuned {
+        builder = builder.tuned(tuned);
+    }
+    let plan = builder.build(&device);
     spinner.finish_and_clear();
     let plan = plan?;
+    if let (Some(why), Some(path)) = (&plan.report().tuned_refused, Tuned::path(&device)) {
+        console.note(format_args!(
+            "note: the choice that {} holds for this product was left out: {why}; tune again, or use --no-tuned",
+            path.display()
+        ));
+    }
     let outcome = with_element!(options.precision, T => product::<T, V>(&a, &plan, args, console))?;
     console.line(&outcome)?;
     console.object("spmm", &outcome)?;
@@ -147,15 +161,6 @@ fn product<B: Element, V: Value>(
     })
 }
 
-fn plan<V: Value>(a: &Csr<V>, request: &PlanRequest, device: &Device, args: &SpmmArgs) -> Result<SpmmPlan> {
-    let mut builder = request.builder(a);
-    let tuned = if args.no_tuned { None } else { Tuned::load(device)? };
-    if let Some(tuned) = &tuned {
-        builder = builder.tuned(tuned);
-    }
-    Ok(builder.build(device)?)
-}
-
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { time, rates, .. } = self;
@@ -207,7 +212,7 @@ impl fmt::Display for Outcome {
 
 #[cfg(test)]
 mod tests {
-    use windrow::Spmm;
+    use windrow::{Device, Spmm};
 
     use super::*;
 

@@ -17,7 +17,7 @@ use crate::command::spmm::conclusion;
 use crate::console::{Console, tell};
 use crate::failure::{Failure, Result};
 use crate::listing::Listing;
-use crate::product::{refuse_beyond_memory, timed, verdict};
+use crate::product::{poison, refuse_beyond_memory, timed, verdict};
 use crate::units::{count, digits, giga_per_second};
 
 /// What `windrow mttkrp` and `windrow ttm` print, and write with `--json`.
@@ -168,8 +168,8 @@ impl<V: Value> Case<'_, V> {
         spinner.finish_and_clear();
         let factors = made?;
         // An element that no kernel writes cannot pass for a right one.
-        let nan = vec![T::Sum::from_f32(f32::NAN); rows * args.width];
-        let mut y = DeviceMatrix::upload(device, DenseRef::packed(&nan, rows, args.width)?)?;
+        let mut y = DeviceMatrix::<T::Sum>::zeros(device, rows, args.width)?;
+        poison(&mut y)?;
         let (alpha, beta) = (T::Sum::ONE, T::Sum::ZERO);
         let spinner = console.spinner("timing");
         let time = measure(device, args.timing.sampling(), || match plan {

@@ -38,16 +38,20 @@ pub(crate) fn run(args: &TuneArgs, console: Console) -> Result<()> {
         true => None,
         false => Some(Profile::path(&device).ok_or_else(tune_product::no_folder)?),
     };
+    if let Some(path) = &path {
+        Profile::prepare(path)?;
+    }
     let spinner = console.spinner("measuring");
     let found = tune(&device, Sampling::default(), &mut |what| spinner.set_message(what.to_owned()));
     spinner.finish_and_clear();
     let tuning = found?;
-    if let Some(path) = &path {
-        tuning.profile.save(path)?;
-    }
-    let outcome = Outcome { device: device.to_string(), kept: path, tuning };
+    let saved = path.as_ref().map_or(Ok(()), |path| tuning.profile.save(path));
+    let kept = path.filter(|_| saved.is_ok());
+    let outcome = Outcome { device: device.to_string(), kept, tuning };
     console.line(&outcome)?;
-    console.object("tune", &outcome)
+    console.object("tune", &outcome)?;
+    // What was measured is worth its lines even if it cannot be kept.
+    Ok(saved?)
 }
 
 fn schedule(

@@ -115,7 +115,10 @@ fn run_with<V: Real>(args: &TuneProductArgs, device: &Device, dry_run: bool, con
         true => None,
         false => Some(Tuned::path(device).ok_or_else(no_folder)?),
     };
-    let mut tuned = Tuned::load(device)?.unwrap_or_else(|| Tuned::of(device));
+    if let Some(path) = &kept {
+        Tuned::prepare(path)?;
+    }
+    let tuned = load::tuned(device, console);
     let (a, _) = load::read::<V>(file, &args.read, console)?;
     check_memory::<V, V>((a.rows(), a.cols()), width, device)?;
     let method = args.reorder.filter(|_| device.kind() != DeviceKind::Cpu);
@@ -125,7 +128,7 @@ fn run_with<V: Real>(args: &TuneProductArgs, device: &Device, dry_run: bool, con
     let request = TuneRequest {
         options,
         order: method.zip(order.as_ref()),
-        also: tuned.get(&key).map(|product| product.options),
+        also: tuned.as_ref().and_then(|tuned| tuned.get(&key)).map(|product| product.options),
         limits: Limits { budget: args.budget, ..Limits::default() },
         seed: args.seed,
     };
@@ -134,26 +137,28 @@ fn run_with<V: Real>(args: &TuneProductArgs, device: &Device, dry_run: bool, con
     spinner.finish_and_clear();
     let tuning = tuning?;
     let mut outcome = Outcome::of(&tuning, args, device, width);
-    let changed = match &tuning.found.winner {
-        Some((path, us)) => {
-            tuned.remember(key, path.options, us.median, tuning.found.default_us.median);
-            true
-        }
-        None => tuned.forget(&key),
-    };
-    if let (true, Some(path)) = (changed, kept) {
-        tuned.save(&path)?;
-        outcome.kept = tuning.found.winner.is_some().then_some(path);
-    }
+    // What is in the file by now, not what was there before the search: others tune too.
+    let saved = kept.as_ref().map_or(Ok(()), |path| {
+        Tuned::update(path, device, |tuned| match &tuning.found.winner {
+            Some((path, us)) => tuned.remember(key, path.options, us.median, tuning.found.default_us.median),
+            None => {
+                tuned.forget(&key);
+                Ok(())
+            }
+        })
+    });
+    outcome.kept = kept.filter(|_| saved.is_ok() && tuning.found.winner.is_some());
     console.line(&outcome)?;
     console.object("tune-product", &outcome)?;
-    match outcome.wrong.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::new(
-            Exit::Verification,
-            format!("results were wrong, and left out: {}", outcome.wrong.join(", ")),
-        )),
+    // What was found is worth its lines even if it cannot be kept.
+    if !outcome.wrong.is_empty() {
+        let mut message = format!("results were wrong, and left out: {}", outcome.wrong.join(", "));
+        if let Err(error) = saved {
+            message.push_str(&format!("; {error}"));
+        }
+        return Err(Failure::new(Exit::Verification, message));
     }
+    Ok(saved?)
 }
 
 fn find_order<V: Value>(a: &Csr<V>, method: Method, console: Console) -> Result<Permutation> {

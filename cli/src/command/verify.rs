@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use serde::Serialize;
+use windrow::memory::try_collect;
 use windrow::{
     Algorithm, Csr, Determinism, Device, DeviceKind, Element, Precision, SpmmBuilder, SpmmError, SpmmPlan,
     Value, Verification, bf16, f16, with_element,
@@ -72,8 +73,11 @@ pub(crate) fn run(args: &VerifyArgs, console: Console) -> Result<()> {
         units::count(a.cols()),
         units::count(a.nnz())
     ));
-    let request = PlanRequest::new(options, &args.plan, (&a, &device), console)?.settle(&a, console)?;
-    let single = a.map_values(f32::from_f64);
+    let profile = load::profile(&device, console);
+    let request =
+        PlanRequest::new(options, &args.plan, (&a, &device), profile, console)?.settle(&a, console)?;
+    let single = try_collect(a.values().iter().map(|&x| f32::from_f64(x)), "values")?;
+    let single = a.with_values(single)?;
     let cases = sweep(&Matrix { double: &a, single: &single }, &request, &device, args, console)?;
     let number = |wanted: fn(&Outcome) -> bool| cases.iter().filter(|case| wanted(&case.outcome)).count();
     let sweep = Sweep {

@@ -8,6 +8,7 @@ mod generate;
 mod info;
 #[cfg(unix)]
 mod interrupt;
+mod memory;
 mod nm;
 mod output;
 mod outputs;

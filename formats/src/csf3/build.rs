@@ -10,8 +10,8 @@ use crate::{Coo3, FormatError, Value};
 /// Entries that make a piece worth a task of its own.
 const PIECE_ENTRIES: usize = 1 << 14;
 
-/// An index for each level, and the value.
-type Entry<V> = ([u32; 3], V);
+/// An index for each level, the value, and the place in the list.
+type Entry<V> = ([u32; 3], V, u64);
 
 /// The tensor of a list of coordinates.
 pub(super) fn from_coo<V: Value>(coo: &Coo3<V>, mode_order: [usize; 3]) -> Result<Csf3<V>, FormatError> {
@@ -30,7 +30,7 @@ pub(super) fn from_coo<V: Value>(coo: &Coo3<V>, mode_order: [usize; 3]) -> Resul
         summed_duplicates: (sorted.len() - nnz) as u64,
     };
     let mut before = None;
-    for (path, value) in sorted {
+    for (path, value, _) in sorted {
         csf.push(before.map_or(0, |before| first_difference(before, path)), path, value);
         before = Some(path);
     }
@@ -44,9 +44,12 @@ fn sorted<V: Value>(coo: &Coo3<V>, mode_order: [usize; 3]) -> Result<Vec<Entry<V
     let mut entries: Vec<Entry<V>> = try_zeroed(coo.nnz(), "a copy of the entries")?;
     let levels = mode_order.map(|mode| coo.indices(mode));
     let places = entries.par_iter_mut().enumerate().with_min_len(PIECE_ENTRIES);
-    places.for_each(|(at, entry)| *entry = (levels.map(|indices| indices[at]), coo.values()[at]));
-    // One number is compared in fewer steps than an array.
-    entries.par_sort_by_key(|&([a, b, c], _)| u128::from(a) << 64 | u128::from(b) << 32 | u128::from(c));
+    places.for_each(|(at, entry)| {
+        *entry = (levels.map(|indices| indices[at]), coo.values()[at], at as u64);
+    });
+    // One number is compared in fewer steps than an array; the places make a sort stable that needs no memory.
+    let path = |[a, b, c]: [u32; 3]| u128::from(a) << 64 | u128::from(b) << 32 | u128::from(c);
+    entries.par_sort_unstable_by_key(|&(indices, _, at)| (path(indices), at));
     Ok(entries)
 }
 

@@ -1,7 +1,7 @@
 //! Tensors made from a tensor: other values, other form.
 
 use super::Csf3;
-use crate::memory::try_zeroed;
+use crate::memory::{try_copy, try_zeroed};
 use crate::{Coo3, FormatError, Value};
 
 impl<V: Value> Csf3<V> {
@@ -56,8 +56,8 @@ impl<V: Value> Csf3<V> {
             }
         }
         let mut indices = [const { Vec::new() }; 3];
-        let levels = [roots, fibers, self.leaf_indices.clone()];
+        let levels = [roots, fibers, try_copy(&self.leaf_indices, "indices")?];
         self.mode_order.iter().zip(levels).for_each(|(&mode, of_level)| indices[mode] = of_level);
-        Coo3::try_new(self.dims(), indices, self.values.clone())
+        Coo3::try_new(self.dims(), indices, try_copy(&self.values, "values")?)
     }
 }

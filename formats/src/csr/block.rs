@@ -4,8 +4,8 @@ use rayon::prelude::*;
 
 use super::Canonicalised;
 use super::build::Draft;
-use crate::Value;
-use crate::memory::index;
+use crate::memory::{index, make_room, narrow};
+use crate::{OutOfMemory, Value};
 
 /// Rows up to this length are sorted by insertion, without scratch memory.
 const INSERTION_ENTRIES: usize = 24;
@@ -54,7 +54,11 @@ impl<'a, V: Value> RowBlock<'a, V> {
     }
 
     /// Counting sort by row of the block's `entries` into the block, then [`Self::canonicalise`].
-    pub(super) fn fill(self, first_row: u32, entries: impl Iterator<Item = Entry<V>> + Clone) -> Outcome {
+    pub(super) fn fill(
+        self,
+        first_row: u32,
+        entries: impl Iterator<Item = Entry<V>> + Clone,
+    ) -> Result<Outcome, OutOfMemory> {
         // `ends` holds counts, then the next free position of each row, which is its end when all are placed.
         for (row, _, _) in entries.clone() {
             self.ends[(row - first_row) as usize] += 1;
@@ -74,7 +78,7 @@ impl<'a, V: Value> RowBlock<'a, V> {
     }
 
     /// Sorts each row, sums duplicates and closes the gaps in the block that they leave.
-    pub(super) fn canonicalise(self) -> Outcome {
+    pub(super) fn canonicalise(self) -> Result<Outcome, OutOfMemory> {
         let mut canonicalised = Canonicalised::default();
         let mut scratch = Vec::new();
         let (mut start, mut kept) = (0, 0);
@@ -83,7 +87,7 @@ impl<'a, V: Value> RowBlock<'a, V> {
             start = row.end;
             let (cols, values) = (&mut self.cols[row.clone()], &mut self.values[row.clone()]);
             if !cols.is_sorted() {
-                sort_row(cols, values, &mut scratch);
+                sort_row(cols, values, &mut scratch)?;
                 canonicalised.sorted_rows += 1;
             }
             let len = sum_duplicates(cols, values);
@@ -95,12 +99,16 @@ impl<'a, V: Value> RowBlock<'a, V> {
             kept += len;
             *end = self.base + kept as u64;
         }
-        Outcome { rows: self.ends.len(), entries: start, kept, canonicalised }
+        Ok(Outcome { rows: self.ends.len(), entries: start, kept, canonicalised })
     }
 }
 
 /// Sorts a row by column; equal columns keep their order, so that sums do not depend on the method.
-fn sort_row<V: Value>(cols: &mut [u32], values: &mut [V], scratch: &mut Vec<(u32, V)>) {
+fn sort_row<V: Value>(
+    cols: &mut [u32],
+    values: &mut [V],
+    scratch: &mut Vec<(u32, u32, V)>,
+) -> Result<(), OutOfMemory> {
     if cols.len() <= INSERTION_ENTRIES {
         for i in 1..cols.len() {
             let (column, value) = (cols[i], values[i]);
@@ -111,18 +119,23 @@ fn sort_row<V: Value>(cols: &mut [u32], values: &mut [V], scratch: &mut Vec<(u32
             }
             (cols[hole], values[hole]) = (column, value);
         }
-        return;
+        return Ok(());
     }
     scratch.clear();
-    scratch.extend(cols.iter().copied().zip(values.iter().copied()));
+    make_room(scratch, cols.len(), "a row to be sorted")?;
+    let entries = cols.iter().zip(&*values).enumerate();
+    scratch.extend(entries.map(|(at, (&column, &value))| (column, narrow(at), value)));
+    // The places make a sort stable that needs no memory.
+    let key = |&(column, at, _): &(u32, u32, V)| (column, at);
     if scratch.len() > PARALLEL_SORT_ENTRIES {
-        scratch.par_sort_by_key(|entry| entry.0);
+        scratch.par_sort_unstable_by_key(key);
     } else {
-        scratch.sort_by_key(|entry| entry.0);
+        scratch.sort_unstable_by_key(key);
     }
     for ((column, value), &entry) in cols.iter_mut().zip(values).zip(scratch.iter()) {
-        (*column, *value) = entry;
+        (*column, _, *value) = entry;
     }
+    Ok(())
 }
 
 /// Adds entries of a sorted row that share a column; returns how many are left, at the front.

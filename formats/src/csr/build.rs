@@ -6,7 +6,7 @@ use super::block::{Entry, Outcome, RowBlock, close_gaps};
 use super::{Canonicalised, Csr, Pattern};
 use crate::coo::first_not_below;
 use crate::memory::{dimension, index, narrow, try_zeroed};
-use crate::{Coo, FormatError, Value};
+use crate::{Coo, FormatError, OutOfMemory, Value};
 
 /// Entries that make a block worth a task of its own.
 const BLOCK_ENTRIES: usize = 1 << 15;
@@ -42,7 +42,7 @@ impl<V: Value> Draft<V> {
     }
 
     /// Sorts the rows and sums duplicates; everything else about the arrays is checked already.
-    pub(super) fn canonicalise(&mut self) {
+    pub(super) fn canonicalise(&mut self) -> Result<(), OutOfMemory> {
         let limits = balanced_limits(&self.row_offsets);
         let mut blocks = Vec::with_capacity(limits.len());
         let mut rest = RowBlock::whole(self);
@@ -54,8 +54,9 @@ impl<V: Value> Draft<V> {
             blocks.push(block);
             (rest, first_row) = (tail, end_row);
         }
-        let outcomes: Vec<_> = blocks.into_par_iter().map(RowBlock::canonicalise).collect();
+        let outcomes = blocks.into_par_iter().map(RowBlock::canonicalise).collect::<Result<Vec<_>, _>>()?;
         close_gaps(self, &outcomes);
+        Ok(())
     }
 
     /// The matrix, whose arrays now satisfy its invariants.
@@ -201,7 +202,7 @@ pub(super) fn from_coo<V: Value>(coo: &Coo<V>) -> Result<Csr<V>, FormatError> {
     }
     let in_order =
         buckets == 1 || coo.row_indices().par_windows(2).with_min_len(BLOCK_ENTRIES).all(|w| w[0] <= w[1]);
-    let outcomes: Vec<Outcome> = if in_order {
+    let outcomes: Result<Vec<Outcome>, _> = if in_order {
         let fill = |(first_row, block): (u32, RowBlock<'_, V>)| {
             let range = block.range();
             let (rows, cols) = (&coo.row_indices()[range.clone()], &coo.col_indices()[range.clone()]);
@@ -217,7 +218,7 @@ pub(super) fn from_coo<V: Value>(coo: &Coo<V>) -> Result<Csr<V>, FormatError> {
         };
         blocks.into_par_iter().map(fill).collect()
     };
-    close_gaps(&mut draft, &outcomes);
+    close_gaps(&mut draft, &outcomes?);
     Ok(draft.finish())
 }
 

@@ -10,7 +10,7 @@ mod tests;
 
 pub use pattern::Pattern;
 
-use crate::memory::{ByteSizes, bytes_of, dimension, index, narrow};
+use crate::memory::{ByteSizes, bytes_of, dimension, index, make_room, narrow};
 use crate::{Coo, FormatError, Value};
 use build::Draft;
 
@@ -78,7 +78,7 @@ impl<V: Value> Csr<V> {
         build::check_parts((rows, cols), &row_offsets, &col_indices, values.len())?;
         let mut draft =
             Draft { rows, cols, row_offsets, col_indices, values, canonicalised: Canonicalised::default() };
-        draft.canonicalise();
+        draft.canonicalise()?;
         Ok(draft.finish())
     }
 
@@ -138,6 +138,8 @@ impl<V: Value> Csr<V> {
         }
         for (row, end) in dense.chunks_exact(cols).zip(&mut draft.row_offsets[1..]) {
             for (column, &value) in row.iter().enumerate().filter(|&(_, &value)| value != V::ZERO) {
+                make_room(&mut draft.col_indices, 1, "col_indices")?;
+                make_room(&mut draft.values, 1, "values")?;
                 draft.col_indices.push(narrow(column));
                 draft.values.push(value);
             }

@@ -2,7 +2,7 @@
 
 use super::Csr;
 use super::build::Draft;
-use crate::memory::{dimension, narrow, try_zeroed};
+use crate::memory::{dimension, narrow, try_copy, try_zeroed};
 use crate::{Coo, FormatError, Permutation, Value};
 
 impl<V: Value> Csr<V> {
@@ -39,7 +39,8 @@ impl<V: Value> Csr<V> {
         for r in 0..self.rows() {
             row_indices[self.row_range(r)].fill(narrow(r));
         }
-        Coo::try_new(self.rows(), self.cols(), row_indices, self.col_indices().to_vec(), self.values.clone())
+        let col_indices = try_copy(self.col_indices(), "col_indices")?;
+        Coo::try_new(self.rows(), self.cols(), row_indices, col_indices, try_copy(&self.values, "values")?)
     }
 
     /// `Aᵀ`, by counting sort.

@@ -11,6 +11,8 @@ use std::sync::{Mutex, PoisonError};
 
 use super::line::Fault;
 use super::{Limits, ReadError};
+use crate::OutOfMemory;
+use crate::memory::{make_room, try_copy, try_with_room};
 
 /// Size of a block, and with it of the longest line.
 pub(super) const BLOCK_BYTES: usize = 1 << 19;
@@ -67,7 +69,8 @@ impl<'a> TextSource<'a> {
     pub(super) fn peek_line(&mut self) -> Result<Option<&[u8]>, ReadError> {
         let mut end = end_of_line(&self.pending[self.start..]);
         if end.is_none() && !self.at_end {
-            let mut buffer = self.pending.split_off(self.start);
+            let mut buffer = std::mem::take(&mut self.pending);
+            buffer.drain(..self.start);
             self.fill(&mut buffer)?;
             (self.pending, self.start) = (buffer, 0);
             end = end_of_line(&self.pending);
@@ -82,7 +85,7 @@ impl<'a> TextSource<'a> {
 
     /// Takes the line that [`Self::peek_line`] shows.
     pub(super) fn take_line(&mut self) -> Result<Option<Vec<u8>>, ReadError> {
-        let line = self.peek_line()?.map(<[u8]>::to_vec);
+        let line = self.peek_line()?.map(|line| try_copy(line, "a line")).transpose()?;
         if let Some(line) = &line {
             self.start += line.len();
             self.lines_taken += 1;
@@ -95,6 +98,7 @@ impl<'a> TextSource<'a> {
     /// The last line gets an end if it has none, so that every line of a block has one.
     fn next_block(&mut self, block: &mut Vec<u8>) -> Result<Result<bool, Fault>, ReadError> {
         block.clear();
+        make_room(block, self.pending.len() - self.start, "a block of text")?;
         block.extend_from_slice(&self.pending[self.start..]);
         self.pending.clear();
         self.start = 0;
@@ -105,7 +109,9 @@ impl<'a> TextSource<'a> {
                 block.push(b'\n');
             }
             Some(last) => {
-                self.pending.extend_from_slice(&block[last + 1..]);
+                let rest = &block[last + 1..];
+                make_room(&mut self.pending, rest.len(), "a block of text")?;
+                self.pending.extend_from_slice(rest);
                 block.truncate(last + 1);
             }
             None if block.is_empty() => return Ok(Ok(false)),
@@ -150,17 +156,25 @@ pub(super) struct End {
 /// fault in the text is among the results.
 ///
 /// # Errors
-/// What reading says. Faults are left in the results for the caller, who knows what the blocks mean.
+/// What reading says, and [`OutOfMemory`] of `parse`. Faults are left in the results for the caller, who knows what
+/// the blocks mean.
 pub(super) fn parse_blocks<T: Default + Send, K: Default>(
     source: TextSource<'_>,
-    parse: impl Fn(&[u8], &mut K) -> (Parsed<T>, ControlFlow<()>) + Sync,
+    parse: impl Fn(&[u8], &mut K) -> Result<(Parsed<T>, ControlFlow<()>), OutOfMemory> + Sync,
 ) -> Result<(Vec<Parsed<T>>, End), ReadError> {
     let stop = AtomicBool::new(false);
     let input = Mutex::new((source, 0usize));
     let results = Mutex::new(Vec::new());
     let error = Mutex::new(None);
+    let fail = |found: ReadError| {
+        stop.store(true, Ordering::Relaxed);
+        *error.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+    };
     let work = || {
-        let mut block = Vec::with_capacity(BLOCK_BYTES + 1);
+        let mut block = match try_with_room(BLOCK_BYTES + 1, "a block of text") {
+            Ok(block) => block,
+            Err(error) => return fail(error.into()),
+        };
         let mut kept = K::default();
         loop {
             let (number, taken) = {
@@ -176,17 +190,18 @@ pub(super) fn parse_blocks<T: Default + Send, K: Default>(
                 *next += 1;
                 (*next, taken)
             };
-            let (parsed, flow) = match taken {
-                Ok(Ok(true)) => parse(&block, &mut kept),
+            let parsed = match taken {
+                Ok(Ok(true)) => parse(&block, &mut kept).map_err(ReadError::from),
                 Ok(Ok(false)) => return,
-                Ok(Err(fault)) => (
+                Ok(Err(fault)) => Ok((
                     Parsed { content: T::default(), lines: 0, fault: Some((0, fault)) },
                     ControlFlow::Break(()),
-                ),
-                Err(e) => {
-                    *error.lock().unwrap_or_else(PoisonError::into_inner) = Some(e);
-                    return;
-                }
+                )),
+                Err(error) => Err(error),
+            };
+            let (parsed, flow) = match parsed {
+                Ok(parsed) => parsed,
+                Err(error) => return fail(error),
             };
             if flow.is_break() || parsed.fault.is_some() {
                 stop.store(true, Ordering::Relaxed);

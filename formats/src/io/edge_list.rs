@@ -17,7 +17,8 @@ use super::records::{Records, parse_records};
 use super::report::{Header, ReadReport};
 use super::scan::{blank, line_end};
 use super::{Loaded, ReadError, ReadOptions};
-use crate::Value;
+use crate::memory::{make_room, try_copy};
+use crate::{OutOfMemory, Value};
 
 /// What comment lines start with.
 const COMMENT: u8 = b'#';
@@ -58,10 +59,15 @@ impl<V: Value, E: Entry<V>> Records for Edges<V, E> {
         Ok(())
     }
 
-    fn close(&self, block: &mut Vec<E>) -> Vec<E> {
-        let closed = block.clone();
+    fn make_room(&self, block: &mut Vec<E>, bytes: usize) -> Result<(), OutOfMemory> {
+        // The shortest line is `0 0` and its end.
+        make_room(block, bytes / 4 + 1, "entries")
+    }
+
+    fn close(&self, block: &mut Vec<E>) -> Result<Vec<E>, OutOfMemory> {
+        let closed = try_copy(block, "entries")?;
         block.clear();
-        closed
+        Ok(closed)
     }
 }
 
@@ -171,7 +177,7 @@ fn read_edges<V: Value, E: Entry<V>>(
     let buckets = Buckets::new(rows, records.count);
     // Each list is dropped as soon as it is sorted.
     let grouped = |block: Vec<E>| Grouped::new(&block, buckets);
-    let blocks = records.blocks.into_par_iter().map(grouped).collect();
+    let blocks = records.blocks.into_par_iter().map(grouped).collect::<Result<_, _>>()?;
     let csr = assemble(buckets, cols, blocks, options)?;
     Ok(Loaded { csr, report })
 }

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::{ReadError, ReadOptions, Stage};
 use crate::memory::{index, narrow, try_zeroed};
-use crate::{Csr, Value};
+use crate::{Csr, OutOfMemory, Value};
 
 /// Entries of one bucket that its core's cache holds.
 const BUCKET_ENTRIES: u64 = 1 << 15;
@@ -91,24 +91,24 @@ impl<E> Default for Grouped<E> {
 
 impl<E> Grouped<E> {
     /// The entries sorted by bucket; entries of one bucket keep their order.
-    pub(super) fn new<V>(entries: &[E], buckets: Buckets) -> Self
+    pub(super) fn new<V>(entries: &[E], buckets: Buckets) -> Result<Self, OutOfMemory>
     where
         E: Entry<V>,
     {
-        let mut places = vec![0u32; buckets.count as usize];
+        let mut places = try_zeroed::<u32>(buckets.count as usize, "entries")?;
         entries.iter().for_each(|entry| places[buckets.of(entry.row())] += 1);
         let mut start = 0;
         for place in &mut places {
             start += std::mem::replace(place, start);
         }
-        let mut sorted = bytemuck::zeroed_vec(entries.len());
+        let mut sorted = try_zeroed(entries.len(), "entries")?;
         for &entry in entries {
             let place = &mut places[buckets.of(entry.row())];
             sorted[*place as usize] = entry;
             *place += 1;
         }
         // The next free place of each bucket has become its end.
-        Self { entries: sorted, ends: places }
+        Ok(Self { entries: sorted, ends: places })
     }
 
     pub(super) fn len(&self) -> usize {

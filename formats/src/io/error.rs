@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::Format;
 use super::printable::{bounded, printable};
-use crate::FormatError;
+use crate::{FormatError, OutOfMemory};
 
 /// Why a matrix or an order of rows could not be read.
 ///
@@ -84,6 +84,12 @@ pub enum ReadError {
         /// The error without the file's name.
         source: Box<ReadError>,
     },
+}
+
+impl From<OutOfMemory> for ReadError {
+    fn from(error: OutOfMemory) -> Self {
+        Self::Matrix(error.into())
+    }
 }
 
 impl ReadError {

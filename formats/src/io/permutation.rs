@@ -11,7 +11,8 @@ use super::records::{AllRecords, Records, parse_records};
 use super::scan::line_end;
 use super::source::Source;
 use super::{ReadError, ReadOptions};
-use crate::{FormatError, Permutation};
+use crate::memory::{make_room, try_copy};
+use crate::{FormatError, OutOfMemory, Permutation};
 
 /// What comment lines start with, also the first one.
 const COMMENT: u8 = b'#';
@@ -160,9 +161,14 @@ impl Records for OldRows {
         Ok(())
     }
 
-    fn close(&self, block: &mut Vec<u32>) -> Vec<u32> {
-        let closed = block.clone();
+    fn make_room(&self, block: &mut Vec<u32>, bytes: usize) -> Result<(), OutOfMemory> {
+        // The shortest line is `0` and its end.
+        make_room(block, bytes / 2 + 1, "entries")
+    }
+
+    fn close(&self, block: &mut Vec<u32>) -> Result<Vec<u32>, OutOfMemory> {
+        let closed = try_copy(block, "entries")?;
         block.clear();
-        closed
+        Ok(closed)
     }
 }

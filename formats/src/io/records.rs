@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::ReadError;
 use super::blocks::{End, Parsed, TextSource, parse_blocks};
 use super::line::{Fault, Line};
+use crate::OutOfMemory;
+use crate::memory::make_room;
 
 /// A grammar with one record a line.
 pub(super) trait Records: Sync {
@@ -24,8 +26,17 @@ pub(super) trait Records: Sync {
     /// What comment lines start with.
     const COMMENT: u8;
 
+    /// Makes room in `block`, which is empty, for the records of a text of `bytes` bytes: taking one then needs none.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    fn make_room(&self, block: &mut Self::Block, bytes: usize) -> Result<(), OutOfMemory>;
+
     /// Called when all lines of a block are read; leaves `block` empty.
-    fn close(&self, block: &mut Self::Block) -> Self::Closed;
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    fn close(&self, block: &mut Self::Block) -> Result<Self::Closed, OutOfMemory>;
 }
 
 /// Consecutive lines of a block that hold no record.
@@ -55,7 +66,8 @@ fn parse_block<R: Records>(
     records: &R,
     text: &[u8],
     block: &mut R::Block,
-) -> Parsed<BlockRecords<R::Closed>> {
+) -> Result<Parsed<BlockRecords<R::Closed>>, OutOfMemory> {
+    records.make_room(block, text.len())?;
     let (mut count, mut gaps) = (0, Vec::<Gap>::new());
     let (mut at, mut lines, mut fault) = (0, 0, None);
     while at < text.len() {
@@ -76,13 +88,16 @@ fn parse_block<R: Records>(
             }
             _ => match gaps.last_mut() {
                 Some(gap) if gap.records == count => gap.lines += 1,
-                _ => gaps.push(Gap { records: count, lines: 1 }),
+                _ => {
+                    make_room(&mut gaps, 1, "places of comments")?;
+                    gaps.push(Gap { records: count, lines: 1 });
+                }
             },
         }
         (at, lines) = (at + end, lines + 1);
     }
-    let content = BlockRecords { block: records.close(block), count, gaps };
-    Parsed { content, lines, fault }
+    let content = BlockRecords { block: records.close(block)?, count, gaps };
+    Ok(Parsed { content, lines, fault })
 }
 
 /// All records of a text.
@@ -130,10 +145,10 @@ pub(super) fn parse_records<R: Records>(
     let mut lines = source.lines_taken();
     let total = AtomicU64::new(0);
     let (parsed, end) = parse_blocks(source, |text, block: &mut R::Block| {
-        let parsed = parse_block(records, text, block);
+        let parsed = parse_block(records, text, block)?;
         let before = total.fetch_add(parsed.content.count, Ordering::Relaxed);
         let enough = before + parsed.content.count > most;
-        (parsed, if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        Ok((parsed, if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }))
     })?;
     let mut all = AllRecords { blocks: Vec::new(), places: Vec::new(), count: 0, lines: 0, end };
     let mut first_fault = None;

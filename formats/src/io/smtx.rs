@@ -11,8 +11,8 @@ use super::number::{parse_unsigned, scan_index};
 use super::report::{Header, ReadReport};
 use super::source::read_all;
 use super::{Loaded, ReadError, ReadOptions, Stage};
-use crate::memory::index;
-use crate::{Csr, Value};
+use crate::memory::{index, try_filled, try_with_room};
+use crate::{Csr, OutOfMemory, Value};
 
 /// Bytes of a line that are parsed in one piece by one thread.
 const PIECE_BYTES: usize = 1 << 18;
@@ -59,7 +59,7 @@ pub(super) fn read<V: Value>(
     }
 
     options.tell(Stage::Assembling, 0, None);
-    let values = vec![V::ONE; col_indices.len()];
+    let values = try_filled(col_indices.len(), V::ONE, "values")?;
     let csr = Csr::try_from_parts(index(rows), index(cols), row_offsets, col_indices, values)?;
     let mut report = ReadReport::new(Header::Smtx);
     report.content_bytes = text.len() as u64;
@@ -102,6 +102,14 @@ enum Wrong {
     Word(usize),
     /// There are too few or too many words: expected, found, column.
     Count(String, String, usize),
+    /// There is no memory for the numbers.
+    Memory(OutOfMemory),
+}
+
+impl From<OutOfMemory> for Wrong {
+    fn from(error: OutOfMemory) -> Self {
+        Self::Memory(error)
+    }
 }
 
 impl Wrong {
@@ -113,6 +121,7 @@ impl Wrong {
                 Fault::new(at + 1, expected, excerpt(&word[..len]))
             }
             Self::Count(expected, found, column) => Fault::new(column, expected, found),
+            Self::Memory(error) => return error.into(),
         };
         fault.at_line(line.number)
     }
@@ -126,9 +135,12 @@ fn numbers<T: Send>(
     accept: impl Fn(u64) -> Option<T> + Sync,
 ) -> Result<Vec<T>, Wrong> {
     let pieces = pieces(line.text);
-    let parsed: Vec<(Vec<T>, Option<usize>)> =
-        pieces.into_par_iter().map(|(start, end)| piece(line.text, start, end, &accept)).collect();
-    let mut all: Vec<T> = Vec::with_capacity(parsed.iter().map(|(numbers, _)| numbers.len()).sum());
+    let parsed: Vec<(Vec<T>, Option<usize>)> = pieces
+        .into_par_iter()
+        .map(|(start, end)| piece(line.text, start, end, &accept))
+        .collect::<Result<_, _>>()?;
+    let len = parsed.iter().map(|(numbers, _)| numbers.len()).sum();
+    let mut all: Vec<T> = try_with_room(len, "the numbers of a line")?;
     for (numbers, wrong) in parsed {
         all.extend(numbers);
         if let Some(at) = wrong {
@@ -162,13 +174,14 @@ fn piece<T>(
     start: usize,
     end: usize,
     accept: impl Fn(u64) -> Option<T>,
-) -> (Vec<T>, Option<usize>) {
-    let mut numbers = Vec::with_capacity((end - start) / 4);
+) -> Result<(Vec<T>, Option<usize>), OutOfMemory> {
+    // The shortest number is one digit and a blank.
+    let mut numbers = try_with_room((end - start) / 2 + 1, "the numbers of a line")?;
     let mut at = start;
     loop {
         at += text[at..end].iter().take_while(|&&byte| is_blank(byte)).count();
         if at == end {
-            return (numbers, None);
+            return Ok((numbers, None));
         }
         let scanned = scan_index(text, at).filter(|&(_, next)| next == end || is_blank(text[next]));
         let (number, next) = match scanned {
@@ -181,7 +194,7 @@ fn piece<T>(
         };
         match number.and_then(&accept) {
             Some(number) => numbers.push(number),
-            None => return (numbers, Some(at)),
+            None => return Ok((numbers, Some(at))),
         }
         at = next;
     }

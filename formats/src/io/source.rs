@@ -7,6 +7,7 @@ use std::path::Path;
 use flate2::bufread::MultiGzDecoder;
 
 use super::{Limits, ReadError, ReadOptions, Stage};
+use crate::memory::try_copy;
 
 /// Bytes looked at to find out the format.
 const SNIFFED_BYTES: u64 = 1 << 16;
@@ -38,19 +39,20 @@ impl<'a> Source<'a> {
         let stored = prefix_of(&mut reader)?;
         let gzip = stored.starts_with(GZIP_MAGIC);
         if !gzip {
-            return Ok(Self::with_prefix(stored, reader, gzip));
+            return Self::with_prefix(stored, reader, gzip);
         }
         let reader = io::Cursor::new(stored).chain(reader);
         let mut reader = MultiGzDecoder::new(BufReader::with_capacity(GZIP_BUFFER, reader));
         let prefix = prefix_of(&mut reader)?;
-        Ok(Self::with_prefix(prefix, reader, gzip))
+        Self::with_prefix(prefix, reader, gzip)
     }
 
-    fn with_prefix(mut prefix: Vec<u8>, rest: impl Read + Send + 'a, gzip: bool) -> Self {
+    fn with_prefix(mut prefix: Vec<u8>, rest: impl Read + Send + 'a, gzip: bool) -> Result<Self, ReadError> {
         if prefix.starts_with(BYTE_ORDER_MARK) {
             prefix.drain(..BYTE_ORDER_MARK.len());
         }
-        Self { reader: Box::new(io::Cursor::new(prefix.clone()).chain(rest)), prefix, gzip }
+        let again = try_copy(&prefix, "the start of the file")?;
+        Ok(Self { reader: Box::new(io::Cursor::new(again).chain(rest)), prefix, gzip })
     }
 
     /// The content of the file at `path`.

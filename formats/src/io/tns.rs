@@ -15,8 +15,8 @@ use super::scan::{blank, line_end};
 use super::source::Source;
 use super::{ReadError, ReadOptions, Stage};
 use crate::coo3::mode_dimensions;
-use crate::memory::try_zeroed;
-use crate::{Coo3, FormatError, Value};
+use crate::memory::{make_room, try_copy, try_zeroed};
+use crate::{Coo3, OutOfMemory, Value};
 
 /// What comment lines start with.
 const COMMENT: u8 = b'#';
@@ -180,11 +180,21 @@ impl<V: Value> Records for Entries<V> {
         line.end()
     }
 
-    fn close(&self, block: &mut Block<V>) -> Block<V> {
-        let closed = block.clone();
-        block.indices.iter_mut().for_each(Vec::clear);
+    fn make_room(&self, block: &mut Block<V>, bytes: usize) -> Result<(), OutOfMemory> {
+        // The shortest line is `1 1 1 1` and its end.
+        let records = bytes / 8 + 1;
+        block.indices.iter_mut().try_for_each(|of_mode| make_room(of_mode, records, "indices"))?;
+        make_room(&mut block.values, records, "values")
+    }
+
+    fn close(&self, block: &mut Block<V>) -> Result<Block<V>, OutOfMemory> {
+        let mut closed = Block { values: try_copy(&block.values, "values")?, ..Block::default() };
+        for (closed, of_mode) in closed.indices.iter_mut().zip(&mut block.indices) {
+            *closed = try_copy(of_mode, "indices")?;
+            of_mode.clear();
+        }
         block.values.clear();
-        closed
+        Ok(closed)
     }
 }
 
@@ -203,7 +213,7 @@ fn assemble<V: Value>(mut blocks: Vec<Block<V>>, dims: Option<[usize; 3]>) -> Re
 }
 
 /// All of `pieces` one after the other; each is dropped as soon as it is copied.
-fn concatenated<T>(pieces: Vec<Vec<T>>, what: &'static str) -> Result<Vec<T>, FormatError>
+fn concatenated<T>(pieces: Vec<Vec<T>>, what: &'static str) -> Result<Vec<T>, OutOfMemory>
 where
     T: bytemuck::Zeroable + Copy + Send + Sync,
 {

@@ -1,5 +1,8 @@
 //! Which rows go to tiles and which to the residual.
 
+use crate::OutOfMemory;
+use crate::memory::try_filled;
+
 /// Where the entries of a row are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RowPath {
@@ -19,6 +22,14 @@ impl RowAssignment {
     /// Every row in tiles.
     pub fn all_tile(rows: usize) -> Self {
         Self { paths: vec![RowPath::Tile; rows] }
+    }
+
+    /// [`all_tile`](Self::all_tile) where there may be too little memory for a byte for each row.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn try_all_tile(rows: usize) -> Result<Self, OutOfMemory> {
+        Ok(Self { paths: try_filled(rows, RowPath::Tile, "paths of rows")? })
     }
 
     /// Every row in the residual.

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::check::chosen_windows;
 use super::merge::merge_columns;
 use super::{Bucket, RowAssignment, RowPath, RsTile, RsTileParts, TILE_COLS, WINDOW_ROWS};
-use crate::memory::{index, narrow, try_zeroed};
+use crate::memory::{index, make_room, narrow, try_collect, try_par_collect, try_with_room, try_zeroed};
 use crate::{Csr, FormatError, NO_COLUMN, NO_ROW, Value};
 
 /// Entries that make a group of windows worth a task of its own.
@@ -26,10 +26,17 @@ pub(super) fn build<V: Value>(
     let (mut window_rows, mut residual_rows) = (Vec::new(), Vec::new());
     for row in order.filter(|&row| csr.row_len(row) > 0) {
         match assignment.path(row) {
-            RowPath::Tile => window_rows.push(narrow(row)),
-            RowPath::Residual => residual_rows.push((narrow(csr.row_len(row)), narrow(row))),
+            RowPath::Tile => {
+                make_room(&mut window_rows, WINDOW_ROWS, "window_rows")?;
+                window_rows.push(narrow(row));
+            }
+            RowPath::Residual => {
+                make_room(&mut residual_rows, 1, "residual_rows")?;
+                residual_rows.push((narrow(csr.row_len(row)), narrow(row)));
+            }
         }
     }
+    // Room for a whole window was made for each row.
     window_rows.resize(window_rows.len().next_multiple_of(WINDOW_ROWS), NO_ROW);
     build_listed(csr, window_rows, residual_rows)
 }
@@ -39,7 +46,9 @@ pub(super) fn build_windows<V: Value>(csr: &Csr<V>, window_rows: Vec<u32>) -> Re
     let listed = chosen_windows(csr, &window_rows)?;
     let residual = |&row: &usize| !listed[row] && csr.row_len(row) > 0;
     let residual_rows = (0..csr.rows()).filter(residual).map(|row| (narrow(csr.row_len(row)), narrow(row)));
-    build_listed(csr, window_rows, residual_rows.collect())
+    let mut rows = try_with_room(residual_rows.clone().count(), "residual_rows")?;
+    rows.extend(residual_rows);
+    build_listed(csr, window_rows, rows)
 }
 
 /// Builds the windows that are listed and a residual of rows given as `(length, row)`: no row twice, none empty.
@@ -78,16 +87,13 @@ fn build_tiles<V: Value>(
     parts: &mut RsTileParts<V>,
 ) -> Result<(), FormatError> {
     // 1. Tiles and values of each window, so that every window knows its place.
-    let sizes: Vec<(u64, usize)> = window_rows
-        .par_chunks(WINDOW_ROWS)
-        .with_min_len(64)
-        .map(|rows| {
-            let mut cols = 0u64;
-            merge_columns(csr, rows, |_, _, _| cols += 1);
-            let existing = rows.iter().filter(|&&row| row != NO_ROW);
-            (cols.div_ceil(TILE_COLS as u64), existing.map(|&row| csr.row_len(row as usize)).sum())
-        })
-        .collect();
+    let sizes = window_rows.par_chunks(WINDOW_ROWS).with_min_len(64).map(|rows| {
+        let mut cols = 0u64;
+        merge_columns(csr, rows, |_, _, _| cols += 1);
+        let existing = rows.iter().filter(|&&row| row != NO_ROW);
+        (cols.div_ceil(TILE_COLS as u64), existing.map(|&row| csr.row_len(row as usize)).sum())
+    });
+    let sizes: Vec<(u64, usize)> = try_par_collect(sizes, "sizes of windows")?;
     let tiles: u64 = sizes.iter().map(|size| size.0).sum();
     let entries = sizes.iter().map(|size| size.1).sum();
     if tiles > u64::from(u32::MAX) {
@@ -234,7 +240,7 @@ fn build_residual<V: Value>(
         first_row += same_len.len();
         first_entry = range.end;
     }
-    parts.residual_rows = rows.into_iter().map(|(_, row)| row).collect();
+    parts.residual_rows = try_collect(rows.into_iter().map(|(_, row)| row), "residual_rows")?;
     parts.residual_col_indices = cols;
     parts.residual_values = values;
     Ok(())

@@ -1,7 +1,7 @@
 //! The invariants of [`RsTile`](super::RsTile), one function for each label.
 
 use super::{RsTileParts, TILE_COLS, WINDOW_ROWS};
-use crate::memory::dimension;
+use crate::memory::{dimension, try_filled, try_with_room};
 use crate::{Csr, FormatError, NO_COLUMN, NO_ROW};
 
 /// The error for a broken invariant.
@@ -106,7 +106,7 @@ pub(super) fn chosen_windows<V>(csr: &Csr<V>, window_rows: &[u32]) -> Result<Vec
         return Err(broken("W2", format!("window_rows has {len} elements, not 8 for each window")));
     }
     listed_rows(window_rows, csr.rows())?;
-    let mut listed = vec![false; csr.rows()];
+    let mut listed = try_filled(csr.rows(), false, "rows listed")?;
     for (slot, &row) in window_rows.iter().enumerate().filter(|&(_, &row)| row != NO_ROW) {
         if std::mem::replace(&mut listed[row as usize], true) {
             return Err(broken("W3", format!("row {row} is stored more than once")));
@@ -177,7 +177,8 @@ fn residual_rows<V>(parts: &RsTileParts<V>) -> Result<(), FormatError> {
 /// W3: no row is in two places.
 fn rows_once<V>(parts: &RsTileParts<V>) -> Result<(), FormatError> {
     let in_windows = parts.window_rows.iter().filter(|&&row| row != NO_ROW);
-    let mut rows: Vec<u32> = in_windows.chain(&parts.residual_rows).copied().collect();
+    let mut rows = try_with_room(parts.window_rows.len() + parts.residual_rows.len(), "rows listed")?;
+    rows.extend(in_windows.chain(&parts.residual_rows).copied());
     rows.sort_unstable();
     match rows.windows(2).find(|pair| pair[0] == pair[1]) {
         None => Ok(()),

@@ -12,7 +12,8 @@
 
 use std::ops::Range;
 
-use windrow_formats::{Value, VectorNm};
+use windrow_formats::memory::try_zeroed;
+use windrow_formats::{OutOfMemory, Value, VectorNm};
 
 use super::unit::Unit;
 use super::vector::{Portable, Vector};
@@ -70,20 +71,20 @@ impl GatheredWeights {
     ///
     /// # Panics
     /// Unless there are as many.
-    pub(crate) fn new<V: Value>(weights: &VectorNm<V>, values: &[f32]) -> Self {
+    pub(crate) fn new<V: Value>(weights: &VectorNm<V>, values: &[f32]) -> Result<Self, OutOfMemory> {
         let (k, n, vector) = (weights.rows(), weights.cols(), weights.pattern().l());
         let kept_rows = weights.kept_rows();
         assert_eq!(values.len(), weights.kept(), "one value for each that is kept");
         let mut laid_out = Self { k, n, vector, kept_rows, sources: vec![], values: vec![], chunks: vec![0] };
         if n == 0 || kept_rows == 0 {
             laid_out.chunks.extend((0..n).step_by(CHUNK_COLUMNS).map(|start| n.min(start + CHUNK_COLUMNS)));
-            return laid_out;
+            return Ok(laid_out);
         }
-        laid_out.sources = vec![0; kept_rows * weights.vectors()];
+        laid_out.sources = try_zeroed(kept_rows * weights.vectors(), "source_rows")?;
         each_chunk(&mut laid_out.sources, kept_rows, &|v, sources| {
             sources.iter_mut().enumerate().for_each(|(u, source)| *source = narrow(weights.source_row(u, v)));
         });
-        laid_out.values = vec![0.0; values.len()];
+        laid_out.values = try_zeroed(values.len(), "values")?;
         each_chunk(&mut laid_out.values, kept_rows.saturating_mul(vector), &|v, mut to| {
             for columns in tiles(weights.vector_columns(v), (n, vector)) {
                 let (tile, rest) = to.split_at_mut(kept_rows * columns.len());
@@ -100,7 +101,7 @@ impl GatheredWeights {
             }
         }
         laid_out.chunks.push(n);
-        laid_out
+        Ok(laid_out)
     }
 
     /// Size in bytes, before it is allocated: of the rows, and of the weights.
@@ -185,18 +186,27 @@ impl GatheredWeights {
 
 impl Panels {
     /// `a`, which is m × k, or k × m if `k_major`, as it is multiplied in this precision.
-    pub(crate) fn new<T: Value>(a: DenseRef<'_, T>, k_major: bool, precision: Precision) -> Self {
+    pub(crate) fn new<T: Value>(
+        a: DenseRef<'_, T>,
+        k_major: bool,
+        precision: Precision,
+    ) -> Result<Self, OutOfMemory> {
         Self::on(Unit::best(), a, k_major, precision)
     }
 
-    fn on<T: Value>(unit: Unit, a: DenseRef<'_, T>, k_major: bool, precision: Precision) -> Self {
+    fn on<T: Value>(
+        unit: Unit,
+        a: DenseRef<'_, T>,
+        k_major: bool,
+        precision: Precision,
+    ) -> Result<Self, OutOfMemory> {
         let (rows, k) = if k_major { (a.cols(), a.rows()) } else { (a.rows(), a.cols()) };
         let width = unit.lanes() * rows.div_ceil(unit.lanes()).clamp(1, PANEL_VECTORS);
         let mut panels = Self { data: Vec::new(), rows, k, width, unit };
         if k == 0 {
-            return panels;
+            return Ok(panels);
         }
-        panels.data = vec![0.0; panels.count() * k * width];
+        panels.data = try_zeroed(panels.count() * k * width, "a copy of A")?;
         let round = precision == Precision::Tf32;
         let as_multiplied = |element: T| {
             let x = element.to_f32();
@@ -220,7 +230,7 @@ impl Panels {
                 }
             }
         });
-        panels
+        Ok(panels)
     }
 
     fn count(&self) -> usize {
@@ -351,8 +361,8 @@ mod tests {
     fn product(unit: Unit, threads: usize, case: &NmCase) -> Vec<f32> {
         let (rows, cols) = case.stored_a();
         let a = DenseRef::try_new(&case.a, rows, cols, case.lda).unwrap();
-        let panels = Panels::on(unit, a, case.layout == NmLayout::KMajor, Precision::F32);
-        let weights = GatheredWeights::new(&case.weights, case.weights.values());
+        let panels = Panels::on(unit, a, case.layout == NmLayout::KMajor, Precision::F32).unwrap();
+        let weights = GatheredWeights::new(&case.weights, case.weights.values()).unwrap();
         let n = case.n();
         let c = Mutex::new(vec![f32::NAN; case.m * n]);
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();

@@ -30,7 +30,8 @@ use std::any::TypeId;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use rayon::prelude::*;
-use windrow_formats::{Csr, FormatError, Value};
+use windrow_formats::memory::try_zeroed;
+use windrow_formats::{Csr, FormatError, OutOfMemory, Value};
 use windrow_preprocess::balance::row_ranges;
 
 use crate::activation::Epilogue;
@@ -121,19 +122,21 @@ pub(crate) fn spmm_fused<B: Element, C: Element<Sum = B::Sum>>(
     run: &Epilogue<'_, B::Sum>,
     b: DenseRef<'_, B>,
     c: DenseMut<'_, C>,
-) {
+) -> Result<(), OutOfMemory> {
     if run.is_linear() {
-        return spmm(a, run.alpha, b, run.beta, c);
+        spmm(a, run.alpha, b, run.beta, c);
+        return Ok(());
     }
     let (rows, cols) = (c.rows(), c.cols());
     let mut sums: Vec<B::Sum> = match run.beta == B::Sum::ZERO {
-        true => vec![B::Sum::ZERO; rows * cols],
-        false => rounded(c.as_ref()),
+        true => try_zeroed(rows * cols, "sums of C")?,
+        false => rounded(c.as_ref())?,
     };
     if let Ok(sums) = DenseMut::packed(&mut sums, rows, cols) {
         spmm(a, run.alpha, b, run.beta, sums);
     }
     finish(run, &mut sums, c);
+    Ok(())
 }
 
 /// `C ← act(sums + bias)`.
@@ -205,9 +208,9 @@ fn as_f32<T: Value>(elements: &[T]) -> Option<&[f32]> {
 }
 
 /// A matrix rounded to another type, row after row without padding: what a product with such operands reads.
-pub(crate) fn rounded<T: Value, E: Multiplied>(b: DenseRef<'_, T>) -> Vec<E> {
+pub(crate) fn rounded<T: Value, E: Multiplied>(b: DenseRef<'_, T>) -> Result<Vec<E>, OutOfMemory> {
     let cols = b.cols();
-    let mut packed = vec![E::ZERO; b.rows() * cols];
+    let mut packed = try_zeroed::<E>(b.rows() * cols, "a rounded operand")?;
     if cols > 0 {
         let together = CONVERSION_ELEMENTS.div_ceil(cols);
         each_chunk(&mut packed, together * cols, &|at, rows| {
@@ -216,7 +219,7 @@ pub(crate) fn rounded<T: Value, E: Multiplied>(b: DenseRef<'_, T>) -> Vec<E> {
             }
         });
     }
-    packed
+    Ok(packed)
 }
 
 /// Computes the whole product on `unit`.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use bytemuck::{Pod, Zeroable};
+use windrow_formats::memory::{try_copy, try_zeroed};
 use windrow_simt::GlobalPtr;
 
 use super::Device;
@@ -161,21 +162,26 @@ impl<T: Pod> DeviceBuffer<T> {
     /// The elements, after all work asked for before.
     ///
     /// # Errors
-    /// [`DeviceError::Driver`].
+    /// [`DeviceError::HostMemory`], [`DeviceError::Driver`].
     pub fn to_vec(&self) -> Result<Vec<T>, DeviceError> {
+        let what = "a copy of a buffer";
         if let (Storage::Device(address), Some(machine)) = (&self.storage, self.device.machine()) {
-            let mut elements = vec![T::zeroed(); self.len];
+            let mut elements = try_zeroed::<T>(self.len, what)?;
             // SAFETY: the allocation is this buffer's own and has as many bytes.
             unsafe { machine.download(*address, bytemuck::cast_slice_mut(&mut elements))? };
             return Ok(elements);
         }
-        Ok(self.host().unwrap_or_default().to_vec())
+        match self.host() {
+            Some(elements) => Ok(try_copy(elements, what)?),
+            // Elements without bytes.
+            None => Ok(try_zeroed(self.len, what)?),
+        }
     }
 
     /// The elements, if they are in host memory.
     pub(crate) fn host(&self) -> Option<&[T]> {
         match &self.storage {
-            Storage::Empty => Some(&[]),
+            Storage::Empty => (self.len == 0).then_some(&[]),
             Storage::Host(lines) => Some(&bytemuck::cast_slice(lines)[..self.len]),
             Storage::Device(_) => None,
         }
@@ -184,7 +190,7 @@ impl<T: Pod> DeviceBuffer<T> {
     /// The elements, if they are in host memory.
     pub(crate) fn host_mut(&mut self) -> Option<&mut [T]> {
         match &mut self.storage {
-            Storage::Empty => Some(&mut []),
+            Storage::Empty => (self.len == 0).then_some(&mut []),
             Storage::Host(lines) => Some(&mut bytemuck::cast_slice_mut(lines)[..self.len]),
             Storage::Device(_) => None,
         }
@@ -235,6 +241,10 @@ mod tests {
         let mut empty = DeviceBuffer::<u32>::alloc_zeroed(device, 0).unwrap();
         empty.copy_from_slice(&[]).unwrap();
         assert_eq!((empty.address(), empty.to_vec().unwrap()), (0, vec![]));
+        let mut nothing = DeviceBuffer::from_slice(device, &[(), ()]).unwrap();
+        nothing.copy_from_slice(&[(), ()]).unwrap();
+        assert_eq!((nothing.len(), nothing.bytes(), nothing.to_vec().unwrap().len()), (2, 0, 2));
+        assert!(nothing.copy_from_slice(&[()]).is_err());
     }
 
     #[test]

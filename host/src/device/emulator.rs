@@ -103,7 +103,7 @@ impl EmulatorMachine {
         })
     }
 
-    /// Does what waits.
+    /// Does the work that this thread has put off.
     fn finish(&self) -> Result<(), DeviceError> {
         let take = |fork: &mut Fork| std::mem::take(&mut fork.waiting);
         // Not under the lock: whoever runs a kernel may meanwhile be given another thread's work.
@@ -234,7 +234,7 @@ impl Machine for EmulatorMachine {
             if fork.depth == 0 {
                 forks.remove(&thread);
             }
-            Ok(())
+            Ok::<(), DeviceError>(())
         })?;
         finished
     }

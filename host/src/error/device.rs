@@ -1,6 +1,7 @@
 //! What can go wrong on a device.
 
 use thiserror::Error;
+use windrow_formats::OutOfMemory;
 
 /// Why a device could not be opened, or refused work.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -98,6 +99,9 @@ pub enum DeviceError {
         /// The device: its model, and its selector where it has one.
         device: String,
     },
+    /// An allocation that the host refused.
+    #[error(transparent)]
+    HostMemory(#[from] OutOfMemory),
     /// A slice and a buffer of different length.
     #[error("the buffer holds {buffer} elements but the slice {slice}; they must be equal")]
     CopyLength {

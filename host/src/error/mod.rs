@@ -17,13 +17,19 @@ pub use tensor::TensorError;
 pub use training::TrainingError;
 
 use thiserror::Error;
-use windrow_formats::{FormatError, UnknownName};
+use windrow_formats::{FormatError, OutOfMemory, UnknownName};
 
 /// Errors of devices and formats become those of a family by way of [`PlanError`].
 macro_rules! via_plan_error {
     ($error:ident) => {
         impl From<$crate::error::DeviceError> for $error {
             fn from(error: $crate::error::DeviceError) -> Self {
+                Self::Plan(error.into())
+            }
+        }
+
+        impl From<windrow_formats::OutOfMemory> for $error {
+            fn from(error: windrow_formats::OutOfMemory) -> Self {
                 Self::Plan(error.into())
             }
         }
@@ -82,6 +88,12 @@ pub enum Error {
     /// A name that stands for no option.
     #[error(transparent)]
     Name(#[from] UnknownName),
+}
+
+impl From<OutOfMemory> for Error {
+    fn from(error: OutOfMemory) -> Self {
+        Self::Format(error.into())
+    }
 }
 
 impl Error {

@@ -1,7 +1,7 @@
 //! What can go wrong with any product: its operands, its memory, its device.
 
 use thiserror::Error;
-use windrow_formats::FormatError;
+use windrow_formats::{FormatError, OutOfMemory};
 
 use super::device::DeviceError;
 use crate::options::Precision;
@@ -154,4 +154,10 @@ pub enum PlanError {
     /// The matrix, or a layout of it, could not be built.
     #[error(transparent)]
     Format(#[from] FormatError),
+}
+
+impl From<OutOfMemory> for PlanError {
+    fn from(error: OutOfMemory) -> Self {
+        Self::Format(error.into())
+    }
 }

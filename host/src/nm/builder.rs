@@ -154,10 +154,10 @@ impl<'a, V: Value> NmSpmmBuilder<'a, V> {
                 )?;
                 let host = HostNm::new(
                     self.weights,
-                    &values.bits().numbers::<f32>(),
+                    &values.bits()?.numbers::<f32>()?,
                     self.options.precision,
                     self.options.layout,
-                );
+                )?;
                 clock.end("layout");
                 Body::Cpu(host)
             }

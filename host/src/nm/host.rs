@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use windrow_formats::{Value, VectorNm};
+use windrow_formats::{OutOfMemory, Value, VectorNm};
 
 use super::options::ActivationLayout;
 use crate::activation::Activation;
@@ -58,8 +58,8 @@ impl HostNm {
         values: &[f32],
         precision: Precision,
         layout: ActivationLayout,
-    ) -> Self {
-        Self { weights: GatheredWeights::new(weights, values), precision, layout }
+    ) -> Result<Self, OutOfMemory> {
+        Ok(Self { weights: GatheredWeights::new(weights, values)?, precision, layout })
     }
 
     /// What a plan for `weights` will allocate.
@@ -78,9 +78,9 @@ impl HostNm {
         epilogue: Finish<'_>,
         a: DenseRef<'_, E>,
         c: DenseMut<'_, C>,
-    ) {
+    ) -> Result<(), OutOfMemory> {
         let Finish { alpha, beta, bias, activation } = epilogue;
-        let panels = Panels::new(a, self.layout == ActivationLayout::KMajor, self.precision);
+        let panels = Panels::new(a, self.layout == ActivationLayout::KMajor, self.precision)?;
         let (m, n, ld) = (c.rows(), c.cols(), c.ld());
         let rows = Rows { data: c.into_data().as_mut_ptr(), ld, borrow: PhantomData };
         self.weights.multiply(&panels, |row, column, sums| {
@@ -98,5 +98,6 @@ impl HostNm {
             activation.apply_to(sums);
             to.iter_mut().zip(&*sums).for_each(|(to, &x)| *to = C::from_f32(x));
         });
+        Ok(())
     }
 }

@@ -47,11 +47,10 @@ fn on_tensor_cores<'a, V: Value>(
 /// Instances for CUDA cores, likewise.
 fn on_cuda_cores<'a, V: Value>(
     weights: &'a VectorNm<V>,
-    bits: &'a Bits,
+    values: &'a [f32],
     found: Vec<tiles::Choice>,
 ) -> impl Iterator<Item = Laid> + 'a {
-    let values = bits.numbers::<f32>();
-    found.into_iter().map(move |choice| Laid::CudaCores(cuda_cores::Layout::new(weights, &values, choice)))
+    found.into_iter().map(move |choice| Laid::CudaCores(cuda_cores::Layout::new(weights, values, choice)))
 }
 
 impl<V: Value> Making<'_, V> {
@@ -62,7 +61,7 @@ impl<V: Value> Making<'_, V> {
     pub(super) fn kernels(mut self) -> Result<Kernels, NmError> {
         let (weights, options) = (self.weights, self.options);
         let (precision, kernel) = (options.precision, options.kernel.as_deref());
-        let bits = Bits::of(precision, weights.values());
+        let bits = Bits::of(precision, weights.values())?;
         let mut unsuitable = "Tensor Cores have no f32".to_owned();
         // Instances whose tiles suit the weights.
         let mut known = Vec::new();
@@ -94,7 +93,8 @@ impl<V: Value> Making<'_, V> {
             None => choice.is_pipelined(),
         });
         self.clock.end("choice");
-        let mut laid = on_cuda_cores(weights, &bits, found);
+        let values = bits.numbers::<f32>()?;
+        let mut laid = on_cuda_cores(weights, &values, found);
         let Some(first) = laid.next() else {
             let name = kernel.unwrap_or_default().to_owned();
             let known = known.join(", ");

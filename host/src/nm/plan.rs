@@ -4,6 +4,7 @@ use std::fmt;
 
 use half::{bf16, f16};
 use windrow_formats::NmPattern;
+use windrow_formats::memory::try_zeroed;
 
 use super::gpu::{GpuNm, MAX_ROWS};
 use super::host::{Finish, HostNm};
@@ -83,7 +84,7 @@ impl NmSpmmPlan {
         if a.len() != m * self.inner {
             return Err(NmError::PackedLength { len: a.len(), weight_rows: self.inner });
         }
-        let mut c = vec![0.0; elements(m, self.cols, self.cols)?];
+        let mut c = try_zeroed(elements(m, self.cols, self.cols)?, "C")?;
         self.run_host(
             &Epilogue::default(),
             DenseRef::packed(a, rows, cols)?,
@@ -133,11 +134,10 @@ impl NmSpmmPlan {
         a: DenseRef<'_, f32>,
         mut c: DenseMut<'_, f32>,
     ) -> Result<(), NmError> {
-        let rounded = Rounded::<E>::new(a);
+        let rounded = Rounded::<E>::new(a)?;
         let a = rounded.view()?;
         if let Body::Cpu(weights) = &self.body {
-            weights.run(self.epilogue(run, run.bias), a, c);
-            return Ok(());
+            return Ok(weights.run(self.epilogue(run, run.bias), a, c)?);
         }
         let a = DeviceMatrix::upload(&self.device, a)?;
         let mut on_device = output_on(&self.device, c.as_ref(), run.beta)?;
@@ -199,7 +199,7 @@ impl NmSpmmPlan {
             Body::Cpu(weights) => {
                 // All are in host memory: they are on the CPU, as was just checked.
                 if let (Some(a), Some(c)) = (a.host(), c.host_mut()) {
-                    weights.run(self.epilogue(run, run.bias.and_then(DeviceBuffer::host)), a, c);
+                    weights.run(self.epilogue(run, run.bias.and_then(DeviceBuffer::host)), a, c)?;
                 }
                 Ok(())
             }

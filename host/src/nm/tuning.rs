@@ -68,7 +68,7 @@ impl Scratch {
                 f32::from_bits(0x4000_0000 | state >> 9) - 3.0
             })
             .collect();
-        a.copy_from_slice(Bits::of(bringing.precision, &numbers).bytes())?;
+        a.copy_from_slice(Bits::of(bringing.precision, &numbers)?.bytes())?;
         let operands = Operands {
             a: a.address(),
             lda,

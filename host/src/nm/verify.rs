@@ -100,7 +100,7 @@ impl NmSpmmPlan {
         if rows.is_empty() || n == 0 {
             return Ok(Verification::NOTHING);
         }
-        let values = Bits::of(self.precision, weights.values()).numbers::<f64>();
+        let values = Bits::of(self.precision, weights.values())?.numbers::<f64>()?;
         let (stored_rows, stored_cols) = (a.rows(), a.cols());
         let a = multiplied(self.precision, a)?;
         let a = DenseRef::packed(&a, stored_rows, stored_cols)?;

@@ -3,6 +3,9 @@
 use std::any::TypeId;
 use std::borrow::Cow;
 
+use windrow_formats::OutOfMemory;
+use windrow_formats::memory::try_zeroed;
+
 use crate::cpu;
 use crate::dense::{DenseMut, DenseRef};
 use crate::device::Device;
@@ -19,14 +22,14 @@ pub(crate) struct Rounded<'a, E: Element> {
 }
 
 impl<'a, E: Element> Rounded<'a, E> {
-    pub(crate) fn new<T: Real>(matrix: DenseRef<'a, T>) -> Self {
+    pub(crate) fn new<T: Real>(matrix: DenseRef<'a, T>) -> Result<Self, OutOfMemory> {
         let (rows, cols) = (matrix.rows(), matrix.cols());
-        match is_same::<T, E>() {
+        Ok(match is_same::<T, E>() {
             true => {
                 Self { data: Cow::Borrowed(bytemuck::cast_slice(matrix.data())), rows, cols, ld: matrix.ld() }
             }
-            false => Self { data: Cow::Owned(cpu::rounded(matrix)), rows, cols, ld: cols },
-        }
+            false => Self { data: Cow::Owned(cpu::rounded(matrix)?), rows, cols, ld: cols },
+        })
     }
 
     pub(crate) fn view(&self) -> Result<DenseRef<'_, E>, PlanError> {
@@ -51,8 +54,8 @@ pub(crate) fn with_sums<T: Real, S: Real, E: From<PlanError>>(
         return product(DenseMut::try_new(data, rows, cols, ld)?);
     }
     let mut sums: Vec<S> = match beta == T::ZERO {
-        true => vec![S::ZERO; rows * cols],
-        false => cpu::rounded(c.as_ref()),
+        true => try_zeroed(rows * cols, "sums of C").map_err(PlanError::from)?,
+        false => cpu::rounded(c.as_ref()).map_err(PlanError::from)?,
     };
     product(DenseMut::packed(&mut sums, rows, cols)?)?;
     for (r, sums) in sums.chunks_exact(cols.max(1)).enumerate() {

@@ -5,7 +5,8 @@ use std::sync::OnceLock;
 
 use half::{bf16, f16};
 use rayon::prelude::*;
-use windrow_formats::Value;
+use windrow_formats::memory::try_par_collect;
+use windrow_formats::{OutOfMemory, Value};
 use windrow_kernels::Dtype;
 use windrow_kernels::preprocess::TileRecordsParams;
 
@@ -100,40 +101,46 @@ impl<'a, V: Value> Values<'a, V> {
     }
 
     /// All of them, rounded.
-    pub(crate) fn bits(&self) -> &Bits {
-        self.bits.get_or_init(|| Bits::of(self.precision, self.given))
+    pub(crate) fn bits(&self) -> Result<&Bits, OutOfMemory> {
+        match self.bits.get() {
+            Some(bits) => Ok(bits),
+            None => {
+                let bits = Bits::of(self.precision, self.given)?;
+                Ok(self.bits.get_or_init(|| bits))
+            }
+        }
     }
 
     /// What a kernel takes: f32 as they are, unless one is not a number, whose bits a GPU would not keep; others
     /// rounded.
-    pub(crate) fn unplaced(&self) -> Unplaced<'_> {
+    pub(crate) fn unplaced(&self) -> Result<Unplaced<'_>, OutOfMemory> {
         let is_f32 = (&V::ZERO as &dyn Any).is::<f32>();
-        match is_f32 && self.exceptions.not_numbers == 0 {
+        Ok(match is_f32 && self.exceptions.not_numbers == 0 {
             true => Unplaced {
                 bytes: bytemuck::cast_slice(self.given),
                 dtype: self.precision.dtype(),
                 to_round: true,
             },
-            false => self.bits().unplaced(),
-        }
+            false => self.bits()?.unplaced(),
+        })
     }
 }
 
 /// The values that a plan is made with, whatever their type: the same as [`Values`].
 pub(crate) trait GivenValues {
     /// All of them, rounded.
-    fn bits(&self) -> &Bits;
+    fn bits(&self) -> Result<&Bits, OutOfMemory>;
 
     /// What a kernel takes that lays them out.
-    fn unplaced(&self) -> Unplaced<'_>;
+    fn unplaced(&self) -> Result<Unplaced<'_>, OutOfMemory>;
 }
 
 impl<V: Value> GivenValues for Values<'_, V> {
-    fn bits(&self) -> &Bits {
+    fn bits(&self) -> Result<&Bits, OutOfMemory> {
         Values::bits(self)
     }
 
-    fn unplaced(&self) -> Unplaced<'_> {
+    fn unplaced(&self) -> Result<Unplaced<'_>, OutOfMemory> {
         Values::unplaced(self)
     }
 }
@@ -151,17 +158,20 @@ pub(crate) enum Bits {
 
 impl Bits {
     /// `values` rounded once to `precision`.
-    pub(crate) fn of<V: Value>(precision: Precision, values: &[V]) -> Self {
-        let half = |bits: fn(f64) -> u16| values.par_iter().map(|&v| bits(v.to_f64())).collect();
-        match precision {
-            Precision::F16 => Self::F16(half(|x| <f16 as Value>::from_f64(x).to_bits())),
-            Precision::Bf16 => Self::Bf16(half(|x| <bf16 as Value>::from_f64(x).to_bits())),
-            Precision::F32 => Self::F32(values.par_iter().map(|v| v.to_f32().to_bits()).collect()),
-            Precision::F64 => Self::F64(values.par_iter().map(|v| v.to_f64().to_bits()).collect()),
-            Precision::Tf32 => {
-                Self::Tf32(values.par_iter().map(|v| tf32::round_f64(v.to_f64()).to_bits()).collect())
-            }
+    pub(crate) fn of<V: Value>(precision: Precision, values: &[V]) -> Result<Self, OutOfMemory> {
+        fn map<V: Value, T: Send>(
+            values: &[V],
+            bits: impl Fn(&V) -> T + Sync + Send,
+        ) -> Result<Vec<T>, OutOfMemory> {
+            try_par_collect(values.par_iter().map(bits), "rounded values")
         }
+        Ok(match precision {
+            Precision::F16 => Self::F16(map(values, |v| <f16 as Value>::from_f64(v.to_f64()).to_bits())?),
+            Precision::Bf16 => Self::Bf16(map(values, |v| <bf16 as Value>::from_f64(v.to_f64()).to_bits())?),
+            Precision::F32 => Self::F32(map(values, |v| v.to_f32().to_bits())?),
+            Precision::F64 => Self::F64(map(values, |v| v.to_f64().to_bits())?),
+            Precision::Tf32 => Self::Tf32(map(values, |v| tf32::round_f64(v.to_f64()).to_bits())?),
+        })
     }
 
     pub(crate) fn dtype(&self) -> Dtype {
@@ -192,17 +202,17 @@ impl Bits {
     }
 
     /// The values of these entries.
-    pub(crate) fn gather(&self, entries: &[u32]) -> Self {
-        fn of<T: Copy + Send + Sync>(bits: &[T], entries: &[u32]) -> Vec<T> {
-            entries.par_iter().map(|&e| bits[e as usize]).collect()
+    pub(crate) fn gather(&self, entries: &[u32]) -> Result<Self, OutOfMemory> {
+        fn of<T: Copy + Send + Sync>(bits: &[T], entries: &[u32]) -> Result<Vec<T>, OutOfMemory> {
+            try_par_collect(entries.par_iter().map(|&e| bits[e as usize]), "values in their order")
         }
-        match self {
-            Self::F16(bits) => Self::F16(of(bits, entries)),
-            Self::Bf16(bits) => Self::Bf16(of(bits, entries)),
-            Self::F32(bits) => Self::F32(of(bits, entries)),
-            Self::Tf32(bits) => Self::Tf32(of(bits, entries)),
-            Self::F64(bits) => Self::F64(of(bits, entries)),
-        }
+        Ok(match self {
+            Self::F16(bits) => Self::F16(of(bits, entries)?),
+            Self::Bf16(bits) => Self::Bf16(of(bits, entries)?),
+            Self::F32(bits) => Self::F32(of(bits, entries)?),
+            Self::Tf32(bits) => Self::Tf32(of(bits, entries)?),
+            Self::F64(bits) => Self::F64(of(bits, entries)?),
+        })
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -214,9 +224,12 @@ impl Bits {
     }
 
     /// The values as the CPU multiplies them: in the type of the precision's sums, or a wider one.
-    pub(crate) fn numbers<S: Value>(&self) -> Vec<S> {
-        fn of<T: Copy + Sync, S: Value>(bits: &[T], number: impl Fn(T) -> S + Sync) -> Vec<S> {
-            bits.par_iter().map(|&bits| number(bits)).collect()
+    pub(crate) fn numbers<S: Value>(&self) -> Result<Vec<S>, OutOfMemory> {
+        fn of<T: Copy + Sync, S: Value>(
+            bits: &[T],
+            number: impl Fn(T) -> S + Sync + Send,
+        ) -> Result<Vec<S>, OutOfMemory> {
+            try_par_collect(bits.par_iter().map(|&bits| number(bits)), "rounded values")
         }
         match self {
             Self::F16(bits) => of(bits, |bits| S::from_f32(f16::from_bits(bits).to_f32())),
@@ -237,15 +250,15 @@ mod tests {
     fn values_are_rounded_once_and_overflow_is_counted() {
         // Halfway between 1 and the next f16, but for a bit that f32 would lose.
         let values = [1.0 + 2f64.powi(-11) + 2f64.powi(-40), 70_000.0, f64::INFINITY, 1e300];
-        let bits = Bits::of(Precision::F16, &values);
+        let bits = Bits::of(Precision::F16, &values).unwrap();
         assert_eq!(
-            bits.numbers::<f32>(),
+            bits.numbers::<f32>().unwrap(),
             [1.0 + 2f32.powi(-10), f32::INFINITY, f32::INFINITY, f32::INFINITY]
         );
         assert_eq!(counts(Precision::F16, &values), [2, 3, 0]);
-        let bits = Bits::of(Precision::F32, &values);
+        let bits = Bits::of(Precision::F32, &values).unwrap();
         assert_eq!(counts(Precision::F32, &values), [1, 2, 0]);
-        assert_eq!(bits.gather(&[1, 0]).numbers::<f32>(), [70_000.0, 1.0 + 2f32.powi(-11)]);
+        assert_eq!(bits.gather(&[1, 0]).unwrap().numbers::<f32>().unwrap(), [70_000.0, 1.0 + 2f32.powi(-11)]);
         assert_eq!(bits.bytes().len(), 16);
     }
 
@@ -254,12 +267,12 @@ mod tests {
         let little = 2f64.powi(-40);
         // Just above the tie between two bf16, just below the tie between two tf32, and what f16 cannot hold.
         let values = [1.0 + 2f64.powi(-8) + little, 1.0 + 2f64.powi(-11) - little, 70_000.0, 3e38, f64::NAN];
-        let bits = Bits::of(Precision::Bf16, &values);
-        assert_eq!(bits.numbers::<f32>()[..3], [1.0 + 2f32.powi(-7), 1.0, 70_144.0]);
+        let bits = Bits::of(Precision::Bf16, &values).unwrap();
+        assert_eq!(bits.numbers::<f32>().unwrap()[..3], [1.0 + 2f32.powi(-7), 1.0, 70_144.0]);
         assert_eq!((counts(Precision::Bf16, &values), bits.bytes().len()), ([0, 1, 1], 10));
-        assert_eq!(bits.gather(&[2]).bytes(), 0x4789u16.to_ne_bytes());
-        let bits = Bits::of(Precision::Tf32, &values);
-        assert_eq!(bits.numbers::<f32>()[..3], [1.0 + 2f32.powi(-8), 1.0, 70_016.0]);
+        assert_eq!(bits.gather(&[2]).unwrap().bytes(), 0x4789u16.to_ne_bytes());
+        let bits = Bits::of(Precision::Tf32, &values).unwrap();
+        assert_eq!(bits.numbers::<f32>().unwrap()[..3], [1.0 + 2f32.powi(-8), 1.0, 70_016.0]);
         assert_eq!((counts(Precision::Tf32, &values), bits.bytes().len()), ([0, 1, 1], 20));
         assert_eq!(counts(Precision::Tf32, &[f32::MAX]), [1, 1, 0]);
         assert_eq!(counts(Precision::Bf16, &[f32::MAX]), [1, 1, 0]);
@@ -267,7 +280,7 @@ mod tests {
 
     /// The exceptions by rounding every value.
     fn by_rounding<V: Value>(precision: Precision, values: &[V]) -> [u64; 3] {
-        let rounded = Bits::of(precision, values).numbers::<f64>();
+        let rounded = Bits::of(precision, values).unwrap().numbers::<f64>().unwrap();
         let both = || values.iter().zip(&rounded).map(|(x, rounded)| (x.to_f64(), *rounded));
         let count = |found: &dyn Fn(f64, f64) -> bool| both().filter(|&(x, r)| found(x, r)).count() as u64;
         [

@@ -4,6 +4,7 @@ use std::fmt;
 
 use half::f16;
 use rayon::prelude::*;
+use windrow_formats::memory::try_zeroed;
 
 use crate::cpu::each_chunk;
 use crate::element::{Element, is_narrow};
@@ -93,7 +94,7 @@ pub(crate) fn multiplied<E: Element>(
     matrix: &DeviceMatrix<E>,
 ) -> Result<Vec<f64>, PlanError> {
     let elements = matrix.download()?;
-    let mut multiplied = vec![0.0; elements.len()];
+    let mut multiplied = try_zeroed(elements.len(), "an operand as it is multiplied")?;
     each_chunk(&mut multiplied, TASK_ELEMENTS, &|task, to| {
         for (to, element) in to.iter_mut().zip(&elements[task * TASK_ELEMENTS..]) {
             *to = tf32::as_multiplied(precision, element.to_f64());

@@ -1,5 +1,6 @@
 //! From a pattern and options to a plan.
 
+use windrow_formats::memory::try_with_room;
 use windrow_formats::{Csr, SAMPLED_COLS, SampledTiles, Value, WINDOW_ROWS};
 use windrow_kernels::sddmm::BATCH;
 use windrow_preprocess::balance::{EntryBatches, entry_batches};
@@ -170,9 +171,9 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
                 report.reason = "the CPU has one algorithm, rows in parallel".to_owned();
                 let SddmmOptions { precision, form, .. } = self.options;
                 let body = with_element!(precision, E => {
-                    let host = HostSddmm::<<E as Element>::Sum>::new(self.a, precision, form);
-                    self.account(&mut report, host.sizes())?;
-                    BySum::new(host)
+                    type Sum<E> = <E as Element>::Sum;
+                    self.account(&mut report, HostSddmm::<Sum<E>>::sizes(self.a, form))?;
+                    BySum::new(HostSddmm::<Sum<E>>::new(self.a, precision, form)?)
                 });
                 clock.end("copy");
                 Body::Cpu(body)
@@ -248,7 +249,7 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
                 }
                 .into());
             }
-            let mut entry_rows = Vec::with_capacity(self.a.nnz());
+            let mut entry_rows = try_with_room(self.a.nnz(), "entry_rows")?;
             for row in 0..self.a.rows() {
                 entry_rows.resize(self.a.row_range(row).end, narrow(row));
             }
@@ -335,7 +336,7 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
         let scale = match self.options.form {
             SddmmForm::Mask => None,
             SddmmForm::Scale => with_element!(self.options.precision, E => {
-                let scale = scale_of::<V, <E as Element>::Sum>(self.a.values());
+                let scale = scale_of::<V, <E as Element>::Sum>(self.a.values())?;
                 Some(DeviceBuffer::named(device, bytemuck::cast_slice(&scale), "values")?)
             }),
         };

@@ -1,6 +1,7 @@
 //! Sampled products on the CPU.
 
-use windrow_formats::{Csr, Pattern, Value};
+use windrow_formats::memory::{try_collect, try_zeroed};
+use windrow_formats::{Csr, OutOfMemory, Pattern, Value};
 
 use super::options::SddmmForm;
 use crate::cpu::{self, each_chunk};
@@ -24,19 +25,24 @@ pub(super) struct HostSddmm<S> {
 }
 
 impl<S: Real> HostSddmm<S> {
-    pub(super) fn new<V: Value>(a: &Csr<V>, precision: Precision, form: SddmmForm) -> Self {
-        Self {
-            pattern: a.pattern().clone(),
-            scale: (form == SddmmForm::Scale).then(|| scale_of(a.values())),
-            precision,
-        }
+    pub(super) fn new<V: Value>(
+        a: &Csr<V>,
+        precision: Precision,
+        form: SddmmForm,
+    ) -> Result<Self, OutOfMemory> {
+        let scale = match form {
+            SddmmForm::Mask => None,
+            SddmmForm::Scale => Some(scale_of(a.values())?),
+        };
+        Ok(Self { pattern: a.pattern().clone(), scale, precision })
     }
 
-    pub(super) fn sizes(&self) -> Vec<ArraySize> {
+    /// What a plan for `a` holds, before there is one.
+    pub(super) fn sizes<V>(a: &Csr<V>, form: SddmmForm) -> Vec<ArraySize> {
         let mut sizes = Vec::new();
-        push(&mut sizes, "row_offsets", 8 * wide(self.pattern.row_offsets().len()));
-        push(&mut sizes, "col_indices", 4 * wide(self.pattern.col_indices().len()));
-        let values = self.scale.as_ref().map_or(0, Vec::len);
+        push(&mut sizes, "row_offsets", 8 * wide(a.row_offsets().len()));
+        push(&mut sizes, "col_indices", 4 * wide(a.nnz()));
+        let values = if form == SddmmForm::Scale { a.nnz() } else { 0 };
         push(&mut sizes, "values", wide(size_of::<S>()) * wide(values));
         sizes
     }
@@ -55,9 +61,9 @@ impl<S: Real> HostSddmm<S> {
         x: DenseRef<'_, T>,
         y: DenseRef<'_, T>,
         out: &mut [O],
-    ) {
+    ) -> Result<(), OutOfMemory> {
         // Rounded and widened once, not once for each entry.
-        let (x, y) = (widened::<T, S>(x, self.precision), widened::<T, S>(y, self.precision));
+        let (x, y) = (widened::<T, S>(x, self.precision)?, widened::<T, S>(y, self.precision)?);
         let col_indices = self.pattern.col_indices();
         cpu::each_row(self.pattern.row_offsets(), out, |row, entries, out| {
             let x = x.row(row);
@@ -67,6 +73,7 @@ impl<S: Real> HostSddmm<S> {
                 *out = O::from_f64(scaled.to_f64());
             }
         });
+        Ok(())
     }
 }
 
@@ -83,9 +90,12 @@ impl<S> Rows<S> {
 }
 
 /// The elements as they are multiplied.
-fn widened<T: Element, S: Real>(matrix: DenseRef<'_, T>, precision: Precision) -> Rows<S> {
+fn widened<T: Element, S: Real>(
+    matrix: DenseRef<'_, T>,
+    precision: Precision,
+) -> Result<Rows<S>, OutOfMemory> {
     let cols = matrix.cols();
-    let mut data = vec![S::ZERO; matrix.rows() * cols];
+    let mut data = try_zeroed::<S>(matrix.rows() * cols, "a factor as it is multiplied")?;
     let together = CONVERTED_TOGETHER.div_ceil(cols.max(1));
     each_chunk(&mut data, together * cols, &|at, rows| {
         for (r, row) in (at * together..).zip(rows.chunks_exact_mut(cols)) {
@@ -94,7 +104,7 @@ fn widened<T: Element, S: Real>(matrix: DenseRef<'_, T>, precision: Precision) -
             }
         }
     });
-    Rows { data, cols }
+    Ok(Rows { data, cols })
 }
 
 /// `Σ x·y`, summed in [`LANES`] lanes and then pairwise.
@@ -121,8 +131,8 @@ fn dot<S: Real>(x: &[S], y: &[S]) -> S {
 }
 
 /// Values as products are scaled by them.
-pub(super) fn scale_of<V: Value, S: Real>(values: &[V]) -> Vec<S> {
-    values.iter().map(|value| S::from_f64(value.to_f64())).collect()
+pub(super) fn scale_of<V: Value, S: Real>(values: &[V]) -> Result<Vec<S>, OutOfMemory> {
+    try_collect(values.iter().map(|value| S::from_f64(value.to_f64())), "values")
 }
 
 #[cfg(test)]
@@ -132,7 +142,7 @@ mod tests {
     #[test]
     fn the_pattern_is_that_of_the_matrix() {
         let a = Csr::<f32>::identity(3).unwrap();
-        let host = HostSddmm::<f32>::new(&a, Precision::F32, SddmmForm::Mask);
+        let host = HostSddmm::<f32>::new(&a, Precision::F32, SddmmForm::Mask).unwrap();
         assert!(host.pattern.is_shared_with(a.pattern()));
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use windrow_formats::Value;
+use windrow_formats::memory::{try_collect, try_copy, try_zeroed};
 
 use super::gpu::{GpuSddmm, Operands};
 use super::host::{HostSddmm, scale_of};
@@ -94,9 +95,12 @@ impl SddmmPlan {
     ) -> Result<Vec<T>, SddmmError> {
         self.check_shapes((x.rows(), x.cols()), (y.rows(), y.cols()))?;
         with_element!(self.precision, E => {
-            let (x, y) = (Rounded::<E>::new(x), Rounded::<E>::new(y));
+            let (x, y) = (Rounded::<E>::new(x)?, Rounded::<E>::new(y)?);
             let out = self.run_as(factor(alpha), x.view()?, y.view()?)?;
-            Ok(out.into_iter().map(factor).collect())
+            Ok(match bytemuck::allocation::try_cast_vec(out) {
+                Ok(same) => same,
+                Err((_, out)) => try_collect(out.into_iter().map(factor), "the result")?,
+            })
         })
     }
 
@@ -108,9 +112,9 @@ impl SddmmPlan {
         y: DenseRef<'_, T>,
     ) -> Result<Vec<T::Sum>, SddmmError> {
         if let Body::Cpu(pattern) = &self.body {
-            let mut out = vec![T::Sum::ZERO; self.nnz];
+            let mut out = try_zeroed::<T::Sum>(self.nnz, "the result")?;
             if let Some(pattern) = pattern.get::<HostSddmm<T::Sum>>() {
-                pattern.run(alpha, x, y, &mut out);
+                pattern.run(alpha, x, y, &mut out)?;
             }
             return Ok(out);
         }
@@ -167,7 +171,7 @@ impl SddmmPlan {
                 if let (Some(pattern), Some(x), Some(y), Some(out)) =
                     (pattern, x.host(), y.host(), out.host_mut())
                 {
-                    pattern.run(alpha, x, y, out);
+                    pattern.run(alpha, x, y, out)?;
                 }
                 Ok(())
             }
@@ -200,7 +204,7 @@ impl SddmmPlan {
     /// - [`PlanError::Device`](crate::PlanError::Device).
     pub fn replace_values<V: Value>(&mut self, values: &[V]) -> Result<(), SddmmError> {
         check_count("the new values", values.len(), self.nnz)?;
-        with_element!(self.precision, E => self.scale_by(scale_of::<V, <E as Element>::Sum>(values)))
+        with_element!(self.precision, E => self.scale_by(scale_of::<V, <E as Element>::Sum>(values)?))
     }
 
     /// Puts new values in the places of the old, in the type of the sums.
@@ -242,7 +246,7 @@ impl SddmmPlan {
         check_count("the new values", values.len(), self.nnz)?;
         match &mut self.body {
             // They are in host memory: they are on the CPU, as was just checked.
-            Body::Cpu(_) => self.scale_by(values.host().unwrap_or_default().to_vec())?,
+            Body::Cpu(_) => self.scale_by(try_copy(values.host().unwrap_or_default(), "values")?)?,
             Body::Gpu(plan) => {
                 if let Some(scale) = &mut plan.scale {
                     copy_on_device(machine_of(&self.device)?, values, scale)?;

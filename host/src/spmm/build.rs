@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::cell::OnceCell;
 
+use windrow_formats::memory::try_copy;
 use windrow_formats::{FormatError, Permutation, Value};
 use windrow_preprocess::partition::{CostModel, Density, PartitionRule, ProductShape, estimate};
-use windrow_preprocess::reorder::reorder;
+use windrow_preprocess::reorder::{Stopped, reorder};
 
 use super::builder::SpmmBuilder;
 use super::decide::{Decision, Facts, Way, decide, too_large};
@@ -20,8 +21,9 @@ use super::tiles::WINDOW_ROWS;
 use crate::cpu::CpuCsr;
 use crate::device::{Device, Machine};
 use crate::element::{BySum, Element, Real};
-use crate::error::{PlanError, SpmmError};
+use crate::error::SpmmError;
 use crate::num::{narrow, wide};
+use crate::options::Precision;
 use crate::plan::{ArraySize, StageClock, Values, check_memory, push};
 use crate::profile::Profile;
 use crate::tuned::TunedProduct;
@@ -41,14 +43,23 @@ impl<V: Value> SpmmBuilder<'_, V> {
     /// - [`PlanError::TooLarge`] for a GPU plan with 2³² entries or about as many segments;
     /// - [`PlanError::MemoryLimit`] if the plan needs more than the limit;
     /// - [`PlanError::Device`] if the device refuses, [`PlanError::Format`] if tiles cannot be built.
+    ///
+    /// [`PlanError::TooLarge`]: crate::PlanError::TooLarge
+    /// [`PlanError::MemoryLimit`]: crate::PlanError::MemoryLimit
+    /// [`PlanError::Device`]: crate::PlanError::Device
+    /// [`PlanError::Format`]: crate::PlanError::Format
     pub fn build(&self, device: &Device) -> Result<SpmmPlan, SpmmError> {
         let Some(TunedProduct { options, us, default_us, .. }) = self.remembered(device) else {
             return self.build_chosen(device);
         };
         let mut plan = match self.taking(options).build_chosen(device) {
-            // What was quickest may be larger than the default.
-            Err(SpmmError::Plan(PlanError::MemoryLimit { .. })) => return self.build_chosen(device),
-            built => built?,
+            Ok(plan) => plan,
+            // What was quickest may be larger than the default, or come from a file that was changed by hand.
+            Err(error) => {
+                let mut plan = self.build_chosen(device)?;
+                plan.report.tuned_refused = Some(error.to_string());
+                return Ok(plan);
+            }
         };
         plan.report.requested = self.options.algorithm;
         plan.report.tuned = true;
@@ -95,7 +106,10 @@ impl<V: Value> SpmmBuilder<'_, V> {
             precision: self.options.precision,
             device: device.clone(),
             body: made.body,
-            value_order: self.value_order.map(|order| order.new_to_old().to_vec()),
+            value_order: match self.value_order {
+                Some(order) => Some(try_copy(order.new_to_old(), "the order of values")?),
+                None => None,
+            },
             memory_limit: self.options.memory_limit,
             overflow_on_device: false,
             report,
@@ -120,12 +134,8 @@ impl<V: Value> SpmmBuilder<'_, V> {
         decision: Decision,
         clock: &mut StageClock,
     ) -> Result<Made, SpmmError> {
-        let mut sizes = Vec::new();
-        push(&mut sizes, "row_offsets", 8 * wide(self.a.rows() + 1));
-        push(&mut sizes, "col_indices", 4 * wide(self.a.nnz()));
-        let value_bytes = u64::from(self.options.precision.dtype().sum_bytes());
-        push(&mut sizes, "values", value_bytes * wide(self.a.nnz()));
-        let memory = self.account(sizes, 0)?;
+        let arrays = cpu_arrays(self.a.rows(), self.a.nnz(), self.options.precision);
+        let memory = self.account(arrays, 0)?;
         let body =
             with_element!(self.options.precision, B => self.on_cpu::<<B as Element>::Sum>(values, &memory)?);
         clock.end("copy");
@@ -143,7 +153,7 @@ impl<V: Value> SpmmBuilder<'_, V> {
 
     /// The matrix as the CPU multiplies it, with values of type `S`.
     fn on_cpu<S: Real>(&self, values: &Values<'_, V>, memory: &PlanMemory) -> Result<BySum, SpmmError> {
-        let matrix = self.a.with_values(values.bits().numbers::<S>())?;
+        let matrix = self.a.with_values(values.bits()?.numbers::<S>()?)?;
         debug_assert_eq!(matrix.byte_sizes().total(), memory.device_bytes, "what was accounted for");
         let tasks = self.options.cpu_tasks.unwrap_or_default();
         Ok(BySum::new(CpuCsr::new(matrix, self.options.precision).with_tasks(tasks)))
@@ -157,7 +167,7 @@ impl<V: Value> SpmmBuilder<'_, V> {
         clock: &mut StageClock,
     ) -> Result<Made, SpmmError> {
         let (order, order_name) = match decision.way.is_ordered() {
-            true => self.find_order(clock),
+            true => self.find_order(clock)?,
             false => (None, OWN_ORDER.to_owned()),
         };
         let order = order.as_deref();
@@ -203,7 +213,7 @@ impl<V: Value> SpmmBuilder<'_, V> {
     }
 
     /// The order of the rows, if it is not the matrix's own, and its name.
-    fn find_order(&self, clock: &mut StageClock) -> (Option<Cow<'_, Permutation>>, String) {
+    fn find_order(&self, clock: &mut StageClock) -> Result<FoundOrder<'_>, SpmmError> {
         let (order, name) = match (self.order, &self.options.reorder) {
             (Some(given), _) => (Cow::Borrowed(given), "given".to_owned()),
             (None, Some(options)) => match reorder(self.a, options, &()) {
@@ -214,13 +224,14 @@ impl<V: Value> SpmmBuilder<'_, V> {
                     };
                     (Cow::Owned(found.permutation), name)
                 }
+                Err(Stopped::OutOfMemory(error)) => return Err(error.into()),
                 // Nobody watches, so nobody cancels.
-                Err(_) => return (None, OWN_ORDER.to_owned()),
+                Err(Stopped::Cancelled) => return Ok((None, OWN_ORDER.to_owned())),
             },
-            (None, None) => return (None, OWN_ORDER.to_owned()),
+            (None, None) => return Ok((None, OWN_ORDER.to_owned())),
         };
         clock.end("reorder");
-        (Some(order).filter(|order| !order.is_identity()), name)
+        Ok((Some(order).filter(|order| !order.is_identity()), name))
     }
 
     /// The time that a model predicts for each path, in microseconds.
@@ -292,8 +303,20 @@ struct Gpu<'a> {
     facts: &'a Facts,
 }
 
+/// The arrays of a plan on the CPU.
+pub(crate) fn cpu_arrays(rows: usize, nnz: usize, precision: Precision) -> Vec<ArraySize> {
+    let mut sizes = Vec::new();
+    push(&mut sizes, "row_offsets", 8 * (wide(rows) + 1));
+    push(&mut sizes, "col_indices", 4 * wide(nnz));
+    push(&mut sizes, "values", u64::from(precision.dtype().sum_bytes()) * wide(nnz));
+    sizes
+}
+
 /// The name of the matrix's own order.
 pub(super) const OWN_ORDER: &str = "its own";
+
+/// An order of the rows, if it is not the matrix's own, and its name.
+type FoundOrder<'a> = (Option<Cow<'a, Permutation>>, String);
 
 /// A plan that was made, and what its report says.
 struct Made {
@@ -304,4 +327,31 @@ struct Made {
     predicted_us: [f64; 2],
     entries: Vec<&'static str>,
     memory: PlanMemory,
+}
+
+#[cfg(all(test, feature = "emulator"))]
+mod tests {
+    use windrow_formats::Csr;
+
+    use crate::{Algorithm, Device, EmulatorSchedule, Precision, Spmm};
+
+    #[test]
+    fn no_width_is_too_large_for_a_plan_to_think_about() {
+        let (gpu, cpu) = (Device::emulator(EmulatorSchedule::InOrder), Device::cpu());
+        let a = Csr::<f32>::identity(3).unwrap();
+        for width in [usize::MAX, 1 << 63, 1 << 62, 1 << 32] {
+            for precision in Precision::ALL {
+                assert!(Spmm::builder(&a).width(width).precision(precision).build(&cpu).is_ok());
+                for algorithm in Algorithm::ALL {
+                    let builder = Spmm::builder(&a).width(width).precision(precision).algorithm(algorithm);
+                    // What is not supported is an error; nothing overflows.
+                    let built = builder.build(&gpu);
+                    assert!(
+                        built.is_ok() || algorithm != Algorithm::Auto,
+                        "{width} in {precision}: {built:?}"
+                    );
+                }
+            }
+        }
+    }
 }

@@ -24,6 +24,7 @@ mod tiles;
 mod tuning;
 mod verify;
 
+pub(crate) use build::cpu_arrays;
 pub use builder::SpmmBuilder;
 pub(crate) use gpu::{GpuPlan, PlanShape};
 pub(crate) use operands::{Finish, Operands};
@@ -33,6 +34,7 @@ pub(crate) use part::{
     ValueSlots,
 };
 pub(crate) use parts::segment_group::{GroupsLayout, GroupsPart, RowEntries, described, padded_indices};
+pub(crate) use plan::MEMORY_REMEDY;
 pub use plan::SpmmPlan;
 pub use report::SpmmReport;
 pub use verify::Reference;

@@ -15,7 +15,7 @@ use crate::parallelism::GroupLaunch;
 use crate::plan::{check_device, check_element};
 
 /// What to do about a plan that needs more memory than it may take.
-pub(super) const MEMORY_REMEDY: &str = "raise the limit, lower the width, or choose algorithm row-split";
+pub(crate) const MEMORY_REMEDY: &str = "raise the limit, lower the width, or choose algorithm row-split";
 
 /// A sparse matrix laid out for products `C[m×n] ← α·A[m×k]·B[k×n] + β·C` on one device.
 ///

@@ -32,11 +32,11 @@ impl SpmmPlan {
     /// ```
     pub fn replace_values<V: Value>(&mut self, values: &[V]) -> Result<(), SpmmError> {
         check_count("the new values", values.len(), self.nnz)?;
-        let mut bits = Bits::of(self.precision, values);
+        let mut bits = Bits::of(self.precision, values)?;
         self.report.overflowed_values = Exceptions::of(self.precision, values).overflowed;
         self.overflow_on_device = false;
         if let Some(order) = &self.value_order {
-            bits = bits.gather(order);
+            bits = bits.gather(order)?;
         }
         match &mut self.body {
             Body::Cpu(a) => {
@@ -122,7 +122,7 @@ impl SpmmPlan {
 /// Puts new values into a matrix on the CPU.
 fn replace_on_cpu<S: Real>(a: &mut BySum, bits: &Bits) -> Result<(), SpmmError> {
     match a.get_mut::<CpuCsr<S>>() {
-        Some(a) => Ok(a.replace_values(bits.numbers())?),
+        Some(a) => Ok(a.replace_values(bits.numbers()?)?),
         None => Ok(()), // not reached: the matrix is of the precision's sums
     }
 }

@@ -63,6 +63,9 @@ pub struct SpmmReport {
     pub cpu_tasks: Option<CpuTasks>,
     /// Whether the choice of [`Algorithm::Auto`] is one that was [tuned](crate::Tuned).
     pub tuned: bool,
+    /// Why a choice that was tuned for this product is not the plan's, if there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tuned_refused: Option<String>,
     /// The order in which rows are worked on.
     pub order: String,
     /// Time that the cost model predicts for a product of the plan's width on CUDA cores and on Tensor Cores, in
@@ -174,6 +177,7 @@ impl SpmmReport {
             mma_count: layout.mma_count,
             cpu_tasks: if let Way::Cpu(tasks) = decision.way { Some(tasks) } else { None },
             tuned: false,
+            tuned_refused: None,
             order: plan.order,
             predicted_us: plan.predicted_us,
             entries: plan.entries,

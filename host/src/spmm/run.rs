@@ -1,5 +1,7 @@
 //! Runs of a plan: operands in host memory, on the device, and what is done with the sums.
 
+use windrow_formats::memory::try_zeroed;
+
 use super::operands::{Finish, Operands};
 use super::plan::{Body, SpmmPlan};
 use crate::activation::{Activation, Epilogue};
@@ -44,7 +46,7 @@ impl SpmmPlan {
             k => return Err(SpmmError::PackedLength { len: b.len(), a_cols: k }),
         };
         let len = self.rows.checked_mul(n).ok_or_else(|| too_wide(n))?;
-        let mut c = vec![T::ZERO; len];
+        let mut c = try_zeroed::<T>(len, "C")?;
         let (b, c_view) = (DenseRef::packed(b, self.cols, n)?, DenseMut::packed(&mut c, self.rows, n)?);
         self.run_host(T::ONE, b, T::ZERO, c_view)?;
         Ok(c)
@@ -65,7 +67,7 @@ impl SpmmPlan {
     ) -> Result<(), SpmmError> {
         self.check_shapes((b.rows(), b.cols()), (c.rows(), c.cols()))?;
         with_element!(self.precision, B => with_sums(c, beta, |c| {
-            self.run_as(factor(alpha), Rounded::<B>::new(b).view()?, factor(beta), c)
+            self.run_as(factor(alpha), Rounded::<B>::new(b)?.view()?, factor(beta), c)
         }))
     }
 
@@ -181,7 +183,7 @@ impl SpmmPlan {
             Body::Cpu(a) => {
                 // Both are in host memory: they are on the CPU, as was just checked.
                 if let (Some(a), Some(b), Some(c)) = (a.get(), b.host(), c.host_mut()) {
-                    cpu::spmm_fused(a, run, b, c);
+                    cpu::spmm_fused(a, run, b, c)?;
                 }
                 Ok(())
             }

@@ -10,14 +10,17 @@ use crate::tuned::{ProductKey, Tuned, TunedProduct};
 impl<'a, V: Value> SpmmBuilder<'a, V> {
     /// Takes, with [`Algorithm::Auto`](crate::Algorithm::Auto), what was tuned for products of this structure, width,
     /// precision and determinism on the device, if anything was; the report says so. A plan that is told a point, a
-    /// launch, a division of rows, an order, a partition, tasks or a form of tile values disregards it.
+    /// launch, a division of rows, an order, a partition, tasks or a form of tile values disregards it. A choice of
+    /// which no plan can be made, for want of memory or because it came from a file that was changed by hand, is left
+    /// out; [`SpmmReport::tuned_refused`](crate::SpmmReport::tuned_refused) then says why.
     ///
     /// # Examples
     /// ```
     /// use windrow::{Csr, Device, Spmm, Tuned};
     ///
     /// let (device, a) = (Device::best()?, Csr::<f32>::identity(4)?);
-    /// let tuned = Tuned::load(&device)?.unwrap_or_else(|| Tuned::of(&device));
+    /// // A broken file of the cache need not stop a product.
+    /// let tuned = Tuned::load(&device).ok().flatten().unwrap_or_else(|| Tuned::of(&device));
     /// let plan = Spmm::builder(&a).width(1).tuned(&tuned).build(&device)?;
     /// assert_eq!(plan.run(&[1.0, 2.0, 3.0, 4.0])?, [1.0, 2.0, 3.0, 4.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -199,9 +199,9 @@ impl<'a, V: Value> Reference<'a, V> {
     /// # Errors
     /// [`PlanError::Device`].
     pub fn new(a: &'a Csr<V>, precision: Precision, device: &Device) -> Result<Self, SpmmError> {
-        let bits = Bits::of(precision, a.values());
+        let bits = Bits::of(precision, a.values())?;
         let values = match device.machine() {
-            None => ReferenceValues::Host(bits.numbers()),
+            None => ReferenceValues::Host(bits.numbers()?),
             Some(_) => ReferenceValues::Device(Uploaded::new(device, a, &bits)?),
         };
         Ok(Self { a, precision, device: device.clone(), values })
@@ -305,7 +305,7 @@ mod tests {
         let ones = [1.0f32; 3 * 7];
         let upload = |x: &[f32]| DeviceMatrix::upload(&device, DenseRef::packed(x, 3, 7).unwrap()).unwrap();
         let plan = crate::Spmm::builder(&a).width(7).build(&device).unwrap();
-        let uploaded = Uploaded::new(&device, &a, &Bits::of(Precision::F32, a.values())).unwrap();
+        let uploaded = Uploaded::new(&device, &a, &Bits::of(Precision::F32, a.values()).unwrap()).unwrap();
         let (b, right) = (upload(&ones), upload(&ones));
         let check = |c: &DeviceMatrix<f32>| {
             plan.verify_on_device(&uploaded, &b, c, Check { unit: unit_of(Precision::F32), columns: 3 })

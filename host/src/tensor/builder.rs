@@ -15,7 +15,7 @@ use crate::error::{PlanError, TensorError};
 use crate::num::{index, narrow, wide};
 use crate::options::{Algorithm, Determinism, Precision};
 use crate::parallelism::{AtomicParallelism, GroupLaunch, IllegalPoint};
-use crate::plan::{ArraySize, MAX_INDEX, StageClock, Values, check_memory};
+use crate::plan::{ArraySize, MAX_INDEX, StageClock, Values, check_memory, push};
 use crate::profile::Profile;
 use crate::spmm::{GpuPlan, LaidOut, LayoutFacts, Operation, PlanShape, described};
 use crate::with_element;
@@ -142,19 +142,25 @@ impl<'a, V: Value> MttkrpBuilder<'a, V> {
         let mut report = self.blank_report(device);
         let mut clock = StageClock::start();
         let values = Values::new(precision, self.a.values());
-        let slices = Slices::new(self.a);
-        clock.end("slices");
         let body = match device.machine() {
             None => {
+                let mut sizes = Slices::sizes(self.a);
+                let value_bytes = u64::from(precision.dtype().sum_bytes());
+                push(&mut sizes, "values", value_bytes * wide(self.a.nnz()));
+                self.account(&mut report, sizes, 0)?;
+                let slices = Slices::new(self.a)?;
+                clock.end("slices");
                 let body = with_element!(precision, E => {
-                    let host = HostMttkrp::new(slices, values.bits().numbers::<<E as Element>::Sum>());
-                    self.account(&mut report, host.sizes(), 0)?;
+                    let host = HostMttkrp::new(slices, values.bits()?.numbers::<<E as Element>::Sum>()?);
+                    debug_assert_eq!(host.bytes(), report.device_bytes, "what was accounted for");
                     BySum::new(host)
                 });
                 clock.end("copy");
                 Body::Cpu(body)
             }
             Some(machine) => {
+                let slices = Slices::new(self.a)?;
+                clock.end("slices");
                 let given = Given { device, point, slices: &slices, values: &values };
                 let plan = self.build_gpu(given, &mut report, &mut clock)?;
                 let n = narrow(self.options.width.min(index(MAX_INDEX)));

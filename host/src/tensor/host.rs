@@ -7,7 +7,6 @@ use crate::cpu::each_range;
 use crate::dense::{DenseMut, DenseRef};
 use crate::element::{Element, Real};
 use crate::num::{index, wide};
-use crate::plan::{ArraySize, push};
 
 /// Ranges of slices for each thread: enough that one that takes longer than its share is made up for.
 const RANGES_PER_THREAD: usize = 8;
@@ -26,13 +25,18 @@ impl<S: Real> HostMttkrp<S> {
         Self { slices, values }
     }
 
-    pub(super) fn sizes(&self) -> Vec<ArraySize> {
-        let mut sizes = Vec::new();
-        push(&mut sizes, "slice_offsets", 8 * wide(self.slices.offsets.len()));
-        push(&mut sizes, "fiber_indices", 4 * wide(self.slices.fibers.len()));
-        push(&mut sizes, "leaf_indices", 4 * wide(self.slices.leaves.len()));
-        push(&mut sizes, "values", wide(size_of::<S>()) * wide(self.values.len()));
-        sizes
+    /// Bytes of all arrays.
+    pub(super) fn bytes(&self) -> u64 {
+        let Slices { offsets, fibers, leaves } = &self.slices;
+        [
+            size_of_val(&offsets[..]),
+            size_of_val(&fibers[..]),
+            size_of_val(&leaves[..]),
+            size_of_val(&self.values[..]),
+        ]
+        .map(wide)
+        .iter()
+        .sum()
     }
 
     pub(super) fn replace_values(&mut self, values: Vec<S>) {

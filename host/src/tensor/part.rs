@@ -52,7 +52,7 @@ impl Layout for MttkrpLayout {
         values: &dyn GivenValues,
     ) -> Result<Box<dyn Part>, DeviceError> {
         Ok(Box::new(MttkrpPart {
-            groups: self.groups.upload_groups(device, values.bits())?,
+            groups: self.groups.upload_groups(device, values.bits()?)?,
             leaves: DeviceBuffer::named(device, &self.leaves, "leaf_indices")?,
         }))
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use windrow_formats::Value;
+use windrow_formats::memory::try_zeroed;
 
 use super::host::HostMttkrp;
 use super::report::MttkrpReport;
@@ -72,7 +73,7 @@ impl MttkrpPlan {
             (of_b, _) => b.len() / of_b,
         };
         let factors = [check_packed("B", b, (b_rows, n))?, check_packed("C", c, (c_rows, n))?];
-        let mut y = vec![T::ZERO; elements(rows, n, n)?];
+        let mut y = try_zeroed::<T>(elements(rows, n, n)?, "Y")?;
         self.run_host(T::ONE, factors, T::ZERO, DenseMut::packed(&mut y, rows, n)?)?;
         Ok(y)
     }
@@ -92,7 +93,7 @@ impl MttkrpPlan {
     ) -> Result<(), TensorError> {
         self.check_shapes([(b.rows(), b.cols()), (c.rows(), c.cols())], (y.rows(), y.cols()))?;
         with_element!(self.precision, E => {
-            let (b, c) = (Rounded::<E>::new(b), Rounded::<E>::new(c));
+            let (b, c) = (Rounded::<E>::new(b)?, Rounded::<E>::new(c)?);
             with_sums(y, beta, |y| self.run_as(factor(alpha), [b.view()?, c.view()?], factor(beta), y))
         })
     }
@@ -200,11 +201,11 @@ impl MttkrpPlan {
     ///   succeeds.
     pub fn replace_values<V: Value>(&mut self, values: &[V]) -> Result<(), TensorError> {
         check_count("the new values", values.len(), self.nnz)?;
-        let bits = Bits::of(self.precision, values);
+        let bits = Bits::of(self.precision, values)?;
         match &mut self.body {
             Body::Cpu(tensor) => with_element!(self.precision, E => {
                 if let Some(tensor) = tensor.get_mut::<HostMttkrp<<E as Element>::Sum>>() {
-                    tensor.replace_values(bits.numbers());
+                    tensor.replace_values(bits.numbers()?);
                 }
             }),
             Body::Gpu(plan) => plan.replace_values(&bits)?,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use windrow_formats::memory::try_copy;
 use windrow_formats::{Csf3, Csr, Value};
 
 use super::point::default_point;
@@ -13,9 +14,9 @@ use crate::error::SpmmError;
 use crate::matrix::DeviceMatrix;
 use crate::options::{Algorithm, Determinism, Precision};
 use crate::parallelism::{AtomicParallelism, GroupLaunch};
-use crate::plan::Verification;
+use crate::plan::{Verification, check_memory};
 use crate::profile::Profile;
-use crate::spmm::{Spmm, SpmmOptions, SpmmPlan, SpmmReport};
+use crate::spmm::{MEMORY_REMEDY, Spmm, SpmmOptions, SpmmPlan, SpmmReport, cpu_arrays};
 
 /// Width that a plan is made for, unless told otherwise: a usual rank of a Tucker decomposition.
 const DEFAULT_WIDTH: usize = 32;
@@ -109,6 +110,11 @@ impl<'a, V: Value> TtmBuilder<'a, V> {
     /// As [`SpmmBuilder::build`](crate::SpmmBuilder::build), for a matrix with a row for each fiber;
     /// [`PlanError::Format`](crate::PlanError::Format) for 2³² fibers or more.
     pub fn build(&self, device: &Device) -> Result<TtmPlan, SpmmError> {
+        if device.machine().is_none() {
+            // The fibers as rows are the plan, and there before it is.
+            let arrays = cpu_arrays(self.a.fibers(), self.a.nnz(), self.options.precision);
+            check_memory(&arrays, self.options.memory_limit, MEMORY_REMEDY)?;
+        }
         let rows = rows_of_fibers(self.a)?;
         let SpmmOptions { width, precision, algorithm, .. } = self.options;
         let groups = match algorithm {
@@ -132,8 +138,9 @@ impl<'a, V: Value> TtmBuilder<'a, V> {
 /// The fibers of a tensor as the rows of a matrix, with a column for each index of a leaf.
 fn rows_of_fibers<V: Value>(a: &Csf3<V>) -> Result<Csr<V>, SpmmError> {
     let [.., cols] = level_dims(a);
-    let (offsets, leaves) = (a.fiber_offsets().to_vec(), a.leaf_indices().to_vec());
-    Ok(Csr::try_from_parts(a.fibers(), cols, offsets, leaves, a.values().to_vec())?)
+    let offsets = try_copy(a.fiber_offsets(), "row_offsets")?;
+    let (leaves, values) = (try_copy(a.leaf_indices(), "col_indices")?, try_copy(a.values(), "values")?);
+    Ok(Csr::try_from_parts(a.fibers(), cols, offsets, leaves, values)?)
 }
 
 /// A sparse tensor laid out for products `Y[i,j,:] ← α·Σ A[i,j,l]·B[l,:] + β·Y[i,j,:]` on one device, with a row of

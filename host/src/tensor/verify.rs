@@ -1,5 +1,6 @@
 //! Checks an MTTKRP against a reference of twice f64's precision, element by element.
 
+use windrow_formats::memory::try_filled;
 use windrow_formats::{Csf3, Value};
 
 use super::plan::MttkrpPlan;
@@ -69,8 +70,8 @@ impl MttkrpPlan {
         let (b, c, y) = (multiplied(self.precision, b)?, multiplied(self.precision, c)?, y.download()?);
         let factors = [DenseRef::packed(&b, b_rows, n)?, DenseRef::packed(&c, c_rows, n)?];
         let y = DenseRef::packed(&y, rows, n)?;
-        let values = Bits::of(self.precision, a.values()).numbers::<f64>();
-        let mut root_of = vec![None; rows];
+        let values = Bits::of(self.precision, a.values())?.numbers::<f64>()?;
+        let mut root_of = try_filled(rows, None, "the root of each row")?;
         for (root, &row) in a.root_indices().iter().enumerate() {
             root_of[row as usize] = Some(root);
         }

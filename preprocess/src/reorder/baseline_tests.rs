@@ -7,10 +7,10 @@ use windrow_formats::synthetic::SplitMix64;
 use windrow_formats::{Coo, Csr, Permutation};
 
 use super::pattern::narrow;
-use super::watch::{Cancelled, Watch};
+use super::watch::{Stopped, Watch};
 use super::{community, degree, rcm};
 
-type Order = fn(&Csr<f32>, &dyn Watch) -> Result<Vec<u32>, Cancelled>;
+type Order = fn(&Csr<f32>, &dyn Watch) -> Result<Vec<u32>, Stopped>;
 
 const ORDERS: [(&str, Order); 3] =
     [("degree", degree::order), ("rcm", rcm::order), ("community", community::order)];
@@ -243,7 +243,7 @@ fn watchers_hear_of_every_step_and_may_cancel_at_any() {
             let threads = rayon::current_num_threads() as u64;
             for cancel_at in (1..=questions).step_by(7) {
                 let witness = Witness { cancel_at, ..Witness::default() };
-                assert_eq!(order(a, &witness), Err(Cancelled), "{name}");
+                assert_eq!(order(a, &witness), Err(Stopped::Cancelled), "{name}");
                 let asked = witness.asked.into_inner();
                 assert!(asked <= cancel_at + threads, "{name} goes on: {asked} questions, {cancel_at}");
             }

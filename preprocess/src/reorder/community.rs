@@ -1,12 +1,13 @@
 //! Communities found by merging, and their members next to each other.
 
-use windrow_formats::{Csr, Value};
+use windrow_formats::memory::{make_room, try_collect, try_filled, try_with_room, try_zeroed};
+use windrow_formats::{Csr, OutOfMemory, Value};
 
 use super::degree::ascending;
 use super::graph::{Graph, empty_last};
 use super::pace::Pace;
 use super::pattern::{Pattern, narrow};
-use super::watch::{Cancelled, Watch};
+use super::watch::{Stopped, Watch};
 
 /// Looks at edges that merged communities left, for each end of an edge, at most.
 const MAX_LOOKS: u64 = 32;
@@ -30,7 +31,7 @@ const NONE: u32 = u32::MAX;
 /// Linear in rows and entries, sequential: an edge is looked at when one of its ends is visited and, while it
 /// is between communities, again when the one it leaves is. Should that ever be more than 32 times an edge,
 /// edges that merged communities left are no longer followed. Memory for four to six times the column indices.
-pub(super) fn order<V: Value>(csr: &Csr<V>, watch: &dyn Watch) -> Result<Vec<u32>, Cancelled> {
+pub(super) fn order<V: Value>(csr: &Csr<V>, watch: &dyn Watch) -> Result<Vec<u32>, Stopped> {
     let pattern = Pattern::of(csr);
     let graph = if csr.rows() == csr.cols() {
         Graph::symmetric(&pattern, watch)?
@@ -38,13 +39,13 @@ pub(super) fn order<V: Value>(csr: &Csr<V>, watch: &dyn Watch) -> Result<Vec<u32
         Graph::of_shared_columns(&pattern, watch)?
     };
     let mut pace = Pace::begin(watch, "communities", graph.len() as u64 + graph.ends());
-    let mut communities = Communities::new(&graph);
-    for v in ascending(narrow(graph.len()), |v| graph.degree(v)) {
+    let mut communities = Communities::new(&graph)?;
+    for v in ascending(narrow(graph.len()), |v| graph.degree(v))? {
         communities.visit(v, &mut pace)?;
     }
     let order = communities.depth_first(&mut pace)?;
     pace.finish()?;
-    Ok(empty_last(&pattern, order))
+    Ok(empty_last(&pattern, order)?)
 }
 
 /// Vertices merged so far.
@@ -68,22 +69,23 @@ struct Communities<'a> {
 }
 
 impl<'a> Communities<'a> {
-    fn new(graph: &'a Graph) -> Self {
+    fn new(graph: &'a Graph) -> Result<Self, OutOfMemory> {
         let vertices = narrow(graph.len());
         let degree = |v| graph.edges(v).map(|(_, weight)| u64::from(weight)).sum();
-        let degrees: Vec<u64> = (0..vertices).map(degree).collect();
-        Self {
+        let (len, what) = (graph.len(), "communities");
+        let degrees = try_collect((0..vertices).map(degree), what)?;
+        Ok(Self {
             graph,
-            parent: (0..vertices).collect(),
-            last_child: vec![NONE; graph.len()],
-            previous: vec![NONE; graph.len()],
-            degree_sum: degrees.iter().sum(),
+            parent: try_collect(0..vertices, what)?,
+            last_child: try_filled(len, NONE, what)?,
+            previous: try_filled(len, NONE, what)?,
+            degree_sum: degrees.iter().sum::<u64>(),
             degrees,
-            edges: vec![Vec::new(); graph.len()],
-            visited: vec![false; graph.len()],
-            weights: vec![0; graph.len()],
+            edges: try_filled(len, Vec::new(), what)?,
+            visited: try_filled(len, false, what)?,
+            weights: try_zeroed(len, what)?,
             looks: MAX_LOOKS * graph.ends(),
-        }
+        })
     }
 
     /// The root of the community of `v`, halving the way for the next time.
@@ -97,12 +99,12 @@ impl<'a> Communities<'a> {
     }
 
     /// Merges `v`, which has a community of its own, into the best one beside it.
-    fn visit(&mut self, v: u32, pace: &mut Pace<'_>) -> Result<(), Cancelled> {
+    fn visit(&mut self, v: u32, pace: &mut Pace<'_>) -> Result<(), Stopped> {
         self.visited[v as usize] = true;
         let mut beside = Vec::new();
         let graph = self.graph;
         for (neighbour, weight) in graph.edges(v) {
-            self.add(v, neighbour, weight, &mut beside);
+            self.add(v, neighbour, weight, &mut beside)?;
         }
         pace.done(u64::from(graph.degree(v)) + 1)?;
         let mut child = self.last_child[v as usize];
@@ -111,15 +113,15 @@ impl<'a> Communities<'a> {
             if let Some(looks) = self.looks.checked_sub(edges.len() as u64) {
                 self.looks = looks;
                 for &(neighbour, weight) in &edges {
-                    self.add(v, neighbour, weight, &mut beside);
+                    self.add(v, neighbour, weight, &mut beside)?;
                 }
             }
             pace.beside(edges.len() as u64 + 1)?;
             child = self.previous[child as usize];
         }
         let best = self.best(v, &beside);
-        let edges: Vec<(u32, u32)> =
-            beside.iter().map(|&u| (u, std::mem::take(&mut self.weights[u as usize]))).collect();
+        let taken = beside.iter().map(|&u| (u, std::mem::take(&mut self.weights[u as usize])));
+        let edges: Vec<(u32, u32)> = try_collect(taken, "edges of a community")?;
         let Some(best) = best else { return Ok(()) };
         self.parent[v as usize] = best;
         self.degrees[best as usize] += self.degrees[v as usize];
@@ -133,16 +135,18 @@ impl<'a> Communities<'a> {
     }
 
     /// Adds an edge of the community `v` to what is known about the community at its other end.
-    fn add(&mut self, v: u32, neighbour: u32, weight: u32, beside: &mut Vec<u32>) {
+    fn add(&mut self, v: u32, neighbour: u32, weight: u32, beside: &mut Vec<u32>) -> Result<(), OutOfMemory> {
         let root = self.root(neighbour);
         if root == v {
-            return;
+            return Ok(());
         }
         let sum = &mut self.weights[root as usize];
         if *sum == 0 {
+            make_room(beside, 1, "neighbours of a community")?;
             beside.push(root);
         }
         *sum = sum.saturating_add(weight);
+        Ok(())
     }
 
     /// The root beside `v` of the greatest positive gain; of equal gains, the one of the lowest number.
@@ -157,9 +161,10 @@ impl<'a> Communities<'a> {
     }
 
     /// The rows, every tree of the dendrogram depth-first.
-    fn depth_first(&self, pace: &mut Pace<'_>) -> Result<Vec<u32>, Cancelled> {
-        let mut order = Vec::with_capacity(self.graph.rows());
-        let mut stack = Vec::new();
+    fn depth_first(&self, pace: &mut Pace<'_>) -> Result<Vec<u32>, Stopped> {
+        // Each is on the stack once.
+        let mut order = try_with_room(self.graph.len(), "an order")?;
+        let mut stack = try_with_room(self.graph.len(), "a stack of communities")?;
         for root in (0..narrow(self.graph.len())).filter(|&v| self.parent[v as usize] == v) {
             stack.push(root);
             while let Some(v) = stack.pop() {

@@ -1,10 +1,11 @@
 //! Orders rows by length, the longest first.
 
 use rayon::prelude::*;
-use windrow_formats::{Csr, Value};
+use windrow_formats::memory::try_par_collect;
+use windrow_formats::{Csr, OutOfMemory, Value};
 
 use super::pattern::{Pattern, narrow};
-use super::watch::{Cancelled, Watch, tick};
+use super::watch::{Stopped, Watch, tick};
 
 /// The rows in descending order of their lengths; rows of one length keep their order.
 ///
@@ -13,22 +14,22 @@ use super::watch::{Cancelled, Watch, tick};
 ///
 /// # Cost
 /// One parallel sort of 8 bytes a row.
-pub(super) fn order<V: Value>(csr: &Csr<V>, watch: &dyn Watch) -> Result<Vec<u32>, Cancelled> {
+pub(super) fn order<V: Value>(csr: &Csr<V>, watch: &dyn Watch) -> Result<Vec<u32>, Stopped> {
     let pattern = Pattern::of(csr);
     watch.begin("degree", 1);
     tick(watch, 0)?;
-    let order = ascending(pattern.rows(), |r| u32::MAX - narrow(pattern.row_len(r)));
+    let order = ascending(pattern.rows(), |r| u32::MAX - narrow(pattern.row_len(r)))?;
     tick(watch, 1)?;
     Ok(order)
 }
 
 /// `0 .. len` in ascending order of their keys; those of one key keep their order.
-pub(super) fn ascending(len: u32, key: impl Fn(u32) -> u32 + Sync) -> Vec<u32> {
-    let mut keyed: Vec<u64> =
-        (0..len).into_par_iter().map(|i| u64::from(key(i)) << 32 | u64::from(i)).collect();
+pub(super) fn ascending(len: u32, key: impl Fn(u32) -> u32 + Sync + Send) -> Result<Vec<u32>, OutOfMemory> {
+    let keys = (0..len).into_par_iter().map(|i| u64::from(key(i)) << 32 | u64::from(i));
+    let mut keyed: Vec<u64> = try_par_collect(keys, "keys of rows")?;
     keyed.par_sort_unstable();
     #[expect(clippy::cast_possible_truncation, reason = "the lower half is the number, the upper its key")]
-    keyed.into_par_iter().map(|keyed| keyed as u32).collect()
+    try_par_collect(keyed.into_par_iter().map(|keyed| keyed as u32), "an order")
 }
 
 #[cfg(test)]

@@ -3,7 +3,9 @@
 use super::pace::Pace;
 use super::pattern::{Pattern, index, narrow};
 use super::shared::{WeightedRows, rows_by_shared_columns};
-use super::watch::{Cancelled, Watch};
+use super::watch::{Stopped, Watch};
+use windrow_formats::OutOfMemory;
+use windrow_formats::memory::{make_room, try_collect, try_with_room, try_zeroed};
 
 /// No vertex has this number.
 const NO_VERTEX: u32 = u32::MAX;
@@ -22,9 +24,10 @@ pub(super) struct Graph {
 
 impl Graph {
     /// The rows, joined by [shared columns](super::shared).
-    pub(super) fn of_shared_columns(pattern: &Pattern<'_>, watch: &dyn Watch) -> Result<Self, Cancelled> {
+    pub(super) fn of_shared_columns(pattern: &Pattern<'_>, watch: &dyn Watch) -> Result<Self, Stopped> {
         let WeightedRows { offsets, edges } = rows_by_shared_columns(pattern, watch)?;
-        let (neighbours, weights) = edges.into_iter().unzip();
+        let neighbours = try_collect(edges.iter().map(|edge| edge.0), "neighbours")?;
+        let weights = try_collect(edges.iter().map(|edge| edge.1), "weights")?;
         Ok(Self { rows: offsets.len() - 1, offsets, neighbours, weights })
     }
 
@@ -32,15 +35,15 @@ impl Graph {
     ///
     /// # Cost
     /// Linear in rows and entries; memory for three times the column indices while it runs.
-    pub(super) fn symmetric(pattern: &Pattern<'_>, watch: &dyn Watch) -> Result<Self, Cancelled> {
+    pub(super) fn symmetric(pattern: &Pattern<'_>, watch: &dyn Watch) -> Result<Self, Stopped> {
         let rows = pattern.rows();
         let work = (0..rows).map(|r| 3 * pattern.row_len(r) as u64 + 1).sum();
         let mut pace = Pace::begin(watch, "graph", work);
-        let mut counts = vec![0; rows as usize];
+        let mut counts = try_zeroed(rows as usize, "counts of columns")?;
         count_columns(pattern, &mut counts, &mut pace)?;
-        let mut ends = starts(counts.iter().map(|&count| u64::from(count)));
+        let mut ends = starts(counts.iter().map(|&count| u64::from(count)))?;
         drop(counts);
-        let mut transposed = vec![0; index(ends[rows as usize])];
+        let mut transposed = try_zeroed(index(ends[rows as usize]), "the transposed pattern")?;
         for r in 0..rows {
             for &column in pattern.row(r) {
                 let end = &mut ends[column as usize];
@@ -49,11 +52,12 @@ impl Graph {
             }
             pace.done(pattern.row_len(r) as u64)?;
         }
-        let (mut offsets, mut neighbours) = (vec![0; rows as usize + 1], Vec::new());
-        neighbours.reserve(transposed.len());
+        let mut offsets = try_zeroed(rows as usize + 1, "offsets of neighbours")?;
+        let mut neighbours = try_with_room(transposed.len(), "neighbours")?;
         let mut start = 0;
         for r in 0..rows {
             let end = index(ends[r as usize]);
+            make_room(&mut neighbours, pattern.row_len(r) + end - start, "neighbours")?;
             merge(pattern.row(r), &transposed[start..end], r, &mut neighbours);
             offsets[r as usize + 1] = neighbours.len() as u64;
             pace.done(pattern.row_len(r) as u64 + 1)?;
@@ -68,15 +72,11 @@ impl Graph {
     ///
     /// # Cost
     /// Linear in rows, columns and entries; memory for twice the column indices.
-    pub(super) fn bipartite(
-        pattern: &Pattern<'_>,
-        longest: u32,
-        watch: &dyn Watch,
-    ) -> Result<Self, Cancelled> {
+    pub(super) fn bipartite(pattern: &Pattern<'_>, longest: u32, watch: &dyn Watch) -> Result<Self, Stopped> {
         let rows = pattern.rows();
         let nnz: u64 = (0..rows).map(|r| pattern.row_len(r) as u64).sum();
         let mut pace = Pace::begin(watch, "graph", 3 * nnz + u64::from(rows) + pattern.cols() as u64);
-        let mut counts = vec![0; pattern.cols()];
+        let mut counts = try_zeroed::<u32>(pattern.cols(), "counts of columns")?;
         count_columns(pattern, &mut counts, &mut pace)?;
         // The vertex of a column replaces its count. Should numbers run out, later columns are left out.
         let mut lengths = Vec::new();
@@ -85,6 +85,7 @@ impl Graph {
             let taken = (2..=longest).contains(count) && vertex < u64::from(NO_VERTEX);
             let vertex = if taken { narrow(index(vertex)) } else { NO_VERTEX };
             if taken {
+                make_room(&mut lengths, 1, "lengths of columns")?;
                 lengths.push(u64::from(*count));
             }
             *count = vertex;
@@ -93,16 +94,20 @@ impl Graph {
         let vertices = counts;
         let vertex_of = |&column: &u32| Some(vertices[column as usize]).filter(|&v| v != NO_VERTEX);
 
-        let (mut offsets, mut neighbours) = (vec![0], Vec::new());
+        let mut offsets = try_with_room(rows as usize + lengths.len() + 1, "offsets of neighbours")?;
+        offsets.push(0);
+        let mut neighbours = Vec::new();
         for r in 0..rows {
+            make_room(&mut neighbours, pattern.row_len(r), "neighbours")?;
             neighbours.extend(pattern.row(r).iter().filter_map(vertex_of));
             offsets.push(neighbours.len() as u64);
             pace.done(pattern.row_len(r) as u64)?;
         }
         // Every edge so far has another end at a column.
         let by_rows = neighbours.len();
-        let mut ends = starts(lengths.into_iter());
+        let mut ends = starts(lengths.into_iter())?;
         ends.iter_mut().for_each(|end| *end += by_rows as u64);
+        make_room(&mut neighbours, by_rows, "neighbours")?;
         neighbours.resize(2 * by_rows, 0);
         for r in 0..rows {
             let range = index(offsets[r as usize])..index(offsets[r as usize + 1]);
@@ -155,7 +160,7 @@ impl Graph {
 }
 
 /// Adds how many rows have each column.
-fn count_columns(pattern: &Pattern<'_>, counts: &mut [u32], pace: &mut Pace<'_>) -> Result<(), Cancelled> {
+fn count_columns(pattern: &Pattern<'_>, counts: &mut [u32], pace: &mut Pace<'_>) -> Result<(), Stopped> {
     for r in 0..pattern.rows() {
         // A column has at most as many entries as there are rows.
         pattern.row(r).iter().for_each(|&column| counts[column as usize] += 1);
@@ -165,14 +170,17 @@ fn count_columns(pattern: &Pattern<'_>, counts: &mut [u32], pace: &mut Pace<'_>)
 }
 
 /// Where consecutive lists of these lengths start, and the end of the last one.
-pub(super) fn starts(lengths: impl Iterator<Item = u64>) -> Vec<u64> {
-    let mut starts = vec![0];
+pub(super) fn starts(lengths: impl Iterator<Item = u64>) -> Result<Vec<u64>, OutOfMemory> {
+    let what = "offsets of lists";
+    let mut starts = try_with_room(lengths.size_hint().0 + 1, what)?;
+    starts.push(0);
     let mut end = 0;
-    starts.extend(lengths.map(|len| {
+    for len in lengths {
         end += len;
-        end
-    }));
-    starts
+        make_room(&mut starts, 1, what)?;
+        starts.push(end);
+    }
+    Ok(starts)
 }
 
 /// Appends the union of two ascending lists, without `without`.
@@ -191,10 +199,14 @@ fn merge(a: &[u32], b: &[u32], without: u32, union: &mut Vec<u32>) {
 }
 
 /// `order` with the rows without entries behind all others.
-pub(super) fn empty_last(pattern: &Pattern<'_>, order: Vec<u32>) -> Vec<u32> {
-    let (mut filled, empty): (Vec<u32>, Vec<u32>) = order.into_iter().partition(|&r| pattern.row_len(r) > 0);
-    filled.extend(empty);
-    filled
+pub(super) fn empty_last(pattern: &Pattern<'_>, mut order: Vec<u32>) -> Result<Vec<u32>, OutOfMemory> {
+    let is_empty = |&r: &u32| pattern.row_len(r) == 0;
+    let mut empty = try_with_room(order.iter().filter(|r| is_empty(r)).count(), "rows without entries")?;
+    empty.extend(order.iter().copied().filter(is_empty));
+    order.retain(|r| !is_empty(r));
+    // There is the room that they had.
+    order.extend(empty);
+    Ok(order)
 }
 
 #[cfg(test)]

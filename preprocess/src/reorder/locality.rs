@@ -1,10 +1,11 @@
 //! How well an order of the rows serves windows of 8 of them.
 
-use windrow_formats::WINDOW_ROWS;
+use windrow_formats::memory::{make_room, try_collect, try_with_room};
+use windrow_formats::{OutOfMemory, WINDOW_ROWS};
 
 use super::pattern::{Pattern, chunks, map_chunks};
 use super::similarity::Weights;
-use super::watch::{Cancelled, Watch};
+use super::watch::{Stopped, Watch};
 
 /// Rows of a block for [`Locality::block_columns`].
 const BLOCK_ROWS: usize = 4096;
@@ -47,13 +48,15 @@ impl Locality {
         weights: &Weights,
         order: &[u32],
         watch: &dyn Watch,
-    ) -> Result<Self, Cancelled> {
-        let order: Vec<u32> = order.iter().copied().filter(|&r| pattern.row_len(r) > 0).collect();
-        let pairs: Vec<&[u32]> = order.chunks(2 * WINDOW_ROWS).collect();
+    ) -> Result<Self, Stopped> {
+        let mut filled = try_with_room(order.len(), "rows with entries")?;
+        filled.extend(order.iter().copied().filter(|&r| pattern.row_len(r) > 0));
+        let order: Vec<u32> = filled;
+        let pairs = try_collect(order.chunks(2 * WINDOW_ROWS), "pairs of windows")?;
         let blocks: Vec<&[u32]> = order.chunks(BLOCK_ROWS).collect();
         let entries = |rows: &[u32]| rows.iter().map(|&r| pattern.row_len(r) as u64).sum::<u64>();
-        let pair_ranges = chunks(pairs.len(), |pair| entries(pairs[pair]));
-        let block_ranges = chunks(blocks.len(), |block| entries(blocks[block]));
+        let pair_ranges = chunks(pairs.len(), |pair| entries(pairs[pair]))?;
+        let block_ranges = chunks(blocks.len(), |block| entries(blocks[block]))?;
         watch.begin("locality", (pair_ranges.len() + block_ranges.len()) as u64);
         let parts = map_chunks(&pair_ranges, watch, |range| {
             let mut part = Part::default();
@@ -61,9 +64,9 @@ impl Locality {
             for pair in range {
                 part.nnz += entries(pairs[pair]);
                 for window in pairs[pair].chunks(WINDOW_ROWS) {
-                    part.column_vectors += distinct_columns(columns_of(pattern, window), &mut columns);
+                    part.column_vectors += distinct_columns(columns_of(pattern, window), &mut columns)?;
                 }
-                part.column_vectors_16 += distinct_columns(columns_of(pattern, pairs[pair]), &mut columns);
+                part.column_vectors_16 += distinct_columns(columns_of(pattern, pairs[pair]), &mut columns)?;
                 // The pairs of consecutive rows, also with the first of the next window.
                 let first = 2 * WINDOW_ROWS * pair;
                 let last = (first + pairs[pair].len() + 1).min(order.len());
@@ -72,19 +75,23 @@ impl Locality {
                     part.dissimilarity += 1.0 - f64::from(weights.similarity(a, b));
                 }
             }
-            part
+            Ok(part)
         })?;
+        let parts = parts.into_iter().collect::<Result<Vec<_>, OutOfMemory>>()?;
         // Added up in order, so that the sum does not depend on threads.
         let sum = parts.iter().fold(Part::default(), Part::plus);
         let block_columns = map_chunks(&block_ranges, watch, |range| {
             let mut columns = Vec::new();
-            range.map(|block| distinct_columns(columns_of(pattern, blocks[block]), &mut columns)).sum::<u64>()
+            range
+                .map(|block| distinct_columns(columns_of(pattern, blocks[block]), &mut columns))
+                .sum::<Result<u64, _>>()
         })?;
+        let block_columns = block_columns.into_iter().sum::<Result<u64, OutOfMemory>>()?;
         let ratio = |a: f64, b: f64| if b == 0.0 { 0.0 } else { a / b };
         Ok(Self {
             column_vectors: sum.column_vectors,
             column_vectors_16: sum.column_vectors_16,
-            block_columns: block_columns.iter().sum(),
+            block_columns,
             entries_per_vector: ratio(sum.nnz as f64, sum.column_vectors as f64),
             dissimilarity: ratio(sum.dissimilarity, order.len().saturating_sub(1) as f64),
         })
@@ -117,11 +124,24 @@ fn columns_of<'a>(pattern: &'a Pattern<'_>, rows: &'a [u32]) -> impl Iterator<It
 }
 
 /// How many distinct columns some rows have, in room that is used again.
-pub(super) fn distinct_columns<'a>(rows: impl Iterator<Item = &'a [u32]>, columns: &mut Vec<u32>) -> u64 {
+pub(super) fn distinct_columns<'a>(
+    rows: impl Iterator<Item = &'a [u32]>,
+    columns: &mut Vec<u32>,
+) -> Result<u64, OutOfMemory> {
+    /// Columns that a stable sort has room for on its stack.
+    const FEW: usize = 1 << 10;
     columns.clear();
-    rows.for_each(|row| columns.extend_from_slice(row));
-    // Stable: it merges the ascending runs that the rows are.
-    columns.sort();
+    for row in rows {
+        make_room(columns, row.len(), "columns of a window")?;
+        columns.extend_from_slice(row);
+    }
+    if columns.len() <= FEW {
+        // Stable: it merges the ascending runs that the rows are.
+        columns.sort();
+    } else {
+        // It would ask for memory.
+        columns.sort_unstable();
+    }
     columns.dedup();
-    columns.len() as u64
+    Ok(columns.len() as u64)
 }

@@ -34,7 +34,8 @@ mod baseline_tests;
 #[cfg(test)]
 mod tests;
 
-use windrow_formats::{Csr, Permutation, Value};
+use windrow_formats::memory::{try_collect, try_copy};
+use windrow_formats::{Csr, FormatError, OutOfMemory, Permutation, Value};
 
 use clock::Clock;
 use pattern::{Pattern, narrow};
@@ -44,7 +45,7 @@ pub use clock::Stage;
 pub use locality::{Locality, Quality};
 pub use method::{Method, UnknownMethod};
 pub use similarity::SimilarityOptions;
-pub use watch::{Cancelled, Watch};
+pub use watch::{Stopped, Watch};
 
 /// What [`reorder`] should do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -81,7 +82,7 @@ pub struct Reordering {
 /// 20 seconds on two cores and half a gigabyte besides the matrix; the other methods less.
 ///
 /// # Errors
-/// [`Cancelled`] if the watcher ends it.
+/// [`Stopped::Cancelled`] if the watcher ends it, [`Stopped::OutOfMemory`].
 ///
 /// # Panics
 /// Never: an order names every row once.
@@ -103,22 +104,18 @@ pub struct Reordering {
 /// assert!((0..8).all(|r| sorted.row(r).0 == sorted.row(0).0));
 /// # Ok::<(), windrow_formats::FormatError>(())
 /// ```
-pub fn reorder<V: Value>(
-    csr: &Csr<V>,
-    options: &Options,
-    watch: &dyn Watch,
-) -> Result<Reordering, Cancelled> {
-    if let Some(compact) = compact::without_unused_columns(csr) {
+pub fn reorder<V: Value>(csr: &Csr<V>, options: &Options, watch: &dyn Watch) -> Result<Reordering, Stopped> {
+    if let Some(compact) = compact::without_unused_columns(csr)? {
         return reorder(&compact, options, watch);
     }
     let pattern = Pattern::of(csr);
     let mut clock = Clock::default();
     let alpha = options.similarity.alpha;
     let weights = clock.time("column weights", || Weights::of(&pattern, alpha, watch))?;
-    let identity: Vec<u32> = (0..narrow(csr.rows())).collect();
+    let identity = try_collect(0..narrow(csr.rows()), "an order")?;
     let before = clock.time("locality before", || Locality::of(&pattern, &weights, &identity, watch))?;
     let mut order = match options.method {
-        Method::Identity => identity.clone(),
+        Method::Identity => try_copy(&identity, "an order")?,
         Method::Degree => clock.time("degree", || degree::order(csr, watch))?,
         Method::ReverseCuthillMckee => clock.time("Cuthill-McKee", || rcm::order(csr, watch))?,
         Method::Community => clock.time("communities", || community::order(csr, watch))?,
@@ -129,6 +126,9 @@ pub fn reorder<V: Value>(
     if kept_original {
         (order, after) = (identity, before);
     }
-    let permutation = Permutation::try_from_new_to_old(order).expect("an order names every row once");
+    let permutation = match Permutation::try_from_new_to_old(order) {
+        Err(FormatError::OutOfMemory { what, bytes }) => return Err(OutOfMemory { what, bytes }.into()),
+        found => found.expect("an order names every row once"),
+    };
     Ok(Reordering { permutation, stages: clock.stages, quality: Quality { before, after }, kept_original })
 }

@@ -1,6 +1,6 @@
 //! Work counted for a watcher: how sequential stages report, and find out whether to go on.
 
-use super::watch::{Cancelled, Watch, tick};
+use super::watch::{Stopped, Watch, tick};
 
 /// Units of work, of a few nanoseconds each, between two questions whether to go on.
 const PART: u64 = 1 << 16;
@@ -27,13 +27,13 @@ impl<'a> Pace<'a> {
     }
 
     /// `units` more of the stage's work are done.
-    pub(super) fn done(&mut self, units: u64) -> Result<(), Cancelled> {
+    pub(super) fn done(&mut self, units: u64) -> Result<(), Stopped> {
         self.unreported += units;
         self.beside(units)
     }
 
     /// `units` were spent on something that the stage's total does not count.
-    pub(super) fn beside(&mut self, units: u64) -> Result<(), Cancelled> {
+    pub(super) fn beside(&mut self, units: u64) -> Result<(), Stopped> {
         self.unasked += units;
         if self.unasked < PART {
             return Ok(());
@@ -45,7 +45,7 @@ impl<'a> Pace<'a> {
     }
 
     /// Reports what is left to report.
-    pub(super) fn finish(self) -> Result<(), Cancelled> {
+    pub(super) fn finish(self) -> Result<(), Stopped> {
         tick(self.watch, self.unreported / self.step + 1)
     }
 }

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use rayon::prelude::*;
-use windrow_formats::{Csr, Value};
+use windrow_formats::{Csr, OutOfMemory, Value};
 
 use super::graph::starts;
-use super::watch::{Cancelled, Watch, go_on};
+use super::watch::{Stopped, Watch, go_on};
 use crate::balance::row_ranges;
 
 /// Most chunks that a pass over the rows is cut into; each is one step for the watcher.
@@ -49,10 +49,10 @@ impl<'a> Pattern<'a> {
 
 /// Ranges of equal cost that `items` things are cut into, where `cost(i)` says what thing `i` costs beside
 /// a constant. They depend on the costs only, so what is computed by ranges is the same whatever the threads.
-pub(super) fn chunks(items: usize, cost: impl Fn(usize) -> u64) -> Vec<Range<usize>> {
-    let costs_before = starts((0..items).map(cost));
+pub(super) fn chunks(items: usize, cost: impl Fn(usize) -> u64) -> Result<Vec<Range<usize>>, OutOfMemory> {
+    let costs_before = starts((0..items).map(cost))?;
     let total = costs_before[items] + ROW_COST * items as u64;
-    row_ranges(&costs_before, index((total / MIN_CHUNK_COST).clamp(1, MAX_CHUNKS)), ROW_COST)
+    Ok(row_ranges(&costs_before, index((total / MIN_CHUNK_COST).clamp(1, MAX_CHUNKS)), ROW_COST))
 }
 
 /// `f` of each range, in order; in parallel, with one step for each range.
@@ -60,7 +60,7 @@ pub(super) fn map_chunks<T: Send>(
     chunks: &[Range<usize>],
     watch: &dyn Watch,
     f: impl Fn(Range<usize>) -> T + Sync,
-) -> Result<Vec<T>, Cancelled> {
+) -> Result<Vec<T>, Stopped> {
     let map = |range: &Range<usize>| {
         go_on(watch)?;
         let result = f(range.clone());

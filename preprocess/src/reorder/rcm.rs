@@ -1,11 +1,12 @@
 //! Reverse Cuthill–McKee: rows by their distance from one end of the graph.
 
+use windrow_formats::memory::{try_filled, try_with_room};
 use windrow_formats::{Csr, Value};
 
 use super::graph::{Graph, empty_last};
 use super::pace::Pace;
 use super::pattern::{Pattern, narrow};
-use super::watch::{Cancelled, Watch};
+use super::watch::{Stopped, Watch};
 
 /// Searches for a row at an end of the graph, at most; each is a pass over the component.
 const MAX_SEARCHES: u32 = 8;
@@ -31,7 +32,7 @@ const HUB_RATIO: u64 = 16;
 /// # Cost
 /// Linear in rows, columns and entries but for sorting neighbours by degree; a few passes over the graph,
 /// sequential. Memory for three times the column indices.
-pub(super) fn order<V: Value>(csr: &Csr<V>, watch: &dyn Watch) -> Result<Vec<u32>, Cancelled> {
+pub(super) fn order<V: Value>(csr: &Csr<V>, watch: &dyn Watch) -> Result<Vec<u32>, Stopped> {
     let pattern = Pattern::of(csr);
     let graph = if csr.rows() == csr.cols() {
         Graph::symmetric(&pattern, watch)?
@@ -41,7 +42,7 @@ pub(super) fn order<V: Value>(csr: &Csr<V>, watch: &dyn Watch) -> Result<Vec<u32
         Graph::bipartite(&pattern, hub, watch)?
     };
     let mut pace = Pace::begin(watch, "Cuthill-McKee", graph.len() as u64 + graph.ends());
-    let mut order = Vec::with_capacity(graph.rows());
+    let mut order = try_with_room(graph.rows(), "an order")?;
     let mut walk = Walk::new(&graph, &mut pace)?;
     for first in 0..narrow(graph.rows()) {
         if walk.seen[first as usize] {
@@ -53,7 +54,7 @@ pub(super) fn order<V: Value>(csr: &Csr<V>, watch: &dyn Watch) -> Result<Vec<u32
         order[from..].reverse();
     }
     pace.finish()?;
-    Ok(empty_last(&pattern, order))
+    Ok(empty_last(&pattern, order)?)
 }
 
 /// Breadth-first walks over the rows of a graph.
@@ -69,14 +70,21 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(graph: &'a Graph, pace: &mut Pace<'_>) -> Result<Self, Cancelled> {
-        let mut degrees = Vec::with_capacity(graph.rows());
+    fn new(graph: &'a Graph, pace: &mut Pace<'_>) -> Result<Self, Stopped> {
+        let mut degrees = try_with_room(graph.rows(), "degrees")?;
         for r in 0..narrow(graph.rows()) {
             let shared = |&v: &u32| if graph.is_row(v) { 1 } else { graph.degree(v) - 1 };
             degrees.push(graph.neighbours(r).iter().map(shared).fold(0, u32::saturating_add));
             pace.beside(u64::from(graph.degree(r)) + 1)?;
         }
-        Ok(Self { graph, degrees, seen: vec![false; graph.len()], columns: Vec::new(), queue: Vec::new() })
+        // A search meets every vertex once, so neither list grows.
+        Ok(Self {
+            graph,
+            degrees,
+            seen: try_filled(graph.len(), false, "vertices seen")?,
+            columns: try_with_room(graph.len() - graph.rows(), "columns seen")?,
+            queue: try_with_room(graph.rows(), "a queue of rows")?,
+        })
     }
 
     /// Calls `visit` with the neighbours of row `r` that were not seen yet; returns the work that it was.
@@ -103,7 +111,7 @@ impl<'a> Walk<'a> {
     }
 
     /// A row of the component of `first` that is as far from another as a few searches find.
-    fn peripheral(&mut self, first: u32, pace: &mut Pace<'_>) -> Result<u32, Cancelled> {
+    fn peripheral(&mut self, first: u32, pace: &mut Pace<'_>) -> Result<u32, Stopped> {
         let (mut start, mut distance) = (first, 0);
         for _ in 0..MAX_SEARCHES {
             let (farthest, found) = self.farthest(start, pace)?;
@@ -116,7 +124,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The row of least degree among the farthest from `start`, and their distance.
-    fn farthest(&mut self, start: u32, pace: &mut Pace<'_>) -> Result<(u32, u32), Cancelled> {
+    fn farthest(&mut self, start: u32, pace: &mut Pace<'_>) -> Result<(u32, u32), Stopped> {
         let mut queue = std::mem::take(&mut self.queue);
         queue.push(start);
         self.seen[start as usize] = true;
@@ -141,7 +149,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Appends the component of `start`, nearest rows first.
-    fn number(&mut self, start: u32, order: &mut Vec<u32>, pace: &mut Pace<'_>) -> Result<(), Cancelled> {
+    fn number(&mut self, start: u32, order: &mut Vec<u32>, pace: &mut Pace<'_>) -> Result<(), Stopped> {
         let mut at = order.len();
         order.push(start);
         self.seen[start as usize] = true;

@@ -5,7 +5,9 @@ use std::cmp::Reverse;
 use super::graph::{Graph, starts};
 use super::pace::Pace;
 use super::pattern::{Pattern, chunks, index, map_chunks, narrow};
-use super::watch::{Cancelled, Watch};
+use super::watch::{Stopped, Watch};
+use windrow_formats::OutOfMemory;
+use windrow_formats::memory::{make_room, try_collect, try_filled, try_with_room, try_zeroed};
 
 /// A row looks at this many rows before and behind it in the list of a column.
 const REACH: usize = 16;
@@ -31,27 +33,30 @@ pub(super) struct WeightedRows {
 pub(super) fn rows_by_shared_columns(
     pattern: &Pattern<'_>,
     watch: &dyn Watch,
-) -> Result<WeightedRows, Cancelled> {
+) -> Result<WeightedRows, Stopped> {
     let graph = Graph::bipartite(pattern, u32::MAX, watch)?;
     let rows = graph.rows();
-    let ranges = chunks(rows, |r| REACH as u64 * u64::from(graph.degree(narrow(r))));
+    let ranges = chunks(rows, |r| REACH as u64 * u64::from(graph.degree(narrow(r))))?;
     watch.begin("shared columns", ranges.len() as u64);
     let parts = map_chunks(&ranges, watch, |range| named(&graph, range))?;
     // `(row, weight, count of rows named)` in the order of the rows that name them.
-    let (mut counts, mut named) = (Vec::with_capacity(rows), Vec::with_capacity(NAMED * rows));
+    let mut counts = try_with_room(rows, "counts of rows named")?;
+    let mut named = try_with_room(NAMED * rows, "rows named")?;
     for part in parts {
+        let part = part?;
         counts.extend(part.counts);
         named.extend(part.named);
     }
 
     let mut pace = Pace::begin(watch, "graph", 2 * named.len() as u64 + rows as u64);
-    let mut lengths: Vec<u64> = counts.iter().map(|&count| u64::from(count)).collect();
+    let mut lengths: Vec<u64> =
+        try_collect(counts.iter().map(|&count| u64::from(count)), "lengths of lists")?;
     for &(row, _) in &named {
         lengths[row as usize] += 1;
         pace.done(1)?;
     }
-    let mut ends = starts(lengths.into_iter());
-    let mut edges = vec![(0, 0); 2 * named.len()];
+    let mut ends = starts(lengths.into_iter())?;
+    let mut edges = try_filled(2 * named.len(), (0, 0), "edges")?;
     let mut put = |from: u32, edge: (u32, u32)| {
         let end = &mut ends[from as usize];
         edges[index(*end)] = edge;
@@ -68,7 +73,9 @@ pub(super) fn rows_by_shared_columns(
         pace.done(u64::from(count) + 1)?;
     }
     // Rows that name each other have the edge twice.
-    let (mut offsets, mut kept, mut start) = (vec![0], 0, 0);
+    let mut offsets = try_with_room(rows + 1, "offsets of neighbours")?;
+    offsets.push(0);
+    let (mut kept, mut start) = (0, 0);
     for &end in &ends[..rows] {
         let end = index(end);
         edges[start..end].sort_unstable();
@@ -94,10 +101,12 @@ struct Named {
     named: Vec<(u32, u32)>,
 }
 
-fn named(graph: &Graph, range: std::ops::Range<usize>) -> Named {
-    let mut result = Named { counts: Vec::with_capacity(range.len()), named: Vec::new() };
+fn named(graph: &Graph, range: std::ops::Range<usize>) -> Result<Named, OutOfMemory> {
+    let (counts, named) = (try_with_room(range.len(), "rows named")?, Vec::new());
+    let mut result = Named { counts, named };
+    make_room(&mut result.named, NAMED * range.len(), "rows named")?;
     // Weight of each row to the row at hand; all 0 in between.
-    let mut weights = vec![0u32; graph.rows()];
+    let mut weights = try_zeroed::<u32>(graph.rows(), "weights of rows")?;
     let mut beside = Vec::new();
     for r in range.map(narrow) {
         for &column in graph.neighbours(r) {
@@ -107,6 +116,7 @@ fn named(graph: &Graph, range: std::ops::Range<usize>) -> Named {
             for &row in &list[at.saturating_sub(REACH)..list.len().min(at + REACH + 1)] {
                 let sum = &mut weights[row as usize];
                 if *sum == 0 {
+                    make_room(&mut beside, 1, "rows beside a row")?;
                     beside.push(row);
                 }
                 *sum = sum.saturating_add(weight);
@@ -125,7 +135,7 @@ fn named(graph: &Graph, range: std::ops::Range<usize>) -> Named {
             weights[row as usize] = 0;
         }
     }
-    result
+    Ok(result)
 }
 
 #[cfg(test)]

@@ -304,7 +304,7 @@ fn a_cancelled_reordering_ends_whenever_it_is_cancelled() {
         assert!(questions > 20, "{questions}");
         for tenth in 0..10 {
             let watch = Limited(AtomicU64::new(questions * tenth / 10));
-            assert_eq!(reorder(a, &Options::default(), &watch), Err(Cancelled));
+            assert_eq!(reorder(a, &Options::default(), &watch), Err(Stopped::Cancelled));
         }
     }
 }

@@ -1,7 +1,9 @@
 //! How a caller follows a long computation, and ends it.
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use thiserror::Error;
+use windrow_formats::OutOfMemory;
 
 /// Somebody who is told how far a reordering is, and may end it.
 ///
@@ -33,25 +35,24 @@ impl Watch for AtomicBool {
     }
 }
 
-/// The watcher ended the work; nothing was kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cancelled;
-
-impl fmt::Display for Cancelled {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the reordering was cancelled")
-    }
+/// Why a reordering ended without an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum Stopped {
+    /// The [watcher](Watch) ended it.
+    #[error("the reordering was cancelled")]
+    Cancelled,
+    /// There is not enough memory for it.
+    #[error(transparent)]
+    OutOfMemory(#[from] OutOfMemory),
 }
 
-impl std::error::Error for Cancelled {}
-
 /// Reports `steps` done and finds out whether to go on.
-pub(crate) fn tick(watch: &dyn Watch, steps: u64) -> Result<(), Cancelled> {
+pub(crate) fn tick(watch: &dyn Watch, steps: u64) -> Result<(), Stopped> {
     watch.step(steps);
-    if watch.cancelled() { Err(Cancelled) } else { Ok(()) }
+    if watch.cancelled() { Err(Stopped::Cancelled) } else { Ok(()) }
 }
 
 /// Finds out whether to go on.
-pub(crate) fn go_on(watch: &dyn Watch) -> Result<(), Cancelled> {
-    if watch.cancelled() { Err(Cancelled) } else { Ok(()) }
+pub(crate) fn go_on(watch: &dyn Watch) -> Result<(), Stopped> {
+    if watch.cancelled() { Err(Stopped::Cancelled) } else { Ok(()) }
 }

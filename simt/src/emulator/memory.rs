@@ -73,7 +73,7 @@ struct Page {
     written: Option<Box<[AtomicU64]>>,
 }
 
-/// One allocation.
+/// An allocation and what is known of its bytes.
 pub(super) struct Allocation {
     pub(super) base: u64,
     pub(super) bytes: u64,

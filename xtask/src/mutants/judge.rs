@@ -29,7 +29,7 @@ pub(super) struct Test {
 /// What became of a mutant.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Verdict {
-    /// By this test.
+    /// This test failed on it.
     Killed(String),
     /// This test did not end.
     TimedOut(String),
@@ -39,7 +39,7 @@ pub(super) enum Verdict {
     Unreached,
 }
 
-/// Limits on time.
+/// How long tests and mutants may take.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     /// Tests that take longer judge nothing.

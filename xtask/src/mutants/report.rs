@@ -10,7 +10,7 @@ pub(super) struct Counts {
     pub(super) found: usize,
     /// Drawn, and left out as they do not compile.
     pub(super) broken: usize,
-    /// Tests that judged.
+    /// Tests that judged the mutants.
     pub(super) tests: usize,
     /// Tests that took too long, or failed without a mutant.
     pub(super) left_out: usize,

@@ -11,8 +11,8 @@ use super::super::report::{Field, Symmetry};
 use super::super::scan::line_end;
 use super::super::{Loaded, ReadError, ReadOptions};
 use super::header::MatrixHeader;
-use crate::Value;
-use crate::memory::index;
+use crate::memory::{index, make_room, try_copy, try_with_room};
+use crate::{OutOfMemory, Value};
 
 struct Values(Field);
 
@@ -39,10 +39,15 @@ impl Records for Values {
         Ok(())
     }
 
-    fn close(&self, block: &mut Vec<f64>) -> Vec<f64> {
-        let closed = block.clone();
+    fn make_room(&self, block: &mut Vec<f64>, bytes: usize) -> Result<(), OutOfMemory> {
+        // The shortest line is `0` and its end.
+        make_room(block, bytes / 2 + 1, "entries")
+    }
+
+    fn close(&self, block: &mut Vec<f64>) -> Result<Vec<f64>, OutOfMemory> {
+        let closed = try_copy(block, "entries")?;
         block.clear();
-        closed
+        Ok(closed)
     }
 }
 
@@ -66,12 +71,12 @@ pub(super) fn read<V: Value>(
         Some(start)
     });
     let starts: Vec<u64> = starts.collect();
-    let blocks: Vec<_> = records
+    let blocks = records
         .blocks
         .into_par_iter()
         .zip(starts)
         .map(|(values, start)| place(&header, buckets, start, &values))
-        .collect();
+        .collect::<Result<Vec<_>, _>>()?;
     let nonzeros: u64 = blocks.iter().map(|(_, nonzeros)| nonzeros).sum();
     let stored: u64 = blocks.iter().map(|(entries, _)| entries.len() as u64).sum();
     options.limits.check_nnz("entries, mirrored ones included", stored)?;
@@ -89,16 +94,16 @@ fn place<V: Value>(
     buckets: Buckets,
     start: u64,
     values: &[f64],
-) -> (Grouped<(u32, u32, V)>, u64) {
-    let mut entries: Vec<(u32, u32, V)> = Vec::new();
-    let mut nonzeros = 0;
+) -> Result<(Grouped<(u32, u32, V)>, u64), OutOfMemory> {
+    let nonzeros = values.iter().filter(|&&value| value != 0.0).count();
+    let each = if header.symmetry == Symmetry::General { 1 } else { 2 };
+    let mut entries: Vec<(u32, u32, V)> = try_with_room(each * nonzeros, "entries")?;
     if values.is_empty() {
-        return (Grouped::new(&entries, buckets), nonzeros);
+        return Ok((Grouped::new(&entries, buckets)?, 0));
     }
     let (mut row, mut col) = position(header, start);
     for &value in values {
         if value != 0.0 {
-            nonzeros += 1;
             entries.push(Entry::<V>::new(row, col, value));
             if header.symmetry != Symmetry::General && row != col {
                 let skew = header.symmetry == Symmetry::SkewSymmetric;
@@ -111,7 +116,7 @@ fn place<V: Value>(
             row = first_row(header, col);
         }
     }
-    (Grouped::new(&entries, buckets), nonzeros)
+    Ok((Grouped::new(&entries, buckets)?, nonzeros as u64))
 }
 
 /// The first row that column `col` lists.

@@ -12,7 +12,8 @@ use super::super::report::{Field, Symmetry};
 use super::super::scan::{blank, line_end};
 use super::super::{Loaded, ReadError, ReadOptions};
 use super::header::MatrixHeader;
-use crate::Value;
+use crate::memory::make_room;
+use crate::{OutOfMemory, Value};
 
 /// Entries of one block, mirrored ones included, while it is read.
 struct Block<E> {
@@ -181,9 +182,15 @@ impl<V: Value, E: Entry<V>> Records for Coordinates<V, E> {
         Ok(())
     }
 
-    fn close(&self, block: &mut Block<E>) -> Closed<E> {
-        let entries = Grouped::new(&block.entries, self.buckets);
+    fn make_room(&self, block: &mut Block<E>, bytes: usize) -> Result<(), OutOfMemory> {
+        // The shortest line is `1 1` and its end.
+        let each = if self.header.symmetry == Symmetry::General { 1 } else { 2 };
+        make_room(&mut block.entries, each * (bytes / 4 + 1), "entries")
+    }
+
+    fn close(&self, block: &mut Block<E>) -> Result<Closed<E>, OutOfMemory> {
+        let entries = Grouped::new(&block.entries, self.buckets)?;
         block.entries.clear();
-        Closed { entries, triangle: std::mem::take(&mut block.triangle) }
+        Ok(Closed { entries, triangle: std::mem::take(&mut block.triangle) })
     }
 }

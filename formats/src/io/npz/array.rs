@@ -5,6 +5,7 @@ use half::f16;
 use super::super::ReadError;
 use super::super::npy::{ElementType, Header, Kind};
 use crate::Value;
+use crate::memory::{try_collect, try_copy};
 
 /// An array of numbers, bools or characters.
 pub(super) struct Array {
@@ -24,17 +25,17 @@ macro_rules! map_elements {
         let data = $array.data().chunks_exact(size_of::<$type>());
         // A chunk has the length of the type, so the conversion cannot fail; zeros if it did.
         if $array.dtype.big_endian {
-            data.map(|bytes| {
+            let numbers = data.map(|bytes| {
                 let $x = <$type>::from_be_bytes(bytes.try_into().unwrap_or_default());
                 $map
-            })
-            .collect::<Vec<_>>()
+            });
+            try_collect(numbers, "an array")?
         } else {
-            data.map(|bytes| {
+            let numbers = data.map(|bytes| {
                 let $x = <$type>::from_le_bytes(bytes.try_into().unwrap_or_default());
                 $map
-            })
-            .collect::<Vec<_>>()
+            });
+            try_collect(numbers, "an array")?
         }
     }};
 }
@@ -103,7 +104,8 @@ impl Array {
             return Err(self.error("elements in C order", "Fortran order"));
         }
         let middle = self.start + self.data().len() / 2;
-        let bytes = self.bytes.split_off(middle);
+        let bytes = try_copy(&self.bytes[middle..], "an array")?;
+        self.bytes.truncate(middle);
         self.shape = vec![len];
         let (member, shape, dtype) = (self.member.clone(), self.shape.clone(), self.dtype.clone());
         let second = Self { member, dtype, shape, fortran_order: false, bytes, start: 0 };
@@ -169,7 +171,7 @@ impl Array {
     /// The elements as bytes; `what` says what they are.
     pub(super) fn octets(&self, what: &str) -> Result<Vec<u8>, ReadError> {
         match (self.dtype.kind, self.dtype.size) {
-            (Kind::Uint, 1) => Ok(self.data().to_vec()),
+            (Kind::Uint, 1) => Ok(try_copy(self.data(), "an array")?),
             _ => {
                 Err(self.error(format!("bytes of type |u1 ({what})"), format!("type {}", self.dtype.name())))
             }
@@ -190,7 +192,7 @@ impl Array {
             (Kind::Int, 8) => map_elements!(self, i64, |x| narrow(u32::try_from(x).ok())),
             _ => {
                 let wide = self.unsigned(what, u64::from(bound - 1))?;
-                wide.into_iter().map(|x| narrow(u32::try_from(x).ok())).collect()
+                try_collect(wide.into_iter().map(|x| narrow(u32::try_from(x).ok())), "an array")?
             }
         };
         match indices.iter().position(|&x| x == u32::MAX) {

@@ -8,7 +8,7 @@ use super::super::report::{Header, ReadReport, Storage};
 use super::super::{Loaded, ReadError, ReadOptions};
 use super::archive::Archive;
 use super::array::Array;
-use crate::memory::index;
+use crate::memory::{index, try_with_room};
 use crate::{Coo, Csr, Value};
 
 const REMEDY: &str = "in Python, scipy.sparse.save_npz(path, a.tocsr()) writes it as CSR";
@@ -45,8 +45,10 @@ pub(super) fn read<V: Value, R: Read + Seek>(
         Storage::Csc => {
             let (offsets, indices, values) = compressed(archive, (cols, "column"), (rows, "row"), values)?;
             let columns = (0..cols).zip(offsets.windows(2));
-            let columns = columns.flat_map(|(col, ends)| (ends[0]..ends[1]).map(move |_| col)).collect();
-            Csr::try_from_coo(&Coo::try_new(rows as usize, cols as usize, indices, columns, values)?)?
+            let columns = columns.flat_map(|(col, ends)| (ends[0]..ends[1]).map(move |_| col));
+            let mut col_indices = try_with_room(indices.len(), "col_indices")?;
+            col_indices.extend(columns);
+            Csr::try_from_coo(&Coo::try_new(rows as usize, cols as usize, indices, col_indices, values)?)?
         }
         Storage::Coo => {
             let (row, col) = match archive.optional("coords")? {

@@ -7,6 +7,7 @@ use std::io::{Read, Seek};
 use super::super::report::{Header, ReadReport};
 use super::super::{Loaded, ReadError, ReadOptions};
 use super::archive::Archive;
+use crate::memory::try_filled;
 use crate::{Coo, Csr, Value};
 
 /// Reads the matrix in `archive`.
@@ -24,7 +25,7 @@ pub(super) fn read<V: Value, R: Read + Seek>(
     targets.check_len(sources.len(), "one for each of src_li.npy")?;
     let col_indices = targets.indices("nodes", cols)?;
 
-    let values = vec![V::ONE; row_indices.len()];
+    let values = try_filled(row_indices.len(), V::ONE, "values")?;
     let coo = Coo::try_new(rows as usize, cols as usize, row_indices, col_indices, values)?;
     let csr = Csr::try_from_coo(&coo)?;
     let mut report = ReadReport::new(Header::TcGnnNpz);

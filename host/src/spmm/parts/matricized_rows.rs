@@ -70,7 +70,7 @@ impl Layout for MatricizedLayout<'_> {
         Ok(Box::new(MatricizedPart {
             warps: DeviceBuffer::named(device, &self.warps, "warps")?,
             col_indices: DeviceBuffer::named(device, self.col_indices, "col_indices")?,
-            values: DeviceBuffer::named(device, values.bits().bytes(), "values")?,
+            values: DeviceBuffer::named(device, values.bits()?.bytes(), "values")?,
             blocks: BLOCKS_PER_MULTIPROCESSOR * device.multiprocessors().max(1),
         }))
     }

@@ -123,7 +123,7 @@ impl Layout for PathLayout<'_> {
             long_count: path.long_count,
             steps: DeviceBuffer::named(device, &path.steps, "steps")?,
             col_indices: DeviceBuffer::named(device, &padded(col_indices, VECTOR), "col_indices")?,
-            values: DeviceBuffer::named(device, &padded_values(values.bits()), "values")?,
+            values: DeviceBuffer::named(device, &padded_values(values.bits()?), "values")?,
             nnz: col_indices.len(),
             kind,
         }))

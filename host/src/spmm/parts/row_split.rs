@@ -166,12 +166,13 @@ impl Layout for RowSplitLayout<'_> {
     ) -> Result<Box<dyn Part>, DeviceError> {
         let (col_indices, values, sources) = match self.entries {
             SegmentEntries::OnDevice(rest) => {
-                let (col_indices, values, sources) = rest.with_values(values.unplaced())?;
+                let (col_indices, values, sources) = rest.with_values(values.unplaced()?)?;
                 (col_indices, values, SegmentSources::OnDevice(sources))
             }
             SegmentEntries::OnHost(col_indices, sources) => {
-                let gathered = sources.as_ref().map(|sources| values.bits().gather(sources));
-                let values = gathered.as_ref().unwrap_or_else(|| values.bits());
+                let bits = values.bits()?;
+                let gathered = sources.as_ref().map(|sources| bits.gather(sources)).transpose()?;
+                let values = gathered.as_ref().unwrap_or(bits);
                 (
                     DeviceBuffer::named(device, &col_indices, "col_indices")?,
                     DeviceBuffer::named(device, values.bytes(), "values")?,
@@ -235,7 +236,7 @@ impl Part for RowSplitPart {
     fn replace_values(&mut self, values: &Bits) -> Result<(), DeviceError> {
         match &self.sources {
             SegmentSources::Identity => self.values.copy_from_slice(values.bytes()),
-            SegmentSources::OnHost(sources) => self.values.copy_from_slice(values.gather(sources).bytes()),
+            SegmentSources::OnHost(sources) => self.values.copy_from_slice(values.gather(sources)?.bytes()),
             SegmentSources::OnDevice(sources) => sources.replace(values.unplaced(), &self.values),
         }
     }

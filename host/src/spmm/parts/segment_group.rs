@@ -160,7 +160,7 @@ impl Layout for GroupsLayout {
         device: &Device,
         values: &dyn GivenValues,
     ) -> Result<Box<dyn Part>, DeviceError> {
-        Ok(Box::new(self.upload_groups(device, values.bits())?))
+        Ok(Box::new(self.upload_groups(device, values.bits()?)?))
     }
 }
 

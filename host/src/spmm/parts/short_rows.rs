@@ -101,7 +101,7 @@ impl Layout for ShortRowsLayout {
         device: &Device,
         values: &dyn GivenValues,
     ) -> Result<Box<dyn Part>, DeviceError> {
-        let values = values.bits().gather(&self.sources);
+        let values = values.bits()?.gather(&self.sources)?;
         Ok(Box::new(ShortRowsPart {
             blocks: DeviceBuffer::named(device, &self.blocks, "short_row_blocks")?,
             rows: DeviceBuffer::named(device, &self.rows, "short_rows")?,
@@ -152,7 +152,7 @@ impl Part for ShortRowsPart {
     }
 
     fn replace_values(&mut self, values: &Bits) -> Result<(), DeviceError> {
-        self.values.copy_from_slice(values.gather(&self.sources).bytes())
+        self.values.copy_from_slice(values.gather(&self.sources)?.bytes())
     }
 
     fn value_slots(&self) -> ValueSlots<'_> {

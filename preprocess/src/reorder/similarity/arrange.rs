@@ -4,7 +4,7 @@ use windrow_formats::WINDOW_ROWS;
 
 use super::super::pace::Pace;
 use super::super::pattern::narrow;
-use super::super::watch::{Cancelled, Watch};
+use super::super::watch::{Stopped, Watch};
 use super::Rows;
 
 /// Windows that stay together, so that windows beside each other keep what they share.
@@ -26,7 +26,7 @@ pub(super) fn arrange(
     order: &[u32],
     guides: &[Vec<u32>],
     watch: &dyn Watch,
-) -> Result<Vec<u32>, Cancelled> {
+) -> Result<Vec<u32>, Stopped> {
     let entries: usize = order.iter().map(|&d| rows.columns(d).len()).sum();
     let mut pace = Pace::begin(watch, "arrangement", ((guides.len() + 1) * (entries + order.len())) as u64);
     let mut best = order.to_vec();
@@ -62,7 +62,7 @@ fn by_median(order: &[u32], places: &[u32]) -> Vec<u32> {
 }
 
 /// Distinct columns of blocks of consecutive rows, over all blocks of all sizes.
-fn footprint(rows: &Rows<'_>, order: &[u32], pace: &mut Pace<'_>) -> Result<u64, Cancelled> {
+fn footprint(rows: &Rows<'_>, order: &[u32], pace: &mut Pace<'_>) -> Result<u64, Stopped> {
     // The block, counted from 1, in which each column was met last, for each size.
     let mut met = vec![[0u32; SCALES.len()]; rows.pattern.cols()];
     let mut distinct = 0;

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use super::super::graph::starts;
 use super::super::pace::Pace;
 use super::super::pattern::{Pattern, chunks, index, map_chunks, narrow};
-use super::super::watch::{Cancelled, Watch, tick};
+use super::super::watch::{Stopped, Watch, tick};
 
 /// The distinct rows of a matrix, by number, in the order in which they come first; empty rows are left out.
 ///
@@ -19,8 +19,8 @@ pub(super) struct DistinctRows {
 }
 
 impl DistinctRows {
-    pub(super) fn of(pattern: &Pattern<'_>, watch: &dyn Watch) -> Result<Self, Cancelled> {
-        let ranges = chunks(pattern.rows() as usize, |r| pattern.row_len(narrow(r)) as u64);
+    pub(super) fn of(pattern: &Pattern<'_>, watch: &dyn Watch) -> Result<Self, Stopped> {
+        let ranges = chunks(pattern.rows() as usize, |r| pattern.row_len(narrow(r)) as u64)?;
         watch.begin("row hashes", ranges.len() as u64 + 1);
         let hash_rows = |rows: std::ops::Range<usize>| -> Vec<(u64, u32)> {
             let filled = rows.map(narrow).filter(|&r| pattern.row_len(r) > 0);
@@ -32,11 +32,7 @@ impl DistinctRows {
         Self::from_hashes(pattern, &hashed, watch)
     }
 
-    fn from_hashes(
-        pattern: &Pattern<'_>,
-        hashed: &[(u64, u32)],
-        watch: &dyn Watch,
-    ) -> Result<Self, Cancelled> {
+    fn from_hashes(pattern: &Pattern<'_>, hashed: &[(u64, u32)], watch: &dyn Watch) -> Result<Self, Stopped> {
         let rows = pattern.rows();
         let mut pace = Pace::begin(watch, "identical rows", 2 * u64::from(rows));
         // Of each row the first that looks like it, then the number of that one.
@@ -68,7 +64,7 @@ impl DistinctRows {
             }
             pace.done(1)?;
         }
-        let offsets = starts(counts.into_iter());
+        let offsets = starts(counts.into_iter())?;
         let mut ends = offsets.clone();
         let mut members = vec![0; rows as usize - empty.len()];
         for r in (0..rows).filter(|&r| pattern.row_len(r) > 0) {

@@ -4,7 +4,7 @@ use windrow_formats::WINDOW_ROWS;
 
 use super::super::pace::Pace;
 use super::super::pattern::narrow;
-use super::super::watch::{Cancelled, Watch};
+use super::super::watch::{Stopped, Watch};
 use super::Rows;
 use super::neighbours::Neighbours;
 
@@ -37,7 +37,7 @@ pub(super) fn exchange(
     neighbours: &Neighbours,
     order: &mut [u32],
     watch: &dyn Watch,
-) -> Result<(), Cancelled> {
+) -> Result<(), Stopped> {
     let entries: usize = order.iter().map(|&d| rows.columns(d).len()).sum();
     let mut pace = Pace::begin(watch, "exchange", 2 * (entries + order.len()) as u64);
     let mut windows = Vec::with_capacity(order.len().div_ceil(WINDOW_ROWS));
@@ -85,7 +85,7 @@ struct Exchange<'a> {
 
 impl Exchange<'_> {
     /// Tries each row of a window elsewhere, and says how many columns were saved.
-    fn refine(&mut self, home: usize, pace: &mut Pace<'_>) -> Result<u64, Cancelled> {
+    fn refine(&mut self, home: usize, pace: &mut Pace<'_>) -> Result<u64, Stopped> {
         let mut saved = 0;
         for slot in 0..self.windows[home].members.len() {
             let d = self.windows[home].members[slot];

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rayon::prelude::*;
 
 use super::super::pattern::narrow;
-use super::super::watch::{Cancelled, Watch, go_on, tick};
+use super::super::watch::{Stopped, Watch, go_on, tick};
 use super::neighbours::Neighbours;
 
 /// Slots that one thread looks at between two questions whether to go on.
@@ -25,7 +25,7 @@ pub(super) fn spanning_forest(
     rows: usize,
     neighbours: &Neighbours,
     watch: &dyn Watch,
-) -> Result<Vec<Edge>, Cancelled> {
+) -> Result<Vec<Edge>, Stopped> {
     // Each round leaves at most half as many trees that can still be joined.
     watch.begin("spanning forest", u64::from(usize::BITS - rows.leading_zeros()));
     let mut tree: Vec<u32> = (0..narrow(rows)).collect();
@@ -100,14 +100,14 @@ fn in_parts<T: Copy + Send + Sync>(
     len: usize,
     watch: &dyn Watch,
     f: impl Fn(Range<usize>) -> Vec<T> + Sync,
-) -> Result<Vec<T>, Cancelled> {
+) -> Result<Vec<T>, Stopped> {
     let starts = (0..len).into_par_iter().step_by(PART);
     let parts: Vec<Vec<T>> = starts
         .map(|start| {
             go_on(watch)?;
             Ok(f(start..len.min(start + PART)))
         })
-        .collect::<Result<_, Cancelled>>()?;
+        .collect::<Result<_, Stopped>>()?;
     Ok(parts.concat())
 }
 

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::super::graph::starts;
 use super::super::pace::Pace;
 use super::super::pattern::{chunks, index, map_chunks, narrow};
-use super::super::watch::{Cancelled, Watch, tick};
+use super::super::watch::{Stopped, Watch, tick};
 use super::Rows;
 use super::distinct::mix;
 
@@ -47,11 +47,11 @@ struct Part {
 }
 
 impl Index {
-    pub(super) fn of(rows: &Rows<'_>, representatives: usize, watch: &dyn Watch) -> Result<Self, Cancelled> {
-        let ranges = chunks(rows.len(), |d| rows.columns(narrow(d)).len() as u64);
+    pub(super) fn of(rows: &Rows<'_>, representatives: usize, watch: &dyn Watch) -> Result<Self, Stopped> {
+        let ranges = chunks(rows.len(), |d| rows.columns(narrow(d)).len() as u64)?;
         watch.begin("representatives", ranges.len() as u64 + 1);
         let parts = map_chunks(&ranges, watch, |range| Part::of(rows, range, representatives))?;
-        let column_offsets = starts(parts.iter().flat_map(|part| part.lengths.iter().copied()));
+        let column_offsets = starts(parts.iter().flat_map(|part| part.lengths.iter().copied()))?;
         let mut columns = Vec::with_capacity(index(column_offsets[rows.len()]));
         let mut complete = Vec::with_capacity(rows.len());
         let mut sketches = Vec::with_capacity(rows.len());
@@ -72,7 +72,7 @@ impl Index {
     }
 
     /// Lists ranks by column, by counting.
-    fn invert(&mut self, cols: usize, watch: &dyn Watch) -> Result<(), Cancelled> {
+    fn invert(&mut self, cols: usize, watch: &dyn Watch) -> Result<(), Stopped> {
         let work = 2 * self.columns.len() + self.by_rank.len();
         let mut pace = Pace::begin(watch, "inverted index", work as u64);
         let mut counts = vec![0u64; cols];
@@ -80,7 +80,7 @@ impl Index {
             counts[column as usize] += 1;
             pace.done(1)?;
         }
-        self.rank_offsets = starts(counts.into_iter());
+        self.rank_offsets = starts(counts.into_iter())?;
         let mut ends = self.rank_offsets.clone();
         let mut ranks = vec![0; self.columns.len()];
         for (&d, rank) in self.by_rank.iter().zip(0..) {

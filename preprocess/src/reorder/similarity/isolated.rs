@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::super::pattern::{chunks, map_chunks};
-use super::super::watch::{Cancelled, Watch, tick};
+use super::super::watch::{Stopped, Watch, tick};
 use super::Rows;
 use super::neighbours::Neighbours;
 
@@ -17,8 +17,8 @@ pub(super) fn move_isolated(
     neighbours: &Neighbours,
     order: &[u32],
     watch: &dyn Watch,
-) -> Result<Vec<u32>, Cancelled> {
-    let ranges = chunks(order.len(), |at| rows.columns(order[at]).len() as u64);
+) -> Result<Vec<u32>, Stopped> {
+    let ranges = chunks(order.len(), |at| rows.columns(order[at]).len() as u64)?;
     watch.begin("isolated rows", ranges.len() as u64 + 2);
     // Whether a row has something to do with the next one.
     let related = map_chunks(&ranges, watch, |range| {

@@ -25,13 +25,14 @@ mod windows;
 #[cfg(test)]
 mod tests;
 
-use windrow_formats::{Csr, Value, WINDOW_ROWS};
+use windrow_formats::memory::try_collect;
+use windrow_formats::{Csr, OutOfMemory, Value, WINDOW_ROWS};
 
 use super::clock::Clock;
 use super::locality::distinct_columns;
 use super::pattern::{Pattern, chunks, map_chunks, narrow};
 use super::rcm;
-use super::watch::{Cancelled, Watch};
+use super::watch::{Stopped, Watch};
 use distinct::DistinctRows;
 use index::Index;
 use neighbours::Neighbours;
@@ -48,10 +49,10 @@ struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    fn of(pattern: Pattern<'a>, weights: &'a Weights, watch: &dyn Watch) -> Result<Self, Cancelled> {
+    fn of(pattern: Pattern<'a>, weights: &'a Weights, watch: &dyn Watch) -> Result<Self, Stopped> {
         let distinct = DistinctRows::of(&pattern, watch)?;
         let columns = |d: usize| pattern.row(distinct.first(narrow(d)));
-        let ranges = chunks(distinct.len(), |d| columns(d).len() as u64);
+        let ranges = chunks(distinct.len(), |d| columns(d).len() as u64)?;
         watch.begin("row weights", ranges.len() as u64);
         let sums =
             |range: std::ops::Range<usize>| -> Vec<u64> { range.map(|d| weights.sum(columns(d))).collect() };
@@ -117,18 +118,18 @@ impl<'a> Rows<'a> {
 }
 
 /// Distinct columns of each window of 8 rows of `order`, summed.
-fn column_vectors(rows: &Rows<'_>, order: &[u32], watch: &dyn Watch) -> Result<u64, Cancelled> {
-    let windows: Vec<&[u32]> = order.chunks(WINDOW_ROWS).collect();
+fn column_vectors(rows: &Rows<'_>, order: &[u32], watch: &dyn Watch) -> Result<u64, Stopped> {
+    let windows = try_collect(order.chunks(WINDOW_ROWS), "windows")?;
     let cost = |window: usize| windows[window].iter().map(|&d| rows.columns(d).len() as u64).sum();
-    let ranges = chunks(windows.len(), cost);
+    let ranges = chunks(windows.len(), cost)?;
     watch.begin("column vectors", ranges.len() as u64);
     let vectors = map_chunks(&ranges, watch, |range| {
         let mut columns = Vec::new();
         let distinct =
             |window: usize| distinct_columns(windows[window].iter().map(|&d| rows.columns(d)), &mut columns);
-        range.map(distinct).sum::<u64>()
+        range.map(distinct).sum::<Result<u64, OutOfMemory>>()
     })?;
-    Ok(vectors.into_iter().sum())
+    Ok(vectors.into_iter().sum::<Result<u64, OutOfMemory>>()?)
 }
 
 /// The new order of the rows: position `i` takes row `order[i]`.
@@ -138,7 +139,7 @@ pub(super) fn order<V: Value>(
     options: &SimilarityOptions,
     clock: &mut Clock,
     watch: &dyn Watch,
-) -> Result<Vec<u32>, Cancelled> {
+) -> Result<Vec<u32>, Stopped> {
     let options = &options.within_bounds();
     let rows = clock.time("identical rows", || Rows::of(Pattern::of(csr), weights, watch))?;
     let index = clock.time("inverted index", || Index::of(&rows, options.representatives, watch))?;
@@ -163,7 +164,7 @@ pub(super) fn order<V: Value>(
         order = clock.time("windows", || {
             let filled = windows::fill_windows(&rows, &rows.once(&order), watch)?;
             let fewer = column_vectors(&rows, &filled, watch)? <= column_vectors(&rows, &order, watch)?;
-            Ok(if fewer { filled } else { order })
+            Ok::<_, Stopped>(if fewer { filled } else { order })
         })?;
     }
     if options.exchange {

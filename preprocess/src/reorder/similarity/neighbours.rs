@@ -5,7 +5,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::super::pattern::{chunks, narrow};
-use super::super::watch::{Cancelled, Watch, go_on};
+use super::super::watch::{Stopped, Watch, go_on};
 use super::index::Index;
 use super::proposals::Proposals;
 use super::weights::jaccard;
@@ -33,13 +33,13 @@ impl Neighbours {
         index: &Index,
         options: &SimilarityOptions,
         watch: &dyn Watch,
-    ) -> Result<Self, Cancelled> {
+    ) -> Result<Self, Stopped> {
         let k = options.neighbours;
         let cost = |d: usize| {
             let d = narrow(d);
             (PROPOSED * index.representatives(d).len() + options.candidates * rows.columns(d).len()) as u64
         };
-        let ranges = chunks(rows.len(), cost);
+        let ranges = chunks(rows.len(), cost)?;
         watch.begin("neighbours", ranges.len() as u64);
         let mut neighbours =
             Self { k, rows: vec![NONE; k * rows.len()], similarities: vec![0.0; k * rows.len()] };
@@ -61,7 +61,7 @@ impl Neighbours {
                 }
             }
             watch.step(1);
-            Ok(())
+            Ok::<_, Stopped>(())
         })?;
         Ok(neighbours)
     }
@@ -114,7 +114,7 @@ impl<'a> Search<'a> {
 
     /// The rows most similar to `d` among those that share its representatives; ties go to the row that was
     /// nearer to `d`.
-    fn nearest(&mut self, d: u32) -> Result<&[(f32, u32)], Cancelled> {
+    fn nearest(&mut self, d: u32) -> Result<&[(f32, u32)], Stopped> {
         let known = self.propose(d)?;
         let k = self.options.neighbours;
         let apart = |u: u32| (u.abs_diff(d), u);
@@ -157,7 +157,7 @@ impl<'a> Search<'a> {
     /// Makes candidates of the rows that share representatives with `d`, with the weight of those shared.
     ///
     /// Says whether that weight is all that `d` shares with a candidate whose representatives are complete.
-    fn propose(&mut self, d: u32) -> Result<bool, Cancelled> {
+    fn propose(&mut self, d: u32) -> Result<bool, Stopped> {
         let rank = self.index.rank(d);
         let mut known = self.index.is_complete(d);
         for &column in self.index.representatives(d) {
@@ -179,7 +179,7 @@ impl<'a> Search<'a> {
 }
 
 /// Asks whether to go on if that is due.
-fn ask(looked_at: &mut u64, watch: &dyn Watch) -> Result<(), Cancelled> {
+fn ask(looked_at: &mut u64, watch: &dyn Watch) -> Result<(), Stopped> {
     if *looked_at >= PART {
         *looked_at = 0;
         go_on(watch)?;

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 use windrow_formats::WINDOW_ROWS;
 
-use super::super::watch::{Cancelled, Watch, go_on, tick};
+use super::super::watch::{Stopped, Watch, go_on, tick};
 use super::Rows;
 
 /// Windows that are one step for the watcher.
@@ -18,7 +18,7 @@ const LEAST_GAIN: f32 = 1e-6;
 ///
 /// Every other window first, then those between, so that nothing around a window moves while it is refined.
 /// The set of a window's rows, and so the number of its distinct columns, stays.
-pub(super) fn two_opt(rows: &Rows<'_>, order: &mut [u32], watch: &dyn Watch) -> Result<(), Cancelled> {
+pub(super) fn two_opt(rows: &Rows<'_>, order: &mut [u32], watch: &dyn Watch) -> Result<(), Stopped> {
     watch.begin("2-opt", 2 * order.len().div_ceil(WINDOW_ROWS * PART) as u64);
     for parity in 0..2 {
         let before = order.to_vec();

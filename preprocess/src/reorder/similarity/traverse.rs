@@ -3,13 +3,13 @@
 use super::super::graph::starts;
 use super::super::pace::Pace;
 use super::super::pattern::{index, narrow};
-use super::super::watch::{Cancelled, Watch};
+use super::super::watch::{Stopped, Watch};
 use super::forest::Edge;
 
 /// The rows in depth-first order, most similar child first; trees by their first row, which is the root.
 ///
 /// Of equally similar children the one that was nearer to its parent comes first.
-pub(super) fn depth_first(rows: usize, forest: &[Edge], watch: &dyn Watch) -> Result<Vec<u32>, Cancelled> {
+pub(super) fn depth_first(rows: usize, forest: &[Edge], watch: &dyn Watch) -> Result<Vec<u32>, Stopped> {
     let mut pace = Pace::begin(watch, "depth-first order", (2 * forest.len() + rows) as u64);
     let mut counts = vec![0u64; rows];
     for &(a, b, _) in forest {
@@ -18,7 +18,7 @@ pub(super) fn depth_first(rows: usize, forest: &[Edge], watch: &dyn Watch) -> Re
         pace.done(1)?;
     }
     // Where the list of each row ends so far.
-    let mut ends = starts(counts.into_iter());
+    let mut ends = starts(counts.into_iter())?;
     let mut others = vec![(0u32, 0f32); 2 * forest.len()];
     for &(a, b, similarity) in forest {
         for (from, to) in [(a, b), (b, a)] {

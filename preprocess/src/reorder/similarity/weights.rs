@@ -2,8 +2,10 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use windrow_formats::memory::try_collect;
+
 use super::super::pattern::{Pattern, chunks, map_chunks, narrow};
-use super::super::watch::{Cancelled, Watch};
+use super::super::watch::{Stopped, Watch};
 
 /// Weights are multiples of 2⁻²⁴, so that sums do not depend on their order.
 const ONE: f64 = (1 << 24) as f64;
@@ -22,9 +24,9 @@ impl Weights {
         pattern: &Pattern<'_>,
         alpha: f64,
         watch: &dyn Watch,
-    ) -> Result<Self, Cancelled> {
-        let counts: Vec<AtomicU32> = (0..pattern.cols()).map(|_| AtomicU32::new(0)).collect();
-        let ranges = chunks(pattern.rows() as usize, |r| pattern.row_len(narrow(r)) as u64);
+    ) -> Result<Self, Stopped> {
+        let counts = try_collect((0..pattern.cols()).map(|_| AtomicU32::new(0)), "degrees of columns")?;
+        let ranges = chunks(pattern.rows() as usize, |r| pattern.row_len(narrow(r)) as u64)?;
         watch.begin("column weights", ranges.len() as u64);
         map_chunks(&ranges, watch, |rows| {
             for r in rows {
@@ -33,9 +35,10 @@ impl Weights {
                 }
             }
         })?;
-        let degrees: Vec<u32> = counts.into_iter().map(AtomicU32::into_inner).collect();
+        let degrees = try_collect(counts.into_iter().map(AtomicU32::into_inner), "degrees of columns")?;
         let alpha = if alpha.is_nan() { 0.0 } else { alpha.clamp(0.0, 4.0) };
-        let weights = degrees.iter().map(|&degree| weight(degree, alpha)).collect();
+        let weights = degrees.iter().map(|&degree| weight(degree, alpha));
+        let weights = try_collect(weights, "weights of columns")?;
         Ok(Self { degrees, weights })
     }
 

@@ -6,7 +6,7 @@ use windrow_formats::WINDOW_ROWS;
 use super::super::graph::starts;
 use super::super::pace::Pace;
 use super::super::pattern::{index, narrow};
-use super::super::watch::{Cancelled, Watch};
+use super::super::watch::{Stopped, Watch};
 use super::Rows;
 
 /// Lists of columns are followed up to a degree at which this many places an entry would be visited if every
@@ -24,7 +24,7 @@ const VISITS_PER_ENTRY: u64 = 256;
 /// # Cost
 /// Sequential. A column's list is walked once for each window that has it, shrinking as rows are placed; the
 /// columns of highest degree, which would dominate, are not followed.
-pub(super) fn fill_windows(rows: &Rows<'_>, order: &[u32], watch: &dyn Watch) -> Result<Vec<u32>, Cancelled> {
+pub(super) fn fill_windows(rows: &Rows<'_>, order: &[u32], watch: &dyn Watch) -> Result<Vec<u32>, Stopped> {
     let entries: usize = order.iter().map(|&d| rows.columns(d).len()).sum();
     let mut pace = Pace::begin(watch, "windows", 3 * entries as u64);
     let mut filler = Filler::new(rows, order, &mut pace)?;
@@ -87,7 +87,7 @@ struct Shared {
 }
 
 impl Filler {
-    fn new(rows: &Rows<'_>, order: &[u32], pace: &mut Pace<'_>) -> Result<Self, Cancelled> {
+    fn new(rows: &Rows<'_>, order: &[u32], pace: &mut Pace<'_>) -> Result<Self, Stopped> {
         let mut lens = vec![0u32; rows.pattern.cols()];
         for &d in order {
             let columns = rows.columns(d);
@@ -95,7 +95,7 @@ impl Filler {
             pace.done(columns.len() as u64)?;
         }
         let longest = longest_list(&lens);
-        let starts = starts(lens.iter().map(|&len| if len <= longest { u64::from(len) } else { 0 }));
+        let starts = starts(lens.iter().map(|&len| if len <= longest { u64::from(len) } else { 0 }))?;
         lens.fill(0);
         let mut places = vec![0; index(starts[lens.len()])];
         for (&d, place) in order.iter().zip(0..) {
@@ -146,7 +146,7 @@ impl Filler {
     }
 
     /// Adds columns to the window: rows that have them share one more each.
-    fn add_columns(&mut self, columns: &[u32], pace: &mut Pace<'_>) -> Result<(), Cancelled> {
+    fn add_columns(&mut self, columns: &[u32], pace: &mut Pace<'_>) -> Result<(), Stopped> {
         for &column in columns {
             let column = column as usize;
             if std::mem::replace(&mut self.seen[column], self.window) == self.window {

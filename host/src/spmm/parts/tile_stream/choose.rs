@@ -62,7 +62,9 @@ pub(super) fn choose<V: Value>(
         on: OnWarps { work, workers },
         narrow: select(demand, dense(widest_slice))
             .is_some_and(|entry| division(entry).slice * demand.dtype.bytes() <= LINE_BYTES),
-        b_bytes: wide(context.a.cols()) * wide(options.width) * u64::from(demand.dtype.bytes()),
+        b_bytes: wide(context.a.cols())
+            .saturating_mul(wide(options.width))
+            .saturating_mul(u64::from(demand.dtype.bytes())),
     };
     let (form, why) = packs_values(options.tile_values, packing, turns);
     let shape = StreamShape { form, widest_slice };

@@ -139,7 +139,7 @@ impl Layout for TilesLayout {
         let Self { made, dtype, shape } = *self;
         let (tiles, places) = match made {
             Made::OnDevice(steps, _) => {
-                let (tiles, sources) = steps.with_values(values.unplaced())?;
+                let (tiles, sources) = steps.with_values(values.unplaced()?)?;
                 (tiles, ValuePlaces::OnDevice(sources))
             }
             Made::OnHost(pattern) => {
@@ -152,7 +152,7 @@ impl Layout for TilesLayout {
                     }
                 };
                 let step_cols = DeviceBuffer::named(device, &step_cols, "step_cols")?;
-                let records = pattern.records(shape.form, values.bits());
+                let records = pattern.records(shape.form, values.bits()?);
                 let records = DeviceBuffer::named(device, &records, "records")?;
                 (DeviceTiles { step_cols, records, lookup }, ValuePlaces::OnHost(pattern))
             }

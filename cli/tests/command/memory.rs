@@ -1,0 +1,59 @@
+//! Too little memory: an error with exit code 6, whatever it is that does not fit.
+
+use super::run::{Folder, windrow};
+#[cfg(unix)]
+use super::run::{Outcome, finish};
+
+/// Runs with so many KiB of address space and two threads.
+#[cfg(unix)]
+fn within(kib: u32, arguments: &[&str]) -> Outcome {
+    let limited = format!("ulimit -v {kib} && exec \"$0\" \"$@\"");
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", &limited, env!("CARGO_BIN_EXE_windrow")]).args(arguments);
+    shell.stdin(std::process::Stdio::null());
+    finish(shell.env("RAYON_NUM_THREADS", "2").env("WINDROW_CACHE_DIR", ""))
+}
+
+/// Less and less memory, down to where threads hardly start: a result, or exit code 6 with numbers.
+#[cfg(unix)]
+#[test]
+fn shrinking_memory_ends_in_an_error() {
+    let folder = Folder::new();
+    // A row for each number up to the largest: 16 bytes of text, 34 MB of offsets.
+    let graph = folder.file("rows.txt", "0 4194303\n");
+    let tensor = folder.file("slices.tns", "1 1 1 1.0\n4194304 2 2 2.0\n");
+    let order = folder.path("rows.order");
+    for work in [
+        &["info", &graph][..],
+        &["spmm", &graph, "--width", "1", "--device", "cpu", "--repeat", "1"],
+        &["sddmm", &graph, "--inner", "2", "--device", "cpu", "--repeat", "1"],
+        &["reorder", &graph, &order, "--method", "degree"],
+        &["reorder", &graph, &order, "--method", "rcm"],
+        &["mttkrp", &tensor, "--width", "3", "--device", "cpu", "--repeat", "1"],
+    ] {
+        let mut refused = 0;
+        for kib in [
+            1_000_000, 500_000, 400_000, 320_000, 260_000, 220_000, 180_000, 150_000, 120_000, 90_000, 60_000,
+        ] {
+            let outcome = within(kib, work);
+            match outcome.code {
+                Some(0) => {}
+                Some(6) => {
+                    outcome.failed(6, &[" bytes"]);
+                    refused += 1;
+                }
+                _ => panic!("{kib} KiB, {work:?}: {outcome:?}"),
+            }
+        }
+        assert!(refused > 0, "{work:?}: 60 MB are enough");
+    }
+}
+
+/// A limit comes before the memory that it limits: these would take 34 GB.
+#[test]
+fn limits_come_before_allocations() {
+    let folder = Folder::new();
+    let tensor = folder.file("slices.tns", "1 1 1 1.0\n4294967295 2 2 2.0\n");
+    let limited = ["mttkrp", &tensor, "--width", "3", "--device", "cpu", "--memory-limit", "1MiB"];
+    windrow(&limited).failed(6, &["the plan needs 343597", "the limit is 1048576", "slice_offsets"]);
+}

@@ -1,0 +1,251 @@
+//! What becomes of work when memory runs out: an error that says so, or a result, and never the end of the process.
+//!
+//! The allocator of this program refuses, once it is armed, the n-th request of [`LARGE`] bytes or more and all such
+//! that follow. Smaller ones, of which the standard library, other crates' buffers, threads and messages are made, it
+//! always grants: sizes that follow from the user's data are what can run out. Every piece of work is done again for
+//! each n until none is refused.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::fmt::Debug;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use windrow::memory::try_collect;
+use windrow::reorder::{Method, Options, reorder};
+use windrow::synthetic::{seeded_tensor, seeded_values, seeded_weights};
+use windrow::{
+    Coo, Csr, Device, Mttkrp, NmPattern, NmSpmm, Permutation, Precision, Sddmm, SddmmForm, Spmm, Structure,
+    Ttm, io,
+};
+
+/// The least size of a request that may be refused.
+const LARGE: usize = 16 << 10;
+
+struct Refusing;
+
+/// Large requests that are still granted; none is refused while this is the largest number.
+static LEFT: AtomicU64 = AtomicU64::new(u64::MAX);
+static REFUSED: AtomicBool = AtomicBool::new(false);
+/// Held by the test whose requests are counted.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Whether a request of `size` bytes is granted.
+fn granted(size: usize) -> bool {
+    if size < LARGE || LEFT.load(Ordering::Relaxed) == u64::MAX {
+        return true;
+    }
+    let left = LEFT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(1)));
+    let granted = left.is_ok_and(|left| left > 0);
+    REFUSED.fetch_or(!granted, Ordering::Relaxed);
+    granted
+}
+
+// SAFETY: what is granted is the system's; a null pointer is what the contract asks for otherwise.
+unsafe impl GlobalAlloc for Refusing {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise.
+        if granted(layout.size()) { unsafe { System.alloc(layout) } } else { std::ptr::null_mut() }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise.
+        if granted(layout.size()) { unsafe { System.alloc_zeroed(layout) } } else { std::ptr::null_mut() }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // One that shrinks is always granted, as systems do.
+        match size <= layout.size() || granted(size) {
+            // SAFETY: the caller's promise.
+            true => unsafe { System.realloc(at, layout, size) },
+            false => std::ptr::null_mut(),
+        }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise, and all that is granted is the system's.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Refusing = Refusing;
+
+/// Does `work` with less and less refused, until nothing is. At least `least` requests are large.
+#[track_caller]
+fn each_refusal<T, E: Debug>(what: &str, least: u64, work: impl Fn() -> Result<T, E>) {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    // What is made once, as pools of threads are, is made before.
+    drop(work().expect("there is memory enough"));
+    for large in 0.. {
+        REFUSED.store(false, Ordering::Relaxed);
+        LEFT.store(large, Ordering::Relaxed);
+        let outcome = work().map(drop);
+        LEFT.store(u64::MAX, Ordering::Relaxed);
+        let refused = REFUSED.load(Ordering::Relaxed);
+        match outcome {
+            // Some can be done without, as copies of the matrix for another algorithm are.
+            Ok(()) if refused => {}
+            Ok(()) => {
+                assert!(large >= least, "{what}: only {large} large requests");
+                return;
+            }
+            Err(error) => {
+                let error = format!("{error:?}");
+                assert!(refused && error.contains("OutOfMemory"), "{what}, the request {large}: {error}");
+            }
+        }
+    }
+}
+
+/// A square matrix of 5,000 rows, some of them long, out of order in the list that it is made from.
+fn matrix() -> Csr<f32> {
+    let rows: Vec<u32> =
+        (0..30_000u32).map(|i| i.wrapping_mul(2_654_435_761) % 5_000 / (1 + i % 3)).collect();
+    let cols: Vec<u32> = (0..30_000u32).map(|i| i.wrapping_mul(40_503) % 5_000).collect();
+    let values = seeded_values(rows.len(), 1).unwrap();
+    Csr::try_from_coo(&Coo::try_new(5_000, 5_000, rows, cols, values).unwrap()).unwrap()
+}
+
+/// A folder of its own, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("windrow-memory-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn matrices() {
+    let a = matrix();
+    each_refusal("from a list", 4, || a.to_coo()?.to_csr());
+    each_refusal("transposed", 4, || a.transpose());
+    each_refusal("the order of the transposed", 2, || a.transpose_order());
+    each_refusal("rows in another order", 4, || {
+        let order = try_collect((0..5_000).rev(), "an order")?;
+        a.permute_rows(&Permutation::try_from_new_to_old(order)?)
+    });
+    each_refusal("structure", 0, || Ok::<_, ()>(Structure::of(&a)));
+}
+
+#[test]
+fn readers() {
+    let folder = Folder::new("readers");
+    let a = matrix();
+    // No archive and nothing compressed: the crate that inflates ends the process if it has no memory for its window.
+    for name in ["a.mtx", "a.smtx", "a.txt"] {
+        let path = folder.0.join(name);
+        io::write_csr(&path, &a, &io::WriteOptions::default()).unwrap();
+        each_refusal(name, 5, || io::read_csr::<f32>(&path));
+    }
+    let symmetric = (1..4_000).map(|i| format!("{} {} 0.5\n", i + 1, i)).collect::<String>();
+    let dense = (0..10_000).map(|i| format!("{}\n", i % 3)).collect::<String>();
+    let tensor = (1..4_000).map(|i| format!("{} {} {} 0.5\n", 1 + i % 7, i, 1 + i % 900)).collect::<String>();
+    for (name, text) in [
+        (
+            "symmetric.mtx",
+            format!("%%MatrixMarket matrix coordinate real symmetric\n4000 4000 3999\n{symmetric}"),
+        ),
+        ("dense.mtx", format!("%%MatrixMarket matrix array real general\n100 100\n{dense}")),
+    ] {
+        let path = folder.0.join(name);
+        std::fs::write(&path, text).unwrap();
+        each_refusal(name, 5, || io::read_csr::<f32>(&path));
+    }
+    let path = folder.0.join("a.tns");
+    std::fs::write(&path, tensor).unwrap();
+    each_refusal("a.tns", 5, || {
+        let coo = io::read_tns::<f32>(&path, None, &io::ReadOptions::default())?;
+        Ok::<_, io::ReadError>(coo.to_csf([1, 0, 2])?)
+    });
+}
+
+#[test]
+fn products_of_matrices() {
+    let (device, a) = (Device::cpu(), matrix());
+    let b: Vec<f64> = seeded_values(a.cols() * 3, 2).unwrap();
+    for precision in Precision::ALL {
+        each_refusal(&format!("SpMM in {precision}"), 3, || {
+            let mut plan = Spmm::builder(&a).width(3).precision(precision).build(&device)?;
+            plan.replace_values(a.values())?;
+            plan.run(&b)
+        });
+        each_refusal(&format!("SDDMM in {precision}"), 4, || {
+            let builder = Sddmm::builder(&a).inner(3).precision(precision).form(SddmmForm::Scale);
+            let mut plan = builder.build(&device)?;
+            plan.replace_values(a.values())?;
+            plan.run(&b, &b)
+        });
+    }
+}
+
+#[test]
+fn products_of_tensors() {
+    let device = Device::cpu();
+    let tensor = seeded_tensor::<f32>([3_000, 40, 2_500], 9_000, 1).unwrap().to_csf([0, 1, 2]).unwrap();
+    let b: Vec<f64> = seeded_values(40 * 2, 2).unwrap();
+    let c: Vec<f64> = seeded_values(2_500 * 2, 3).unwrap();
+    for precision in [Precision::F32, Precision::F16, Precision::F64] {
+        each_refusal(&format!("MTTKRP in {precision}"), 4, || {
+            Mttkrp::builder(&tensor).width(2).precision(precision).build(&device)?.run(&b, &c)
+        });
+        each_refusal(&format!("TTM in {precision}"), 4, || {
+            Ttm::builder(&tensor).width(2).precision(precision).build(&device)?.run(&c)
+        });
+    }
+}
+
+/// What a limit refuses is refused before anything large is asked for.
+#[test]
+fn limits_come_before_allocations() {
+    let (device, a) = (Device::cpu(), matrix());
+    let tensor = seeded_tensor::<f32>([3_000, 40, 2_500], 9_000, 1).unwrap().to_csf([0, 1, 2]).unwrap();
+    let without_memory = |build: &dyn Fn() -> Result<(), windrow::Error>| {
+        let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        LEFT.store(0, Ordering::Relaxed);
+        let built = build();
+        LEFT.store(u64::MAX, Ordering::Relaxed);
+        let error = format!("{built:?}");
+        assert!(error.contains("MemoryLimit { needed: "), "{error}");
+    };
+    without_memory(&|| Ok(Spmm::builder(&a).memory_limit(9).build(&device).map(drop)?));
+    let scaled = Sddmm::builder(&a).form(SddmmForm::Scale);
+    without_memory(&|| Ok(scaled.clone().memory_limit(9).build(&device).map(drop)?));
+    without_memory(&|| Ok(Mttkrp::builder(&tensor).memory_limit(9).build(&device).map(drop)?));
+    without_memory(&|| Ok(Ttm::builder(&tensor).memory_limit(9).build(&device).map(drop)?));
+}
+
+#[test]
+fn products_with_pruned_weights() {
+    let device = Device::cpu();
+    let weights = seeded_weights::<f32>((256, 128), NmPattern::new(2, 8, 4).unwrap(), 1).unwrap();
+    let a: Vec<f32> = seeded_values(256 * 40, 2).unwrap();
+    for precision in [Precision::F32, Precision::Tf32, Precision::F16, Precision::Bf16] {
+        each_refusal(&format!("N:M in {precision}"), 4, || {
+            NmSpmm::builder(&weights).precision(precision).build(&device)?.run(&a)
+        });
+    }
+}
+
+#[test]
+fn orders_of_rows() {
+    let square = matrix();
+    let coo = square.to_coo().unwrap();
+    let (rows, cols, values) = coo.into_parts();
+    let oblong = Csr::try_from_coo(&Coo::try_new(5_000, 6_000, rows, cols, values).unwrap()).unwrap();
+    for a in [&square, &oblong] {
+        for method in [Method::Identity, Method::Degree, Method::ReverseCuthillMckee, Method::Community] {
+            let options = Options { method, ..Options::default() };
+            each_refusal(&format!("{method} of {} columns", a.cols()), 4, || reorder(a, &options, &()));
+        }
+    }
+}
