@@ -202,7 +202,7 @@ impl fmt::Display for Outcome {
 
 #[cfg(test)]
 mod tests {
-    use windrow::Spmm;
+    use windrow::{Device, Spmm};
 
     use super::*;
 
