@@ -9,7 +9,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use windrow::memory::try_collect;
 use windrow::reorder::{Method, Options, reorder};
@@ -27,8 +27,6 @@ struct Refusing;
 /// Large requests that are still granted; none is refused while this is the largest number.
 static LEFT: AtomicU64 = AtomicU64::new(u64::MAX);
 static REFUSED: AtomicBool = AtomicBool::new(false);
-/// Held by the test whose requests are counted.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Whether a request of `size` bytes is granted.
 fn granted(size: usize) -> bool {
@@ -71,10 +69,15 @@ unsafe impl GlobalAlloc for Refusing {
 #[global_allocator]
 static ALLOCATOR: Refusing = Refusing;
 
+/// Held by a test from its first line on: requests of another would be counted, and refused.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Does `work` with less and less refused, until nothing is. At least `least` requests are large.
 #[track_caller]
 fn each_refusal<T, E: Debug>(what: &str, least: u64, work: impl Fn() -> Result<T, E>) {
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     // What is made once, as pools of threads are, is made before.
     drop(work().expect("there is memory enough"));
     for large in 0.. {
@@ -126,6 +129,7 @@ impl Drop for Folder {
 
 #[test]
 fn matrices() {
+    let _alone = alone();
     let a = matrix();
     each_refusal("from a list", 4, || a.to_coo()?.to_csr());
     each_refusal("transposed", 4, || a.transpose());
@@ -139,6 +143,7 @@ fn matrices() {
 
 #[test]
 fn readers() {
+    let _alone = alone();
     let folder = Folder::new("readers");
     let a = matrix();
     // No archive and nothing compressed: the crate that inflates ends the process if it has no memory for its window.
@@ -171,6 +176,7 @@ fn readers() {
 
 #[test]
 fn products_of_matrices() {
+    let _alone = alone();
     let (device, a) = (Device::cpu(), matrix());
     let b: Vec<f64> = seeded_values(a.cols() * 3, 2).unwrap();
     for precision in Precision::ALL {
@@ -190,6 +196,7 @@ fn products_of_matrices() {
 
 #[test]
 fn products_of_tensors() {
+    let _alone = alone();
     let device = Device::cpu();
     let tensor = seeded_tensor::<f32>([3_000, 40, 2_500], 9_000, 1).unwrap().to_csf([0, 1, 2]).unwrap();
     let b: Vec<f64> = seeded_values(40 * 2, 2).unwrap();
@@ -207,10 +214,12 @@ fn products_of_tensors() {
 /// What a limit refuses is refused before anything large is asked for.
 #[test]
 fn limits_come_before_allocations() {
+    let _alone = alone();
     let (device, a) = (Device::cpu(), matrix());
     let tensor = seeded_tensor::<f32>([3_000, 40, 2_500], 9_000, 1).unwrap().to_csf([0, 1, 2]).unwrap();
     let without_memory = |build: &dyn Fn() -> Result<(), windrow::Error>| {
-        let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        // The pool of threads is made before.
+        rayon::join(|| (), || ());
         LEFT.store(0, Ordering::Relaxed);
         let built = build();
         LEFT.store(u64::MAX, Ordering::Relaxed);
@@ -226,6 +235,7 @@ fn limits_come_before_allocations() {
 
 #[test]
 fn products_with_pruned_weights() {
+    let _alone = alone();
     let device = Device::cpu();
     let weights = seeded_weights::<f32>((256, 128), NmPattern::new(2, 8, 4).unwrap(), 1).unwrap();
     let a: Vec<f32> = seeded_values(256 * 40, 2).unwrap();
@@ -238,6 +248,7 @@ fn products_with_pruned_weights() {
 
 #[test]
 fn orders_of_rows() {
+    let _alone = alone();
     let square = matrix();
     let coo = square.to_coo().unwrap();
     let (rows, cols, values) = coo.into_parts();

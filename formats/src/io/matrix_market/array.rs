@@ -87,6 +87,9 @@ pub(super) fn read<V: Value>(
     Ok(Loaded { csr, report })
 }
 
+/// Entries in their buckets, and how many of them the file names.
+type Placed<V> = (Grouped<(u32, u32, V)>, u64);
+
 /// Entries for the nonzeros among `values`, which are the values from number `start` on; and how many
 /// nonzeros there are.
 fn place<V: Value>(
@@ -94,7 +97,7 @@ fn place<V: Value>(
     buckets: Buckets,
     start: u64,
     values: &[f64],
-) -> Result<(Grouped<(u32, u32, V)>, u64), OutOfMemory> {
+) -> Result<Placed<V>, OutOfMemory> {
     let nonzeros = values.iter().filter(|&&value| value != 0.0).count();
     let each = if header.symmetry == Symmetry::General { 1 } else { 2 };
     let mut entries: Vec<(u32, u32, V)> = try_with_room(each * nonzeros, "entries")?;
