@@ -1,4 +1,5 @@
 //! The fuzzer's targets on what is committed of its corpus, and on changes to it, the same every time.
+#![expect(clippy::cast_possible_truncation, reason = "numbers from the fuzzer are cut to what fits")]
 
 #[path = "../fuzz/bytes.rs"]
 mod bytes;
