@@ -85,14 +85,14 @@ fn spmm(device: &Device, bytes: &mut Bytes<'_>) -> bool {
 
 fn spmm_options(bytes: &mut Bytes<'_>) -> SpmmOptions {
     let points: Vec<_> = AtomicParallelism::all(&Bounds::default()).collect();
-    let given = |bytes: &mut Bytes<'_>| bytes.byte() % 3 == 0;
+    let given = |bytes: &mut Bytes<'_>| bytes.byte().is_multiple_of(3);
     SpmmOptions {
         width: 1 + bytes.below(140),
         precision: bytes.of(&Precision::ALL),
         determinism: bytes.of(&Determinism::ALL),
         memory_limit: given(bytes).then(|| bytes.edge().saturating_mul(64)),
         preprocessing: bytes.of(&Preprocessing::ALL),
-        values_from_device: bytes.byte() % 2 == 0,
+        values_from_device: bytes.byte().is_multiple_of(2),
         algorithm: bytes.of(&Algorithm::ALL),
         partition: match bytes.byte() % 4 {
             0 => Some(PartitionRule::ShortRows { max_entries: bytes.word() % 12 }),
@@ -109,11 +109,11 @@ fn spmm_options(bytes: &mut Bytes<'_>) -> SpmmOptions {
         }),
         row_division: RowDivision {
             piece_entries: given(bytes).then(|| bytes.of(&[0, 1, 31, 32, 64, u32::MAX])),
-            several_ways: given(bytes).then(|| bytes.byte() % 2 == 0),
+            several_ways: given(bytes).then(|| bytes.byte().is_multiple_of(2)),
             slice_columns: given(bytes).then(|| bytes.of(&[0, 1, 16, 32, 64, 128, u32::MAX])),
         },
         workers: given(bytes).then(|| bytes.of(&[0, 1, 3, 50, 4000])),
-        window_each: bytes.byte() % 5 == 0,
+        window_each: bytes.byte().is_multiple_of(5),
         ..SpmmOptions::default()
     }
 }
