@@ -52,7 +52,7 @@ pub(super) fn is_metis(text: &[u8], is_whole: bool) -> bool {
     }
     if is_whole {
         let named: usize = neighbours.iter().map(Vec::len).sum();
-        edges > 0 && neighbours.len() as u64 == vertices && named as u64 == 2 * edges
+        edges > 0 && neighbours.len() as u64 == vertices && edges.checked_mul(2) == Some(named as u64)
     } else {
         pairs >= ENOUGH_PAIRS
     }

@@ -37,12 +37,7 @@ struct Fork {
     /// Forks without their joins.
     depth: u32,
     /// What was asked for of the stream that waits.
-    waiting: Vec<Work>,
-}
-
-enum Work {
-    Launch(Box<Prepared>),
-    Free(u64),
+    waiting: Vec<Prepared>,
 }
 
 pub(super) fn open(schedule: Schedule) -> (Description, Box<dyn Machine>) {
@@ -92,14 +87,14 @@ impl EmulatorMachine {
         self.schedule.runs_beside_first()
     }
 
-    /// Puts work off if this thread has forked; else gives it back.
-    fn put_off(&self, work: Work) -> Option<Work> {
+    /// Puts a launch off if this thread has forked; returns whether it has.
+    fn put_off(&self, prepared: &Prepared) -> bool {
         self.forked(|forks, thread| match forks.get_mut(&thread) {
             Some(fork) => {
-                fork.waiting.push(work);
-                None
+                fork.waiting.push(prepared.clone());
+                true
             }
-            None => Some(work),
+            None => false,
         })
     }
 
@@ -108,23 +103,12 @@ impl EmulatorMachine {
         let take = |fork: &mut Fork| std::mem::take(&mut fork.waiting);
         // Not under the lock: whoever runs a kernel may meanwhile be given another thread's work.
         let waiting = self.forked(|forks, thread| forks.get_mut(&thread).map(take).unwrap_or_default());
-        waiting.into_iter().try_for_each(|work| match work {
-            Work::Launch(prepared) => self.run(&prepared),
-            Work::Free(address) => {
-                self.release(address);
-                Ok(())
-            }
-        })
+        waiting.iter().try_for_each(|prepared| self.run(prepared))
     }
 
     /// Does what waits in the main stream: what is asked for next comes after it.
     fn catch_up(&self) -> Result<(), DeviceError> {
         if self.main_waits() { self.finish() } else { Ok(()) }
-    }
-
-    fn release(&self, address: u64) {
-        let freed = self.memory.free(GlobalPtr::<u8>::from_address(address));
-        debug_assert_eq!(freed, Ok(()), "buffers free what they allocated, once");
     }
 
     /// Runs a kernel now.
@@ -178,9 +162,11 @@ impl Machine for EmulatorMachine {
 
     unsafe fn free(&self, address: u64) {
         self.allocated.lock().unwrap_or_else(PoisonError::into_inner).remove(&address);
-        if !self.main_waits() || self.put_off(Work::Free(address)).is_some() {
-            self.release(address);
-        }
+        // Work of either stream that was never joined, for a call between failed, may use the memory, too: a GPU's
+        // driver waits for both. Errors have nobody to go to.
+        let _ = self.finish();
+        let freed = self.memory.free(GlobalPtr::<u8>::from_address(address));
+        debug_assert_eq!(freed, Ok(()), "buffers free what they allocated, once");
     }
 
     unsafe fn zero(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
@@ -203,7 +189,7 @@ impl Machine for EmulatorMachine {
     }
 
     fn launch(&self, prepared: &Prepared) -> Result<(), DeviceError> {
-        match self.main_waits() && self.put_off(Work::Launch(Box::new(prepared.clone()))).is_none() {
+        match self.main_waits() && self.put_off(prepared) {
             true => Ok(()),
             false => self.run(prepared),
         }
@@ -219,7 +205,7 @@ impl Machine for EmulatorMachine {
         if !self.forked(|forks, thread| forks.contains_key(&thread)) {
             return Err(unordered(prepared.entry().name, "launched beside without a fork before it"));
         }
-        match !self.main_waits() && self.put_off(Work::Launch(Box::new(prepared.clone()))).is_none() {
+        match !self.main_waits() && self.put_off(prepared) {
             true => Ok(()),
             false => self.run(prepared),
         }
