@@ -5,8 +5,10 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+
+use windrow_formats::io::{WriteError, replace_file};
 
 use crate::device::Device;
 use crate::num::wide;
@@ -65,7 +67,7 @@ fn without_waiting(options: &mut OpenOptions) -> &mut OpenOptions {
 /// Makes the folder of `path` if there is none, and finds out whether files can be made in it.
 pub(crate) fn prepare(path: &Path) -> io::Result<()> {
     lock(path)?;
-    begin(path).map(drop)
+    tempfile::tempfile_in(folder_of(path)).map(drop)
 }
 
 /// Waits until no one else changes `path`, and keeps others from it until the result is dropped.
@@ -88,26 +90,20 @@ pub(crate) fn set_aside(path: &Path) {
     let _ = fs::rename(path, beside(path, ".broken"));
 }
 
-/// Writes a file by way of one beside it: who reads finds what was there before, or all of `text`.
+/// Writes a file whole: who reads finds what was there before, or all of `text`.
 pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
     check_size(text)?;
-    let mut file = begin(path)?;
-    file.write_all(text.as_bytes())?;
-    // The name must not be there before the content is.
-    file.as_file().sync_all()?;
-    file.persist(path).map_err(|error| error.error)?;
-    // A folder that cannot be opened as a file is in no danger that could be averted here.
-    let _ = File::open(folder_of(path)).and_then(|folder| folder.sync_all());
-    Ok(())
-}
-
-/// A file of its own in the folder of `path`, with the permissions of any new file: the folder may be shared.
-fn begin(path: &Path) -> io::Result<tempfile::NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".windrow-").suffix(".json");
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    builder.tempfile_in(folder_of(path))
+    // What is no regular file would be written as it is, and a pipe waits for its reader.
+    if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+    }
+    replace_file(path, |writer| Ok(writer.write_all(text.as_bytes())?)).map_err(|error| match error {
+        WriteError::InFile { source, .. } => match *source {
+            WriteError::Io(error) => error,
+            other => io::Error::other(other),
+        },
+        other => io::Error::other(other),
+    })
 }
 
 /// The folder that a file is in; the working folder for a bare name.

@@ -18,7 +18,7 @@ pub(super) fn describe() -> Description {
         clock_hz: None,
         memory_rate: None,
         l2_bytes: None,
-        memory_total: meminfo("MemTotal:"),
+        memory_total: windrow_formats::machine_memory(),
         driver_version: None,
     }
 }

@@ -251,5 +251,4 @@ fn in_folder(error: &io::Error) -> io::Error {
 }
 
 #[cfg(test)]
-#[path = "replacement_tests.rs"]
 mod tests;
