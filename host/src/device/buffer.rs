@@ -94,7 +94,9 @@ impl<T: Pod> DeviceBuffer<T> {
     pub(crate) fn clear(&self) -> Result<(), DeviceError> {
         match (&self.storage, self.device.machine()) {
             // SAFETY: the allocation is this buffer's own and has `bytes` bytes.
-            (Storage::Device(address), Some(machine)) => unsafe { machine.zero(*address, self.bytes()) },
+            (Storage::Device(address), Some(machine)) => unsafe {
+                machine.own().zero(*address, self.bytes())
+            },
             _ => Ok(()), // fresh host memory is zero
         }
     }

@@ -1,7 +1,7 @@
 //! The GPU emulator as a device: the same kernels, the same launches, on the CPU with every access checked.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, ThreadId};
 
 use windrow_kernels::Entry;
@@ -11,6 +11,7 @@ use windrow_simt::emulator::{Launch, Memory, MemoryError, Schedule, Thread, Viol
 use super::DeviceKind;
 use super::event::Event;
 use super::machine::{Description, Machine, Prepared};
+use super::queue::Queue;
 use crate::error::DeviceError;
 use crate::num::index;
 
@@ -22,10 +23,17 @@ const MEMORY_TOTAL: u64 = 1 << 30;
 
 struct EmulatorMachine {
     memory_total: u64,
-    memory: Memory,
-    schedule: Schedule,
     /// Bytes of each live allocation.
     allocated: Mutex<HashMap<u64, u64>>,
+    lane: Arc<EmulatorQueue>,
+    /// The same.
+    own: Arc<dyn Queue>,
+}
+
+/// An order of work on the emulator.
+struct EmulatorQueue {
+    memory: Arc<Memory>,
+    schedule: Schedule,
     /// Of each thread that has forked and not joined yet.
     forks: Mutex<HashMap<ThreadId, Fork>>,
 }
@@ -58,13 +66,10 @@ pub(super) fn open_with(schedule: Schedule, memory_total: u64) -> (Description, 
         memory_total: Some(memory_total),
         driver_version: None,
     };
-    let machine = EmulatorMachine {
-        memory_total,
-        memory: Memory::new(),
-        schedule,
-        allocated: Mutex::default(),
-        forks: Mutex::default(),
-    };
+    let memory = Arc::new(Memory::new());
+    let lane = Arc::new(EmulatorQueue { memory, schedule, forks: Mutex::default() });
+    let own: Arc<dyn Queue> = Arc::<EmulatorQueue>::clone(&lane);
+    let machine = EmulatorMachine { memory_total, allocated: Mutex::default(), lane, own };
     (description, Box::new(machine))
 }
 
@@ -76,7 +81,7 @@ fn unordered(kernel: &'static str, report: &str) -> DeviceError {
     DeviceError::Emulator { kernel, report: report.to_owned() }
 }
 
-impl EmulatorMachine {
+impl EmulatorQueue {
     /// Works on what this thread has forked, if it has.
     fn forked<R>(&self, work: impl FnOnce(&mut HashMap<ThreadId, Fork>, ThreadId) -> R) -> R {
         work(&mut self.forks.lock().unwrap_or_else(PoisonError::into_inner), thread::current().id())
@@ -135,7 +140,9 @@ impl EmulatorMachine {
             |error: Violation| DeviceError::Emulator { kernel: entry.name, report: error.to_string() };
         outcome.map(|_| ()).map_err(violation)
     }
+}
 
+impl EmulatorMachine {
     fn used(&self) -> u64 {
         self.allocated.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
     }
@@ -154,8 +161,8 @@ impl Machine for EmulatorMachine {
                 device,
             });
         }
-        let pointer = self.memory.alloc_uninit::<u8>(index(bytes));
-        self.memory.label(pointer, what).map_err(|error| host_access(&error))?;
+        let pointer = self.lane.memory.alloc_uninit::<u8>(index(bytes));
+        self.lane.memory.label(pointer, what).map_err(|error| host_access(&error))?;
         self.allocated.lock().unwrap_or_else(PoisonError::into_inner).insert(pointer.address(), bytes);
         Ok(pointer.address())
     }
@@ -164,28 +171,50 @@ impl Machine for EmulatorMachine {
         self.allocated.lock().unwrap_or_else(PoisonError::into_inner).remove(&address);
         // Work of either stream that was never joined, for a call between failed, may use the memory, too: a GPU's
         // driver waits for both. Errors have nobody to go to.
-        let _ = self.finish();
-        let freed = self.memory.free(GlobalPtr::<u8>::from_address(address));
+        let _ = self.lane.finish();
+        let freed = self.lane.memory.free(GlobalPtr::<u8>::from_address(address));
         debug_assert_eq!(freed, Ok(()), "buffers free what they allocated, once");
     }
 
+    unsafe fn upload(&self, to: u64, from: &[u8]) -> Result<(), DeviceError> {
+        self.lane.catch_up()?;
+        self.lane.memory.write(GlobalPtr::from_address(to), from).map_err(|error| host_access(&error))
+    }
+
+    unsafe fn download(&self, from: u64, to: &mut [u8]) -> Result<(), DeviceError> {
+        self.lane.catch_up()?;
+        let bytes = self.lane.memory.read::<u8>(GlobalPtr::from_address(from), to.len());
+        to.copy_from_slice(&bytes.map_err(|error| host_access(&error))?);
+        Ok(())
+    }
+
+    fn own(&self) -> &Arc<dyn Queue> {
+        &self.own
+    }
+
+    fn resident_blocks(&self, _entry: &'static Entry) -> Result<u32, DeviceError> {
+        Ok(RESIDENT_BLOCKS)
+    }
+
+    fn multiprocessors(&self) -> u32 {
+        MULTIPROCESSORS
+    }
+
+    fn memory_free(&self) -> Result<Option<u64>, DeviceError> {
+        Ok(Some(self.memory_total.saturating_sub(self.used())))
+    }
+
+    fn raw_cuda(&self) -> Result<Option<(usize, usize)>, DeviceError> {
+        Ok(None)
+    }
+}
+
+impl Queue for EmulatorQueue {
     unsafe fn zero(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
         self.catch_up()?;
         self.memory
             .zero(GlobalPtr::<u8>::from_address(address), index(bytes))
             .map_err(|error| host_access(&error))
-    }
-
-    unsafe fn upload(&self, to: u64, from: &[u8]) -> Result<(), DeviceError> {
-        self.catch_up()?;
-        self.memory.write(GlobalPtr::from_address(to), from).map_err(|error| host_access(&error))
-    }
-
-    unsafe fn download(&self, from: u64, to: &mut [u8]) -> Result<(), DeviceError> {
-        self.catch_up()?;
-        let bytes = self.memory.read::<u8>(GlobalPtr::from_address(from), to.len());
-        to.copy_from_slice(&bytes.map_err(|error| host_access(&error))?);
-        Ok(())
     }
 
     fn launch(&self, prepared: &Prepared) -> Result<(), DeviceError> {
@@ -225,28 +254,12 @@ impl Machine for EmulatorMachine {
         finished
     }
 
-    fn resident_blocks(&self, _entry: &'static Entry) -> Result<u32, DeviceError> {
-        Ok(RESIDENT_BLOCKS)
-    }
-
-    fn multiprocessors(&self) -> u32 {
-        MULTIPROCESSORS
-    }
-
     fn synchronize(&self) -> Result<(), DeviceError> {
         self.catch_up()
     }
 
     fn record(&self) -> Result<Event, DeviceError> {
         Ok(Event::now())
-    }
-
-    fn memory_free(&self) -> Result<Option<u64>, DeviceError> {
-        Ok(Some(self.memory_total.saturating_sub(self.used())))
-    }
-
-    fn raw_cuda(&self) -> Result<Option<(usize, usize)>, DeviceError> {
-        Ok(None)
     }
 }
 
@@ -268,6 +281,7 @@ mod tests {
     fn streams_that_nothing_orders_are_reported() {
         for schedule in Schedule::STANDARD {
             let (_, machine) = open(schedule);
+            let machine = machine.own();
             let error = machine.launch_beside(&idle()).unwrap_err();
             assert!(error.to_string().contains("without a fork"), "{error}");
             assert!(machine.join().unwrap_err().to_string().contains("without a fork"));

@@ -8,6 +8,7 @@ use windrow_kernels::Entry;
 
 use super::event::Event;
 use super::machine::{Machine, Prepared};
+use super::queue::Queue;
 use crate::error::DeviceError;
 
 /// How a call fails.
@@ -79,6 +80,19 @@ impl Faults {
         state.failed.push(call);
         Some(fault)
     }
+
+    /// A call that fails if it was told to.
+    fn call<T>(
+        &self,
+        name: &'static str,
+        call: impl FnOnce() -> Result<T, DeviceError>,
+    ) -> Result<T, DeviceError> {
+        match self.next(name) {
+            None => call(),
+            Some(Fault::Late) => call().and_then(|_| Err(error(name))),
+            Some(Fault::Refused | Fault::Sticky) => Err(error(name)),
+        }
+    }
 }
 
 impl fmt::Debug for Faults {
@@ -97,25 +111,22 @@ fn error(call: &'static str) -> DeviceError {
 /// A machine with such faults in front of it.
 pub(super) struct FaultyMachine {
     machine: Box<dyn Machine>,
+    own: Arc<dyn Queue>,
     faults: Faults,
 }
 
 impl FaultyMachine {
     pub(super) fn new(machine: Box<dyn Machine>, faults: Faults) -> Self {
-        Self { machine, faults }
+        let own = Arc::new(FaultyQueue { queue: Arc::clone(machine.own()), faults: faults.clone() });
+        Self { machine, own, faults }
     }
 
-    /// A call that fails if it was told to.
     fn call<T>(
         &self,
         name: &'static str,
         call: impl FnOnce(&dyn Machine) -> Result<T, DeviceError>,
     ) -> Result<T, DeviceError> {
-        match self.faults.next(name) {
-            None => call(&*self.machine),
-            Some(Fault::Late) => call(&*self.machine).and_then(|_| Err(error(name))),
-            Some(Fault::Refused | Fault::Sticky) => Err(error(name)),
-        }
+        self.faults.call(name, || call(&*self.machine))
     }
 }
 
@@ -141,11 +152,6 @@ impl Machine for FaultyMachine {
         unsafe { self.machine.free(address) }
     }
 
-    unsafe fn zero(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
-        // SAFETY: the caller's promise.
-        self.call("zero", |machine| unsafe { machine.zero(address, bytes) })
-    }
-
     unsafe fn upload(&self, to: u64, from: &[u8]) -> Result<(), DeviceError> {
         // SAFETY: the caller's promise.
         self.call("upload", |machine| unsafe { machine.upload(to, from) })
@@ -156,20 +162,8 @@ impl Machine for FaultyMachine {
         self.call("download", |machine| unsafe { machine.download(from, to) })
     }
 
-    fn launch(&self, prepared: &Prepared) -> Result<(), DeviceError> {
-        self.call("launch", |machine| machine.launch(prepared))
-    }
-
-    fn fork(&self) -> Result<(), DeviceError> {
-        self.call("fork", |machine| machine.fork())
-    }
-
-    fn launch_beside(&self, prepared: &Prepared) -> Result<(), DeviceError> {
-        self.call("launch_beside", |machine| machine.launch_beside(prepared))
-    }
-
-    fn join(&self) -> Result<(), DeviceError> {
-        self.call("join", |machine| machine.join())
+    fn own(&self) -> &Arc<dyn Queue> {
+        &self.own
     }
 
     fn resident_blocks(&self, entry: &'static Entry) -> Result<u32, DeviceError> {
@@ -180,19 +174,58 @@ impl Machine for FaultyMachine {
         self.machine.multiprocessors()
     }
 
-    fn synchronize(&self) -> Result<(), DeviceError> {
-        self.call("synchronize", |machine| machine.synchronize())
-    }
-
-    fn record(&self) -> Result<Event, DeviceError> {
-        self.call("record", |machine| machine.record())
-    }
-
     fn memory_free(&self) -> Result<Option<u64>, DeviceError> {
         self.call("memory_free", |machine| machine.memory_free())
     }
 
     fn raw_cuda(&self) -> Result<Option<(usize, usize)>, DeviceError> {
         self.machine.raw_cuda()
+    }
+}
+
+/// A queue of such a machine.
+struct FaultyQueue {
+    queue: Arc<dyn Queue>,
+    faults: Faults,
+}
+
+impl FaultyQueue {
+    fn call<T>(
+        &self,
+        name: &'static str,
+        call: impl FnOnce(&dyn Queue) -> Result<T, DeviceError>,
+    ) -> Result<T, DeviceError> {
+        self.faults.call(name, || call(&*self.queue))
+    }
+}
+
+impl Queue for FaultyQueue {
+    unsafe fn zero(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
+        // SAFETY: the caller's promise.
+        self.call("zero", |queue| unsafe { queue.zero(address, bytes) })
+    }
+
+    fn launch(&self, prepared: &Prepared) -> Result<(), DeviceError> {
+        self.call("launch", |queue| queue.launch(prepared))
+    }
+
+    fn fork(&self) -> Result<(), DeviceError> {
+        self.call("fork", |queue| queue.fork())
+    }
+
+    fn launch_beside(&self, prepared: &Prepared) -> Result<(), DeviceError> {
+        self.call("launch_beside", |queue| queue.launch_beside(prepared))
+    }
+
+    fn join(&self) -> Result<(), DeviceError> {
+        self.call("join", |queue| queue.join())
+    }
+
+    fn synchronize(&self) -> Result<(), DeviceError> {
+        self.call("synchronize", |queue| queue.synchronize())
+    }
+
+    fn record(&self) -> Result<Event, DeviceError> {
+        self.call("record", |queue| queue.record())
     }
 }

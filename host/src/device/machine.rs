@@ -1,10 +1,12 @@
 //! What a device must be able to do for plans to run on it, and the one way to start a kernel.
 
+use std::sync::Arc;
+
 use bytemuck::Pod;
 use windrow_kernels::Entry;
 
-use super::event::Event;
 use super::kind::{DeviceKind, KernelModule};
+use super::queue::Queue;
 use crate::error::DeviceError;
 
 /// Blocks along the fast axis of a grid.
@@ -32,8 +34,7 @@ pub(crate) struct Description {
 
 /// A device with memory of its own, on which kernels run: a GPU, or the emulator of one.
 ///
-/// All work of one machine is ordered: what is asked later happens later. Launches return before the
-/// kernel has finished; copies to and from the host wait.
+/// It has a [`Queue`] of its own, in whose order copies to and from the host are done, too; these wait.
 pub(crate) trait Machine: Send + Sync {
     /// `bytes > 0` bytes of any content, aligned to 256 bytes.
     fn alloc(&self, bytes: u64, what: &'static str) -> Result<u64, DeviceError>;
@@ -44,48 +45,26 @@ pub(crate) trait Machine: Send + Sync {
     /// `address` came from [`alloc`](Self::alloc) of this machine, and nothing uses it from now on.
     unsafe fn free(&self, address: u64);
 
-    /// Sets bytes to zero.
-    ///
-    /// # Safety
-    /// The bytes lie inside one live allocation of this machine.
-    unsafe fn zero(&self, address: u64, bytes: u64) -> Result<(), DeviceError>;
-
-    /// Copies from the host.
+    /// Copies from the host, after the work that the machine's own queue was asked for so far.
     ///
     /// # Safety
     /// The destination lies inside one live allocation of this machine.
     unsafe fn upload(&self, to: u64, from: &[u8]) -> Result<(), DeviceError>;
 
-    /// Copies to the host, after the work that was asked for so far.
+    /// Copies to the host, after the work that the machine's own queue was asked for so far.
     ///
     /// # Safety
     /// The source lies inside one live allocation of this machine.
     unsafe fn download(&self, from: u64, to: &mut [u8]) -> Result<(), DeviceError>;
 
-    /// Starts a kernel. [`Prepared::new`] is where its obligations were taken on.
-    fn launch(&self, prepared: &Prepared) -> Result<(), DeviceError>;
-
-    /// From here on, what is launched beside may begin: all work asked for so far comes before it.
-    fn fork(&self) -> Result<(), DeviceError>;
-
-    /// Starts a kernel beside what is asked for in the usual way between [`fork`](Self::fork) and [`join`](Self::join):
-    /// neither waits for the other. Several such kernels are done in their order.
-    fn launch_beside(&self, prepared: &Prepared) -> Result<(), DeviceError>;
-
-    /// Work asked for from here on comes after all that was launched beside.
-    fn join(&self) -> Result<(), DeviceError>;
+    /// The machine's own queue.
+    fn own(&self) -> &Arc<dyn Queue>;
 
     /// Blocks of the entry that are resident on one multiprocessor at a time.
     fn resident_blocks(&self, entry: &'static Entry) -> Result<u32, DeviceError>;
 
     /// Multiprocessors of the machine.
     fn multiprocessors(&self) -> u32;
-
-    /// Waits until all work asked for so far is done.
-    fn synchronize(&self) -> Result<(), DeviceError>;
-
-    /// A mark in the order of the work.
-    fn record(&self) -> Result<Event, DeviceError>;
 
     /// Free memory in bytes; `None` where there is no limit to tell.
     fn memory_free(&self) -> Result<Option<u64>, DeviceError>;

@@ -14,6 +14,7 @@ mod event;
 mod faults;
 mod kind;
 mod machine;
+mod queue;
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,6 +26,7 @@ pub use event::Event;
 pub use faults::{Fault, Faults};
 pub use kind::{DeviceKind, KernelModule};
 pub(crate) use machine::{Machine, Prepared};
+pub(crate) use queue::Queue;
 
 use crate::error::DeviceError;
 use machine::Description;
@@ -246,7 +248,7 @@ impl Device {
     /// # Errors
     /// [`DeviceError::Driver`] if some of that work failed.
     pub fn synchronize(&self) -> Result<(), DeviceError> {
-        self.machine().map_or(Ok(()), Machine::synchronize)
+        self.machine().map_or(Ok(()), |machine| machine.own().synchronize())
     }
 
     /// Sets a mark behind all work asked for so far, for [`Event::elapsed_us`].
@@ -254,7 +256,7 @@ impl Device {
     /// # Errors
     /// [`DeviceError::Driver`].
     pub fn record(&self) -> Result<Event, DeviceError> {
-        self.machine().map_or_else(|| Ok(Event::now()), Machine::record)
+        self.machine().map_or_else(|| Ok(Event::now()), |machine| machine.own().record())
     }
 
     /// Whether memory of one is memory of the other.

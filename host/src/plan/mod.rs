@@ -13,10 +13,10 @@ mod verification;
 
 pub(crate) use checks::{
     check_count, check_device, check_element, check_index, check_ld, check_memory, check_packed, check_shape,
-    check_sums, machine_of,
+    check_sums, queue_of,
 };
 pub(crate) use geometry::{division, short_row_groups};
-pub(crate) use launch::{Blocks, Lane, MAX_BLOCK_COLUMNS, MAX_INDEX, Stream, start};
+pub(crate) use launch::{Blocks, Lane, Launcher, MAX_BLOCK_COLUMNS, MAX_INDEX, start};
 pub(crate) use operands::{Rounded, factor, output_on, with_sums};
 pub(crate) use placing::{Index, NewValues, RoundedValues, Rounding, Target, copy_on_device};
 pub use report::{ArraySize, StageTime};

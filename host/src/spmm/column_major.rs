@@ -9,7 +9,7 @@ use crate::dense::DenseRef;
 use crate::element::Element;
 use crate::error::SpmmError;
 use crate::matrix::DeviceMatrix;
-use crate::plan::{check_device, machine_of};
+use crate::plan::{check_device, queue_of};
 
 impl SpmmPlan {
     /// `C ← α·A·B + β·C` for a column-major `B`, given as the row-major `Bᵀ`: row `j` of `b_transposed` is column `j`
@@ -80,7 +80,7 @@ impl SpmmPlan {
                 };
                 // SAFETY: shapes, types and device were checked; a `DeviceMatrix` holds all rows up to its leading
                 // dimension, and frees them after the work that was queued before; `c` is borrowed for itself.
-                unsafe { plan.run(machine_of(&self.device)?, operands)? };
+                unsafe { plan.run(queue_of(&self.device)?, operands)? };
                 Ok(())
             }
         }

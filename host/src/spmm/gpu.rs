@@ -9,7 +9,7 @@ use super::operands::{Finish, Workspace};
 use super::part::{LaidOut, Layout, LayoutFacts, Operation, Part, Turn, places_size};
 use super::places::Places;
 use super::sums::{SplitPart, WideC};
-use crate::device::{Device, Machine};
+use crate::device::{self, Device, Machine};
 use crate::error::{DeviceError, PlanError};
 use crate::options::{Determinism, Precision};
 use crate::parallelism::{GroupLaunch, IllegalPoint};
@@ -251,7 +251,7 @@ impl GpuPlan {
     /// which nothing writes meanwhile.
     pub(super) unsafe fn place_values(
         &mut self,
-        machine: &dyn Machine,
+        queue: &dyn device::Queue,
         values: NewValues,
         order: Option<&[u32]>,
     ) -> Result<(), PlanError> {
@@ -262,7 +262,7 @@ impl GpuPlan {
         let places = self.places.insert(places);
         let parts = self.parts.iter().map(|(_, part)| &**part);
         // SAFETY: the caller's promise about the values; the places were made for these parts.
-        unsafe { Ok(places.place(machine, self.shape.precision, parts, values)?) }
+        unsafe { Ok(places.place(queue, self.shape.precision, parts, values)?) }
     }
 
     /// How many of the values that came from the device last overflowed; none if none came.

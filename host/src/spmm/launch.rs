@@ -9,10 +9,10 @@ use super::gpu::{GpuPlan, Queue};
 use super::operands::Operands;
 use super::part::{DenseOperands, Operation, Turn};
 use super::sums::{SplitPart, SplitRows, WideC};
-use crate::device::Machine;
+use crate::device::Queue as DeviceQueue;
 use crate::error::DeviceError;
 use crate::num::narrow;
-use crate::plan::{Lane, Stream};
+use crate::plan::{Lane, Launcher};
 
 impl GpuPlan {
     /// Queues `C ← act(α·A·B + β·C + bias)`, in blocks of columns.
@@ -21,7 +21,7 @@ impl GpuPlan {
     /// `operands` are live memory of the plan's device until the work is done: `b` is k×n, `c` m×n, of the
     /// plan's element type and of the type that `finish` tells, with all rows readable up to `ldb`; nothing
     /// else touches `c` meanwhile, nothing writes `b`. A second factor is like `b`; a bias has n numbers.
-    pub(crate) unsafe fn run(&self, machine: &dyn Machine, operands: Operands) -> Result<(), DeviceError> {
+    pub(crate) unsafe fn run(&self, on: &dyn DeviceQueue, operands: Operands) -> Result<(), DeviceError> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let workspace = self.workspace();
         if let (true, true, Some(split)) = (queue.unfinished, workspace.accumulate, &self.split) {
@@ -40,8 +40,8 @@ impl GpuPlan {
             // off the workspace.
             unsafe {
                 match wide_c {
-                    Some(wide_c) => self.launch_widened(machine, block, wide_c, &mut queue)?,
-                    None => self.launch_parts(machine, block, &mut queue)?,
+                    Some(wide_c) => self.launch_widened(on, block, wide_c, &mut queue)?,
+                    None => self.launch_parts(on, block, &mut queue)?,
                 }
             }
             first += n;
@@ -64,14 +64,14 @@ impl GpuPlan {
     /// As for [`run`](Self::run), of the columns that the operands name, and no other run is being queued.
     unsafe fn launch_parts(
         &self,
-        machine: &dyn Machine,
+        on: &dyn DeviceQueue,
         operands: DenseOperands,
         queue: &mut Queue,
     ) -> Result<(), DeviceError> {
         let dense = operands.dense;
         let chosen = queue.entries(self, self.operation(&operands))?;
-        let main = Stream::main(machine);
-        let launch = |turn: Turn, stream: Stream<'_>| {
+        let main = Launcher::main(on);
+        let launch = |turn: Turn, stream: Launcher<'_>| {
             let of_turn = self.parts.iter().zip(&chosen.parts).filter(|((its, _), _)| *its == turn);
             of_turn.map(|((_, part), entry)| (part, *entry)).try_for_each(|(part, entry)| {
                 // SAFETY: the caller's promise about the operands, whose alignment was looked at when the entry was
@@ -83,15 +83,15 @@ impl GpuPlan {
         let sums = |rows: fn(&SplitPart) -> SplitRows| match &self.split {
             // SAFETY: the slots of these rows were written by the launches before, and so were the rows of `C` to which
             // their sums are added.
-            Some(split) => unsafe { split.launch(machine, chosen.combine, dense, rows(split)) },
+            Some(split) => unsafe { split.launch(on, chosen.combine, dense, rows(split)) },
             None => Ok(()),
         };
         launch(Turn::First, main)?;
         if self.parts.iter().any(|(turn, _)| *turn == Turn::Beside) {
-            machine.fork()?;
-            let launched = launch(Turn::Beside, Stream { machine, lane: Lane::Beside })
+            on.fork()?;
+            let launched = launch(Turn::Beside, Launcher { queue: on, lane: Lane::Beside })
                 .and_then(|()| launch(Turn::Main, main));
-            machine.join()?; // before an error leaves: all work of the device stays in order
+            on.join()?; // before an error leaves: all work of the device stays in order
             launched?;
         } else {
             launch(Turn::Main, main)?;
@@ -107,14 +107,14 @@ impl GpuPlan {
     /// As for [`launch_parts`](Self::launch_parts), of no more columns than `wide_c` has.
     unsafe fn launch_widened(
         &self,
-        machine: &dyn Machine,
+        on: &dyn DeviceQueue,
         operands: DenseOperands,
         wide_c: &WideC,
         queue: &mut Queue,
     ) -> Result<(), DeviceError> {
         let wide = operands.into_wide(wide_c, self.shape.precision);
         // SAFETY: the matrix has the rows of `C` and these columns, and `queue` keeps other runs off it.
-        unsafe { self.launch_parts(machine, wide, queue)? };
+        unsafe { self.launch_parts(on, wide, queue)? };
         let entry = queue.entries(self, self.operation(&wide))?.combine;
         let (partial, ld_partial) = (wide_c.c.pointer().cast(), wide_c.columns);
         let params = CombineParams {
@@ -125,7 +125,7 @@ impl GpuPlan {
         };
         let blocks = Combine::<f32>::blocks(params.row_count, params.wide_count);
         // SAFETY: every row of the matrix was written by the launches before; each row of `C` is listed once.
-        unsafe { Stream::main(machine).start(entry, u64::from(blocks), operands.dense.n(), &params) }
+        unsafe { Launcher::main(on).start(entry, u64::from(blocks), operands.dense.n(), &params) }
     }
 }
 
@@ -178,7 +178,7 @@ mod tests {
                 finish: Finish::of::<f32>(&Epilogue::default()),
             };
             // SAFETY: `c` was freed, which the emulator reports; nothing is undefined there.
-            unsafe { parts.run(device.machine().unwrap(), operands) }.unwrap_err();
+            unsafe { parts.run(&**device.machine().unwrap().own(), operands) }.unwrap_err();
             assert!(partial().iter().any(|&byte| byte != 0), "{algorithm}: sums are left");
             for _ in 0..2 {
                 assert_eq!(plan.run(&ones).unwrap(), [2400.0; 16], "{algorithm}");

@@ -14,7 +14,7 @@ use crate::error::DeviceError;
 use crate::num::wide;
 use crate::options::TileValues;
 use crate::parallelism::{GroupLaunch, IllegalPoint};
-use crate::plan::{ArraySize, Bits, GivenValues, MAX_BLOCK_COLUMNS, RoundedValues, Scheduling, Stream};
+use crate::plan::{ArraySize, Bits, GivenValues, Launcher, MAX_BLOCK_COLUMNS, RoundedValues, Scheduling};
 
 /// Name of the array that says where new values go, which products do not read.
 pub(super) const PLACES: &str = "value_places";
@@ -101,7 +101,7 @@ pub(crate) trait Part: Send + Sync {
     /// adds were written by launches that come before in the stream.
     unsafe fn launch(
         &self,
-        stream: Stream<'_>,
+        stream: Launcher<'_>,
         entry: &'static Entry,
         operands: &DenseOperands,
     ) -> Result<(), DeviceError>;

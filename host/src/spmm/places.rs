@@ -4,7 +4,7 @@ use windrow_kernels::place_values::NOWHERE;
 use windrow_simt::GlobalPtr;
 
 use super::part::{PLACES, Part, Placement, ValueSlots};
-use crate::device::{Device, DeviceBuffer, Machine};
+use crate::device::{Device, DeviceBuffer, Queue};
 use crate::error::{DeviceError, PlanError};
 use crate::options::Precision;
 use crate::plan::{Index, NewValues, RoundedValues, Rounding, Target};
@@ -75,7 +75,7 @@ impl Places {
     /// which nothing writes meanwhile.
     pub(super) unsafe fn place<'a>(
         &self,
-        machine: &dyn Machine,
+        queue: &dyn Queue,
         precision: Precision,
         parts: impl Iterator<Item = &'a dyn Part> + Clone,
         NewValues { first: values, count: nnz }: NewValues,
@@ -87,12 +87,7 @@ impl Places {
             // SAFETY: the caller's promise about the values; there is room for all of them in an array that only these
             // launches use.
             unsafe {
-                index.place(
-                    machine,
-                    Rounding { precision, overflowed },
-                    values,
-                    Target { out, count: nnz },
-                )?
+                index.place(queue, Rounding { precision, overflowed }, values, Target { out, count: nnz })?
             };
             for part in parts.clone() {
                 // SAFETY: rounded values of all entries, freed after the work that is queued here.
@@ -110,7 +105,7 @@ impl Places {
             };
             // SAFETY: the caller's promise about the values; the arrays are the plan's, which frees them after the
             // machine's work, and the index was made for them.
-            unsafe { index.place(machine, Rounding { precision, overflowed }, values, target)? };
+            unsafe { index.place(queue, Rounding { precision, overflowed }, values, target)? };
         }
         Ok(())
     }

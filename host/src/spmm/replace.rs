@@ -8,7 +8,7 @@ use crate::device::DeviceBuffer;
 use crate::element::{BySum, Element, Real};
 use crate::error::SpmmError;
 use crate::plan::{
-    Bits, Exceptions, NewValues, check_count, check_device, check_memory, check_sums, machine_of,
+    Bits, Exceptions, NewValues, check_count, check_device, check_memory, check_sums, queue_of,
 };
 use crate::with_element;
 
@@ -90,7 +90,7 @@ impl SpmmPlan {
             // They are in host memory: they are on the CPU, as was just checked.
             Body::Cpu(_) => self.replace_values(values.host().unwrap_or_default()),
             Body::Gpu(plan) => {
-                let machine = machine_of(&self.device)?;
+                let queue = queue_of(&self.device)?;
                 if let Some(array) = plan.missing_places(self.nnz, order.is_some()) {
                     let arrays = [&self.report.arrays[..], &[array]].concat();
                     self.report.device_bytes = check_memory(&arrays, self.memory_limit, MEMORY_REMEDY)?;
@@ -101,7 +101,7 @@ impl SpmmPlan {
                 let new = NewValues { first: values.pointer().cast(), count: self.nnz };
                 // SAFETY: length and device were checked; the buffer frees its memory after the work that was queued
                 // before.
-                unsafe { Ok(plan.place_values(machine, new, order)?) }
+                unsafe { Ok(plan.place_values(queue, new, order)?) }
             }
         }
     }

@@ -13,7 +13,7 @@ use crate::matrix::DeviceMatrix;
 use crate::num::wide;
 use crate::options::Precision;
 use crate::plan::{
-    Rounded, check_device, check_index, check_memory, check_shape, factor, machine_of, output_on, with_sums,
+    Rounded, check_device, check_index, check_memory, check_shape, factor, output_on, queue_of, with_sums,
 };
 use crate::with_element;
 
@@ -210,7 +210,7 @@ impl SpmmPlan {
                 };
                 // SAFETY: shapes, types and device were checked; a `DeviceMatrix` holds all rows up to its leading
                 // dimension, and frees them after the work that was queued before; `c` is borrowed for itself.
-                unsafe { plan.run(machine_of(&self.device)?, operands)? };
+                unsafe { plan.run(queue_of(&self.device)?, operands)? };
                 Ok(())
             }
         }

@@ -6,7 +6,7 @@ use windrow_kernels::dense::Dense;
 use windrow_simt::GlobalPtr;
 
 use super::part::CutRows;
-use crate::device::{Device, DeviceBuffer, Machine};
+use crate::device::{Device, DeviceBuffer, Queue};
 use crate::error::DeviceError;
 use crate::num::{index, narrow, wide};
 use crate::options::Precision;
@@ -60,7 +60,7 @@ impl SplitPart {
     /// was what sums are added to.
     pub(crate) unsafe fn launch(
         &self,
-        machine: &dyn Machine,
+        queue: &dyn Queue,
         entry: &'static Entry,
         dense: Dense,
         rows: SplitRows,
@@ -69,7 +69,7 @@ impl SplitPart {
             CombineParams { dense, rows: self.list(rows), row_count: rows.count, wide_count: rows.wide };
         let blocks = Combine::<f32>::blocks(params.row_count, params.wide_count);
         // SAFETY: the caller's promise; the list is that of the plan that these rows were cut for.
-        unsafe { start(machine, entry, u64::from(blocks), dense.n(), &params) }
+        unsafe { start(queue, entry, u64::from(blocks), dense.n(), &params) }
     }
 
     /// Zeroes the workspace, after the work queued before.

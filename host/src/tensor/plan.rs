@@ -16,7 +16,7 @@ use crate::matrix::{DeviceMatrix, elements};
 use crate::options::Precision;
 use crate::plan::{
     Bits, Rounded, check_count, check_device, check_element, check_index, check_ld, check_packed,
-    check_shape, factor, machine_of, output_on, with_sums,
+    check_shape, factor, output_on, queue_of, with_sums,
 };
 use crate::spmm::{Finish, GpuPlan, Operands, SecondFactor};
 use crate::with_element;
@@ -186,7 +186,7 @@ impl MttkrpPlan {
                 };
                 // SAFETY: shapes, types and devices were checked; a `DeviceMatrix` holds all rows up to its leading
                 // dimension, and frees them after the work that was queued before; `y` is borrowed for itself.
-                unsafe { plan.run(machine_of(&self.device)?, operands)? };
+                unsafe { plan.run(queue_of(&self.device)?, operands)? };
                 Ok(())
             }
         }

@@ -8,7 +8,7 @@ use super::super::plan::Body;
 use super::*;
 use crate::activation::Epilogue;
 use crate::device::DeviceBuffer;
-use crate::plan::Stream;
+use crate::plan::Launcher;
 use crate::{Algorithm, EmulatorSchedule, Spmm};
 
 /// A part that no kernel was written for.
@@ -25,7 +25,7 @@ impl Part for Kernelless {
 
     unsafe fn launch(
         &self,
-        _: Stream<'_>,
+        _: Launcher<'_>,
         entry: &'static Entry,
         _: &DenseOperands,
     ) -> Result<(), DeviceError> {
@@ -91,7 +91,7 @@ fn a_part_without_a_kernel_is_an_error_when_a_plan_is_made_and_when_it_runs() {
     };
     for _ in 0..2 {
         // SAFETY: nothing is launched; the matrices are live and large enough if it were.
-        assert_eq!(unsafe { plan.run(machine, operands) }, Err(expected.clone()));
+        assert_eq!(unsafe { plan.run(&**machine.own(), operands) }, Err(expected.clone()));
     }
 }
 

@@ -18,7 +18,7 @@ use crate::device::{Device, DeviceBuffer};
 use crate::error::DeviceError;
 use crate::num::{narrow, real, wide};
 use crate::options::Determinism;
-use crate::plan::{ArraySize, Bits, GivenValues, RoundedValues, Stream, push};
+use crate::plan::{ArraySize, Bits, GivenValues, Launcher, RoundedValues, push};
 use crate::spmm::layout::Context;
 use crate::spmm::part::{
     CutRows, DenseOperands, LaidOut, Layout, LayoutFacts, Operation, Part, Placement, ValueSlots,
@@ -215,7 +215,7 @@ impl Part for RowSplitPart {
 
     unsafe fn launch(
         &self,
-        stream: Stream<'_>,
+        stream: Launcher<'_>,
         entry: &'static Entry,
         operands: &DenseOperands,
     ) -> Result<(), DeviceError> {

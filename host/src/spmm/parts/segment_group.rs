@@ -15,7 +15,7 @@ use crate::error::{DeviceError, SpmmError};
 use crate::num::{index, narrow, wide};
 use crate::options::Determinism;
 use crate::parallelism::{AtomicParallelism, GroupLaunch, IllegalPoint};
-use crate::plan::{ArraySize, Bits, Blocks, GivenValues, Stream, push};
+use crate::plan::{ArraySize, Bits, Blocks, GivenValues, Launcher, push};
 use crate::spmm::layout::Context;
 use crate::spmm::part::{
     CutRows, DenseOperands, LaidOut, Layout, LayoutFacts, Operation, Part, Placement, ValueSlots,
@@ -206,7 +206,7 @@ impl GroupsPart {
     /// the second factor has.
     pub(crate) unsafe fn launch_factors(
         &self,
-        stream: Stream<'_>,
+        stream: Launcher<'_>,
         entry: &'static Entry,
         operands: &DenseOperands,
         second_indices: Option<GlobalPtr<u32>>,
@@ -320,7 +320,7 @@ impl Part for GroupsPart {
 
     unsafe fn launch(
         &self,
-        stream: Stream<'_>,
+        stream: Launcher<'_>,
         entry: &'static Entry,
         operands: &DenseOperands,
     ) -> Result<(), DeviceError> {

@@ -121,7 +121,7 @@ impl Scratch {
         let entry = windrow_kernels::entry(variant)
             .ok_or(DeviceError::MissingEntry { name: "a kernel of preprocessing" })?;
         // SAFETY: the caller promises that the params are the entry's and keep its obligations.
-        unsafe { start(self.machine()?, entry, units, 1, params) }
+        unsafe { start(&**self.machine()?.own(), entry, units, 1, params) }
     }
 
     /// `output[i] = Σ_{j < i} x[j]` for `i ≤ len`, where `x` is the input, or 1 for each element that is not 0 if

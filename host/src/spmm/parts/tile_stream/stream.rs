@@ -11,7 +11,7 @@ use crate::device::{Device, DeviceBuffer};
 use crate::error::{DeviceError, SpmmError};
 use crate::num::{narrow, real, wide};
 use crate::options::TileValues;
-use crate::plan::{ArraySize, Bits, GivenValues, RoundedValues, Scheduling, Stream, occupancy, push};
+use crate::plan::{ArraySize, Bits, GivenValues, Launcher, RoundedValues, Scheduling, occupancy, push};
 use crate::spmm::layout::Context;
 use crate::spmm::part::{DenseOperands, Layout, LayoutFacts, Operation, Part, Placement, ValueSlots};
 use crate::spmm::preprocess::{DeviceSteps, DeviceTiles, Lookup, ValueSources};
@@ -191,7 +191,7 @@ impl Part for TilesPart {
 
     unsafe fn launch(
         &self,
-        stream: Stream<'_>,
+        stream: Launcher<'_>,
         entry: &'static Entry,
         operands: &DenseOperands,
     ) -> Result<(), DeviceError> {
