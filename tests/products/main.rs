@@ -26,6 +26,7 @@ mod spmm_plan;
 mod spmm_values;
 mod spmm_variants;
 mod spmm_vectors;
+mod streams;
 mod subjects;
 mod tensor_products;
 mod training;

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use windrow_kernels::Entry;
 
 use super::event::Event;
-use super::machine::{Machine, Prepared};
+use super::fence::Fence;
+use super::machine::{Lies, Machine, Prepared};
 use super::queue::Queue;
 use crate::error::DeviceError;
 
@@ -166,6 +167,25 @@ impl Machine for FaultyMachine {
         &self.own
     }
 
+    fn create(&self) -> Result<Arc<dyn Queue>, DeviceError> {
+        let queue = self.call("create", |machine| machine.create())?;
+        Ok(Arc::new(FaultyQueue { queue, faults: self.faults.clone() }))
+    }
+
+    unsafe fn borrow(&self, raw: usize) -> Result<Arc<dyn Queue>, DeviceError> {
+        // SAFETY: the caller's promise.
+        let queue = self.call("borrow", |machine| unsafe { machine.borrow(raw) })?;
+        Ok(Arc::new(FaultyQueue { queue, faults: self.faults.clone() }))
+    }
+
+    fn memory_at(&self, address: u64) -> Result<Lies, DeviceError> {
+        self.call("memory_at", |machine| machine.memory_at(address))
+    }
+
+    fn is_loaded(&self, entry: &'static Entry) -> bool {
+        self.machine.is_loaded(entry)
+    }
+
     fn resident_blocks(&self, entry: &'static Entry) -> Result<u32, DeviceError> {
         self.call("resident_blocks", |machine| machine.resident_blocks(entry))
     }
@@ -227,5 +247,29 @@ impl Queue for FaultyQueue {
 
     fn record(&self) -> Result<Event, DeviceError> {
         self.call("record", |queue| queue.record())
+    }
+
+    fn key(&self) -> u64 {
+        self.queue.key()
+    }
+
+    fn raw(&self) -> Option<usize> {
+        self.queue.raw()
+    }
+
+    fn mark(&self) -> Result<(), DeviceError> {
+        self.call("mark", |queue| queue.mark())
+    }
+
+    fn fence(&self) -> &Fence {
+        self.queue.fence()
+    }
+
+    fn wait_for(&self, fence: &Fence) -> Result<(), DeviceError> {
+        self.call("wait_for", |queue| queue.wait_for(fence))
+    }
+
+    fn is_captured(&self) -> Result<bool, DeviceError> {
+        self.call("is_captured", |queue| queue.is_captured())
     }
 }

@@ -32,6 +32,15 @@ pub(crate) struct Description {
     pub(crate) driver_version: Option<(u32, u32)>,
 }
 
+/// Where an address lies.
+#[derive(Debug)]
+pub(crate) enum Lies {
+    /// In memory that the machine's kernels may use, which ends there.
+    Here { end: u64 },
+    /// Somewhere else: where.
+    Elsewhere(String),
+}
+
 /// A device with memory of its own, on which kernels run: a GPU, or the emulator of one.
 ///
 /// It has a [`Queue`] of its own, in whose order copies to and from the host are done, too; these wait.
@@ -39,7 +48,7 @@ pub(crate) trait Machine: Send + Sync {
     /// `bytes > 0` bytes of any content, aligned to 256 bytes.
     fn alloc(&self, bytes: u64, what: &'static str) -> Result<u64, DeviceError>;
 
-    /// Returns memory, after the work that was asked for so far.
+    /// Returns memory, after the work that its own queue was asked for so far, and that of others up to their marks.
     ///
     /// # Safety
     /// `address` came from [`alloc`](Self::alloc) of this machine, and nothing uses it from now on.
@@ -59,6 +68,21 @@ pub(crate) trait Machine: Send + Sync {
 
     /// The machine's own queue.
     fn own(&self) -> &Arc<dyn Queue>;
+
+    /// Another queue. When the last handle is dropped, its work is waited for.
+    fn create(&self) -> Result<Arc<dyn Queue>, DeviceError>;
+
+    /// The queue of a `CUstream` of somebody else's, the same one for the same stream; the machine's own for its own.
+    ///
+    /// # Safety
+    /// The stream exists for as long as something is asked of the queue; after that only its fence is used.
+    unsafe fn borrow(&self, raw: usize) -> Result<Arc<dyn Queue>, DeviceError>;
+
+    /// Where an address lies, as far as anybody knows.
+    fn memory_at(&self, address: u64) -> Result<Lies, DeviceError>;
+
+    /// Whether the kernel can be started without its being compiled first.
+    fn is_loaded(&self, entry: &'static Entry) -> bool;
 
     /// Blocks of the entry that are resident on one multiprocessor at a time.
     fn resident_blocks(&self, entry: &'static Entry) -> Result<u32, DeviceError>;

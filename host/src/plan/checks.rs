@@ -9,7 +9,7 @@ use crate::num::wide;
 use crate::options::Precision;
 
 /// The machine of a plan that runs kernels.
-fn machine_of(device: &Device) -> Result<&dyn Machine, PlanError> {
+pub(super) fn machine_of(device: &Device) -> Result<&dyn Machine, PlanError> {
     device.machine().ok_or_else(|| {
         let (operation, remedy) = ("run kernels", "a CUDA device");
         DeviceError::NotAvailable { device: device.to_string(), operation, remedy }.into()

@@ -1,5 +1,7 @@
 //! New values that are on the device already: where each belongs, and the launches that put it there.
 
+use std::sync::Arc;
+
 use windrow_kernels::place_values::NOWHERE;
 use windrow_simt::GlobalPtr;
 
@@ -75,23 +77,28 @@ impl Places {
     /// which nothing writes meanwhile.
     pub(super) unsafe fn place<'a>(
         &self,
-        queue: &dyn Queue,
+        queue: &Arc<dyn Queue>,
         precision: Precision,
         parts: impl Iterator<Item = &'a dyn Part> + Clone,
         NewValues { first: values, count: nnz }: NewValues,
     ) -> Result<(), DeviceError> {
-        self.overflowed.clear()?;
+        self.overflowed.clear_in(&**queue)?;
         let mut overflowed = self.overflowed.pointer();
         if let Some((index, rounded)) = &self.rounded {
             let out = rounded.pointer().cast();
             // SAFETY: the caller's promise about the values; there is room for all of them in an array that only these
             // launches use.
             unsafe {
-                index.place(queue, Rounding { precision, overflowed }, values, Target { out, count: nnz })?
+                index.place(
+                    &**queue,
+                    Rounding { precision, overflowed },
+                    values,
+                    Target { out, count: nnz },
+                )?
             };
             for part in parts.clone() {
                 // SAFETY: rounded values of all entries, freed after the work that is queued here.
-                unsafe { part.replace_from(RoundedValues { first: out, dtype: precision.dtype() })? };
+                unsafe { part.replace_from(queue, RoundedValues { first: out, dtype: precision.dtype() })? };
             }
             overflowed = GlobalPtr::NULL; // all were counted
         }
@@ -105,7 +112,7 @@ impl Places {
             };
             // SAFETY: the caller's promise about the values; the arrays are the plan's, which frees them after the
             // machine's work, and the index was made for them.
-            unsafe { index.place(queue, Rounding { precision, overflowed }, values, target)? };
+            unsafe { index.place(&**queue, Rounding { precision, overflowed }, values, target)? };
         }
         Ok(())
     }

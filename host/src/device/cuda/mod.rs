@@ -5,23 +5,26 @@
 //! again, and the modules of kernels that it has used so far.
 
 mod event;
+mod fence;
 mod fork;
 mod gpu;
 mod kernels;
+mod memory;
 mod module;
 mod probe;
 mod queue;
 mod staging;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use cudarc::driver::{DriverError, result, sys};
 use windrow_kernels::Entry;
 
 pub(in crate::device) use event::CudaEvent;
+pub(crate) use fence::CudaFence;
 pub(super) use probe::{count, driver_version};
 
-use super::machine::{Description, Machine};
+use super::machine::{Description, Lies, Machine};
 use super::queue::Queue;
 use super::{DeviceKind, KernelModule};
 use crate::error::DeviceError;
@@ -43,8 +46,25 @@ struct CudaMachine {
     lane: Arc<CudaQueue>,
     /// The same.
     own: Arc<dyn Queue>,
+    others: Mutex<Others>,
     /// Made by the first large upload.
     staging: Mutex<Option<Staging>>,
+}
+
+/// The queues beside the own one, whose marks memory is freed behind.
+#[derive(Default)]
+struct Others {
+    /// Streams of somebody else's, kept without handles, too: whoever brings one again finds what plans have for it,
+    /// and the mark outlives the stream.
+    borrowed: Vec<Arc<CudaQueue>>,
+    created: Vec<Weak<CudaQueue>>,
+}
+
+impl Others {
+    fn all(&self) -> Vec<Arc<CudaQueue>> {
+        let created = self.created.iter().filter_map(Weak::upgrade);
+        self.borrowed.iter().map(Arc::clone).chain(created).collect()
+    }
 }
 
 /// Opens GPU `index`: its context and its streams. Kernels are compiled when they are first used.
@@ -103,11 +123,16 @@ pub(super) fn open(index: u32) -> Result<(Description, Box<dyn Machine>), Device
     gpu.bind()?;
     let lane = Arc::new(CudaQueue::create(&gpu)?);
     let own: Arc<dyn Queue> = Arc::<CudaQueue>::clone(&lane);
-    let machine = CudaMachine { gpu, memory_total, multiprocessors, lane, own, staging: Mutex::new(None) };
+    let (others, staging) = (Mutex::default(), Mutex::new(None));
+    let machine = CudaMachine { gpu, memory_total, multiprocessors, lane, own, others, staging };
     Ok((description, Box::new(machine)))
 }
 
 impl CudaMachine {
+    fn others(&self) -> MutexGuard<'_, Others> {
+        self.others.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The error for an allocation of `asked` bytes, with what is free now.
     fn out_of_memory(&self, what: &'static str, asked: u64) -> Result<DeviceError, DeviceError> {
         let free = self.memory_free()?.unwrap_or(0);
@@ -142,8 +167,11 @@ impl Machine for CudaMachine {
 
     unsafe fn free(&self, address: u64) {
         // Errors have nobody to go to: after one that broke the context, its memory is gone anyway.
-        if self.gpu.bind().is_ok() && self.lane.settle().is_ok() {
-            // SAFETY: the caller's promise; the wait above ended all work that could use the memory.
+        // Not under the lock: waiting may take long.
+        let others = self.others().all();
+        let marked = || others.iter().try_for_each(|other| other.wait_for_mark());
+        if self.gpu.bind().is_ok() && self.lane.settle().is_ok() && marked().is_ok() {
+            // SAFETY: the caller's promise; the waits above ended all work that could use the memory.
             let _ = unsafe { result::free_sync(address) };
         }
     }
@@ -173,6 +201,41 @@ impl Machine for CudaMachine {
 
     fn own(&self) -> &Arc<dyn Queue> {
         &self.own
+    }
+
+    fn create(&self) -> Result<Arc<dyn Queue>, DeviceError> {
+        self.gpu.bind()?;
+        let queue = Arc::new(CudaQueue::create(&self.gpu)?);
+        let mut others = self.others();
+        others.created.retain(|other| other.strong_count() > 0);
+        others.created.push(Arc::downgrade(&queue));
+        Ok(queue)
+    }
+
+    unsafe fn borrow(&self, raw: usize) -> Result<Arc<dyn Queue>, DeviceError> {
+        self.gpu.bind()?;
+        let number = CudaQueue::number(&self.gpu, raw)?;
+        if number == self.lane.stream().addr() {
+            return Ok(Arc::clone(&self.own));
+        }
+        let mut others = self.others();
+        if let Some(known) = others.borrowed.iter().find(|other| other.is_borrowed(number)) {
+            known.take_over()?;
+            return Ok(Arc::<CudaQueue>::clone(known));
+        }
+        // SAFETY: the caller's promise.
+        let queue = Arc::new(unsafe { CudaQueue::borrow(&self.gpu, number)? });
+        others.borrowed.push(Arc::clone(&queue));
+        Ok(queue)
+    }
+
+    fn memory_at(&self, address: u64) -> Result<Lies, DeviceError> {
+        self.gpu.bind()?;
+        memory::find(address, self.gpu.device)
+    }
+
+    fn is_loaded(&self, entry: &'static Entry) -> bool {
+        self.gpu.kernels.is_loaded(entry)
     }
 
     fn resident_blocks(&self, entry: &'static Entry) -> Result<u32, DeviceError> {

@@ -4,6 +4,7 @@
 mod choose;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use windrow_formats::Value;
 use windrow_kernels::row_split::RowSplitParams;
@@ -14,7 +15,7 @@ pub(in crate::spmm) use choose::SHORTEST_PIECE;
 use choose::{SegmentShape, cut_lengths, select};
 
 use super::read_array;
-use crate::device::{Device, DeviceBuffer};
+use crate::device::{Device, DeviceBuffer, Queue};
 use crate::error::DeviceError;
 use crate::num::{narrow, real, wide};
 use crate::options::Determinism;
@@ -250,10 +251,10 @@ impl Part for RowSplitPart {
         }
     }
 
-    unsafe fn replace_from(&self, values: RoundedValues) -> Result<(), DeviceError> {
+    unsafe fn replace_from(&self, queue: &Arc<dyn Queue>, values: RoundedValues) -> Result<(), DeviceError> {
         match &self.sources {
             // SAFETY: the caller's promise: values of all entries, live until the work is done.
-            SegmentSources::OnDevice(sources) => unsafe { sources.replace_from(values, &self.values) },
+            SegmentSources::OnDevice(sources) => unsafe { sources.replace_from(queue, values, &self.values) },
             SegmentSources::OnHost(_) | SegmentSources::Identity => Ok(()),
         }
     }

@@ -218,7 +218,8 @@ impl GroupsPart {
         let alignment = u64::from(columns * dtype.bytes());
         let aligned = |address: u64, ld: u32| address.is_multiple_of(alignment) && ld.is_multiple_of(columns);
         let vectors = u32::from(
-            aligned(dense.b.address(), dense.ldb)
+            operands.reads_vectors
+                && aligned(dense.b.address(), dense.ldb)
                 && second.is_none_or(|second| aligned(second.address, second.ld)),
         );
         let slices = u64::from(dense.n().div_ceil(lanes * columns));

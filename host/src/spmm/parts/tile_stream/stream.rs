@@ -1,5 +1,7 @@
 //! A stream of tiles as a part of a plan.
 
+use std::sync::Arc;
+
 use windrow_formats::Value;
 use windrow_kernels::tile_stream::TileStreamParams;
 use windrow_kernels::{Dtype, Entry};
@@ -7,7 +9,7 @@ use windrow_simt::GlobalPtr;
 
 use super::super::read_array;
 use super::choose::{self, StreamChoice, StreamShape};
-use crate::device::{Device, DeviceBuffer};
+use crate::device::{Device, DeviceBuffer, Queue};
 use crate::error::{DeviceError, SpmmError};
 use crate::num::{narrow, real, wide};
 use crate::options::TileValues;
@@ -237,11 +239,11 @@ impl Part for TilesPart {
         }
     }
 
-    unsafe fn replace_from(&self, values: RoundedValues) -> Result<(), DeviceError> {
+    unsafe fn replace_from(&self, queue: &Arc<dyn Queue>, values: RoundedValues) -> Result<(), DeviceError> {
         let DeviceTiles { records, lookup, .. } = &self.tiles;
         match &self.places {
             // SAFETY: the caller's promise: values of all entries, live until the work is done.
-            ValuePlaces::OnDevice(sources) => unsafe { sources.replace_from(values, lookup, records) },
+            ValuePlaces::OnDevice(sources) => unsafe { sources.replace_from(queue, values, lookup, records) },
             ValuePlaces::OnHost(_) => Ok(()),
         }
     }
