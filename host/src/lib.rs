@@ -69,9 +69,9 @@
 //!
 //! # Streams, and matrices of other libraries
 //!
-//! Dense matrices that are on a GPU already, PyTorch's or anybody's, are operands where they are: a [`DeviceView`] of an
-//! address, which the driver is asked about. A [`Stream`] that the other library queues its work in takes windrow's, too,
-//! and nobody waits on the host:
+//! Dense matrices that are on a GPU already, PyTorch's or anybody's, are operands where they are: a [`DeviceView`] of
+//! an address, which the driver is asked about. A [`Stream`] that the other library queues its work in takes windrow's,
+//! too, and nobody waits on the host:
 //!
 //! ```
 //! use windrow::{DeviceView, DeviceViewMut, SpmmError, SpmmPlan, Stream};
@@ -79,7 +79,7 @@
 //! /// `C ← A·B` for packed tensors of f32 with `n` columns, in the order of `stream`.
 //! ///
 //! /// # Safety
-//! /// Addresses and stream are of the plan's device, alive until the work is done, and used in the order of the stream.
+//! /// Addresses and stream are of the plan's device, live until the work is done, and are used in its order.
 //! unsafe fn multiply(plan: &SpmmPlan, stream: &Stream, b: u64, c: u64, n: usize) -> Result<(), SpmmError> {
 //!     let (m, k) = plan.shape();
 //!     // SAFETY: the caller's promise; what the driver knows is checked.

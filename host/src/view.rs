@@ -112,9 +112,9 @@ impl<'a, T: Value> DeviceView<'a, T> {
     /// A matrix without elements may be anywhere.
     ///
     /// # Safety
-    /// For as long as the view lives, and until the work that was queued with it is done: the memory is allocated, holds
-    /// initialised elements, and nothing writes it that is not [ordered](crate::Stream#order-between-streams) with
-    /// that work. On the CPU the address is of exposed provenance.
+    /// For as long as the view lives, and until the work that was queued with it is done: the memory is allocated,
+    /// holds initialised elements, and nothing writes it that is not [ordered](crate::Stream#order-between-streams)
+    /// with that work. On the CPU the address is of exposed provenance.
     pub unsafe fn from_raw(
         device: &'a Device,
         address: u64,

@@ -27,6 +27,7 @@ mod spmm_values;
 mod spmm_variants;
 mod spmm_vectors;
 mod streams;
+mod streams_gpu;
 mod subjects;
 mod tensor_products;
 mod training;

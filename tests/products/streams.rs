@@ -194,7 +194,7 @@ fn values_are_replaced_between_runs_on_whatever_stream() {
         for setup in setups() {
             let mut plan = setup.plan(&device, &case);
             let b = operand(&device, &case, 3);
-            let sets: Vec<_> = (0..4).map(values).collect();
+            let sets: Vec<_> = (0..5).map(values).collect();
             let want: Vec<_> = sets
                 .iter()
                 .map(|set| {
@@ -208,11 +208,11 @@ fn values_are_replaced_between_runs_on_whatever_stream() {
                 sets.iter().map(|set| DeviceBuffer::from_slice(&device, set).unwrap()).collect();
             let streams = [(); 2].map(|()| Stream::new(&device).unwrap());
             let [one, two, own] = [&streams[0], &streams[1], &device.stream()];
-            let mut results: Vec<_> = (0..4).map(|_| zeros(&device, &case)).collect();
+            let mut results: Vec<_> = (0..5).map(|_| zeros(&device, &case)).collect();
             device.synchronize().unwrap();
             plan.replace_values(&sets[3]).unwrap();
             for (i, (written, read)) in
-                [(one, two), (two, one), (own, two), (one, own)].into_iter().enumerate()
+                [(one, two), (two, one), (own, two), (one, own), (two, one)].into_iter().enumerate()
             {
                 match i {
                     2 => plan.replace_values(&sets[i]).unwrap(),

@@ -29,7 +29,7 @@ struct EmulatorMachine {
     /// Bytes of each live allocation.
     allocated: Mutex<HashMap<u64, u64>>,
     lane: Arc<EmulatorQueue>,
-    /// The same.
+    /// The same, as others see it.
     own: Arc<dyn Queue>,
     /// All others, those that are gone included.
     others: Mutex<Vec<Weak<EmulatorQueue>>>,
@@ -76,7 +76,7 @@ fn unordered(kernel: &'static str, report: &str) -> DeviceError {
 }
 
 impl EmulatorMachine {
-    /// The other queues.
+    /// All queues but the own one.
     fn others(&self) -> Vec<Arc<EmulatorQueue>> {
         let others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
         others.iter().filter_map(Weak::upgrade).collect()

@@ -37,7 +37,7 @@ pub(crate) struct Description {
 pub(crate) enum Lies {
     /// In memory that the machine's kernels may use, which ends there.
     Here { end: u64 },
-    /// Somewhere else: where.
+    /// Somewhere else, in words.
     Elsewhere(String),
 }
 

@@ -154,7 +154,7 @@ pub enum PlanError {
          memory, or upload the elements"
     )]
     NotDeviceMemory {
-        /// The address given.
+        /// The address that was given.
         address: u64,
         /// Bytes from there to the last element.
         bytes: u64,
@@ -166,11 +166,11 @@ pub enum PlanError {
     /// An address that its elements cannot have.
     #[error("address {address:#x} is no multiple of {align}, as elements of type {element} need")]
     Misaligned {
-        /// The address given.
+        /// The address that was given.
         address: u64,
         /// What it must be a multiple of, in bytes.
         align: usize,
-        /// The element type.
+        /// Type of the elements, such as `f32`.
         element: &'static str,
     },
     /// A matrix or an array that ends behind the memory that it begins in.
@@ -179,7 +179,7 @@ pub enum PlanError {
          elements, or a smaller leading dimension"
     )]
     BeyondMemory {
-        /// The address given.
+        /// The address that was given.
         address: u64,
         /// Bytes from there to the last element.
         bytes: u64,

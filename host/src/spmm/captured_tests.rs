@@ -1,5 +1,5 @@
-//! Runs that are captured into a graph, as far as the emulator has graphs: what is queued is recorded, and done when the
-//! graph is launched.
+//! Runs that are captured into a graph, as far as the emulator has graphs: what is queued is recorded, and done when
+//! the graph is launched.
 
 use windrow_formats::Csr;
 

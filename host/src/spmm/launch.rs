@@ -34,7 +34,8 @@ impl GpuPlan {
             let mut state = locked(&self.own);
             self.make_what_is_needed(&mut state, &operands.finish, budget)?;
             // SAFETY: the caller's promise; the lock keeps other runs off the state.
-            return Ok(unsafe { self.queue_run(on.queue, operands, &mut state)? });
+            unsafe { self.queue_run(on.queue, operands, &mut state)? };
+            return Ok(());
         }
         let captured = on.is_captured()?;
         let state = self.state_on(on, captured, budget)?;
@@ -42,7 +43,8 @@ impl GpuPlan {
         if captured {
             self.check_prepared(on, &state, self.operations(&state, &operands))?;
             // SAFETY: as above.
-            return Ok(unsafe { self.queue_run(on.queue, operands, &mut state)? });
+            unsafe { self.queue_run(on.queue, operands, &mut state)? };
+            return Ok(());
         }
         self.make_what_is_needed(&mut state, &operands.finish, budget)?;
         state.catch_up(self, on)?;

@@ -85,9 +85,9 @@ impl SpmmPlan {
         self.replace_by(&self.device.stream(), values.view())
     }
 
-    /// [`replace_values_from`](Self::replace_values_from) on a [`Stream`], with values in memory of any origin. Runs that
-    /// were asked for before, on whatever stream, still use the old values, later ones the new: they wait for each other
-    /// on the GPU.
+    /// [`replace_values_from`](Self::replace_values_from) on a [`Stream`], with values in memory of any origin. Runs
+    /// that were asked for before, on whatever stream, still use the old values, later ones the new: they wait for each
+    /// other on the GPU.
     ///
     /// # Errors
     /// Those of [`replace_values_from`](Self::replace_values_from);

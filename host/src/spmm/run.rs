@@ -167,6 +167,7 @@ impl SpmmPlan {
     /// assert_eq!(c.download()?, [3.0, 6.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[expect(clippy::too_many_arguments, reason = "those of `run_into`, and where")]
     pub fn run_into_on<'a, B: Element, C: Element<Sum = B::Sum>>(
         &self,
         on: &Stream,

@@ -18,7 +18,7 @@ use crate::plan::{ArraySize, On, check_memory, push};
 /// What a plan may make for its runs.
 #[derive(Clone, Copy)]
 pub(crate) struct Budget<'a> {
-    /// What it has.
+    /// What was made with it.
     pub(crate) arrays: &'a [ArraySize],
     /// Bytes of all together.
     pub(crate) limit: Option<u64>,
@@ -62,7 +62,7 @@ impl RunState {
         Ok(Self { partial: split.map(partial).transpose()?, stage, ..Self::default() })
     }
 
-    /// What [`new`](Self::new) allocates.
+    /// The arrays that [`new`](Self::new) allocates.
     pub(super) fn sizes(split: Option<&SplitPart>, adds: bool, shape: PlanShape) -> Vec<ArraySize> {
         let mut sizes = Vec::new();
         push(&mut sizes, "workspace", split.map_or(0, |split| wide(split.workspace_bytes)));
@@ -228,12 +228,12 @@ impl GpuPlan {
         Ok(())
     }
 
-    /// Has a queue go on after all runs on other streams, which may read what comes now to be written; `written` says so
-    /// to those that follow.
+    /// Has a queue go on after all runs on other streams, which may read what comes now to be written; `written` says
+    /// so to those that follow.
     pub(super) fn before_writing(&mut self, queue: &dyn Queue) -> Result<(), DeviceError> {
         self.written += 1;
         let elsewhere = self.elsewhere.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let others = elsewhere.iter().filter(|other| other.queue.key() != queue.key());
-        others.map(|other| queue.wait_for(other.queue.fence())).collect()
+        let mut others = elsewhere.iter().filter(|other| other.queue.key() != queue.key());
+        others.try_for_each(|other| queue.wait_for(other.queue.fence()))
     }
 }

@@ -27,8 +27,8 @@ pub struct DeviceSliceMut<'a, T: Pod> {
 }
 
 impl<'a, T: Pod> DeviceSlice<'a, T> {
-    /// `len` elements at `address`: a `CUdeviceptr` of memory in the device's primary context, or an ordinary address on
-    /// the CPU.
+    /// `len` elements at `address`: a `CUdeviceptr` of memory in the device's primary context, or an ordinary address
+    /// on the CPU.
     ///
     /// # Errors
     /// [`PlanError::Misaligned`], [`PlanError::NotDeviceMemory`], [`PlanError::BeyondMemory`], as of

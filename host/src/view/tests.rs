@@ -1,3 +1,5 @@
+//! What is checked of memory that is lent, and of operands that overlap.
+
 use super::*;
 use crate::device::{DeviceBuffer, DeviceKind};
 

@@ -14,14 +14,15 @@ pub(super) fn find(address: u64, device: sys::CUdevice) -> Result<Lies, DeviceEr
     use sys::CUpointer_attribute as Attribute;
     let (mut kind, mut managed, mut ordinal): (c_uint, c_uint, c_int) = (0, 0, -1);
     let (mut start, mut bytes): (sys::CUdeviceptr, usize) = (0, 0);
-    let mut wanted = [
+    const COUNT: u32 = 5;
+    let mut wanted: [_; COUNT as usize] = [
         Attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
         Attribute::CU_POINTER_ATTRIBUTE_IS_MANAGED,
         Attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
         Attribute::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
         Attribute::CU_POINTER_ATTRIBUTE_RANGE_SIZE,
     ];
-    let mut found = [
+    let mut found: [_; COUNT as usize] = [
         (&raw mut kind).cast(),
         (&raw mut managed).cast(),
         (&raw mut ordinal).cast(),
@@ -31,9 +32,8 @@ pub(super) fn find(address: u64, device: sys::CUdevice) -> Result<Lies, DeviceEr
     // SAFETY: as many attributes as places, each of the type that the driver's documentation names (two unsigned
     // integers, the second a boolean of which it writes 4 bytes at most, an integer, a pointer, a size), which live to
     // the end of the call. Unlike `cuPointerGetAttribute`, the call takes addresses of no memory, too.
-    let code = unsafe {
-        sys::cuPointerGetAttributes(wanted.len() as c_uint, wanted.as_mut_ptr(), found.as_mut_ptr(), address)
-    };
+    let code =
+        unsafe { sys::cuPointerGetAttributes(COUNT, wanted.as_mut_ptr(), found.as_mut_ptr(), address) };
     code.result().called("cuPointerGetAttributes")?;
     const HOST: c_uint = sys::CUmemorytype::CU_MEMORYTYPE_HOST as c_uint;
     const DEVICE: c_uint = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE as c_uint;

@@ -44,7 +44,7 @@ struct CudaMachine {
     memory_total: u64,
     multiprocessors: u32,
     lane: Arc<CudaQueue>,
-    /// The same.
+    /// The same, as others see it.
     own: Arc<dyn Queue>,
     others: Mutex<Others>,
     /// Made by the first large upload.

@@ -1,9 +1,9 @@
 //! Orders of work on the emulator, and what may be seen of work that nothing orders.
 //!
 //! As long as a machine has its own queue only, work is done when it is asked for. Where there are others, the work of
-//! some waits until something asks for it: under half of the schedules that of the own queue, under the rest that of all
-//! others. What waits for a fence has all done that the fence stands behind; nothing else hurries it. So work that relies
-//! on an order for which nobody waits finds unwritten or old numbers under some schedule.
+//! some waits until something asks for it: under half of the schedules that of the own queue, under the rest that of
+//! all others. What waits for a fence has all done that the fence stands behind; nothing else hurries it. So work that
+//! relies on an order for which nobody waits finds unwritten or old numbers under some schedule.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -50,7 +50,7 @@ pub(super) struct EmulatorQueue {
 /// What a queue was asked for.
 #[derive(Default)]
 struct Asked {
-    /// How often.
+    /// How often, graphs left out.
     count: u64,
     /// What waits, with its number and who asked for it.
     waiting: VecDeque<(u64, ThreadId, Work)>,
