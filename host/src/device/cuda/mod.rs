@@ -12,7 +12,7 @@ mod probe;
 mod staging;
 
 use std::ffi::c_void;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use cudarc::driver::{DriverError, result, sys};
 use windrow_kernels::Entry;
@@ -45,6 +45,9 @@ struct CudaMachine {
     /// Made by the first large upload.
     staging: Mutex<Option<Staging>>,
     kernels: Kernels,
+    /// The error that lost the device, once there was one. The driver says the same to most calls after it, but not to
+    /// all, and what those return would be of no use.
+    lost: OnceLock<DeviceError>,
 }
 
 // SAFETY: the driver's handles may be used from any thread; every method makes the context current on the
@@ -118,6 +121,7 @@ pub(super) fn open(index: u32) -> Result<(Description, Box<dyn Machine>), Device
         side: None,
         staging: Mutex::new(None),
         kernels,
+        lost: OnceLock::new(),
     };
     machine.bind()?;
     machine.stream =
@@ -131,6 +135,18 @@ impl CudaMachine {
     fn bind(&self) -> Result<(), DeviceError> {
         // SAFETY: the context is retained for as long as `self` lives.
         unsafe { result::ctx::set_current(self.context) }.called("cuCtxSetCurrent")
+    }
+
+    /// Does something with the context current, unless the device is lost.
+    fn with_context<T>(&self, work: impl FnOnce() -> Result<T, DeviceError>) -> Result<T, DeviceError> {
+        if let Some(lost) = self.lost.get() {
+            return Err(lost.clone());
+        }
+        let outcome = self.bind().and_then(|()| work());
+        if let Err(error @ DeviceError::Lost { .. }) = &outcome {
+            let _ = self.lost.set(error.clone()); // or another thread was first
+        }
+        outcome
     }
 
     fn wait(&self) -> Result<(), DeviceError> {
@@ -206,18 +222,19 @@ fn make_once(staging: &mut Option<Staging>) -> Option<&mut Staging> {
 
 impl Machine for CudaMachine {
     fn alloc(&self, bytes: u64, what: &'static str) -> Result<u64, DeviceError> {
-        self.bind()?;
-        if bytes > self.memory_total {
-            return Err(self.out_of_memory(what, bytes)?); // no need to ask the driver
-        }
-        // SAFETY: the context is current; the memory is freed by `free`.
-        match unsafe { result::malloc_sync(index(bytes)) } {
-            Ok(address) => Ok(address),
-            Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => {
-                Err(self.out_of_memory(what, bytes)?)
+        self.with_context(|| {
+            if bytes > self.memory_total {
+                return Err(self.out_of_memory(what, bytes)?); // no need to ask the driver
             }
-            Err(error) => Err(failed("cuMemAlloc", error)),
-        }
+            // SAFETY: the context is current; the memory is freed by `free`.
+            match unsafe { result::malloc_sync(index(bytes)) } {
+                Ok(address) => Ok(address),
+                Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => {
+                    Err(self.out_of_memory(what, bytes)?)
+                }
+                Err(error) => Err(failed("cuMemAlloc", error)),
+            }
+        })
     }
 
     unsafe fn free(&self, address: u64) {
@@ -231,63 +248,64 @@ impl Machine for CudaMachine {
     }
 
     unsafe fn zero(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
-        self.bind()?;
-        // SAFETY: the caller's promise; the context is current.
-        unsafe { result::memset_d8_async(address, 0, index(bytes), self.stream) }.called("cuMemsetD8Async")
+        self.with_context(|| {
+            // SAFETY: the caller's promise; the context is current.
+            unsafe { result::memset_d8_async(address, 0, index(bytes), self.stream) }
+                .called("cuMemsetD8Async")
+        })
     }
 
     unsafe fn upload(&self, to: u64, from: &[u8]) -> Result<(), DeviceError> {
-        self.bind()?;
-        if from.len() >= staging::LEAST_BYTES
-            && let Ok(mut staging) = self.staging.try_lock()
-            && let Some(staging) = make_once(&mut staging)
-        {
-            // SAFETY: the caller's promise; `bind` makes the stream's context current, and this is the stream of
-            // every call.
-            unsafe { staging.upload(self.stream, &|| self.bind(), to, from)? };
-            return self.wait();
-        }
-        // SAFETY: the caller's promise; `from` lives until the wait below is over.
-        unsafe { result::memcpy_htod_async(to, from, self.stream) }.called("cuMemcpyHtoDAsync")?;
-        self.wait()
+        self.with_context(|| {
+            if from.len() >= staging::LEAST_BYTES
+                && let Ok(mut staging) = self.staging.try_lock()
+                && let Some(staging) = make_once(&mut staging)
+            {
+                // SAFETY: the caller's promise; `bind` makes the stream's context current, and this is the stream of
+                // every call.
+                unsafe { staging.upload(self.stream, &|| self.bind(), to, from)? };
+                return self.wait();
+            }
+            // SAFETY: the caller's promise; `from` lives until the wait below is over.
+            unsafe { result::memcpy_htod_async(to, from, self.stream) }.called("cuMemcpyHtoDAsync")?;
+            self.wait()
+        })
     }
 
     unsafe fn download(&self, from: u64, to: &mut [u8]) -> Result<(), DeviceError> {
-        self.bind()?;
-        // SAFETY: the caller's promise; `to` lives until the wait below is over.
-        unsafe { result::memcpy_dtoh_async(to, from, self.stream) }.called("cuMemcpyDtoHAsync")?;
-        self.wait()
+        self.with_context(|| {
+            // SAFETY: the caller's promise; `to` lives until the wait below is over.
+            unsafe { result::memcpy_dtoh_async(to, from, self.stream) }.called("cuMemcpyDtoHAsync")?;
+            self.wait()
+        })
     }
 
     fn launch(&self, prepared: &Prepared) -> Result<(), DeviceError> {
-        self.bind()?;
-        self.launch_in(self.stream, prepared)
+        self.with_context(|| self.launch_in(self.stream, prepared))
     }
 
     fn fork(&self) -> Result<(), DeviceError> {
-        self.bind()?;
-        self.side()?.fork(self.stream)
+        self.with_context(|| self.side()?.fork(self.stream))
     }
 
     fn launch_beside(&self, prepared: &Prepared) -> Result<(), DeviceError> {
-        self.bind()?;
-        self.launch_in(self.side()?.stream(), prepared)
+        self.with_context(|| self.launch_in(self.side()?.stream(), prepared))
     }
 
     fn join(&self) -> Result<(), DeviceError> {
-        self.bind()?;
-        self.side()?.join(self.stream)
+        self.with_context(|| self.side()?.join(self.stream))
     }
 
     fn resident_blocks(&self, entry: &'static Entry) -> Result<u32, DeviceError> {
-        self.bind()?;
-        let function = self.kernels.function(entry)?.handle;
-        let threads = i32::try_from(entry.block_threads).unwrap_or(i32::MAX);
-        let shared = entry.shared_bytes as usize;
-        // SAFETY: the function is of a module that is loaded as long as `self` lives.
-        unsafe { result::occupancy::max_active_block_per_multiprocessor(function, threads, shared) }
-            .called("cuOccupancyMaxActiveBlocksPerMultiprocessor")
-            .map(unsigned)
+        self.with_context(|| {
+            let function = self.kernels.function(entry)?.handle;
+            let threads = i32::try_from(entry.block_threads).unwrap_or(i32::MAX);
+            let shared = entry.shared_bytes as usize;
+            // SAFETY: the function is of a module that is loaded as long as `self` lives.
+            unsafe { result::occupancy::max_active_block_per_multiprocessor(function, threads, shared) }
+                .called("cuOccupancyMaxActiveBlocksPerMultiprocessor")
+                .map(unsigned)
+        })
     }
 
     fn multiprocessors(&self) -> u32 {
@@ -295,18 +313,18 @@ impl Machine for CudaMachine {
     }
 
     fn synchronize(&self) -> Result<(), DeviceError> {
-        self.bind()?;
-        self.wait()
+        self.with_context(|| self.wait())
     }
 
     fn record(&self) -> Result<Event, DeviceError> {
-        self.bind()?;
-        CudaEvent::record(self.context, self.device, self.stream).map(|event| Event(EventKind::Cuda(event)))
+        self.with_context(|| {
+            CudaEvent::record(self.context, self.device, self.stream)
+                .map(|event| Event(EventKind::Cuda(event)))
+        })
     }
 
     fn memory_free(&self) -> Result<Option<u64>, DeviceError> {
-        self.bind()?;
-        result::mem_get_info().called("cuMemGetInfo").map(|(free, _)| Some(wide(free)))
+        self.with_context(|| result::mem_get_info().called("cuMemGetInfo").map(|(free, _)| Some(wide(free))))
     }
 
     fn kernel_modules(&self) -> Vec<KernelModule> {
@@ -314,13 +332,11 @@ impl Machine for CudaMachine {
     }
 
     fn load_kernels(&self) -> Result<(), DeviceError> {
-        self.bind()?;
-        self.kernels.load_all()
+        self.with_context(|| self.kernels.load_all())
     }
 
     fn raw_cuda(&self) -> Result<Option<(usize, usize)>, DeviceError> {
-        self.bind()?;
-        Ok(Some((self.context.expose_provenance(), self.stream.expose_provenance())))
+        self.with_context(|| Ok(Some((self.context.expose_provenance(), self.stream.expose_provenance()))))
     }
 }
 
