@@ -6,6 +6,7 @@ use std::path::Path;
 use rayon::prelude::*;
 
 use super::super::WriteError;
+use super::super::edge_list::OWN_MARK;
 use super::text::{PIECE_ENTRIES, push_integer, push_value};
 use super::{by_name, create};
 use crate::{Coo3, Value};
@@ -36,7 +37,7 @@ pub fn write_tns<V: Value>(path: impl AsRef<Path>, tensor: &Coo3<V>) -> Result<(
     create(path, gzip, |writer| lines(writer, tensor)).map_err(|error| error.in_file(path))
 }
 
-/// Writes `tensor` as FROSTT `.tns` text: a comment with the dimensions, then `i j k value` in each line, indices
+/// Writes `tensor` as FROSTT `.tns` text: a comment with the dimensions and the number of entries, then `i j k value` in each line, indices
 /// from 1.
 ///
 /// Values are spelled with the fewest digits that read back as the same value.
@@ -50,7 +51,7 @@ pub fn write_tns<V: Value>(path: impl AsRef<Path>, tensor: &Coo3<V>) -> Result<(
 ///
 /// let mut text = Vec::new();
 /// io::write_tns_to(&mut text, &Coo3::from_entries([2, 3, 2], [([1, 2, 0], 0.5f32)])?)?;
-/// assert_eq!(text, b"# Dims: 2 3 2 Entries: 1\n2 3 1 0.5\n");
+/// assert_eq!(text, b"# Dims: 2 3 2 Entries: 1 (windrow)\n2 3 1 0.5\n");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn write_tns_to<V: Value>(mut writer: impl Write, tensor: &Coo3<V>) -> Result<(), WriteError> {
@@ -60,7 +61,7 @@ pub fn write_tns_to<V: Value>(mut writer: impl Write, tensor: &Coo3<V>) -> Resul
 fn lines<V: Value>(writer: &mut (impl Write + ?Sized), tensor: &Coo3<V>) -> Result<(), WriteError> {
     let [i, j, k] = tensor.dims();
     let nnz = tensor.nnz();
-    writeln!(writer, "# Dims: {i} {j} {k} Entries: {nnz}")?;
+    writeln!(writer, "# Dims: {i} {j} {k} Entries: {nnz} {OWN_MARK}")?;
     let indices = [0, 1, 2].map(|mode| tensor.indices(mode));
     let format = |&start: &usize| {
         let mut text = Vec::with_capacity(PIECE_ENTRIES * 32);
