@@ -254,6 +254,7 @@ fn warps_take_several_tiles_and_layouts_several_tasks() {
     }
 }
 
+/// Promise, zero and not-a-number: of sampled products, a row of `X` or `Y` that is not finite reaches only its own entries.
 #[test]
 fn what_is_not_finite_stays_in_its_row_and_column() {
     let mut rng = SplitMix64::new(3);
