@@ -99,7 +99,10 @@ impl Subject for SpmmSubject {
         let doubled: Vec<f32> = self.values.iter().map(|x| 2.0 * x).collect();
         self.plan.replace_values(&doubled)?;
         let mut found = self.product()?;
-        self.plan.replace_values_from(&DeviceBuffer::from_slice(&self.device, &self.values)?)?;
+        with_element!(self.plan.precision(), T => {
+            let values: Vec<_> = self.values.iter().map(|&x| <T as Element>::Sum::from_f32(x)).collect();
+            self.plan.replace_values_from(&DeviceBuffer::from_slice(&self.device, &values)?)?;
+        });
         found.extend(self.product()?);
         Ok(found)
     }

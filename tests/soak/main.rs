@@ -21,6 +21,8 @@ use families::{FAMILIES, Turn};
 
 /// Samples of one device, so that months do not fill the memory that is looked at.
 const SAMPLES: u32 = 1000;
+/// However slow the device is.
+const LEAST_SAMPLES: usize = 10;
 /// What memory may grow by, as a share and in bytes: allocators keep what they once had.
 const GROWTH: (f64, u64) = (0.02, 16 << 20);
 
@@ -104,7 +106,7 @@ impl Soaked {
         }
         let (start, mut products, mut samples) = (Instant::now(), 0, Vec::new());
         let step = time / SAMPLES;
-        while start.elapsed() < time {
+        while start.elapsed() < time || samples.len() < LEAST_SAMPLES {
             products += turn(number);
             number += 1;
             if start.elapsed() < step * u32::try_from(samples.len()).unwrap() {
@@ -153,6 +155,9 @@ fn grown(samples: &[Sample]) -> Option<String> {
 /// new values and dropped.
 #[test]
 fn memory_does_not_grow() {
+    if std::env::var_os("WINDROW_WRAP").is_some_and(|value| !value.is_empty()) {
+        return announce_skip("soak", 1, "a sanitizer, whose memory it would measure");
+    }
     let seconds = std::env::var("WINDROW_SOAK_SECONDS").map_or(2.0, |text| {
         text.parse::<f64>()
             .ok()
@@ -173,7 +178,6 @@ fn memory_does_not_grow() {
             soaked.device,
             samples.len()
         ));
-        assert!(samples.len() >= 5, "{}: too slow for the time: {samples:?}", soaked.device);
         assert_eq!(grown(&samples), None, "{}", soaked.device);
     }
 }
