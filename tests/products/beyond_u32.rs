@@ -33,7 +33,7 @@ fn matrix() -> Csr<f32> {
     Csr::try_from_parts(ROWS, INNER, offsets, cols, values).unwrap()
 }
 
-/// Column and value.
+/// Column and value of each entry of a row.
 fn entries(row: usize) -> [(usize, f32); 2] {
     let (first, second) = (row % 31, 32 + row / 31 % 32);
     [(first, (row % 13) as f32 - 6.0), (second, (row / 7 % 11) as f32 + 1.0)]

@@ -87,8 +87,8 @@ fn refused<T>(what: &str, outcome: Outcome<T>) {
 /// A launch of a kernel that writes a word through its pointer, which is null.
 fn launch(device: &Device) -> Result<(), DeviceError> {
     let entry = windrow::internal::entry(Variant::GatherProbe).expect("the probe has an entry");
-    // SAFETY: none, on purpose: the obligations are broken. On a GPU the access is outside of all memory of the process,
-    // which the hardware finds and the driver reports; no memory of the process is touched.
+    // SAFETY: none, on purpose: the obligations are broken. On a GPU the access is outside of all memory of the
+    // process, which the hardware finds and the driver reports; no memory of the process is touched.
     unsafe { windrow::internal::launch(device, entry, [1, 1], &GatherProbeParams::zeroed()) }
 }
 

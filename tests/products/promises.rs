@@ -17,8 +17,8 @@ fn deterministic() -> impl Iterator<Item = &'static Family> {
     FAMILIES.iter().chain(MODES).filter(|family| !family.name.contains("any order"))
 }
 
-/// Promise, determinism: 50 runs of any family and precision, in two threads with a plan each, beside other work of the same device,
-/// give the same bits, in whatever order blocks, warps and lanes get on.
+/// Promise, determinism: 50 runs of any family and precision, in two threads with a plan each, beside other work of
+/// the same device, give the same bits, in whatever order blocks, warps and lanes get on.
 #[test]
 fn fifty_runs_under_load_give_the_same_bits() {
     let families: Vec<&Family> = deterministic().collect();

@@ -142,10 +142,9 @@ fn early_and_late(samples: &[Sample], bytes: fn(&Sample) -> u64) -> (u64, u64) {
 
 /// What grew by more than [`GROWTH`] after the first fifth of the time.
 fn grown(samples: &[Sample]) -> Option<String> {
-    let kinds: [(&str, fn(&Sample) -> u64); 2] =
-        [("resident", |sample| sample.resident_bytes), ("on the device", |sample| sample.device_bytes)];
-    kinds.into_iter().find_map(|(what, bytes)| {
-        let (early, late) = early_and_late(samples, bytes);
+    let resident = early_and_late(samples, |sample| sample.resident_bytes);
+    let on_device = early_and_late(samples, |sample| sample.device_bytes);
+    [("resident", resident), ("on the device", on_device)].into_iter().find_map(|(what, (early, late))| {
         let most = early as f64 * (1.0 + GROWTH.0) + GROWTH.1 as f64;
         (late as f64 > most).then(|| format!("{early} bytes {what}, and {late} in the end"))
     })
