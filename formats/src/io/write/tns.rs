@@ -37,8 +37,8 @@ pub fn write_tns<V: Value>(path: impl AsRef<Path>, tensor: &Coo3<V>) -> Result<(
     create(path, gzip, |writer| lines(writer, tensor)).map_err(|error| error.in_file(path))
 }
 
-/// Writes `tensor` as FROSTT `.tns` text: a comment with the dimensions and the number of entries, then `i j k value` in
-/// each line, indices from 1.
+/// Writes `tensor` as FROSTT `.tns` text: a comment with the dimensions and the number of entries, then `i j k value`
+/// in each line, indices from 1.
 ///
 /// Values are spelled with the fewest digits that read back as the same value.
 ///
