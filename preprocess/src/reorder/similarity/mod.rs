@@ -55,9 +55,8 @@ impl<'a> Rows<'a> {
         let ranges = chunks(distinct.len(), |d| columns(d).len() as u64)?;
         watch.begin("row weights", ranges.len() as u64);
         let what = "weights of rows";
-        let sums = map_chunks(&ranges, watch, |range| {
-            try_collect(range.map(|d| weights.sum(columns(d))), what)
-        })?;
+        let sums =
+            map_chunks(&ranges, watch, |range| try_collect(range.map(|d| weights.sum(columns(d))), what))?;
         Ok(Self { pattern, weights, sums: try_concat(&sums, what)?, distinct })
     }
 
