@@ -109,6 +109,7 @@ impl From<WriteError> for Failure {
                 ))
             }
             WriteError::UnknownNmExtension => Self::usage(error.to_string()),
+            WriteError::OutOfMemory(_) => Self::new(Exit::Limit, error.to_string()),
             _ => Self::new(Exit::File, error.to_string()),
         }
     }

@@ -7,9 +7,10 @@ use rayon::prelude::*;
 
 use super::super::WriteError;
 use super::super::edge_list::OWN_MARK;
-use super::text::{PIECE_ENTRIES, push_integer, push_value};
+use super::text::{LONGEST_INDEX, LONGEST_VALUE, PIECE_ENTRIES, TEXT, push_integer, push_value};
 use super::{by_name, create};
-use crate::{Coo3, Value};
+use crate::memory::try_with_room;
+use crate::{Coo3, OutOfMemory, Value};
 
 /// Writes `tensor` to the file at `path` as FROSTT `.tns` text, behind gzip if the name ends in `.gz`.
 ///
@@ -63,8 +64,8 @@ fn lines<V: Value>(writer: &mut (impl Write + ?Sized), tensor: &Coo3<V>) -> Resu
     let nnz = tensor.nnz();
     writeln!(writer, "# Dims: {i} {j} {k} Entries: {nnz} {OWN_MARK}")?;
     let indices = [0, 1, 2].map(|mode| tensor.indices(mode));
-    let format = |&start: &usize| {
-        let mut text = Vec::with_capacity(PIECE_ENTRIES * 32);
+    let format = |start: usize| {
+        let mut text = try_with_room(PIECE_ENTRIES * (3 * LONGEST_INDEX + LONGEST_VALUE), TEXT)?;
         for entry in start..(start + PIECE_ENTRIES).min(nnz) {
             for of_mode in indices {
                 push_integer(&mut text, u64::from(of_mode[entry]) + 1);
@@ -73,12 +74,13 @@ fn lines<V: Value>(writer: &mut (impl Write + ?Sized), tensor: &Coo3<V>) -> Resu
             push_value(&mut text, tensor.values()[entry]);
             text.push(b'\n');
         }
-        text
+        Ok(text)
     };
-    let starts: Vec<usize> = (0..nnz).step_by(PIECE_ENTRIES).collect();
     // A few pieces for each thread are in memory at a time.
-    for group in starts.chunks(4 * rayon::current_num_threads()) {
-        let texts: Vec<_> = group.par_iter().map(format).collect();
+    let group_entries = 4 * rayon::current_num_threads() * PIECE_ENTRIES;
+    for first in (0..nnz).step_by(group_entries) {
+        let starts = (first..nnz.min(first + group_entries)).into_par_iter().step_by(PIECE_ENTRIES);
+        let texts = starts.map(format).collect::<Result<Vec<_>, OutOfMemory>>()?;
         for text in &texts {
             writer.write_all(text)?;
         }
