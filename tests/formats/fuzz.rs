@@ -54,11 +54,31 @@ fn refused() -> Vec<Vec<u8>> {
         "5 5 11 2\n1 2 2 9\n2 2 1 9 3 8\n3 2 2 8 4 7\n4 2 3 7 5 6\n5 2 4 6\n",
         "3 3\n2 3\n1 3\n1 2\n",
     ];
-    let texts = texts.iter().map(|text| [&[readers::MATRIX][..], text.as_bytes()].concat());
-    let archives = ["bsr", "dia", "csr_complex", "objects", "other_arrays"];
-    let archives =
-        archives.map(|name| [vec![readers::MATRIX_MEMBERS], members(&fixture(name)).unwrap()].concat());
-    texts.chain(archives).collect()
+    let orders = ["# windrow-permutation 2 1\n0\n", "# windrow-permutation 1 3\n2\n0\n2\n"];
+    let texts = texts.map(|text| (readers::MATRIX, text.as_bytes().to_vec()));
+    let orders = orders.map(|text| (readers::ORDER, text.as_bytes().to_vec()));
+    let archives = ["bsr", "dia", "csr_complex", "objects", "other_arrays"]
+        .map(|name| (readers::MATRIX_MEMBERS, members(&fixture(name)).unwrap()));
+    let tensors = [
+        (readers::DENSE, safetensors(&["F32", "I32"], "[2]", 8)),
+        (readers::DENSE, safetensors(&["F32"], "[1,2,2]", 16)),
+        (readers::DENSE, safetensors(&["I64"], "[2]", 16)),
+        (readers::WEIGHTS, safetensors(&["F32"], "[2]", 8)),
+    ];
+    let all = texts.into_iter().chain(orders).chain(archives).chain(tensors);
+    all.map(|(reader, file)| [vec![reader], file].concat()).collect()
+}
+
+/// A file of tensors of one shape, of a type each, and of as many bytes each.
+fn safetensors(dtypes: &[&str], shape: &str, bytes: usize) -> Vec<u8> {
+    let mut at = 0;
+    let tensors = dtypes.iter().enumerate().map(|(number, dtype)| {
+        let from = at;
+        at += bytes;
+        format!(r#""w{number}":{{"dtype":"{dtype}","shape":{shape},"data_offsets":[{from},{at}]}}"#)
+    });
+    let header = format!("{{{}}}", tensors.collect::<Vec<_>>().join(","));
+    [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &vec![0x3c; at]].concat()
 }
 
 /// Valid files of every kind, behind the byte that names the reader.
@@ -104,19 +124,25 @@ fn seeds() -> Vec<Vec<u8>> {
     let mut packed = Vec::new();
     write_vector_nm_npz(&mut packed, &weights, NmIndices::Packed).unwrap();
     seeds.push((readers::WEIGHTS_MEMBERS, members(&packed)));
-    for name in
-        ["csr_f4", "csr_be_f8", "csr_be_i4", "csr_i1", "csr_i2", "csr_i8_indices", "csr_u8", "coo", "tc_gnn"]
-    {
+    for name in [
+        "csr_f4",
+        "csr_be_f8",
+        "csr_be_i4",
+        "csr_i1",
+        "csr_i2",
+        "csr_i8",
+        "csr_i8_indices",
+        "csr_u1",
+        "csr_u2",
+        "csr_u4",
+        "csr_u8",
+        "coo",
+        "tc_gnn",
+    ] {
         seeds.push((readers::MATRIX_MEMBERS, members(&fixture(name))));
     }
     for (dtype, bytes) in [("F16", 2), ("BF16", 2), ("F64", 8)] {
-        let header =
-            format!(r#"{{"w":{{"dtype":"{dtype}","shape":[2,3],"data_offsets":[0,{}]}}}}"#, 6 * bytes);
-        let data = vec![0x3c; 6 * bytes];
-        seeds.push((
-            readers::DENSE,
-            [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &data].concat(),
-        ));
+        seeds.push((readers::DENSE, safetensors(&[dtype], "[2,3]", 6 * bytes)));
     }
     seeds.extend([(readers::WEIGHTS, tensors), (readers::WEIGHTS, archive), (readers::DENSE, plain)]);
     // Weights and dense tensors are not read from gzip.
