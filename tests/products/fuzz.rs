@@ -43,8 +43,8 @@ fn plans_of_any_options_are_right_or_refused() {
     assert!(built > tries / 8, "{built} of {tries} plans were built");
 }
 
-/// Promise, files: whatever a file of the cache holds, it is refused with an error, or what it says can be saved, is read
-/// again as it was, and makes plans whose products are right; what is broken gives way to what is new.
+/// Promise, files: whatever a file of the cache holds, it is refused with an error, or what it says can be saved, is
+/// read again as it was, and makes plans whose products are right; what is broken gives way to what is new.
 #[test]
 fn changed_caches_are_used_or_refused() {
     let seeds = cache_seeds();
