@@ -37,8 +37,8 @@ impl<'a, const C: usize> Columns<'a, C> {
         Self { first, row_bytes: ld as u64 * E::DTYPE.bytes() as u64, ..self }
     }
 
-    /// The same with where the factor lies in registers. Left to itself, `ptxas` reads that from the params again before
-    /// each row of the factor, and a thread waits for it between one row and the next.
+    /// The same with where the factor lies in registers. Left to itself, `ptxas` reads that from the params again
+    /// before each row of the factor, and a thread waits for it between one row and the next.
     #[inline(always)]
     pub(super) fn in_registers<S: Simt>(self, s: &S) -> Self {
         Self { first: s.in_register(self.first), row_bytes: s.in_register(self.row_bytes), ..self }
