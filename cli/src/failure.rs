@@ -109,6 +109,7 @@ impl From<WriteError> for Failure {
                 ))
             }
             WriteError::UnknownNmExtension => Self::usage(error.to_string()),
+            WriteError::OutOfMemory(_) => Self::new(Exit::Limit, error.to_string()),
             _ => Self::new(Exit::File, error.to_string()),
         }
     }
@@ -214,6 +215,8 @@ mod tests {
         assert_eq!(exit(DeviceError::NoDriver.into()), 4);
         assert_eq!(exit(DeviceError::NoSuchDevice { index: 3, count: 1 }.into()), 4);
         assert_eq!(exit(DeviceError::Jit { code: String::new(), log: String::new() }.into()), 5);
+        let (call, name) = ("cuStreamSynchronize", "CUDA_ERROR_ILLEGAL_ADDRESS".to_owned());
+        assert_eq!(exit(DeviceError::Lost { call, name, message: String::new() }.into()), 5);
         assert_eq!(exit(DeviceError::Grid { kernel: "k", x: 1, y: 1 << 20 }.into()), 6);
         assert_eq!(exit(SpmmError::from(DeviceError::NoDriver).into()), 4);
         assert_eq!(exit(FormatError::TooManyTiles { tiles: 1 << 33 }.into()), 6);

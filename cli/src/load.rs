@@ -43,6 +43,19 @@ fn tell_difference(path: &Path, report: &ReadReport, console: Console) {
     }
 }
 
+/// The number of values of a matrix that are NaN or infinite; a note if there are any.
+pub(crate) fn tell_non_finite<V: Value>(a: &Csr<V>, console: Console) -> usize {
+    let non_finite = a.values().iter().filter(|value| !value.to_f64().is_finite()).count();
+    if non_finite > 0 {
+        console.note(format_args!(
+            "note: {} of {} values are NaN or infinite",
+            units::count(non_finite),
+            units::count(a.nnz())
+        ));
+    }
+    non_finite
+}
+
 /// A file that was written. `Display` prints one line.
 #[derive(Debug, Serialize)]
 pub(crate) struct Written {

@@ -110,6 +110,19 @@ pub(crate) fn timed(time: &Timing) -> String {
     )
 }
 
+/// [`verdict`] of a product with so many values that are NaN or infinite.
+pub(crate) fn verdict_beside(verification: &Verification, non_finite: usize, what: &str) -> String {
+    let verdict = verdict(verification);
+    match non_finite {
+        0 => verdict,
+        _ => {
+            format!(
+                "{verdict}; what {what} without a finite value reach is only compared in not being finite"
+            )
+        }
+    }
+}
+
 /// What a verification found, in words: where the worst element is and how near to its bound.
 pub(crate) fn verdict(verification: &Verification) -> String {
     let Verification { worst_ratio, worst_row, worst_col, failures, checked, .. } = verification;

@@ -158,15 +158,6 @@ impl Output {
         unsafe { T::store_linear(s, self.c, &span, [self.alpha.get(), beta], sums) }
     }
 
-    /// Whether `C ← α·sum + β·C` is all there is to do, for a type of `C` that [`store_linear`](Self::store_linear)
-    /// knows.
-    #[inline(always)]
-    #[must_use]
-    pub fn is_linear(&self) -> bool {
-        let is_bf16 = self.flags & TYPE_MASK == TYPE_BF16;
-        !is_bf16 && self.bias == GlobalPtr::NULL && self.flags & ACTIVATE_MASK == 0
-    }
-
     /// The elements of `C` in some columns of a row.
     #[inline(always)]
     fn span<const W: usize>(&self, row: u32, column: u32) -> Span {

@@ -106,6 +106,16 @@ pub fn try_copy<T: Copy>(elements: &[T], what: &'static str) -> Result<Vec<T>, O
     Ok(vector)
 }
 
+/// `pieces` one after the other.
+///
+/// # Errors
+/// [`OutOfMemory`].
+pub fn try_concat<T: Copy>(pieces: &[impl AsRef<[T]>], what: &'static str) -> Result<Vec<T>, OutOfMemory> {
+    let mut vector = try_with_room(pieces.iter().map(|piece| piece.as_ref().len()).sum(), what)?;
+    pieces.iter().for_each(|piece| vector.extend_from_slice(piece.as_ref()));
+    Ok(vector)
+}
+
 /// The elements of an iterator that knows how many there are.
 ///
 /// # Errors
@@ -182,6 +192,7 @@ mod tests {
     fn vectors_hold_what_they_were_asked_to() {
         assert_eq!(try_filled(3, 7, "x").unwrap(), [7; 3]);
         assert_eq!(try_copy(&[1, 2], "x").unwrap(), [1, 2]);
+        assert_eq!(try_concat(&[vec![1, 2], vec![], vec![3]], "x").unwrap(), [1, 2, 3]);
         assert_eq!(try_collect([1, 2].iter().map(|x| 2 * x), "x").unwrap(), [2, 4]);
         let many = try_par_collect((0..10_000).into_par_iter().map(|x| 2 * x), "x").unwrap();
         assert!(many.iter().enumerate().all(|(i, &x)| x == 2 * i));

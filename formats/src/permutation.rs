@@ -105,9 +105,21 @@ impl Permutation {
     }
 
     /// The order that undoes this one.
+    ///
+    /// # Panics
+    /// If there is no memory for it; see [`try_inverse`](Self::try_inverse).
     #[must_use]
     pub fn inverse(&self) -> Self {
-        Self { new_to_old: self.old_to_new.clone(), old_to_new: self.new_to_old.clone() }
+        self.try_inverse().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The order that undoes this one.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn try_inverse(&self) -> Result<Self, OutOfMemory> {
+        let new_to_old = try_copy(&self.old_to_new, "a permutation")?;
+        Ok(Self { new_to_old, old_to_new: try_copy(&self.new_to_old, "a permutation")? })
     }
 
     /// This order, then `next`: `result.to_old(i) = self.to_old(next.to_old(i))`.

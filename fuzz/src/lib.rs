@@ -4,6 +4,8 @@
 
 #[path = "../../tests/fuzz/bytes.rs"]
 mod bytes;
+#[path = "../../tests/fuzz/caches.rs"]
+mod caches;
 #[path = "../../tests/fuzz/mutate.rs"]
 mod mutate;
 #[path = "../../tests/fuzz/parts.rs"]
@@ -13,10 +15,21 @@ mod plans;
 #[path = "../../tests/fuzz/readers.rs"]
 mod readers;
 
+use std::sync::Once;
+
 use libfuzzer_sys::fuzzer_mutate;
+use rayon::ThreadPoolBuilder;
 use windrow_testkit::SplitMix64;
 
+/// Rayon's work is done by the thread that asks for it: a fuzzer is one of several processes, and handing such small
+/// work over takes longer than the work.
+fn alone() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| ThreadPoolBuilder::new().num_threads(1).use_current_thread().build_global().unwrap());
+}
+
 pub fn readers(data: &[u8]) {
+    alone();
     readers::check(data);
 }
 
@@ -25,7 +38,13 @@ pub fn parts(data: &[u8]) {
 }
 
 pub fn plans(data: &[u8]) {
+    alone();
     plans::check(data);
+}
+
+pub fn caches(data: &[u8]) {
+    alone();
+    caches::check(data);
 }
 
 /// Half of the changes are the fuzzer's own, half those of the tests.

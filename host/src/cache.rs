@@ -8,13 +8,15 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use windrow_formats::io::{WriteError, replace_file};
+use windrow_formats::io::{WriteError, printable, replace_file};
 
 use crate::device::Device;
 use crate::num::wide;
 
 /// Bytes of a file, at most: ten thousand tuned products.
 const MOST_BYTES: u64 = 1 << 24;
+/// Bytes of what is wrong in a file that a message has, at most: the file chooses the names that it quotes.
+const MOST_REASON_BYTES: usize = 400;
 
 /// `windrow/KIND-MODEL.json` in the user's cache folder, or in the folder that `WINDROW_CACHE_DIR` names; `None` where
 /// there is neither.
@@ -45,6 +47,18 @@ pub(crate) fn read(path: &Path) -> io::Result<Option<String>> {
     file.take(MOST_BYTES + 1).read_to_string(&mut text)?;
     check_size(&text)?;
     Ok(Some(text))
+}
+
+/// What is wrong in the text of a file, for people.
+pub(crate) fn reason(error: &serde_json::Error) -> String {
+    let mut reason = printable(error.to_string());
+    if reason.len() > MOST_REASON_BYTES {
+        reason.truncate(reason.floor_char_boundary(MOST_REASON_BYTES));
+        // The place is at the end of what was cut off; there is none in a value that was parsed before.
+        let (line, column) = (error.line(), error.column());
+        reason += &if line > 0 { format!("… at line {line} column {column}") } else { "…".to_owned() };
+    }
+    reason
 }
 
 fn check_size(text: &str) -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! Operands whose last rows begin beyond element 2³²: offsets that were computed in 32 bits would come out in the first
 //! rows. The emulator holds what is touched of them only.
 
-use windrow_formats::{Csr, Value};
+use windrow_formats::{Coo3, Csr, NmPattern, Value};
 use windrow_simt::emulator::Schedule;
 
 use crate::device::Device;
@@ -11,7 +11,9 @@ use crate::num::wide;
 use crate::sddmm::{Sddmm, SddmmAlgorithm};
 use crate::spmm::Spmm;
 use crate::training::{ColumnSums, normalize_rows, relu, round_into};
-use crate::{Algorithm, DeviceBuffer, Precision, with_element};
+use crate::{
+    Algorithm, DeviceBuffer, Epilogue, Mttkrp, NmSpmm, Precision, Ttm, prune_magnitude, with_element,
+};
 
 /// Rows of every operand, and entries of each row of `A`.
 const ROWS: usize = 5;
@@ -77,6 +79,7 @@ fn product(a: &Csr<f32>, n: usize) -> Vec<f64> {
     (0..ROWS * n).map(element).collect()
 }
 
+/// Promise, shapes: rows of operands and results that begin behind element 2³² are read and written where they are.
 #[test]
 fn products_of_far_rows() {
     use Precision::{Bf16, F16, F32, F64, Tf32};
@@ -110,6 +113,7 @@ fn products_of_far_rows() {
     }
 }
 
+/// Promise, shapes: rows of operands and results that begin behind element 2³² are read and written where they are.
 #[test]
 fn sampled_products_of_far_rows() {
     use Precision::{Bf16, F16, F32, F64, Tf32};
@@ -143,6 +147,80 @@ fn sampled_products_of_far_rows() {
     }
 }
 
+/// Promise, shapes: rows of operands and results that begin behind element 2³² are read and written where they are.
+#[test]
+fn products_of_tensors_of_far_rows() {
+    use Precision::{F16, F32, F64};
+    let n = 7;
+    let entry = |i: usize| {
+        let index = [i / (ROWS * ROWS), i / ROWS % ROWS, i % ROWS];
+        (index.map(|i| u32::try_from(i).unwrap()), small(i))
+    };
+    let whole = Coo3::from_entries([ROWS; 3], (0..ROWS * ROWS * ROWS).map(entry)).unwrap();
+    // As many fibers as rows.
+    let thin = Coo3::from_entries(
+        [ROWS, 1, ROWS],
+        (0..ROWS * ROWS).map(|i| ([i / ROWS, 0, i % ROWS].map(|i| u32::try_from(i).unwrap()), small(i))),
+    )
+    .unwrap();
+    let number = |row: u32, col: usize| f64::from(small(row as usize * n + col));
+    let mut want = [vec![0.0; ROWS * n], vec![0.0; ROWS * n]];
+    for ([i, j, k], value) in whole.entries() {
+        for col in 0..n {
+            want[0][i as usize * n + col] += f64::from(value) * number(j, col) * number(k, col);
+        }
+    }
+    for ([i, _, k], value) in thin.entries() {
+        for col in 0..n {
+            want[1][i as usize * n + col] += f64::from(value) * number(k, col);
+        }
+    }
+    let [whole, thin] = [whole, thin].map(|tensor| tensor.to_csf([0, 1, 2]).unwrap());
+    for (precision, ld) in [F32, F64, F16].into_iter().flat_map(|of| LEADING.map(|ld| (of, ld))) {
+        let device = device();
+        let mttkrp = Mttkrp::builder(&whole).width(n).precision(precision).build(&device).unwrap();
+        let ttm = Ttm::builder(&thin).width(n).precision(precision).build(&device).unwrap();
+        with_element!(precision, E => {
+            let b = far::<E>(&device, (n, ld), small);
+            let mut y = far::<<E as Element>::Sum>(&device, (n, ld), |_| 9.0);
+            let [zero, one] = [0.0, 1.0].map(<E as Element>::Sum::from_f32);
+            mttkrp.run_into(one, [&b, &b], zero, &mut y).unwrap();
+            assert_eq!(numbers(&y), want[0], "MTTKRP {precision}, {ld} elements from row to row");
+            ttm.run_into(one, &b, zero, &mut y).unwrap();
+            assert_eq!(numbers(&y), want[1], "TTM {precision}, {ld} elements from row to row");
+        });
+    }
+}
+
+/// Promise, shapes: rows of operands and results that begin behind element 2³² are read and written where they are.
+#[test]
+fn products_with_pruned_weights_of_far_rows() {
+    use Precision::{Bf16, F16, F32, Tf32};
+    let (inner, cols) = (32, 40);
+    let weights: Vec<f32> = (0..inner * cols).map(small).collect();
+    let weights = prune_magnitude(&weights, inner, cols, NmPattern::new(2, 4, 8).unwrap()).unwrap();
+    let dense = weights.to_dense().unwrap();
+    let element = |i: usize| {
+        let (r, j) = (i / cols, i % cols);
+        (0..inner).map(|k| f64::from(small(r * inner + k) * dense[k * cols + j])).sum::<f64>()
+    };
+    let want: Vec<f64> = (0..ROWS * cols).map(element).collect();
+    for (precision, ld) in [F32, Tf32, F16, Bf16].into_iter().flat_map(|of| LEADING.map(|ld| (of, ld))) {
+        let device = device();
+        let plan = NmSpmm::builder(&weights).rows(ROWS).precision(precision).build(&device).unwrap();
+        let mut c = far::<f32>(&device, (cols, ld), |_| 9.0);
+        let run = Epilogue::default();
+        match precision {
+            F16 => plan.run_into(&run, &far::<half::f16>(&device, (inner, ld), small), &mut c),
+            Bf16 => plan.run_into(&run, &far::<half::bf16>(&device, (inner, ld), small), &mut c),
+            _ => plan.run_into(&run, &far::<f32>(&device, (inner, ld), small), &mut c),
+        }
+        .unwrap();
+        assert_eq!(numbers(&c), want, "N:M {precision}, {ld} elements from row to row");
+    }
+}
+
+/// Promise, shapes: rows of operands and results that begin behind element 2³² are read and written where they are.
 #[test]
 fn far_rows_of_what_training_needs() {
     for ld in LEADING {

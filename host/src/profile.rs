@@ -142,7 +142,11 @@ impl Profile {
         Ok(Self::read(&path)?.filter(|profile| profile.device == device.name()))
     }
 
-    fn read(path: &Path) -> Result<Option<Self>, ProfileError> {
+    /// The profile in the file at `path`, for whichever model; `None` if there is no such file.
+    ///
+    /// # Errors
+    /// [`ProfileError`] for a file that is there and cannot be used.
+    pub fn read(path: &Path) -> Result<Option<Self>, ProfileError> {
         match cache::read(path) {
             Ok(None) => Ok(None),
             Ok(Some(text)) => match Self::parse(&text) {
@@ -155,7 +159,7 @@ impl Profile {
 
     /// A profile from JSON, or what is wrong with it.
     fn parse(text: &str) -> Result<Self, String> {
-        let profile: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let profile: Self = serde_json::from_str(text).map_err(|error| cache::reason(&error))?;
         if profile.schema != SCHEMA {
             return Err(format!("schema {} where {SCHEMA} is expected", profile.schema));
         }
@@ -194,14 +198,22 @@ impl Profile {
     /// and cannot be read is moved aside, to `path` with `.broken` behind it.
     ///
     /// # Errors
-    /// - [`ProfileError::Unfit`] for a profile that could not be read back: occupancies that are not finite, or
-    ///   negative;
+    /// - [`ProfileError::Unfit`] for a profile that could not be read back as it is: numbers that are not finite,
+    ///   occupancies that are negative;
     /// - [`ProfileError::Io`].
     pub fn save(&self, path: &Path) -> Result<(), ProfileError> {
         self.check().map_err(|reason| ProfileError::Unfit { reason })?;
-        let text = serde_json::to_string_pretty(self).map_err(io::Error::other);
-        let written = text.and_then(|text| {
-            let _locked = cache::lock(path)?;
+        let text =
+            serde_json::to_string_pretty(self).map_err(|error| not_written(path, io::Error::other(error)))?;
+        // JSON has no number for NaN, nor for infinity.
+        match Self::parse(&text) {
+            Ok(read) if read == *self => {}
+            Ok(_) => {
+                return Err(ProfileError::Unfit { reason: "a number would come back as another".to_owned() });
+            }
+            Err(reason) => return Err(ProfileError::Unfit { reason }),
+        }
+        let written = cache::lock(path).and_then(|_locked| {
             if Self::read(path).is_err() {
                 cache::set_aside(path);
             }
@@ -278,6 +290,9 @@ mod tests {
         let all = OccupancyRange { least: 0.0, most: f64::INFINITY };
         let nothing = OccupancyRange { least: f64::NAN, most: 1.0 };
         let negative = OccupancyRange { least: -1.0, most: 1.0 };
+        let mut costs = Profile::of(&Device::cpu());
+        costs.costs.groups.alike = f64::NAN;
+        assert!(costs.save(&path).unwrap_err().to_string().contains("invalid type: null"));
         for (range, reason) in [(all, "to inf"), (nothing, "from NaN"), (negative, "a negative occupancy")] {
             let profile = Profile { sddmm: range, ..Profile::of(&Device::cpu()) };
             let error = profile.save(&path).unwrap_err();

@@ -212,7 +212,11 @@ impl Tuned {
         Ok(Self::read(&path)?.filter(|tuned| tuned.device == device.name()))
     }
 
-    fn read(path: &Path) -> Result<Option<Self>, TunedError> {
+    /// The choices in the file at `path`, for whichever model; `None` if there is no such file.
+    ///
+    /// # Errors
+    /// [`TunedError`] for a file that is there and cannot be used.
+    pub fn read(path: &Path) -> Result<Option<Self>, TunedError> {
         match cache::read(path) {
             Ok(None) => Ok(None),
             Ok(Some(text)) => match Self::parse(&text) {
@@ -226,13 +230,13 @@ impl Tuned {
     /// Choices from JSON, or what is wrong with them.
     fn parse(text: &str) -> Result<Self, String> {
         // The version first: what else a file of another one holds is not known.
-        let value: serde_json::Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let value: serde_json::Value = serde_json::from_str(text).map_err(|error| cache::reason(&error))?;
         match value.get("schema").and_then(serde_json::Value::as_u64) {
             Some(schema) if schema == u64::from(SCHEMA) => {}
             Some(schema) => return Err(format!("schema {schema} where {SCHEMA} is expected")),
             None => return Err("it has no schema".to_owned()),
         }
-        let mut tuned: Self = serde_json::from_value(value).map_err(|error| error.to_string())?;
+        let mut tuned: Self = serde_json::from_value(value).map_err(|error| cache::reason(&error))?;
         tuned.products.iter().try_for_each(TunedProduct::check)?;
         tuned.products = tuned.products.into_iter().map(TunedProduct::settled).collect();
         Ok(tuned)

@@ -30,8 +30,10 @@ use crate::num::wide;
 /// let at = |address: *const f32| address.expose_provenance() as u64;
 /// // SAFETY: both arrays have four elements, and nothing else uses them while the views live.
 /// let (from, to) = unsafe {
-///     (DeviceView::from_raw(&device, at(b.as_ptr()), 2, 2, 2)?,
-///      DeviceViewMut::from_raw(&device, at(c.as_mut_ptr()), 2, 2, 2)?)
+///     (
+///         DeviceView::<f32>::from_raw(&device, at(b.as_ptr()), 2, 2, 2)?,
+///         DeviceViewMut::<f32>::from_raw(&device, at(c.as_mut_ptr()), 2, 2, 2)?,
+///     )
 /// };
 /// plan.run_into_on(&device.stream(), 1.0, from, 0.0, to)?;
 /// assert_eq!(c, b);

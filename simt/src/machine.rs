@@ -286,6 +286,13 @@ pub unsafe trait Simt {
     /// `high`'s. Bit 3 of a nibble (sign replication) must be clear.
     fn permute_bytes(&self, low: u32, high: u32, selector: u32) -> u32;
 
+    /// The same number, in a register from here on: a compiler that sees how it was made may make it anew, params read
+    /// again, wherever it is used.
+    #[inline(always)]
+    fn in_register(&self, x: u64) -> u64 {
+        x
+    }
+
     /// `a·b + c`, rounded once.
     fn fma(&self, a: f32, b: f32, c: f32) -> f32;
 

@@ -196,7 +196,7 @@ fn long_files_keep_their_order_and_name_the_first_fault() {
 fn what_the_text_looks_like() {
     let entries = [([1, 2, 0], 0.1f32), ([0, 0, 1], -2.0), ([1, 2, 0], f32::INFINITY), ([0, 1, 0], f32::NAN)];
     let tensor = Coo3::from_entries([2, 3, 4], entries).unwrap();
-    let want = "# Dims: 2 3 4 Entries: 4\n2 3 1 0.1\n1 1 2 -2\n2 3 1 inf\n1 2 1 NaN\n";
+    let want = "# Dims: 2 3 4 Entries: 4 (windrow)\n2 3 1 0.1\n1 1 2 -2\n2 3 1 inf\n1 2 1 NaN\n";
     let mut text = Vec::new();
     write_tns_to(&mut text, &tensor).unwrap();
     assert_eq!(String::from_utf8(text).unwrap(), want);
@@ -322,4 +322,33 @@ proptest! {
             prop_assert!(tensor.nnz() <= 4);
         }
     }
+}
+
+#[test]
+fn files_that_were_cut_off_are_refused() {
+    let entries: Vec<_> = (0..12u32).map(|i| ([i % 2, i % 3, i], 0.5 + i as f32)).collect();
+    let mut text = Vec::new();
+    write_tns_to(&mut text, &Coo3::from_entries([2, 3, 12], entries).unwrap()).unwrap();
+    assert_eq!(read::<f32>(&text, None).unwrap().nnz(), 12);
+    let header = text.iter().position(|&byte| byte == b'\n').unwrap() + 1;
+    for end in header..text.len() {
+        let error = read::<f32>(&text[..end], None).unwrap_err().to_string();
+        // Where a line ends in the middle, it may have too few columns, or a number too few digits.
+        let told = error.contains("as line 1 says") || error.contains("column");
+        assert!(told, "{end}: {error}");
+    }
+    let text = String::from_utf8(text).unwrap();
+    let without_last = text.trim_end().rsplit_once('\n').unwrap().0;
+    assert_eq!(
+        read::<f32>(format!("\n{without_last}\n"), None).unwrap_err().to_string(),
+        "line 14, column 1: expected 12 entries in all, as line 2 says, found the end of the file after 11 entries; \
+         it was cut off, or edited: then correct that line"
+    );
+    let error = read::<f32>(text.trim_end(), None).unwrap_err().to_string();
+    assert!(error.contains("after 12 entries, within a line"), "{error}");
+    let error = read::<f32>(format!("{text}1 1 1 1\n"), None).unwrap_err().to_string();
+    assert!(error.contains("after 13 entries;"), "{error}");
+    // What others write of their files may count otherwise.
+    let elsewhere = text.replace(" (windrow)", "").replace("Entries: 12", "Entries: 99");
+    assert_eq!(read::<f32>(&elsewhere, None).unwrap().nnz(), 12);
 }

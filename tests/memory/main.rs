@@ -15,8 +15,9 @@ use windrow::memory::try_collect;
 use windrow::reorder::{Method, Options, reorder};
 use windrow::synthetic::{seeded_tensor, seeded_values, seeded_weights};
 use windrow::{
-    Coo, Csr, Device, Mttkrp, NmPattern, NmSpmm, Permutation, Precision, Sddmm, SddmmForm, Spmm, Structure,
-    Ttm, io,
+    Algorithm, Coo, Csr, DenseRef, Determinism, Device, DeviceMatrix, EmulatorSchedule, Epilogue, Mttkrp,
+    NmPattern, NmSpmm, Permutation, Precision, RowDivision, Sddmm, SddmmAlgorithm, SddmmForm, Spmm,
+    Structure, Ttm, io,
 };
 
 /// The least size of a request that may be refused.
@@ -175,6 +176,109 @@ fn readers() {
 }
 
 #[test]
+fn writers() {
+    let _alone = alone();
+    let a = matrix();
+    // No archive and nothing compressed, as above.
+    for format in [io::Format::MatrixMarket, io::Format::Smtx, io::Format::EdgeList] {
+        let options = io::WriteOptions { format: Some(format), ..io::WriteOptions::default() };
+        let square = Csr::try_from_parts(
+            30_000,
+            30_000,
+            (0..=30_000).collect(),
+            (0..30_000).collect(),
+            vec![2.5f32; 30_000],
+        );
+        let a = if format == io::Format::EdgeList { square.unwrap() } else { a.clone() };
+        each_refusal(&format!("{format:?}"), 1, || io::write_csr_to(std::io::sink(), &a, &options));
+    }
+    let order = Permutation::identity(30_000).unwrap();
+    each_refusal("an order", 1, || io::write_permutation_to(std::io::sink(), &order));
+    each_refusal("the inverse of an order", 2, || order.try_inverse());
+    let tensor = seeded_tensor::<f32>([3_000, 40, 2_500], 9_000, 1).unwrap();
+    each_refusal("a tensor", 1, || io::write_tns_to(std::io::sink(), &tensor));
+    let tensor = tensor.to_csf([0, 1, 2]).unwrap();
+    each_refusal("other values of a tensor", 4, || {
+        tensor.with_values(try_collect(tensor.values().iter().copied(), "values")?)
+    });
+    let weights = seeded_weights::<f32>((4_096, 128), NmPattern::new(2, 8, 1).unwrap(), 1).unwrap();
+    for indices in [io::NmIndices::Bytes, io::NmIndices::Packed] {
+        let mut file = Vec::new();
+        io::write_vector_nm_safetensors(&mut file, &weights, indices).unwrap();
+        each_refusal("weights", 1, || io::write_vector_nm_safetensors(std::io::sink(), &weights, indices));
+        each_refusal("weights read", 4, || {
+            io::read_vector_nm_from::<f32>(&file[..], &io::ReadOptions::default())
+        });
+    }
+}
+
+/// Layouts for a GPU: plans up to where their memory is counted, since a device that is emulated keeps what is uploaded
+/// in memory of the host.
+#[test]
+fn plans_for_gpus() {
+    let _alone = alone();
+    fn laid_out<P, E: Debug>(built: Result<P, E>) -> Result<(), E> {
+        match built {
+            Err(error) if format!("{error:?}").contains("MemoryLimit") => Ok(()),
+            built => built.map(drop),
+        }
+    }
+    // Rows of 100 entries, all of which are cut.
+    let columns = (0..2_000).flat_map(|row| (0..100).map(move |at| 50 * at + row % 50)).collect();
+    let offsets = (0..=2_000).map(|row| 100 * row).collect();
+    let a = Csr::try_from_parts(2_000, 5_000, offsets, columns, vec![1.0f32; 200_000]).unwrap();
+    let device = Device::emulator(EmulatorSchedule::InOrder);
+    let order = Permutation::try_from_new_to_old((0..2_000).rev().collect()).unwrap();
+    for (algorithm, least) in
+        [(Algorithm::RowSplit, 2), (Algorithm::SegmentGroup, 4), (Algorithm::MergePath, 1)]
+    {
+        for determinism in [Determinism::RunToRun, Determinism::Fast] {
+            let division = RowDivision { piece_entries: Some(2), ..RowDivision::default() };
+            let builder = Spmm::builder(&a).width(3).algorithm(algorithm).determinism(determinism);
+            let builder = builder.row_division(division).memory_limit(1);
+            let builder = match algorithm {
+                Algorithm::SegmentGroup => builder.parallelism("{<2 nnz, 1 col>, 8}".parse().unwrap()),
+                _ => builder,
+            };
+            each_refusal(&format!("{algorithm:?}"), least, || laid_out(builder.build(&device)));
+            if algorithm == Algorithm::RowSplit {
+                each_refusal("in another order", 2, || {
+                    laid_out(builder.clone().order(&order).build(&device))
+                });
+            }
+        }
+    }
+    let sddmm = Sddmm::builder(&a).inner(3).algorithm(SddmmAlgorithm::Entries).memory_limit(1);
+    each_refusal("entries", 2, || laid_out(sddmm.build(&device)));
+    let tensor = seeded_tensor::<f32>([3_000, 40, 2_500], 9_000, 1).unwrap().to_csf([0, 1, 2]).unwrap();
+    each_refusal("slices", 4, || laid_out(Mttkrp::builder(&tensor).width(2).memory_limit(1).build(&device)));
+}
+
+/// Rows of a result that are longer than what may be refused.
+#[test]
+fn verification() {
+    let _alone = alone();
+    let (device, n) = (Device::cpu(), 1_100);
+    let a = Csr::<f32>::identity(300).unwrap();
+    let ones = vec![1.0f32; 300 * n];
+    let upload = || DeviceMatrix::upload(&device, DenseRef::packed(&ones, 300, n).unwrap()).unwrap();
+    let (b, c) = (upload(), upload());
+    let plan = Spmm::builder(&a).width(n).build(&device).unwrap();
+    each_refusal("SpMM", 0, || plan.verify(&a, &b, &c).map(|found| assert!(found.passed())));
+    let tensor = seeded_tensor::<f32>([300, 300, 300], 900, 1).unwrap().to_csf([0, 1, 2]).unwrap();
+    let plan = Mttkrp::builder(&tensor).width(n).build(&device).unwrap();
+    let mut y = upload();
+    plan.run_into(1.0, [&b, &c], 0.0, &mut y).unwrap();
+    each_refusal("MTTKRP", 2, || plan.verify(&tensor, [&b, &c], &y).map(|found| assert!(found.passed())));
+    let weights = seeded_weights::<f32>((64, n), NmPattern::new(2, 8, 4).unwrap(), 1).unwrap();
+    let plan = NmSpmm::builder(&weights).build(&device).unwrap();
+    let a = DeviceMatrix::upload(&device, DenseRef::packed(&ones[..300 * 64], 300, 64).unwrap()).unwrap();
+    let run = Epilogue::default();
+    plan.run_into(&run, &a, &mut y).unwrap();
+    each_refusal("N:M", 4, || plan.verify(&weights, &run, &a, &y).map(|found| assert!(found.passed())));
+}
+
+#[test]
 fn products_of_matrices() {
     let _alone = alone();
     let (device, a) = (Device::cpu(), matrix());
@@ -254,7 +358,7 @@ fn orders_of_rows() {
     let (rows, cols, values) = coo.into_parts();
     let oblong = Csr::try_from_coo(&Coo::try_new(5_000, 6_000, rows, cols, values).unwrap()).unwrap();
     for a in [&square, &oblong] {
-        for method in [Method::Identity, Method::Degree, Method::ReverseCuthillMckee, Method::Community] {
+        for method in Method::ALL {
             let options = Options { method, ..Options::default() };
             each_refusal(&format!("{method} of {} columns", a.cols()), 4, || reorder(a, &options, &()));
         }

@@ -15,6 +15,9 @@ use windrow_testkit::{
 const ALGORITHMS: [Algorithm; 3] = [Algorithm::RowSplit, Algorithm::ShortRows, Algorithm::SegmentGroup];
 
 /// All tables of the other precisions, padding, poison and scalars included; their numbers are f32.
+///
+/// Promise, zero and not-a-number: `β = 0` never reads `C`, and a NaN or an infinity of `B` reaches only the rows
+/// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn all_cases_of_the_tables() {
     let some = || edge_cases().into_iter().chain(value_cases()).chain(non_finite_cases());

@@ -2,8 +2,10 @@
 //!
 //! A file a subject: `cargo test --test products sddmm::`.
 
+mod beyond_u32;
 mod common;
 mod device_faults;
+mod device_lost;
 mod double_precision;
 #[path = "../../host/examples/common/mod.rs"]
 mod example;

@@ -12,6 +12,8 @@ fn all_cases() -> Vec<Case> {
     tables.chain(random).collect()
 }
 
+/// Promise, zero and not-a-number: `β = 0` never reads `C`, and a NaN or an infinity of `B` reaches only the rows
+/// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn row_major() {
     check(SETUP, &all_cases());
@@ -23,6 +25,8 @@ fn row_major_in_any_order() {
     check(SETUP.told(|o| o.determinism = Determinism::Fast), &shape_cases());
 }
 
+/// Promise, zero and not-a-number: `β = 0` never reads `C`, and a NaN or an infinity of `B` reaches only the rows
+/// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn column_major() {
     let cases = all_cases();

@@ -18,12 +18,16 @@ fn all_cases() -> Vec<Case> {
     tables.chain(random).collect()
 }
 
+/// Promise, zero and not-a-number: `β = 0` never reads `C`, and a NaN or an infinity of `B` reaches only the rows
+/// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn every_case_f32() {
     check(setup(Precision::F32), &all_cases());
     check(Setup { narrow: Some(Precision::F16), ..setup(Precision::F32) }, &shape_cases());
 }
 
+/// Promise, zero and not-a-number: `β = 0` never reads `C`, and a NaN or an infinity of `B` reaches only the rows
+/// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn every_case_in_less_precision() {
     check(setup(Precision::F16), &all_cases());

@@ -125,6 +125,8 @@ fn check(what: &str, cases: &[NmCase]) {
     }
 }
 
+/// Promise, zero and not-a-number: products with N:M weights with `β = 0` never read `C`, and a NaN or an infinity of
+/// `A` or `W` reaches only the rows and columns of its vectors; with any extents, layouts and leading dimensions.
 #[test]
 fn edge_cases() {
     check("edge cases", &nm_edge_cases());
@@ -135,6 +137,8 @@ fn values() {
     check("values", &nm_value_cases());
 }
 
+/// Promise, zero and not-a-number: products with N:M weights with `β = 0` never read `C`, and a NaN or an infinity of
+/// `A` or `W` reaches only the rows and columns of its vectors; with any extents, layouts and leading dimensions.
 #[test]
 fn what_is_not_finite_stays_in_its_columns() {
     check("non-finite cases", &nm_non_finite_cases());

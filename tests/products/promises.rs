@@ -3,7 +3,7 @@
 use windrow::{Device, EmulatorSchedule};
 
 use crate::common::{gpu, report_missing_gpu};
-use crate::subjects::{FAMILIES, Family};
+use crate::subjects::{FAMILIES, Family, MODES};
 
 /// A plan made anew and run so often, in one thread.
 fn runs(family: &Family, device: &Device, count: usize) -> Vec<Vec<u32>> {
@@ -14,11 +14,11 @@ fn runs(family: &Family, device: &Device, count: usize) -> Vec<Vec<u32>> {
 
 /// Families whose sums are added in a fixed order.
 fn deterministic() -> impl Iterator<Item = &'static Family> {
-    FAMILIES.iter().filter(|family| !family.name.contains("any order"))
+    FAMILIES.iter().chain(MODES).filter(|family| !family.name.contains("any order"))
 }
 
-/// Promise, determinism: 50 runs of any family, in two threads with a plan each, beside other work of the same device,
-/// give the same bits, in whatever order blocks, warps and lanes get on.
+/// Promise, determinism: 50 runs of any family and precision, in two threads with a plan each, beside other work of
+/// the same device, give the same bits, in whatever order blocks, warps and lanes get on.
 #[test]
 fn fifty_runs_under_load_give_the_same_bits() {
     let families: Vec<&Family> = deterministic().collect();

@@ -233,6 +233,7 @@ fn not_finite(scale: f32) -> Case {
     case
 }
 
+/// Promise, zero and not-a-number: softmax and its gradient of a row that is not finite leave other rows alone.
 #[test]
 fn what_is_not_finite_stays_in_its_row() {
     check_all("softmax of what is not finite", &[not_finite(1.0), not_finite(0.5), not_finite(-1.0)]);
@@ -258,6 +259,7 @@ fn what_is_not_finite_stays_in_its_row() {
     }
 }
 
+/// Promise, zero and not-a-number: softmax and its gradient of a row that is not finite leave other rows alone.
 #[test]
 fn gradients_that_are_not_finite_stay_in_their_row() {
     let mut rng = SplitMix64::new(37);

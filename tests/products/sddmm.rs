@@ -170,6 +170,7 @@ fn setup(algorithm: SddmmAlgorithm, precision: Precision, form: SddmmForm) -> Se
     Setup { algorithm, precision, form, threshold: 12, group: None }
 }
 
+/// Promise, shapes: sampled products are right for any extents, inner and leading dimensions, and read no padding.
 #[test]
 fn entries_in_every_precision() {
     let cases = cases();
@@ -178,6 +179,7 @@ fn entries_in_every_precision() {
     }
 }
 
+/// Promise, shapes: sampled products are right for any extents, inner and leading dimensions, and read no padding.
 #[test]
 fn tiles_in_every_precision() {
     let cases = cases();
@@ -186,6 +188,7 @@ fn tiles_in_every_precision() {
     }
 }
 
+/// Promise, shapes: sampled products are right for any extents, inner and leading dimensions, and read no padding.
 #[test]
 fn hybrids_in_every_precision() {
     let cases = cases();
@@ -194,6 +197,7 @@ fn hybrids_in_every_precision() {
     }
 }
 
+/// Promise, shapes: sampled products are right for any extents, inner and leading dimensions, and read no padding.
 #[test]
 fn groups_of_every_size() {
     let cases = cases();
@@ -254,6 +258,8 @@ fn warps_take_several_tiles_and_layouts_several_tasks() {
     }
 }
 
+/// Promise, zero and not-a-number: of sampled products, a row of `X` or `Y` that is not finite reaches only its own
+/// entries.
 #[test]
 fn what_is_not_finite_stays_in_its_row_and_column() {
     let mut rng = SplitMix64::new(3);

@@ -20,11 +20,15 @@ fn all_cases() -> Vec<Case> {
     tables.chain(random).collect()
 }
 
+/// Promise, zero and not-a-number: `β = 0` never reads `C`, and a NaN or an infinity of `B` reaches only the rows
+/// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn default_point_f32() {
     check(setup(Precision::F32), &all_cases());
 }
 
+/// Promise, zero and not-a-number: `β = 0` never reads `C`, and a NaN or an infinity of `B` reaches only the rows
+/// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]
 fn default_point_f16() {
     check(setup(Precision::F16), &all_cases());

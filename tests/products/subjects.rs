@@ -8,8 +8,8 @@ use windrow::training::{Adam, ColumnSums, CrossEntropy, Moments, add_bias_relu, 
 use windrow::{
     Algorithm, Coo3, Csf3, Csr, DenseRef, Determinism, Device, DeviceBuffer, DeviceMatrix, Element, Mttkrp,
     MttkrpPlan, NmPattern, NmSpmm, NmSpmmPlan, Precision, Preprocessing, RowSoftmax, Schedule, Sddmm,
-    SddmmAlgorithm, SddmmForm, SddmmPlan, Spmm, SpmmOptions, SpmmPlan, TileValues, Ttm, TtmPlan,
-    prune_magnitude,
+    SddmmAlgorithm, SddmmForm, SddmmPlan, Spmm, SpmmOptions, SpmmPlan, TileValues, Ttm, TtmPlan, Value,
+    prune_magnitude, with_element,
 };
 use windrow_testkit::{Pattern, SplitMix64, Values};
 
@@ -47,18 +47,18 @@ fn matrix(values: Values) -> Csr<f32> {
     Pattern::from_lengths(COLS, lengths, &mut rng).with_values(values, &mut rng)
 }
 
-fn upload<T: Element<Sum = f32>>(
-    device: &Device,
-    data: &[f32],
-    rows: usize,
-    cols: usize,
-) -> Outcome<DeviceMatrix<T>> {
+fn upload<T: Element>(device: &Device, data: &[f32], rows: usize, cols: usize) -> Outcome<DeviceMatrix<T>> {
     let data: Vec<T> = data.iter().map(|&x| T::from_f32(x)).collect();
     Ok(DeviceMatrix::upload(device, DenseRef::packed(&data, rows, cols)?)?)
 }
 
 fn bits(values: &[f32]) -> Vec<u32> {
-    values.iter().map(|x| x.to_bits()).collect()
+    words(values).to_vec()
+}
+
+/// Of an f64 two.
+fn words<T: Element>(values: &[T]) -> &[u32] {
+    bytemuck::cast_slice(values)
 }
 
 struct SpmmSubject {
@@ -83,15 +83,14 @@ impl SpmmSubject {
     fn product(&self) -> Outcome<Vec<u32>> {
         const WIDTH: usize = 9;
         let b = numbers(self.numbers, COLS * WIDTH, 7);
-        let mut c = DeviceMatrix::<f32>::zeros(&self.device, ROWS, WIDTH)?;
-        match self.plan.report().precision {
-            Precision::F32 => {
-                self.plan.run_into(1.0, &upload::<f32>(&self.device, &b, COLS, WIDTH)?, 0.0, &mut c)?;
-            }
-            _ => self.plan.run_into(1.0, &upload::<f16>(&self.device, &b, COLS, WIDTH)?, 0.0, &mut c)?,
-        }
-        self.device.synchronize()?;
-        Ok(bits(&c.download()?))
+        with_element!(self.plan.precision(), T => {
+            let b = upload::<T>(&self.device, &b, COLS, WIDTH)?;
+            let mut c = DeviceMatrix::<<T as Element>::Sum>::zeros(&self.device, ROWS, WIDTH)?;
+            let [zero, one] = [0.0, 1.0].map(<T as Element>::Sum::from_f32);
+            self.plan.run_into(one, &b, zero, &mut c)?;
+            self.device.synchronize()?;
+            Ok(words(&c.download()?).to_vec())
+        })
     }
 }
 
@@ -100,7 +99,10 @@ impl Subject for SpmmSubject {
         let doubled: Vec<f32> = self.values.iter().map(|x| 2.0 * x).collect();
         self.plan.replace_values(&doubled)?;
         let mut found = self.product()?;
-        self.plan.replace_values_from(&DeviceBuffer::from_slice(&self.device, &self.values)?)?;
+        with_element!(self.plan.precision(), T => {
+            let values: Vec<_> = self.values.iter().map(|&x| <T as Element>::Sum::from_f32(x)).collect();
+            self.plan.replace_values_from(&DeviceBuffer::from_slice(&self.device, &values)?)?;
+        });
         found.extend(self.product()?);
         Ok(found)
     }
@@ -145,18 +147,12 @@ impl SddmmSubject {
 impl Subject for SddmmSubject {
     fn run(&mut self) -> Outcome<Vec<u32>> {
         let (x, y) = (reals(ROWS * 8, 1), reals(COLS * 8, 2));
-        let mut out = DeviceBuffer::<f32>::alloc_zeroed(&self.device, self.plan.report().nnz)?;
-        match self.plan.report().precision {
-            Precision::F32 => {
-                let [x, y] = [upload::<f32>(&self.device, &x, ROWS, 8)?, upload(&self.device, &y, COLS, 8)?];
-                self.plan.run_into(1.0, &x, &y, &mut out)?;
-            }
-            _ => {
-                let [x, y] = [upload::<f16>(&self.device, &x, ROWS, 8)?, upload(&self.device, &y, COLS, 8)?];
-                self.plan.run_into(1.0, &x, &y, &mut out)?;
-            }
-        }
-        Ok(bits(&out.to_vec()?))
+        with_element!(self.plan.report().precision, T => {
+            let [x, y] = [upload::<T>(&self.device, &x, ROWS, 8)?, upload(&self.device, &y, COLS, 8)?];
+            let mut out = DeviceBuffer::<<T as Element>::Sum>::alloc_zeroed(&self.device, self.plan.report().nnz)?;
+            self.plan.run_into(<T as Element>::Sum::from_f32(1.0), &x, &y, &mut out)?;
+            Ok(words(&out.to_vec()?).to_vec())
+        })
     }
 }
 
@@ -171,7 +167,9 @@ impl Subject for SoftmaxSubject {
         let scores = DeviceBuffer::from_slice(&device, &reals(self.nnz, 3))?;
         let mut out = DeviceBuffer::alloc_zeroed(&device, self.nnz)?;
         self.softmax.forward(0.5, &scores, &mut out)?;
-        Ok(bits(&out.to_vec()?))
+        let mut gradient = DeviceBuffer::alloc_zeroed(&device, self.nnz)?;
+        self.softmax.backward(0.5, &out, &scores, &mut gradient)?;
+        Ok([bits(&out.to_vec()?), bits(&gradient.to_vec()?)].concat())
     }
 }
 
@@ -341,6 +339,84 @@ pub(crate) const FAMILIES: &[Family] = &[
             let parameter = upload::<f32>(device, &reals(6, 9), 1, 6)?;
             let moments = Moments::of(&parameter)?;
             Ok(Box::new(TrainingSubject { device: device.clone(), steps: 0, parameter, moments }))
+        },
+    },
+];
+
+/// [`FAMILIES`] in other precisions, by other kernels: for what costs less than a fault at every call.
+pub(crate) const MODES: &[Family] = &[
+    Family {
+        name: "SpMM row-split f64",
+        make: |device| {
+            let options = SpmmOptions { precision: Precision::F64, ..BASE };
+            SpmmSubject::make(device, options, Preprocessing::Cpu)
+        },
+    },
+    Family {
+        name: "SpMM short rows f16",
+        make: |device| {
+            let options = SpmmOptions { algorithm: Algorithm::ShortRows, precision: Precision::F16, ..BASE };
+            SpmmSubject::make(device, options, Preprocessing::Cpu)
+        },
+    },
+    Family {
+        name: "SpMM segment groups f64",
+        make: |device| {
+            let options =
+                SpmmOptions { algorithm: Algorithm::SegmentGroup, precision: Precision::F64, ..BASE };
+            SpmmSubject::make(device, options, Preprocessing::Cpu)
+        },
+    },
+    Family {
+        name: "SpMM merge path bf16",
+        make: |device| {
+            let options = SpmmOptions { algorithm: Algorithm::MergePath, precision: Precision::Bf16, ..BASE };
+            SpmmSubject::make(device, options, Preprocessing::Cpu)
+        },
+    },
+    Family {
+        name: "SpMM tiles tf32",
+        make: |device| {
+            let options = SpmmOptions { precision: Precision::Tf32, ..TILES };
+            SpmmSubject::make(device, options, Preprocessing::Cpu)
+        },
+    },
+    Family {
+        name: "SpMM hybrid bf16, one stream",
+        make: |device| {
+            let options = SpmmOptions {
+                precision: Precision::Bf16,
+                schedule: Schedule::Sequential,
+                tile_values: TileValues::Packed,
+                ..hybrid()?
+            };
+            SpmmSubject::make(device, options, Preprocessing::Cpu)
+        },
+    },
+    Family {
+        name: "SDDMM tiles tf32",
+        make: |device| SddmmSubject::make(device, SddmmAlgorithm::Tiles, Precision::Tf32),
+    },
+    Family {
+        name: "SDDMM groups f64",
+        make: |device| SddmmSubject::make(device, SddmmAlgorithm::Groups, Precision::F64),
+    },
+    Family { name: "N:M tf32", make: |device| NmSubject::make(device, Precision::Tf32) },
+    Family { name: "N:M bf16", make: |device| NmSubject::make(device, Precision::Bf16) },
+    Family {
+        name: "MTTKRP f16",
+        make: |device| {
+            let tensor = tensor()?;
+            let builder = Mttkrp::builder(&tensor).width(8).precision(Precision::F16);
+            Ok(Box::new(MttkrpSubject(builder.build(device)?)))
+        },
+    },
+    Family {
+        name: "TTM f16",
+        make: |device| {
+            let tensor = tensor()?;
+            let builder = Ttm::builder(&tensor).width(8).precision(Precision::F16);
+            Ok(Box::new(TtmSubject(builder.build(device)?)))
         },
     },
 ];

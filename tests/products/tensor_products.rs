@@ -125,6 +125,8 @@ fn check(what: &str, setup: Setup, run: impl Fn(Setup, &Device, &TensorCase) -> 
     });
 }
 
+/// Promise, zero and not-a-number: MTTKRP and TTM with `β = 0` never read `Y`; with any shapes and leading
+/// dimensions, and nothing written between rows.
 #[test]
 fn mttkrp_f32() {
     check("MTTKRP f32", PLAIN, |setup, device, case| run_mttkrp::<f32, f32>(setup, device, case).0);
@@ -151,6 +153,8 @@ fn mttkrp_in_any_order() {
     check("MTTKRP in any order", setup, |setup, device, case| run_mttkrp::<f32, f32>(setup, device, case).0);
 }
 
+/// Promise, zero and not-a-number: MTTKRP and TTM with `β = 0` never read `Y`; with any shapes and leading
+/// dimensions, and nothing written between rows.
 #[test]
 fn ttm_by_every_algorithm() {
     for algorithm in [Algorithm::Auto, Algorithm::SegmentGroup, Algorithm::RowSplit] {
@@ -206,6 +210,9 @@ fn every_point_of_nonzeros() {
 }
 
 /// A row that is not finite reaches the slices and fibers that have entries of it, and no other.
+///
+/// Promise, zero and not-a-number: of MTTKRP and TTM, a row of a factor that is not finite reaches the slices and
+/// fibers that have entries of it, and no other.
 #[test]
 fn what_is_not_finite_stays_in_its_slice() {
     let mut tally = Tally::new("slices that are not finite");

@@ -34,4 +34,6 @@ pub use roofline::{DeviceRates, GatherRates};
 pub use statistics::Statistics;
 pub use tensor::TensorOperation;
 pub use timing::{Sampling, Timing, measure};
-pub use tuner::{Ended, Found, Limits, Outcome, PathFamily, ProductTuning, Tried, TuneRequest, tune_product};
+pub use tuner::{
+    Ended, Found, Limits, Outcome, PathFamily, ProductTuning, Telling, Tried, TuneRequest, tune_product,
+};

@@ -42,6 +42,10 @@ pub(crate) struct TuneArgs {
     #[arg(long)]
     pub(crate) dry_run: bool,
 
+    /// Write each thing that is tried to standard error, a line each; a terminal shows the last of them anyway.
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+
     #[command(flatten)]
     pub(crate) product: TuneProductArgs,
 }

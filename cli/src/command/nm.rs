@@ -9,7 +9,7 @@ use windrow::io::{self, DenseTensor, NmFormat, NmIndices, ReadOptions, printable
 use windrow::synthetic::seeded_values;
 use windrow::{
     DenseRef, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, Epilogue, NmPattern, NmReport, NmSpmm,
-    NmSpmmPlan, Precision, VectorNm, Verification, bf16, f16, prune_magnitude,
+    NmSpmmPlan, Precision, Profile, VectorNm, Verification, bf16, f16, prune_magnitude,
 };
 use windrow_bench::measure::{Timing, measure};
 
@@ -18,8 +18,9 @@ use crate::command::spmm::conclusion;
 use crate::console::Console;
 use crate::failure::{Failure, Result};
 use crate::listing::Listing;
+use crate::load;
 use crate::output::Output;
-use crate::product::{refuse_beyond_memory, timed, verdict};
+use crate::product::{refuse_beyond_memory, timed, verdict_beside};
 use crate::units::{count, digits, giga_per_second, percent, time_us};
 
 /// What `windrow nm` prints, and writes with `--json`.
@@ -82,7 +83,7 @@ pub(crate) fn run(args: &NmArgs, console: Console) -> Result<()> {
         )?;
     }
     let spinner = console.spinner("planning");
-    let plan = plan(&weights.matrix, &device, args);
+    let plan = plan(&weights.matrix, &device, args, &load::profile(&device, console));
     spinner.finish_and_clear();
     let plan = plan?;
     let outcome = match args.precision {
@@ -198,8 +199,9 @@ fn made_up(args: &NmArgs, device: &Device) -> Result<DenseTensor<f32>> {
     Ok(DenseTensor::new("weights", k, n, seeded_values::<f32>(len, !args.seed)?)?)
 }
 
-fn plan(weights: &VectorNm<f32>, device: &Device, args: &NmArgs) -> Result<NmSpmmPlan> {
+fn plan(weights: &VectorNm<f32>, device: &Device, args: &NmArgs, profile: &Profile) -> Result<NmSpmmPlan> {
     let mut builder = NmSpmm::builder(weights)
+        .profile(profile)
         .rows(args.shape.m)
         .precision(args.precision)
         .layout(args.layout)
@@ -297,15 +299,35 @@ impl fmt::Display for Outcome {
         let (kept, dense) = (digits(self.gflop_s), digits(self.dense_gflop_s));
         listing.add("rates", format!("{kept} GFLOP/s of what is kept, {dense} GFLOP/s as if dense"));
         if let Some(found) = &self.verification {
-            let unlike = match self.non_finite {
-                0 => "",
-                _ => "; what weights without a finite value reach is only compared in not being finite",
-            };
-            listing.add("verify", format!("{}{unlike}", verdict(found)));
+            listing.add("verify", verdict_beside(found, self.non_finite, "weights"));
         }
         if let Some(path) = &self.saved {
             listing.add("saved", path.as_str());
         }
         write!(f, "{listing}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use windrow::EmulatorSchedule;
+
+    use super::*;
+    use crate::args::{Arguments, Command};
+
+    #[test]
+    fn plans_go_by_the_profile() {
+        let command = ["windrow", "nm", "--pattern", "2:8", "--shape", "64x64x64"];
+        let Command::Nm(args) = Arguments::parse_from(command).command else { panic!("another command") };
+        let device = Device::emulator(EmulatorSchedule::InOrder);
+        let weights = seeded_values::<f32>(64 * 64, 1).unwrap();
+        let weights = prune_magnitude(&weights, 64, 64, NmPattern::new(2, 8, 32).unwrap()).unwrap();
+        let packing = |packed_from| {
+            let mut profile = Profile::built_in(&device);
+            profile.costs.nm_cuda_cores.packed_from = packed_from;
+            plan(&weights, &device, &args, &profile).unwrap().report().to_string()
+        };
+        assert_ne!(packing(0.0), packing(2.0));
     }
 }

@@ -16,7 +16,7 @@ use crate::listing::Listing;
 use crate::load;
 use crate::ordering::PlanRequest;
 use crate::peers::{CuSparseRun, comparison};
-use crate::product::{Operands, timed, verdict};
+use crate::product::{Operands, timed, verdict_beside};
 use crate::units::{bytes, digits, giga_per_second, time_us};
 
 /// What `windrow spmm` prints, and writes with `--json`.
@@ -25,6 +25,8 @@ struct Outcome {
     file: String,
     /// The type in which the values of the file are held, before they are rounded to the precision.
     values: &'static str,
+    /// NaN and infinite ones among them.
+    non_finite: usize,
     width: usize,
     seed: u64,
     plan: SpmmReport,
@@ -87,6 +89,7 @@ pub(crate) fn run(args: &SpmmArgs, console: Console) -> Result<()> {
 fn run_with<V: Value>(options: SpmmOptions, args: &SpmmArgs, console: Console) -> Result<()> {
     let device = args.device.open()?;
     let (a, _) = load::read::<V>(&args.file, &args.read, console)?;
+    let non_finite = load::tell_non_finite(&a, console);
     let (profile, tuned) = match args.no_tuned {
         true => (Profile::built_in(&device), None),
         false => (load::profile(&device, console), load::tuned(&device, console)),
@@ -106,7 +109,8 @@ fn run_with<V: Value>(options: SpmmOptions, args: &SpmmArgs, console: Console) -
             path.display()
         ));
     }
-    let outcome = with_element!(options.precision, T => product::<T, V>(&a, &plan, args, console))?;
+    let mut outcome = with_element!(options.precision, T => product::<T, V>(&a, &plan, args, console))?;
+    outcome.non_finite = non_finite;
     console.line(&outcome)?;
     console.object("spmm", &outcome)?;
     conclusion(outcome.verification.as_ref())
@@ -149,6 +153,7 @@ fn product<B: Element, V: Value>(
     Ok(Outcome {
         file: args.file.display().to_string(),
         values: V::NAME,
+        non_finite: 0,
         width: args.width,
         seed: args.seed,
         preprocessing_us: report.preprocessing_us(),
@@ -198,7 +203,7 @@ impl fmt::Display for Outcome {
             format!("{}, as long as {} runs", time_us(self.preprocessing_us), digits(calls)),
         );
         if let Some(found) = &self.verification {
-            listing.add("verify", verdict(found));
+            listing.add("verify", verdict_beside(found, self.non_finite, "values"));
         }
         if let Some(cusparse) = &self.cusparse {
             listing.add("cuSPARSE", cusparse.to_string());
@@ -215,6 +220,7 @@ mod tests {
     use windrow::{Device, Spmm};
 
     use super::*;
+    use crate::product::verdict;
 
     #[test]
     fn a_wrong_product_is_a_failure() {

@@ -8,7 +8,7 @@ use windrow::io::{self, ReadOptions};
 use windrow::synthetic::seeded_values;
 use windrow::{
     Algorithm, Csf3, DenseRef, Device, DeviceKind, DeviceMatrix, Element, Mttkrp, MttkrpPlan, MttkrpReport,
-    Precision, SpmmReport, Ttm, TtmPlan, Value, Verification, with_element,
+    Precision, Profile, SpmmReport, Ttm, TtmPlan, Value, Verification, with_element,
 };
 use windrow_bench::measure::{TensorOperation, Timing, measure};
 
@@ -17,6 +17,7 @@ use crate::command::spmm::conclusion;
 use crate::console::{Console, tell};
 use crate::failure::{Failure, Result};
 use crate::listing::Listing;
+use crate::load;
 use crate::product::{poison, refuse_beyond_memory, timed, verdict};
 use crate::units::{count, digits, giga_per_second};
 
@@ -68,12 +69,18 @@ impl Product {
         }
     }
 
-    fn plan<V: Value>(self, a: &Csf3<V>, args: &TensorArgs, device: &Device) -> Result<Plan> {
+    fn plan<V: Value>(
+        self,
+        a: &Csf3<V>,
+        args: &TensorArgs,
+        device: &Device,
+        profile: &Profile,
+    ) -> Result<Plan> {
         let TensorArgs { width, precision, determinism, .. } = *args;
         Ok(match self {
             Self::Mttkrp => {
-                let mut builder =
-                    Mttkrp::builder(a).width(width).precision(precision).determinism(determinism);
+                let mut builder = Mttkrp::builder(a).width(width).precision(precision).profile(profile);
+                builder = builder.determinism(determinism);
                 if let Some(point) = args.parallelism {
                     builder = builder.parallelism(point);
                 }
@@ -84,7 +91,7 @@ impl Product {
             }
             Self::Ttm(algorithm) => {
                 let mut builder = Ttm::builder(a).width(width).precision(precision).algorithm(algorithm);
-                builder = builder.determinism(determinism);
+                builder = builder.determinism(determinism).profile(profile);
                 if let Some(point) = args.parallelism {
                     builder = builder.parallelism(point);
                 }
@@ -119,8 +126,9 @@ fn run(args: &TensorArgs, product: Product, console: Console) -> Result<()> {
 fn outcome<V: Value>(args: &TensorArgs, product: Product, console: Console) -> Result<Outcome> {
     let (device, operation) = (args.device.open()?, product.operation());
     let a = read::<V>(args, operation, console)?;
+    let profile = load::profile(&device, console);
     let spinner = console.spinner("planning");
-    let plan = product.plan(&a, args, &device);
+    let plan = product.plan(&a, args, &device, &profile);
     spinner.finish_and_clear();
     let (plan, case) = (plan?, Case { a: &a, args, operation });
     with_element!(args.precision, T => case.product::<T>(&plan, &device, console))
@@ -248,5 +256,39 @@ impl fmt::Display for Outcome {
             listing.add("verify", verdict(found));
         }
         write!(f, "{listing}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use windrow::{Coo3, EmulatorSchedule};
+
+    use super::*;
+    use crate::args::{Arguments, Command};
+
+    #[test]
+    fn plans_go_by_the_profile() {
+        let device = Device::emulator(EmulatorSchedule::InOrder);
+        let entries = (0..4000u32).map(|i| ([i % 10, i % 50, i % 80], 1.0f32));
+        let tensor = Coo3::from_entries([10, 50, 80], entries).unwrap().to_csf([0, 1, 2]).unwrap();
+        for (name, product) in [("mttkrp", Product::Mttkrp), ("ttm", Product::Ttm(Algorithm::SegmentGroup))] {
+            let command = ["windrow", name, "a.tns", "--width", "4"];
+            let args = match Arguments::parse_from(command).command {
+                Command::Mttkrp(args) => args.product,
+                Command::Ttm(args) => args.product,
+                _ => panic!("another command"),
+            };
+            let report = |threads| {
+                let mut profile = Profile::built_in(&device);
+                profile.costs.tensor_threads = threads;
+                let point = match product.plan(&tensor, &args, &device, &profile).unwrap() {
+                    Plan::Mttkrp(plan) => plan.report().parallelism.clone(),
+                    Plan::Ttm(plan) => plan.report().parallelism.clone(),
+                };
+                point.expect("a GPU's plan has a point")
+            };
+            assert_ne!(report(1.0), report(1e9), "{name}");
+        }
     }
 }

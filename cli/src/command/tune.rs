@@ -27,7 +27,7 @@ struct Outcome {
 pub(crate) fn run(args: &TuneArgs, console: Console) -> Result<()> {
     let device = args.device.open()?;
     if args.product.file.is_some() {
-        return tune_product::run(&args.product, &device, args.dry_run, console);
+        return tune_product::run(args, &device, console);
     }
     if device.kind() == DeviceKind::Cpu {
         let message =
@@ -42,7 +42,12 @@ pub(crate) fn run(args: &TuneArgs, console: Console) -> Result<()> {
         Profile::prepare(path)?;
     }
     let spinner = console.spinner("measuring");
-    let found = tune(&device, Sampling::default(), &mut |what| spinner.set_message(what.to_owned()));
+    let found = tune(&device, Sampling::default(), &mut |what| {
+        spinner.set_message(what.to_owned());
+        if args.verbose {
+            spinner.suspend(|| console.note(what));
+        }
+    });
     spinner.finish_and_clear();
     let tuning = found?;
     let saved = path.as_ref().map_or(Ok(()), |path| tuning.profile.save(path));

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::Serialize;
 use windrow::reorder::{Method, Options};
@@ -10,7 +11,7 @@ use windrow::{
 };
 use windrow_bench::measure::{Limits, Outcome as Tried, ProductTuning, SweepPath, TuneRequest, tune_product};
 
-use crate::args::TuneProductArgs;
+use crate::args::{TuneArgs, TuneProductArgs};
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
 use crate::listing::{Align, Table};
@@ -99,15 +100,19 @@ impl Outcome {
     }
 }
 
-pub(super) fn run(args: &TuneProductArgs, device: &Device, dry_run: bool, console: Console) -> Result<()> {
-    match args.precision {
-        Precision::F64 => run_with::<f64>(args, device, dry_run, console),
-        _ => run_with::<f32>(args, device, dry_run, console),
+pub(super) fn run(args: &TuneArgs, device: &Device, console: Console) -> Result<()> {
+    match args.product.precision {
+        Precision::F64 => run_with::<f64>(args, device, console),
+        _ => run_with::<f32>(args, device, console),
     }
 }
 
 /// With the values of the file, and `C`, as `V`.
-fn run_with<V: Real>(args: &TuneProductArgs, device: &Device, dry_run: bool, console: Console) -> Result<()> {
+fn run_with<V: Real>(
+    &TuneArgs { dry_run, verbose, product: ref args, .. }: &TuneArgs,
+    device: &Device,
+    console: Console,
+) -> Result<()> {
     let (Some(file), Some(width)) = (&args.file, args.width) else {
         return Err(Failure::usage("a matrix is tuned for a width: windrow tune FILE --width N"));
     };
@@ -125,14 +130,22 @@ fn run_with<V: Real>(args: &TuneProductArgs, device: &Device, dry_run: bool, con
     let order = method.map(|method| find_order(&a, method, console)).transpose()?;
     let options = args.options(width);
     let key = ProductKey::new(&a, &options);
+    let spinner = console.spinner("tuning");
+    let tell = |path: &SweepPath, spent: Duration| {
+        let message = trial(path, spent, args.budget);
+        if verbose {
+            spinner.suspend(|| console.note(&message));
+        }
+        spinner.set_message(message);
+    };
     let request = TuneRequest {
         options,
         order: method.zip(order.as_ref()),
         also: tuned.as_ref().and_then(|tuned| tuned.get(&key)).map(|product| product.options),
         limits: Limits { budget: args.budget, ..Limits::default() },
         seed: args.seed,
+        tell: Some(&tell),
     };
-    let spinner = console.spinner("tuning");
     let tuning = tune_product(device, &a, &request);
     spinner.finish_and_clear();
     let tuning = tuning?;
@@ -159,6 +172,12 @@ fn run_with<V: Real>(args: &TuneProductArgs, device: &Device, dry_run: bool, con
         return Err(Failure::new(Exit::Verification, message));
     }
     Ok(saved?)
+}
+
+/// What is tried, and how much of the budget is spent.
+fn trial(path: &SweepPath, spent: Duration, budget: Duration) -> String {
+    let us = |time: Duration| time_us(time.as_secs_f64() * 1e6);
+    format!("tuning, {} of at most {}: {path}", us(spent), us(budget))
 }
 
 fn find_order<V: Value>(a: &Csr<V>, method: Method, console: Console) -> Result<Permutation> {

@@ -24,6 +24,8 @@ struct Sweep {
     rows: usize,
     cols: usize,
     nnz: usize,
+    /// NaN and infinite values of the file.
+    non_finite: usize,
     device: String,
     determinism: Determinism,
     /// The order of the rows: a method, a file, or the matrix's own.
@@ -73,6 +75,7 @@ pub(crate) fn run(args: &VerifyArgs, console: Console) -> Result<()> {
         units::count(a.cols()),
         units::count(a.nnz())
     ));
+    let non_finite = load::tell_non_finite(&a, console);
     let profile = load::profile(&device, console);
     let request =
         PlanRequest::new(options, &args.plan, (&a, &device), profile, console)?.settle(&a, console)?;
@@ -85,6 +88,7 @@ pub(crate) fn run(args: &VerifyArgs, console: Console) -> Result<()> {
         rows: a.rows(),
         cols: a.cols(),
         nnz: a.nnz(),
+        non_finite,
         device: device.to_string(),
         determinism: options.determinism,
         order: match (&args.plan.reorder, options.reorder) {
@@ -310,6 +314,7 @@ mod tests {
             rows: 1,
             cols: 1,
             nnz: 1,
+            non_finite: 0,
             device: String::new(),
             determinism: Determinism::default(),
             order: String::new(),

@@ -22,13 +22,16 @@ fn shrinking_memory_ends_in_an_error() {
     // A row for each number up to the largest: 16 bytes of text, 34 MB of offsets.
     let graph = folder.file("rows.txt", "0 4194303\n");
     let tensor = folder.file("slices.tns", "1 1 1 1.0\n4194304 2 2 2.0\n");
-    let order = folder.path("rows.order");
+    let [order, archive, gzipped] = ["rows.order", "rows.npz", "rows.mtx.gz"].map(|name| folder.path(name));
     for work in [
         &["info", &graph][..],
         &["spmm", &graph, "--width", "1", "--device", "cpu", "--repeat", "1"],
         &["sddmm", &graph, "--inner", "2", "--device", "cpu", "--repeat", "1"],
         &["reorder", &graph, &order, "--method", "degree"],
         &["reorder", &graph, &order, "--method", "rcm"],
+        &["reorder", &graph, &order, "--method", "similarity"],
+        &["convert", &graph, &archive],
+        &["convert", &graph, &gzipped],
         &["mttkrp", &tensor, "--width", "3", "--device", "cpu", "--repeat", "1"],
     ] {
         let mut refused = 0;

@@ -254,3 +254,22 @@ fn what_was_found_is_printed_even_if_it_cannot_be_kept() {
     let tuned = with_cache(&folder, &tune);
     tuned.failed(3, &["tuned choices", "cannot be written", &path]).says(&["candidates tried"]);
 }
+
+#[test]
+fn what_is_tried_is_told_if_asked_for() {
+    let (folder, ..) = small_matrix();
+    let file = folder.path("eye.mtx");
+    let tune = ["tune", &file, "--width", "4", "--budget", "150ms", "--device", "cpu", "--dry-run"];
+    let told = with_cache(&folder, &[&tune[..], &["--verbose", "--json"]].concat());
+    let object = told.json("windrow.tune-product/1");
+    let lines: Vec<&str> = told.stderr.lines().collect();
+    assert_eq!(lines.len() as u64, object["tried"].as_u64().unwrap(), "{told:?}");
+    assert!(
+        lines.iter().all(|line| line.starts_with("tuning, ") && line.contains(" of at most 150 ms: ")),
+        "{told:?}"
+    );
+    assert!(lines[0].ends_with(object["default"]["path"].as_str().unwrap()), "{told:?}");
+    // Standard error is no terminal here.
+    assert_eq!(with_cache(&folder, &tune).succeeded().stderr, "");
+    assert_eq!(with_cache(&folder, &[&tune[..], &["--verbose", "--quiet"]].concat()).succeeded().stderr, "");
+}

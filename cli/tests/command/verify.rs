@@ -62,3 +62,27 @@ fn nothing_to_check_is_not_hidden() {
     windrow(&["verify", &data("mbeacxc.mtx.gz"), "--device", "cuda:99"]).failed(4, &["CUDA"]);
     windrow(&["verify", &file, "--widths", "3,x"]).failed(2, &["--widths"]);
 }
+
+#[test]
+fn values_that_are_not_finite_are_told() {
+    let folder = Folder::new();
+    let text = "%%MatrixMarket matrix coordinate real general\n2 2 3\n1 1 nan\n2 1 inf\n2 2 1\n";
+    let file = folder.file("not-finite.mtx", text);
+    let note = "note: 2 of 3 values are NaN or infinite\n";
+    let verify = ["verify", &file, "--device", "cpu", "--widths", "3"];
+    let spmm = ["spmm", &file, "-n", "3", "--device", "cpu", "--repeat", "1", "--verify", "--no-tuned"];
+    let told = windrow(&verify);
+    told.succeeded().says(&["7 passed, 0 failed"]);
+    assert!(told.stderr.contains(note), "{told:?}");
+    let told = windrow(&spmm);
+    told.succeeded().says(&["what values without a finite value reach is only compared in not being finite"]);
+    assert_eq!(told.stderr, note);
+    assert_eq!(windrow(&[&spmm[..], &["--quiet"]].concat()).succeeded().stderr, "");
+    for (command, schema) in [(&verify[..], "windrow.verify/1"), (&spmm[..], "windrow.spmm/1")] {
+        assert_eq!(windrow(&[command, &["--json"]].concat()).json(schema)["non_finite"], 2);
+    }
+    let finite = folder.file("finite.mtx", text.replace("nan", "3").replace("inf", "4"));
+    let told =
+        windrow(&["spmm", &finite, "-n", "3", "--device", "cpu", "--repeat", "1", "--verify", "--no-tuned"]);
+    assert!(!told.succeeded().stdout.contains("finite") && told.stderr.is_empty(), "{told:?}");
+}

@@ -104,12 +104,7 @@ impl<T: Summed> Kernel for Combine<T> {
             }
             if index < p.row_count && (!wide || s.warp() == 0) {
                 let beta = if stride & ADDS != 0 { Factor::new(T::ONE) } else { p.dense.out.beta };
-                // A launch of few rows waits for its instructions to arrive: the usual ones are few.
-                if p.dense.out.is_linear() {
-                    p.dense.out.store_linear(s, beta.get::<T>(), (row, column), sum);
-                } else {
-                    Output { beta, ..p.dense.out }.store(s, row, column, sum);
-                }
+                Output { beta, ..p.dense.out }.store(s, row, column, sum);
             }
         }
     }

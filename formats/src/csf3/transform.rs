@@ -1,16 +1,23 @@
 //! Tensors made from a tensor: other values, other form.
 
 use super::Csf3;
-use crate::memory::{try_copy, try_zeroed};
-use crate::{Coo3, FormatError, Value};
+use crate::memory::{try_collect, try_copy, try_zeroed};
+use crate::{Coo3, FormatError, OutOfMemory, Value};
 
 impl<V: Value> Csf3<V> {
     /// The same pattern with value `f(v)` in place of each `v`.
+    ///
+    /// # Panics
+    /// If there is no memory for it; [`with_values`](Self::with_values) says so.
     pub fn map_values<W: Value>(&self, f: impl Fn(V) -> W) -> Csf3<W> {
-        self.on_this_pattern(self.values.iter().map(|&value| f(value)).collect())
+        let values = try_collect(self.values.iter().map(|&value| f(value)), "values");
+        values.and_then(|values| self.on_this_pattern(values)).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// The same tensor in another element type, each value rounded once.
+    ///
+    /// # Panics
+    /// As [`map_values`](Self::map_values).
     pub fn cast<W: Value>(&self) -> Csf3<W> {
         self.map_values(|value| W::from_f64(value.to_f64()))
     }
@@ -18,27 +25,28 @@ impl<V: Value> Csf3<V> {
     /// The same pattern with other values, one for each entry in order.
     ///
     /// # Errors
-    /// [`FormatError::LengthMismatch`] unless there are as many values as entries.
+    /// [`FormatError::LengthMismatch`] unless there are as many values as entries;
+    /// [`FormatError::OutOfMemory`]: the indices are copied.
     pub fn with_values<W: Value>(&self, values: Vec<W>) -> Result<Csf3<W>, FormatError> {
         if values.len() != self.nnz() {
             let (found, expected, why) = (values.len(), self.nnz(), "one for each entry of the pattern");
             return Err(FormatError::LengthMismatch { array: "values", found, expected, why });
         }
-        Ok(self.on_this_pattern(values))
+        Ok(self.on_this_pattern(values)?)
     }
 
-    fn on_this_pattern<W>(&self, values: Vec<W>) -> Csf3<W> {
-        Csf3 {
+    fn on_this_pattern<W>(&self, values: Vec<W>) -> Result<Csf3<W>, OutOfMemory> {
+        Ok(Csf3 {
             dims: self.dims,
             mode_order: self.mode_order,
-            root_indices: self.root_indices.clone(),
-            root_offsets: self.root_offsets.clone(),
-            fiber_indices: self.fiber_indices.clone(),
-            fiber_offsets: self.fiber_offsets.clone(),
-            leaf_indices: self.leaf_indices.clone(),
+            root_indices: try_copy(&self.root_indices, "root_indices")?,
+            root_offsets: try_copy(&self.root_offsets, "root_offsets")?,
+            fiber_indices: try_copy(&self.fiber_indices, "fiber_indices")?,
+            fiber_offsets: try_copy(&self.fiber_offsets, "fiber_offsets")?,
+            leaf_indices: try_copy(&self.leaf_indices, "leaf_indices")?,
             values,
             summed_duplicates: self.summed_duplicates,
-        }
+        })
     }
 
     /// The entries as a list, in the order of the tree, modes as the tensor numbers them.

@@ -2,16 +2,23 @@
 
 use super::Csr;
 use super::build::Draft;
-use crate::memory::{dimension, narrow, try_copy, try_zeroed};
+use crate::memory::{dimension, narrow, try_collect, try_copy, try_zeroed};
 use crate::{Coo, FormatError, Permutation, Value};
 
 impl<V: Value> Csr<V> {
     /// The same pattern, shared, with value `f(v)` in place of each `v`.
+    ///
+    /// # Panics
+    /// If there is no memory for the values; [`with_values`](Self::with_values) takes those that the caller has.
     pub fn map_values<W: Value>(&self, f: impl Fn(V) -> W) -> Csr<W> {
-        self.on_this_pattern(self.values.iter().map(|&value| f(value)).collect())
+        let values = try_collect(self.values.iter().map(|&value| f(value)), "values");
+        self.on_this_pattern(values.unwrap_or_else(|error| panic!("{error}")))
     }
 
     /// The same matrix in another element type, each value rounded once; the pattern is shared.
+    ///
+    /// # Panics
+    /// As [`map_values`](Self::map_values).
     pub fn cast<W: Value>(&self) -> Csr<W> {
         self.map_values(|value| W::from_f64(value.to_f64()))
     }

@@ -122,6 +122,9 @@ pub enum WriteError {
     /// The file could not be created or written.
     #[error("cannot write: {0}")]
     Io(#[from] io::Error),
+    /// There is not enough memory for what is written at a time.
+    #[error("cannot write: {0}")]
+    OutOfMemory(#[from] OutOfMemory),
     /// The file name does not tell the format.
     #[error(
         "the name does not tell the format; end it in .mtx, .smtx, .npz, .txt, .el or .edges, .gz behind it \

@@ -7,9 +7,10 @@ use std::path::Path;
 
 use rayon::prelude::*;
 
-use super::blocks::TextSource;
+use super::blocks::{End, TextSource};
+use super::edge_list::OWN_MARK;
 use super::line::{Fault, Line};
-use super::number::{scan_f64, scan_index};
+use super::number::{parse_unsigned, scan_f64, scan_index};
 use super::records::{Records, parse_records};
 use super::scan::{blank, line_end};
 use super::source::Source;
@@ -53,7 +54,8 @@ pub fn read_tns<V: Value>(
 ///
 /// Lines are `i j k value`, indices from 1, separated by blanks or tabs; blank lines and `#` comments are skipped.
 /// Values are decimal numbers, `inf` or `nan`. Entries keep the order of the file, duplicates included. Without
-/// `dims`, each dimension is the largest index of its mode.
+/// `dims`, each dimension is the largest index of its mode. A file that [`write_tns`](super::write_tns) wrote says how
+/// many entries it has, and must have them.
 ///
 /// `options.format` does not matter, and neither do the limits of rows and columns: nothing here is as long as a
 /// mode. `reader` must not start parallel work with rayon, since other threads wait for it.
@@ -64,7 +66,8 @@ pub fn read_tns<V: Value>(
 /// # Errors
 /// - [`ReadError::Io`] if reading or decompressing fails;
 /// - [`ReadError::Malformed`] for a line without exactly three indices and a value, for an index that is no number
-///   from 1 to its dimension, or to 2³² − 1 without `dims`, and for content that is empty or blank;
+///   from 1 to its dimension, or to 2³² − 1 without `dims`, for content that is empty or blank, and for a file of
+///   [`write_tns`](super::write_tns) that was cut off;
 /// - [`ReadError::Limit`] if there are more entries or bytes than `options.limits` allows;
 /// - [`ReadError::Matrix`] if one of `dims` exceeds 2³² − 1, or there is not enough memory.
 ///
@@ -94,26 +97,74 @@ fn read<V: Value>(
     let largest = dims.map(mode_dimensions).transpose()?.unwrap_or([u32::MAX; 3]);
     let limits = options.limits;
     let mut text = TextSource::new(source.reader, limits);
-    skip_blank_lines(&mut text)?;
+    let stated = look_ahead(&mut text)?;
     let too_many = |line| {
         let nnz = limits.max_nnz.saturating_add(1);
         let error = limits.check_nnz(&format!("line {line}"), nnz).err();
         error.unwrap_or_else(|| limits.too_many_bytes(nnz))
     };
     let records = parse_records(text, &Entries { largest, value: PhantomData }, limits.max_nnz, too_many)?;
+    if let Some(stated) = stated {
+        stated.check(records.count, (records.lines, records.end))?;
+    }
     options.tell(Stage::Assembling, 0, None);
     assemble(records.blocks, dims)
 }
 
-/// Takes what comes before the first entry or comment.
-fn skip_blank_lines(text: &mut TextSource<'_>) -> Result<(), ReadError> {
-    while let Some(line) = text.peek_line()? {
-        if Line::new(line).token().is_some() {
+/// What the comment of a file that was written here says of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stated {
+    line: u64,
+    entries: u64,
+}
+
+impl Stated {
+    /// Of a comment such as `# Dims: 2 3 2 Entries: 1 (windrow)`; comments of others may count otherwise.
+    fn parse(text: &[u8], line: u64) -> Option<Self> {
+        let mut words = Line::new(text);
+        let words: Vec<&[u8]> = std::iter::from_fn(|| words.token()).map(|word| word.bytes).collect();
+        match words[..] {
+            [.., b"Entries:", entries, mark] if mark == OWN_MARK.as_bytes() => {
+                Some(Self { line, entries: parse_unsigned(entries)? })
+            }
+            _ => None,
+        }
+    }
+
+    /// An error if a file has not all that it says.
+    fn check(self, entries: u64, (lines, end): (u64, End)) -> Result<(), ReadError> {
+        // A number whose last digits are missing is a number too.
+        if entries == self.entries && !end.within_line {
             return Ok(());
         }
+        let expected = format!("{} entries in all, as line {} says", self.entries, self.line);
+        let within = if end.within_line { ", within a line" } else { "" };
+        let found = format!(
+            "the end of the file after {entries} entries{within}; it was cut off, or edited: then correct that line"
+        );
+        Err(Fault::new(1, expected, found).at_line(lines + 1))
+    }
+}
+
+/// Takes what comes before the first entry, and returns what comments there say.
+fn look_ahead(text: &mut TextSource<'_>) -> Result<Option<Stated>, ReadError> {
+    let (mut commented, mut stated) = (false, None);
+    loop {
+        let number = text.lines_taken() + 1;
+        let Some(line) = text.peek_line()? else { break };
+        match Line::new(line).token() {
+            Some(token) if token.bytes[0] != COMMENT => return Ok(stated),
+            token => commented |= token.is_some(),
+        }
+        stated = stated.or_else(|| Stated::parse(line, number));
         text.take_line()?;
     }
-    Err(Fault::new(1, "an entry or a comment", "the end of the file").at_line(text.lines_taken() + 1))
+    match commented {
+        true => Ok(stated),
+        false => {
+            Err(Fault::new(1, "an entry or a comment", "the end of the file").at_line(text.lines_taken() + 1))
+        }
+    }
 }
 
 /// The entries of a block, indices from 0.

@@ -2,8 +2,8 @@
 
 use super::check::{self, length};
 use super::{VectorNm, VectorNmParts};
-use crate::memory::try_zeroed;
-use crate::{FormatError, Value};
+use crate::memory::{try_with_room, try_zeroed};
+use crate::{FormatError, OutOfMemory, Value};
 
 /// Bytes of `count` indices of `bits` bits.
 pub(crate) fn packed_len(count: usize, bits: usize) -> usize {
@@ -14,6 +14,9 @@ pub(crate) fn packed_len(count: usize, bits: usize) -> usize {
 impl<T> VectorNm<T> {
     /// The [indices](Self::indices) in `b = ⌈log₂ M⌉` bits each, the first in the lowest bits of the first byte: index
     /// `i` is bits `i·b .. (i + 1)·b` of the whole, counted from the lowest of each byte. Bits behind the last are 0.
+    ///
+    /// # Panics
+    /// If there is no memory for them.
     ///
     /// # Examples
     /// ```
@@ -26,8 +29,13 @@ impl<T> VectorNm<T> {
     /// # Ok::<(), windrow_formats::FormatError>(())
     /// ```
     pub fn packed_indices(&self) -> Vec<u8> {
+        self.try_packed_indices().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// [`packed_indices`](Self::packed_indices), or an error where there is no memory for them.
+    pub(crate) fn try_packed_indices(&self) -> Result<Vec<u8>, OutOfMemory> {
         let bits = self.pattern.index_bits();
-        let mut packed = Vec::with_capacity(packed_len(self.indices.len(), bits));
+        let mut packed = try_with_room(packed_len(self.indices.len(), bits), "packed indices")?;
         let (mut word, mut held) = (0u32, 0);
         for &position in &self.indices {
             word |= u32::from(position) << held;
@@ -41,7 +49,7 @@ impl<T> VectorNm<T> {
         if held > 0 {
             packed.push(word.to_le_bytes()[0]);
         }
-        packed
+        Ok(packed)
     }
 }
 

@@ -19,7 +19,7 @@ pub enum Fault {
     Refused,
     /// It does what it was asked for, and reports an error nevertheless: that of something earlier.
     Late,
-    /// It does nothing, nor does any later call: the device is gone.
+    /// It does nothing, nor does any later call: the device is lost ([`DeviceError::Lost`]).
     Sticky,
 }
 
@@ -90,8 +90,8 @@ impl Faults {
     ) -> Result<T, DeviceError> {
         match self.next(name) {
             None => call(),
-            Some(Fault::Late) => call().and_then(|_| Err(error(name))),
-            Some(Fault::Refused | Fault::Sticky) => Err(error(name)),
+            Some(Fault::Late) => call().and_then(|_| Err(error(name, Fault::Late))),
+            Some(fault @ (Fault::Refused | Fault::Sticky)) => Err(error(name, fault)),
         }
     }
 }
@@ -104,9 +104,12 @@ impl fmt::Debug for Faults {
 }
 
 /// What a call that fails reports.
-fn error(call: &'static str) -> DeviceError {
+fn error(call: &'static str, fault: Fault) -> DeviceError {
     let (name, message) = ("FAULT".to_owned(), "a fault that was asked for".to_owned());
-    DeviceError::Driver { call, name, message }
+    match fault {
+        Fault::Sticky => DeviceError::Lost { call, name, message },
+        Fault::Refused | Fault::Late => DeviceError::Driver { call, name, message },
+    }
 }
 
 /// A machine with such faults in front of it.
@@ -134,7 +137,7 @@ impl FaultyMachine {
 impl Machine for FaultyMachine {
     fn alloc(&self, bytes: u64, what: &'static str) -> Result<u64, DeviceError> {
         match self.faults.next("alloc") {
-            Some(Fault::Sticky) => return Err(error("alloc")),
+            Some(Fault::Sticky) => return Err(error("alloc", Fault::Sticky)),
             // Nobody could free what came with an error, so that no driver hands any out.
             Some(Fault::Refused | Fault::Late) => {
                 let device = "a device with faults".to_owned();

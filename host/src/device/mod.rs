@@ -39,7 +39,8 @@ use machine::Description;
 ///
 /// All work of one device is done in the order in which it is asked for, also from several threads, unless it is asked
 /// of another [`Stream`] than [the device's own](Device::stream). On a GPU it is asynchronous: a call returns when the
-/// work is queued.
+/// work is queued. So an error of a kernel is told by a later call; after some, such as an access to an illegal
+/// address, the driver does nothing more for the process, and every call is [`DeviceError::Lost`].
 ///
 /// # Examples
 /// ```

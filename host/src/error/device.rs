@@ -132,13 +132,26 @@ pub enum DeviceError {
         /// Blocks along the slow axis.
         y: u64,
     },
-    /// An error of the CUDA driver. After one of the kinds that break the context (an illegal address, for
-    /// example), every later call fails with the same.
+    /// An error of the CUDA driver.
     #[error("{call} failed: {name}: {message}")]
     Driver {
         /// The driver function that failed, such as `cuMemHostAlloc`.
         call: &'static str,
         /// The driver's name of the error.
+        name: String,
+        /// The driver's description of the error, in English.
+        message: String,
+    },
+    /// An error of the CUDA driver after which it does nothing more for this process: a kernel accessed an illegal
+    /// address, for example, or memory failed. Whatever is asked of the device later ends with the same error.
+    #[error(
+        "{call} failed: {name}: {message}; the device is lost to this process, with all that lies in its memory: \
+         start a new process"
+    )]
+    Lost {
+        /// The driver function that was the first to report it, which need not be what caused it.
+        call: &'static str,
+        /// The driver's name of the error, such as `CUDA_ERROR_ILLEGAL_ADDRESS`.
         name: String,
         /// The driver's description of the error, in English.
         message: String,

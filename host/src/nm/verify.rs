@@ -1,6 +1,7 @@
 //! Checks a product with N:M weights against an f64 reference, element by element.
 
-use windrow_formats::{Value, VectorNm};
+use windrow_formats::memory::{try_collect, try_filled, try_with_room};
+use windrow_formats::{OutOfMemory, Value, VectorNm};
 
 use super::options::NmAlgorithm;
 use super::plan::NmSpmmPlan;
@@ -67,7 +68,7 @@ impl NmSpmmPlan {
         a: &DeviceMatrix<E>,
         c: &DeviceMatrix<C>,
     ) -> Result<Verification, NmError> {
-        self.verify_rows(weights, run, a, c, &(0..c.rows()).collect::<Vec<_>>())
+        self.verify_rows(weights, run, a, c, &try_collect(0..c.rows(), "rows to check")?)
     }
 
     /// [`verify`](Self::verify) for some rows of `C`: of a large product a sample. Rows that follow each
@@ -115,12 +116,14 @@ impl NmSpmmPlan {
             activation: run.activation,
         };
         let got = c.download()?;
-        let batches: Vec<&[usize]> = batches(rows).collect();
+        let mut checked = try_with_room(batches(rows).count(), "rows to check")?;
+        checked.extend(batches(rows));
+        let batches: Vec<&[usize]> = checked;
         let of_batch = |batch: usize| {
             let (first, rows) = (batches[batch][0], batches[batch].len());
             check.rows(first, &got[first * n..][..rows * n])
         };
-        Ok(all_parts(batches.len(), &of_batch))
+        Ok(all_parts(batches.len(), &of_batch)?)
     }
 }
 
@@ -153,10 +156,10 @@ struct Check<'a, V> {
 
 impl<V: Value> Check<'_, V> {
     /// Compares some rows, the first of which is row `first` of `C`.
-    fn rows<C: Element>(&self, first: usize, got: &[C]) -> Verification {
+    fn rows<C: Element>(&self, first: usize, got: &[C]) -> Result<Verification, OutOfMemory> {
         let n = self.weights.cols();
         let count = got.len() / n;
-        let mut sums = vec![(0.0f64, 0.0f64); got.len()];
+        let mut sums = try_filled(got.len(), (0.0f64, 0.0f64), "sums of rows")?;
         for u in 0..self.weights.kept_rows() {
             for v in 0..self.weights.vectors() {
                 let (columns, source) = (self.weights.vector_columns(v), self.weights.source_row(u, v));
@@ -185,7 +188,7 @@ impl<V: Value> Check<'_, V> {
                 (all.worst_ratio, all.worst_row, all.worst_col) = (ratio, first + at / n, at % n);
             }
         }
-        all
+        Ok(all)
     }
 
     /// `|got − act(x)|` in units of the bound; infinite where only one of the two is finite and none may
@@ -254,10 +257,10 @@ mod tests {
             both.notify_all();
             // Nobody who has begun goes on before both have: one thread alone would wait in vain.
             let waited = both.wait_timeout_while(begun, Duration::from_secs(60), |n| *n < 2).unwrap().1;
-            Verification { failures: waited.timed_out().into(), checked: 1, ..Verification::NOTHING }
+            Ok(Verification { failures: waited.timed_out().into(), checked: 1, ..Verification::NOTHING })
         };
         let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
-        let found = pool.install(|| all_parts(batches.len(), &met));
+        let found = pool.install(|| all_parts(batches.len(), &met)).unwrap();
         assert!(
             found.passed() && found.checked == 2,
             "one thread checked one batch after the other: {found}"

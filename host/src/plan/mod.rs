@@ -28,6 +28,6 @@ pub use schedule::{OccupancyRange, Schedule, Scheduling};
 pub(crate) use values::{Bits, Exceptions, GivenValues, Unplaced, Values};
 pub use verification::Verification;
 pub(crate) use verification::{
-    Double, Storing, UNIT_FMA, UNIT_MMA, all_parts, bounded_ratio, error_ratio, gamma, multiplied, ratio_to,
-    subnormal_error, unit_of,
+    Double, SUMMED_AT_ONCE, Storing, UNIT_FMA, UNIT_MMA, all_parts, bounded_ratio, column_blocks,
+    error_ratio, gamma, multiplied, ratio_to, subnormal_error, unit_of,
 };

@@ -1,9 +1,11 @@
 //! How far a result may be from its reference: units of roundoff, bounds, and what a comparison found.
 
 use std::fmt;
+use std::ops::Range;
 
 use half::f16;
 use rayon::prelude::*;
+use windrow_formats::OutOfMemory;
 use windrow_formats::memory::try_zeroed;
 
 use crate::cpu::each_chunk;
@@ -63,10 +65,21 @@ impl Verification {
     }
 }
 
+/// Columns of `C` that a thread sums at a time, on its stack, where references are no vectors of the whole width.
+pub(crate) const SUMMED_AT_ONCE: usize = 64;
+
+/// The ranges of [`SUMMED_AT_ONCE`] of so many columns.
+pub(crate) fn column_blocks(columns: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..columns).step_by(SUMMED_AT_ONCE).map(move |at| at..columns.min(at + SUMMED_AT_ONCE))
+}
+
 /// The parts of `C` together, each checked by `of_part`, on the threads of the current rayon pool.
-pub(crate) fn all_parts(parts: usize, of_part: &(dyn Fn(usize) -> Verification + Sync)) -> Verification {
-    let all = (0..parts).into_par_iter().map(of_part).reduce_with(Verification::worst_first);
-    all.unwrap_or(Verification::NOTHING)
+pub(crate) fn all_parts(
+    parts: usize,
+    of_part: &(dyn Fn(usize) -> Result<Verification, OutOfMemory> + Sync),
+) -> Result<Verification, OutOfMemory> {
+    let worst_first = |a: Verification, b| Ok(a.worst_first(b));
+    (0..parts).into_par_iter().map(of_part).try_reduce_with(worst_first).unwrap_or(Ok(Verification::NOTHING))
 }
 
 impl fmt::Display for Verification {

@@ -256,10 +256,10 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
             Parts { batches: EntryBatches::default(), entry_rows, col_indices, pattern }
         } else if report.algorithm == SddmmAlgorithm::Entries {
             let rows = (0..self.a.rows()).map(|row| (narrow(row), narrow(self.a.row_len(row))));
-            Parts { batches: entry_batches(rows, BATCH), entry_rows: Vec::new(), col_indices, pattern }
+            Parts { batches: entry_batches(rows, BATCH)?, entry_rows: Vec::new(), col_indices, pattern }
         } else {
             let lengths = pattern.rest_offsets().windows(2).map(|ends| ends[1] - ends[0]);
-            let batches = entry_batches(pattern.rest_rows().iter().copied().zip(lengths), BATCH);
+            let batches = entry_batches(pattern.rest_rows().iter().copied().zip(lengths), BATCH)?;
             Parts { batches, entry_rows: Vec::new(), col_indices: None, pattern }
         };
         let tiles = parts.pattern.tiles();

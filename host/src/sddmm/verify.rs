@@ -85,8 +85,8 @@ impl SddmmPlan {
                     (row.worst_ratio, row.worst_col) = (ratio, col as usize);
                 }
             }
-            row
+            Ok(row)
         };
-        Ok(all_parts(a.rows(), &row))
+        Ok(all_parts(a.rows(), &row)?)
     }
 }

@@ -281,9 +281,9 @@ fn lay_out<'a, V: Value>(
     let laid = match way {
         Way::Tiles(rule) => tile_stream::lay_out(context, rule.unwrap_or(PartitionRule::AllTile), clock)?,
         Way::Groups(division) => segment_group::lay_out(context, division)?,
-        Way::Path => merge_path::lay_out(context),
-        Way::Matricized => matricized_rows::lay_out(context),
-        Way::Rows | Way::Cpu(_) => row_split::lay_out(context),
+        Way::Path => merge_path::lay_out(context)?,
+        Way::Matricized => matricized_rows::lay_out(context)?,
+        Way::Rows | Way::Cpu(_) => row_split::lay_out(context)?,
     };
     clock.end("balance");
     match laid.facts.steps {

@@ -4,7 +4,8 @@ use std::cell::OnceCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rayon::prelude::*;
-use windrow_formats::{Csr, Pattern, Permutation, Value};
+use windrow_formats::memory::try_par_collect;
+use windrow_formats::{Csr, OutOfMemory, Pattern, Permutation, Value};
 
 use super::options::SpmmOptions;
 use super::select::Demand;
@@ -56,32 +57,38 @@ impl<V: Value> Context<'_, V> {
     /// What is in use are the columns of the rows that are worked on at the same time. If their whole rows of `B`
     /// fit, all slices of the width are worked on together; otherwise one after the other; and if not even a wide
     /// slice of them fits, narrow ones are taken.
-    pub(super) fn slicing(&self, cache_quarters: u64) -> Slicing {
-        let Some(l2) = self.device.l2_bytes() else { return Slicing::ALL };
+    pub(super) fn slicing(&self, cache_quarters: u64) -> Result<Slicing, OutOfMemory> {
+        let Some(l2) = self.device.l2_bytes() else { return Ok(Slicing::ALL) };
         let bytes = u64::from(self.options.precision.bytes());
         let rows_at_once = self.device.multiprocessors() as usize * WARPS_AT_ONCE * WINDOW_ROWS;
-        let in_use = || wide(columns_in_use(self.a.pattern(), self.order, rows_at_once));
-        let columns = *self.columns_in_use.get_or_init(in_use);
+        let columns = match self.columns_in_use.get() {
+            Some(&columns) => columns,
+            None => {
+                let columns = wide(columns_in_use(self.a.pattern(), self.order, rows_at_once)?);
+                *self.columns_in_use.get_or_init(|| columns)
+            }
+        };
         let room = l2 / 4 * cache_quarters;
         if columns.saturating_mul(wide(self.options.width)).saturating_mul(bytes) <= room {
-            return Slicing::ALL;
+            return Ok(Slicing::ALL);
         }
         let fitting = room / (columns * bytes).max(1);
-        Slicing { widest: narrow(index(fitting.clamp(1, u64::from(u32::MAX)))), together: false }
+        Ok(Slicing { widest: narrow(index(fitting.clamp(1, u64::from(u32::MAX)))), together: false })
     }
 }
 
 /// Distinct columns of `rows` successive rows in the middle of the order.
-fn columns_in_use(a: &Pattern, order: Option<&Permutation>, rows: usize) -> usize {
+fn columns_in_use(a: &Pattern, order: Option<&Permutation>, rows: usize) -> Result<usize, OutOfMemory> {
     let first = a.rows().saturating_sub(rows) / 2;
-    let seen: Vec<AtomicBool> = (0..a.cols()).into_par_iter().map(|_| AtomicBool::new(false)).collect();
+    let unseen = (0..a.cols()).into_par_iter().map(|_| AtomicBool::new(false));
+    let seen = try_par_collect(unseen, "columns in use")?;
     (first..a.rows().min(first + rows)).into_par_iter().with_min_len(256).for_each(|position| {
         let row = order.map_or(position, |order| order.to_old(position));
         for &col in a.row(row) {
             seen[col as usize].store(true, Ordering::Relaxed);
         }
     });
-    seen.into_par_iter().filter(|seen| seen.load(Ordering::Relaxed)).count()
+    Ok(seen.into_par_iter().filter(|seen| seen.load(Ordering::Relaxed)).count())
 }
 
 #[cfg(test)]
@@ -92,10 +99,10 @@ mod tests {
     fn columns_in_use_are_those_of_the_middle_rows() {
         let a =
             Csr::try_from_parts(4, 9, vec![0, 2, 3, 5, 6], vec![0, 1, 4, 4, 5, 8], vec![1.0f32; 6]).unwrap();
-        assert_eq!(columns_in_use(a.pattern(), None, 2), 2, "rows 1 and 2: columns 4 and 5");
-        assert_eq!(columns_in_use(a.pattern(), None, 100), 5);
+        assert_eq!(columns_in_use(a.pattern(), None, 2), Ok(2), "rows 1 and 2: columns 4 and 5");
+        assert_eq!(columns_in_use(a.pattern(), None, 100), Ok(5));
         let order = Permutation::try_from_new_to_old(vec![1, 0, 3, 2]).unwrap();
-        assert_eq!(columns_in_use(a.pattern(), Some(&order), 2), 3, "rows 0 and 3");
-        assert_eq!(columns_in_use(Csr::<f32>::zeros(0, 3).unwrap().pattern(), None, 5), 0);
+        assert_eq!(columns_in_use(a.pattern(), Some(&order), 2), Ok(3), "rows 0 and 3");
+        assert_eq!(columns_in_use(Csr::<f32>::zeros(0, 3).unwrap().pattern(), None, 5), Ok(0));
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use windrow_formats::OutOfMemory;
+use windrow_formats::memory::{try_collect, try_filled};
 use windrow_kernels::place_values::NOWHERE;
 use windrow_simt::GlobalPtr;
 
@@ -42,8 +44,8 @@ impl Places {
             ValueSlots::Gathered { sources, .. } => Ok(Some(match order {
                 None => gather(sources)?,
                 Some(order) => {
-                    let values: Vec<u32> = sources.iter().map(|&entry| order[entry as usize]).collect();
-                    gather(&values)?
+                    let values = sources.iter().map(|&entry| order[entry as usize]);
+                    gather(&try_collect(values, PLACES)?)?
                 }
             })),
             ValueSlots::Scattered { elements, places, .. } => {
@@ -52,7 +54,7 @@ impl Places {
                     let (what, remedy) = ("elements of tile records", "replace the values from the host");
                     return Err(PlanError::TooLarge { what, found, limit, remedy });
                 }
-                let places = of_values(places(nnz, NOWHERE), order);
+                let places = of_values(places(nnz, NOWHERE), order)?;
                 Ok(Some(Index::Scatter(DeviceBuffer::named(device, &places, PLACES)?)))
             }
             ValueSlots::OnDevice => Ok(None),
@@ -124,13 +126,13 @@ impl Places {
 }
 
 /// The places of values from those of the entries, where entry `e` takes value `order[e]`.
-fn of_values(places: Vec<u32>, order: Option<&[u32]>) -> Vec<u32> {
-    let Some(order) = order else { return places };
-    let mut of_values = vec![NOWHERE; places.len()];
+fn of_values(places: Vec<u32>, order: Option<&[u32]>) -> Result<Vec<u32>, OutOfMemory> {
+    let Some(order) = order else { return Ok(places) };
+    let mut of_values = try_filled(places.len(), NOWHERE, PLACES)?;
     for (&value, &place) in order.iter().zip(&places) {
         of_values[value as usize] = place;
     }
-    of_values
+    Ok(of_values)
 }
 
 #[cfg(all(test, feature = "emulator"))]

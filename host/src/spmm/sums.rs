@@ -1,5 +1,7 @@
 //! What was cut, and how its partial sums are added.
 
+use windrow_formats::OutOfMemory;
+use windrow_formats::memory::{try_collect, try_concat, try_with_room};
 use windrow_kernels::Entry;
 use windrow_kernels::combine::{Combine, CombineParams};
 use windrow_kernels::dense::Dense;
@@ -35,7 +37,11 @@ impl SplitPart {
         let sum_bytes = u64::from(precision.dtype().sum_bytes());
         let workspace = index(slot_rows * u64::from(columns) * sum_bytes);
         Ok(Self {
-            rows: DeviceBuffer::named(device, &[windows.as_slice(), cut_rows].concat(), "split_rows")?,
+            rows: DeviceBuffer::named(
+                device,
+                &try_concat(&[windows, cut_rows], "split_rows")?,
+                "split_rows",
+            )?,
             windows: SplitRows::of(0, windows),
             cut_rows: SplitRows::of(windows.len(), cut_rows),
             workspace_bytes: workspace,
@@ -127,7 +133,7 @@ impl WideC {
     }
 
     pub(super) fn alloc(device: &Device, rows: usize, precision: Precision) -> Result<Self, DeviceError> {
-        let listed: Vec<[u32; 4]> = (0..narrow(rows)).map(|row| [row, row, 1, 1]).collect();
+        let listed = try_collect((0..narrow(rows)).map(|row| [row, row, 1, 1]), "wide_c_rows")?;
         Ok(Self {
             c: DeviceBuffer::zeroed(device, rows * Self::row_bytes(precision) as usize, "wide_c")?,
             rows: DeviceBuffer::named(device, &listed, "wide_c_rows")?,
@@ -141,7 +147,12 @@ fn is_wide(row: &[u32; 4]) -> bool {
 }
 
 /// The rows to combine, those with many partials in front.
-pub(crate) fn wide_first(mut rows: Vec<[u32; 4]>) -> Vec<[u32; 4]> {
-    rows.sort_by_key(|row| !is_wide(row));
-    rows
+pub(crate) fn wide_first(rows: Vec<[u32; 4]>) -> Result<Vec<[u32; 4]>, OutOfMemory> {
+    if rows.is_sorted_by_key(|row| !is_wide(row)) {
+        return Ok(rows);
+    }
+    let mut sorted = try_with_room(rows.len(), "split_rows")?;
+    sorted.extend(rows.iter().filter(|row| is_wide(row)));
+    sorted.extend(rows.iter().filter(|row| !is_wide(row)));
+    Ok(sorted)
 }

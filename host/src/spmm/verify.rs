@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use windrow_formats::{Csr, Value};
+use windrow_formats::memory::try_collect;
+use windrow_formats::{Csr, OutOfMemory, Value};
 use windrow_kernels::Variant;
 use windrow_kernels::check::CheckParams;
 use windrow_simt::GlobalPtr;
@@ -17,8 +18,8 @@ use crate::matrix::DeviceMatrix;
 use crate::num::{index, narrow, wide};
 use crate::options::Precision;
 use crate::plan::{
-    Bits, Double, MAX_BLOCK_COLUMNS, UNIT_MMA, Verification, all_parts, check_device, error_ratio, queue_of,
-    start, unit_of,
+    Bits, Double, MAX_BLOCK_COLUMNS, SUMMED_AT_ONCE, UNIT_MMA, Verification, all_parts, check_device,
+    column_blocks, error_ratio, queue_of, start, unit_of,
 };
 use crate::tf32;
 
@@ -112,7 +113,7 @@ impl SpmmPlan {
                 self.verify_on_device(a, b, c, Check { unit, columns })
             }
             (_, ReferenceValues::Host(values)) => match (b.host(), c.host()) {
-                (Some(b), Some(c)) => Ok(verify_on_host(reference.a, values, b, c, self.precision)),
+                (Some(b), Some(c)) => Ok(verify_on_host(reference.a, values, b, c, self.precision)?),
                 _ => Ok(Verification::NOTHING), // not reached: both are on the CPU, as was checked
             },
             // Not reached: the reference is on the plan's device.
@@ -217,7 +218,8 @@ struct Uploaded {
 
 impl Uploaded {
     fn new<V: Value>(device: &Device, a: &Csr<V>, bits: &Bits) -> Result<Self, SpmmError> {
-        let offsets: Vec<u32> = a.row_offsets().iter().map(|&offset| narrow(index(offset))).collect();
+        let offsets = a.row_offsets().iter().map(|&offset| narrow(index(offset)));
+        let offsets = try_collect(offsets, "row_offsets")?;
         Ok(Self {
             row_offsets: DeviceBuffer::named(device, &offsets, "row_offsets")?,
             col_indices: DeviceBuffer::named(device, a.col_indices(), "col_indices")?,
@@ -251,30 +253,34 @@ fn verify_on_host<V: Value, B: Element, C: Element>(
     b: DenseRef<'_, B>,
     c: DenseRef<'_, C>,
     precision: Precision,
-) -> Verification {
+) -> Result<Verification, OutOfMemory> {
     let unit = unit_of(precision);
     let as_multiplied = |b: B| tf32::as_multiplied(precision, b.to_f64());
     let row = |r: usize| {
         let range = a.row_range(r);
         let (cols, values) = (&a.col_indices()[range.clone()], &values[range]);
-        let mut want = vec![Double::default(); c.cols()];
-        let mut scale = vec![0.0f64; c.cols()];
-        for (&col, &value) in cols.iter().zip(values) {
-            for ((want, scale), &b) in want.iter_mut().zip(&mut scale).zip(b.row(col as usize)) {
-                *scale += want.add_product(value, as_multiplied(b)).abs();
-            }
-        }
         let mut row = Verification { worst_row: r, checked: wide(c.cols()), ..Verification::NOTHING };
-        for (j, ((&want, scale), got)) in want.iter().zip(scale).zip(c.row(r)).enumerate() {
-            let ratio = error_ratio::<C>(got.to_f64(), want, scale, cols.len(), unit);
-            if ratio > 1.0 {
-                row.failures += 1;
+        for columns in column_blocks(c.cols()) {
+            let mut want = [Double::default(); SUMMED_AT_ONCE];
+            let mut scale = [0.0f64; SUMMED_AT_ONCE];
+            for (&col, &value) in cols.iter().zip(values) {
+                let b = &b.row(col as usize)[columns.clone()];
+                for ((want, scale), &b) in want.iter_mut().zip(&mut scale).zip(b) {
+                    *scale += want.add_product(value, as_multiplied(b)).abs();
+                }
             }
-            if ratio > row.worst_ratio {
-                (row.worst_ratio, row.worst_col) = (ratio, j);
+            let got = &c.row(r)[columns.clone()];
+            for (j, ((&want, scale), got)) in columns.zip(want.iter().zip(scale).zip(got)) {
+                let ratio = error_ratio::<C>(got.to_f64(), want, scale, cols.len(), unit);
+                if ratio > 1.0 {
+                    row.failures += 1;
+                }
+                if ratio > row.worst_ratio {
+                    (row.worst_ratio, row.worst_col) = (ratio, j);
+                }
             }
         }
-        row
+        Ok(row)
     };
     all_parts(a.rows(), &row)
 }

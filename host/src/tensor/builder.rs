@@ -195,7 +195,7 @@ impl<'a, V: Value> MttkrpBuilder<'a, V> {
         }
         let (precision, determinism) = (self.options.precision, self.options.determinism);
         let launch = self.options.group_launch;
-        let (layout, cut) = MttkrpLayout::new(slices, point, launch, determinism, precision.dtype());
+        let (layout, cut) = MttkrpLayout::new(slices, point, launch, determinism, precision.dtype())?;
         clock.end("balance");
 
         let (low, high) = CAPACITY;

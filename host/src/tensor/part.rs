@@ -1,5 +1,6 @@
 //! The entries of a tensor as a part of a plan: rows of entries in groups of threads, each entry with two factors.
 
+use windrow_formats::OutOfMemory;
 use windrow_kernels::{Dtype, Entry, Variant};
 
 use super::slices::Slices;
@@ -29,10 +30,10 @@ impl MttkrpLayout {
         launch: GroupLaunch,
         determinism: Determinism,
         dtype: Dtype,
-    ) -> (Self, CutRows) {
+    ) -> Result<(Self, CutRows), OutOfMemory> {
         let rows = RowEntries { offsets: &slices.offsets, columns: &slices.fibers };
-        let (groups, cut) = GroupsLayout::of_rows(rows, point, launch, determinism, dtype);
-        (Self { groups, leaves: padded_indices(&slices.leaves) }, cut)
+        let (groups, cut) = GroupsLayout::of_rows(rows, point, launch, determinism, dtype)?;
+        Ok((Self { groups, leaves: padded_indices(&slices.leaves)? }, cut))
     }
 }
 

@@ -1,5 +1,7 @@
 //! Checks an MTTKRP against a reference of twice f64's precision, element by element.
 
+use std::ops::Range;
+
 use windrow_formats::memory::try_filled;
 use windrow_formats::{Csf3, Value};
 
@@ -11,7 +13,8 @@ use crate::error::{PlanError, TensorError};
 use crate::matrix::DeviceMatrix;
 use crate::num::{real, wide};
 use crate::plan::{
-    Bits, Double, Storing, Verification, all_parts, gamma, multiplied, ratio_to, subnormal_error, unit_of,
+    Bits, Double, SUMMED_AT_ONCE, Storing, Verification, all_parts, column_blocks, gamma, multiplied,
+    ratio_to, subnormal_error, unit_of,
 };
 
 impl MttkrpPlan {
@@ -76,32 +79,51 @@ impl MttkrpPlan {
             root_of[row as usize] = Some(root);
         }
         let slice = |row: usize| {
-            let sums = root_of[row].map_or_else(Sums::default, |root| Sums::of(a, &values, root, factors));
-            sums.compare(row, unit_of(self.precision), y.row(row))
+            let of_block = |columns: Range<usize>| {
+                let sums = root_of[row].map(|root| Sums::of(a, &values, root, factors, &columns));
+                sums.unwrap_or_default().compare(
+                    (row, columns.start),
+                    unit_of(self.precision),
+                    &y.row(row)[columns],
+                )
+            };
+            Ok(column_blocks(n).map(of_block).reduce(Verification::and).unwrap_or(Verification::NOTHING))
         };
-        Ok(all_parts(rows, &slice))
+        Ok(all_parts(rows, &slice)?)
     }
 }
 
-/// The reference of a slice; empty for one without entries.
-#[derive(Default)]
+/// The reference of a slice, some columns of it; of one without entries, zeros.
 struct Sums {
-    want: Vec<Double>,
+    want: [Double; SUMMED_AT_ONCE],
     /// Sums of absolute values.
-    scale: Vec<f64>,
+    scale: [f64; SUMMED_AT_ONCE],
     /// Sum of the absolute values of the tensor.
     values: f64,
     entries: usize,
 }
 
+impl Default for Sums {
+    fn default() -> Self {
+        let want = [Double::default(); SUMMED_AT_ONCE];
+        Self { want, scale: [0.0; SUMMED_AT_ONCE], values: 0.0, entries: 0 }
+    }
+}
+
 impl Sums {
-    fn of<V>(a: &Csf3<V>, values: &[f64], root: usize, [b, c]: [DenseRef<'_, f64>; 2]) -> Self {
-        let n = b.cols();
-        let mut sums = Self { want: vec![Double::default(); n], scale: vec![0.0; n], ..Self::default() };
+    fn of<V>(
+        a: &Csf3<V>,
+        values: &[f64],
+        root: usize,
+        [b, c]: [DenseRef<'_, f64>; 2],
+        columns: &Range<usize>,
+    ) -> Self {
+        let mut sums = Self::default();
         for fiber in a.root_range(root) {
-            let b = b.row(a.fiber_indices()[fiber] as usize);
+            let b = &b.row(a.fiber_indices()[fiber] as usize)[columns.clone()];
             for entry in a.fiber_range(fiber) {
                 let (value, c) = (values[entry], c.row(a.leaf_indices()[entry] as usize));
+                let c = &c[columns.clone()];
                 for (j, (&b, &c)) in b.iter().zip(c).enumerate() {
                     // A product of factors that f64 does not hold has a part that it lost.
                     let product = b * c;
@@ -118,7 +140,8 @@ impl Sums {
         sums
     }
 
-    fn compare<O: Element>(&self, row: usize, unit: f32, got: &[O]) -> Verification {
+    /// With elements of a row from a column on.
+    fn compare<O: Element>(&self, (row, first): (usize, usize), unit: f32, got: &[O]) -> Verification {
         let storing = Storing::of(O::PRECISION);
         let largest = if is_narrow::<O>() { storing.largest } else { f64::INFINITY };
         let roundings = real(wide(self.entries)) + 3.0;
@@ -126,13 +149,12 @@ impl Sums {
         let tiny = subnormal_error(roundings, unit) + subnormal_error(1.0, unit) * self.values + storing.tiny;
         let mut all = Verification { worst_row: row, checked: wide(got.len()), ..Verification::NOTHING };
         for (j, got) in got.iter().enumerate() {
-            let want = self.want.get(j).copied().unwrap_or_default();
-            let scale = self.scale.get(j).copied().unwrap_or_default();
+            let (want, scale) = (self.want[j], self.scale[j]);
             let bound = gamma(roundings, unit) * scale + storing.unit * want.value().abs() + tiny;
             let ratio = ratio_to(got.to_f64(), want, bound, largest);
             all.failures += u64::from(ratio > 1.0);
             if ratio > all.worst_ratio {
-                (all.worst_ratio, all.worst_col) = (ratio, j);
+                (all.worst_ratio, all.worst_col) = (ratio, first + j);
             }
         }
         all

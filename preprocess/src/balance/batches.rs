@@ -1,5 +1,8 @@
 //! Rows cut into batches of a few entries.
 
+use windrow_formats::OutOfMemory;
+use windrow_formats::memory::try_with_room;
+
 /// Rows as batches: pieces of at most a few successive entries of one row.
 ///
 /// Invariants: `begins` ascend strictly from 0 to the number of entries, and have one element more than `rows`; the
@@ -17,17 +20,28 @@ pub struct EntryBatches {
 ///
 /// The caller has refused matrices of 2³² entries and more.
 ///
+/// # Errors
+/// [`OutOfMemory`].
+///
 /// # Examples
 /// ```
 /// use windrow_preprocess::balance::entry_batches;
 ///
-/// let batches = entry_batches([(0, 2), (1, 0), (2, 5)], 4);
+/// let batches = entry_batches([(0, 2), (1, 0), (2, 5)], 4)?;
 /// assert_eq!(batches.rows, [0, 2, 2]);
 /// assert_eq!(batches.begins, [0, 2, 6, 7]);
+/// # Ok::<(), windrow_formats::OutOfMemory>(())
 /// ```
-pub fn entry_batches(rows: impl IntoIterator<Item = (u32, u32)>, size: u32) -> EntryBatches {
-    let size = size.max(1);
-    let mut batches = EntryBatches { rows: Vec::new(), begins: vec![0] };
+pub fn entry_batches<R>(rows: R, size: u32) -> Result<EntryBatches, OutOfMemory>
+where
+    R: IntoIterator<Item = (u32, u32), IntoIter: Clone>,
+{
+    let (rows, size) = (rows.into_iter(), size.max(1));
+    let count = rows.clone().map(|(_, entries)| entries.div_ceil(size) as usize).sum::<usize>();
+    let what = "batches of entries";
+    let mut batches =
+        EntryBatches { rows: try_with_room(count, what)?, begins: try_with_room(count + 1, what)? };
+    batches.begins.push(0);
     let mut end = 0;
     for (row, mut left) in rows {
         while left > 0 {
@@ -38,5 +52,5 @@ pub fn entry_batches(rows: impl IntoIterator<Item = (u32, u32)>, size: u32) -> E
             batches.begins.push(end);
         }
     }
-    batches
+    Ok(batches)
 }

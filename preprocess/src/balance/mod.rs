@@ -24,6 +24,9 @@ mod warps;
 #[cfg(test)]
 mod tests;
 
+use windrow_formats::OutOfMemory;
+use windrow_formats::memory::try_zeroed;
+
 pub use batches::{EntryBatches, entry_batches};
 pub use rows::{RowSegments, row_segments};
 pub use short_rows::short_row_blocks;
@@ -45,8 +48,8 @@ fn share_slots<'a>(
     split_rows: &mut [[u32; 4]],
     slots: u32,
     of_pieces: impl Iterator<Item = &'a mut u32>,
-) -> u32 {
-    let mut shared = vec![0_u32; slots as usize];
+) -> Result<u32, OutOfMemory> {
+    let mut shared = try_zeroed::<u32>(slots as usize, "shared slots")?;
     for (row, slot) in split_rows.iter_mut().zip(0_u32..) {
         shared[row[1] as usize..][..row[2] as usize].fill(slot);
         (row[1], row[2]) = (slot, 1);
@@ -54,5 +57,5 @@ fn share_slots<'a>(
     for slot in of_pieces.filter(|slot| **slot < ADD_TO_C) {
         *slot = shared[*slot as usize];
     }
-    split_rows.iter().map(|row| row[2]).sum()
+    Ok(split_rows.iter().map(|row| row[2]).sum())
 }

@@ -1,5 +1,8 @@
 //! Long rows cut into pieces.
 
+use windrow_formats::OutOfMemory;
+use windrow_formats::memory::{make_room, try_with_room};
+
 use super::{ADD_TO_C, ADDS, NO_SLOT};
 
 /// Rows as segments: a row is one segment, or several if it is long.
@@ -27,16 +30,25 @@ pub struct RowSegments {
 
 impl RowSegments {
     /// Gives all pieces of a row one slot, for sums that are accumulated in whatever order they come.
-    pub fn share_slots(&mut self) {
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn share_slots(&mut self) -> Result<(), OutOfMemory> {
         let of_segments = self.segments.iter_mut().map(|segment| &mut segment[3]);
-        self.slots = super::share_slots(&mut self.split_rows, self.slots, of_segments);
+        self.slots = super::share_slots(&mut self.split_rows, self.slots, of_segments)?;
+        Ok(())
     }
 
     /// Gives whole rows for which `has_more` holds a slot each, and marks all such rows: what is computed for them is
     /// added to `C` when that holds the product of their other entries, and need not wait for it.
     ///
     /// Slots of these rows come last, and begin at `first_slot` for all rows.
-    pub fn sum_apart(&mut self, first_slot: u32, has_more: impl Fn(u32) -> bool) {
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn sum_apart(&mut self, first_slot: u32, has_more: impl Fn(u32) -> bool) -> Result<(), OutOfMemory> {
+        let whole = self.segments.iter().filter(|segment| segment[3] == NO_SLOT && has_more(segment[0]));
+        make_room(&mut self.split_rows, whole.count(), "rows that are summed apart")?;
         for row in &mut self.split_rows {
             row[1] += first_slot;
             row[3] |= if has_more(row[0]) { ADDS } else { 0 };
@@ -52,6 +64,7 @@ impl RowSegments {
         }
         self.split_rows.sort_unstable();
         self.slots += first_slot;
+        Ok(())
     }
 
     /// Leaves out the segments of rows without entries: something else writes these.
@@ -78,6 +91,9 @@ impl RowSegments {
 ///
 /// So a segment has at most `max(limit, piece)` entries. A `piece` of 0 counts as 1.
 ///
+/// # Errors
+/// [`OutOfMemory`].
+///
 /// # Panics
 /// If an offset exceeds 2³² − 1 or offsets decrease. The caller has refused matrices of that size, and a
 /// valid matrix's offsets ascend.
@@ -86,18 +102,30 @@ impl RowSegments {
 /// ```
 /// use windrow_preprocess::balance::{NO_SLOT, row_segments};
 ///
-/// let cut = row_segments(&[0, 3, 3, 10], 4, 3);
+/// let cut = row_segments(&[0, 3, 3, 10], 4, 3)?;
 /// assert_eq!(cut.segments, [[0, 0, 3, NO_SLOT], [1, 3, 3, NO_SLOT], [2, 3, 5, 0], [2, 5, 7, 1], [2, 7, 10, 2]]);
 /// assert_eq!(cut.split_rows, [[2, 0, 3, 1]]);
+/// # Ok::<(), windrow_formats::OutOfMemory>(())
 /// ```
-pub fn row_segments(row_offsets: &[u64], limit: u32, piece: u32) -> RowSegments {
+pub fn row_segments(row_offsets: &[u64], limit: u32, piece: u32) -> Result<RowSegments, OutOfMemory> {
     let piece = u64::from(piece.max(1));
-    let mut cut = RowSegments::default();
-    cut.segments.reserve(row_offsets.len());
+    let pieces_of = |len: u64| if len > u64::from(limit) { len.div_ceil(piece) } else { 1 };
+    let (mut segments, mut split) = (0, 0);
+    for ends in row_offsets.windows(2) {
+        let pieces = pieces_of(ends[1] - ends[0]);
+        segments += pieces;
+        split += usize::from(pieces > 1);
+    }
+    let segments = usize::try_from(segments).unwrap_or(usize::MAX);
+    let mut cut = RowSegments {
+        segments: try_with_room(segments, "segments")?,
+        split_rows: try_with_room(split, "rows that are cut")?,
+        slots: 0,
+    };
     for (row, ends) in (0u32..).zip(row_offsets.windows(2)) {
         let (begin, end) = (ends[0], ends[1]);
         let len = end - begin;
-        let pieces = if len > u64::from(limit) { len.div_ceil(piece) } else { 1 };
+        let pieces = pieces_of(len);
         if pieces == 1 {
             cut.segments.push([row, entry(begin), entry(end), NO_SLOT]);
             continue;
@@ -111,7 +139,7 @@ pub fn row_segments(row_offsets: &[u64], limit: u32, piece: u32) -> RowSegments 
         }
         cut.split_rows.push([row, first_slot, cut.slots - first_slot, 1]);
     }
-    cut
+    Ok(cut)
 }
 
 /// An entry's position as kernels address it.

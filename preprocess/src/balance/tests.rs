@@ -30,7 +30,7 @@ fn small_lengths() -> impl Iterator<Item = Vec<u32>> {
 fn check_segments(lengths: &[u32], limit: u32, piece: u32) {
     let lengths: Vec<u64> = lengths.iter().copied().map(u64::from).collect();
     let ends = offsets(&lengths);
-    let cut = row_segments(&ends, limit, piece);
+    let cut = row_segments(&ends, limit, piece).unwrap();
     let mut segments = cut.segments.iter().peekable();
     let mut split = cut.split_rows.iter();
     let mut next_slot = 0;
@@ -71,7 +71,7 @@ fn check_segments(lengths: &[u32], limit: u32, piece: u32) {
 
 #[test]
 fn rows_that_have_more_are_added() {
-    let mut cut = row_segments(&[0, 3, 3, 10, 12, 20], 4, 3);
+    let mut cut = row_segments(&[0, 3, 3, 10, 12, 20], 4, 3).unwrap();
     assert_eq!(cut.segments.len(), 1 + 1 + 3 + 1 + 3);
     cut.skip_empty();
     assert_eq!(cut.segments.iter().map(|s| s[0]).collect::<Vec<_>>(), [0, 2, 2, 2, 3, 4, 4, 4]);
@@ -79,7 +79,7 @@ fn rows_that_have_more_are_added() {
     let slots = |cut: &RowSegments| cut.segments.iter().map(|s| s[3]).collect::<Vec<_>>();
     assert_eq!(slots(&cut), [ADD_TO_C, 0, 1, 2, NO_SLOT, 3, 4, 5]);
     assert_eq!(cut.split_rows, [[2, 0, 3, 1], [4, 3, 3, 1 | ADDS]]);
-    cut.share_slots();
+    cut.share_slots().unwrap();
     assert_eq!(slots(&cut), [ADD_TO_C, 0, 0, 0, NO_SLOT, 1, 1, 1]);
     assert_eq!(cut.split_rows, [[2, 0, 1, 1], [4, 1, 1, 1 | ADDS]]);
 }
@@ -93,10 +93,10 @@ fn many_rows_are_cut_as_few_are() {
         *end += len;
         Some(*end)
     }));
-    let cut = row_segments(&offsets, 20, 8);
+    let cut = row_segments(&offsets, 20, 8).unwrap();
     let mut expected = RowSegments::default();
     for (row, ends) in (0u32..).zip(offsets.windows(2)) {
-        let mut alone = row_segments(&[0, ends[1] - ends[0]], 20, 8);
+        let mut alone = row_segments(&[0, ends[1] - ends[0]], 20, 8).unwrap();
         let begin = u32::try_from(ends[0]).unwrap();
         for [_, from, to, slot] in alone.segments {
             let slot = if slot == NO_SLOT { slot } else { slot + expected.slots };
@@ -117,9 +117,9 @@ fn many_rows_are_cut_as_few_are() {
 /// Rows with a slot each, behind those of others.
 #[test]
 fn sums_of_rows_apart() {
-    let mut cut = row_segments(&[0, 2, 2, 11, 12, 19], 4, 3);
+    let mut cut = row_segments(&[0, 2, 2, 11, 12, 19], 4, 3).unwrap();
     cut.skip_empty();
-    cut.sum_apart(100, |row| row == 0 || row == 4);
+    cut.sum_apart(100, |row| row == 0 || row == 4).unwrap();
     let slots = |cut: &RowSegments| cut.segments.iter().map(|s| s[3]).collect::<Vec<_>>();
     assert_eq!(slots(&cut), [106, 100, 101, 102, NO_SLOT, 103, 104, 105]);
     assert_eq!(cut.split_rows, [[0, 106, 1, 1 | ADDS], [2, 100, 3, 1], [4, 103, 3, 1 | ADDS]]);
@@ -264,7 +264,7 @@ fn check_blocks(sizes: &[(u32, u32)], rows_per_block: u32) {
         first_row += rows;
         first_entry += u64::from(len) * u64::from(rows);
     }
-    let blocks = short_row_blocks(&buckets, rows_per_block);
+    let blocks = short_row_blocks(&buckets, rows_per_block).unwrap();
     let positions: Vec<[u32; 3]> = blocks
         .iter()
         .flat_map(|&[first, rows, entry, len]| (0..rows).map(move |i| [first + i, entry + i * len, len]))
@@ -303,12 +303,15 @@ fn every_small_input() {
 #[test]
 fn nothing_gives_nothing() {
     for empty in [&[][..], &[0]] {
-        assert_eq!(row_segments(empty, 512, 256), RowSegments::default());
+        assert_eq!(row_segments(empty, 512, 256), Ok(RowSegments::default()));
         assert_eq!(row_ranges(empty, 4, 1), []);
     }
     assert_eq!(deal_steps(&[], 4, 4), DealtSteps::default());
-    assert_eq!(row_segments(&[0, 0, 0], 512, 256).segments, [[0, 0, 0, NO_SLOT], [1, 0, 0, NO_SLOT]]);
-    assert_eq!(short_row_blocks(&[], 4), Vec::<[u32; 4]>::new());
+    assert_eq!(
+        row_segments(&[0, 0, 0], 512, 256).unwrap().segments,
+        [[0, 0, 0, NO_SLOT], [1, 0, 0, NO_SLOT]]
+    );
+    assert_eq!(short_row_blocks(&[], 4), Ok(Vec::new()));
 }
 
 #[test]
@@ -339,7 +342,7 @@ fn sizes_near_the_limit_do_not_overflow() {
     let dealt = deal_steps(&[(1 << 28) - 1, 1], 3, 4);
     assert_eq!(dealt.pieces.iter().map(|piece| piece.end - piece.begin).sum::<u32>(), 1 << 28);
     assert_eq!(deal_steps(&[3], most, 4).workers(), 1, "no worker without work");
-    let cut = row_segments(&[0, u64::from(most)], 1 << 31, 1 << 30);
+    let cut = row_segments(&[0, u64::from(most)], 1 << 31, 1 << 30).unwrap();
     assert_eq!((cut.slots, cut.segments.last().unwrap()[2]), (4, most));
     let ranges = row_ranges(&[0, u64::MAX / 2, u64::MAX], 2, u64::MAX);
     assert_eq!(ranges, [0..1, 1..2]);
@@ -405,7 +408,7 @@ proptest! {
     #[test]
     fn batches_cover_every_row_in_order(lengths in prop::collection::vec(0u32..30, 0..20), size in 0u32..9) {
         let rows = (0u32..).zip(lengths.iter().copied());
-        let batches = entry_batches(rows.clone(), size);
+        let batches = entry_batches(rows.clone(), size).unwrap();
         prop_assert_eq!(batches.begins.len(), batches.rows.len() + 1);
         let mut covered = vec![0u32; lengths.len()];
         for (&row, ends) in batches.rows.iter().zip(batches.begins.windows(2)) {

@@ -1,6 +1,7 @@
 //! Rows dealt out to warps by their lengths.
 
 use rayon::prelude::*;
+use windrow_formats::OutOfMemory;
 
 use super::NO_SLOT;
 
@@ -55,9 +56,13 @@ pub struct RowWarps {
 
 impl RowWarps {
     /// Gives all pieces of a row one slot, for sums that are accumulated in whatever order they come.
-    pub fn share_slots(&mut self) {
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn share_slots(&mut self) -> Result<(), OutOfMemory> {
         let of_warps = self.warps.iter_mut().map(|share| &mut share.slot);
-        self.slots = super::share_slots(&mut self.split_rows, self.slots, of_warps);
+        self.slots = super::share_slots(&mut self.split_rows, self.slots, of_warps)?;
+        Ok(())
     }
 
     /// MMAs of 16 × 8 × 8 that a product of `n` columns takes: for each 64 entries of a row, or fewer, and each `16/w`
@@ -189,7 +194,7 @@ mod tests {
         );
         assert_eq!(dealt.split_rows, [[0, 0, 2, 1], [2, 2, 4, 1]]);
         let mut shared = dealt.clone();
-        shared.share_slots();
+        shared.share_slots().unwrap();
         assert_eq!((shared.slots, shared.split_rows), (2, vec![[0, 0, 1, 1], [2, 1, 1, 1]]));
         assert!(shared.warps.iter().all(|share| share.slot == NO_SLOT || share.slot == share.row / 2));
     }

@@ -53,7 +53,7 @@ impl Locality {
         filled.extend(order.iter().copied().filter(|&r| pattern.row_len(r) > 0));
         let order: Vec<u32> = filled;
         let pairs = try_collect(order.chunks(2 * WINDOW_ROWS), "pairs of windows")?;
-        let blocks: Vec<&[u32]> = order.chunks(BLOCK_ROWS).collect();
+        let blocks = try_collect(order.chunks(BLOCK_ROWS), "blocks of windows")?;
         let entries = |rows: &[u32]| rows.iter().map(|&r| pattern.row_len(r) as u64).sum::<u64>();
         let pair_ranges = chunks(pairs.len(), |pair| entries(pairs[pair]))?;
         let block_ranges = chunks(blocks.len(), |block| entries(blocks[block]))?;
@@ -77,7 +77,6 @@ impl Locality {
             }
             Ok(part)
         })?;
-        let parts = parts.into_iter().collect::<Result<Vec<_>, OutOfMemory>>()?;
         // Added up in order, so that the sum does not depend on threads.
         let sum = parts.iter().fold(Part::default(), Part::plus);
         let block_columns = map_chunks(&block_ranges, watch, |range| {
@@ -86,7 +85,7 @@ impl Locality {
                 .map(|block| distinct_columns(columns_of(pattern, blocks[block]), &mut columns))
                 .sum::<Result<u64, _>>()
         })?;
-        let block_columns = block_columns.into_iter().sum::<Result<u64, OutOfMemory>>()?;
+        let block_columns = block_columns.into_iter().sum();
         let ratio = |a: f64, b: f64| if b == 0.0 { 0.0 } else { a / b };
         Ok(Self {
             column_vectors: sum.column_vectors,

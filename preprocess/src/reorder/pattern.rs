@@ -59,11 +59,11 @@ pub(super) fn chunks(items: usize, cost: impl Fn(usize) -> u64) -> Result<Vec<Ra
 pub(super) fn map_chunks<T: Send>(
     chunks: &[Range<usize>],
     watch: &dyn Watch,
-    f: impl Fn(Range<usize>) -> T + Sync,
+    f: impl Fn(Range<usize>) -> Result<T, OutOfMemory> + Sync,
 ) -> Result<Vec<T>, Stopped> {
     let map = |range: &Range<usize>| {
         go_on(watch)?;
-        let result = f(range.clone());
+        let result = f(range.clone())?;
         watch.step(1);
         Ok(result)
     };

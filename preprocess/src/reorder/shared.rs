@@ -43,7 +43,6 @@ pub(super) fn rows_by_shared_columns(
     let mut counts = try_with_room(rows, "counts of rows named")?;
     let mut named = try_with_room(NAMED * rows, "rows named")?;
     for part in parts {
-        let part = part?;
         counts.extend(part.counts);
         named.extend(part.named);
     }

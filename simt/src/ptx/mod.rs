@@ -320,6 +320,15 @@ unsafe impl Simt for Ptx {
         out
     }
     #[inline(always)]
+    fn in_register(&self, x: u64) -> u64 {
+        let out: u64;
+        // SAFETY: a move between registers; no memory, no other lane.
+        unsafe {
+            asm!("mov.b64 {0}, {1};", out(reg64) out, in(reg64) x, options(pure, nomem, nostack));
+        }
+        out
+    }
+    #[inline(always)]
     fn fma(&self, a: f32, b: f32, c: f32) -> f32 {
         // SAFETY: arithmetic on registers; no memory, no other lane.
         unsafe { intrinsics::fma(a, b, c) }

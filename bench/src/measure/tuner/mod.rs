@@ -18,6 +18,9 @@ mod products;
 mod search;
 mod space;
 
+use std::fmt;
+use std::time::Duration;
+
 use windrow::internal::{Division, GroupThresholds, RowLengths};
 use windrow::reorder::{self, Method};
 use windrow::{Algorithm, Csr, Device, Permutation, SpmmOptions, Value};
@@ -31,8 +34,11 @@ pub(crate) use search::{Subject, survey};
 pub use space::PathFamily;
 pub(crate) use space::{grid, seeds};
 
+/// What is about to be timed, and the time since the search began.
+pub type Telling<'a> = &'a dyn Fn(&SweepPath, Duration);
+
 /// What is tuned, and for how long.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct TuneRequest<'a> {
     /// What all candidates are told, and what the default is: width, precision, determinism and the like. Candidates
     /// say more.
@@ -45,11 +51,23 @@ pub struct TuneRequest<'a> {
     pub limits: Limits,
     /// Seed of the random elements of `B`.
     pub seed: u64,
+    /// Whom to tell what is tried.
+    pub tell: Option<Telling<'a>>,
+}
+
+impl fmt::Debug for TuneRequest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { options, order, also, limits, seed, tell: _ } = self;
+        let mut fields = f.debug_struct("TuneRequest");
+        fields.field("options", options).field("order", order).field("also", also).field("limits", limits);
+        fields.field("seed", seed).finish_non_exhaustive()
+    }
 }
 
 impl Default for TuneRequest<'_> {
     fn default() -> Self {
-        Self { options: SpmmOptions::DEFAULT, order: None, also: None, limits: Limits::default(), seed: 1 }
+        let (options, limits) = (SpmmOptions::DEFAULT, Limits::default());
+        Self { options, order: None, also: None, limits, seed: 1, tell: None }
     }
 }
 
@@ -91,11 +109,11 @@ pub fn tune_product<V: Value>(
     csr: &Csr<V>,
     request: &TuneRequest<'_>,
 ) -> Result<ProductTuning, BenchError> {
-    let TuneRequest { options, order, also, limits, seed } = *request;
+    let TuneRequest { options, order, also, limits, seed, tell } = *request;
     let SpmmOptions { width, precision, .. } = options;
     let products = Products::new((device, csr), width, precision, (seed, pattern_checksum(csr)))?;
     let order = order.map(|(method, order)| (reorder::Options { method, ..Default::default() }, order));
-    let mut products = products.ordered(order);
+    let mut products = products.ordered(order).telling(tell);
     let base = SweepPath::from(options);
     let mut seeds = space::seeds(base, csr, width, device.kind());
     seeds.splice(0..0, also.map(SweepPath::from));

@@ -6,6 +6,7 @@ use windrow::internal::{Reference, set_group_launch, verify_with};
 use windrow::reorder::Options;
 use windrow::{Csr, Device, Permutation, Precision, SpmmOptions, SpmmPlan, Value, with_element};
 
+use super::Telling;
 use super::search::Subject;
 use super::space::{PathFamily, neighbours};
 use crate::measure::error::BenchError;
@@ -37,6 +38,7 @@ pub(crate) struct Products<'a, V: Value> {
     /// The path that ran last: another one is warmed up before it is timed.
     last: Option<SweepPath>,
     since: Instant,
+    tell: Option<Telling<'a>>,
 }
 
 impl<'a, V: Value> Products<'a, V> {
@@ -59,12 +61,18 @@ impl<'a, V: Value> Products<'a, V> {
             calls: Vec::new(),
             last: None,
             since,
+            tell: None,
         })
     }
 
     /// With an order of rows for the paths that ask for it; plans of other paths find theirs.
     pub(crate) fn ordered(self, order: Option<(Options, &'a Permutation)>) -> Self {
         Self { order, ..self }
+    }
+
+    /// With somebody who is told what is tried.
+    pub(super) fn telling(self, tell: Option<Telling<'a>>) -> Self {
+        Self { tell, ..self }
     }
 
     pub(crate) fn operands(&mut self) -> &mut Operands {
@@ -167,5 +175,11 @@ impl<V: Value> Subject for Products<'_, V> {
 
     fn elapsed(&self) -> Duration {
         self.since.elapsed()
+    }
+
+    fn tell(&self, path: SweepPath) {
+        if let Some(tell) = self.tell {
+            tell(&path, self.elapsed());
+        }
     }
 }

@@ -26,6 +26,9 @@ pub(crate) trait Subject {
 
     /// Time since the search began.
     fn elapsed(&self) -> Duration;
+
+    /// Hears what is about to be timed for the first time.
+    fn tell(&self, _candidate: Self::Candidate) {}
 }
 
 /// How long and how thoroughly is searched.
@@ -225,6 +228,7 @@ impl<'a, S: Subject> Search<'a, S> {
 
     /// [`outcome`](Self::outcome), noted; an error too, which is returned.
     fn attempt(&mut self, candidate: S::Candidate) -> Result<(), BenchError> {
+        self.subject.tell(candidate);
         let (outcome, error) = match self.outcome(candidate) {
             Ok(outcome) => (outcome, None),
             Err(error @ BenchError::Wrong(_)) => (Outcome::Wrong(error.to_string()), Some(error)),

@@ -16,13 +16,32 @@ pub(super) struct Columns<'a, const C: usize> {
     pub(super) dense: &'a Dense,
     pub(super) column: u32,
     /// Whether all `C` are read at once: they are there, and aligned.
-    pub(super) whole: bool,
+    whole: bool,
+    /// The first of the columns in row 0 of the factor.
+    first: u64,
+    /// Bytes from a row of the factor to the next.
+    row_bytes: u64,
 }
 
 impl<'a, const C: usize> Columns<'a, C> {
     #[inline(always)]
-    pub(super) const fn new(dense: &'a Dense, column: u32, vectors: u32) -> Self {
-        Self { dense, column, whole: vectors != 0 && column + C as u32 <= dense.n() }
+    pub(super) const fn new<E: Element>(dense: &'a Dense, column: u32, vectors: u32) -> Self {
+        let whole = vectors != 0 && column + C as u32 <= dense.n();
+        Self { dense, column, whole, first: 0, row_bytes: 0 }.of::<E>(dense.b, dense.ldb)
+    }
+
+    /// The same columns of another factor, as wide.
+    #[inline(always)]
+    pub(super) const fn of<E: Element>(self, factor: GlobalPtr<u32>, ld: u32) -> Self {
+        let first = factor.cast::<E::Bits>().at(self.column).address();
+        Self { first, row_bytes: ld as u64 * E::DTYPE.bytes() as u64, ..self }
+    }
+
+    /// The same with where the factor lies in registers. Left to itself, `ptxas` reads that from the params again
+    /// before each row of the factor, and a thread waits for it between one row and the next.
+    #[inline(always)]
+    pub(super) fn in_registers<S: Simt>(self, s: &S) -> Self {
+        Self { first: s.in_register(self.first), row_bytes: s.in_register(self.row_bytes), ..self }
     }
 
     /// Whether any is inside.
@@ -50,7 +69,7 @@ impl<'a, const C: usize> Columns<'a, C> {
                 let mut u = 0;
                 while u < N {
                     if (u as u32) < present {
-                        let from = self.dense.b.cast::<E::Bits>().at_wide(self.at(cols[u]));
+                        let from = self.row::<E>(cols[u]);
                         out[u] = read_elements::<S, E, C>(s, from);
                     }
                     u += 1;
@@ -61,7 +80,7 @@ impl<'a, const C: usize> Columns<'a, C> {
                     let mut i = 0;
                     while i < C {
                         if (u as u32) < present && self.column + (i as u32) < self.dense.n() {
-                            let from = self.dense.b.cast::<E::Bits>().at_wide(self.at(cols[u]) + i as u64);
+                            let from = self.row::<E>(cols[u]).at(i as u32);
                             out[u][i] = E::widen(s, s.load_readonly(from));
                         }
                         i += 1;
@@ -73,10 +92,10 @@ impl<'a, const C: usize> Columns<'a, C> {
         out
     }
 
-    /// The element of `B` in row `col` at the first column.
+    /// The first of the columns in a row of the factor.
     #[inline(always)]
-    fn at(&self, col: u32) -> u64 {
-        u64::from(col) * u64::from(self.dense.ldb) + u64::from(self.column)
+    const fn row<E: Element>(&self, row: u32) -> GlobalPtr<E::Bits> {
+        GlobalPtr::from_address(self.first.wrapping_add((row as u64).wrapping_mul(self.row_bytes)))
     }
 
     /// Row `row` of `C`.

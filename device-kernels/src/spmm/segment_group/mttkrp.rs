@@ -15,7 +15,6 @@ use super::columns::Columns;
 use super::nonzeros::{Factors, NonzeroGroupsParams, reduce_segments};
 use crate::element::Element;
 use crate::kernel::Kernel;
-use crate::spmm::dense::Dense;
 use crate::unroll::each;
 use crate::variant::Variant;
 
@@ -84,8 +83,7 @@ impl Factors for TwoRows<'_> {
                 each::<N>(|u| rows[u] = s.load_readonly(from.at(u as u32)));
             }
             let mut product = columns.fetch::<S, E, N>(s, cols, present);
-            let dense = Dense { b: p.second, ldb: p.ld_second, ..p.groups.dense };
-            let second = Columns { dense: &dense, ..*columns }.fetch::<S, E, N>(s, &rows, present);
+            let second = columns.of::<E>(p.second, p.ld_second).fetch::<S, E, N>(s, &rows, present);
             each::<N>(|u| each::<C>(|i| product[u][i] = product[u][i] * second[u][i]));
             product
         }

@@ -78,9 +78,10 @@ impl<E: Element, const N: usize, const C: usize> Kernel for NonzeroGroups<E, N, 
     const FILE: &'static str = "spmm/segment_group";
     const VARIANT: Variant = Variant::NonzeroGroups { dtype: E::DTYPE, at_once: N as u32, columns: C as u32 };
     const BLOCK_THREADS: u32 = MOST_THREADS;
-    // 64 registers a thread, with which every type does without spills but f64 with four columns. Left to itself,
-    // `ptxas` takes up to 80, and a multiprocessor holds six blocks of 128 threads instead of eight.
-    const MIN_BLOCKS: u32 = if matches!(E::DTYPE, Dtype::F64) && C == 4 { 1 } else { 2 };
+    // 64 registers a thread, with which every type does without spills but f64 with four columns, or two of four
+    // entries. Left to itself, `ptxas` takes up to 80, and a multiprocessor holds six blocks of 128 threads instead of
+    // eight.
+    const MIN_BLOCKS: u32 = if matches!(E::DTYPE, Dtype::F64) && (C == 4 || C * N == 8) { 1 } else { 2 };
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &NonzeroGroupsParams) {
@@ -137,7 +138,7 @@ pub(super) unsafe fn reduce_segments<S: Simt, E: Element, F: Factors, const N: u
     const { assert!(matches!(N, 1 | 2 | 4), "a vector of entries at most") }
     // 1. Locate.
     let place = Place::locate(s, p.lanes_log2, C as u32);
-    let columns = Columns::<C>::new(&p.dense, place.column, p.vectors);
+    let columns = Columns::<C>::new::<E>(&p.dense, place.column, p.vectors);
     let shape = place.group(p.reduction_log2);
     let entries_of_group = p.each << p.reduction_log2;
     let mut first = place.warp_worker >> p.reduction_log2; // group of the warp's first lane

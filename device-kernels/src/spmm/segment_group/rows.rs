@@ -63,7 +63,7 @@ impl<E: Element, const C: usize> Kernel for RowGroups<E, C> {
     unsafe fn run<S: Simt>(s: &S, p: &RowGroupsParams) {
         // 1. Locate.
         let place = Place::locate(s, p.lanes_log2, C as u32);
-        let columns = Columns::<C>::new(&p.dense, place.column, p.vectors);
+        let columns = Columns::<C>::new::<E>(&p.dense, place.column, p.vectors).in_registers(s);
         let (all, group) = (place.group(p.threads_log2), place.group(p.reduction_log2));
         let thread = all.place(s.lane());
         let leads = group.place(s.lane()) == 0;

@@ -16,6 +16,7 @@ use safetensors::tensor::{Dtype, Metadata, TensorView};
 use super::ReadError;
 use super::line::excerpt;
 use crate::Value;
+use crate::memory::{try_copy, try_par_collect};
 
 /// Names that a message lists, at most.
 const LISTED: usize = 8;
@@ -126,14 +127,14 @@ struct Tensor<'a> {
 /// Elements of one type as they lie in the file, each mapped by the same expression.
 macro_rules! map_elements {
     ($data:expr, $type:ty, |$x:ident| $map:expr) => {
-        $data
-            .par_chunks_exact(size_of::<$type>())
-            .map(|bytes| {
+        try_par_collect(
+            $data.par_chunks_exact(size_of::<$type>()).map(|bytes| {
                 // A chunk has the length of the type, so the conversion cannot fail; zeros if it did.
                 let $x = <$type>::from_le_bytes(bytes.try_into().unwrap_or_default());
                 $map
-            })
-            .collect()
+            }),
+            "elements of a tensor",
+        )?
     };
 }
 
@@ -162,7 +163,7 @@ impl Tensor<'_> {
     /// The elements, if they are bytes.
     fn bytes(&self) -> Result<Vec<u8>, ReadError> {
         match self.view.dtype() {
-            Dtype::U8 => Ok(self.view.data().to_vec()),
+            Dtype::U8 => Ok(try_copy(self.view.data(), "indices")?),
             other => Err(self.error("elements of type U8", format!("{other}"))),
         }
     }

@@ -15,7 +15,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use super::{Format, Progress, ProgressFn, Stage, WriteError};
-use crate::{Csr, Value};
+use crate::memory::try_with_room;
+use crate::{Csr, OutOfMemory, Value};
 
 pub use npz::write_scipy_npz;
 pub use permutation::{write_permutation, write_permutation_to};
@@ -176,10 +177,19 @@ fn compressed(
     if !gzip {
         return write(writer);
     }
+    room_for_deflate()?;
     let mut encoder = GzEncoder::new(writer, Compression::default());
     write(&mut encoder)?;
     encoder.finish()?;
     Ok(())
+}
+
+/// Whether there is memory for the state of an encoder, about a third of a megabyte whatever is written. The crate that
+/// deflates ends the process without it, and cannot be asked: if another thread takes it in between, it still does.
+pub(super) fn room_for_deflate() -> Result<(), OutOfMemory> {
+    /// Bytes of it, and some more.
+    const DEFLATE_BYTES: usize = 1 << 20;
+    try_with_room::<u8>(DEFLATE_BYTES, "the encoder of deflate").map(drop)
 }
 
 /// What the file's name says: the format, if it says one, and whether to compress.

@@ -6,7 +6,8 @@ use zip::write::{SimpleFileOptions, StreamWriter};
 use zip::{CompressionMethod, ZipWriter};
 
 use super::super::{WriteError, npy};
-use super::Told;
+use super::{Told, room_for_deflate};
+use crate::memory::try_with_room;
 use crate::{Csr, Value};
 
 /// Elements turned into bytes together.
@@ -101,6 +102,7 @@ impl<W: Write> Members<W> {
         shape: &[u64],
         bytes: u64,
     ) -> Result<(), WriteError> {
+        room_for_deflate()?;
         let options = SimpleFileOptions::default()
             .compression_method(CompressionMethod::Deflated)
             .large_file(bytes >= LARGE_BYTES);
@@ -129,7 +131,7 @@ impl<W: Write> Members<W> {
         bytes: impl Fn(&T) -> [u8; N],
     ) -> Result<(), WriteError> {
         self.start(name, dtype, shape, numbers.len() as u64 * N as u64)?;
-        let mut buffer = Vec::with_capacity(CHUNK * N);
+        let mut buffer = try_with_room(CHUNK * N, "elements to write")?;
         for chunk in numbers.chunks(CHUNK) {
             buffer.clear();
             chunk.iter().for_each(|number| buffer.extend_from_slice(&bytes(number)));

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use super::super::WriteError;
 use super::super::permutation::{MAGIC, VERSION};
-use super::text::push_integer;
+use super::text::{LONGEST_INDEX, TEXT, push_integer};
 use super::{by_name, create};
 use crate::Permutation;
+use crate::memory::try_with_room;
 
 /// Rows that are spelled into one buffer before it is written.
 const PIECE_ROWS: usize = 1 << 14;
@@ -51,7 +52,7 @@ pub fn write_permutation_to(
 fn lines(writer: &mut (dyn Write + Send), permutation: &Permutation) -> Result<(), WriteError> {
     writeln!(writer, "# {MAGIC} {VERSION} {}", permutation.len())?;
     writeln!(writer, "# old row of each new one, from 0")?;
-    let mut text = Vec::new();
+    let mut text = try_with_room(PIECE_ROWS * LONGEST_INDEX, TEXT)?;
     for rows in permutation.new_to_old().chunks(PIECE_ROWS) {
         text.clear();
         for &row in rows {

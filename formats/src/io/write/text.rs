@@ -7,11 +7,18 @@ use rayon::prelude::*;
 use super::super::edge_list::OWN_MARK;
 use super::super::{Format, WriteError};
 use super::Told;
-use crate::memory::index;
-use crate::{Csr, Value};
+use crate::memory::{index, try_with_room};
+use crate::{Csr, OutOfMemory, Value};
 
 /// Entries formatted in one piece by one thread.
 pub(super) const PIECE_ENTRIES: usize = 1 << 13;
+/// The longest spelling of a number of 32 bits, and of a value, with what stands behind it.
+pub(super) const LONGEST_INDEX: usize = 11;
+pub(super) const LONGEST_VALUE: usize = 26;
+/// What text that is not written yet is, in errors.
+pub(super) const TEXT: &str = "lines to write";
+/// The longest spelling of an offset, and a space.
+const LONGEST_OFFSET: usize = 21;
 
 /// Writes `csr` in Matrix Market format: coordinate, general, real, or pattern if every value is 1.
 ///
@@ -105,7 +112,7 @@ pub(super) fn smtx<V: Value>(
     told: &Told<'_>,
 ) -> Result<(), WriteError> {
     writeln!(writer, "{}, {}, {}", csr.rows(), csr.cols(), csr.nnz())?;
-    let mut text = Vec::new();
+    let mut text = try_with_room(PIECE_ENTRIES * LONGEST_OFFSET, TEXT)?;
     for offsets in csr.row_offsets().chunks(PIECE_ENTRIES) {
         text.clear();
         for &offset in offsets {
@@ -141,11 +148,12 @@ fn entries<V: Value>(
     push: impl Fn(&mut Vec<u8>, u64, u64, V) + Sync,
 ) -> Result<(), WriteError> {
     let nnz = csr.nnz();
-    let starts: Vec<usize> = (0..nnz).step_by(PIECE_ENTRIES).collect();
     // A few pieces for each thread are in memory at a time.
-    for group in starts.chunks(4 * rayon::current_num_threads()) {
-        let format = |&start: &usize| {
-            let mut text = Vec::with_capacity(PIECE_ENTRIES * 24);
+    let group_entries = 4 * rayon::current_num_threads() * PIECE_ENTRIES;
+    for first in (0..nnz).step_by(group_entries) {
+        let end = nnz.min(first + group_entries);
+        let format = |start: usize| {
+            let mut text = try_with_room(PIECE_ENTRIES * (2 * LONGEST_INDEX + LONGEST_VALUE), TEXT)?;
             let range = start..(start + PIECE_ENTRIES).min(nnz);
             // The last row that starts at or before the piece.
             let mut row = csr.row_offsets().partition_point(|&offset| index(offset) <= start) - 1;
@@ -156,13 +164,14 @@ fn entries<V: Value>(
                 push(&mut text, row as u64, u64::from(csr.col_indices()[entry]), csr.values()[entry]);
                 text.push(b'\n');
             }
-            text
+            Ok(text)
         };
-        let texts: Vec<_> = group.par_iter().map(format).collect();
+        let starts = (first..end).into_par_iter().step_by(PIECE_ENTRIES);
+        let texts = starts.map(format).collect::<Result<Vec<_>, OutOfMemory>>()?;
         for text in &texts {
             writer.write_all(text)?;
         }
-        told.entries(group.last().map_or(0, |&start| (start + PIECE_ENTRIES).min(nnz)));
+        told.entries(end);
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use super::super::safetensors::DenseTensor;
 use super::super::vector_nm::{FORMAT, VERSION};
 use super::npz::Members;
 use super::replacement::replace;
+use crate::memory::try_with_room;
 use crate::{Value, VectorNm};
 
 /// What the length of a safetensors header is a multiple of, so that values are aligned.
@@ -249,7 +250,7 @@ fn dtype_of<V: Value>() -> &'static str {
 /// Little-endian bytes of the values.
 fn write_values<V: Value>(writer: &mut impl Write, values: &[V]) -> Result<(), WriteError> {
     let size = size_of::<V>();
-    let mut buffer = Vec::with_capacity(CHUNK_BYTES);
+    let mut buffer = try_with_room(CHUNK_BYTES, "elements to write")?;
     for values in values.chunks(CHUNK_BYTES / size) {
         buffer.clear();
         buffer.extend_from_slice(bytemuck::cast_slice(values));
@@ -267,7 +268,7 @@ fn safetensors<V: Value>(
     indices: NmIndices,
 ) -> Result<(), WriteError> {
     let (packs, pattern) = (indices.packs(weights), weights.pattern());
-    let packed = if packs { weights.packed_indices() } else { Vec::new() };
+    let packed = if packs { weights.try_packed_indices()? } else { Vec::new() };
     let (kept, cols) = (weights.kept_rows(), weights.cols());
     let mut header = Header::new(&[
         ("format", FORMAT.to_owned()),
@@ -317,7 +318,7 @@ fn npz<V: Value>(
         _ => members.array("values", "<f4", values, |value| value.to_f32().to_le_bytes())?,
     }
     if indices.packs(weights) {
-        let packed = weights.packed_indices();
+        let packed = weights.try_packed_indices()?;
         members.array("packed_indices", "|u1", (&[packed.len() as u64], &packed[..]), |&byte| [byte])?;
     } else {
         members.array("indices", "|u1", (&[kept, vectors], weights.indices()), |&byte| [byte])?;

@@ -20,8 +20,7 @@ impl CudaFence {
         result::event::create(flags).called("cuEventCreate").map(Self)
     }
 
-    /// Sets it behind what is in `stream` now, and behind what it stood behind before only if that is in `stream`, too.
-    /// The context is current.
+    /// Sets it behind what is in `stream` now, and nothing else any more. The context is current.
     pub(super) fn set(&self, stream: sys::CUstream) -> Result<(), DeviceError> {
         // SAFETY: event and stream are of the current context and live.
         unsafe { result::event::record(self.0, stream) }.called("cuEventRecord")
@@ -38,15 +37,6 @@ impl CudaFence {
     pub(super) fn wait(&self) -> Result<(), DeviceError> {
         // SAFETY: the event is live; one that was never recorded counts as complete.
         unsafe { result::event::synchronize(self.0) }.called("cuEventSynchronize")
-    }
-
-    /// Whether nothing is left to wait for. The context is current.
-    pub(super) fn is_reached(&self) -> Result<bool, DeviceError> {
-        // SAFETY: the event is live; one that was never recorded counts as complete.
-        match unsafe { sys::cuEventQuery(self.0) } {
-            sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
-            code => code.result().called("cuEventQuery").map(|()| true),
-        }
     }
 
     /// Gives it up. The context is current, and nothing uses the fence from now on.

@@ -1,6 +1,7 @@
 //! What everything on one GPU shares: its context and its kernels.
 
 use std::ffi::c_void;
+use std::sync::OnceLock;
 
 use cudarc::driver::{result, sys};
 
@@ -15,6 +16,9 @@ pub(super) struct Gpu {
     pub(super) device: sys::CUdevice,
     pub(super) context: sys::CUcontext,
     pub(super) kernels: Kernels,
+    /// The error that lost the device, once there was one. The driver says the same to most calls after it, but not to
+    /// all, and what those return would be of no use.
+    lost: OnceLock<DeviceError>,
 }
 
 // SAFETY: the driver's handles may be used from any thread; `bind` makes the context current on the thread before one
@@ -28,13 +32,28 @@ impl Gpu {
     pub(super) fn open(name: String, device: sys::CUdevice, kernels: Kernels) -> Result<Self, DeviceError> {
         // SAFETY: `device` came from `device::get`. Released when the value is dropped.
         let context = unsafe { result::primary_ctx::retain(device) }.called("cuDevicePrimaryCtxRetain")?;
-        Ok(Self { name, device, context, kernels })
+        Ok(Self { name, device, context, kernels, lost: OnceLock::new() })
     }
 
     /// Makes the context current on this thread: the driver's calls refer to it silently.
     pub(super) fn bind(&self) -> Result<(), DeviceError> {
         // SAFETY: the context is retained for as long as `self` lives.
         unsafe { result::ctx::set_current(self.context) }.called("cuCtxSetCurrent")
+    }
+
+    /// Does something with the context current, unless the device is lost.
+    pub(super) fn with_context<T>(
+        &self,
+        work: impl FnOnce() -> Result<T, DeviceError>,
+    ) -> Result<T, DeviceError> {
+        if let Some(lost) = self.lost.get() {
+            return Err(lost.clone());
+        }
+        let outcome = self.bind().and_then(|()| work());
+        if let Err(error @ DeviceError::Lost { .. }) = &outcome {
+            let _ = self.lost.set(error.clone()); // or another thread was first
+        }
+        outcome
     }
 
     /// Starts a kernel in a stream of the context, which is current.

@@ -120,8 +120,7 @@ pub(super) fn open(index: u32) -> Result<(Description, Box<dyn Machine>), Device
     };
     let kernels = Kernels::of_gpu(capability, driver)?;
     let gpu = Arc::new(Gpu::open(name, device, kernels)?);
-    gpu.bind()?;
-    let lane = Arc::new(CudaQueue::create(&gpu)?);
+    let lane = Arc::new(gpu.with_context(|| CudaQueue::create(&gpu))?);
     let own: Arc<dyn Queue> = Arc::<CudaQueue>::clone(&lane);
     let (others, staging) = (Mutex::default(), Mutex::new(None));
     let machine = CudaMachine { gpu, memory_total, multiprocessors, lane, own, others, staging };
@@ -151,24 +150,24 @@ fn make_once(staging: &mut Option<Staging>) -> Option<&mut Staging> {
 
 impl Machine for CudaMachine {
     fn alloc(&self, bytes: u64, what: &'static str) -> Result<u64, DeviceError> {
-        self.gpu.bind()?;
-        if bytes > self.memory_total {
-            return Err(self.out_of_memory(what, bytes)?); // no need to ask the driver
-        }
-        // SAFETY: the context is current; the memory is freed by `free`.
-        match unsafe { result::malloc_sync(index(bytes)) } {
-            Ok(address) => Ok(address),
-            Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => {
-                Err(self.out_of_memory(what, bytes)?)
+        self.gpu.with_context(|| {
+            if bytes > self.memory_total {
+                return Err(self.out_of_memory(what, bytes)?); // no need to ask the driver
             }
-            Err(error) => Err(failed("cuMemAlloc", error)),
-        }
+            // SAFETY: the context is current; the memory is freed by `free`.
+            match unsafe { result::malloc_sync(index(bytes)) } {
+                Ok(address) => Ok(address),
+                Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => {
+                    Err(self.out_of_memory(what, bytes)?)
+                }
+                Err(error) => Err(failed("cuMemAlloc", error)),
+            }
+        })
     }
 
     unsafe fn free(&self, address: u64) {
         // Errors have nobody to go to: after one that broke the context, its memory is gone anyway.
-        // Not under the lock: waiting may take long.
-        let others = self.others().all();
+        let others = self.others().all(); // not waited for under the lock
         let marked = || others.iter().try_for_each(|other| other.wait_for_mark());
         if self.gpu.bind().is_ok() && self.lane.settle().is_ok() && marked().is_ok() {
             // SAFETY: the caller's promise; the waits above ended all work that could use the memory.
@@ -177,26 +176,28 @@ impl Machine for CudaMachine {
     }
 
     unsafe fn upload(&self, to: u64, from: &[u8]) -> Result<(), DeviceError> {
-        self.gpu.bind()?;
-        if from.len() >= staging::LEAST_BYTES
-            && let Ok(mut staging) = self.staging.try_lock()
-            && let Some(staging) = make_once(&mut staging)
-        {
-            // SAFETY: the caller's promise; `bind` makes the stream's context current, and this is the stream of
-            // every call.
-            unsafe { staging.upload(self.lane.stream(), &|| self.gpu.bind(), to, from)? };
-            return self.lane.wait();
-        }
-        // SAFETY: the caller's promise; `from` lives until the wait below is over.
-        unsafe { result::memcpy_htod_async(to, from, self.lane.stream()) }.called("cuMemcpyHtoDAsync")?;
-        self.lane.wait()
+        self.gpu.with_context(|| {
+            if from.len() >= staging::LEAST_BYTES
+                && let Ok(mut staging) = self.staging.try_lock()
+                && let Some(staging) = make_once(&mut staging)
+            {
+                // SAFETY: the caller's promise; `bind` makes the stream's context current, and this is the stream of
+                // every call.
+                unsafe { staging.upload(self.lane.stream(), &|| self.gpu.bind(), to, from)? };
+                return self.lane.wait();
+            }
+            // SAFETY: the caller's promise; `from` lives until the wait below is over.
+            unsafe { result::memcpy_htod_async(to, from, self.lane.stream()) }.called("cuMemcpyHtoDAsync")?;
+            self.lane.wait()
+        })
     }
 
     unsafe fn download(&self, from: u64, to: &mut [u8]) -> Result<(), DeviceError> {
-        self.gpu.bind()?;
-        // SAFETY: the caller's promise; `to` lives until the wait below is over.
-        unsafe { result::memcpy_dtoh_async(to, from, self.lane.stream()) }.called("cuMemcpyDtoHAsync")?;
-        self.lane.wait()
+        self.gpu.with_context(|| {
+            // SAFETY: the caller's promise; `to` lives until the wait below is over.
+            unsafe { result::memcpy_dtoh_async(to, from, self.lane.stream()) }.called("cuMemcpyDtoHAsync")?;
+            self.lane.wait()
+        })
     }
 
     fn own(&self) -> &Arc<dyn Queue> {
@@ -204,34 +205,35 @@ impl Machine for CudaMachine {
     }
 
     fn create(&self) -> Result<Arc<dyn Queue>, DeviceError> {
-        self.gpu.bind()?;
-        let queue = Arc::new(CudaQueue::create(&self.gpu)?);
-        let mut others = self.others();
-        others.created.retain(|other| other.strong_count() > 0);
-        others.created.push(Arc::downgrade(&queue));
-        Ok(queue)
+        self.gpu.with_context(|| -> Result<Arc<dyn Queue>, DeviceError> {
+            let queue = Arc::new(CudaQueue::create(&self.gpu)?);
+            let mut others = self.others();
+            others.created.retain(|other| other.strong_count() > 0);
+            others.created.push(Arc::downgrade(&queue));
+            Ok(queue)
+        })
     }
 
     unsafe fn borrow(&self, raw: usize) -> Result<Arc<dyn Queue>, DeviceError> {
-        self.gpu.bind()?;
-        let number = CudaQueue::number(&self.gpu, raw)?;
-        if number == self.lane.stream().addr() {
-            return Ok(Arc::clone(&self.own));
-        }
-        let mut others = self.others();
-        if let Some(known) = others.borrowed.iter().find(|other| other.is_borrowed(number)) {
-            known.take_over()?;
-            return Ok(Arc::<CudaQueue>::clone(known));
-        }
-        // SAFETY: the caller's promise.
-        let queue = Arc::new(unsafe { CudaQueue::borrow(&self.gpu, number)? });
-        others.borrowed.push(Arc::clone(&queue));
-        Ok(queue)
+        self.gpu.with_context(|| -> Result<Arc<dyn Queue>, DeviceError> {
+            let number = CudaQueue::number(&self.gpu, raw)?;
+            if number == self.lane.stream().addr() {
+                return Ok(Arc::clone(&self.own));
+            }
+            let mut others = self.others();
+            if let Some(known) = others.borrowed.iter().find(|other| other.is_borrowed(number)) {
+                known.take_over()?;
+                return Ok(Arc::<CudaQueue>::clone(known));
+            }
+            // SAFETY: the caller's promise.
+            let queue = Arc::new(unsafe { CudaQueue::borrow(&self.gpu, number)? });
+            others.borrowed.push(Arc::clone(&queue));
+            Ok(queue)
+        })
     }
 
     fn memory_at(&self, address: u64) -> Result<Lies, DeviceError> {
-        self.gpu.bind()?;
-        memory::find(address, self.gpu.device)
+        self.gpu.with_context(|| memory::find(address, self.gpu.device))
     }
 
     fn is_loaded(&self, entry: &'static Entry) -> bool {
@@ -239,14 +241,15 @@ impl Machine for CudaMachine {
     }
 
     fn resident_blocks(&self, entry: &'static Entry) -> Result<u32, DeviceError> {
-        self.gpu.bind()?;
-        let function = self.gpu.kernels.function(entry)?.handle;
-        let threads = i32::try_from(entry.block_threads).unwrap_or(i32::MAX);
-        let shared = entry.shared_bytes as usize;
-        // SAFETY: the function is of a module that is loaded as long as `self` lives.
-        unsafe { result::occupancy::max_active_block_per_multiprocessor(function, threads, shared) }
-            .called("cuOccupancyMaxActiveBlocksPerMultiprocessor")
-            .map(unsigned)
+        self.gpu.with_context(|| {
+            let function = self.gpu.kernels.function(entry)?.handle;
+            let threads = i32::try_from(entry.block_threads).unwrap_or(i32::MAX);
+            let shared = entry.shared_bytes as usize;
+            // SAFETY: the function is of a module that is loaded as long as `self` lives.
+            unsafe { result::occupancy::max_active_block_per_multiprocessor(function, threads, shared) }
+                .called("cuOccupancyMaxActiveBlocksPerMultiprocessor")
+                .map(unsigned)
+        })
     }
 
     fn multiprocessors(&self) -> u32 {
@@ -254,8 +257,8 @@ impl Machine for CudaMachine {
     }
 
     fn memory_free(&self) -> Result<Option<u64>, DeviceError> {
-        self.gpu.bind()?;
-        result::mem_get_info().called("cuMemGetInfo").map(|(free, _)| Some(wide(free)))
+        self.gpu
+            .with_context(|| result::mem_get_info().called("cuMemGetInfo").map(|(free, _)| Some(wide(free))))
     }
 
     fn kernel_modules(&self) -> Vec<KernelModule> {
@@ -263,13 +266,13 @@ impl Machine for CudaMachine {
     }
 
     fn load_kernels(&self) -> Result<(), DeviceError> {
-        self.gpu.bind()?;
-        self.gpu.kernels.load_all()
+        self.gpu.with_context(|| self.gpu.kernels.load_all())
     }
 
     fn raw_cuda(&self) -> Result<Option<(usize, usize)>, DeviceError> {
-        self.gpu.bind()?;
-        Ok(Some((self.gpu.context.expose_provenance(), self.lane.stream().expose_provenance())))
+        self.gpu.with_context(|| {
+            Ok(Some((self.gpu.context.expose_provenance(), self.lane.stream().expose_provenance())))
+        })
     }
 }
 
@@ -277,7 +280,8 @@ impl Drop for CudaMachine {
     fn drop(&mut self) {
         // Errors have nobody to go to; what cannot be freed dies with the process. Queue and context are given up by
         // the last who has them.
-        if self.gpu.bind().is_ok() && self.lane.wait().is_ok() {
+        if self.gpu.bind().is_ok() {
+            let _ = self.lane.wait();
             let staging = self.staging.get_mut().unwrap_or_else(PoisonError::into_inner);
             if let Some(staging) = staging {
                 staging.release();

@@ -8,7 +8,7 @@ use std::time::Instant;
 use cudarc::driver::{result, sys};
 use windrow_kernels::{Entry, Module};
 
-use super::probe::{Called, cuda_for_ptx, ptx_version};
+use super::probe::{Called, cuda_for_ptx, failed, loses_device, ptx_version};
 use crate::error::DeviceError;
 
 /// Bytes for each of the compiler's two logs.
@@ -71,13 +71,19 @@ fn find_function(module: sys::CUmodule, entry: &Entry) -> Result<Option<sys::CUf
     let missing = DeviceError::MissingEntry { name: entry.name };
     let Ok(name) = CString::new(entry.name) else { return Err(missing) };
     // SAFETY: the module is loaded.
-    let function = unsafe { result::module::get_function(module, name) }.map_err(|_| missing)?;
+    let found = unsafe { result::module::get_function(module, name) };
+    let function = found.map_err(|error| match loses_device(error.0) {
+        true => failed("cuModuleGetFunction", error),
+        false => missing,
+    })?;
     if entry.shared_bytes > DEFAULT_SHARED_BYTES {
         let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         let bytes = i32::try_from(entry.shared_bytes).unwrap_or(i32::MAX);
         // SAFETY: the function was found in a module that is loaded.
-        if unsafe { result::function::set_function_attribute(function, attribute, bytes) }.is_err() {
-            return Ok(None); // there are entries that do with less
+        match unsafe { result::function::set_function_attribute(function, attribute, bytes) } {
+            Err(error) if loses_device(error.0) => return Err(failed("cuFuncSetAttribute", error)),
+            Err(_) => return Ok(None), // there are entries that do with less
+            Ok(()) => {}
         }
     }
     if entry.shared_bytes >= PIPELINE_SHARED_BYTES {
@@ -139,6 +145,9 @@ fn compile(ptx: String) -> Result<sys::CUmodule, DeviceError> {
         )
     };
     code.result().map(|()| module).map_err(|driver_error| {
+        if loses_device(driver_error.0) {
+            return failed("cuModuleLoadDataEx", driver_error); // the kernels are not what is wrong
+        }
         let name = driver_error.error_name().map_or("unknown error".into(), |name| name.to_string_lossy());
         let log = [text(&error), text(&info)].join("\n");
         DeviceError::Jit { code: name.into_owned(), log: log.trim().to_owned() }

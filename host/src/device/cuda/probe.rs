@@ -12,7 +12,34 @@ pub(super) fn failed(call: &'static str, error: DriverError) -> DeviceError {
     let text = |found: Result<&std::ffi::CStr, DriverError>| {
         found.map_or_else(|_| format!("error {}", error.0 as u32), |text| text.to_string_lossy().into_owned())
     };
-    DeviceError::Driver { call, name: text(error.error_name()), message: text(error.error_string()) }
+    let (name, message) = (text(error.error_name()), text(error.error_string()));
+    match loses_device(error.0) {
+        true => DeviceError::Lost { call, name, message },
+        false => DeviceError::Driver { call, name, message },
+    }
+}
+
+/// Whether an error leaves the process without the device, by what the driver's documentation says of it ("the process
+/// must be terminated and relaunched").
+pub(super) fn loses_device(code: sys::CUresult) -> bool {
+    use sys::CUresult as Code;
+    matches!(
+        code,
+        Code::CUDA_ERROR_ILLEGAL_ADDRESS
+            | Code::CUDA_ERROR_LAUNCH_TIMEOUT
+            | Code::CUDA_ERROR_CONTEXT_IS_DESTROYED
+            | Code::CUDA_ERROR_ASSERT
+            | Code::CUDA_ERROR_HARDWARE_STACK_ERROR
+            | Code::CUDA_ERROR_ILLEGAL_INSTRUCTION
+            | Code::CUDA_ERROR_MISALIGNED_ADDRESS
+            | Code::CUDA_ERROR_INVALID_ADDRESS_SPACE
+            | Code::CUDA_ERROR_INVALID_PC
+            | Code::CUDA_ERROR_LAUNCH_FAILED
+            | Code::CUDA_ERROR_EXTERNAL_DEVICE
+            | Code::CUDA_ERROR_ECC_UNCORRECTABLE
+            | Code::CUDA_ERROR_NVLINK_UNCORRECTABLE
+            | Code::CUDA_ERROR_MPS_CLIENT_TERMINATED
+    )
 }
 
 /// `map_err` with the name of the call.
@@ -123,6 +150,27 @@ mod tests {
         ] {
             assert_eq!(cuda_for_ptx(ptx), cuda, "PTX {ptx:?}");
         }
+    }
+
+    #[test]
+    fn errors_that_end_the_process_s_work_say_so() {
+        // Without a driver there are no texts to ask for.
+        if matches!(start(), Err(DeviceError::NoDriver)) {
+            for (code, lost) in [
+                (sys::CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, true),
+                (sys::CUresult::CUDA_ERROR_LAUNCH_FAILED, true),
+                (sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY, false),
+                (sys::CUresult::CUDA_ERROR_INVALID_VALUE, false),
+                (sys::CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, false),
+            ] {
+                assert_eq!(loses_device(code), lost, "{code:?}");
+            }
+            return;
+        }
+        let error = failed("a test", DriverError(sys::CUresult::CUDA_ERROR_ILLEGAL_ADDRESS));
+        assert!(matches!(error, DeviceError::Lost { .. }), "{error}");
+        let error = failed("a test", DriverError(sys::CUresult::CUDA_ERROR_INVALID_VALUE));
+        assert!(matches!(error, DeviceError::Driver { .. }), "{error}");
     }
 
     #[test]

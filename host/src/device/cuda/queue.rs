@@ -107,7 +107,7 @@ impl CudaQueue {
     /// work of that one. The context is current.
     pub(super) fn take_over(&self) -> Result<(), DeviceError> {
         match fence_of(&self.fence) {
-            Some(fence) if !self.captured()? && !fence.is_reached()? => fence.hold(self.stream),
+            Some(fence) if !self.captured()? => fence.hold(self.stream),
             _ => Ok(()),
         }
     }
@@ -119,7 +119,7 @@ impl CudaQueue {
 
     fn captured(&self) -> Result<bool, DeviceError> {
         if self.stream.addr() == LEGACY {
-            return Ok(false); // it cannot be, and asking ends a capture of a stream that waits for it
+            return Ok(false); // it cannot be, and asking is an error while a stream that waits for it is captured
         }
         let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
         // SAFETY: the stream exists; the pointer is to a live status.
@@ -155,40 +155,38 @@ impl CudaQueue {
 
 impl Queue for CudaQueue {
     unsafe fn zero(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
-        self.gpu.bind()?;
-        // SAFETY: the caller's promise; the context is current.
-        unsafe { result::memset_d8_async(address, 0, index(bytes), self.stream) }.called("cuMemsetD8Async")
+        self.gpu.with_context(|| {
+            // SAFETY: the caller's promise; the context is current.
+            unsafe { result::memset_d8_async(address, 0, index(bytes), self.stream) }
+                .called("cuMemsetD8Async")
+        })
     }
 
     fn launch(&self, prepared: &Prepared) -> Result<(), DeviceError> {
-        self.gpu.bind()?;
-        self.gpu.launch(self.stream, prepared)
+        self.gpu.with_context(|| self.gpu.launch(self.stream, prepared))
     }
 
     fn fork(&self) -> Result<(), DeviceError> {
-        self.gpu.bind()?;
-        self.side()?.fork(self.stream)
+        self.gpu.with_context(|| self.side()?.fork(self.stream))
     }
 
     fn launch_beside(&self, prepared: &Prepared) -> Result<(), DeviceError> {
-        self.gpu.bind()?;
-        self.gpu.launch(self.side()?.stream(), prepared)
+        self.gpu.with_context(|| self.gpu.launch(self.side()?.stream(), prepared))
     }
 
     fn join(&self) -> Result<(), DeviceError> {
-        self.gpu.bind()?;
-        self.side()?.join(self.stream)
+        self.gpu.with_context(|| self.side()?.join(self.stream))
     }
 
     fn synchronize(&self) -> Result<(), DeviceError> {
-        self.gpu.bind()?;
-        self.settle()
+        self.gpu.with_context(|| self.settle())
     }
 
     fn record(&self) -> Result<Event, DeviceError> {
-        self.gpu.bind()?;
-        CudaEvent::record(self.gpu.context, self.gpu.device, self.stream)
-            .map(|event| Event(EventKind::Cuda(event)))
+        self.gpu.with_context(|| {
+            CudaEvent::record(self.gpu.context, self.gpu.device, self.stream)
+                .map(|event| Event(EventKind::Cuda(event)))
+        })
     }
 
     fn key(&self) -> u64 {
@@ -200,8 +198,7 @@ impl Queue for CudaQueue {
     }
 
     fn mark(&self) -> Result<(), DeviceError> {
-        self.gpu.bind()?;
-        fence_of(&self.fence).map_or(Ok(()), |fence| fence.set(self.stream))
+        self.gpu.with_context(|| fence_of(&self.fence).map_or(Ok(()), |fence| fence.set(self.stream)))
     }
 
     fn fence(&self) -> &Fence {
@@ -209,13 +206,11 @@ impl Queue for CudaQueue {
     }
 
     fn wait_for(&self, fence: &Fence) -> Result<(), DeviceError> {
-        self.gpu.bind()?;
-        fence_of(fence).map_or(Ok(()), |fence| fence.hold(self.stream))
+        self.gpu.with_context(|| fence_of(fence).map_or(Ok(()), |fence| fence.hold(self.stream)))
     }
 
     fn is_captured(&self) -> Result<bool, DeviceError> {
-        self.gpu.bind()?;
-        self.captured()
+        self.gpu.with_context(|| self.captured())
     }
 }
 

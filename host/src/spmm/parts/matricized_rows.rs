@@ -2,7 +2,7 @@
 //! kernel is [`windrow_kernels::matricized_rows`].
 
 use rayon::prelude::*;
-use windrow_formats::Value;
+use windrow_formats::{OutOfMemory, Value};
 use windrow_kernels::matricized_rows::{APART, KEEPS, MatricizedRowsParams, ROW_WARPS, WARPS_LOG2_AT};
 use windrow_kernels::{Entry, NO_ROW, Variant};
 use windrow_preprocess::balance::{NO_SLOT, RowWarps, WarpShare, row_warps};
@@ -24,11 +24,11 @@ use crate::spmm::sums::wide_first;
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 3;
 
 /// The whole matrix, its rows dealt out to warps.
-pub(in crate::spmm) fn lay_out<'a, V: Value>(context: &Context<'a, V>) -> LaidOut<'a> {
+pub(in crate::spmm) fn lay_out<'a, V: Value>(context: &Context<'a, V>) -> Result<LaidOut<'a>, OutOfMemory> {
     let a = context.a;
     let mut dealt = row_warps(a.row_offsets());
     if context.options.determinism == Determinism::Fast {
-        dealt.share_slots();
+        dealt.share_slots()?;
     }
     let layout = MatricizedLayout { warps: records(&dealt), col_indices: a.col_indices() };
     let facts = LayoutFacts {
@@ -40,8 +40,8 @@ pub(in crate::spmm) fn lay_out<'a, V: Value>(context: &Context<'a, V>) -> LaidOu
         ..LayoutFacts::default()
     };
     let slot_rows = u64::from(dealt.slots);
-    let cut = CutRows { rows: wide_first(dealt.split_rows), slot_rows, ..CutRows::default() };
-    LaidOut::one(layout, cut, facts)
+    let cut = CutRows { rows: wide_first(dealt.split_rows)?, slot_rows, ..CutRows::default() };
+    Ok(LaidOut::one(layout, cut, facts))
 }
 
 /// What the warps of a plan do, before upload.

@@ -5,7 +5,8 @@ mod path;
 
 use std::borrow::Cow;
 
-use windrow_formats::Value;
+use windrow_formats::memory::try_with_room;
+use windrow_formats::{OutOfMemory, Value};
 use windrow_kernels::spmm::merge_path::{MergePathParams, THREADS};
 use windrow_kernels::{Dtype, Entry, Variant};
 use windrow_simt::GlobalPtr;
@@ -42,10 +43,10 @@ const LONGEST_PIECE: u64 = 1 << 30;
 const ROWS_PER_MULTIPROCESSOR: u64 = 4;
 
 /// The whole matrix, its path cut into shares of blocks.
-pub(in crate::spmm) fn lay_out<'a, V: Value>(context: &Context<'a, V>) -> LaidOut<'a> {
+pub(in crate::spmm) fn lay_out<'a, V: Value>(context: &Context<'a, V>) -> Result<LaidOut<'a>, OutOfMemory> {
     let (a, options) = (context.a, context.options);
     let cuts = cuts(a.rows(), a.nnz(), options, context.device.multiprocessors());
-    let mut path = Path::cut(a.row_offsets(), cuts, options.determinism);
+    let mut path = Path::cut(a.row_offsets(), cuts, options.determinism)?;
     let facts = LayoutFacts {
         scalar_rows: wide(a.rows()),
         scalar_entries: wide(a.nnz()),
@@ -53,10 +54,10 @@ pub(in crate::spmm) fn lay_out<'a, V: Value>(context: &Context<'a, V>) -> LaidOu
         split_rows: wide(path.split_rows.len()),
         ..LayoutFacts::default()
     };
-    let rows = wide_first(std::mem::take(&mut path.split_rows));
+    let rows = wide_first(std::mem::take(&mut path.split_rows))?;
     let cut = CutRows { rows, slot_rows: u64::from(path.slots), ..CutRows::default() };
     let kind = Kind { dtype: options.precision.dtype(), steps: cuts.steps };
-    LaidOut::one(PathLayout { path, kind, col_indices: a.col_indices() }, cut, facts)
+    Ok(LaidOut::one(PathLayout { path, kind, col_indices: a.col_indices() }, cut, facts))
 }
 
 /// Where the path of so many rows and entries is cut: as asked for, or as suits the device.
@@ -122,8 +123,8 @@ impl Layout for PathLayout<'_> {
             shares: DeviceBuffer::named(device, &path.shares, "shares")?,
             long_count: path.long_count,
             steps: DeviceBuffer::named(device, &path.steps, "steps")?,
-            col_indices: DeviceBuffer::named(device, &padded(col_indices, VECTOR), "col_indices")?,
-            values: DeviceBuffer::named(device, &padded_values(values.bits()?), "values")?,
+            col_indices: DeviceBuffer::named(device, &padded(col_indices, VECTOR)?, "col_indices")?,
+            values: DeviceBuffer::named(device, &padded_values(values.bits()?)?, "values")?,
             nnz: col_indices.len(),
             kind,
         }))
@@ -131,18 +132,18 @@ impl Layout for PathLayout<'_> {
 }
 
 /// The elements, and zeros behind up to a multiple.
-fn padded<T: Copy + Default>(elements: &[T], multiple: usize) -> Cow<'_, [T]> {
+fn padded<T: Copy + Default>(elements: &[T], multiple: usize) -> Result<Cow<'_, [T]>, OutOfMemory> {
     let len = elements.len().next_multiple_of(multiple);
     if len == elements.len() {
-        return Cow::Borrowed(elements);
+        return Ok(Cow::Borrowed(elements));
     }
-    let mut padded = Vec::with_capacity(len);
+    let mut padded = try_with_room(len, "padded entries")?;
     padded.extend_from_slice(elements);
     padded.resize(len, T::default());
-    Cow::Owned(padded)
+    Ok(Cow::Owned(padded))
 }
 
-fn padded_values(values: &Bits) -> Cow<'_, [u8]> {
+fn padded_values(values: &Bits) -> Result<Cow<'_, [u8]>, OutOfMemory> {
     padded(values.bytes(), VECTOR * values.dtype().bytes() as usize)
 }
 
@@ -192,7 +193,7 @@ impl Part for PathPart {
     }
 
     fn replace_values(&mut self, values: &Bits) -> Result<(), DeviceError> {
-        self.values.copy_from_slice(&padded_values(values))
+        self.values.copy_from_slice(&padded_values(values)?)
     }
 
     fn value_slots(&self) -> ValueSlots<'_> {

@@ -6,7 +6,7 @@ mod choose;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use windrow_formats::Value;
+use windrow_formats::{OutOfMemory, Value};
 use windrow_kernels::row_split::RowSplitParams;
 use windrow_kernels::{Dtype, Entry};
 use windrow_preprocess::balance::{RowSegments, row_segments};
@@ -34,10 +34,10 @@ use crate::spmm::sums::wide_first;
 const CACHE_QUARTERS: u64 = 3;
 
 /// The whole matrix as segments, in the order of the plan.
-pub(in crate::spmm) fn lay_out<'a, V: Value>(context: &Context<'a, V>) -> LaidOut<'a> {
+pub(in crate::spmm) fn lay_out<'a, V: Value>(context: &Context<'a, V>) -> Result<LaidOut<'a>, OutOfMemory> {
     let entries = SegmentEntries::OnHost(Cow::Borrowed(context.a.col_indices()), None);
-    let cut = cut_rows(context, context.a.row_offsets());
-    let Segments { layout, cut_rows: rows, slots, count } = segments(context, cut, entries);
+    let cut = cut_rows(context, context.a.row_offsets())?;
+    let Segments { layout, cut_rows: rows, slots, count } = segments(context, cut, entries)?;
     let facts = LayoutFacts {
         scalar_rows: wide(context.a.rows()),
         scalar_entries: wide(context.a.nnz()),
@@ -46,20 +46,23 @@ pub(in crate::spmm) fn lay_out<'a, V: Value>(context: &Context<'a, V>) -> LaidOu
         split_rows: wide(rows.len()),
         ..LayoutFacts::default()
     };
-    LaidOut::one(layout, CutRows { rows, slot_rows: slots, ..CutRows::default() }, facts)
+    Ok(LaidOut::one(layout, CutRows { rows, slot_rows: slots, ..CutRows::default() }, facts))
 }
 
 /// The segments of rows with these offsets, in the order of the rows.
-pub(in crate::spmm) fn cut_rows<V: Value>(context: &Context<'_, V>, row_offsets: &[u64]) -> RowSegments {
+pub(in crate::spmm) fn cut_rows<V: Value>(
+    context: &Context<'_, V>,
+    row_offsets: &[u64],
+) -> Result<RowSegments, OutOfMemory> {
     let (limit, piece) = match context.options.row_division.piece_entries {
         Some(piece) => (piece.saturating_add(piece / 2), piece.max(SHORTEST_PIECE)),
         None => cut_lengths(row_offsets, context.device.multiprocessors()),
     };
-    let mut cut = row_segments(row_offsets, limit, piece);
+    let mut cut = row_segments(row_offsets, limit, piece)?;
     if context.options.determinism == Determinism::Fast {
-        cut.share_slots();
+        cut.share_slots()?;
     }
-    cut
+    Ok(cut)
 }
 
 /// Segments ready to be a part, and what was cut of them.
@@ -76,38 +79,39 @@ pub(in crate::spmm) fn segments<'a, V: Value>(
     context: &Context<'a, V>,
     mut cut: RowSegments,
     entries: SegmentEntries<'a>,
-) -> Segments<'a> {
+) -> Result<Segments<'a>, OutOfMemory> {
     if let Some(order) = context.order {
-        cut.segments.sort_by_key(|segment| order.to_new(segment[0] as usize));
+        // The pieces of a row in the order of their entries; a stable sort would ask for memory.
+        cut.segments.sort_unstable_by_key(|segment| (order.to_new(segment[0] as usize), segment[1]));
     }
     let count = wide(cut.segments.len());
     let mean_len = real(wide(entries.len())) / real(count.max(1));
-    let shape = SegmentShape { mean_len, ..segment_shape(context) };
+    let shape = SegmentShape { mean_len, ..segment_shape(context)? };
     let dtype = context.options.precision.dtype();
-    Segments {
+    Ok(Segments {
         layout: RowSplitLayout { segments: cut.segments, entries, dtype, shape },
-        cut_rows: wide_first(cut.split_rows),
+        cut_rows: wide_first(cut.split_rows)?,
         slots: u64::from(cut.slots),
         count,
-    }
+    })
 }
 
 /// The entry for an aligned product with segments of this mean length.
 pub(in crate::spmm) fn entry_for<V: Value>(
     context: &Context<'_, V>,
     mean_len: f64,
-) -> Option<&'static Entry> {
-    select(context.demand(), SegmentShape { mean_len, ..segment_shape(context) })
+) -> Result<Option<&'static Entry>, OutOfMemory> {
+    Ok(select(context.demand(), SegmentShape { mean_len, ..segment_shape(context)? }))
 }
 
 /// What of the segments decides the entry, but for their mean length.
-fn segment_shape<V: Value>(context: &Context<'_, V>) -> SegmentShape {
+fn segment_shape<V: Value>(context: &Context<'_, V>) -> Result<SegmentShape, OutOfMemory> {
     let division = context.options.row_division;
-    SegmentShape {
-        mean_len: 0.0,
-        several_ways: division.several_ways,
-        widest_slice: division.slice_columns.unwrap_or_else(|| context.slicing(CACHE_QUARTERS).widest),
-    }
+    let widest_slice = match division.slice_columns {
+        Some(columns) => columns,
+        None => context.slicing(CACHE_QUARTERS)?.widest,
+    };
+    Ok(SegmentShape { mean_len: 0.0, several_ways: division.several_ways, widest_slice })
 }
 
 /// What segments refer to.

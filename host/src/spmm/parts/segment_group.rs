@@ -3,7 +3,8 @@
 
 mod cut;
 
-use windrow_formats::Value;
+use windrow_formats::memory::{try_collect, try_with_room};
+use windrow_formats::{OutOfMemory, Value};
 use windrow_kernels::segment_group::{MttkrpParams, NonzeroGroupsParams, RowGroupsParams};
 use windrow_kernels::{Dtype, Entry, Variant};
 use windrow_simt::GlobalPtr;
@@ -38,7 +39,7 @@ pub(in crate::spmm) fn lay_out<'a, V: Value>(
     let rows = RowEntries { offsets: a.row_offsets(), columns: a.col_indices() };
     let options = context.options;
     let (layout, cut) =
-        GroupsLayout::of_rows(rows, point, launch, options.determinism, options.precision.dtype());
+        GroupsLayout::of_rows(rows, point, launch, options.determinism, options.precision.dtype())?;
     let facts = LayoutFacts {
         scalar_rows: wide(a.rows()),
         scalar_entries: wide(a.nnz()),
@@ -88,30 +89,31 @@ impl GroupsLayout {
         launch: GroupLaunch,
         determinism: Determinism,
         dtype: Dtype,
-    ) -> (Self, CutRows) {
+    ) -> Result<(Self, CutRows), OutOfMemory> {
         let (rows, nnz) = (narrow(offsets.len().saturating_sub(1)), narrow(columns.len()));
         let (work, split_rows, slot_rows) = match point.nonzeros_per_thread() {
             Some(each) => {
-                let starts = Starts::new(offsets);
-                let cut = Cut::new(&starts, each * point.reduction(), nnz, determinism);
+                let starts = Starts::new(offsets)?;
+                let cut = Cut::new(&starts, each * point.reduction(), nnz, determinism)?;
                 let rows = (!starts.empty.is_empty()).then_some(starts.rows);
                 let work =
                     Work::Nonzeros { starts: starts.words, rows, slots: cut.slots, empty_rows: starts.empty };
                 (work, cut.split_rows, u64::from(cut.count))
             }
             None => {
-                let row_offsets = offsets.iter().map(|&offset| narrow(index(offset))).collect();
+                let row_offsets = offsets.iter().map(|&offset| narrow(index(offset)));
+                let row_offsets = try_collect(row_offsets, "row_offsets")?;
                 let cut = determinism == Determinism::Fast
                     && point.threads_per_row().is_some_and(|threads| point.reduction() < threads);
-                let all = || (0..rows).map(|row| [row, row, 1, 1]).collect();
-                let split_rows: Vec<_> = if cut { all() } else { Vec::new() };
+                let split_rows = 0..if cut { rows } else { 0 };
+                let split_rows = try_collect(split_rows.map(|row| [row, row, 1, 1]), "rows that are cut")?;
                 let slot_rows = wide(split_rows.len());
                 (Work::Rows { row_offsets }, split_rows, slot_rows)
             }
         };
         let division = GroupDivision { point, launch, rows, nnz, dtype };
-        let cut = CutRows { rows: wide_first(split_rows), slot_rows, ..CutRows::default() };
-        (Self { division, work, col_indices: padded_indices(columns) }, cut)
+        let cut = CutRows { rows: wide_first(split_rows)?, slot_rows, ..CutRows::default() };
+        Ok((Self { division, work, col_indices: padded_indices(columns)? }, cut))
     }
 
     /// Uploads the division, the columns and the values; a failed allocation is an error.
@@ -130,7 +132,7 @@ impl GroupsLayout {
             division: self.division,
             work,
             col_indices: array(&self.col_indices, "col_indices")?,
-            values: DeviceBuffer::named(device, &padded(values), "values")?,
+            values: DeviceBuffer::named(device, &padded(values)?, "values")?,
         })
     }
 }
@@ -165,19 +167,21 @@ impl Layout for GroupsLayout {
 }
 
 /// Indices of entries, as many as kernels read: with zeros behind.
-pub(crate) fn padded_indices(indices: &[u32]) -> Vec<u32> {
-    let mut padded = Vec::with_capacity(indices.len().next_multiple_of(WORD));
+pub(crate) fn padded_indices(indices: &[u32]) -> Result<Vec<u32>, OutOfMemory> {
+    let mut padded = try_with_room(indices.len().next_multiple_of(WORD), "col_indices")?;
     padded.extend_from_slice(indices);
     padded.resize(indices.len().next_multiple_of(WORD), 0);
-    padded
+    Ok(padded)
 }
 
 /// Values and zeros behind, as many as there are columns of entries.
-fn padded(values: &Bits) -> Vec<u8> {
+fn padded(values: &Bits) -> Result<Vec<u8>, OutOfMemory> {
     let bytes = values.bytes();
-    let mut padded = bytes.to_vec();
-    padded.resize(bytes.len().next_multiple_of(WORD * values.dtype().bytes() as usize), 0);
-    padded
+    let len = bytes.len().next_multiple_of(WORD * values.dtype().bytes() as usize);
+    let mut padded = try_with_room(len, "values")?;
+    padded.extend_from_slice(bytes);
+    padded.resize(len, 0);
+    Ok(padded)
 }
 
 /// Rows of entries in device memory, and how they are divided.
@@ -330,7 +334,7 @@ impl Part for GroupsPart {
     }
 
     fn replace_values(&mut self, values: &Bits) -> Result<(), DeviceError> {
-        self.values.copy_from_slice(&padded(values))
+        self.values.copy_from_slice(&padded(values)?)
     }
 
     fn value_slots(&self) -> ValueSlots<'_> {

@@ -1,7 +1,8 @@
 //! The algorithm [`ShortRows`](crate::Algorithm::ShortRows): rows grouped by length, without a row pointer, and the
 //! rows without entries. Its kernel is [`windrow_kernels::short_rows`].
 
-use windrow_formats::{Bucket, Residual, Value};
+use windrow_formats::memory::{make_room, try_collect, try_copy};
+use windrow_formats::{Bucket, OutOfMemory, Residual, Value};
 use windrow_kernels::short_rows::ShortRowsParams;
 use windrow_kernels::{Dtype, ENTRIES, Entry, Variant};
 use windrow_preprocess::balance::short_row_blocks;
@@ -34,25 +35,27 @@ impl ShortRowsLayout {
         empty: Vec<u32>,
         residual: &Residual<V>,
         sources: &[u64],
-    ) -> Self {
+    ) -> Result<Self, OutOfMemory> {
         let rows_per_block = entry_for(context).map_or(1, short_row_groups);
         let first = narrow(empty.len());
         let mut buckets = vec![Bucket { len: 0, first_row: 0, rows: first, first_entry: 0 }];
         let shifted = |bucket: &Bucket| Bucket { first_row: bucket.first_row + first, ..*bucket };
         buckets.extend(residual.buckets().iter().map(shifted));
         let mut rows = empty;
+        make_room(&mut rows, residual.rows().len(), "short_rows")?;
         rows.extend_from_slice(residual.rows());
-        let mut blocks = short_row_blocks(&buckets, rows_per_block);
+        let mut blocks = short_row_blocks(&buckets, rows_per_block)?;
         // Blocks of different lengths that lie close together in the matrix read the same rows of `B`: side by
         // side, these are read from memory once.
-        blocks.sort_by_key(|block| rows[block[0] as usize]);
-        Self {
+        blocks.sort_unstable_by_key(|block| rows[block[0] as usize]);
+        let sources = sources.iter().map(|&entry| narrow(index(entry)));
+        Ok(Self {
             blocks,
             rows,
-            col_indices: residual.col_indices().to_vec(),
-            sources: sources.iter().map(|&entry| narrow(index(entry))).collect(),
+            col_indices: try_copy(residual.col_indices(), "short_row_cols")?,
+            sources: try_collect(sources, "sources of short rows")?,
             dtype: context.options.precision.dtype(),
-        }
+        })
     }
 
     /// Blocks of the launch.

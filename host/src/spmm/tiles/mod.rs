@@ -9,7 +9,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rayon::prelude::*;
-use windrow_formats::{Csr, NO_ROW, RsTileParts, Value};
+use windrow_formats::memory::try_with_room;
+use windrow_formats::{Csr, NO_ROW, OutOfMemory, RsTileParts, Value};
 use windrow_kernels::tile_stream::{TEAM, TileElement};
 use windrow_kernels::{Bf16, Dtype, F16, NO_COLUMN, Tf32};
 use windrow_preprocess::balance::{DealtSteps, Piece, deal_steps};
@@ -365,6 +366,11 @@ pub(crate) fn steps_of(window_tiles: &[u32], empty: usize) -> u64 {
 }
 
 /// Rows of `csr` without entries, ascending.
-pub(crate) fn empty_rows<V: Value>(csr: &Csr<V>) -> Vec<u32> {
-    (0..csr.rows()).into_par_iter().filter(|&row| csr.row_len(row) == 0).map(narrow).collect()
+pub(crate) fn empty_rows<V: Value>(csr: &Csr<V>) -> Result<Vec<u32>, OutOfMemory> {
+    let is_empty = |row: &usize| csr.row_len(*row) == 0;
+    let mut empty = try_with_room((0..csr.rows()).into_par_iter().filter(is_empty).count(), "empty rows")?;
+    if empty.capacity() > 0 {
+        empty.extend((0..csr.rows()).filter(is_empty).map(narrow));
+    }
+    Ok(empty)
 }

@@ -13,7 +13,7 @@ fn pattern_of(csr: &Csr<f32>, dealing: Dealing) -> TilePattern {
     let tiles = RsTile::from_csr(csr, &RowAssignment::all_tile(csr.rows())).unwrap();
     let sources = tiles.entry_sources(csr).unwrap();
     let sources = sources.tile().iter().map(|&entry| narrow(index(entry))).collect();
-    TilePattern::new(&mut tiles.into_parts(), sources, &empty_rows(csr), dealing)
+    TilePattern::new(&mut tiles.into_parts(), sources, &empty_rows(csr).unwrap(), dealing)
 }
 
 /// `(window row, condensed column, value bits)` of a record, by the lane maps of the MMA's second operand.
@@ -195,7 +195,7 @@ fn a_full_step_is_the_longest_record() {
 #[test]
 fn empty_rows_make_windows() {
     let csr = Csr::try_from_parts(4, 2, vec![0, 0, 1, 1, 1], vec![1], vec![1.0f32]).unwrap();
-    assert_eq!(empty_rows(&csr), [0, 2, 3]);
+    assert_eq!(empty_rows(&csr).unwrap(), [0, 2, 3]);
     let pattern = pattern_of(&Csr::zeros(20, 2).unwrap(), Dealing::Evenly(2));
     assert_eq!((pattern.stream().windows(), pattern.steps(), pattern.entries()), (3, 3, 0));
     assert_eq!((steps_of(&[0], 20), steps_of(&[0, 1, 1, 6], 0)), (3, 1 + 1 + 3));

@@ -1,6 +1,8 @@
 //! Rows with the same columns, taken as one.
 
 use rayon::prelude::*;
+use windrow_formats::OutOfMemory;
+use windrow_formats::memory::{make_room, try_collect, try_concat, try_copy, try_with_room, try_zeroed};
 
 use super::super::graph::starts;
 use super::super::pace::Pace;
@@ -22,11 +24,14 @@ impl DistinctRows {
     pub(super) fn of(pattern: &Pattern<'_>, watch: &dyn Watch) -> Result<Self, Stopped> {
         let ranges = chunks(pattern.rows() as usize, |r| pattern.row_len(narrow(r)) as u64)?;
         watch.begin("row hashes", ranges.len() as u64 + 1);
-        let hash_rows = |rows: std::ops::Range<usize>| -> Vec<(u64, u32)> {
+        let what = "hashes of rows";
+        let hash_rows = |rows: std::ops::Range<usize>| -> Result<Vec<(u64, u32)>, OutOfMemory> {
+            let mut hashed = try_with_room(rows.len(), what)?;
             let filled = rows.map(narrow).filter(|&r| pattern.row_len(r) > 0);
-            filled.map(|r| (hash(pattern.row(r)), r)).collect()
+            hashed.extend(filled.map(|r| (hash(pattern.row(r)), r)));
+            Ok(hashed)
         };
-        let mut hashed = map_chunks(&ranges, watch, hash_rows)?.concat();
+        let mut hashed = try_concat(&map_chunks(&ranges, watch, hash_rows)?, what)?;
         hashed.par_sort_unstable();
         tick(watch, 1)?;
         Self::from_hashes(pattern, &hashed, watch)
@@ -36,27 +41,32 @@ impl DistinctRows {
         let rows = pattern.rows();
         let mut pace = Pace::begin(watch, "identical rows", 2 * u64::from(rows));
         // Of each row the first that looks like it, then the number of that one.
-        let mut numbers: Vec<u32> = (0..rows).collect();
+        let mut numbers = try_collect(0..rows, "numbers of rows")?;
+        let mut kinds: Vec<u32> = Vec::new();
         for same_hash in hashed.chunk_by(|a, b| a.0 == b.0) {
             // Almost always one kind of row; kinds that collide are told apart by looking.
-            let mut kinds: Vec<u32> = Vec::new();
+            kinds.clear();
             for &(_, r) in same_hash {
                 match kinds.iter().find(|&&kind| pattern.row(kind) == pattern.row(r)) {
                     Some(&kind) => numbers[r as usize] = kind,
-                    None => kinds.push(r),
+                    None => {
+                        make_room(&mut kinds, 1, "kinds of rows")?;
+                        kinds.push(r);
+                    }
                 }
                 pace.beside(pattern.row_len(r) as u64)?;
             }
         }
-        let mut counts: Vec<u64> = Vec::new();
-        let mut empty = Vec::new();
+        let first = |&r: &u32| numbers[r as usize] == r && pattern.row_len(r) > 0;
+        let mut counts = try_with_room((0..rows).filter(first).count(), "counts of rows alike")?;
+        let mut empty = try_with_room(rows as usize - hashed.len(), "rows without entries")?;
         for r in 0..rows {
             let first = numbers[r as usize];
             if pattern.row_len(r) == 0 {
                 empty.push(r);
             } else if first == r {
                 numbers[r as usize] = narrow(counts.len());
-                counts.push(1);
+                counts.push(1u64);
             } else {
                 // The first row comes earlier, so it has its number already.
                 numbers[r as usize] = numbers[first as usize];
@@ -65,8 +75,8 @@ impl DistinctRows {
             pace.done(1)?;
         }
         let offsets = starts(counts.into_iter())?;
-        let mut ends = offsets.clone();
-        let mut members = vec![0; rows as usize - empty.len()];
+        let mut ends = try_copy(&offsets, "ends of lists")?;
+        let mut members = try_zeroed(hashed.len(), "rows alike")?;
         for r in (0..rows).filter(|&r| pattern.row_len(r) > 0) {
             let end = &mut ends[numbers[r as usize] as usize];
             members[index(*end)] = r;

@@ -1,6 +1,7 @@
 //! Rows exchanged between windows.
 
-use windrow_formats::WINDOW_ROWS;
+use windrow_formats::memory::{make_room, try_with_room, try_zeroed};
+use windrow_formats::{OutOfMemory, WINDOW_ROWS};
 
 use super::super::pace::Pace;
 use super::super::pattern::narrow;
@@ -40,11 +41,11 @@ pub(super) fn exchange(
 ) -> Result<(), Stopped> {
     let entries: usize = order.iter().map(|&d| rows.columns(d).len()).sum();
     let mut pace = Pace::begin(watch, "exchange", 2 * (entries + order.len()) as u64);
-    let mut windows = Vec::with_capacity(order.len().div_ceil(WINDOW_ROWS));
-    let mut place = vec![0; rows.len()];
+    let mut windows = try_with_room(order.len().div_ceil(WINDOW_ROWS), "windows")?;
+    let mut place = try_zeroed(rows.len(), "windows of rows")?;
     for (members, window) in order.chunks(WINDOW_ROWS).zip(0u32..) {
         members.iter().for_each(|&d| place[d as usize] = window);
-        windows.push(Window::of(rows, members));
+        windows.push(Window::of(rows, members)?);
         let entries: usize = members.iter().map(|&d| rows.columns(d).len() + 1).sum();
         pace.done(entries as u64)?;
     }
@@ -61,7 +62,7 @@ pub(super) fn exchange(
     }
     let windows = exchange.windows;
     for (slots, window) in order.chunks_mut(WINDOW_ROWS).zip(&windows) {
-        slots.copy_from_slice(&window.members);
+        slots.copy_from_slice(window.members());
     }
     pace.finish()
 }
@@ -87,7 +88,7 @@ impl Exchange<'_> {
     /// Tries each row of a window elsewhere, and says how many columns were saved.
     fn refine(&mut self, home: usize, pace: &mut Pace<'_>) -> Result<u64, Stopped> {
         let mut saved = 0;
-        for slot in 0..self.windows[home].members.len() {
+        for slot in 0..self.windows[home].len {
             let d = self.windows[home].members[slot];
             let looked_at = self.rows.columns(d).len() as u64 + 1;
             if let Some(swap) = self.best_swap(home, slot) {
@@ -95,8 +96,8 @@ impl Exchange<'_> {
                 self.windows[home].members[slot] = other;
                 self.windows[swap.window].members[swap.slot] = d;
                 (self.place[d as usize], self.place[other as usize]) = (narrow(swap.window), narrow(home));
-                self.windows[home].count(self.rows);
-                self.windows[swap.window].count(self.rows);
+                self.windows[home].count(self.rows)?;
+                self.windows[swap.window].count(self.rows)?;
                 saved += swap.change.unsigned_abs();
                 pace.beside(WINDOW_ROWS as u64 * looked_at)?;
             }
@@ -127,7 +128,7 @@ impl Exchange<'_> {
             }
             tried[tries] = window;
             let (new, single) = there.meet(columns);
-            for (other, &guest) in there.members.iter().enumerate() {
+            for (other, &guest) in there.members().iter().enumerate() {
                 let guest = rows.columns(guest);
                 // What changes if the guest brought no column of its own here.
                 let least = i64::from(new + single[other]) - i64::from(alone + there.alone[other]);
@@ -152,7 +153,9 @@ impl Exchange<'_> {
 
 /// A window and its distinct columns.
 struct Window {
-    members: Vec<u32>,
+    /// Its rows, `len` of them.
+    members: [u32; WINDOW_ROWS],
+    len: usize,
     /// Distinct columns, ascending, with a bit for each slot whose row has it.
     columns: Vec<(u32, u8)>,
     /// Columns that only the row in a slot has.
@@ -160,21 +163,36 @@ struct Window {
 }
 
 impl Window {
-    fn of(rows: &Rows<'_>, members: &[u32]) -> Self {
-        let mut window = Self { members: members.to_vec(), columns: Vec::new(), alone: [0; WINDOW_ROWS] };
-        window.count(rows);
+    fn of(rows: &Rows<'_>, members: &[u32]) -> Result<Self, OutOfMemory> {
+        let (len, zeros) = (members.len(), [0; WINDOW_ROWS]);
+        let mut window = Self { members: zeros, len, columns: Vec::new(), alone: zeros };
+        window.members[..len].copy_from_slice(members);
+        window.count(rows)?;
         window.columns.shrink_to_fit();
-        window
+        Ok(window)
+    }
+
+    fn members(&self) -> &[u32] {
+        &self.members[..self.len]
     }
 
     /// Lists the columns of the window anew, with a bit for each row that has one.
-    fn count(&mut self, rows: &Rows<'_>) {
+    fn count(&mut self, rows: &Rows<'_>) -> Result<(), OutOfMemory> {
+        /// Columns that a stable sort has room for on its stack.
+        const FEW: usize = 1 << 9;
         self.columns.clear();
-        for (slot, &d) in self.members.iter().enumerate() {
+        let entries = self.members().iter().map(|&d| rows.columns(d).len()).sum();
+        make_room(&mut self.columns, entries, "columns of a window")?;
+        for (slot, &d) in self.members[..self.len].iter().enumerate() {
             self.columns.extend(rows.columns(d).iter().map(|&column| (column, 1 << slot)));
         }
-        // Stable: it merges the ascending runs that the rows are.
-        self.columns.sort_by_key(|&(column, _)| column);
+        if entries <= FEW {
+            // Stable: it merges the ascending runs that the rows are.
+            self.columns.sort_by_key(|&(column, _)| column);
+        } else {
+            // It would ask for memory.
+            self.columns.sort_unstable_by_key(|&(column, _)| column);
+        }
         self.columns.dedup_by(|next, kept| {
             let same = next.0 == kept.0;
             if same {
@@ -186,6 +204,7 @@ impl Window {
         for &(_, bits) in self.columns.iter().filter(|(_, bits)| bits.is_power_of_two()) {
             self.alone[bits.trailing_zeros() as usize] += 1;
         }
+        Ok(())
     }
 
     /// How many columns of a row the window has not, and how many it has only for the row in each slot.

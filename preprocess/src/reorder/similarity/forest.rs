@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
+use windrow_formats::memory::{try_collect, try_concat, try_copy, try_par_collect, try_with_room};
 
 use super::super::pattern::narrow;
 use super::super::watch::{Stopped, Watch, go_on, tick};
@@ -28,13 +29,14 @@ pub(super) fn spanning_forest(
 ) -> Result<Vec<Edge>, Stopped> {
     // Each round leaves at most half as many trees that can still be joined.
     watch.begin("spanning forest", u64::from(usize::BITS - rows.leading_zeros()));
-    let mut tree: Vec<u32> = (0..narrow(rows)).collect();
-    let mut roots = tree.clone();
-    let best: Vec<AtomicU64> = (0..rows).map(|_| AtomicU64::new(0)).collect();
-    let mut live: Vec<u64> = in_parts(neighbours.slots(), watch, |slots| {
-        neighbours.taken(slots).map(|slot| rank(neighbours, slot)).collect()
+    let mut tree = try_collect(0..narrow(rows), "trees of rows")?;
+    let mut roots = try_copy(&tree, "roots")?;
+    let best = try_collect((0..rows).map(|_| AtomicU64::new(0)), "best edges")?;
+    let mut live: Vec<u64> = in_parts(neighbours.slots(), watch, |slots, ranks| {
+        ranks.extend(neighbours.taken(slots).map(|slot| rank(neighbours, slot)));
     })?;
-    let mut edges = Vec::new();
+    // Each edge leaves a tree less.
+    let mut edges = try_with_room(rows, "edges of a forest")?;
     loop {
         live.par_chunks(PART).try_for_each(|part| {
             for &rank in part {
@@ -47,19 +49,17 @@ pub(super) fn spanning_forest(
         })?;
         let chosen = |root: u32| best[root as usize].load(Ordering::Relaxed);
         // Where a root is hung, and by which edge; of two that choose each other the first stays a root.
-        let hung: Vec<(u32, u64)> = roots
-            .par_iter()
-            .map(|&root| {
-                let rank = chosen(root);
-                if rank == 0 {
-                    return (root, 0);
-                }
-                let (a, b, _) = neighbours.slot(slot(rank));
-                let (a, b) = (tree[a as usize], tree[b as usize]);
-                let other = if a == root { b } else { a };
-                if chosen(other) == rank && root < other { (root, 0) } else { (other, rank) }
-            })
-            .collect();
+        let hang = |&root: &u32| {
+            let rank = chosen(root);
+            if rank == 0 {
+                return (root, 0);
+            }
+            let (a, b, _) = neighbours.slot(slot(rank));
+            let (a, b) = (tree[a as usize], tree[b as usize]);
+            let other = if a == root { b } else { a };
+            if chosen(other) == rank && root < other { (root, 0) } else { (other, rank) }
+        };
+        let hung = try_par_collect(roots.par_iter().map(hang), "edges of roots")?;
         tick(watch, 1)?;
         let joined = edges.len();
         // `tree` of a root is its parent for a moment.
@@ -84,31 +84,37 @@ pub(super) fn spanning_forest(
         }
         roots.retain(|&root| tree[root as usize] == root);
         let parents = tree;
-        tree = in_parts(rows, watch, |range| range.map(|d| parents[parents[d] as usize]).collect())?;
-        live = in_parts(live.len(), watch, |range| {
+        tree = in_parts(rows, watch, |range, roots| {
+            roots.extend(range.map(|d| parents[parents[d] as usize]));
+        })?;
+        live = in_parts(live.len(), watch, |range, ranks| {
             let apart = |rank: &u64| {
                 let (a, b, _) = neighbours.slot(slot(*rank));
                 tree[a as usize] != tree[b as usize]
             };
-            live[range].iter().copied().filter(apart).collect()
+            ranks.extend(live[range].iter().copied().filter(apart));
         })?;
     }
 }
 
-/// `f` of consecutive parts of `0..len`, one list after another.
+/// The lists that `f` fills for consecutive parts of `0..len`, one after another; none is longer than its part.
 fn in_parts<T: Copy + Send + Sync>(
     len: usize,
     watch: &dyn Watch,
-    f: impl Fn(Range<usize>) -> Vec<T> + Sync,
+    f: impl Fn(Range<usize>, &mut Vec<T>) + Sync,
 ) -> Result<Vec<T>, Stopped> {
+    let what = "parts of a forest";
     let starts = (0..len).into_par_iter().step_by(PART);
     let parts: Vec<Vec<T>> = starts
         .map(|start| {
             go_on(watch)?;
-            Ok(f(start..len.min(start + PART)))
+            let part = start..len.min(start + PART);
+            let mut list = try_with_room(part.len(), what)?;
+            f(part, &mut list);
+            Ok(list)
         })
         .collect::<Result<_, Stopped>>()?;
-    Ok(parts.concat())
+    Ok(try_concat(&parts, what)?)
 }
 
 /// Orders edges: the more similar first, then the one in the earlier slot; never 0.

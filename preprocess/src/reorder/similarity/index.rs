@@ -3,6 +3,8 @@
 use std::ops::Range;
 
 use rayon::prelude::*;
+use windrow_formats::OutOfMemory;
+use windrow_formats::memory::{make_room, try_collect, try_copy, try_with_room, try_zeroed};
 
 use super::super::graph::starts;
 use super::super::pace::Pace;
@@ -37,7 +39,6 @@ pub(super) struct Index {
 }
 
 /// What is found out about a range of rows.
-#[derive(Default)]
 struct Part {
     columns: Vec<u32>,
     lengths: Vec<u64>,
@@ -52,9 +53,9 @@ impl Index {
         watch.begin("representatives", ranges.len() as u64 + 1);
         let parts = map_chunks(&ranges, watch, |range| Part::of(rows, range, representatives))?;
         let column_offsets = starts(parts.iter().flat_map(|part| part.lengths.iter().copied()))?;
-        let mut columns = Vec::with_capacity(index(column_offsets[rows.len()]));
-        let mut complete = Vec::with_capacity(rows.len());
-        let mut sketches = Vec::with_capacity(rows.len());
+        let mut columns = try_with_room(index(column_offsets[rows.len()]), "representatives")?;
+        let mut complete = try_with_room(rows.len(), "complete rows")?;
+        let mut sketches = try_with_room(rows.len(), "sketches of rows")?;
         for part in parts {
             columns.extend_from_slice(&part.columns);
             complete.extend_from_slice(&part.complete);
@@ -62,8 +63,8 @@ impl Index {
         }
         sketches.par_sort_unstable();
         tick(watch, 1)?;
-        let by_rank: Vec<u32> = sketches.into_iter().map(|(_, d)| d).collect();
-        let mut rank = vec![0; rows.len()];
+        let by_rank: Vec<u32> = try_collect(sketches.into_iter().map(|(_, d)| d), "rows by rank")?;
+        let mut rank = try_zeroed(rows.len(), "ranks of rows")?;
         by_rank.iter().zip(0..).for_each(|(&d, at)| rank[d as usize] = at);
         let (rank_offsets, ranks) = (Vec::new(), Vec::new());
         let mut index = Self { column_offsets, columns, complete, rank_offsets, ranks, rank, by_rank };
@@ -75,14 +76,14 @@ impl Index {
     fn invert(&mut self, cols: usize, watch: &dyn Watch) -> Result<(), Stopped> {
         let work = 2 * self.columns.len() + self.by_rank.len();
         let mut pace = Pace::begin(watch, "inverted index", work as u64);
-        let mut counts = vec![0u64; cols];
+        let mut counts = try_zeroed::<u64>(cols, "counts of columns")?;
         for &column in &self.columns {
             counts[column as usize] += 1;
             pace.done(1)?;
         }
         self.rank_offsets = starts(counts.into_iter())?;
-        let mut ends = self.rank_offsets.clone();
-        let mut ranks = vec![0; self.columns.len()];
+        let mut ends = try_copy(&self.rank_offsets, "ends of lists")?;
+        let mut ranks = try_zeroed(self.columns.len(), "ranks by column")?;
         for (&d, rank) in self.by_rank.iter().zip(0..) {
             let columns = self.representatives(d);
             for &column in columns {
@@ -131,14 +132,20 @@ impl Index {
 }
 
 impl Part {
-    fn of(rows: &Rows<'_>, range: Range<usize>, representatives: usize) -> Self {
-        let mut part = Self::default();
+    fn of(rows: &Rows<'_>, range: Range<usize>, representatives: usize) -> Result<Self, OutOfMemory> {
+        let mut part = Self {
+            columns: Vec::new(),
+            lengths: try_with_room(range.len(), "counts of representatives")?,
+            complete: try_with_room(range.len(), "complete rows")?,
+            sketches: try_with_room(range.len(), "sketches of rows")?,
+        };
         let mut by_degree = Vec::new();
         for d in range.map(narrow) {
             let row = rows.columns(d);
             let share = (row.len() / COLUMNS_PER_REPRESENTATIVE).min(MAX_REPRESENTATIVES);
             let wanted = representatives.max(share);
             by_degree.clear();
+            make_room(&mut by_degree, row.len(), "columns by degree")?;
             let degrees = row.iter().map(|&column| (rows.weights.degree(column), column));
             by_degree.extend(degrees.filter(|&(degree, _)| degree > 1));
             part.complete.push(by_degree.len() <= wanted);
@@ -147,10 +154,11 @@ impl Part {
                 by_degree.truncate(wanted);
             }
             by_degree.sort_unstable();
+            make_room(&mut part.columns, by_degree.len(), "representatives")?;
             part.columns.extend(by_degree.iter().map(|&(_, column)| column));
             part.lengths.push(by_degree.len() as u64);
             part.sketches.push((row.iter().map(|&column| mix(u64::from(column))).min().unwrap_or(0), d));
         }
-        part
+        Ok(part)
     }
 }

@@ -25,7 +25,7 @@ mod windows;
 #[cfg(test)]
 mod tests;
 
-use windrow_formats::memory::try_collect;
+use windrow_formats::memory::{try_collect, try_concat, try_filled, try_with_room, try_zeroed};
 use windrow_formats::{Csr, OutOfMemory, Value, WINDOW_ROWS};
 
 use super::clock::Clock;
@@ -54,15 +54,20 @@ impl<'a> Rows<'a> {
         let columns = |d: usize| pattern.row(distinct.first(narrow(d)));
         let ranges = chunks(distinct.len(), |d| columns(d).len() as u64)?;
         watch.begin("row weights", ranges.len() as u64);
+        let what = "weights of rows";
         let sums =
-            |range: std::ops::Range<usize>| -> Vec<u64> { range.map(|d| weights.sum(columns(d))).collect() };
-        let sums = map_chunks(&ranges, watch, sums)?.concat();
-        Ok(Self { pattern, weights, distinct, sums })
+            map_chunks(&ranges, watch, |range| try_collect(range.map(|d| weights.sum(columns(d))), what))?;
+        Ok(Self { pattern, weights, sums: try_concat(&sums, what)?, distinct })
     }
 
     /// How many there are.
     fn len(&self) -> usize {
         self.distinct.len()
+    }
+
+    /// How many rows of the matrix they stand for.
+    fn with_entries(&self) -> usize {
+        self.pattern.rows() as usize - self.distinct.empty.len()
     }
 
     /// The columns of row `d`, ascending; there is at least one.
@@ -84,36 +89,40 @@ impl<'a> Rows<'a> {
     }
 
     /// `order` with each row as often as it has members.
-    fn with_members(&self, order: &[u32]) -> Vec<u32> {
+    fn with_members(&self, order: &[u32]) -> Result<Vec<u32>, OutOfMemory> {
         let members = |&d: &u32| std::iter::repeat_n(d, self.distinct.members(d).len());
-        order.iter().flat_map(members).collect()
+        let mut with_members = try_with_room(self.with_entries(), "an order")?;
+        with_members.extend(order.iter().flat_map(members));
+        Ok(with_members)
     }
 
     /// `order` with each row once, where it comes first.
-    fn once(&self, order: &[u32]) -> Vec<u32> {
-        let mut met = vec![false; self.len()];
+    fn once(&self, order: &[u32]) -> Result<Vec<u32>, OutOfMemory> {
+        let mut met = try_filled(self.len(), false, "rows met")?;
         let first = |&d: &u32| !std::mem::replace(&mut met[d as usize], true);
-        order.iter().copied().filter(first).collect()
+        let mut once = try_with_room(self.len(), "an order")?;
+        once.extend(order.iter().copied().filter(first));
+        Ok(once)
     }
 
     /// The rows of the matrix in the order of their distinct rows, those without entries last.
-    fn into_rows(self, order: &[u32]) -> Vec<u32> {
-        let mut taken = vec![0; self.len()];
-        let mut rows = Vec::with_capacity(self.pattern.rows() as usize);
+    fn into_rows(self, order: &[u32]) -> Result<Vec<u32>, OutOfMemory> {
+        let mut taken = try_zeroed::<u32>(self.len(), "members taken")?;
+        let mut rows = try_with_room(self.pattern.rows() as usize, "an order")?;
         for &d in order {
-            rows.push(self.distinct.members(d)[taken[d as usize]]);
+            rows.push(self.distinct.members(d)[taken[d as usize] as usize]);
             taken[d as usize] += 1;
         }
-        rows.extend(self.distinct.empty);
-        rows
+        rows.extend_from_slice(&self.distinct.empty);
+        Ok(rows)
     }
 
     /// The place of each distinct row in an order of the matrix's rows: that of its last member.
-    fn places(&self, order: &[u32]) -> Vec<u32> {
-        let mut place = vec![0; self.pattern.rows() as usize];
+    fn places(&self, order: &[u32]) -> Result<Vec<u32>, OutOfMemory> {
+        let mut place = try_zeroed(self.pattern.rows() as usize, "places of rows")?;
         order.iter().zip(0..).for_each(|(&r, at)| place[r as usize] = at);
         let last = |d: u32| self.distinct.members(d).iter().map(|&r| place[r as usize]).max().unwrap_or(0);
-        (0..narrow(self.len())).map(last).collect()
+        try_collect((0..narrow(self.len())).map(last), "places of rows")
     }
 }
 
@@ -129,7 +138,7 @@ fn column_vectors(rows: &Rows<'_>, order: &[u32], watch: &dyn Watch) -> Result<u
             |window: usize| distinct_columns(windows[window].iter().map(|&d| rows.columns(d)), &mut columns);
         range.map(distinct).sum::<Result<u64, OutOfMemory>>()
     })?;
-    Ok(vectors.into_iter().sum::<Result<u64, OutOfMemory>>()?)
+    Ok(vectors.into_iter().sum())
 }
 
 /// The new order of the rows: position `i` takes row `order[i]`.
@@ -150,9 +159,9 @@ pub(super) fn order<V: Value>(
             clock.time("spanning forest", || forest::spanning_forest(rows.len(), &neighbours, watch))?;
         clock.time("depth-first order", || traverse::depth_first(rows.len(), &forest, watch))?
     } else {
-        (0..narrow(rows.len())).collect()
+        try_collect(0..narrow(rows.len()), "an order")?
     };
-    let mut order = rows.with_members(&order);
+    let mut order = rows.with_members(&order)?;
     let windows_change = options.windows || options.exchange;
     if options.two_opt && !windows_change {
         clock.time("2-opt", || refine::two_opt(&rows, &mut order, watch))?;
@@ -162,7 +171,7 @@ pub(super) fn order<V: Value>(
     }
     if options.windows {
         order = clock.time("windows", || {
-            let filled = windows::fill_windows(&rows, &rows.once(&order), watch)?;
+            let filled = windows::fill_windows(&rows, &rows.once(&order)?, watch)?;
             let fewer = column_vectors(&rows, &filled, watch)? <= column_vectors(&rows, &order, watch)?;
             Ok::<_, Stopped>(if fewer { filled } else { order })
         })?;
@@ -176,10 +185,10 @@ pub(super) fn order<V: Value>(
     }
     if options.arrangement {
         order = clock.time("arrangement", || {
-            let original = (0..narrow(rows.len())).collect();
-            let banded = rows.places(&rcm::order(csr, watch)?);
+            let original = try_collect(0..narrow(rows.len()), "places of rows")?;
+            let banded = rows.places(&rcm::order(csr, watch)?)?;
             arrange::arrange(&rows, &order, &[original, banded], watch)
         })?;
     }
-    Ok(rows.into_rows(&order))
+    Ok(rows.into_rows(&order)?)
 }

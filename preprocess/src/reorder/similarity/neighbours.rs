@@ -3,6 +3,8 @@
 use std::ops::Range;
 
 use rayon::prelude::*;
+use windrow_formats::OutOfMemory;
+use windrow_formats::memory::{make_room, try_filled, try_with_room, try_zeroed};
 
 use super::super::pattern::{chunks, narrow};
 use super::super::watch::{Stopped, Watch, go_on};
@@ -41,8 +43,12 @@ impl Neighbours {
         };
         let ranges = chunks(rows.len(), cost)?;
         watch.begin("neighbours", ranges.len() as u64);
-        let mut neighbours =
-            Self { k, rows: vec![NONE; k * rows.len()], similarities: vec![0.0; k * rows.len()] };
+        let slots = k * rows.len();
+        let mut neighbours = Self {
+            k,
+            rows: try_filled(slots, NONE, "neighbours")?,
+            similarities: try_zeroed(slots, "similarities")?,
+        };
         let mut tasks = Vec::with_capacity(ranges.len());
         let (mut found, mut similarities) =
             (neighbours.rows.as_mut_slice(), neighbours.similarities.as_mut_slice());
@@ -53,7 +59,7 @@ impl Neighbours {
             (found, similarities) = (tail, tail_similarities);
         }
         tasks.into_par_iter().try_for_each(|(range, found, similarities)| {
-            let mut search = Search::new(rows, index, options, watch);
+            let mut search = Search::new(rows, index, options, watch)?;
             let slots = found.chunks_exact_mut(k).zip(similarities.chunks_exact_mut(k));
             for (d, (found, similarities)) in range.zip(slots) {
                 for (slot, &(similarity, row)) in search.nearest(narrow(d))?.iter().enumerate() {
@@ -107,9 +113,10 @@ impl<'a> Search<'a> {
         index: &'a Index,
         options: &'a SimilarityOptions,
         watch: &'a dyn Watch,
-    ) -> Self {
-        let (proposals, candidates, nearest) = (Proposals::default(), Vec::new(), Vec::new());
-        Self { rows, index, options, watch, proposals, candidates, nearest, looked_at: PART }
+    ) -> Result<Self, OutOfMemory> {
+        let (proposals, candidates) = (Proposals::default(), Vec::new());
+        let nearest = try_with_room(options.neighbours, "neighbours")?;
+        Ok(Self { rows, index, options, watch, proposals, candidates, nearest, looked_at: PART })
     }
 
     /// The rows most similar to `d` among those that share its representatives; ties go to the row that was
@@ -164,6 +171,7 @@ impl<'a> Search<'a> {
             let weight = u64::from(self.rows.weights.weight(column));
             let (around, all) = self.index.around(column, rank, PROPOSED);
             known &= all;
+            self.proposals.make_room(around.len())?;
             around
                 .iter()
                 .filter(|&&other| other != rank)
@@ -171,8 +179,9 @@ impl<'a> Search<'a> {
             self.looked_at += around.len() as u64 + 1;
         }
         self.candidates.clear();
-        self.candidates
-            .extend(self.proposals.drain().map(|(rank, shared)| (shared, self.index.at_rank(rank))));
+        make_room(&mut self.candidates, self.proposals.len(), "candidates")?;
+        let candidates = self.proposals.drain().map(|(rank, shared)| (shared, self.index.at_rank(rank)));
+        self.candidates.extend(candidates);
         ask(&mut self.looked_at, self.watch)?;
         Ok(known)
     }

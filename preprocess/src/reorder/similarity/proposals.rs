@@ -1,5 +1,8 @@
 //! Weights added up by key, for a few keys at a time.
 
+use windrow_formats::OutOfMemory;
+use windrow_formats::memory::{try_collect, try_filled, try_with_room};
+
 /// Marks a free slot; no key has this number.
 const FREE: u32 = u32::MAX;
 /// Slots at the start: enough for a short row's proposals, few enough for the nearest cache.
@@ -14,11 +17,27 @@ pub(super) struct Proposals {
 }
 
 impl Proposals {
-    /// Adds `weight` to the sum of `key`, which is not `u32::MAX`.
-    pub(super) fn add(&mut self, key: u32, weight: u64) {
-        if 2 * self.used.len() >= self.slots.len() {
-            self.grow();
+    /// How many keys there are.
+    pub(super) fn len(&self) -> usize {
+        self.used.len()
+    }
+
+    /// Grows until `more` keys may be added.
+    pub(super) fn make_room(&mut self, more: usize) -> Result<(), OutOfMemory> {
+        let wanted = 2 * (self.used.len() + more);
+        if wanted <= self.slots.len() {
+            return Ok(());
         }
+        let len = wanted.next_power_of_two().max(FIRST_SLOTS);
+        let kept = try_collect(self.drain(), "proposals")?;
+        self.used = try_with_room(len / 2, "proposals")?;
+        self.slots = try_filled(len, (FREE, 0), "proposals")?;
+        kept.into_iter().for_each(|(key, sum)| self.add(key, sum));
+        Ok(())
+    }
+
+    /// Adds `weight` to the sum of `key`, which is not `u32::MAX` and for which there is [room](Self::make_room).
+    pub(super) fn add(&mut self, key: u32, weight: u64) {
         let mask = self.slots.len() - 1;
         // Multiplication by an odd constant scatters into the upper bits.
         let mut slot = (key.wrapping_mul(0x9E37_79B1) >> 8) as usize & mask;
@@ -35,15 +54,9 @@ impl Proposals {
     }
 
     /// Takes out all keys with their sums, in the order in which they came first.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = (u32, u64)> + '_ {
+    pub(super) fn drain(&mut self) -> impl ExactSizeIterator<Item = (u32, u64)> + '_ {
         let slots = &mut self.slots;
         self.used.drain(..).map(|slot| std::mem::replace(&mut slots[slot as usize], (FREE, 0)))
-    }
-
-    fn grow(&mut self) {
-        let kept: Vec<(u32, u64)> = self.drain().collect();
-        self.slots = vec![(FREE, 0); (2 * self.slots.len()).max(FIRST_SLOTS)];
-        kept.into_iter().for_each(|(key, sum)| self.add(key, sum));
     }
 }
 
@@ -57,6 +70,7 @@ mod tests {
         assert_eq!(proposals.drain().count(), 0);
         for round in 0..3u64 {
             for key in (0..10_000).chain(0..5000) {
+                proposals.make_room(1).unwrap();
                 proposals.add(key * 3, round + u64::from(key));
             }
             let sums: Vec<(u32, u64)> = proposals.drain().collect();

@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 use windrow_formats::WINDOW_ROWS;
+use windrow_formats::memory::try_copy;
 
 use super::super::watch::{Stopped, Watch, go_on, tick};
 use super::Rows;
@@ -21,7 +22,7 @@ const LEAST_GAIN: f32 = 1e-6;
 pub(super) fn two_opt(rows: &Rows<'_>, order: &mut [u32], watch: &dyn Watch) -> Result<(), Stopped> {
     watch.begin("2-opt", 2 * order.len().div_ceil(WINDOW_ROWS * PART) as u64);
     for parity in 0..2 {
-        let before = order.to_vec();
+        let before = try_copy(order, "an order")?;
         order.par_chunks_mut(WINDOW_ROWS * PART).enumerate().try_for_each(|(part, windows)| {
             let windows = windows.chunks_mut(WINDOW_ROWS).enumerate();
             for (at, window) in windows.filter(|(at, _)| at % 2 == parity) {

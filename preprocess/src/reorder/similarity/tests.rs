@@ -138,7 +138,7 @@ proptest! {
     fn stages_keep_rows_and_lower_what_they_lower(a in matrices()) {
         with_rows(&a, &SimilarityOptions::default(), |rows, neighbours| {
             let first: Vec<u32> = (0..narrow(rows.len())).collect();
-            let original = rows.with_members(&first);
+            let original = rows.with_members(&first).unwrap();
             let members = counts(rows, &original);
 
             let mut refined = original.clone();

@@ -1,5 +1,7 @@
 //! Depth-first order of a forest.
 
+use windrow_formats::memory::{try_filled, try_with_room, try_zeroed};
+
 use super::super::graph::starts;
 use super::super::pace::Pace;
 use super::super::pattern::{index, narrow};
@@ -11,7 +13,7 @@ use super::forest::Edge;
 /// Of equally similar children the one that was nearer to its parent comes first.
 pub(super) fn depth_first(rows: usize, forest: &[Edge], watch: &dyn Watch) -> Result<Vec<u32>, Stopped> {
     let mut pace = Pace::begin(watch, "depth-first order", (2 * forest.len() + rows) as u64);
-    let mut counts = vec![0u64; rows];
+    let mut counts = try_zeroed::<u64>(rows, "counts of edges")?;
     for &(a, b, _) in forest {
         counts[a as usize] += 1;
         counts[b as usize] += 1;
@@ -19,7 +21,7 @@ pub(super) fn depth_first(rows: usize, forest: &[Edge], watch: &dyn Watch) -> Re
     }
     // Where the list of each row ends so far.
     let mut ends = starts(counts.into_iter())?;
-    let mut others = vec![(0u32, 0f32); 2 * forest.len()];
+    let mut others = try_filled(2 * forest.len(), (0u32, 0f32), "edges of a forest")?;
     for &(a, b, similarity) in forest {
         for (from, to) in [(a, b), (b, a)] {
             others[index(ends[from as usize])] = (to, similarity);
@@ -27,9 +29,10 @@ pub(super) fn depth_first(rows: usize, forest: &[Edge], watch: &dyn Watch) -> Re
         }
         pace.done(1)?;
     }
-    let mut order = Vec::with_capacity(rows);
-    let mut visited = vec![false; rows];
-    let mut stack = Vec::new();
+    let mut order = try_with_room(rows, "an order")?;
+    let mut visited = try_filled(rows, false, "rows visited")?;
+    // Each is on the stack once.
+    let mut stack = try_with_room(rows, "a stack of rows")?;
     for root in 0..narrow(rows) {
         if visited[root as usize] {
             continue;

@@ -34,6 +34,7 @@ impl Weights {
                     counts[column as usize].fetch_add(1, Ordering::Relaxed);
                 }
             }
+            Ok(())
         })?;
         let degrees = try_collect(counts.into_iter().map(AtomicU32::into_inner), "degrees of columns")?;
         let alpha = if alpha.is_nan() { 0.0 } else { alpha.clamp(0.0, 4.0) };

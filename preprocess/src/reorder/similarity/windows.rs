@@ -1,7 +1,8 @@
 //! Windows filled greedily, so that each has few distinct columns.
 
 use rayon::prelude::*;
-use windrow_formats::WINDOW_ROWS;
+use windrow_formats::memory::{try_collect, try_copy, try_with_room, try_zeroed};
+use windrow_formats::{OutOfMemory, WINDOW_ROWS};
 
 use super::super::graph::starts;
 use super::super::pace::Pace;
@@ -28,7 +29,7 @@ pub(super) fn fill_windows(rows: &Rows<'_>, order: &[u32], watch: &dyn Watch) ->
     let entries: usize = order.iter().map(|&d| rows.columns(d).len()).sum();
     let mut pace = Pace::begin(watch, "windows", 3 * entries as u64);
     let mut filler = Filler::new(rows, order, &mut pace)?;
-    let mut filled = Vec::new();
+    let mut filled = try_with_room(rows.with_entries(), "an order")?;
     let mut seed = None;
     let mut first_left = 0;
     loop {
@@ -88,16 +89,17 @@ struct Shared {
 
 impl Filler {
     fn new(rows: &Rows<'_>, order: &[u32], pace: &mut Pace<'_>) -> Result<Self, Stopped> {
-        let mut lens = vec![0u32; rows.pattern.cols()];
+        let cols = rows.pattern.cols();
+        let mut lens = try_zeroed::<u32>(cols, "lengths of columns")?;
         for &d in order {
             let columns = rows.columns(d);
             columns.iter().for_each(|&column| lens[column as usize] += 1);
             pace.done(columns.len() as u64)?;
         }
-        let longest = longest_list(&lens);
+        let longest = longest_list(&lens)?;
         let starts = starts(lens.iter().map(|&len| if len <= longest { u64::from(len) } else { 0 }))?;
         lens.fill(0);
-        let mut places = vec![0; index(starts[lens.len()])];
+        let mut places = try_zeroed(index(starts[cols]), "rows of columns")?;
         for (&d, place) in order.iter().zip(0..) {
             let columns = rows.columns(d);
             for &column in columns {
@@ -110,13 +112,15 @@ impl Filler {
             pace.done(columns.len() as u64)?;
         }
         let shared = |&d: &u32| Shared { columns: 0, scale: (rows.columns(d).len() as f32).sqrt().recip() };
+        let members = |&d: &u32| narrow(rows.distinct.members(d).len());
         Ok(Self {
-            left: order.iter().map(|&d| narrow(rows.distinct.members(d).len())).collect(),
-            shared: order.iter().map(shared).collect(),
-            touched: Vec::new(),
+            left: try_collect(order.iter().map(members), "rows left")?,
+            shared: try_collect(order.iter().map(shared), "columns shared")?,
+            // Each is in it once.
+            touched: try_with_room(order.len(), "rows touched")?,
             best: Best::default(),
             window: 0,
-            seen: vec![0; lens.len()],
+            seen: try_zeroed(cols, "windows of columns")?,
             starts,
             lens,
             places,
@@ -184,8 +188,8 @@ impl Filler {
 }
 
 /// The degree up to which lists of columns are followed.
-fn longest_list(degrees: &[u32]) -> u32 {
-    let mut ascending = degrees.to_vec();
+fn longest_list(degrees: &[u32]) -> Result<u32, OutOfMemory> {
+    let mut ascending = try_copy(degrees, "degrees of columns")?;
     ascending.par_sort_unstable();
     let budget = VISITS_PER_ENTRY * degrees.iter().map(|&degree| u64::from(degree)).sum::<u64>();
     let mut visits = 0;
@@ -193,7 +197,7 @@ fn longest_list(degrees: &[u32]) -> u32 {
         visits += u64::from(degree) * u64::from(degree);
         visits <= budget
     };
-    ascending.iter().take_while(within).last().copied().unwrap_or(0)
+    Ok(ascending.iter().take_while(within).last().copied().unwrap_or(0))
 }
 
 /// Rows kept in [`Best`]: as many as a window can take, and the one that begins the next.

@@ -4,6 +4,8 @@ use std::cmp::Reverse;
 use std::ops::Range;
 
 use rayon::prelude::*;
+use windrow_formats::OutOfMemory;
+use windrow_formats::memory::{make_room, try_zeroed};
 use windrow_kernels::NO_SLOT;
 use windrow_kernels::spmm::merge_path::{ENDS_BITS, ROWS_BITS, THREADS};
 
@@ -36,15 +38,17 @@ pub(super) struct Path {
 
 impl Path {
     /// For fewer than 2³² rows, and entries.
-    pub(super) fn cut(offsets: &[u64], cuts: Cuts, determinism: Determinism) -> Self {
-        let (together, alone) = whole_rows(offsets, u64::from(THREADS * cuts.steps));
+    pub(super) fn cut(offsets: &[u64], cuts: Cuts, determinism: Determinism) -> Result<Self, OutOfMemory> {
+        let (together, alone) = whole_rows(offsets, u64::from(THREADS * cuts.steps))?;
         let mut path = Self::default();
         for row in alone {
-            path.add_row(row, offsets[row]..offsets[row + 1], cuts, determinism);
+            path.add_row(row, offsets[row]..offsets[row + 1], cuts, determinism)?;
         }
-        path.shares.sort_by_key(|&[_, _, entries, _]| Reverse(entries));
+        // Of equally many, the first ones first; a stable sort would ask for memory.
+        path.shares.sort_unstable_by_key(|&[_, first, entries, _]| (Reverse(entries), first));
         path.long_count = narrow(path.shares.len());
-        path.steps = vec![0; together.len() * THREADS as usize];
+        path.steps = try_zeroed(together.len() * THREADS as usize, "steps")?;
+        make_room(&mut path.shares, together.len(), "shares")?;
         let shares = path.steps.par_chunks_mut(THREADS as usize).zip(&together);
         shares.for_each(|(words, rows)| fill(words, &offsets[rows.start..=rows.end], cuts.steps));
         path.shares.extend(together.into_iter().map(|rows| {
@@ -52,17 +56,25 @@ impl Path {
             let counts = narrow(rows.len()) | narrow(index(end - first)) << ROWS_BITS;
             [narrow(rows.start), narrow(index(first)), counts, 0]
         }));
-        path
+        Ok(path)
     }
 
     /// A row with more steps than a block: as one share, or in pieces of about the same length.
-    fn add_row(&mut self, row: usize, entries: Range<u64>, cuts: Cuts, determinism: Determinism) {
+    fn add_row(
+        &mut self,
+        row: usize,
+        entries: Range<u64>,
+        cuts: Cuts,
+        determinism: Determinism,
+    ) -> Result<(), OutOfMemory> {
         let (row, len) = (narrow(row), entries.end - entries.start);
+        let pieces = if len <= cuts.longest { 1 } else { len.div_ceil(cuts.piece) };
+        make_room(&mut self.shares, index(pieces), "shares")?;
         if len <= cuts.longest {
             self.shares.push([row, narrow(index(entries.start)), narrow(index(len)), NO_SLOT]);
-            return;
+            return Ok(());
         }
-        let piece = len.div_ceil(len.div_ceil(cuts.piece));
+        let piece = len.div_ceil(pieces);
         let first_slot = self.slots;
         for (number, begin) in entries.clone().step_by(index(piece)).enumerate() {
             let slot = match determinism {
@@ -73,12 +85,14 @@ impl Path {
             self.shares.push([row, narrow(index(begin)), narrow(index(count)), slot]);
             self.slots = slot + 1;
         }
+        make_room(&mut self.split_rows, 1, "rows that are cut")?;
         self.split_rows.push([row, first_slot, self.slots - first_slot, 1]);
+        Ok(())
     }
 }
 
 /// Successive rows with at most so many steps together, as many as fit; and the rows that have more by themselves.
-fn whole_rows(offsets: &[u64], block_steps: u64) -> (Vec<Range<usize>>, Vec<usize>) {
+fn whole_rows(offsets: &[u64], block_steps: u64) -> Result<(Vec<Range<usize>>, Vec<usize>), OutOfMemory> {
     let (mut together, mut alone) = (Vec::new(), Vec::new());
     // Where a row begins on the path.
     let at = |row: usize| offsets[row] + wide(row);
@@ -89,6 +103,8 @@ fn whole_rows(offsets: &[u64], block_steps: u64) -> (Vec<Range<usize>>, Vec<usiz
         if end - at(first) <= block_steps {
             continue;
         }
+        make_room(&mut together, 1, "rows together")?;
+        make_room(&mut alone, 1, "rows alone")?;
         if first < row {
             together.push(first..row);
         }
@@ -99,9 +115,10 @@ fn whole_rows(offsets: &[u64], block_steps: u64) -> (Vec<Range<usize>>, Vec<usiz
         }
     }
     if first < rows {
+        make_room(&mut together, 1, "rows together")?;
         together.push(first..rows);
     }
-    (together, alone)
+    Ok((together, alone))
 }
 
 /// The words of a share's threads, for the offsets of its rows.
@@ -134,7 +151,7 @@ mod tests {
     }
 
     fn cut(lengths: &[u64]) -> Path {
-        Path::cut(&offsets(lengths), CUTS, Determinism::RunToRun)
+        Path::cut(&offsets(lengths), CUTS, Determinism::RunToRun).unwrap()
     }
 
     /// Rows and entries of a share of several.
@@ -164,7 +181,10 @@ mod tests {
         let empty = cut(&[0; 400]);
         assert_eq!(empty.shares.iter().map(|&share| counts(share)[0]).collect::<Vec<_>>(), [384, 16]);
         assert_eq!(empty.steps[1], 3 << 16 | 0b111);
-        assert_eq!((cut(&[]), Path::cut(&[], CUTS, Determinism::Fast)), (Path::default(), Path::default()));
+        assert_eq!(
+            (cut(&[]), Path::cut(&[], CUTS, Determinism::Fast).unwrap()),
+            (Path::default(), Path::default())
+        );
     }
 
     #[test]
@@ -188,7 +208,7 @@ mod tests {
         assert_eq!(slots, expected);
         assert_eq!((path.long_count, path.slots), (5, 5));
         assert_eq!(path.split_rows, [[0, 0, 2, 1], [2, 2, 3, 1]]);
-        let shared = Path::cut(&offsets(&[1001, 1, 1201]), CUTS, Determinism::Fast);
+        let shared = Path::cut(&offsets(&[1001, 1, 1201]), CUTS, Determinism::Fast).unwrap();
         assert_eq!(shared.shares[..5].iter().map(|share| share[3]).collect::<Vec<_>>(), [0, 0, 1, 1, 1]);
         assert_eq!((shared.slots, shared.split_rows), (2, vec![[0, 0, 1, 1], [2, 1, 1, 1]]));
     }
@@ -210,7 +230,7 @@ mod tests {
                 })
                 .collect();
             let offsets = offsets(&lengths);
-            let path = Path::cut(&offsets, Cuts { steps, ..CUTS }, Determinism::RunToRun);
+            let path = Path::cut(&offsets, Cuts { steps, ..CUTS }, Determinism::RunToRun).unwrap();
             let (long, together) = path.shares.split_at(path.long_count as usize);
             let mut ends = vec![None; lengths.len()];
             for (share, words) in together.iter().zip(path.steps.chunks(128)) {

@@ -53,7 +53,7 @@ pub(super) fn choose<V: Value>(
     work: StreamWork,
 ) -> Result<StreamChoice, SpmmError> {
     let (options, demand, turns) = (context.options, context.demand(), &context.profile.costs.tiles);
-    let slicing = context.slicing(CACHE_QUARTERS);
+    let slicing = context.slicing(CACHE_QUARTERS)?;
     let dense = |widest_slice| StreamShape { form: Form::Dense, widest_slice };
     let workers = worker_count(context, dense(slicing.widest), slicing)?;
     let widest_slice = widest_for_few_steps(demand, dense(slicing.widest), OnWarps { work, workers }, turns);

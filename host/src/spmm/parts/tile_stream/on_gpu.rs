@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 use windrow_formats::Value;
+use windrow_formats::memory::try_with_room;
 use windrow_kernels::preprocess::MOST_ITEMS;
 use windrow_preprocess::partition::{PartitionRule, VectorThreshold};
 
@@ -112,7 +113,7 @@ fn distribute<'a, V: Value>(
     let divided = condensed.distribute(a.rows(), threshold, index(context.empty_rows))?;
     clock.end("distribute");
     let Some((condensed, rest)) = divided else {
-        return Ok(Some(without_tiles(context, threshold, clock)));
+        return Ok(Some(without_tiles(context, threshold, clock)?));
     };
     let len = |row: usize| rest.row_offsets[row + 1] - rest.row_offsets[row];
     let in_tiles = |row: usize| wide(a.row_len(row)) > len(row);
@@ -123,7 +124,7 @@ fn distribute<'a, V: Value>(
         return Ok(Some(stream.into_laid_out()));
     }
     stream.facts.residual_rows = wide(rows.count());
-    let cut = cut_rows(context, &rest.row_offsets);
+    let cut = cut_rows(context, &rest.row_offsets)?;
     let entries = SegmentEntries::OnDevice(rest.entries);
     let laid = with_rest(context, stream, cut, entries, |row| in_tiles(row as usize))?;
     clock.end("balance");
@@ -137,7 +138,7 @@ fn deal_out<V: Value>(
     clock: &mut StageClock,
 ) -> Result<Option<DealtStream>, SpmmError> {
     let vectors = condensed.window_vectors();
-    let mut window_tiles = Vec::with_capacity(vectors.len());
+    let mut window_tiles = try_with_room(vectors.len(), "tiles of windows")?;
     window_tiles.push(0);
     let mut tiles = 0;
     window_tiles.extend(vectors.windows(2).map(|ends| {
@@ -160,7 +161,7 @@ fn deal_out<V: Value>(
     let dealt = stream.dealt();
     let windows = match dealt.split_windows.is_empty() {
         true => Vec::new(),
-        false => wide_first(dealt.combine_rows(&condensed.window_rows()?, WINDOW_ROWS)),
+        false => wide_first(dealt.combine_rows(&condensed.window_rows()?, WINDOW_ROWS))?,
     };
     let slot_rows = u64::from(dealt.slots) * wide(WINDOW_ROWS);
     clock.end("balance");

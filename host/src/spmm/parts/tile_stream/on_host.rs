@@ -1,6 +1,7 @@
 //! Tiles laid out on the host: windows of an RS-Tile, dealt out.
 
 use rayon::prelude::*;
+use windrow_formats::memory::try_par_collect;
 use windrow_formats::{RsTile, RsTileParts, Value};
 use windrow_preprocess::partition::{PartitionRule, assign, assign_in_order};
 
@@ -64,16 +65,20 @@ pub(super) fn lay_out<'a, V: Value>(
     let sources = rs_tile.entry_sources(a)?;
     clock.end("tiles");
 
-    let mut empty = empty_rows(a);
+    let mut empty = empty_rows(a)?;
     let residual_rows = wide(rs_tile.residual().rows().len());
     let all_residual = rs_tile.bitmaps().is_empty();
-    let short = (all_residual || residual_rows > 0).then(|| {
-        // With tiles, their stream writes the empty rows.
-        let empty = if all_residual { std::mem::take(&mut empty) } else { Vec::new() };
-        ShortRowsLayout::new(context, empty, rs_tile.residual(), sources.residual())
-    });
+    let short = match all_residual || residual_rows > 0 {
+        true => {
+            // With tiles, their stream writes the empty rows.
+            let empty = if all_residual { std::mem::take(&mut empty) } else { Vec::new() };
+            Some(ShortRowsLayout::new(context, empty, rs_tile.residual(), sources.residual())?)
+        }
+        false => None,
+    };
     let scalar_entries = wide(sources.residual().len());
-    let sources = sources.tile().par_iter().map(|&entry| narrow(index(entry))).collect();
+    let sources = sources.tile().par_iter().map(|&entry| narrow(index(entry)));
+    let sources = try_par_collect(sources, "sources of tiles")?;
     let windows = Windows { parts: rs_tile.into_parts(), sources, empty };
     let stream = deal_out(context, windows, clock)?;
     let scheduling = match (&stream.layout, &short, short_rows::entry_for(context)) {
@@ -110,7 +115,7 @@ pub(super) fn deal_out<V: Value>(
     let facts = facts_of(context, pattern.stream(), held, choice);
     let dealt = pattern.stream().dealt();
     let cut = CutRows {
-        windows: wide_first(dealt.combine_rows(pattern.window_rows(), WINDOW_ROWS)),
+        windows: wide_first(dealt.combine_rows(pattern.window_rows(), WINDOW_ROWS))?,
         slot_rows: u64::from(dealt.slots) * wide(WINDOW_ROWS),
         ..CutRows::default()
     };

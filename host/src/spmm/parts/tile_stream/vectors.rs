@@ -11,7 +11,8 @@
 use std::borrow::Cow;
 
 use rayon::prelude::*;
-use windrow_formats::{RsTile, Value};
+use windrow_formats::memory::try_par_collect;
+use windrow_formats::{OutOfMemory, RsTile, Value};
 use windrow_preprocess::balance::RowSegments;
 use windrow_preprocess::partition::{VectorSplit, VectorThreshold, split_vectors};
 
@@ -35,16 +36,17 @@ pub(super) fn lay_out<'a, V: Value>(
     let split = split_vectors(context.a, context.order, threshold)?;
     clock.end("partition");
     if split.window_rows.is_empty() {
-        return Ok(without_tiles(context, threshold, clock));
+        return Ok(without_tiles(context, threshold, clock)?);
     }
     let rows_in_both = wide(split.rows_in_both());
     let VectorSplit { tiles, residual, window_rows, density, .. } = split;
     let entry = |sources: &[u64], at: u64| narrow(index(sources[index(at)]));
     let rs_tile = RsTile::from_windows(&tiles.matrix, window_rows)?;
     let sources = rs_tile.entry_sources(&tiles.matrix)?;
-    let sources = sources.tile().par_iter().map(|&at| entry(&tiles.sources, at)).collect();
+    let sources = sources.tile().par_iter().map(|&at| entry(&tiles.sources, at));
+    let sources = try_par_collect(sources, "sources of tiles")?;
     clock.end("tiles");
-    let windows = Windows { parts: rs_tile.into_parts(), sources, empty: empty_rows(context.a) };
+    let windows = Windows { parts: rs_tile.into_parts(), sources, empty: empty_rows(context.a)? };
     let mut stream = deal_out(context, windows, clock)?;
     stream.facts.rows_in_both = rows_in_both;
     if residual.matrix.nnz() == 0 {
@@ -52,8 +54,9 @@ pub(super) fn lay_out<'a, V: Value>(
     }
     stream.facts.residual_rows = density.residual_rows;
     let (row_offsets, columns, _) = residual.matrix.into_parts();
-    let cut = row_split::cut_rows(context, &row_offsets);
-    let sources = residual.sources.par_iter().map(|&entry| narrow(index(entry))).collect();
+    let cut = row_split::cut_rows(context, &row_offsets)?;
+    let sources = residual.sources.par_iter().map(|&entry| narrow(index(entry)));
+    let sources = try_par_collect(sources, "sources of segments")?;
     let entries = SegmentEntries::OnHost(Cow::Owned(columns), Some(sources));
     let in_tiles = |row: u32| tiles.matrix.row_len(row as usize) > 0;
     let laid = with_rest(context, stream, cut, entries, in_tiles)?;
@@ -66,11 +69,11 @@ pub(super) fn without_tiles<'a, V: Value>(
     context: &Context<'a, V>,
     threshold: VectorThreshold,
     clock: &mut StageClock,
-) -> LaidOut<'a> {
-    let mut laid = row_split::lay_out(context);
+) -> Result<LaidOut<'a>, OutOfMemory> {
+    let mut laid = row_split::lay_out(context)?;
     laid.facts.instead = Some(format!("all entries on CUDA cores: no column vector is {threshold} full"));
     clock.end("balance");
-    laid
+    Ok(laid)
 }
 
 /// A stream of tiles, and the segments of the entries that are not in it.
@@ -85,14 +88,14 @@ pub(super) fn with_rest<'a, V: Value>(
     let scalar_entries = wide(entries.len());
     let units = wide(cut.segments.len());
     let mean_len = real(scalar_entries) / real(units.max(1));
-    let scheduling = match (&stream.layout, row_split::entry_for(context, mean_len)) {
+    let scheduling = match (&stream.layout, row_split::entry_for(context, mean_len)?) {
         (Some(tiles), Some(entry)) => scheduling(context, tiles, &ScalarLaunch { entry, units })?,
         _ => None,
     };
     let turn = match scheduling.as_ref().is_some_and(Scheduling::is_beside) {
         // Their slots come behind those of the tiles, which are written at the same time.
         true => {
-            cut.sum_apart(narrow(index(stream.cut.slot_rows)), in_tiles);
+            cut.sum_apart(narrow(index(stream.cut.slot_rows)), in_tiles)?;
             Turn::Beside
         }
         false => {
@@ -100,7 +103,7 @@ pub(super) fn with_rest<'a, V: Value>(
             Turn::Last
         }
     };
-    let Segments { layout, cut_rows, slots, count } = row_split::segments(context, cut, entries);
+    let Segments { layout, cut_rows, slots, count } = row_split::segments(context, cut, entries)?;
     let mut laid = stream.into_laid_out();
     laid.add(turn, layout);
     laid.cut.slot_rows = laid.cut.slot_rows.max(slots);
