@@ -6,8 +6,8 @@
 
 use windrow::{
     Activation, Algorithm, Device, DeviceBuffer, DeviceKind, DeviceMatrix, DeviceSlice, DeviceView,
-    DeviceViewMut, EmulatorSchedule, Epilogue, Fault, PlanError, Precision, Schedule, Spmm, SpmmError,
-    Stream, f16,
+    DeviceViewMut, EmulatorSchedule, Epilogue, Fault, PlanError, Precision, RowSoftmax, Schedule, Sddmm,
+    SddmmForm, Spmm, SpmmError, Stream, f16,
 };
 use windrow_testkit::{Case, Operands, Pattern, SplitMix64, Values};
 
@@ -226,6 +226,56 @@ fn values_are_replaced_between_runs_on_whatever_stream() {
             for (i, c) in results.iter().enumerate() {
                 assert!(bits(c) == want[i], "{setup:?}, set {i}, on {device}");
             }
+        }
+    }
+}
+
+/// Attention over a graph, forward and backward, with everything asked of one stream: sampled products, results of 16
+/// bits by way of a stage, softmax, values replaced, and a product with them.
+#[test]
+fn attention_on_a_stream_has_the_bits_of_the_own_one() {
+    let case = case();
+    let (a, inner) = (&case.a, 20);
+    for device in devices() {
+        let numbers = |len: usize, number: usize| -> Vec<f32> {
+            (0..len).map(|i| ((i * 5 + number * 3) % 13) as f32 / 4.0 - 1.5).collect()
+        };
+        let matrix = |rows: usize, number: usize| {
+            let data = numbers(rows * inner, number);
+            DeviceMatrix::upload(&device, windrow::DenseRef::packed(&data, rows, inner).unwrap()).unwrap()
+        };
+        let array = |number| DeviceBuffer::from_slice(&device, &numbers(a.nnz(), number)).unwrap();
+        let mut sampled = Sddmm::builder(a)
+            .inner(inner)
+            .form(SddmmForm::Scale)
+            .precision(Precision::F32)
+            .build(&device)
+            .unwrap();
+        let softmax = RowSoftmax::new(a, &device).unwrap();
+        let mut product = Spmm::builder(a).width(N).values_from_device().build(&device).unwrap();
+        let mut chain = |stream: &Stream| {
+            let (x, y, b) = (matrix(a.rows(), 1), matrix(a.cols(), 2), operand(&device, &case, 3));
+            let (scale, gradient) = (array(4), array(5));
+            let mut weights = DeviceBuffer::<f32>::alloc_zeroed(&device, a.nnz()).unwrap();
+            let mut narrow = DeviceBuffer::<f16>::alloc_zeroed(&device, a.nnz()).unwrap();
+            let mut found = DeviceBuffer::<f32>::alloc_zeroed(&device, a.nnz()).unwrap();
+            let mut c = zeros(&device, &case);
+            sampled.replace_values_on(stream, &scale).unwrap();
+            sampled.run_into_on(stream, 1.0, [x.view(), y.view()], &mut weights).unwrap();
+            sampled.run_into_on(stream, 1.0, [x.view(), y.view()], &mut narrow).unwrap();
+            softmax.forward_on(stream, 0.25, &weights, &mut found).unwrap();
+            softmax.forward_in_place_on(stream, 0.25, &mut weights).unwrap();
+            product.replace_values_on(stream, &weights).unwrap();
+            product.run_into_on(stream, 1.0, &b, 0.0, &mut c).unwrap();
+            assert!(found.to_vec().unwrap() == weights.to_vec().unwrap(), "in place or not, on {device}");
+            softmax.backward_on(stream, 0.25, [weights.view(), gradient.view()], &mut found).unwrap();
+            drop((x, y, b, scale, gradient));
+            let all = [weights.to_vec().unwrap(), found.to_vec().unwrap(), c.download().unwrap()].concat();
+            (all.into_iter().map(f32::to_bits).collect::<Vec<_>>(), narrow.to_vec().unwrap())
+        };
+        let want = chain(&device.stream());
+        for _ in 0..2 {
+            assert!(chain(&Stream::new(&device).unwrap()) == want, "{device}");
         }
     }
 }

@@ -90,16 +90,20 @@ impl Index {
 }
 
 /// Copies sums from one array of a device to another with room for as many.
-pub(crate) fn copy_on_device<S: Real>(
+///
+/// # Safety
+/// There are so many, in live memory of the queue's machine until the work is done, which nothing writes meanwhile;
+/// nothing else touches `to`.
+pub(crate) unsafe fn copy_on_device<S: Real>(
     queue: &dyn Queue,
-    from: &DeviceBuffer<S>,
-    to: &mut DeviceBuffer<u8>,
+    (from, count): (GlobalPtr<S>, usize),
+    to: &DeviceBuffer<u8>,
 ) -> Result<(), DeviceError> {
     // Nothing overflows in its own type: nothing is counted.
     let rounding = Rounding { precision: S::PRECISION, overflowed: GlobalPtr::NULL };
-    let count = from.len().min(to.len() / size_of::<S>());
+    let count = count.min(to.len() / size_of::<S>());
     let target = Target { out: to.pointer().cast(), count };
-    // SAFETY: both buffers have as many elements, are of one device, and free their memory after the work queued
-    // before; `to` is borrowed for itself.
-    unsafe { Index::InOrder.place(queue, rounding, from.pointer().cast(), target) }
+    // SAFETY: both arrays have as many elements, by the caller's promise, and `to` frees its memory after the work
+    // queued before.
+    unsafe { Index::InOrder.place(queue, rounding, from.cast(), target) }
 }

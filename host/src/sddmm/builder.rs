@@ -343,7 +343,7 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
         Ok(GpuSddmm {
             device: device.clone(),
             nnz: self.a.nnz(),
-            stage: std::sync::Mutex::default(),
+            stages: crate::plan::PerStream::new(None),
             precision: self.options.precision,
             multiprocessors,
             tiles,

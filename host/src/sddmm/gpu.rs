@@ -1,7 +1,6 @@
 //! A plan of sampled products on a machine that runs kernels.
 
 use std::mem::offset_of;
-use std::sync::{Mutex, PoisonError};
 
 use windrow_formats::SampledTile;
 use windrow_kernels::sddmm::{
@@ -13,10 +12,14 @@ use windrow_simt::GlobalPtr;
 
 use super::options::SddmmGroup;
 use crate::device::{Device, DeviceBuffer, Machine, Queue};
-use crate::error::DeviceError;
+use crate::element::Real;
+use crate::error::{DeviceError, PlanError};
 use crate::num::{narrow, wide};
 use crate::options::Precision;
-use crate::plan::{Index, Lane, Launcher, Rounding, Target, occupancy, start};
+use crate::plan::{
+    Index, Lane, Launcher, OfStream, On, PREPARE, PerStream, Rounding, Target, copy_on_device, occupancy,
+    start,
+};
 
 /// Bytes of a row that the lanes of a warp read at a time, for one chunk.
 const CHUNK_BYTES: u32 = 64;
@@ -58,8 +61,8 @@ pub(super) struct GpuSddmm {
     pub(super) beside: bool,
     pub(super) device: Device,
     pub(super) nnz: usize,
-    /// Where sums wait to be rounded, made by the first run whose result is of 16 bits; held while launches are queued.
-    pub(super) stage: Mutex<Option<DeviceBuffer<f32>>>,
+    /// Where sums wait to be rounded, made by the first run whose result is of 16 bits.
+    pub(super) stages: PerStream<Option<DeviceBuffer<f32>>>,
 }
 
 /// Tiles, for Tensor Cores.
@@ -152,6 +155,8 @@ pub(super) struct Operands {
     pub(super) ldx: u32,
     pub(super) y: u64,
     pub(super) ldy: u32,
+    /// Whether rows of both may be read to the end of the 16 bytes that their last element is in.
+    pub(super) reads_vectors: bool,
     pub(super) out: u64,
     pub(super) inner: u32,
     /// What sums are rounded to, if the result is of 16 bits.
@@ -162,22 +167,73 @@ pub(super) struct Operands {
 impl GpuSddmm {
     /// Queues `out ← α·(X·Yᵀ) ⊙ A`.
     ///
+    /// # Errors
+    /// [`DeviceError::Captured`] for what cannot be part of a graph; those of the device.
+    ///
     /// # Safety
     /// `operands` are live memory of the plan's device until the work is done: `x` is m × inner and `y` n × inner, of
-    /// the plan's element type, with all rows readable up to their leading dimensions, `out` has an element of its type
-    /// for each entry; nothing else touches `out` meanwhile, nothing writes `x` or `y`.
-    pub(super) unsafe fn run(&self, queue: &dyn Queue, operands: Operands) -> Result<(), DeviceError> {
+    /// the plan's element type, with all rows readable up to 16 bytes beyond their end if they say so, `out` has an
+    /// element of its type for each entry; nothing else touches `out` meanwhile, nothing writes `x` or `y`. Where one
+    /// of them is windrow's memory, `on` says that it shares memory.
+    pub(super) unsafe fn run(&self, on: &On<'_>, operands: Operands) -> Result<(), PlanError> {
+        let complete = |state: &mut OfStream<Option<DeviceBuffer<f32>>>, captured: bool| {
+            let missing = operands.narrow.is_some() && state.held.is_none();
+            match (captured, missing) {
+                (true, true) => {
+                    return Err(
+                        DeviceError::Captured { what: "the making of a stage", remedy: PREPARE }.into()
+                    );
+                }
+                (true, false) => on.check_loaded(self.entries(&operands))?,
+                (false, true) => {
+                    state.held = Some(DeviceBuffer::alloc(&self.device, self.nnz, "sampled sums")?);
+                }
+                (false, false) => {}
+            }
+            Ok(())
+        };
+        // SAFETY: the caller's promise; the stage is lent for this run.
+        let queue = |queue: &dyn Queue, stage: &mut Option<DeviceBuffer<f32>>| unsafe {
+            self.queue_run(queue, operands, stage.as_ref())
+        };
+        self.stages.run(on, |_| Ok(None), complete, queue)
+    }
+
+    /// Whether the kernels that read vectors take the operands.
+    fn vectors(&self, operands: &Operands) -> bool {
         let bytes = u64::from(self.precision.bytes());
         let aligned =
             |address: u64, ld: u32| address.is_multiple_of(16) && (u64::from(ld) * bytes).is_multiple_of(16);
-        let vectors = aligned(operands.x, operands.ldx) && aligned(operands.y, operands.ldy);
+        operands.reads_vectors && aligned(operands.x, operands.ldx) && aligned(operands.y, operands.ldy)
+    }
+
+    /// The kernels of a run.
+    fn entries(&self, operands: &Operands) -> impl Iterator<Item = &'static Entry> {
+        let vectors = self.vectors(operands);
+        let bytes = u64::from(operands.inner) * u64::from(self.precision.bytes());
+        let tiles = self.tiles.as_ref().map(|part| part.kernels.for_rows(bytes, vectors));
+        let entries = self.entries.as_ref().map(|part| part.kernels[usize::from(vectors)]);
+        let groups = self.groups.as_ref().map(|part| part.kernels[usize::from(vectors)]);
+        let value_bytes = operands.narrow.map(|precision| precision.dtype().sum_bytes());
+        let rounding =
+            value_bytes.and_then(|value_bytes| windrow_kernels::entry(Variant::PlaceValues { value_bytes }));
+        [tiles, entries, groups, rounding].into_iter().flatten()
+    }
+
+    /// Queues all launches of a run.
+    ///
+    /// # Safety
+    /// As for [`run`](Self::run); no other run uses the stage until all of this one is queued.
+    unsafe fn queue_run(
+        &self,
+        queue: &dyn Queue,
+        operands: Operands,
+        stage: Option<&DeviceBuffer<f32>>,
+    ) -> Result<(), DeviceError> {
+        let vectors = self.vectors(&operands);
         let place =
             |first: u32| self.places.as_ref().map_or(GlobalPtr::NULL, |places| places.pointer().at(first));
-        let mut held = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
-        if operands.narrow.is_some() && held.is_none() {
-            *held = Some(DeviceBuffer::alloc(&self.device, self.nnz, "sampled sums")?);
-        }
-        let stage = held.as_ref().filter(|_| operands.narrow.is_some());
+        let stage = stage.filter(|_| operands.narrow.is_some());
         let sampled = Sampled {
             x: GlobalPtr::from_address(operands.x),
             y: GlobalPtr::from_address(operands.y),
@@ -339,9 +395,25 @@ impl GpuSddmm {
 
     /// New values to scale with, in CSR order and in the type of the sums.
     pub(super) fn replace_values(&mut self, values: &[u8]) -> Result<(), DeviceError> {
-        match &mut self.scale {
-            Some(scale) => scale.copy_from_slice(values),
-            None => Ok(()),
-        }
+        let (Some(scale), Some(machine)) = (&mut self.scale, self.device.machine()) else { return Ok(()) };
+        self.stages.before_writing(&**machine.own())?;
+        scale.copy_from_slice(values)
+    }
+
+    /// The same with values that are on the device, one of the sums' type for each entry, on a stream.
+    ///
+    /// # Errors
+    /// Those of [`PerStream::write`].
+    ///
+    /// # Safety
+    /// The values are live memory until the work is done, which nothing writes meanwhile.
+    pub(super) unsafe fn replace_by<S: Real>(
+        &mut self,
+        on: &On<'_>,
+        values: GlobalPtr<S>,
+    ) -> Result<(), DeviceError> {
+        let Self { scale: Some(scale), stages, nnz, .. } = self else { return Ok(()) };
+        // SAFETY: the caller's promise; the values are scaled by one for each entry.
+        stages.write(on, || unsafe { copy_on_device(on.queue, (values, *nnz), scale) })
     }
 }

@@ -4,21 +4,23 @@ use std::fmt;
 
 use windrow_formats::Value;
 use windrow_formats::memory::{try_collect, try_copy, try_zeroed};
+use windrow_simt::GlobalPtr;
 
 use super::gpu::{GpuSddmm, Operands};
 use super::host::{HostSddmm, scale_of};
 use super::options::SddmmForm;
 use super::report::SddmmReport;
 use crate::dense::DenseRef;
-use crate::device::{Device, DeviceBuffer};
+use crate::device::{Device, DeviceBuffer, Stream};
 use crate::element::{BySum, Element, Real, is_narrow, kernel_factor};
 use crate::error::SddmmError;
 use crate::matrix::DeviceMatrix;
 use crate::options::Precision;
 use crate::plan::{
-    MAX_INDEX, Rounded, check_count, check_device, check_element, check_index, check_ld, check_packed,
-    check_shape, check_sums, copy_on_device, factor, queue_of,
+    MAX_INDEX, On, Rounded, check_count, check_device, check_element, check_index, check_ld, check_packed,
+    check_shape, check_sums, factor,
 };
+use crate::view::{DeviceSlice, DeviceSliceMut, DeviceView};
 use crate::with_element;
 
 /// A sparse pattern laid out for products `out ← α·(X[m×d]·Y[n×d]ᵀ) ⊙ A[m×n]` on one device.
@@ -163,34 +165,84 @@ impl SddmmPlan {
         y: &DeviceMatrix<T>,
         out: &mut DeviceBuffer<O>,
     ) -> Result<(), SddmmError> {
-        self.check_operands(x, y, out)?;
+        self.run_views(&self.device.stream(), alpha, [x.view(), y.view()], out.view_mut())
+    }
+
+    /// [`run_into`](Self::run_into) on a [`Stream`], for operands in memory of any origin: a [`DeviceMatrix`] and a
+    /// [`DeviceBuffer`], or [what another library has allocated](DeviceView::from_raw). What is said of streams says
+    /// how it is [ordered](Stream#order-between-streams) with other work.
+    ///
+    /// # Errors
+    /// - those of [`run_into`](Self::run_into);
+    ///   [`PlanError::WrongDevice`](crate::PlanError::WrongDevice) for a stream of another device;
+    /// - [`PlanError::Overlap`](crate::PlanError::Overlap) if `out` has bytes in common with `x` or `y`;
+    /// - [`DeviceError::Captured`](crate::DeviceError::Captured) for what cannot be part of a
+    ///   [graph](Stream#graphs).
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, DenseRef, Device, DeviceBuffer, DeviceMatrix, Sddmm, Stream};
+    ///
+    /// let device = Device::best()?;
+    /// let plan = Sddmm::builder(&Csr::<f32>::identity(2)?).build(&device)?;
+    /// let x = DeviceMatrix::upload(&device, DenseRef::packed(&[1.0f32, 2.0, 3.0, 4.0], 2, 2)?)?;
+    /// let mut out = DeviceBuffer::<f32>::alloc_zeroed(&device, 2)?;
+    /// plan.run_into_on(&Stream::new(&device)?, 1.0, [x.view(), x.view()], &mut out)?;
+    /// assert_eq!(out.to_vec()?, [5.0, 25.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_into_on<'a, T: Element, O: Element<Sum = T::Sum>>(
+        &self,
+        on: &Stream,
+        alpha: T::Sum,
+        [x, y]: [DeviceView<'_, T>; 2],
+        out: impl Into<DeviceSliceMut<'a, O>>,
+    ) -> Result<(), SddmmError> {
+        self.run_views(on, alpha, [x, y], out.into())
+    }
+
+    fn run_views<T: Element, O: Element<Sum = T::Sum>>(
+        &self,
+        on: &Stream,
+        alpha: T::Sum,
+        [x, y]: [DeviceView<'_, T>; 2],
+        out: DeviceSliceMut<'_, O>,
+    ) -> Result<(), SddmmError> {
+        check_device("the stream", on.device(), &self.device)?;
+        self.check_operands(x, y, out.as_slice())?;
+        let to = out.as_slice().bytes();
+        to.check_apart("the result", "X", x.bytes())?;
+        to.check_apart("the result", "Y", y.bytes())?;
         match &self.body {
             Body::Cpu(pattern) => {
                 // All are in host memory: they are on the CPU, as was just checked.
                 let pattern = pattern.get::<HostSddmm<T::Sum>>();
                 if let (Some(pattern), Some(x), Some(y), Some(out)) =
-                    (pattern, x.host(), y.host(), out.host_mut())
+                    (pattern, x.host(), y.host(), out.into_host())
                 {
                     pattern.run(alpha, x, y, out)?;
                 }
                 Ok(())
             }
             Body::Gpu(plan) => {
+                let on = On::of(on, &self.device, x.is_owned() || y.is_owned() || out.as_slice().is_owned())?;
                 let remedy = "add up products of parts of the columns";
                 let inner = check_index("columns of X and Y", x.cols(), MAX_INDEX, remedy)?;
                 let operands = Operands {
-                    x: x.buffer().address(),
+                    x: x.address(),
                     ldx: check_ld(x.ld())?,
-                    y: y.buffer().address(),
+                    y: y.address(),
                     ldy: check_ld(y.ld())?,
+                    reads_vectors: x.reads_vectors(to) && y.reads_vectors(to),
                     out: out.address(),
                     inner,
                     narrow: is_narrow::<O>().then_some(O::PRECISION),
                     alpha: kernel_factor(alpha),
                 };
                 // SAFETY: shapes, types and device were checked; a `DeviceMatrix` holds all rows up to its leading
-                // dimension, and frees them after the work that was queued before; `out` is borrowed for itself.
-                unsafe { plan.run(queue_of(&self.device)?, operands)? };
+                // dimension, and frees them after the work that was queued before; of other memory the views were
+                // promised that it lives. `out` has nothing in common with the others, and is borrowed for itself.
+                unsafe { plan.run(&on, operands)? };
                 Ok(())
             }
         }
@@ -241,6 +293,23 @@ impl SddmmPlan {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn replace_values_from<S: Real>(&mut self, values: &DeviceBuffer<S>) -> Result<(), SddmmError> {
+        self.replace_values_on(&self.device.stream(), values)
+    }
+
+    /// [`replace_values_from`](Self::replace_values_from) on a [`Stream`], with values in memory of any origin. Runs
+    /// that were asked for before, on whatever stream, still use the old values, later ones the new.
+    ///
+    /// # Errors
+    /// Those of [`replace_values_from`](Self::replace_values_from);
+    /// [`PlanError::WrongDevice`](crate::PlanError::WrongDevice) for a stream of another device,
+    /// [`DeviceError::Captured`](crate::DeviceError::Captured) for one that is captured into a graph.
+    pub fn replace_values_on<'a, S: Real>(
+        &mut self,
+        on: &Stream,
+        values: impl Into<DeviceSlice<'a, S>>,
+    ) -> Result<(), SddmmError> {
+        let values = values.into();
+        check_device("the stream", on.device(), &self.device)?;
         check_device("the array of new values", values.device(), &self.device)?;
         check_sums::<S>("the array of new values", self.precision)?;
         check_count("the new values", values.len(), self.nnz)?;
@@ -248,9 +317,10 @@ impl SddmmPlan {
             // They are in host memory: they are on the CPU, as was just checked.
             Body::Cpu(_) => self.scale_by(try_copy(values.host().unwrap_or_default(), "values")?)?,
             Body::Gpu(plan) => {
-                if let Some(scale) = &mut plan.scale {
-                    copy_on_device(queue_of(&self.device)?, values, scale)?;
-                }
+                let on = On::of(on, &self.device, true)?;
+                // SAFETY: length, type and device were checked; a buffer frees its memory after the work that was
+                // queued before, and of other memory the slice was promised that it lives.
+                unsafe { plan.replace_by::<S>(&on, GlobalPtr::from_address(values.address()))? };
             }
         }
         Ok(())
@@ -294,9 +364,9 @@ impl SddmmPlan {
     /// Devices, types and shapes.
     pub(super) fn check_operands<T: Element, O: Element>(
         &self,
-        x: &DeviceMatrix<T>,
-        y: &DeviceMatrix<T>,
-        out: &DeviceBuffer<O>,
+        x: DeviceView<'_, T>,
+        y: DeviceView<'_, T>,
+        out: DeviceSlice<'_, O>,
     ) -> Result<(), SddmmError> {
         for (operand, device) in [("X", x.device()), ("Y", y.device()), ("the result", out.device())] {
             check_device(operand, device, &self.device)?;

@@ -54,7 +54,7 @@ impl SddmmPlan {
             let (plan_rows, plan_cols, plan_nnz) = (self.rows, self.cols, self.nnz);
             return Err(PlanError::OtherMatrix { rows, cols, nnz, plan_rows, plan_cols, plan_nnz }.into());
         }
-        self.check_operands(x, y, out)?;
+        self.check_operands(x.view(), y.view(), out.view())?;
         let inner = x.cols();
         let (x, y) = (multiplied(self.precision, x)?, multiplied(self.precision, y)?);
         let out = out.to_vec()?;

@@ -55,6 +55,11 @@ impl GpuRows {
         Ok(Self { parts })
     }
 
+    /// All kernels that it has.
+    pub(super) fn entries(&self) -> impl Iterator<Item = &'static Entry> {
+        self.parts.iter().flat_map(|part| [part.forward, part.backward]).flatten()
+    }
+
     /// Queues `out ← softmax(scale·scores)`.
     ///
     /// # Safety

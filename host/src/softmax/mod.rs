@@ -5,14 +5,16 @@ mod host;
 
 use std::fmt;
 
-use crate::device::{Device, DeviceBuffer};
+use crate::device::{Device, DeviceBuffer, Stream};
 use crate::error::PlanError;
 use crate::num::wide;
-use crate::plan::{check_count, check_device, queue_of};
+use crate::plan::{On, check_count, check_device};
+use crate::view::{DeviceSlice, DeviceSliceMut};
 use gpu::GpuRows;
 use host::HostRows;
 use windrow_formats::{Csr, Value};
 use windrow_kernels::row_softmax::MOST_POSITIONS;
+use windrow_simt::GlobalPtr;
 
 /// Softmax over the rows of a sparse result, `p[e] = exp(t[e] − max t) / Σ exp(t − max t)` with `t = scale·s`, and its
 /// gradient: for one pattern on one device, ready to run any number of times.
@@ -107,21 +109,42 @@ impl RowSoftmax {
         scores: &DeviceBuffer<f32>,
         out: &mut DeviceBuffer<f32>,
     ) -> Result<(), PlanError> {
+        self.forward_on(&self.device.stream(), scale, scores, out)
+    }
+
+    /// [`forward`](Self::forward) on a [`Stream`], for arrays in memory of any origin.
+    ///
+    /// # Errors
+    /// - those of [`forward`](Self::forward); [`PlanError::WrongDevice`] for a stream of another device;
+    /// - [`PlanError::Overlap`] if `out` has bytes in common with `scores`;
+    /// - [`DeviceError::Captured`](crate::DeviceError::Captured) for what cannot be part of a
+    ///   [graph](Stream#graphs).
+    pub fn forward_on<'a>(
+        &self,
+        on: &Stream,
+        scale: f32,
+        scores: impl Into<DeviceSlice<'a, f32>>,
+        out: impl Into<DeviceSliceMut<'a, f32>>,
+    ) -> Result<(), PlanError> {
+        let (scores, out) = (scores.into(), out.into());
+        check_device("the stream", on.device(), &self.device)?;
         self.check("the array of scores", scores)?;
-        self.check("the result", out)?;
+        self.check("the result", out.as_slice())?;
+        out.as_slice().bytes().check_apart("the result", "the array of scores", scores.bytes())?;
         match &self.body {
             Body::Cpu(rows) => {
                 // Both are in host memory: they are on the CPU, as was just checked.
-                if let (Some(scores), Some(out)) = (scores.host(), out.host_mut()) {
+                if let (Some(scores), Some(out)) = (scores.host(), out.into_host()) {
                     rows.forward(scale, scores, out);
                 }
                 Ok(())
             }
             Body::Gpu(rows) => {
+                let on = On::of(on, &self.device, scores.is_owned() || out.as_slice().is_owned())?;
+                let [scores, to] = [scores.address(), out.address()].map(GlobalPtr::from_address);
                 // SAFETY: lengths and device were checked; buffers free their memory after the work that was queued
-                // before; `out` is borrowed for itself.
-                unsafe { rows.forward(queue_of(&self.device)?, scale, scores.pointer(), out.pointer())? };
-                Ok(())
+                // before, and of other memory the slices were promised that it lives; `out` is borrowed for itself.
+                Ok(on.run(rows.entries(), |queue| unsafe { rows.forward(queue, scale, scores, to) })?)
             }
         }
     }
@@ -148,18 +171,34 @@ impl RowSoftmax {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn forward_in_place(&self, scale: f32, values: &mut DeviceBuffer<f32>) -> Result<(), PlanError> {
-        self.check("the array of scores", values)?;
+        self.forward_in_place_on(&self.device.stream(), scale, values)
+    }
+
+    /// [`forward_in_place`](Self::forward_in_place) on a [`Stream`], for an array in memory of any origin.
+    ///
+    /// # Errors
+    /// As for [`forward_on`](Self::forward_on).
+    pub fn forward_in_place_on<'a>(
+        &self,
+        on: &Stream,
+        scale: f32,
+        values: impl Into<DeviceSliceMut<'a, f32>>,
+    ) -> Result<(), PlanError> {
+        let values = values.into();
+        check_device("the stream", on.device(), &self.device)?;
+        self.check("the array of scores", values.as_slice())?;
         match &self.body {
             Body::Cpu(rows) => {
-                if let Some(values) = values.host_mut() {
+                if let Some(values) = values.into_host() {
                     rows.forward_in_place(scale, values);
                 }
                 Ok(())
             }
             Body::Gpu(rows) => {
-                // SAFETY: as in `forward`; scores and result may be one array.
-                unsafe { rows.forward(queue_of(&self.device)?, scale, values.pointer(), values.pointer())? };
-                Ok(())
+                let on = On::of(on, &self.device, values.as_slice().is_owned())?;
+                let at = GlobalPtr::from_address(values.address());
+                // SAFETY: as in `forward_on`; scores and result may be one array.
+                Ok(on.run(rows.entries(), |queue| unsafe { rows.forward(queue, scale, at, at) })?)
             }
         }
     }
@@ -177,22 +216,44 @@ impl RowSoftmax {
         gradient: &DeviceBuffer<f32>,
         out: &mut DeviceBuffer<f32>,
     ) -> Result<(), PlanError> {
-        self.check("the array of probabilities", probabilities)?;
-        self.check("the gradient", gradient)?;
-        self.check("the result", out)?;
+        let inputs = [probabilities.view(), gradient.view()];
+        self.backward_on(&self.device.stream(), scale, inputs, out)
+    }
+
+    /// [`backward`](Self::backward) on a [`Stream`], for arrays in memory of any origin: `[p, g]` and the result.
+    ///
+    /// # Errors
+    /// As for [`forward_on`](Self::forward_on), of all three.
+    pub fn backward_on<'a>(
+        &self,
+        on: &Stream,
+        scale: f32,
+        [probabilities, gradient]: [DeviceSlice<'_, f32>; 2],
+        out: impl Into<DeviceSliceMut<'a, f32>>,
+    ) -> Result<(), PlanError> {
+        let out = out.into();
+        check_device("the stream", on.device(), &self.device)?;
+        self.check("the result", out.as_slice())?;
+        for (name, input) in [("the array of probabilities", probabilities), ("the gradient", gradient)] {
+            self.check(name, input)?;
+            out.as_slice().bytes().check_apart("the result", name, input.bytes())?;
+        }
         match &self.body {
             Body::Cpu(rows) => {
-                if let (Some(p), Some(g), Some(out)) = (probabilities.host(), gradient.host(), out.host_mut())
+                if let (Some(p), Some(g), Some(out)) =
+                    (probabilities.host(), gradient.host(), out.into_host())
                 {
                     rows.backward(scale, p, g, out);
                 }
                 Ok(())
             }
             Body::Gpu(rows) => {
-                let inputs = [probabilities.pointer(), gradient.pointer()];
-                // SAFETY: as in `forward`.
-                unsafe { rows.backward(queue_of(&self.device)?, scale, inputs, out.pointer())? };
-                Ok(())
+                let shares = [probabilities, gradient, out.as_slice()].iter().any(DeviceSlice::is_owned);
+                let on = On::of(on, &self.device, shares)?;
+                let inputs = [probabilities.address(), gradient.address()].map(GlobalPtr::from_address);
+                let to = GlobalPtr::from_address(out.address());
+                // SAFETY: as in `forward_on`.
+                Ok(on.run(rows.entries(), |queue| unsafe { rows.backward(queue, scale, inputs, to) })?)
             }
         }
     }
@@ -215,9 +276,9 @@ impl RowSoftmax {
         self.nnz
     }
 
-    fn check(&self, operand: &'static str, buffer: &DeviceBuffer<f32>) -> Result<(), PlanError> {
-        check_device(operand, buffer.device(), &self.device)?;
-        check_count(operand, buffer.len(), self.nnz)
+    fn check(&self, operand: &'static str, array: DeviceSlice<'_, f32>) -> Result<(), PlanError> {
+        check_device(operand, array.device(), &self.device)?;
+        check_count(operand, array.len(), self.nnz)
     }
 }
 

@@ -1,19 +1,18 @@
 //! A plan on a machine that runs kernels, a GPU or the emulator through the same code: its parts in device memory.
 
-use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 
 use windrow_kernels::{Entry, Variant};
 
 use super::part::{LaidOut, Layout, LayoutFacts, Operation, Part, Turn, places_size};
 use super::places::Places;
-use super::state::{Elsewhere, RunState};
+use super::state::RunState;
 use super::sums::{SplitPart, WideC};
 use crate::device::{Device, Machine};
 use crate::error::{DeviceError, PlanError};
 use crate::options::{Determinism, Precision};
 use crate::parallelism::{GroupLaunch, IllegalPoint};
-use crate::plan::{ArraySize, Bits, GivenValues, MAX_BLOCK_COLUMNS, NewValues, On, push};
+use crate::plan::{ArraySize, Bits, GivenValues, MAX_BLOCK_COLUMNS, NewValues, On, PerStream, push};
 
 /// What a plan is, beside its parts.
 #[derive(Debug, Clone, Copy)]
@@ -37,11 +36,7 @@ pub(crate) struct GpuPlan {
     pub(super) adds: bool,
     /// Where new values from the device go; made when they first come, unless asked for before.
     pub(super) places: Option<Places>,
-    /// How often the arrays were written, which the device's own stream comes after.
-    pub(super) written: u64,
-    /// That of the device's own stream.
-    pub(super) own: Mutex<RunState>,
-    pub(super) elsewhere: Mutex<Vec<Elsewhere>>,
+    pub(super) states: PerStream<RunState>,
     /// Bytes of what was made for runs, beside what was made with the plan.
     pub(super) extra: AtomicU64,
 }
@@ -94,9 +89,7 @@ impl GpuPlan {
             device: device.clone(),
             adds,
             places: None,
-            written: 1,
-            own: Mutex::new(own),
-            elsewhere: Mutex::default(),
+            states: PerStream::new(own),
             extra: AtomicU64::new(0),
         };
         Ok((plan, facts))
@@ -166,7 +159,7 @@ impl GpuPlan {
     pub(crate) fn replace_values(&mut self, values: &Bits) -> Result<(), DeviceError> {
         let device = self.device.clone();
         if let Some(machine) = device.machine() {
-            self.before_writing(&**machine.own())?;
+            self.states.before_writing(&**machine.own())?;
         }
         self.parts.iter_mut().try_for_each(|(_, part)| part.replace_values(values))
     }
@@ -216,23 +209,15 @@ impl GpuPlan {
         values: NewValues,
         order: Option<&[u32]>,
     ) -> Result<(), PlanError> {
-        if on.is_captured()? {
-            let (what, remedy) = ("new values of a plan", "replace them before the capture");
-            return Err(DeviceError::Captured { what, remedy }.into());
-        }
-        let queue = on.stream.shared_queue().unwrap_or_else(|| on.machine.own());
+        on.check_writable()?;
         if self.places.is_none() {
             self.make_places(values.count, order)?;
         }
-        // Whatever the operands are, the own stream may read the arrays before and after.
-        let on = On { shares: true, ..*on };
-        on.after_own()?;
-        self.before_writing(on.queue)?;
-        let Some(places) = &self.places else { return Ok(()) };
-        let parts = self.parts.iter().map(|(_, part)| &**part);
+        let Self { states, places: Some(places), parts, shape, .. } = self else { return Ok(()) };
+        let queue = on.stream.shared_queue().unwrap_or_else(|| on.machine.own());
+        let parts = parts.iter().map(|(_, part)| &**part);
         // SAFETY: the caller's promise about the values; the places were made for these parts.
-        let placed = unsafe { places.place(queue, self.shape.precision, parts, values) };
-        Ok(on.leave(placed)?)
+        Ok(states.write(on, || unsafe { places.place(queue, shape.precision, parts, values) })?)
     }
 
     /// How many of the values that came from the device last overflowed; none if none came.

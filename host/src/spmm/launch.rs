@@ -6,11 +6,11 @@ use windrow_kernels::dense::Dense;
 use super::gpu::GpuPlan;
 use super::operands::{Finish, Operands};
 use super::part::{DenseOperands, Operation, Turn};
-use super::state::{Budget, PREPARE, RunState, locked};
+use super::state::{Budget, RunState};
 use super::sums::{SplitPart, SplitRows, Wide, WideC};
 use crate::device::Queue;
 use crate::error::{DeviceError, PlanError};
-use crate::plan::{Lane, Launcher, On};
+use crate::plan::{Lane, Launcher, OfStream, On, PREPARE};
 
 impl GpuPlan {
     /// Queues `C ← act(α·A·B + β·C + bias)`, in blocks of columns.
@@ -30,37 +30,15 @@ impl GpuPlan {
         operands: Operands,
         budget: Budget<'_>,
     ) -> Result<(), PlanError> {
-        if on.is_own {
-            let mut state = locked(&self.own);
-            self.make_what_is_needed(&mut state, &operands.finish, budget)?;
-            // SAFETY: the caller's promise; the lock keeps other runs off the state.
-            unsafe { self.queue_run(on.queue, operands, &mut state)? };
-            return Ok(());
-        }
-        let captured = on.is_captured()?;
-        let state = self.state_on(on, captured, budget)?;
-        let mut state = locked(&state);
-        if captured {
-            self.check_prepared(on, &state, self.operations(&state, &operands))?;
-            // SAFETY: as above.
-            unsafe { self.queue_run(on.queue, operands, &mut state)? };
-            return Ok(());
-        }
-        self.make_what_is_needed(&mut state, &operands.finish, budget)?;
-        state.catch_up(self, on)?;
-        // SAFETY: as above.
-        let queued = unsafe { self.queue_run(on.queue, operands, &mut state) };
-        Ok(on.leave(queued)?)
-    }
-
-    /// Makes the stage, if the run needs one that there is not.
-    fn make_what_is_needed(
-        &self,
-        state: &mut RunState,
-        finish: &Finish,
-        budget: Budget<'_>,
-    ) -> Result<(), PlanError> {
-        if finish.needs_stage() { self.make_stage(state, budget) } else { Ok(()) }
+        let complete = |state: &mut OfStream<RunState>, captured: bool| match captured {
+            true => Ok(self.check_loaded(on, self.operations(&state.held, &operands))?),
+            false if operands.finish.needs_stage() => self.make_stage(state, budget),
+            false => Ok(()),
+        };
+        // SAFETY: the caller's promise; the state is lent for this run.
+        let queue =
+            |queue: &dyn Queue, state: &mut RunState| unsafe { self.queue_run(queue, operands, state) };
+        self.states.run(on, |left| self.make_state(left, budget), complete, queue)
     }
 
     /// Whether a run brings its sums to a stage first.
@@ -136,29 +114,22 @@ impl GpuPlan {
         staged: bool,
         budget: Budget<'_>,
     ) -> Result<(), PlanError> {
-        if on.is_captured()? {
-            let remedy = "prepare the plan before the capture";
-            return Err(DeviceError::Captured { what: "what a plan prepares", remedy }.into());
-        }
-        let elsewhere = if on.is_own { None } else { Some(self.state_on(on, false, budget)?) };
-        let mut state = locked(elsewhere.as_deref().unwrap_or(&self.own));
-        if staged {
-            self.make_stage(&mut state, budget)?;
-        }
-        let stages =
-            [(staged || self.adds).then_some(WideC::COLUMNS), (!staged).then(|| self.most_columns())];
-        for block in stages.into_iter().flatten() {
-            for n in [block.min(n), n % block] {
-                for vectors in [true, false].into_iter().filter(|_| n > 0) {
-                    self.load(on.machine, Operation { n, vectors, column_major: false })?;
+        let complete = |state: &mut OfStream<RunState>| {
+            if staged {
+                self.make_stage(state, budget)?;
+            }
+            let stages =
+                [(staged || self.adds).then_some(WideC::COLUMNS), (!staged).then(|| self.most_columns())];
+            for block in stages.into_iter().flatten() {
+                for n in [block.min(n), n % block] {
+                    for vectors in [true, false].into_iter().filter(|_| n > 0) {
+                        self.load(on.machine, Operation { n, vectors, column_major: false })?;
+                    }
                 }
             }
-        }
-        if !on.is_own {
-            state.catch_up(self, on)?;
-        }
-        // What was written is there for graphs in any stream.
-        Ok(on.machine.own().synchronize()?)
+            Ok(())
+        };
+        self.states.prepare(on, |left| self.make_state(left, budget), complete)
     }
 
     /// What a launch asks of the entries.
@@ -276,7 +247,8 @@ mod tests {
                 .build(&device)
                 .unwrap();
             let Body::Gpu(parts) = &plan.body else { panic!("the emulator runs kernels") };
-            let partial = || locked(&parts.own).partial.as_ref().expect("rows are cut").to_vec().unwrap();
+            let partial =
+                || parts.states.own().held.partial.as_ref().expect("rows are cut").to_vec().unwrap();
             let lost = DeviceBuffer::<f32>::alloc_zeroed(&device, 16).unwrap().address();
             let operands = Operands {
                 b: b.buffer().address(),

@@ -124,6 +124,7 @@ impl SpmmPlan {
             Body::Cpu(_) => self.replace_values(values.host().unwrap_or_default()),
             Body::Gpu(plan) => {
                 let on = On::of(on, &self.device, true)?;
+                on.check_writable()?;
                 if let Some(array) = plan.missing_places(self.nnz, order.is_some()) {
                     let arrays = [&self.report.arrays[..], &[array]].concat();
                     self.report.device_bytes = check_memory(&arrays, self.memory_limit, MEMORY_REMEDY)?;

@@ -136,6 +136,14 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
         self.device
     }
 
+    /// The elements, if they are in host memory.
+    pub(crate) fn into_host(self) -> Option<&'a mut [T]> {
+        match self.place {
+            PlaceMut::Host(elements) => Some(elements),
+            PlaceMut::Device(_) => None,
+        }
+    }
+
     /// The same elements, read only.
     #[must_use]
     pub fn as_slice(&self) -> DeviceSlice<'_, T> {
@@ -166,6 +174,22 @@ impl<'a, T: Pod> From<&'a mut DeviceBuffer<T>> for DeviceSliceMut<'a, T> {
         let (device, elements) = buffer.parts_mut();
         let place = elements.map_or(PlaceMut::Device(address), PlaceMut::Host);
         Self { device, place, len, owned: true }
+    }
+}
+
+impl<'a, T: Pod> From<&'a DeviceSlice<'_, T>> for DeviceSlice<'a, T> {
+    fn from(slice: &'a DeviceSlice<'_, T>) -> Self {
+        *slice
+    }
+}
+
+impl<'a, T: Pod> From<&'a mut DeviceSliceMut<'_, T>> for DeviceSliceMut<'a, T> {
+    fn from(slice: &'a mut DeviceSliceMut<'_, T>) -> Self {
+        let place = match &mut slice.place {
+            PlaceMut::Host(elements) => PlaceMut::Host(elements),
+            PlaceMut::Device(address) => PlaceMut::Device(*address),
+        };
+        Self { device: slice.device, place, len: slice.len, owned: slice.owned }
     }
 }
 
