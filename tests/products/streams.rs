@@ -230,8 +230,8 @@ fn values_are_replaced_between_runs_on_whatever_stream() {
     }
 }
 
-/// Attention over a graph, forward and backward, with everything asked of one stream: sampled products, results of 16
-/// bits by way of a stage, softmax, values replaced, and a product with them.
+/// Attention over a graph, forward and backward, each step asked of the same stream or of another than the one before:
+/// sampled products, results of 16 bits by way of a stage, softmax, values replaced, and a product with them.
 #[test]
 fn attention_on_a_stream_has_the_bits_of_the_own_one() {
     let case = case();
@@ -253,29 +253,40 @@ fn attention_on_a_stream_has_the_bits_of_the_own_one() {
             .unwrap();
         let softmax = RowSoftmax::new(a, &device).unwrap();
         let mut product = Spmm::builder(a).width(N).values_from_device().build(&device).unwrap();
-        let mut chain = |stream: &Stream| {
+        let mut chain = |streams: &[Stream]| {
+            let mut turns = streams.iter().cycle();
+            let mut next = || turns.next().unwrap();
             let (x, y, b) = (matrix(a.rows(), 1), matrix(a.cols(), 2), operand(&device, &case, 3));
             let (scale, gradient) = (array(4), array(5));
             let mut weights = DeviceBuffer::<f32>::alloc_zeroed(&device, a.nnz()).unwrap();
             let mut narrow = DeviceBuffer::<f16>::alloc_zeroed(&device, a.nnz()).unwrap();
             let mut found = DeviceBuffer::<f32>::alloc_zeroed(&device, a.nnz()).unwrap();
             let mut c = zeros(&device, &case);
-            sampled.replace_values_on(stream, &scale).unwrap();
-            sampled.run_into_on(stream, 1.0, [x.view(), y.view()], &mut weights).unwrap();
-            sampled.run_into_on(stream, 1.0, [x.view(), y.view()], &mut narrow).unwrap();
-            softmax.forward_on(stream, 0.25, &weights, &mut found).unwrap();
-            softmax.forward_in_place_on(stream, 0.25, &mut weights).unwrap();
-            product.replace_values_on(stream, &weights).unwrap();
-            product.run_into_on(stream, 1.0, &b, 0.0, &mut c).unwrap();
+            sampled.replace_values_on(next(), &scale).unwrap();
+            sampled.run_into_on(next(), 1.0, [x.view(), y.view()], &mut weights).unwrap();
+            sampled.run_into_on(next(), 1.0, [x.view(), y.view()], &mut narrow).unwrap();
+            softmax.forward_on(next(), 0.25, &weights, &mut found).unwrap();
+            softmax.forward_in_place_on(next(), 0.25, &mut weights).unwrap();
+            product.replace_values_on(next(), &weights).unwrap();
+            product.run_into_on(next(), 1.0, &b, 0.0, &mut c).unwrap();
             assert!(found.to_vec().unwrap() == weights.to_vec().unwrap(), "in place or not, on {device}");
-            softmax.backward_on(stream, 0.25, [weights.view(), gradient.view()], &mut found).unwrap();
+            softmax.backward_on(next(), 0.25, [weights.view(), gradient.view()], &mut found).unwrap();
+            // Freeing memory waits for more than reading it does.
+            let all = [found.to_vec().unwrap(), weights.to_vec().unwrap(), c.download().unwrap()].concat();
             drop((x, y, b, scale, gradient));
-            let all = [weights.to_vec().unwrap(), found.to_vec().unwrap(), c.download().unwrap()].concat();
             (all.into_iter().map(f32::to_bits).collect::<Vec<_>>(), narrow.to_vec().unwrap())
         };
-        let want = chain(&device.stream());
-        for _ in 0..2 {
-            assert!(chain(&Stream::new(&device).unwrap()) == want, "{device}");
+        let own = device.stream();
+        let want = chain(&[own.clone()]);
+        let [one, two] = [(); 2].map(|()| Stream::new(&device).unwrap());
+        for streams in [
+            vec![one.clone()],
+            vec![own.clone(), one.clone()],
+            vec![one.clone(), own.clone()],
+            vec![one.clone(), two.clone(), own.clone()],
+            vec![two, own, one],
+        ] {
+            assert!(chain(&streams) == want, "{streams:?}");
         }
     }
 }
