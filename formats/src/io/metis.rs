@@ -69,7 +69,7 @@ fn layout(form: &[u64]) -> Option<(usize, usize)> {
     };
     let digit = |place: u64| Some(flags / place % 10).filter(|&digit| digit < 2);
     let (sizes, weights, of_edges) = (digit(100)?, digit(10)?, digit(1)?);
-    let skipped = usize::from(sizes == 1) + if weights == 1 { constraints } else { 0 };
+    let skipped = usize::from(sizes == 1).checked_add(if weights == 1 { constraints } else { 0 })?;
     (flags < 112).then_some((skipped, if of_edges == 1 { 2 } else { 1 }))
 }
 
@@ -115,6 +115,7 @@ mod tests {
             (b"# 3 3\n3 3\n2 3\n1 3\n1 2\n", "a comment of edge lists"),
             (b"3 3 0.5\n2 3 1\n1 3 1\n1 2 1\n", "values"),
             (b"1 0\n\n", "no edges"),
+            (b"3 3 111 18446744073709551615\n2 3\n1 3\n1 2\n", "more weights than there are numbers"),
             (b"", "nothing"),
         ] {
             assert!(!is_metis(text, true), "{what}");
