@@ -277,7 +277,7 @@ fn attention_on_a_stream_has_the_bits_of_the_own_one() {
             (all.into_iter().map(f32::to_bits).collect::<Vec<_>>(), narrow.to_vec().unwrap())
         };
         let own = device.stream();
-        let want = chain(&[own.clone()]);
+        let want = chain(std::slice::from_ref(&own));
         let [one, two] = [(); 2].map(|()| Stream::new(&device).unwrap());
         for streams in [
             vec![one.clone()],

@@ -33,6 +33,10 @@ pub(crate) struct Description {
 }
 
 /// Where an address lies.
+#[cfg_attr(
+    not(any(feature = "cuda", feature = "emulator")),
+    allow(dead_code, reason = "no machine has memory")
+)]
 #[derive(Debug)]
 pub(crate) enum Lies {
     /// In memory that the machine's kernels may use, which ends there.
