@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, ThreadId};
 
+use windrow_formats::OutOfMemory;
 use windrow_kernels::Entry;
 use windrow_simt::GlobalPtr;
 use windrow_simt::emulator::{Launch, Memory, MemoryError, Schedule, Thread, Violation};
@@ -154,7 +155,9 @@ impl Machine for EmulatorMachine {
                 device,
             });
         }
-        let pointer = self.memory.alloc_uninit::<u8>(index(bytes));
+        // Its memory is that of this machine.
+        let pointer = self.memory.try_alloc_uninit::<u8>(index(bytes));
+        let pointer = pointer.map_err(|_| OutOfMemory { what, bytes })?;
         self.memory.label(pointer, what).map_err(|error| host_access(&error))?;
         self.allocated.lock().unwrap_or_else(PoisonError::into_inner).insert(pointer.address(), bytes);
         Ok(pointer.address())
@@ -183,9 +186,7 @@ impl Machine for EmulatorMachine {
 
     unsafe fn download(&self, from: u64, to: &mut [u8]) -> Result<(), DeviceError> {
         self.catch_up()?;
-        let bytes = self.memory.read::<u8>(GlobalPtr::from_address(from), to.len());
-        to.copy_from_slice(&bytes.map_err(|error| host_access(&error))?);
-        Ok(())
+        self.memory.read_to(GlobalPtr::from_address(from), to).map_err(|error| host_access(&error))
     }
 
     fn launch(&self, prepared: &Prepared) -> Result<(), DeviceError> {

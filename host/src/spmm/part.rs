@@ -5,6 +5,7 @@
 //! them; the other may add to it, earlier launches having written it. What a part has cut it leaves to the plan: the
 //! lists of [`CutRows`], whose sums the plan's workspace holds and adds up.
 
+use windrow_formats::OutOfMemory;
 use windrow_kernels::Entry;
 use windrow_kernels::dense::Dense;
 use windrow_simt::GlobalPtr;
@@ -182,7 +183,7 @@ pub(crate) enum ValueSlots<'a> {
         out: GlobalPtr<u32>,
         elements: u64,
         /// The element of each of `nnz` entries, the second number for an entry that has none.
-        places: Box<dyn Fn(usize, u32) -> Vec<u32> + 'a>,
+        places: Box<dyn Fn(usize, u32) -> Result<Vec<u32>, OutOfMemory> + 'a>,
     },
     /// The part finds them: [`Part::replace_from`].
     OnDevice,
