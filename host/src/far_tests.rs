@@ -8,7 +8,6 @@ use crate::device::Device;
 use crate::element::Element;
 use crate::matrix::DeviceMatrix;
 use crate::num::wide;
-use crate::plan::machine_of;
 use crate::sddmm::{Sddmm, SddmmAlgorithm};
 use crate::spmm::Spmm;
 use crate::training::{ColumnSums, normalize_rows, relu, round_into};
@@ -40,7 +39,7 @@ fn far<T: Element>(
         let elements: Vec<T> = (0..cols).map(|col| T::from_f32(number(row * cols + col))).collect();
         // SAFETY: a row of a matrix that is live.
         unsafe {
-            let machine = machine_of(device).unwrap();
+            let machine = device.machine().unwrap();
             machine.upload(place_of(&matrix, row), bytemuck::cast_slice(&elements)).unwrap();
         }
     }
@@ -53,7 +52,7 @@ fn numbers<T: Element>(matrix: &DeviceMatrix<T>) -> Vec<f64> {
         let mut elements = vec![T::ZERO; matrix.cols()];
         // SAFETY: a row of a matrix that is live.
         unsafe {
-            let machine = machine_of(matrix.device()).unwrap();
+            let machine = matrix.device().machine().unwrap();
             machine.download(place_of(matrix, row), bytemuck::cast_slice_mut(&mut elements)).unwrap();
         }
         elements.into_iter().map(|x| x.to_f64())

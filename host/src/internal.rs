@@ -38,7 +38,7 @@ pub unsafe fn launch<P: Pod>(
     };
     // SAFETY: the caller's promise.
     match unsafe { Prepared::new(entry, grid, params) }? {
-        Some(prepared) => machine.launch(&prepared),
+        Some(prepared) => machine.own().launch(&prepared),
         None => Ok(()),
     }
 }

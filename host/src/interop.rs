@@ -2,7 +2,9 @@
 //!
 //! A [`DeviceBuffer::address`](crate::DeviceBuffer::address) of a CUDA device is a `CUdeviceptr` in the device's
 //! primary context. Work on it by other libraries is ordered with windrow's if it is queued in windrow's
-//! stream: hand [`cuda_handles`] to them (`cusparseSetStream`, `cublasSetStream`).
+//! stream: hand [`cuda_handles`] to them (`cusparseSetStream`, `cublasSetStream`). The other way round, windrow queues
+//! its work in a [stream of theirs](crate::Stream::from_raw) and reads and writes
+//! [their memory](crate::DeviceView::from_raw).
 
 use std::ffi::c_void;
 
@@ -13,7 +15,8 @@ use crate::{Device, DeviceError};
 pub struct CudaHandles {
     /// `CUcontext`: the primary context.
     pub context: *mut c_void,
-    /// `CUstream`: the stream in which all of windrow's work on the device is queued. It does not wait for the
+    /// `CUstream`: the device's own stream, in which windrow queues all work that is not asked of another
+    /// [`Stream`](crate::Stream). It does not wait for the
     /// legacy default stream, nor that one for it.
     pub stream: *mut c_void,
 }

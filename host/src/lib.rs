@@ -67,6 +67,34 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Streams, and matrices of other libraries
+//!
+//! Dense matrices that are on a GPU already, PyTorch's or anybody's, are operands where they are: a [`DeviceView`] of
+//! an address, which the driver is asked about. A [`Stream`] that the other library queues its work in takes windrow's,
+//! too, and nobody waits on the host:
+//!
+//! ```
+//! use windrow::{DeviceView, DeviceViewMut, SpmmError, SpmmPlan, Stream};
+//!
+//! /// `C ← A·B` for packed tensors of f32 with `n` columns, in the order of `stream`.
+//! ///
+//! /// # Safety
+//! /// Addresses and stream are of the plan's device, live until the work is done, and are used in its order.
+//! unsafe fn multiply(plan: &SpmmPlan, stream: &Stream, b: u64, c: u64, n: usize) -> Result<(), SpmmError> {
+//!     let (m, k) = plan.shape();
+//!     // SAFETY: the caller's promise; what the driver knows is checked.
+//!     let (b, c) = unsafe {
+//!         (
+//!             DeviceView::<f32>::from_raw(plan.device(), b, k, n, n)?,
+//!             DeviceViewMut::<f32>::from_raw(plan.device(), c, m, n, n)?,
+//!         )
+//!     };
+//!     plan.run_into_on(stream, 1.0, b, 0.0, c)
+//! }
+//! ```
+//!
+//! [`Stream`] says how work on different streams is ordered, and what can be captured into a CUDA graph.
+//!
 //! # Sampled products
 //!
 //! [`Sddmm`] computes products of rows of two dense matrices where a sparse one has entries, `out = (X·Yᵀ) ⊙ A`: the
@@ -161,6 +189,7 @@ mod spmm;
 mod tensor;
 mod tf32;
 mod tuned;
+mod view;
 
 pub mod costs;
 #[doc(hidden)]
@@ -170,7 +199,7 @@ pub mod training;
 
 pub use activation::{Activation, Epilogue};
 pub use dense::{DenseMut, DenseRef};
-pub use device::{Device, DeviceBuffer, DeviceKind, DeviceSelector, Event, KernelModule};
+pub use device::{Device, DeviceBuffer, DeviceKind, DeviceSelector, Event, KernelModule, Stream};
 #[cfg(feature = "emulator")]
 pub use device::{Fault, Faults};
 pub use element::{Element, Real};
@@ -194,6 +223,7 @@ pub use softmax::RowSoftmax;
 pub use spmm::{Spmm, SpmmBuilder, SpmmOptions, SpmmPlan, SpmmReport};
 pub use tensor::{Mttkrp, MttkrpBuilder, MttkrpOptions, MttkrpPlan, MttkrpReport, Ttm, TtmBuilder, TtmPlan};
 pub use tuned::{ProductKey, Tuned, TunedError, TunedProduct};
+pub use view::{DeviceSlice, DeviceSliceMut, DeviceView, DeviceViewMut};
 
 /// The 16-bit element types, of the crate `half`.
 pub use half::{bf16, f16};

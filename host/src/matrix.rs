@@ -103,6 +103,10 @@ impl<T: Value> DeviceMatrix<T> {
         &self.buffer
     }
 
+    pub(crate) fn buffer_mut(&mut self) -> &mut DeviceBuffer<T> {
+        &mut self.buffer
+    }
+
     /// The device whose memory it is in.
     #[must_use]
     pub fn device(&self) -> &Device {

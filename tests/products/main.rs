@@ -28,6 +28,8 @@ mod spmm_plan;
 mod spmm_values;
 mod spmm_variants;
 mod spmm_vectors;
+mod streams;
+mod streams_gpu;
 mod subjects;
 mod tensor_products;
 mod training;

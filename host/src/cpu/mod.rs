@@ -36,7 +36,6 @@ use windrow_preprocess::balance::row_ranges;
 
 use crate::activation::Epilogue;
 use crate::dense::{DenseMut, DenseRef};
-use crate::device::DeviceBuffer;
 use crate::element::Element;
 use crate::num::index;
 use crate::options::{CpuTasks, Precision};
@@ -119,7 +118,7 @@ pub(crate) fn spmm<B: Multiplied, C: Storage + Summed<In = B::In>>(
 /// As [`spmm`].
 pub(crate) fn spmm_fused<B: Element, C: Element<Sum = B::Sum>>(
     a: &CpuCsr<B::Sum>,
-    run: &Epilogue<'_, B::Sum>,
+    run: &Epilogue<'_, B::Sum, [B::Sum]>,
     b: DenseRef<'_, B>,
     c: DenseMut<'_, C>,
 ) -> Result<(), OutOfMemory> {
@@ -140,8 +139,8 @@ pub(crate) fn spmm_fused<B: Element, C: Element<Sum = B::Sum>>(
 }
 
 /// `C ← act(sums + bias)`.
-fn finish<C: Element>(run: &Epilogue<'_, C::Sum>, sums: &mut [C::Sum], mut c: DenseMut<'_, C>) {
-    let bias = run.bias.and_then(DeviceBuffer::host);
+fn finish<C: Element>(run: &Epilogue<'_, C::Sum, [C::Sum]>, sums: &mut [C::Sum], mut c: DenseMut<'_, C>) {
+    let bias = run.bias;
     let (cols, ld) = (c.cols(), c.ld().max(1));
     c.data_mut().par_chunks_mut(ld).zip(sums.par_chunks_mut(cols.max(1))).for_each(|(c, sums)| {
         if let Some(bias) = bias {

@@ -7,7 +7,7 @@ use bytemuck::{Pod, Zeroable};
 use windrow_formats::memory::{try_copy, try_zeroed};
 use windrow_simt::GlobalPtr;
 
-use super::Device;
+use super::{Device, Queue};
 use crate::error::DeviceError;
 use crate::num::{index, wide};
 
@@ -90,13 +90,29 @@ impl<T: Pod> DeviceBuffer<T> {
         Ok(Self { device: device.clone(), len, storage, element: PhantomData })
     }
 
-    /// Sets every element to zero bytes.
-    pub(crate) fn clear(&self) -> Result<(), DeviceError> {
-        match (&self.storage, self.device.machine()) {
+    /// Sets every element of a new buffer to zero bytes.
+    fn clear(&self) -> Result<(), DeviceError> {
+        // Fresh host memory is zero.
+        self.device.machine().map_or(Ok(()), |machine| self.clear_in(&**machine.own()))
+    }
+
+    /// Sets every element to zero bytes, in the order of a queue of the buffer's device.
+    pub(crate) fn clear_in(&self, queue: &dyn Queue) -> Result<(), DeviceError> {
+        match &self.storage {
             // SAFETY: the allocation is this buffer's own and has `bytes` bytes.
-            (Storage::Device(address), Some(machine)) => unsafe { machine.zero(*address, self.bytes()) },
-            _ => Ok(()), // fresh host memory is zero
+            Storage::Device(address) => unsafe { queue.zero(*address, self.bytes()) },
+            Storage::Empty | Storage::Host(_) => Ok(()),
         }
+    }
+
+    /// Device and elements; none of a device that has memory of its own.
+    pub(crate) fn parts_mut(&mut self) -> (&Device, Option<&mut [T]>) {
+        let elements: Option<&mut [T]> = match &mut self.storage {
+            _ if self.device.machine().is_some() => None,
+            Storage::Host(lines) => Some(&mut bytemuck::cast_slice_mut(lines)[..self.len]),
+            Storage::Empty | Storage::Device(_) => Some(&mut []),
+        };
+        (&self.device, elements)
     }
 
     /// The device whose memory this is.

@@ -1,19 +1,22 @@
 //! The GPU emulator as a device: the same kernels, the same launches, on the CPU with every access checked.
 
+mod queue;
+
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
-use std::thread::{self, ThreadId};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use windrow_formats::OutOfMemory;
 use windrow_kernels::Entry;
 use windrow_simt::GlobalPtr;
-use windrow_simt::emulator::{Launch, Memory, MemoryError, Schedule, Thread, Violation};
+use windrow_simt::emulator::{MemoryError, Schedule};
 
 use super::DeviceKind;
-use super::event::Event;
-use super::machine::{Description, Machine, Prepared};
+use super::machine::{Description, Lies, Machine};
+use super::queue::Queue;
 use crate::error::DeviceError;
 use crate::num::index;
+pub(super) use queue::EmulatorFence;
+use queue::{Core, EmulatorQueue};
 
 /// Few, so that small matrices already give every worker little and windows are cut.
 const MULTIPROCESSORS: u32 = 2;
@@ -22,23 +25,15 @@ const RESIDENT_BLOCKS: u32 = 2;
 const MEMORY_TOTAL: u64 = 1 << 30;
 
 struct EmulatorMachine {
+    core: Arc<Core>,
     memory_total: u64,
-    memory: Memory,
-    schedule: Schedule,
     /// Bytes of each live allocation.
     allocated: Mutex<HashMap<u64, u64>>,
-    /// Of each thread that has forked and not joined yet.
-    forks: Mutex<HashMap<ThreadId, Fork>>,
-}
-
-/// Two streams. Where nothing orders them, one of them waits for the join, which one the schedule decides: a launch
-/// that relies on another order finds unwritten or old numbers under some schedule.
-#[derive(Default)]
-struct Fork {
-    /// Forks without their joins.
-    depth: u32,
-    /// What was asked for of the stream that waits.
-    waiting: Vec<Prepared>,
+    lane: Arc<EmulatorQueue>,
+    /// The same, as others see it.
+    own: Arc<dyn Queue>,
+    /// All others, those that are gone included.
+    others: Mutex<Vec<Weak<EmulatorQueue>>>,
 }
 
 pub(super) fn open(schedule: Schedule) -> (Description, Box<dyn Machine>) {
@@ -59,12 +54,16 @@ pub(super) fn open_with(schedule: Schedule, memory_total: u64) -> (Description, 
         memory_total: Some(memory_total),
         driver_version: None,
     };
+    let core = Arc::new(Core::new(schedule));
+    let lane = EmulatorQueue::new(&core, true);
+    let own: Arc<dyn Queue> = Arc::<EmulatorQueue>::clone(&lane);
     let machine = EmulatorMachine {
+        core,
         memory_total,
-        memory: Memory::new(),
-        schedule,
         allocated: Mutex::default(),
-        forks: Mutex::default(),
+        lane,
+        own,
+        others: Mutex::default(),
     };
     (description, Box::new(machine))
 }
@@ -78,63 +77,10 @@ fn unordered(kernel: &'static str, report: &str) -> DeviceError {
 }
 
 impl EmulatorMachine {
-    /// Works on what this thread has forked, if it has.
-    fn forked<R>(&self, work: impl FnOnce(&mut HashMap<ThreadId, Fork>, ThreadId) -> R) -> R {
-        work(&mut self.forks.lock().unwrap_or_else(PoisonError::into_inner), thread::current().id())
-    }
-
-    /// Whether the main stream waits for the join; else what is beside it does.
-    fn main_waits(&self) -> bool {
-        self.schedule.runs_beside_first()
-    }
-
-    /// Puts a launch off if this thread has forked; returns whether it has.
-    fn put_off(&self, prepared: &Prepared) -> bool {
-        self.forked(|forks, thread| match forks.get_mut(&thread) {
-            Some(fork) => {
-                fork.waiting.push(prepared.clone());
-                true
-            }
-            None => false,
-        })
-    }
-
-    /// Does the work that this thread has put off.
-    fn finish(&self) -> Result<(), DeviceError> {
-        let take = |fork: &mut Fork| std::mem::take(&mut fork.waiting);
-        // Not under the lock: whoever runs a kernel may meanwhile be given another thread's work.
-        let waiting = self.forked(|forks, thread| forks.get_mut(&thread).map(take).unwrap_or_default());
-        waiting.iter().try_for_each(|prepared| self.run(prepared))
-    }
-
-    /// Does what waits in the main stream: what is asked for next comes after it.
-    fn catch_up(&self) -> Result<(), DeviceError> {
-        if self.main_waits() { self.finish() } else { Ok(()) }
-    }
-
-    /// Runs a kernel now.
-    fn run(&self, prepared: &Prepared) -> Result<(), DeviceError> {
-        let entry = prepared.entry();
-        if windrow_kernels::body::<Thread<'_>>(entry.name).is_none() {
-            return Err(DeviceError::MissingEntry { name: entry.name });
-        }
-        let launch = Launch {
-            grid: prepared.grid(),
-            block_threads: prepared.block_threads(),
-            shared_bytes: entry.shared_bytes,
-            schedule: self.schedule,
-        };
-        let params = prepared.params();
-        let outcome = self.memory.launch(&launch, |thread| {
-            if let Some(body) = windrow_kernels::body::<Thread<'_>>(entry.name) {
-                // SAFETY: `Prepared::new` was promised that these params keep the entry's obligations; what
-                // breaks them is reported by the emulator, not undefined.
-                unsafe { body(thread, params) }
-            }
-        });
-        let violation =
-            |error: Violation| DeviceError::Emulator { kernel: entry.name, report: error.to_string() };
-        outcome.map(|_| ()).map_err(violation)
+    /// All queues but the own one.
+    fn others(&self) -> Vec<Arc<EmulatorQueue>> {
+        let others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        others.iter().filter_map(Weak::upgrade).collect()
     }
 
     fn used(&self) -> u64 {
@@ -156,9 +102,9 @@ impl Machine for EmulatorMachine {
             });
         }
         // Its memory is that of this machine.
-        let pointer = self.memory.try_alloc_uninit::<u8>(index(bytes));
+        let pointer = self.core.memory.try_alloc_uninit::<u8>(index(bytes));
         let pointer = pointer.map_err(|_| OutOfMemory { what, bytes })?;
-        self.memory.label(pointer, what).map_err(|error| host_access(&error))?;
+        self.core.memory.label(pointer, what).map_err(|error| host_access(&error))?;
         self.allocated.lock().unwrap_or_else(PoisonError::into_inner).insert(pointer.address(), bytes);
         Ok(pointer.address())
     }
@@ -167,63 +113,52 @@ impl Machine for EmulatorMachine {
         self.allocated.lock().unwrap_or_else(PoisonError::into_inner).remove(&address);
         // Work of either stream that was never joined, for a call between failed, may use the memory, too: a GPU's
         // driver waits for both. Errors have nobody to go to.
-        let _ = self.finish();
-        let freed = self.memory.free(GlobalPtr::<u8>::from_address(address));
+        let _ = self.lane.flush_all().and_then(|()| self.lane.finish_here());
+        for other in &self.others() {
+            let _ = other.flush_marked();
+        }
+        let freed = self.core.memory.free(GlobalPtr::<u8>::from_address(address));
         debug_assert_eq!(freed, Ok(()), "buffers free what they allocated, once");
     }
 
-    unsafe fn zero(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
-        self.catch_up()?;
-        self.memory
-            .zero(GlobalPtr::<u8>::from_address(address), index(bytes))
-            .map_err(|error| host_access(&error))
-    }
-
     unsafe fn upload(&self, to: u64, from: &[u8]) -> Result<(), DeviceError> {
-        self.catch_up()?;
-        self.memory.write(GlobalPtr::from_address(to), from).map_err(|error| host_access(&error))
+        self.lane.settle()?;
+        self.core.memory.write(GlobalPtr::from_address(to), from).map_err(|error| host_access(&error))
     }
 
     unsafe fn download(&self, from: u64, to: &mut [u8]) -> Result<(), DeviceError> {
-        self.catch_up()?;
-        self.memory.read_to(GlobalPtr::from_address(from), to).map_err(|error| host_access(&error))
+        self.lane.settle()?;
+        self.core.memory.read_to(GlobalPtr::from_address(from), to).map_err(|error| host_access(&error))
     }
 
-    fn launch(&self, prepared: &Prepared) -> Result<(), DeviceError> {
-        match self.main_waits() && self.put_off(prepared) {
-            true => Ok(()),
-            false => self.run(prepared),
-        }
+    fn own(&self) -> &Arc<dyn Queue> {
+        &self.own
     }
 
-    fn fork(&self) -> Result<(), DeviceError> {
-        self.catch_up()?;
-        self.forked(|forks, thread| forks.entry(thread).or_default().depth += 1);
-        Ok(())
+    fn create(&self) -> Result<Arc<dyn Queue>, DeviceError> {
+        let queue = EmulatorQueue::new(&self.core, false);
+        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        others.retain(|other| other.strong_count() > 0);
+        others.push(Arc::downgrade(&queue));
+        Ok(queue)
     }
 
-    fn launch_beside(&self, prepared: &Prepared) -> Result<(), DeviceError> {
-        if !self.forked(|forks, thread| forks.contains_key(&thread)) {
-            return Err(unordered(prepared.entry().name, "launched beside without a fork before it"));
-        }
-        match !self.main_waits() && self.put_off(prepared) {
-            true => Ok(()),
-            false => self.run(prepared),
-        }
+    unsafe fn borrow(&self, _raw: usize) -> Result<Arc<dyn Queue>, DeviceError> {
+        let (operation, remedy) = ("queue work in a CUDA stream", "a CUDA device, or `Stream::new`");
+        Err(DeviceError::NotAvailable { device: "the GPU emulator".to_owned(), operation, remedy })
     }
 
-    fn join(&self) -> Result<(), DeviceError> {
-        let finished = self.finish();
-        self.forked(|forks, thread| {
-            let fork =
-                forks.get_mut(&thread).ok_or_else(|| unordered("a join", "without a fork before it"))?;
-            fork.depth -= 1;
-            if fork.depth == 0 {
-                forks.remove(&thread);
-            }
-            Ok::<(), DeviceError>(())
-        })?;
-        finished
+    fn memory_at(&self, address: u64) -> Result<Lies, DeviceError> {
+        let allocated = self.allocated.lock().unwrap_or_else(PoisonError::into_inner);
+        let around = allocated.iter().find(|&(&first, &bytes)| (first..first + bytes).contains(&address));
+        Ok(match around {
+            Some((first, bytes)) => Lies::Here { end: first + bytes },
+            None => Lies::Elsewhere("no memory of the emulator".to_owned()),
+        })
+    }
+
+    fn is_loaded(&self, _entry: &'static Entry) -> bool {
+        true
     }
 
     fn resident_blocks(&self, _entry: &'static Entry) -> Result<u32, DeviceError> {
@@ -232,14 +167,6 @@ impl Machine for EmulatorMachine {
 
     fn multiprocessors(&self) -> u32 {
         MULTIPROCESSORS
-    }
-
-    fn synchronize(&self) -> Result<(), DeviceError> {
-        self.catch_up()
-    }
-
-    fn record(&self) -> Result<Event, DeviceError> {
-        Ok(Event::now())
     }
 
     fn memory_free(&self) -> Result<Option<u64>, DeviceError> {
@@ -256,6 +183,7 @@ mod tests {
     use windrow_kernels::combine::CombineParams;
 
     use super::*;
+    use crate::device::machine::Prepared;
 
     /// A launch that touches nothing.
     fn idle() -> Prepared {
@@ -269,6 +197,7 @@ mod tests {
     fn streams_that_nothing_orders_are_reported() {
         for schedule in Schedule::STANDARD {
             let (_, machine) = open(schedule);
+            let machine = machine.own();
             let error = machine.launch_beside(&idle()).unwrap_err();
             assert!(error.to_string().contains("without a fork"), "{error}");
             assert!(machine.join().unwrap_err().to_string().contains("without a fork"));
@@ -278,6 +207,70 @@ mod tests {
                 machine.launch(&idle()).unwrap();
                 machine.join().unwrap();
                 machine.launch_beside(&idle()).unwrap_err();
+            }
+        }
+    }
+
+    /// Bytes of the machine, which one queue sets to zero after another has.
+    #[test]
+    fn work_of_queues_that_nothing_orders_is_put_off() {
+        let mut put_off = 0;
+        for schedule in Schedule::STANDARD {
+            let (_, machine) = open(schedule);
+            let [one, two] = [(); 2].map(|()| machine.create().unwrap());
+            let address = machine.alloc(4, "bytes").unwrap();
+            let read = || {
+                let mut bytes = [9; 4];
+                // SAFETY: four bytes of one live allocation.
+                unsafe { machine.download(address, &mut bytes).unwrap() };
+                bytes
+            };
+            // SAFETY: as above.
+            let (write, zero) = unsafe {
+                (
+                    || machine.upload(address, &[7; 4]).unwrap(),
+                    |queue: &dyn Queue| queue.zero(address, 4).unwrap(),
+                )
+            };
+            write();
+            zero(&*one);
+            put_off += u32::from(read() == [7; 4]);
+            // Whoever waits for the mark has it done; what comes after the mark is not waited for.
+            one.mark().unwrap();
+            machine.own().wait_for(one.fence()).unwrap();
+            assert_eq!(read(), [0; 4]);
+            write();
+            zero(&*one);
+            two.wait_for(one.fence()).unwrap();
+            let after_mark = read() == [7; 4];
+            one.synchronize().unwrap();
+            assert_eq!(read(), [0; 4]);
+            put_off += u32::from(after_mark);
+            assert_eq!(after_mark, !schedule.runs_beside_first());
+            drop([one, two]); // with all their work
+            // SAFETY: allocated above, not used any more.
+            unsafe { machine.free(address) };
+        }
+        assert_eq!(put_off, 4, "others are put off under two of four schedules");
+    }
+
+    #[test]
+    fn memory_is_freed_after_marks_only() {
+        for schedule in Schedule::STANDARD {
+            for marked in [true, false] {
+                let (_, machine) = open(schedule);
+                let queue = machine.create().unwrap();
+                let address = machine.alloc(4, "bytes").unwrap();
+                // SAFETY: the bytes are live when it is asked for; that they are not later is what is tested, of an
+                // emulator, which reports it.
+                unsafe { queue.zero(address, 4).unwrap() };
+                if marked {
+                    queue.mark().unwrap();
+                }
+                // SAFETY: allocated above, freed once.
+                unsafe { machine.free(address) };
+                let late = !marked && !schedule.runs_beside_first();
+                assert_eq!(queue.synchronize().is_err(), late, "{schedule:?}, marked {marked}");
             }
         }
     }

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use windrow_kernels::Entry;
 
 use super::event::Event;
-use super::machine::{Machine, Prepared};
+use super::fence::Fence;
+use super::machine::{Lies, Machine, Prepared};
+use super::queue::Queue;
 use crate::error::DeviceError;
 
 /// How a call fails.
@@ -79,6 +81,19 @@ impl Faults {
         state.failed.push(call);
         Some(fault)
     }
+
+    /// A call that fails if it was told to.
+    fn call<T>(
+        &self,
+        name: &'static str,
+        call: impl FnOnce() -> Result<T, DeviceError>,
+    ) -> Result<T, DeviceError> {
+        match self.next(name) {
+            None => call(),
+            Some(Fault::Late) => call().and_then(|_| Err(error(name, Fault::Late))),
+            Some(fault @ (Fault::Refused | Fault::Sticky)) => Err(error(name, fault)),
+        }
+    }
 }
 
 impl fmt::Debug for Faults {
@@ -100,25 +115,22 @@ fn error(call: &'static str, fault: Fault) -> DeviceError {
 /// A machine with such faults in front of it.
 pub(super) struct FaultyMachine {
     machine: Box<dyn Machine>,
+    own: Arc<dyn Queue>,
     faults: Faults,
 }
 
 impl FaultyMachine {
     pub(super) fn new(machine: Box<dyn Machine>, faults: Faults) -> Self {
-        Self { machine, faults }
+        let own = Arc::new(FaultyQueue { queue: Arc::clone(machine.own()), faults: faults.clone() });
+        Self { machine, own, faults }
     }
 
-    /// A call that fails if it was told to.
     fn call<T>(
         &self,
         name: &'static str,
         call: impl FnOnce(&dyn Machine) -> Result<T, DeviceError>,
     ) -> Result<T, DeviceError> {
-        match self.faults.next(name) {
-            None => call(&*self.machine),
-            Some(Fault::Late) => call(&*self.machine).and_then(|_| Err(error(name, Fault::Late))),
-            Some(fault @ (Fault::Refused | Fault::Sticky)) => Err(error(name, fault)),
-        }
+        self.faults.call(name, || call(&*self.machine))
     }
 }
 
@@ -144,11 +156,6 @@ impl Machine for FaultyMachine {
         unsafe { self.machine.free(address) }
     }
 
-    unsafe fn zero(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
-        // SAFETY: the caller's promise.
-        self.call("zero", |machine| unsafe { machine.zero(address, bytes) })
-    }
-
     unsafe fn upload(&self, to: u64, from: &[u8]) -> Result<(), DeviceError> {
         // SAFETY: the caller's promise.
         self.call("upload", |machine| unsafe { machine.upload(to, from) })
@@ -159,20 +166,27 @@ impl Machine for FaultyMachine {
         self.call("download", |machine| unsafe { machine.download(from, to) })
     }
 
-    fn launch(&self, prepared: &Prepared) -> Result<(), DeviceError> {
-        self.call("launch", |machine| machine.launch(prepared))
+    fn own(&self) -> &Arc<dyn Queue> {
+        &self.own
     }
 
-    fn fork(&self) -> Result<(), DeviceError> {
-        self.call("fork", |machine| machine.fork())
+    fn create(&self) -> Result<Arc<dyn Queue>, DeviceError> {
+        let queue = self.call("create", |machine| machine.create())?;
+        Ok(Arc::new(FaultyQueue { queue, faults: self.faults.clone() }))
     }
 
-    fn launch_beside(&self, prepared: &Prepared) -> Result<(), DeviceError> {
-        self.call("launch_beside", |machine| machine.launch_beside(prepared))
+    unsafe fn borrow(&self, raw: usize) -> Result<Arc<dyn Queue>, DeviceError> {
+        // SAFETY: the caller's promise.
+        let queue = self.call("borrow", |machine| unsafe { machine.borrow(raw) })?;
+        Ok(Arc::new(FaultyQueue { queue, faults: self.faults.clone() }))
     }
 
-    fn join(&self) -> Result<(), DeviceError> {
-        self.call("join", |machine| machine.join())
+    fn memory_at(&self, address: u64) -> Result<Lies, DeviceError> {
+        self.call("memory_at", |machine| machine.memory_at(address))
+    }
+
+    fn is_loaded(&self, entry: &'static Entry) -> bool {
+        self.machine.is_loaded(entry)
     }
 
     fn resident_blocks(&self, entry: &'static Entry) -> Result<u32, DeviceError> {
@@ -183,19 +197,82 @@ impl Machine for FaultyMachine {
         self.machine.multiprocessors()
     }
 
-    fn synchronize(&self) -> Result<(), DeviceError> {
-        self.call("synchronize", |machine| machine.synchronize())
-    }
-
-    fn record(&self) -> Result<Event, DeviceError> {
-        self.call("record", |machine| machine.record())
-    }
-
     fn memory_free(&self) -> Result<Option<u64>, DeviceError> {
         self.call("memory_free", |machine| machine.memory_free())
     }
 
     fn raw_cuda(&self) -> Result<Option<(usize, usize)>, DeviceError> {
         self.machine.raw_cuda()
+    }
+}
+
+/// A queue of such a machine.
+struct FaultyQueue {
+    queue: Arc<dyn Queue>,
+    faults: Faults,
+}
+
+impl FaultyQueue {
+    fn call<T>(
+        &self,
+        name: &'static str,
+        call: impl FnOnce(&dyn Queue) -> Result<T, DeviceError>,
+    ) -> Result<T, DeviceError> {
+        self.faults.call(name, || call(&*self.queue))
+    }
+}
+
+impl Queue for FaultyQueue {
+    unsafe fn zero(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
+        // SAFETY: the caller's promise.
+        self.call("zero", |queue| unsafe { queue.zero(address, bytes) })
+    }
+
+    fn launch(&self, prepared: &Prepared) -> Result<(), DeviceError> {
+        self.call("launch", |queue| queue.launch(prepared))
+    }
+
+    fn fork(&self) -> Result<(), DeviceError> {
+        self.call("fork", |queue| queue.fork())
+    }
+
+    fn launch_beside(&self, prepared: &Prepared) -> Result<(), DeviceError> {
+        self.call("launch_beside", |queue| queue.launch_beside(prepared))
+    }
+
+    fn join(&self) -> Result<(), DeviceError> {
+        self.call("join", |queue| queue.join())
+    }
+
+    fn synchronize(&self) -> Result<(), DeviceError> {
+        self.call("synchronize", |queue| queue.synchronize())
+    }
+
+    fn record(&self) -> Result<Event, DeviceError> {
+        self.call("record", |queue| queue.record())
+    }
+
+    fn key(&self) -> u64 {
+        self.queue.key()
+    }
+
+    fn raw(&self) -> Option<usize> {
+        self.queue.raw()
+    }
+
+    fn mark(&self) -> Result<(), DeviceError> {
+        self.call("mark", |queue| queue.mark())
+    }
+
+    fn fence(&self) -> &Fence {
+        self.queue.fence()
+    }
+
+    fn wait_for(&self, fence: &Fence) -> Result<(), DeviceError> {
+        self.call("wait_for", |queue| queue.wait_for(fence))
+    }
+
+    fn is_captured(&self) -> Result<bool, DeviceError> {
+        self.call("is_captured", |queue| queue.is_captured())
     }
 }

@@ -1,10 +1,12 @@
 //! What a device must be able to do for plans to run on it, and the one way to start a kernel.
 
+use std::sync::Arc;
+
 use bytemuck::Pod;
 use windrow_kernels::Entry;
 
-use super::event::Event;
 use super::kind::{DeviceKind, KernelModule};
+use super::queue::Queue;
 use crate::error::DeviceError;
 
 /// Blocks along the fast axis of a grid.
@@ -30,62 +32,63 @@ pub(crate) struct Description {
     pub(crate) driver_version: Option<(u32, u32)>,
 }
 
+/// Where an address lies.
+#[derive(Debug)]
+pub(crate) enum Lies {
+    /// In memory that the machine's kernels may use, which ends there.
+    Here { end: u64 },
+    /// Somewhere else, in words.
+    Elsewhere(String),
+}
+
 /// A device with memory of its own, on which kernels run: a GPU, or the emulator of one.
 ///
-/// All work of one machine is ordered: what is asked later happens later. Launches return before the
-/// kernel has finished; copies to and from the host wait.
+/// It has a [`Queue`] of its own, in whose order copies to and from the host are done, too; these wait.
 pub(crate) trait Machine: Send + Sync {
     /// `bytes > 0` bytes of any content, aligned to 256 bytes.
     fn alloc(&self, bytes: u64, what: &'static str) -> Result<u64, DeviceError>;
 
-    /// Returns memory, after the work that was asked for so far.
+    /// Returns memory, after the work that its own queue was asked for so far, and that of others up to their marks.
     ///
     /// # Safety
     /// `address` came from [`alloc`](Self::alloc) of this machine, and nothing uses it from now on.
     unsafe fn free(&self, address: u64);
 
-    /// Sets bytes to zero.
-    ///
-    /// # Safety
-    /// The bytes lie inside one live allocation of this machine.
-    unsafe fn zero(&self, address: u64, bytes: u64) -> Result<(), DeviceError>;
-
-    /// Copies from the host.
+    /// Copies from the host, after the work that the machine's own queue was asked for so far.
     ///
     /// # Safety
     /// The destination lies inside one live allocation of this machine.
     unsafe fn upload(&self, to: u64, from: &[u8]) -> Result<(), DeviceError>;
 
-    /// Copies to the host, after the work that was asked for so far.
+    /// Copies to the host, after the work that the machine's own queue was asked for so far.
     ///
     /// # Safety
     /// The source lies inside one live allocation of this machine.
     unsafe fn download(&self, from: u64, to: &mut [u8]) -> Result<(), DeviceError>;
 
-    /// Starts a kernel. [`Prepared::new`] is where its obligations were taken on.
-    fn launch(&self, prepared: &Prepared) -> Result<(), DeviceError>;
+    /// The machine's own queue.
+    fn own(&self) -> &Arc<dyn Queue>;
 
-    /// From here on, what is launched beside may begin: all work asked for so far comes before it.
-    fn fork(&self) -> Result<(), DeviceError>;
+    /// Another queue. When the last handle is dropped, its work is waited for.
+    fn create(&self) -> Result<Arc<dyn Queue>, DeviceError>;
 
-    /// Starts a kernel beside what is asked for in the usual way between [`fork`](Self::fork) and [`join`](Self::join):
-    /// neither waits for the other. Several such kernels are done in their order.
-    fn launch_beside(&self, prepared: &Prepared) -> Result<(), DeviceError>;
+    /// The queue of a `CUstream` of somebody else's, the same one for the same stream; the machine's own for its own.
+    ///
+    /// # Safety
+    /// The stream exists for as long as something is asked of the queue; after that only its fence is used.
+    unsafe fn borrow(&self, raw: usize) -> Result<Arc<dyn Queue>, DeviceError>;
 
-    /// Work asked for from here on comes after all that was launched beside.
-    fn join(&self) -> Result<(), DeviceError>;
+    /// Where an address lies, as far as anybody knows.
+    fn memory_at(&self, address: u64) -> Result<Lies, DeviceError>;
+
+    /// Whether the kernel can be started without its being compiled first.
+    fn is_loaded(&self, entry: &'static Entry) -> bool;
 
     /// Blocks of the entry that are resident on one multiprocessor at a time.
     fn resident_blocks(&self, entry: &'static Entry) -> Result<u32, DeviceError>;
 
     /// Multiprocessors of the machine.
     fn multiprocessors(&self) -> u32;
-
-    /// Waits until all work asked for so far is done.
-    fn synchronize(&self) -> Result<(), DeviceError>;
-
-    /// A mark in the order of the work.
-    fn record(&self) -> Result<Event, DeviceError>;
 
     /// Free memory in bytes; `None` where there is no limit to tell.
     fn memory_free(&self) -> Result<Option<u64>, DeviceError>;

@@ -12,8 +12,11 @@ mod emulator;
 mod event;
 #[cfg(feature = "emulator")]
 mod faults;
+mod fence;
 mod kind;
 mod machine;
+mod queue;
+mod stream;
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,7 +27,9 @@ pub use event::Event;
 #[cfg(feature = "emulator")]
 pub use faults::{Fault, Faults};
 pub use kind::{DeviceKind, KernelModule};
-pub(crate) use machine::{Machine, Prepared};
+pub(crate) use machine::{Lies, Machine, Prepared};
+pub(crate) use queue::Queue;
+pub use stream::Stream;
 
 use crate::error::DeviceError;
 use machine::Description;
@@ -32,10 +37,10 @@ use machine::Description;
 /// Where a product is computed and where matrices lie: a GPU or the CPU. A cheap handle; clones are the same
 /// device.
 ///
-/// All work of one device is done in the order in which it is asked for, also from several threads. On a GPU
-/// it is asynchronous: a call returns when the work is queued. So an error of a kernel is told by a later call; after
-/// some, such as an access to an illegal address, the driver does nothing more for the process, and every call is
-/// [`DeviceError::Lost`].
+/// All work of one device is done in the order in which it is asked for, also from several threads, unless it is asked
+/// of another [`Stream`] than [the device's own](Device::stream). On a GPU it is asynchronous: a call returns when the
+/// work is queued. So an error of a kernel is told by a later call; after some, such as an access to an illegal
+/// address, the driver does nothing more for the process, and every call is [`DeviceError::Lost`].
 ///
 /// # Examples
 /// ```
@@ -243,12 +248,13 @@ impl Device {
         self.machine().map_or(Ok(()), Machine::load_kernels)
     }
 
-    /// Waits until all work asked for so far is done.
+    /// Waits until all work asked for so far is done: that of the device's own [stream](Self::stream), and of others
+    /// what that one waits for.
     ///
     /// # Errors
     /// [`DeviceError::Driver`] if some of that work failed.
     pub fn synchronize(&self) -> Result<(), DeviceError> {
-        self.machine().map_or(Ok(()), Machine::synchronize)
+        self.machine().map_or(Ok(()), |machine| machine.own().synchronize())
     }
 
     /// Sets a mark behind all work asked for so far, for [`Event::elapsed_us`].
@@ -256,7 +262,7 @@ impl Device {
     /// # Errors
     /// [`DeviceError::Driver`].
     pub fn record(&self) -> Result<Event, DeviceError> {
-        self.machine().map_or_else(|| Ok(Event::now()), Machine::record)
+        self.machine().map_or_else(|| Ok(Event::now()), |machine| machine.own().record())
     }
 
     /// Whether memory of one is memory of the other.

@@ -164,6 +164,14 @@ pub enum DeviceError {
         /// What the emulator found: the access or the barrier, the thread and the address.
         report: String,
     },
+    /// Something that cannot be recorded into a graph.
+    #[error("the stream is captured into a graph, which cannot hold {what}; {remedy}")]
+    Captured {
+        /// What was about to be done.
+        what: &'static str,
+        /// What to do about it.
+        remedy: &'static str,
+    },
     /// A name that stands for no device.
     #[error("{text:?} is no device; there are `best`, `cpu` and `cuda:N`")]
     UnknownSelector {

@@ -148,6 +148,59 @@ pub enum PlanError {
         /// Entries of the plan's matrix.
         plan_nnz: usize,
     },
+    /// An address that is in no memory of the device.
+    #[error(
+        "{bytes} bytes are to lie at {address:#x}, which is {found}, not memory of {device}; give an address in its \
+         memory, or upload the elements"
+    )]
+    NotDeviceMemory {
+        /// The address that was given.
+        address: u64,
+        /// Bytes from there to the last element.
+        bytes: u64,
+        /// Where the address lies.
+        found: String,
+        /// The device whose memory it must be.
+        device: String,
+    },
+    /// An address that its elements cannot have.
+    #[error("address {address:#x} is no multiple of {align}, as elements of type {element} need")]
+    Misaligned {
+        /// The address that was given.
+        address: u64,
+        /// What it must be a multiple of, in bytes.
+        align: usize,
+        /// Type of the elements, such as `f32`.
+        element: &'static str,
+    },
+    /// A matrix or an array that ends behind the memory that it begins in.
+    #[error(
+        "{bytes} bytes at {address:#x} end behind the memory there, which ends at {end:#x}; give fewer rows or \
+         elements, or a smaller leading dimension"
+    )]
+    BeyondMemory {
+        /// The address that was given.
+        address: u64,
+        /// Bytes from there to the last element.
+        bytes: u64,
+        /// Address behind the last byte of the memory.
+        end: u64,
+    },
+    /// An output and an operand with bytes in common.
+    #[error(
+        "{output} at {:#x}..{:#x} overlaps {operand} at {:#x}..{:#x}; give {output} memory of its own",
+        output_range.0, output_range.1, operand_range.0, operand_range.1
+    )]
+    Overlap {
+        /// Name of the output in the formula of the product, such as `C`.
+        output: &'static str,
+        /// Addresses of its first byte and of the one behind its last.
+        output_range: (u64, u64),
+        /// Name of the operand.
+        operand: &'static str,
+        /// Those of the operand.
+        operand_range: (u64, u64),
+    },
     /// What the device, its driver or its memory reports.
     #[error(transparent)]
     Device(#[from] DeviceError),

@@ -8,7 +8,7 @@ use super::launch::Launch;
 use super::parts::launch;
 use super::tiles::Choice;
 use crate::cpu::each_chunk;
-use crate::device::{Device, DeviceBuffer, Machine};
+use crate::device::{Device, DeviceBuffer, Queue};
 use crate::error::DeviceError;
 use crate::num::{narrow, wide};
 
@@ -87,7 +87,7 @@ impl CudaCoresNm {
     /// # Safety
     /// Activations are f32, readable up to their leading dimension; the output, of all parts, is writable. Weights and
     /// memory of the run live until the machine has done the work.
-    pub(super) unsafe fn launch(&self, machine: &dyn Machine, run: &Launch) -> Result<(), DeviceError> {
+    pub(super) unsafe fn launch(&self, queue: &dyn Queue, run: &Launch) -> Result<(), DeviceError> {
         let params = NmCudaCoresParams {
             output: run.output,
             part_elements: run.part_elements,
@@ -103,6 +103,6 @@ impl CudaCoresNm {
         let rows = u64::from(run.output.m.div_ceil(self.choice.tile.rows)) << run.parts_log2;
         // SAFETY: rows and picks are those of `Blocks`, whose shape was chosen for this entry and its shared memory;
         // the rest is the caller's promise.
-        unsafe { launch(machine, self.choice.entry, [rows, wide(self.blocks)], &params) }
+        unsafe { launch(queue, self.choice.entry, [rows, wide(self.blocks)], &params) }
     }
 }

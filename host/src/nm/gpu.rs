@@ -9,7 +9,7 @@ use super::operands::Operands;
 use super::options::NmOptions;
 use super::report::NmReport;
 use crate::costs::DeviceCosts;
-use crate::device::{DeviceKind, Machine, Runner};
+use crate::device::{DeviceKind, Queue, Runner};
 use crate::error::NmError;
 use crate::num::{index, narrow};
 use crate::plan::{StageClock, check_index};
@@ -69,9 +69,9 @@ impl GpuNm {
     /// layout says, with at most [`MAX_ROWS`] rows m and all rows readable up to its leading dimension; `c`
     /// is m × n with all rows writable up to n, and `bias`, if it is not 0, n f32; nothing else touches `c`
     /// meanwhile, nothing writes `a` or the bias.
-    pub(super) unsafe fn run(&self, machine: &dyn Machine, operands: Operands) -> Result<(), NmError> {
+    pub(super) unsafe fn run(&self, queue: &dyn Queue, operands: Operands) -> Result<(), NmError> {
         // SAFETY: the operands are live and of these shapes, by the caller's promise; the plan checked its own arrays.
-        unsafe { self.kernels.run(machine, &operands, operands.output_for(self.cols)) }
+        unsafe { self.kernels.run(queue, &operands, operands.output_for(self.cols)) }
     }
 }
 

@@ -12,7 +12,7 @@ use super::options::NmAlgorithm;
 use super::parts::Shared;
 use super::staging::{Bringing, ReadAs, Staging};
 use super::tensor_cores::{self, TensorCoresNm};
-use crate::device::{Machine, Runner};
+use crate::device::{Queue, Runner};
 use crate::error::{DeviceError, NmError};
 
 /// Weights laid out for an instance of one of the algorithms.
@@ -130,7 +130,7 @@ impl Kernels {
     /// As for [`GpuNm::run`](super::gpu::GpuNm::run).
     pub(super) unsafe fn run(
         &self,
-        machine: &dyn Machine,
+        queue: &dyn Queue,
         operands: &Operands,
         output: Output,
     ) -> Result<(), NmError> {
@@ -145,17 +145,17 @@ impl Kernels {
         let mut shared = self.shared();
         let parts_log2 = shared.affordable(sizes, best);
         // SAFETY: the caller's promise; the lock is held until all is queued.
-        let a = unsafe { shared.bring(machine, operands)? };
+        let a = unsafe { shared.bring(queue, operands)? };
         let (of_kernel, part_elements) = shared.output(output, parts_log2)?;
         let launch = Launch { a, output: of_kernel, part_elements, parts_log2 };
         // SAFETY: activations are aligned and readable up to their leading dimension; `C` is the caller's promise. What
         // the plan owns is freed after the machine's work, and the lock keeps other runs off what they share.
         unsafe {
             match &self.weights {
-                Weights::CudaCores(kernel) => kernel.launch(machine, &launch)?,
-                Weights::TensorCores(kernel) => kernel.launch(machine, &launch)?,
+                Weights::CudaCores(kernel) => kernel.launch(queue, &launch)?,
+                Weights::TensorCores(kernel) => kernel.launch(queue, &launch)?,
             }
-            shared.combine(machine, output, part_elements, parts_log2)?;
+            shared.combine(queue, output, part_elements, parts_log2)?;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use super::model::Sizes;
 use super::operands::Operands;
 use super::staging::{KMajor, Staging};
 use super::workspace::Workspace;
-use crate::device::{Device, Machine, Prepared};
+use crate::device::{Device, Prepared, Queue};
 use crate::error::{DeviceError, NmError, PlanError};
 use crate::num::index;
 
@@ -80,11 +80,7 @@ impl Shared {
     ///
     /// # Safety
     /// As for [`Staging::bring`].
-    pub(super) unsafe fn bring(
-        &mut self,
-        machine: &dyn Machine,
-        operands: &Operands,
-    ) -> Result<KMajor, NmError> {
+    pub(super) unsafe fn bring(&mut self, queue: &dyn Queue, operands: &Operands) -> Result<KMajor, NmError> {
         // Before memory is taken for them.
         let of_row = self.staging.leading_dimension(operands) * self.staging.element_bytes() / 16;
         let sizes = [
@@ -98,7 +94,7 @@ impl Shared {
             }
         }
         // SAFETY: the operands are live memory of the plan's device, as [`Staging::bring`] wants them.
-        Ok(unsafe { self.staging.bring(machine, operands)? })
+        Ok(unsafe { self.staging.bring(queue, operands)? })
     }
 
     /// Where the kernel writes, and how many elements further on each part does: `output` itself, or partial sums.
@@ -127,7 +123,7 @@ impl Shared {
     /// What was queued last wrote all parts where [`output`](Self::output) said; `output` is what was given there.
     pub(super) unsafe fn combine(
         &self,
-        machine: &dyn Machine,
+        queue: &dyn Queue,
         output: Output,
         part_elements: u64,
         parts_log2: u32,
@@ -140,7 +136,7 @@ impl Shared {
         let rows = u64::from(output.m).div_ceil(u64::from(NmCombine::ROWS));
         let columns = u64::from(output.n).div_ceil(u64::from(NmCombine::COLUMNS));
         // SAFETY: all columns up to the leading dimension were written, by the caller's promise.
-        unsafe { launch(machine, self.combine, [rows, columns], &params) }
+        unsafe { launch(queue, self.combine, [rows, columns], &params) }
     }
 }
 
@@ -149,14 +145,14 @@ impl Shared {
 /// # Safety
 /// As for [`Prepared::new`].
 pub(super) unsafe fn launch<P: bytemuck::Pod>(
-    machine: &dyn Machine,
+    queue: &dyn Queue,
     entry: &'static Entry,
     grid: [u64; 2],
     params: &P,
 ) -> Result<(), DeviceError> {
     // SAFETY: the caller promises that the params are the entry's and keep its obligations for this grid.
     match unsafe { Prepared::new(entry, grid, params)? } {
-        Some(prepared) => machine.launch(&prepared),
+        Some(prepared) => queue.launch(&prepared),
         None => Ok(()),
     }
 }

@@ -19,7 +19,7 @@ use crate::error::NmError;
 use crate::matrix::{DeviceMatrix, elements};
 use crate::options::Precision;
 use crate::plan::{
-    Rounded, check_device, check_element, check_index, check_ld, check_shape, machine_of, output_on,
+    Rounded, check_device, check_element, check_index, check_ld, check_shape, output_on, queue_of,
 };
 
 /// Weights laid out for products `C[m×n] ← act(α·scale·A[m×k]·W[k×n] + β·C + bias)` on one device.
@@ -221,7 +221,7 @@ impl NmSpmmPlan {
                 // SAFETY: shapes, types and device were checked; a `DeviceMatrix` holds all rows up to its
                 // leading dimension, and frees them after the work that was queued before; `c` is borrowed
                 // for itself.
-                unsafe { plan.run(machine_of(&self.device)?, operands)? };
+                unsafe { plan.run(queue_of(&self.device)?, operands)? };
                 Ok(())
             }
         }

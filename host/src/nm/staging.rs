@@ -7,7 +7,7 @@ use windrow_simt::GlobalPtr;
 use super::operands::Operands;
 use super::options::ActivationLayout;
 use super::workspace::Workspace;
-use crate::device::{Device, Machine, Prepared};
+use crate::device::{Device, Prepared, Queue};
 use crate::error::DeviceError;
 use crate::num::index;
 use crate::options::Precision;
@@ -147,7 +147,7 @@ impl Staging {
     /// queued.
     pub(super) unsafe fn bring(
         &mut self,
-        machine: &dyn Machine,
+        queue: &dyn Queue,
         operands: &Operands,
     ) -> Result<KMajor, DeviceError> {
         let inner = self.bringing.inner;
@@ -178,7 +178,7 @@ impl Staging {
         // SAFETY: the activations are the caller's promise, and their alignment was looked at; the result has room for
         // all rows, and is the plan's, which frees it after the machine's work.
         if let Some(prepared) = unsafe { Prepared::new(entry, grid, &params)? } {
-            machine.launch(&prepared)?;
+            queue.launch(&prepared)?;
         }
         Ok(KMajor { a: out, ld })
     }

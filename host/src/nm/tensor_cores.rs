@@ -8,7 +8,7 @@ use super::fragments::Choice;
 use super::launch::Launch;
 use super::parts::launch;
 use crate::cpu::each_chunk;
-use crate::device::{Device, DeviceBuffer, Machine};
+use crate::device::{Device, DeviceBuffer, Machine, Queue};
 use crate::error::DeviceError;
 use crate::num::{index, narrow, wide};
 use crate::plan::Bits;
@@ -177,7 +177,7 @@ impl TensorCoresNm {
     /// # Safety
     /// Activations are of the layout's type, readable up to their leading dimension; the output, of all parts, is
     /// writable. Weights and memory of the run live until the machine has done the work.
-    pub(super) unsafe fn launch(&self, machine: &dyn Machine, run: &Launch) -> Result<(), DeviceError> {
+    pub(super) unsafe fn launch(&self, queue: &dyn Queue, run: &Launch) -> Result<(), DeviceError> {
         let Choice { entry, tile, form, .. } = self.choice;
         let m_tiles = run.output.m.div_ceil(tile.rows);
         let blocks = run.output.n.div_ceil(tile.columns);
@@ -200,6 +200,6 @@ impl TensorCoresNm {
         };
         // SAFETY: rows, picks and weights are those of a layout for this entry; lists of 2³² elements would belong to
         // weights of more than a TiB, which no device holds. The rest is the caller's promise.
-        unsafe { launch(machine, entry, [grid, 1], &params) }
+        unsafe { launch(queue, entry, [grid, 1], &params) }
     }
 }

@@ -97,7 +97,7 @@ impl Scratch {
         let output = self.operands.output_for(self.n);
         // SAFETY: the operands are this scratch's memory, of the shapes that `new` gave it, and freed after the
         // machine's work.
-        let run = || unsafe { kernels.run(machine, &self.operands, output) };
+        let run = || unsafe { kernels.run(&**machine.own(), &self.operands, output) };
         let batch = |runs: u32| -> Result<f64, NmError> {
             let start = device.record()?;
             for _ in 0..runs {

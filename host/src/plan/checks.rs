@@ -2,18 +2,23 @@
 
 use super::report::ArraySize;
 use crate::dense::DenseRef;
-use crate::device::{Device, Machine};
+use crate::device::{Device, Machine, Queue};
 use crate::element::{Element, Real};
 use crate::error::{DeviceError, PlanError};
 use crate::num::wide;
 use crate::options::Precision;
 
 /// The machine of a plan that runs kernels.
-pub(crate) fn machine_of(device: &Device) -> Result<&dyn Machine, PlanError> {
+pub(super) fn machine_of(device: &Device) -> Result<&dyn Machine, PlanError> {
     device.machine().ok_or_else(|| {
         let (operation, remedy) = ("run kernels", "a CUDA device");
         DeviceError::NotAvailable { device: device.to_string(), operation, remedy }.into()
     })
+}
+
+/// The own queue of the machine of a plan that runs kernels.
+pub(crate) fn queue_of(device: &Device) -> Result<&dyn Queue, PlanError> {
+    machine_of(device).map(|machine| &**machine.own())
 }
 
 /// Whether an operand is where its plan is.

@@ -4,7 +4,7 @@ use bytemuck::Pod;
 use windrow_kernels::Entry;
 
 use super::geometry::grid;
-use crate::device::{Machine, Prepared};
+use crate::device::{Prepared, Queue};
 use crate::error::DeviceError;
 
 /// Indices that kernels compute stay below 2³² with this much to spare for the last round of a loop.
@@ -12,7 +12,7 @@ pub(crate) const MAX_INDEX: u64 = u32::MAX as u64 - 1024;
 /// Columns of one launch if nothing is cut: far from the limits of a grid, and a multiple of every slice.
 pub(crate) const MAX_BLOCK_COLUMNS: u32 = 1 << 20;
 
-/// Which of a machine's launches one is ordered with.
+/// Which of a queue's launches one is ordered with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lane {
     /// With all launches but those beside.
@@ -32,15 +32,15 @@ pub(crate) struct Blocks {
 
 /// Where launches are queued.
 #[derive(Clone, Copy)]
-pub(crate) struct Stream<'a> {
-    pub(crate) machine: &'a dyn Machine,
+pub(crate) struct Launcher<'a> {
+    pub(crate) queue: &'a dyn Queue,
     pub(crate) lane: Lane,
 }
 
-impl<'a> Stream<'a> {
-    /// The one in which all launches of a machine are ordered.
-    pub(crate) fn main(machine: &'a dyn Machine) -> Self {
-        Self { machine, lane: Lane::Main }
+impl<'a> Launcher<'a> {
+    /// The lane in which all launches of a queue are ordered.
+    pub(crate) fn main(queue: &'a dyn Queue) -> Self {
+        Self { queue, lane: Lane::Main }
     }
 
     /// Starts an entry over `units` units of work and `n` columns.
@@ -74,23 +74,23 @@ impl<'a> Stream<'a> {
         let Some(prepared) = prepared else { return Ok(()) };
         let prepared = prepared.with_threads(threads);
         match self.lane {
-            Lane::Main => self.machine.launch(&prepared),
-            Lane::Beside => self.machine.launch_beside(&prepared),
+            Lane::Main => self.queue.launch(&prepared),
+            Lane::Beside => self.queue.launch_beside(&prepared),
         }
     }
 }
 
-/// Starts an entry over `units` units of work and `n` columns, in the order of the machine's launches.
+/// Starts an entry over `units` units of work and `n` columns, in the order of the queue's launches.
 ///
 /// # Safety
 /// As for [`Prepared::new`].
 pub(crate) unsafe fn start<P: Pod>(
-    machine: &dyn Machine,
+    queue: &dyn Queue,
     entry: &'static Entry,
     units: u64,
     n: u32,
     params: &P,
 ) -> Result<(), DeviceError> {
     // SAFETY: the caller's promise about the params.
-    unsafe { Stream::main(machine).start(entry, units, n, params) }
+    unsafe { Launcher::main(queue).start(entry, units, n, params) }
 }

@@ -4,6 +4,7 @@
 mod checks;
 mod geometry;
 mod launch;
+mod on;
 mod operands;
 mod placing;
 mod report;
@@ -13,10 +14,11 @@ mod verification;
 
 pub(crate) use checks::{
     check_count, check_device, check_element, check_index, check_ld, check_memory, check_packed, check_shape,
-    check_sums, machine_of,
+    check_sums, queue_of,
 };
 pub(crate) use geometry::{division, short_row_groups};
-pub(crate) use launch::{Blocks, Lane, MAX_BLOCK_COLUMNS, MAX_INDEX, Stream, start};
+pub(crate) use launch::{Blocks, Lane, Launcher, MAX_BLOCK_COLUMNS, MAX_INDEX, start};
+pub(crate) use on::On;
 pub(crate) use operands::{Rounded, factor, output_on, with_sums};
 pub(crate) use placing::{Index, NewValues, RoundedValues, Rounding, Target, copy_on_device};
 pub use report::{ArraySize, StageTime};

@@ -5,7 +5,7 @@ use windrow_kernels::{Dtype, Variant};
 use windrow_simt::GlobalPtr;
 
 use super::launch::start;
-use crate::device::{DeviceBuffer, Machine};
+use crate::device::{DeviceBuffer, Queue};
 use crate::element::Real;
 use crate::error::DeviceError;
 use crate::num::{narrow, wide};
@@ -61,7 +61,7 @@ impl Index {
     /// queued here.
     pub(crate) unsafe fn place(
         &self,
-        machine: &dyn Machine,
+        queue: &dyn Queue,
         Rounding { precision, overflowed }: Rounding,
         values: GlobalPtr<u32>,
         Target { out, count }: Target,
@@ -85,13 +85,13 @@ impl Index {
         let missing = DeviceError::MissingEntry { name: "place_values" };
         let entry = windrow_kernels::entry(Variant::PlaceValues { value_bytes }).ok_or(missing)?;
         // SAFETY: the caller's promise is what the params ask for.
-        unsafe { start(machine, entry, wide(count), 1, &params) }
+        unsafe { start(queue, entry, wide(count), 1, &params) }
     }
 }
 
 /// Copies sums from one array of a device to another with room for as many.
 pub(crate) fn copy_on_device<S: Real>(
-    machine: &dyn Machine,
+    queue: &dyn Queue,
     from: &DeviceBuffer<S>,
     to: &mut DeviceBuffer<u8>,
 ) -> Result<(), DeviceError> {
@@ -101,5 +101,5 @@ pub(crate) fn copy_on_device<S: Real>(
     let target = Target { out: to.pointer().cast(), count };
     // SAFETY: both buffers have as many elements, are of one device, and free their memory after the work queued
     // before; `to` is borrowed for itself.
-    unsafe { Index::InOrder.place(machine, rounding, from.pointer().cast(), target) }
+    unsafe { Index::InOrder.place(queue, rounding, from.pointer().cast(), target) }
 }

@@ -12,11 +12,11 @@ use windrow_kernels::{Entry, Factor, Variant};
 use windrow_simt::GlobalPtr;
 
 use super::options::SddmmGroup;
-use crate::device::{Device, DeviceBuffer, Machine};
+use crate::device::{Device, DeviceBuffer, Machine, Queue};
 use crate::error::DeviceError;
 use crate::num::{narrow, wide};
 use crate::options::Precision;
-use crate::plan::{Index, Lane, Rounding, Stream, Target, occupancy, start};
+use crate::plan::{Index, Lane, Launcher, Rounding, Target, occupancy, start};
 
 /// Bytes of a row that the lanes of a warp read at a time, for one chunk.
 const CHUNK_BYTES: u32 = 64;
@@ -166,7 +166,7 @@ impl GpuSddmm {
     /// `operands` are live memory of the plan's device until the work is done: `x` is m × inner and `y` n × inner, of
     /// the plan's element type, with all rows readable up to their leading dimensions, `out` has an element of its type
     /// for each entry; nothing else touches `out` meanwhile, nothing writes `x` or `y`.
-    pub(super) unsafe fn run(&self, machine: &dyn Machine, operands: Operands) -> Result<(), DeviceError> {
+    pub(super) unsafe fn run(&self, queue: &dyn Queue, operands: Operands) -> Result<(), DeviceError> {
         let bytes = u64::from(self.precision.bytes());
         let aligned =
             |address: u64, ld: u32| address.is_multiple_of(16) && (u64::from(ld) * bytes).is_multiple_of(16);
@@ -194,19 +194,19 @@ impl GpuSddmm {
             alpha: operands.alpha,
         };
         if self.beside {
-            machine.fork()?;
+            queue.fork()?;
         }
         // SAFETY: the caller's promise; alignment was looked at above, and rows are readable up to their leading
         // dimension, a multiple of 16 bytes where vectors are read.
         let launched = unsafe {
             let of_entries = Sampled { places: place(self.tile_entries), ..sampled };
             let lane = if self.beside { Lane::Beside } else { Lane::Main };
-            self.launch_entries(machine, lane, of_entries, vectors)
-                .and_then(|()| self.launch_groups(machine, of_entries, vectors))
-                .and_then(|()| self.launch_tiles(machine, sampled, vectors))
+            self.launch_entries(queue, lane, of_entries, vectors)
+                .and_then(|()| self.launch_groups(queue, of_entries, vectors))
+                .and_then(|()| self.launch_tiles(queue, sampled, vectors))
         };
         if self.beside {
-            machine.join()?;
+            queue.join()?;
         }
         launched?;
         match (stage, operands.narrow) {
@@ -216,7 +216,7 @@ impl GpuSddmm {
                 // SAFETY: the stage has a sum for each entry, which nobody else has while it is locked, and is freed
                 // after the work queued before; `out` has an element of the precision for each, by the caller's
                 // promise.
-                unsafe { Index::InOrder.place(machine, rounding, values, Target { out, count: self.nnz }) }
+                unsafe { Index::InOrder.place(queue, rounding, values, Target { out, count: self.nnz }) }
             }
             _ => Ok(()),
         }
@@ -228,7 +228,7 @@ impl GpuSddmm {
     /// As for [`run`](Self::run), of the operands that `sampled` names; they are aligned to vectors if `vectors`.
     unsafe fn launch_tiles(
         &self,
-        machine: &dyn Machine,
+        queue: &dyn Queue,
         sampled: Sampled,
         vectors: bool,
     ) -> Result<(), DeviceError> {
@@ -246,7 +246,7 @@ impl GpuSddmm {
         // SAFETY: the records were made of a valid CSR by `SampledTiles`, which keeps the obligations, and belong to
         // the plan, which frees them after the machine's work; the dense operands are the caller's promise, and the
         // entry is the one for rows of their length.
-        unsafe { start(machine, entry, u64::from(params.tile_count.div_ceil(tiles_per_warp)), 1, &params) }
+        unsafe { start(queue, entry, u64::from(params.tile_count.div_ceil(tiles_per_warp)), 1, &params) }
     }
 
     /// Tiles that a warp takes.
@@ -261,7 +261,7 @@ impl GpuSddmm {
     /// As for [`launch_tiles`](Self::launch_tiles).
     unsafe fn launch_entries(
         &self,
-        machine: &dyn Machine,
+        queue: &dyn Queue,
         lane: Lane,
         sampled: Sampled,
         vectors: bool,
@@ -277,7 +277,7 @@ impl GpuSddmm {
         };
         let entry = part.kernels[usize::from(vectors)];
         // SAFETY: as above; the batches were made by `entry_batches`. No entry is in both parts.
-        unsafe { Stream { machine, lane }.start(entry, wide(part.rows.len()), 1, &params) }
+        unsafe { Launcher { queue, lane }.start(entry, wide(part.rows.len()), 1, &params) }
     }
 
     /// Launches the groups of threads.
@@ -286,7 +286,7 @@ impl GpuSddmm {
     /// As for [`launch_tiles`](Self::launch_tiles).
     unsafe fn launch_groups(
         &self,
-        machine: &dyn Machine,
+        queue: &dyn Queue,
         sampled: Sampled,
         vectors: bool,
     ) -> Result<(), DeviceError> {
@@ -304,7 +304,7 @@ impl GpuSddmm {
         let entry = part.kernels[usize::from(vectors)];
         // SAFETY: as above; rows and columns are those of a valid CSR, whose positions and threads were counted when
         // the plan was made.
-        unsafe { start(machine, entry, u64::from(params.groups) * u64::from(threads), 1, &params) }
+        unsafe { start(queue, entry, u64::from(params.groups) * u64::from(threads), 1, &params) }
     }
 
     /// Occupancy ratios of the two parts, CUDA cores and Tensor Cores, for aligned operands of inner dimension `inner`;

@@ -17,7 +17,7 @@ use crate::matrix::DeviceMatrix;
 use crate::options::Precision;
 use crate::plan::{
     MAX_INDEX, Rounded, check_count, check_device, check_element, check_index, check_ld, check_packed,
-    check_shape, check_sums, copy_on_device, factor, machine_of,
+    check_shape, check_sums, copy_on_device, factor, queue_of,
 };
 use crate::with_element;
 
@@ -190,7 +190,7 @@ impl SddmmPlan {
                 };
                 // SAFETY: shapes, types and device were checked; a `DeviceMatrix` holds all rows up to its leading
                 // dimension, and frees them after the work that was queued before; `out` is borrowed for itself.
-                unsafe { plan.run(machine_of(&self.device)?, operands)? };
+                unsafe { plan.run(queue_of(&self.device)?, operands)? };
                 Ok(())
             }
         }
@@ -249,7 +249,7 @@ impl SddmmPlan {
             Body::Cpu(_) => self.scale_by(try_copy(values.host().unwrap_or_default(), "values")?)?,
             Body::Gpu(plan) => {
                 if let Some(scale) = &mut plan.scale {
-                    copy_on_device(machine_of(&self.device)?, values, scale)?;
+                    copy_on_device(queue_of(&self.device)?, values, scale)?;
                 }
             }
         }

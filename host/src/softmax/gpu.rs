@@ -6,7 +6,7 @@ use windrow_kernels::row_softmax::{MOST_SHORT, RowSoftmaxGradParams, RowSoftmaxP
 use windrow_kernels::{Entry, Variant};
 use windrow_simt::GlobalPtr;
 
-use crate::device::{Device, DeviceBuffer, Machine};
+use crate::device::{Device, DeviceBuffer, Queue};
 use crate::error::DeviceError;
 use crate::num::{narrow, wide};
 use crate::plan::start;
@@ -62,7 +62,7 @@ impl GpuRows {
     /// else touches `out` meanwhile, nothing writes `scores`. They may be the same.
     pub(super) unsafe fn forward(
         &self,
-        machine: &dyn Machine,
+        queue: &dyn Queue,
         scale: f32,
         scores: GlobalPtr<f32>,
         out: GlobalPtr<f32>,
@@ -73,7 +73,7 @@ impl GpuRows {
             let params = RowSoftmaxParams { rows, scores, out, row_count, scale };
             // SAFETY: the rows were taken from the offsets of a valid CSR, none is in both parts, and they belong to
             // the plan, which frees them after the machine's work; the other arrays are the caller's promise.
-            unsafe { start(machine, entry, wide(part.rows.len()), 1, &params)? };
+            unsafe { start(queue, entry, wide(part.rows.len()), 1, &params)? };
         }
         Ok(())
     }
@@ -84,7 +84,7 @@ impl GpuRows {
     /// As for [`forward`](Self::forward), but that `out` overlaps neither input.
     pub(super) unsafe fn backward(
         &self,
-        machine: &dyn Machine,
+        queue: &dyn Queue,
         scale: f32,
         [probabilities, gradient]: [GlobalPtr<f32>; 2],
         out: GlobalPtr<f32>,
@@ -94,7 +94,7 @@ impl GpuRows {
             let (rows, row_count) = (part.rows.pointer(), narrow(part.rows.len()));
             let params = RowSoftmaxGradParams { rows, probabilities, gradient, out, row_count, scale };
             // SAFETY: the arrays have an element for each position of the rows and live until the work is done.
-            unsafe { start(machine, entry, wide(part.rows.len()), 1, &params)? };
+            unsafe { start(queue, entry, wide(part.rows.len()), 1, &params)? };
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::fmt;
 use crate::device::{Device, DeviceBuffer};
 use crate::error::PlanError;
 use crate::num::wide;
-use crate::plan::{check_count, check_device, machine_of};
+use crate::plan::{check_count, check_device, queue_of};
 use gpu::GpuRows;
 use host::HostRows;
 use windrow_formats::{Csr, Value};
@@ -120,7 +120,7 @@ impl RowSoftmax {
             Body::Gpu(rows) => {
                 // SAFETY: lengths and device were checked; buffers free their memory after the work that was queued
                 // before; `out` is borrowed for itself.
-                unsafe { rows.forward(machine_of(&self.device)?, scale, scores.pointer(), out.pointer())? };
+                unsafe { rows.forward(queue_of(&self.device)?, scale, scores.pointer(), out.pointer())? };
                 Ok(())
             }
         }
@@ -158,9 +158,7 @@ impl RowSoftmax {
             }
             Body::Gpu(rows) => {
                 // SAFETY: as in `forward`; scores and result may be one array.
-                unsafe {
-                    rows.forward(machine_of(&self.device)?, scale, values.pointer(), values.pointer())?
-                };
+                unsafe { rows.forward(queue_of(&self.device)?, scale, values.pointer(), values.pointer())? };
                 Ok(())
             }
         }
@@ -193,7 +191,7 @@ impl RowSoftmax {
             Body::Gpu(rows) => {
                 let inputs = [probabilities.pointer(), gradient.pointer()];
                 // SAFETY: as in `forward`.
-                unsafe { rows.backward(machine_of(&self.device)?, scale, inputs, out.pointer())? };
+                unsafe { rows.backward(queue_of(&self.device)?, scale, inputs, out.pointer())? };
                 Ok(())
             }
         }

@@ -9,7 +9,7 @@ use crate::dense::DenseRef;
 use crate::element::Element;
 use crate::error::SpmmError;
 use crate::matrix::DeviceMatrix;
-use crate::plan::{check_device, machine_of};
+use crate::plan::{On, check_device};
 
 impl SpmmPlan {
     /// `C ← α·A·B + β·C` for a column-major `B`, given as the row-major `Bᵀ`: row `j` of `b_transposed` is column `j`
@@ -68,11 +68,14 @@ impl SpmmPlan {
                 remedy: "a column-major B needs algorithm matricized-rows and precision f16; or transpose it",
             }),
             Body::Gpu(plan) => {
+                let stream = self.device.stream();
+                let on = On::of(&stream, &self.device, true)?;
                 let operands = Operands {
                     b: b.buffer().address(),
                     ldb: narrow_width(b.ld())?,
                     column_major: true,
                     second: None,
+                    reads_vectors: true,
                     c: c.buffer().address(),
                     ldc: narrow_width(c.ld())?,
                     n: narrow_width(b.rows())?,
@@ -80,7 +83,7 @@ impl SpmmPlan {
                 };
                 // SAFETY: shapes, types and device were checked; a `DeviceMatrix` holds all rows up to its leading
                 // dimension, and frees them after the work that was queued before; `c` is borrowed for itself.
-                unsafe { plan.run(machine_of(&self.device)?, operands)? };
+                unsafe { plan.run(&on, operands, self.budget())? };
                 Ok(())
             }
         }

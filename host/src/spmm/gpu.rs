@@ -1,19 +1,19 @@
 //! A plan on a machine that runs kernels, a GPU or the emulator through the same code: its parts in device memory.
 
-use std::sync::{Mutex, OnceLock};
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
 
 use windrow_kernels::{Entry, Variant};
-use windrow_simt::GlobalPtr;
 
-use super::operands::{Finish, Workspace};
 use super::part::{LaidOut, Layout, LayoutFacts, Operation, Part, Turn, places_size};
 use super::places::Places;
+use super::state::{Elsewhere, RunState};
 use super::sums::{SplitPart, WideC};
 use crate::device::{Device, Machine};
 use crate::error::{DeviceError, PlanError};
 use crate::options::{Determinism, Precision};
 use crate::parallelism::{GroupLaunch, IllegalPoint};
-use crate::plan::{ArraySize, Bits, GivenValues, MAX_BLOCK_COLUMNS, NewValues, push};
+use crate::plan::{ArraySize, Bits, GivenValues, MAX_BLOCK_COLUMNS, NewValues, On, push};
 
 /// What a plan is, beside its parts.
 #[derive(Debug, Clone, Copy)]
@@ -32,46 +32,24 @@ pub(crate) struct GpuPlan {
     pub(super) shape: PlanShape,
     pub(super) parts: Vec<(Turn, Box<dyn Part>)>,
     pub(super) split: Option<SplitPart>,
-    device: Device,
+    pub(super) device: Device,
     /// Whether there are rows to which a part adds.
     pub(super) adds: bool,
-    /// Where sums wait for what may be done to them once only: made with a plan whose parts add to each other's rows,
-    /// else by the first run that needs it.
-    stage: OnceLock<WideC>,
     /// Where new values from the device go; made when they first come, unless asked for before.
     pub(super) places: Option<Places>,
-    /// Held while the launches of a run are queued: they share the workspace.
-    pub(super) queue: Mutex<Queue>,
-}
-
-/// What a run leaves to the next.
-#[derive(Default)]
-pub(super) struct Queue {
-    /// Whether sums of a run may be left in the workspace: one that failed half-way leaves it so.
-    pub(super) unfinished: bool,
-    /// The entries of the last launches: finding them among all entries takes the CPU longer than preparing the
-    /// launches.
-    last: Option<Chosen>,
-}
-
-impl Queue {
-    /// The entries of `plan` for an operation.
-    ///
-    /// # Errors
-    /// As for [`GpuPlan::choose`].
-    pub(super) fn entries(&mut self, plan: &GpuPlan, operation: Operation) -> Result<&Chosen, DeviceError> {
-        let chosen = match self.last.take().filter(|last| last.operation == operation) {
-            Some(last) => last,
-            None => plan.choose(operation)?,
-        };
-        Ok(self.last.insert(chosen))
-    }
+    /// How often the arrays were written, which the device's own stream comes after.
+    pub(super) written: u64,
+    /// That of the device's own stream.
+    pub(super) own: Mutex<RunState>,
+    pub(super) elsewhere: Mutex<Vec<Elsewhere>>,
+    /// Bytes of what was made for runs, beside what was made with the plan.
+    pub(super) extra: AtomicU64,
 }
 
 /// The entries of one launch sequence.
 pub(super) struct Chosen {
     /// What they are for.
-    operation: Operation,
+    pub(super) operation: Operation,
     /// One for each part.
     pub(super) parts: Vec<&'static Entry>,
     /// For sums of what was cut, and for what is done once to sums that several launches have added to.
@@ -107,46 +85,21 @@ impl GpuPlan {
         let upload =
             |(turn, layout): (Turn, Box<dyn Layout + '_>)| Ok((turn, layout.upload(device, values)?));
         let parts = parts.into_iter().map(upload).collect::<Result<_, DeviceError>>()?;
+        let adds = facts.rows_in_both > 0;
+        let own = RunState::new(device, split.as_ref(), adds, shape)?;
         let plan = Self {
             shape,
             parts,
             split,
             device: device.clone(),
-            adds: facts.rows_in_both > 0,
-            stage: OnceLock::new(),
+            adds,
             places: None,
-            queue: Mutex::default(),
+            written: 1,
+            own: Mutex::new(own),
+            elsewhere: Mutex::default(),
+            extra: AtomicU64::new(0),
         };
-        if plan.adds {
-            plan.stage()?;
-        }
         Ok((plan, facts))
-    }
-
-    /// Where sums wait for what may be done to them once only.
-    pub(super) fn stage(&self) -> Result<&WideC, DeviceError> {
-        if let Some(stage) = self.stage.get() {
-            return Ok(stage);
-        }
-        let made = WideC::alloc(&self.device, self.shape.rows, self.shape.precision)?;
-        Ok(self.stage.get_or_init(|| made))
-    }
-
-    /// What the first run with such an epilogue would allocate.
-    pub(super) fn stage_sizes(&self, finish: &Finish) -> Vec<ArraySize> {
-        match finish.needs_stage() && self.stage.get().is_none() {
-            true => WideC::sizes(self.shape.rows, self.shape.precision),
-            false => Vec::new(),
-        }
-    }
-
-    /// The workspace, as kernels see it.
-    pub(super) fn workspace(&self) -> Workspace {
-        Workspace {
-            partial: self.split.as_ref().map_or(GlobalPtr::NULL, |split| split.partial.pointer().cast()),
-            columns: self.shape.capacity,
-            accumulate: self.shape.determinism == Determinism::Fast,
-        }
     }
 
     /// Columns of one launch, at most, if sums do not wait for anything.
@@ -161,7 +114,7 @@ impl GpuPlan {
     ///
     /// # Errors
     /// [`DeviceError::NoKernel`].
-    fn choose(&self, operation: Operation) -> Result<Chosen, DeviceError> {
+    pub(super) fn choose(&self, operation: Operation) -> Result<Chosen, DeviceError> {
         let precision = self.shape.precision;
         let none = |part: &'static str| {
             let Operation { n, vectors, column_major } = operation;
@@ -211,6 +164,10 @@ impl GpuPlan {
 
     /// New values in CSR order, for the same pattern. Work queued before still uses the old ones.
     pub(crate) fn replace_values(&mut self, values: &Bits) -> Result<(), DeviceError> {
+        let device = self.device.clone();
+        if let Some(machine) = device.machine() {
+            self.before_writing(&**machine.own())?;
+        }
         self.parts.iter_mut().try_for_each(|(_, part)| part.replace_values(values))
     }
 
@@ -244,25 +201,38 @@ impl GpuPlan {
     }
 
     /// Queues the replacement of all values by `values`, one for each entry, in the order of the entries or where entry
-    /// `e` takes value `order[e]`.
+    /// `e` takes value `order[e]`; on other streams, runs come after it.
+    ///
+    /// # Errors
+    /// [`DeviceError::Captured`] on a stream that is captured; those of [`make_places`](Self::make_places), and of the
+    /// device.
     ///
     /// # Safety
     /// `values` are live memory of the plan's device until the work is done, one of the sums' type for each entry,
     /// which nothing writes meanwhile.
     pub(super) unsafe fn place_values(
         &mut self,
-        machine: &dyn Machine,
+        on: &On<'_>,
         values: NewValues,
         order: Option<&[u32]>,
     ) -> Result<(), PlanError> {
-        let places = match self.places.take() {
-            Some(made) => made,
-            None => self.places_for(values.count, order)?,
-        };
-        let places = self.places.insert(places);
+        if on.is_captured()? {
+            let (what, remedy) = ("new values of a plan", "replace them before the capture");
+            return Err(DeviceError::Captured { what, remedy }.into());
+        }
+        let queue = on.stream.shared_queue().unwrap_or_else(|| on.machine.own());
+        if self.places.is_none() {
+            self.make_places(values.count, order)?;
+        }
+        // Whatever the operands are, the own stream may read the arrays before and after.
+        let on = On { shares: true, ..*on };
+        on.after_own()?;
+        self.before_writing(on.queue)?;
+        let Some(places) = &self.places else { return Ok(()) };
         let parts = self.parts.iter().map(|(_, part)| &**part);
         // SAFETY: the caller's promise about the values; the places were made for these parts.
-        unsafe { Ok(places.place(machine, self.shape.precision, parts, values)?) }
+        let placed = unsafe { places.place(queue, self.shape.precision, parts, values) };
+        Ok(on.leave(placed)?)
     }
 
     /// How many of the values that came from the device last overflowed; none if none came.

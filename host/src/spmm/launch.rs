@@ -1,60 +1,172 @@
 //! The launches of a run, in their order.
 
-use std::sync::PoisonError;
-
 use windrow_kernels::combine::{Combine, CombineParams};
 use windrow_kernels::dense::Dense;
 
-use super::gpu::{GpuPlan, Queue};
-use super::operands::Operands;
+use super::gpu::GpuPlan;
+use super::operands::{Finish, Operands};
 use super::part::{DenseOperands, Operation, Turn};
-use super::sums::{SplitPart, SplitRows, WideC};
-use crate::device::Machine;
-use crate::error::DeviceError;
-use crate::num::narrow;
-use crate::plan::{Lane, Stream};
+use super::state::{Budget, PREPARE, RunState, locked};
+use super::sums::{SplitPart, SplitRows, Wide, WideC};
+use crate::device::Queue;
+use crate::error::{DeviceError, PlanError};
+use crate::plan::{Lane, Launcher, On};
 
 impl GpuPlan {
     /// Queues `C ← act(α·A·B + β·C + bias)`, in blocks of columns.
     ///
+    /// # Errors
+    /// [`PlanError::MemoryLimit`] for a stage or a workspace that is not made yet and does not fit into the budget,
+    /// [`DeviceError::Captured`] for what cannot be part of a graph; those of the device.
+    ///
     /// # Safety
     /// `operands` are live memory of the plan's device until the work is done: `b` is k×n, `c` m×n, of the
-    /// plan's element type and of the type that `finish` tells, with all rows readable up to `ldb`; nothing
-    /// else touches `c` meanwhile, nothing writes `b`. A second factor is like `b`; a bias has n numbers.
-    pub(crate) unsafe fn run(&self, machine: &dyn Machine, operands: Operands) -> Result<(), DeviceError> {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let workspace = self.workspace();
-        if let (true, true, Some(split)) = (queue.unfinished, workspace.accumulate, &self.split) {
-            split.clear()?; // what is accumulated must begin at zero
+    /// plan's element type and of the type that `finish` tells, with all rows of `b` readable up to `ldb` if it says
+    /// so, and else up to n; nothing else touches `c` meanwhile, nothing writes `b`. A second factor is like `b`; a
+    /// bias has n numbers. Where one of them is windrow's memory, `on` says that it shares memory.
+    pub(crate) unsafe fn run(
+        &self,
+        on: &On<'_>,
+        operands: Operands,
+        budget: Budget<'_>,
+    ) -> Result<(), PlanError> {
+        if on.is_own {
+            let mut state = locked(&self.own);
+            self.make_what_is_needed(&mut state, &operands.finish, budget)?;
+            // SAFETY: the caller's promise; the lock keeps other runs off the state.
+            unsafe { self.queue_run(on.queue, operands, &mut state)? };
+            return Ok(());
         }
-        queue.unfinished = true;
-        let finish = &operands.finish;
-        let staged = finish.needs_stage() || self.adds && !finish.is_additive();
-        let wide_c = if staged { Some(self.stage()?) } else { None };
-        let block = wide_c.map_or_else(|| self.most_columns(), |wide_c| wide_c.columns);
+        let captured = on.is_captured()?;
+        let state = self.state_on(on, captured, budget)?;
+        let mut state = locked(&state);
+        if captured {
+            self.check_prepared(on, &state, self.operations(&state, &operands))?;
+            // SAFETY: as above.
+            unsafe { self.queue_run(on.queue, operands, &mut state)? };
+            return Ok(());
+        }
+        self.make_what_is_needed(&mut state, &operands.finish, budget)?;
+        state.catch_up(self, on)?;
+        // SAFETY: as above.
+        let queued = unsafe { self.queue_run(on.queue, operands, &mut state) };
+        Ok(on.leave(queued)?)
+    }
+
+    /// Makes the stage, if the run needs one that there is not.
+    fn make_what_is_needed(
+        &self,
+        state: &mut RunState,
+        finish: &Finish,
+        budget: Budget<'_>,
+    ) -> Result<(), PlanError> {
+        if finish.needs_stage() { self.make_stage(state, budget) } else { Ok(()) }
+    }
+
+    /// Whether a run brings its sums to a stage first.
+    fn is_staged(&self, finish: &Finish) -> bool {
+        finish.needs_stage() || self.adds && !finish.is_additive()
+    }
+
+    /// What a run asks of the entries: of its full blocks of columns, and of the rest.
+    fn operations(&self, state: &RunState, operands: &Operands) -> Vec<Operation> {
+        let block = self.block_columns(self.is_staged(&operands.finish).then_some(WideC::COLUMNS));
+        let full = operands.n / block * block;
+        let blocks = [(0, block.min(operands.n)), (full, operands.n - full)];
+        let of = |(first, n)| {
+            let columns = operands.columns(first, n, self.shape.precision, state.workspace(self.shape));
+            self.operation(&columns)
+        };
+        blocks.into_iter().filter(|&(_, n)| n > 0).map(of).collect()
+    }
+
+    /// Columns that are multiplied at a time, of a stage or without one.
+    fn block_columns(&self, stage: Option<u32>) -> u32 {
+        stage.unwrap_or_else(|| self.most_columns())
+    }
+
+    /// Queues all launches of a run.
+    ///
+    /// # Safety
+    /// As for [`run`](Self::run); no other run is being queued with this state.
+    unsafe fn queue_run(
+        &self,
+        queue: &dyn Queue,
+        operands: Operands,
+        state: &mut RunState,
+    ) -> Result<(), DeviceError> {
+        let workspace = state.workspace(self.shape);
+        let staged = self.is_staged(&operands.finish);
+        let wide_c = state.stage.as_ref().filter(|_| staged).map(WideC::parts);
+        if staged && wide_c.is_none() {
+            // Only where nothing can be made.
+            return Err(DeviceError::Captured { what: "the making of a stage", remedy: PREPARE });
+        }
+        if let (true, true, Some(partial)) = (state.unfinished, workspace.accumulate, &state.partial) {
+            partial.clear_in(queue)?; // what is accumulated must begin at zero
+        }
+        state.unfinished = true;
+        let block = self.block_columns(wide_c.as_ref().map(|wide_c| wide_c.columns));
         let mut first = 0;
         while first < operands.n {
             let n = block.min(operands.n - first);
             let block = operands.columns(first, n, self.shape.precision, workspace);
-            // SAFETY: the caller's promise about the operands, for these columns of them; the lock keeps other runs
-            // off the workspace.
+            // SAFETY: the caller's promise about the operands, for these columns of them.
             unsafe {
                 match wide_c {
-                    Some(wide_c) => self.launch_widened(machine, block, wide_c, &mut queue)?,
-                    None => self.launch_parts(machine, block, &mut queue)?,
+                    Some(wide_c) => self.launch_widened(queue, block, wide_c, state)?,
+                    None => self.launch_parts(queue, block, state)?,
                 }
             }
             first += n;
         }
-        queue.unfinished = false;
+        state.unfinished = false;
         Ok(())
+    }
+
+    /// Makes and compiles what runs of this width need on a stream, with a stage or without, and waits until it is
+    /// there.
+    ///
+    /// # Errors
+    /// Those of [`run`](Self::run).
+    pub(crate) fn prepare(
+        &self,
+        on: &On<'_>,
+        n: u32,
+        staged: bool,
+        budget: Budget<'_>,
+    ) -> Result<(), PlanError> {
+        if on.is_captured()? {
+            let remedy = "prepare the plan before the capture";
+            return Err(DeviceError::Captured { what: "what a plan prepares", remedy }.into());
+        }
+        let elsewhere = if on.is_own { None } else { Some(self.state_on(on, false, budget)?) };
+        let mut state = locked(elsewhere.as_deref().unwrap_or(&self.own));
+        if staged {
+            self.make_stage(&mut state, budget)?;
+        }
+        let stages =
+            [(staged || self.adds).then_some(WideC::COLUMNS), (!staged).then(|| self.most_columns())];
+        for block in stages.into_iter().flatten() {
+            for n in [block.min(n), n % block] {
+                for vectors in [true, false].into_iter().filter(|_| n > 0) {
+                    self.load(on.machine, Operation { n, vectors, column_major: false })?;
+                }
+            }
+        }
+        if !on.is_own {
+            state.catch_up(self, on)?;
+        }
+        // What was written is there for graphs in any stream.
+        Ok(on.machine.own().synchronize()?)
     }
 
     /// What a launch asks of the entries.
     fn operation(&self, operands: &DenseOperands) -> Operation {
         let (dense, bytes) = (&operands.dense, u64::from(self.shape.precision.bytes()));
-        let vectors =
+        let aligned =
             dense.b.address().is_multiple_of(16) && (u64::from(dense.ldb) * bytes).is_multiple_of(16);
+        let vectors = operands.reads_vectors && aligned;
         Operation { n: dense.n(), vectors, column_major: operands.column_major }
     }
 
@@ -64,14 +176,14 @@ impl GpuPlan {
     /// As for [`run`](Self::run), of the columns that the operands name, and no other run is being queued.
     unsafe fn launch_parts(
         &self,
-        machine: &dyn Machine,
+        on: &dyn Queue,
         operands: DenseOperands,
-        queue: &mut Queue,
+        state: &mut RunState,
     ) -> Result<(), DeviceError> {
         let dense = operands.dense;
-        let chosen = queue.entries(self, self.operation(&operands))?;
-        let main = Stream::main(machine);
-        let launch = |turn: Turn, stream: Stream<'_>| {
+        let chosen = state.entries(self, self.operation(&operands))?;
+        let main = Launcher::main(on);
+        let launch = |turn: Turn, stream: Launcher<'_>| {
             let of_turn = self.parts.iter().zip(&chosen.parts).filter(|((its, _), _)| *its == turn);
             of_turn.map(|((_, part), entry)| (part, *entry)).try_for_each(|(part, entry)| {
                 // SAFETY: the caller's promise about the operands, whose alignment was looked at when the entry was
@@ -83,15 +195,15 @@ impl GpuPlan {
         let sums = |rows: fn(&SplitPart) -> SplitRows| match &self.split {
             // SAFETY: the slots of these rows were written by the launches before, and so were the rows of `C` to which
             // their sums are added.
-            Some(split) => unsafe { split.launch(machine, chosen.combine, dense, rows(split)) },
+            Some(split) => unsafe { split.launch(on, chosen.combine, dense, rows(split)) },
             None => Ok(()),
         };
         launch(Turn::First, main)?;
         if self.parts.iter().any(|(turn, _)| *turn == Turn::Beside) {
-            machine.fork()?;
-            let launched = launch(Turn::Beside, Stream { machine, lane: Lane::Beside })
+            on.fork()?;
+            let launched = launch(Turn::Beside, Launcher { queue: on, lane: Lane::Beside })
                 .and_then(|()| launch(Turn::Main, main));
-            machine.join()?; // before an error leaves: all work of the device stays in order
+            on.join()?; // before an error leaves: all work of the device stays in order
             launched?;
         } else {
             launch(Turn::Main, main)?;
@@ -107,25 +219,25 @@ impl GpuPlan {
     /// As for [`launch_parts`](Self::launch_parts), of no more columns than `wide_c` has.
     unsafe fn launch_widened(
         &self,
-        machine: &dyn Machine,
+        on: &dyn Queue,
         operands: DenseOperands,
-        wide_c: &WideC,
-        queue: &mut Queue,
+        wide_c: Wide,
+        state: &mut RunState,
     ) -> Result<(), DeviceError> {
         let wide = operands.into_wide(wide_c, self.shape.precision);
-        // SAFETY: the matrix has the rows of `C` and these columns, and `queue` keeps other runs off it.
-        unsafe { self.launch_parts(machine, wide, queue)? };
-        let entry = queue.entries(self, self.operation(&wide))?.combine;
-        let (partial, ld_partial) = (wide_c.c.pointer().cast(), wide_c.columns);
+        // SAFETY: the matrix has the rows of `C` and these columns, and `state` keeps other runs off it.
+        unsafe { self.launch_parts(on, wide, state)? };
+        let entry = state.entries(self, self.operation(&wide))?.combine;
+        let (partial, ld_partial) = (wide_c.c, wide_c.columns);
         let params = CombineParams {
             dense: Dense { partial, ld_partial, accumulate: 0, ..operands.dense },
-            rows: wide_c.rows.pointer(),
-            row_count: narrow(wide_c.rows.len()),
+            rows: wide_c.rows,
+            row_count: wide_c.row_count,
             wide_count: 0,
         };
         let blocks = Combine::<f32>::blocks(params.row_count, params.wide_count);
         // SAFETY: every row of the matrix was written by the launches before; each row of `C` is listed once.
-        unsafe { Stream::main(machine).start(entry, u64::from(blocks), operands.dense.n(), &params) }
+        unsafe { Launcher::main(on).start(entry, u64::from(blocks), operands.dense.n(), &params) }
     }
 }
 
@@ -133,7 +245,6 @@ impl GpuPlan {
 mod tests {
     use windrow_formats::Csr;
 
-    use super::super::operands::Finish;
     use super::*;
     use crate::activation::Epilogue;
     use crate::device::{Device, DeviceBuffer};
@@ -165,20 +276,23 @@ mod tests {
                 .build(&device)
                 .unwrap();
             let Body::Gpu(parts) = &plan.body else { panic!("the emulator runs kernels") };
-            let partial = || parts.split.as_ref().expect("rows are cut").partial.to_vec().unwrap();
+            let partial = || locked(&parts.own).partial.as_ref().expect("rows are cut").to_vec().unwrap();
             let lost = DeviceBuffer::<f32>::alloc_zeroed(&device, 16).unwrap().address();
             let operands = Operands {
                 b: b.buffer().address(),
                 ldb: crate::num::narrow(b.ld()),
                 column_major: false,
                 second: None,
+                reads_vectors: true,
                 c: lost,
                 ldc: 1,
                 n: 1,
                 finish: Finish::of::<f32>(&Epilogue::default()),
             };
+            let stream = device.stream();
+            let on = On::of(&stream, &device, true).unwrap();
             // SAFETY: `c` was freed, which the emulator reports; nothing is undefined there.
-            unsafe { parts.run(device.machine().unwrap(), operands) }.unwrap_err();
+            unsafe { parts.run(&on, operands, Budget::UNLIMITED) }.unwrap_err();
             assert!(partial().iter().any(|&byte| byte != 0), "{algorithm}: sums are left");
             for _ in 0..2 {
                 assert_eq!(plan.run(&ones).unwrap(), [2400.0; 16], "{algorithm}");

@@ -2,6 +2,8 @@
 
 mod build;
 mod builder;
+#[cfg(all(test, feature = "emulator"))]
+mod captured_tests;
 mod column_major;
 mod decide;
 mod gpu;
@@ -19,6 +21,7 @@ mod replace;
 mod report;
 mod run;
 mod select;
+mod state;
 mod sums;
 mod tiles;
 mod tuning;
@@ -37,6 +40,7 @@ pub(crate) use parts::segment_group::{GroupsLayout, GroupsPart, RowEntries, desc
 pub(crate) use plan::MEMORY_REMEDY;
 pub use plan::SpmmPlan;
 pub use report::SpmmReport;
+pub(crate) use state::Budget;
 pub use verify::Reference;
 
 use windrow_formats::{Csr, Value};

@@ -7,11 +7,11 @@ use windrow_kernels::output::{Activate, Output, OutputType};
 use windrow_simt::GlobalPtr;
 
 use super::part::{DenseOperands, SecondFactor};
-use super::sums::WideC;
+use super::sums::Wide;
 use crate::activation::{Activation, Epilogue};
-use crate::device::DeviceBuffer;
 use crate::element::{Element, kernel_factor, output_type};
 use crate::options::Precision;
+use crate::view::DeviceSlice;
 
 /// The dense operands of a run: addresses, and leading dimensions in elements.
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +22,9 @@ pub(crate) struct Operands {
     pub(crate) column_major: bool,
     /// The other factor of entries that have two, of the same type as `B`.
     pub(crate) second: Option<SecondFactor>,
+    /// Whether rows of `B` and of the second factor, columns of a column-major `B`, may be read up to 16 bytes beyond
+    /// their end, if they begin at multiples of that.
+    pub(crate) reads_vectors: bool,
     pub(crate) c: u64,
     pub(crate) ldc: u32,
     pub(crate) n: u32,
@@ -41,11 +44,11 @@ pub(crate) struct Finish {
 
 impl Finish {
     /// For a `C` of elements `C`.
-    pub(crate) fn of<C: Element>(run: &Epilogue<'_, C::Sum>) -> Self {
+    pub(crate) fn of<C: Element>(run: &Epilogue<'_, C::Sum, DeviceSlice<'_, C::Sum>>) -> Self {
         Self {
             alpha: kernel_factor(run.alpha),
             beta: kernel_factor(run.beta),
-            bias: run.bias.map_or(0, DeviceBuffer::address),
+            bias: run.bias.map_or(0, DeviceSlice::address),
             activation: run.activation,
             c_type: output_type::<C>(),
         }
@@ -113,15 +116,16 @@ impl Operands {
             accumulate: u32::from(workspace.accumulate),
             reserved: 0,
         };
-        DenseOperands { dense, column_major: self.column_major, second: self.second.map(at_first) }
+        let Self { column_major, reads_vectors, .. } = *self;
+        DenseOperands { dense, column_major, reads_vectors, second: self.second.map(at_first) }
     }
 }
 
 impl DenseOperands {
     /// The same with sums as they are in place of `C`, which has no more columns than `wide_c`.
-    pub(super) fn into_wide(self, wide_c: &WideC, precision: Precision) -> Self {
+    pub(super) fn into_wide(self, wide_c: Wide, precision: Precision) -> Self {
         let out = Output {
-            c: wide_c.c.pointer().cast(),
+            c: wide_c.c,
             bias: GlobalPtr::NULL,
             alpha: factor(precision, 1.0),
             beta: factor(precision, 0.0),

@@ -5,17 +5,19 @@
 //! them; the other may add to it, earlier launches having written it. What a part has cut it leaves to the plan: the
 //! lists of [`CutRows`], whose sums the plan's workspace holds and adds up.
 
+use std::sync::Arc;
+
 use windrow_formats::OutOfMemory;
 use windrow_kernels::Entry;
 use windrow_kernels::dense::Dense;
 use windrow_simt::GlobalPtr;
 
-use crate::device::Device;
+use crate::device::{Device, Queue};
 use crate::error::DeviceError;
 use crate::num::wide;
 use crate::options::TileValues;
 use crate::parallelism::{GroupLaunch, IllegalPoint};
-use crate::plan::{ArraySize, Bits, GivenValues, MAX_BLOCK_COLUMNS, RoundedValues, Scheduling, Stream};
+use crate::plan::{ArraySize, Bits, GivenValues, Launcher, MAX_BLOCK_COLUMNS, RoundedValues, Scheduling};
 
 /// Name of the array that says where new values go, which products do not read.
 pub(super) const PLACES: &str = "value_places";
@@ -38,6 +40,8 @@ pub(crate) struct DenseOperands {
     pub(crate) dense: Dense,
     /// Whether columns of `B` are contiguous.
     pub(crate) column_major: bool,
+    /// Whether rows may be read up to the end of the 16 bytes that their last element is in.
+    pub(crate) reads_vectors: bool,
     /// The other factor of entries that have two, likewise.
     pub(crate) second: Option<SecondFactor>,
 }
@@ -102,7 +106,7 @@ pub(crate) trait Part: Send + Sync {
     /// adds were written by launches that come before in the stream.
     unsafe fn launch(
         &self,
-        stream: Stream<'_>,
+        stream: Launcher<'_>,
         entry: &'static Entry,
         operands: &DenseOperands,
     ) -> Result<(), DeviceError>;
@@ -114,12 +118,12 @@ pub(crate) trait Part: Send + Sync {
     fn value_slots(&self) -> ValueSlots<'_>;
 
     /// The same for a part that [finds its own](ValueSlots::OnDevice): takes them from all values of the matrix,
-    /// which are rounded and on the device.
+    /// which are rounded and on the device, in the order of the queue.
     ///
     /// # Safety
     /// `values` are live memory until the work is done, one for each entry, which nothing writes meanwhile.
-    unsafe fn replace_from(&self, values: RoundedValues) -> Result<(), DeviceError> {
-        let _ = values;
+    unsafe fn replace_from(&self, queue: &Arc<dyn Queue>, values: RoundedValues) -> Result<(), DeviceError> {
+        let _ = (queue, values);
         Ok(())
     }
 

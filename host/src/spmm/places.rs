@@ -1,12 +1,14 @@
 //! New values that are on the device already: where each belongs, and the launches that put it there.
 
+use std::sync::Arc;
+
 use windrow_formats::OutOfMemory;
 use windrow_formats::memory::{try_collect, try_filled};
 use windrow_kernels::place_values::NOWHERE;
 use windrow_simt::GlobalPtr;
 
 use super::part::{PLACES, Part, Placement, ValueSlots};
-use crate::device::{Device, DeviceBuffer, Machine};
+use crate::device::{Device, DeviceBuffer, Queue};
 use crate::error::{DeviceError, PlanError};
 use crate::options::Precision;
 use crate::plan::{Index, NewValues, RoundedValues, Rounding, Target};
@@ -77,12 +79,12 @@ impl Places {
     /// which nothing writes meanwhile.
     pub(super) unsafe fn place<'a>(
         &self,
-        machine: &dyn Machine,
+        queue: &Arc<dyn Queue>,
         precision: Precision,
         parts: impl Iterator<Item = &'a dyn Part> + Clone,
         NewValues { first: values, count: nnz }: NewValues,
     ) -> Result<(), DeviceError> {
-        self.overflowed.clear()?;
+        self.overflowed.clear_in(&**queue)?;
         let mut overflowed = self.overflowed.pointer();
         if let Some((index, rounded)) = &self.rounded {
             let out = rounded.pointer().cast();
@@ -90,7 +92,7 @@ impl Places {
             // launches use.
             unsafe {
                 index.place(
-                    machine,
+                    &**queue,
                     Rounding { precision, overflowed },
                     values,
                     Target { out, count: nnz },
@@ -98,7 +100,7 @@ impl Places {
             };
             for part in parts.clone() {
                 // SAFETY: rounded values of all entries, freed after the work that is queued here.
-                unsafe { part.replace_from(RoundedValues { first: out, dtype: precision.dtype() })? };
+                unsafe { part.replace_from(queue, RoundedValues { first: out, dtype: precision.dtype() })? };
             }
             overflowed = GlobalPtr::NULL; // all were counted
         }
@@ -112,7 +114,7 @@ impl Places {
             };
             // SAFETY: the caller's promise about the values; the arrays are the plan's, which frees them after the
             // machine's work, and the index was made for them.
-            unsafe { index.place(machine, Rounding { precision, overflowed }, values, target)? };
+            unsafe { index.place(&**queue, Rounding { precision, overflowed }, values, target)? };
         }
         Ok(())
     }

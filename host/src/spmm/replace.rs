@@ -1,15 +1,15 @@
 //! New values for a plan, from the host and from the device.
 
 use windrow_formats::Value;
+use windrow_simt::GlobalPtr;
 
 use super::plan::{Body, MEMORY_REMEDY, SpmmPlan};
 use crate::cpu::CpuCsr;
-use crate::device::DeviceBuffer;
+use crate::device::{DeviceBuffer, Stream};
 use crate::element::{BySum, Element, Real};
 use crate::error::SpmmError;
-use crate::plan::{
-    Bits, Exceptions, NewValues, check_count, check_device, check_memory, check_sums, machine_of,
-};
+use crate::plan::{Bits, Exceptions, NewValues, On, check_count, check_device, check_memory, check_sums};
+use crate::view::DeviceSlice;
 use crate::with_element;
 
 impl SpmmPlan {
@@ -82,6 +82,39 @@ impl SpmmPlan {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn replace_values_from<S: Real>(&mut self, values: &DeviceBuffer<S>) -> Result<(), SpmmError> {
+        self.replace_by(&self.device.stream(), values.view())
+    }
+
+    /// [`replace_values_from`](Self::replace_values_from) on a [`Stream`], with values in memory of any origin. Runs
+    /// that were asked for before, on whatever stream, still use the old values, later ones the new: they wait for each
+    /// other on the GPU.
+    ///
+    /// # Errors
+    /// Those of [`replace_values_from`](Self::replace_values_from);
+    /// [`PlanError::WrongDevice`](crate::PlanError::WrongDevice) for a stream of another device,
+    /// [`DeviceError::Captured`](crate::DeviceError::Captured) for one that is captured into a graph.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, Device, DeviceBuffer, Spmm, Stream};
+    ///
+    /// let device = Device::best()?;
+    /// let mut plan = Spmm::builder(&Csr::<f32>::identity(2)?).values_from_device().build(&device)?;
+    /// let values = DeviceBuffer::from_slice(&device, &[2.0f32, 3.0])?;
+    /// plan.replace_values_on(&Stream::new(&device)?, &values)?;
+    /// assert_eq!(plan.run(&[1.0, 1.0])?, [2.0, 3.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn replace_values_on<'a, S: Real>(
+        &mut self,
+        on: &Stream,
+        values: impl Into<DeviceSlice<'a, S>>,
+    ) -> Result<(), SpmmError> {
+        self.replace_by(on, values.into())
+    }
+
+    fn replace_by<S: Real>(&mut self, on: &Stream, values: DeviceSlice<'_, S>) -> Result<(), SpmmError> {
+        check_device("the stream", on.device(), &self.device)?;
         check_device("the array of new values", values.device(), &self.device)?;
         check_sums::<S>("the array of new values", self.precision)?;
         check_count("the new values", values.len(), self.nnz)?;
@@ -90,7 +123,7 @@ impl SpmmPlan {
             // They are in host memory: they are on the CPU, as was just checked.
             Body::Cpu(_) => self.replace_values(values.host().unwrap_or_default()),
             Body::Gpu(plan) => {
-                let machine = machine_of(&self.device)?;
+                let on = On::of(on, &self.device, true)?;
                 if let Some(array) = plan.missing_places(self.nnz, order.is_some()) {
                     let arrays = [&self.report.arrays[..], &[array]].concat();
                     self.report.device_bytes = check_memory(&arrays, self.memory_limit, MEMORY_REMEDY)?;
@@ -98,10 +131,10 @@ impl SpmmPlan {
                     self.report.arrays = arrays;
                 }
                 self.overflow_on_device = true;
-                let new = NewValues { first: values.pointer().cast(), count: self.nnz };
-                // SAFETY: length and device were checked; the buffer frees its memory after the work that was queued
-                // before.
-                unsafe { Ok(plan.place_values(machine, new, order)?) }
+                let new = NewValues { first: GlobalPtr::from_address(values.address()), count: self.nnz };
+                // SAFETY: length and device were checked; a buffer frees its memory after the work that was queued
+                // before, and of other memory the slice was promised that it lives.
+                unsafe { Ok(plan.place_values(&on, new, order)?) }
             }
         }
     }

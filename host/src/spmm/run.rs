@@ -4,17 +4,20 @@ use windrow_formats::memory::try_zeroed;
 
 use super::operands::{Finish, Operands};
 use super::plan::{Body, SpmmPlan};
+use super::state::Budget;
 use crate::activation::{Activation, Epilogue};
 use crate::cpu;
 use crate::dense::{DenseMut, DenseRef};
+use crate::device::{DeviceBuffer, Stream};
 use crate::element::{Element, Real};
 use crate::error::{PlanError, SpmmError};
 use crate::matrix::DeviceMatrix;
 use crate::num::wide;
 use crate::options::Precision;
 use crate::plan::{
-    Rounded, check_device, check_index, check_memory, check_shape, factor, machine_of, output_on, with_sums,
+    On, Rounded, check_device, check_element, check_index, check_shape, factor, output_on, with_sums,
 };
+use crate::view::{DeviceSlice, DeviceView, DeviceViewMut};
 use crate::with_element;
 
 impl SpmmPlan {
@@ -130,7 +133,50 @@ impl SpmmPlan {
         beta: B::Sum,
         c: &mut DeviceMatrix<C>,
     ) -> Result<(), SpmmError> {
-        self.run_fused_into(&Epilogue::linear(alpha, beta), b, c)
+        self.run_views(&self.device.stream(), &Epilogue::linear(alpha, beta), b.view(), c.view_mut())
+    }
+
+    /// [`run_into`](Self::run_into) on a [`Stream`], for matrices in memory of any origin: a [`DeviceMatrix`], or
+    /// [what another library has allocated](DeviceView::from_raw). What is said of streams says how it is
+    /// [ordered](Stream#order-between-streams) with other work.
+    ///
+    /// The first run on a stream makes a workspace for it, if the plan has one, as large as the report says; later ones
+    /// allocate as little as [`run_into`](Self::run_into).
+    ///
+    /// # Shapes
+    /// As for [`run_into`](Self::run_into). Where the memory of a lent `B` ends with its last column, and that with no
+    /// multiple of 16 bytes, kernels read it element by element, which is slower.
+    ///
+    /// # Errors
+    /// - those of [`run_into`](Self::run_into); [`PlanError::WrongDevice`] for a stream of another device;
+    /// - [`PlanError::Overlap`] if `c` has bytes in common with `b`;
+    /// - [`PlanError::MemoryLimit`] if there is no room for the stream's workspace;
+    /// - [`DeviceError::Captured`](crate::DeviceError::Captured) for what cannot be part of a
+    ///   [graph](Stream#graphs).
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, DenseRef, Device, DeviceMatrix, Spmm, Stream};
+    ///
+    /// let device = Device::best()?;
+    /// let plan = Spmm::builder(&Csr::<f32>::identity(2)?).width(1).build(&device)?;
+    /// let b = DeviceMatrix::upload(&device, DenseRef::packed(&[1.0f32, 2.0], 2, 1)?)?;
+    /// let mut c = DeviceMatrix::<f32>::zeros(&device, 2, 1)?;
+    /// let stream = Stream::new(&device)?;
+    /// plan.run_into_on(&stream, 3.0, &b, 0.0, &mut c)?;
+    /// assert_eq!(c.download()?, [3.0, 6.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[expect(clippy::too_many_arguments, reason = "those of `run_into`, and where")]
+    pub fn run_into_on<'a, B: Element, C: Element<Sum = B::Sum>>(
+        &self,
+        on: &Stream,
+        alpha: B::Sum,
+        b: impl Into<DeviceView<'a, B>>,
+        beta: B::Sum,
+        c: impl Into<DeviceViewMut<'a, C>>,
+    ) -> Result<(), SpmmError> {
+        self.run_views(on, &Epilogue::linear(alpha, beta), b.into(), c.into())
     }
 
     /// `C ← act(α·A·B + β·C + bias)` for operands on the plan's device: [`run_into`](Self::run_into) and what a layer
@@ -169,51 +215,121 @@ impl SpmmPlan {
         b: &DeviceMatrix<B>,
         c: &mut DeviceMatrix<C>,
     ) -> Result<(), SpmmError> {
-        self.check_operand("B", b)?;
+        let bias = run.bias.map(DeviceBuffer::view);
+        let Epilogue { alpha, beta, activation, .. } = *run;
+        let run = Epilogue { alpha, beta, bias: bias.as_ref(), activation };
+        self.run_views(&self.device.stream(), &run, b.view(), c.view_mut())
+    }
+
+    /// [`run_fused_into`](Self::run_fused_into) on a [`Stream`], for operands in memory of any origin, as
+    /// [`run_into_on`](Self::run_into_on).
+    ///
+    /// # Errors
+    /// Those of [`run_fused_into`](Self::run_fused_into) and [`run_into_on`](Self::run_into_on);
+    /// [`PlanError::Overlap`] if `c` has bytes in common with the bias.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Activation, Csr, DenseRef, Device, DeviceBuffer, DeviceMatrix, Epilogue, Spmm, Stream};
+    ///
+    /// let device = Device::best()?;
+    /// let plan = Spmm::builder(&Csr::<f32>::identity(2)?).width(1).build(&device)?;
+    /// let b = DeviceMatrix::upload(&device, DenseRef::packed(&[1.0f32, 2.0], 2, 1)?)?;
+    /// let bias = DeviceBuffer::from_slice(&device, &[-1.5f32])?;
+    /// let mut c = DeviceMatrix::<f32>::zeros(&device, 2, 1)?;
+    /// let bias = bias.view();
+    /// let run = Epilogue { bias: Some(&bias), activation: Activation::Relu, ..Epilogue::default() };
+    /// plan.run_fused_into_on(&Stream::new(&device)?, &run, &b, &mut c)?;
+    /// assert_eq!(c.download()?, [0.0, 0.5]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_fused_into_on<'a, B: Element, C: Element<Sum = B::Sum>>(
+        &self,
+        on: &Stream,
+        run: &Epilogue<'_, B::Sum, DeviceSlice<'_, B::Sum>>,
+        b: impl Into<DeviceView<'a, B>>,
+        c: impl Into<DeviceViewMut<'a, C>>,
+    ) -> Result<(), SpmmError> {
+        self.run_views(on, run, b.into(), c.into())
+    }
+
+    /// Makes and compiles what runs of this width on a stream would else make when they first come: for runs that are
+    /// to be captured into a graph, or timed. `staged` says whether they have a bias, an activation or a `C` of bf16.
+    /// Waits until the plan's values and what was made are there. Nothing is left to do on the CPU.
+    ///
+    /// # Errors
+    /// - [`PlanError::WrongDevice`] for a stream of another device, [`PlanError::TooLarge`] for 2³² columns or more;
+    /// - [`PlanError::MemoryLimit`] if there is no room;
+    /// - [`PlanError::Device`], with [`DeviceError::Captured`](crate::DeviceError::Captured) if the stream is captured
+    ///   already.
+    pub fn prepare_on(&self, on: &Stream, width: usize, staged: bool) -> Result<(), SpmmError> {
+        check_device("the stream", on.device(), &self.device)?;
+        match &self.body {
+            Body::Cpu(_) => Ok(()),
+            Body::Gpu(plan) => {
+                let on = On::of(on, &self.device, false)?;
+                Ok(plan.prepare(&on, narrow_width(width)?, staged, self.budget())?)
+            }
+        }
+    }
+
+    fn run_views<B: Element, C: Element<Sum = B::Sum>>(
+        &self,
+        on: &Stream,
+        run: &Epilogue<'_, B::Sum, DeviceSlice<'_, B::Sum>>,
+        b: DeviceView<'_, B>,
+        c: DeviceViewMut<'_, C>,
+    ) -> Result<(), SpmmError> {
+        check_device("the stream", on.device(), &self.device)?;
+        check_device("B", b.device(), &self.device)?;
+        check_element::<B>("B", self.precision)?;
         check_device("C", c.device(), &self.device)?;
         self.check_shapes((b.rows(), b.cols()), (c.rows(), c.cols()))?;
+        c.bytes().check_apart("C", "B", b.bytes())?;
         if let Some(bias) = run.bias {
             check_device("the bias", bias.device(), &self.device)?;
             check_shape("the bias", (1, bias.len()), (1, c.cols()))?;
+            c.bytes().check_apart("C", "the bias", bias.bytes())?;
         }
         if run.activation == Activation::Gelu && self.precision == Precision::F64 {
             return Err(SpmmError::NoActivation { activation: run.activation, precision: self.precision });
         }
         match &self.body {
             Body::Cpu(a) => {
+                let bias = run.bias.and_then(DeviceSlice::host);
+                let Epilogue { alpha, beta, activation, .. } = *run;
                 // Both are in host memory: they are on the CPU, as was just checked.
-                if let (Some(a), Some(b), Some(c)) = (a.get(), b.host(), c.host_mut()) {
-                    cpu::spmm_fused(a, run, b, c)?;
+                if let (Some(a), Some(b), Some(c)) = (a.get(), b.host(), c.into_host()) {
+                    cpu::spmm_fused(a, &Epilogue { alpha, beta, bias, activation }, b, c)?;
                 }
                 Ok(())
             }
             Body::Gpu(plan) => {
-                let finish = Finish::of::<C>(run);
-                let stage = plan.stage_sizes(&finish);
-                if !stage.is_empty() {
-                    let arrays = [&self.report.arrays[..], &stage].concat();
-                    check_memory(
-                        &arrays,
-                        self.memory_limit,
-                        "raise the limit, or have C in f32 and apply bias, activation and bf16 to that",
-                    )?;
-                }
+                let shares = b.is_owned() || c.is_owned() || run.bias.is_some_and(DeviceSlice::is_owned);
+                let on = On::of(on, &self.device, shares)?;
                 let operands = Operands {
-                    b: b.buffer().address(),
+                    b: b.address(),
                     ldb: narrow_width(b.ld())?,
                     column_major: false,
                     second: None,
-                    c: c.buffer().address(),
+                    reads_vectors: b.reads_vectors(c.bytes()),
+                    c: c.address(),
                     ldc: narrow_width(c.ld())?,
                     n: narrow_width(b.cols())?,
-                    finish,
+                    finish: Finish::of::<C>(run),
                 };
                 // SAFETY: shapes, types and device were checked; a `DeviceMatrix` holds all rows up to its leading
-                // dimension, and frees them after the work that was queued before; `c` is borrowed for itself.
-                unsafe { plan.run(machine_of(&self.device)?, operands)? };
+                // dimension, and frees them after the work that was queued before; of other memory the views were
+                // promised that it lives. `c` has nothing in common with the others, and is borrowed for itself.
+                unsafe { plan.run(&on, operands, self.budget())? };
                 Ok(())
             }
         }
+    }
+
+    /// What the plan may make for its runs.
+    pub(super) fn budget(&self) -> Budget<'_> {
+        Budget { arrays: &self.report.arrays, limit: self.memory_limit }
     }
 }
 

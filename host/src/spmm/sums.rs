@@ -8,13 +8,13 @@ use windrow_kernels::dense::Dense;
 use windrow_simt::GlobalPtr;
 
 use super::part::CutRows;
-use crate::device::{Device, DeviceBuffer, Machine};
+use crate::device::{Device, DeviceBuffer, Queue};
 use crate::error::DeviceError;
 use crate::num::{index, narrow, wide};
 use crate::options::Precision;
 use crate::plan::{ArraySize, push, start};
 
-/// What was cut, whose partial sums are added, and the workspace that holds them.
+/// What was cut, whose partial sums are added.
 pub(crate) struct SplitPart {
     /// `[row, first_slot, count, stride]`: the rows of cut windows, then cut rows.
     rows: DeviceBuffer<[u32; 4]>,
@@ -22,12 +22,12 @@ pub(crate) struct SplitPart {
     pub(super) windows: SplitRows,
     /// Those of rows outside of tiles.
     pub(crate) cut_rows: SplitRows,
-    /// Rows of `capacity` sums.
-    pub(crate) partial: DeviceBuffer<u8>,
+    /// Bytes of a workspace, which holds rows of `capacity` sums.
+    pub(super) workspace_bytes: usize,
 }
 
 impl SplitPart {
-    /// Lists of [`wide_first`], and a workspace of so many columns of sums.
+    /// Lists of [`wide_first`], for workspaces of so many columns of sums.
     pub(super) fn upload(
         device: &Device,
         CutRows { windows, rows: cut_rows, slot_rows }: &CutRows,
@@ -44,8 +44,7 @@ impl SplitPart {
             )?,
             windows: SplitRows::of(0, windows),
             cut_rows: SplitRows::of(windows.len(), cut_rows),
-            // Zeroed once: sums are read four columns at a time, beyond the last that kernels may have written.
-            partial: DeviceBuffer::zeroed(device, workspace, "workspace")?,
+            workspace_bytes: workspace,
         })
     }
 
@@ -66,7 +65,7 @@ impl SplitPart {
     /// was what sums are added to.
     pub(crate) unsafe fn launch(
         &self,
-        machine: &dyn Machine,
+        queue: &dyn Queue,
         entry: &'static Entry,
         dense: Dense,
         rows: SplitRows,
@@ -75,12 +74,7 @@ impl SplitPart {
             CombineParams { dense, rows: self.list(rows), row_count: rows.count, wide_count: rows.wide };
         let blocks = Combine::<f32>::blocks(params.row_count, params.wide_count);
         // SAFETY: the caller's promise; the list is that of the plan that these rows were cut for.
-        unsafe { start(machine, entry, u64::from(blocks), dense.n(), &params) }
-    }
-
-    /// Zeroes the workspace, after the work queued before.
-    pub(crate) fn clear(&self) -> Result<(), DeviceError> {
-        self.partial.clear()
+        unsafe { start(queue, entry, u64::from(blocks), dense.n(), &params) }
     }
 }
 
@@ -106,13 +100,25 @@ pub(super) struct WideC {
     pub(super) c: DeviceBuffer<u8>,
     /// `[row, row, 1, 1]`: what makes [`Combine`] take them.
     pub(super) rows: DeviceBuffer<[u32; 4]>,
-    /// Columns at a time.
+}
+
+/// A [`WideC`], as launches take it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wide {
+    pub(super) c: GlobalPtr<u32>,
+    pub(super) rows: GlobalPtr<[u32; 4]>,
+    pub(super) row_count: u32,
     pub(super) columns: u32,
 }
 
 impl WideC {
     /// Columns of a `C` that are summed at a time: a line of an f16 `B`, for which there is room in any workspace.
-    const COLUMNS: u32 = 64;
+    pub(super) const COLUMNS: u32 = 64;
+
+    pub(super) fn parts(&self) -> Wide {
+        let (c, rows) = (self.c.pointer().cast(), self.rows.pointer());
+        Wide { c, rows, row_count: narrow(self.rows.len()), columns: Self::COLUMNS }
+    }
 
     /// The two arrays for so many rows of `C`.
     pub(super) fn sizes(rows: usize, precision: Precision) -> Vec<ArraySize> {
@@ -131,7 +137,6 @@ impl WideC {
         Ok(Self {
             c: DeviceBuffer::zeroed(device, rows * Self::row_bytes(precision) as usize, "wide_c")?,
             rows: DeviceBuffer::named(device, &listed, "wide_c_rows")?,
-            columns: Self::COLUMNS,
         })
     }
 }

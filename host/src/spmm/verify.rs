@@ -19,7 +19,7 @@ use crate::num::{index, narrow, wide};
 use crate::options::Precision;
 use crate::plan::{
     Bits, Double, MAX_BLOCK_COLUMNS, SUMMED_AT_ONCE, UNIT_MMA, Verification, all_parts, check_device,
-    column_blocks, error_ratio, machine_of, start, unit_of,
+    column_blocks, error_ratio, queue_of, start, unit_of,
 };
 use crate::tf32;
 
@@ -128,7 +128,7 @@ impl SpmmPlan {
         c: &DeviceMatrix<C>,
         Check { unit, columns }: Check,
     ) -> Result<Verification, SpmmError> {
-        let machine = machine_of(&self.device)?;
+        let queue = queue_of(&self.device)?;
         let entry = windrow_kernels::entry(Variant::Check { dtype: self.precision.dtype() })
             .ok_or(crate::DeviceError::MissingEntry { name: "spmm_check" })?;
         let (ldb, ldc) = (narrow_width(b.ld())?, narrow_width(c.ld())?);
@@ -155,7 +155,7 @@ impl SpmmPlan {
             // not exist; `b` and `c` are matrices of the checked shapes and types on this device, of which the
             // block is part; `outcome` is fresh. All are alive until the outcome is read, which waits for the
             // kernel.
-            unsafe { start(machine, entry, u64::from(params.m), params.n, &params)? };
+            unsafe { start(queue, entry, u64::from(params.m), params.n, &params)? };
             total = total.and(read_outcome(&outcome, rows, cols)?);
         }
         Ok(total)

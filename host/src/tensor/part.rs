@@ -9,7 +9,7 @@ use crate::error::DeviceError;
 use crate::num::wide;
 use crate::options::Determinism;
 use crate::parallelism::{AtomicParallelism, GroupLaunch};
-use crate::plan::{ArraySize, Bits, GivenValues, Stream, push};
+use crate::plan::{ArraySize, Bits, GivenValues, Launcher, push};
 use crate::spmm::{
     CutRows, DenseOperands, GroupsLayout, GroupsPart, Layout, Operation, Part, Placement, RowEntries,
     ValueSlots, padded_indices,
@@ -85,7 +85,7 @@ impl Part for MttkrpPart {
 
     unsafe fn launch(
         &self,
-        stream: Stream<'_>,
+        stream: Launcher<'_>,
         entry: &'static Entry,
         operands: &DenseOperands,
     ) -> Result<(), DeviceError> {

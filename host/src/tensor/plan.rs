@@ -15,10 +15,10 @@ use crate::error::TensorError;
 use crate::matrix::{DeviceMatrix, elements};
 use crate::options::Precision;
 use crate::plan::{
-    Bits, Rounded, check_count, check_device, check_element, check_index, check_ld, check_packed,
-    check_shape, factor, machine_of, output_on, with_sums,
+    Bits, On, Rounded, check_count, check_device, check_element, check_index, check_ld, check_packed,
+    check_shape, factor, output_on, with_sums,
 };
-use crate::spmm::{Finish, GpuPlan, Operands, SecondFactor};
+use crate::spmm::{Budget, Finish, GpuPlan, Operands, SecondFactor};
 use crate::with_element;
 
 /// A sparse tensor laid out for products `Y[i,:] ← α·Σ A[i,k,l]·(B[k,:] ⊙ C[l,:]) + β·Y[i,:]` on one device.
@@ -174,11 +174,14 @@ impl MttkrpPlan {
             }
             Body::Gpu(plan) => {
                 let remedy = "run the product in blocks of columns";
+                let stream = self.device.stream();
+                let on = On::of(&stream, &self.device, true)?;
                 let operands = Operands {
                     b: b.buffer().address(),
                     ldb: check_ld(b.ld())?,
                     column_major: false,
                     second: Some(SecondFactor { address: c.buffer().address(), ld: check_ld(c.ld())? }),
+                    reads_vectors: true,
                     c: y.buffer().address(),
                     ldc: check_ld(y.ld())?,
                     n: check_index("columns", y.cols(), u64::from(u32::MAX), remedy)?,
@@ -186,7 +189,7 @@ impl MttkrpPlan {
                 };
                 // SAFETY: shapes, types and devices were checked; a `DeviceMatrix` holds all rows up to its leading
                 // dimension, and frees them after the work that was queued before; `y` is borrowed for itself.
-                unsafe { plan.run(machine_of(&self.device)?, operands)? };
+                unsafe { plan.run(&on, operands, Budget::UNLIMITED)? };
                 Ok(())
             }
         }

@@ -122,7 +122,7 @@ unsafe fn launch<P: Pod>(
 ) -> Result<(), TrainingError> {
     let entry = windrow_kernels::entry(variant).ok_or(DeviceError::MissingEntry { name: "training" })?;
     // SAFETY: the caller promises that the params are the entry's and point to live memory of the machine.
-    unsafe { start(machine, entry, units, columns, params)? };
+    unsafe { start(&**machine.own(), entry, units, columns, params)? };
     Ok(())
 }
 

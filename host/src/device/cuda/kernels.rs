@@ -82,6 +82,12 @@ impl Kernels {
         Ok(Function { handle, overlaps_launches: slot.source.arch() != Arch::Sm80 })
     }
 
+    /// Whether nothing has to be compiled to start an entry.
+    pub(super) fn is_loaded(&self, entry: &Entry) -> bool {
+        let place = self.places.get(entry.name);
+        place.is_some_and(|place| self.modules[place.module].loaded.get().is_some())
+    }
+
     /// Compiles every module that is not yet. The context is current.
     pub(super) fn load_all(&self) -> Result<(), DeviceError> {
         self.modules.iter().try_for_each(|slot| self.load(slot).map(|_| ()))

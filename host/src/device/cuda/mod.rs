@@ -5,56 +5,67 @@
 //! again, and the modules of kernels that it has used so far.
 
 mod event;
+mod fence;
 mod fork;
+mod gpu;
 mod kernels;
+mod memory;
 mod module;
 mod probe;
+mod queue;
 mod staging;
 
-use std::ffi::c_void;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use cudarc::driver::{DriverError, result, sys};
 use windrow_kernels::Entry;
 
 pub(in crate::device) use event::CudaEvent;
+pub(crate) use fence::CudaFence;
 pub(super) use probe::{count, driver_version};
 
-use super::event::{Event, EventKind};
-use super::machine::{Description, Machine, Prepared};
+use super::machine::{Description, Lies, Machine};
+use super::queue::Queue;
 use super::{DeviceKind, KernelModule};
 use crate::error::DeviceError;
 use crate::num::{index, wide};
-use fork::SideStream;
-use kernels::{Function, Kernels};
+use gpu::Gpu;
+use kernels::Kernels;
 use probe::{Called, failed, unsigned};
+use queue::CudaQueue;
 use staging::Staging;
 
 /// The lowest compute capability that the PTX is written for.
 const NEEDS_CAPABILITY: (u32, u32) = (8, 0);
 
-/// One GPU: context, stream and kernels.
+/// One GPU: its context and kernels, and its own queue.
 struct CudaMachine {
-    name: String,
+    gpu: Arc<Gpu>,
     memory_total: u64,
     multiprocessors: u32,
-    device: sys::CUdevice,
-    context: sys::CUcontext,
-    stream: sys::CUstream,
-    side: Option<SideStream>,
+    lane: Arc<CudaQueue>,
+    /// The same, as others see it.
+    own: Arc<dyn Queue>,
+    others: Mutex<Others>,
     /// Made by the first large upload.
     staging: Mutex<Option<Staging>>,
-    kernels: Kernels,
-    /// The error that lost the device, once there was one. The driver says the same to most calls after it, but not to
-    /// all, and what those return would be of no use.
-    lost: OnceLock<DeviceError>,
 }
 
-// SAFETY: the driver's handles may be used from any thread; every method makes the context current on the
-// thread that it runs on before it uses one.
-unsafe impl Send for CudaMachine {}
-// SAFETY: as above; the driver serialises calls on one context, and what is changed after `open` is behind locks.
-unsafe impl Sync for CudaMachine {}
+/// The queues beside the own one, whose marks memory is freed behind.
+#[derive(Default)]
+struct Others {
+    /// Streams of somebody else's, kept without handles, too: whoever brings one again finds what plans have for it,
+    /// and the mark outlives the stream.
+    borrowed: Vec<Arc<CudaQueue>>,
+    created: Vec<Weak<CudaQueue>>,
+}
+
+impl Others {
+    fn all(&self) -> Vec<Arc<CudaQueue>> {
+        let created = self.created.iter().filter_map(Weak::upgrade);
+        self.borrowed.iter().map(Arc::clone).chain(created).collect()
+    }
+}
 
 /// Opens GPU `index`: its context and its streams. Kernels are compiled when they are first used.
 pub(super) fn open(index: u32) -> Result<(Description, Box<dyn Machine>), DeviceError> {
@@ -108,106 +119,23 @@ pub(super) fn open(index: u32) -> Result<(Description, Box<dyn Machine>), Device
         driver_version: Some(driver),
     };
     let kernels = Kernels::of_gpu(capability, driver)?;
-    // SAFETY: as for the attributes. Released when the machine is dropped.
-    let context = unsafe { result::primary_ctx::retain(device) }.called("cuDevicePrimaryCtxRetain")?;
-    let stream = std::ptr::null_mut();
-    let mut machine = CudaMachine {
-        name,
-        memory_total,
-        multiprocessors,
-        device,
-        context,
-        stream,
-        side: None,
-        staging: Mutex::new(None),
-        kernels,
-        lost: OnceLock::new(),
-    };
-    machine.bind()?;
-    machine.stream =
-        result::stream::create(result::stream::StreamKind::NonBlocking).called("cuStreamCreate")?;
-    machine.side = Some(SideStream::create()?);
+    let gpu = Arc::new(Gpu::open(name, device, kernels)?);
+    let lane = Arc::new(gpu.with_context(|| CudaQueue::create(&gpu))?);
+    let own: Arc<dyn Queue> = Arc::<CudaQueue>::clone(&lane);
+    let (others, staging) = (Mutex::default(), Mutex::new(None));
+    let machine = CudaMachine { gpu, memory_total, multiprocessors, lane, own, others, staging };
     Ok((description, Box::new(machine)))
 }
 
 impl CudaMachine {
-    /// Makes the context current on this thread: the driver's calls refer to it silently.
-    fn bind(&self) -> Result<(), DeviceError> {
-        // SAFETY: the context is retained for as long as `self` lives.
-        unsafe { result::ctx::set_current(self.context) }.called("cuCtxSetCurrent")
-    }
-
-    /// Does something with the context current, unless the device is lost.
-    fn with_context<T>(&self, work: impl FnOnce() -> Result<T, DeviceError>) -> Result<T, DeviceError> {
-        if let Some(lost) = self.lost.get() {
-            return Err(lost.clone());
-        }
-        let outcome = self.bind().and_then(|()| work());
-        if let Err(error @ DeviceError::Lost { .. }) = &outcome {
-            let _ = self.lost.set(error.clone()); // or another thread was first
-        }
-        outcome
-    }
-
-    fn wait(&self) -> Result<(), DeviceError> {
-        // SAFETY: the stream lives as long as `self`; the context is current.
-        unsafe { result::stream::synchronize(self.stream) }.called("cuStreamSynchronize")
-    }
-
-    fn side(&self) -> Result<&SideStream, DeviceError> {
-        self.side.as_ref().ok_or_else(|| {
-            let (operation, remedy) = ("run two kernels beside each other", "a device that was opened");
-            DeviceError::NotAvailable { device: self.name.clone(), operation, remedy }
-        })
-    }
-
-    /// Starts a kernel in one of the two streams. The context is current.
-    fn launch_in(&self, stream: sys::CUstream, prepared: &Prepared) -> Result<(), DeviceError> {
-        let entry = prepared.entry();
-        let Function { handle: function, overlaps_launches } = self.kernels.function(entry)?;
-        let [x, y] = prepared.grid();
-        let mut argument = prepared.params().as_ptr().cast_mut().cast::<c_void>();
-        if !overlaps_launches {
-            // SAFETY: the function takes one struct by value, of `params_bytes` bytes, which `Prepared` holds
-            // aligned; the driver copies it before it returns and does not write to it. Grid and block are the
-            // entry's own, and what the kernel does with the pointers was promised to `Prepared::new`.
-            let code = unsafe {
-                let block = (prepared.block_threads(), 1, 1);
-                let arguments = std::slice::from_mut(&mut argument);
-                result::launch_kernel(function, (x, y, 1), block, entry.shared_bytes, stream, arguments)
-            };
-            return code.called("cuLaunchKernel");
-        }
-        // Saves the microsecond or two for which the GPU is idle between two launches.
-        let mut overlap = sys::CUlaunchAttribute {
-            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-            pad: [0; 4],
-            value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
-        };
-        let config = sys::CUlaunchConfig {
-            gridDimX: x,
-            gridDimY: y,
-            gridDimZ: 1,
-            blockDimX: prepared.block_threads(),
-            blockDimY: 1,
-            blockDimZ: 1,
-            sharedMemBytes: entry.shared_bytes,
-            hStream: stream,
-            attrs: &raw mut overlap,
-            numAttrs: 1,
-        };
-        // SAFETY: as above; every entry of the module waits for the launch before it before it touches memory, so
-        // the order of the stream holds.
-        let code = unsafe {
-            sys::cuLaunchKernelEx(&raw const config, function, &raw mut argument, std::ptr::null_mut())
-        };
-        code.result().called("cuLaunchKernelEx")
+    fn others(&self) -> MutexGuard<'_, Others> {
+        self.others.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The error for an allocation of `asked` bytes, with what is free now.
     fn out_of_memory(&self, what: &'static str, asked: u64) -> Result<DeviceError, DeviceError> {
         let free = self.memory_free()?.unwrap_or(0);
-        let (total, device) = (self.memory_total, self.name.clone());
+        let (total, device) = (self.memory_total, self.gpu.name.clone());
         Ok(DeviceError::OutOfMemory { what, asked, free, total, device })
     }
 }
@@ -222,7 +150,7 @@ fn make_once(staging: &mut Option<Staging>) -> Option<&mut Staging> {
 
 impl Machine for CudaMachine {
     fn alloc(&self, bytes: u64, what: &'static str) -> Result<u64, DeviceError> {
-        self.with_context(|| {
+        self.gpu.with_context(|| {
             if bytes > self.memory_total {
                 return Err(self.out_of_memory(what, bytes)?); // no need to ask the driver
             }
@@ -239,66 +167,82 @@ impl Machine for CudaMachine {
 
     unsafe fn free(&self, address: u64) {
         // Errors have nobody to go to: after one that broke the context, its memory is gone anyway.
-        // Work beside that was never joined, for the launch between failed, may use the memory too.
-        let waited = |side: &SideStream| side.wait().is_ok();
-        if self.bind().is_ok() && self.wait().is_ok() && self.side.as_ref().is_none_or(waited) {
+        let others = self.others().all(); // not waited for under the lock
+        let marked = || others.iter().try_for_each(|other| other.wait_for_mark());
+        if self.gpu.bind().is_ok() && self.lane.settle().is_ok() && marked().is_ok() {
             // SAFETY: the caller's promise; the waits above ended all work that could use the memory.
             let _ = unsafe { result::free_sync(address) };
         }
     }
 
-    unsafe fn zero(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
-        self.with_context(|| {
-            // SAFETY: the caller's promise; the context is current.
-            unsafe { result::memset_d8_async(address, 0, index(bytes), self.stream) }
-                .called("cuMemsetD8Async")
-        })
-    }
-
     unsafe fn upload(&self, to: u64, from: &[u8]) -> Result<(), DeviceError> {
-        self.with_context(|| {
+        self.gpu.with_context(|| {
             if from.len() >= staging::LEAST_BYTES
                 && let Ok(mut staging) = self.staging.try_lock()
                 && let Some(staging) = make_once(&mut staging)
             {
                 // SAFETY: the caller's promise; `bind` makes the stream's context current, and this is the stream of
                 // every call.
-                unsafe { staging.upload(self.stream, &|| self.bind(), to, from)? };
-                return self.wait();
+                unsafe { staging.upload(self.lane.stream(), &|| self.gpu.bind(), to, from)? };
+                return self.lane.wait();
             }
             // SAFETY: the caller's promise; `from` lives until the wait below is over.
-            unsafe { result::memcpy_htod_async(to, from, self.stream) }.called("cuMemcpyHtoDAsync")?;
-            self.wait()
+            unsafe { result::memcpy_htod_async(to, from, self.lane.stream()) }.called("cuMemcpyHtoDAsync")?;
+            self.lane.wait()
         })
     }
 
     unsafe fn download(&self, from: u64, to: &mut [u8]) -> Result<(), DeviceError> {
-        self.with_context(|| {
+        self.gpu.with_context(|| {
             // SAFETY: the caller's promise; `to` lives until the wait below is over.
-            unsafe { result::memcpy_dtoh_async(to, from, self.stream) }.called("cuMemcpyDtoHAsync")?;
-            self.wait()
+            unsafe { result::memcpy_dtoh_async(to, from, self.lane.stream()) }.called("cuMemcpyDtoHAsync")?;
+            self.lane.wait()
         })
     }
 
-    fn launch(&self, prepared: &Prepared) -> Result<(), DeviceError> {
-        self.with_context(|| self.launch_in(self.stream, prepared))
+    fn own(&self) -> &Arc<dyn Queue> {
+        &self.own
     }
 
-    fn fork(&self) -> Result<(), DeviceError> {
-        self.with_context(|| self.side()?.fork(self.stream))
+    fn create(&self) -> Result<Arc<dyn Queue>, DeviceError> {
+        self.gpu.with_context(|| -> Result<Arc<dyn Queue>, DeviceError> {
+            let queue = Arc::new(CudaQueue::create(&self.gpu)?);
+            let mut others = self.others();
+            others.created.retain(|other| other.strong_count() > 0);
+            others.created.push(Arc::downgrade(&queue));
+            Ok(queue)
+        })
     }
 
-    fn launch_beside(&self, prepared: &Prepared) -> Result<(), DeviceError> {
-        self.with_context(|| self.launch_in(self.side()?.stream(), prepared))
+    unsafe fn borrow(&self, raw: usize) -> Result<Arc<dyn Queue>, DeviceError> {
+        self.gpu.with_context(|| -> Result<Arc<dyn Queue>, DeviceError> {
+            let number = CudaQueue::number(&self.gpu, raw)?;
+            if number == self.lane.stream().addr() {
+                return Ok(Arc::clone(&self.own));
+            }
+            let mut others = self.others();
+            if let Some(known) = others.borrowed.iter().find(|other| other.is_borrowed(number)) {
+                known.take_over()?;
+                return Ok(Arc::<CudaQueue>::clone(known));
+            }
+            // SAFETY: the caller's promise.
+            let queue = Arc::new(unsafe { CudaQueue::borrow(&self.gpu, number)? });
+            others.borrowed.push(Arc::clone(&queue));
+            Ok(queue)
+        })
     }
 
-    fn join(&self) -> Result<(), DeviceError> {
-        self.with_context(|| self.side()?.join(self.stream))
+    fn memory_at(&self, address: u64) -> Result<Lies, DeviceError> {
+        self.gpu.with_context(|| memory::find(address, self.gpu.device))
+    }
+
+    fn is_loaded(&self, entry: &'static Entry) -> bool {
+        self.gpu.kernels.is_loaded(entry)
     }
 
     fn resident_blocks(&self, entry: &'static Entry) -> Result<u32, DeviceError> {
-        self.with_context(|| {
-            let function = self.kernels.function(entry)?.handle;
+        self.gpu.with_context(|| {
+            let function = self.gpu.kernels.function(entry)?.handle;
             let threads = i32::try_from(entry.block_threads).unwrap_or(i32::MAX);
             let shared = entry.shared_bytes as usize;
             // SAFETY: the function is of a module that is loaded as long as `self` lives.
@@ -312,51 +256,36 @@ impl Machine for CudaMachine {
         self.multiprocessors
     }
 
-    fn synchronize(&self) -> Result<(), DeviceError> {
-        self.with_context(|| self.wait())
-    }
-
-    fn record(&self) -> Result<Event, DeviceError> {
-        self.with_context(|| {
-            CudaEvent::record(self.context, self.device, self.stream)
-                .map(|event| Event(EventKind::Cuda(event)))
-        })
-    }
-
     fn memory_free(&self) -> Result<Option<u64>, DeviceError> {
-        self.with_context(|| result::mem_get_info().called("cuMemGetInfo").map(|(free, _)| Some(wide(free))))
+        self.gpu
+            .with_context(|| result::mem_get_info().called("cuMemGetInfo").map(|(free, _)| Some(wide(free))))
     }
 
     fn kernel_modules(&self) -> Vec<KernelModule> {
-        self.kernels.loaded()
+        self.gpu.kernels.loaded()
     }
 
     fn load_kernels(&self) -> Result<(), DeviceError> {
-        self.with_context(|| self.kernels.load_all())
+        self.gpu.with_context(|| self.gpu.kernels.load_all())
     }
 
     fn raw_cuda(&self) -> Result<Option<(usize, usize)>, DeviceError> {
-        self.with_context(|| Ok(Some((self.context.expose_provenance(), self.stream.expose_provenance()))))
+        self.gpu.with_context(|| {
+            Ok(Some((self.gpu.context.expose_provenance(), self.lane.stream().expose_provenance())))
+        })
     }
 }
 
 impl Drop for CudaMachine {
     fn drop(&mut self) {
-        // Errors have nobody to go to; what cannot be freed dies with the process.
-        if self.bind().is_ok() {
-            drop(self.side.take()); // waits for its work
-            if !self.stream.is_null() {
-                let _ = self.wait();
-                // SAFETY: created by `open`, destroyed only here.
-                let _ = unsafe { result::stream::destroy(self.stream) };
-            }
+        // Errors have nobody to go to; what cannot be freed dies with the process. Queue and context are given up by
+        // the last who has them.
+        if self.gpu.bind().is_ok() {
+            let _ = self.lane.wait();
             let staging = self.staging.get_mut().unwrap_or_else(PoisonError::into_inner);
             if let Some(staging) = staging {
                 staging.release();
             }
-            self.kernels.unload();
         }
-        // SAFETY: retained by `open`, released only here.
-        let _ = unsafe { result::primary_ctx::release(self.device) };
     }
 }

@@ -2,13 +2,14 @@
 
 use windrow_formats::Csr;
 
-use super::super::operands::Operands;
+use super::super::operands::{Finish, Operands};
 use super::super::part::{DenseOperands, Placement, ValueSlots};
 use super::super::plan::Body;
+use super::super::state::Budget;
 use super::*;
 use crate::activation::Epilogue;
 use crate::device::DeviceBuffer;
-use crate::plan::Stream;
+use crate::plan::Launcher;
 use crate::{Algorithm, EmulatorSchedule, Spmm};
 
 /// A part that no kernel was written for.
@@ -25,7 +26,7 @@ impl Part for Kernelless {
 
     unsafe fn launch(
         &self,
-        _: Stream<'_>,
+        _: Launcher<'_>,
         entry: &'static Entry,
         _: &DenseOperands,
     ) -> Result<(), DeviceError> {
@@ -84,14 +85,18 @@ fn a_part_without_a_kernel_is_an_error_when_a_plan_is_made_and_when_it_runs() {
         ldb: 3,
         column_major: false,
         second: None,
+        reads_vectors: true,
         c: dense.address(),
         ldc: 3,
         n: 3,
         finish: Finish::of::<f32>(&Epilogue::default()),
     };
+    let stream = device.stream();
+    let on = On::of(&stream, &device, true).unwrap();
     for _ in 0..2 {
         // SAFETY: nothing is launched; the matrices are live and large enough if it were.
-        assert_eq!(unsafe { plan.run(machine, operands) }, Err(expected.clone()));
+        let found = unsafe { plan.run(&on, operands, Budget::UNLIMITED) };
+        assert_eq!(found, Err(expected.clone().into()));
     }
 }
 

@@ -14,7 +14,7 @@ use crate::device::{Device, DeviceBuffer};
 use crate::error::DeviceError;
 use crate::num::{narrow, wide};
 use crate::options::Determinism;
-use crate::plan::{ArraySize, Bits, GivenValues, Stream, push};
+use crate::plan::{ArraySize, Bits, GivenValues, Launcher, push};
 use crate::spmm::layout::Context;
 use crate::spmm::part::{
     CutRows, DenseOperands, LaidOut, Layout, LayoutFacts, Operation, Part, Placement, ValueSlots,
@@ -124,7 +124,7 @@ impl Part for MatricizedPart {
 
     unsafe fn launch(
         &self,
-        stream: Stream<'_>,
+        stream: Launcher<'_>,
         entry: &'static Entry,
         operands: &DenseOperands,
     ) -> Result<(), DeviceError> {

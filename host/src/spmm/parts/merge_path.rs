@@ -17,7 +17,7 @@ use super::row_split::SHORTEST_PIECE;
 use crate::device::{Device, DeviceBuffer};
 use crate::error::DeviceError;
 use crate::num::wide;
-use crate::plan::{ArraySize, Bits, GivenValues, Stream, push};
+use crate::plan::{ArraySize, Bits, GivenValues, Launcher, push};
 use crate::spmm::layout::Context;
 use crate::spmm::options::SpmmOptions;
 use crate::spmm::part::{
@@ -174,7 +174,7 @@ impl Part for PathPart {
 
     unsafe fn launch(
         &self,
-        stream: Stream<'_>,
+        stream: Launcher<'_>,
         entry: &'static Entry,
         operands: &DenseOperands,
     ) -> Result<(), DeviceError> {

@@ -4,6 +4,7 @@
 mod choose;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use windrow_formats::{OutOfMemory, Value};
 use windrow_kernels::row_split::RowSplitParams;
@@ -14,11 +15,11 @@ pub(in crate::spmm) use choose::SHORTEST_PIECE;
 use choose::{SegmentShape, cut_lengths, select};
 
 use super::read_array;
-use crate::device::{Device, DeviceBuffer};
+use crate::device::{Device, DeviceBuffer, Queue};
 use crate::error::DeviceError;
 use crate::num::{narrow, real, wide};
 use crate::options::Determinism;
-use crate::plan::{ArraySize, Bits, GivenValues, RoundedValues, Stream, push};
+use crate::plan::{ArraySize, Bits, GivenValues, Launcher, RoundedValues, push};
 use crate::spmm::layout::Context;
 use crate::spmm::part::{
     CutRows, DenseOperands, LaidOut, Layout, LayoutFacts, Operation, Part, Placement, ValueSlots,
@@ -219,7 +220,7 @@ impl Part for RowSplitPart {
 
     unsafe fn launch(
         &self,
-        stream: Stream<'_>,
+        stream: Launcher<'_>,
         entry: &'static Entry,
         operands: &DenseOperands,
     ) -> Result<(), DeviceError> {
@@ -254,10 +255,10 @@ impl Part for RowSplitPart {
         }
     }
 
-    unsafe fn replace_from(&self, values: RoundedValues) -> Result<(), DeviceError> {
+    unsafe fn replace_from(&self, queue: &Arc<dyn Queue>, values: RoundedValues) -> Result<(), DeviceError> {
         match &self.sources {
             // SAFETY: the caller's promise: values of all entries, live until the work is done.
-            SegmentSources::OnDevice(sources) => unsafe { sources.replace_from(values, &self.values) },
+            SegmentSources::OnDevice(sources) => unsafe { sources.replace_from(queue, values, &self.values) },
             SegmentSources::OnHost(_) | SegmentSources::Identity => Ok(()),
         }
     }

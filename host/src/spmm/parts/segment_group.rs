@@ -16,7 +16,7 @@ use crate::error::{DeviceError, SpmmError};
 use crate::num::{index, narrow, wide};
 use crate::options::Determinism;
 use crate::parallelism::{AtomicParallelism, GroupLaunch, IllegalPoint};
-use crate::plan::{ArraySize, Bits, Blocks, GivenValues, Stream, push};
+use crate::plan::{ArraySize, Bits, Blocks, GivenValues, Launcher, push};
 use crate::spmm::layout::Context;
 use crate::spmm::part::{
     CutRows, DenseOperands, LaidOut, Layout, LayoutFacts, Operation, Part, Placement, ValueSlots,
@@ -210,7 +210,7 @@ impl GroupsPart {
     /// the second factor has.
     pub(crate) unsafe fn launch_factors(
         &self,
-        stream: Stream<'_>,
+        stream: Launcher<'_>,
         entry: &'static Entry,
         operands: &DenseOperands,
         second_indices: Option<GlobalPtr<u32>>,
@@ -222,7 +222,8 @@ impl GroupsPart {
         let alignment = u64::from(columns * dtype.bytes());
         let aligned = |address: u64, ld: u32| address.is_multiple_of(alignment) && ld.is_multiple_of(columns);
         let vectors = u32::from(
-            aligned(dense.b.address(), dense.ldb)
+            operands.reads_vectors
+                && aligned(dense.b.address(), dense.ldb)
                 && second.is_none_or(|second| aligned(second.address, second.ld)),
         );
         let slices = u64::from(dense.n().div_ceil(lanes * columns));
@@ -324,7 +325,7 @@ impl Part for GroupsPart {
 
     unsafe fn launch(
         &self,
-        stream: Stream<'_>,
+        stream: Launcher<'_>,
         entry: &'static Entry,
         operands: &DenseOperands,
     ) -> Result<(), DeviceError> {

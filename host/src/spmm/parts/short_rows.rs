@@ -11,7 +11,7 @@ use super::read_array;
 use crate::device::{Device, DeviceBuffer};
 use crate::error::DeviceError;
 use crate::num::{index, narrow, wide};
-use crate::plan::{ArraySize, Bits, GivenValues, Stream, division, push, short_row_groups};
+use crate::plan::{ArraySize, Bits, GivenValues, Launcher, division, push, short_row_groups};
 use crate::spmm::layout::Context;
 use crate::spmm::part::{DenseOperands, Layout, Operation, Part, Placement, ValueSlots};
 use crate::spmm::select::{Demand, reads_whole_lines, slicing_cost};
@@ -137,7 +137,7 @@ impl Part for ShortRowsPart {
 
     unsafe fn launch(
         &self,
-        stream: Stream<'_>,
+        stream: Launcher<'_>,
         entry: &'static Entry,
         operands: &DenseOperands,
     ) -> Result<(), DeviceError> {

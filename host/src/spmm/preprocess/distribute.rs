@@ -1,6 +1,7 @@
 //! Entries divided by column vectors on a GPU: what [`windrow_preprocess::partition::split_vectors`] does on the host.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use windrow_formats::OutOfMemory;
 use windrow_formats::memory::{try_collect, try_with_room};
@@ -14,7 +15,7 @@ use windrow_simt::GlobalPtr;
 
 use super::condense::{Condensed, RowList, WindowCounts, place_pass};
 use super::scratch::Scratch;
-use crate::device::DeviceBuffer;
+use crate::device::{DeviceBuffer, Queue};
 use crate::error::DeviceError;
 use crate::num::{narrow, wide};
 use crate::plan::{RoundedValues, Unplaced};
@@ -196,10 +197,11 @@ impl RestSources {
     /// They are live memory until the work is done, which nothing writes meanwhile.
     pub(crate) unsafe fn replace_from(
         &self,
+        queue: &Arc<dyn Queue>,
         values: RoundedValues,
         gathered: &DeviceBuffer<u8>,
     ) -> Result<(), DeviceError> {
-        let scratch = Scratch::holding(gathered.device(), values.first)?;
+        let scratch = Scratch::holding(gathered.device(), queue, values.first)?;
         self.gather(&scratch, Unplaced::on_device(values.dtype), gathered)
     }
 

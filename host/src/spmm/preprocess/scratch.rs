@@ -1,6 +1,7 @@
 //! Device memory and launches for the time in which a plan is made.
 
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 
 use bytemuck::Pod;
 use windrow_formats::memory::try_zeroed;
@@ -8,7 +9,7 @@ use windrow_kernels::Variant;
 use windrow_kernels::scan::{SCAN_BLOCK, ScanParams};
 use windrow_simt::GlobalPtr;
 
-use crate::device::{Device, DeviceBuffer, DeviceKind, Machine};
+use crate::device::{Device, DeviceBuffer, DeviceKind, Machine, Queue};
 use crate::error::DeviceError;
 use crate::num::{index, wide};
 use crate::plan::{Unplaced, start};
@@ -26,6 +27,8 @@ pub(crate) struct Scratch {
     used: Cell<u64>,
     others: RefCell<Vec<DeviceBuffer<u8>>>,
     values: Cell<Option<GlobalPtr<u32>>>,
+    /// Another than the device's own, if launches are queued there.
+    queue: Option<Arc<dyn Queue>>,
 }
 
 impl Scratch {
@@ -39,14 +42,20 @@ impl Scratch {
             used: Cell::new(0),
             others: RefCell::default(),
             values: Cell::new(None),
+            queue: None,
         })
     }
 
-    /// With values that are on the device already, one for each entry, as kernels take them.
-    pub(super) fn holding(device: &Device, values: GlobalPtr<u32>) -> Result<Self, DeviceError> {
+    /// With values that are on the device already, one for each entry, as kernels take them; launches are queued in
+    /// `queue`.
+    pub(super) fn holding(
+        device: &Device,
+        queue: &Arc<dyn Queue>,
+        values: GlobalPtr<u32>,
+    ) -> Result<Self, DeviceError> {
         let scratch = Self::new(device, 0)?;
         scratch.values.set(Some(values));
-        Ok(scratch)
+        Ok(Self { queue: Some(Arc::clone(queue)), ..scratch })
     }
 
     pub(crate) fn device(&self) -> &Device {
@@ -121,8 +130,9 @@ impl Scratch {
     ) -> Result<(), DeviceError> {
         let entry = windrow_kernels::entry(variant)
             .ok_or(DeviceError::MissingEntry { name: "a kernel of preprocessing" })?;
+        let queue = self.queue.as_ref().map_or_else(|| self.machine().map(Machine::own), Ok)?;
         // SAFETY: the caller promises that the params are the entry's and keep its obligations.
-        unsafe { start(self.machine()?, entry, units, 1, params) }
+        unsafe { start(&**queue, entry, units, 1, params) }
     }
 
     /// `output[i] = Σ_{j < i} x[j]` for `i ≤ len`, where `x` is the input, or 1 for each element that is not 0 if

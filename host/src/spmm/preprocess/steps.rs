@@ -1,6 +1,7 @@
 //! The steps of a tile stream that a GPU laid out, their records, and new values for them.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use windrow_kernels::preprocess::TileRecordsParams;
 use windrow_kernels::tile_stream::CHUNK_BYTES;
@@ -8,7 +9,7 @@ use windrow_kernels::{Dtype, Variant};
 use windrow_simt::GlobalPtr;
 
 use super::scratch::Scratch;
-use crate::device::DeviceBuffer;
+use crate::device::{DeviceBuffer, Queue};
 use crate::error::DeviceError;
 use crate::num::{index, narrow, wide};
 use crate::plan::{ArraySize, RoundedValues, Unplaced, push};
@@ -138,11 +139,12 @@ impl ValueSources {
     /// They are live memory until the work is done, which nothing writes meanwhile.
     pub(crate) unsafe fn replace_from(
         &self,
+        queue: &Arc<dyn Queue>,
         values: RoundedValues,
         lookup: &Lookup,
         records: &DeviceBuffer<u32>,
     ) -> Result<(), DeviceError> {
-        let scratch = Scratch::holding(records.device(), values.first)?;
+        let scratch = Scratch::holding(records.device(), queue, values.first)?;
         let new = Written { values: Unplaced::on_device(values.dtype), ends: Ends::NONE };
         self.write(&scratch, new, lookup, records)
     }

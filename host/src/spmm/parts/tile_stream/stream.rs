@@ -1,5 +1,7 @@
 //! A stream of tiles as a part of a plan.
 
+use std::sync::Arc;
+
 use windrow_formats::Value;
 use windrow_kernels::tile_stream::TileStreamParams;
 use windrow_kernels::{Dtype, Entry};
@@ -7,11 +9,11 @@ use windrow_simt::GlobalPtr;
 
 use super::super::read_array;
 use super::choose::{self, StreamChoice, StreamShape};
-use crate::device::{Device, DeviceBuffer};
+use crate::device::{Device, DeviceBuffer, Queue};
 use crate::error::{DeviceError, SpmmError};
 use crate::num::{narrow, real, wide};
 use crate::options::TileValues;
-use crate::plan::{ArraySize, Bits, GivenValues, RoundedValues, Scheduling, Stream, occupancy, push};
+use crate::plan::{ArraySize, Bits, GivenValues, Launcher, RoundedValues, Scheduling, occupancy, push};
 use crate::spmm::layout::Context;
 use crate::spmm::part::{DenseOperands, Layout, LayoutFacts, Operation, Part, Placement, ValueSlots};
 use crate::spmm::preprocess::{DeviceSteps, DeviceTiles, Lookup, ValueSources};
@@ -191,7 +193,7 @@ impl Part for TilesPart {
 
     unsafe fn launch(
         &self,
-        stream: Stream<'_>,
+        stream: Launcher<'_>,
         entry: &'static Entry,
         operands: &DenseOperands,
     ) -> Result<(), DeviceError> {
@@ -237,11 +239,11 @@ impl Part for TilesPart {
         }
     }
 
-    unsafe fn replace_from(&self, values: RoundedValues) -> Result<(), DeviceError> {
+    unsafe fn replace_from(&self, queue: &Arc<dyn Queue>, values: RoundedValues) -> Result<(), DeviceError> {
         let DeviceTiles { records, lookup, .. } = &self.tiles;
         match &self.places {
             // SAFETY: the caller's promise: values of all entries, live until the work is done.
-            ValuePlaces::OnDevice(sources) => unsafe { sources.replace_from(values, lookup, records) },
+            ValuePlaces::OnDevice(sources) => unsafe { sources.replace_from(queue, values, lookup, records) },
             ValuePlaces::OnHost(_) => Ok(()),
         }
     }

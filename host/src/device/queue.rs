@@ -1,0 +1,75 @@
+//! An order of work on a device that runs kernels.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::event::Event;
+use super::fence::Fence;
+use super::machine::Prepared;
+use crate::error::DeviceError;
+
+/// An order of work: what is asked of one queue later happens later. Launches return before the kernel has finished.
+pub(crate) trait Queue: Send + Sync {
+    /// Sets bytes to zero.
+    ///
+    /// # Safety
+    /// The bytes lie inside one live allocation of the queue's machine.
+    unsafe fn zero(&self, address: u64, bytes: u64) -> Result<(), DeviceError>;
+
+    /// Starts a kernel. [`Prepared::new`] is where its obligations were taken on.
+    fn launch(&self, prepared: &Prepared) -> Result<(), DeviceError>;
+
+    /// From here on, what is launched beside may begin: all work asked for so far comes before it.
+    fn fork(&self) -> Result<(), DeviceError>;
+
+    /// Starts a kernel beside what is asked for in the usual way between [`fork`](Self::fork) and [`join`](Self::join):
+    /// neither waits for the other. Several such kernels are done in their order.
+    fn launch_beside(&self, prepared: &Prepared) -> Result<(), DeviceError>;
+
+    /// Work asked for from here on comes after all that was launched beside.
+    fn join(&self) -> Result<(), DeviceError>;
+
+    /// Waits until all work asked for so far is done.
+    fn synchronize(&self) -> Result<(), DeviceError>;
+
+    /// A mark in the order of the work.
+    fn record(&self) -> Result<Event, DeviceError>;
+
+    /// What tells the queue from all others of the process: its [`next_key`].
+    fn key(&self) -> u64;
+
+    /// `CUstream` as an address, for one of a CUDA device.
+    fn raw(&self) -> Option<usize>;
+
+    /// Sets the queue's fence behind all work asked for so far. Not for a queue that is captured.
+    fn mark(&self) -> Result<(), DeviceError>;
+
+    /// Where the mark was set last.
+    fn fence(&self) -> &Fence;
+
+    /// Work asked for from here on comes after all that the fence, of a queue of the same machine, stands behind now.
+    /// Not for a queue that is captured.
+    fn wait_for(&self, fence: &Fence) -> Result<(), DeviceError>;
+
+    /// Whether what is asked for is recorded into a graph instead of done.
+    fn is_captured(&self) -> Result<bool, DeviceError>;
+
+    /// Records what is asked for from here on.
+    #[cfg(all(test, feature = "emulator"))]
+    fn begin_capture(&self) {}
+
+    /// Ends that; what is returned does what was recorded.
+    #[cfg(all(test, feature = "emulator"))]
+    fn end_capture(&self) -> Box<dyn Fn() -> Result<(), DeviceError> + '_> {
+        Box::new(|| Ok(()))
+    }
+}
+
+/// A number that no other queue has.
+#[cfg_attr(
+    not(any(feature = "cuda", feature = "emulator")),
+    allow(dead_code, reason = "no machine makes queues")
+)]
+pub(super) fn next_key() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}

@@ -1,0 +1,440 @@
+//! Matrices and arrays in the memory of a device, windrow's or the caller's.
+
+mod borrowed;
+mod slice;
+
+use std::fmt;
+
+use bytemuck::Pod;
+use windrow_formats::Value;
+
+pub use slice::{DeviceSlice, DeviceSliceMut};
+
+use crate::dense::{DenseMut, DenseRef};
+use crate::device::{Device, DeviceBuffer};
+use crate::error::PlanError;
+use crate::matrix::{DeviceMatrix, elements};
+use crate::num::wide;
+
+/// A row-major matrix in the memory of a [`Device`], which may be read: row `r` is elements `r·ld .. r·ld + cols`.
+///
+/// Made of a [`DeviceMatrix`], or of memory that another library has allocated.
+///
+/// # Examples
+/// ```
+/// use windrow::{Csr, Device, DeviceView, DeviceViewMut, Spmm};
+///
+/// // On a GPU these would be addresses of tensors that are there already; on the CPU any memory does.
+/// let (device, b, mut c) = (Device::cpu(), [1.0f32, 2.0, 3.0, 4.0], [0.0f32; 4]);
+/// let plan = Spmm::builder(&Csr::<f32>::identity(2)?).width(2).build(&device)?;
+/// let at = |address: *const f32| address.expose_provenance() as u64;
+/// // SAFETY: both arrays have four elements, and nothing else uses them while the views live.
+/// let (from, to) = unsafe {
+///     (
+///         DeviceView::<f32>::from_raw(&device, at(b.as_ptr()), 2, 2, 2)?,
+///         DeviceViewMut::<f32>::from_raw(&device, at(c.as_mut_ptr()), 2, 2, 2)?,
+///     )
+/// };
+/// plan.run_into_on(&device.stream(), 1.0, from, 0.0, to)?;
+/// assert_eq!(c, b);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct DeviceView<'a, T: Value> {
+    device: &'a Device,
+    place: Place<'a, T>,
+    shape: Shape,
+}
+
+/// A row-major matrix in the memory of a [`Device`], which may be written: [`DeviceView`] otherwise. Elements between
+/// `cols` and `ld` are never touched.
+pub struct DeviceViewMut<'a, T: Value> {
+    device: &'a Device,
+    place: PlaceMut<'a, T>,
+    shape: Shape,
+}
+
+/// Where elements are that are read.
+#[derive(Debug, Clone, Copy)]
+enum Place<'a, T> {
+    Host(&'a [T]),
+    Device(u64),
+}
+
+impl<'a, T: Pod> Place<'a, T> {
+    fn of(buffer: &'a DeviceBuffer<T>) -> Self {
+        match buffer.device().machine() {
+            Some(_) => Self::Device(buffer.address()),
+            None => Self::Host(buffer.host().unwrap_or_default()),
+        }
+    }
+}
+
+/// Where elements are that are written.
+#[derive(Debug)]
+enum PlaceMut<'a, T> {
+    Host(&'a mut [T]),
+    Device(u64),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    rows: usize,
+    cols: usize,
+    ld: usize,
+    /// Elements from the first on that may be read: some behind the last row may be missing.
+    readable: usize,
+    /// Whether it is windrow's memory.
+    owned: bool,
+}
+
+impl Shape {
+    /// Elements to the end of the last row.
+    fn span(&self) -> usize {
+        span(self.rows, self.cols, self.ld)
+    }
+}
+
+fn span(rows: usize, cols: usize, ld: usize) -> usize {
+    if rows == 0 || cols == 0 { 0 } else { (rows - 1) * ld + cols }
+}
+
+impl<'a, T: Value> DeviceView<'a, T> {
+    /// The `rows × cols` matrix at `address` with `ld` elements from row to row: a `CUdeviceptr` of memory in the
+    /// device's primary context, or an ordinary address on the CPU.
+    ///
+    /// What the driver knows of the memory is checked; it takes it about a microsecond.
+    ///
+    /// # Errors
+    /// - [`PlanError::LeadingDimension`] if `ld < cols`, [`PlanError::TooLarge`] if there are more elements than can be
+    ///   counted;
+    /// - [`PlanError::Misaligned`] if the address is no multiple of an element's alignment;
+    /// - [`PlanError::NotDeviceMemory`] for 0, memory of the host or of another device;
+    /// - [`PlanError::BeyondMemory`] if the last row ends behind the memory.
+    ///
+    /// A matrix without elements may be anywhere.
+    ///
+    /// # Safety
+    /// For as long as the view lives, and until the work that was queued with it is done: the memory is allocated,
+    /// holds initialised elements, and nothing writes it that is not [ordered](crate::Stream#order-between-streams)
+    /// with that work. On the CPU the address is of exposed provenance.
+    pub unsafe fn from_raw(
+        device: &'a Device,
+        address: u64,
+        rows: usize,
+        cols: usize,
+        ld: usize,
+    ) -> Result<Self, PlanError> {
+        let shape = Shape::borrowed::<T>(device, address, (rows, cols), ld)?;
+        let place = match device.machine() {
+            Some(_) => Place::Device(address),
+            // SAFETY: the caller's promise, of memory that is neither null nor misaligned, as was just checked.
+            None => Place::Host(unsafe { borrowed::slice(address, shape.span()) }),
+        };
+        Ok(Self { device, place, shape })
+    }
+
+    /// Rows of the matrix, each of [`cols`](Self::cols) elements.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.shape.rows
+    }
+
+    /// Columns of the matrix: elements of a row, without padding.
+    #[must_use]
+    pub fn cols(&self) -> usize {
+        self.shape.cols
+    }
+
+    /// Elements from the start of a row to the start of the next.
+    #[must_use]
+    pub fn ld(&self) -> usize {
+        self.shape.ld
+    }
+
+    /// Address of the first element.
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        match self.place {
+            Place::Host(elements) => wide(elements.as_ptr().addr()),
+            Place::Device(address) => address,
+        }
+    }
+
+    /// The device whose memory it is in.
+    #[must_use]
+    pub fn device(&self) -> &'a Device {
+        self.device
+    }
+
+    /// Whether it is windrow's memory, which the device's own stream uses, too.
+    pub(crate) fn is_owned(&self) -> bool {
+        self.shape.owned
+    }
+
+    /// Whether kernels may read all rows to the end of the 16 bytes that their last column is in, if rows begin at
+    /// multiples of that: all of them are memory, and none of them is of the output.
+    pub(crate) fn reads_vectors(&self, output: Pitched) -> bool {
+        let Shape { cols, ld, readable, .. } = self.shape;
+        let cols = cols.next_multiple_of((16 / size_of::<T>()).max(1)).min(ld);
+        let read = Shape { cols, ..self.shape };
+        read.span() <= readable && !Pitched::of::<T>(self.address(), read).overlaps(output)
+    }
+
+    /// First byte, and the one behind the last row.
+    pub(crate) fn bytes(&self) -> Pitched {
+        Pitched::of::<T>(self.address(), self.shape)
+    }
+
+    /// The matrix, if it is in host memory.
+    pub(crate) fn host(&self) -> Option<DenseRef<'a, T>> {
+        let Shape { rows, cols, ld, .. } = self.shape;
+        match self.place {
+            Place::Host(elements) => DenseRef::try_new(elements, rows, cols, ld).ok(),
+            Place::Device(_) => None,
+        }
+    }
+}
+
+impl<'a, T: Value> DeviceViewMut<'a, T> {
+    /// [`DeviceView::from_raw`] of a matrix that may be written.
+    ///
+    /// # Errors
+    /// Those of [`DeviceView::from_raw`].
+    ///
+    /// # Safety
+    /// As for [`DeviceView::from_raw`]; and nothing else uses the elements, those between `cols` and `ld` excepted,
+    /// that is not ordered with the work.
+    pub unsafe fn from_raw(
+        device: &'a Device,
+        address: u64,
+        rows: usize,
+        cols: usize,
+        ld: usize,
+    ) -> Result<Self, PlanError> {
+        let shape = Shape::borrowed::<T>(device, address, (rows, cols), ld)?;
+        let place = match device.machine() {
+            Some(_) => PlaceMut::Device(address),
+            // SAFETY: the caller's promise, of memory that is neither null nor misaligned, as was just checked.
+            None => PlaceMut::Host(unsafe { borrowed::slice_mut(address, shape.span()) }),
+        };
+        Ok(Self { device, place, shape })
+    }
+
+    /// Rows of the matrix, each of [`cols`](Self::cols) elements.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.shape.rows
+    }
+
+    /// Columns of the matrix: elements of a row, without padding.
+    #[must_use]
+    pub fn cols(&self) -> usize {
+        self.shape.cols
+    }
+
+    /// Elements from the start of a row to the start of the next.
+    #[must_use]
+    pub fn ld(&self) -> usize {
+        self.shape.ld
+    }
+
+    /// Address of the first element.
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        match &self.place {
+            PlaceMut::Host(elements) => wide(elements.as_ptr().addr()),
+            PlaceMut::Device(address) => *address,
+        }
+    }
+
+    /// The device whose memory it is in.
+    #[must_use]
+    pub fn device(&self) -> &'a Device {
+        self.device
+    }
+
+    /// The same matrix for a shorter time.
+    #[must_use]
+    pub fn reborrow(&mut self) -> DeviceViewMut<'_, T> {
+        let place = match &mut self.place {
+            PlaceMut::Host(elements) => PlaceMut::Host(elements),
+            PlaceMut::Device(address) => PlaceMut::Device(*address),
+        };
+        DeviceViewMut { device: self.device, place, shape: self.shape }
+    }
+
+    /// The same matrix, read only.
+    #[must_use]
+    pub fn as_view(&self) -> DeviceView<'_, T> {
+        let place = match &self.place {
+            PlaceMut::Host(elements) => Place::Host(elements),
+            PlaceMut::Device(address) => Place::Device(*address),
+        };
+        DeviceView { device: self.device, place, shape: self.shape }
+    }
+
+    /// Whether it is windrow's memory, which the device's own stream uses, too.
+    pub(crate) fn is_owned(&self) -> bool {
+        self.shape.owned
+    }
+
+    /// First byte, and the one behind the last row.
+    pub(crate) fn bytes(&self) -> Pitched {
+        Pitched::of::<T>(self.address(), self.shape)
+    }
+
+    /// The matrix, if it is in host memory.
+    pub(crate) fn into_host(self) -> Option<DenseMut<'a, T>> {
+        let Shape { rows, cols, ld, .. } = self.shape;
+        match self.place {
+            PlaceMut::Host(elements) => DenseMut::try_new(elements, rows, cols, ld).ok(),
+            PlaceMut::Device(_) => None,
+        }
+    }
+}
+
+impl Shape {
+    /// Of windrow's memory, with all rows up to their leading dimension.
+    fn owned<T: Value>(matrix: &DeviceMatrix<T>) -> Self {
+        let (rows, cols, ld) = (matrix.rows(), matrix.cols(), matrix.ld());
+        Self { rows, cols, ld, readable: rows * ld, owned: true }
+    }
+
+    /// Of memory at `address`, after looking at it.
+    fn borrowed<T: Value>(
+        device: &Device,
+        address: u64,
+        (rows, cols): (usize, usize),
+        ld: usize,
+    ) -> Result<Self, PlanError> {
+        let most = elements(rows, cols, ld)?;
+        let readable = borrowed::check::<T>(device, address, span(rows, cols, ld), most)?;
+        Ok(Self { rows, cols, ld, readable, owned: false })
+    }
+}
+
+impl<T: Value> Clone for DeviceView<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T: Value> Copy for DeviceView<'_, T> {}
+
+impl<'a, T: Value> From<&'a DeviceMatrix<T>> for DeviceView<'a, T> {
+    fn from(matrix: &'a DeviceMatrix<T>) -> Self {
+        let buffer = matrix.buffer();
+        Self { device: buffer.device(), place: Place::of(buffer), shape: Shape::owned(matrix) }
+    }
+}
+
+impl<'a, T: Value> From<&'a mut DeviceMatrix<T>> for DeviceViewMut<'a, T> {
+    fn from(matrix: &'a mut DeviceMatrix<T>) -> Self {
+        let (shape, address) = (Shape::owned(matrix), matrix.buffer().address());
+        let (device, elements) = matrix.buffer_mut().parts_mut();
+        let place = elements.map_or(PlaceMut::Device(address), PlaceMut::Host);
+        Self { device, place, shape }
+    }
+}
+
+impl<'a, T: Value> From<&'a mut DeviceViewMut<'_, T>> for DeviceViewMut<'a, T> {
+    fn from(view: &'a mut DeviceViewMut<'_, T>) -> Self {
+        view.reborrow()
+    }
+}
+
+impl<T: Value> DeviceMatrix<T> {
+    /// The matrix, for calls that take memory of any origin.
+    #[must_use]
+    pub fn view(&self) -> DeviceView<'_, T> {
+        self.into()
+    }
+
+    /// The matrix, for calls that write memory of any origin.
+    #[must_use]
+    pub fn view_mut(&mut self) -> DeviceViewMut<'_, T> {
+        self.into()
+    }
+}
+
+impl<T: Value> fmt::Debug for DeviceView<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Shape { rows, cols, ld, .. }, address) = (self.shape, self.address());
+        write!(f, "DeviceView<{}>({rows} × {cols}, ld {ld}, at {address:#x} on {})", T::NAME, self.device)
+    }
+}
+
+impl<T: Value> fmt::Debug for DeviceViewMut<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Shape { rows, cols, ld, .. }, address) = (self.shape, self.address());
+        write!(f, "DeviceViewMut<{}>({rows} × {cols}, ld {ld}, at {address:#x} on {})", T::NAME, self.device)
+    }
+}
+
+/// Bytes that an operand takes: rows of `width` bytes, `pitch` bytes from one to the next.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pitched {
+    first: u64,
+    /// To the end of the last row.
+    bytes: u64,
+    width: u64,
+    pitch: u64,
+}
+
+impl Pitched {
+    fn of<T>(address: u64, shape: Shape) -> Self {
+        let size = wide(size_of::<T>());
+        Self {
+            first: address,
+            bytes: size * wide(shape.span()),
+            width: size * wide(shape.cols),
+            pitch: size * wide(shape.ld),
+        }
+    }
+
+    /// One row of so many elements.
+    pub(crate) fn row<T>(address: u64, len: usize) -> Self {
+        let bytes = wide(size_of::<T>()) * wide(len);
+        Self { first: address, bytes, width: bytes, pitch: bytes }
+    }
+
+    fn end(self) -> u64 {
+        self.first.saturating_add(self.bytes)
+    }
+
+    /// Whether a byte is in both. Columns of one matrix beside each other are not.
+    fn overlaps(self, other: Self) -> bool {
+        let apart =
+            self.bytes == 0 || other.bytes == 0 || self.end() <= other.first || other.end() <= self.first;
+        if apart || self.pitch != other.pitch {
+            return !apart;
+        }
+        // Where rows of one begin within the rows of the other.
+        let (low, high) = if self.first <= other.first { (self, other) } else { (other, self) };
+        let shift = (high.first - low.first) % low.pitch;
+        !(low.width <= shift && shift + high.width <= low.pitch)
+    }
+
+    /// Whether an output has no byte with an operand in common.
+    ///
+    /// # Errors
+    /// [`PlanError::Overlap`].
+    pub(crate) fn check_apart(
+        self,
+        output: &'static str,
+        operand: &'static str,
+        of_operand: Self,
+    ) -> Result<(), PlanError> {
+        if !self.overlaps(of_operand) {
+            return Ok(());
+        }
+        Err(PlanError::Overlap {
+            output,
+            output_range: (self.first, self.end()),
+            operand,
+            operand_range: (of_operand.first, of_operand.end()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

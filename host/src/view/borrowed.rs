@@ -1,0 +1,70 @@
+//! What is checked of memory that a caller lends.
+
+use std::any::type_name;
+use std::ptr::with_exposed_provenance;
+use std::ptr::with_exposed_provenance_mut;
+
+use crate::device::{Device, Lies};
+use crate::error::{DeviceError, PlanError};
+use crate::num::{index, wide};
+
+/// How many of `most` elements of type `T` at `address` may be read, if it is `needed` ones at least: as far as the
+/// driver tells, which on the CPU nobody does.
+pub(super) fn check<T>(
+    device: &Device,
+    address: u64,
+    needed: usize,
+    most: usize,
+) -> Result<usize, PlanError> {
+    if needed == 0 {
+        return Ok(0);
+    }
+    let bytes = wide(needed).saturating_mul(wide(size_of::<T>()));
+    let refused =
+        |found: String| PlanError::NotDeviceMemory { address, bytes, found, device: device.to_string() };
+    if address == 0 {
+        return Err(refused("null".to_owned()));
+    }
+    if !address.is_multiple_of(wide(align_of::<T>())) {
+        return Err(PlanError::Misaligned { address, align: align_of::<T>(), element: type_name::<T>() });
+    }
+    let end = address.checked_add(bytes).ok_or_else(|| refused("the end of all memory".to_owned()))?;
+    let Some(machine) = device.machine() else { return Ok(needed) };
+    let until = |at| match machine.memory_at(at)? {
+        Lies::Here { end } => Ok::<_, DeviceError>(Ok(end)),
+        Lies::Elsewhere(found) => Ok(Err(found)),
+    };
+    let first_end = until(address)?.map_err(refused)?;
+    let readable_end = match first_end < end {
+        false => first_end,
+        // Allocations may lie side by side, as in pools that grow.
+        true => until(end - 1)?.map_err(|_| PlanError::BeyondMemory { address, bytes, end: first_end })?,
+    };
+    let readable = index(readable_end.saturating_sub(address)) / size_of::<T>();
+    Ok(readable.clamp(needed, most.max(needed)))
+}
+
+/// Elements in host memory.
+///
+/// # Safety
+/// There are so many, initialised, at an address of exposed provenance that suits their alignment, and nothing writes
+/// them meanwhile. Of no elements the address does not matter.
+pub(super) unsafe fn slice<'a, T>(address: u64, len: usize) -> &'a [T] {
+    if len == 0 {
+        return &[];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts(with_exposed_provenance(index(address)), len) }
+}
+
+/// Elements in host memory that may be written.
+///
+/// # Safety
+/// As for [`slice`], and nothing else uses them meanwhile.
+pub(super) unsafe fn slice_mut<'a, T>(address: u64, len: usize) -> &'a mut [T] {
+    if len == 0 {
+        return &mut [];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts_mut(with_exposed_provenance_mut(index(address)), len) }
+}

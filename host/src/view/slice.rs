@@ -1,0 +1,196 @@
+//! Arrays of one dimension: values, a bias.
+
+use std::fmt;
+
+use bytemuck::Pod;
+
+use super::{Pitched, Place, PlaceMut, borrowed};
+use crate::device::{Device, DeviceBuffer};
+use crate::error::PlanError;
+use crate::num::wide;
+
+/// Elements one after the other in the memory of a [`Device`], which may be read: of a [`DeviceBuffer`], or of memory
+/// that another library has allocated.
+pub struct DeviceSlice<'a, T: Pod> {
+    device: &'a Device,
+    place: Place<'a, T>,
+    len: usize,
+    owned: bool,
+}
+
+/// Elements one after the other in the memory of a [`Device`], which may be written: [`DeviceSlice`] otherwise.
+pub struct DeviceSliceMut<'a, T: Pod> {
+    device: &'a Device,
+    place: PlaceMut<'a, T>,
+    len: usize,
+    owned: bool,
+}
+
+impl<'a, T: Pod> DeviceSlice<'a, T> {
+    /// `len` elements at `address`: a `CUdeviceptr` of memory in the device's primary context, or an ordinary address
+    /// on the CPU.
+    ///
+    /// # Errors
+    /// [`PlanError::Misaligned`], [`PlanError::NotDeviceMemory`], [`PlanError::BeyondMemory`], as of
+    /// [`DeviceView::from_raw`](super::DeviceView::from_raw).
+    ///
+    /// # Safety
+    /// As for [`DeviceView::from_raw`](super::DeviceView::from_raw).
+    pub unsafe fn from_raw(device: &'a Device, address: u64, len: usize) -> Result<Self, PlanError> {
+        borrowed::check::<T>(device, address, len, len)?;
+        let place = match device.machine() {
+            Some(_) => Place::Device(address),
+            // SAFETY: the caller's promise, of memory that is neither null nor misaligned, as was just checked.
+            None => Place::Host(unsafe { borrowed::slice(address, len) }),
+        };
+        Ok(Self { device, place, len, owned: false })
+    }
+
+    /// Number of elements, not bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no elements.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Address of the first element.
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        match self.place {
+            Place::Host(elements) => wide(elements.as_ptr().addr()),
+            Place::Device(address) => address,
+        }
+    }
+
+    /// The device whose memory it is.
+    #[must_use]
+    pub fn device(&self) -> &'a Device {
+        self.device
+    }
+
+    /// Whether it is windrow's memory, which the device's own stream uses, too.
+    pub(crate) fn is_owned(&self) -> bool {
+        self.owned
+    }
+
+    pub(crate) fn bytes(&self) -> Pitched {
+        Pitched::row::<T>(self.address(), self.len)
+    }
+
+    /// The elements, if they are in host memory.
+    pub(crate) fn host(&self) -> Option<&'a [T]> {
+        match self.place {
+            Place::Host(elements) => Some(elements),
+            Place::Device(_) => None,
+        }
+    }
+}
+
+impl<'a, T: Pod> DeviceSliceMut<'a, T> {
+    /// [`DeviceSlice::from_raw`] of elements that may be written.
+    ///
+    /// # Errors
+    /// Those of [`DeviceSlice::from_raw`].
+    ///
+    /// # Safety
+    /// As for [`DeviceSlice::from_raw`]; and nothing else uses the elements that is not ordered with the work.
+    pub unsafe fn from_raw(device: &'a Device, address: u64, len: usize) -> Result<Self, PlanError> {
+        borrowed::check::<T>(device, address, len, len)?;
+        let place = match device.machine() {
+            Some(_) => PlaceMut::Device(address),
+            // SAFETY: the caller's promise, of memory that is neither null nor misaligned, as was just checked.
+            None => PlaceMut::Host(unsafe { borrowed::slice_mut(address, len) }),
+        };
+        Ok(Self { device, place, len, owned: false })
+    }
+
+    /// Number of elements, not bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no elements.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Address of the first element.
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        match &self.place {
+            PlaceMut::Host(elements) => wide(elements.as_ptr().addr()),
+            PlaceMut::Device(address) => *address,
+        }
+    }
+
+    /// The device whose memory it is.
+    #[must_use]
+    pub fn device(&self) -> &'a Device {
+        self.device
+    }
+
+    /// The same elements, read only.
+    #[must_use]
+    pub fn as_slice(&self) -> DeviceSlice<'_, T> {
+        let place = match &self.place {
+            PlaceMut::Host(elements) => Place::Host(elements),
+            PlaceMut::Device(address) => Place::Device(*address),
+        };
+        DeviceSlice { device: self.device, place, len: self.len, owned: self.owned }
+    }
+}
+
+impl<T: Pod> Clone for DeviceSlice<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T: Pod> Copy for DeviceSlice<'_, T> {}
+
+impl<'a, T: Pod> From<&'a DeviceBuffer<T>> for DeviceSlice<'a, T> {
+    fn from(buffer: &'a DeviceBuffer<T>) -> Self {
+        Self { device: buffer.device(), place: Place::of(buffer), len: buffer.len(), owned: true }
+    }
+}
+
+impl<'a, T: Pod> From<&'a mut DeviceBuffer<T>> for DeviceSliceMut<'a, T> {
+    fn from(buffer: &'a mut DeviceBuffer<T>) -> Self {
+        let (address, len) = (buffer.address(), buffer.len());
+        let (device, elements) = buffer.parts_mut();
+        let place = elements.map_or(PlaceMut::Device(address), PlaceMut::Host);
+        Self { device, place, len, owned: true }
+    }
+}
+
+impl<T: Pod> DeviceBuffer<T> {
+    /// The elements, for calls that take memory of any origin.
+    #[must_use]
+    pub fn view(&self) -> DeviceSlice<'_, T> {
+        self.into()
+    }
+
+    /// The elements, for calls that write memory of any origin.
+    #[must_use]
+    pub fn view_mut(&mut self) -> DeviceSliceMut<'_, T> {
+        self.into()
+    }
+}
+
+impl<T: Pod> fmt::Debug for DeviceSlice<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DeviceSlice({} elements at {:#x} on {})", self.len, self.address(), self.device)
+    }
+}
+
+impl<T: Pod> fmt::Debug for DeviceSliceMut<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DeviceSliceMut({} elements at {:#x} on {})", self.len, self.address(), self.device)
+    }
+}
