@@ -3,6 +3,8 @@
 //! Everything whose size follows from a file, a matrix or a width is allocated by these: a machine with too little
 //! memory then gives an error with numbers, where an ordinary vector would end the process.
 
+use rayon::prelude::*;
+
 use crate::FormatError;
 
 /// Names and sizes of the arrays that make up a matrix, in bytes.
@@ -142,6 +144,36 @@ pub fn try_par_collect<T: Send>(
     Ok(vector)
 }
 
+/// What `items` gives for 0, 1, … below `len`, one after the other, in parallel. It is asked twice for each, first to
+/// count. `blank` is any element.
+///
+/// # Errors
+/// [`OutOfMemory`].
+pub fn try_par_flat_map<T: Copy + Send + Sync, I: IntoIterator<Item = T>>(
+    len: usize,
+    blank: T,
+    items: impl Fn(usize) -> I + Sync,
+    what: &'static str,
+) -> Result<Vec<T>, OutOfMemory> {
+    const CHUNK: usize = 1 << 12;
+    let chunk = |at: usize| (CHUNK * at..len.min(CHUNK * (at + 1))).flat_map(&items);
+    let chunks = len.div_ceil(CHUNK);
+    let counts = try_par_collect((0..chunks).into_par_iter().map(|at| chunk(at).count()), what)?;
+    let count = counts.iter().sum::<usize>();
+    let mut all = try_par_collect((0..count).into_par_iter().map(|_| blank), what)?;
+    let mut parts = try_with_room(chunks, what)?;
+    let mut rest = all.as_mut_slice();
+    for count in counts {
+        let (part, tail) = rest.split_at_mut(count);
+        parts.push(part);
+        rest = tail;
+    }
+    parts.into_par_iter().enumerate().for_each(|(at, part)| {
+        part.iter_mut().zip(chunk(at)).for_each(|(place, item)| *place = item);
+    });
+    Ok(all)
+}
+
 /// `x` as an index.
 ///
 /// Offsets of a checked matrix are at most the length of a vector that exists, so they fit.
@@ -166,8 +198,6 @@ pub(crate) fn dimension(x: usize, what: &'static str) -> Result<u32, FormatError
 
 #[cfg(test)]
 mod tests {
-    use rayon::prelude::*;
-
     use super::*;
 
     #[test]
@@ -196,5 +226,10 @@ mod tests {
         assert_eq!(try_collect([1, 2].iter().map(|x| 2 * x), "x").unwrap(), [2, 4]);
         let many = try_par_collect((0..10_000).into_par_iter().map(|x| 2 * x), "x").unwrap();
         assert!(many.iter().enumerate().all(|(i, &x)| x == 2 * i));
+        for len in [0, 1, 4096, 10_000] {
+            let items = |i: usize| (i % 3 != 1).then_some([i, 7]).into_iter().flatten();
+            let want: Vec<usize> = (0..len).flat_map(items).collect();
+            assert_eq!(try_par_flat_map(len, 0, items, "x").unwrap(), want, "{len}");
+        }
     }
 }

@@ -16,8 +16,8 @@ use windrow::reorder::{Method, Options, reorder};
 use windrow::synthetic::{seeded_tensor, seeded_values, seeded_weights};
 use windrow::{
     Algorithm, Coo, Csr, DenseRef, Determinism, Device, DeviceMatrix, EmulatorSchedule, Epilogue, Mttkrp,
-    NmPattern, NmSpmm, Permutation, Precision, RowDivision, Sddmm, SddmmAlgorithm, SddmmForm, Spmm,
-    Structure, Ttm, io,
+    NmPattern, NmSpmm, Permutation, Precision, Preprocessing, RowDivision, Sddmm, SddmmAlgorithm, SddmmForm,
+    Spmm, Structure, Ttm, io,
 };
 
 /// The least size of a request that may be refused.
@@ -212,8 +212,7 @@ fn writers() {
     }
 }
 
-/// Layouts for a GPU: plans up to where their memory is counted, since a device that is emulated keeps what is uploaded
-/// in memory of the host.
+/// Layouts for a GPU, laid out on the host: plans up to where their memory is counted, then whole ones.
 #[test]
 fn plans_for_gpus() {
     let _alone = alone();
@@ -229,19 +228,32 @@ fn plans_for_gpus() {
     let a = Csr::try_from_parts(2_000, 5_000, offsets, columns, vec![1.0f32; 200_000]).unwrap();
     let device = Device::emulator(EmulatorSchedule::InOrder);
     let order = Permutation::try_from_new_to_old((0..2_000).rev().collect()).unwrap();
-    for (algorithm, least) in
-        [(Algorithm::RowSplit, 2), (Algorithm::SegmentGroup, 4), (Algorithm::MergePath, 1)]
-    {
+    for (algorithm, least) in [
+        (Algorithm::RowSplit, 2),
+        (Algorithm::SegmentGroup, 4),
+        (Algorithm::MergePath, 1),
+        (Algorithm::MatricizedRows, 2),
+        (Algorithm::TileStream, 4),
+        (Algorithm::Hybrid, 4),
+    ] {
         for determinism in [Determinism::RunToRun, Determinism::Fast] {
             let division = RowDivision { piece_entries: Some(2), ..RowDivision::default() };
             let builder = Spmm::builder(&a).width(3).algorithm(algorithm).determinism(determinism);
             let builder = builder.row_division(division).memory_limit(1);
             let builder = match algorithm {
                 Algorithm::SegmentGroup => builder.parallelism("{<2 nnz, 1 col>, 8}".parse().unwrap()),
+                Algorithm::TileStream | Algorithm::Hybrid | Algorithm::MatricizedRows => {
+                    builder.precision(Precision::F16)
+                }
                 _ => builder,
             };
             each_refusal(&format!("{algorithm:?}"), least, || laid_out(builder.build(&device)));
-            if algorithm == Algorithm::RowSplit {
+            each_refusal(&format!("{algorithm:?}, uploaded"), least, || {
+                // Its own: an emulator lists what was ever freed.
+                let device = Device::emulator(EmulatorSchedule::InOrder);
+                builder.clone().memory_limit(u64::MAX).preprocessing(Preprocessing::Cpu).build(&device)
+            });
+            if matches!(algorithm, Algorithm::RowSplit | Algorithm::TileStream | Algorithm::Hybrid) {
                 each_refusal("in another order", 2, || {
                     laid_out(builder.clone().order(&order).build(&device))
                 });

@@ -7,7 +7,8 @@ use std::path::Path;
 use flate2::bufread::MultiGzDecoder;
 
 use super::{Limits, ReadError, ReadOptions, Stage};
-use crate::memory::try_copy;
+use crate::OutOfMemory;
+use crate::memory::{try_copy, try_with_room};
 
 /// Bytes looked at to find out the format.
 const SNIFFED_BYTES: u64 = 1 << 16;
@@ -41,6 +42,7 @@ impl<'a> Source<'a> {
         if !gzip {
             return Self::with_prefix(stored, reader, gzip);
         }
+        room_for_inflate()?;
         let reader = io::Cursor::new(stored).chain(reader);
         let mut reader = MultiGzDecoder::new(BufReader::with_capacity(GZIP_BUFFER, reader));
         let prefix = prefix_of(&mut reader)?;
@@ -65,6 +67,14 @@ impl<'a> Source<'a> {
         let total = Some(metadata.len()).filter(|_| metadata.is_file());
         Self::new(file, total, options)
     }
+}
+
+/// Whether there is memory for the state of a decoder and its buffer, which do not grow with what is read. As for
+/// writers: the crate that inflates ends the process without it, and cannot be asked.
+pub(super) fn room_for_inflate() -> Result<(), OutOfMemory> {
+    /// Bytes of both, and some more.
+    const INFLATE_BYTES: usize = 1 << 19;
+    try_with_room::<u8>(INFLATE_BYTES, "the decoder of deflate").map(drop)
 }
 
 fn prefix_of(reader: &mut impl Read) -> io::Result<Vec<u8>> {

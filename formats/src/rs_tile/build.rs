@@ -95,7 +95,7 @@ fn build_tiles<V: Value>(
     });
     let sizes: Vec<(u64, usize)> = try_par_collect(sizes, "sizes of windows")?;
     let tiles: u64 = sizes.iter().map(|size| size.0).sum();
-    let entries = sizes.iter().map(|size| size.1).sum();
+    let entries = sizes.iter().map(|size| size.1).sum::<usize>();
     if tiles > u64::from(u32::MAX) {
         return Err(FormatError::TooManyTiles { tiles });
     }
@@ -107,7 +107,7 @@ fn build_tiles<V: Value>(
     let mut values = try_zeroed(entries, "values")?;
 
     // 2. Groups of consecutive windows with about as many entries each, every one with its part of the arrays.
-    let mut groups = Vec::new();
+    let mut groups = try_with_room(sizes.len().min(entries / GROUP_ENTRIES + 1), "groups of windows")?;
     let mut rest = WindowGroup {
         window_rows: &window_rows,
         first_tile: 0,
@@ -217,6 +217,8 @@ fn build_residual<V: Value>(
     let entries = rows.iter().map(|&(len, _)| len as usize).sum();
     let mut cols = try_zeroed::<u32>(entries, "residual_col_indices")?;
     let mut values = try_zeroed::<V>(entries, "residual_values")?;
+    let buckets = rows.chunk_by(|a, b| a.0 == b.0).count();
+    parts.residual_buckets = try_with_room(buckets, "residual_buckets")?;
     let (mut first_row, mut first_entry) = (0, 0);
     for same_len in rows.chunk_by(|a, b| a.0 == b.0) {
         let len = same_len[0].0;

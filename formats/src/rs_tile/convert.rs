@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::{RsTile, TILE_COLS, WINDOW_ROWS, set_bits};
-use crate::memory::{index, try_zeroed};
+use crate::memory::{index, try_with_room, try_zeroed};
 use crate::{Csr, FormatError, NO_ROW, Value};
 
 /// For each packed value of an [`RsTile`], the position of its entry in the [`Csr`] it was built from.
@@ -94,7 +94,7 @@ impl<V: Value> RsTile<V> {
         let row_mismatch = |row: u32| mismatch(format!("row {row} has other columns"));
 
         let mut tile = try_zeroed::<u64>(self.values.len(), "entry sources")?;
-        let mut windows = Vec::with_capacity(self.windows());
+        let mut windows = try_with_room(self.windows(), "sources of windows")?;
         let mut rest = tile.as_mut_slice();
         for window in 0..self.windows() {
             let tiles = self.tiles_of_window(window);

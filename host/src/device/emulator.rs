@@ -5,6 +5,7 @@ mod queue;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use windrow_formats::OutOfMemory;
 use windrow_kernels::Entry;
 use windrow_simt::GlobalPtr;
 use windrow_simt::emulator::{MemoryError, Schedule};
@@ -100,7 +101,9 @@ impl Machine for EmulatorMachine {
                 device,
             });
         }
-        let pointer = self.core.memory.alloc_uninit::<u8>(index(bytes));
+        // Its memory is that of this machine.
+        let pointer = self.core.memory.try_alloc_uninit::<u8>(index(bytes));
+        let pointer = pointer.map_err(|_| OutOfMemory { what, bytes })?;
         self.core.memory.label(pointer, what).map_err(|error| host_access(&error))?;
         self.allocated.lock().unwrap_or_else(PoisonError::into_inner).insert(pointer.address(), bytes);
         Ok(pointer.address())
@@ -125,9 +128,7 @@ impl Machine for EmulatorMachine {
 
     unsafe fn download(&self, from: u64, to: &mut [u8]) -> Result<(), DeviceError> {
         self.lane.settle()?;
-        let bytes = self.core.memory.read::<u8>(GlobalPtr::from_address(from), to.len());
-        to.copy_from_slice(&bytes.map_err(|error| host_access(&error))?);
-        Ok(())
+        self.core.memory.read_to(GlobalPtr::from_address(from), to).map_err(|error| host_access(&error))
     }
 
     fn own(&self) -> &Arc<dyn Queue> {

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use windrow_formats::OutOfMemory;
 use windrow_kernels::Entry;
 use windrow_kernels::dense::Dense;
 use windrow_simt::GlobalPtr;
@@ -186,7 +187,7 @@ pub(crate) enum ValueSlots<'a> {
         out: GlobalPtr<u32>,
         elements: u64,
         /// The element of each of `nnz` entries, the second number for an entry that has none.
-        places: Box<dyn Fn(usize, u32) -> Vec<u32> + 'a>,
+        places: Box<dyn Fn(usize, u32) -> Result<Vec<u32>, OutOfMemory> + 'a>,
     },
     /// The part finds them: [`Part::replace_from`].
     OnDevice,

@@ -54,7 +54,7 @@ impl Places {
                     let (what, remedy) = ("elements of tile records", "replace the values from the host");
                     return Err(PlanError::TooLarge { what, found, limit, remedy });
                 }
-                let places = of_values(places(nnz, NOWHERE), order)?;
+                let places = of_values(places(nnz, NOWHERE)?, order)?;
                 Ok(Some(Index::Scatter(DeviceBuffer::named(device, &places, PLACES)?)))
             }
             ValueSlots::OnDevice => Ok(None),

@@ -3,6 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use windrow_formats::OutOfMemory;
+use windrow_formats::memory::{try_with_room, try_zeroed};
+
 /// Loads that are told apart by a set each, from the current one on. Workers with greater ones wait in a heap.
 const NEAR: usize = 256;
 
@@ -29,17 +32,20 @@ pub(super) struct LeastLoaded {
 
 impl LeastLoaded {
     /// Workers 0, 1, … with these loads.
-    pub(super) fn new(loads: &[u64]) -> Self {
+    pub(super) fn new(loads: &[u64]) -> Result<Self, OutOfMemory> {
         let words = loads.len().div_ceil(64);
-        Self {
+        // Room for every worker: none that comes later needs more.
+        let mut all = try_with_room(loads.len(), "workers by load")?;
+        all.extend(loads.iter().copied().zip(0..).map(Reverse));
+        Ok(Self {
             load: 0,
             emptied: words,
             words,
-            near: vec![0; NEAR * words],
+            near: try_zeroed(NEAR * words, "workers by load")?,
             counts: vec![0; NEAR],
             near_count: 0,
-            far: loads.iter().copied().zip(0..).map(Reverse).collect(),
-        }
+            far: BinaryHeap::from(all),
+        })
     }
 
     /// The set of a load that is near.
@@ -115,7 +121,7 @@ mod tests {
             mut loads in prop::collection::vec(prop_oneof![0..5u64, 0..3000u64], 0..40),
             costs in prop::collection::vec(prop_oneof![1..3u64, 1..2000u64, 1000..100_000u64], 0..400),
         ) {
-            let mut queue = LeastLoaded::new(&loads);
+            let mut queue = LeastLoaded::new(&loads).unwrap();
             for cost in costs {
                 let least = (0u32..).zip(&loads).min_by_key(|&(worker, &load)| (load, worker));
                 let taken = queue.take();
@@ -130,7 +136,7 @@ mod tests {
 
     #[test]
     fn every_worker_is_taken_once() {
-        let mut queue = LeastLoaded::new(&[7, 3, 3, 9000]);
+        let mut queue = LeastLoaded::new(&[7, 3, 3, 9000]).unwrap();
         assert_eq!(std::iter::from_fn(|| queue.take()).collect::<Vec<_>>(), [1, 2, 0, 3]);
     }
 }

@@ -140,7 +140,7 @@ fn shared_of(dealt: &DealtSteps, worker: usize) -> Vec<(u32, u32)> {
 }
 
 fn check_dealt_to_teams(window_steps: &[u32], workers: u32, team: u32) {
-    let dealt = deal_steps(window_steps, workers, team);
+    let dealt = deal_steps(window_steps, workers, team).unwrap();
     let total: u64 = window_steps.iter().map(|&steps| u64::from(steps) + 1).sum();
     let load = total.div_ceil(u64::from(workers.max(1)));
 
@@ -228,7 +228,7 @@ fn nobody_is_left_with_what_others_did_not_use() {
 /// Windows alike are dealt out side by side: worker `i` has windows `i, i + workers, …`.
 #[test]
 fn neighbouring_windows_are_worked_on_at_the_same_time() {
-    let dealt = deal_steps(&[3; 1000], 10, 4);
+    let dealt = deal_steps(&[3; 1000], 10, 4).unwrap();
     let windows = |worker: usize| {
         let ends = &dealt.worker_pieces[worker..][..2];
         dealt.pieces[ends[0] as usize..ends[1] as usize]
@@ -306,7 +306,7 @@ fn nothing_gives_nothing() {
         assert_eq!(row_segments(empty, 512, 256), Ok(RowSegments::default()));
         assert_eq!(row_ranges(empty, 4, 1), []);
     }
-    assert_eq!(deal_steps(&[], 4, 4), DealtSteps::default());
+    assert_eq!(deal_steps(&[], 4, 4).unwrap(), DealtSteps::default());
     assert_eq!(
         row_segments(&[0, 0, 0], 512, 256).unwrap().segments,
         [[0, 0, 0, NO_SLOT], [1, 0, 0, NO_SLOT]]
@@ -316,12 +316,12 @@ fn nothing_gives_nothing() {
 
 #[test]
 fn one_window_for_many_workers_is_cut() {
-    let dealt = deal_steps(&[1000], 10, 1);
+    let dealt = deal_steps(&[1000], 10, 1).unwrap();
     assert_eq!(dealt.split_windows, [SplitWindow { window: 0, first_slot: 0, count: 10 }]);
     assert_eq!(dealt.workers(), 10);
     assert!(dealt.pieces.iter().all(|piece| (91..=101).contains(&piece.steps())));
     // Two teams, and two workers who are none.
-    let dealt = deal_steps(&[1000], 10, 4);
+    let dealt = deal_steps(&[1000], 10, 4).unwrap();
     assert_eq!(dealt.split_windows, [SplitWindow { window: 0, first_slot: 0, count: 2 }]);
     assert_eq!(dealt.workers(), 8);
 }
@@ -329,19 +329,19 @@ fn one_window_for_many_workers_is_cut() {
 #[test]
 fn a_window_that_is_longer_than_a_load_is_shared_not_cut() {
     // A load of 3 for 160 workers; 9 steps are 3, 2, 2, 2 for a team's workers.
-    let dealt = deal_steps(&[9; 40], 160, 4);
+    let dealt = deal_steps(&[9; 40], 160, 4).unwrap();
     assert_eq!((dealt.workers(), dealt.slots), (160, 0));
     assert!(dealt.pieces.iter().all(|piece| piece.shared && (2..=3).contains(&piece.steps())));
     // With as many windows as workers there is nothing to gain.
-    assert!(deal_steps(&[9; 160], 160, 4).pieces.iter().all(|piece| !piece.shared));
+    assert!(deal_steps(&[9; 160], 160, 4).unwrap().pieces.iter().all(|piece| !piece.shared));
 }
 
 #[test]
 fn sizes_near_the_limit_do_not_overflow() {
     let most = u32::MAX;
-    let dealt = deal_steps(&[(1 << 28) - 1, 1], 3, 4);
+    let dealt = deal_steps(&[(1 << 28) - 1, 1], 3, 4).unwrap();
     assert_eq!(dealt.pieces.iter().map(|piece| piece.end - piece.begin).sum::<u32>(), 1 << 28);
-    assert_eq!(deal_steps(&[3], most, 4).workers(), 1, "no worker without work");
+    assert_eq!(deal_steps(&[3], most, 4).unwrap().workers(), 1, "no worker without work");
     let cut = row_segments(&[0, u64::from(most)], 1 << 31, 1 << 30).unwrap();
     assert_eq!((cut.slots, cut.segments.last().unwrap()[2]), (4, most));
     let ranges = row_ranges(&[0, u64::MAX / 2, u64::MAX], 2, u64::MAX);
@@ -359,7 +359,7 @@ fn split_rows_are_combined_from_their_window_s_slots() {
         ],
         ..DealtSteps::default()
     };
-    let list = dealt.combine_rows(&rows, 8);
+    let list = dealt.combine_rows(&rows, 8).unwrap();
     assert_eq!(list.len(), 15, "the missing row is not listed");
     assert_eq!(list[..2], [[108, 0, 2, 8], [110, 2, 2, 8]]);
     assert_eq!(list[14], [123, 2 * 8 + 7, 3, 8]);

@@ -3,7 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use windrow_formats::NO_ROW;
+use windrow_formats::memory::{make_room, try_collect, try_filled, try_with_room, try_zeroed};
+use windrow_formats::{NO_ROW, OutOfMemory};
 
 use super::NO_SLOT;
 use super::queue::LeastLoaded;
@@ -81,15 +82,23 @@ pub struct DealtSteps {
 
 impl DealtSteps {
     /// A worker for each window, however long: what there is without balancing.
-    pub fn one_each(window_steps: &[u32]) -> Self {
-        let pieces = (0u32..).zip(window_steps).map(|(window, &end)| Piece::whole(window, end));
-        let worker_pieces = (0..=narrow(window_steps.len() as u64)).collect();
-        Self { pieces: pieces.collect(), worker_pieces, ..Self::default() }
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn one_each(window_steps: &[u32]) -> Result<Self, OutOfMemory> {
+        let windows = narrow(window_steps.len() as u64);
+        let pieces = (0..windows).zip(window_steps).map(|(window, &end)| Piece::whole(window, end));
+        let pieces = try_collect(pieces, "pieces of windows")?;
+        let worker_pieces = try_collect(0..windows + 1, "pieces of workers")?;
+        Ok(Self { pieces, worker_pieces, ..Self::default() })
     }
 
     /// Gives all pieces of a window one slot, for sums that are accumulated in whatever order they come.
-    pub fn share_slots(&mut self) {
-        let mut shared = vec![0u32; self.slots as usize];
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn share_slots(&mut self) -> Result<(), OutOfMemory> {
+        let mut shared = try_zeroed::<u32>(self.slots as usize, "shared slots")?;
         for (split, slot) in self.split_windows.iter_mut().zip(0u32..) {
             shared[split.first_slot as usize..][..split.count as usize].fill(slot);
             (split.first_slot, split.count) = (slot, 1);
@@ -98,6 +107,7 @@ impl DealtSteps {
             piece.slot = shared[piece.slot as usize];
         }
         self.slots = self.split_windows.iter().map(|split| split.count).sum(); // one for each window now
+        Ok(())
     }
 
     /// Number of workers that have something to do.
@@ -111,9 +121,12 @@ impl DealtSteps {
     ///
     /// `window_rows` has the rows of each window, [`NO_ROW`] where a window has fewer.
     ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    ///
     /// # Panics
     /// If `window_rows` has not `height` rows for a split window.
-    pub fn combine_rows(&self, window_rows: &[u32], height: usize) -> Vec<[u32; 4]> {
+    pub fn combine_rows(&self, window_rows: &[u32], height: usize) -> Result<Vec<[u32; 4]>, OutOfMemory> {
         let stride = narrow(height as u64);
         let rows_of = |split: &SplitWindow| {
             let rows = &window_rows[split.window as usize * height..][..height];
@@ -122,7 +135,9 @@ impl DealtSteps {
             let listed = rows.iter().zip(0u32..).map(move |(&row, i)| [row, first + i, count, stride]);
             listed.filter(|entry| entry[0] != NO_ROW)
         };
-        self.split_windows.iter().flat_map(rows_of).collect()
+        let mut rows = try_with_room(height * self.split_windows.len(), "rows of windows that are cut")?;
+        rows.extend(self.split_windows.iter().flat_map(rows_of));
+        Ok(rows)
     }
 }
 
@@ -150,6 +165,9 @@ impl DealtSteps {
 /// # Cost
 /// `windows · log(windows)`.
 ///
+/// # Errors
+/// [`OutOfMemory`].
+///
 /// # Panics
 /// If `team` is 0.
 ///
@@ -158,35 +176,36 @@ impl DealtSteps {
 /// use windrow_preprocess::balance::{NO_SLOT, Piece, SplitWindow, deal_steps};
 ///
 /// // Windows of 1, 40 and 3 steps for two workers who cannot share: the second window is cut after a load.
-/// let dealt = deal_steps(&[1, 40, 3], 2, 1);
+/// let dealt = deal_steps(&[1, 40, 3], 2, 1)?;
 /// assert_eq!(dealt.split_windows, [SplitWindow { window: 1, first_slot: 0, count: 2 }]);
 /// assert_eq!(dealt.pieces[0], Piece { window: 1, begin: 0, end: 24, slot: 0, shared: false });
 /// assert_eq!(dealt.workers(), 2);
 ///
 /// // A team of two has half of it each.
-/// let dealt = deal_steps(&[1, 40, 3], 2, 2);
+/// let dealt = deal_steps(&[1, 40, 3], 2, 2)?;
 /// assert_eq!(dealt.pieces[0], Piece { window: 1, begin: 0, end: 20, slot: NO_SLOT, shared: true });
 /// assert!(dealt.split_windows.is_empty());
+/// # Ok::<(), windrow_formats::OutOfMemory>(())
 /// ```
-pub fn deal_steps(window_steps: &[u32], workers: u32, team: u32) -> DealtSteps {
+pub fn deal_steps(window_steps: &[u32], workers: u32, team: u32) -> Result<DealtSteps, OutOfMemory> {
     assert!(team > 0, "a team has workers");
     let total: u64 = window_steps.iter().map(|&steps| u64::from(steps) + FLUSH_STEPS).sum();
     if total == 0 {
-        return DealtSteps::default();
+        return Ok(DealtSteps::default());
     }
     let workers = narrow(u64::from(workers).clamp(1, total));
     let load = u32::try_from(total.div_ceil(u64::from(workers))).unwrap_or(u32::MAX);
     let team = if workers < team { 1 } else { team };
 
-    let mut whole = Deal::new(workers, 1);
-    whole.schedule(window_steps, load, |_| true);
+    let mut whole = Deal::new(workers, 1)?;
+    whole.schedule(window_steps, load, |_| true)?;
     // Where no window is much longer than a load, list scheduling alone is nearly even.
     let longest = window_steps.iter().copied().max().unwrap_or(0);
     if longest <= load.saturating_add(SHARE_STEPS) {
         return whole.finish();
     }
-    let mut divided = Deal::new(workers, team);
-    divided.divide(window_steps, load);
+    let mut divided = Deal::new(workers, team)?;
+    divided.divide(window_steps, load)?;
     if whole.cost() <= divided.cost() { whole.finish() } else { divided.finish() }
 }
 
@@ -202,25 +221,30 @@ struct Deal {
 }
 
 impl Deal {
-    fn new(workers: u32, team: u32) -> Self {
-        Self { dealt: DealtSteps::default(), owned: Vec::new(), loads: vec![0; workers as usize], team }
+    fn new(workers: u32, team: u32) -> Result<Self, OutOfMemory> {
+        let loads = try_zeroed(workers as usize, "loads of workers")?;
+        Ok(Self { dealt: DealtSteps::default(), owned: Vec::new(), loads, team })
+    }
+
+    /// Room for so many pieces more, one or one for each worker of a team.
+    fn make_room(&mut self, pieces: usize) -> Result<(), OutOfMemory> {
+        make_room(&mut self.owned, pieces, "pieces of windows")
     }
 
     /// Shares and cuts the long windows, schedules the others.
-    fn divide(&mut self, window_steps: &[u32], load: u32) {
+    fn divide(&mut self, window_steps: &[u32], load: u32) -> Result<(), OutOfMemory> {
         let team = self.team;
         let windows = || (0u32..).zip(window_steps.iter().copied());
         let is_long = |steps: u32| steps > load.max(team);
-        let mut long: Vec<(u32, u32)> = windows().filter(|&(_, steps)| is_long(steps)).collect();
-        long.sort_by_key(|&(_, steps)| Reverse(steps));
-        let uncut = Self::new(narrow(self.loads.len() as u64), team).share(&long);
+        let mut long = longest_first(windows().filter(|&(_, steps)| is_long(steps)))?;
+        let uncut = Self::new(narrow(self.loads.len() as u64), team)?.share(&long)?;
         let cutting_pays = uncut > u64::from(team) * u64::from(load.saturating_add(COMBINE_STEPS));
         let least_cut = u64::from(team) * u64::from(SHORTEST_CUT.max(load / 2));
         let is_cut = |steps: u32| cutting_pays && u64::from(steps) > least_cut;
-        self.lay_end_to_end(windows().filter(|&(_, steps)| is_cut(steps)), load);
+        self.lay_end_to_end(windows().filter(|&(_, steps)| is_cut(steps)), load)?;
         long.retain(|&(_, steps)| !is_cut(steps));
-        self.share(&long);
-        self.schedule(window_steps, load, |steps| !is_long(steps) && !is_cut(steps));
+        self.share(&long)?;
+        self.schedule(window_steps, load, |steps| !is_long(steps) && !is_cut(steps))
     }
 
     /// What the fullest worker has to do, and what dividing costs, in steps.
@@ -237,7 +261,16 @@ impl Deal {
     }
 
     /// Cuts the windows, laid end to end, at every load of a team; the first range is team 0's.
-    fn lay_end_to_end(&mut self, windows: impl Iterator<Item = (u32, u32)>, load: u32) {
+    fn lay_end_to_end(
+        &mut self,
+        windows: impl Iterator<Item = (u32, u32)> + Clone,
+        load: u32,
+    ) -> Result<(), OutOfMemory> {
+        // Every cut goes on with the next team.
+        let count = windows.clone().count();
+        self.make_room(self.team as usize * (count + self.teams()))?;
+        make_room(&mut self.dealt.split_windows, count, "windows that are cut")?;
+        let mut pieces = try_with_room(self.teams(), "pieces of a window")?;
         let load = load.saturating_mul(self.team);
         // No piece is shorter than this: there is a step for each worker of the team.
         let slack = (FREE_MOVE * self.team).max(load / 8);
@@ -247,7 +280,6 @@ impl Deal {
         let (mut team, mut room, mut fresh) = (0, load, true);
         for (window, steps) in windows {
             let (first_slot, mut begin) = (self.dealt.slots, 0);
-            let mut pieces = Vec::new();
             while begin < steps {
                 let left = steps - begin;
                 // What is left of the window fits, or nearly: no cut. A sliver of room is not worth one.
@@ -281,39 +313,47 @@ impl Deal {
                 self.dealt.split_windows.push(SplitWindow { window, first_slot, count });
                 self.dealt.slots += count;
             }
-            for (piece, team) in pieces {
+            for (piece, team) in pieces.drain(..) {
                 self.give_team(piece, team);
             }
         }
+        Ok(())
     }
 
     /// Gives each window to the team that has least; returns what the fullest has.
-    fn share(&mut self, windows: &[(u32, u32)]) -> u64 {
+    fn share(&mut self, windows: &[(u32, u32)]) -> Result<u64, OutOfMemory> {
         let team = self.team as usize;
+        self.make_room(team * windows.len())?;
         let loads = self.loads.chunks_exact(team).map(|loads| loads.iter().sum::<u64>());
-        let mut heap: BinaryHeap<_> = loads.zip(0..).map(Reverse).collect();
+        let loads = try_collect(loads.zip(0..self.teams()).map(Reverse), "teams by load")?;
+        let mut heap = BinaryHeap::from(loads);
         for &(window, steps) in windows {
             let Some(mut least) = heap.peek_mut() else { break }; // not reached: there is a team
             let Reverse((load, team)) = &mut *least;
             *load += u64::from(steps) + u64::from(self.team) * FLUSH_STEPS;
             self.give_team(Piece::whole(window, steps), *team);
         }
-        heap.into_iter().map(|Reverse((load, _))| load).max().unwrap_or(0)
+        Ok(heap.into_iter().map(|Reverse((load, _))| load).max().unwrap_or(0))
     }
 
     /// Gives each of the windows to take to the worker that has least: the large ones first.
-    fn schedule(&mut self, window_steps: &[u32], load: u32, take: impl Fn(u32) -> bool) {
-        self.owned.reserve(window_steps.len());
+    fn schedule(
+        &mut self,
+        window_steps: &[u32],
+        load: u32,
+        take: impl Fn(u32) -> bool,
+    ) -> Result<(), OutOfMemory> {
+        self.make_room(window_steps.len())?;
         let is_large = |steps: u32| steps > load / 8;
         let windows = || (0u32..).zip(window_steps.iter().copied()).filter(|&(_, steps)| take(steps));
-        let mut large: Vec<(u32, u32)> = windows().filter(|&(_, steps)| is_large(steps)).collect();
-        large.sort_by_key(|&(_, steps)| Reverse(steps));
-        let mut queue = LeastLoaded::new(&self.loads);
+        let large = longest_first(windows().filter(|&(_, steps)| is_large(steps)))?;
+        let mut queue = LeastLoaded::new(&self.loads)?;
         for (window, steps) in large.into_iter().chain(windows().filter(|&(_, steps)| !is_large(steps))) {
-            let Some(worker) = queue.take() else { return }; // not reached: there is a worker
+            let Some(worker) = queue.take() else { break }; // not reached: there is a worker
             self.give(Piece::whole(window, steps), worker as usize);
             queue.give_back(worker, self.loads[worker as usize]);
         }
+        Ok(())
     }
 
     /// Gives a piece to a team: each worker has a part, one step more where the least has been dealt out.
@@ -342,14 +382,15 @@ impl Deal {
 
     /// The pieces, worker after worker, in the order in which they were dealt. A worker without any is left out: it
     /// follows all teams that share, for these are chosen from the first.
-    fn finish(self) -> DealtSteps {
+    fn finish(self) -> Result<DealtSteps, OutOfMemory> {
         let Self { mut dealt, owned, loads, .. } = self;
-        let mut counts = vec![0u32; loads.len()];
+        let mut counts = try_zeroed::<u32>(loads.len(), "pieces of workers")?;
         for &(_, worker) in &owned {
             counts[worker as usize] += 1;
         }
-        let mut next = Vec::with_capacity(counts.len());
+        let mut next = try_with_room(counts.len(), "pieces of workers")?;
         let mut end = 0;
+        dealt.worker_pieces = try_with_room(counts.len() + 1, "pieces of workers")?;
         dealt.worker_pieces.push(0);
         for count in counts {
             next.push(end as usize);
@@ -358,14 +399,22 @@ impl Deal {
                 dealt.worker_pieces.push(end);
             }
         }
-        dealt.pieces = vec![Piece::whole(0, 0); owned.len()];
+        dealt.pieces = try_filled(owned.len(), Piece::whole(0, 0), "pieces of windows")?;
         for (piece, worker) in owned {
             let at = &mut next[worker as usize];
             dealt.pieces[*at] = piece;
             *at += 1;
         }
-        dealt
+        Ok(dealt)
     }
+}
+
+/// Windows and their steps, the longest first; of equals the first.
+fn longest_first(windows: impl Iterator<Item = (u32, u32)> + Clone) -> Result<Vec<(u32, u32)>, OutOfMemory> {
+    let mut sorted = try_with_room(windows.clone().count(), "long windows")?;
+    sorted.extend(windows);
+    sorted.sort_unstable_by_key(|&(window, steps)| (Reverse(steps), window));
+    Ok(sorted)
 }
 
 /// A window or step number, as kernels address it.

@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 use windrow_formats::OutOfMemory;
+use windrow_formats::memory::{try_par_flat_map, try_with_room};
 
 use super::NO_SLOT;
 
@@ -91,6 +92,9 @@ const fn warps_of(entries: u64) -> u32 {
 
 /// Deals the rows with these offsets out to warps, in parallel.
 ///
+/// # Errors
+/// [`OutOfMemory`].
+///
 /// # Panics
 /// If an offset exceeds 2³² − 1 or offsets decrease. The caller has refused matrices of that size, and a
 /// valid matrix's offsets ascend.
@@ -100,27 +104,30 @@ const fn warps_of(entries: u64) -> u32 {
 /// use windrow_preprocess::balance::row_warps;
 ///
 /// // Rows of 3, 20 and 0 entries: four warps for the second.
-/// let dealt = row_warps(&[0, 3, 23, 23]);
+/// let dealt = row_warps(&[0, 3, 23, 23])?;
 /// let rows: Vec<u32> = dealt.warps.iter().map(|share| share.row).collect();
 /// assert_eq!(rows, [1, 1, 1, 1, 0, 2]);
 /// assert_eq!(dealt.mma_count(16), 4 + 1 + 1);
+/// # Ok::<(), windrow_formats::OutOfMemory>(())
 /// ```
-#[must_use]
-pub fn row_warps(row_offsets: &[u64]) -> RowWarps {
+pub fn row_warps(row_offsets: &[u64]) -> Result<RowWarps, OutOfMemory> {
     let rows = row_offsets.len().saturating_sub(1);
     let len = |row: usize| row_offsets[row + 1] - row_offsets[row];
-    let cut: Vec<usize> = (0..rows).into_par_iter().filter(|&row| len(row) > WHOLE).collect();
-    let mut dealt = RowWarps::default();
-    for &row in &cut {
+    let is_cut = |&row: &usize| len(row) > WHOLE;
+    let cut = (0..rows).into_par_iter().filter(is_cut).count();
+    let mut split_rows = try_with_room(cut, "rows that are cut")?;
+    let mut slots = 0;
+    // Most matrices have none.
+    for row in (0..rows).filter(is_cut).take(cut) {
         let count = entry(len(row).div_ceil(piece_of(len(row))));
-        dealt.split_rows.push([entry(row as u64), dealt.slots, count, 1]);
-        dealt.slots += count; // no more slots than entries
+        split_rows.push([entry(row as u64), slots, count, 1]);
+        slots += count; // no more slots than entries
     }
     let shares = |(row, slot, warps): (u32, u32, u32), (first, entries): (u64, u64)| {
         let (first, entries) = (entry(first), entry(entries));
         (0..warps).map(move |warp| WarpShare { row, slot, first, entries, warps, warp })
     };
-    dealt.warps.par_extend(dealt.split_rows.par_iter().flat_map_iter(|&[row, first_slot, count, _]| {
+    let of_cut = |&[row, first_slot, count, _]: &[u32; 4]| {
         let (begin, len) = (row_offsets[row as usize], len(row as usize));
         let piece = piece_of(len);
         (0..count).flat_map(move |i| {
@@ -128,16 +135,21 @@ pub fn row_warps(row_offsets: &[u64]) -> RowWarps {
             // A piece has all the warps of a block, however short it is.
             shares((row, first_slot + i, BLOCK_WARPS), (begin + from, piece.min(len - from)))
         })
-    }));
-    for warps in [8, 4, 2, 1] {
-        let whole = (0..rows).into_par_iter().filter(|&row| len(row) <= WHOLE && warps_of(len(row)) == warps);
-        dealt.warps.par_extend(
-            whole.flat_map_iter(|row| {
-                shares((entry(row as u64), NO_SLOT, warps), (row_offsets[row], len(row)))
-            }),
-        );
-    }
-    dealt
+    };
+    let of_whole = |at: usize| {
+        let (row, warps) = (at % rows, [8, 4, 2, 1][at / rows]);
+        let len = len(row);
+        let share = || shares((entry(row as u64), NO_SLOT, warps), (row_offsets[row], len));
+        (len <= WHOLE && warps_of(len) == warps).then(share)
+    };
+    // The rows that are cut, then for each number of warps those of all rows that have it.
+    let of_any = |at: usize| {
+        let cut = split_rows.get(at).map(of_cut).into_iter().flatten();
+        cut.chain(at.checked_sub(split_rows.len()).and_then(of_whole).into_iter().flatten())
+    };
+    let blank = WarpShare { row: 0, slot: NO_SLOT, first: 0, entries: 0, warps: 0, warp: 0 };
+    let warps = try_par_flat_map(split_rows.len() + 4 * rows, blank, of_any, "warps of rows")?;
+    Ok(RowWarps { warps, split_rows, slots })
 }
 
 /// Entries of a piece of a row of so many that is cut: as few pieces as can be, of like length.
@@ -169,7 +181,7 @@ mod tests {
         for (entries, warps) in
             [(0, 1), (1, 1), (8, 1), (9, 2), (16, 2), (17, 4), (32, 4), (33, 8), (64, 8), (65, 8), (384, 8)]
         {
-            let dealt = row_warps(&[0, entries]);
+            let dealt = row_warps(&[0, entries]).unwrap();
             assert_eq!(dealt.warps.len(), warps, "{entries} entries");
             assert!(dealt.split_rows.is_empty(), "{entries} entries");
         }
@@ -177,7 +189,7 @@ mod tests {
 
     #[test]
     fn long_rows_are_cut_into_pieces_of_like_length() {
-        let dealt = row_warps(&[0, 385, 385, 1385]);
+        let dealt = row_warps(&[0, 385, 385, 1385]).unwrap();
         let pieces: Vec<_> = dealt.warps.iter().filter(|share| share.warp == 0).collect();
         let of = |piece: &&WarpShare| (piece.row, piece.slot, piece.first, piece.entries);
         assert_eq!(
@@ -206,15 +218,15 @@ mod tests {
             let nnz = len * rows as u64;
             for n in [16, 64, 128] {
                 assert_eq!(
-                    row_warps(&offsets(&lens)).mma_count(n),
+                    row_warps(&offsets(&lens)).unwrap().mma_count(n),
                     nnz * n / 128,
                     "rows of {len}, {n} columns"
                 );
             }
         }
-        assert_eq!(row_warps(&[0, 1]).mma_count(16), 1); // padded
-        assert_eq!(row_warps(&[0, 65]).mma_count(2), 2);
-        assert_eq!(row_warps(&[0, 9]).mma_count(1), 1);
+        assert_eq!(row_warps(&[0, 1]).unwrap().mma_count(16), 1); // padded
+        assert_eq!(row_warps(&[0, 65]).unwrap().mma_count(2), 2);
+        assert_eq!(row_warps(&[0, 9]).unwrap().mma_count(1), 1);
     }
 
     proptest! {
@@ -223,7 +235,7 @@ mod tests {
             6 => 0_u64..40, 2 => 40_u64..400, 1 => 400_u64..3000,
         ], 0..60)) {
             let offsets = offsets(&lens);
-            let dealt = row_warps(&offsets);
+            let dealt = row_warps(&offsets).unwrap();
             let mut covered = vec![0_u64; lens.len()];
             let mut last = u32::MAX;
             for (at, share) in (0_u32..).zip(&dealt.warps) {

@@ -1,7 +1,8 @@
 //! Pruning by magnitude: which rows of each group are kept.
 
 use rayon::prelude::*;
-use windrow_formats::{FormatError, NmPattern, Value, VectorNm};
+use windrow_formats::memory::{make_room, try_zeroed};
+use windrow_formats::{FormatError, NmPattern, OutOfMemory, Value, VectorNm};
 
 /// `dense`, `k × n` row-major without padding, pruned to `pattern`: of the vectors that a group has in the same
 /// columns, the `N` of largest L2 norm are kept.
@@ -47,22 +48,33 @@ pub fn prune_magnitude<T: Value>(
         return Err(FormatError::LengthMismatch { array, found: dense.len(), expected, why });
     }
     let q = pattern.vectors(n);
-    let mut indices = vec![0u8; pattern.kept_rows(k) * q];
+    let mut indices = try_zeroed::<u8>(pattern.kept_rows(k).saturating_mul(q), "indices")?;
     if !indices.is_empty() {
         let groups = dense.par_chunks(pattern.m().saturating_mul(n));
         groups
             .zip(indices.par_chunks_mut(pattern.n().saturating_mul(q)))
-            .for_each(|(group, indices)| keep_largest(group, n, pattern.l(), indices));
+            .try_for_each_init(Vec::new, |norms, (group, indices)| {
+                keep_largest(group, n, pattern.l(), norms, indices)
+            })?;
     }
     VectorNm::from_dense_at(dense, (k, n), pattern, indices)
 }
 
-/// Puts the positions of the vectors of largest norm, ascending, into `indices`: `kept × q`, of one group.
-fn keep_largest<T: Value>(group: &[T], n: usize, l: usize, indices: &mut [u8]) {
+/// Puts the positions of the vectors of largest norm, ascending, into `indices`: `kept × q`, of one group. `norms` is
+/// room for the norms of all vectors.
+fn keep_largest<T: Value>(
+    group: &[T],
+    n: usize,
+    l: usize,
+    norms: &mut Vec<f64>,
+    indices: &mut [u8],
+) -> Result<(), OutOfMemory> {
     let (rows, q) = (group.len() / n, n.div_ceil(l));
     let kept = indices.len() / q;
     // Row by row through memory, not down the columns.
-    let norms: Vec<f64> = group.chunks(n).flat_map(|row| row.chunks(l)).map(squared_norm).collect();
+    norms.clear();
+    make_room(norms, rows * q, "norms of a group")?;
+    norms.extend(group.chunks(n).flat_map(|row| row.chunks(l)).map(squared_norm));
     let mut order: Vec<usize> = Vec::with_capacity(rows);
     for vector in 0..q {
         order.clear();
@@ -77,6 +89,7 @@ fn keep_largest<T: Value>(group: &[T], n: usize, l: usize, indices: &mut [u8]) {
             indices[u * q + vector] = u8::try_from(position).unwrap_or(u8::MAX);
         }
     }
+    Ok(())
 }
 
 /// `Σ x²`; what is no number comes after infinity in the total order.

@@ -1,5 +1,8 @@
 //! Which rows of a window hold a column alone.
 
+use windrow_formats::OutOfMemory;
+use windrow_formats::memory::make_room;
+
 /// Stretches an odd multiple of 2⁶⁴ / golden ratio over the upper bits: columns at any stride are spread.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -28,9 +31,10 @@ struct Slot {
 
 impl ColumnCounts {
     /// Empties the table and makes room for `columns` columns.
-    pub(super) fn reset(&mut self, columns: usize) {
+    pub(super) fn reset(&mut self, columns: usize) -> Result<(), OutOfMemory> {
         let len = (2 * columns).next_power_of_two().max(16);
-        if self.slots.len() < len {
+        if let Some(more) = len.checked_sub(self.slots.len()) {
+            make_room(&mut self.slots, more, "columns of a window")?;
             self.slots.resize(len, Slot::default());
         }
         if self.generation == u32::MAX {
@@ -40,6 +44,7 @@ impl ColumnCounts {
         self.bits = len.trailing_zeros();
         self.generation += 1;
         self.used = 0;
+        Ok(())
     }
 
     /// Whether `columns` more columns leave the table half empty.
@@ -132,7 +137,7 @@ mod tests {
             };
             let mut counts = ColumnCounts::default();
             for generation in 0..3 {
-                counts.reset(rows.iter().map(BTreeSet::len).sum());
+                counts.reset(rows.iter().map(BTreeSet::len).sum()).unwrap();
                 let mut found = BTreeMap::<u32, usize>::new();
                 for row in 0..rows.len() {
                     let own = counts.add(name(row), &columns(row), |other| *found.get_mut(&other).unwrap() -= 1);
@@ -154,7 +159,7 @@ mod tests {
     fn room_is_half_of_the_table() {
         let mut counts = ColumnCounts::default();
         assert!(!counts.has_room(1));
-        counts.reset(8);
+        counts.reset(8).unwrap();
         assert!(counts.has_room(8) && !counts.has_room(9));
         assert_eq!(counts.add(0, &[1, 2, 3], |_| ()), 3);
         assert!(counts.has_room(5) && !counts.has_room(6));
@@ -164,7 +169,7 @@ mod tests {
     fn a_used_up_generation_leaves_nothing_behind() {
         let mut counts = ColumnCounts { generation: u32::MAX - 1, ..ColumnCounts::default() };
         for _ in 0..3 {
-            counts.reset(4);
+            counts.reset(4).unwrap();
             assert_eq!(counts.distinct(), 0);
             assert_eq!((counts.add(0, &[5, 6], |_| ()), counts.distinct()), (2, 2));
         }

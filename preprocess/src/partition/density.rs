@@ -1,7 +1,7 @@
 //! What the tiles of a matrix would hold, without building them.
 
 use rayon::prelude::*;
-use windrow_formats::{Csr, FormatError, Permutation, TILE_COLS, WINDOW_ROWS};
+use windrow_formats::{Csr, FormatError, OutOfMemory, Permutation, TILE_COLS, WINDOW_ROWS};
 
 use super::columns::ColumnCounts;
 use super::vectors::Division;
@@ -50,7 +50,7 @@ pub struct Density {
 /// That of [`assign`](super::assign), then one parallel pass over the entries in tiles.
 ///
 /// # Errors
-/// [`FormatError::LengthMismatch`] unless `order` is as long as there are rows.
+/// [`FormatError::LengthMismatch`] unless `order` is as long as there are rows; [`FormatError::OutOfMemory`].
 ///
 /// # Examples
 /// ```
@@ -70,22 +70,29 @@ pub fn density<V: Sync>(
 ) -> Result<Density, FormatError> {
     let rows = rows_with_entries(csr, order)?;
     Ok(match rule {
-        PartitionRule::ColumnVectors { threshold } => Division::of(csr, &rows, threshold).density(csr, &rows),
-        _ => density_of(csr, rows.len(), &tile_rows(csr, &rows, rule)),
+        PartitionRule::ColumnVectors { threshold } => {
+            Division::of(csr, &rows, threshold)?.density(csr, &rows)
+        }
+        _ => density_of(csr, rows.len(), &tile_rows(csr, &rows, rule)?)?,
     })
 }
 
 /// The density if, of `rows` rows with entries, the rows `in_tiles` are packed to windows in their order.
-pub(super) fn density_of<V: Sync>(csr: &Csr<V>, rows: usize, in_tiles: &[u32]) -> Density {
+pub(super) fn density_of<V: Sync>(
+    csr: &Csr<V>,
+    rows: usize,
+    in_tiles: &[u32],
+) -> Result<Density, OutOfMemory> {
     let group = |rows: &[u32]| {
         let mut counts = ColumnCounts::default();
         let mut sums = Sums::default();
-        rows.chunks(WINDOW_ROWS).for_each(|window| sums.add_window(csr, window, &mut counts));
-        sums
+        rows.chunks(WINDOW_ROWS).try_for_each(|window| sums.add_window(csr, window, &mut counts))?;
+        Ok(sums)
     };
-    let sums = in_tiles.par_chunks(WINDOW_ROWS * GROUP_WINDOWS).map(group).reduce(Sums::default, Sums::plus);
+    let groups = in_tiles.par_chunks(WINDOW_ROWS * GROUP_WINDOWS).map(group);
+    let sums = groups.try_reduce(Sums::default, |a, b| Ok(a.plus(b)))?;
     let windows = in_tiles.len().div_ceil(WINDOW_ROWS) as u64;
-    sums.density(windows, (rows - in_tiles.len()) as u64, csr.nnz() as u64)
+    Ok(sums.density(windows, (rows - in_tiles.len()) as u64, csr.nnz() as u64))
 }
 
 /// Counts of windows, added up.
@@ -98,13 +105,19 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    fn add_window<V>(&mut self, csr: &Csr<V>, window: &[u32], counts: &mut ColumnCounts) {
+    fn add_window<V>(
+        &mut self,
+        csr: &Csr<V>,
+        window: &[u32],
+        counts: &mut ColumnCounts,
+    ) -> Result<(), OutOfMemory> {
         let entries = window.iter().map(|&row| csr.row_len(row as usize)).sum();
-        counts.reset(entries);
+        counts.reset(entries)?;
         for &row in window {
             counts.add(row, csr.row(row as usize).0, |_| ());
         }
         *self = self.plus(Self::of_window(counts.distinct() as u64, entries as u64));
+        Ok(())
     }
 
     /// The counts of one window.

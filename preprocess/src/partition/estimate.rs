@@ -1,5 +1,6 @@
 //! The partition that takes least time.
 
+use windrow_formats::memory::try_copy;
 use windrow_formats::{Csr, FormatError, Permutation};
 
 use super::density::density_of;
@@ -53,7 +54,7 @@ impl Estimate {
 /// again. Linear in rows and entries, parallel; needs 12 bytes for each row.
 ///
 /// # Errors
-/// [`FormatError::LengthMismatch`] unless `order` is as long as there are rows.
+/// [`FormatError::LengthMismatch`] unless `order` is as long as there are rows; [`FormatError::OutOfMemory`].
 ///
 /// # Examples
 /// ```
@@ -78,10 +79,10 @@ pub fn estimate<V: Sync>(
     let shape = ProductShape { rows: csr.rows(), cols: csr.cols(), width, element_bytes };
     let predict = |rule, density| Prediction { rule, density, seconds: model.seconds(&density, shape) };
 
-    let all_tile = density_of(csr, rows.len(), &rows);
+    let all_tile = density_of(csr, rows.len(), &rows)?;
     let mut predictions = vec![
         predict(PartitionRule::AllTile, all_tile),
-        predict(PartitionRule::AllResidual, density_of(csr, rows.len(), &[])),
+        predict(PartitionRule::AllResidual, density_of(csr, rows.len(), &[])?),
     ];
     let mut of_length = [false; LARGEST_THRESHOLD as usize + 1];
     for &row in &rows {
@@ -90,13 +91,13 @@ pub fn estimate<V: Sync>(
         }
     }
     // What the threshold before gave.
-    let (mut in_tiles, mut density) = (rows.clone(), all_tile);
+    let (mut in_tiles, mut density) = (try_copy(&rows, "rows in tiles")?, all_tile);
     for (max_entries, occurs) in (0..=LARGEST_THRESHOLD).zip(of_length) {
         let rule = PartitionRule::Overlap { thresholds: Thresholds::new(max_entries) };
         if occurs {
-            let staying = tile_rows(csr, &rows, rule);
+            let staying = tile_rows(csr, &rows, rule)?;
             if staying != in_tiles {
-                density = density_of(csr, rows.len(), &staying);
+                density = density_of(csr, rows.len(), &staying)?;
                 in_tiles = staying;
             }
         }

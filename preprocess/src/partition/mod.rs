@@ -42,8 +42,8 @@ mod tests;
 #[cfg(test)]
 mod vector_tests;
 
-use rayon::prelude::*;
-use windrow_formats::{Csr, FormatError, Permutation, RowAssignment, RowPath};
+use windrow_formats::memory::{try_collect, try_filled, try_par_flat_map};
+use windrow_formats::{Csr, FormatError, OutOfMemory, Permutation, RowAssignment, RowPath};
 
 pub use cost::{CostModel, ProductShape};
 pub use density::{Density, density};
@@ -127,25 +127,28 @@ impl Thresholds {
 /// entries whatever the thresholds, parallel over chunks of rows.
 /// Values are not looked at.
 ///
+/// # Errors
+/// [`OutOfMemory`].
+///
 /// # Examples
 /// ```
-/// use windrow_formats::{Csr, RowPath};
+/// use windrow_formats::{Csr, FormatError, RowPath};
 /// use windrow_preprocess::partition::{PartitionRule, Thresholds, assign};
 ///
 /// // Rows 0 to 2 hold columns 0, 1 and 2; row 3 is short and alone in column 9; row 4 is short, but
 /// // column 1 is in the window anyway.
 /// let columns = vec![0, 1, 2, 0, 1, 2, 0, 1, 2, 9, 1];
 /// let a = Csr::try_from_parts(5, 10, vec![0, 3, 6, 9, 10, 11], columns, vec![1.0f32; 11])?;
-/// let residual = |rule| -> Vec<usize> {
-///     let paths = assign(&a, rule);
-///     (0..5).filter(|&row| paths.path(row) == RowPath::Residual).collect()
+/// let residual = |rule| -> Result<Vec<usize>, FormatError> {
+///     let paths = assign(&a, rule)?;
+///     Ok((0..5).filter(|&row| paths.path(row) == RowPath::Residual).collect())
 /// };
-/// assert_eq!(residual(PartitionRule::ShortRows { max_entries: 2 }), [3, 4]);
-/// assert_eq!(residual(PartitionRule::Overlap { thresholds: Thresholds::new(2) }), [3]);
-/// # Ok::<(), windrow_formats::FormatError>(())
+/// assert_eq!(residual(PartitionRule::ShortRows { max_entries: 2 })?, [3, 4]);
+/// assert_eq!(residual(PartitionRule::Overlap { thresholds: Thresholds::new(2) })?, [3]);
+/// # Ok::<(), FormatError>(())
 /// ```
-pub fn assign<V: Sync>(csr: &Csr<V>, rule: PartitionRule) -> RowAssignment {
-    assign_visiting(csr, (0..).take(csr.rows()), rule)
+pub fn assign<V: Sync>(csr: &Csr<V>, rule: PartitionRule) -> Result<RowAssignment, OutOfMemory> {
+    assign_visiting(csr, None, rule)
 }
 
 /// The path of each row of `csr` under `rule`, rows visited in the order `order.to_old(0)`,
@@ -156,7 +159,7 @@ pub fn assign<V: Sync>(csr: &Csr<V>, rule: PartitionRule) -> RowAssignment {
 /// That of [`assign`].
 ///
 /// # Errors
-/// [`FormatError::LengthMismatch`] unless `order` is as long as there are rows.
+/// [`FormatError::LengthMismatch`] unless `order` is as long as there are rows; [`FormatError::OutOfMemory`].
 ///
 /// # Examples
 /// ```
@@ -166,7 +169,7 @@ pub fn assign<V: Sync>(csr: &Csr<V>, rule: PartitionRule) -> RowAssignment {
 /// let a = Csr::<f32>::identity(100)?;
 /// let order = Permutation::try_from_new_to_old((0..100).rev().collect())?;
 /// let rule = PartitionRule::Overlap { thresholds: Thresholds::new(1) };
-/// assert_eq!(assign_in_order(&a, &order, rule)?, assign(&a, PartitionRule::AllResidual));
+/// assert_eq!(assign_in_order(&a, &order, rule)?, assign(&a, PartitionRule::AllResidual)?);
 /// # Ok::<(), windrow_formats::FormatError>(())
 /// ```
 pub fn assign_in_order<V: Sync>(
@@ -175,43 +178,59 @@ pub fn assign_in_order<V: Sync>(
     rule: PartitionRule,
 ) -> Result<RowAssignment, FormatError> {
     check_order(csr, order)?;
-    Ok(assign_visiting(csr, order.new_to_old().iter().copied(), rule))
+    Ok(assign_visiting(csr, Some(order), rule)?)
 }
 
+/// With an order that is one of the matrix's rows.
 fn assign_visiting<V: Sync>(
     csr: &Csr<V>,
-    rows: impl Iterator<Item = u32>,
+    order: Option<&Permutation>,
     rule: PartitionRule,
-) -> RowAssignment {
-    match rule {
-        PartitionRule::AllTile => RowAssignment::all_tile(csr.rows()),
-        PartitionRule::AllResidual => RowAssignment::all_residual(csr.rows()),
-        PartitionRule::ShortRows { max_entries } => RowAssignment::from_fn(csr.rows(), |row| {
-            if csr.row_len(row) <= max_entries as usize { RowPath::Residual } else { RowPath::Tile }
-        }),
+) -> Result<RowAssignment, OutOfMemory> {
+    let what = "paths of rows";
+    let paths = match rule {
+        PartitionRule::AllTile => try_filled(csr.rows(), RowPath::Tile, what)?,
+        PartitionRule::AllResidual => try_filled(csr.rows(), RowPath::Residual, what)?,
+        PartitionRule::ShortRows { max_entries } => {
+            let is_short = |row| csr.row_len(row) <= max_entries as usize;
+            let path = |row| if is_short(row) { RowPath::Residual } else { RowPath::Tile };
+            try_collect((0..csr.rows()).map(path), what)?
+        }
         PartitionRule::Overlap { .. }
         | PartitionRule::Printed { .. }
         | PartitionRule::ColumnVectors { .. } => {
-            let rows: Vec<u32> = rows.filter(|&row| csr.row_len(row as usize) > 0).collect();
-            let mut paths = vec![RowPath::Residual; csr.rows()];
-            for row in tile_rows(csr, &rows, rule) {
+            let rows = list_rows_with_entries(csr, order)?;
+            let mut paths = try_filled(csr.rows(), RowPath::Residual, what)?;
+            for row in tile_rows(csr, &rows, rule)? {
                 paths[row as usize] = RowPath::Tile;
             }
-            paths.into()
+            paths
         }
-    }
+    };
+    Ok(paths.into())
 }
 
 /// The rows of `csr` that have entries, in `order` or as they come.
 fn rows_with_entries<V: Sync>(csr: &Csr<V>, order: Option<&Permutation>) -> Result<Vec<u32>, FormatError> {
-    let has_entries = |row: &u32| csr.row_len(*row as usize) > 0;
-    Ok(match order {
-        Some(order) => {
-            check_order(csr, order)?;
-            order.new_to_old().par_iter().copied().filter(has_entries).collect()
-        }
-        None => (0..).take(csr.rows()).filter(has_entries).collect(),
-    })
+    order.map_or(Ok(()), |order| check_order(csr, order))?;
+    Ok(list_rows_with_entries(csr, order)?)
+}
+
+/// The same with an order that is one of the matrix's rows.
+fn list_rows_with_entries<V: Sync>(
+    csr: &Csr<V>,
+    order: Option<&Permutation>,
+) -> Result<Vec<u32>, OutOfMemory> {
+    let row_at = |position: usize| {
+        let row = order.map_or(position, |order| order.to_old(position));
+        (csr.row_len(row) > 0).then(|| narrow(row))
+    };
+    try_par_flat_map(csr.rows(), 0, row_at, "rows with entries")
+}
+
+/// The number of a row of a matrix.
+fn narrow(row: usize) -> u32 {
+    u32::try_from(row).unwrap_or(u32::MAX) // dimensions are checked to fit 32 bits
 }
 
 fn check_order<V>(csr: &Csr<V>, order: &Permutation) -> Result<(), FormatError> {

@@ -106,7 +106,7 @@ proptest! {
             Condition::Overlap(Thresholds { max_entries, max_shared_percent: bound }),
             Condition::Printed { max_entries, max_increment: bound / 12 },
         ] {
-            let stay = tile_rows_in_chunks(&csr, &visited, condition, chunk_rows);
+            let stay = tile_rows_in_chunks(&csr, &visited, condition, chunk_rows).unwrap();
             prop_assert_eq!(stay, stay_by_definition(&rows, chunk_rows, condition), "{:?}", condition);
         }
     }
@@ -123,7 +123,7 @@ proptest! {
             PartitionRule::Printed { max_entries, max_increment: 2 },
         ] {
             let in_order = assign_in_order(&csr, &order, rule).unwrap();
-            let expected = assign(&permuted, rule);
+            let expected = assign(&permuted, rule).unwrap();
             prop_assert_eq!(order.apply(in_order.paths()), expected.paths());
             prop_assert_eq!(density(&csr, Some(&order), rule), density(&permuted, None, rule));
         }
@@ -187,10 +187,10 @@ proptest! {
 fn lengths_alone_decide_the_other_rules() {
     let rows = [0, 1, 4, 5, 100].map(|len| (0..len).collect::<BTreeSet<u32>>());
     let a = with_rows(100, &rows);
-    assert_eq!(residual_rows(&assign(&a, PartitionRule::AllTile)), [0; 0]);
-    assert_eq!(residual_rows(&assign(&a, PartitionRule::AllResidual)), [0, 1, 2, 3, 4]);
+    assert_eq!(residual_rows(&assign(&a, PartitionRule::AllTile).unwrap()), [0; 0]);
+    assert_eq!(residual_rows(&assign(&a, PartitionRule::AllResidual).unwrap()), [0, 1, 2, 3, 4]);
     for (max_entries, leaving) in [(0, 1), (1, 2), (3, 2), (4, 3), (5, 4), (99, 4), (100, 5), (u32::MAX, 5)] {
-        let paths = assign(&a, PartitionRule::ShortRows { max_entries });
+        let paths = assign(&a, PartitionRule::ShortRows { max_entries }).unwrap();
         assert_eq!(residual_rows(&paths), (0..leaving).collect::<Vec<_>>(), "max_entries = {max_entries}");
     }
 }
@@ -201,9 +201,9 @@ fn what_is_printed_sends_away_what_is_meant_to_stay() {
     let mut rows = vec![columns([0, 1]), columns([50, 51])];
     rows.resize(8, (0..16).collect());
     let a = with_rows(60, &rows);
-    assert_eq!(residual_rows(&assign(&a, overlap(4))), [1]);
+    assert_eq!(residual_rows(&assign(&a, overlap(4)).unwrap()), [1]);
     let printed = PartitionRule::Printed { max_entries: 4, max_increment: 2 };
-    assert_eq!(residual_rows(&assign(&a, printed)), [0], "row 1 then brings two columns, and stays");
+    assert_eq!(residual_rows(&assign(&a, printed).unwrap()), [0], "row 1 then brings two columns, and stays");
     let before = density(&a, None, PartitionRule::AllTile).unwrap().columns;
     assert_eq!(before - density(&a, None, overlap(4)).unwrap().columns, 2, "both columns of row 1 are saved");
     assert_eq!(before - density(&a, None, printed).unwrap().columns, 0);
@@ -215,8 +215,8 @@ fn rows_leave_after_those_that_they_shared_with() {
     let mut rows = vec![columns([50]), columns([50, 51, 52, 53])];
     rows.resize(9, (0..16).collect());
     let a = with_rows(60, &rows);
-    assert_eq!(residual_rows(&assign(&a, overlap(3))), [0; 0]);
-    assert_eq!(residual_rows(&assign(&a, overlap(4))), [0, 1]);
+    assert_eq!(residual_rows(&assign(&a, overlap(3)).unwrap()), [0; 0]);
+    assert_eq!(residual_rows(&assign(&a, overlap(4)).unwrap()), [0, 1]);
 }
 
 /// `blocks` windows of 8 rows with 16 columns in common, and in each a row of `1 + block % 4` columns that
@@ -254,7 +254,7 @@ fn threads_change_nothing() {
         pool.install(|| {
             let estimate = estimate(&a, None, 128, 2, &CostModel::h200()).unwrap();
             let printed = PartitionRule::Printed { max_entries: 4, max_increment: 4 };
-            (assign(&a, overlap(3)), assign(&a, printed), estimate)
+            (assign(&a, overlap(3)).unwrap(), assign(&a, printed).unwrap(), estimate)
         })
     };
     assert_eq!(with_threads(1), with_threads(5));
@@ -324,7 +324,7 @@ fn a_matrix_without_rows_has_no_paths() {
     let a = Csr::<f32>::zeros(0, 7).unwrap();
     let printed = PartitionRule::Printed { max_entries: 3, max_increment: 3 };
     for rule in [PartitionRule::AllTile, PartitionRule::AllResidual, overlap(3), printed] {
-        assert_eq!(assign(&a, rule).rows(), 0);
+        assert_eq!(assign(&a, rule).unwrap().rows(), 0);
         assert_eq!(density(&a, None, rule).unwrap(), Density::default());
     }
 }
@@ -332,7 +332,7 @@ fn a_matrix_without_rows_has_no_paths() {
 #[test]
 fn footprints_are_those_of_the_arrays() {
     let a = blocks_with_isolated_rows(30);
-    let assignment = assign(&a, overlap(4));
+    let assignment = assign(&a, overlap(4)).unwrap();
     let built = RsTile::from_csr(&a, &assignment).unwrap();
     let [coo, csr, rs_tile, bit_tcf, balanced] = footprint(&a, &built);
     let entries = a.nnz() as u64;

@@ -93,7 +93,7 @@ proptest! {
         prop_assert_eq!(super::density(&csr, order, rule(threshold)).unwrap(), density);
         let paths = match order {
             Some(order) => assign_in_order(&csr, order, rule(threshold)).unwrap(),
-            None => assign(&csr, rule(threshold)),
+            None => assign(&csr, rule(threshold)).unwrap(),
         };
         let in_tiles = (0..).take(csr.rows()).filter(|&row| paths.path(row as usize) == RowPath::Tile);
         prop_assert!(in_tiles.eq(tile_rows));

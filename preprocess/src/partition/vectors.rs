@@ -4,7 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use rayon::prelude::*;
-use windrow_formats::{Csr, FormatError, NO_ROW, Permutation, Value, WINDOW_ROWS, merge_columns};
+use windrow_formats::memory::{make_room, try_par_collect, try_par_flat_map, try_with_room, try_zeroed};
+use windrow_formats::{
+    Csr, FormatError, NO_ROW, OutOfMemory, Permutation, Value, WINDOW_ROWS, merge_columns,
+};
 
 use super::density::Sums;
 use super::{Density, rows_with_entries};
@@ -201,11 +204,11 @@ pub fn split_vectors<V: Value>(
     threshold: VectorThreshold,
 ) -> Result<VectorSplit<V>, FormatError> {
     let rows = rows_with_entries(csr, order)?;
-    let division = Division::of(csr, &rows, threshold);
+    let division = Division::of(csr, &rows, threshold)?;
     Ok(VectorSplit {
         tiles: division.part(csr, true)?,
         residual: division.part(csr, false)?,
-        window_rows: division.window_rows(csr, &rows),
+        window_rows: division.window_rows(csr, &rows)?,
         density: division.density(csr, &rows),
     })
 }
@@ -222,10 +225,15 @@ pub(super) struct Division {
 
 impl Division {
     /// Decides for the windows of `rows`, none of them empty.
-    pub(super) fn of<V: Sync>(csr: &Csr<V>, rows: &[u32], threshold: VectorThreshold) -> Self {
-        let mut first = vec![0; csr.rows()];
-        let mut in_tiles = vec![false; csr.nnz()];
-        let mut windows = Vec::with_capacity(rows.len().div_ceil(WINDOW_ROWS));
+    pub(super) fn of<V: Sync>(
+        csr: &Csr<V>,
+        rows: &[u32],
+        threshold: VectorThreshold,
+    ) -> Result<Self, OutOfMemory> {
+        let what = "entries in tiles";
+        let mut first = try_zeroed(csr.rows(), what)?;
+        let mut in_tiles = try_zeroed(csr.nnz(), what)?;
+        let mut windows = try_with_room(rows.len().div_ceil(WINDOW_ROWS), what)?;
         let (mut rest, mut end) = (in_tiles.as_mut_slice(), 0);
         for window in rows.chunks(WINDOW_ROWS) {
             let begin = end;
@@ -239,13 +247,13 @@ impl Division {
         }
         let decided =
             windows.into_par_iter().with_min_len(64).map_init(Vec::new, |vectors, (rows, in_tiles)| {
-                let columns = decide(csr, rows, threshold, vectors, in_tiles);
+                let columns = decide(csr, rows, threshold, vectors, in_tiles)?;
                 let entries = in_tiles.iter().filter(|&&taken| taken).count();
-                (Sums::of_window(columns as u64, entries as u64), u64::from(columns > 0))
+                Ok((Sums::of_window(columns as u64, entries as u64), u64::from(columns > 0)))
             });
         let none = || (Sums::default(), 0);
-        let (sums, windows) = decided.reduce(none, |a, b| (a.0.plus(b.0), a.1 + b.1));
-        Self { in_tiles, first, sums, windows }
+        let (sums, windows) = decided.try_reduce(none, |a, b| Ok((a.0.plus(b.0), a.1 + b.1)))?;
+        Ok(Self { in_tiles, first, sums, windows })
     }
 
     /// For each entry of a row, whether it goes to the tiles.
@@ -260,35 +268,37 @@ impl Division {
 
     /// The entries of one path.
     fn part<V: Value>(&self, csr: &Csr<V>, tiles: bool) -> Result<VectorPart<V>, FormatError> {
-        let rows = 0..csr.rows();
         let own = |row: usize| {
             let taken = self.of_row(csr, row).iter().map(move |&taken| taken == tiles);
             csr.row_range(row).zip(taken).filter(|&(_, own)| own).map(|(entry, _)| entry as u64)
         };
-        let lengths: Vec<usize> = rows.clone().into_par_iter().map(|row| own(row).count()).collect();
-        let mut row_offsets = Vec::with_capacity(csr.rows() + 1);
+        let lengths = (0..csr.rows()).into_par_iter().map(|row| own(row).count());
+        let lengths = try_par_collect(lengths, "lengths of rows")?;
+        let mut row_offsets = try_with_room(csr.rows() + 1, "row_offsets")?;
         row_offsets.push(0);
         row_offsets.extend(lengths.iter().scan(0u64, |end, &len| {
             *end += len as u64;
             Some(*end)
         }));
-        let sources: Vec<u64> = rows.into_par_iter().flat_map_iter(own).collect();
+        let sources = try_par_flat_map(csr.rows(), 0, own, "sources of entries")?;
         let at = |&entry: &u64| usize::try_from(entry).unwrap_or(usize::MAX); // it was a usize
-        let col_indices = sources.par_iter().map(|entry| csr.col_indices()[at(entry)]).collect();
-        let values = sources.par_iter().map(|entry| csr.values()[at(entry)]).collect();
+        let col_indices = sources.par_iter().map(|entry| csr.col_indices()[at(entry)]);
+        let col_indices = try_par_collect(col_indices, "col_indices")?;
+        let values = try_par_collect(sources.par_iter().map(|entry| csr.values()[at(entry)]), "values")?;
         let matrix = Csr::try_from_parts(csr.rows(), csr.cols(), row_offsets, col_indices, values)?;
         Ok(VectorPart { matrix, sources })
     }
 
     /// The rows of each window that are in tiles, as [`VectorSplit::window_rows`].
-    fn window_rows<V: Sync>(&self, csr: &Csr<V>, rows: &[u32]) -> Vec<u32> {
-        let of_window = |rows: &[u32]| {
+    fn window_rows<V: Sync>(&self, csr: &Csr<V>, rows: &[u32]) -> Result<Vec<u32>, OutOfMemory> {
+        let of_window = |window: usize| {
+            let rows = &rows[WINDOW_ROWS * window..rows.len().min(WINDOW_ROWS * (window + 1))];
             let mut slots = [NO_ROW; WINDOW_ROWS];
             let in_tiles = rows.iter().filter(|&&row| self.is_in_tiles(csr, row));
             let used = slots.iter_mut().zip(in_tiles).map(|(slot, &row)| *slot = row).count();
             slots.into_iter().take(if used > 0 { WINDOW_ROWS } else { 0 })
         };
-        rows.par_chunks(WINDOW_ROWS).flat_map_iter(of_window).collect()
+        try_par_flat_map(rows.len().div_ceil(WINDOW_ROWS), NO_ROW, of_window, "rows of windows")
     }
 
     /// What the tiles hold, and what is left of `rows`.
@@ -309,8 +319,10 @@ fn decide<V>(
     threshold: VectorThreshold,
     vectors: &mut Vec<u8>,
     in_tiles: &mut [bool],
-) -> usize {
+) -> Result<usize, OutOfMemory> {
     vectors.clear();
+    // No more vectors than entries.
+    make_room(vectors, in_tiles.len(), "column vectors of a window")?;
     merge_columns(csr, rows, |_, bits, _| vectors.push(bits));
     let mut of_count = [0; WINDOW_ROWS + 1];
     for bits in &*vectors {
@@ -350,5 +362,5 @@ fn decide<V>(
             left &= left - 1;
         }
     }
-    columns
+    Ok(columns)
 }

@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use rayon::prelude::*;
-use windrow_formats::{Csr, WINDOW_ROWS};
+use windrow_formats::memory::{try_copy, try_par_collect, try_par_flat_map, try_with_room};
+use windrow_formats::{Csr, OutOfMemory, WINDOW_ROWS};
 
 use super::columns::ColumnCounts;
 use super::vectors::Division;
@@ -11,19 +12,27 @@ use super::{PartitionRule, Thresholds};
 
 /// Rows decided by one task. Fixed, because windows start afresh in every chunk.
 const CHUNK_ROWS: usize = 1 << 13;
+/// What the lists here are, where there is no memory for one.
+const TILE_ROWS: &str = "rows in tiles";
 
 /// The rows of `rows`, none of them empty, that `rule` leaves in tiles, in the same order.
-pub(super) fn tile_rows<V: Sync>(csr: &Csr<V>, rows: &[u32], rule: PartitionRule) -> Vec<u32> {
+pub(super) fn tile_rows<V: Sync>(
+    csr: &Csr<V>,
+    rows: &[u32],
+    rule: PartitionRule,
+) -> Result<Vec<u32>, OutOfMemory> {
+    let which = |stays: &(dyn Fn(u32) -> bool + Sync)| {
+        try_par_flat_map(rows.len(), 0, |at| Some(rows[at]).filter(|&row| stays(row)), TILE_ROWS)
+    };
     let condition = match rule {
-        PartitionRule::AllTile => return rows.to_vec(),
-        PartitionRule::AllResidual => return Vec::new(),
+        PartitionRule::AllTile => return try_copy(rows, TILE_ROWS),
+        PartitionRule::AllResidual => return Ok(Vec::new()),
         PartitionRule::ShortRows { max_entries } => {
-            let long = |row: &u32| csr.row_len(*row as usize) > max_entries as usize;
-            return rows.par_iter().copied().filter(long).collect();
+            return which(&|row| csr.row_len(row as usize) > max_entries as usize);
         }
         PartitionRule::ColumnVectors { threshold } => {
-            let division = Division::of(csr, rows, threshold);
-            return rows.par_iter().copied().filter(|&row| division.is_in_tiles(csr, row)).collect();
+            let division = Division::of(csr, rows, threshold)?;
+            return which(&|row| division.is_in_tiles(csr, row));
         }
         PartitionRule::Overlap { thresholds } => Condition::Overlap(thresholds),
         PartitionRule::Printed { max_entries, max_increment } => {
@@ -69,20 +78,31 @@ pub(super) fn tile_rows_in_chunks<V: Sync>(
     rows: &[u32],
     condition: Condition,
     chunk_rows: usize,
-) -> Vec<u32> {
+) -> Result<Vec<u32>, OutOfMemory> {
     let chunk_of = |chunk: usize| {
         let begin = chunk * chunk_rows;
         tile_rows_of_chunk(csr, rows, begin..rows.len().min(begin + chunk_rows), condition)
     };
-    let chunks: Vec<Vec<u32>> = (0..rows.len().div_ceil(chunk_rows)).into_par_iter().map(chunk_of).collect();
-    chunks.concat()
+    let chunks = (0..rows.len().div_ceil(chunk_rows)).into_par_iter().map(chunk_of);
+    let chunks = try_par_collect(chunks, TILE_ROWS)?;
+    let len = |chunk: &Result<Vec<u32>, OutOfMemory>| chunk.as_ref().map_or(0, Vec::len);
+    let mut all = try_with_room(chunks.iter().map(len).sum(), TILE_ROWS)?;
+    for chunk in chunks {
+        all.extend_from_slice(&chunk?);
+    }
+    Ok(all)
 }
 
 /// The rows at positions `own` of `rows` that stay.
 ///
 /// The last window is filled up from the rows after the chunk: they share it, but are decided elsewhere.
-fn tile_rows_of_chunk<V>(csr: &Csr<V>, rows: &[u32], own: Range<usize>, condition: Condition) -> Vec<u32> {
-    let mut staying = Vec::with_capacity(own.len());
+fn tile_rows_of_chunk<V>(
+    csr: &Csr<V>,
+    rows: &[u32],
+    own: Range<usize>,
+    condition: Condition,
+) -> Result<Vec<u32>, OutOfMemory> {
+    let mut staying = try_with_room(own.len(), TILE_ROWS)?;
     let mut window =
         Window { csr, slots: Vec::new(), counts: ColumnCounts::default(), counted: 0, settled: 0 };
     let mut next = own.start;
@@ -91,12 +111,12 @@ fn tile_rows_of_chunk<V>(csr: &Csr<V>, rows: &[u32], own: Range<usize>, conditio
             window.slots.push(Slot { row: rows[next], own: next < own.end, increment: 0 });
             next += 1;
         }
-        if !window.evict(condition) {
+        if !window.evict(condition)? {
             staying.extend(window.slots.iter().filter(|slot| slot.own).map(|slot| slot.row));
             window.clear();
         }
     }
-    staying
+    Ok(staying)
 }
 
 /// A row in a window.
@@ -125,7 +145,7 @@ struct Window<'a, V> {
 impl<V> Window<'_, V> {
     /// Removes the rows of this chunk that `condition` sends away, all judged in the same window; whether there
     /// were any.
-    fn evict(&mut self, condition: Condition) -> bool {
+    fn evict(&mut self, condition: Condition) -> Result<bool, OutOfMemory> {
         let judged = match condition {
             Condition::Overlap(_) => self.settled..self.slots.len(),
             Condition::Printed { .. } => 0..self.slots.len().min(1),
@@ -134,9 +154,9 @@ impl<V> Window<'_, V> {
         let len = |slot: &Slot| csr.row_len(slot.row as usize);
         let short = |slot: &Slot| slot.own && len(slot) <= condition.max_entries();
         if !self.slots[judged.clone()].iter().any(short) {
-            return false;
+            return Ok(false);
         }
-        self.count();
+        self.count()?;
         let mut leaving = [false; WINDOW_ROWS];
         let mut shared = false;
         for at in judged.clone() {
@@ -157,7 +177,7 @@ impl<V> Window<'_, V> {
         // Rows that come add to what the others share, so who stays now stays, unless it shared with a row
         // that leaves.
         self.settled = if shared { 0 } else { self.slots.len() };
-        leaving.contains(&true)
+        Ok(leaving.contains(&true))
     }
 
     /// Closes the window and opens the next.
@@ -170,12 +190,12 @@ impl<V> Window<'_, V> {
     ///
     /// Columns of rows that left keep their places in the table. When these fill it, it is made afresh, twice
     /// as large as the window needs: at least as many columns have then left as are counted again.
-    fn count(&mut self) {
+    fn count(&mut self) -> Result<(), OutOfMemory> {
         let entries =
             |slots: &[Slot]| slots.iter().map(|slot| self.csr.row_len(slot.row as usize)).sum::<usize>();
         let (all, uncounted) = (entries(&self.slots), entries(&self.slots[self.counted..]));
         if self.counted == 0 || !self.counts.has_room(uncounted) {
-            self.counts.reset(2 * all);
+            self.counts.reset(2 * all)?;
             self.counted = 0;
         }
         for at in self.counted..self.slots.len() {
@@ -187,5 +207,6 @@ impl<V> Window<'_, V> {
             self.slots[at].increment = increment;
         }
         self.counted = self.slots.len();
+        Ok(())
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::emulator::access::{Access, GRANULE, Pair};
-use crate::emulator::memory::{Allocation, Memory, SPACING, index, zeroed};
+use crate::emulator::memory::{Allocation, Memory, SPACING, index};
 use crate::emulator::violation::{Checked, Conflict, Violation};
 
 /// Bytes under one lock.
@@ -57,7 +57,7 @@ impl Shadowed {
 
     fn seen_readonly(&self, offset: u64) -> &AtomicU64 {
         let (shadow, lines, line) = self.line(offset);
-        &shadow.seen_readonly.get_or_init(|| zeroed(lines))[line]
+        &shadow.seen_readonly.get_or_init(|| bytemuck::zeroed_slice_box(lines))[line]
     }
 }
 

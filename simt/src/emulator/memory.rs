@@ -1,10 +1,11 @@
 //! The emulated global memory: allocations at virtual addresses, and the host's side of them.
 
+use std::alloc::{Layout, handle_alloc_error};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
-use bytemuck::Pod;
+use bytemuck::{Pod, try_zeroed_slice_box};
 
 use crate::GlobalPtr;
 use crate::emulator::violation::{Outside, Region};
@@ -15,7 +16,7 @@ pub(super) const SPACING: u64 = 1 << 32;
 /// At least so many bytes lie between two allocations.
 const GUARD: u64 = 1 << 20;
 /// Allocations of more bytes than this are made page by page, as they are touched: so matrices can be emulated whose
-/// elements lie beyond 2³² and that no machine could hold.
+/// elements lie beyond 2³² and that no machine could hold. Where there is no room for a page, the process ends.
 const LARGEST_WHOLE: u64 = 1 << 30;
 /// Bits of an offset in a page, which an allocation that is made at once has one of.
 const PAGE_BITS: u32 = 20;
@@ -47,6 +48,11 @@ pub enum MemoryError {
         /// The address that was given.
         address: u64,
     },
+    /// The machine that emulates has no room for an allocation.
+    NoRoom {
+        /// Bytes that were asked for.
+        bytes: u64,
+    },
 }
 
 impl fmt::Display for MemoryError {
@@ -59,6 +65,7 @@ impl fmt::Display for MemoryError {
                 write!(f, "the host read byte {offset} of {region}, which nothing ever wrote")
             }
             Self::NotAnAllocation { address } => write!(f, "no allocation starts at {address:#x}"),
+            Self::NoRoom { bytes } => write!(f, "this machine has no room for {bytes} bytes"),
         }
     }
 }
@@ -86,10 +93,18 @@ pub(super) struct Allocation {
 }
 
 impl Allocation {
-    fn new(base: u64, bytes: u64, zeros: bool) -> Self {
+    /// None if this machine has no room for it.
+    fn new(base: u64, bytes: u64, zeros: bool) -> Option<Self> {
         let page_bits = if bytes > LARGEST_WHOLE { PAGE_BITS } else { LARGEST_WHOLE.ilog2() + 1 };
-        let pages = (0..bytes.div_ceil(1 << page_bits)).map(|_| OnceLock::new()).collect();
-        Self { base, bytes, label: Mutex::new(None), page_bits, pages, zeros: AtomicBool::new(zeros) }
+        let count = index(bytes.div_ceil(1 << page_bits));
+        let mut pages = Vec::new();
+        pages.try_reserve_exact(count).ok()?;
+        pages.extend((0..count).map(|_| OnceLock::new()));
+        if count == 1 {
+            pages[0] = OnceLock::from(Page::new(bytes, zeros)?);
+        }
+        let (label, zeros) = (Mutex::new(None), AtomicBool::new(zeros));
+        Some(Self { base, bytes, label, page_bits, pages: pages.into_boxed_slice(), zeros })
     }
 
     pub(super) fn region(&self) -> Region {
@@ -116,10 +131,8 @@ impl Allocation {
     fn page(&self, offset: u64) -> (&Page, u64) {
         let (number, offset) = self.page_of(offset);
         let make = || {
-            let bytes = self.page_bytes(number);
-            let unwritten = !self.zeros.load(Ordering::Relaxed);
-            let written = unwritten.then(|| zeroed(index(bytes.div_ceil(64))));
-            Page { words: zeroed(index(bytes.div_ceil(4))), written }
+            let made = Page::new(self.page_bytes(number), self.zeros.load(Ordering::Relaxed));
+            made.unwrap_or_else(|| handle_alloc_error(Layout::new::<[u8; 1 << PAGE_BITS]>()))
         };
         (self.pages[number].get_or_init(make), offset)
     }
@@ -216,7 +229,9 @@ impl Allocation {
         }
         self.zeros.store(true, Ordering::Relaxed);
         for page in self.pages.iter().filter_map(OnceLock::get) {
-            page.words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+            // Nothing is stored to pages of the machine that hold zeros: it need not supply them.
+            let others = page.words.iter().filter(|word| word.load(Ordering::Relaxed) != 0);
+            others.for_each(|word| word.store(0, Ordering::Relaxed));
             let written = page.written.iter().flatten();
             written.for_each(|bits| bits.store(u64::MAX, Ordering::Relaxed));
         }
@@ -224,6 +239,17 @@ impl Allocation {
 }
 
 impl Page {
+    /// So many bytes, all written as zeros or none written; none if this machine has no room for them.
+    fn new(bytes: u64, zeros: bool) -> Option<Self> {
+        // The system supplies large slices without anybody writing them.
+        let words = try_zeroed_slice_box(index(bytes.div_ceil(4))).ok()?;
+        let written = match zeros {
+            true => None,
+            false => Some(try_zeroed_slice_box(index(bytes.div_ceil(64))).ok()?),
+        };
+        Some(Self { words, written })
+    }
+
     fn first_unwritten(&self, offset: u64, bytes: u64) -> Option<u64> {
         let written = self.written.as_ref()?;
         let is_written = |i: u64| written[index(i / 64)].load(Ordering::Relaxed) >> (i % 64) & 1 == 1;
@@ -330,9 +356,17 @@ impl Memory {
     /// of the host and a violation of a kernel.
     ///
     /// # Panics
-    /// If `len` elements are more bytes than an address space holds.
+    /// If there is no room for `len` elements.
     #[must_use]
     pub fn alloc_uninit<T: Pod>(&self, len: usize) -> GlobalPtr<T> {
+        self.try_alloc_uninit(len).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// [`alloc_uninit`](Self::alloc_uninit) where this machine may have too little memory.
+    ///
+    /// # Errors
+    /// [`MemoryError::NoRoom`]. None for those of more than 1 GiB, whose memory is asked for when it is touched.
+    pub fn try_alloc_uninit<T: Pod>(&self, len: usize) -> Result<GlobalPtr<T>, MemoryError> {
         self.allocate(len, false)
     }
 
@@ -342,26 +376,30 @@ impl Memory {
     /// As for [`alloc_uninit`](Self::alloc_uninit).
     #[must_use]
     pub fn alloc_zeroed<T: Pod>(&self, len: usize) -> GlobalPtr<T> {
-        self.allocate(len, true)
+        self.allocate(len, true).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Allocates a copy of `elements`.
     #[must_use]
     pub fn alloc_from<T: Pod>(&self, elements: &[T]) -> GlobalPtr<T> {
-        let pointer = self.allocate(elements.len(), true);
+        let pointer = self.alloc_zeroed(elements.len());
         let copied = self.write(pointer, elements);
         debug_assert_eq!(copied, Ok(()), "a fresh allocation holds what it was made for");
         pointer
     }
 
-    fn allocate<T: Pod>(&self, len: usize, zeros: bool) -> GlobalPtr<T> {
-        let bytes = len.checked_mul(size_of::<T>()).filter(|&bytes| isize::try_from(bytes).is_ok());
-        let bytes = bytes.unwrap_or_else(|| panic!("{len} elements of {} bytes", size_of::<T>())) as u64;
+    fn allocate<T: Pod>(&self, len: usize, zeros: bool) -> Result<GlobalPtr<T>, MemoryError> {
+        let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
+        let no_room = MemoryError::NoRoom { bytes };
+        if i64::try_from(bytes).is_err() {
+            return Err(no_room);
+        }
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         let base = table.next;
+        let Some(allocation) = Allocation::new(base, bytes, zeros) else { return Err(no_room) };
         table.next = (base + bytes + GUARD).next_multiple_of(SPACING);
-        table.live.push(Arc::new(Allocation::new(base, bytes, zeros)));
-        GlobalPtr::from_address(base)
+        table.live.push(Arc::new(allocation));
+        Ok(GlobalPtr::from_address(base))
     }
 
     fn position(table: &Table, base: u64) -> Result<usize, MemoryError> {
@@ -443,6 +481,15 @@ impl Memory {
         Ok(elements)
     }
 
+    /// [`read`](Self::read) into memory that the caller has.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    pub fn read_to<T: Pod>(&self, pointer: GlobalPtr<T>, elements: &mut [T]) -> Result<(), MemoryError> {
+        let (allocation, offset, _) = self.locate(pointer, elements.len())?;
+        allocation.read_bytes(offset, bytemuck::cast_slice_mut(elements))
+    }
+
     /// Copies elements from the host. No launch may be using their place.
     ///
     /// # Errors
@@ -463,20 +510,4 @@ impl Memory {
         allocation.write_zeros(offset, bytes as u64);
         Ok(())
     }
-}
-
-/// Types of which zero bytes are a value.
-///
-/// # Safety
-/// Zero bytes must be a valid value.
-pub(super) unsafe trait ZeroIsValid {}
-// SAFETY: an atomic integer has the representation of the integer, and 0 is one.
-unsafe impl ZeroIsValid for AtomicU32 {}
-// SAFETY: an atomic integer has the representation of the integer, and 0 is one.
-unsafe impl ZeroIsValid for AtomicU64 {}
-
-/// Zeroed elements; the operating system supplies large slices without anybody writing them.
-pub(super) fn zeroed<T: ZeroIsValid>(len: usize) -> Box<[T]> {
-    // SAFETY: zero bytes are a value of `T`, as its implementor promised.
-    unsafe { Box::new_zeroed_slice(len).assume_init() }
 }

@@ -20,7 +20,10 @@ pub(super) fn facts(bench: &Bench<'_>, estimated: bool) -> Result<AblationFacts,
 }
 
 fn of_rule(bench: &Bench<'_>, name: &str, rule: PartitionRule) -> Result<AblationFacts, BenchError> {
-    let sizes = footprint(bench.csr, &RsTile::from_csr(bench.csr, &assign(bench.csr, rule))?);
+    let sizes = footprint(
+        bench.csr,
+        &RsTile::from_csr(bench.csr, &assign(bench.csr, rule).map_err(windrow::FormatError::from)?)?,
+    );
     let csr_bytes =
         sizes.iter().find(|size| size.format == "CSR").map_or(1, |size| size.total_bytes().max(1));
     let formats = sizes.iter().map(|size| FormatFacts {

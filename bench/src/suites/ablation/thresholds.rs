@@ -44,7 +44,7 @@ pub(super) fn facts(
 ) -> Result<AblationFacts, BenchError> {
     let path = SweepPath::new(Algorithm::Hybrid, Precision::F16);
     let found = density(bench.csr, None, rule.with(max_entries))?;
-    let rows = assign(bench.csr, rule.with(max_entries));
+    let rows = assign(bench.csr, rule.with(max_entries)).map_err(windrow::FormatError::from)?;
     // A rule begins with threshold 0: what another rule left is none of its.
     let last = bench.shared.last_threshold.take().filter(|_| max_entries > 0);
     let same = last.filter(|(_, before, _)| before.paths() == rows.paths());

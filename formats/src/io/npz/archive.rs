@@ -6,6 +6,7 @@ use zip::ZipArchive;
 use zip::result::ZipError;
 
 use super::super::line::excerpt;
+use super::super::source::room_for_inflate;
 use super::super::{Format, Limits, ReadError};
 use super::array::Array;
 
@@ -51,6 +52,7 @@ impl<R: Read + Seek> Archive<R> {
     pub(super) fn optional(&mut self, name: &str) -> Result<Option<Array>, ReadError> {
         let file = file_name(name);
         let allowed = self.max_bytes.saturating_sub(self.bytes_read);
+        room_for_inflate()?;
         let mut bytes = Vec::new();
         let member = match self.zip.by_name(&file) {
             Ok(member) => member,

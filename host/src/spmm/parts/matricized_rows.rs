@@ -2,6 +2,7 @@
 //! kernel is [`windrow_kernels::matricized_rows`].
 
 use rayon::prelude::*;
+use windrow_formats::memory::try_par_collect;
 use windrow_formats::{OutOfMemory, Value};
 use windrow_kernels::matricized_rows::{APART, KEEPS, MatricizedRowsParams, ROW_WARPS, WARPS_LOG2_AT};
 use windrow_kernels::{Entry, NO_ROW, Variant};
@@ -26,11 +27,11 @@ const BLOCKS_PER_MULTIPROCESSOR: u32 = 3;
 /// The whole matrix, its rows dealt out to warps.
 pub(in crate::spmm) fn lay_out<'a, V: Value>(context: &Context<'a, V>) -> Result<LaidOut<'a>, OutOfMemory> {
     let a = context.a;
-    let mut dealt = row_warps(a.row_offsets());
+    let mut dealt = row_warps(a.row_offsets())?;
     if context.options.determinism == Determinism::Fast {
         dealt.share_slots()?;
     }
-    let layout = MatricizedLayout { warps: records(&dealt), col_indices: a.col_indices() };
+    let layout = MatricizedLayout { warps: records(&dealt)?, col_indices: a.col_indices() };
     let facts = LayoutFacts {
         scalar_rows: wide(a.rows()),
         scalar_entries: wide(a.nnz()),
@@ -77,24 +78,22 @@ impl Layout for MatricizedLayout<'_> {
 }
 
 /// What kernels read of the shares: blocks of eight, of which the last is filled with warps that have nothing to do.
-fn records(dealt: &RowWarps) -> Vec<[u32; 4]> {
+fn records(dealt: &RowWarps) -> Result<Vec<[u32; 4]>, OutOfMemory> {
     let absent = WarpShare { row: NO_ROW, slot: NO_SLOT, first: 0, entries: 0, warps: 1, warp: 0 };
-    let blocks = dealt.warps.par_chunks(ROW_WARPS as usize);
-    blocks
-        .flat_map_iter(|block| {
-            // Rows with more warps come first.
-            let apart = if block[0].warps == 1 { APART } else { 0 };
-            (0..ROW_WARPS as usize).map(move |at| {
-                let share = block.get(at).copied().unwrap_or(absent);
-                let (target, keeps) = match share.slot {
-                    NO_SLOT => (share.row, 0),
-                    slot => (slot, KEEPS),
-                };
-                let place = share.warp | share.warps.ilog2() << WARPS_LOG2_AT | apart | keeps;
-                [target, share.first, share.entries, place]
-            })
-        })
-        .collect()
+    let count = dealt.warps.len().next_multiple_of(ROW_WARPS as usize);
+    let record = |at: usize| {
+        let share = dealt.warps.get(at).copied().unwrap_or(absent);
+        // Rows with more warps come first.
+        let of_block = dealt.warps[at - at % ROW_WARPS as usize].warps;
+        let apart = if of_block == 1 { APART } else { 0 };
+        let (target, keeps) = match share.slot {
+            NO_SLOT => (share.row, 0),
+            slot => (slot, KEEPS),
+        };
+        let place = share.warp | share.warps.ilog2() << WARPS_LOG2_AT | apart | keeps;
+        [target, share.first, share.entries, place]
+    };
+    try_par_collect((0..count).into_par_iter().map(record), "warps")
 }
 
 /// The arrays in device memory.
@@ -173,8 +172,8 @@ mod tests {
             offsets.push(offsets[offsets.len() - 1] + len);
             offsets
         });
-        let dealt = row_warps(&offsets);
-        let records = records(&dealt);
+        let dealt = row_warps(&offsets).unwrap();
+        let records = records(&dealt).unwrap();
         assert_eq!(records.len(), 24);
         assert!(records[..16].iter().all(|record| record[3] & APART == 0));
         assert!(records[16..].iter().all(|record| record[3] & APART != 0));
@@ -183,9 +182,9 @@ mod tests {
         assert_eq!(records[0], [1, 3, 40, 3 << WARPS_LOG2_AT]);
         assert_eq!(records[9], [2, 43, 20, 1 | 2 << WARPS_LOG2_AT]);
         // A row that is cut.
-        let cut = super::records(&row_warps(&[0, 500]));
+        let cut = super::records(&row_warps(&[0, 500]).unwrap()).unwrap();
         assert_eq!(cut[0], [0, 0, 256, KEEPS | 3 << WARPS_LOG2_AT]);
         assert_eq!(cut[15], [1, 256, 244, KEEPS | 7 | 3 << WARPS_LOG2_AT]);
-        assert!(super::records(&row_warps(&[0])).is_empty());
+        assert!(super::records(&row_warps(&[0]).unwrap()).unwrap().is_empty());
     }
 }

@@ -3,6 +3,7 @@
 
 use std::rc::Rc;
 
+use windrow_formats::memory::try_collect;
 use windrow_formats::{Csr, Permutation, Value};
 use windrow_kernels::Variant;
 use windrow_kernels::preprocess::{
@@ -193,9 +194,9 @@ impl Condensed {
             Form::Dense => GlobalPtr::NULL,
             Form::Packed => scratch.array(steps, "chunks of steps")?,
         };
-        let pieces: Vec<[u32; 4]> = (stream.dealt().pieces.iter())
-            .map(|piece| [piece.window, piece.begin, piece_word(piece.slot, piece.shared), 0])
-            .collect();
+        let pieces = (stream.dealt().pieces.iter())
+            .map(|piece| [piece.window, piece.begin, piece_word(piece.slot, piece.shared), 0]);
+        let pieces = try_collect(pieces, "pieces")?;
         let of_steps = TileStepsParams {
             pieces: scratch.array_from(&pieces, "pieces")?,
             piece_steps: scratch.array_from(stream.piece_steps(), "piece_steps")?,

@@ -3,6 +3,8 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use windrow_formats::OutOfMemory;
+use windrow_formats::memory::{try_collect, try_with_room};
 use windrow_kernels::Variant;
 use windrow_kernels::preprocess::{
     DistributeEntriesParams, DistributeVectorsParams, GatherValuesParams, NO_WINDOW, PlaceRowsParams,
@@ -92,7 +94,7 @@ impl Condensed {
             return Ok(None);
         }
         let counts = WindowCounts { full, empty: empty_rows.div_ceil(WINDOW_ROWS) };
-        let (origins, vectors) = arrange(&distributed, counts);
+        let (origins, vectors) = arrange(&distributed, counts)?;
         let slots = WINDOW_ROWS * origins.len();
         let device = scratch.device();
         let sources = DeviceBuffer::alloc(device, kept, "sources")?;
@@ -133,17 +135,18 @@ impl Condensed {
             ..self
         };
         let entries = RestEntries { col_indices: rest_cols, sources: RestSources(rest_sources), scratch };
-        let row_offsets = rest_offsets.into_iter().map(u64::from).collect();
+        let row_offsets = try_collect(rest_offsets.into_iter().map(u64::from), "rest_offsets")?;
         Ok(Some((tiles, Rest { row_offsets, entries })))
     }
 }
 
 /// The windows with vectors in tiles, and those of rows without entries dealt out evenly among them: for each the
 /// window that it was, and the vectors of those before it, and of all.
-fn arrange(distributed: &[[u32; 2]], counts: WindowCounts) -> (Vec<u32>, Vec<u32>) {
+fn arrange(distributed: &[[u32; 2]], counts: WindowCounts) -> Result<(Vec<u32>, Vec<u32>), OutOfMemory> {
     let windows = counts.full + counts.empty;
     let mut kept = (0u32..).zip(distributed).filter(|(_, [slots, _])| *slots != 0);
-    let (mut origins, mut vectors) = (Vec::with_capacity(windows), Vec::with_capacity(windows + 1));
+    let mut origins = try_with_room(windows, "origins of windows")?;
+    let mut vectors = try_with_room(windows + 1, "window_vectors")?;
     let mut end = 0;
     vectors.push(0);
     for window in 0..windows {
@@ -152,7 +155,7 @@ fn arrange(distributed: &[[u32; 2]], counts: WindowCounts) -> (Vec<u32>, Vec<u32
         end += next.map_or(0, |(_, [_, taken])| *taken);
         vectors.push(end);
     }
-    (origins, vectors)
+    Ok((origins, vectors))
 }
 
 impl RestEntries {

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use bytemuck::Pod;
+use windrow_formats::memory::try_zeroed;
 use windrow_kernels::Variant;
 use windrow_kernels::scan::{SCAN_BLOCK, ScanParams};
 use windrow_simt::GlobalPtr;
@@ -108,7 +109,7 @@ impl Scratch {
     /// # Safety
     /// There are so many, in live memory of the device.
     pub(super) unsafe fn read<T: Pod>(&self, from: GlobalPtr<T>, len: usize) -> Result<Vec<T>, DeviceError> {
-        let mut elements = vec![T::zeroed(); len];
+        let mut elements = try_zeroed(len, "what a kernel of preprocessing found")?;
         if len > 0 {
             // SAFETY: the caller has so many elements at `from`, in live memory of the device.
             unsafe { self.machine()?.download(from.address(), bytemuck::cast_slice_mut(&mut elements))? };

@@ -1,6 +1,8 @@
 //! Records with dense values: those of a lane side by side, +0 where there is no entry.
 
 use rayon::prelude::*;
+use windrow_formats::OutOfMemory;
+use windrow_formats::memory::try_zeroed;
 use windrow_kernels::Dtype;
 use windrow_kernels::tile_stream::{MORE_STEPS, RECORD_TAIL, piece_word, record_words};
 
@@ -21,12 +23,12 @@ pub(super) fn record_bytes(steps: usize, dtype: Dtype) -> u64 {
 impl TilePattern {
     /// The [`records`](TilePattern::records) of [`Form::Dense`](super::Form::Dense): a word or a part of one for each
     /// place.
-    pub(super) fn dense_records(&self, layout: Layout, values: &Bits) -> Vec<u32> {
+    pub(super) fn dense_records(&self, layout: Layout, values: &Bits) -> Result<Vec<u32>, OutOfMemory> {
         let words = record_words(layout.lane_words);
         let rows_at = words - RECORD_TAIL - WINDOW_ROWS;
         let bits_of_element = 32 / layout.per_word;
-        let mut records = vec![0u32; words * self.steps()];
-        self.pieces_of(&mut records, words).zip(self.pieces()).for_each(|(records, piece)| {
+        let mut records = try_zeroed::<u32>(words * self.steps(), "records")?;
+        self.pieces_of(&mut records, words)?.zip(self.pieces()).for_each(|(records, piece)| {
             for record in records.chunks_exact_mut(words) {
                 record[rows_at..][..WINDOW_ROWS].fill(MORE_STEPS);
                 record[rows_at + WINDOW_ROWS] = piece_word(piece.slot, piece.shared);
@@ -41,7 +43,7 @@ impl TilePattern {
                 });
             }
         });
-        records
+        Ok(records)
     }
 
     /// The [`places`](TilePattern::places) of [`Form::Dense`](super::Form::Dense): calls

@@ -1,5 +1,6 @@
 //! The device form of tiles: steps of two tiles, values in the order of the MMA's registers.
 
+mod dealt;
 mod dense;
 mod packed;
 #[cfg(test)]
@@ -9,12 +10,13 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rayon::prelude::*;
-use windrow_formats::memory::try_with_room;
+use windrow_formats::memory::{try_filled, try_par_collect, try_with_room, try_zeroed};
 use windrow_formats::{Csr, NO_ROW, OutOfMemory, RsTileParts, Value};
-use windrow_kernels::tile_stream::{TEAM, TileElement};
+use windrow_kernels::tile_stream::TileElement;
 use windrow_kernels::{Bf16, Dtype, F16, NO_COLUMN, Tf32};
-use windrow_preprocess::balance::{DealtSteps, Piece, deal_steps};
+use windrow_preprocess::balance::Piece;
 
+pub(crate) use dealt::{Dealing, DealtWindows, is_empty_window, steps_of};
 pub(crate) use dense::words_per_record;
 
 use crate::num::{index, narrow};
@@ -82,92 +84,11 @@ pub(crate) struct TilePattern {
     sources: Vec<u32>,
 }
 
-/// Windows as a stream of steps, cut and dealt out: all that the host must know of tiles that a GPU lays out.
-#[derive(Debug)]
-pub(crate) struct DealtWindows {
-    /// First tile of each window, and the number of tiles.
-    window_tiles: Vec<u32>,
-    dealt: DealtSteps,
-    /// First step of each piece in the stream, and the number of steps.
-    piece_steps: Vec<u32>,
-}
-
-impl DealtWindows {
-    /// Windows with these first tiles. One without tiles has a step without columns.
-    pub(crate) fn new(window_tiles: Vec<u32>, dealing: Dealing) -> Self {
-        let steps = |ends: &[u32]| (ends[1] - ends[0]).div_ceil(narrow(STEP_TILES)).max(1);
-        let window_steps: Vec<u32> = window_tiles.windows(2).map(steps).collect();
-        let dealt = match dealing {
-            Dealing::Evenly(workers) => deal_steps(&window_steps, workers, TEAM),
-            Dealing::WindowEach => DealtSteps::one_each(&window_steps),
-        };
-        let mut piece_steps = Vec::with_capacity(dealt.pieces.len() + 1);
-        piece_steps.push(0);
-        let mut steps = 0;
-        piece_steps.extend(dealt.pieces.iter().map(|piece| {
-            steps += piece.steps();
-            steps
-        }));
-        Self { window_tiles, dealt, piece_steps }
-    }
-
-    /// `[begin, end]` of each worker's steps.
-    pub(crate) fn workers(&self) -> Vec<[u32; 2]> {
-        let step = |piece: u32| self.piece_steps[piece as usize];
-        self.dealt.worker_pieces.windows(2).map(|ends| [step(ends[0]), step(ends[1])]).collect()
-    }
-
-    /// How the windows were cut and dealt out.
-    pub(crate) fn dealt(&self) -> &DealtSteps {
-        &self.dealt
-    }
-
-    /// First step of each piece in the stream, and the number of steps.
-    pub(crate) fn piece_steps(&self) -> &[u32] {
-        &self.piece_steps
-    }
-
-    /// All pieces of a cut window add to one slot: for sums in any order.
-    pub(crate) fn share_slots(&mut self) {
-        self.dealt.share_slots();
-    }
-
-    pub(crate) fn windows(&self) -> usize {
-        self.window_tiles.len() - 1
-    }
-
-    pub(crate) fn tiles(&self) -> usize {
-        self.window_tiles.last().map_or(0, |&tiles| tiles as usize)
-    }
-
-    pub(crate) fn steps(&self) -> usize {
-        self.piece_steps.last().map_or(0, |&steps| steps as usize)
-    }
-
-    /// Words of host memory.
-    fn host_words(&self) -> usize {
-        5 * self.dealt.pieces.len()
-            + self.dealt.worker_pieces.len()
-            + 3 * self.dealt.split_windows.len()
-            + self.piece_steps.len()
-            + self.window_tiles.len()
-    }
-}
-
 /// The arrays of a tile stream that do not depend on values.
 #[derive(Debug)]
 pub(crate) struct StepArrays {
     pub(crate) step_cols: Vec<[u32; 4]>,
     pub(crate) bitmaps: Vec<[u64; 2]>,
-}
-
-/// How windows become work.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Dealing {
-    /// To so many warps, evenly: the tile stream.
-    Evenly(u32),
-    /// A warp for each window, as without balancing: for comparison.
-    WindowEach,
 }
 
 impl TilePattern {
@@ -178,12 +99,12 @@ impl TilePattern {
         sources: Vec<u32>,
         empty: &[u32],
         dealing: Dealing,
-    ) -> Self {
+    ) -> Result<Self, OutOfMemory> {
         let full = parts.window_tiles.len() - 1;
         let empties = empty.len().div_ceil(WINDOW_ROWS);
         let windows = full + empties;
-        let mut window_rows = Vec::with_capacity(windows * WINDOW_ROWS);
-        let mut window_tiles = Vec::with_capacity(windows + 1);
+        let mut window_rows = try_with_room(windows * WINDOW_ROWS, "window_rows")?;
+        let mut window_tiles = try_with_room(windows + 1, "window_tiles")?;
         let mut empty = empty.chunks(WINDOW_ROWS);
         let mut rows = parts.window_rows.chunks(WINDOW_ROWS).zip(&parts.window_tiles[1..]);
         let mut tiles = 0u32;
@@ -198,14 +119,14 @@ impl TilePattern {
             window_tiles.push(end);
             tiles = end;
         }
-        Self {
+        Ok(Self {
             window_rows,
-            stream: DealtWindows::new(window_tiles, dealing),
+            stream: DealtWindows::new(window_tiles, dealing)?,
             tile_cols: std::mem::take(&mut parts.tile_cols),
             bitmaps: std::mem::take(&mut parts.bitmaps),
             tile_values: std::mem::take(&mut parts.tile_values),
             sources,
-        }
+        })
     }
 
     /// The windows, cut and dealt out.
@@ -214,8 +135,8 @@ impl TilePattern {
     }
 
     /// All pieces of a cut window add to one slot: for sums in any order.
-    pub(crate) fn share_slots(&mut self) {
-        self.stream.share_slots();
+    pub(crate) fn share_slots(&mut self) -> Result<(), OutOfMemory> {
+        self.stream.share_slots()
     }
 
     fn steps(&self) -> usize {
@@ -255,16 +176,23 @@ impl TilePattern {
         tile(piece.begin)..tile(piece.end).min(ends[1] as usize)
     }
 
+    /// The tiles of a step of a piece: two, one, or in a window without any none.
+    fn tiles_of_step(&self, piece: &Piece, step: u32) -> Range<usize> {
+        let tiles = self.tile_range(piece);
+        let begin = tiles.end.min(tiles.start + STEP_TILES * step as usize);
+        begin..tiles.end.min(begin + STEP_TILES)
+    }
+
     /// The tiles of a piece, each with its number in the piece.
     fn tiles_of(&self, piece: &Piece) -> impl Iterator<Item = (usize, usize)> {
         self.tile_range(piece).enumerate()
     }
 
     /// What the kernel reads beside the records.
-    pub(crate) fn step_arrays(&self) -> StepArrays {
-        let mut step_cols = vec![[NO_COLUMN; 4]; 4 * self.steps()];
-        let mut bitmaps = vec![[0u64; 2]; self.steps()];
-        let arrays = self.pieces_of(&mut step_cols, 4).zip(self.pieces_of(&mut bitmaps, 1));
+    pub(crate) fn step_arrays(&self) -> Result<StepArrays, OutOfMemory> {
+        let mut step_cols = try_filled(4 * self.steps(), [NO_COLUMN; 4], "step_cols")?;
+        let mut bitmaps = try_zeroed::<[u64; 2]>(self.steps(), "bitmaps")?;
+        let arrays = self.pieces_of(&mut step_cols, 4)?.zip(self.pieces_of(&mut bitmaps, 1)?);
         arrays.zip(self.pieces()).for_each(|((step_cols, bitmaps), piece)| {
             for (i, tile) in self.tiles_of(piece) {
                 let (step, half) = (i / STEP_TILES, i % STEP_TILES);
@@ -275,7 +203,7 @@ impl TilePattern {
                 }
             }
         });
-        StepArrays { step_cols, bitmaps }
+        Ok(StepArrays { step_cols, bitmaps })
     }
 
     /// Bytes of all records.
@@ -287,8 +215,8 @@ impl TilePattern {
     }
 
     /// The records of all steps, for values in CSR order.
-    pub(crate) fn records(&self, form: Form, values: &Bits) -> Vec<u32> {
-        let Some(layout) = Layout::of(values.dtype()) else { return Vec::new() };
+    pub(crate) fn records(&self, form: Form, values: &Bits) -> Result<Vec<u32>, OutOfMemory> {
+        let Some(layout) = Layout::of(values.dtype()) else { return Ok(Vec::new()) };
         match form {
             Form::Dense => self.dense_records(layout, values),
             Form::Packed => self.packed_records(layout, values),
@@ -297,17 +225,24 @@ impl TilePattern {
 
     /// For each of `nnz` entries of the matrix, which element of the records is its value; `nowhere` for those that are
     /// in no tile.
-    pub(crate) fn places(&self, form: Form, dtype: Dtype, nnz: usize, nowhere: u32) -> Vec<u32> {
-        let places: Vec<AtomicU32> = (0..nnz).into_par_iter().map(|_| AtomicU32::new(nowhere)).collect();
+    pub(crate) fn places(
+        &self,
+        form: Form,
+        dtype: Dtype,
+        nnz: usize,
+        nowhere: u32,
+    ) -> Result<Vec<u32>, OutOfMemory> {
+        let places = (0..nnz).into_par_iter().map(|_| AtomicU32::new(nowhere));
+        let places = try_par_collect(places, "value_places")?;
         if let Some(layout) = Layout::of(dtype) {
             // Each entry is in one tile: no two threads store to the same place.
             let place = |entry: u32, at: usize| places[entry as usize].store(narrow(at), Ordering::Relaxed);
             match form {
                 Form::Dense => self.dense_places(layout, place),
-                Form::Packed => self.packed_places(layout, dtype, place),
+                Form::Packed => self.packed_places(layout, dtype, place)?,
             }
         }
-        places.into_iter().map(AtomicU32::into_inner).collect()
+        try_par_collect(places.into_par_iter().map(AtomicU32::into_inner), "value_places")
     }
 
     /// Calls `visit(element, entry)` for the entries of tile `tile`, which is tile `half` of its step.
@@ -333,7 +268,7 @@ impl TilePattern {
         &self,
         array: &'a mut [T],
         per_step: usize,
-    ) -> impl IndexedParallelIterator<Item = &'a mut [T]> + use<'a, T> {
+    ) -> Result<impl IndexedParallelIterator<Item = &'a mut [T]> + use<'a, T>, OutOfMemory> {
         self.split_by_piece(array, &|steps| per_step * steps.len())
     }
 
@@ -342,27 +277,15 @@ impl TilePattern {
         &self,
         mut array: &'a mut [T],
         len: &dyn Fn(Range<usize>) -> usize,
-    ) -> impl IndexedParallelIterator<Item = &'a mut [T]> + use<'a, T> {
-        let mut pieces = Vec::with_capacity(self.pieces().len());
+    ) -> Result<impl IndexedParallelIterator<Item = &'a mut [T]> + use<'a, T>, OutOfMemory> {
+        let mut pieces = try_with_room(self.pieces().len(), "parts of pieces")?;
         for ends in self.stream.piece_steps.windows(2) {
             let (mine, rest) = array.split_at_mut(len(ends[0] as usize..ends[1] as usize));
             pieces.push(mine);
             array = rest;
         }
-        pieces.into_par_iter()
+        Ok(pieces.into_par_iter())
     }
-}
-
-/// Whether a window is one of the `empties` of `windows` that have rows without entries: Bresenham's line, so that
-/// after `w` windows `w·empties / windows` of them are empty.
-pub(crate) fn is_empty_window(window: usize, empties: usize, windows: usize) -> bool {
-    (window + 1) * empties / windows > window * empties / windows
-}
-
-/// Steps that windows with these first tiles make, and windows of `empty` rows without entries.
-pub(crate) fn steps_of(window_tiles: &[u32], empty: usize) -> u64 {
-    let steps = |ends: &[u32]| u64::from((ends[1] - ends[0]).div_ceil(narrow(STEP_TILES)).max(1));
-    window_tiles.windows(2).map(steps).sum::<u64>() + empty.div_ceil(WINDOW_ROWS) as u64
 }
 
 /// Rows of `csr` without entries, ascending.

@@ -1,14 +1,19 @@
 //! Packed records: the values of entries only, one after the other in the order of a mask; see
 //! [`Packed`](windrow_kernels::tile_stream::Packed) for the words of one.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
+use windrow_formats::OutOfMemory;
+use windrow_formats::memory::try_zeroed;
 use windrow_kernels::Dtype;
 use windrow_kernels::tile_stream::{
     CHUNK_BYTES, LINK_STEPS, MASK_WORDS, MORE_STEPS, PACKED_COUNTS, PACKED_HEAD_WORDS, PACKED_LINK,
     piece_word,
 };
+use windrow_preprocess::balance::Piece;
 
-use super::{Layout, STEP_TILES, TilePattern, WINDOW_ROWS};
+use super::{Layout, TilePattern, WINDOW_ROWS};
 use crate::num::narrow;
 use crate::plan::Bits;
 
@@ -23,51 +28,45 @@ fn chunks(entries: u32, dtype: Dtype) -> u32 {
 }
 
 impl TilePattern {
-    /// Entries of each step.
-    fn step_entries(&self) -> Vec<u32> {
-        let mut entries = vec![0u32; self.steps()];
-        self.pieces_of(&mut entries, 1).zip(self.pieces()).for_each(|(entries, piece)| {
-            for (i, tile) in self.tiles_of(piece) {
-                entries[i / STEP_TILES] += self.bitmaps[tile].count_ones();
-            }
-        });
-        entries
+    /// Chunks of the record of each step of a piece.
+    fn step_chunks(&self, piece: &Piece, dtype: Dtype) -> impl Iterator<Item = u32> {
+        let entries = |tiles: Range<usize>| self.bitmaps[tiles].iter().map(|bits| bits.count_ones()).sum();
+        (0..piece.steps()).map(move |step| chunks(entries(self.tiles_of_step(piece, step)), dtype))
     }
 
     /// Bytes of all packed records.
     pub(super) fn packed_bytes(&self, dtype: Dtype) -> u64 {
-        let bytes = |&entries: &u32| u64::from(chunks(entries, dtype) * CHUNK_BYTES);
-        self.step_entries().par_iter().map(bytes).sum()
+        let chunks = |piece: &Piece| self.step_chunks(piece, dtype).map(u64::from).sum::<u64>();
+        self.pieces().par_iter().map(chunks).sum::<u64>() * u64::from(CHUNK_BYTES)
     }
 
     /// First chunk of each packed record, and the number of chunks.
-    pub(crate) fn record_starts(&self, dtype: Dtype) -> Vec<u32> {
-        let mut starts = Vec::with_capacity(self.steps() + 1);
-        starts.push(0);
+    pub(crate) fn record_starts(&self, dtype: Dtype) -> Result<Vec<u32>, OutOfMemory> {
+        let mut starts = try_zeroed::<u32>(self.steps() + 1, "record_starts")?;
+        self.pieces_of(&mut starts[1..], 1)?.zip(self.pieces()).for_each(|(chunks, piece)| {
+            chunks.iter_mut().zip(self.step_chunks(piece, dtype)).for_each(|(to, chunks)| *to = chunks);
+        });
         let mut end = 0;
-        starts.extend(self.step_entries().iter().map(|&entries| {
-            end += chunks(entries, dtype);
-            end
-        }));
-        starts
+        for start in &mut starts {
+            end += *start;
+            *start = end;
+        }
+        Ok(starts)
     }
 
     /// The [`records`](TilePattern::records) of [`Form::Packed`](super::Form::Packed): values of entries only.
-    pub(super) fn packed_records(&self, layout: Layout, values: &Bits) -> Vec<u32> {
-        let starts = self.record_starts(values.dtype());
+    pub(super) fn packed_records(&self, layout: Layout, values: &Bits) -> Result<Vec<u32>, OutOfMemory> {
+        let starts = self.record_starts(values.dtype())?;
         let word = |step: usize| CHUNK_WORDS * starts[step] as usize;
-        let mut records = vec![0u32; word(self.steps())];
-        let pieces = self.split_by_piece(&mut records, &|steps| word(steps.end) - word(steps.start));
+        let mut records = try_zeroed::<u32>(word(self.steps()), "records")?;
+        let pieces = self.split_by_piece(&mut records, &|steps| word(steps.end) - word(steps.start))?;
         let pieces = pieces.zip(self.pieces()).zip(&self.stream.piece_steps);
         pieces.for_each(|((mut records, piece), &first)| {
-            let tiles: Vec<usize> = self.tile_range(piece).collect();
-            let mut tiles = tiles.chunks(STEP_TILES);
-            let first = first as usize;
-            let end = first + piece.steps() as usize;
-            for step in first..end {
+            let end = (first + piece.steps()) as usize;
+            for (step, of_piece) in (first as usize..end).zip(0..) {
                 let (record, rest) = records.split_at_mut(word(step + 1) - word(step));
                 records = rest;
-                self.pack(layout, values, tiles.next().unwrap_or_default(), record);
+                self.pack(layout, values, self.tiles_of_step(piece, of_piece), record);
                 let rows = &mut record[MASK_WORDS..][..WINDOW_ROWS];
                 match step + 1 == end {
                     true => rows.copy_from_slice(self.rows_of(piece)),
@@ -81,18 +80,22 @@ impl TilePattern {
                 }
             }
         });
-        records
+        Ok(records)
     }
 
     /// The [`places`](TilePattern::places) of [`Form::Packed`](super::Form::Packed): calls
     /// `place(entry, element of the records)`.
-    pub(super) fn packed_places(&self, layout: Layout, dtype: Dtype, place: impl Fn(u32, usize) + Sync) {
-        let starts = self.record_starts(dtype);
+    pub(super) fn packed_places(
+        &self,
+        layout: Layout,
+        dtype: Dtype,
+        place: impl Fn(u32, usize) + Sync,
+    ) -> Result<(), OutOfMemory> {
+        let starts = self.record_starts(dtype)?;
         self.pieces().par_iter().zip(&self.stream.piece_steps).for_each(|(piece, &first)| {
-            let tiles: Vec<usize> = self.tile_range(piece).collect();
-            for (tiles, &start) in tiles.chunks(STEP_TILES).zip(&starts[first as usize..]) {
+            for (step, &start) in (0..piece.steps()).zip(&starts[first as usize..]) {
                 let mut elements = [None; ELEMENTS];
-                for (half, &tile) in tiles.iter().enumerate() {
+                for (half, tile) in self.tiles_of_step(piece, step).enumerate() {
                     self.each_entry(layout, half, tile, |at, entry| elements[at] = Some(entry));
                 }
                 let values = layout.per_word * (CHUNK_WORDS * start as usize + PACKED_HEAD_WORDS);
@@ -101,12 +104,13 @@ impl TilePattern {
                 }
             }
         });
+        Ok(())
     }
 
     /// Mask, counts and values of a step with these tiles.
-    fn pack(&self, layout: Layout, values: &Bits, tiles: &[usize], record: &mut [u32]) {
+    fn pack(&self, layout: Layout, values: &Bits, tiles: Range<usize>, record: &mut [u32]) {
         let mut elements = [None; ELEMENTS];
-        for (half, &tile) in tiles.iter().enumerate() {
+        for (half, tile) in tiles.enumerate() {
             self.each_entry(layout, half, tile, |at, entry| {
                 elements[at] = Some(values.word(entry as usize));
             });

@@ -13,7 +13,7 @@ fn pattern_of(csr: &Csr<f32>, dealing: Dealing) -> TilePattern {
     let tiles = RsTile::from_csr(csr, &RowAssignment::all_tile(csr.rows())).unwrap();
     let sources = tiles.entry_sources(csr).unwrap();
     let sources = sources.tile().iter().map(|&entry| narrow(index(entry))).collect();
-    TilePattern::new(&mut tiles.into_parts(), sources, &empty_rows(csr).unwrap(), dealing)
+    TilePattern::new(&mut tiles.into_parts(), sources, &empty_rows(csr).unwrap(), dealing).unwrap()
 }
 
 /// `(window row, condensed column, value bits)` of a record, by the lane maps of the MMA's second operand.
@@ -39,12 +39,12 @@ fn values_of(record: &[u32], dtype: Dtype) -> Vec<(u32, u32, u32)> {
 
 /// The records in their dense form, whatever the form they are in: fragments, rows, slot.
 fn fragments_of(pattern: &TilePattern, form: Form, values: &Bits) -> Vec<Vec<u32>> {
-    let records = pattern.records(form, values);
+    let records = pattern.records(form, values).unwrap();
     assert_eq!(4 * records.len() as u64, pattern.record_bytes(form, values.dtype()));
     match form {
         Form::Dense => records.chunks_exact(words_per_record(values.dtype())).map(<[u32]>::to_vec).collect(),
         Form::Packed => {
-            let starts = pattern.record_starts(values.dtype());
+            let starts = pattern.record_starts(values.dtype()).unwrap();
             assert_eq!(4 * *starts.last().unwrap() as usize, records.len());
             let of_step = |step: usize| {
                 let record = &records[4 * starts[step] as usize..4 * starts[step + 1] as usize];
@@ -82,7 +82,7 @@ fn unpacked(record: &[u32], dtype: Dtype) -> Vec<u32> {
 
 /// What the arrays say the matrix is, read back as the MMA would; and all rows that are listed.
 fn entries_of(pattern: &TilePattern, form: Form, values: &Bits) -> (Vec<(u32, u32, u32)>, Vec<u32>) {
-    let StepArrays { step_cols, bitmaps } = pattern.step_arrays();
+    let StepArrays { step_cols, bitmaps } = pattern.step_arrays().unwrap();
     let rows_at = words_per_record(values.dtype()) - RECORD_TAIL - WINDOW_ROWS;
     let (mut entries, mut rows, mut pending) = (Vec::new(), Vec::new(), Vec::new());
     for (step, record) in fragments_of(pattern, form, values).iter().enumerate() {
@@ -158,7 +158,7 @@ proptest! {
                 prop_assert_eq!(listed, (0..narrow(rows)).collect::<Vec<u32>>(), "every row");
             }
         }
-        let gathered = pattern.step_arrays().step_cols.concat();
+        let gathered = pattern.step_arrays().unwrap().step_cols.concat();
         let gathered = gathered.iter().filter(|&&col| col != NO_COLUMN).count() as u64;
         prop_assert_eq!(pattern.column_vectors(), gathered);
     }
@@ -167,7 +167,7 @@ proptest! {
 #[test]
 fn values_keep_their_bits() {
     let one = |form, values: &Bits| {
-        pattern_of(&Csr::identity(1).unwrap(), Dealing::Evenly(1)).records(form, values)
+        pattern_of(&Csr::identity(1).unwrap(), Dealing::Evenly(1)).records(form, values).unwrap()
     };
     for (values, bits) in [
         (Bits::F16(vec![f16::from_f32(1.5).to_bits()]), 0x3e00),
@@ -186,8 +186,8 @@ fn a_full_step_is_the_longest_record() {
     let pattern = pattern_of(&csr, Dealing::Evenly(1));
     assert_eq!(steps_of(&[0, 2], 0), 1);
     for (values, chunks) in [(Bits::F16(vec![1; 128]), 20), (Bits::Tf32(vec![1 << 13; 128]), 36)] {
-        assert_eq!(pattern.record_starts(values.dtype()), [0, chunks]);
-        let packed = pattern.records(Form::Packed, &values);
+        assert_eq!(pattern.record_starts(values.dtype()).unwrap(), [0, chunks]);
+        let packed = pattern.records(Form::Packed, &values).unwrap();
         assert_eq!((&packed[..4], packed[13]), (&[u32::MAX; 4][..], 0x6040_2000));
     }
 }
@@ -199,7 +199,7 @@ fn empty_rows_make_windows() {
     let pattern = pattern_of(&Csr::zeros(20, 2).unwrap(), Dealing::Evenly(2));
     assert_eq!((pattern.stream().windows(), pattern.steps(), pattern.entries()), (3, 3, 0));
     assert_eq!((steps_of(&[0], 20), steps_of(&[0, 1, 1, 6], 0)), (3, 1 + 1 + 3));
-    assert_eq!(pattern.record_starts(Dtype::F16), [0, 4, 8, 12], "heads without values");
+    assert_eq!(pattern.record_starts(Dtype::F16).unwrap(), [0, 4, 8, 12], "heads without values");
     let pattern = pattern_of(&Csr::zeros(0, 2).unwrap(), Dealing::Evenly(2));
     assert_eq!((pattern.stream().windows(), pattern.steps()), (0, 0));
 }

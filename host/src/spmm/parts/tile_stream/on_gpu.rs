@@ -152,16 +152,16 @@ fn deal_out<V: Value>(
     let entries = wide(condensed.entries());
     let choice = choose::choose(context, StreamWork { windows: wide(condensed.windows()), steps, entries })?;
     let shape = choice.shape;
-    let mut stream = DealtWindows::new(window_tiles, choice.dealing);
+    let mut stream = DealtWindows::new(window_tiles, choice.dealing)?;
     if context.options.determinism == Determinism::Fast {
-        stream.share_slots();
+        stream.share_slots()?;
     }
     let held = Held { column_vectors: wide(condensed.vector_count()), entries };
     let facts = facts_of(context, &stream, held, choice);
     let dealt = stream.dealt();
     let windows = match dealt.split_windows.is_empty() {
         true => Vec::new(),
-        false => wide_first(dealt.combine_rows(&condensed.window_rows()?, WINDOW_ROWS))?,
+        false => wide_first(dealt.combine_rows(&condensed.window_rows()?, WINDOW_ROWS)?)?,
     };
     let slot_rows = u64::from(dealt.slots) * wide(WINDOW_ROWS);
     clock.end("balance");

@@ -55,7 +55,7 @@ pub(super) fn lay_out<'a, V: Value>(
     let a = context.a;
     let assignment = match context.order {
         Some(order) => assign_in_order(a, order, rule)?,
-        None => assign(a, rule),
+        None => assign(a, rule)?,
     };
     clock.end("partition");
     let rs_tile = match context.order {
@@ -107,15 +107,15 @@ pub(super) fn deal_out<V: Value>(
     let windows = wide(parts.window_tiles.len() - 1 + empty.len().div_ceil(WINDOW_ROWS));
     let choice = choose::choose(context, StreamWork { windows, steps, entries: wide(sources.len()) })?;
     let shape = choice.shape;
-    let mut pattern = TilePattern::new(&mut parts, sources, &empty, choice.dealing);
+    let mut pattern = TilePattern::new(&mut parts, sources, &empty, choice.dealing)?;
     if context.options.determinism == Determinism::Fast {
-        pattern.share_slots();
+        pattern.share_slots()?;
     }
     let held = Held { column_vectors: pattern.column_vectors(), entries: wide(pattern.entries()) };
     let facts = facts_of(context, pattern.stream(), held, choice);
     let dealt = pattern.stream().dealt();
     let cut = CutRows {
-        windows: wide_first(dealt.combine_rows(pattern.window_rows(), WINDOW_ROWS))?,
+        windows: wide_first(dealt.combine_rows(pattern.window_rows(), WINDOW_ROWS)?)?,
         slot_rows: u64::from(dealt.slots) * wide(WINDOW_ROWS),
         ..CutRows::default()
     };

@@ -137,7 +137,7 @@ impl Layout for TilesLayout {
         device: &Device,
         values: &dyn GivenValues,
     ) -> Result<Box<dyn Part>, DeviceError> {
-        let workers = DeviceBuffer::named(device, &self.stream().workers(), "workers")?;
+        let workers = DeviceBuffer::named(device, &self.stream().workers()?, "workers")?;
         let Self { made, dtype, shape } = *self;
         let (tiles, places) = match made {
             Made::OnDevice(steps, _) => {
@@ -145,16 +145,16 @@ impl Layout for TilesLayout {
                 (tiles, ValuePlaces::OnDevice(sources))
             }
             Made::OnHost(pattern) => {
-                let StepArrays { step_cols, bitmaps } = pattern.step_arrays();
+                let StepArrays { step_cols, bitmaps } = pattern.step_arrays()?;
                 let lookup = match shape.form {
                     Form::Dense => Lookup::Bitmaps(DeviceBuffer::named(device, &bitmaps, "bitmaps")?),
                     Form::Packed => {
-                        let starts = pattern.record_starts(dtype);
+                        let starts = pattern.record_starts(dtype)?;
                         Lookup::RecordStarts(DeviceBuffer::named(device, &starts, "record_starts")?)
                     }
                 };
                 let step_cols = DeviceBuffer::named(device, &step_cols, "step_cols")?;
-                let records = pattern.records(shape.form, values.bits()?);
+                let records = pattern.records(shape.form, values.bits()?)?;
                 let records = DeviceBuffer::named(device, &records, "records")?;
                 (DeviceTiles { step_cols, records, lookup }, ValuePlaces::OnHost(pattern))
             }
@@ -221,7 +221,7 @@ impl Part for TilesPart {
         let DeviceTiles { records, lookup, .. } = &mut self.tiles;
         match &self.places {
             ValuePlaces::OnHost(pattern) => {
-                records.copy_from_slice(&pattern.records(self.shape.form, values))
+                records.copy_from_slice(&pattern.records(self.shape.form, values)?)
             }
             ValuePlaces::OnDevice(sources) => sources.replace(values.unplaced(), lookup, records),
         }
