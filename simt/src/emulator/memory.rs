@@ -299,9 +299,13 @@ pub(super) const fn index(offset: u64) -> usize {
 struct Table {
     /// Sorted by base, because bases only grow.
     live: Vec<Arc<Allocation>>,
+    /// Those that are remembered, so that who uses one is told: [`REMEMBERED`] at least.
     freed: Vec<Region>,
     next: u64,
 }
+
+/// Freed allocations that a memory never forgets: more are for programs that run for days.
+const REMEMBERED: usize = 1 << 14;
 
 /// Emulated global memory, and the launcher of kernels over it.
 ///
@@ -428,6 +432,9 @@ impl Memory {
         let region = table.live.remove(position).region();
         let place = table.freed.partition_point(|freed| freed.base < region.base);
         table.freed.insert(place, region);
+        if table.freed.len() > 2 * REMEMBERED {
+            table.freed.drain(..REMEMBERED); // the oldest: bases only grow
+        }
         Ok(())
     }
 

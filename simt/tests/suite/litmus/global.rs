@@ -119,6 +119,23 @@ fn null_pointer_and_one_cut_to_32_bits() {
     }
 }
 
+/// A program that frees for days must not run out of the host's memory.
+#[test]
+fn of_many_freed_allocations_the_last_are_remembered() {
+    let memory = Memory::new();
+    let free_one = |_| {
+        let gone = memory.alloc_zeroed::<u32>(1);
+        memory.free(gone).unwrap();
+        gone
+    };
+    let gone: Vec<_> = (0..40_000).map(free_one).collect();
+    let told = |at: usize| memory.read(gone[at], 1).unwrap_err().to_string();
+    for remembered in [39_999, 39_999 - 16_000] {
+        assert!(told(remembered).contains("has been freed"), "{}", told(remembered));
+    }
+    assert!(told(0).contains("below every allocation"), "{}", told(0));
+}
+
 #[test]
 fn use_after_free() {
     let add = Mark::default();
