@@ -1,20 +1,22 @@
 //! Matrices and arrays in the memory of a device, windrow's or the caller's.
 
 mod borrowed;
+mod pitched;
+mod place;
 mod slice;
 
 use std::fmt;
 
-use bytemuck::Pod;
 use windrow_formats::Value;
 
+pub(crate) use pitched::Pitched;
 pub use slice::{DeviceSlice, DeviceSliceMut};
 
 use crate::dense::{DenseMut, DenseRef};
-use crate::device::{Device, DeviceBuffer};
+use crate::device::Device;
 use crate::error::PlanError;
 use crate::matrix::{DeviceMatrix, elements};
-use crate::num::wide;
+use place::{Place, PlaceMut};
 
 /// A row-major matrix in the memory of a [`Device`], which may be read: row `r` is elements `r·ld .. r·ld + cols`.
 ///
@@ -51,29 +53,6 @@ pub struct DeviceViewMut<'a, T: Value> {
     device: &'a Device,
     place: PlaceMut<'a, T>,
     shape: Shape,
-}
-
-/// Where elements are that are read.
-#[derive(Debug, Clone, Copy)]
-enum Place<'a, T> {
-    Host(&'a [T]),
-    Device(u64),
-}
-
-impl<'a, T: Pod> Place<'a, T> {
-    fn of(buffer: &'a DeviceBuffer<T>) -> Self {
-        match buffer.device().machine() {
-            Some(_) => Self::Device(buffer.address()),
-            None => Self::Host(buffer.host().unwrap_or_default()),
-        }
-    }
-}
-
-/// Where elements are that are written.
-#[derive(Debug)]
-enum PlaceMut<'a, T> {
-    Host(&'a mut [T]),
-    Device(u64),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -125,11 +104,8 @@ impl<'a, T: Value> DeviceView<'a, T> {
         ld: usize,
     ) -> Result<Self, PlanError> {
         let shape = Shape::borrowed::<T>(device, address, (rows, cols), ld)?;
-        let place = match device.machine() {
-            Some(_) => Place::Device(address),
-            // SAFETY: the caller's promise, of memory that is neither null nor misaligned, as was just checked.
-            None => Place::Host(unsafe { borrowed::slice(address, shape.span()) }),
-        };
+        // SAFETY: the caller's promise, of memory that was just checked.
+        let place = unsafe { borrowed::place(device, address, shape.span()) };
         Ok(Self { device, place, shape })
     }
 
@@ -154,10 +130,7 @@ impl<'a, T: Value> DeviceView<'a, T> {
     /// Address of the first element.
     #[must_use]
     pub fn address(&self) -> u64 {
-        match self.place {
-            Place::Host(elements) => wide(elements.as_ptr().addr()),
-            Place::Device(address) => address,
-        }
+        self.place.address()
     }
 
     /// The device whose memory it is in.
@@ -180,7 +153,7 @@ impl<'a, T: Value> DeviceView<'a, T> {
         read.span() <= readable && !Pitched::of::<T>(self.address(), read).overlaps(output)
     }
 
-    /// First byte, and the one behind the last row.
+    /// The bytes of all rows.
     pub(crate) fn bytes(&self) -> Pitched {
         Pitched::of::<T>(self.address(), self.shape)
     }
@@ -212,11 +185,8 @@ impl<'a, T: Value> DeviceViewMut<'a, T> {
         ld: usize,
     ) -> Result<Self, PlanError> {
         let shape = Shape::borrowed::<T>(device, address, (rows, cols), ld)?;
-        let place = match device.machine() {
-            Some(_) => PlaceMut::Device(address),
-            // SAFETY: the caller's promise, of memory that is neither null nor misaligned, as was just checked.
-            None => PlaceMut::Host(unsafe { borrowed::slice_mut(address, shape.span()) }),
-        };
+        // SAFETY: the caller's promise, of memory that was just checked.
+        let place = unsafe { borrowed::place_mut(device, address, shape.span()) };
         Ok(Self { device, place, shape })
     }
 
@@ -241,10 +211,7 @@ impl<'a, T: Value> DeviceViewMut<'a, T> {
     /// Address of the first element.
     #[must_use]
     pub fn address(&self) -> u64 {
-        match &self.place {
-            PlaceMut::Host(elements) => wide(elements.as_ptr().addr()),
-            PlaceMut::Device(address) => *address,
-        }
+        self.place.read_only().address()
     }
 
     /// The device whose memory it is in.
@@ -256,21 +223,13 @@ impl<'a, T: Value> DeviceViewMut<'a, T> {
     /// The same matrix for a shorter time.
     #[must_use]
     pub fn reborrow(&mut self) -> DeviceViewMut<'_, T> {
-        let place = match &mut self.place {
-            PlaceMut::Host(elements) => PlaceMut::Host(elements),
-            PlaceMut::Device(address) => PlaceMut::Device(*address),
-        };
-        DeviceViewMut { device: self.device, place, shape: self.shape }
+        DeviceViewMut { device: self.device, place: self.place.reborrow(), shape: self.shape }
     }
 
     /// The same matrix, read only.
     #[must_use]
     pub fn as_view(&self) -> DeviceView<'_, T> {
-        let place = match &self.place {
-            PlaceMut::Host(elements) => Place::Host(elements),
-            PlaceMut::Device(address) => Place::Device(*address),
-        };
-        DeviceView { device: self.device, place, shape: self.shape }
+        DeviceView { device: self.device, place: self.place.read_only(), shape: self.shape }
     }
 
     /// Whether it is windrow's memory, which the device's own stream uses, too.
@@ -278,7 +237,7 @@ impl<'a, T: Value> DeviceViewMut<'a, T> {
         self.shape.owned
     }
 
-    /// First byte, and the one behind the last row.
+    /// The bytes of all rows.
     pub(crate) fn bytes(&self) -> Pitched {
         Pitched::of::<T>(self.address(), self.shape)
     }
@@ -329,9 +288,8 @@ impl<'a, T: Value> From<&'a DeviceMatrix<T>> for DeviceView<'a, T> {
 
 impl<'a, T: Value> From<&'a mut DeviceMatrix<T>> for DeviceViewMut<'a, T> {
     fn from(matrix: &'a mut DeviceMatrix<T>) -> Self {
-        let (shape, address) = (Shape::owned(matrix), matrix.buffer().address());
-        let (device, elements) = matrix.buffer_mut().parts_mut();
-        let place = elements.map_or(PlaceMut::Device(address), PlaceMut::Host);
+        let shape = Shape::owned(matrix);
+        let (device, place) = PlaceMut::of(matrix.buffer_mut());
         Self { device, place, shape }
     }
 }
@@ -367,72 +325,6 @@ impl<T: Value> fmt::Debug for DeviceViewMut<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Shape { rows, cols, ld, .. }, address) = (self.shape, self.address());
         write!(f, "DeviceViewMut<{}>({rows} × {cols}, ld {ld}, at {address:#x} on {})", T::NAME, self.device)
-    }
-}
-
-/// Bytes that an operand takes: rows of `width` bytes, `pitch` bytes from one to the next.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Pitched {
-    first: u64,
-    /// To the end of the last row.
-    bytes: u64,
-    width: u64,
-    pitch: u64,
-}
-
-impl Pitched {
-    fn of<T>(address: u64, shape: Shape) -> Self {
-        let size = wide(size_of::<T>());
-        Self {
-            first: address,
-            bytes: size * wide(shape.span()),
-            width: size * wide(shape.cols),
-            pitch: size * wide(shape.ld),
-        }
-    }
-
-    /// One row of so many elements.
-    pub(crate) fn row<T>(address: u64, len: usize) -> Self {
-        let bytes = wide(size_of::<T>()) * wide(len);
-        Self { first: address, bytes, width: bytes, pitch: bytes }
-    }
-
-    fn end(self) -> u64 {
-        self.first.saturating_add(self.bytes)
-    }
-
-    /// Whether a byte is in both. Columns of one matrix beside each other are not.
-    fn overlaps(self, other: Self) -> bool {
-        let apart =
-            self.bytes == 0 || other.bytes == 0 || self.end() <= other.first || other.end() <= self.first;
-        if apart || self.pitch != other.pitch {
-            return !apart;
-        }
-        // Where rows of one begin within the rows of the other.
-        let (low, high) = if self.first <= other.first { (self, other) } else { (other, self) };
-        let shift = (high.first - low.first) % low.pitch;
-        !(low.width <= shift && shift + high.width <= low.pitch)
-    }
-
-    /// Whether an output has no byte with an operand in common.
-    ///
-    /// # Errors
-    /// [`PlanError::Overlap`].
-    pub(crate) fn check_apart(
-        self,
-        output: &'static str,
-        operand: &'static str,
-        of_operand: Self,
-    ) -> Result<(), PlanError> {
-        if !self.overlaps(of_operand) {
-            return Ok(());
-        }
-        Err(PlanError::Overlap {
-            output,
-            output_range: (self.first, self.end()),
-            operand,
-            operand_range: (of_operand.first, of_operand.end()),
-        })
     }
 }
 

@@ -37,7 +37,7 @@ impl Table {
 
 /// The right result, with nothing left on the device afterwards.
 fn right(family: &Family, device: &Device, faults: &Faults) -> Vec<u32> {
-    let found = (family.make)(device).and_then(|mut subject| subject.run());
+    let found = family.make(device).and_then(|mut subject| subject.run());
     let found = found.unwrap_or_else(|error| panic!("{}: {error}", family.name));
     assert_eq!(faults.allocated(), (0, 0), "{}: left on the device", family.name);
     found
@@ -57,7 +57,7 @@ fn a_fault_at_any_call_is_an_error_and_leaves_nothing() {
         for fault in FAULTS {
             for at in 0..calls {
                 faults.plan(at, fault);
-                let outcome = (family.make)(&device).and_then(|mut subject| subject.run());
+                let outcome = family.make(&device).and_then(|mut subject| subject.run());
                 let failed = faults.clear();
                 let what = format!("{}: call {at} of {calls} ({failed:?}), {fault:?}", family.name);
                 assert!(!failed.is_empty(), "{what}: not reached");
@@ -77,7 +77,7 @@ fn a_fault_at_any_call_is_an_error_and_leaves_nothing() {
 fn a_plan_outlives_the_faults_of_its_runs() {
     for family in FAMILIES {
         let (device, faults) = Device::emulator_with_faults(EmulatorSchedule::InOrder);
-        let mut subject = (family.make)(&device).unwrap();
+        let mut subject = family.make(&device).unwrap();
         let want = subject.run().unwrap();
         let held = faults.allocated();
         let before = faults.calls();

@@ -29,8 +29,7 @@ struct Before {
 impl Before {
     fn make(device: &Device) -> Self {
         let subjects = FAMILIES.iter().map(|family| {
-            let mut subject =
-                (family.make)(device).unwrap_or_else(|error| panic!("{}: {error}", family.name));
+            let mut subject = family.make(device).unwrap_or_else(|error| panic!("{}: {error}", family.name));
             let found = subject.run().unwrap_or_else(|error| panic!("{}: {error}", family.name));
             (family, subject, found)
         });
@@ -46,7 +45,7 @@ impl Before {
     fn ask(mut self) {
         for (family, subject, _) in &mut self.subjects {
             refused(&format!("a run of {}", family.name), subject.run());
-            refused(&format!("a plan of {}", family.name), (family.make)(&self.device).map(drop));
+            refused(&format!("a plan of {}", family.name), family.make(&self.device).map(drop));
         }
         let device = &self.device;
         let calls: [(&str, Outcome<()>); 9] = [

@@ -7,7 +7,7 @@ use crate::subjects::{FAMILIES, Family, MODES};
 
 /// A plan made anew and run so often, in one thread.
 fn runs(family: &Family, device: &Device, count: usize) -> Vec<Vec<u32>> {
-    let mut subject = (family.make)(device).unwrap_or_else(|error| panic!("{}: {error}", family.name));
+    let mut subject = family.make(device).unwrap_or_else(|error| panic!("{}: {error}", family.name));
     let run = |_| subject.run().unwrap_or_else(|error| panic!("{} on {device}: {error}", family.name));
     (0..count).map(run).collect()
 }

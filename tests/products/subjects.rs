@@ -24,7 +24,42 @@ pub(crate) trait Subject {
 /// A family, or a kind of plan of one.
 pub(crate) struct Family {
     pub(crate) name: &'static str,
-    pub(crate) make: fn(&Device) -> Outcome<Box<dyn Subject>>,
+    plan: Plan,
+}
+
+/// What is told of a plan; the rest is the same for all of its family.
+enum Plan {
+    Spmm(SpmmOptions),
+    Sddmm(SddmmAlgorithm, Precision),
+    Nm(Precision),
+    Other(fn(&Device) -> Outcome<Box<dyn Subject>>),
+}
+
+impl Family {
+    const fn spmm(name: &'static str, options: SpmmOptions) -> Self {
+        Self { name, plan: Plan::Spmm(options) }
+    }
+
+    const fn sddmm(name: &'static str, algorithm: SddmmAlgorithm, precision: Precision) -> Self {
+        Self { name, plan: Plan::Sddmm(algorithm, precision) }
+    }
+
+    const fn nm(name: &'static str, precision: Precision) -> Self {
+        Self { name, plan: Plan::Nm(precision) }
+    }
+
+    const fn other(name: &'static str, make: fn(&Device) -> Outcome<Box<dyn Subject>>) -> Self {
+        Self { name, plan: Plan::Other(make) }
+    }
+
+    pub(crate) fn make(&self, device: &Device) -> Outcome<Box<dyn Subject>> {
+        match &self.plan {
+            Plan::Spmm(options) => SpmmSubject::make(device, *options, Preprocessing::Cpu),
+            Plan::Sddmm(algorithm, precision) => SddmmSubject::make(device, *algorithm, *precision),
+            Plan::Nm(precision) => NmSubject::make(device, *precision),
+            Plan::Other(make) => make(device),
+        }
+    }
 }
 
 const ROWS: usize = 41;
@@ -256,167 +291,76 @@ impl Subject for TrainingSubject {
 }
 
 pub(crate) const FAMILIES: &[Family] = &[
-    Family { name: "SpMM row-split", make: |device| SpmmSubject::make(device, BASE, Preprocessing::Cpu) },
-    Family {
-        name: "SpMM row-split, any order",
-        make: |device| {
-            let options = SpmmOptions { determinism: Determinism::Fast, ..BASE };
-            SpmmSubject::make(device, options, Preprocessing::Cpu)
-        },
-    },
-    Family {
-        name: "SpMM short rows",
-        make: |device| {
-            let options = SpmmOptions { algorithm: Algorithm::ShortRows, ..BASE };
-            SpmmSubject::make(device, options, Preprocessing::Cpu)
-        },
-    },
-    Family {
-        name: "SpMM segment groups",
-        make: |device| {
-            let options = SpmmOptions { algorithm: Algorithm::SegmentGroup, ..BASE };
-            SpmmSubject::make(device, options, Preprocessing::Cpu)
-        },
-    },
-    Family {
-        name: "SpMM merge path",
-        make: |device| {
-            let options = SpmmOptions { algorithm: Algorithm::MergePath, ..BASE };
-            SpmmSubject::make(device, options, Preprocessing::Cpu)
-        },
-    },
-    Family {
-        name: "SpMM matricised rows",
-        make: |device| {
-            let options = SpmmOptions { algorithm: Algorithm::MatricizedRows, ..TILES };
-            SpmmSubject::make(device, options, Preprocessing::Cpu)
-        },
-    },
-    Family { name: "SpMM tiles", make: |device| SpmmSubject::make(device, TILES, Preprocessing::Cpu) },
-    Family {
-        name: "SpMM tiles, packed",
-        make: |device| {
-            let options = SpmmOptions { tile_values: TileValues::Packed, ..TILES };
-            SpmmSubject::make(device, options, Preprocessing::Cpu)
-        },
-    },
-    Family {
-        name: "SpMM hybrid on two streams",
-        make: |device| SpmmSubject::make(device, hybrid()?, Preprocessing::Cpu),
-    },
-    Family {
-        name: "SpMM hybrid made on the device",
-        make: |device| SpmmSubject::make(device, hybrid()?, Preprocessing::Gpu),
-    },
-    Family {
-        name: "SDDMM entries",
-        make: |device| SddmmSubject::make(device, SddmmAlgorithm::Entries, Precision::F32),
-    },
-    Family {
-        name: "SDDMM hybrid",
-        make: |device| SddmmSubject::make(device, SddmmAlgorithm::Hybrid, Precision::F16),
-    },
-    Family {
-        name: "row softmax",
-        make: |device| {
-            let a = matrix(Values::Reals);
-            Ok(Box::new(SoftmaxSubject { softmax: RowSoftmax::new(&a, device)?, nnz: a.nnz() }))
-        },
-    },
-    Family { name: "N:M f32", make: |device| NmSubject::make(device, Precision::F32) },
-    Family { name: "N:M f16", make: |device| NmSubject::make(device, Precision::F16) },
-    Family {
-        name: "MTTKRP",
-        make: |device| Ok(Box::new(MttkrpSubject(Mttkrp::builder(&tensor()?).width(8).build(device)?))),
-    },
-    Family {
-        name: "TTM",
-        make: |device| Ok(Box::new(TtmSubject(Ttm::builder(&tensor()?).width(8).build(device)?))),
-    },
-    Family {
-        name: "training",
-        make: |device| {
-            let parameter = upload::<f32>(device, &reals(6, 9), 1, 6)?;
-            let moments = Moments::of(&parameter)?;
-            Ok(Box::new(TrainingSubject { device: device.clone(), steps: 0, parameter, moments }))
-        },
-    },
+    Family::spmm("SpMM row-split", BASE),
+    Family::spmm("SpMM row-split, any order", SpmmOptions { determinism: Determinism::Fast, ..BASE }),
+    Family::spmm("SpMM short rows", SpmmOptions { algorithm: Algorithm::ShortRows, ..BASE }),
+    Family::spmm("SpMM segment groups", SpmmOptions { algorithm: Algorithm::SegmentGroup, ..BASE }),
+    Family::spmm("SpMM merge path", SpmmOptions { algorithm: Algorithm::MergePath, ..BASE }),
+    Family::spmm("SpMM matricised rows", SpmmOptions { algorithm: Algorithm::MatricizedRows, ..TILES }),
+    Family::spmm("SpMM tiles", TILES),
+    Family::spmm("SpMM tiles, packed", SpmmOptions { tile_values: TileValues::Packed, ..TILES }),
+    Family::other("SpMM hybrid on two streams", |device| {
+        SpmmSubject::make(device, hybrid()?, Preprocessing::Cpu)
+    }),
+    Family::other("SpMM hybrid made on the device", |device| {
+        SpmmSubject::make(device, hybrid()?, Preprocessing::Gpu)
+    }),
+    Family::sddmm("SDDMM entries", SddmmAlgorithm::Entries, Precision::F32),
+    Family::sddmm("SDDMM hybrid", SddmmAlgorithm::Hybrid, Precision::F16),
+    Family::other("row softmax", |device| {
+        let a = matrix(Values::Reals);
+        Ok(Box::new(SoftmaxSubject { softmax: RowSoftmax::new(&a, device)?, nnz: a.nnz() }))
+    }),
+    Family::nm("N:M f32", Precision::F32),
+    Family::nm("N:M f16", Precision::F16),
+    Family::other("MTTKRP", |device| {
+        Ok(Box::new(MttkrpSubject(Mttkrp::builder(&tensor()?).width(8).build(device)?)))
+    }),
+    Family::other("TTM", |device| Ok(Box::new(TtmSubject(Ttm::builder(&tensor()?).width(8).build(device)?)))),
+    Family::other("training", |device| {
+        let parameter = upload::<f32>(device, &reals(6, 9), 1, 6)?;
+        let moments = Moments::of(&parameter)?;
+        Ok(Box::new(TrainingSubject { device: device.clone(), steps: 0, parameter, moments }))
+    }),
 ];
 
 /// [`FAMILIES`] in other precisions, by other kernels: for what costs less than a fault at every call.
 pub(crate) const MODES: &[Family] = &[
-    Family {
-        name: "SpMM row-split f64",
-        make: |device| {
-            let options = SpmmOptions { precision: Precision::F64, ..BASE };
-            SpmmSubject::make(device, options, Preprocessing::Cpu)
-        },
-    },
-    Family {
-        name: "SpMM short rows f16",
-        make: |device| {
-            let options = SpmmOptions { algorithm: Algorithm::ShortRows, precision: Precision::F16, ..BASE };
-            SpmmSubject::make(device, options, Preprocessing::Cpu)
-        },
-    },
-    Family {
-        name: "SpMM segment groups f64",
-        make: |device| {
-            let options =
-                SpmmOptions { algorithm: Algorithm::SegmentGroup, precision: Precision::F64, ..BASE };
-            SpmmSubject::make(device, options, Preprocessing::Cpu)
-        },
-    },
-    Family {
-        name: "SpMM merge path bf16",
-        make: |device| {
-            let options = SpmmOptions { algorithm: Algorithm::MergePath, precision: Precision::Bf16, ..BASE };
-            SpmmSubject::make(device, options, Preprocessing::Cpu)
-        },
-    },
-    Family {
-        name: "SpMM tiles tf32",
-        make: |device| {
-            let options = SpmmOptions { precision: Precision::Tf32, ..TILES };
-            SpmmSubject::make(device, options, Preprocessing::Cpu)
-        },
-    },
-    Family {
-        name: "SpMM hybrid bf16, one stream",
-        make: |device| {
-            let options = SpmmOptions {
-                precision: Precision::Bf16,
-                schedule: Schedule::Sequential,
-                tile_values: TileValues::Packed,
-                ..hybrid()?
-            };
-            SpmmSubject::make(device, options, Preprocessing::Cpu)
-        },
-    },
-    Family {
-        name: "SDDMM tiles tf32",
-        make: |device| SddmmSubject::make(device, SddmmAlgorithm::Tiles, Precision::Tf32),
-    },
-    Family {
-        name: "SDDMM groups f64",
-        make: |device| SddmmSubject::make(device, SddmmAlgorithm::Groups, Precision::F64),
-    },
-    Family { name: "N:M tf32", make: |device| NmSubject::make(device, Precision::Tf32) },
-    Family { name: "N:M bf16", make: |device| NmSubject::make(device, Precision::Bf16) },
-    Family {
-        name: "MTTKRP f16",
-        make: |device| {
-            let tensor = tensor()?;
-            let builder = Mttkrp::builder(&tensor).width(8).precision(Precision::F16);
-            Ok(Box::new(MttkrpSubject(builder.build(device)?)))
-        },
-    },
-    Family {
-        name: "TTM f16",
-        make: |device| {
-            let tensor = tensor()?;
-            let builder = Ttm::builder(&tensor).width(8).precision(Precision::F16);
-            Ok(Box::new(TtmSubject(builder.build(device)?)))
-        },
-    },
+    Family::spmm("SpMM row-split f64", SpmmOptions { precision: Precision::F64, ..BASE }),
+    Family::spmm(
+        "SpMM short rows f16",
+        SpmmOptions { algorithm: Algorithm::ShortRows, precision: Precision::F16, ..BASE },
+    ),
+    Family::spmm(
+        "SpMM segment groups f64",
+        SpmmOptions { algorithm: Algorithm::SegmentGroup, precision: Precision::F64, ..BASE },
+    ),
+    Family::spmm(
+        "SpMM merge path bf16",
+        SpmmOptions { algorithm: Algorithm::MergePath, precision: Precision::Bf16, ..BASE },
+    ),
+    Family::spmm("SpMM tiles tf32", SpmmOptions { precision: Precision::Tf32, ..TILES }),
+    Family::other("SpMM hybrid bf16, one stream", |device| {
+        let options = SpmmOptions {
+            precision: Precision::Bf16,
+            schedule: Schedule::Sequential,
+            tile_values: TileValues::Packed,
+            ..hybrid()?
+        };
+        SpmmSubject::make(device, options, Preprocessing::Cpu)
+    }),
+    Family::sddmm("SDDMM tiles tf32", SddmmAlgorithm::Tiles, Precision::Tf32),
+    Family::sddmm("SDDMM groups f64", SddmmAlgorithm::Groups, Precision::F64),
+    Family::nm("N:M tf32", Precision::Tf32),
+    Family::nm("N:M bf16", Precision::Bf16),
+    Family::other("MTTKRP f16", |device| {
+        let tensor = tensor()?;
+        let builder = Mttkrp::builder(&tensor).width(8).precision(Precision::F16);
+        Ok(Box::new(MttkrpSubject(builder.build(device)?)))
+    }),
+    Family::other("TTM f16", |device| {
+        let tensor = tensor()?;
+        let builder = Ttm::builder(&tensor).width(8).precision(Precision::F16);
+        Ok(Box::new(TtmSubject(builder.build(device)?)))
+    }),
 ];

@@ -1,9 +1,10 @@
 //! What is checked of memory that a caller lends.
 
 use std::any::type_name;
-use std::ptr::with_exposed_provenance;
-use std::ptr::with_exposed_provenance_mut;
+use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
+use std::slice::{from_raw_parts, from_raw_parts_mut};
 
+use super::{Place, PlaceMut};
 use crate::device::{Device, Lies};
 use crate::error::{DeviceError, PlanError};
 use crate::num::{index, wide};
@@ -44,27 +45,32 @@ pub(super) fn check<T>(
     Ok(readable.clamp(needed, most.max(needed)))
 }
 
-/// Elements in host memory.
+/// Where `len` elements are that are read.
 ///
 /// # Safety
-/// There are so many, initialised, at an address of exposed provenance that suits their alignment, and nothing writes
-/// them meanwhile. Of no elements the address does not matter.
-pub(super) unsafe fn slice<'a, T>(address: u64, len: usize) -> &'a [T] {
-    if len == 0 {
-        return &[];
+/// On the CPU there are so many, initialised, at an address of exposed provenance that suits their alignment, and
+/// nothing writes them meanwhile. Of no elements the address does not matter.
+pub(super) unsafe fn place<'a, T>(device: &Device, address: u64, len: usize) -> Place<'a, T> {
+    match device.machine() {
+        Some(_) => Place::Device(address),
+        None if len == 0 => Place::Host(&[]),
+        // SAFETY: the caller's promise.
+        None => Place::Host(unsafe { from_raw_parts(with_exposed_provenance(index(address)), len) }),
     }
-    // SAFETY: the caller's promise.
-    unsafe { std::slice::from_raw_parts(with_exposed_provenance(index(address)), len) }
 }
 
-/// Elements in host memory that may be written.
+/// Where `len` elements are that are written.
 ///
 /// # Safety
-/// As for [`slice`], and nothing else uses them meanwhile.
-pub(super) unsafe fn slice_mut<'a, T>(address: u64, len: usize) -> &'a mut [T] {
-    if len == 0 {
-        return &mut [];
+/// As for [`place`], and nothing else uses them meanwhile.
+pub(super) unsafe fn place_mut<'a, T>(device: &Device, address: u64, len: usize) -> PlaceMut<'a, T> {
+    match device.machine() {
+        Some(_) => PlaceMut::Device(address),
+        None if len == 0 => PlaceMut::Host(&mut []),
+        None => {
+            let first = with_exposed_provenance_mut(index(address));
+            // SAFETY: the caller's promise.
+            PlaceMut::Host(unsafe { from_raw_parts_mut(first, len) })
+        }
     }
-    // SAFETY: the caller's promise.
-    unsafe { std::slice::from_raw_parts_mut(with_exposed_provenance_mut(index(address)), len) }
 }

@@ -7,7 +7,6 @@ use bytemuck::Pod;
 use super::{Pitched, Place, PlaceMut, borrowed};
 use crate::device::{Device, DeviceBuffer};
 use crate::error::PlanError;
-use crate::num::wide;
 
 /// Elements one after the other in the memory of a [`Device`], which may be read: of a [`DeviceBuffer`], or of memory
 /// that another library has allocated.
@@ -38,11 +37,8 @@ impl<'a, T: Pod> DeviceSlice<'a, T> {
     /// As for [`DeviceView::from_raw`](super::DeviceView::from_raw).
     pub unsafe fn from_raw(device: &'a Device, address: u64, len: usize) -> Result<Self, PlanError> {
         borrowed::check::<T>(device, address, len, len)?;
-        let place = match device.machine() {
-            Some(_) => Place::Device(address),
-            // SAFETY: the caller's promise, of memory that is neither null nor misaligned, as was just checked.
-            None => Place::Host(unsafe { borrowed::slice(address, len) }),
-        };
+        // SAFETY: the caller's promise, of memory that was just checked.
+        let place = unsafe { borrowed::place(device, address, len) };
         Ok(Self { device, place, len, owned: false })
     }
 
@@ -61,10 +57,7 @@ impl<'a, T: Pod> DeviceSlice<'a, T> {
     /// Address of the first element.
     #[must_use]
     pub fn address(&self) -> u64 {
-        match self.place {
-            Place::Host(elements) => wide(elements.as_ptr().addr()),
-            Place::Device(address) => address,
-        }
+        self.place.address()
     }
 
     /// The device whose memory it is.
@@ -101,11 +94,8 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
     /// As for [`DeviceSlice::from_raw`]; and nothing else uses the elements that is not ordered with the work.
     pub unsafe fn from_raw(device: &'a Device, address: u64, len: usize) -> Result<Self, PlanError> {
         borrowed::check::<T>(device, address, len, len)?;
-        let place = match device.machine() {
-            Some(_) => PlaceMut::Device(address),
-            // SAFETY: the caller's promise, of memory that is neither null nor misaligned, as was just checked.
-            None => PlaceMut::Host(unsafe { borrowed::slice_mut(address, len) }),
-        };
+        // SAFETY: the caller's promise, of memory that was just checked.
+        let place = unsafe { borrowed::place_mut(device, address, len) };
         Ok(Self { device, place, len, owned: false })
     }
 
@@ -124,10 +114,7 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
     /// Address of the first element.
     #[must_use]
     pub fn address(&self) -> u64 {
-        match &self.place {
-            PlaceMut::Host(elements) => wide(elements.as_ptr().addr()),
-            PlaceMut::Device(address) => *address,
-        }
+        self.place.read_only().address()
     }
 
     /// The device whose memory it is.
@@ -147,11 +134,7 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
     /// The same elements, read only.
     #[must_use]
     pub fn as_slice(&self) -> DeviceSlice<'_, T> {
-        let place = match &self.place {
-            PlaceMut::Host(elements) => Place::Host(elements),
-            PlaceMut::Device(address) => Place::Device(*address),
-        };
-        DeviceSlice { device: self.device, place, len: self.len, owned: self.owned }
+        DeviceSlice { device: self.device, place: self.place.read_only(), len: self.len, owned: self.owned }
     }
 }
 
@@ -170,9 +153,8 @@ impl<'a, T: Pod> From<&'a DeviceBuffer<T>> for DeviceSlice<'a, T> {
 
 impl<'a, T: Pod> From<&'a mut DeviceBuffer<T>> for DeviceSliceMut<'a, T> {
     fn from(buffer: &'a mut DeviceBuffer<T>) -> Self {
-        let (address, len) = (buffer.address(), buffer.len());
-        let (device, elements) = buffer.parts_mut();
-        let place = elements.map_or(PlaceMut::Device(address), PlaceMut::Host);
+        let len = buffer.len();
+        let (device, place) = PlaceMut::of(buffer);
         Self { device, place, len, owned: true }
     }
 }
@@ -185,11 +167,7 @@ impl<'a, T: Pod> From<&'a DeviceSlice<'_, T>> for DeviceSlice<'a, T> {
 
 impl<'a, T: Pod> From<&'a mut DeviceSliceMut<'_, T>> for DeviceSliceMut<'a, T> {
     fn from(slice: &'a mut DeviceSliceMut<'_, T>) -> Self {
-        let place = match &mut slice.place {
-            PlaceMut::Host(elements) => PlaceMut::Host(elements),
-            PlaceMut::Device(address) => PlaceMut::Device(*address),
-        };
-        Self { device: slice.device, place, len: slice.len, owned: slice.owned }
+        Self { device: slice.device, place: slice.place.reborrow(), len: slice.len, owned: slice.owned }
     }
 }
 

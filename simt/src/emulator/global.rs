@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::emulator::access::{Access, GRANULE, Pair};
-use crate::emulator::memory::{Allocation, Memory, SPACING, index};
+use crate::emulator::allocation::{Allocation, index};
+use crate::emulator::memory::{Memory, SPACING};
 use crate::emulator::violation::{Checked, Conflict, Violation};
 
 /// Bytes under one lock.

@@ -85,6 +85,7 @@
 //!   frames beyond 64 KiB end the process, as the guard page is hit.
 
 mod access;
+mod allocation;
 mod block;
 mod bulk;
 mod collectives;
