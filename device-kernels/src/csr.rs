@@ -13,7 +13,7 @@
 mod read;
 mod segments;
 
-pub use read::{CsrRecord, ReadCsr, ReadCsrParams};
+pub use read::{COLUMNS_IN_USE_AT, CsrRecord, ReadCsr, ReadCsrParams};
 pub use segments::{
     Collect, CollectParams, CountPieces, CountPiecesParams, MarkColumns, MarkColumnsParams, WriteSegments,
     WriteSegmentsParams,

@@ -398,3 +398,34 @@ fn too_little_memory_is_an_error() {
     }
     report_missing_gpu("memory limits of plans from the device", 1);
 }
+
+/// Of a matrix that was checked a plan for few products is made without waiting; what became of the values is told when
+/// it is asked for.
+#[test]
+fn plans_of_checked_matrices_wait_for_nothing() {
+    let mut values = vec![1.0f32; 40];
+    (values[3], values[7], values[8]) = (1e30, f32::NAN, -7e4);
+    let a = Csr::from_dense(8, 5, &[1.0f32; 40]).unwrap().with_values(values).unwrap();
+    let b: Vec<f32> = (0..5).map(|i| i as f32).collect();
+    for device in kernel_devices(1) {
+        let uploaded = of_i64(&device, &a);
+        let checked = uploaded.matrix().checked(&device.stream()).unwrap();
+        let builder =
+            Spmm::builder(&checked).width(1).precision(Precision::F16).algorithm(Algorithm::RowSplit);
+        let mut plan = builder.build_on(&device.stream()).unwrap();
+        assert_eq!((plan.report().overflowed_values, plan.overflowed_values().unwrap()), (0, 2), "{device}");
+        let want = Spmm::builder(&a).width(1).precision(Precision::F16).algorithm(Algorithm::RowSplit);
+        let bits = |c: Vec<f32>| c.into_iter().map(f32::to_bits).collect::<Vec<_>>();
+        assert_eq!(
+            bits(plan.run(&b).unwrap()),
+            bits(want.build(&device).unwrap().run(&b).unwrap()),
+            "{device}"
+        );
+        plan.replace_values(&[1.0f32; 40]).unwrap();
+        assert_eq!(plan.overflowed_values().unwrap(), 0, "{device}");
+        // Whether there are tiles depends on the values: that is waited for.
+        let plan = Spmm::builder(&checked).precision(Precision::F16).build_on(&device.stream()).unwrap();
+        assert_eq!((plan.report().overflowed_values, plan.report().algorithm), (2, Algorithm::RowSplit));
+    }
+    report_missing_gpu("plans of checked matrices", 1);
+}

@@ -1,10 +1,8 @@
 //! A matrix that is on the device: what choices look at, and its rows cut into segments.
 
-use windrow_formats::Permutation;
+use windrow_formats::{OutOfMemory, Permutation};
 use windrow_kernels::Variant;
-use windrow_kernels::csr::{
-    Collect, CollectParams, CountPiecesParams, MarkColumnsParams, WriteSegmentsParams,
-};
+use windrow_kernels::csr::{Collect, CollectParams, CountPiecesParams, WriteSegmentsParams};
 use windrow_simt::GlobalPtr;
 
 use super::scratch::Scratch;
@@ -28,38 +26,9 @@ impl Matrix for Received {
         self.nnz
     }
 
-    fn columns_in_use(
-        &self,
-        device: &Device,
-        order: Option<&Permutation>,
-        rows: usize,
-    ) -> Result<usize, DeviceError> {
+    fn columns_in_use(&self, order: Option<&Permutation>, _: usize) -> Result<usize, OutOfMemory> {
         debug_assert!(order.is_none(), "a matrix that is received keeps its order");
-        let first = self.rows.saturating_sub(rows) / 2;
-        let end = self.rows.min(first + rows);
-        if self.nnz == 0 {
-            return Ok(0);
-        }
-        let scratch = Scratch::new(device, 0)?;
-        let marks = DeviceBuffer::<u32>::zeroed(device, self.cols, "columns in use")?;
-        let ranks = scratch.array::<u32>(self.cols + 1, "columns in use")?;
-        let params = MarkColumnsParams {
-            row_offsets: self.row_offsets.pointer(),
-            columns: self.col_indices.pointer(),
-            marks: marks.pointer(),
-            entries: narrow(self.nnz),
-            first_row: narrow(first),
-            end_row: narrow(end),
-            reserved: 0,
-        };
-        let cols = narrow(self.cols);
-        // SAFETY: the matrix was checked; there is a mark for each column, and one more sum.
-        let found = unsafe {
-            scratch.launch(Variant::MarkColumns, wide(self.nnz), &params)?;
-            scratch.scan(marks.pointer(), cols, true, ranks)?;
-            scratch.read(ranks.at(cols), 1)?
-        };
-        Ok(found.first().map_or(0, |&count| count as usize))
+        Ok(self.record.columns_in_use as usize) // of the rows that the plan looks at, counted when it was read
     }
 
     fn arrays(&self, scratch: &Scratch) -> Result<CsrArrays, DeviceError> {
@@ -90,8 +59,10 @@ pub(in crate::spmm) struct DeviceSegments {
 impl DeviceSegments {
     /// Cuts the rows of a matrix.
     pub(in crate::spmm) fn new(device: &Device, a: &Received, at: CutAt) -> Result<Self, DeviceError> {
-        let scratch = Scratch::new(device, 0)?;
         let is_cut = a.record.longest > u64::from(at.limit);
+        // Seven numbers for each row, and sums of scans.
+        let bytes = if is_cut { 29 * wide(a.rows) + (1 << 14) } else { 0 };
+        let scratch = Scratch::new(device, bytes)?;
         match is_cut {
             true => Self::cut(&scratch, a, at),
             false => Self::whole(&scratch, a),
