@@ -3,9 +3,9 @@
 use half::{bf16, f16};
 use windrow::partition::{PartitionRule, VectorThreshold};
 use windrow::{
-    Algorithm, Csr, DenseRef, Determinism, Device, DeviceBuffer, DeviceCsr, DeviceMatrix, FormatError, Index,
-    Permutation, PlanError, Precision, Preprocessing, RowDivision, Spmm, SpmmError, SpmmOptions, SpmmPlan,
-    Stream, Value,
+    Algorithm, Csr, CsrAddresses, DenseRef, Determinism, Device, DeviceBuffer, DeviceCsr, DeviceMatrix,
+    FormatError, Index, Permutation, PlanError, Precision, Preprocessing, RowDivision, Spmm, SpmmError,
+    SpmmOptions, SpmmPlan, Stream, Value,
 };
 
 use windrow_testkit::{Pattern, SplitMix64, Values};
@@ -390,11 +390,12 @@ fn arrays_that_do_not_fit_together_are_refused() {
         matches!(error, SpmmError::Plan(PlanError::WrongDevice { operand: "the stream", .. })),
         "{error}"
     );
+    let at = |offsets, columns| CsrAddresses { offsets, columns, values: 8 };
     // SAFETY: nothing is read: the addresses are refused.
-    let error = unsafe { DeviceCsr::<f32>::from_raw::<i32, i64>(&cpu, (1, 1), 1, 0, 8, 8) }.unwrap_err();
+    let error = unsafe { DeviceCsr::<f32>::from_raw::<i32, i64>(&cpu, (1, 1), 1, at(0, 8)) }.unwrap_err();
     assert!(matches!(error, PlanError::NotDeviceMemory { address: 0, .. }), "{error}");
     // SAFETY: likewise.
-    let error = unsafe { DeviceCsr::<f32>::from_raw::<i32, i64>(&cpu, (1, 1), 1, 4, 4, 8) }.unwrap_err();
+    let error = unsafe { DeviceCsr::<f32>::from_raw::<i32, i64>(&cpu, (1, 1), 1, at(4, 4)) }.unwrap_err();
     assert!(matches!(error, PlanError::Misaligned { address: 4, align: 8, .. }), "{error}");
 }
 
