@@ -4,10 +4,9 @@ use half::{bf16, f16};
 use windrow::partition::{PartitionRule, VectorThreshold};
 use windrow::{
     Algorithm, Csr, CsrAddresses, DenseRef, Determinism, Device, DeviceBuffer, DeviceCsr, DeviceMatrix,
-    FormatError, Index, Permutation, PlanError, Precision, Preprocessing, RowDivision, Spmm, SpmmError,
-    SpmmOptions, SpmmPlan, Stream, Value,
+    DeviceView, DeviceViewMut, FormatError, Index, Permutation, PlanError, Precision, Preprocessing,
+    RowDivision, Spmm, SpmmError, SpmmOptions, SpmmPlan, Stream, Value,
 };
-
 use windrow_testkit::{Pattern, SplitMix64, Values};
 
 use crate::common::{devices, kernel_devices, report_missing_gpu};
@@ -417,6 +416,50 @@ fn the_stream_that_writes_a_matrix_comes_first() {
         assert_eq!(c.download().unwrap(), want, "on {device}");
     }
     report_missing_gpu("plans made on another stream", 1);
+}
+
+/// Arrays that another library writes and overwrites in the order of a stream: the plan is made of what was there when it
+/// was asked for, whoever runs first.
+#[test]
+fn what_is_written_later_in_the_stream_does_not_reach_a_plan() {
+    let (_, a) = &matrices()[10];
+    let (nnz, b) = (a.nnz(), (0..a.cols()).map(|i| (i % 5) as f32).collect::<Vec<_>>());
+    for device in kernel_devices(3) {
+        let want = Spmm::builder(a).width(1).algorithm(Algorithm::RowSplit).build(&device).unwrap();
+        let stream = Stream::new(&device).unwrap();
+        let uploaded = Uploaded::new(&device, a, |x| x, |x| x);
+        let target = DeviceBuffer::<f32>::alloc_zeroed(&device, nnz).unwrap();
+        let zeros = DeviceBuffer::<f32>::alloc_zeroed(&device, nnz).unwrap();
+        let copy = Spmm::builder(&Csr::<f32>::identity(nnz).unwrap()).width(1).build(&device).unwrap();
+        device.synchronize().unwrap();
+        // Borrowed, so that windrow orders nothing but what a stream orders.
+        let write = |from: &DeviceBuffer<f32>| {
+            // SAFETY: both have so many elements, and live to the end of the test.
+            let (from, to) = unsafe {
+                (
+                    DeviceView::<f32>::from_raw(&device, from.address(), nnz, 1, 1).unwrap(),
+                    DeviceViewMut::<f32>::from_raw(&device, target.address(), nnz, 1, 1).unwrap(),
+                )
+            };
+            copy.run_into_on(&stream, 1.0, from, 0.0, to).unwrap();
+        };
+        write(&uploaded.values);
+        let addresses = CsrAddresses {
+            offsets: uploaded.offsets.address(),
+            columns: uploaded.columns.address(),
+            values: target.address(),
+        };
+        // SAFETY: arrays of these lengths, which are written in the order of the stream alone.
+        let matrix =
+            unsafe { DeviceCsr::<f32>::from_raw::<u64, u32>(&device, (a.rows(), a.cols()), nnz, addresses) };
+        let matrix = matrix.unwrap().checked(&stream).unwrap();
+        let builder = Spmm::builder(&matrix).width(1).algorithm(Algorithm::RowSplit);
+        let plan = builder.build_on(&stream).unwrap();
+        write(&zeros);
+        assert_eq!(plan.run(&b).unwrap(), want.run(&b).unwrap(), "on {device}");
+        stream.synchronize().unwrap();
+    }
+    report_missing_gpu("matrices that are overwritten", 1);
 }
 
 #[test]
