@@ -136,7 +136,7 @@ fn weights(bytes: &mut Bytes<'_>) -> bool {
     let Ok(weights) = VectorNm::try_from_parts(parts) else { return false };
     let dense = weights.to_dense().unwrap();
     assert_eq!(dense.len(), weights.rows() * weights.cols());
-    let packed = weights.packed_indices();
+    let packed = weights.packed_indices().unwrap();
     let parts = VectorNmParts {
         rows: weights.rows(),
         cols: weights.cols(),
