@@ -86,7 +86,8 @@ fn tiles(bytes: &mut Bytes<'_>) -> bool {
     let assignment = RowAssignment::from_fn(csr.rows(), |_| match bytes.byte() % 3 {
         0 => RowPath::Residual,
         _ => RowPath::Tile,
-    });
+    })
+    .unwrap();
     let mut parts = RsTile::from_csr(&csr, &assignment).unwrap().into_parts();
     for _ in 0..bytes.byte() % 3 {
         match bytes.byte() % 11 {
