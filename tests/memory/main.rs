@@ -5,6 +5,9 @@
 //! always grants: sizes that follow from the user's data are what can run out. Every piece of work is done again for
 //! each n until none is refused.
 
+mod nm;
+mod training;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fmt::Debug;
 use std::path::PathBuf;
@@ -13,12 +16,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use windrow::memory::try_collect;
 use windrow::reorder::{Method, Options, reorder};
-use windrow::synthetic::{seeded_tensor, seeded_values, seeded_weights};
+use windrow::synthetic::{Synthetic, seeded_tensor, seeded_values, seeded_weights};
 use windrow::{
-    Algorithm, Coo, Csr, DenseRef, Determinism, Device, DeviceMatrix, EmulatorSchedule, Epilogue, Mttkrp,
-    NmPattern, NmSpmm, Permutation, Precision, Preprocessing, RowDivision, Sddmm, SddmmAlgorithm, SddmmForm,
-    Spmm, Structure, Ttm, io,
+    Algorithm, Coo, Coo3, Csr, DenseRef, Determinism, Device, DeviceMatrix, EmulatorSchedule, Epilogue,
+    Mttkrp, NmPattern, NmSpmm, Permutation, Precision, Preprocessing, RowDivision, Sddmm, SddmmAlgorithm,
+    SddmmForm, Spmm, Structure, Ttm, io,
 };
+use windrow_formats::{RowAssignment, RsTile, SampledTiles};
 
 /// The least size of a request that may be refused.
 const LARGE: usize = 16 << 10;
@@ -81,6 +85,7 @@ fn alone() -> MutexGuard<'static, ()> {
 fn each_refusal<T, E: Debug>(what: &str, least: u64, work: impl Fn() -> Result<T, E>) {
     // What is made once, as pools of threads are, is made before.
     drop(work().expect("there is memory enough"));
+    let (mut errors, mut without) = (0, 0);
     for large in 0.. {
         REFUSED.store(false, Ordering::Relaxed);
         LEFT.store(large, Ordering::Relaxed);
@@ -89,16 +94,26 @@ fn each_refusal<T, E: Debug>(what: &str, least: u64, work: impl Fn() -> Result<T
         let refused = REFUSED.load(Ordering::Relaxed);
         match outcome {
             // Some can be done without, as copies of the matrix for another algorithm are.
-            Ok(()) if refused => {}
+            Ok(()) if refused => without += 1,
             Ok(()) => {
                 assert!(large >= least, "{what}: only {large} large requests");
+                println!("{what}: {large} large requests, {errors} errors, {without} results without one");
                 return;
             }
             Err(error) => {
                 let error = format!("{error:?}");
                 assert!(refused && error.contains("OutOfMemory"), "{what}, the request {large}: {error}");
+                errors += 1;
             }
         }
+    }
+}
+
+/// A plan that was laid out, and refused by the limit before it was uploaded.
+fn laid_out<P, E: Debug>(built: Result<P, E>) -> Result<(), E> {
+    match built {
+        Err(error) if format!("{error:?}").contains("MemoryLimit") => Ok(()),
+        built => built.map(drop),
     }
 }
 
@@ -139,6 +154,12 @@ fn matrices() {
         let order = try_collect((0..5_000).rev(), "an order")?;
         a.permute_rows(&Permutation::try_from_new_to_old(order)?)
     });
+    each_refusal("tiles", 6, || RsTile::from_csr(&a, &RowAssignment::all_tile(5_000)?));
+    let every = || (0..20_000u32).map(|row| ([row, 0, row % 7], 1.0f32));
+    each_refusal("a tensor from entries", 6, || Coo3::from_entries([20_000, 1, 7], every()));
+    each_refusal("tiles of sampled products", 4, || SampledTiles::from_csr(&a));
+    each_refusal("dense tiles of sampled products", 6, || SampledTiles::with_dense_tiles(&a, 3));
+    each_refusal("a synthetic matrix", 20, || Synthetic::Pruned4096.generate::<f32>(1));
     each_refusal("structure", 0, || Ok::<_, ()>(Structure::of(&a)));
 }
 
@@ -167,6 +188,12 @@ fn readers() {
         std::fs::write(&path, text).unwrap();
         each_refusal(name, 5, || io::read_csr::<f32>(&path));
     }
+    let path = folder.0.join("a.order");
+    io::write_permutation(&path, &Permutation::identity(30_000).unwrap()).unwrap();
+    each_refusal("an order", 4, || io::read_permutation(&path));
+    // A line as long as the file, behind a comment.
+    let line = format!("# one\n{}", "1 ".repeat(40_000));
+    each_refusal("sniffed", 0, || Ok::<_, ()>(drop(io::sniff(line.as_bytes()))));
     let path = folder.0.join("a.tns");
     std::fs::write(&path, tensor).unwrap();
     each_refusal("a.tns", 5, || {
@@ -201,27 +228,12 @@ fn writers() {
     each_refusal("other values of a tensor", 4, || {
         tensor.with_values(try_collect(tensor.values().iter().copied(), "values")?)
     });
-    let weights = seeded_weights::<f32>((4_096, 128), NmPattern::new(2, 8, 1).unwrap(), 1).unwrap();
-    for indices in [io::NmIndices::Bytes, io::NmIndices::Packed] {
-        let mut file = Vec::new();
-        io::write_vector_nm_safetensors(&mut file, &weights, indices).unwrap();
-        each_refusal("weights", 1, || io::write_vector_nm_safetensors(std::io::sink(), &weights, indices));
-        each_refusal("weights read", 4, || {
-            io::read_vector_nm_from::<f32>(&file[..], &io::ReadOptions::default())
-        });
-    }
 }
 
 /// Layouts for a GPU, laid out on the host: plans up to where their memory is counted, then whole ones.
 #[test]
 fn plans_for_gpus() {
     let _alone = alone();
-    fn laid_out<P, E: Debug>(built: Result<P, E>) -> Result<(), E> {
-        match built {
-            Err(error) if format!("{error:?}").contains("MemoryLimit") => Ok(()),
-            built => built.map(drop),
-        }
-    }
     // Rows of 100 entries, all of which are cut.
     let columns = (0..2_000).flat_map(|row| (0..100).map(move |at| 50 * at + row % 50)).collect();
     let offsets = (0..=2_000).map(|row| 100 * row).collect();
@@ -251,7 +263,8 @@ fn plans_for_gpus() {
             each_refusal(&format!("{algorithm:?}, uploaded"), least, || {
                 // Its own: an emulator lists what was ever freed.
                 let device = Device::emulator(EmulatorSchedule::InOrder);
-                builder.clone().memory_limit(u64::MAX).preprocessing(Preprocessing::Cpu).build(&device)
+                let builder = builder.clone().memory_limit(u64::MAX).preprocessing(Preprocessing::Cpu);
+                builder.values_from_device().build(&device)?.replace_values(a.values())
             });
             if matches!(algorithm, Algorithm::RowSplit | Algorithm::TileStream | Algorithm::Hybrid) {
                 each_refusal("in another order", 2, || {
@@ -262,8 +275,33 @@ fn plans_for_gpus() {
     }
     let sddmm = Sddmm::builder(&a).inner(3).algorithm(SddmmAlgorithm::Entries).memory_limit(1);
     each_refusal("entries", 2, || laid_out(sddmm.build(&device)));
+    // Of the columns that a window of rows has, 50 are in all of them, enough for four tiles, and others in one.
+    let column = |row: u32, at: u32| 50 * at + if at % 2 == 0 { 0 } else { row % 50 };
+    let columns = (0..2_000).flat_map(|row| (0..100).map(move |at| column(row, at))).collect();
+    let shared =
+        Csr::try_from_parts(2_000, 5_000, a.row_offsets().to_vec(), columns, a.values().to_vec()).unwrap();
+    for (algorithm, precision, least) in [
+        (SddmmAlgorithm::Entries, Precision::F32, 2),
+        (SddmmAlgorithm::Groups, Precision::F32, 1),
+        (SddmmAlgorithm::Tiles, Precision::F16, 4),
+        (SddmmAlgorithm::Hybrid, Precision::Bf16, 8),
+    ] {
+        let builder = Sddmm::builder(&shared).inner(3).algorithm(algorithm).precision(precision);
+        let builder = builder.tile_threshold(20);
+        each_refusal(&format!("SDDMM by {algorithm}"), least, || {
+            laid_out(builder.clone().memory_limit(1).build(&device))
+        });
+        each_refusal(&format!("SDDMM by {algorithm}, uploaded"), least, || {
+            builder.clone().form(SddmmForm::Scale).build(&Device::emulator(EmulatorSchedule::InOrder))
+        });
+    }
     let tensor = seeded_tensor::<f32>([3_000, 40, 2_500], 9_000, 1).unwrap().to_csf([0, 1, 2]).unwrap();
-    each_refusal("slices", 4, || laid_out(Mttkrp::builder(&tensor).width(2).memory_limit(1).build(&device)));
+    let (mttkrp, ttm) = (Mttkrp::builder(&tensor).width(2), Ttm::builder(&tensor).width(2));
+    each_refusal("MTTKRP", 4, || laid_out(mttkrp.clone().memory_limit(1).build(&device)));
+    each_refusal("TTM", 2, || laid_out(ttm.clone().memory_limit(1).build(&device)));
+    let own = || Device::emulator(EmulatorSchedule::InOrder);
+    each_refusal("MTTKRP, uploaded", 4, || mttkrp.build(&own()));
+    each_refusal("TTM, uploaded", 2, || ttm.build(&own()));
 }
 
 /// Rows of a result that are longer than what may be refused.
@@ -327,6 +365,19 @@ fn products_of_tensors() {
     }
 }
 
+/// A column-major `B`, which the CPU transposes.
+#[test]
+fn products_with_columns() {
+    let _alone = alone();
+    let (device, a) = (Device::cpu(), matrix());
+    let b = seeded_values::<f32>(3 * a.cols(), 2).unwrap();
+    let b = DeviceMatrix::upload(&device, DenseRef::packed(&b, 3, a.cols()).unwrap()).unwrap();
+    each_refusal("SpMM of columns", 2, || {
+        let mut c = DeviceMatrix::<f32>::zeros(&device, a.rows(), 3)?;
+        Spmm::builder(&a).width(3).build(&device)?.run_column_major_into(1.0, &b, 0.0, &mut c)
+    });
+}
+
 /// What a limit refuses is refused before anything large is asked for.
 #[test]
 fn limits_come_before_allocations() {
@@ -347,19 +398,6 @@ fn limits_come_before_allocations() {
     without_memory(&|| Ok(scaled.clone().memory_limit(9).build(&device).map(drop)?));
     without_memory(&|| Ok(Mttkrp::builder(&tensor).memory_limit(9).build(&device).map(drop)?));
     without_memory(&|| Ok(Ttm::builder(&tensor).memory_limit(9).build(&device).map(drop)?));
-}
-
-#[test]
-fn products_with_pruned_weights() {
-    let _alone = alone();
-    let device = Device::cpu();
-    let weights = seeded_weights::<f32>((256, 128), NmPattern::new(2, 8, 4).unwrap(), 1).unwrap();
-    let a: Vec<f32> = seeded_values(256 * 40, 2).unwrap();
-    for precision in [Precision::F32, Precision::Tf32, Precision::F16, Precision::Bf16] {
-        each_refusal(&format!("N:M in {precision}"), 4, || {
-            NmSpmm::builder(&weights).precision(precision).build(&device)?.run(&a)
-        });
-    }
 }
 
 #[test]

@@ -22,7 +22,7 @@ const METIS: &str = "it is a METIS graph, whose lines list the neighbours of a v
 /// The format of a file with this content.
 ///
 /// `content` is the whole file for archives; for text its beginning is enough. Gzip is seen through: of text the first
-/// 64 KiB are decompressed, of an archive as much as [`Limits`] allow by default.
+/// 64 KiB are decompressed, of an archive as much as [`Limits::of_machine`] allows.
 /// File names do not matter.
 ///
 /// # Errors
@@ -39,6 +39,10 @@ const METIS: &str = "it is a METIS graph, whose lines list the neighbours of a v
 /// # Ok::<(), windrow_formats::io::ReadError>(())
 /// ```
 pub fn sniff(content: &[u8]) -> Result<Format, ReadError> {
+    sniff_within(content, &Limits::of_machine())
+}
+
+fn sniff_within(content: &[u8], limits: &Limits) -> Result<Format, ReadError> {
     if !content.starts_with(GZIP_MAGIC) {
         return match sniff_prefix(content)? {
             Sniffed::Archive => npz::sniff(Cursor::new(content)),
@@ -51,7 +55,7 @@ pub fn sniff(content: &[u8]) -> Result<Format, ReadError> {
     reader.by_ref().take(SNIFFED_BYTES).read_to_end(&mut prefix)?;
     match sniff_prefix(&prefix)? {
         Sniffed::Archive => {
-            let content = read_all(prefix.chain(reader), &Limits::default())?;
+            let content = read_all(prefix.chain(reader), limits)?;
             npz::sniff(Cursor::new(&content))
         }
         Sniffed::Text(format) => Ok(format),
@@ -152,4 +156,41 @@ fn tensor_modes(text: &[u8]) -> Option<usize> {
     }
     parse_f64(last.bytes)?;
     (indices >= 3).then_some(indices)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    fn gzip(content: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(content).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    /// What is compressed a thousandfold is not decompressed to the end.
+    #[test]
+    fn gzip_is_seen_through_within_limits() {
+        let limits = Limits { max_bytes: 1 << 20, ..Limits::default() };
+        let after = |beginning: &[u8]| gzip(&[beginning, &[0; 4 << 20]].concat());
+        assert_eq!(sniff_within(&after(b"0 1\n"), &limits).unwrap(), Format::EdgeList);
+        match sniff_within(&after(ZIP_MAGIC), &limits).unwrap_err() {
+            ReadError::Limit { found, limit, field, .. } => {
+                assert_eq!((found, limit, field), ((1 << 20) + 1, 1 << 20, "max_bytes"));
+            }
+            error => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn a_tensor_has_indices_and_a_value() {
+        let modes = |text: &str| tensor_modes(text.as_bytes());
+        assert_eq!([modes("1 2 3 0.5"), modes("1 2 3 4 5 6"), modes("1 2 0.5")], [Some(3), Some(5), None]);
+        assert_eq!([modes("1 2.5 3 4"), modes("1 2 3 x"), modes("1"), modes("")], [None; 4]);
+    }
 }

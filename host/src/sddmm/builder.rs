@@ -294,7 +294,11 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
             push(&mut sizes, "col_indices", 4 * wide(parts.col_indices().len()));
         }
         if self.options.form == SddmmForm::Scale {
-            push(&mut sizes, "values", 4 * wide(self.a.nnz()));
+            push(
+                &mut sizes,
+                "values",
+                u64::from(self.options.precision.dtype().sum_bytes()) * wide(self.a.nnz()),
+            );
         }
         sizes
     }
