@@ -143,6 +143,8 @@ impl Drop for Folder {
     }
 }
 
+/// Promise, memory: what memory runs out for ends in an error that says so, or in a result without it, and never in the
+/// end of the process.
 #[test]
 fn matrices() {
     let _alone = alone();
@@ -163,6 +165,8 @@ fn matrices() {
     each_refusal("structure", 0, || Ok::<_, ()>(Structure::of(&a)));
 }
 
+/// Promise, memory: what memory runs out for ends in an error that says so, or in a result without it, and never in the
+/// end of the process.
 #[test]
 fn readers() {
     let _alone = alone();
@@ -202,6 +206,8 @@ fn readers() {
     });
 }
 
+/// Promise, memory: what memory runs out for ends in an error that says so, or in a result without it, and never in the
+/// end of the process.
 #[test]
 fn writers() {
     let _alone = alone();
@@ -231,6 +237,9 @@ fn writers() {
 }
 
 /// Layouts for a GPU, laid out on the host: plans up to where their memory is counted, then whole ones.
+///
+/// Promise, memory: what memory runs out for ends in an error that says so, or in a result without it, and never in the
+/// end of the process.
 #[test]
 fn plans_for_gpus() {
     let _alone = alone();
@@ -328,6 +337,8 @@ fn verification() {
     each_refusal("N:M", 4, || plan.verify(&weights, &run, &a, &y).map(|found| assert!(found.passed())));
 }
 
+/// Promise, memory: what memory runs out for ends in an error that says so, or in a result without it, and never in the
+/// end of the process.
 #[test]
 fn products_of_matrices() {
     let _alone = alone();
@@ -348,6 +359,8 @@ fn products_of_matrices() {
     }
 }
 
+/// Promise, memory: what memory runs out for ends in an error that says so, or in a result without it, and never in the
+/// end of the process.
 #[test]
 fn products_of_tensors() {
     let _alone = alone();

@@ -9,6 +9,8 @@ use windrow::{
 
 use super::{alone, each_refusal, laid_out};
 
+/// Promise, memory: what memory runs out for ends in an error that says so, or in a result without it, and never in the
+/// end of the process.
 #[test]
 fn weights_are_made() {
     let _alone = alone();
@@ -27,6 +29,8 @@ fn weights_are_made() {
     each_refusal("packed indices", 1, || weights.packed_indices());
 }
 
+/// Promise, memory: what memory runs out for ends in an error that says so, or in a result without it, and never in the
+/// end of the process.
 #[test]
 fn plans_on_the_cpu_run_and_are_saved() {
     let _alone = alone();
@@ -56,6 +60,9 @@ fn plans_on_the_cpu_run_and_are_saved() {
 }
 
 /// Layouts for both kinds of cores, up to where their memory is counted, then uploaded.
+///
+/// Promise, memory: what memory runs out for ends in an error that says so, or in a result without it, and never in the
+/// end of the process.
 #[test]
 fn plans_for_gpus() {
     let _alone = alone();

@@ -8,6 +8,8 @@ use windrow::{
 
 use super::{alone, each_refusal};
 
+/// Promise, memory: what memory runs out for ends in an error that says so, or in a result without it, and never in the
+/// end of the process.
 #[test]
 fn softmax_over_rows() {
     let _alone = alone();
@@ -35,6 +37,8 @@ fn softmax_over_rows() {
     });
 }
 
+/// Promise, memory: what memory runs out for ends in an error that says so, or in a result without it, and never in the
+/// end of the process.
 #[test]
 fn operations_of_training() {
     let _alone = alone();

@@ -47,6 +47,8 @@ fn matrix() -> Csr<f32> {
     Pattern::from_lengths(90, lengths, &mut rng).with_values(Values::Reals, &mut rng)
 }
 
+/// Promise, memory: a plan allocates what its report says, to the byte, and one that would pass a limit is refused
+/// before.
 #[test]
 fn options_of_products() {
     let a = matrix();
@@ -79,6 +81,8 @@ fn options_of_products() {
     }
 }
 
+/// Promise, memory: a plan allocates what its report says, to the byte, and one that would pass a limit is refused
+/// before.
 #[test]
 fn options_of_sampled_products() {
     let a = matrix();
@@ -103,6 +107,8 @@ fn options_of_sampled_products() {
     }
 }
 
+/// Promise, memory: a plan allocates what its report says, to the byte, and one that would pass a limit is refused
+/// before.
 #[test]
 fn products_of_tensors_and_with_pruned_weights() {
     let device = Device::emulator(EmulatorSchedule::InOrder);

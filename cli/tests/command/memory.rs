@@ -15,6 +15,9 @@ fn within(kib: u32, arguments: &[&str]) -> Outcome {
 }
 
 /// Less and less memory, down to where threads hardly start: a result, or exit code 6 with numbers.
+///
+/// Promise, memory: what memory runs out for ends in an error that says so, or in a result without it, and never in the
+/// end of the process.
 #[cfg(unix)]
 #[test]
 fn shrinking_memory_ends_in_an_error() {
