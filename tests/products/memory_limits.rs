@@ -4,8 +4,8 @@ use windrow::partition::{PartitionRule, VectorThreshold};
 use windrow::synthetic::{seeded_tensor, seeded_weights};
 use windrow::{
     Algorithm, ArraySize, Csr, Device, DeviceBuffer, DeviceKind, DeviceMatrix, EmulatorSchedule, Error,
-    Mttkrp, NmPacking, NmPattern, NmSpmm, Precision, Preprocessing, Sddmm, SddmmAlgorithm, SddmmForm, Spmm,
-    Stream, TileValues, Ttm, f16,
+    Mttkrp, NmPacking, NmPattern, NmSpmm, Precision, Preprocessing, RowDivision, Sddmm, SddmmAlgorithm,
+    SddmmForm, Spmm, Stream, TileValues, Ttm, f16,
 };
 use windrow_testkit::{Pattern, SplitMix64, Values};
 
@@ -55,6 +55,7 @@ fn options_of_products() {
     let device = Device::emulator(EmulatorSchedule::InOrder);
     let base = Spmm::builder(&a).width(40).workers(8).preprocessing(Preprocessing::Cpu);
     let tiles = base.clone().algorithm(Algorithm::TileStream).precision(Precision::F16);
+    let cut = RowDivision { piece_entries: Some(32), ..RowDivision::default() };
     let vectors = PartitionRule::ColumnVectors { threshold: VectorThreshold::LIBRA };
     let hybrid = base.clone().algorithm(Algorithm::Hybrid).precision(Precision::F16);
     for (what, builder) in [
@@ -63,6 +64,7 @@ fn options_of_products() {
         ("dense tiles", tiles.clone().tile_values(TileValues::Dense)),
         ("a window each", tiles.clone().window_each()),
         ("values from the device", base.clone().algorithm(Algorithm::RowSplit).values_from_device()),
+        ("rows that are cut", base.clone().algorithm(Algorithm::RowSplit).row_division(cut)),
         ("values of tiles from the device", tiles.clone().values_from_device()),
         ("values of column vectors from the device", hybrid.partition(vectors).values_from_device()),
     ] {

@@ -133,8 +133,8 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
     }
 
     /// Device memory that the plan may take, in bytes; `X`, `Y` and the result are the caller's. No limit unless told.
-    /// The need is computed before anything is allocated. On a GPU the first result of 16 bits on each stream takes four
-    /// bytes an entry beyond it, and is refused where the limit leaves no room for them.
+    /// The need is computed before anything is allocated. On a GPU the first result of 16 bits on each stream takes
+    /// four bytes an entry beyond it, and is refused where the limit leaves no room for them.
     #[must_use]
     pub fn memory_limit(mut self, bytes: u64) -> Self {
         self.options.memory_limit = Some(bytes);

@@ -176,7 +176,8 @@ impl GpuSddmm {
     /// Queues `out ← α·(X·Yᵀ) ⊙ A`; `arrays` are those that were made with the plan.
     ///
     /// # Errors
-    /// [`PlanError::MemoryLimit`] if there is no room for a stage; [`DeviceError::Captured`] for what cannot be part of a graph; those of the device.
+    /// [`PlanError::MemoryLimit`] if there is no room for a stage; [`DeviceError::Captured`] for what cannot be part of
+    /// a graph; those of the device.
     ///
     /// # Safety
     /// `operands` are live memory of the plan's device until the work is done: `x` is m × inner and `y` n × inner, of
