@@ -14,6 +14,14 @@ fn within(kib: u32, arguments: &[&str]) -> Outcome {
     finish(shell.env("RAYON_NUM_THREADS", "2").env("WINDROW_CACHE_DIR", ""))
 }
 
+/// "F of T bytes are free", if it says so: no more than there are.
+#[cfg(unix)]
+fn free_is_part_of_all(message: &str) {
+    let Some((before, _)) = message.split_once(" bytes are free") else { return };
+    let numbers: Vec<u64> = before.rsplit(' ').step_by(2).take(2).map(|word| word.parse().unwrap()).collect();
+    assert!(numbers[1] <= numbers[0], "{message}");
+}
+
 /// Less and less memory, down to where threads hardly start: a result, or exit code 6 with numbers.
 #[cfg(unix)]
 #[test]
@@ -45,6 +53,7 @@ fn shrinking_memory_ends_in_an_error() {
                     // What is allocated is told in bytes; what a file names, in what it names.
                     let limited = outcome.stderr.contains("are more than the limit of");
                     outcome.failed(6, if limited { &["raise it with"] } else { &[" bytes"] });
+                    free_is_part_of_all(&outcome.stderr);
                     refused += 1;
                 }
                 _ => panic!("{kib} KiB, {work:?}: {outcome:?}"),
