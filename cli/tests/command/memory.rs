@@ -51,8 +51,12 @@ fn shrinking_memory_ends_in_an_error() {
                 Some(0) => {}
                 Some(6) => {
                     // What is allocated is told in bytes; what a file names, in what it names.
-                    let limited = outcome.stderr.contains("are more than the limit of");
-                    outcome.failed(6, if limited { &["raise it with"] } else { &[" bytes"] });
+                    let told = match &outcome.stderr {
+                        limited if limited.contains("are more than the limit of") => "raise it with",
+                        checked if checked.contains(" need ") => " are free on cpu",
+                        _ => " bytes",
+                    };
+                    outcome.failed(6, &[told]);
                     free_is_part_of_all(&outcome.stderr);
                     refused += 1;
                 }
