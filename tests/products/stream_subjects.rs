@@ -2,8 +2,8 @@
 
 use half::f16;
 use windrow::{
-    Activation, Device, DeviceBuffer, DeviceMatrix, Element, Epilogue, Precision, RowSoftmax, Sddmm,
-    SddmmAlgorithm, SddmmForm, SddmmPlan, Spmm, SpmmOptions, SpmmPlan, Stream, Value, with_element,
+    Activation, Device, DeviceBuffer, DeviceCsr, DeviceMatrix, Element, Epilogue, Precision, RowSoftmax,
+    Sddmm, SddmmAlgorithm, SddmmForm, SddmmPlan, Spmm, SpmmOptions, SpmmPlan, Stream, Value, with_element,
 };
 use windrow_testkit::Values;
 
@@ -106,6 +106,46 @@ impl Subject for SoftmaxOnStream {
     }
 }
 
+/// The arrays of a matrix, of which each run checks, makes a plan and a product.
+struct OnDevice {
+    stream: Stream,
+    options: SpmmOptions,
+    offsets: DeviceBuffer<i64>,
+    columns: DeviceBuffer<i32>,
+    values: DeviceBuffer<f32>,
+}
+
+impl OnDevice {
+    fn make(device: &Device, options: SpmmOptions) -> Outcome<Box<dyn Subject>> {
+        let a = matrix(Values::Reals);
+        let offsets: Vec<_> = a.row_offsets().iter().map(|&x| i64::try_from(x)).collect::<Result<_, _>>()?;
+        let columns: Vec<_> = a.col_indices().iter().map(|&x| i32::try_from(x)).collect::<Result<_, _>>()?;
+        Ok(Box::new(Self {
+            stream: Stream::new(device)?,
+            options,
+            offsets: DeviceBuffer::from_slice(device, &offsets)?,
+            columns: DeviceBuffer::from_slice(device, &columns)?,
+            values: DeviceBuffer::from_slice(device, a.values())?,
+        }))
+    }
+}
+
+impl Subject for OnDevice {
+    fn run(&mut self) -> Outcome<Vec<u32>> {
+        let device = self.stream.device();
+        let a = DeviceCsr::new(ROWS, COLS, &self.offsets, &self.columns, &self.values)?;
+        let plan = Spmm::builder(&a).options(self.options).build_on(&self.stream)?;
+        let b = reals(COLS * WIDTH, 7);
+        with_element!(plan.precision(), T => {
+            let b = upload::<T>(device, &b, COLS, WIDTH)?;
+            let mut c = DeviceMatrix::<<T as Element>::Sum>::zeros(device, ROWS, WIDTH)?;
+            let [zero, one] = [0.0, 1.0].map(<T as Element>::Sum::from_f32);
+            plan.run_into_on(&self.stream, one, &b, zero, &mut c)?;
+            Ok(words(&c.download()?).to_vec())
+        })
+    }
+}
+
 /// Values from the host and from the device, one after the other, and a product of operands that stay.
 struct NewValues {
     device: Device,
@@ -152,6 +192,8 @@ pub(crate) const STREAMS: &[Family] = &[
     Family::other("SpMM row-split on a stream, prepared", |device| ProductOnStream::make(device, BASE)),
     Family::other("SpMM tiles on a stream, prepared", |device| ProductOnStream::make(device, TILES)),
     Family::other("SpMM hybrid on a stream, prepared", |device| ProductOnStream::make(device, hybrid()?)),
+    Family::other("SpMM row-split of a matrix on the device", |device| OnDevice::make(device, BASE)),
+    Family::other("SpMM tiles of a matrix on the device", |device| OnDevice::make(device, TILES)),
     Family::other("SDDMM on a stream", |device| {
         let plan = sampled(device, SddmmAlgorithm::Auto)?;
         Ok(Box::new(SampledOnStream { stream: Stream::new(device)?, plan }))
