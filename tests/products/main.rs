@@ -30,6 +30,7 @@ mod spmm_plan;
 mod spmm_values;
 mod spmm_variants;
 mod spmm_vectors;
+mod stream_subjects;
 mod streams;
 mod streams_gpu;
 mod subjects;

@@ -14,6 +14,14 @@ fn within(kib: u32, arguments: &[&str]) -> Outcome {
     finish(shell.env("RAYON_NUM_THREADS", "2").env("WINDROW_CACHE_DIR", ""))
 }
 
+/// "F of T bytes are free", if it says so: no more than there are.
+#[cfg(unix)]
+fn free_is_part_of_all(message: &str) {
+    let Some((before, _)) = message.split_once(" bytes are free") else { return };
+    let numbers: Vec<u64> = before.rsplit(' ').step_by(2).take(2).map(|word| word.parse().unwrap()).collect();
+    assert!(numbers[1] <= numbers[0], "{message}");
+}
+
 /// Less and less memory, down to where threads hardly start: a result, or exit code 6 with numbers.
 ///
 /// Promise, memory: what memory runs out for ends in an error that says so, or in a result without it, and never in the
@@ -66,13 +74,15 @@ fn shrinking_memory_ends_in_an_error() {
                 Some(0) => {}
                 Some(6) => {
                     // What is allocated is told in bytes; what a file names, in what it names.
-                    let says = |part| outcome.stderr.contains(part);
-                    let part = match (says("are more than the limit of"), says("; use a smaller --")) {
-                        (true, _) => "raise it with",
-                        (_, true) => " are free on ",
+                    let told = match &outcome.stderr {
+                        limited if limited.contains("are more than the limit of") => "raise it with",
+                        checked if checked.contains(" need ") || checked.contains("; use a smaller --") => {
+                            " are free on "
+                        }
                         _ => " bytes",
                     };
-                    outcome.failed(6, &[part]);
+                    outcome.failed(6, &[told]);
+                    free_is_part_of_all(&outcome.stderr);
                     refused += 1;
                 }
                 _ => panic!("{kib} KiB, {work:?}: {outcome:?}"),

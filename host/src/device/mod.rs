@@ -224,11 +224,7 @@ impl Device {
     /// # Errors
     /// [`DeviceError::Driver`].
     pub fn memory_free(&self) -> Result<Option<u64>, DeviceError> {
-        match self.machine() {
-            Some(machine) => machine.memory_free(),
-            // No more than this process may have.
-            None => Ok(cpu::memory_available().map(|free| free.min(self.memory_total().unwrap_or(free)))),
-        }
+        self.machine().map_or_else(|| Ok(windrow_formats::machine_memory_free()), Machine::memory_free)
     }
 
     /// CUDA version that a GPU's driver supports, major and minor.
