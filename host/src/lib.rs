@@ -198,7 +198,7 @@ pub mod interop;
 pub mod training;
 
 pub use activation::{Activation, Epilogue};
-pub use dense::{DenseMut, DenseRef};
+pub use dense::{Dense, DenseMut, DenseRef, MatRef};
 pub use device::{Device, DeviceBuffer, DeviceKind, DeviceSelector, Event, KernelModule, Stream};
 #[cfg(feature = "emulator")]
 pub use device::{Fault, Faults};
