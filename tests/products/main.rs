@@ -16,6 +16,7 @@ mod matricized_rows;
 mod merge_path;
 mod nm_instances;
 mod nm_spmm;
+mod numbered_examples;
 mod precisions;
 mod preprocessing;
 mod promises;

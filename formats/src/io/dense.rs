@@ -203,7 +203,7 @@ impl Npy {
         skip(reader, self.start as u64)?;
         let mut elements = Elements::default();
         let found = self.decoder.read(reader, self.count, |numbers, len| elements.take(numbers, len))?;
-        let needed = self.count * self.decoder.bytes as u64;
+        let needed = self.count.saturating_mul(self.decoder.bytes as u64);
         let more = skip(reader, 1)?;
         if found < needed || more > 0 {
             let expected =
