@@ -1,26 +1,79 @@
 //! What every layout looks at: the matrix, what is asked for, and the device.
 
 use std::cell::OnceCell;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rayon::prelude::*;
 use windrow_formats::memory::try_par_collect;
 use windrow_formats::{Csr, OutOfMemory, Pattern, Permutation, Value};
+use windrow_simt::GlobalPtr;
 
 use super::options::SpmmOptions;
+use super::preprocess::Scratch;
 use super::select::Demand;
 use super::tiles::WINDOW_ROWS;
 use crate::device::{Device, Machine};
+use crate::error::DeviceError;
 use crate::num::{index, narrow, wide};
 use crate::plan::MAX_INDEX;
 use crate::profile::Profile;
 
+/// Of the L2 cache, what a slice of `B` may occupy at least, in quarters: for tiles.
+pub(super) const LEAST_QUARTERS: u64 = 2;
 /// Warps of a tile stream that a multiprocessor works on at the same time.
 const WARPS_AT_ONCE: usize = 16;
 
+/// What choices look at of a matrix, and where kernels find it, be it on the host or on the device.
+pub(super) trait Matrix {
+    fn rows(&self) -> usize;
+    fn cols(&self) -> usize;
+    fn nnz(&self) -> usize;
+
+    /// Distinct columns of so many successive rows in the middle of the order.
+    fn columns_in_use(&self, order: Option<&Permutation>, rows: usize) -> Result<usize, OutOfMemory>;
+
+    /// Offsets and columns in device memory, for as long as the scratch memory and the matrix live.
+    fn arrays(&self, scratch: &Scratch) -> Result<CsrArrays, DeviceError>;
+}
+
+/// A matrix in device memory.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CsrArrays {
+    pub(super) row_offsets: GlobalPtr<u32>,
+    pub(super) col_indices: GlobalPtr<u32>,
+}
+
+impl<V: Value> Matrix for Csr<V> {
+    fn rows(&self) -> usize {
+        self.rows()
+    }
+
+    fn cols(&self) -> usize {
+        self.cols()
+    }
+
+    fn nnz(&self) -> usize {
+        self.nnz()
+    }
+
+    fn columns_in_use(&self, order: Option<&Permutation>, rows: usize) -> Result<usize, OutOfMemory> {
+        columns_in_use(self.pattern(), order, rows)
+    }
+
+    fn arrays(&self, scratch: &Scratch) -> Result<CsrArrays, DeviceError> {
+        let row_offsets = self.row_offsets().par_iter().map(|&offset| narrow(index(offset)));
+        let row_offsets = try_par_collect(row_offsets, "row_offsets")?;
+        Ok(CsrArrays {
+            row_offsets: scratch.array_from(&row_offsets, "row_offsets")?,
+            col_indices: scratch.array_from(self.col_indices(), "col_indices")?,
+        })
+    }
+}
+
 /// What a layout is made for.
-pub(super) struct Context<'a, V> {
-    pub(super) a: &'a Csr<V>,
+pub(super) struct Context<'a, A> {
+    pub(super) a: &'a A,
     pub(super) options: &'a SpmmOptions,
     pub(super) device: &'a Device,
     pub(super) machine: &'a dyn Machine,
@@ -46,10 +99,10 @@ impl Slicing {
     const ALL: Self = Self { widest: u32::MAX, together: true };
 }
 
-impl<V: Value> Context<'_, V> {
+impl<A: Matrix> Context<'_, A> {
     /// What an aligned product of the plan's width asks of an entry.
     pub(super) fn demand(&self) -> Demand {
-        Demand::aligned(self.options.precision.dtype(), narrow(self.options.width.min(index(MAX_INDEX))))
+        demand(self.options)
     }
 
     /// How the width is divided so that the rows of `B` in use stay in so many quarters of the L2 cache.
@@ -60,16 +113,21 @@ impl<V: Value> Context<'_, V> {
     pub(super) fn slicing(&self, cache_quarters: u64) -> Result<Slicing, OutOfMemory> {
         let Some(l2) = self.device.l2_bytes() else { return Ok(Slicing::ALL) };
         let bytes = u64::from(self.options.precision.bytes());
-        let rows_at_once = self.device.multiprocessors() as usize * WARPS_AT_ONCE * WINDOW_ROWS;
+        let room = l2 / 4 * cache_quarters;
+        let fits =
+            |columns: u64| columns.saturating_mul(wide(self.options.width)).saturating_mul(bytes) <= room;
+        if fits(wide(self.a.cols())) {
+            return Ok(Slicing::ALL); // however many of them are in use
+        }
+        let rows_at_once = rows_at_once(self.device);
         let columns = match self.columns_in_use.get() {
             Some(&columns) => columns,
             None => {
-                let columns = wide(columns_in_use(self.a.pattern(), self.order, rows_at_once)?);
+                let columns = wide(self.a.columns_in_use(self.order, rows_at_once)?);
                 *self.columns_in_use.get_or_init(|| columns)
             }
         };
-        let room = l2 / 4 * cache_quarters;
-        if columns.saturating_mul(wide(self.options.width)).saturating_mul(bytes) <= room {
+        if fits(columns) {
             return Ok(Slicing::ALL);
         }
         let fitting = room / (columns * bytes).max(1);
@@ -77,12 +135,41 @@ impl<V: Value> Context<'_, V> {
     }
 }
 
+/// What an aligned product of a plan's width asks of an entry.
+pub(super) fn demand(options: &SpmmOptions) -> Demand {
+    Demand::aligned(options.precision.dtype(), narrow(options.width.min(index(MAX_INDEX))))
+}
+
+/// Rows that are worked on at the same time.
+fn rows_at_once(device: &Device) -> usize {
+    device.multiprocessors() as usize * WARPS_AT_ONCE * WINDOW_ROWS
+}
+
+/// The rows whose columns decide how the width is sliced, of a matrix with so many in its own order; none where all of
+/// `B` is small enough for any slicing, or nobody knows the cache.
+pub(super) fn rows_to_look_at(
+    device: &Device,
+    options: &SpmmOptions,
+    (rows, cols): (usize, usize),
+) -> Option<Range<usize>> {
+    let room = device.l2_bytes()? / 4 * LEAST_QUARTERS;
+    let b_bytes =
+        wide(cols).saturating_mul(wide(options.width)).saturating_mul(u64::from(options.precision.bytes()));
+    let at_once = rows_at_once(device);
+    (b_bytes > room).then(|| middle(rows, at_once))
+}
+
+/// So many successive rows in the middle.
+fn middle(rows: usize, at_once: usize) -> Range<usize> {
+    let first = rows.saturating_sub(at_once) / 2;
+    first..rows.min(first + at_once)
+}
+
 /// Distinct columns of `rows` successive rows in the middle of the order.
 fn columns_in_use(a: &Pattern, order: Option<&Permutation>, rows: usize) -> Result<usize, OutOfMemory> {
-    let first = a.rows().saturating_sub(rows) / 2;
     let unseen = (0..a.cols()).into_par_iter().map(|_| AtomicBool::new(false));
     let seen = try_par_collect(unseen, "columns in use")?;
-    (first..a.rows().min(first + rows)).into_par_iter().with_min_len(256).for_each(|position| {
+    middle(a.rows(), rows).into_par_iter().with_min_len(256).for_each(|position| {
         let row = order.map_or(position, |order| order.to_old(position));
         for &col in a.row(row) {
             seen[col as usize].store(true, Ordering::Relaxed);

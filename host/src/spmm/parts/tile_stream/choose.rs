@@ -1,6 +1,5 @@
 //! How windows of tiles become a stream: the kernel's slices, the number of warps, and the form of the values.
 
-use windrow_formats::Value;
 use windrow_kernels::tile_stream::TEAM;
 use windrow_kernels::{ENTRIES, Entry, Variant};
 
@@ -9,13 +8,13 @@ use crate::error::SpmmError;
 use crate::num::{real, wide};
 use crate::options::TileValues;
 use crate::plan::division;
-use crate::spmm::layout::{Context, Slicing};
+use crate::spmm::layout::{Context, LEAST_QUARTERS, Matrix, Slicing};
 use crate::spmm::select::{Demand, LINE_BYTES};
 use crate::spmm::tiles::{Dealing, Form};
 
 /// What a slice of `B` may occupy of the L2 cache, in quarters of it: the rest is for `A`, for `C` on its way out,
 /// and for the lines that both halves of the cache hold.
-const CACHE_QUARTERS: u64 = 2;
+const CACHE_QUARTERS: u64 = LEAST_QUARTERS;
 /// Work beside the gathers that a warp has per step and slice, in bytes of a gather: fragments, columns, window.
 /// Packed, it is less, and it is decoded.
 const STEP_OVERHEAD_BYTES: u32 = 368;
@@ -48,8 +47,8 @@ pub(super) struct StreamWork {
 }
 
 /// How work becomes a stream of tiles.
-pub(super) fn choose<V: Value>(
-    context: &Context<'_, V>,
+pub(super) fn choose<A: Matrix>(
+    context: &Context<'_, A>,
     work: StreamWork,
 ) -> Result<StreamChoice, SpmmError> {
     let (options, demand, turns) = (context.options, context.demand(), &context.profile.costs.tiles);
@@ -77,8 +76,8 @@ pub(super) fn choose<V: Value>(
 
 /// As many workers as the device holds warps of the kernel at a time; divided by the slices of the width if
 /// these are worked on together.
-fn worker_count<V: Value>(
-    context: &Context<'_, V>,
+fn worker_count<A: Matrix>(
+    context: &Context<'_, A>,
     shape: StreamShape,
     slicing: Slicing,
 ) -> Result<u32, SpmmError> {
