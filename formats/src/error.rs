@@ -106,7 +106,7 @@ pub enum FormatError {
     Refused {
         /// Name of the crate.
         library: &'static str,
-        /// What it says.
+        /// What that crate says about it.
         detail: String,
     },
     /// An element of a permutation that is not an index into it.

@@ -10,8 +10,8 @@
 //! private and every constructor checks. What depends on user data returns a [`FormatError`] that names
 //! the place; nothing panics on it, and no allocation is sized by a number that was not checked.
 //!
-//! With the features `sprs`, `faer` and `nalgebra-sparse`, [`Csr`] and [`Coo`] are made from the sparse matrices of those
-//! crates, and they from these, by `TryFrom`.
+//! With the features `sprs`, `faer` and `nalgebra-sparse`, [`Csr`] and [`Coo`] are made from the sparse matrices of
+//! those crates, and they from these, by `TryFrom`.
 //!
 //! Nothing here knows of GPUs; the order of rows and the split between tiles and residual are decided
 //! elsewhere and only carried out here.

@@ -24,8 +24,8 @@
 //! CSR arrays or from a dense one ([`Csr`]).
 //!
 //! Dense operands in host memory are row-major slices, or a [`MatRef`] of any element type, row-major or column-major,
-//! which `ndarray`'s arrays become; [`interop`] has the conversions from and to the matrices of other crates, each behind
-//! a feature.
+//! which `ndarray`'s arrays become; [`interop`] has the conversions from and to the matrices of other crates, each
+//! behind a feature.
 //!
 //! # Matrices that stay on the device
 //!

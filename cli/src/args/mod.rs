@@ -278,8 +278,8 @@ impl SpmmArgs {
 
 /// Multiply rows of X and Y where a sparse matrix has entries: out = (X * transposed Y) at the entries of A (SDDMM).
 ///
-/// X and Y are read from files, or made up with values in [-1, 1). Prints the plan, the median time of repeated runs and
-/// the rates that follow from it.
+/// X and Y are read from files, or made up with values in [-1, 1). Prints the plan, the median time of repeated runs
+/// and the rates that follow from it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -295,7 +295,8 @@ pub(crate) struct SddmmArgs {
     #[arg(long, short = 'k', value_name = "K", required_unless_present_any = ["x", "y"])]
     pub(crate) inner: Option<usize>,
 
-    /// Read X from this file, a .npy or a Matrix Market array with a row for each row of A [default: made from the seed]
+    /// Read X from this file, a .npy or a Matrix Market array with a row for each row of A [default: made from the
+    /// seed]
     #[arg(long, value_name = "FILE")]
     pub(crate) x: Option<PathBuf>,
 
@@ -303,8 +304,8 @@ pub(crate) struct SddmmArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) y: Option<PathBuf>,
 
-    /// Write the sparse result to this file: .mtx, .npz or .txt, each also with .gz behind it; - writes Matrix Market to
-    /// standard output.
+    /// Write the sparse result to this file: .mtx, .npz or .txt, each also with .gz behind it; - writes Matrix Market
+    /// to standard output.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
 
@@ -380,8 +381,8 @@ pub(crate) struct VerifyArgs {
     #[arg(hide_default_value = true, conflicts_with = "b")]
     pub(crate) widths: Vec<usize>,
 
-    /// Read B from this file, a .npy or a Matrix Market array, instead of making one of each width; it is rounded to each
-    /// precision.
+    /// Read B from this file, a .npy or a Matrix Market array, instead of making one of each width; it is rounded to
+    /// each precision.
     #[arg(long, value_name = "FILE")]
     pub(crate) b: Option<PathBuf>,
 

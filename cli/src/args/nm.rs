@@ -31,7 +31,8 @@ pub(crate) struct NmArgs {
     #[arg(long, short, value_name = "MxNxK", required_unless_present = "a")]
     pub(crate) shape: Option<Shape>,
 
-    /// Read A from this file, a .npy or a Matrix Market array, M x K whatever --layout says [default: made from the seed]
+    /// Read A from this file, a .npy or a Matrix Market array, M x K whatever --layout says [default: made from the
+    /// seed]
     #[arg(long, value_name = "FILE")]
     pub(crate) a: Option<PathBuf>,
 

@@ -269,8 +269,8 @@ fn product<E: Element<Sum = f32>>(
             let a = file.read::<E>(console)?;
             let a = dense::view(&a)?;
             let stored = match args.layout {
-                ActivationLayout::RowMajor => a,
                 ActivationLayout::KMajor => a.transposed(),
+                _ => a,
             };
             DeviceMatrix::upload(device, stored)?
         }

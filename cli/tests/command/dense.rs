@@ -8,7 +8,7 @@ use windrow::{bf16, f16};
 
 use super::run::{Folder, Outcome, command, finish, windrow};
 
-/// 3 × 4.
+/// A of 3 × 4, which the tests multiply by.
 const SPARSE: &str =
     "%%MatrixMarket matrix coordinate real general\n3 4 4\n1 1 1.5\n1 4 -2\n2 2 3\n3 3 0.5\n";
 const DENSE_A: [[f64; 4]; 3] = [[1.5, 0.0, 0.0, -2.0], [0.0, 3.0, 0.0, 0.0], [0.0, 0.0, 0.5, 0.0]];

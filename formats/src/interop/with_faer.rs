@@ -36,6 +36,8 @@ impl<I: Index, V: Value> Compressed<'_, I, V> {
     }
 }
 
+/// A copy with indices of 32 bits.
+///
 /// # Errors
 /// [`FormatError::DimensionTooLarge`], [`FormatError::OutOfMemory`].
 impl<I: Index, V: Value> TryFrom<SparseColMatRef<'_, I, V>> for Csr<V> {
@@ -49,6 +51,8 @@ impl<I: Index, V: Value> TryFrom<SparseColMatRef<'_, I, V>> for Csr<V> {
     }
 }
 
+/// A copy with indices of 32 bits.
+///
 /// # Errors
 /// [`FormatError::DimensionTooLarge`], [`FormatError::OutOfMemory`].
 impl<I: Index, V: Value> TryFrom<SparseRowMatRef<'_, I, V>> for Csr<V> {
@@ -62,6 +66,8 @@ impl<I: Index, V: Value> TryFrom<SparseRowMatRef<'_, I, V>> for Csr<V> {
     }
 }
 
+/// A copy with indices of 64 bits.
+///
 /// # Errors
 /// [`FormatError::OutOfMemory`].
 impl<V: Value> TryFrom<&Csr<V>> for SparseColMat<usize, V> {
@@ -73,6 +79,8 @@ impl<V: Value> TryFrom<&Csr<V>> for SparseColMat<usize, V> {
     }
 }
 
+/// A copy with indices of 64 bits.
+///
 /// # Errors
 /// [`FormatError::OutOfMemory`].
 impl<V: Value> TryFrom<&Csr<V>> for SparseRowMat<usize, V> {

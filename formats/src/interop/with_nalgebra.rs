@@ -8,6 +8,8 @@ use crate::{Coo, Csr, FormatError, Value};
 
 const LIBRARY: &str = "nalgebra-sparse";
 
+/// A copy with indices of 32 bits.
+///
 /// # Errors
 /// [`FormatError::DimensionTooLarge`], [`FormatError::OutOfMemory`].
 impl<V: Value> TryFrom<&CsrMatrix<V>> for Csr<V> {
@@ -20,6 +22,8 @@ impl<V: Value> TryFrom<&CsrMatrix<V>> for Csr<V> {
     }
 }
 
+/// A copy with indices of 32 bits.
+///
 /// # Errors
 /// [`FormatError::DimensionTooLarge`], [`FormatError::OutOfMemory`].
 impl<V: Value> TryFrom<&CscMatrix<V>> for Csr<V> {
@@ -47,6 +51,8 @@ impl<V: Value> TryFrom<&CooMatrix<V>> for Coo<V> {
     }
 }
 
+/// A copy with indices of 64 bits.
+///
 /// # Errors
 /// [`FormatError::OutOfMemory`].
 impl<V: Value> TryFrom<&Csr<V>> for CsrMatrix<V> {
@@ -59,6 +65,8 @@ impl<V: Value> TryFrom<&Csr<V>> for CsrMatrix<V> {
     }
 }
 
+/// A copy with indices of 64 bits.
+///
 /// # Errors
 /// [`FormatError::OutOfMemory`].
 impl<V: Value> TryFrom<&Csr<V>> for CscMatrix<V> {
@@ -71,6 +79,8 @@ impl<V: Value> TryFrom<&Csr<V>> for CscMatrix<V> {
     }
 }
 
+/// A copy with indices of 64 bits.
+///
 /// # Errors
 /// [`FormatError::OutOfMemory`].
 impl<V: Value> TryFrom<&Coo<V>> for CooMatrix<V> {

@@ -29,7 +29,7 @@ pub struct DenseArray<V> {
 }
 
 impl<V> DenseArray<V> {
-    /// Number of rows.
+    /// Number of rows, the length of an array of one dimension.
     pub fn rows(&self) -> usize {
         self.rows
     }
@@ -64,8 +64,8 @@ impl<V> DenseArray<V> {
 /// order, or a general array in Matrix Market format. Elements are rounded to `V`.
 ///
 /// # Cost
-/// A pass over the file; in memory at a time: the elements as `V`, and a megabyte. Numbers of text are in memory as f64,
-/// too.
+/// A pass over the file; in memory at a time: the elements as `V`, and a megabyte. Numbers of text are in memory as
+/// f64, too.
 ///
 /// # Errors
 /// [`ReadError::InFile`] around any of those of [`read_dense_from`].

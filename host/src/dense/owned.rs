@@ -38,13 +38,13 @@ impl<T> Dense<T> {
         Ok(Self { data, rows, cols })
     }
 
-    /// Number of rows.
+    /// Rows of the matrix, each of [`cols`](Self::cols) elements.
     #[must_use]
     pub const fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Number of columns.
+    /// Columns of the matrix: elements of a row.
     #[must_use]
     pub const fn cols(&self) -> usize {
         self.cols

@@ -98,13 +98,13 @@ impl<'a, T> MatRef<'a, T> {
         Self::try_new(data, (rows, cols), (1, signed(rows)))
     }
 
-    /// Number of rows.
+    /// Rows of the matrix, each of [`cols`](Self::cols) elements.
     #[must_use]
     pub const fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Number of columns.
+    /// Columns of the matrix: elements of a row.
     #[must_use]
     pub const fn cols(&self) -> usize {
         self.cols

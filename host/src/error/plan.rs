@@ -55,7 +55,7 @@ pub enum PlanError {
         shape.0, shape.1, strides.0, strides.1
     )]
     Strides {
-        /// Rows and columns.
+        /// Rows and columns of the matrix.
         shape: (usize, usize),
         /// Elements from row to row, and from column to column.
         strides: (isize, isize),
@@ -73,7 +73,7 @@ pub enum PlanError {
         len: usize,
         /// Elements up to the last one of the matrix.
         needed: usize,
-        /// Rows and columns.
+        /// Rows and columns of the matrix.
         shape: (usize, usize),
         /// Elements from row to row, and from column to column.
         strides: (isize, isize),

@@ -85,10 +85,12 @@ impl SddmmPlan {
     }
 
     /// `α·(X·Yᵀ) ⊙ A` for matrices in host memory, row-major or column-major: each a [`MatRef`], a [`DenseRef`], a
-    /// [`Dense`](crate::Dense), or with the feature `ndarray` an array of two dimensions. Sums are rounded once, to `T`.
+    /// [`Dense`](crate::Dense), or with the feature `ndarray` an array of two dimensions. Sums are rounded once, to
+    /// `T`.
     ///
     /// # Errors
-    /// - [`PlanError::OperandShape`](crate::PlanError::OperandShape) if the sizes do not fit, [`PlanError::Strides`](crate::PlanError::Strides) if a matrix cannot be read;
+    /// - [`PlanError::OperandShape`](crate::PlanError::OperandShape) if the sizes do not fit,
+    ///   [`PlanError::Strides`](crate::PlanError::Strides) if a matrix cannot be read;
     /// - [`PlanError::TooLarge`](crate::PlanError::TooLarge), [`PlanError::Device`](crate::PlanError::Device).
     ///
     /// # Examples

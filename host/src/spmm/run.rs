@@ -52,8 +52,8 @@ impl SpmmPlan {
         Ok(self.run_dense(DenseRef::packed(b, self.cols, n)?)?.into_data())
     }
 
-    /// `A·B` for a `B` in host memory, row-major or column-major: a [`MatRef`], a [`DenseRef`], a [`Dense`], or with the
-    /// feature `ndarray` an array of two dimensions.
+    /// `A·B` for a `B` in host memory, row-major or column-major: a [`MatRef`], a [`DenseRef`], a [`Dense`], or with
+    /// the feature `ndarray` an array of two dimensions.
     ///
     /// # Errors
     /// - [`SpmmError::InnerDim`] unless `B` has k rows; [`PlanError::Strides`] if it cannot be read;

@@ -80,11 +80,12 @@ impl MttkrpPlan {
     }
 
     /// `Y ← α·A·(B ⊙ C) + β·Y` for matrices in host memory, the factors `B` and `C` in this order, row-major or
-    /// column-major: [`MatRef`]s, or what becomes one. Elements of `Y` between its columns and its leading dimension are
-    /// not touched.
+    /// column-major: [`MatRef`]s, or what becomes one. Elements of `Y` between its columns and its leading dimension
+    /// are not touched.
     ///
     /// # Errors
-    /// - [`PlanError::OperandShape`](crate::PlanError::OperandShape) if the sizes do not fit, [`PlanError::Strides`](crate::PlanError::Strides) if a factor cannot be read;
+    /// - [`PlanError::OperandShape`](crate::PlanError::OperandShape) if the sizes do not fit,
+    ///   [`PlanError::Strides`](crate::PlanError::Strides) if a factor cannot be read;
     /// - [`PlanError::TooLarge`](crate::PlanError::TooLarge), [`PlanError::Device`](crate::PlanError::Device).
     pub fn run_host<'f, T: Element, O: Element<Sum = T::Sum>>(
         &self,

@@ -41,8 +41,8 @@ impl DenseFormat {
     }
 }
 
-/// Writes the `rows × cols` matrix of `values`, row after row, to the file at `path`, which is replaced if there is one.
-/// Its name tells the format: `.npy` or `.mtx`, each also with `.gz` behind it.
+/// Writes the `rows × cols` matrix of `values`, row after row, to the file at `path`, which is replaced if there is
+/// one. Its name tells the format: `.npy` or `.mtx`, each also with `.gz` behind it.
 ///
 /// # Errors
 /// [`WriteError::InFile`] around [`WriteError::UnknownDenseExtension`] or any of [`write_dense_to`].
