@@ -215,8 +215,10 @@ fn check_shape(args: &NmArgs, found: (usize, usize), source: &str) -> Result<()>
 /// Dense weights from the seed, with a name nobody sees.
 fn made_up(args: &NmArgs, device: &Device) -> Result<DenseTensor<f32>> {
     let Some((n, k)) = args.shape.and_then(|shape| shape.weights) else {
-        let message = "--shape M alone, or --a without it, needs --weights or --pruned; write --shape MxNxK";
-        return Err(Failure::usage(message));
+        return Err(Failure::usage(match args.shape {
+            Some(_) => "--shape M alone needs --weights or --pruned; write MxNxK",
+            None => "--a alone needs --weights or --pruned; write --shape MxNxK",
+        }));
     };
     // The dense weights, and what is kept of them: on the host, which is the device if that is the CPU.
     let needed = 8 * (n as u128) * (k as u128);

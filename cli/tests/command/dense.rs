@@ -280,8 +280,9 @@ fn pruned_tensors_are_matrices() {
     assert_eq!(io::read_csr::<f64>(&matrix).unwrap().nnz(), 4);
     windrow(&["info", &matrix, "--tensor", "fc.weight"]).failed(3, &["only safetensors have names"]);
     windrow(&["info", &file, "--tensor", "fc.weight", "--max-nnz", "3"]).failed(6, &["--max-nnz"]);
-    let cut = folder.file("cut.safetensors", &content[..content.len() - 6]);
+    // What is behind the tensor does not matter.
+    let cut = folder.file("cut.safetensors", &content[..content.len() - 3]);
     windrow(&["info", &cut, "--tensor", "fc.weight"]).succeeded();
-    let cut = folder.file("cut.safetensors", &content[..content.len() - 12]);
-    windrow(&["info", &cut, "--tensor", "fc.weight"]).failed(3, &["24 bytes"]);
+    let cut = folder.file("cut.safetensors", &content[..content.len() - 6]);
+    windrow(&["info", &cut, "--tensor", "fc.weight"]).failed(3, &["expected 24 bytes, found 22"]);
 }
