@@ -108,7 +108,9 @@ impl From<WriteError> for Failure {
                      with .gz behind it, or name the format with --to"
                 ))
             }
-            WriteError::UnknownNmExtension => Self::usage(error.to_string()),
+            WriteError::UnknownNmExtension | WriteError::UnknownDenseExtension => {
+                Self::usage(error.to_string())
+            }
             WriteError::OutOfMemory(_) => Self::new(Exit::Limit, error.to_string()),
             _ => Self::new(Exit::File, error.to_string()),
         }

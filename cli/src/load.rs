@@ -17,7 +17,12 @@ use crate::units;
 pub(crate) fn read<V: Value>(path: &Path, args: &ReadArgs, console: Console) -> Result<(Csr<V>, ReadReport)> {
     let bar = console.bytes_bar("reading");
     let show = |progress| tell(&bar, progress);
-    let options = ReadOptions { limits: args.limits(), progress: Some(&show), format: args.from };
+    let options = ReadOptions {
+        limits: args.limits(),
+        progress: Some(&show),
+        format: args.from,
+        tensor: args.tensor.as_deref(),
+    };
     let outcome = if path.as_os_str() == STANDARD {
         io::read_csr_from(std::io::stdin(), &options)
             .map_err(|error| Failure::from(error).with_context("standard input"))

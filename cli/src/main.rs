@@ -6,6 +6,7 @@
 mod args;
 mod command;
 mod console;
+mod dense;
 mod estimate;
 mod failure;
 mod interrupt;

@@ -1,10 +1,13 @@
 //! Products with made-up operands: what the commands that run one have in common.
 
+use windrow::io::DenseArray;
 use windrow::memory::try_filled;
 use windrow::synthetic::seeded_values;
 use windrow::{Csr, DenseRef, Device, DeviceKind, DeviceMatrix, Element, SpmmPlan, Value, Verification};
 use windrow_bench::measure::Timing;
 
+use crate::console::Console;
+use crate::dense::{self, Input};
 use crate::failure::{Exit, Failure, Result};
 use crate::units;
 
@@ -21,6 +24,25 @@ impl<B: Element, C: Element<Sum = B::Sum>> Operands<B, C> {
         let b = seeded_values::<B>(a.cols() * n, seed)?;
         let b = DeviceMatrix::upload(device, DenseRef::packed(&b, a.cols(), n)?)?;
         Ok(Self { b, c: DeviceMatrix::zeros(device, a.rows(), n)? })
+    }
+
+    /// `B` from a file, and a `C` of zeros.
+    pub(crate) fn read<V>(a: &Csr<V>, b: Input<'_>, device: &Device, console: Console) -> Result<Self> {
+        check_memory::<B, C>((a.rows(), a.cols()), b.cols, device)?;
+        let c = DeviceMatrix::zeros(device, a.rows(), b.cols)?;
+        Ok(Self { b: b.upload(device, console)?, c })
+    }
+
+    fn made_of<V>(plan: &SpmmPlan, a: &Csr<V>, b: MadeOf<'_>) -> Result<Self> {
+        let device = plan.device();
+        match b {
+            MadeOf::Seed { width, seed } => Self::new(a, width, seed, device),
+            MadeOf::Given(b) => {
+                check_memory::<B, C>((a.rows(), a.cols()), b.cols(), device)?;
+                let c = DeviceMatrix::zeros(device, a.rows(), b.cols())?;
+                Ok(Self { b: dense::rounded(b, device)?, c })
+            }
+        }
     }
 
     /// Fills `C` with NaN, so that an element which no kernel writes cannot pass for a right one.
@@ -50,17 +72,36 @@ pub(crate) fn poison<C: Value>(matrix: &mut DeviceMatrix<C>) -> Result<()> {
     Ok(matrix.copy_from(DenseRef::packed(&nan, rows, cols)?)?)
 }
 
-/// Runs a product of width `n` once, into a poisoned `C`, and compares it with the reference.
+/// What a `B` that is checked with is made of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum MadeOf<'a> {
+    /// So many columns of values from a seed.
+    Seed { width: usize, seed: u64 },
+    /// Elements of a file, rounded to the type of the plan's.
+    Given(&'a DenseArray<f64>),
+}
+
+/// Runs a product once, into a poisoned `C`, and compares it with the reference.
 pub(crate) fn run_and_verify<B: Element, C: Element<Sum = B::Sum>>(
     plan: &SpmmPlan,
     a: &Csr<impl Value>,
-    n: usize,
-    seed: u64,
+    b: MadeOf<'_>,
 ) -> Result<Verification> {
-    let mut operands = Operands::<B, C>::new(a, n, seed, plan.device())?;
+    let mut operands = Operands::<B, C>::made_of(plan, a, b)?;
     operands.poison()?;
     operands.run(plan)?;
     operands.verify(plan, a)
+}
+
+/// `C` of a product that runs once.
+pub(crate) fn run_once<B: Element, C: Element<Sum = B::Sum>>(
+    plan: &SpmmPlan,
+    a: &Csr<impl Value>,
+    b: MadeOf<'_>,
+) -> Result<DeviceMatrix<C>> {
+    let mut operands = Operands::<B, C>::made_of(plan, a, b)?;
+    operands.run(plan)?;
+    Ok(operands.c)
 }
 
 /// Whether `B` and `C` fit for an `A` of that shape, before a byte is allocated: an operating system may promise more

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use crate::memory::{ByteSizes, bytes_of, dimension};
+use crate::memory::{ByteSizes, bytes_of, dimension, make_room, narrow};
 use crate::{Csr, FormatError, Value};
 
 /// Entries checked in one piece by one thread.
@@ -49,8 +49,53 @@ impl<V: Value> Coo<V> {
         let entry =
             [first_not_below(&row_indices, m), first_not_below(&col_indices, k)].into_iter().flatten().min();
         if let Some(entry) = entry {
-            let (row, column, value) = (row_indices[entry], col_indices[entry], values[entry].to_string());
+            let [row, column] = [row_indices[entry], col_indices[entry]].map(|index| index as usize);
+            let value = values[entry].to_string();
             return Err(FormatError::EntryOutOfRange { entry, row, column, value, rows, cols });
+        }
+        Ok(Self { rows: m, cols: k, row_indices, col_indices, values })
+    }
+
+    /// The `rows × cols` matrix with the entries `(row, column, value)`, in any order.
+    ///
+    /// # Errors
+    /// - [`FormatError::DimensionTooLarge`] if `rows` or `cols` exceeds 2³² − 1;
+    /// - [`FormatError::EntryOutOfRange`] for the first entry outside of the matrix;
+    /// - [`FormatError::OutOfMemory`].
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow_formats::Coo;
+    ///
+    /// let a = Coo::from_triplets(2, 3, [(1, 2, 0.5f32), (0, 1, 4.0), (1, 2, 1.0)])?.to_csr()?;
+    /// assert_eq!(a.row(1), (&[2][..], &[1.5][..])); // duplicates are summed
+    /// let outside = Coo::from_triplets(2, 3, [(0, 3, 1.0f32)]).unwrap_err();
+    /// assert_eq!(outside.to_string(), "entry 0 (row 0, column 3, value 1) lies outside of 2 rows × 3 columns");
+    /// # Ok::<(), windrow_formats::FormatError>(())
+    /// ```
+    pub fn from_triplets(
+        rows: usize,
+        cols: usize,
+        triplets: impl IntoIterator<Item = (usize, usize, V)>,
+    ) -> Result<Self, FormatError> {
+        let (m, k) = (dimension(rows, "rows")?, dimension(cols, "columns")?);
+        let triplets = triplets.into_iter();
+        let (mut row_indices, mut col_indices, mut values) = (Vec::new(), Vec::new(), Vec::new());
+        let announced = triplets.size_hint().0;
+        make_room(&mut row_indices, announced, "row_indices")?;
+        make_room(&mut col_indices, announced, "col_indices")?;
+        make_room(&mut values, announced, "values")?;
+        for (entry, (row, column, value)) in triplets.enumerate() {
+            if row >= rows || column >= cols {
+                let value = value.to_string();
+                return Err(FormatError::EntryOutOfRange { entry, row, column, value, rows, cols });
+            }
+            make_room(&mut row_indices, 1, "row_indices")?;
+            make_room(&mut col_indices, 1, "col_indices")?;
+            make_room(&mut values, 1, "values")?;
+            row_indices.push(narrow(row));
+            col_indices.push(narrow(column));
+            values.push(value);
         }
         Ok(Self { rows: m, cols: k, row_indices, col_indices, values })
     }

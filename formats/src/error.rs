@@ -91,15 +91,23 @@ pub enum FormatError {
         /// Position in the list.
         entry: usize,
         /// The row index of the entry.
-        row: u32,
+        row: usize,
         /// The column index of the entry.
-        column: u32,
+        column: usize,
         /// The value of the entry, printed.
         value: String,
         /// The number of rows of the matrix.
         rows: usize,
         /// The number of columns of the matrix.
         cols: usize,
+    },
+    /// A matrix that another crate does not take.
+    #[error("{library} does not take the matrix: {detail}")]
+    Refused {
+        /// Name of the crate.
+        library: &'static str,
+        /// What that crate says about it.
+        detail: String,
     },
     /// An element of a permutation that is not an index into it.
     #[error("position {position} of the permutation: {found} is not below its length {len}")]

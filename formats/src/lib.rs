@@ -10,6 +10,9 @@
 //! private and every constructor checks. What depends on user data returns a [`FormatError`] that names
 //! the place; nothing panics on it, and no allocation is sized by a number that was not checked.
 //!
+//! With the features `sprs`, `faer` and `nalgebra-sparse`, [`Csr`] and [`Coo`] are made from the sparse matrices of
+//! those crates, and they from these, by `TryFrom`.
+//!
 //! Nothing here knows of GPUs; the order of rows and the split between tiles and residual are decided
 //! elsewhere and only carried out here.
 #![forbid(unsafe_code)]
@@ -19,6 +22,8 @@ mod coo3;
 mod csf3;
 mod csr;
 mod error;
+#[cfg(any(feature = "faer", feature = "nalgebra-sparse", feature = "sprs"))]
+mod interop;
 mod machine;
 mod names;
 mod permutation;

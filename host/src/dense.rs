@@ -1,6 +1,11 @@
-//! Views of row-major dense matrices in host memory.
+//! Dense matrices in host memory: views of rows, views with strides, and matrices of their own.
+
+mod owned;
+mod strided;
 
 use crate::error::PlanError;
+pub use owned::Dense;
+pub use strided::MatRef;
 
 /// A row-major matrix in host memory: row `r` is `data[r·ld .. r·ld + cols]`.
 ///

@@ -23,6 +23,10 @@
 //! A matrix comes from a file ([`io`]: Matrix Market, edge lists, `.smtx`, `.npz`), from coordinates ([`Coo`]), from
 //! CSR arrays or from a dense one ([`Csr`]).
 //!
+//! Dense operands in host memory are row-major slices, or a [`MatRef`] of any element type, row-major or column-major,
+//! which `ndarray`'s arrays become; [`interop`] has the conversions from and to the matrices of other crates, each
+//! behind a feature.
+//!
 //! # Matrices that stay on the device
 //!
 //! [`SpmmPlan::run`] copies from and to the host. Programs that keep their data on the GPU use [`DeviceMatrix`] and
@@ -217,7 +221,7 @@ pub mod training;
 
 pub use activation::{Activation, Epilogue};
 pub use csr::{CsrAddresses, DeviceCsr, DeviceIndices, Index};
-pub use dense::{DenseMut, DenseRef};
+pub use dense::{Dense, DenseMut, DenseRef, MatRef};
 pub use device::{Device, DeviceBuffer, DeviceKind, DeviceSelector, Event, KernelModule, Stream};
 #[cfg(feature = "emulator")]
 pub use device::{Fault, Faults};

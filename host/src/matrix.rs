@@ -5,10 +5,11 @@ use std::fmt;
 use windrow_formats::Value;
 use windrow_formats::memory::try_zeroed;
 
-use crate::dense::{DenseMut, DenseRef, check_shape};
+use crate::dense::{DenseMut, DenseRef, MatRef, check_shape};
 use crate::device::{Device, DeviceBuffer};
 use crate::error::PlanError;
 use crate::num::wide;
+use crate::plan::operand;
 
 /// A row-major matrix in the memory of a [`Device`]: row `r` is elements `r·ld .. r·ld + cols`.
 ///
@@ -51,11 +52,25 @@ impl<T: Value> DeviceMatrix<T> {
         Ok(Self { buffer: DeviceBuffer::alloc_zeroed(device, len)?, rows, cols, ld })
     }
 
-    /// A copy of `from` on the device, laid out as [`zeros`](Self::zeros) is.
+    /// A copy of `from` on the device, in rows, laid out as [`zeros`](Self::zeros) is. `from` is a [`MatRef`], a
+    /// [`DenseRef`], a [`Dense`](crate::Dense), or with the feature `ndarray` an array of two dimensions.
     ///
     /// # Errors
-    /// Those of [`zeros`](Self::zeros).
-    pub fn upload(device: &Device, from: DenseRef<'_, T>) -> Result<Self, PlanError> {
+    /// Those of [`zeros`](Self::zeros); [`PlanError::Strides`] if `from` cannot be read.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Device, DeviceMatrix, MatRef};
+    ///
+    /// let columns = MatRef::col_major(&[1.0f32, 2.0, 3.0, 4.0], 2, 2)?;
+    /// assert_eq!(DeviceMatrix::upload(&Device::cpu(), columns)?.download()?, [1.0, 3.0, 2.0, 4.0]);
+    /// # Ok::<(), windrow::PlanError>(())
+    /// ```
+    pub fn upload<'a>(
+        device: &Device,
+        from: impl TryInto<MatRef<'a, T>, Error: Into<PlanError>>,
+    ) -> Result<Self, PlanError> {
+        let from = operand(from)?;
         let mut matrix = Self::zeros(device, from.rows(), from.cols())?;
         matrix.copy_from(from)?;
         Ok(matrix)
@@ -117,17 +132,28 @@ impl<T: Value> DeviceMatrix<T> {
     /// [buffer](Self::from_buffer) holds behind the matrix.
     ///
     /// # Errors
-    /// - [`PlanError::OutputShape`] unless `from` has the same shape;
+    /// - [`PlanError::OutputShape`] unless `from` has the same shape, [`PlanError::Strides`] if it cannot be read;
     /// - [`PlanError::Device`].
-    pub fn copy_from(&mut self, from: DenseRef<'_, T>) -> Result<(), PlanError> {
+    pub fn copy_from<'a>(
+        &mut self,
+        from: impl TryInto<MatRef<'a, T>, Error: Into<PlanError>>,
+    ) -> Result<(), PlanError> {
+        let from = operand(from)?;
         self.check_same_shape(from.rows(), from.cols())?;
-        let packed = from.ld() == self.ld && self.ld == self.cols;
-        if packed && self.buffer.len() == self.rows * self.cols {
-            return Ok(self.buffer.copy_from_slice(&from.data()[..self.buffer.len()])?);
+        let rows = from.as_rows();
+        if let Some(rows) = rows.filter(|rows| rows.ld() == self.ld && self.ld == self.cols)
+            && self.buffer.len() == self.rows * self.cols
+        {
+            return Ok(self.buffer.copy_from_slice(&rows.data()[..self.buffer.len()])?);
         }
         let mut padded = try_zeroed::<T>(self.buffer.len(), "a matrix with its padding")?;
-        for r in 0..self.rows {
-            padded[r * self.ld..][..self.cols].copy_from_slice(from.row(r));
+        match rows {
+            Some(from) => {
+                for r in 0..self.rows {
+                    padded[r * self.ld..][..self.cols].copy_from_slice(from.row(r));
+                }
+            }
+            None => from.copy_rows(0, self.ld, &mut padded[..self.rows * self.ld], |x| x),
         }
         Ok(self.buffer.copy_from_slice(&padded)?)
     }

@@ -3,8 +3,8 @@
 use std::io::{Cursor, Write};
 
 use windrow_formats::io::{
-    Format, Limits, ReadError, ReadOptions, read_csr_from, read_permutation_from, read_tensor_from,
-    read_tns_from, read_vector_nm_from, sniff, write_matrix_market, write_scipy_npz,
+    Format, Limits, ReadError, ReadOptions, read_csr_from, read_dense_from, read_permutation_from,
+    read_tensor_from, read_tns_from, read_vector_nm_from, sniff, write_matrix_market, write_scipy_npz,
 };
 use windrow_formats::{Csf3, Csr, Value, VectorNm};
 use zip::write::SimpleFileOptions;
@@ -19,12 +19,15 @@ fn options(format: Option<Format>) -> ReadOptions<'static> {
 }
 
 /// What the first byte chooses between: a matrix in a format that is found out or told, and the other readers.
-const READERS: usize = 1 + Format::ALL.len() + 6;
+const READERS: usize = 1 + TOLD + 8;
+/// Formats that are told by the bytes after the first. Those that came later are found out, and have a reader at the
+/// end: the numbers of readers are those of the committed inputs.
+const TOLD: usize = 5;
 
 /// The first byte for each reader: of matrices in the format that is found out, tensors, weights, dense tensors and
 /// orders; of matrices and of weights in an archive made of members.
 pub(crate) const MATRIX: u8 = 0;
-pub(crate) const TNS: u8 = 1 + Format::ALL.len() as u8;
+pub(crate) const TNS: u8 = 1 + TOLD as u8;
 pub(crate) const WEIGHTS: u8 = TNS + 1;
 pub(crate) const DENSE: u8 = TNS + 2;
 pub(crate) const ORDER: u8 = TNS + 3;
@@ -56,6 +59,10 @@ pub(crate) fn check(data: &[u8]) -> bool {
             assert_eq!(tensor.values().len(), tensor.rows() * tensor.cols());
         }),
         Some(4) => either_matrix(&archive(content), None),
+        Some(6) => either_matrix(content, Some(Format::Safetensors)),
+        Some(7) => read_dense_from::<f32>(content, &options(None)).map(|dense| {
+            assert_eq!(dense.values().len(), dense.rows() * dense.cols());
+        }),
         Some(5) => read_vector_nm_from::<f32>(&archive(content)[..], &options(None)).map(weights),
         _ => read_permutation_from(content, &options(None)).map(|order| {
             assert_eq!(order.inverse().inverse(), order);

@@ -18,6 +18,7 @@ mod memory_limits;
 mod merge_path;
 mod nm_instances;
 mod nm_spmm;
+mod numbered_examples;
 mod precisions;
 mod preprocessing;
 mod promises;

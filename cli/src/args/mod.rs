@@ -42,8 +42,9 @@ Exit codes:
 OUTPUT files appear whole or not at all, and are never an input of the same command; - is standard output.
 
 Matrices are read from Matrix Market, SNAP edge lists, DLMC .smtx, scipy.sparse and TC-GNN .npz files, each
-also behind gzip. The content tells the format, not the name. Weights for nm are read from safetensors files,
-tensors for mttkrp and ttm from FROSTT .tns files.
+also behind gzip, and from dense tensors in safetensors files. The content tells the format, not the name. Dense
+operands are .npy files or Matrix Market arrays, weights for nm safetensors files, tensors for mttkrp and ttm FROSTT
+.tns files.
 
 First steps:
   windrow doctor                                      is there a usable GPU?
@@ -103,9 +104,14 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Reading")]
 pub(crate) struct ReadArgs {
-    /// Format of the file: matrix-market, edge-list, smtx, scipy-npz or tc-gnn-npz [default: from its content]
+    /// Format of the file: matrix-market, edge-list, smtx, scipy-npz, tc-gnn-npz or safetensors [default: from its
+    /// content]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) from: Option<Format>,
+
+    /// Name of the tensor in a safetensors file, a dense one whose zeros are left out [default: the only one]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tensor: Option<String>,
 
     /// Refuse a matrix with more rows [default: 2^28, or one for each 128 bytes of memory if that is less]
     #[arg(long, value_name = "N")]
@@ -142,6 +148,7 @@ impl ReadArgs {
 Examples:
   windrow info graph.mtx.gz
   windrow info graph.mtx.gz --spy --spy-size 60x30
+  windrow info model.safetensors --tensor model.layers.0.mlp.up_proj.weight
   windrow info weights.smtx --json | jq .structure.nnz_per_vector")]
 pub(crate) struct InfoArgs {
     /// The matrix; - reads standard input.
@@ -159,14 +166,16 @@ pub(crate) struct InfoArgs {
     pub(crate) read: ReadArgs,
 }
 
-/// Multiply a matrix by a random dense one, and time it.
+/// Multiply a matrix by a dense one, and time it.
 ///
-/// Computes C = A B, A from the file and B with values in [-1, 1) made from a seed. Prints how the product was
-/// planned and what that cost, then the time of a product and the rates that follow from it.
+/// Computes C = A B, A from the file and B from another, or with values in [-1, 1) made from a seed. Prints how the
+/// product was planned and what that cost, then the time of a product and the rates that follow from it.
 #[derive(Debug, Args)]
 #[command(after_help = r#"Examples:
   windrow spmm graph.mtx.gz --width 128
   windrow spmm graph.mtx.gz --width 64 --precision f16 --verify
+  windrow spmm graph.mtx.gz --b features.npy --out product.npy
+  windrow spmm pruned.safetensors --tensor fc1.weight --b activations.npy --precision f16 --out - > product.npy
   windrow spmm graph.mtx.gz --width 128 --device cuda:0 --algorithm tile-stream --peers
   windrow spmm graph.mtx.gz --width 128 --precision f16 --reorder similarity
   windrow spmm graph.mtx.gz --width 64 --precision f16 --algorithm hybrid --partition overlap:4
@@ -177,9 +186,18 @@ pub(crate) struct SpmmArgs {
     /// The matrix A; - reads standard input.
     pub(crate) file: PathBuf,
 
-    /// Columns of B and C.
-    #[arg(long, short = 'n', value_name = "N")]
-    pub(crate) width: usize,
+    /// Columns of B and C [default: those of --b]
+    #[arg(long, short = 'n', value_name = "N", required_unless_present = "b")]
+    pub(crate) width: Option<usize>,
+
+    /// Read B from this file, a .npy or a Matrix Market array with as many rows as A has columns; it is rounded to the
+    /// precision [default: made from the seed]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) b: Option<PathBuf>,
+
+    /// Write C to this file: .npy or .mtx, each also with .gz behind it; - writes .npy to standard output.
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
 
     /// Type in which A and B are multiplied: f32, tf32, f16, bf16 or f64; sums and C are f32, in f64 they are f64
     /// [default: f32]
@@ -235,7 +253,7 @@ impl SpmmArgs {
     ///
     /// # Errors
     /// As there, and a usage error for what says how an algorithm works that is not the one to be taken.
-    pub(crate) fn options(&self) -> Result<SpmmOptions> {
+    pub(crate) fn options(&self, width: usize) -> Result<SpmmOptions> {
         let base = self.plan.options()?;
         let algorithm = self.algorithm.unwrap_or(base.algorithm);
         let divides = self.plan.partition.is_some() || base.partition.is_some();
@@ -249,7 +267,7 @@ impl SpmmArgs {
             return Err(Failure::usage(message));
         }
         Ok(SpmmOptions {
-            width: self.width,
+            width,
             precision: self.precision.unwrap_or(base.precision),
             memory_limit: self.memory.limit.or(base.memory_limit),
             algorithm,
@@ -260,21 +278,36 @@ impl SpmmArgs {
 
 /// Multiply rows of X and Y where a sparse matrix has entries: out = (X * transposed Y) at the entries of A (SDDMM).
 ///
-/// X and Y are made up, values in [-1, 1). Prints the plan, the median time of repeated runs and the rates that follow
-/// from it.
+/// X and Y are read from files, or made up with values in [-1, 1). Prints the plan, the median time of repeated runs
+/// and the rates that follow from it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   windrow sddmm graph.mtx.gz --inner 64 --verify
   windrow sddmm graph.mtx.gz --inner 128 --precision f16 --form scale
+  windrow sddmm graph.mtx.gz --x queries.npy --y keys.npy --out scores.npz
   windrow sddmm graph.mtx.gz --inner 32 -p tf32 --algorithm hybrid --tile-threshold 16 --json")]
 pub(crate) struct SddmmArgs {
     /// The matrix A; - reads standard input.
     pub(crate) file: PathBuf,
 
-    /// Inner dimension: columns of X and Y.
-    #[arg(long, short = 'k', value_name = "K")]
-    pub(crate) inner: usize,
+    /// Inner dimension: columns of X and Y [default: those of --x or --y]
+    #[arg(long, short = 'k', value_name = "K", required_unless_present_any = ["x", "y"])]
+    pub(crate) inner: Option<usize>,
+
+    /// Read X from this file, a .npy or a Matrix Market array with a row for each row of A [default: made from the
+    /// seed]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) x: Option<PathBuf>,
+
+    /// Read Y from this file, with a row for each column of A [default: made from the seed]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) y: Option<PathBuf>,
+
+    /// Write the sparse result to this file: .mtx, .npz or .txt, each also with .gz behind it; - writes Matrix Market
+    /// to standard output.
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
 
     /// What the values of A are for: mask (nothing), or scale (the products are multiplied by them).
     #[arg(long, short, value_name = "FORM", default_value_t = SddmmForm::Mask)]
@@ -337,6 +370,7 @@ Examples:
   windrow verify graph.mtx.gz
   windrow verify graph.mtx.gz --widths 1,33,128 --device cuda:0
   windrow verify graph.mtx.gz --reorder graph.order --determinism fast
+  windrow verify graph.mtx.gz --b features.npy --out product-f64.npy
   windrow verify graph.mtx.gz --device cpu --json")]
 pub(crate) struct VerifyArgs {
     /// The matrix A; - reads standard input.
@@ -344,8 +378,17 @@ pub(crate) struct VerifyArgs {
 
     /// Columns of B and C, one product each [default: 1,7,32,64,128,130]
     #[arg(long, value_name = "N,N,...", value_delimiter = ',', default_value = "1,7,32,64,128,130")]
-    #[arg(hide_default_value = true)]
+    #[arg(hide_default_value = true, conflicts_with = "b")]
     pub(crate) widths: Vec<usize>,
+
+    /// Read B from this file, a .npy or a Matrix Market array, instead of making one of each width; it is rounded to
+    /// each precision.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) b: Option<PathBuf>,
+
+    /// Once all products have passed, write C as f64 gives it to this file: .npy or .mtx, each also with .gz behind it.
+    #[arg(long, short, value_name = "FILE", requires = "b")]
+    pub(crate) out: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) device: DeviceArgs,

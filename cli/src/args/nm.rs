@@ -13,7 +13,7 @@ use crate::units::parse_bytes;
 /// Prune weights to vector-wise N:M sparsity, multiply by them, and time it.
 ///
 /// Computes C = A W. Of every M rows of the weights W, in every L columns, the N vectors of largest norm are kept; the
-/// activations A, M rows with values in [-1, 1), are made from a seed, and so are the weights unless a file is named.
+/// activations A, M rows with values in [-1, 1), and the weights are made from a seed unless files are named.
 /// Prints how the product was planned and what pruning and planning cost, then the time of a product and the rate that
 /// follows from it, counted on the operations that are kept.
 #[derive(Debug, Args)]
@@ -23,11 +23,22 @@ Examples:
   windrow nm --pattern 1:8 --vector 64 --shape 4096x4096x4096 --precision f16 --layout k-major --device cuda:0
   windrow nm --pattern 2:4 --shape 64x3072x768 --weights model.safetensors --tensor h.0.mlp.c_fc.weight
   windrow nm --pattern 2:8 --shape 64 --weights linear.safetensors --transpose --save linear-2-8.safetensors
+  windrow nm --pruned linear-2-8.safetensors --a activations.npy --out layer.npy
   windrow nm --shape 64 --pruned linear-2-8.safetensors --bias --activation gelu --verify --json")]
 pub(crate) struct NmArgs {
-    /// Rows of A, columns of W and rows of W, for example 512x4096x4096. M alone where a file has the weights.
-    #[arg(long, short, value_name = "MxNxK")]
-    pub(crate) shape: Shape,
+    /// Rows of A, columns of W and rows of W, for example 512x4096x4096. M alone where a file has the weights [default:
+    /// M of --a]
+    #[arg(long, short, value_name = "MxNxK", required_unless_present = "a")]
+    pub(crate) shape: Option<Shape>,
+
+    /// Read A from this file, a .npy or a Matrix Market array, M x K whatever --layout says [default: made from the
+    /// seed]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) a: Option<PathBuf>,
+
+    /// Write C to this file: .npy or .mtx, each also with .gz behind it; - writes .npy to standard output.
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
 
     /// Vectors to keep of each group of rows, and rows of a group, for example 2:8.
     #[arg(long, value_name = "N:M", required_unless_present = "pruned", conflicts_with = "pruned")]

@@ -12,28 +12,34 @@ use crate::units::parse_bytes;
 /// Multiply a sparse tensor by the Khatri-Rao product of two dense matrices: Y = unfolded A * (B (.) C) (MTTKRP).
 ///
 /// The tensor has three modes; Y has a row for each index of --mode, and B and C for each of the other two. B and C
-/// are made up, values in [-1, 1). Prints the plan, the median time of repeated runs and the rate that follows from
-/// it.
+/// are read from files, or made up with values in [-1, 1). Prints the plan, the median time of repeated runs and the
+/// rate that follows from it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   windrow mttkrp nell-2.tns.gz --width 32 --verify
   windrow mttkrp nell-2.tns.gz --width 16 --mode 2 --precision f16
+  windrow mttkrp nell-2.tns.gz --b factor1.npy --c factor2.npy --out new-factor0.npy
   windrow mttkrp nell-2.tns.gz --width 64 --parallelism '{<16 nnz, 4 col>, 2}' --json")]
 pub(crate) struct MttkrpArgs {
     #[command(flatten)]
     pub(crate) product: TensorArgs,
+
+    /// Read C from this file, with a row for each index of the last of the other modes [default: made from the seed]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) c: Option<PathBuf>,
 }
 
 /// Multiply a sparse tensor by a dense matrix along one mode: Y(i, j, :) = sum of A(i, j, l) * B(l, :) (TTM).
 ///
 /// The tensor has three modes; B has a row for each index of --mode, and Y one for each fiber along it that has
-/// entries. B is made up, values in [-1, 1). Prints the plan, the median time of repeated runs and the rate that
-/// follows from it.
+/// entries, in the order of the other two indices. B is read from a file, or made up with values in [-1, 1). Prints the
+/// plan, the median time of repeated runs and the rate that follows from it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   windrow ttm nell-2.tns.gz --width 32 --verify
+  windrow ttm nell-2.tns.gz --b factor0.npy --out fibers.npy
   windrow ttm nell-2.tns.gz --width 16 --mode 2 --algorithm segment-group --json")]
 pub(crate) struct TtmArgs {
     #[command(flatten)]
@@ -51,9 +57,18 @@ pub(crate) struct TensorArgs {
     /// The tensor A, a FROSTT .tns file, also behind gzip; - reads standard input.
     pub(crate) file: PathBuf,
 
-    /// Columns of the dense matrices.
-    #[arg(long, short = 'n', value_name = "N")]
-    pub(crate) width: usize,
+    /// Columns of the dense matrices [default: those of --b]
+    #[arg(long, short = 'n', value_name = "N", required_unless_present = "b")]
+    pub(crate) width: Option<usize>,
+
+    /// Read B from this file, a .npy or a Matrix Market array: for mttkrp with a row for each index of the first of the
+    /// other modes, for ttm of the mode itself [default: made from the seed]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) b: Option<PathBuf>,
+
+    /// Write Y to this file: .npy or .mtx, each also with .gz behind it; - writes .npy to standard output.
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
 
     /// The mode that the product is for, from 0.
     #[arg(long, short, value_name = "MODE", default_value_t = 0)]

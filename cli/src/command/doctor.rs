@@ -15,7 +15,7 @@ use crate::args::DoctorArgs;
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
 use crate::machine;
-use crate::product::{run_and_verify, verdict};
+use crate::product::{MadeOf, run_and_verify, verdict};
 use crate::units;
 
 /// Rows and columns of the test matrix, and the width of `B`.
@@ -322,7 +322,8 @@ fn product(
     device: &Device,
 ) -> Result<windrow::Verification> {
     let plan = Spmm::builder(a).width(TEST_WIDTH).precision(precision).algorithm(algorithm).build(device)?;
-    with_element!(precision, T => run_and_verify::<T, <T as Element>::Sum>(&plan, a, TEST_WIDTH, 1))
+    let b = MadeOf::Seed { width: TEST_WIDTH, seed: 1 };
+    with_element!(precision, T => run_and_verify::<T, <T as Element>::Sum>(&plan, a, b))
 }
 
 /// Rows of 0 to 15 entries, and one that is nearly full.

@@ -8,14 +8,15 @@ use serde::Serialize;
 use windrow::io::{self, DenseTensor, NmFormat, NmIndices, ReadOptions, printable};
 use windrow::synthetic::seeded_values;
 use windrow::{
-    DenseRef, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, Epilogue, NmPattern, NmReport, NmSpmm,
-    NmSpmmPlan, Precision, Profile, VectorNm, Verification, bf16, f16, prune_magnitude,
+    ActivationLayout, DenseRef, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, Epilogue, NmPattern,
+    NmReport, NmSpmm, NmSpmmPlan, Precision, Profile, VectorNm, Verification, bf16, f16, prune_magnitude,
 };
 use windrow_bench::measure::{Timing, measure};
 
 use crate::args::{NmArgs, Ratio};
 use crate::command::spmm::conclusion;
 use crate::console::Console;
+use crate::dense::{self, Input, Written};
 use crate::failure::{Failure, Result};
 use crate::listing::Listing;
 use crate::load;
@@ -45,6 +46,12 @@ struct Outcome {
     verification: Option<Verification>,
     #[serde(skip_serializing_if = "Option::is_none")]
     saved: Option<String>,
+    /// The file of A, if it was not made from the seed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    a: Option<String>,
+    /// The file of C.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    out: Option<Written>,
 }
 
 /// What pruning kept and what it cost.
@@ -64,9 +71,20 @@ struct Weights {
     pruning: Option<Pruning>,
 }
 
+/// The dense matrices of a product.
+#[derive(Clone, Copy)]
+struct Dense<'a> {
+    /// Rows of `A` and `C`.
+    rows: usize,
+    a: Option<Input<'a>>,
+    out: Option<Output<'a>>,
+}
+
 pub(crate) fn run(args: &NmArgs, console: Console) -> Result<()> {
+    let inputs = [args.weights.as_deref(), args.pruned.as_deref(), args.a.as_deref()];
+    let out = dense::output(args.out.as_deref(), &inputs, console)?;
     let save = args.save.as_ref().map(|path| {
-        let inputs: Vec<&Path> = args.weights.iter().chain(&args.pruned).map(|path| &**path).collect();
+        let inputs: Vec<&Path> = inputs.into_iter().flatten().collect();
         let output = Output::of(path, &inputs, console)?;
         if !output.is_standard() {
             NmFormat::of_name(path).map_err(|error| error.in_file(path))?;
@@ -74,8 +92,18 @@ pub(crate) fn run(args: &NmArgs, console: Console) -> Result<()> {
         Ok::<_, Failure>(output)
     });
     let save = save.transpose()?;
+    if save.is_some_and(Output::is_standard) && out.is_some_and(Output::is_standard) {
+        return Err(Failure::usage("--save and --out cannot both go to standard output; name a file"));
+    }
+    let a = Input::of("A", args.a.as_deref(), args.read.limits())?;
+    let asked = args.shape.map(|shape| shape.m);
+    let rows = dense::agreed(("M of --shape", asked), ("A", a.map(|a| a.rows)))?.unwrap_or(0);
+    let dense = Dense { rows, a, out };
     let device = args.device.open()?;
     let weights = weights(args, &device, console)?;
+    if let Some(a) = a {
+        a.check(rows, weights.matrix.rows(), "a column for each row of W")?;
+    }
     if let Some(output) = save {
         output.write(
             |path| io::write_vector_nm(path, &weights.matrix, NmIndices::Auto),
@@ -83,15 +111,15 @@ pub(crate) fn run(args: &NmArgs, console: Console) -> Result<()> {
         )?;
     }
     let spinner = console.spinner("planning");
-    let plan = plan(&weights.matrix, &device, args, &load::profile(&device, console));
+    let plan = plan((&weights.matrix, rows), &device, args, &load::profile(&device, console));
     spinner.finish_and_clear();
     let plan = plan?;
     let outcome = match args.precision {
-        Precision::F16 => product::<f16>(weights, &plan, args, console),
-        Precision::Bf16 => product::<bf16>(weights, &plan, args, console),
-        _ => product::<f32>(weights, &plan, args, console), // of f64 there was no plan
+        Precision::F16 => product::<f16>(weights, &plan, (args, dense), console),
+        Precision::Bf16 => product::<bf16>(weights, &plan, (args, dense), console),
+        _ => product::<f32>(weights, &plan, (args, dense), console), // of f64 there was no plan
     }?;
-    match save {
+    match save.into_iter().chain(out).find(|output| output.is_standard()) {
         Some(output) => console.summary(output, &outcome)?,
         None => console.line(&outcome)?,
     }
@@ -170,7 +198,8 @@ fn read_dense(path: &Path, args: &NmArgs, options: &ReadOptions<'_>) -> Result<(
 
 /// Whether weights from a file are K × N, if the shape says more than M.
 fn check_shape(args: &NmArgs, found: (usize, usize), source: &str) -> Result<()> {
-    let Some((n, k)) = args.shape.weights.filter(|&(n, k)| found != (k, n)) else { return Ok(()) };
+    let asked = args.shape.and_then(|shape| shape.weights);
+    let Some((n, k)) = asked.filter(|&(n, k)| found != (k, n)) else { return Ok(()) };
     let turned = found == (n, k) && args.weights.is_some();
     let remedy = match (turned, args.transpose) {
         (true, false) => "turn them round with --transpose",
@@ -185,8 +214,11 @@ fn check_shape(args: &NmArgs, found: (usize, usize), source: &str) -> Result<()>
 
 /// Dense weights from the seed, with a name nobody sees.
 fn made_up(args: &NmArgs, device: &Device) -> Result<DenseTensor<f32>> {
-    let Some((n, k)) = args.shape.weights else {
-        return Err(Failure::usage("--shape M alone needs --weights or --pruned; write MxNxK"));
+    let Some((n, k)) = args.shape.and_then(|shape| shape.weights) else {
+        return Err(Failure::usage(match args.shape {
+            Some(_) => "--shape M alone needs --weights or --pruned; write MxNxK",
+            None => "--a alone needs --weights or --pruned; write --shape MxNxK",
+        }));
     };
     // The dense weights, and what is kept of them: on the host, which is the device if that is the CPU.
     let needed = 8 * (n as u128) * (k as u128);
@@ -199,10 +231,15 @@ fn made_up(args: &NmArgs, device: &Device) -> Result<DenseTensor<f32>> {
     Ok(DenseTensor::new("weights", k, n, seeded_values::<f32>(len, !args.seed)?)?)
 }
 
-fn plan(weights: &VectorNm<f32>, device: &Device, args: &NmArgs, profile: &Profile) -> Result<NmSpmmPlan> {
+fn plan(
+    (weights, rows): (&VectorNm<f32>, usize),
+    device: &Device,
+    args: &NmArgs,
+    profile: &Profile,
+) -> Result<NmSpmmPlan> {
     let mut builder = NmSpmm::builder(weights)
         .profile(profile)
-        .rows(args.shape.m)
+        .rows(rows)
         .precision(args.precision)
         .layout(args.layout)
         .scale(args.scale)
@@ -221,16 +258,29 @@ fn plan(weights: &VectorNm<f32>, device: &Device, args: &NmArgs, profile: &Profi
 fn product<E: Element<Sum = f32>>(
     weights: Weights,
     plan: &NmSpmmPlan,
-    args: &NmArgs,
+    (args, Dense { rows: m, a: of_file, out }): (&NmArgs, Dense<'_>),
     console: Console,
 ) -> Result<Outcome> {
-    let (device, m) = (plan.device(), args.shape.m);
+    let device = plan.device();
     let (k, n) = plan.shape();
     check_memory::<E>(m, (k, n), device)?;
     let spinner = console.spinner("making A");
     let (rows, cols) = args.layout.stored(m, k);
-    let a = seeded_values::<E>(m * k, args.seed)?;
-    let a = DeviceMatrix::upload(device, DenseRef::packed(&a, rows, cols)?)?;
+    let a = match of_file {
+        Some(file) => {
+            let a = file.read::<E>(console)?;
+            let a = dense::view(&a)?;
+            let stored = match args.layout {
+                ActivationLayout::KMajor => a.transposed(),
+                _ => a,
+            };
+            DeviceMatrix::upload(device, stored)?
+        }
+        None => {
+            let a = seeded_values::<E>(m * k, args.seed)?;
+            DeviceMatrix::upload(device, DenseRef::packed(&a, rows, cols)?)?
+        }
+    };
     let bias = args.bias.then(|| seeded_values::<f32>(n, args.seed.rotate_left(32))).transpose()?;
     let bias = bias.map(|bias| DeviceBuffer::from_slice(device, &bias)).transpose()?;
     let mut c = DeviceMatrix::<f32>::zeros(device, m, n)?;
@@ -247,6 +297,10 @@ fn product<E: Element<Sum = f32>>(
     let spinner = console.spinner("verifying");
     let verification = args.verify.then(|| plan.verify(&weights.matrix, &run, &a, &c)).transpose();
     spinner.finish_and_clear();
+    let verification = verification?;
+    // What is wrong is not written.
+    let right = verification.as_ref().is_none_or(Verification::passed);
+    let out = out.filter(|_| right).map(|output| dense::write(output, &c)).transpose()?;
     let report = plan.report().clone();
     let giga = |amount| giga_per_second(amount, time.median_us);
     Ok(Outcome {
@@ -260,8 +314,10 @@ fn product<E: Element<Sum = f32>>(
         dense_gflop_s: giga(2.0 * m as f64 * n as f64 * k as f64),
         plan: report,
         time,
-        verification: verification?,
+        verification,
         saved: args.save.as_ref().map(|path| Output::name_of(path)),
+        a: of_file.map(|a| a.printed()),
+        out,
     })
 }
 
@@ -304,6 +360,9 @@ impl fmt::Display for Outcome {
         if let Some(path) = &self.saved {
             listing.add("saved", path.as_str());
         }
+        if let Some(out) = &self.out {
+            listing.add("C", out.to_string());
+        }
         write!(f, "{listing}")
     }
 }
@@ -326,7 +385,7 @@ mod tests {
         let packing = |packed_from| {
             let mut profile = Profile::built_in(&device);
             profile.costs.nm_cuda_cores.packed_from = packed_from;
-            plan(&weights, &device, &args, &profile).unwrap().report().to_string()
+            plan((&weights, 64), &device, &args, &profile).unwrap().report().to_string()
         };
         assert_ne!(packing(0.0), packing(2.0));
     }

@@ -11,10 +11,12 @@ use windrow_bench::measure::{Timing, measure};
 
 use crate::args::SpmmArgs;
 use crate::console::Console;
+use crate::dense::{self, Input, Written};
 use crate::failure::{Exit, Failure, Result};
 use crate::listing::Listing;
 use crate::load;
 use crate::ordering::PlanRequest;
+use crate::output::Output;
 use crate::peers::{CuSparseRun, comparison};
 use crate::product::{Operands, timed, verdict_beside};
 use crate::units::{bytes, digits, giga_per_second, time_us};
@@ -29,12 +31,18 @@ struct Outcome {
     non_finite: usize,
     width: usize,
     seed: u64,
+    /// The file of B, if it was not made from the seed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    b: Option<String>,
     plan: SpmmReport,
     preprocessing_us: f64,
     time: Timing,
     rates: Rates,
     #[serde(skip_serializing_if = "Option::is_none")]
     verification: Option<Verification>,
+    /// The file of C.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    out: Option<Written>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cusparse: Option<CuSparseRun>,
     /// Runs after which planning is earned back against cuSPARSE.
@@ -77,18 +85,34 @@ impl Rates {
     }
 }
 
+/// What is multiplied, and where the result goes.
+struct Case<'a> {
+    args: &'a SpmmArgs,
+    width: usize,
+    b: Option<Input<'a>>,
+    out: Option<Output<'a>>,
+}
+
 pub(crate) fn run(args: &SpmmArgs, console: Console) -> Result<()> {
-    let options = args.options()?;
+    let out = dense::output(args.out.as_deref(), &[Some(&args.file), args.b.as_deref()], console)?;
+    let b = Input::of("B", args.b.as_deref(), args.read.limits())?;
+    let width = dense::agreed(("--width", args.width), ("B", b.map(|b| b.cols)))?.unwrap_or(0);
+    let options = args.options(width)?;
+    let case = Case { args, width, b, out };
     match options.precision {
-        Precision::F64 => run_with::<f64>(options, args, console),
-        _ => run_with::<f32>(options, args, console),
+        Precision::F64 => run_with::<f64>(options, &case, console),
+        _ => run_with::<f32>(options, &case, console),
     }
 }
 
 /// With the values of the file as `V`.
-fn run_with<V: Value>(options: SpmmOptions, args: &SpmmArgs, console: Console) -> Result<()> {
+fn run_with<V: Value>(options: SpmmOptions, case: &Case<'_>, console: Console) -> Result<()> {
+    let args = case.args;
     let device = args.device.open()?;
     let (a, _) = load::read::<V>(&args.file, &args.read, console)?;
+    if let Some(b) = case.b {
+        b.check(a.cols(), case.width, "a row for each column of A")?;
+    }
     let non_finite = load::tell_non_finite(&a, console);
     let (profile, tuned) = match args.no_tuned {
         true => (Profile::built_in(&device), None),
@@ -109,9 +133,12 @@ fn run_with<V: Value>(options: SpmmOptions, args: &SpmmArgs, console: Console) -
             path.display()
         ));
     }
-    let mut outcome = with_element!(options.precision, T => product::<T, V>(&a, &plan, args, console))?;
+    let mut outcome = with_element!(options.precision, T => product::<T, V>(&a, &plan, case, console))?;
     outcome.non_finite = non_finite;
-    console.line(&outcome)?;
+    match case.out {
+        Some(output) => console.summary(output, &outcome)?,
+        None => console.line(&outcome)?,
+    }
     console.object("spmm", &outcome)?;
     conclusion(outcome.verification.as_ref())
 }
@@ -127,11 +154,15 @@ pub(super) fn conclusion(verification: Option<&Verification>) -> Result<()> {
 fn product<B: Element, V: Value>(
     a: &Csr<V>,
     plan: &SpmmPlan,
-    args: &SpmmArgs,
+    case: &Case<'_>,
     console: Console,
 ) -> Result<Outcome> {
+    let &Case { args, width, b, out } = case;
     let spinner = console.spinner("making B");
-    let operands = Operands::<B, B::Sum>::new(a, args.width, args.seed, plan.device());
+    let operands = match b {
+        Some(b) => Operands::<B, B::Sum>::read(a, b, plan.device(), console),
+        None => Operands::<B, B::Sum>::new(a, width, args.seed, plan.device()),
+    };
     spinner.finish_and_clear();
     let mut operands = operands?;
     if args.verify {
@@ -142,22 +173,27 @@ fn product<B: Element, V: Value>(
     spinner.finish_and_clear();
     let time = time?;
     let spinner = console.spinner("verifying");
-    let verification = args.verify.then(|| operands.verify(plan, a)).transpose();
+    let verification = args.verify.then(|| operands.verify(plan, a)).transpose()?;
+    // What is wrong is not written, and cuSPARSE writes to C, too.
+    let right = verification.as_ref().is_none_or(Verification::passed);
+    let out = out.filter(|_| right).map(|output| dense::write(output, &operands.c)).transpose()?;
     spinner.set_message("timing cuSPARSE");
     let cusparse =
         args.peers.then(|| CuSparseRun::on(a, &mut operands, plan, args.timing.sampling())).transpose();
     spinner.finish_and_clear();
-    let (verification, cusparse) = (verification?, cusparse?);
+    let cusparse = cusparse?;
     let report = plan.report().clone();
     let peer_us = cusparse.as_ref().and_then(CuSparseRun::best_us);
     Ok(Outcome {
         file: args.file.display().to_string(),
         values: V::NAME,
         non_finite: 0,
-        width: args.width,
+        width,
         seed: args.seed,
+        b: b.map(|b| b.printed()),
+        out,
         preprocessing_us: report.preprocessing_us(),
-        rates: Rates::of(&report, args.width, time.median_us),
+        rates: Rates::of(&report, width, time.median_us),
         break_even_calls: peer_us.and_then(|us| report.break_even_calls(time.median_us, us)),
         plan: report,
         time,
@@ -204,6 +240,9 @@ impl fmt::Display for Outcome {
         );
         if let Some(found) = &self.verification {
             listing.add("verify", verdict_beside(found, self.non_finite, "values"));
+        }
+        if let Some(out) = &self.out {
+            listing.add("C", out.to_string());
         }
         if let Some(cusparse) = &self.cusparse {
             listing.add("cuSPARSE", cusparse.to_string());

@@ -15,9 +15,11 @@ use windrow_bench::measure::{TensorOperation, Timing, measure};
 use crate::args::{MttkrpArgs, TensorArgs, TtmArgs};
 use crate::command::spmm::conclusion;
 use crate::console::{Console, tell};
+use crate::dense::{self, Input, Written};
 use crate::failure::{Failure, Result};
 use crate::listing::Listing;
 use crate::load;
+use crate::output::Output;
 use crate::product::{poison, refuse_beyond_memory, timed, verdict};
 use crate::units::{count, digits, giga_per_second};
 
@@ -28,6 +30,9 @@ struct Outcome {
     mode: u8,
     width: usize,
     seed: u64,
+    /// The files of the matrices, where they were not made from the seed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    inputs: Vec<String>,
     dims: [usize; 3],
     nnz: usize,
     fibers: usize,
@@ -38,6 +43,9 @@ struct Outcome {
     gflop_s: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     verification: Option<Verification>,
+    /// The file of Y.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    out: Option<Written>,
 }
 
 /// The report of a plan.
@@ -72,11 +80,11 @@ impl Product {
     fn plan<V: Value>(
         self,
         a: &Csf3<V>,
-        args: &TensorArgs,
+        (args, width): (&TensorArgs, usize),
         device: &Device,
         profile: &Profile,
     ) -> Result<Plan> {
-        let TensorArgs { width, precision, determinism, .. } = *args;
+        let TensorArgs { precision, determinism, .. } = *args;
         Ok(match self {
             Self::Mttkrp => {
                 let mut builder = Mttkrp::builder(a).width(width).precision(precision).profile(profile);
@@ -105,32 +113,57 @@ impl Product {
 }
 
 pub(crate) fn mttkrp(args: &MttkrpArgs, console: Console) -> Result<()> {
-    run(&args.product, Product::Mttkrp, console)
+    run(&args.product, args.c.as_deref(), Product::Mttkrp, console)
 }
 
 pub(crate) fn ttm(args: &TtmArgs, console: Console) -> Result<()> {
-    run(&args.product, Product::Ttm(args.algorithm), console)
+    run(&args.product, None, Product::Ttm(args.algorithm), console)
 }
 
-fn run(args: &TensorArgs, product: Product, console: Console) -> Result<()> {
+fn run(args: &TensorArgs, c: Option<&Path>, product: Product, console: Console) -> Result<()> {
+    let inputs = [Some(&*args.file), args.b.as_deref(), c];
+    let out = dense::output(args.out.as_deref(), &inputs, console)?;
+    let limits = args.limits();
+    let (b, c) = (Input::of("B", args.b.as_deref(), limits)?, Input::of("C", c, limits)?);
+    let of_b = dense::agreed(("--width", args.width), ("B", b.map(|b| b.cols)))?;
+    let width = dense::agreed(("--width", args.width), ("C", c.map(|c| c.cols)))?;
+    let dense = Dense { width: of_b.or(width).unwrap_or(0), inputs: [b, c], out };
     let outcome = match args.precision {
-        Precision::F64 => outcome::<f64>(args, product, console),
-        _ => outcome::<f32>(args, product, console),
+        Precision::F64 => outcome::<f64>(args, &dense, product, console),
+        _ => outcome::<f32>(args, &dense, product, console),
     }?;
-    console.line(&outcome)?;
+    match out {
+        Some(output) => console.summary(output, &outcome)?,
+        None => console.line(&outcome)?,
+    }
     console.object(&product.operation().to_string(), &outcome)?;
     conclusion(outcome.verification.as_ref())
 }
 
+/// The dense matrices of a product.
+struct Dense<'a> {
+    width: usize,
+    /// Files of `B` and `C`.
+    inputs: [Option<Input<'a>>; 2],
+    out: Option<Output<'a>>,
+}
+
 /// With the values of the file as `V`.
-fn outcome<V: Value>(args: &TensorArgs, product: Product, console: Console) -> Result<Outcome> {
+fn outcome<V: Value>(
+    args: &TensorArgs,
+    dense: &Dense<'_>,
+    product: Product,
+    console: Console,
+) -> Result<Outcome> {
     let (device, operation) = (args.device.open()?, product.operation());
     let a = read::<V>(args, operation, console)?;
+    let case = Case { a: &a, args, operation, dense };
+    case.check_inputs()?;
     let profile = load::profile(&device, console);
     let spinner = console.spinner("planning");
-    let plan = product.plan(&a, args, &device, &profile);
+    let plan = product.plan(&a, (args, dense.width), &device, &profile);
     spinner.finish_and_clear();
-    let (plan, case) = (plan?, Case { a: &a, args, operation });
+    let plan = plan?;
     with_element!(args.precision, T => case.product::<T>(&plan, &device, console))
 }
 
@@ -138,7 +171,7 @@ fn outcome<V: Value>(args: &TensorArgs, product: Product, console: Console) -> R
 fn read<V: Value>(args: &TensorArgs, operation: TensorOperation, console: Console) -> Result<Csf3<V>> {
     let bar = console.bytes_bar("reading");
     let show = |progress| tell(&bar, progress);
-    let options = ReadOptions { limits: args.limits(), progress: Some(&show), format: None };
+    let options = ReadOptions { limits: args.limits(), progress: Some(&show), ..ReadOptions::default() };
     let tensor = if args.file == Path::new("-") {
         io::read_tns_from(std::io::stdin(), None, &options)
             .map_err(|error| Failure::from(error).with_context("standard input"))
@@ -154,29 +187,52 @@ struct Case<'a, V> {
     a: &'a Csf3<V>,
     args: &'a TensorArgs,
     operation: TensorOperation,
+    dense: &'a Dense<'a>,
 }
 
 impl<V: Value> Case<'_, V> {
-    fn product<T: Element>(&self, plan: &Plan, device: &Device, console: Console) -> Result<Outcome> {
-        let Self { a, args, operation } = self;
-        let [root, fiber, leaf] = a.mode_order().map(|mode| a.dims()[mode]);
-        let (factors, rows) = match operation {
+    /// Rows of the factors, and of the result.
+    fn shapes(&self) -> (Vec<usize>, usize) {
+        let [root, fiber, leaf] = self.a.mode_order().map(|mode| self.a.dims()[mode]);
+        match self.operation {
             TensorOperation::Mttkrp => (vec![fiber, leaf], root),
-            TensorOperation::Ttm => (vec![leaf], a.fibers()),
-        };
+            TensorOperation::Ttm => (vec![leaf], self.a.fibers()),
+        }
+    }
+
+    /// Whether the files have a row for each index.
+    fn check_inputs(&self) -> Result<()> {
+        for (input, rows) in self.dense.inputs.iter().zip(self.shapes().0) {
+            if let Some(input) = input {
+                input.check(
+                    rows,
+                    self.dense.width,
+                    "a row for each index of its mode, and --width columns",
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    fn product<T: Element>(&self, plan: &Plan, device: &Device, console: Console) -> Result<Outcome> {
+        let Self { a, args, operation, dense: &Dense { width, inputs, out } } = *self;
+        let (factors, rows) = self.shapes();
         self.check_memory::<T>(&factors, rows, device)?;
         let spinner = console.spinner("making the matrices");
         let made: Result<Vec<_>> = (0..)
-            .zip(&factors)
-            .map(|(i, &rows)| {
-                let values = seeded_values::<T>(rows * args.width, args.seed ^ i)?;
-                Ok(DeviceMatrix::upload(device, DenseRef::packed(&values, rows, args.width)?)?)
+            .zip(factors.iter().zip(inputs))
+            .map(|(i, (&rows, input))| {
+                if let Some(input) = input {
+                    return input.upload(device, console);
+                }
+                let values = seeded_values::<T>(rows * width, args.seed ^ i)?;
+                Ok(DeviceMatrix::upload(device, DenseRef::packed(&values, rows, width)?)?)
             })
             .collect();
         spinner.finish_and_clear();
         let factors = made?;
         // An element that no kernel writes cannot pass for a right one.
-        let mut y = DeviceMatrix::<T::Sum>::zeros(device, rows, args.width)?;
+        let mut y = DeviceMatrix::<T::Sum>::zeros(device, rows, width)?;
         poison(&mut y)?;
         let (alpha, beta) = (T::Sum::ONE, T::Sum::ZERO);
         let spinner = console.spinner("timing");
@@ -197,6 +253,10 @@ impl<V: Value> Case<'_, V> {
         };
         let verification = args.verify.then(check).transpose();
         spinner.finish_and_clear();
+        let verification = verification?;
+        // What is wrong is not written.
+        let right = verification.as_ref().is_none_or(Verification::passed);
+        let out = out.filter(|_| right).map(|output| dense::write(output, &y)).transpose()?;
         let (report, preprocessing_us) = match plan {
             Plan::Mttkrp(plan) => {
                 (Report::Mttkrp(Box::new(plan.report().clone())), plan.report().preprocessing_us())
@@ -205,12 +265,14 @@ impl<V: Value> Case<'_, V> {
                 (Report::Ttm(Box::new(plan.report().clone())), plan.report().preprocessing_us())
             }
         };
-        let flop = operation.flop() * a.nnz() as f64 * args.width as f64;
+        let flop = operation.flop() * a.nnz() as f64 * width as f64;
         Ok(Outcome {
             file: args.file.display().to_string(),
             mode: args.mode,
-            width: args.width,
+            width,
             seed: args.seed,
+            inputs: inputs.iter().flatten().map(Input::printed).collect(),
+            out,
             dims: a.dims(),
             nnz: a.nnz(),
             fibers: a.fibers(),
@@ -218,13 +280,13 @@ impl<V: Value> Case<'_, V> {
             preprocessing_us,
             gflop_s: giga_per_second(flop, time.median_us),
             time,
-            verification: verification?,
+            verification,
         })
     }
 
     /// Whether the matrices fit, before a byte is allocated.
     fn check_memory<T: Element>(&self, factors: &[usize], rows: usize, device: &Device) -> Result<()> {
-        let n = self.args.width;
+        let n = self.dense.width;
         let elements = |rows: usize| (rows as u128) * (n as u128);
         let inputs: u128 = factors.iter().map(|&rows| elements(rows) * (size_of::<T>() as u128)).sum();
         // On the CPU they exist twice while they are made.
@@ -255,6 +317,9 @@ impl fmt::Display for Outcome {
         if let Some(found) = &self.verification {
             listing.add("verify", verdict(found));
         }
+        if let Some(out) = &self.out {
+            listing.add("Y", out.to_string());
+        }
         write!(f, "{listing}")
     }
 }
@@ -282,7 +347,7 @@ mod tests {
             let report = |threads| {
                 let mut profile = Profile::built_in(&device);
                 profile.costs.tensor_threads = threads;
-                let point = match product.plan(&tensor, &args, &device, &profile).unwrap() {
+                let point = match product.plan(&tensor, (&args, 4), &device, &profile).unwrap() {
                     Plan::Mttkrp(plan) => plan.report().parallelism.clone(),
                     Plan::Ttm(plan) => plan.report().parallelism.clone(),
                 };

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use serde::Serialize;
+use windrow::io::DenseArray;
 use windrow::memory::try_collect;
 use windrow::{
     Algorithm, Csr, Determinism, Device, DeviceKind, Element, Precision, SpmmBuilder, SpmmError, SpmmPlan,
@@ -11,10 +12,11 @@ use windrow::{
 
 use crate::args::VerifyArgs;
 use crate::console::Console;
+use crate::dense::{self, Input};
 use crate::failure::{Exit, Failure, Result};
 use crate::listing::{Align, Table};
 use crate::ordering::PlanRequest;
-use crate::product::run_and_verify;
+use crate::product::{MadeOf, run_and_verify, run_once};
 use crate::{load, units};
 
 /// What `windrow verify` prints, and writes with `--json`.
@@ -65,9 +67,18 @@ enum Outcome {
 }
 
 pub(crate) fn run(args: &VerifyArgs, console: Console) -> Result<()> {
+    let out = dense::output(args.out.as_deref(), &[Some(&args.file), args.b.as_deref()], console)?;
     let options = args.plan.options()?;
+    let b = Input::of("B", args.b.as_deref(), args.read.limits())?;
     let device = args.device.open()?;
     let (a, _) = load::read::<f64>(&args.file, &args.read, console)?;
+    let b = match b {
+        Some(b) => {
+            b.check(a.cols(), b.cols, "a row for each column of A")?;
+            Some(b.read::<f64>(console)?)
+        }
+        None => None,
+    };
     console.note(format_args!(
         "{}: {} × {}, {} entries, on {device}",
         windrow::io::printable(&args.file),
@@ -81,7 +92,8 @@ pub(crate) fn run(args: &VerifyArgs, console: Console) -> Result<()> {
         PlanRequest::new(options, &args.plan, (&a, &device), profile, console)?.settle(&a, console)?;
     let single = try_collect(a.values().iter().map(|&x| f32::from_f64(x)), "values")?;
     let single = a.with_values(single)?;
-    let cases = sweep(&Matrix { double: &a, single: &single }, &request, &device, args, console)?;
+    let cases =
+        sweep(&Matrix { double: &a, single: &single }, &request, &device, (args, b.as_ref()), console)?;
     let number = |wanted: fn(&Outcome) -> bool| cases.iter().filter(|case| wanted(&case.outcome)).count();
     let sweep = Sweep {
         file: args.file.display().to_string(),
@@ -107,7 +119,13 @@ pub(crate) fn run(args: &VerifyArgs, console: Console) -> Result<()> {
         sweep.passed, sweep.failed, sweep.errors
     ))?;
     console.object("verify", &sweep)?;
-    conclusion(&sweep)
+    conclusion(&sweep)?;
+    if let (Some(output), Some(b)) = (out, &b) {
+        let plan = request.builder(&a).width(b.cols()).precision(Precision::F64).build(&device)?;
+        let c = run_once::<f64, f64>(&plan, &a, MadeOf::Given(b))?;
+        console.note(dense::write(output, &c)?);
+    }
+    Ok(())
 }
 
 /// The failure that the exit code tells of: a wrong result before one that could not be had.
@@ -148,9 +166,11 @@ fn sweep(
     a: &Matrix<'_>,
     request: &PlanRequest,
     device: &Device,
-    args: &VerifyArgs,
+    (args, given): (&VerifyArgs, Option<&DenseArray<f64>>),
     console: Console,
 ) -> Result<Vec<Case>> {
+    let width_given = given.map(DenseArray::cols);
+    let widths = width_given.as_ref().map_or(&args.widths[..], std::slice::from_ref);
     let table = Table::new(&[
         ("algorithm", 11, Align::Left),
         ("A, B", 0, Align::Left),
@@ -168,21 +188,25 @@ fn sweep(
         .filter(|(precision, algorithm)| algorithm.supports(*precision))
         .collect();
     let products: usize =
-        combinations.iter().map(|&(precision, _)| outputs(precision).len() * args.widths.len()).sum();
+        combinations.iter().map(|&(precision, _)| outputs(precision).len() * widths.len()).sum();
     let bar = console.steps_bar("verifying", products);
     let mut cases = Vec::with_capacity(products);
     for (precision, algorithm) in combinations {
         bar.set_message(format!("{algorithm} {precision}"));
-        let largest = args.widths.iter().copied().max().unwrap_or(0);
+        let largest = widths.iter().copied().max().unwrap_or(0);
         let plan = match precision {
             Precision::F64 => planned(request.builder(a.double), largest, (precision, algorithm), device),
             _ => planned(request.builder(a.single), largest, (precision, algorithm), device),
         };
         for &output in outputs(precision) {
-            for &width in &args.widths {
+            for &width in widths {
                 let start = Instant::now();
+                let b = match given {
+                    Some(b) => MadeOf::Given(b),
+                    None => MadeOf::Seed { width, seed: args.seed },
+                };
                 let outcome = match &plan {
-                    Ok(plan) => product(plan, a, output, width, args.seed),
+                    Ok(plan) => product(plan, a, output, b),
                     Err(error) => Err(error.clone().into()),
                 };
                 let seconds = start.elapsed().as_secs_f64();
@@ -217,19 +241,13 @@ fn outputs(precision: Precision) -> &'static [Precision] {
     }
 }
 
-fn product(
-    plan: &SpmmPlan,
-    a: &Matrix<'_>,
-    output: Precision,
-    width: usize,
-    seed: u64,
-) -> Result<Verification> {
+fn product(plan: &SpmmPlan, a: &Matrix<'_>, output: Precision, b: MadeOf<'_>) -> Result<Verification> {
     match (plan.precision(), output) {
-        (Precision::F16, Precision::F16) => run_and_verify::<f16, f16>(plan, a.single, width, seed),
-        (Precision::Bf16, Precision::Bf16) => run_and_verify::<bf16, bf16>(plan, a.single, width, seed),
-        (Precision::F64, _) => run_and_verify::<f64, f64>(plan, a.double, width, seed),
+        (Precision::F16, Precision::F16) => run_and_verify::<f16, f16>(plan, a.single, b),
+        (Precision::Bf16, Precision::Bf16) => run_and_verify::<bf16, bf16>(plan, a.single, b),
+        (Precision::F64, _) => run_and_verify::<f64, f64>(plan, a.double, b),
         (precision, _) => {
-            with_element!(precision, T => run_and_verify::<T, <T as Element>::Sum>(plan, a.single, width, seed))
+            with_element!(precision, T => run_and_verify::<T, <T as Element>::Sum>(plan, a.single, b))
         }
     }
 }
@@ -292,7 +310,7 @@ mod tests {
         // Its fields are the library's to extend, so one is made by verifying.
         let a = Csr::<f32>::identity(1).unwrap();
         let plan = Spmm::builder(&a).build(&Device::cpu()).unwrap();
-        let mut found = run_and_verify::<f32, f32>(&plan, &a, 1, 1).unwrap();
+        let mut found = run_and_verify::<f32, f32>(&plan, &a, MadeOf::Seed { width: 1, seed: 1 }).unwrap();
         (found.worst_ratio, found.failures) = (worst_ratio, failures);
         found
     }

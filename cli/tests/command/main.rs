@@ -1,6 +1,7 @@
 //! The built command, run on files: what it prints, and with which code it ends.
 
 mod convert;
+mod dense;
 mod doctor;
 mod doubles;
 mod files;

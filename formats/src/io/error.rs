@@ -134,6 +134,12 @@ pub enum WriteError {
     /// The file name does not tell the format of weights with N:M sparsity.
     #[error("the name does not tell the format; end it in .safetensors or .npz")]
     UnknownNmExtension,
+    /// The file name does not tell the format of a dense matrix.
+    #[error("the name does not tell the format; end it in .npy or .mtx, .gz behind it if you like")]
+    UnknownDenseExtension,
+    /// The parts are no matrix.
+    #[error(transparent)]
+    Matrix(#[from] FormatError),
     /// The format cannot hold this matrix.
     #[error("{format} cannot hold this matrix: {why}; {remedy}")]
     NotRepresentable {

@@ -7,11 +7,14 @@
 //! | DLMC `.smtx` | [`Smtx`](Format::Smtx) | yes | yes, without values |
 //! | `scipy.sparse.save_npz`: CSR, CSC, COO | [`ScipyNpz`](Format::ScipyNpz) | yes | CSR |
 //! | TC-GNN `.npz` | [`TcGnnNpz`](Format::TcGnnNpz) | yes | no |
+//! | a dense tensor in safetensors, [by name](ReadOptions::tensor): what is not zero | [`Safetensors`](Format::Safetensors) | yes | no |
 //!
 //! An order of rows is a text of its own: [`write_permutation`], [`read_permutation`].
 //!
 //! Weights with vector-wise N:M sparsity are files of their own, safetensors or `.npz`: [`write_vector_nm`],
 //! [`read_vector_nm`]. Dense ones are read from safetensors files by name: [`read_tensor`].
+//!
+//! Dense matrices are `.npy` files or Matrix Market arrays: [`read_dense`], [`write_dense`].
 //!
 //! Tensors of three modes are FROSTT `.tns` files: [`read_tns`], [`write_tns`]. They are never read as matrices.
 //!
@@ -39,7 +42,9 @@
 //! rounded to the value type.
 
 mod blocks;
+mod dense;
 mod edge_list;
+mod elements;
 mod entries;
 mod error;
 mod line;
@@ -70,6 +75,7 @@ use blocks::TextSource;
 use sniff::{Sniffed, sniff_prefix};
 use source::Source;
 
+pub use dense::{DenseArray, dense_shape, read_dense, read_dense_from};
 pub use error::{ReadError, WriteError};
 pub use options::{Format, Limits, Progress, ProgressFn, ReadOptions, Stage};
 pub use permutation::{read_permutation, read_permutation_from};
@@ -80,10 +86,10 @@ pub use sniff::sniff;
 pub use tns::{read_tns, read_tns_from};
 pub use vector_nm::{read_vector_nm, read_vector_nm_from};
 pub use write::{
-    NmFormat, NmIndices, Unfinished, WriteOptions, WriteReport, check_target, remove_unfinished,
-    replace_file, write_csr, write_csr_to, write_edge_list, write_matrix_market, write_permutation,
-    write_permutation_to, write_scipy_npz, write_smtx, write_tensors, write_tns, write_tns_to,
-    write_vector_nm, write_vector_nm_npz, write_vector_nm_safetensors,
+    DenseFormat, NmFormat, NmIndices, Unfinished, WriteOptions, WriteReport, check_target, remove_unfinished,
+    replace_file, write_csr, write_csr_to, write_dense, write_dense_to, write_edge_list, write_matrix_market,
+    write_permutation, write_permutation_to, write_scipy_npz, write_smtx, write_tensors, write_tns,
+    write_tns_to, write_vector_nm, write_vector_nm_npz, write_vector_nm_safetensors,
 };
 
 /// A matrix and how it was read.
@@ -145,6 +151,14 @@ fn load<V: Value>(source: Source<'_>, options: &ReadOptions<'_>) -> Result<(Csr<
             Sniffed::Archive => Format::ScipyNpz,
         },
     };
+    if options.tensor.is_some() && format != Format::Safetensors {
+        let (place, what) = ("content".to_owned(), format!("the name of a tensor of {format}"));
+        return Err(ReadError::Unsupported {
+            place,
+            what,
+            remedy: "leave it out; only safetensors have names",
+        });
+    }
     let Source { reader, gzip, .. } = source;
     let text = |reader| TextSource::new(reader, options.limits);
     let Loaded { csr, mut report } = match format {
@@ -152,6 +166,7 @@ fn load<V: Value>(source: Source<'_>, options: &ReadOptions<'_>) -> Result<(Csr<
         Format::EdgeList => edge_list::read(text(reader), options)?,
         Format::Smtx => smtx::read(reader, options)?,
         Format::ScipyNpz | Format::TcGnnNpz => npz::read(reader, options)?,
+        Format::Safetensors => safetensors::read_sparse(reader, options)?,
     };
     report.gzip = gzip;
     report.duplicates_summed = csr.canonicalised().summed_duplicates;

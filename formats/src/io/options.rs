@@ -20,15 +20,16 @@ pub enum Format {
     ScipyNpz,
     /// Arrays `src_li`, `dst_li` and `num_nodes`, as TC-GNN keeps its graphs, `.npz`.
     TcGnnNpz,
+    /// A dense tensor with zeros, such as a pruned layer, `.safetensors`.
+    Safetensors,
 }
 
 impl Format {
     /// Every format that can be read; lists of names keep this order.
-    pub const ALL: [Self; 5] =
-        [Self::MatrixMarket, Self::EdgeList, Self::Smtx, Self::ScipyNpz, Self::TcGnnNpz];
+    pub const ALL: [Self; 6] =
+        [Self::MatrixMarket, Self::EdgeList, Self::Smtx, Self::ScipyNpz, Self::TcGnnNpz, Self::Safetensors];
 
-    pub(super) const LIST: &str =
-        "Matrix Market, SNAP edge lists, DLMC .smtx, scipy.sparse and TC-GNN .npz, each also behind gzip";
+    pub(super) const LIST: &str = "Matrix Market, SNAP edge lists, DLMC .smtx, scipy.sparse and TC-GNN .npz, and safetensors, each also behind gzip";
 
     /// The format's name in one word, for options.
     pub fn name(self) -> &'static str {
@@ -38,6 +39,7 @@ impl Format {
             Self::Smtx => "smtx",
             Self::ScipyNpz => "scipy-npz",
             Self::TcGnnNpz => "tc-gnn-npz",
+            Self::Safetensors => "safetensors",
         }
     }
 }
@@ -50,6 +52,7 @@ impl fmt::Display for Format {
             Self::Smtx => "DLMC .smtx",
             Self::ScipyNpz => "scipy.sparse .npz",
             Self::TcGnnNpz => "TC-GNN .npz",
+            Self::Safetensors => "safetensors",
         })
     }
 }
@@ -183,6 +186,8 @@ pub struct ReadOptions<'a> {
     pub progress: Option<ProgressFn<'a>>,
     /// The format; `None` to find it out from the content. Gzip is always found out.
     pub format: Option<Format>,
+    /// Of safetensors the tensor to read; `None` for the only one.
+    pub tensor: Option<&'a str>,
 }
 
 impl ReadOptions<'_> {
@@ -199,6 +204,7 @@ impl fmt::Debug for ReadOptions<'_> {
             .field("limits", &self.limits)
             .field("progress", &self.progress.map(|_| "Fn(Progress)"))
             .field("format", &self.format)
+            .field("tensor", &self.tensor)
             .finish()
     }
 }

@@ -119,6 +119,13 @@ pub enum Header {
     },
     /// An archive of TC-GNN: a pattern without values.
     TcGnnNpz,
+    /// A dense tensor of a safetensors file.
+    Safetensors {
+        /// Name of the tensor.
+        tensor: String,
+        /// Type of its elements, for example `bf16`.
+        element: &'static str,
+    },
 }
 
 impl Header {
@@ -130,6 +137,7 @@ impl Header {
             Self::Smtx => Format::Smtx,
             Self::ScipyNpz { .. } => Format::ScipyNpz,
             Self::TcGnnNpz => Format::TcGnnNpz,
+            Self::Safetensors { .. } => Format::Safetensors,
         }
     }
 }
@@ -166,6 +174,9 @@ impl fmt::Display for Header {
                 write!(f, "scipy.sparse {storage} of {dtype}")
             }
             Self::TcGnnNpz => f.write_str("TC-GNN graph"),
+            Self::Safetensors { tensor, element } => {
+                write!(f, "safetensors tensor {} of {element}", tensor.escape_debug())
+            }
         }
     }
 }

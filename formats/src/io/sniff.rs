@@ -8,7 +8,7 @@ use super::line::{Line, excerpt};
 use super::metis::is_metis;
 use super::number::{parse_f64, parse_unsigned};
 use super::source::{BYTE_ORDER_MARK, GZIP_MAGIC, read_all, room_for_inflate};
-use super::{Format, Limits, ReadError, matrix_market, npz};
+use super::{Format, Limits, ReadError, matrix_market, npz, safetensors};
 
 /// First bytes of a zip archive that has members.
 pub(super) const ZIP_MAGIC: &[u8] = b"PK\x03\x04";
@@ -67,6 +67,7 @@ fn sniff_within(content: &[u8], limits: &Limits) -> Result<Format, ReadError> {
 pub(super) enum Sniffed {
     /// A zip archive; its members tell the format.
     Archive,
+    /// Text, or tensors behind a header of text.
     Text(Format),
 }
 
@@ -74,6 +75,9 @@ pub(super) enum Sniffed {
 pub(super) fn sniff_prefix(prefix: &[u8]) -> Result<Sniffed, ReadError> {
     if prefix.starts_with(ZIP_MAGIC) {
         return Ok(Sniffed::Archive);
+    }
+    if safetensors::begins(prefix) {
+        return Ok(Sniffed::Text(Format::Safetensors));
     }
     let unknown = |found: String| Err(ReadError::UnknownFormat { found });
     let text = prefix.strip_prefix(BYTE_ORDER_MARK).unwrap_or(prefix);

@@ -36,7 +36,7 @@ use windrow_formats::{Csr, FormatError, OutOfMemory, Value};
 use windrow_preprocess::balance::row_ranges;
 
 use crate::activation::Epilogue;
-use crate::dense::{DenseMut, DenseRef};
+use crate::dense::{DenseMut, DenseRef, MatRef};
 use crate::element::Element;
 use crate::num::index;
 use crate::options::{CpuTasks, Precision};
@@ -52,6 +52,8 @@ pub(crate) use vector::{Lanes, Operand, Storage, Summed};
 const SERIAL_LIMIT: u64 = 1 << 18;
 /// Elements that are worth a task of their own when they are only converted.
 const CONVERSION_ELEMENTS: usize = 1 << 16;
+/// Rows that are made of columns together: a cache line of f32 from each column.
+const STRIDED_ROWS: usize = 16;
 /// Ranges per thread, for products that [`CpuTasks`] is not about.
 const RANGES_PER_THREAD: usize = 8;
 /// What a row costs beside its entries, in entries: the store of its elements.
@@ -217,6 +219,19 @@ pub(crate) fn rounded<T: Value, E: Multiplied>(b: DenseRef<'_, T>) -> Result<Vec
             for (r, row) in (at * together..).zip(rows.chunks_exact_mut(cols)) {
                 E::round_row(b.row(r), row);
             }
+        });
+    }
+    Ok(packed)
+}
+
+/// As [`rounded`], of a matrix whose rows are not consecutive elements.
+pub(crate) fn rounded_strided<T: Value, E: Multiplied>(b: MatRef<'_, T>) -> Result<Vec<E>, OutOfMemory> {
+    let cols = b.cols();
+    let mut packed = try_zeroed::<E>(b.rows() * cols, "an operand in rows")?;
+    if cols > 0 {
+        let together = CONVERSION_ELEMENTS.div_ceil(cols).next_multiple_of(STRIDED_ROWS);
+        each_chunk(&mut packed, together * cols, &|at, rows| {
+            b.copy_rows(at * together, cols, rows, |x| E::from_f64(x.to_f64()));
         });
     }
     Ok(packed)

@@ -1,5 +1,7 @@
 //! What can go wrong with any product: its operands, its memory, its device.
 
+use std::convert::Infallible;
+
 use thiserror::Error;
 use windrow_formats::{FormatError, OutOfMemory};
 
@@ -45,6 +47,36 @@ pub enum PlanError {
         cols: usize,
         /// Leading dimension, in elements.
         ld: usize,
+    },
+    /// Strides that give elements no place of their own.
+    #[error(
+        "a {} × {} matrix with {} elements from row to row and {} from column to column {why}; copy it to \
+         consecutive rows",
+        shape.0, shape.1, strides.0, strides.1
+    )]
+    Strides {
+        /// Rows and columns of the matrix.
+        shape: (usize, usize),
+        /// Elements from row to row, and from column to column.
+        strides: (isize, isize),
+        /// What is wrong with them.
+        why: &'static str,
+    },
+    /// A slice that ends before its matrix, which has strides.
+    #[error(
+        "{len} elements cannot hold {} × {} with {} elements from row to row and {} from column to column: {needed} \
+         are needed",
+        shape.0, shape.1, strides.0, strides.1
+    )]
+    StridedTooShort {
+        /// Elements that the slice has.
+        len: usize,
+        /// Elements up to the last one of the matrix.
+        needed: usize,
+        /// Rows and columns of the matrix.
+        shape: (usize, usize),
+        /// Elements from row to row, and from column to column.
+        strides: (isize, isize),
     },
     /// Packed elements that are more or fewer than the matrix has.
     #[error("{operand} has {len} elements but must have {rows} × {cols}, row after row without padding")]
@@ -212,6 +244,13 @@ pub enum PlanError {
     /// The matrix, or a layout of it, could not be built.
     #[error(transparent)]
     Format(#[from] FormatError),
+}
+
+/// For conversions of operands that cannot fail.
+impl From<Infallible> for PlanError {
+    fn from(never: Infallible) -> Self {
+        match never {}
+    }
 }
 
 impl From<OutOfMemory> for PlanError {

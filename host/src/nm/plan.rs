@@ -12,14 +12,14 @@ use super::operands::Operands;
 use super::options::ActivationLayout;
 use super::report::NmReport;
 use crate::activation::Epilogue;
-use crate::dense::{DenseMut, DenseRef};
+use crate::dense::{DenseMut, DenseRef, MatRef};
 use crate::device::{Device, DeviceBuffer};
 use crate::element::{Element, output_type};
 use crate::error::NmError;
 use crate::matrix::{DeviceMatrix, elements};
 use crate::options::Precision;
 use crate::plan::{
-    Rounded, check_device, check_element, check_index, check_ld, check_shape, output_on, queue_of,
+    Rounded, check_device, check_element, check_index, check_ld, check_shape, operand, output_on, queue_of,
 };
 
 /// Weights laid out for products `C[m×n] ← act(α·scale·A[m×k]·W[k×n] + β·C + bias)` on one device.
@@ -93,11 +93,12 @@ impl NmSpmmPlan {
         Ok(c)
     }
 
-    /// `C ← act(α·scale·A·W + β·C + bias)` for matrices in host memory. `A` is m × k, or k × m as the plan's
-    /// [layout](ActivationLayout) says.
+    /// `C ← act(α·scale·A·W + β·C + bias)` for matrices in host memory, of any element types but f64. `A` is m × k, or
+    /// k × m as the plan's [layout](ActivationLayout) says: a [`MatRef`], or what becomes one.
     ///
     /// # Errors
-    /// - [`PlanError::OperandShape`](crate::PlanError::OperandShape) if the sizes do not fit;
+    /// - [`PlanError::OperandShape`](crate::PlanError::OperandShape) if the sizes do not fit,
+    ///   [`PlanError::Strides`](crate::PlanError::Strides) if `A` cannot be read;
     /// - [`PlanError::TooLarge`](crate::PlanError::TooLarge), [`PlanError::Device`](crate::PlanError::Device).
     ///
     /// # Examples
@@ -112,27 +113,28 @@ impl NmSpmmPlan {
     /// assert_eq!(c, [0.0, 4.0, 3.0, 16.0]); // max(2 − 5, 0), 3 + 1, 8 − 5, 15 + 1
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn run_host(
+    pub fn run_host<'a, A: Element<Sum = f32>, C: Element<Sum = f32>>(
         &self,
         run: &Epilogue<'_, f32, [f32]>,
-        a: DenseRef<'_, f32>,
-        c: DenseMut<'_, f32>,
+        a: impl TryInto<MatRef<'a, A>, Error: Into<crate::PlanError>>,
+        c: DenseMut<'_, C>,
     ) -> Result<(), NmError> {
+        let a = operand(a)?;
         self.check_shapes((a.rows(), a.cols()), (c.rows(), c.cols()), run.bias.map(<[f32]>::len))?;
         match self.precision {
-            Precision::F32 | Precision::Tf32 => self.run_as::<f32>(run, a, c),
-            Precision::F16 => self.run_as::<f16>(run, a, c),
-            Precision::Bf16 => self.run_as::<bf16>(run, a, c),
+            Precision::F32 | Precision::Tf32 => self.run_as::<f32, _, _>(run, a, c),
+            Precision::F16 => self.run_as::<f16, _, _>(run, a, c),
+            Precision::Bf16 => self.run_as::<bf16, _, _>(run, a, c),
             Precision::F64 => Err(self.unsupported()),
         }
     }
 
     /// Runs with an `A` of the plan's element type; on a GPU by way of copies.
-    fn run_as<E: Element<Sum = f32>>(
+    fn run_as<E: Element<Sum = f32>, A: Element, C: Element<Sum = f32>>(
         &self,
         run: &Epilogue<'_, f32, [f32]>,
-        a: DenseRef<'_, f32>,
-        mut c: DenseMut<'_, f32>,
+        a: MatRef<'_, A>,
+        mut c: DenseMut<'_, C>,
     ) -> Result<(), NmError> {
         let rounded = Rounded::<E>::new(a)?;
         let a = rounded.view()?;

@@ -66,7 +66,7 @@ pub(crate) fn check_shape(
 }
 
 /// A packed operand with all its elements.
-pub(crate) fn check_packed<'a, T: Real>(
+pub(crate) fn check_packed<'a, T>(
     operand: &'static str,
     data: &'a [T],
     (rows, cols): (usize, usize),

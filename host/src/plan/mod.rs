@@ -20,7 +20,7 @@ pub(crate) use checks::{
 pub(crate) use geometry::{division, short_row_groups};
 pub(crate) use launch::{Blocks, Lane, Launcher, MAX_BLOCK_COLUMNS, MAX_INDEX, start};
 pub(crate) use on::On;
-pub(crate) use operands::{Rounded, factor, output_on, with_sums};
+pub(crate) use operands::{Rounded, factor, operand, output_on, with_sums};
 pub(crate) use per_stream::{OfStream, PREPARE, PerStream};
 pub(crate) use placing::{Index, NewValues, RoundedValues, Rounding, Target, copy_on_device};
 pub use report::{ArraySize, StageTime};

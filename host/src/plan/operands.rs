@@ -3,11 +3,11 @@
 use std::any::TypeId;
 use std::borrow::Cow;
 
-use windrow_formats::OutOfMemory;
 use windrow_formats::memory::try_zeroed;
+use windrow_formats::{OutOfMemory, Value};
 
 use crate::cpu;
-use crate::dense::{DenseMut, DenseRef};
+use crate::dense::{DenseMut, DenseRef, MatRef};
 use crate::device::Device;
 use crate::element::{Element, Real};
 use crate::error::PlanError;
@@ -22,14 +22,14 @@ pub(crate) struct Rounded<'a, E: Element> {
 }
 
 impl<'a, E: Element> Rounded<'a, E> {
-    pub(crate) fn new<T: Real>(matrix: DenseRef<'a, T>) -> Result<Self, OutOfMemory> {
+    pub(crate) fn new<T: Element>(matrix: MatRef<'a, T>) -> Result<Self, OutOfMemory> {
         let (rows, cols) = (matrix.rows(), matrix.cols());
-        Ok(match is_same::<T, E>() {
-            true => {
-                Self { data: Cow::Borrowed(bytemuck::cast_slice(matrix.data())), rows, cols, ld: matrix.ld() }
-            }
-            false => Self { data: Cow::Owned(cpu::rounded(matrix)?), rows, cols, ld: cols },
-        })
+        let (data, ld) = match matrix.as_rows() {
+            Some(rows) if is_same::<T, E>() => (Cow::Borrowed(bytemuck::cast_slice(rows.data())), rows.ld()),
+            Some(rows) => (Cow::Owned(cpu::rounded(rows)?), cols),
+            None => (Cow::Owned(cpu::rounded_strided(matrix)?), cols),
+        };
+        Ok(Self { data, rows, cols, ld })
     }
 
     pub(crate) fn view(&self) -> Result<DenseRef<'_, E>, PlanError> {
@@ -43,9 +43,9 @@ fn is_same<T: 'static, U: 'static>() -> bool {
 
 /// Runs `product` for a `C` of the type of its sums; a `C` of another type is rounded from one, which begins with what
 /// `C` held unless `beta` is 0.
-pub(crate) fn with_sums<T: Real, S: Real, E: From<PlanError>>(
+pub(crate) fn with_sums<T: Element, S: Real, E: From<PlanError>>(
     mut c: DenseMut<'_, T>,
-    beta: T,
+    beta: T::Sum,
     product: impl FnOnce(DenseMut<'_, S>) -> Result<(), E>,
 ) -> Result<(), E> {
     let (rows, cols, ld) = (c.rows(), c.cols(), c.ld());
@@ -53,7 +53,7 @@ pub(crate) fn with_sums<T: Real, S: Real, E: From<PlanError>>(
         let data = bytemuck::cast_slice_mut(c.data_mut());
         return product(DenseMut::try_new(data, rows, cols, ld)?);
     }
-    let mut sums: Vec<S> = match beta == T::ZERO {
+    let mut sums: Vec<S> = match beta == <T::Sum as Value>::ZERO {
         true => try_zeroed(rows * cols, "sums of C").map_err(PlanError::from)?,
         false => cpu::rounded(c.as_ref()).map_err(PlanError::from)?,
     };
@@ -64,18 +64,25 @@ pub(crate) fn with_sums<T: Real, S: Real, E: From<PlanError>>(
     Ok(())
 }
 
+/// A dense operand of a call that takes those of other crates, too.
+pub(crate) fn operand<'a, T: 'a>(
+    matrix: impl TryInto<MatRef<'a, T>, Error: Into<PlanError>>,
+) -> Result<MatRef<'a, T>, PlanError> {
+    matrix.try_into().map_err(Into::into)
+}
+
 /// A factor in the type of a plan's sums.
 pub(crate) fn factor<T: Real, S: Real>(x: T) -> S {
     S::from_f64(x.to_f64())
 }
 
 /// `C` on the device, as a product finds it: zeros if nothing of what it held is kept.
-pub(crate) fn output_on<S: Real>(
+pub(crate) fn output_on<C: Element>(
     device: &Device,
-    c: DenseRef<'_, S>,
-    beta: S,
-) -> Result<DeviceMatrix<S>, PlanError> {
-    match beta == S::ZERO {
+    c: DenseRef<'_, C>,
+    beta: C::Sum,
+) -> Result<DeviceMatrix<C>, PlanError> {
+    match beta == <C::Sum as Value>::ZERO {
         true => DeviceMatrix::zeros(device, c.rows(), c.cols()),
         false => DeviceMatrix::upload(device, c),
     }

@@ -10,7 +10,7 @@ use super::gpu::{GpuSddmm, Operands};
 use super::host::{HostSddmm, scale_of};
 use super::options::SddmmForm;
 use super::report::SddmmReport;
-use crate::dense::DenseRef;
+use crate::dense::{DenseRef, MatRef};
 use crate::device::{Device, DeviceBuffer, Stream};
 use crate::element::{BySum, Element, Real, is_narrow, kernel_factor};
 use crate::error::SddmmError;
@@ -18,7 +18,7 @@ use crate::matrix::DeviceMatrix;
 use crate::options::Precision;
 use crate::plan::{
     MAX_INDEX, On, Rounded, check_count, check_device, check_element, check_index, check_ld, check_packed,
-    check_shape, check_sums, factor,
+    check_shape, check_sums, factor, operand,
 };
 use crate::view::{DeviceSlice, DeviceSliceMut, DeviceView};
 use crate::with_element;
@@ -74,34 +74,51 @@ impl SddmmPlan {
     /// assert!(plan.run(&[1.0, 10.0], &[5.0]).is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn run<T: Real>(&self, x: &[T], y: &[T]) -> Result<Vec<T>, SddmmError> {
+    pub fn run<T: Element>(&self, x: &[T], y: &[T]) -> Result<Vec<T>, SddmmError> {
         let inner = match (self.rows, self.cols) {
             (0, 0) => 0,
             (0, n) => y.len() / n,
             (m, _) => x.len() / m,
         };
         let (x, y) = (check_packed("X", x, (self.rows, inner))?, check_packed("Y", y, (self.cols, inner))?);
-        self.run_host(T::ONE, x, y)
+        self.run_host(<T::Sum as Value>::ONE, x, y)
     }
 
-    /// `α·(X·Yᵀ) ⊙ A` for matrices in host memory.
+    /// `α·(X·Yᵀ) ⊙ A` for matrices in host memory, row-major or column-major: each a [`MatRef`], a [`DenseRef`], a
+    /// [`Dense`](crate::Dense), or with the feature `ndarray` an array of two dimensions. Sums are rounded once, to
+    /// `T`.
     ///
     /// # Errors
-    /// - [`PlanError::OperandShape`](crate::PlanError::OperandShape) if the sizes do not fit;
+    /// - [`PlanError::OperandShape`](crate::PlanError::OperandShape) if the sizes do not fit,
+    ///   [`PlanError::Strides`](crate::PlanError::Strides) if a matrix cannot be read;
     /// - [`PlanError::TooLarge`](crate::PlanError::TooLarge), [`PlanError::Device`](crate::PlanError::Device).
-    pub fn run_host<T: Real>(
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, Device, MatRef, Sddmm};
+    ///
+    /// let plan = Sddmm::builder(&Csr::<f32>::identity(2)?).build(&Device::cpu())?;
+    /// let x = MatRef::row_major(&[1.0f32, 2.0, 3.0, 4.0], 2, 2)?;
+    /// let y_transposed = MatRef::row_major(&[1.0f32, 10.0, 0.0, 1.0], 2, 2)?; // Yᵀ is d × n
+    /// assert_eq!(plan.run_host(1.0, x, y_transposed.transposed())?, [1.0, 34.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_host<'d, T: Element>(
         &self,
-        alpha: T,
-        x: DenseRef<'_, T>,
-        y: DenseRef<'_, T>,
+        alpha: T::Sum,
+        x: impl TryInto<MatRef<'d, T>, Error: Into<crate::PlanError>>,
+        y: impl TryInto<MatRef<'d, T>, Error: Into<crate::PlanError>>,
     ) -> Result<Vec<T>, SddmmError> {
+        let (x, y) = (operand(x)?, operand(y)?);
         self.check_shapes((x.rows(), x.cols()), (y.rows(), y.cols()))?;
         with_element!(self.precision, E => {
             let (x, y) = (Rounded::<E>::new(x)?, Rounded::<E>::new(y)?);
             let out = self.run_as(factor(alpha), x.view()?, y.view()?)?;
             Ok(match bytemuck::allocation::try_cast_vec(out) {
                 Ok(same) => same,
-                Err((_, out)) => try_collect(out.into_iter().map(factor), "the result")?,
+                Err((_, out)) => {
+                    try_collect(out.into_iter().map(|sum| T::from_f64(sum.to_f64())), "the result")?
+                }
             })
         })
     }

@@ -1,31 +1,32 @@
 //! Runs of a plan: operands in host memory, on the device, and what is done with the sums.
 
-use windrow_formats::memory::try_zeroed;
+use windrow_formats::Value;
 
 use super::operands::{Finish, Operands};
 use super::plan::{Body, SpmmPlan};
 use super::state::Budget;
 use crate::activation::{Activation, Epilogue};
 use crate::cpu;
-use crate::dense::{DenseMut, DenseRef};
+use crate::dense::{Dense, DenseMut, DenseRef, MatRef};
 use crate::device::{DeviceBuffer, Stream};
-use crate::element::{Element, Real};
+use crate::element::Element;
 use crate::error::{PlanError, SpmmError};
 use crate::matrix::DeviceMatrix;
 use crate::num::wide;
 use crate::options::Precision;
 use crate::plan::{
-    On, Rounded, check_device, check_element, check_index, check_shape, factor, output_on, with_sums,
+    On, Rounded, check_device, check_element, check_index, check_shape, factor, operand, output_on, with_sums,
 };
 use crate::view::{DeviceSlice, DeviceView, DeviceViewMut};
 use crate::with_element;
 
 impl SpmmPlan {
     /// `A·B` for a `B` of k × n in host memory, row after row without padding; `n` follows from its length (for
-    /// k = 0 it is the plan's width). The result is m × n, likewise. `T` is f32 or f64, whatever the plan's precision:
-    /// `B` is rounded to that, and sums to `T`.
+    /// k = 0 it is the plan's width). The result is m × n, likewise. `T` is any element type, whatever the plan's
+    /// precision: `B` is rounded to that, and sums to `T`.
     ///
-    /// Copies `B` to the device and the result back; see [`run_into`](Self::run_into) for matrices that stay there.
+    /// Copies `B` to the device and the result back; see [`run_into`](Self::run_into) for matrices that stay there, and
+    /// [`run_dense`](Self::run_dense) for column-major ones and those of other crates.
     ///
     /// # Errors
     /// - [`SpmmError::PackedLength`] if `b` is not a whole number of columns;
@@ -41,36 +42,75 @@ impl SpmmPlan {
     /// assert!(plan.run(&[1.0, 2.0, 3.0]).is_err()); // 3 elements are no 2 × n
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn run<T: Real>(&self, b: &[T]) -> Result<Vec<T>, SpmmError> {
+    pub fn run<T: Element>(&self, b: &[T]) -> Result<Vec<T>, SpmmError> {
         let n = match self.cols {
             0 if b.is_empty() => self.width,
             0 => return Err(SpmmError::PackedLength { len: b.len(), a_cols: 0 }),
             k if b.len().is_multiple_of(k) => b.len() / k,
             k => return Err(SpmmError::PackedLength { len: b.len(), a_cols: k }),
         };
-        let len = self.rows.checked_mul(n).ok_or_else(|| too_wide(n))?;
-        let mut c = try_zeroed::<T>(len, "C")?;
-        let (b, c_view) = (DenseRef::packed(b, self.cols, n)?, DenseMut::packed(&mut c, self.rows, n)?);
-        self.run_host(T::ONE, b, T::ZERO, c_view)?;
+        Ok(self.run_dense(DenseRef::packed(b, self.cols, n)?)?.into_data())
+    }
+
+    /// `A·B` for a `B` in host memory, row-major or column-major: a [`MatRef`], a [`DenseRef`], a [`Dense`], or with
+    /// the feature `ndarray` an array of two dimensions.
+    ///
+    /// # Errors
+    /// - [`SpmmError::InnerDim`] unless `B` has k rows; [`PlanError::Strides`] if it cannot be read;
+    /// - [`PlanError::TooLarge`], [`PlanError::Device`].
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, Device, MatRef, Spmm, f16};
+    ///
+    /// let a = Csr::from_dense(2, 2, &[0.0f32, 2.0, 1.0, 0.0])?;
+    /// let plan = Spmm::builder(&a).build(&Device::cpu())?;
+    /// let columns = [1.0, 2.0, 3.0, 4.0].map(f16::from_f32);
+    /// let c = plan.run_dense(MatRef::col_major(&columns, 2, 2)?)?;
+    /// assert_eq!((c.row(0), c.row(1)), (&[4.0, 8.0].map(f16::from_f32)[..], &[1.0, 3.0].map(f16::from_f32)[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_dense<'b, T: Element>(
+        &self,
+        b: impl TryInto<MatRef<'b, T>, Error: Into<PlanError>>,
+    ) -> Result<Dense<T>, SpmmError> {
+        let b = operand(b)?;
+        self.check_shapes((b.rows(), b.cols()), (self.rows, b.cols()))?;
+        self.rows.checked_mul(b.cols()).ok_or_else(|| too_wide(b.cols()))?;
+        let mut c = Dense::zeros(self.rows, b.cols())?;
+        self.run_host(<T::Sum as Value>::ONE, b, <T::Sum as Value>::ZERO, c.view_mut())?;
         Ok(c)
     }
 
-    /// `C ← α·A·B + β·C` for matrices in host memory. Elements of `C` between its columns and its leading
-    /// dimension are not touched.
+    /// `C ← α·A·B + β·C` for matrices in host memory, of any element types; `B` as for
+    /// [`run_dense`](Self::run_dense). Elements of `C` between its columns and its leading dimension are not touched.
     ///
     /// # Errors
-    /// - [`SpmmError::InnerDim`], [`PlanError::OutputShape`] if the sizes do not fit;
+    /// - [`SpmmError::InnerDim`], [`PlanError::OutputShape`] if the sizes do not fit; [`PlanError::Strides`] if `B`
+    ///   cannot be read;
     /// - [`PlanError::TooLarge`], [`PlanError::Device`].
-    pub fn run_host<T: Real>(
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, Dense, DenseRef, Device, Spmm, bf16};
+    ///
+    /// let plan = Spmm::builder(&Csr::<f32>::identity(2)?).build(&Device::cpu())?;
+    /// let (b, mut c) = ([bf16::ONE; 4], Dense::try_new(vec![10.0f32; 4], 2, 2)?);
+    /// plan.run_host(0.5, DenseRef::packed(&b, 2, 2)?, 1.0, c.view_mut())?; // bf16 in, f32 out
+    /// assert_eq!(c.data(), [10.5; 4]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_host<'b, B: Element, C: Element<Sum = B::Sum>>(
         &self,
-        alpha: T,
-        b: DenseRef<'_, T>,
-        beta: T,
-        c: DenseMut<'_, T>,
+        alpha: B::Sum,
+        b: impl TryInto<MatRef<'b, B>, Error: Into<PlanError>>,
+        beta: B::Sum,
+        c: DenseMut<'_, C>,
     ) -> Result<(), SpmmError> {
+        let b = operand(b)?;
         self.check_shapes((b.rows(), b.cols()), (c.rows(), c.cols()))?;
-        with_element!(self.precision, B => with_sums(c, beta, |c| {
-            self.run_as(factor(alpha), Rounded::<B>::new(b)?.view()?, factor(beta), c)
+        with_element!(self.precision, E => with_sums(c, beta, |c| {
+            self.run_as(factor(alpha), Rounded::<E>::new(b)?.view()?, factor(beta), c)
         }))
     }
 

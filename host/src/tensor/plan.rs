@@ -8,15 +8,15 @@ use windrow_formats::memory::try_zeroed;
 use super::host::HostMttkrp;
 use super::report::MttkrpReport;
 use crate::activation::Epilogue;
-use crate::dense::{DenseMut, DenseRef};
+use crate::dense::{DenseMut, DenseRef, MatRef};
 use crate::device::Device;
-use crate::element::{BySum, Element, Real};
+use crate::element::{BySum, Element};
 use crate::error::TensorError;
 use crate::matrix::{DeviceMatrix, elements};
 use crate::options::Precision;
 use crate::plan::{
     Bits, On, Rounded, check_count, check_device, check_element, check_index, check_ld, check_packed,
-    check_shape, factor, output_on, with_sums,
+    check_shape, factor, operand, output_on, with_sums,
 };
 use crate::spmm::{Budget, Finish, GpuPlan, Operands, SecondFactor};
 use crate::with_element;
@@ -65,7 +65,7 @@ impl MttkrpPlan {
     /// # Errors
     /// - [`PlanError::PackedCount`](crate::PlanError::PackedCount) if the lengths are no K × n and L × n;
     /// - [`PlanError::TooLarge`](crate::PlanError::TooLarge), [`PlanError::Device`](crate::PlanError::Device).
-    pub fn run<T: Real>(&self, b: &[T], c: &[T]) -> Result<Vec<T>, TensorError> {
+    pub fn run<T: Element>(&self, b: &[T], c: &[T]) -> Result<Vec<T>, TensorError> {
         let [rows, b_rows, c_rows] = self.dims;
         let n = match (b_rows, c_rows) {
             (0, 0) => self.width,
@@ -74,23 +74,27 @@ impl MttkrpPlan {
         };
         let factors = [check_packed("B", b, (b_rows, n))?, check_packed("C", c, (c_rows, n))?];
         let mut y = try_zeroed::<T>(elements(rows, n, n)?, "Y")?;
-        self.run_host(T::ONE, factors, T::ZERO, DenseMut::packed(&mut y, rows, n)?)?;
+        let (one, zero) = (<T::Sum as Value>::ONE, <T::Sum as Value>::ZERO);
+        self.run_host(one, factors, zero, DenseMut::packed(&mut y, rows, n)?)?;
         Ok(y)
     }
 
-    /// `Y ← α·A·(B ⊙ C) + β·Y` for matrices in host memory, the factors `B` and `C` in this order. Elements of `Y`
-    /// between its columns and its leading dimension are not touched.
+    /// `Y ← α·A·(B ⊙ C) + β·Y` for matrices in host memory, the factors `B` and `C` in this order, row-major or
+    /// column-major: [`MatRef`]s, or what becomes one. Elements of `Y` between its columns and its leading dimension
+    /// are not touched.
     ///
     /// # Errors
-    /// - [`PlanError::OperandShape`](crate::PlanError::OperandShape) if the sizes do not fit;
+    /// - [`PlanError::OperandShape`](crate::PlanError::OperandShape) if the sizes do not fit,
+    ///   [`PlanError::Strides`](crate::PlanError::Strides) if a factor cannot be read;
     /// - [`PlanError::TooLarge`](crate::PlanError::TooLarge), [`PlanError::Device`](crate::PlanError::Device).
-    pub fn run_host<T: Real>(
+    pub fn run_host<'f, T: Element, O: Element<Sum = T::Sum>>(
         &self,
-        alpha: T,
-        [b, c]: [DenseRef<'_, T>; 2],
-        beta: T,
-        y: DenseMut<'_, T>,
+        alpha: T::Sum,
+        [b, c]: [impl TryInto<MatRef<'f, T>, Error: Into<crate::PlanError>>; 2],
+        beta: T::Sum,
+        y: DenseMut<'_, O>,
     ) -> Result<(), TensorError> {
+        let (b, c) = (operand(b)?, operand(c)?);
         self.check_shapes([(b.rows(), b.cols()), (c.rows(), c.cols())], (y.rows(), y.cols()))?;
         with_element!(self.precision, E => {
             let (b, c) = (Rounded::<E>::new(b)?, Rounded::<E>::new(c)?);

@@ -7,10 +7,10 @@ use windrow_formats::{Csf3, Csr, Value};
 
 use super::point::default_point;
 use super::slices::level_dims;
-use crate::dense::{DenseMut, DenseRef};
+use crate::dense::{DenseMut, MatRef};
 use crate::device::Device;
-use crate::element::{Element, Real};
-use crate::error::SpmmError;
+use crate::element::Element;
+use crate::error::{PlanError, SpmmError};
 use crate::matrix::DeviceMatrix;
 use crate::options::{Algorithm, Determinism, Precision};
 use crate::parallelism::{AtomicParallelism, GroupLaunch};
@@ -108,7 +108,7 @@ impl<'a, V: Value> TtmBuilder<'a, V> {
     ///
     /// # Errors
     /// As [`SpmmBuilder::build`](crate::SpmmBuilder::build), for a matrix with a row for each fiber;
-    /// [`PlanError::Format`](crate::PlanError::Format) for 2³² fibers or more.
+    /// [`PlanError::Format`] for 2³² fibers or more.
     pub fn build(&self, device: &Device) -> Result<TtmPlan, SpmmError> {
         if device.machine().is_none() {
             // The fibers as rows are the plan, and there before it is.
@@ -158,7 +158,7 @@ impl TtmPlan {
     ///
     /// # Errors
     /// As [`SpmmPlan::run`].
-    pub fn run<T: Real>(&self, b: &[T]) -> Result<Vec<T>, SpmmError> {
+    pub fn run<T: Element>(&self, b: &[T]) -> Result<Vec<T>, SpmmError> {
         self.product.run(b)
     }
 
@@ -166,12 +166,12 @@ impl TtmPlan {
     ///
     /// # Errors
     /// As [`SpmmPlan::run_host`].
-    pub fn run_host<T: Real>(
+    pub fn run_host<'b, T: Element, O: Element<Sum = T::Sum>>(
         &self,
-        alpha: T,
-        b: DenseRef<'_, T>,
-        beta: T,
-        y: DenseMut<'_, T>,
+        alpha: T::Sum,
+        b: impl TryInto<MatRef<'b, T>, Error: Into<PlanError>>,
+        beta: T::Sum,
+        y: DenseMut<'_, O>,
     ) -> Result<(), SpmmError> {
         self.product.run_host(alpha, b, beta, y)
     }

@@ -85,6 +85,15 @@ pub(super) fn read<V: Value>(
     Ok(Loaded { csr, report })
 }
 
+/// All values that the file lists, in pieces.
+pub(super) fn values(header: &MatrixHeader, source: TextSource<'_>) -> Result<Vec<Vec<f64>>, ReadError> {
+    let records = parse_records(source, &Values(header.field), header.entries, |line| header.too_many(line))?;
+    match records.count < header.entries {
+        true => Err(header.too_few(records.count, records.lines)),
+        false => Ok(records.blocks),
+    }
+}
+
 /// Entries in their buckets, and how many of them the file names.
 type Placed<V> = (Grouped<(u32, u32, V)>, u64);
 

@@ -4,9 +4,11 @@
 //! its shape and type ask for, and overlaps no other. Shapes, types and metadata are checked here.
 
 mod dense;
+mod sparse;
 mod vector_nm;
 
 pub use dense::{DenseTensor, read_tensor, read_tensor_from};
+pub(super) use sparse::read as read_sparse;
 pub(super) use vector_nm::read as read_vector_nm;
 
 use half::{bf16, f16};
@@ -68,6 +70,30 @@ fn bytes_of_header(content: &[u8]) -> u64 {
     KEPT * len.min(LONGEST).min(content.len() as u64)
 }
 
+/// Names of tensors, for messages.
+fn listed(names: &[String]) -> String {
+    let mut listed: Vec<String> = names.iter().take(LISTED).map(|name| excerpt(name.as_bytes())).collect();
+    if names.len() > LISTED {
+        listed.push(format!("{} more", names.len() - LISTED));
+    }
+    if listed.is_empty() { "no tensor".to_owned() } else { listed.join(", ") }
+}
+
+/// The error of elements that are no numbers here.
+fn unsupported(place: String, dtype: Dtype) -> ReadError {
+    let what = format!("the type {dtype}");
+    ReadError::Unsupported {
+        place,
+        what,
+        remedy: "save it as f32, f16, bf16 or f64; in Python, tensor.float()",
+    }
+}
+
+/// Whether content that may be anything begins as a safetensors file does: text has no zeros.
+pub(super) fn begins(content: &[u8]) -> bool {
+    is_safetensors(content) && content[4..HEADER_AT] == [0; 4]
+}
+
 /// A file of tensors.
 struct Tensors<'a> {
     metadata: Metadata,
@@ -90,13 +116,7 @@ impl<'a> Tensors<'a> {
 
     /// The names, in the order of the tensors in the file, for messages.
     fn listed(&self) -> String {
-        let names = self.metadata.offset_keys();
-        let mut listed: Vec<String> =
-            names.iter().take(LISTED).map(|name| excerpt(name.as_bytes())).collect();
-        if names.len() > LISTED {
-            listed.push(format!("{} more", names.len() - LISTED));
-        }
-        if listed.is_empty() { "no tensor".to_owned() } else { listed.join(", ") }
+        listed(&self.metadata.offset_keys())
     }
 
     /// What the metadata has for `key`.
@@ -188,13 +208,7 @@ impl Tensor<'_> {
             Dtype::F16 => map_elements!(data, f16, |x| V::from_f32(x.to_f32())),
             Dtype::BF16 => map_elements!(data, bf16, |x| V::from_f32(x.to_f32())),
             Dtype::F64 => map_elements!(data, f64, |x| V::from_f64(x)),
-            other => {
-                return Err(ReadError::Unsupported {
-                    place: self.place(),
-                    what: format!("the type {other}"),
-                    remedy: "save it as f32, f16, bf16 or f64; in Python, tensor.float()",
-                });
-            }
+            other => return Err(unsupported(self.place(), other)),
         })
     }
 }

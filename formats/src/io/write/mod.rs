@@ -1,6 +1,7 @@
 //! Writers: a matrix to a file, in a format that the file's name tells or the caller names; orders of rows;
 //! tensors.
 
+mod dense;
 mod npz;
 mod permutation;
 mod replacement;
@@ -18,6 +19,7 @@ use super::{Format, Progress, ProgressFn, Stage, WriteError};
 use crate::memory::try_with_room;
 use crate::{Csr, OutOfMemory, Value};
 
+pub use dense::{DenseFormat, write_dense, write_dense_to};
 pub use npz::write_scipy_npz;
 pub use permutation::{write_permutation, write_permutation_to};
 pub use replacement::{Unfinished, check_target, remove_unfinished, replace_file};
@@ -210,7 +212,7 @@ fn by_name(path: &Path) -> (Option<Format>, bool) {
 fn check<V: Value>(format: Format, csr: &Csr<V>) -> Result<(), WriteError> {
     match format {
         Format::EdgeList => text::check_edge_list(csr),
-        Format::TcGnnNpz => Err(WriteError::NotRepresentable {
+        Format::TcGnnNpz | Format::Safetensors => Err(WriteError::NotRepresentable {
             format,
             why: "there is no writer for it".to_owned(),
             remedy: "write a scipy.sparse .npz or Matrix Market",
@@ -229,6 +231,6 @@ fn write_format<V: Value>(
         Format::MatrixMarket => text::matrix_market(writer, csr, told),
         Format::Smtx => text::smtx(writer, csr, told),
         Format::EdgeList => text::edge_list(writer, csr, told),
-        Format::ScipyNpz | Format::TcGnnNpz => npz::scipy(writer, csr, told),
+        Format::ScipyNpz | Format::TcGnnNpz | Format::Safetensors => npz::scipy(writer, csr, told),
     }
 }

@@ -1,0 +1,43 @@
+//! The numbered examples of the host crate: they run, without a GPU too, and print what they are for.
+//!
+//! `cargo test` has built them when it runs this, beside the tests; where nobody did, for example in a bundle, they are
+//! skipped.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// An example, and a part of what it prints.
+const EXAMPLES: [(&str, &str); 8] = [
+    ("01_hello_spmm", "C = [[7.0, 70.0], [6.0, 60.0]]"),
+    ("02_file_and_plan", "C is 496 × 64"),
+    ("03_reuse_plan", "new A·1  = [2.0, 1.0]"),
+    ("04_sddmm_softmax", "weights: ["),
+    ("05_nm_weights", "kept 8192 of 32768 weights"),
+    ("06_mttkrp", "mode 0: [[2.0, 2.5], [6.0, 0.0]]"),
+    ("07_verify_report", "with 1000 bytes: the plan needs"),
+    ("08_own_stream", "C = [6.0, 8.0, 1.0, 2.0]"),
+];
+
+/// Where cargo puts examples: `target/PROFILE/examples`, beside the `deps` that this test is in.
+fn folder() -> Option<PathBuf> {
+    let own = std::env::current_exe().ok()?;
+    Some(own.parent()?.parent()?.join("examples"))
+}
+
+#[test]
+fn numbered_examples_run() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let built = folder().unwrap_or_default();
+    let path = |name: &str| built.join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
+    let missing = EXAMPLES.iter().filter(|(name, _)| !path(name).is_file()).count();
+    if missing > 0 {
+        windrow_testkit::announce_skip("numbered examples", missing, "they are not built here");
+    }
+    for (name, part) in EXAMPLES.iter().filter(|(name, _)| path(name).is_file()) {
+        let output = Command::new(path(name)).current_dir(&root).output().expect("the example starts");
+        let (printed, told) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{name}: {told}");
+        assert!(printed.contains(part), "{name} does not print {part:?} but\n{printed}");
+    }
+}
