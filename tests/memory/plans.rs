@@ -1,6 +1,5 @@
 //! Plans for GPUs, and verification.
 
-
 use windrow::synthetic::{seeded_tensor, seeded_weights};
 use windrow::{
     Algorithm, Csr, DenseRef, Determinism, Device, DeviceMatrix, EmulatorSchedule, Epilogue, Mttkrp,
