@@ -14,6 +14,7 @@ mod files;
 mod fuzz;
 mod gnn;
 mod matricized_rows;
+mod memory_limits;
 mod merge_path;
 mod nm_instances;
 mod nm_spmm;
