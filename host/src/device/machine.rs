@@ -209,13 +209,19 @@ const _: () = {
 
 #[cfg(test)]
 mod tests {
+    use windrow_kernels::combine::CombineParams;
+
     use super::*;
 
     fn prepare(grid: [u64; 2]) -> Result<Option<Prepared>, DeviceError> {
+        prepare_with::<CombineParams>(grid)
+    }
+
+    /// A launch of `spmm_combine` with params that are zeros.
+    fn prepare_with<P: Pod>(grid: [u64; 2]) -> Result<Option<Prepared>, DeviceError> {
         let entry = windrow_kernels::entry(windrow_kernels::Variant::Combine { sum_bytes: 4 }).unwrap();
-        let params: windrow_kernels::combine::CombineParams = bytemuck::Zeroable::zeroed();
         // SAFETY: never launched.
-        unsafe { Prepared::new(entry, grid, &params) }
+        unsafe { Prepared::new(entry, grid, &P::zeroed()) }
     }
 
     #[test]
@@ -237,9 +243,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "spmm_combine takes another parameter struct")]
     fn params_of_the_same_size_are_told_apart() {
-        let entry = windrow_kernels::entry(windrow_kernels::Variant::Combine { sum_bytes: 4 }).unwrap();
-        let params = [0u8; size_of::<windrow_kernels::combine::CombineParams>()];
-        // SAFETY: never launched.
-        let _ = unsafe { Prepared::new(entry, [1, 1], &params) };
+        let _ = prepare_with::<[u8; size_of::<CombineParams>()]>([1, 1]);
     }
 }
