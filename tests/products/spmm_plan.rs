@@ -119,7 +119,7 @@ fn products_without_elements() {
             assert_eq!(build(2, 3).run(&[f32::NAN; 6]).unwrap(), [0.0; 4], "no entry refers to the NaN");
             let mut c = [f32::NAN, 7.0];
             let c_view = DenseMut::packed(&mut c, 2, 1).unwrap();
-            build(2, 3).run_host(1.0, DenseRef::packed(&[1.0; 3], 3, 1).unwrap(), 0.0, c_view).unwrap();
+            build(2, 3).run_host(1.0, DenseRef::packed(&[1.0f32; 3], 3, 1).unwrap(), 0.0, c_view).unwrap();
             assert_eq!(c, [0.0; 2], "beta = 0 does not read C");
         }
     }
