@@ -20,7 +20,7 @@ fn small() -> Csr<f64> {
 #[test]
 fn indices_beyond_32_bits_are_beyond_every_matrix() {
     let beyond = from_rows((1, 5), [0, 1].into_iter(), [1usize << 32].into_iter(), &[1.0f32]);
-    let expected = FormatError::ColumnOutOfRange { row: 0, entry: 0, column: 0xffff_ffff, cols: 5 };
+    let expected = FormatError::ColumnOutOfRange { row: 0, entry: 0, column: u64::from(u32::MAX), cols: 5 };
     assert_eq!(beyond, Err(expected));
     let large = from_columns((1 << 33, 0), [0].into_iter(), [].into_iter(), &[0.0f32; 0]);
     assert_eq!(large, Err(FormatError::DimensionTooLarge { what: "columns", found: 1 << 33 }));

@@ -5,7 +5,7 @@ use faer::sparse::{
     SparseColMat, SparseColMatRef, SparseRowMat, SparseRowMatRef, SymbolicSparseColMat, SymbolicSparseRowMat,
 };
 
-use super::{from_columns, from_rows, to_wide};
+use super::{Wide, from_columns, from_rows, to_wide};
 use crate::memory::{try_with_room, try_zeroed};
 use crate::{Csr, FormatError, OutOfMemory, Value};
 
@@ -20,7 +20,7 @@ struct Compressed<'a, I, V> {
 
 impl<I: Index, V: Value> Compressed<'_, I, V> {
     /// Offsets, indices and values without what is not used.
-    fn packed(&self) -> Result<(Vec<usize>, Vec<usize>, Vec<V>), OutOfMemory> {
+    fn packed(&self) -> Result<Wide<V>, OutOfMemory> {
         let lanes = self.offsets.len().saturating_sub(1);
         let mut offsets = try_zeroed(lanes + 1, "row_offsets")?;
         let mut indices = try_with_room(self.indices.len(), "col_indices")?;
