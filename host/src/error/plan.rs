@@ -201,6 +201,21 @@ pub enum PlanError {
         /// Those of the operand.
         operand_range: (u64, u64),
     },
+    /// Memory that is no workspace for a plan.
+    #[error(
+        "the workspace has {found} bytes at {address:#x}, the plan needs {needed} at a multiple of {align}; \
+         `workspace_bytes` says how many"
+    )]
+    Workspace {
+        /// Where the memory begins.
+        address: u64,
+        /// Bytes that it has.
+        found: u64,
+        /// Bytes that it must have.
+        needed: u64,
+        /// What its address must be a multiple of.
+        align: u64,
+    },
     /// What the device, its driver or its memory reports.
     #[error(transparent)]
     Device(#[from] DeviceError),

@@ -17,9 +17,10 @@ use crate::error::{DeviceError, PlanError};
 use crate::num::{narrow, wide};
 use crate::options::Precision;
 use crate::plan::{
-    Index, Lane, Launcher, OfStream, On, PREPARE, PerStream, Rounding, Target, copy_on_device, occupancy,
-    start,
+    Index, Lane, Launcher, LentScratch, OfStream, On, PREPARE, PerStream, Rounding, Scratch, Target,
+    copy_on_device, occupancy, start, workspace_bytes,
 };
+use crate::view::DeviceSliceMut;
 
 /// Bytes of a row that the lanes of a warp read at a time, for one chunk.
 const CHUNK_BYTES: u32 = 64;
@@ -62,7 +63,7 @@ pub(super) struct GpuSddmm {
     pub(super) device: Device,
     pub(super) nnz: usize,
     /// Where sums wait to be rounded, made by the first run whose result is of 16 bits.
-    pub(super) stages: PerStream<Option<DeviceBuffer<f32>>>,
+    pub(super) stages: PerStream<Option<Scratch>>,
 }
 
 /// Tiles, for Tensor Cores.
@@ -176,7 +177,7 @@ impl GpuSddmm {
     /// element of its type for each entry; nothing else touches `out` meanwhile, nothing writes `x` or `y`. Where one
     /// of them is windrow's memory, `on` says that it shares memory.
     pub(super) unsafe fn run(&self, on: &On<'_>, operands: Operands) -> Result<(), PlanError> {
-        let complete = |state: &mut OfStream<Option<DeviceBuffer<f32>>>, captured: bool| {
+        let complete = |state: &mut OfStream<Option<Scratch>>, captured: bool| {
             let missing = operands.narrow.is_some() && state.held.is_none();
             match (captured, missing) {
                 (true, true) => {
@@ -185,18 +186,72 @@ impl GpuSddmm {
                     );
                 }
                 (true, false) => on.check_loaded(self.entries(&operands))?,
-                (false, true) => {
-                    state.held = Some(DeviceBuffer::alloc(&self.device, self.nnz, "sampled sums")?);
-                }
+                (false, true) => self.make_stage(state)?,
                 (false, false) => {}
             }
             Ok(())
         };
         // SAFETY: the caller's promise; the stage is lent for this run.
-        let queue = |queue: &dyn Queue, stage: &mut Option<DeviceBuffer<f32>>| unsafe {
+        let queue = |queue: &dyn Queue, stage: &mut Option<Scratch>| unsafe {
             self.queue_run(queue, operands, stage.as_ref())
         };
         self.stages.run(on, |_| Ok(None), complete, queue)
+    }
+
+    fn make_stage(&self, state: &mut OfStream<Option<Scratch>>) -> Result<(), DeviceError> {
+        state.held = Some(Scratch::alloc(&self.device, 4 * self.nnz, "sampled sums")?);
+        Ok(())
+    }
+
+    /// Makes and compiles what runs of this inner dimension need on a stream, with results of 16 bits or without, and
+    /// waits until it is there.
+    ///
+    /// # Errors
+    /// Those of [`run`](Self::run).
+    pub(super) fn prepare(
+        &self,
+        on: &On<'_>,
+        inner: u32,
+        narrow: Option<Precision>,
+    ) -> Result<(), PlanError> {
+        let complete = |state: &mut OfStream<Option<Scratch>>| {
+            if narrow.is_some() && state.held.is_none() {
+                self.make_stage(state)?;
+            }
+            for reads_vectors in [false, true] {
+                let alpha = Factor::new(1.0);
+                let nowhere =
+                    Operands { x: 0, ldx: 0, y: 0, ldy: 0, reads_vectors, out: 0, inner, narrow, alpha };
+                for entry in self.entries(&nowhere) {
+                    on.machine.resident_blocks(entry)?;
+                }
+            }
+            Ok(())
+        };
+        self.stages.prepare(on, |_| Ok(None), complete)
+    }
+
+    /// Bytes of a caller's memory that the runs on one stream use whose results are of 16 bits.
+    pub(super) fn workspace_bytes(&self) -> u64 {
+        workspace_bytes([4 * wide(self.nnz)])
+    }
+
+    /// Has the runs on a stream use a caller's memory.
+    ///
+    /// # Errors
+    /// [`PlanError::Workspace`], [`DeviceError::Captured`]; those of the device.
+    ///
+    /// # Safety
+    /// The memory lives, and nothing else uses it, until the plan is dropped or has another workspace for the stream,
+    /// and the work with it is done.
+    pub(super) unsafe fn set_workspace(
+        &self,
+        on: &On<'_>,
+        memory: &DeviceSliceMut<'_, u8>,
+    ) -> Result<(), PlanError> {
+        // SAFETY: the caller's promise.
+        let mut parts = unsafe { LentScratch::new(memory, self.workspace_bytes())? };
+        self.stages.set(on, |_| Ok(parts.take(4 * wide(self.nnz)))).map(|_| ())
     }
 
     /// Whether the kernels that read vectors take the operands.
@@ -228,7 +283,7 @@ impl GpuSddmm {
         &self,
         queue: &dyn Queue,
         operands: Operands,
-        stage: Option<&DeviceBuffer<f32>>,
+        stage: Option<&Scratch>,
     ) -> Result<(), DeviceError> {
         let vectors = self.vectors(&operands);
         let place =
@@ -238,7 +293,7 @@ impl GpuSddmm {
             x: GlobalPtr::from_address(operands.x),
             y: GlobalPtr::from_address(operands.y),
             out: match &stage {
-                Some(stage) => stage.pointer().cast(),
+                Some(stage) => stage.pointer(),
                 None => GlobalPtr::from_address(operands.out),
             },
             scale: self.scale.as_ref().map_or(GlobalPtr::NULL, |scale| scale.pointer().cast()),
@@ -267,7 +322,7 @@ impl GpuSddmm {
         launched?;
         match (stage, operands.narrow) {
             (Some(stage), Some(precision)) => {
-                let (values, out) = (stage.pointer().cast(), GlobalPtr::from_address(operands.out));
+                let (values, out) = (stage.pointer(), GlobalPtr::from_address(operands.out));
                 let rounding = Rounding { precision, overflowed: GlobalPtr::NULL };
                 // SAFETY: the stage has a sum for each entry, which nobody else has while it is locked, and is freed
                 // after the work queued before; `out` has an element of the precision for each, by the caller's
