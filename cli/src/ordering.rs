@@ -82,7 +82,7 @@ impl PlanRequest {
     }
 
     /// The builder of the plan.
-    pub(crate) fn builder<'a, V: Value>(&'a self, a: &'a Csr<V>) -> SpmmBuilder<'a, V> {
+    pub(crate) fn builder<'a, V: Value>(&'a self, a: &'a Csr<V>) -> SpmmBuilder<'a, Csr<V>> {
         let builder = Spmm::builder(a).options(self.options).profile(&self.profile);
         match &self.order {
             Some(order) => builder.order(order),

@@ -21,6 +21,7 @@
 //! | [`training`] | dense operations of training: activations, loss, optimiser, sums | memory |
 //! | [`place_values`] | puts new values of `A` where a plan keeps them | memory |
 //! | [`preprocess`] | the tiles of a matrix, from CSR | CUDA cores |
+//! | [`csr`] | a matrix that is on the GPU already: checked, counted, its rows cut | memory |
 //! | [`scan`] | prefix sums of an array | CUDA cores |
 //! | [`check`] | compares a product with an f64 reference, entry by entry | CUDA cores |
 //! | [`gather_probe`] | measures how fast rows of a table can be gathered | memory |
@@ -35,6 +36,7 @@
 mod arch;
 pub mod atomic_entries;
 pub mod check;
+pub mod csr;
 mod element;
 mod entries;
 pub mod gather_probe;

@@ -170,7 +170,7 @@ impl Given for f32 {
     #[inline(always)]
     unsafe fn place<S: Simt>(self, s: &S, p: &PlaceValuesParams, place: u32) -> bool {
         // SAFETY: the caller has this place of `out` to itself.
-        let stored = unsafe { round(s, p, place, self) };
+        let stored = unsafe { round(s, p.dtype, p.out, place, self) };
         !stored.is_finite() && self.is_finite()
     }
 }
@@ -184,30 +184,30 @@ impl Given for f64 {
     }
 }
 
-/// Rounds an f32 and stores it as element `place`; returns what it became.
+/// Rounds an f32 to the type of a [`code`], not f64, and stores it as element `place` of `out`; returns what it became.
 ///
 /// # Safety
 /// `place` is one of `out`, and this thread's alone.
 #[inline(always)]
-unsafe fn round<S: Simt>(s: &S, p: &PlaceValuesParams, place: u32, value: f32) -> f32 {
+pub(crate) unsafe fn round<S: Simt>(s: &S, dtype: u32, out: GlobalPtr<u32>, place: u32, value: f32) -> f32 {
     let bits = value.to_bits();
     // SAFETY: the caller has this place of `out` to itself, of the type that `dtype` says.
     unsafe {
-        match p.dtype {
+        match dtype {
             F16 => {
                 let quiet = (bits >> 16 & 0x8000 | 0x7e00 | bits >> 13 & 0x1ff) as u16;
                 let half = if value.is_nan() { quiet } else { s.f32_to_f16(value) };
-                s.store(p.out.cast::<u16>().at(place), half);
+                s.store(out.cast::<u16>().at(place), half);
                 s.f16_to_f32(half)
             }
             BF16 => {
                 let half = if value.is_nan() { (bits >> 16) as u16 | 0x40 } else { s.f32_to_bf16(value) };
-                s.store(p.out.cast::<u16>().at(place), half);
+                s.store(out.cast::<u16>().at(place), half);
                 f32::from_bits(u32::from(half) << 16)
             }
             dtype => {
                 let word = if dtype == TF32 && !value.is_nan() { s.f32_to_tf32(value) } else { bits };
-                s.store(p.out.at(place), word);
+                s.store(out.at(place), word);
                 f32::from_bits(word)
             }
         }

@@ -196,6 +196,16 @@ pub enum Variant {
         /// Bytes of a value.
         value_bytes: u32,
     },
+    /// [`crate::csr::ReadCsr`]: a matrix that is on the GPU, checked and brought to the form of plans.
+    ReadCsr,
+    /// [`crate::csr::CountPieces`]: into how many segments rows are cut.
+    CountPieces,
+    /// [`crate::csr::WriteSegments`]: the segments of rows.
+    WriteSegments,
+    /// [`crate::csr::MarkColumns`]: the columns of some rows.
+    MarkColumns,
+    /// [`crate::csr::Collect`]: elements of several arrays in one.
+    Collect,
     /// [`crate::check`]: compares an SpMM with its reference.
     Check {
         /// Type of `A`'s values and of `B`.

@@ -63,8 +63,8 @@ pub enum FormatError {
         row: usize,
         /// Position in the array of column indices.
         entry: usize,
-        /// The column index found.
-        column: u32,
+        /// The column index found; a negative one of 64 bits as 2⁶⁴ less so much.
+        column: u64,
         /// The number of columns of the matrix.
         cols: usize,
     },

@@ -170,6 +170,7 @@
 mod activation;
 mod cache;
 mod cpu;
+mod csr;
 mod dense;
 mod device;
 mod element;
@@ -198,6 +199,7 @@ pub mod interop;
 pub mod training;
 
 pub use activation::{Activation, Epilogue};
+pub use csr::{DeviceCsr, DeviceIndices, Index};
 pub use dense::{DenseMut, DenseRef};
 pub use device::{Device, DeviceBuffer, DeviceKind, DeviceSelector, Event, KernelModule, Stream};
 #[cfg(feature = "emulator")]
@@ -220,7 +222,7 @@ pub use sddmm::{
     Sddmm, SddmmAlgorithm, SddmmBuilder, SddmmForm, SddmmGroup, SddmmOptions, SddmmPlan, SddmmReport,
 };
 pub use softmax::RowSoftmax;
-pub use spmm::{Spmm, SpmmBuilder, SpmmOptions, SpmmPlan, SpmmReport};
+pub use spmm::{SparseMatrix, Spmm, SpmmBuilder, SpmmOptions, SpmmPlan, SpmmReport};
 pub use tensor::{Mttkrp, MttkrpBuilder, MttkrpOptions, MttkrpPlan, MttkrpReport, Ttm, TtmBuilder, TtmPlan};
 pub use tuned::{ProductKey, Tuned, TunedError, TunedProduct};
 pub use view::{DeviceSlice, DeviceSliceMut, DeviceView, DeviceViewMut};

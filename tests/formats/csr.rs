@@ -220,7 +220,7 @@ proptest! {
         let row = (0..csr.rows()).find(|&row| csr.row_range(row).contains(&entry)).unwrap();
         prop_assert_eq!(
             refused(&offsets, &bad),
-            FormatError::ColumnOutOfRange { row, entry, column: bad[entry], cols: csr.cols() }
+            FormatError::ColumnOutOfRange { row, entry, column: u64::from(bad[entry]), cols: csr.cols() }
         );
         // Above the total, an offset makes the row that follows it decrease, or the end wrong.
         let mut bad = offsets.clone();

@@ -76,7 +76,7 @@ fn check<V: Value>(
 }
 
 #[track_caller]
-fn same_arrays(what: &str, on_cpu: &SpmmPlan, on_gpu: &SpmmPlan) {
+pub(crate) fn same_arrays(what: &str, on_cpu: &SpmmPlan, on_gpu: &SpmmPlan) {
     let (want, got) = (device_arrays(on_cpu).unwrap(), device_arrays(on_gpu).unwrap());
     let names = |arrays: &[(&'static str, Vec<u8>)]| arrays.iter().map(|a| a.0).collect::<Vec<_>>();
     assert_eq!(names(&got), names(&want), "{what}");
@@ -93,7 +93,7 @@ fn matrix(cols: usize, lengths: &[usize], rng: &mut SplitMix64) -> Csr<f32> {
 }
 
 /// Matrices in which something is at an edge.
-fn matrices() -> Vec<(&'static str, Csr<f32>)> {
+pub(crate) fn matrices() -> Vec<(&'static str, Csr<f32>)> {
     let mut rng = SplitMix64::new(0x9e37);
     let mut lengths =
         |rows: usize, most: usize| -> Vec<usize> { (0..rows).map(|_| rng.below(most + 1)).collect() };
@@ -286,7 +286,7 @@ fn products_are_the_same() {
 fn the_report_says_where_and_why() {
     let device = Device::emulator(EmulatorSchedule::InOrder);
     let a = Csr::<f32>::identity(40).unwrap();
-    let report = |builder: windrow::SpmmBuilder<'_, f32>, device: &Device| {
+    let report = |builder: windrow::SpmmBuilder<'_, Csr<f32>>, device: &Device| {
         let report = builder.precision(Precision::F16).build(device).unwrap().report().clone();
         (report.preprocessing, report.preprocessing_reason.clone(), report.to_string())
     };

@@ -199,7 +199,7 @@ fn sweep(
 }
 
 fn planned<V: Value>(
-    builder: SpmmBuilder<'_, V>,
+    builder: SpmmBuilder<'_, Csr<V>>,
     width: usize,
     (precision, algorithm): (Precision, Algorithm),
     device: &Device,

@@ -6,6 +6,7 @@ use super::run_bytes;
 use crate::arch::Arch;
 use crate::atomic_entries::AtomicEntries;
 use crate::check::Check;
+use crate::csr::{Collect, CountPieces, MarkColumns, ReadCsr, WriteSegments};
 use crate::element::{Bf16, F16, F32, F64, Scalars, Tf32, Vectors};
 use crate::gather_probe::GatherProbe;
 use crate::kernel::{Entry, Family, Kernel};
@@ -495,6 +496,13 @@ entries! {
             preprocess_gather_values_32bit => GatherValues<Tf32>,
             preprocess_tile_records_16bit => TileRecords<F16>,
             preprocess_tile_records_32bit => TileRecords<Tf32>,
+        }
+        csr {
+            csr_read => ReadCsr,
+            csr_count_pieces => CountPieces,
+            csr_write_segments => WriteSegments,
+            csr_mark_columns => MarkColumns,
+            csr_collect => Collect,
         }
     }
     Check {

@@ -261,7 +261,7 @@ unsafe fn renumber<S: Simt>(s: &S, p: &DistributeVectorsParams, slots: u32, (beg
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct DistributeEntriesParams {
     /// Offsets of all rows of the matrix.
-    pub row_offsets: GlobalPtr<u64>,
+    pub row_offsets: GlobalPtr<u32>,
     /// Column of each entry of the matrix.
     pub col_indices: GlobalPtr<u32>,
     /// Entry of the matrix at each position.
@@ -363,7 +363,7 @@ impl Kernel for KeepEntries {
                 }
             }
             if i <= p.rows {
-                let begin = s.load_readonly(p.row_offsets.at(i)) as u32;
+                let begin = s.load_readonly(p.row_offsets.at(i));
                 s.store(p.rest_offsets.at(i), s.load_readonly(p.rest.at(begin)));
             }
         }

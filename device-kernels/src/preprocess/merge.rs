@@ -22,7 +22,7 @@ pub struct MergeColumnsParams {
     /// Entries of the slots before each.
     pub slot_begins: GlobalPtr<u32>,
     /// Offsets of all rows of the matrix.
-    pub row_offsets: GlobalPtr<u64>,
+    pub row_offsets: GlobalPtr<u32>,
     /// Column of each entry of the matrix.
     pub col_indices: GlobalPtr<u32>,
     /// Entry of the matrix at each position.
@@ -69,7 +69,7 @@ impl Kernel for MergeColumns {
             let first = own / WINDOW_ROWS * WINDOW_ROWS;
             let own_row = s.load_readonly(p.window_rows.at(own));
             let within = i - s.load_readonly(p.slot_begins.at(own));
-            let source = s.load_readonly(p.row_offsets.at(own_row)) as u32 + within;
+            let source = s.load_readonly(p.row_offsets.at(own_row)) + within;
             let column = s.load_readonly(p.col_indices.at(source));
             // 2. to 4. Search the column in each slot.
             let mut begin = s.load_readonly(p.slot_begins.at(first));
@@ -82,7 +82,7 @@ impl Kernel for MergeColumns {
                     (within, true)
                 } else if end > begin {
                     let row = s.load_readonly(p.window_rows.at(slot));
-                    let from = s.load_readonly(p.row_offsets.at(row)) as u32;
+                    let from = s.load_readonly(p.row_offsets.at(row));
                     search(s, p.col_indices.at(from), end - begin, column)
                 } else {
                     (0, false)

@@ -14,14 +14,14 @@ use crate::variant::Variant;
 ///
 /// # Obligations
 /// - `count ≤` [`MOST_ITEMS`](super::MOST_ITEMS); `lengths` has `count` elements, and `rows` unless it is null;
-/// - each row is [`NO_ROW`] or has offsets: `row_offsets` ascend, and no row has 2³² entries.
+/// - each row is [`NO_ROW`] or has offsets: `row_offsets` ascend.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct RowLengthsParams {
     /// The rows; null for rows `0..count`.
     pub rows: GlobalPtr<u32>,
     /// Offsets of all rows of the matrix.
-    pub row_offsets: GlobalPtr<u64>,
+    pub row_offsets: GlobalPtr<u32>,
     /// Entries of each, 0 for [`NO_ROW`].
     pub lengths: GlobalPtr<u32>,
     /// Number of rows, those of [`NO_ROW`] included.
@@ -51,9 +51,9 @@ impl Kernel for RowLengths {
                     0
                 } else {
                     let begin = s.load_readonly(p.row_offsets.at(row));
-                    s.load_readonly(p.row_offsets.at_wide(u64::from(row) + 1)) - begin
+                    s.load_readonly(p.row_offsets.at(row + 1)) - begin
                 };
-                s.store(p.lengths.at(i), length as u32);
+                s.store(p.lengths.at(i), length);
             }
         }
     }

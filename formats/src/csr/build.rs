@@ -124,7 +124,7 @@ fn check_indices(
         // The last row that starts at or before the entry is the one that holds it: rows that start there
         // and are empty come earlier.
         let row = row_offsets.partition_point(|&offset| offset <= entry as u64) - 1;
-        let column = col_indices[entry];
+        let column = u64::from(col_indices[entry]);
         return Err(FormatError::ColumnOutOfRange { row, entry, column, cols: cols as usize });
     }
     Ok(())

@@ -81,7 +81,7 @@ impl Plans {
     fn new(graph: &Csr<f32>, shape: &Shape, device: &Device) -> Result<Self> {
         let width = shape.widest();
         let (transposed, order) = (graph.transpose()?, graph.transpose_order()?);
-        let build = |builder: SpmmBuilder<'_, f32>| {
+        let build = |builder: SpmmBuilder<'_, Csr<f32>>| {
             builder.width(width).precision(shape.precision).values_from_device().build(device)
         };
         Ok(Self {

@@ -115,6 +115,11 @@ impl<T: Pod> DeviceBuffer<T> {
         (&self.device, elements)
     }
 
+    /// Leaves out what is behind the first `len` elements. Their memory stays.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
     /// The device whose memory this is.
     #[must_use]
     pub fn device(&self) -> &Device {

@@ -216,6 +216,11 @@ pub enum PlanError {
         /// What its address must be a multiple of.
         align: u64,
     },
+    /// A matrix in device memory that was wrong when a kernel read it, and right when the host looked for the fault.
+    #[error(
+        "the matrix changed while it was checked; use it on the stream that writes it, or on one that waits for that"
+    )]
+    MatrixChanged,
     /// What the device, its driver or its memory reports.
     #[error(transparent)]
     Device(#[from] DeviceError),

@@ -44,6 +44,22 @@ impl<'a> On<'a> {
         self.queue.wait_for(self.own().fence())
     }
 
+    /// What the device's own stream is asked for from here on comes after all that this stream was asked for so far.
+    ///
+    /// # Errors
+    /// [`DeviceError::Captured`] on a stream that is captured.
+    pub(crate) fn before_own(&self) -> Result<(), DeviceError> {
+        if self.is_own {
+            return Ok(());
+        }
+        if self.queue.is_captured()? {
+            let (what, remedy) = ("reading a matrix", "make the plan before the capture");
+            return Err(DeviceError::Captured { what, remedy });
+        }
+        self.queue.mark()?;
+        self.own().wait_for(self.queue.fence())
+    }
+
     /// Leaves a mark behind a run or a replacement, for memory that is freed and for those who wait, and has the own
     /// stream go on after it if it shares memory. Where that fails, the host waits for the work instead, as for a run
     /// that failed half-way, of which no mark could tell what was queued.

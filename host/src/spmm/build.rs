@@ -4,14 +4,14 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 
 use windrow_formats::memory::try_copy;
-use windrow_formats::{FormatError, Permutation, Value};
+use windrow_formats::{Canonicalised, Csr, FormatError, Permutation, Value};
 use windrow_preprocess::partition::{CostModel, Density, PartitionRule, ProductShape, estimate};
 use windrow_preprocess::reorder::{Stopped, reorder};
 
 use super::builder::SpmmBuilder;
 use super::decide::{Decision, Facts, Way, decide, too_large};
 use super::gpu::{GpuPlan, PlanShape};
-use super::layout::Context;
+use super::layout::{Context, demand};
 use super::options::SpmmOptions;
 use super::part::{LaidOut, LayoutFacts, Operation};
 use super::parts::{matricized_rows, merge_path, row_split, segment_group, tile_stream};
@@ -24,7 +24,7 @@ use crate::element::{BySum, Element, Real};
 use crate::error::SpmmError;
 use crate::num::{narrow, wide};
 use crate::options::Precision;
-use crate::plan::{ArraySize, StageClock, Values, check_memory, push};
+use crate::plan::{ArraySize, GivenValues, StageClock, Values, check_memory, push};
 use crate::profile::Profile;
 use crate::tuned::TunedProduct;
 use crate::with_element;
@@ -32,7 +32,7 @@ use crate::with_element;
 /// Columns of a workspace, at most; wider products run in blocks of columns.
 const MOST_CAPACITY: usize = 4096;
 
-impl<V: Value> SpmmBuilder<'_, V> {
+impl<V: Value> SpmmBuilder<'_, Csr<V>> {
     /// Makes the plan: checks, chooses, lays out and uploads.
     ///
     /// # Cost
@@ -69,7 +69,7 @@ impl<V: Value> SpmmBuilder<'_, V> {
 
     /// [`build`](Self::build) without what was tuned.
     fn build_chosen(&self, device: &Device) -> Result<SpmmPlan, SpmmError> {
-        self.check_orders()?;
+        self.check_orders(self.a.rows(), self.a.nnz())?;
         let mut clock = StageClock::start();
         let values = Values::new(self.options.precision, self.a.values());
         clock.end("values");
@@ -84,48 +84,9 @@ impl<V: Value> SpmmBuilder<'_, V> {
                 self.build_gpu(gpu, decision, &values, &mut clock)?
             }
         };
-        let report = SpmmReport::of(Described {
-            facts: &facts,
-            cols: self.a.cols(),
-            canonicalised: self.a.canonicalised(),
-            options: &self.options,
-            device,
-            decision: made.decision,
-            layout: made.layout,
-            order: made.order,
-            predicted_us: made.predicted_us,
-            entries: made.entries,
-            memory: made.memory,
-            stages: clock.stages,
-        });
-        Ok(SpmmPlan {
-            rows: self.a.rows(),
-            cols: self.a.cols(),
-            nnz: self.a.nnz(),
-            width: self.options.width,
-            precision: self.options.precision,
-            device: device.clone(),
-            body: made.body,
-            value_order: match self.value_order {
-                Some(order) => Some(try_copy(order.new_to_old(), "the order of values")?),
-                None => None,
-            },
-            memory_limit: self.options.memory_limit,
-            overflow_on_device: false,
-            report,
-        })
-    }
-
-    /// Whether orders that are given are of this matrix.
-    fn check_orders(&self) -> Result<(), SpmmError> {
-        let of_rows = ("the order of rows", self.order, self.a.rows(), "one for each row");
-        let of_values = ("the order of values", self.value_order, self.a.nnz(), "one for each entry");
-        for (array, order, expected, why) in [of_rows, of_values] {
-            if let Some(found) = order.map(Permutation::len).filter(|&found| found != expected) {
-                return Err(FormatError::LengthMismatch { array, found, expected, why }.into());
-            }
-        }
-        Ok(())
+        let subject =
+            Subject { facts: &facts, cols: self.a.cols(), canonicalised: self.a.canonicalised(), device };
+        self.finish(subject, made, clock)
     }
 
     fn build_cpu(
@@ -192,24 +153,9 @@ impl<V: Value> SpmmBuilder<'_, V> {
             columns_in_use: OnceCell::new(),
         };
         let laid = lay_out(&context, decision.way, clock)?;
-        let predicted_us = self.predict(model, &laid.facts, facts.empty_rows);
-        let capacity = narrow(
-            self.options.width.clamp(decision.way.least_capacity(), MOST_CAPACITY).next_multiple_of(8),
-        );
-        let SpmmOptions { precision, determinism, .. } = self.options;
-        let shape = PlanShape { precision, determinism, rows: self.a.rows(), capacity };
-        let mut memory = self.account_gpu(&laid, shape)?;
-        memory.host_bytes = laid.host_bytes() + self.value_order.map_or(0, |order| 4 * wide(order.len()));
-
-        let (mut plan, layout) = GpuPlan::upload(device, values, laid, shape)?;
-        if self.options.values_from_device {
-            plan.make_places(self.a.nnz(), self.value_order.map(Permutation::new_to_old))?;
-        }
-        let n = context.demand().n;
-        let entries = plan.load(machine, Operation { n, vectors: true, column_major: false })?;
-        clock.end("upload");
-        let body = Body::Gpu(Box::new(plan));
-        Ok(Made { body, decision, layout, order: order_name, predicted_us, entries, memory })
+        let subject = Subject { facts, cols: self.a.cols(), canonicalised: self.a.canonicalised(), device };
+        let ready = Ready { decision, laid, order: order_name, model };
+        self.upload(subject, machine, ready, values, clock)
     }
 
     /// The order of the rows, if it is not the matrix's own, and its name.
@@ -233,33 +179,95 @@ impl<V: Value> SpmmBuilder<'_, V> {
         clock.end("reorder");
         Ok((Some(order).filter(|order| !order.is_identity()), name))
     }
+}
 
-    /// The time that a model predicts for each path, in microseconds.
-    fn predict(&self, model: &CostModel, layout: &LayoutFacts, empty_rows: u64) -> [f64; 2] {
-        let shape = ProductShape {
-            rows: self.a.rows(),
-            cols: self.a.cols(),
+impl<A> SpmmBuilder<'_, A> {
+    /// Whether orders that are given are of this matrix.
+    pub(super) fn check_orders(&self, rows: usize, nnz: usize) -> Result<(), SpmmError> {
+        let of_rows = ("the order of rows", self.order, rows, "one for each row");
+        let of_values = ("the order of values", self.value_order, nnz, "one for each entry");
+        for (array, order, expected, why) in [of_rows, of_values] {
+            if let Some(found) = order.map(Permutation::len).filter(|&found| found != expected) {
+                return Err(FormatError::LengthMismatch { array, found, expected, why }.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// A plan of parts that are laid out.
+    pub(super) fn upload(
+        &self,
+        Subject { facts, cols, device, .. }: Subject<'_>,
+        machine: &dyn Machine,
+        Ready { decision, laid, order, model }: Ready<'_>,
+        values: &dyn GivenValues,
+        clock: &mut StageClock,
+    ) -> Result<Made, SpmmError> {
+        let SpmmOptions { precision, determinism, width, .. } = self.options;
+        let element_bytes = precision.bytes() as usize;
+        let product = ProductShape { rows: facts.rows, cols, width, element_bytes };
+        let predicted_us = predict(model, &laid.facts, facts.empty_rows, product);
+        let capacity = narrow(width.clamp(decision.way.least_capacity(), MOST_CAPACITY).next_multiple_of(8));
+        let shape = PlanShape { precision, determinism, rows: facts.rows, capacity };
+        let mut memory = self.account_gpu(&laid, shape, facts.nnz)?;
+        memory.host_bytes = laid.host_bytes() + self.value_order.map_or(0, |order| 4 * wide(order.len()));
+
+        let (mut plan, layout) = GpuPlan::upload(device, values, laid, shape)?;
+        if self.options.values_from_device {
+            plan.make_places(facts.nnz, self.value_order.map(Permutation::new_to_old))?;
+        }
+        let n = demand(&self.options).n;
+        let entries = plan.load(machine, Operation { n, vectors: true, column_major: false })?;
+        clock.end("upload");
+        let body = Body::Gpu(Box::new(plan));
+        Ok(Made { body, decision, layout, order, predicted_us, entries, memory })
+    }
+
+    /// The plan with its report.
+    pub(super) fn finish(
+        &self,
+        Subject { facts, cols, canonicalised, device }: Subject<'_>,
+        made: Made,
+        clock: StageClock,
+    ) -> Result<SpmmPlan, SpmmError> {
+        let report = SpmmReport::of(Described {
+            facts,
+            cols,
+            canonicalised,
+            options: &self.options,
+            device,
+            decision: made.decision,
+            layout: made.layout,
+            order: made.order,
+            predicted_us: made.predicted_us,
+            entries: made.entries,
+            memory: made.memory,
+            stages: clock.stages,
+        });
+        Ok(SpmmPlan {
+            rows: facts.rows,
+            cols,
+            nnz: facts.nnz,
             width: self.options.width,
-            element_bytes: self.options.precision.bytes() as usize,
-        };
-        // The model adds the windows of empty rows itself.
-        let empty_windows = empty_rows.div_ceil(wide(WINDOW_ROWS));
-        let mut parts = Density::default();
-        parts.columns = layout.column_vectors;
-        parts.steps = layout.steps.saturating_sub(empty_windows);
-        parts.windows = layout.windows.saturating_sub(empty_windows);
-        parts.residual_rows = layout.scalar_rows;
-        parts.rows_in_both = layout.rows_in_both;
-        parts.residual_entries = layout.scalar_entries;
-        model.path_seconds(&parts, shape).map(|seconds| seconds * 1e6)
+            precision: self.options.precision,
+            device: device.clone(),
+            body: made.body,
+            value_order: match self.value_order {
+                Some(order) => Some(try_copy(order.new_to_old(), "the order of values")?),
+                None => None,
+            },
+            memory_limit: self.options.memory_limit,
+            overflow_on_device: false,
+            report,
+        })
     }
 
     /// What a plan on a GPU will allocate, unless that is beyond the limit.
-    fn account_gpu(&self, laid: &LaidOut<'_>, shape: PlanShape) -> Result<PlanMemory, SpmmError> {
+    fn account_gpu(&self, laid: &LaidOut<'_>, shape: PlanShape, nnz: usize) -> Result<PlanMemory, SpmmError> {
         let (mut sizes, workspace) = GpuPlan::sizes(laid, shape);
         if self.options.values_from_device {
             let (value_bytes, reordered) = (self.options.precision.bytes(), self.value_order.is_some());
-            let ArraySize { name, bytes } = laid.places_size(self.a.nnz(), value_bytes, reordered);
+            let ArraySize { name, bytes } = laid.places_size(nnz, value_bytes, reordered);
             push(&mut sizes, name, bytes);
         }
         self.account(sizes, workspace)
@@ -272,9 +280,23 @@ impl<V: Value> SpmmBuilder<'_, V> {
     }
 }
 
+/// The time that a model predicts for each path, in microseconds.
+fn predict(model: &CostModel, layout: &LayoutFacts, empty_rows: u64, product: ProductShape) -> [f64; 2] {
+    // The model adds the windows of empty rows itself.
+    let empty_windows = empty_rows.div_ceil(wide(WINDOW_ROWS));
+    let mut parts = Density::default();
+    parts.columns = layout.column_vectors;
+    parts.steps = layout.steps.saturating_sub(empty_windows);
+    parts.windows = layout.windows.saturating_sub(empty_windows);
+    parts.residual_rows = layout.scalar_rows;
+    parts.rows_in_both = layout.rows_in_both;
+    parts.residual_entries = layout.scalar_entries;
+    model.path_seconds(&parts, product).map(|seconds| seconds * 1e6)
+}
+
 /// The layout of the parts that were decided on.
 fn lay_out<'a, V: Value>(
-    context: &Context<'a, V>,
+    context: &Context<'a, Csr<V>>,
     way: Way,
     clock: &mut StageClock,
 ) -> Result<LaidOut<'a>, SpmmError> {
@@ -292,6 +314,25 @@ fn lay_out<'a, V: Value>(
         }
         _ => Ok(laid),
     }
+}
+
+/// What a plan is made of, and for which device.
+#[derive(Clone, Copy)]
+pub(super) struct Subject<'a> {
+    pub(super) facts: &'a Facts,
+    pub(super) cols: usize,
+    pub(super) canonicalised: Canonicalised,
+    pub(super) device: &'a Device,
+}
+
+/// A plan before its arrays are on the device.
+pub(super) struct Ready<'a> {
+    pub(super) decision: Decision,
+    pub(super) laid: LaidOut<'a>,
+    /// Name of the order of the rows.
+    pub(super) order: String,
+    /// What its parts cost.
+    pub(super) model: &'a CostModel,
 }
 
 /// Where a plan is made that runs kernels, and what is known of the matrix and the device.
@@ -319,7 +360,7 @@ pub(super) const OWN_ORDER: &str = "its own";
 type FoundOrder<'a> = (Option<Cow<'a, Permutation>>, String);
 
 /// A plan that was made, and what its report says.
-struct Made {
+pub(super) struct Made {
     body: Body,
     decision: Decision,
     layout: LayoutFacts,

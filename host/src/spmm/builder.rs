@@ -1,6 +1,6 @@
 //! The setters of a plan's options.
 
-use windrow_formats::{Csr, Permutation, Value};
+use windrow_formats::Permutation;
 use windrow_preprocess::partition::{CostModel, PartitionRule};
 use windrow_preprocess::reorder;
 
@@ -12,10 +12,11 @@ use crate::plan::Schedule;
 use crate::profile::Profile;
 use crate::tuned::Tuned;
 
-/// Options of a plan; made by [`Spmm::builder`](super::Spmm::builder).
-#[derive(Debug, Clone)]
-pub struct SpmmBuilder<'a, V> {
-    pub(super) a: &'a Csr<V>,
+/// Options of a plan for a [`Csr`](windrow_formats::Csr) or a [`DeviceCsr`](crate::DeviceCsr); made by
+/// [`Spmm::builder`](super::Spmm::builder).
+#[derive(Debug)]
+pub struct SpmmBuilder<'a, A> {
+    pub(super) a: &'a A,
     pub(super) options: SpmmOptions,
     /// The order of the rows, if one is given.
     pub(super) order: Option<&'a Permutation>,
@@ -28,8 +29,14 @@ pub struct SpmmBuilder<'a, V> {
     pub(super) tuned: Option<&'a Tuned>,
 }
 
-impl<'a, V: Value> SpmmBuilder<'a, V> {
-    pub(super) fn new(a: &'a Csr<V>) -> Self {
+impl<A> Clone for SpmmBuilder<'_, A> {
+    fn clone(&self) -> Self {
+        self.for_matrix(self.a)
+    }
+}
+
+impl<'a, A> SpmmBuilder<'a, A> {
+    pub(super) fn new(a: &'a A) -> Self {
         Self {
             a,
             options: SpmmOptions::default(),
@@ -39,6 +46,15 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
             cost_model: None,
             tuned: None,
         }
+    }
+
+    /// The same options for another matrix.
+    pub(super) fn for_matrix<'b, B>(&self, a: &'b B) -> SpmmBuilder<'b, B>
+    where
+        'a: 'b,
+    {
+        let Self { options, order, value_order, ref profile, cost_model, tuned, .. } = *self;
+        SpmmBuilder { a, options, order, value_order, profile: profile.clone(), cost_model, tuned }
     }
 
     /// All options at once, instead of those set before. Orders that were given stay.

@@ -73,9 +73,9 @@ impl GpuPlan {
         LaidOut { parts, cut, facts }: LaidOut<'_>,
         shape: PlanShape,
     ) -> Result<(Self, LayoutFacts), DeviceError> {
-        let split = match cut.windows.is_empty() && cut.rows.is_empty() {
+        let split = match cut.is_empty() {
             true => None,
-            false => Some(SplitPart::upload(device, &cut, shape.capacity, shape.precision)?),
+            false => Some(SplitPart::upload(device, cut, shape.capacity, shape.precision)?),
         };
         let upload =
             |(turn, layout): (Turn, Box<dyn Layout + '_>)| Ok((turn, layout.upload(device, values)?));

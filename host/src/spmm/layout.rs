@@ -6,11 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rayon::prelude::*;
 use windrow_formats::memory::try_par_collect;
 use windrow_formats::{Csr, OutOfMemory, Pattern, Permutation, Value};
+use windrow_simt::GlobalPtr;
 
 use super::options::SpmmOptions;
+use super::preprocess::Scratch;
 use super::select::Demand;
 use super::tiles::WINDOW_ROWS;
 use crate::device::{Device, Machine};
+use crate::error::DeviceError;
 use crate::num::{index, narrow, wide};
 use crate::plan::MAX_INDEX;
 use crate::profile::Profile;
@@ -18,9 +21,66 @@ use crate::profile::Profile;
 /// Warps of a tile stream that a multiprocessor works on at the same time.
 const WARPS_AT_ONCE: usize = 16;
 
+/// What choices look at of a matrix, and where kernels find it, be it on the host or on the device.
+pub(super) trait Matrix {
+    fn rows(&self) -> usize;
+    fn cols(&self) -> usize;
+    fn nnz(&self) -> usize;
+
+    /// Distinct columns of so many successive rows in the middle of the order.
+    fn columns_in_use(
+        &self,
+        device: &Device,
+        order: Option<&Permutation>,
+        rows: usize,
+    ) -> Result<usize, DeviceError>;
+
+    /// Offsets and columns in device memory, for as long as the scratch memory and the matrix live.
+    fn arrays(&self, scratch: &Scratch) -> Result<CsrArrays, DeviceError>;
+}
+
+/// A matrix in device memory.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CsrArrays {
+    pub(super) row_offsets: GlobalPtr<u32>,
+    pub(super) col_indices: GlobalPtr<u32>,
+}
+
+impl<V: Value> Matrix for Csr<V> {
+    fn rows(&self) -> usize {
+        self.rows()
+    }
+
+    fn cols(&self) -> usize {
+        self.cols()
+    }
+
+    fn nnz(&self) -> usize {
+        self.nnz()
+    }
+
+    fn columns_in_use(
+        &self,
+        _: &Device,
+        order: Option<&Permutation>,
+        rows: usize,
+    ) -> Result<usize, DeviceError> {
+        Ok(columns_in_use(self.pattern(), order, rows)?)
+    }
+
+    fn arrays(&self, scratch: &Scratch) -> Result<CsrArrays, DeviceError> {
+        let row_offsets = self.row_offsets().par_iter().map(|&offset| narrow(index(offset)));
+        let row_offsets = try_par_collect(row_offsets, "row_offsets")?;
+        Ok(CsrArrays {
+            row_offsets: scratch.array_from(&row_offsets, "row_offsets")?,
+            col_indices: scratch.array_from(self.col_indices(), "col_indices")?,
+        })
+    }
+}
+
 /// What a layout is made for.
-pub(super) struct Context<'a, V> {
-    pub(super) a: &'a Csr<V>,
+pub(super) struct Context<'a, A> {
+    pub(super) a: &'a A,
     pub(super) options: &'a SpmmOptions,
     pub(super) device: &'a Device,
     pub(super) machine: &'a dyn Machine,
@@ -46,10 +106,10 @@ impl Slicing {
     const ALL: Self = Self { widest: u32::MAX, together: true };
 }
 
-impl<V: Value> Context<'_, V> {
+impl<A: Matrix> Context<'_, A> {
     /// What an aligned product of the plan's width asks of an entry.
     pub(super) fn demand(&self) -> Demand {
-        Demand::aligned(self.options.precision.dtype(), narrow(self.options.width.min(index(MAX_INDEX))))
+        demand(self.options)
     }
 
     /// How the width is divided so that the rows of `B` in use stay in so many quarters of the L2 cache.
@@ -57,14 +117,14 @@ impl<V: Value> Context<'_, V> {
     /// What is in use are the columns of the rows that are worked on at the same time. If their whole rows of `B`
     /// fit, all slices of the width are worked on together; otherwise one after the other; and if not even a wide
     /// slice of them fits, narrow ones are taken.
-    pub(super) fn slicing(&self, cache_quarters: u64) -> Result<Slicing, OutOfMemory> {
+    pub(super) fn slicing(&self, cache_quarters: u64) -> Result<Slicing, DeviceError> {
         let Some(l2) = self.device.l2_bytes() else { return Ok(Slicing::ALL) };
         let bytes = u64::from(self.options.precision.bytes());
         let rows_at_once = self.device.multiprocessors() as usize * WARPS_AT_ONCE * WINDOW_ROWS;
         let columns = match self.columns_in_use.get() {
             Some(&columns) => columns,
             None => {
-                let columns = wide(columns_in_use(self.a.pattern(), self.order, rows_at_once)?);
+                let columns = wide(self.a.columns_in_use(self.device, self.order, rows_at_once)?);
                 *self.columns_in_use.get_or_init(|| columns)
             }
         };
@@ -75,6 +135,11 @@ impl<V: Value> Context<'_, V> {
         let fitting = room / (columns * bytes).max(1);
         Ok(Slicing { widest: narrow(index(fitting.clamp(1, u64::from(u32::MAX)))), together: false })
     }
+}
+
+/// What an aligned product of a plan's width asks of an entry.
+pub(super) fn demand(options: &SpmmOptions) -> Demand {
+    Demand::aligned(options.precision.dtype(), narrow(options.width.min(index(MAX_INDEX))))
 }
 
 /// Distinct columns of `rows` successive rows in the middle of the order.

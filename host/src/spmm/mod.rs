@@ -6,6 +6,7 @@ mod builder;
 mod captured_tests;
 mod column_major;
 mod decide;
+mod from_device;
 mod gpu;
 mod launch;
 mod layout;
@@ -45,6 +46,20 @@ pub use verify::Reference;
 
 use windrow_formats::{Csr, Value};
 
+use crate::csr::DeviceCsr;
+
+mod sealed {
+    pub trait SparseMatrix {}
+}
+
+/// What plans of sparse products are made of: [`Csr`] and [`DeviceCsr`].
+pub trait SparseMatrix: sealed::SparseMatrix {}
+
+impl<V: Value> sealed::SparseMatrix for Csr<V> {}
+impl<V: Value> SparseMatrix for Csr<V> {}
+impl<V: Value> sealed::SparseMatrix for DeviceCsr<'_, V> {}
+impl<V: Value> SparseMatrix for DeviceCsr<'_, V> {}
+
 /// `C[m×n] ← α·A[m×k]·B[k×n] + β·C` with a sparse `A`: the way to a plan.
 ///
 /// # Examples
@@ -61,9 +76,10 @@ use windrow_formats::{Csr, Value};
 pub struct Spmm;
 
 impl Spmm {
-    /// Starts a plan for products with `a`. The plan keeps what it needs; `a` may be dropped after
-    /// [`build`](SpmmBuilder::build).
-    pub fn builder<V: Value>(a: &Csr<V>) -> SpmmBuilder<'_, V> {
+    /// Starts a plan for products with `a`, a [`Csr`](windrow_formats::Csr) in host memory or a
+    /// [`DeviceCsr`](crate::DeviceCsr) in that of a device. The plan keeps what it needs; `a` may be dropped after
+    /// [`build`](SpmmBuilder::build) or [`build_on`](SpmmBuilder::build_on).
+    pub fn builder<A: SparseMatrix>(a: &A) -> SpmmBuilder<'_, A> {
         SpmmBuilder::new(a)
     }
 }

@@ -12,7 +12,7 @@ use windrow_kernels::Entry;
 use windrow_kernels::dense::Dense;
 use windrow_simt::GlobalPtr;
 
-use crate::device::{Device, Queue};
+use crate::device::{Device, DeviceBuffer, Queue};
 use crate::error::DeviceError;
 use crate::num::wide;
 use crate::options::TileValues;
@@ -267,11 +267,27 @@ pub(crate) struct CutRows {
     pub(crate) rows: Vec<[u32; 4]>,
     /// Rows of the workspace, which cut windows have before cut rows.
     pub(crate) slot_rows: u64,
+    /// Instead of both lists: cut rows that kernels have listed.
+    pub(crate) on_device: Option<CutList>,
+}
+
+/// Cut rows in device memory, those with many sums first.
+#[derive(Debug)]
+pub(crate) struct CutList {
+    pub(crate) rows: DeviceBuffer<[u32; 4]>,
+    /// Those with many sums.
+    pub(crate) wide: u32,
 }
 
 impl CutRows {
     fn list_bytes(&self) -> u64 {
-        16 * wide(self.windows.len() + self.rows.len())
+        let on_device = self.on_device.as_ref().map_or(0, |list| list.rows.bytes());
+        16 * wide(self.windows.len() + self.rows.len()) + on_device
+    }
+
+    /// Whether nothing was cut.
+    pub(super) fn is_empty(&self) -> bool {
+        self.list_bytes() == 0
     }
 }
 

@@ -8,7 +8,7 @@ use windrow_kernels::dense::Dense;
 use windrow_simt::GlobalPtr;
 
 use super::gpu::PlanShape;
-use super::part::CutRows;
+use super::part::{CutList, CutRows};
 use crate::device::{Device, DeviceBuffer, Queue};
 use crate::error::DeviceError;
 use crate::num::{index, narrow, wide};
@@ -31,20 +31,24 @@ impl SplitPart {
     /// Lists of [`wide_first`], for workspaces of so many columns of sums.
     pub(super) fn upload(
         device: &Device,
-        CutRows { windows, rows: cut_rows, slot_rows }: &CutRows,
+        CutRows { windows, rows: cut_rows, slot_rows, on_device }: CutRows,
         columns: u32,
         precision: Precision,
     ) -> Result<Self, DeviceError> {
         let sum_bytes = u64::from(precision.dtype().sum_bytes());
         let workspace = index(slot_rows * u64::from(columns) * sum_bytes);
+        if let Some(CutList { rows, wide }) = on_device {
+            let cut_rows = SplitRows { first: 0, count: narrow(rows.len()), wide };
+            return Ok(Self { rows, windows: SplitRows::of(0, &[]), cut_rows, workspace_bytes: workspace });
+        }
         Ok(Self {
             rows: DeviceBuffer::named(
                 device,
-                &try_concat(&[windows, cut_rows], "split_rows")?,
+                &try_concat(&[&windows, &cut_rows], "split_rows")?,
                 "split_rows",
             )?,
-            windows: SplitRows::of(0, windows),
-            cut_rows: SplitRows::of(windows.len(), cut_rows),
+            windows: SplitRows::of(0, &windows),
+            cut_rows: SplitRows::of(windows.len(), &cut_rows),
             workspace_bytes: workspace,
         })
     }

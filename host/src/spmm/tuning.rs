@@ -1,13 +1,13 @@
 //! What was tuned, in place of the choice that a plan makes.
 
-use windrow_formats::Value;
+use windrow_formats::{Csr, Value};
 
 use super::builder::SpmmBuilder;
 use super::options::SpmmOptions;
 use crate::device::Device;
 use crate::tuned::{ProductKey, Tuned, TunedProduct};
 
-impl<'a, V: Value> SpmmBuilder<'a, V> {
+impl<'a, A> SpmmBuilder<'a, A> {
     /// Takes, with [`Algorithm::Auto`](crate::Algorithm::Auto), what was tuned for products of this structure, width,
     /// precision and determinism on the device, if anything was; the report says so. A plan that is told a point, a
     /// launch, a division of rows, an order, a partition, tasks or a form of tile values disregards it. A choice of
@@ -30,7 +30,9 @@ impl<'a, V: Value> SpmmBuilder<'a, V> {
         self.tuned = Some(tuned);
         self
     }
+}
 
+impl<'a, V: Value> SpmmBuilder<'a, Csr<V>> {
     /// What was tuned for this plan on `device`, if the caller leaves the choice.
     pub(super) fn remembered(&self, device: &Device) -> Option<&'a TunedProduct> {
         let tuned = self.tuned.filter(|tuned| tuned.device() == device.name())?;

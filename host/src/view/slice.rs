@@ -3,10 +3,11 @@
 use std::fmt;
 
 use bytemuck::Pod;
+use windrow_formats::memory::{try_copy, try_zeroed};
 
 use super::{Pitched, Place, PlaceMut, borrowed};
 use crate::device::{Device, DeviceBuffer};
-use crate::error::PlanError;
+use crate::error::{DeviceError, PlanError};
 
 /// Elements one after the other in the memory of a [`Device`], which may be read: of a [`DeviceBuffer`], or of memory
 /// that another library has allocated.
@@ -81,6 +82,32 @@ impl<'a, T: Pod> DeviceSlice<'a, T> {
             Place::Host(elements) => Some(elements),
             Place::Device(_) => None,
         }
+    }
+
+    /// The same elements, seen as those of another type of the same size and alignment.
+    pub(crate) fn cast<U: Pod>(self) -> DeviceSlice<'a, U> {
+        const { assert!(size_of::<T>() == size_of::<U>() && align_of::<T>() == align_of::<U>()) };
+        let Self { device, place, len, owned } = self;
+        let place = match place {
+            Place::Host(elements) => Place::Host(bytemuck::cast_slice(elements)),
+            Place::Device(address) => Place::Device(address),
+        };
+        DeviceSlice { device, place, len, owned }
+    }
+
+    /// A copy on the host, after all work that the device's own stream was asked for.
+    pub(crate) fn to_host(self) -> Result<Vec<T>, DeviceError> {
+        let what = "a copy of what a device holds";
+        let (Place::Device(address), Some(machine)) = (self.place, self.device.machine()) else {
+            return Ok(try_copy(self.host().unwrap_or_default(), what)?);
+        };
+        let mut elements = try_zeroed(self.len, what)?;
+        if self.len > 0 {
+            // SAFETY: the slice was promised that there are so many elements, which nothing writes that is not
+            // ordered with the work of the stream.
+            unsafe { machine.download(address, bytemuck::cast_slice_mut(&mut elements))? };
+        }
+        Ok(elements)
     }
 }
 

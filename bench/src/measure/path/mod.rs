@@ -89,7 +89,7 @@ impl SweepPath {
         csr: &'a Csr<V>,
         width: usize,
         order: Option<&'a Permutation>,
-    ) -> SpmmBuilder<'a, V> {
+    ) -> SpmmBuilder<'a, Csr<V>> {
         let builder = Spmm::builder(csr).options(SpmmOptions { width, ..self.options });
         match order {
             Some(order) => builder.order(order),

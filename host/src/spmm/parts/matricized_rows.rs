@@ -3,7 +3,7 @@
 
 use rayon::prelude::*;
 use windrow_formats::memory::try_par_collect;
-use windrow_formats::{OutOfMemory, Value};
+use windrow_formats::{Csr, OutOfMemory, Value};
 use windrow_kernels::matricized_rows::{APART, KEEPS, MatricizedRowsParams, ROW_WARPS, WARPS_LOG2_AT};
 use windrow_kernels::{Entry, NO_ROW, Variant};
 use windrow_preprocess::balance::{NO_SLOT, RowWarps, WarpShare, row_warps};
@@ -25,7 +25,9 @@ use crate::spmm::sums::wide_first;
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 3;
 
 /// The whole matrix, its rows dealt out to warps.
-pub(in crate::spmm) fn lay_out<'a, V: Value>(context: &Context<'a, V>) -> Result<LaidOut<'a>, OutOfMemory> {
+pub(in crate::spmm) fn lay_out<'a, V: Value>(
+    context: &Context<'a, Csr<V>>,
+) -> Result<LaidOut<'a>, OutOfMemory> {
     let a = context.a;
     let mut dealt = row_warps(a.row_offsets())?;
     if context.options.determinism == Determinism::Fast {

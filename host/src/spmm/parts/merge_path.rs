@@ -6,7 +6,7 @@ mod path;
 use std::borrow::Cow;
 
 use windrow_formats::memory::try_with_room;
-use windrow_formats::{OutOfMemory, Value};
+use windrow_formats::{Csr, OutOfMemory, Value};
 use windrow_kernels::spmm::merge_path::{MergePathParams, THREADS};
 use windrow_kernels::{Dtype, Entry, Variant};
 use windrow_simt::GlobalPtr;
@@ -43,7 +43,9 @@ const LONGEST_PIECE: u64 = 1 << 30;
 const ROWS_PER_MULTIPROCESSOR: u64 = 4;
 
 /// The whole matrix, its path cut into shares of blocks.
-pub(in crate::spmm) fn lay_out<'a, V: Value>(context: &Context<'a, V>) -> Result<LaidOut<'a>, OutOfMemory> {
+pub(in crate::spmm) fn lay_out<'a, V: Value>(
+    context: &Context<'a, Csr<V>>,
+) -> Result<LaidOut<'a>, OutOfMemory> {
     let (a, options) = (context.a, context.options);
     let cuts = cuts(a.rows(), a.nnz(), options, context.device.multiprocessors());
     let mut path = Path::cut(a.row_offsets(), cuts, options.determinism)?;

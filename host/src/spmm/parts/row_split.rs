@@ -2,17 +2,19 @@
 //! [`windrow_kernels::row_split`].
 
 mod choose;
+mod received;
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use windrow_formats::{OutOfMemory, Value};
+use windrow_formats::{Csr, OutOfMemory, Value};
 use windrow_kernels::row_split::RowSplitParams;
 use windrow_kernels::{Dtype, Entry};
 use windrow_preprocess::balance::{RowSegments, row_segments};
 
 pub(in crate::spmm) use choose::SHORTEST_PIECE;
-use choose::{SegmentShape, cut_lengths, select};
+use choose::{RowCounts, SegmentShape, cut_lengths, select};
+pub(in crate::spmm) use received::Cut;
 
 use super::read_array;
 use crate::device::{Device, DeviceBuffer, Queue};
@@ -20,7 +22,7 @@ use crate::error::DeviceError;
 use crate::num::{narrow, real, wide};
 use crate::options::Determinism;
 use crate::plan::{ArraySize, Bits, GivenValues, Launcher, RoundedValues, push};
-use crate::spmm::layout::Context;
+use crate::spmm::layout::{Context, Matrix};
 use crate::spmm::part::{
     CutRows, DenseOperands, LaidOut, Layout, LayoutFacts, Operation, Part, Placement, ValueSlots,
 };
@@ -34,7 +36,9 @@ use crate::spmm::sums::wide_first;
 const CACHE_QUARTERS: u64 = 3;
 
 /// The whole matrix as segments, in the order of the plan.
-pub(in crate::spmm) fn lay_out<'a, V: Value>(context: &Context<'a, V>) -> Result<LaidOut<'a>, OutOfMemory> {
+pub(in crate::spmm) fn lay_out<'a, V: Value>(
+    context: &Context<'a, Csr<V>>,
+) -> Result<LaidOut<'a>, DeviceError> {
     let entries = SegmentEntries::OnHost(Cow::Borrowed(context.a.col_indices()), None);
     let cut = cut_rows(context, context.a.row_offsets())?;
     let Segments { layout, cut_rows: rows, slots, count } = segments(context, cut, entries)?;
@@ -50,19 +54,24 @@ pub(in crate::spmm) fn lay_out<'a, V: Value>(context: &Context<'a, V>) -> Result
 }
 
 /// The segments of rows with these offsets, in the order of the rows.
-pub(in crate::spmm) fn cut_rows<V: Value>(
-    context: &Context<'_, V>,
+pub(in crate::spmm) fn cut_rows<A: Matrix>(
+    context: &Context<'_, A>,
     row_offsets: &[u64],
 ) -> Result<RowSegments, OutOfMemory> {
-    let (limit, piece) = match context.options.row_division.piece_entries {
-        Some(piece) => (piece.saturating_add(piece / 2), piece.max(SHORTEST_PIECE)),
-        None => cut_lengths(row_offsets, context.device.multiprocessors()),
-    };
+    let (limit, piece) = lengths(context, || RowCounts::of(row_offsets));
     let mut cut = row_segments(row_offsets, limit, piece)?;
     if context.options.determinism == Determinism::Fast {
         cut.share_slots()?;
     }
     Ok(cut)
+}
+
+/// Entries from which on a row is cut, and entries of its longest piece: as asked for, or as suits the rows.
+fn lengths<A: Matrix>(context: &Context<'_, A>, rows: impl FnOnce() -> RowCounts) -> (u32, u32) {
+    match context.options.row_division.piece_entries {
+        Some(piece) => (piece.saturating_add(piece / 2), piece.max(SHORTEST_PIECE)),
+        None => cut_lengths(rows(), context.device.multiprocessors()),
+    }
 }
 
 /// Segments ready to be a part, and what was cut of them.
@@ -75,11 +84,11 @@ pub(in crate::spmm) struct Segments<'a> {
 }
 
 /// Segments with their entries, in the order of the plan.
-pub(in crate::spmm) fn segments<'a, V: Value>(
-    context: &Context<'a, V>,
+pub(in crate::spmm) fn segments<'a, A: Matrix>(
+    context: &Context<'a, A>,
     mut cut: RowSegments,
     entries: SegmentEntries<'a>,
-) -> Result<Segments<'a>, OutOfMemory> {
+) -> Result<Segments<'a>, DeviceError> {
     if let Some(order) = context.order {
         // The pieces of a row in the order of their entries; a stable sort would ask for memory.
         cut.segments.sort_unstable_by_key(|segment| (order.to_new(segment[0] as usize), segment[1]));
@@ -89,7 +98,7 @@ pub(in crate::spmm) fn segments<'a, V: Value>(
     let shape = SegmentShape { mean_len, ..segment_shape(context)? };
     let dtype = context.options.precision.dtype();
     Ok(Segments {
-        layout: RowSplitLayout { segments: cut.segments, entries, dtype, shape },
+        layout: RowSplitLayout { segments: SegmentList::OnHost(cut.segments), entries, dtype, shape },
         cut_rows: wide_first(cut.split_rows)?,
         slots: u64::from(cut.slots),
         count,
@@ -97,15 +106,15 @@ pub(in crate::spmm) fn segments<'a, V: Value>(
 }
 
 /// The entry for an aligned product with segments of this mean length.
-pub(in crate::spmm) fn entry_for<V: Value>(
-    context: &Context<'_, V>,
+pub(in crate::spmm) fn entry_for<A: Matrix>(
+    context: &Context<'_, A>,
     mean_len: f64,
-) -> Result<Option<&'static Entry>, OutOfMemory> {
+) -> Result<Option<&'static Entry>, DeviceError> {
     Ok(select(context.demand(), SegmentShape { mean_len, ..segment_shape(context)? }))
 }
 
 /// What of the segments decides the entry, but for their mean length.
-fn segment_shape<V: Value>(context: &Context<'_, V>) -> Result<SegmentShape, OutOfMemory> {
+fn segment_shape<A: Matrix>(context: &Context<'_, A>) -> Result<SegmentShape, DeviceError> {
     let division = context.options.row_division;
     let widest_slice = match division.slice_columns {
         Some(columns) => columns,
@@ -120,6 +129,29 @@ pub(in crate::spmm) enum SegmentEntries<'a> {
     OnHost(Cow<'a, [u32]>, Option<Vec<u32>>),
     /// Divided from others in device memory.
     OnDevice(RestEntries),
+    /// All entries, whose columns and values are on the device.
+    Received(ReceivedEntries),
+}
+
+/// Columns and rounded values of all entries, in device memory.
+pub(in crate::spmm) struct ReceivedEntries {
+    col_indices: DeviceBuffer<u32>,
+    values: DeviceBuffer<u8>,
+}
+
+/// `[row, begin, end, slot]` of each segment.
+enum SegmentList {
+    OnHost(Vec<[u32; 4]>),
+    OnDevice(DeviceBuffer<[u32; 4]>),
+}
+
+impl SegmentList {
+    fn len(&self) -> usize {
+        match self {
+            Self::OnHost(segments) => segments.len(),
+            Self::OnDevice(segments) => segments.len(),
+        }
+    }
 }
 
 impl SegmentEntries<'_> {
@@ -127,13 +159,14 @@ impl SegmentEntries<'_> {
         match self {
             Self::OnHost(col_indices, _) => col_indices.len(),
             Self::OnDevice(rest) => rest.len(),
+            Self::Received(all) => all.col_indices.len(),
         }
     }
 }
 
 /// Segments of rows, before upload; see [`windrow_preprocess::balance::row_segments`].
 pub(in crate::spmm) struct RowSplitLayout<'a> {
-    segments: Vec<[u32; 4]>,
+    segments: SegmentList,
     entries: SegmentEntries<'a>,
     dtype: Dtype,
     shape: SegmentShape,
@@ -152,7 +185,7 @@ impl Layout for RowSplitLayout<'_> {
     fn host_bytes(&self) -> u64 {
         match &self.entries {
             SegmentEntries::OnHost(_, Some(sources)) => 4 * wide(sources.len()),
-            SegmentEntries::OnHost(_, None) | SegmentEntries::OnDevice(_) => 0,
+            SegmentEntries::OnHost(_, None) | SegmentEntries::OnDevice(_) | SegmentEntries::Received(_) => 0,
         }
     }
 
@@ -161,6 +194,7 @@ impl Layout for RowSplitLayout<'_> {
             SegmentEntries::OnHost(columns, None) => Placement::InOrder(columns.len()),
             SegmentEntries::OnHost(_, Some(sources)) => Placement::Gathered(sources.len()),
             SegmentEntries::OnDevice(_) => Placement::OnDevice,
+            SegmentEntries::Received(all) => Placement::InOrder(all.col_indices.len()),
         }
     }
 
@@ -170,6 +204,9 @@ impl Layout for RowSplitLayout<'_> {
         values: &dyn GivenValues,
     ) -> Result<Box<dyn Part>, DeviceError> {
         let (col_indices, values, sources) = match self.entries {
+            SegmentEntries::Received(ReceivedEntries { col_indices, values }) => {
+                (col_indices, values, SegmentSources::Identity)
+            }
             SegmentEntries::OnDevice(rest) => {
                 let (col_indices, values, sources) = rest.with_values(values.unplaced()?)?;
                 (col_indices, values, SegmentSources::OnDevice(sources))
@@ -185,8 +222,11 @@ impl Layout for RowSplitLayout<'_> {
                 )
             }
         };
-        let segments = DeviceBuffer::named(device, &self.segments, "segments")?;
-        let Self { dtype, shape, .. } = *self;
+        let segments = match self.segments {
+            SegmentList::OnHost(segments) => DeviceBuffer::named(device, &segments, "segments")?,
+            SegmentList::OnDevice(segments) => segments,
+        };
+        let (dtype, shape) = (self.dtype, self.shape);
         Ok(Box::new(RowSplitPart { segments, col_indices, values, sources, dtype, shape }))
     }
 }

@@ -4,13 +4,14 @@
 mod cut;
 
 use windrow_formats::memory::{try_collect, try_with_room};
-use windrow_formats::{OutOfMemory, Value};
+use windrow_formats::{Csr, OutOfMemory, Value};
 use windrow_kernels::segment_group::{MttkrpParams, NonzeroGroupsParams, RowGroupsParams};
 use windrow_kernels::{Dtype, Entry, Variant};
 use windrow_simt::GlobalPtr;
 
 use self::cut::{Cut, Starts, WORD};
 use super::read_array;
+use crate::csr::Received;
 use crate::device::{Device, DeviceBuffer};
 use crate::error::{DeviceError, SpmmError};
 use crate::num::{index, narrow, wide};
@@ -18,6 +19,7 @@ use crate::options::Determinism;
 use crate::parallelism::{AtomicParallelism, GroupLaunch, IllegalPoint};
 use crate::plan::{ArraySize, Bits, Blocks, GivenValues, Launcher, push};
 use crate::spmm::layout::Context;
+use crate::spmm::options::SpmmOptions;
 use crate::spmm::part::{
     CutRows, DenseOperands, LaidOut, Layout, LayoutFacts, Operation, Part, Placement, ValueSlots,
 };
@@ -31,7 +33,7 @@ const MAX_GROUP_COLUMNS: u32 = 1 << 15;
 
 /// The whole matrix, divided so.
 pub(in crate::spmm) fn lay_out<'a, V: Value>(
-    context: &Context<'a, V>,
+    context: &Context<'a, Csr<V>>,
     Division { point, launch, .. }: Division,
 ) -> Result<LaidOut<'a>, SpmmError> {
     launch.check(point)?;
@@ -49,6 +51,54 @@ pub(in crate::spmm) fn lay_out<'a, V: Value>(
         ..LayoutFacts::default()
     };
     Ok(LaidOut::one(layout, cut, facts))
+}
+
+/// The whole matrix, which is on the device, in a division [of whole rows](is_of_whole_rows).
+pub(in crate::spmm) fn lay_out_received(
+    options: &SpmmOptions,
+    Division { point, launch, .. }: Division,
+    a: Received,
+) -> Result<LaidOut<'static>, SpmmError> {
+    launch.check(point)?;
+    let facts = LayoutFacts {
+        scalar_rows: wide(a.rows),
+        scalar_entries: wide(a.nnz),
+        parallelism: Some(described(point, launch)),
+        ..LayoutFacts::default()
+    };
+    let dtype = options.precision.dtype();
+    let division = GroupDivision { point, launch, rows: narrow(a.rows), nnz: narrow(a.nnz), dtype };
+    Ok(LaidOut::one(ReceivedLayout { division, a }, CutRows::default(), facts))
+}
+
+/// Whether rows are divided so that nothing is left to be added afterwards: CSR as it is.
+pub(in crate::spmm) fn is_of_whole_rows(point: AtomicParallelism, determinism: Determinism) -> bool {
+    let adds = determinism == Determinism::Fast
+        && point.threads_per_row().is_some_and(|threads| point.reduction() < threads);
+    point.nonzeros_per_thread().is_none() && !adds
+}
+
+/// A matrix on the device whose rows are divided.
+struct ReceivedLayout {
+    division: GroupDivision,
+    a: Received,
+}
+
+impl Layout for ReceivedLayout {
+    fn arrays(&self, sizes: &mut Vec<ArraySize>) {
+        push(sizes, "row_offsets", self.a.row_offsets.bytes());
+        push(sizes, "col_indices", self.a.col_indices.bytes());
+        push(sizes, "values", self.a.values.bytes());
+    }
+
+    fn placement(&self) -> Placement {
+        Placement::InOrder(self.a.nnz)
+    }
+
+    fn upload(self: Box<Self>, _: &Device, _: &dyn GivenValues) -> Result<Box<dyn Part>, DeviceError> {
+        let Self { division, a: Received { row_offsets, col_indices, values, .. } } = *self;
+        Ok(Box::new(GroupsPart { division, work: Work::Rows { row_offsets }, col_indices, values }))
+    }
 }
 
 /// Rows of entries: where each begins, and the columns, which may come in any order, and several times.

@@ -2,7 +2,7 @@
 //! rows without entries. Its kernel is [`windrow_kernels::short_rows`].
 
 use windrow_formats::memory::{make_room, try_collect, try_copy};
-use windrow_formats::{Bucket, OutOfMemory, Residual, Value};
+use windrow_formats::{Bucket, Csr, OutOfMemory, Residual, Value};
 use windrow_kernels::short_rows::ShortRowsParams;
 use windrow_kernels::{Dtype, ENTRIES, Entry, Variant};
 use windrow_preprocess::balance::short_row_blocks;
@@ -12,7 +12,7 @@ use crate::device::{Device, DeviceBuffer};
 use crate::error::DeviceError;
 use crate::num::{index, narrow, wide};
 use crate::plan::{ArraySize, Bits, GivenValues, Launcher, division, push, short_row_groups};
-use crate::spmm::layout::Context;
+use crate::spmm::layout::{Context, Matrix};
 use crate::spmm::part::{DenseOperands, Layout, Operation, Part, Placement, ValueSlots};
 use crate::spmm::select::{Demand, reads_whole_lines, slicing_cost};
 
@@ -31,7 +31,7 @@ impl ShortRowsLayout {
     /// The rows `empty`, as a bucket of length 0, before those of `residual`, whose entries are the CSR entries
     /// `sources`.
     pub(in crate::spmm) fn new<V: Value>(
-        context: &Context<'_, V>,
+        context: &Context<'_, Csr<V>>,
         empty: Vec<u32>,
         residual: &Residual<V>,
         sources: &[u64],
@@ -65,7 +65,7 @@ impl ShortRowsLayout {
 }
 
 /// The entry for an aligned product.
-pub(in crate::spmm) fn entry_for<V: Value>(context: &Context<'_, V>) -> Option<&'static Entry> {
+pub(in crate::spmm) fn entry_for<A: Matrix>(context: &Context<'_, A>) -> Option<&'static Entry> {
     select(context.demand())
 }
 

@@ -7,7 +7,7 @@ mod on_host;
 mod stream;
 mod vectors;
 
-use windrow_formats::Value;
+use windrow_formats::{Csr, Value};
 use windrow_preprocess::partition::PartitionRule;
 
 use crate::error::{DeviceError, PlanError, SpmmError};
@@ -15,11 +15,11 @@ use crate::plan::StageClock;
 use crate::spmm::layout::Context;
 use crate::spmm::part::LaidOut;
 
-pub(in crate::spmm) use on_gpu::MAX_STEPS;
+pub(in crate::spmm) use on_gpu::{MAX_STEPS, lay_out_received};
 
 /// The forms of RS-Tile: every row in tiles, every row in the residual, or both; laid out on the GPU or on the host.
 pub(in crate::spmm) fn lay_out<'a, V: Value>(
-    context: &Context<'a, V>,
+    context: &Context<'a, Csr<V>>,
     rule: PartitionRule,
     clock: &mut StageClock,
 ) -> Result<LaidOut<'a>, SpmmError> {

@@ -53,7 +53,7 @@ fn values(nnz: usize, seed: u64) -> Vec<f32> {
     values
 }
 
-fn kinds(builder: SpmmBuilder<'_, f32>) -> Vec<SpmmBuilder<'_, f32>> {
+fn kinds(builder: SpmmBuilder<'_, Csr<f32>>) -> Vec<SpmmBuilder<'_, Csr<f32>>> {
     let vectors = PartitionRule::ColumnVectors { threshold: VectorThreshold::ALL[1] };
     let short = PartitionRule::ShortRows { max_entries: 3 };
     let mut kinds =

@@ -3,8 +3,8 @@
 
 use std::rc::Rc;
 
+use windrow_formats::Permutation;
 use windrow_formats::memory::try_collect;
-use windrow_formats::{Csr, Permutation, Value};
 use windrow_kernels::Variant;
 use windrow_kernels::preprocess::{
     ListVectorsParams, MergeColumnsParams, PlaceRowsParams, RowLengthsParams, TileStepsParams,
@@ -17,12 +17,13 @@ use super::steps::{DeviceSteps, Ends};
 use crate::device::{Device, DeviceBuffer};
 use crate::error::DeviceError;
 use crate::num::{narrow, wide};
+use crate::spmm::layout::{CsrArrays, Matrix};
 use crate::spmm::tiles::{DealtWindows, Form, WINDOW_ROWS, is_empty_window};
 
 /// A matrix whose windows are condensed, in device memory.
 pub(crate) struct Condensed {
     pub(super) scratch: Rc<Scratch>,
-    pub(super) row_offsets: GlobalPtr<u64>,
+    pub(super) row_offsets: GlobalPtr<u32>,
     pub(super) col_indices: GlobalPtr<u32>,
     /// Row in each slot.
     pub(super) window_rows: GlobalPtr<u32>,
@@ -53,11 +54,11 @@ impl WindowCounts {
 }
 
 impl Condensed {
-    /// Uploads a matrix and condenses its windows of the rows in `order`: all, or those alone that have entries. For
+    /// Brings a matrix to the device, unless it is there, and condenses its windows of the rows in `order`: all, or those alone that have entries. For
     /// what is done with them, scratch memory has `entry_bytes` for each entry.
-    pub(crate) fn new<V: Value>(
+    pub(in crate::spmm) fn new<A: Matrix>(
         device: &Device,
-        a: &Csr<V>,
+        a: &A,
         order: Option<&Permutation>,
         counts: WindowCounts,
         entry_bytes: u64,
@@ -66,8 +67,7 @@ impl Condensed {
         let scratch_bytes = entry_bytes * wide(a.nnz()) + of_rows * wide(a.rows());
         // The ends of arrays, and sums of scans.
         let scratch = Rc::new(Scratch::new(device, scratch_bytes + scratch_bytes / 128 + (1 << 16))?);
-        let row_offsets = scratch.array_from(a.row_offsets(), "row_offsets")?;
-        let col_indices = scratch.array_from(a.col_indices(), "col_indices")?;
+        let CsrArrays { row_offsets, col_indices } = a.arrays(&scratch)?;
         let windows = counts.full + counts.empty;
         let slots = narrow(WINDOW_ROWS * windows);
         let entries = narrow(a.nnz());
@@ -244,7 +244,7 @@ impl Condensed {
 /// The rows in slots of windows: those with entries in the order of the plan, those without ascending.
 fn place_rows(
     scratch: &Scratch,
-    row_offsets: GlobalPtr<u64>,
+    row_offsets: GlobalPtr<u32>,
     rows: usize,
     order: Option<&Permutation>,
     counts: WindowCounts,
@@ -282,7 +282,7 @@ pub(crate) struct RowList {
 /// Places rows of some kinds in the slots of windows.
 pub(crate) fn place_pass(
     scratch: &Scratch,
-    row_offsets: GlobalPtr<u64>,
+    row_offsets: GlobalPtr<u32>,
     RowList { list, rows, kinds }: RowList,
     window_rows: GlobalPtr<u32>,
     counts: WindowCounts,

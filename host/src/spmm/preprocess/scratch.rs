@@ -58,6 +58,11 @@ impl Scratch {
         Ok(Self { queue: Some(Arc::clone(queue)), ..scratch })
     }
 
+    /// Values that are on the device already, one for each entry and rounded.
+    pub(in crate::spmm) fn hold_values(&self, values: GlobalPtr<u32>) {
+        self.values.set(Some(values));
+    }
+
     pub(crate) fn device(&self) -> &Device {
         &self.device
     }
@@ -81,7 +86,7 @@ impl Scratch {
     }
 
     /// A copy of `elements`.
-    pub(super) fn array_from<T: Pod>(
+    pub(in crate::spmm) fn array_from<T: Pod>(
         &self,
         elements: &[T],
         what: &'static str,

@@ -21,14 +21,30 @@ const ROWS_PER_MULTIPROCESSOR: u32 = 32;
 /// No row is cut for being longer than the others by less than this: adding its pieces is a launch of its own.
 const SHORTEST_CUT: u32 = 96;
 
+/// What decides where rows are cut.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RowCounts {
+    pub(super) rows: u64,
+    pub(super) nnz: u64,
+    /// Entries of the longest row.
+    pub(super) longest: u64,
+}
+
+impl RowCounts {
+    pub(super) fn of(row_offsets: &[u64]) -> Self {
+        Self {
+            rows: wide(row_offsets.len()).saturating_sub(1),
+            nnz: row_offsets.last().copied().unwrap_or(0),
+            longest: row_offsets.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0),
+        }
+    }
+}
+
 /// Entries from which on a row is cut, and entries of its longest piece.
 ///
 /// Rows that are alike need no cutting if there are enough of them; on an H200, cutting them cost bcsstk16
 /// 24 %, not cutting unlike ones email-Enron 100 %.
-pub(super) fn cut_lengths(row_offsets: &[u64], multiprocessors: u32) -> (u32, u32) {
-    let nnz = row_offsets.last().copied().unwrap_or(0);
-    let rows = wide(row_offsets.len()).saturating_sub(1);
-    let longest = row_offsets.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+pub(super) fn cut_lengths(RowCounts { rows, nnz, longest }: RowCounts, multiprocessors: u32) -> (u32, u32) {
     let alike = longest <= u64::from(SHORTEST_CUT).max(2 * nnz / rows.max(1));
     let piece = piece_len(nnz, multiprocessors);
     if alike && rows >= u64::from(ROWS_PER_MULTIPROCESSOR) * u64::from(multiprocessors) {
@@ -88,34 +104,35 @@ mod tests {
 
     use super::*;
 
-    fn offsets(lengths: &[u64]) -> Vec<u64> {
-        lengths.iter().fold(vec![0], |mut offsets, len| {
+    fn offsets(lengths: &[u64]) -> RowCounts {
+        let offsets = lengths.iter().fold(vec![0], |mut offsets, len| {
             offsets.push(offsets[offsets.len() - 1] + len);
             offsets
-        })
+        });
+        RowCounts::of(&offsets)
     }
 
     #[test]
     fn many_rows_alike_stay_whole() {
-        assert_eq!(cut_lengths(&offsets(&[60; 128]), 4), (u32::MAX, SHORTEST_PIECE));
+        assert_eq!(cut_lengths(offsets(&[60; 128]), 4), (u32::MAX, SHORTEST_PIECE));
     }
 
     #[test]
     fn few_rows_and_unlike_rows_are_cut() {
         let cut = (SHORTEST_PIECE + SHORTEST_PIECE / 2, SHORTEST_PIECE);
-        assert_eq!(cut_lengths(&offsets(&[60; 127]), 4), cut);
+        assert_eq!(cut_lengths(offsets(&[60; 127]), 4), cut);
         let mut lengths = [4; 128];
         lengths[5] = 97;
-        assert_eq!(cut_lengths(&offsets(&lengths), 4), cut);
+        assert_eq!(cut_lengths(offsets(&lengths), 4), cut);
         lengths[5] = 96;
-        assert_eq!(cut_lengths(&offsets(&lengths), 4).0, u32::MAX);
+        assert_eq!(cut_lengths(offsets(&lengths), 4).0, u32::MAX);
     }
 
     #[test]
     fn a_larger_matrix_has_longer_pieces() {
         let nnz = 1000 * u64::from(PIECES_PER_MULTIPROCESSOR) * 4;
-        assert_eq!(cut_lengths(&[0, nnz], 4), (1500, 1000));
-        assert_eq!(cut_lengths(&[0], 4).1, SHORTEST_PIECE);
+        assert_eq!(cut_lengths(RowCounts::of(&[0, nnz]), 4), (1500, 1000));
+        assert_eq!(cut_lengths(RowCounts::of(&[0]), 4).1, SHORTEST_PIECE);
     }
 
     fn shape(mean_len: f64) -> SegmentShape {

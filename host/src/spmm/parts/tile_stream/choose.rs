@@ -1,6 +1,5 @@
 //! How windows of tiles become a stream: the kernel's slices, the number of warps, and the form of the values.
 
-use windrow_formats::Value;
 use windrow_kernels::tile_stream::TEAM;
 use windrow_kernels::{ENTRIES, Entry, Variant};
 
@@ -9,7 +8,7 @@ use crate::error::SpmmError;
 use crate::num::{real, wide};
 use crate::options::TileValues;
 use crate::plan::division;
-use crate::spmm::layout::{Context, Slicing};
+use crate::spmm::layout::{Context, Matrix, Slicing};
 use crate::spmm::select::{Demand, LINE_BYTES};
 use crate::spmm::tiles::{Dealing, Form};
 
@@ -48,8 +47,8 @@ pub(super) struct StreamWork {
 }
 
 /// How work becomes a stream of tiles.
-pub(super) fn choose<V: Value>(
-    context: &Context<'_, V>,
+pub(super) fn choose<A: Matrix>(
+    context: &Context<'_, A>,
     work: StreamWork,
 ) -> Result<StreamChoice, SpmmError> {
     let (options, demand, turns) = (context.options, context.demand(), &context.profile.costs.tiles);
@@ -77,8 +76,8 @@ pub(super) fn choose<V: Value>(
 
 /// As many workers as the device holds warps of the kernel at a time; divided by the slices of the width if
 /// these are worked on together.
-fn worker_count<V: Value>(
-    context: &Context<'_, V>,
+fn worker_count<A: Matrix>(
+    context: &Context<'_, A>,
     shape: StreamShape,
     slicing: Slicing,
 ) -> Result<u32, SpmmError> {

@@ -1,8 +1,8 @@
 //! Tiles laid out on the GPU: which matrices are, and how what it made becomes a stream.
 
 use rayon::prelude::*;
-use windrow_formats::Value;
 use windrow_formats::memory::try_with_room;
+use windrow_formats::{Csr, Value};
 use windrow_kernels::preprocess::MOST_ITEMS;
 use windrow_preprocess::partition::{PartitionRule, VectorThreshold};
 
@@ -11,11 +11,12 @@ use super::choose::{self, StreamWork};
 use super::on_host::DealtStream;
 use super::stream::{Held, Made, TilesLayout, facts_of};
 use super::vectors::{with_rest, without_tiles};
+use crate::csr::Received;
 use crate::error::SpmmError;
 use crate::num::{index, narrow, wide};
 use crate::options::{Determinism, Preprocessing};
 use crate::plan::StageClock;
-use crate::spmm::layout::Context;
+use crate::spmm::layout::{Context, Matrix};
 use crate::spmm::part::{CutRows, LaidOut};
 use crate::spmm::preprocess::{Condensed, WindowCounts};
 use crate::spmm::sums::wide_first;
@@ -37,7 +38,7 @@ pub(super) struct Place {
 }
 
 /// Where a plan for a GPU whose rows are divided by `rule` is laid out, and why.
-pub(super) fn place<V: Value>(context: &Context<'_, V>, rule: PartitionRule) -> Place {
+pub(super) fn place<A: Matrix>(context: &Context<'_, A>, rule: PartitionRule) -> Place {
     let (options, rows, nnz) = (context.options, context.a.rows(), context.a.nnz());
     let least = context.profile.costs.tiles.layout_entries;
     let may_move = options.preprocessing == Preprocessing::Auto;
@@ -70,7 +71,7 @@ pub(super) fn place<V: Value>(context: &Context<'_, V>, rule: PartitionRule) -> 
 
 /// The layout by a rule that the GPU knows. None for more steps than a plan may have.
 pub(super) fn lay_out<'a, V: Value>(
-    context: &Context<'a, V>,
+    context: &Context<'a, Csr<V>>,
     rule: PartitionRule,
     clock: &mut StageClock,
 ) -> Result<Option<LaidOut<'a>>, SpmmError> {
@@ -80,8 +81,16 @@ pub(super) fn lay_out<'a, V: Value>(
     }
 }
 
+/// All rows in tiles, of a matrix that is on the device. None for more steps than a plan may have.
+pub(in crate::spmm) fn lay_out_received<'a>(
+    context: &Context<'a, Received>,
+    clock: &mut StageClock,
+) -> Result<Option<LaidOut<'a>>, SpmmError> {
+    condense(context, clock)
+}
+
 /// Windows of the matrix's rows.
-fn window_counts<V: Value>(context: &Context<'_, V>) -> WindowCounts {
+fn window_counts<A: Matrix>(context: &Context<'_, A>) -> WindowCounts {
     let empty_rows = index(context.empty_rows);
     WindowCounts {
         full: (context.a.rows() - empty_rows).div_ceil(WINDOW_ROWS),
@@ -90,8 +99,8 @@ fn window_counts<V: Value>(context: &Context<'_, V>) -> WindowCounts {
 }
 
 /// All rows in tiles.
-fn condense<'a, V: Value>(
-    context: &Context<'a, V>,
+fn condense<'a, A: Matrix>(
+    context: &Context<'a, A>,
     clock: &mut StageClock,
 ) -> Result<Option<LaidOut<'a>>, SpmmError> {
     let (a, counts) = (context.a, window_counts(context));
@@ -102,7 +111,7 @@ fn condense<'a, V: Value>(
 
 /// Full column vectors in tiles, the entries of the others as segments of rows, as the host divides them.
 fn distribute<'a, V: Value>(
-    context: &Context<'a, V>,
+    context: &Context<'a, Csr<V>>,
     threshold: VectorThreshold,
     clock: &mut StageClock,
 ) -> Result<Option<LaidOut<'a>>, SpmmError> {
@@ -132,8 +141,8 @@ fn distribute<'a, V: Value>(
 }
 
 /// Condensed windows dealt out, and their steps. None for more steps than a plan may have.
-fn deal_out<V: Value>(
-    context: &Context<'_, V>,
+fn deal_out<A: Matrix>(
+    context: &Context<'_, A>,
     condensed: Condensed,
     clock: &mut StageClock,
 ) -> Result<Option<DealtStream>, SpmmError> {

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 use windrow_formats::memory::try_par_collect;
-use windrow_formats::{RsTile, RsTileParts, Value};
+use windrow_formats::{Csr, RsTile, RsTileParts, Value};
 use windrow_preprocess::partition::{PartitionRule, assign, assign_in_order};
 
 use super::super::short_rows::{self, ShortRowsLayout};
@@ -48,7 +48,7 @@ impl DealtStream {
 
 /// Whole rows in tiles or in the residual, as the rule says.
 pub(super) fn lay_out<'a, V: Value>(
-    context: &Context<'a, V>,
+    context: &Context<'a, Csr<V>>,
     rule: PartitionRule,
     clock: &mut StageClock,
 ) -> Result<LaidOut<'a>, SpmmError> {
@@ -99,7 +99,7 @@ pub(super) fn lay_out<'a, V: Value>(
 
 /// Windows dealt out to warps.
 pub(super) fn deal_out<V: Value>(
-    context: &Context<'_, V>,
+    context: &Context<'_, Csr<V>>,
     Windows { mut parts, sources, empty }: Windows<V>,
     clock: &mut StageClock,
 ) -> Result<DealtStream, SpmmError> {

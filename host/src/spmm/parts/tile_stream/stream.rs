@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use windrow_formats::Value;
 use windrow_kernels::tile_stream::TileStreamParams;
 use windrow_kernels::{Dtype, Entry};
 use windrow_simt::GlobalPtr;
@@ -14,7 +13,7 @@ use crate::error::{DeviceError, SpmmError};
 use crate::num::{narrow, real, wide};
 use crate::options::TileValues;
 use crate::plan::{ArraySize, Bits, GivenValues, Launcher, RoundedValues, Scheduling, occupancy, push};
-use crate::spmm::layout::Context;
+use crate::spmm::layout::{Context, Matrix};
 use crate::spmm::part::{DenseOperands, Layout, LayoutFacts, Operation, Part, Placement, ValueSlots};
 use crate::spmm::preprocess::{DeviceSteps, DeviceTiles, Lookup, ValueSources};
 use crate::spmm::select::Demand;
@@ -27,8 +26,8 @@ pub(super) struct Held {
 }
 
 /// The numbers of a stream.
-pub(super) fn facts_of<V: Value>(
-    context: &Context<'_, V>,
+pub(super) fn facts_of<A: Matrix>(
+    context: &Context<'_, A>,
     stream: &DealtWindows,
     Held { column_vectors, entries }: Held,
     StreamChoice { shape, why, .. }: StreamChoice,
@@ -60,8 +59,8 @@ pub(super) struct ScalarLaunch {
 }
 
 /// How the launch of a part on CUDA cores follows that of the tiles.
-pub(super) fn scheduling<V: Value>(
-    context: &Context<'_, V>,
+pub(super) fn scheduling<A: Matrix>(
+    context: &Context<'_, A>,
     tiles: &TilesLayout,
     scalar: &ScalarLaunch,
 ) -> Result<Option<Scheduling>, SpmmError> {

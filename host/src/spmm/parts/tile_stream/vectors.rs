@@ -12,14 +12,14 @@ use std::borrow::Cow;
 
 use rayon::prelude::*;
 use windrow_formats::memory::try_par_collect;
-use windrow_formats::{OutOfMemory, RsTile, Value};
+use windrow_formats::{Csr, RsTile, Value};
 use windrow_preprocess::balance::RowSegments;
 use windrow_preprocess::partition::{VectorSplit, VectorThreshold, split_vectors};
 
 use super::super::row_split::{self, SegmentEntries, Segments};
 use super::on_host::{DealtStream, Windows, deal_out};
 use super::stream::{ScalarLaunch, scheduling};
-use crate::error::SpmmError;
+use crate::error::{DeviceError, SpmmError};
 use crate::num::{index, narrow, real, wide};
 use crate::plan::{Scheduling, StageClock};
 use crate::spmm::layout::Context;
@@ -29,7 +29,7 @@ use crate::spmm::tiles::empty_rows;
 /// Full vectors as tiles, the entries of the others as segments of rows: long rows of them are cut as in a
 /// row-split plan (Libra's long tiles of `C_s = 32`), the others are one segment each, short or not.
 pub(super) fn lay_out<'a, V: Value>(
-    context: &Context<'a, V>,
+    context: &Context<'a, Csr<V>>,
     threshold: VectorThreshold,
     clock: &mut StageClock,
 ) -> Result<LaidOut<'a>, SpmmError> {
@@ -66,10 +66,10 @@ pub(super) fn lay_out<'a, V: Value>(
 
 /// All entries as segments, since no vector is full enough.
 pub(super) fn without_tiles<'a, V: Value>(
-    context: &Context<'a, V>,
+    context: &Context<'a, Csr<V>>,
     threshold: VectorThreshold,
     clock: &mut StageClock,
-) -> Result<LaidOut<'a>, OutOfMemory> {
+) -> Result<LaidOut<'a>, DeviceError> {
     let mut laid = row_split::lay_out(context)?;
     laid.facts.instead = Some(format!("all entries on CUDA cores: no column vector is {threshold} full"));
     clock.end("balance");
@@ -78,7 +78,7 @@ pub(super) fn without_tiles<'a, V: Value>(
 
 /// A stream of tiles, and the segments of the entries that are not in it.
 pub(super) fn with_rest<'a, V: Value>(
-    context: &Context<'a, V>,
+    context: &Context<'a, Csr<V>>,
     stream: DealtStream,
     mut cut: RowSegments,
     entries: SegmentEntries<'a>,

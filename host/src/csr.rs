@@ -1,0 +1,270 @@
+//! Sparse matrices in the memory of a device, windrow's or the caller's.
+
+mod fault;
+mod indices;
+mod receive;
+
+use std::fmt;
+
+use windrow_formats::{Csr, FormatError, Value};
+
+pub use indices::{DeviceIndices, Index};
+pub(crate) use receive::Received;
+
+use crate::device::{Device, DeviceBuffer, Stream};
+use crate::error::PlanError;
+use crate::plan::{On, check_device};
+use crate::view::DeviceSlice;
+
+/// A CSR matrix in the memory of a [`Device`]: row `r` has its entries at `offsets[r] .. offsets[r + 1]` of columns and
+/// values.
+///
+/// Made of arrays that are there already, PyTorch's `crow_indices`, `col_indices` and `values` for example, with
+/// offsets and columns of 32 or 64 bits and values of f32, f64, f16 or bf16, or none: then all are 1. A plan is made of
+/// it where it is: kernels check it, count what decides, and lay it out; the matrix is not copied to the host.
+///
+/// Offsets ascend from 0 to the number of entries, columns strictly ascend in each row. Every use checks that, and
+/// tells the first row and entry that are wrong; no wrong matrix is ever multiplied.
+///
+/// # Examples
+/// ```
+/// use windrow::{Device, DeviceBuffer, DeviceCsr, Spmm};
+///
+/// let device = Device::best()?;
+/// // On a GPU these may be arrays of another library: see `from_raw`.
+/// let offsets = DeviceBuffer::from_slice(&device, &[0i64, 2, 3])?;
+/// let columns = DeviceBuffer::from_slice(&device, &[0i64, 2, 1])?;
+/// let values = DeviceBuffer::from_slice(&device, &[1.0f32, 2.0, 3.0])?;
+/// let a = DeviceCsr::new(2, 3, &offsets, &columns, &values)?;
+///
+/// let plan = Spmm::builder(&a).width(1).build_on(&device.stream())?;
+/// assert_eq!(plan.run(&[1.0, 10.0, 100.0])?, [201.0, 30.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct DeviceCsr<'a, V: Value> {
+    device: Device,
+    rows: usize,
+    cols: usize,
+    nnz: usize,
+    held: Held<'a, V>,
+}
+
+enum Held<'a, V: Value> {
+    Borrowed(Arrays<'a, V>),
+    Owned { offsets: DeviceBuffer<u64>, columns: DeviceBuffer<u32>, values: DeviceBuffer<V> },
+}
+
+/// The arrays of a matrix, wherever they are from.
+#[derive(Clone, Copy)]
+struct Arrays<'a, V: Value> {
+    offsets: DeviceIndices<'a>,
+    columns: DeviceIndices<'a>,
+    /// None: they are 1.
+    values: Option<DeviceSlice<'a, V>>,
+}
+
+impl<'a, V: Value> DeviceCsr<'a, V> {
+    /// The `rows × cols` matrix with these arrays, of which the lengths are checked.
+    ///
+    /// # Errors
+    /// - [`PlanError::WrongDevice`] unless all are on the device of the offsets;
+    /// - [`PlanError::Format`]: [`FormatError::DimensionTooLarge`] for 2³² rows or columns,
+    ///   [`FormatError::LengthMismatch`] unless there is an offset more than there are rows, and a value for each column.
+    pub fn new(
+        rows: usize,
+        cols: usize,
+        offsets: impl Into<DeviceIndices<'a>>,
+        columns: impl Into<DeviceIndices<'a>>,
+        values: impl Into<DeviceSlice<'a, V>>,
+    ) -> Result<Self, PlanError> {
+        let values = Some(values.into());
+        Self::of_arrays(rows, cols, Arrays { offsets: offsets.into(), columns: columns.into(), values })
+    }
+
+    /// The matrix with `nnz` entries whose arrays are at these addresses: `rows + 1` offsets of type `O`, `nnz` columns
+    /// of type `C`, and `nnz` values. They are `CUdeviceptr`s of memory in the device's primary context, or ordinary
+    /// addresses on the CPU.
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new), and of [`DeviceView::from_raw`](crate::DeviceView::from_raw) for each of the arrays.
+    ///
+    /// # Safety
+    /// For as long as the matrix lives the three arrays are allocated and initialised, and nothing writes them that is
+    /// not [ordered](crate::Stream#order-between-streams) with the streams on which the matrix is used. On the CPU the
+    /// addresses are of exposed provenance.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Device, DeviceCsr};
+    ///
+    /// let (offsets, columns, values) = ([0i32, 1, 2], [1i32, 0], [2.0f32, 3.0]);
+    /// let at = |address: *const i32| address.expose_provenance() as u64;
+    /// let device = Device::cpu();
+    /// // SAFETY: the arrays have as many elements, and nothing writes them.
+    /// let a = unsafe {
+    ///     let values = values.as_ptr().expose_provenance() as u64;
+    ///     DeviceCsr::<f32>::from_raw::<i32, i32>(&device, (2, 2), 2, at(offsets.as_ptr()), at(columns.as_ptr()), values)?
+    /// };
+    /// assert_eq!(a.to_host(&device.stream())?.values(), [2.0, 3.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub unsafe fn from_raw<O: Index, C: Index>(
+        device: &'a Device,
+        (rows, cols): (usize, usize),
+        nnz: usize,
+        offsets: u64,
+        columns: u64,
+        values: u64,
+    ) -> Result<Self, PlanError> {
+        let offset_count = rows.saturating_add(1);
+        // SAFETY: the caller's promise.
+        unsafe {
+            let offsets = DeviceSlice::<O>::from_raw(device, offsets, offset_count)?;
+            let columns = DeviceSlice::<C>::from_raw(device, columns, nnz)?;
+            Self::new(rows, cols, offsets, columns, DeviceSlice::<V>::from_raw(device, values, nnz)?)
+        }
+    }
+
+    fn of_arrays(rows: usize, cols: usize, arrays: Arrays<'a, V>) -> Result<Self, PlanError> {
+        for (what, found) in [("rows", rows), ("columns", cols)] {
+            if u32::try_from(found).is_err() {
+                return Err(FormatError::DimensionTooLarge { what, found }.into());
+            }
+        }
+        let Arrays { offsets, columns, values } = &arrays;
+        let (device, nnz) = (offsets.device().clone(), columns.len());
+        check_device("the array of columns", columns.device(), &device)?;
+        if let Some(values) = values {
+            check_device("the array of values", values.device(), &device)?;
+        }
+        let of_offsets = ("row_offsets", offsets.len(), rows + 1, "one more than there are rows");
+        let of_values = values.as_ref().map_or(nnz, DeviceSlice::len);
+        let of_values = ("values", of_values, nnz, "one for each column index");
+        for (array, found, expected, why) in [of_offsets, of_values] {
+            if found != expected {
+                return Err(FormatError::LengthMismatch { array, found, expected, why }.into());
+            }
+        }
+        Ok(Self { device, rows, cols, nnz, held: Held::Borrowed(arrays) })
+    }
+
+    /// Checks the whole matrix now, in the order of a stream, and waits for the outcome: else the making of a plan does.
+    ///
+    /// # Cost
+    /// One kernel, which reads all but the values.
+    ///
+    /// # Errors
+    /// - [`PlanError::Format`] with the first row and entry that are wrong:
+    ///   [`FormatError::FirstOffset`], [`FormatError::OffsetsDecrease`], [`FormatError::LastOffset`],
+    ///   [`FormatError::ColumnOutOfRange`], [`FormatError::ColumnsNotAscending`];
+    /// - [`PlanError::WrongDevice`] for a stream of another device;
+    /// - [`PlanError::Device`]: [`DeviceError::Captured`](crate::DeviceError::Captured) for a stream that is captured.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Device, DeviceBuffer, DeviceCsr};
+    ///
+    /// let device = Device::best()?;
+    /// let offsets = DeviceBuffer::from_slice(&device, &[0i32, 2])?;
+    /// let columns = DeviceBuffer::from_slice(&device, &[3i32, 1])?;
+    /// let error = DeviceCsr::pattern(1, 4, &offsets, &columns)?.checked(&device.stream()).unwrap_err();
+    /// assert!(error.to_string().starts_with("row 0, entry 1: column 1 follows column 3"), "{error}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn checked(self, on: &Stream) -> Result<Self, PlanError> {
+        check_device("the stream", on.device(), &self.device)?;
+        match self.device.machine() {
+            Some(_) if self.fits_kernels() => self.inspect(&On::of(on, &self.device, false)?).map(|_| ())?,
+            _ => self.fault(on)?.map_or(Ok(()), Err)?,
+        }
+        Ok(self)
+    }
+
+    /// A copy in host memory, after the work that the stream was asked for before; the canonical form is checked.
+    ///
+    /// # Errors
+    /// Those of [`checked`](Self::checked).
+    pub fn to_host(&self, on: &Stream) -> Result<Csr<V>, PlanError> {
+        self.download(on)
+    }
+
+    /// The device whose memory it is in.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Number of rows.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Number of columns.
+    #[must_use]
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// Number of entries, stored zeros included.
+    #[must_use]
+    pub fn nnz(&self) -> usize {
+        self.nnz
+    }
+
+    fn arrays(&self) -> Arrays<'_, V> {
+        match &self.held {
+            Held::Borrowed(arrays) => *arrays,
+            Held::Owned { offsets, columns, values } => {
+                Arrays { offsets: offsets.into(), columns: columns.into(), values: Some(values.into()) }
+            }
+        }
+    }
+}
+
+impl<'a> DeviceCsr<'a, f32> {
+    /// The `rows × cols` matrix with these offsets and columns whose values are all 1: the adjacency of a graph.
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new).
+    pub fn pattern(
+        rows: usize,
+        cols: usize,
+        offsets: impl Into<DeviceIndices<'a>>,
+        columns: impl Into<DeviceIndices<'a>>,
+    ) -> Result<Self, PlanError> {
+        let (offsets, columns) = (offsets.into(), columns.into());
+        Self::of_arrays(rows, cols, Arrays { offsets, columns, values: None })
+    }
+}
+
+impl<V: Value> DeviceCsr<'static, V> {
+    /// A copy of a matrix in the memory of a device.
+    ///
+    /// # Errors
+    /// [`PlanError::Device`].
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, Device, DeviceCsr};
+    ///
+    /// let (device, a) = (Device::best()?, Csr::<f32>::identity(3)?);
+    /// assert_eq!(DeviceCsr::from_host(&device, &a)?.to_host(&device.stream())?, a);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn from_host(device: &Device, a: &Csr<V>) -> Result<Self, PlanError> {
+        let held = Held::Owned {
+            offsets: DeviceBuffer::named(device, a.row_offsets(), "row_offsets")?,
+            columns: DeviceBuffer::named(device, a.col_indices(), "col_indices")?,
+            values: DeviceBuffer::named(device, a.values(), "values")?,
+        };
+        Ok(Self { device: device.clone(), rows: a.rows(), cols: a.cols(), nnz: a.nnz(), held })
+    }
+}
+
+impl<V: Value> fmt::Debug for DeviceCsr<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { device, rows, cols, nnz, .. } = self;
+        write!(f, "DeviceCsr<{}>({rows} × {cols}, {nnz} entries on {device})", V::NAME)
+    }
+}

@@ -1,0 +1,159 @@
+//! A matrix brought to the form in which plans keep it, by one kernel that checks it on the way.
+
+use bytemuck::Zeroable;
+use half::{bf16, f16};
+use windrow_formats::Value;
+use windrow_kernels::csr::{CsrRecord, ReadCsr, ReadCsrParams};
+use windrow_kernels::place_values::code;
+use windrow_kernels::preprocess::MOST_ITEMS;
+use windrow_kernels::{Dtype, Variant};
+use windrow_simt::GlobalPtr;
+
+use super::DeviceCsr;
+use crate::device::DeviceBuffer;
+use crate::error::{DeviceError, PlanError};
+use crate::num::{index, narrow, wide};
+use crate::options::Precision;
+use crate::plan::{Exceptions, On, start};
+
+/// Entries are read in groups of as many, with zeros behind the last.
+const PADDING: usize = 32;
+
+/// A matrix in canonical form, in memory of its own on a device that runs kernels.
+pub(crate) struct Received {
+    pub(crate) rows: usize,
+    pub(crate) cols: usize,
+    pub(crate) nnz: usize,
+    pub(crate) dtype: Dtype,
+    pub(crate) row_offsets: DeviceBuffer<u32>,
+    /// Column of each entry, and zeros behind, to a multiple of 32.
+    pub(crate) col_indices: DeviceBuffer<u32>,
+    /// Rounded value of each entry, and zeros behind.
+    pub(crate) values: DeviceBuffer<u8>,
+    pub(crate) record: CsrRecord,
+}
+
+impl Received {
+    /// What became of the values.
+    pub(crate) fn exceptions(&self) -> Exceptions {
+        let CsrRecord { overflowed, non_finite, not_numbers, .. } = self.record;
+        Exceptions {
+            overflowed: u64::from(overflowed),
+            non_finite: u64::from(non_finite),
+            not_numbers: u64::from(not_numbers),
+        }
+    }
+}
+
+/// Where what was read is written.
+struct Outputs {
+    row_offsets: DeviceBuffer<u32>,
+    col_indices: DeviceBuffer<u32>,
+    values: DeviceBuffer<u8>,
+    dtype: Dtype,
+}
+
+impl<V: Value> DeviceCsr<'_, V> {
+    /// Whether kernels can count the rows and the entries.
+    pub(super) fn fits_kernels(&self) -> bool {
+        let most = index(u64::from(MOST_ITEMS - ReadCsr::PER_BLOCK));
+        self.rows < most && self.nnz < most
+    }
+
+    /// Why the matrix cannot be [received](Self::receive) in a precision, if so.
+    pub(crate) fn cannot_be_received(&self, precision: Precision) -> Option<&'static str> {
+        match given::<V>() {
+            _ if !self.fits_kernels() => Some("it has 2³¹ rows or entries"),
+            None => Some("kernels do not read values of its type"),
+            Some(Dtype::F64) if precision != Precision::F64 => Some("f64 values are rounded there"),
+            Some(_) => None,
+        }
+    }
+
+    /// The matrix with its values rounded to a precision, after what the stream was asked for before. What is received
+    /// is the plan's, made in the order of the device's own stream; when this returns, nothing reads the arrays of
+    /// `self` any more.
+    ///
+    /// # Errors
+    /// Those of [`checked`](Self::checked), and [`DeviceError::OutOfMemory`].
+    pub(crate) fn receive(&self, on: &On<'_>, precision: Precision) -> Result<Received, PlanError> {
+        let (device, dtype) = (&self.device, precision.dtype());
+        let padded = self.nnz.next_multiple_of(PADDING);
+        let outputs = Outputs {
+            row_offsets: DeviceBuffer::alloc(device, self.rows + 1, "row_offsets")?,
+            col_indices: DeviceBuffer::alloc(device, padded, "col_indices")?,
+            values: DeviceBuffer::alloc(device, padded * dtype.bytes() as usize, "values")?,
+            dtype,
+        };
+        let record = self.read(on, Some(&outputs))?;
+        let Outputs { row_offsets, col_indices, values, dtype } = outputs;
+        let (rows, cols, nnz) = (self.rows, self.cols, self.nnz);
+        Ok(Received { rows, cols, nnz, dtype, row_offsets, col_indices, values, record })
+    }
+
+    /// Checks the matrix without a copy.
+    pub(super) fn inspect(&self, on: &On<'_>) -> Result<CsrRecord, PlanError> {
+        self.read(on, None)
+    }
+
+    fn read(&self, on: &On<'_>, outputs: Option<&Outputs>) -> Result<CsrRecord, PlanError> {
+        on.before_own()?;
+        let arrays = self.arrays();
+        let wide_indices = u32::from(arrays.offsets.is_wide()) * ReadCsrParams::WIDE_OFFSETS
+            + u32::from(arrays.columns.is_wide()) * ReadCsrParams::WIDE_COLUMNS;
+        let pointer = |address: u64| GlobalPtr::from_address(address);
+        let record = DeviceBuffer::<CsrRecord>::zeroed(&self.device, 1, "a record of a matrix")?;
+        let given = match &arrays.values {
+            Some(_) => given::<V>().unwrap_or(Dtype::F32),
+            None => Dtype::F32,
+        };
+        let params = ReadCsrParams {
+            offsets: pointer(arrays.offsets.address()),
+            columns: pointer(arrays.columns.address()),
+            values: arrays.values.map_or(GlobalPtr::NULL, |values| pointer(values.address())),
+            out_offsets: outputs.map_or(GlobalPtr::NULL, |to| to.row_offsets.pointer()),
+            out_columns: outputs.map_or(GlobalPtr::NULL, |to| to.col_indices.pointer()),
+            out_values: outputs.map_or(GlobalPtr::NULL, |to| to.values.pointer().cast()),
+            record: record.pointer(),
+            rows: narrow(self.rows),
+            cols: narrow(self.cols),
+            entries: narrow(self.nnz),
+            padded: narrow(outputs.map_or(self.nnz, |_| self.nnz.next_multiple_of(PADDING))),
+            wide_indices,
+            given: code(given),
+            dtype: code(outputs.map_or(given, |to| to.dtype)),
+            reserved: 0,
+        };
+        let entry = entry_of(Variant::ReadCsr)?;
+        let units = wide(self.rows.max(self.nnz)) + u64::from(ReadCsr::PER_BLOCK.min(narrow(PADDING)));
+        let own = &**on.machine.own();
+        // SAFETY: the arrays have the lengths that were checked when the matrix was made, in memory that lives as long
+        // as it does and is written by nothing that is not ordered with the stream, which the own one was told to come
+        // after; outputs and record have the room that the kernel asks for.
+        unsafe { start(own, entry, units, 1, &params)? };
+        let found = record.to_vec()?.first().copied().unwrap_or_else(CsrRecord::zeroed);
+        match found.is_canonical() {
+            true => Ok(found),
+            // What is wrong the host finds out; nothing, if the arrays have changed meanwhile.
+            false => Err(self.fault(on.stream)?.unwrap_or(PlanError::MatrixChanged)),
+        }
+    }
+}
+
+/// The type of values as kernels are given it.
+fn given<V: Value>() -> Option<Dtype> {
+    use std::any::TypeId;
+    let is = |other: TypeId| TypeId::of::<V>() == other;
+    match () {
+        () if is(TypeId::of::<f32>()) => Some(Dtype::F32),
+        () if is(TypeId::of::<f64>()) => Some(Dtype::F64),
+        () if is(TypeId::of::<f16>()) => Some(Dtype::F16),
+        () if is(TypeId::of::<bf16>()) => Some(Dtype::Bf16),
+        () => None,
+    }
+}
+
+/// The entry of a kernel that every GPU has.
+pub(super) fn entry_of(variant: Variant) -> Result<&'static windrow_kernels::Entry, DeviceError> {
+    windrow_kernels::entry(variant).ok_or(DeviceError::MissingEntry { name: "a kernel that reads a matrix" })
+}

@@ -1,0 +1,187 @@
+//! Plans of matrices that are on the device, made there.
+
+use std::cell::OnceCell;
+
+use windrow_formats::{Canonicalised, OutOfMemory, Value};
+use windrow_kernels::Dtype;
+use windrow_preprocess::partition::PartitionRule;
+
+use super::build::{OWN_ORDER, Ready, Subject};
+use super::builder::SpmmBuilder;
+use super::decide::{Decision, Facts, Way, decide};
+use super::layout::Context;
+use super::part::LaidOut;
+use super::parts::{row_split, segment_group, tile_stream};
+use super::plan::SpmmPlan;
+use crate::csr::{DeviceCsr, Received};
+use crate::device::{Machine, Stream};
+use crate::error::SpmmError;
+use crate::options::Preprocessing;
+use crate::plan::{Bits, GivenValues, On, StageClock, Unplaced, check_device};
+use crate::profile::Profile;
+
+impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
+    /// Makes the plan of a matrix that is on a device, in the order of a stream: after what that was asked for so far.
+    /// When this returns the arrays of the matrix are read no more, and the plan may be run on any stream.
+    ///
+    /// Kernels check the matrix, count what decides, and lay it out: row-split, segment groups of whole rows, and tiles
+    /// of all rows, whose windows the host deals out. What else is chosen or asked for (an order or a reorder, divisions
+    /// by entries, hybrids, the CPU) is made on the host, of a copy of the matrix;
+    /// [`SpmmReport::preprocessing_reason`](crate::SpmmReport::preprocessing_reason) says so. What was
+    /// [tuned](Self::tuned) is for matrices of the host.
+    ///
+    /// # Cost
+    /// On a GPU two or three waits for a few numbers, and kernels that are linear in rows and entries.
+    ///
+    /// # Errors
+    /// - those of [`build`](SpmmBuilder::build);
+    /// - those of [`DeviceCsr::checked`] for a matrix that is not in canonical form;
+    /// - [`PlanError::WrongDevice`](crate::PlanError::WrongDevice) for a stream of another device,
+    ///   [`DeviceError::Captured`](crate::DeviceError::Captured) for one that is captured into a graph.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, Device, DeviceCsr, Spmm, Stream};
+    ///
+    /// let (device, a) = (Device::best()?, Csr::<f32>::identity(3)?);
+    /// let on_device = DeviceCsr::from_host(&device, &a)?;
+    /// let plan = Spmm::builder(&on_device).width(1).build_on(&Stream::new(&device)?)?;
+    /// assert_eq!(plan.run(&[1.0, 2.0, 3.0])?, [1.0, 2.0, 3.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn build_on(&self, on: &Stream) -> Result<SpmmPlan, SpmmError> {
+        let (a, device) = (self.a, self.a.device());
+        check_device("the stream", on.device(), device)?;
+        self.check_orders(a.rows(), a.nnz())?;
+        let Some(machine) = device.machine() else { return self.build_of_copy(on, "the plan runs there") };
+        if let Some(why) = self.only_on_host() {
+            return self.build_of_copy(on, why);
+        }
+        let mut clock = StageClock::start();
+        let received = a.receive(&On::of(on, device, false)?, self.options.precision)?;
+        clock.end("read");
+        let facts = Facts {
+            rows: a.rows(),
+            nnz: a.nnz(),
+            empty_rows: u64::from(received.record.empty_rows),
+            longest: received.record.longest,
+            exceptions: received.exceptions(),
+            kernels: true,
+            own_order: true,
+        };
+        let profile = self.profile_of(device);
+        let decision = decide(&facts, &self.options, &profile)?;
+        clock.end("choose");
+        if let Some(why) = self.way_of_host(&decision) {
+            drop(received);
+            return self.build_of_copy(on, why);
+        }
+        match self.build_received(machine, &profile, &facts, decision, received, clock)? {
+            Some(plan) => Ok(plan),
+            None => self.build_of_copy(on, "kernels cannot count as many steps"),
+        }
+    }
+
+    /// Why a plan with these options is made on the host, if it is.
+    fn only_on_host(&self) -> Option<&'static str> {
+        let options = &self.options;
+        match options.preprocessing {
+            Preprocessing::Cpu => Some("as asked"),
+            _ if self.order.is_some() || options.reorder.is_some() => Some("rows are reordered there"),
+            _ => self.a.cannot_be_received(options.precision),
+        }
+    }
+
+    /// Why a plan of this kind is made on the host, if it is.
+    fn way_of_host(&self, decision: &Decision) -> Option<&'static str> {
+        match decision.way {
+            Way::Tiles(_) if self.a.nnz() == 0 => Some("it has no entries"),
+            Way::Rows | Way::Tiles(Some(PartitionRule::AllTile)) => None,
+            Way::Groups(division) => {
+                match segment_group::is_of_whole_rows(division.point, self.options.determinism) {
+                    true => None,
+                    false => Some("entries are divided there"),
+                }
+            }
+            Way::Path => Some("paths are merged there"),
+            Way::Matricized => Some("rows are dealt out there"),
+            Way::Tiles(_) => Some("rows and entries are divided there"),
+            Way::Cpu(_) => Some("the plan runs there"),
+        }
+    }
+
+    /// The plan of a copy on the host.
+    fn build_of_copy(&self, on: &Stream, why: &str) -> Result<SpmmPlan, SpmmError> {
+        let mut clock = StageClock::start();
+        let copy = self.a.to_host(on)?;
+        clock.end("download");
+        let mut plan = self.for_matrix(&copy).build(self.a.device())?;
+        let report = &mut plan.report;
+        report.stages.splice(0..0, clock.stages);
+        report.preprocessing_reason = format!("a copy of the matrix, on the host: {why}");
+        Ok(plan)
+    }
+
+    /// The plan of what was received; none if it has more steps than a plan may have.
+    fn build_received(
+        &self,
+        machine: &dyn Machine,
+        profile: &Profile,
+        facts: &Facts,
+        decision: Decision,
+        received: Received,
+        mut clock: StageClock,
+    ) -> Result<Option<SpmmPlan>, SpmmError> {
+        let device = self.a.device();
+        let dtype = received.dtype;
+        let context = Context {
+            a: &received,
+            options: &self.options,
+            device,
+            machine,
+            order: None,
+            empty_rows: facts.empty_rows,
+            profile,
+            columns_in_use: OnceCell::new(),
+        };
+        let subject = Subject { facts, cols: self.a.cols(), canonicalised: Canonicalised::default(), device };
+        let made = |mut laid: LaidOut<'_>, clock: &mut StageClock| {
+            (laid.facts.on_gpu, laid.facts.place) = (true, Some("the matrix is there".to_owned()));
+            let (order, model) = (OWN_ORDER.to_owned(), &profile.costs.spmm);
+            let ready = Ready { decision: decision.clone(), laid, order, model };
+            self.upload(subject, machine, ready, &OnDevice(dtype), clock)
+        };
+        let made = match decision.way {
+            Way::Groups(division) => {
+                let laid = segment_group::lay_out_received(&self.options, division, received)?;
+                made(laid, &mut clock)?
+            }
+            Way::Tiles(_) => {
+                let Some(laid) = tile_stream::lay_out_received(&context, &mut clock)? else {
+                    return Ok(None);
+                };
+                made(laid, &mut clock)?
+            }
+            _ => {
+                let cut = row_split::Cut::new(&context)?;
+                clock.end("segments");
+                made(cut.into_laid_out(received), &mut clock)?
+            }
+        };
+        self.finish(subject, made, clock).map(Some)
+    }
+}
+
+/// Values that are on the device, rounded, where the layout of their matrix knows.
+struct OnDevice(Dtype);
+
+impl GivenValues for OnDevice {
+    fn bits(&self) -> Result<&Bits, OutOfMemory> {
+        const NONE: &Bits = &Bits::F32(Vec::new());
+        Ok(NONE) // not reached: what was laid out on the device has its values there
+    }
+
+    fn unplaced(&self) -> Result<Unplaced<'_>, OutOfMemory> {
+        Ok(Unplaced::on_device(self.0))
+    }
+}

@@ -1,0 +1,400 @@
+//! Plans of matrices that are on the device: the arrays and the products of plans made on the host, bit for bit.
+
+use half::{bf16, f16};
+use windrow::partition::{PartitionRule, VectorThreshold};
+use windrow::{
+    Algorithm, Csr, DenseRef, Determinism, Device, DeviceBuffer, DeviceCsr, DeviceMatrix, FormatError, Index,
+    Permutation, PlanError, Precision, Preprocessing, RowDivision, Spmm, SpmmError, SpmmOptions, SpmmPlan,
+    Stream, Value,
+};
+
+use crate::common::{devices, kernel_devices, report_missing_gpu};
+use crate::preprocessing::{matrices, same_arrays};
+
+/// The arrays of a matrix on a device, with indices of some types.
+struct Uploaded<O: Index, C: Index, V: Value> {
+    shape: (usize, usize),
+    offsets: DeviceBuffer<O>,
+    columns: DeviceBuffer<C>,
+    values: DeviceBuffer<V>,
+}
+
+impl<O: Index, C: Index, V: Value> Uploaded<O, C, V> {
+    fn new(device: &Device, a: &Csr<V>, offset: fn(u64) -> O, column: fn(u32) -> C) -> Self {
+        let offsets: Vec<O> = a.row_offsets().iter().map(|&x| offset(x)).collect();
+        let columns: Vec<C> = a.col_indices().iter().map(|&x| column(x)).collect();
+        Self {
+            shape: (a.rows(), a.cols()),
+            offsets: DeviceBuffer::from_slice(device, &offsets).unwrap(),
+            columns: DeviceBuffer::from_slice(device, &columns).unwrap(),
+            values: DeviceBuffer::from_slice(device, a.values()).unwrap(),
+        }
+    }
+
+    fn matrix(&self) -> DeviceCsr<'_, V> {
+        let (rows, cols) = self.shape;
+        DeviceCsr::new(rows, cols, &self.offsets, &self.columns, &self.values).unwrap()
+    }
+}
+
+fn of_i64<V: Value>(device: &Device, a: &Csr<V>) -> Uploaded<i64, i64, V> {
+    Uploaded::new(device, a, |x| i64::try_from(x).unwrap(), i64::from)
+}
+
+fn of_i32<V: Value>(device: &Device, a: &Csr<V>) -> Uploaded<i32, i32, V> {
+    Uploaded::new(device, a, |x| i32::try_from(x).unwrap(), |x| i32::try_from(x).unwrap())
+}
+
+/// Compares the plan of a matrix on the device with that of the host, everything that they hold and a product.
+#[track_caller]
+fn check<V: Value>(
+    options: SpmmOptions,
+    device: &Device,
+    name: &str,
+    (a, on_device): (&Csr<V>, &DeviceCsr<'_, V>),
+) {
+    let what = format!("{name}, {options:?} on {device}");
+    let want = Spmm::builder(a).options(options).preprocessing(Preprocessing::Auto).build(device).unwrap();
+    let got = Spmm::builder(on_device)
+        .options(options)
+        .build_on(&device.stream())
+        .unwrap_or_else(|e| panic!("{what}: {e}"));
+    let facts = |plan: &SpmmPlan| {
+        let r = plan.report().clone();
+        let counts =
+            [r.windows, r.tiles, r.steps, r.workers, r.column_vectors, r.split, r.split_rows, r.segments];
+        let others = (r.rows, r.cols, r.nnz, r.empty_rows, r.overflowed_values, r.algorithm, r.reason);
+        (counts, others, r.predicted_us, r.entries, r.parallelism, r.tile_values, r.tile_values_reason)
+    };
+    assert_eq!(facts(&got), facts(&want), "{what}");
+    same_arrays(&what, &want, &got);
+    // What is asked for in `plans` and has entries kernels lay out; what is left to the plan may be the host's.
+    let is_asked = options.algorithm != Algorithm::Auto
+        && options.parallelism.is_none_or(|p| p.nonzeros_per_thread().is_none());
+    if is_asked && a.nnz() > 0 && plans().contains(&options) {
+        assert_eq!(got.report().preprocessing_reason, "the matrix is there", "{what}");
+    }
+}
+
+/// The plans that kernels make: rows whole and cut, groups of threads, tiles.
+fn plans() -> Vec<SpmmOptions> {
+    let rows = SpmmOptions { algorithm: Algorithm::RowSplit, width: 40, ..SpmmOptions::default() };
+    let cut = RowDivision { piece_entries: Some(32), ..RowDivision::default() };
+    let groups = SpmmOptions {
+        algorithm: Algorithm::SegmentGroup,
+        parallelism: Some("{<1/8 row, 4 col>, 8}".parse().unwrap()),
+        ..rows
+    };
+    let tiles = SpmmOptions { algorithm: Algorithm::TileStream, precision: Precision::F16, ..rows };
+    vec![
+        rows,
+        SpmmOptions { row_division: cut, ..rows },
+        SpmmOptions { row_division: cut, determinism: Determinism::Fast, precision: Precision::Bf16, ..rows },
+        SpmmOptions { precision: Precision::Tf32, ..rows },
+        groups,
+        SpmmOptions { precision: Precision::F16, ..groups },
+        tiles,
+        SpmmOptions { workers: Some(40), precision: Precision::Tf32, ..tiles },
+        SpmmOptions { window_each: true, precision: Precision::Bf16, ..tiles },
+        SpmmOptions { precision: Precision::F16, ..SpmmOptions::default() },
+        SpmmOptions { width: 4, ..SpmmOptions::default() },
+        SpmmOptions::default(),
+    ]
+}
+
+#[test]
+fn the_arrays_are_those_of_the_host() {
+    let (plans, matrices) = (plans(), matrices());
+    for (turn, (name, a)) in matrices.iter().enumerate() {
+        for (i, &options) in plans.iter().enumerate() {
+            for device in kernel_devices(turn + i) {
+                match (turn + i) % 3 {
+                    0 => check(options, &device, name, (a, &DeviceCsr::from_host(&device, a).unwrap())),
+                    1 => check(options, &device, name, (a, &of_i64(&device, a).matrix())),
+                    _ => check(options, &device, name, (a, &of_i32(&device, a).matrix())),
+                }
+            }
+        }
+    }
+    report_missing_gpu("plans of matrices on the device", plans.len() * matrices.len());
+}
+
+/// What is made on the host says so, and is what the host makes.
+#[test]
+fn other_plans_are_made_of_a_copy() {
+    let rows = SpmmOptions { width: 8, ..SpmmOptions::default() };
+    let of_entries = Some("{<4 nnz, 4 col>, 32}".parse().unwrap());
+    let threshold = VectorThreshold::try_new(0.25).unwrap();
+    let f16 = Precision::F16;
+    let others = [
+        (SpmmOptions { algorithm: Algorithm::MergePath, ..rows }, "paths are merged there"),
+        (
+            SpmmOptions { algorithm: Algorithm::SegmentGroup, parallelism: of_entries, ..rows },
+            "entries are divided",
+        ),
+        (
+            SpmmOptions { algorithm: Algorithm::MatricizedRows, precision: f16, ..rows },
+            "rows are dealt out there",
+        ),
+        (
+            SpmmOptions { algorithm: Algorithm::Hybrid, precision: f16, ..rows },
+            "rows and entries are divided",
+        ),
+        (
+            SpmmOptions {
+                algorithm: Algorithm::Hybrid,
+                precision: f16,
+                partition: Some(PartitionRule::ColumnVectors { threshold }),
+                ..rows
+            },
+            "rows and entries are divided",
+        ),
+        (SpmmOptions { preprocessing: Preprocessing::Cpu, ..rows }, "as asked"),
+        (
+            SpmmOptions { reorder: Some(windrow::reorder::Options::default()), ..rows },
+            "rows are reordered there",
+        ),
+    ];
+    let (name, a) = &matrices()[10];
+    for (turn, (options, why)) in others.into_iter().enumerate() {
+        for device in kernel_devices(turn) {
+            let on_device = of_i64(&device, a);
+            check(options, &device, name, (a, &on_device.matrix()));
+            let plan =
+                Spmm::builder(&on_device.matrix()).options(options).build_on(&device.stream()).unwrap();
+            let said = plan.report().preprocessing_reason.clone();
+            assert!(said.starts_with("a copy of the matrix, on the host: ") && said.contains(why), "{said}");
+        }
+    }
+    // An order that is given, too.
+    let order = Permutation::try_from_new_to_old((0..a.rows() as u32).rev().collect()).unwrap();
+    let device = kernel_devices(0).remove(0);
+    let matrix = DeviceCsr::from_host(&device, a).unwrap();
+    let got = Spmm::builder(&matrix).order(&order).build_on(&device.stream()).unwrap();
+    same_arrays("an order", &Spmm::builder(a).order(&order).build(&device).unwrap(), &got);
+    report_missing_gpu("plans of copies", 8);
+}
+
+/// Products on every device, with values of every type that is given, rounded as the host rounds them.
+#[test]
+fn values_of_any_type_and_none() {
+    let (_, a) = &matrices()[9];
+    let b: Vec<f32> = (0..a.cols() * 4).map(|i| (i % 13) as f32 / 8.0 - 0.5).collect();
+    let run = |plan: &SpmmPlan| plan.run(&b).unwrap();
+    fn typed<V: Value>(a: &Csr<f32>) -> Csr<V> {
+        a.with_values(a.values().iter().map(|&x| V::from_f32(x)).collect()).unwrap()
+    }
+    for device in devices() {
+        for precision in [Precision::F16, Precision::Bf16, Precision::Tf32, Precision::F32] {
+            let options =
+                SpmmOptions { precision, width: 4, algorithm: Algorithm::RowSplit, ..SpmmOptions::default() };
+            macro_rules! same {
+                ($($type:ty),+) => { $({
+                    let a = typed::<$type>(a);
+                    let want = Spmm::builder(&a).options(options).build(&device).unwrap();
+                    let uploaded = of_i32(&device, &a);
+                    let got = Spmm::builder(&uploaded.matrix()).options(options).build_on(&device.stream()).unwrap();
+                    assert_eq!(run(&got), run(&want), "{} in {precision} on {device}", stringify!($type));
+                })+ };
+            }
+            same!(f32, f16, bf16, f64);
+            let uploaded = of_i64(&device, a);
+            let pattern =
+                DeviceCsr::pattern(a.rows(), a.cols(), &uploaded.offsets, &uploaded.columns).unwrap();
+            let ones = a.with_values(vec![1.0f32; a.nnz()]).unwrap();
+            let want = Spmm::builder(&ones).options(options).build(&device).unwrap();
+            let got = Spmm::builder(&pattern).options(options).build_on(&device.stream()).unwrap();
+            assert_eq!(run(&got), run(&want), "ones in {precision} on {device}");
+        }
+        // f64, of f64 and of f32 values.
+        let options = SpmmOptions { precision: Precision::F64, width: 4, ..SpmmOptions::default() };
+        let b: Vec<f64> = b.iter().map(|&x| f64::from(x) + 1e-9).collect();
+        let (wide, want) = (typed::<f64>(a), Spmm::builder(a).options(options).build(&device).unwrap());
+        let want: Vec<f64> = want.run(&b).unwrap();
+        let plan = |plan: SpmmPlan| -> Vec<f64> { plan.run(&b).unwrap() };
+        let (of_f32, of_f64) = (of_i64(&device, a), of_i32(&device, &wide));
+        assert_eq!(
+            plan(Spmm::builder(&of_f32.matrix()).options(options).build_on(&device.stream()).unwrap()),
+            want
+        );
+        assert_eq!(
+            plan(Spmm::builder(&of_f64.matrix()).options(options).build_on(&device.stream()).unwrap()),
+            want
+        );
+    }
+    report_missing_gpu("values of any type on the device", 22);
+}
+
+/// Values that are not finite, or do not remain so, are counted and decide as on the host.
+#[test]
+fn values_that_are_not_finite_are_counted() {
+    let given = [1.0, 65_520.0, -70_000.0, f32::NAN, f32::INFINITY, 65_519.0, 0.0, -1e-9, 3e38];
+    let a = Csr::from_dense(3, 3, &[1.0f32; 9]).unwrap().with_values(given.to_vec()).unwrap();
+    for device in kernel_devices(1) {
+        let uploaded = of_i64(&device, &a);
+        for precision in [Precision::F16, Precision::Bf16, Precision::Tf32] {
+            let options = SpmmOptions { precision, width: 64, ..SpmmOptions::default() };
+            check(options, &device, "not finite", (&a, &uploaded.matrix()));
+        }
+        let plan =
+            Spmm::builder(&uploaded.matrix()).precision(Precision::F16).build_on(&device.stream()).unwrap();
+        assert_eq!(plan.report().overflowed_values, 3);
+        assert_eq!(plan.report().algorithm, Algorithm::RowSplit, "{}", plan.report().reason);
+    }
+    report_missing_gpu("values that are not finite on the device", 4);
+}
+
+/// New values, in their own order and in another.
+#[test]
+fn new_values_reach_their_places() {
+    for (turn, (name, a)) in matrices().iter().enumerate() {
+        let values: Vec<f32> = (0..a.nnz()).map(|i| 0.5 + (i % 100) as f32).collect();
+        let order = Permutation::try_from_new_to_old((0..a.nnz() as u32).rev().collect()).unwrap();
+        for device in kernel_devices(turn) {
+            let uploaded = of_i32(&device, a);
+            let new = DeviceBuffer::from_slice(&device, &values).unwrap();
+            for options in plans() {
+                let what = format!("new values, {name}, {options:?} on {device}");
+                let mut want = Spmm::builder(a).options(options).value_order(&order).build(&device).unwrap();
+                let matrix = uploaded.matrix();
+                let builder = Spmm::builder(&matrix).options(options).value_order(&order);
+                let mut got = builder.build_on(&device.stream()).unwrap();
+                want.replace_values(&values).unwrap();
+                got.replace_values(&values).unwrap();
+                same_arrays(&what, &want, &got);
+                let mut got = builder.values_from_device().build_on(&device.stream()).unwrap();
+                got.replace_values_on(&device.stream(), &new).unwrap();
+                same_arrays(&what, &want, &got);
+            }
+        }
+    }
+    report_missing_gpu("new values of plans from the device", matrices().len());
+}
+
+/// What is wrong is told, by row and entry, whichever kernel or loop found it; nothing is read out of bounds.
+#[test]
+fn wrong_matrices_are_refused() {
+    fn error(device: &Device, offsets: &[i64], columns: &[i64]) -> PlanError {
+        let rows = offsets.len() - 1;
+        let offsets = DeviceBuffer::from_slice(device, offsets).unwrap();
+        let columns = DeviceBuffer::from_slice(device, columns).unwrap();
+        let matrix = || DeviceCsr::pattern(rows, 5, &offsets, &columns).unwrap();
+        let checked = matrix().checked(&device.stream()).unwrap_err();
+        let built = Spmm::builder(&matrix()).build_on(&device.stream()).unwrap_err();
+        assert!(matches!(built, SpmmError::Plan(ref same) if *same == checked), "{built} and {checked}");
+        checked
+    }
+    for device in devices() {
+        let cases: [(&[i64], &[i64], FormatError); 10] = [
+            (&[1, 2, 3], &[0, 1, 2], FormatError::FirstOffset { found: 1 }),
+            (&[-1, 2, 3], &[0, 1, 2], FormatError::FirstOffset { found: u64::MAX }),
+            (&[0, 3, 2, 3], &[0, 1, 2], FormatError::OffsetsDecrease { row: 1, start: 3, end: 2 }),
+            (&[0, 1, 1 << 40], &[0, 1, 2], FormatError::LastOffset { found: 1 << 40, entries: 3 }),
+            (&[0, 1, 2], &[0, 1, 2], FormatError::LastOffset { found: 2, entries: 3 }),
+            (&[0, 2, 3], &[0, 1, 5], FormatError::ColumnOutOfRange { row: 1, entry: 2, column: 5, cols: 5 }),
+            (
+                &[0, 0, 3],
+                &[0, -1, 3],
+                FormatError::ColumnOutOfRange { row: 1, entry: 1, column: u64::MAX, cols: 5 },
+            ),
+            (
+                &[0, 3],
+                &[0, 1 << 32, 3],
+                FormatError::ColumnOutOfRange { row: 0, entry: 1, column: 1 << 32, cols: 5 },
+            ),
+            (
+                &[0, 1, 3],
+                &[4, 3, 3],
+                FormatError::ColumnsNotAscending { row: 1, entry: 2, column: 3, before: 3 },
+            ),
+            (
+                &[0, 3],
+                &[1, 4, 2],
+                FormatError::ColumnsNotAscending { row: 0, entry: 2, column: 2, before: 4 },
+            ),
+        ];
+        for (offsets, columns, want) in cases {
+            assert_eq!(error(&device, offsets, columns), PlanError::Format(want), "{offsets:?} {columns:?}");
+        }
+        // A fault far from others, in the last of many blocks.
+        let mut columns: Vec<i64> = (0..9000).map(|i| i % 5).collect();
+        let offsets: Vec<i64> = (0..=1800).map(|row| row * 5).collect();
+        columns[8999] = 3;
+        let want = FormatError::ColumnsNotAscending { row: 1799, entry: 8999, column: 3, before: 3 };
+        assert_eq!(error(&device, &offsets, &columns), PlanError::Format(want));
+    }
+    report_missing_gpu("wrong matrices on the device", 11);
+}
+
+#[test]
+fn arrays_that_do_not_fit_together_are_refused() {
+    let (cpu, other) = (Device::cpu(), Device::emulator(windrow::EmulatorSchedule::InOrder));
+    let offsets = DeviceBuffer::from_slice(&cpu, &[0i32, 1]).unwrap();
+    let columns = DeviceBuffer::from_slice(&cpu, &[0i32]).unwrap();
+    let values = DeviceBuffer::from_slice(&cpu, &[1.0f32, 2.0]).unwrap();
+    let error = DeviceCsr::new(1, 1, &offsets, &columns, &values).unwrap_err();
+    assert_eq!(error.to_string(), "values has 2 elements but 1 are needed, one for each column index");
+    let error = DeviceCsr::pattern(2, 1, &offsets, &columns).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "row_offsets has 2 elements but 3 are needed, one more than there are rows"
+    );
+    let error = DeviceCsr::pattern(1, 1 << 32, &offsets, &columns).unwrap_err();
+    assert!(
+        matches!(error, PlanError::Format(FormatError::DimensionTooLarge { what: "columns", .. })),
+        "{error}"
+    );
+    let elsewhere = DeviceBuffer::from_slice(&other, &[0i32]).unwrap();
+    let error = DeviceCsr::pattern(1, 1, &offsets, &elsewhere).unwrap_err();
+    assert!(matches!(error, PlanError::WrongDevice { operand: "the array of columns", .. }), "{error}");
+    let a = DeviceCsr::pattern(1, 1, &offsets, &columns).unwrap();
+    let error = Spmm::builder(&a).build_on(&other.stream()).unwrap_err();
+    assert!(
+        matches!(error, SpmmError::Plan(PlanError::WrongDevice { operand: "the stream", .. })),
+        "{error}"
+    );
+    // SAFETY: nothing is read: the addresses are refused.
+    let error = unsafe { DeviceCsr::<f32>::from_raw::<i32, i64>(&cpu, (1, 1), 1, 0, 8, 8) }.unwrap_err();
+    assert!(matches!(error, PlanError::NotDeviceMemory { address: 0, .. }), "{error}");
+    // SAFETY: likewise.
+    let error = unsafe { DeviceCsr::<f32>::from_raw::<i32, i64>(&cpu, (1, 1), 1, 4, 4, 8) }.unwrap_err();
+    assert!(matches!(error, PlanError::Misaligned { address: 4, align: 8, .. }), "{error}");
+}
+
+/// Another stream writes the matrix: the plan is made after it, and runs where it is asked to.
+#[test]
+fn the_stream_that_writes_a_matrix_comes_first() {
+    let (_, a) = &matrices()[10];
+    let b: Vec<f32> = (0..a.cols()).map(|i| (i % 5) as f32).collect();
+    for device in kernel_devices(2) {
+        let want = Spmm::builder(a).width(1).build(&device).unwrap().run(&b).unwrap();
+        let stream = Stream::new(&device).unwrap();
+        let uploaded = of_i64(&device, a);
+        let plan = Spmm::builder(&uploaded.matrix()).width(1).build_on(&stream).unwrap();
+        drop(uploaded);
+        assert_eq!(plan.run(&b).unwrap(), want, "on {device}");
+        let b = DeviceMatrix::upload(&device, DenseRef::packed(&b, a.cols(), 1).unwrap()).unwrap();
+        let mut c = DeviceMatrix::<f32>::zeros(&device, a.rows(), 1).unwrap();
+        plan.run_into_on(&stream, 1.0, &b, 0.0, &mut c).unwrap();
+        assert_eq!(c.download().unwrap(), want, "on {device}");
+    }
+    report_missing_gpu("plans made on another stream", 1);
+}
+
+#[test]
+fn too_little_memory_is_an_error() {
+    let a = Csr::<f32>::identity(1000).unwrap();
+    for device in kernel_devices(0) {
+        let on_device = DeviceCsr::from_host(&device, &a).unwrap();
+        let error = Spmm::builder(&on_device).memory_limit(1000).build_on(&device.stream()).unwrap_err();
+        let SpmmError::Plan(PlanError::MemoryLimit { needed, limit: 1000, .. }) = error else {
+            panic!("{error}")
+        };
+        let error = Spmm::builder(&a).memory_limit(1000).build(&device).unwrap_err();
+        assert!(
+            matches!(error, SpmmError::Plan(PlanError::MemoryLimit { needed: same, .. }) if same == needed),
+            "{error}"
+        );
+    }
+    report_missing_gpu("memory limits of plans from the device", 1);
+}
