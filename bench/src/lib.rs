@@ -15,6 +15,7 @@
 //! | `tensor` | MTTKRP and TTM of sparse tensors, beside atomic additions |
 //! | `ablation` | what each component of a hybrid is worth |
 //! | `preprocess` | plans made on the CPU and on the GPU |
+//! | `plans` | plans of matrices that are on the device, in products, and first products beside cuSPARSE |
 //! | `tuned` | the quickest way to each product; `--tree` and `--fit` for the default's decision tree |
 //!
 //! Every case is one line of JSON, written when it is measured; a case that fails has its error in its line and ends

@@ -92,6 +92,9 @@ pub struct TileThresholds {
     /// Entries from which on the GPU lays a matrix out unless told otherwise: for fewer, its part is some thirty
     /// launches and a dozen allocations, whatever the matrix.
     pub layout_entries: u64,
+    /// Products from which on a layout in tiles pays for itself, beside one of CSR as it is: with
+    /// [`expected_runs`](crate::SpmmBuilder::expected_runs) below, none is made.
+    pub least_runs: u64,
 }
 
 /// What products with N:M weights cost on CUDA cores.
@@ -254,6 +257,7 @@ impl TileThresholds {
         packed_steps_narrow: 8.0,
         packed_b_bytes_narrow: 4 << 20,
         layout_entries: 1 << 14,
+        least_runs: 40,
     };
 }
 

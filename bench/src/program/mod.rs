@@ -15,7 +15,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use windrow::Device;
 
 use crate::suites::record::Record;
-use crate::suites::{Suite, Tally, ablation, nm, preprocess, run, sddmm, spmm, tensor, tuned};
+use crate::suites::{Suite, Tally, ablation, nm, plans, preprocess, run, sddmm, spmm, tensor, tuned};
 pub(crate) use arguments::{Common, MatrixArguments, progress};
 pub(crate) use exit::{Exit, Failure};
 pub(crate) use records::{Records, read, write};
@@ -45,6 +45,7 @@ enum Choice {
     Tensor(tensor::Arguments),
     Ablation(ablation::Arguments),
     Preprocess(preprocess::Arguments),
+    Plans(plans::Arguments),
     Tuned(tuned::Arguments),
 }
 
@@ -129,6 +130,7 @@ pub(crate) fn execute(arguments: &Arguments, talk: &mut dyn Write) -> Result<Exi
         Choice::Tensor(arguments) => of_suite(arguments, talk),
         Choice::Ablation(arguments) => of_suite(arguments, talk),
         Choice::Preprocess(arguments) => of_suite(arguments, talk),
+        Choice::Plans(arguments) => of_suite(arguments, talk),
         Choice::Tuned(arguments) => of_suite(arguments, talk),
     }
 }

@@ -98,7 +98,7 @@ fn every_suite_goes_from_files_to_a_summary() {
     let matrix = folder.file("m.mtx");
     let tensor = folder.file("t.tns");
     std::fs::write(&tensor, "1 1 1 2.5\n2 3 1 -1\n2 1 2 4\n").unwrap();
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 7] = [
         (
             &["sddmm", &matrix, "--smoke", "--inners", "5", "--paths", "auto-f32,auto-f16"],
             "2 records, 0 without a right result",
@@ -107,6 +107,7 @@ fn every_suite_goes_from_files_to_a_summary() {
         (&["tensor", &tensor, "--smoke", "--widths", "3"], "## ttm, mode 0"),
         (&["ablation", &matrix, "--smoke", "--widths", "4", "--runs", "2"], "| m | 4 | overlap | 0 |"),
         (&["preprocess", &matrix, "--smoke"], "# Plans\n\n0 lines"),
+        (&["plans", &matrix, "--smoke", "--widths", "4"], "# Plans of matrices on the device\n\n4 lines"),
         (&["tuned", &matrix, "--widths", "2", "--budget", "0.05"], "1 cases, 0 without a default's time"),
     ];
     for (words, expected) in cases {
@@ -155,7 +156,7 @@ fn a_run_goes_on_where_a_file_ends() {
 #[test]
 fn each_failure_has_its_code() {
     let exit = |words: &[&str]| failure(words).exit;
-    for suite in ["spmm", "sddmm", "tensor", "ablation", "preprocess", "tuned"] {
+    for suite in ["spmm", "sddmm", "tensor", "ablation", "preprocess", "plans", "tuned"] {
         assert_eq!(exit(&[suite, "--device", "cpu"]), Exit::Usage, "{suite}");
         assert_eq!(exit(&[suite, "--summarise"]), Exit::Usage, "{suite}");
         assert_eq!(exit(&[suite, "--summarise", "no-such-file"]), Exit::File, "{suite}");

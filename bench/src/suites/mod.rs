@@ -11,6 +11,7 @@ mod kept;
 mod markdown;
 pub(crate) mod matrices;
 pub(crate) mod nm;
+pub(crate) mod plans;
 pub(crate) mod preprocess;
 pub(crate) mod record;
 mod schedules;

@@ -1,7 +1,7 @@
 //! One step of the Adam optimiser (Kingma and Ba, 2015, algorithm 1).
 
 use bytemuck::{Pod, Zeroable};
-use windrow_simt::Simt;
+use windrow_simt::{GlobalPtr, Simt};
 
 use super::{Extent, Matrix};
 use crate::kernel::Kernel;
@@ -10,7 +10,8 @@ use crate::variant::Variant;
 /// Arguments of [`Adam`].
 ///
 /// # Obligations
-/// Those of [`Extent`] and of every [`Matrix`]: `rows × cols`, none of which overlap.
+/// Those of [`Extent`] and of every [`Matrix`]: `rows × cols`, none of which overlap. `numbers` is null, or a pair,
+/// aligned to 8 bytes, which overlaps no matrix.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 pub struct AdamParams {
@@ -22,6 +23,9 @@ pub struct AdamParams {
     pub first: Matrix,
     /// The mean of their squares, `v`.
     pub second: Matrix,
+    /// Where `step_size` and `correction` are, in this order, if they are not those given here: a launch in a graph has
+    /// the same arguments each time. Null if they are.
+    pub numbers: GlobalPtr<[f32; 2]>,
     /// Rows and columns of all four matrices.
     pub extent: Extent,
     /// `β₁`: what stays of `m`.
@@ -54,6 +58,11 @@ impl Kernel for Adam {
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &AdamParams) {
+        let [step_size, correction] = match p.numbers.address() == 0 {
+            true => [p.step_size, p.correction],
+            // SAFETY: what is not null is a pair, by the obligations of the params.
+            false => unsafe { s.load(p.numbers) },
+        };
         p.extent.each_quad(s, |quad| {
             // SAFETY: the quad is one of the matrices, which the params promise, and this thread's alone.
             unsafe {
@@ -66,8 +75,8 @@ impl Kernel for Adam {
                     let g = gradient[i];
                     first[i] = p.beta1 * first[i] + p.rest1 * g;
                     second[i] = p.beta2 * second[i] + p.rest2 * (g * g);
-                    let denominator = s.sqrt(second[i]) * p.correction + p.epsilon;
-                    parameter[i] -= p.step_size * first[i] / denominator;
+                    let denominator = s.sqrt(second[i]) * correction + p.epsilon;
+                    parameter[i] -= step_size * first[i] / denominator;
                     i += 1;
                 }
                 p.first.store(s, quad, first);

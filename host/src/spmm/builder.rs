@@ -107,6 +107,26 @@ impl<'a, A> SpmmBuilder<'a, A> {
         self
     }
 
+    /// About how many products the plan will make, many unless told: for few, [`Algorithm::Auto`] takes what is soon made
+    /// instead of what is quickest. CSR as it is for one product, of a matrix that is on the device a layout that
+    /// kernels make; tiles for many. The report says what was weighed. A matrix is put into another order only if
+    /// [that](Self::reorder) is asked for.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Algorithm, Csr, Device, Precision, Spmm};
+    ///
+    /// let a = Csr::<f32>::identity(4)?; // of a batch of which nothing is needed twice
+    /// let plan = Spmm::builder(&a).precision(Precision::F16).expected_runs(1).build(&Device::best()?)?;
+    /// assert_eq!(plan.report().algorithm, Algorithm::RowSplit);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn expected_runs(mut self, runs: u64) -> Self {
+        self.options.expected_runs = Some(runs);
+        self
+    }
+
     /// Whether two runs must give the same bits: [`Determinism::RunToRun`] unless told.
     #[must_use]
     pub fn determinism(mut self, determinism: Determinism) -> Self {

@@ -8,7 +8,7 @@ use windrow_preprocess::partition::{Estimate, PartitionRule, Prediction};
 use super::options::SpmmOptions;
 use super::parts::row_split::SHORTEST_PIECE;
 use super::points::{Division, NARROW, RowLengths};
-use crate::costs::GroupThresholds;
+use crate::costs::{DeviceCosts, GroupThresholds};
 use crate::error::{PlanError, SpmmError};
 use crate::num::{real, wide};
 use crate::options::{Algorithm, CpuTasks, Precision};
@@ -30,6 +30,8 @@ pub(super) struct Facts {
     pub(super) kernels: bool,
     /// Whether rows are worked on in the matrix's own order.
     pub(super) own_order: bool,
+    /// Whether the matrix is on the device, so that what the host lays out takes a copy of it.
+    pub(super) on_device: bool,
 }
 
 impl Facts {
@@ -45,7 +47,7 @@ impl Facts {
             .map(|ends| (u64::from(length(ends) == 0), length(ends)))
             .reduce(|| (0, 0), |(empty, longest), (other, length)| (empty + other, longest.max(length)));
         let (rows, nnz) = (a.rows(), a.nnz());
-        Self { rows, nnz, empty_rows, longest, exceptions, kernels, own_order }
+        Self { rows, nnz, empty_rows, longest, exceptions, kernels, own_order, on_device: false }
     }
 
     /// Whether rows have 16 entries and more, and the longest at most twice the mean: with one column, groups of
@@ -119,7 +121,7 @@ pub(super) fn decide(facts: &Facts, options: &SpmmOptions, profile: &Profile) ->
     check_size(facts)?;
     let groups = &profile.costs.groups;
     let (algorithm, why, way) = match algorithm {
-        Algorithm::Auto => automatic(facts, options, groups),
+        Algorithm::Auto => automatic(facts, options, &profile.costs),
         asked => {
             let way = match asked {
                 Algorithm::SegmentGroup => Way::Groups(division(facts, options, groups)),
@@ -137,9 +139,16 @@ pub(super) fn decide(facts: &Facts, options: &SpmmOptions, profile: &Profile) ->
 }
 
 /// The algorithm that suits the matrix, the width and the precision.
-fn automatic(facts: &Facts, options: &SpmmOptions, groups: &GroupThresholds) -> (Algorithm, String, Way) {
-    let SpmmOptions { precision, width, .. } = *options;
-    let path = facts.own_order && width == 1 && facts.nnz > 0;
+fn automatic(
+    facts: &Facts,
+    options: &SpmmOptions,
+    DeviceCosts { groups, tiles, .. }: &DeviceCosts,
+) -> (Algorithm, String, Way) {
+    let SpmmOptions { precision, width, expected_runs, .. } = *options;
+    let few = expected_runs.filter(|&runs| runs < tiles.least_runs);
+    // What the host would have to lay out is no way to a few products of a matrix that is elsewhere.
+    let by_host = few.is_none() || !facts.on_device;
+    let path = by_host && facts.own_order && width == 1 && facts.nnz > 0;
     if path && Algorithm::MergePath.supports(precision) {
         let divided = Algorithm::SegmentGroup.supports(precision);
         if !(divided && facts.rows_are_long_and_even()) {
@@ -150,7 +159,8 @@ fn automatic(facts: &Facts, options: &SpmmOptions, groups: &GroupThresholds) -> 
     let narrow = width <= NARROW || !precision.has_tile_kernels();
     if facts.own_order && narrow && Algorithm::SegmentGroup.supports(precision) {
         let division = tree(facts, width, precision, groups);
-        if !division.row_split {
+        let by_rows = division.point.nonzeros_per_thread().is_none();
+        if !division.row_split && (by_rows || by_host) {
             let why = format!("{width} columns are few: balance decides, not bytes");
             return (Algorithm::SegmentGroup, why, Way::Groups(division));
         }
@@ -158,9 +168,14 @@ fn automatic(facts: &Facts, options: &SpmmOptions, groups: &GroupThresholds) -> 
     if !precision.has_tile_kernels() {
         return (Algorithm::RowSplit, format!("{precision} is multiplied on CUDA cores"), Way::Rows);
     }
-    match tiles_or_rows(facts) {
-        (true, why) => (Algorithm::TileStream, why, Way::Tiles(Some(PartitionRule::AllTile))),
-        (false, why) => (Algorithm::RowSplit, why, Way::Rows),
+    match (tiles_or_rows(facts), few) {
+        ((true, _), Some(runs)) => {
+            let least = tiles.least_runs;
+            let why = format!("{runs} products are expected, fewer than the {least} that tiles pay for");
+            (Algorithm::RowSplit, why, Way::Rows)
+        }
+        ((true, why), None) => (Algorithm::TileStream, why, Way::Tiles(Some(PartitionRule::AllTile))),
+        ((false, why), _) => (Algorithm::RowSplit, why, Way::Rows),
     }
 }
 

@@ -68,6 +68,7 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
             exceptions: received.exceptions(),
             kernels: true,
             own_order: true,
+            on_device: true,
         };
         let profile = self.profile_of(device);
         let decision = decide(&facts, &self.options, &profile)?;

@@ -120,6 +120,12 @@ impl<A: Matrix> Context<'_, A> {
     pub(super) fn slicing(&self, cache_quarters: u64) -> Result<Slicing, DeviceError> {
         let Some(l2) = self.device.l2_bytes() else { return Ok(Slicing::ALL) };
         let bytes = u64::from(self.options.precision.bytes());
+        let room = l2 / 4 * cache_quarters;
+        let fits =
+            |columns: u64| columns.saturating_mul(wide(self.options.width)).saturating_mul(bytes) <= room;
+        if fits(wide(self.a.cols())) {
+            return Ok(Slicing::ALL); // however many of them are in use
+        }
         let rows_at_once = self.device.multiprocessors() as usize * WARPS_AT_ONCE * WINDOW_ROWS;
         let columns = match self.columns_in_use.get() {
             Some(&columns) => columns,
@@ -128,8 +134,7 @@ impl<A: Matrix> Context<'_, A> {
                 *self.columns_in_use.get_or_init(|| columns)
             }
         };
-        let room = l2 / 4 * cache_quarters;
-        if columns.saturating_mul(wide(self.options.width)).saturating_mul(bytes) <= room {
+        if fits(columns) {
             return Ok(Slicing::ALL);
         }
         let fitting = room / (columns * bytes).max(1);

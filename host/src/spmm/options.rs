@@ -38,6 +38,9 @@ pub struct SpmmOptions {
     /// Device memory that the plan may take, in bytes: [`SpmmBuilder::memory_limit`](crate::SpmmBuilder::memory_limit).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_limit: Option<u64>,
+    /// Products that the plan will make: [`SpmmBuilder::expected_runs`](crate::SpmmBuilder::expected_runs).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected_runs: Option<u64>,
     /// Where the matrix is laid out in tiles: [`SpmmBuilder::preprocessing`](crate::SpmmBuilder::preprocessing).
     pub preprocessing: Preprocessing,
     /// Whether the plan is ready for new values from device memory:
@@ -93,6 +96,7 @@ impl SpmmOptions {
         precision: Precision::F32,
         determinism: Determinism::RunToRun,
         memory_limit: None,
+        expected_runs: None,
         preprocessing: Preprocessing::Auto,
         values_from_device: false,
         algorithm: Algorithm::Auto,
@@ -149,6 +153,7 @@ mod tests {
             precision: Precision::Bf16,
             determinism: Determinism::Fast,
             memory_limit: Some(1 << 40),
+            expected_runs: Some(4),
             preprocessing: Preprocessing::Gpu,
             values_from_device: true,
             algorithm: Algorithm::Hybrid,
@@ -195,6 +200,7 @@ mod tests {
         };
         assert!(product.leave_the_way_open());
         let said = [
+            SpmmOptions { expected_runs: Some(1), ..product },
             SpmmOptions { algorithm: Algorithm::RowSplit, ..product },
             SpmmOptions { reorder: Some(reorder::Options::default()), ..product },
             SpmmOptions { partition: Some(PartitionRule::AllTile), ..product },

@@ -34,18 +34,24 @@ impl LeastLoaded {
     /// Workers 0, 1, … with these loads.
     pub(super) fn new(loads: &[u64]) -> Result<Self, OutOfMemory> {
         let words = loads.len().div_ceil(64);
+        let load = loads.iter().copied().min().unwrap_or(0);
+        let is_near = |of: u64| of - load < NEAR as u64;
         // Room for every worker: none that comes later needs more.
-        let mut all = try_with_room(loads.len(), "workers by load")?;
-        all.extend(loads.iter().copied().zip(0..).map(Reverse));
-        Ok(Self {
-            load: 0,
-            emptied: words,
+        let mut far = try_with_room(loads.len(), "workers by load")?;
+        far.extend(loads.iter().copied().zip(0..).filter(|&(of, _)| !is_near(of)).map(Reverse));
+        let mut queue = Self {
+            load,
+            emptied: 0,
             words,
             near: try_zeroed(NEAR * words, "workers by load")?,
             counts: vec![0; NEAR],
             near_count: 0,
-            far: BinaryHeap::from(all),
-        })
+            far: BinaryHeap::from(far),
+        };
+        for (&of, worker) in loads.iter().zip(0..).filter(|&(&of, _)| is_near(of)) {
+            queue.put_near(worker, of);
+        }
+        Ok(queue)
     }
 
     /// The set of a load that is near.

@@ -9,6 +9,8 @@ use windrow_formats::{NO_ROW, OutOfMemory};
 use super::NO_SLOT;
 use super::queue::LeastLoaded;
 
+/// Workers of a team at most: a bit for each.
+const MOST_TEAM: u32 = 64;
 /// What the end of a window costs a worker, in steps: its rows are written.
 const FLUSH_STEPS: u64 = 1;
 /// What sharing a window costs each worker of a team, in steps: two barriers.
@@ -169,7 +171,7 @@ impl DealtSteps {
 /// [`OutOfMemory`].
 ///
 /// # Panics
-/// If `team` is 0.
+/// If `team` is 0 or more than 64.
 ///
 /// # Examples
 /// ```
@@ -188,7 +190,7 @@ impl DealtSteps {
 /// # Ok::<(), windrow_formats::OutOfMemory>(())
 /// ```
 pub fn deal_steps(window_steps: &[u32], workers: u32, team: u32) -> Result<DealtSteps, OutOfMemory> {
-    assert!(team > 0, "a team has workers");
+    assert!((1..=MOST_TEAM).contains(&team), "a team has 1 to {MOST_TEAM} workers");
     let total: u64 = window_steps.iter().map(|&steps| u64::from(steps) + FLUSH_STEPS).sum();
     if total == 0 {
         return Ok(DealtSteps::default());
@@ -197,15 +199,23 @@ pub fn deal_steps(window_steps: &[u32], workers: u32, team: u32) -> Result<Dealt
     let load = u32::try_from(total.div_ceil(u64::from(workers))).unwrap_or(u32::MAX);
     let team = if workers < team { 1 } else { team };
 
-    let mut whole = Deal::new(workers, 1)?;
-    whole.schedule(window_steps, load, |_| true)?;
-    // Where no window is much longer than a load, list scheduling alone is nearly even.
     let longest = window_steps.iter().copied().max().unwrap_or(0);
+    let all_whole = || {
+        let mut whole = Deal::new(workers, 1)?;
+        whole.schedule(window_steps, load, |_| true)?;
+        Ok::<_, OutOfMemory>(whole)
+    };
+    // Where no window is much longer than a load, list scheduling alone is nearly even.
     if longest <= load.saturating_add(SHARE_STEPS) {
-        return whole.finish();
+        return all_whole()?.finish();
     }
     let mut divided = Deal::new(workers, team)?;
     divided.divide(window_steps, load)?;
+    // Whoever has the longest window whole has no less to do.
+    if u64::from(longest) + FLUSH_STEPS > divided.cost() {
+        return divided.finish();
+    }
+    let whole = all_whole()?;
     if whole.cost() <= divided.cost() { whole.finish() } else { divided.finish() }
 }
 
@@ -364,11 +374,17 @@ impl Deal {
             return self.give(piece, first);
         }
         let (base, more) = (piece.steps() / self.team, piece.steps() % self.team);
-        let mut by_load: Vec<usize> = (first..first + size).collect();
-        by_load.sort_by_key(|&worker| self.loads[worker]);
+        // Those that have least, of equals the first.
+        let rank = |worker: usize| {
+            let before = |other: &usize| (self.loads[*other], *other) < (self.loads[worker], worker);
+            (first..first + size).filter(before).count()
+        };
+        let takes_more = (first..first + size).fold(0_u64, |taking, worker| {
+            taking | u64::from(rank(worker) < more as usize) << (worker - first)
+        });
         let mut begin = piece.begin;
         for worker in first..first + size {
-            let takes_more = by_load[..more as usize].contains(&worker);
+            let takes_more = takes_more >> (worker - first) & 1 != 0;
             let end = begin + base + u32::from(takes_more);
             self.give(Piece { begin, end, shared: true, ..piece }, worker);
             begin = end;

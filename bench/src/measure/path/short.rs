@@ -23,7 +23,7 @@ pub(super) struct Short {
 
 /// The names, to be told to those who use another.
 pub(super) const NAMES: &str = "reorder, rcm, community, degree, fast, window-each, dense, packed, sequential, \
-                                multi-stream, vectors, point, launch, rows, tasks and column-major";
+                                multi-stream, vectors, point, launch, rows, tasks, runs and column-major";
 
 /// The orders that a path may name.
 pub(super) const ORDERS: [(Method, &str); 4] = [
@@ -42,11 +42,12 @@ const POINT: &str = "point:";
 const LAUNCH: &str = "launch:";
 const ROWS: &str = "rows:";
 const TASKS: &str = "tasks:";
+const RUNS: &str = "runs:";
 
 const TWICE: &str = "an option is given twice";
 
 /// All of them, in the order in which a path is written.
-pub(super) const SHORTS: [Short; 10] = [
+pub(super) const SHORTS: [Short; 11] = [
     Short {
         suits: |_| true,
         suits_only: "",
@@ -174,6 +175,17 @@ pub(super) const SHORTS: [Short; 10] = [
             Some(tasks.map(told).ok_or("tasks are as 8:64 or 8:-"))
         },
         write: |options| Some(format!("{TASKS}{}", with_colons(&options.cpu_tasks?.to_string()))),
+    },
+    Short {
+        suits: |algorithm| algorithm == Algorithm::Auto,
+        suits_only: "only auto chooses",
+        twice: TWICE,
+        read: |name, options| {
+            let runs = name.strip_prefix(RUNS)?.parse();
+            let told = |runs| SpmmOptions { expected_runs: Some(runs), ..options };
+            Some(runs.map(told).map_err(|_| "expected products are a number"))
+        },
+        write: |options| options.expected_runs.map(|runs| format!("{RUNS}{runs}")),
     },
 ];
 

@@ -48,6 +48,16 @@ impl<T: Element> DeviceCsr<T> {
 }
 
 impl<T: Element> DeviceCsr<T> {
+    /// Where the entries of each row begin, and their end.
+    pub(crate) fn row_offsets(&self) -> &DeviceBuffer<u32> {
+        &self.row_offsets
+    }
+
+    /// The column of each entry.
+    pub(crate) fn col_indices(&self) -> &DeviceBuffer<u32> {
+        &self.col_indices
+    }
+
     /// The values, one for each entry in CSR order: what an SDDMM writes.
     #[must_use]
     pub(crate) fn values(&self) -> &DeviceBuffer<T> {

@@ -11,6 +11,7 @@ mod gpu;
 mod kernels;
 mod memory;
 mod module;
+mod pool;
 mod probe;
 mod queue;
 mod staging;
@@ -28,9 +29,10 @@ use super::machine::{Description, Lies, Machine};
 use super::queue::Queue;
 use super::{DeviceKind, KernelModule};
 use crate::error::DeviceError;
-use crate::num::{index, wide};
+use crate::num::wide;
 use gpu::Gpu;
 use kernels::Kernels;
+use pool::Pool;
 use probe::{Called, failed, unsigned};
 use queue::CudaQueue;
 use staging::Staging;
@@ -43,6 +45,7 @@ struct CudaMachine {
     gpu: Arc<Gpu>,
     memory_total: u64,
     multiprocessors: u32,
+    pool: Pool,
     lane: Arc<CudaQueue>,
     /// The same, as others see it.
     own: Arc<dyn Queue>,
@@ -123,7 +126,8 @@ pub(super) fn open(index: u32) -> Result<(Description, Box<dyn Machine>), Device
     let lane = Arc::new(gpu.with_context(|| CudaQueue::create(&gpu))?);
     let own: Arc<dyn Queue> = Arc::<CudaQueue>::clone(&lane);
     let (others, staging) = (Mutex::default(), Mutex::new(None));
-    let machine = CudaMachine { gpu, memory_total, multiprocessors, lane, own, others, staging };
+    let pool = gpu.with_context(|| Ok(Pool::create(device, memory_total)))?;
+    let machine = CudaMachine { gpu, memory_total, multiprocessors, pool, lane, own, others, staging };
     Ok((description, Box::new(machine)))
 }
 
@@ -154,13 +158,13 @@ impl Machine for CudaMachine {
             if bytes > self.memory_total {
                 return Err(self.out_of_memory(what, bytes)?); // no need to ask the driver
             }
-            // SAFETY: the context is current; the memory is freed by `free`.
-            match unsafe { result::malloc_sync(index(bytes)) } {
+            // SAFETY: the context is current, and the stream is one of it; the memory is freed by `free`.
+            match unsafe { self.pool.alloc(bytes, self.lane.stream()) } {
                 Ok(address) => Ok(address),
                 Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => {
                     Err(self.out_of_memory(what, bytes)?)
                 }
-                Err(error) => Err(failed("cuMemAlloc", error)),
+                Err(error) => Err(failed("cuMemAllocFromPoolAsync", error)),
             }
         })
     }
@@ -168,10 +172,20 @@ impl Machine for CudaMachine {
     unsafe fn free(&self, address: u64) {
         // Errors have nobody to go to: after one that broke the context, its memory is gone anyway.
         let others = self.others().all(); // not waited for under the lock
-        let marked = || others.iter().try_for_each(|other| other.wait_for_mark());
-        if self.gpu.bind().is_ok() && self.lane.settle().is_ok() && marked().is_ok() {
-            // SAFETY: the caller's promise; the waits above ended all work that could use the memory.
-            let _ = unsafe { result::free_sync(address) };
+        let ordered = || match self.pool.is_ordered() {
+            // The pool has the memory behind all work that could use it; nobody waits on the host.
+            true => {
+                self.lane.join_all()?;
+                others.iter().try_for_each(|other| other.hold_for_mark(&self.lane))
+            }
+            false => {
+                self.lane.settle()?;
+                others.iter().try_for_each(|other| other.wait_for_mark())
+            }
+        };
+        if self.gpu.bind().is_ok() && ordered().is_ok() {
+            // SAFETY: the caller's promise; all work that could use the memory comes before in the stream, or is done.
+            let _ = unsafe { self.pool.free(address, self.lane.stream()) };
         }
     }
 
@@ -257,8 +271,10 @@ impl Machine for CudaMachine {
     }
 
     fn memory_free(&self) -> Result<Option<u64>, DeviceError> {
-        self.gpu
-            .with_context(|| result::mem_get_info().called("cuMemGetInfo").map(|(free, _)| Some(wide(free))))
+        self.gpu.with_context(|| {
+            let (free, _) = result::mem_get_info().called("cuMemGetInfo")?;
+            Ok(Some(wide(free) + self.pool.idle()))
+        })
     }
 
     fn kernel_modules(&self) -> Vec<KernelModule> {
@@ -286,6 +302,7 @@ impl Drop for CudaMachine {
             if let Some(staging) = staging {
                 staging.release();
             }
+            self.pool.destroy();
         }
     }
 }

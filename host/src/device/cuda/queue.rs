@@ -1,6 +1,7 @@
 //! A stream of a GPU, with a second one that forks off it and joins it again.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cudarc::driver::{result, sys};
 
@@ -30,13 +31,15 @@ pub(super) struct CudaQueue {
     borrowed: bool,
     /// None only while the queue is being made or dropped.
     side: Option<SideStream>,
+    /// Whether something was launched beside that no join came after.
+    is_forked: AtomicBool,
     fence: Fence,
 }
 
 // SAFETY: the driver's handles may be used from any thread; every method makes the context current on the thread that
 // it runs on before it uses one.
 unsafe impl Send for CudaQueue {}
-// SAFETY: as above; nothing is changed after `create`, and the driver takes calls on one stream from several threads.
+// SAFETY: as above; after `create` a flag alone is changed, which is atomic, and the driver takes calls on one stream from several threads.
 unsafe impl Sync for CudaQueue {}
 
 impl CudaQueue {
@@ -93,7 +96,8 @@ impl CudaQueue {
         borrowed: bool,
     ) -> Result<Self, DeviceError> {
         let (gpu, key, fence) = (Arc::clone(gpu), queue::next_key(), Fence::Cuda(fence));
-        let mut queue = Self { gpu, key, stream, borrowed, side: None, fence };
+        let is_forked = AtomicBool::new(false);
+        let mut queue = Self { gpu, key, stream, borrowed, side: None, is_forked, fence };
         queue.side = Some(SideStream::create()?);
         Ok(queue)
     }
@@ -139,6 +143,19 @@ impl CudaQueue {
         unsafe { result::stream::synchronize(self.stream) }.called("cuStreamSynchronize")
     }
 
+    /// What comes from now on comes after what was launched beside, too, be it joined or not. The context is current.
+    pub(super) fn join_all(&self) -> Result<(), DeviceError> {
+        match &self.side {
+            Some(side) if self.is_forked.load(Ordering::Acquire) => side.join(self.stream),
+            _ => Ok(()),
+        }
+    }
+
+    /// What comes in `other` from now on comes after the mark. The context is current.
+    pub(super) fn hold_for_mark(&self, other: &Self) -> Result<(), DeviceError> {
+        fence_of(&self.fence).map_or(Ok(()), |fence| fence.hold(other.stream))
+    }
+
     /// [`wait`](Self::wait), and for what was launched beside and never joined, for a call between failed.
     pub(super) fn settle(&self) -> Result<(), DeviceError> {
         self.wait()?;
@@ -171,11 +188,19 @@ impl Queue for CudaQueue {
     }
 
     fn launch_beside(&self, prepared: &Prepared) -> Result<(), DeviceError> {
-        self.gpu.with_context(|| self.gpu.launch(self.side()?.stream(), prepared))
+        let outcome = self.gpu.with_context(|| self.gpu.launch(self.side()?.stream(), prepared));
+        // Behind the launch: a join of another thread that comes between covers it.
+        self.is_forked.store(true, Ordering::Release);
+        outcome
     }
 
     fn join(&self) -> Result<(), DeviceError> {
-        self.gpu.with_context(|| self.side()?.join(self.stream))
+        // Before the join: what another thread launches meanwhile sets it again.
+        self.is_forked.store(false, Ordering::Release);
+        self.gpu.with_context(|| self.side()?.join(self.stream)).inspect_err(|_| {
+            self.is_forked.store(true, Ordering::Release);
+        })?;
+        Ok(())
     }
 
     fn synchronize(&self) -> Result<(), DeviceError> {

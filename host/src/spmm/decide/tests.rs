@@ -12,6 +12,7 @@ const FACTS: Facts = Facts {
     exceptions: Exceptions { overflowed: 0, non_finite: 0, not_numbers: 0 },
     kernels: true,
     own_order: true,
+    on_device: false,
 };
 
 fn options(algorithm: Algorithm, precision: Precision, width: usize) -> SpmmOptions {
@@ -48,6 +49,34 @@ fn auto_takes_tiles_where_they_are_right() {
     assert_eq!(decided(Facts { nnz: 0, ..FACTS }, &auto), (Algorithm::RowSplit, Way::Rows));
     let strict = options(Algorithm::Auto, Precision::F32, 128);
     assert_eq!(decided(FACTS, &strict), (Algorithm::RowSplit, Way::Rows));
+}
+
+/// Tiles are made for many products; for few of a matrix that is elsewhere, nothing that the host has to make.
+#[test]
+fn what_is_needed_once_is_soon_made() {
+    let runs = |precision, width, runs| SpmmOptions {
+        expected_runs: Some(runs),
+        ..options(Algorithm::Auto, precision, width)
+    };
+    let least = DeviceCosts::default().tiles.least_runs;
+    let elsewhere = Facts { on_device: true, ..FACTS };
+    for facts in [FACTS, elsewhere] {
+        let of = |runs_of| decided(facts, &runs(Precision::F16, 128, runs_of));
+        assert_eq!(of(least - 1), (Algorithm::RowSplit, Way::Rows));
+        assert_eq!(of(least).0, Algorithm::TileStream);
+        let groups = decided(facts, &runs(Precision::F32, 4, 1)).1;
+        assert!(matches!(groups, Way::Groups(division) if division.point.nonzeros_per_thread().is_none()));
+    }
+    let unlike = Facts { longest: 1 << 18, ..FACTS };
+    let of = |facts: Facts, runs_of| decided(facts, &runs(Precision::F32, 4, runs_of)).1;
+    assert!(matches!(of(unlike, 1), Way::Groups(division) if division.point.nonzeros_per_thread().is_some()));
+    let unlike = Facts { on_device: true, ..unlike };
+    assert_eq!(of(unlike, 1), Way::Rows);
+    assert!(matches!(of(unlike, least), Way::Groups(_)));
+    assert_eq!(decided(FACTS, &runs(Precision::F32, 1, 1)).1, Way::Path);
+    assert_ne!(decided(elsewhere, &runs(Precision::F32, 1, 1)).1, Way::Path);
+    let decision = decide_so(&FACTS, &runs(Precision::F16, 128, 1)).unwrap();
+    assert_eq!(decision.why, format!("1 products are expected, fewer than the {least} that tiles pay for"));
 }
 
 #[test]

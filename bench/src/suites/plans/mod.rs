@@ -1,0 +1,286 @@
+//! Plans of matrices that are on the device: what one takes in its own products, and the first product beside
+//! cuSPARSE's on the same arrays.
+//!
+//! A case is a matrix, a width and a path; `+runs:1` in a path is a plan of which one product is expected. The first
+//! product is everything from three arrays in device memory to a `C` that is there: the plan, the product, the wait. Of
+//! cuSPARSE it is descriptors, workspace, `cusparseSpMM_preprocess`, the product and the wait, by the algorithm that is
+//! quickest so. Every product is verified.
+
+mod arguments;
+mod table;
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+use windrow::{
+    Csr, Device, DeviceCsr, DeviceKind, DeviceMatrix, Precision, Spmm, SpmmOptions, SpmmPlan, Value,
+    Verification, bf16, f16,
+};
+
+use super::facts::MatrixFacts;
+use super::matrices::{Case, Matrices, MatrixSource, Values};
+use super::record::Record;
+use super::{Measured, Suite, Tally};
+use crate::measure::operands::Filling;
+use crate::measure::peers::{CsrAlgorithm, CuSparse, DeviceCsr as PeerCsr};
+use crate::measure::product::{Operands, Stored};
+use crate::measure::{BenchError, Sampling, Statistics, SweepPath, measure};
+pub(crate) use arguments::Arguments;
+use table::summarise;
+
+/// What is told of a plan.
+pub(crate) type PlansRecord = Record<PlansFacts>;
+
+/// A plan of a matrix on the device.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PlansFacts {
+    pub(crate) matrix: MatrixFacts,
+    /// Where its values came from.
+    pub(crate) values: String,
+    pub(crate) width: usize,
+    pub(crate) path: String,
+    /// What was found; `null` where nothing was.
+    pub(crate) plan: Option<FoundPlan>,
+    /// cuSPARSE's first product; `null` where there is none.
+    pub(crate) cusparse: Option<PeerFirst>,
+}
+
+/// What a plan took and what it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct FoundPlan {
+    pub(crate) algorithm: String,
+    /// Where it was made, and why.
+    pub(crate) place: String,
+    /// Median of the builds, in microseconds, and the quickest.
+    pub(crate) plan_us: f64,
+    pub(crate) plan_min_us: f64,
+    /// Median of each stage, in microseconds.
+    pub(crate) stages: Vec<(String, f64)>,
+    /// A product, in microseconds.
+    pub(crate) product_us: f64,
+    /// `plan_us / product_us`.
+    pub(crate) plan_in_products: f64,
+    /// Median of plan, product and wait, in microseconds.
+    pub(crate) first_us: f64,
+    /// Microseconds that the CPU takes to queue a product.
+    pub(crate) queue_us: f64,
+}
+
+/// A first product of cuSPARSE.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PeerFirst {
+    pub(crate) algorithm: String,
+    /// Median of everything, in microseconds.
+    pub(crate) first_us: f64,
+}
+
+/// What is measured, and how.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    pub(crate) sources: Vec<MatrixSource>,
+    pub(crate) widths: Vec<usize>,
+    pub(crate) paths: Vec<SweepPath>,
+    /// Whether cuSPARSE is asked.
+    pub(crate) peers: bool,
+    /// Where values of matrices come from.
+    pub(crate) values: Values,
+    /// Seed of made-up values.
+    pub(crate) seed: u64,
+    /// Its batches are how often a plan is made.
+    pub(crate) sampling: Sampling,
+    /// Is told what is done before the first measurement.
+    pub(crate) progress: fn(&str),
+}
+
+pub(crate) struct Plans {
+    device: Device,
+    options: Options,
+    matrices: Matrices,
+    cusparse: Option<CuSparse>,
+}
+
+impl Plans {
+    pub(crate) fn open(device: &Device, options: Options) -> Self {
+        let matrices = Matrices::load(&options.sources, options.values, options.seed, options.progress);
+        let wanted = options.peers && device.kind() == DeviceKind::Cuda;
+        let cusparse = wanted.then(|| CuSparse::load(device).ok()).flatten();
+        Self { device: device.clone(), options, matrices, cusparse }
+    }
+}
+
+impl Suite for Plans {
+    const NAME: &'static str = "plans";
+    type Case = Case<SweepPath>;
+    type Facts = PlansFacts;
+
+    fn cases(&self) -> Vec<Self::Case> {
+        self.matrices.cases(&self.options.widths, &self.options.paths)
+    }
+
+    fn name(&self, case: &Self::Case) -> String {
+        self.matrices.name(case)
+    }
+
+    fn facts(&self, case: &Self::Case) -> PlansFacts {
+        let (matrix, values) = (self.matrices.facts(case), self.options.values.to_string());
+        let path = case.path.map_or_else(String::new, |path| path.to_string());
+        PlansFacts { matrix, values, width: case.width, path, plan: None, cusparse: None }
+    }
+
+    fn measure(&mut self, case: &Self::Case, facts: &mut PlansFacts) -> Result<Measured, BenchError> {
+        let (matrix, path) = self.matrices.of(case)?;
+        let seeds = (self.options.seed, matrix.checksum);
+        let maker = Maker {
+            device: &self.device,
+            csr: &matrix.csr,
+            options: SpmmOptions { width: case.width, ..path.options },
+            sampling: self.options.sampling,
+            operands: Operands::new(&self.device, &matrix.csr, case.width, seeds),
+        };
+        let peer = self.cusparse.as_ref();
+        let (found, plan, first) = match path.options.precision {
+            Precision::F16 => maker.measure::<f16>(peer)?,
+            Precision::Bf16 => maker.measure::<bf16>(None)?,
+            Precision::F64 => maker.measure::<f64>(peer)?,
+            Precision::F32 => maker.measure::<f32>(peer)?,
+            Precision::Tf32 => maker.measure::<f32>(None)?,
+        };
+        (facts.plan, facts.cusparse) = (Some(plan), first);
+        match found.passed() {
+            true => Ok(Measured {
+                check: Some(super::facts::CheckFacts::of(&found)),
+                time: None,
+                aside: Tally::default(),
+            }),
+            false => Err(BenchError::Wrong(found)),
+        }
+    }
+}
+
+/// Makes one plan again and again.
+struct Maker<'a> {
+    device: &'a Device,
+    csr: &'a Csr<f32>,
+    options: SpmmOptions,
+    sampling: Sampling,
+    operands: Operands,
+}
+
+/// Products that are queued in a row to see what one costs the CPU.
+const QUEUED: u32 = 20;
+
+impl Maker<'_> {
+    fn measure<T: Stored>(
+        mut self,
+        peer: Option<&CuSparse>,
+    ) -> Result<(Verification, FoundPlan, Option<PeerFirst>), BenchError> {
+        let arrays = PeerCsr::<T>::upload(self.device, self.csr)?;
+        let a = DeviceCsr::new(
+            self.csr.rows(),
+            self.csr.cols(),
+            arrays.row_offsets(),
+            arrays.col_indices(),
+            arrays.values(),
+        )?;
+        let stream = self.device.stream();
+        let builder = Spmm::builder(&a).options(self.options);
+        let builds = self.sampling.min_batches.max(1);
+        let elapsed = |start: Instant| start.elapsed().as_secs_f64() * 1e6;
+        let (b, c) = self.operands.get::<T>(Filling::Huge)?;
+
+        let mut plan = builder.build_on(&stream)?; // what is done once, the driver's part of it too
+        let (mut plans, mut firsts) = (Vec::new(), Vec::new());
+        let mut stages: Vec<(String, Vec<f64>)> = Vec::new();
+        for _ in 0..builds {
+            drop(plan);
+            self.device.synchronize()?;
+            let start = Instant::now();
+            plan = builder.build_on(&stream)?;
+            self.device.synchronize()?;
+            plans.push(elapsed(start));
+            for stage in &plan.report().stages {
+                match stages.iter_mut().find(|(name, _)| name == stage.name) {
+                    Some((_, times)) => times.push(stage.us),
+                    None => stages.push((stage.name.to_owned(), vec![stage.us])),
+                }
+            }
+        }
+        for _ in 0..builds {
+            drop(plan);
+            self.device.synchronize()?;
+            let start = Instant::now();
+            plan = builder.build_on(&stream)?;
+            run::<T>(&plan, b, c)?;
+            self.device.synchronize()?;
+            firsts.push(elapsed(start));
+        }
+        let found = plan.verify(self.csr, b, c)?;
+        let timing = measure(self.device, self.sampling, || run::<T>(&plan, b, c))?;
+        self.device.synchronize()?;
+        let start = Instant::now();
+        for _ in 0..QUEUED {
+            run::<T>(&plan, b, c)?;
+        }
+        let queue_us = elapsed(start) / f64::from(QUEUED);
+        self.device.synchronize()?;
+        let report = plan.report();
+        let all = Statistics::of(&plans);
+        let median = |samples: &[f64]| Statistics::of(samples).map_or(0.0, |found| found.median);
+        let plan_us = median(&plans);
+        let facts = FoundPlan {
+            algorithm: report.algorithm.to_string(),
+            place: format!("{}: {}", report.preprocessing, report.preprocessing_reason),
+            plan_us,
+            plan_min_us: all.map_or(0.0, |found| found.min),
+            stages: stages.into_iter().map(|(name, times)| (name, median(&times))).collect(),
+            product_us: timing.median_us,
+            plan_in_products: plan_us / timing.median_us,
+            first_us: median(&firsts),
+            queue_us,
+        };
+        let first = match peer {
+            Some(peer) => self.first_of_peer::<T>(peer, &arrays, builds)?,
+            None => None,
+        };
+        Ok((found, facts, first))
+    }
+
+    /// The first product of cuSPARSE by the algorithm that is quickest so.
+    fn first_of_peer<T: Stored>(
+        &mut self,
+        peer: &CuSparse,
+        arrays: &PeerCsr<T>,
+        times: u32,
+    ) -> Result<Option<PeerFirst>, BenchError> {
+        let (b, c) = self.operands.get::<T>(Filling::Huge)?;
+        let mut best: Option<PeerFirst> = None;
+        for algorithm in CsrAlgorithm::ROW_MAJOR {
+            let mut samples = Vec::new();
+            for turn in 0..=times {
+                let start = Instant::now();
+                let Ok(spmm) = peer.prepare(algorithm, arrays, b, c) else { break };
+                spmm.run()?;
+                self.device.synchronize()?;
+                if turn > 0 {
+                    samples.push(start.elapsed().as_secs_f64() * 1e6);
+                }
+            }
+            let Some(found) = Statistics::of(&samples) else { continue };
+            if best.as_ref().is_none_or(|best| found.median < best.first_us) {
+                best = Some(PeerFirst { algorithm: algorithm.to_string(), first_us: found.median });
+            }
+        }
+        Ok(best)
+    }
+}
+
+fn run<T: Stored>(
+    plan: &SpmmPlan,
+    b: &DeviceMatrix<T>,
+    c: &mut DeviceMatrix<T::Sum>,
+) -> Result<(), BenchError> {
+    Ok(plan.run_into(T::Sum::ONE, b, T::Sum::ZERO, c)?)
+}
