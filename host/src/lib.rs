@@ -169,6 +169,8 @@
 
 mod activation;
 mod cache;
+#[cfg(all(test, feature = "emulator"))]
+mod captured_tests;
 mod cpu;
 mod csr;
 mod dense;

@@ -170,6 +170,7 @@ impl Kernels {
                 (false, false) => {
                     let before = space.held.bytes();
                     let reserved = space.held.reserve(need);
+                    space.was_written(); // memory comes in the order of the own stream
                     if !on.is_own {
                         self.extra.fetch_sub(before, Ordering::Relaxed);
                         self.extra.fetch_add(space.held.bytes(), Ordering::Relaxed);

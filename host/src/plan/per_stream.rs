@@ -140,6 +140,9 @@ impl<S> PerStream<S> {
             let remedy = "give the plan its workspace before the capture";
             return Err(DeviceError::Captured { what: "the change of a workspace", remedy }.into());
         }
+        if on.shares {
+            on.after_own()?;
+        }
         let new = make(on.queue)?;
         if on.is_own {
             return Ok(Some(std::mem::replace(&mut locked(&self.own).held, new)));

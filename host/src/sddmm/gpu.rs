@@ -200,6 +200,7 @@ impl GpuSddmm {
 
     fn make_stage(&self, state: &mut OfStream<Option<Scratch>>) -> Result<(), DeviceError> {
         state.held = Some(Scratch::alloc(&self.device, 4 * self.nnz, "sampled sums")?);
+        state.was_written(); // memory comes in the order of the own stream
         Ok(())
     }
 

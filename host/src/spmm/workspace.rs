@@ -67,7 +67,7 @@ impl SpmmPlan {
         match &self.body {
             Body::Cpu(_) => Ok(()),
             Body::Gpu(plan) => {
-                let on = On::of(on, &self.device, false)?;
+                let on = On::of(on, &self.device, memory.as_slice().is_owned())?;
                 // SAFETY: the caller's promise.
                 Ok(unsafe { plan.set_workspace(&on, &memory)? })
             }

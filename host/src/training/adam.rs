@@ -21,8 +21,8 @@ use crate::view::{DeviceView, DeviceViewMut};
 ///
 /// in step `t`, counted from 1, for a parameter `p` with gradient `g`. In f32; the same bits on every device.
 ///
-/// The host counts the steps, and says the number of each to the device: a step cannot be captured into a graph, whose
-/// launches would all be the same one.
+/// The host counts these steps, and says the number of each to the device: what is to be captured into a graph, and
+/// launched again and again, is a step of [`CountedAdam`](super::CountedAdam).
 ///
 /// # Examples
 /// ```
@@ -127,7 +127,7 @@ impl Adam {
         match operands.queued()? {
             Some(on) => {
                 if on.is_captured()? {
-                    let (what, remedy) = ("the number of one step of Adam", "take the step after the graph's launch");
+                    let (what, remedy) = ("the number of one step of Adam", "take steps of `CountedAdam`");
                     return Err(DeviceError::Captured { what, remedy }.into());
                 }
                 let (kernel, params) = (entry(Variant::Adam)?, step.params(numbers)?);

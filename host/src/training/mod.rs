@@ -11,7 +11,7 @@
 //! | [`CrossEntropy`] | softmax cross-entropy of logits with weights of rows, its gradient, what is predicted right |
 //! | [`normalize_rows`], [`normalize_rows_backward`] | rows of length 1, and the gradient |
 //! | [`ColumnSums`] | `Σ x[r]`, the gradient of a bias, and `Σ x ⊙ y` |
-//! | [`Adam`] | a step of the optimiser |
+//! | [`Adam`], [`CountedAdam`] | a step of the optimiser, counted by the host, or by the device |
 //!
 //! Matrices are f32, row-major, of any leading dimension, on a CPU, a GPU or the emulator of one; a bias is a matrix of
 //! one row. On a GPU the functions queue kernels and return, and allocate nothing; what makes something ([`new`] of the
@@ -34,7 +34,7 @@
 //! [ordered](crate::Stream#order-between-streams) with other work as is said there; memory that a value keeps for
 //! itself, such as partial sums, is in order whatever streams it is used on. It may be captured into a
 //! [graph](crate::Stream#graphs) with operands that are lent, after it was done once on the same stream; all but
-//! [`Adam::step_on`] may. Refused are, beside what is said above:
+//! [`Adam::step_on`] may, of which [`CountedAdam`] is the one for graphs. Refused are, beside what is said above:
 //! - [`PlanError::WrongDevice`](crate::PlanError::WrongDevice) for a stream of another device;
 //! - [`PlanError::Overlap`](crate::PlanError::Overlap) if what is written has bytes in common with another operand;
 //! - [`DeviceError::Captured`](crate::DeviceError::Captured) for what cannot be part of a graph.
@@ -59,6 +59,7 @@
 //! ```
 
 mod adam;
+mod counted;
 mod cross_entropy;
 mod normalize;
 mod operands;
@@ -66,6 +67,7 @@ mod pointwise;
 mod sums;
 
 pub use adam::{Adam, Moments};
+pub use counted::{CountedAdam, CountedStep};
 pub use cross_entropy::{CrossEntropy, Outcome};
 pub use normalize::{
     MIN_NORM, normalize_rows, normalize_rows_backward, normalize_rows_backward_on, normalize_rows_on,
