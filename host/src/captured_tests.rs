@@ -13,7 +13,7 @@ use crate::{
     prune_magnitude,
 };
 
-/// Nodes and features.
+/// Nodes of the graph, and features of each.
 const N: usize = 24;
 const F: usize = 6;
 const LAYERS: usize = 5;
@@ -84,7 +84,7 @@ impl Network {
         network
     }
 
-    /// Forward, backward, Adam.
+    /// Queues forward and backward pass, and a step of Adam.
     fn step(&mut self) -> Result<(), Error> {
         let Self { stream: on, adjacency, transposed, outputs, biases, gradients, moments, between, .. } =
             self;

@@ -1,6 +1,9 @@
 //! Products of all families on other streams than the device's own, as `streams.rs` has them of SpMM: the same bits, in
 //! the right order, whatever is dropped meanwhile.
 
+use std::any::Any;
+
+use windrow::training::round_into;
 use windrow::{
     Activation, ActivationLayout, Algorithm, Coo3, Csf3, Csr, DenseRef, Determinism, Device, DeviceBuffer,
     DeviceKind, DeviceMatrix, DeviceSlice, DeviceView, DeviceViewMut, Element, EmulatorSchedule, Epilogue,
@@ -14,23 +17,29 @@ use crate::common::{devices, kernel_devices, report_missing_gpu};
 /// Columns of the results: no multiple of anything.
 const N: usize = 35;
 
-/// A plan, and how it is run with operands of a number on a stream: whether they are lent, and what is done when the run
-/// is asked for, before the operands are dropped.
+/// A plan, and how it is run.
 struct Family<'a> {
     name: &'static str,
     device: &'a Device,
     rows: usize,
-    run: Box<dyn Fn(&Stream, usize, bool, DeviceViewMut<'_, f32>) + Send + Sync + 'a>,
+    run: Box<Run<'a>>,
 }
+
+/// Runs on a stream, with operands of a number, lent or not, into a result; returns what may be dropped then.
+type Run<'a> = dyn Fn(&Stream, usize, bool, DeviceViewMut<'_, f32>) -> Box<dyn Any> + Send + Sync + 'a;
 
 impl Family<'_> {
     /// The result in windrow's memory: made, written and read at once, each by the stream that does it.
     fn bits(&self, stream: &Stream, number: usize) -> Vec<u32> {
         let mut c = DeviceMatrix::<f32>::zeros(self.device, self.rows, N).unwrap();
-        (self.run)(stream, number, false, c.view_mut());
+        let operands = (self.run)(stream, number, false, c.view_mut());
+        let found = bits(&c); // before what is freed is waited for
+        drop(operands);
+        drop((self.run)(stream, number, false, c.view_mut()));
         let again = DeviceMatrix::<f32>::zeros(self.device, self.rows, N).unwrap(); // may get the operands' memory
         assert!(again.download().unwrap().iter().all(|&x| x == 0.0));
-        bits(&c)
+        assert!(bits(&c) == found, "{} on {}, again", self.name, self.device);
+        found
     }
 }
 
@@ -46,6 +55,23 @@ fn integers<T: Value>(len: usize, number: usize) -> Vec<T> {
 fn operand<T: Element>(device: &Device, rows: usize, cols: usize, number: usize) -> DeviceMatrix<T> {
     let data = integers::<T>(rows * cols, number);
     DeviceMatrix::upload(device, DenseRef::packed(&data, rows, cols).unwrap()).unwrap()
+}
+
+/// One that a kernel of the own stream makes: it may be there only when that is waited for. Comes with what it is made
+/// of, whose being freed would have it made.
+fn computed<T: Element<Sum = f32>>(
+    device: &Device,
+    (rows, cols): (usize, usize),
+    number: usize,
+    lent: bool,
+) -> (DeviceMatrix<T>, DeviceMatrix<f32>) {
+    let source = operand::<f32>(device, rows, cols, number);
+    let mut made = DeviceMatrix::<T>::zeros(device, rows, cols).unwrap();
+    round_into(1.0, &source, &mut made).unwrap();
+    if lent {
+        device.synchronize().unwrap();
+    }
+    (made, source)
 }
 
 /// A view of a matrix, lent or not.
@@ -81,12 +107,14 @@ fn nm(device: &Device, layout: ActivationLayout) -> Family<'_> {
     let bias = DeviceBuffer::from_slice(device, &integers::<f32>(N, 3)).unwrap();
     let run = move |stream: &Stream, number: usize, lent: bool, c: DeviceViewMut<'_, f32>| {
         let (rows, cols) = if layout == ActivationLayout::KMajor { (k, m) } else { (m, k) };
-        let a = operand::<f32>(device, rows, cols, number);
+        let a = computed::<f32>(device, (rows, cols), number, lent);
         // SAFETY: what is lent is waited for below.
-        let (view, bias) = unsafe { (viewed(&a, lent), if lent { bias.view().lent() } else { bias.view() }) };
+        let (view, bias) =
+            unsafe { (viewed(&a.0, lent), if lent { bias.view().lent() } else { bias.view() }) };
         let run = Epilogue { bias: Some(&bias), activation: Activation::Relu, ..Epilogue::default() };
         plan.run_into_on(stream, &run, view, c).unwrap();
         settle(stream, lent);
+        Box::new(a) as Box<dyn Any>
     };
     let name = if layout == ActivationLayout::KMajor { "N:M, k-major" } else { "N:M, row-major" };
     Family { name, device, rows: m, run: Box::new(run) }
@@ -106,11 +134,13 @@ fn tensor() -> Csf3<f32> {
 fn mttkrp(device: &Device) -> Family<'_> {
     let plan = Mttkrp::builder(&tensor()).width(N).build(device).unwrap();
     let run = move |stream: &Stream, number: usize, lent: bool, y: DeviceViewMut<'_, f32>| {
-        let (b, c) = (operand::<f32>(device, 13, N, number), operand::<f32>(device, 11, N, number + 1));
+        let b = computed::<f32>(device, (13, N), number, lent);
+        let c = computed::<f32>(device, (11, N), number + 1, lent);
         // SAFETY: what is lent is waited for below.
-        let factors = unsafe { [viewed(&b, lent), viewed(&c, lent)] };
+        let factors = unsafe { [viewed(&b.0, lent), viewed(&c.0, lent)] };
         plan.run_into_on(stream, 1.0, factors, 0.0, y).unwrap();
         settle(stream, lent);
+        Box::new((b, c)) as Box<dyn Any>
     };
     Family { name: "MTTKRP", device, rows: 9, run: Box::new(run) }
 }
@@ -119,10 +149,11 @@ fn ttm(device: &Device) -> Family<'_> {
     let plan = Ttm::builder(&tensor()).width(N).build(device).unwrap();
     let rows = plan.fibers();
     let run = move |stream: &Stream, number: usize, lent: bool, y: DeviceViewMut<'_, f32>| {
-        let b = operand::<f32>(device, 11, N, number);
+        let b = computed::<f32>(device, (11, N), number, lent);
         // SAFETY: what is lent is waited for below.
-        plan.run_into_on(stream, 1.0, unsafe { viewed(&b, lent) }, 0.0, y).unwrap();
+        plan.run_into_on(stream, 1.0, unsafe { viewed(&b.0, lent) }, 0.0, y).unwrap();
         settle(stream, lent);
+        Box::new(b) as Box<dyn Any>
     };
     Family { name: "TTM", device, rows, run: Box::new(run) }
 }
@@ -138,10 +169,11 @@ fn column_major(device: &Device) -> Family<'_> {
     let builder = Spmm::builder(&a).width(N).precision(Precision::F16);
     let plan = builder.algorithm(Algorithm::MatricizedRows).build(device).unwrap();
     let run = move |stream: &Stream, number: usize, lent: bool, c: DeviceViewMut<'_, f32>| {
-        let b = operand::<f16>(device, N, 60, number);
+        let b = computed::<f16>(device, (N, 60), number, lent);
         // SAFETY: what is lent is waited for below.
-        plan.run_column_major_into_on(stream, 1.0, unsafe { viewed(&b, lent) }, 0.0, c).unwrap();
+        plan.run_column_major_into_on(stream, 1.0, unsafe { viewed(&b.0, lent) }, 0.0, c).unwrap();
         settle(stream, lent);
+        Box::new(b) as Box<dyn Any>
     };
     Family { name: "column-major SpMM", device, rows: 20, run: Box::new(run) }
 }
@@ -201,7 +233,7 @@ fn lent_memory_is_the_callers_to_order() {
                 device.synchronize().unwrap();
                 // SAFETY: used again only after the stream is waited for.
                 let to = unsafe { c.view_mut().lent() };
-                (family.run)(&stream, number, true, to);
+                drop((family.run)(&stream, number, true, to));
                 stream.synchronize().unwrap();
                 if number == 2 {
                     assert!(bits(&c) == want, "{} on {device}", family.name);

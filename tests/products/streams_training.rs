@@ -50,7 +50,6 @@ fn chain(device: &Device, streams: &[Stream]) -> Vec<u32> {
         let (mut y, mut gradient) = (zeros(ROWS), zeros(ROWS));
         let mut norms = DeviceBuffer::<f32>::alloc_zeroed(device, ROWS).unwrap();
         let mut narrow = DeviceMatrix::<f16>::zeros(device, ROWS, COLS).unwrap();
-        let mut of_bias = zeros(1);
         add_bias_on(next(), &mut x, &bias).unwrap();
         add_bias_relu_on(next(), &mut x, &bias).unwrap();
         normalize_rows_on(next(), &x, &mut y, &mut norms).unwrap();
@@ -61,6 +60,7 @@ fn chain(device: &Device, streams: &[Stream]) -> Vec<u32> {
         let normalized = (y.view(), norms.view());
         normalize_rows_backward_on(next(), 0.5, normalized, &gradient, &mut x).unwrap();
         round_into_on(next(), 3.0, &x, &mut narrow).unwrap();
+        let mut of_bias = zeros(1); // which the own stream is asked for only now
         sums.sum_on(next(), &gradient, &mut of_bias).unwrap();
         sums.dot_on(next(), [x.view(), y.view()], (of_bias.view_mut(), 2)).unwrap();
         let [one, two] = &mut parameters;

@@ -39,9 +39,9 @@ use crate::error::DeviceError;
 /// the compiling of its kernels, cannot be captured and is an error then; a run before the capture with operands of the
 /// same shapes and alignment makes all of it, or [`SpmmPlan::prepare_on`](crate::SpmmPlan::prepare_on). Captured runs
 /// take borrowed operands only, windrow's [lent](crate::DeviceView::lent): of a graph that is launched some time the
-/// device's own stream knows nothing. A graph uses the plan's memory and the stream's workspace in it: launch it in this
-/// stream, or in order with it, and neither replace the plan's values nor drop the plan before its last launch is done.
-/// The same goes for what else keeps memory for its operations.
+/// device's own stream knows nothing. A graph uses the plan's memory and the stream's workspace in it: launch it in
+/// this stream, or in order with it, and neither replace the plan's values nor drop the plan before its last launch is
+/// done. The same goes for what else keeps memory for its operations.
 ///
 /// # Examples
 /// ```

@@ -108,13 +108,13 @@ impl Shared {
         operands: &Operands,
         space: &Workspace,
     ) -> Result<KMajor, DeviceError> {
-        // SAFETY: the operands are live memory of the plan's device, as [`Staging::bring`] wants them; the workspace has
-        // room.
+        // SAFETY: the operands are live memory of the plan's device, as [`Staging::bring`] wants them; there is room in
+        // the workspace.
         unsafe { self.staging.bring(queue, operands, space.staged()) }
     }
 
-    /// Where the kernel writes, and how many elements further on each part does: `output` itself, or the partial sums of
-    /// a workspace.
+    /// Where the kernel writes, and how many elements further on each part does: `output` itself, or the partial sums
+    /// of a workspace.
     pub(super) fn output(output: Output, parts_log2: u32, space: &Workspace) -> (Output, u64) {
         let n = ld_partial(output.n);
         let part_elements = u64::from(output.m) * u64::from(n);

@@ -144,6 +144,9 @@ impl<S> PerStream<S> {
             on.after_own()?;
         }
         let new = make(on.queue)?;
+        if on.shares {
+            on.leave(Ok(()))?;
+        }
         if on.is_own {
             return Ok(Some(std::mem::replace(&mut locked(&self.own).held, new)));
         }

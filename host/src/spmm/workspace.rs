@@ -8,8 +8,8 @@ use crate::view::DeviceSliceMut;
 
 impl SpmmPlan {
     /// Bytes of scratch memory that runs on one stream use, for [`set_workspace`](Self::set_workspace): those with a
-    /// bias, an activation or a `C` of bf16 if `staged`, else those without. They do not depend on the width of a run; 0
-    /// where none is needed, as on the CPU.
+    /// bias, an activation or a `C` of bf16 if `staged`, else those without. They do not depend on the width of a run;
+    /// 0 where none is needed, as on the CPU.
     #[must_use]
     pub fn workspace_bytes(&self, staged: bool) -> u64 {
         match &self.body {
@@ -20,8 +20,8 @@ impl SpmmPlan {
 
     /// Has runs on a stream use this memory as their workspace, in the place of windrow's, which is freed: for programs
     /// whose memory one allocator is to own. It is set to zero in the order of the stream. With as many bytes as
-    /// [staged](Self::workspace_bytes) runs use there is a stage in it, too; windrow then has a list of 16 bytes for each
-    /// row of `C`, and else makes the stage itself when one is needed.
+    /// [staged](Self::workspace_bytes) runs use there is a stage in it, too; windrow then has a list of 16 bytes for
+    /// each row of `C`, and else makes the stage itself when one is needed.
     ///
     /// What the report says of memory stays; so does what is checked against the plan's limit. Where the plan needs no
     /// workspace the memory is not used.

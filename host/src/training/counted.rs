@@ -111,8 +111,8 @@ impl CountedAdam {
         Ok(Self { adam, device: device.clone(), last, counter, turn: Turn::default() })
     }
 
-    /// Begins the next step on a stream, `t ← t + 1`: its parameters are then [updated](CountedStep::update) there. In a
-    /// graph it is begun by each launch.
+    /// Begins the next step on a stream, `t ← t + 1`: its parameters are then [updated](CountedStep::update) there. In
+    /// a graph it is begun by each launch.
     ///
     /// # Errors
     /// What is said of [streams](crate::training#streams).
@@ -208,7 +208,8 @@ impl Walk {
         entry(Variant::PlaceValues { value_bytes: 4 })
     }
 
-    /// Queues the way to the next row. Numbers of elements are moved as the bits of f32, which nothing is computed with.
+    /// Queues the way to the next row. Numbers of elements are moved as the bits of f32, with which nothing is
+    /// computed.
     ///
     /// # Safety
     /// Nothing else uses the arrays meanwhile.
@@ -226,7 +227,7 @@ impl Walk {
         }
     }
 
-    /// The current step.
+    /// The number of the current step.
     fn step(&self) -> Result<u32, TrainingError> {
         match &self.at {
             Index::Gather(at) => Ok(at.to_vec()?.first().map_or(0, |first| first / 2)),
