@@ -1,5 +1,5 @@
-//! Work of all families that is captured into a graph, as far as the emulator has graphs: what is queued is recorded, and
-//! done when the graph is launched.
+//! Work of all families that is captured into a graph, as far as the emulator has graphs: what is queued is recorded,
+//! and done when the graph is launched.
 
 use windrow_formats::Csr;
 
@@ -16,6 +16,9 @@ use crate::{
 /// Nodes of the graph, and features of each.
 const N: usize = 24;
 const F: usize = 6;
+/// The same, as indices.
+const NODES: u32 = 24;
+const CLASSES: u32 = 6;
 const LAYERS: usize = 5;
 
 fn upload(device: &Device, rows: usize, cols: usize, seed: usize) -> DeviceMatrix<f32> {
@@ -52,8 +55,8 @@ struct Network {
 impl Network {
     fn new(device: &Device) -> Self {
         let offsets = (0..=N as u64).map(|row| 3 * row).collect();
-        let columns = (0..N as u32).flat_map(|row| {
-            let mut columns = [row, (row + 1) % N as u32, (row + 5) % N as u32];
+        let columns = (0..NODES).flat_map(|row| {
+            let mut columns = [row, (row + 1) % NODES, (row + 5) % NODES];
             columns.sort_unstable();
             columns
         });
@@ -65,7 +68,7 @@ impl Network {
         outputs.extend((0..LAYERS).map(|_| zeros(N)));
         let mut gradients = vec![zeros(N)];
         gradients.extend((0..LAYERS).map(|_| zeros(1)));
-        let labels: Vec<u32> = (0..N as u32).map(|row| row % F as u32).collect();
+        let labels: Vec<u32> = (0..NODES).map(|row| row % CLASSES).collect();
         let adam = Adam { learning_rate: 0.05, ..Adam::default() };
         let network = Self {
             stream: Stream::new(device).unwrap(),

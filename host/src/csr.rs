@@ -7,12 +7,14 @@ mod receive;
 use std::fmt;
 
 use windrow_formats::{Csr, FormatError, Value};
+use windrow_kernels::csr::CsrRecord;
 
 pub use indices::{DeviceIndices, Index};
-pub(crate) use receive::Received;
+pub(crate) use receive::{Received, Wanted};
 
 use crate::device::{Device, DeviceBuffer, Stream};
 use crate::error::PlanError;
+use crate::num::{narrow, wide};
 use crate::plan::{On, check_device};
 use crate::view::DeviceSlice;
 
@@ -47,6 +49,8 @@ pub struct DeviceCsr<'a, V: Value> {
     cols: usize,
     nnz: usize,
     held: Held<'a, V>,
+    /// What a check found, if there was one: nothing changes the arrays after it.
+    known: Option<CsrRecord>,
 }
 
 enum Held<'a, V: Value> {
@@ -89,8 +93,9 @@ impl<'a, V: Value> DeviceCsr<'a, V> {
     /// Those of [`new`](Self::new), and of [`DeviceView::from_raw`](crate::DeviceView::from_raw) for each of the arrays.
     ///
     /// # Safety
-    /// For as long as the matrix lives the three arrays are allocated and initialised, and nothing writes them that is
-    /// not [ordered](crate::Stream#order-between-streams) with the streams on which the matrix is used. On the CPU the
+    /// For as long as the matrix lives the three arrays are allocated and initialised, and nothing writes them: what is
+    /// made of a matrix that was [checked](Self::checked) is not checked again. What wrote them before is
+    /// [ordered](crate::Stream#order-between-streams) with the streams on which the matrix is used. On the CPU the
     /// addresses are of exposed provenance.
     ///
     /// # Examples
@@ -145,10 +150,12 @@ impl<'a, V: Value> DeviceCsr<'a, V> {
                 return Err(FormatError::LengthMismatch { array, found, expected, why }.into());
             }
         }
-        Ok(Self { device, rows, cols, nnz, held: Held::Borrowed(arrays) })
+        Ok(Self { device, rows, cols, nnz, held: Held::Borrowed(arrays), known: None })
     }
 
     /// Checks the whole matrix now, in the order of a stream, and waits for the outcome: else the making of a plan does.
+    /// Of a matrix that was checked a plan for [few products](crate::SpmmBuilder::expected_runs) is made without waiting
+    /// for the device, where no row is so long that it is cut.
     ///
     /// # Cost
     /// One kernel, which reads all but the values.
@@ -171,10 +178,12 @@ impl<'a, V: Value> DeviceCsr<'a, V> {
     /// assert!(error.to_string().starts_with("row 0, entry 1: column 1 follows column 3"), "{error}");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn checked(self, on: &Stream) -> Result<Self, PlanError> {
+    pub fn checked(mut self, on: &Stream) -> Result<Self, PlanError> {
         check_device("the stream", on.device(), &self.device)?;
         match self.device.machine() {
-            Some(_) if self.fits_kernels() => self.inspect(&On::of(on, &self.device, false)?).map(|_| ())?,
+            Some(_) if self.fits_kernels() => {
+                self.known = Some(self.inspect(&On::of(on, &self.device, false)?)?);
+            }
             _ => self.fault(on)?.map_or(Ok(()), Err)?,
         }
         Ok(self)
@@ -258,7 +267,14 @@ impl<V: Value> DeviceCsr<'static, V> {
             columns: DeviceBuffer::named(device, a.col_indices(), "col_indices")?,
             values: DeviceBuffer::named(device, a.values(), "values")?,
         };
-        Ok(Self { device: device.clone(), rows: a.rows(), cols: a.cols(), nnz: a.nnz(), held })
+        let lengths = || (0..a.rows()).map(|row| a.row_len(row));
+        let known = CsrRecord {
+            longest: wide(lengths().max().unwrap_or(0)),
+            empty_rows: narrow(lengths().filter(|&length| length == 0).count()),
+            ..CsrRecord::default()
+        };
+        let (device, known) = (device.clone(), Some(known));
+        Ok(Self { device, rows: a.rows(), cols: a.cols(), nnz: a.nnz(), held, known })
     }
 }
 

@@ -8,6 +8,8 @@ use windrow::{
     Stream, Value,
 };
 
+use windrow_testkit::{Pattern, SplitMix64, Values};
+
 use crate::common::{devices, kernel_devices, report_missing_gpu};
 use crate::preprocessing::{matrices, same_arrays};
 
@@ -117,6 +119,41 @@ fn the_arrays_are_those_of_the_host() {
         }
     }
     report_missing_gpu("plans of matrices on the device", plans.len() * matrices.len());
+}
+
+/// More rows than a block has, and more blocks than are added up at once; rows that are cut at the edges of both.
+#[test]
+fn rows_of_many_blocks_are_cut_as_on_the_host() {
+    let mut rng = SplitMix64::new(0xb10c);
+    let mut lengths = |rows: usize, long: &[usize]| {
+        let mut lengths: Vec<usize> = (0..rows).map(|_| rng.below(3)).collect();
+        long.iter().for_each(|&row| lengths[row] = 49 + row % 500);
+        lengths
+    };
+    let few = lengths(3000, &[0, 3, 1022, 1023, 1024, 1027, 2999]);
+    let many = lengths(300_000, &[5, 1023, 262_142, 262_143, 262_144, 270_000, 299_999]);
+    for (turn, lengths) in [few, many].into_iter().enumerate() {
+        let a =
+            Pattern::from_lengths(700, lengths.into_iter(), &mut rng).with_values(Values::Reals, &mut rng);
+        let cut = RowDivision { piece_entries: Some(32), ..RowDivision::default() };
+        let options = SpmmOptions {
+            algorithm: Algorithm::RowSplit,
+            row_division: cut,
+            width: 4,
+            ..SpmmOptions::default()
+        };
+        for device in kernel_devices(turn) {
+            let on_device = DeviceCsr::from_host(&device, &a).unwrap();
+            check(options, &device, "many blocks", (&a, &on_device));
+            check(
+                SpmmOptions { determinism: Determinism::Fast, ..options },
+                &device,
+                "many blocks",
+                (&a, &on_device),
+            );
+        }
+    }
+    report_missing_gpu("rows of many blocks on the device", 2);
 }
 
 /// What is made on the host says so, and is what the host makes.
@@ -397,4 +434,35 @@ fn too_little_memory_is_an_error() {
         );
     }
     report_missing_gpu("memory limits of plans from the device", 1);
+}
+
+/// Of a matrix that was checked a plan for few products is made without waiting; what became of the values is told when
+/// it is asked for.
+#[test]
+fn plans_of_checked_matrices_wait_for_nothing() {
+    let mut values = vec![1.0f32; 40];
+    (values[3], values[7], values[8]) = (1e30, f32::NAN, -7e4);
+    let a = Csr::from_dense(8, 5, &[1.0f32; 40]).unwrap().with_values(values).unwrap();
+    let b: Vec<f32> = (0..5).map(|i| i as f32).collect();
+    for device in kernel_devices(1) {
+        let uploaded = of_i64(&device, &a);
+        let checked = uploaded.matrix().checked(&device.stream()).unwrap();
+        let builder =
+            Spmm::builder(&checked).width(1).precision(Precision::F16).algorithm(Algorithm::RowSplit);
+        let mut plan = builder.build_on(&device.stream()).unwrap();
+        assert_eq!((plan.report().overflowed_values, plan.overflowed_values().unwrap()), (0, 2), "{device}");
+        let want = Spmm::builder(&a).width(1).precision(Precision::F16).algorithm(Algorithm::RowSplit);
+        let bits = |c: Vec<f32>| c.into_iter().map(f32::to_bits).collect::<Vec<_>>();
+        assert_eq!(
+            bits(plan.run(&b).unwrap()),
+            bits(want.build(&device).unwrap().run(&b).unwrap()),
+            "{device}"
+        );
+        plan.replace_values(&[1.0f32; 40]).unwrap();
+        assert_eq!(plan.overflowed_values().unwrap(), 0, "{device}");
+        // Whether there are tiles depends on the values: that is waited for.
+        let plan = Spmm::builder(&checked).precision(Precision::F16).build_on(&device.stream()).unwrap();
+        assert_eq!((plan.report().overflowed_values, plan.report().algorithm), (2, Algorithm::RowSplit));
+    }
+    report_missing_gpu("plans of checked matrices", 1);
 }

@@ -37,3 +37,4 @@ mod subjects;
 mod tensor_products;
 mod training;
 mod verify;
+mod workspaces;

@@ -14,10 +14,10 @@ use windrow_testkit::{Case, Operands, Pattern, SplitMix64, Values};
 use crate::common::{Setup, devices, kernel_devices, report_missing_gpu};
 
 /// Columns of `B`: more than a stage has, and no multiple of anything.
-const N: usize = 70;
+pub(crate) const N: usize = 70;
 
 /// Plans with workspaces, with parts beside each other, and with a stage.
-fn setups() -> [Setup; 4] {
+pub(crate) fn setups() -> [Setup; 4] {
     let hybrid = Setup::new(Algorithm::Hybrid, Precision::Tf32);
     [
         Setup::new(Algorithm::RowSplit, Precision::F32).told(|o| o.row_division.piece_entries = Some(32)),
@@ -28,7 +28,7 @@ fn setups() -> [Setup; 4] {
 }
 
 /// Rows long enough to be cut beside short ones, square so that results can be operands.
-fn case() -> Case {
+pub(crate) fn case() -> Case {
     let mut rng = SplitMix64::new(0x57e4);
     let mut lengths = [90, 2, 0, 30, 1, 1, 8, 70, 3, 12, 0, 5].repeat(8);
     lengths.truncate(90);
@@ -39,16 +39,16 @@ fn case() -> Case {
 }
 
 /// `B` of small integers that `number` tells apart.
-fn operand(device: &Device, case: &Case, number: usize) -> DeviceMatrix<f32> {
+pub(crate) fn operand(device: &Device, case: &Case, number: usize) -> DeviceMatrix<f32> {
     let data: Vec<f32> = (0..case.k() * N).map(|i| ((i * 7 + number * 13) % 11) as f32 - 5.0).collect();
     DeviceMatrix::upload(device, windrow::DenseRef::packed(&data, case.k(), N).unwrap()).unwrap()
 }
 
-fn zeros(device: &Device, case: &Case) -> DeviceMatrix<f32> {
+pub(crate) fn zeros(device: &Device, case: &Case) -> DeviceMatrix<f32> {
     DeviceMatrix::zeros(device, case.m(), N).unwrap()
 }
 
-fn bits(c: &DeviceMatrix<f32>) -> Vec<u32> {
+pub(crate) fn bits(c: &DeviceMatrix<f32>) -> Vec<u32> {
     c.download().unwrap().into_iter().map(f32::to_bits).collect()
 }
 
@@ -371,127 +371,6 @@ fn a_workspace_for_a_stream_counts() {
         drop(one);
         plan.run_into_on(&Stream::new(&device).unwrap(), 1.0, &b, 0.0, &mut c).unwrap();
     }
-}
-
-/// Workspaces in a caller's memory: the same bits, windrow's is given back, and what does not suit is refused.
-#[test]
-fn a_caller_gives_the_workspace_of_a_stream() {
-    let case = case();
-    let a = &case.a;
-    for schedule in EmulatorSchedule::STANDARD {
-        let (device, faults) = Device::emulator_with_faults(schedule);
-        for setup in setups() {
-            let plan = setup.plan(&device, &case);
-            let b = operand(&device, &case, 1);
-            let bias = DeviceBuffer::from_slice(&device, &[1.0f32; N]).unwrap();
-            let bias = bias.view();
-            let runs = [
-                Epilogue::default(),
-                Epilogue { bias: Some(&bias), ..Epilogue::default() },
-                Epilogue::default(),
-            ];
-            let results = |stream: &Stream| {
-                let result = |run: &Epilogue<'_, f32, DeviceSlice<'_, f32>>| {
-                    let mut c = zeros(&device, &case);
-                    plan.run_fused_into_on(stream, run, &b, &mut c).unwrap();
-                    bits(&c)
-                };
-                runs.iter().map(result).collect::<Vec<_>>()
-            };
-            let (own, one, two) =
-                (device.stream(), Stream::new(&device).unwrap(), Stream::new(&device).unwrap());
-            let want = results(&own);
-            assert!(results(&one) == want, "{setup:?}"); // with memory of windrow's, which goes
-            let needed = [false, true].map(|staged| plan.workspace_bytes(staged));
-            assert!(needed[0] <= needed[1] && needed[1] > 0, "{needed:?}");
-            let held = faults.allocated().1;
-            for (stream, bytes) in
-                [(&one, needed[1]), (&two, needed[1]), (&own, needed[1]), (&two, needed[0])]
-            {
-                let mut scratch =
-                    DeviceBuffer::from_slice(&device, &vec![0xffu8; usize::try_from(bytes).unwrap()])
-                        .unwrap();
-                // SAFETY: the stream is waited for, and has another workspace, before the memory is dropped.
-                unsafe { plan.set_workspace(stream, &mut scratch).unwrap() };
-                assert!(results(stream) == want, "{setup:?} with {bytes} bytes");
-                assert!(results(stream) == want, "{setup:?} with {bytes} bytes again");
-                stream.synchronize().unwrap();
-                assert!(bytes == 0 || scratch.to_vec().unwrap().iter().any(|&byte| byte != 0xff), "not used");
-                let mut last = DeviceBuffer::<u8>::alloc_zeroed(&device, scratch.len()).unwrap();
-                // SAFETY: the plan runs no more on this stream before it has another or is dropped.
-                unsafe { plan.set_workspace(stream, &mut last).unwrap() };
-            }
-            let list = 16 * a.rows() as u64; // of rows, beside a stage
-            let left = faults.allocated().1;
-            assert!(left <= held + 2 * list, "{setup:?}: {left} bytes where there were {held}");
-            drop(plan);
-        }
-        // Too little, at an odd place, elsewhere.
-        let plan = setups()[0].plan(&device, &case);
-        let needed = plan.workspace_bytes(false);
-        assert!(needed > 0, "rows are cut");
-        let mut scratch =
-            DeviceBuffer::<u8>::alloc_zeroed(&device, usize::try_from(needed).unwrap() + 16).unwrap();
-        let address = scratch.address();
-        let stream = Stream::new(&device).unwrap();
-        for (skip, bytes) in [(0, needed - 1), (16, needed)] {
-            let len = usize::try_from(bytes).unwrap();
-            // SAFETY: the bytes are the buffer's, and refused.
-            let refused = unsafe {
-                let memory = windrow::DeviceSliceMut::<u8>::from_raw(&device, address + skip, len).unwrap();
-                plan.set_workspace(&stream, memory)
-            };
-            let want = PlanError::Workspace { address: address + skip, found: bytes, needed, align: 256 };
-            assert_eq!(refused, Err(SpmmError::Plan(want)));
-        }
-        let foreign = Stream::new(&Device::cpu()).unwrap();
-        // SAFETY: refused.
-        let error = unsafe { plan.set_workspace(&foreign, &mut scratch).unwrap_err() };
-        assert!(error.to_string().starts_with("the stream is on cpu"), "{error}");
-        let mut host = DeviceBuffer::<u8>::alloc_zeroed(&Device::cpu(), 1 << 16).unwrap();
-        // SAFETY: refused.
-        let error = unsafe { plan.set_workspace(&stream, &mut host).unwrap_err() };
-        assert!(error.to_string().starts_with("the workspace is on cpu"), "{error}");
-    }
-    let plan = setups()[0].plan(&Device::cpu(), &case);
-    assert_eq!(plan.workspace_bytes(true), 0);
-}
-
-/// The same for sampled products, whose results of 16 bits go by way of a stage; prepared, nothing is made any more.
-#[test]
-fn a_caller_gives_the_stage_of_sampled_products() {
-    let case = case();
-    let (device, faults) = Device::emulator_with_faults(EmulatorSchedule::InOrder);
-    let plan = Sddmm::builder(&case.a).inner(20).build(&device).unwrap();
-    let x = operand(&device, &case, 1);
-    let mut out = DeviceBuffer::<f16>::alloc_zeroed(&device, case.a.nnz()).unwrap();
-    let (one, two) = (Stream::new(&device).unwrap(), Stream::new(&device).unwrap());
-    plan.run_into_on(&one, 0.25, [x.view(), x.view()], &mut out).unwrap();
-    let want = out.to_vec().unwrap();
-    let needed = plan.workspace_bytes();
-    assert_eq!(needed, (4 * case.a.nnz() as u64).next_multiple_of(256));
-    let mut scratch = DeviceBuffer::<u8>::alloc_zeroed(&device, usize::try_from(needed).unwrap()).unwrap();
-    let before = faults.allocated();
-    // SAFETY: used for nothing else, and dropped after the plan.
-    unsafe { plan.set_workspace(&one, &mut scratch).unwrap() };
-    assert_eq!(faults.allocated(), (before.0 - 1, before.1 - 4 * case.a.nnz() as u64), "windrow's is gone");
-    let mut again = DeviceBuffer::<f16>::alloc_zeroed(&device, case.a.nnz()).unwrap();
-    plan.run_into_on(&one, 0.25, [x.view(), x.view()], &mut again).unwrap();
-    assert_eq!(again.to_vec().unwrap(), want);
-    assert!(scratch.to_vec().unwrap().iter().any(|&byte| byte != 0), "not used");
-    plan.prepare_on::<f32>(&two, 20).unwrap();
-    let before = faults.allocated();
-    plan.prepare_on::<f16>(&two, 20).unwrap();
-    assert_eq!(faults.allocated().0, before.0 + 1);
-    plan.run_into_on(&two, 0.25, [x.view(), x.view()], &mut again).unwrap();
-    assert_eq!((faults.allocated().0, again.to_vec().unwrap()), (before.0 + 1, want));
-    // SAFETY: refused.
-    let error = unsafe {
-        let short = windrow::DeviceSliceMut::<u8>::from_raw(&device, scratch.address(), 8).unwrap();
-        plan.set_workspace(&two, short).unwrap_err()
-    };
-    assert!(error.to_string().contains("has 8 bytes at"), "{error}");
-    drop(plan);
 }
 
 /// Promise, faults: whichever call fails of a run on another stream, there is an error, and the next run is right.

@@ -124,7 +124,7 @@ fn nm(device: &Device, layout: ActivationLayout) -> Family<'_> {
 fn tensor() -> Csf3<f32> {
     let mut rng = SplitMix64::new(0x3a);
     let entry = |i: u32| {
-        let slice = if i % 3 == 0 { 4 } else { i % 9 };
+        let slice = if i.is_multiple_of(3) { 4 } else { i % 9 };
         ([slice, (i * 7) % 13, (i * 5 + i / 13) % 11], rng.integer())
     };
     let entries: std::collections::BTreeMap<_, _> = (0..300).map(entry).collect();

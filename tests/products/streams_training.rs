@@ -21,6 +21,9 @@ use crate::gnn::{communities, tools};
 
 const ROWS: usize = 37;
 const COLS: usize = 9;
+/// The same, as labels have them.
+const ROW_COUNT: u32 = 37;
+const CLASSES: u32 = 9;
 
 fn random(device: &Device, rows: usize, seed: u64) -> DeviceMatrix<f32> {
     let mut rng = SplitMix64::new(seed);
@@ -37,8 +40,8 @@ fn chain(device: &Device, streams: &[Stream]) -> Vec<u32> {
     let mut turns = streams.iter().cycle();
     let mut next = || turns.next().unwrap();
     let zeros = |rows| DeviceMatrix::<f32>::zeros(device, rows, COLS).unwrap();
-    let labels: Vec<u32> = (0..ROWS as u32).map(|row| row % COLS as u32).collect();
-    let mut loss = CrossEntropy::new(device, COLS, &labels, &vec![0.25; ROWS]).unwrap();
+    let labels: Vec<u32> = (0..ROW_COUNT).map(|row| row % CLASSES).collect();
+    let mut loss = CrossEntropy::new(device, COLS, &labels, &[0.25; ROWS]).unwrap();
     let mut sums = ColumnSums::new(device, COLS).unwrap();
     let adam = Adam { learning_rate: 0.1, ..Adam::default() };
     let mut counted = CountedAdam::new(device, adam).unwrap();
@@ -113,11 +116,11 @@ fn operations_on_any_streams_have_the_bits_of_the_own_one() {
 fn what_values_keep_is_in_order_between_streams() {
     for device in devices() {
         let x: Vec<_> = (0..4).map(|i| random(&device, ROWS, 10 + i)).collect();
-        let labels: Vec<u32> = (0..ROWS as u32).map(|row| row % COLS as u32).collect();
+        let labels: Vec<u32> = (0..ROW_COUNT).map(|row| row % CLASSES).collect();
         let adam = Adam { learning_rate: 0.1, ..Adam::default() };
         let run = |streams: [&Stream; 2]| {
             let mut sums = ColumnSums::new(&device, COLS).unwrap();
-            let mut loss = CrossEntropy::new(&device, COLS, &labels, &vec![0.25; ROWS]).unwrap();
+            let mut loss = CrossEntropy::new(&device, COLS, &labels, &[0.25; ROWS]).unwrap();
             let mut counted = CountedAdam::new(&device, adam).unwrap();
             let parameter = || DeviceMatrix::<f32>::zeros(&device, ROWS, COLS).unwrap();
             // Those of one moment or counter that are changed on different streams are different, else the caller would

@@ -35,7 +35,14 @@ pub struct CsrRecord {
     pub non_finite: u32,
     /// Those that are not a number.
     pub not_numbers: u32,
+    /// What [`MarkColumns`](super::MarkColumns) counted, if it was asked.
+    pub columns_in_use: u32,
+    /// Zero: `Pod` allows no padding.
+    pub reserved: u32,
 }
+
+/// Bytes before [`CsrRecord::columns_in_use`].
+pub const COLUMNS_IN_USE_AT: u64 = 40;
 
 impl CsrRecord {
     /// Whether the arrays are those of a matrix in canonical form.

@@ -178,7 +178,7 @@ fn backward_of_attention(
     let (z, x) = ((&layer.z_operand, &layer.z), (1.0 / scale, &layer.x_operand, &layer.x));
     clock.time(Work::Values, || transposed.replace_values_on(on, lane.read_array(&layer.attention)))?;
     clock.time(Work::Spmm, || spmm(lane, transposed, (1.0 / scale, operand, gradient), (0.0, of_z)))?;
-    clock.time(Work::Sddmm, || sddmm(lane, scores, 1.0 / scale, (operand, gradient), z, of_attention))?;
+    clock.time(Work::Sddmm, || sddmm((lane, scores), 1.0 / scale, (operand, gradient), z, of_attention))?;
     // Scaled like other gradients, for they are rounded when they become values.
     let inputs = [lane.read_array(&layer.attention), lane.read_array(of_attention)];
     clock.time(Work::Softmax, || softmax.backward_on(on, scale, inputs, lane.write_array(of_scores)))?;
@@ -208,8 +208,9 @@ impl Model for Agnn {
             z_operand.set(lane, 1.0, z)?;
             normalize_rows_on(on, lane.read(z), lane.write(x), lane.write_array(inverse_norms))?;
             x_operand.set(lane, 1.0, x)?;
-            clock
-                .time(Work::Sddmm, || sddmm(lane, scores, 1.0, (x_operand, x), (x_operand, x), attention))?;
+            clock.time(Work::Sddmm, || {
+                sddmm((lane, scores), 1.0, (x_operand, x), (x_operand, x), attention)
+            })?;
             clock.time(Work::Softmax, || {
                 softmax.forward_in_place_on(on, beta_values[l], lane.write_array(attention))
             })?;

@@ -202,8 +202,7 @@ pub(crate) fn spmm(
 /// # Errors
 /// If the device fails.
 pub(crate) fn sddmm(
-    lane: &Lane,
-    plan: &SddmmPlan,
+    (lane, plan): (&Lane, &SddmmPlan),
     alpha: f32,
     (x_operand, x): (&Operand, &DeviceMatrix<f32>),
     (y_operand, y): (&Operand, &DeviceMatrix<f32>),

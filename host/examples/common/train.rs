@@ -83,7 +83,8 @@ impl<M: Model> Training<M> {
         }
     }
 
-    /// An epoch as a graph, of a model that is alone in its stream and has had one already: that made what is made once.
+    /// An epoch as a graph, of a model that is alone in its stream and has had one already, which made what is made
+    /// once.
     ///
     /// # Errors
     /// If the device is no GPU, or the epoch cannot be captured.

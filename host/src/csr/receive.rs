@@ -1,16 +1,18 @@
 //! A matrix brought to the form in which plans keep it, by one kernel that checks it on the way.
 
+use std::ops::Range;
+
 use bytemuck::Zeroable;
 use half::{bf16, f16};
 use windrow_formats::Value;
-use windrow_kernels::csr::{CsrRecord, ReadCsr, ReadCsrParams};
+use windrow_kernels::csr::{COLUMNS_IN_USE_AT, CsrRecord, MarkColumnsParams, ReadCsr, ReadCsrParams};
 use windrow_kernels::place_values::code;
 use windrow_kernels::preprocess::MOST_ITEMS;
 use windrow_kernels::{Dtype, Variant};
 use windrow_simt::GlobalPtr;
 
 use super::DeviceCsr;
-use crate::device::DeviceBuffer;
+use crate::device::{DeviceBuffer, Queue};
 use crate::error::{DeviceError, PlanError};
 use crate::num::{index, narrow, wide};
 use crate::options::Precision;
@@ -31,6 +33,17 @@ pub(crate) struct Received {
     /// Rounded value of each entry, and zeros behind.
     pub(crate) values: DeviceBuffer<u8>,
     pub(crate) record: CsrRecord,
+    /// What became of the values, where nobody has waited for that.
+    pub(crate) unread: Option<DeviceBuffer<CsrRecord>>,
+}
+
+/// What the one who receives a matrix wants to know of it.
+pub(crate) struct Wanted {
+    pub(crate) precision: Precision,
+    /// Rows of which the distinct columns are counted.
+    pub(crate) looked_at: Option<Range<usize>>,
+    /// Whether what becomes of the values decides something.
+    pub(crate) exceptions: bool,
 }
 
 impl Received {
@@ -72,11 +85,15 @@ impl<V: Value> DeviceCsr<'_, V> {
 
     /// The matrix with its values rounded to a precision, after what the stream was asked for before. What is received
     /// is the plan's, made in the order of the device's own stream; when this returns, nothing reads the arrays of
-    /// `self` any more.
+    /// `self` any more. Of the rows `looked_at` the distinct columns are counted.
     ///
     /// # Errors
     /// Those of [`checked`](Self::checked), and [`DeviceError::OutOfMemory`].
-    pub(crate) fn receive(&self, on: &On<'_>, precision: Precision) -> Result<Received, PlanError> {
+    pub(crate) fn receive(
+        &self,
+        on: &On<'_>,
+        Wanted { precision, looked_at, exceptions }: Wanted,
+    ) -> Result<Received, PlanError> {
         let (device, dtype) = (&self.device, precision.dtype());
         let padded = self.nnz.next_multiple_of(PADDING);
         let outputs = Outputs {
@@ -85,18 +102,29 @@ impl<V: Value> DeviceCsr<'_, V> {
             values: DeviceBuffer::alloc(device, padded * dtype.bytes() as usize, "values")?,
             dtype,
         };
-        let record = self.read(on, Some(&outputs))?;
+        let unread = self.launch(on, Some(&outputs), looked_at.clone())?;
+        let (record, unread) = match self.known {
+            Some(known) if looked_at.is_none() && !exceptions => (known, Some(unread)),
+            _ => (self.found(on, &unread)?, None),
+        };
         let Outputs { row_offsets, col_indices, values, dtype } = outputs;
         let (rows, cols, nnz) = (self.rows, self.cols, self.nnz);
-        Ok(Received { rows, cols, nnz, dtype, row_offsets, col_indices, values, record })
+        Ok(Received { rows, cols, nnz, dtype, row_offsets, col_indices, values, record, unread })
     }
 
     /// Checks the matrix without a copy.
     pub(super) fn inspect(&self, on: &On<'_>) -> Result<CsrRecord, PlanError> {
-        self.read(on, None)
+        let record = self.launch(on, None, None)?;
+        self.found(on, &record)
     }
 
-    fn read(&self, on: &On<'_>, outputs: Option<&Outputs>) -> Result<CsrRecord, PlanError> {
+    /// Starts the kernel, which leaves a record.
+    fn launch(
+        &self,
+        on: &On<'_>,
+        outputs: Option<&Outputs>,
+        looked_at: Option<Range<usize>>,
+    ) -> Result<DeviceBuffer<CsrRecord>, PlanError> {
         on.before_own()?;
         let arrays = self.arrays();
         let wide_indices = u32::from(arrays.offsets.is_wide()) * ReadCsrParams::WIDE_OFFSETS
@@ -131,12 +159,47 @@ impl<V: Value> DeviceCsr<'_, V> {
         // as it does and is written by nothing that is not ordered with the stream, which the own one was told to come
         // after; outputs and record have the room that the kernel asks for.
         unsafe { start(own, entry, units, 1, &params)? };
+        if let (Some(outputs), Some(rows)) = (outputs, looked_at) {
+            self.count_columns(own, outputs, rows, &record)?;
+        }
+        Ok(record)
+    }
+
+    /// What a record says, of a matrix in canonical form.
+    fn found(&self, on: &On<'_>, record: &DeviceBuffer<CsrRecord>) -> Result<CsrRecord, PlanError> {
         let found = record.to_vec()?.first().copied().unwrap_or_else(CsrRecord::zeroed);
         match found.is_canonical() {
             true => Ok(found),
             // What is wrong the host finds out; nothing, if the arrays have changed meanwhile.
             false => Err(self.fault(on.stream)?.unwrap_or(PlanError::MatrixChanged)),
         }
+    }
+}
+
+impl<V: Value> DeviceCsr<'_, V> {
+    /// Counts the distinct columns of some rows, of a matrix that was read and not checked yet.
+    fn count_columns(
+        &self,
+        own: &dyn Queue,
+        outputs: &Outputs,
+        rows: Range<usize>,
+        record: &DeviceBuffer<CsrRecord>,
+    ) -> Result<(), DeviceError> {
+        let marks = DeviceBuffer::<u32>::zeroed(&self.device, self.cols, "columns in use")?;
+        let params = MarkColumnsParams {
+            row_offsets: outputs.row_offsets.pointer(),
+            columns: outputs.col_indices.pointer(),
+            marks: marks.pointer(),
+            count: record.pointer().byte_add(COLUMNS_IN_USE_AT).cast(),
+            entries: narrow(self.nnz),
+            first_row: narrow(rows.start),
+            end_row: narrow(rows.end),
+            cols: narrow(self.cols),
+        };
+        let entry = entry_of(Variant::MarkColumns)?;
+        // SAFETY: the arrays have the rows and entries; whatever they hold, columns that are none are left out; there
+        // is a mark for each column, whose memory is freed after the work.
+        unsafe { start(own, entry, wide(self.nnz), 1, &params) }
     }
 }
 

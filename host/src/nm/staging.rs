@@ -99,6 +99,8 @@ const fn padded(m: u32) -> u64 {
 }
 
 impl Staging {
+    /// The kernels for activations that become this.
+    ///
     /// # Errors
     /// [`DeviceError::MissingEntry`].
     pub(super) fn new(bringing: Bringing) -> Result<Self, DeviceError> {

@@ -258,6 +258,7 @@ impl<A> SpmmBuilder<'_, A> {
             },
             memory_limit: self.options.memory_limit,
             overflow_on_device: false,
+            unread: None,
             report,
         })
     }

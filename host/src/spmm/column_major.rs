@@ -84,7 +84,7 @@ impl SpmmPlan {
     ) -> Result<(), SpmmError> {
         let (b, c) = (b_transposed.into(), c.into());
         let run = Epilogue::linear(alpha, beta);
-        self.check_views(on, &run, b, (b.cols(), b.rows()), &c)?;
+        self.check_views(on, &run, (b, (b.cols(), b.rows())), &c)?;
         match &self.body {
             Body::Cpu(a) => {
                 // Both are in host memory: they are on the CPU, as was just checked.

@@ -248,6 +248,16 @@ impl Decision {
     }
 }
 
+/// Whether a plan with these options may have tiles by a choice that looks at the values.
+pub(super) fn may_take_tiles(options: &SpmmOptions, profile: &Profile) -> bool {
+    let few = options.expected_runs.is_some_and(|runs| runs < profile.costs.tiles.least_runs);
+    match options.algorithm {
+        Algorithm::Auto => options.precision.has_tile_kernels() && !few,
+        Algorithm::Hybrid => options.partition.is_none(),
+        _ => false,
+    }
+}
+
 /// Whether an algorithm has kernels for a precision.
 fn check_support(algorithm: Algorithm, precision: Precision) -> Result<(), SpmmError> {
     if algorithm.supports(precision) {

@@ -8,12 +8,12 @@ use windrow_preprocess::partition::PartitionRule;
 
 use super::build::{OWN_ORDER, Ready, Subject};
 use super::builder::SpmmBuilder;
-use super::decide::{Decision, Facts, Way, decide};
-use super::layout::Context;
+use super::decide::{Decision, Facts, Way, decide, may_take_tiles};
+use super::layout::{Context, rows_to_look_at};
 use super::part::LaidOut;
 use super::parts::{row_split, segment_group, tile_stream};
 use super::plan::SpmmPlan;
-use crate::csr::{DeviceCsr, Received};
+use crate::csr::{DeviceCsr, Received, Wanted};
 use crate::device::{Machine, Stream};
 use crate::error::SpmmError;
 use crate::options::Preprocessing;
@@ -58,7 +58,15 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
             return self.build_of_copy(on, why);
         }
         let mut clock = StageClock::start();
-        let received = a.receive(&On::of(on, device, false)?, self.options.precision)?;
+        let shape = (a.rows(), a.cols());
+        let profile = self.profile_of(device);
+        let wanted = Wanted {
+            precision: self.options.precision,
+            looked_at: rows_to_look_at(device, &self.options, shape),
+            exceptions: may_take_tiles(&self.options, &profile),
+        };
+        let mut received = a.receive(&On::of(on, device, false)?, wanted)?;
+        let unread = received.unread.take();
         clock.end("read");
         let facts = Facts {
             rows: a.rows(),
@@ -70,7 +78,6 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
             own_order: true,
             on_device: true,
         };
-        let profile = self.profile_of(device);
         let decision = decide(&facts, &self.options, &profile)?;
         clock.end("choose");
         if let Some(why) = self.way_of_host(&decision) {
@@ -78,7 +85,7 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
             return self.build_of_copy(on, why);
         }
         match self.build_received(machine, &profile, &facts, decision, received, clock)? {
-            Some(plan) => Ok(plan),
+            Some(plan) => Ok(SpmmPlan { unread, ..plan }),
             None => self.build_of_copy(on, "kernels cannot count as many steps"),
         }
     }

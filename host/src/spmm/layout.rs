@@ -1,6 +1,7 @@
 //! What every layout looks at: the matrix, what is asked for, and the device.
 
 use std::cell::OnceCell;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rayon::prelude::*;
@@ -18,6 +19,8 @@ use crate::num::{index, narrow, wide};
 use crate::plan::MAX_INDEX;
 use crate::profile::Profile;
 
+/// Of the L2 cache, what a slice of `B` may occupy at least, in quarters: for tiles.
+pub(super) const LEAST_QUARTERS: u64 = 2;
 /// Warps of a tile stream that a multiprocessor works on at the same time.
 const WARPS_AT_ONCE: usize = 16;
 
@@ -28,12 +31,7 @@ pub(super) trait Matrix {
     fn nnz(&self) -> usize;
 
     /// Distinct columns of so many successive rows in the middle of the order.
-    fn columns_in_use(
-        &self,
-        device: &Device,
-        order: Option<&Permutation>,
-        rows: usize,
-    ) -> Result<usize, DeviceError>;
+    fn columns_in_use(&self, order: Option<&Permutation>, rows: usize) -> Result<usize, OutOfMemory>;
 
     /// Offsets and columns in device memory, for as long as the scratch memory and the matrix live.
     fn arrays(&self, scratch: &Scratch) -> Result<CsrArrays, DeviceError>;
@@ -59,13 +57,8 @@ impl<V: Value> Matrix for Csr<V> {
         self.nnz()
     }
 
-    fn columns_in_use(
-        &self,
-        _: &Device,
-        order: Option<&Permutation>,
-        rows: usize,
-    ) -> Result<usize, DeviceError> {
-        Ok(columns_in_use(self.pattern(), order, rows)?)
+    fn columns_in_use(&self, order: Option<&Permutation>, rows: usize) -> Result<usize, OutOfMemory> {
+        columns_in_use(self.pattern(), order, rows)
     }
 
     fn arrays(&self, scratch: &Scratch) -> Result<CsrArrays, DeviceError> {
@@ -117,7 +110,7 @@ impl<A: Matrix> Context<'_, A> {
     /// What is in use are the columns of the rows that are worked on at the same time. If their whole rows of `B`
     /// fit, all slices of the width are worked on together; otherwise one after the other; and if not even a wide
     /// slice of them fits, narrow ones are taken.
-    pub(super) fn slicing(&self, cache_quarters: u64) -> Result<Slicing, DeviceError> {
+    pub(super) fn slicing(&self, cache_quarters: u64) -> Result<Slicing, OutOfMemory> {
         let Some(l2) = self.device.l2_bytes() else { return Ok(Slicing::ALL) };
         let bytes = u64::from(self.options.precision.bytes());
         let room = l2 / 4 * cache_quarters;
@@ -126,11 +119,11 @@ impl<A: Matrix> Context<'_, A> {
         if fits(wide(self.a.cols())) {
             return Ok(Slicing::ALL); // however many of them are in use
         }
-        let rows_at_once = self.device.multiprocessors() as usize * WARPS_AT_ONCE * WINDOW_ROWS;
+        let rows_at_once = rows_at_once(self.device);
         let columns = match self.columns_in_use.get() {
             Some(&columns) => columns,
             None => {
-                let columns = wide(self.a.columns_in_use(self.device, self.order, rows_at_once)?);
+                let columns = wide(self.a.columns_in_use(self.order, rows_at_once)?);
                 *self.columns_in_use.get_or_init(|| columns)
             }
         };
@@ -147,12 +140,36 @@ pub(super) fn demand(options: &SpmmOptions) -> Demand {
     Demand::aligned(options.precision.dtype(), narrow(options.width.min(index(MAX_INDEX))))
 }
 
+/// Rows that are worked on at the same time.
+fn rows_at_once(device: &Device) -> usize {
+    device.multiprocessors() as usize * WARPS_AT_ONCE * WINDOW_ROWS
+}
+
+/// The rows whose columns decide how the width is sliced, of a matrix with so many in its own order; none where all of
+/// `B` is small enough for any slicing, or nobody knows the cache.
+pub(super) fn rows_to_look_at(
+    device: &Device,
+    options: &SpmmOptions,
+    (rows, cols): (usize, usize),
+) -> Option<Range<usize>> {
+    let room = device.l2_bytes()? / 4 * LEAST_QUARTERS;
+    let b_bytes =
+        wide(cols).saturating_mul(wide(options.width)).saturating_mul(u64::from(options.precision.bytes()));
+    let at_once = rows_at_once(device);
+    (b_bytes > room).then(|| middle(rows, at_once))
+}
+
+/// So many successive rows in the middle.
+fn middle(rows: usize, at_once: usize) -> Range<usize> {
+    let first = rows.saturating_sub(at_once) / 2;
+    first..rows.min(first + at_once)
+}
+
 /// Distinct columns of `rows` successive rows in the middle of the order.
 fn columns_in_use(a: &Pattern, order: Option<&Permutation>, rows: usize) -> Result<usize, OutOfMemory> {
-    let first = a.rows().saturating_sub(rows) / 2;
     let unseen = (0..a.cols()).into_par_iter().map(|_| AtomicBool::new(false));
     let seen = try_par_collect(unseen, "columns in use")?;
-    (first..a.rows().min(first + rows)).into_par_iter().with_min_len(256).for_each(|position| {
+    middle(a.rows(), rows).into_par_iter().with_min_len(256).for_each(|position| {
         let row = order.map_or(position, |order| order.to_old(position));
         for &col in a.row(row) {
             seen[col as usize].store(true, Ordering::Relaxed);

@@ -3,10 +3,11 @@
 use std::fmt;
 
 use windrow_formats::Value;
+use windrow_kernels::csr::CsrRecord;
 
 use super::gpu::GpuPlan;
 use super::report::SpmmReport;
-use crate::device::Device;
+use crate::device::{Device, DeviceBuffer};
 use crate::element::{BySum, Element};
 use crate::error::{PlanError, SpmmError};
 use crate::matrix::DeviceMatrix;
@@ -47,6 +48,8 @@ pub struct SpmmPlan {
     pub(super) memory_limit: Option<u64>,
     /// Whether the values were given last by the device, which has counted those that overflowed.
     pub(super) overflow_on_device: bool,
+    /// What became of the values that the plan was made with, where nobody has waited for that.
+    pub(super) unread: Option<DeviceBuffer<CsrRecord>>,
     pub(super) report: SpmmReport,
 }
 

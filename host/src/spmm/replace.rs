@@ -35,7 +35,7 @@ impl SpmmPlan {
         check_count("the new values", values.len(), self.nnz)?;
         let mut bits = Bits::of(self.precision, values)?;
         self.report.overflowed_values = Exceptions::of(self.precision, values).overflowed;
-        self.overflow_on_device = false;
+        (self.overflow_on_device, self.unread) = (false, None);
         if let Some(order) = &self.value_order {
             bits = bits.gather(order)?;
         }
@@ -132,7 +132,7 @@ impl SpmmPlan {
                 // SAFETY: length and device were checked; a buffer frees its memory after the work that was queued
                 // before, and of other memory the slice was promised that it lives.
                 unsafe { plan.replace_by(&on, new, order, account)? };
-                self.overflow_on_device = true;
+                (self.overflow_on_device, self.unread) = (true, None);
                 Ok(())
             }
         }
@@ -144,6 +144,9 @@ impl SpmmPlan {
     /// # Errors
     /// [`PlanError::Device`](crate::PlanError::Device).
     pub fn overflowed_values(&self) -> Result<u64, SpmmError> {
+        if let Some(unread) = &self.unread {
+            return Ok(unread.to_vec()?.first().map_or(0, |record| u64::from(record.overflowed)));
+        }
         match &self.body {
             Body::Gpu(plan) if self.overflow_on_device => Ok(plan.overflowed()?),
             _ => Ok(self.report.overflowed_values),

@@ -26,7 +26,9 @@ pub struct SpmmReport {
     pub sorted_rows: u64,
     /// Duplicates of the input that were summed.
     pub summed_duplicates: u64,
-    /// Values that are finite in the input and infinite in the plan's precision, of those given last by the host.
+    /// Values that are finite in the input and infinite in the plan's precision, of those given last by the host, or
+    /// with a matrix that is on the device, if the making of the plan waited for them:
+    /// [`SpmmPlan::overflowed_values`](crate::SpmmPlan::overflowed_values) always knows.
     pub overflowed_values: u64,
     /// The width that the plan was made for. Any other can be run.
     pub width: usize,

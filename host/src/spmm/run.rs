@@ -277,7 +277,7 @@ impl SpmmPlan {
         b: DeviceView<'_, B>,
         c: DeviceViewMut<'_, C>,
     ) -> Result<(), SpmmError> {
-        self.check_views(on, run, b, (b.rows(), b.cols()), &c)?;
+        self.check_views(on, run, (b, (b.rows(), b.cols())), &c)?;
         match &self.body {
             Body::Cpu(a) => {
                 let run = run.with_bias(run.bias.and_then(DeviceSlice::host));
@@ -306,8 +306,7 @@ impl SpmmPlan {
         &self,
         on: &Stream,
         run: &Epilogue<'_, B::Sum, DeviceSlice<'_, B::Sum>>,
-        b: DeviceView<'_, B>,
-        shape: (usize, usize),
+        (b, shape): (DeviceView<'_, B>, (usize, usize)),
         c: &DeviceViewMut<'_, C>,
     ) -> Result<(), SpmmError> {
         check_device("the stream", on.device(), &self.device)?;

@@ -69,7 +69,8 @@ impl SpmmPlan {
             Body::Gpu(plan) => {
                 let on = On::of(on, &self.device, memory.as_slice().is_owned())?;
                 // SAFETY: the caller's promise.
-                Ok(unsafe { plan.set_workspace(&on, &memory)? })
+                unsafe { plan.set_workspace(&on, &memory)? };
+                Ok(())
             }
         }
     }

@@ -195,6 +195,7 @@ impl MttkrpPlan {
     /// assert_eq!(y.download()?, [60.0, 0.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[expect(clippy::too_many_arguments, reason = "those of `run_into`, and where")]
     pub fn run_into_on<'a, T: Element, O: Element<Sum = T::Sum>>(
         &self,
         on: &Stream,

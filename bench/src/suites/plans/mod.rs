@@ -2,9 +2,9 @@
 //! cuSPARSE's on the same arrays.
 //!
 //! A case is a matrix, a width and a path; `+runs:1` in a path is a plan of which one product is expected. The first
-//! product is everything from three arrays in device memory to a `C` that is there: the plan, the product, the wait. Of
-//! cuSPARSE it is descriptors, workspace, `cusparseSpMM_preprocess`, the product and the wait, by the algorithm that is
-//! quickest so. Every product is verified.
+//! product is everything from three arrays in device memory, which were checked before, to a `C` that is there: the
+//! plan, the product, the wait. Of cuSPARSE it is descriptors, workspace, `cusparseSpMM_preprocess`, the product and the
+//! wait, by the algorithm that is quickest so. Every product is verified.
 
 mod arguments;
 mod table;
@@ -178,14 +178,15 @@ impl Maker<'_> {
         peer: Option<&CuSparse>,
     ) -> Result<(Verification, FoundPlan, Option<PeerFirst>), BenchError> {
         let arrays = PeerCsr::<T>::upload(self.device, self.csr)?;
+        let stream = self.device.stream();
         let a = DeviceCsr::new(
             self.csr.rows(),
             self.csr.cols(),
             arrays.row_offsets(),
             arrays.col_indices(),
             arrays.values(),
-        )?;
-        let stream = self.device.stream();
+        )?
+        .checked(&stream)?;
         let builder = Spmm::builder(&a).options(self.options);
         let builds = self.sampling.min_batches.max(1);
         let elapsed = |start: Instant| start.elapsed().as_secs_f64() * 1e6;

@@ -8,13 +8,13 @@ use crate::error::SpmmError;
 use crate::num::{real, wide};
 use crate::options::TileValues;
 use crate::plan::division;
-use crate::spmm::layout::{Context, Matrix, Slicing};
+use crate::spmm::layout::{Context, LEAST_QUARTERS, Matrix, Slicing};
 use crate::spmm::select::{Demand, LINE_BYTES};
 use crate::spmm::tiles::{Dealing, Form};
 
 /// What a slice of `B` may occupy of the L2 cache, in quarters of it: the rest is for `A`, for `C` on its way out,
 /// and for the lines that both halves of the cache hold.
-const CACHE_QUARTERS: u64 = 2;
+const CACHE_QUARTERS: u64 = LEAST_QUARTERS;
 /// Work beside the gathers that a warp has per step and slice, in bytes of a gather: fragments, columns, window.
 /// Packed, it is less, and it is decoded.
 const STEP_OVERHEAD_BYTES: u32 = 368;
