@@ -95,24 +95,20 @@
 //!
 //! [`Stream`] says how work on different streams is ordered, and what can be captured into a CUDA graph.
 //!
-//! So are sparse matrices: a [`DeviceCsr`] of three arrays in device memory, with offsets and columns of 32 or 64 bits as
-//! PyTorch and cuSPARSE have them, is checked and planned by kernels, without a way through the host:
+//! So are sparse matrices: a [`DeviceCsr`] of three arrays in device memory, with offsets and columns of 32 or 64 bits
+//! as PyTorch and cuSPARSE have them, is checked and planned by kernels, without a way through the host:
 //!
 //! ```
-//! use windrow::{DeviceCsr, Precision, Spmm, SpmmError, SpmmPlan, Stream};
+//! use windrow::{CsrAddresses, DeviceCsr, Precision, Spmm, SpmmError, SpmmPlan, Stream};
 //!
-//! /// A plan for a few products with a `rows × cols` matrix of PyTorch's default types.
+//! /// A plan for a few products with an `n × n` matrix of PyTorch's default types.
 //! ///
 //! /// # Safety
 //! /// The addresses are of arrays of these lengths in memory of the stream's device, which nothing writes meanwhile.
-//! unsafe fn plan(
-//!     stream: &Stream, (rows, cols, nnz): (usize, usize, usize), crow: u64, col: u64, values: u64,
-//! ) -> Result<SpmmPlan, SpmmError> {
+//! unsafe fn plan(on: &Stream, n: usize, nnz: usize, arrays: CsrAddresses) -> Result<SpmmPlan, SpmmError> {
 //!     // SAFETY: the caller's promise; whatever the arrays hold is checked.
-//!     let a = unsafe {
-//!         DeviceCsr::<f32>::from_raw::<i64, i64>(stream.device(), (rows, cols), nnz, crow, col, values)?
-//!     };
-//!     Spmm::builder(&a).precision(Precision::F16).width(64).expected_runs(4).build_on(stream)
+//!     let a = unsafe { DeviceCsr::<f32>::from_raw::<i64, i64>(on.device(), (n, n), nnz, arrays)? };
+//!     Spmm::builder(&a).precision(Precision::F16).width(64).expected_runs(4).build_on(on)
 //! }
 //! ```
 //!
@@ -223,7 +219,7 @@ pub mod interop;
 pub mod training;
 
 pub use activation::{Activation, Epilogue};
-pub use csr::{DeviceCsr, DeviceIndices, Index};
+pub use csr::{CsrAddresses, DeviceCsr, DeviceIndices, Index};
 pub use dense::{DenseMut, DenseRef};
 pub use device::{Device, DeviceBuffer, DeviceKind, DeviceSelector, Event, KernelModule, Stream};
 #[cfg(feature = "emulator")]

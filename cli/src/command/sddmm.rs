@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
+use windrow::memory::try_filled;
 use windrow::synthetic::seeded_values;
 use windrow::{
     Csr, DenseRef, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, Precision, Profile, Sddmm,
@@ -87,7 +88,9 @@ fn product<T: Element, V: Value>(
     spinner.finish_and_clear();
     let (x, y) = operands?;
     // An entry that no kernel writes cannot pass for a right one.
-    let mut out = DeviceBuffer::from_slice(device, &vec![T::Sum::from_f32(f32::NAN); a.nnz()])?;
+    let nan = try_filled(a.nnz(), T::Sum::from_f32(f32::NAN), "a result of NaN")?;
+    let mut out = DeviceBuffer::from_slice(device, &nan)?;
+    drop(nan);
     let spinner = console.spinner("timing");
     let time = measure(device, args.timing.sampling(), || plan.run_into(T::Sum::ONE, &x, &y, &mut out));
     spinner.finish_and_clear();

@@ -13,6 +13,7 @@ use super::THREADS;
 use crate::NO_SLOT;
 use crate::kernel::Kernel;
 use crate::spmm::combine::Combine;
+use crate::unroll::each;
 use crate::variant::Variant;
 
 /// Successive rows of a thread.
@@ -182,6 +183,8 @@ impl Kernel for CutRows {
     const FILE: &'static str = "csr";
     const VARIANT: Variant = Variant::CutRows;
     const BLOCK_THREADS: u32 = THREADS;
+    // Left to itself, `ptxas` spills a few registers to fit one more block.
+    const MIN_BLOCKS: u32 = 1;
     const SHARED_BYTES: u32 = 16 * WARPS;
     const UNITS_PER_BLOCK: u32 = CUT_ROWS;
 
@@ -195,8 +198,7 @@ impl Kernel for CutRows {
                 if p.sums == GlobalPtr::NULL { [0; 4] } else { s.load_readonly(p.sums.at(s.block_idx())) };
             let (mine, _) = before_in_block(s, counts_of(p, rows));
             let mut before = add(of_blocks, mine);
-            let mut i = 0;
-            while i < EACH {
+            each::<EACH>(|i| {
                 let (row, number) = (rows[i], first_row(s) + i as u32);
                 let [extra, first_slot, cuts, wides] = before;
                 if row.pieces == 1 {
@@ -210,8 +212,7 @@ impl Kernel for CutRows {
                 }
                 write_pieces(s, p, row, [number, number + extra, first_slot]);
                 before = add(before, row.counts(p));
-                i += 1;
-            }
+            });
         }
     }
 }
@@ -225,23 +226,15 @@ fn first_row<S: Simt>(s: &S) -> u32 {
 #[inline(always)]
 unsafe fn rows_of<S: Simt>(s: &S, p: &CutRowsParams) -> [Row; EACH] {
     let mut rows = [Row::NONE; EACH];
-    let mut i = 0;
-    while i < EACH {
-        // SAFETY: the caller's obligations.
-        rows[i] = unsafe { Row::load(s, p, first_row(s) + i as u32) };
-        i += 1;
-    }
+    // SAFETY: the caller's obligations.
+    each::<EACH>(|i| rows[i] = unsafe { Row::load(s, p, first_row(s) + i as u32) });
     rows
 }
 
 #[inline(always)]
 fn counts_of(p: &CutRowsParams, rows: [Row; EACH]) -> Counts {
     let mut counts = [0; 4];
-    let mut i = 0;
-    while i < EACH {
-        counts = add(counts, rows[i].counts(p));
-        i += 1;
-    }
+    each::<EACH>(|i| counts = add(counts, rows[i].counts(p)));
     counts
 }
 
@@ -259,11 +252,7 @@ unsafe fn before_in_block<S: Simt>(s: &S, own: Counts) -> (Counts, Counts) {
         let mut delta = 1;
         while delta < WARP {
             let mut below = [0; 4];
-            let mut i = 0;
-            while i < 4 {
-                below[i] = s.shuffle_up(upto[i], delta);
-                i += 1;
-            }
+            each::<4>(|i| below[i] = s.shuffle_up(upto[i], delta));
             if s.lane() >= delta {
                 upto = add(upto, below);
             }
@@ -285,11 +274,7 @@ unsafe fn before_in_block<S: Simt>(s: &S, own: Counts) -> (Counts, Counts) {
             total = add(total, of_warp);
             warp += 1;
         }
-        let mut i = 0;
-        while i < 4 {
-            before[i] += upto[i] - own[i];
-            i += 1;
-        }
+        each::<4>(|i| before[i] += upto[i] - own[i]);
         (before, total)
     }
 }

@@ -1,6 +1,7 @@
 //! A plan of sampled products on a machine that runs kernels.
 
 use std::mem::offset_of;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use windrow_formats::SampledTile;
 use windrow_kernels::sddmm::{
@@ -17,10 +18,13 @@ use crate::error::{DeviceError, PlanError};
 use crate::num::{narrow, wide};
 use crate::options::Precision;
 use crate::plan::{
-    Index, Lane, Launcher, LentScratch, OfStream, On, PREPARE, PerStream, Rounding, Scratch, Target,
-    copy_on_device, occupancy, start, workspace_bytes,
+    ArraySize, Budget, Index, Lane, Launcher, LentScratch, OfStream, On, PREPARE, PerStream, Rounding,
+    Scratch, Target, copy_on_device, occupancy, start, workspace_bytes,
 };
 use crate::view::DeviceSliceMut;
+
+/// What to do about a stage that there is no room for.
+const STAGE_REMEDY: &str = "raise the limit, have the result in f32, or run the plan on fewer streams";
 
 /// Bytes of a row that the lanes of a warp read at a time, for one chunk.
 const CHUNK_BYTES: u32 = 64;
@@ -64,6 +68,10 @@ pub(super) struct GpuSddmm {
     pub(super) nnz: usize,
     /// Where sums wait to be rounded, made by the first run whose result is of 16 bits.
     pub(super) stages: PerStream<Option<Scratch>>,
+    /// Bytes of all stages.
+    pub(super) staged: AtomicU64,
+    /// Bytes that the plan may have.
+    pub(super) memory_limit: Option<u64>,
 }
 
 /// Tiles, for Tensor Cores.
@@ -166,17 +174,23 @@ pub(super) struct Operands {
 }
 
 impl GpuSddmm {
-    /// Queues `out ← α·(X·Yᵀ) ⊙ A`.
+    /// Queues `out ← α·(X·Yᵀ) ⊙ A`; `arrays` are those that were made with the plan.
     ///
     /// # Errors
-    /// [`DeviceError::Captured`] for what cannot be part of a graph; those of the device.
+    /// [`PlanError::MemoryLimit`] if there is no room for a stage; [`DeviceError::Captured`] for what cannot be part of
+    /// a graph; those of the device.
     ///
     /// # Safety
     /// `operands` are live memory of the plan's device until the work is done: `x` is m × inner and `y` n × inner, of
     /// the plan's element type, with all rows readable up to 16 bytes beyond their end if they say so, `out` has an
     /// element of its type for each entry; nothing else touches `out` meanwhile, nothing writes `x` or `y`. Where one
     /// of them is windrow's memory, `on` says that it shares memory.
-    pub(super) unsafe fn run(&self, on: &On<'_>, operands: Operands) -> Result<(), PlanError> {
+    pub(super) unsafe fn run(
+        &self,
+        on: &On<'_>,
+        operands: Operands,
+        arrays: &[ArraySize],
+    ) -> Result<(), PlanError> {
         let complete = |state: &mut OfStream<Option<Scratch>>, captured: bool| {
             let missing = operands.narrow.is_some() && state.held.is_none();
             match (captured, missing) {
@@ -186,7 +200,7 @@ impl GpuSddmm {
                     );
                 }
                 (true, false) => on.check_loaded(self.entries(&operands))?,
-                (false, true) => self.make_stage(state)?,
+                (false, true) => self.make_stage(state, arrays)?,
                 (false, false) => {}
             }
             Ok(())
@@ -195,11 +209,32 @@ impl GpuSddmm {
         let queue = |queue: &dyn Queue, stage: &mut Option<Scratch>| unsafe {
             self.queue_run(queue, operands, stage.as_ref())
         };
-        self.stages.run(on, |_| Ok(None), complete, queue)
+        self.stages.run(on, |left| Ok(self.no_stage(left)), complete, queue)
     }
 
-    fn make_stage(&self, state: &mut OfStream<Option<Scratch>>) -> Result<(), DeviceError> {
-        state.held = Some(Scratch::alloc(&self.device, 4 * self.nnz, "sampled sums")?);
+    /// The state of a stream without a stage, after those of streams that are gone.
+    fn no_stage(&self, left: &mut dyn Iterator<Item = Option<Scratch>>) -> Option<Scratch> {
+        for over in left.flatten() {
+            self.staged.fetch_sub(over.owned_bytes(), Ordering::Relaxed);
+        }
+        None
+    }
+
+    /// Makes where sums of a stream's runs wait.
+    ///
+    /// # Errors
+    /// [`PlanError::MemoryLimit`] if there is no room for it.
+    fn make_stage(
+        &self,
+        state: &mut OfStream<Option<Scratch>>,
+        arrays: &[ArraySize],
+    ) -> Result<(), PlanError> {
+        let budget = Budget { arrays, limit: self.memory_limit };
+        let more = ArraySize { name: "sampled_sums", bytes: 4 * wide(self.nnz) };
+        budget.check(&self.staged, &[more], STAGE_REMEDY)?;
+        let stage = Scratch::alloc(&self.device, 4 * self.nnz, "sampled sums")?;
+        self.staged.fetch_add(stage.owned_bytes(), Ordering::Relaxed);
+        state.held = Some(stage);
         state.was_written(); // memory comes in the order of the own stream
         Ok(())
     }
@@ -214,10 +249,11 @@ impl GpuSddmm {
         on: &On<'_>,
         inner: u32,
         narrow: Option<Precision>,
+        arrays: &[ArraySize],
     ) -> Result<(), PlanError> {
         let complete = |state: &mut OfStream<Option<Scratch>>| {
             if narrow.is_some() && state.held.is_none() {
-                self.make_stage(state)?;
+                self.make_stage(state, arrays)?;
             }
             for reads_vectors in [false, true] {
                 let alpha = Factor::new(1.0);
@@ -229,7 +265,7 @@ impl GpuSddmm {
             }
             Ok(())
         };
-        self.stages.prepare(on, |_| Ok(None), complete)
+        self.stages.prepare(on, |left| Ok(self.no_stage(left)), complete)
     }
 
     /// Bytes of a caller's memory that the runs on one stream use whose results are of 16 bits.
@@ -252,7 +288,9 @@ impl GpuSddmm {
     ) -> Result<(), PlanError> {
         // SAFETY: the caller's promise.
         let mut parts = unsafe { LentScratch::new(memory, self.workspace_bytes())? };
-        self.stages.set(on, |_| Ok(parts.take(4 * wide(self.nnz)))).map(|_| ())
+        let old = self.stages.set(on, |_| Ok(parts.take(4 * wide(self.nnz))))?.flatten();
+        self.staged.fetch_sub(old.map_or(0, |old| old.owned_bytes()), Ordering::Relaxed);
+        Ok(())
     }
 
     /// Whether the kernels that read vectors take the operands.

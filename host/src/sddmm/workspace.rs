@@ -35,7 +35,8 @@ impl SddmmPlan {
                 let on = On::of(on, &self.device, false)?;
                 let remedy = "add up products of parts of the columns";
                 let inner = check_index("columns of X and Y", inner, MAX_INDEX, remedy)?;
-                Ok(plan.prepare(&on, inner, is_narrow::<O>().then_some(O::PRECISION))?)
+                let narrow = is_narrow::<O>().then_some(O::PRECISION);
+                Ok(plan.prepare(&on, inner, narrow, &self.report.arrays)?)
             }
         }
     }

@@ -159,7 +159,7 @@ impl CrossEntropy {
             });
         }
         if let (Some(outcomes), Some(totals)) = (self.outcomes.host(), self.totals.host_mut()) {
-            let sums = host_sums(outcomes, None);
+            let sums = host_sums(outcomes, None)?;
             totals.into_data().iter_mut().zip(sums).for_each(|(total, sum)| *total = f32::from_f64(sum));
         }
         Ok(())

@@ -1,7 +1,8 @@
 //! Sums of columns and of products.
 
 use rayon::prelude::*;
-use windrow_formats::Value;
+use windrow_formats::memory::try_zeroed;
+use windrow_formats::{OutOfMemory, Value};
 use windrow_kernels::training::{ColumnSumsParams, Matrix};
 use windrow_kernels::{Entry, Variant};
 use windrow_simt::GlobalPtr;
@@ -103,10 +104,8 @@ impl ColumnSums {
             return Ok(turn.run(&on, [kernel], |queue| unsafe { parts.queue(queue, kernel, terms, to) })?);
         }
         if let (Some(x), Some(out)) = (x.host(), out.into_host()) {
-            out.into_data()
-                .iter_mut()
-                .zip(host_sums(x, None))
-                .for_each(|(out, sum)| *out = f32::from_f64(sum));
+            let sums = if x.cols() == 0 { Vec::new() } else { host_sums(x, None)? };
+            out.into_data().iter_mut().zip(sums).for_each(|(out, sum)| *out = f32::from_f64(sum));
         }
         Ok(())
     }
@@ -177,7 +176,8 @@ impl ColumnSums {
             return Ok(turn.run(&on, [kernel], queue)?);
         }
         if let (Some(x), Some(y), Some(out)) = (x.host(), y.host(), out.into_host()) {
-            out.into_data()[column] = f32::from_f64(host_sums(x, Some(y)).into_iter().sum());
+            let sums = if x.cols() == 0 { Vec::new() } else { host_sums(x, Some(y))? };
+            out.into_data()[column] = f32::from_f64(sums.into_iter().sum());
         }
         Ok(())
     }
@@ -259,22 +259,22 @@ fn chunk_rows(rows: usize) -> usize {
 }
 
 /// Sums of columns in f64, chunk by chunk: the same whatever the number of threads.
-pub(super) fn host_sums(x: DenseRef<'_, f32>, y: Option<DenseRef<'_, f32>>) -> Vec<f64> {
-    let chunk = chunk_rows(x.rows());
-    let sums_of = |first: usize| {
-        let mut sums = vec![0.0; x.cols()];
-        for r in first..x.rows().min(first + chunk) {
+pub(super) fn host_sums(x: DenseRef<'_, f32>, y: Option<DenseRef<'_, f32>>) -> Result<Vec<f64>, OutOfMemory> {
+    let (chunk, cols) = (chunk_rows(x.rows()), x.cols());
+    let parts = x.rows().div_ceil(chunk);
+    // The sums, and behind them those of each chunk.
+    let mut all = try_zeroed::<f64>((parts + 1).saturating_mul(cols), "sums of columns")?;
+    let (sums, of_chunks) = all.split_at_mut(cols);
+    of_chunks.par_chunks_mut(cols).enumerate().for_each(|(i, sums)| {
+        for r in chunk * i..x.rows().min(chunk * (i + 1)) {
             for (c, (sum, &x)) in sums.iter_mut().zip(x.row(r)).enumerate() {
                 *sum += f64::from(x) * y.map_or(1.0, |y| f64::from(y.row(r)[c]));
             }
         }
-        sums
-    };
-    let parts: Vec<Vec<f64>> =
-        (0..x.rows().div_ceil(chunk)).into_par_iter().map(|i| sums_of(chunk * i)).collect();
-    let mut sums = vec![0.0; x.cols()];
-    for part in parts {
-        sums.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
+    });
+    for of_chunk in of_chunks.chunks(cols) {
+        sums.iter_mut().zip(of_chunk).for_each(|(sum, part)| *sum += part);
     }
-    sums
+    all.truncate(cols);
+    Ok(all)
 }
