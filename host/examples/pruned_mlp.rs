@@ -119,7 +119,7 @@ fn run<E: Element<Sum = f32>>(options: &Options) -> Result<bool> {
     let checks = pruned.verify(&buffers)?;
 
     let math = if options.precision == Precision::F32 { DenseMath::F32 } else { DenseMath::Tf32 };
-    let gemm = Gemm::new(&device, math)?;
+    let gemm = Gemm::new(&device.stream(), math)?;
     let got = buffers.y.download()?;
     let of_pruned = relative_error(&got, &dense.as_pruned(&pruned)?.forward(&gemm, &x)?);
     let of_dense = relative_error(&got, &dense.forward(&gemm, &x)?);

@@ -109,6 +109,12 @@ impl<S: Real, B: ?Sized> Epilogue<'_, S, B> {
         Self { alpha, beta, ..Self::default() }
     }
 
+    /// The same with its bias elsewhere.
+    pub(crate) fn with_bias<'b, To: ?Sized>(&self, bias: Option<&'b To>) -> Epilogue<'b, S, To> {
+        let Self { alpha, beta, activation, .. } = *self;
+        Epilogue { alpha, beta, bias, activation }
+    }
+
     /// Whether there is neither bias nor activation.
     pub(crate) fn is_linear(&self) -> bool {
         self.bias.is_none() && self.activation == Activation::Identity

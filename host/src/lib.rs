@@ -190,6 +190,8 @@
 
 mod activation;
 mod cache;
+#[cfg(all(test, feature = "emulator"))]
+mod captured_tests;
 mod cpu;
 mod csr;
 mod dense;
@@ -210,6 +212,7 @@ mod softmax;
 mod spmm;
 mod tensor;
 mod tf32;
+mod threads;
 mod tuned;
 mod view;
 

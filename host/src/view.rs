@@ -1,6 +1,7 @@
 //! Matrices and arrays in the memory of a device, windrow's or the caller's.
 
 mod borrowed;
+mod lent;
 mod pitched;
 mod place;
 mod slice;

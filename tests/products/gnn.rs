@@ -2,33 +2,32 @@
 
 use crate::common::{devices, gpu, report_missing_gpu};
 use crate::example::agnn::Agnn;
-use crate::example::clock::Clock;
 use crate::example::data::{Task, TaskOptions};
 use crate::example::gcn::Gcn;
-use crate::example::gemm::{DenseMath, Form, Gemm};
+use crate::example::gemm::{DenseMath, Form};
 use crate::example::graph::{normalized, undirected};
+use crate::example::lane::Lane;
 use crate::example::model::{Model, Shape, Tools};
 use crate::example::train::Training;
 use windrow::synthetic::SplitMix64;
 use windrow::{Coo, Csr, DenseRef, Device, DeviceMatrix, EmulatorSchedule, Precision};
 
-/// Tools for a device; `None` for a GPU without cuBLAS, unless a GPU must be tested.
-fn tools(device: &Device) -> Option<Tools> {
-    let gemm = match Gemm::new(device, DenseMath::F32) {
-        Ok(gemm) => gemm,
+/// Tools for work in a stream; `None` for a GPU without cuBLAS, unless a GPU must be tested.
+pub(crate) fn tools(lane: Lane) -> Option<Tools> {
+    match Tools::new(lane, DenseMath::F32) {
+        Ok(tools) => Some(tools),
         Err(error) if std::env::var("WINDROW_REQUIRE_GPU").is_ok_and(|value| value == "1") => {
             panic!("{error}")
         }
         Err(error) => {
             windrow_testkit::announce_skip("models on a GPU", 1, &error.to_string());
-            return None;
+            None
         }
-    };
-    Some(Tools { device: device.clone(), gemm, clock: Clock::new(device) })
+    }
 }
 
 /// Communities of `size` nodes, `within` edges drawn into its own from each node, one anywhere.
-fn communities(n: u32, size: u32, within: u32) -> Csr<f32> {
+pub(crate) fn communities(n: u32, size: u32, within: u32) -> Csr<f32> {
     let mut random = SplitMix64::new(77);
     let (mut rows, mut cols) = (Vec::new(), Vec::new());
     for i in 0..n {
@@ -211,7 +210,7 @@ const TOLERANCES: [(Precision, f64); 4] =
 fn gradients_of_gcn_are_those_of_its_loss() {
     for device in devices() {
         for (precision, tolerance) in TOLERANCES {
-            let Some(tools) = tools(&device) else { continue };
+            let Some(tools) = tools(Lane::own(&device)) else { continue };
             let (graph, task, shape) = tiny(precision);
             let reference = Reference::new(&graph, &task);
             let model = Gcn::new(&graph, &task, &shape, tools).unwrap();
@@ -227,7 +226,7 @@ fn gradients_of_gcn_are_those_of_its_loss() {
 fn gradients_of_agnn_are_those_of_its_loss() {
     for device in devices() {
         for (precision, tolerance) in TOLERANCES {
-            let Some(tools) = tools(&device) else { continue };
+            let Some(tools) = tools(Lane::own(&device)) else { continue };
             let (graph, task, shape) = tiny(precision);
             let reference = Reference::new(&graph, &task);
             let model = Agnn::new(&graph, &task, &shape, tools).unwrap();
@@ -247,7 +246,7 @@ fn learn<M: Model>(
     (precision, epochs): (Precision, usize),
 ) -> Option<([f32; 2], [f64; 2])> {
     let shape = Shape { widths: vec![16, 24, 24, 24, 24, 6], precision, seed: 3 };
-    let model = make(tools(device)?, &shape);
+    let model = make(tools(Lane::own(device))?, &shape);
     let mut training = Training::new(model, task, device, 0.01).unwrap();
     let first = training.evaluate().unwrap().loss;
     let times = training.run(epochs, |_, _| Ok(())).unwrap();
@@ -301,7 +300,7 @@ fn five_layers_learn() {
 fn two_trainings_give_the_same_bits() {
     let (graph, task, shape) = tiny(Precision::F16);
     let run = |device: &Device| {
-        let model = Agnn::new(&graph, &task, &shape, tools(device)?).unwrap();
+        let model = Agnn::new(&graph, &task, &shape, tools(Lane::own(device))?).unwrap();
         let mut training = Training::new(model, &task, device, 0.01).unwrap();
         training.run(4, |_, _| Ok(())).unwrap();
         let values = values(&mut training.model, |p| p.value.download().unwrap());
@@ -322,7 +321,7 @@ fn two_trainings_give_the_same_bits() {
 fn dense_products_are_exact_for_whole_numbers() {
     let mut rng = windrow_testkit::SplitMix64::new(6);
     for device in [Device::cpu(), Device::emulator(EmulatorSchedule::InOrder)].into_iter().chain(gpu()) {
-        let Some(Tools { gemm, .. }) = tools(&device) else { continue };
+        let Some(Tools { gemm, .. }) = tools(Lane::own(&device)) else { continue };
         for (m, n, k) in [(1, 1, 1), (3, 5, 7), (2050, 6, 3), (4, 3, 9000), (33, 17, 40)] {
             for form in [Form::Plain, Form::First, Form::Second] {
                 let mut random = |len: usize| (0..len).map(|_| rng.integer()).collect::<Vec<f32>>();

@@ -182,7 +182,7 @@ fn stages_of_sampled_products() {
         let mut wide = DeviceBuffer::<f32>::alloc_zeroed(&device, a.nnz()).unwrap();
         let mut narrow = DeviceBuffer::<f16>::alloc_zeroed(&device, a.nnz()).unwrap();
         let needed = |arrays: &[ArraySize], limit: u64, others: u64| {
-            let sizes = [("stages", others), ("sampled_sums", bytes)];
+            let sizes = [("workspaces", others), ("sampled_sums", bytes)];
             let more = sizes.map(|(name, bytes)| ArraySize { name, bytes });
             refusal(&[arrays, &more].concat(), limit, remedy)
         };

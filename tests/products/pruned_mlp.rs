@@ -81,7 +81,7 @@ fn whole_numbers_give_the_pruned_dense_product_exactly() {
     let mlp = Mlp::read(&file.0, ["up", "down"], Activation::Relu).unwrap();
     assert_eq!((mlp.up.weight.rows(), mlp.up.weight.cols()), (WIDTH, HIDDEN));
     let x = integers(ROWS * WIDTH, 2, &mut SplitMix64::new(6));
-    let gemm = Gemm::new(&Device::cpu(), DenseMath::F32).unwrap();
+    let gemm = Gemm::new(&Device::cpu().stream(), DenseMath::F32).unwrap();
     let (got, as_pruned) = pruned::<f32>(&mlp, Precision::F32, &x);
     assert_eq!(got, as_pruned.forward(&gemm, &upload(&x)).unwrap());
     for (precision, other) in [
@@ -103,7 +103,7 @@ fn made_up_layers_are_within_their_bounds() {
     let mlp = Mlp::read(&file.0, ["up", "down"], Activation::Gelu).unwrap();
     let mut rng = SplitMix64::new(7);
     let x: Vec<f32> = integers(ROWS * WIDTH, 1000, &mut rng).into_iter().map(|x| x / 1000.0).collect();
-    let gemm = Gemm::new(&Device::cpu(), DenseMath::F32).unwrap();
+    let gemm = Gemm::new(&Device::cpu().stream(), DenseMath::F32).unwrap();
     let near = |precision: Precision, (got, as_pruned): (Vec<f32>, Mlp), most: f64| {
         let error = relative_error(&got, &as_pruned.forward(&gemm, &upload(&x)).unwrap());
         assert!(error < most, "{precision}: {error}");
@@ -123,7 +123,7 @@ fn a_pattern_that_keeps_everything_is_the_dense_network() {
     let pruned = mlp.pruned(all, (&Device::cpu(), Precision::F32, ROWS)).unwrap();
     let mut buffers = pruned.buffers(upload::<f32>(&x)).unwrap();
     pruned.forward(&mut buffers).unwrap();
-    let gemm = Gemm::new(&Device::cpu(), DenseMath::F32).unwrap();
+    let gemm = Gemm::new(&Device::cpu().stream(), DenseMath::F32).unwrap();
     assert_eq!(buffers.y.download().unwrap(), mlp.forward(&gemm, &upload(&x)).unwrap());
 }
 

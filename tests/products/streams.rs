@@ -14,10 +14,10 @@ use windrow_testkit::{Case, Operands, Pattern, SplitMix64, Values};
 use crate::common::{Setup, devices, kernel_devices, report_missing_gpu};
 
 /// Columns of `B`: more than a stage has, and no multiple of anything.
-const N: usize = 70;
+pub(crate) const N: usize = 70;
 
 /// Plans with workspaces, with parts beside each other, and with a stage.
-fn setups() -> [Setup; 4] {
+pub(crate) fn setups() -> [Setup; 4] {
     let hybrid = Setup::new(Algorithm::Hybrid, Precision::Tf32);
     [
         Setup::new(Algorithm::RowSplit, Precision::F32).told(|o| o.row_division.piece_entries = Some(32)),
@@ -28,7 +28,7 @@ fn setups() -> [Setup; 4] {
 }
 
 /// Rows long enough to be cut beside short ones, square so that results can be operands.
-fn case() -> Case {
+pub(crate) fn case() -> Case {
     let mut rng = SplitMix64::new(0x57e4);
     let mut lengths = [90, 2, 0, 30, 1, 1, 8, 70, 3, 12, 0, 5].repeat(8);
     lengths.truncate(90);
@@ -39,16 +39,16 @@ fn case() -> Case {
 }
 
 /// `B` of small integers that `number` tells apart.
-fn operand(device: &Device, case: &Case, number: usize) -> DeviceMatrix<f32> {
+pub(crate) fn operand(device: &Device, case: &Case, number: usize) -> DeviceMatrix<f32> {
     let data: Vec<f32> = (0..case.k() * N).map(|i| ((i * 7 + number * 13) % 11) as f32 - 5.0).collect();
     DeviceMatrix::upload(device, windrow::DenseRef::packed(&data, case.k(), N).unwrap()).unwrap()
 }
 
-fn zeros(device: &Device, case: &Case) -> DeviceMatrix<f32> {
+pub(crate) fn zeros(device: &Device, case: &Case) -> DeviceMatrix<f32> {
     DeviceMatrix::zeros(device, case.m(), N).unwrap()
 }
 
-fn bits(c: &DeviceMatrix<f32>) -> Vec<u32> {
+pub(crate) fn bits(c: &DeviceMatrix<f32>) -> Vec<u32> {
     c.download().unwrap().into_iter().map(f32::to_bits).collect()
 }
 

@@ -17,7 +17,9 @@
 use std::time::Instant;
 
 use windrow::synthetic::SplitMix64;
-use windrow::training::{ColumnSums, normalize_rows, normalize_rows_backward, relu, relu_backward};
+use windrow::training::{
+    ColumnSums, normalize_rows_backward_on, normalize_rows_on, relu_backward_on, relu_on,
+};
 use windrow::{
     Csr, DenseRef, Device, DeviceBuffer, DeviceMatrix, RowSoftmax, Sddmm, SddmmPlan, Spmm, SpmmBuilder,
     SpmmPlan,
@@ -27,6 +29,7 @@ use super::Result;
 use super::clock::{Clock, Work};
 use super::data::Task;
 use super::gemm::Form;
+use super::lane::Lane;
 use super::model::{Model, Operand, Parameter, Shape, Tools, sddmm, spmm};
 
 /// One layer: its weight, and what its backward pass needs of its forward pass.
@@ -104,6 +107,13 @@ impl Agnn {
         let Some((&classes, hidden)) = widths.split_last().filter(|(_, others)| !others.is_empty()) else {
             return Err("--layers must be at least 1".into());
         };
+        if tools.lane.is_alone() {
+            return Err(
+                "the host reads the β of an AGNN in each epoch, which no graph can: leave --graph away, or \
+                        train a GCN"
+                    .into(),
+            );
+        }
         let start = Instant::now();
         let plans = Plans::new(graph, shape, &device)?;
         device.synchronize()?;
@@ -154,7 +164,7 @@ impl Agnn {
 
 /// Gradients of one layer, from `G` in `scratch.operand`: with respect to `Z`, in `scratch.of_z`, and to `β`.
 fn backward_of_attention(
-    (plans, clock, sums): (&mut Plans, &mut Clock, &mut ColumnSums),
+    (lane, plans, clock, sums): (&Lane, &mut Plans, &mut Clock, &mut ColumnSums),
     (layer, beta, scale): (&Layer, f32, f32),
     (scratch, of_entries): (&mut Scratch, &mut [DeviceBuffer<f32>; 2]),
     (of_output, of_beta): (Option<&DeviceMatrix<f32>>, (&mut DeviceMatrix<f32>, usize)),
@@ -163,24 +173,31 @@ fn backward_of_attention(
     let Scratch { of_z, u, gradient, operand } = scratch;
     let gradient = of_output.unwrap_or(gradient);
     let [of_attention, of_scores] = of_entries;
-    operand.set(scale, gradient)?;
+    operand.set(lane, scale, gradient)?;
+    let on = &lane.stream;
     let (z, x) = ((&layer.z_operand, &layer.z), (1.0 / scale, &layer.x_operand, &layer.x));
-    clock.time(Work::Values, || transposed.replace_values_from(&layer.attention))?;
-    clock.time(Work::Spmm, || spmm(transposed, (1.0 / scale, operand, gradient), (0.0, of_z)))?;
-    clock.time(Work::Sddmm, || sddmm(scores, 1.0 / scale, (operand, gradient), z, of_attention))?;
+    clock.time(Work::Values, || transposed.replace_values_on(on, lane.read_array(&layer.attention)))?;
+    clock.time(Work::Spmm, || spmm(lane, transposed, (1.0 / scale, operand, gradient), (0.0, of_z)))?;
+    clock.time(Work::Sddmm, || sddmm((lane, scores), 1.0 / scale, (operand, gradient), z, of_attention))?;
     // Scaled like other gradients, for they are rounded when they become values.
-    clock.time(Work::Softmax, || softmax.backward(scale, &layer.attention, of_attention, of_scores))?;
-    clock.time(Work::Values, || forward.replace_values_from(of_scores))?;
-    clock.time(Work::Values, || transposed.replace_values_from(of_scores))?;
-    clock.time(Work::Spmm, || spmm(forward, x, (0.0, u)))?;
-    sums.dot(&layer.x, u, of_beta)?;
-    clock.time(Work::Spmm, || spmm(transposed, x, (1.0, u)))?;
-    Ok(normalize_rows_backward(beta, (&layer.x, &layer.inverse_norms), u, of_z)?)
+    let inputs = [lane.read_array(&layer.attention), lane.read_array(of_attention)];
+    clock.time(Work::Softmax, || softmax.backward_on(on, scale, inputs, lane.write_array(of_scores)))?;
+    clock.time(Work::Values, || forward.replace_values_on(on, lane.read_array(of_scores)))?;
+    clock.time(Work::Values, || transposed.replace_values_on(on, lane.read_array(of_scores)))?;
+    clock.time(Work::Spmm, || spmm(lane, forward, x, (0.0, u)))?;
+    let (of_betas, column) = of_beta;
+    sums.dot_on(on, [lane.read(&layer.x), lane.read(u)], (lane.write(of_betas), column))?;
+    clock.time(Work::Spmm, || spmm(lane, transposed, x, (1.0, u)))?;
+    let normalized = (lane.read(&layer.x), lane.read_array(&layer.inverse_norms));
+    Ok(normalize_rows_backward_on(on, beta, normalized, lane.read(u), lane.write(of_z))?)
 }
 
 impl Model for Agnn {
     fn forward(&mut self) -> Result<&DeviceMatrix<f32>> {
-        let Self { tools: Tools { gemm, clock, .. }, plans, features, layers, betas, beta_values, .. } = self;
+        let Self {
+            tools: Tools { gemm, clock, lane, .. }, plans, features, layers, betas, beta_values, ..
+        } = self;
+        let on = &lane.stream;
         let Plans { scores, softmax, forward, .. } = plans;
         *beta_values = betas.value.download()?;
         let last = layers.len() - 1;
@@ -188,15 +205,19 @@ impl Model for Agnn {
         for (l, layer) in layers.iter_mut().enumerate() {
             let Layer { weight, z, z_operand, x, x_operand, inverse_norms, attention, output } = layer;
             gemm.run(Form::Plain, input, &weight.value, z)?;
-            z_operand.set(1.0, z)?;
-            normalize_rows(z, x, inverse_norms)?;
-            x_operand.set(1.0, x)?;
-            clock.time(Work::Sddmm, || sddmm(scores, 1.0, (x_operand, x), (x_operand, x), attention))?;
-            clock.time(Work::Softmax, || softmax.forward_in_place(beta_values[l], attention))?;
-            clock.time(Work::Values, || forward.replace_values_from(attention))?;
-            clock.time(Work::Spmm, || spmm(forward, (1.0, z_operand, z), (0.0, output)))?;
+            z_operand.set(lane, 1.0, z)?;
+            normalize_rows_on(on, lane.read(z), lane.write(x), lane.write_array(inverse_norms))?;
+            x_operand.set(lane, 1.0, x)?;
+            clock.time(Work::Sddmm, || {
+                sddmm((lane, scores), 1.0, (x_operand, x), (x_operand, x), attention)
+            })?;
+            clock.time(Work::Softmax, || {
+                softmax.forward_in_place_on(on, beta_values[l], lane.write_array(attention))
+            })?;
+            clock.time(Work::Values, || forward.replace_values_on(on, lane.read_array(attention)))?;
+            clock.time(Work::Spmm, || spmm(lane, forward, (1.0, z_operand, z), (0.0, output)))?;
             if l < last {
-                relu(output)?;
+                relu_on(on, lane.write(output))?;
             }
             input = output;
         }
@@ -204,7 +225,7 @@ impl Model for Agnn {
     }
 
     fn backward(&mut self, of_logits: &DeviceMatrix<f32>) -> Result<()> {
-        let Self { tools: Tools { gemm, clock, .. }, plans, features, layers, betas, .. } = self;
+        let Self { tools: Tools { gemm, clock, lane, .. }, plans, features, layers, betas, .. } = self;
         let last = layers.len() - 1;
         let [hidden, classes] = &mut self.scratch;
         for l in (0..=last).rev() {
@@ -213,7 +234,7 @@ impl Model for Agnn {
             let (scratch, of_output) =
                 if l == last { (&mut *classes, Some(of_logits)) } else { (&mut *hidden, None) };
             backward_of_attention(
-                (plans, clock, &mut self.sums),
+                (lane, plans, clock, &mut self.sums),
                 (layer, self.beta_values[l], self.gradient_scale),
                 (scratch, &mut self.of_entries),
                 (of_output, (&mut betas.gradient, l)),
@@ -223,7 +244,7 @@ impl Model for Agnn {
             if l > 0 {
                 let of_z = if l == last { &classes.of_z } else { &hidden.of_z };
                 gemm.run(Form::Second, of_z, &layer.weight.value, &mut hidden.gradient)?;
-                relu_backward(&mut hidden.gradient, input)?;
+                relu_backward_on(&lane.stream, lane.write(&mut hidden.gradient), lane.read(input))?;
             }
         }
         Ok(())
@@ -231,6 +252,10 @@ impl Model for Agnn {
 
     fn parameters(&mut self) -> Vec<&mut Parameter> {
         self.layers.iter_mut().map(|layer| &mut layer.weight).chain([&mut self.betas]).collect()
+    }
+
+    fn lane(&self) -> &Lane {
+        &self.tools.lane
     }
 
     fn clock(&mut self) -> &mut Clock {

@@ -1,6 +1,6 @@
 //! Where the time of an epoch goes.
 
-use windrow::{Device, Event};
+use windrow::{Event, Stream};
 
 use super::Result;
 
@@ -22,14 +22,14 @@ impl Work {
 /// Marks around the sparse work of an epoch, if it is asked for: marks take time themselves.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    device: Device,
+    stream: Stream,
     on: bool,
     marks: Vec<(Work, Event, Event)>,
 }
 
 impl Clock {
-    pub(crate) fn new(device: &Device) -> Self {
-        Self { device: device.clone(), on: false, marks: Vec::new() }
+    pub(crate) fn new(stream: &Stream) -> Self {
+        Self { stream: stream.clone(), on: false, marks: Vec::new() }
     }
 
     pub(crate) fn turn_on(&mut self) {
@@ -48,10 +48,10 @@ impl Clock {
     where
         E: std::error::Error + Send + Sync + 'static,
     {
-        let begin = if self.on { Some(self.device.record()?) } else { None };
+        let begin = if self.on { Some(self.stream.record()?) } else { None };
         work()?;
         if let Some(begin) = begin {
-            self.marks.push((kind, begin, self.device.record()?));
+            self.marks.push((kind, begin, self.stream.record()?));
         }
         Ok(())
     }

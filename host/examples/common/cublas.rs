@@ -1,17 +1,21 @@
-//! cuBLAS, loaded at run time and set to windrow's stream: dense products in the order of windrow's own work.
+//! cuBLAS, loaded at run time and set to a stream of windrow's: dense products in the order of its work there.
 
 use std::ffi::c_void;
 use std::ptr;
 
 use cudarc::cublas::sys as cb;
 use windrow::interop::cuda_handles;
-use windrow::{Device, DeviceMatrix};
+use windrow::{Device, DeviceBuffer, DeviceMatrix, Stream};
 
 use super::Result;
 use super::gemm::{DenseMath, Form};
 
 /// Everything that is called below.
-const FUNCTIONS: [&str; 4] = ["cublasCreate_v2", "cublasDestroy_v2", "cublasSetStream_v2", "cublasGemmEx"];
+const FUNCTIONS: [&str; 5] =
+    ["cublasCreate_v2", "cublasDestroy_v2", "cublasSetStream_v2", "cublasSetWorkspace_v2", "cublasGemmEx"];
+/// Bytes of its workspace, given to it so that it allocates none in a graph: as many as its documentation names for an
+/// H100.
+const WORKSPACE_BYTES: usize = 32 << 20;
 /// What to do where the library is missing.
 const REMEDY: &str = "install cuBLAS of CUDA 12 or 13 (pip install nvidia-cublas, or the CUDA toolkit) and name the \
                       folder of libcublas.so in LD_LIBRARY_PATH, or run with --device cpu";
@@ -21,16 +25,21 @@ const REMEDY: &str = "install cuBLAS of CUDA 12 or 13 (pip install nvidia-cublas
 pub(crate) struct CuBlas {
     handle: cb::cublasHandle_t,
     device: Device,
+    /// Its own from `load` to `drop`.
+    _workspace: DeviceBuffer<u8>,
     compute: cb::cublasComputeType_t,
 }
 
 impl CuBlas {
-    /// Loads the library.
+    /// Loads the library, for products in this stream.
     ///
     /// # Errors
     /// If it is not there, lacks a function or does not start.
-    pub(crate) fn load(device: &Device, math: DenseMath) -> Result<Self> {
-        let handles = cuda_handles(device)?.ok_or_else(|| format!("{device} is no CUDA device"))?;
+    pub(crate) fn load(stream: &Stream, math: DenseMath) -> Result<Self> {
+        let device = stream.device();
+        cuda_handles(device)?; // makes the context current
+        let raw = stream.raw().ok_or_else(|| format!("{device} is no CUDA device"))?;
+        let workspace = DeviceBuffer::<u8>::alloc_zeroed(device, WORKSPACE_BYTES)?;
         // SAFETY: loads the library, whose initialisers are meant for that; `culib` is only called once it is known to
         // be there. No symbol is called through the type given here.
         unsafe {
@@ -46,12 +55,17 @@ impl CuBlas {
             DenseMath::F32 => cb::cublasComputeType_t::CUBLAS_COMPUTE_32F,
             DenseMath::Tf32 => cb::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
         };
-        let mut cublas = Self { handle: ptr::null_mut(), device: device.clone(), compute };
+        let address = ptr::with_exposed_provenance_mut(usize::try_from(workspace.address())?);
+        let mut cublas =
+            Self { handle: ptr::null_mut(), device: device.clone(), _workspace: workspace, compute };
         // SAFETY: the functions exist; the pointer is to a live variable; the stream is of the primary context, which
-        // `cuda_handles` made current, and lives as long as the device.
+        // `cuda_handles` made current, and lives as long as the model that has it; the workspace is freed after the
+        // handle is destroyed, which waits for its work.
         unsafe {
             called("cublasCreate", cb::cublasCreate_v2(&raw mut cublas.handle))?;
-            called("cublasSetStream", cb::cublasSetStream_v2(cublas.handle, handles.stream.cast()))?;
+            called("cublasSetStream", cb::cublasSetStream_v2(cublas.handle, raw.cast()))?;
+            let set = cb::cublasSetWorkspace_v2(cublas.handle, address, WORKSPACE_BYTES);
+            called("cublasSetWorkspace", set)?;
         }
         Ok(cublas)
     }

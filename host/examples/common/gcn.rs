@@ -10,7 +10,7 @@
 use std::time::Instant;
 
 use windrow::synthetic::SplitMix64;
-use windrow::training::{ColumnSums, add_bias, add_bias_relu, relu_backward};
+use windrow::training::{ColumnSums, add_bias_on, add_bias_relu_on, relu_backward_on};
 use windrow::{Csr, DenseRef, Device, DeviceMatrix, Spmm, SpmmPlan};
 
 use super::Result;
@@ -18,6 +18,7 @@ use super::clock::{Clock, Work};
 use super::data::Task;
 use super::gemm::Form;
 use super::graph::normalized;
+use super::lane::Lane;
 use super::model::{Model, Operand, Parameter, Shape, Tools, spmm};
 
 /// One layer: its parameters, and its result.
@@ -113,17 +114,20 @@ fn plan(a: &Csr<f32>, shape: &Shape, device: &Device) -> Result<SpmmPlan> {
 
 impl Model for Gcn {
     fn forward(&mut self) -> Result<&DeviceMatrix<f32>> {
-        let Self { tools: Tools { gemm, clock, .. }, forward, features, layers, scratch, .. } = self;
+        let Self { tools: Tools { gemm, clock, lane, .. }, forward, features, layers, scratch, .. } = self;
         let last = layers.len() - 1;
         let mut input: &DeviceMatrix<f32> = features;
         for (l, layer) in layers.iter_mut().enumerate() {
             let Scratch { product, operand, .. } = &mut scratch[usize::from(l == last)];
             gemm.run(Form::Plain, input, &layer.weight.value, product)?;
-            operand.set(1.0, product)?;
-            clock.time(Work::Spmm, || spmm(forward, (1.0, operand, product), (0.0, &mut layer.output)))?;
+            operand.set(lane, 1.0, product)?;
+            clock.time(Work::Spmm, || {
+                spmm(lane, forward, (1.0, operand, product), (0.0, &mut layer.output))
+            })?;
+            let (output, bias) = (lane.write(&mut layer.output), lane.read(&layer.bias.value));
             match l == last {
-                true => add_bias(&mut layer.output, &layer.bias.value)?,
-                false => add_bias_relu(&mut layer.output, &layer.bias.value)?,
+                true => add_bias_on(&lane.stream, output, bias)?,
+                false => add_bias_relu_on(&lane.stream, output, bias)?,
             }
             input = &layer.output;
         }
@@ -132,7 +136,14 @@ impl Model for Gcn {
 
     fn backward(&mut self, of_logits: &DeviceMatrix<f32>) -> Result<()> {
         let Self {
-            tools: Tools { gemm, clock, .. }, forward, backward, features, layers, scratch, sums, ..
+            tools: Tools { gemm, clock, lane, .. },
+            forward,
+            backward,
+            features,
+            layers,
+            scratch,
+            sums,
+            ..
         } = self;
         let transposed = backward.as_ref().unwrap_or(forward);
         let scale = self.gradient_scale;
@@ -143,17 +154,17 @@ impl Model for Gcn {
             let layer = &mut from[0];
             let Scratch { product, gradient, operand } = if l == last { &mut *classes } else { &mut *hidden };
             let gradient = if l == last { of_logits } else { &*gradient };
-            sums.sum(gradient, &mut layer.bias.gradient)?;
-            operand.set(scale, gradient)?;
+            sums.sum_on(&lane.stream, lane.read(gradient), lane.write(&mut layer.bias.gradient))?;
+            operand.set(lane, scale, gradient)?;
             let scaled = (1.0 / scale, &*operand, gradient);
-            clock.time(Work::Spmm, || spmm(transposed, scaled, (0.0, product)))?;
+            clock.time(Work::Spmm, || spmm(lane, transposed, scaled, (0.0, product)))?;
             let input = before.last().map_or(&*features, |layer| &layer.output);
             gemm.run(Form::First, input, product, &mut layer.weight.gradient)?;
             if l > 0 {
                 // The last layer's product is not one of the hidden ones'; any other's is not used again.
                 let product = if l == last { &classes.product } else { &hidden.product };
                 gemm.run(Form::Second, product, &layer.weight.value, &mut hidden.gradient)?;
-                relu_backward(&mut hidden.gradient, input)?;
+                relu_backward_on(&lane.stream, lane.write(&mut hidden.gradient), lane.read(input))?;
             }
         }
         Ok(())
@@ -161,6 +172,10 @@ impl Model for Gcn {
 
     fn parameters(&mut self) -> Vec<&mut Parameter> {
         self.layers.iter_mut().flat_map(|layer| [&mut layer.weight, &mut layer.bias]).collect()
+    }
+
+    fn lane(&self) -> &Lane {
+        &self.tools.lane
     }
 
     fn clock(&mut self) -> &mut Clock {

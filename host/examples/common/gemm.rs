@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use rayon::prelude::*;
-use windrow::{DenseRef, Device, DeviceKind, DeviceMatrix};
+use windrow::{DenseRef, DeviceKind, DeviceMatrix, Stream};
 
 use super::Result;
 use super::cublas::CuBlas;
@@ -36,7 +36,8 @@ pub(crate) enum DenseMath {
 /// What computes dense products.
 #[derive(Debug)]
 pub(crate) enum Gemm {
-    Host,
+    /// The processor, which does it when all that the stream was asked for is done.
+    Host(Stream),
     CuBlas(CuBlas),
 }
 
@@ -111,14 +112,14 @@ fn multiply(a: Factor<'_>, b: Factor<'_>, c: &mut [f32], ld: usize) {
 }
 
 impl Gemm {
-    /// What computes dense products on `device`.
+    /// What computes dense products in the order of this stream.
     ///
     /// # Errors
-    /// If it is a GPU and there is no cuBLAS.
-    pub(crate) fn new(device: &Device, math: DenseMath) -> Result<Self> {
-        Ok(match device.kind() {
-            DeviceKind::Cuda => Self::CuBlas(CuBlas::load(device, math)?),
-            _ => Self::Host,
+    /// If it is one of a GPU and there is no cuBLAS.
+    pub(crate) fn new(stream: &Stream, math: DenseMath) -> Result<Self> {
+        Ok(match stream.device().kind() {
+            DeviceKind::Cuda => Self::CuBlas(CuBlas::load(stream, math)?),
+            _ => Self::Host(stream.clone()),
         })
     }
 
@@ -145,7 +146,10 @@ impl Gemm {
         }
         match self {
             Self::CuBlas(cublas) => cublas.run(form, (m, n, k), [a, b], c),
-            Self::Host => on_host(form, (m, n, k), [a, b], c),
+            Self::Host(stream) => {
+                stream.synchronize()?;
+                on_host(form, (m, n, k), [a, b], c)
+            }
         }
     }
 }

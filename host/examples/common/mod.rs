@@ -3,12 +3,14 @@
 #![allow(dead_code, reason = "each example is a crate of its own and uses a part of this")]
 
 pub(crate) mod agnn;
+pub(crate) mod capture;
 pub(crate) mod clock;
 pub(crate) mod cublas;
 pub(crate) mod data;
 pub(crate) mod gcn;
 pub(crate) mod gemm;
 pub(crate) mod graph;
+pub(crate) mod lane;
 pub(crate) mod mlp;
 pub(crate) mod model;
 pub(crate) mod options;

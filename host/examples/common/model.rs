@@ -1,7 +1,7 @@
 //! What both models are made of: parameters, and sparse products of operands in the plan's type.
 
 use windrow::synthetic::SplitMix64;
-use windrow::training::{Adam, Moments, round_into};
+use windrow::training::{Adam, CountedStep, Moments, round_into_on};
 use windrow::{
     DenseRef, Device, DeviceBuffer, DeviceMatrix, Precision, SddmmError, SddmmPlan, SpmmError, SpmmPlan,
     TrainingError, bf16, f16,
@@ -9,7 +9,8 @@ use windrow::{
 
 use super::Result;
 use super::clock::Clock;
-use super::gemm::Gemm;
+use super::gemm::{DenseMath, Gemm};
+use super::lane::Lane;
 
 /// A model that is trained.
 pub(crate) trait Model {
@@ -28,6 +29,9 @@ pub(crate) trait Model {
 
     /// All parameters, each with its gradient of the last [`backward`](Self::backward).
     fn parameters(&mut self) -> Vec<&mut Parameter>;
+
+    /// The stream that all of it is queued in.
+    fn lane(&self) -> &Lane;
 
     /// What its sparse work is timed with.
     fn clock(&mut self) -> &mut Clock;
@@ -67,8 +71,21 @@ impl Shape {
 /// What a model runs with.
 pub(crate) struct Tools {
     pub(crate) device: Device,
+    pub(crate) lane: Lane,
     pub(crate) gemm: Gemm,
     pub(crate) clock: Clock,
+}
+
+impl Tools {
+    /// For work in this stream.
+    ///
+    /// # Errors
+    /// If it is one of a GPU and there is no cuBLAS.
+    pub(crate) fn new(lane: Lane, math: DenseMath) -> Result<Self> {
+        let device = lane.stream.device().clone();
+        let gemm = Gemm::new(&lane.stream, math)?;
+        Ok(Self { clock: Clock::new(&lane.stream), device, gemm, lane })
+    }
 }
 
 /// A parameter, its gradient, and what the optimiser keeps of it.
@@ -107,8 +124,18 @@ impl Parameter {
     ///
     /// # Errors
     /// If the device fails.
-    pub(crate) fn step(&mut self, adam: &Adam) -> Result<()> {
-        Ok(adam.step(&mut self.value, &self.gradient, &mut self.moments)?)
+    pub(crate) fn step(&mut self, lane: &Lane, adam: &Adam) -> Result<()> {
+        let Self { value, gradient, moments } = self;
+        Ok(adam.step_on(&lane.stream, lane.write(value), lane.read(gradient), moments)?)
+    }
+
+    /// Its part of a step of an optimiser that the device counts the steps of.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub(crate) fn update(&mut self, lane: &Lane, step: &mut CountedStep<'_>) -> Result<()> {
+        let Self { value, gradient, moments } = self;
+        Ok(step.update(lane.write(value), lane.read(gradient), moments)?)
     }
 }
 
@@ -139,14 +166,15 @@ impl Operand {
     /// If the device fails.
     pub(crate) fn set(
         &mut self,
+        lane: &Lane,
         scale: f32,
         x: &DeviceMatrix<f32>,
     ) -> std::result::Result<(), TrainingError> {
         debug_assert!(scale == 1.0 || !matches!(self, Self::AsItIs), "f32 need no scale");
         match self {
             Self::AsItIs => Ok(()),
-            Self::F16(rounded) => round_into(scale, x, rounded),
-            Self::Bf16(rounded) => round_into(scale, x, rounded),
+            Self::F16(rounded) => round_into_on(&lane.stream, scale, lane.read(x), lane.write(rounded)),
+            Self::Bf16(rounded) => round_into_on(&lane.stream, scale, lane.read(x), lane.write(rounded)),
         }
     }
 }
@@ -156,14 +184,16 @@ impl Operand {
 /// # Errors
 /// If the device fails.
 pub(crate) fn spmm(
+    lane: &Lane,
     plan: &SpmmPlan,
     (alpha, operand, x): (f32, &Operand, &DeviceMatrix<f32>),
     (beta, y): (f32, &mut DeviceMatrix<f32>),
 ) -> std::result::Result<(), SpmmError> {
+    let (on, y) = (&lane.stream, lane.write(y));
     match operand {
-        Operand::AsItIs => plan.run_into(alpha, x, beta, y),
-        Operand::F16(x) => plan.run_into(alpha, x, beta, y),
-        Operand::Bf16(x) => plan.run_into(alpha, x, beta, y),
+        Operand::AsItIs => plan.run_into_on(on, alpha, lane.read(x), beta, y),
+        Operand::F16(x) => plan.run_into_on(on, alpha, lane.read(x), beta, y),
+        Operand::Bf16(x) => plan.run_into_on(on, alpha, lane.read(x), beta, y),
     }
 }
 
@@ -172,15 +202,18 @@ pub(crate) fn spmm(
 /// # Errors
 /// If the device fails.
 pub(crate) fn sddmm(
-    plan: &SddmmPlan,
+    (lane, plan): (&Lane, &SddmmPlan),
     alpha: f32,
     (x_operand, x): (&Operand, &DeviceMatrix<f32>),
     (y_operand, y): (&Operand, &DeviceMatrix<f32>),
     out: &mut DeviceBuffer<f32>,
 ) -> std::result::Result<(), SddmmError> {
+    let (on, out) = (&lane.stream, lane.write_array(out));
     match (x_operand, y_operand) {
-        (Operand::F16(x), Operand::F16(y)) => plan.run_into(alpha, x, y, out),
-        (Operand::Bf16(x), Operand::Bf16(y)) => plan.run_into(alpha, x, y, out),
-        _ => plan.run_into(alpha, x, y, out),
+        (Operand::F16(x), Operand::F16(y)) => plan.run_into_on(on, alpha, [lane.read(x), lane.read(y)], out),
+        (Operand::Bf16(x), Operand::Bf16(y)) => {
+            plan.run_into_on(on, alpha, [lane.read(x), lane.read(y)], out)
+        }
+        _ => plan.run_into_on(on, alpha, [lane.read(x), lane.read(y)], out),
     }
 }

@@ -7,10 +7,11 @@ use windrow::synthetic::Synthetic;
 use windrow::{Csr, Device, DeviceSelector, Precision, io};
 
 use super::Result;
-use super::clock::Clock;
+use super::capture;
 use super::data::{Task, TaskOptions};
-use super::gemm::{DenseMath, Gemm};
+use super::gemm::DenseMath;
 use super::graph::undirected;
+use super::lane::Lane;
 use super::model::{Shape, Tools};
 
 /// Trains a model to tell the classes of a graph's nodes, and says how long epochs take.
@@ -61,6 +62,10 @@ pub(crate) struct Options {
     /// Epochs at the beginning whose time does not count.
     #[arg(long, default_value_t = 5)]
     pub(crate) warm_up: usize,
+    /// Then captures an epoch into a CUDA graph and trains as many epochs again by launching it, to say how long epochs
+    /// take without it and with it. Needs a GPU.
+    #[arg(long = "graph")]
+    pub(crate) captured: bool,
     /// Times the sparse work of a few more epochs, afterwards.
     #[arg(long)]
     pub(crate) profile: bool,
@@ -118,7 +123,14 @@ impl Options {
     /// If there is no such device, or no cuBLAS on a GPU.
     pub(crate) fn tools(&self) -> Result<Tools> {
         let device: Device = self.device.open()?;
-        let gemm = Gemm::new(&device, self.dense)?;
-        Ok(Tools { clock: Clock::new(&device), device, gemm })
+        let lane = match self.captured {
+            false => Lane::own(&device),
+            true => {
+                capture::check(&device)?;
+                // SAFETY: `Training` waits for each epoch before it looks at anything, and when it is dropped.
+                unsafe { Lane::alone(&device)? }
+            }
+        };
+        Tools::new(lane, self.dense)
     }
 }

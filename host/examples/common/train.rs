@@ -5,38 +5,52 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use serde_json::json;
-use windrow::training::{Adam, CrossEntropy, Outcome};
+use windrow::training::{Adam, CountedAdam, CrossEntropy, Outcome};
 use windrow::{Csr, Device, DeviceMatrix};
 
 use super::Result;
+use super::capture::Graph;
 use super::clock::Work;
 use super::data::Task;
+use super::lane::Lane;
 use super::model::Model;
 use super::options::Options;
 
 /// Epochs that are profiled.
 const PROFILED: usize = 10;
 
-/// A model, what it is to learn, and the optimiser.
-pub(crate) struct Training<M> {
+/// A model, what it is to learn, and the optimiser. Whatever it does ends before it is gone.
+pub(crate) struct Training<M: Model> {
     pub(crate) model: M,
     loss: CrossEntropy,
     gradient: DeviceMatrix<f32>,
-    adam: Adam,
-    device: Device,
+    optimiser: Optimiser,
+    lane: Lane,
+}
+
+enum Optimiser {
+    Adam(Adam),
+    /// For a lane that may be captured.
+    Counted(CountedAdam),
 }
 
 impl<M: Model> Training<M> {
     /// # Errors
     /// If the device refuses.
     pub(crate) fn new(model: M, task: &Task, device: &Device, learning_rate: f32) -> Result<Self> {
-        Ok(Self {
+        let (adam, lane) = (Adam { learning_rate, ..Adam::default() }, model.lane().clone());
+        let training = Self {
             model,
             loss: CrossEntropy::new(device, task.classes, &task.labels, &task.weights())?,
             gradient: DeviceMatrix::zeros(device, task.labels.len(), task.classes)?,
-            adam: Adam { learning_rate, ..Adam::default() },
-            device: device.clone(),
-        })
+            optimiser: match lane.is_alone() {
+                false => Optimiser::Adam(adam),
+                true => Optimiser::Counted(CountedAdam::new(device, adam)?),
+            },
+            lane,
+        };
+        device.synchronize()?; // all is there, whatever the lane
+        Ok(training)
     }
 
     /// Logits, loss and all gradients.
@@ -44,9 +58,13 @@ impl<M: Model> Training<M> {
     /// # Errors
     /// If the device fails.
     pub(crate) fn gradients(&mut self) -> Result<()> {
-        let logits = self.model.forward()?;
-        self.loss.run(logits, &mut self.gradient)?;
+        self.logits_and_loss()?;
         self.model.backward(&self.gradient)
+    }
+
+    fn logits_and_loss(&mut self) -> Result<()> {
+        let (lane, logits) = (&self.lane, self.model.forward()?);
+        Ok(self.loss.run_on(&lane.stream, lane.read(logits), lane.write(&mut self.gradient))?)
     }
 
     /// One pass over the graph, and a step of the optimiser. Work is queued.
@@ -55,8 +73,32 @@ impl<M: Model> Training<M> {
     /// If the device fails.
     pub(crate) fn epoch(&mut self) -> Result<()> {
         self.gradients()?;
-        let adam = self.adam;
-        self.model.parameters().into_iter().try_for_each(|parameter| parameter.step(&adam))
+        let (lane, mut parameters) = (&self.lane, self.model.parameters().into_iter());
+        match &mut self.optimiser {
+            Optimiser::Adam(adam) => parameters.try_for_each(|parameter| parameter.step(lane, adam)),
+            Optimiser::Counted(adam) => {
+                let mut step = adam.begin_on(&lane.stream)?;
+                parameters.try_for_each(|parameter| parameter.update(lane, &mut step))
+            }
+        }
+    }
+
+    /// An epoch as a graph, of a model that is alone in its stream and has had one already, which made what is made
+    /// once.
+    ///
+    /// # Errors
+    /// If the device is no GPU, or the epoch cannot be captured.
+    pub(crate) fn capture(&mut self) -> Result<Graph> {
+        let stream = self.lane.stream.clone();
+        Graph::capture(&stream, || self.epoch())
+    }
+
+    /// Waits for what was queued.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub(crate) fn synchronize(&self) -> Result<()> {
+        Ok(self.lane.stream.synchronize()?)
     }
 
     /// Loss and predictions with the parameters as they are.
@@ -64,8 +106,7 @@ impl<M: Model> Training<M> {
     /// # Errors
     /// If the device fails.
     pub(crate) fn evaluate(&mut self) -> Result<Outcome> {
-        let logits = self.model.forward()?;
-        self.loss.run(logits, &mut self.gradient)?;
+        self.logits_and_loss()?;
         Ok(self.loss.outcome()?)
     }
 
@@ -84,15 +125,33 @@ impl<M: Model> Training<M> {
     pub(crate) fn run(
         &mut self,
         epochs: usize,
+        told: impl FnMut(usize, &Self) -> Result<()>,
+    ) -> Result<Vec<f64>> {
+        self.run_each(epochs, Self::epoch, told)
+    }
+
+    /// The same by launches of a graph of an epoch of this training.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub(crate) fn run_captured(&mut self, epochs: usize, graph: &Graph) -> Result<Vec<f64>> {
+        // SAFETY: the matrices are the training's, which outlives the work, and is borrowed meanwhile.
+        self.run_each(epochs, |_| unsafe { graph.launch() }, |_, _| Ok(()))
+    }
+
+    fn run_each(
+        &mut self,
+        epochs: usize,
+        mut epoch: impl FnMut(&mut Self) -> Result<()>,
         mut told: impl FnMut(usize, &Self) -> Result<()>,
     ) -> Result<Vec<f64>> {
         let mut times = Vec::with_capacity(epochs);
-        for epoch in 1..=epochs {
+        for number in 1..=epochs {
             let start = Instant::now();
-            self.epoch()?;
-            self.device.synchronize()?;
+            epoch(self)?;
+            self.synchronize()?;
             times.push(start.elapsed().as_secs_f64() * 1e3);
-            told(epoch, self)?;
+            told(number, self)?;
         }
         Ok(times)
     }
@@ -108,6 +167,13 @@ impl<M: Model> Training<M> {
         let epochs = PROFILED as f64;
         let sparse = self.model.clock().take()?.map(|us| us / 1e3 / epochs);
         Ok((times.iter().sum::<f64>() / epochs, sparse))
+    }
+}
+
+impl<M: Model> Drop for Training<M> {
+    fn drop(&mut self) {
+        // Before the matrices are freed. Errors have nobody to go to.
+        let _ = self.synchronize();
     }
 }
 
@@ -173,6 +239,13 @@ fn run<M: Model>(
     let total_s = times.iter().sum::<f64>() / 1e3;
     let counted = times.get(options.warm_up.min(times.len().saturating_sub(1))..).unwrap_or_default();
     let median_ms = median(counted.to_vec());
+    let captured_ms = match options.captured && !times.is_empty() {
+        true => {
+            let graph = training.capture()?;
+            Some(median(training.run_captured(times.len(), &graph)?))
+        }
+        false => None,
+    };
     let Outcome { loss, right_weighted, right_others } = training.evaluate()?;
     #[expect(clippy::cast_precision_loss, reason = "shares are rounded")]
     let share = |right: usize, of: usize| right as f64 / of.max(1) as f64;
@@ -192,6 +265,14 @@ fn run<M: Model>(
             counted.len(),
             times.len() - counted.len()
         )?;
+        if let Some(ms) = captured_ms {
+            let factor = median_ms / ms;
+            writeln!(
+                out,
+                "graph    {ms:.3} ms an epoch (median of {} launches), {factor:.2} times as fast",
+                times.len()
+            )?;
+        }
         writeln!(
             out,
             "plans    {preprocessing_s:.3} s, {:.1} % of the time with {} epochs",
@@ -233,6 +314,7 @@ fn run<M: Model>(
         "device": device.to_string(),
         "epochs": times.len(),
         "epoch_ms": median_ms,
+        "graph_epoch_ms": captured_ms,
         "total_s": total_s,
         "preprocessing_s": preprocessing_s,
         "preprocessing_share": preprocessing_share,

@@ -25,20 +25,23 @@ use crate::error::DeviceError;
 ///   asked for earlier, on whatever stream, have read the old ones;
 /// - memory is freed after the work that was queued with it;
 /// - every stream has a workspace of its own in a plan, made by the first run there: products of one plan on several
-///   streams do not wait for each other.
+///   streams do not wait for each other;
+/// - what else keeps memory for its operations, such as [`training::ColumnSums`](crate::training::ColumnSums), has it
+///   once: the next operation waits for the one before, if that was on another stream.
 ///
 /// Memory that a caller lends, by [`DeviceView::from_raw`](crate::DeviceView::from_raw) and its like, is the caller's
 /// to order: nothing is inserted for it, and a run on nothing but such memory waits for no other stream, unless the
 /// plan's values are being written there.
 ///
 /// # Graphs
-/// Runs on a stream other than the device's own may be captured into a CUDA graph. What a run would make first, a
-/// workspace or a stage, and the compiling of its kernels, cannot be captured and is an error then; a run before the
-/// capture with operands of the same shapes and alignment makes all of it, or
-/// [`SpmmPlan::prepare_on`](crate::SpmmPlan::prepare_on). Captured runs take borrowed operands only: of a graph that
-/// is launched some time the device's own stream knows nothing. A graph uses the plan's memory and the stream's
-/// workspace in it: launch it in this stream, or in order with it, and neither replace the plan's values nor drop the
-/// plan before its last launch is done.
+/// Runs on a stream other than the device's own may be captured into a CUDA graph, and so may the operations of
+/// [`training`](crate::training): a whole step of a network. What a run would make first, a workspace or a stage, and
+/// the compiling of its kernels, cannot be captured and is an error then; a run before the capture with operands of the
+/// same shapes and alignment makes all of it, or [`SpmmPlan::prepare_on`](crate::SpmmPlan::prepare_on). Captured runs
+/// take borrowed operands only, windrow's [lent](crate::DeviceView::lent): of a graph that is launched some time the
+/// device's own stream knows nothing. A graph uses the plan's memory and the stream's workspace in it: launch it in
+/// this stream, or in order with it, and neither replace the plan's values nor drop the plan before its last launch is
+/// done. The same goes for what else keeps memory for its operations.
 ///
 /// # Examples
 /// ```

@@ -233,6 +233,21 @@ pub enum PlanError {
         /// Those of the operand.
         operand_range: (u64, u64),
     },
+    /// Memory that is no workspace for a plan.
+    #[error(
+        "the workspace has {found} bytes at {address:#x}, the plan needs {needed} at a multiple of {align}; \
+         `workspace_bytes` says how many"
+    )]
+    Workspace {
+        /// Where the memory begins.
+        address: u64,
+        /// Bytes that it has.
+        found: u64,
+        /// Bytes that it must have.
+        needed: u64,
+        /// What its address must be a multiple of.
+        align: u64,
+    },
     /// A matrix in device memory that was wrong when a kernel read it, and right when the host looked for the fault.
     #[error(
         "the matrix changed while it was checked; use it on the stream that writes it, or on one that waits for that"

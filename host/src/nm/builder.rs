@@ -177,6 +177,7 @@ impl<'a, V: Value> NmSpmmBuilder<'a, V> {
             scale: self.options.scale,
             device: device.clone(),
             body,
+            memory_limit: self.options.memory_limit,
             report,
         })
     }

@@ -9,10 +9,10 @@ use super::operands::Operands;
 use super::options::NmOptions;
 use super::report::NmReport;
 use crate::costs::DeviceCosts;
-use crate::device::{DeviceKind, Queue, Runner};
-use crate::error::NmError;
+use crate::device::{DeviceKind, Runner};
+use crate::error::{NmError, PlanError};
 use crate::num::{index, narrow};
-use crate::plan::{StageClock, check_index};
+use crate::plan::{Budget, On, StageClock, check_index};
 
 /// Rows of `A` and `C` that kernels can count, and some to spare for tiles that reach beyond.
 pub(super) const MAX_ROWS: u64 = 1 << 31;
@@ -62,16 +62,22 @@ impl GpuNm {
     /// Queues `C ← act(α·A·W + β·C + bias)`.
     ///
     /// # Errors
-    /// [`PlanError::TooLarge`], [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
+    /// Those of [`Kernels::run`].
     ///
     /// # Safety
-    /// `operands` are live memory of the plan's device until the work is done: `a` is m × k, or k × m as its
-    /// layout says, with at most [`MAX_ROWS`] rows m and all rows readable up to its leading dimension; `c`
-    /// is m × n with all rows writable up to n, and `bias`, if it is not 0, n f32; nothing else touches `c`
-    /// meanwhile, nothing writes `a` or the bias.
-    pub(super) unsafe fn run(&self, queue: &dyn Queue, operands: Operands) -> Result<(), NmError> {
+    /// `operands` are live memory of the plan's device until the work is done: `a` is m × k, or k × m as its layout
+    /// says, with at most [`MAX_ROWS`] rows m, all readable to the end of the 16 bytes that their last element is in if
+    /// it says so; `c` is m × n with all rows writable up to n, and `bias`, if it is not 0, n f32; nothing else touches
+    /// `c` meanwhile, nothing writes `a` or the bias. Where one of them is windrow's memory, `on` says that it shares
+    /// memory.
+    pub(super) unsafe fn run(
+        &self,
+        on: &On<'_>,
+        operands: Operands,
+        budget: Budget<'_>,
+    ) -> Result<(), PlanError> {
         // SAFETY: the operands are live and of these shapes, by the caller's promise; the plan checked its own arrays.
-        unsafe { self.kernels.run(queue, &operands, operands.output_for(self.cols)) }
+        unsafe { self.kernels.run(on, &operands, operands.output_for(self.cols), budget) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The kernels of a plan: an instance, the weights that were laid out for it, and what its runs share.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use windrow_kernels::output::Output;
 
@@ -12,8 +12,10 @@ use super::options::NmAlgorithm;
 use super::parts::Shared;
 use super::staging::{Bringing, ReadAs, Staging};
 use super::tensor_cores::{self, TensorCoresNm};
-use crate::device::{Queue, Runner};
-use crate::error::{DeviceError, NmError};
+use super::workspace::{Need, Workspace};
+use crate::device::{Device, Queue, Runner};
+use crate::error::{DeviceError, PlanError};
+use crate::plan::{Budget, OfStream, On, PREPARE, PerStream, WORKSPACE_REMEDY};
 
 /// Weights laid out for an instance of one of the algorithms.
 pub(super) enum Laid {
@@ -69,8 +71,13 @@ pub(super) struct Kernels {
     sizes: Sizes,
     parts_log2: u32,
     capacity: Capacity,
-    /// Held while the launches of a run are queued.
-    shared: Mutex<Shared>,
+    shared: Shared,
+    device: Device,
+    /// What the runs of the plan's own size need, which every stream's workspace has room for.
+    need: Need,
+    spaces: PerStream<Workspace>,
+    /// Bytes of workspaces of other streams than the device's own.
+    extra: AtomicU64,
 }
 
 enum Weights {
@@ -99,64 +106,124 @@ impl Kernels {
         capacity: Capacity,
         Staged { bringing, spare }: Staged,
     ) -> Result<Self, DeviceError> {
-        let staging = Staging::new(device, bringing, bringing.bytes(sizes.m))?;
         let parts_log2 = laid.instance().parts_log2(sizes, capacity);
         let partial = Shared::partial_elements(sizes, parts_log2);
-        let shared = Mutex::new(Shared::new(device, staging, partial, spare.map(|bytes| bytes / 4))?);
+        let need = Need { staged: bringing.bytes(sizes.m).div_ceil(4), partial };
+        let own = Workspace::new(device, need)?;
+        let shared = Shared::new(Staging::new(bringing)?, partial, spare.map(|bytes| bytes / 4))?;
         let weights = match laid {
             Laid::CudaCores(layout) => Weights::CudaCores(CudaCoresNm::upload(device, layout)?),
             Laid::TensorCores(layout) => {
                 Weights::TensorCores(TensorCoresNm::upload(device, machine, layout)?)
             }
         };
-        Ok(Self { weights, sizes, parts_log2, capacity, shared })
+        let (device, spaces, extra) = (device.clone(), PerStream::new(own), AtomicU64::new(0));
+        Ok(Self { weights, sizes, parts_log2, capacity, shared, device, need, spaces, extra })
     }
 
     /// Entry points that a run of as many rows as the plan was made for launches, if its activations are packed.
     pub(super) fn entries(&self) -> Vec<&'static str> {
-        self.shared().entries(self.sizes.m, self.weights.instance().entry(), self.parts_log2)
+        self.shared.expected(self.sizes.m, self.weights.instance().entry(), self.parts_log2)
     }
 
-    fn shared(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Into how many parts, a power of two, a product of these sizes is divided.
+    fn parts_log2(&self, sizes: Sizes) -> u32 {
+        let best = match sizes.m == self.sizes.m {
+            true => self.parts_log2,
+            false => self.weights.instance().parts_log2(sizes, self.capacity),
+        };
+        self.shared.affordable(sizes, best)
     }
 
     /// Queues `C ← act(α·A·W + β·C + bias)`; `output` is the operands' side of `C`.
     ///
     /// # Errors
-    /// [`DeviceError`]; [`PlanError::TooLarge`] for activations of 64 GiB, or rows of 4 GiB of k-major ones.
+    /// - [`PlanError::TooLarge`] for activations of 64 GiB, or rows of 4 GiB of k-major ones;
+    /// - [`PlanError::MemoryLimit`] if there is no room for the stream's workspace;
+    /// - [`DeviceError::Captured`] for what cannot be part of a graph; those of the device.
     ///
     /// # Safety
     /// As for [`GpuNm::run`](super::gpu::GpuNm::run).
     pub(super) unsafe fn run(
         &self,
-        queue: &dyn Queue,
+        on: &On<'_>,
         operands: &Operands,
         output: Output,
-    ) -> Result<(), NmError> {
+        budget: Budget<'_>,
+    ) -> Result<(), PlanError> {
         let sizes = Sizes { m: operands.m, ..self.sizes };
         if sizes.m == 0 || sizes.n == 0 {
             return Ok(());
         }
-        let best = match sizes.m == self.sizes.m {
-            true => self.parts_log2,
-            false => self.weights.instance().parts_log2(sizes, self.capacity),
+        let parts_log2 = self.parts_log2(sizes);
+        let need = self.shared.need(operands, sizes, parts_log2)?;
+        let complete =
+            |space: &mut OfStream<Workspace>, captured: bool| match (captured, space.held.has(need)) {
+                (true, false) => {
+                    Err(DeviceError::Captured { what: "the making of a workspace", remedy: PREPARE }.into())
+                }
+                (true, true) => {
+                    let kernel = self.weights.instance().entry();
+                    Ok(on.check_loaded(self.shared.entries(operands, kernel, parts_log2))?)
+                }
+                (false, true) => Ok(()),
+                (false, false) => {
+                    let before = space.held.bytes();
+                    let reserved = space.held.reserve(need);
+                    space.was_written(); // memory comes in the order of the own stream
+                    if !on.is_own {
+                        self.extra.fetch_sub(before, Ordering::Relaxed);
+                        self.extra.fetch_add(space.held.bytes(), Ordering::Relaxed);
+                    }
+                    Ok(reserved?)
+                }
+            };
+        // SAFETY: the caller's promise; the workspace has what the product needs, and is lent for this run.
+        let queue = |queue: &dyn Queue, space: &mut Workspace| unsafe {
+            self.queue_run(queue, (operands, output), parts_log2, space)
         };
-        let mut shared = self.shared();
-        let parts_log2 = shared.affordable(sizes, best);
-        // SAFETY: the caller's promise; the lock is held until all is queued.
-        let a = unsafe { shared.bring(queue, operands)? };
-        let (of_kernel, part_elements) = shared.output(output, parts_log2)?;
-        let launch = Launch { a, output: of_kernel, part_elements, parts_log2 };
-        // SAFETY: activations are aligned and readable up to their leading dimension; `C` is the caller's promise. What
-        // the plan owns is freed after the machine's work, and the lock keeps other runs off what they share.
+        self.spaces.run(on, |left| self.make_space(left, budget), complete, queue)
+    }
+
+    /// A workspace for another stream, after those of streams that are gone.
+    fn make_space(
+        &self,
+        left: &mut dyn Iterator<Item = Workspace>,
+        budget: Budget<'_>,
+    ) -> Result<Workspace, PlanError> {
+        for over in left {
+            self.extra.fetch_sub(over.bytes(), Ordering::Relaxed);
+        }
+        budget.check(&self.extra, &self.need.sizes(), WORKSPACE_REMEDY)?;
+        let space = Workspace::new(&self.device, self.need)?;
+        self.extra.fetch_add(space.bytes(), Ordering::Relaxed);
+        Ok(space)
+    }
+
+    /// Queues all launches of a run that has rows and columns.
+    ///
+    /// # Safety
+    /// As for [`run`](Self::run), with a workspace that has what it needs; no other run uses that until all of this one
+    /// is queued.
+    unsafe fn queue_run(
+        &self,
+        queue: &dyn Queue,
+        (operands, output): (&Operands, Output),
+        parts_log2: u32,
+        space: &Workspace,
+    ) -> Result<(), DeviceError> {
+        // SAFETY: activations are the caller's promise. Brought ones are aligned and readable up to their leading
+        // dimension; what the plan owns is freed after the machine's work, and the lock keeps other runs off what they
+        // share.
         unsafe {
+            let a = self.shared.bring(queue, operands, space)?;
+            let (of_kernel, part_elements) = Shared::output(output, parts_log2, space);
+            let launch = Launch { a, output: of_kernel, part_elements, parts_log2 };
             match &self.weights {
                 Weights::CudaCores(kernel) => kernel.launch(queue, &launch)?,
                 Weights::TensorCores(kernel) => kernel.launch(queue, &launch)?,
             }
-            shared.combine(queue, output, part_elements, parts_log2)?;
+            self.shared.combine(queue, output, (part_elements, parts_log2), space)
         }
-        Ok(())
     }
 }

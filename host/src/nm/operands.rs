@@ -15,6 +15,8 @@ pub(super) struct Operands {
     pub(super) a: u64,
     pub(super) lda: u32,
     pub(super) layout: ActivationLayout,
+    /// Whether rows of `A`, as they lie, may be read to the end of the 16 bytes that their last element is in.
+    pub(super) reads_vectors: bool,
     /// `C`, of the type that `output` names.
     pub(super) c: u64,
     pub(super) ldc: u32,

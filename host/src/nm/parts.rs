@@ -1,4 +1,5 @@
-//! What the runs of a plan share: activations that were brought, and sums of products that were divided along `k`.
+//! What runs need beside the kernel of the product: activations that are brought, and sums of products that are divided
+//! along `k`.
 
 use windrow_kernels::nm::{NmCombine, NmCombineParams};
 use windrow_kernels::output::Output;
@@ -8,20 +9,18 @@ use windrow_simt::GlobalPtr;
 use super::model::Sizes;
 use super::operands::Operands;
 use super::staging::{KMajor, Staging};
-use super::workspace::Workspace;
-use crate::device::{Device, Prepared, Queue};
-use crate::error::{DeviceError, NmError, PlanError};
-use crate::num::index;
+use super::workspace::{Need, Workspace};
+use crate::device::{Prepared, Queue};
+use crate::error::{DeviceError, PlanError};
 
 /// Vectors of 16 bytes that activations may have, and a row of them: its bytes are counted by 32 bits, too.
 const MAX_VECTORS: u64 = u32::MAX as u64;
 const MAX_ROW_VECTORS: u64 = MAX_VECTORS / 16;
 
-/// Memory and kernels beside those of the product itself.
+/// Kernels beside those of the product itself, and what memory they may take.
 pub(super) struct Shared {
     staging: Staging,
-    partial: Workspace<f32>,
-    /// Elements that the plan may take, if its memory is limited.
+    /// Elements of partial sums that a stream's runs may take, if the plan's memory is limited.
     most_partial: Option<u64>,
     combine: &'static Entry,
 }
@@ -44,20 +43,13 @@ impl Shared {
         }
     }
 
-    /// With memory for so many elements of partial sums, and more when it is needed; `spare` more at most, if the
-    /// plan's memory is limited.
+    /// With `elements` of partial sums and, if the plan's memory is limited, `spare` more at most.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
-    pub(super) fn new(
-        device: &Device,
-        staging: Staging,
-        elements: u64,
-        spare: Option<u64>,
-    ) -> Result<Self, DeviceError> {
-        let partial = Workspace::new(device, "partial sums", index(elements))?;
+    /// [`DeviceError::MissingEntry`].
+    pub(super) fn new(staging: Staging, elements: u64, spare: Option<u64>) -> Result<Self, DeviceError> {
         let most_partial = spare.map(|spare| elements + spare);
-        Ok(Self { staging, partial, most_partial, combine: combine_entry()? })
+        Ok(Self { staging, most_partial, combine: combine_entry()? })
     }
 
     /// Into how many parts a product may be divided: as many as would be best, if there is memory for their sums.
@@ -67,51 +59,72 @@ impl Shared {
     }
 
     /// What a product of `m` rows launches, packed activations taken for granted.
-    pub(super) fn entries(&self, m: u32, kernel: &'static Entry, parts_log2: u32) -> Vec<&'static str> {
+    pub(super) fn expected(&self, m: u32, kernel: &'static Entry, parts_log2: u32) -> Vec<&'static str> {
         let combine = (parts_log2 > 0).then_some(self.combine);
         let all = self.staging.expected_entry(m).into_iter().chain([kernel]).chain(combine);
         all.map(|entry| entry.name).collect()
     }
 
-    /// Activations as kernels read them.
+    /// What a product launches.
+    pub(super) fn entries(
+        &self,
+        operands: &Operands,
+        kernel: &'static Entry,
+        parts_log2: u32,
+    ) -> impl Iterator<Item = &'static Entry> {
+        let combine = (parts_log2 > 0).then_some(self.combine);
+        self.staging.entry(operands).into_iter().chain([kernel]).chain(combine)
+    }
+
+    /// The memory that a product in `1 << parts_log2` parts takes.
     ///
     /// # Errors
-    /// As for [`Staging::bring`]; [`PlanError::TooLarge`] for activations of 64 GiB, or rows of 4 GiB.
-    ///
-    /// # Safety
-    /// As for [`Staging::bring`].
-    pub(super) unsafe fn bring(&mut self, queue: &dyn Queue, operands: &Operands) -> Result<KMajor, NmError> {
-        // Before memory is taken for them.
+    /// [`PlanError::TooLarge`] for activations of 64 GiB, or rows of 4 GiB.
+    pub(super) fn need(&self, operands: &Operands, sizes: Sizes, parts_log2: u32) -> Result<Need, PlanError> {
         let of_row = self.staging.leading_dimension(operands) * self.staging.element_bytes() / 16;
-        let sizes = [
+        let limits = [
             ("vectors of 16 bytes in A", of_row * u64::from(self.staging.inner()), MAX_VECTORS),
             ("vectors of 16 bytes in a row of k-major A", of_row, MAX_ROW_VECTORS),
         ];
-        for (what, found, limit) in sizes {
+        for (what, found, limit) in limits {
             if found > limit {
                 let remedy = "multiply fewer rows at a time";
-                return Err(PlanError::TooLarge { what, found, limit, remedy }.into());
+                return Err(PlanError::TooLarge { what, found, limit, remedy });
             }
         }
-        // SAFETY: the operands are live memory of the plan's device, as [`Staging::bring`] wants them.
-        Ok(unsafe { self.staging.bring(queue, operands)? })
+        Ok(Need { staged: self.staging.words(operands), partial: Self::partial_elements(sizes, parts_log2) })
     }
 
-    /// Where the kernel writes, and how many elements further on each part does: `output` itself, or partial sums.
+    /// Activations as kernels read them.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
-    pub(super) fn output(&mut self, output: Output, parts_log2: u32) -> Result<(Output, u64), DeviceError> {
+    /// As for [`Staging::bring`].
+    ///
+    /// # Safety
+    /// As for [`Staging::bring`], with a workspace that [has](Workspace::has) what the product needs.
+    pub(super) unsafe fn bring(
+        &self,
+        queue: &dyn Queue,
+        operands: &Operands,
+        space: &Workspace,
+    ) -> Result<KMajor, DeviceError> {
+        // SAFETY: the operands are live memory of the plan's device, as [`Staging::bring`] wants them; there is room in
+        // the workspace.
+        unsafe { self.staging.bring(queue, operands, space.staged()) }
+    }
+
+    /// Where the kernel writes, and how many elements further on each part does: `output` itself, or the partial sums
+    /// of a workspace.
+    pub(super) fn output(output: Output, parts_log2: u32, space: &Workspace) -> (Output, u64) {
         let n = ld_partial(output.n);
         let part_elements = u64::from(output.m) * u64::from(n);
         if parts_log2 == 0 {
-            return Ok((output, part_elements));
+            return (output, part_elements);
         }
-        let c = self.partial.reserve(index(part_elements << parts_log2))?.pointer().cast();
         let flags = Output::flags(Default::default(), Default::default(), true);
         let [alpha, beta] = [1.0f32, 0.0].map(Factor::new);
-        let partial = Output { c, bias: GlobalPtr::NULL, n, ldc: n, alpha, beta, flags, ..output };
-        Ok((partial, part_elements))
+        let c = space.partial().cast();
+        (Output { c, bias: GlobalPtr::NULL, n, ldc: n, alpha, beta, flags, ..output }, part_elements)
     }
 
     /// Queues the sum of the parts, if there are any.
@@ -125,13 +138,13 @@ impl Shared {
         &self,
         queue: &dyn Queue,
         output: Output,
-        part_elements: u64,
-        parts_log2: u32,
+        (part_elements, parts_log2): (u64, u32),
+        space: &Workspace,
     ) -> Result<(), DeviceError> {
         if parts_log2 == 0 {
             return Ok(());
         }
-        let (partial, ld_partial, parts) = (self.partial.pointer(), ld_partial(output.n), 1 << parts_log2);
+        let (partial, ld_partial, parts) = (space.partial(), ld_partial(output.n), 1 << parts_log2);
         let params = NmCombineParams { output, partial, part_elements, ld_partial, parts };
         let rows = u64::from(output.m).div_ceil(u64::from(NmCombine::ROWS));
         let columns = u64::from(output.n).div_ceil(u64::from(NmCombine::COLUMNS));
@@ -157,7 +170,7 @@ pub(super) unsafe fn launch<P: bytemuck::Pod>(
     }
 }
 
-#[cfg(all(test, feature = "emulator"))]
+#[cfg(test)]
 mod tests {
     use windrow_formats::NmPattern;
 
@@ -165,16 +178,14 @@ mod tests {
     use super::super::staging::{Bringing, ReadAs};
     use super::*;
     use crate::options::Precision;
-    use windrow_simt::emulator::Schedule;
 
     #[test]
     fn products_are_divided_as_memory_allows() {
-        let device = Device::emulator(Schedule::InOrder);
         let (precision, layout) = (Precision::F32, ActivationLayout::RowMajor);
         let bringing = Bringing { precision, layout, read_as: ReadAs::F32, inner: 8 };
         let shared = |spare| {
-            let staging = Staging::new(&device, bringing, 0).unwrap();
-            Shared::new(&device, staging, 400, spare).unwrap()
+            let staging = Staging::new(bringing).unwrap();
+            Shared::new(staging, 400, spare).unwrap()
         };
         let pattern = NmPattern::new(1, 2, 1).unwrap();
         let sizes = |m| Sizes { m, n: 98, kept_rows: 4, pattern };

@@ -13,14 +13,15 @@ use super::options::ActivationLayout;
 use super::report::NmReport;
 use crate::activation::Epilogue;
 use crate::dense::{DenseMut, DenseRef, MatRef};
-use crate::device::{Device, DeviceBuffer};
+use crate::device::{Device, DeviceBuffer, Stream};
 use crate::element::{Element, output_type};
 use crate::error::NmError;
 use crate::matrix::{DeviceMatrix, elements};
 use crate::options::Precision;
 use crate::plan::{
-    Rounded, check_device, check_element, check_index, check_ld, check_shape, operand, output_on, queue_of,
+    Budget, On, Rounded, check_device, check_element, check_index, check_ld, check_shape, operand, output_on,
 };
+use crate::view::{DeviceSlice, DeviceView, DeviceViewMut};
 
 /// Weights laid out for products `C[m×n] ← act(α·scale·A[m×k]·W[k×n] + β·C + bias)` on one device.
 ///
@@ -47,6 +48,7 @@ pub struct NmSpmmPlan {
     pub(super) scale: f32,
     pub(super) device: Device,
     pub(super) body: Body,
+    pub(super) memory_limit: Option<u64>,
     pub(super) report: NmReport,
 }
 
@@ -144,8 +146,7 @@ impl NmSpmmPlan {
         let a = DeviceMatrix::upload(&self.device, a)?;
         let mut on_device = output_on(&self.device, c.as_ref(), run.beta)?;
         let bias = run.bias.map(|bias| DeviceBuffer::from_slice(&self.device, bias)).transpose()?;
-        let Epilogue { alpha, beta, activation, .. } = *run;
-        self.run_into(&Epilogue { alpha, beta, bias: bias.as_ref(), activation }, &a, &mut on_device)?;
+        self.run_into(&run.with_bias(bias.as_ref()), &a, &mut on_device)?;
         Ok(on_device.download_into(c.reborrow())?)
     }
 
@@ -196,34 +197,87 @@ impl NmSpmmPlan {
         a: &DeviceMatrix<E>,
         c: &mut DeviceMatrix<C>,
     ) -> Result<(), NmError> {
-        self.check_operands(run, a, c)?;
+        let bias = run.bias.map(DeviceBuffer::view);
+        self.run_into_on(&self.device.stream(), &run.with_bias(bias.as_ref()), a, c)
+    }
+
+    /// [`run_into`](Self::run_into) on a [`Stream`], for operands in memory of any origin: a [`DeviceMatrix`] and a
+    /// [`DeviceBuffer`], or [what another library has allocated](DeviceView::from_raw). What is said of streams says
+    /// how it is [ordered](Stream#order-between-streams) with other work.
+    ///
+    /// # Memory
+    /// The first run on a stream makes a workspace for it, as large as the one that is made with the plan; it grows as
+    /// that one does. In a [graph](Stream#graphs) nothing is made: run once before the capture with as many rows.
+    ///
+    /// # Shapes
+    /// As for [`run_into`](Self::run_into). Where the memory of a lent `A` ends with its last element, and that with no
+    /// multiple of 16 bytes, it is brought element by element, which is slower.
+    ///
+    /// # Errors
+    /// - those of [`run_into`](Self::run_into);
+    ///   [`PlanError::WrongDevice`](crate::PlanError::WrongDevice) for a stream of another device;
+    /// - [`PlanError::Overlap`](crate::PlanError::Overlap) if `c` has bytes in common with `a` or the bias;
+    /// - [`PlanError::MemoryLimit`](crate::PlanError::MemoryLimit) if there is no room for the stream's workspace;
+    /// - [`DeviceError::Captured`](crate::DeviceError::Captured) for what cannot be part of a graph.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{DenseRef, Device, DeviceMatrix, Epilogue, NmPattern, NmSpmm, Stream, VectorNm};
+    ///
+    /// let device = Device::best()?;
+    /// let weights = VectorNm::from_dense(&[2.0f32, 0.0, 0.0, 3.0], 2, 2, NmPattern::new(1, 2, 1)?)?;
+    /// let plan = NmSpmm::builder(&weights).rows(1).build(&device)?;
+    /// let a = DeviceMatrix::upload(&device, DenseRef::packed(&[1.0f32, 5.0], 1, 2)?)?;
+    /// let mut c = DeviceMatrix::<f32>::zeros(&device, 1, 2)?;
+    /// plan.run_into_on(&Stream::new(&device)?, &Epilogue::default(), &a, &mut c)?;
+    /// assert_eq!(c.download()?, [2.0, 15.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_into_on<'a, E: Element<Sum = f32>, C: Element<Sum = f32>>(
+        &self,
+        on: &Stream,
+        run: &Epilogue<'_, f32, DeviceSlice<'_, f32>>,
+        a: impl Into<DeviceView<'a, E>>,
+        c: impl Into<DeviceViewMut<'a, C>>,
+    ) -> Result<(), NmError> {
+        let (a, c) = (a.into(), c.into());
+        check_device("the stream", on.device(), &self.device)?;
+        self.check_operands(run, a, c.as_view())?;
+        c.bytes().check_apart("C", "A", a.bytes())?;
+        if let Some(bias) = run.bias {
+            c.bytes().check_apart("C", "the bias", bias.bytes())?;
+        }
         match &self.body {
             Body::Cpu(weights) => {
                 // All are in host memory: they are on the CPU, as was just checked.
-                if let (Some(a), Some(c)) = (a.host(), c.host_mut()) {
-                    weights.run(self.epilogue(run, run.bias.and_then(DeviceBuffer::host)), a, c)?;
+                if let (Some(a), Some(c)) = (a.host(), c.into_host()) {
+                    weights.run(self.epilogue(run, run.bias.and_then(DeviceSlice::host)), a, c)?;
                 }
                 Ok(())
             }
             Body::Gpu(plan) => {
+                let shares = a.is_owned() || c.is_owned() || run.bias.is_some_and(DeviceSlice::is_owned);
+                let on = On::of(on, &self.device, shares)?;
                 let remedy = "multiply fewer rows at a time";
                 let operands = Operands {
                     m: check_index("rows of A", c.rows(), MAX_ROWS, remedy)?,
-                    a: a.buffer().address(),
+                    a: a.address(),
                     lda: check_ld(a.ld())?,
                     layout: self.layout,
-                    c: c.buffer().address(),
+                    reads_vectors: a.reads_vectors(c.bytes()),
+                    c: c.address(),
                     ldc: check_ld(c.ld())?,
                     output: output_type::<C>(),
                     alpha: run.alpha * self.scale,
                     beta: run.beta,
-                    bias: run.bias.map_or(0, DeviceBuffer::address),
+                    bias: run.bias.map_or(0, DeviceSlice::address),
                     activation: run.activation,
                 };
-                // SAFETY: shapes, types and device were checked; a `DeviceMatrix` holds all rows up to its
-                // leading dimension, and frees them after the work that was queued before; `c` is borrowed
-                // for itself.
-                unsafe { plan.run(queue_of(&self.device)?, operands)? };
+                let budget = Budget { arrays: &self.report.arrays, limit: self.memory_limit };
+                // SAFETY: shapes, types and device were checked; a `DeviceMatrix` holds all rows up to its leading
+                // dimension, and frees them after the work that was queued before; of other memory the views were
+                // promised that it lives. `c` has nothing in common with the others, and is borrowed for itself.
+                unsafe { plan.run(&on, operands, budget)? };
                 Ok(())
             }
         }
@@ -288,9 +342,9 @@ impl NmSpmmPlan {
     /// Devices, types and shapes.
     pub(super) fn check_operands<E: Element, C: Element>(
         &self,
-        run: &Epilogue<'_>,
-        a: &DeviceMatrix<E>,
-        c: &DeviceMatrix<C>,
+        run: &Epilogue<'_, f32, DeviceSlice<'_, f32>>,
+        a: DeviceView<'_, E>,
+        c: DeviceView<'_, C>,
     ) -> Result<(), NmError> {
         check_device("A", a.device(), &self.device)?;
         check_device("C", c.device(), &self.device)?;
@@ -298,7 +352,7 @@ impl NmSpmmPlan {
             check_device("the bias", bias.device(), &self.device)?;
         }
         check_element::<E>("A", self.precision)?;
-        self.check_shapes((a.rows(), a.cols()), (c.rows(), c.cols()), run.bias.map(DeviceBuffer::len))
+        self.check_shapes((a.rows(), a.cols()), (c.rows(), c.cols()), run.bias.map(DeviceSlice::len))
     }
 }
 

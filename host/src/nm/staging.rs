@@ -6,10 +6,9 @@ use windrow_simt::GlobalPtr;
 
 use super::operands::Operands;
 use super::options::ActivationLayout;
-use super::workspace::Workspace;
-use crate::device::{Device, Prepared, Queue};
+use super::parts::launch;
+use crate::device::Queue;
 use crate::error::DeviceError;
-use crate::num::index;
 use crate::options::Precision;
 
 /// Bytes that kernels bring at once.
@@ -59,10 +58,16 @@ impl Bringing {
         }
     }
 
-    /// Whether activations with this leading dimension and the first element here are read 16 bytes at a time.
+    /// Whether activations with this leading dimension and the first element here begin at multiples of 16 bytes, row
+    /// for row.
     fn is_aligned(self, address: u64, lda: u32) -> bool {
         let row_bytes = u64::from(lda) * u64::from(self.precision.bytes());
         address.is_multiple_of(VECTOR_BYTES) && row_bytes.is_multiple_of(VECTOR_BYTES)
+    }
+
+    /// Whether activations are read 16 bytes at a time.
+    fn reads_vectors(self, operands: &Operands) -> bool {
+        operands.reads_vectors && self.is_aligned(operands.a, operands.lda)
     }
 
     fn entry(self, vectors: bool) -> Result<&'static Entry, DeviceError> {
@@ -73,12 +78,11 @@ impl Bringing {
     }
 }
 
-/// Where activations are brought to, and the kernels that do it.
+/// How activations are brought, and the kernels that do it.
 pub(super) struct Staging {
     bringing: Bringing,
     vectors: &'static Entry,
     elements: &'static Entry,
-    buffer: Workspace<u32>,
 }
 
 /// Activations `k × m`, 16-byte aligned.
@@ -95,17 +99,12 @@ const fn padded(m: u32) -> u64 {
 }
 
 impl Staging {
-    /// With memory for `bytes` bytes, and more when it is needed.
+    /// The kernels for activations that become this.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
-    pub(super) fn new(device: &Device, bringing: Bringing, bytes: u64) -> Result<Self, DeviceError> {
-        Ok(Self {
-            bringing,
-            vectors: bringing.entry(true)?,
-            elements: bringing.entry(false)?,
-            buffer: Workspace::new(device, "staged activations", index(bytes.div_ceil(4)))?,
-        })
+    /// [`DeviceError::MissingEntry`].
+    pub(super) fn new(bringing: Bringing) -> Result<Self, DeviceError> {
+        Ok(Self { bringing, vectors: bringing.entry(true)?, elements: bringing.entry(false)? })
     }
 
     /// Bytes of an element as kernels read it.
@@ -129,7 +128,19 @@ impl Staging {
     fn suit(&self, operands: &Operands) -> bool {
         operands.layout == ActivationLayout::KMajor
             && !self.bringing.changes()
-            && self.bringing.is_aligned(operands.a, operands.lda)
+            && self.bringing.reads_vectors(operands)
+    }
+
+    /// Words that the activations take when they are brought; none if kernels can read them as they are.
+    pub(super) fn words(&self, operands: &Operands) -> u64 {
+        let bytes = || padded(operands.m) * u64::from(self.inner()) * self.element_bytes();
+        if self.suit(operands) { 0 } else { bytes().div_ceil(4) }
+    }
+
+    /// The kernel that brings the activations, if they are brought.
+    pub(super) fn entry(&self, operands: &Operands) -> Option<&'static Entry> {
+        let entry = if self.bringing.reads_vectors(operands) { self.vectors } else { self.elements };
+        (!self.suit(operands)).then_some(entry)
     }
 
     /// Leading dimension, in elements, of the activations as kernels read them.
@@ -137,30 +148,26 @@ impl Staging {
         if self.suit(operands) { u64::from(operands.lda) } else { padded(operands.m) }
     }
 
-    /// The activations as they are if kernels can read them; else queues the pass that brings them.
+    /// The activations as they are if kernels can read them; else queues the pass that brings them to `out`.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfMemory`], [`DeviceError::Grid`], [`DeviceError::Driver`].
+    /// [`DeviceError::Grid`], [`DeviceError::Driver`].
     ///
     /// # Safety
-    /// The activations are as `GpuNm::run` demands; no other run uses this staging until all work of this one is
-    /// queued.
+    /// The activations are as `GpuNm::run` demands; `out` has as many [words](Self::words), which nothing else uses
+    /// until all work of this run is queued.
     pub(super) unsafe fn bring(
-        &mut self,
+        &self,
         queue: &dyn Queue,
         operands: &Operands,
+        out: GlobalPtr<u32>,
     ) -> Result<KMajor, DeviceError> {
-        let inner = self.bringing.inner;
         let a = GlobalPtr::from_address(operands.a);
-        if self.suit(operands) {
-            return Ok(KMajor { a, ld: operands.lda });
-        }
-        let ld_wide = padded(operands.m);
+        let Some(entry) = self.entry(operands) else { return Ok(KMajor { a, ld: operands.lda }) };
+        let (inner, ld_wide) = (self.bringing.inner, padded(operands.m));
         let Ok(ld) = u32::try_from(ld_wide) else {
             return Err(DeviceError::Grid { kernel: self.vectors.name, x: ld_wide, y: 1 });
         };
-        let bytes = ld_wide * u64::from(inner) * self.element_bytes();
-        let out = self.buffer.reserve(index(bytes.div_ceil(4)))?.pointer();
         let params = NmStageParams {
             a,
             out,
@@ -171,15 +178,11 @@ impl Staging {
             row_major: u32::from(operands.layout == ActivationLayout::RowMajor),
             padding: 0,
         };
-        let aligned = self.bringing.is_aligned(operands.a, operands.lda);
-        let entry = if aligned { self.vectors } else { self.elements };
         let tile = u64::from(STAGE_TILE);
         let grid = [ld_wide / tile, u64::from(inner).div_ceil(tile)];
         // SAFETY: the activations are the caller's promise, and their alignment was looked at; the result has room for
         // all rows, and is the plan's, which frees it after the machine's work.
-        if let Some(prepared) = unsafe { Prepared::new(entry, grid, &params)? } {
-            queue.launch(&prepared)?;
-        }
+        unsafe { launch(queue, entry, grid, &params)? };
         Ok(KMajor { a: out, ld })
     }
 }

@@ -13,7 +13,7 @@ use crate::activation::Activation;
 use crate::device::{Device, DeviceBuffer, DeviceKind, Runner};
 use crate::error::NmError;
 use crate::num::index;
-use crate::plan::{ArraySize, Bits, push};
+use crate::plan::{ArraySize, Bits, Budget, On, push};
 
 /// Instances that are tried.
 pub(super) const MOST_TRIED: usize = 4;
@@ -73,6 +73,7 @@ impl Scratch {
             a: a.address(),
             lda,
             layout: bringing.layout,
+            reads_vectors: true,
             c: c.address(),
             ldc: sizes.n,
             output: OutputType::Sums,
@@ -89,15 +90,13 @@ impl Scratch {
     ///
     /// # Errors
     /// As for [`Kernels::run`].
-    pub(super) fn time(
-        &self,
-        Runner { device, machine }: Runner<'_>,
-        kernels: &Kernels,
-    ) -> Result<f64, NmError> {
+    pub(super) fn time(&self, Runner { device, .. }: Runner<'_>, kernels: &Kernels) -> Result<f64, NmError> {
         let output = self.operands.output_for(self.n);
+        let stream = device.stream();
+        let on = On::of(&stream, device, true)?;
         // SAFETY: the operands are this scratch's memory, of the shapes that `new` gave it, and freed after the
         // machine's work.
-        let run = || unsafe { kernels.run(&**machine.own(), &self.operands, output) };
+        let run = || unsafe { kernels.run(&on, &self.operands, output, Budget::UNLIMITED) };
         let batch = |runs: u32| -> Result<f64, NmError> {
             let start = device.record()?;
             for _ in 0..runs {

@@ -93,7 +93,8 @@ impl NmSpmmPlan {
         if run.beta != 0.0 {
             return Err(NmError::OldOutput { beta: run.beta });
         }
-        self.check_operands(run, a, c)?;
+        let bias = run.bias.map(DeviceBuffer::view);
+        self.check_operands(&run.with_bias(bias.as_ref()), a.view(), c.view())?;
         let (m, n) = (c.rows(), c.cols());
         if let Some(&row) = rows.iter().find(|&&row| row >= m) {
             return Err(NmError::NoSuchRow { row, rows: m });

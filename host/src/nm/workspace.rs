@@ -1,45 +1,92 @@
-//! Memory that the runs of a plan share.
+//! Memory that the runs of a plan on one stream share.
 
 use bytemuck::Pod;
 use windrow_simt::GlobalPtr;
 
 use crate::device::{Device, DeviceBuffer};
 use crate::error::DeviceError;
+use crate::num::{index, wide};
+use crate::plan::{ArraySize, push};
+
+/// Elements that a run needs: words of activations that are brought, and f32 of partial sums.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Need {
+    pub(super) staged: u64,
+    pub(super) partial: u64,
+}
+
+impl Need {
+    /// Names and bytes of the arrays.
+    pub(super) fn sizes(self) -> Vec<ArraySize> {
+        let mut sizes = Vec::new();
+        push(&mut sizes, "staged_a", self.staged.saturating_mul(4));
+        push(&mut sizes, "partial", self.partial.saturating_mul(4));
+        sizes
+    }
+}
 
 /// Device memory that grows with what runs need, and stays.
 ///
-/// Whoever queues work that uses it holds a lock until all of that work is queued: a machine's work is ordered, so no
+/// Whoever queues work that uses it holds a lock until all of that work is queued: a stream's work is ordered, so no
 /// run sees what another leaves. Memory is freed after the work that uses it.
-pub(super) struct Workspace<T: Pod> {
+pub(super) struct Workspace {
     device: Device,
-    name: &'static str,
-    buffer: DeviceBuffer<T>,
+    staged: DeviceBuffer<u32>,
+    partial: DeviceBuffer<f32>,
 }
 
-impl<T: Pod> Workspace<T> {
-    /// With room for `len` elements.
+impl Workspace {
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
+    pub(super) fn new(device: &Device, need: Need) -> Result<Self, DeviceError> {
+        Ok(Self {
+            device: device.clone(),
+            staged: DeviceBuffer::alloc(device, index(need.staged), STAGED)?,
+            partial: DeviceBuffer::alloc(device, index(need.partial), PARTIAL)?,
+        })
+    }
+
+    /// Whether it has what a run needs.
+    pub(super) fn has(&self, need: Need) -> bool {
+        need.staged <= wide(self.staged.len()) && need.partial <= wide(self.partial.len())
+    }
+
+    /// Makes it large enough; what it held is gone.
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
-    pub(super) fn new(device: &Device, name: &'static str, len: usize) -> Result<Self, DeviceError> {
-        let buffer = DeviceBuffer::alloc(device, len, name)?;
-        Ok(Self { device: device.clone(), name, buffer })
+    pub(super) fn reserve(&mut self, need: Need) -> Result<(), DeviceError> {
+        grow(&self.device, &mut self.staged, need.staged, STAGED)?;
+        grow(&self.device, &mut self.partial, need.partial, PARTIAL)
     }
 
-    /// At least `len` elements of any content.
-    ///
-    /// # Errors
-    /// [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
-    pub(super) fn reserve(&mut self, len: usize) -> Result<&DeviceBuffer<T>, DeviceError> {
-        if self.buffer.len() < len {
-            self.buffer = DeviceBuffer::alloc(&self.device, 0, self.name)?; // both may not fit
-            self.buffer = DeviceBuffer::alloc(&self.device, len, self.name)?;
-        }
-        Ok(&self.buffer)
+    pub(super) fn bytes(&self) -> u64 {
+        self.staged.bytes() + self.partial.bytes()
     }
 
-    /// What was reserved last.
-    pub(super) fn pointer(&self) -> GlobalPtr<T> {
-        self.buffer.pointer()
+    /// Activations that were brought.
+    pub(super) fn staged(&self) -> GlobalPtr<u32> {
+        self.staged.pointer()
     }
+
+    /// Sums of the parts of a product.
+    pub(super) fn partial(&self) -> GlobalPtr<f32> {
+        self.partial.pointer()
+    }
+}
+
+const STAGED: &str = "staged activations";
+const PARTIAL: &str = "partial sums";
+
+fn grow<T: Pod>(
+    device: &Device,
+    buffer: &mut DeviceBuffer<T>,
+    len: u64,
+    name: &'static str,
+) -> Result<(), DeviceError> {
+    if wide(buffer.len()) < len {
+        *buffer = DeviceBuffer::alloc(device, 0, name)?; // both may not fit
+        *buffer = DeviceBuffer::alloc(device, index(len), name)?;
+    }
+    Ok(())
 }

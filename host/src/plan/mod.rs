@@ -1,6 +1,7 @@
 //! The frame of every plan, below the families of products: what is checked before work is queued, how launches are
 //! shaped, what reports have in common, and how values and dense operands get to a device.
 
+mod budget;
 mod checks;
 mod geometry;
 mod launch;
@@ -10,9 +11,12 @@ mod per_stream;
 mod placing;
 mod report;
 mod schedule;
+mod scratch;
+mod turn;
 mod values;
 mod verification;
 
+pub(crate) use budget::{Account, Budget, WORKSPACE_REMEDY};
 pub(crate) use checks::{
     check_count, check_device, check_element, check_index, check_ld, check_memory, check_packed, check_shape,
     check_sums, queue_of,
@@ -27,6 +31,8 @@ pub use report::{ArraySize, StageTime};
 pub(crate) use report::{StageClock, push, total_us, write_arrays, write_stages};
 pub(crate) use schedule::occupancy;
 pub use schedule::{OccupancyRange, Schedule, Scheduling};
+pub(crate) use scratch::{LentScratch, Scratch, workspace_bytes};
+pub(crate) use turn::Turn;
 pub(crate) use values::{Bits, Exceptions, GivenValues, Unplaced, Values};
 pub use verification::Verification;
 pub(crate) use verification::{

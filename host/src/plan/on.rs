@@ -1,6 +1,9 @@
 //! Where the work of a run is queued, and how it is ordered with that of other streams.
 
+use windrow_kernels::Entry;
+
 use super::checks::{check_device, machine_of};
+use super::per_stream::PREPARE;
 use crate::device::{Device, Machine, Queue, Stream};
 use crate::error::{DeviceError, PlanError};
 
@@ -77,5 +80,63 @@ impl<'a> On<'a> {
     /// Whether what is queued is recorded into a graph. The own stream is not asked: nothing is different there.
     pub(crate) fn is_captured(&self) -> Result<bool, DeviceError> {
         if self.is_own { Ok(false) } else { self.queue.is_captured() }
+    }
+
+    /// Whether a run on a stream that is captured may be part of the graph, by its operands.
+    ///
+    /// # Errors
+    /// [`DeviceError::Captured`] for windrow's memory.
+    pub(super) fn check_graph(&self) -> Result<(), DeviceError> {
+        let (what, remedy) = (
+            "the order with the device's own stream that operands in windrow's memory need",
+            "give views that are `lent` or made by `from_raw`, and order the graph's launches yourself",
+        );
+        if self.shares { Err(DeviceError::Captured { what, remedy }) } else { Ok(()) }
+    }
+
+    /// Whether a plan's arrays may be written on the stream.
+    ///
+    /// # Errors
+    /// [`DeviceError::Captured`] if it is captured.
+    pub(crate) fn check_writable(&self) -> Result<(), DeviceError> {
+        let (what, remedy) = ("new values of a plan", "replace them before the capture");
+        if self.is_captured()? { Err(DeviceError::Captured { what, remedy }) } else { Ok(()) }
+    }
+
+    /// Whether nothing has to be compiled to start these kernels in a graph.
+    ///
+    /// # Errors
+    /// [`DeviceError::Captured`] if something has.
+    pub(crate) fn check_loaded(
+        &self,
+        entries: impl IntoIterator<Item = &'static Entry>,
+    ) -> Result<(), DeviceError> {
+        match entries.into_iter().all(|entry| self.machine.is_loaded(entry)) {
+            true => Ok(()),
+            false => Err(DeviceError::Captured { what: "the compiling of a kernel", remedy: PREPARE }),
+        }
+    }
+
+    /// Queues a run of a plan that has no state and whose arrays are written by nobody, with these kernels.
+    ///
+    /// # Errors
+    /// [`DeviceError::Captured`] for what a graph cannot hold; those of the device.
+    pub(crate) fn run(
+        &self,
+        entries: impl IntoIterator<Item = &'static Entry>,
+        queue: impl FnOnce(&dyn Queue) -> Result<(), DeviceError>,
+    ) -> Result<(), DeviceError> {
+        if self.is_own {
+            return queue(self.queue);
+        }
+        if self.is_captured()? {
+            self.check_graph()?;
+            self.check_loaded(entries)?;
+            return queue(self.queue);
+        }
+        if self.shares {
+            self.after_own()?;
+        }
+        self.leave(queue(self.queue))
     }
 }

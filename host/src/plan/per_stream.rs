@@ -2,8 +2,6 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use windrow_kernels::Entry;
-
 use super::on::On;
 use crate::device::Queue;
 use crate::error::{DeviceError, PlanError};
@@ -128,6 +126,42 @@ impl<S> PerStream<S> {
         Ok(on.machine.own().synchronize()?)
     }
 
+    /// Puts another state in the place of that of a stream, which is given back, if there was one.
+    ///
+    /// # Errors
+    /// [`DeviceError::Captured`] on a stream that is captured; those of `make`, which says how, before anything is
+    /// changed.
+    pub(crate) fn set(
+        &self,
+        on: &On<'_>,
+        make: impl FnOnce(&dyn Queue) -> Result<S, PlanError>,
+    ) -> Result<Option<S>, PlanError> {
+        if on.is_captured()? {
+            let remedy = "give the plan its workspace before the capture";
+            return Err(DeviceError::Captured { what: "the change of a workspace", remedy }.into());
+        }
+        if on.shares {
+            on.after_own()?;
+        }
+        let new = make(on.queue)?;
+        if on.shares {
+            on.leave(Ok(()))?;
+        }
+        if on.is_own {
+            return Ok(Some(std::mem::replace(&mut locked(&self.own).held, new)));
+        }
+        let mut elsewhere = locked(&self.elsewhere);
+        if let Some(found) = elsewhere.iter().find(|other| other.queue.key() == on.queue.key()) {
+            let state = Arc::clone(&found.state);
+            drop(elsewhere);
+            return Ok(Some(std::mem::replace(&mut locked(&state).held, new)));
+        }
+        let queue = Arc::clone(on.stream.shared_queue().unwrap_or_else(|| on.machine.own()));
+        let state = Arc::new(Mutex::new(OfStream::new(new)));
+        elsewhere.push(Elsewhere { queue, handles: on.stream.handles(), state });
+        Ok(None)
+    }
+
     /// The state of another stream than the own one, made unless there is one. What streams that are gone have held is
     /// given to `make`.
     fn state_on(
@@ -192,65 +226,5 @@ impl<S> PerStream<S> {
         on.after_own()?;
         self.before_writing(on.queue)?;
         on.leave(queue())
-    }
-}
-
-impl On<'_> {
-    /// Whether a run on a stream that is captured may be part of the graph, by its operands.
-    ///
-    /// # Errors
-    /// [`DeviceError::Captured`] for windrow's memory.
-    fn check_graph(&self) -> Result<(), DeviceError> {
-        let (what, remedy) = (
-            "the order with the device's own stream that operands in windrow's memory need",
-            "give views made by `from_raw`, and order the graph's launches yourself",
-        );
-        if self.shares { Err(DeviceError::Captured { what, remedy }) } else { Ok(()) }
-    }
-
-    /// Whether a plan's arrays may be written on the stream.
-    ///
-    /// # Errors
-    /// [`DeviceError::Captured`] if it is captured.
-    pub(crate) fn check_writable(&self) -> Result<(), DeviceError> {
-        let (what, remedy) = ("new values of a plan", "replace them before the capture");
-        if self.is_captured()? { Err(DeviceError::Captured { what, remedy }) } else { Ok(()) }
-    }
-
-    /// Whether nothing has to be compiled to start these kernels in a graph.
-    ///
-    /// # Errors
-    /// [`DeviceError::Captured`] if something has.
-    pub(crate) fn check_loaded(
-        &self,
-        entries: impl IntoIterator<Item = &'static Entry>,
-    ) -> Result<(), DeviceError> {
-        match entries.into_iter().all(|entry| self.machine.is_loaded(entry)) {
-            true => Ok(()),
-            false => Err(DeviceError::Captured { what: "the compiling of a kernel", remedy: PREPARE }),
-        }
-    }
-
-    /// Queues a run of a plan that has no state and whose arrays are written by nobody, with these kernels.
-    ///
-    /// # Errors
-    /// [`DeviceError::Captured`] for what a graph cannot hold; those of the device.
-    pub(crate) fn run(
-        &self,
-        entries: impl IntoIterator<Item = &'static Entry>,
-        queue: impl FnOnce(&dyn Queue) -> Result<(), DeviceError>,
-    ) -> Result<(), DeviceError> {
-        if self.is_own {
-            return queue(self.queue);
-        }
-        if self.is_captured()? {
-            self.check_graph()?;
-            self.check_loaded(entries)?;
-            return queue(self.queue);
-        }
-        if self.shares {
-            self.after_own()?;
-        }
-        self.leave(queue(self.queue))
     }
 }

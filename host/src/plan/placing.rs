@@ -12,6 +12,7 @@ use crate::num::{narrow, wide};
 use crate::options::Precision;
 
 /// Where each of the values goes.
+#[derive(Debug)]
 pub(crate) enum Index {
     /// To the place with its own number.
     InOrder,

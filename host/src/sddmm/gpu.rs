@@ -18,9 +18,10 @@ use crate::error::{DeviceError, PlanError};
 use crate::num::{narrow, wide};
 use crate::options::Precision;
 use crate::plan::{
-    ArraySize, Index, Lane, Launcher, OfStream, On, PREPARE, PerStream, Rounding, Target, check_memory,
-    copy_on_device, occupancy, start,
+    ArraySize, Budget, Index, Lane, Launcher, LentScratch, OfStream, On, PREPARE, PerStream, Rounding,
+    Scratch, Target, copy_on_device, occupancy, start, workspace_bytes,
 };
+use crate::view::DeviceSliceMut;
 
 /// What to do about a stage that there is no room for.
 const STAGE_REMEDY: &str = "raise the limit, have the result in f32, or run the plan on fewer streams";
@@ -66,7 +67,7 @@ pub(super) struct GpuSddmm {
     pub(super) device: Device,
     pub(super) nnz: usize,
     /// Where sums wait to be rounded, made by the first run whose result is of 16 bits.
-    pub(super) stages: PerStream<Option<DeviceBuffer<f32>>>,
+    pub(super) stages: PerStream<Option<Scratch>>,
     /// Bytes of all stages.
     pub(super) staged: AtomicU64,
     /// Bytes that the plan may have.
@@ -190,7 +191,7 @@ impl GpuSddmm {
         operands: Operands,
         arrays: &[ArraySize],
     ) -> Result<(), PlanError> {
-        let complete = |state: &mut OfStream<Option<DeviceBuffer<f32>>>, captured: bool| {
+        let complete = |state: &mut OfStream<Option<Scratch>>, captured: bool| {
             let missing = operands.narrow.is_some() && state.held.is_none();
             match (captured, missing) {
                 (true, true) => {
@@ -199,39 +200,97 @@ impl GpuSddmm {
                     );
                 }
                 (true, false) => on.check_loaded(self.entries(&operands))?,
-                (false, true) => {
-                    state.held = Some(self.stage(arrays)?);
-                }
+                (false, true) => self.make_stage(state, arrays)?,
                 (false, false) => {}
             }
             Ok(())
         };
         // SAFETY: the caller's promise; the stage is lent for this run.
-        let queue = |queue: &dyn Queue, stage: &mut Option<DeviceBuffer<f32>>| unsafe {
+        let queue = |queue: &dyn Queue, stage: &mut Option<Scratch>| unsafe {
             self.queue_run(queue, operands, stage.as_ref())
         };
-        let make = |left: &mut dyn Iterator<Item = Option<DeviceBuffer<f32>>>| {
-            for over in left.flatten() {
-                self.staged.fetch_sub(over.bytes(), Ordering::Relaxed);
-            }
-            Ok(None)
-        };
-        self.stages.run(on, make, complete, queue)
+        self.stages.run(on, |left| Ok(self.no_stage(left)), complete, queue)
     }
 
-    /// Where sums of a stream's runs wait.
+    /// The state of a stream without a stage, after those of streams that are gone.
+    fn no_stage(&self, left: &mut dyn Iterator<Item = Option<Scratch>>) -> Option<Scratch> {
+        for over in left.flatten() {
+            self.staged.fetch_sub(over.owned_bytes(), Ordering::Relaxed);
+        }
+        None
+    }
+
+    /// Makes where sums of a stream's runs wait.
     ///
     /// # Errors
     /// [`PlanError::MemoryLimit`] if there is no room for it.
-    fn stage(&self, arrays: &[ArraySize]) -> Result<DeviceBuffer<f32>, PlanError> {
-        let more = [
-            ArraySize { name: "stages", bytes: self.staged.load(Ordering::Relaxed) },
-            ArraySize { name: "sampled_sums", bytes: 4 * wide(self.nnz) },
-        ];
-        check_memory(&[arrays, &more].concat(), self.memory_limit, STAGE_REMEDY)?;
-        let stage = DeviceBuffer::alloc(&self.device, self.nnz, "sampled sums")?;
-        self.staged.fetch_add(stage.bytes(), Ordering::Relaxed);
-        Ok(stage)
+    fn make_stage(
+        &self,
+        state: &mut OfStream<Option<Scratch>>,
+        arrays: &[ArraySize],
+    ) -> Result<(), PlanError> {
+        let budget = Budget { arrays, limit: self.memory_limit };
+        let more = ArraySize { name: "sampled_sums", bytes: 4 * wide(self.nnz) };
+        budget.check(&self.staged, &[more], STAGE_REMEDY)?;
+        let stage = Scratch::alloc(&self.device, 4 * self.nnz, "sampled sums")?;
+        self.staged.fetch_add(stage.owned_bytes(), Ordering::Relaxed);
+        state.held = Some(stage);
+        state.was_written(); // memory comes in the order of the own stream
+        Ok(())
+    }
+
+    /// Makes and compiles what runs of this inner dimension need on a stream, with results of 16 bits or without, and
+    /// waits until it is there.
+    ///
+    /// # Errors
+    /// Those of [`run`](Self::run).
+    pub(super) fn prepare(
+        &self,
+        on: &On<'_>,
+        inner: u32,
+        narrow: Option<Precision>,
+        arrays: &[ArraySize],
+    ) -> Result<(), PlanError> {
+        let complete = |state: &mut OfStream<Option<Scratch>>| {
+            if narrow.is_some() && state.held.is_none() {
+                self.make_stage(state, arrays)?;
+            }
+            for reads_vectors in [false, true] {
+                let alpha = Factor::new(1.0);
+                let nowhere =
+                    Operands { x: 0, ldx: 0, y: 0, ldy: 0, reads_vectors, out: 0, inner, narrow, alpha };
+                for entry in self.entries(&nowhere) {
+                    on.machine.resident_blocks(entry)?;
+                }
+            }
+            Ok(())
+        };
+        self.stages.prepare(on, |left| Ok(self.no_stage(left)), complete)
+    }
+
+    /// Bytes of a caller's memory that the runs on one stream use whose results are of 16 bits.
+    pub(super) fn workspace_bytes(&self) -> u64 {
+        workspace_bytes([4 * wide(self.nnz)])
+    }
+
+    /// Has the runs on a stream use a caller's memory.
+    ///
+    /// # Errors
+    /// [`PlanError::Workspace`], [`DeviceError::Captured`]; those of the device.
+    ///
+    /// # Safety
+    /// The memory lives, and nothing else uses it, until the plan is dropped or has another workspace for the stream,
+    /// and the work with it is done.
+    pub(super) unsafe fn set_workspace(
+        &self,
+        on: &On<'_>,
+        memory: &DeviceSliceMut<'_, u8>,
+    ) -> Result<(), PlanError> {
+        // SAFETY: the caller's promise.
+        let mut parts = unsafe { LentScratch::new(memory, self.workspace_bytes())? };
+        let old = self.stages.set(on, |_| Ok(parts.take(4 * wide(self.nnz))))?.flatten();
+        self.staged.fetch_sub(old.map_or(0, |old| old.owned_bytes()), Ordering::Relaxed);
+        Ok(())
     }
 
     /// Whether the kernels that read vectors take the operands.
@@ -263,7 +322,7 @@ impl GpuSddmm {
         &self,
         queue: &dyn Queue,
         operands: Operands,
-        stage: Option<&DeviceBuffer<f32>>,
+        stage: Option<&Scratch>,
     ) -> Result<(), DeviceError> {
         let vectors = self.vectors(&operands);
         let place =
@@ -273,7 +332,7 @@ impl GpuSddmm {
             x: GlobalPtr::from_address(operands.x),
             y: GlobalPtr::from_address(operands.y),
             out: match &stage {
-                Some(stage) => stage.pointer().cast(),
+                Some(stage) => stage.pointer(),
                 None => GlobalPtr::from_address(operands.out),
             },
             scale: self.scale.as_ref().map_or(GlobalPtr::NULL, |scale| scale.pointer().cast()),
@@ -302,7 +361,7 @@ impl GpuSddmm {
         launched?;
         match (stage, operands.narrow) {
             (Some(stage), Some(precision)) => {
-                let (values, out) = (stage.pointer().cast(), GlobalPtr::from_address(operands.out));
+                let (values, out) = (stage.pointer(), GlobalPtr::from_address(operands.out));
                 let rounding = Rounding { precision, overflowed: GlobalPtr::NULL };
                 // SAFETY: the stage has a sum for each entry, which nobody else has while it is locked, and is freed
                 // after the work queued before; `out` has an element of the precision for each, by the caller's

@@ -7,6 +7,7 @@ mod options;
 mod plan;
 mod report;
 mod verify;
+mod workspace;
 
 pub use builder::SddmmBuilder;
 pub use options::{SddmmAlgorithm, SddmmForm, SddmmGroup, SddmmOptions};

@@ -3,16 +3,17 @@
 use windrow_formats::memory::try_with_room;
 use windrow_formats::{OutOfMemory, Value};
 
-use super::operands::{Finish, Operands};
+use super::operands::Operands;
 use super::plan::{Body, SpmmPlan};
-use super::run::narrow_width;
 use crate::activation::Epilogue;
 use crate::cpu;
 use crate::dense::DenseRef;
+use crate::device::Stream;
 use crate::element::Element;
 use crate::error::SpmmError;
 use crate::matrix::DeviceMatrix;
-use crate::plan::{On, check_device};
+use crate::plan::On;
+use crate::view::{DeviceView, DeviceViewMut};
 
 impl SpmmPlan {
     /// `C ← α·A·B + β·C` for a column-major `B`, given as the row-major `Bᵀ`: row `j` of `b_transposed` is column `j`
@@ -52,14 +53,45 @@ impl SpmmPlan {
         beta: B::Sum,
         c: &mut DeviceMatrix<C>,
     ) -> Result<(), SpmmError> {
-        let b = b_transposed;
-        self.check_operand("B", b)?;
-        check_device("C", c.device(), &self.device)?;
-        self.check_shapes((b.cols(), b.rows()), (c.rows(), c.cols()))?;
+        self.run_column_major_into_on(&self.device.stream(), alpha, b_transposed, beta, c)
+    }
+
+    /// [`run_column_major_into`](Self::run_column_major_into) on a [`Stream`], for matrices in memory of any origin, as
+    /// [`run_into_on`](Self::run_into_on).
+    ///
+    /// # Errors
+    /// Those of [`run_column_major_into`](Self::run_column_major_into) and [`run_into_on`](Self::run_into_on).
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Algorithm, Csr, DenseRef, Device, DeviceMatrix, Precision, Spmm, Stream, f16};
+    ///
+    /// let (device, a) = (Device::best()?, Csr::from_dense(1, 2, &[1.0f32, 2.0])?);
+    /// let builder = Spmm::builder(&a).width(1).precision(Precision::F16);
+    /// let plan = builder.algorithm(Algorithm::MatricizedRows).build(&device)?;
+    /// let column = [3.0, 4.0].map(f16::from_f32);
+    /// let b_transposed = DeviceMatrix::upload(&device, DenseRef::packed(&column, 1, 2)?)?;
+    /// let mut c = DeviceMatrix::<f32>::zeros(&device, 1, 1)?;
+    /// plan.run_column_major_into_on(&Stream::new(&device)?, 1.0, &b_transposed, 0.0, &mut c)?;
+    /// assert_eq!(c.download()?, [11.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[expect(clippy::too_many_arguments, reason = "those of `run_column_major_into`, and where")]
+    pub fn run_column_major_into_on<'a, B: Element, C: Element<Sum = B::Sum>>(
+        &self,
+        on: &Stream,
+        alpha: B::Sum,
+        b_transposed: impl Into<DeviceView<'a, B>>,
+        beta: B::Sum,
+        c: impl Into<DeviceViewMut<'a, C>>,
+    ) -> Result<(), SpmmError> {
+        let (b, c) = (b_transposed.into(), c.into());
+        let run = Epilogue::linear(alpha, beta);
+        self.check_views(on, &run, (b, (b.cols(), b.rows())), &c)?;
         match &self.body {
             Body::Cpu(a) => {
                 // Both are in host memory: they are on the CPU, as was just checked.
-                if let (Some(a), Some(b), Some(c)) = (a.get(), b.host(), c.host_mut()) {
+                if let (Some(a), Some(b), Some(c)) = (a.get(), b.host(), c.into_host()) {
                     let rows = transpose(b)?;
                     cpu::spmm(a, alpha, DenseRef::packed(&rows, b.cols(), b.rows())?, beta, c);
                 }
@@ -71,21 +103,9 @@ impl SpmmPlan {
                 remedy: "a column-major B needs algorithm matricized-rows and precision f16; or transpose it",
             }),
             Body::Gpu(plan) => {
-                let stream = self.device.stream();
-                let on = On::of(&stream, &self.device, true)?;
-                let operands = Operands {
-                    b: b.buffer().address(),
-                    ldb: narrow_width(b.ld())?,
-                    column_major: true,
-                    second: None,
-                    reads_vectors: true,
-                    c: c.buffer().address(),
-                    ldc: narrow_width(c.ld())?,
-                    n: narrow_width(b.rows())?,
-                    finish: Finish::of::<C>(&Epilogue::linear(alpha, beta)),
-                };
-                // SAFETY: shapes, types and device were checked; a `DeviceMatrix` holds all rows up to its leading
-                // dimension, and frees them after the work that was queued before; `c` is borrowed for itself.
+                let operands = Operands { column_major: true, ..self.operands(&run, b, b.rows(), &c)? };
+                let on = On::of(on, &self.device, b.is_owned() || c.is_owned())?;
+                // SAFETY: as in `run_into_on`, with rows of `b_transposed` in place of those of `b`.
                 unsafe { plan.run(&on, operands, self.budget())? };
                 Ok(())
             }

@@ -13,7 +13,7 @@ use crate::device::{Device, Machine};
 use crate::error::{DeviceError, PlanError};
 use crate::options::{Determinism, Precision};
 use crate::parallelism::{GroupLaunch, IllegalPoint};
-use crate::plan::{ArraySize, Bits, GivenValues, MAX_BLOCK_COLUMNS, NewValues, On, PerStream, push};
+use crate::plan::{Account, ArraySize, Bits, GivenValues, MAX_BLOCK_COLUMNS, NewValues, On, PerStream, push};
 
 /// What a plan is, beside its parts.
 #[derive(Debug, Clone, Copy)]
@@ -195,24 +195,26 @@ impl GpuPlan {
     }
 
     /// Queues the replacement of all values by `values`, one for each entry, in the order of the entries or where entry
-    /// `e` takes value `order[e]`; on other streams, runs come after it.
+    /// `e` takes value `order[e]`; on other streams, runs come after it. The first time makes what that needs, which is
+    /// noted in the account.
     ///
     /// # Errors
-    /// [`DeviceError::Captured`] on a stream that is captured; those of [`make_places`](Self::make_places), and of the
-    /// device.
+    /// [`PlanError::MemoryLimit`]; [`DeviceError::Captured`] on a stream that is captured; those of
+    /// [`make_places`](Self::make_places), and of the device.
     ///
     /// # Safety
     /// `values` are live memory of the plan's device until the work is done, one of the sums' type for each entry,
     /// which nothing writes meanwhile.
-    pub(super) unsafe fn place_values(
+    pub(crate) unsafe fn replace_by(
         &mut self,
         on: &On<'_>,
         values: NewValues,
         order: Option<&[u32]>,
+        account: Account<'_>,
     ) -> Result<(), PlanError> {
         on.check_writable()?;
-        if self.places.is_none() {
-            self.make_places(values.count, order)?;
+        if let Some(array) = self.missing_places(values.count, order.is_some()) {
+            account.add(array, || self.make_places(values.count, order))?;
         }
         let Self { states, places: Some(places), parts, shape, .. } = self else { return Ok(()) };
         let queue = on.stream.shared_queue().unwrap_or_else(|| on.machine.own());

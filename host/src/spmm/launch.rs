@@ -6,11 +6,11 @@ use windrow_kernels::dense::Dense;
 use super::gpu::GpuPlan;
 use super::operands::{Finish, Operands};
 use super::part::{DenseOperands, Operation, Turn};
-use super::state::{Budget, RunState};
+use super::state::RunState;
 use super::sums::{SplitPart, SplitRows, Wide, WideC};
 use crate::device::Queue;
 use crate::error::{DeviceError, PlanError};
-use crate::plan::{Lane, Launcher, OfStream, On, PREPARE};
+use crate::plan::{Budget, Lane, Launcher, OfStream, On, PREPARE};
 
 impl GpuPlan {
     /// Queues `C ← act(α·A·B + β·C + bias)`, in blocks of columns.

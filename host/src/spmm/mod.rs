@@ -27,6 +27,7 @@ mod sums;
 mod tiles;
 mod tuning;
 mod verify;
+mod workspace;
 
 pub(crate) use build::cpu_arrays;
 pub use builder::SpmmBuilder;
@@ -42,7 +43,6 @@ pub(crate) use parts::segment_group::{GroupsLayout, GroupsPart, RowEntries, desc
 pub(crate) use plan::MEMORY_REMEDY;
 pub use plan::SpmmPlan;
 pub use report::SpmmReport;
-pub(crate) use state::Budget;
 pub use verify::Reference;
 
 use windrow_formats::{Csr, Value};

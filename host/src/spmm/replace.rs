@@ -4,11 +4,12 @@ use windrow_formats::Value;
 use windrow_simt::GlobalPtr;
 
 use super::plan::{Body, MEMORY_REMEDY, SpmmPlan};
+use super::report::SpmmReport;
 use crate::cpu::CpuCsr;
 use crate::device::{DeviceBuffer, Stream};
 use crate::element::{BySum, Element, Real};
 use crate::error::SpmmError;
-use crate::plan::{Bits, Exceptions, NewValues, On, check_count, check_device, check_memory, check_sums};
+use crate::plan::{Account, Bits, Exceptions, NewValues, On, check_count, check_device, check_sums};
 use crate::view::DeviceSlice;
 use crate::with_element;
 
@@ -124,18 +125,15 @@ impl SpmmPlan {
             Body::Cpu(_) => self.replace_values(values.host().unwrap_or_default()),
             Body::Gpu(plan) => {
                 let on = On::of(on, &self.device, true)?;
-                on.check_writable()?;
-                if let Some(array) = plan.missing_places(self.nnz, order.is_some()) {
-                    let arrays = [&self.report.arrays[..], &[array]].concat();
-                    self.report.device_bytes = check_memory(&arrays, self.memory_limit, MEMORY_REMEDY)?;
-                    plan.make_places(self.nnz, order)?;
-                    self.report.arrays = arrays;
-                }
-                (self.overflow_on_device, self.unread) = (true, None);
                 let new = NewValues { first: GlobalPtr::from_address(values.address()), count: self.nnz };
+                let SpmmReport { arrays, device_bytes, .. } = &mut self.report;
+                let account =
+                    Account { arrays, device_bytes, limit: self.memory_limit, remedy: MEMORY_REMEDY };
                 // SAFETY: length and device were checked; a buffer frees its memory after the work that was queued
                 // before, and of other memory the slice was promised that it lives.
-                unsafe { Ok(plan.place_values(&on, new, order)?) }
+                unsafe { plan.replace_by(&on, new, order, account)? };
+                (self.overflow_on_device, self.unread) = (true, None);
+                Ok(())
             }
         }
     }

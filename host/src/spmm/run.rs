@@ -4,7 +4,6 @@ use windrow_formats::Value;
 
 use super::operands::{Finish, Operands};
 use super::plan::{Body, SpmmPlan};
-use super::state::Budget;
 use crate::activation::{Activation, Epilogue};
 use crate::cpu;
 use crate::dense::{Dense, DenseMut, DenseRef, MatRef};
@@ -15,7 +14,8 @@ use crate::matrix::DeviceMatrix;
 use crate::num::wide;
 use crate::options::Precision;
 use crate::plan::{
-    On, Rounded, check_device, check_element, check_index, check_shape, factor, operand, output_on, with_sums,
+    Budget, On, Rounded, check_device, check_element, check_index, check_shape, factor, operand, output_on,
+    with_sums,
 };
 use crate::view::{DeviceSlice, DeviceView, DeviceViewMut};
 use crate::with_element;
@@ -256,9 +256,7 @@ impl SpmmPlan {
         c: &mut DeviceMatrix<C>,
     ) -> Result<(), SpmmError> {
         let bias = run.bias.map(DeviceBuffer::view);
-        let Epilogue { alpha, beta, activation, .. } = *run;
-        let run = Epilogue { alpha, beta, bias: bias.as_ref(), activation };
-        self.run_views(&self.device.stream(), &run, b.view(), c.view_mut())
+        self.run_views(&self.device.stream(), &run.with_bias(bias.as_ref()), b.view(), c.view_mut())
     }
 
     /// [`run_fused_into`](Self::run_fused_into) on a [`Stream`], for operands in memory of any origin, as
@@ -320,11 +318,43 @@ impl SpmmPlan {
         b: DeviceView<'_, B>,
         c: DeviceViewMut<'_, C>,
     ) -> Result<(), SpmmError> {
+        self.check_views(on, run, (b, (b.rows(), b.cols())), &c)?;
+        match &self.body {
+            Body::Cpu(a) => {
+                let run = run.with_bias(run.bias.and_then(DeviceSlice::host));
+                // Both are in host memory: they are on the CPU, as was just checked.
+                if let (Some(a), Some(b), Some(c)) = (a.get(), b.host(), c.into_host()) {
+                    cpu::spmm_fused(a, &run, b, c)?;
+                }
+                Ok(())
+            }
+            Body::Gpu(plan) => {
+                let shares = b.is_owned() || c.is_owned() || run.bias.is_some_and(DeviceSlice::is_owned);
+                let on = On::of(on, &self.device, shares)?;
+                let operands = self.operands(run, b, b.cols(), &c)?;
+                // SAFETY: shapes, types and device were checked; a `DeviceMatrix` holds all rows up to its leading
+                // dimension, and frees them after the work that was queued before; of other memory the views were
+                // promised that it lives. `c` has nothing in common with the others, and is borrowed for itself.
+                unsafe { plan.run(&on, operands, self.budget())? };
+                Ok(())
+            }
+        }
+    }
+
+    /// Devices, types, shapes and overlap of the operands of a run, whose `B` is of this shape, in whatever order it is
+    /// stored.
+    pub(super) fn check_views<B: Element, C: Element<Sum = B::Sum>>(
+        &self,
+        on: &Stream,
+        run: &Epilogue<'_, B::Sum, DeviceSlice<'_, B::Sum>>,
+        (b, shape): (DeviceView<'_, B>, (usize, usize)),
+        c: &DeviceViewMut<'_, C>,
+    ) -> Result<(), SpmmError> {
         check_device("the stream", on.device(), &self.device)?;
         check_device("B", b.device(), &self.device)?;
         check_element::<B>("B", self.precision)?;
         check_device("C", c.device(), &self.device)?;
-        self.check_shapes((b.rows(), b.cols()), (c.rows(), c.cols()))?;
+        self.check_shapes(shape, (c.rows(), c.cols()))?;
         c.bytes().check_apart("C", "B", b.bytes())?;
         if let Some(bias) = run.bias {
             check_device("the bias", bias.device(), &self.device)?;
@@ -334,37 +364,28 @@ impl SpmmPlan {
         if run.activation == Activation::Gelu && self.precision == Precision::F64 {
             return Err(SpmmError::NoActivation { activation: run.activation, precision: self.precision });
         }
-        match &self.body {
-            Body::Cpu(a) => {
-                let bias = run.bias.and_then(DeviceSlice::host);
-                let Epilogue { alpha, beta, activation, .. } = *run;
-                // Both are in host memory: they are on the CPU, as was just checked.
-                if let (Some(a), Some(b), Some(c)) = (a.get(), b.host(), c.into_host()) {
-                    cpu::spmm_fused(a, &Epilogue { alpha, beta, bias, activation }, b, c)?;
-                }
-                Ok(())
-            }
-            Body::Gpu(plan) => {
-                let shares = b.is_owned() || c.is_owned() || run.bias.is_some_and(DeviceSlice::is_owned);
-                let on = On::of(on, &self.device, shares)?;
-                let operands = Operands {
-                    b: b.address(),
-                    ldb: narrow_width(b.ld())?,
-                    column_major: false,
-                    second: None,
-                    reads_vectors: b.reads_vectors(c.bytes()),
-                    c: c.address(),
-                    ldc: narrow_width(c.ld())?,
-                    n: narrow_width(b.cols())?,
-                    finish: Finish::of::<C>(run),
-                };
-                // SAFETY: shapes, types and device were checked; a `DeviceMatrix` holds all rows up to its leading
-                // dimension, and frees them after the work that was queued before; of other memory the views were
-                // promised that it lives. `c` has nothing in common with the others, and is borrowed for itself.
-                unsafe { plan.run(&on, operands, self.budget())? };
-                Ok(())
-            }
-        }
+        Ok(())
+    }
+
+    /// Operands of a row-major `B` that were checked, as launches take them, with `n` columns.
+    pub(super) fn operands<B: Element, C: Element<Sum = B::Sum>>(
+        &self,
+        run: &Epilogue<'_, B::Sum, DeviceSlice<'_, B::Sum>>,
+        b: DeviceView<'_, B>,
+        n: usize,
+        c: &DeviceViewMut<'_, C>,
+    ) -> Result<Operands, PlanError> {
+        Ok(Operands {
+            b: b.address(),
+            ldb: narrow_width(b.ld())?,
+            column_major: false,
+            second: None,
+            reads_vectors: b.reads_vectors(c.bytes()),
+            c: c.address(),
+            ldc: narrow_width(c.ld())?,
+            n: narrow_width(n)?,
+            finish: Finish::of::<C>(run),
+        })
     }
 
     /// What the plan may make for its runs.

@@ -10,33 +10,25 @@ use super::gpu::{Chosen, GpuPlan, PlanShape};
 use super::operands::Workspace;
 use super::part::Operation;
 use super::sums::{SplitPart, WideC};
-use crate::device::{Device, DeviceBuffer};
+use crate::device::{Device, Queue};
 use crate::error::{DeviceError, PlanError};
 use crate::num::wide;
 use crate::options::Determinism;
-use crate::plan::{ArraySize, OfStream, On, check_memory, push};
-
-/// What a plan may make for its runs.
-#[derive(Clone, Copy)]
-pub(crate) struct Budget<'a> {
-    /// What was made with it.
-    pub(crate) arrays: &'a [ArraySize],
-    /// Bytes of all together.
-    pub(crate) limit: Option<u64>,
-}
-
-impl Budget<'_> {
-    pub(crate) const UNLIMITED: Self = Self { arrays: &[], limit: None };
-}
+use crate::plan::{
+    ArraySize, Budget, LentScratch, OfStream, On, Scratch, WORKSPACE_REMEDY, push, workspace_bytes,
+};
+use crate::view::DeviceSliceMut;
 
 /// Memory of one stream's runs, which share it.
 #[derive(Default)]
 pub(super) struct RunState {
     /// Rows of sums of what was cut.
-    pub(super) partial: Option<DeviceBuffer<u8>>,
+    pub(super) partial: Option<Scratch>,
     /// Where sums wait for what may be done to them once only: made at once for a plan whose parts add to each other's
     /// rows, else by the first run that needs it.
     pub(super) stage: Option<WideC>,
+    /// Bytes of it that [`GpuPlan::extra`] counts.
+    counted: u64,
     /// Whether sums of a run may be left in the workspace: one that failed half-way leaves it so.
     pub(super) unfinished: bool,
     /// The entries of the last launches: finding them among all entries takes the CPU longer than preparing the
@@ -53,7 +45,7 @@ impl RunState {
         shape: PlanShape,
     ) -> Result<Self, DeviceError> {
         // Zeroed once: sums are read four columns at a time, beyond the last that kernels may have written.
-        let partial = |split: &SplitPart| DeviceBuffer::zeroed(device, split.workspace_bytes, "workspace");
+        let partial = |split: &SplitPart| Scratch::zeroed(device, split.workspace_bytes, "workspace");
         let stage = match adds {
             true => Some(WideC::alloc(device, shape.rows, shape.precision)?),
             false => None,
@@ -71,15 +63,16 @@ impl RunState {
         sizes
     }
 
+    /// Bytes that windrow allocated.
     fn bytes(&self) -> u64 {
-        let partial = self.partial.as_ref().map_or(0, DeviceBuffer::bytes);
-        partial + self.stage.as_ref().map_or(0, |stage| stage.c.bytes() + stage.rows.bytes())
+        let partial = self.partial.as_ref().map_or(0, Scratch::owned_bytes);
+        partial + self.stage.as_ref().map_or(0, WideC::bytes)
     }
 
     /// The workspace, as kernels see it.
     pub(super) fn workspace(&self, shape: PlanShape) -> Workspace {
         Workspace {
-            partial: self.partial.as_ref().map_or(GlobalPtr::NULL, |sums| sums.pointer().cast()),
+            partial: self.partial.as_ref().map_or(GlobalPtr::NULL, Scratch::pointer),
             columns: shape.capacity,
             accumulate: shape.determinism == Determinism::Fast,
         }
@@ -98,8 +91,6 @@ impl RunState {
     }
 }
 
-/// What to do about a workspace that there is no room for.
-const WORKSPACE_REMEDY: &str = "raise the limit, or run the plan on fewer streams";
 /// What to do about a stage that there is no room for.
 const STAGE_REMEDY: &str = "raise the limit, or have C in f32 and apply bias, activation and bf16 to that";
 impl GpuPlan {
@@ -113,13 +104,11 @@ impl GpuPlan {
         budget: Budget<'_>,
     ) -> Result<RunState, PlanError> {
         for over in left {
-            self.extra.fetch_sub(over.bytes(), Ordering::Relaxed);
+            self.extra.fetch_sub(over.counted, Ordering::Relaxed);
         }
         let (split, adds, shape) = (self.split.as_ref(), self.adds, self.shape);
-        self.check_extra(RunState::sizes(split, adds, shape), budget, WORKSPACE_REMEDY)?;
-        let state = RunState::new(&self.device, split, adds, shape)?;
-        self.extra.fetch_add(state.bytes(), Ordering::Relaxed);
-        Ok(state)
+        budget.check(&self.extra, &RunState::sizes(split, adds, shape), WORKSPACE_REMEDY)?;
+        Ok(self.counted(RunState::new(&self.device, split, adds, shape)?))
     }
 
     /// Makes the stage, unless it is made.
@@ -133,24 +122,60 @@ impl GpuPlan {
     ) -> Result<(), PlanError> {
         if state.held.stage.is_none() {
             let PlanShape { rows, precision, .. } = self.shape;
-            self.check_extra(WideC::sizes(rows, precision), budget, STAGE_REMEDY)?;
-            let before = state.held.bytes();
-            state.held.stage = Some(WideC::alloc(&self.device, rows, precision)?);
+            budget.check(&self.extra, &WideC::sizes(rows, precision), STAGE_REMEDY)?;
+            let stage = WideC::alloc(&self.device, rows, precision)?;
+            state.held.counted += stage.bytes();
+            self.extra.fetch_add(stage.bytes(), Ordering::Relaxed);
+            state.held.stage = Some(stage);
             state.was_written();
-            self.extra.fetch_add(state.held.bytes() - before, Ordering::Relaxed);
         }
         Ok(())
     }
 
-    /// Whether there is room for more.
-    fn check_extra(
+    /// Bytes of a caller's memory that the runs on one stream use, those with a stage or those without one.
+    pub(super) fn workspace_bytes(&self, staged: bool) -> u64 {
+        let partial = self.split.as_ref().map_or(0, |split| wide(split.workspace_bytes));
+        let staged = staged || self.adds;
+        workspace_bytes([partial, if staged { WideC::sum_bytes(self.shape) } else { 0 }])
+    }
+
+    /// Has the runs on a stream use a caller's memory, and a stage in it if there is room.
+    ///
+    /// # Errors
+    /// [`PlanError::Workspace`], [`DeviceError::Captured`]; those of the device.
+    ///
+    /// # Safety
+    /// The memory lives, and nothing else uses it, until the plan is dropped or has another workspace for the stream,
+    /// and the work with it is done.
+    pub(super) unsafe fn set_workspace(
         &self,
-        more: Vec<ArraySize>,
-        Budget { arrays, limit }: Budget<'_>,
-        remedy: &'static str,
+        on: &On<'_>,
+        memory: &DeviceSliceMut<'_, u8>,
     ) -> Result<(), PlanError> {
-        let extra = ArraySize { name: "workspaces", bytes: self.extra.load(Ordering::Relaxed) };
-        check_memory(&[arrays, &[extra], &more].concat(), limit, remedy).map(|_| ())
+        // SAFETY: the caller's promise.
+        let mut parts = unsafe { LentScratch::new(memory, self.workspace_bytes(false))? };
+        let make = |queue: &dyn Queue| {
+            let partial = self.split.as_ref().and_then(|split| parts.take(wide(split.workspace_bytes)));
+            let stage = match parts.take(WideC::sum_bytes(self.shape)) {
+                Some(c) => Some(WideC { c, rows: WideC::rows(&self.device, self.shape.rows)? }),
+                None => None,
+            };
+            let state = RunState { partial, stage, ..RunState::default() };
+            for part in state.partial.iter().chain(state.stage.iter().map(|stage| &stage.c)) {
+                part.clear_in(queue)?;
+            }
+            Ok(self.counted(state))
+        };
+        let old = self.states.set(on, make)?;
+        self.extra.fetch_sub(old.map_or(0, |old| old.counted), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// A state whose memory is counted.
+    fn counted(&self, state: RunState) -> RunState {
+        let counted = state.bytes();
+        self.extra.fetch_add(counted, Ordering::Relaxed);
+        RunState { counted, ..state }
     }
 
     /// Whether the kernels of these operations need no compiling.

@@ -7,12 +7,13 @@ use windrow_kernels::combine::{Combine, CombineParams};
 use windrow_kernels::dense::Dense;
 use windrow_simt::GlobalPtr;
 
+use super::gpu::PlanShape;
 use super::part::{CutList, CutRows};
 use crate::device::{Device, DeviceBuffer, Queue};
 use crate::error::DeviceError;
 use crate::num::{index, narrow, wide};
 use crate::options::Precision;
-use crate::plan::{ArraySize, push, start};
+use crate::plan::{ArraySize, Scratch, push, start};
 
 /// What was cut, whose partial sums are added.
 pub(crate) struct SplitPart {
@@ -101,7 +102,7 @@ impl SplitRows {
 /// several launches add to it, and giving it a bias and an activation.
 pub(super) struct WideC {
     /// Every row of `C`, of `columns` sums.
-    pub(super) c: DeviceBuffer<u8>,
+    pub(super) c: Scratch,
     /// `[row, row, 1, 1]`: what makes [`Combine`] take them.
     pub(super) rows: DeviceBuffer<[u32; 4]>,
 }
@@ -120,7 +121,7 @@ impl WideC {
     pub(super) const COLUMNS: u32 = 64;
 
     pub(super) fn parts(&self) -> Wide {
-        let (c, rows) = (self.c.pointer().cast(), self.rows.pointer());
+        let (c, rows) = (self.c.pointer(), self.rows.pointer());
         Wide { c, rows, row_count: narrow(self.rows.len()), columns: Self::COLUMNS }
     }
 
@@ -136,12 +137,28 @@ impl WideC {
         precision.dtype().sum_bytes() * Self::COLUMNS
     }
 
-    pub(super) fn alloc(device: &Device, rows: usize, precision: Precision) -> Result<Self, DeviceError> {
+    /// Bytes of the sums.
+    pub(super) fn sum_bytes(PlanShape { rows, precision, .. }: PlanShape) -> u64 {
+        wide(rows) * u64::from(Self::row_bytes(precision))
+    }
+
+    /// Bytes that windrow allocated.
+    pub(super) fn bytes(&self) -> u64 {
+        self.c.owned_bytes() + self.rows.bytes()
+    }
+
+    /// The list of so many rows.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
+    pub(super) fn rows(device: &Device, rows: usize) -> Result<DeviceBuffer<[u32; 4]>, DeviceError> {
         let listed = try_collect((0..narrow(rows)).map(|row| [row, row, 1, 1]), "wide_c_rows")?;
-        Ok(Self {
-            c: DeviceBuffer::zeroed(device, rows * Self::row_bytes(precision) as usize, "wide_c")?,
-            rows: DeviceBuffer::named(device, &listed, "wide_c_rows")?,
-        })
+        DeviceBuffer::named(device, &listed, "wide_c_rows")
+    }
+
+    pub(super) fn alloc(device: &Device, rows: usize, precision: Precision) -> Result<Self, DeviceError> {
+        let bytes = rows * Self::row_bytes(precision) as usize;
+        Ok(Self { c: Scratch::zeroed(device, bytes, "wide_c")?, rows: Self::rows(device, rows)? })
     }
 }
 

@@ -23,7 +23,7 @@ use crate::with_element;
 /// Columns of a workspace, at least and at most; wider products run in blocks of columns.
 const CAPACITY: (usize, usize) = (8, 4096);
 /// What to do about a plan that needs more memory than it may take.
-const MEMORY_REMEDY: &str = "raise the limit, lower the width, or let a thread have more nonzeros";
+pub(super) const MEMORY_REMEDY: &str = "raise the limit, lower the width, or let a thread have more nonzeros";
 
 /// Options of a plan; made by [`Mttkrp::builder`](super::Mttkrp::builder).
 #[derive(Debug, Clone)]
@@ -177,6 +177,7 @@ impl<'a, V: Value> MttkrpBuilder<'a, V> {
             precision,
             device: device.clone(),
             body,
+            memory_limit: self.options.memory_limit,
             report,
         })
     }

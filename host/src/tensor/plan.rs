@@ -4,21 +4,24 @@ use std::fmt;
 
 use windrow_formats::Value;
 use windrow_formats::memory::try_zeroed;
+use windrow_simt::GlobalPtr;
 
+use super::builder::MEMORY_REMEDY;
 use super::host::HostMttkrp;
 use super::report::MttkrpReport;
 use crate::activation::Epilogue;
 use crate::dense::{DenseMut, DenseRef, MatRef};
-use crate::device::Device;
-use crate::element::{BySum, Element};
+use crate::device::{Device, DeviceBuffer, Stream};
+use crate::element::{BySum, Element, Real};
 use crate::error::TensorError;
 use crate::matrix::{DeviceMatrix, elements};
 use crate::options::Precision;
 use crate::plan::{
-    Bits, On, Rounded, check_count, check_device, check_element, check_index, check_ld, check_packed,
-    check_shape, factor, operand, output_on, with_sums,
+    Account, Bits, Budget, NewValues, On, Rounded, check_count, check_device, check_element, check_index,
+    check_ld, check_packed, check_shape, check_sums, factor, operand, output_on, with_sums,
 };
-use crate::spmm::{Budget, Finish, GpuPlan, Operands, SecondFactor};
+use crate::spmm::{Finish, GpuPlan, Operands, SecondFactor};
+use crate::view::{DeviceSlice, DeviceView, DeviceViewMut};
 use crate::with_element;
 
 /// A sparse tensor laid out for products `Y[i,:] ← α·Σ A[i,k,l]·(B[k,:] ⊙ C[l,:]) + β·Y[i,:]` on one device.
@@ -46,6 +49,7 @@ pub struct MttkrpPlan {
     pub(super) precision: Precision,
     pub(super) device: Device,
     pub(super) body: Body,
+    pub(super) memory_limit: Option<u64>,
     pub(super) report: MttkrpReport,
 }
 
@@ -165,12 +169,56 @@ impl MttkrpPlan {
         beta: T::Sum,
         y: &mut DeviceMatrix<O>,
     ) -> Result<(), TensorError> {
-        self.check_operands([b, c], y)?;
+        self.run_into_on(&self.device.stream(), alpha, [b.view(), c.view()], beta, y)
+    }
+
+    /// [`run_into`](Self::run_into) on a [`Stream`], for matrices in memory of any origin: a [`DeviceMatrix`], or
+    /// [what another library has allocated](DeviceView::from_raw). What is said of streams says how it is
+    /// [ordered](Stream#order-between-streams) with other work. The first run on a stream makes a workspace for it, if
+    /// slices are cut.
+    ///
+    /// # Errors
+    /// - those of [`run_into`](Self::run_into);
+    ///   [`PlanError::WrongDevice`](crate::PlanError::WrongDevice) for a stream of another device;
+    /// - [`PlanError::Overlap`](crate::PlanError::Overlap) if `y` has bytes in common with a factor;
+    /// - [`PlanError::MemoryLimit`](crate::PlanError::MemoryLimit) if there is no room for the stream's workspace;
+    /// - [`DeviceError::Captured`](crate::DeviceError::Captured) for what cannot be part of a
+    ///   [graph](Stream#graphs).
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Coo3, DenseRef, Device, DeviceMatrix, Mttkrp, Stream};
+    ///
+    /// let device = Device::best()?;
+    /// let tensor = Coo3::from_entries([2, 2, 1], [([0, 1, 0], 3.0f32)])?.to_csf([0, 1, 2])?;
+    /// let plan = Mttkrp::builder(&tensor).width(1).build(&device)?;
+    /// let b = DeviceMatrix::upload(&device, DenseRef::packed(&[1.0f32, 2.0], 2, 1)?)?;
+    /// let c = DeviceMatrix::upload(&device, DenseRef::packed(&[10.0f32], 1, 1)?)?;
+    /// let mut y = DeviceMatrix::<f32>::zeros(&device, 2, 1)?;
+    /// plan.run_into_on(&Stream::new(&device)?, 1.0, [b.view(), c.view()], 0.0, &mut y)?;
+    /// assert_eq!(y.download()?, [60.0, 0.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[expect(clippy::too_many_arguments, reason = "those of `run_into`, and where")]
+    pub fn run_into_on<'a, T: Element, O: Element<Sum = T::Sum>>(
+        &self,
+        on: &Stream,
+        alpha: T::Sum,
+        [b, c]: [DeviceView<'_, T>; 2],
+        beta: T::Sum,
+        y: impl Into<DeviceViewMut<'a, O>>,
+    ) -> Result<(), TensorError> {
+        let y = y.into();
+        check_device("the stream", on.device(), &self.device)?;
+        self.check_operands([b, c], y.as_view())?;
+        let to = y.bytes();
+        to.check_apart("Y", "B", b.bytes())?;
+        to.check_apart("Y", "C", c.bytes())?;
         match &self.body {
             Body::Cpu(tensor) => {
                 // All are in host memory: they are on the CPU, as was just checked.
                 let tensor = tensor.get::<HostMttkrp<T::Sum>>();
-                if let (Some(tensor), Some(b), Some(c), Some(y)) = (tensor, b.host(), c.host(), y.host_mut())
+                if let (Some(tensor), Some(b), Some(c), Some(y)) = (tensor, b.host(), c.host(), y.into_host())
                 {
                     tensor.run(alpha, [b, c], beta, y);
                 }
@@ -178,22 +226,23 @@ impl MttkrpPlan {
             }
             Body::Gpu(plan) => {
                 let remedy = "run the product in blocks of columns";
-                let stream = self.device.stream();
-                let on = On::of(&stream, &self.device, true)?;
+                let on = On::of(on, &self.device, b.is_owned() || c.is_owned() || y.is_owned())?;
                 let operands = Operands {
-                    b: b.buffer().address(),
+                    b: b.address(),
                     ldb: check_ld(b.ld())?,
                     column_major: false,
-                    second: Some(SecondFactor { address: c.buffer().address(), ld: check_ld(c.ld())? }),
-                    reads_vectors: true,
-                    c: y.buffer().address(),
+                    second: Some(SecondFactor { address: c.address(), ld: check_ld(c.ld())? }),
+                    reads_vectors: b.reads_vectors(to) && c.reads_vectors(to),
+                    c: y.address(),
                     ldc: check_ld(y.ld())?,
                     n: check_index("columns", y.cols(), u64::from(u32::MAX), remedy)?,
                     finish: Finish::of::<O>(&Epilogue::linear(alpha, beta)),
                 };
+                let budget = Budget { arrays: &self.report.arrays, limit: self.memory_limit };
                 // SAFETY: shapes, types and devices were checked; a `DeviceMatrix` holds all rows up to its leading
-                // dimension, and frees them after the work that was queued before; `y` is borrowed for itself.
-                unsafe { plan.run(&on, operands, Budget::UNLIMITED)? };
+                // dimension, and frees them after the work that was queued before; of other memory the views were
+                // promised that it lives. `y` has nothing in common with the others, and is borrowed for itself.
+                unsafe { plan.run(&on, operands, budget)? };
                 Ok(())
             }
         }
@@ -218,6 +267,66 @@ impl MttkrpPlan {
             Body::Gpu(plan) => plan.replace_values(&bits)?,
         }
         Ok(())
+    }
+
+    /// [`replace_values`](Self::replace_values) with values that are on the plan's device, without a way through the
+    /// host: the same values in the same places, bit for bit. On a GPU this queues a kernel and returns.
+    ///
+    /// # Errors
+    /// Those of [`replace_values_on`](Self::replace_values_on).
+    pub fn replace_values_from<S: Real>(&mut self, values: &DeviceBuffer<S>) -> Result<(), TensorError> {
+        self.replace_values_on(&self.device.stream(), values)
+    }
+
+    /// [`replace_values_from`](Self::replace_values_from) on a [`Stream`], with values in memory of any origin. Runs
+    /// that were asked for before, on whatever stream, still use the old values, later ones the new.
+    ///
+    /// # Errors
+    /// - [`PlanError::ValueCount`](crate::PlanError::ValueCount) unless there is one value for each entry,
+    ///   [`PlanError::WrongDevice`](crate::PlanError::WrongDevice) if they or the stream are elsewhere,
+    ///   [`PlanError::ElementType`](crate::PlanError::ElementType) unless they are f32, for a plan of that precision
+    ///   f64;
+    /// - on the first call [`PlanError::MemoryLimit`](crate::PlanError::MemoryLimit) if there is no room for an array
+    ///   that says where values belong;
+    /// - [`DeviceError::Captured`](crate::DeviceError::Captured) for a stream that is captured into a graph;
+    /// - [`PlanError::Device`](crate::PlanError::Device); the plan's values are then undefined until a replacement
+    ///   succeeds.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Coo3, Device, DeviceBuffer, Mttkrp, Stream};
+    ///
+    /// let device = Device::best()?;
+    /// let tensor = Coo3::from_entries([1, 2, 1], [([0, 1, 0], 3.0f32)])?.to_csf([0, 1, 2])?;
+    /// let mut plan = Mttkrp::builder(&tensor).width(1).build(&device)?;
+    /// plan.replace_values_on(&Stream::new(&device)?, &DeviceBuffer::from_slice(&device, &[5.0f32])?)?;
+    /// assert_eq!(plan.run(&[1.0, 2.0], &[10.0])?, [100.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn replace_values_on<'a, S: Real>(
+        &mut self,
+        on: &Stream,
+        values: impl Into<DeviceSlice<'a, S>>,
+    ) -> Result<(), TensorError> {
+        let values = values.into();
+        check_device("the stream", on.device(), &self.device)?;
+        check_device("the array of new values", values.device(), &self.device)?;
+        check_sums::<S>("the array of new values", self.precision)?;
+        check_count("the new values", values.len(), self.nnz)?;
+        match &mut self.body {
+            // They are in host memory: they are on the CPU, as was just checked.
+            Body::Cpu(_) => self.replace_values(values.host().unwrap_or_default()),
+            Body::Gpu(plan) => {
+                let on = On::of(on, &self.device, true)?;
+                let new = NewValues { first: GlobalPtr::from_address(values.address()), count: self.nnz };
+                let MttkrpReport { arrays, device_bytes, .. } = &mut self.report;
+                let account =
+                    Account { arrays, device_bytes, limit: self.memory_limit, remedy: MEMORY_REMEDY };
+                // SAFETY: length and device were checked; a buffer frees its memory after the work that was queued
+                // before, and of other memory the slice was promised that it lives.
+                unsafe { Ok(plan.replace_by(&on, new, None, account)?) }
+            }
+        }
     }
 
     /// What the plan is, what it holds and what it cost to make.
@@ -260,8 +369,8 @@ impl MttkrpPlan {
     /// Devices, types and shapes.
     pub(super) fn check_operands<T: Element, O: Element>(
         &self,
-        [b, c]: [&DeviceMatrix<T>; 2],
-        y: &DeviceMatrix<O>,
+        [b, c]: [DeviceView<'_, T>; 2],
+        y: DeviceView<'_, O>,
     ) -> Result<(), TensorError> {
         for (operand, device) in [("B", b.device()), ("C", c.device()), ("Y", y.device())] {
             check_device(operand, device, &self.device)?;

@@ -8,8 +8,8 @@ use windrow_formats::{Csf3, Csr, Value};
 use super::point::default_point;
 use super::slices::level_dims;
 use crate::dense::{DenseMut, MatRef};
-use crate::device::Device;
-use crate::element::Element;
+use crate::device::{Device, Stream};
+use crate::element::{Element, Real};
 use crate::error::{PlanError, SpmmError};
 use crate::matrix::DeviceMatrix;
 use crate::options::{Algorithm, Determinism, Precision};
@@ -17,6 +17,7 @@ use crate::parallelism::{AtomicParallelism, GroupLaunch};
 use crate::plan::{Verification, check_memory};
 use crate::profile::Profile;
 use crate::spmm::{MEMORY_REMEDY, Spmm, SpmmOptions, SpmmPlan, SpmmReport, cpu_arrays};
+use crate::view::{DeviceSlice, DeviceView, DeviceViewMut};
 
 /// Width that a plan is made for, unless told otherwise: a usual rank of a Tucker decomposition.
 const DEFAULT_WIDTH: usize = 32;
@@ -191,12 +192,49 @@ impl TtmPlan {
         self.product.run_into(alpha, b, beta, y)
     }
 
+    /// [`run_into`](Self::run_into) on a [`Stream`], for matrices in memory of any origin.
+    ///
+    /// # Errors
+    /// As [`SpmmPlan::run_into_on`].
+    #[expect(clippy::too_many_arguments, reason = "those of `run_into`, and where")]
+    pub fn run_into_on<'a, T: Element, O: Element<Sum = T::Sum>>(
+        &self,
+        on: &Stream,
+        alpha: T::Sum,
+        b: impl Into<DeviceView<'a, T>>,
+        beta: T::Sum,
+        y: impl Into<DeviceViewMut<'a, O>>,
+    ) -> Result<(), SpmmError> {
+        self.product.run_into_on(on, alpha, b, beta, y)
+    }
+
+    /// Makes and compiles what runs of this width on a stream would else make when they first come; `staged` for a `Y`
+    /// of bf16.
+    ///
+    /// # Errors
+    /// As [`SpmmPlan::prepare_on`].
+    pub fn prepare_on(&self, on: &Stream, width: usize, staged: bool) -> Result<(), SpmmError> {
+        self.product.prepare_on(on, width, staged)
+    }
+
     /// Puts new values in the places of the old, one for each entry in the order of the fibers.
     ///
     /// # Errors
     /// As [`SpmmPlan::replace_values`].
     pub fn replace_values<V: Value>(&mut self, values: &[V]) -> Result<(), SpmmError> {
         self.product.replace_values(values)
+    }
+
+    /// [`replace_values`](Self::replace_values) with values that are on the plan's device, on a [`Stream`].
+    ///
+    /// # Errors
+    /// As [`SpmmPlan::replace_values_on`].
+    pub fn replace_values_on<'a, S: Real>(
+        &mut self,
+        on: &Stream,
+        values: impl Into<DeviceSlice<'a, S>>,
+    ) -> Result<(), SpmmError> {
+        self.product.replace_values_on(on, values)
     }
 
     /// Compares `y` with the product, summed with twice f64's precision (α = 1, β = 0), every element, on the device

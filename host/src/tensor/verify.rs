@@ -68,7 +68,7 @@ impl MttkrpPlan {
             }
             .into());
         }
-        self.check_operands([b, c], y)?;
+        self.check_operands([b.view(), c.view()], y.view())?;
         let n = y.cols();
         let (b, c, y) = (multiplied(self.precision, b)?, multiplied(self.precision, c)?, y.download()?);
         let factors = [DenseRef::packed(&b, b_rows, n)?, DenseRef::packed(&c, c_rows, n)?];

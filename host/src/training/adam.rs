@@ -1,12 +1,16 @@
 //! The Adam optimiser: parameters follow their gradients by running means of these and of their squares.
 
 use rayon::prelude::*;
-use windrow_kernels::Variant;
 use windrow_kernels::training::AdamParams;
+use windrow_kernels::{Entry, Variant};
 
-use super::{check, extent, is_empty, launch, rows_mut, view};
-use crate::error::TrainingError;
+use super::operands::{Operands, entry, extent, is_empty, matrix};
+use super::rows_mut;
+use crate::device::{Queue, Stream};
+use crate::error::{DeviceError, PlanError, TrainingError};
 use crate::matrix::DeviceMatrix;
+use crate::plan::{Turn, start};
+use crate::view::{DeviceView, DeviceViewMut};
 
 /// The Adam optimiser (Kingma and Ba, 2015), as PyTorch has it, without weight decay:
 ///
@@ -16,6 +20,9 @@ use crate::matrix::DeviceMatrix;
 /// ```
 ///
 /// in step `t`, counted from 1, for a parameter `p` with gradient `g`. In f32; the same bits on every device.
+///
+/// The host counts these steps, and says the number of each to the device: what is to be captured into a graph, and
+/// launched again and again, is a step of [`CountedAdam`](super::CountedAdam).
 ///
 /// # Examples
 /// ```
@@ -55,6 +62,7 @@ pub struct Moments {
     first: DeviceMatrix<f32>,
     second: DeviceMatrix<f32>,
     steps: u32,
+    turn: Turn,
 }
 
 impl Moments {
@@ -64,7 +72,14 @@ impl Moments {
     /// [`PlanError::Device`](crate::PlanError::Device).
     pub fn of(parameter: &DeviceMatrix<f32>) -> Result<Self, TrainingError> {
         let zeros = || DeviceMatrix::zeros(parameter.device(), parameter.rows(), parameter.cols());
-        Ok(Self { first: zeros()?, second: zeros()?, steps: 0 })
+        Ok(Self { first: zeros()?, second: zeros()?, steps: 0, turn: Turn::default() })
+    }
+
+    /// `[m, v]`, to be changed by an operation that is queued by [`Turn::run`].
+    pub(super) fn means(&mut self) -> ([DeviceViewMut<'_, f32>; 2], &mut Turn) {
+        let Self { first, second, turn, .. } = self;
+        // SAFETY: `turn` orders all uses of both, which free their memory after the work.
+        (unsafe { [first.view_mut().lent(), second.view_mut().lent()] }, turn)
     }
 
     /// Steps that were made.
@@ -85,47 +100,51 @@ impl Adam {
         gradient: &DeviceMatrix<f32>,
         moments: &mut Moments,
     ) -> Result<(), TrainingError> {
-        let shape = (parameter.rows(), parameter.cols());
-        check("the gradient", gradient, parameter.device(), shape)?;
-        check("the mean of gradients", &moments.first, parameter.device(), shape)?;
+        self.step_on(&parameter.device().stream(), parameter, gradient, moments)
+    }
+
+    /// [`step`](Self::step) on a [`Stream`], for a parameter and a gradient in memory of any origin.
+    ///
+    /// # Errors
+    /// Those of [`step`](Self::step), and what is said of [streams](crate::training#streams), but that no such step can
+    /// be captured: every launch of the graph would be the same one.
+    pub fn step_on<'a>(
+        &self,
+        on: &Stream,
+        parameter: impl Into<DeviceViewMut<'a, f32>>,
+        gradient: impl Into<DeviceView<'a, f32>>,
+        moments: &mut Moments,
+    ) -> Result<(), TrainingError> {
         let steps = moments.steps.saturating_add(1);
-        if is_empty(parameter) {
+        let (means, turn) = moments.means();
+        let step = Step { parameter: parameter.into(), gradient: gradient.into(), means };
+        let operands = step.check(on)?;
+        if is_empty(step.gradient) {
             moments.steps = steps;
             return Ok(());
         }
-        let params = self.params(steps);
-        if let Some(machine) = parameter.device().machine() {
-            let params = AdamParams {
-                parameter: view(parameter)?,
-                gradient: view(gradient)?,
-                first: view(&moments.first)?,
-                second: view(&moments.second)?,
-                extent: extent(parameter)?,
-                ..params
-            };
-            // SAFETY: shapes and devices were checked; matrices free their memory after the work that was queued
-            // before; those that are written are borrowed for themselves.
-            unsafe { launch(machine, Variant::Adam, params.extent.threads(), 1, &params)? };
-            moments.steps = steps; // one that the device refused is none
-            return Ok(());
-        }
-        moments.steps = steps;
-        let (first, second) = (moments.first.host_mut(), moments.second.host_mut());
-        if let (Some(p), Some(g), Some(m), Some(v)) = (parameter.host_mut(), gradient.host(), first, second) {
-            rows_mut(p).zip(rows_mut(m)).zip(rows_mut(v)).for_each(|(((r, p), (_, m)), (_, v))| {
-                for (((p, m), v), &g) in p.iter_mut().zip(m).zip(v).zip(g.row(r)) {
-                    *m = params.beta1 * *m + params.rest1 * g;
-                    *v = params.beta2 * *v + params.rest2 * (g * g);
-                    *p -= params.step_size * *m / (v.sqrt() * params.correction + params.epsilon);
+        let numbers = self.params(steps);
+        match operands.queued()? {
+            Some(on) => {
+                if on.is_captured()? {
+                    let (what, remedy) = ("the number of one step of Adam", "take steps of `CountedAdam`");
+                    return Err(DeviceError::Captured { what, remedy }.into());
                 }
-            });
+                let (kernel, params) = (entry(Variant::Adam)?, step.params(numbers)?);
+                // SAFETY: shapes and devices were checked; matrices free their memory after the work that was queued
+                // before, and of other memory the views were promised that it lives; those that are written are
+                // borrowed for themselves.
+                turn.run(&on, [kernel], |queue| unsafe { launch(queue, kernel, &params) })?;
+            }
+            None => step.run_on_cpu(&numbers),
         }
+        moments.steps = steps; // one that the device refused is none
         Ok(())
     }
 
     /// The numbers of step `t`; powers are taken in f64.
     #[expect(clippy::cast_possible_truncation, reason = "factors of f32 arithmetic")]
-    fn params(&self, t: u32) -> AdamParams {
+    pub(super) fn params(&self, t: u32) -> AdamParams {
         let (beta1, beta2) = (f64::from(self.beta1), f64::from(self.beta2));
         let power = |beta: f64| beta.powf(f64::from(t));
         AdamParams {
@@ -139,4 +158,75 @@ impl Adam {
             ..bytemuck::Zeroable::zeroed()
         }
     }
+}
+
+/// The operands of a step.
+pub(super) struct Step<'a> {
+    pub(super) parameter: DeviceViewMut<'a, f32>,
+    pub(super) gradient: DeviceView<'a, f32>,
+    /// Of gradients and of their squares.
+    pub(super) means: [DeviceViewMut<'a, f32>; 2],
+}
+
+impl Step<'_> {
+    /// Checks them.
+    ///
+    /// # Errors
+    /// As for [`Operands`].
+    pub(super) fn check<'s>(&'s self, on: &'s Stream) -> Result<Operands<'s>, PlanError> {
+        let Self { parameter, gradient, means: [first, second] } = self;
+        let shape = (parameter.rows(), parameter.cols());
+        let mut operands = Operands::on(on, parameter.device())?;
+        operands.writes("the parameter", parameter, shape)?;
+        operands.reads("the gradient", *gradient, shape)?;
+        operands.writes("the mean of gradients", first, shape)?;
+        operands.writes("the mean of squares", second, shape)?;
+        Ok(operands)
+    }
+
+    /// What the kernel is told, with these numbers.
+    ///
+    /// # Errors
+    /// [`PlanError::TooLarge`].
+    pub(super) fn params(&self, numbers: AdamParams) -> Result<AdamParams, PlanError> {
+        let Self { parameter, gradient, means: [first, second] } = self;
+        Ok(AdamParams {
+            parameter: matrix(parameter.as_view())?,
+            gradient: matrix(*gradient)?,
+            first: matrix(first.as_view())?,
+            second: matrix(second.as_view())?,
+            extent: extent(*gradient)?,
+            ..numbers
+        })
+    }
+
+    /// The step where all of it is in host memory.
+    pub(super) fn run_on_cpu(self, numbers: &AdamParams) {
+        let Self { parameter, gradient, means } = self;
+        let [first, second] = means.map(DeviceViewMut::into_host);
+        if let (Some(p), Some(g), Some(m), Some(v)) = (parameter.into_host(), gradient.host(), first, second)
+        {
+            rows_mut(p).zip(rows_mut(m)).zip(rows_mut(v)).for_each(|(((r, p), (_, m)), (_, v))| {
+                for (((p, m), v), &g) in p.iter_mut().zip(m).zip(v).zip(g.row(r)) {
+                    *m = numbers.beta1 * *m + numbers.rest1 * g;
+                    *v = numbers.beta2 * *v + numbers.rest2 * (g * g);
+                    *p -= numbers.step_size * *m / (v.sqrt() * numbers.correction + numbers.epsilon);
+                }
+            });
+        }
+    }
+}
+
+/// Queues the kernel of a step.
+///
+/// # Safety
+/// `params` are of live matrices of the queue's machine until the work is done, those that are written used by nothing
+/// else meanwhile.
+pub(super) unsafe fn launch(
+    queue: &dyn Queue,
+    kernel: &'static Entry,
+    params: &AdamParams,
+) -> Result<(), DeviceError> {
+    // SAFETY: the caller's promise.
+    unsafe { start(queue, kernel, params.extent.threads(), 1, params) }
 }

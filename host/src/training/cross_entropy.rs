@@ -7,11 +7,14 @@ use windrow_formats::Value;
 use windrow_kernels::Variant;
 use windrow_kernels::training::{CrossEntropyParams, OUTCOMES};
 
-use super::{ColumnSums, check, counts, is_empty, launch, rows_mut, view};
-use crate::device::{Device, DeviceBuffer};
+use super::operands::{Operands, counts, entry, is_empty, matrix};
+use super::rows_mut;
+use super::sums::{Parts, Terms, host_sums};
+use crate::device::{Device, DeviceBuffer, Queue, Stream};
 use crate::error::TrainingError;
 use crate::matrix::DeviceMatrix;
-use crate::plan::check_count;
+use crate::plan::{On, Turn, check_count, start};
+use crate::view::{DeviceView, DeviceViewMut};
 
 /// Numbers for each row.
 const WIDTH: usize = OUTCOMES as usize;
@@ -60,7 +63,8 @@ pub struct CrossEntropy {
     outcomes: DeviceMatrix<f32>,
     /// The sums of `outcomes` over all rows.
     totals: DeviceMatrix<f32>,
-    sums: ColumnSums,
+    parts: Parts,
+    turn: Turn,
 }
 
 /// The loss of the last run of [`CrossEntropy`], and how many rows it predicts right.
@@ -101,7 +105,8 @@ impl CrossEntropy {
             weights: DeviceBuffer::named(device, weights, "weights")?,
             outcomes: DeviceMatrix::zeros(device, labels.len(), WIDTH)?,
             totals: DeviceMatrix::zeros(device, 1, WIDTH)?,
-            sums: ColumnSums::new(device, WIDTH)?,
+            parts: Parts::new(device, WIDTH)?,
+            turn: Turn::default(),
         })
     }
 
@@ -117,30 +122,33 @@ impl CrossEntropy {
         logits: &DeviceMatrix<f32>,
         gradient: &mut DeviceMatrix<f32>,
     ) -> Result<(), TrainingError> {
+        self.run_on(&logits.device().stream(), logits, gradient)
+    }
+
+    /// [`run`](Self::run) on a [`Stream`], for matrices in memory of any origin.
+    ///
+    /// # Errors
+    /// Those of [`run`](Self::run), and what is said of [streams](crate::training#streams).
+    pub fn run_on<'a>(
+        &mut self,
+        on: &Stream,
+        logits: impl Into<DeviceView<'a, f32>>,
+        gradient: impl Into<DeviceViewMut<'a, f32>>,
+    ) -> Result<(), TrainingError> {
+        let (logits, gradient) = (logits.into(), gradient.into());
         let shape = (self.labels.len(), self.classes);
-        check("the matrix of logits", logits, self.labels.device(), shape)?;
-        check("the gradient", gradient, self.labels.device(), shape)?;
+        let mut operands = Operands::on(on, self.labels.device())?;
+        operands.reads("the matrix of logits", logits, shape)?;
+        operands.writes("the gradient", &gradient, shape)?;
         if is_empty(logits) {
             return Ok(());
         }
-        if let Some(machine) = logits.device().machine() {
-            let (rows, cols) = counts(logits)?;
-            let params = CrossEntropyParams {
-                logits: view(logits)?,
-                gradient: view(gradient)?,
-                labels: self.labels.pointer(),
-                weights: self.weights.pointer(),
-                outcomes: self.outcomes.buffer().pointer().cast(),
-                rows,
-                cols,
-            };
-            // SAFETY: shapes and devices were checked, labels when they came; the matrices free their memory after the
-            // work that was queued before; the gradient is borrowed for itself, the outcomes are this value's own,
-            // whose rows of four begin at multiples of 16 bytes.
-            unsafe { launch(machine, Variant::CrossEntropy, u64::from(rows), 1, &params)? };
-        } else if let (Some(x), Some(g), Some(outcomes), Some(labels), Some(weights)) = (
+        if let Some(on) = operands.queued()? {
+            return self.queue(&on, logits, gradient.as_view());
+        }
+        if let (Some(x), Some(g), Some(outcomes), Some(labels), Some(weights)) = (
             logits.host(),
-            gradient.host_mut(),
+            gradient.into_host(),
             self.outcomes.host_mut(),
             self.labels.host(),
             self.weights.host(),
@@ -150,14 +158,53 @@ impl CrossEntropy {
                 outcome.copy_from_slice(&row.run(g));
             });
         }
-        self.sums.sum(&self.outcomes, &mut self.totals)
+        if let (Some(outcomes), Some(totals)) = (self.outcomes.host(), self.totals.host_mut()) {
+            let sums = host_sums(outcomes, None)?;
+            totals.into_data().iter_mut().zip(sums).for_each(|(total, sum)| *total = f32::from_f64(sum));
+        }
+        Ok(())
     }
 
-    /// What the last [`run`](Self::run) found; waits for it.
+    /// Queues the kernels for matrices with elements, which were checked; the gradient is written.
+    fn queue(
+        &mut self,
+        on: &On<'_>,
+        logits: DeviceView<'_, f32>,
+        gradient: DeviceView<'_, f32>,
+    ) -> Result<(), TrainingError> {
+        let (rows, cols) = counts(logits)?;
+        let params = CrossEntropyParams {
+            logits: matrix(logits)?,
+            gradient: matrix(gradient)?,
+            labels: self.labels.pointer(),
+            weights: self.weights.pointer(),
+            outcomes: self.outcomes.buffer().pointer().cast(),
+            rows,
+            cols,
+        };
+        let (terms, totals) = (Terms::of(self.outcomes.view(), None)?, matrix(self.totals.view())?);
+        let entries = [entry(Variant::CrossEntropy)?, entry(Variant::ColumnSums)?];
+        let Self { parts, turn, .. } = self;
+        // SAFETY: shapes and devices were checked, labels when they came; the matrices free their memory after the work
+        // that was queued before, and of other memory the views were promised that it lives; the gradient is borrowed
+        // for itself, the outcomes are this value's own, whose rows of four begin at multiples of 16 bytes, and so are
+        // their sums.
+        let queue = |queue: &dyn Queue| unsafe {
+            start(queue, entries[0], u64::from(rows), 1, &params)?;
+            parts.queue(queue, entries[1], terms, totals)
+        };
+        Ok(turn.run(on, entries, queue)?)
+    }
+
+    /// What the last [`run`](Self::run) found, on whatever stream it was; waits for it. Who launches a graph of runs
+    /// waits for its stream first.
     ///
     /// # Errors
     /// [`PlanError::Device`](crate::PlanError::Device).
     pub fn outcome(&self) -> Result<Outcome, TrainingError> {
+        if let Some(machine) = self.labels.device().machine() {
+            self.turn.before_reading(&**machine.own())?;
+        }
         let totals = self.totals.download()?;
         #[expect(
             clippy::cast_possible_truncation,

@@ -11,7 +11,7 @@
 //! | [`CrossEntropy`] | softmax cross-entropy of logits with weights of rows, its gradient, what is predicted right |
 //! | [`normalize_rows`], [`normalize_rows_backward`] | rows of length 1, and the gradient |
 //! | [`ColumnSums`] | `Σ x[r]`, the gradient of a bias, and `Σ x ⊙ y` |
-//! | [`Adam`] | a step of the optimiser |
+//! | [`Adam`], [`CountedAdam`] | a step of the optimiser, counted by the host, or by the device |
 //!
 //! Matrices are f32, row-major, of any leading dimension, on a CPU, a GPU or the emulator of one; a bias is a matrix of
 //! one row. On a GPU the functions queue kernels and return, and allocate nothing; what makes something ([`new`] of the
@@ -28,6 +28,16 @@
 //! - [`PlanError::TooLarge`](crate::PlanError::TooLarge) for about 2³² rows, columns or elements from row to row on a
 //!   GPU;
 //! - [`PlanError::Device`](crate::PlanError::Device).
+//!
+//! # Streams
+//! What ends in `_on` is done on a [`Stream`](crate::Stream), for operands in memory of any origin, and
+//! [ordered](crate::Stream#order-between-streams) with other work as is said there; memory that a value keeps for
+//! itself, such as partial sums, is in order whatever streams it is used on. It may be captured into a
+//! [graph](crate::Stream#graphs) with operands that are lent, after it was done once on the same stream; all but
+//! [`Adam::step_on`] may, of which [`CountedAdam`] is the one for graphs. Refused are, beside what is said above:
+//! - [`PlanError::WrongDevice`](crate::PlanError::WrongDevice) for a stream of another device;
+//! - [`PlanError::Overlap`](crate::PlanError::Overlap) if what is written has bytes in common with another operand;
+//! - [`DeviceError::Captured`](crate::DeviceError::Captured) for what cannot be part of a graph.
 //!
 //! # Examples
 //! ```
@@ -49,82 +59,31 @@
 //! ```
 
 mod adam;
+mod counted;
 mod cross_entropy;
 mod normalize;
+mod operands;
 mod pointwise;
 mod sums;
 
 pub use adam::{Adam, Moments};
+pub use counted::{CountedAdam, CountedStep};
 pub use cross_entropy::{CrossEntropy, Outcome};
-pub use normalize::{MIN_NORM, normalize_rows, normalize_rows_backward};
-pub use pointwise::{add_bias, add_bias_relu, relu, relu_backward, round_into};
+pub use normalize::{
+    MIN_NORM, normalize_rows, normalize_rows_backward, normalize_rows_backward_on, normalize_rows_on,
+};
+pub use pointwise::{
+    add_bias, add_bias_on, add_bias_relu, add_bias_relu_on, relu, relu_backward, relu_backward_on, relu_on,
+    round_into, round_into_on,
+};
 pub use sums::ColumnSums;
 
 use crate::dense::DenseMut;
-use crate::device::{Device, Machine};
-use crate::error::{DeviceError, TrainingError};
-use crate::matrix::DeviceMatrix;
-use crate::num::wide;
-use crate::plan::{MAX_INDEX, check_device, check_index, check_ld, check_shape, start};
-use bytemuck::Pod;
 use rayon::prelude::*;
 use windrow_formats::Value;
-use windrow_kernels::Variant;
-use windrow_kernels::training::{Extent, Matrix};
 
 /// Elements that are worth a task of their own on the CPU.
 const TASK_ELEMENTS: usize = 1 << 14;
-
-/// Whether `operand` has this shape and is on `device`.
-fn check<T: Value>(
-    operand: &'static str,
-    matrix: &DeviceMatrix<T>,
-    device: &Device,
-    expected: (usize, usize),
-) -> Result<(), TrainingError> {
-    check_device(operand, matrix.device(), device)?;
-    Ok(check_shape(operand, (matrix.rows(), matrix.cols()), expected)?)
-}
-
-fn is_empty<T: Value>(matrix: &DeviceMatrix<T>) -> bool {
-    matrix.rows() == 0 || matrix.cols() == 0
-}
-
-/// A matrix with elements as kernels take it.
-fn view<T: Value>(matrix: &DeviceMatrix<T>) -> Result<Matrix, TrainingError> {
-    let (data, ld) = (matrix.buffer().pointer(), check_ld(matrix.ld())?);
-    let vectors = data.address().is_multiple_of(4 * wide(size_of::<T>())) && ld.is_multiple_of(4);
-    Ok(Matrix { data: data.cast(), ld, vectors: u32::from(vectors) })
-}
-
-/// Rows and columns as kernels take them.
-fn counts<T: Value>(matrix: &DeviceMatrix<T>) -> Result<(u32, u32), TrainingError> {
-    let count = |what, found| check_index(what, found, MAX_INDEX, "divide the matrix");
-    Ok((count("rows", matrix.rows())?, count("columns", matrix.cols())?))
-}
-
-/// How the elements are dealt out to threads.
-fn extent<T: Value>(matrix: &DeviceMatrix<T>) -> Result<Extent, TrainingError> {
-    let (rows, cols) = counts(matrix)?;
-    Ok(Extent::of(rows, cols))
-}
-
-/// Queues an entry over `units` units of work and `columns` columns.
-///
-/// # Safety
-/// `params` keep the entry's obligations, and what they point to is live memory of the machine until the work is done.
-unsafe fn launch<P: Pod>(
-    machine: &dyn Machine,
-    variant: Variant,
-    units: u64,
-    columns: u32,
-    params: &P,
-) -> Result<(), TrainingError> {
-    let entry = windrow_kernels::entry(variant).ok_or(DeviceError::MissingEntry { name: "training" })?;
-    // SAFETY: the caller promises that the params are the entry's and point to live memory of the machine.
-    unsafe { start(&**machine.own(), entry, units, columns, params)? };
-    Ok(())
-}
 
 /// The rows of a matrix in host memory that has elements, each a task's, with its number.
 fn rows_mut<T: Value>(matrix: DenseMut<'_, T>) -> impl IndexedParallelIterator<Item = (usize, &mut [T])> {

@@ -4,12 +4,14 @@ use rayon::prelude::*;
 use windrow_formats::Value;
 use windrow_kernels::Variant;
 use windrow_kernels::training::{NormalizeRowsGradParams, NormalizeRowsParams};
+use windrow_simt::GlobalPtr;
 
-use super::{check, counts, is_empty, launch, rows_mut, view};
-use crate::device::DeviceBuffer;
+use super::operands::{Operands, counts, is_empty, launch, matrix};
+use super::rows_mut;
+use crate::device::{DeviceBuffer, Stream};
 use crate::error::TrainingError;
 use crate::matrix::DeviceMatrix;
-use crate::plan::{check_count, check_device};
+use crate::view::{DeviceSlice, DeviceSliceMut, DeviceView, DeviceViewMut};
 
 /// Rows that are no longer than this have no direction.
 pub const MIN_NORM: f32 = 1e-12;
@@ -47,28 +49,37 @@ pub fn normalize_rows(
     y: &mut DeviceMatrix<f32>,
     inverse_norms: &mut DeviceBuffer<f32>,
 ) -> Result<(), TrainingError> {
-    check("the normalised matrix", y, x.device(), (x.rows(), x.cols()))?;
-    check_norms(x, inverse_norms)?;
+    normalize_rows_on(&x.device().stream(), x, y, inverse_norms)
+}
+
+/// [`normalize_rows`] on a [`Stream`], for matrices and an array in memory of any origin.
+///
+/// # Errors
+/// Those of [`normalize_rows`], and what is said of [streams](crate::training#streams).
+pub fn normalize_rows_on<'a>(
+    on: &Stream,
+    x: impl Into<DeviceView<'a, f32>>,
+    y: impl Into<DeviceViewMut<'a, f32>>,
+    inverse_norms: impl Into<DeviceSliceMut<'a, f32>>,
+) -> Result<(), TrainingError> {
+    let (x, y, inverse_norms) = (x.into(), y.into(), inverse_norms.into());
+    let mut operands = Operands::on(on, x.device())?;
+    operands.reads("the matrix", x, (x.rows(), x.cols()))?;
+    operands.writes("the normalised matrix", &y, (x.rows(), x.cols()))?;
+    operands.writes_array("the inverse norms", &inverse_norms, x.rows())?;
     if is_empty(x) {
         return Ok(());
     }
-    if let Some(machine) = x.device().machine() {
+    if let Some(on) = operands.queued()? {
         let (rows, cols) = counts(x)?;
-        let inverse_norms = inverse_norms.pointer();
-        let params = NormalizeRowsParams {
-            x: view(x)?,
-            y: view(y)?,
-            inverse_norms,
-            rows,
-            cols,
-            epsilon: MIN_NORM,
-            reserved: 0,
-        };
-        // SAFETY: shapes and devices were checked; matrices free their memory after the work that was queued before;
-        // what is written is borrowed for itself.
-        return unsafe { launch(machine, Variant::NormalizeRows, u64::from(rows), 1, &params) };
+        let inverse_norms = GlobalPtr::from_address(inverse_norms.address());
+        let (x, y) = (matrix(x)?, matrix(y.as_view())?);
+        let params = NormalizeRowsParams { x, y, inverse_norms, rows, cols, epsilon: MIN_NORM, reserved: 0 };
+        // SAFETY: shapes and devices were checked; matrices free their memory after the work that was queued before,
+        // and of other memory the views were promised that it lives; what is written is borrowed for itself.
+        return unsafe { launch(&on, Variant::NormalizeRows, u64::from(rows), &params) };
     }
-    if let (Some(x), Some(y), Some(inverse_norms)) = (x.host(), y.host_mut(), inverse_norms.host_mut()) {
+    if let (Some(x), Some(y), Some(inverse_norms)) = (x.host(), y.into_host(), inverse_norms.into_host()) {
         rows_mut(y).zip(inverse_norms).for_each(|((r, y), inverse)| {
             let norm = f32::from_f64(dot(x.row(r), x.row(r)).sqrt());
             *inverse = if norm <= MIN_NORM { 0.0 } else { 1.0 / norm };
@@ -90,30 +101,48 @@ pub fn normalize_rows_backward(
     gradient: &DeviceMatrix<f32>,
     out: &mut DeviceMatrix<f32>,
 ) -> Result<(), TrainingError> {
+    let normalized = (y.view(), inverse_norms.view());
+    normalize_rows_backward_on(&y.device().stream(), scale, normalized, gradient, out)
+}
+
+/// [`normalize_rows_backward`] on a [`Stream`], for matrices and an array in memory of any origin.
+///
+/// # Errors
+/// Those of [`normalize_rows_backward`], and what is said of [streams](crate::training#streams).
+pub fn normalize_rows_backward_on<'a>(
+    on: &Stream,
+    scale: f32,
+    (y, inverse_norms): (DeviceView<'_, f32>, DeviceSlice<'_, f32>),
+    gradient: impl Into<DeviceView<'a, f32>>,
+    out: impl Into<DeviceViewMut<'a, f32>>,
+) -> Result<(), TrainingError> {
+    let (gradient, out) = (gradient.into(), out.into());
     let shape = (y.rows(), y.cols());
-    check("the gradient", gradient, y.device(), shape)?;
-    check("the result", out, y.device(), shape)?;
-    check_norms(y, inverse_norms)?;
+    let mut operands = Operands::on(on, y.device())?;
+    operands.reads("the normalised matrix", y, shape)?;
+    operands.reads("the gradient", gradient, shape)?;
+    operands.writes("the result", &out, shape)?;
+    operands.reads_array("the inverse norms", inverse_norms, y.rows())?;
     if is_empty(y) {
         return Ok(());
     }
-    if let Some(machine) = y.device().machine() {
+    if let Some(on) = operands.queued()? {
         let (rows, cols) = counts(y)?;
         let params = NormalizeRowsGradParams {
-            y: view(y)?,
-            gradient: view(gradient)?,
-            out: view(out)?,
-            inverse_norms: inverse_norms.pointer(),
+            y: matrix(y)?,
+            gradient: matrix(gradient)?,
+            out: matrix(out.as_view())?,
+            inverse_norms: GlobalPtr::from_address(inverse_norms.address()),
             rows,
             cols,
             scale,
             reserved: 0,
         };
-        // SAFETY: as in `normalize_rows`.
-        return unsafe { launch(machine, Variant::NormalizeRowsGrad, u64::from(rows), 1, &params) };
+        // SAFETY: as in `normalize_rows_on`.
+        return unsafe { launch(&on, Variant::NormalizeRowsGrad, u64::from(rows), &params) };
     }
     if let (Some(y), Some(g), Some(out), Some(inverse_norms)) =
-        (y.host(), gradient.host(), out.host_mut(), inverse_norms.host())
+        (y.host(), gradient.host(), out.into_host(), inverse_norms.host())
     {
         rows_mut(out).zip(inverse_norms).for_each(|((r, out), inverse)| {
             let along = f32::from_f64(dot(y.row(r), g.row(r)));
@@ -124,11 +153,6 @@ pub fn normalize_rows_backward(
         });
     }
     Ok(())
-}
-
-fn check_norms(matrix: &DeviceMatrix<f32>, inverse_norms: &DeviceBuffer<f32>) -> Result<(), TrainingError> {
-    check_device("the array of inverse norms", inverse_norms.device(), matrix.device())?;
-    Ok(check_count("the inverse norms", inverse_norms.len(), matrix.rows())?)
 }
 
 fn dot(a: &[f32], b: &[f32]) -> f64 {

@@ -6,18 +6,33 @@ use windrow_kernels::Variant;
 use windrow_kernels::training::{Matrix, PointwiseParams};
 use windrow_simt::GlobalPtr;
 
-use super::{check, extent, is_empty, launch, rows_mut, view};
+use super::operands::{Operands, extent, is_empty, launch, matrix};
+use super::rows_mut;
+use crate::device::Stream;
 use crate::element::Element;
 use crate::error::TrainingError;
 use crate::matrix::DeviceMatrix;
 use crate::options::Precision;
+use crate::view::{DeviceView, DeviceViewMut};
 
 /// `x ← x + b`: the one row of `bias` added to each row.
 ///
 /// # Errors
 /// See [`training`](crate::training#errors): `bias` is 1 × n for an `x` of m × n.
 pub fn add_bias(x: &mut DeviceMatrix<f32>, bias: &DeviceMatrix<f32>) -> Result<(), TrainingError> {
-    forward(x, Some(bias), false)
+    add_bias_on(&x.device().stream(), x, bias)
+}
+
+/// [`add_bias`] on a [`Stream`], for matrices in memory of any origin.
+///
+/// # Errors
+/// Those of [`add_bias`], and what is said of [streams](crate::training#streams).
+pub fn add_bias_on<'a>(
+    on: &Stream,
+    x: impl Into<DeviceViewMut<'a, f32>>,
+    bias: impl Into<DeviceView<'a, f32>>,
+) -> Result<(), TrainingError> {
+    forward(on, x.into(), Some(bias.into()), false)
 }
 
 /// `x ← max(x + b, 0)`.
@@ -25,7 +40,19 @@ pub fn add_bias(x: &mut DeviceMatrix<f32>, bias: &DeviceMatrix<f32>) -> Result<(
 /// # Errors
 /// As for [`add_bias`].
 pub fn add_bias_relu(x: &mut DeviceMatrix<f32>, bias: &DeviceMatrix<f32>) -> Result<(), TrainingError> {
-    forward(x, Some(bias), true)
+    add_bias_relu_on(&x.device().stream(), x, bias)
+}
+
+/// [`add_bias_relu`] on a [`Stream`], for matrices in memory of any origin.
+///
+/// # Errors
+/// As for [`add_bias_on`].
+pub fn add_bias_relu_on<'a>(
+    on: &Stream,
+    x: impl Into<DeviceViewMut<'a, f32>>,
+    bias: impl Into<DeviceView<'a, f32>>,
+) -> Result<(), TrainingError> {
+    forward(on, x.into(), Some(bias.into()), true)
 }
 
 /// `x ← max(x, 0)`.
@@ -33,29 +60,41 @@ pub fn add_bias_relu(x: &mut DeviceMatrix<f32>, bias: &DeviceMatrix<f32>) -> Res
 /// # Errors
 /// See [`training`](crate::training#errors).
 pub fn relu(x: &mut DeviceMatrix<f32>) -> Result<(), TrainingError> {
-    forward(x, None, true)
+    relu_on(&x.device().stream(), x)
+}
+
+/// [`relu`] on a [`Stream`], for a matrix in memory of any origin.
+///
+/// # Errors
+/// What is said of [streams](crate::training#streams).
+pub fn relu_on<'a>(on: &Stream, x: impl Into<DeviceViewMut<'a, f32>>) -> Result<(), TrainingError> {
+    forward(on, x.into(), None, true)
 }
 
 fn forward(
-    x: &mut DeviceMatrix<f32>,
-    bias: Option<&DeviceMatrix<f32>>,
+    on: &Stream,
+    x: DeviceViewMut<'_, f32>,
+    bias: Option<DeviceView<'_, f32>>,
     rectify: bool,
 ) -> Result<(), TrainingError> {
+    let mut operands = Operands::on(on, x.device())?;
+    operands.writes("the matrix", &x, (x.rows(), x.cols()))?;
     if let Some(bias) = bias {
-        check("the bias", bias, x.device(), (1, x.cols()))?;
+        operands.reads("the bias", bias, (1, x.cols()))?;
     }
-    if is_empty(x) {
+    if is_empty(x.as_view()) {
         return Ok(());
     }
-    if let Some(machine) = x.device().machine() {
-        let bias = bias.map_or(GlobalPtr::NULL, |bias| bias.buffer().pointer());
-        let params = PointwiseParams { out: view(x)?, bias, rectify: rectify.into(), ..reading(x)? };
-        // SAFETY: shapes and devices were checked; matrices free their memory after the work that was queued before;
-        // `x` is borrowed for itself.
-        return unsafe { launch(machine, Variant::Pointwise, params.extent.threads(), 1, &params) };
+    if let Some(on) = operands.queued()? {
+        let bias = bias.map_or(GlobalPtr::NULL, |bias| GlobalPtr::from_address(bias.address()));
+        let out = matrix(x.as_view())?;
+        let params = PointwiseParams { out, bias, rectify: rectify.into(), ..reading(x.as_view())? };
+        // SAFETY: shapes and devices were checked; matrices free their memory after the work that was queued before,
+        // and of other memory the views were promised that it lives; `x` is borrowed for itself.
+        return unsafe { launch(&on, Variant::Pointwise, params.extent.threads(), &params) };
     }
     let bias = bias.and_then(|bias| Some(bias.host()?.row(0)));
-    if let Some(x) = x.host_mut() {
+    if let Some(x) = x.into_host() {
         rows_mut(x).for_each(|(_, row)| {
             if let Some(bias) = bias {
                 row.iter_mut().zip(bias).for_each(|(x, b)| *x += b);
@@ -74,16 +113,33 @@ fn forward(
 /// # Errors
 /// See [`training`](crate::training#errors): both have the same shape.
 pub fn relu_backward(gradient: &mut DeviceMatrix<f32>, y: &DeviceMatrix<f32>) -> Result<(), TrainingError> {
-    check("the result of ReLU", y, gradient.device(), (gradient.rows(), gradient.cols()))?;
-    if is_empty(gradient) {
+    relu_backward_on(&gradient.device().stream(), gradient, y)
+}
+
+/// [`relu_backward`] on a [`Stream`], for matrices in memory of any origin.
+///
+/// # Errors
+/// Those of [`relu_backward`], and what is said of [streams](crate::training#streams).
+pub fn relu_backward_on<'a>(
+    on: &Stream,
+    gradient: impl Into<DeviceViewMut<'a, f32>>,
+    y: impl Into<DeviceView<'a, f32>>,
+) -> Result<(), TrainingError> {
+    let (gradient, y) = (gradient.into(), y.into());
+    let shape = (gradient.rows(), gradient.cols());
+    let mut operands = Operands::on(on, gradient.device())?;
+    operands.writes("the gradient", &gradient, shape)?;
+    operands.reads("the result of ReLU", y, shape)?;
+    if is_empty(y) {
         return Ok(());
     }
-    if let Some(machine) = gradient.device().machine() {
-        let params = PointwiseParams { out: view(gradient)?, gate: view(y)?, ..reading(gradient)? };
+    if let Some(on) = operands.queued()? {
+        let out = matrix(gradient.as_view())?;
+        let params = PointwiseParams { out, gate: matrix(y)?, ..reading(gradient.as_view())? };
         // SAFETY: as in `forward`.
-        return unsafe { launch(machine, Variant::Pointwise, params.extent.threads(), 1, &params) };
+        return unsafe { launch(&on, Variant::Pointwise, params.extent.threads(), &params) };
     }
-    if let (Some(gradient), Some(y)) = (gradient.host_mut(), y.host()) {
+    if let (Some(gradient), Some(y)) = (gradient.into_host(), y.host()) {
         rows_mut(gradient).for_each(|(r, row)| zero_where(row, |_, c| y.row(r)[c] <= 0.0));
     }
     Ok(())
@@ -113,23 +169,38 @@ pub fn round_into<T: Element<Sum = f32>>(
     from: &DeviceMatrix<f32>,
     to: &mut DeviceMatrix<T>,
 ) -> Result<(), TrainingError> {
-    check("the rounded matrix", to, from.device(), (from.rows(), from.cols()))?;
+    round_into_on(&from.device().stream(), scale, from, to)
+}
+
+/// [`round_into`] on a [`Stream`], for matrices in memory of any origin.
+///
+/// # Errors
+/// Those of [`round_into`], and what is said of [streams](crate::training#streams).
+pub fn round_into_on<'a, T: Element<Sum = f32>>(
+    on: &Stream,
+    scale: f32,
+    from: impl Into<DeviceView<'a, f32>>,
+    to: impl Into<DeviceViewMut<'a, T>>,
+) -> Result<(), TrainingError> {
+    let (from, to) = (from.into(), to.into());
+    let shape = (from.rows(), from.cols());
+    let mut operands = Operands::on(on, from.device())?;
+    operands.reads("the matrix", from, shape)?;
+    operands.writes("the rounded matrix", &to, shape)?;
     if is_empty(from) {
         return Ok(());
     }
-    if let Some(machine) = from.device().machine() {
-        let reading = PointwiseParams { scale, ..reading(from)? };
+    if let Some(on) = operands.queued()? {
+        let (reading, written) = (PointwiseParams { scale, ..reading(from)? }, matrix(to.as_view())?);
         let params = match T::PRECISION {
-            Precision::F16 => PointwiseParams { rounded: view(to)?, ..reading },
-            Precision::Bf16 => PointwiseParams { rounded: view(to)?, rounds_to_bf16: 1, ..reading },
-            Precision::F32 | Precision::Tf32 | Precision::F64 => {
-                PointwiseParams { out: view(to)?, ..reading }
-            }
+            Precision::F16 => PointwiseParams { rounded: written, ..reading },
+            Precision::Bf16 => PointwiseParams { rounded: written, rounds_to_bf16: 1, ..reading },
+            Precision::F32 | Precision::Tf32 | Precision::F64 => PointwiseParams { out: written, ..reading },
         };
         // SAFETY: as in `forward`; what is written has elements of the type that the params name.
-        return unsafe { launch(machine, Variant::Pointwise, params.extent.threads(), 1, &params) };
+        return unsafe { launch(&on, Variant::Pointwise, params.extent.threads(), &params) };
     }
-    if let (Some(from), Some(to)) = (from.host(), to.host_mut()) {
+    if let (Some(from), Some(to)) = (from.host(), to.into_host()) {
         rows_mut(to).for_each(|(r, row)| {
             row.iter_mut()
                 .zip(from.row(r))
@@ -140,9 +211,9 @@ pub fn round_into<T: Element<Sum = f32>>(
 }
 
 /// Params that read `x` and write nothing.
-fn reading(x: &DeviceMatrix<f32>) -> Result<PointwiseParams, TrainingError> {
+fn reading(x: DeviceView<'_, f32>) -> Result<PointwiseParams, TrainingError> {
     Ok(PointwiseParams {
-        x: view(x)?,
+        x: matrix(x)?,
         gate: Matrix::NONE,
         out: Matrix::NONE,
         rounded: Matrix::NONE,

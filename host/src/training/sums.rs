@@ -3,15 +3,18 @@
 use rayon::prelude::*;
 use windrow_formats::memory::try_zeroed;
 use windrow_formats::{OutOfMemory, Value};
-use windrow_kernels::Variant;
 use windrow_kernels::training::{ColumnSumsParams, Matrix};
+use windrow_kernels::{Entry, Variant};
+use windrow_simt::GlobalPtr;
 
-use super::{check, counts, is_empty, launch, view};
+use super::operands::{Operands, counts, entry, is_empty, matrix};
 use crate::dense::DenseRef;
-use crate::device::Device;
-use crate::error::TrainingError;
+use crate::device::{Device, Queue, Stream};
+use crate::error::{DeviceError, TrainingError};
 use crate::matrix::DeviceMatrix;
-use crate::num::narrow;
+use crate::num::{narrow, wide};
+use crate::plan::{Turn, start};
+use crate::view::{DeviceView, DeviceViewMut};
 
 /// Chunks of rows that are added up side by side, at most.
 const MOST_CHUNKS: usize = 1024;
@@ -26,10 +29,27 @@ const LEAST_ROWS: usize = 64;
 /// On the CPU sums are taken in f64 and rounded.
 #[derive(Debug)]
 pub struct ColumnSums {
+    parts: Parts,
+    turn: Turn,
+}
+
+/// Memory for parts of sums.
+#[derive(Debug)]
+pub(super) struct Parts {
     /// A row for each chunk.
     partial: DeviceMatrix<f32>,
     /// The sums of columns of products.
     columns: DeviceMatrix<f32>,
+}
+
+/// What is added up on a machine that runs kernels.
+#[derive(Clone, Copy)]
+pub(super) struct Terms {
+    pub(super) x: Matrix,
+    /// What is multiplied first, or none.
+    pub(super) y: Matrix,
+    pub(super) rows: u32,
+    pub(super) cols: u32,
 }
 
 impl ColumnSums {
@@ -38,9 +58,7 @@ impl ColumnSums {
     /// # Errors
     /// [`PlanError::TooLarge`](crate::PlanError::TooLarge), [`PlanError::Device`](crate::PlanError::Device).
     pub fn new(device: &Device, most_cols: usize) -> Result<Self, TrainingError> {
-        let chunks = if device.machine().is_some() { MOST_CHUNKS } else { 0 };
-        let partial = DeviceMatrix::zeros(device, chunks, most_cols)?;
-        Ok(Self { partial, columns: DeviceMatrix::zeros(device, 1, most_cols)? })
+        Ok(Self { parts: Parts::new(device, most_cols)?, turn: Turn::default() })
     }
 
     /// `out[c] ← Σ x[r, c]` over all rows `r`: the gradient of a bias from that of what it was added to.
@@ -52,9 +70,44 @@ impl ColumnSums {
     /// # Errors
     /// See [`training`](crate::training#errors).
     pub fn sum(&mut self, x: &DeviceMatrix<f32>, out: &mut DeviceMatrix<f32>) -> Result<(), TrainingError> {
-        check("the sums", out, x.device(), (1, x.cols()))?;
-        self.check_width(x)?;
-        self.columns_into(x, None, out)
+        self.sum_on(&x.device().stream(), x, out)
+    }
+
+    /// [`sum`](Self::sum) on a [`Stream`], for matrices in memory of any origin.
+    ///
+    /// # Errors
+    /// Those of [`sum`](Self::sum), and what is said of [streams](crate::training#streams).
+    pub fn sum_on<'a>(
+        &mut self,
+        on: &Stream,
+        x: impl Into<DeviceView<'a, f32>>,
+        out: impl Into<DeviceViewMut<'a, f32>>,
+    ) -> Result<(), TrainingError> {
+        let (x, out) = (x.into(), out.into());
+        let mut operands = Operands::on(on, self.device())?;
+        operands.reads("the matrix", x, (x.rows(), self.width_of(x)))?;
+        operands.writes("the sums", &out, (1, x.cols()))?;
+        let Self { parts, turn } = self;
+        if let Some(on) = operands.queued()? {
+            let kernel = entry(Variant::ColumnSums)?;
+            let to = matrix(out.as_view())?;
+            if is_empty(x) {
+                let bytes = 4 * wide(out.cols());
+                // SAFETY: the bytes are those of `out`, which is borrowed for itself.
+                let zero = |queue: &dyn Queue| unsafe { queue.zero(out.address(), bytes) };
+                return if bytes == 0 { Ok(()) } else { Ok(on.run([], zero)?) };
+            }
+            let terms = Terms::of(x, None)?;
+            // SAFETY: shapes and devices were checked; matrices free their memory after the work that was queued
+            // before, and of other memory the views were promised that it lives; `out` has an element for each column
+            // and is borrowed for itself.
+            return Ok(turn.run(&on, [kernel], |queue| unsafe { parts.queue(queue, kernel, terms, to) })?);
+        }
+        if let (Some(x), Some(out)) = (x.host(), out.into_host()) {
+            let sums = if x.cols() == 0 { Vec::new() } else { host_sums(x, None)? };
+            out.into_data().iter_mut().zip(sums).for_each(|(out, sum)| *out = f32::from_f64(sum));
+        }
+        Ok(())
     }
 
     /// `out[0, column] ← Σ x[r, c]·y[r, c]` over all elements; the other elements of `out` stay.
@@ -84,83 +137,119 @@ impl ColumnSums {
         y: &DeviceMatrix<f32>,
         (out, column): (&mut DeviceMatrix<f32>, usize),
     ) -> Result<(), TrainingError> {
-        check("the other factor", y, x.device(), (x.rows(), x.cols()))?;
-        check("the sum", out, x.device(), (1, out.cols().max(column.saturating_add(1))))?;
-        self.check_width(x)?;
-        if let Some(machine) = x.device().machine().filter(|_| !is_empty(x)) {
-            let (_, cols) = counts(x)?;
-            self.chunks_into(x, Some(y), view(&self.columns)?)?;
-            let columns = Matrix { ld: 1, vectors: 0, ..view(&self.columns)? };
-            let place = view(out)?;
-            let params = ColumnSumsParams {
-                x: columns,
-                y: Matrix::NONE,
-                out: Matrix { data: place.data.at(narrow(column)), ..place },
-                rows: cols,
-                cols: 1,
-                chunk_rows: cols,
-                reserved: 0,
-            };
-            // SAFETY: the sums of the columns, one below the other, were left by the launch before; `out` has the
-            // column and is borrowed for itself.
-            return unsafe { launch(machine, Variant::ColumnSums, 1, 1, &params) };
-        }
-        let sums = x.host().filter(|_| !is_empty(x)).map(|x| host_sums(x, y.host())).transpose()?;
-        let mut elements = out.download()?;
-        elements[column] = f32::from_f64(sums.into_iter().flatten().sum());
-        Ok(out.copy_from(DenseRef::packed(&elements, 1, elements.len())?)?)
+        self.dot_on(&x.device().stream(), [x.view(), y.view()], (out.view_mut(), column))
     }
 
-    fn check_width(&self, x: &DeviceMatrix<f32>) -> Result<(), TrainingError> {
-        let expected = (x.rows(), x.cols().min(self.columns.cols()));
-        check("the matrix", x, self.columns.device(), expected)
-    }
-
-    /// Sums of columns, or of those of products.
-    fn columns_into(
+    /// [`dot`](Self::dot) on a [`Stream`], for `[x, y]` and a row in memory of any origin.
+    ///
+    /// # Errors
+    /// Those of [`dot`](Self::dot), and what is said of [streams](crate::training#streams).
+    pub fn dot_on(
         &mut self,
-        x: &DeviceMatrix<f32>,
-        y: Option<&DeviceMatrix<f32>>,
-        out: &mut DeviceMatrix<f32>,
+        on: &Stream,
+        [x, y]: [DeviceView<'_, f32>; 2],
+        (out, column): (DeviceViewMut<'_, f32>, usize),
     ) -> Result<(), TrainingError> {
-        if is_empty(x) {
-            let zeros = try_zeroed::<f32>(out.cols(), "sums of columns")?;
-            return Ok(out.copy_from(DenseRef::packed(&zeros, 1, out.cols())?)?);
+        let mut operands = Operands::on(on, self.device())?;
+        operands.reads("the matrix", x, (x.rows(), self.width_of(x)))?;
+        operands.reads("the other factor", y, (x.rows(), x.cols()))?;
+        operands.writes("the sum", &out, (1, out.cols().max(column.saturating_add(1))))?;
+        let Self { parts, turn } = self;
+        if let Some(on) = operands.queued()? {
+            let address = out.address() + 4 * wide(column);
+            if is_empty(x) {
+                // SAFETY: the element is one of `out`, which is borrowed for itself.
+                return Ok(on.run([], |queue| unsafe { queue.zero(address, 4) })?);
+            }
+            let kernel = entry(Variant::ColumnSums)?;
+            let terms = Terms::of(x, Some(y))?;
+            let columns = matrix(parts.columns.view())?;
+            let of_columns = Terms { x: Matrix { ld: 1, vectors: 0, ..columns }, rows: terms.cols, ..terms };
+            let of_columns = Terms { y: Matrix::NONE, cols: 1, ..of_columns };
+            let to = Matrix { data: GlobalPtr::from_address(address), ld: 1, vectors: 0 };
+            // SAFETY: as in `sum_on`; the sums of the columns, one below the other, are left by the launches before,
+            // and there are partial sums for as many columns.
+            let queue = |queue: &dyn Queue| unsafe {
+                parts.queue(queue, kernel, terms, columns)?;
+                of_columns.queue(queue, kernel, terms.cols, to)
+            };
+            return Ok(turn.run(&on, [kernel], queue)?);
         }
-        if x.device().machine().is_some() {
-            return self.chunks_into(x, y, view(out)?);
-        }
-        if let (Some(x), Some(out)) = (x.host(), out.host_mut()) {
-            let y = y.and_then(DeviceMatrix::host);
-            let sums = host_sums(x, y)?;
-            out.into_data().iter_mut().zip(sums).for_each(|(out, sum)| *out = f32::from_f64(sum));
+        if let (Some(x), Some(y), Some(out)) = (x.host(), y.host(), out.into_host()) {
+            let sums = if x.cols() == 0 { Vec::new() } else { host_sums(x, Some(y))? };
+            out.into_data()[column] = f32::from_f64(sums.into_iter().sum());
         }
         Ok(())
     }
 
-    /// Queues the sums of a matrix with elements.
-    fn chunks_into(
+    fn device(&self) -> &Device {
+        self.parts.columns.device()
+    }
+
+    /// The columns that a matrix must have: its own, if they are no more than these sums are for.
+    fn width_of(&self, x: DeviceView<'_, f32>) -> usize {
+        x.cols().min(self.parts.columns.cols())
+    }
+}
+
+impl Parts {
+    /// For up to so many columns.
+    ///
+    /// # Errors
+    /// Those of [`ColumnSums::new`].
+    pub(super) fn new(device: &Device, most_cols: usize) -> Result<Self, TrainingError> {
+        let chunks = if device.machine().is_some() { MOST_CHUNKS } else { 0 };
+        let partial = DeviceMatrix::zeros(device, chunks, most_cols)?;
+        Ok(Self { partial, columns: DeviceMatrix::zeros(device, 1, most_cols)? })
+    }
+
+    /// Queues the sums of columns of a matrix with elements.
+    ///
+    /// # Safety
+    /// The terms are live matrices of the queue's machine until the work is done, and `out` has an element for each of
+    /// their columns, no more than there are parts for, which nothing else touches; nothing else uses the parts.
+    pub(super) unsafe fn queue(
         &self,
-        x: &DeviceMatrix<f32>,
-        y: Option<&DeviceMatrix<f32>>,
+        queue: &dyn Queue,
+        kernel: &'static Entry,
+        terms: Terms,
         out: Matrix,
-    ) -> Result<(), TrainingError> {
-        let Some(machine) = x.device().machine() else { return Ok(()) };
-        let (rows, cols) = counts(x)?;
-        let chunk = narrow(chunk_rows(x.rows()));
-        let chunks = rows.div_ceil(chunk);
-        let partial = view(&self.partial)?;
-        let y = y.map_or(Ok(Matrix::NONE), view)?;
-        let params =
-            ColumnSumsParams { x: view(x)?, y, out: partial, rows, cols, chunk_rows: chunk, reserved: 0 };
-        let again =
-            ColumnSumsParams { x: partial, y: Matrix::NONE, out, rows: chunks, chunk_rows: chunks, ..params };
-        // SAFETY: shapes and devices were checked; there is a row of partial sums for each chunk, and `self` is
-        // borrowed for itself; `out` has an element for each column.
+    ) -> Result<(), DeviceError> {
+        let chunk = narrow(chunk_rows(crate::num::index(u64::from(terms.rows))));
+        let chunks = terms.rows.div_ceil(chunk);
+        let partial =
+            Matrix { data: self.partial.buffer().pointer(), ld: narrow(self.partial.ld()), vectors: 0 };
+        let again = Terms { x: partial, y: Matrix::NONE, rows: chunks, ..terms };
+        // SAFETY: the caller's promise; there is a row of partial sums for each chunk.
         unsafe {
-            launch(machine, Variant::ColumnSums, u64::from(chunks), cols, &params)?;
-            launch(machine, Variant::ColumnSums, 1, cols, &again)
+            terms.queue(queue, kernel, chunk, partial)?;
+            again.queue(queue, kernel, chunks, out)
         }
+    }
+}
+
+impl Terms {
+    /// Those of matrices with elements and of one shape.
+    pub(super) fn of(x: DeviceView<'_, f32>, y: Option<DeviceView<'_, f32>>) -> Result<Self, TrainingError> {
+        let (rows, cols) = counts(x)?;
+        Ok(Self { x: matrix(x)?, y: y.map_or(Ok(Matrix::NONE), matrix)?, rows, cols })
+    }
+
+    /// Queues the sums of chunks of so many rows.
+    ///
+    /// # Safety
+    /// As for [`Parts::queue`]; `out` has a row for each chunk.
+    unsafe fn queue(
+        self,
+        queue: &dyn Queue,
+        kernel: &'static Entry,
+        chunk_rows: u32,
+        out: Matrix,
+    ) -> Result<(), DeviceError> {
+        let Self { x, y, rows, cols } = self;
+        let params = ColumnSumsParams { x, y, out, rows, cols, chunk_rows, reserved: 0 };
+        // SAFETY: the caller's promise.
+        unsafe { start(queue, kernel, u64::from(rows.div_ceil(chunk_rows)), cols, &params) }
     }
 }
 
@@ -170,7 +259,7 @@ fn chunk_rows(rows: usize) -> usize {
 }
 
 /// Sums of columns in f64, chunk by chunk: the same whatever the number of threads.
-fn host_sums(x: DenseRef<'_, f32>, y: Option<DenseRef<'_, f32>>) -> Result<Vec<f64>, OutOfMemory> {
+pub(super) fn host_sums(x: DenseRef<'_, f32>, y: Option<DenseRef<'_, f32>>) -> Result<Vec<f64>, OutOfMemory> {
     let (chunk, cols) = (chunk_rows(x.rows()), x.cols());
     let parts = x.rows().div_ceil(chunk);
     // The sums, and behind them those of each chunk.

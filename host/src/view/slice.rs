@@ -15,7 +15,7 @@ pub struct DeviceSlice<'a, T: Pod> {
     device: &'a Device,
     place: Place<'a, T>,
     len: usize,
-    owned: bool,
+    pub(super) owned: bool,
 }
 
 /// Elements one after the other in the memory of a [`Device`], which may be written: [`DeviceSlice`] otherwise.
@@ -23,7 +23,7 @@ pub struct DeviceSliceMut<'a, T: Pod> {
     device: &'a Device,
     place: PlaceMut<'a, T>,
     len: usize,
-    owned: bool,
+    pub(super) owned: bool,
 }
 
 impl<'a, T: Pod> DeviceSlice<'a, T> {

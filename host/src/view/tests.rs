@@ -125,19 +125,3 @@ fn vectors_are_read_where_there_is_memory_for_them() {
     let beside = |first: u64| pitched(narrow.view().address() + 4 * first, 3, 4, 32);
     assert!(!narrow.view().reads_vectors(beside(3)) && narrow.view().reads_vectors(beside(4)));
 }
-
-#[test]
-fn what_is_shared_between_threads_may_be() {
-    fn shared<T: Send + Sync>() {}
-    shared::<crate::Stream>();
-    shared::<DeviceView<'_, f32>>();
-    shared::<DeviceViewMut<'_, f32>>();
-    shared::<DeviceSlice<'_, f32>>();
-    shared::<DeviceSliceMut<'_, f32>>();
-    shared::<crate::SpmmPlan>();
-    shared::<crate::SddmmPlan>();
-    shared::<crate::RowSoftmax>();
-    shared::<crate::NmSpmmPlan>();
-    shared::<crate::MttkrpPlan>();
-    shared::<crate::TtmPlan>();
-}

@@ -5,10 +5,10 @@ use windrow_formats::Csr;
 use super::super::operands::{Finish, Operands};
 use super::super::part::{DenseOperands, Placement, ValueSlots};
 use super::super::plan::Body;
-use super::super::state::Budget;
 use super::*;
 use crate::activation::Epilogue;
 use crate::device::DeviceBuffer;
+use crate::plan::Budget;
 use crate::plan::Launcher;
 use crate::{Algorithm, EmulatorSchedule, Spmm};
 
