@@ -2,22 +2,21 @@
 //!
 //! ```text
 //! offsets, columns, values  --ReadCsr-->                    the same in 32 bits and in the plan's type, and a record
-//! row_offsets --CountPieces, scans, WriteSegments-->        segments of rows, and the rows that are cut
-//! columns of some rows --MarkColumns, scan-->               how many distinct ones there are
-//! ends of scans --Collect-->                                one copy to the host
+//! columns of some rows --MarkColumns-->                     in the record: how many distinct ones there are
+//! row_offsets --CountCuts, SumCuts-->                       how many segments there will be, and where
+//! row_offsets --CutRows-->                                  segments of rows, and the rows that are cut
 //! ```
 //!
 //! The arrays are those of the host, byte for byte; whatever is counted is a sum or a maximum of integers, so that
 //! nothing depends on the order in which threads run.
 
+mod columns;
 mod read;
 mod segments;
 
+pub use columns::{MarkColumns, MarkColumnsParams};
 pub use read::{COLUMNS_IN_USE_AT, CsrRecord, ReadCsr, ReadCsrParams};
-pub use segments::{
-    Collect, CollectParams, CountPieces, CountPiecesParams, MarkColumns, MarkColumnsParams, WriteSegments,
-    WriteSegmentsParams,
-};
+pub use segments::{CUT_ROWS, CountCuts, CutRows, CutRowsParams, SumCuts};
 
 /// Threads of a block of all kernels here.
 const THREADS: u32 = 256;

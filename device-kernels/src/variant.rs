@@ -198,14 +198,14 @@ pub enum Variant {
     },
     /// [`crate::csr::ReadCsr`]: a matrix that is on the GPU, checked and brought to the form of plans.
     ReadCsr,
-    /// [`crate::csr::CountPieces`]: into how many segments rows are cut.
-    CountPieces,
-    /// [`crate::csr::WriteSegments`]: the segments of rows.
-    WriteSegments,
+    /// [`crate::csr::CountCuts`]: segments and slots of each block of rows.
+    CountCuts,
+    /// [`crate::csr::SumCuts`]: those of the blocks before each.
+    SumCuts,
+    /// [`crate::csr::CutRows`]: the segments of rows.
+    CutRows,
     /// [`crate::csr::MarkColumns`]: the columns of some rows.
     MarkColumns,
-    /// [`crate::csr::Collect`]: elements of several arrays in one.
-    Collect,
     /// [`crate::check`]: compares an SpMM with its reference.
     Check {
         /// Type of `A`'s values and of `B`.

@@ -1,7 +1,7 @@
 //! Coordinate lists of three modes: what the tensor reader produces and [`Csf3`](crate::Csf3) is built from.
 
 use crate::coo::first_not_below;
-use crate::memory::{ByteSizes, bytes_of};
+use crate::memory::{ByteSizes, bytes_of, try_push};
 use crate::{Csf3, FormatError, Value};
 
 /// A sparse tensor of three modes, `I × J × K`, as a list of `(i, j, k, value)` in any order, duplicates allowed.
@@ -62,15 +62,17 @@ impl<V: Value> Coo3<V> {
     /// The tensor that `entries` lists, in their order.
     ///
     /// # Errors
-    /// Those of [`Coo3::try_new`], but for the lengths, which are right.
+    /// Those of [`Coo3::try_new`], but for the lengths, which are right; [`FormatError::OutOfMemory`].
     pub fn from_entries(
         dims: [usize; 3],
         entries: impl IntoIterator<Item = ([u32; 3], V)>,
     ) -> Result<Self, FormatError> {
         let (mut indices, mut values) = ([const { Vec::new() }; 3], Vec::new());
         for (index, value) in entries {
-            indices.iter_mut().zip(index).for_each(|(of_mode, index)| of_mode.push(index));
-            values.push(value);
+            for (of_mode, index) in indices.iter_mut().zip(index) {
+                try_push(of_mode, index, "indices")?;
+            }
+            try_push(&mut values, value, "values")?;
         }
         Self::try_new(dims, indices, values)
     }

@@ -42,7 +42,7 @@ pub use coo3::Coo3;
 pub use csf3::{Csf3, Csf3Parts};
 pub use csr::{Canonicalised, Csr, Pattern};
 pub use error::FormatError;
-pub use machine::machine_memory;
+pub use machine::{machine_memory, machine_memory_free};
 pub use memory::{ByteSizes, OutOfMemory};
 pub use names::UnknownName;
 pub use permutation::Permutation;

@@ -7,16 +7,32 @@ use std::path::Path;
 /// space allow, if that is less. `None` where the system does not tell (anywhere but on Linux).
 pub fn machine_memory() -> Option<u64> {
     let read = |path: &str| fs::read_to_string(path).ok();
-    let total = read("/proc/meminfo").as_deref().and_then(total_of);
+    let total = read("/proc/meminfo").and_then(|text| bytes_of(&text, "MemTotal:"));
     let address_space = read("/proc/self/limits").as_deref().and_then(address_space_of);
     let groups =
         read("/proc/self/cgroup").and_then(|text| limit_of_groups(&text, Path::new("/sys/fs/cgroup")));
     [total, address_space, groups].into_iter().flatten().min()
 }
 
-/// `MemTotal` in what `/proc/meminfo` says, in bytes.
-fn total_of(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+/// Bytes of [`machine_memory`] that this process could still have without swapping: what it holds of a limit of its own
+/// is taken off. `None` where the system does not tell.
+pub fn machine_memory_free() -> Option<u64> {
+    let read = |path: &str| fs::read_to_string(path).ok();
+    let available = read("/proc/meminfo").and_then(|text| bytes_of(&text, "MemAvailable:"));
+    let status = read("/proc/self/status");
+    let held = |what: &str| status.as_deref().and_then(|text| bytes_of(text, what)).unwrap_or(0);
+    let address_space = read("/proc/self/limits").as_deref().and_then(address_space_of);
+    // Other processes of a group may hold some of it, too.
+    let groups =
+        read("/proc/self/cgroup").and_then(|text| limit_of_groups(&text, Path::new("/sys/fs/cgroup")));
+    let address_space = address_space.map(|limit| limit.saturating_sub(held("VmSize:")));
+    let groups = groups.map(|limit| limit.saturating_sub(held("VmRSS:")));
+    [available, address_space, groups].into_iter().flatten().min()
+}
+
+/// A size that `/proc/meminfo` or `/proc/self/status` tells, in bytes.
+fn bytes_of(text: &str, key: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
@@ -52,8 +68,10 @@ mod tests {
 
     #[test]
     fn what_the_system_says_is_understood() {
-        assert_eq!(total_of("MemTotal:       2048 kB\nMemFree:  1 kB\n"), Some(2 << 20));
-        assert_eq!(total_of("MemFree:  1 kB\n"), None);
+        let meminfo = "MemTotal:       2048 kB\nMemFree:  1 kB\nHugePages_Total:       0\n";
+        assert_eq!(bytes_of(meminfo, "MemTotal:"), Some(2 << 20));
+        assert_eq!(bytes_of(meminfo, "MemAvailable:"), None);
+        assert_eq!(bytes_of(meminfo, "HugePages_Total:"), None);
         let limits = "Limit                     Soft Limit           Hard Limit           Units     \n\
                       Max address space         4096000000           unlimited            bytes     \n";
         assert_eq!(address_space_of(limits), Some(4_096_000_000));
@@ -87,5 +105,6 @@ mod tests {
     #[test]
     fn this_machine_has_some() {
         assert!(machine_memory().is_some_and(|bytes| bytes > 16 << 20));
+        assert!(machine_memory_free() < machine_memory());
     }
 }

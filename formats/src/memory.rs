@@ -88,6 +88,16 @@ pub fn make_room<T>(vector: &mut Vec<T>, more: usize, what: &'static str) -> Res
     vector.try_reserve(more).map_err(|_| OutOfMemory::of::<T>(vector.len().saturating_add(more), what))
 }
 
+/// Puts an element behind those of a vector that grows.
+///
+/// # Errors
+/// [`OutOfMemory`].
+pub fn try_push<T>(vector: &mut Vec<T>, element: T, what: &'static str) -> Result<(), OutOfMemory> {
+    make_room(vector, 1, what)?;
+    vector.push(element);
+    Ok(())
+}
+
 /// A vector of `len` times `value`.
 ///
 /// # Errors
@@ -141,6 +151,22 @@ pub fn try_par_collect<T: Send>(
 ) -> Result<Vec<T>, OutOfMemory> {
     let mut vector = try_with_room(elements.len(), what)?;
     elements.collect_into_vec(&mut vector);
+    Ok(vector)
+}
+
+/// What a parallel iterator that knows how many there are gives, in its order, or the first error.
+///
+/// # Errors
+/// The first in that order; [`OutOfMemory`].
+pub fn try_par_collect_ok<T: Send, E: From<OutOfMemory> + Send>(
+    results: impl rayon::iter::IndexedParallelIterator<Item = Result<T, E>>,
+    what: &'static str,
+) -> Result<Vec<T>, E> {
+    let results = try_par_collect(results, what)?;
+    let mut vector = try_with_room(results.len(), what)?;
+    for result in results {
+        vector.push(result?);
+    }
     Ok(vector)
 }
 
@@ -224,6 +250,16 @@ mod tests {
         assert_eq!(try_copy(&[1, 2], "x").unwrap(), [1, 2]);
         assert_eq!(try_concat(&[vec![1, 2], vec![], vec![3]], "x").unwrap(), [1, 2, 3]);
         assert_eq!(try_collect([1, 2].iter().map(|x| 2 * x), "x").unwrap(), [2, 4]);
+        let mut grows = vec![1];
+        try_push(&mut grows, 2, "x").unwrap();
+        assert_eq!(grows, [1, 2]);
+        let refused = |at: u32| OutOfMemory { what: "x", bytes: at.into() };
+        let of = |limit| {
+            let results = (0..10u32).into_par_iter();
+            let results = results.map(move |at| if at < limit { Ok(at) } else { Err(refused(at)) });
+            try_par_collect_ok(results, "x")
+        };
+        assert_eq!((of(10), of(7)), (Ok((0..10).collect()), Err(refused(7))));
         let many = try_par_collect((0..10_000).into_par_iter().map(|x| 2 * x), "x").unwrap();
         assert!(many.iter().enumerate().all(|(i, &x)| x == 2 * i));
         for len in [0, 1, 4096, 10_000] {

@@ -3,9 +3,11 @@
 use bytemuck::{Pod, Zeroable};
 use rayon::prelude::*;
 
-use crate::memory::{ByteSizes, bytes_of, dimension, narrow};
+use crate::memory::{
+    ByteSizes, bytes_of, dimension, make_room, narrow, try_par_collect_ok, try_push, try_with_room,
+};
 use crate::rs_tile::{WINDOW_ROWS, merge_columns};
-use crate::{Csr, FormatError, NO_COLUMN, NO_ROW};
+use crate::{Csr, FormatError, NO_COLUMN, NO_ROW, OutOfMemory};
 
 /// Condensed columns of a [`SampledTile`].
 pub const SAMPLED_COLS: usize = 16;
@@ -98,11 +100,9 @@ impl SampledTiles {
     /// Linear in rows and entries, parallel over windows.
     ///
     /// # Errors
-    /// [`FormatError::DimensionTooLarge`] for 2³² entries or more.
+    /// [`FormatError::DimensionTooLarge`] for 2³² entries or more, [`FormatError::OutOfMemory`].
     pub fn from_csr<V: Sync>(csr: &Csr<V>) -> Result<Self, FormatError> {
-        Self::build(csr, |window, csr, rows, group| {
-            group.in_order(csr, rows, window);
-        })
+        Self::build(csr, |window, csr, rows, group| group.in_order(csr, rows, window))
     }
 
     /// In tiles what makes tiles of at least `min_entries` entries, if the columns of a window are taken in descending
@@ -114,33 +114,39 @@ impl SampledTiles {
     /// Linear in rows and entries but for sorting the columns of each window; parallel over windows.
     ///
     /// # Errors
-    /// [`FormatError::DimensionTooLarge`] for 2³² entries or more.
+    /// [`FormatError::DimensionTooLarge`] for 2³² entries or more, [`FormatError::OutOfMemory`].
     pub fn with_dense_tiles<V: Sync>(csr: &Csr<V>, min_entries: u32) -> Result<Self, FormatError> {
-        Self::build(csr, |window, csr, rows, group| {
-            group.densest_first(csr, rows, window, min_entries);
-        })
+        Self::build(csr, |window, csr, rows, group| group.densest_first(csr, rows, window, min_entries))
     }
 
     fn build<V: Sync>(
         csr: &Csr<V>,
-        lay_out: impl Fn(u32, &Csr<V>, &[u32], &mut Group) + Sync,
+        lay_out: impl Fn(u32, &Csr<V>, &[u32], &mut Group) -> Result<(), OutOfMemory> + Sync,
     ) -> Result<Self, FormatError> {
         dimension(csr.nnz(), "entries")?;
-        let mut window_rows: Vec<u32> =
-            (0..csr.rows()).filter(|&row| csr.row_len(row) > 0).map(narrow).collect();
-        window_rows.resize(window_rows.len().next_multiple_of(WINDOW_ROWS), NO_ROW);
-        let groups: Vec<Group> = window_rows
-            .par_chunks(TASK_WINDOWS * WINDOW_ROWS)
-            .enumerate()
-            .map(|(task, rows)| {
-                let mut group = Group::default();
-                for (i, rows) in rows.chunks_exact(WINDOW_ROWS).enumerate() {
-                    lay_out(narrow((task * TASK_WINDOWS + i) * WINDOW_ROWS), csr, rows, &mut group);
-                }
-                group
-            })
-            .collect();
+        let filled = (0..csr.rows()).filter(|&row| csr.row_len(row) > 0).map(narrow);
+        let places = filled.clone().count().next_multiple_of(WINDOW_ROWS);
+        let mut window_rows = try_with_room(places, "window_rows")?;
+        window_rows.extend(filled);
+        window_rows.resize(places, NO_ROW);
+        let tasks = window_rows.par_chunks(TASK_WINDOWS * WINDOW_ROWS).enumerate();
+        let groups = tasks.map(|(task, rows)| {
+            let mut group = Group::default();
+            for (i, rows) in rows.chunks_exact(WINDOW_ROWS).enumerate() {
+                lay_out(narrow((task * TASK_WINDOWS + i) * WINDOW_ROWS), csr, rows, &mut group)?;
+            }
+            group.vectors = Vec::new();
+            Ok::<_, OutOfMemory>(group)
+        });
+        let groups = try_par_collect_ok(groups, "tiles of windows")?;
+        let count = |of: fn(&Group) -> usize| groups.iter().map(of).sum::<usize>();
+        let rest = count(|group| group.rest_cols.len());
         let mut all = Self { window_rows, ..Self::default() };
+        make_room(&mut all.tiles, count(|group| group.tiles.len()), "tiles")?;
+        make_room(&mut all.places, count(|group| group.places.len() + group.rest_places.len()), "places")?;
+        make_room(&mut all.rest_rows, count(|group| group.rest_rows.len()), "rest_rows")?;
+        make_room(&mut all.rest_offsets, 1 + count(|group| group.rest_ends.len()), "rest_offsets")?;
+        make_room(&mut all.rest_cols, rest, "rest_cols")?;
         all.rest_offsets.push(0);
         for group in &groups {
             let first = narrow(all.places.len());
@@ -158,7 +164,7 @@ impl SampledTiles {
             all.rest_offsets.extend(group.rest_ends.iter().map(|own| own + end));
             all.rest_cols.extend_from_slice(&group.rest_cols);
         }
-        all.tile_entries = csr.nnz() - all.rest_cols.len();
+        all.tile_entries = csr.nnz() - rest;
         for group in groups {
             all.places.extend(group.rest_places);
         }
@@ -242,12 +248,14 @@ struct Group {
 
 impl Group {
     /// Tiles of ascending columns; positions are those of the CSR.
-    fn in_order<V>(&mut self, csr: &Csr<V>, rows: &[u32], window: u32) {
+    fn in_order<V>(&mut self, csr: &Csr<V>, rows: &[u32], window: u32) -> Result<(), OutOfMemory> {
         let mut taken = SAMPLED_COLS; // of the last tile
+        let mut outcome = Ok(());
         let tiles = &mut self.tiles;
         merge_columns(csr, rows, |column, bits, entries| {
             if taken == SAMPLED_COLS {
-                tiles.push(SampledTile { window, ..SampledTile::EMPTY });
+                let tile = SampledTile { window, ..SampledTile::EMPTY };
+                outcome = outcome.and_then(|()| try_push(tiles, tile, "tiles"));
                 taken = 0;
             }
             if let Some(tile) = tiles.last_mut() {
@@ -261,15 +269,25 @@ impl Group {
             }
             taken += 1;
         });
+        outcome
     }
 
     /// Tiles of the fullest columns, as long as they have `min_entries`; the others to the rest.
-    fn densest_first<V>(&mut self, csr: &Csr<V>, rows: &[u32], window: u32, min_entries: u32) {
+    fn densest_first<V>(
+        &mut self,
+        csr: &Csr<V>,
+        rows: &[u32],
+        window: u32,
+        min_entries: u32,
+    ) -> Result<(), OutOfMemory> {
         let mut vectors = std::mem::take(&mut self.vectors);
         vectors.clear();
+        let mut outcome = Ok(());
         merge_columns(csr, rows, |column, bits, entries| {
-            vectors.push(Vector { column, bits, positions: entries.map(narrow) });
+            let vector = Vector { column, bits, positions: entries.map(narrow) };
+            outcome = outcome.and_then(|()| try_push(&mut vectors, vector, "columns of a window"));
         });
+        outcome?;
         vectors.sort_unstable_by_key(|vector| (std::cmp::Reverse(vector.bits.count_ones()), vector.column));
         let entries = |tile: &[Vector]| tile.iter().map(|vector| vector.bits.count_ones()).sum::<u32>();
         let kept = vectors.chunks(SAMPLED_COLS).take_while(|tile| entries(tile) >= min_entries);
@@ -277,25 +295,26 @@ impl Group {
         let (in_tiles, rest) = vectors.split_at_mut(kept);
         for tile in in_tiles.chunks_mut(SAMPLED_COLS) {
             tile.sort_unstable_by_key(|vector| vector.column);
-            self.push_tile(tile, window);
+            self.push_tile(tile, window)?;
         }
         rest.sort_unstable_by_key(|vector| vector.column);
         for (slot, &row) in rows.iter().enumerate() {
             let before = self.rest_cols.len();
             for vector in rest.iter().filter(|vector| vector.bits >> slot & 1 == 1) {
-                self.rest_cols.push(vector.column);
-                self.rest_places.push(vector.positions[slot]);
+                try_push(&mut self.rest_cols, vector.column, "rest_cols")?;
+                try_push(&mut self.rest_places, vector.positions[slot], "places")?;
             }
             if self.rest_cols.len() > before {
-                self.rest_rows.push(row);
-                self.rest_ends.push(narrow(self.rest_cols.len()));
+                try_push(&mut self.rest_rows, row, "rest_rows")?;
+                try_push(&mut self.rest_ends, narrow(self.rest_cols.len()), "rest_offsets")?;
             }
         }
         self.vectors = vectors;
+        Ok(())
     }
 
     /// A tile of `vectors`, ascending; their positions are listed row by row.
-    fn push_tile(&mut self, vectors: &[Vector], window: u32) {
+    fn push_tile(&mut self, vectors: &[Vector], window: u32) -> Result<(), OutOfMemory> {
         let mut tile = SampledTile { window, ..SampledTile::EMPTY };
         for (column, vector) in tile.cols.iter_mut().zip(vectors) {
             *column = vector.column;
@@ -304,11 +323,11 @@ impl Group {
             let start = narrow(self.places.len());
             for (q, vector) in vectors.iter().enumerate().filter(|(_, vector)| vector.bits >> slot & 1 == 1) {
                 tile.masks[slot] |= 1 << q;
-                self.places.push(vector.positions[slot]);
+                try_push(&mut self.places, vector.positions[slot], "places")?;
             }
             tile.starts[slot] = start;
         }
-        self.tiles.push(tile);
+        try_push(&mut self.tiles, tile, "tiles")
     }
 }
 

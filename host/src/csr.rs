@@ -53,6 +53,18 @@ pub struct DeviceCsr<'a, V: Value> {
     known: Option<CsrRecord>,
 }
 
+/// Where the arrays of a matrix are, for [`DeviceCsr::from_raw`]: `CUdeviceptr`s of memory in the device's primary
+/// context, or ordinary addresses on the CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CsrAddresses {
+    /// Where the entries of each row begin, and behind the last row.
+    pub offsets: u64,
+    /// Column of each entry, row after row.
+    pub columns: u64,
+    /// Value of each entry, in the same order.
+    pub values: u64,
+}
+
 enum Held<'a, V: Value> {
     Borrowed(Arrays<'a, V>),
     Owned { offsets: DeviceBuffer<u64>, columns: DeviceBuffer<u32>, values: DeviceBuffer<V> },
@@ -85,31 +97,31 @@ impl<'a, V: Value> DeviceCsr<'a, V> {
         Self::of_arrays(rows, cols, Arrays { offsets: offsets.into(), columns: columns.into(), values })
     }
 
-    /// The matrix with `nnz` entries whose arrays are at these addresses: `rows + 1` offsets of type `O`, `nnz` columns
-    /// of type `C`, and `nnz` values. They are `CUdeviceptr`s of memory in the device's primary context, or ordinary
-    /// addresses on the CPU.
+    /// The `rows × cols` matrix with `nnz` entries whose arrays are at these addresses: `rows + 1` offsets of type `O`,
+    /// `nnz` columns of type `C`, and `nnz` values.
     ///
     /// # Errors
     /// Those of [`new`](Self::new), and of [`DeviceView::from_raw`](crate::DeviceView::from_raw) for each of the arrays.
     ///
     /// # Safety
     /// For as long as the matrix lives the three arrays are allocated and initialised, and nothing writes them: what is
-    /// made of a matrix that was [checked](Self::checked) is not checked again. What wrote them before is
-    /// [ordered](crate::Stream#order-between-streams) with the streams on which the matrix is used. On the CPU the
-    /// addresses are of exposed provenance.
+    /// made of a matrix that was [checked](Self::checked) is not checked again. What writes or frees them before or
+    /// after that is [ordered](crate::Stream#order-between-streams) with the streams on which the matrix is used. On
+    /// the CPU the addresses are of exposed provenance.
     ///
     /// # Examples
     /// ```
-    /// use windrow::{Device, DeviceCsr};
+    /// use windrow::{CsrAddresses, Device, DeviceCsr};
     ///
     /// let (offsets, columns, values) = ([0i32, 1, 2], [1i32, 0], [2.0f32, 3.0]);
-    /// let at = |address: *const i32| address.expose_provenance() as u64;
+    /// let addresses = CsrAddresses {
+    ///     offsets: offsets.as_ptr().expose_provenance() as u64,
+    ///     columns: columns.as_ptr().expose_provenance() as u64,
+    ///     values: values.as_ptr().expose_provenance() as u64,
+    /// };
     /// let device = Device::cpu();
     /// // SAFETY: the arrays have as many elements, and nothing writes them.
-    /// let a = unsafe {
-    ///     let values = values.as_ptr().expose_provenance() as u64;
-    ///     DeviceCsr::<f32>::from_raw::<i32, i32>(&device, (2, 2), 2, at(offsets.as_ptr()), at(columns.as_ptr()), values)?
-    /// };
+    /// let a = unsafe { DeviceCsr::<f32>::from_raw::<i32, i32>(&device, (2, 2), 2, addresses)? };
     /// assert_eq!(a.to_host(&device.stream())?.values(), [2.0, 3.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -117,9 +129,7 @@ impl<'a, V: Value> DeviceCsr<'a, V> {
         device: &'a Device,
         (rows, cols): (usize, usize),
         nnz: usize,
-        offsets: u64,
-        columns: u64,
-        values: u64,
+        CsrAddresses { offsets, columns, values }: CsrAddresses,
     ) -> Result<Self, PlanError> {
         let offset_count = rows.saturating_add(1);
         // SAFETY: the caller's promise.
@@ -203,13 +213,13 @@ impl<'a, V: Value> DeviceCsr<'a, V> {
         &self.device
     }
 
-    /// Number of rows.
+    /// Rows of the matrix, those without entries too.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Number of columns.
+    /// Columns of the matrix: what all of its column indices are below.
     #[must_use]
     pub fn cols(&self) -> usize {
         self.cols

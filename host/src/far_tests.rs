@@ -113,23 +113,50 @@ fn products_of_far_rows() {
     }
 }
 
+/// Tiles with a sum that is not finite compute it again, entry by entry.
+#[test]
+fn products_of_far_rows_that_are_not_finite() {
+    let (a, n) = (full(), 13);
+    let infinite = (ROWS - 1) * n;
+    let number = |i| if i == infinite { f32::INFINITY } else { small(i) };
+    let mut want = product(&a, n);
+    want.iter_mut().step_by(n).for_each(|x| *x = f64::INFINITY);
+    for precision in [Precision::F16, Precision::Bf16, Precision::Tf32] {
+        for ld in LEADING {
+            let device = device();
+            let builder = Spmm::builder(&a).width(n).algorithm(Algorithm::TileStream).precision(precision);
+            let plan = builder.build(&device).unwrap();
+            with_element!(precision, E => {
+                let b = far::<E>(&device, (n, ld), number);
+                let mut c = far::<<E as Element>::Sum>(&device, (n, ld), |_| 9.0);
+                let [zero, one] = [0.0, 1.0].map(<E as Element>::Sum::from_f32);
+                plan.run_into(one, &b, zero, &mut c).unwrap();
+                assert_eq!(numbers(&c), want, "{precision}, {ld} elements from row to row");
+            });
+        }
+    }
+}
+
 /// Promise, shapes: rows of operands and results that begin behind element 2³² are read and written where they are.
 #[test]
 fn sampled_products_of_far_rows() {
     use Precision::{Bf16, F16, F32, F64, Tf32};
-    let kinds: [(SddmmAlgorithm, &[Precision]); 3] = [
+    let kinds: [(SddmmAlgorithm, &'static [Precision]); 3] = [
         (SddmmAlgorithm::Tiles, &[F16, Bf16, Tf32]),
         (SddmmAlgorithm::Entries, &[F32, F64, F16]),
         (SddmmAlgorithm::Groups, &[F32, F64, F16]),
     ];
     let a = full();
-    let inner = 12;
-    let sum = |x: usize, y: usize| {
-        (0..inner).map(|k| f64::from(small(x * inner + k) * small(y * inner + k))).sum::<f64>()
-    };
-    let expected: Vec<f64> = (0..ROWS * ROWS).map(|i| sum(i / ROWS, i % ROWS)).collect();
-    for (algorithm, precisions) in kinds {
-        for &precision in precisions {
+    // From the second on, tiles bring rows of `Y` to shared memory.
+    for inner in [12, 136] {
+        let sum = |x: usize, y: usize| {
+            (0..inner).map(|k| f64::from(small(x * inner + k) * small(y * inner + k))).sum::<f64>()
+        };
+        let expected: Vec<f64> = (0..ROWS * ROWS).map(|i| sum(i / ROWS, i % ROWS)).collect();
+        let of_all = |(algorithm, precisions): (_, &'static [Precision])| {
+            precisions.iter().map(move |&precision| (algorithm, precision))
+        };
+        for (algorithm, precision) in kinds.into_iter().flat_map(of_all) {
             for ld in LEADING {
                 let device = device();
                 let builder = Sddmm::builder(&a).inner(inner).algorithm(algorithm).precision(precision);
@@ -140,7 +167,8 @@ fn sampled_products_of_far_rows() {
                     let mut out = DeviceBuffer::<<E as Element>::Sum>::alloc_zeroed(&device, ROWS * ROWS).unwrap();
                     plan.run_into(<E as Element>::Sum::from_f32(1.0), &x, &y, &mut out).unwrap();
                     let got: Vec<f64> = out.to_vec().unwrap().into_iter().map(|x| x.to_f64()).collect();
-                    assert_eq!(got, expected, "{algorithm} {precision}, {ld} elements from row to row");
+                    let what = format!("{algorithm} {precision}, {inner} columns, {ld} elements from row to row");
+                    assert_eq!(got, expected, "{what}");
                 });
             }
         }
@@ -196,27 +224,32 @@ fn products_of_tensors_of_far_rows() {
 #[test]
 fn products_with_pruned_weights_of_far_rows() {
     use Precision::{Bf16, F16, F32, Tf32};
-    let (inner, cols) = (32, 40);
-    let weights: Vec<f32> = (0..inner * cols).map(small).collect();
-    let weights = prune_magnitude(&weights, inner, cols, NmPattern::new(2, 4, 8).unwrap()).unwrap();
-    let dense = weights.to_dense().unwrap();
-    let element = |i: usize| {
-        let (r, j) = (i / cols, i % cols);
-        (0..inner).map(|k| f64::from(small(r * inner + k) * dense[k * cols + j])).sum::<f64>()
-    };
-    let want: Vec<f64> = (0..ROWS * cols).map(element).collect();
-    for (precision, ld) in [F32, Tf32, F16, Bf16].into_iter().flat_map(|of| LEADING.map(|ld| (of, ld))) {
-        let device = device();
-        let plan = NmSpmm::builder(&weights).rows(ROWS).precision(precision).build(&device).unwrap();
-        let mut c = far::<f32>(&device, (cols, ld), |_| 9.0);
-        let run = Epilogue::default();
-        match precision {
-            F16 => plan.run_into(&run, &far::<half::f16>(&device, (inner, ld), small), &mut c),
-            Bf16 => plan.run_into(&run, &far::<half::bf16>(&device, (inner, ld), small), &mut c),
-            _ => plan.run_into(&run, &far::<f32>(&device, (inner, ld), small), &mut c),
+    let inner = 32;
+    // Long vectors have blocks that store whole rows of a tile at once.
+    for (vector, cols) in [(8, 40), (16, 64), (32, 64)] {
+        let weights: Vec<f32> = (0..inner * cols).map(small).collect();
+        let pattern = NmPattern::new(2, 4, vector).unwrap();
+        let weights = prune_magnitude(&weights, inner, cols, pattern).unwrap();
+        let dense = weights.to_dense().unwrap();
+        let element = |i: usize| {
+            let (r, j) = (i / cols, i % cols);
+            (0..inner).map(|k| f64::from(small(r * inner + k) * dense[k * cols + j])).sum::<f64>()
+        };
+        let want: Vec<f64> = (0..ROWS * cols).map(element).collect();
+        for (precision, ld) in [F32, Tf32, F16, Bf16].into_iter().flat_map(|of| LEADING.map(|ld| (of, ld))) {
+            let device = device();
+            let plan = NmSpmm::builder(&weights).rows(ROWS).precision(precision).build(&device).unwrap();
+            let mut c = far::<f32>(&device, (cols, ld), |_| 9.0);
+            let run = Epilogue::default();
+            match precision {
+                F16 => plan.run_into(&run, &far::<half::f16>(&device, (inner, ld), small), &mut c),
+                Bf16 => plan.run_into(&run, &far::<half::bf16>(&device, (inner, ld), small), &mut c),
+                _ => plan.run_into(&run, &far::<f32>(&device, (inner, ld), small), &mut c),
+            }
+            .unwrap();
+            let what = format!("N:M {precision}, vectors of {vector}, {ld} elements from row to row");
+            assert_eq!(numbers(&c), want, "{what}");
         }
-        .unwrap();
-        assert_eq!(numbers(&c), want, "N:M {precision}, {ld} elements from row to row");
     }
 }
 

@@ -99,6 +99,23 @@
 //!
 //! [`Stream`] says how work on different streams is ordered, and what can be captured into a CUDA graph.
 //!
+//! So are sparse matrices: a [`DeviceCsr`] of three arrays in device memory, with offsets and columns of 32 or 64 bits
+//! as PyTorch and cuSPARSE have them, is checked and planned by kernels, without a way through the host:
+//!
+//! ```
+//! use windrow::{CsrAddresses, DeviceCsr, Precision, Spmm, SpmmError, SpmmPlan, Stream};
+//!
+//! /// A plan for a few products with an `n × n` matrix of PyTorch's default types.
+//! ///
+//! /// # Safety
+//! /// The addresses are of arrays of these lengths in memory of the stream's device, which nothing writes meanwhile.
+//! unsafe fn plan(on: &Stream, n: usize, nnz: usize, arrays: CsrAddresses) -> Result<SpmmPlan, SpmmError> {
+//!     // SAFETY: the caller's promise; whatever the arrays hold is checked.
+//!     let a = unsafe { DeviceCsr::<f32>::from_raw::<i64, i64>(on.device(), (n, n), nnz, arrays)? };
+//!     Spmm::builder(&a).precision(Precision::F16).width(64).expected_runs(4).build_on(on)
+//! }
+//! ```
+//!
 //! # Sampled products
 //!
 //! [`Sddmm`] computes products of rows of two dense matrices where a sparse one has entries, `out = (X·Yᵀ) ⊙ A`: the
@@ -203,7 +220,7 @@ pub mod interop;
 pub mod training;
 
 pub use activation::{Activation, Epilogue};
-pub use csr::{DeviceCsr, DeviceIndices, Index};
+pub use csr::{CsrAddresses, DeviceCsr, DeviceIndices, Index};
 pub use dense::{Dense, DenseMut, DenseRef, MatRef};
 pub use device::{Device, DeviceBuffer, DeviceKind, DeviceSelector, Event, KernelModule, Stream};
 #[cfg(feature = "emulator")]

@@ -248,12 +248,17 @@ impl fmt::Display for RowDivision {
 #[serde(deny_unknown_fields)]
 pub struct CpuTasks {
     /// Ranges of rows for each thread, of equal work: many make up for one that takes longer than its share, few cost
-    /// less to deal out.
+    /// less to deal out. No more than 65,536 of all threads are made.
     pub ranges_per_thread: u32,
     /// Columns of `B` that all rows are multiplied by before the next: few keep more rows of `B` in the caches, and `A`
     /// is read once for each tile. Rounded up to a multiple of 16. All, unless given or unless a few rows hold much
     /// of the work.
     pub tile_columns: Option<usize>,
+}
+
+impl CpuTasks {
+    /// Ranges of rows of all threads, at most.
+    pub(crate) const MOST_RANGES: usize = 1 << 16;
 }
 
 impl Default for CpuTasks {

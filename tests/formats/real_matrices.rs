@@ -21,7 +21,7 @@ fn check(file: &str, want: &str) {
     assert_eq!(summary(&Structure::of(&csr)), want);
     let by_length = |limit| {
         let path = |row| if csr.row_len(row) <= limit { RowPath::Residual } else { RowPath::Tile };
-        RowAssignment::from_fn(csr.rows(), path)
+        RowAssignment::from_fn(csr.rows(), path).unwrap()
     };
     for limit in [0, 3, csr.cols()] {
         let tiles = RsTile::from_csr(&csr, &by_length(limit)).unwrap();

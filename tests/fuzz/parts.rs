@@ -86,7 +86,8 @@ fn tiles(bytes: &mut Bytes<'_>) -> bool {
     let assignment = RowAssignment::from_fn(csr.rows(), |_| match bytes.byte() % 3 {
         0 => RowPath::Residual,
         _ => RowPath::Tile,
-    });
+    })
+    .unwrap();
     let mut parts = RsTile::from_csr(&csr, &assignment).unwrap().into_parts();
     for _ in 0..bytes.byte() % 3 {
         match bytes.byte() % 11 {
@@ -136,7 +137,7 @@ fn weights(bytes: &mut Bytes<'_>) -> bool {
     let Ok(weights) = VectorNm::try_from_parts(parts) else { return false };
     let dense = weights.to_dense().unwrap();
     assert_eq!(dense.len(), weights.rows() * weights.cols());
-    let packed = weights.packed_indices();
+    let packed = weights.packed_indices().unwrap();
     let parts = VectorNmParts {
         rows: weights.rows(),
         cols: weights.cols(),

@@ -3,10 +3,11 @@
 use half::{bf16, f16};
 use windrow::partition::{PartitionRule, VectorThreshold};
 use windrow::{
-    Algorithm, Csr, DenseRef, Determinism, Device, DeviceBuffer, DeviceCsr, DeviceMatrix, FormatError, Index,
-    Permutation, PlanError, Precision, Preprocessing, RowDivision, Spmm, SpmmError, SpmmOptions, SpmmPlan,
-    Stream, Value,
+    Algorithm, Csr, CsrAddresses, DenseRef, Determinism, Device, DeviceBuffer, DeviceCsr, DeviceMatrix,
+    DeviceView, DeviceViewMut, FormatError, Index, Permutation, PlanError, Precision, Preprocessing,
+    RowDivision, Spmm, SpmmError, SpmmOptions, SpmmPlan, Stream, Value,
 };
+use windrow_testkit::{Pattern, SplitMix64, Values};
 
 use crate::common::{devices, kernel_devices, report_missing_gpu};
 use crate::preprocessing::{matrices, same_arrays};
@@ -117,6 +118,41 @@ fn the_arrays_are_those_of_the_host() {
         }
     }
     report_missing_gpu("plans of matrices on the device", plans.len() * matrices.len());
+}
+
+/// More rows than a block has, and more blocks than are added up at once; rows that are cut at the edges of both.
+#[test]
+fn rows_of_many_blocks_are_cut_as_on_the_host() {
+    let mut rng = SplitMix64::new(0xb10c);
+    let mut lengths = |rows: usize, long: &[usize]| {
+        let mut lengths: Vec<usize> = (0..rows).map(|_| rng.below(3)).collect();
+        long.iter().for_each(|&row| lengths[row] = 49 + row % 500);
+        lengths
+    };
+    let few = lengths(3000, &[0, 3, 1022, 1023, 1024, 1027, 2999]);
+    let many = lengths(300_000, &[5, 1023, 262_142, 262_143, 262_144, 270_000, 299_999]);
+    for (turn, lengths) in [few, many].into_iter().enumerate() {
+        let a =
+            Pattern::from_lengths(700, lengths.into_iter(), &mut rng).with_values(Values::Reals, &mut rng);
+        let cut = RowDivision { piece_entries: Some(32), ..RowDivision::default() };
+        let options = SpmmOptions {
+            algorithm: Algorithm::RowSplit,
+            row_division: cut,
+            width: 4,
+            ..SpmmOptions::default()
+        };
+        for device in kernel_devices(turn) {
+            let on_device = DeviceCsr::from_host(&device, &a).unwrap();
+            check(options, &device, "many blocks", (&a, &on_device));
+            check(
+                SpmmOptions { determinism: Determinism::Fast, ..options },
+                &device,
+                "many blocks",
+                (&a, &on_device),
+            );
+        }
+    }
+    report_missing_gpu("rows of many blocks on the device", 2);
 }
 
 /// What is made on the host says so, and is what the host makes.
@@ -353,11 +389,12 @@ fn arrays_that_do_not_fit_together_are_refused() {
         matches!(error, SpmmError::Plan(PlanError::WrongDevice { operand: "the stream", .. })),
         "{error}"
     );
+    let at = |offsets, columns| CsrAddresses { offsets, columns, values: 8 };
     // SAFETY: nothing is read: the addresses are refused.
-    let error = unsafe { DeviceCsr::<f32>::from_raw::<i32, i64>(&cpu, (1, 1), 1, 0, 8, 8) }.unwrap_err();
+    let error = unsafe { DeviceCsr::<f32>::from_raw::<i32, i64>(&cpu, (1, 1), 1, at(0, 8)) }.unwrap_err();
     assert!(matches!(error, PlanError::NotDeviceMemory { address: 0, .. }), "{error}");
     // SAFETY: likewise.
-    let error = unsafe { DeviceCsr::<f32>::from_raw::<i32, i64>(&cpu, (1, 1), 1, 4, 4, 8) }.unwrap_err();
+    let error = unsafe { DeviceCsr::<f32>::from_raw::<i32, i64>(&cpu, (1, 1), 1, at(4, 4)) }.unwrap_err();
     assert!(matches!(error, PlanError::Misaligned { address: 4, align: 8, .. }), "{error}");
 }
 
@@ -379,6 +416,50 @@ fn the_stream_that_writes_a_matrix_comes_first() {
         assert_eq!(c.download().unwrap(), want, "on {device}");
     }
     report_missing_gpu("plans made on another stream", 1);
+}
+
+/// Arrays that another library writes and overwrites in the order of a stream: the plan is made of what was there when it
+/// was asked for, whoever runs first.
+#[test]
+fn what_is_written_later_in_the_stream_does_not_reach_a_plan() {
+    let (_, a) = &matrices()[10];
+    let (nnz, b) = (a.nnz(), (0..a.cols()).map(|i| (i % 5) as f32).collect::<Vec<_>>());
+    for device in kernel_devices(3) {
+        let want = Spmm::builder(a).width(1).algorithm(Algorithm::RowSplit).build(&device).unwrap();
+        let stream = Stream::new(&device).unwrap();
+        let uploaded = Uploaded::new(&device, a, |x| x, |x| x);
+        let target = DeviceBuffer::<f32>::alloc_zeroed(&device, nnz).unwrap();
+        let zeros = DeviceBuffer::<f32>::alloc_zeroed(&device, nnz).unwrap();
+        let copy = Spmm::builder(&Csr::<f32>::identity(nnz).unwrap()).width(1).build(&device).unwrap();
+        device.synchronize().unwrap();
+        // Borrowed, so that windrow orders nothing but what a stream orders.
+        let write = |from: &DeviceBuffer<f32>| {
+            // SAFETY: both have so many elements, and live to the end of the test.
+            let (from, to) = unsafe {
+                (
+                    DeviceView::<f32>::from_raw(&device, from.address(), nnz, 1, 1).unwrap(),
+                    DeviceViewMut::<f32>::from_raw(&device, target.address(), nnz, 1, 1).unwrap(),
+                )
+            };
+            copy.run_into_on(&stream, 1.0, from, 0.0, to).unwrap();
+        };
+        write(&uploaded.values);
+        let addresses = CsrAddresses {
+            offsets: uploaded.offsets.address(),
+            columns: uploaded.columns.address(),
+            values: target.address(),
+        };
+        // SAFETY: arrays of these lengths, which are written in the order of the stream alone.
+        let matrix =
+            unsafe { DeviceCsr::<f32>::from_raw::<u64, u32>(&device, (a.rows(), a.cols()), nnz, addresses) };
+        let matrix = matrix.unwrap().checked(&stream).unwrap();
+        let builder = Spmm::builder(&matrix).width(1).algorithm(Algorithm::RowSplit);
+        let plan = builder.build_on(&stream).unwrap();
+        write(&zeros);
+        assert_eq!(plan.run(&b).unwrap(), want.run(&b).unwrap(), "on {device}");
+        stream.synchronize().unwrap();
+    }
+    report_missing_gpu("matrices that are overwritten", 1);
 }
 
 #[test]

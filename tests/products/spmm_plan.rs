@@ -1,6 +1,6 @@
 //! Plans as a user meets them: new values, reports, limits, convenience runs, and what is refused.
 
-use crate::common::{Setup, devices, gpu, report_missing_gpu};
+use crate::common::{Setup, devices, gpu, kernel_devices, report_missing_gpu};
 use half::{bf16, f16};
 use windrow::partition::{CostModel, PartitionRule, ProductShape, Thresholds, density};
 use windrow::{
@@ -77,6 +77,30 @@ fn new_values_go_to_their_places() {
         }
     }
     report_missing_gpu("new values", 2 * forms().count());
+}
+
+/// A plan keeps the kernels of its last run: other operands of as many columns may need others.
+#[test]
+fn alignment_may_change_from_run_to_run() {
+    let case = case(8);
+    let want = product(&case.a, &case.b, case.n);
+    for device in kernel_devices(1) {
+        for (algorithm, precision) in [
+            (Algorithm::RowSplit, Precision::F32),
+            (Algorithm::ShortRows, Precision::F32),
+            (Algorithm::TileStream, Precision::Tf32),
+        ] {
+            let plan = Setup::new(algorithm, precision).plan(&device, &case);
+            for (ldb, ldc) in [(8, 8), (9, 8), (8, 8), (8, 9), (11, 13), (12, 12)] {
+                let mut b = DeviceMatrix::<f32>::with_ld(&device, case.k(), case.n, ldb).unwrap();
+                b.copy_from(DenseRef::packed(&case.b, case.k(), case.n).unwrap()).unwrap();
+                let mut c = DeviceMatrix::<f32>::with_ld(&device, case.m(), case.n, ldc).unwrap();
+                plan.run_into(1.0, &b, 0.0, &mut c).unwrap();
+                assert_eq!(c.download().unwrap(), want, "{algorithm}, {ldb} and {ldc} on {device}");
+            }
+        }
+    }
+    report_missing_gpu("alignments of one plan", 18);
 }
 
 #[test]

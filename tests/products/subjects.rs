@@ -48,7 +48,7 @@ impl Family {
         Self { name, plan: Plan::Nm(precision) }
     }
 
-    const fn other(name: &'static str, make: fn(&Device) -> Outcome<Box<dyn Subject>>) -> Self {
+    pub(crate) const fn other(name: &'static str, make: fn(&Device) -> Outcome<Box<dyn Subject>>) -> Self {
         Self { name, plan: Plan::Other(make) }
     }
 
@@ -62,8 +62,8 @@ impl Family {
     }
 }
 
-const ROWS: usize = 41;
-const COLS: usize = 400;
+pub(crate) const ROWS: usize = 41;
+pub(crate) const COLS: usize = 400;
 
 fn numbers(values: Values, count: usize, seed: u64) -> Vec<f32> {
     let mut rng = SplitMix64::new(seed);
@@ -71,28 +71,33 @@ fn numbers(values: Values, count: usize, seed: u64) -> Vec<f32> {
 }
 
 /// Numbers whose sums are rounded, so that another order of additions has other bits.
-fn reals(count: usize, seed: u64) -> Vec<f32> {
+pub(crate) fn reals(count: usize, seed: u64) -> Vec<f32> {
     numbers(Values::Reals, count, seed)
 }
 
 /// Rows of all sorts: none, short, alike, and one that is cut.
-fn matrix(values: Values) -> Csr<f32> {
+pub(crate) fn matrix(values: Values) -> Csr<f32> {
     let lengths = (0..ROWS).map(|row| if row == 20 { 390 } else { [0, 3, 9, 1, 17, 30][row % 6] });
     let mut rng = SplitMix64::new(5);
     Pattern::from_lengths(COLS, lengths, &mut rng).with_values(values, &mut rng)
 }
 
-fn upload<T: Element>(device: &Device, data: &[f32], rows: usize, cols: usize) -> Outcome<DeviceMatrix<T>> {
+pub(crate) fn upload<T: Element>(
+    device: &Device,
+    data: &[f32],
+    rows: usize,
+    cols: usize,
+) -> Outcome<DeviceMatrix<T>> {
     let data: Vec<T> = data.iter().map(|&x| T::from_f32(x)).collect();
     Ok(DeviceMatrix::upload(device, DenseRef::packed(&data, rows, cols)?)?)
 }
 
-fn bits(values: &[f32]) -> Vec<u32> {
+pub(crate) fn bits(values: &[f32]) -> Vec<u32> {
     words(values).to_vec()
 }
 
 /// Of an f64 two.
-fn words<T: Element>(values: &[T]) -> &[u32] {
+pub(crate) fn words<T: Element>(values: &[T]) -> &[u32] {
     bytemuck::cast_slice(values)
 }
 
@@ -143,7 +148,7 @@ impl Subject for SpmmSubject {
     }
 }
 
-const BASE: SpmmOptions = SpmmOptions {
+pub(crate) const BASE: SpmmOptions = SpmmOptions {
     algorithm: Algorithm::RowSplit,
     precision: Precision::F32,
     width: 9,
@@ -152,10 +157,10 @@ const BASE: SpmmOptions = SpmmOptions {
     ..SpmmOptions::DEFAULT
 };
 
-const TILES: SpmmOptions =
+pub(crate) const TILES: SpmmOptions =
     SpmmOptions { algorithm: Algorithm::TileStream, precision: Precision::F16, ..BASE };
 
-fn hybrid() -> Outcome<SpmmOptions> {
+pub(crate) fn hybrid() -> Outcome<SpmmOptions> {
     let partition = PartitionRule::ColumnVectors { threshold: VectorThreshold::try_new(0.25)? };
     Ok(SpmmOptions {
         algorithm: Algorithm::Hybrid,
@@ -306,6 +311,8 @@ pub(crate) const FAMILIES: &[Family] = &[
         SpmmSubject::make(device, hybrid()?, Preprocessing::Gpu)
     }),
     Family::sddmm("SDDMM entries", SddmmAlgorithm::Entries, Precision::F32),
+    Family::sddmm("SDDMM groups", SddmmAlgorithm::Groups, Precision::F32),
+    Family::sddmm("SDDMM tiles", SddmmAlgorithm::Tiles, Precision::F16),
     Family::sddmm("SDDMM hybrid", SddmmAlgorithm::Hybrid, Precision::F16),
     Family::other("row softmax", |device| {
         let a = matrix(Values::Reals);

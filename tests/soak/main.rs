@@ -3,6 +3,7 @@
 //!
 //! - `WINDROW_SOAK_SECONDS`: time for each device, 2 unless set;
 //! - `WINDROW_SOAK_CSV`: a file that is written anew, a line for each sample;
+//! - `WINDROW_SOAK_DEVICE`: only the device of this name, such as `emulator`;
 //! - `WINDROW_GPU_ONLY=1`, `WINDROW_REQUIRE_GPU=1`: as in the tests of products.
 //!
 //! It is the only work of its process, whose memory it reads; what the driver tells of a GPU's memory is that of all
@@ -62,6 +63,10 @@ fn devices() -> Vec<Soaked> {
             announce_skip("soak", 1, "no GPU");
         }
         Err(error) => panic!("a GPU must be there: {error}"),
+    }
+    if let Ok(only) = std::env::var("WINDROW_SOAK_DEVICE") {
+        devices.retain(|soaked| soaked.device.selector() == only);
+        assert!(!devices.is_empty(), "WINDROW_SOAK_DEVICE={only:?} is none of the devices here");
     }
     devices
 }

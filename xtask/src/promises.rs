@@ -29,7 +29,7 @@ const SUBJECTS: &[(&str, &str)] = &[
     ("shapes", "Extents and leading dimensions."),
     ("large sizes", "Around 2³¹ and 2³²."),
     ("memory", "What is allocated, and what is left."),
-    ("faults", "What a device that fails, or bad input, leads to."),
+    ("faults", "What a device that fails, or bad input, leads to; by family in [faults](faults.md)."),
     ("files", "What becomes of files."),
 ];
 

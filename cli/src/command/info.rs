@@ -112,7 +112,7 @@ pub(crate) fn run(args: &InfoArgs, console: Console) -> Result<()> {
 impl Info {
     fn of(a: &Csr<f32>, report: &ReadReport, args: &InfoArgs) -> Result<Self> {
         let structure = Structure::of(a);
-        let rs_tile = RsTile::from_csr(a, &RowAssignment::try_all_tile(a.rows())?)?;
+        let rs_tile = RsTile::from_csr(a, &RowAssignment::all_tile(a.rows())?)?;
         let size = args.spy_size.or_else(|| args.spy.then(SpySize::of_terminal));
         Ok(Self {
             file: args.file.display().to_string(),

@@ -21,7 +21,7 @@ use crate::failure::{Failure, Result};
 use crate::listing::Listing;
 use crate::load;
 use crate::output::Output;
-use crate::product::{refuse_beyond_memory, timed, verdict_beside};
+use crate::product::{poison, refuse_beyond_memory, timed, verdict_beside};
 use crate::units::{count, digits, giga_per_second, percent, time_us};
 
 /// What `windrow nm` prints, and writes with `--json`.
@@ -286,7 +286,7 @@ fn product<E: Element<Sum = f32>>(
     let mut c = DeviceMatrix::<f32>::zeros(device, m, n)?;
     if args.verify {
         // An element that no kernel writes cannot pass for a right one.
-        c.copy_from(DenseRef::packed(&vec![f32::NAN; m * n], m, n)?)?;
+        poison(&mut c)?;
     }
     spinner.finish_and_clear();
     let run = Epilogue { bias: bias.as_ref(), activation: args.activation, ..Epilogue::default() };

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use windrow::io::{Format, WriteOptions};
+use windrow::memory::try_filled;
 use windrow::synthetic::seeded_values;
 use windrow::{
     Csr, DenseRef, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, Precision, Profile, Sddmm,
@@ -140,7 +141,9 @@ fn product<T: Element, V: Value>(
     spinner.finish_and_clear();
     let (x, y) = operands?;
     // An entry that no kernel writes cannot pass for a right one.
-    let mut result = DeviceBuffer::from_slice(device, &vec![T::Sum::from_f32(f32::NAN); a.nnz()])?;
+    let nan = try_filled(a.nnz(), T::Sum::from_f32(f32::NAN), "a result of NaN")?;
+    let mut result = DeviceBuffer::from_slice(device, &nan)?;
+    drop(nan);
     let spinner = console.spinner("timing");
     let time = measure(device, args.timing.sampling(), || plan.run_into(T::Sum::ONE, &x, &y, &mut result));
     spinner.finish_and_clear();

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use windrow::io::{printable, read_permutation, replace_file};
+use windrow::memory::try_with_room;
 use windrow::reorder::Options;
 use windrow::{Csr, Permutation, Structure};
 
@@ -123,8 +124,11 @@ impl Order {
     fn of(name: &str, a: &Csr<f32>) -> Result<Self> {
         let filled = (0..a.rows()).filter(|&row| a.row_len(row) > 0);
         let empty = (0..a.rows()).filter(|&row| a.row_len(row) == 0);
-        let rows = filled.chain(empty).map(u32::try_from).collect::<std::result::Result<_, _>>();
-        let rows = rows.map_err(|_| Failure::new(Exit::Limit, "more rows than 32-bit indices can number"))?;
+        let mut rows = try_with_room(a.rows(), "an order")?;
+        for row in filled.chain(empty) {
+            let beyond = |_| Failure::new(Exit::Limit, "more rows than 32-bit indices can number");
+            rows.push(u32::try_from(row).map_err(beyond)?);
+        }
         let structure = Structure::of(&a.permute_rows(&Permutation::try_from_new_to_old(rows)?)?);
         Ok(Self {
             order: name.to_owned(),

@@ -19,7 +19,9 @@ fn statistics_of_a_real_matrix() {
         .says(&["column vectors", "1.09 nonzeros each", "% with a single one"])
         .says(&["tiles (8 × 8)", "nonzeros each"])
         .says(&["CSR", "RS-Tile"])
-        .says(&["estimate", "a sparse product pays"]);
+        .says(&["estimate", "a sparse product pays"])
+        .says(&["f16", " 128 ", "tile-stream"]) // what auto takes there
+        .says(&["f32", " 128 ", "row-split"]);
     assert!(outcome.stderr.is_empty(), "no progress bar where nobody looks: {:?}", outcome.stderr);
 }
 

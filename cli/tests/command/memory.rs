@@ -14,7 +14,18 @@ fn within(kib: u32, arguments: &[&str]) -> Outcome {
     finish(shell.env("RAYON_NUM_THREADS", "2").env("WINDROW_CACHE_DIR", ""))
 }
 
+/// "F of T bytes are free", if it says so: no more than there are.
+#[cfg(unix)]
+fn free_is_part_of_all(message: &str) {
+    let Some((before, _)) = message.split_once(" bytes are free") else { return };
+    let numbers: Vec<u64> = before.rsplit(' ').step_by(2).take(2).map(|word| word.parse().unwrap()).collect();
+    assert!(numbers[1] <= numbers[0], "{message}");
+}
+
 /// Less and less memory, down to where threads hardly start: a result, or exit code 6 with numbers.
+///
+/// Promise, memory: what memory runs out for ends in an error that says so, or in a result without it, and never in the
+/// end of the process.
 #[cfg(unix)]
 #[test]
 fn shrinking_memory_ends_in_an_error() {
@@ -23,6 +34,10 @@ fn shrinking_memory_ends_in_an_error() {
     let graph = folder.file("rows.txt", "0 4194303\n");
     let tensor = folder.file("slices.tns", "1 1 1 1.0\n4194304 2 2 2.0\n");
     let [order, archive, gzipped] = ["rows.order", "rows.npz", "rows.mtx.gz"].map(|name| folder.path(name));
+    let [pruned, picture] = ["pruned.safetensors", "rows.svg"].map(|name| folder.path(name));
+    let weights = folder.path("weights.safetensors");
+    let make = ["nm", "--shape", "1x1024x8192", "--pattern", "2:8", "--save", &weights, "--device", "cpu"];
+    windrow(&make).succeeded();
     for work in [
         &["info", &graph][..],
         &["spmm", &graph, "--width", "1", "--device", "cpu", "--repeat", "1"],
@@ -33,6 +48,22 @@ fn shrinking_memory_ends_in_an_error() {
         &["convert", &graph, &archive],
         &["convert", &graph, &gzipped],
         &["mttkrp", &tensor, "--width", "3", "--device", "cpu", "--repeat", "1"],
+        &["ttm", &tensor, "--width", "3", "--device", "cpu", "--repeat", "1", "--verify"],
+        &[
+            "nm",
+            "--shape",
+            "4x2048x4096",
+            "--pattern",
+            "2:8",
+            "--save",
+            &pruned,
+            "--device",
+            "cpu",
+            "--repeat",
+            "1",
+        ],
+        &["nm", "--shape", "64", "--pruned", &weights, "--device", "cpu", "--repeat", "1", "--verify"],
+        &["spy", &graph, "--out", &picture],
     ] {
         let mut refused = 0;
         for kib in [
@@ -43,8 +74,15 @@ fn shrinking_memory_ends_in_an_error() {
                 Some(0) => {}
                 Some(6) => {
                     // What is allocated is told in bytes; what a file names, in what it names.
-                    let limited = outcome.stderr.contains("are more than the limit of");
-                    outcome.failed(6, if limited { &["raise it with"] } else { &[" bytes"] });
+                    let told = match &outcome.stderr {
+                        limited if limited.contains("are more than the limit of") => "raise it with",
+                        checked if checked.contains(" need ") || checked.contains("; use a smaller --") => {
+                            " are free on "
+                        }
+                        _ => " bytes",
+                    };
+                    outcome.failed(6, &[told]);
+                    free_is_part_of_all(&outcome.stderr);
                     refused += 1;
                 }
                 _ => panic!("{kib} KiB, {work:?}: {outcome:?}"),

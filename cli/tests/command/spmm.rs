@@ -93,6 +93,20 @@ fn odd_widths_and_odd_matrices() {
     }
 }
 
+/// No rates of nothing, memory in the units of `info`, and whether values were rounded.
+#[test]
+fn what_is_told_can_be_read() {
+    let folder = Folder::new();
+    let file = folder
+        .file("digits.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2 0.123456789012\n");
+    let run = |width| windrow(&["spmm", &file, "--width", width, "--device", "cpu", "--repeat", "1"]);
+    run("0").succeeded().says(&["rates", "0 GFLOP/s, 0 GB/s gathered, 0 GB/s of operands"]);
+    run("4")
+        .succeeded()
+        .says(&["device memory", "bytes (0.00 MiB)"])
+        .says(&["values", "rounded if the file has more digits; -p f64 keeps them"]);
+}
+
 #[test]
 fn limits_of_memory() {
     let file = data("mbeacxc.mtx.gz");

@@ -1,38 +1,52 @@
-//! Rows cut into segments as the host cuts them, and what a plan wants to know of a matrix beside its record.
+//! Rows cut into segments, as the host cuts them.
+//!
+//! Where a row's segments and slots are is a sum over all rows before it. Three launches find them: the sums of each
+//! block of rows, the sums of the blocks before each, and then every block knows where its own begin. No block waits
+//! for another; what the host must know, how many there are, comes back between the second launch and the third.
 
 use core::num::{NonZeroU32, NonZeroU64};
 
 use bytemuck::{Pod, Zeroable};
-use windrow_simt::{GlobalPtr, Simt};
+use windrow_simt::{GlobalPtr, Simt, WARP};
 
 use super::THREADS;
 use crate::NO_SLOT;
 use crate::kernel::Kernel;
-use crate::preprocess::part_of;
 use crate::spmm::combine::Combine;
+use crate::unroll::each;
 use crate::variant::Variant;
 
-/// The thread's number in the grid.
-#[inline(always)]
-fn item<S: Simt>(s: &S) -> u32 {
-    s.block_idx() * THREADS + s.thread_idx()
-}
+/// Successive rows of a thread.
+const EACH: usize = 4;
+/// Rows of a block.
+pub const CUT_ROWS: u32 = THREADS * EACH as u32;
+const WARPS: u32 = THREADS / WARP;
 
-/// Arguments of [`CountPieces`].
+/// What rows add up to: segments beside the first of each row, slots, rows that are cut, and such of them as a block
+/// adds up.
+type Counts = [u32; 4];
+
+/// Arguments of [`CountCuts`], [`SumCuts`] and [`CutRows`].
 ///
 /// # Obligations
-/// - `row_offsets` has `rows + 1` ascending elements, the three others have `rows`; `piece > 0`.
+/// - `row_offsets` has `rows + 1` ascending elements; `piece > 0`;
+/// - `sums` has an element for each [`CUT_ROWS`] rows and what is left of them, or is null for [`CutRows`] alone, if no
+///   row has more than `limit` entries; [`SumCuts`] comes after [`CountCuts`], and [`CutRows`] after that;
+/// - for [`CutRows`], of what [`SumCuts`] left in `totals`, `segments` has `rows` elements and the first more,
+///   `cut_rows` has the third, and `wide_count` is the fourth.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
-pub struct CountPiecesParams {
+pub struct CutRowsParams {
     /// First entry of each row, and the end.
     pub row_offsets: GlobalPtr<u32>,
-    /// Segments of each row: 1, or more where it is cut.
-    pub pieces: GlobalPtr<u32>,
-    /// Slots of each row that is cut, one for each piece or one for all; 0 for the others.
-    pub slots: GlobalPtr<u32>,
-    /// 1 for each row of which a block adds up the sums, else 0.
-    pub wide: GlobalPtr<u32>,
+    /// Of the rows of each block, then of those before it.
+    pub sums: GlobalPtr<Counts>,
+    /// Of all rows: segments beside the first of each, slots, rows that are cut, and those of many slots.
+    pub totals: GlobalPtr<Counts>,
+    /// `[row, begin, end, slot]`.
+    pub segments: GlobalPtr<[u32; 4]>,
+    /// `[row, first_slot, count, 1]`, rows of many slots first.
+    pub cut_rows: GlobalPtr<[u32; 4]>,
     /// Rows of the matrix.
     pub rows: u32,
     /// A row of more entries is cut.
@@ -41,223 +55,252 @@ pub struct CountPiecesParams {
     pub piece: u32,
     /// Unless 0, the pieces of a row share one slot.
     pub shared: u32,
-}
-
-/// Into how many segments each row is cut: a thread for each.
-pub struct CountPieces;
-
-impl Kernel for CountPieces {
-    type Params = CountPiecesParams;
-    const FILE: &'static str = "csr";
-    const VARIANT: Variant = Variant::CountPieces;
-    const BLOCK_THREADS: u32 = THREADS;
-    const UNITS_PER_BLOCK: u32 = THREADS;
-
-    #[inline(always)]
-    unsafe fn run<S: Simt>(s: &S, p: &CountPiecesParams) {
-        let row = item(s);
-        // SAFETY: the obligations of the params; `row < rows` where it is used.
-        unsafe {
-            if row < p.rows {
-                let length =
-                    s.load_readonly(p.row_offsets.at(row + 1)) - s.load_readonly(p.row_offsets.at(row));
-                let piece = NonZeroU32::new(p.piece).unwrap_or(NonZeroU32::MIN); // it is not 0
-                let pieces = if length > p.limit { (length - 1) / piece + 1 } else { 1 };
-                let slots = match pieces > 1 {
-                    true if p.shared != 0 => 1,
-                    true => pieces,
-                    false => 0,
-                };
-                s.store(p.pieces.at(row), pieces);
-                s.store(p.slots.at(row), slots);
-                s.store(p.wide.at(row), u32::from(slots > Combine::<f32>::NARROW));
-            }
-        }
-    }
-}
-
-/// Arguments of [`WriteSegments`].
-///
-/// # Obligations
-/// - `row_offsets` has `rows + 1` ascending elements;
-/// - no row is cut, `positions` is null and `count = rows`; or `positions`, `first_slots`, `cut_ranks` and `wide_ranks`
-///   have `rows + 1` elements: the exclusive sums of what [`CountPieces`] counted, the third of its slots as flags, and
-///   `count`, `cut_count`, `wide_count` are the last of the first and of the two ranks;
-/// - `segments` has `count` elements, `cut_rows` has `cut_count`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Pod, Zeroable)]
-pub struct WriteSegmentsParams {
-    /// First entry of each row, and the end.
-    pub row_offsets: GlobalPtr<u32>,
-    /// First segment of each row.
-    pub positions: GlobalPtr<u32>,
-    /// First slot of each row that is cut.
-    pub first_slots: GlobalPtr<u32>,
-    /// Rows before each that are cut.
-    pub cut_ranks: GlobalPtr<u32>,
-    /// Rows before each that are cut into many.
-    pub wide_ranks: GlobalPtr<u32>,
-    /// `[row, begin, end, slot]`.
-    pub segments: GlobalPtr<[u32; 4]>,
-    /// `[row, first_slot, count, 1]`, rows that are cut into many first.
-    pub cut_rows: GlobalPtr<[u32; 4]>,
-    /// Rows of the matrix.
-    pub rows: u32,
-    /// Segments of all rows.
-    pub count: u32,
-    /// Rows that are cut into many.
+    /// Rows of many slots.
     pub wide_count: u32,
-    /// Unless 0, the pieces of a row share one slot.
-    pub shared: u32,
+    /// Zero: `Pod` allows no padding.
+    pub reserved: u32,
 }
 
-/// The segments of all rows, and the list of those that are cut: a thread for each segment and each row.
-pub struct WriteSegments;
+/// A row, and how many segments it has.
+#[derive(Clone, Copy)]
+struct Row {
+    begin: u32,
+    end: u32,
+    pieces: u32,
+}
 
-impl Kernel for WriteSegments {
-    type Params = WriteSegmentsParams;
-    const FILE: &'static str = "csr";
-    const VARIANT: Variant = Variant::WriteSegments;
-    const BLOCK_THREADS: u32 = THREADS;
-    const UNITS_PER_BLOCK: u32 = THREADS;
+impl Row {
+    /// A row that is none: without segments.
+    const NONE: Self = Self { begin: 0, end: 0, pieces: 0 };
+
+    /// # Safety
+    /// The obligations of the params.
+    #[inline(always)]
+    unsafe fn load<S: Simt>(s: &S, p: &CutRowsParams, row: u32) -> Self {
+        if row >= p.rows {
+            return Self::NONE;
+        }
+        // SAFETY: the row exists.
+        let (begin, end) =
+            unsafe { (s.load_readonly(p.row_offsets.at(row)), s.load_readonly(p.row_offsets.at(row + 1))) };
+        let (length, piece) = (end - begin, NonZeroU32::new(p.piece).unwrap_or(NonZeroU32::MIN)); // it is not 0
+        Self { begin, end, pieces: if length > p.limit { (length - 1) / piece + 1 } else { 1 } }
+    }
 
     #[inline(always)]
-    unsafe fn run<S: Simt>(s: &S, p: &WriteSegmentsParams) {
-        let i = item(s);
-        let cut = p.positions != GlobalPtr::NULL;
-        // SAFETY: the obligations of the params; each segment and each row is one thread's.
+    fn counts(self, p: &CutRowsParams) -> Counts {
+        let slots = self.slots(p);
+        [
+            self.pieces.saturating_sub(1),
+            slots,
+            u32::from(slots > 0),
+            u32::from(slots > Combine::<f32>::NARROW),
+        ]
+    }
+
+    /// Slots of its sums: one for each piece or one for all, none for a row that is not cut.
+    #[inline(always)]
+    fn slots(self, p: &CutRowsParams) -> u32 {
+        match self.pieces > 1 {
+            true if p.shared != 0 => 1,
+            true => self.pieces,
+            false => 0,
+        }
+    }
+
+    /// Where piece `piece` begins.
+    #[inline(always)]
+    fn begin_of(self, piece: u32) -> u32 {
+        let pieces = NonZeroU64::new(u64::from(self.pieces)).unwrap_or(NonZeroU64::MIN);
+        self.begin + (u64::from(self.end - self.begin) * u64::from(piece) / pieces) as u32
+    }
+}
+
+/// The sums of each block's rows.
+pub struct CountCuts;
+
+impl Kernel for CountCuts {
+    type Params = CutRowsParams;
+    const FILE: &'static str = "csr";
+    const VARIANT: Variant = Variant::CountCuts;
+    const BLOCK_THREADS: u32 = THREADS;
+    const SHARED_BYTES: u32 = 16 * WARPS;
+    const UNITS_PER_BLOCK: u32 = CUT_ROWS;
+
+    #[inline(always)]
+    unsafe fn run<S: Simt>(s: &S, p: &CutRowsParams) {
+        // SAFETY: the obligations of the params; all threads reach the sums, and one stores.
         unsafe {
-            if i < p.count {
-                let row = if cut { part_of(s, p.positions, p.rows, i) } else { i };
-                let begin = s.load_readonly(p.row_offsets.at(row));
-                let end = s.load_readonly(p.row_offsets.at(row + 1));
-                let (mut from, mut to, mut slot) = (begin, end, NO_SLOT);
-                if cut {
-                    let first = s.load_readonly(p.positions.at(row));
-                    let pieces = s.load_readonly(p.positions.at(row + 1)) - first;
-                    if pieces > 1 {
-                        let piece = i - first;
-                        let pieces = NonZeroU64::new(u64::from(pieces)).unwrap_or(NonZeroU64::MIN);
-                        let entries = u64::from(end - begin);
-                        let part = |k: u32| begin + (entries * u64::from(k) / pieces) as u32;
-                        (from, to) = (part(piece), part(piece + 1));
-                        slot = s.load_readonly(p.first_slots.at(row)) + if p.shared != 0 { 0 } else { piece };
-                    }
-                }
-                s.store(p.segments.at(i), [row, from, to, slot]);
+            let own = counts_of(p, rows_of(s, p));
+            let (_, total) = before_in_block(s, own);
+            if s.thread_idx() == 0 {
+                s.store(p.sums.at(s.block_idx()), total);
             }
-            if cut && i < p.rows {
-                let first_slot = s.load_readonly(p.first_slots.at(i));
-                let slots = s.load_readonly(p.first_slots.at(i + 1)) - first_slot;
+        }
+    }
+}
+
+/// The sums of the blocks before each, and of all: one block.
+pub struct SumCuts;
+
+impl Kernel for SumCuts {
+    type Params = CutRowsParams;
+    const FILE: &'static str = "csr";
+    const VARIANT: Variant = Variant::SumCuts;
+    const BLOCK_THREADS: u32 = THREADS;
+    const SHARED_BYTES: u32 = 16 * WARPS;
+    const UNITS_PER_BLOCK: u32 = 1;
+
+    #[inline(always)]
+    unsafe fn run<S: Simt>(s: &S, p: &CutRowsParams) {
+        let blocks = p.rows.div_ceil(CUT_ROWS);
+        let (mut before, mut first) = ([0; 4], 0);
+        // SAFETY: elements below `blocks`, each one thread's; all threads run the loop equally often.
+        unsafe {
+            while first < blocks {
+                let at = first + s.thread_idx();
+                let own = if at < blocks { s.load(p.sums.at(at)) } else { [0; 4] };
+                let (mine, total) = before_in_block(s, own);
+                if at < blocks {
+                    s.store(p.sums.at(at), add(before, mine));
+                }
+                before = add(before, total);
+                first += THREADS;
+            }
+            if s.thread_idx() == 0 {
+                s.store(p.totals, before);
+            }
+        }
+    }
+}
+
+/// The segments of all rows, and the list of those that are cut. A thread has four rows; the pieces of a row that is cut
+/// are written by its warp.
+pub struct CutRows;
+
+impl Kernel for CutRows {
+    type Params = CutRowsParams;
+    const FILE: &'static str = "csr";
+    const VARIANT: Variant = Variant::CutRows;
+    const BLOCK_THREADS: u32 = THREADS;
+    // Left to itself, `ptxas` spills a few registers to fit one more block.
+    const MIN_BLOCKS: u32 = 1;
+    const SHARED_BYTES: u32 = 16 * WARPS;
+    const UNITS_PER_BLOCK: u32 = CUT_ROWS;
+
+    #[inline(always)]
+    unsafe fn run<S: Simt>(s: &S, p: &CutRowsParams) {
+        // SAFETY: the obligations of the params; each segment and each row of the list is one lane's, and all lanes
+        // reach the collectives.
+        unsafe {
+            let rows = rows_of(s, p);
+            let of_blocks =
+                if p.sums == GlobalPtr::NULL { [0; 4] } else { s.load_readonly(p.sums.at(s.block_idx())) };
+            let (mine, _) = before_in_block(s, counts_of(p, rows));
+            let mut before = add(of_blocks, mine);
+            each::<EACH>(|i| {
+                let (row, number) = (rows[i], first_row(s) + i as u32);
+                let [extra, first_slot, cuts, wides] = before;
+                if row.pieces == 1 {
+                    s.store(p.segments.at(number + extra), [number, row.begin, row.end, NO_SLOT]);
+                }
+                let slots = row.slots(p);
                 if slots > 0 {
-                    let wide = s.load_readonly(p.wide_ranks.at(i));
-                    let is_wide = s.load_readonly(p.wide_ranks.at(i + 1)) > wide;
-                    let narrow = s.load_readonly(p.cut_ranks.at(i)) - wide;
-                    let at = if is_wide { wide } else { p.wide_count + narrow };
-                    s.store(p.cut_rows.at(at), [i, first_slot, slots, 1]);
+                    let is_wide = slots > Combine::<f32>::NARROW;
+                    let at = if is_wide { wides } else { p.wide_count + (cuts - wides) };
+                    s.store(p.cut_rows.at(at), [number, first_slot, slots, 1]);
                 }
-            }
+                write_pieces(s, p, row, [number, number + extra, first_slot]);
+                before = add(before, row.counts(p));
+            });
         }
     }
 }
 
-/// Arguments of [`MarkColumns`].
-///
-/// # Obligations
-/// - `columns` has `entries` elements, `row_offsets` more than `end_row`, with `first_row ≤ end_row`; any content;
-/// - `marks` was zeroed and has `cols` elements; nothing overlaps `marks` and `count`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Pod, Zeroable)]
-pub struct MarkColumnsParams {
-    /// First entry of each row, and the end.
-    pub row_offsets: GlobalPtr<u32>,
-    /// Column of each entry.
-    pub columns: GlobalPtr<u32>,
-    /// How many entries of the rows each column has.
-    pub marks: GlobalPtr<u32>,
-    /// What the number of columns that have one is added to.
-    pub count: GlobalPtr<u32>,
-    /// Entries of the matrix.
-    pub entries: u32,
-    /// The first row.
-    pub first_row: u32,
-    /// Behind the last row.
-    pub end_row: u32,
-    /// Columns of the matrix.
-    pub cols: u32,
+/// Number of the thread's first row.
+#[inline(always)]
+fn first_row<S: Simt>(s: &S) -> u32 {
+    s.block_idx() * CUT_ROWS + s.thread_idx() * EACH as u32
 }
 
-/// Counts the distinct columns of successive rows: a thread for each entry of the matrix.
-pub struct MarkColumns;
+#[inline(always)]
+unsafe fn rows_of<S: Simt>(s: &S, p: &CutRowsParams) -> [Row; EACH] {
+    let mut rows = [Row::NONE; EACH];
+    // SAFETY: the caller's obligations.
+    each::<EACH>(|i| rows[i] = unsafe { Row::load(s, p, first_row(s) + i as u32) });
+    rows
+}
 
-impl Kernel for MarkColumns {
-    type Params = MarkColumnsParams;
-    const FILE: &'static str = "csr";
-    const VARIANT: Variant = Variant::MarkColumns;
-    const BLOCK_THREADS: u32 = THREADS;
-    const UNITS_PER_BLOCK: u32 = THREADS;
+#[inline(always)]
+fn counts_of(p: &CutRowsParams, rows: [Row; EACH]) -> Counts {
+    let mut counts = [0; 4];
+    each::<EACH>(|i| counts = add(counts, rows[i].counts(p)));
+    counts
+}
 
-    #[inline(always)]
-    unsafe fn run<S: Simt>(s: &S, p: &MarkColumnsParams) {
-        let entry = item(s);
-        // SAFETY: the obligations of the params; marks and count are added to atomically.
-        unsafe {
-            let mut is_first = false;
-            if entry < p.entries
-                && entry >= s.load_readonly(p.row_offsets.at(p.first_row))
-                && entry < s.load_readonly(p.row_offsets.at(p.end_row))
-            {
-                let column = s.load_readonly(p.columns.at(entry));
-                is_first = column < p.cols && s.atomic_add_u32(p.marks.at(column), 1) == 0;
+#[inline(always)]
+fn add(a: Counts, b: Counts) -> Counts {
+    [a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3]]
+}
+
+/// The sums of the threads before this one in its block, and of all of them. Group: block.
+#[inline(always)]
+unsafe fn before_in_block<S: Simt>(s: &S, own: Counts) -> (Counts, Counts) {
+    // SAFETY: the caller promises that all threads are here; each warp has a place.
+    unsafe {
+        let mut upto = own;
+        let mut delta = 1;
+        while delta < WARP {
+            let mut below = [0; 4];
+            each::<4>(|i| below[i] = s.shuffle_up(upto[i], delta));
+            if s.lane() >= delta {
+                upto = add(upto, below);
             }
-            let firsts = s.ballot(is_first).count_ones();
-            if s.lane() == 0 && firsts > 0 {
-                s.atomic_add_u32(p.count, firsts);
-            }
+            delta *= 2;
         }
+        s.sync_block(); // WAR: totals of an earlier call read -> written
+        if s.lane() == WARP - 1 {
+            s.store_shared(16 * s.warp(), upto);
+        }
+        s.sync_block(); // RAW: totals of warps written -> added
+        let mut before = [0; 4];
+        let mut total = [0; 4];
+        let mut warp = 0;
+        while warp < WARPS {
+            let of_warp: Counts = s.load_shared(16 * warp);
+            if warp < s.warp() {
+                before = add(before, of_warp);
+            }
+            total = add(total, of_warp);
+            warp += 1;
+        }
+        each::<4>(|i| before[i] += upto[i] - own[i]);
+        (before, total)
     }
 }
 
-/// Arguments of [`Collect`].
-///
-/// # Obligations
-/// - `to` has an element for each of `from`; each of these is null or an element.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Pod, Zeroable)]
-pub struct CollectParams {
-    /// Where each element is; null: none, which counts as 0.
-    pub from: [GlobalPtr<u32>; Collect::MOST],
-    /// All of them.
-    pub to: GlobalPtr<u32>,
-}
-
-/// Brings elements of several arrays to one, so that one copy takes them to the host.
-pub struct Collect;
-
-impl Collect {
-    /// Elements at most.
-    pub const MOST: usize = 4;
-}
-
-impl Kernel for Collect {
-    type Params = CollectParams;
-    const FILE: &'static str = "csr";
-    const VARIANT: Variant = Variant::Collect;
-    const BLOCK_THREADS: u32 = 32;
-    const UNITS_PER_BLOCK: u32 = 32;
-
-    #[inline(always)]
-    unsafe fn run<S: Simt>(s: &S, p: &CollectParams) {
-        // SAFETY: the obligations of the params; each element is one thread's.
-        unsafe {
-            let mut i = 0;
-            while i < Self::MOST {
-                if s.thread_idx() == i as u32 {
-                    let element = if p.from[i] == GlobalPtr::NULL { 0 } else { s.load(p.from[i]) };
-                    s.store(p.to.at(i as u32), element);
-                }
-                i += 1;
+/// The segments of the rows of a warp's lanes that are cut, of each by all lanes: `place` is the number of a lane's row,
+/// of its first segment, and of its first slot. Group: warp.
+#[inline(always)]
+unsafe fn write_pieces<S: Simt>(s: &S, p: &CutRowsParams, row: Row, place: [u32; 3]) {
+    // SAFETY: the caller promises that all lanes are here and that there is room for all pieces.
+    unsafe {
+        let mut left = s.ballot(row.pieces > 1);
+        while left != 0 {
+            let lane = left.trailing_zeros();
+            let of = |x: u32| s.shuffle(x, lane);
+            let row = Row { begin: of(row.begin), end: of(row.end), pieces: of(row.pieces) };
+            let [number, first, first_slot] = [of(place[0]), of(place[1]), of(place[2])];
+            let mut piece = s.lane();
+            while piece < row.pieces {
+                let slot = first_slot + if p.shared != 0 { 0 } else { piece };
+                s.store(
+                    p.segments.at(first + piece),
+                    [number, row.begin_of(piece), row.begin_of(piece + 1), slot],
+                );
+                piece += WARP;
             }
+            left &= left - 1;
         }
     }
 }

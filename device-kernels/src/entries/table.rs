@@ -6,7 +6,7 @@ use super::run_bytes;
 use crate::arch::Arch;
 use crate::atomic_entries::AtomicEntries;
 use crate::check::Check;
-use crate::csr::{Collect, CountPieces, MarkColumns, ReadCsr, WriteSegments};
+use crate::csr::{CountCuts, CutRows, MarkColumns, ReadCsr, SumCuts};
 use crate::element::{Bf16, F16, F32, F64, Scalars, Tf32, Vectors};
 use crate::gather_probe::GatherProbe;
 use crate::kernel::{Entry, Family, Kernel};
@@ -499,10 +499,10 @@ entries! {
         }
         csr {
             csr_read => ReadCsr,
-            csr_count_pieces => CountPieces,
-            csr_write_segments => WriteSegments,
             csr_mark_columns => MarkColumns,
-            csr_collect => Collect,
+            csr_count_cuts => CountCuts,
+            csr_sum_cuts => SumCuts,
+            csr_cut_rows => CutRows,
         }
     }
     Check {

@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use super::line::Fault;
 use super::{Limits, ReadError};
 use crate::OutOfMemory;
-use crate::memory::{make_room, try_copy, try_with_room};
+use crate::memory::{make_room, try_collect, try_copy, try_push, try_with_room};
 
 /// Size of a block, and with it of the longest line.
 pub(super) const BLOCK_BYTES: usize = 1 << 19;
@@ -206,7 +206,11 @@ pub(super) fn parse_blocks<T: Default + Send, K: Default>(
             if flow.is_break() || parsed.fault.is_some() {
                 stop.store(true, Ordering::Relaxed);
             }
-            results.lock().unwrap_or_else(PoisonError::into_inner).push((number, parsed));
+            let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Err(error) = try_push(&mut results, (number, parsed), "blocks of text") {
+                drop(results);
+                return fail(error.into());
+            }
         }
     };
     rayon::scope(|scope| {
@@ -217,7 +221,7 @@ pub(super) fn parse_blocks<T: Default + Send, K: Default>(
     });
     let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     results.sort_unstable_by_key(|&(number, _)| number);
-    let results: Vec<_> = results.into_iter().map(|(_, parsed)| parsed).collect();
+    let results = try_collect(results.into_iter().map(|(_, parsed)| parsed), "blocks of text")?;
     // A fault in the text that was read comes before whatever made reading fail.
     let faulty = results.iter().any(|parsed| parsed.fault.is_some());
     match error.into_inner().unwrap_or_else(PoisonError::into_inner) {

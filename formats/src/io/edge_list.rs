@@ -17,7 +17,7 @@ use super::records::{Records, parse_records};
 use super::report::{Header, ReadReport};
 use super::scan::{blank, line_end};
 use super::{Loaded, ReadError, ReadOptions};
-use crate::memory::{make_room, try_copy};
+use crate::memory::{make_room, try_copy, try_par_collect_ok};
 use crate::{OutOfMemory, Value};
 
 /// What comment lines start with.
@@ -177,7 +177,7 @@ fn read_edges<V: Value, E: Entry<V>>(
     let buckets = Buckets::new(rows, records.count);
     // Each list is dropped as soon as it is sorted.
     let grouped = |block: Vec<E>| Grouped::new(&block, buckets);
-    let blocks = records.blocks.into_par_iter().map(grouped).collect::<Result<_, _>>()?;
+    let blocks = try_par_collect_ok(records.blocks.into_par_iter().map(grouped), "blocks of text")?;
     let csr = assemble(buckets, cols, blocks, options)?;
     Ok(Loaded { csr, report })
 }

@@ -11,7 +11,7 @@ use super::records::{AllRecords, Records, parse_records};
 use super::scan::line_end;
 use super::source::Source;
 use super::{ReadError, ReadOptions};
-use crate::memory::{make_room, try_copy};
+use crate::memory::{make_room, try_concat, try_copy};
 use crate::{FormatError, OutOfMemory, Permutation};
 
 /// What comment lines start with, also the first one.
@@ -92,7 +92,7 @@ fn read(source: Source<'_>, options: &ReadOptions<'_>) -> Result<Permutation, Re
         let found = format!("the end of the file after {}", records.count);
         return Err(Fault::new(1, promised(), found).at_line(records.lines + 1));
     }
-    let permutation = Permutation::try_from_new_to_old(records.blocks.concat());
+    let permutation = Permutation::try_from_new_to_old(try_concat(&records.blocks, "an order")?);
     permutation.map_err(|error| match error {
         FormatError::PermutationDuplicate { position, found, first } => {
             let expected = format!("a row that is not in line {}", line_of(&records, first));

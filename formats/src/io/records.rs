@@ -7,7 +7,7 @@ use super::ReadError;
 use super::blocks::{End, Parsed, TextSource, parse_blocks};
 use super::line::{Fault, Line};
 use crate::OutOfMemory;
-use crate::memory::make_room;
+use crate::memory::{make_room, try_with_room};
 
 /// A grammar with one record a line.
 pub(super) trait Records: Sync {
@@ -150,7 +150,9 @@ pub(super) fn parse_records<R: Records>(
         let enough = before + parsed.content.count > most;
         Ok((parsed, if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }))
     })?;
-    let mut all = AllRecords { blocks: Vec::new(), places: Vec::new(), count: 0, lines: 0, end };
+    let blocks = try_with_room(parsed.len(), "blocks of text")?;
+    let places = try_with_room(parsed.len(), "blocks of text")?;
+    let mut all = AllRecords { blocks, places, count: 0, lines: 0, end };
     let mut first_fault = None;
     for Parsed { content: BlockRecords { block, count, gaps }, lines: block_lines, fault } in parsed {
         all.blocks.push(block);

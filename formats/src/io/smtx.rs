@@ -11,7 +11,7 @@ use super::number::{parse_unsigned, scan_index};
 use super::report::{Header, ReadReport};
 use super::source::read_all;
 use super::{Loaded, ReadError, ReadOptions, Stage};
-use crate::memory::{index, try_filled, try_with_room};
+use crate::memory::{index, try_filled, try_par_collect_ok, try_with_room};
 use crate::{Csr, OutOfMemory, Value};
 
 /// Bytes of a line that are parsed in one piece by one thread.
@@ -134,11 +134,9 @@ fn numbers<T: Send>(
     expected: &str,
     accept: impl Fn(u64) -> Option<T> + Sync,
 ) -> Result<Vec<T>, Wrong> {
-    let pieces = pieces(line.text);
-    let parsed: Vec<(Vec<T>, Option<usize>)> = pieces
-        .into_par_iter()
-        .map(|(start, end)| piece(line.text, start, end, &accept))
-        .collect::<Result<_, _>>()?;
+    let pieces = pieces(line.text)?.into_par_iter();
+    let parsed = pieces.map(|(start, end)| piece(line.text, start, end, &accept));
+    let parsed = try_par_collect_ok(parsed, "the numbers of a line")?;
     let len = parsed.iter().map(|(numbers, _)| numbers.len()).sum();
     let mut all: Vec<T> = try_with_room(len, "the numbers of a line")?;
     for (numbers, wrong) in parsed {
@@ -156,8 +154,8 @@ fn numbers<T: Send>(
 }
 
 /// Cuts a line between words into pieces of about `PIECE_BYTES`.
-fn pieces(text: &[u8]) -> Vec<(usize, usize)> {
-    let mut pieces = Vec::new();
+fn pieces(text: &[u8]) -> Result<Vec<(usize, usize)>, OutOfMemory> {
+    let mut pieces = try_with_room(text.len() / PIECE_BYTES + 1, "the numbers of a line")?;
     let mut start = 0;
     while start < text.len() {
         let wanted = (start + PIECE_BYTES).min(text.len());
@@ -165,7 +163,7 @@ fn pieces(text: &[u8]) -> Vec<(usize, usize)> {
         pieces.push((start, end));
         start = end;
     }
-    pieces
+    Ok(pieces)
 }
 
 /// The numbers in `text[start..end]`, and the position of the first word that is wrong.

@@ -7,8 +7,8 @@ use flate2::bufread::MultiGzDecoder;
 use super::line::{Line, excerpt};
 use super::metis::is_metis;
 use super::number::{parse_f64, parse_unsigned};
-use super::source::{BYTE_ORDER_MARK, GZIP_MAGIC};
-use super::{Format, ReadError, matrix_market, npz, safetensors};
+use super::source::{BYTE_ORDER_MARK, GZIP_MAGIC, read_all, room_for_inflate};
+use super::{Format, Limits, ReadError, matrix_market, npz, safetensors};
 
 /// First bytes of a zip archive that has members.
 pub(super) const ZIP_MAGIC: &[u8] = b"PK\x03\x04";
@@ -21,11 +21,13 @@ const METIS: &str = "it is a METIS graph, whose lines list the neighbours of a v
 
 /// The format of a file with this content.
 ///
-/// `content` is the whole file for archives; for text its beginning is enough. Gzip is seen through.
+/// `content` is the whole file for archives; for text its beginning is enough. Gzip is seen through: of text the first
+/// 64 KiB are decompressed, of an archive as much as [`Limits::of_machine`] allows.
 /// File names do not matter.
 ///
 /// # Errors
-/// [`ReadError::UnknownFormat`], which says what the content looks like.
+/// [`ReadError::UnknownFormat`], which says what the content looks like; for gzip [`ReadError::Io`] if it is damaged,
+/// [`ReadError::Limit`] for an archive beyond the limits, and [`FormatError::OutOfMemory`](crate::FormatError).
 ///
 /// # Examples
 /// ```
@@ -37,19 +39,24 @@ const METIS: &str = "it is a METIS graph, whose lines list the neighbours of a v
 /// # Ok::<(), windrow_formats::io::ReadError>(())
 /// ```
 pub fn sniff(content: &[u8]) -> Result<Format, ReadError> {
+    sniff_within(content, &Limits::of_machine())
+}
+
+fn sniff_within(content: &[u8], limits: &Limits) -> Result<Format, ReadError> {
     if !content.starts_with(GZIP_MAGIC) {
         return match sniff_prefix(content)? {
             Sniffed::Archive => npz::sniff(Cursor::new(content)),
             Sniffed::Text(format) => Ok(format),
         };
     }
+    room_for_inflate()?;
     let mut reader = MultiGzDecoder::new(content);
     let mut prefix = Vec::new();
     reader.by_ref().take(SNIFFED_BYTES).read_to_end(&mut prefix)?;
     match sniff_prefix(&prefix)? {
         Sniffed::Archive => {
-            reader.read_to_end(&mut prefix)?;
-            npz::sniff(Cursor::new(&prefix))
+            let content = read_all(prefix.chain(reader), limits)?;
+            npz::sniff(Cursor::new(&content))
         }
         Sniffed::Text(format) => Ok(format),
     }
@@ -145,9 +152,49 @@ fn numbers(text: &[u8]) -> Option<(usize, bool)> {
 /// How many modes a tensor has whose entry this line is; `None` for fewer than three, as edges have a value too.
 fn tensor_modes(text: &[u8]) -> Option<usize> {
     let mut words = Line::new(text);
-    let words: Vec<_> = std::iter::from_fn(|| words.token()).collect();
-    let (value, indices) = words.split_last()?;
-    parse_f64(value.bytes)?;
-    let all_indices = indices.iter().all(|index| parse_unsigned(index.bytes).is_some());
-    (indices.len() >= 3 && all_indices).then_some(indices.len())
+    // A word is an index if another follows. The line may be all of a file, so no list is made of it.
+    let (mut last, mut indices) = (words.token()?, 0);
+    while let Some(next) = words.token() {
+        parse_unsigned(last.bytes)?;
+        (last, indices) = (next, indices + 1);
+    }
+    parse_f64(last.bytes)?;
+    (indices >= 3).then_some(indices)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    fn gzip(content: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(content).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    /// What is compressed a thousandfold is not decompressed to the end.
+    #[test]
+    fn gzip_is_seen_through_within_limits() {
+        let limits = Limits { max_bytes: 1 << 20, ..Limits::default() };
+        let after = |beginning: &[u8]| gzip(&[beginning, &[0; 4 << 20]].concat());
+        assert_eq!(sniff_within(&after(b"0 1\n"), &limits).unwrap(), Format::EdgeList);
+        match sniff_within(&after(ZIP_MAGIC), &limits).unwrap_err() {
+            ReadError::Limit { found, limit, field, .. } => {
+                assert_eq!((found, limit, field), ((1 << 20) + 1, 1 << 20, "max_bytes"));
+            }
+            error => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn a_tensor_has_indices_and_a_value() {
+        let modes = |text: &str| tensor_modes(text.as_bytes());
+        assert_eq!([modes("1 2 3 0.5"), modes("1 2 3 4 5 6"), modes("1 2 0.5")], [Some(3), Some(5), None]);
+        assert_eq!([modes("1 2.5 3 4"), modes("1 2 3 x"), modes("1"), modes("")], [None; 4]);
+    }
 }

@@ -16,7 +16,7 @@ use super::scan::{blank, line_end};
 use super::source::Source;
 use super::{ReadError, ReadOptions, Stage};
 use crate::coo3::mode_dimensions;
-use crate::memory::{make_room, try_copy, try_zeroed};
+use crate::memory::{make_room, try_collect, try_copy, try_with_room, try_zeroed};
 use crate::{Coo3, OutOfMemory, Value};
 
 /// What comment lines start with.
@@ -254,9 +254,10 @@ fn assemble<V: Value>(mut blocks: Vec<Block<V>>, dims: Option<[usize; 3]>) -> Re
     let mut indices = [const { Vec::new() }; 3];
     for (mode, of_mode) in indices.iter_mut().enumerate() {
         let pieces = blocks.iter_mut().map(|block| std::mem::take(&mut block.indices[mode]));
-        *of_mode = concatenated(pieces.collect(), "indices")?;
+        *of_mode = concatenated(try_collect(pieces, "indices")?, "indices")?;
     }
-    let values = concatenated(blocks.into_iter().map(|block| block.values).collect(), "values")?;
+    let values = try_collect(blocks.into_iter().map(|block| block.values), "values")?;
+    let values = concatenated(values, "values")?;
     let implied =
         || indices.each_ref().map(|of_mode| of_mode.par_iter().max().map_or(0, |&i| i as usize + 1));
     let dims = dims.unwrap_or_else(implied);
@@ -269,7 +270,7 @@ where
     T: bytemuck::Zeroable + Copy + Send + Sync,
 {
     let mut all = try_zeroed(pieces.iter().map(Vec::len).sum(), what)?;
-    let mut targets = Vec::with_capacity(pieces.len());
+    let mut targets = try_with_room(pieces.len(), what)?;
     let mut rest = all.as_mut_slice();
     for piece in &pieces {
         let (target, tail) = rest.split_at_mut(piece.len());

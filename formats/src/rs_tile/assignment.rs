@@ -1,7 +1,7 @@
 //! Which rows go to tiles and which to the residual.
 
 use crate::OutOfMemory;
-use crate::memory::try_filled;
+use crate::memory::try_collect;
 
 /// Where the entries of a row are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -20,26 +20,27 @@ pub struct RowAssignment {
 
 impl RowAssignment {
     /// Every row in tiles.
-    pub fn all_tile(rows: usize) -> Self {
-        Self { paths: vec![RowPath::Tile; rows] }
-    }
-
-    /// [`all_tile`](Self::all_tile) where there may be too little memory for a byte for each row.
     ///
     /// # Errors
     /// [`OutOfMemory`].
-    pub fn try_all_tile(rows: usize) -> Result<Self, OutOfMemory> {
-        Ok(Self { paths: try_filled(rows, RowPath::Tile, "paths of rows")? })
+    pub fn all_tile(rows: usize) -> Result<Self, OutOfMemory> {
+        Self::from_fn(rows, |_| RowPath::Tile)
     }
 
     /// Every row in the residual.
-    pub fn all_residual(rows: usize) -> Self {
-        Self { paths: vec![RowPath::Residual; rows] }
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn all_residual(rows: usize) -> Result<Self, OutOfMemory> {
+        Self::from_fn(rows, |_| RowPath::Residual)
     }
 
     /// Row `r` on path `path(r)`.
-    pub fn from_fn(rows: usize, path: impl FnMut(usize) -> RowPath) -> Self {
-        Self { paths: (0..rows).map(path).collect() }
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn from_fn(rows: usize, path: impl FnMut(usize) -> RowPath) -> Result<Self, OutOfMemory> {
+        Ok(Self { paths: try_collect((0..rows).map(path), "paths of rows")? })
     }
 
     /// How many rows are assigned.

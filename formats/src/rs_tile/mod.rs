@@ -59,7 +59,7 @@ pub const TILE_COLS: usize = 8;
 /// use windrow_formats::{Csr, RowAssignment, RowPath, RsTile};
 ///
 /// let a = Csr::try_from_parts(3, 3, vec![0, 2, 2, 3], vec![0, 2, 2], vec![1.0f32, 2.0, 3.0])?;
-/// let tiles = RsTile::from_csr(&a, &RowAssignment::all_tile(3))?;
+/// let tiles = RsTile::from_csr(&a, &RowAssignment::all_tile(3)?)?;
 /// assert_eq!(tiles.bitmaps(), [0b11_0000_0001]); // column 0: slot 0; column 2: slots 0 and 1
 /// assert_eq!(tiles.window_rows()[..3], [0, 2, windrow_formats::NO_ROW]); // row 1 is empty
 /// assert_eq!(tiles.to_csr()?, a);

@@ -32,7 +32,7 @@ fn example() -> Csr<f32> {
 #[test]
 fn windows_skip_empty_rows_and_condense_columns() {
     let csr = example();
-    let tiles = RsTile::from_csr(&csr, &RowAssignment::all_tile(11)).unwrap();
+    let tiles = RsTile::from_csr(&csr, &RowAssignment::all_tile(11).unwrap()).unwrap();
     assert_eq!((tiles.windows(), tiles.tiles(), tiles.nnz()), (2, 4, csr.nnz()));
     assert_eq!(tiles.rows_of_window(0), [0, 2, 3, 4, 5, 6, 7, 8]);
     assert_eq!(tiles.rows_of_window(1), [9, 10]);
@@ -54,7 +54,7 @@ fn windows_skip_empty_rows_and_condense_columns() {
 fn the_residual_is_ordered_by_length_then_row() {
     let csr = example();
     let assignment =
-        RowAssignment::from_fn(11, |row| if row == 4 { RowPath::Tile } else { RowPath::Residual });
+        RowAssignment::from_fn(11, |row| if row == 4 { RowPath::Tile } else { RowPath::Residual }).unwrap();
     let tiles = RsTile::from_csr(&csr, &assignment).unwrap();
     assert_eq!((tiles.windows(), tiles.rows_of_window(0)), (1, &[4][..]));
     let residual = tiles.residual();
@@ -105,7 +105,7 @@ fn windows_are_those_that_are_chosen() {
 
 #[test]
 fn byte_sizes_are_those_of_the_arrays() {
-    let tiles = RsTile::from_csr(&example(), &RowAssignment::all_tile(11)).unwrap();
+    let tiles = RsTile::from_csr(&example(), &RowAssignment::all_tile(11).unwrap()).unwrap();
     let sizes = tiles.byte_sizes();
     let of = |name| sizes.get(name).unwrap();
     assert_eq!((of("window_rows"), of("window_tiles"), of("tile_cols")), (64, 12, 128));
@@ -117,14 +117,15 @@ fn byte_sizes_are_those_of_the_arrays() {
 #[test]
 fn what_does_not_fit_is_refused() {
     let csr = example();
-    let error = RsTile::from_csr(&csr, &RowAssignment::all_tile(10)).unwrap_err().to_string();
+    let error = RsTile::from_csr(&csr, &RowAssignment::all_tile(10).unwrap()).unwrap_err().to_string();
     assert_eq!(error, "the row assignment has 10 elements but 11 are needed, one path for each row");
     let order = Permutation::identity(12).unwrap();
-    let error =
-        RsTile::from_csr_in_order(&csr, &RowAssignment::all_tile(11), &order).unwrap_err().to_string();
+    let error = RsTile::from_csr_in_order(&csr, &RowAssignment::all_tile(11).unwrap(), &order)
+        .unwrap_err()
+        .to_string();
     assert_eq!(error, "the order of rows has 12 elements but 11 are needed, one for each row");
 
-    let mut tiles = RsTile::from_csr(&csr, &RowAssignment::all_tile(11)).unwrap();
+    let mut tiles = RsTile::from_csr(&csr, &RowAssignment::all_tile(11).unwrap()).unwrap();
     let other = Csr::<f32>::identity(11).unwrap();
     let error = tiles.entry_sources(&other).unwrap_err().to_string();
     assert_eq!(
@@ -137,7 +138,7 @@ fn what_does_not_fit_is_refused() {
         Csr::try_from_parts(11, 20, csr.row_offsets().to_vec(), columns, csr.values().to_vec()).unwrap();
     let error = tiles.entry_sources(&moved).unwrap_err().to_string();
     assert!(error.ends_with("another pattern: row 2 has other columns"), "{error}");
-    let residual = RsTile::from_csr(&csr, &RowAssignment::all_residual(11)).unwrap();
+    let residual = RsTile::from_csr(&csr, &RowAssignment::all_residual(11).unwrap()).unwrap();
     assert!(residual.entry_sources(&moved).unwrap_err().to_string().ends_with("row 2 has other columns"));
 
     let sources = tiles.entry_sources(&csr).unwrap();
@@ -149,7 +150,7 @@ fn what_does_not_fit_is_refused() {
 
 #[test]
 fn messages_name_the_place() {
-    let parts = RsTile::from_csr(&example(), &RowAssignment::all_tile(11)).unwrap().into_parts();
+    let parts = RsTile::from_csr(&example(), &RowAssignment::all_tile(11).unwrap()).unwrap().into_parts();
     let message = |change: fn(&mut RsTileParts<f32>)| {
         let mut parts = parts.clone();
         change(&mut parts);
@@ -183,8 +184,9 @@ fn large_matrices_come_back() {
     let csr = Synthetic::Molbatch300k.generate::<f32>(3).unwrap();
     let short_rows_apart = RowAssignment::from_fn(csr.rows(), |row| {
         if csr.row_len(row) < 3 { RowPath::Residual } else { RowPath::Tile }
-    });
-    for assignment in [RowAssignment::all_tile(csr.rows()), short_rows_apart] {
+    })
+    .unwrap();
+    for assignment in [RowAssignment::all_tile(csr.rows()).unwrap(), short_rows_apart] {
         let tiles = RsTile::from_csr(&csr, &assignment).unwrap();
         assert!(tiles.to_csr().unwrap().bitwise_eq(&csr));
         let sources = tiles.entry_sources(&csr).unwrap();
@@ -195,6 +197,6 @@ fn large_matrices_come_back() {
         assert_eq!(RsTile::try_from_parts(tiles.clone().into_parts()).unwrap(), tiles);
     }
     // The windows of the tiles are those of the statistics, since no row is empty.
-    let tiles = RsTile::from_csr(&csr, &RowAssignment::all_tile(csr.rows())).unwrap();
+    let tiles = RsTile::from_csr(&csr, &RowAssignment::all_tile(csr.rows()).unwrap()).unwrap();
     assert_eq!(tiles.tiles() as u64, crate::Structure::of(&csr).tiles);
 }

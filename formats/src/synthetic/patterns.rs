@@ -1,8 +1,11 @@
 //! The eight patterns. Every draw is in a statement of its own: the order of the draws is the matrix.
 
 use super::{SplitMix64, Synthetic};
-use crate::memory::try_zeroed;
-use crate::{Coo, Csr, FormatError};
+use crate::memory::{try_collect, try_push, try_zeroed};
+use crate::{Coo, Csr, FormatError, OutOfMemory};
+
+/// What memory is for.
+const DRAWN: &str = "places of entries";
 
 /// Coordinates as they are drawn, duplicates included; values are of no concern yet.
 #[derive(Default)]
@@ -12,15 +15,15 @@ struct Draws {
 }
 
 impl Draws {
-    fn push(&mut self, row: u32, column: u32) {
-        self.rows.push(row);
-        self.cols.push(column);
+    fn push(&mut self, row: u32, column: u32) -> Result<(), OutOfMemory> {
+        try_push(&mut self.rows, row, DRAWN)?;
+        try_push(&mut self.cols, column, DRAWN)
     }
 
     /// `(i, j)` and `(j, i)`.
-    fn push_both(&mut self, i: u32, j: u32) {
-        self.push(i, j);
-        self.push(j, i);
+    fn push_both(&mut self, i: u32, j: u32) -> Result<(), OutOfMemory> {
+        self.push(i, j)?;
+        self.push(j, i)
     }
 
     /// The `n × n` pattern, duplicates removed.
@@ -60,7 +63,7 @@ fn rmat(mut random: SplitMix64, scale: u32) -> Result<Csr<f32>, FormatError> {
             row = 2 * row + row_bit;
             column = 2 * column + column_bit;
         }
-        draws.push(row, column);
+        draws.push(row, column)?;
     }
     draws.into_csr(n)
 }
@@ -73,7 +76,7 @@ fn uniform(mut random: SplitMix64, n: u32, per_row: usize) -> Result<Csr<f32>, F
         while draws.cols.len() < first + per_row {
             let column = random.below(n);
             if !draws.cols[first..].contains(&column) {
-                draws.push(row, column);
+                draws.push(row, column)?;
             }
         }
     }
@@ -84,13 +87,13 @@ fn uniform(mut random: SplitMix64, n: u32, per_row: usize) -> Result<Csr<f32>, F
 fn finite_elements(mut random: SplitMix64, nodes: u32) -> Result<Csr<f32>, FormatError> {
     let mut draws = Draws::default();
     for i in 0..nodes {
-        draws.push(i, i);
+        draws.push(i, i)?;
         let neighbours = 6 + random.below(4);
         for _ in 0..neighbours {
             let u = random.next_f64();
             let j = i + 1 + truncate(u * u * 120.0);
             if j < nodes {
-                draws.push_both(i, j);
+                draws.push_both(i, j)?;
             }
         }
     }
@@ -99,7 +102,7 @@ fn finite_elements(mut random: SplitMix64, nodes: u32) -> Result<Csr<f32>, Forma
     for (node, (cols, _)) in (0..nodes).zip(neighbours.rows_iter()) {
         for unknown in 0..3 {
             for &column in cols {
-                (0..3).for_each(|q| blocks.push(3 * node + unknown, 3 * column + q));
+                (0..3).try_for_each(|q| blocks.push(3 * node + unknown, 3 * column + q))?;
             }
         }
     }
@@ -113,17 +116,17 @@ fn molecules(mut random: SplitMix64, n: u32) -> Result<Csr<f32>, FormatError> {
     while first < n {
         let atoms = (20 + random.below(21)).min(n - first);
         for i in 0..atoms {
-            draws.push(first + i, first + i);
+            draws.push(first + i, first + i)?;
             if i > 0 {
                 let parent = i - 1 - random.below(i.min(3));
-                draws.push_both(first + i, first + parent);
+                draws.push_both(first + i, first + parent)?;
             }
         }
         for _ in 0..atoms / 8 {
             let x = random.below(atoms);
             let y = random.below(atoms);
             if x != y {
-                draws.push_both(first + x, first + y);
+                draws.push_both(first + x, first + y)?;
             }
         }
         first += atoms;
@@ -133,7 +136,7 @@ fn molecules(mut random: SplitMix64, n: u32) -> Result<Csr<f32>, FormatError> {
 
 /// Row lengths `50 000 / i^0.9`, the first four longer still, dealt to rows at random; columns lean to 0.
 fn power_law(mut random: SplitMix64, n: u32) -> Result<Csr<f32>, FormatError> {
-    let mut rows: Vec<u32> = (0..n).collect();
+    let mut rows: Vec<u32> = try_collect(0..n, DRAWN)?;
     for i in (1..n).rev() {
         rows.swap(i as usize, random.below(i + 1) as usize);
     }
@@ -145,7 +148,7 @@ fn power_law(mut random: SplitMix64, n: u32) -> Result<Csr<f32>, FormatError> {
         };
         for _ in 0..len {
             let z = random.next_f64().powf(1.5);
-            draws.push(row, truncate(z * f64::from(n)));
+            draws.push(row, truncate(z * f64::from(n)))?;
         }
     }
     draws.into_csr(n)
@@ -157,7 +160,7 @@ fn pruned(mut random: SplitMix64, n: u32) -> Result<Csr<f32>, FormatError> {
     for row in 0..n {
         for column in 0..n {
             if random.next_f64() < 0.1 {
-                draws.push(row, column);
+                draws.push(row, column)?;
             }
         }
     }
@@ -172,7 +175,7 @@ fn roads(mut random: SplitMix64, n: u32) -> Result<Csr<f32>, FormatError> {
         for _ in 0..edges {
             let j = i + 1 + random.below(600);
             if j < n {
-                draws.push_both(i, j);
+                draws.push_both(i, j)?;
             }
         }
     }
@@ -186,11 +189,11 @@ fn communities(mut random: SplitMix64, n: u32) -> Result<Csr<f32>, FormatError> 
         let community = i / 300 * 300;
         for _ in 0..30 {
             let j = community + random.below(300);
-            draws.push_both(i, j);
+            draws.push_both(i, j)?;
         }
         for _ in 0..10 {
             let j = random.below(n);
-            draws.push_both(i, j);
+            draws.push_both(i, j)?;
         }
     }
     draws.into_csr(n)

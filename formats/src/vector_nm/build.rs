@@ -4,8 +4,8 @@ use rayon::prelude::*;
 
 use super::check::{self, length};
 use super::{NmPattern, VectorNm};
-use crate::memory::{dimension, try_zeroed};
-use crate::{FormatError, Value};
+use crate::memory::{dimension, try_with_room, try_zeroed};
+use crate::{FormatError, OutOfMemory, Value};
 
 impl<T: Value> VectorNm<T> {
     /// `dense`, `k × n` row-major without padding, which has the pattern already.
@@ -41,16 +41,19 @@ impl<T: Value> VectorNm<T> {
             let broken = groups.find_map_first(|(group, indices)| {
                 let rows = pattern.m().min(k - group * pattern.m());
                 let elements = &dense[group * pattern.m() * n..][..rows * n];
-                choose(elements, n, pattern, indices).err().map(|(vector, found)| {
-                    let (first_row, first_column) = (group * pattern.m(), vector * pattern.l());
-                    FormatError::NmGroup {
-                        group,
-                        vector,
-                        rows: (first_row, first_row + rows),
-                        columns: (first_column, n.min(first_column + pattern.l())),
-                        found,
-                        limit: pattern.n(),
+                choose(elements, n, pattern, indices).err().map(|wrong| match wrong {
+                    Wrong::TooMany { vector, found } => {
+                        let (first_row, first_column) = (group * pattern.m(), vector * pattern.l());
+                        FormatError::NmGroup {
+                            group,
+                            vector,
+                            rows: (first_row, first_row + rows),
+                            columns: (first_column, n.min(first_column + pattern.l())),
+                            found,
+                            limit: pattern.n(),
+                        }
                     }
+                    Wrong::Memory(error) => error.into(),
                 })
             });
             if let Some(error) = broken {
@@ -87,24 +90,31 @@ fn check_dense<T>(dense: &[T], k: usize, n: usize) -> Result<(), FormatError> {
     length("the dense matrix", dense.len(), k.checked_mul(n), "one for each row and column")
 }
 
+/// Why no positions of a group were chosen.
+enum Wrong {
+    /// The first vector with more rows that have entries than are kept.
+    TooMany {
+        vector: usize,
+        found: usize,
+    },
+    Memory(OutOfMemory),
+}
+
 /// Puts the positions of the vectors with entries, and of as many others as are missing, into `indices`: those of one
-/// group. Fails with the first vector that has too many, and how many it has.
-fn choose<T: Value>(
-    elements: &[T],
-    n: usize,
-    pattern: NmPattern,
-    indices: &mut [u8],
-) -> Result<(), (usize, usize)> {
+/// group.
+fn choose<T: Value>(elements: &[T], n: usize, pattern: NmPattern, indices: &mut [u8]) -> Result<(), Wrong> {
     let q = pattern.vectors(n);
     let (rows, kept) = (elements.len() / n, indices.len() / q);
     // Row by row through memory, not down the columns.
-    let mut holds = Vec::with_capacity(rows * q);
+    let mut holds = try_with_room(rows * q, "vectors with entries").map_err(Wrong::Memory)?;
     for row in elements.chunks(n) {
         holds.extend(row.chunks(pattern.l()).map(|vector| vector.iter().any(|&x| x != T::ZERO)));
     }
     for vector in 0..q {
         let with_entries = (0..rows).filter(|&row| holds[row * q + vector]).count();
-        let Some(mut spare) = kept.checked_sub(with_entries) else { return Err((vector, with_entries)) };
+        let Some(mut spare) = kept.checked_sub(with_entries) else {
+            return Err(Wrong::TooMany { vector, found: with_entries });
+        };
         let mut u = 0;
         for position in 0..rows {
             if !holds[position * q + vector] {

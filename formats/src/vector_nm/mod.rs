@@ -12,7 +12,7 @@ pub use pattern::NmPattern;
 
 use std::ops::Range;
 
-use crate::memory::{ByteSizes, bytes_of, try_zeroed};
+use crate::memory::{ByteSizes, bytes_of, try_copy, try_zeroed};
 use crate::{FormatError, Value};
 
 /// A matrix `W[k×n]` with vector-wise N:M sparsity along `k`, after NM-SpMM (section II-A).
@@ -154,11 +154,11 @@ impl<T> VectorNm<T> {
     /// Another matrix with the same pattern: `values` in the places of the old.
     ///
     /// # Errors
-    /// [`FormatError::LengthMismatch`] unless there are `w·n`.
+    /// [`FormatError::LengthMismatch`] unless there are `w·n`; [`FormatError::OutOfMemory`].
     pub fn with_values<U>(&self, values: Vec<U>) -> Result<VectorNm<U>, FormatError> {
         let (k, n, pattern) = (self.k, self.n, self.pattern);
         check::values_len(values.len(), self.kept_rows(), self.cols())?;
-        Ok(VectorNm { k, n, pattern, values, indices: self.indices.clone() })
+        Ok(VectorNm { k, n, pattern, values, indices: try_copy(&self.indices, "indices")? })
     }
 }
 

@@ -15,8 +15,8 @@ impl<T> VectorNm<T> {
     /// The [indices](Self::indices) in `b = ⌈log₂ M⌉` bits each, the first in the lowest bits of the first byte: index
     /// `i` is bits `i·b .. (i + 1)·b` of the whole, counted from the lowest of each byte. Bits behind the last are 0.
     ///
-    /// # Panics
-    /// If there is no memory for them.
+    /// # Errors
+    /// [`OutOfMemory`].
     ///
     /// # Examples
     /// ```
@@ -25,15 +25,10 @@ impl<T> VectorNm<T> {
     /// let dense = [0.0f32, 1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 1.0];
     /// let weights = VectorNm::from_dense(&dense, 8, 1, NmPattern::new(2, 4, 1)?)?;
     /// assert_eq!(weights.indices(), [1, 2, 2, 3]);
-    /// assert_eq!(weights.packed_indices(), [0b11_10_10_01]);
+    /// assert_eq!(weights.packed_indices()?, [0b11_10_10_01]);
     /// # Ok::<(), windrow_formats::FormatError>(())
     /// ```
-    pub fn packed_indices(&self) -> Vec<u8> {
-        self.try_packed_indices().unwrap_or_else(|error| panic!("{error}"))
-    }
-
-    /// [`packed_indices`](Self::packed_indices), or an error where there is no memory for them.
-    pub(crate) fn try_packed_indices(&self) -> Result<Vec<u8>, OutOfMemory> {
+    pub fn packed_indices(&self) -> Result<Vec<u8>, OutOfMemory> {
         let bits = self.pattern.index_bits();
         let mut packed = try_with_room(packed_len(self.indices.len(), bits), "packed indices")?;
         let (mut word, mut held) = (0u32, 0);

@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-use windrow_formats::memory::try_zeroed;
+use windrow_formats::memory::{try_with_room, try_zeroed};
 use windrow_formats::{OutOfMemory, Value, VectorNm};
 
 use super::unit::Unit;
@@ -56,6 +56,30 @@ pub(crate) struct GatheredWeights {
     chunks: Vec<usize>,
 }
 
+/// Panels × chunks, cut into so many of each a task.
+struct Tasks {
+    panels: usize,
+    per_task: usize,
+    chunks: usize,
+    chunks_per_task: usize,
+}
+
+impl Tasks {
+    fn len(&self) -> usize {
+        self.panels.div_ceil(self.per_task) * self.chunks.div_ceil(self.chunks_per_task)
+    }
+
+    /// Panels and chunks of a task.
+    fn get(&self, task: usize) -> (Range<usize>, Range<usize>) {
+        let of_panels = self.chunks.div_ceil(self.chunks_per_task);
+        let cut = |at: usize, len: usize, part: usize| at * part..len.min((at + 1) * part);
+        (
+            cut(task / of_panels, self.panels, self.per_task),
+            cut(task % of_panels, self.chunks, self.chunks_per_task),
+        )
+    }
+}
+
 /// `A[m×k]` in panels of `width` rows, each k × `width`; zeros where a panel has fewer.
 #[derive(Debug)]
 pub(crate) struct Panels {
@@ -75,7 +99,10 @@ impl GatheredWeights {
         let (k, n, vector) = (weights.rows(), weights.cols(), weights.pattern().l());
         let kept_rows = weights.kept_rows();
         assert_eq!(values.len(), weights.kept(), "one value for each that is kept");
-        let mut laid_out = Self { k, n, vector, kept_rows, sources: vec![], values: vec![], chunks: vec![0] };
+        // A chunk ends where the next tile would make it too long, so it has more than half of the columns it may have.
+        let mut chunks = try_with_room(2 + n / (CHUNK_COLUMNS - TILE_COLUMNS), "chunks of columns")?;
+        chunks.push(0);
+        let mut laid_out = Self { k, n, vector, kept_rows, sources: vec![], values: vec![], chunks };
         if n == 0 || kept_rows == 0 {
             laid_out.chunks.extend((0..n).step_by(CHUNK_COLUMNS).map(|start| n.min(start + CHUNK_COLUMNS)));
             return Ok(laid_out);
@@ -120,7 +147,7 @@ impl GatheredWeights {
         let work = wide(panels.rows).saturating_mul(wide(self.n)).saturating_mul(wide(self.kept_rows.max(1)));
         let tasks = self.deal_out(panels.count(), rayon::current_num_threads());
         let compute = |task: usize| {
-            let (panels_of_task, chunks) = &tasks[task];
+            let (panels_of_task, chunks) = tasks.get(task);
             for chunk in chunks.clone() {
                 for panel in panels_of_task.clone() {
                     self.compute(panels, panel, chunk, &finish);
@@ -135,15 +162,13 @@ impl GatheredWeights {
     }
 
     /// Cuts panels × chunks into tasks that cover them: by panels, and by chunks where there are few panels.
-    fn deal_out(&self, panels: usize, threads: usize) -> Vec<(Range<usize>, Range<usize>)> {
+    fn deal_out(&self, panels: usize, threads: usize) -> Tasks {
         let wanted = threads * TASKS_PER_THREAD;
         let per_task = (panels / wanted).clamp(1, PANELS_PER_TASK);
         let chunks = self.chunks.len() - 1;
         let ranges = wanted.div_ceil(panels.div_ceil(per_task).max(1)).min(chunks);
         let chunks_per_task = chunks.div_ceil(ranges.max(1)).max(1);
-        let cut = |len: usize, part: usize| (0..len).step_by(part).map(move |at| at..len.min(at + part));
-        let rows = cut(panels, per_task);
-        rows.flat_map(|rows| cut(chunks, chunks_per_task).map(move |chunks| (rows.clone(), chunks))).collect()
+        Tasks { panels, per_task, chunks, chunks_per_task }
     }
 
     /// One chunk of columns of the rows of one panel.

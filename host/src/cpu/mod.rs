@@ -26,6 +26,7 @@ mod x86;
 mod tests;
 
 use std::any::TypeId;
+use std::ops::Range;
 
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
@@ -244,27 +245,49 @@ fn run<B: Operand, C: Storage + Summed<In = B::In>>(
 ) {
     let areas = deal_out(product.row_offsets(), product.width(), rayon::current_num_threads(), tasks);
     // SAFETY: the areas are disjoint, each is one task's, and the product borrows C for itself.
-    let compute = |area: usize| unsafe { product.compute(unit, &areas[area]) };
+    let compute = |area: usize| unsafe { product.compute(unit, &areas.get(area)) };
     each_task(areas.len(), &compute);
+}
+
+/// Disjoint areas of a `C` that cover it: ranges of rows, by as many columns at a time.
+struct Areas {
+    rows: Vec<Range<usize>>,
+    n: usize,
+    columns: usize,
+}
+
+impl Areas {
+    fn len(&self) -> usize {
+        self.rows.len() * self.n.div_ceil(self.columns)
+    }
+
+    /// Ranges of rows first.
+    fn get(&self, at: usize) -> Area {
+        let first = at / self.rows.len() * self.columns;
+        Area {
+            rows: self.rows[at % self.rows.len()].clone(),
+            columns: first..self.n.min(first + self.columns),
+        }
+    }
 }
 
 /// Cuts `C` into disjoint areas that cover it, of about equal work, for `threads` threads.
 ///
 /// Areas are ranges of rows, of all columns unless a few rows hold so much of the work that rows alone
 /// would keep a thread waiting, or `tasks` says so.
-fn deal_out(row_offsets: &[u64], n: usize, threads: usize, tasks: CpuTasks) -> Vec<Area> {
+fn deal_out(row_offsets: &[u64], n: usize, threads: usize, tasks: CpuTasks) -> Areas {
     let rows = row_offsets.len() - 1;
     if rows == 0 || n == 0 {
-        return Vec::new();
+        return Areas { rows: Vec::new(), n, columns: 1 };
     }
     let cost = |from: usize, to: usize| row_offsets[to] - row_offsets[from] + (to - from) as u64 * ROW_COST;
     let total = cost(0, rows);
     let serial = total.saturating_mul(n as u64) < SERIAL_LIMIT;
     if serial || threads == 1 && tasks.tile_columns.is_none() {
-        return vec![Area { rows: 0..rows, columns: 0..n }];
+        return Areas { rows: std::iter::once(0..rows).collect(), n, columns: n };
     }
     let each = index(u64::from(tasks.ranges_per_thread.max(1)));
-    let ranges = row_ranges(row_offsets, threads.saturating_mul(each), ROW_COST);
+    let ranges = row_ranges(row_offsets, threads.saturating_mul(each).min(CpuTasks::MOST_RANGES), ROW_COST);
     let dearest = ranges.iter().map(|range| cost(range.start, range.end)).max().unwrap_or(0);
     // A range of more than half a thread's share holds a row that cannot be dealt out otherwise.
     let strips = if dearest > total / (2 * threads as u64) { n.div_ceil(COLUMNS_PER_TASK) } else { 1 };
@@ -273,10 +296,5 @@ fn deal_out(row_offsets: &[u64], n: usize, threads: usize, tasks: CpuTasks) -> V
         Some(columns) => columns.clamp(1, n).next_multiple_of(TILE_UNIT),
         None => n.div_ceil(strips).next_multiple_of(COLUMNS_PER_TASK),
     };
-    let strips = (0..n).step_by(columns).map(|start| start..n.min(start + columns));
-    strips
-        .flat_map(|columns| {
-            ranges.iter().map(move |rows| Area { rows: rows.clone(), columns: columns.clone() })
-        })
-        .collect()
+    Areas { rows: ranges, n, columns }
 }

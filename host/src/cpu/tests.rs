@@ -334,7 +334,8 @@ proptest! {
         let tasks = CpuTasks { ranges_per_thread, tile_columns };
         let ends: Vec<u64> = std::iter::once(0).chain(lengths.iter().scan(0, |sum, len| { *sum += len; Some(*sum) })).collect();
         let mut covered = vec![0u8; lengths.len() * n];
-        for Area { rows, columns } in deal_out(&ends, n, threads, tasks) {
+        let areas = deal_out(&ends, n, threads, tasks);
+        for Area { rows, columns } in (0..areas.len()).map(|at| areas.get(at)) {
             for row in rows {
                 for at in &mut covered[row * n..][columns.clone()] {
                     *at += 1;

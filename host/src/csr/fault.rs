@@ -20,7 +20,7 @@ impl<V: Value> DeviceCsr<'_, V> {
         }
     }
 
-    /// [`to_host`](Self::to_host).
+    /// What [`to_host`](Self::to_host) promises.
     pub(super) fn download(&self, on: &Stream) -> Result<Csr<V>, PlanError> {
         let pattern = self.pattern_on_host(on)?;
         let values = match self.arrays().values {

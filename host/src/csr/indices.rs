@@ -16,8 +16,8 @@ mod sealed {
 /// A type of offsets and columns: i32, u32, i64 or u64. A negative number is one that is out of range.
 pub trait Index: sealed::Index {}
 
-/// Offsets or columns in the memory of a [`Device`]: made of a [`DeviceSlice`] or a [`DeviceBuffer`] of i32, u32, i64 or
-/// u64.
+/// Offsets or columns in the memory of a [`Device`]: made of a [`DeviceSlice`] or a [`DeviceBuffer`] of i32, u32, i64
+/// or u64.
 #[derive(Debug, Clone, Copy)]
 pub struct DeviceIndices<'a>(Words<'a>);
 
@@ -29,7 +29,7 @@ enum Words<'a> {
 }
 
 impl<'a> DeviceIndices<'a> {
-    /// Number of elements.
+    /// Number of elements, whatever their size.
     #[must_use]
     pub fn len(&self) -> usize {
         match self.0 {

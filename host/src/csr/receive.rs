@@ -83,9 +83,9 @@ impl<V: Value> DeviceCsr<'_, V> {
         }
     }
 
-    /// The matrix with its values rounded to a precision, after what the stream was asked for before. What is received
-    /// is the plan's, made in the order of the device's own stream; when this returns, nothing reads the arrays of
-    /// `self` any more. Of the rows `looked_at` the distinct columns are counted.
+    /// The matrix with its values rounded to a precision, after what the stream was asked for before, and before what
+    /// it is asked for later. What is received is the plan's, made in the order of the device's own stream. Of the rows
+    /// `looked_at` the distinct columns are counted.
     ///
     /// # Errors
     /// Those of [`checked`](Self::checked), and [`DeviceError::OutOfMemory`].
@@ -153,7 +153,7 @@ impl<V: Value> DeviceCsr<'_, V> {
             reserved: 0,
         };
         let entry = entry_of(Variant::ReadCsr)?;
-        let units = wide(self.rows.max(self.nnz)) + u64::from(ReadCsr::PER_BLOCK.min(narrow(PADDING)));
+        let units = wide(self.rows.max(self.nnz) + PADDING); // the end of the offsets, and the zeros behind
         let own = &**on.machine.own();
         // SAFETY: the arrays have the lengths that were checked when the matrix was made, in memory that lives as long
         // as it does and is written by nothing that is not ordered with the stream, which the own one was told to come
@@ -162,6 +162,8 @@ impl<V: Value> DeviceCsr<'_, V> {
         if let (Some(outputs), Some(rows)) = (outputs, looked_at) {
             self.count_columns(own, outputs, rows, &record)?;
         }
+        // Whoever writes or frees the arrays in the order of the stream does so after they were read.
+        on.after_own()?;
         Ok(record)
     }
 

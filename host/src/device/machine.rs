@@ -1,5 +1,6 @@
 //! What a device must be able to do for plans to run on it, and the one way to start a kernel.
 
+use std::any::TypeId;
 use std::sync::Arc;
 
 use bytemuck::Pod;
@@ -147,7 +148,7 @@ impl Prepared {
     /// [`DeviceError::Grid`] for more blocks than a GPU takes.
     ///
     /// # Panics
-    /// If `P` is not the entry's parameter struct, judged by its size.
+    /// If `P` is not the entry's parameter struct.
     ///
     /// # Safety
     /// `params` keeps the obligations that its documentation lists, for this grid: every pointer is to live
@@ -166,7 +167,7 @@ impl Prepared {
             return Err(DeviceError::Grid { kernel: entry.name, x, y });
         }
         let from = bytemuck::bytes_of(params);
-        assert_eq!(from.len(), entry.params_bytes, "{} takes another parameter struct", entry.name);
+        assert!(entry.params == TypeId::of::<P>(), "{} takes another parameter struct", entry.name);
         let mut params = ParamBytes { bytes: [0; ParamBytes::CAPACITY] };
         params.bytes[..from.len()].copy_from_slice(from);
         let narrow = |blocks| u32::try_from(blocks).unwrap_or(u32::MAX);
@@ -208,13 +209,19 @@ const _: () = {
 
 #[cfg(test)]
 mod tests {
+    use windrow_kernels::combine::CombineParams;
+
     use super::*;
 
     fn prepare(grid: [u64; 2]) -> Result<Option<Prepared>, DeviceError> {
+        prepare_with::<CombineParams>(grid)
+    }
+
+    /// A launch of `spmm_combine` with params that are zeros.
+    fn prepare_with<P: Pod>(grid: [u64; 2]) -> Result<Option<Prepared>, DeviceError> {
         let entry = windrow_kernels::entry(windrow_kernels::Variant::Combine { sum_bytes: 4 }).unwrap();
-        let params: windrow_kernels::combine::CombineParams = bytemuck::Zeroable::zeroed();
         // SAFETY: never launched.
-        unsafe { Prepared::new(entry, grid, &params) }
+        unsafe { Prepared::new(entry, grid, &P::zeroed()) }
     }
 
     #[test]
@@ -231,5 +238,11 @@ mod tests {
     fn params_arrive_whole() {
         let prepared = prepare([1, 1]).unwrap().unwrap();
         assert_eq!(prepared.params().len(), prepared.entry().params_bytes);
+    }
+
+    #[test]
+    #[should_panic(expected = "spmm_combine takes another parameter struct")]
+    fn params_of_the_same_size_are_told_apart() {
+        let _ = prepare_with::<[u8; size_of::<CombineParams>()]>([1, 1]);
     }
 }

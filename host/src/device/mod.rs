@@ -224,7 +224,7 @@ impl Device {
     /// # Errors
     /// [`DeviceError::Driver`].
     pub fn memory_free(&self) -> Result<Option<u64>, DeviceError> {
-        self.machine().map_or_else(|| Ok(cpu::memory_available()), Machine::memory_free)
+        self.machine().map_or_else(|| Ok(windrow_formats::machine_memory_free()), Machine::memory_free)
     }
 
     /// CUDA version that a GPU's driver supports, major and minor.

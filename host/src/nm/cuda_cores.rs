@@ -1,6 +1,7 @@
 //! Products with N:M weights in f32, on CUDA cores.
 
-use windrow_formats::VectorNm;
+use windrow_formats::memory::try_filled;
+use windrow_formats::{OutOfMemory, VectorNm};
 use windrow_kernels::nm::NmCudaCoresParams;
 use windrow_preprocess::nm::{Blocks, NO_ROW};
 
@@ -22,16 +23,21 @@ pub(super) struct Layout {
 
 impl Layout {
     /// Lays out `values`, those of the weights.
-    pub(super) fn new<V: Sync>(weights: &VectorNm<V>, values: &[f32], choice: Choice) -> Self {
-        let blocks = Blocks::new(weights, choice.shape);
+    pub(super) fn new<V: Sync>(
+        weights: &VectorNm<V>,
+        values: &[f32],
+        choice: Choice,
+    ) -> Result<Self, OutOfMemory> {
+        let blocks = Blocks::new(weights, choice.shape)?;
         let slot_bytes = choice.tile.slot_bytes();
-        let arranged = blocks.arrange(values);
+        let arranged = blocks.arrange(values)?;
         let (rows, picks) = (blocks.slots(), choice.shape.strips() * blocks.depth());
         let of_weights = choice.shape.block_columns * blocks.depth();
         let record = rows + of_weights + picks;
         // Behind the last stage there are rows, too, of which none is one.
         let stages = blocks.stages();
-        let mut records = vec![NO_ROW; blocks.blocks() * stages * record + rows];
+        let mut records =
+            try_filled(blocks.blocks() * stages * record + rows, NO_ROW, "weights as kernels read them")?;
         each_chunk(&mut records[..blocks.blocks() * stages * record], record, &|at, record| {
             let (of_rows, rest) = record.split_at_mut(rows);
             let (words, of_picks) = rest.split_at_mut(of_weights);
@@ -43,7 +49,7 @@ impl Layout {
                 *pick = u32::from(slot) * slot_bytes;
             }
         });
-        Self { choice, blocks, records }
+        Ok(Self { choice, blocks, records })
     }
 
     /// Bytes of the arrays.

@@ -1,7 +1,7 @@
 //! How a plan for a machine that runs kernels is made: an algorithm and an instance are chosen, weights laid out for
 //! it.
 
-use windrow_formats::{Value, VectorNm};
+use windrow_formats::{FormatError, OutOfMemory, Value, VectorNm};
 
 use super::kernels::{Kernels, Laid, Staged};
 use super::model::{Capacity, Sizes};
@@ -38,10 +38,11 @@ fn on_tensor_cores<'a, V: Value>(
     weights: &'a VectorNm<V>,
     bits: &'a Bits,
     found: Vec<fragments::Choice>,
-) -> impl Iterator<Item = Laid> + 'a {
-    let layouts =
-        found.into_iter().filter_map(move |choice| tensor_cores::Layout::new(weights, bits, choice));
-    layouts.map(Laid::TensorCores)
+) -> impl Iterator<Item = Result<Laid, OutOfMemory>> + 'a {
+    let layouts = found
+        .into_iter()
+        .filter_map(move |choice| tensor_cores::Layout::new(weights, bits, choice).transpose());
+    layouts.map(|layout| layout.map(Laid::TensorCores))
 }
 
 /// Instances for CUDA cores, likewise.
@@ -49,8 +50,9 @@ fn on_cuda_cores<'a, V: Value>(
     weights: &'a VectorNm<V>,
     values: &'a [f32],
     found: Vec<tiles::Choice>,
-) -> impl Iterator<Item = Laid> + 'a {
-    found.into_iter().map(move |choice| Laid::CudaCores(cuda_cores::Layout::new(weights, values, choice)))
+) -> impl Iterator<Item = Result<Laid, OutOfMemory>> + 'a {
+    let layouts = found.into_iter().map(move |choice| cuda_cores::Layout::new(weights, values, choice));
+    layouts.map(|layout| layout.map(Laid::CudaCores))
 }
 
 impl<V: Value> Making<'_, V> {
@@ -74,7 +76,7 @@ impl<V: Value> Making<'_, V> {
             let mut laid = on_tensor_cores(weights, &bits, found);
             if let Some(first) = laid.next() {
                 self.note(NmAlgorithm::TensorCores, &format!("{precision} is multiplied on Tensor Cores"));
-                return self.finish(first, laid);
+                return self.finish(first?, laid);
             }
             let reason = self.unsuitable(!known.is_empty());
             let must = options.algorithm == NmAlgorithm::TensorCores || kernel.is_some();
@@ -102,7 +104,7 @@ impl<V: Value> Making<'_, V> {
         };
         let reason = if kernel.is_some() { "as the kernel asked for" } else { &unsuitable };
         self.note(NmAlgorithm::CudaCores, reason);
-        self.finish(first, laid)
+        self.finish(first?, laid)
     }
 
     /// Whether an instance is the one asked for.
@@ -130,7 +132,11 @@ impl<V: Value> Making<'_, V> {
     }
 
     /// Uploads the first of the instances, or the quickest of a few, and notes what it is.
-    fn finish(mut self, first: Laid, others: impl Iterator<Item = Laid>) -> Result<Kernels, NmError> {
+    fn finish(
+        mut self,
+        first: Laid,
+        others: impl Iterator<Item = Result<Laid, OutOfMemory>>,
+    ) -> Result<Kernels, NmError> {
         self.clock.end("layout");
         let laid = match self.options.autotune {
             true => self.tune(first, others.take(MOST_TRIED - 1))?,
@@ -173,11 +179,16 @@ impl<V: Value> Making<'_, V> {
 
     /// Runs a few instances on operands made up, those of them that fit into memory beside these, and gives back the
     /// quickest. Where there is no time, on the emulator, each is run, and the first is the quickest.
-    fn tune(&mut self, first: Laid, others: impl Iterator<Item = Laid>) -> Result<Laid, NmError> {
+    fn tune(
+        &mut self,
+        first: Laid,
+        others: impl Iterator<Item = Result<Laid, OutOfMemory>>,
+    ) -> Result<Laid, NmError> {
         let mut scratch = None;
         let mut least = self.try_on(&mut scratch, &first)?;
         let mut best = first;
-        for laid in others {
+        // One that the host has no memory for is not tried.
+        for laid in others.flatten() {
             if let Some(us) = self.try_on(&mut scratch, &laid)?
                 && least.is_none_or(|least| us < least)
             {
@@ -210,6 +221,7 @@ impl<V: Value> Making<'_, V> {
         match time() {
             Err(NmError::Plan(
                 PlanError::TooLarge { .. }
+                | PlanError::Format(FormatError::OutOfMemory { .. })
                 | PlanError::Device(DeviceError::OutOfMemory { .. } | DeviceError::Grid { .. }),
             )) => Ok(None),
             Err(error) => Err(error),

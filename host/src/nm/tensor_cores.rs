@@ -1,6 +1,7 @@
 //! Products with N:M weights on Tensor Cores.
 
-use windrow_formats::VectorNm;
+use windrow_formats::memory::{try_copy, try_filled};
+use windrow_formats::{OutOfMemory, VectorNm};
 use windrow_kernels::nm::{NmTensorCoresParams, STEPS, WARP_COLUMNS};
 use windrow_preprocess::nm::{Banked, Blocks, NO_ROW};
 
@@ -29,29 +30,36 @@ pub(super) struct Layout {
 
 impl Layout {
     /// Lays out `bits`, those of the weights; `None` if the rows of some stage do not find slots.
-    pub(super) fn new<V: Sync>(weights: &VectorNm<V>, bits: &Bits, choice: Choice) -> Option<Self> {
-        let blocks = Blocks::new(weights, choice.shape());
+    pub(super) fn new<V: Sync>(
+        weights: &VectorNm<V>,
+        bits: &Bits,
+        choice: Choice,
+    ) -> Result<Option<Self>, OutOfMemory> {
+        let blocks = Blocks::new(weights, choice.shape())?;
         let slots = index(u64::from(choice.slots));
         if blocks.slots() > slots {
-            return None;
+            return Ok(None);
         }
         // Weights without rows have one stage of nothing: the result is still to be written.
-        let banked =
-            (blocks.stages() > 0).then(|| Banked::new(&blocks, slots, index(u64::from(choice.form.phase))));
+        let banked = (blocks.stages() > 0)
+            .then(|| Banked::new(&blocks, slots, index(u64::from(choice.form.phase))))
+            .transpose()?;
         let stages = blocks.stages().max(1);
         let cut =
             Cut { banked: banked.as_ref(), stages, blocks: blocks.blocks(), columns: weights.cols(), choice };
         let weights = match bits {
-            Bits::F16(bits) => Bits::F16(cut.weights(bits)),
-            Bits::Bf16(bits) => Bits::Bf16(cut.weights(bits)),
-            Bits::F32(bits) => Bits::F32(cut.weights(bits)),
-            Bits::Tf32(bits) => Bits::Tf32(cut.weights(bits)),
-            Bits::F64(bits) => Bits::F64(cut.weights(bits)),
+            Bits::F16(bits) => Bits::F16(cut.weights(bits)?),
+            Bits::Bf16(bits) => Bits::Bf16(cut.weights(bits)?),
+            Bits::F32(bits) => Bits::F32(cut.weights(bits)?),
+            Bits::Tf32(bits) => Bits::Tf32(cut.weights(bits)?),
+            Bits::F64(bits) => Bits::F64(cut.weights(bits)?),
         };
-        let rows =
-            cut.banked.map_or_else(|| vec![NO_ROW; cut.blocks * slots], |banked| banked.row_lists().to_vec());
+        let rows = match cut.banked {
+            Some(banked) => try_copy(banked.row_lists(), "rows in slots")?,
+            None => try_filled(cut.blocks * slots, NO_ROW, "rows in slots")?,
+        };
         let passes = cut.banked.map_or(1.0, Banked::passes);
-        Some(Self { choice, stages, passes, rows, picks: cut.picks(), weights })
+        Ok(Some(Self { choice, stages, passes, rows, picks: cut.picks()?, weights }))
     }
 
     /// Bytes of the arrays.
@@ -91,12 +99,12 @@ impl Cut<'_> {
     }
 
     /// Slots, in the order that lanes read them; the slot of zeros where nothing is kept.
-    fn picks(&self) -> Vec<u16> {
+    fn picks(&self) -> Result<Vec<u16>, OutOfMemory> {
         let (strips, depth) = (self.strips(), self.depth());
         let (steps, warps) = (index(u64::from(STEPS)), index(u64::from(self.choice.warps())));
         let slot_of_zeros = u16::try_from(self.choice.slots).unwrap_or(u16::MAX);
-        let mut picks = vec![slot_of_zeros; self.steps() * strips * depth];
-        let Some(banked) = self.banked else { return picks };
+        let mut picks = try_filled(self.steps() * strips * depth, slot_of_zeros, "picks of strips")?;
+        let Some(banked) = self.banked else { return Ok(picks) };
         each_chunk(&mut picks, strips * depth, &|at, picks| {
             let (step, warp) = (at % steps, at / steps % warps);
             let (stage, block) = (at / steps / warps % self.stages, at / steps / warps / self.stages);
@@ -107,16 +115,17 @@ impl Cut<'_> {
                 }
             }
         });
-        picks
+        Ok(picks)
     }
 
     /// `values`, w × columns, in the order of registers; zeros where nothing is kept.
-    fn weights<T: Copy + Default + Send + Sync>(&self, values: &[T]) -> Vec<T> {
+    fn weights<T: Copy + Default + Send + Sync>(&self, values: &[T]) -> Result<Vec<T>, OutOfMemory> {
         let (strips, depth) = (self.strips(), self.depth());
         let (warp_columns, strip) = (index(u64::from(WARP_COLUMNS)), self.choice.tile.strip);
         let (steps, warps) = (index(u64::from(STEPS)), index(u64::from(self.choice.warps())));
-        let mut weights = vec![T::default(); self.steps() * depth * warp_columns];
-        let Some(banked) = self.banked else { return weights };
+        let len = self.steps() * depth * warp_columns;
+        let mut weights = try_filled(len, T::default(), "weights as kernels read them")?;
+        let Some(banked) = self.banked else { return Ok(weights) };
         each_chunk(&mut weights, depth * warp_columns, &|at, weights| {
             let (step, stage) = (at % steps, at / steps % self.stages);
             let (warp, block) = (at / steps / self.stages % warps, at / steps / self.stages / warps);
@@ -133,7 +142,7 @@ impl Cut<'_> {
                 }
             }
         });
-        weights
+        Ok(weights)
     }
 }
 

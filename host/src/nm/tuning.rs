@@ -1,5 +1,6 @@
 //! Operands made up, to time instances of a kernel on.
 
+use windrow_formats::memory::try_collect;
 use windrow_kernels::nm::STAGE_TILE;
 use windrow_kernels::output::OutputType;
 
@@ -62,12 +63,11 @@ impl Scratch {
         let bytes = elements * index(u64::from(bringing.precision.bytes()));
         let mut a = DeviceBuffer::<u8>::alloc(device, bytes, "scratch of A")?;
         let mut state = 1u32;
-        let numbers: Vec<f32> = (0..elements)
-            .map(|_| {
-                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                f32::from_bits(0x4000_0000 | state >> 9) - 3.0
-            })
-            .collect();
+        let numbers = (0..elements).map(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            f32::from_bits(0x4000_0000 | state >> 9) - 3.0
+        });
+        let numbers: Vec<f32> = try_collect(numbers, "scratch of A")?;
         a.copy_from_slice(Bits::of(bringing.precision, &numbers)?.bytes())?;
         let operands = Operands {
             a: a.address(),

@@ -1,5 +1,7 @@
 //! From a pattern and options to a plan.
 
+use std::sync::atomic::AtomicU64;
+
 use windrow_formats::memory::try_with_room;
 use windrow_formats::{Csr, SAMPLED_COLS, SampledTiles, Value, WINDOW_ROWS};
 use windrow_kernels::sddmm::BATCH;
@@ -131,7 +133,8 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
     }
 
     /// Device memory that the plan may take, in bytes; `X`, `Y` and the result are the caller's. No limit unless told.
-    /// The need is computed before anything is allocated.
+    /// The need is computed before anything is allocated. On a GPU the first result of 16 bits on each stream takes
+    /// four bytes an entry beyond it, and is refused where the limit leaves no room for them.
     #[must_use]
     pub fn memory_limit(mut self, bytes: u64) -> Self {
         self.options.memory_limit = Some(bytes);
@@ -291,7 +294,11 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
             push(&mut sizes, "col_indices", 4 * wide(parts.col_indices().len()));
         }
         if self.options.form == SddmmForm::Scale {
-            push(&mut sizes, "values", 4 * wide(self.a.nnz()));
+            push(
+                &mut sizes,
+                "values",
+                u64::from(self.options.precision.dtype().sum_bytes()) * wide(self.a.nnz()),
+            );
         }
         sizes
     }
@@ -344,6 +351,8 @@ impl<'a, V: Value> SddmmBuilder<'a, V> {
             device: device.clone(),
             nnz: self.a.nnz(),
             stages: crate::plan::PerStream::new(None),
+            staged: AtomicU64::new(0),
+            memory_limit: self.options.memory_limit,
             precision: self.options.precision,
             multiprocessors,
             tiles,

@@ -1,6 +1,7 @@
 //! A plan of sampled products on a machine that runs kernels.
 
 use std::mem::offset_of;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use windrow_formats::SampledTile;
 use windrow_kernels::sddmm::{
@@ -17,9 +18,12 @@ use crate::error::{DeviceError, PlanError};
 use crate::num::{narrow, wide};
 use crate::options::Precision;
 use crate::plan::{
-    Index, Lane, Launcher, OfStream, On, PREPARE, PerStream, Rounding, Target, copy_on_device, occupancy,
-    start,
+    ArraySize, Index, Lane, Launcher, OfStream, On, PREPARE, PerStream, Rounding, Target, check_memory,
+    copy_on_device, occupancy, start,
 };
+
+/// What to do about a stage that there is no room for.
+const STAGE_REMEDY: &str = "raise the limit, have the result in f32, or run the plan on fewer streams";
 
 /// Bytes of a row that the lanes of a warp read at a time, for one chunk.
 const CHUNK_BYTES: u32 = 64;
@@ -63,6 +67,10 @@ pub(super) struct GpuSddmm {
     pub(super) nnz: usize,
     /// Where sums wait to be rounded, made by the first run whose result is of 16 bits.
     pub(super) stages: PerStream<Option<DeviceBuffer<f32>>>,
+    /// Bytes of all stages.
+    pub(super) staged: AtomicU64,
+    /// Bytes that the plan may have.
+    pub(super) memory_limit: Option<u64>,
 }
 
 /// Tiles, for Tensor Cores.
@@ -165,17 +173,23 @@ pub(super) struct Operands {
 }
 
 impl GpuSddmm {
-    /// Queues `out ← α·(X·Yᵀ) ⊙ A`.
+    /// Queues `out ← α·(X·Yᵀ) ⊙ A`; `arrays` are those that were made with the plan.
     ///
     /// # Errors
-    /// [`DeviceError::Captured`] for what cannot be part of a graph; those of the device.
+    /// [`PlanError::MemoryLimit`] if there is no room for a stage; [`DeviceError::Captured`] for what cannot be part of
+    /// a graph; those of the device.
     ///
     /// # Safety
     /// `operands` are live memory of the plan's device until the work is done: `x` is m × inner and `y` n × inner, of
     /// the plan's element type, with all rows readable up to 16 bytes beyond their end if they say so, `out` has an
     /// element of its type for each entry; nothing else touches `out` meanwhile, nothing writes `x` or `y`. Where one
     /// of them is windrow's memory, `on` says that it shares memory.
-    pub(super) unsafe fn run(&self, on: &On<'_>, operands: Operands) -> Result<(), PlanError> {
+    pub(super) unsafe fn run(
+        &self,
+        on: &On<'_>,
+        operands: Operands,
+        arrays: &[ArraySize],
+    ) -> Result<(), PlanError> {
         let complete = |state: &mut OfStream<Option<DeviceBuffer<f32>>>, captured: bool| {
             let missing = operands.narrow.is_some() && state.held.is_none();
             match (captured, missing) {
@@ -186,7 +200,7 @@ impl GpuSddmm {
                 }
                 (true, false) => on.check_loaded(self.entries(&operands))?,
                 (false, true) => {
-                    state.held = Some(DeviceBuffer::alloc(&self.device, self.nnz, "sampled sums")?);
+                    state.held = Some(self.stage(arrays)?);
                 }
                 (false, false) => {}
             }
@@ -196,7 +210,28 @@ impl GpuSddmm {
         let queue = |queue: &dyn Queue, stage: &mut Option<DeviceBuffer<f32>>| unsafe {
             self.queue_run(queue, operands, stage.as_ref())
         };
-        self.stages.run(on, |_| Ok(None), complete, queue)
+        let make = |left: &mut dyn Iterator<Item = Option<DeviceBuffer<f32>>>| {
+            for over in left.flatten() {
+                self.staged.fetch_sub(over.bytes(), Ordering::Relaxed);
+            }
+            Ok(None)
+        };
+        self.stages.run(on, make, complete, queue)
+    }
+
+    /// Where sums of a stream's runs wait.
+    ///
+    /// # Errors
+    /// [`PlanError::MemoryLimit`] if there is no room for it.
+    fn stage(&self, arrays: &[ArraySize]) -> Result<DeviceBuffer<f32>, PlanError> {
+        let more = [
+            ArraySize { name: "stages", bytes: self.staged.load(Ordering::Relaxed) },
+            ArraySize { name: "sampled_sums", bytes: 4 * wide(self.nnz) },
+        ];
+        check_memory(&[arrays, &more].concat(), self.memory_limit, STAGE_REMEDY)?;
+        let stage = DeviceBuffer::alloc(&self.device, self.nnz, "sampled sums")?;
+        self.staged.fetch_add(stage.bytes(), Ordering::Relaxed);
+        Ok(stage)
     }
 
     /// Whether the kernels that read vectors take the operands.

@@ -161,6 +161,8 @@ impl SddmmPlan {
     /// - [`PlanError::WrongDevice`](crate::PlanError::WrongDevice) if an operand is elsewhere,
     ///   [`PlanError::ElementType`](crate::PlanError::ElementType) if one is of another type;
     /// - [`PlanError::TooLarge`](crate::PlanError::TooLarge) for an inner or leading dimension of about 2³² or more;
+    /// - [`PlanError::MemoryLimit`](crate::PlanError::MemoryLimit) for a result of 16 bits on a GPU, if the plan's
+    ///   limit leaves no room for its sums;
     /// - [`PlanError::Device`](crate::PlanError::Device).
     ///
     /// # Examples
@@ -259,7 +261,7 @@ impl SddmmPlan {
                 // SAFETY: shapes, types and device were checked; a `DeviceMatrix` holds all rows up to its leading
                 // dimension, and frees them after the work that was queued before; of other memory the views were
                 // promised that it lives. `out` has nothing in common with the others, and is borrowed for itself.
-                unsafe { plan.run(&on, operands)? };
+                unsafe { plan.run(&on, operands, &self.report.arrays)? };
                 Ok(())
             }
         }

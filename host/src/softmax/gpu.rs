@@ -2,12 +2,14 @@
 
 use std::cmp::Reverse;
 
+use windrow_formats::OutOfMemory;
+use windrow_formats::memory::try_with_room;
 use windrow_kernels::row_softmax::{MOST_SHORT, RowSoftmaxGradParams, RowSoftmaxParams, SHORT_STEP};
 use windrow_kernels::{Entry, Variant};
 use windrow_simt::GlobalPtr;
 
 use crate::device::{Device, DeviceBuffer, Queue};
-use crate::error::DeviceError;
+use crate::error::{DeviceError, PlanError};
 use crate::num::{narrow, wide};
 use crate::plan::start;
 
@@ -28,20 +30,27 @@ struct Part {
 ///
 /// Long rows come in falling length, so that the last blocks to begin are not the longest. Short rows come in falling
 /// number of steps, so that the rows of a warp take about as many, else in the order of the matrix.
-pub(super) fn divide(row_offsets: &[u64]) -> (Vec<[u32; 2]>, Vec<[u32; 2]>) {
+pub(super) fn divide(row_offsets: &[u64]) -> Result<[Vec<[u32; 2]>; 2], OutOfMemory> {
     let len = |&[begin, end]: &[u32; 2]| end - begin;
     let ends = |pair: &[u64]| [pair[0], pair[1]].map(|at| narrow(crate::num::index(at)));
     let rows = row_offsets.windows(2).map(ends).filter(|row| len(row) > 0);
-    let (mut long, mut short): (Vec<_>, Vec<_>) = rows.partition(|row| len(row) > MOST_SHORT);
-    long.sort_by_key(|row| Reverse(len(row)));
-    short.sort_by_key(|row| Reverse(len(row).div_ceil(SHORT_STEP)));
-    (long, short)
+    let listed = |is_long: bool| {
+        let rows = rows.clone().filter(|row| (len(row) > MOST_SHORT) == is_long);
+        let mut list = try_with_room(rows.clone().count(), "rows with entries")?;
+        list.extend(rows);
+        Ok(list)
+    };
+    let (mut long, mut short) = (listed(true)?, listed(false)?);
+    // Stable sorts would take memory; no two rows begin at one position.
+    long.sort_unstable_by_key(|row| (Reverse(len(row)), row[0]));
+    short.sort_unstable_by_key(|row| (Reverse(len(row).div_ceil(SHORT_STEP)), row[0]));
+    Ok([long, short])
 }
 
 impl GpuRows {
     /// Divides the rows and uploads them. The caller has compared the number of entries with the kernels' limit.
-    pub(super) fn new(row_offsets: &[u64], device: &Device) -> Result<Self, DeviceError> {
-        let (long, short) = divide(row_offsets);
+    pub(super) fn new(row_offsets: &[u64], device: &Device) -> Result<Self, PlanError> {
+        let [long, short] = divide(row_offsets)?;
         let mut parts = Vec::new();
         for (rows, is_long, what) in [(long, true, "long_rows"), (short, false, "short_rows")] {
             if !rows.is_empty() {
@@ -117,12 +126,12 @@ mod tests {
             *end += len;
             Some(*end)
         }));
-        let (long, short) = divide(&row_offsets);
+        let [long, short] = divide(&row_offsets).unwrap();
         let lens = |rows: &[[u32; 2]]| rows.iter().map(|[begin, end]| end - begin).collect::<Vec<_>>();
         assert_eq!(lens(&long), [2000, 513]);
         assert_eq!(lens(&short), [512, 65, 3, 64, 1], "eight steps, two, one");
         assert_eq!(short[4], [3157, 3158]);
-        assert_eq!(divide(&[0]), (vec![], vec![]));
+        assert_eq!(divide(&[0]), Ok([vec![], vec![]]));
     }
 
     #[test]

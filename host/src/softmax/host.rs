@@ -1,6 +1,7 @@
 //! Softmax over rows on the CPU.
 
-use windrow_formats::Value;
+use windrow_formats::memory::try_copy;
+use windrow_formats::{OutOfMemory, Value};
 
 use crate::cpu;
 
@@ -10,8 +11,8 @@ pub(super) struct HostRows {
 }
 
 impl HostRows {
-    pub(super) fn new(row_offsets: &[u64]) -> Self {
-        Self { row_offsets: row_offsets.to_vec() }
+    pub(super) fn new(row_offsets: &[u64]) -> Result<Self, OutOfMemory> {
+        Ok(Self { row_offsets: try_copy(row_offsets, "row_offsets")? })
     }
 
     /// `out ← softmax(scale·scores)`, each row by itself.

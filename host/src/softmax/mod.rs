@@ -84,7 +84,7 @@ impl RowSoftmax {
     /// - [`PlanError::Device`] if the device refuses.
     pub fn new<V: Value>(pattern: &Csr<V>, device: &Device) -> Result<Self, PlanError> {
         let body = match device.machine() {
-            None => Body::Cpu(HostRows::new(pattern.row_offsets())),
+            None => Body::Cpu(HostRows::new(pattern.row_offsets())?),
             Some(_) => {
                 let (found, limit) = (wide(pattern.nnz()), u64::from(MOST_POSITIONS));
                 if found > limit {

@@ -154,8 +154,8 @@ impl<V: Value> SpmmBuilder<'_, Csr<V>> {
         };
         let laid = lay_out(&context, decision.way, clock)?;
         let subject = Subject { facts, cols: self.a.cols(), canonicalised: self.a.canonicalised(), device };
-        let ready = Ready { decision, laid, order: order_name, model };
-        self.upload(subject, machine, ready, values, clock)
+        let ready = Ready { machine, decision, laid, order: order_name, model };
+        self.upload(subject, ready, values, clock)
     }
 
     /// The order of the rows, if it is not the matrix's own, and its name.
@@ -198,8 +198,7 @@ impl<A> SpmmBuilder<'_, A> {
     pub(super) fn upload(
         &self,
         Subject { facts, cols, device, .. }: Subject<'_>,
-        machine: &dyn Machine,
-        Ready { decision, laid, order, model }: Ready<'_>,
+        Ready { machine, decision, laid, order, model }: Ready<'_>,
         values: &dyn GivenValues,
         clock: &mut StageClock,
     ) -> Result<Made, SpmmError> {
@@ -328,6 +327,7 @@ pub(super) struct Subject<'a> {
 
 /// A plan before its arrays are on the device.
 pub(super) struct Ready<'a> {
+    pub(super) machine: &'a dyn Machine,
     pub(super) decision: Decision,
     pub(super) laid: LaidOut<'a>,
     /// Name of the order of the rows.

@@ -107,8 +107,8 @@ impl<'a, A> SpmmBuilder<'a, A> {
         self
     }
 
-    /// About how many products the plan will make, many unless told: for few, [`Algorithm::Auto`] takes what is soon made
-    /// instead of what is quickest. CSR as it is for one product, of a matrix that is on the device a layout that
+    /// About how many products the plan will make, many unless told: for few, [`Algorithm::Auto`] takes what is soon
+    /// made instead of what is quickest. CSR as it is for one product, of a matrix that is on the device a layout that
     /// kernels make; tiles for many. The report says what was weighed. A matrix is put into another order only if
     /// [that](Self::reorder) is asked for.
     ///

@@ -1,5 +1,8 @@
 //! Products with a column-major `B`.
 
+use windrow_formats::memory::try_with_room;
+use windrow_formats::{OutOfMemory, Value};
+
 use super::operands::{Finish, Operands};
 use super::plan::{Body, SpmmPlan};
 use super::run::narrow_width;
@@ -57,7 +60,7 @@ impl SpmmPlan {
             Body::Cpu(a) => {
                 // Both are in host memory: they are on the CPU, as was just checked.
                 if let (Some(a), Some(b), Some(c)) = (a.get(), b.host(), c.host_mut()) {
-                    let rows = transpose(b);
+                    let rows = transpose(b)?;
                     cpu::spmm(a, alpha, DenseRef::packed(&rows, b.cols(), b.rows())?, beta, c);
                 }
                 Ok(())
@@ -91,6 +94,9 @@ impl SpmmPlan {
 }
 
 /// The elements of `Bᵀ`, row after row without padding.
-fn transpose<B: Copy>(b: DenseRef<'_, B>) -> Vec<B> {
-    (0..b.cols()).flat_map(|column| (0..b.rows()).map(move |row| b.row(row)[column])).collect()
+fn transpose<B: Value>(b: DenseRef<'_, B>) -> Result<Vec<B>, OutOfMemory> {
+    let (rows, cols) = (b.rows(), b.cols());
+    let mut transposed = try_with_room(rows.saturating_mul(cols), "B, row after row")?;
+    transposed.extend((0..cols).flat_map(|column| (0..rows).map(move |row| b.row(row)[column])));
+    Ok(transposed)
 }

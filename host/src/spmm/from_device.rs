@@ -22,10 +22,11 @@ use crate::profile::Profile;
 
 impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
     /// Makes the plan of a matrix that is on a device, in the order of a stream: after what that was asked for so far.
-    /// When this returns the arrays of the matrix are read no more, and the plan may be run on any stream.
+    /// What that is asked for later comes after all reading of the matrix's arrays, which may then be written or freed.
+    /// The plan may be run on any stream.
     ///
-    /// Kernels check the matrix, count what decides, and lay it out: row-split, segment groups of whole rows, and tiles
-    /// of all rows, whose windows the host deals out. What else is chosen or asked for (an order or a reorder, divisions
+    /// Kernels check the matrix, count what decides, and lay it out: row-split, segment groups of whole rows, and
+    /// tiles of all rows, whose windows the host deals out. What else is chosen or asked for (an order or a reorder, divisions
     /// by entries, hybrids, the CPU) is made on the host, of a copy of the matrix;
     /// [`SpmmReport::preprocessing_reason`](crate::SpmmReport::preprocessing_reason) says so. What was
     /// [tuned](Self::tuned) is for matrices of the host.
@@ -84,7 +85,8 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
             drop(received);
             return self.build_of_copy(on, why);
         }
-        match self.build_received(machine, &profile, &facts, decision, received, clock)? {
+        let known = Known { machine, profile: &profile, facts: &facts };
+        match self.build_received(known, decision, received, clock)? {
             Some(plan) => Ok(SpmmPlan { unread, ..plan }),
             None => self.build_of_copy(on, "kernels cannot count as many steps"),
         }
@@ -133,9 +135,7 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
     /// The plan of what was received; none if it has more steps than a plan may have.
     fn build_received(
         &self,
-        machine: &dyn Machine,
-        profile: &Profile,
-        facts: &Facts,
+        Known { machine, profile, facts }: Known<'_>,
         decision: Decision,
         received: Received,
         mut clock: StageClock,
@@ -156,8 +156,8 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
         let made = |mut laid: LaidOut<'_>, clock: &mut StageClock| {
             (laid.facts.on_gpu, laid.facts.place) = (true, Some("the matrix is there".to_owned()));
             let (order, model) = (OWN_ORDER.to_owned(), &profile.costs.spmm);
-            let ready = Ready { decision: decision.clone(), laid, order, model };
-            self.upload(subject, machine, ready, &OnDevice(dtype), clock)
+            let ready = Ready { machine, decision: decision.clone(), laid, order, model };
+            self.upload(subject, ready, &OnDevice(dtype), clock)
         };
         let made = match decision.way {
             Way::Groups(division) => {
@@ -178,6 +178,14 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
         };
         self.finish(subject, made, clock).map(Some)
     }
+}
+
+/// What is known when a matrix was received.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    machine: &'a dyn Machine,
+    profile: &'a Profile,
+    facts: &'a Facts,
 }
 
 /// Values that are on the device, rounded, where the layout of their matrix knows.

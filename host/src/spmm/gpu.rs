@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU64;
 use windrow_kernels::{Entry, Variant};
 
 use super::part::{LaidOut, Layout, LayoutFacts, Operation, Part, Turn, places_size};
+use super::parts::read_array;
 use super::places::Places;
 use super::state::RunState;
 use super::sums::{SplitPart, WideC};
@@ -232,7 +233,7 @@ impl GpuPlan {
             arrays.extend(part.read_arrays()?);
         }
         if let Some(split) = &self.split {
-            arrays.push(("split_rows", bytemuck::cast_slice(&split.rows().to_vec()?).to_vec()));
+            arrays.push(read_array("split_rows", split.rows())?);
         }
         Ok(arrays)
     }

@@ -37,6 +37,7 @@ pub(crate) use part::{
     CutRows, DenseOperands, LaidOut, Layout, LayoutFacts, Operation, Part, Placement, SecondFactor,
     ValueSlots,
 };
+pub(crate) use parts::read_array;
 pub(crate) use parts::segment_group::{GroupsLayout, GroupsPart, RowEntries, described, padded_indices};
 pub(crate) use plan::MEMORY_REMEDY;
 pub use plan::SpmmPlan;

@@ -10,6 +10,8 @@ use crate::num::{index, wide};
 
 /// Ranges of slices for each thread: enough that one that takes longer than its share is made up for.
 const RANGES_PER_THREAD: usize = 8;
+/// Columns that are summed at a time, on the stack.
+const COLUMNS: usize = 512;
 /// What a slice costs beside its entries, in entries.
 const SLICE_COST: u64 = 1;
 
@@ -67,25 +69,34 @@ impl<S: Real> HostMttkrp<S> {
             tasks.push((slices, own));
         }
         each_range(tasks, &|slices, own| {
-            let mut sum = vec![S::ZERO; n];
             for (slice, row) in slices.zip(own.chunks_mut(ld)) {
-                sum.fill(S::ZERO);
-                self.add_slice(slice, [b, c], &mut sum);
-                for (out, &sum) in row.iter_mut().zip(&sum) {
-                    let new = alpha * sum;
-                    let new = if beta == S::ZERO { new } else { beta.fused(S::from_f64(out.to_f64()), new) };
-                    *out = O::from_f64(new.to_f64());
+                for (first, row) in (0..).step_by(COLUMNS).zip(row[..n].chunks_mut(COLUMNS)) {
+                    let sum = &mut [S::ZERO; COLUMNS][..row.len()];
+                    self.add_slice(slice, [b, c], first, sum);
+                    for (out, &sum) in row.iter_mut().zip(&*sum) {
+                        let new = alpha * sum;
+                        let new =
+                            if beta == S::ZERO { new } else { beta.fused(S::from_f64(out.to_f64()), new) };
+                        *out = O::from_f64(new.to_f64());
+                    }
                 }
             }
         });
     }
 
-    /// Adds the products of a slice's entries.
-    fn add_slice<T: Element<Sum = S>>(&self, slice: usize, [b, c]: [DenseRef<'_, T>; 2], sum: &mut [S]) {
+    /// Adds the products of a slice's entries, those of as many columns as there are sums, from this one on.
+    fn add_slice<T: Element<Sum = S>>(
+        &self,
+        slice: usize,
+        [b, c]: [DenseRef<'_, T>; 2],
+        first: usize,
+        sum: &mut [S],
+    ) {
         let Slices { offsets, fibers, leaves } = &self.slices;
         for entry in index(offsets[slice])..index(offsets[slice + 1]) {
             let value = self.values[entry];
-            let rows = b.row(fibers[entry] as usize).iter().zip(c.row(leaves[entry] as usize));
+            let [b, c] = [b.row(fibers[entry] as usize), c.row(leaves[entry] as usize)];
+            let rows = b[first..].iter().zip(&c[first..]);
             for (sum, (b, c)) in sum.iter_mut().zip(rows) {
                 let [b, c] = [b, c].map(|factor| S::from_f64(factor.to_f64()));
                 *sum = *sum + value * (b * c);

@@ -12,7 +12,7 @@ use crate::parallelism::{AtomicParallelism, GroupLaunch};
 use crate::plan::{ArraySize, Bits, GivenValues, Launcher, push};
 use crate::spmm::{
     CutRows, DenseOperands, GroupsLayout, GroupsPart, Layout, Operation, Part, Placement, RowEntries,
-    ValueSlots, padded_indices,
+    ValueSlots, padded_indices, read_array,
 };
 
 /// The slices of a tensor, divided by their entries, before upload.
@@ -104,7 +104,7 @@ impl Part for MttkrpPart {
 
     fn read_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, DeviceError> {
         let mut arrays = self.groups.read_arrays()?;
-        arrays.push(("leaf_indices", bytemuck::cast_slice(&self.leaves.to_vec()?).to_vec()));
+        arrays.push(read_array("leaf_indices", &self.leaves)?);
         Ok(arrays)
     }
 }

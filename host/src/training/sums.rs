@@ -1,7 +1,8 @@
 //! Sums of columns and of products.
 
 use rayon::prelude::*;
-use windrow_formats::Value;
+use windrow_formats::memory::try_zeroed;
+use windrow_formats::{OutOfMemory, Value};
 use windrow_kernels::Variant;
 use windrow_kernels::training::{ColumnSumsParams, Matrix};
 
@@ -104,7 +105,7 @@ impl ColumnSums {
             // column and is borrowed for itself.
             return unsafe { launch(machine, Variant::ColumnSums, 1, 1, &params) };
         }
-        let sums = x.host().filter(|_| !is_empty(x)).map(|x| host_sums(x, y.host()));
+        let sums = x.host().filter(|_| !is_empty(x)).map(|x| host_sums(x, y.host())).transpose()?;
         let mut elements = out.download()?;
         elements[column] = f32::from_f64(sums.into_iter().flatten().sum());
         Ok(out.copy_from(DenseRef::packed(&elements, 1, elements.len())?)?)
@@ -123,14 +124,15 @@ impl ColumnSums {
         out: &mut DeviceMatrix<f32>,
     ) -> Result<(), TrainingError> {
         if is_empty(x) {
-            return Ok(out.copy_from(DenseRef::packed(&vec![0.0; out.cols()], 1, out.cols())?)?);
+            let zeros = try_zeroed::<f32>(out.cols(), "sums of columns")?;
+            return Ok(out.copy_from(DenseRef::packed(&zeros, 1, out.cols())?)?);
         }
         if x.device().machine().is_some() {
             return self.chunks_into(x, y, view(out)?);
         }
         if let (Some(x), Some(out)) = (x.host(), out.host_mut()) {
             let y = y.and_then(DeviceMatrix::host);
-            let sums = host_sums(x, y);
+            let sums = host_sums(x, y)?;
             out.into_data().iter_mut().zip(sums).for_each(|(out, sum)| *out = f32::from_f64(sum));
         }
         Ok(())
@@ -168,22 +170,22 @@ fn chunk_rows(rows: usize) -> usize {
 }
 
 /// Sums of columns in f64, chunk by chunk: the same whatever the number of threads.
-fn host_sums(x: DenseRef<'_, f32>, y: Option<DenseRef<'_, f32>>) -> Vec<f64> {
-    let chunk = chunk_rows(x.rows());
-    let sums_of = |first: usize| {
-        let mut sums = vec![0.0; x.cols()];
-        for r in first..x.rows().min(first + chunk) {
+fn host_sums(x: DenseRef<'_, f32>, y: Option<DenseRef<'_, f32>>) -> Result<Vec<f64>, OutOfMemory> {
+    let (chunk, cols) = (chunk_rows(x.rows()), x.cols());
+    let parts = x.rows().div_ceil(chunk);
+    // The sums, and behind them those of each chunk.
+    let mut all = try_zeroed::<f64>((parts + 1).saturating_mul(cols), "sums of columns")?;
+    let (sums, of_chunks) = all.split_at_mut(cols);
+    of_chunks.par_chunks_mut(cols).enumerate().for_each(|(i, sums)| {
+        for r in chunk * i..x.rows().min(chunk * (i + 1)) {
             for (c, (sum, &x)) in sums.iter_mut().zip(x.row(r)).enumerate() {
                 *sum += f64::from(x) * y.map_or(1.0, |y| f64::from(y.row(r)[c]));
             }
         }
-        sums
-    };
-    let parts: Vec<Vec<f64>> =
-        (0..x.rows().div_ceil(chunk)).into_par_iter().map(|i| sums_of(chunk * i)).collect();
-    let mut sums = vec![0.0; x.cols()];
-    for part in parts {
-        sums.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
+    });
+    for of_chunk in of_chunks.chunks(cols) {
+        sums.iter_mut().zip(of_chunk).for_each(|(sum, part)| *sum += part);
     }
-    sums
+    all.truncate(cols);
+    Ok(all)
 }

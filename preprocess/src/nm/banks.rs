@@ -1,6 +1,8 @@
 //! Which slot each row goes to, and in which order strips pick them, so that lanes read different banks.
 
 use rayon::prelude::*;
+use windrow_formats::OutOfMemory;
+use windrow_formats::memory::try_filled;
 
 use super::{Blocks, NO_ROW, short};
 
@@ -45,11 +47,13 @@ impl Banked {
     /// # Cost
     /// Per stage up to four times rows · `phase` · (slots / `phase`) · strips that share a row; all threads.
     ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    ///
     /// # Panics
     /// Unless `blocks` are packed, `slots` are at least theirs, and `slots` and the depth are multiples of `phase`;
     /// if there are 2¹⁶ slots, picks of a strip or strips, or more: `blocks` and `slots` are a kernel's choice.
-    #[must_use]
-    pub fn new(blocks: &Blocks, slots: usize, phase: usize) -> Self {
+    pub fn new(blocks: &Blocks, slots: usize, phase: usize) -> Result<Self, OutOfMemory> {
         let (depth, strips) = (blocks.depth(), blocks.shape().strips());
         assert!(blocks.shape().packed, "all rows of a group have their own slots");
         assert!(slots >= blocks.slots(), "{slots} slots for {} rows", blocks.slots());
@@ -66,12 +70,12 @@ impl Banked {
             slots,
             phase,
             kept_per_stage: blocks.shape().kept_per_stage,
-            rows: vec![NO_ROW; of_all * slots],
-            picks: vec![short(slots); of_all * strips * depth],
-            kept: vec![NO_KEPT; of_all * strips * depth],
+            rows: try_filled(of_all * slots, NO_ROW, "rows in slots")?,
+            picks: try_filled(of_all * strips * depth, short(slots), "picks of strips")?,
+            kept: try_filled(of_all * strips * depth, NO_KEPT, "kept rows of strips")?,
         };
         if of_all == 0 || slots == 0 {
-            return this;
+            return Ok(this);
         }
         let outputs = this
             .rows
@@ -93,7 +97,7 @@ impl Banked {
                 }
             }
         });
-        this
+        Ok(this)
     }
 
     /// Slots of a stage; also the number of the zero slot.

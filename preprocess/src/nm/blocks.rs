@@ -2,7 +2,8 @@
 //! columns needs, and which of them each kept row takes.
 
 use rayon::prelude::*;
-use windrow_formats::{NmPattern, VectorNm};
+use windrow_formats::memory::{make_room, try_collect, try_filled};
+use windrow_formats::{NmPattern, OutOfMemory, VectorNm};
 
 use super::{NO_ROW, row_number, short};
 
@@ -89,6 +90,10 @@ const fn gcd(a: usize, b: usize) -> usize {
 /// What the number of slots is a multiple of, so that kernels read lists in vectors.
 const SLOT_MULTIPLE: usize = 8;
 
+/// What memory is for.
+const ROWS: &str = "rows of stages";
+const PICKS: &str = "picks of strips";
+
 /// The offline preprocessing of NM-SpMM (section III-C): `col_info` and the reordered `D`.
 ///
 /// The columns of `W[k × n]` are cut into *blocks*, blocks into *strips* that lie inside one vector, and the `w` kept
@@ -128,10 +133,12 @@ impl Blocks {
     /// Two passes over the indices of each block, all threads; linear in `w · n / strip_columns` and, for each block,
     /// in the rows of the groups that its stages touch.
     ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    ///
     /// # Panics
     /// If `shape` breaks what its fields document, or a stage has 2¹⁶ slots or more: `shape` is a kernel's choice.
-    #[must_use]
-    pub fn new<T: Sync>(weights: &VectorNm<T>, shape: BlockShape) -> Self {
+    pub fn new<T: Sync>(weights: &VectorNm<T>, shape: BlockShape) -> Result<Self, OutOfMemory> {
         let pattern = weights.pattern();
         let (kept_rows, columns) = (weights.kept_rows(), weights.cols());
         assert!(
@@ -152,13 +159,13 @@ impl Blocks {
         let stages = kept_rows.div_ceil(shape.kept_per_stage);
         let blocks = columns.div_ceil(shape.block_columns);
         let (rows, slots) = match shape.packed {
-            true => packed_rows(weights, shape, blocks, stages),
-            false => plain_rows(weights, shape, stages),
+            true => packed_rows(weights, shape, blocks, stages)?,
+            false => plain_rows(weights, shape, stages)?,
         };
         assert!(slots < 1 << 16, "{slots} slots are more than picks can name");
         let mut this = Self { shape, blocks, stages, slots, kept_rows, columns, rows, picks: Vec::new() };
-        this.picks = this.all_picks(weights);
-        this
+        this.picks = this.all_picks(weights)?;
+        Ok(this)
     }
 
     /// How the weights are cut.
@@ -235,15 +242,18 @@ impl Blocks {
     /// The kept values, w × n, as the stages take them: (blocks, stages, depth, block columns), zero where a place has
     /// no kept row and beyond the last column.
     ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    ///
     /// # Panics
     /// Unless there are as many values as the weights have that the blocks were made of.
-    #[must_use]
-    pub fn arrange<T: Copy + Default + Send + Sync>(&self, values: &[T]) -> Vec<T> {
+    pub fn arrange<T: Copy + Default + Send + Sync>(&self, values: &[T]) -> Result<Vec<T>, OutOfMemory> {
         let (width, columns) = (self.shape.block_columns, self.columns);
         assert_eq!(values.len(), self.kept_rows * columns, "values of other weights");
-        let mut arranged = vec![T::default(); self.blocks * self.stages * self.depth() * width];
+        let len = self.blocks * self.stages * self.depth() * width;
+        let mut arranged = try_filled(len, T::default(), "values as stages take them")?;
         if arranged.is_empty() {
-            return arranged;
+            return Ok(arranged);
         }
         let of_stage = self.depth() * width;
         arranged.par_chunks_mut(of_stage).enumerate().for_each(|(at, arranged)| {
@@ -256,23 +266,24 @@ impl Blocks {
                 }
             }
         });
-        arranged
+        Ok(arranged)
     }
 
-    fn all_picks<T: Sync>(&self, weights: &VectorNm<T>) -> Vec<u16> {
+    fn all_picks<T: Sync>(&self, weights: &VectorNm<T>) -> Result<Vec<u16>, OutOfMemory> {
         let (shape, pattern) = (self.shape, weights.pattern());
         let of_stage = shape.strips() * self.depth();
         let zero_slot = short(self.slots);
-        let mut picks = vec![zero_slot; self.blocks * self.stages * of_stage];
+        let mut picks = try_filled(self.blocks * self.stages * of_stage, zero_slot, PICKS)?;
         if picks.is_empty() {
-            return picks;
+            return Ok(picks);
         }
         let of_block = picks.par_chunks_mut(self.stages * of_stage).enumerate();
-        of_block.for_each(|(block, picks)| {
+        of_block.try_for_each(|(block, picks)| {
             let mut slot_of = Vec::new();
             for (stage, picks) in picks.chunks_mut(of_stage).enumerate() {
                 let span = Span::of(weights, shape, stage);
                 slot_of.clear();
+                make_room(&mut slot_of, span.rows, "slots of a stage")?;
                 slot_of.resize(span.rows, zero_slot);
                 for (slot, &row) in (0..).zip(self.rows(block, stage)) {
                     if row != NO_ROW {
@@ -289,8 +300,9 @@ impl Blocks {
                     }
                 }
             }
-        });
-        picks
+            Ok(())
+        })?;
+        Ok(picks)
     }
 }
 
@@ -313,11 +325,15 @@ impl Span {
 }
 
 /// Every row of each stage's groups, and the number of slots.
-fn plain_rows<T>(weights: &VectorNm<T>, shape: BlockShape, stages: usize) -> (Vec<u32>, usize) {
+fn plain_rows<T>(
+    weights: &VectorNm<T>,
+    shape: BlockShape,
+    stages: usize,
+) -> Result<(Vec<u32>, usize), OutOfMemory> {
     let pattern = weights.pattern();
     let rows_per_stage = shape.kept_per_stage / pattern.n() * pattern.m();
     let slots = rows_per_stage.next_multiple_of(SLOT_MULTIPLE);
-    let mut rows = vec![NO_ROW; stages * slots];
+    let mut rows = try_filled(stages * slots, NO_ROW, ROWS)?;
     for (stage, rows) in rows.chunks_mut(slots).enumerate() {
         for (slot, row) in rows.iter_mut().enumerate().take(rows_per_stage) {
             let number = stage * rows_per_stage + slot;
@@ -326,7 +342,53 @@ fn plain_rows<T>(weights: &VectorNm<T>, shape: BlockShape, stages: usize) -> (Ve
             }
         }
     }
-    (rows, slots)
+    Ok((rows, slots))
+}
+
+/// The rows that strips of a block pick, stage after stage.
+#[derive(Default)]
+struct Union {
+    rows: Vec<u32>,
+    /// Where the rows of each stage end.
+    ends: Vec<usize>,
+}
+
+impl Union {
+    /// Finds those of the block whose columns these are.
+    fn fill<T: Sync>(
+        &mut self,
+        weights: &VectorNm<T>,
+        shape: BlockShape,
+        stages: usize,
+        columns: std::ops::Range<usize>,
+    ) -> Result<(), OutOfMemory> {
+        let l = weights.pattern().l();
+        let vectors = columns.start / l..=(columns.end - 1) / l;
+        let mut marks = Vec::new();
+        make_room(&mut self.ends, stages, ROWS)?;
+        for stage in 0..stages {
+            let span = Span::of(weights, shape, stage);
+            marks.clear();
+            make_room(&mut marks, span.rows, "marks of a stage")?;
+            marks.resize(span.rows, false);
+            for kept in span.kept {
+                for vector in vectors.clone() {
+                    marks[weights.source_row(kept, vector) - span.first_row] = true;
+                }
+            }
+            make_room(&mut self.rows, marks.iter().filter(|marked| **marked).count(), ROWS)?;
+            let marked = marks.iter().enumerate().filter(|(_, marked)| **marked);
+            self.rows.extend(marked.map(|(at, _)| row_number(span.first_row + at)));
+            self.ends.push(self.rows.len());
+        }
+        Ok(())
+    }
+
+    /// The rows of each stage.
+    fn of_stages(&self) -> impl Iterator<Item = &[u32]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, &end)| &self.rows[start..end])
+    }
 }
 
 /// The rows that strips of a block pick in each stage, ascending, and the number of slots.
@@ -335,39 +397,22 @@ fn packed_rows<T: Sync>(
     shape: BlockShape,
     blocks: usize,
     stages: usize,
-) -> (Vec<u32>, usize) {
-    let pattern = weights.pattern();
-    let unions: Vec<Vec<Vec<u32>>> = (0..blocks)
-        .into_par_iter()
-        .map(|block| {
-            let first = block * shape.block_columns;
-            let last = (first + shape.block_columns).min(weights.cols()) - 1;
-            let mut marks = Vec::new();
-            (0..stages)
-                .map(|stage| {
-                    let span = Span::of(weights, shape, stage);
-                    marks.clear();
-                    marks.resize(span.rows, false);
-                    for kept in span.kept {
-                        for vector in first / pattern.l()..=last / pattern.l() {
-                            marks[weights.source_row(kept, vector) - span.first_row] = true;
-                        }
-                    }
-                    let row = |at: usize| row_number(span.first_row + at);
-                    marks.iter().enumerate().filter(|(_, marked)| **marked).map(|(at, _)| row(at)).collect()
-                })
-                .collect()
-        })
-        .collect();
-    let most = unions.iter().flatten().map(Vec::len).max().unwrap_or(0);
+) -> Result<(Vec<u32>, usize), OutOfMemory> {
+    let mut unions = try_collect((0..blocks).map(|_| Union::default()), ROWS)?;
+    unions.par_iter_mut().enumerate().try_for_each(|(block, union)| {
+        let first = block * shape.block_columns;
+        let end = (first + shape.block_columns).min(weights.cols());
+        union.fill(weights, shape, stages, first..end)
+    })?;
+    let most = unions.iter().flat_map(Union::of_stages).map(<[u32]>::len).max().unwrap_or(0);
     let slots = most.next_multiple_of(SLOT_MULTIPLE);
-    let mut rows = vec![NO_ROW; blocks * stages * slots];
+    let mut rows = try_filled(blocks * stages * slots, NO_ROW, ROWS)?;
     if slots > 0 {
         rows.chunks_mut(slots)
-            .zip(unions.iter().flatten())
+            .zip(unions.iter().flat_map(Union::of_stages))
             .for_each(|(rows, union)| rows[..union.len()].copy_from_slice(union));
     }
-    (rows, slots)
+    Ok((rows, slots))
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ impl Footprint {
 /// use windrow_preprocess::partition::footprint;
 ///
 /// let a = Csr::from_dense(8, 8, &[1.0f32; 64])?;
-/// let sizes = footprint(&a, &RsTile::from_csr(&a, &RowAssignment::all_tile(8))?);
+/// let sizes = footprint(&a, &RsTile::from_csr(&a, &RowAssignment::all_tile(8)?)?);
 /// assert_eq!((sizes[0].format, sizes[0].metadata_bytes, sizes[0].value_bytes), ("COO", 512, 256));
 /// assert_eq!((sizes[3].format, sizes[3].metadata_bytes), ("BitTCF", 56)); // one tile
 /// # Ok::<(), windrow_formats::FormatError>(())

@@ -30,9 +30,9 @@ proptest! {
 
     #[test]
     fn one_path_for_all_leaves_the_other_part_empty((csr, _) in assigned(150)) {
-        let tiles = RsTile::from_csr(&csr, &RowAssignment::all_tile(csr.rows())).unwrap();
+        let tiles = RsTile::from_csr(&csr, &RowAssignment::all_tile(csr.rows()).unwrap()).unwrap();
         prop_assert_eq!((tiles.residual().nnz(), tiles.residual().buckets().len()), (0, 0));
-        let residual = RsTile::from_csr(&csr, &RowAssignment::all_residual(csr.rows())).unwrap();
+        let residual = RsTile::from_csr(&csr, &RowAssignment::all_residual(csr.rows()).unwrap()).unwrap();
         prop_assert_eq!((residual.windows(), residual.tiles(), residual.values().len()), (0, 0, 0));
         prop_assert!(residual.to_csr().unwrap().bitwise_eq(&tiles.to_csr().unwrap()));
         let lens: Vec<_> = residual.residual().rows_iter().map(|(row, cols, _)| (cols.len(), row)).collect();

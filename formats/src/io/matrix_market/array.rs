@@ -11,7 +11,7 @@ use super::super::report::{Field, Symmetry};
 use super::super::scan::line_end;
 use super::super::{Loaded, ReadError, ReadOptions};
 use super::header::MatrixHeader;
-use crate::memory::{index, make_room, try_copy, try_with_room};
+use crate::memory::{index, make_room, try_collect, try_copy, try_par_collect_ok, try_with_room};
 use crate::{OutOfMemory, Value};
 
 struct Values(Field);
@@ -70,19 +70,17 @@ pub(super) fn read<V: Value>(
         *next += block.len() as u64;
         Some(start)
     });
-    let starts: Vec<u64> = starts.collect();
-    let blocks = records
-        .blocks
-        .into_par_iter()
-        .zip(starts)
-        .map(|(values, start)| place(&header, buckets, start, &values))
-        .collect::<Result<Vec<_>, _>>()?;
+    let mut starts_of_blocks: Vec<u64> = try_with_room(records.blocks.len(), "blocks of text")?;
+    starts_of_blocks.extend(starts);
+    let blocks = records.blocks.into_par_iter().zip(starts_of_blocks);
+    let blocks = blocks.map(|(values, start)| place(&header, buckets, start, &values));
+    let blocks = try_par_collect_ok(blocks, "blocks of text")?;
     let nonzeros: u64 = blocks.iter().map(|(_, nonzeros)| nonzeros).sum();
     let stored: u64 = blocks.iter().map(|(entries, _)| entries.len() as u64).sum();
     options.limits.check_nnz("entries, mirrored ones included", stored)?;
     report.zeros_dropped = report.entries_read - nonzeros;
     report.mirrored = stored - nonzeros;
-    let blocks = blocks.into_iter().map(|(entries, _)| entries).collect();
+    let blocks = try_collect(blocks.into_iter().map(|(entries, _)| entries), "blocks of text")?;
     let csr = assemble(buckets, header.cols, blocks, options)?;
     Ok(Loaded { csr, report })
 }

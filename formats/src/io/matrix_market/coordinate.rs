@@ -12,7 +12,7 @@ use super::super::report::{Field, Symmetry};
 use super::super::scan::{blank, line_end};
 use super::super::{Loaded, ReadError, ReadOptions};
 use super::header::MatrixHeader;
-use crate::memory::make_room;
+use crate::memory::{make_room, try_collect};
 use crate::{OutOfMemory, Value};
 
 /// Entries of one block, mirrored ones included, while it is read.
@@ -80,7 +80,7 @@ fn read_entries<V: Value, E: Entry<V>>(
     if header.field == Field::Pattern {
         report.pattern_values = stored;
     }
-    let blocks = records.blocks.into_iter().map(|block| block.entries).collect();
+    let blocks = try_collect(records.blocks.into_iter().map(|block| block.entries), "blocks of text")?;
     let csr = assemble(buckets, header.cols, blocks, options)?;
     Ok(Loaded { csr, report })
 }

@@ -1,6 +1,6 @@
 //! The zip archive around the arrays.
 
-use std::io::{self, Read, Seek};
+use std::io::{self, Read, Seek, SeekFrom};
 
 use zip::ZipArchive;
 use zip::result::ZipError;
@@ -9,6 +9,7 @@ use super::super::line::excerpt;
 use super::super::source::room_for_inflate;
 use super::super::{Format, Limits, ReadError};
 use super::array::Array;
+use crate::memory::{index, try_with_room};
 
 /// A zip archive of which at most so many bytes are decompressed.
 pub(super) struct Archive<R> {
@@ -18,7 +19,9 @@ pub(super) struct Archive<R> {
 }
 
 impl<R: Read + Seek> Archive<R> {
-    pub(super) fn open(reader: R, max_bytes: u64) -> Result<Self, ReadError> {
+    pub(super) fn open(mut reader: R, max_bytes: u64) -> Result<Self, ReadError> {
+        let bytes = bytes_of_directory(&mut reader)?;
+        try_with_room::<u8>(index(bytes), "the directory of an archive")?;
         let zip = ZipArchive::new(reader).map_err(|error| damaged("archive", &error))?;
         Ok(Self { zip, max_bytes, bytes_read: 0 })
     }
@@ -77,6 +80,37 @@ impl<R: Read + Seek> Archive<R> {
     }
 }
 
+/// Bytes that the directory of the archive takes as it is kept, at most; the crate that reads it ends the process
+/// without them.
+fn bytes_of_directory(reader: &mut (impl Read + Seek)) -> io::Result<u64> {
+    /// The record at the end (APPNOTE.TXT, section 4.3.16): its least length, its signature, and the longest comment
+    /// behind it.
+    const RECORD: usize = 22;
+    const SIGNATURE: &[u8] = b"PK\x05\x06";
+    const COMMENT: u64 = u16::MAX as u64;
+    /// What each member takes beside names and fields, which are kept up to three times.
+    const MEMBER: u64 = 1 << 10;
+    const NAMED: u64 = 4;
+    /// The least length of a member in the directory.
+    const LEAST: u64 = 46;
+    let len = reader.seek(SeekFrom::End(0))?;
+    let tail = len.min(RECORD as u64 + COMMENT);
+    reader.seek(SeekFrom::Start(len - tail))?;
+    let mut end = Vec::new();
+    reader.take(tail).read_to_end(&mut end)?;
+    // A comment may look like one.
+    let records = end.windows(RECORD).filter(|record| record.starts_with(SIGNATURE));
+    let most = records.map(|record| {
+        let members = u16::from_le_bytes([record[10], record[11]]);
+        let bytes = u32::from_le_bytes([record[12], record[13], record[14], record[15]]);
+        // The largest numbers stand for such as are elsewhere.
+        let bytes = if bytes == u32::MAX { len } else { len.min(bytes.into()) };
+        let members = if members == u16::MAX { bytes / LEAST } else { u64::from(members).min(bytes / LEAST) };
+        MEMBER.saturating_mul(members).saturating_add(NAMED.saturating_mul(bytes))
+    });
+    Ok(most.max().unwrap_or(0))
+}
+
 fn file_name(array: &str) -> String {
     format!("{array}.npy")
 }
@@ -90,5 +124,35 @@ fn damaged(member: &str, error: &(impl std::error::Error + 'static)) -> ReadErro
             ReadError::Io(io::ErrorKind::OutOfMemory.into())
         }
         _ => ReadError::archive(member, "an undamaged zip archive", error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An archive that says of its directory how many members and bytes it has, of a megabyte in all.
+    fn archive(members: u16, bytes: u32, comment: &[u8]) -> io::Cursor<Vec<u8>> {
+        let mut content = vec![0; (1 << 20) - 22 - comment.len()];
+        content.extend(b"PK\x05\x06\0\0\0\0\0\0");
+        content.extend(members.to_le_bytes());
+        content.extend(bytes.to_le_bytes());
+        content.extend([0; 6]);
+        content.extend(comment);
+        io::Cursor::new(content)
+    }
+
+    #[test]
+    fn room_for_a_directory_follows_from_its_members() {
+        let room = |members, bytes| bytes_of_directory(&mut archive(members, bytes, b"")).unwrap();
+        assert_eq!(room(3, 200), 3 * 1024 + 4 * 200);
+        assert_eq!(room(100, 200), 4 * 1024 + 4 * 200, "four have a place in so many bytes");
+        let most = (1 << 20) / 46 * 1024 + (4 << 20);
+        assert_eq!(room(u16::MAX, u32::MAX), most, "the numbers are elsewhere");
+        // A comment of which nobody can tell that it is none of a directory.
+        let record = &archive(7, 700, b"").into_inner()[(1 << 20) - 22..];
+        let with = |comment: &[u8]| bytes_of_directory(&mut archive(3, 200, comment)).unwrap();
+        assert_eq!([with(b"PK"), with(record)], [3 * 1024 + 800, 7 * 1024 + 2800]);
+        assert_eq!(bytes_of_directory(&mut io::Cursor::new(b"PK\x05\x06")).unwrap(), 0);
     }
 }

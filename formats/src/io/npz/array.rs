@@ -19,6 +19,9 @@ pub(super) struct Array {
     start: usize,
 }
 
+/// Characters of the longest text that messages quote; those with a meaning are shorter.
+const LONGEST_TEXT: usize = 400;
+
 /// Elements of one type as they lie in the file, each mapped by the same expression.
 macro_rules! map_elements {
     ($array:expr, $type:ty, |$x:ident| $map:expr) => {{
@@ -112,23 +115,20 @@ impl Array {
         Ok((self, second))
     }
 
-    /// The text of an array of one string.
+    /// The text of an array of one string, of which no more than [`LONGEST_TEXT`] characters are looked at.
     pub(super) fn text(&self) -> Result<String, ReadError> {
         if self.len() != 1 {
             return Err(self.error("one string", format!("shape {:?}", self.shape)));
         }
-        let text: String = match self.dtype.kind {
-            Kind::Bytes => self.data().iter().map(|&byte| char::from(byte)).collect(),
-            Kind::Unicode => {
-                let codes = map_elements!(self, u32, |code| code);
-                codes
-                    .into_iter()
-                    .map(|code| char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER))
-                    .collect()
-            }
+        // NumPy fills strings with zeros to the length of the type.
+        let codes: Vec<u32> = match self.dtype.kind {
+            Kind::Bytes => try_collect(self.data().iter().map(|&byte| byte.into()), "a string")?,
+            Kind::Unicode => map_elements!(self, u32, |code| code),
             _ => return Err(self.error("a string", format!("type {}", self.dtype.name()))),
         };
-        Ok(text.trim_end_matches('\0').to_owned())
+        let len = codes.iter().rposition(|&code| code != 0).map_or(0, |last| last + 1);
+        let text = codes[..len.min(LONGEST_TEXT)].iter();
+        Ok(text.map(|&code| char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER)).collect())
     }
 
     /// The elements as integers from 0 to `most`; `what` says what they are. The caller knows how many there may be.

@@ -18,7 +18,7 @@ use safetensors::tensor::{Dtype, Metadata, TensorView};
 use super::ReadError;
 use super::line::excerpt;
 use crate::Value;
-use crate::memory::{try_copy, try_par_collect};
+use crate::memory::{index, try_copy, try_par_collect, try_with_room};
 
 /// Names that a message lists, at most.
 const LISTED: usize = 8;
@@ -59,6 +59,17 @@ fn something_else(content: &[u8]) -> String {
     format!("{} bytes that begin with {}", content.len(), excerpt(beginning))
 }
 
+/// Bytes that a header takes as it is kept and while it is read, at most; the crate that reads it ends the process
+/// without them.
+fn bytes_of_header(content: &[u8]) -> u64 {
+    /// For each byte of the header: a tensor with a short name takes some 600 bytes for 55.
+    const KEPT: u64 = 16;
+    /// The longest header that is read.
+    const LONGEST: u64 = 100_000_000;
+    let len = content.first_chunk().map_or(0, |len| u64::from_le_bytes(*len));
+    KEPT * len.min(LONGEST).min(content.len() as u64)
+}
+
 /// Names of tensors, for messages.
 fn listed(names: &[String]) -> String {
     let mut listed: Vec<String> = names.iter().take(LISTED).map(|name| excerpt(name.as_bytes())).collect();
@@ -97,6 +108,7 @@ impl<'a> Tensors<'a> {
         let damaged = |error: safetensors::SafeTensorError| {
             ReadError::archive("safetensors header", "a valid one", error.to_string())
         };
+        try_with_room::<u8>(index(bytes_of_header(content)), "the header of a safetensors file")?;
         let (_, metadata) = safetensors::SafeTensors::read_metadata(content).map_err(damaged)?;
         let tensors = safetensors::SafeTensors::deserialize(content).map_err(damaged)?;
         Ok(Self { metadata, tensors })

@@ -268,7 +268,7 @@ fn safetensors<V: Value>(
     indices: NmIndices,
 ) -> Result<(), WriteError> {
     let (packs, pattern) = (indices.packs(weights), weights.pattern());
-    let packed = if packs { weights.try_packed_indices()? } else { Vec::new() };
+    let packed = if packs { weights.packed_indices()? } else { Vec::new() };
     let (kept, cols) = (weights.kept_rows(), weights.cols());
     let mut header = Header::new(&[
         ("format", FORMAT.to_owned()),
@@ -318,7 +318,7 @@ fn npz<V: Value>(
         _ => members.array("values", "<f4", values, |value| value.to_f32().to_le_bytes())?,
     }
     if indices.packs(weights) {
-        let packed = weights.try_packed_indices()?;
+        let packed = weights.packed_indices()?;
         members.array("packed_indices", "|u1", (&[packed.len() as u64], &packed[..]), |&byte| [byte])?;
     } else {
         members.array("indices", "|u1", (&[kept, vectors], weights.indices()), |&byte| [byte])?;

@@ -10,7 +10,8 @@ use crate::num::index;
 /// Of a GPU's memory one part in so many is kept at most.
 const KEPT_SHARE: u64 = 64;
 
-/// Where windrow's memory on one GPU comes from: a pool of its own, or single allocations where the driver has no pools.
+/// Where windrow's memory on one GPU comes from: a pool of its own, or single allocations where the driver has no
+/// pools.
 pub(super) struct Pool(Option<sys::CUmemoryPool>);
 
 // SAFETY: a pool may be used from any thread; the driver serialises calls.

@@ -39,7 +39,8 @@ pub(super) struct CudaQueue {
 // SAFETY: the driver's handles may be used from any thread; every method makes the context current on the thread that
 // it runs on before it uses one.
 unsafe impl Send for CudaQueue {}
-// SAFETY: as above; after `create` a flag alone is changed, which is atomic, and the driver takes calls on one stream from several threads.
+// SAFETY: as above; after `create` a flag alone is changed, which is atomic, and the driver takes calls on one stream
+// from several threads.
 unsafe impl Sync for CudaQueue {}
 
 impl CudaQueue {

@@ -8,14 +8,15 @@ pub(super) mod short_rows;
 pub(super) mod tile_stream;
 
 use bytemuck::Pod;
+use windrow_formats::memory::try_copy;
 
 use crate::device::DeviceBuffer;
 use crate::error::DeviceError;
 
 /// Name and content of an array.
-fn read_array<T: Pod>(
+pub(crate) fn read_array<T: Pod>(
     name: &'static str,
     array: &DeviceBuffer<T>,
 ) -> Result<(&'static str, Vec<u8>), DeviceError> {
-    Ok((name, bytemuck::cast_slice(&array.to_vec()?).to_vec()))
+    Ok((name, try_copy(bytemuck::cast_slice(&array.to_vec()?), name)?))
 }

@@ -54,8 +54,8 @@ impl WindowCounts {
 }
 
 impl Condensed {
-    /// Brings a matrix to the device, unless it is there, and condenses its windows of the rows in `order`: all, or those alone that have entries. For
-    /// what is done with them, scratch memory has `entry_bytes` for each entry.
+    /// Brings a matrix to the device, unless it is there, and condenses its windows of the rows in `order`: all, or
+    /// those alone that have entries. For what is done with them, scratch memory has `entry_bytes` for each entry.
     pub(in crate::spmm) fn new<A: Matrix>(
         device: &Device,
         a: &A,

@@ -2,7 +2,7 @@
 
 use windrow_formats::{OutOfMemory, Permutation};
 use windrow_kernels::Variant;
-use windrow_kernels::csr::{Collect, CollectParams, CountPiecesParams, WriteSegmentsParams};
+use windrow_kernels::csr::{CUT_ROWS, CutRowsParams};
 use windrow_simt::GlobalPtr;
 
 use super::scratch::Scratch;
@@ -57,90 +57,48 @@ pub(in crate::spmm) struct DeviceSegments {
 }
 
 impl DeviceSegments {
-    /// Cuts the rows of a matrix.
-    pub(in crate::spmm) fn new(device: &Device, a: &Received, at: CutAt) -> Result<Self, DeviceError> {
-        let is_cut = a.record.longest > u64::from(at.limit);
-        // Seven numbers for each row, and sums of scans.
-        let bytes = if is_cut { 29 * wide(a.rows) + (1 << 14) } else { 0 };
-        let scratch = Scratch::new(device, bytes)?;
-        match is_cut {
-            true => Self::cut(&scratch, a, at),
-            false => Self::whole(&scratch, a),
-        }
-    }
-
-    /// Every row is a segment.
-    fn whole(scratch: &Scratch, a: &Received) -> Result<Self, DeviceError> {
-        let segments = DeviceBuffer::alloc(scratch.device(), a.rows, "segments")?;
-        let params = WriteSegmentsParams {
-            row_offsets: a.row_offsets.pointer(),
-            positions: GlobalPtr::NULL,
-            first_slots: GlobalPtr::NULL,
-            cut_ranks: GlobalPtr::NULL,
-            wide_ranks: GlobalPtr::NULL,
-            segments: segments.pointer(),
-            cut_rows: GlobalPtr::NULL,
-            rows: narrow(a.rows),
-            count: narrow(a.rows),
-            wide_count: 0,
-            shared: 0,
-        };
-        // SAFETY: the offsets were checked; there is a segment for each row.
-        unsafe { scratch.launch(Variant::WriteSegments, wide(a.rows), &params)? };
-        Ok(Self { segments, cut: None, slots: 0 })
-    }
-
-    fn cut(
-        scratch: &Scratch,
+    /// Cuts the rows of a matrix. Waits for nothing if none is so long.
+    pub(in crate::spmm) fn new(
+        device: &Device,
         a: &Received,
         CutAt { limit, piece, shared }: CutAt,
     ) -> Result<Self, DeviceError> {
-        let (device, rows) = (scratch.device(), narrow(a.rows));
-        let counted = |what| scratch.array::<u32>(a.rows, what);
-        let summed = |what| scratch.array::<u32>(a.rows + 1, what);
-        let of_rows = CountPiecesParams {
+        let is_cut = a.record.longest > u64::from(limit);
+        let (rows, blocks) = (narrow(a.rows), if is_cut { a.rows.div_ceil(CUT_ROWS as usize) } else { 0 });
+        let scratch = Scratch::new(device, if is_cut { 16 * wide(blocks + 1) + (1 << 9) } else { 0 })?;
+        let mut params = CutRowsParams {
             row_offsets: a.row_offsets.pointer(),
-            pieces: counted("pieces of rows")?,
-            slots: counted("slots of rows")?,
-            wide: counted("rows of many pieces")?,
+            sums: GlobalPtr::NULL,
+            totals: GlobalPtr::NULL,
+            segments: GlobalPtr::NULL,
+            cut_rows: GlobalPtr::NULL,
             rows,
             limit,
             piece: piece.max(1),
             shared: u32::from(shared),
-        };
-        let mut write = WriteSegmentsParams {
-            row_offsets: a.row_offsets.pointer(),
-            positions: summed("first segments of rows")?,
-            first_slots: summed("first slots of rows")?,
-            cut_ranks: summed("ranks of cut rows")?,
-            wide_ranks: summed("ranks of rows of many pieces")?,
-            segments: GlobalPtr::NULL,
-            cut_rows: GlobalPtr::NULL,
-            rows,
-            count: 0,
             wide_count: 0,
-            shared: u32::from(shared),
+            reserved: 0,
         };
-        let sums = [write.positions, write.first_slots, write.cut_ranks, write.wide_ranks];
-        let totals = scratch.array::<u32>(Collect::MOST, "what was counted")?;
-        let collect = CollectParams { from: sums.map(|sums| sums.at(rows)), to: totals };
-        // SAFETY: the offsets were checked; the arrays have an element for each row, sums one more.
-        let totals = unsafe {
-            scratch.launch(Variant::CountPieces, u64::from(rows), &of_rows)?;
-            scratch.scan(of_rows.pieces, rows, false, write.positions)?;
-            scratch.scan(of_rows.slots, rows, false, write.first_slots)?;
-            scratch.scan(of_rows.slots, rows, true, write.cut_ranks)?;
-            scratch.scan(of_rows.wide, rows, false, write.wide_ranks)?;
-            scratch.launch(Variant::Collect, 1, &collect)?;
-            scratch.read(totals, Collect::MOST)?
-        };
-        let [count, slots, cut, wide_count] = totals[..] else { return Self::whole(scratch, a) };
-        let segments = DeviceBuffer::alloc(device, count as usize, "segments")?;
-        let cut_rows = DeviceBuffer::alloc(device, cut as usize, "split_rows")?;
-        (write.segments, write.cut_rows) = (segments.pointer(), cut_rows.pointer());
-        (write.count, write.wide_count) = (count, wide_count);
-        // SAFETY: the sums are those of the counts, and there is room for what they add up to.
-        unsafe { scratch.launch(Variant::WriteSegments, u64::from(count.max(rows)), &write)? };
-        Ok(Self { segments, cut: Some(CutList { rows: cut_rows, wide: wide_count }), slots })
+        let (mut extra, mut slots, mut cut) = (0, 0, None);
+        if is_cut {
+            params.sums = scratch.array(blocks, "sums of rows that are cut")?;
+            params.totals = scratch.array(1, "sums of rows that are cut")?;
+            // SAFETY: the offsets were checked; there is a sum for each block of rows.
+            let totals = unsafe {
+                scratch.launch(Variant::CountCuts, u64::from(rows), &params)?;
+                scratch.launch(Variant::SumCuts, 1, &params)?;
+                scratch.read(params.totals, 1)?
+            };
+            let rows_cut;
+            [extra, slots, rows_cut, params.wide_count] = totals.first().copied().unwrap_or_default();
+            let list = DeviceBuffer::alloc(device, rows_cut as usize, "split_rows")?;
+            params.cut_rows = list.pointer();
+            cut = Some(CutList { rows: list, wide: params.wide_count });
+        }
+        let segments = DeviceBuffer::alloc(device, a.rows + extra as usize, "segments")?;
+        params.segments = segments.pointer();
+        // SAFETY: as above; there is room for what the sums say.
+        unsafe { scratch.launch(Variant::CutRows, u64::from(rows), &params)? };
+        Ok(Self { segments, cut, slots })
     }
 }

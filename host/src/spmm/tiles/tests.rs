@@ -10,7 +10,7 @@ use super::dense::words_per_record;
 use super::*;
 
 fn pattern_of(csr: &Csr<f32>, dealing: Dealing) -> TilePattern {
-    let tiles = RsTile::from_csr(csr, &RowAssignment::all_tile(csr.rows())).unwrap();
+    let tiles = RsTile::from_csr(csr, &RowAssignment::all_tile(csr.rows()).unwrap()).unwrap();
     let sources = tiles.entry_sources(csr).unwrap();
     let sources = sources.tile().iter().map(|&entry| narrow(index(entry))).collect();
     TilePattern::new(&mut tiles.into_parts(), sources, &empty_rows(csr).unwrap(), dealing).unwrap()

@@ -13,9 +13,9 @@ fn shape(block_columns: usize, strip_columns: usize, depth: usize) -> BlockShape
 
 /// Everything that the documentation of [`Banked`] promises.
 fn check(weights: &VectorNm<f32>, shape: BlockShape, spare: usize, phase: usize) -> Banked {
-    let blocks = Blocks::new(weights, shape);
+    let blocks = Blocks::new(weights, shape).unwrap();
     let slots = (blocks.slots() + spare).next_multiple_of(phase);
-    let banked = Banked::new(&blocks, slots, phase);
+    let banked = Banked::new(&blocks, slots, phase).unwrap();
     for block in 0..blocks.blocks() {
         for stage in 0..blocks.stages() {
             let rows = &banked.row_lists()[(block * blocks.stages() + stage) * slots..][..slots];
@@ -72,7 +72,7 @@ fn nothing_to_colour() {
 /// Colours 4 × 8 weights with so many slots, in such blocks.
 fn numbered(slots: usize, shape: BlockShape) {
     let weights = weights(4, 8, NmPattern::new(1, 2, 8).unwrap(), 1);
-    let _ = Banked::new(&Blocks::new(&weights, shape), slots, 8);
+    let _ = Banked::new(&Blocks::new(&weights, shape).unwrap(), slots, 8);
 }
 
 #[test]

@@ -15,7 +15,7 @@ pub(in crate::nm) fn weights(k: usize, n: usize, pattern: NmPattern, seed: u64) 
 
 /// Everything that the documentation of [`Blocks`] promises.
 fn check(weights: &VectorNm<f32>, shape: BlockShape) {
-    let blocks = Blocks::new(weights, shape);
+    let blocks = Blocks::new(weights, shape).unwrap();
     let pattern = weights.pattern();
     assert_eq!(blocks.blocks(), weights.cols().div_ceil(shape.block_columns));
     assert_eq!(blocks.slots() % 8, 0);
@@ -62,7 +62,7 @@ fn check(weights: &VectorNm<f32>, shape: BlockShape) {
             }
         }
     }
-    let arranged = blocks.arrange(weights.values());
+    let arranged = blocks.arrange(weights.values()).unwrap();
     let mut arranged = arranged.iter();
     for block in 0..blocks.blocks() {
         for (stage, place) in (0..blocks.stages()).flat_map(|s| (0..blocks.depth()).map(move |p| (s, p))) {
@@ -90,12 +90,12 @@ fn by_hand() {
         depth_multiple: 4,
         packed: false,
     };
-    let plain = Blocks::new(&weights, shape);
+    let plain = Blocks::new(&weights, shape).unwrap();
     assert_eq!((plain.blocks(), plain.stages(), plain.slots(), plain.depth()), (1, 1, 8, 4));
     assert_eq!(plain.rows(0, 0), [0, 1, 2, 3, NO_ROW, NO_ROW, NO_ROW, NO_ROW]);
     assert_eq!(plain.pick_lists(), [0, 3, 8, 8, 1, 2, 8, 8, 8, 8, 8, 8]);
     let shape = BlockShape { block_columns: 2, kept_per_stage: 1, depth_multiple: 1, packed: true, ..shape };
-    let packed = Blocks::new(&weights, shape);
+    let packed = Blocks::new(&weights, shape).unwrap();
     assert_eq!((packed.blocks(), packed.stages(), packed.slots(), packed.depth()), (2, 2, 8, 1));
     let first = |block, stage| packed.rows(block, stage)[0];
     assert_eq!([first(0, 0), first(0, 1), first(1, 0), first(1, 1)], [0, 3, 1, 2]);
@@ -150,7 +150,7 @@ fn packed(block_columns: usize, strip_columns: usize) -> BlockShape {
 
 /// Rows that the stages bring, at most.
 fn most_brought(weights: &VectorNm<f32>, shape: BlockShape) -> usize {
-    let blocks = Blocks::new(weights, shape);
+    let blocks = Blocks::new(weights, shape).unwrap();
     let rows = blocks.row_lists().chunks(blocks.slots());
     rows.map(|rows| rows.iter().filter(|&&row| row != NO_ROW).count()).max().unwrap_or(0)
 }
@@ -230,7 +230,7 @@ fn strips_across_vectors_are_refused() {
     let weights = weights(8, 24, NmPattern::new(2, 4, 12).unwrap(), 1);
     let shape =
         BlockShape { block_columns: 8, strip_columns: 8, kept_per_stage: 2, depth_multiple: 1, packed: true };
-    let _ = Blocks::new(&weights, shape);
+    let _ = Blocks::new(&weights, shape).unwrap();
 }
 
 proptest! {

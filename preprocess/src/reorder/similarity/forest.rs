@@ -4,7 +4,9 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
-use windrow_formats::memory::{try_collect, try_concat, try_copy, try_par_collect, try_with_room};
+use windrow_formats::memory::{
+    try_collect, try_concat, try_copy, try_par_collect, try_par_collect_ok, try_with_room,
+};
 
 use super::super::pattern::narrow;
 use super::super::watch::{Stopped, Watch, go_on, tick};
@@ -105,16 +107,14 @@ fn in_parts<T: Copy + Send + Sync>(
 ) -> Result<Vec<T>, Stopped> {
     let what = "parts of a forest";
     let starts = (0..len).into_par_iter().step_by(PART);
-    let parts: Vec<Vec<T>> = starts
-        .map(|start| {
-            go_on(watch)?;
-            let part = start..len.min(start + PART);
-            let mut list = try_with_room(part.len(), what)?;
-            f(part, &mut list);
-            Ok(list)
-        })
-        .collect::<Result<_, Stopped>>()?;
-    Ok(try_concat(&parts, what)?)
+    let parts = starts.map(|start| {
+        go_on(watch)?;
+        let part = start..len.min(start + PART);
+        let mut list = try_with_room(part.len(), what)?;
+        f(part, &mut list);
+        Ok::<_, Stopped>(list)
+    });
+    Ok(try_concat(&try_par_collect_ok(parts, what)?, what)?)
 }
 
 /// Orders edges: the more similar first, then the one in the earlier slot; never 0.

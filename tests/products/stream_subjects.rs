@@ -1,0 +1,218 @@
+//! What runs on a stream of the caller's, and what little but takes new values: for what is promised of all.
+
+use half::f16;
+use windrow::{
+    Activation, Device, DeviceBuffer, DeviceCsr, DeviceMatrix, Element, Epilogue, Precision, RowSoftmax,
+    Sddmm, SddmmAlgorithm, SddmmForm, SddmmPlan, Spmm, SpmmOptions, SpmmPlan, Stream, Value, with_element,
+};
+use windrow_testkit::Values;
+
+use crate::subjects::{
+    BASE, COLS, Family, Outcome, ROWS, Subject, TILES, bits, hybrid, matrix, reals, upload, words,
+};
+
+const WIDTH: usize = 9;
+const INNER: usize = 8;
+
+/// A product with a bias, on a stream that it was prepared for, with values that were replaced on it.
+struct ProductOnStream {
+    stream: Stream,
+    plan: SpmmPlan,
+    values: Vec<f32>,
+}
+
+impl ProductOnStream {
+    fn make(device: &Device, options: SpmmOptions) -> Outcome<Box<dyn Subject>> {
+        let a = matrix(Values::Reals);
+        let plan = Spmm::builder(&a).options(options).values_from_device().build(device)?;
+        let stream = Stream::new(device)?;
+        plan.prepare_on(&stream, WIDTH, true)?;
+        Ok(Box::new(Self { stream, plan, values: a.values().to_vec() }))
+    }
+}
+
+impl Subject for ProductOnStream {
+    fn run(&mut self) -> Outcome<Vec<u32>> {
+        let device = self.stream.device();
+        let (b, bias) = (reals(COLS * WIDTH, 7), reals(WIDTH, 8));
+        with_element!(self.plan.precision(), T => {
+            let sums = |values: &[f32]| -> Vec<_> {
+                values.iter().map(|&x| <T as Element>::Sum::from_f32(x)).collect()
+            };
+            let values = DeviceBuffer::from_slice(device, &sums(&self.values))?;
+            self.plan.replace_values_on(&self.stream, &values)?;
+            let b = upload::<T>(device, &b, COLS, WIDTH)?;
+            let bias = DeviceBuffer::from_slice(device, &sums(&bias))?;
+            let bias = bias.view();
+            let run = Epilogue { bias: Some(&bias), activation: Activation::Relu, ..Epilogue::default() };
+            let mut c = DeviceMatrix::<<T as Element>::Sum>::zeros(device, ROWS, WIDTH)?;
+            self.plan.run_fused_into_on(&self.stream, &run, &b, &mut c)?;
+            Ok(words(&c.download()?).to_vec())
+        })
+    }
+}
+
+/// Sampled products in f32 and by way of a stage in f16, with factors that were replaced on the stream.
+struct SampledOnStream {
+    stream: Stream,
+    plan: SddmmPlan,
+}
+
+fn sampled(device: &Device, algorithm: SddmmAlgorithm) -> Outcome<SddmmPlan> {
+    let a = matrix(Values::Reals);
+    let builder = Sddmm::builder(&a).inner(INNER).algorithm(algorithm).precision(Precision::F32);
+    Ok(builder.form(SddmmForm::Scale).build(device)?)
+}
+
+/// `X` and `Y` of [`sampled`].
+fn factors(device: &Device) -> Outcome<[DeviceMatrix<f32>; 2]> {
+    let matrix = |rows: usize, seed| upload::<f32>(device, &reals(rows * INNER, seed), rows, INNER);
+    Ok([matrix(ROWS, 1)?, matrix(COLS, 2)?])
+}
+
+impl Subject for SampledOnStream {
+    fn run(&mut self) -> Outcome<Vec<u32>> {
+        let device = self.stream.device();
+        let nnz = self.plan.report().nnz;
+        let scale = DeviceBuffer::from_slice(device, &reals(nnz, 4))?;
+        self.plan.replace_values_on(&self.stream, &scale)?;
+        let [x, y] = factors(device)?;
+        let mut wide = DeviceBuffer::<f32>::alloc_zeroed(device, nnz)?;
+        self.plan.run_into_on(&self.stream, 1.0, [x.view(), y.view()], &mut wide)?;
+        let mut narrow = DeviceBuffer::<f16>::alloc_zeroed(device, nnz)?;
+        self.plan.run_into_on(&self.stream, 1.0, [x.view(), y.view()], &mut narrow)?;
+        let mut found = bits(&wide.to_vec()?);
+        found.extend(narrow.to_vec()?.iter().map(|x| u32::from(x.to_bits())));
+        Ok(found)
+    }
+}
+
+struct SoftmaxOnStream {
+    stream: Stream,
+    softmax: RowSoftmax,
+    nnz: usize,
+}
+
+impl Subject for SoftmaxOnStream {
+    fn run(&mut self) -> Outcome<Vec<u32>> {
+        let device = self.stream.device();
+        let mut scores = DeviceBuffer::from_slice(device, &reals(self.nnz, 3))?;
+        let mut out = DeviceBuffer::alloc_zeroed(device, self.nnz)?;
+        self.softmax.forward_on(&self.stream, 0.5, &scores, &mut out)?;
+        self.softmax.forward_in_place_on(&self.stream, 0.5, &mut scores)?;
+        let mut gradient = DeviceBuffer::alloc_zeroed(device, self.nnz)?;
+        self.softmax.backward_on(&self.stream, 0.5, [out.view(), scores.view()], &mut gradient)?;
+        Ok([bits(&out.to_vec()?), bits(&scores.to_vec()?), bits(&gradient.to_vec()?)].concat())
+    }
+}
+
+/// The arrays of a matrix, of which each run checks, makes a plan and a product.
+struct OnDevice {
+    stream: Stream,
+    options: SpmmOptions,
+    offsets: DeviceBuffer<i64>,
+    columns: DeviceBuffer<i32>,
+    values: DeviceBuffer<f32>,
+}
+
+impl OnDevice {
+    fn make(device: &Device, options: SpmmOptions) -> Outcome<Box<dyn Subject>> {
+        let a = matrix(Values::Reals);
+        let offsets: Vec<_> = a.row_offsets().iter().map(|&x| i64::try_from(x)).collect::<Result<_, _>>()?;
+        let columns: Vec<_> = a.col_indices().iter().map(|&x| i32::try_from(x)).collect::<Result<_, _>>()?;
+        Ok(Box::new(Self {
+            stream: Stream::new(device)?,
+            options,
+            offsets: DeviceBuffer::from_slice(device, &offsets)?,
+            columns: DeviceBuffer::from_slice(device, &columns)?,
+            values: DeviceBuffer::from_slice(device, a.values())?,
+        }))
+    }
+}
+
+impl Subject for OnDevice {
+    fn run(&mut self) -> Outcome<Vec<u32>> {
+        let device = self.stream.device();
+        let a = DeviceCsr::new(ROWS, COLS, &self.offsets, &self.columns, &self.values)?;
+        let plan = Spmm::builder(&a).options(self.options).build_on(&self.stream)?;
+        let b = reals(COLS * WIDTH, 7);
+        with_element!(plan.precision(), T => {
+            let b = upload::<T>(device, &b, COLS, WIDTH)?;
+            let mut c = DeviceMatrix::<<T as Element>::Sum>::zeros(device, ROWS, WIDTH)?;
+            let [zero, one] = [0.0, 1.0].map(<T as Element>::Sum::from_f32);
+            plan.run_into_on(&self.stream, one, &b, zero, &mut c)?;
+            Ok(words(&c.download()?).to_vec())
+        })
+    }
+}
+
+/// Values from the host and from the device, one after the other, and a product of operands that stay.
+struct NewValues {
+    device: Device,
+    plan: SpmmPlan,
+    values: Vec<f32>,
+    b: DeviceMatrix<f16>,
+    c: DeviceMatrix<f32>,
+}
+
+impl Subject for NewValues {
+    fn run(&mut self) -> Outcome<Vec<u32>> {
+        let doubled: Vec<f32> = self.values.iter().map(|x| 2.0 * x).collect();
+        self.plan.replace_values_from(&DeviceBuffer::from_slice(&self.device, &doubled)?)?;
+        self.plan.run_into(1.0, &self.b, 0.0, &mut self.c)?;
+        let mut found = bits(&self.c.download()?);
+        self.plan.replace_values(&self.values)?;
+        self.plan.run_into(1.0, &self.b, 0.0, &mut self.c)?;
+        found.extend(bits(&self.c.download()?));
+        Ok(found)
+    }
+}
+
+struct NewFactors {
+    plan: SddmmPlan,
+    operands: [DeviceMatrix<f32>; 2],
+    out: DeviceBuffer<f32>,
+}
+
+impl Subject for NewFactors {
+    fn run(&mut self) -> Outcome<Vec<u32>> {
+        let [x, y] = &self.operands;
+        let scale = reals(self.out.len(), 5);
+        self.plan.replace_values_from(&DeviceBuffer::from_slice(x.device(), &scale)?)?;
+        self.plan.run_into(1.0, x, y, &mut self.out)?;
+        let mut found = bits(&self.out.to_vec()?);
+        self.plan.replace_values(&reals(self.out.len(), 6))?;
+        self.plan.run_into(1.0, x, y, &mut self.out)?;
+        found.extend(bits(&self.out.to_vec()?));
+        Ok(found)
+    }
+}
+
+pub(crate) const STREAMS: &[Family] = &[
+    Family::other("SpMM row-split on a stream, prepared", |device| ProductOnStream::make(device, BASE)),
+    Family::other("SpMM tiles on a stream, prepared", |device| ProductOnStream::make(device, TILES)),
+    Family::other("SpMM hybrid on a stream, prepared", |device| ProductOnStream::make(device, hybrid()?)),
+    Family::other("SpMM row-split of a matrix on the device", |device| OnDevice::make(device, BASE)),
+    Family::other("SpMM tiles of a matrix on the device", |device| OnDevice::make(device, TILES)),
+    Family::other("SDDMM on a stream", |device| {
+        let plan = sampled(device, SddmmAlgorithm::Auto)?;
+        Ok(Box::new(SampledOnStream { stream: Stream::new(device)?, plan }))
+    }),
+    Family::other("row softmax on a stream", |device| {
+        let a = matrix(Values::Reals);
+        let softmax = RowSoftmax::new(&a, device)?;
+        Ok(Box::new(SoftmaxOnStream { stream: Stream::new(device)?, softmax, nnz: a.nnz() }))
+    }),
+    Family::other("SpMM, new values", |device| {
+        let a = matrix(Values::Reals);
+        let plan = Spmm::builder(&a).options(hybrid()?).values_from_device().build(device)?;
+        let b = upload(device, &reals(COLS * WIDTH, 7), COLS, WIDTH)?;
+        let c = DeviceMatrix::zeros(device, ROWS, WIDTH)?;
+        Ok(Box::new(NewValues { device: device.clone(), plan, values: a.values().to_vec(), b, c }))
+    }),
+    Family::other("SDDMM, new values", |device| {
+        let plan = sampled(device, SddmmAlgorithm::Entries)?;
+        let out = DeviceBuffer::alloc_zeroed(device, plan.report().nnz)?;
+        Ok(Box::new(NewFactors { plan, operands: factors(device)?, out }))
+    }),
+];
