@@ -4,7 +4,7 @@ use std::fs::File;
 use std::process::Stdio;
 
 use windrow::io::{self, DenseTensor, ReadOptions, write_tensors};
-use windrow::{bf16, f16};
+use windrow::{Value, bf16, f16};
 
 use super::run::{Folder, Outcome, command, finish, windrow};
 
@@ -69,8 +69,9 @@ fn spmm_multiplies_what_is_in_the_files() {
         .iter()
         .fold("%%MatrixMarket matrix array real general\n4 3\n".to_owned(), |text, x| format!("{text}{x}\n"));
     let halves: Vec<u8> = b.iter().flat_map(|&x| f16::from_f64(x).to_le_bytes()).collect();
-    let singles: Vec<u8> = b.iter().flat_map(|&x| (x as f32).to_be_bytes()).collect();
-    let whole: Vec<u8> = b.iter().flat_map(|&x| (x as i64).to_le_bytes()).collect();
+    let singles: Vec<u8> = b.iter().flat_map(|&x| <f32 as Value>::from_f64(x).to_be_bytes()).collect();
+    let whole: Vec<u8> =
+        b.iter().flat_map(|&x| x.to_string().parse::<i64>().unwrap().to_le_bytes()).collect();
     let files = [
         folder.file("c_order.npy", npy("<f8", false, "(4, 3)", &f64s(&b))),
         folder.file("fortran.npy", npy("<f8", true, "(4, 3)", &f64s(&columns))),
