@@ -121,9 +121,9 @@ pub struct Entry {
     pub shared_bytes: u32,
     /// Bytes of the parameter struct.
     pub params_bytes: usize,
-    /// The parameter struct itself; the compilers of the GPU target may be too old to name a type in a constant.
-    #[cfg(not(target_arch = "nvptx64"))]
-    pub params: core::any::TypeId,
+    /// The parameter struct itself: by a function, for compilers of the GPU target that cannot name a type in a
+    /// constant.
+    pub params: fn() -> core::any::TypeId,
     /// Blocks per SM that registers must leave room for; 0 for no demand.
     pub min_blocks: u32,
     /// Units of work that a block takes.
@@ -147,8 +147,7 @@ impl Entry {
             block_threads: K::BLOCK_THREADS,
             shared_bytes: K::SHARED_BYTES,
             params_bytes: size_of::<K::Params>(),
-            #[cfg(not(target_arch = "nvptx64"))]
-            params: core::any::TypeId::of::<K::Params>(),
+            params: core::any::TypeId::of::<K::Params>,
             min_blocks: K::MIN_BLOCKS,
             units_per_block: K::UNITS_PER_BLOCK,
             columns_per_block: K::COLUMNS_PER_BLOCK,

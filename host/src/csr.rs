@@ -85,7 +85,8 @@ impl<'a, V: Value> DeviceCsr<'a, V> {
     /// # Errors
     /// - [`PlanError::WrongDevice`] unless all are on the device of the offsets;
     /// - [`PlanError::Format`]: [`FormatError::DimensionTooLarge`] for 2³² rows or columns,
-    ///   [`FormatError::LengthMismatch`] unless there is an offset more than there are rows, and a value for each column.
+    ///   [`FormatError::LengthMismatch`] unless there is an offset more than there are rows, and a value for each
+    ///   column.
     pub fn new(
         rows: usize,
         cols: usize,
@@ -101,7 +102,8 @@ impl<'a, V: Value> DeviceCsr<'a, V> {
     /// `nnz` columns of type `C`, and `nnz` values.
     ///
     /// # Errors
-    /// Those of [`new`](Self::new), and of [`DeviceView::from_raw`](crate::DeviceView::from_raw) for each of the arrays.
+    /// Those of [`new`](Self::new), and of [`DeviceView::from_raw`](crate::DeviceView::from_raw) for each of the
+    /// arrays.
     ///
     /// # Safety
     /// For as long as the matrix lives the three arrays are allocated and initialised, and nothing writes them: what is
@@ -163,9 +165,9 @@ impl<'a, V: Value> DeviceCsr<'a, V> {
         Ok(Self { device, rows, cols, nnz, held: Held::Borrowed(arrays), known: None })
     }
 
-    /// Checks the whole matrix now, in the order of a stream, and waits for the outcome: else the making of a plan does.
-    /// Of a matrix that was checked a plan for [few products](crate::SpmmBuilder::expected_runs) is made without waiting
-    /// for the device, where no row is so long that it is cut.
+    /// Checks the whole matrix now, in the order of a stream, and waits for the outcome: else the making of a plan
+    /// does. Of a matrix that was checked a plan for [few products](crate::SpmmBuilder::expected_runs) is made without
+    /// waiting for the device, where no row is so long that it is cut.
     ///
     /// # Cost
     /// One kernel, which reads all but the values.

@@ -92,7 +92,7 @@ fn each_refusal<T, E: Debug>(what: &str, least: u64, work: impl Fn() -> Result<T
             Ok(()) if refused => without += 1,
             Ok(()) => {
                 assert!(large >= least, "{what}: only {large} large requests");
-                println!("{what}: {large} large requests, {errors} errors, {without} results without one");
+                eprintln!("{what}: {large} large requests, {errors} errors, {without} results without one");
                 return;
             }
             Err(error) => {

@@ -58,7 +58,7 @@ fn plans_for_gpus() {
     let sddmm = Sddmm::builder(&a).inner(3).algorithm(SddmmAlgorithm::Entries).memory_limit(1);
     each_refusal("entries", 2, || laid_out(sddmm.build(&device)));
     // Of the columns that a window of rows has, 50 are in all of them, enough for four tiles, and others in one.
-    let column = |row: u32, at: u32| 50 * at + if at % 2 == 0 { 0 } else { row % 50 };
+    let column = |row: u32, at: u32| 50 * at + if at.is_multiple_of(2) { 0 } else { row % 50 };
     let columns = (0..2_000).flat_map(|row| (0..100).map(move |at| column(row, at))).collect();
     let shared =
         Csr::try_from_parts(2_000, 5_000, a.row_offsets().to_vec(), columns, a.values().to_vec()).unwrap();

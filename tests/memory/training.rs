@@ -17,9 +17,9 @@ fn softmax_over_rows() {
     const ROWS: u64 = 2_100;
     let offsets = (0..=ROWS).map(|row| 600 * row).chain((1..=ROWS).map(|row| 600 * ROWS + row)).collect();
     let columns = (0..ROWS).flat_map(|_| 0..600).chain((0..ROWS).map(|_| 7)).collect();
-    let entries = 601 * ROWS as usize;
-    let pattern =
-        Csr::try_from_parts(2 * ROWS as usize, 600, offsets, columns, vec![1.0f32; entries]).unwrap();
+    let rows = usize::try_from(ROWS).unwrap();
+    let entries = 601 * rows;
+    let pattern = Csr::try_from_parts(2 * rows, 600, offsets, columns, vec![1.0f32; entries]).unwrap();
     let device = Device::cpu();
     let scores = seeded_values::<f32>(entries, 1).unwrap();
     each_refusal("softmax on the CPU", 5, || {
@@ -60,8 +60,8 @@ fn operations_of_training() {
         let mut out = DeviceMatrix::zeros(&device, 1, cols)?;
         ColumnSums::new(&device, cols)?.dot(&x, &x, (&mut out, 7))
     });
-    let labels: Vec<u32> = (0..rows as u32).map(|row| row % cols as u32).collect();
-    let many: Vec<u32> = (0..rows * cols).map(|row| (row % 2) as u32).collect();
+    let labels: Vec<u32> = (0..u32::try_from(cols).unwrap()).cycle().take(rows).collect();
+    let many: Vec<u32> = (0..2).cycle().take(rows * cols).collect();
     for (labels, classes) in [(&labels, cols), (&many, 2)] {
         let weights = vec![1.0f32; labels.len()];
         let logits = seeded_values::<f32>(labels.len() * classes, 2).unwrap();

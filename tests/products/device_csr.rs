@@ -38,6 +38,10 @@ impl<O: Index, C: Index, V: Value> Uploaded<O, C, V> {
     }
 }
 
+fn reversed(len: usize) -> Permutation {
+    Permutation::try_from_new_to_old((0..u32::try_from(len).unwrap()).rev().collect()).unwrap()
+}
+
 fn of_i64<V: Value>(device: &Device, a: &Csr<V>) -> Uploaded<i64, i64, V> {
     Uploaded::new(device, a, |x| i64::try_from(x).unwrap(), i64::from)
 }
@@ -132,8 +136,7 @@ fn rows_of_many_blocks_are_cut_as_on_the_host() {
     let few = lengths(3000, &[0, 3, 1022, 1023, 1024, 1027, 2999]);
     let many = lengths(300_000, &[5, 1023, 262_142, 262_143, 262_144, 270_000, 299_999]);
     for (turn, lengths) in [few, many].into_iter().enumerate() {
-        let a =
-            Pattern::from_lengths(700, lengths.into_iter(), &mut rng).with_values(Values::Reals, &mut rng);
+        let a = Pattern::from_lengths(700, lengths, &mut rng).with_values(Values::Reals, &mut rng);
         let cut = RowDivision { piece_entries: Some(32), ..RowDivision::default() };
         let options = SpmmOptions {
             algorithm: Algorithm::RowSplit,
@@ -203,7 +206,7 @@ fn other_plans_are_made_of_a_copy() {
         }
     }
     // An order that is given, too.
-    let order = Permutation::try_from_new_to_old((0..a.rows() as u32).rev().collect()).unwrap();
+    let order = reversed(a.rows());
     let device = kernel_devices(0).remove(0);
     let matrix = DeviceCsr::from_host(&device, a).unwrap();
     let got = Spmm::builder(&matrix).order(&order).build_on(&device.stream()).unwrap();
@@ -285,7 +288,7 @@ fn values_that_are_not_finite_are_counted() {
 fn new_values_reach_their_places() {
     for (turn, (name, a)) in matrices().iter().enumerate() {
         let values: Vec<f32> = (0..a.nnz()).map(|i| 0.5 + (i % 100) as f32).collect();
-        let order = Permutation::try_from_new_to_old((0..a.nnz() as u32).rev().collect()).unwrap();
+        let order = reversed(a.nnz());
         for device in kernel_devices(turn) {
             let uploaded = of_i32(&device, a);
             let new = DeviceBuffer::from_slice(&device, &values).unwrap();
@@ -418,8 +421,8 @@ fn the_stream_that_writes_a_matrix_comes_first() {
     report_missing_gpu("plans made on another stream", 1);
 }
 
-/// Arrays that another library writes and overwrites in the order of a stream: the plan is made of what was there when it
-/// was asked for, whoever runs first.
+/// Arrays that another library writes and overwrites in the order of a stream: the plan is made of what was there when
+/// it was asked for, whoever runs first.
 #[test]
 fn what_is_written_later_in_the_stream_does_not_reach_a_plan() {
     let (_, a) = &matrices()[10];

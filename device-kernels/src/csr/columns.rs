@@ -25,9 +25,9 @@ pub struct MarkColumnsParams {
     pub count: GlobalPtr<u32>,
     /// Entries of the matrix.
     pub entries: u32,
-    /// The first row.
+    /// The first row that is looked at.
     pub first_row: u32,
-    /// Behind the last row.
+    /// The row behind the last that is looked at.
     pub end_row: u32,
     /// Columns of the matrix.
     pub cols: u32,

@@ -27,7 +27,7 @@ pub struct CsrRecord {
     pub breaks: u32,
     /// Rows that begin with such an entry. Columns ascend in all rows if these are all.
     pub breaks_of_rows: u32,
-    /// Rows without entries.
+    /// Rows of the matrix without entries.
     pub empty_rows: u32,
     /// Values that are finite, and infinite when they are rounded.
     pub overflowed: u32,
@@ -41,7 +41,7 @@ pub struct CsrRecord {
     pub reserved: u32,
 }
 
-/// Bytes before [`CsrRecord::columns_in_use`].
+/// Where [`CsrRecord::columns_in_use`] is in a record, in bytes.
 pub const COLUMNS_IN_USE_AT: u64 = 40;
 
 impl CsrRecord {
@@ -56,7 +56,8 @@ impl CsrRecord {
 ///
 /// # Obligations
 /// - `offsets` has `rows + 1` elements, `columns` and, unless it is null, `values` have `entries`: of 8 bytes where
-///   `wide_indices` says so, of 4 otherwise, and of the type that `given` is the [`code`] of (f32 where they are null); any content;
+///   `wide_indices` says so, of 4 otherwise, and of the type that `given` is the [`code`] of (f32 where they are
+///   null); any content;
 /// - `rows` and `entries` are at most [`MOST_ITEMS`](crate::preprocess::MOST_ITEMS), `padded ≥ entries` too;
 /// - `out_offsets` has `rows + 1` elements, `out_columns` and `out_values` have `padded`, of the type that `dtype` is
 ///   the code of, or all three are null; f64 is given to f64 alone;
@@ -76,7 +77,7 @@ pub struct ReadCsrParams {
     pub out_columns: GlobalPtr<u32>,
     /// The values rounded, and zeros behind.
     pub out_values: GlobalPtr<u32>,
-    /// What was found.
+    /// What was found, added to what is there.
     pub record: GlobalPtr<CsrRecord>,
     /// Rows of the matrix.
     pub rows: u32,

@@ -174,8 +174,8 @@ impl Kernel for SumCuts {
     }
 }
 
-/// The segments of all rows, and the list of those that are cut. A thread has four rows; the pieces of a row that is cut
-/// are written by its warp.
+/// The segments of all rows, and the list of those that are cut. A thread has four rows; the pieces of a row that is
+/// cut are written by its warp.
 pub struct CutRows;
 
 impl Kernel for CutRows {
@@ -279,8 +279,8 @@ unsafe fn before_in_block<S: Simt>(s: &S, own: Counts) -> (Counts, Counts) {
     }
 }
 
-/// The segments of the rows of a warp's lanes that are cut, of each by all lanes: `place` is the number of a lane's row,
-/// of its first segment, and of its first slot. Group: warp.
+/// The segments of the rows of a warp's lanes that are cut, of each by all lanes: `place` is the number of a lane's
+/// row, of its first segment, and of its first slot. Group: warp.
 #[inline(always)]
 unsafe fn write_pieces<S: Simt>(s: &S, p: &CutRowsParams, row: Row, place: [u32; 3]) {
     // SAFETY: the caller promises that all lanes are here and that there is room for all pieces.

@@ -20,7 +20,7 @@ impl<V: Value> DeviceCsr<'_, V> {
         }
     }
 
-    /// What [`to_host`](Self::to_host) promises.
+    /// Keeps what [`to_host`](Self::to_host) promises.
     pub(super) fn download(&self, on: &Stream) -> Result<Csr<V>, PlanError> {
         let pattern = self.pattern_on_host(on)?;
         let values = match self.arrays().values {

@@ -167,7 +167,7 @@ impl Prepared {
             return Err(DeviceError::Grid { kernel: entry.name, x, y });
         }
         let from = bytemuck::bytes_of(params);
-        assert!(entry.params == TypeId::of::<P>(), "{} takes another parameter struct", entry.name);
+        assert!((entry.params)() == TypeId::of::<P>(), "{} takes another parameter struct", entry.name);
         let mut params = ParamBytes { bytes: [0; ParamBytes::CAPACITY] };
         params.bytes[..from.len()].copy_from_slice(from);
         let narrow = |blocks| u32::try_from(blocks).unwrap_or(u32::MAX);

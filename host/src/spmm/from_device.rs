@@ -26,8 +26,8 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
     /// The plan may be run on any stream.
     ///
     /// Kernels check the matrix, count what decides, and lay it out: row-split, segment groups of whole rows, and
-    /// tiles of all rows, whose windows the host deals out. What else is chosen or asked for (an order or a reorder, divisions
-    /// by entries, hybrids, the CPU) is made on the host, of a copy of the matrix;
+    /// tiles of all rows, whose windows the host deals out. What else is chosen or asked for (an order or a reorder,
+    /// divisions by entries, hybrids, the CPU) is made on the host, of a copy of the matrix;
     /// [`SpmmReport::preprocessing_reason`](crate::SpmmReport::preprocessing_reason) says so. What was
     /// [tuned](Self::tuned) is for matrices of the host.
     ///

@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
         default_value = "auto-f32+runs:1,auto-f16+runs:1,auto-f32,auto-f16"
     )]
     paths: Vec<SweepPath>,
-    /// Leaves cuSPARSE out.
+    /// Leaves cuSPARSE out, and its first product.
     #[arg(long)]
     no_peers: bool,
     /// Values of the matrices: random ones in [0, 1), or those of the file.

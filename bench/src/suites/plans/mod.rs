@@ -3,8 +3,8 @@
 //!
 //! A case is a matrix, a width and a path; `+runs:1` in a path is a plan of which one product is expected. The first
 //! product is everything from three arrays in device memory, which were checked before, to a `C` that is there: the
-//! plan, the product, the wait. Of cuSPARSE it is descriptors, workspace, `cusparseSpMM_preprocess`, the product and the
-//! wait, by the algorithm that is quickest so. Every product is verified.
+//! plan, the product, the wait. Of cuSPARSE it is descriptors, workspace, `cusparseSpMM_preprocess`, the product and
+//! the wait, by the algorithm that is quickest so. Every product is verified.
 
 mod arguments;
 mod table;
@@ -61,7 +61,7 @@ pub(crate) struct FoundPlan {
     pub(crate) stages: Vec<(String, f64)>,
     /// A product, in microseconds.
     pub(crate) product_us: f64,
-    /// `plan_us / product_us`.
+    /// The plan in its own products: `plan_us / product_us`.
     pub(crate) plan_in_products: f64,
     /// Median of plan, product and wait, in microseconds.
     pub(crate) first_us: f64,
