@@ -497,7 +497,7 @@ entries! {
             preprocess_tile_records_16bit => TileRecords<F16>,
             preprocess_tile_records_32bit => TileRecords<Tf32>,
         }
-        csr {
+        preprocess_csr {
             csr_read => ReadCsr,
             csr_mark_columns => MarkColumns,
             csr_count_cuts => CountCuts,

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::line::Fault;
+use super::source::read_to_end;
 use super::{Limits, ReadError};
 use crate::OutOfMemory;
 use crate::memory::{make_room, try_collect, try_copy, try_push, try_with_room};
@@ -55,7 +56,7 @@ impl<'a> TextSource<'a> {
         while buffer.len() < BLOCK_BYTES && !self.at_end {
             let wanted = (BLOCK_BYTES - buffer.len()) as u64;
             let allowed = self.limits.max_bytes.saturating_add(1) - self.bytes_read;
-            let read = (&mut self.reader).take(wanted.min(allowed)).read_to_end(buffer)?;
+            let read = read_to_end((&mut self.reader).take(wanted.min(allowed)), buffer)?;
             self.bytes_read += read as u64;
             if self.bytes_read > self.limits.max_bytes {
                 return Err(self.limits.too_many_bytes(self.bytes_read));

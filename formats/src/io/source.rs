@@ -83,10 +83,21 @@ fn prefix_of(reader: &mut impl Read) -> io::Result<Vec<u8>> {
     Ok(prefix)
 }
 
+/// Appends all that `reader` has, and says how much that is. Where memory runs out for it, as many bytes are told as the
+/// vector then asks for: twice those that it has room for.
+pub(super) fn read_to_end(mut reader: impl Read, to: &mut Vec<u8>) -> Result<usize, ReadError> {
+    reader.read_to_end(to).map_err(|error| match error.kind() {
+        io::ErrorKind::OutOfMemory => {
+            OutOfMemory { what: "what is read", bytes: 2 * to.capacity() as u64 }.into()
+        }
+        _ => error.into(),
+    })
+}
+
 /// Everything that `reader` has, if that is within the limits.
 pub(super) fn read_all(reader: impl Read, limits: &Limits) -> Result<Vec<u8>, ReadError> {
     let mut bytes = Vec::new();
-    reader.take(limits.max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
+    read_to_end(reader.take(limits.max_bytes.saturating_add(1)), &mut bytes)?;
     let read = bytes.len() as u64;
     if read > limits.max_bytes {
         return Err(limits.too_many_bytes(read));

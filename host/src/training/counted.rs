@@ -106,7 +106,13 @@ impl CountedAdam {
         let steps = steps.min(last);
         let counter = match device.machine() {
             None => Counter::Host(steps),
-            Some(_) => Counter::Device(Box::new(Walk::new(device, &adam, last, steps)?)),
+            Some(machine) => {
+                // What a step runs is compiled now: the first may be in a graph, which cannot hold that.
+                for kernel in [Walk::entry()?, entry(Variant::Adam)?] {
+                    machine.resident_blocks(kernel)?;
+                }
+                Counter::Device(Box::new(Walk::new(device, &adam, last, steps)?))
+            }
         };
         Ok(Self { adam, device: device.clone(), last, counter, turn: Turn::default() })
     }

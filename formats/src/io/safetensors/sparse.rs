@@ -7,6 +7,7 @@ use safetensors::tensor::{Dtype, Metadata};
 use super::super::elements::{Decoder, skip};
 use super::super::line::excerpt;
 use super::super::report::{Header, ReadReport};
+use super::super::source::read_to_end;
 use super::super::{Loaded, ReadError, ReadOptions};
 use super::{HEADER_AT, listed, unsupported};
 use crate::memory::{make_room, narrow, try_zeroed};
@@ -93,7 +94,7 @@ fn metadata(reader: &mut dyn Read) -> Result<Metadata, ReadError> {
         return Err(damaged(format!("one of {length} bytes, more than {MAX_HEADER_BYTES}")));
     }
     let mut text = Vec::new();
-    let read = reader.take(length).read_to_end(&mut text)? as u64;
+    let read = read_to_end(reader.take(length), &mut text)? as u64;
     if read < length {
         return Err(damaged(format!("{read} of {length} bytes")));
     }
