@@ -83,8 +83,8 @@ fn prefix_of(reader: &mut impl Read) -> io::Result<Vec<u8>> {
     Ok(prefix)
 }
 
-/// Appends all that `reader` has, and says how much that is. Where memory runs out for it, as many bytes are told as the
-/// vector then asks for: twice those that it has room for.
+/// Appends all that `reader` has, and says how much that is. Where memory runs out for it, as many bytes are told as
+/// the vector then asks for: twice those that it has room for.
 pub(super) fn read_to_end(mut reader: impl Read, to: &mut Vec<u8>) -> Result<usize, ReadError> {
     reader.read_to_end(to).map_err(|error| match error.kind() {
         io::ErrorKind::OutOfMemory => {
