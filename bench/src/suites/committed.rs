@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::testing::parse_suite;
-use super::{Suite, ablation, nm, preprocess, sddmm, spmm, tensor, tuned};
+use super::{Suite, ablation, nm, plans, preprocess, sddmm, spmm, tensor, tuned};
 use crate::measure::SweepPath;
 use crate::program::{Command, Records};
 
@@ -152,6 +152,12 @@ fn ablations() {
 }
 
 #[test]
+fn plans_of_matrices_on_the_device() {
+    let (test, folder) = ("plans_of_matrices_on_the_device", "2026-11-23-h200");
+    check::<plans::Arguments>(test, &[], &[&format!("{folder}/plans.jsonl")], &format!("{folder}/plans.md"));
+}
+
+#[test]
 fn tuned_products() {
     let (test, folder) = ("tuned_products", "2026-11-22-h200");
     check::<tuned::Arguments>(test, &[], &[&format!("{folder}/tuned.jsonl")], &format!("{folder}/tuned.md"));
@@ -186,6 +192,7 @@ fn names_of_paths() {
         ("2026-11-21-h200", &["ablation", "determinism", "preprocess", "schedules", "sweep", "vectors"][..]),
         ("2026-11-21-h200", &["vectors-sweep"]),
         ("2026-11-22-h200", &["groups", "matricized", "narrow", "tree", "tuned"]),
+        ("2026-11-23-h200", &["plans"]),
     ] {
         for name in names {
             let Some(path) = committed("names_of_paths", &format!("{folder}/{name}.jsonl")) else { return };

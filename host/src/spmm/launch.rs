@@ -31,7 +31,11 @@ impl GpuPlan {
         budget: Budget<'_>,
     ) -> Result<(), PlanError> {
         let complete = |state: &mut OfStream<RunState>, captured: bool| match captured {
-            true => Ok(self.check_loaded(on, self.operations(&state.held, &operands))?),
+            true => {
+                // Sums are added up of what was cut, and where they are brought to a stage first.
+                let combines = self.split.is_some() || self.is_staged(&operands.finish);
+                Ok(self.check_loaded(on, self.operations(&state.held, &operands), combines)?)
+            }
             false if operands.finish.needs_stage() => self.make_stage(state, budget),
             false => Ok(()),
         };

@@ -178,7 +178,7 @@ impl GpuPlan {
         RunState { counted, ..state }
     }
 
-    /// Whether the kernels of these operations need no compiling.
+    /// Whether the kernels of these operations need no compiling, with the one that adds up sums or without.
     ///
     /// # Errors
     /// [`DeviceError::Captured`] if they do; [`DeviceError::NoKernel`].
@@ -186,10 +186,11 @@ impl GpuPlan {
         &self,
         on: &On<'_>,
         operations: impl IntoIterator<Item = Operation>,
+        combines: bool,
     ) -> Result<(), DeviceError> {
         operations.into_iter().try_for_each(|operation| {
             let Chosen { parts, combine, .. } = self.choose(operation)?;
-            on.check_loaded(parts.into_iter().chain([combine]))
+            on.check_loaded(parts.into_iter().chain(combines.then_some(combine)))
         })
     }
 }
