@@ -23,6 +23,7 @@ mod precisions;
 mod preprocessing;
 mod promises;
 mod pruned_mlp;
+mod refused_csr;
 mod row_softmax;
 mod sddmm;
 mod segment_groups;

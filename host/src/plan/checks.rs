@@ -2,11 +2,12 @@
 
 use super::report::ArraySize;
 use crate::dense::DenseRef;
-use crate::device::{Device, Machine, Queue};
+use crate::device::{Device, Machine, Queue, Stream};
 use crate::element::{Element, Real};
 use crate::error::{DeviceError, PlanError};
 use crate::num::wide;
 use crate::options::Precision;
+use crate::view::DeviceSlice;
 
 /// The machine of a plan that runs kernels.
 pub(super) fn machine_of(device: &Device) -> Result<&dyn Machine, PlanError> {
@@ -45,7 +46,7 @@ pub(crate) fn check_element<E: Element>(
 }
 
 /// Whether numbers are of the type in which a plan of `precision` sums.
-pub(crate) fn check_sums<S: Real>(operand: &'static str, precision: Precision) -> Result<(), PlanError> {
+fn check_sums<S: Real>(operand: &'static str, precision: Precision) -> Result<(), PlanError> {
     let expected = match precision {
         Precision::F64 => Precision::F64,
         Precision::F16 | Precision::Bf16 | Precision::F32 | Precision::Tf32 => Precision::F32,
@@ -54,6 +55,20 @@ pub(crate) fn check_sums<S: Real>(operand: &'static str, precision: Precision) -
         return Ok(());
     }
     Err(PlanError::ElementType { operand, found: S::NAME, expected })
+}
+
+/// Whether values that are on a device may replace those of a plan there, for entries and a precision: one for each, in
+/// the type of its sums.
+pub(crate) fn check_new_values<S: Real>(
+    on: &Stream,
+    values: &DeviceSlice<'_, S>,
+    device: &Device,
+    (precision, nnz): (Precision, usize),
+) -> Result<(), PlanError> {
+    check_device("the stream", on.device(), device)?;
+    check_device("the array of new values", values.device(), device)?;
+    check_sums::<S>("the array of new values", precision)?;
+    check_count("the new values", values.len(), nnz)
 }
 
 /// Whether a dense operand has the rows and columns that it must have.

@@ -11,15 +11,15 @@ mod per_stream;
 mod placing;
 mod report;
 mod schedule;
-mod scratch;
 mod turn;
 mod values;
 mod verification;
+mod workspace;
 
 pub(crate) use budget::{Account, Budget, WORKSPACE_REMEDY};
 pub(crate) use checks::{
-    check_count, check_device, check_element, check_index, check_ld, check_memory, check_packed, check_shape,
-    check_sums, queue_of,
+    check_count, check_device, check_element, check_index, check_ld, check_memory, check_new_values,
+    check_packed, check_shape, queue_of,
 };
 pub(crate) use geometry::{division, short_row_groups};
 pub(crate) use launch::{Blocks, Lane, Launcher, MAX_BLOCK_COLUMNS, MAX_INDEX, start};
@@ -31,7 +31,6 @@ pub use report::{ArraySize, StageTime};
 pub(crate) use report::{StageClock, push, total_us, write_arrays, write_stages};
 pub(crate) use schedule::occupancy;
 pub use schedule::{OccupancyRange, Schedule, Scheduling};
-pub(crate) use scratch::{LentScratch, Scratch, workspace_bytes};
 pub(crate) use turn::Turn;
 pub(crate) use values::{Bits, Exceptions, GivenValues, Unplaced, Values};
 pub use verification::Verification;
@@ -39,3 +38,4 @@ pub(crate) use verification::{
     Double, SUMMED_AT_ONCE, Storing, UNIT_FMA, UNIT_MMA, all_parts, bounded_ratio, column_blocks,
     error_ratio, gamma, multiplied, ratio_to, subnormal_error, unit_of,
 };
+pub(crate) use workspace::{LentMemory, WorkspaceMemory, workspace_bytes};

@@ -1,7 +1,7 @@
 //! A plan of sampled products on a machine that runs kernels.
 
 use std::mem::offset_of;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use windrow_formats::SampledTile;
 use windrow_kernels::sddmm::{
@@ -18,13 +18,9 @@ use crate::error::{DeviceError, PlanError};
 use crate::num::{narrow, wide};
 use crate::options::Precision;
 use crate::plan::{
-    ArraySize, Budget, Index, Lane, Launcher, LentScratch, OfStream, On, PREPARE, PerStream, Rounding,
-    Scratch, Target, copy_on_device, occupancy, start, workspace_bytes,
+    ArraySize, Index, Lane, Launcher, OfStream, On, PREPARE, PerStream, Rounding, Target, WorkspaceMemory,
+    copy_on_device, occupancy, start,
 };
-use crate::view::DeviceSliceMut;
-
-/// What to do about a stage that there is no room for.
-const STAGE_REMEDY: &str = "raise the limit, have the result in f32, or run the plan on fewer streams";
 
 /// Bytes of a row that the lanes of a warp read at a time, for one chunk.
 const CHUNK_BYTES: u32 = 64;
@@ -67,7 +63,7 @@ pub(super) struct GpuSddmm {
     pub(super) device: Device,
     pub(super) nnz: usize,
     /// Where sums wait to be rounded, made by the first run whose result is of 16 bits.
-    pub(super) stages: PerStream<Option<Scratch>>,
+    pub(super) stages: PerStream<Option<WorkspaceMemory>>,
     /// Bytes of all stages.
     pub(super) staged: AtomicU64,
     /// Bytes that the plan may have.
@@ -191,7 +187,7 @@ impl GpuSddmm {
         operands: Operands,
         arrays: &[ArraySize],
     ) -> Result<(), PlanError> {
-        let complete = |state: &mut OfStream<Option<Scratch>>, captured: bool| {
+        let complete = |state: &mut OfStream<Option<WorkspaceMemory>>, captured: bool| {
             let missing = operands.narrow.is_some() && state.held.is_none();
             match (captured, missing) {
                 (true, true) => {
@@ -206,91 +202,10 @@ impl GpuSddmm {
             Ok(())
         };
         // SAFETY: the caller's promise; the stage is lent for this run.
-        let queue = |queue: &dyn Queue, stage: &mut Option<Scratch>| unsafe {
+        let queue = |queue: &dyn Queue, stage: &mut Option<WorkspaceMemory>| unsafe {
             self.queue_run(queue, operands, stage.as_ref())
         };
         self.stages.run(on, |left| Ok(self.no_stage(left)), complete, queue)
-    }
-
-    /// The state of a stream without a stage, after those of streams that are gone.
-    fn no_stage(&self, left: &mut dyn Iterator<Item = Option<Scratch>>) -> Option<Scratch> {
-        for over in left.flatten() {
-            self.staged.fetch_sub(over.owned_bytes(), Ordering::Relaxed);
-        }
-        None
-    }
-
-    /// Makes where sums of a stream's runs wait.
-    ///
-    /// # Errors
-    /// [`PlanError::MemoryLimit`] if there is no room for it.
-    fn make_stage(
-        &self,
-        state: &mut OfStream<Option<Scratch>>,
-        arrays: &[ArraySize],
-    ) -> Result<(), PlanError> {
-        let budget = Budget { arrays, limit: self.memory_limit };
-        let more = ArraySize { name: "sampled_sums", bytes: 4 * wide(self.nnz) };
-        budget.check(&self.staged, &[more], STAGE_REMEDY)?;
-        let stage = Scratch::alloc(&self.device, 4 * self.nnz, "sampled sums")?;
-        self.staged.fetch_add(stage.owned_bytes(), Ordering::Relaxed);
-        state.held = Some(stage);
-        state.was_written(); // memory comes in the order of the own stream
-        Ok(())
-    }
-
-    /// Makes and compiles what runs of this inner dimension need on a stream, with results of 16 bits or without, and
-    /// waits until it is there.
-    ///
-    /// # Errors
-    /// Those of [`run`](Self::run).
-    pub(super) fn prepare(
-        &self,
-        on: &On<'_>,
-        inner: u32,
-        narrow: Option<Precision>,
-        arrays: &[ArraySize],
-    ) -> Result<(), PlanError> {
-        let complete = |state: &mut OfStream<Option<Scratch>>| {
-            if narrow.is_some() && state.held.is_none() {
-                self.make_stage(state, arrays)?;
-            }
-            for reads_vectors in [false, true] {
-                let alpha = Factor::new(1.0);
-                let nowhere =
-                    Operands { x: 0, ldx: 0, y: 0, ldy: 0, reads_vectors, out: 0, inner, narrow, alpha };
-                for entry in self.entries(&nowhere) {
-                    on.machine.resident_blocks(entry)?;
-                }
-            }
-            Ok(())
-        };
-        self.stages.prepare(on, |left| Ok(self.no_stage(left)), complete)
-    }
-
-    /// Bytes of a caller's memory that the runs on one stream use whose results are of 16 bits.
-    pub(super) fn workspace_bytes(&self) -> u64 {
-        workspace_bytes([4 * wide(self.nnz)])
-    }
-
-    /// Has the runs on a stream use a caller's memory.
-    ///
-    /// # Errors
-    /// [`PlanError::Workspace`], [`DeviceError::Captured`]; those of the device.
-    ///
-    /// # Safety
-    /// The memory lives, and nothing else uses it, until the plan is dropped or has another workspace for the stream,
-    /// and the work with it is done.
-    pub(super) unsafe fn set_workspace(
-        &self,
-        on: &On<'_>,
-        memory: &DeviceSliceMut<'_, u8>,
-    ) -> Result<(), PlanError> {
-        // SAFETY: the caller's promise.
-        let mut parts = unsafe { LentScratch::new(memory, self.workspace_bytes())? };
-        let old = self.stages.set(on, |_| Ok(parts.take(4 * wide(self.nnz))))?.flatten();
-        self.staged.fetch_sub(old.map_or(0, |old| old.owned_bytes()), Ordering::Relaxed);
-        Ok(())
     }
 
     /// Whether the kernels that read vectors take the operands.
@@ -302,7 +217,7 @@ impl GpuSddmm {
     }
 
     /// The kernels of a run.
-    fn entries(&self, operands: &Operands) -> impl Iterator<Item = &'static Entry> {
+    pub(super) fn entries(&self, operands: &Operands) -> impl Iterator<Item = &'static Entry> {
         let vectors = self.vectors(operands);
         let bytes = u64::from(operands.inner) * u64::from(self.precision.bytes());
         let tiles = self.tiles.as_ref().map(|part| part.kernels.for_rows(bytes, vectors));
@@ -322,7 +237,7 @@ impl GpuSddmm {
         &self,
         queue: &dyn Queue,
         operands: Operands,
-        stage: Option<&Scratch>,
+        stage: Option<&WorkspaceMemory>,
     ) -> Result<(), DeviceError> {
         let vectors = self.vectors(&operands);
         let place =

@@ -6,6 +6,7 @@ mod host;
 mod options;
 mod plan;
 mod report;
+mod stage;
 mod verify;
 mod workspace;
 

@@ -17,8 +17,8 @@ use crate::error::SddmmError;
 use crate::matrix::DeviceMatrix;
 use crate::options::Precision;
 use crate::plan::{
-    MAX_INDEX, On, Rounded, check_count, check_device, check_element, check_index, check_ld, check_packed,
-    check_shape, check_sums, factor, operand,
+    MAX_INDEX, On, Rounded, check_count, check_device, check_element, check_index, check_ld,
+    check_new_values, check_packed, check_shape, factor, operand,
 };
 use crate::view::{DeviceSlice, DeviceSliceMut, DeviceView};
 use crate::with_element;
@@ -328,10 +328,7 @@ impl SddmmPlan {
         values: impl Into<DeviceSlice<'a, S>>,
     ) -> Result<(), SddmmError> {
         let values = values.into();
-        check_device("the stream", on.device(), &self.device)?;
-        check_device("the array of new values", values.device(), &self.device)?;
-        check_sums::<S>("the array of new values", self.precision)?;
-        check_count("the new values", values.len(), self.nnz)?;
+        check_new_values(on, &values, &self.device, (self.precision, self.nnz))?;
         match &mut self.body {
             // They are in host memory: they are on the CPU, as was just checked.
             Body::Cpu(_) => self.scale_by(try_copy(values.host().unwrap_or_default(), "values")?)?,

@@ -8,7 +8,7 @@ use windrow_preprocess::partition::{Estimate, PartitionRule, Prediction};
 use super::options::SpmmOptions;
 use super::parts::row_split::SHORTEST_PIECE;
 use super::points::{Division, NARROW, RowLengths};
-use crate::costs::{DeviceCosts, GroupThresholds};
+use crate::costs::{DeviceCosts, GroupThresholds, TileThresholds};
 use crate::error::{PlanError, SpmmError};
 use crate::num::{real, wide};
 use crate::options::{Algorithm, CpuTasks, Precision};
@@ -144,8 +144,8 @@ fn automatic(
     options: &SpmmOptions,
     DeviceCosts { groups, tiles, .. }: &DeviceCosts,
 ) -> (Algorithm, String, Way) {
-    let SpmmOptions { precision, width, expected_runs, .. } = *options;
-    let few = expected_runs.filter(|&runs| runs < tiles.least_runs);
+    let SpmmOptions { precision, width, .. } = *options;
+    let few = few_runs(options, tiles);
     // What the host would have to lay out is no way to a few products of a matrix that is elsewhere.
     let by_host = few.is_none() || !facts.on_device;
     let path = by_host && facts.own_order && width == 1 && facts.nnz > 0;
@@ -248,11 +248,16 @@ impl Decision {
     }
 }
 
+/// The products that are expected of a plan, if they are fewer than tiles pay for.
+fn few_runs(options: &SpmmOptions, tiles: &TileThresholds) -> Option<u64> {
+    options.expected_runs.filter(|&runs| runs < tiles.least_runs)
+}
+
 /// Whether a plan with these options may have tiles by a choice that looks at the values.
 pub(super) fn may_take_tiles(options: &SpmmOptions, profile: &Profile) -> bool {
-    let few = options.expected_runs.is_some_and(|runs| runs < profile.costs.tiles.least_runs);
+    let few = || few_runs(options, &profile.costs.tiles).is_some();
     match options.algorithm {
-        Algorithm::Auto => options.precision.has_tile_kernels() && !few,
+        Algorithm::Auto => options.precision.has_tile_kernels() && !few(),
         Algorithm::Hybrid => options.partition.is_none(),
         _ => false,
     }

@@ -16,9 +16,16 @@ use super::plan::SpmmPlan;
 use crate::csr::{DeviceCsr, Received, Wanted};
 use crate::device::{Machine, Stream};
 use crate::error::SpmmError;
-use crate::options::Preprocessing;
+use crate::options::{Algorithm, Preprocessing};
 use crate::plan::{Bits, GivenValues, On, StageClock, Unplaced, check_device};
 use crate::profile::Profile;
+
+/// Why the host makes plans of merged paths.
+const PATHS: &str = "paths are merged there";
+/// Why it makes those of matricised rows.
+const DEALT: &str = "rows are dealt out there";
+/// Why it makes those with parts.
+const DIVIDED: &str = "rows and entries are divided there";
 
 impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
     /// Makes the plan of a matrix that is on a device, in the order of a stream: after what that was asked for so far.
@@ -95,9 +102,17 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
     /// Why a plan with these options is made on the host, if it is.
     fn only_on_host(&self) -> Option<&'static str> {
         let options = &self.options;
-        match options.preprocessing {
-            Preprocessing::Cpu => Some("as asked"),
-            _ if self.order.is_some() || options.reorder.is_some() => Some("rows are reordered there"),
+        if options.preprocessing == Preprocessing::Cpu {
+            return Some("as asked");
+        }
+        if self.order.is_some() || options.reorder.is_some() {
+            return Some("rows are reordered there");
+        }
+        match options.algorithm {
+            Algorithm::MergePath => Some(PATHS),
+            Algorithm::MatricizedRows => Some(DEALT),
+            Algorithm::ShortRows => Some(DIVIDED),
+            Algorithm::Hybrid if options.partition != Some(PartitionRule::AllTile) => Some(DIVIDED),
             _ => self.a.cannot_be_received(options.precision),
         }
     }
@@ -113,9 +128,9 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
                     false => Some("entries are divided there"),
                 }
             }
-            Way::Path => Some("paths are merged there"),
-            Way::Matricized => Some("rows are dealt out there"),
-            Way::Tiles(_) => Some("rows and entries are divided there"),
+            Way::Path => Some(PATHS),
+            Way::Matricized => Some(DEALT),
+            Way::Tiles(_) => Some(DIVIDED),
             Way::Cpu(_) => Some("the plan runs there"),
         }
     }

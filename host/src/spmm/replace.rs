@@ -9,7 +9,7 @@ use crate::cpu::CpuCsr;
 use crate::device::{DeviceBuffer, Stream};
 use crate::element::{BySum, Element, Real};
 use crate::error::SpmmError;
-use crate::plan::{Account, Bits, Exceptions, NewValues, On, check_count, check_device, check_sums};
+use crate::plan::{Account, Bits, Exceptions, NewValues, On, check_count, check_new_values};
 use crate::view::DeviceSlice;
 use crate::with_element;
 
@@ -115,10 +115,7 @@ impl SpmmPlan {
     }
 
     fn replace_by<S: Real>(&mut self, on: &Stream, values: DeviceSlice<'_, S>) -> Result<(), SpmmError> {
-        check_device("the stream", on.device(), &self.device)?;
-        check_device("the array of new values", values.device(), &self.device)?;
-        check_sums::<S>("the array of new values", self.precision)?;
-        check_count("the new values", values.len(), self.nnz)?;
+        check_new_values(on, &values, &self.device, (self.precision, self.nnz))?;
         let order = self.value_order.as_deref();
         match &mut self.body {
             // They are in host memory: they are on the CPU, as was just checked.

@@ -15,7 +15,7 @@ use crate::error::{DeviceError, PlanError};
 use crate::num::wide;
 use crate::options::Determinism;
 use crate::plan::{
-    ArraySize, Budget, LentScratch, OfStream, On, Scratch, WORKSPACE_REMEDY, push, workspace_bytes,
+    ArraySize, Budget, LentMemory, OfStream, On, WORKSPACE_REMEDY, WorkspaceMemory, push, workspace_bytes,
 };
 use crate::view::DeviceSliceMut;
 
@@ -23,7 +23,7 @@ use crate::view::DeviceSliceMut;
 #[derive(Default)]
 pub(super) struct RunState {
     /// Rows of sums of what was cut.
-    pub(super) partial: Option<Scratch>,
+    pub(super) partial: Option<WorkspaceMemory>,
     /// Where sums wait for what may be done to them once only: made at once for a plan whose parts add to each other's
     /// rows, else by the first run that needs it.
     pub(super) stage: Option<WideC>,
@@ -45,7 +45,7 @@ impl RunState {
         shape: PlanShape,
     ) -> Result<Self, DeviceError> {
         // Zeroed once: sums are read four columns at a time, beyond the last that kernels may have written.
-        let partial = |split: &SplitPart| Scratch::zeroed(device, split.workspace_bytes, "workspace");
+        let partial = |split: &SplitPart| WorkspaceMemory::zeroed(device, split.workspace_bytes, "workspace");
         let stage = match adds {
             true => Some(WideC::alloc(device, shape.rows, shape.precision)?),
             false => None,
@@ -65,14 +65,14 @@ impl RunState {
 
     /// Bytes that windrow allocated.
     fn bytes(&self) -> u64 {
-        let partial = self.partial.as_ref().map_or(0, Scratch::owned_bytes);
+        let partial = self.partial.as_ref().map_or(0, WorkspaceMemory::owned_bytes);
         partial + self.stage.as_ref().map_or(0, WideC::bytes)
     }
 
     /// The workspace, as kernels see it.
     pub(super) fn workspace(&self, shape: PlanShape) -> Workspace {
         Workspace {
-            partial: self.partial.as_ref().map_or(GlobalPtr::NULL, Scratch::pointer),
+            partial: self.partial.as_ref().map_or(GlobalPtr::NULL, WorkspaceMemory::pointer),
             columns: shape.capacity,
             accumulate: shape.determinism == Determinism::Fast,
         }
@@ -153,7 +153,7 @@ impl GpuPlan {
         memory: &DeviceSliceMut<'_, u8>,
     ) -> Result<(), PlanError> {
         // SAFETY: the caller's promise.
-        let mut parts = unsafe { LentScratch::new(memory, self.workspace_bytes(false))? };
+        let mut parts = unsafe { LentMemory::new(memory, self.workspace_bytes(false))? };
         let make = |queue: &dyn Queue| {
             let partial = self.split.as_ref().and_then(|split| parts.take(wide(split.workspace_bytes)));
             let stage = match parts.take(WideC::sum_bytes(self.shape)) {

@@ -13,7 +13,7 @@ use crate::device::{Device, DeviceBuffer, Queue};
 use crate::error::DeviceError;
 use crate::num::{index, narrow, wide};
 use crate::options::Precision;
-use crate::plan::{ArraySize, Scratch, push, start};
+use crate::plan::{ArraySize, WorkspaceMemory, push, start};
 
 /// What was cut, whose partial sums are added.
 pub(crate) struct SplitPart {
@@ -102,7 +102,7 @@ impl SplitRows {
 /// several launches add to it, and giving it a bias and an activation.
 pub(super) struct WideC {
     /// Every row of `C`, of `columns` sums.
-    pub(super) c: Scratch,
+    pub(super) c: WorkspaceMemory,
     /// `[row, row, 1, 1]`: what makes [`Combine`] take them.
     pub(super) rows: DeviceBuffer<[u32; 4]>,
 }
@@ -158,7 +158,7 @@ impl WideC {
 
     pub(super) fn alloc(device: &Device, rows: usize, precision: Precision) -> Result<Self, DeviceError> {
         let bytes = rows * Self::row_bytes(precision) as usize;
-        Ok(Self { c: Scratch::zeroed(device, bytes, "wide_c")?, rows: Self::rows(device, rows)? })
+        Ok(Self { c: WorkspaceMemory::zeroed(device, bytes, "wide_c")?, rows: Self::rows(device, rows)? })
     }
 }
 

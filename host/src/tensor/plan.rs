@@ -18,7 +18,7 @@ use crate::matrix::{DeviceMatrix, elements};
 use crate::options::Precision;
 use crate::plan::{
     Account, Bits, Budget, NewValues, On, Rounded, check_count, check_device, check_element, check_index,
-    check_ld, check_packed, check_shape, check_sums, factor, operand, output_on, with_sums,
+    check_ld, check_new_values, check_packed, check_shape, factor, operand, output_on, with_sums,
 };
 use crate::spmm::{Finish, GpuPlan, Operands, SecondFactor};
 use crate::view::{DeviceSlice, DeviceView, DeviceViewMut};
@@ -309,10 +309,7 @@ impl MttkrpPlan {
         values: impl Into<DeviceSlice<'a, S>>,
     ) -> Result<(), TensorError> {
         let values = values.into();
-        check_device("the stream", on.device(), &self.device)?;
-        check_device("the array of new values", values.device(), &self.device)?;
-        check_sums::<S>("the array of new values", self.precision)?;
-        check_count("the new values", values.len(), self.nnz)?;
+        check_new_values(on, &values, &self.device, (self.precision, self.nnz))?;
         match &mut self.body {
             // They are in host memory: they are on the CPU, as was just checked.
             Body::Cpu(_) => self.replace_values(values.host().unwrap_or_default()),

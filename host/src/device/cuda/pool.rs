@@ -1,5 +1,5 @@
-//! Memory of a GPU that is kept when it is freed, for what is allocated next: the driver takes a hundred microseconds
-//! and more for a fresh allocation, and for giving one back, which is what whole plans take.
+//! Memory of a GPU that is kept when it is freed, for what is allocated next: fresh allocations of the driver's, and
+//! giving them back, would be much of what a small plan takes.
 
 use std::ptr::null_mut;
 

@@ -11,7 +11,7 @@ use crate::view::DeviceSliceMut;
 const ALIGN: u64 = 256;
 
 /// A part of a workspace.
-pub(crate) enum Scratch {
+pub(crate) enum WorkspaceMemory {
     Owned(DeviceBuffer<u8>),
     /// A caller's, who promised that it lives and is used by nothing else.
     Lent {
@@ -20,7 +20,7 @@ pub(crate) enum Scratch {
     },
 }
 
-impl Scratch {
+impl WorkspaceMemory {
     /// windrow's memory, all zero.
     ///
     /// # Errors
@@ -76,7 +76,7 @@ impl Scratch {
 }
 
 /// A caller's memory for a workspace, part after part.
-pub(crate) struct LentScratch {
+pub(crate) struct LentMemory {
     at: u64,
     end: u64,
 }
@@ -86,7 +86,7 @@ pub(crate) fn workspace_bytes(parts: impl IntoIterator<Item = u64>) -> u64 {
     parts.into_iter().map(|bytes| bytes.next_multiple_of(ALIGN)).sum()
 }
 
-impl LentScratch {
+impl LentMemory {
     /// `memory` for a workspace that has `needed` bytes at least.
     ///
     /// # Errors
@@ -103,11 +103,11 @@ impl LentScratch {
     }
 
     /// The next part, if there is room for it.
-    pub(crate) fn take(&mut self, bytes: u64) -> Option<Scratch> {
+    pub(crate) fn take(&mut self, bytes: u64) -> Option<WorkspaceMemory> {
         let address = self.at;
         let end = address.checked_add(bytes.next_multiple_of(ALIGN)).filter(|&end| end <= self.end)?;
         self.at = end;
-        Some(Scratch::Lent { address, bytes })
+        Some(WorkspaceMemory::Lent { address, bytes })
     }
 }
 
@@ -127,7 +127,7 @@ mod tests {
             DeviceSliceMut::<u8>::from_raw(&device, buffer.address() + at, len).unwrap()
         };
         // SAFETY: as above.
-        let lent = |memory: &DeviceSliceMut<'_, u8>, needed| unsafe { LentScratch::new(memory, needed) };
+        let lent = |memory: &DeviceSliceMut<'_, u8>, needed| unsafe { LentMemory::new(memory, needed) };
         let mut parts = lent(&memory(skip, 1024), 700).unwrap();
         let mut next =
             |bytes| parts.take(bytes).map(|part| part.pointer().address() - buffer.address() - skip);
