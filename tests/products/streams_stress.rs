@@ -5,7 +5,7 @@ use windrow::DeviceKind;
 use crate::common::{devices, report_missing_gpu};
 use crate::example::stress::{Load, run};
 
-/// Promise, Results: products of many threads, each on several streams, with one plan or with several, are right, every
+/// Promise, results: products of many threads, each on several streams, with one plan or with several, are right, every
 /// one of them; and the plans hold as much memory in the end as after the first products.
 #[test]
 fn products_of_threads_and_streams_are_right_and_take_no_memory() {

@@ -25,11 +25,11 @@ const LINK: u64 = 64;
 /// What free memory of a GPU may fall by between two looks: the step in which a driver gives it away.
 pub(crate) const STEP: u64 = 2 << 20;
 
-/// What is done.
+/// How much is asked of a device.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load {
     pub(crate) threads: usize,
-    /// Of each thread.
+    /// Streams of each of the threads.
     pub(crate) streams: usize,
     /// Of all threads; each does a whole number.
     pub(crate) products: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Memory {
     pub(crate) held: u64,
 }
 
-/// What was seen.
+/// What was seen of a load.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seen {
     /// Products that were compared, all of them.
