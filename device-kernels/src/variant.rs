@@ -204,6 +204,8 @@ pub enum Variant {
     SumCuts,
     /// [`crate::csr::CutRows`]: the segments of rows.
     CutRows,
+    /// [`crate::csr::SpreadRows`]: the segments of rows, with gaps.
+    SpreadRows,
     /// [`crate::csr::MarkColumns`]: the columns of some rows.
     MarkColumns,
     /// [`crate::check`]: compares an SpMM with its reference.

@@ -6,7 +6,7 @@ use super::run_bytes;
 use crate::arch::Arch;
 use crate::atomic_entries::AtomicEntries;
 use crate::check::Check;
-use crate::csr::{CountCuts, CutRows, MarkColumns, ReadCsr, SumCuts};
+use crate::csr::{CountCuts, CutRows, MarkColumns, ReadCsr, SpreadRows, SumCuts};
 use crate::element::{Bf16, F16, F32, F64, Scalars, Tf32, Vectors};
 use crate::gather_probe::GatherProbe;
 use crate::kernel::{Entry, Family, Kernel};
@@ -503,6 +503,7 @@ entries! {
             csr_count_cuts => CountCuts,
             csr_sum_cuts => SumCuts,
             csr_cut_rows => CutRows,
+            csr_spread_rows => SpreadRows,
         }
     }
     Check {
