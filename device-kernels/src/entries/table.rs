@@ -16,8 +16,8 @@ use crate::nm::{
 };
 use crate::place_values::PlaceValues;
 use crate::preprocess::{
-    DistributeEntries, DistributeVectors, GatherValues, KeepEntries, ListVectors, MergeColumns, PlaceRows,
-    PlaceWindows, RowLengths, TileRecords, TileSteps,
+    DistributeEntries, DistributeVectors, GatherValues, KeepEntries, ListVectors, MergeColumns, PlaceAllRows,
+    PlaceRows, PlaceWindows, RowLengths, TileRecords, TileSteps,
 };
 use crate::row_softmax::{EightLanes, RowSoftmax, RowSoftmaxGrad, WholeBlock};
 use crate::scan;
@@ -485,6 +485,7 @@ entries! {
             scan_add => scan::ScanAdd,
             preprocess_row_lengths => RowLengths,
             preprocess_place_rows => PlaceRows,
+            preprocess_place_all_rows => PlaceAllRows,
             preprocess_merge_columns => MergeColumns,
             preprocess_list_vectors => ListVectors,
             preprocess_tile_steps => TileSteps,
