@@ -20,7 +20,7 @@ use common::stress::{Load, Seen, run};
 struct Options {
     /// Products with one plan, and again with several.
     #[arg(long, default_value_t = 2000)]
-    products: u64,
+    products: usize,
     #[arg(long, default_value_t = 8)]
     threads: usize,
     /// Streams of each thread.

@@ -21,7 +21,7 @@ const WIDTH: usize = 20;
 const OPERANDS: usize = 3;
 /// Products of a chain between two comparisons. What a chain comes to is a sum of three products at most, for three
 /// `B` in turn.
-const LINK: u64 = 64;
+const LINK: usize = 64;
 /// What free memory of a GPU may fall by between two looks: the step in which a driver gives it away.
 pub(crate) const STEP: u64 = 2 << 20;
 
@@ -32,7 +32,7 @@ pub(crate) struct Load {
     /// Streams of each of the threads.
     pub(crate) streams: usize,
     /// Of all threads; each does a whole number.
-    pub(crate) products: u64,
+    pub(crate) products: usize,
     /// Whether each product is one of several plans' in turn, or all are of one plan.
     pub(crate) several: bool,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Memory {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seen {
     /// Products that were compared, all of them.
-    pub(crate) products: u64,
+    pub(crate) products: usize,
     pub(crate) seconds: f64,
     /// Before the first product, when every stream has had one from each plan, after a tenth, and in the end.
     pub(crate) memory: [Memory; 4],
@@ -126,7 +126,7 @@ struct Chain {
     /// Whether memory is lent, so that nothing but the stream orders it, or windrow's, which the device's own stream
     /// has to do with.
     lent: bool,
-    done: u64,
+    done: usize,
 }
 
 /// What all threads share.
@@ -144,7 +144,7 @@ impl Chain {
 
     /// Queues a product with this plan, after the one before.
     fn step(&mut self, shared: &Shared<'_>, plan: usize) -> Result<()> {
-        let number = (self.done % OPERANDS as u64) as usize;
+        let number = self.done % OPERANDS;
         let plan = &shared.plans[plan % shared.plans.len()];
         let b: DeviceView<'_, f32> = (&shared.operands[number]).into();
         let c: DeviceViewMut<'_, f32> = (&mut self.c).into();
@@ -177,12 +177,12 @@ impl Chain {
 }
 
 /// Queues `products` of one thread on its streams in turn, and compares.
-fn work(thread: usize, chains: &mut [Chain], shared: &Shared<'_>, products: u64) -> Result<()> {
+fn work(thread: usize, chains: &mut [Chain], shared: &Shared<'_>, products: usize) -> Result<()> {
     let name = |stream: usize| format!("thread {thread}, stream {stream}");
     let streams = chains.len();
     for product in 0..products {
-        let at = (product % streams as u64) as usize;
-        let plan = thread + (product / streams as u64) as usize;
+        let at = product % streams;
+        let plan = thread + product / streams;
         chains[at].step(shared, plan)?;
         if chains[at].done.is_multiple_of(LINK) {
             chains[at].check(&name(at))?;
@@ -214,29 +214,29 @@ pub(crate) fn run(device: &Device, load: Load) -> Result<Seen> {
         let free = if device.kind() == DeviceKind::Cpu { None } else { device.memory_free()? };
         Ok(Memory { free, held })
     };
-    let all = |threads: &mut [Vec<Chain>], each: u64| -> Result<()> {
+    let all = |threads: &mut [Vec<Chain>], each: usize| -> Result<()> {
         std::thread::scope(|scope| {
             let (shared, mut running) = (&shared, Vec::new());
             for (thread, chains) in threads.iter_mut().enumerate() {
                 running.push(scope.spawn(move || work(thread, chains, shared, each)));
             }
-            let ended =
+            let mut ended =
                 running.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err("a panic".into())));
-            ended.fold(Ok(()), |all, one| all.and(one))
+            ended.try_for_each(|outcome| outcome)
         })
     };
     let before = memory()?;
     // What first runs make on a stream, and the kernels of all plans.
-    let first = (load.streams * plans.len()) as u64;
+    let first = load.streams * plans.len();
     all(&mut threads, first)?;
     let warm = memory()?;
-    let each = load.products.div_ceil(load.threads.max(1) as u64);
+    let each = load.products.div_ceil(load.threads.max(1));
     let tenth = each.div_ceil(10);
     let start = Instant::now();
     all(&mut threads, tenth)?;
     let after_tenth = memory()?;
     all(&mut threads, each - tenth)?;
     let seconds = start.elapsed().as_secs_f64();
-    let products = (first + each) * load.threads as u64;
+    let products = (first + each) * load.threads;
     Ok(Seen { products, seconds, memory: [before, warm, after_tenth, memory()?] })
 }
