@@ -204,8 +204,9 @@ pub(crate) fn run(device: &Device, load: Load) -> Result<Seen> {
     let operands = operands.iter().map(upload).collect::<Result<_>>()?;
     let shared = Shared { plans: &plans, operands, products };
     // Of half of the threads the memory is lent.
-    let chains =
-        |thread: usize| (0..load.streams).map(move |_| Chain::new(device, thread % 2 == 0)).collect();
+    let chains = |thread: usize| {
+        (0..load.streams).map(move |_| Chain::new(device, thread.is_multiple_of(2))).collect()
+    };
     let mut threads: Vec<Vec<Chain>> = (0..load.threads).map(chains).collect::<Result<_>>()?;
     device.synchronize()?; // the operands are there for all streams
     let memory = || -> Result<Memory> {
