@@ -206,6 +206,14 @@ pub enum Variant {
     CutRows,
     /// [`crate::csr::MarkColumns`]: the columns of some rows.
     MarkColumns,
+    /// [`crate::csr::ExpandRows`]: the row of each entry.
+    ExpandRows,
+    /// [`crate::csr::TransposeEntries`]: entries in the order of columns.
+    TransposeEntries,
+    /// [`crate::csr::MarkDistinct`]: the first entry of each place.
+    MarkDistinct,
+    /// [`crate::csr::SumEntries`]: the entries of each place added up.
+    SumEntries,
     /// [`crate::sort::SortCount`]: keys of each block by their digit.
     SortCount,
     /// [`crate::sort::SortScan`]: those of the blocks before each.

@@ -6,7 +6,9 @@ use super::run_bytes;
 use crate::arch::Arch;
 use crate::atomic_entries::AtomicEntries;
 use crate::check::Check;
-use crate::csr::{CountCuts, CutRows, MarkColumns, ReadCsr, SumCuts};
+use crate::csr::{
+    CountCuts, CutRows, ExpandRows, MarkColumns, MarkDistinct, ReadCsr, SumCuts, SumEntries, TransposeEntries,
+};
 use crate::element::{Bf16, F16, F32, F64, Scalars, Tf32, Vectors};
 use crate::gather_probe::GatherProbe;
 use crate::kernel::{Entry, Family, Kernel};
@@ -504,6 +506,12 @@ entries! {
             csr_count_cuts => CountCuts,
             csr_sum_cuts => SumCuts,
             csr_cut_rows => CutRows,
+        }
+        preprocess_transpose {
+            csr_expand_rows => ExpandRows,
+            csr_transpose_entries => TransposeEntries,
+            csr_mark_distinct => MarkDistinct,
+            csr_sum_entries => SumEntries,
         }
         preprocess_sort {
             sort_count => SortCount,
