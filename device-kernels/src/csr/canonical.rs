@@ -4,6 +4,7 @@ use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt};
 
 use super::THREADS;
+use super::read::index;
 use crate::element::Dtype;
 use crate::kernel::Kernel;
 use crate::place_values::code;
@@ -141,10 +142,7 @@ impl Kernel for SumEntries {
         // SAFETY: the obligations of the params; each row and each sum is one thread's.
         unsafe {
             if at <= p.row_count {
-                let begin = match p.wide_offsets != 0 {
-                    true => s.load_readonly(p.offsets.cast::<u64>().at(at)) as u32,
-                    false => s.load_readonly(p.offsets.at(at)),
-                };
+                let begin = index(s, p.offsets, at, p.wide_offsets != 0) as u32;
                 s.store(p.out_offsets.at(at), u64::from(p.sums_before(s, begin)));
             }
             if at < p.entries && p.is_first(s, at) {

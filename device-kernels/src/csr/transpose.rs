@@ -4,6 +4,7 @@ use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt};
 
 use super::THREADS;
+use super::read::index;
 use crate::kernel::Kernel;
 use crate::variant::Variant;
 
@@ -41,12 +42,7 @@ impl ExpandRowsParams {
     #[inline(always)]
     unsafe fn offset<S: Simt>(&self, s: &S, row: u32) -> u64 {
         // SAFETY: the obligations of the params.
-        unsafe {
-            match self.wide_offsets != 0 {
-                true => s.load_readonly(self.offsets.cast::<u64>().at(row)),
-                false => u64::from(s.load_readonly(self.offsets.at(row))),
-            }
-        }
+        unsafe { index(s, self.offsets, row, self.wide_offsets != 0) }
     }
 
     /// The last row from `first` on that begins at or before an entry; `first` if none does.

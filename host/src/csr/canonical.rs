@@ -2,12 +2,12 @@
 
 use windrow_formats::Value;
 use windrow_kernels::Variant;
-use windrow_kernels::csr::{CanonicalParams, CsrRecord, TransposeEntriesParams};
+use windrow_kernels::csr::{CanonicalParams, TransposeEntriesParams};
 use windrow_kernels::place_values::code;
 use windrow_simt::GlobalPtr;
 
 use super::receive::{entry_of, given};
-use super::{DeviceCsr, Held};
+use super::{DeviceCsr, Held, Known};
 use crate::device::{DeviceBuffer, Queue, Stream};
 use crate::error::{DeviceError, PlanError};
 use crate::num::{index, narrow, wide};
@@ -66,15 +66,18 @@ impl<V: Value> DeviceCsr<'_, V> {
 
     fn canonical_there(&self, on: &On<'_>) -> Result<DeviceCsr<'static, V>, PlanError> {
         let record = match self.known {
-            Some(known) => known,
-            None => self.launch(on, None, None)?.to_vec()?.first().copied().unwrap_or_default(),
+            Some(known) => known.record,
+            None => self.launch(on, None, false)?.to_vec()?.first().copied().unwrap_or_default(),
         };
         if record.wrong_offsets != 0 || record.wrong_columns != 0 {
             return Err(self.fault(on.stream)?.unwrap_or(PlanError::MatrixChanged));
         }
         on.before_own()?;
         let made = match record.is_canonical() {
-            true => self.copied(on, record),
+            true => {
+                let known = self.known.unwrap_or(Known { record, columns_counted: false });
+                self.copied(on, known)
+            }
             false => self.sorted(on),
         };
         // Whoever writes or frees the arrays in the order of the stream does so after they were read.
@@ -85,8 +88,8 @@ impl<V: Value> DeviceCsr<'_, V> {
     }
 
     /// A copy of what is canonical.
-    fn copied(&self, on: &On<'_>, record: CsrRecord) -> Result<DeviceCsr<'static, V>, PlanError> {
-        let to = self.room_for(self.nnz, self.arrays().values.is_some(), Some(record))?;
+    fn copied(&self, on: &On<'_>, known: Known) -> Result<DeviceCsr<'static, V>, PlanError> {
+        let to = self.room_for(self.nnz, self.arrays().values.is_some(), Some(known))?;
         let params = self.params(GlobalPtr::NULL, GlobalPtr::NULL, Some(&to));
         // SAFETY: the arrays were checked, and there is room for as many entries.
         unsafe { self.queue_sums(&**on.machine.own(), &params)? };
@@ -167,7 +170,7 @@ impl<V: Value> DeviceCsr<'_, V> {
         &self,
         nnz: usize,
         has_values: bool,
-        known: Option<CsrRecord>,
+        known: Option<Known>,
     ) -> Result<DeviceCsr<'static, V>, DeviceError> {
         let device = &self.device;
         let values = match has_values {
