@@ -214,6 +214,20 @@ pub enum Variant {
     SpreadRows,
     /// [`crate::csr::MarkColumns`]: the columns of some rows.
     MarkColumns,
+    /// [`crate::csr::ExpandRows`]: the row of each entry.
+    ExpandRows,
+    /// [`crate::csr::TransposeEntries`]: entries in the order of columns.
+    TransposeEntries,
+    /// [`crate::csr::MarkDistinct`]: the first entry of each place.
+    MarkDistinct,
+    /// [`crate::csr::SumEntries`]: the entries of each place added up.
+    SumEntries,
+    /// [`crate::sort::SortCount`]: keys of each block by their digit.
+    SortCount,
+    /// [`crate::sort::SortScan`]: those of the blocks before each.
+    SortScan,
+    /// [`crate::sort::SortScatter`]: keys in the order of a digit.
+    SortScatter,
     /// [`crate::check`]: compares an SpMM with its reference.
     Check {
         /// Type of `A`'s values and of `B`.
