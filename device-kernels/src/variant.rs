@@ -178,8 +178,8 @@ pub enum Variant {
     MergeColumns,
     /// [`crate::preprocess::ListVectors`]: column vectors of each window.
     ListVectors,
-    /// [`crate::preprocess::ListPieces`]: the pieces of windows that were dealt out.
-    ListPieces,
+    /// [`crate::preprocess::ListStreamPieces`]: the pieces of windows that were dealt out.
+    ListStreamPieces,
     /// [`crate::preprocess::ListWorkers`]: the steps of each worker.
     ListWorkers,
     /// [`crate::preprocess::TileSteps`]: columns and bitmaps of each step.
