@@ -37,6 +37,7 @@ mod stream_subjects;
 mod streams;
 mod streams_families;
 mod streams_gpu;
+mod streams_stress;
 mod streams_training;
 mod subjects;
 mod tensor_products;
