@@ -26,9 +26,9 @@ pub struct ListStreamPiecesParams {
     pub window_vectors: GlobalPtr<u32>,
     /// `[window, first step of it, piece word, 0]` of each piece.
     pub pieces: GlobalPtr<[u32; 4]>,
-    /// Steps of each piece.
+    /// How many steps each piece has.
     pub lengths: GlobalPtr<u32>,
-    /// Number of pieces.
+    /// Number of pieces, whole windows among them.
     pub count: u32,
     /// Zero: `Pod` allows no padding.
     pub reserved: u32,
@@ -82,7 +82,7 @@ pub struct ListWorkersParams {
     pub piece_steps: GlobalPtr<u32>,
     /// `[begin, end]` of each worker's steps.
     pub workers: GlobalPtr<[u32; 2]>,
-    /// Number of workers.
+    /// Number of workers, one warp each.
     pub count: u32,
     /// Zero: `Pod` allows no padding.
     pub reserved: u32,

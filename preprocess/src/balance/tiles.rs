@@ -61,8 +61,8 @@ pub struct SplitWindow {
 
 /// The steps of a matrix dealt out to workers.
 ///
-/// A window that is one worker's as a whole is told by its number alone, so that what is dealt out of many windows takes
-/// few bytes; [`pieces`](Self::pieces) lists all alike.
+/// A window that is one worker's as a whole is told by its number alone, so that what is dealt out of many windows
+/// takes few bytes; [`pieces`](Self::pieces) lists all alike.
 ///
 /// Invariants:
 /// - the pieces of a window cover its steps once; a window that was not cut has no slot;

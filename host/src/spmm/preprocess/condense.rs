@@ -301,7 +301,7 @@ struct Stream {
     workers: DeviceBuffer<[u32; 2]>,
 }
 
-/// The slots of windows.
+/// The slots of windows, eight for each.
 struct Slots {
     /// Row in each.
     window_rows: GlobalPtr<u32>,
