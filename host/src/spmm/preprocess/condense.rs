@@ -303,7 +303,7 @@ struct Stream {
 
 /// The slots of windows, eight for each.
 struct Slots {
-    /// Row in each.
+    /// The row in each slot.
     window_rows: GlobalPtr<u32>,
     /// Entries of those before each, and of all.
     slot_begins: GlobalPtr<u32>,
