@@ -7,6 +7,7 @@ mod common;
 mod device_csr;
 mod device_faults;
 mod device_lost;
+mod device_transpose;
 mod double_precision;
 #[path = "../../host/examples/common/mod.rs"]
 mod example;

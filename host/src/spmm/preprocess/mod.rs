@@ -13,5 +13,5 @@ mod steps;
 pub(super) use self::condense::{Condensed, WindowCounts};
 pub(super) use self::distribute::{RestEntries, RestSources};
 pub(super) use self::received::{CutAt, DeviceSegments};
-pub(super) use self::scratch::Scratch;
+pub(crate) use self::scratch::Scratch;
 pub(super) use self::steps::{DeviceSteps, DeviceTiles, Lookup, ValueSources};

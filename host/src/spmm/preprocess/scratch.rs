@@ -72,7 +72,7 @@ impl Scratch {
     }
 
     /// `len` elements that must be written before they are read.
-    pub(super) fn array<T: Pod>(&self, len: usize, what: &'static str) -> Result<GlobalPtr<T>, DeviceError> {
+    pub(crate) fn array<T: Pod>(&self, len: usize, what: &'static str) -> Result<GlobalPtr<T>, DeviceError> {
         let bytes = wide(len) * wide(size_of::<T>());
         let begin = self.used.get().next_multiple_of(ALIGNMENT);
         if begin + bytes <= self.block.bytes() {
@@ -113,7 +113,7 @@ impl Scratch {
     ///
     /// # Safety
     /// There are so many, in live memory of the device.
-    pub(super) unsafe fn read<T: Pod>(&self, from: GlobalPtr<T>, len: usize) -> Result<Vec<T>, DeviceError> {
+    pub(crate) unsafe fn read<T: Pod>(&self, from: GlobalPtr<T>, len: usize) -> Result<Vec<T>, DeviceError> {
         let mut elements = try_zeroed(len, "what a kernel of preprocessing found")?;
         if len > 0 {
             // SAFETY: the caller has so many elements at `from`, in live memory of the device.
@@ -145,7 +145,7 @@ impl Scratch {
     ///
     /// # Safety
     /// `input` has `len` elements and `output` one more, fewer than 2³² less two blocks; neither sum exceeds 32 bits.
-    pub(super) unsafe fn scan(
+    pub(crate) unsafe fn scan(
         &self,
         input: GlobalPtr<u32>,
         len: u32,
