@@ -9,6 +9,7 @@
 //! ```text
 //! row_offsets --RowLengths, scan, PlaceRows-->  window_rows    8 slots a window, empty rows dealt out among the others
 //! window_rows --RowLengths, scan-->             slot_begins    entries of the slots before: the matrix in plan order
+//! row_offsets --PlaceAllRows-->                 both           where rows keep their order and none is empty
 //! col_indices --MergeColumns-->                 sources, masks entries by (window, column, slot); a mask where a
 //!                                                              column begins
 //! masks       --scan, ListVectors-->            vectors        [column, first entry] of each column of each window
@@ -18,7 +19,7 @@
 //!
 //! | kernel | a thread is |
 //! | --- | --- |
-//! | [`RowLengths`], [`PlaceRows`] | a row |
+//! | [`RowLengths`], [`PlaceRows`], [`PlaceAllRows`] | a row |
 //! | [`MergeColumns`], [`ListVectors`] | an entry |
 //! | [`TileSteps`] | a condensed column of a step |
 //! | [`TileRecords`] | four elements of a step, a warp the step |
@@ -41,7 +42,7 @@ pub use distribute::{
 };
 pub use merge::{ListVectors, ListVectorsParams, MergeColumns, MergeColumnsParams};
 pub use records::{GatherValues, GatherValuesParams, TileRecords, TileRecordsParams};
-pub use rows::{PlaceRows, PlaceRowsParams, RowLengths, RowLengthsParams};
+pub use rows::{PlaceAllRows, PlaceAllRowsParams, PlaceRows, PlaceRowsParams, RowLengths, RowLengthsParams};
 pub use steps::{TileSteps, TileStepsParams};
 
 use windrow_simt::{GlobalPtr, Simt};

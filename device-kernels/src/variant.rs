@@ -172,6 +172,8 @@ pub enum Variant {
     RowLengths,
     /// [`crate::preprocess::PlaceRows`]: rows with and without entries in their windows.
     PlaceRows,
+    /// [`crate::preprocess::PlaceAllRows`]: rows in their own order in their windows.
+    PlaceAllRows,
     /// [`crate::preprocess::MergeColumns`]: entries of a window by columns.
     MergeColumns,
     /// [`crate::preprocess::ListVectors`]: column vectors of each window.
@@ -204,6 +206,8 @@ pub enum Variant {
     SumCuts,
     /// [`crate::csr::CutRows`]: the segments of rows.
     CutRows,
+    /// [`crate::csr::SpreadRows`]: the segments of rows, with gaps.
+    SpreadRows,
     /// [`crate::csr::MarkColumns`]: the columns of some rows.
     MarkColumns,
     /// [`crate::patterns::CountBatches`]: batches of the entries of each row.

@@ -59,7 +59,7 @@ impl<V: Value> SddmmBuilder<'_, DeviceCsr<'_, V>> {
             Some(precision) => (precision, false),
             None => (Precision::F16, true), // the least memory
         };
-        let wanted = Wanted { precision, pattern, unpadded: true, looked_at: None, exceptions: false };
+        let wanted = Wanted { precision, pattern, unpadded: true, columns: false, exceptions: false };
         let received = a.receive(&On::of(on, device, false)?, wanted)?;
         clock.end("read");
         let threshold = (report.algorithm == SddmmAlgorithm::Hybrid).then(|| self.threshold(device));

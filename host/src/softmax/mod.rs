@@ -140,7 +140,7 @@ impl RowSoftmax {
             precision: Precision::F16, // of values that nobody reads, the shortest
             pattern: true,
             unpadded: true,
-            looked_at: None,
+            columns: false,
             exceptions: false,
         };
         let received = pattern.receive(&On::of(on, device, false)?, wanted)?;

@@ -1,13 +1,11 @@
 //! The steps of tiles dealt out to workers.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use windrow_formats::memory::{make_room, try_collect, try_filled, try_with_room, try_zeroed};
 use windrow_formats::{NO_ROW, OutOfMemory};
 
 use super::NO_SLOT;
 use super::queue::LeastLoaded;
+use super::sort::LongestFirst;
 
 /// Workers of a team at most: a bit for each.
 const MOST_TEAM: u32 = 64;
@@ -154,10 +152,10 @@ impl DealtSteps {
 /// - If that leaves a team with more than its load and 8 steps for each worker, the windows of more than half a
 ///   team's load are laid end to end and cut at every load of a team, so that a team has pieces of at most a few of
 ///   them; a cut moves to the end of a window that is nearer than an eighth of the load.
-/// - The others stay whole and are dealt out by list scheduling: those longer than an eighth of the load,
-///   longest first, then the rest in the order of the matrix, each to the worker that has least (the
-///   first of several). The workers advance through the matrix side by side, so the rows of `B` that
-///   neighbouring windows share are read from memory once.
+/// - The others stay whole and are dealt out by list scheduling, each to the worker that has least (the first of
+///   several): those longer than an eighth of the load, longest first; then the rest in the order of the matrix, in
+///   bands of as many windows as there are workers, of a band the longest first. The workers advance through the
+///   matrix side by side, so the rows of `B` that neighbouring windows share are read from memory once.
 ///
 /// All windows stay whole if the fullest worker has no more to do then, a shared window counted as 2 steps more and
 /// the launch that adds up pieces as 8.
@@ -165,7 +163,8 @@ impl DealtSteps {
 /// No worker has more than `2·load + 12`, or `load + 22` where that is more.
 ///
 /// # Cost
-/// `windows · log(windows)`.
+/// Linear in the windows and the workers, but for sorting the large windows where their lengths differ much more than
+/// there are windows.
 ///
 /// # Errors
 /// [`OutOfMemory`].
@@ -207,23 +206,25 @@ pub fn deal_steps(window_steps: &[u32], workers: u32, team: u32) -> Result<Dealt
     };
     // Where no window is much longer than a load, list scheduling alone is nearly even.
     if longest <= load.saturating_add(SHARE_STEPS) {
-        return all_whole()?.finish();
+        return all_whole()?.finish(window_steps);
     }
     let mut divided = Deal::new(workers, team)?;
     divided.divide(window_steps, load)?;
     // Whoever has the longest window whole has no less to do.
     if u64::from(longest) + FLUSH_STEPS > divided.cost() {
-        return divided.finish();
+        return divided.finish(window_steps);
     }
     let whole = all_whole()?;
-    if whole.cost() <= divided.cost() { whole.finish() } else { divided.finish() }
+    if whole.cost() <= divided.cost() { whole.finish(window_steps) } else { divided.finish(window_steps) }
 }
 
 /// Pieces on their way to workers.
 struct Deal {
     dealt: DealtSteps,
-    /// Each piece with its worker, in the order in which it was dealt.
+    /// Each piece of a window that is not one worker's, with its worker, in the order in which it was dealt.
     owned: Vec<(Piece, u32)>,
+    /// Each window that is one worker's, with its worker, in the order in which they were dealt: after the pieces.
+    whole: Vec<(u32, u32)>,
     /// Cost of each worker's pieces.
     loads: Vec<u64>,
     /// Workers of a team; the teams come first.
@@ -233,7 +234,7 @@ struct Deal {
 impl Deal {
     fn new(workers: u32, team: u32) -> Result<Self, OutOfMemory> {
         let loads = try_zeroed(workers as usize, "loads of workers")?;
-        Ok(Self { dealt: DealtSteps::default(), owned: Vec::new(), loads, team })
+        Ok(Self { dealt: DealtSteps::default(), owned: Vec::new(), whole: Vec::new(), loads, team })
     }
 
     /// Room for so many pieces more, one or one for each worker of a team.
@@ -246,8 +247,10 @@ impl Deal {
         let team = self.team;
         let windows = || (0u32..).zip(window_steps.iter().copied());
         let is_long = |steps: u32| steps > load.max(team);
-        let mut long = longest_first(windows().filter(|&(_, steps)| is_long(steps)))?;
-        let uncut = Self::new(narrow(self.loads.len() as u64), team)?.share(&long)?;
+        let mut long = try_with_room(windows().filter(|&(_, steps)| is_long(steps)).count(), "long windows")?;
+        long.extend(windows().filter(|&(_, steps)| is_long(steps)));
+        LongestFirst::new(long.len())?.sort(&mut long);
+        let uncut = self.fullest_if_shared(&long)?;
         let cutting_pays = uncut > u64::from(team) * u64::from(load.saturating_add(COMBINE_STEPS));
         let least_cut = u64::from(team) * u64::from(SHORTEST_CUT.max(load / 2));
         let is_cut = |steps: u32| cutting_pays && u64::from(steps) > least_cut;
@@ -330,40 +333,85 @@ impl Deal {
         Ok(())
     }
 
-    /// Gives each window to the team that has least; returns what the fullest has.
-    fn share(&mut self, windows: &[(u32, u32)]) -> Result<u64, OutOfMemory> {
+    /// What the fullest team has, if these windows, the longest first, were all that there is and each were shared.
+    fn fullest_if_shared(&self, windows: &[(u32, u32)]) -> Result<u64, OutOfMemory> {
+        let mut loads = try_zeroed::<u64>(self.teams(), "loads of teams")?;
+        let mut queue = LeastLoaded::new(&loads)?;
+        for alike in of_one_length(windows) {
+            let cost = self.shared_cost(alike[0].1);
+            queue.deal(alike.len(), cost, |team| loads[team as usize] += cost);
+        }
+        Ok(loads.into_iter().max().unwrap_or(0))
+    }
+
+    /// What a window costs a team that shares it.
+    fn shared_cost(&self, steps: u32) -> u64 {
+        u64::from(steps) + u64::from(self.team) * FLUSH_STEPS
+    }
+
+    /// Gives each of these windows, the longest first, to the team that has least.
+    fn share(&mut self, windows: &[(u32, u32)]) -> Result<(), OutOfMemory> {
         let team = self.team as usize;
         self.make_room(team * windows.len())?;
         let loads = self.loads.chunks_exact(team).map(|loads| loads.iter().sum::<u64>());
-        let loads = try_collect(loads.zip(0..self.teams()).map(Reverse), "teams by load")?;
-        let mut heap = BinaryHeap::from(loads);
-        for &(window, steps) in windows {
-            let Some(mut least) = heap.peek_mut() else { break }; // not reached: there is a team
-            let Reverse((load, team)) = &mut *least;
-            *load += u64::from(steps) + u64::from(self.team) * FLUSH_STEPS;
-            self.give_team(Piece::whole(window, steps), *team);
+        let mut queue = LeastLoaded::new(&try_collect(loads, "loads of teams")?)?;
+        for alike in of_one_length(windows) {
+            let mut windows = alike.iter();
+            queue.deal(alike.len(), self.shared_cost(alike[0].1), |team| {
+                if let Some(&(window, steps)) = windows.next() {
+                    self.give_team(Piece::whole(window, steps), team as usize);
+                }
+            });
         }
-        Ok(heap.into_iter().map(|Reverse((load, _))| load).max().unwrap_or(0))
+        Ok(())
     }
 
-    /// Gives each of the windows to take to the worker that has least: the large ones first.
+    /// Gives each of the windows to take to the worker that has least: the large ones first, then the others, a band of
+    /// them after the other, and of those in a band the longest first.
     fn schedule(
         &mut self,
         window_steps: &[u32],
         load: u32,
         take: impl Fn(u32) -> bool,
     ) -> Result<(), OutOfMemory> {
-        self.make_room(window_steps.len())?;
         let is_large = |steps: u32| steps > load / 8;
         let windows = || (0u32..).zip(window_steps.iter().copied()).filter(|&(_, steps)| take(steps));
-        let large = longest_first(windows().filter(|&(_, steps)| is_large(steps)))?;
-        let mut queue = LeastLoaded::new(&self.loads)?;
-        for (window, steps) in large.into_iter().chain(windows().filter(|&(_, steps)| !is_large(steps))) {
-            let Some(worker) = queue.take() else { break }; // not reached: there is a worker
-            self.give(Piece::whole(window, steps), worker as usize);
-            queue.give_back(worker, self.loads[worker as usize]);
+        let (mut count, mut large_count) = (0, 0);
+        for (_, steps) in windows() {
+            count += 1;
+            large_count += usize::from(is_large(steps));
         }
-        Ok(())
+        make_room(&mut self.whole, count, "windows")?;
+        let workers = self.loads.len();
+        let mut sorter = LongestFirst::new(large_count.max(workers.min(count)))?;
+        let mut queue = LeastLoaded::new(&self.loads)?;
+
+        let mut large = try_with_room(large_count, "large windows")?;
+        large.extend(windows().filter(|&(_, steps)| is_large(steps)));
+        self.deal(&mut queue, sorter.sort(&mut large));
+        let mut band = try_with_room(workers.min(count), "a band of windows")?;
+        let mut small = windows().filter(|&(_, steps)| !is_large(steps));
+        loop {
+            band.clear();
+            band.extend(small.by_ref().take(workers));
+            if band.is_empty() {
+                return Ok(());
+            }
+            self.deal(&mut queue, sorter.sort(&mut band));
+        }
+    }
+
+    /// Gives windows to the workers that have least.
+    fn deal(&mut self, queue: &mut LeastLoaded, windows: &[(u32, u32)]) {
+        for alike in of_one_length(windows) {
+            let steps = alike[0].1;
+            let cost = u64::from(steps) + FLUSH_STEPS;
+            let mut windows = alike.iter();
+            queue.deal(alike.len(), cost, |worker| {
+                self.loads[worker as usize] += cost;
+                self.whole.extend(windows.next().map(|&(window, _)| (window, worker)));
+            });
+        }
     }
 
     /// Gives a piece to a team: each worker has a part, one step more where the least has been dealt out.
@@ -398,12 +446,12 @@ impl Deal {
 
     /// The pieces, worker after worker, in the order in which they were dealt. A worker without any is left out: it
     /// follows all teams that share, for these are chosen from the first.
-    fn finish(self) -> Result<DealtSteps, OutOfMemory> {
-        let Self { mut dealt, owned, loads, .. } = self;
+    fn finish(self, window_steps: &[u32]) -> Result<DealtSteps, OutOfMemory> {
+        let Self { mut dealt, owned, whole, loads, .. } = self;
         let mut counts = try_zeroed::<u32>(loads.len(), "pieces of workers")?;
-        for &(_, worker) in &owned {
-            counts[worker as usize] += 1;
-        }
+        let workers =
+            || owned.iter().map(|&(_, worker)| worker).chain(whole.iter().map(|&(_, worker)| worker));
+        workers().for_each(|worker| counts[worker as usize] += 1);
         let mut next = try_with_room(counts.len(), "pieces of workers")?;
         let mut end = 0;
         dealt.worker_pieces = try_with_room(counts.len() + 1, "pieces of workers")?;
@@ -415,8 +463,11 @@ impl Deal {
                 dealt.worker_pieces.push(end);
             }
         }
-        dealt.pieces = try_filled(owned.len(), Piece::whole(0, 0), "pieces of windows")?;
-        for (piece, worker) in owned {
+        dealt.pieces = try_filled(owned.len() + whole.len(), Piece::whole(0, 0), "pieces of windows")?;
+        let whole = whole.into_iter();
+        let whole =
+            whole.map(|(window, worker)| (Piece::whole(window, window_steps[window as usize]), worker));
+        for (piece, worker) in owned.into_iter().chain(whole) {
             let at = &mut next[worker as usize];
             dealt.pieces[*at] = piece;
             *at += 1;
@@ -425,12 +476,9 @@ impl Deal {
     }
 }
 
-/// Windows and their steps, the longest first; of equals the first.
-fn longest_first(windows: impl Iterator<Item = (u32, u32)> + Clone) -> Result<Vec<(u32, u32)>, OutOfMemory> {
-    let mut sorted = try_with_room(windows.clone().count(), "long windows")?;
-    sorted.extend(windows);
-    sorted.sort_unstable_by_key(|&(window, steps)| (Reverse(steps), window));
-    Ok(sorted)
+/// Windows that follow each other and have as many steps.
+fn of_one_length(windows: &[(u32, u32)]) -> impl Iterator<Item = &[(u32, u32)]> {
+    windows.chunk_by(|one, other| one.1 == other.1)
 }
 
 /// A window or step number, as kernels address it.

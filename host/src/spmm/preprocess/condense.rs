@@ -3,11 +3,12 @@
 
 use std::rc::Rc;
 
-use windrow_formats::Permutation;
 use windrow_formats::memory::try_collect;
+use windrow_formats::{NO_ROW, Permutation};
 use windrow_kernels::Variant;
 use windrow_kernels::preprocess::{
-    ListVectorsParams, MergeColumnsParams, PlaceRowsParams, RowLengthsParams, TileStepsParams,
+    ListVectorsParams, MergeColumnsParams, PlaceAllRowsParams, PlaceRowsParams, RowLengthsParams,
+    TileStepsParams,
 };
 use windrow_kernels::tile_stream::piece_word;
 use windrow_simt::GlobalPtr;
@@ -37,6 +38,8 @@ pub(crate) struct Condensed {
     pub(crate) sources: DeviceBuffer<u32>,
     /// `window_vectors` on the host; nothing where nobody has read it.
     pub(super) vectors: Vec<u32>,
+    /// Rows of the matrix, if its windows are of all of them in their own order.
+    pub(super) own_rows: Option<usize>,
 }
 
 /// Rows without entries go to windows of their own, of which there are so many beside those of the others.
@@ -44,6 +47,8 @@ pub(crate) struct Condensed {
 pub(crate) struct WindowCounts {
     pub(crate) full: usize,
     pub(crate) empty: usize,
+    /// Whether the windows are those of all rows, and each has entries.
+    pub(crate) all_full: bool,
 }
 
 impl WindowCounts {
@@ -87,15 +92,17 @@ impl Condensed {
         let slots = narrow(WINDOW_ROWS * windows);
         let entries = narrow(a.nnz());
 
-        let window_rows = place_rows(&scratch, row_offsets, a.rows(), order, counts)?;
-        let lengths = scratch.array(WINDOW_ROWS * windows, "lengths of slots")?;
-        let slot_begins = scratch.array(WINDOW_ROWS * windows + 1, "slot_begins")?;
+        let Slots { window_rows, slot_begins } = match order {
+            None if counts.all_full => place_all_rows(&scratch, row_offsets, a.rows())?,
+            _ => {
+                let window_rows = place_rows(&scratch, row_offsets, a.rows(), order, counts)?;
+                slots_of(&scratch, row_offsets, window_rows, slots)?
+            }
+        };
         let sources = DeviceBuffer::alloc(device, a.nnz(), "sources")?;
         let masks = scratch.array(a.nnz(), "masks")?;
         let ranks = scratch.array(a.nnz() + 1, "ranks")?;
         let window_vectors = scratch.array(windows + 1, "window_vectors")?;
-        let of_slots =
-            RowLengthsParams { rows: window_rows, row_offsets, lengths, count: slots, reserved: 0 };
         let merge = MergeColumnsParams {
             window_rows,
             slot_begins,
@@ -121,8 +128,6 @@ impl Condensed {
         // that the kernels ask for; every slot has a row or `NO_ROW`, and every row with entries one slot, so that
         // the slots have all entries. Arrays are read after the launch that writes them.
         unsafe {
-            scratch.launch(Variant::RowLengths, u64::from(slots), &of_slots)?;
-            scratch.scan(lengths, slots, false, slot_begins)?;
             scratch.launch(Variant::MergeColumns, u64::from(entries), &merge)?;
             scratch.scan(masks, entries, true, ranks)?;
             scratch.launch(Variant::ListVectors, wide(windows) + 1, &list)?;
@@ -137,6 +142,7 @@ impl Condensed {
             window_vectors,
             sources,
             vectors: Vec::new(),
+            own_rows: (order.is_none() && counts.all_full).then(|| a.rows()),
         })
     }
 
@@ -161,6 +167,11 @@ impl Condensed {
 
     /// The rows of each window.
     pub(crate) fn window_rows(&self) -> Result<Vec<u32>, DeviceError> {
+        if let Some(rows) = self.own_rows {
+            let slots = WINDOW_ROWS * self.windows();
+            let row = |slot: usize| if slot < rows { narrow(slot) } else { NO_ROW };
+            return Ok(try_collect((0..slots).map(row), "window_rows")?);
+        }
         // SAFETY: eight slots for each window, placed by the launches of `new`.
         unsafe { self.scratch.read(self.window_rows, WINDOW_ROWS * self.windows()) }
     }
@@ -254,6 +265,44 @@ impl Condensed {
             scratch,
         })
     }
+}
+
+/// The slots of windows.
+struct Slots {
+    /// Row in each.
+    window_rows: GlobalPtr<u32>,
+    /// Entries of those before each, and of all.
+    slot_begins: GlobalPtr<u32>,
+}
+
+/// Where slots with these rows begin.
+fn slots_of(
+    scratch: &Scratch,
+    row_offsets: GlobalPtr<u32>,
+    window_rows: GlobalPtr<u32>,
+    slots: u32,
+) -> Result<Slots, DeviceError> {
+    let lengths = scratch.array(slots as usize, "lengths of slots")?;
+    let slot_begins = scratch.array(slots as usize + 1, "slot_begins")?;
+    let of_slots = RowLengthsParams { rows: window_rows, row_offsets, lengths, count: slots, reserved: 0 };
+    // SAFETY: as for `Condensed::new`.
+    unsafe {
+        scratch.launch(Variant::RowLengths, u64::from(slots), &of_slots)?;
+        scratch.scan(lengths, slots, false, slot_begins)?;
+    }
+    Ok(Slots { window_rows, slot_begins })
+}
+
+/// The slots of all rows of a matrix that has none without entries, in their own order.
+fn place_all_rows(scratch: &Scratch, row_offsets: GlobalPtr<u32>, rows: usize) -> Result<Slots, DeviceError> {
+    let slots = rows.next_multiple_of(WINDOW_ROWS);
+    let window_rows = scratch.array(slots, "window_rows")?;
+    let slot_begins = scratch.array(slots + 1, "slot_begins")?;
+    let (rows, slots) = (narrow(rows), narrow(slots));
+    let params = PlaceAllRowsParams { row_offsets, window_rows, slot_begins, rows, slots };
+    // SAFETY: as for `Condensed::new`.
+    unsafe { scratch.launch(Variant::PlaceAllRows, u64::from(slots) + 1, &params)? };
+    Ok(Slots { window_rows, slot_begins })
 }
 
 /// The rows in slots of windows: those with entries in the order of the plan, those without ascending.

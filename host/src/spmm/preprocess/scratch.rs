@@ -92,7 +92,7 @@ impl Scratch {
         what: &'static str,
     ) -> Result<GlobalPtr<T>, DeviceError> {
         let array = self.array::<T>(elements.len(), what)?;
-        // SAFETY: the array was made for these elements.
+        // SAFETY: the array was made for these elements, which are in a vector: not page-locked.
         unsafe { self.write(array, elements)? };
         Ok(array)
     }
@@ -100,13 +100,13 @@ impl Scratch {
     /// Writes elements from the host to an array.
     ///
     /// # Safety
-    /// It has room for them, in live memory of the device.
+    /// It has room for them, in live memory of the device; they are in memory that is not page-locked.
     pub(crate) unsafe fn write<T: Pod>(&self, to: GlobalPtr<T>, elements: &[T]) -> Result<(), DeviceError> {
         if elements.is_empty() {
             return Ok(());
         }
         // SAFETY: the caller's promise.
-        unsafe { self.machine()?.upload(to.address(), bytemuck::cast_slice(elements)) }
+        unsafe { self.machine()?.queue_upload(to.address(), bytemuck::cast_slice(elements)) }
     }
 
     /// The values of a matrix, uploaded once: every call of one scratch memory is for the same.

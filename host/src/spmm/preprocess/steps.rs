@@ -116,7 +116,6 @@ impl DeviceSteps {
         };
         let sources = ValueSources { bitmaps, step_entries, sources };
         sources.write(&scratch, Written { values, ends }, &lookup, &records)?;
-        scratch.device().synchronize()?; // so that the report's times are those of the kernels
         Ok((DeviceTiles { step_cols, records, lookup }, sources))
     }
 }

@@ -119,7 +119,8 @@ impl Shares {
         let shares = DeviceBuffer::<[u32; 4]>::alloc(device, path.shares.len() + count as usize, "shares")?;
         let steps = DeviceBuffer::alloc(device, (count * THREADS) as usize, "steps")?;
         (params.shares, params.steps) = (shares.pointer(), steps.pointer());
-        // SAFETY: as above; there is room for the shares that were counted, behind those of long rows.
+        // SAFETY: as above; there is room for the shares that were counted, behind those of long rows, which are in a
+        // vector.
         unsafe {
             scratch.write(params.shares, &path.shares)?;
             scratch.launch(Variant::ListShares, wide(a.rows), &params)?;

@@ -95,6 +95,7 @@ fn window_counts<A: Matrix>(context: &Context<'_, A>) -> WindowCounts {
     WindowCounts {
         full: (context.a.rows() - empty_rows).div_ceil(WINDOW_ROWS),
         empty: empty_rows.div_ceil(WINDOW_ROWS),
+        all_full: empty_rows == 0,
     }
 }
 
