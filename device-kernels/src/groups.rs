@@ -38,15 +38,16 @@ pub struct GroupsParams {
     pub row_offsets: GlobalPtr<u32>,
     /// Rows with entries before each.
     pub ranks: GlobalPtr<u32>,
-    /// Rows with entries.
+    /// Rows that have entries.
     pub filled_rows: GlobalPtr<u32>,
     /// First entry of each of these.
     pub filled_starts: GlobalPtr<u32>,
-    /// Rows without entries.
+    /// Rows that have no entries.
     pub empty_rows: GlobalPtr<u32>,
     /// `[which of 32 entries start a row, how many starts there are before]`.
     pub words: GlobalPtr<[u32; 2]>,
-    /// Slots of the pieces that begin in each group; rows that are cut and begin in it; such of them as a block adds up.
+    /// Slots of the pieces that begin in each group; rows that are cut and begin in it; such of them as a block adds
+    /// up.
     pub counts: GlobalPtr<u32>,
     /// Slot of the first piece of each group.
     pub slots: GlobalPtr<u32>,
@@ -56,7 +57,7 @@ pub struct GroupsParams {
     pub rows: u32,
     /// Entries of the matrix.
     pub entries: u32,
-    /// Rows with entries.
+    /// How many rows have entries.
     pub filled: u32,
     /// Entries of a group.
     pub group: u32,
@@ -89,7 +90,7 @@ impl GroupsParams {
         bits >> (entry % WORD) & 1 != 0
     }
 
-    /// Groups of entries.
+    /// How many groups of entries there are.
     #[inline(always)]
     fn groups(&self) -> u32 {
         let group = core::num::NonZeroU32::new(self.group).unwrap_or(core::num::NonZeroU32::MIN); // it is not 0

@@ -2,9 +2,9 @@
 //! [`merge_path`](crate::spmm::merge_path) takes.
 //!
 //! A share is as many successive whole rows as have the steps of a block together, and where one ends the next begins:
-//! which rows begin shares is known one after the other. So every row is asked where a share would end that began there,
-//! a search in the offsets; rows are taken in chunks, in which the shares are followed from every row that one may enter
-//! the chunk at; then a single thread goes from chunk to chunk.
+//! which rows begin shares is known one after the other. So every row is asked where a share would end that began
+//! there, a search in the offsets; rows are taken in chunks, in which the shares are followed from every row that one
+//! may enter the chunk at; then a single thread goes from chunk to chunk.
 //!
 //! ```text
 //! row_offsets --NextShares-->   next     the row behind a share from each row on

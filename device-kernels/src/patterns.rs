@@ -11,8 +11,8 @@
 //! ```
 //!
 //! The columns of windows are those that [`preprocess`](crate::preprocess) condenses. The arrays are those of the host,
-//! byte for byte: each place is a prefix sum or a rank, and what is counted are sums of integers, so that nothing depends
-//! on the order in which threads run.
+//! byte for byte: each place is a prefix sum or a rank, and what is counted are sums of integers, so that nothing
+//! depends on the order in which threads run.
 
 mod batches;
 mod classes;

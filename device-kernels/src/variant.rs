@@ -234,9 +234,9 @@ pub enum Variant {
     NextShares,
     /// [`crate::paths::ChainShares`]: where shares enter each chunk of rows.
     ChainShares,
-    /// [`crate::paths::MarkShares`]: rows that begin shares.
+    /// [`crate::paths::MarkShares`]: rows that begin shares of the path.
     MarkShares,
-    /// [`crate::paths::ListShares`]: the shares.
+    /// [`crate::paths::ListShares`]: the shares of the path.
     ListShares,
     /// [`crate::paths::FillSteps`]: the words of their threads.
     FillSteps,

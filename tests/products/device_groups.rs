@@ -17,14 +17,15 @@ fn divisions() -> Vec<SpmmOptions> {
     points.into_iter().flat_map(both).collect()
 }
 
-/// What reports say.
+/// What reports of such plans say.
 const THERE: &str = "the matrix is there";
 
 fn matrix(lengths: impl IntoIterator<Item = usize>, rng: &mut SplitMix64) -> Csr<f32> {
     Pattern::from_lengths(2000, lengths, rng).with_values(Values::Reals, rng)
 }
 
-/// Rows that end with a group or a word of starts, two in one group, and rows in so many groups that a block adds them up.
+/// Rows that end with a group or a word of starts, two in one group, and rows in so many groups that a block adds them
+/// up.
 #[test]
 fn groups_are_those_of_the_host() {
     let mut rng = SplitMix64::new(0x6209);

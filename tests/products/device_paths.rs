@@ -19,7 +19,7 @@ fn plans() -> Vec<SpmmOptions> {
     ]
 }
 
-/// What reports say.
+/// What reports of such plans say.
 const THERE: &str = "the matrix is there";
 
 fn matrix(lengths: impl IntoIterator<Item = usize>, rng: &mut SplitMix64) -> Csr<f32> {
@@ -48,7 +48,8 @@ fn shares_are_those_of_the_host() {
     report_missing_gpu("merged paths of matrices on the device", plans().len() * matrices.len());
 }
 
-/// Several chunks of rows: shares that lie across their ends, whole chunks without entries, and long rows at both sides.
+/// Several chunks of rows: shares that lie across their ends, whole chunks without entries, and long rows at both
+/// sides.
 #[test]
 fn shares_are_followed_from_chunk_to_chunk() {
     let mut rng = SplitMix64::new(0xc4a1);

@@ -27,7 +27,7 @@ pub struct BatchesParams {
     pub listed: GlobalPtr<u32>,
     /// Batches of each row, then of the rows before it.
     pub batches: GlobalPtr<u32>,
-    /// Row of each batch.
+    /// The row that each batch is of.
     pub batch_rows: GlobalPtr<u32>,
     /// Where each batch begins among the entries that are in batches, and the end.
     pub batch_begins: GlobalPtr<u32>,

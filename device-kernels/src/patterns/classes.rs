@@ -22,8 +22,8 @@ const WARPS: u32 = THREADS / WARP;
 ///
 /// # Obligations
 /// - `row_offsets` has `rows + 1` ascending elements; `rows ≤` [`MOST_ITEMS`](crate::preprocess::MOST_ITEMS);
-/// - with `b` blocks of [`CLASS_ROWS`] rows, `places` has `b·`[`CLASSES`] elements and one more; for [`PlaceClasses`] they
-///   are the exclusive sums of what [`CountClasses`] wrote;
+/// - with `b` blocks of [`CLASS_ROWS`] rows, `places` has `b·`[`CLASSES`] elements and one more; for [`PlaceClasses`]
+///   they are the exclusive sums of what [`CountClasses`] wrote;
 /// - `long_rows` has an element for each row of more than [`MOST_SHORT`] entries, of which there are `long_count`, and
 ///   `short_rows` for each other row that has entries.
 #[repr(C)]

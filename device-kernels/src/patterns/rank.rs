@@ -252,8 +252,8 @@ impl Counted {
 ///
 /// # Obligations
 /// - `entries ≤` [`MOST_ITEMS`](crate::preprocess::MOST_ITEMS); `sources`, `masks` and `ranks`: those of
-///   [`MergeColumns`](crate::preprocess::MergeColumns) and [`ListVectors`](crate::preprocess::ListVectors); `taken`: that
-///   of [`RankVectors`];
+///   [`MergeColumns`](crate::preprocess::MergeColumns) and [`ListVectors`](crate::preprocess::ListVectors); `taken`:
+///   that of [`RankVectors`];
 /// - `rest` has an element for each entry; for [`ListRest`] one more, and they are the exclusive sums of what
 ///   [`MarkRest`] wrote; then `rest_places` and `rest_cols` have as many elements as the last says.
 #[repr(C)]

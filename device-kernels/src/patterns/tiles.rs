@@ -15,7 +15,7 @@ use crate::variant::Variant;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct TileCounts {
-    /// Columns in tiles.
+    /// Columns that are in tiles.
     pub vectors: u32,
     /// Tiles of all windows.
     pub tiles: u32,
@@ -47,11 +47,12 @@ impl TileCounts {
 /// - `window_vectors`, and for [`SampleTiles`] `vectors`, `masks` and `sources`: those of
 ///   [`ListVectors`](crate::preprocess::ListVectors) and [`MergeColumns`](crate::preprocess::MergeColumns) of `windows`
 ///   windows;
-/// - `window_tiles` has an element for each window and one more; for [`SampleTiles`] they are the exclusive sums of what
-///   [`CountTiles`] wrote, of which `tiles` is the last;
+/// - `window_tiles` has an element for each window and one more; for [`SampleTiles`] they are the exclusive sums of
+///   what [`CountTiles`] wrote, of which `tiles` is the last;
 /// - unless `order` is null it, `kept` and `window_entries` are those of [`RankVectors`](super::RankVectors), the last
 ///   as its exclusive sums for [`SampleTiles`], and `places` has room for the entries of all tiles;
-/// - for [`CountTiles`] `counts` was zeroed; for [`SampleTiles`] `records` has [`TILE_RECORD_WORDS`] words for each tile.
+/// - for [`CountTiles`] `counts` was zeroed; for [`SampleTiles`] `records` has [`TILE_RECORD_WORDS`] words for each
+///   tile.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct SampleTilesParams {
@@ -77,9 +78,9 @@ pub struct SampleTilesParams {
     pub places: GlobalPtr<u32>,
     /// What all windows add up to, added to what is there.
     pub counts: GlobalPtr<TileCounts>,
-    /// Number of windows.
+    /// Number of windows with entries.
     pub windows: u32,
-    /// Number of tiles.
+    /// Number of tiles of all windows.
     pub tiles: u32,
 }
 

@@ -64,9 +64,9 @@ pub(super) struct Counts {
     pub(super) column_vectors: u64,
     /// Windows that have tiles.
     pub(super) windows: usize,
-    /// Slots of all windows.
+    /// Slots of all windows together.
     pub(super) window_rows: usize,
-    /// Entries in tiles.
+    /// Entries that are in tiles.
     pub(super) tile_entries: usize,
     /// Entries that are not in their order.
     pub(super) places: usize,

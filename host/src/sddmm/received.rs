@@ -1,5 +1,5 @@
-//! A pattern that is on the device, laid out for sampled products by kernels: what [`windrow_formats::SampledTiles`] and
-//! [`windrow_preprocess::balance::entry_batches`] make on the host. The kernels are [`windrow_kernels::patterns`].
+//! A pattern that is on the device, laid out for sampled products by kernels: what [`windrow_formats::SampledTiles`]
+//! and [`windrow_preprocess::balance::entry_batches`] make on the host. The kernels are [`windrow_kernels::patterns`].
 
 use windrow_formats::WINDOW_ROWS;
 use windrow_kernels::Variant;

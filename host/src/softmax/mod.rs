@@ -104,13 +104,14 @@ impl RowSoftmax {
     /// asked for so far. What that is asked for later comes after all reading of the matrix's arrays, which may then be
     /// written or freed.
     ///
-    /// Kernels check the matrix and divide its rows; rows of more than 512 entries, which are few, the host sorts by their
-    /// length. Of matrices without entries, or with 2³¹ rows or entries, and on the CPU, a copy is made on the host.
+    /// Kernels check the matrix and divide its rows; rows of more than 512 entries, which are few, the host sorts by
+    /// their length. Of matrices without entries, or with 2³¹ rows or entries, and on the CPU, a copy is made on the
+    /// host.
     ///
     /// # Cost
     /// On a GPU kernels that are linear in rows and entries, and one wait for a few numbers; none for a matrix that was
-    /// [checked](DeviceCsr::checked), and one or two more where a row has more than 512 entries. 8 bytes of device memory
-    /// for each row with entries; for the time of the making 6 for each entry, too.
+    /// [checked](DeviceCsr::checked), and one or two more where a row has more than 512 entries. 8 bytes of device
+    /// memory for each row with entries; for the time of the making 6 for each entry, too.
     ///
     /// # Errors
     /// - those of [`DeviceCsr::checked`] for a matrix that is not in canonical form, those of [`new`](Self::new);
@@ -148,7 +149,7 @@ impl RowSoftmax {
         Ok(Self { rows: pattern.rows(), nnz: pattern.nnz(), device: device.clone(), body })
     }
 
-    /// What [`internal::softmax_arrays`](crate::internal::softmax_arrays) returns.
+    /// The arrays that [`internal::softmax_arrays`](crate::internal::softmax_arrays) returns.
     pub(crate) fn device_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, PlanError> {
         match &self.body {
             Body::Cpu(_) => Ok(Vec::new()),

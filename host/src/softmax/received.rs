@@ -13,8 +13,8 @@ use crate::num::{narrow, wide};
 use crate::spmm::Scratch;
 
 impl GpuRows {
-    /// The rows of a pattern that was received. Waits for nothing unless a row is long: long ones, of which there are few,
-    /// the host sorts.
+    /// The rows of a pattern that was received. Waits for nothing unless a row is long: long ones, of which there are
+    /// few, the host sorts.
     pub(super) fn of_received(device: &Device, a: &Received) -> Result<Self, PlanError> {
         let filled = a.rows - a.record.empty_rows as usize;
         let blocks = a.rows.div_ceil(CLASS_ROWS as usize);
@@ -29,8 +29,8 @@ impl GpuRows {
             rows: narrow(a.rows),
             long_count: 0,
         };
-        // SAFETY: the offsets were checked; there is a number for each class of each block, whose sums may take the place
-        // of what is added up. The long rows are those before the second class.
+        // SAFETY: the offsets were checked; there is a number for each class of each block, whose sums may take the
+        // place of what is added up. The long rows are those before the second class.
         unsafe {
             scratch.launch(Variant::CountClasses, wide(a.rows), &params)?;
             scratch.scan(params.places, narrow(counts), false, params.places)?;

@@ -32,8 +32,8 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
     ///
     /// Kernels check the matrix, count what decides, and lay it out: row-split; segment groups; merged paths, of which
     /// the host cuts the rows that are too long for one block; and tiles of all rows, whose windows the host deals out.
-    /// What else is chosen or asked for (an order or a reorder, short rows, hybrids, matricised rows, the CPU) is made on
-    /// the host, of a copy of the matrix;
+    /// What else is chosen or asked for (an order or a reorder, short rows, hybrids, matricised rows, the CPU) is made
+    /// on the host, of a copy of the matrix;
     /// [`SpmmReport::preprocessing_reason`](crate::SpmmReport::preprocessing_reason) says so. What was
     /// [tuned](Self::tuned) is for matrices of the host.
     ///

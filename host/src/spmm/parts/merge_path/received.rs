@@ -59,8 +59,8 @@ struct Shares {
 }
 
 impl Shares {
-    /// The path of a matrix with rows; what the host has cut of it, the rows with more steps than a block, is the second
-    /// part of what is returned.
+    /// The path of a matrix with rows; what the host has cut of it, the rows with more steps than a block, is the
+    /// second part of what is returned.
     fn cut(
         device: &Device,
         a: &Received,

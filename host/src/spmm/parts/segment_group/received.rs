@@ -116,8 +116,8 @@ fn nonzeros(
         reserved: 0,
     };
     let count = narrow(groups);
-    // SAFETY: the offsets were checked, and there are entries, in few enough groups; the arrays have the lengths that the
-    // kernels ask for, sums may take the place of what is added up.
+    // SAFETY: the offsets were checked, and there are entries, in few enough groups; the arrays have the lengths that
+    // the kernels ask for, sums may take the place of what is added up.
     let [pieces, cut, wide_rows] = unsafe {
         scratch.launch(Variant::RowLengths, wide(rows), &of_rows)?;
         scratch.scan(lengths, params.rows, true, params.ranks)?;
