@@ -33,7 +33,7 @@ pub struct BatchesParams {
     pub batch_begins: GlobalPtr<u32>,
     /// Rows of the pattern.
     pub rows: u32,
-    /// Number of batches.
+    /// How many batches there are.
     pub count: u32,
 }
 
