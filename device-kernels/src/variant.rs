@@ -178,6 +178,10 @@ pub enum Variant {
     MergeColumns,
     /// [`crate::preprocess::ListVectors`]: column vectors of each window.
     ListVectors,
+    /// [`crate::preprocess::ListPieces`]: the pieces of windows that were dealt out.
+    ListPieces,
+    /// [`crate::preprocess::ListWorkers`]: the steps of each worker.
+    ListWorkers,
     /// [`crate::preprocess::TileSteps`]: columns and bitmaps of each step.
     TileSteps,
     /// [`crate::preprocess::DistributeVectors`]: which column vectors go to tiles.

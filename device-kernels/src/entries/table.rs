@@ -22,8 +22,8 @@ use crate::patterns::{
 };
 use crate::place_values::PlaceValues;
 use crate::preprocess::{
-    DistributeEntries, DistributeVectors, GatherValues, KeepEntries, ListVectors, MergeColumns, PlaceAllRows,
-    PlaceRows, PlaceWindows, RowLengths, TileRecords, TileSteps,
+    DistributeEntries, DistributeVectors, GatherValues, KeepEntries, ListPieces, ListVectors, ListWorkers,
+    MergeColumns, PlaceAllRows, PlaceRows, PlaceWindows, RowLengths, TileRecords, TileSteps,
 };
 use crate::row_softmax::{EightLanes, RowSoftmax, RowSoftmaxGrad, WholeBlock};
 use crate::scan;
@@ -494,6 +494,8 @@ entries! {
             preprocess_place_all_rows => PlaceAllRows,
             preprocess_merge_columns => MergeColumns,
             preprocess_list_vectors => ListVectors,
+            preprocess_list_pieces => ListPieces,
+            preprocess_list_workers => ListWorkers,
             preprocess_tile_steps => TileSteps,
             preprocess_distribute_vectors => DistributeVectors,
             preprocess_distribute_entries => DistributeEntries,

@@ -61,17 +61,23 @@ pub struct SplitWindow {
 
 /// The steps of a matrix dealt out to workers.
 ///
+/// A window that is one worker's as a whole is told by its number alone, so that what is dealt out of many windows takes
+/// few bytes; [`pieces`](Self::pieces) lists all alike.
+///
 /// Invariants:
 /// - the pieces of a window cover its steps once; a window that was not cut has no slot;
-/// - worker `i` has the pieces `worker_pieces[i] .. worker_pieces[i + 1]`, at least one;
+/// - worker `i` has the pieces `worker_pieces[i] .. worker_pieces[i + 1]` of `order`, at least one;
 /// - a shared piece has a part for each worker of one team, of at least one step, with the same slot; the workers of
 ///   a team have their parts of its shared pieces in the same order;
 /// - `split_windows` lists each window that was cut, ascending; piece `j` of it has slot `first_slot + j`
 ///   (`j < count`), and `Σ count = slots`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DealtSteps {
-    /// The pieces in the order of the stream, worker after worker.
-    pub pieces: Vec<Piece>,
+    /// The pieces in the order of the stream, worker after worker: the number of a whole window, or, with the bit
+    /// [`DIVIDED`](Self::DIVIDED), the place in `divided`.
+    pub order: Vec<u32>,
+    /// The pieces of windows that are not one worker's.
+    pub divided: Vec<Piece>,
     /// First piece of each worker, and the number of pieces; empty if there are none.
     pub worker_pieces: Vec<u32>,
     /// Windows of several pieces.
@@ -81,16 +87,34 @@ pub struct DealtSteps {
 }
 
 impl DealtSteps {
+    /// The bit of an element of `order` that is not a window. There are no more windows than steps, and fewer than 2³¹
+    /// of these.
+    pub const DIVIDED: u32 = 1 << 31;
+
+    /// The pieces in the order of the stream, worker after worker, of windows with these steps.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    ///
+    /// # Panics
+    /// If the windows are not those that were dealt out.
+    pub fn pieces(&self, window_steps: &[u32]) -> Result<Vec<Piece>, OutOfMemory> {
+        let piece = |&of: &u32| match of & Self::DIVIDED {
+            0 => Piece::whole(of, window_steps[of as usize]),
+            _ => self.divided[(of & !Self::DIVIDED) as usize],
+        };
+        try_collect(self.order.iter().map(piece), "pieces of windows")
+    }
+
     /// A worker for each window, however long: what there is without balancing.
     ///
     /// # Errors
     /// [`OutOfMemory`].
     pub fn one_each(window_steps: &[u32]) -> Result<Self, OutOfMemory> {
         let windows = narrow(window_steps.len() as u64);
-        let pieces = (0..windows).zip(window_steps).map(|(window, &end)| Piece::whole(window, end));
-        let pieces = try_collect(pieces, "pieces of windows")?;
+        let order = try_collect(0..windows, "pieces of windows")?;
         let worker_pieces = try_collect(0..windows + 1, "pieces of workers")?;
-        Ok(Self { pieces, worker_pieces, ..Self::default() })
+        Ok(Self { order, worker_pieces, ..Self::default() })
     }
 
     /// Gives all pieces of a window one slot, for sums that are accumulated in whatever order they come.
@@ -103,7 +127,7 @@ impl DealtSteps {
             shared[split.first_slot as usize..][..split.count as usize].fill(slot);
             (split.first_slot, split.count) = (slot, 1);
         }
-        for piece in self.pieces.iter_mut().filter(|piece| piece.slot != NO_SLOT) {
+        for piece in self.divided.iter_mut().filter(|piece| piece.slot != NO_SLOT) {
             piece.slot = shared[piece.slot as usize];
         }
         self.slots = self.split_windows.iter().map(|split| split.count).sum(); // one for each window now
@@ -179,12 +203,12 @@ impl DealtSteps {
 /// // Windows of 1, 40 and 3 steps for two workers who cannot share: the second window is cut after a load.
 /// let dealt = deal_steps(&[1, 40, 3], 2, 1)?;
 /// assert_eq!(dealt.split_windows, [SplitWindow { window: 1, first_slot: 0, count: 2 }]);
-/// assert_eq!(dealt.pieces[0], Piece { window: 1, begin: 0, end: 24, slot: 0, shared: false });
+/// assert_eq!(dealt.divided[0], Piece { window: 1, begin: 0, end: 24, slot: 0, shared: false });
 /// assert_eq!(dealt.workers(), 2);
 ///
 /// // A team of two has half of it each.
 /// let dealt = deal_steps(&[1, 40, 3], 2, 2)?;
-/// assert_eq!(dealt.pieces[0], Piece { window: 1, begin: 0, end: 20, slot: NO_SLOT, shared: true });
+/// assert_eq!(dealt.divided[0], Piece { window: 1, begin: 0, end: 20, slot: NO_SLOT, shared: true });
 /// assert!(dealt.split_windows.is_empty());
 /// # Ok::<(), windrow_formats::OutOfMemory>(())
 /// ```
@@ -206,16 +230,16 @@ pub fn deal_steps(window_steps: &[u32], workers: u32, team: u32) -> Result<Dealt
     };
     // Where no window is much longer than a load, list scheduling alone is nearly even.
     if longest <= load.saturating_add(SHARE_STEPS) {
-        return all_whole()?.finish(window_steps);
+        return all_whole()?.finish();
     }
     let mut divided = Deal::new(workers, team)?;
     divided.divide(window_steps, load)?;
     // Whoever has the longest window whole has no less to do.
     if u64::from(longest) + FLUSH_STEPS > divided.cost() {
-        return divided.finish(window_steps);
+        return divided.finish();
     }
     let whole = all_whole()?;
-    if whole.cost() <= divided.cost() { whole.finish(window_steps) } else { divided.finish(window_steps) }
+    if whole.cost() <= divided.cost() { whole.finish() } else { divided.finish() }
 }
 
 /// Pieces on their way to workers.
@@ -446,7 +470,7 @@ impl Deal {
 
     /// The pieces, worker after worker, in the order in which they were dealt. A worker without any is left out: it
     /// follows all teams that share, for these are chosen from the first.
-    fn finish(self, window_steps: &[u32]) -> Result<DealtSteps, OutOfMemory> {
+    fn finish(self) -> Result<DealtSteps, OutOfMemory> {
         let Self { mut dealt, owned, whole, loads, .. } = self;
         let mut counts = try_zeroed::<u32>(loads.len(), "pieces of workers")?;
         let workers =
@@ -463,15 +487,14 @@ impl Deal {
                 dealt.worker_pieces.push(end);
             }
         }
-        dealt.pieces = try_filled(owned.len() + whole.len(), Piece::whole(0, 0), "pieces of windows")?;
-        let whole = whole.into_iter();
-        let whole =
-            whole.map(|(window, worker)| (Piece::whole(window, window_steps[window as usize]), worker));
-        for (piece, worker) in owned.into_iter().chain(whole) {
+        dealt.order = try_filled(owned.len() + whole.len(), 0, "pieces of windows")?;
+        let divided = owned.iter().zip(DealtSteps::DIVIDED..).map(|(&(_, worker), place)| (place, worker));
+        for (piece, worker) in divided.chain(whole) {
             let at = &mut next[worker as usize];
-            dealt.pieces[*at] = piece;
+            dealt.order[*at] = piece;
             *at += 1;
         }
+        dealt.divided = try_collect(owned.into_iter().map(|(piece, _)| piece), "pieces of windows")?;
         Ok(dealt)
     }
 }

@@ -7,10 +7,11 @@ use windrow_formats::memory::try_collect;
 use windrow_formats::{NO_ROW, Permutation};
 use windrow_kernels::Variant;
 use windrow_kernels::preprocess::{
-    ListVectorsParams, MergeColumnsParams, PlaceAllRowsParams, PlaceRowsParams, RowLengthsParams,
-    TileStepsParams,
+    ListPiecesParams, ListVectorsParams, ListWorkersParams, MergeColumnsParams, PlaceAllRowsParams,
+    PlaceRowsParams, RowLengthsParams, TileStepsParams,
 };
 use windrow_kernels::tile_stream::piece_word;
+use windrow_preprocess::balance::DealtSteps;
 use windrow_simt::GlobalPtr;
 
 use super::scratch::Scratch;
@@ -197,6 +198,44 @@ impl Condensed {
         Ok(vectors)
     }
 
+    /// The pieces of windows that were dealt out, and what steps they have.
+    fn lay_out_pieces(&self, dealt: &DealtSteps) -> Result<Stream, DeviceError> {
+        let scratch = &self.scratch;
+        let divided = dealt.divided.iter().map(|piece| {
+            let word = piece_word(piece.slot, piece.shared);
+            [piece.window, piece.begin, word, piece.end]
+        });
+        let divided = try_collect(divided, "pieces of windows that are divided")?;
+        let (count, workers) = (dealt.order.len(), dealt.workers());
+        let of_pieces = ListPiecesParams {
+            order: scratch.array_from(&dealt.order, "order of pieces")?,
+            divided: scratch.array_from(&divided, "pieces of windows that are divided")?,
+            window_vectors: self.window_vectors,
+            pieces: scratch.array(count, "pieces")?,
+            lengths: scratch.array(count, "steps of pieces")?,
+            count: narrow(count),
+            reserved: 0,
+        };
+        let piece_steps = scratch.array(count + 1, "piece_steps")?;
+        let list = DeviceBuffer::<[u32; 2]>::alloc(scratch.device(), workers, "workers")?;
+        let of_workers = ListWorkersParams {
+            worker_pieces: scratch.array_from(&dealt.worker_pieces, "pieces of workers")?,
+            piece_steps,
+            workers: list.pointer(),
+            count: narrow(workers),
+            reserved: 0,
+        };
+        // SAFETY: the pieces are those of the windows that were condensed, as `deal_steps` lists them, each of a piece
+        // and at least one; arrays have the lengths that the kernels ask for.
+        unsafe {
+            scratch.launch(Variant::ListPieces, wide(count), &of_pieces)?;
+            scratch.scan(of_pieces.lengths, of_pieces.count, false, piece_steps)?;
+            scratch.launch(Variant::ListWorkers, wide(workers), &of_workers)?;
+        }
+        let (pieces, piece_count) = (of_pieces.pieces, of_pieces.count);
+        Ok(Stream { pieces, piece_steps, piece_count, workers: list })
+    }
+
     /// Writes the steps of the windows as they were dealt out.
     pub(crate) fn into_steps(
         self,
@@ -220,12 +259,10 @@ impl Condensed {
             Form::Dense => GlobalPtr::NULL,
             Form::Packed => scratch.array(steps, "chunks of steps")?,
         };
-        let pieces = (stream.dealt().pieces.iter())
-            .map(|piece| [piece.window, piece.begin, piece_word(piece.slot, piece.shared), 0]);
-        let pieces = try_collect(pieces, "pieces")?;
+        let Stream { pieces, piece_steps, piece_count, workers } = self.lay_out_pieces(stream.dealt())?;
         let of_steps = TileStepsParams {
-            pieces: scratch.array_from(&pieces, "pieces")?,
-            piece_steps: scratch.array_from(stream.piece_steps(), "piece_steps")?,
+            pieces,
+            piece_steps,
             window_vectors: self.window_vectors,
             vectors: self.list_vectors()?,
             masks: self.masks,
@@ -234,7 +271,7 @@ impl Condensed {
             step_entries: step_entries.pointer(),
             step_chunks,
             steps: narrow(steps),
-            piece_count: narrow(pieces.len()),
+            piece_count,
             value_bytes,
             reserved: 0,
         };
@@ -250,6 +287,7 @@ impl Condensed {
             }
         }
         Ok(DeviceSteps {
+            workers,
             step_cols,
             bitmaps,
             record_starts,
@@ -265,6 +303,17 @@ impl Condensed {
             scratch,
         })
     }
+}
+
+/// Windows as a stream, in device memory.
+struct Stream {
+    /// `[window, first step of it, piece word, 0]` of each piece.
+    pieces: GlobalPtr<[u32; 4]>,
+    /// First step of each in the stream, and the number of steps.
+    piece_steps: GlobalPtr<u32>,
+    piece_count: u32,
+    /// `[begin, end]` of each worker's steps.
+    workers: DeviceBuffer<[u32; 2]>,
 }
 
 /// The slots of windows.

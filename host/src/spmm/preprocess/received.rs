@@ -156,6 +156,9 @@ impl DeviceSegments {
 impl CutAt {
     /// Whether the pieces of each row that is cut have places without being counted.
     pub(in crate::spmm) fn can_be_spread(self) -> bool {
-        !self.shared && self.piece > 0 && self.limit >= self.piece.saturating_add(self.piece / 2)
+        // Beyond a third of 2³² entries no piece is cut off: there are fewer than 2³¹ entries.
+        !self.shared
+            && (1..=u32::MAX / 3).contains(&self.piece)
+            && self.limit >= self.piece.saturating_add(self.piece / 2)
     }
 }
