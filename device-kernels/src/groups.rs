@@ -5,7 +5,7 @@
 //! row_offsets --RowLengths, scan, ListRows-->  rows with entries and their starts, rows without
 //! starts      --StartWords-->                  for each 32 entries which of them start a row, and starts before
 //! words       --CountPieces, scan-->           pieces and rows that are cut in the groups before each
-//! words       --ListPieces-->                  slots of the groups, and rows that are cut
+//! words       --ListGroupPieces-->                  slots of the groups, and rows that are cut
 //! ```
 
 use bytemuck::{Pod, Zeroable};
@@ -29,7 +29,7 @@ pub const WORD: u32 = 32;
 ///   `filled` elements, `ranks[rows]`, and `empty_rows` the other rows;
 /// - `words` has an element for each [`WORD`] entries or fewer, and one more;
 /// - `0 < group < 2³¹`; for `g = ⌈entries / group⌉ < 2³⁰` groups, `slots` has `g` elements, and `counts` `3·g + 1`; for
-///   [`ListPieces`] they are the exclusive sums of what [`CountPieces`] wrote, and `split_rows` has as many as elements
+///   [`ListGroupPieces`] they are the exclusive sums of what [`CountPieces`] wrote, and `split_rows` has as many as elements
 ///   `g` and `2·g` of it differ by.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
@@ -244,12 +244,12 @@ impl Kernel for CountPieces {
 }
 
 /// The slot of each group's first piece, and the rows that are cut: a thread for each group.
-pub struct ListPieces;
+pub struct ListGroupPieces;
 
-impl Kernel for ListPieces {
+impl Kernel for ListGroupPieces {
     type Params = GroupsParams;
     const FILE: &'static str = "groups";
-    const VARIANT: Variant = Variant::ListPieces;
+    const VARIANT: Variant = Variant::ListGroupPieces;
     const BLOCK_THREADS: u32 = THREADS;
     const UNITS_PER_BLOCK: u32 = THREADS;
 

@@ -250,8 +250,8 @@ pub enum Variant {
     StartWords,
     /// [`crate::groups::CountPieces`]: pieces of rows in each group of entries.
     CountPieces,
-    /// [`crate::groups::ListPieces`]: their slots, and the rows that are cut.
-    ListPieces,
+    /// [`crate::groups::ListGroupPieces`]: their slots, and the rows that are cut.
+    ListGroupPieces,
     /// [`crate::check`]: compares an SpMM with its reference.
     Check {
         /// Type of `A`'s values and of `B`.

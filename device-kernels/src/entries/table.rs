@@ -9,7 +9,7 @@ use crate::check::Check;
 use crate::csr::{CountCuts, CutRows, MarkColumns, ReadCsr, SpreadRows, SumCuts};
 use crate::element::{Bf16, F16, F32, F64, Scalars, Tf32, Vectors};
 use crate::gather_probe::GatherProbe;
-use crate::groups::{CountPieces, ListPieces, ListRows, StartWords};
+use crate::groups::{CountPieces, ListGroupPieces, ListRows, StartWords};
 use crate::kernel::{Entry, Family, Kernel};
 use crate::nm::{
     self, Bits16, Block, ByColumn, ByLane, ByWarp, NmCombine, NmCudaCores, NmStage, NmTensorCores, Single,
@@ -535,7 +535,7 @@ entries! {
             groups_list_rows => ListRows,
             groups_start_words => StartWords,
             groups_count_pieces => CountPieces,
-            groups_list_pieces => ListPieces,
+            groups_list_pieces => ListGroupPieces,
         }
         preprocess_softmax {
             patterns_count_classes => CountClasses,

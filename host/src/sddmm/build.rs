@@ -103,8 +103,7 @@ impl<V: Value> SddmmBuilder<'_, Csr<V>> {
     pub fn build(&self, device: &Device) -> Result<SddmmPlan, SddmmError> {
         self.check_options()?;
         let a = self.a;
-        let shape = (a.rows(), a.cols(), a.nnz());
-        let mut report = self.blank_report(device, shape);
+        let mut report = self.blank_report(device, (a.rows(), a.cols(), a.nnz()));
         let mut clock = StageClock::start();
         let Some(machine) = device.machine() else {
             report.algorithm = SddmmAlgorithm::Entries;
@@ -117,7 +116,7 @@ impl<V: Value> SddmmBuilder<'_, Csr<V>> {
                 BySum::new(HostSddmm::<Sum<E>>::new(a, precision, form)?)
             });
             clock.end("copy");
-            return Ok(self.plan(device, shape, Body::Cpu(body), report, clock));
+            return Ok(self.plan(device, Body::Cpu(body), report, clock));
         };
         self.decide(wide(a.nnz()), &mut report)?;
         let parts = self.lay_out(device, &report)?;
@@ -125,7 +124,7 @@ impl<V: Value> SddmmBuilder<'_, Csr<V>> {
         self.note(counts, &mut report)?;
         clock.end("layout");
         let uploaded = self.upload(device, &parts)?;
-        self.finish(device, machine, shape, (counts, uploaded), report, clock)
+        self.finish((device, machine), (counts, uploaded), report, clock)
     }
 
     /// Divides the entries between the paths.
@@ -279,16 +278,14 @@ impl<A> SddmmBuilder<'_, A> {
     /// The plan of arrays that are on the device.
     pub(super) fn finish(
         &self,
-        device: &Device,
-        machine: &dyn Machine,
-        shape: (usize, usize, usize),
+        (device, machine): (&Device, &dyn Machine),
         (counts, Uploaded { tiles, entries, groups, places, scale }): (Counts, Uploaded),
         mut report: SddmmReport,
         mut clock: StageClock,
     ) -> Result<SddmmPlan, SddmmError> {
         let mut plan = GpuSddmm {
             device: device.clone(),
-            nnz: shape.2,
+            nnz: report.nnz,
             stages: PerStream::new(None),
             staged: AtomicU64::new(0),
             memory_limit: self.options.memory_limit,
@@ -310,19 +307,12 @@ impl<A> SddmmBuilder<'_, A> {
         }
         report.entries = plan.names(wide(self.options.inner));
         clock.end("upload");
-        Ok(self.plan(device, shape, Body::Gpu(Box::new(plan)), report, clock))
+        Ok(self.plan(device, Body::Gpu(Box::new(plan)), report, clock))
     }
 
-    fn plan(
-        &self,
-        device: &Device,
-        (rows, cols, nnz): (usize, usize, usize),
-        body: Body,
-        mut report: SddmmReport,
-        clock: StageClock,
-    ) -> SddmmPlan {
+    fn plan(&self, device: &Device, body: Body, mut report: SddmmReport, clock: StageClock) -> SddmmPlan {
         report.stages = clock.stages;
-        let SddmmOptions { precision, form, .. } = self.options;
+        let SddmmReport { rows, cols, nnz, precision, form, .. } = report;
         SddmmPlan { rows, cols, nnz, precision, form, device: device.clone(), body, report }
     }
 

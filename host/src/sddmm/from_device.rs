@@ -52,8 +52,7 @@ impl<V: Value> SddmmBuilder<'_, DeviceCsr<'_, V>> {
             return self.build_of_copy(on, why);
         }
         let mut clock = StageClock::start();
-        let shape = (a.rows(), a.cols(), a.nnz());
-        let mut report = self.blank_report(device, shape);
+        let mut report = self.blank_report(device, (a.rows(), a.cols(), a.nnz()));
         self.decide(wide(a.nnz()), &mut report)?;
         let (precision, pattern) = match self.values() {
             Some(precision) => (precision, false),
@@ -67,7 +66,7 @@ impl<V: Value> SddmmBuilder<'_, DeviceCsr<'_, V>> {
         clock.end("layout");
         report.preprocessing = Preprocessing::Gpu;
         report.preprocessing_reason = "the matrix is there".to_owned();
-        self.finish(device, machine, shape, made, report, clock)
+        self.finish((device, machine), made, report, clock)
     }
 
     /// What values are rounded to, if the products are multiplied by them: the type of the sums.

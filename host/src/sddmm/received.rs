@@ -17,6 +17,7 @@ use crate::csr::Received;
 use crate::device::{Device, DeviceBuffer};
 use crate::error::{DeviceError, SddmmError};
 use crate::num::{index, narrow, wide};
+use crate::options::Precision;
 use crate::spmm::{Condensed, Scratch, WindowCounts};
 
 /// Scratch memory for each entry: masks, ranks, and a vector for each.
@@ -74,10 +75,7 @@ pub(super) fn lay_out<A>(
                 uploaded.places = Some(DeviceBuffer::alloc(device, counts.places, "places")?);
             }
             windows.write(&a, &uploaded)?;
-            if let Some((rows, begins, col_indices)) = windows.list_rest(device, uploaded.places.as_ref())? {
-                let kernels = EntriesPart::kernels(precision)?;
-                uploaded.entries = Some(EntriesPart { rows, begins, col_indices, kernels });
-            }
+            uploaded.entries = windows.list_rest(device, precision, uploaded.places.as_ref())?;
             counts
         }
     };
@@ -225,8 +223,9 @@ impl Windows {
     fn list_rest(
         &self,
         device: &Device,
+        precision: Precision,
         places: Option<&DeviceBuffer<u32>>,
-    ) -> Result<Option<(DeviceBuffer<u32>, DeviceBuffer<u32>, DeviceBuffer<u32>)>, DeviceError> {
+    ) -> Result<Option<EntriesPart>, DeviceError> {
         let (Some((params, batches)), Some(places)) = (&self.rest, places) else { return Ok(None) };
         if self.counts.columns == 0 {
             return Ok(None);
@@ -239,7 +238,8 @@ impl Windows {
         // SAFETY: the sums are those of `mark_rest`; behind the places of the tiles' entries there is room for those of
         // all others.
         unsafe { scratch.launch(Variant::ListRest, u64::from(params.entries), &params)? };
-        Ok(Some((rows, begins, col_indices)))
+        let kernels = EntriesPart::kernels(precision)?;
+        Ok(Some(EntriesPart { rows, begins, col_indices, kernels }))
     }
 }
 

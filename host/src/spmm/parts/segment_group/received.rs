@@ -134,7 +134,7 @@ fn nonzeros(
     let list = DeviceBuffer::<[u32; 4]>::alloc(device, cut as usize, "split_rows")?;
     params.split_rows = list.pointer();
     // SAFETY: as above; there is room for the rows that were counted.
-    unsafe { scratch.launch(Variant::ListPieces, wide(groups), &params)? };
+    unsafe { scratch.launch(Variant::ListGroupPieces, wide(groups), &params)? };
     let on_device = (cut > 0).then_some(CutList { rows: list, wide: wide_rows });
     let cut = CutRows { on_device, slot_rows: u64::from(pieces), ..CutRows::default() };
     Ok((Work::Nonzeros { starts, rows: kept, slots, empty_rows }, cut))
