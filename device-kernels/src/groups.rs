@@ -29,8 +29,8 @@ pub const WORD: u32 = 32;
 ///   `filled` elements, `ranks[rows]`, and `empty_rows` the other rows;
 /// - `words` has an element for each [`WORD`] entries or fewer, and one more;
 /// - `0 < group < 2³¹`; for `g = ⌈entries / group⌉ < 2³⁰` groups, `slots` has `g` elements, and `counts` `3·g + 1`; for
-///   [`ListGroupPieces`] they are the exclusive sums of what [`CountPieces`] wrote, and `split_rows` has as many as elements
-///   `g` and `2·g` of it differ by.
+///   [`ListGroupPieces`] they are the exclusive sums of what [`CountPieces`] wrote, and `split_rows` has as many as
+///   elements `g` and `2·g` of it differ by.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct GroupsParams {
