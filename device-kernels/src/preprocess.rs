@@ -60,7 +60,7 @@ pub const MOST_ITEMS: u32 = 1 << 31;
 
 /// The thread's number in the grid.
 #[inline(always)]
-fn item<S: Simt>(s: &S) -> u32 {
+pub(crate) fn item<S: Simt>(s: &S) -> u32 {
     s.block_idx() * THREADS + s.thread_idx()
 }
 
@@ -69,7 +69,7 @@ fn item<S: Simt>(s: &S) -> u32 {
 /// # Safety
 /// `begins` has `count > 0` elements that nothing writes in this launch.
 #[inline(always)]
-unsafe fn part_of<S: Simt>(s: &S, begins: GlobalPtr<u32>, count: u32, x: u32) -> u32 {
+pub(crate) unsafe fn part_of<S: Simt>(s: &S, begins: GlobalPtr<u32>, count: u32, x: u32) -> u32 {
     let (mut low, mut high) = (0, count);
     while high - low > 1 {
         let middle = low + (high - low) / 2;

@@ -8,9 +8,9 @@ use crate::training::{
     normalize_rows_backward_on, normalize_rows_on, relu_backward_on, relu_on,
 };
 use crate::{
-    ActivationLayout, Coo3, DenseRef, Device, DeviceBuffer, DeviceError, DeviceMatrix, EmulatorSchedule,
-    Epilogue, Error, Mttkrp, NmPattern, NmSpmm, Precision, RowSoftmax, Sddmm, SddmmForm, SddmmPlan, Spmm,
-    SpmmPlan, Stream, f16, prune_magnitude,
+    ActivationLayout, Algorithm, Coo3, DenseRef, Device, DeviceBuffer, DeviceCsr, DeviceError, DeviceMatrix,
+    EmulatorSchedule, Epilogue, Error, Mttkrp, NmPattern, NmSpmm, Precision, RowSoftmax, Sddmm,
+    SddmmAlgorithm, SddmmForm, SddmmPlan, Spmm, SpmmPlan, Stream, f16, prune_magnitude,
 };
 
 /// Nodes of the graph, and features of each.
@@ -447,4 +447,33 @@ fn launches_of_a_captured_step_with_a_learned_factor_have_the_bits_of_steps() {
         assert!(captured.bits() == eager.bits(), "{schedule:?}");
         assert_ne!(captured.betas[0].download().unwrap()[1], beta, "it is learned");
     }
+}
+
+#[test]
+fn plans_of_matrices_on_the_device_are_not_made_in_a_capture() {
+    let device = Device::emulator(EmulatorSchedule::InOrder);
+    let a = DeviceCsr::from_host(&device, &Csr::<f32>::identity(40).unwrap()).unwrap();
+    let stream = Stream::new(&device).unwrap();
+    let queue = stream.queue().unwrap();
+    let spmm = [Algorithm::RowSplit, Algorithm::SegmentGroup, Algorithm::MergePath, Algorithm::ShortRows];
+    let spmm = spmm.map(|algorithm| Spmm::builder(&a).algorithm(algorithm));
+    let sddmm =
+        [SddmmAlgorithm::Entries, SddmmAlgorithm::Groups, SddmmAlgorithm::Tiles, SddmmAlgorithm::Hybrid];
+    let sddmm = sddmm.map(|algorithm| Sddmm::builder(&a).precision(Precision::F16).algorithm(algorithm));
+    let refused = "reading a matrix";
+    queue.begin_capture();
+    for builder in &spmm {
+        assert_captured(builder.build_on(&stream), refused);
+    }
+    for builder in &sddmm {
+        assert_captured(builder.build_on(&stream), refused);
+    }
+    assert_captured(RowSoftmax::new_on(&a, &stream), refused);
+    let graph = queue.end_capture();
+    graph().unwrap();
+    // What was recorded would have been refused with the stream's next work.
+    for builder in &sddmm {
+        assert_eq!(builder.build_on(&stream).unwrap().nnz(), 40);
+    }
+    stream.synchronize().unwrap();
 }

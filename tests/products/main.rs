@@ -6,7 +6,11 @@ mod beyond_u32;
 mod common;
 mod device_csr;
 mod device_faults;
+mod device_groups;
 mod device_lost;
+mod device_paths;
+mod device_sddmm;
+mod device_softmax;
 mod device_transpose;
 mod double_precision;
 #[path = "../../host/examples/common/mod.rs"]

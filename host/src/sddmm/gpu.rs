@@ -21,6 +21,7 @@ use crate::plan::{
     ArraySize, Index, Lane, Launcher, OfStream, On, PREPARE, PerStream, Rounding, Target, WorkspaceMemory,
     copy_on_device, occupancy, placing_entry, start,
 };
+use crate::spmm::read_array;
 
 /// Bytes of a row that the lanes of a warp read at a time, for one chunk.
 const CHUNK_BYTES: u32 = 64;
@@ -400,6 +401,31 @@ impl GpuSddmm {
     /// Whether Tensor Cores take part, whose rounding is not that of a fused multiply-add.
     pub(super) fn uses_tiles(&self) -> bool {
         self.tiles.is_some()
+    }
+
+    /// Name and content of each array, read back.
+    pub(super) fn read_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, DeviceError> {
+        let mut arrays = Vec::new();
+        if let Some(part) = &self.tiles {
+            arrays.push(read_array("tiles", &part.records)?);
+            arrays.push(read_array("window_rows", &part.window_rows)?);
+        }
+        if let Some(part) = &self.entries {
+            arrays.push(read_array("batch_rows", &part.rows)?);
+            arrays.push(read_array("batch_begins", &part.begins)?);
+            arrays.push(read_array("col_indices", &part.col_indices)?);
+        }
+        if let Some(part) = &self.groups {
+            arrays.push(read_array("entry_rows", &part.rows)?);
+            arrays.push(read_array("col_indices", &part.col_indices)?);
+        }
+        if let Some(places) = &self.places {
+            arrays.push(read_array("places", places)?);
+        }
+        if let Some(scale) = &self.scale {
+            arrays.push(read_array("values", scale)?);
+        }
+        Ok(arrays)
     }
 
     /// New values to scale with, in CSR order and in the type of the sums.

@@ -373,6 +373,14 @@ impl SddmmPlan {
         self.nnz
     }
 
+    /// The arrays that [`internal::sampled_arrays`](crate::internal::sampled_arrays) returns.
+    pub(crate) fn device_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, SddmmError> {
+        match &self.body {
+            Body::Cpu(_) => Ok(Vec::new()),
+            Body::Gpu(plan) => Ok(plan.read_arrays()?),
+        }
+    }
+
     fn check_shapes(&self, x: (usize, usize), y: (usize, usize)) -> Result<(), SddmmError> {
         check_shape("X", x, (self.rows, x.1))?;
         Ok(check_shape("Y", y, (self.cols, x.1))?)

@@ -2,12 +2,15 @@
 
 mod gpu;
 mod host;
+mod received;
 
 use std::fmt;
 
+use crate::csr::{DeviceCsr, Wanted};
 use crate::device::{Device, DeviceBuffer, Stream};
 use crate::error::PlanError;
 use crate::num::wide;
+use crate::options::Precision;
 use crate::plan::{On, Scale, check_count, check_device};
 use crate::view::{DeviceSlice, DeviceSliceMut};
 use gpu::GpuRows;
@@ -95,6 +98,63 @@ impl RowSoftmax {
             }
         };
         Ok(Self { rows: pattern.rows(), nnz: pattern.nnz(), device: device.clone(), body })
+    }
+
+    /// For results with the pattern of a matrix that is on a device, made in the order of a stream: after what that was
+    /// asked for so far. What that is asked for later comes after all reading of the matrix's arrays, which may then be
+    /// written or freed.
+    ///
+    /// Kernels check the matrix and divide its rows; rows of more than 512 entries, which are few, the host sorts by
+    /// their length. Of matrices without entries, or with 2³¹ rows or entries, and on the CPU, a copy is made on the
+    /// host.
+    ///
+    /// # Cost
+    /// On a GPU kernels that are linear in rows and entries, and one wait for a few numbers; none for a matrix that was
+    /// [checked](DeviceCsr::checked), and one or two more where a row has more than 512 entries. 8 bytes of device
+    /// memory for each row with entries; for the time of the making 6 for each entry, too.
+    ///
+    /// # Errors
+    /// - those of [`DeviceCsr::checked`] for a matrix that is not in canonical form, those of [`new`](Self::new);
+    /// - [`PlanError::WrongDevice`] for a stream of another device,
+    ///   [`DeviceError::Captured`](crate::DeviceError::Captured) for one that is captured into a graph.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, Device, DeviceBuffer, DeviceCsr, RowSoftmax};
+    ///
+    /// let (device, a) = (Device::best()?, Csr::from_dense(2, 2, &[1.0f32, 1.0, 0.0, 1.0])?);
+    /// let on_device = DeviceCsr::from_host(&device, &a)?;
+    /// let softmax = RowSoftmax::new_on(&on_device, &device.stream())?;
+    /// let mut scores = DeviceBuffer::from_slice(&device, &[3.0f32, 3.0, -7.0])?;
+    /// softmax.forward_in_place(1.0, &mut scores)?;
+    /// assert_eq!(scores.to_vec()?, [0.5, 0.5, 1.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn new_on<V: Value>(pattern: &DeviceCsr<'_, V>, on: &Stream) -> Result<Self, PlanError> {
+        let device = pattern.device();
+        check_device("the stream", on.device(), device)?;
+        if device.machine().is_none() || pattern.nnz() == 0 || pattern.pattern_cannot_be_received().is_some()
+        {
+            return Self::new(&pattern.to_host(on)?, device);
+        }
+        let wanted = Wanted {
+            precision: Precision::F16, // of values that nobody reads, the shortest
+            pattern: true,
+            unpadded: true,
+            columns: false,
+            exceptions: false,
+        };
+        let received = pattern.receive(&On::of(on, device, false)?, wanted)?;
+        let body = Body::Gpu(GpuRows::of_received(device, &received)?);
+        Ok(Self { rows: pattern.rows(), nnz: pattern.nnz(), device: device.clone(), body })
+    }
+
+    /// The arrays that [`internal::softmax_arrays`](crate::internal::softmax_arrays) returns.
+    pub(crate) fn device_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, PlanError> {
+        match &self.body {
+            Body::Cpu(_) => Ok(Vec::new()),
+            Body::Gpu(rows) => Ok(rows.read_arrays()?),
+        }
     }
 
     /// `out ← softmax(scale·scores)` over rows; `scale` is `1/√d` for the usual attention over `d` features.
