@@ -26,6 +26,7 @@
 //! | [`paths`] | the path of a matrix that is on the GPU, cut into shares | CUDA cores |
 //! | [`patterns`] | plans of sampled products and of softmax, from a pattern that is on the GPU | CUDA cores |
 //! | [`scan`] | prefix sums of an array | CUDA cores |
+//! | [`sort`] | stable sort of keys by their bits | CUDA cores |
 //! | [`check`] | compares a product with an f64 reference, entry by entry | CUDA cores |
 //! | [`gather_probe`] | measures how fast rows of a table can be gathered | memory |
 //!
@@ -58,6 +59,7 @@ pub mod reduce;
 pub mod row_softmax;
 pub mod scan;
 pub mod sddmm;
+pub mod sort;
 pub mod spmm;
 pub mod training;
 mod unroll;

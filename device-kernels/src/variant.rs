@@ -178,8 +178,8 @@ pub enum Variant {
     MergeColumns,
     /// [`crate::preprocess::ListVectors`]: column vectors of each window.
     ListVectors,
-    /// [`crate::preprocess::ListPieces`]: the pieces of windows that were dealt out.
-    ListPieces,
+    /// [`crate::preprocess::ListStreamPieces`]: the pieces of windows that were dealt out.
+    ListStreamPieces,
     /// [`crate::preprocess::ListWorkers`]: the steps of each worker.
     ListWorkers,
     /// [`crate::preprocess::TileSteps`]: columns and bitmaps of each step.
@@ -252,6 +252,20 @@ pub enum Variant {
     CountPieces,
     /// [`crate::groups::ListGroupPieces`]: their slots, and the rows that are cut.
     ListGroupPieces,
+    /// [`crate::csr::ExpandRows`]: the row of each entry.
+    ExpandRows,
+    /// [`crate::csr::TransposeEntries`]: entries in the order of columns.
+    TransposeEntries,
+    /// [`crate::csr::MarkDistinct`]: the first entry of each place.
+    MarkDistinct,
+    /// [`crate::csr::SumEntries`]: the entries of each place added up.
+    SumEntries,
+    /// [`crate::sort::SortCount`]: keys of each block by their digit.
+    SortCount,
+    /// [`crate::sort::SortScan`]: those of the blocks before each.
+    SortScan,
+    /// [`crate::sort::SortScatter`]: keys in the order of a digit.
+    SortScatter,
     /// [`crate::check`]: compares an SpMM with its reference.
     Check {
         /// Type of `A`'s values and of `B`.

@@ -11,6 +11,7 @@ mod device_lost;
 mod device_paths;
 mod device_sddmm;
 mod device_softmax;
+mod device_transpose;
 mod double_precision;
 #[path = "../../host/examples/common/mod.rs"]
 mod example;
@@ -40,6 +41,7 @@ mod stream_subjects;
 mod streams;
 mod streams_families;
 mod streams_gpu;
+mod streams_stress;
 mod streams_training;
 mod subjects;
 mod tensor_products;

@@ -6,7 +6,10 @@ use super::run_bytes;
 use crate::arch::Arch;
 use crate::atomic_entries::AtomicEntries;
 use crate::check::Check;
-use crate::csr::{CountCuts, CutRows, MarkColumns, ReadCsr, SpreadRows, SumCuts};
+use crate::csr::{
+    CountCuts, CutRows, ExpandRows, MarkColumns, MarkDistinct, ReadCsr, SpreadRows, SumCuts, SumEntries,
+    TransposeEntries,
+};
 use crate::element::{Bf16, F16, F32, F64, Scalars, Tf32, Vectors};
 use crate::gather_probe::GatherProbe;
 use crate::groups::{CountPieces, ListGroupPieces, ListRows, StartWords};
@@ -22,12 +25,13 @@ use crate::patterns::{
 };
 use crate::place_values::PlaceValues;
 use crate::preprocess::{
-    DistributeEntries, DistributeVectors, GatherValues, KeepEntries, ListPieces, ListVectors, ListWorkers,
-    MergeColumns, PlaceAllRows, PlaceRows, PlaceWindows, RowLengths, TileRecords, TileSteps,
+    DistributeEntries, DistributeVectors, GatherValues, KeepEntries, ListStreamPieces, ListVectors,
+    ListWorkers, MergeColumns, PlaceAllRows, PlaceRows, PlaceWindows, RowLengths, TileRecords, TileSteps,
 };
 use crate::row_softmax::{EightLanes, RowSoftmax, RowSoftmaxGrad, WholeBlock};
 use crate::scan;
 use crate::sddmm::{Scan, SddmmEntries, SddmmGroups, SddmmTiles};
+use crate::sort::{SortCount, SortScan, SortScatter};
 use crate::spmm::combine::Combine;
 use crate::spmm::matricized_rows::{ColumnMajor, MatricizedRows, RowMajor, RowMajorElements};
 use crate::spmm::merge_path::MergePath;
@@ -494,7 +498,7 @@ entries! {
             preprocess_place_all_rows => PlaceAllRows,
             preprocess_merge_columns => MergeColumns,
             preprocess_list_vectors => ListVectors,
-            preprocess_list_pieces => ListPieces,
+            preprocess_list_pieces => ListStreamPieces,
             preprocess_list_workers => ListWorkers,
             preprocess_tile_steps => TileSteps,
             preprocess_distribute_vectors => DistributeVectors,
@@ -540,6 +544,17 @@ entries! {
         preprocess_softmax {
             patterns_count_classes => CountClasses,
             patterns_place_classes => PlaceClasses,
+        }
+        preprocess_transpose {
+            csr_expand_rows => ExpandRows,
+            csr_transpose_entries => TransposeEntries,
+            csr_mark_distinct => MarkDistinct,
+            csr_sum_entries => SumEntries,
+        }
+        preprocess_sort {
+            sort_count => SortCount,
+            sort_scan => SortScan,
+            sort_scatter => SortScatter,
         }
     }
     Check {

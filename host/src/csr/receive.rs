@@ -62,7 +62,7 @@ impl Received {
 }
 
 /// Where what was read is written.
-struct Outputs {
+pub(super) struct Outputs {
     row_offsets: DeviceBuffer<u32>,
     col_indices: DeviceBuffer<u32>,
     values: DeviceBuffer<u8>,
@@ -129,7 +129,7 @@ impl<V: Value> DeviceCsr<'_, V> {
     }
 
     /// Starts the kernel, which leaves a record.
-    fn launch(
+    pub(super) fn launch(
         &self,
         on: &On<'_>,
         outputs: Option<&Outputs>,
@@ -179,7 +179,11 @@ impl<V: Value> DeviceCsr<'_, V> {
     }
 
     /// What a record says, of a matrix in canonical form.
-    fn found(&self, on: &On<'_>, record: &DeviceBuffer<CsrRecord>) -> Result<CsrRecord, PlanError> {
+    pub(super) fn found(
+        &self,
+        on: &On<'_>,
+        record: &DeviceBuffer<CsrRecord>,
+    ) -> Result<CsrRecord, PlanError> {
         let found = record.to_vec()?.first().copied().unwrap_or_else(CsrRecord::zeroed);
         match found.is_canonical() {
             true => Ok(found),
@@ -220,7 +224,7 @@ impl<V: Value> DeviceCsr<'_, V> {
 }
 
 /// The type of values as kernels are given it.
-fn given<V: Value>() -> Option<Dtype> {
+pub(super) fn given<V: Value>() -> Option<Dtype> {
     use std::any::TypeId;
     let is = |other: TypeId| TypeId::of::<V>() == other;
     match () {

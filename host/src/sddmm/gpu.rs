@@ -19,7 +19,7 @@ use crate::num::{narrow, wide};
 use crate::options::Precision;
 use crate::plan::{
     ArraySize, Index, Lane, Launcher, OfStream, On, PREPARE, PerStream, Rounding, Target, WorkspaceMemory,
-    copy_on_device, occupancy, start,
+    copy_on_device, occupancy, placing_entry, start,
 };
 use crate::spmm::read_array;
 
@@ -448,7 +448,8 @@ impl GpuSddmm {
         values: GlobalPtr<S>,
     ) -> Result<(), DeviceError> {
         let Self { scale: Some(scale), stages, nnz, .. } = self else { return Ok(()) };
+        let entry = placing_entry(S::PRECISION)?;
         // SAFETY: the caller's promise; the values are scaled by one for each entry.
-        stages.write(on, || unsafe { copy_on_device(on.queue, (values, *nnz), scale) })
+        stages.write(on, [entry], || unsafe { copy_on_device(on.queue, (values, *nnz), scale) })
     }
 }

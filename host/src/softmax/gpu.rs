@@ -86,22 +86,23 @@ impl GpuRows {
         self.parts.iter().flat_map(|part| [part.forward, part.backward]).flatten()
     }
 
-    /// Queues `out ← softmax(scale·scores)`.
+    /// Queues `out ← softmax(scale·scores)`, with another factor on the device unless that is null.
     ///
     /// # Safety
+    /// The factor is null, or live memory of the plan's device until the work is done that nothing writes meanwhile.
     /// `scores` and `out` are live memory of the plan's device until the work is done, an f32 for each entry; nothing
     /// else touches `out` meanwhile, nothing writes `scores`. They may be the same.
     pub(super) unsafe fn forward(
         &self,
         queue: &dyn Queue,
-        scale: f32,
+        (scale, factor): (f32, GlobalPtr<f32>),
         scores: GlobalPtr<f32>,
         out: GlobalPtr<f32>,
     ) -> Result<(), DeviceError> {
         for part in &self.parts {
             let entry = part.forward.ok_or(DeviceError::MissingEntry { name: "row_softmax" })?;
             let (rows, row_count) = (part.rows.pointer(), narrow(part.rows.len()));
-            let params = RowSoftmaxParams { rows, scores, out, row_count, scale };
+            let params = RowSoftmaxParams { rows, scores, out, factor, row_count, scale };
             // SAFETY: the rows were taken from the offsets of a valid CSR, none is in both parts, and they belong to
             // the plan, which frees them after the machine's work; the other arrays are the caller's promise.
             unsafe { start(queue, entry, wide(part.rows.len()), 1, &params)? };
@@ -116,14 +117,15 @@ impl GpuRows {
     pub(super) unsafe fn backward(
         &self,
         queue: &dyn Queue,
-        scale: f32,
+        (scale, factor): (f32, GlobalPtr<f32>),
         [probabilities, gradient]: [GlobalPtr<f32>; 2],
         out: GlobalPtr<f32>,
     ) -> Result<(), DeviceError> {
         for part in &self.parts {
             let entry = part.backward.ok_or(DeviceError::MissingEntry { name: "row_softmax_grad" })?;
             let (rows, row_count) = (part.rows.pointer(), narrow(part.rows.len()));
-            let params = RowSoftmaxGradParams { rows, probabilities, gradient, out, row_count, scale };
+            let params =
+                RowSoftmaxGradParams { rows, probabilities, gradient, out, factor, row_count, scale };
             // SAFETY: the arrays have an element for each position of the rows and live until the work is done.
             unsafe { start(queue, entry, wide(part.rows.len()), 1, &params)? };
         }

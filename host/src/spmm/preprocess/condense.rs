@@ -7,7 +7,7 @@ use windrow_formats::memory::try_collect;
 use windrow_formats::{NO_ROW, Permutation};
 use windrow_kernels::Variant;
 use windrow_kernels::preprocess::{
-    ListPiecesParams, ListVectorsParams, ListWorkersParams, MergeColumnsParams, PlaceAllRowsParams,
+    ListStreamPiecesParams, ListVectorsParams, ListWorkersParams, MergeColumnsParams, PlaceAllRowsParams,
     PlaceRowsParams, RowLengthsParams, TileStepsParams,
 };
 use windrow_kernels::tile_stream::piece_word;
@@ -207,7 +207,7 @@ impl Condensed {
         });
         let divided = try_collect(divided, "pieces of windows that are divided")?;
         let (count, workers) = (dealt.order.len(), dealt.workers());
-        let of_pieces = ListPiecesParams {
+        let of_pieces = ListStreamPiecesParams {
             order: scratch.array_from(&dealt.order, "order of pieces")?,
             divided: scratch.array_from(&divided, "pieces of windows that are divided")?,
             window_vectors: self.window_vectors,
@@ -228,7 +228,7 @@ impl Condensed {
         // SAFETY: the pieces are those of the windows that were condensed, as `deal_steps` lists them, each of a piece
         // and at least one; arrays have the lengths that the kernels ask for.
         unsafe {
-            scratch.launch(Variant::ListPieces, wide(count), &of_pieces)?;
+            scratch.launch(Variant::ListStreamPieces, wide(count), &of_pieces)?;
             scratch.scan(of_pieces.lengths, of_pieces.count, false, piece_steps)?;
             scratch.launch(Variant::ListWorkers, wide(workers), &of_workers)?;
         }
@@ -316,9 +316,9 @@ struct Stream {
     workers: DeviceBuffer<[u32; 2]>,
 }
 
-/// The slots of windows.
+/// The slots of windows, eight for each.
 struct Slots {
-    /// Row in each.
+    /// The row in each slot.
     window_rows: GlobalPtr<u32>,
     /// Entries of those before each, and of all.
     slot_begins: GlobalPtr<u32>,
