@@ -23,6 +23,7 @@
 //! | [`preprocess`] | the tiles of a matrix, from CSR | CUDA cores |
 //! | [`csr`] | a matrix that is on the GPU already: checked, counted, its rows cut | memory |
 //! | [`scan`] | prefix sums of an array | CUDA cores |
+//! | [`sort`] | stable sort of keys by their bits | CUDA cores |
 //! | [`check`] | compares a product with an f64 reference, entry by entry | CUDA cores |
 //! | [`gather_probe`] | measures how fast rows of a table can be gathered | memory |
 //!
@@ -52,6 +53,7 @@ pub mod reduce;
 pub mod row_softmax;
 pub mod scan;
 pub mod sddmm;
+pub mod sort;
 pub mod spmm;
 pub mod training;
 mod unroll;

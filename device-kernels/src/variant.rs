@@ -206,6 +206,12 @@ pub enum Variant {
     CutRows,
     /// [`crate::csr::MarkColumns`]: the columns of some rows.
     MarkColumns,
+    /// [`crate::sort::SortCount`]: keys of each block by their digit.
+    SortCount,
+    /// [`crate::sort::SortScan`]: those of the blocks before each.
+    SortScan,
+    /// [`crate::sort::SortScatter`]: keys in the order of a digit.
+    SortScatter,
     /// [`crate::check`]: compares an SpMM with its reference.
     Check {
         /// Type of `A`'s values and of `B`.

@@ -209,6 +209,7 @@ mod plan;
 mod profile;
 mod sddmm;
 mod softmax;
+mod sort;
 mod spmm;
 mod tensor;
 mod tf32;

@@ -22,6 +22,7 @@ use crate::preprocess::{
 use crate::row_softmax::{EightLanes, RowSoftmax, RowSoftmaxGrad, WholeBlock};
 use crate::scan;
 use crate::sddmm::{Scan, SddmmEntries, SddmmGroups, SddmmTiles};
+use crate::sort::{SortCount, SortScan, SortScatter};
 use crate::spmm::combine::Combine;
 use crate::spmm::matricized_rows::{ColumnMajor, MatricizedRows, RowMajor, RowMajorElements};
 use crate::spmm::merge_path::MergePath;
@@ -503,6 +504,11 @@ entries! {
             csr_count_cuts => CountCuts,
             csr_sum_cuts => SumCuts,
             csr_cut_rows => CutRows,
+        }
+        preprocess_sort {
+            sort_count => SortCount,
+            sort_scan => SortScan,
+            sort_scatter => SortScatter,
         }
     }
     Check {
