@@ -22,6 +22,7 @@
 //! | [`place_values`] | puts new values of `A` where a plan keeps them | memory |
 //! | [`preprocess`] | the tiles of a matrix, from CSR | CUDA cores |
 //! | [`csr`] | a matrix that is on the GPU already: checked, counted, its rows cut | memory |
+//! | [`reorder`] | an order of a matrix's rows in which neighbours share columns | CUDA cores |
 //! | [`scan`] | prefix sums of an array | CUDA cores |
 //! | [`sort`] | stable sort of keys by their bits | CUDA cores |
 //! | [`check`] | compares a product with an f64 reference, entry by entry | CUDA cores |
@@ -50,6 +51,7 @@ pub mod place_values;
 pub mod preprocess;
 mod real;
 pub mod reduce;
+pub mod reorder;
 pub mod row_softmax;
 pub mod scan;
 pub mod sddmm;
