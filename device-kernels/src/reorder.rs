@@ -32,10 +32,10 @@ mod lists;
 mod pairs;
 mod rows;
 
-pub use candidates::{CANDIDATES, ClusterKeys, ClusterKeysParams, CollectCandidates, CollectCandidatesParams, REACH};
-pub use lists::{
-    CountLists, CountUnions, LIST_COLUMNS, ListsParams, UnionsParams, WriteLists, WriteUnions,
+pub use candidates::{
+    CANDIDATES, ClusterKeys, ClusterKeysParams, CollectCandidates, CollectCandidatesParams, REACH,
 };
+pub use lists::{CountLists, CountUnions, LIST_COLUMNS, ListsParams, UnionsParams, WriteLists, WriteUnions};
 pub use pairs::{
     ListLeft, ListLeftParams, ListPairs, ListPairsParams, MarkPairs, Match, PairLeft, Propose, ProposeParams,
 };

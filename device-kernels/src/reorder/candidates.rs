@@ -140,6 +140,7 @@ impl Kernel for CollectCandidates {
                 let high = s.shuffle((found >> 32) as u32, group + i as u32);
                 insert(&mut best, u64::from(high) << 32 | u64::from(low));
             });
+            s.sync_warp(); // WAR: candidates read by eight lanes -> written by one
             if exists && near == 0 {
                 let to = p.candidates.at_wide(2 * u64::from(own));
                 s.store(to, [best[0], best[1]]);
@@ -159,7 +160,7 @@ impl Kernel for CollectCandidates {
 #[inline(always)]
 unsafe fn load<S: Simt>(s: &S, p: &CollectCandidatesParams, own: u32) -> [u64; CANDIDATES] {
     let from = p.candidates.at_wide(2 * u64::from(own));
-    // SAFETY: the caller's promise; they are stored after a shuffle, by the first of the cluster's threads.
+    // SAFETY: the caller's promise; they are stored behind a barrier, by the first of the cluster's threads.
     let ([first, second], [third, fourth]) = unsafe { (s.load(from), s.load(from.at(1))) };
     [first, second, third, fourth]
 }

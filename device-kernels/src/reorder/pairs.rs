@@ -60,8 +60,7 @@ impl Kernel for Propose {
                 return;
             }
             let from = p.candidates.at_wide(2 * u64::from(own));
-            let ([first, second], [third, fourth]) =
-                (s.load_readonly(from), s.load_readonly(from.at(1)));
+            let ([first, second], [third, fourth]) = (s.load_readonly(from), s.load_readonly(from.at(1)));
             let candidates = [first, second, third, fourth];
             let mut best = 0;
             each::<CANDIDATES>(|i| {
@@ -178,8 +177,7 @@ impl Kernel for PairLeft {
         // SAFETY: the obligations of the params; each cluster is in the list once.
         unsafe {
             if first + 1 < s.load_readonly(p.ranks.at(p.clusters)) {
-                let (a, b) =
-                    (s.load_readonly(p.left.at(first)), s.load_readonly(p.left.at(first + 1)));
+                let (a, b) = (s.load_readonly(p.left.at(first)), s.load_readonly(p.left.at(first + 1)));
                 s.store(p.partners.at(a), b);
                 s.store(p.partners.at(b), a);
             }

@@ -26,8 +26,8 @@ pub enum Method {
     ReverseCuthillMckee,
     /// By communities, as the Rabbit order does.
     Community,
-    /// By shared columns that min-wise hashing finds; a tenth of the time of [`Similarity`](Self::Similarity), and made
-    /// by kernels where the matrix is on a GPU.
+    /// By shared columns, found by min-wise hashing: what kernels make on a GPU. On the CPU it takes longer than
+    /// [`Similarity`](Self::Similarity), and is no better.
     #[serde(rename = "minhash")]
     MinHash,
     /// By shared columns, after RSH-SpMM; the best of them.
@@ -36,13 +36,13 @@ pub enum Method {
 }
 
 impl Method {
-    /// Every method, from none to the slowest.
+    /// Every method.
     pub const ALL: [Self; 6] = [
         Self::Identity,
         Self::Degree,
-        Self::MinHash,
         Self::ReverseCuthillMckee,
         Self::Community,
+        Self::MinHash,
         Self::Similarity,
     ];
 }
@@ -75,7 +75,7 @@ mod tests {
     fn an_unknown_name_is_told_the_known_ones() {
         assert_eq!(
             "metis".parse::<Method>().unwrap_err().to_string(),
-            "there is no reordering called \"metis\"; there are identity, degree, minhash, rcm, community, similarity"
+            "there is no reordering called \"metis\"; there are identity, degree, rcm, community, minhash, similarity"
         );
     }
 }

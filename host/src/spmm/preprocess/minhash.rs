@@ -5,8 +5,9 @@ use windrow_formats::WINDOW_ROWS;
 use windrow_kernels::Variant;
 use windrow_kernels::preprocess::{MOST_ITEMS, RowLengthsParams};
 use windrow_kernels::reorder::{
-    CANDIDATES, ClusterKeysParams, CollectCandidatesParams, CountColumnsParams, CountVectorsParams, LIST_COLUMNS,
-    ListLeftParams, ListPairsParams, ListRowsParams, Lists, ListsParams, ProposeParams, REACH, UnionsParams,
+    CANDIDATES, ClusterKeysParams, CollectCandidatesParams, CountColumnsParams, CountVectorsParams,
+    LIST_COLUMNS, ListLeftParams, ListPairsParams, ListRowsParams, Lists, ListsParams, ProposeParams, REACH,
+    UnionsParams,
 };
 use windrow_preprocess::reorder::MinHash;
 use windrow_simt::GlobalPtr;
@@ -38,7 +39,7 @@ pub(in crate::spmm) fn can_order<A: Matrix>(a: &A) -> bool {
 
 /// The order of a matrix's rows.
 ///
-/// Waits five times for a number, and for the order. Memory on the device for about 150 bytes a row and 8 an entry, for
+/// Waits six times for a number, and for the order. Memory on the device for about 150 bytes a row and 8 an entry, for
 /// the time that it takes.
 ///
 /// # Errors
@@ -50,8 +51,13 @@ pub(in crate::spmm) fn min_hash_order<A: Matrix>(device: &Device, a: &A) -> Resu
     let arrays = a.arrays(&scratch)?;
     let lengths = scratch.array(rows, "lengths of rows")?;
     let ranks = scratch.array(rows + 1, "ranks of rows")?;
-    let of_rows =
-        RowLengthsParams { rows: GlobalPtr::NULL, row_offsets: arrays.row_offsets, lengths, count: narrow(rows), reserved: 0 };
+    let of_rows = RowLengthsParams {
+        rows: GlobalPtr::NULL,
+        row_offsets: arrays.row_offsets,
+        lengths,
+        count: narrow(rows),
+        reserved: 0,
+    };
     // SAFETY: the matrix is valid, the arrays have the lengths that the kernels ask for; here and below arrays are read
     // after the launch that writes them, in one queue.
     let filled = unsafe {
@@ -128,7 +134,8 @@ impl Room {
             sequences: [of_clusters("a sequence")?, of_clusters("a sequence")?],
             keys: of_clusters("keys of clusters")?,
             sorted_keys: of_clusters("sorted keys")?,
-            sort_memory: scratch.array(index(Sort::memory_words(narrow(filled), key_bits)), "memory of a sort")?,
+            sort_memory: scratch
+                .array(index(Sort::memory_words(narrow(filled), key_bits)), "memory of a sort")?,
             key_bits,
             candidates: scratch.array(2 * filled, "candidates")?,
             partners: of_clusters("partners")?,
@@ -147,8 +154,13 @@ impl Room {
 impl Orderer {
     fn run(&self) -> Result<DeviceOrder, DeviceError> {
         let Self { scratch, by_number, order, filled, .. } = self;
-        let rows =
-            ListRowsParams { ranks: self.ranks, members: *by_number, order: *order, rows: self.rows, reserved: 0 };
+        let rows = ListRowsParams {
+            ranks: self.ranks,
+            members: *by_number,
+            order: *order,
+            rows: self.rows,
+            reserved: 0,
+        };
         // SAFETY: `by_number` has an element for each row that is counted, `order` for each row.
         unsafe { scratch.launch(Variant::ListRows, u64::from(self.rows), &rows)? };
         if *filled > 0 {
@@ -382,7 +394,17 @@ impl Orderer {
     ) -> CountVectorsParams {
         let CsrArrays { row_offsets, col_indices } = self.arrays;
         let Self { rows, filled, nnz: entries, .. } = *self;
-        CountVectorsParams { row_offsets, col_indices, order, places, total, rows, filled, entries, reserved: 0 }
+        CountVectorsParams {
+            row_offsets,
+            col_indices,
+            order,
+            places,
+            total,
+            rows,
+            filled,
+            entries,
+            reserved: 0,
+        }
     }
 }
 
@@ -450,12 +472,9 @@ mod tests {
     #[test]
     fn random_patterns() {
         for device in devices() {
-            for (seed, rows, cols, longest, kinds) in [
-                (1, 17, 40, 6, 3),
-                (2, 100, 60, 9, 5),
-                (3, 333, 2000, 12, 40),
-                (4, 65, 9, 4, 2),
-            ] {
+            for (seed, rows, cols, longest, kinds) in
+                [(1, 17, 40, 6, 3), (2, 100, 60, 9, 5), (3, 333, 2000, 12, 40), (4, 65, 9, 4, 2)]
+            {
                 check(&device, &random(seed, rows, cols, longest, kinds));
             }
         }

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rayon::prelude::*;
-use windrow_formats::memory::{make_room, try_collect, try_concat, try_with_room};
 use windrow_formats::OutOfMemory;
+use windrow_formats::memory::{make_room, try_collect, try_concat, try_with_room};
 
 use super::super::graph::starts;
 use super::super::pattern::{Pattern, index, narrow};
@@ -46,8 +46,7 @@ fn lists(
         }
         Ok((columns, facts))
     };
-    let parts: Result<Vec<Part>, Stopped> =
-        (0..len.div_ceil(CHUNK)).into_par_iter().map(chunk).collect();
+    let parts: Result<Vec<Part>, Stopped> = (0..len.div_ceil(CHUNK)).into_par_iter().map(chunk).collect();
     let parts = parts?;
     let facts = try_concat(&parts.iter().map(|part| &part.1).collect::<Vec<_>>(), "lists of columns")?;
     let columns = try_concat(&parts.iter().map(|part| &part.0).collect::<Vec<_>>(), "lists of columns")?;
@@ -67,11 +66,7 @@ fn is_sampled(column: u32, shift: u32) -> bool {
 
 impl Clusters {
     /// The rows that are given, each alone.
-    pub(super) fn of_rows(
-        pattern: &Pattern<'_>,
-        rows: Vec<u32>,
-        watch: &dyn Watch,
-    ) -> Result<Self, Stopped> {
+    pub(super) fn of_rows(pattern: &Pattern<'_>, rows: Vec<u32>, watch: &dyn Watch) -> Result<Self, Stopped> {
         let entries: usize = rows.iter().map(|&r| pattern.row_len(r)).sum();
         let counters = MinHash::counters(pattern.cols(), entries);
         let counts = try_collect((0..counters).map(|_| AtomicU32::new(0)), "counts of columns")?;

@@ -68,12 +68,7 @@ pub(super) fn partners(clusters: &Clusters, level: u32, watch: &dyn Watch) -> Re
 }
 
 /// A sequence sorted by the column of least hash; those with the same one keep their order.
-fn sorted(
-    clusters: &Clusters,
-    sequence: &[u32],
-    seed: u32,
-    watch: &dyn Watch,
-) -> Result<Vec<u32>, Stopped> {
+fn sorted(clusters: &Clusters, sequence: &[u32], seed: u32, watch: &dyn Watch) -> Result<Vec<u32>, Stopped> {
     go_on(watch)?;
     let key = |(at, &i): (usize, &u32)| {
         let least = clusters.list(i).iter().copied().min_by_key(|&column| hash(column ^ seed));
