@@ -5,18 +5,21 @@
 //! columns of some rows --MarkColumns-->                     in the record: how many distinct ones there are
 //! row_offsets --CountCuts, SumCuts-->                       how many segments there will be, and where
 //! row_offsets --CutRows-->                                  segments of rows, and the rows that are cut
+//! row_offsets --SpreadRows-->                               the same for a few products, without counting, with gaps
 //! ```
 //!
-//! The arrays are those of the host, byte for byte; whatever is counted is a sum or a maximum of integers, so that
+//! Without gaps, the arrays are those of the host, byte for byte; whatever is counted is a sum or a maximum of integers, so that
 //! nothing depends on the order in which threads run.
 
 mod columns;
 mod read;
 mod segments;
+mod spread;
 
 pub use columns::{MarkColumns, MarkColumnsParams};
 pub use read::{COLUMNS_IN_USE_AT, CsrRecord, ReadCsr, ReadCsrParams};
 pub use segments::{CUT_ROWS, CountCuts, CutRows, CutRowsParams, SumCuts};
+pub use spread::{SpreadRows, SpreadRowsParams};
 
 /// Threads of a block of all kernels here.
 const THREADS: u32 = 256;

@@ -9,17 +9,20 @@
 //! ```text
 //! row_offsets --RowLengths, scan, PlaceRows-->  window_rows    8 slots a window, empty rows dealt out among the others
 //! window_rows --RowLengths, scan-->             slot_begins    entries of the slots before: the matrix in plan order
+//! row_offsets --PlaceAllRows-->                 both           where rows keep their order and none is empty
 //! col_indices --MergeColumns-->                 sources, masks entries by (window, column, slot); a mask where a
 //!                                                              column begins
 //! masks       --scan, ListVectors-->            vectors        [column, first entry] of each column of each window
-//! vectors     --host deals windows out, TileSteps-->  step_cols, bitmaps, first entry and length of each step
+//! vectors     --host deals windows out, ListPieces, scan, ListWorkers-->  pieces, and the steps of each worker
+//! pieces      --TileSteps-->                    step_cols, bitmaps, first entry and length of each step
 //! sources     --TileRecords-->                  records        values, rows and slot of each step
 //! ```
 //!
 //! | kernel | a thread is |
 //! | --- | --- |
-//! | [`RowLengths`], [`PlaceRows`] | a row |
+//! | [`RowLengths`], [`PlaceRows`], [`PlaceAllRows`] | a row |
 //! | [`MergeColumns`], [`ListVectors`] | an entry |
+//! | [`ListPieces`], [`ListWorkers`] | a piece, a worker |
 //! | [`TileSteps`] | a condensed column of a step |
 //! | [`TileRecords`] | four elements of a step, a warp the step |
 //! | [`DistributeVectors`] | a column vector, a block the window |
@@ -31,6 +34,7 @@
 
 mod distribute;
 mod merge;
+mod pieces;
 mod records;
 mod rows;
 mod steps;
@@ -40,8 +44,9 @@ pub use distribute::{
     NO_WINDOW, PlaceWindows, PlaceWindowsParams,
 };
 pub use merge::{ListVectors, ListVectorsParams, MergeColumns, MergeColumnsParams};
+pub use pieces::{ListPieces, ListPiecesParams, ListWorkers, ListWorkersParams};
 pub use records::{GatherValues, GatherValuesParams, TileRecords, TileRecordsParams};
-pub use rows::{PlaceRows, PlaceRowsParams, RowLengths, RowLengthsParams};
+pub use rows::{PlaceAllRows, PlaceAllRowsParams, PlaceRows, PlaceRowsParams, RowLengths, RowLengthsParams};
 pub use steps::{TileSteps, TileStepsParams};
 
 use windrow_simt::{GlobalPtr, Simt};

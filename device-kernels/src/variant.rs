@@ -172,10 +172,16 @@ pub enum Variant {
     RowLengths,
     /// [`crate::preprocess::PlaceRows`]: rows with and without entries in their windows.
     PlaceRows,
+    /// [`crate::preprocess::PlaceAllRows`]: rows in their own order in their windows.
+    PlaceAllRows,
     /// [`crate::preprocess::MergeColumns`]: entries of a window by columns.
     MergeColumns,
     /// [`crate::preprocess::ListVectors`]: column vectors of each window.
     ListVectors,
+    /// [`crate::preprocess::ListPieces`]: the pieces of windows that were dealt out.
+    ListPieces,
+    /// [`crate::preprocess::ListWorkers`]: the steps of each worker.
+    ListWorkers,
     /// [`crate::preprocess::TileSteps`]: columns and bitmaps of each step.
     TileSteps,
     /// [`crate::preprocess::DistributeVectors`]: which column vectors go to tiles.
@@ -204,6 +210,8 @@ pub enum Variant {
     SumCuts,
     /// [`crate::csr::CutRows`]: the segments of rows.
     CutRows,
+    /// [`crate::csr::SpreadRows`]: the segments of rows, with gaps.
+    SpreadRows,
     /// [`crate::csr::MarkColumns`]: the columns of some rows.
     MarkColumns,
     /// [`crate::sort::SortCount`]: keys of each block by their digit.

@@ -50,7 +50,7 @@ pub struct DeviceCsr<'a, V: Value> {
     nnz: usize,
     held: Held<'a, V>,
     /// What a check found, if there was one: nothing changes the arrays after it.
-    known: Option<CsrRecord>,
+    known: Option<Known>,
 }
 
 /// Where the arrays of a matrix are, for [`DeviceCsr::from_raw`]: `CUdeviceptr`s of memory in the device's primary
@@ -63,6 +63,14 @@ pub struct CsrAddresses {
     pub columns: u64,
     /// Value of each entry, in the same order.
     pub values: u64,
+}
+
+/// What is known of a matrix in canonical form.
+#[derive(Clone, Copy)]
+struct Known {
+    record: CsrRecord,
+    /// Whether the distinct columns of the rows in the middle were counted.
+    columns_counted: bool,
 }
 
 enum Held<'a, V: Value> {
@@ -167,10 +175,10 @@ impl<'a, V: Value> DeviceCsr<'a, V> {
 
     /// Checks the whole matrix now, in the order of a stream, and waits for the outcome: else the making of a plan
     /// does. Of a matrix that was checked a plan for [few products](crate::SpmmBuilder::expected_runs) is made without
-    /// waiting for the device, where no row is so long that it is cut.
+    /// waiting for the device.
     ///
     /// # Cost
-    /// One kernel, which reads all but the values.
+    /// Two kernels, which read all but the values.
     ///
     /// # Errors
     /// - [`PlanError::Format`] with the first row and entry that are wrong:
@@ -194,7 +202,8 @@ impl<'a, V: Value> DeviceCsr<'a, V> {
         check_device("the stream", on.device(), &self.device)?;
         match self.device.machine() {
             Some(_) if self.fits_kernels() => {
-                self.known = Some(self.inspect(&On::of(on, &self.device, false)?)?);
+                let record = self.inspect(&On::of(on, &self.device, false)?)?;
+                self.known = Some(Known { record, columns_counted: true });
             }
             _ => self.fault(on)?.map_or(Ok(()), Err)?,
         }
@@ -280,12 +289,12 @@ impl<V: Value> DeviceCsr<'static, V> {
             values: DeviceBuffer::named(device, a.values(), "values")?,
         };
         let lengths = || (0..a.rows()).map(|row| a.row_len(row));
-        let known = CsrRecord {
+        let record = CsrRecord {
             longest: wide(lengths().max().unwrap_or(0)),
             empty_rows: narrow(lengths().filter(|&length| length == 0).count()),
             ..CsrRecord::default()
         };
-        let (device, known) = (device.clone(), Some(known));
+        let (device, known) = (device.clone(), Some(Known { record, columns_counted: false }));
         Ok(Self { device, rows: a.rows(), cols: a.cols(), nnz: a.nnz(), held, known })
     }
 }

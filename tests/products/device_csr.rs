@@ -423,3 +423,40 @@ fn plans_of_checked_matrices_wait_for_nothing() {
     }
     report_missing_gpu("plans of checked matrices", 1);
 }
+
+/// For a few products long rows are cut into places that follow from the offsets, some of which stay empty: the bits
+/// are those of the host's plan.
+#[test]
+fn rows_are_cut_without_waiting() {
+    let mut rng = SplitMix64::new(0x5b1ead);
+    let ends: Vec<usize> = [0, 49, 1, 48, 300, 0, 31, 33, 1000, 64, 257, 256, 0].to_vec();
+    let many = (0..700).map(|row| if row % 97 == 13 { 40 + row } else { row % 7 }).collect();
+    for (turn, lengths) in [ends, many, vec![900], vec![50; 40]].into_iter().enumerate() {
+        let a = Pattern::from_lengths(1100, lengths, &mut rng).with_values(Values::Reals, &mut rng);
+        for (i, precision) in [Precision::F32, Precision::F16, Precision::F64].into_iter().enumerate() {
+            let cut =
+                RowDivision { piece_entries: Some(32), several_ways: Some(i == 0), ..Default::default() };
+            let options = SpmmOptions {
+                algorithm: Algorithm::RowSplit,
+                row_division: cut,
+                precision,
+                width: 20,
+                ..Default::default()
+            };
+            let b: Vec<f32> = (0..1100 * 20).map(|i| (i % 17) as f32 - 8.0).collect();
+            for device in kernel_devices(turn + i) {
+                let uploaded = of_i32(&device, &a);
+                let on_device = uploaded.matrix().checked(&device.stream()).unwrap();
+                let few = Spmm::builder(&on_device).options(options).expected_runs(1);
+                let few = few.build_on(&device.stream()).unwrap();
+                let want = Spmm::builder(&a).options(options).build(&device).unwrap();
+                assert!(few.report().segments >= want.report().segments, "{device}");
+                assert!(few.report().split_rows > 0, "{device}");
+                for _ in 0..2 {
+                    assert_eq!(few.run(&b).unwrap(), want.run(&b).unwrap(), "{precision} on {device}");
+                }
+            }
+        }
+    }
+    report_missing_gpu("rows that are cut without waiting", 12);
+}

@@ -4,13 +4,15 @@ use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt};
 
 use super::THREADS;
+use super::read::{ReadCsrParams, index};
 use crate::kernel::Kernel;
 use crate::variant::Variant;
 
 /// Arguments of [`MarkColumns`].
 ///
 /// # Obligations
-/// - `columns` has `entries` elements, `row_offsets` more than `end_row`, with `first_row ≤ end_row`; any content;
+/// - `columns` has `entries` elements, `row_offsets` more than `end_row`, with `first_row ≤ end_row`, of 8 bytes where
+///   `wide_indices` says so, as for [`ReadCsr`](super::ReadCsr), of 4 otherwise; any content;
 /// - `marks` was zeroed and has `cols` elements; nothing overlaps `marks` and `count`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
@@ -31,6 +33,10 @@ pub struct MarkColumnsParams {
     pub end_row: u32,
     /// Columns of the matrix.
     pub cols: u32,
+    /// Which indices have 8 bytes.
+    pub wide_indices: u32,
+    /// Zero: `Pod` allows no padding.
+    pub reserved: u32,
 }
 
 /// Counts the distinct columns of successive rows: a thread for each entry of the matrix.
@@ -49,12 +55,13 @@ impl Kernel for MarkColumns {
         // SAFETY: the obligations of the params; marks and count are added to atomically.
         unsafe {
             let mut is_first = false;
-            if entry < p.entries
-                && entry >= s.load_readonly(p.row_offsets.at(p.first_row))
-                && entry < s.load_readonly(p.row_offsets.at(p.end_row))
-            {
-                let column = s.load_readonly(p.columns.at(entry));
-                is_first = column < p.cols && s.atomic_add_u32(p.marks.at(column), 1) == 0;
+            let offset =
+                |row| index(s, p.row_offsets, row, p.wide_indices & ReadCsrParams::WIDE_OFFSETS != 0);
+            let (begin, end) = (offset(p.first_row), offset(p.end_row));
+            if entry < p.entries && (begin..end).contains(&u64::from(entry)) {
+                let wide = p.wide_indices & ReadCsrParams::WIDE_COLUMNS != 0;
+                let column = index(s, p.columns, entry, wide);
+                is_first = column < u64::from(p.cols) && s.atomic_add_u32(p.marks.at(column as u32), 1) == 0;
             }
             let firsts = s.ballot(is_first).count_ones();
             if s.lane() == 0 && firsts > 0 {

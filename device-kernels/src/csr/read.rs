@@ -146,7 +146,7 @@ impl Kernel for ReadCsr {
 
 /// An index of 4 or 8 bytes.
 #[inline(always)]
-unsafe fn index<S: Simt>(s: &S, from: GlobalPtr<u32>, at: u32, wide: bool) -> u64 {
+pub(super) unsafe fn index<S: Simt>(s: &S, from: GlobalPtr<u32>, at: u32, wide: bool) -> u64 {
     // SAFETY: the caller has such an element.
     unsafe {
         match wide {

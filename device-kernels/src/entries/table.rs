@@ -6,7 +6,7 @@ use super::run_bytes;
 use crate::arch::Arch;
 use crate::atomic_entries::AtomicEntries;
 use crate::check::Check;
-use crate::csr::{CountCuts, CutRows, MarkColumns, ReadCsr, SumCuts};
+use crate::csr::{CountCuts, CutRows, MarkColumns, ReadCsr, SpreadRows, SumCuts};
 use crate::element::{Bf16, F16, F32, F64, Scalars, Tf32, Vectors};
 use crate::gather_probe::GatherProbe;
 use crate::kernel::{Entry, Family, Kernel};
@@ -16,8 +16,8 @@ use crate::nm::{
 };
 use crate::place_values::PlaceValues;
 use crate::preprocess::{
-    DistributeEntries, DistributeVectors, GatherValues, KeepEntries, ListVectors, MergeColumns, PlaceRows,
-    PlaceWindows, RowLengths, TileRecords, TileSteps,
+    DistributeEntries, DistributeVectors, GatherValues, KeepEntries, ListPieces, ListVectors, ListWorkers,
+    MergeColumns, PlaceAllRows, PlaceRows, PlaceWindows, RowLengths, TileRecords, TileSteps,
 };
 use crate::reorder::{
     ClusterKeys, CollectCandidates, CountColumns, CountLists, CountUnions, CountVectors, ListLeft, ListPairs,
@@ -490,8 +490,11 @@ entries! {
             scan_add => scan::ScanAdd,
             preprocess_row_lengths => RowLengths,
             preprocess_place_rows => PlaceRows,
+            preprocess_place_all_rows => PlaceAllRows,
             preprocess_merge_columns => MergeColumns,
             preprocess_list_vectors => ListVectors,
+            preprocess_list_pieces => ListPieces,
+            preprocess_list_workers => ListWorkers,
             preprocess_tile_steps => TileSteps,
             preprocess_distribute_vectors => DistributeVectors,
             preprocess_distribute_entries => DistributeEntries,
@@ -508,6 +511,7 @@ entries! {
             csr_count_cuts => CountCuts,
             csr_sum_cuts => SumCuts,
             csr_cut_rows => CutRows,
+            csr_spread_rows => SpreadRows,
         }
         preprocess_sort {
             sort_count => SortCount,

@@ -156,6 +156,54 @@ impl Kernel for PlaceRows {
     }
 }
 
+/// Arguments of [`PlaceAllRows`].
+///
+/// # Obligations
+/// - `row_offsets` has `rows + 1` elements; `slots` is `rows` or up to 7 more, at most
+///   [`MOST_ITEMS`](super::MOST_ITEMS);
+/// - `window_rows` has `slots` elements, `slot_begins` one more.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+pub struct PlaceAllRowsParams {
+    /// Offsets of all rows of the matrix.
+    pub row_offsets: GlobalPtr<u32>,
+    /// Row in each slot.
+    pub window_rows: GlobalPtr<u32>,
+    /// Entries of the slots before each.
+    pub slot_begins: GlobalPtr<u32>,
+    /// Rows of the matrix, each with entries.
+    pub rows: u32,
+    /// Number of slots, 8 for each window.
+    pub slots: u32,
+}
+
+/// What [`PlaceRows`] and a scan of [`RowLengths`] make of rows in their own order that all have entries: slots are
+/// rows, and begin where these do. A thread for each slot and the end.
+pub struct PlaceAllRows;
+
+impl Kernel for PlaceAllRows {
+    type Params = PlaceAllRowsParams;
+    const FILE: &'static str = "preprocess";
+    const VARIANT: Variant = Variant::PlaceAllRows;
+    const BLOCK_THREADS: u32 = THREADS;
+    const UNITS_PER_BLOCK: u32 = THREADS;
+
+    #[inline(always)]
+    unsafe fn run<S: Simt>(s: &S, p: &PlaceAllRowsParams) {
+        let slot = item(s);
+        // SAFETY: the obligations of the params; each element is one thread's.
+        unsafe {
+            if slot <= p.slots {
+                let row = if slot < p.rows { slot } else { p.rows };
+                s.store(p.slot_begins.at(slot), s.load_readonly(p.row_offsets.at(row)));
+            }
+            if slot < p.slots {
+                s.store(p.window_rows.at(slot), if slot < p.rows { slot } else { NO_ROW });
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,6 +10,7 @@ use core::marker::PhantomData;
 use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt, WARP};
 
+use crate::NO_ROW;
 use crate::kernel::Kernel;
 use crate::output::{Output, Summed};
 use crate::real::{Factor, add4};
@@ -22,7 +23,8 @@ use crate::variant::Variant;
 /// # Obligations
 /// `rows[i] = [row, first_slot, count, stride]`, where the bit [`ADDS`] of the stride says that the sum is added to
 /// what `C` holds of the row, written earlier in the stream, whatever `β`. The partials of `row` are the workspace's
-/// rows `first_slot + j·stride` for `j < count`, all written earlier in the stream; no row is listed twice, and with
+/// rows `first_slot + j·stride` for `j < count`, all written earlier in the stream; no row is listed twice, one that is
+/// [`NO_ROW`] stands for none and has no partials, and with
 /// `dense.accumulate` every slot is listed exactly once, for it is zeroed when it is read. The first `wide_count` rows
 /// get a block each, the others a warp each: the grid has [`Combine::blocks`].
 #[repr(C)]
@@ -102,7 +104,7 @@ impl<T: Summed> Kernel for Combine<T> {
                     warp += 1;
                 }
             }
-            if index < p.row_count && (!wide || s.warp() == 0) {
+            if index < p.row_count && row != NO_ROW && (!wide || s.warp() == 0) {
                 let beta = if stride & ADDS != 0 { Factor::new(T::ONE) } else { p.dense.out.beta };
                 Output { beta, ..p.dense.out }.store(s, row, column, sum);
             }

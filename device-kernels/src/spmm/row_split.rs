@@ -26,7 +26,7 @@ use crate::output::Summed;
 use crate::real::Real;
 use crate::spmm::dense::Dense;
 use crate::variant::Variant;
-use crate::{ADD_TO_C, NO_SLOT};
+use crate::{ADD_TO_C, NO_ROW, NO_SLOT};
 
 /// Gathers that each lane has in flight.
 pub const IN_FLIGHT: usize = 4;
@@ -34,9 +34,9 @@ pub const IN_FLIGHT: usize = 4;
 /// Arguments of [`RowSplit`].
 ///
 /// # Obligations
-/// `segments[i] = [row, begin, end, slot]` with `begin ≤ end ≤ nnz`; rows are below m, columns below k, and
-/// `nnz ≤ 2³² − 1024`. No two segments share a slot unless `dense.accumulate` is set, and a segment with
-/// [`NO_SLOT`] or [`ADD_TO_C`] is the only one of its row. What a segment with [`ADD_TO_C`] is added to was written
+/// `segments[i] = [row, begin, end, slot]` with `begin ≤ end ≤ nnz`, or `[`[`NO_ROW`]`, 0, 0, _]`, which writes nothing;
+/// rows are below m, columns below k, and `nnz ≤ 2³² − 1024`. No two segments share a slot unless `dense.accumulate` is
+/// set, and a segment with [`NO_SLOT`] or [`ADD_TO_C`] is the only one of its row. What a segment with [`ADD_TO_C`] is added to was written
 /// earlier in the stream, for the same columns.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
@@ -114,7 +114,7 @@ impl<G: Gather, const LANES: u32, const WAYS: u32> Kernel for RowSplit<G, LANES,
             add_ways::<S, G, LANES, WAYS>(s, &mut sum);
             let quads = deal::<S, G, WAYS>(s, way, column, sum);
             // 5. Registers -> global.
-            if active {
+            if active && row != NO_ROW {
                 if slot >= ADD_TO_C {
                     quads.finish::<S, G>(s, &p.dense, (row, slot == ADD_TO_C));
                 } else {

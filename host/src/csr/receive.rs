@@ -1,7 +1,5 @@
 //! A matrix brought to the form in which plans keep it, by one kernel that checks it on the way.
 
-use std::ops::Range;
-
 use bytemuck::Zeroable;
 use half::{bf16, f16};
 use windrow_formats::Value;
@@ -16,7 +14,7 @@ use crate::device::{DeviceBuffer, Queue};
 use crate::error::{DeviceError, PlanError};
 use crate::num::{index, narrow, wide};
 use crate::options::Precision;
-use crate::plan::{Exceptions, On, start};
+use crate::plan::{Exceptions, On, middle, rows_at_once, start};
 
 /// Entries are read in groups of as many, with zeros behind the last.
 const PADDING: usize = 32;
@@ -40,8 +38,9 @@ pub(crate) struct Received {
 /// What the one who receives a matrix wants to know of it.
 pub(crate) struct Wanted {
     pub(crate) precision: Precision,
-    /// Rows of which the distinct columns are counted.
-    pub(crate) looked_at: Option<Range<usize>>,
+    /// Whether the distinct columns of the rows in the middle are counted, of those that a device works on at the same
+    /// time.
+    pub(crate) columns: bool,
     /// Whether what becomes of the values decides something.
     pub(crate) exceptions: bool,
 }
@@ -84,15 +83,14 @@ impl<V: Value> DeviceCsr<'_, V> {
     }
 
     /// The matrix with its values rounded to a precision, after what the stream was asked for before, and before what
-    /// it is asked for later. What is received is the plan's, made in the order of the device's own stream. Of the rows
-    /// `looked_at` the distinct columns are counted.
+    /// it is asked for later. What is received is the plan's, made in the order of the device's own stream.
     ///
     /// # Errors
     /// Those of [`checked`](Self::checked), and [`DeviceError::OutOfMemory`].
     pub(crate) fn receive(
         &self,
         on: &On<'_>,
-        Wanted { precision, looked_at, exceptions }: Wanted,
+        Wanted { precision, columns, exceptions }: Wanted,
     ) -> Result<Received, PlanError> {
         let (device, dtype) = (&self.device, precision.dtype());
         let padded = self.nnz.next_multiple_of(PADDING);
@@ -102,10 +100,11 @@ impl<V: Value> DeviceCsr<'_, V> {
             values: DeviceBuffer::alloc(device, padded * dtype.bytes() as usize, "values")?,
             dtype,
         };
-        let unread = self.launch(on, Some(&outputs), looked_at.clone())?;
-        let (record, unread) = match self.known {
-            Some(known) if looked_at.is_none() && !exceptions => (known, Some(unread)),
-            _ => (self.found(on, &unread)?, None),
+        let known = self.known.filter(|known| !exceptions && (!columns || known.columns_counted));
+        let unread = self.launch(on, Some(&outputs), columns && known.is_none())?;
+        let (record, unread) = match known {
+            Some(known) => (known.record, Some(unread)),
+            None => (self.found(on, &unread)?, None),
         };
         let Outputs { row_offsets, col_indices, values, dtype } = outputs;
         let (rows, cols, nnz) = (self.rows, self.cols, self.nnz);
@@ -114,7 +113,7 @@ impl<V: Value> DeviceCsr<'_, V> {
 
     /// Checks the matrix without a copy.
     pub(super) fn inspect(&self, on: &On<'_>) -> Result<CsrRecord, PlanError> {
-        let record = self.launch(on, None, None)?;
+        let record = self.launch(on, None, true)?;
         self.found(on, &record)
     }
 
@@ -123,7 +122,7 @@ impl<V: Value> DeviceCsr<'_, V> {
         &self,
         on: &On<'_>,
         outputs: Option<&Outputs>,
-        looked_at: Option<Range<usize>>,
+        columns: bool,
     ) -> Result<DeviceBuffer<CsrRecord>, PlanError> {
         on.before_own()?;
         let arrays = self.arrays();
@@ -159,8 +158,8 @@ impl<V: Value> DeviceCsr<'_, V> {
         // as it does and is written by nothing that is not ordered with the stream, which the own one was told to come
         // after; outputs and record have the room that the kernel asks for.
         unsafe { start(own, entry, units, 1, &params)? };
-        if let (Some(outputs), Some(rows)) = (outputs, looked_at) {
-            self.count_columns(own, outputs, rows, &record)?;
+        if columns {
+            self.count_columns(own, wide_indices, &record)?;
         }
         // Whoever writes or frees the arrays in the order of the stream does so after they were read.
         on.after_own()?;
@@ -179,28 +178,31 @@ impl<V: Value> DeviceCsr<'_, V> {
 }
 
 impl<V: Value> DeviceCsr<'_, V> {
-    /// Counts the distinct columns of some rows, of a matrix that was read and not checked yet.
+    /// Counts the distinct columns of the rows in the middle, of a matrix that may be wrong.
     fn count_columns(
         &self,
         own: &dyn Queue,
-        outputs: &Outputs,
-        rows: Range<usize>,
+        wide_indices: u32,
         record: &DeviceBuffer<CsrRecord>,
     ) -> Result<(), DeviceError> {
         let marks = DeviceBuffer::<u32>::zeroed(&self.device, self.cols, "columns in use")?;
+        let rows = middle(self.rows, rows_at_once(&self.device));
+        let arrays = self.arrays();
         let params = MarkColumnsParams {
-            row_offsets: outputs.row_offsets.pointer(),
-            columns: outputs.col_indices.pointer(),
+            row_offsets: GlobalPtr::from_address(arrays.offsets.address()),
+            columns: GlobalPtr::from_address(arrays.columns.address()),
             marks: marks.pointer(),
             count: record.pointer().byte_add(COLUMNS_IN_USE_AT).cast(),
             entries: narrow(self.nnz),
             first_row: narrow(rows.start),
             end_row: narrow(rows.end),
             cols: narrow(self.cols),
+            wide_indices,
+            reserved: 0,
         };
         let entry = entry_of(Variant::MarkColumns)?;
-        // SAFETY: the arrays have the rows and entries; whatever they hold, columns that are none are left out; there
-        // is a mark for each column, whose memory is freed after the work.
+        // SAFETY: the arrays have the rows and entries, as for `launch`; whatever they hold, columns that are none are
+        // left out; there is a mark for each column, whose memory is freed after the work.
         unsafe { start(own, entry, wide(self.nnz), 1, &params) }
     }
 }

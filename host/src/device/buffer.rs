@@ -65,13 +65,31 @@ impl<T: Pod> DeviceBuffer<T> {
     /// # Errors
     /// [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
     pub fn from_slice(device: &Device, elements: &[T]) -> Result<Self, DeviceError> {
-        Self::named(device, elements, "a buffer")
+        Self::of_caller(device, elements, "a buffer")
     }
 
     /// [`from_slice`](Self::from_slice), with a name for the error and for the emulator's reports.
-    pub(crate) fn named(device: &Device, elements: &[T], what: &'static str) -> Result<Self, DeviceError> {
+    pub(crate) fn of_caller(
+        device: &Device,
+        elements: &[T],
+        what: &'static str,
+    ) -> Result<Self, DeviceError> {
         let mut buffer = Self::alloc(device, elements.len(), what)?;
         buffer.copy_from_slice(elements)?;
+        Ok(buffer)
+    }
+
+    /// A copy of `elements`, which are in memory of windrow's own or a matrix's, with a name for the error and for the
+    /// emulator's reports. Nobody waits for the copy: what the device does later comes after it.
+    pub(crate) fn named(device: &Device, elements: &[T], what: &'static str) -> Result<Self, DeviceError> {
+        let mut buffer = Self::alloc(device, elements.len(), what)?;
+        match (&buffer.storage, device.machine()) {
+            // SAFETY: the allocation is this buffer's own and has as many bytes; no vector is page-locked.
+            (Storage::Device(address), Some(machine)) => unsafe {
+                machine.queue_upload(*address, bytemuck::cast_slice(elements))?;
+            },
+            _ => buffer.copy_from_slice(elements)?,
+        }
         Ok(buffer)
     }
 

@@ -156,6 +156,11 @@ impl Machine for FaultyMachine {
         unsafe { self.machine.free(address) }
     }
 
+    unsafe fn queue_upload(&self, to: u64, from: &[u8]) -> Result<(), DeviceError> {
+        // SAFETY: the caller's promise.
+        self.call("upload", |machine| unsafe { machine.queue_upload(to, from) })
+    }
+
     unsafe fn upload(&self, to: u64, from: &[u8]) -> Result<(), DeviceError> {
         // SAFETY: the caller's promise.
         self.call("upload", |machine| unsafe { machine.upload(to, from) })

@@ -65,6 +65,16 @@ pub(crate) trait Machine: Send + Sync {
     /// The destination lies inside one live allocation of this machine.
     unsafe fn upload(&self, to: u64, from: &[u8]) -> Result<(), DeviceError>;
 
+    /// [`upload`](Self::upload) without waiting: the copy may still be under way when it returns, but `from` is not
+    /// needed any more.
+    ///
+    /// # Safety
+    /// As for [`upload`](Self::upload), and `from` is ordinary memory, not page-locked.
+    unsafe fn queue_upload(&self, to: u64, from: &[u8]) -> Result<(), DeviceError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.upload(to, from) }
+    }
+
     /// Copies to the host, after the work that the machine's own queue was asked for so far.
     ///
     /// # Safety

@@ -1,6 +1,14 @@
 //! Grids of launches: pure arithmetic on sizes and on the entry's own constants.
 
+use std::ops::Range;
+
+use windrow_formats::WINDOW_ROWS;
 use windrow_kernels::{Entry, Variant};
+
+use crate::device::Device;
+
+/// Warps of a tile stream that a multiprocessor works on at the same time.
+const WARPS_AT_ONCE: usize = 16;
 
 /// How an entry divides its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +36,17 @@ pub(crate) fn short_row_groups(entry: &Entry) -> u32 {
         Variant::ShortRows { lanes, .. } => entry.block_threads / lanes,
         _ => 1,
     }
+}
+
+/// Rows that a device works on at the same time.
+pub(crate) fn rows_at_once(device: &Device) -> usize {
+    device.multiprocessors() as usize * WARPS_AT_ONCE * WINDOW_ROWS
+}
+
+/// So many successive rows in the middle of a matrix.
+pub(crate) fn middle(rows: usize, at_once: usize) -> Range<usize> {
+    let first = rows.saturating_sub(at_once) / 2;
+    first..rows.min(first + at_once)
 }
 
 #[cfg(test)]

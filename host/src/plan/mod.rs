@@ -21,7 +21,7 @@ pub(crate) use checks::{
     check_count, check_device, check_element, check_index, check_ld, check_memory, check_new_values,
     check_packed, check_shape, queue_of,
 };
-pub(crate) use geometry::{division, short_row_groups};
+pub(crate) use geometry::{division, middle, rows_at_once, short_row_groups};
 pub(crate) use launch::{Blocks, Lane, Launcher, MAX_BLOCK_COLUMNS, MAX_INDEX, start};
 pub(crate) use on::On;
 pub(crate) use operands::{Rounded, factor, operand, output_on, with_sums};

@@ -249,7 +249,7 @@ impl Decision {
 }
 
 /// The products that are expected of a plan, if they are fewer than tiles pay for.
-fn few_runs(options: &SpmmOptions, tiles: &TileThresholds) -> Option<u64> {
+pub(super) fn few_runs(options: &SpmmOptions, tiles: &TileThresholds) -> Option<u64> {
     options.expected_runs.filter(|&runs| runs < tiles.least_runs)
 }
 

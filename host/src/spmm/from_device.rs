@@ -9,7 +9,7 @@ use windrow_preprocess::partition::PartitionRule;
 use super::build::{OWN_ORDER, Ready, Subject};
 use super::builder::SpmmBuilder;
 use super::decide::{Decision, Facts, Way, decide, may_take_tiles};
-use super::layout::{Context, rows_to_look_at};
+use super::layout::{Context, columns_decide};
 use super::order;
 use super::part::LaidOut;
 use super::parts::{row_split, segment_group, tile_stream};
@@ -70,11 +70,10 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
             return self.build_of_copy(on, why);
         }
         let mut clock = StageClock::start();
-        let shape = (a.rows(), a.cols());
         let profile = self.profile_of(device);
         let wanted = Wanted {
             precision: self.options.precision,
-            looked_at: rows_to_look_at(device, &self.options, shape),
+            columns: columns_decide(device, &self.options, a.cols()),
             exceptions: may_take_tiles(&self.options, &profile),
         };
         let mut received = a.receive(&On::of(on, device, false)?, wanted)?;

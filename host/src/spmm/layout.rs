@@ -1,7 +1,6 @@
 //! What every layout looks at: the matrix, what is asked for, and the device.
 
 use std::cell::OnceCell;
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rayon::prelude::*;
@@ -12,17 +11,14 @@ use windrow_simt::GlobalPtr;
 use super::options::SpmmOptions;
 use super::preprocess::Scratch;
 use super::select::Demand;
-use super::tiles::WINDOW_ROWS;
 use crate::device::{Device, Machine};
 use crate::error::DeviceError;
 use crate::num::{index, narrow, wide};
-use crate::plan::MAX_INDEX;
+use crate::plan::{MAX_INDEX, middle, rows_at_once};
 use crate::profile::Profile;
 
 /// Of the L2 cache, what a slice of `B` may occupy at least, in quarters: for tiles.
 pub(super) const LEAST_QUARTERS: u64 = 2;
-/// Warps of a tile stream that a multiprocessor works on at the same time.
-const WARPS_AT_ONCE: usize = 16;
 
 /// What choices look at of a matrix, and where kernels find it, be it on the host or on the device.
 pub(super) trait Matrix {
@@ -140,29 +136,13 @@ pub(super) fn demand(options: &SpmmOptions) -> Demand {
     Demand::aligned(options.precision.dtype(), narrow(options.width.min(index(MAX_INDEX))))
 }
 
-/// Rows that are worked on at the same time.
-fn rows_at_once(device: &Device) -> usize {
-    device.multiprocessors() as usize * WARPS_AT_ONCE * WINDOW_ROWS
-}
-
-/// The rows whose columns decide how the width is sliced, of a matrix with so many in its own order; none where all of
-/// `B` is small enough for any slicing, or nobody knows the cache.
-pub(super) fn rows_to_look_at(
-    device: &Device,
-    options: &SpmmOptions,
-    (rows, cols): (usize, usize),
-) -> Option<Range<usize>> {
-    let room = device.l2_bytes()? / 4 * LEAST_QUARTERS;
+/// Whether the columns in use decide how the width is sliced: not where all of `B` is small enough for any slicing, or
+/// nobody knows the cache.
+pub(super) fn columns_decide(device: &Device, options: &SpmmOptions, cols: usize) -> bool {
+    let Some(l2) = device.l2_bytes() else { return false };
     let b_bytes =
         wide(cols).saturating_mul(wide(options.width)).saturating_mul(u64::from(options.precision.bytes()));
-    let at_once = rows_at_once(device);
-    (b_bytes > room).then(|| middle(rows, at_once))
-}
-
-/// So many successive rows in the middle.
-fn middle(rows: usize, at_once: usize) -> Range<usize> {
-    let first = rows.saturating_sub(at_once) / 2;
-    first..rows.min(first + at_once)
+    b_bytes > l2 / 4 * LEAST_QUARTERS
 }
 
 /// Distinct columns of `rows` successive rows in the middle of the order.

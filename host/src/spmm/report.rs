@@ -86,7 +86,9 @@ pub struct SpmmReport {
     pub host_bytes: u64,
     /// Time per stage, in the order in which they ran.
     pub stages: Vec<StageTime>,
-    /// Pieces of rows that the row-split part works on; a row that is not cut is one.
+    /// Pieces of rows that the row-split part works on; a row that is not cut is one. Of a plan of a matrix that is on
+    /// the device, for [few products](crate::SpmmBuilder::expected_runs), it is the places for pieces, which nobody
+    /// counts, and likewise the rows that are cut.
     pub segments: u64,
     /// Rows (row-split) and windows (tile-stream) that are cut, with partial sums added in a second pass.
     pub split: u64,

@@ -101,8 +101,8 @@ impl CrossEntropy {
         }
         Ok(Self {
             classes,
-            labels: DeviceBuffer::named(device, labels, "labels")?,
-            weights: DeviceBuffer::named(device, weights, "weights")?,
+            labels: DeviceBuffer::of_caller(device, labels, "labels")?,
+            weights: DeviceBuffer::of_caller(device, weights, "weights")?,
             outcomes: DeviceMatrix::zeros(device, labels.len(), WIDTH)?,
             totals: DeviceMatrix::zeros(device, 1, WIDTH)?,
             parts: Parts::new(device, WIDTH)?,

@@ -17,6 +17,7 @@ mod batches;
 mod queue;
 mod rows;
 mod short_rows;
+mod sort;
 mod threads;
 mod tiles;
 mod warps;

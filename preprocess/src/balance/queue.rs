@@ -11,8 +11,9 @@ const NEAR: usize = 256;
 
 /// Workers in ascending order of their load, of equals the first, where loads only grow.
 ///
-/// List scheduling takes the least one again and again, and gives it back with a little more: a set of workers for
-/// each of the next loads finds it in constant time, where a heap of all workers compares its way down each time.
+/// List scheduling gives to the least one again and again: a set of workers for each of the next loads finds it in
+/// constant time, and where many pieces cost the same, whole sets of workers go on together. A heap of all workers
+/// would compare its way down each time.
 pub(super) struct LeastLoaded {
     /// The load that is being taken from.
     load: u64,
@@ -48,8 +49,15 @@ impl LeastLoaded {
             near_count: 0,
             far: BinaryHeap::from(far),
         };
-        for (&of, worker) in loads.iter().zip(0..).filter(|&(&of, _)| is_near(of)) {
-            queue.put_near(worker, of);
+        for (word, loads) in loads.chunks(64).enumerate() {
+            let mut first = 0;
+            for alike in loads.chunk_by(|one, other| one == other) {
+                let workers = (u64::MAX >> (64 - alike.len())) << first;
+                if is_near(alike[0]) {
+                    queue.put(word, workers, alike[0]);
+                }
+                first += alike.len();
+            }
         }
         Ok(queue)
     }
@@ -59,22 +67,28 @@ impl LeastLoaded {
         usize::try_from(load % NEAR as u64).unwrap_or(0) // below NEAR
     }
 
-    /// The least loaded worker, out of the queue; none if all are.
-    pub(super) fn take(&mut self) -> Option<u32> {
-        loop {
-            let set = Self::set(self.load);
-            let of_set = &mut self.near[set * self.words..][..self.words];
-            while let Some(bits) = of_set.get_mut(self.emptied) {
-                if *bits != 0 {
-                    let bit = bits.trailing_zeros();
-                    *bits &= *bits - 1;
-                    self.counts[set] -= 1;
-                    self.near_count -= 1;
-                    return u32::try_from(64 * self.emptied).ok().map(|first| first + bit);
+    /// Deals `count` pieces of one cost out: each to the worker that then has least, of equals the first. Tells the
+    /// worker of each.
+    ///
+    /// Whoever has the current load has more afterwards, so that sixty-four workers take their pieces at a time.
+    pub(super) fn deal(&mut self, mut count: usize, cost: u64, mut give: impl FnMut(u32)) {
+        debug_assert!(cost > 0, "a piece costs something");
+        while count > 0 {
+            let at = Self::set(self.load) * self.words + self.emptied;
+            if self.emptied == self.words || self.near[at] == 0 {
+                self.emptied = self.words.min(self.emptied + 1);
+                if self.emptied == self.words && self.advance().is_none() {
+                    return; // there is no worker
                 }
-                self.emptied += 1;
+                continue;
             }
-            self.advance()?;
+            let taken = lowest(self.near[at], count);
+            self.near[at] ^= taken;
+            self.counts[Self::set(self.load)] -= taken.count_ones();
+            self.near_count -= taken.count_ones() as usize;
+            count -= taken.count_ones() as usize;
+            self.put(self.emptied, taken, self.load + cost);
+            each_worker(self.emptied, taken, &mut give);
         }
     }
 
@@ -92,26 +106,38 @@ impl LeastLoaded {
             && load < self.load + NEAR as u64
         {
             self.far.pop();
-            self.put_near(worker, load);
+            self.put(worker as usize / 64, 1 << (worker % 64), load);
         }
         Some(())
     }
 
-    /// Gives a worker back, with more load than it was taken with.
-    pub(super) fn give_back(&mut self, worker: u32, load: u64) {
-        debug_assert!(load > self.load, "a window costs something");
+    /// Puts the workers that are bits of a word of a set where those with this load are.
+    fn put(&mut self, word: usize, workers: u64, load: u64) {
         if load < self.load + NEAR as u64 {
-            self.put_near(worker, load);
+            let set = Self::set(load);
+            self.near[set * self.words + word] |= workers;
+            self.counts[set] += workers.count_ones();
+            self.near_count += workers.count_ones() as usize;
         } else {
-            self.far.push(Reverse((load, worker)));
+            each_worker(word, workers, |worker| self.far.push(Reverse((load, worker))));
         }
     }
+}
 
-    fn put_near(&mut self, worker: u32, load: u64) {
-        let set = Self::set(load);
-        self.near[set * self.words + worker as usize / 64] |= 1 << (worker % 64);
-        self.counts[set] += 1;
-        self.near_count += 1;
+/// The lowest bits that are set, so many of them at most.
+fn lowest(bits: u64, count: usize) -> u64 {
+    match bits.count_ones() as usize <= count {
+        true => bits,
+        false => bits ^ (0..count).fold(bits, |left, _| left & (left - 1)),
+    }
+}
+
+/// Each worker that is a bit of a word of a set, ascending.
+fn each_worker(word: usize, mut workers: u64, mut visit: impl FnMut(u32)) {
+    let first = u32::try_from(64 * word).unwrap_or(u32::MAX); // workers are counted in 32 bits
+    while workers != 0 {
+        visit(first + workers.trailing_zeros());
+        workers &= workers - 1;
     }
 }
 
@@ -124,25 +150,32 @@ mod tests {
     proptest! {
         #[test]
         fn workers_come_as_from_a_heap(
-            mut loads in prop::collection::vec(prop_oneof![0..5u64, 0..3000u64], 0..40),
-            costs in prop::collection::vec(prop_oneof![1..3u64, 1..2000u64, 1000..100_000u64], 0..400),
+            mut loads in prop::collection::vec(prop_oneof![0..5u64, 0..3000u64], 0..200),
+            runs in prop::collection::vec(
+                (prop_oneof![0..3usize, 0..300usize], prop_oneof![1..3u64, 1..2000u64, 1000..100_000u64]),
+                0..30,
+            ),
         ) {
             let mut queue = LeastLoaded::new(&loads).unwrap();
-            for cost in costs {
-                let least = (0u32..).zip(&loads).min_by_key(|&(worker, &load)| (load, worker));
-                let taken = queue.take();
-                prop_assert_eq!(taken, least.map(|(worker, _)| worker));
-                let Some(worker) = taken else { break };
-                let load = &mut loads[worker as usize];
-                *load += cost;
-                queue.give_back(worker, *load);
+            for (count, cost) in runs {
+                let mut given = Vec::new();
+                queue.deal(count, cost, |worker| given.push(worker));
+                for _ in 0..if loads.is_empty() { 0 } else { count } {
+                    let least = (0u32..).zip(&loads).min_by_key(|&(worker, &load)| (load, worker));
+                    let (worker, _) = least.unwrap();
+                    prop_assert_eq!(given.remove(0), worker);
+                    loads[worker as usize] += cost;
+                }
+                prop_assert!(given.is_empty());
             }
         }
     }
 
     #[test]
-    fn every_worker_is_taken_once() {
+    fn every_worker_is_given_one_in_turn() {
         let mut queue = LeastLoaded::new(&[7, 3, 3, 9000]).unwrap();
-        assert_eq!(std::iter::from_fn(|| queue.take()).collect::<Vec<_>>(), [1, 2, 0, 3]);
+        let mut given = Vec::new();
+        queue.deal(4, 10_000, |worker| given.push(worker));
+        assert_eq!(given, [1, 2, 0, 3]);
     }
 }

@@ -1,13 +1,11 @@
 //! The steps of tiles dealt out to workers.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use windrow_formats::memory::{make_room, try_collect, try_filled, try_with_room, try_zeroed};
 use windrow_formats::{NO_ROW, OutOfMemory};
 
 use super::NO_SLOT;
 use super::queue::LeastLoaded;
+use super::sort::LongestFirst;
 
 /// Workers of a team at most: a bit for each.
 const MOST_TEAM: u32 = 64;
@@ -63,17 +61,23 @@ pub struct SplitWindow {
 
 /// The steps of a matrix dealt out to workers.
 ///
+/// A window that is one worker's as a whole is told by its number alone, so that what is dealt out of many windows takes
+/// few bytes; [`pieces`](Self::pieces) lists all alike.
+///
 /// Invariants:
 /// - the pieces of a window cover its steps once; a window that was not cut has no slot;
-/// - worker `i` has the pieces `worker_pieces[i] .. worker_pieces[i + 1]`, at least one;
+/// - worker `i` has the pieces `worker_pieces[i] .. worker_pieces[i + 1]` of `order`, at least one;
 /// - a shared piece has a part for each worker of one team, of at least one step, with the same slot; the workers of
 ///   a team have their parts of its shared pieces in the same order;
 /// - `split_windows` lists each window that was cut, ascending; piece `j` of it has slot `first_slot + j`
 ///   (`j < count`), and `Σ count = slots`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DealtSteps {
-    /// The pieces in the order of the stream, worker after worker.
-    pub pieces: Vec<Piece>,
+    /// The pieces in the order of the stream, worker after worker: the number of a whole window, or, with the bit
+    /// [`DIVIDED`](Self::DIVIDED), the place in `divided`.
+    pub order: Vec<u32>,
+    /// The pieces of windows that are not one worker's.
+    pub divided: Vec<Piece>,
     /// First piece of each worker, and the number of pieces; empty if there are none.
     pub worker_pieces: Vec<u32>,
     /// Windows of several pieces.
@@ -83,16 +87,34 @@ pub struct DealtSteps {
 }
 
 impl DealtSteps {
+    /// The bit of an element of `order` that is not a window. There are no more windows than steps, and fewer than 2³¹
+    /// of these.
+    pub const DIVIDED: u32 = 1 << 31;
+
+    /// The pieces in the order of the stream, worker after worker, of windows with these steps.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    ///
+    /// # Panics
+    /// If the windows are not those that were dealt out.
+    pub fn pieces(&self, window_steps: &[u32]) -> Result<Vec<Piece>, OutOfMemory> {
+        let piece = |&of: &u32| match of & Self::DIVIDED {
+            0 => Piece::whole(of, window_steps[of as usize]),
+            _ => self.divided[(of & !Self::DIVIDED) as usize],
+        };
+        try_collect(self.order.iter().map(piece), "pieces of windows")
+    }
+
     /// A worker for each window, however long: what there is without balancing.
     ///
     /// # Errors
     /// [`OutOfMemory`].
     pub fn one_each(window_steps: &[u32]) -> Result<Self, OutOfMemory> {
         let windows = narrow(window_steps.len() as u64);
-        let pieces = (0..windows).zip(window_steps).map(|(window, &end)| Piece::whole(window, end));
-        let pieces = try_collect(pieces, "pieces of windows")?;
+        let order = try_collect(0..windows, "pieces of windows")?;
         let worker_pieces = try_collect(0..windows + 1, "pieces of workers")?;
-        Ok(Self { pieces, worker_pieces, ..Self::default() })
+        Ok(Self { order, worker_pieces, ..Self::default() })
     }
 
     /// Gives all pieces of a window one slot, for sums that are accumulated in whatever order they come.
@@ -105,7 +127,7 @@ impl DealtSteps {
             shared[split.first_slot as usize..][..split.count as usize].fill(slot);
             (split.first_slot, split.count) = (slot, 1);
         }
-        for piece in self.pieces.iter_mut().filter(|piece| piece.slot != NO_SLOT) {
+        for piece in self.divided.iter_mut().filter(|piece| piece.slot != NO_SLOT) {
             piece.slot = shared[piece.slot as usize];
         }
         self.slots = self.split_windows.iter().map(|split| split.count).sum(); // one for each window now
@@ -154,10 +176,10 @@ impl DealtSteps {
 /// - If that leaves a team with more than its load and 8 steps for each worker, the windows of more than half a
 ///   team's load are laid end to end and cut at every load of a team, so that a team has pieces of at most a few of
 ///   them; a cut moves to the end of a window that is nearer than an eighth of the load.
-/// - The others stay whole and are dealt out by list scheduling: those longer than an eighth of the load,
-///   longest first, then the rest in the order of the matrix, each to the worker that has least (the
-///   first of several). The workers advance through the matrix side by side, so the rows of `B` that
-///   neighbouring windows share are read from memory once.
+/// - The others stay whole and are dealt out by list scheduling, each to the worker that has least (the first of
+///   several): those longer than an eighth of the load, longest first; then the rest in the order of the matrix, in
+///   bands of as many windows as there are workers, of a band the longest first. The workers advance through the
+///   matrix side by side, so the rows of `B` that neighbouring windows share are read from memory once.
 ///
 /// All windows stay whole if the fullest worker has no more to do then, a shared window counted as 2 steps more and
 /// the launch that adds up pieces as 8.
@@ -165,7 +187,8 @@ impl DealtSteps {
 /// No worker has more than `2·load + 12`, or `load + 22` where that is more.
 ///
 /// # Cost
-/// `windows · log(windows)`.
+/// Linear in the windows and the workers, but for sorting the large windows where their lengths differ much more than
+/// there are windows.
 ///
 /// # Errors
 /// [`OutOfMemory`].
@@ -180,12 +203,12 @@ impl DealtSteps {
 /// // Windows of 1, 40 and 3 steps for two workers who cannot share: the second window is cut after a load.
 /// let dealt = deal_steps(&[1, 40, 3], 2, 1)?;
 /// assert_eq!(dealt.split_windows, [SplitWindow { window: 1, first_slot: 0, count: 2 }]);
-/// assert_eq!(dealt.pieces[0], Piece { window: 1, begin: 0, end: 24, slot: 0, shared: false });
+/// assert_eq!(dealt.divided[0], Piece { window: 1, begin: 0, end: 24, slot: 0, shared: false });
 /// assert_eq!(dealt.workers(), 2);
 ///
 /// // A team of two has half of it each.
 /// let dealt = deal_steps(&[1, 40, 3], 2, 2)?;
-/// assert_eq!(dealt.pieces[0], Piece { window: 1, begin: 0, end: 20, slot: NO_SLOT, shared: true });
+/// assert_eq!(dealt.divided[0], Piece { window: 1, begin: 0, end: 20, slot: NO_SLOT, shared: true });
 /// assert!(dealt.split_windows.is_empty());
 /// # Ok::<(), windrow_formats::OutOfMemory>(())
 /// ```
@@ -222,8 +245,10 @@ pub fn deal_steps(window_steps: &[u32], workers: u32, team: u32) -> Result<Dealt
 /// Pieces on their way to workers.
 struct Deal {
     dealt: DealtSteps,
-    /// Each piece with its worker, in the order in which it was dealt.
+    /// Each piece of a window that is not one worker's, with its worker, in the order in which it was dealt.
     owned: Vec<(Piece, u32)>,
+    /// Each window that is one worker's, with its worker, in the order in which they were dealt: after the pieces.
+    whole: Vec<(u32, u32)>,
     /// Cost of each worker's pieces.
     loads: Vec<u64>,
     /// Workers of a team; the teams come first.
@@ -233,7 +258,7 @@ struct Deal {
 impl Deal {
     fn new(workers: u32, team: u32) -> Result<Self, OutOfMemory> {
         let loads = try_zeroed(workers as usize, "loads of workers")?;
-        Ok(Self { dealt: DealtSteps::default(), owned: Vec::new(), loads, team })
+        Ok(Self { dealt: DealtSteps::default(), owned: Vec::new(), whole: Vec::new(), loads, team })
     }
 
     /// Room for so many pieces more, one or one for each worker of a team.
@@ -246,8 +271,10 @@ impl Deal {
         let team = self.team;
         let windows = || (0u32..).zip(window_steps.iter().copied());
         let is_long = |steps: u32| steps > load.max(team);
-        let mut long = longest_first(windows().filter(|&(_, steps)| is_long(steps)))?;
-        let uncut = Self::new(narrow(self.loads.len() as u64), team)?.share(&long)?;
+        let mut long = try_with_room(windows().filter(|&(_, steps)| is_long(steps)).count(), "long windows")?;
+        long.extend(windows().filter(|&(_, steps)| is_long(steps)));
+        LongestFirst::new(long.len())?.sort(&mut long);
+        let uncut = self.fullest_if_shared(&long)?;
         let cutting_pays = uncut > u64::from(team) * u64::from(load.saturating_add(COMBINE_STEPS));
         let least_cut = u64::from(team) * u64::from(SHORTEST_CUT.max(load / 2));
         let is_cut = |steps: u32| cutting_pays && u64::from(steps) > least_cut;
@@ -330,40 +357,85 @@ impl Deal {
         Ok(())
     }
 
-    /// Gives each window to the team that has least; returns what the fullest has.
-    fn share(&mut self, windows: &[(u32, u32)]) -> Result<u64, OutOfMemory> {
+    /// What the fullest team has, if these windows, the longest first, were all that there is and each were shared.
+    fn fullest_if_shared(&self, windows: &[(u32, u32)]) -> Result<u64, OutOfMemory> {
+        let mut loads = try_zeroed::<u64>(self.teams(), "loads of teams")?;
+        let mut queue = LeastLoaded::new(&loads)?;
+        for alike in of_one_length(windows) {
+            let cost = self.shared_cost(alike[0].1);
+            queue.deal(alike.len(), cost, |team| loads[team as usize] += cost);
+        }
+        Ok(loads.into_iter().max().unwrap_or(0))
+    }
+
+    /// What a window costs a team that shares it.
+    fn shared_cost(&self, steps: u32) -> u64 {
+        u64::from(steps) + u64::from(self.team) * FLUSH_STEPS
+    }
+
+    /// Gives each of these windows, the longest first, to the team that has least.
+    fn share(&mut self, windows: &[(u32, u32)]) -> Result<(), OutOfMemory> {
         let team = self.team as usize;
         self.make_room(team * windows.len())?;
         let loads = self.loads.chunks_exact(team).map(|loads| loads.iter().sum::<u64>());
-        let loads = try_collect(loads.zip(0..self.teams()).map(Reverse), "teams by load")?;
-        let mut heap = BinaryHeap::from(loads);
-        for &(window, steps) in windows {
-            let Some(mut least) = heap.peek_mut() else { break }; // not reached: there is a team
-            let Reverse((load, team)) = &mut *least;
-            *load += u64::from(steps) + u64::from(self.team) * FLUSH_STEPS;
-            self.give_team(Piece::whole(window, steps), *team);
+        let mut queue = LeastLoaded::new(&try_collect(loads, "loads of teams")?)?;
+        for alike in of_one_length(windows) {
+            let mut windows = alike.iter();
+            queue.deal(alike.len(), self.shared_cost(alike[0].1), |team| {
+                if let Some(&(window, steps)) = windows.next() {
+                    self.give_team(Piece::whole(window, steps), team as usize);
+                }
+            });
         }
-        Ok(heap.into_iter().map(|Reverse((load, _))| load).max().unwrap_or(0))
+        Ok(())
     }
 
-    /// Gives each of the windows to take to the worker that has least: the large ones first.
+    /// Gives each of the windows to take to the worker that has least: the large ones first, then the others, a band of
+    /// them after the other, and of those in a band the longest first.
     fn schedule(
         &mut self,
         window_steps: &[u32],
         load: u32,
         take: impl Fn(u32) -> bool,
     ) -> Result<(), OutOfMemory> {
-        self.make_room(window_steps.len())?;
         let is_large = |steps: u32| steps > load / 8;
         let windows = || (0u32..).zip(window_steps.iter().copied()).filter(|&(_, steps)| take(steps));
-        let large = longest_first(windows().filter(|&(_, steps)| is_large(steps)))?;
-        let mut queue = LeastLoaded::new(&self.loads)?;
-        for (window, steps) in large.into_iter().chain(windows().filter(|&(_, steps)| !is_large(steps))) {
-            let Some(worker) = queue.take() else { break }; // not reached: there is a worker
-            self.give(Piece::whole(window, steps), worker as usize);
-            queue.give_back(worker, self.loads[worker as usize]);
+        let (mut count, mut large_count) = (0, 0);
+        for (_, steps) in windows() {
+            count += 1;
+            large_count += usize::from(is_large(steps));
         }
-        Ok(())
+        make_room(&mut self.whole, count, "windows")?;
+        let workers = self.loads.len();
+        let mut sorter = LongestFirst::new(large_count.max(workers.min(count)))?;
+        let mut queue = LeastLoaded::new(&self.loads)?;
+
+        let mut large = try_with_room(large_count, "large windows")?;
+        large.extend(windows().filter(|&(_, steps)| is_large(steps)));
+        self.deal(&mut queue, sorter.sort(&mut large));
+        let mut band = try_with_room(workers.min(count), "a band of windows")?;
+        let mut small = windows().filter(|&(_, steps)| !is_large(steps));
+        loop {
+            band.clear();
+            band.extend(small.by_ref().take(workers));
+            if band.is_empty() {
+                return Ok(());
+            }
+            self.deal(&mut queue, sorter.sort(&mut band));
+        }
+    }
+
+    /// Gives windows to the workers that have least.
+    fn deal(&mut self, queue: &mut LeastLoaded, windows: &[(u32, u32)]) {
+        for alike in of_one_length(windows) {
+            let steps = alike[0].1;
+            let cost = u64::from(steps) + FLUSH_STEPS;
+            let mut windows = alike.iter();
+            queue.deal(alike.len(), cost, |worker| {
+                self.loads[worker as usize] += cost;
+                self.whole.extend(windows.next().map(|&(window, _)| (window, worker)));
+            });
+        }
     }
 
     /// Gives a piece to a team: each worker has a part, one step more where the least has been dealt out.
@@ -399,11 +471,11 @@ impl Deal {
     /// The pieces, worker after worker, in the order in which they were dealt. A worker without any is left out: it
     /// follows all teams that share, for these are chosen from the first.
     fn finish(self) -> Result<DealtSteps, OutOfMemory> {
-        let Self { mut dealt, owned, loads, .. } = self;
+        let Self { mut dealt, owned, whole, loads, .. } = self;
         let mut counts = try_zeroed::<u32>(loads.len(), "pieces of workers")?;
-        for &(_, worker) in &owned {
-            counts[worker as usize] += 1;
-        }
+        let workers =
+            || owned.iter().map(|&(_, worker)| worker).chain(whole.iter().map(|&(_, worker)| worker));
+        workers().for_each(|worker| counts[worker as usize] += 1);
         let mut next = try_with_room(counts.len(), "pieces of workers")?;
         let mut end = 0;
         dealt.worker_pieces = try_with_room(counts.len() + 1, "pieces of workers")?;
@@ -415,22 +487,21 @@ impl Deal {
                 dealt.worker_pieces.push(end);
             }
         }
-        dealt.pieces = try_filled(owned.len(), Piece::whole(0, 0), "pieces of windows")?;
-        for (piece, worker) in owned {
+        dealt.order = try_filled(owned.len() + whole.len(), 0, "pieces of windows")?;
+        let divided = owned.iter().zip(DealtSteps::DIVIDED..).map(|(&(_, worker), place)| (place, worker));
+        for (piece, worker) in divided.chain(whole) {
             let at = &mut next[worker as usize];
-            dealt.pieces[*at] = piece;
+            dealt.order[*at] = piece;
             *at += 1;
         }
+        dealt.divided = try_collect(owned.into_iter().map(|(piece, _)| piece), "pieces of windows")?;
         Ok(dealt)
     }
 }
 
-/// Windows and their steps, the longest first; of equals the first.
-fn longest_first(windows: impl Iterator<Item = (u32, u32)> + Clone) -> Result<Vec<(u32, u32)>, OutOfMemory> {
-    let mut sorted = try_with_room(windows.clone().count(), "long windows")?;
-    sorted.extend(windows);
-    sorted.sort_unstable_by_key(|&(window, steps)| (Reverse(steps), window));
-    Ok(sorted)
+/// Windows that follow each other and have as many steps.
+fn of_one_length(windows: &[(u32, u32)]) -> impl Iterator<Item = &[(u32, u32)]> {
+    windows.chunk_by(|one, other| one.1 == other.1)
 }
 
 /// A window or step number, as kernels address it.

@@ -136,6 +136,23 @@ impl CudaMachine {
         self.others.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Copies from the host. When it returns, `from` may still be read, if it is page-locked. The context is current.
+    ///
+    /// # Safety
+    /// The destination lies inside one live allocation of this machine.
+    unsafe fn copy_up(&self, to: u64, from: &[u8]) -> Result<(), DeviceError> {
+        if from.len() >= staging::LEAST_BYTES
+            && let Ok(mut staging) = self.staging.try_lock()
+            && let Some(staging) = make_once(&mut staging)
+        {
+            // SAFETY: the caller's promise; `bind` makes the stream's context current, and this is the stream of every
+            // call.
+            return unsafe { staging.upload(self.lane.stream(), &|| self.gpu.bind(), to, from) };
+        }
+        // SAFETY: the caller's promise.
+        unsafe { result::memcpy_htod_async(to, from, self.lane.stream()) }.called("cuMemcpyHtoDAsync")
+    }
+
     /// The error for an allocation of `asked` bytes, with what is free now.
     fn out_of_memory(&self, what: &'static str, asked: u64) -> Result<DeviceError, DeviceError> {
         let free = self.memory_free()?.unwrap_or(0);
@@ -191,19 +208,16 @@ impl Machine for CudaMachine {
 
     unsafe fn upload(&self, to: u64, from: &[u8]) -> Result<(), DeviceError> {
         self.gpu.with_context(|| {
-            if from.len() >= staging::LEAST_BYTES
-                && let Ok(mut staging) = self.staging.try_lock()
-                && let Some(staging) = make_once(&mut staging)
-            {
-                // SAFETY: the caller's promise; `bind` makes the stream's context current, and this is the stream of
-                // every call.
-                unsafe { staging.upload(self.lane.stream(), &|| self.gpu.bind(), to, from)? };
-                return self.lane.wait();
-            }
-            // SAFETY: the caller's promise; `from` lives until the wait below is over.
-            unsafe { result::memcpy_htod_async(to, from, self.lane.stream()) }.called("cuMemcpyHtoDAsync")?;
+            // SAFETY: the caller's promise; `from` lives until the wait is over.
+            unsafe { self.copy_up(to, from)? };
             self.lane.wait()
         })
+    }
+
+    unsafe fn queue_upload(&self, to: u64, from: &[u8]) -> Result<(), DeviceError> {
+        // SAFETY: the caller's promise. The driver copies from ordinary memory to memory of its own before it returns;
+        // staging does.
+        self.gpu.with_context(|| unsafe { self.copy_up(to, from) })
     }
 
     unsafe fn download(&self, from: u64, to: &mut [u8]) -> Result<(), DeviceError> {

@@ -3,13 +3,15 @@
 
 use std::rc::Rc;
 
-use windrow_formats::Permutation;
 use windrow_formats::memory::try_collect;
+use windrow_formats::{NO_ROW, Permutation};
 use windrow_kernels::Variant;
 use windrow_kernels::preprocess::{
-    ListVectorsParams, MergeColumnsParams, PlaceRowsParams, RowLengthsParams, TileStepsParams,
+    ListPiecesParams, ListVectorsParams, ListWorkersParams, MergeColumnsParams, PlaceAllRowsParams,
+    PlaceRowsParams, RowLengthsParams, TileStepsParams,
 };
 use windrow_kernels::tile_stream::piece_word;
+use windrow_preprocess::balance::DealtSteps;
 use windrow_simt::GlobalPtr;
 
 use super::scratch::Scratch;
@@ -37,6 +39,8 @@ pub(crate) struct Condensed {
     pub(super) sources: DeviceBuffer<u32>,
     /// `window_vectors` on the host.
     pub(super) vectors: Vec<u32>,
+    /// Rows of the matrix, if its windows are of all of them in their own order.
+    pub(super) own_rows: Option<usize>,
 }
 
 /// Rows without entries go to windows of their own, of which there are so many beside those of the others.
@@ -44,6 +48,8 @@ pub(crate) struct Condensed {
 pub(crate) struct WindowCounts {
     pub(crate) full: usize,
     pub(crate) empty: usize,
+    /// Whether the windows are those of all rows, and each has entries.
+    pub(crate) all_full: bool,
 }
 
 impl WindowCounts {
@@ -72,15 +78,17 @@ impl Condensed {
         let slots = narrow(WINDOW_ROWS * windows);
         let entries = narrow(a.nnz());
 
-        let window_rows = place_rows(&scratch, row_offsets, a.rows(), order, counts)?;
-        let lengths = scratch.array(WINDOW_ROWS * windows, "lengths of slots")?;
-        let slot_begins = scratch.array(WINDOW_ROWS * windows + 1, "slot_begins")?;
+        let Slots { window_rows, slot_begins } = match order {
+            None if counts.all_full => place_all_rows(&scratch, row_offsets, a.rows())?,
+            _ => {
+                let window_rows = place_rows(&scratch, row_offsets, a.rows(), order, counts)?;
+                slots_of(&scratch, row_offsets, window_rows, slots)?
+            }
+        };
         let sources = DeviceBuffer::alloc(device, a.nnz(), "sources")?;
         let masks = scratch.array(a.nnz(), "masks")?;
         let ranks = scratch.array(a.nnz() + 1, "ranks")?;
         let window_vectors = scratch.array(windows + 1, "window_vectors")?;
-        let of_slots =
-            RowLengthsParams { rows: window_rows, row_offsets, lengths, count: slots, reserved: 0 };
         let merge = MergeColumnsParams {
             window_rows,
             slot_begins,
@@ -106,8 +114,6 @@ impl Condensed {
         // that the kernels ask for; every slot has a row or `NO_ROW`, and every row with entries one slot, so that
         // the slots have all entries. Arrays are read after the launch that writes them.
         let vectors = unsafe {
-            scratch.launch(Variant::RowLengths, u64::from(slots), &of_slots)?;
-            scratch.scan(lengths, slots, false, slot_begins)?;
             scratch.launch(Variant::MergeColumns, u64::from(entries), &merge)?;
             scratch.scan(masks, entries, true, ranks)?;
             scratch.launch(Variant::ListVectors, wide(windows) + 1, &list)?;
@@ -123,6 +129,7 @@ impl Condensed {
             window_vectors,
             sources,
             vectors,
+            own_rows: (order.is_none() && counts.all_full).then(|| a.rows()),
         })
     }
 
@@ -147,6 +154,11 @@ impl Condensed {
 
     /// The rows of each window.
     pub(crate) fn window_rows(&self) -> Result<Vec<u32>, DeviceError> {
+        if let Some(rows) = self.own_rows {
+            let slots = WINDOW_ROWS * self.windows();
+            let row = |slot: usize| if slot < rows { narrow(slot) } else { NO_ROW };
+            return Ok(try_collect((0..slots).map(row), "window_rows")?);
+        }
         // SAFETY: eight slots for each window, placed by the launches of `new`.
         unsafe { self.scratch.read(self.window_rows, WINDOW_ROWS * self.windows()) }
     }
@@ -169,6 +181,44 @@ impl Condensed {
         // SAFETY: the arrays are those of `self`, and there is room for each column that begins.
         unsafe { self.scratch.launch(Variant::ListVectors, u64::from(entries) + 1, &params)? };
         Ok(vectors)
+    }
+
+    /// The pieces of windows that were dealt out, and what steps they have.
+    fn lay_out_pieces(&self, dealt: &DealtSteps) -> Result<Stream, DeviceError> {
+        let scratch = &self.scratch;
+        let divided = dealt.divided.iter().map(|piece| {
+            let word = piece_word(piece.slot, piece.shared);
+            [piece.window, piece.begin, word, piece.end]
+        });
+        let divided = try_collect(divided, "pieces of windows that are divided")?;
+        let (count, workers) = (dealt.order.len(), dealt.workers());
+        let of_pieces = ListPiecesParams {
+            order: scratch.array_from(&dealt.order, "order of pieces")?,
+            divided: scratch.array_from(&divided, "pieces of windows that are divided")?,
+            window_vectors: self.window_vectors,
+            pieces: scratch.array(count, "pieces")?,
+            lengths: scratch.array(count, "steps of pieces")?,
+            count: narrow(count),
+            reserved: 0,
+        };
+        let piece_steps = scratch.array(count + 1, "piece_steps")?;
+        let list = DeviceBuffer::<[u32; 2]>::alloc(scratch.device(), workers, "workers")?;
+        let of_workers = ListWorkersParams {
+            worker_pieces: scratch.array_from(&dealt.worker_pieces, "pieces of workers")?,
+            piece_steps,
+            workers: list.pointer(),
+            count: narrow(workers),
+            reserved: 0,
+        };
+        // SAFETY: the pieces are those of the windows that were condensed, as `deal_steps` lists them, each of a piece
+        // and at least one; arrays have the lengths that the kernels ask for.
+        unsafe {
+            scratch.launch(Variant::ListPieces, wide(count), &of_pieces)?;
+            scratch.scan(of_pieces.lengths, of_pieces.count, false, piece_steps)?;
+            scratch.launch(Variant::ListWorkers, wide(workers), &of_workers)?;
+        }
+        let (pieces, piece_count) = (of_pieces.pieces, of_pieces.count);
+        Ok(Stream { pieces, piece_steps, piece_count, workers: list })
     }
 
     /// Writes the steps of the windows as they were dealt out.
@@ -194,12 +244,10 @@ impl Condensed {
             Form::Dense => GlobalPtr::NULL,
             Form::Packed => scratch.array(steps, "chunks of steps")?,
         };
-        let pieces = (stream.dealt().pieces.iter())
-            .map(|piece| [piece.window, piece.begin, piece_word(piece.slot, piece.shared), 0]);
-        let pieces = try_collect(pieces, "pieces")?;
+        let Stream { pieces, piece_steps, piece_count, workers } = self.lay_out_pieces(stream.dealt())?;
         let of_steps = TileStepsParams {
-            pieces: scratch.array_from(&pieces, "pieces")?,
-            piece_steps: scratch.array_from(stream.piece_steps(), "piece_steps")?,
+            pieces,
+            piece_steps,
             window_vectors: self.window_vectors,
             vectors: self.list_vectors()?,
             masks: self.masks,
@@ -208,7 +256,7 @@ impl Condensed {
             step_entries: step_entries.pointer(),
             step_chunks,
             steps: narrow(steps),
-            piece_count: narrow(pieces.len()),
+            piece_count,
             value_bytes,
             reserved: 0,
         };
@@ -224,6 +272,7 @@ impl Condensed {
             }
         }
         Ok(DeviceSteps {
+            workers,
             step_cols,
             bitmaps,
             record_starts,
@@ -239,6 +288,55 @@ impl Condensed {
             scratch,
         })
     }
+}
+
+/// Windows as a stream, in device memory.
+struct Stream {
+    /// `[window, first step of it, piece word, 0]` of each piece.
+    pieces: GlobalPtr<[u32; 4]>,
+    /// First step of each in the stream, and the number of steps.
+    piece_steps: GlobalPtr<u32>,
+    piece_count: u32,
+    /// `[begin, end]` of each worker's steps.
+    workers: DeviceBuffer<[u32; 2]>,
+}
+
+/// The slots of windows.
+struct Slots {
+    /// Row in each.
+    window_rows: GlobalPtr<u32>,
+    /// Entries of those before each, and of all.
+    slot_begins: GlobalPtr<u32>,
+}
+
+/// Where slots with these rows begin.
+fn slots_of(
+    scratch: &Scratch,
+    row_offsets: GlobalPtr<u32>,
+    window_rows: GlobalPtr<u32>,
+    slots: u32,
+) -> Result<Slots, DeviceError> {
+    let lengths = scratch.array(slots as usize, "lengths of slots")?;
+    let slot_begins = scratch.array(slots as usize + 1, "slot_begins")?;
+    let of_slots = RowLengthsParams { rows: window_rows, row_offsets, lengths, count: slots, reserved: 0 };
+    // SAFETY: as for `Condensed::new`.
+    unsafe {
+        scratch.launch(Variant::RowLengths, u64::from(slots), &of_slots)?;
+        scratch.scan(lengths, slots, false, slot_begins)?;
+    }
+    Ok(Slots { window_rows, slot_begins })
+}
+
+/// The slots of all rows of a matrix that has none without entries, in their own order.
+fn place_all_rows(scratch: &Scratch, row_offsets: GlobalPtr<u32>, rows: usize) -> Result<Slots, DeviceError> {
+    let slots = rows.next_multiple_of(WINDOW_ROWS);
+    let window_rows = scratch.array(slots, "window_rows")?;
+    let slot_begins = scratch.array(slots + 1, "slot_begins")?;
+    let (rows, slots) = (narrow(rows), narrow(slots));
+    let params = PlaceAllRowsParams { row_offsets, window_rows, slot_begins, rows, slots };
+    // SAFETY: as for `Condensed::new`.
+    unsafe { scratch.launch(Variant::PlaceAllRows, u64::from(slots) + 1, &params)? };
+    Ok(Slots { window_rows, slot_begins })
 }
 
 /// The rows in slots of windows: those with entries in the order of the plan, those without ascending.

@@ -93,7 +93,7 @@ impl Condensed {
         if full == 0 {
             return Ok(None);
         }
-        let counts = WindowCounts { full, empty: empty_rows.div_ceil(WINDOW_ROWS) };
+        let counts = WindowCounts { full, empty: empty_rows.div_ceil(WINDOW_ROWS), all_full: false };
         let (origins, vectors) = arrange(&distributed, counts)?;
         let slots = WINDOW_ROWS * origins.len();
         let device = scratch.device();
@@ -132,6 +132,7 @@ impl Condensed {
             window_vectors: scratch.array_from(&vectors, "window_vectors")?,
             sources,
             vectors,
+            own_rows: None,
             ..self
         };
         let entries = RestEntries { col_indices: rest_cols, sources: RestSources(rest_sources), scratch };

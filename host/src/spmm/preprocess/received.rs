@@ -2,7 +2,7 @@
 
 use windrow_formats::{OutOfMemory, Permutation};
 use windrow_kernels::Variant;
-use windrow_kernels::csr::{CUT_ROWS, CutRowsParams};
+use windrow_kernels::csr::{CUT_ROWS, CutRowsParams, SpreadRowsParams};
 use windrow_simt::GlobalPtr;
 
 use super::scratch::Scratch;
@@ -100,5 +100,40 @@ impl DeviceSegments {
         // SAFETY: as above; there is room for what the sums say.
         unsafe { scratch.launch(Variant::CutRows, u64::from(rows), &params)? };
         Ok(Self { segments, cut, slots })
+    }
+
+    /// Cuts the rows of a matrix without waiting for how many pieces there are: into places that follow from the
+    /// offsets, of which rows leave some empty. Pieces do not share slots.
+    pub(in crate::spmm) fn spread(
+        device: &Device,
+        a: &Received,
+        CutAt { limit, piece, .. }: CutAt,
+    ) -> Result<Self, DeviceError> {
+        let mut params = SpreadRowsParams {
+            row_offsets: a.row_offsets.pointer(),
+            segments: GlobalPtr::NULL,
+            cut_rows: GlobalPtr::NULL,
+            rows: narrow(a.rows),
+            entries: narrow(a.nnz),
+            limit,
+            piece,
+        };
+        let segments = DeviceBuffer::alloc(device, params.segments() as usize, "segments")?;
+        let list = DeviceBuffer::alloc(device, params.cut_rows() as usize, "split_rows")?;
+        (params.segments, params.cut_rows) = (segments.pointer(), list.pointer());
+        // SAFETY: the offsets were checked; there is room for all places.
+        unsafe { Scratch::new(device, 0)?.launch(Variant::SpreadRows, wide(a.rows), &params)? };
+        let cut = Some(CutList { rows: list, wide: params.wide_rows() });
+        Ok(Self { segments, cut, slots: params.slots(params.entries) })
+    }
+}
+
+impl CutAt {
+    /// Whether the pieces of each row that is cut have places without being counted.
+    pub(in crate::spmm) fn can_be_spread(self) -> bool {
+        // Beyond a third of 2³² entries no piece is cut off: there are fewer than 2³¹ entries.
+        !self.shared
+            && (1..=u32::MAX / 3).contains(&self.piece)
+            && self.limit >= self.piece.saturating_add(self.piece / 2)
     }
 }

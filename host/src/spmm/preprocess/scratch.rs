@@ -93,8 +93,8 @@ impl Scratch {
     ) -> Result<GlobalPtr<T>, DeviceError> {
         let array = self.array::<T>(elements.len(), what)?;
         if !elements.is_empty() {
-            // SAFETY: the array was made for these elements.
-            unsafe { self.machine()?.upload(array.address(), bytemuck::cast_slice(elements))? };
+            // SAFETY: the array was made for these elements, which are in a vector: not page-locked.
+            unsafe { self.machine()?.queue_upload(array.address(), bytemuck::cast_slice(elements))? };
         }
         Ok(array)
     }

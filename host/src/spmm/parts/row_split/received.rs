@@ -6,6 +6,7 @@ use crate::csr::Received;
 use crate::error::DeviceError;
 use crate::num::{real, wide};
 use crate::options::Determinism;
+use crate::spmm::decide::few_runs;
 use crate::spmm::layout::Context;
 use crate::spmm::part::{CutRows, LaidOut, LayoutFacts};
 use crate::spmm::preprocess::{CutAt, DeviceSegments};
@@ -17,13 +18,20 @@ pub(in crate::spmm) struct Cut {
 }
 
 impl Cut {
-    /// In the matrix's own order.
+    /// In the matrix's own order. For a few products nobody waits for how many segments there are, and some places of
+    /// segments stay empty.
     pub(in crate::spmm) fn new(context: &Context<'_, Received>) -> Result<Self, DeviceError> {
         let a = context.a;
         let counts = || RowCounts { rows: wide(a.rows), nnz: wide(a.nnz), longest: a.record.longest };
         let (limit, piece) = lengths(context, counts);
         let shared = context.options.determinism == Determinism::Fast;
-        let segments = DeviceSegments::new(context.device, a, CutAt { limit, piece, shared })?;
+        let at = CutAt { limit, piece, shared };
+        let few = few_runs(context.options, &context.profile.costs.tiles).is_some();
+        let is_cut = a.record.longest > u64::from(limit);
+        let segments = match few && is_cut && at.can_be_spread() {
+            true => DeviceSegments::spread(context.device, a, at)?,
+            false => DeviceSegments::new(context.device, a, at)?,
+        };
         let count = wide(segments.segments.len());
         let mean_len = real(wide(a.nnz)) / real(count.max(1));
         Ok(Self { segments, shape: SegmentShape { mean_len, ..segment_shape(context)? } })

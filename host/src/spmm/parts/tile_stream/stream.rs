@@ -136,14 +136,14 @@ impl Layout for TilesLayout {
         device: &Device,
         values: &dyn GivenValues,
     ) -> Result<Box<dyn Part>, DeviceError> {
-        let workers = DeviceBuffer::named(device, &self.stream().workers()?, "workers")?;
         let Self { made, dtype, shape } = *self;
-        let (tiles, places) = match made {
+        let (workers, tiles, places) = match made {
             Made::OnDevice(steps, _) => {
-                let (tiles, sources) = steps.with_values(values.unplaced()?)?;
-                (tiles, ValuePlaces::OnDevice(sources))
+                let (workers, tiles, sources) = steps.with_values(values.unplaced()?)?;
+                (workers, tiles, ValuePlaces::OnDevice(sources))
             }
             Made::OnHost(pattern) => {
+                let workers = DeviceBuffer::named(device, &pattern.workers()?, "workers")?;
                 let StepArrays { step_cols, bitmaps } = pattern.step_arrays()?;
                 let lookup = match shape.form {
                     Form::Dense => Lookup::Bitmaps(DeviceBuffer::named(device, &bitmaps, "bitmaps")?),
@@ -155,7 +155,7 @@ impl Layout for TilesLayout {
                 let step_cols = DeviceBuffer::named(device, &step_cols, "step_cols")?;
                 let records = pattern.records(shape.form, values.bits()?)?;
                 let records = DeviceBuffer::named(device, &records, "records")?;
-                (DeviceTiles { step_cols, records, lookup }, ValuePlaces::OnHost(pattern))
+                (workers, DeviceTiles { step_cols, records, lookup }, ValuePlaces::OnHost(pattern))
             }
         };
         Ok(Box::new(TilesPart { workers, tiles, places, dtype, shape }))
