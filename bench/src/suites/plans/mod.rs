@@ -74,9 +74,9 @@ pub(crate) struct FoundPlan {
     /// The order of the rows.
     #[serde(default)]
     pub(crate) order: String,
-    /// Distinct columns of all windows, where the plan has tiles.
+    /// Distinct columns of all windows; 0 where the plan has no tiles.
     #[serde(default)]
-    pub(crate) column_vectors: Option<u64>,
+    pub(crate) column_vectors: u64,
 }
 
 /// A first product of cuSPARSE.
