@@ -5,7 +5,7 @@
 //! the same integers here and there, so the same order. A cluster is a row, a pair, or a pair of pairs.
 //!
 //! ```text
-//! row_offsets --RowLengths, scan, ListRows-->    members    rows with entries; those without go to the end of the order
+//! row_offsets --RowLengths, scan, ListRows-->    members    rows with entries; those without end the order
 //! col_indices --CountColumns-->                  counts     of each column, or of several: whether others have it
 //! members     --CountLists, scan, WriteLists-->  columns    of each cluster, a sample of a long row
 //! then in each level, twice
@@ -61,7 +61,7 @@ pub const NO_PARTNER: u32 = u32::MAX;
 pub struct Lists {
     /// Where each list begins, and the end.
     pub begins: GlobalPtr<u32>,
-    /// The lists.
+    /// The columns of all lists.
     pub columns: GlobalPtr<u32>,
     /// `[shift, size]`: columns of the list have a hash that begins with so many zeros; distinct columns, or about.
     pub facts: GlobalPtr<[u32; 2]>,

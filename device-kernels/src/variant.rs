@@ -226,7 +226,7 @@ pub enum Variant {
     CountColumns,
     /// [`crate::reorder::CountLists`]: how many columns a row is compared by.
     CountLists,
-    /// [`crate::reorder::WriteLists`]: these columns.
+    /// [`crate::reorder::WriteLists`]: these columns, listed.
     WriteLists,
     /// [`crate::reorder::ClusterKeys`]: the column of least hash of each cluster.
     ClusterKeys,
@@ -246,7 +246,7 @@ pub enum Variant {
     ListPairs,
     /// [`crate::reorder::CountUnions`]: how many columns a pair is compared by.
     CountUnions,
-    /// [`crate::reorder::WriteUnions`]: these columns.
+    /// [`crate::reorder::WriteUnions`]: these columns, listed.
     WriteUnions,
     /// [`crate::reorder::PlaceOrder`]: where each row is in an order.
     PlaceOrder,

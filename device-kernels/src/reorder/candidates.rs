@@ -25,11 +25,11 @@ const NEAR: u32 = 2 * REACH;
 pub struct ClusterKeysParams {
     /// Columns of the clusters.
     pub lists: Lists,
-    /// The clusters.
+    /// The clusters, each once.
     pub sequence: GlobalPtr<u32>,
-    /// The key of each.
+    /// The key of each cluster.
     pub keys: GlobalPtr<u32>,
-    /// Number of clusters.
+    /// How many clusters there are.
     pub count: u32,
     /// What columns are hashed with.
     pub seed: u32,
@@ -91,7 +91,7 @@ pub struct CollectCandidatesParams {
     pub candidates: GlobalPtr<[u64; 2]>,
     /// Unless null, set to none.
     pub partners: GlobalPtr<u32>,
-    /// Number of clusters.
+    /// How many clusters there are.
     pub count: u32,
     /// Unless 0, no candidates are known yet.
     pub first: u32,

@@ -16,25 +16,26 @@ pub const LIST_COLUMNS: u32 = 128;
 /// Arguments of [`CountLists`] and [`WriteLists`].
 ///
 /// # Obligations
-/// - `row_offsets` are those of a valid CSR with the entries that `columns` counts; `members` are `clusters` of its rows;
+/// - `row_offsets` are those of a valid CSR with the entries that `columns` counts; `members` are `clusters` of its
+///   rows;
 /// - `columns`: what [`CountColumns`](super::CountColumns) made;
 /// - for [`CountLists`], `lengths` and `lists.facts` have an element for each of them;
-/// - for [`WriteLists`], `lists.begins` are the exclusive sums of these lengths, and `lists.columns` has as many elements
-///   as the last says.
+/// - for [`WriteLists`], `lists.begins` are the exclusive sums of these lengths, and `lists.columns` has as many
+///   elements as the last says.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct ListsParams {
     /// Offsets of all rows.
     pub row_offsets: GlobalPtr<u32>,
-    /// Rows with entries.
+    /// The rows that have entries.
     pub members: GlobalPtr<u32>,
     /// Columns of each list.
     pub lengths: GlobalPtr<u32>,
-    /// What is made.
+    /// The lists that are made.
     pub lists: Lists,
     /// The matrix's columns, and how many entries each has.
     pub columns: CountColumnsParams,
-    /// Rows with entries.
+    /// The rows that have entries.
     pub clusters: u32,
     /// Zero: `Pod` allows no padding.
     pub reserved: u32,
@@ -170,21 +171,21 @@ impl Kernel for WriteLists {
 ///
 /// # Obligations
 /// - `lists` are those of the clusters that `pairs` names;
-/// - for [`CountUnions`], `lengths` and `united.facts` have `count` elements; for [`WriteUnions`], `united.begins` are the
-///   exclusive sums of these lengths, and `united.columns` has as many elements as the last says; what is written
+/// - for [`CountUnions`], `lengths` and `united.facts` have `count` elements; for [`WriteUnions`], `united.begins` are
+///   the exclusive sums of these lengths, and `united.columns` has as many elements as the last says; what is written
 ///   overlaps nothing that is read.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct UnionsParams {
     /// Columns of the clusters.
     pub lists: Lists,
-    /// Two clusters each.
+    /// The two clusters of each.
     pub pairs: GlobalPtr<[u32; 2]>,
     /// Columns of each pair's list.
     pub lengths: GlobalPtr<u32>,
     /// Columns of the pairs.
     pub united: Lists,
-    /// Number of pairs.
+    /// How many pairs there are.
     pub count: u32,
     /// Zero: `Pod` allows no padding.
     pub reserved: u32,

@@ -19,11 +19,11 @@ use crate::variant::Variant;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct ProposeParams {
-    /// The clusters.
+    /// The clusters, each once.
     pub left: GlobalPtr<u32>,
-    /// Candidates of each.
+    /// The candidates of each cluster.
     pub candidates: GlobalPtr<[u64; 2]>,
-    /// Partner of each.
+    /// The partner of each cluster.
     pub partners: GlobalPtr<u32>,
     /// The greatest worth that was proposed to each, and by each.
     pub best: GlobalPtr<u64>,
@@ -31,7 +31,7 @@ pub struct ProposeParams {
     pub next_best: GlobalPtr<u64>,
     /// Whether each has no partner yet.
     pub is_left: GlobalPtr<u32>,
-    /// Number of clusters.
+    /// How many clusters there are.
     pub count: u32,
     /// Zero: `Pod` allows no padding.
     pub reserved: u32,
@@ -114,8 +114,8 @@ impl Kernel for Match {
 /// Arguments of [`ListLeft`] and [`PairLeft`].
 ///
 /// # Obligations
-/// `ranks[i]`, for `i ≤ clusters`, is the number of clusters before `i` that have no partner; `left` has room for all of
-/// them; `partners` has an element for each cluster. [`PairLeft`] comes after [`ListLeft`].
+/// `ranks[i]`, for `i ≤ clusters`, is the number of clusters before `i` that have no partner; `left` has room for all
+/// of them; `partners` has an element for each cluster. [`PairLeft`] comes after [`ListLeft`].
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct ListLeftParams {
@@ -123,9 +123,9 @@ pub struct ListLeftParams {
     pub ranks: GlobalPtr<u32>,
     /// The clusters without a partner.
     pub left: GlobalPtr<u32>,
-    /// Partner of each.
+    /// The partner of each cluster.
     pub partners: GlobalPtr<u32>,
-    /// Number of clusters.
+    /// How many clusters there are.
     pub clusters: u32,
     /// Zero: `Pod` allows no padding.
     pub reserved: u32,
@@ -191,8 +191,8 @@ impl Kernel for PairLeft {
 /// - `partners[partners[i]] = i` but for one `i` at most, which has none; `members` has `each` elements for each of the
 ///   `clusters`;
 /// - for [`MarkPairs`], `is_first` has an element for each, and `tail` room for `each`;
-/// - for [`ListPairs`], `ranks` are the exclusive sums of what that kernel wrote, `pairs` has `ranks[clusters]` elements,
-///   and `pair_members` has `2·each` for each of these.
+/// - for [`ListPairs`], `ranks` are the exclusive sums of what that kernel wrote, `pairs` has `ranks[clusters]`
+///   elements, and `pair_members` has `2·each` for each of these.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct ListPairsParams {
@@ -200,19 +200,19 @@ pub struct ListPairsParams {
     pub partners: GlobalPtr<u32>,
     /// Whether each is the first of its pair.
     pub is_first: GlobalPtr<u32>,
-    /// Pairs before each.
+    /// Pairs before each cluster.
     pub ranks: GlobalPtr<u32>,
-    /// Rows of each cluster.
+    /// The rows of each cluster.
     pub members: GlobalPtr<u32>,
     /// Where the rows of the one that has no partner go.
     pub tail: GlobalPtr<u32>,
     /// The two of each pair.
     pub pairs: GlobalPtr<[u32; 2]>,
-    /// Rows of each pair.
+    /// The rows of each pair.
     pub pair_members: GlobalPtr<u32>,
-    /// Number of clusters.
+    /// How many clusters there are.
     pub clusters: u32,
-    /// Rows of a cluster.
+    /// How many rows a cluster has.
     pub each: u32,
 }
 

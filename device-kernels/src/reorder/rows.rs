@@ -20,7 +20,7 @@ const WINDOW_ROWS: u32 = 8;
 pub struct ListRowsParams {
     /// Rows with entries before each.
     pub ranks: GlobalPtr<u32>,
-    /// Rows with entries.
+    /// The rows that have entries.
     pub members: GlobalPtr<u32>,
     /// The new order, of which rows without entries are the end.
     pub order: GlobalPtr<u32>,
@@ -72,7 +72,7 @@ pub struct CountColumnsParams {
     pub counts: GlobalPtr<u32>,
     /// Entries of the matrix.
     pub entries: u32,
-    /// Counters.
+    /// How many counters there are.
     pub counters: u32,
     /// Columns of the matrix.
     pub cols: u32,
@@ -81,12 +81,12 @@ pub struct CountColumnsParams {
 }
 
 impl CountColumnsParams {
-    /// A column's counter.
+    /// The counter that is a column's.
     #[inline(always)]
     pub(super) fn counter(&self, column: u32) -> GlobalPtr<u32> {
         let at = match self.counters == self.cols {
             true => column,
-            false => (u64::from(hash(column)) * u64::from(self.counters) >> 32) as u32,
+            false => ((u64::from(hash(column)) * u64::from(self.counters)) >> 32) as u32,
         };
         self.counts.at(at)
     }
@@ -136,7 +136,7 @@ pub struct CountVectorsParams {
     pub total: GlobalPtr<u32>,
     /// Rows of the matrix.
     pub rows: u32,
-    /// Rows with entries.
+    /// The rows that have entries.
     pub filled: u32,
     /// Entries of the matrix.
     pub entries: u32,
@@ -189,7 +189,7 @@ impl Kernel for CountVectors {
     }
 }
 
-const _: () = assert!(THREADS % WARP == 0);
+const _: () = assert!(THREADS.is_multiple_of(WARP));
 
 /// Whether no row before an entry's in its window has the entry's column.
 ///

@@ -166,11 +166,11 @@ impl<V: Value> SpmmBuilder<'_, Csr<V>> {
         profile: &Profile,
         clock: &mut StageClock,
     ) -> Result<FoundOrder<'_>, SpmmError> {
-        if self.order.is_none() {
-            if let Some((order, name)) = order::of_host_matrix(device, self.a, &self.options, profile)? {
-                clock.end("reorder on the GPU");
-                return Ok((order.map(Cow::Owned), name));
-            }
+        if self.order.is_none()
+            && let Some((order, name)) = order::of_host_matrix(device, self.a, &self.options, profile)?
+        {
+            clock.end("reorder on the GPU");
+            return Ok((order.map(Cow::Owned), name));
         }
         let (order, name) = match (self.order, &self.options.reorder) {
             (Some(given), _) => (Cow::Borrowed(given), "given".to_owned()),

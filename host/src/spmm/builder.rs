@@ -178,8 +178,8 @@ impl<'a, A> SpmmBuilder<'a, A> {
     ///
     /// Takes seconds for a matrix of millions of entries; an order that is kept can be given with
     /// [`order`](Self::order) instead. On a GPU kernels find the order of
-    /// [`Method::MinHash`](reorder::Method::MinHash), where [`preprocessing`](Self::preprocessing) is done there. On the
-    /// CPU rows are not reordered.
+    /// [`Method::MinHash`](reorder::Method::MinHash), where [`preprocessing`](Self::preprocessing) is done there. On
+    /// the CPU rows are not reordered.
     #[must_use]
     pub fn reorder(mut self, options: reorder::Options) -> Self {
         self.options.reorder = Some(options);

@@ -36,7 +36,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// Every method.
+    /// Every method, none the first.
     pub const ALL: [Self; 6] = [
         Self::Identity,
         Self::Degree,

@@ -70,8 +70,8 @@ pub struct Reordering {
     pub stages: Vec<Stage>,
     /// Locality before and after.
     pub quality: Quality,
-    /// Whether the order of [`Method::Similarity`] or [`Method::MinHash`] has more column vectors than the original one,
-    /// which is then the result.
+    /// Whether the order of [`Method::Similarity`] or [`Method::MinHash`] has more column vectors than the original
+    /// one, which is then the result.
     pub kept_original: bool,
 }
 

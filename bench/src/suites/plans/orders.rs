@@ -51,7 +51,8 @@ pub(super) fn table(records: &[PlansRecord]) -> String {
         let (Some(found), Some(own)) = (&facts.plan, own.and_then(|own| own.facts.plan.as_ref())) else {
             continue;
         };
-        let per_vector = |vectors: u64| Some(facts.matrix.nnz? as f64 / vectors as f64).filter(|_| vectors > 0);
+        let per_vector =
+            |vectors: u64| Some(facts.matrix.nnz? as f64 / vectors as f64).filter(|_| vectors > 0);
         let order_us: f64 =
             found.stages.iter().filter(|(name, _)| name.starts_with("reorder")).map(|(_, us)| us).sum();
         let saved = own.product_us - found.product_us;

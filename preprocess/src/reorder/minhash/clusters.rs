@@ -17,13 +17,18 @@ pub(super) const CHUNK: usize = 1 << 10;
 /// Groups of `2^level` rows. Of each a list of columns, ascending: those in `columns[begins[i] .. begins[i + 1]]` are
 /// the ones whose hash begins with as many zero bits as its shift says, of all that other rows have, too.
 pub(super) struct Clusters {
+    lists: Lists,
+    members: Vec<u32>,
+    members_each: usize,
+}
+
+/// A list of columns for each cluster.
+struct Lists {
     begins: Vec<u64>,
     columns: Vec<u32>,
     shifts: Vec<u32>,
-    /// Distinct columns of each; where lists are samples, about so many.
+    /// Distinct columns of each cluster; where lists are samples, about so many.
     sizes: Vec<u32>,
-    members: Vec<u32>,
-    members_each: usize,
 }
 
 /// What `f` appends to a list of columns for each of `len` things, and what it returns: shift and size.
@@ -32,7 +37,7 @@ fn lists(
     what: &'static str,
     watch: &dyn Watch,
     f: impl Fn(u32, &mut Vec<u32>) -> Result<(u32, u32), OutOfMemory> + Sync,
-) -> Result<(Vec<u64>, Vec<u32>, Vec<u32>, Vec<u32>), Stopped> {
+) -> Result<Lists, Stopped> {
     watch.begin(what, 1);
     type Part = (Vec<u32>, Vec<(u32, u32, u64)>);
     let chunk = |chunk: usize| -> Result<Part, Stopped> {
@@ -51,12 +56,12 @@ fn lists(
     let facts = try_concat(&parts.iter().map(|part| &part.1).collect::<Vec<_>>(), "lists of columns")?;
     let columns = try_concat(&parts.iter().map(|part| &part.0).collect::<Vec<_>>(), "lists of columns")?;
     watch.step(1);
-    Ok((
-        starts(facts.iter().map(|&(_, _, length)| length))?,
+    Ok(Lists {
+        begins: starts(facts.iter().map(|&(_, _, length)| length))?,
         columns,
-        try_collect(facts.iter().map(|&(shift, _, _)| shift), "samples of columns")?,
-        try_collect(facts.iter().map(|&(_, size, _)| size), "sizes of rows")?,
-    ))
+        shifts: try_collect(facts.iter().map(|&(shift, _, _)| shift), "samples of columns")?,
+        sizes: try_collect(facts.iter().map(|&(_, size, _)| size), "sizes of rows")?,
+    })
 }
 
 /// Whether a column is in samples of a shift.
@@ -98,13 +103,13 @@ impl Clusters {
             columns.extend(of(shift));
             Ok((shift, narrow(row.len())))
         };
-        let (begins, columns, shifts, sizes) = lists(rows.len(), "columns of rows", watch, list)?;
-        Ok(Self { begins, columns, shifts, sizes, members: rows, members_each: 1 })
+        let lists = lists(rows.len(), "columns of rows", watch, list)?;
+        Ok(Self { lists, members: rows, members_each: 1 })
     }
 
     /// How many there are.
     pub(super) fn len(&self) -> u32 {
-        narrow(self.sizes.len())
+        narrow(self.lists.sizes.len())
     }
 
     /// The rows of a cluster.
@@ -113,18 +118,19 @@ impl Clusters {
     }
 
     pub(super) fn list(&self, i: u32) -> &[u32] {
-        &self.columns[index(self.begins[i as usize])..index(self.begins[i as usize + 1])]
+        &self.lists.columns[index(self.lists.begins[i as usize])..index(self.lists.begins[i as usize + 1])]
     }
 
     /// The greater shift of two clusters: columns that both have are samples of that.
     fn shift(&self, a: u32, b: u32) -> u32 {
-        self.shifts[a as usize].max(self.shifts[b as usize])
+        self.lists.shifts[a as usize].max(self.lists.shifts[b as usize])
     }
 
     /// The Jaccard similarity of two clusters that have so many columns of their lists in common, in 2⁻¹⁶.
     pub(super) fn similarity(&self, a: u32, b: u32, common: u32) -> u32 {
         let shift = self.shift(a, b);
-        let all = (self.sizes[a as usize] >> shift).saturating_add(self.sizes[b as usize] >> shift);
+        let all =
+            (self.lists.sizes[a as usize] >> shift).saturating_add(self.lists.sizes[b as usize] >> shift);
         (common << 16) / all.saturating_sub(common).max(common).max(1)
     }
 
@@ -153,7 +159,7 @@ impl Clusters {
             };
             let mut found = length(shift);
             let shared = u64::from(common(self.list(a), self.list(b))) << shift;
-            let (size_a, size_b) = (self.sizes[a as usize], self.sizes[b as usize]);
+            let (size_a, size_b) = (self.lists.sizes[a as usize], self.lists.sizes[b as usize]);
             let shared = u32::try_from(shared).unwrap_or(u32::MAX).min(size_a.min(size_b));
             let size = (size_a - shared).saturating_add(size_b);
             while found > MinHash::LIST {
@@ -165,8 +171,8 @@ impl Clusters {
             union(self.list(a), self.list(b), push);
             Ok((shift, size))
         };
-        let (begins, columns, shifts, sizes) = lists(pairs.len(), "columns of pairs", watch, list)?;
-        Ok(Self { begins, columns, shifts, sizes, members, members_each: 2 * self.members_each })
+        let lists = lists(pairs.len(), "columns of pairs", watch, list)?;
+        Ok(Self { lists, members, members_each: 2 * self.members_each })
     }
 }
 

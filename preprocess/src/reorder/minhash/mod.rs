@@ -11,11 +11,11 @@
 //!   unions             a pair's columns, or a sample of them
 //! ```
 //!
-//! Min-wise hashing is A. Broder's (On the resemblance and containment of documents, 1997), that rows of a sparse matrix
-//! are grouped by it that of P. Jiang, C. Hong and G. Agrawal (A novel data transformation and execution strategy for
-//! accelerating sparse matrix multiplication on GPUs, PPoPP 2020); pairing level by level is ours. Every step is the
-//! same work for each row, pair or list, none longer than [`MinHash::LIST`] columns, in integers alone: the kernels
-//! that do this on a GPU give the same order.
+//! Min-wise hashing is A. Broder's (On the resemblance and containment of documents, 1997), that rows of a sparse
+//! matrix are grouped by it that of P. Jiang, C. Hong and G. Agrawal (A novel data transformation and execution
+//! strategy for accelerating sparse matrix multiplication on GPUs, 2020); pairing level by level is ours. Every
+//! step is the same work for each row, pair or list, none longer than [`MinHash::LIST`] columns, in integers alone:
+//! the kernels that do this on a GPU give the same order.
 
 mod clusters;
 mod pairing;

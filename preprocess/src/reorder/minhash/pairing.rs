@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rayon::prelude::*;
 use windrow_formats::memory::{try_collect, try_copy, try_filled, try_par_collect, try_par_collect_ok};
 
-use super::super::pattern::narrow;
+use super::super::pattern::{index, narrow};
 use super::super::watch::{Stopped, Watch, go_on, tick};
 use super::clusters::{CHUNK, Clusters, common};
 use super::{MinHash, hash};
@@ -77,7 +77,7 @@ fn sorted(clusters: &Clusters, sequence: &[u32], seed: u32, watch: &dyn Watch) -
     let mut keyed = try_par_collect(sequence.par_iter().enumerate().map(key), "keys of clusters")?;
     go_on(watch)?;
     keyed.par_sort_unstable();
-    let at = |keyed: u64| (keyed & u64::from(u32::MAX)) as usize;
+    let at = |keyed: u64| index(keyed & u64::from(u32::MAX));
     Ok(try_par_collect(keyed.into_par_iter().map(|keyed| sequence[at(keyed)]), "a sequence")?)
 }
 
