@@ -6,20 +6,27 @@
 //! row_offsets --CountCuts, SumCuts-->                       how many segments there will be, and where
 //! row_offsets --CutRows-->                                  segments of rows, and the rows that are cut
 //! row_offsets --SpreadRows-->                               the same for a few products, without counting, with gaps
+//! offsets --ExpandRows-->                                   the row of each entry
+//! rows, sorted columns --TransposeEntries-->                offsets, columns and values of the transpose
+//! entries sorted by place --MarkDistinct, SumEntries-->     canonical form
 //! ```
 //!
-//! Without gaps, the arrays are those of the host, byte for byte; whatever is counted is a sum or a maximum of integers, so that
-//! nothing depends on the order in which threads run.
+//! Without gaps, the arrays are those of the host, byte for byte; whatever is counted is a sum or a maximum of
+//! integers, so that nothing depends on the order in which threads run.
 
+mod canonical;
 mod columns;
 mod read;
 mod segments;
 mod spread;
+mod transpose;
 
+pub use canonical::{CanonicalParams, MarkDistinct, SumEntries};
 pub use columns::{MarkColumns, MarkColumnsParams};
 pub use read::{COLUMNS_IN_USE_AT, CsrRecord, ReadCsr, ReadCsrParams};
 pub use segments::{CUT_ROWS, CountCuts, CutRows, CutRowsParams, SumCuts};
 pub use spread::{SpreadRows, SpreadRowsParams};
+pub use transpose::{ExpandRows, ExpandRowsParams, TransposeEntries, TransposeEntriesParams};
 
 /// Threads of a block of all kernels here.
 const THREADS: u32 = 256;

@@ -5,7 +5,7 @@
 //! the same integers here and there, so the same order. A cluster is a row, a pair, or a pair of pairs.
 //!
 //! ```text
-//! row_offsets --RowLengths, scan, ListRows-->    members    rows with entries; those without end the order
+//! row_offsets --RowLengths, scan, ListFilled-->    members    rows with entries; those without end the order
 //! col_indices --CountColumns-->                  counts     of each column, or of several: whether others have it
 //! members     --CountLists, scan, WriteLists-->  columns    of each cluster, a sample of a long row
 //! then in each level, twice
@@ -40,7 +40,8 @@ pub use pairs::{
     ListLeft, ListLeftParams, ListPairs, ListPairsParams, MarkPairs, Match, PairLeft, Propose, ProposeParams,
 };
 pub use rows::{
-    CountColumns, CountColumnsParams, CountVectors, CountVectorsParams, ListRows, ListRowsParams, PlaceOrder,
+    CountColumns, CountColumnsParams, CountVectors, CountVectorsParams, ListFilled, ListFilledParams,
+    PlaceOrder,
 };
 
 use bytemuck::{Pod, Zeroable};

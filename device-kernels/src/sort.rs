@@ -46,7 +46,7 @@ const COUNTERS: u32 = 0; // (WARPS, DIGITS)
 const TILE: u32 = COUNTERS + 4 * WARPS * DIGITS; // (SORT_TILE)
 /// What a place in the tile is less than that in the output, for each digit.
 const BASES: u32 = TILE + 4 * SORT_TILE; // (DIGITS)
-/// Totals of warps.
+/// Totals of each warp, while they are added.
 const SUMS: u32 = BASES + 4 * DIGITS; // (WARPS)
 
 /// Arguments of [`SortCount`], [`SortScan`] and [`SortScatter`].
@@ -64,7 +64,7 @@ const SUMS: u32 = BASES + 4 * DIGITS; // (WARPS)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct SortParams {
-    /// What is sorted.
+    /// What is sorted, and stays as it is.
     pub keys: GlobalPtr<u32>,
     /// What goes with each key; null: its place among them.
     pub payloads: GlobalPtr<u32>,
@@ -76,7 +76,7 @@ pub struct SortParams {
     pub counts: GlobalPtr<u32>,
     /// Keys with each value of a digit.
     pub totals: GlobalPtr<u32>,
-    /// Number of keys.
+    /// Number of keys in all.
     pub len: u32,
     /// Words from one key to the next.
     pub key_words: u32,
@@ -303,6 +303,8 @@ impl Kernel for SortScatter {
     const FILE: &'static str = "sort";
     const VARIANT: Variant = Variant::SortScatter;
     const BLOCK_THREADS: u32 = THREADS;
+    // Left to itself, ptxas takes registers for one; there are none to spill for three.
+    const MIN_BLOCKS: u32 = 2;
     const SHARED_BYTES: u32 = SUMS + 4 * WARPS;
 
     #[inline(always)]

@@ -1,8 +1,12 @@
 //! Sparse matrices in the memory of a device, windrow's or the caller's.
 
+mod canonical;
 mod fault;
 mod indices;
 mod receive;
+#[cfg(all(test, feature = "emulator"))]
+mod tests;
+mod transpose;
 
 use std::fmt;
 
@@ -11,6 +15,7 @@ use windrow_kernels::csr::CsrRecord;
 
 pub use indices::{DeviceIndices, Index};
 pub(crate) use receive::{Received, Wanted};
+pub use transpose::Transposed;
 
 use crate::device::{Device, DeviceBuffer, Stream};
 use crate::error::PlanError;
@@ -22,8 +27,9 @@ use crate::view::DeviceSlice;
 /// values.
 ///
 /// Made of arrays that are there already, PyTorch's `crow_indices`, `col_indices` and `values` for example, with
-/// offsets and columns of 32 or 64 bits and values of f32, f64, f16 or bf16, or none: then all are 1. A plan is made of
-/// it where it is: kernels check it, count what decides, and lay it out; the matrix is not copied to the host.
+/// offsets and columns of 32 or 64 bits and values of f32, f64, f16 or bf16, or none: then all are 1. Plans of
+/// [`Spmm`](crate::Spmm) and [`Sddmm`](crate::Sddmm) and a [`RowSoftmax`](crate::RowSoftmax) are made of it where it
+/// is: kernels check it, count what decides, and lay it out; the matrix is not copied to the host.
 ///
 /// Offsets ascend from 0 to the number of entries, columns strictly ascend in each row. Every use checks that, and
 /// tells the first row and entry that are wrong; no wrong matrix is ever multiplied.
@@ -75,7 +81,7 @@ struct Known {
 
 enum Held<'a, V: Value> {
     Borrowed(Arrays<'a, V>),
-    Owned { offsets: DeviceBuffer<u64>, columns: DeviceBuffer<u32>, values: DeviceBuffer<V> },
+    Owned { offsets: DeviceBuffer<u64>, columns: DeviceBuffer<u32>, values: Option<DeviceBuffer<V>> },
 }
 
 /// The arrays of a matrix, wherever they are from.
@@ -245,9 +251,11 @@ impl<'a, V: Value> DeviceCsr<'a, V> {
     fn arrays(&self) -> Arrays<'_, V> {
         match &self.held {
             Held::Borrowed(arrays) => *arrays,
-            Held::Owned { offsets, columns, values } => {
-                Arrays { offsets: offsets.into(), columns: columns.into(), values: Some(values.into()) }
-            }
+            Held::Owned { offsets, columns, values } => Arrays {
+                offsets: offsets.into(),
+                columns: columns.into(),
+                values: values.as_ref().map(Into::into),
+            },
         }
     }
 }
@@ -286,7 +294,7 @@ impl<V: Value> DeviceCsr<'static, V> {
         let held = Held::Owned {
             offsets: DeviceBuffer::named(device, a.row_offsets(), "row_offsets")?,
             columns: DeviceBuffer::named(device, a.col_indices(), "col_indices")?,
-            values: DeviceBuffer::named(device, a.values(), "values")?,
+            values: Some(DeviceBuffer::named(device, a.values(), "values")?),
         };
         let lengths = || (0..a.rows()).map(|row| a.row_len(row));
         let record = CsrRecord {

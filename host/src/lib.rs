@@ -116,6 +116,9 @@
 //! }
 //! ```
 //!
+//! [`DeviceCsr::canonical`] takes entries in any order, and [`DeviceCsr::transposed`] makes the matrix of a backward
+//! pass with the order of its entries, both on the device.
+//!
 //! # Sampled products
 //!
 //! [`Sddmm`] computes products of rows of two dense matrices where a sparse one has entries, `out = (X·Yᵀ) ⊙ A`: the
@@ -224,7 +227,7 @@ pub mod interop;
 pub mod training;
 
 pub use activation::{Activation, Epilogue};
-pub use csr::{CsrAddresses, DeviceCsr, DeviceIndices, Index};
+pub use csr::{CsrAddresses, DeviceCsr, DeviceIndices, Index, Transposed};
 pub use dense::{Dense, DenseMut, DenseRef, MatRef};
 pub use device::{Device, DeviceBuffer, DeviceKind, DeviceSelector, Event, KernelModule, Stream};
 #[cfg(feature = "emulator")]
@@ -241,7 +244,7 @@ pub use options::{
 pub use parallelism::{
     AtomicParallelism, Bounds, DaSpmm, Family, GroupLaunch, IllegalPoint, MinimalData, Share,
 };
-pub use plan::{ArraySize, OccupancyRange, Schedule, Scheduling, StageTime, Verification};
+pub use plan::{ArraySize, OccupancyRange, Scale, Schedule, Scheduling, StageTime, Verification};
 pub use profile::{Profile, ProfileError};
 pub use sddmm::{
     Sddmm, SddmmAlgorithm, SddmmBuilder, SddmmForm, SddmmGroup, SddmmOptions, SddmmPlan, SddmmReport,

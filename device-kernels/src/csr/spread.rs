@@ -40,9 +40,9 @@ pub struct SpreadRowsParams {
     pub segments: GlobalPtr<[u32; 4]>,
     /// `[row, first_slot, count, 1]`, rows of many slots first, or [`NO_ROW`] in place of the row.
     pub cut_rows: GlobalPtr<[u32; 4]>,
-    /// Rows of the matrix.
+    /// Rows of the matrix, those without entries too.
     pub rows: u32,
-    /// Its entries.
+    /// Entries of the whole matrix.
     pub entries: u32,
     /// A row of more entries is cut.
     pub limit: u32,
@@ -60,7 +60,7 @@ impl SpreadRowsParams {
         }
     }
 
-    /// Places of segments.
+    /// How many places segments have.
     #[must_use]
     pub const fn segments(&self) -> u32 {
         self.rows + self.filled(self.entries)
@@ -98,7 +98,8 @@ impl SpreadRowsParams {
     }
 }
 
-/// The segments of all rows, and the list of those that are cut: a thread for each row, a warp for those of many places.
+/// The segments of all rows, and the list of those that are cut: a thread for each row, a warp for those of many
+/// places.
 pub struct SpreadRows;
 
 /// Places of segments that a thread fills alone.

@@ -9,7 +9,7 @@ use crate::kernel::Kernel;
 use crate::spmm::tile_stream::{STEP_COLUMNS, piece_word};
 use crate::variant::Variant;
 
-/// Arguments of [`ListPieces`].
+/// Arguments of [`ListStreamPieces`].
 ///
 /// # Obligations
 /// - `order` has `count` elements: windows, below 2³¹, or places in `divided`, with the highest bit set;
@@ -17,7 +17,7 @@ use crate::variant::Variant;
 /// - `pieces` and `lengths` have `count` elements.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
-pub struct ListPiecesParams {
+pub struct ListStreamPiecesParams {
     /// Whole windows and pieces of others, in the order of the stream.
     pub order: GlobalPtr<u32>,
     /// `[window, first step of it, piece word, the step behind its last]` of each piece that is not a whole window.
@@ -26,29 +26,29 @@ pub struct ListPiecesParams {
     pub window_vectors: GlobalPtr<u32>,
     /// `[window, first step of it, piece word, 0]` of each piece.
     pub pieces: GlobalPtr<[u32; 4]>,
-    /// Steps of each piece.
+    /// How many steps each piece has.
     pub lengths: GlobalPtr<u32>,
-    /// Number of pieces.
+    /// Number of pieces, whole windows among them.
     pub count: u32,
     /// Zero: `Pod` allows no padding.
     pub reserved: u32,
 }
 
 /// The pieces as [`TileSteps`](super::TileSteps) takes them, a thread for each.
-pub struct ListPieces;
+pub struct ListStreamPieces;
 
 /// The bit of an element of the order that is not a window.
 const DIVIDED: u32 = 1 << 31;
 
-impl Kernel for ListPieces {
-    type Params = ListPiecesParams;
+impl Kernel for ListStreamPieces {
+    type Params = ListStreamPiecesParams;
     const FILE: &'static str = "preprocess";
-    const VARIANT: Variant = Variant::ListPieces;
+    const VARIANT: Variant = Variant::ListStreamPieces;
     const BLOCK_THREADS: u32 = THREADS;
     const UNITS_PER_BLOCK: u32 = THREADS;
 
     #[inline(always)]
-    unsafe fn run<S: Simt>(s: &S, p: &ListPiecesParams) {
+    unsafe fn run<S: Simt>(s: &S, p: &ListStreamPiecesParams) {
         let i = item(s);
         if i >= p.count {
             return;
@@ -82,7 +82,7 @@ pub struct ListWorkersParams {
     pub piece_steps: GlobalPtr<u32>,
     /// `[begin, end]` of each worker's steps.
     pub workers: GlobalPtr<[u32; 2]>,
-    /// Number of workers.
+    /// Number of workers, one warp each.
     pub count: u32,
     /// Zero: `Pod` allows no padding.
     pub reserved: u32,

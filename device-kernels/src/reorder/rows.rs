@@ -10,14 +10,14 @@ use crate::variant::Variant;
 /// Rows of a window.
 const WINDOW_ROWS: u32 = 8;
 
-/// Arguments of [`ListRows`].
+/// Arguments of [`ListFilled`].
 ///
 /// # Obligations
 /// - `ranks[i]`, for `i ≤ rows`, is the number of rows before `i` that have entries;
 /// - `members` has `ranks[rows]` elements, `order` has `rows`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
-pub struct ListRowsParams {
+pub struct ListFilledParams {
     /// Rows with entries before each.
     pub ranks: GlobalPtr<u32>,
     /// The rows that have entries.
@@ -31,17 +31,17 @@ pub struct ListRowsParams {
 }
 
 /// The rows with entries, and those without at the end of the order. A thread for each row.
-pub struct ListRows;
+pub struct ListFilled;
 
-impl Kernel for ListRows {
-    type Params = ListRowsParams;
+impl Kernel for ListFilled {
+    type Params = ListFilledParams;
     const FILE: &'static str = "reorder";
-    const VARIANT: Variant = Variant::ListRows;
+    const VARIANT: Variant = Variant::ListFilled;
     const BLOCK_THREADS: u32 = THREADS;
     const UNITS_PER_BLOCK: u32 = THREADS;
 
     #[inline(always)]
-    unsafe fn run<S: Simt>(s: &S, p: &ListRowsParams) {
+    unsafe fn run<S: Simt>(s: &S, p: &ListFilledParams) {
         let row = item(s);
         if row >= p.rows {
             return;

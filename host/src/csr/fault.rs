@@ -30,8 +30,31 @@ impl<V: Value> DeviceCsr<'_, V> {
         Ok(Csr::from_pattern(pattern, values)?)
     }
 
+    /// A copy in canonical form, whatever form the matrix is of.
+    pub(super) fn canonical_on_host(&self, on: &Stream) -> Result<Csr<V>, PlanError> {
+        let (rows, cols) = (self.rows, self.cols);
+        let values = |nnz| match self.arrays().values {
+            Some(values) => Ok(values.to_host()?),
+            None => Ok(try_filled(nnz, V::ONE, "values")?),
+        };
+        self.made_on_host(on, |offsets, columns| {
+            let values: Result<_, PlanError> = values(columns.len());
+            Ok(Csr::try_from_parts(rows, cols, offsets, columns, values?)?)
+        })
+    }
+
     /// Offsets and columns, if they are canonical.
     fn pattern_on_host(&self, on: &Stream) -> Result<Pattern, PlanError> {
+        let (rows, cols) = (self.rows, self.cols);
+        self.made_on_host(on, |offsets, columns| Ok(Pattern::try_new(rows, cols, offsets, columns)?))
+    }
+
+    /// What is made of offsets and columns.
+    fn made_on_host<T>(
+        &self,
+        on: &Stream,
+        make: impl FnOnce(Vec<u64>, Vec<u32>) -> Result<T, PlanError>,
+    ) -> Result<T, PlanError> {
         if self.device.machine().is_some() {
             On::of(on, &self.device, false)?.before_own()?;
         }
@@ -40,11 +63,11 @@ impl<V: Value> DeviceCsr<'_, V> {
         // Columns beyond 32 bits are beyond all matrices; the error has them as they are.
         let narrowed = columns.iter().map(|&column| u32::try_from(column).unwrap_or(u32::MAX));
         let narrowed = try_collect(narrowed, "columns")?;
-        Ok(Pattern::try_new(self.rows, self.cols, offsets, narrowed).map_err(|error| match error {
-            FormatError::ColumnOutOfRange { row, entry, cols, .. } => {
-                FormatError::ColumnOutOfRange { row, entry, column: columns[entry], cols }
+        make(offsets, narrowed).map_err(|error| match error {
+            PlanError::Format(FormatError::ColumnOutOfRange { row, entry, cols, .. }) => {
+                FormatError::ColumnOutOfRange { row, entry, column: columns[entry], cols }.into()
             }
             other => other,
-        })?)
+        })
     }
 }

@@ -6,8 +6,8 @@ use windrow_kernels::Variant;
 use windrow_kernels::preprocess::{MOST_ITEMS, RowLengthsParams};
 use windrow_kernels::reorder::{
     CANDIDATES, ClusterKeysParams, CollectCandidatesParams, CountColumnsParams, CountVectorsParams,
-    LIST_COLUMNS, ListLeftParams, ListPairsParams, ListRowsParams, Lists, ListsParams, ProposeParams, REACH,
-    UnionsParams,
+    LIST_COLUMNS, ListFilledParams, ListLeftParams, ListPairsParams, Lists, ListsParams, ProposeParams,
+    REACH, UnionsParams,
 };
 use windrow_preprocess::reorder::MinHash;
 use windrow_simt::GlobalPtr;
@@ -154,7 +154,7 @@ impl Room {
 impl Orderer {
     fn run(&self) -> Result<DeviceOrder, DeviceError> {
         let Self { scratch, by_number, order, filled, .. } = self;
-        let rows = ListRowsParams {
+        let rows = ListFilledParams {
             ranks: self.ranks,
             members: *by_number,
             order: *order,
@@ -162,7 +162,7 @@ impl Orderer {
             reserved: 0,
         };
         // SAFETY: `by_number` has an element for each row that is counted, `order` for each row.
-        unsafe { scratch.launch(Variant::ListRows, u64::from(self.rows), &rows)? };
+        unsafe { scratch.launch(Variant::ListFilled, u64::from(self.rows), &rows)? };
         if *filled > 0 {
             let room = Room::new(scratch, *filled as usize, self.nnz as usize, self.cols)?;
             self.list_columns(&room)?;

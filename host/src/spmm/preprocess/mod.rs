@@ -11,9 +11,9 @@ mod received;
 mod scratch;
 mod steps;
 
-pub(super) use self::condense::{Condensed, WindowCounts};
+pub(crate) use self::condense::{Condensed, WindowCounts};
 pub(super) use self::distribute::{RestEntries, RestSources};
 pub(super) use self::minhash::{DeviceOrder, can_order, min_hash_order};
 pub(super) use self::received::{CutAt, DeviceSegments};
-pub(super) use self::scratch::Scratch;
+pub(crate) use self::scratch::Scratch;
 pub(super) use self::steps::{DeviceSteps, DeviceTiles, Lookup, ValueSources};

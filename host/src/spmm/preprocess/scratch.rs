@@ -72,7 +72,7 @@ impl Scratch {
     }
 
     /// `len` elements that must be written before they are read.
-    pub(super) fn array<T: Pod>(&self, len: usize, what: &'static str) -> Result<GlobalPtr<T>, DeviceError> {
+    pub(crate) fn array<T: Pod>(&self, len: usize, what: &'static str) -> Result<GlobalPtr<T>, DeviceError> {
         let bytes = wide(len) * wide(size_of::<T>());
         let begin = self.used.get().next_multiple_of(ALIGNMENT);
         if begin + bytes <= self.block.bytes() {
@@ -92,11 +92,21 @@ impl Scratch {
         what: &'static str,
     ) -> Result<GlobalPtr<T>, DeviceError> {
         let array = self.array::<T>(elements.len(), what)?;
-        if !elements.is_empty() {
-            // SAFETY: the array was made for these elements, which are in a vector: not page-locked.
-            unsafe { self.machine()?.queue_upload(array.address(), bytemuck::cast_slice(elements))? };
-        }
+        // SAFETY: the array was made for these elements, which are in a vector: not page-locked.
+        unsafe { self.write(array, elements)? };
         Ok(array)
+    }
+
+    /// Writes elements from the host to an array.
+    ///
+    /// # Safety
+    /// It has room for them, in live memory of the device; they are in memory that is not page-locked.
+    pub(crate) unsafe fn write<T: Pod>(&self, to: GlobalPtr<T>, elements: &[T]) -> Result<(), DeviceError> {
+        if elements.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.machine()?.queue_upload(to.address(), bytemuck::cast_slice(elements)) }
     }
 
     /// The values of a matrix, uploaded once: every call of one scratch memory is for the same.
@@ -113,7 +123,7 @@ impl Scratch {
     ///
     /// # Safety
     /// There are so many, in live memory of the device.
-    pub(super) unsafe fn read<T: Pod>(&self, from: GlobalPtr<T>, len: usize) -> Result<Vec<T>, DeviceError> {
+    pub(crate) unsafe fn read<T: Pod>(&self, from: GlobalPtr<T>, len: usize) -> Result<Vec<T>, DeviceError> {
         let mut elements = try_zeroed(len, "what a kernel of preprocessing found")?;
         if len > 0 {
             // SAFETY: the caller has so many elements at `from`, in live memory of the device.
@@ -127,7 +137,7 @@ impl Scratch {
     /// # Safety
     /// `params` keeps the obligations that its documentation lists; its arrays live as long as the scratch memory, or
     /// are freed after the machine's work.
-    pub(super) unsafe fn launch<P: Pod>(
+    pub(crate) unsafe fn launch<P: Pod>(
         &self,
         variant: Variant,
         units: u64,
@@ -150,7 +160,7 @@ impl Scratch {
     ///
     /// # Safety
     /// `input` has `len` elements and `output` one more, fewer than 2³² less two blocks; neither sum exceeds 32 bits.
-    pub(super) unsafe fn scan(
+    pub(crate) unsafe fn scan(
         &self,
         input: GlobalPtr<u32>,
         len: u32,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use windrow_kernels::tile_stream::TileStreamParams;
-use windrow_kernels::{Dtype, Entry};
+use windrow_kernels::{Dtype, Entry, Variant};
 use windrow_simt::GlobalPtr;
 
 use super::super::read_array;
@@ -245,6 +245,11 @@ impl Part for TilesPart {
             ValuePlaces::OnDevice(sources) => unsafe { sources.replace_from(queue, values, lookup, records) },
             ValuePlaces::OnHost(_) => Ok(()),
         }
+    }
+
+    fn replacing(&self, dtype: Dtype) -> Option<&'static Entry> {
+        let own = matches!(self.places, ValuePlaces::OnDevice(_));
+        own.then(|| windrow_kernels::entry(Variant::TileRecords { value_bytes: dtype.bytes() })).flatten()
     }
 
     fn read_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, DeviceError> {

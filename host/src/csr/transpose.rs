@@ -1,0 +1,294 @@
+//! The transpose of a matrix, made where the matrix is.
+
+use bytemuck::Pod;
+use windrow_formats::Value;
+use windrow_kernels::Variant;
+use windrow_kernels::csr::{ExpandRowsParams, TransposeEntriesParams};
+use windrow_kernels::preprocess::MOST_ITEMS;
+use windrow_simt::GlobalPtr;
+
+use super::receive::entry_of;
+use super::{Arrays, DeviceCsr, Held};
+use crate::device::{DeviceBuffer, Queue, Stream};
+use crate::error::{DeviceError, PlanError};
+use crate::num::{index, narrow, wide};
+use crate::plan::{MAX_INDEX, On, check_count, check_device, start};
+use crate::sort::Sort;
+use crate::spmm::Scratch;
+use crate::view::{DeviceSlice, DeviceSliceMut};
+
+/// What arrays that live as long as a transposition are called where there is no memory for them.
+const WHAT: &str = "a transposition";
+
+/// `Aᵀ` in the memory of a device, and which entry of `A` each of its entries is; made by [`DeviceCsr::transposed`].
+#[derive(Debug)]
+pub struct Transposed<V: Value> {
+    matrix: DeviceCsr<'static, V>,
+    order: DeviceBuffer<u32>,
+}
+
+impl<V: Value> Transposed<V> {
+    /// `Aᵀ`, a matrix like others.
+    #[must_use]
+    pub fn matrix(&self) -> &DeviceCsr<'static, V> {
+        &self.matrix
+    }
+
+    /// The order of its entries: entry `e` of `Aᵀ` is entry `order[e]` of `A`, as in
+    /// [`Csr::transpose_order`](windrow_formats::Csr::transpose_order).
+    #[must_use]
+    pub fn order(&self) -> &DeviceBuffer<u32> {
+        &self.order
+    }
+
+    /// `Aᵀ` and the order of its entries.
+    #[must_use]
+    pub fn into_parts(self) -> (DeviceCsr<'static, V>, DeviceBuffer<u32>) {
+        (self.matrix, self.order)
+    }
+
+    /// Brings values from the order of `A`'s entries to that of `Aᵀ`'s, in the order of a stream: `to[e] =
+    /// values[order[e]]`. A plan for `Aᵀ` takes them then, without another transposition.
+    ///
+    /// # Errors
+    /// - [`PlanError::ValueCount`] unless both have an element for each entry;
+    /// - [`PlanError::WrongDevice`] unless all is on the device of the matrix;
+    /// - [`PlanError::TooLarge`] for 2³² entries less a few;
+    /// - [`PlanError::Device`]: [`DeviceError::Captured`] for a stream that is captured into a graph.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, Device, DeviceBuffer, DeviceCsr, Spmm};
+    ///
+    /// let (device, a) = (Device::best()?, Csr::from_dense(2, 2, &[1.0f32, 2.0, 3.0, 0.0])?);
+    /// let stream = device.stream();
+    /// let at = DeviceCsr::from_host(&device, &a)?.transposed(&stream)?;
+    /// let mut plan = Spmm::builder(at.matrix()).width(1).values_from_device().build_on(&stream)?;
+    /// assert_eq!(plan.run(&[1.0, 10.0])?, [31.0, 2.0]);
+    ///
+    /// let new = DeviceBuffer::from_slice(&device, &[5.0f32, 6.0, 7.0])?; // A = [5 6; 7 .]
+    /// let mut of_transpose = DeviceBuffer::alloc_zeroed(&device, 3)?;
+    /// at.values_on(&stream, &new, &mut of_transpose)?;
+    /// plan.replace_values_on(&stream, &of_transpose)?;
+    /// assert_eq!(plan.run(&[1.0, 10.0])?, [75.0, 6.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn values_on<'f, 't, W: Value>(
+        &self,
+        on: &Stream,
+        values: impl Into<DeviceSlice<'f, W>>,
+        to: impl Into<DeviceSliceMut<'t, W>>,
+    ) -> Result<(), PlanError> {
+        let (values, to) = (values.into(), to.into());
+        let DeviceCsr { device, nnz, .. } = &self.matrix;
+        check_device("the stream", on.device(), device)?;
+        check_device("the values", values.device(), device)?;
+        check_device("the place of the values", to.device(), device)?;
+        check_count("the values", values.len(), *nnz)?;
+        check_count("the place of the values", to.len(), *nnz)?;
+        if device.machine().is_none() {
+            let (order, values) = (self.order.host().unwrap_or_default(), values.host().unwrap_or_default());
+            for (to, &entry) in to.into_host().unwrap_or_default().iter_mut().zip(order) {
+                *to = values[entry as usize];
+            }
+            return Ok(());
+        }
+        if wide(*nnz) > MAX_INDEX {
+            let (what, remedy) = ("entries of a transpose", "cut the matrix");
+            return Err(PlanError::TooLarge { what, found: wide(*nnz), limit: MAX_INDEX, remedy });
+        }
+        let params = TransposeEntriesParams {
+            order: self.order.pointer(),
+            columns: GlobalPtr::NULL,
+            rows: GlobalPtr::NULL,
+            values: GlobalPtr::from_address(values.address()),
+            out_offsets: GlobalPtr::NULL,
+            out_rows: GlobalPtr::NULL,
+            out_values: GlobalPtr::from_address(to.address()),
+            entries: narrow(*nnz),
+            cols: 0,
+            value_bytes: bytes_of::<W>(),
+            reserved: 0,
+        };
+        let entry = entry_of(Variant::TransposeEntries)?;
+        // SAFETY: values and places were counted, the order is that of a transposition; of borrowed memory the slices
+        // were promised that it lives, windrow's is freed after the work, which `On::run` orders with its own stream.
+        On::of(on, device, true)?
+            .run([entry], |queue| unsafe { start(queue, entry, wide(*nnz), 1, &params) })?;
+        Ok(())
+    }
+}
+
+/// Bytes of a value, as kernels are told.
+fn bytes_of<T: Pod>() -> u32 {
+    narrow(size_of::<T>())
+}
+
+impl<V: Value> DeviceCsr<'_, V> {
+    /// `Aᵀ` where `A` is, in the order of a stream: after what that was asked for so far. The arrays of `A` may be
+    /// written or freed by what that is asked for later. Offsets have 64 bits then and columns 32; values are of the
+    /// same type, or none.
+    ///
+    /// The arrays are those of [`Csr::transpose`](windrow_formats::Csr::transpose) on the host, the order is that of
+    /// [`Csr::transpose_order`](windrow_formats::Csr::transpose_order).
+    ///
+    /// # Cost
+    /// On a GPU a stable sort by column: three launches for each nine bits of a column, one of up to 4096 entries, and
+    /// two more; 8 to 16 bytes for each entry until it is done. Nothing is waited for if the matrix was
+    /// [checked](Self::checked), else once. On the CPU, and of 2³¹ rows, columns or entries, it is made on the host.
+    ///
+    /// # Errors
+    /// Those of [`checked`](Self::checked); [`DeviceError::OutOfMemory`].
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, Device, DeviceCsr, Spmm};
+    ///
+    /// let (device, a) = (Device::best()?, Csr::from_dense(2, 3, &[0.0f32, 5.0, 6.0, 7.0, 8.0, 0.0])?);
+    /// let at = DeviceCsr::from_host(&device, &a)?.transposed(&device.stream())?;
+    /// assert_eq!(at.matrix().to_host(&device.stream())?, a.transpose()?);
+    /// assert_eq!(at.order().to_vec()?, [2, 0, 3, 1]);
+    ///
+    /// let plan = Spmm::builder(at.matrix()).width(1).build_on(&device.stream())?;
+    /// assert_eq!(plan.run(&[1.0, 10.0])?, [70.0, 85.0, 6.0]); // Aᵀ·B
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn transposed(&self, on: &Stream) -> Result<Transposed<V>, PlanError> {
+        check_device("the stream", on.device(), &self.device)?;
+        // Entries without a row are told on the host.
+        let is_there = self.cols < index(u64::from(MOST_ITEMS)) && (self.rows > 0 || self.nnz == 0);
+        match self.device.machine() {
+            Some(_) if self.fits_kernels() && is_there => {
+                self.transpose_there(&On::of(on, &self.device, false)?)
+            }
+            _ => {
+                let a = self.to_host(on)?;
+                let order = a.transpose_order()?;
+                let order = DeviceBuffer::named(&self.device, order.new_to_old(), WHAT)?;
+                Ok(Transposed { matrix: DeviceCsr::from_host(&self.device, &a.transpose()?)?, order })
+            }
+        }
+    }
+
+    fn transpose_there(&self, on: &On<'_>) -> Result<Transposed<V>, PlanError> {
+        let record = match self.known {
+            Some(_) => None,
+            None => Some(self.launch(on, None, false)?),
+        };
+        on.before_own()?;
+        let (device, own) = (&self.device, &**on.machine.own());
+        let values = match self.arrays().values {
+            Some(_) => Some(DeviceBuffer::<V>::alloc(device, self.nnz, "values")?),
+            None => None,
+        };
+        let offsets = DeviceBuffer::alloc(device, self.cols + 1, "row_offsets")?;
+        let columns = DeviceBuffer::alloc(device, self.nnz, "col_indices")?;
+        let to = Transposed {
+            matrix: DeviceCsr {
+                device: device.clone(),
+                rows: self.cols,
+                cols: self.rows,
+                nnz: self.nnz,
+                held: Held::Owned { offsets, columns, values },
+                known: None,
+            },
+            order: DeviceBuffer::alloc(device, self.nnz, WHAT)?,
+        };
+        let (entries, bits) = (narrow(self.nnz), Sort::bits_below(self.cols));
+        let sort_words = Sort::memory_words(entries, bits);
+        // Each array begins where an allocation would, so that there may be some bytes more.
+        let scratch = Scratch::new(device, 4 * (2 * wide(self.nnz) + sort_words) + 1024)?;
+        let between = Between {
+            rows: scratch.array(self.nnz, WHAT)?,
+            columns: scratch.array(self.nnz, WHAT)?,
+            memory: scratch.array(index(sort_words), WHAT)?,
+        };
+        // SAFETY: the arrays of the matrix have the lengths that were checked when it was made, in memory that lives as
+        // long as it does, and whatever they hold, kernels stay inside them; the others have the room that the kernels
+        // ask for, and are freed after the work.
+        let queued = unsafe { self.queue_transposition(own, &to, between) };
+        // Whoever writes or frees the arrays in the order of the stream does so after they were read.
+        let ordered = on.after_own();
+        queued?;
+        ordered?;
+        if let Some(record) = record {
+            self.found(on, &record)?;
+        }
+        Ok(to)
+    }
+
+    /// # Safety
+    /// The arrays have the lengths that the kernels ask for.
+    unsafe fn queue_transposition(
+        &self,
+        own: &dyn Queue,
+        to: &Transposed<V>,
+        Between { rows, columns, memory }: Between,
+    ) -> Result<(), DeviceError> {
+        let (entries, units) = (narrow(self.nnz), wide(self.nnz.max(self.cols + 1)));
+        let arrays = self.arrays();
+        let Arrays { offsets: out_offsets, columns: out_rows, values: out_values } = to.matrix.arrays();
+        let address_of = |values: Option<DeviceSlice<'_, V>>| {
+            values.map_or(GlobalPtr::NULL, |values| GlobalPtr::from_address(values.address()))
+        };
+        let sort = Sort {
+            keys: GlobalPtr::from_address(arrays.columns.address()),
+            key_words: if arrays.columns.is_wide() { 2 } else { 1 },
+            payloads: GlobalPtr::NULL,
+            out_keys: columns,
+            keys_wanted: true,
+            out_payloads: to.order.pointer(),
+            len: entries,
+            bits: Sort::bits_below(self.cols),
+        };
+        let params = TransposeEntriesParams {
+            order: to.order.pointer(),
+            columns,
+            rows,
+            values: address_of(arrays.values),
+            out_offsets: GlobalPtr::from_address(out_offsets.address()),
+            out_rows: GlobalPtr::from_address(out_rows.address()),
+            out_values: address_of(out_values),
+            entries,
+            cols: narrow(self.cols),
+            value_bytes: bytes_of::<V>(),
+            reserved: 0,
+        };
+        // SAFETY: the caller's promise. Columns that are none are sorted by their low bits: they may be out of order
+        // then, and offsets of columns wrong, which nobody sees.
+        unsafe {
+            self.expand_rows(own, rows)?;
+            sort.queue(own, memory)?;
+            start(own, entry_of(Variant::TransposeEntries)?, units, 1, &params)
+        }
+    }
+
+    /// Queues the writing of the row of each entry.
+    ///
+    /// # Safety
+    /// `rows` has room for all entries, and there is a row if there are any.
+    pub(super) unsafe fn expand_rows(
+        &self,
+        own: &dyn Queue,
+        rows: GlobalPtr<u32>,
+    ) -> Result<(), DeviceError> {
+        let offsets = self.arrays().offsets;
+        let params = ExpandRowsParams {
+            offsets: GlobalPtr::from_address(offsets.address()),
+            out: rows,
+            rows: narrow(self.rows),
+            entries: narrow(self.nnz),
+            wide_offsets: offsets.is_wide().into(),
+            reserved: 0,
+        };
+        // SAFETY: the caller's promise; the offsets are one more than there are rows.
+        unsafe { start(own, entry_of(Variant::ExpandRows)?, wide(self.nnz), 1, &params) }
+    }
+}
+
+/// Arrays that live until the transposition is done.
+struct Between {
+    rows: GlobalPtr<u32>,
+    columns: GlobalPtr<u32>,
+    memory: GlobalPtr<u32>,
+}
