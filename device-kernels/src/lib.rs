@@ -22,6 +22,7 @@
 //! | [`place_values`] | puts new values of `A` where a plan keeps them | memory |
 //! | [`preprocess`] | the tiles of a matrix, from CSR | CUDA cores |
 //! | [`csr`] | a matrix that is on the GPU already: checked, counted, its rows cut | memory |
+//! | [`reorder`] | an order of a matrix's rows in which neighbours share columns | CUDA cores |
 //! | [`groups`] | the entries of such a matrix in groups of equal number | CUDA cores |
 //! | [`paths`] | the path of a matrix that is on the GPU, cut into shares | CUDA cores |
 //! | [`patterns`] | plans of sampled products and of softmax, from a pattern that is on the GPU | CUDA cores |
@@ -56,6 +57,7 @@ pub mod place_values;
 pub mod preprocess;
 mod real;
 pub mod reduce;
+pub mod reorder;
 pub mod row_softmax;
 pub mod scan;
 pub mod sddmm;

@@ -228,6 +228,38 @@ pub enum Variant {
     SortScan,
     /// [`crate::sort::SortScatter`]: keys in the order of a digit.
     SortScatter,
+    /// [`crate::reorder::ListFilled`]: rows with entries, and those without.
+    ListFilled,
+    /// [`crate::reorder::CountColumns`]: entries of columns.
+    CountColumns,
+    /// [`crate::reorder::CountLists`]: how many columns a row is compared by.
+    CountLists,
+    /// [`crate::reorder::WriteLists`]: these columns, listed.
+    WriteLists,
+    /// [`crate::reorder::ClusterKeys`]: the column of least hash of each cluster.
+    ClusterKeys,
+    /// [`crate::reorder::CollectCandidates`]: with whom it might be paired.
+    CollectCandidates,
+    /// [`crate::reorder::Propose`]: with whom it would be.
+    Propose,
+    /// [`crate::reorder::Match`]: with whom it is.
+    Match,
+    /// [`crate::reorder::ListLeft`]: who has no partner.
+    ListLeft,
+    /// [`crate::reorder::PairLeft`]: these paired in their order.
+    PairLeft,
+    /// [`crate::reorder::MarkPairs`]: the first of each pair.
+    MarkPairs,
+    /// [`crate::reorder::ListPairs`]: the pairs and their rows.
+    ListPairs,
+    /// [`crate::reorder::CountUnions`]: how many columns a pair is compared by.
+    CountUnions,
+    /// [`crate::reorder::WriteUnions`]: these columns, listed.
+    WriteUnions,
+    /// [`crate::reorder::PlaceOrder`]: where each row is in an order.
+    PlaceOrder,
+    /// [`crate::reorder::CountVectors`]: column vectors of an order.
+    CountVectors,
     /// [`crate::patterns::CountBatches`]: batches of the entries of each row.
     CountBatches,
     /// [`crate::patterns::ListBatches`]: row and beginning of each batch.

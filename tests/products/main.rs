@@ -29,6 +29,7 @@ mod preprocessing;
 mod promises;
 mod pruned_mlp;
 mod refused_csr;
+mod reorder_on_device;
 mod row_softmax;
 mod sddmm;
 mod segment_groups;

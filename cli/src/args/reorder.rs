@@ -27,10 +27,11 @@ pub(crate) struct ReorderArgs {
     /// The file for the order; one that exists is replaced; compressed if its name ends in .gz; - is standard output.
     pub(crate) out: PathBuf,
 
-    /// How rows are ordered: identity, degree, rcm, community or similarity.
+    /// How rows are ordered: identity, degree, rcm, community, minhash or similarity.
     ///
     /// identity: as they are; degree: longest first; rcm: reverse Cuthill-McKee, by distance in the graph;
-    /// community: communities found by merging, as Rabbit order; similarity: by shared columns, after RSH-SpMM.
+    /// community: communities found by merging, as Rabbit order; minhash: by shared columns that min-wise hashing
+    /// finds, what GPUs make, too; similarity: by shared columns, after RSH-SpMM.
     #[arg(long, short, value_name = "METHOD", default_value_t = Method::default())]
     pub(crate) method: Method,
 

@@ -172,7 +172,8 @@ fn options_that_make_no_sense() {
     let folder = Folder::new();
     let (matrix, order) = (folder.file("turns.mtx", turns(16, 2)), folder.path("turns.order"));
     let with = |more: &[&str]| windrow(&[&["reorder", &matrix, &order], more].concat());
-    with(&["--method", "metis"]).failed(2, &["\"metis\"", "identity, degree, rcm, community, similarity"]);
+    with(&["--method", "metis"])
+        .failed(2, &["\"metis\"", "identity, degree, rcm, community, minhash, similarity"]);
     with(&["--method", "rcm", "--neighbours", "4"])
         .failed(2, &["--neighbours", "--method similarity", "rcm"]);
     with(&["--neighbours", "65"]).failed(2, &["--neighbours", "64"]);
@@ -197,7 +198,8 @@ fn orders_that_do_not_fit() {
     spmm(&cut).failed(3, &["cut.order", "line 3"]);
     spmm(&matrix).failed(3, &["mbeacxc.mtx.gz", "line 1", "windrow-permutation"]);
     spmm(&folder.path("missing.order")).failed(3, &["missing.order", "cannot read"]);
-    spmm("metis").failed(2, &["\"metis\"", "identity, degree, rcm, community, similarity", "no file"]);
+    spmm("metis")
+        .failed(2, &["\"metis\"", "identity, degree, rcm, community, minhash, similarity", "no file"]);
 }
 
 #[test]

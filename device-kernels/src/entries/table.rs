@@ -28,6 +28,10 @@ use crate::preprocess::{
     DistributeEntries, DistributeVectors, GatherValues, KeepEntries, ListStreamPieces, ListVectors,
     ListWorkers, MergeColumns, PlaceAllRows, PlaceRows, PlaceWindows, RowLengths, TileRecords, TileSteps,
 };
+use crate::reorder::{
+    ClusterKeys, CollectCandidates, CountColumns, CountLists, CountUnions, CountVectors, ListFilled,
+    ListLeft, ListPairs, MarkPairs, Match, PairLeft, PlaceOrder, Propose, WriteLists, WriteUnions,
+};
 use crate::row_softmax::{EightLanes, RowSoftmax, RowSoftmaxGrad, WholeBlock};
 use crate::scan;
 use crate::sddmm::{Scan, SddmmEntries, SddmmGroups, SddmmTiles};
@@ -528,6 +532,24 @@ entries! {
             sort_count => SortCount,
             sort_scan => SortScan,
             sort_scatter => SortScatter,
+        }
+        preprocess_reorder {
+            reorder_list_filled => ListFilled,
+            reorder_count_columns => CountColumns,
+            reorder_count_lists => CountLists,
+            reorder_write_lists => WriteLists,
+            reorder_cluster_keys => ClusterKeys,
+            reorder_collect_candidates => CollectCandidates,
+            reorder_propose => Propose,
+            reorder_match => Match,
+            reorder_list_left => ListLeft,
+            reorder_pair_left => PairLeft,
+            reorder_mark_pairs => MarkPairs,
+            reorder_list_pairs => ListPairs,
+            reorder_count_unions => CountUnions,
+            reorder_write_unions => WriteUnions,
+            reorder_place_order => PlaceOrder,
+            reorder_count_vectors => CountVectors,
         }
         preprocess_patterns {
             patterns_count_batches => CountBatches,

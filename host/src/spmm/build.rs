@@ -13,6 +13,7 @@ use super::decide::{Decision, Facts, Way, decide, too_large};
 use super::gpu::{GpuPlan, PlanShape};
 use super::layout::{Context, demand};
 use super::options::SpmmOptions;
+use super::order;
 use super::part::{LaidOut, LayoutFacts, Operation};
 use super::parts::{matricized_rows, merge_path, row_split, segment_group, tile_stream};
 use super::plan::{Body, MEMORY_REMEDY, SpmmPlan};
@@ -128,7 +129,7 @@ impl<V: Value> SpmmBuilder<'_, Csr<V>> {
         clock: &mut StageClock,
     ) -> Result<Made, SpmmError> {
         let (order, order_name) = match decision.way.is_ordered() {
-            true => self.find_order(clock)?,
+            true => self.find_order(device, profile, clock)?,
             false => (None, OWN_ORDER.to_owned()),
         };
         let order = order.as_deref();
@@ -159,15 +160,23 @@ impl<V: Value> SpmmBuilder<'_, Csr<V>> {
     }
 
     /// The order of the rows, if it is not the matrix's own, and its name.
-    fn find_order(&self, clock: &mut StageClock) -> Result<FoundOrder<'_>, SpmmError> {
+    fn find_order(
+        &self,
+        device: &Device,
+        profile: &Profile,
+        clock: &mut StageClock,
+    ) -> Result<FoundOrder<'_>, SpmmError> {
+        if self.order.is_none()
+            && let Some((order, name)) = order::of_host_matrix(device, self.a, &self.options, profile)?
+        {
+            clock.end("reorder on the GPU");
+            return Ok((order.map(Cow::Owned), name));
+        }
         let (order, name) = match (self.order, &self.options.reorder) {
             (Some(given), _) => (Cow::Borrowed(given), "given".to_owned()),
             (None, Some(options)) => match reorder(self.a, options, &()) {
                 Ok(found) => {
-                    let name = match found.kept_original {
-                        true => format!("its own: the one of {} gathers more", options.method),
-                        false => options.method.to_string(),
-                    };
+                    let name = order::name_of(options.method, found.kept_original);
                     (Cow::Owned(found.permutation), name)
                 }
                 Err(Stopped::OutOfMemory(error)) => return Err(error.into()),

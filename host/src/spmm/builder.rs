@@ -173,11 +173,13 @@ impl<'a, A> SpmmBuilder<'a, A> {
     }
 
     /// Works on the rows in the order that [`reorder`](crate::reorder) finds, so that neighbours share columns. Where
-    /// the similarity order gathers more than the matrix's own, its own is kept. `B` and `C` remain in the caller's
-    /// order.
+    /// the similarity order, or the one of min-wise hashing, gathers more than the matrix's own, its own is kept. `B`
+    /// and `C` remain in the caller's order.
     ///
     /// Takes seconds for a matrix of millions of entries; an order that is kept can be given with
-    /// [`order`](Self::order) instead. On the CPU rows are not reordered.
+    /// [`order`](Self::order) instead. On a GPU kernels find the order of
+    /// [`Method::MinHash`](reorder::Method::MinHash), where [`preprocessing`](Self::preprocessing) is done there. On
+    /// the CPU rows are not reordered.
     #[must_use]
     pub fn reorder(mut self, options: reorder::Options) -> Self {
         self.options.reorder = Some(options);

@@ -10,6 +10,7 @@ use super::build::{OWN_ORDER, Ready, Subject};
 use super::builder::SpmmBuilder;
 use super::decide::{Decision, Facts, Way, decide, may_take_tiles};
 use super::layout::{Context, columns_decide};
+use super::order;
 use super::part::LaidOut;
 use super::parts::{merge_path, row_split, segment_group, tile_stream};
 use super::plan::SpmmPlan;
@@ -24,6 +25,8 @@ use crate::profile::Profile;
 const DEALT: &str = "rows are dealt out there";
 /// Why it makes those with parts.
 const DIVIDED: &str = "rows and entries are divided there";
+/// Why it makes those in another order.
+const REORDERED: &str = "rows are reordered there";
 
 impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
     /// Makes the plan of a matrix that is on a device, in the order of a stream: after what that was asked for so far.
@@ -31,9 +34,10 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
     /// The plan may be run on any stream.
     ///
     /// Kernels check the matrix, count what decides, and lay it out: row-split; segment groups; merged paths, of which
-    /// the host cuts the rows that are too long for one block; and tiles of all rows, whose windows the host deals out.
-    /// What else is chosen or asked for (an order or a reorder, short rows, hybrids, matricised rows, the CPU) is made
-    /// on the host, of a copy of the matrix;
+    /// the host cuts the rows that are too long for one block; and tiles of all rows, whose windows the host deals out,
+    /// also in the order of [`Method::MinHash`](crate::reorder::Method::MinHash), which kernels find. What else is
+    /// chosen or asked for (another order, short rows, hybrids, matricised rows, the CPU) is made on the host, of a
+    /// copy of the matrix;
     /// [`SpmmReport::preprocessing_reason`](crate::SpmmReport::preprocessing_reason) says so. What was
     /// [tuned](Self::tuned) is for matrices of the host.
     ///
@@ -83,7 +87,7 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
             longest: received.record.longest,
             exceptions: received.exceptions(),
             kernels: true,
-            own_order: true,
+            own_order: self.options.reorder.is_none(),
             on_device: true,
         };
         let decision = decide(&facts, &self.options, &profile)?;
@@ -105,8 +109,10 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
         if options.preprocessing == Preprocessing::Cpu {
             return Some("as asked");
         }
-        if self.order.is_some() || options.reorder.is_some() {
-            return Some("rows are reordered there");
+        if self.order.is_some()
+            || options.reorder.as_ref().is_some_and(|reorder| !order::has_kernels(reorder))
+        {
+            return Some(REORDERED);
         }
         match options.algorithm {
             Algorithm::MatricizedRows => Some(DEALT),
@@ -120,6 +126,7 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
     fn way_of_host(&self, decision: &Decision) -> Option<&'static str> {
         match decision.way {
             Way::Tiles(_) if self.a.nnz() == 0 => Some("it has no entries"),
+            Way::Rows if self.options.reorder.is_some() => Some(REORDERED),
             Way::Rows | Way::Tiles(Some(PartitionRule::AllTile)) => None,
             Way::Groups(division) => segment_group::made_on_host(self.a, division),
             Way::Path if !merge_path::fits_kernels(self.a.rows()) => Some("it has no rows, or 2³⁰"),
@@ -152,12 +159,20 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
     ) -> Result<Option<SpmmPlan>, SpmmError> {
         let device = self.a.device();
         let dtype = received.dtype;
+        let (order, order_name) = match &self.options.reorder {
+            Some(_) if decision.way.is_ordered() => {
+                let found = order::on_device(device, &received)?;
+                clock.end("reorder on the GPU");
+                found
+            }
+            _ => (None, OWN_ORDER.to_owned()),
+        };
         let context = Context {
             a: &received,
             options: &self.options,
             device,
             machine,
-            order: None,
+            order: order.as_ref(),
             empty_rows: facts.empty_rows,
             profile,
             columns_in_use: OnceCell::new(),
@@ -165,7 +180,7 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
         let subject = Subject { facts, cols: self.a.cols(), canonicalised: Canonicalised::default(), device };
         let made = |mut laid: LaidOut<'_>, clock: &mut StageClock| {
             (laid.facts.on_gpu, laid.facts.place) = (true, Some("the matrix is there".to_owned()));
-            let (order, model) = (OWN_ORDER.to_owned(), &profile.costs.spmm);
+            let (order, model) = (order_name.clone(), &profile.costs.spmm);
             let ready = Ready { machine, decision: decision.clone(), laid, order, model };
             self.upload(subject, ready, &OnDevice(dtype), clock)
         };

@@ -12,6 +12,7 @@ mod launch;
 mod layout;
 mod operands;
 mod options;
+mod order;
 mod part;
 mod parts;
 mod places;

@@ -10,6 +10,7 @@
 //! | `Degree` | longest rows first | |
 //! | `ReverseCuthillMckee` | by distance in the graph | George and Liu, 1979 |
 //! | `Community` | communities found by merging | Rabbit order: Arai et al., 2016 |
+//! | `MinHash` | by shared columns, paired | min-wise hashing: Broder, 1997; [`MinHash`] |
 //! | `Similarity` | by shared columns | RSH-SpMM, section 3.4, and more: [`SimilarityOptions`] |
 //!
 //! All are deterministic, whatever the number of threads, need memory linear in rows and entries, tell a
@@ -22,6 +23,7 @@ mod degree;
 mod graph;
 mod locality;
 mod method;
+mod minhash;
 mod pace;
 mod pattern;
 mod rcm;
@@ -44,6 +46,7 @@ use similarity::Weights;
 pub use clock::Stage;
 pub use locality::{Locality, Quality};
 pub use method::{Method, UnknownMethod};
+pub use minhash::MinHash;
 pub use similarity::SimilarityOptions;
 pub use watch::{Stopped, Watch};
 
@@ -67,15 +70,15 @@ pub struct Reordering {
     pub stages: Vec<Stage>,
     /// Locality before and after.
     pub quality: Quality,
-    /// Whether the order of [`Method::Similarity`] has more column vectors than the original one, which is then the
-    /// result.
+    /// Whether the order of [`Method::Similarity`] or [`Method::MinHash`] has more column vectors than the original
+    /// one, which is then the result.
     pub kept_original: bool,
 }
 
 /// An order of the rows of `csr`, rows without entries last (but for [`Method::Identity`]).
 ///
-/// Values do not matter, nor does whether the matrix is square. [`Method::Similarity`] keeps the original
-/// order if its own has more column vectors; the other methods give what they give.
+/// Values do not matter, nor does whether the matrix is square. [`Method::Similarity`] and [`Method::MinHash`] keep
+/// the original order if their own has more column vectors; the other methods give what they give.
 ///
 /// # Cost
 /// Near-linear in rows and entries. A million rows and ten million entries take [`Method::Similarity`] about
@@ -105,9 +108,21 @@ pub struct Reordering {
 /// # Ok::<(), windrow_formats::FormatError>(())
 /// ```
 pub fn reorder<V: Value>(csr: &Csr<V>, options: &Options, watch: &dyn Watch) -> Result<Reordering, Stopped> {
-    if let Some(compact) = compact::without_unused_columns(csr)? {
-        return reorder(&compact, options, watch);
+    // Hashes are of the columns' own numbers, of which there may be any.
+    let own = Pattern::of(csr);
+    match compact::without_unused_columns(csr)? {
+        Some(compact) => reorder_compact(&compact, own, options, watch),
+        None => reorder_compact(csr, own, options, watch),
     }
+}
+
+/// [`reorder`] of a matrix that has the columns of another's, but for those that are not used.
+fn reorder_compact<V: Value>(
+    csr: &Csr<V>,
+    own: Pattern<'_>,
+    options: &Options,
+    watch: &dyn Watch,
+) -> Result<Reordering, Stopped> {
     let pattern = Pattern::of(csr);
     let mut clock = Clock::default();
     let alpha = options.similarity.alpha;
@@ -119,10 +134,12 @@ pub fn reorder<V: Value>(csr: &Csr<V>, options: &Options, watch: &dyn Watch) -> 
         Method::Degree => clock.time("degree", || degree::order(csr, watch))?,
         Method::ReverseCuthillMckee => clock.time("Cuthill-McKee", || rcm::order(csr, watch))?,
         Method::Community => clock.time("communities", || community::order(csr, watch))?,
+        Method::MinHash => clock.time("minhash", || minhash::order(&own, watch))?,
         Method::Similarity => similarity::order(csr, &weights, &options.similarity, &mut clock, watch)?,
     };
     let mut after = clock.time("locality after", || Locality::of(&pattern, &weights, &order, watch))?;
-    let kept_original = options.method == Method::Similarity && after.column_vectors > before.column_vectors;
+    let keeps_better = matches!(options.method, Method::MinHash | Method::Similarity);
+    let kept_original = keeps_better && after.column_vectors > before.column_vectors;
     if kept_original {
         (order, after) = (identity, before);
     }

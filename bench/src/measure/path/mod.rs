@@ -11,7 +11,7 @@ use windrow::{Algorithm, Csr, Permutation, Precision, Schedule, Spmm, SpmmBuilde
 /// | option | meaning |
 /// | --- | --- |
 /// | `+reorder` | rows in the similarity order |
-/// | `+rcm`, `+community`, `+degree` | rows in the order of that [`Method`](windrow::reorder::Method) |
+/// | `+minhash`, `+rcm`, `+community`, `+degree` | rows in the order of that [`Method`](windrow::reorder::Method) |
 /// | `+fast` | [`Determinism::Fast`](windrow::Determinism::Fast) |
 /// | `+window-each` | a warp for each window instead of windows dealt out evenly |
 /// | `+dense`, `+packed` | the values of tiles in that form ([`TileValues`](windrow::TileValues)) instead of the plan's choice |

@@ -22,12 +22,13 @@ pub(super) struct Short {
 }
 
 /// The names, to be told to those who use another.
-pub(super) const NAMES: &str = "reorder, rcm, community, degree, fast, window-each, dense, packed, sequential, \
+pub(super) const NAMES: &str = "reorder, minhash, rcm, community, degree, fast, window-each, dense, packed, sequential, \
                                 multi-stream, vectors, point, launch, rows, tasks, runs and column-major";
 
 /// The orders that a path may name.
-pub(super) const ORDERS: [(Method, &str); 4] = [
+pub(super) const ORDERS: [(Method, &str); 5] = [
     (Method::Similarity, "reorder"),
+    (Method::MinHash, "minhash"),
     (Method::ReverseCuthillMckee, "rcm"),
     (Method::Community, "community"),
     (Method::Degree, "degree"),

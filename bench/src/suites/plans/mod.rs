@@ -5,8 +5,12 @@
 //! product is everything from three arrays in device memory, which were checked before, to a `C` that is there: the
 //! plan, the product, the wait. Of cuSPARSE it is descriptors, workspace, `cusparseSpMM_preprocess`, the product and
 //! the wait, by the algorithm that is quickest so. Every product is verified.
+//!
+//! A path in another order of rows (`tile-stream-f16+minhash`) is compared with the same one in the matrix's own, and
+//! told is after how many products it pays, if both are asked for.
 
 mod arguments;
+mod orders;
 mod table;
 
 #[cfg(test)]
@@ -67,6 +71,12 @@ pub(crate) struct FoundPlan {
     pub(crate) first_us: f64,
     /// Microseconds that the CPU takes to queue a product.
     pub(crate) queue_us: f64,
+    /// The order of the rows.
+    #[serde(default)]
+    pub(crate) order: String,
+    /// Distinct columns of all windows; 0 where the plan has no tiles.
+    #[serde(default)]
+    pub(crate) column_vectors: u64,
 }
 
 /// A first product of cuSPARSE.
@@ -236,6 +246,8 @@ impl Maker<'_> {
             plan_in_products: plan_us / timing.median_us,
             first_us: median(&firsts),
             queue_us,
+            order: report.order.clone(),
+            column_vectors: report.column_vectors,
         };
         let first = match peer {
             Some(peer) => self.first_of_peer::<T>(peer, &arrays, builds)?,

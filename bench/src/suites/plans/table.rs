@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{PlansFacts, PlansRecord};
+use super::{PlansFacts, PlansRecord, orders};
 use crate::suites::markdown::{Grid, mean_of, number};
 
 /// Records as a table in Markdown: a line for each matrix, width and path, and figures of each path.
@@ -58,7 +58,7 @@ pub(super) fn summarise(records: &[PlansRecord]) -> String {
             stages.join(", "),
         ]);
     }
-    text += &format!("\n{grid}\n");
+    text += &format!("\n{grid}\n{}", orders::table(records));
     for (path, (mut products, ratios)) in paths {
         products.sort_by(f64::total_cmp);
         let (middle, most) = (products[products.len() / 2], products[products.len() - 1]);

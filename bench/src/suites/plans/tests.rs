@@ -43,3 +43,23 @@ fn the_cpu_makes_them_of_a_copy() {
     let plan = records[1].facts.plan.as_ref().unwrap();
     assert!(plan.place.ends_with("the plan runs there"), "{plan:?}");
 }
+
+#[test]
+fn orders_are_compared_with_the_matrixs_own() {
+    let device = Device::emulator(EmulatorSchedule::InOrder);
+    let paths = ["tile-stream-f16", "tile-stream-f16+minhash", "tile-stream-f16+reorder"];
+    let paths = paths.map(|path| path.parse().unwrap()).to_vec();
+    let options = Options { sources: vec![source()], paths, ..options() };
+    let (records, tally) = records_of(&device, &mut Plans::open(&device, options));
+    assert_eq!(tally, Tally { cases: 3, ..Tally::default() }, "{records:#?}");
+    let plans: Vec<&FoundPlan> = records.iter().map(|record| record.facts.plan.as_ref().unwrap()).collect();
+    assert_eq!(plans[0].order, "its own");
+    let by_kernels = |plan: &FoundPlan| plan.stages.iter().any(|(name, _)| name == "reorder on the GPU");
+    assert!(by_kernels(plans[1]) && !by_kernels(plans[2]), "{plans:#?}");
+    assert!(plans.iter().all(|plan| plan.column_vectors <= plans[0].column_vectors), "{plans:#?}");
+    let text = summarise(&records);
+    let lines = |path: &str| text.lines().filter(|line| line.contains(path)).count();
+    assert!(text.contains("## Orders of rows"), "{text}");
+    // In the table of plans, in that of orders, and in the figures of each path.
+    assert_eq!((lines("+minhash"), lines("+reorder")), (3, 3), "{text}");
+}

@@ -6,12 +6,14 @@
 
 mod condense;
 mod distribute;
+mod minhash;
 mod received;
 mod scratch;
 mod steps;
 
 pub(crate) use self::condense::{Condensed, WindowCounts};
 pub(super) use self::distribute::{RestEntries, RestSources};
+pub(super) use self::minhash::{DeviceOrder, can_order, min_hash_order};
 pub(super) use self::received::{CutAt, DeviceSegments};
 pub(crate) use self::scratch::Scratch;
 pub(super) use self::steps::{DeviceSteps, DeviceTiles, Lookup, ValueSources};

@@ -145,9 +145,14 @@ impl Scratch {
     ) -> Result<(), DeviceError> {
         let entry = windrow_kernels::entry(variant)
             .ok_or(DeviceError::MissingEntry { name: "a kernel of preprocessing" })?;
-        let queue = self.queue.as_ref().map_or_else(|| self.machine().map(Machine::own), Ok)?;
         // SAFETY: the caller promises that the params are the entry's and keep its obligations.
-        unsafe { start(&**queue, entry, units, 1, params) }
+        unsafe { start(self.queue()?, entry, units, 1, params) }
+    }
+
+    /// Where launches are queued.
+    pub(super) fn queue(&self) -> Result<&dyn Queue, DeviceError> {
+        let queue = self.queue.as_ref().map_or_else(|| self.machine().map(Machine::own), Ok)?;
+        Ok(&**queue)
     }
 
     /// `output[i] = Σ_{j < i} x[j]` for `i ≤ len`, where `x` is the input, or 1 for each element that is not 0 if
