@@ -111,10 +111,13 @@ impl<V: Value> Transposed<V> {
             reserved: 0,
         };
         let entry = entry_of(Variant::TransposeEntries)?;
-        // SAFETY: values and places were counted, the order is that of a transposition; of borrowed memory the slices
-        // were promised that it lives, windrow's is freed after the work, which `On::run` orders with its own stream.
-        On::of(on, device, true)?
-            .run([entry], |queue| unsafe { start(queue, entry, wide(*nnz), 1, &params) })?;
+        let queued = |queue: &dyn Queue| {
+            // SAFETY: values and places were counted, the order is that of a transposition; of borrowed memory the
+            // slices were promised that it lives, windrow's is freed after the work, which `On::run` orders with its
+            // own stream.
+            unsafe { start(queue, entry, wide(*nnz), 1, &params) }
+        };
+        On::of(on, device, true)?.run([entry], queued)?;
         Ok(())
     }
 }
