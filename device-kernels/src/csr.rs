@@ -11,8 +11,8 @@
 //! entries sorted by place --MarkDistinct, SumEntries-->     canonical form
 //! ```
 //!
-//! Without gaps, the arrays are those of the host, byte for byte; whatever is counted is a sum or a maximum of integers, so that
-//! nothing depends on the order in which threads run.
+//! Without gaps, the arrays are those of the host, byte for byte; whatever is counted is a sum or a maximum of
+//! integers, so that nothing depends on the order in which threads run.
 
 mod canonical;
 mod columns;

@@ -22,6 +22,9 @@
 //! | [`place_values`] | puts new values of `A` where a plan keeps them | memory |
 //! | [`preprocess`] | the tiles of a matrix, from CSR | CUDA cores |
 //! | [`csr`] | a matrix that is on the GPU already: checked, counted, its rows cut | memory |
+//! | [`groups`] | the entries of such a matrix in groups of equal number | CUDA cores |
+//! | [`paths`] | the path of a matrix that is on the GPU, cut into shares | CUDA cores |
+//! | [`patterns`] | plans of sampled products and of softmax, from a pattern that is on the GPU | CUDA cores |
 //! | [`scan`] | prefix sums of an array | CUDA cores |
 //! | [`sort`] | stable sort of keys by their bits | CUDA cores |
 //! | [`check`] | compares a product with an f64 reference, entry by entry | CUDA cores |
@@ -41,11 +44,14 @@ pub mod csr;
 mod element;
 mod entries;
 pub mod gather_probe;
+pub mod groups;
 mod kernel;
 #[cfg(not(target_arch = "nvptx64"))]
 mod modules;
 pub mod nm;
 pub mod output;
+pub mod paths;
+pub mod patterns;
 pub mod place_values;
 pub mod preprocess;
 mod real;

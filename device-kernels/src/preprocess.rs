@@ -13,7 +13,8 @@
 //! col_indices --MergeColumns-->                 sources, masks entries by (window, column, slot); a mask where a
 //!                                                              column begins
 //! masks       --scan, ListVectors-->            vectors        [column, first entry] of each column of each window
-//! vectors     --host deals windows out, TileSteps-->  step_cols, bitmaps, first entry and length of each step
+//! vectors     --host deals windows out, ListStreamPieces, scan, ListWorkers-->  pieces, and the steps of each worker
+//! pieces      --TileSteps-->                    step_cols, bitmaps, first entry and length of each step
 //! sources     --TileRecords-->                  records        values, rows and slot of each step
 //! ```
 //!
@@ -21,6 +22,7 @@
 //! | --- | --- |
 //! | [`RowLengths`], [`PlaceRows`], [`PlaceAllRows`] | a row |
 //! | [`MergeColumns`], [`ListVectors`] | an entry |
+//! | [`ListStreamPieces`], [`ListWorkers`] | a piece, a worker |
 //! | [`TileSteps`] | a condensed column of a step |
 //! | [`TileRecords`] | four elements of a step, a warp the step |
 //! | [`DistributeVectors`] | a column vector, a block the window |
@@ -32,6 +34,7 @@
 
 mod distribute;
 mod merge;
+mod pieces;
 mod records;
 mod rows;
 mod steps;
@@ -41,6 +44,7 @@ pub use distribute::{
     NO_WINDOW, PlaceWindows, PlaceWindowsParams,
 };
 pub use merge::{ListVectors, ListVectorsParams, MergeColumns, MergeColumnsParams};
+pub use pieces::{ListStreamPieces, ListStreamPiecesParams, ListWorkers, ListWorkersParams};
 pub use records::{GatherValues, GatherValuesParams, TileRecords, TileRecordsParams};
 pub use rows::{PlaceAllRows, PlaceAllRowsParams, PlaceRows, PlaceRowsParams, RowLengths, RowLengthsParams};
 pub use steps::{TileSteps, TileStepsParams};
@@ -56,7 +60,7 @@ pub const MOST_ITEMS: u32 = 1 << 31;
 
 /// The thread's number in the grid.
 #[inline(always)]
-fn item<S: Simt>(s: &S) -> u32 {
+pub(crate) fn item<S: Simt>(s: &S) -> u32 {
     s.block_idx() * THREADS + s.thread_idx()
 }
 
@@ -65,7 +69,7 @@ fn item<S: Simt>(s: &S) -> u32 {
 /// # Safety
 /// `begins` has `count > 0` elements that nothing writes in this launch.
 #[inline(always)]
-unsafe fn part_of<S: Simt>(s: &S, begins: GlobalPtr<u32>, count: u32, x: u32) -> u32 {
+pub(crate) unsafe fn part_of<S: Simt>(s: &S, begins: GlobalPtr<u32>, count: u32, x: u32) -> u32 {
     let (mut low, mut high) = (0, count);
     while high - low > 1 {
         let middle = low + (high - low) / 2;

@@ -46,7 +46,8 @@ pub const MOST_POSITIONS: u32 = u32::MAX - 4 * LONG_THREADS * HELD;
 ///
 /// # Obligations
 /// - `rows[i] = [begin, end]` with `begin < end ≤` [`MOST_POSITIONS`]: the positions of a row; no two rows overlap;
-/// - `scores` and `out` have an element for each position; they are the same array, or do not overlap.
+/// - `scores` and `out` have an element for each position; they are the same array, or do not overlap;
+/// - `factor` is null, or a number that nothing writes meanwhile.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 pub struct RowSoftmaxParams {
@@ -56,6 +57,8 @@ pub struct RowSoftmaxParams {
     pub scores: GlobalPtr<f32>,
     /// The probabilities, `exp(scale·(score − max)) / Σ` over each row.
     pub out: GlobalPtr<f32>,
+    /// Another factor of the scores, of which only the device knows; null for 1.
+    pub factor: GlobalPtr<f32>,
     /// Number of rows in `rows`.
     pub row_count: u32,
     /// Factor of the scores.
@@ -66,7 +69,8 @@ pub struct RowSoftmaxParams {
 ///
 /// # Obligations
 /// - `rows`: as for [`RowSoftmaxParams`];
-/// - `probabilities`, `gradient` and `out` have an element for each position; `out` overlaps neither of the others.
+/// - `probabilities`, `gradient` and `out` have an element for each position; `out` overlaps neither of the others;
+/// - `factor`: as for [`RowSoftmaxParams`].
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 pub struct RowSoftmaxGradParams {
@@ -78,10 +82,25 @@ pub struct RowSoftmaxGradParams {
     pub gradient: GlobalPtr<f32>,
     /// The gradient with respect to the scores.
     pub out: GlobalPtr<f32>,
+    /// Another factor of the scores, of which only the device knows; null for 1.
+    pub factor: GlobalPtr<f32>,
     /// Number of rows in `rows`.
     pub row_count: u32,
     /// Factor of the scores.
     pub scale: f32,
+}
+
+/// `scale`, times the number at `factor` if that is not null.
+///
+/// # Safety
+/// `factor` is null, or points to a number that nothing writes meanwhile.
+#[inline(always)]
+pub(crate) unsafe fn times_factor<S: Simt>(s: &S, scale: f32, factor: GlobalPtr<f32>) -> f32 {
+    if factor == GlobalPtr::NULL {
+        return scale;
+    }
+    // SAFETY: the caller's promise.
+    scale * unsafe { s.load_readonly(factor) }
 }
 
 /// The threads that share a row.
@@ -243,12 +262,14 @@ impl<G: Group> Kernel for RowSoftmax<G> {
         unsafe {
             // 1. Locate.
             let share = Share::<G>::locate(s, p.rows, p.row_count);
+            let scale = times_factor(s, p.scale, p.factor);
+            let scaled = |first: u32| scaled(s, p, scale, &share, first);
             // 2. to 4. Gather and reduce. The largest score; a NaN does not count here but in the sum.
-            let held = scaled(s, p, &share, 0);
+            let held = scaled(0);
             let mut max = largest(f32::NEG_INFINITY, held);
             let mut first = Share::<G>::STEP;
             while first < share.len {
-                max = largest(max, scaled(s, p, &share, first));
+                max = largest(max, scaled(first));
                 first += Share::<G>::STEP;
             }
             let max = G::reduce(s, 0, max, f32::max);
@@ -256,7 +277,7 @@ impl<G: Group> Kernel for RowSoftmax<G> {
             let mut sum = total(0.0, held);
             let mut first = Share::<G>::STEP;
             while first < share.len {
-                sum = total(sum, exponentials(s, scaled(s, p, &share, first), max));
+                sum = total(sum, exponentials(s, scaled(first), max));
                 first += Share::<G>::STEP;
             }
             // At least 1, the largest score's own: the reciprocal neither overflows nor loses bits.
@@ -265,7 +286,7 @@ impl<G: Group> Kernel for RowSoftmax<G> {
             share.write(s, p.out, 0, held.map(|weight| weight * inverse));
             let mut first = Share::<G>::STEP;
             while first < share.len {
-                let again = exponentials(s, scaled(s, p, &share, first), max);
+                let again = exponentials(s, scaled(first), max);
                 share.write(s, p.out, first, again.map(|weight| weight * inverse));
                 first += Share::<G>::STEP;
             }
@@ -281,6 +302,7 @@ impl<G: Group> Kernel for RowSoftmax<G> {
 unsafe fn scaled<S: Simt, G: Group>(
     s: &S,
     p: &RowSoftmaxParams,
+    scale: f32,
     share: &Share<G>,
     first: u32,
 ) -> [f32; HELD as usize] {
@@ -297,7 +319,7 @@ unsafe fn scaled<S: Simt, G: Group>(
     let mut i = 0;
     while i < HELD {
         let present = share.position(first, i).is_some();
-        step[i as usize] = if present { p.scale * step[i as usize] } else { f32::NEG_INFINITY };
+        step[i as usize] = if present { scale * step[i as usize] } else { f32::NEG_INFINITY };
         i += 1;
     }
     step
@@ -352,6 +374,7 @@ impl<G: Group> Kernel for RowSoftmaxGrad<G> {
         unsafe {
             // 1. Locate.
             let share = Share::<G>::locate(s, p.rows, p.row_count);
+            let scale = times_factor(s, p.scale, p.factor);
             // 2. to 4. Gather and reduce.
             let held = pairs(s, p, &share, 0);
             let mut sum = weighted(s, 0.0, held);
@@ -362,7 +385,7 @@ impl<G: Group> Kernel for RowSoftmaxGrad<G> {
             }
             let mean = G::reduce(s, 0, sum, |a, b| a + b);
             // 5. Registers -> global.
-            let of_score = |[probability, gradient]: [f32; 2]| p.scale * probability * (gradient - mean);
+            let of_score = |[probability, gradient]: [f32; 2]| scale * probability * (gradient - mean);
             share.write(s, p.out, 0, held.map(of_score));
             let mut first = Share::<G>::STEP;
             while first < share.len {

@@ -178,6 +178,10 @@ pub enum Variant {
     MergeColumns,
     /// [`crate::preprocess::ListVectors`]: column vectors of each window.
     ListVectors,
+    /// [`crate::preprocess::ListStreamPieces`]: the pieces of windows that were dealt out.
+    ListStreamPieces,
+    /// [`crate::preprocess::ListWorkers`]: the steps of each worker.
+    ListWorkers,
     /// [`crate::preprocess::TileSteps`]: columns and bitmaps of each step.
     TileSteps,
     /// [`crate::preprocess::DistributeVectors`]: which column vectors go to tiles.
@@ -224,6 +228,44 @@ pub enum Variant {
     SortScan,
     /// [`crate::sort::SortScatter`]: keys in the order of a digit.
     SortScatter,
+    /// [`crate::patterns::CountBatches`]: batches of the entries of each row.
+    CountBatches,
+    /// [`crate::patterns::ListBatches`]: row and beginning of each batch.
+    ListBatches,
+    /// [`crate::patterns::EntryRows`]: the row of each entry.
+    EntryRows,
+    /// [`crate::patterns::RankVectors`]: the columns of each window that make tiles full enough.
+    RankVectors,
+    /// [`crate::patterns::MarkRest`]: which entries are in no tile.
+    MarkRest,
+    /// [`crate::patterns::ListRest`]: brings these to a list.
+    ListRest,
+    /// [`crate::patterns::CountTiles`]: tiles of each window.
+    CountTiles,
+    /// [`crate::patterns::SampleTiles`]: the records of tiles of sampled products.
+    SampleTiles,
+    /// [`crate::patterns::CountClasses`]: rows of each block by how long a softmax works on them.
+    CountClasses,
+    /// [`crate::patterns::PlaceClasses`]: rows sorted by that.
+    PlaceClasses,
+    /// [`crate::paths::NextShares`]: where a share of the path ends from each row on.
+    NextShares,
+    /// [`crate::paths::ChainShares`]: where shares enter each chunk of rows.
+    ChainShares,
+    /// [`crate::paths::MarkShares`]: rows that begin shares of the path.
+    MarkShares,
+    /// [`crate::paths::ListShares`]: the shares of the path.
+    ListShares,
+    /// [`crate::paths::FillSteps`]: the words of their threads.
+    FillSteps,
+    /// [`crate::groups::ListRows`]: rows with and without entries.
+    ListRows,
+    /// [`crate::groups::StartWords`]: where rows start among the entries.
+    StartWords,
+    /// [`crate::groups::CountPieces`]: pieces of rows in each group of entries.
+    CountPieces,
+    /// [`crate::groups::ListGroupPieces`]: their slots, and the rows that are cut.
+    ListGroupPieces,
     /// [`crate::check`]: compares an SpMM with its reference.
     Check {
         /// Type of `A`'s values and of `B`.

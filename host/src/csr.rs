@@ -27,8 +27,9 @@ use crate::view::DeviceSlice;
 /// values.
 ///
 /// Made of arrays that are there already, PyTorch's `crow_indices`, `col_indices` and `values` for example, with
-/// offsets and columns of 32 or 64 bits and values of f32, f64, f16 or bf16, or none: then all are 1. A plan is made of
-/// it where it is: kernels check it, count what decides, and lay it out; the matrix is not copied to the host.
+/// offsets and columns of 32 or 64 bits and values of f32, f64, f16 or bf16, or none: then all are 1. Plans of
+/// [`Spmm`](crate::Spmm) and [`Sddmm`](crate::Sddmm) and a [`RowSoftmax`](crate::RowSoftmax) are made of it where it
+/// is: kernels check it, count what decides, and lay it out; the matrix is not copied to the host.
 ///
 /// Offsets ascend from 0 to the number of entries, columns strictly ascend in each row. Every use checks that, and
 /// tells the first row and entry that are wrong; no wrong matrix is ever multiplied.

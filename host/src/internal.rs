@@ -10,7 +10,10 @@ pub use crate::costs::GroupThresholds;
 use crate::device::Prepared;
 pub use crate::spmm::Reference;
 pub use crate::spmm::points::{Division, MOST_EACH, RowLengths, divisions};
-use crate::{Device, DeviceError, DeviceMatrix, Element, GroupLaunch, SpmmError, SpmmPlan, Verification};
+use crate::{
+    Device, DeviceError, DeviceMatrix, Element, GroupLaunch, PlanError, RowSoftmax, SddmmError, SddmmPlan,
+    SpmmError, SpmmPlan, Verification,
+};
 
 /// Starts a kernel directly, in the order of the device's work: for measuring tools and tests of one kernel.
 /// A grid with no blocks starts nothing.
@@ -47,9 +50,25 @@ pub unsafe fn launch<P: Pod>(
 /// CPU. For comparing plans that were made in different ways.
 ///
 /// # Errors
-/// [`PlanError::Device`](crate::PlanError::Device).
+/// [`PlanError::Device`].
 pub fn device_arrays(plan: &SpmmPlan) -> Result<Vec<(&'static str, Vec<u8>)>, SpmmError> {
     plan.device_arrays()
+}
+
+/// [`device_arrays`] of a plan of sampled products.
+///
+/// # Errors
+/// As there.
+pub fn sampled_arrays(plan: &SddmmPlan) -> Result<Vec<(&'static str, Vec<u8>)>, SddmmError> {
+    plan.device_arrays()
+}
+
+/// [`device_arrays`] of a softmax over rows.
+///
+/// # Errors
+/// [`PlanError::Device`].
+pub fn softmax_arrays(softmax: &RowSoftmax) -> Result<Vec<(&'static str, Vec<u8>)>, PlanError> {
+    softmax.device_arrays()
 }
 
 /// Another launch of the same segment groups; whether the plan has any.

@@ -8,6 +8,9 @@
 //! its work in a [stream of theirs](crate::Stream::from_raw) and reads and writes
 //! [their memory](crate::DeviceView::from_raw).
 //!
+//! With the feature `cudarc` the slices and streams of that crate, version 0.19, are operands and streams of windrow's
+//! calls without unsafe code, and windrow's buffers are memory for its kernels and copies: `CudarcStream`.
+//!
 //! # Matrices of other crates
 //!
 //! Each conversion needs the feature that has the crate's name. All are `TryFrom`, but for those that cannot fail.
@@ -21,6 +24,7 @@
 //!
 #![cfg_attr(feature = "ndarray", doc = include_str!("interop/ndarray.md"))]
 #![cfg_attr(feature = "sprs", doc = include_str!("interop/sprs.md"))]
+#![cfg_attr(feature = "cudarc", doc = include_str!("interop/cudarc.md"))]
 #![cfg_attr(feature = "faer", doc = include_str!("interop/faer.md"))]
 #![cfg_attr(feature = "nalgebra-sparse", doc = include_str!("interop/nalgebra_sparse.md"))]
 //! Elements of 16 bits are those of the crate `half`, and operands like any others:
@@ -43,12 +47,19 @@
 //! [`Csr`]: crate::Csr
 //! [`Coo`]: crate::Coo
 
+#[cfg(feature = "cudarc")]
+mod with_cudarc;
 #[cfg(feature = "faer")]
 mod with_faer;
 #[cfg(feature = "ndarray")]
 mod with_ndarray;
 
 use std::ffi::c_void;
+
+#[cfg(feature = "cudarc")]
+pub use with_cudarc::{
+    CudarcMemory, CudarcSlice, CudarcSliceMut, CudarcStream, CudarcView, CudarcViewMut, cudarc_stream,
+};
 
 use crate::{Device, DeviceError};
 

@@ -244,7 +244,7 @@ pub use options::{
 pub use parallelism::{
     AtomicParallelism, Bounds, DaSpmm, Family, GroupLaunch, IllegalPoint, MinimalData, Share,
 };
-pub use plan::{ArraySize, OccupancyRange, Schedule, Scheduling, StageTime, Verification};
+pub use plan::{ArraySize, OccupancyRange, Scale, Schedule, Scheduling, StageTime, Verification};
 pub use profile::{Profile, ProfileError};
 pub use sddmm::{
     Sddmm, SddmmAlgorithm, SddmmBuilder, SddmmForm, SddmmGroup, SddmmOptions, SddmmPlan, SddmmReport,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// An example, and a part of what it prints.
-const EXAMPLES: [(&str, &str); 9] = [
+const EXAMPLES: [(&str, &str); 10] = [
     ("01_hello_spmm", "C = [[7.0, 70.0], [6.0, 60.0]]"),
     ("02_file_and_plan", "C is 496 × 64"),
     ("03_reuse_plan", "new A·1  = [2.0, 1.0]"),
@@ -17,6 +17,7 @@ const EXAMPLES: [(&str, &str); 9] = [
     ("07_verify_report", "with 1000 bytes: the plan needs"),
     ("08_own_stream", "C = [6.0, 8.0, 1.0, 2.0]"),
     ("09_transpose_on_device", "with new values: [30.0, 41.0, 2.0]"),
+    ("10_cudarc", "cudarc: "),
 ];
 
 /// Where cargo puts examples: `target/PROFILE/examples`, beside the `deps` that this test is in.

@@ -1,6 +1,9 @@
 //! Matrices on the device that are refused, by what is wrong with them and where.
 
-use windrow::{CsrAddresses, Device, DeviceBuffer, DeviceCsr, FormatError, PlanError, Spmm, SpmmError};
+use windrow::{
+    CsrAddresses, Device, DeviceBuffer, DeviceCsr, FormatError, PlanError, RowSoftmax, Sddmm, SddmmError,
+    Spmm, SpmmError,
+};
 
 use crate::common::{devices, report_missing_gpu};
 
@@ -14,6 +17,10 @@ fn wrong_matrices_are_refused() {
         let checked = matrix().checked(&device.stream()).unwrap_err();
         let built = Spmm::builder(&matrix()).build_on(&device.stream()).unwrap_err();
         assert!(matches!(built, SpmmError::Plan(ref same) if *same == checked), "{built} and {checked}");
+        let built = Sddmm::builder(&matrix()).build_on(&device.stream()).unwrap_err();
+        assert!(matches!(built, SddmmError::Plan(ref same) if *same == checked), "{built} and {checked}");
+        let built = RowSoftmax::new_on(&matrix(), &device.stream()).unwrap_err();
+        assert_eq!(built, checked);
         checked
     }
     for device in devices() {

@@ -334,3 +334,35 @@ fn what_does_not_fit_is_refused() {
     }
     report_missing_gpu("refusals of softmax", 1);
 }
+
+#[test]
+fn a_factor_on_the_device_gives_the_bits_of_the_number() {
+    let mut rng = SplitMix64::new(31);
+    let case = Case::new("a factor", &LENGTHS, (-1.75, 8.0), &mut rng);
+    for device in devices() {
+        let softmax = RowSoftmax::new(&case.pattern, &device).unwrap();
+        let array = |elements: &[f32]| DeviceBuffer::from_slice(&device, elements).unwrap();
+        let (scores, gradient, factors) =
+            (array(&case.scores), array(&case.gradient), array(&[9.0, case.scale]));
+        let zeros = || array(&vec![0.0; case.scores.len()]);
+        let ([mut p, mut in_place, mut of_scores], own) =
+            ([zeros(), array(&case.scores), zeros()], device.stream());
+        let factor = factors.view().get(1..2).unwrap();
+        softmax.forward_on(&own, factor, &scores, &mut p).unwrap();
+        softmax.forward_in_place_on(&own, factor, &mut in_place).unwrap();
+        softmax.backward_on(&own, factor, [p.view(), gradient.view()], &mut of_scores).unwrap();
+        let (mut want, mut want_of_scores) = (zeros(), zeros());
+        softmax.forward(case.scale, &scores, &mut want).unwrap();
+        softmax.backward(case.scale, &want, &gradient, &mut want_of_scores).unwrap();
+        let bits = |array: &DeviceBuffer<f32>| {
+            array.to_vec().unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>()
+        };
+        assert!(bits(&p) == bits(&want) && bits(&in_place) == bits(&want), "{device}");
+        assert!(bits(&of_scores) == bits(&want_of_scores), "{device}");
+
+        assert!(factors.view().get(1..3).is_none() && factors.view().get(3..3).is_none());
+        let two = softmax.forward_on(&own, factors.view(), &scores, &mut p).unwrap_err();
+        assert!(matches!(two, PlanError::ValueCount { found: 2, .. }), "{two}");
+    }
+    report_missing_gpu("factors on the device", 3);
+}

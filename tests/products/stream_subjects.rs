@@ -2,8 +2,9 @@
 
 use half::f16;
 use windrow::{
-    Activation, Device, DeviceBuffer, DeviceCsr, DeviceMatrix, Element, Epilogue, Precision, RowSoftmax,
-    Sddmm, SddmmAlgorithm, SddmmForm, SddmmPlan, Spmm, SpmmOptions, SpmmPlan, Stream, Value, with_element,
+    Activation, Algorithm, Device, DeviceBuffer, DeviceCsr, DeviceMatrix, Element, Epilogue, Precision,
+    RowSoftmax, Sddmm, SddmmAlgorithm, SddmmForm, SddmmOptions, SddmmPlan, Spmm, SpmmOptions, SpmmPlan,
+    Stream, Value, with_element,
 };
 use windrow_testkit::Values;
 
@@ -146,6 +147,56 @@ impl Subject for OnDevice {
     }
 }
 
+/// The arrays of a pattern, of which each run makes a plan of sampled products and a softmax over rows, and runs both.
+struct SampledOnDevice {
+    stream: Stream,
+    options: SddmmOptions,
+    offsets: DeviceBuffer<i64>,
+    columns: DeviceBuffer<i32>,
+}
+
+impl SampledOnDevice {
+    fn make(device: &Device, algorithm: SddmmAlgorithm, precision: Precision) -> Outcome<Box<dyn Subject>> {
+        let a = matrix(Values::Reals);
+        let offsets: Vec<_> = a.row_offsets().iter().map(|&x| i64::try_from(x)).collect::<Result<_, _>>()?;
+        let columns: Vec<_> = a.col_indices().iter().map(|&x| i32::try_from(x)).collect::<Result<_, _>>()?;
+        let tile_threshold = Some(9);
+        Ok(Box::new(Self {
+            stream: Stream::new(device)?,
+            options: SddmmOptions {
+                algorithm,
+                precision,
+                tile_threshold,
+                inner: 8,
+                ..SddmmOptions::default()
+            },
+            offsets: DeviceBuffer::from_slice(device, &offsets)?,
+            columns: DeviceBuffer::from_slice(device, &columns)?,
+        }))
+    }
+}
+
+impl Subject for SampledOnDevice {
+    fn run(&mut self) -> Outcome<Vec<u32>> {
+        let device = self.stream.device();
+        let a = DeviceCsr::pattern(ROWS, COLS, &self.offsets, &self.columns)?;
+        let plan = Sddmm::builder(&a).options(self.options.clone()).build_on(&self.stream)?;
+        let softmax = RowSoftmax::new_on(&a, &self.stream)?;
+        let (x, y) = (reals(ROWS * 8, 1), reals(COLS * 8, 2));
+        with_element!(plan.precision(), T => {
+            let [x, y] = [upload::<T>(device, &x, ROWS, 8)?, upload(device, &y, COLS, 8)?];
+            let mut out = DeviceBuffer::<f32>::alloc_zeroed(device, a.nnz())?;
+            let mut sums = DeviceBuffer::<<T as Element>::Sum>::alloc_zeroed(device, a.nnz())?;
+            let one = <T as Element>::Sum::from_f32(1.0);
+            plan.run_into_on(&self.stream, one, [x.view(), y.view()], &mut sums)?;
+            let sums: Vec<f32> = sums.to_vec()?.iter().map(|x| f32::from_f64(x.to_f64())).collect();
+            let scores = DeviceBuffer::from_slice(device, &sums)?;
+            softmax.forward_on(&self.stream, 0.5, &scores, &mut out)?;
+            Ok([bits(&sums), bits(&out.to_vec()?)].concat())
+        })
+    }
+}
+
 /// Values from the host and from the device, one after the other, and a product of operands that stay.
 struct NewValues {
     device: Device,
@@ -194,6 +245,25 @@ pub(crate) const STREAMS: &[Family] = &[
     Family::other("SpMM hybrid on a stream, prepared", |device| ProductOnStream::make(device, hybrid()?)),
     Family::other("SpMM row-split of a matrix on the device", |device| OnDevice::make(device, BASE)),
     Family::other("SpMM tiles of a matrix on the device", |device| OnDevice::make(device, TILES)),
+    Family::other("SpMM segment groups of a matrix on the device", |device| {
+        let parallelism = Some("{<4 nnz, 1 col>, 4}".parse()?);
+        OnDevice::make(device, SpmmOptions { algorithm: Algorithm::SegmentGroup, parallelism, ..BASE })
+    }),
+    Family::other("SpMM merge path of a matrix on the device", |device| {
+        OnDevice::make(device, SpmmOptions { algorithm: Algorithm::MergePath, ..BASE })
+    }),
+    Family::other("SDDMM entries and softmax of a pattern on the device", |device| {
+        SampledOnDevice::make(device, SddmmAlgorithm::Entries, Precision::F32)
+    }),
+    Family::other("SDDMM groups and softmax of a pattern on the device", |device| {
+        SampledOnDevice::make(device, SddmmAlgorithm::Groups, Precision::F32)
+    }),
+    Family::other("SDDMM tiles and softmax of a pattern on the device", |device| {
+        SampledOnDevice::make(device, SddmmAlgorithm::Tiles, Precision::F16)
+    }),
+    Family::other("SDDMM hybrid and softmax of a pattern on the device", |device| {
+        SampledOnDevice::make(device, SddmmAlgorithm::Hybrid, Precision::F16)
+    }),
     Family::other("SDDMM on a stream", |device| {
         let plan = sampled(device, SddmmAlgorithm::Auto)?;
         Ok(Box::new(SampledOnStream { stream: Stream::new(device)?, plan }))

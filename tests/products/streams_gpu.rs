@@ -11,6 +11,7 @@ use windrow::{
 use windrow_testkit::{Case, Operands, Pattern, SplitMix64, Values};
 
 use crate::common::{Setup, gpu, report_missing_gpu};
+use crate::example::agnn::Agnn;
 use crate::example::data::{Task, TaskOptions};
 use crate::example::gcn::Gcn;
 use crate::example::lane::Lane;
@@ -223,37 +224,49 @@ fn captured_products_are_done_when_their_graph_is_launched() {
     }
 }
 
-/// A step of a GCN of five layers, forward, backward and Adam: captured once, launched ten times.
+/// Loss and parameters after twelve steps, of which ten are launches of a captured one or are not.
+fn trained<M: Model>(model: M, task: &Task, device: &Device, captured: bool) -> Vec<u32> {
+    let mut training = Training::new(model, task, device, 0.01).unwrap();
+    training.run(2, |_, _| Ok(())).unwrap(); // makes what is made once
+    match captured {
+        true => {
+            let step = training.capture().unwrap();
+            training.run_captured(10, &step).unwrap();
+        }
+        false => {
+            training.run(10, |_, _| Ok(())).unwrap();
+        }
+    }
+    let mut found = vec![training.outcome().unwrap().loss];
+    let parameters = training.model.parameters();
+    found.extend(parameters.into_iter().flat_map(|parameter| parameter.value.download().unwrap()));
+    found.into_iter().map(f32::to_bits).collect()
+}
+
+/// A step of a GCN and of an AGNN of five layers, forward, backward and Adam: captured once, launched ten times.
 #[test]
 fn ten_launches_of_a_captured_step_have_the_bits_of_ten_steps() {
-    let Some(device) = gpu() else { return report_missing_gpu("captured steps of a model", 2) };
+    let Some(device) = gpu() else { return report_missing_gpu("captured steps of models", 4) };
     let graph = communities(1200, 40, 12);
     let task = Task::new(&graph, TaskOptions { width: 16, classes: 6, noise: 2.0, seed: 5 }).unwrap();
     for precision in [Precision::F32, Precision::F16] {
         let shape = Shape { widths: vec![16, 24, 24, 24, 24, 6], precision, seed: 3 };
-        let train = |lane: Lane, captured: bool| {
+        let gcn = |lane: Lane, captured: bool| {
             let model = Gcn::new(&graph, &task, &shape, tools(lane)?).unwrap();
-            let mut training = Training::new(model, &task, &device, 0.01).unwrap();
-            training.run(2, |_, _| Ok(())).unwrap(); // makes what is made once
-            match captured {
-                true => {
-                    let step = training.capture().unwrap();
-                    training.run_captured(10, &step).unwrap();
-                }
-                false => {
-                    training.run(10, |_, _| Ok(())).unwrap();
-                }
-            }
-            let mut found = vec![training.outcome().unwrap().loss];
-            let parameters = training.model.parameters();
-            found.extend(parameters.into_iter().flat_map(|parameter| parameter.value.download().unwrap()));
-            Some(found.into_iter().map(f32::to_bits).collect::<Vec<_>>())
+            Some(trained(model, &task, &device, captured))
         };
-        // SAFETY: `Training` waits for its work before it is gone, and after each epoch.
-        let alone = || unsafe { Lane::alone(&device).unwrap() };
-        let eager = train(alone(), false);
-        assert!(train(alone(), true) == eager, "captured, in {precision}");
-        assert!(train(Lane::own(&device), false) == eager, "on the device's own stream, in {precision}");
+        let agnn = |lane: Lane, captured: bool| {
+            let model = Agnn::new(&graph, &task, &shape, tools(lane)?).unwrap();
+            Some(trained(model, &task, &device, captured))
+        };
+        let models: [(&str, &dyn Fn(Lane, bool) -> Option<Vec<u32>>); 2] = [("GCN", &gcn), ("AGNN", &agnn)];
+        for (name, train) in models {
+            // SAFETY: `Training` waits for its work before it is gone, and after each epoch.
+            let alone = || unsafe { Lane::alone(&device).unwrap() };
+            let eager = train(alone(), false);
+            assert!(train(alone(), true) == eager, "{name} captured, in {precision}");
+            assert!(train(Lane::own(&device), false) == eager, "{name} on the own stream, in {precision}");
+        }
     }
 }
 

@@ -296,6 +296,9 @@ fn a_step_of_five_layers_has_the_same_bits_on_any_stream() {
             };
             let want = agnn(Lane::own(&device));
             assert_eq!(agnn(Lane::beside(&device).unwrap()), want, "AGNN in {precision} on {device}");
+            // SAFETY: as above.
+            let alone = unsafe { Lane::alone(&device).unwrap() };
+            assert_eq!(agnn(alone), want, "AGNN alone in {precision} on {device}");
         }
     }
     report_missing_gpu("steps of models on streams", 4);
@@ -312,6 +315,7 @@ fn graphs_are_refused_where_there_are_none() {
     let model = Gcn::new(&graph, &task, &shape, tools(lane()).unwrap()).unwrap();
     let error = Training::new(model, &task, &device, 0.01).unwrap().capture().map(|_| ()).unwrap_err();
     assert!(error.to_string().starts_with("--graph needs a GPU, and this is cpu"), "{error}");
-    let error = Agnn::new(&graph, &task, &shape, tools(lane()).unwrap()).map(|_| ()).unwrap_err();
-    assert!(error.to_string().contains("leave --graph away"), "{error}");
+    let model = Agnn::new(&graph, &task, &shape, tools(lane()).unwrap()).unwrap();
+    let error = Training::new(model, &task, &device, 0.01).unwrap().capture().map(|_| ()).unwrap_err();
+    assert!(error.to_string().starts_with("--graph needs a GPU, and this is cpu"), "{error}");
 }

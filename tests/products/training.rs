@@ -3,7 +3,7 @@
 use crate::common::{devices, gpu, report_missing_gpu};
 use windrow::training::{
     Adam, ColumnSums, CrossEntropy, MIN_NORM, Moments, add_bias, add_bias_relu, normalize_rows,
-    normalize_rows_backward, relu, relu_backward, round_into,
+    normalize_rows_backward, normalize_rows_backward_on, relu, relu_backward, round_into,
 };
 use windrow::{
     Device, DeviceBuffer, DeviceMatrix, EmulatorSchedule, PlanError, TrainingError, Value, bf16, f16,
@@ -257,6 +257,31 @@ fn rows_of_length_one_and_their_gradient() {
         }
     }
     report_missing_gpu("rows of length 1", SHAPES.len());
+}
+
+#[test]
+fn a_factor_on_the_device_gives_the_bits_of_the_number() {
+    let (shape, mut rng) = ((17, 33, 3), SplitMix64::new(7));
+    let [x, g, before]: [Vec<f32>; 3] = std::array::from_fn(|_| (0..17 * 33).map(|_| rng.real()).collect());
+    for device in devices() {
+        let (mut y, mut inverse_norms) =
+            (place(&device, &x, shape), DeviceBuffer::alloc_zeroed(&device, shape.0).unwrap());
+        normalize_rows(&place(&device, &x, shape), &mut y, &mut inverse_norms).unwrap();
+        let (g, [mut by_number, mut by_place]) =
+            (place(&device, &g, shape), [(); 2].map(|()| place(&device, &before, shape)));
+        normalize_rows_backward(0.7, (&y, &inverse_norms), &g, &mut by_number).unwrap();
+        let factor = DeviceBuffer::from_slice(&device, &[0.7f32]).unwrap();
+        let normalized = (y.view(), inverse_norms.view());
+        let own = device.stream();
+        normalize_rows_backward_on(&own, factor.view(), normalized, &g, &mut by_place).unwrap();
+        assert_eq!(bits(&elements(&by_place)), bits(&elements(&by_number)), "{device}");
+        assert_ne!(elements(&by_place), before);
+        let two = DeviceBuffer::from_slice(&device, &[0.7f32; 2]).unwrap();
+        let error = normalize_rows_backward_on(&own, two.view(), normalized, &g, &mut by_place).unwrap_err();
+        let refused = matches!(error, TrainingError::Plan(PlanError::ValueCount { found: 2, .. }));
+        assert!(refused, "{error}");
+    }
+    report_missing_gpu("factors on the device", 1);
 }
 
 #[test]

@@ -57,7 +57,7 @@ pub(crate) struct Case<'a> {
 
 impl Case<'_> {
     /// The builder of its plan.
-    pub(crate) fn builder(&self) -> SddmmBuilder<'_, f32> {
+    pub(crate) fn builder(&self) -> SddmmBuilder<'_, Csr<f32>> {
         let builder = Sddmm::builder(self.a).inner(self.inner);
         builder.algorithm(self.algorithm).precision(self.precision)
     }

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! segments    row + ⌊b / p⌋ ..= row + ⌊e / p⌋      one for the row, and one for each multiple of p up to which it goes
-//! list        ⌊b / p⌋ .. ⌊e / p⌋                   of rows with few slots, behind those of
+//! list        ⌊2b / 3p⌋ .. ⌊2e / 3p⌋               of rows with few slots, behind those of
 //!             ⌊b / 8p⌋ .. ⌊e / 8p⌋                 rows with more than Combine::NARROW = 8
 //! slots       ⌊3b / 2p⌋ .. ⌊3e / 2p⌋
 //! ```
@@ -28,8 +28,8 @@ use crate::{NO_ROW, NO_SLOT};
 /// Arguments of [`SpreadRows`].
 ///
 /// # Obligations
-/// - `row_offsets` has `rows + 1` elements and ascends from 0 to `entries`; `rows + entries ≤ 2³² − 1`;
-/// - `piece > 0` and `limit ≥ piece + ⌊piece / 2⌋`;
+/// - `row_offsets` has `rows + 1` elements and ascends from 0 to `entries`; rows and entries are below 2³¹;
+/// - `0 < piece ≤` a third of 2³², and `limit ≥ piece + ⌊piece / 2⌋`;
 /// - `segments` has [`segments`](Self::segments) elements and `cut_rows` has [`cut_rows`](Self::cut_rows).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
@@ -40,9 +40,9 @@ pub struct SpreadRowsParams {
     pub segments: GlobalPtr<[u32; 4]>,
     /// `[row, first_slot, count, 1]`, rows of many slots first, or [`NO_ROW`] in place of the row.
     pub cut_rows: GlobalPtr<[u32; 4]>,
-    /// Rows of the matrix.
+    /// Rows of the matrix, those without entries too.
     pub rows: u32,
-    /// Its entries.
+    /// Entries of the whole matrix.
     pub entries: u32,
     /// A row of more entries is cut.
     pub limit: u32,
@@ -60,7 +60,7 @@ impl SpreadRowsParams {
         }
     }
 
-    /// Places of segments.
+    /// How many places segments have.
     #[must_use]
     pub const fn segments(&self) -> u32 {
         self.rows + self.filled(self.entries)
@@ -72,10 +72,19 @@ impl SpreadRowsParams {
         self.filled(self.entries) / Combine::<f32>::NARROW
     }
 
+    /// Rows with few slots that may be cut before entry `entries`.
+    #[inline(always)]
+    const fn narrow_rows(&self, entries: u32) -> u32 {
+        match NonZeroU32::new(3 * self.piece) {
+            Some(pieces) => 2 * entries / pieces.get(),
+            None => 0, // it is not 0
+        }
+    }
+
     /// Places of rows that are cut.
     #[must_use]
     pub const fn cut_rows(&self) -> u32 {
-        self.wide_rows() + self.filled(self.entries)
+        self.wide_rows() + self.narrow_rows(self.entries)
     }
 
     /// Slots before those of a row that begins at entry `begin`; of the number of entries, all slots.
@@ -89,9 +98,12 @@ impl SpreadRowsParams {
     }
 }
 
-/// The segments of all rows, and the list of those that are cut: a thread for each row, a warp for those that have more
-/// than one place.
+/// The segments of all rows, and the list of those that are cut: a thread for each row, a warp for those of many
+/// places.
 pub struct SpreadRows;
+
+/// Places of segments that a thread fills alone.
+const FEW: u32 = 8;
 
 impl Kernel for SpreadRows {
     type Params = SpreadRowsParams;
@@ -102,24 +114,26 @@ impl Kernel for SpreadRows {
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &SpreadRowsParams) {
-        let row = s.block_idx() * THREADS + s.thread_idx();
+        let number = s.block_idx() * THREADS + s.thread_idx();
         // SAFETY: the obligations of the params; the places of a row are its own; all lanes reach the collectives.
         unsafe {
-            let exists = row < p.rows;
+            let exists = number < p.rows;
             let (begin, end) = match exists {
-                true => (s.load_readonly(p.row_offsets.at(row)), s.load_readonly(p.row_offsets.at(row + 1))),
+                true => {
+                    (s.load_readonly(p.row_offsets.at(number)), s.load_readonly(p.row_offsets.at(number + 1)))
+                }
                 false => (0, 0),
             };
-            let first = row.wrapping_add(p.filled(begin));
-            let has_places = p.filled(end) > p.filled(begin);
-            if exists && !has_places {
-                s.store(p.segments.at(first), [row, begin, end, NO_SLOT]);
+            let places = p.filled(end) - p.filled(begin) + 1;
+            if exists && places <= FEW {
+                write_places(s, p, Row { number, begin, end }, [0, 1]);
             }
-            let mut left = s.ballot(has_places);
+            let mut left = s.ballot(places > FEW);
             while left != 0 {
                 let lane = left.trailing_zeros();
                 let of = |x: u32| s.shuffle(x, lane);
-                write_places(s, p, Row { number: of(row), begin: of(begin), end: of(end) });
+                let row = Row { number: of(number), begin: of(begin), end: of(end) };
+                write_places(s, p, row, [s.lane(), WARP]);
                 left &= left - 1;
             }
         }
@@ -133,38 +147,50 @@ struct Row {
     end: u32,
 }
 
-/// Everything in the places of a row that has several. Group: warp.
+/// Fills the places of a row from the `first` on, every `stride`-th of each kind.
 #[inline(always)]
-unsafe fn write_places<S: Simt>(s: &S, p: &SpreadRowsParams, Row { number, begin, end }: Row) {
-    let (before, after) = (p.filled(begin), p.filled(end));
+unsafe fn write_places<S: Simt>(
+    s: &S,
+    p: &SpreadRowsParams,
+    Row { number, begin, end }: Row,
+    [first, stride]: [u32; 2],
+) {
     let length = end - begin;
     let pieces = if length > p.limit { p.filled(length - 1) + 1 } else { 1 };
-    let of_pieces = NonZeroU64::new(u64::from(pieces)).unwrap_or(NonZeroU64::MIN); // there is one
-    let begin_of = |piece: u32| begin + (u64::from(length) * u64::from(piece) / of_pieces) as u32;
-    let first_slot = p.slots(begin);
+    // There is a piece. Products of less than 2³² are divided in 32 bits, which takes a third of the time.
+    let (of_pieces, in_64) =
+        (NonZeroU32::new(pieces).unwrap_or(NonZeroU32::MIN), NonZeroU64::new(u64::from(pieces)));
+    let in_64 = in_64.unwrap_or(NonZeroU64::MIN);
+    let begin_of = |piece: u32| match length < 1 << 16 {
+        true => begin + length * piece / of_pieces,
+        false => begin + (u64::from(length) * u64::from(piece) / in_64) as u32,
+    };
+    let first_slot = if pieces > 1 { p.slots(begin) } else { 0 };
     let is_wide = pieces > Combine::<f32>::NARROW;
     let none = [NO_ROW, 0, 0, NO_SLOT];
     let listed = [number, first_slot, pieces, 1];
-    // SAFETY: the places of the row, each written by one lane.
+    // SAFETY: the places of the row, each written once.
     unsafe {
-        let mut i = s.lane();
+        let (before, after) = (p.filled(begin), p.filled(end));
+        let mut i = first;
         while i <= after - before {
             let slot = if pieces > 1 { first_slot + i } else { NO_SLOT };
             let segment = if i < pieces { [number, begin_of(i), begin_of(i + 1), slot] } else { none };
             s.store(p.segments.at(number + before + i), segment);
-            i += WARP;
+            i += stride;
         }
-        let mut i = s.lane();
-        while i < after - before {
+        let (narrow, narrow_end) = (p.narrow_rows(begin), p.narrow_rows(end));
+        let mut i = first;
+        while i < narrow_end - narrow {
             let is_here = i == 0 && pieces > 1 && !is_wide;
-            s.store(p.cut_rows.at(p.wide_rows() + before + i), if is_here { listed } else { none });
-            i += WARP;
+            s.store(p.cut_rows.at(p.wide_rows() + narrow + i), if is_here { listed } else { none });
+            i += stride;
         }
         let (before, after) = (before / Combine::<f32>::NARROW, after / Combine::<f32>::NARROW);
-        let mut i = s.lane();
+        let mut i = first;
         while i < after - before {
             s.store(p.cut_rows.at(before + i), if i == 0 && is_wide { listed } else { none });
-            i += WARP;
+            i += stride;
         }
     }
 }
@@ -185,7 +211,8 @@ mod tests {
                     let case = format!("{begin} to {end} in pieces of {piece}");
                     assert!(pieces <= 1 + p.filled(end) - p.filled(begin), "segments, {case}");
                     assert!(pieces <= p.slots(end) - p.slots(begin), "slots, {case}");
-                    assert!(p.filled(end) > p.filled(begin), "the list, {case}");
+                    assert!(p.filled(end) > p.filled(begin), "a multiple, {case}");
+                    assert!(p.narrow_rows(end) > p.narrow_rows(begin), "the list, {case}");
                     let wides = [begin, end].map(|at| p.filled(at) / Combine::<f32>::NARROW);
                     assert!(pieces <= Combine::<f32>::NARROW || wides[1] > wides[0], "the wide list, {case}");
                 }

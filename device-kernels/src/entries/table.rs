@@ -12,15 +12,21 @@ use crate::csr::{
 };
 use crate::element::{Bf16, F16, F32, F64, Scalars, Tf32, Vectors};
 use crate::gather_probe::GatherProbe;
+use crate::groups::{CountPieces, ListGroupPieces, ListRows, StartWords};
 use crate::kernel::{Entry, Family, Kernel};
 use crate::nm::{
     self, Bits16, Block, ByColumn, ByLane, ByWarp, NmCombine, NmCudaCores, NmStage, NmTensorCores, Single,
     Widened,
 };
+use crate::paths::{ChainShares, FillSteps, ListShares, MarkShares, NextShares};
+use crate::patterns::{
+    CountBatches, CountClasses, CountTiles, EntryRows, ListBatches, ListRest, MarkRest, PlaceClasses,
+    RankVectors, SampleTiles,
+};
 use crate::place_values::PlaceValues;
 use crate::preprocess::{
-    DistributeEntries, DistributeVectors, GatherValues, KeepEntries, ListVectors, MergeColumns, PlaceAllRows,
-    PlaceRows, PlaceWindows, RowLengths, TileRecords, TileSteps,
+    DistributeEntries, DistributeVectors, GatherValues, KeepEntries, ListStreamPieces, ListVectors,
+    ListWorkers, MergeColumns, PlaceAllRows, PlaceRows, PlaceWindows, RowLengths, TileRecords, TileSteps,
 };
 use crate::row_softmax::{EightLanes, RowSoftmax, RowSoftmaxGrad, WholeBlock};
 use crate::scan;
@@ -492,6 +498,8 @@ entries! {
             preprocess_place_all_rows => PlaceAllRows,
             preprocess_merge_columns => MergeColumns,
             preprocess_list_vectors => ListVectors,
+            preprocess_list_pieces => ListStreamPieces,
+            preprocess_list_workers => ListWorkers,
             preprocess_tile_steps => TileSteps,
             preprocess_distribute_vectors => DistributeVectors,
             preprocess_distribute_entries => DistributeEntries,
@@ -520,6 +528,33 @@ entries! {
             sort_count => SortCount,
             sort_scan => SortScan,
             sort_scatter => SortScatter,
+        }
+        preprocess_patterns {
+            patterns_count_batches => CountBatches,
+            patterns_list_batches => ListBatches,
+            patterns_entry_rows => EntryRows,
+            patterns_rank_vectors => RankVectors,
+            patterns_mark_rest => MarkRest,
+            patterns_list_rest => ListRest,
+            patterns_count_tiles => CountTiles,
+            patterns_sample_tiles => SampleTiles,
+        }
+        preprocess_paths {
+            paths_next_shares => NextShares,
+            paths_chain_shares => ChainShares,
+            paths_mark_shares => MarkShares,
+            paths_list_shares => ListShares,
+            paths_fill_steps => FillSteps,
+        }
+        preprocess_groups {
+            groups_list_rows => ListRows,
+            groups_start_words => StartWords,
+            groups_count_pieces => CountPieces,
+            groups_list_pieces => ListGroupPieces,
+        }
+        preprocess_softmax {
+            patterns_count_classes => CountClasses,
+            patterns_place_classes => PlaceClasses,
         }
     }
     Check {

@@ -34,10 +34,10 @@ pub const IN_FLIGHT: usize = 4;
 /// Arguments of [`RowSplit`].
 ///
 /// # Obligations
-/// `segments[i] = [row, begin, end, slot]` with `begin ≤ end ≤ nnz`, or `[`[`NO_ROW`]`, 0, 0, _]`, which writes nothing;
-/// rows are below m, columns below k, and `nnz ≤ 2³² − 1024`. No two segments share a slot unless `dense.accumulate` is
-/// set, and a segment with [`NO_SLOT`] or [`ADD_TO_C`] is the only one of its row. What a segment with [`ADD_TO_C`] is added to was written
-/// earlier in the stream, for the same columns.
+/// `segments[i] = [row, begin, end, slot]` with `begin ≤ end ≤ nnz`, or `[`[`NO_ROW`]`, 0, 0, _]`, which writes
+/// nothing; rows are below m, columns below k, and `nnz ≤ 2³² − 1024`. No two segments share a slot unless
+/// `dense.accumulate` is set, and a segment with [`NO_SLOT`] or [`ADD_TO_C`] is the only one of its row. What a
+/// segment with [`ADD_TO_C`] is added to was written earlier in the stream, for the same columns.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct RowSplitParams {

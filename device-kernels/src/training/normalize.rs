@@ -13,7 +13,7 @@ use windrow_simt::{GlobalPtr, Simt, WARP};
 use super::cross_entropy::each_quad;
 use super::{Matrix, QUAD};
 use crate::kernel::Kernel;
-use crate::row_softmax::butterfly;
+use crate::row_softmax::{butterfly, times_factor};
 use crate::variant::Variant;
 
 /// Arguments of [`NormalizeRows`].
@@ -44,7 +44,7 @@ pub struct NormalizeRowsParams {
 ///
 /// # Obligations
 /// Those of every [`Matrix`]: `rows × cols`, none of which overlap; `inverse_norms` has an element for each row;
-/// `cols ≤ 2³² − 1024`.
+/// `cols ≤ 2³² − 1024`; `factor` is null, or a number that nothing writes meanwhile.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 pub struct NormalizeRowsGradParams {
@@ -56,6 +56,8 @@ pub struct NormalizeRowsGradParams {
     pub out: Matrix,
     /// `1 / ‖x[r]‖`, or 0.
     pub inverse_norms: GlobalPtr<f32>,
+    /// Another factor of the gradient, of which only the device knows; null for 1.
+    pub factor: GlobalPtr<f32>,
     /// Rows of `y` and the gradients.
     pub rows: u32,
     /// Columns of `y` and the gradients.
@@ -128,7 +130,7 @@ impl Kernel for NormalizeRowsGrad {
             });
             let along = butterfly::<S, WARP>(s, along, |a, b| a + b);
             let inverse = if row < p.rows { s.load_readonly(p.inverse_norms.at(row)) } else { 0.0 };
-            let factor = p.scale * inverse;
+            let factor = times_factor(s, p.scale, p.factor) * inverse;
             each_quad(s, row, cols, |quad| {
                 let (y, gradient) = (p.y.load(s, quad), p.gradient.load(s, quad));
                 let mut out = p.out.load(s, quad);

@@ -21,8 +21,8 @@ use windrow::training::{
     ColumnSums, normalize_rows_backward_on, normalize_rows_on, relu_backward_on, relu_on,
 };
 use windrow::{
-    Csr, DenseRef, Device, DeviceBuffer, DeviceMatrix, RowSoftmax, Sddmm, SddmmPlan, Spmm, SpmmBuilder,
-    SpmmPlan,
+    Csr, DenseRef, Device, DeviceBuffer, DeviceMatrix, DeviceSlice, RowSoftmax, Sddmm, SddmmPlan, Spmm,
+    SpmmBuilder, SpmmPlan,
 };
 
 use super::Result;
@@ -69,8 +69,6 @@ pub(crate) struct Agnn {
     layers: Vec<Layer>,
     /// `β` of each layer, in one row.
     betas: Parameter,
-    /// The same on the host, as the last forward pass read them: the one time in an epoch that it waits for the device.
-    beta_values: Vec<f32>,
     /// For hidden layers, and for the last.
     scratch: [Scratch; 2],
     /// Gradients of the entries: with respect to attention, and to what its softmax was taken of.
@@ -107,13 +105,6 @@ impl Agnn {
         let Some((&classes, hidden)) = widths.split_last().filter(|(_, others)| !others.is_empty()) else {
             return Err("--layers must be at least 1".into());
         };
-        if tools.lane.is_alone() {
-            return Err(
-                "the host reads the β of an AGNN in each epoch, which no graph can: leave --graph away, or \
-                        train a GCN"
-                    .into(),
-            );
-        }
         let start = Instant::now();
         let plans = Plans::new(graph, shape, &device)?;
         device.synchronize()?;
@@ -143,7 +134,6 @@ impl Agnn {
         Ok(Self {
             plans,
             features: DeviceMatrix::upload(&device, DenseRef::packed(&task.features, n, task.width)?)?,
-            beta_values: Vec::new(),
             betas: Parameter::new(&device, 1, layers.len(), &vec![1.0; layers.len()])?,
             layers,
             scratch: [scratch(hidden.get(1).copied().unwrap_or(0))?, scratch(classes)?],
@@ -162,10 +152,15 @@ impl Agnn {
     }
 }
 
+/// The `β` of a layer, where it is.
+fn beta<'a>(lane: &Lane, betas: &'a DeviceMatrix<f32>, l: usize) -> Result<DeviceSlice<'a, f32>> {
+    Ok(lane.read_array(betas.buffer()).get(l..l + 1).ok_or("a layer has no β")?)
+}
+
 /// Gradients of one layer, from `G` in `scratch.operand`: with respect to `Z`, in `scratch.of_z`, and to `β`.
 fn backward_of_attention(
     (lane, plans, clock, sums): (&Lane, &mut Plans, &mut Clock, &mut ColumnSums),
-    (layer, beta, scale): (&Layer, f32, f32),
+    (layer, beta, scale): (&Layer, DeviceSlice<'_, f32>, f32),
     (scratch, of_entries): (&mut Scratch, &mut [DeviceBuffer<f32>; 2]),
     (of_output, of_beta): (Option<&DeviceMatrix<f32>>, (&mut DeviceMatrix<f32>, usize)),
 ) -> Result<()> {
@@ -194,12 +189,9 @@ fn backward_of_attention(
 
 impl Model for Agnn {
     fn forward(&mut self) -> Result<&DeviceMatrix<f32>> {
-        let Self {
-            tools: Tools { gemm, clock, lane, .. }, plans, features, layers, betas, beta_values, ..
-        } = self;
+        let Self { tools: Tools { gemm, clock, lane, .. }, plans, features, layers, betas, .. } = self;
         let on = &lane.stream;
         let Plans { scores, softmax, forward, .. } = plans;
-        *beta_values = betas.value.download()?;
         let last = layers.len() - 1;
         let mut input: &DeviceMatrix<f32> = features;
         for (l, layer) in layers.iter_mut().enumerate() {
@@ -211,9 +203,9 @@ impl Model for Agnn {
             clock.time(Work::Sddmm, || {
                 sddmm((lane, scores), 1.0, (x_operand, x), (x_operand, x), attention)
             })?;
-            clock.time(Work::Softmax, || {
-                softmax.forward_in_place_on(on, beta_values[l], lane.write_array(attention))
-            })?;
+            let beta = beta(lane, &betas.value, l)?;
+            clock
+                .time(Work::Softmax, || softmax.forward_in_place_on(on, beta, lane.write_array(attention)))?;
             clock.time(Work::Values, || forward.replace_values_on(on, lane.read_array(attention)))?;
             clock.time(Work::Spmm, || spmm(lane, forward, (1.0, z_operand, z), (0.0, output)))?;
             if l < last {
@@ -235,7 +227,7 @@ impl Model for Agnn {
                 if l == last { (&mut *classes, Some(of_logits)) } else { (&mut *hidden, None) };
             backward_of_attention(
                 (lane, plans, clock, &mut self.sums),
-                (layer, self.beta_values[l], self.gradient_scale),
+                (layer, beta(lane, &betas.value, l)?, self.gradient_scale),
                 (scratch, &mut self.of_entries),
                 (of_output, (&mut betas.gradient, l)),
             )?;

@@ -14,6 +14,7 @@ pub(crate) mod lane;
 pub(crate) mod mlp;
 pub(crate) mod model;
 pub(crate) mod options;
+pub(crate) mod stress;
 pub(crate) mod train;
 
 /// Whatever went wrong, with a message for a person.

@@ -38,6 +38,10 @@ pub(crate) struct Received {
 /// What the one who receives a matrix wants to know of it.
 pub(crate) struct Wanted {
     pub(crate) precision: Precision,
+    /// Whether only the pattern is: values are 1 then, whatever the matrix has.
+    pub(crate) pattern: bool,
+    /// Whether entries end where the matrix's do, without zeros behind.
+    pub(crate) unpadded: bool,
     /// Whether the distinct columns of the rows in the middle are counted, of those that a device works on at the same
     /// time.
     pub(crate) columns: bool,
@@ -63,6 +67,8 @@ pub(super) struct Outputs {
     col_indices: DeviceBuffer<u32>,
     values: DeviceBuffer<u8>,
     dtype: Dtype,
+    /// Whether values are 1, whatever the matrix has.
+    pattern: bool,
 }
 
 impl<V: Value> DeviceCsr<'_, V> {
@@ -72,14 +78,18 @@ impl<V: Value> DeviceCsr<'_, V> {
         self.rows < most && self.nnz < most
     }
 
+    /// Why the pattern cannot be [received](Self::receive), if so.
+    pub(crate) fn pattern_cannot_be_received(&self) -> Option<&'static str> {
+        (!self.fits_kernels()).then_some("it has 2³¹ rows or entries")
+    }
+
     /// Why the matrix cannot be [received](Self::receive) in a precision, if so.
     pub(crate) fn cannot_be_received(&self, precision: Precision) -> Option<&'static str> {
-        match given::<V>() {
-            _ if !self.fits_kernels() => Some("it has 2³¹ rows or entries"),
+        self.pattern_cannot_be_received().or_else(|| match given::<V>() {
             None => Some("kernels do not read values of its type"),
             Some(Dtype::F64) if precision != Precision::F64 => Some("f64 values are rounded there"),
             Some(_) => None,
-        }
+        })
     }
 
     /// The matrix with its values rounded to a precision, after what the stream was asked for before, and before what
@@ -90,15 +100,16 @@ impl<V: Value> DeviceCsr<'_, V> {
     pub(crate) fn receive(
         &self,
         on: &On<'_>,
-        Wanted { precision, columns, exceptions }: Wanted,
+        Wanted { precision, pattern, unpadded, columns, exceptions }: Wanted,
     ) -> Result<Received, PlanError> {
         let (device, dtype) = (&self.device, precision.dtype());
-        let padded = self.nnz.next_multiple_of(PADDING);
+        let padded = if unpadded { self.nnz } else { self.nnz.next_multiple_of(PADDING) };
         let outputs = Outputs {
             row_offsets: DeviceBuffer::alloc(device, self.rows + 1, "row_offsets")?,
             col_indices: DeviceBuffer::alloc(device, padded, "col_indices")?,
             values: DeviceBuffer::alloc(device, padded * dtype.bytes() as usize, "values")?,
             dtype,
+            pattern,
         };
         let known = self.known.filter(|known| !exceptions && (!columns || known.columns_counted));
         let unread = self.launch(on, Some(&outputs), columns && known.is_none())?;
@@ -106,7 +117,7 @@ impl<V: Value> DeviceCsr<'_, V> {
             Some(known) => (known.record, Some(unread)),
             None => (self.found(on, &unread)?, None),
         };
-        let Outputs { row_offsets, col_indices, values, dtype } = outputs;
+        let Outputs { row_offsets, col_indices, values, dtype, .. } = outputs;
         let (rows, cols, nnz) = (self.rows, self.cols, self.nnz);
         Ok(Received { rows, cols, nnz, dtype, row_offsets, col_indices, values, record, unread })
     }
@@ -130,14 +141,15 @@ impl<V: Value> DeviceCsr<'_, V> {
             + u32::from(arrays.columns.is_wide()) * ReadCsrParams::WIDE_COLUMNS;
         let pointer = |address: u64| GlobalPtr::from_address(address);
         let record = DeviceBuffer::<CsrRecord>::zeroed(&self.device, 1, "a record of a matrix")?;
-        let given = match &arrays.values {
+        let values = arrays.values.filter(|_| outputs.is_none_or(|to| !to.pattern));
+        let given = match &values {
             Some(_) => given::<V>().unwrap_or(Dtype::F32),
             None => Dtype::F32,
         };
         let params = ReadCsrParams {
             offsets: pointer(arrays.offsets.address()),
             columns: pointer(arrays.columns.address()),
-            values: arrays.values.map_or(GlobalPtr::NULL, |values| pointer(values.address())),
+            values: values.map_or(GlobalPtr::NULL, |values| pointer(values.address())),
             out_offsets: outputs.map_or(GlobalPtr::NULL, |to| to.row_offsets.pointer()),
             out_columns: outputs.map_or(GlobalPtr::NULL, |to| to.col_indices.pointer()),
             out_values: outputs.map_or(GlobalPtr::NULL, |to| to.values.pointer().cast()),
@@ -145,7 +157,7 @@ impl<V: Value> DeviceCsr<'_, V> {
             rows: narrow(self.rows),
             cols: narrow(self.cols),
             entries: narrow(self.nnz),
-            padded: narrow(outputs.map_or(self.nnz, |_| self.nnz.next_multiple_of(PADDING))),
+            padded: narrow(outputs.map_or(self.nnz, |to| to.col_indices.len())),
             wide_indices,
             given: code(given),
             dtype: code(outputs.map_or(given, |to| to.dtype)),

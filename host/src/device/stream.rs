@@ -40,8 +40,10 @@ use crate::error::DeviceError;
 /// same shapes and alignment makes all of it, or [`SpmmPlan::prepare_on`](crate::SpmmPlan::prepare_on). Captured runs
 /// take borrowed operands only, windrow's [lent](crate::DeviceView::lent): of a graph that is launched some time the
 /// device's own stream knows nothing. A graph uses the plan's memory and the stream's workspace in it: launch it in
-/// this stream, or in order with it, and neither replace the plan's values nor drop the plan before its last launch is
-/// done. The same goes for what else keeps memory for its operations.
+/// this stream, or in order with it, and neither replace the plan's values outside of it nor drop the plan before its
+/// last launch is done. Replacements may be part of it:
+/// [`SpmmPlan::replace_values_on`](crate::SpmmPlan::replace_values_on). The same goes for what else keeps memory for
+/// its operations.
 ///
 /// # Examples
 /// ```
@@ -63,6 +65,8 @@ pub struct Stream {
     queue: Option<Arc<dyn Queue>>,
     /// Shared by the handles of a stream that was made here: when it is gone, nobody asks for more.
     handles: Option<Arc<()>>,
+    /// What lives as long as the stream is used: another library's handle of it.
+    kept: Option<Arc<dyn Send + Sync>>,
 }
 
 impl Device {
@@ -70,7 +74,7 @@ impl Device {
     #[must_use]
     pub fn stream(&self) -> Stream {
         let queue = self.machine().map(|machine| Arc::clone(machine.own()));
-        Stream { device: self.clone(), queue, handles: None }
+        Stream { device: self.clone(), queue, handles: None, kept: None }
     }
 }
 
@@ -82,7 +86,7 @@ impl Stream {
     /// [`DeviceError::Driver`].
     pub fn new(device: &Device) -> Result<Self, DeviceError> {
         let queue = device.machine().map(Machine::create).transpose()?;
-        Ok(Self { device: device.clone(), queue, handles: Some(Arc::new(())) })
+        Ok(Self { device: device.clone(), queue, handles: Some(Arc::new(())), kept: None })
     }
 
     /// A stream of another library, a `CUstream` or `cudaStream_t`, which is never destroyed here. 0 and 1
@@ -107,7 +111,13 @@ impl Stream {
         };
         // SAFETY: the caller's promise.
         let queue = unsafe { machine.borrow(cu_stream.expose_provenance())? };
-        Ok(Self { device: device.clone(), queue: Some(queue), handles: None })
+        Ok(Self { device: device.clone(), queue: Some(queue), handles: None, kept: None })
+    }
+
+    /// The same stream, whose handles keep something alive.
+    #[cfg(feature = "cudarc")]
+    pub(crate) fn keeping(self, kept: Arc<dyn Send + Sync>) -> Self {
+        Self { kept: Some(kept), ..self }
     }
 
     /// The device that the work is done on.
@@ -156,6 +166,7 @@ impl Stream {
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = self.queue().map_or(0, Queue::key);
-        write!(f, "Stream({number} on {})", self.device)
+        let kept = if self.kept.is_some() { ", another library's" } else { "" };
+        write!(f, "Stream({number} on {}{kept})", self.device)
     }
 }

@@ -1,13 +1,15 @@
 //! A plan of products with N:M weights on a machine that runs kernels.
 
 use windrow_formats::{Value, VectorNm};
+use windrow_kernels::output::OutputType;
 
 use super::kernels::Kernels;
 use super::making::Making;
 use super::model::{Capacity, Sizes};
 use super::operands::Operands;
-use super::options::NmOptions;
+use super::options::{ActivationLayout, NmOptions};
 use super::report::NmReport;
+use crate::activation::Activation;
 use crate::costs::DeviceCosts;
 use crate::device::{DeviceKind, Runner};
 use crate::error::{NmError, PlanError};
@@ -78,6 +80,38 @@ impl GpuNm {
     ) -> Result<(), PlanError> {
         // SAFETY: the operands are live and of these shapes, by the caller's promise; the plan checked its own arrays.
         unsafe { self.kernels.run(on, &operands, operands.output_for(self.cols), budget) }
+    }
+}
+
+impl GpuNm {
+    /// Makes and compiles what runs of `m` rows of activations in this layout need on a stream.
+    ///
+    /// # Errors
+    /// Those of [`Kernels::prepare`].
+    pub(super) fn prepare(
+        &self,
+        on: &On<'_>,
+        (m, layout): (u32, ActivationLayout),
+        budget: Budget<'_>,
+    ) -> Result<(), PlanError> {
+        if m == 0 || self.cols == 0 {
+            return Ok(());
+        }
+        let expected = Operands {
+            m,
+            a: 0,
+            lda: m.next_multiple_of(8), // 16 bytes in any precision
+            layout,
+            reads_vectors: true,
+            c: 0,
+            ldc: self.cols,
+            output: OutputType::default(),
+            alpha: 1.0,
+            beta: 0.0,
+            bias: 0,
+            activation: Activation::Identity,
+        };
+        self.kernels.prepare(on, &expected, budget)
     }
 }
 

@@ -167,22 +167,52 @@ impl Kernels {
                     Ok(on.check_loaded(self.shared.entries(operands, kernel, parts_log2))?)
                 }
                 (false, true) => Ok(()),
-                (false, false) => {
-                    let before = space.held.bytes();
-                    let reserved = space.held.reserve(need);
-                    space.was_written(); // memory comes in the order of the own stream
-                    if !on.is_own {
-                        self.extra.fetch_sub(before, Ordering::Relaxed);
-                        self.extra.fetch_add(space.held.bytes(), Ordering::Relaxed);
-                    }
-                    Ok(reserved?)
-                }
+                (false, false) => self.enlarge(on, space, need),
             };
         // SAFETY: the caller's promise; the workspace has what the product needs, and is lent for this run.
         let queue = |queue: &dyn Queue, space: &mut Workspace| unsafe {
             self.queue_run(queue, (operands, output), parts_log2, space)
         };
         self.spaces.run(on, |left| self.make_space(left, budget), complete, queue)
+    }
+
+    /// Makes and compiles what runs of `m` rows need on a stream, and waits until it is there. Activations that are
+    /// k-major are expected to be aligned.
+    ///
+    /// # Errors
+    /// Those of [`run`](Self::run).
+    pub(super) fn prepare(
+        &self,
+        on: &On<'_>,
+        expected: &Operands,
+        budget: Budget<'_>,
+    ) -> Result<(), PlanError> {
+        let sizes = Sizes { m: expected.m, ..self.sizes };
+        let parts_log2 = self.parts_log2(sizes);
+        let need = self.shared.need(expected, sizes, parts_log2)?;
+        let complete = |space: &mut OfStream<Workspace>| {
+            let kernel = self.weights.instance().entry();
+            for reads_vectors in [false, true] {
+                let operands = Operands { reads_vectors, ..*expected };
+                for entry in self.shared.entries(&operands, kernel, parts_log2) {
+                    on.machine.resident_blocks(entry)?;
+                }
+            }
+            if space.held.has(need) { Ok(()) } else { self.enlarge(on, space, need) }
+        };
+        self.spaces.prepare(on, |left| self.make_space(left, budget), complete)
+    }
+
+    /// Makes a stream's workspace large enough, and counts it.
+    fn enlarge(&self, on: &On<'_>, space: &mut OfStream<Workspace>, need: Need) -> Result<(), PlanError> {
+        let before = space.held.bytes();
+        let reserved = space.held.reserve(need);
+        space.was_written(); // memory comes in the order of the own stream
+        if !on.is_own {
+            self.extra.fetch_sub(before, Ordering::Relaxed);
+            self.extra.fetch_add(space.held.bytes(), Ordering::Relaxed);
+        }
+        Ok(reserved?)
     }
 
     /// A workspace for another stream, after those of streams that are gone.

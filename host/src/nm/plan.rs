@@ -52,6 +52,9 @@ pub struct NmSpmmPlan {
     pub(super) report: NmReport,
 }
 
+/// What to do about more rows than can be counted.
+const ROWS_REMEDY: &str = "multiply fewer rows at a time";
+
 /// Where the weights are.
 pub(super) enum Body {
     Cpu(HostNm),
@@ -207,7 +210,8 @@ impl NmSpmmPlan {
     ///
     /// # Memory
     /// The first run on a stream makes a workspace for it, as large as the one that is made with the plan; it grows as
-    /// that one does. In a [graph](Stream#graphs) nothing is made: run once before the capture with as many rows.
+    /// that one does. In a [graph](Stream#graphs) nothing is made: run once before the capture with as many rows, or
+    /// [prepare](Self::prepare_on) the plan.
     ///
     /// # Shapes
     /// As for [`run_into`](Self::run_into). Where the memory of a lent `A` ends with its last element, and that with no
@@ -258,9 +262,8 @@ impl NmSpmmPlan {
             Body::Gpu(plan) => {
                 let shares = a.is_owned() || c.is_owned() || run.bias.is_some_and(DeviceSlice::is_owned);
                 let on = On::of(on, &self.device, shares)?;
-                let remedy = "multiply fewer rows at a time";
                 let operands = Operands {
-                    m: check_index("rows of A", c.rows(), MAX_ROWS, remedy)?,
+                    m: check_index("rows of A", c.rows(), MAX_ROWS, ROWS_REMEDY)?,
                     a: a.address(),
                     lda: check_ld(a.ld())?,
                     layout: self.layout,
@@ -279,6 +282,31 @@ impl NmSpmmPlan {
                 // promised that it lives. `c` has nothing in common with the others, and is borrowed for itself.
                 unsafe { plan.run(&on, operands, budget)? };
                 Ok(())
+            }
+        }
+    }
+
+    /// Makes and compiles what runs of so many rows on a stream would else make when they first come: for runs that are
+    /// to be captured into a graph, or timed. Waits until what was made is there. Nothing is left to do on the CPU.
+    ///
+    /// Rows of a k-major `A` are expected to begin at multiples of 16 bytes; where they do not, the first run makes
+    /// memory for an `A` that is brought, unless the precision is one in which it always is.
+    ///
+    /// # Errors
+    /// - [`PlanError::WrongDevice`](crate::PlanError::WrongDevice) for a stream of another device,
+    ///   [`PlanError::TooLarge`](crate::PlanError::TooLarge) for more than 2³¹ rows, or too large an `A`;
+    /// - [`PlanError::MemoryLimit`](crate::PlanError::MemoryLimit) if there is no room;
+    /// - [`PlanError::Device`](crate::PlanError::Device), with
+    ///   [`DeviceError::Captured`](crate::DeviceError::Captured) if the stream is captured already.
+    pub fn prepare_on(&self, on: &Stream, rows: usize) -> Result<(), NmError> {
+        check_device("the stream", on.device(), &self.device)?;
+        match &self.body {
+            Body::Cpu(_) => Ok(()),
+            Body::Gpu(plan) => {
+                let on = On::of(on, &self.device, false)?;
+                let m = check_index("rows of A", rows, MAX_ROWS, ROWS_REMEDY)?;
+                let budget = Budget { arrays: &self.report.arrays, limit: self.memory_limit };
+                Ok(plan.prepare(&on, (m, self.layout), budget)?)
             }
         }
     }

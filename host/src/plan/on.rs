@@ -94,15 +94,6 @@ impl<'a> On<'a> {
         if self.shares { Err(DeviceError::Captured { what, remedy }) } else { Ok(()) }
     }
 
-    /// Whether a plan's arrays may be written on the stream.
-    ///
-    /// # Errors
-    /// [`DeviceError::Captured`] if it is captured.
-    pub(crate) fn check_writable(&self) -> Result<(), DeviceError> {
-        let (what, remedy) = ("new values of a plan", "replace them before the capture");
-        if self.is_captured()? { Err(DeviceError::Captured { what, remedy }) } else { Ok(()) }
-    }
-
     /// Whether nothing has to be compiled to start these kernels in a graph.
     ///
     /// # Errors

@@ -2,12 +2,17 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use windrow_kernels::Entry;
+
 use super::on::On;
 use crate::device::Queue;
 use crate::error::{DeviceError, PlanError};
 
 /// What to do about what cannot be captured.
 pub(crate) const PREPARE: &str = "prepare the plan for the stream, or run it there once, before the capture";
+
+/// What a graph cannot wait for.
+const WRITTEN_OUTSIDE: &str = "a wait for values that were written outside of it";
 
 /// A state for each stream that a plan runs on: that of the device's own stream is made with the plan, others by the
 /// first run there.
@@ -91,8 +96,7 @@ impl<S> PerStream<S> {
         if captured {
             on.check_graph()?;
             if state.seen != self.written {
-                let what = "a wait for values that were written outside of it";
-                return Err(DeviceError::Captured { what, remedy: PREPARE }.into());
+                return Err(DeviceError::Captured { what: WRITTEN_OUTSIDE, remedy: PREPARE }.into());
             }
             complete(&mut state, true)?;
             return Ok(queue(on.queue, &mut state.held)?);
@@ -211,20 +215,47 @@ impl<S> PerStream<S> {
         others.try_for_each(|other| queue.wait_for(other.queue.fence()))
     }
 
-    /// Queues what writes the plan's arrays on a stream: after all runs that may read them, and before all that follow.
+    /// Queues what writes the plan's arrays on a stream, with these kernels: after all runs that may read them, and
+    /// before all that follow. On a stream that is captured it is the launches' to be so ordered.
     ///
     /// # Errors
-    /// [`DeviceError::Captured`] on a stream that is captured; those of the device.
+    /// [`DeviceError::Captured`] for what a graph cannot hold; those of the device.
     pub(crate) fn write(
         &mut self,
         on: &On<'_>,
+        entries: impl IntoIterator<Item = &'static Entry>,
         queue: impl FnOnce() -> Result<(), DeviceError>,
     ) -> Result<(), DeviceError> {
-        on.check_writable()?;
+        if on.is_captured()? {
+            on.check_graph()?;
+            on.check_loaded(entries)?;
+            if !self.has_seen_all(on.queue.key()) {
+                return Err(DeviceError::Captured { what: WRITTEN_OUTSIDE, remedy: PREPARE });
+            }
+            return queue();
+        }
         // Whatever the operands are, the own stream may read the arrays before and after.
         let on = On { shares: true, ..*on };
         on.after_own()?;
         self.before_writing(on.queue)?;
-        on.leave(queue())
+        on.leave(queue())?;
+        // It comes after what it has written itself, and after all that the own stream was asked for before that.
+        let written = self.written;
+        if let Some(state) = self.of_stream(on.queue.key()) {
+            locked(&state).seen = written;
+        }
+        Ok(())
+    }
+
+    /// The state of another stream than the own one, if it has one.
+    fn of_stream(&mut self, key: u64) -> Option<Arc<Mutex<OfStream<S>>>> {
+        let elsewhere = self.elsewhere.get_mut().unwrap_or_else(PoisonError::into_inner);
+        elsewhere.iter().find(|other| other.queue.key() == key).map(|other| Arc::clone(&other.state))
+    }
+
+    /// Whether another stream than the own one has a state, and comes after all that was written.
+    fn has_seen_all(&mut self, key: u64) -> bool {
+        let written = self.written;
+        self.of_stream(key).is_some_and(|state| locked(&state).seen == written)
     }
 }

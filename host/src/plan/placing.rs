@@ -1,7 +1,7 @@
 //! Values that are on the device already, put where a plan keeps them.
 
 use windrow_kernels::place_values::{self, PlaceValuesParams, Placing};
-use windrow_kernels::{Dtype, Variant};
+use windrow_kernels::{Dtype, Entry, Variant};
 use windrow_simt::GlobalPtr;
 
 use super::launch::start;
@@ -53,6 +53,13 @@ pub(crate) struct Target {
     pub(crate) count: usize,
 }
 
+/// The kernel that places values of the type that a precision sums in.
+pub(crate) fn placing_entry(precision: Precision) -> Result<&'static Entry, DeviceError> {
+    let value_bytes = precision.dtype().sum_bytes();
+    let missing = DeviceError::MissingEntry { name: "place_values" };
+    windrow_kernels::entry(Variant::PlaceValues { value_bytes }).ok_or(missing)
+}
+
 impl Index {
     /// Queues the placing of `values`, of the type of sums, in the target, rounded.
     ///
@@ -82,11 +89,8 @@ impl Index {
             dtype: place_values::code(precision.dtype()),
             reserved: 0,
         };
-        let value_bytes = precision.dtype().sum_bytes();
-        let missing = DeviceError::MissingEntry { name: "place_values" };
-        let entry = windrow_kernels::entry(Variant::PlaceValues { value_bytes }).ok_or(missing)?;
         // SAFETY: the caller's promise is what the params ask for.
-        unsafe { start(queue, entry, wide(count), 1, &params) }
+        unsafe { start(queue, placing_entry(precision)?, wide(count), 1, &params) }
     }
 }
 

@@ -19,8 +19,9 @@ use crate::num::{narrow, wide};
 use crate::options::Precision;
 use crate::plan::{
     ArraySize, Index, Lane, Launcher, OfStream, On, PREPARE, PerStream, Rounding, Target, WorkspaceMemory,
-    copy_on_device, occupancy, start,
+    copy_on_device, occupancy, placing_entry, start,
 };
+use crate::spmm::read_array;
 
 /// Bytes of a row that the lanes of a warp read at a time, for one chunk.
 const CHUNK_BYTES: u32 = 64;
@@ -402,6 +403,31 @@ impl GpuSddmm {
         self.tiles.is_some()
     }
 
+    /// Name and content of each array, read back.
+    pub(super) fn read_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, DeviceError> {
+        let mut arrays = Vec::new();
+        if let Some(part) = &self.tiles {
+            arrays.push(read_array("tiles", &part.records)?);
+            arrays.push(read_array("window_rows", &part.window_rows)?);
+        }
+        if let Some(part) = &self.entries {
+            arrays.push(read_array("batch_rows", &part.rows)?);
+            arrays.push(read_array("batch_begins", &part.begins)?);
+            arrays.push(read_array("col_indices", &part.col_indices)?);
+        }
+        if let Some(part) = &self.groups {
+            arrays.push(read_array("entry_rows", &part.rows)?);
+            arrays.push(read_array("col_indices", &part.col_indices)?);
+        }
+        if let Some(places) = &self.places {
+            arrays.push(read_array("places", places)?);
+        }
+        if let Some(scale) = &self.scale {
+            arrays.push(read_array("values", scale)?);
+        }
+        Ok(arrays)
+    }
+
     /// New values to scale with, in CSR order and in the type of the sums.
     pub(super) fn replace_values(&mut self, values: &[u8]) -> Result<(), DeviceError> {
         let (Some(scale), Some(machine)) = (&mut self.scale, self.device.machine()) else { return Ok(()) };
@@ -422,7 +448,8 @@ impl GpuSddmm {
         values: GlobalPtr<S>,
     ) -> Result<(), DeviceError> {
         let Self { scale: Some(scale), stages, nnz, .. } = self else { return Ok(()) };
+        let entry = placing_entry(S::PRECISION)?;
         // SAFETY: the caller's promise; the values are scaled by one for each entry.
-        stages.write(on, || unsafe { copy_on_device(on.queue, (values, *nnz), scale) })
+        stages.write(on, [entry], || unsafe { copy_on_device(on.queue, (values, *nnz), scale) })
     }
 }

@@ -1,10 +1,13 @@
 //! Sampled dense-dense products: plans and their parts.
 
+mod build;
 mod builder;
+mod from_device;
 mod gpu;
 mod host;
 mod options;
 mod plan;
+mod received;
 mod report;
 mod stage;
 mod verify;
@@ -15,7 +18,7 @@ pub use options::{SddmmAlgorithm, SddmmForm, SddmmGroup, SddmmOptions};
 pub use plan::SddmmPlan;
 pub use report::SddmmReport;
 
-use windrow_formats::{Csr, Value};
+use crate::spmm::SparseMatrix;
 
 /// `out = α·(X·Yᵀ) ⊙ A` for a sparse `A` (SDDMM): the way to a plan.
 ///
@@ -38,9 +41,10 @@ use windrow_formats::{Csr, Value};
 pub struct Sddmm;
 
 impl Sddmm {
-    /// Starts a plan for products sampled where `a` has entries. The plan keeps what it needs; `a` may be dropped
-    /// after [`build`](SddmmBuilder::build).
-    pub fn builder<V: Value>(a: &Csr<V>) -> SddmmBuilder<'_, V> {
+    /// Starts a plan for products sampled where `a` has entries, a [`Csr`](windrow_formats::Csr) in host memory or a
+    /// [`DeviceCsr`](crate::DeviceCsr) in that of a device. The plan keeps what it needs; `a` may be dropped after
+    /// [`build`](SddmmBuilder::build) or [`build_on`](SddmmBuilder::build_on).
+    pub fn builder<A: SparseMatrix>(a: &A) -> SddmmBuilder<'_, A> {
         SddmmBuilder::new(a)
     }
 }

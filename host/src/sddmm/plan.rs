@@ -321,7 +321,8 @@ impl SddmmPlan {
     /// # Errors
     /// Those of [`replace_values_from`](Self::replace_values_from);
     /// [`PlanError::WrongDevice`](crate::PlanError::WrongDevice) for a stream of another device,
-    /// [`DeviceError::Captured`](crate::DeviceError::Captured) for one that is captured into a graph.
+    /// [`DeviceError::Captured`](crate::DeviceError::Captured) for what cannot be part of a [graph](Stream#graphs): the
+    /// values are lent, and the stream has had a run or was [prepared](Self::prepare_on).
     pub fn replace_values_on<'a, S: Real>(
         &mut self,
         on: &Stream,
@@ -333,7 +334,7 @@ impl SddmmPlan {
             // They are in host memory: they are on the CPU, as was just checked.
             Body::Cpu(_) => self.scale_by(try_copy(values.host().unwrap_or_default(), "values")?)?,
             Body::Gpu(plan) => {
-                let on = On::of(on, &self.device, true)?;
+                let on = On::of(on, &self.device, values.is_owned())?;
                 // SAFETY: length, type and device were checked; a buffer frees its memory after the work that was
                 // queued before, and of other memory the slice was promised that it lives.
                 unsafe { plan.replace_by::<S>(&on, GlobalPtr::from_address(values.address()))? };
@@ -370,6 +371,14 @@ impl SddmmPlan {
     #[must_use]
     pub fn nnz(&self) -> usize {
         self.nnz
+    }
+
+    /// The arrays that [`internal::sampled_arrays`](crate::internal::sampled_arrays) returns.
+    pub(crate) fn device_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, SddmmError> {
+        match &self.body {
+            Body::Cpu(_) => Ok(Vec::new()),
+            Body::Gpu(plan) => Ok(plan.read_arrays()?),
+        }
     }
 
     fn check_shapes(&self, x: (usize, usize), y: (usize, usize)) -> Result<(), SddmmError> {

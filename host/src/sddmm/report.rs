@@ -5,7 +5,7 @@ use std::fmt;
 use super::options::{SddmmAlgorithm, SddmmForm, SddmmGroup};
 use crate::device::DeviceKind;
 use crate::num::real;
-use crate::options::{Precision, Rates};
+use crate::options::{Precision, Preprocessing, Rates};
 use crate::plan::{ArraySize, Scheduling, StageTime, total_us, write_arrays, write_stages};
 
 /// What a plan of sampled products is, what it holds and what it cost to make. `Display` prints it as a table.
@@ -34,6 +34,10 @@ pub struct SddmmReport {
     pub algorithm: SddmmAlgorithm,
     /// Why it uses that one.
     pub reason: String,
+    /// Where the pattern was laid out: on the CPU or on the GPU.
+    pub preprocessing: Preprocessing,
+    /// Why it was laid out there.
+    pub preprocessing_reason: String,
     /// How the launches of the two parts of a hybrid follow each other; none for plans with one part, and on the CPU.
     pub scheduling: Option<Scheduling>,
     /// Entry points that a run of the plan's inner dimension with aligned operands launches; empty on the CPU.
@@ -121,6 +125,7 @@ impl fmt::Display for SddmmReport {
             writeln!(f, "groups         {group}")?;
         }
         write_arrays(f, self.device_bytes, "", &self.arrays)?;
-        write_stages(f, "", &self.stages)
+        let place = self.preprocessing.to_string().to_uppercase();
+        write_stages(f, &format!(" on the {place} ({})", self.preprocessing_reason), &self.stages)
     }
 }

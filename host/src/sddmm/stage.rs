@@ -8,7 +8,9 @@ use super::gpu::{GpuSddmm, Operands};
 use crate::error::PlanError;
 use crate::num::wide;
 use crate::options::Precision;
-use crate::plan::{ArraySize, Budget, LentMemory, OfStream, On, WorkspaceMemory, workspace_bytes};
+use crate::plan::{
+    ArraySize, Budget, LentMemory, OfStream, On, WorkspaceMemory, placing_entry, workspace_bytes,
+};
 use crate::view::DeviceSliceMut;
 
 /// What to do about a stage that there is no room for.
@@ -60,6 +62,9 @@ impl GpuSddmm {
         let complete = |state: &mut OfStream<Option<WorkspaceMemory>>| {
             if narrow.is_some() && state.held.is_none() {
                 self.make_stage(state, arrays)?;
+            }
+            if self.scale.is_some() {
+                on.machine.resident_blocks(placing_entry(self.precision)?)?;
             }
             for reads_vectors in [false, true] {
                 let alpha = Factor::new(1.0);

@@ -12,6 +12,7 @@ use crate::device::{Device, DeviceBuffer, Queue};
 use crate::error::{DeviceError, PlanError};
 use crate::num::{narrow, wide};
 use crate::plan::start;
+use crate::spmm::read_array;
 
 /// The rows with entries, each in one of two parts.
 pub(super) struct GpuRows {
@@ -42,26 +43,42 @@ pub(super) fn divide(row_offsets: &[u64]) -> Result<[Vec<[u32; 2]>; 2], OutOfMem
     };
     let (mut long, mut short) = (listed(true)?, listed(false)?);
     // Stable sorts would take memory; no two rows begin at one position.
-    long.sort_unstable_by_key(|row| (Reverse(len(row)), row[0]));
+    longest_first(&mut long);
     short.sort_unstable_by_key(|row| (Reverse(len(row).div_ceil(SHORT_STEP)), row[0]));
     Ok([long, short])
+}
+
+/// Sorts rows by falling length, those of equal length in the order of the matrix.
+pub(super) fn longest_first(rows: &mut [[u32; 2]]) {
+    rows.sort_unstable_by_key(|&[begin, end]| (Reverse(end - begin), begin));
 }
 
 impl GpuRows {
     /// Divides the rows and uploads them. The caller has compared the number of entries with the kernels' limit.
     pub(super) fn new(row_offsets: &[u64], device: &Device) -> Result<Self, PlanError> {
         let [long, short] = divide(row_offsets)?;
+        let long = DeviceBuffer::named(device, &long, "long_rows")?;
+        Ok(Self::of_parts(long, DeviceBuffer::named(device, &short, "short_rows")?))
+    }
+
+    /// Of rows that are on the device: long ones, and short ones.
+    pub(super) fn of_parts(long: DeviceBuffer<[u32; 2]>, short: DeviceBuffer<[u32; 2]>) -> Self {
         let mut parts = Vec::new();
-        for (rows, is_long, what) in [(long, true, "long_rows"), (short, false, "short_rows")] {
+        for (rows, is_long) in [(long, true), (short, false)] {
             if !rows.is_empty() {
                 parts.push(Part {
-                    rows: DeviceBuffer::named(device, &rows, what)?,
+                    rows,
                     forward: windrow_kernels::entry(Variant::RowSoftmax { long: is_long }),
                     backward: windrow_kernels::entry(Variant::RowSoftmaxGrad { long: is_long }),
                 });
             }
         }
-        Ok(Self { parts })
+        Self { parts }
+    }
+
+    /// The rows of each part, read back.
+    pub(super) fn read_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, DeviceError> {
+        self.parts.iter().map(|part| read_array("rows", &part.rows)).collect()
     }
 
     /// All kernels that it has.
@@ -69,22 +86,23 @@ impl GpuRows {
         self.parts.iter().flat_map(|part| [part.forward, part.backward]).flatten()
     }
 
-    /// Queues `out ← softmax(scale·scores)`.
+    /// Queues `out ← softmax(scale·scores)`, with another factor on the device unless that is null.
     ///
     /// # Safety
+    /// The factor is null, or live memory of the plan's device until the work is done that nothing writes meanwhile.
     /// `scores` and `out` are live memory of the plan's device until the work is done, an f32 for each entry; nothing
     /// else touches `out` meanwhile, nothing writes `scores`. They may be the same.
     pub(super) unsafe fn forward(
         &self,
         queue: &dyn Queue,
-        scale: f32,
+        (scale, factor): (f32, GlobalPtr<f32>),
         scores: GlobalPtr<f32>,
         out: GlobalPtr<f32>,
     ) -> Result<(), DeviceError> {
         for part in &self.parts {
             let entry = part.forward.ok_or(DeviceError::MissingEntry { name: "row_softmax" })?;
             let (rows, row_count) = (part.rows.pointer(), narrow(part.rows.len()));
-            let params = RowSoftmaxParams { rows, scores, out, row_count, scale };
+            let params = RowSoftmaxParams { rows, scores, out, factor, row_count, scale };
             // SAFETY: the rows were taken from the offsets of a valid CSR, none is in both parts, and they belong to
             // the plan, which frees them after the machine's work; the other arrays are the caller's promise.
             unsafe { start(queue, entry, wide(part.rows.len()), 1, &params)? };
@@ -99,14 +117,15 @@ impl GpuRows {
     pub(super) unsafe fn backward(
         &self,
         queue: &dyn Queue,
-        scale: f32,
+        (scale, factor): (f32, GlobalPtr<f32>),
         [probabilities, gradient]: [GlobalPtr<f32>; 2],
         out: GlobalPtr<f32>,
     ) -> Result<(), DeviceError> {
         for part in &self.parts {
             let entry = part.backward.ok_or(DeviceError::MissingEntry { name: "row_softmax_grad" })?;
             let (rows, row_count) = (part.rows.pointer(), narrow(part.rows.len()));
-            let params = RowSoftmaxGradParams { rows, probabilities, gradient, out, row_count, scale };
+            let params =
+                RowSoftmaxGradParams { rows, probabilities, gradient, out, factor, row_count, scale };
             // SAFETY: the arrays have an element for each position of the rows and live until the work is done.
             unsafe { start(queue, entry, wide(part.rows.len()), 1, &params)? };
         }

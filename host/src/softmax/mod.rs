@@ -2,13 +2,16 @@
 
 mod gpu;
 mod host;
+mod received;
 
 use std::fmt;
 
+use crate::csr::{DeviceCsr, Wanted};
 use crate::device::{Device, DeviceBuffer, Stream};
 use crate::error::PlanError;
 use crate::num::wide;
-use crate::plan::{On, check_count, check_device};
+use crate::options::Precision;
+use crate::plan::{On, Scale, check_count, check_device};
 use crate::view::{DeviceSlice, DeviceSliceMut};
 use gpu::GpuRows;
 use host::HostRows;
@@ -97,6 +100,63 @@ impl RowSoftmax {
         Ok(Self { rows: pattern.rows(), nnz: pattern.nnz(), device: device.clone(), body })
     }
 
+    /// For results with the pattern of a matrix that is on a device, made in the order of a stream: after what that was
+    /// asked for so far. What that is asked for later comes after all reading of the matrix's arrays, which may then be
+    /// written or freed.
+    ///
+    /// Kernels check the matrix and divide its rows; rows of more than 512 entries, which are few, the host sorts by
+    /// their length. Of matrices without entries, or with 2³¹ rows or entries, and on the CPU, a copy is made on the
+    /// host.
+    ///
+    /// # Cost
+    /// On a GPU kernels that are linear in rows and entries, and one wait for a few numbers; none for a matrix that was
+    /// [checked](DeviceCsr::checked), and one or two more where a row has more than 512 entries. 8 bytes of device
+    /// memory for each row with entries; for the time of the making 6 for each entry, too.
+    ///
+    /// # Errors
+    /// - those of [`DeviceCsr::checked`] for a matrix that is not in canonical form, those of [`new`](Self::new);
+    /// - [`PlanError::WrongDevice`] for a stream of another device,
+    ///   [`DeviceError::Captured`](crate::DeviceError::Captured) for one that is captured into a graph.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, Device, DeviceBuffer, DeviceCsr, RowSoftmax};
+    ///
+    /// let (device, a) = (Device::best()?, Csr::from_dense(2, 2, &[1.0f32, 1.0, 0.0, 1.0])?);
+    /// let on_device = DeviceCsr::from_host(&device, &a)?;
+    /// let softmax = RowSoftmax::new_on(&on_device, &device.stream())?;
+    /// let mut scores = DeviceBuffer::from_slice(&device, &[3.0f32, 3.0, -7.0])?;
+    /// softmax.forward_in_place(1.0, &mut scores)?;
+    /// assert_eq!(scores.to_vec()?, [0.5, 0.5, 1.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn new_on<V: Value>(pattern: &DeviceCsr<'_, V>, on: &Stream) -> Result<Self, PlanError> {
+        let device = pattern.device();
+        check_device("the stream", on.device(), device)?;
+        if device.machine().is_none() || pattern.nnz() == 0 || pattern.pattern_cannot_be_received().is_some()
+        {
+            return Self::new(&pattern.to_host(on)?, device);
+        }
+        let wanted = Wanted {
+            precision: Precision::F16, // of values that nobody reads, the shortest
+            pattern: true,
+            unpadded: true,
+            columns: false,
+            exceptions: false,
+        };
+        let received = pattern.receive(&On::of(on, device, false)?, wanted)?;
+        let body = Body::Gpu(GpuRows::of_received(device, &received)?);
+        Ok(Self { rows: pattern.rows(), nnz: pattern.nnz(), device: device.clone(), body })
+    }
+
+    /// The arrays that [`internal::softmax_arrays`](crate::internal::softmax_arrays) returns.
+    pub(crate) fn device_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, PlanError> {
+        match &self.body {
+            Body::Cpu(_) => Ok(Vec::new()),
+            Body::Gpu(rows) => Ok(rows.read_arrays()?),
+        }
+    }
+
     /// `out ← softmax(scale·scores)` over rows; `scale` is `1/√d` for the usual attention over `d` features.
     ///
     /// # Errors
@@ -112,22 +172,26 @@ impl RowSoftmax {
         self.forward_on(&self.device.stream(), scale, scores, out)
     }
 
-    /// [`forward`](Self::forward) on a [`Stream`], for arrays in memory of any origin.
+    /// [`forward`](Self::forward) on a [`Stream`], for arrays in memory of any origin. The [`Scale`] is a number, or
+    /// where one is on the device.
     ///
     /// # Errors
     /// - those of [`forward`](Self::forward); [`PlanError::WrongDevice`] for a stream of another device;
-    /// - [`PlanError::Overlap`] if `out` has bytes in common with `scores`;
+    /// - [`PlanError::Overlap`] if `out` has bytes in common with `scores` or the factor, [`PlanError::ValueCount`]
+    ///   unless that is one element;
     /// - [`DeviceError::Captured`](crate::DeviceError::Captured) for what cannot be part of a
     ///   [graph](Stream#graphs).
     pub fn forward_on<'a>(
         &self,
         on: &Stream,
-        scale: f32,
+        scale: impl Into<Scale<'a>>,
         scores: impl Into<DeviceSlice<'a, f32>>,
         out: impl Into<DeviceSliceMut<'a, f32>>,
     ) -> Result<(), PlanError> {
-        let (scores, out) = (scores.into(), out.into());
+        let (scale, scores, out) = (scale.into(), scores.into(), out.into());
         check_device("the stream", on.device(), &self.device)?;
+        scale.check(&self.device)?;
+        scale.check_apart("the result", out.as_slice().bytes())?;
         self.check("the array of scores", scores)?;
         self.check("the result", out.as_slice())?;
         out.as_slice().bytes().check_apart("the result", "the array of scores", scores.bytes())?;
@@ -135,12 +199,14 @@ impl RowSoftmax {
             Body::Cpu(rows) => {
                 // Both are in host memory: they are on the CPU, as was just checked.
                 if let (Some(scores), Some(out)) = (scores.host(), out.into_host()) {
-                    rows.forward(scale, scores, out);
+                    rows.forward(scale.on_host(), scores, out);
                 }
                 Ok(())
             }
             Body::Gpu(rows) => {
-                let on = On::of(on, &self.device, scores.is_owned() || out.as_slice().is_owned())?;
+                let shares = scale.is_owned() || scores.is_owned() || out.as_slice().is_owned();
+                let on = On::of(on, &self.device, shares)?;
+                let scale = scale.on_device();
                 let [scores, to] = [scores.address(), out.address()].map(GlobalPtr::from_address);
                 // SAFETY: lengths and device were checked; buffers free their memory after the work that was queued
                 // before, and of other memory the slices were promised that it lives; `out` is borrowed for itself.
@@ -181,21 +247,24 @@ impl RowSoftmax {
     pub fn forward_in_place_on<'a>(
         &self,
         on: &Stream,
-        scale: f32,
+        scale: impl Into<Scale<'a>>,
         values: impl Into<DeviceSliceMut<'a, f32>>,
     ) -> Result<(), PlanError> {
-        let values = values.into();
+        let (scale, values) = (scale.into(), values.into());
         check_device("the stream", on.device(), &self.device)?;
+        scale.check(&self.device)?;
+        scale.check_apart("the array of scores", values.as_slice().bytes())?;
         self.check("the array of scores", values.as_slice())?;
         match &self.body {
             Body::Cpu(rows) => {
                 if let Some(values) = values.into_host() {
-                    rows.forward_in_place(scale, values);
+                    rows.forward_in_place(scale.on_host(), values);
                 }
                 Ok(())
             }
             Body::Gpu(rows) => {
-                let on = On::of(on, &self.device, values.as_slice().is_owned())?;
+                let on = On::of(on, &self.device, scale.is_owned() || values.as_slice().is_owned())?;
+                let scale = scale.on_device();
                 let at = GlobalPtr::from_address(values.address());
                 // SAFETY: as in `forward_on`; scores and result may be one array.
                 Ok(on.run(rows.entries(), |queue| unsafe { rows.forward(queue, scale, at, at) })?)
@@ -227,13 +296,15 @@ impl RowSoftmax {
     pub fn backward_on<'a>(
         &self,
         on: &Stream,
-        scale: f32,
+        scale: impl Into<Scale<'a>>,
         [probabilities, gradient]: [DeviceSlice<'_, f32>; 2],
         out: impl Into<DeviceSliceMut<'a, f32>>,
     ) -> Result<(), PlanError> {
-        let out = out.into();
+        let (scale, out) = (scale.into(), out.into());
         check_device("the stream", on.device(), &self.device)?;
         self.check("the result", out.as_slice())?;
+        scale.check(&self.device)?;
+        scale.check_apart("the result", out.as_slice().bytes())?;
         for (name, input) in [("the array of probabilities", probabilities), ("the gradient", gradient)] {
             self.check(name, input)?;
             out.as_slice().bytes().check_apart("the result", name, input.bytes())?;
@@ -243,13 +314,14 @@ impl RowSoftmax {
                 if let (Some(p), Some(g), Some(out)) =
                     (probabilities.host(), gradient.host(), out.into_host())
                 {
-                    rows.backward(scale, p, g, out);
+                    rows.backward(scale.on_host(), p, g, out);
                 }
                 Ok(())
             }
             Body::Gpu(rows) => {
                 let shares = [probabilities, gradient, out.as_slice()].iter().any(DeviceSlice::is_owned);
-                let on = On::of(on, &self.device, shares)?;
+                let on = On::of(on, &self.device, shares || scale.is_owned())?;
+                let scale = scale.on_device();
                 let inputs = [probabilities.address(), gradient.address()].map(GlobalPtr::from_address);
                 let to = GlobalPtr::from_address(out.address());
                 // SAFETY: as in `forward_on`.

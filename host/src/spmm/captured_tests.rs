@@ -5,7 +5,8 @@ use windrow_formats::Csr;
 
 use crate::{
     Activation, Algorithm, DenseRef, Device, DeviceBuffer, DeviceError, DeviceMatrix, DeviceView,
-    DeviceViewMut, EmulatorSchedule, Epilogue, PlanError, Precision, Spmm, SpmmError, SpmmPlan, Stream,
+    DeviceViewMut, EmulatorSchedule, Epilogue, PlanError, Precision, Preprocessing, Spmm, SpmmError,
+    SpmmPlan, Stream,
 };
 
 const N: usize = 70;
@@ -102,7 +103,7 @@ fn what_cannot_be_captured_is_refused_before_anything_is_queued() {
     assert_captured(plan.run_into_on(&stream, 1.0, &b, 0.0, &mut c), "operands in windrow's memory");
     let (from, to) = lent(&c);
     assert_captured(plan.run_fused_into_on(&stream, &fused, from, to), "the making of a stage");
-    assert_captured(plan.replace_values_on(&stream, &values), "new values of a plan");
+    assert_captured(plan.replace_values_on(&stream, &values), "the making of an array");
     drop(queue.end_capture());
 
     plan.prepare_on(&stream, N, true).unwrap();
@@ -121,4 +122,87 @@ fn what_cannot_be_captured_is_refused_before_anything_is_queued() {
     graph().unwrap();
     stream.synchronize().unwrap();
     assert_eq!(c.download().unwrap(), [1201.0; 8 * N]);
+}
+
+/// A matrix with rows of several lengths, and plans that keep its values in every way, each told that new ones come.
+fn plans_for_values(device: &Device) -> (usize, Vec<SpmmPlan>) {
+    let lengths = [3u64, 0, 70, 1, 9, 16, 40, 2, 5, 0, 33, 8];
+    let mut offsets = vec![0];
+    let mut columns = Vec::new();
+    for len in lengths {
+        columns.extend((0..len).map(|i| u32::try_from(i).unwrap()));
+        offsets.push(columns.len() as u64);
+    }
+    let nnz = columns.len();
+    let a = Csr::try_from_parts(lengths.len(), 70, offsets, columns, vec![1.0f32; nnz]).unwrap();
+    let builder = || Spmm::builder(&a).width(N).values_from_device();
+    let tiles = || builder().algorithm(Algorithm::TileStream).precision(Precision::Tf32);
+    let builders = [
+        builder().algorithm(Algorithm::RowSplit),
+        builder().algorithm(Algorithm::ShortRows),
+        tiles().preprocessing(Preprocessing::Cpu),
+        tiles().preprocessing(Preprocessing::Gpu),
+        tiles().algorithm(Algorithm::Hybrid).preprocessing(Preprocessing::Gpu),
+    ];
+    (nnz, builders.iter().map(|builder| builder.build(device).unwrap()).collect())
+}
+
+#[test]
+fn captured_values_are_those_of_the_moment_of_the_launch() {
+    for schedule in EmulatorSchedule::STANDARD {
+        let device = Device::emulator(schedule);
+        let (nnz, plans) = plans_for_values(&device);
+        let (_, mut others) = plans_for_values(&device);
+        let (b, c) = (upload(&device, 70, 1.0), upload(&device, 12, 7.0));
+        let mut values = DeviceBuffer::from_slice(&device, &vec![0.0f32; nnz]).unwrap();
+        for (mut plan, other) in plans.into_iter().zip(&mut others) {
+            let stream = Stream::new(&device).unwrap();
+            let queue = stream.queue().unwrap();
+            plan.prepare_on(&stream, N, false).unwrap();
+            device.synchronize().unwrap();
+            queue.begin_capture();
+            // SAFETY: what is launched is waited for below.
+            let (lent_values, (from, to)) = unsafe { (values.view().lent(), lent(&device, &b, &c)) };
+            assert_captured(plan.replace_values_on(&stream, &values), "operands in windrow's memory");
+            plan.replace_values_on(&stream, lent_values).unwrap();
+            plan.run_into_on(&stream, 1.0, from, 0.0, to).unwrap();
+            let graph = queue.end_capture();
+            for x in [2u32, 5] {
+                let new: Vec<f32> = (0..).map(|i: u32| ((i * x) % 7) as f32 - 3.0).take(nnz).collect();
+                values.copy_from_slice(&new).unwrap();
+                graph().unwrap();
+                stream.synchronize().unwrap();
+                other.replace_values(&new).unwrap();
+                let want = other.run(&vec![1.0f32; 70 * N]).unwrap();
+                assert_eq!(c.download().unwrap(), want, "{plan:?} under {schedule:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn values_that_were_written_on_a_stream_are_there_for_its_graphs() {
+    let device = Device::emulator(EmulatorSchedule::InOrder);
+    let mut plan = plan(&device);
+    let (b, c) = (upload(&device, 600, 1.0), upload(&device, 8, 7.0));
+    let values = DeviceBuffer::from_slice(&device, &[2.0f32; 8 * 600]).unwrap();
+    let (stream, other) = (Stream::new(&device).unwrap(), Stream::new(&device).unwrap());
+    let queue = stream.queue().unwrap();
+    // SAFETY: used again only after the work.
+    let views = || unsafe { (values.view().lent(), lent(&device, &b, &c)) };
+    plan.replace_values_on(&other, &values).unwrap(); // makes the array
+    plan.prepare_on(&stream, N, false).unwrap();
+    plan.replace_values_on(&other, &values).unwrap();
+    queue.begin_capture();
+    assert_captured(plan.replace_values_on(&stream, views().0), "values that were written outside");
+    drop(queue.end_capture());
+    plan.replace_values_on(&stream, &values).unwrap();
+    queue.begin_capture();
+    let (again, (from, to)) = views();
+    plan.run_into_on(&stream, 1.0, from, 0.0, to).unwrap();
+    plan.replace_values_on(&stream, again).unwrap();
+    let graph = queue.end_capture();
+    graph().unwrap();
+    stream.synchronize().unwrap();
+    assert_eq!(c.download().unwrap(), [1200.0; 8 * N]);
 }

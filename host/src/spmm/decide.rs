@@ -146,9 +146,10 @@ fn automatic(
 ) -> (Algorithm, String, Way) {
     let SpmmOptions { precision, width, .. } = *options;
     let few = few_runs(options, tiles);
-    // What the host would have to lay out is no way to a few products of a matrix that is elsewhere.
-    let by_host = few.is_none() || !facts.on_device;
-    let path = by_host && facts.own_order && width == 1 && facts.nnz > 0;
+    // A path and groups of entries take several kernels and waits to lay out: no way to a few products of a matrix
+    // that is on the device.
+    let pays = few.is_none() || !facts.on_device;
+    let path = pays && facts.own_order && width == 1 && facts.nnz > 0;
     if path && Algorithm::MergePath.supports(precision) {
         let divided = Algorithm::SegmentGroup.supports(precision);
         if !(divided && facts.rows_are_long_and_even()) {
@@ -160,7 +161,7 @@ fn automatic(
     if facts.own_order && narrow && Algorithm::SegmentGroup.supports(precision) {
         let division = tree(facts, width, precision, groups);
         let by_rows = division.point.nonzeros_per_thread().is_none();
-        if !division.row_split && (by_rows || by_host) {
+        if !division.row_split && (by_rows || pays) {
             let why = format!("{width} columns are few: balance decides, not bytes");
             return (Algorithm::SegmentGroup, why, Way::Groups(division));
         }

@@ -11,7 +11,7 @@ use super::builder::SpmmBuilder;
 use super::decide::{Decision, Facts, Way, decide, may_take_tiles};
 use super::layout::{Context, columns_decide};
 use super::part::LaidOut;
-use super::parts::{row_split, segment_group, tile_stream};
+use super::parts::{merge_path, row_split, segment_group, tile_stream};
 use super::plan::SpmmPlan;
 use crate::csr::{DeviceCsr, Received, Wanted};
 use crate::device::{Machine, Stream};
@@ -20,9 +20,7 @@ use crate::options::{Algorithm, Preprocessing};
 use crate::plan::{Bits, GivenValues, On, StageClock, Unplaced, check_device};
 use crate::profile::Profile;
 
-/// Why the host makes plans of merged paths.
-const PATHS: &str = "paths are merged there";
-/// Why it makes those of matricised rows.
+/// Why the host makes plans of matricised rows.
 const DEALT: &str = "rows are dealt out there";
 /// Why it makes those with parts.
 const DIVIDED: &str = "rows and entries are divided there";
@@ -32,9 +30,10 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
     /// What that is asked for later comes after all reading of the matrix's arrays, which may then be written or freed.
     /// The plan may be run on any stream.
     ///
-    /// Kernels check the matrix, count what decides, and lay it out: row-split, segment groups of whole rows, and
-    /// tiles of all rows, whose windows the host deals out. What else is chosen or asked for (an order or a reorder,
-    /// divisions by entries, hybrids, the CPU) is made on the host, of a copy of the matrix;
+    /// Kernels check the matrix, count what decides, and lay it out: row-split; segment groups; merged paths, of which
+    /// the host cuts the rows that are too long for one block; and tiles of all rows, whose windows the host deals out.
+    /// What else is chosen or asked for (an order or a reorder, short rows, hybrids, matricised rows, the CPU) is made
+    /// on the host, of a copy of the matrix;
     /// [`SpmmReport::preprocessing_reason`](crate::SpmmReport::preprocessing_reason) says so. What was
     /// [tuned](Self::tuned) is for matrices of the host.
     ///
@@ -71,6 +70,8 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
             precision: self.options.precision,
             columns: columns_decide(device, &self.options, a.cols()),
             exceptions: may_take_tiles(&self.options, &profile),
+            pattern: false,
+            unpadded: false,
         };
         let mut received = a.receive(&On::of(on, device, false)?, wanted)?;
         let unread = received.unread.take();
@@ -108,7 +109,6 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
             return Some("rows are reordered there");
         }
         match options.algorithm {
-            Algorithm::MergePath => Some(PATHS),
             Algorithm::MatricizedRows => Some(DEALT),
             Algorithm::ShortRows => Some(DIVIDED),
             Algorithm::Hybrid if options.partition != Some(PartitionRule::AllTile) => Some(DIVIDED),
@@ -121,13 +121,9 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
         match decision.way {
             Way::Tiles(_) if self.a.nnz() == 0 => Some("it has no entries"),
             Way::Rows | Way::Tiles(Some(PartitionRule::AllTile)) => None,
-            Way::Groups(division) => {
-                match segment_group::is_of_whole_rows(division.point, self.options.determinism) {
-                    true => None,
-                    false => Some("entries are divided there"),
-                }
-            }
-            Way::Path => Some(PATHS),
+            Way::Groups(division) => segment_group::made_on_host(self.a, division),
+            Way::Path if !merge_path::fits_kernels(self.a.rows()) => Some("it has no rows, or 2³⁰"),
+            Way::Path => None,
             Way::Matricized => Some(DEALT),
             Way::Tiles(_) => Some(DIVIDED),
             Way::Cpu(_) => Some("the plan runs there"),
@@ -175,7 +171,13 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
         };
         let made = match decision.way {
             Way::Groups(division) => {
-                let laid = segment_group::lay_out_received(&self.options, division, received)?;
+                let laid = segment_group::lay_out_received(&self.options, division, device, received)?;
+                clock.end("groups");
+                made(laid, &mut clock)?
+            }
+            Way::Path => {
+                let laid = merge_path::lay_out_received(&self.options, device, received)?;
+                clock.end("path");
                 made(laid, &mut clock)?
             }
             Way::Tiles(_) => {

@@ -13,7 +13,9 @@ use crate::device::{Device, Machine};
 use crate::error::{DeviceError, PlanError};
 use crate::options::{Determinism, Precision};
 use crate::parallelism::{GroupLaunch, IllegalPoint};
-use crate::plan::{Account, ArraySize, Bits, GivenValues, MAX_BLOCK_COLUMNS, NewValues, On, PerStream, push};
+use crate::plan::{
+    Account, ArraySize, Bits, GivenValues, MAX_BLOCK_COLUMNS, NewValues, On, PerStream, placing_entry, push,
+};
 
 /// What a plan is, beside its parts.
 #[derive(Debug, Clone, Copy)]
@@ -194,12 +196,22 @@ impl GpuPlan {
         Places::new(&self.device, self.shape.precision, &slots, nnz, order)
     }
 
-    /// Queues the replacement of all values by `values`, one for each entry, in the order of the entries or where entry
-    /// `e` takes value `order[e]`; on other streams, runs come after it. The first time makes what that needs, which is
-    /// noted in the account.
+    /// The kernels that put new values in their places.
     ///
     /// # Errors
-    /// [`PlanError::MemoryLimit`]; [`DeviceError::Captured`] on a stream that is captured; those of
+    /// [`DeviceError::MissingEntry`].
+    pub(super) fn placing_entries(&self) -> Result<Vec<&'static Entry>, DeviceError> {
+        let precision = self.shape.precision;
+        let own = self.parts.iter().filter_map(|(_, part)| part.replacing(precision.dtype()));
+        Ok(own.chain([placing_entry(precision)?]).collect())
+    }
+
+    /// Queues the replacement of all values by `values`, one for each entry, in the order of the entries or where entry
+    /// `e` takes value `order[e]`; on other streams, runs come after it. The first time makes what that needs, which is
+    /// noted in the account; a graph has it made before.
+    ///
+    /// # Errors
+    /// [`PlanError::MemoryLimit`]; [`DeviceError::Captured`] for what a graph cannot hold; those of
     /// [`make_places`](Self::make_places), and of the device.
     ///
     /// # Safety
@@ -212,15 +224,21 @@ impl GpuPlan {
         order: Option<&[u32]>,
         account: Account<'_>,
     ) -> Result<(), PlanError> {
-        on.check_writable()?;
         if let Some(array) = self.missing_places(values.count, order.is_some()) {
+            if on.is_captured()? {
+                let what = "the making of an array that says where new values belong";
+                let remedy =
+                    "build the plan with `values_from_device`, or replace its values once before the capture";
+                return Err(DeviceError::Captured { what, remedy }.into());
+            }
             account.add(array, || self.make_places(values.count, order))?;
         }
+        let entries = self.placing_entries()?;
         let Self { states, places: Some(places), parts, shape, .. } = self else { return Ok(()) };
         let queue = on.stream.shared_queue().unwrap_or_else(|| on.machine.own());
         let parts = parts.iter().map(|(_, part)| &**part);
         // SAFETY: the caller's promise about the values; the places were made for these parts.
-        Ok(states.write(on, || unsafe { places.place(queue, shape.precision, parts, values) })?)
+        Ok(states.write(on, entries, || unsafe { places.place(queue, shape.precision, parts, values) })?)
     }
 
     /// How many of the values that came from the device last overflowed; none if none came.

@@ -122,6 +122,11 @@ impl GpuPlan {
             if staged {
                 self.make_stage(state, budget)?;
             }
+            if self.places.is_some() {
+                for entry in self.placing_entries()? {
+                    on.machine.resident_blocks(entry)?;
+                }
+            }
             let stages =
                 [(staged || self.adds).then_some(WideC::COLUMNS), (!staged).then(|| self.most_columns())];
             for block in stages.into_iter().flatten() {

@@ -42,7 +42,7 @@ pub(crate) use parts::read_array;
 pub(crate) use parts::segment_group::{GroupsLayout, GroupsPart, RowEntries, described, padded_indices};
 pub(crate) use plan::MEMORY_REMEDY;
 pub use plan::SpmmPlan;
-pub(crate) use preprocess::Scratch;
+pub(crate) use preprocess::{Condensed, Scratch, WindowCounts};
 pub use report::SpmmReport;
 pub use verify::Reference;
 

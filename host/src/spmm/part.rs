@@ -8,8 +8,8 @@
 use std::sync::Arc;
 
 use windrow_formats::OutOfMemory;
-use windrow_kernels::Entry;
 use windrow_kernels::dense::Dense;
+use windrow_kernels::{Dtype, Entry};
 use windrow_simt::GlobalPtr;
 
 use crate::device::{Device, DeviceBuffer, Queue};
@@ -125,6 +125,13 @@ pub(crate) trait Part: Send + Sync {
     unsafe fn replace_from(&self, queue: &Arc<dyn Queue>, values: RoundedValues) -> Result<(), DeviceError> {
         let _ = (queue, values);
         Ok(())
+    }
+
+    /// The kernel of [`replace_from`](Self::replace_from) for values of this type; none where the part does not find
+    /// its own.
+    fn replacing(&self, dtype: Dtype) -> Option<&'static Entry> {
+        let _ = dtype;
+        None
     }
 
     /// Takes another launch of the same division of work, and says how it is described; none for a part without such.

@@ -90,10 +90,16 @@ impl SpmmPlan {
     /// that were asked for before, on whatever stream, still use the old values, later ones the new: they wait for each
     /// other on the GPU.
     ///
+    /// # Graphs
+    /// A replacement may be [captured](Stream#graphs), with lent values, on a stream that has had a run or was
+    /// [prepared](Self::prepare_on): each launch then puts the values that are there at that moment in their places.
+    /// What it needs is made before, [with the plan](super::SpmmBuilder::values_from_device) or by a replacement. Runs
+    /// of the plan that are not of the graph are the caller's to order with its launches.
+    ///
     /// # Errors
     /// Those of [`replace_values_from`](Self::replace_values_from);
     /// [`PlanError::WrongDevice`](crate::PlanError::WrongDevice) for a stream of another device,
-    /// [`DeviceError::Captured`](crate::DeviceError::Captured) for one that is captured into a graph.
+    /// [`DeviceError::Captured`](crate::DeviceError::Captured) for what cannot be part of a graph.
     ///
     /// # Examples
     /// ```
@@ -121,7 +127,7 @@ impl SpmmPlan {
             // They are in host memory: they are on the CPU, as was just checked.
             Body::Cpu(_) => self.replace_values(values.host().unwrap_or_default()),
             Body::Gpu(plan) => {
-                let on = On::of(on, &self.device, true)?;
+                let on = On::of(on, &self.device, values.is_owned())?;
                 let new = NewValues { first: GlobalPtr::from_address(values.address()), count: self.nnz };
                 let SpmmReport { arrays, device_bytes, .. } = &mut self.report;
                 let account =

@@ -293,6 +293,7 @@ impl SpmmPlan {
 
     /// Makes and compiles what runs of this width on a stream would else make when they first come: for runs that are
     /// to be captured into a graph, or timed. `staged` says whether they have a bias, an activation or a `C` of bf16.
+    /// So does it for new values of a plan that was [made for them](super::SpmmBuilder::values_from_device).
     /// Waits until the plan's values and what was made are there. Nothing is left to do on the CPU.
     ///
     /// # Errors

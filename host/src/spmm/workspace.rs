@@ -1,5 +1,7 @@
 //! Workspaces of streams in a caller's memory.
 
+use std::sync::atomic::Ordering;
+
 use super::plan::{Body, SpmmPlan};
 use crate::device::Stream;
 use crate::error::SpmmError;
@@ -7,6 +9,17 @@ use crate::plan::{On, check_device};
 use crate::view::DeviceSliceMut;
 
 impl SpmmPlan {
+    /// Bytes of device memory that windrow holds for the plan now: those of the report, and what runs have made since
+    /// on other streams and for other results. It grows with streams and kinds of results, not with runs.
+    #[must_use]
+    pub fn device_bytes(&self) -> u64 {
+        let made_since = match &self.body {
+            Body::Cpu(_) => 0,
+            Body::Gpu(plan) => plan.extra.load(Ordering::Relaxed),
+        };
+        self.report.device_bytes + made_since
+    }
+
     /// Bytes of scratch memory that runs on one stream use, for [`set_workspace`](Self::set_workspace): those with a
     /// bias, an activation or a `C` of bf16 if `staged`, else those without. They do not depend on the width of a run;
     /// 0 where none is needed, as on the CPU.

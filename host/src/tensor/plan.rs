@@ -53,6 +53,9 @@ pub struct MttkrpPlan {
     pub(super) report: MttkrpReport,
 }
 
+/// What to do about more columns than can be counted.
+const COLUMN_REMEDY: &str = "run the product in blocks of columns";
+
 /// Where the tensor is.
 pub(super) enum Body {
     /// A [`HostMttkrp`] of the type that products are summed in.
@@ -225,7 +228,6 @@ impl MttkrpPlan {
                 Ok(())
             }
             Body::Gpu(plan) => {
-                let remedy = "run the product in blocks of columns";
                 let on = On::of(on, &self.device, b.is_owned() || c.is_owned() || y.is_owned())?;
                 let operands = Operands {
                     b: b.address(),
@@ -235,7 +237,7 @@ impl MttkrpPlan {
                     reads_vectors: b.reads_vectors(to) && c.reads_vectors(to),
                     c: y.address(),
                     ldc: check_ld(y.ld())?,
-                    n: check_index("columns", y.cols(), u64::from(u32::MAX), remedy)?,
+                    n: check_index("columns", y.cols(), u64::from(u32::MAX), COLUMN_REMEDY)?,
                     finish: Finish::of::<O>(&Epilogue::linear(alpha, beta)),
                 };
                 let budget = Budget { arrays: &self.report.arrays, limit: self.memory_limit };
@@ -244,6 +246,29 @@ impl MttkrpPlan {
                 // promised that it lives. `y` has nothing in common with the others, and is borrowed for itself.
                 unsafe { plan.run(&on, operands, budget)? };
                 Ok(())
+            }
+        }
+    }
+
+    /// Makes and compiles what runs of this width on a stream would else make when they first come: for runs that are
+    /// to be captured into a graph, or timed; `staged` for a `Y` of bf16. Waits until the plan's values and what was
+    /// made are there. Nothing is left to do on the CPU.
+    ///
+    /// # Errors
+    /// - [`PlanError::WrongDevice`](crate::PlanError::WrongDevice) for a stream of another device,
+    ///   [`PlanError::TooLarge`](crate::PlanError::TooLarge) for 2³² columns or more;
+    /// - [`PlanError::MemoryLimit`](crate::PlanError::MemoryLimit) if there is no room;
+    /// - [`PlanError::Device`](crate::PlanError::Device), with
+    ///   [`DeviceError::Captured`](crate::DeviceError::Captured) if the stream is captured already.
+    pub fn prepare_on(&self, on: &Stream, width: usize, staged: bool) -> Result<(), TensorError> {
+        check_device("the stream", on.device(), &self.device)?;
+        match &self.body {
+            Body::Cpu(_) => Ok(()),
+            Body::Gpu(plan) => {
+                let on = On::of(on, &self.device, false)?;
+                let n = check_index("columns", width, u64::from(u32::MAX), COLUMN_REMEDY)?;
+                let budget = Budget { arrays: &self.report.arrays, limit: self.memory_limit };
+                Ok(plan.prepare(&on, n, staged, budget)?)
             }
         }
     }
@@ -288,7 +313,8 @@ impl MttkrpPlan {
     ///   f64;
     /// - on the first call [`PlanError::MemoryLimit`](crate::PlanError::MemoryLimit) if there is no room for an array
     ///   that says where values belong;
-    /// - [`DeviceError::Captured`](crate::DeviceError::Captured) for a stream that is captured into a graph;
+    /// - [`DeviceError::Captured`](crate::DeviceError::Captured) for what cannot be part of a
+    ///   [graph](Stream#graphs): see [`SpmmPlan::replace_values_on`](crate::SpmmPlan::replace_values_on);
     /// - [`PlanError::Device`](crate::PlanError::Device); the plan's values are then undefined until a replacement
     ///   succeeds.
     ///
@@ -314,7 +340,7 @@ impl MttkrpPlan {
             // They are in host memory: they are on the CPU, as was just checked.
             Body::Cpu(_) => self.replace_values(values.host().unwrap_or_default()),
             Body::Gpu(plan) => {
-                let on = On::of(on, &self.device, true)?;
+                let on = On::of(on, &self.device, values.is_owned())?;
                 let new = NewValues { first: GlobalPtr::from_address(values.address()), count: self.nnz };
                 let MttkrpReport { arrays, device_bytes, .. } = &mut self.report;
                 let account =

@@ -11,6 +11,7 @@ use super::rows_mut;
 use crate::device::{DeviceBuffer, Stream};
 use crate::error::TrainingError;
 use crate::matrix::DeviceMatrix;
+use crate::plan::{FACTOR, Scale};
 use crate::view::{DeviceSlice, DeviceSliceMut, DeviceView, DeviceViewMut};
 
 /// Rows that are no longer than this have no direction.
@@ -105,34 +106,40 @@ pub fn normalize_rows_backward(
     normalize_rows_backward_on(&y.device().stream(), scale, normalized, gradient, out)
 }
 
-/// [`normalize_rows_backward`] on a [`Stream`], for matrices and an array in memory of any origin.
+/// [`normalize_rows_backward`] on a [`Stream`], for matrices and an array in memory of any origin. The [`Scale`] is a
+/// number, or where one is on the device.
 ///
 /// # Errors
 /// Those of [`normalize_rows_backward`], and what is said of [streams](crate::training#streams).
 pub fn normalize_rows_backward_on<'a>(
     on: &Stream,
-    scale: f32,
+    scale: impl Into<Scale<'a>>,
     (y, inverse_norms): (DeviceView<'_, f32>, DeviceSlice<'_, f32>),
     gradient: impl Into<DeviceView<'a, f32>>,
     out: impl Into<DeviceViewMut<'a, f32>>,
 ) -> Result<(), TrainingError> {
-    let (gradient, out) = (gradient.into(), out.into());
+    let (scale, gradient, out) = (scale.into(), gradient.into(), out.into());
     let shape = (y.rows(), y.cols());
     let mut operands = Operands::on(on, y.device())?;
     operands.reads("the normalised matrix", y, shape)?;
     operands.reads("the gradient", gradient, shape)?;
     operands.writes("the result", &out, shape)?;
     operands.reads_array("the inverse norms", inverse_norms, y.rows())?;
+    if let Scale::At(factor) = scale {
+        operands.reads_array(FACTOR, factor, 1)?;
+    }
     if is_empty(y) {
         return Ok(());
     }
     if let Some(on) = operands.queued()? {
         let (rows, cols) = counts(y)?;
+        let (scale, factor) = scale.on_device();
         let params = NormalizeRowsGradParams {
             y: matrix(y)?,
             gradient: matrix(gradient)?,
             out: matrix(out.as_view())?,
             inverse_norms: GlobalPtr::from_address(inverse_norms.address()),
+            factor,
             rows,
             cols,
             scale,
@@ -144,6 +151,7 @@ pub fn normalize_rows_backward_on<'a>(
     if let (Some(y), Some(g), Some(out), Some(inverse_norms)) =
         (y.host(), gradient.host(), out.into_host(), inverse_norms.host())
     {
+        let scale = scale.on_host();
         rows_mut(out).zip(inverse_norms).for_each(|((r, out), inverse)| {
             let along = f32::from_f64(dot(y.row(r), g.row(r)));
             let factor = scale * inverse;

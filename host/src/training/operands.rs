@@ -12,8 +12,8 @@ use crate::num::wide;
 use crate::plan::{MAX_INDEX, On, check_count, check_device, check_index, check_ld, check_shape, start};
 use crate::view::{DeviceSlice, DeviceSliceMut, DeviceView, DeviceViewMut, Pitched};
 
-/// Operands of an operation, at most: Adam's parameter, gradient and means.
-const MOST: usize = 4;
+/// Operands of an operation, at most: two matrices, inverse norms, a factor and the result of a gradient.
+const MOST: usize = 5;
 
 /// What an operation reads and writes, checked one by one before anything is queued: all of it is on the device of its
 /// stream, has the shape that it must have, and nothing that is written has a byte in common with another operand.

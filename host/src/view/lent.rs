@@ -1,4 +1,4 @@
-//! windrow's memory as if it were somebody else's.
+//! windrow's memory as if it were somebody else's, and the other way round.
 
 use bytemuck::Pod;
 use windrow_formats::Value;
@@ -73,5 +73,37 @@ impl<T: Pod> DeviceSliceMut<'_, T> {
         let mut lent = self;
         lent.owned = false;
         lent
+    }
+}
+
+/// The same elements as if windrow had allocated them: work with them is ordered with the device's own stream.
+#[cfg(feature = "cudarc")]
+mod ordered {
+    use super::{DeviceSlice, DeviceSliceMut, DeviceView, DeviceViewMut, Pod, Shape, Value};
+
+    impl<T: Value> DeviceView<'_, T> {
+        pub(crate) fn ordered(self) -> Self {
+            Self { shape: Shape { owned: true, ..self.shape }, ..self }
+        }
+    }
+
+    impl<T: Value> DeviceViewMut<'_, T> {
+        pub(crate) fn ordered(self) -> Self {
+            Self { shape: Shape { owned: true, ..self.shape }, ..self }
+        }
+    }
+
+    impl<T: Pod> DeviceSlice<'_, T> {
+        pub(crate) fn ordered(mut self) -> Self {
+            self.owned = true;
+            self
+        }
+    }
+
+    impl<T: Pod> DeviceSliceMut<'_, T> {
+        pub(crate) fn ordered(mut self) -> Self {
+            self.owned = true;
+            self
+        }
     }
 }

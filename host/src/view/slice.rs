@@ -1,6 +1,7 @@
 //! Arrays of one dimension: values, a bias.
 
 use std::fmt;
+use std::ops::Range;
 
 use bytemuck::Pod;
 use windrow_formats::memory::{try_copy, try_zeroed};
@@ -8,6 +9,7 @@ use windrow_formats::memory::{try_copy, try_zeroed};
 use super::{Pitched, Place, PlaceMut, borrowed};
 use crate::device::{Device, DeviceBuffer};
 use crate::error::{DeviceError, PlanError};
+use crate::num::wide;
 
 /// Elements one after the other in the memory of a [`Device`], which may be read: of a [`DeviceBuffer`], or of memory
 /// that another library has allocated.
@@ -65,6 +67,17 @@ impl<'a, T: Pod> DeviceSlice<'a, T> {
     #[must_use]
     pub fn device(&self) -> &'a Device {
         self.device
+    }
+
+    /// The elements with these numbers; none if there are not so many.
+    #[must_use]
+    pub fn get(self, range: Range<usize>) -> Option<Self> {
+        let len = range.end.checked_sub(range.start).filter(|_| range.end <= self.len)?;
+        let place = match self.place {
+            Place::Host(elements) => Place::Host(elements.get(range)?),
+            Place::Device(address) => Place::Device(address + wide(range.start * size_of::<T>())),
+        };
+        Some(Self { place, len, ..self })
     }
 
     /// Whether it is windrow's memory, which the device's own stream uses, too.

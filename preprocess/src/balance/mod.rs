@@ -14,6 +14,7 @@
 //! same result in every run, whichever piece is finished first.
 
 mod batches;
+mod dealt;
 mod queue;
 mod rows;
 mod short_rows;
@@ -29,10 +30,11 @@ use windrow_formats::OutOfMemory;
 use windrow_formats::memory::try_zeroed;
 
 pub use batches::{EntryBatches, entry_batches};
+pub use dealt::{DealtSteps, Piece, SplitWindow};
 pub use rows::{RowSegments, row_segments};
 pub use short_rows::short_row_blocks;
 pub use threads::row_ranges;
-pub use tiles::{DealtSteps, Piece, SplitWindow, deal_steps};
+pub use tiles::deal_steps;
 pub use warps::{RowWarps, WarpShare, row_warps};
 
 /// Marks a piece that needs no slot: it is its whole row or window.

@@ -49,8 +49,15 @@ impl LeastLoaded {
             near_count: 0,
             far: BinaryHeap::from(far),
         };
-        for (&of, worker) in loads.iter().zip(0usize..).filter(|&(&of, _)| is_near(of)) {
-            queue.put(worker / 64, 1 << (worker % 64), of);
+        for (word, loads) in loads.chunks(64).enumerate() {
+            let mut first = 0;
+            for alike in loads.chunk_by(|one, other| one == other) {
+                let workers = (u64::MAX >> (64 - alike.len())) << first;
+                if is_near(alike[0]) {
+                    queue.put(word, workers, alike[0]);
+                }
+                first += alike.len();
+            }
         }
         Ok(queue)
     }

@@ -135,12 +135,15 @@ fn check_dealt(window_steps: &[u32], workers: u32) {
 /// The shared pieces of each worker: window, and slot.
 fn shared_of(dealt: &DealtSteps, worker: usize) -> Vec<(u32, u32)> {
     let ends = &dealt.worker_pieces[worker..][..2];
-    let mine = &dealt.pieces[ends[0] as usize..ends[1] as usize];
-    mine.iter().filter(|piece| piece.shared).map(|piece| (piece.window, piece.slot)).collect()
+    let mine = &dealt.order[ends[0] as usize..ends[1] as usize];
+    let divided = mine.iter().filter(|&piece| piece & DealtSteps::DIVIDED != 0);
+    let mine = divided.map(|&piece| dealt.divided[(piece & !DealtSteps::DIVIDED) as usize]);
+    mine.filter(|piece| piece.shared).map(|piece| (piece.window, piece.slot)).collect()
 }
 
 fn check_dealt_to_teams(window_steps: &[u32], workers: u32, team: u32) {
     let dealt = deal_steps(window_steps, workers, team).unwrap();
+    let dealt_pieces = dealt.pieces(window_steps).unwrap();
     let total: u64 = window_steps.iter().map(|&steps| u64::from(steps) + 1).sum();
     let load = total.div_ceil(u64::from(workers.max(1)));
 
@@ -154,11 +157,11 @@ fn check_dealt_to_teams(window_steps: &[u32], workers: u32, team: u32) {
         }
         assert!(pieces.is_empty() || first + team as usize <= dealt.workers(), "the team is complete");
     }
-    let parts = dealt.pieces.iter().filter(|piece| piece.shared).count();
+    let parts = dealt_pieces.iter().filter(|piece| piece.shared).count();
     assert_eq!(parts, shared * team as usize);
 
     // Every step once; slots along each window, none for a whole one.
-    let mut pieces = dealt.pieces.clone();
+    let mut pieces = dealt_pieces.clone();
     pieces.sort_by_key(|piece| (piece.window, piece.begin));
     // The parts of a shared piece as one.
     pieces.dedup_by(|part, piece| {
@@ -200,14 +203,14 @@ fn check_dealt_to_teams(window_steps: &[u32], workers: u32, team: u32) {
     // Nobody idle, nobody overloaded.
     assert!(dealt.workers() <= workers.max(1) as usize);
     for ends in dealt.worker_pieces.windows(2) {
-        let mine = &dealt.pieces[ends[0] as usize..ends[1] as usize];
+        let mine = &dealt_pieces[ends[0] as usize..ends[1] as usize];
         let steps: u64 = mine.iter().map(|piece| u64::from(piece.end - piece.begin) + 1).sum();
         assert!(
             !mine.is_empty() && steps <= (2 * load + 12).max(load + 22),
             "{steps} steps for a load of {load}"
         );
     }
-    assert_eq!(dealt.worker_pieces.last().copied().unwrap_or(0) as usize, dealt.pieces.len());
+    assert_eq!(dealt.worker_pieces.last().copied().unwrap_or(0) as usize, dealt_pieces.len());
 }
 
 /// About one window for each worker, nearly a load each, and one that is longer: no range may pass its unused room
@@ -229,12 +232,10 @@ fn nobody_is_left_with_what_others_did_not_use() {
 #[test]
 fn neighbouring_windows_are_worked_on_at_the_same_time() {
     let dealt = deal_steps(&[3; 1000], 10, 4).unwrap();
+    let pieces = dealt.pieces(&[3; 1000]).unwrap();
     let windows = |worker: usize| {
         let ends = &dealt.worker_pieces[worker..][..2];
-        dealt.pieces[ends[0] as usize..ends[1] as usize]
-            .iter()
-            .map(|piece| piece.window)
-            .collect::<Vec<u32>>()
+        pieces[ends[0] as usize..ends[1] as usize].iter().map(|piece| piece.window).collect::<Vec<u32>>()
     };
     for worker in 0..10 {
         let first = u32::try_from(worker).unwrap();
@@ -319,7 +320,7 @@ fn one_window_for_many_workers_is_cut() {
     let dealt = deal_steps(&[1000], 10, 1).unwrap();
     assert_eq!(dealt.split_windows, [SplitWindow { window: 0, first_slot: 0, count: 10 }]);
     assert_eq!(dealt.workers(), 10);
-    assert!(dealt.pieces.iter().all(|piece| (91..=101).contains(&piece.steps())));
+    assert!(dealt.divided.iter().all(|piece| (91..=101).contains(&piece.steps())));
     // Two teams, and two workers who are none.
     let dealt = deal_steps(&[1000], 10, 4).unwrap();
     assert_eq!(dealt.split_windows, [SplitWindow { window: 0, first_slot: 0, count: 2 }]);
@@ -331,16 +332,18 @@ fn a_window_that_is_longer_than_a_load_is_shared_not_cut() {
     // A load of 3 for 160 workers; 9 steps are 3, 2, 2, 2 for a team's workers.
     let dealt = deal_steps(&[9; 40], 160, 4).unwrap();
     assert_eq!((dealt.workers(), dealt.slots), (160, 0));
-    assert!(dealt.pieces.iter().all(|piece| piece.shared && (2..=3).contains(&piece.steps())));
+    assert!(dealt.order.len() == dealt.divided.len());
+    assert!(dealt.divided.iter().all(|piece| piece.shared && (2..=3).contains(&piece.steps())));
     // With as many windows as workers there is nothing to gain.
-    assert!(deal_steps(&[9; 160], 160, 4).unwrap().pieces.iter().all(|piece| !piece.shared));
+    assert!(deal_steps(&[9; 160], 160, 4).unwrap().divided.is_empty());
 }
 
 #[test]
 fn sizes_near_the_limit_do_not_overflow() {
     let most = u32::MAX;
     let dealt = deal_steps(&[(1 << 28) - 1, 1], 3, 4).unwrap();
-    assert_eq!(dealt.pieces.iter().map(|piece| piece.end - piece.begin).sum::<u32>(), 1 << 28);
+    let pieces = dealt.pieces(&[(1 << 28) - 1, 1]).unwrap();
+    assert_eq!(pieces.iter().map(Piece::steps).sum::<u32>(), 1 << 28);
     assert_eq!(deal_steps(&[3], most, 4).unwrap().workers(), 1, "no worker without work");
     let cut = row_segments(&[0, u64::from(most)], 1 << 31, 1 << 30).unwrap();
     assert_eq!((cut.slots, cut.segments.last().unwrap()[2]), (4, most));

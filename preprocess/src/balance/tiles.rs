@@ -1,9 +1,10 @@
 //! The steps of tiles dealt out to workers.
 
+use windrow_formats::OutOfMemory;
 use windrow_formats::memory::{make_room, try_collect, try_filled, try_with_room, try_zeroed};
-use windrow_formats::{NO_ROW, OutOfMemory};
 
 use super::NO_SLOT;
+use super::dealt::{DealtSteps, Piece, SplitWindow, narrow};
 use super::queue::LeastLoaded;
 use super::sort::LongestFirst;
 
@@ -19,127 +20,6 @@ const SHORTEST_CUT: u32 = 8;
 const COMBINE_STEPS: u32 = 8;
 /// A cut moves to the end of a window that is so near, in steps of each worker, and nearer than an eighth of the load.
 const FREE_MOVE: u32 = 2;
-
-/// A window, or a part of one, in the stream of steps of a worker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Piece {
-    /// The window's number in the list that was cut.
-    pub window: u32,
-    /// First step of the window that the piece has.
-    pub begin: u32,
-    /// One after its last.
-    pub end: u32,
-    /// Where its sum goes, [`NO_SLOT`] if the window was not cut.
-    pub slot: u32,
-    /// Whether this is one of the parts, one for each worker of a team, that the team adds up before the sum goes
-    /// anywhere.
-    pub shared: bool,
-}
-
-impl Piece {
-    /// A window of `steps` steps.
-    fn whole(window: u32, steps: u32) -> Self {
-        Self { window, begin: 0, end: steps, slot: NO_SLOT, shared: false }
-    }
-
-    /// Its number of steps.
-    pub fn steps(&self) -> u32 {
-        self.end - self.begin
-    }
-}
-
-/// A window that was cut.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SplitWindow {
-    /// The window's number in the list that was cut.
-    pub window: u32,
-    /// Slot of its first piece.
-    pub first_slot: u32,
-    /// Number of its pieces, shared ones counted once.
-    pub count: u32,
-}
-
-/// The steps of a matrix dealt out to workers.
-///
-/// Invariants:
-/// - the pieces of a window cover its steps once; a window that was not cut has no slot;
-/// - worker `i` has the pieces `worker_pieces[i] .. worker_pieces[i + 1]`, at least one;
-/// - a shared piece has a part for each worker of one team, of at least one step, with the same slot; the workers of
-///   a team have their parts of its shared pieces in the same order;
-/// - `split_windows` lists each window that was cut, ascending; piece `j` of it has slot `first_slot + j`
-///   (`j < count`), and `Σ count = slots`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct DealtSteps {
-    /// The pieces in the order of the stream, worker after worker.
-    pub pieces: Vec<Piece>,
-    /// First piece of each worker, and the number of pieces; empty if there are none.
-    pub worker_pieces: Vec<u32>,
-    /// Windows of several pieces.
-    pub split_windows: Vec<SplitWindow>,
-    /// Number of slots, of one window each.
-    pub slots: u32,
-}
-
-impl DealtSteps {
-    /// A worker for each window, however long: what there is without balancing.
-    ///
-    /// # Errors
-    /// [`OutOfMemory`].
-    pub fn one_each(window_steps: &[u32]) -> Result<Self, OutOfMemory> {
-        let windows = narrow(window_steps.len() as u64);
-        let pieces = (0..windows).zip(window_steps).map(|(window, &end)| Piece::whole(window, end));
-        let pieces = try_collect(pieces, "pieces of windows")?;
-        let worker_pieces = try_collect(0..windows + 1, "pieces of workers")?;
-        Ok(Self { pieces, worker_pieces, ..Self::default() })
-    }
-
-    /// Gives all pieces of a window one slot, for sums that are accumulated in whatever order they come.
-    ///
-    /// # Errors
-    /// [`OutOfMemory`].
-    pub fn share_slots(&mut self) -> Result<(), OutOfMemory> {
-        let mut shared = try_zeroed::<u32>(self.slots as usize, "shared slots")?;
-        for (split, slot) in self.split_windows.iter_mut().zip(0u32..) {
-            shared[split.first_slot as usize..][..split.count as usize].fill(slot);
-            (split.first_slot, split.count) = (slot, 1);
-        }
-        for piece in self.pieces.iter_mut().filter(|piece| piece.slot != NO_SLOT) {
-            piece.slot = shared[piece.slot as usize];
-        }
-        self.slots = self.split_windows.iter().map(|split| split.count).sum(); // one for each window now
-        Ok(())
-    }
-
-    /// Number of workers that have something to do.
-    pub fn workers(&self) -> usize {
-        self.worker_pieces.len().saturating_sub(1)
-    }
-
-    /// `[row, first, count, stride]` for each row of the split windows of `height` rows: the partial sums of
-    /// `row` are rows `first, first + height, …` (`count` of them) of a workspace in which slot `s` has rows
-    /// `height·s .. height·(s + 1)`.
-    ///
-    /// `window_rows` has the rows of each window, [`NO_ROW`] where a window has fewer.
-    ///
-    /// # Errors
-    /// [`OutOfMemory`].
-    ///
-    /// # Panics
-    /// If `window_rows` has not `height` rows for a split window.
-    pub fn combine_rows(&self, window_rows: &[u32], height: usize) -> Result<Vec<[u32; 4]>, OutOfMemory> {
-        let stride = narrow(height as u64);
-        let rows_of = |split: &SplitWindow| {
-            let rows = &window_rows[split.window as usize * height..][..height];
-            let first = split.first_slot * stride;
-            let count = split.count;
-            let listed = rows.iter().zip(0u32..).map(move |(&row, i)| [row, first + i, count, stride]);
-            listed.filter(|entry| entry[0] != NO_ROW)
-        };
-        let mut rows = try_with_room(height * self.split_windows.len(), "rows of windows that are cut")?;
-        rows.extend(self.split_windows.iter().flat_map(rows_of));
-        Ok(rows)
-    }
-}
 
 /// Deals windows out to at most `workers` workers so that all have about the same number of steps, and that
 /// what is worked on at the same time lies close together in the matrix.
@@ -179,12 +59,12 @@ impl DealtSteps {
 /// // Windows of 1, 40 and 3 steps for two workers who cannot share: the second window is cut after a load.
 /// let dealt = deal_steps(&[1, 40, 3], 2, 1)?;
 /// assert_eq!(dealt.split_windows, [SplitWindow { window: 1, first_slot: 0, count: 2 }]);
-/// assert_eq!(dealt.pieces[0], Piece { window: 1, begin: 0, end: 24, slot: 0, shared: false });
+/// assert_eq!(dealt.divided[0], Piece { window: 1, begin: 0, end: 24, slot: 0, shared: false });
 /// assert_eq!(dealt.workers(), 2);
 ///
 /// // A team of two has half of it each.
 /// let dealt = deal_steps(&[1, 40, 3], 2, 2)?;
-/// assert_eq!(dealt.pieces[0], Piece { window: 1, begin: 0, end: 20, slot: NO_SLOT, shared: true });
+/// assert_eq!(dealt.divided[0], Piece { window: 1, begin: 0, end: 20, slot: NO_SLOT, shared: true });
 /// assert!(dealt.split_windows.is_empty());
 /// # Ok::<(), windrow_formats::OutOfMemory>(())
 /// ```
@@ -206,16 +86,16 @@ pub fn deal_steps(window_steps: &[u32], workers: u32, team: u32) -> Result<Dealt
     };
     // Where no window is much longer than a load, list scheduling alone is nearly even.
     if longest <= load.saturating_add(SHARE_STEPS) {
-        return all_whole()?.finish(window_steps);
+        return all_whole()?.finish();
     }
     let mut divided = Deal::new(workers, team)?;
     divided.divide(window_steps, load)?;
     // Whoever has the longest window whole has no less to do.
     if u64::from(longest) + FLUSH_STEPS > divided.cost() {
-        return divided.finish(window_steps);
+        return divided.finish();
     }
     let whole = all_whole()?;
-    if whole.cost() <= divided.cost() { whole.finish(window_steps) } else { divided.finish(window_steps) }
+    if whole.cost() <= divided.cost() { whole.finish() } else { divided.finish() }
 }
 
 /// Pieces on their way to workers.
@@ -446,7 +326,7 @@ impl Deal {
 
     /// The pieces, worker after worker, in the order in which they were dealt. A worker without any is left out: it
     /// follows all teams that share, for these are chosen from the first.
-    fn finish(self, window_steps: &[u32]) -> Result<DealtSteps, OutOfMemory> {
+    fn finish(self) -> Result<DealtSteps, OutOfMemory> {
         let Self { mut dealt, owned, whole, loads, .. } = self;
         let mut counts = try_zeroed::<u32>(loads.len(), "pieces of workers")?;
         let workers =
@@ -463,15 +343,14 @@ impl Deal {
                 dealt.worker_pieces.push(end);
             }
         }
-        dealt.pieces = try_filled(owned.len() + whole.len(), Piece::whole(0, 0), "pieces of windows")?;
-        let whole = whole.into_iter();
-        let whole =
-            whole.map(|(window, worker)| (Piece::whole(window, window_steps[window as usize]), worker));
-        for (piece, worker) in owned.into_iter().chain(whole) {
+        dealt.order = try_filled(owned.len() + whole.len(), 0, "pieces of windows")?;
+        let divided = owned.iter().zip(DealtSteps::DIVIDED..).map(|(&(_, worker), place)| (place, worker));
+        for (piece, worker) in divided.chain(whole) {
             let at = &mut next[worker as usize];
-            dealt.pieces[*at] = piece;
+            dealt.order[*at] = piece;
             *at += 1;
         }
+        dealt.divided = try_collect(owned.into_iter().map(|(piece, _)| piece), "pieces of windows")?;
         Ok(dealt)
     }
 }
@@ -479,9 +358,4 @@ impl Deal {
 /// Windows that follow each other and have as many steps.
 fn of_one_length(windows: &[(u32, u32)]) -> impl Iterator<Item = &[(u32, u32)]> {
     windows.chunk_by(|one, other| one.1 == other.1)
-}
-
-/// A window or step number, as kernels address it.
-fn narrow(x: u64) -> u32 {
-    u32::try_from(x).expect("at most the number of steps or of workers, which are 32 bits")
 }

@@ -2,7 +2,7 @@
 
 use crate::failure::{Context, Result};
 use serde::Deserialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What an executable is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(super) enum Kind {
 pub(super) struct Artifact {
     /// What it is for.
     pub(super) kind: Kind,
-    /// Package and target, such as `windrow-spmm_gpu`.
+    /// Package and target, such as `windrow-spmm_gpu`; a library's file name.
     pub(super) name: String,
     /// Where cargo put it.
     pub(super) executable: PathBuf,
@@ -31,6 +31,8 @@ struct Message {
     manifest_path: PathBuf,
     target: Option<Target>,
     executable: Option<PathBuf>,
+    #[serde(default)]
+    filenames: Vec<PathBuf>,
     profile: Option<Profile>,
 }
 
@@ -38,6 +40,8 @@ struct Message {
 struct Target {
     name: String,
     kind: Vec<String>,
+    #[serde(default)]
+    crate_types: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -61,7 +65,11 @@ pub(super) fn parse(messages: &str, kind: Kind) -> Result<Vec<Artifact>> {
     let mut artifacts = Vec::new();
     for line in messages.lines().filter(|line| line.starts_with('{')) {
         let message: Message = serde_json::from_str(line).context("cargo's message")?;
-        let (Some(target), Some(executable)) = (message.target, message.executable) else { continue };
+        let Some(target) = message.target else { continue };
+        // An example that is a library has no executable, and the file's name is what others load it by.
+        let library = target.crate_types.iter().any(|kind| kind == "cdylib");
+        let library = message.filenames.into_iter().next().filter(|_| library);
+        let Some(executable) = message.executable.or_else(|| library.clone()) else { continue };
         let test = message.profile.is_some_and(|profile| profile.test);
         let is = |wanted: &str| target.kind.iter().any(|kind| kind == wanted);
         let wanted = match kind {
@@ -78,7 +86,11 @@ pub(super) fn parse(messages: &str, kind: Kind) -> Result<Vec<Artifact>> {
         let name = match kind {
             Kind::Test if is("lib") => format!("{folder}-unit"),
             Kind::Test => format!("{folder}-{}", target.name),
-            Kind::Bench | Kind::Command | Kind::Example => target.name,
+            Kind::Bench | Kind::Command | Kind::Example => match library.as_deref().and_then(Path::file_name)
+            {
+                Some(file) => file.to_string_lossy().into_owned(),
+                None => target.name,
+            },
         };
         artifacts.push(Artifact { kind, name, executable });
     }
@@ -97,6 +109,7 @@ mod tests {
 {"reason":"compiler-artifact","package_id":"p","manifest_path":"/w/bench/Cargo.toml","target":{"kind":["bench"],"name":"spmm"},"profile":{"test":true},"executable":"/t/spmm-3"}
 {"reason":"compiler-artifact","package_id":"p","manifest_path":"/w/cli/Cargo.toml","target":{"kind":["bin"],"name":"windrow"},"profile":{"test":false},"executable":"/t/windrow"}
 {"reason":"compiler-artifact","package_id":"p","manifest_path":"/w/host/Cargo.toml","target":{"kind":["example"],"name":"gcn"},"profile":{"test":false},"executable":"/t/examples/gcn"}
+{"reason":"compiler-artifact","package_id":"p","manifest_path":"/w/host/Cargo.toml","target":{"kind":["example"],"crate_types":["cdylib"],"name":"loaded"},"profile":{"test":false},"filenames":["/t/examples/libloaded.so"],"executable":null}
 {"reason":"build-finished","success":true}
 "#;
 
@@ -109,6 +122,6 @@ mod tests {
         assert_eq!(paths(Kind::Test), [PathBuf::from("tests/host-unit"), PathBuf::from("tests/host-gpu")]);
         assert_eq!(paths(Kind::Bench), [PathBuf::from("benches/spmm")]);
         assert_eq!(paths(Kind::Command), [PathBuf::from("bin/windrow")]);
-        assert_eq!(paths(Kind::Example), [PathBuf::from("bin/gcn")]);
+        assert_eq!(paths(Kind::Example), [PathBuf::from("bin/gcn"), PathBuf::from("bin/libloaded.so")]);
     }
 }

@@ -39,7 +39,7 @@ impl SampledPath {
         Self { algorithm, precision, group, threshold, form, scan: false, schedule }
     }
 
-    pub(crate) fn builder<'a>(&self, csr: &'a Csr<f32>, inner: usize) -> SddmmBuilder<'a, f32> {
+    pub(crate) fn builder<'a>(&self, csr: &'a Csr<f32>, inner: usize) -> SddmmBuilder<'a, Csr<f32>> {
         let builder = Sddmm::builder(csr).inner(inner).algorithm(self.algorithm).precision(self.precision);
         let builder = builder.form(self.form).schedule(self.schedule);
         let builder = match self.group {

@@ -27,7 +27,7 @@ use super::{Measured, Suite, Tally};
 use crate::measure::operands::Filling;
 use crate::measure::peers::{CsrAlgorithm, CuSparse, DeviceCsr as PeerCsr};
 use crate::measure::product::{Operands, Stored};
-use crate::measure::{BenchError, Sampling, Statistics, SweepPath, measure};
+use crate::measure::{BenchError, Sampling, StageSamples, Statistics, SweepPath, measure};
 pub(crate) use arguments::Arguments;
 use table::summarise;
 
@@ -194,7 +194,7 @@ impl Maker<'_> {
 
         let mut plan = builder.build_on(&stream)?; // what is done once, the driver's part of it too
         let (mut plans, mut firsts) = (Vec::new(), Vec::new());
-        let mut stages: Vec<(String, Vec<f64>)> = Vec::new();
+        let mut stages = StageSamples::default();
         for _ in 0..builds {
             drop(plan);
             self.device.synchronize()?;
@@ -202,12 +202,7 @@ impl Maker<'_> {
             plan = builder.build_on(&stream)?;
             self.device.synchronize()?;
             plans.push(elapsed(start));
-            for stage in &plan.report().stages {
-                match stages.iter_mut().find(|(name, _)| name == stage.name) {
-                    Some((_, times)) => times.push(stage.us),
-                    None => stages.push((stage.name.to_owned(), vec![stage.us])),
-                }
-            }
+            stages.add(&plan.report().stages);
         }
         for _ in 0..builds {
             drop(plan);
@@ -236,7 +231,7 @@ impl Maker<'_> {
             place: format!("{}: {}", report.preprocessing, report.preprocessing_reason),
             plan_us,
             plan_min_us: all.map_or(0.0, |found| found.min),
-            stages: stages.into_iter().map(|(name, times)| (name, median(&times))).collect(),
+            stages: stages.medians(),
             product_us: timing.median_us,
             plan_in_products: plan_us / timing.median_us,
             first_us: median(&firsts),

@@ -21,7 +21,7 @@ use super::markdown::{Grid, mean_of, number};
 use super::matrices::{Case, Matrices, MatrixSource, Values};
 use super::record::Record;
 use super::{Measured, Suite, Tally};
-use crate::measure::{BenchError, Sampling, Statistics, SweepPath};
+use crate::measure::{BenchError, Sampling, StageSamples, Statistics, SweepPath};
 pub(crate) use arguments::Arguments;
 
 /// What is told of a plan.
@@ -199,17 +199,12 @@ impl Maker<'_> {
         };
         let (mut plan, _) = make()?; // what is done once, the driver's part of it too
         let mut samples = Vec::new();
-        let mut stages: Vec<(String, Vec<f64>)> = Vec::new();
+        let mut stages = StageSamples::default();
         for _ in 0..builds {
             drop(plan);
             let (made, us) = make()?;
             samples.push(us);
-            for stage in &made.report().stages {
-                match stages.iter_mut().find(|(name, _)| name == stage.name) {
-                    Some((_, times)) => times.push(stage.us),
-                    None => stages.push((stage.name.to_owned(), vec![stage.us])),
-                }
-            }
+            stages.add(&made.report().stages);
             plan = made;
         }
         let median = |samples: &[f64]| Statistics::of(samples).map_or(0.0, |found| found.median);
@@ -219,7 +214,7 @@ impl Maker<'_> {
             min_us: found.map_or(0.0, |found| found.min),
             noise: found.map_or(0.0, |found| found.noise),
             builds: samples.len() as u64,
-            stages: stages.into_iter().map(|(name, times)| (name, median(&times))).collect(),
+            stages: stages.medians(),
         };
         Ok((plan, facts))
     }

@@ -2,6 +2,7 @@
 //! [`windrow_kernels::spmm::merge_path`].
 
 mod path;
+mod received;
 
 use std::borrow::Cow;
 
@@ -12,6 +13,7 @@ use windrow_kernels::{Dtype, Entry, Variant};
 use windrow_simt::GlobalPtr;
 
 use self::path::{Cuts, Path};
+pub(in crate::spmm) use self::received::{fits_kernels, lay_out_received};
 use super::read_array;
 use super::row_split::SHORTEST_PIECE;
 use crate::device::{Device, DeviceBuffer};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use windrow_formats::{Csr, OutOfMemory, Value};
 use windrow_kernels::row_split::RowSplitParams;
-use windrow_kernels::{Dtype, Entry};
+use windrow_kernels::{Dtype, Entry, Variant};
 use windrow_preprocess::balance::{RowSegments, row_segments};
 
 pub(in crate::spmm) use choose::SHORTEST_PIECE;
@@ -301,6 +301,11 @@ impl Part for RowSplitPart {
             SegmentSources::OnDevice(sources) => unsafe { sources.replace_from(queue, values, &self.values) },
             SegmentSources::OnHost(_) | SegmentSources::Identity => Ok(()),
         }
+    }
+
+    fn replacing(&self, dtype: Dtype) -> Option<&'static Entry> {
+        let own = matches!(self.sources, SegmentSources::OnDevice(_));
+        own.then(|| windrow_kernels::entry(Variant::GatherValues { value_bytes: dtype.bytes() })).flatten()
     }
 
     fn read_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, DeviceError> {

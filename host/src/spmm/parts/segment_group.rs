@@ -2,6 +2,7 @@
 //! space says. The slices of a tensor are divided in the same way. Its kernels are [`windrow_kernels::segment_group`].
 
 mod cut;
+mod received;
 
 use windrow_formats::memory::{try_collect, try_with_room};
 use windrow_formats::{Csr, OutOfMemory, Value};
@@ -10,8 +11,8 @@ use windrow_kernels::{Dtype, Entry, Variant};
 use windrow_simt::GlobalPtr;
 
 use self::cut::{Cut, Starts, WORD};
+pub(in crate::spmm) use self::received::{lay_out_received, made_on_host};
 use super::read_array;
-use crate::csr::Received;
 use crate::device::{Device, DeviceBuffer};
 use crate::error::{DeviceError, SpmmError};
 use crate::num::{index, narrow, wide};
@@ -19,7 +20,6 @@ use crate::options::Determinism;
 use crate::parallelism::{AtomicParallelism, GroupLaunch, IllegalPoint};
 use crate::plan::{ArraySize, Bits, Blocks, GivenValues, Launcher, push};
 use crate::spmm::layout::Context;
-use crate::spmm::options::SpmmOptions;
 use crate::spmm::part::{
     CutRows, DenseOperands, LaidOut, Layout, LayoutFacts, Operation, Part, Placement, ValueSlots,
 };
@@ -53,52 +53,19 @@ pub(in crate::spmm) fn lay_out<'a, V: Value>(
     Ok(LaidOut::one(layout, cut, facts))
 }
 
-/// The whole matrix, which is on the device, in a division [of whole rows](is_of_whole_rows).
-pub(in crate::spmm) fn lay_out_received(
-    options: &SpmmOptions,
-    Division { point, launch, .. }: Division,
-    a: Received,
-) -> Result<LaidOut<'static>, SpmmError> {
-    launch.check(point)?;
-    let facts = LayoutFacts {
-        scalar_rows: wide(a.rows),
-        scalar_entries: wide(a.nnz),
-        parallelism: Some(described(point, launch)),
-        ..LayoutFacts::default()
-    };
-    let dtype = options.precision.dtype();
-    let division = GroupDivision { point, launch, rows: narrow(a.rows), nnz: narrow(a.nnz), dtype };
-    Ok(LaidOut::one(ReceivedLayout { division, a }, CutRows::default(), facts))
-}
-
-/// Whether rows are divided so that nothing is left to be added afterwards: CSR as it is.
-pub(in crate::spmm) fn is_of_whole_rows(point: AtomicParallelism, determinism: Determinism) -> bool {
-    let adds = determinism == Determinism::Fast
+/// Of whole rows, those whose sums several groups of threads add up in any order: all, or none.
+fn added_rows(
+    rows: usize,
+    point: AtomicParallelism,
+    determinism: Determinism,
+) -> Result<CutRows, OutOfMemory> {
+    let added = determinism == Determinism::Fast
         && point.threads_per_row().is_some_and(|threads| point.reduction() < threads);
-    point.nonzeros_per_thread().is_none() && !adds
-}
-
-/// A matrix on the device whose rows are divided.
-struct ReceivedLayout {
-    division: GroupDivision,
-    a: Received,
-}
-
-impl Layout for ReceivedLayout {
-    fn arrays(&self, sizes: &mut Vec<ArraySize>) {
-        push(sizes, "row_offsets", self.a.row_offsets.bytes());
-        push(sizes, "col_indices", self.a.col_indices.bytes());
-        push(sizes, "values", self.a.values.bytes());
-    }
-
-    fn placement(&self) -> Placement {
-        Placement::InOrder(self.a.nnz)
-    }
-
-    fn upload(self: Box<Self>, _: &Device, _: &dyn GivenValues) -> Result<Box<dyn Part>, DeviceError> {
-        let Self { division, a: Received { row_offsets, col_indices, values, .. } } = *self;
-        Ok(Box::new(GroupsPart { division, work: Work::Rows { row_offsets }, col_indices, values }))
-    }
+    let rows = try_collect(
+        (0..if added { narrow(rows) } else { 0 }).map(|row| [row, row, 1, 1]),
+        "rows that are cut",
+    )?;
+    Ok(CutRows { slot_rows: wide(rows.len()), rows, ..CutRows::default() })
 }
 
 /// Rows of entries: where each begins, and the columns, which may come in any order, and several times.
@@ -141,28 +108,23 @@ impl GroupsLayout {
         dtype: Dtype,
     ) -> Result<(Self, CutRows), OutOfMemory> {
         let (rows, nnz) = (narrow(offsets.len().saturating_sub(1)), narrow(columns.len()));
-        let (work, split_rows, slot_rows) = match point.nonzeros_per_thread() {
+        let (work, cut) = match point.nonzeros_per_thread() {
             Some(each) => {
                 let starts = Starts::new(offsets)?;
                 let cut = Cut::new(&starts, each * point.reduction(), nnz, determinism)?;
                 let rows = (!starts.empty.is_empty()).then_some(starts.rows);
                 let work =
                     Work::Nonzeros { starts: starts.words, rows, slots: cut.slots, empty_rows: starts.empty };
-                (work, cut.split_rows, u64::from(cut.count))
+                let (rows, slot_rows) = (wide_first(cut.split_rows)?, u64::from(cut.count));
+                (work, CutRows { rows, slot_rows, ..CutRows::default() })
             }
             None => {
                 let row_offsets = offsets.iter().map(|&offset| narrow(index(offset)));
                 let row_offsets = try_collect(row_offsets, "row_offsets")?;
-                let cut = determinism == Determinism::Fast
-                    && point.threads_per_row().is_some_and(|threads| point.reduction() < threads);
-                let split_rows = 0..if cut { rows } else { 0 };
-                let split_rows = try_collect(split_rows.map(|row| [row, row, 1, 1]), "rows that are cut")?;
-                let slot_rows = wide(split_rows.len());
-                (Work::Rows { row_offsets }, split_rows, slot_rows)
+                (Work::Rows { row_offsets }, added_rows(index(u64::from(rows)), point, determinism)?)
             }
         };
         let division = GroupDivision { point, launch, rows, nnz, dtype };
-        let cut = CutRows { rows: wide_first(split_rows)?, slot_rows, ..CutRows::default() };
         Ok((Self { division, work, col_indices: padded_indices(columns)? }, cut))
     }
 

@@ -7,10 +7,11 @@ use windrow_formats::memory::try_collect;
 use windrow_formats::{NO_ROW, Permutation};
 use windrow_kernels::Variant;
 use windrow_kernels::preprocess::{
-    ListVectorsParams, MergeColumnsParams, PlaceAllRowsParams, PlaceRowsParams, RowLengthsParams,
-    TileStepsParams,
+    ListStreamPiecesParams, ListVectorsParams, ListWorkersParams, MergeColumnsParams, PlaceAllRowsParams,
+    PlaceRowsParams, RowLengthsParams, TileStepsParams,
 };
 use windrow_kernels::tile_stream::piece_word;
+use windrow_preprocess::balance::DealtSteps;
 use windrow_simt::GlobalPtr;
 
 use super::scratch::Scratch;
@@ -23,20 +24,20 @@ use crate::spmm::tiles::{DealtWindows, Form, WINDOW_ROWS, is_empty_window};
 
 /// A matrix whose windows are condensed, in device memory.
 pub(crate) struct Condensed {
-    pub(super) scratch: Rc<Scratch>,
+    pub(crate) scratch: Rc<Scratch>,
     pub(super) row_offsets: GlobalPtr<u32>,
     pub(super) col_indices: GlobalPtr<u32>,
     /// Row in each slot.
-    pub(super) window_rows: GlobalPtr<u32>,
+    pub(crate) window_rows: GlobalPtr<u32>,
     /// Where a column begins, the slots that have it.
-    pub(super) masks: GlobalPtr<u32>,
+    pub(crate) masks: GlobalPtr<u32>,
     /// Columns that begin before each position.
-    pub(super) ranks: GlobalPtr<u32>,
+    pub(crate) ranks: GlobalPtr<u32>,
     /// Columns of the windows before each, and of all.
-    pub(super) window_vectors: GlobalPtr<u32>,
+    pub(crate) window_vectors: GlobalPtr<u32>,
     /// Entry of the matrix at each position.
-    pub(super) sources: DeviceBuffer<u32>,
-    /// `window_vectors` on the host.
+    pub(crate) sources: DeviceBuffer<u32>,
+    /// `window_vectors` on the host; nothing where nobody has read it.
     pub(super) vectors: Vec<u32>,
     /// Rows of the matrix, if its windows are of all of them in their own order.
     pub(super) own_rows: Option<usize>,
@@ -62,6 +63,21 @@ impl Condensed {
     /// Brings a matrix to the device, unless it is there, and condenses its windows of the rows in `order`: all, or
     /// those alone that have entries. For what is done with them, scratch memory has `entry_bytes` for each entry.
     pub(in crate::spmm) fn new<A: Matrix>(
+        device: &Device,
+        a: &A,
+        order: Option<&Permutation>,
+        counts: WindowCounts,
+        entry_bytes: u64,
+    ) -> Result<Self, DeviceError> {
+        let mut condensed = Self::unread(device, a, order, counts, entry_bytes)?;
+        let windows = counts.full + counts.empty;
+        // SAFETY: an element for each window and one more, which the launches write.
+        condensed.vectors = unsafe { condensed.scratch.read(condensed.window_vectors, windows + 1)? };
+        Ok(condensed)
+    }
+
+    /// The same without waiting for it, for what is decided on the device.
+    pub(super) fn unread<A: Matrix>(
         device: &Device,
         a: &A,
         order: Option<&Permutation>,
@@ -112,12 +128,11 @@ impl Condensed {
         // SAFETY: the matrix is valid and has fewer than `MOST_ITEMS` rows and entries; the arrays have the lengths
         // that the kernels ask for; every slot has a row or `NO_ROW`, and every row with entries one slot, so that
         // the slots have all entries. Arrays are read after the launch that writes them.
-        let vectors = unsafe {
+        unsafe {
             scratch.launch(Variant::MergeColumns, u64::from(entries), &merge)?;
             scratch.scan(masks, entries, true, ranks)?;
             scratch.launch(Variant::ListVectors, wide(windows) + 1, &list)?;
-            scratch.read(window_vectors, windows + 1)?
-        };
+        }
         Ok(Self {
             scratch,
             row_offsets,
@@ -127,7 +142,7 @@ impl Condensed {
             ranks,
             window_vectors,
             sources,
-            vectors,
+            vectors: Vec::new(),
             own_rows: (order.is_none() && counts.all_full).then(|| a.rows()),
         })
     }
@@ -164,7 +179,8 @@ impl Condensed {
 
     /// `[column, first position]` of each column of each window, and the number of positions behind the last.
     pub(crate) fn list_vectors(&self) -> Result<GlobalPtr<[u32; 2]>, DeviceError> {
-        let vectors = self.scratch.array(self.vector_count() + 1, "vectors")?;
+        let most = if self.vectors.is_empty() { self.sources.len() } else { self.vector_count() };
+        let vectors = self.scratch.array(most + 1, "vectors")?;
         let entries = narrow(self.sources.len());
         let params = ListVectorsParams {
             ranks: self.ranks,
@@ -180,6 +196,44 @@ impl Condensed {
         // SAFETY: the arrays are those of `self`, and there is room for each column that begins.
         unsafe { self.scratch.launch(Variant::ListVectors, u64::from(entries) + 1, &params)? };
         Ok(vectors)
+    }
+
+    /// The pieces of windows that were dealt out, and what steps they have.
+    fn lay_out_pieces(&self, dealt: &DealtSteps) -> Result<Stream, DeviceError> {
+        let scratch = &self.scratch;
+        let divided = dealt.divided.iter().map(|piece| {
+            let word = piece_word(piece.slot, piece.shared);
+            [piece.window, piece.begin, word, piece.end]
+        });
+        let divided = try_collect(divided, "pieces of windows that are divided")?;
+        let (count, workers) = (dealt.order.len(), dealt.workers());
+        let of_pieces = ListStreamPiecesParams {
+            order: scratch.array_from(&dealt.order, "order of pieces")?,
+            divided: scratch.array_from(&divided, "pieces of windows that are divided")?,
+            window_vectors: self.window_vectors,
+            pieces: scratch.array(count, "pieces")?,
+            lengths: scratch.array(count, "steps of pieces")?,
+            count: narrow(count),
+            reserved: 0,
+        };
+        let piece_steps = scratch.array(count + 1, "piece_steps")?;
+        let list = DeviceBuffer::<[u32; 2]>::alloc(scratch.device(), workers, "workers")?;
+        let of_workers = ListWorkersParams {
+            worker_pieces: scratch.array_from(&dealt.worker_pieces, "pieces of workers")?,
+            piece_steps,
+            workers: list.pointer(),
+            count: narrow(workers),
+            reserved: 0,
+        };
+        // SAFETY: the pieces are those of the windows that were condensed, as `deal_steps` lists them, each of a piece
+        // and at least one; arrays have the lengths that the kernels ask for.
+        unsafe {
+            scratch.launch(Variant::ListStreamPieces, wide(count), &of_pieces)?;
+            scratch.scan(of_pieces.lengths, of_pieces.count, false, piece_steps)?;
+            scratch.launch(Variant::ListWorkers, wide(workers), &of_workers)?;
+        }
+        let (pieces, piece_count) = (of_pieces.pieces, of_pieces.count);
+        Ok(Stream { pieces, piece_steps, piece_count, workers: list })
     }
 
     /// Writes the steps of the windows as they were dealt out.
@@ -205,12 +259,10 @@ impl Condensed {
             Form::Dense => GlobalPtr::NULL,
             Form::Packed => scratch.array(steps, "chunks of steps")?,
         };
-        let pieces = (stream.dealt().pieces.iter())
-            .map(|piece| [piece.window, piece.begin, piece_word(piece.slot, piece.shared), 0]);
-        let pieces = try_collect(pieces, "pieces")?;
+        let Stream { pieces, piece_steps, piece_count, workers } = self.lay_out_pieces(stream.dealt())?;
         let of_steps = TileStepsParams {
-            pieces: scratch.array_from(&pieces, "pieces")?,
-            piece_steps: scratch.array_from(stream.piece_steps(), "piece_steps")?,
+            pieces,
+            piece_steps,
             window_vectors: self.window_vectors,
             vectors: self.list_vectors()?,
             masks: self.masks,
@@ -219,7 +271,7 @@ impl Condensed {
             step_entries: step_entries.pointer(),
             step_chunks,
             steps: narrow(steps),
-            piece_count: narrow(pieces.len()),
+            piece_count,
             value_bytes,
             reserved: 0,
         };
@@ -235,6 +287,7 @@ impl Condensed {
             }
         }
         Ok(DeviceSteps {
+            workers,
             step_cols,
             bitmaps,
             record_starts,
@@ -252,9 +305,20 @@ impl Condensed {
     }
 }
 
-/// The slots of windows.
+/// Windows as a stream, in device memory.
+struct Stream {
+    /// `[window, first step of it, piece word, 0]` of each piece.
+    pieces: GlobalPtr<[u32; 4]>,
+    /// First step of each in the stream, and the number of steps.
+    piece_steps: GlobalPtr<u32>,
+    piece_count: u32,
+    /// `[begin, end]` of each worker's steps.
+    workers: DeviceBuffer<[u32; 2]>,
+}
+
+/// The slots of windows, eight for each.
 struct Slots {
-    /// Row in each.
+    /// The row in each slot.
     window_rows: GlobalPtr<u32>,
     /// Entries of those before each, and of all.
     slot_begins: GlobalPtr<u32>,

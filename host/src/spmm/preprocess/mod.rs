@@ -10,7 +10,7 @@ mod received;
 mod scratch;
 mod steps;
 
-pub(super) use self::condense::{Condensed, WindowCounts};
+pub(crate) use self::condense::{Condensed, WindowCounts};
 pub(super) use self::distribute::{RestEntries, RestSources};
 pub(super) use self::received::{CutAt, DeviceSegments};
 pub(crate) use self::scratch::Scratch;

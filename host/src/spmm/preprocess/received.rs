@@ -3,8 +3,10 @@
 use windrow_formats::{OutOfMemory, Permutation};
 use windrow_kernels::Variant;
 use windrow_kernels::csr::{CUT_ROWS, CutRowsParams, SpreadRowsParams};
+use windrow_kernels::preprocess::PlaceRowsParams;
 use windrow_simt::GlobalPtr;
 
+use super::condense::{Condensed, RowList, WindowCounts, place_pass};
 use super::scratch::Scratch;
 use crate::csr::Received;
 use crate::device::{Device, DeviceBuffer};
@@ -12,6 +14,7 @@ use crate::error::DeviceError;
 use crate::num::{narrow, wide};
 use crate::spmm::layout::{CsrArrays, Matrix};
 use crate::spmm::part::CutList;
+use crate::spmm::tiles::WINDOW_ROWS;
 
 impl Matrix for Received {
     fn rows(&self) -> usize {
@@ -34,6 +37,28 @@ impl Matrix for Received {
     fn arrays(&self, scratch: &Scratch) -> Result<CsrArrays, DeviceError> {
         scratch.hold_values(self.values.pointer().cast());
         Ok(CsrArrays { row_offsets: self.row_offsets.pointer(), col_indices: self.col_indices.pointer() })
+    }
+}
+
+impl Condensed {
+    /// The windows of a matrix that is on the device, of its rows with entries; nobody waits for them. For what is done
+    /// with them, scratch memory has `entry_bytes` for each entry.
+    pub(crate) fn of_received(device: &Device, a: &Received, entry_bytes: u64) -> Result<Self, DeviceError> {
+        Self::unread(device, a, None, WindowCounts::of_filled(a), entry_bytes)
+    }
+
+    /// The rows of these windows once more, in memory that a plan keeps.
+    pub(crate) fn place_rows_in(&self, a: &Received, window_rows: GlobalPtr<u32>) -> Result<(), DeviceError> {
+        let own = RowList { list: GlobalPtr::NULL, rows: a.rows, kinds: PlaceRowsParams::FULL };
+        place_pass(&self.scratch, self.row_offsets, own, window_rows, WindowCounts::of_filled(a))
+    }
+}
+
+impl WindowCounts {
+    /// Windows of the rows with entries alone.
+    pub(crate) fn of_filled(a: &Received) -> Self {
+        let empty_rows = a.record.empty_rows as usize;
+        Self { full: (a.rows - empty_rows).div_ceil(WINDOW_ROWS), empty: 0, all_full: empty_rows == 0 }
     }
 }
 
@@ -131,6 +156,9 @@ impl DeviceSegments {
 impl CutAt {
     /// Whether the pieces of each row that is cut have places without being counted.
     pub(in crate::spmm) fn can_be_spread(self) -> bool {
-        !self.shared && self.piece > 0 && self.limit >= self.piece.saturating_add(self.piece / 2)
+        // Beyond a third of 2³² entries no piece is cut off: there are fewer than 2³¹ entries.
+        !self.shared
+            && (1..=u32::MAX / 3).contains(&self.piece)
+            && self.limit >= self.piece.saturating_add(self.piece / 2)
     }
 }

@@ -92,11 +92,21 @@ impl Scratch {
         what: &'static str,
     ) -> Result<GlobalPtr<T>, DeviceError> {
         let array = self.array::<T>(elements.len(), what)?;
-        if !elements.is_empty() {
-            // SAFETY: the array was made for these elements, which are in a vector: not page-locked.
-            unsafe { self.machine()?.queue_upload(array.address(), bytemuck::cast_slice(elements))? };
-        }
+        // SAFETY: the array was made for these elements, which are in a vector: not page-locked.
+        unsafe { self.write(array, elements)? };
         Ok(array)
+    }
+
+    /// Writes elements from the host to an array.
+    ///
+    /// # Safety
+    /// It has room for them, in live memory of the device; they are in memory that is not page-locked.
+    pub(crate) unsafe fn write<T: Pod>(&self, to: GlobalPtr<T>, elements: &[T]) -> Result<(), DeviceError> {
+        if elements.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.machine()?.queue_upload(to.address(), bytemuck::cast_slice(elements)) }
     }
 
     /// The values of a matrix, uploaded once: every call of one scratch memory is for the same.
@@ -127,7 +137,7 @@ impl Scratch {
     /// # Safety
     /// `params` keeps the obligations that its documentation lists; its arrays live as long as the scratch memory, or
     /// are freed after the machine's work.
-    pub(super) unsafe fn launch<P: Pod>(
+    pub(crate) unsafe fn launch<P: Pod>(
         &self,
         variant: Variant,
         units: u64,

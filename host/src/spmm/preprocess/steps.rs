@@ -32,6 +32,8 @@ pub(crate) enum Lookup {
 
 /// The steps of a tile stream in device memory, but for their records.
 pub(crate) struct DeviceSteps {
+    /// `[begin, end]` of each worker's steps.
+    pub(super) workers: DeviceBuffer<[u32; 2]>,
     pub(super) step_cols: DeviceBuffer<[u32; 4]>,
     pub(super) bitmaps: DeviceBuffer<[u64; 2]>,
     /// First chunk of each packed record.
@@ -103,20 +105,21 @@ impl DeviceSteps {
         }
     }
 
-    /// Writes the records with values in CSR order.
+    /// Writes the records with values in CSR order. Beside them, the workers.
     pub(crate) fn with_values(
         self,
         values: Unplaced<'_>,
-    ) -> Result<(DeviceTiles, ValueSources), DeviceError> {
+    ) -> Result<(DeviceBuffer<[u32; 2]>, DeviceTiles, ValueSources), DeviceError> {
         let records = DeviceBuffer::alloc(self.scratch.device(), self.words(values.dtype), "records")?;
-        let Self { step_cols, bitmaps, record_starts, step_entries, sources, ends, scratch, .. } = self;
+        let Self { workers, step_cols, bitmaps, record_starts, step_entries, sources, ends, scratch, .. } =
+            self;
         let (lookup, bitmaps) = match record_starts {
             None => (Lookup::Bitmaps(bitmaps), None),
             Some(starts) => (Lookup::RecordStarts(starts), Some(bitmaps)),
         };
         let sources = ValueSources { bitmaps, step_entries, sources };
         sources.write(&scratch, Written { values, ends }, &lookup, &records)?;
-        Ok((DeviceTiles { step_cols, records, lookup }, sources))
+        Ok((workers, DeviceTiles { step_cols, records, lookup }, sources))
     }
 }
 

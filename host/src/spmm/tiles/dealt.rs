@@ -1,57 +1,36 @@
 //! Windows as a stream of steps.
 
 use windrow_formats::OutOfMemory;
-use windrow_formats::memory::{try_collect, try_with_room};
+use windrow_formats::memory::try_collect;
 use windrow_kernels::tile_stream::TEAM;
 use windrow_preprocess::balance::{DealtSteps, deal_steps};
 
 use super::{STEP_TILES, WINDOW_ROWS};
-use crate::num::narrow;
+use crate::num::{index, narrow};
 
 /// Windows as a stream of steps, cut and dealt out: all that the host must know of tiles that a GPU lays out.
 #[derive(Debug)]
 pub(crate) struct DealtWindows {
-    /// First tile of each window, and the number of tiles.
-    pub(super) window_tiles: Vec<u32>,
-    pub(super) dealt: DealtSteps,
-    /// First step of each piece in the stream, and the number of steps.
-    pub(super) piece_steps: Vec<u32>,
+    windows: usize,
+    tiles: usize,
+    steps: usize,
+    dealt: DealtSteps,
 }
 
 impl DealtWindows {
-    /// Windows with these first tiles. One without tiles has a step without columns.
-    pub(crate) fn new(window_tiles: Vec<u32>, dealing: Dealing) -> Result<Self, OutOfMemory> {
-        let steps = |ends: &[u32]| (ends[1] - ends[0]).div_ceil(narrow(STEP_TILES)).max(1);
-        let window_steps = try_collect(window_tiles.windows(2).map(steps), "steps of windows")?;
+    /// Windows of `tiles` tiles in all, with these [steps](step_count).
+    pub(crate) fn new(window_steps: &[u32], tiles: usize, dealing: Dealing) -> Result<Self, OutOfMemory> {
         let dealt = match dealing {
-            Dealing::Evenly(workers) => deal_steps(&window_steps, workers, TEAM)?,
-            Dealing::WindowEach => DealtSteps::one_each(&window_steps)?,
+            Dealing::Evenly(workers) => deal_steps(window_steps, workers, TEAM)?,
+            Dealing::WindowEach => DealtSteps::one_each(window_steps)?,
         };
-        let mut piece_steps = try_with_room(dealt.pieces.len() + 1, "steps of pieces")?;
-        piece_steps.push(0);
-        let mut steps = 0;
-        piece_steps.extend(dealt.pieces.iter().map(|piece| {
-            steps += piece.steps();
-            steps
-        }));
-        Ok(Self { window_tiles, dealt, piece_steps })
-    }
-
-    /// `[begin, end]` of each worker's steps.
-    pub(crate) fn workers(&self) -> Result<Vec<[u32; 2]>, OutOfMemory> {
-        let step = |piece: u32| self.piece_steps[piece as usize];
-        let workers = self.dealt.worker_pieces.windows(2).map(|ends| [step(ends[0]), step(ends[1])]);
-        try_collect(workers, "workers")
+        let steps = index(window_steps.iter().map(|&steps| u64::from(steps)).sum());
+        Ok(Self { windows: window_steps.len(), tiles, steps, dealt })
     }
 
     /// How the windows were cut and dealt out.
     pub(crate) fn dealt(&self) -> &DealtSteps {
         &self.dealt
-    }
-
-    /// First step of each piece in the stream, and the number of steps.
-    pub(crate) fn piece_steps(&self) -> &[u32] {
-        &self.piece_steps
     }
 
     /// All pieces of a cut window add to one slot: for sums in any order.
@@ -60,25 +39,34 @@ impl DealtWindows {
     }
 
     pub(crate) fn windows(&self) -> usize {
-        self.window_tiles.len() - 1
+        self.windows
     }
 
     pub(crate) fn tiles(&self) -> usize {
-        self.window_tiles.last().map_or(0, |&tiles| tiles as usize)
+        self.tiles
     }
 
     pub(crate) fn steps(&self) -> usize {
-        self.piece_steps.last().map_or(0, |&steps| steps as usize)
+        self.steps
     }
 
     /// Words of host memory.
     pub(super) fn host_words(&self) -> usize {
-        5 * self.dealt.pieces.len()
+        self.dealt.order.len()
+            + 5 * self.dealt.divided.len()
             + self.dealt.worker_pieces.len()
             + 3 * self.dealt.split_windows.len()
-            + self.piece_steps.len()
-            + self.window_tiles.len()
     }
+}
+
+/// Steps of a window of so many tiles. One without tiles has a step without columns.
+pub(crate) fn step_count(tiles: u32) -> u32 {
+    tiles.div_ceil(narrow(STEP_TILES)).max(1)
+}
+
+/// The steps of windows with these first tiles.
+pub(super) fn steps_each(window_tiles: &[u32]) -> Result<Vec<u32>, OutOfMemory> {
+    try_collect(window_tiles.windows(2).map(|ends| step_count(ends[1] - ends[0])), "steps of windows")
 }
 
 /// How windows become work.
@@ -98,6 +86,7 @@ pub(crate) fn is_empty_window(window: usize, empties: usize, windows: usize) -> 
 
 /// Steps that windows with these first tiles make, and windows of `empty` rows without entries.
 pub(crate) fn steps_of(window_tiles: &[u32], empty: usize) -> u64 {
-    let steps = |ends: &[u32]| u64::from((ends[1] - ends[0]).div_ceil(narrow(STEP_TILES)).max(1));
-    window_tiles.windows(2).map(steps).sum::<u64>() + empty.div_ceil(WINDOW_ROWS) as u64
+    let steps = |ends: &[u32]| step_count(ends[1] - ends[0]);
+    window_tiles.windows(2).map(|ends| u64::from(steps(ends))).sum::<u64>()
+        + empty.div_ceil(WINDOW_ROWS) as u64
 }

@@ -50,7 +50,7 @@ impl TilePattern {
     /// `place(entry, element of the records)`.
     pub(super) fn dense_places(&self, layout: Layout, place: impl Fn(u32, usize) + Sync) {
         let elements = record_words(layout.lane_words) * layout.per_word;
-        self.pieces().par_iter().zip(&self.stream.piece_steps).for_each(|(piece, &first)| {
+        self.pieces().par_iter().zip(&self.piece_steps).for_each(|(piece, &first)| {
             for (i, tile) in self.tiles_of(piece) {
                 let record = elements * (first as usize + i / STEP_TILES);
                 self.each_entry(layout, i % STEP_TILES, tile, |at, entry| place(entry, record + at));

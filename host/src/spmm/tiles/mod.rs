@@ -10,13 +10,14 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rayon::prelude::*;
-use windrow_formats::memory::{try_filled, try_par_collect, try_with_room, try_zeroed};
+use windrow_formats::memory::{try_collect, try_filled, try_par_collect, try_with_room, try_zeroed};
 use windrow_formats::{Csr, NO_ROW, OutOfMemory, RsTileParts, Value};
 use windrow_kernels::tile_stream::TileElement;
 use windrow_kernels::{Bf16, Dtype, F16, NO_COLUMN, Tf32};
 use windrow_preprocess::balance::Piece;
 
-pub(crate) use dealt::{Dealing, DealtWindows, is_empty_window, steps_of};
+use dealt::steps_each;
+pub(crate) use dealt::{Dealing, DealtWindows, is_empty_window, step_count, steps_of};
 pub(crate) use dense::words_per_record;
 
 use crate::num::{index, narrow};
@@ -76,7 +77,13 @@ pub(crate) enum Form {
 pub(crate) struct TilePattern {
     /// Rows of each window, 8 of them, `NO_ROW` at the end of a shorter one.
     window_rows: Vec<u32>,
+    /// First tile of each window, and the number of tiles.
+    window_tiles: Vec<u32>,
     stream: DealtWindows,
+    /// The pieces of the stream.
+    pieces: Vec<Piece>,
+    /// First step of each piece in the stream, and the number of steps.
+    piece_steps: Vec<u32>,
     tile_cols: Vec<u32>,
     bitmaps: Vec<u64>,
     tile_values: Vec<u64>,
@@ -119,9 +126,22 @@ impl TilePattern {
             window_tiles.push(end);
             tiles = end;
         }
+        let window_steps = steps_each(&window_tiles)?;
+        let stream = DealtWindows::new(&window_steps, tiles as usize, dealing)?;
+        let pieces = stream.dealt().pieces(&window_steps)?;
+        let mut piece_steps = try_with_room(pieces.len() + 1, "steps of pieces")?;
+        piece_steps.push(0);
+        let mut steps = 0;
+        piece_steps.extend(pieces.iter().map(|piece| {
+            steps += piece.steps();
+            steps
+        }));
         Ok(Self {
             window_rows,
-            stream: DealtWindows::new(window_tiles, dealing)?,
+            window_tiles,
+            stream,
+            pieces,
+            piece_steps,
             tile_cols: std::mem::take(&mut parts.tile_cols),
             bitmaps: std::mem::take(&mut parts.bitmaps),
             tile_values: std::mem::take(&mut parts.tile_values),
@@ -136,7 +156,9 @@ impl TilePattern {
 
     /// All pieces of a cut window add to one slot: for sums in any order.
     pub(crate) fn share_slots(&mut self) -> Result<(), OutOfMemory> {
-        self.stream.share_slots()
+        self.stream.share_slots()?;
+        self.pieces = self.stream.dealt().pieces(&steps_each(&self.window_tiles)?)?;
+        Ok(())
     }
 
     fn steps(&self) -> usize {
@@ -145,7 +167,14 @@ impl TilePattern {
 
     /// The pieces of the stream.
     fn pieces(&self) -> &[Piece] {
-        &self.stream.dealt.pieces
+        &self.pieces
+    }
+
+    /// `[begin, end]` of each worker's steps.
+    pub(crate) fn workers(&self) -> Result<Vec<[u32; 2]>, OutOfMemory> {
+        let step = |piece: u32| self.piece_steps[piece as usize];
+        let workers = self.stream.dealt().worker_pieces.windows(2);
+        try_collect(workers.map(|ends| [step(ends[0]), step(ends[1])]), "workers")
     }
 
     /// Entries that lie in tiles: all of the matrix but those of the rest.
@@ -164,14 +193,19 @@ impl TilePattern {
 
     /// Bytes of host memory.
     pub(crate) fn host_bytes(&self) -> u64 {
-        let words =
-            self.stream.host_words() + self.window_rows.len() + self.tile_cols.len() + self.sources.len();
+        let words = self.stream.host_words()
+            + self.window_rows.len()
+            + self.window_tiles.len()
+            + 5 * self.pieces.len()
+            + self.piece_steps.len()
+            + self.tile_cols.len()
+            + self.sources.len();
         4 * words as u64 + 8 * (self.bitmaps.len() + self.tile_values.len()) as u64
     }
 
     /// The tiles of a piece.
     fn tile_range(&self, piece: &Piece) -> Range<usize> {
-        let ends = &self.stream.window_tiles[piece.window as usize..][..2];
+        let ends = &self.window_tiles[piece.window as usize..][..2];
         let tile = |step: u32| ends[0] as usize + STEP_TILES * step as usize;
         tile(piece.begin)..tile(piece.end).min(ends[1] as usize)
     }
@@ -279,7 +313,7 @@ impl TilePattern {
         len: &dyn Fn(Range<usize>) -> usize,
     ) -> Result<impl IndexedParallelIterator<Item = &'a mut [T]> + use<'a, T>, OutOfMemory> {
         let mut pieces = try_with_room(self.pieces().len(), "parts of pieces")?;
-        for ends in self.stream.piece_steps.windows(2) {
+        for ends in self.piece_steps.windows(2) {
             let (mine, rest) = array.split_at_mut(len(ends[0] as usize..ends[1] as usize));
             pieces.push(mine);
             array = rest;

@@ -60,7 +60,7 @@ impl TilePattern {
         let word = |step: usize| CHUNK_WORDS * starts[step] as usize;
         let mut records = try_zeroed::<u32>(word(self.steps()), "records")?;
         let pieces = self.split_by_piece(&mut records, &|steps| word(steps.end) - word(steps.start))?;
-        let pieces = pieces.zip(self.pieces()).zip(&self.stream.piece_steps);
+        let pieces = pieces.zip(self.pieces()).zip(&self.piece_steps);
         pieces.for_each(|((mut records, piece), &first)| {
             let end = (first + piece.steps()) as usize;
             for (step, of_piece) in (first as usize..end).zip(0..) {
@@ -92,7 +92,7 @@ impl TilePattern {
         place: impl Fn(u32, usize) + Sync,
     ) -> Result<(), OutOfMemory> {
         let starts = self.record_starts(dtype)?;
-        self.pieces().par_iter().zip(&self.stream.piece_steps).for_each(|(piece, &first)| {
+        self.pieces().par_iter().zip(&self.piece_steps).for_each(|(piece, &first)| {
             for (step, &start) in (0..piece.steps()).zip(&starts[first as usize..]) {
                 let mut elements = [None; ELEMENTS];
                 for (half, tile) in self.tiles_of_step(piece, step).enumerate() {

@@ -41,12 +41,8 @@ impl Path {
     pub(super) fn cut(offsets: &[u64], cuts: Cuts, determinism: Determinism) -> Result<Self, OutOfMemory> {
         let (together, alone) = whole_rows(offsets, u64::from(THREADS * cuts.steps))?;
         let mut path = Self::default();
-        for row in alone {
-            path.add_row(row, offsets[row]..offsets[row + 1], cuts, determinism)?;
-        }
-        // Of equally many, the first ones first; a stable sort would ask for memory.
-        path.shares.sort_unstable_by_key(|&[_, first, entries, _]| (Reverse(entries), first));
-        path.long_count = narrow(path.shares.len());
+        let alone = alone.into_iter().map(|row| (narrow(row), offsets[row]..offsets[row + 1]));
+        path.cut_long(alone, cuts, determinism)?;
         path.steps = try_zeroed(together.len() * THREADS as usize, "steps")?;
         make_room(&mut path.shares, together.len(), "shares")?;
         let shares = path.steps.par_chunks_mut(THREADS as usize).zip(&together);
@@ -59,15 +55,31 @@ impl Path {
         Ok(path)
     }
 
+    /// The rows with more steps than a block, ascending, and their entries: the first shares.
+    pub(super) fn cut_long(
+        &mut self,
+        rows: impl IntoIterator<Item = (u32, Range<u64>)>,
+        cuts: Cuts,
+        determinism: Determinism,
+    ) -> Result<(), OutOfMemory> {
+        for (row, entries) in rows {
+            self.add_row(row, entries, cuts, determinism)?;
+        }
+        // Of equally many, the first ones first; a stable sort would ask for memory.
+        self.shares.sort_unstable_by_key(|&[_, first, entries, _]| (Reverse(entries), first));
+        self.long_count = narrow(self.shares.len());
+        Ok(())
+    }
+
     /// A row with more steps than a block: as one share, or in pieces of about the same length.
     fn add_row(
         &mut self,
-        row: usize,
+        row: u32,
         entries: Range<u64>,
         cuts: Cuts,
         determinism: Determinism,
     ) -> Result<(), OutOfMemory> {
-        let (row, len) = (narrow(row), entries.end - entries.start);
+        let len = entries.end - entries.start;
         let pieces = if len <= cuts.longest { 1 } else { len.div_ceil(cuts.piece) };
         make_room(&mut self.shares, index(pieces), "shares")?;
         if len <= cuts.longest {

@@ -28,11 +28,18 @@ impl Cut {
         let at = CutAt { limit, piece, shared };
         let few = few_runs(context.options, &context.profile.costs.tiles).is_some();
         let is_cut = a.record.longest > u64::from(limit);
-        let segments = match few && is_cut && at.can_be_spread() {
-            true => DeviceSegments::spread(context.device, a, at)?,
-            false => DeviceSegments::new(context.device, a, at)?,
+        let (segments, count) = match few && is_cut && at.can_be_spread() {
+            true => {
+                let spread = DeviceSegments::spread(context.device, a, at)?;
+                let places = wide(spread.segments.len());
+                (spread, (wide(a.rows) + places) / 2) // of places that rows may leave empty about half are
+            }
+            false => {
+                let cut = DeviceSegments::new(context.device, a, at)?;
+                let count = wide(cut.segments.len());
+                (cut, count)
+            }
         };
-        let count = wide(segments.segments.len());
         let mean_len = real(wide(a.nnz)) / real(count.max(1));
         Ok(Self { segments, shape: SegmentShape { mean_len, ..segment_shape(context)? } })
     }

@@ -20,7 +20,7 @@ use crate::spmm::layout::{Context, Matrix};
 use crate::spmm::part::{CutRows, LaidOut};
 use crate::spmm::preprocess::{Condensed, WindowCounts};
 use crate::spmm::sums::wide_first;
-use crate::spmm::tiles::{DealtWindows, TILE_COLUMNS, WINDOW_ROWS, steps_of};
+use crate::spmm::tiles::{DealtWindows, TILE_COLUMNS, WINDOW_ROWS, step_count};
 
 /// Steps of a tile stream: sixteen columns each, counted in 32 bits.
 pub(in crate::spmm) const MAX_STEPS: u64 = (1 << 28) - 1;
@@ -147,22 +147,21 @@ fn deal_out<A: Matrix>(
     condensed: Condensed,
     clock: &mut StageClock,
 ) -> Result<Option<DealtStream>, SpmmError> {
-    let vectors = condensed.window_vectors();
-    let mut window_tiles = try_with_room(vectors.len(), "tiles of windows")?;
-    window_tiles.push(0);
-    let mut tiles = 0;
-    window_tiles.extend(vectors.windows(2).map(|ends| {
-        tiles += (ends[1] - ends[0]).div_ceil(narrow(TILE_COLUMNS));
-        tiles
+    let mut window_steps = try_with_room(condensed.windows(), "steps of windows")?;
+    let (mut tiles, mut steps) = (0, 0);
+    window_steps.extend(condensed.window_vectors().windows(2).map(|ends| {
+        let of_window = (ends[1] - ends[0]).div_ceil(narrow(TILE_COLUMNS));
+        tiles += of_window as usize;
+        steps += u64::from(step_count(of_window));
+        step_count(of_window)
     }));
-    let steps = steps_of(&window_tiles, 0);
     if steps > MAX_STEPS {
         return Ok(None);
     }
     let entries = wide(condensed.entries());
     let choice = choose::choose(context, StreamWork { windows: wide(condensed.windows()), steps, entries })?;
     let shape = choice.shape;
-    let mut stream = DealtWindows::new(window_tiles, choice.dealing)?;
+    let mut stream = DealtWindows::new(&window_steps, tiles, choice.dealing)?;
     if context.options.determinism == Determinism::Fast {
         stream.share_slots()?;
     }

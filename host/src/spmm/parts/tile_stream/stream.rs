@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use windrow_kernels::tile_stream::TileStreamParams;
-use windrow_kernels::{Dtype, Entry};
+use windrow_kernels::{Dtype, Entry, Variant};
 use windrow_simt::GlobalPtr;
 
 use super::super::read_array;
@@ -136,14 +136,14 @@ impl Layout for TilesLayout {
         device: &Device,
         values: &dyn GivenValues,
     ) -> Result<Box<dyn Part>, DeviceError> {
-        let workers = DeviceBuffer::named(device, &self.stream().workers()?, "workers")?;
         let Self { made, dtype, shape } = *self;
-        let (tiles, places) = match made {
+        let (workers, tiles, places) = match made {
             Made::OnDevice(steps, _) => {
-                let (tiles, sources) = steps.with_values(values.unplaced()?)?;
-                (tiles, ValuePlaces::OnDevice(sources))
+                let (workers, tiles, sources) = steps.with_values(values.unplaced()?)?;
+                (workers, tiles, ValuePlaces::OnDevice(sources))
             }
             Made::OnHost(pattern) => {
+                let workers = DeviceBuffer::named(device, &pattern.workers()?, "workers")?;
                 let StepArrays { step_cols, bitmaps } = pattern.step_arrays()?;
                 let lookup = match shape.form {
                     Form::Dense => Lookup::Bitmaps(DeviceBuffer::named(device, &bitmaps, "bitmaps")?),
@@ -155,7 +155,7 @@ impl Layout for TilesLayout {
                 let step_cols = DeviceBuffer::named(device, &step_cols, "step_cols")?;
                 let records = pattern.records(shape.form, values.bits()?)?;
                 let records = DeviceBuffer::named(device, &records, "records")?;
-                (DeviceTiles { step_cols, records, lookup }, ValuePlaces::OnHost(pattern))
+                (workers, DeviceTiles { step_cols, records, lookup }, ValuePlaces::OnHost(pattern))
             }
         };
         Ok(Box::new(TilesPart { workers, tiles, places, dtype, shape }))
@@ -245,6 +245,11 @@ impl Part for TilesPart {
             ValuePlaces::OnDevice(sources) => unsafe { sources.replace_from(queue, values, lookup, records) },
             ValuePlaces::OnHost(_) => Ok(()),
         }
+    }
+
+    fn replacing(&self, dtype: Dtype) -> Option<&'static Entry> {
+        let own = matches!(self.places, ValuePlaces::OnDevice(_));
+        own.then(|| windrow_kernels::entry(Variant::TileRecords { value_bytes: dtype.bytes() })).flatten()
     }
 
     fn read_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, DeviceError> {
