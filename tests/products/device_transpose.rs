@@ -328,6 +328,9 @@ fn arrays_may_be_borrowed() {
     report_missing_gpu("borrowed transposes", 1);
 }
 
+/// A transpose, its order, and values that were brought to that.
+type Found = (Csr<f32>, Vec<u32>, Vec<f32>);
+
 /// Whichever call to a device fails, for want of memory or otherwise: there is an error, nothing is left on the device,
 /// and what it does next is right.
 #[test]
@@ -337,7 +340,7 @@ fn a_fault_at_any_call_is_an_error_and_leaves_nothing() {
     let a = given.canonical();
     let (want, order) = (a.transpose().unwrap(), a.transpose_order().unwrap());
     let (device, faults) = Device::emulator_with_faults(EmulatorSchedule::InOrder);
-    let whole = || -> Result<(Csr<f32>, Vec<u32>, Vec<f32>), PlanError> {
+    let whole = || -> Result<Found, PlanError> {
         let stream = Stream::new(&device)?;
         let offsets: Vec<u32> = given.offsets.iter().map(|&x| u32::try_from(x).unwrap()).collect();
         let offsets = DeviceBuffer::from_slice(&device, &offsets)?;
@@ -351,7 +354,7 @@ fn a_fault_at_any_call_is_an_error_and_leaves_nothing() {
         transposed.values_on(&stream, &ones, &mut brought)?;
         Ok((transposed.matrix().to_host(&stream)?, transposed.order().to_vec()?, brought.to_vec()?))
     };
-    let is_right = |(transpose, found, brought): &(Csr<f32>, Vec<u32>, Vec<f32>)| {
+    let is_right = |(transpose, found, brought): &Found| {
         transpose.bitwise_eq(&want) && found == order.new_to_old() && brought.iter().all(|&x| x == 1.0)
     };
     assert!(is_right(&whole().unwrap()));

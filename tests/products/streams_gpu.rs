@@ -259,7 +259,9 @@ fn ten_launches_of_a_captured_step_have_the_bits_of_ten_steps() {
             let model = Agnn::new(&graph, &task, &shape, tools(lane)?).unwrap();
             Some(trained(model, &task, &device, captured))
         };
-        let models: [(&str, &dyn Fn(Lane, bool) -> Option<Vec<u32>>); 2] = [("GCN", &gcn), ("AGNN", &agnn)];
+        /// Trains a model on a lane, captured or not: its parameters' bits.
+        type Train<'a> = &'a dyn Fn(Lane, bool) -> Option<Vec<u32>>;
+        let models: [(&str, Train<'_>); 2] = [("GCN", &gcn), ("AGNN", &agnn)];
         for (name, train) in models {
             // SAFETY: `Training` waits for its work before it is gone, and after each epoch.
             let alone = || unsafe { Lane::alone(&device).unwrap() };
