@@ -1,5 +1,4 @@
-//! The path of a matrix that is on the GPU already, cut into shares of blocks: what
-//! [`merge_path`](crate::spmm::merge_path) takes.
+//! The path of a matrix that is on the GPU already, cut into shares of blocks: what [`merge_path`] takes.
 //!
 //! A share is as many successive whole rows as have the steps of a block together, and where one ends the next begins:
 //! which rows begin shares is known one after the other. So every row is asked where a share would end that began

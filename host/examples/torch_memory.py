@@ -217,7 +217,11 @@ def check_order(plan, a, where):
     """B is written on the stream right before the run, behind work that takes long, and C read right behind it."""
     old, new = (whole(-2, 2, (COLS, WIDTH), torch.float32) for _ in range(2))
     b, c, behind = old.clone(), torch.empty(ROWS, WIDTH, device="cuda"), torch.empty(ROWS, WIDTH, device="cuda")
-    plan.run(b, c)  # what a first run on a stream makes
+    # What is made and loaded once: the first launch of a kernel may wait for the whole device.
+    b.copy_(new)
+    plan.run(b, c)
+    torch.mul(c, 2, out=behind)
+    b.copy_(old)
     torch.cuda.current_stream().synchronize()
     done = torch.cuda.Event()
     torch.cuda._sleep(SLEEP_CYCLES)
