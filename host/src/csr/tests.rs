@@ -1,8 +1,9 @@
-//! What of a stream that is captured.
+//! What a check finds, and what of a stream that is captured.
 
 use windrow_formats::Csr;
 
-use crate::{Device, DeviceBuffer, DeviceCsr, DeviceError, EmulatorSchedule, PlanError, Stream};
+use crate::plan::{middle, rows_at_once};
+use crate::{Device, DeviceBuffer, DeviceCsr, DeviceError, EmulatorSchedule, Index, PlanError, Stream};
 
 #[track_caller]
 fn assert_captured<T>(outcome: Result<T, PlanError>) {
@@ -36,4 +37,33 @@ fn a_stream_that_is_captured_is_refused() {
     drop(graph);
     transposed.values_on(&stream, &from, &mut to).unwrap();
     assert_eq!(to.to_vec().unwrap(), [1.0; 4]);
+}
+
+/// A check counts the distinct columns of the rows in the middle, of indices of 32 and 64 bits, each for itself.
+#[test]
+fn columns_of_the_rows_in_the_middle_are_counted() {
+    fn counted<O: Index, C: Index>(device: &Device, offsets: &[O], columns: &[C]) -> Option<u32> {
+        let (rows, cols) = (offsets.len() - 1, 1 << 20);
+        let offsets = DeviceBuffer::from_slice(device, offsets).unwrap();
+        let columns = DeviceBuffer::from_slice(device, columns).unwrap();
+        let checked = DeviceCsr::pattern(rows, cols, &offsets, &columns).unwrap().checked(&device.stream());
+        checked.unwrap().known.filter(|known| known.columns_counted).map(|known| known.record.columns_in_use)
+    }
+    for schedule in EmulatorSchedule::STANDARD {
+        let device = Device::emulator(schedule);
+        // Row r has columns r and r + 5, so that most are those of two rows; more rows than are looked at.
+        let rows = rows_at_once(&device) + 100;
+        let count = i32::try_from(rows).unwrap();
+        let offsets: Vec<i32> = (0..=count).map(|row| 2 * row).collect();
+        let columns: Vec<i32> = (0..count).flat_map(|row| [row, row + 5]).collect();
+        let looked_at = middle(rows, rows_at_once(&device));
+        let of_rows = &columns[2 * looked_at.start..2 * looked_at.end];
+        let distinct = of_rows.iter().collect::<std::collections::HashSet<_>>().len();
+        let want = u32::try_from(distinct).ok();
+        let wide = |indices: &[i32]| indices.iter().map(|&index| i64::from(index)).collect::<Vec<_>>();
+        assert_eq!(counted(&device, &offsets, &columns), want);
+        assert_eq!(counted(&device, &wide(&offsets), &columns), want);
+        assert_eq!(counted(&device, &offsets, &wide(&columns)), want);
+        assert_eq!(counted(&device, &wide(&offsets), &wide(&columns)), want);
+    }
 }
