@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! row_offsets --CountBatches, scan, ListBatches-->  batches of up to eight entries of a row
-//! row_offsets --EntryRows-->                        the row of each entry
+//! row_offsets --csr::ExpandRows-->                  the row of each entry
 //! columns of windows --CountTiles, scan, SampleTiles-->  records of tiles of 8 rows × 16 columns
 //! columns of windows --RankVectors, scans-->        which of them are in tiles, the fullest first
 //!                    --SampleTiles-->               records of those, and the entries of each
@@ -19,7 +19,7 @@ mod classes;
 mod rank;
 mod tiles;
 
-pub use batches::{BatchesParams, CountBatches, EntryRows, EntryRowsParams, ListBatches};
+pub use batches::{BatchesParams, CountBatches, ListBatches};
 pub use classes::{CLASS_ROWS, CLASSES, ClassesParams, CountClasses, PlaceClasses};
 pub use rank::{ListRest, MarkRest, RankVectors, RankVectorsParams, RestParams};
 pub use tiles::{CountTiles, SampleTiles, SampleTilesParams, TileCounts};

@@ -264,8 +264,6 @@ pub enum Variant {
     CountBatches,
     /// [`crate::patterns::ListBatches`]: row and beginning of each batch.
     ListBatches,
-    /// [`crate::patterns::EntryRows`]: the row of each entry.
-    EntryRows,
     /// [`crate::patterns::RankVectors`]: the columns of each window that make tiles full enough.
     RankVectors,
     /// [`crate::patterns::MarkRest`]: which entries are in no tile.

@@ -157,7 +157,7 @@ unsafe fn write_places<S: Simt>(
 ) {
     let length = end - begin;
     let pieces = if length > p.limit { p.filled(length - 1) + 1 } else { 1 };
-    // There is a piece. Products of less than 2³² are divided in 32 bits, which takes a third of the time.
+    // There is a piece. Products of less than 2³² are divided in 32 bits, in fewer instructions.
     let (of_pieces, in_64) =
         (NonZeroU32::new(pieces).unwrap_or(NonZeroU32::MIN), NonZeroU64::new(u64::from(pieces)));
     let in_64 = in_64.unwrap_or(NonZeroU64::MIN);

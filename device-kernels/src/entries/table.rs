@@ -20,8 +20,8 @@ use crate::nm::{
 };
 use crate::paths::{ChainShares, FillSteps, ListShares, MarkShares, NextShares};
 use crate::patterns::{
-    CountBatches, CountClasses, CountTiles, EntryRows, ListBatches, ListRest, MarkRest, PlaceClasses,
-    RankVectors, SampleTiles,
+    CountBatches, CountClasses, CountTiles, ListBatches, ListRest, MarkRest, PlaceClasses, RankVectors,
+    SampleTiles,
 };
 use crate::place_values::PlaceValues;
 use crate::preprocess::{
@@ -554,7 +554,6 @@ entries! {
         preprocess_patterns {
             patterns_count_batches => CountBatches,
             patterns_list_batches => ListBatches,
-            patterns_entry_rows => EntryRows,
             patterns_rank_vectors => RankVectors,
             patterns_mark_rest => MarkRest,
             patterns_list_rest => ListRest,

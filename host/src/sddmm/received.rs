@@ -3,8 +3,9 @@
 
 use windrow_formats::WINDOW_ROWS;
 use windrow_kernels::Variant;
+use windrow_kernels::csr::ExpandRowsParams;
 use windrow_kernels::patterns::{
-    BatchesParams, EntryRowsParams, RankVectorsParams, RestParams, SampleTilesParams, TileCounts,
+    BatchesParams, RankVectorsParams, RestParams, SampleTilesParams, TileCounts,
 };
 use windrow_simt::GlobalPtr;
 
@@ -86,15 +87,17 @@ pub(super) fn lay_out<A>(
 /// The row of each entry.
 fn entry_rows(device: &Device, a: &Received) -> Result<DeviceBuffer<u32>, DeviceError> {
     let rows = DeviceBuffer::alloc(device, a.nnz, "entry_rows")?;
-    let params = EntryRowsParams {
-        row_offsets: a.row_offsets.pointer(),
-        entry_rows: rows.pointer(),
+    let params = ExpandRowsParams {
+        offsets: a.row_offsets.pointer(),
+        out: rows.pointer(),
         rows: narrow(a.rows),
         entries: narrow(a.nnz),
+        wide_offsets: 0,
+        reserved: 0,
     };
     let scratch = Scratch::new(device, 0)?;
     // SAFETY: the offsets were checked, and there is a row for each entry.
-    unsafe { scratch.launch(Variant::EntryRows, wide(a.nnz), &params)? };
+    unsafe { scratch.launch(Variant::ExpandRows, wide(a.nnz), &params)? };
     Ok(rows)
 }
 

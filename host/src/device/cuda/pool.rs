@@ -1,5 +1,5 @@
-//! Memory of a GPU that is kept when it is freed, for what is allocated next: fresh allocations of the driver's, and
-//! giving them back, would be much of what a small plan takes.
+//! Memory of a GPU that is kept when it is freed, for what is allocated next, and given back in the order of a stream:
+//! nobody waits for an allocation or its end.
 
 use std::ptr::null_mut;
 

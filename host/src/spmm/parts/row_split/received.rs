@@ -32,7 +32,7 @@ impl Cut {
             true => {
                 let spread = DeviceSegments::spread(context.device, a, at)?;
                 let places = wide(spread.segments.len());
-                (spread, (wide(a.rows) + places) / 2) // of places that rows may leave empty about half are
+                (spread, (wide(a.rows) + places) / 2) // some of the places are empty: taken for half of them
             }
             false => {
                 let cut = DeviceSegments::new(context.device, a, at)?;
