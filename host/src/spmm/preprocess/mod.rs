@@ -14,6 +14,6 @@ mod steps;
 pub(crate) use self::condense::{Condensed, WindowCounts};
 pub(super) use self::distribute::{RestEntries, RestSources};
 pub(super) use self::minhash::{DeviceOrder, can_order, min_hash_order};
-pub(super) use self::received::{CutAt, DeviceSegments};
+pub(super) use self::received::DeviceSegments;
 pub(crate) use self::scratch::Scratch;
 pub(super) use self::steps::{DeviceSteps, DeviceTiles, Lookup, ValueSources};
