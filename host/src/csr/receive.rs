@@ -10,7 +10,7 @@ use windrow_kernels::{Dtype, Variant};
 use windrow_simt::GlobalPtr;
 
 use super::{DeviceCsr, Known};
-use crate::device::{DeviceBuffer, Queue};
+use crate::device::{DeviceBuffer, Queue, SharedBlock};
 use crate::error::{DeviceError, PlanError};
 use crate::num::{index, narrow, wide};
 use crate::options::Precision;
@@ -106,15 +106,19 @@ impl<V: Value> DeviceCsr<'_, V> {
     ) -> Result<Received, PlanError> {
         let (device, dtype) = (&self.device, precision.dtype());
         let padded = if unpadded { self.nnz } else { self.nnz.next_multiple_of(PADDING) };
+        let value_bytes = padded * dtype.bytes() as usize;
+        let sizes = [4 * (self.rows + 1), 4 * padded, value_bytes, size_of::<CsrRecord>()];
+        let mut block = SharedBlock::new(device, sizes.map(wide), "a matrix")?;
         let outputs = Outputs {
-            row_offsets: DeviceBuffer::alloc(device, self.rows + 1, "row_offsets")?,
-            col_indices: DeviceBuffer::alloc(device, padded, "col_indices")?,
-            values: DeviceBuffer::alloc(device, padded * dtype.bytes() as usize, "values")?,
+            row_offsets: block.part(device, self.rows + 1, "row_offsets")?,
+            col_indices: block.part(device, padded, "col_indices")?,
+            values: block.part(device, value_bytes, "values")?,
             dtype,
             pattern,
         };
+        let unread = block.part(device, 1, "a record of a matrix")?;
         let known = known.or(self.known).filter(|known| !exceptions && (!columns || known.columns_counted));
-        let unread = self.launch(on, Some(&outputs), columns && known.is_none())?;
+        self.launch(on, Some(&outputs), columns && known.is_none(), &unread)?;
         let (record, unread) = match known {
             Some(known) => (known.record, Some(unread)),
             None => (self.found(on, &unread)?, None),
@@ -126,19 +130,28 @@ impl<V: Value> DeviceCsr<'_, V> {
 
     /// Checks the matrix without a copy.
     pub(super) fn inspect(&self, on: &On<'_>) -> Result<CsrRecord, PlanError> {
-        let record = self.launch(on, None, true)?;
+        let record = self.look(on, true)?;
         self.found(on, &record)
     }
 
+    /// Starts the kernel without a copy, and the count of columns if it is wanted; they leave a record.
+    pub(super) fn look(&self, on: &On<'_>, columns: bool) -> Result<DeviceBuffer<CsrRecord>, PlanError> {
+        let record = DeviceBuffer::alloc(&self.device, 1, "a record of a matrix")?;
+        self.launch(on, None, columns, &record)?;
+        Ok(record)
+    }
+
     /// Starts the kernel, which leaves a record.
-    pub(super) fn launch(
+    fn launch(
         &self,
         on: &On<'_>,
         outputs: Option<&Outputs>,
         columns: bool,
-    ) -> Result<DeviceBuffer<CsrRecord>, PlanError> {
+        record: &DeviceBuffer<CsrRecord>,
+    ) -> Result<(), PlanError> {
         on.before_own()?;
-        let record = DeviceBuffer::<CsrRecord>::zeroed(&self.device, 1, "a record of a matrix")?;
+        let own = &**on.machine.own();
+        record.clear_in(own)?;
         let mut params = self.read_params();
         params.record = record.pointer();
         if let Some(to) = outputs {
@@ -153,17 +166,15 @@ impl<V: Value> DeviceCsr<'_, V> {
         }
         let entry = entry_of(Variant::ReadCsr)?;
         let units = wide(self.rows.max(self.nnz) + PADDING); // the end of the offsets, and the zeros behind
-        let own = &**on.machine.own();
         // SAFETY: the arrays have the lengths that were checked when the matrix was made, in memory that lives as long
         // as it does and is written by nothing that is not ordered with the stream, which the own one was told to come
         // after; outputs and record have the room that the kernel asks for.
         unsafe { start(own, entry, units, 1, &params)? };
         if columns {
-            self.count_columns(own, params.wide_indices, &record)?;
+            self.count_columns(own, params.wide_indices, record)?;
         }
         // Whoever writes or frees the arrays in the order of the stream does so after they were read.
-        on.after_own()?;
-        Ok(record)
+        Ok(on.after_own()?)
     }
 
     /// What a kernel is told of the matrix; it writes nothing yet.
