@@ -296,6 +296,24 @@ pub enum Variant {
     CountPieces,
     /// [`crate::groups::ListGroupPieces`]: their slots, and the rows that are cut.
     ListGroupPieces,
+    /// [`crate::hybrid::JudgeRows`]: which rows leave the tiles.
+    JudgeRows,
+    /// [`crate::hybrid::KeyRows`]: the key by which each row is sorted.
+    KeyRows,
+    /// [`crate::hybrid::MarkShort`]: where blocks of rows of one length begin.
+    MarkShort,
+    /// [`crate::hybrid::SumShort`]: what short rows add up to.
+    SumShort,
+    /// [`crate::hybrid::ListShort`]: the arrays of short rows.
+    ListShort,
+    /// [`crate::hybrid::MeasureRest`]: the longest row outside of tiles.
+    MeasureRest,
+    /// [`crate::hybrid::CountRest`]: segments and slots of each block of rows outside of tiles.
+    CountRest,
+    /// [`crate::hybrid::SumRest`]: those of the blocks before each.
+    SumRest,
+    /// [`crate::hybrid::CutRest`]: the segments of these rows.
+    CutRest,
     /// [`crate::check`]: compares an SpMM with its reference.
     Check {
         /// Type of `A`'s values and of `B`.

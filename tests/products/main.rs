@@ -7,6 +7,7 @@ mod common;
 mod device_csr;
 mod device_faults;
 mod device_groups;
+mod device_hybrids;
 mod device_lost;
 mod device_paths;
 mod device_sddmm;

@@ -24,7 +24,7 @@ const WARPS: u32 = THREADS / WARP;
 
 /// What rows add up to: segments beside the first of each row, slots, rows that are cut, and such of them as a block
 /// adds up.
-type Counts = [u32; 4];
+pub(crate) type Counts = [u32; 4];
 
 /// Arguments of [`CountCuts`], [`SumCuts`] and [`CutRows`].
 ///
@@ -239,13 +239,13 @@ fn counts_of(p: &CutRowsParams, rows: [Row; EACH]) -> Counts {
 }
 
 #[inline(always)]
-fn add(a: Counts, b: Counts) -> Counts {
+pub(crate) fn add(a: Counts, b: Counts) -> Counts {
     [a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3]]
 }
 
 /// The sums of the threads before this one in its block, and of all of them. Group: block.
 #[inline(always)]
-unsafe fn before_in_block<S: Simt>(s: &S, own: Counts) -> (Counts, Counts) {
+pub(crate) unsafe fn before_in_block<S: Simt>(s: &S, own: Counts) -> (Counts, Counts) {
     // SAFETY: the caller promises that all threads are here; each warp has a place.
     unsafe {
         let mut upto = own;

@@ -13,6 +13,9 @@ use crate::csr::{
 use crate::element::{Bf16, F16, F32, F64, Scalars, Tf32, Vectors};
 use crate::gather_probe::GatherProbe;
 use crate::groups::{CountPieces, ListGroupPieces, ListRows, StartWords};
+use crate::hybrid::{
+    CountRest, CutRest, JudgeRows, KeyRows, ListShort, MarkShort, MeasureRest, SumRest, SumShort,
+};
 use crate::kernel::{Entry, Family, Kernel};
 use crate::nm::{
     self, Bits16, Block, ByColumn, ByLane, ByWarp, NmCombine, NmCudaCores, NmStage, NmTensorCores, Single,
@@ -572,6 +575,17 @@ entries! {
             groups_start_words => StartWords,
             groups_count_pieces => CountPieces,
             groups_list_pieces => ListGroupPieces,
+        }
+        preprocess_hybrid {
+            hybrid_judge_rows => JudgeRows,
+            hybrid_key_rows => KeyRows,
+            hybrid_mark_short => MarkShort,
+            hybrid_sum_short => SumShort,
+            hybrid_list_short => ListShort,
+            hybrid_measure_rest => MeasureRest,
+            hybrid_count_rest => CountRest,
+            hybrid_sum_rest => SumRest,
+            hybrid_cut_rest => CutRest,
         }
         preprocess_softmax {
             patterns_count_classes => CountClasses,

@@ -13,6 +13,7 @@ use super::decide::{Decision, Facts, Way, decide, few_runs, may_take_tiles};
 use super::layout::{Context, columns_decide};
 use super::order;
 use super::part::LaidOut;
+use super::parts::tile_stream::ReceivedTiles;
 use super::parts::{merge_path, row_split, segment_group, tile_stream};
 use super::plan::SpmmPlan;
 use crate::csr::{CutAt, DeviceCsr, Known, Received, Wanted};
@@ -24,8 +25,8 @@ use crate::profile::Profile;
 
 /// Why the host makes plans of matricised rows.
 const DEALT: &str = "rows are dealt out there";
-/// Why it makes those with parts.
-const DIVIDED: &str = "rows and entries are divided there";
+/// Why it makes those whose division is left to a cost model.
+const ESTIMATED: &str = "it is estimated there how rows are best divided";
 /// Why it makes those in another order.
 const REORDERED: &str = "rows are reordered there";
 
@@ -189,8 +190,7 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
         }
         match options.algorithm {
             Algorithm::MatricizedRows => Some(DEALT),
-            Algorithm::ShortRows => Some(DIVIDED),
-            Algorithm::Hybrid if options.partition != Some(PartitionRule::AllTile) => Some(DIVIDED),
+            Algorithm::Hybrid if options.partition.is_none() => Some(ESTIMATED),
             _ => self.a.cannot_be_received(options.precision),
         }
     }
@@ -201,11 +201,13 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
             Way::Tiles(_) if self.a.nnz() == 0 => Some("it has no entries"),
             Way::Rows if self.options.reorder.is_some() => Some(REORDERED),
             Way::Rows | Way::Tiles(Some(PartitionRule::AllTile)) => None,
+            Way::Tiles(Some(_)) if self.options.reorder.is_some() => Some(REORDERED),
+            Way::Tiles(Some(rule)) if tile_stream::kernels_divide(rule) => None,
             Way::Groups(division) => segment_group::made_on_host(self.a, division),
             Way::Path if !merge_path::fits_kernels(self.a.rows()) => Some("it has no rows, or 2³⁰"),
             Way::Path => None,
             Way::Matricized => Some(DEALT),
-            Way::Tiles(_) => Some(DIVIDED),
+            Way::Tiles(_) => Some(ESTIMATED),
             Way::Cpu(_) => Some("the plan runs there"),
         }
     }
@@ -268,11 +270,19 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
                 clock.end("path");
                 made(laid, &mut clock)?
             }
-            Way::Tiles(_) => {
-                let Some(laid) = tile_stream::lay_out_received(&context, &mut clock)? else {
-                    return Ok(None);
-                };
-                made(laid, &mut clock)?
+            Way::Tiles(rule) => {
+                let rule = rule.unwrap_or(PartitionRule::AllTile);
+                match tile_stream::lay_out_received(&context, rule, &mut clock)? {
+                    ReceivedTiles::LaidOut(laid) => made(laid, &mut clock)?,
+                    ReceivedTiles::WithoutTiles(why) => {
+                        let cut = row_split::Cut::new(&context)?;
+                        clock.end("segments");
+                        let mut laid = cut.into_laid_out(received);
+                        laid.facts.instead = Some(format!("all entries on CUDA cores: {why}"));
+                        made(laid, &mut clock)?
+                    }
+                    ReceivedTiles::TooLarge => return Ok(None),
+                }
             }
             _ => {
                 let cut = row_split::Cut::new(&context)?;

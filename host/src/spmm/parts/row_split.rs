@@ -3,6 +3,7 @@
 
 mod choose;
 mod received;
+mod rest;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use windrow_preprocess::balance::{RowSegments, row_segments};
 pub(in crate::spmm) use choose::SHORTEST_PIECE;
 use choose::{RowCounts, SegmentShape, cut_lengths, select};
 pub(in crate::spmm) use received::{Cut, cut_at};
+pub(in crate::spmm) use rest::{count_rest, lay_out_rest};
 
 use super::read_array;
 use crate::device::{Device, DeviceBuffer, Queue};
