@@ -24,8 +24,8 @@ mod transpose;
 pub use canonical::{CanonicalParams, MarkDistinct, SumEntries};
 pub use columns::{MarkColumns, MarkColumnsParams};
 pub use read::{COLUMNS_IN_USE_AT, CsrRecord, ReadCsr, ReadCsrParams};
-pub(crate) use segments::{Counts, add, before_in_block};
 pub use segments::{CUT_ROWS, CountCuts, CutRows, CutRowsParams, SumCuts};
+pub(crate) use segments::{Counts, add, before_in_block};
 pub use spread::{SpreadRows, SpreadRowsParams};
 pub use transpose::{ExpandRows, ExpandRowsParams, TransposeEntries, TransposeEntriesParams};
 

@@ -34,8 +34,7 @@ fn overlap(max_entries: u32, max_shared_percent: u32) -> PartitionRule {
 
 /// Every rule and each of its bounds; sums in any order, rows that are cut, and both ways of launching the parts.
 fn plans() -> Vec<SpmmOptions> {
-    let short =
-        SpmmOptions { algorithm: Algorithm::ShortRows, width: 40, ..SpmmOptions::default() };
+    let short = SpmmOptions { algorithm: Algorithm::ShortRows, width: 40, ..SpmmOptions::default() };
     let cut = RowDivision { piece_entries: Some(32), ..RowDivision::default() };
     let streams = |options| SpmmOptions { schedule: Schedule::MultiStream, ..options };
     vec![
@@ -120,10 +119,8 @@ fn rules_divide_rows_as_on_the_host() {
     }
     let device = kernel_devices(0).remove(0);
     for options in [hybrid(overlap(3, 25)), hybrid(vectors(0.5))] {
-        let plan = Spmm::builder(&of_i32(&device, &a).matrix())
-            .options(options)
-            .build_on(&device.stream())
-            .unwrap();
+        let plan =
+            Spmm::builder(&of_i32(&device, &a).matrix()).options(options).build_on(&device.stream()).unwrap();
         let report = plan.report();
         assert!(report.steps > 0 && report.residual_rows > 0, "{options:?} divides nothing");
     }
@@ -158,8 +155,7 @@ fn short_rows_fill_blocks() {
     let a = Pattern::from_lengths(1000, lengths, &mut rng).with_values(Values::Reals, &mut rng);
     for device in devices().iter().filter(|device| device.kind() != DeviceKind::Cpu) {
         for width in [8, 64, 300] {
-            let options =
-                SpmmOptions { algorithm: Algorithm::ShortRows, width, ..SpmmOptions::default() };
+            let options = SpmmOptions { algorithm: Algorithm::ShortRows, width, ..SpmmOptions::default() };
             check(options, device, "blocks", &a);
         }
     }

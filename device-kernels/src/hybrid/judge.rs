@@ -105,8 +105,7 @@ impl Kernel for JudgeRows {
                 (filled, next) = (filled + taken, next + taken);
                 // 2. Judge.
                 let judged = if p.printed != 0 { 1 } else { filled };
-                let is_short =
-                    s.lane() < filled && slot.own && slot.end - slot.begin <= p.max_entries;
+                let is_short = s.lane() < filled && slot.own && slot.end - slot.begin <= p.max_entries;
                 let mut left = s.ballot(is_short && s.lane() < judged);
                 let mut own_columns = 0;
                 while left != 0 {
@@ -115,8 +114,7 @@ impl Kernel for JudgeRows {
                     own_columns = if s.lane() == of { found } else { own_columns };
                     left &= left - 1;
                 }
-                let leaves =
-                    is_short && s.lane() < judged && p.leaves(slot.end - slot.begin, own_columns);
+                let leaves = is_short && s.lane() < judged && p.leaves(slot.end - slot.begin, own_columns);
                 // 3. Leave.
                 let leaving = s.ballot(leaves);
                 if s.lane() < filled && slot.own && (leaves || leaving == 0) {
@@ -174,12 +172,7 @@ unsafe fn columns_of_its_own<S: Simt>(
 /// # Safety
 /// The obligations of the params: the columns ascend.
 #[inline(always)]
-unsafe fn has<S: Simt>(
-    s: &S,
-    p: &JudgeRowsParams,
-    (mut begin, mut end): (u32, u32),
-    column: u32,
-) -> bool {
+unsafe fn has<S: Simt>(s: &S, p: &JudgeRowsParams, (mut begin, mut end): (u32, u32), column: u32) -> bool {
     while begin < end {
         let middle = begin + (end - begin) / 2;
         // SAFETY: the entry is one of the row.

@@ -98,8 +98,7 @@ impl Condensed {
             }
         };
         let own_rows = (order.is_none() && counts.all_full).then(|| a.rows());
-        let merged =
-            Self::merge(scratch, CsrArrays { row_offsets, col_indices }, placed, counts, a.nnz())?;
+        let merged = Self::merge(scratch, CsrArrays { row_offsets, col_indices }, placed, counts, a.nnz())?;
         Ok(Self { own_rows, ..merged })
     }
 

@@ -13,8 +13,8 @@ mod scratch;
 mod short;
 mod steps;
 
-pub(crate) use self::condense::{Condensed, WindowCounts};
 pub(super) use self::condense::ListedRows;
+pub(crate) use self::condense::{Condensed, WindowCounts};
 pub(super) use self::distribute::{Rest, RestEntries, RestSources};
 pub(super) use self::minhash::{DeviceOrder, can_order, min_hash_order};
 pub(super) use self::received::{CutAt, DeviceSegments};

@@ -75,7 +75,8 @@ impl CountedRest {
             len => Some(DeviceBuffer::<[u32; 4]>::alloc(device, len, "split_rows")?),
         };
         params.segments = segments.pointer();
-        params.cut_rows = list.as_ref().map_or(GlobalPtr::NULL, |list| list.pointer().at(narrow(windows.len())));
+        params.cut_rows =
+            list.as_ref().map_or(GlobalPtr::NULL, |list| list.pointer().at(narrow(windows.len())));
         (params.apart, params.first_slot) = (u32::from(apart.is_some()), apart.unwrap_or(0));
         (params.cut_slots, params.wide_count) = (totals.slots, totals.wide);
         // SAFETY: there is room for what the sums say, behind the windows; these are in a vector, not page-locked.

@@ -4,9 +4,7 @@
 use std::rc::Rc;
 
 use windrow_kernels::Variant;
-use windrow_kernels::hybrid::{
-    CHUNK_ROWS, JudgeRowsParams, KeyRowsParams, ShortTotals, SortedRowsParams,
-};
+use windrow_kernels::hybrid::{CHUNK_ROWS, JudgeRowsParams, KeyRowsParams, ShortTotals, SortedRowsParams};
 use windrow_kernels::preprocess::PlaceRowsParams;
 use windrow_preprocess::partition::{PartitionRule, Thresholds};
 use windrow_simt::GlobalPtr;

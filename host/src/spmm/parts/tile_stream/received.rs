@@ -14,7 +14,9 @@ use crate::num::{index, narrow, real, wide};
 use crate::plan::{Scheduling, StageClock, short_row_groups};
 use crate::spmm::layout::Context;
 use crate::spmm::part::{CutRows, LaidOut, LayoutFacts, Turn};
-use crate::spmm::preprocess::{Condensed, DividedRows, ListedRows, Rest, TileRows, WindowCounts, divides_rows};
+use crate::spmm::preprocess::{
+    Condensed, DividedRows, ListedRows, Rest, TileRows, WindowCounts, divides_rows,
+};
 use crate::spmm::tiles::{DealtWindows, WINDOW_ROWS};
 
 /// What kernels make of a matrix.
