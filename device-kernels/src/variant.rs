@@ -135,6 +135,8 @@ pub enum Variant {
     },
     /// [`crate::nm::NmCombine`]: adds up the parts of an N:M product.
     NmCombine,
+    /// [`crate::nm::NmWeights`]: puts kept values where kernels read them.
+    NmWeights,
     /// [`crate::nm::NmStage`]: brings activations to the layout that kernels read.
     NmStage {
         /// The type that becomes f32; none for elements of 16 bits that stay as they are.

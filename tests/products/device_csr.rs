@@ -193,16 +193,17 @@ fn other_plans_are_made_of_a_copy() {
         ),
         (
             SpmmOptions { algorithm: Algorithm::Hybrid, precision: f16, ..rows },
-            "rows and entries are divided",
+            "it is estimated there how rows are best divided",
         ),
         (
             SpmmOptions {
                 algorithm: Algorithm::Hybrid,
                 precision: f16,
                 partition: Some(PartitionRule::ColumnVectors { threshold }),
+                reorder: Some(windrow::reorder::Options::default()),
                 ..rows
             },
-            "rows and entries are divided",
+            "rows are reordered there",
         ),
         (SpmmOptions { preprocessing: Preprocessing::Cpu, ..rows }, "as asked"),
         (

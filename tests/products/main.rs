@@ -23,6 +23,7 @@ mod matricized_rows;
 mod memory_limits;
 mod merge_path;
 mod nm_instances;
+mod nm_on_device;
 mod nm_spmm;
 mod numbered_examples;
 mod precisions;

@@ -18,8 +18,8 @@ use crate::hybrid::{
 };
 use crate::kernel::{Entry, Family, Kernel};
 use crate::nm::{
-    self, Bits16, Block, ByColumn, ByLane, ByWarp, NmCombine, NmCudaCores, NmStage, NmTensorCores, Single,
-    Widened,
+    self, Bits16, Block, ByColumn, ByLane, ByWarp, NmCombine, NmCudaCores, NmStage, NmTensorCores, NmWeights,
+    Single, Widened,
 };
 use crate::paths::{ChainShares, FillSteps, ListShares, MarkShares, NextShares};
 use crate::patterns::{
@@ -484,6 +484,9 @@ entries! {
             nm_stage_f16_to_f32_elements => NmStage<Widened<F16>, false>,
             nm_stage_bf16_to_f32 => NmStage<Widened<Bf16>, true>,
             nm_stage_bf16_to_f32_elements => NmStage<Widened<Bf16>, false>,
+        }
+        nm_weights {
+            nm_weights => NmWeights,
         }
     }
     Training {
