@@ -17,6 +17,7 @@ use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt, WARP};
 
 use crate::kernel::Kernel;
+use crate::sums::before_in_block;
 use crate::variant::Variant;
 
 /// Successive elements of a thread.
@@ -73,24 +74,7 @@ impl Kernel for Scan {
             let elements = load(s, p, first); // (8) per thread
             let own = total(elements);
             // 3. Sums of the lanes below, then of the warps below.
-            let mut upto = own;
-            let mut delta = 1;
-            while delta < WARP {
-                let below = s.shuffle_up(upto, delta);
-                upto += if s.lane() >= delta { below } else { 0 };
-                delta *= 2;
-            }
-            if s.lane() == WARP - 1 {
-                s.store_shared(4 * s.warp(), upto); // (WARPS)
-            }
-            s.sync_block(); // RAW: totals of warps written -> added
-            let mut before = upto - own;
-            let mut warp = 0;
-            while warp < Self::WARPS {
-                let of_warp: u32 = s.load_shared(4 * warp);
-                before += if warp < s.warp() { of_warp } else { 0 };
-                warp += 1;
-            }
+            let ([before], _) = before_in_block::<S, 1, { Self::WARPS }>(s, [own], 0);
             // 5. Registers -> global.
             store(s, p, first, before, elements);
             if s.thread_idx() == Self::BLOCK_THREADS - 1 {

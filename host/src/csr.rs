@@ -7,6 +7,7 @@ mod receive;
 #[cfg(all(test, feature = "emulator"))]
 mod tests;
 mod transpose;
+mod transposition;
 
 use std::fmt;
 

@@ -1,16 +1,17 @@
 //! Plans of matrices that are on the device, made there.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 
 use windrow_formats::{Canonicalised, OutOfMemory, Value};
 use windrow_kernels::Dtype;
 use windrow_preprocess::partition::PartitionRule;
 
-use super::build::{OWN_ORDER, Ready, Subject};
+use super::build::{Ready, Subject};
 use super::builder::SpmmBuilder;
 use super::decide::{Decision, Facts, Way, decide, may_take_tiles};
 use super::layout::{Context, columns_decide};
-use super::order;
+use super::order::{self, RowOrder, Weighing};
 use super::part::LaidOut;
 use super::parts::{merge_path, row_split, segment_group, tile_stream};
 use super::plan::SpmmPlan;
@@ -34,10 +35,11 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
     /// The plan may be run on any stream.
     ///
     /// Kernels check the matrix, count what decides, and lay it out: row-split; segment groups; merged paths, of which
-    /// the host cuts the rows that are too long for one block; and tiles of all rows, whose windows the host deals out,
-    /// also in the order of [`Method::MinHash`](crate::reorder::Method::MinHash), which kernels find. What else is
-    /// chosen or asked for (another order, short rows, hybrids, matricised rows, the CPU) is made on the host, of a
-    /// copy of the matrix;
+    /// the host cuts the rows that are too long for one block; and tiles of all rows, whose windows the host deals out.
+    /// Row-split and tiles also in an order that is [given](Self::order), and in that of
+    /// [`Method::MinHash`](crate::reorder::Method::MinHash), which kernels find. What else is chosen or asked for
+    /// (an order of another method, short rows, hybrids, matricised rows, the CPU) is made on the host, of a copy of
+    /// the matrix;
     /// [`SpmmReport::preprocessing_reason`](crate::SpmmReport::preprocessing_reason) says so. What was
     /// [tuned](Self::tuned) is for matrices of the host.
     ///
@@ -87,7 +89,7 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
             longest: received.record.longest,
             exceptions: received.exceptions(),
             kernels: true,
-            own_order: self.options.reorder.is_none(),
+            own_order: self.order.is_none() && self.options.reorder.is_none(),
             on_device: true,
         };
         let decision = decide(&facts, &self.options, &profile)?;
@@ -109,9 +111,8 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
         if options.preprocessing == Preprocessing::Cpu {
             return Some("as asked");
         }
-        if self.order.is_some()
-            || options.reorder.as_ref().is_some_and(|reorder| !order::has_kernels(reorder))
-        {
+        let asked = options.reorder.as_ref().filter(|_| self.order.is_none());
+        if asked.is_some_and(|reorder| !order::has_kernels(reorder)) {
             return Some(REORDERED);
         }
         match options.algorithm {
@@ -126,7 +127,6 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
     fn way_of_host(&self, decision: &Decision) -> Option<&'static str> {
         match decision.way {
             Way::Tiles(_) if self.a.nnz() == 0 => Some("it has no entries"),
-            Way::Rows if self.options.reorder.is_some() => Some(REORDERED),
             Way::Rows | Way::Tiles(Some(PartitionRule::AllTile)) => None,
             Way::Groups(division) => segment_group::made_on_host(self.a, division),
             Way::Path if !merge_path::fits_kernels(self.a.rows()) => Some("it has no rows, or 2³⁰"),
@@ -149,30 +149,53 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
         Ok(plan)
     }
 
+    /// The order of the rows of what was received.
+    fn order_received(
+        &self,
+        received: &Received,
+        Known { profile, facts, .. }: Known<'_>,
+        decision: &Decision,
+        clock: &mut StageClock,
+    ) -> Result<RowOrder<'_>, SpmmError> {
+        let (device, options) = (self.a.device(), &self.options);
+        match (self.order, &options.reorder) {
+            (Some(given), _) => Ok(RowOrder::named(Cow::Borrowed(given), "given".to_owned())),
+            (None, Some(asked)) => {
+                let found = order::on_device(device, received, asked.method)?;
+                clock.end("reorder on the GPU");
+                Ok(found)
+            }
+            (None, None) => {
+                let weighing = Weighing::of(facts, self.a.cols(), options, &profile.costs, decision.way);
+                let Some(weighing) = weighing else { return Ok(RowOrder::own(String::new())) };
+                let found = order::automatic(device, received, &weighing)?;
+                clock.end("weigh orders");
+                Ok(found)
+            }
+        }
+    }
+
     /// The plan of what was received; none if it has more steps than a plan may have.
     fn build_received(
         &self,
-        Known { machine, profile, facts }: Known<'_>,
+        known: Known<'_>,
         decision: Decision,
         received: Received,
         mut clock: StageClock,
     ) -> Result<Option<SpmmPlan>, SpmmError> {
         let device = self.a.device();
         let dtype = received.dtype;
-        let (order, order_name) = match &self.options.reorder {
-            Some(_) if decision.way.is_ordered() => {
-                let found = order::on_device(device, &received)?;
-                clock.end("reorder on the GPU");
-                found
-            }
-            _ => (None, OWN_ORDER.to_owned()),
+        let RowOrder { order, name } = match decision.way.is_ordered() {
+            true => self.order_received(&received, known, &decision, &mut clock)?,
+            false => RowOrder::own(String::new()),
         };
+        let Known { machine, profile, facts } = known;
         let context = Context {
             a: &received,
             options: &self.options,
             device,
             machine,
-            order: order.as_ref(),
+            order: order.as_deref(),
             empty_rows: facts.empty_rows,
             profile,
             columns_in_use: OnceCell::new(),
@@ -180,7 +203,7 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
         let subject = Subject { facts, cols: self.a.cols(), canonicalised: Canonicalised::default(), device };
         let made = |mut laid: LaidOut<'_>, clock: &mut StageClock| {
             (laid.facts.on_gpu, laid.facts.place) = (true, Some("the matrix is there".to_owned()));
-            let (order, model) = (order_name.clone(), &profile.costs.spmm);
+            let (order, model) = (name.clone(), &profile.costs.spmm);
             let ready = Ready { machine, decision: decision.clone(), laid, order, model };
             self.upload(subject, ready, &OnDevice(dtype), clock)
         };

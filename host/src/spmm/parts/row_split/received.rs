@@ -18,8 +18,8 @@ pub(in crate::spmm) struct Cut {
 }
 
 impl Cut {
-    /// In the matrix's own order. For a few products nobody waits for how many segments there are, and some places of
-    /// segments stay empty.
+    /// In the order of the plan. For a few products in the matrix's own nobody waits for how many segments there are,
+    /// and some places of segments stay empty.
     pub(in crate::spmm) fn new(context: &Context<'_, Received>) -> Result<Self, DeviceError> {
         let a = context.a;
         let counts = || RowCounts { rows: wide(a.rows), nnz: wide(a.nnz), longest: a.record.longest };
@@ -28,14 +28,17 @@ impl Cut {
         let at = CutAt { limit, piece, shared };
         let few = few_runs(context.options, &context.profile.costs.tiles).is_some();
         let is_cut = a.record.longest > u64::from(limit);
-        let (segments, count) = match few && is_cut && at.can_be_spread() {
+        let (segments, count) = match few && is_cut && context.order.is_none() && at.can_be_spread() {
             true => {
                 let spread = DeviceSegments::spread(context.device, a, at)?;
                 let places = wide(spread.segments.len());
                 (spread, (wide(a.rows) + places) / 2) // some of the places are empty: taken for half of them
             }
             false => {
-                let cut = DeviceSegments::new(context.device, a, at)?;
+                let mut cut = DeviceSegments::new(context.device, a, at)?;
+                if let Some(order) = context.order {
+                    cut = cut.in_order(context.device, a, at, order)?;
+                }
                 let count = wide(cut.segments.len());
                 (cut, count)
             }
