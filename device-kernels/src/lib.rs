@@ -65,6 +65,7 @@ pub mod scan;
 pub mod sddmm;
 pub mod sort;
 pub mod spmm;
+mod sums;
 pub mod training;
 mod unroll;
 mod variant;

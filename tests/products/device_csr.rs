@@ -222,7 +222,7 @@ fn other_plans_are_made_of_a_copy() {
             assert!(said.starts_with("a copy of the matrix, on the host: ") && said.contains(why), "{said}");
         }
     }
-    // An order that is given, too.
+    // Not those in an order that is given.
     let order = reversed(a.rows());
     let device = kernel_devices(0).remove(0);
     let matrix = DeviceCsr::from_host(&device, a).unwrap();

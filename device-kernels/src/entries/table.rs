@@ -7,8 +7,9 @@ use crate::arch::Arch;
 use crate::atomic_entries::AtomicEntries;
 use crate::check::Check;
 use crate::csr::{
-    CountCuts, CutRows, ExpandRows, MarkColumns, MarkDistinct, ReadCsr, SpreadCsr, SumCuts, SumEntries,
-    TransposeEntries,
+    CountCuts, CountOrdered, CountParts, CutRows, ExpandRows, MarkColumns, MarkDistinct, MarkOrdered,
+    OrderSegments, ReadCsr, SplitEntries, SpreadCsr, SumCuts, SumEntries, TransposeEntries, TransposeFew,
+    TransposeParts,
 };
 use crate::element::{Bf16, F16, F32, F64, Scalars, Tf32, Vectors};
 use crate::gather_probe::GatherProbe;
@@ -533,6 +534,17 @@ entries! {
             csr_transpose_entries => TransposeEntries,
             csr_mark_distinct => MarkDistinct,
             csr_sum_entries => SumEntries,
+        }
+        preprocess_order {
+            csr_count_ordered => CountOrdered,
+            csr_order_segments => OrderSegments,
+            csr_mark_ordered => MarkOrdered,
+        }
+        preprocess_ranges {
+            csr_transpose_few => TransposeFew,
+            csr_split_entries => SplitEntries,
+            csr_count_parts => CountParts,
+            csr_transpose_parts => TransposeParts,
         }
         preprocess_sort {
             sort_count => SortCount,
