@@ -5,6 +5,7 @@
 //! out, as it does with windows of its own. The kernels' side is [`windrow_kernels::preprocess`].
 
 mod condense;
+mod deal;
 mod distribute;
 mod minhash;
 mod received;
