@@ -49,7 +49,8 @@ impl Kernel for ScheduleWindows {
                 // 3. Sorted; up to where would list scheduling go?
                 key = sort(s, key);
                 let given = if exists { key + ((steps + 1) << WORKER_BITS) } else { u32::MAX };
-                let takes = exists && key < least_before(s, given);
+                let least = least_before(s, given);
+                let takes = exists && key < least;
                 let taken = s.ballot(takes).count_ones();
                 if takes {
                     // 5. Registers -> global.

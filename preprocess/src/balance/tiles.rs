@@ -39,9 +39,11 @@ const FREE_MOVE: u32 = 2;
 ///   matrix side by side, so the rows of `B` that neighbouring windows share are read from memory once.
 ///
 /// All windows stay whole if the fullest worker has no more to do then, a shared window counted as 2 steps more and
-/// the launch that adds up pieces as 8.
+/// the launch that adds up pieces as 8; and where none is longer than the load and 2 steps. These are dealt out in
+/// groups of workers, as [`WholeDealing`] says, so that a GPU can do the same.
 ///
-/// No worker has more than `2·load + 12`, or `load + 22` where that is more.
+/// No worker has more than `2·load + 12`, or `load + 22` where that is more; in groups none has more than the mean of
+/// its group and one window.
 ///
 /// # Cost
 /// Linear in the windows and the workers, but for sorting the large windows where their lengths differ much more than

@@ -165,5 +165,5 @@ fn the_device_deals_out_many_windows() {
     assert!(totals(1 << 20, 1 << 21, 3).whole(MOST_WORKERS).is_some());
     assert!(totals(1 << 20, 1 << 21, 3).whole(MOST_WORKERS + 1).is_none(), "many workers");
     assert!(totals(1 << 24, 1 << 27, 1 << 20).whole(1).is_none(), "much for one");
-    assert!(totals(1 << 24, 1 << 27, 1 << 15).whole(1 << 12).is_some());
+    assert!(totals(1 << 24, 1 << 27, 1 << 13).whole(1 << 12).is_some());
 }
