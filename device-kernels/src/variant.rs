@@ -184,6 +184,14 @@ pub enum Variant {
     ListStreamPieces,
     /// [`crate::preprocess::ListWorkers`]: the steps of each worker.
     ListWorkers,
+    /// [`crate::deal::CountWindows`]: windows by the class of their length.
+    CountWindows,
+    /// [`crate::deal::OrderWindows`]: the windows of each group of workers in their order.
+    OrderWindows,
+    /// [`crate::deal::ScheduleWindows`]: the worker of each window.
+    ScheduleWindows,
+    /// [`crate::deal::PlacePieces`]: the pieces of the workers.
+    PlacePieces,
     /// [`crate::preprocess::TileSteps`]: columns and bitmaps of each step.
     TileSteps,
     /// [`crate::preprocess::DistributeVectors`]: which column vectors go to tiles.

@@ -11,6 +11,7 @@ use crate::csr::{
     OrderSegments, ReadCsr, SplitEntries, SpreadCsr, SumCuts, SumEntries, TransposeEntries, TransposeFew,
     TransposeParts,
 };
+use crate::deal::{CountWindows, OrderWindows, PlacePieces, ScheduleWindows};
 use crate::element::{Bf16, F16, F32, F64, Scalars, Tf32, Vectors};
 use crate::gather_probe::GatherProbe;
 use crate::groups::{CountPieces, ListGroupPieces, ListRows, StartWords};
@@ -520,6 +521,12 @@ entries! {
             preprocess_gather_values_32bit => GatherValues<Tf32>,
             preprocess_tile_records_16bit => TileRecords<F16>,
             preprocess_tile_records_32bit => TileRecords<Tf32>,
+        }
+        preprocess_deal {
+            deal_count_windows => CountWindows,
+            deal_order_windows => OrderWindows,
+            deal_schedule_windows => ScheduleWindows,
+            deal_place_pieces => PlacePieces,
         }
         preprocess_csr {
             csr_read => ReadCsr,

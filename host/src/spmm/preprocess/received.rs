@@ -67,7 +67,7 @@ impl Condensed {
     /// The windows of a matrix that is on the device, of its rows with entries; nobody waits for them. For what is done
     /// with them, scratch memory has `entry_bytes` for each entry.
     pub(crate) fn of_received(device: &Device, a: &Received, entry_bytes: u64) -> Result<Self, DeviceError> {
-        Self::unread(device, a, None, WindowCounts::of_filled(a), entry_bytes)
+        Self::new(device, a, None, WindowCounts::of_filled(a), entry_bytes)
     }
 
     /// The rows of these windows once more, in memory that a plan keeps.
