@@ -116,7 +116,7 @@ fn distribute(
 ) -> Result<ReceivedTiles, SpmmError> {
     let a = context.a;
     let with_entries = WindowCounts { empty: 0, ..window_counts(context) };
-    let condensed = Condensed::new(context.device, a, None, with_entries, VECTORS_ENTRY_BYTES)?;
+    let condensed = Condensed::new(context.device, a, None, with_entries, VECTORS_ENTRY_BYTES)?.read()?;
     clock.end("condense");
     let divided = condensed.distribute(a.rows, threshold, index(context.empty_rows), true)?;
     clock.end("distribute");
