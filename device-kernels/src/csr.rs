@@ -5,7 +5,7 @@
 //! columns of some rows --MarkColumns-->                     in the record: how many distinct ones there are
 //! row_offsets --CountCuts, SumCuts-->                       how many segments there will be, and where
 //! row_offsets --CutRows-->                                  segments of rows, and the rows that are cut
-//! row_offsets --SpreadRows-->                               the same for a few products, without counting, with gaps
+//! offsets, columns, values  --SpreadCsr-->                  entries and segments of a checked matrix, with gaps
 //! offsets --ExpandRows-->                                   the row of each entry
 //! rows, sorted columns --TransposeEntries-->                offsets, columns and values of the transpose
 //! entries sorted by place --MarkDistinct, SumEntries-->     canonical form
@@ -26,7 +26,7 @@ pub use columns::{MarkColumns, MarkColumnsParams};
 pub use read::{COLUMNS_IN_USE_AT, CsrRecord, ReadCsr, ReadCsrParams};
 pub use segments::{CUT_ROWS, CountCuts, CutRows, CutRowsParams, SumCuts};
 pub(crate) use segments::{Counts, add, before_in_block};
-pub use spread::{SpreadRows, SpreadRowsParams};
+pub use spread::{SpreadCsr, SpreadCsrParams};
 pub use transpose::{ExpandRows, ExpandRowsParams, TransposeEntries, TransposeEntriesParams};
 
 /// Threads of a block of all kernels here.

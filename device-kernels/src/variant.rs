@@ -212,8 +212,8 @@ pub enum Variant {
     SumCuts,
     /// [`crate::csr::CutRows`]: the segments of rows.
     CutRows,
-    /// [`crate::csr::SpreadRows`]: the segments of rows, with gaps.
-    SpreadRows,
+    /// [`crate::csr::SpreadCsr`]: a checked matrix as row-split takes it, its segments with gaps.
+    SpreadCsr,
     /// [`crate::csr::MarkColumns`]: the columns of some rows.
     MarkColumns,
     /// [`crate::csr::ExpandRows`]: the row of each entry.

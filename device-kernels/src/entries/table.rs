@@ -7,7 +7,7 @@ use crate::arch::Arch;
 use crate::atomic_entries::AtomicEntries;
 use crate::check::Check;
 use crate::csr::{
-    CountCuts, CutRows, ExpandRows, MarkColumns, MarkDistinct, ReadCsr, SpreadRows, SumCuts, SumEntries,
+    CountCuts, CutRows, ExpandRows, MarkColumns, MarkDistinct, ReadCsr, SpreadCsr, SumCuts, SumEntries,
     TransposeEntries,
 };
 use crate::element::{Bf16, F16, F32, F64, Scalars, Tf32, Vectors};
@@ -526,7 +526,7 @@ entries! {
             csr_count_cuts => CountCuts,
             csr_sum_cuts => SumCuts,
             csr_cut_rows => CutRows,
-            csr_spread_rows => SpreadRows,
+            csr_spread => SpreadCsr,
         }
         preprocess_transpose {
             csr_expand_rows => ExpandRows,

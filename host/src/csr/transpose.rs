@@ -175,7 +175,7 @@ impl<V: Value> DeviceCsr<'_, V> {
     fn transpose_there(&self, on: &On<'_>) -> Result<Transposed<V>, PlanError> {
         let record = match self.known {
             Some(_) => None,
-            None => Some(self.launch(on, None, false)?),
+            None => Some(self.look(on, false)?),
         };
         on.before_own()?;
         let (device, own) = (&self.device, &**on.machine.own());

@@ -4,22 +4,23 @@ use std::cell::OnceCell;
 
 use windrow_formats::{Canonicalised, OutOfMemory, Value};
 use windrow_kernels::Dtype;
+use windrow_kernels::csr::CsrRecord;
 use windrow_preprocess::partition::PartitionRule;
 
 use super::build::{OWN_ORDER, Ready, Subject};
 use super::builder::SpmmBuilder;
-use super::decide::{Decision, Facts, Way, decide, may_take_tiles};
+use super::decide::{Decision, Facts, Way, decide, few_runs, may_take_tiles};
 use super::layout::{Context, columns_decide};
 use super::order;
 use super::part::LaidOut;
 use super::parts::tile_stream::ReceivedTiles;
 use super::parts::{merge_path, row_split, segment_group, tile_stream};
 use super::plan::SpmmPlan;
-use crate::csr::{DeviceCsr, Received, Wanted};
+use crate::csr::{CutAt, DeviceCsr, Known, Received, Wanted};
 use crate::device::{Machine, Stream};
 use crate::error::SpmmError;
 use crate::options::{Algorithm, Preprocessing};
-use crate::plan::{Bits, GivenValues, On, StageClock, Unplaced, check_device};
+use crate::plan::{Bits, Exceptions, GivenValues, On, StageClock, Unplaced, check_device};
 use crate::profile::Profile;
 
 /// Why the host makes plans of matricised rows.
@@ -71,37 +72,109 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
         }
         let mut clock = StageClock::start();
         let profile = self.profile_of(device);
-        let wanted = Wanted {
+        let mut wanted = Wanted {
             precision: self.options.precision,
             columns: columns_decide(device, &self.options, a.cols()),
             exceptions: may_take_tiles(&self.options, &profile),
             pattern: false,
             unpadded: false,
+            known: None,
         };
-        let mut received = a.receive(&On::of(on, device, false)?, wanted)?;
+        let on = On::of(on, device, false)?;
+        let few = few_runs(&self.options, &profile.costs.tiles).is_some();
+        if few && a.known().is_none() {
+            wanted.known = Some(a.find_out(&on)?);
+            clock.end("check");
+        }
+        if let Some(spread) = self.spread(&wanted, &profile, few)? {
+            return self.build_spread(&on, &profile, spread, clock);
+        }
+        let mut received = a.receive(&on, wanted)?;
         let unread = received.unread.take();
         clock.end("read");
-        let facts = Facts {
-            rows: a.rows(),
-            nnz: a.nnz(),
-            empty_rows: u64::from(received.record.empty_rows),
-            longest: received.record.longest,
-            exceptions: received.exceptions(),
-            kernels: true,
-            own_order: self.options.reorder.is_none(),
-            on_device: true,
-        };
+        let facts = self.facts(&received.record, received.exceptions());
         let decision = decide(&facts, &self.options, &profile)?;
         clock.end("choose");
         if let Some(why) = self.way_of_host(&decision) {
             drop(received);
-            return self.build_of_copy(on, why);
+            return self.build_of_copy(on.stream, why);
         }
-        let known = Known { machine, profile: &profile, facts: &facts };
-        match self.build_received(known, decision, received, clock)? {
+        let decided = Decided { machine, profile: &profile, facts: &facts };
+        match self.build_received(decided, decision, received, clock)? {
             Some(plan) => Ok(SpmmPlan { unread, ..plan }),
-            None => self.build_of_copy(on, "kernels cannot count as many steps"),
+            None => self.build_of_copy(on.stream, "kernels cannot count as many steps"),
         }
+    }
+
+    /// What decides, of a matrix with this record.
+    fn facts(&self, record: &CsrRecord, exceptions: Exceptions) -> Facts {
+        Facts {
+            rows: self.a.rows(),
+            nnz: self.a.nnz(),
+            empty_rows: u64::from(record.empty_rows),
+            longest: record.longest,
+            exceptions,
+            kernels: true,
+            own_order: self.options.reorder.is_none(),
+            on_device: true,
+        }
+    }
+
+    /// What is decided of a matrix that is known, if it is row-split whose rows one kernel cuts while it reads the
+    /// matrix: no rows, or for a few products those that have places without being counted.
+    fn spread(&self, wanted: &Wanted, profile: &Profile, few: bool) -> Result<Option<Spread>, SpmmError> {
+        let (a, options) = (self.a, &self.options);
+        let known = wanted.known.or(a.known()).filter(|known| !wanted.columns || known.columns_counted);
+        let Some(Known { record, .. }) = known else { return Ok(None) };
+        if wanted.exceptions || options.reorder.is_some() || !a.can_be_spread() {
+            return Ok(None);
+        }
+        let facts = self.facts(&record, Exceptions::default());
+        let decision = decide(&facts, options, profile)?;
+        let at = row_split::cut_at(options, a.device(), (a.rows(), a.nnz()), &record);
+        let can_be_cut = at.is_never() || few && at.can_be_spread();
+        let is_spread = decision.way == Way::Rows && can_be_cut;
+        Ok(is_spread.then_some(Spread { facts, decision, record, at }))
+    }
+
+    /// The plan of a matrix that one kernel reads and cuts. Nobody waits.
+    fn build_spread(
+        &self,
+        on: &On<'_>,
+        profile: &Profile,
+        spread: Spread,
+        mut clock: StageClock,
+    ) -> Result<SpmmPlan, SpmmError> {
+        let Spread { facts, decision, record, at } = spread;
+        let device = self.a.device();
+        clock.end("choose");
+        let (mut received, segments) = self.a.spread(on, self.options.precision, record, at)?;
+        let (unread, dtype) = (received.unread.take(), received.dtype);
+        let context = Context {
+            a: &received,
+            options: &self.options,
+            device,
+            machine: on.machine,
+            order: None,
+            empty_rows: facts.empty_rows,
+            profile,
+            columns_in_use: OnceCell::new(),
+        };
+        let cut = row_split::Cut::spread(&context, segments)?;
+        clock.end("segments");
+        let subject =
+            Subject { facts: &facts, cols: self.a.cols(), canonicalised: Canonicalised::default(), device };
+        let laid = made_there(cut.into_laid_out(received));
+        let ready = Ready {
+            machine: on.machine,
+            decision,
+            laid,
+            order: OWN_ORDER.to_owned(),
+            model: &profile.costs.spmm,
+        };
+        let made = self.upload(subject, ready, &OnDevice(dtype), &mut clock)?;
+        let plan = self.finish(subject, made, clock)?;
+        Ok(SpmmPlan { unread, ..plan })
     }
 
     /// Why a plan with these options is made on the host, if it is.
@@ -154,7 +227,7 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
     /// The plan of what was received; none if it has more steps than a plan may have.
     fn build_received(
         &self,
-        Known { machine, profile, facts }: Known<'_>,
+        Decided { machine, profile, facts }: Decided<'_>,
         decision: Decision,
         received: Received,
         mut clock: StageClock,
@@ -180,8 +253,8 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
             columns_in_use: OnceCell::new(),
         };
         let subject = Subject { facts, cols: self.a.cols(), canonicalised: Canonicalised::default(), device };
-        let made = |mut laid: LaidOut<'_>, clock: &mut StageClock| {
-            (laid.facts.on_gpu, laid.facts.place) = (true, Some("the matrix is there".to_owned()));
+        let made = |laid: LaidOut<'_>, clock: &mut StageClock| {
+            let laid = made_there(laid);
             let (order, model) = (order_name.clone(), &profile.costs.spmm);
             let ready = Ready { machine, decision: decision.clone(), laid, order, model };
             self.upload(subject, ready, &OnDevice(dtype), clock)
@@ -223,10 +296,24 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
 
 /// What is known when a matrix was received.
 #[derive(Clone, Copy)]
-struct Known<'a> {
+struct Decided<'a> {
     machine: &'a dyn Machine,
     profile: &'a Profile,
     facts: &'a Facts,
+}
+
+/// Row-split of a matrix whose rows are cut by the kernel that reads it.
+struct Spread {
+    facts: Facts,
+    decision: Decision,
+    record: CsrRecord,
+    at: CutAt,
+}
+
+/// What kernels laid out of a matrix that is on the device.
+fn made_there(mut laid: LaidOut<'_>) -> LaidOut<'_> {
+    (laid.facts.on_gpu, laid.facts.place) = (true, Some("the matrix is there".to_owned()));
+    laid
 }
 
 /// Values that are on the device, rounded, where the layout of their matrix knows.

@@ -17,7 +17,7 @@ pub(super) use self::condense::ListedRows;
 pub(crate) use self::condense::{Condensed, WindowCounts};
 pub(super) use self::distribute::{Rest, RestEntries, RestSources};
 pub(super) use self::minhash::{DeviceOrder, can_order, min_hash_order};
-pub(super) use self::received::{CutAt, DeviceSegments};
+pub(super) use self::received::DeviceSegments;
 pub(super) use self::rest::CountedRest;
 pub(crate) use self::scratch::Scratch;
 pub(super) use self::short::{DividedRows, ShortRows, TileRows, divides_rows};

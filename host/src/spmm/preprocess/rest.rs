@@ -5,8 +5,8 @@ use windrow_kernels::hybrid::{REST_ROWS, RestParams, RestTotals};
 use windrow_simt::GlobalPtr;
 
 use super::distribute::Rest;
-use super::received::CutAt;
 use super::scratch::Scratch;
+use crate::csr::CutAt;
 use crate::csr::Received;
 use crate::device::{Device, DeviceBuffer};
 use crate::error::DeviceError;

@@ -2,13 +2,13 @@
 
 use super::choose::{RowCounts, SegmentShape};
 use super::{RowSplitLayout, SegmentEntries, SegmentList, lengths, segment_shape};
-use crate::csr::Received;
+use crate::csr::{CutAt, Received};
 use crate::device::DeviceBuffer;
 use crate::error::DeviceError;
 use crate::num::{real, wide};
 use crate::options::Determinism;
 use crate::spmm::layout::Context;
-use crate::spmm::preprocess::{CountedRest, CutAt, Rest, RestEntries};
+use crate::spmm::preprocess::{CountedRest, Rest, RestEntries};
 
 /// Counts the segments of the rest, which are cut as suits its rows.
 pub(in crate::spmm) fn count_rest(
@@ -16,7 +16,8 @@ pub(in crate::spmm) fn count_rest(
     rest: &Rest,
 ) -> Result<CountedRest, DeviceError> {
     let (rows, nnz) = (wide(context.a.rows), wide(rest.entries.len()));
-    let (limit, piece) = lengths(context, || RowCounts { rows, nnz, longest: rest.longest });
+    let (limit, piece) =
+        lengths(context.options, context.device, || RowCounts { rows, nnz, longest: rest.longest });
     let shared = context.options.determinism == Determinism::Fast;
     CountedRest::new(context.device, context.a, rest, CutAt { limit, piece, shared })
 }
