@@ -49,6 +49,7 @@ fn plans() -> Vec<SpmmOptions> {
         hybrid(overlap(3, 25)),
         SpmmOptions { precision: Precision::Tf32, ..hybrid(overlap(6, 50)) },
         hybrid(overlap(u32::MAX, 99)),
+        hybrid(overlap(6, 100)),
         hybrid(PartitionRule::Printed { max_entries: 5, max_increment: 2 }),
         hybrid(PartitionRule::Printed { max_entries: 2, max_increment: 9 }),
         hybrid(vectors(0.25)),
