@@ -169,8 +169,9 @@ fn rows_in_any_order_are_cut_as_on_the_host() {
     report_missing_gpu("rows in any order", 12);
 }
 
-/// Promise, plans: where nothing was said of the order and many products are expected, one that pays is made and said
-/// why; rows stay in their own where it does not, and where that is asked for.
+/// Promise, results: where nothing was said of the order of rows and many products are expected, one that pays is made
+/// and said why, and products stay in the caller's order; rows are worked on in their own where none pays, and where
+/// that is asked for.
 #[test]
 fn an_order_that_pays_is_made_unasked() {
     let a = kinds(160, 10);
