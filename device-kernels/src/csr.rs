@@ -7,7 +7,7 @@
 //! row_offsets --CutRows-->                                  segments of rows, and the rows that are cut
 //! segments, an order --CountOrdered, OrderSegments-->       the segments in that order of the rows
 //! columns of listed rows --MarkOrdered-->                   how many distinct ones there are
-//! row_offsets --SpreadRows-->                               the same for a few products, without counting, with gaps
+//! offsets, columns, values  --SpreadCsr-->                  entries and segments of a checked matrix, with gaps
 //! offsets, columns --TransposeFew-->                        the transpose of a matrix with few entries
 //! offsets, columns --SortCount, SortScan, SplitEntries-->   entries and rows by ranges of columns
 //! ranges --CountParts, TransposeParts-->                    the transpose
@@ -38,8 +38,9 @@ pub use ranges::{
 };
 pub use read::{COLUMNS_IN_USE_AT, CsrRecord, ReadCsr, ReadCsrParams};
 pub use segments::{CUT_ROWS, CountCuts, CutRows, CutRowsParams, SumCuts};
+pub(crate) use segments::{Counts, add};
 pub use split::{SplitEntries, SplitEntriesParams};
-pub use spread::{SpreadRows, SpreadRowsParams};
+pub use spread::{SpreadCsr, SpreadCsrParams};
 pub use transpose::{ExpandRows, ExpandRowsParams, TransposeEntries, TransposeEntriesParams};
 
 /// Threads of a block of all kernels here.

@@ -25,7 +25,7 @@ const WARPS: u32 = THREADS / WARP;
 
 /// What rows add up to: segments beside the first of each row, slots, rows that are cut, and such of them as a block
 /// adds up.
-type Counts = [u32; 4];
+pub(crate) type Counts = [u32; 4];
 
 /// Arguments of [`CountCuts`], [`SumCuts`] and [`CutRows`].
 ///
@@ -241,7 +241,7 @@ fn counts_of(p: &CutRowsParams, rows: [Row; EACH]) -> Counts {
 }
 
 #[inline(always)]
-fn add(a: Counts, b: Counts) -> Counts {
+pub(crate) fn add(a: Counts, b: Counts) -> Counts {
     [a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3]]
 }
 

@@ -68,7 +68,7 @@ impl<V: Value> DeviceCsr<'_, V> {
     fn canonical_there(&self, on: &On<'_>) -> Result<DeviceCsr<'static, V>, PlanError> {
         let record = match self.known {
             Some(known) => known.record,
-            None => self.launch(on, None, false)?.to_vec()?.first().copied().unwrap_or_default(),
+            None => self.look(on, false)?.to_vec()?.first().copied().unwrap_or_default(),
         };
         if record.wrong_offsets != 0 || record.wrong_columns != 0 {
             return Err(self.fault(on.stream)?.unwrap_or(PlanError::MatrixChanged));

@@ -182,7 +182,7 @@ impl<V: Value> DeviceCsr<'_, V> {
     pub(super) fn transpose_by(&self, on: &On<'_>, way: Way) -> Result<Transposed<V>, PlanError> {
         let record = match self.known {
             Some(_) => None,
-            None => Some(self.launch(on, None, false)?),
+            None => Some(self.look(on, false)?),
         };
         on.before_own()?;
         let device = &self.device;

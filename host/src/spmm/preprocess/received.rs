@@ -3,15 +3,13 @@
 use bytemuck::Zeroable;
 use windrow_formats::Permutation;
 use windrow_kernels::Variant;
-use windrow_kernels::csr::{
-    CUT_ROWS, CutRowsParams, MarkOrderedParams, OrderSegmentsParams, SpreadRowsParams,
-};
+use windrow_kernels::csr::{CUT_ROWS, CutRowsParams, MarkOrderedParams, OrderSegmentsParams};
 use windrow_kernels::preprocess::PlaceRowsParams;
 use windrow_simt::GlobalPtr;
 
 use super::condense::{Condensed, RowList, WindowCounts, place_pass};
 use super::scratch::Scratch;
-use crate::csr::Received;
+use crate::csr::{CutAt, Received, SpreadSegments};
 use crate::device::{Device, DeviceBuffer};
 use crate::error::DeviceError;
 use crate::num::{narrow, wide};
@@ -69,7 +67,7 @@ impl Condensed {
     /// The windows of a matrix that is on the device, of its rows with entries; nobody waits for them. For what is done
     /// with them, scratch memory has `entry_bytes` for each entry.
     pub(crate) fn of_received(device: &Device, a: &Received, entry_bytes: u64) -> Result<Self, DeviceError> {
-        Self::unread(device, a, None, WindowCounts::of_filled(a), entry_bytes)
+        Self::new(device, a, None, WindowCounts::of_filled(a), entry_bytes)
     }
 
     /// The rows of these windows once more, in memory that a plan keeps.
@@ -85,17 +83,6 @@ impl WindowCounts {
         let empty_rows = a.record.empty_rows as usize;
         Self { full: (a.rows - empty_rows).div_ceil(WINDOW_ROWS), empty: 0, all_full: empty_rows == 0 }
     }
-}
-
-/// Where rows are cut.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::spmm) struct CutAt {
-    /// A row of more entries is cut.
-    pub(in crate::spmm) limit: u32,
-    /// Entries of the longest piece.
-    pub(in crate::spmm) piece: u32,
-    /// Whether the pieces of a row share a slot.
-    pub(in crate::spmm) shared: bool,
 }
 
 /// Rows as segments in device memory: what [`windrow_preprocess::balance::row_segments`] makes on the host.
@@ -200,38 +187,10 @@ impl DeviceSegments {
         Ok(Self { segments: ordered, ..self })
     }
 
-    /// Cuts the rows of a matrix without waiting for how many pieces there are: into places that follow from the
-    /// offsets, of which rows leave some empty. Pieces do not share slots.
-    pub(in crate::spmm) fn spread(
-        device: &Device,
-        a: &Received,
-        CutAt { limit, piece, .. }: CutAt,
-    ) -> Result<Self, DeviceError> {
-        let mut params = SpreadRowsParams {
-            row_offsets: a.row_offsets.pointer(),
-            segments: GlobalPtr::NULL,
-            cut_rows: GlobalPtr::NULL,
-            rows: narrow(a.rows),
-            entries: narrow(a.nnz),
-            limit,
-            piece,
-        };
-        let segments = DeviceBuffer::alloc(device, params.segments() as usize, "segments")?;
-        let list = DeviceBuffer::alloc(device, params.cut_rows() as usize, "split_rows")?;
-        (params.segments, params.cut_rows) = (segments.pointer(), list.pointer());
-        // SAFETY: the offsets were checked; there is room for all places.
-        unsafe { Scratch::new(device, 0)?.launch(Variant::SpreadRows, wide(a.rows), &params)? };
-        let cut = Some(CutList { rows: list, wide: params.wide_rows() });
-        Ok(Self { segments, cut, slots: params.slots(params.entries) })
-    }
-}
-
-impl CutAt {
-    /// Whether the pieces of each row that is cut have places without being counted.
-    pub(in crate::spmm) fn can_be_spread(self) -> bool {
-        // Beyond a third of 2³² entries no piece is cut off: there are fewer than 2³¹ entries.
-        !self.shared
-            && (1..=u32::MAX / 3).contains(&self.piece)
-            && self.limit >= self.piece.saturating_add(self.piece / 2)
+    /// Those that a matrix was read into.
+    pub(in crate::spmm) fn of(spread: SpreadSegments) -> Self {
+        let SpreadSegments { segments, cut_rows, wide_rows, slots } = spread;
+        let cut = (!cut_rows.is_empty()).then_some(CutList { rows: cut_rows, wide: wide_rows });
+        Self { segments, cut, slots }
     }
 }
