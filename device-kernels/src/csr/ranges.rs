@@ -72,7 +72,7 @@ pub struct TransposeOut {
     pub offsets: GlobalPtr<u64>,
     /// Which entry comes at each place.
     pub order: GlobalPtr<u32>,
-    /// Row of each.
+    /// Row of the entry at each place.
     pub rows: GlobalPtr<u32>,
     /// Value of each; null: not wanted.
     pub values: GlobalPtr<u32>,

@@ -19,8 +19,8 @@ use crate::variant::Variant;
 /// - `columns` has `entries` elements of `column_words` words, 1 or 2, of which the first counts; `offsets` has
 ///   `rows + 1`, of 8 bytes if `wide_offsets` is not 0 and of 4 otherwise; `values`, unless `out.values` is null, has
 ///   `entries` of `value_bytes` bytes, 2, 4 or 8; any content, but there is a row if there are entries;
-/// - `range_columns` is 1 to 2 to the power [`MOST_RANGE_BITS`](super::MOST_RANGE_BITS); the grid has the fewest blocks of as many columns that
-///   take `cols`, and one at least; no column of the grid exceeds 32 bits;
+/// - `range_columns` is 1 to 2 to the power [`MOST_RANGE_BITS`](super::MOST_RANGE_BITS); the grid has the fewest blocks
+///   of as many columns that take `cols`, and one at least; no column of the grid exceeds 32 bits;
 /// - `entries` and `rows` are at most [`MOST_ITEMS`](crate::preprocess::MOST_ITEMS).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
@@ -135,6 +135,8 @@ impl Kernel for TransposeFew {
                 let len = least(total - first, RANGE_TILE);
                 collect(s, p, (begin, end), (range, of_warps_before), first);
                 let (columns, entries) = collected(s, len);
+                // Before there are more numbers to be kept in registers.
+                let rows = if is_counted { p.rows_of(s, entries, len) } else { [0; EACH] };
                 let places = count_columns(s, columns, len, bits);
                 let own = columns_of_thread(s, bits);
                 if is_counted {
@@ -142,7 +144,6 @@ impl Kernel for TransposeFew {
                     let count =
                         if tile == 0 && range < p.cols { least(p.cols - range, p.range_columns) } else { 0 };
                     let facts = Columns { all: of_all, before: seen, begin: output, first: range, count };
-                    let rows = p.rows_of(s, entries, len);
                     let tile = Tile { columns, entries, rows, len };
                     place_tile(s, (&p.out, p.values, p.value_bytes), (tile, places, bits), own, &facts);
                 } else {

@@ -15,8 +15,9 @@ use crate::variant::Variant;
 /// Arguments of [`CountParts`] and [`TransposeParts`].
 ///
 /// # Obligations
-/// - range `r` has the columns from `r << bits` to the next; there are `ranges ≤` [`MOST_RANGES`](super::MOST_RANGES) of them, and
-///   `bits ≤` [`MOST_RANGE_BITS`](super::MOST_RANGE_BITS); bits of a column above those of the ranges' numbers are left out;
+/// - range `r` has the columns from `r << bits` to the next; there are `ranges ≤` [`MOST_RANGES`](super::MOST_RANGES)
+///   of them, and `bits ≤` [`MOST_RANGE_BITS`](super::MOST_RANGE_BITS); bits of a column above those of the ranges'
+///   numbers are left out;
 /// - `totals` has the entries of each range, of the last perhaps some more; `columns`, `order` and `rows` have
 ///   `entries`, those of a range side by side and range after range, `order` of numbers below `entries`; `values`,
 ///   unless `out.values` is null, has as many of `value_bytes` bytes, 2, 4 or 8;
