@@ -36,7 +36,7 @@ pub(super) enum Way {
     Few { range_columns: u32, ranges: u32 },
     /// Divided among 2 to the power `digit_bits` ranges of 2 to the power `bits` columns, then range by range.
     Ranges { digit_bits: u32, bits: u32 },
-    /// By a sort.
+    /// By a sort of all bits of columns.
     Sorted,
 }
 

@@ -36,7 +36,7 @@ pub(super) struct RowOrder<'a> {
 }
 
 impl<'a> RowOrder<'a> {
-    /// The matrix's own.
+    /// The matrix's own order.
     pub(super) fn own(why: String) -> Self {
         Self { order: None, name: OrderName { name: OWN_ORDER.to_owned(), why } }
     }

@@ -40,8 +40,8 @@ pub(in crate::spmm) fn can_order<A: Matrix>(a: &A) -> bool {
 /// The order of a matrix's rows, unless it does not pay, which is asked when the column vectors of the matrix's own
 /// order are counted.
 ///
-/// Waits seven times for a number, and for the order. Memory on the device for about 150 bytes a row and 8 an entry, for
-/// the time that it takes.
+/// Waits seven times for a number, and for the order. Memory on the device for about 150 bytes a row and 8 an entry,
+/// for the time that it takes.
 ///
 /// # Errors
 /// What the device refuses, [`DeviceError::OutOfMemory`] above all.

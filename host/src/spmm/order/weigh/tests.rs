@@ -1,3 +1,5 @@
+//! The rule on what was measured.
+
 use super::*;
 use crate::options::Precision;
 use crate::plan::Exceptions;
@@ -7,7 +9,7 @@ use crate::plan::Exceptions;
 /// making of a plan, in either.
 type Measured = (&'static str, [usize; 4], [u64; 2], [f64; 2], [f64; 2]);
 
-/// `bench/results/2026-11-23-h200/orders.jsonl`.
+// From `bench/results/2026-11-23-h200/orders.jsonl`.
 #[rustfmt::skip]
 const MEASURED: [Measured; 28] = [
     ("bcsstk16", [4884, 4884, 290378, 0], [65454, 57034], [5.86, 5.67], [276.0, 3097.0]),
