@@ -25,6 +25,7 @@
 //! | [`csr`] | a matrix that is on the GPU already: checked, counted, its rows cut | memory |
 //! | [`reorder`] | an order of a matrix's rows in which neighbours share columns | CUDA cores |
 //! | [`groups`] | the entries of such a matrix in groups of equal number | CUDA cores |
+//! | [`hybrid`] | rows or entries of such a matrix divided between tiles and CUDA cores | CUDA cores |
 //! | [`paths`] | the path of a matrix that is on the GPU, cut into shares | CUDA cores |
 //! | [`patterns`] | plans of sampled products and of softmax, from a pattern that is on the GPU | CUDA cores |
 //! | [`scan`] | prefix sums of an array | CUDA cores |
@@ -48,6 +49,7 @@ mod element;
 mod entries;
 pub mod gather_probe;
 pub mod groups;
+pub mod hybrid;
 mod kernel;
 #[cfg(not(target_arch = "nvptx64"))]
 mod modules;
@@ -65,6 +67,7 @@ pub mod scan;
 pub mod sddmm;
 pub mod sort;
 pub mod spmm;
+mod sums;
 pub mod training;
 mod unroll;
 mod variant;

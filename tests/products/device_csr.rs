@@ -218,16 +218,17 @@ fn other_plans_are_made_of_a_copy() {
         ),
         (
             SpmmOptions { algorithm: Algorithm::Hybrid, precision: f16, ..rows },
-            "rows and entries are divided",
+            "it is estimated there how rows are best divided",
         ),
         (
             SpmmOptions {
                 algorithm: Algorithm::Hybrid,
                 precision: f16,
                 partition: Some(PartitionRule::ColumnVectors { threshold }),
+                reorder: Some(windrow::reorder::Options::default()),
                 ..rows
             },
-            "rows and entries are divided",
+            "rows are reordered there",
         ),
         (SpmmOptions { preprocessing: Preprocessing::Cpu, ..rows }, "as asked"),
         (
@@ -246,7 +247,7 @@ fn other_plans_are_made_of_a_copy() {
             assert!(said.starts_with("a copy of the matrix, on the host: ") && said.contains(why), "{said}");
         }
     }
-    // An order that is given, too.
+    // Not those in an order that is given.
     let order = reversed(a.rows());
     let device = kernel_devices(0).remove(0);
     let matrix = DeviceCsr::from_host(&device, a).unwrap();

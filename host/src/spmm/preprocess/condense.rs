@@ -81,20 +81,56 @@ impl Condensed {
         // The ends of arrays, sums of scans, and what there is for each worker.
         let scratch = Rc::new(Scratch::new(device, scratch_bytes + scratch_bytes / 128 + (1 << 18))?);
         let CsrArrays { row_offsets, col_indices } = a.arrays(&scratch)?;
-        let windows = counts.full + counts.empty;
-        let slots = narrow(WINDOW_ROWS * windows);
-        let entries = narrow(a.nnz());
-
-        let Slots { window_rows, slot_begins } = match order {
+        let slots = narrow(WINDOW_ROWS * (counts.full + counts.empty));
+        let placed = match order {
             None if counts.all_full => place_all_rows(&scratch, row_offsets, a.rows())?,
             _ => {
                 let window_rows = place_rows(&scratch, row_offsets, a.rows(), order, counts)?;
                 slots_of(&scratch, row_offsets, window_rows, slots)?
             }
         };
-        let sources = DeviceBuffer::alloc(device, a.nnz(), "sources")?;
-        let masks = scratch.array(a.nnz(), "masks")?;
-        let ranks = scratch.array(a.nnz() + 1, "ranks")?;
+        let own_rows = (order.is_none() && counts.all_full).then(|| a.rows());
+        let merged = Self::merge(scratch, CsrArrays { row_offsets, col_indices }, placed, counts, a.nnz())?;
+        Ok(Self { own_rows, ..merged })
+    }
+
+    /// Windows of the rows in a list, in its order, and of those that have no entries. Waits for how many columns each
+    /// has.
+    pub(in crate::spmm) fn of_list<A: Matrix>(
+        device: &Device,
+        a: &A,
+        ListedRows { list, entries, counts, entry_bytes }: ListedRows,
+    ) -> Result<Self, DeviceError> {
+        let scratch_bytes = entry_bytes * wide(entries) + 36 * wide(a.rows());
+        let scratch = Rc::new(Scratch::new(device, scratch_bytes + scratch_bytes / 128 + (1 << 16))?);
+        let arrays = a.arrays(&scratch)?;
+        let windows = counts.full + counts.empty;
+        let window_rows = scratch.array(WINDOW_ROWS * windows, "window_rows")?;
+        place_pass(&scratch, arrays.row_offsets, list, window_rows, counts)?;
+        if counts.empty > 0 {
+            let own = RowList { list: GlobalPtr::NULL, rows: a.rows(), kinds: PlaceRowsParams::EMPTY };
+            place_pass(&scratch, arrays.row_offsets, own, window_rows, counts)?;
+        }
+        let placed = slots_of(&scratch, arrays.row_offsets, window_rows, narrow(WINDOW_ROWS * windows))?;
+        let mut condensed = Self::merge(scratch, arrays, placed, counts, entries)?;
+        // SAFETY: an element for each window and one more, which the launches write.
+        condensed.vectors = unsafe { condensed.scratch.read(condensed.window_vectors, windows + 1)? };
+        Ok(condensed)
+    }
+
+    /// The columns of windows whose slots have rows of so many entries in all.
+    fn merge(
+        scratch: Rc<Scratch>,
+        CsrArrays { row_offsets, col_indices }: CsrArrays,
+        Slots { window_rows, slot_begins }: Slots,
+        counts: WindowCounts,
+        nnz: usize,
+    ) -> Result<Self, DeviceError> {
+        let windows = counts.full + counts.empty;
+        let (slots, entries) = (narrow(WINDOW_ROWS * windows), narrow(nnz));
+        let sources = DeviceBuffer::alloc(scratch.device(), nnz, "sources")?;
+        let masks = scratch.array(nnz, "masks")?;
+        let ranks = scratch.array(nnz + 1, "ranks")?;
         let window_vectors = scratch.array(windows + 1, "window_vectors")?;
         let merge = MergeColumnsParams {
             window_rows,
@@ -137,7 +173,7 @@ impl Condensed {
             vectors: Vec::new(),
             totals: WindowTotals::unknown(windows),
             counts: None,
-            own_rows: (order.is_none() && counts.all_full).then(|| a.rows()),
+            own_rows: None,
         })
     }
 
@@ -387,6 +423,19 @@ pub(crate) struct RowList {
     pub(crate) rows: usize,
     /// Which of them: [`PlaceRowsParams::FULL`], [`PlaceRowsParams::EMPTY`] or both.
     pub(crate) kinds: u32,
+}
+
+/// Some rows of a matrix, for windows.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::spmm) struct ListedRows {
+    /// Rows that have entries.
+    pub(in crate::spmm) list: RowList,
+    /// How many entries they have.
+    pub(in crate::spmm) entries: usize,
+    /// Their windows, and those of the matrix's rows without entries.
+    pub(in crate::spmm) counts: WindowCounts,
+    /// Scratch memory for each entry.
+    pub(in crate::spmm) entry_bytes: u64,
 }
 
 /// Places rows of some kinds in the slots of windows.

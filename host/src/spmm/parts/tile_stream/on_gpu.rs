@@ -10,7 +10,6 @@ use super::choose::{self, StreamWork};
 use super::on_host::DealtStream;
 use super::stream::{Held, Made, TilesLayout, facts_of};
 use super::vectors::{with_rest, without_tiles};
-use crate::csr::Received;
 use crate::error::SpmmError;
 use crate::num::{index, wide};
 use crate::options::{Determinism, Preprocessing};
@@ -24,9 +23,9 @@ use crate::spmm::tiles::WINDOW_ROWS;
 /// Steps of a tile stream: sixteen columns each, counted in 32 bits.
 pub(in crate::spmm) const MAX_STEPS: u64 = (1 << 28) - 1;
 /// Scratch memory for each entry: columns, masks, ranks, values, and a vector for each.
-const TILES_ENTRY_BYTES: u64 = 24;
+pub(super) const TILES_ENTRY_BYTES: u64 = 24;
 /// The same where entries are divided: twice the masks, ranks and vectors, and which entry goes where.
-const VECTORS_ENTRY_BYTES: u64 = 52;
+pub(super) const VECTORS_ENTRY_BYTES: u64 = 52;
 
 /// Where a matrix is laid out.
 pub(super) struct Place {
@@ -80,16 +79,8 @@ pub(super) fn lay_out<'a, V: Value>(
     }
 }
 
-/// All rows in tiles, of a matrix that is on the device. None for more steps than a plan may have.
-pub(in crate::spmm) fn lay_out_received<'a>(
-    context: &Context<'a, Received>,
-    clock: &mut StageClock,
-) -> Result<Option<LaidOut<'a>>, SpmmError> {
-    condense(context, clock)
-}
-
 /// Windows of the matrix's rows.
-fn window_counts<A: Matrix>(context: &Context<'_, A>) -> WindowCounts {
+pub(super) fn window_counts<A: Matrix>(context: &Context<'_, A>) -> WindowCounts {
     let empty_rows = index(context.empty_rows);
     WindowCounts {
         full: (context.a.rows() - empty_rows).div_ceil(WINDOW_ROWS),
@@ -98,9 +89,9 @@ fn window_counts<A: Matrix>(context: &Context<'_, A>) -> WindowCounts {
     }
 }
 
-/// All rows in tiles.
-fn condense<'a, A: Matrix>(
-    context: &Context<'a, A>,
+/// All rows in tiles. None for more steps than a plan may have.
+pub(super) fn condense<'a, A: Matrix>(
+    context: &Context<'_, A>,
     clock: &mut StageClock,
 ) -> Result<Option<LaidOut<'a>>, SpmmError> {
     let (a, counts) = (context.a, window_counts(context));
@@ -120,7 +111,7 @@ fn distribute<'a, V: Value>(
     let condensed =
         Condensed::new(context.device, a, context.order, with_entries, VECTORS_ENTRY_BYTES)?.read()?;
     clock.end("condense");
-    let divided = condensed.distribute(a.rows(), threshold, index(context.empty_rows))?;
+    let divided = condensed.distribute(a.rows(), threshold, index(context.empty_rows), false)?;
     clock.end("distribute");
     let Some((condensed, rest)) = divided else {
         return Ok(Some(without_tiles(context, threshold, clock)?));
@@ -142,7 +133,7 @@ fn distribute<'a, V: Value>(
 }
 
 /// Condensed windows dealt out, and their steps. None for more steps than a plan may have.
-fn deal_out<A: Matrix>(
+pub(super) fn deal_out<A: Matrix>(
     context: &Context<'_, A>,
     mut condensed: Condensed,
     clock: &mut StageClock,
