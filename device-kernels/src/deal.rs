@@ -130,7 +130,7 @@ impl DealParams {
     /// The group with which the rows of a round begin.
     #[inline(always)]
     fn turn(&self, round: u32) -> u32 {
-        (round.wrapping_mul(0x9e37_79b9) as u64 * self.groups as u64 >> 32) as u32
+        ((round.wrapping_mul(0x9e37_79b9) as u64 * self.groups as u64) >> 32) as u32
     }
 
     /// Whose the window in this place of the order is: the group, and the number of the window in it.

@@ -88,7 +88,7 @@ impl WholeDealing {
     /// The group with which the rows of a round begin. Multiples of the golden ratio are spread evenly, whichever
     /// rounds it is in which a band of windows begins.
     fn turn(&self, round: u32) -> u32 {
-        narrow(u64::from(round.wrapping_mul(0x9e37_79b9)) * u64::from(self.groups) >> 32)
+        narrow((u64::from(round.wrapping_mul(0x9e37_79b9)) * u64::from(self.groups)) >> 32)
     }
 
     /// Windows of a band: the bands are as few as can be, of up to [`BAND`](Self::BAND) windows, and as long as each
@@ -260,15 +260,15 @@ impl LeastOfGroup {
     fn give(&mut self, cost: u32) -> u32 {
         let Self(nodes) = self;
         let mut least = nodes[1];
-        let worker = (least % u64::from(GROUP)) as usize;
+        let worker = narrow(least % u64::from(GROUP));
         least += u64::from(cost) << Self::NUMBER_BITS;
-        let mut at = GROUP as usize + worker;
+        let mut at = (GROUP + worker) as usize;
         nodes[at] = least;
         while at > 1 {
             least = least.min(nodes[at ^ 1]);
             at /= 2;
             nodes[at] = least;
         }
-        worker as u32
+        worker
     }
 }
