@@ -38,11 +38,11 @@ pub const MOST_LOAD: u32 = 1 << 26;
 /// Arguments of all kernels here.
 ///
 /// # Obligations
-/// - `window_vectors` has `windows + 1` ascending elements below 2³¹, `windows > 0`; a window has a step for each sixteen
-///   of its columns or fewer, and one if it has none;
-/// - bands of `band ≤` [`BAND`] windows, not 0, cover the windows; `blocks` of `block_bands` bands each, not 0, cover the
-///   bands, and are the grid of [`CountWindows`] and [`OrderWindows`]; `counts` has [`CLASSES`] elements for each and
-///   `records` one; for [`OrderWindows`] they are what [`CountWindows`] stored;
+/// - `window_vectors` has `windows + 1` ascending elements below 2³¹, `windows > 0`; a window has a step for each
+///   sixteen of its columns or fewer, and one if it has none;
+/// - bands of `band ≤` [`BAND`] windows, not 0, cover the windows; the fewest `blocks` of `block_bands` bands, not 0,
+///   cover the bands, and are the grid of [`CountWindows`] and [`OrderWindows`]; `counts` has [`CLASSES`] elements for
+///   each and `records` one; for [`OrderWindows`] they are what [`CountWindows`] stored;
 /// - `0 < workers`, and `groups = ⌈workers / `[`GROUP`]`⌉` is the grid of [`ScheduleWindows`] and [`PlacePieces`];
 ///   `group_room` is the rows of a round, `⌈workers / groups⌉`, for each round, `⌊windows / workers⌋ + 1`; `list` and
 ///   `placed` have so many elements for each group, `group_totals` one and `worker_totals` [`GROUP`]; for
@@ -74,15 +74,15 @@ pub struct DealParams {
     pub piece_steps: GlobalPtr<u32>,
     /// `[begin, end]` of each worker's steps.
     pub out_workers: GlobalPtr<[u32; 2]>,
-    /// Number of windows.
+    /// Number of windows in all.
     pub windows: u32,
-    /// Windows of a band.
+    /// Windows of a band, but for the last.
     pub band: u32,
-    /// Bands of a block.
+    /// Successive bands of a block.
     pub block_bands: u32,
-    /// Number of blocks.
+    /// Number of blocks in the grid of the first two kernels.
     pub blocks: u32,
-    /// Number of workers.
+    /// Number of workers, warps of the stream.
     pub workers: u32,
     /// Number of groups of workers.
     pub groups: u32,
@@ -130,7 +130,7 @@ impl DealParams {
     /// The group with which the rows of a round begin.
     #[inline(always)]
     fn turn(&self, round: u32) -> u32 {
-        (round.wrapping_mul(0x9e37_79b9) as u64 * self.groups as u64 >> 32) as u32
+        ((round.wrapping_mul(0x9e37_79b9) as u64 * self.groups as u64) >> 32) as u32
     }
 
     /// Whose the window in this place of the order is: the group, and the number of the window in it.

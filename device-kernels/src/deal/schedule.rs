@@ -13,8 +13,8 @@ const WORKER_BITS: u32 = GROUP.ilog2();
 
 /// List scheduling in each group: every window goes to the worker that has least, of equals the first.
 ///
-/// A lane has a worker, as its load and its number in one word. Sorted by that, lanes take the next windows side by side
-/// up to the first whose worker has more than one before it will have then: there list scheduling would turn back.
+/// A lane has a worker, as its load and its number in one word. Sorted by that, lanes take the next windows side by
+/// side up to the first whose worker has more than one before it will have then: there list scheduling would turn back.
 pub struct ScheduleWindows;
 
 impl Kernel for ScheduleWindows {

@@ -200,6 +200,7 @@ mod tests {
                 unpadded: false,
                 columns: true,
                 exceptions: false,
+                known: None,
             };
             let received = matrix.receive(&On::of(&stream, &device, false).unwrap(), wanted).unwrap();
             for step in [1, 7, 399] {

@@ -19,15 +19,17 @@ const PARALLEL: usize = 1 << 14;
 /// 1. The windows come in an order: the *large* ones, of a class above [`small_class`](Self::small_class), by their
 ///    [class](Self::class), the greatest first, of a class in the order of the matrix; then the others, a
 ///    [band](Self::band) after the other, those of a band likewise by their class.
-/// 2. Groups of up to [`GROUP`](Self::GROUP) workers, as equal as can be, take them in rounds of as many windows as there are
-///    workers. A round is rows of a window for each group, from the first group to the last and in the next row back,
-///    and begins with [another group](Self::turn); in the last row only the groups take part that have a worker more.
+/// 2. Groups of up to [`GROUP`](Self::GROUP) workers, as equal as can be, take them in rounds of as many windows as
+///    there are workers. A round is rows of a window for each group, from a first group to the last and in the next row
+///    back; another group is the first in the next round, a golden section of all groups on. In the last row only the
+///    groups take part that have a worker more.
 /// 3. In a group each window goes to the worker that has least, of equals the first. A window costs its steps and one
 ///    more for its end.
 ///
 /// So nobody has more than the mean of the group and one window. The means differ little, for of successive windows in
 /// an order by length each group has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WholeDealing {
     /// Number of windows, at least 1.
     pub windows: u32,
@@ -83,15 +85,14 @@ impl WholeDealing {
         self.workers.min(self.windows)
     }
 
-    /// The group with which the rows of a round begin. Multiples of the golden ratio are spread evenly, whichever rounds
-    /// it is in which a band of windows begins.
-    #[must_use]
-    pub fn turn(&self, round: u32) -> u32 {
-        (u64::from(round.wrapping_mul(0x9e37_79b9)) * u64::from(self.groups) >> 32) as u32
+    /// The group with which the rows of a round begin. Multiples of the golden ratio are spread evenly, whichever
+    /// rounds it is in which a band of windows begins.
+    fn turn(&self, round: u32) -> u32 {
+        narrow((u64::from(round.wrapping_mul(0x9e37_79b9)) * u64::from(self.groups)) >> 32)
     }
 
-    /// Windows of a band: the bands are as few as can be, of up to [`BAND`](Self::BAND) windows, and as long as each other but for
-    /// the last.
+    /// Windows of a band: the bands are as few as can be, of up to [`BAND`](Self::BAND) windows, and as long as each
+    /// other but for the last.
     #[must_use]
     pub fn band(&self) -> u32 {
         self.windows.div_ceil(self.windows.div_ceil(BAND))
@@ -259,15 +260,15 @@ impl LeastOfGroup {
     fn give(&mut self, cost: u32) -> u32 {
         let Self(nodes) = self;
         let mut least = nodes[1];
-        let worker = (least % u64::from(GROUP)) as usize;
+        let worker = narrow(least % u64::from(GROUP));
         least += u64::from(cost) << Self::NUMBER_BITS;
-        let mut at = GROUP as usize + worker;
+        let mut at = (GROUP + worker) as usize;
         nodes[at] = least;
         while at > 1 {
             least = least.min(nodes[at ^ 1]);
             at /= 2;
             nodes[at] = least;
         }
-        worker as u32
+        worker
     }
 }

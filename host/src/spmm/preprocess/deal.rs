@@ -19,9 +19,9 @@ const _: () = assert!(
     "host and device deal windows out alike"
 );
 
-/// The columns of so many windows are read as quickly as what a kernel would add up of them.
+/// Of so many windows the columns are read themselves, 32 KiB: that takes no launch before it.
 const READ_WINDOWS: usize = 1 << 13;
-/// So few windows the host deals out as quickly.
+/// So few windows the host deals out in a few microseconds: not worth four launches.
 const FEW_WINDOWS: usize = 1 << 8;
 /// Of more workers the host deals windows out: a block of the kernel looks at all groups of workers before its own.
 const MOST_WORKERS: u32 = 1 << 16;
@@ -30,7 +30,7 @@ const MOST_WORKERS: u32 = 1 << 16;
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct WindowTotals {
     pub(crate) windows: usize,
-    /// Columns of all.
+    /// Distinct columns of each, summed.
     pub(crate) vectors: usize,
     pub(crate) tiles: usize,
     pub(crate) steps: u64,
@@ -77,7 +77,7 @@ fn tiles_of(window_vectors: &[u32]) -> impl Iterator<Item = u32> {
     window_vectors.windows(2).map(|ends| (ends[1] - ends[0]).div_ceil(narrow(TILE_COLUMNS)))
 }
 
-/// Windows in bands and blocks, and their counts once these are launched.
+/// Windows in bands and blocks, with room for their counts.
 pub(super) fn divided_windows(
     scratch: &Scratch,
     window_vectors: GlobalPtr<u32>,
@@ -167,7 +167,7 @@ impl Condensed {
 
 /// Deals windows that were counted out.
 fn deal_whole(scratch: &Scratch, counted: DealParams, whole: WholeDealing) -> Result<Stream, DeviceError> {
-    let WholeDealing { windows, workers, groups, small_class } = whole;
+    let WholeDealing { windows, workers, groups, small_class, .. } = whole;
     let group_room = (windows / workers + 1) * workers.div_ceil(groups);
     let places = groups as usize * group_room as usize;
     let list = DeviceBuffer::<[u32; 2]>::alloc(scratch.device(), whole.busy_workers() as usize, "workers")?;
