@@ -230,6 +230,10 @@ fn other_plans_are_made_of_a_copy() {
             },
             "rows are reordered there",
         ),
+        (
+            SpmmOptions { algorithm: Algorithm::ShortRows, precision: Precision::F64, ..rows },
+            "f64 values are gathered there",
+        ),
         (SpmmOptions { preprocessing: Preprocessing::Cpu, ..rows }, "as asked"),
         (
             SpmmOptions { reorder: Some(windrow::reorder::Options::default()), ..rows },
@@ -253,7 +257,7 @@ fn other_plans_are_made_of_a_copy() {
     let matrix = DeviceCsr::from_host(&device, a).unwrap();
     let got = Spmm::builder(&matrix).order(&order).build_on(&device.stream()).unwrap();
     same_arrays("an order", &Spmm::builder(a).order(&order).build(&device).unwrap(), &got);
-    report_missing_gpu("plans of copies", 6);
+    report_missing_gpu("plans of copies", 7);
 }
 
 /// Products on every device, with values of every type that is given, rounded as the host rounds them.

@@ -49,6 +49,7 @@ fn plans() -> Vec<SpmmOptions> {
         hybrid(overlap(3, 25)),
         SpmmOptions { precision: Precision::Tf32, ..hybrid(overlap(6, 50)) },
         hybrid(overlap(u32::MAX, 99)),
+        hybrid(overlap(6, 100)),
         hybrid(PartitionRule::Printed { max_entries: 5, max_increment: 2 }),
         hybrid(PartitionRule::Printed { max_entries: 2, max_increment: 9 }),
         hybrid(vectors(0.25)),
@@ -92,8 +93,12 @@ fn clusters(rows: usize) -> Csr<f32> {
             7 => (0..1 + rng.below(3)).map(|_| rng.below(2000)).collect(),
             _ => (first..first + 1 + rng.below(7)).collect(),
         };
-        if row % 500 == 123 {
-            columns = (0..150).map(|i| (i * 13 + row) % 2000).collect();
+        // Rows that have entries in both parts, and among them such as are cut into few pieces and into many.
+        match row % 100 {
+            23 => columns.extend((0..150).map(|i| (i * 13 + row) % 2000)),
+            50 | 77 => columns.extend((0..600).map(|i| (i * 3 + row) % 2000)),
+            at if at % 3 == 0 && !columns.is_empty() => columns.push(rng.below(2000)),
+            _ => {}
         }
         columns.sort_unstable();
         columns.dedup();
@@ -108,7 +113,7 @@ fn clusters(rows: usize) -> Csr<f32> {
     Csr::try_from_parts(rows, 2000, offsets.collect(), columns, values).unwrap()
 }
 
-/// Under every schedule.
+/// The same under every schedule.
 #[test]
 fn rules_divide_rows_as_on_the_host() {
     let a = clusters(700);

@@ -33,7 +33,7 @@ pub struct JudgeRowsParams {
     pub in_tiles: GlobalPtr<u32>,
     /// Number of rows with entries.
     pub count: u32,
-    /// Longer rows stay.
+    /// Rows of more entries stay.
     pub max_entries: u32,
     /// As printed: a row leaves that alone brings fewer columns. Else a row leaves that shares at most so many per
     /// cent of its columns, and not all.

@@ -90,7 +90,7 @@ impl Kernel for MeasureRest {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct RestTotals {
-    /// Segments.
+    /// Segments of all rows together.
     pub segments: u32,
     /// Slots of the rows that are cut.
     pub slots: u32,
@@ -100,7 +100,7 @@ pub struct RestTotals {
     pub wide: u32,
     /// Rows that are not cut and have other entries in tiles.
     pub shared_whole: u32,
-    /// Rows.
+    /// Rows that have such entries.
     pub rows: u32,
     /// Rows that have other entries in tiles.
     pub in_both: u32,
@@ -115,9 +115,9 @@ pub struct RestTotals {
 ///   the first; `piece > 0`;
 /// - `sums` has two elements for each [`REST_ROWS`] rows and what is left of them; [`SumRest`] comes after
 ///   [`CountRest`], and [`CutRest`] after that;
-/// - for [`CutRest`], of what [`SumRest`] left in `totals`, `segments` has as many elements as there are, `cut_rows` one
-///   for each row that is cut and, with `apart`, for each other that has entries in tiles; `wide_count` and `cut_slots`
-///   are the counts of that name.
+/// - for [`CutRest`], of what [`SumRest`] left in `totals`, `segments` has as many elements as there are, `cut_rows`
+///   one for each row that is cut and, with `apart`, for each other that has entries in tiles; `wide_count` and
+///   `cut_slots` are the counts of that name.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct RestParams {
@@ -127,7 +127,7 @@ pub struct RestParams {
     pub rest_offsets: GlobalPtr<u32>,
     /// Of the rows of each block, then of those before it: the two halves of [`RestTotals`].
     pub sums: GlobalPtr<Counts>,
-    /// Of all rows.
+    /// The sums of all rows.
     pub totals: GlobalPtr<RestTotals>,
     /// `[row, begin, end, slot]`.
     pub segments: GlobalPtr<[u32; 4]>,

@@ -69,7 +69,7 @@ impl Kernel for KeyRows {
 pub struct ShortTotals {
     /// Rows outside of tiles, those without entries too.
     pub rows: u32,
-    /// Their entries.
+    /// Entries of these rows.
     pub entries: u32,
     /// Blocks of rows of one length.
     pub blocks: u32,

@@ -21,9 +21,9 @@ pub const NOT_KEPT: u32 = u32::MAX;
 /// - `kept` has `chunks · strips · depth` elements, each a kept row or [`NOT_KEPT`]; `places` has `elements`, of which
 ///   the upper half is below `depth` and the lower one below `strips · strip`;
 /// - `others` has `before + after` words for each chunk, and `tail` behind them, or is null;
-/// - `out` has for each chunk `before` words, `elements` of the type that `dtype` is the code of, and `after` words, and
-///   behind them `tail` words; where there are such words, its elements have 4 bytes; `precision` is the same code, or
-///   where `dtype` is that of f32 that of any type no wider;
+/// - `out` has for each chunk `before` words, `elements` of the type that `dtype` is the code of, and `after` words,
+///   and behind them `tail` words; where there are such words, its elements have 4 bytes; `precision` is the same
+///   code, or where `dtype` is that of f32 that of any type no wider;
 /// - `overflowed` is a counter; `strip` and `chunks_per_group` are not 0; the grid has a block for each chunk and one
 ///   more.
 #[repr(C)]
@@ -43,7 +43,7 @@ pub struct NmWeightsParams {
     pub overflowed: GlobalPtr<u32>,
     /// Columns of the weights.
     pub columns: u32,
-    /// Number of chunks.
+    /// Number of all chunks.
     pub chunks: u32,
     /// Weights of a chunk.
     pub elements: u32,
@@ -59,7 +59,7 @@ pub struct NmWeightsParams {
     pub depth: u32,
     /// Words before the weights of each chunk.
     pub before: u32,
-    /// Words behind them.
+    /// Words behind the weights of each chunk.
     pub after: u32,
     /// Words behind all chunks.
     pub tail: u32,

@@ -110,7 +110,8 @@ impl Kernels {
     /// [`DeviceError`].
     ///
     /// # Safety
-    /// `values` are live memory until the work is done, one for each kept row and column, which nothing writes meanwhile.
+    /// `values` are live memory until the work is done, one for each kept row and column, which nothing writes
+    /// meanwhile.
     pub(super) unsafe fn replace(&mut self, on: &On<'_>, values: DeviceValues) -> Result<bool, DeviceError> {
         let Some((placed, weights)) = self.weights.placed() else { return Ok(false) };
         // SAFETY: the caller's promise; the places are those of this layout.

@@ -74,7 +74,7 @@ pub(super) fn given<V: Value>() -> Option<Dtype> {
 /// What of the kept values goes where, before upload: see [`NmWeightsParams`].
 pub(super) struct Placement {
     pub(super) given: DeviceValues,
-    /// (chunks, strips, depth)
+    /// (chunks, strips, depth): kept rows.
     pub(super) kept: Vec<u32>,
     /// Place, times 2¹⁶, and column of each element of a chunk.
     pub(super) places: Vec<u32>,
@@ -155,7 +155,7 @@ pub(super) struct Placed {
 }
 
 impl Placed {
-    /// The kernel.
+    /// The kernel that does it.
     pub(super) fn entry(&self) -> Result<&'static Entry, DeviceError> {
         let name = "a kernel that places weights";
         windrow_kernels::entry(Variant::NmWeights).ok_or(DeviceError::MissingEntry { name })

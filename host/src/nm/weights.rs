@@ -10,8 +10,8 @@ use crate::error::PlanError;
 use crate::plan::{On, check_device};
 use crate::view::DeviceSlice;
 
-/// Weights with vector-wise N:M sparsity in the memory of a [`Device`], in the layout of [`VectorNm`]: for `w` kept rows
-/// and `q` vectors of a row, `w × n` values and `w × q` indices of one byte, both row-major.
+/// Weights with vector-wise N:M sparsity in the memory of a [`Device`], in the layout of [`VectorNm`]: for `w` kept
+/// rows and `q` vectors of a row, `w × n` values and `w × q` indices of one byte, both row-major.
 ///
 /// Made of arrays that are there already, of another library for example, with values of f32, f16, bf16 or f64. A plan
 /// of [`NmSpmm`](super::NmSpmm) is made of it [where it is](super::NmSpmmBuilder::build_on): the values are not copied
@@ -92,8 +92,8 @@ impl<'a, V: Value> DeviceVectorNm<'a, V> {
         Ok(Self { device, rows, cols, pattern, held: Held::Borrowed { values, indices }, known: None })
     }
 
-    /// The `rows × cols` weights whose arrays are at these addresses: with `w` [kept rows](NmPattern::kept_rows) and `q`
-    /// [vectors](NmPattern::vectors), `w·cols` values, and `w·q` indices.
+    /// The `rows × cols` weights whose arrays are at these addresses: with `w` [kept rows](NmPattern::kept_rows) and
+    /// `q` [vectors](NmPattern::vectors), `w·cols` values, and `w·q` indices.
     ///
     /// # Errors
     /// Those of [`new`](Self::new), and of [`DeviceView::from_raw`](crate::DeviceView::from_raw) for each of the
@@ -195,7 +195,7 @@ impl<'a, V: Value> DeviceVectorNm<'a, V> {
         self.pattern
     }
 
-    /// The kept values.
+    /// The kept values, wherever they are from.
     pub(super) fn values(&self) -> DeviceSlice<'_, V> {
         match &self.held {
             Held::Borrowed { values, .. } => *values,

@@ -20,7 +20,7 @@ use super::plan::SpmmPlan;
 use crate::csr::{CutAt, DeviceCsr, Known, Received, Wanted};
 use crate::device::{Machine, Stream};
 use crate::error::SpmmError;
-use crate::options::{Algorithm, Preprocessing};
+use crate::options::{Algorithm, Precision, Preprocessing};
 use crate::plan::{Bits, Exceptions, GivenValues, On, StageClock, Unplaced, check_device};
 use crate::profile::Profile;
 
@@ -28,6 +28,8 @@ use crate::profile::Profile;
 const DEALT: &str = "rows are dealt out there";
 /// Why it makes those whose division is left to a cost model.
 const ESTIMATED: &str = "it is estimated there how rows are best divided";
+/// Why it makes those of short rows in f64.
+const GATHERED: &str = "f64 values are gathered there";
 /// Why it makes those in another order.
 const REORDERED: &str = "rows are reordered there";
 
@@ -37,16 +39,18 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
     /// The plan may be run on any stream.
     ///
     /// Kernels check the matrix, count what decides, and lay it out: row-split; segment groups; merged paths, of which
-    /// the host cuts the rows that are too long for one block; and tiles of all rows, whose windows the host deals out.
-    /// Row-split and tiles also in an order that is [given](Self::order), and in that of
-    /// [`Method::MinHash`](crate::reorder::Method::MinHash), which kernels find. What else is chosen or asked for
-    /// (an order of another method, short rows, hybrids, matricised rows, the CPU) is made on the host, of a copy of
-    /// the matrix;
+    /// the host cuts the rows that are too long for one block; short rows; tiles, of whose windows the host deals out
+    /// those that are divided among warps; and hybrids by a [partition](Self::partition) that is given. Row-split and
+    /// tiles of all rows also in an order that is [given](Self::order), and in that of
+    /// [`Method::MinHash`](crate::reorder::Method::MinHash), which kernels find. What else is chosen or asked for (an
+    /// order of another method, a hybrid in another order or whose partition is left to the cost model, short rows in
+    /// f64, matricised rows, the CPU) is made on the host, of a copy of the matrix;
     /// [`SpmmReport::preprocessing_reason`](crate::SpmmReport::preprocessing_reason) says so. What was
     /// [tuned](Self::tuned) is for matrices of the host.
     ///
     /// # Cost
-    /// On a GPU two or three waits for a few numbers, and kernels that are linear in rows and entries.
+    /// On a GPU two or three waits for a few numbers, of a hybrid up to five, and kernels that are linear in rows and
+    /// entries.
     ///
     /// # Errors
     /// - those of [`build`](SpmmBuilder::build);
@@ -61,6 +65,14 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
     /// let (device, a) = (Device::best()?, Csr::<f32>::identity(3)?);
     /// let on_device = DeviceCsr::from_host(&device, &a)?;
     /// let plan = Spmm::builder(&on_device).width(1).build_on(&Stream::new(&device)?)?;
+    /// assert_eq!(plan.run(&[1.0, 2.0, 3.0])?, [1.0, 2.0, 3.0]);
+    ///
+    /// // Rows of one entry on CUDA cores, the others in tiles.
+    /// use windrow::partition::PartitionRule;
+    /// use windrow::{Algorithm, Precision};
+    ///
+    /// let builder = Spmm::builder(&on_device).algorithm(Algorithm::Hybrid).precision(Precision::F16);
+    /// let plan = builder.partition(PartitionRule::ShortRows { max_entries: 1 }).build_on(&device.stream())?;
     /// assert_eq!(plan.run(&[1.0, 2.0, 3.0])?, [1.0, 2.0, 3.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -193,6 +205,7 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
         match options.algorithm {
             Algorithm::MatricizedRows => Some(DEALT),
             Algorithm::Hybrid if options.partition.is_none() => Some(ESTIMATED),
+            Algorithm::ShortRows if options.precision == Precision::F64 => Some(GATHERED),
             _ => self.a.cannot_be_received(options.precision),
         }
     }
@@ -297,7 +310,7 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
             Way::Tiles(rule) => {
                 let rule = rule.unwrap_or(PartitionRule::AllTile);
                 match tile_stream::lay_out_received(&context, rule, &mut clock)? {
-                    ReceivedTiles::LaidOut(laid) => made(laid, &mut clock)?,
+                    ReceivedTiles::LaidOut(laid) => made(*laid, &mut clock)?,
                     ReceivedTiles::WithoutTiles(why) => {
                         let cut = row_split::Cut::new(&context)?;
                         clock.end("segments");

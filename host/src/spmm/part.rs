@@ -274,8 +274,8 @@ pub(crate) struct CutRows {
     pub(crate) rows: Vec<[u32; 4]>,
     /// Rows of the workspace, which cut windows have before cut rows.
     pub(crate) slot_rows: u64,
-    /// Instead of both lists, both in device memory: the rows of cut windows, and behind them cut rows that kernels have
-    /// listed.
+    /// Instead of both lists, both in device memory: the rows of cut windows, and behind them cut rows that kernels
+    /// have listed.
     pub(crate) on_device: Option<CutList>,
 }
 

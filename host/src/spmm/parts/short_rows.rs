@@ -85,7 +85,7 @@ impl ShortRowsLayout {
         })
     }
 
-    /// Rows, and entries.
+    /// Numbers of rows and of entries.
     fn counts(&self) -> (usize, usize) {
         match &self.arrays {
             Arrays::OnHost(made) => (made.rows.len(), made.sources.len()),

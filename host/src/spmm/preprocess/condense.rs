@@ -3,16 +3,16 @@
 
 use std::rc::Rc;
 
-use windrow_formats::memory::try_collect;
+use windrow_formats::memory::{try_collect, try_with_room};
 use windrow_formats::{NO_ROW, Permutation};
 use windrow_kernels::Variant;
 use windrow_kernels::deal::DealParams;
 use windrow_kernels::preprocess::{
-    ListStreamPiecesParams, ListVectorsParams, ListWorkersParams, MergeColumnsParams, PlaceAllRowsParams,
-    PlaceRowsParams, RowLengthsParams, TileStepsParams,
+    GatherValuesParams, ListStreamPiecesParams, ListVectorsParams, ListWorkersParams, MergeColumnsParams,
+    PlaceAllRowsParams, PlaceRowsParams, RowLengthsParams, TileRecordsParams, TileStepsParams,
 };
 use windrow_kernels::tile_stream::piece_word;
-use windrow_preprocess::balance::DealtSteps;
+use windrow_preprocess::balance::{DealtSteps, SplitWindow};
 use windrow_simt::GlobalPtr;
 
 use super::deal::WindowTotals;
@@ -112,10 +112,7 @@ impl Condensed {
             place_pass(&scratch, arrays.row_offsets, own, window_rows, counts)?;
         }
         let placed = slots_of(&scratch, arrays.row_offsets, window_rows, narrow(WINDOW_ROWS * windows))?;
-        let mut condensed = Self::merge(scratch, arrays, placed, counts, entries)?;
-        // SAFETY: an element for each window and one more, which the launches write.
-        condensed.vectors = unsafe { condensed.scratch.read(condensed.window_vectors, windows + 1)? };
-        Ok(condensed)
+        Self::merge(scratch, arrays, placed, counts, entries)?.counted()
     }
 
     /// The columns of windows whose slots have rows of so many entries in all.
@@ -196,15 +193,31 @@ impl Condensed {
         self.totals
     }
 
-    /// The rows of each window.
-    pub(crate) fn window_rows(&self) -> Result<Vec<u32>, DeviceError> {
-        if let Some(rows) = self.own_rows {
-            let slots = WINDOW_ROWS * self.windows();
-            let row = |slot: usize| if slot < rows { narrow(slot) } else { NO_ROW };
-            return Ok(try_collect((0..slots).map(row), "window_rows")?);
+    /// The rows of windows, eight of each. Waits for them, if they do not follow from the windows' numbers.
+    pub(crate) fn rows_of_split(&self, windows: &[SplitWindow]) -> Result<Vec<u32>, DeviceError> {
+        let height = narrow(WINDOW_ROWS);
+        let mut slots = try_with_room(WINDOW_ROWS * windows.len(), "rows of windows that are cut")?;
+        slots.extend(windows.iter().flat_map(|of| height * of.window..height * (of.window + 1)));
+        if windows.is_empty() {
+            return Ok(slots);
         }
-        // SAFETY: eight slots for each window, placed by the launches of `new`.
-        unsafe { self.scratch.read(self.window_rows, WINDOW_ROWS * self.windows()) }
+        if let Some(rows) = self.own_rows {
+            slots.iter_mut().filter(|slot| **slot >= narrow(rows)).for_each(|slot| *slot = NO_ROW);
+            return Ok(slots);
+        }
+        let count = narrow(slots.len());
+        let params = GatherValuesParams {
+            sources: self.scratch.array_from(&slots, "rows of windows that are cut")?,
+            values: self.window_rows,
+            gathered: self.scratch.array(slots.len(), "rows of windows that are cut")?,
+            count,
+            rounding: TileRecordsParams::ROUNDED,
+        };
+        // SAFETY: eight slots for each window, placed by the launches of `new`; as many are gathered as are listed.
+        unsafe {
+            self.scratch.launch(Variant::GatherValues { value_bytes: 4 }, u64::from(count), &params)?;
+            self.scratch.read(params.gathered, slots.len())
+        }
     }
 
     /// `[column, first position]` of each column of each window, and the number of positions behind the last.

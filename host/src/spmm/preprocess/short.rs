@@ -23,7 +23,7 @@ use crate::spmm::tiles::WINDOW_ROWS;
 /// Scratch memory for each row: keys and rows, sorted and not, what they are sorted with, and sums.
 const ROW_BYTES: u64 = 40;
 
-/// Rows divided.
+/// Rows divided between tiles and CUDA cores.
 pub(in crate::spmm) struct DividedRows {
     /// None if all rows with entries are in tiles.
     pub(in crate::spmm) short: Option<ShortRows>,
@@ -43,7 +43,7 @@ pub(in crate::spmm) struct ShortRows {
 pub(in crate::spmm) struct TileRows {
     pub(in crate::spmm) list: RowList,
     pub(in crate::spmm) entries: usize,
-    /// Holds the list.
+    /// The memory of the list.
     _scratch: Rc<Scratch>,
 }
 

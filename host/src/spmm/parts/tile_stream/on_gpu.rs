@@ -153,10 +153,8 @@ pub(super) fn deal_out<A: Matrix>(
     let held = Held { column_vectors: wide(totals.vectors), entries };
     let facts = facts_of(context, &stream, held, choice);
     let dealt = stream.dealt();
-    let windows = match dealt.split_windows.is_empty() {
-        true => Vec::new(),
-        false => wide_first(dealt.combine_rows(&condensed.window_rows()?, WINDOW_ROWS)?)?,
-    };
+    let rows = condensed.rows_of_split(&dealt.split_windows)?;
+    let windows = wide_first(dealt.combine_rows(&rows, WINDOW_ROWS)?)?;
     let slot_rows = u64::from(dealt.slots) * wide(WINDOW_ROWS);
     clock.end("balance");
 

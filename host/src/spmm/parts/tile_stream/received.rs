@@ -21,7 +21,7 @@ use crate::spmm::tiles::{DealtWindows, WINDOW_ROWS};
 
 /// What kernels make of a matrix.
 pub(in crate::spmm) enum ReceivedTiles {
-    LaidOut(LaidOut<'static>),
+    LaidOut(Box<LaidOut<'static>>),
     /// No column vector is so full: all entries go to segments of rows.
     WithoutTiles(String),
     /// There are more steps than a plan may have.
@@ -30,7 +30,7 @@ pub(in crate::spmm) enum ReceivedTiles {
 
 impl From<Option<LaidOut<'static>>> for ReceivedTiles {
     fn from(laid: Option<LaidOut<'static>>) -> Self {
-        laid.map_or(Self::TooLarge, Self::LaidOut)
+        laid.map_or(Self::TooLarge, |laid| Self::LaidOut(Box::new(laid)))
     }
 }
 
@@ -116,7 +116,7 @@ fn distribute(
 ) -> Result<ReceivedTiles, SpmmError> {
     let a = context.a;
     let with_entries = WindowCounts { empty: 0, ..window_counts(context) };
-    let condensed = Condensed::new(context.device, a, None, with_entries, VECTORS_ENTRY_BYTES)?;
+    let condensed = Condensed::new(context.device, a, None, with_entries, VECTORS_ENTRY_BYTES)?.read()?;
     clock.end("condense");
     let divided = condensed.distribute(a.rows, threshold, index(context.empty_rows), true)?;
     clock.end("distribute");
@@ -125,11 +125,11 @@ fn distribute(
     };
     let Some(stream) = deal_out(context, condensed, clock)? else { return Ok(ReceivedTiles::TooLarge) };
     if rest.entries.len() == 0 {
-        return Ok(ReceivedTiles::LaidOut(stream.into_laid_out()));
+        return Ok(Some(stream.into_laid_out()).into());
     }
     let laid = with_rest(context, stream, rest)?;
     clock.end("balance");
-    Ok(ReceivedTiles::LaidOut(laid))
+    Ok(Some(laid).into())
 }
 
 /// A stream of tiles, and the segments of the entries that are not in it.
