@@ -21,6 +21,7 @@
 //! | [`training`] | dense operations of training: activations, loss, optimiser, sums | memory |
 //! | [`place_values`] | puts new values of `A` where a plan keeps them | memory |
 //! | [`preprocess`] | the tiles of a matrix, from CSR | CUDA cores |
+//! | [`deal`] | which warp of a tile stream has which windows | CUDA cores |
 //! | [`csr`] | a matrix that is on the GPU already: checked, counted, its rows cut | memory |
 //! | [`reorder`] | an order of a matrix's rows in which neighbours share columns | CUDA cores |
 //! | [`groups`] | the entries of such a matrix in groups of equal number | CUDA cores |
@@ -43,6 +44,7 @@ mod arch;
 pub mod atomic_entries;
 pub mod check;
 pub mod csr;
+pub mod deal;
 mod element;
 mod entries;
 pub mod gather_probe;
@@ -65,6 +67,7 @@ pub mod scan;
 pub mod sddmm;
 pub mod sort;
 pub mod spmm;
+mod sums;
 pub mod training;
 mod unroll;
 mod variant;

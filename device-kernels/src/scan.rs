@@ -19,6 +19,7 @@ use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt, WARP};
 
 use crate::kernel::Kernel;
+use crate::sums::before_in_block;
 use crate::variant::Variant;
 
 /// Successive elements of a thread.
@@ -84,24 +85,7 @@ impl Kernel for Scan {
             let elements = load(s, p, first); // (8) per thread
             let own = total(elements);
             // 3. Sums of the lanes below, then of the warps below.
-            let mut upto = own;
-            let mut delta = 1;
-            while delta < WARP {
-                let below = s.shuffle_up(upto, delta);
-                upto += if s.lane() >= delta { below } else { 0 };
-                delta *= 2;
-            }
-            if s.lane() == WARP - 1 {
-                s.store_shared(4 * s.warp(), upto); // (WARPS)
-            }
-            s.sync_block(); // RAW: totals of warps written -> added
-            let mut before = upto - own;
-            let mut warp = 0;
-            while warp < Self::WARPS {
-                let of_warp: u32 = s.load_shared(4 * warp);
-                before += if warp < s.warp() { of_warp } else { 0 };
-                warp += 1;
-            }
+            let ([before], _) = before_in_block::<S, 1, { Self::WARPS }>(s, [own], 0);
             // 5. Registers -> global.
             store(s, p, first, before, elements);
             if s.thread_idx() == Self::BLOCK_THREADS - 1 {
@@ -184,12 +168,16 @@ unsafe fn store<S: Simt>(
 /// Adds to each block's sums what is before it.
 pub struct ScanAdd;
 
+impl ScanAdd {
+    const WARPS: u32 = Self::BLOCK_THREADS / WARP;
+}
+
 impl Kernel for ScanAdd {
     type Params = ScanParams;
     const FILE: &'static str = "scan";
     const VARIANT: Variant = Variant::ScanAdd;
     const BLOCK_THREADS: u32 = 256;
-    const SHARED_BYTES: u32 = 4 * Self::BLOCK_THREADS / WARP;
+    const SHARED_BYTES: u32 = 4 * Self::WARPS;
     const UNITS_PER_BLOCK: u32 = SCAN_BLOCK;
 
     #[inline(always)]
@@ -225,22 +213,7 @@ unsafe fn sum_before<S: Simt>(s: &S, totals: GlobalPtr<u32>) -> u32 {
             sum += s.load_readonly(totals.at(block));
             block += ScanAdd::BLOCK_THREADS;
         }
-        let mut mask = WARP / 2;
-        while mask > 0 {
-            sum += s.shuffle_xor(sum, mask);
-            mask /= 2;
-        }
-        if s.lane() == 0 {
-            s.store_shared(4 * s.warp(), sum); // (BLOCK_THREADS / WARP)
-        }
-        s.sync_block(); // RAW: sums of warps written -> added
-        let mut warp = 0;
-        let mut all = 0;
-        while warp < ScanAdd::BLOCK_THREADS / WARP {
-            let of_warp: u32 = s.load_shared(4 * warp);
-            all += of_warp;
-            warp += 1;
-        }
+        let (_, [all]) = before_in_block::<S, 1, { ScanAdd::WARPS }>(s, [sum], 0);
         all
     }
 }

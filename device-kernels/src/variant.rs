@@ -184,6 +184,14 @@ pub enum Variant {
     ListStreamPieces,
     /// [`crate::preprocess::ListWorkers`]: the steps of each worker.
     ListWorkers,
+    /// [`crate::deal::CountWindows`]: windows by the class of their length.
+    CountWindows,
+    /// [`crate::deal::OrderWindows`]: the windows of each group of workers in their order.
+    OrderWindows,
+    /// [`crate::deal::ScheduleWindows`]: the worker of each window.
+    ScheduleWindows,
+    /// [`crate::deal::PlacePieces`]: the pieces of the workers.
+    PlacePieces,
     /// [`crate::preprocess::TileSteps`]: columns and bitmaps of each step.
     TileSteps,
     /// [`crate::preprocess::DistributeVectors`]: which column vectors go to tiles.
@@ -216,10 +224,24 @@ pub enum Variant {
     SpreadCsr,
     /// [`crate::csr::MarkColumns`]: the columns of some rows.
     MarkColumns,
+    /// [`crate::csr::CountOrdered`]: segments of rows in an order.
+    CountOrdered,
+    /// [`crate::csr::OrderSegments`]: segments in an order of the rows.
+    OrderSegments,
+    /// [`crate::csr::MarkOrdered`]: the columns of listed rows.
+    MarkOrdered,
     /// [`crate::csr::ExpandRows`]: the row of each entry.
     ExpandRows,
     /// [`crate::csr::TransposeEntries`]: entries in the order of columns.
     TransposeEntries,
+    /// [`crate::csr::TransposeFew`]: the transpose of a matrix with few entries.
+    TransposeFew,
+    /// [`crate::csr::SplitEntries`]: entries by ranges of columns.
+    SplitEntries,
+    /// [`crate::csr::CountParts`]: entries of columns in parts of ranges.
+    CountParts,
+    /// [`crate::csr::TransposeParts`]: the transpose of ranges of columns.
+    TransposeParts,
     /// [`crate::csr::MarkDistinct`]: the first entry of each place.
     MarkDistinct,
     /// [`crate::csr::SumEntries`]: the entries of each place added up.

@@ -8,6 +8,7 @@ mod spread;
 #[cfg(all(test, feature = "emulator"))]
 mod tests;
 mod transpose;
+mod transposition;
 
 use std::fmt;
 

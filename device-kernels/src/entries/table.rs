@@ -7,9 +7,11 @@ use crate::arch::Arch;
 use crate::atomic_entries::AtomicEntries;
 use crate::check::Check;
 use crate::csr::{
-    CountCuts, CutRows, ExpandRows, MarkColumns, MarkDistinct, ReadCsr, SpreadCsr, SumCuts, SumEntries,
-    TransposeEntries,
+    CountCuts, CountOrdered, CountParts, CutRows, ExpandRows, MarkColumns, MarkDistinct, MarkOrdered,
+    OrderSegments, ReadCsr, SplitEntries, SpreadCsr, SumCuts, SumEntries, TransposeEntries, TransposeFew,
+    TransposeParts,
 };
+use crate::deal::{CountWindows, OrderWindows, PlacePieces, ScheduleWindows};
 use crate::element::{Bf16, F16, F32, F64, Scalars, Tf32, Vectors};
 use crate::gather_probe::GatherProbe;
 use crate::groups::{CountPieces, ListGroupPieces, ListRows, StartWords};
@@ -520,6 +522,12 @@ entries! {
             preprocess_tile_records_16bit => TileRecords<F16>,
             preprocess_tile_records_32bit => TileRecords<Tf32>,
         }
+        preprocess_deal {
+            deal_count_windows => CountWindows,
+            deal_order_windows => OrderWindows,
+            deal_schedule_windows => ScheduleWindows,
+            deal_place_pieces => PlacePieces,
+        }
         preprocess_csr {
             csr_read => ReadCsr,
             csr_mark_columns => MarkColumns,
@@ -533,6 +541,17 @@ entries! {
             csr_transpose_entries => TransposeEntries,
             csr_mark_distinct => MarkDistinct,
             csr_sum_entries => SumEntries,
+        }
+        preprocess_order {
+            csr_count_ordered => CountOrdered,
+            csr_order_segments => OrderSegments,
+            csr_mark_ordered => MarkOrdered,
+        }
+        preprocess_ranges {
+            csr_transpose_few => TransposeFew,
+            csr_split_entries => SplitEntries,
+            csr_count_parts => CountParts,
+            csr_transpose_parts => TransposeParts,
         }
         preprocess_sort {
             sort_count => SortCount,

@@ -9,10 +9,11 @@ use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt, WARP};
 
 use super::THREADS;
-use crate::csr::{Counts, add, before_in_block};
+use crate::csr::{Counts, add};
 use crate::kernel::Kernel;
 use crate::preprocess::item;
 use crate::spmm::combine::{ADDS, Combine};
+use crate::sums::before_in_block;
 use crate::unroll::each;
 use crate::variant::Variant;
 use crate::{ADD_TO_C, NO_SLOT};
@@ -22,6 +23,8 @@ const EACH: usize = 4;
 /// Rows of a block.
 pub const REST_ROWS: u32 = THREADS * EACH as u32;
 const WARPS: u32 = THREADS / WARP;
+/// Where the totals of warps are, of the second of two sums.
+const SECOND: u32 = 16 * WARPS;
 
 /// Arguments of [`MeasureRest`].
 ///
@@ -222,7 +225,7 @@ impl Kernel for CountRest {
     const FILE: &'static str = "hybrid";
     const VARIANT: Variant = Variant::CountRest;
     const BLOCK_THREADS: u32 = THREADS;
-    const SHARED_BYTES: u32 = 16 * WARPS;
+    const SHARED_BYTES: u32 = 2 * SECOND;
     const UNITS_PER_BLOCK: u32 = REST_ROWS;
 
     #[inline(always)]
@@ -230,8 +233,8 @@ impl Kernel for CountRest {
         // SAFETY: the obligations of the params; all threads reach the sums, and one stores.
         unsafe {
             let own = counts_of(p, rows_of(s, p));
-            let (_, first) = before_in_block(s, own[0]);
-            let (_, second) = before_in_block(s, own[1]);
+            let (_, first) = before_in_block::<S, 4, WARPS>(s, own[0], 0);
+            let (_, second) = before_in_block::<S, 4, WARPS>(s, own[1], SECOND);
             if s.thread_idx() == 0 {
                 s.store(p.sums.at(2 * s.block_idx()), first);
                 s.store(p.sums.at(2 * s.block_idx() + 1), second);
@@ -261,12 +264,13 @@ impl Kernel for SumRest {
                 while first < blocks {
                     let at = first + s.thread_idx();
                     let own = if at < blocks { s.load(p.sums.at(2 * at + half)) } else { [0; 4] };
-                    let (mine, total) = before_in_block(s, own);
+                    let (mine, total) = before_in_block::<S, 4, WARPS>(s, own, 0);
                     if at < blocks {
                         s.store(p.sums.at(2 * at + half), add(before, mine));
                     }
                     before = add(before, total);
                     first += THREADS;
+                    s.sync_block(); // WAR: totals of warps read -> those of the next blocks
                 }
                 if s.thread_idx() == 0 {
                     s.store(p.totals.cast::<Counts>().at(half), before);
@@ -288,7 +292,7 @@ impl Kernel for CutRest {
     const BLOCK_THREADS: u32 = THREADS;
     // As for the segments of a whole matrix: left to itself, `ptxas` spills registers to fit one more block.
     const MIN_BLOCKS: u32 = 1;
-    const SHARED_BYTES: u32 = 16 * WARPS;
+    const SHARED_BYTES: u32 = 2 * SECOND;
     const UNITS_PER_BLOCK: u32 = REST_ROWS;
 
     #[inline(always)]
@@ -298,9 +302,9 @@ impl Kernel for CutRest {
         unsafe {
             let rows = rows_of(s, p);
             let own = counts_of(p, rows);
-            let (mine, _) = before_in_block(s, own[0]);
+            let (mine, _) = before_in_block::<S, 4, WARPS>(s, own[0], 0);
             let mut before = add(s.load_readonly(p.sums.at(2 * s.block_idx())), mine);
-            let (mine, _) = before_in_block(s, own[1]);
+            let (mine, _) = before_in_block::<S, 4, WARPS>(s, own[1], SECOND);
             let [mut whole, ..] = add(s.load_readonly(p.sums.at(2 * s.block_idx() + 1)), mine);
             let (apart, first_slot) = (p.apart != 0, if p.apart != 0 { p.first_slot } else { 0 });
             each::<EACH>(|i| {

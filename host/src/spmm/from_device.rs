@@ -1,5 +1,6 @@
 //! Plans of matrices that are on the device, made there.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 
 use windrow_formats::{Canonicalised, OutOfMemory, Value};
@@ -7,11 +8,11 @@ use windrow_kernels::Dtype;
 use windrow_kernels::csr::CsrRecord;
 use windrow_preprocess::partition::PartitionRule;
 
-use super::build::{OWN_ORDER, Ready, Subject};
+use super::build::{Ready, Subject};
 use super::builder::SpmmBuilder;
 use super::decide::{Decision, Facts, Way, decide, few_runs, may_take_tiles};
 use super::layout::{Context, columns_decide};
-use super::order;
+use super::order::{self, RowOrder, Weighing};
 use super::part::LaidOut;
 use super::parts::tile_stream::ReceivedTiles;
 use super::parts::{merge_path, row_split, segment_group, tile_stream};
@@ -38,11 +39,12 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
     /// The plan may be run on any stream.
     ///
     /// Kernels check the matrix, count what decides, and lay it out: row-split; segment groups; merged paths, of which
-    /// the host cuts the rows that are too long for one block; short rows; tiles, whose windows the host deals out, of
-    /// all rows also in the order of [`Method::MinHash`](crate::reorder::Method::MinHash), which kernels find; and
-    /// hybrids by a [partition](Self::partition) that is given. What else is chosen or asked for (another order, a
-    /// hybrid whose partition is left to the cost model, short rows in f64, matricised rows, the CPU) is made on the
-    /// host, of a copy of the matrix;
+    /// the host cuts the rows that are too long for one block; short rows; tiles of all rows; and hybrids by a
+    /// [partition](Self::partition) that is given. The host deals windows out of which some are divided. Row-split and
+    /// tiles of all rows also in an order that is [given](Self::order), and in that of
+    /// [`Method::MinHash`](crate::reorder::Method::MinHash), which kernels find. What else is chosen or asked for
+    /// (an order of another method, one for short rows or hybrids, a hybrid whose partition is left to the cost model,
+    /// short rows in f64, matricised rows, the CPU) is made on the host, of a copy of the matrix;
     /// [`SpmmReport::preprocessing_reason`](crate::SpmmReport::preprocessing_reason) says so. What was
     /// [tuned](Self::tuned) is for matrices of the host.
     ///
@@ -127,7 +129,7 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
             longest: record.longest,
             exceptions,
             kernels: true,
-            own_order: self.options.reorder.is_none(),
+            own_order: self.order.is_none() && self.options.reorder.is_none(),
             on_device: true,
         }
     }
@@ -138,7 +140,8 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
         let (a, options) = (self.a, &self.options);
         let known = wanted.known.or(a.known()).filter(|known| !wanted.columns || known.columns_counted);
         let Some(Known { record, .. }) = known else { return Ok(None) };
-        if wanted.exceptions || options.reorder.is_some() || !a.can_be_spread() {
+        let ordered = self.order.is_some() || options.reorder.is_some();
+        if wanted.exceptions || ordered || !a.can_be_spread() {
             return Ok(None);
         }
         let facts = self.facts(&record, Exceptions::default());
@@ -181,7 +184,7 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
             machine: on.machine,
             decision,
             laid,
-            order: OWN_ORDER.to_owned(),
+            order: RowOrder::own(String::new()).name,
             model: &profile.costs.spmm,
         };
         let made = self.upload(subject, ready, &OnDevice(dtype), &mut clock)?;
@@ -195,9 +198,8 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
         if options.preprocessing == Preprocessing::Cpu {
             return Some("as asked");
         }
-        if self.order.is_some()
-            || options.reorder.as_ref().is_some_and(|reorder| !order::has_kernels(reorder))
-        {
+        let asked = options.reorder.as_ref().filter(|_| self.order.is_none());
+        if asked.is_some_and(|reorder| !order::has_kernels(reorder)) {
             return Some(REORDERED);
         }
         match options.algorithm {
@@ -212,9 +214,8 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
     fn way_of_host(&self, decision: &Decision) -> Option<&'static str> {
         match decision.way {
             Way::Tiles(_) if self.a.nnz() == 0 => Some("it has no entries"),
-            Way::Rows if self.options.reorder.is_some() => Some(REORDERED),
             Way::Rows | Way::Tiles(Some(PartitionRule::AllTile)) => None,
-            Way::Tiles(Some(_)) if self.options.reorder.is_some() => Some(REORDERED),
+            Way::Tiles(Some(_)) if self.order.is_some() || self.options.reorder.is_some() => Some(REORDERED),
             Way::Tiles(Some(rule)) if tile_stream::kernels_divide(rule) => None,
             Way::Groups(division) => segment_group::made_on_host(self.a, division),
             Way::Path if !merge_path::fits_kernels(self.a.rows()) => Some("it has no rows, or 2³⁰"),
@@ -237,30 +238,53 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
         Ok(plan)
     }
 
+    /// The order of the rows of what was received.
+    fn order_received(
+        &self,
+        received: &Received,
+        Decided { profile, facts, .. }: Decided<'_>,
+        decision: &Decision,
+        clock: &mut StageClock,
+    ) -> Result<RowOrder<'_>, SpmmError> {
+        let (device, options) = (self.a.device(), &self.options);
+        match (self.order, &options.reorder) {
+            (Some(given), _) => Ok(RowOrder::named(Cow::Borrowed(given), "given".to_owned())),
+            (None, Some(asked)) => {
+                let found = order::on_device(device, received, asked.method)?;
+                clock.end("reorder on the GPU");
+                Ok(found)
+            }
+            (None, None) => {
+                let weighing = Weighing::of(facts, self.a.cols(), options, &profile.costs, decision.way);
+                let Some(weighing) = weighing else { return Ok(RowOrder::own(String::new())) };
+                let found = order::automatic(device, received, &weighing)?;
+                clock.end("weigh orders");
+                Ok(found)
+            }
+        }
+    }
+
     /// The plan of what was received; none if it has more steps than a plan may have.
     fn build_received(
         &self,
-        Decided { machine, profile, facts }: Decided<'_>,
+        decided: Decided<'_>,
         decision: Decision,
         received: Received,
         mut clock: StageClock,
     ) -> Result<Option<SpmmPlan>, SpmmError> {
         let device = self.a.device();
         let dtype = received.dtype;
-        let (order, order_name) = match &self.options.reorder {
-            Some(_) if decision.way.is_ordered() => {
-                let found = order::on_device(device, &received)?;
-                clock.end("reorder on the GPU");
-                found
-            }
-            _ => (None, OWN_ORDER.to_owned()),
+        let RowOrder { order, name } = match decision.way.is_ordered() {
+            true => self.order_received(&received, decided, &decision, &mut clock)?,
+            false => RowOrder::own(String::new()),
         };
+        let Decided { machine, profile, facts } = decided;
         let context = Context {
             a: &received,
             options: &self.options,
             device,
             machine,
-            order: order.as_ref(),
+            order: order.as_deref(),
             empty_rows: facts.empty_rows,
             profile,
             columns_in_use: OnceCell::new(),
@@ -268,7 +292,7 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
         let subject = Subject { facts, cols: self.a.cols(), canonicalised: Canonicalised::default(), device };
         let made = |laid: LaidOut<'_>, clock: &mut StageClock| {
             let laid = made_there(laid);
-            let (order, model) = (order_name.clone(), &profile.costs.spmm);
+            let (order, model) = (name.clone(), &profile.costs.spmm);
             let ready = Ready { machine, decision: decision.clone(), laid, order, model };
             self.upload(subject, ready, &OnDevice(dtype), clock)
         };

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use windrow_formats::memory::try_collect;
 use windrow_formats::{NO_ROW, Permutation};
 use windrow_kernels::Variant;
+use windrow_kernels::deal::DealParams;
 use windrow_kernels::preprocess::{
     ListStreamPiecesParams, ListVectorsParams, ListWorkersParams, MergeColumnsParams, PlaceAllRowsParams,
     PlaceRowsParams, RowLengthsParams, TileStepsParams,
@@ -14,6 +15,7 @@ use windrow_kernels::tile_stream::piece_word;
 use windrow_preprocess::balance::DealtSteps;
 use windrow_simt::GlobalPtr;
 
+use super::deal::WindowTotals;
 use super::scratch::Scratch;
 use super::steps::{DeviceSteps, Ends};
 use crate::device::{Device, DeviceBuffer};
@@ -39,6 +41,10 @@ pub(crate) struct Condensed {
     pub(crate) sources: DeviceBuffer<u32>,
     /// `window_vectors` on the host; nothing where nobody has read it.
     pub(super) vectors: Vec<u32>,
+    /// Of the windows; only their number where nobody has waited for it.
+    pub(super) totals: WindowTotals,
+    /// What a kernel counted of them.
+    pub(super) counts: Option<DealParams>,
     /// Rows of the matrix, if its windows are of all of them in their own order.
     pub(super) own_rows: Option<usize>,
 }
@@ -62,22 +68,8 @@ impl WindowCounts {
 impl Condensed {
     /// Brings a matrix to the device, unless it is there, and condenses its windows of the rows in `order`: all, or
     /// those alone that have entries. For what is done with them, scratch memory has `entry_bytes` for each entry.
+    /// Waits for nothing.
     pub(in crate::spmm) fn new<A: Matrix>(
-        device: &Device,
-        a: &A,
-        order: Option<&Permutation>,
-        counts: WindowCounts,
-        entry_bytes: u64,
-    ) -> Result<Self, DeviceError> {
-        let mut condensed = Self::unread(device, a, order, counts, entry_bytes)?;
-        let windows = counts.full + counts.empty;
-        // SAFETY: an element for each window and one more, which the launches write.
-        condensed.vectors = unsafe { condensed.scratch.read(condensed.window_vectors, windows + 1)? };
-        Ok(condensed)
-    }
-
-    /// The same without waiting for it, for what is decided on the device.
-    pub(super) fn unread<A: Matrix>(
         device: &Device,
         a: &A,
         order: Option<&Permutation>,
@@ -86,8 +78,8 @@ impl Condensed {
     ) -> Result<Self, DeviceError> {
         let of_rows = if order.is_some() { 48 } else { 36 };
         let scratch_bytes = entry_bytes * wide(a.nnz()) + of_rows * wide(a.rows());
-        // The ends of arrays, and sums of scans.
-        let scratch = Rc::new(Scratch::new(device, scratch_bytes + scratch_bytes / 128 + (1 << 16))?);
+        // The ends of arrays, sums of scans, and what there is for each worker.
+        let scratch = Rc::new(Scratch::new(device, scratch_bytes + scratch_bytes / 128 + (1 << 18))?);
         let CsrArrays { row_offsets, col_indices } = a.arrays(&scratch)?;
         let slots = narrow(WINDOW_ROWS * (counts.full + counts.empty));
         let placed = match order {
@@ -179,6 +171,8 @@ impl Condensed {
             window_vectors,
             sources,
             vectors: Vec::new(),
+            totals: WindowTotals::unknown(windows),
+            counts: None,
             own_rows: None,
         })
     }
@@ -189,17 +183,17 @@ impl Condensed {
     }
 
     pub(crate) fn windows(&self) -> usize {
-        self.vectors.len() - 1
+        self.totals.windows
     }
 
     /// Distinct columns of all windows.
     pub(crate) fn vector_count(&self) -> usize {
-        self.vectors.last().map_or(0, |&all| all as usize)
+        self.totals.vectors
     }
 
-    /// Distinct columns of the windows before each, and of all.
-    pub(crate) fn window_vectors(&self) -> &[u32] {
-        &self.vectors
+    /// What is known of the windows.
+    pub(crate) fn totals(&self) -> WindowTotals {
+        self.totals
     }
 
     /// The rows of each window.
@@ -215,7 +209,7 @@ impl Condensed {
 
     /// `[column, first position]` of each column of each window, and the number of positions behind the last.
     pub(crate) fn list_vectors(&self) -> Result<GlobalPtr<[u32; 2]>, DeviceError> {
-        let most = if self.vectors.is_empty() { self.sources.len() } else { self.vector_count() };
+        let most = if self.totals.steps == 0 { self.sources.len() } else { self.vector_count() };
         let vectors = self.scratch.array(most + 1, "vectors")?;
         let entries = narrow(self.sources.len());
         let params = ListVectorsParams {
@@ -295,7 +289,10 @@ impl Condensed {
             Form::Dense => GlobalPtr::NULL,
             Form::Packed => scratch.array(steps, "chunks of steps")?,
         };
-        let Stream { pieces, piece_steps, piece_count, workers } = self.lay_out_pieces(stream.dealt())?;
+        let Stream { pieces, piece_steps, piece_count, workers } = match stream.whole() {
+            Some(whole) => self.deal_out(whole)?,
+            None => self.lay_out_pieces(stream.dealt())?,
+        };
         let of_steps = TileStepsParams {
             pieces,
             piece_steps,
@@ -342,14 +339,14 @@ impl Condensed {
 }
 
 /// Windows as a stream, in device memory.
-struct Stream {
+pub(super) struct Stream {
     /// `[window, first step of it, piece word, 0]` of each piece.
-    pieces: GlobalPtr<[u32; 4]>,
+    pub(super) pieces: GlobalPtr<[u32; 4]>,
     /// First step of each in the stream, and the number of steps.
-    piece_steps: GlobalPtr<u32>,
-    piece_count: u32,
+    pub(super) piece_steps: GlobalPtr<u32>,
+    pub(super) piece_count: u32,
     /// `[begin, end]` of each worker's steps.
-    workers: DeviceBuffer<[u32; 2]>,
+    pub(super) workers: DeviceBuffer<[u32; 2]>,
 }
 
 /// The slots of windows, eight for each.

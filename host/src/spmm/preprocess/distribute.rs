@@ -15,6 +15,7 @@ use windrow_preprocess::partition::VectorThreshold;
 use windrow_simt::GlobalPtr;
 
 use super::condense::{Condensed, RowList, WindowCounts, place_pass};
+use super::deal::WindowTotals;
 use super::scratch::Scratch;
 use crate::device::{DeviceBuffer, Queue};
 use crate::error::DeviceError;
@@ -144,6 +145,8 @@ impl Condensed {
             ranks,
             window_vectors: scratch.array_from(&vectors, "window_vectors")?,
             sources,
+            totals: WindowTotals::of(&vectors),
+            counts: None,
             vectors,
             own_rows: None,
             ..self

@@ -36,11 +36,14 @@ pub(in crate::spmm) struct Cut {
 }
 
 impl Cut {
-    /// In the matrix's own order, as the host cuts them.
+    /// In the order of the plan, as the host cuts them.
     pub(in crate::spmm) fn new(context: &Context<'_, Received>) -> Result<Self, DeviceError> {
         let a = context.a;
         let at = cut_at(context.options, context.device, (a.rows, a.nnz), &a.record);
-        let segments = DeviceSegments::new(context.device, a, at)?;
+        let mut segments = DeviceSegments::new(context.device, a, at)?;
+        if let Some(order) = context.order {
+            segments = segments.in_order(context.device, a, at, order)?;
+        }
         let count = wide(segments.segments.len());
         Self::of(context, segments, count)
     }
