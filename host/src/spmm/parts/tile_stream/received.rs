@@ -97,7 +97,7 @@ fn condense_rows(context: &Context<'_, Received>, rows: &TileRows) -> Result<Con
     let counts = WindowCounts { full: rows.list.rows.div_ceil(WINDOW_ROWS), empty, all_full: false };
     let listed =
         ListedRows { list: rows.list, entries: rows.entries, counts, entry_bytes: TILES_ENTRY_BYTES };
-    Ok(Condensed::of_list(context.device, context.a, listed)?)
+    Ok(Condensed::of_list(context.device, context.a, listed)?.counted()?)
 }
 
 /// No tiles: what the report has of a stream without windows.
@@ -116,7 +116,7 @@ fn distribute(
 ) -> Result<ReceivedTiles, SpmmError> {
     let a = context.a;
     let with_entries = WindowCounts { empty: 0, ..window_counts(context) };
-    let condensed = Condensed::new(context.device, a, None, with_entries, VECTORS_ENTRY_BYTES)?;
+    let condensed = Condensed::new(context.device, a, None, with_entries, VECTORS_ENTRY_BYTES)?.read()?;
     clock.end("condense");
     let divided = condensed.distribute(a.rows, threshold, index(context.empty_rows), true)?;
     clock.end("distribute");
