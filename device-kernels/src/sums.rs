@@ -31,8 +31,10 @@ pub(crate) unsafe fn before_in_block<S: Simt, const N: usize, const WARPS: u32>(
         if s.lane() == WARP - 1 {
             each::<N>(|i| s.store_shared(place(s.warp(), i), upto[i])); // (WARPS, N)
         }
+        // Before the barrier, so that no other number is kept in registers.
+        each::<N>(|i| upto[i] -= own[i]);
         s.sync_block(); // RAW: totals of warps written -> added
-        let (mut before, mut total) = ([0; N], [0; N]);
+        let (mut before, mut total) = (upto, [0; N]);
         let mut warp = 0;
         while warp < WARPS {
             each::<N>(|i| {
@@ -42,7 +44,6 @@ pub(crate) unsafe fn before_in_block<S: Simt, const N: usize, const WARPS: u32>(
             });
             warp += 1;
         }
-        each::<N>(|i| before[i] += upto[i] - own[i]);
         (before, total)
     }
 }

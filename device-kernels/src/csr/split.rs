@@ -92,7 +92,6 @@ impl Kernel for SplitEntries {
     const FILE: &'static str = "csr";
     const VARIANT: Variant = Variant::SplitEntries;
     const BLOCK_THREADS: u32 = THREADS;
-    const MIN_BLOCKS: u32 = 2;
     const SHARED_BYTES: u32 = SCATTER_BYTES;
 
     #[inline(always)]
