@@ -1,0 +1,101 @@
+//! Element types by their names.
+
+use pyo3::prelude::*;
+use windrow::Precision;
+
+use crate::error::{Class, Fault};
+
+/// A type of values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dtype {
+    F32,
+    F64,
+    F16,
+    Bf16,
+}
+
+/// A type of offsets and columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum IndexType {
+    I32,
+    I64,
+}
+
+impl Dtype {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+        }
+    }
+
+    pub(crate) fn of(precision: Precision) -> Self {
+        match precision {
+            Precision::F32 | Precision::Tf32 => Self::F32,
+            Precision::F64 => Self::F64,
+            Precision::F16 => Self::F16,
+            Precision::Bf16 => Self::Bf16,
+        }
+    }
+}
+
+impl FromPyObject<'_, '_> for Dtype {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let name: std::borrow::Cow<'_, str> = object.extract()?;
+        [Self::F32, Self::F64, Self::F16, Self::Bf16]
+            .into_iter()
+            .find(|dtype| dtype.name() == name)
+            .ok_or_else(|| {
+                Fault::new(
+                    Class::Dtype,
+                    format!("{name:?} is no element type; there are f32, f64, f16 and bf16"),
+                )
+                .into()
+            })
+    }
+}
+
+impl FromPyObject<'_, '_> for IndexType {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        match &*object.extract::<std::borrow::Cow<'_, str>>()? {
+            "i32" => Ok(Self::I32),
+            "i64" => Ok(Self::I64),
+            name => Err(Fault::new(
+                Class::Dtype,
+                format!("{name:?} is no type of indices; there are i32 and i64"),
+            )
+            .into()),
+        }
+    }
+}
+
+/// An expression for a type of values: `with_dtype!(dtype, T => expression)`.
+macro_rules! with_dtype {
+    ($dtype:expr, $element:ident => $run:expr) => {
+        match $dtype {
+            $crate::dtype::Dtype::F32 => {
+                type $element = f32;
+                $run
+            }
+            $crate::dtype::Dtype::F64 => {
+                type $element = f64;
+                $run
+            }
+            $crate::dtype::Dtype::F16 => {
+                type $element = windrow::f16;
+                $run
+            }
+            $crate::dtype::Dtype::Bf16 => {
+                type $element = windrow::bf16;
+                $run
+            }
+        }
+    };
+}
+pub(crate) use with_dtype;
