@@ -9,6 +9,8 @@ mod error;
 mod options;
 mod outside;
 mod raw;
+mod sampled;
+mod weights;
 
 use pyo3::prelude::*;
 

@@ -22,7 +22,12 @@ use crate::outside::outside;
 /// A dense matrix somewhere: `(address, shape, strides, dtype)`, strides in elements, as a tensor's `data_ptr()`,
 /// `shape` and `stride()` say.
 #[derive(Clone, Copy)]
-struct Operand(u64, (usize, usize), (isize, isize), Dtype);
+pub(crate) struct Operand(
+    pub(crate) u64,
+    pub(crate) (usize, usize),
+    pub(crate) (isize, isize),
+    pub(crate) Dtype,
+);
 
 impl FromPyObject<'_, '_> for Operand {
     type Error = PyErr;
@@ -34,7 +39,7 @@ impl FromPyObject<'_, '_> for Operand {
 }
 
 /// How a matrix with these strides lies.
-enum Lies {
+pub(crate) enum Lies {
     /// Elements from row to row.
     Rows(usize),
     /// Elements from column to column.
@@ -42,7 +47,7 @@ enum Lies {
 }
 
 impl Operand {
-    fn lies(self, what: &str) -> Outcome<Lies> {
+    pub(crate) fn lies(self, what: &str) -> Outcome<Lies> {
         let Self(_, (rows, cols), strides, _) = self;
         // Of a single row or column the stride to the next is anything.
         let step = |extent: usize, stride: isize, least: usize| match usize::try_from(stride) {
@@ -72,8 +77,8 @@ impl Operand {
 #[pyclass(frozen, name = "DeviceCsr", module = "windrow._windrow.raw")]
 pub(crate) struct RawCsr {
     made: Made,
-    matrix: AnyCsr,
-    device: &'static Device,
+    pub(crate) matrix: AnyCsr,
+    pub(crate) device: &'static Device,
 }
 
 /// How a matrix was made.
@@ -94,14 +99,14 @@ struct Arrays {
     dtype: Dtype,
 }
 
-enum AnyCsr {
+pub(crate) enum AnyCsr {
     F32(Held<f32>),
     F64(Held<f64>),
     F16(Held<windrow::f16>),
     Bf16(Held<windrow::bf16>),
 }
 
-enum Held<V: Value> {
+pub(crate) enum Held<V: Value> {
     Plain(DeviceCsr<'static, V>),
     Transposed(Transposed<V>),
 }
@@ -117,16 +122,18 @@ impl<V: Value> Deref for Held<V> {
     }
 }
 
+/// An expression for a matrix of whatever type: `each!(&matrix, a => expression)`.
 macro_rules! each {
     ($matrix:expr, $a:ident => $run:expr) => {
         match $matrix {
-            AnyCsr::F32($a) => $run,
-            AnyCsr::F64($a) => $run,
-            AnyCsr::F16($a) => $run,
-            AnyCsr::Bf16($a) => $run,
+            $crate::raw::AnyCsr::F32($a) => $run,
+            $crate::raw::AnyCsr::F64($a) => $run,
+            $crate::raw::AnyCsr::F16($a) => $run,
+            $crate::raw::AnyCsr::Bf16($a) => $run,
         }
     };
 }
+pub(crate) use each;
 
 macro_rules! any_csr {
     ($($kind:ident($value:ty);)+) => { $(
@@ -543,5 +550,9 @@ pub(crate) fn module<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyModule>> {
     let module = PyModule::new(py, "raw")?;
     module.add_class::<RawCsr>()?;
     module.add_class::<RawSpmm>()?;
+    module.add_class::<crate::sampled::RawSddmm>()?;
+    module.add_class::<crate::sampled::RawSoftmax>()?;
+    module.add_class::<crate::weights::RawNmWeights>()?;
+    module.add_class::<crate::weights::RawNmSpmm>()?;
     Ok(module)
 }
