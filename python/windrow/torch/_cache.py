@@ -102,8 +102,15 @@ class Pattern:
         self.lock = threading.RLock()
         self.plans = {}
         self.graphed = []
-        self.matrix = self.transpose = self.order = self.made = None
+        self.matrix = self.transpose = self.order = self.made = self.copies = None
         self.pinned = 0
+
+    @classmethod
+    def of_copies(cls, rowptr, col, cols, cache):
+        """Of index tensors that nobody else keeps."""
+        made = cls(rowptr, col, cols, cache)
+        made.copies = (rowptr, col)
+        return made
 
     def is_of(self, rowptr, col):
         return (

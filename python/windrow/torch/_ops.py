@@ -7,7 +7,7 @@ autocast does. Eager calls on plain tensors take a shorter way to the same kerne
 import torch
 
 from windrow import errors
-from windrow.torch._cache import NAMES, cache, check_indices, operand, stream_of
+from windrow.torch._cache import NAMES, Pattern, cache, check_indices, operand, stream_of
 from windrow.torch._csr import parts, plain
 
 _FLOATS = tuple(NAMES)
@@ -17,7 +17,10 @@ _FLOATS = tuple(NAMES)
 
 
 def _pattern(rowptr, col, cols):
-    return cache.pattern(rowptr.contiguous(), col.contiguous(), cols)
+    if rowptr.is_contiguous() and col.is_contiguous():
+        return cache.pattern(rowptr, col, cols)
+    check_indices(rowptr, col)
+    return Pattern.of_copies(rowptr.contiguous(), col.contiguous(), cols, cache)
 
 
 def _rows(name, matrix):
@@ -346,17 +349,17 @@ sddmm_op = _Operator(
     (2, 3),
 )
 edge_softmax_op = _Operator(
-    "edge_softmax(Tensor rowptr, Tensor col, Tensor scores, SymInt cols, float scale=1.0) -> Tensor",
+    "edge_softmax(Tensor rowptr, Tensor col, Tensor scores, SymInt cols, float scale) -> Tensor",
     _edge_softmax,
-    lambda rowptr, col, scores, cols, scale=1.0: _new(scores, scores.shape),
+    lambda rowptr, col, scores, cols, scale: _new(scores, scores.shape),
     _softmax_setup,
     _softmax_backward,
     (2,),
 )
 edge_softmax_backward_op = _Operator(
-    "edge_softmax_backward(Tensor rowptr, Tensor col, Tensor p, Tensor g, SymInt cols, float scale=1.0) -> Tensor",
+    "edge_softmax_backward(Tensor rowptr, Tensor col, Tensor p, Tensor g, SymInt cols, float scale) -> Tensor",
     _edge_softmax_backward,
-    lambda rowptr, col, p, g, cols, scale=1.0: _new(p, p.shape),
+    lambda rowptr, col, p, g, cols, scale: _new(p, p.shape),
     _softmax_backward_setup,
     _softmax_backward_backward,
     (2, 3),
@@ -398,7 +401,7 @@ def _dense(tensor):
     if torch.compiler.is_compiling():
         return tensor
     kind = tensor.device.type
-    if torch.is_autocast_enabled(kind):
+    if kind in ("cpu", "cuda") and torch.is_autocast_enabled(kind):
         return _cast(tensor, kind)
     return tensor
 
