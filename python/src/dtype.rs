@@ -99,3 +99,38 @@ macro_rules! with_dtype {
     };
 }
 pub(crate) use with_dtype;
+
+/// An expression for the types of an operand and of a result whose sums are of one type: `with_pair!((b, c), "C", B, C =>
+/// expression)`, an [`Outcome`](crate::error::Outcome).
+macro_rules! with_pair {
+    (($b:expr, $c:expr), $what:expr, $of_b:ident, $of_c:ident => $run:expr) => {{
+        macro_rules! arm {
+            ($b_type:ty, $c_type:ty) => {{
+                type $of_b = $b_type;
+                type $of_c = $c_type;
+                $run
+            }};
+        }
+        use $crate::dtype::Dtype::{Bf16, F16, F32, F64};
+        match ($b, $c) {
+            (F64, F64) => arm!(f64, f64),
+            (F32, F32) => arm!(f32, f32),
+            (F32, F16) => arm!(f32, windrow::f16),
+            (F32, Bf16) => arm!(f32, windrow::bf16),
+            (F16, F32) => arm!(windrow::f16, f32),
+            (F16, F16) => arm!(windrow::f16, windrow::f16),
+            (F16, Bf16) => arm!(windrow::f16, windrow::bf16),
+            (Bf16, F32) => arm!(windrow::bf16, f32),
+            (Bf16, F16) => arm!(windrow::bf16, windrow::f16),
+            (Bf16, Bf16) => arm!(windrow::bf16, windrow::bf16),
+            (F64, _) | (_, F64) => $crate::error::dtype(format!(
+                "{} holds {} but products of {} are summed in {}; give one of these types, or convert the operands",
+                $what,
+                $c.name(),
+                $b.name(),
+                if $b == F64 { "f64" } else { "f32, and can be rounded to f16 or bf16" },
+            )),
+        }
+    }};
+}
+pub(crate) use with_pair;

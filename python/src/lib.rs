@@ -4,12 +4,17 @@
 mod array;
 mod csr;
 mod device;
+mod dlpack;
 mod dtype;
 mod error;
+mod matrix;
+mod numpy;
 mod options;
 mod outside;
 mod raw;
+mod report;
 mod sampled;
+mod spmm;
 mod weights;
 
 use pyo3::prelude::*;
@@ -21,7 +26,13 @@ mod _windrow {
     #[pymodule_export]
     use crate::csr::PyCsr;
     #[pymodule_export]
-    use crate::device::PyDevice;
+    use crate::device::{PyDevice, default_device};
+    #[pymodule_export]
+    use crate::matrix::PyArray;
+    #[pymodule_export]
+    use crate::outside::after_fork_in_child;
+    #[pymodule_export]
+    use crate::spmm::PySpmm;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -48,3 +48,8 @@ pub(crate) fn to_json(value: &Bound<'_, PyAny>) -> PyResult<Value> {
         Err(Fault::new(Class::Option, text).into())
     }
 }
+
+/// A report as JSON.
+pub(crate) fn shown(report: &impl serde::Serialize) -> Outcome<Value> {
+    serde_json::to_value(report).map_err(|error| Fault::new(Class::Internal, error.to_string()))
+}

@@ -17,7 +17,7 @@ use crate::device::{PyDevice, stream_of};
 use crate::dtype::{Dtype, IndexType, with_dtype};
 use crate::error::{Class, Fault, Outcome, dtype, shape};
 use crate::options::spmm_options;
-use crate::outside::outside;
+use crate::outside::{Kept, outside};
 
 /// A dense matrix somewhere: `(address, shape, strides, dtype)`, strides in elements, as a tensor's `data_ptr()`,
 /// `shape` and `stride()` say.
@@ -76,13 +76,13 @@ impl Operand {
 /// anything that keeps the memory alive. Nothing may write the arrays while the object lives.
 #[pyclass(frozen, name = "DeviceCsr", module = "windrow._windrow.raw")]
 pub(crate) struct RawCsr {
-    made: Made,
-    pub(crate) matrix: AnyCsr,
+    pub(crate) made: Made,
+    pub(crate) matrix: Kept<AnyCsr>,
     pub(crate) device: &'static Device,
 }
 
 /// How a matrix was made.
-enum Made {
+pub(crate) enum Made {
     /// Of arrays elsewhere, which are kept alive.
     Borrowed(Arrays, Option<Py<PyAny>>),
     /// By windrow.
@@ -90,13 +90,13 @@ enum Made {
 }
 
 #[derive(Clone, Copy)]
-struct Arrays {
-    shape: (usize, usize),
-    nnz: usize,
-    offsets: (u64, IndexType),
-    columns: (u64, IndexType),
-    values: Option<u64>,
-    dtype: Dtype,
+pub(crate) struct Arrays {
+    pub(crate) shape: (usize, usize),
+    pub(crate) nnz: usize,
+    pub(crate) offsets: (u64, IndexType),
+    pub(crate) columns: (u64, IndexType),
+    pub(crate) values: Option<u64>,
+    pub(crate) dtype: Dtype,
 }
 
 pub(crate) enum AnyCsr {
@@ -156,7 +156,7 @@ impl Arrays {
     ///
     /// # Safety
     /// Those of [`DeviceCsr::from_raw`].
-    unsafe fn matrix(self, device: &'static Device, check: Option<&Stream>) -> Outcome<AnyCsr> {
+    pub(crate) unsafe fn matrix(self, device: &'static Device, check: Option<&Stream>) -> Outcome<AnyCsr> {
         // SAFETY: the caller's promise.
         unsafe {
             if self.values.is_none() {
@@ -255,12 +255,12 @@ impl RawCsr {
         let arrays = Arrays { shape, nnz, offsets, columns, values, dtype };
         // SAFETY: the promise of who gives addresses; `keep` keeps them.
         let matrix = outside(py, || unsafe { arrays.matrix(device, None) })?;
-        Ok(Self { made: Made::Borrowed(arrays, keep), matrix, device })
+        Ok(Self { made: Made::Borrowed(arrays, keep), matrix: Kept::new(matrix), device })
     }
 
     /// The same matrix, checked on `stream`, which is waited for. Plans of it for few products wait for nothing.
     #[pyo3(signature = (stream = None))]
-    fn checked(&self, py: Python<'_>, stream: Option<usize>) -> PyResult<Self> {
+    pub(crate) fn checked(&self, py: Python<'_>, stream: Option<usize>) -> PyResult<Self> {
         let (device, Made::Borrowed(arrays, keep)) = (self.device, &self.made) else {
             // Those that windrow makes are canonical.
             return self.canonical(py, stream);
@@ -269,18 +269,18 @@ impl RawCsr {
         // SAFETY: the promise of who gave addresses and gives the stream.
         let matrix = outside(py, || unsafe { arrays.matrix(device, Some(&stream_of(device, stream)?)) })?;
         let keep = keep.as_ref().map(|keep| keep.clone_ref(py));
-        Ok(Self { made: Made::Borrowed(arrays, keep), matrix, device })
+        Ok(Self { made: Made::Borrowed(arrays, keep), matrix: Kept::new(matrix), device })
     }
 
     /// The matrix with sorted rows and summed duplicates, in memory of its own: made on `stream`, which is waited for.
     #[pyo3(signature = (stream = None))]
-    fn canonical(&self, py: Python<'_>, stream: Option<usize>) -> PyResult<Self> {
+    pub(crate) fn canonical(&self, py: Python<'_>, stream: Option<usize>) -> PyResult<Self> {
         self.made_there(py, stream, |a, on| each!(a, a => Ok(a.canonical(on)?.into())))
     }
 
     /// The transpose, in memory of its own: made on `stream`. It knows the order of its entries, see `bring_values`.
     #[pyo3(signature = (stream = None))]
-    fn transposed(&self, py: Python<'_>, stream: Option<usize>) -> PyResult<Self> {
+    pub(crate) fn transposed(&self, py: Python<'_>, stream: Option<usize>) -> PyResult<Self> {
         self.made_there(py, stream, |a, on| each!(a, a => Ok(a.transposed(on)?.into())))
     }
 
@@ -300,7 +300,7 @@ impl RawCsr {
         // SAFETY: the promise of who gives addresses and the stream.
         outside(py, || unsafe {
             let on = stream_of(device, stream)?;
-            each!(&self.matrix, a => {
+            each!(&*self.matrix, a => {
                 let Held::Transposed(transposed) = a else {
                     return Err(Fault::new(Class::Format, "only what `transposed` has made knows an order of values"));
                 };
@@ -314,13 +314,13 @@ impl RawCsr {
     }
 
     #[getter]
-    fn shape(&self) -> (usize, usize) {
-        each!(&self.matrix, a => (a.rows(), a.cols()))
+    pub(crate) fn shape(&self) -> (usize, usize) {
+        each!(&*self.matrix, a => (a.rows(), a.cols()))
     }
 
     #[getter]
-    fn nnz(&self) -> usize {
-        each!(&self.matrix, a => a.nnz())
+    pub(crate) fn nnz(&self) -> usize {
+        each!(&*self.matrix, a => a.nnz())
     }
 
     #[getter]
@@ -329,12 +329,21 @@ impl RawCsr {
     }
 
     fn __repr__(&self) -> String {
-        each!(&self.matrix, a => format!("{:?}", **a))
+        each!(&*self.matrix, a => format!("{:?}", **a))
     }
 }
 
 impl RawCsr {
-    fn made_there(
+    pub(crate) fn dtype(&self) -> Dtype {
+        match *self.matrix {
+            AnyCsr::F32(_) => Dtype::F32,
+            AnyCsr::F64(_) => Dtype::F64,
+            AnyCsr::F16(_) => Dtype::F16,
+            AnyCsr::Bf16(_) => Dtype::Bf16,
+        }
+    }
+
+    pub(crate) fn made_there(
         &self,
         py: Python<'_>,
         stream: Option<usize>,
@@ -343,7 +352,7 @@ impl RawCsr {
         let device = self.device;
         // SAFETY: the promise of who gives the stream.
         let matrix = outside(py, || make(&self.matrix, &unsafe { stream_of(device, stream)? }))?;
-        Ok(Self { made: Made::Owned, matrix, device })
+        Ok(Self { made: Made::Owned, matrix: Kept::new(matrix), device })
     }
 }
 
@@ -354,7 +363,7 @@ impl RawCsr {
 /// done.
 #[pyclass(frozen, name = "Spmm", module = "windrow._windrow.raw")]
 pub(crate) struct RawSpmm {
-    plan: RwLock<SpmmPlan>,
+    plan: RwLock<Kept<SpmmPlan>>,
     device: &'static Device,
     precision: Precision,
 }
@@ -373,9 +382,9 @@ impl RawSpmm {
         // SAFETY: the promise of who gives the stream.
         let plan = outside(py, || unsafe {
             let on = stream_of(device, stream)?;
-            Ok::<_, Fault>(each!(&a.matrix, a => Spmm::builder(&**a).options(options).build_on(&on)?))
+            Ok::<_, Fault>(each!(&*a.matrix, a => Spmm::builder(&**a).options(options).build_on(&on)?))
         })?;
-        Ok(Self { precision: plan.precision(), plan: RwLock::new(plan), device })
+        Ok(Self { precision: plan.precision(), plan: RwLock::new(Kept::new(plan)), device })
     }
 
     /// `C ← alpha·A·B + beta·C`, queued in `stream`: nothing is copied, and nobody waits.
@@ -463,7 +472,7 @@ impl RawSpmm {
     }
 
     fn __repr__(&self) -> String {
-        format!("{:?}", self.plan.read().unwrap_or_else(PoisonError::into_inner))
+        format!("{:?}", **self.plan.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::device::{PyDevice, stream_of};
 use crate::dtype::Dtype;
 use crate::error::{Fault, Outcome, dtype, shape};
 use crate::options::{read, to_json};
-use crate::outside::outside;
+use crate::outside::{Kept, outside};
 use crate::raw::{Lies, Operand, RawCsr, each};
 use pyo3::types::PyDict;
 
@@ -21,7 +21,7 @@ use pyo3::types::PyDict;
 /// `form="scale"`, else 1.
 #[pyclass(frozen, name = "Sddmm", module = "windrow._windrow.raw")]
 pub(crate) struct RawSddmm {
-    plan: RwLock<SddmmPlan>,
+    plan: Kept<RwLock<SddmmPlan>>,
     device: &'static Device,
     precision: Precision,
 }
@@ -44,9 +44,9 @@ impl RawSddmm {
         // SAFETY: the promise of who gives the stream.
         let plan = outside(py, || unsafe {
             let on = stream_of(device, stream)?;
-            Ok::<_, Fault>(each!(&a.matrix, a => Sddmm::builder(&**a).options(options).build_on(&on)?))
+            Ok::<_, Fault>(each!(&*a.matrix, a => Sddmm::builder(&**a).options(options).build_on(&on)?))
         })?;
-        Ok(Self { plan: RwLock::new(plan), device, precision })
+        Ok(Self { plan: Kept::new(RwLock::new(plan)), device, precision })
     }
 
     /// Queues the product in `stream`. `x` and `y` are `(address, shape, strides, dtype)` of the plan's element type with
@@ -173,7 +173,7 @@ unsafe fn run_as<T: Element, O: Element<Sum = T::Sum>>(
 /// A softmax over the entries of each row of a sparse matrix at addresses, made in the order of `stream`.
 #[pyclass(frozen, name = "RowSoftmax", module = "windrow._windrow.raw")]
 pub(crate) struct RawSoftmax {
-    softmax: RowSoftmax,
+    softmax: Kept<RowSoftmax>,
     device: &'static Device,
 }
 
@@ -186,9 +186,9 @@ impl RawSoftmax {
         // SAFETY: the promise of who gives the stream.
         let softmax = outside(py, || unsafe {
             let on = stream_of(device, stream)?;
-            Ok::<_, Fault>(each!(&a.matrix, a => RowSoftmax::new_on(&**a, &on)?))
+            Ok::<_, Fault>(each!(&*a.matrix, a => RowSoftmax::new_on(&**a, &on)?))
         })?;
-        Ok(Self { softmax, device })
+        Ok(Self { softmax: Kept::new(softmax), device })
     }
 
     /// `to ← softmax(scale·scores)` over rows: `nnz` elements of f32 at each address.
@@ -231,6 +231,6 @@ impl RawSoftmax {
     }
 
     fn __repr__(&self) -> String {
-        format!("{:?}", self.softmax)
+        format!("{:?}", *self.softmax)
     }
 }

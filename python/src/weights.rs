@@ -6,58 +6,58 @@ use windrow::{
     NmSpmmPlan, Precision, Stream, VectorNm, prune_magnitude,
 };
 
-use crate::array::{HostArray, empty};
 use crate::device::{PyDevice, stream_of};
 use crate::dtype::Dtype;
 use crate::error::{Fault, Outcome, dtype, shape};
-use crate::outside::outside;
+use crate::outside::{Kept, outside};
 use crate::raw::{Lies, Operand};
 
 /// Weights `W[k×n]` of which in every `M` consecutive rows, in every `L` consecutive columns, `N` rows are kept: the
-/// largest, of a dense `numpy` array of f32. `pattern` is `(N, M, L)`.
+/// largest, of the dense matrix of f32 whose packed rows are at an address of the host. `pattern` is `(N, M, L)`.
 #[pyclass(frozen, name = "NmWeights", module = "windrow._windrow.raw")]
 pub(crate) struct RawNmWeights(VectorNm<f32>);
 
 #[pymethods]
 impl RawNmWeights {
     #[new]
-    fn new(py: Python<'_>, dense: &Bound<'_, PyAny>, pattern: (usize, usize, usize)) -> PyResult<Self> {
-        let dense = HostArray::of("the weights", dense)?;
-        let ((k, n), (down, across)) = dense.matrix()?;
-        if dense.item != crate::array::Item::Value(Dtype::F32) {
-            return Err(dense.not_values().into());
-        }
-        let (down, across) = match (usize::try_from(down), usize::try_from(across)) {
-            (Ok(down), Ok(across)) => (down, across),
-            _ => return Err(shape::<()>("the weights have negative strides; copy them").unwrap_err().into()),
-        };
-        // SAFETY: numpy says that the elements are there, and its owner is kept by `dense`.
-        let there: &[f32] = unsafe { dense.elements() };
-        let packed: Vec<f32> = (0..k)
-            .flat_map(|row| (0..n).map(move |col| row * down + col * across))
-            .map(|at| there[at])
-            .collect();
+    fn new(
+        py: Python<'_>,
+        dense: usize,
+        shape: (usize, usize),
+        pattern: (usize, usize, usize),
+    ) -> PyResult<Self> {
+        let ((k, n), (kept, of, columns)) = (shape, pattern);
         let weights = outside(py, || {
-            let (kept, of, columns) = pattern;
-            Ok::<_, Fault>(prune_magnitude(&packed, k, n, NmPattern::new(kept, of, columns)?)?)
+            // SAFETY: the promise of who gives the address.
+            let dense: &[f32] = match k * n {
+                0 => &[],
+                len => unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(dense), len) },
+            };
+            Ok::<_, Fault>(prune_magnitude(dense, k, n, NmPattern::new(kept, of, columns)?)?)
         })?;
         Ok(Self(weights))
     }
 
-    /// The weights with zeros, as a `numpy` array.
-    fn dense<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let (array, mut to) = empty(py, (self.0.rows(), self.0.cols()), Dtype::F32)?;
-        let dense = outside(py, || Ok::<_, Fault>(self.0.to_dense()?))?;
-        // SAFETY: the array was just made with as many elements of this type.
-        unsafe { to.elements_mut::<f32>() }.copy_from_slice(&dense);
-        Ok(array)
+    /// Writes the weights, zeros where none are kept, to an address of the host: `k·n` elements of f32.
+    fn write(&self, py: Python<'_>, to: usize) -> PyResult<()> {
+        outside(py, || {
+            let dense = self.0.to_dense()?;
+            if !dense.is_empty() {
+                // SAFETY: the promise of who gives the address.
+                let to: &mut [f32] = unsafe {
+                    std::slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut(to), dense.len())
+                };
+                to.copy_from_slice(&dense);
+            }
+            Ok::<_, Fault>(())
+        })
     }
 }
 
 /// A plan of `C ← A·W + bias` on a device, for about `rows` rows of `A`.
 #[pyclass(frozen, name = "NmSpmm", module = "windrow._windrow.raw")]
 pub(crate) struct RawNmSpmm {
-    plan: NmSpmmPlan,
+    plan: Kept<NmSpmmPlan>,
     device: &'static Device,
 }
 
@@ -81,7 +81,7 @@ impl RawNmSpmm {
         let (device, options) = (device.0, NmOptions { rows, precision, ..NmOptions::default() });
         let plan =
             outside(py, || Ok::<_, Fault>(NmSpmm::builder(&weights.0).options(options).build(device)?))?;
-        Ok(Self { plan, device })
+        Ok(Self { plan: Kept::new(plan), device })
     }
 
     /// Queues the product in `stream`: `a` and `c` are `(address, shape, strides, dtype)` with consecutive rows, of the

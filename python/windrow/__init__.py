@@ -1,7 +1,15 @@
 """Sparse matrix products on NVIDIA GPUs and on the CPU."""
 
+import os
+
 from windrow import errors
-from windrow._windrow import Csr, Device
+from windrow._windrow import Array, Csr, Device, Spmm, after_fork_in_child, default_device
 from windrow.errors import Error
 
-__all__ = ["Csr", "Device", "Error", "errors"]
+if hasattr(os, "register_at_fork"):
+    # Threads stay in the parent, and so does whatever the driver knows.
+    os.register_at_fork(after_in_child=after_fork_in_child)
+
+del os, after_fork_in_child
+
+__all__ = ["Array", "Csr", "Device", "Error", "Spmm", "default_device", "errors"]

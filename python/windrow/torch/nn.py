@@ -415,20 +415,24 @@ _nm_plans = ByTensor()
 
 
 def _weights_of(weight, pattern):
+    """The weights as (inputs, outputs), and what is kept of them, dense and packed."""
     dense = weight.detach().float().cpu().t().contiguous()
-    return dense, raw.NmWeights(dense.numpy(), pattern)
+    packed = raw.NmWeights(dense.data_ptr(), tuple(dense.shape), pattern)
+    kept = torch.empty_like(dense)
+    packed.write(kept.data_ptr())
+    return dense, kept, packed
 
 
 def _nm_plan(weight, pattern, dtype):
     def make():
-        dense, weights = _weights_of(weight, pattern)
-        if not torch.equal(torch.from_numpy(weights.dense()), dense):
-            kept, of, columns = pattern
+        dense, kept, packed = _weights_of(weight, pattern)
+        if not torch.equal(kept, dense):
+            most, of, columns = pattern
             raise errors.FormatError(
-                f"more than {kept} of {of} weights are not zero somewhere, in vectors of {columns}; "
+                f"more than {most} of {of} weights are not zero somewhere, in vectors of {columns}; "
                 "make them so with NmLinear.from_linear"
             )
-        return raw.NmSpmm(device_of(weight.device), weights, NAMES[dtype])
+        return raw.NmSpmm(device_of(weight.device), packed, NAMES[dtype])
 
     return _nm_plans.get(weight, (pattern, dtype), make)
 
@@ -495,9 +499,8 @@ class NmLinear(nn.Module):
     def from_linear(cls, linear, pattern):
         """The layer with the largest weights of an `nn.Linear`; `pattern` is `(N, M, L)`, for example (2, 8, 32)."""
         made = cls(linear.in_features, linear.out_features, pattern, bias=linear.bias is not None)
-        _, weights = _weights_of(linear.weight, made.pattern)
-        pruned = torch.from_numpy(weights.dense()).t().contiguous()
-        made.weight = pruned.to(linear.weight.device, linear.weight.dtype)
+        _, kept, _ = _weights_of(linear.weight, made.pattern)
+        made.weight = kept.t().contiguous().to(linear.weight.device, linear.weight.dtype)
         if linear.bias is not None:
             made.bias = nn.Parameter(linear.bias.detach().clone())
         return made.train(linear.training)
