@@ -228,7 +228,7 @@ class Pattern:
         product = self.product(transpose, values, NAMES[b.dtype], b.shape[1], stream)
         product.runs += 1
         if stream is not None:
-            if torch.cuda.is_current_stream_capturing():
+            if torch._C._cuda_isCurrentStreamCapturing():
                 return self._multiply_in_graph(product, transpose, values, b, c, stream)
             if product.graphed and values is not None:
                 # Each launch of the graph puts its values into that plan.

@@ -10,7 +10,6 @@ from windrow import errors
 from windrow.torch._cache import NAMES, Pattern, cache, check_indices, operand, stream_of
 from windrow.torch._csr import parts, plain
 
-_FLOATS = tuple(NAMES)
 
 
 # The kernels: tensors in, new tensors out, on the current stream.
@@ -65,35 +64,52 @@ def _heads(x):
 
 
 def _multiply(rowptr, col, value, x, transpose, cols):
-    heads = _heads(x)
-    rows = rowptr.numel() - 1
-    expected = rows if transpose else cols
-    if x.shape[0] != expected:
-        raise errors.ShapeError(f"the dense operand has {x.shape[0]} rows but must have {expected}")
-    if x.dtype not in NAMES:
-        raise errors.DtypeError(f"the dense operand holds {x.dtype}; windrow computes in f32, f64, f16 and bf16")
+    shape, dtype = x.shape, x.dtype
+    heads = None if len(shape) == 2 else _heads(x)
+    rows = rowptr.shape[0] - 1 if rowptr.dim() == 1 else 0  # what has no rows or too many is told by the check
+    taken, made = (rows, cols) if transpose else (cols, rows)
+    if dtype not in NAMES:
+        raise errors.DtypeError(f"the dense operand holds {dtype}; windrow computes in f32, f64, f16 and bf16")
     pattern = _pattern(rowptr, col, cols)
-    _same_device(pattern.device, value=value, **{"the dense operand": x})
+    if shape[0] != taken:
+        raise errors.ShapeError(f"the dense operand has {shape[0]} rows but must have {taken}")
+    device = pattern.device
+    if x.device != device:
+        _same_device(device, **{"the dense operand": x})
+    learned = False
     if value is not None:
-        _check_values(value, pattern.nnz, x.dtype, heads)
-    out = x.new_empty((cols if transpose else rows, *x.shape[1:]))
-    if out.numel() == 0:
-        pattern.checked(stream_of(pattern.device))
+        _same_device(device, value=value)
+        _check_values(value, pattern.nnz, dtype, heads)
+        learned = value.requires_grad
+    on_cpu = device.type == "cpu"
+    if not on_cpu and device.index != _current_device():
+        with torch.cuda.device(device):
+            return _multiply(rowptr, col, value, x, transpose, cols)
+    stream = None if on_cpu else _current_stream(device.index)
+    if heads is None:
+        out = x.new_empty((made, shape[1]))
+        if made == 0 or taken == 0 or shape[1] == 0:
+            pattern.checked(stream)
+            return out.zero_()
+        value = value if value is None else value.contiguous()
+        pattern.multiply(transpose, value, _rows("the dense operand", x), out, stream, learned)
         return out
-    if x.numel() == 0:
-        pattern.checked(stream_of(pattern.device))
+    out = x.new_empty((made, *shape[1:]))
+    if out.numel() == 0 or x.numel() == 0:
+        pattern.checked(stream)
         return out.zero_()
-    with _on(pattern.device):
-        stream = stream_of(pattern.device)
-        learned = value is not None and value.requires_grad
-        if heads is None:
-            value = value if value is None else value.contiguous()
-            pattern.multiply(transpose, value, _rows("the dense operand", x), out, stream, learned)
-        else:
-            for head in range(heads):
-                one = None if value is None else value[head].contiguous()
-                pattern.multiply(transpose, one, _rows("the dense operand", x[:, head]), out[:, head], stream, learned)
+    for head in range(heads):
+        one = None if value is None else value[head].contiguous()
+        pattern.multiply(transpose, one, _rows("the dense operand", x[:, head]), out[:, head], stream, learned)
     return out
+
+
+def _no_stream(_):
+    raise errors.DeviceError("this PyTorch was built without CUDA")
+
+
+_current_device = getattr(torch._C, "_cuda_getDevice", _no_stream)
+_current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", _no_stream)
 
 
 class _Here:
@@ -198,7 +214,6 @@ def _edge_softmax_backward(rowptr, col, p, g, cols, scale):
 # The operators.
 
 _library = torch.library.Library("windrow", "DEF")
-_tags = (torch.Tag.needs_contiguous_strides,) if hasattr(torch.Tag, "needs_contiguous_strides") else ()
 
 
 class _Operator:
@@ -235,15 +250,17 @@ class _Operator:
 
 def _is_plain(inputs):
     """Whether nothing but autograd would see an operator's call."""
-    if torch._C._len_torch_dispatch_stack() or torch._C._functorch.peek_interpreter_stack() is not None:
+    if _dispatch_modes() or _transforms() is not None or _function_modes() or _tracing() is not None:
         return False
-    for tensor in inputs:
-        if isinstance(tensor, torch.Tensor) and type(tensor) not in _PLAIN:
+    for given in inputs:
+        if type(given) not in _PLAIN and isinstance(given, torch.Tensor):
             return False
-    # Tracing by torch.jit and torch.overrides modes see calls of operators alone.
-    return torch._C._get_tracing_state() is None and not torch._C._len_torch_function_stack()
+    return True
 
 
+_dispatch_modes, _function_modes = torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack
+_transforms, _tracing = torch._C._functorch.peek_interpreter_stack, torch._C._get_tracing_state
+_any_autocast = torch._C._is_any_autocast_enabled
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -398,7 +415,7 @@ _register_autocast("cuda")
 
 def _dense(tensor):
     """An operand, of autocast's type where that is on."""
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or not _any_autocast():
         return tensor
     kind = tensor.device.type
     if kind in ("cpu", "cuda") and torch.is_autocast_enabled(kind):
