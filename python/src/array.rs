@@ -5,7 +5,9 @@ use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use windrow::{Device, DeviceSelector, DeviceSlice, DeviceSliceMut, DeviceView, DeviceViewMut, MatRef, Value};
+use windrow::{
+    Device, DeviceSelector, DeviceSlice, DeviceSliceMut, DeviceView, DeviceViewMut, MatRef, Value,
+};
 
 use crate::device::{live, open};
 use crate::dlpack::{self, CPU, CUDA, CUDA_HOST, CUDA_MANAGED};
@@ -59,8 +61,12 @@ impl<'py> Array<'py> {
                     return Self::of_dlpack(what, object, Place::Device(device), on);
                 }
                 _ => {
-                    let text = format!("{what} is on a device that windrow does not know (type {kind} of DLPack)");
-                    return Err(told(Class::Device, format!("{text}; copy it to the host or to a CUDA device")));
+                    let text =
+                        format!("{what} is on a device that windrow does not know (type {kind} of DLPack)");
+                    return Err(told(
+                        Class::Device,
+                        format!("{text}; copy it to the host or to a CUDA device"),
+                    ));
                 }
             }
         }
@@ -102,7 +108,10 @@ impl<'py> Array<'py> {
             None if typestr == "<V2" && of_name(object, "bfloat16") => Item::Value(Dtype::Bf16),
             None => {
                 let text = format!("{what} holds elements of type {typestr:?}");
-                return Err(told(Class::Dtype, format!("{text}; convert it with {what}.astype(numpy.float32)")));
+                return Err(told(
+                    Class::Dtype,
+                    format!("{text}; convert it with {what}.astype(numpy.float32)"),
+                ));
             }
         };
         let (address, read_only) = field("data")?.extract()?;
@@ -129,7 +138,8 @@ impl<'py> Array<'py> {
     /// What lies between the elements of others is copied out of there.
     fn copied(what: &'static str, object: &Bound<'py, PyAny>, place: Place) -> PyResult<Self> {
         if let Place::Device(_) = place {
-            let text = format!("{what} has elements at addresses that are no multiple of their size; copy it");
+            let text =
+                format!("{what} has elements at addresses that are no multiple of their size; copy it");
             return Err(told(Class::Shape, text));
         }
         let made = numpy(object.py())?.call_method1("array", (object,))?;
@@ -179,7 +189,17 @@ impl<'py> Array<'py> {
         let dlpack::Described { address, shape, strides, item } = dlpack::describe(what, &capsule)?;
         let strides = strides.unwrap_or_else(|| packed(&shape));
         // The capsule was not consumed: it frees the tensor when it goes.
-        Ok(Self { what, place, address, shape, strides, item, read_only: false, owner: capsule, object: object.clone() })
+        Ok(Self {
+            what,
+            place,
+            address,
+            shape,
+            strides,
+            item,
+            read_only: false,
+            owner: capsule,
+            object: object.clone(),
+        })
     }
 
     /// An array of which everything is known.
@@ -192,7 +212,17 @@ impl<'py> Array<'py> {
         of: Dtype,
     ) -> Self {
         let (shape, strides, item) = (shape.to_vec(), strides.to_vec(), Item::Value(of));
-        Self { what, place, address, shape, strides, item, read_only: false, owner: owner.clone(), object: owner.clone() }
+        Self {
+            what,
+            place,
+            address,
+            shape,
+            strides,
+            item,
+            read_only: false,
+            owner: owner.clone(),
+            object: owner.clone(),
+        }
     }
 
     /// The first column alone.
@@ -286,7 +316,11 @@ impl<'py> Array<'py> {
     pub(crate) unsafe fn elements_mut<T>(&mut self) -> &mut [T] {
         let (len, address) = (self.span(), at(self.address));
         // SAFETY: as above.
-        if len == 0 { &mut [] } else { unsafe { from_raw_parts_mut(with_exposed_provenance_mut(address), len) } }
+        if len == 0 {
+            &mut []
+        } else {
+            unsafe { from_raw_parts_mut(with_exposed_provenance_mut(address), len) }
+        }
     }
 
     /// The matrix in host memory.
@@ -315,6 +349,8 @@ impl<'py> Array<'py> {
         T: TryFrom<u8> + TryFrom<u16> + TryFrom<u32> + TryFrom<u64>,
     {
         match self.item {
+            // An empty list is one of numbers of f64 to numpy.
+            _ if self.len()? == 0 => Ok(Vec::new()),
             Item::I8 => self.converted::<i8, T>(),
             Item::I16 => self.converted::<i16, T>(),
             Item::I32 => self.converted::<i32, T>(),
@@ -334,7 +370,8 @@ impl<'py> Array<'py> {
         let given = self.to_vec::<S>()?;
         let converted = given.iter().enumerate().map(|(at, &number)| {
             T::try_from(number).map_err(|_| {
-                let text = format!("{}[{at}] is {number}, which is no index: they are counted from 0", self.what);
+                let text =
+                    format!("{}[{at}] is {number}, which is no index: they are counted from 0", self.what);
                 Fault::new(Class::Format, text)
             })
         });
@@ -346,6 +383,14 @@ impl<'py> Array<'py> {
         match self.read_only {
             true => shape(format!("{} cannot be written in place; give an array that can", self.what)),
             false => Ok(()),
+        }
+    }
+
+    /// The length of a one-dimensional array of consecutive elements in host memory.
+    pub(crate) fn consecutive_on_host(&self) -> Outcome<usize> {
+        match (self.len()?, self.strides[0]) {
+            (len, stride) if stride == 1 || len <= 1 => Ok(len),
+            _ => shape(format!("{} is not contiguous; give an array that is", self.what)),
         }
     }
 
@@ -382,7 +427,10 @@ impl<'py> Array<'py> {
     ///
     /// # Safety
     /// That of [`DeviceViewMut::from_raw`].
-    pub(crate) unsafe fn view_mut<T: Value>(&mut self, device: &'static Device) -> Outcome<DeviceViewMut<'_, T>> {
+    pub(crate) unsafe fn view_mut<T: Value>(
+        &mut self,
+        device: &'static Device,
+    ) -> Outcome<DeviceViewMut<'_, T>> {
         self.check_place(device)?;
         self.check_writable()?;
         let ((rows, cols), ld) = self.rows()?;
@@ -404,7 +452,10 @@ impl<'py> Array<'py> {
     ///
     /// # Safety
     /// That of [`DeviceSliceMut::from_raw`].
-    pub(crate) unsafe fn slice_mut<T: Value>(&mut self, device: &'static Device) -> Outcome<DeviceSliceMut<'_, T>> {
+    pub(crate) unsafe fn slice_mut<T: Value>(
+        &mut self,
+        device: &'static Device,
+    ) -> Outcome<DeviceSliceMut<'_, T>> {
         self.check_writable()?;
         let len = self.consecutive(device)?;
         // SAFETY: the caller's promise.

@@ -4,16 +4,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use windrow::{Coo, Csr, Device, DeviceCsr, Permutation, Precision, Value};
+use windrow::{Coo, Csr, Device, DeviceCsr, Permutation, Precision};
 
 use crate::array::{Array, Place, told};
 use crate::device::{PyDevice, Where, given_or_default, live, open};
 use crate::dtype::{Dtype, IndexType, with_dtype};
-use crate::error::{Class, Fault, Outcome, dtype};
+use crate::error::{Class, Fault, dtype};
 use crate::numpy::{Item, lend, numbers, numpy};
 use crate::outside::{Kept, outside};
 use crate::raw::{Arrays, Made, RawCsr, each};
-use crate::spmm::{PySpmm, Product, Run};
+use crate::spmm::{Product, PySpmm, Run};
 
 /// A matrix in host memory, of any type of values.
 #[derive(Clone)]
@@ -159,7 +159,10 @@ impl PyCsr {
         let (nnz, given) = (columns.consecutive(device)?, values.consecutive(device)?);
         for (what, found, wanted) in [("indptr", ends, shape.0 + 1), ("data", given, nnz)] {
             if found != wanted {
-                return Err(told(Class::Shape, format!("{what} has {found} elements but must have {wanted}")));
+                return Err(told(
+                    Class::Shape,
+                    format!("{what} has {found} elements but must have {wanted}"),
+                ));
             }
         }
         let arrays = Arrays {
@@ -228,7 +231,9 @@ impl PyCsr {
 impl PyCsr {
     /// So that numpy leaves `B @ A` to the matrix.
     #[classattr]
-    const __array_ufunc__: Option<()> = None;
+    fn __array_ufunc__() -> Option<()> {
+        None
+    }
 
     #[new]
     #[pyo3(signature = (object, shape = None, dtype = None))]
@@ -244,7 +249,8 @@ impl PyCsr {
                 None => Ok(own.get().on_host(py)?.into()),
             };
         }
-        let parts = py.import("windrow._convert")?.call_method1("parts", (object, shape, dtype.map(Dtype::name)))?;
+        let parts =
+            py.import("windrow._convert")?.call_method1("parts", (object, shape, dtype.map(Dtype::name)))?;
         let (kind, arrays, shape): (String, Vec<Bound<'_, PyAny>>, (usize, usize)) = parts.extract()?;
         let matrix: AnyCsr = match (&*kind, &arrays[..]) {
             ("csr" | "csc", [data, indices, indptr]) => {
@@ -256,8 +262,10 @@ impl PyCsr {
                 {
                     return Self::of_device_parts(py, shape, device, [&offsets, &columns, &data]);
                 }
-                let [offsets, columns, data] = [offsets.on_host()?, columns.on_host()?, data.forward()?.on_host()?];
-                let (offsets, columns) = (offsets.forward()?.whole_numbers()?, columns.forward()?.whole_numbers()?);
+                let [offsets, columns, data] =
+                    [offsets.on_host()?, columns.on_host()?, data.forward()?.on_host()?];
+                let (offsets, columns) =
+                    (offsets.forward()?.whole_numbers()?, columns.forward()?.whole_numbers()?);
                 match &*kind {
                     "csr" => Self::of_host_parts(py, shape, offsets, columns, &data)?,
                     _ => {
@@ -278,7 +286,8 @@ impl PyCsr {
                 })
             }
             (_, [dense]) => {
-                let dense = Array::host("the matrix", &numpy(py)?.call_method1("ascontiguousarray", (dense,))?)?;
+                let dense =
+                    Array::host("the matrix", &numpy(py)?.call_method1("ascontiguousarray", (dense,))?)?;
                 with_dtype!(dense.dtype()?, V => {
                     // SAFETY: of this type, in host memory, and packed.
                     let elements = unsafe { dense.elements::<V>() };
@@ -336,7 +345,9 @@ impl PyCsr {
     #[getter]
     fn indptr<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let (py, owner) = (slf.py(), Self::host_owner(slf)?);
-        let Matrix::Host(matrix) = &owner.get().matrix else { return Err(told(Class::Internal, "not on the host")) };
+        let Matrix::Host(matrix) = &owner.get().matrix else {
+            return Err(told(Class::Internal, "not on the host"));
+        };
         with_csr!(matrix, a => {
             let offsets = a.row_offsets();
             lend(py, owner.clone().into_any().unbind(), offsets, &[offsets.len()], Item::U64)
@@ -347,7 +358,9 @@ impl PyCsr {
     #[getter]
     fn indices<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let (py, owner) = (slf.py(), Self::host_owner(slf)?);
-        let Matrix::Host(matrix) = &owner.get().matrix else { return Err(told(Class::Internal, "not on the host")) };
+        let Matrix::Host(matrix) = &owner.get().matrix else {
+            return Err(told(Class::Internal, "not on the host"));
+        };
         with_csr!(matrix, a => {
             let columns = a.col_indices();
             lend(py, owner.clone().into_any().unbind(), columns, &[columns.len()], Item::U32)
@@ -358,7 +371,9 @@ impl PyCsr {
     #[getter]
     fn data<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let (py, owner) = (slf.py(), Self::host_owner(slf)?);
-        let Matrix::Host(matrix) = &owner.get().matrix else { return Err(told(Class::Internal, "not on the host")) };
+        let Matrix::Host(matrix) = &owner.get().matrix else {
+            return Err(told(Class::Internal, "not on the host"));
+        };
         let item = match matrix.dtype() {
             Dtype::Bf16 => Item::U16,
             of => Item::Value(of),
@@ -389,7 +404,10 @@ impl PyCsr {
             live(device)?;
             Ok::<_, Fault>(with_csr!(&matrix, a => DeviceCsr::from_host(device, a)?.into()))
         })?;
-        Ok(Self::new(Matrix::Device(Py::new(py, RawCsr { made: Made::Owned, matrix: Kept::new(matrix), device })?)))
+        Ok(Self::new(Matrix::Device(Py::new(
+            py,
+            RawCsr { made: Made::Owned, matrix: Kept::new(matrix), device },
+        )?)))
     }
 
     /// The matrix with values of another type, rounded to nearest.
@@ -441,7 +459,8 @@ impl PyCsr {
     /// The matrix with its rows in another order: row `i` is row `order[i]` of this one.
     fn permute_rows(&self, py: Python<'_>, order: &Bound<'_, PyAny>) -> PyResult<Self> {
         let (matrix, order) = (self.on_host(py)?, permutation("order", order)?);
-        outside(py, || Ok::<AnyCsr, Fault>(with_csr!(&matrix, a => a.permute_rows(&order)?.into()))).map(Self::from)
+        outside(py, || Ok::<AnyCsr, Fault>(with_csr!(&matrix, a => a.permute_rows(&order)?.into())))
+            .map(Self::from)
     }
 
     /// `A·B` by a plan that is made at the first product and kept, on the default device or where the matrix is.

@@ -16,7 +16,9 @@ static OPEN: Mutex<Vec<&'static Device>> = Mutex::new(Vec::new());
 /// The device of this name.
 pub(crate) fn open(selector: DeviceSelector) -> Outcome<&'static Device> {
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = open.iter().find(|known| known.kind() == DeviceKind::Cuda && selector != DeviceSelector::Cpu) {
+    if let Some(known) =
+        open.iter().find(|known| known.kind() == DeviceKind::Cuda && selector != DeviceSelector::Cpu)
+    {
         // The driver would tell the child nothing but that it is not initialised.
         live(known)?;
     }

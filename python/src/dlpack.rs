@@ -94,9 +94,11 @@ pub(crate) fn describe(what: &str, capsule: &Bound<'_, PyAny>) -> PyResult<Descr
         // SAFETY: there is one for each dimension.
         (0..dims).map(|dim| unsafe { *first.add(dim) }).collect::<Vec<_>>()
     };
-    let shape = numbers(tensor.shape).into_iter().map(|extent| usize::try_from(extent).unwrap_or(0)).collect();
-    let strides = (!tensor.strides.is_null())
-        .then(|| numbers(tensor.strides).into_iter().map(|stride| isize::try_from(stride).unwrap_or(0)).collect());
+    let shape =
+        numbers(tensor.shape).into_iter().map(|extent| usize::try_from(extent).unwrap_or(0)).collect();
+    let strides = (!tensor.strides.is_null()).then(|| {
+        numbers(tensor.strides).into_iter().map(|stride| isize::try_from(stride).unwrap_or(0)).collect()
+    });
     let address = tensor.data.expose_provenance() as u64 + tensor.byte_offset;
     Ok(Described { address, shape, strides, item })
 }
@@ -121,7 +123,11 @@ struct Kept {
 }
 
 /// A capsule of a matrix, which keeps its owner.
-pub(crate) fn capsule<'py>(py: Python<'py>, owner: Py<PyAny>, given: &Given) -> PyResult<Bound<'py, PyCapsule>> {
+pub(crate) fn capsule<'py>(
+    py: Python<'py>,
+    owner: Py<PyAny>,
+    given: &Given,
+) -> PyResult<Bound<'py, PyCapsule>> {
     let item = Item::Value(given.of);
     let &(code, bits, _) = KINDS.iter().find(|kind| kind.2 == item).unwrap_or(&KINDS[1]);
     let [rows, cols] = given.shape.map(|extent| i64::try_from(extent).unwrap_or(i64::MAX));

@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyModule, PyType};
+use windrow::io::{ReadError, WriteError};
 use windrow::{
     DeviceError, FormatError, NmError, OutOfMemory, PlanError, SddmmError, SpmmError, TensorError,
     UnknownName,
@@ -17,6 +18,8 @@ pub(crate) enum Class {
     Option,
     Memory,
     Device,
+    File,
+    Parse,
     Internal,
 }
 
@@ -115,6 +118,30 @@ faults! {
     };
 }
 
+impl From<ReadError> for Fault {
+    fn from(error: ReadError) -> Self {
+        let class = match error.cause() {
+            ReadError::Io(_) => Class::File,
+            ReadError::Matrix(error) => of_format(error),
+            ReadError::Limit { .. } => Class::Memory,
+            _ => Class::Parse,
+        };
+        Self::new(class, error.to_string())
+    }
+}
+
+impl From<WriteError> for Fault {
+    fn from(error: WriteError) -> Self {
+        let class = match error.cause() {
+            WriteError::Io(_) => Class::File,
+            WriteError::OutOfMemory(_) => Class::Memory,
+            WriteError::Matrix(error) => of_format(error),
+            _ => Class::Option,
+        };
+        Self::new(class, error.to_string())
+    }
+}
+
 /// The class of this name in `windrow.errors`.
 fn exception<'py>(py: Python<'py>, class: Class) -> PyResult<Bound<'py, PyType>> {
     static ERRORS: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
@@ -126,6 +153,8 @@ fn exception<'py>(py: Python<'py>, class: Class) -> PyResult<Bound<'py, PyType>>
         Class::Option => "OptionError",
         Class::Memory => "OutOfMemoryError",
         Class::Device => "DeviceError",
+        Class::File => "FileError",
+        Class::Parse => "ParseError",
         Class::Internal => "InternalError",
     };
     Ok(errors.bind(py).getattr(name)?.cast_into()?)

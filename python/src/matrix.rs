@@ -191,7 +191,14 @@ impl PyArray {
             Ok::<_, Fault>(this.device.synchronize()?)
         })?;
         let (address, shape, strides) = this.parts();
-        let given = dlpack::Given { address, place, shape, strides, of: this.of(), dims: if this.vector { 1 } else { 2 } };
+        let given = dlpack::Given {
+            address,
+            place,
+            shape,
+            strides,
+            of: this.of(),
+            dims: if this.vector { 1 } else { 2 },
+        };
         dlpack::capsule(py, slf.clone().into_any().unbind(), &given)
     }
 
@@ -208,7 +215,9 @@ impl PyArray {
     #[getter]
     fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (address, shape, strides) = self.parts();
-        let Some(typestr) = Item::Value(self.of()).typestr().filter(|_| self.device.kind() == DeviceKind::Cuda) else {
+        let Some(typestr) =
+            Item::Value(self.of()).typestr().filter(|_| self.device.kind() == DeviceKind::Cuda)
+        else {
             return Err(PyAttributeError::new_err("only matrices of f32, f64 and f16 on a GPU have it"));
         };
         let size = with_dtype!(self.of(), T => size_of::<T>().cast_signed());
@@ -216,7 +225,8 @@ impl PyArray {
         let interface = PyDict::new(py);
         interface.set_item("version", 3)?;
         interface.set_item("shape", pyo3::types::PyTuple::new(py, &shape[..dims])?)?;
-        interface.set_item("strides", pyo3::types::PyTuple::new(py, strides[..dims].iter().map(|s| s * size))?)?;
+        interface
+            .set_item("strides", pyo3::types::PyTuple::new(py, strides[..dims].iter().map(|s| s * size))?)?;
         interface.set_item("typestr", typestr)?;
         interface.set_item("data", (address, false))?;
         interface.set_item("stream", self.device.stream().raw().map(|stream| stream.expose_provenance()))?;

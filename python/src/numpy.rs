@@ -102,7 +102,11 @@ pub(crate) fn empty<'py>(py: Python<'py>, shape: &[usize], of: Dtype) -> PyResul
 }
 
 /// A new array of numpy with these numbers, whose type it calls `name`.
-pub(crate) fn numbers<'py, T: Copy>(py: Python<'py>, numbers: &[T], name: &str) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn numbers<'py, T: Copy>(
+    py: Python<'py>,
+    numbers: &[T],
+    name: &str,
+) -> PyResult<Bound<'py, PyAny>> {
     let array = numpy(py)?.call_method1("empty", (numbers.len(), name))?;
     let mut to = Array::host("the result", &array)?;
     debug_assert_eq!(to.item.bytes().unsigned_abs(), size_of::<T>());

@@ -27,6 +27,12 @@ pub(crate) fn after_fork_in_child() {
     FORKED.store(true, Ordering::Relaxed);
 }
 
+/// Shows tests what becomes of a panic.
+#[pyfunction]
+pub(crate) fn panic_on_purpose(py: Python<'_>) -> PyResult<()> {
+    outside(py, || -> Outcome<()> { panic!("on purpose") })
+}
+
 /// Does `work` without the interpreter's lock. A panic is an exception like any other.
 pub(crate) fn outside<T: Send, E: Into<Fault> + Send>(
     py: Python<'_>,
@@ -36,7 +42,9 @@ pub(crate) fn outside<T: Send, E: Into<Fault> + Send>(
 }
 
 /// Does `work` on this thread, which does not hold the interpreter's lock.
-pub(crate) fn detached<T: Send, E: Into<Fault> + Send>(work: impl FnOnce() -> Result<T, E> + Send) -> Outcome<T> {
+pub(crate) fn detached<T: Send, E: Into<Fault> + Send>(
+    work: impl FnOnce() -> Result<T, E> + Send,
+) -> Outcome<T> {
     let work = || caught(|| work().map_err(Into::into));
     if is_forked() { pool()?.install(work) } else { work() }
 }
@@ -49,14 +57,16 @@ fn pool() -> Outcome<&'static ThreadPool> {
         return Ok(pool);
     }
     let pool = ThreadPoolBuilder::new().build();
-    let pool = pool.map_err(|error| Fault::new(Class::Device, format!("no threads can be started: {error}")))?;
+    let pool =
+        pool.map_err(|error| Fault::new(Class::Device, format!("no threads can be started: {error}")))?;
     let pool: &'static ThreadPool = Box::leak(Box::new(pool));
     pools.push((process, pool));
     Ok(pool)
 }
 
 fn caught<T>(work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(Fault::new(Class::Internal, told(&*panic))))
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|panic| Err(Fault::new(Class::Internal, told(&*panic))))
 }
 
 fn told(panic: &(dyn Any + Send)) -> String {

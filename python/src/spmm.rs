@@ -5,14 +5,15 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use windrow::{
-    DenseMut, Device, DeviceCsr, DeviceSlice, Element, Precision, Spmm, SpmmBuilder, SpmmOptions, SpmmPlan, Value,
+    DenseMut, Device, DeviceCsr, DeviceSlice, Element, Precision, Spmm, SpmmBuilder, SpmmOptions, SpmmPlan,
+    Value,
 };
 
 use crate::array::{Array, Place, told};
 use crate::csr::{Matrix, PyCsr, permutation, with_csr};
 use crate::device::{PyDevice, Where, given_or_default, live, stream_of};
 use crate::dtype::{Dtype, with_dtype, with_pair};
-use crate::error::{Class, Fault, Outcome};
+use crate::error::{Class, Fault};
 use crate::matrix::{PyArray, zeros};
 use crate::numpy::{empty, numpy};
 use crate::options::{shown, spmm_options};
@@ -59,7 +60,10 @@ impl Product {
                 let raw = raw.get();
                 if !raw.device.is_same(device) {
                     let text = format!("the matrix is on {} and the plan is for {device}", raw.device);
-                    return Err(told(Class::Device, format!("{text}; leave the device out, or use A.to_host()")));
+                    return Err(told(
+                        Class::Device,
+                        format!("{text}; leave the device out, or use A.to_host()"),
+                    ));
                 }
                 outside(py, || {
                     live(device)?;
@@ -79,7 +83,12 @@ impl Product {
     }
 
     /// `C ← α·A·B + β·C`, and `C`.
-    pub(crate) fn mm<'py>(&self, py: Python<'py>, b: Array<'py>, run: &Run<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+    pub(crate) fn mm<'py>(
+        &self,
+        py: Python<'py>,
+        b: Array<'py>,
+        run: &Run<'_, 'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         live(self.device)?;
         #[expect(clippy::float_cmp, reason = "0 is what nobody gave")]
         if run.out.is_none() && run.beta != 0.0 {
@@ -92,7 +101,12 @@ impl Product {
         }
     }
 
-    fn on_host<'py>(&self, py: Python<'py>, b: &Array<'py>, run: &Run<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+    fn on_host<'py>(
+        &self,
+        py: Python<'py>,
+        b: &Array<'py>,
+        run: &Run<'_, 'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let of_b = b.dtype()?;
         let ((_, n), _) = b.matrix()?;
         let (made, rows) = (self.read().precision(), self.read().shape().0);
@@ -129,7 +143,12 @@ impl Product {
         Ok(c)
     }
 
-    fn on_device<'py>(&self, py: Python<'py>, b: &Array<'py>, run: &Run<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+    fn on_device<'py>(
+        &self,
+        py: Python<'py>,
+        b: &Array<'py>,
+        run: &Run<'_, 'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let (device, of_b, ((_, n), _)) = (self.device, b.dtype()?, b.matrix()?);
         let (alpha, beta, stream) = (run.alpha, run.beta, run.stream);
         let Some(out) = run.out else {
@@ -178,7 +197,10 @@ pub(crate) fn factor<B: Element>(x: f64) -> B::Sum {
     <B::Sum as Value>::from_f64(x)
 }
 
-fn ordered<'a, A>(builder: SpmmBuilder<'a, A>, order: Option<&'a windrow::Permutation>) -> SpmmBuilder<'a, A> {
+fn ordered<'a, A>(
+    builder: SpmmBuilder<'a, A>,
+    order: Option<&'a windrow::Permutation>,
+) -> SpmmBuilder<'a, A> {
     match order {
         Some(order) => builder.order(order),
         None => builder,
@@ -305,7 +327,12 @@ impl PySpmm {
     /// fraction of a new plan. Of an array on the plan's GPU (f32, or f64 for a plan of that precision) nothing comes to
     /// the host.
     #[pyo3(signature = (values, *, stream = None))]
-    fn replace_values(&self, py: Python<'_>, values: &Bound<'_, PyAny>, stream: Option<usize>) -> PyResult<()> {
+    fn replace_values(
+        &self,
+        py: Python<'_>,
+        values: &Bound<'_, PyAny>,
+        stream: Option<usize>,
+    ) -> PyResult<()> {
         let array = Array::of("values", values, stream)?.forward()?;
         let device = self.product.device;
         let plan = || self.product.plan.write().unwrap_or_else(PoisonError::into_inner);
@@ -394,7 +421,8 @@ impl PySpmm {
     fn __repr__(&self) -> String {
         let plan = self.product.read();
         let ((rows, cols), nnz, report) = (plan.shape(), plan.nnz(), plan.report());
-        let (algorithm, precision, device) = (report.algorithm, plan.precision(), self.product.device.selector());
+        let (algorithm, precision, device) =
+            (report.algorithm, plan.precision(), self.product.device.selector());
         format!("windrow.Spmm({rows} × {cols}, {nnz} entries, {algorithm}, {precision}, on {device})")
     }
 }
@@ -418,4 +446,3 @@ pub(crate) fn as_csr<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyC
         Err(_) => Ok(object.py().get_type::<PyCsr>().call1((object,))?.cast_into()?),
     }
 }
-
