@@ -30,13 +30,13 @@ pub(crate) struct Array<'py> {
     pub(crate) place: Place,
     pub(crate) address: u64,
     pub(crate) shape: Vec<usize>,
-    /// In elements.
+    /// Elements from one to the next.
     strides: Vec<isize>,
     pub(crate) item: Item,
     read_only: bool,
-    /// What keeps it.
+    /// Who keeps the memory allocated.
     pub(crate) owner: Bound<'py, PyAny>,
-    /// What was given.
+    /// What the caller gave for it.
     pub(crate) object: Bound<'py, PyAny>,
 }
 

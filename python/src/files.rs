@@ -1,4 +1,4 @@
-//! Matrices in files.
+//! Reading and writing of files.
 
 use std::path::PathBuf;
 
@@ -15,8 +15,8 @@ fn format_of(name: Option<&str>) -> Outcome<Option<Format>> {
     name.map(str::parse).transpose().map_err(|error: String| Fault::new(Class::Option, error))
 }
 
-/// Reads a sparse matrix: Matrix Market, an edge list, DLMC's `.smtx`, scipy's or TC-GNN's `.npz`, or a dense tensor with
-/// zeros in safetensors, each also behind gzip.
+/// Reads a sparse matrix: Matrix Market, an edge list, DLMC's `.smtx`, scipy's or TC-GNN's `.npz`, or a dense tensor
+/// with zeros in safetensors, each also behind gzip.
 ///
 /// The content tells the format, unless `format` does: "matrix-market", "edge-list", "smtx", "scipy-npz", "tc-gnn-npz"
 /// or "safetensors". `dtype` is the type that values are read as; `tensor` names one of a file of safetensors.
@@ -38,8 +38,8 @@ pub(crate) fn read(
 }
 
 /// Writes a sparse matrix. The name tells the format, `.mtx`, `.smtx`, `.npz` (scipy's), `.txt`, `.el` or `.edges`, and
-/// whether it is compressed, `.gz` behind it, unless `format` does. A file that was there is replaced when the new one is
-/// whole.
+/// whether it is compressed, `.gz` behind it, unless `format` does. A file that was there is replaced when the new one
+/// is whole.
 #[pyfunction]
 #[pyo3(signature = (path, a, *, format = None))]
 pub(crate) fn write(

@@ -117,7 +117,7 @@ impl PyNmWeights {
         (self.0.rows(), self.0.cols())
     }
 
-    /// `(N, M, L)`.
+    /// The pattern as `(N, M, L)`.
     #[getter]
     fn pattern(&self) -> (usize, usize, usize) {
         let pattern = self.0.pattern();
@@ -200,8 +200,8 @@ impl PyNmSpmm {
 
     /// `C ← act(alpha·A·W + beta·C + bias)`, and returns `C`: `out`, or a new array of the type of `A`.
     ///
-    /// `A` is `rows × k`, `bias` a vector of `n` in f32, `activation` "identity", "relu" or "gelu". All are in host memory
-    /// or on the plan's GPU; `stream` is as for `Spmm.mm`.
+    /// `A` is `rows × k`, `bias` a vector of `n` in f32, `activation` "identity", "relu" or "gelu". All are in host
+    /// memory or on the plan's GPU; `stream` is as for `Spmm.mm`.
     #[pyo3(signature = (a, out = None, *, bias = None, activation = "identity", alpha = 1.0, beta = 0.0, stream = None))]
     fn mm<'py>(
         &self,

@@ -68,8 +68,8 @@ impl Progress {
 }
 
 /// An order of the rows of a matrix that brings rows with shared columns together, and what came of it: an object with
-/// `order`, an array (new row `i` is row `order[i]`), `quality`, a dict of the locality before and after, `stages`, pairs
-/// of a name and seconds, and `kept_original`.
+/// `order`, an array (new row `i` is row `order[i]`), `quality`, a dict of the locality before and after, `stages`,
+/// pairs of a name and seconds, and `kept_original`.
 ///
 /// `method` is "similarity", "minhash", "rcm", "community", "degree" or "identity". `progress(stage, done, total)` is
 /// called about every 50 ms on this thread; what it raises, or Ctrl-C, ends the work and is raised here.

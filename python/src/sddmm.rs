@@ -94,9 +94,9 @@ impl PySddmm {
 
     /// The values of all entries, in the order of `A.data`: `out`, or a new vector.
     ///
-    /// `X` is `m × inner` and `Y` is `n × inner` for an `A` of `m × n`, of one type; both in host memory, in any order of
-    /// elements, or both on the plan's GPU, of the plan's type and with consecutive elements in their rows. `stream` is
-    /// as for `Spmm.mm`.
+    /// `X` is `m × inner` and `Y` is `n × inner` for an `A` of `m × n`, of one type; both in host memory, in any order
+    /// of elements, or both on the plan's GPU, of the plan's type and with consecutive elements in their rows. `stream`
+    /// is as for `Spmm.mm`.
     #[pyo3(signature = (x, y, out = None, *, alpha = 1.0, stream = None))]
     fn run<'py>(
         &self,

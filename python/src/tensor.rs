@@ -31,8 +31,8 @@ macro_rules! with_tensor {
     };
 }
 
-/// A sparse tensor with three modes: `values` of f32 or f64 at `indices`, three arrays; duplicates are summed by what is
-/// made of it.
+/// A sparse tensor with three modes: `values` of f32 or f64 at `indices`, three arrays; duplicates are summed by what
+/// is made of it.
 ///
 /// >>> windrow.Tensor(([0, 0, 1], [1, 2, 0], [0, 1, 1]), [2.0, 1.0, 3.0], (2, 3, 2))
 /// windrow.Tensor(2 × 3 × 2, 3 entries, f64)
@@ -70,8 +70,8 @@ impl PyTensor {
         }
     }
 
-    /// Reads a FROSTT `.tns` file, gzipped or not; without `shape` each mode is as long as its largest index. `dtype` is
-    /// "f32" or "f64".
+    /// Reads a FROSTT `.tns` file, gzipped or not; without `shape` each mode is as long as its largest index. `dtype`
+    /// is "f32" or "f64".
     #[staticmethod]
     #[pyo3(signature = (path, shape = None, dtype = Dtype::F32))]
     fn read(
@@ -105,7 +105,7 @@ impl PyTensor {
         with_tensor!(&self.0, a => a.nnz())
     }
 
-    /// "f32" or "f64".
+    /// Type of the values.
     #[getter]
     fn dtype(&self) -> &'static str {
         match self.0 {
@@ -144,8 +144,8 @@ impl PyTensor {
 
 /// A plan of MTTKRP, `Y[i,:] ← alpha·Σ A[i,k,l]·(B[k,:] ⊙ C[l,:]) + beta·Y[i,:]`, for CP decompositions.
 ///
-/// `Mttkrp(A, device, mode=0, width=32, precision="f32", …)`: `i` is the index of `mode`, `k` and `l` those of the other
-/// two, in their order. More keywords are the fields of the library's `MttkrpOptions`.
+/// `Mttkrp(A, device, mode=0, width=32, precision="f32", …)`: `i` is the index of `mode`, `k` and `l` those of the
+/// other two, in their order. More keywords are the fields of the library's `MttkrpOptions`.
 ///
 /// >>> A = windrow.Tensor(([0, 0, 1], [1, 2, 0], [0, 1, 1]), [2.0, 1.0, 3.0], (2, 3, 2))
 /// >>> B, C = numpy.array([[1, 0], [0, 1], [1, 1.0]]), numpy.array([[1, 1], [2, 0.5]])
@@ -170,7 +170,8 @@ fn first(mode: usize) -> PyResult<[usize; 3]> {
     }
 }
 
-/// What a plan of a tensor is told: its keywords, those of the library, and the precision of the tensor if none is given.
+/// What a plan of a tensor is told: its keywords, those of the library, and the precision of the tensor if none is
+/// given.
 fn keywords<'py>(
     py: Python<'py>,
     tensor: &PyTensor,
