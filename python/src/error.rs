@@ -160,10 +160,28 @@ fn exception<'py>(py: Python<'py>, class: Class) -> PyResult<Bound<'py, PyType>>
     Ok(errors.bind(py).getattr(name)?.cast_into()?)
 }
 
+/// What the library's texts name as Rust does, and Python otherwise.
+const NAMES: [(&str, &str); 4] = [
+    ("`Device::cpu()`", "`windrow.Device.cpu()`"),
+    (
+        "Csr::try_from_parts sorts them with their values",
+        "A.to_host() or windrow.Csr of arrays in host memory sorts them",
+    ),
+    ("raise Limits::", "give a larger "),
+    ("set WriteOptions::format", "give format="),
+];
+
+fn in_python(text: String) -> String {
+    NAMES.iter().fold(
+        text,
+        |text, (rust, python)| if text.contains(rust) { text.replace(rust, python) } else { text },
+    )
+}
+
 impl From<Fault> for PyErr {
     fn from(Fault { class, text }: Fault) -> Self {
         Python::attach(|py| match exception(py, class) {
-            Ok(class) => Self::from_type(class, (text,)),
+            Ok(class) => Self::from_type(class, (in_python(text),)),
             Err(error) => error,
         })
     }

@@ -1,8 +1,11 @@
 """Every example of the documentation runs, and everything is documented and has its type."""
 
 import doctest
+import importlib.util
 import inspect
 import pathlib
+import runpy
+import sys
 
 import numpy
 import pytest
@@ -52,3 +55,15 @@ def test_the_stubs_say_what_there_is():
         if inspect.isclass(thing) and not issubclass(thing, Exception):
             said = {member for member in vars(stub) if not member.startswith("_")}
             assert said == {member for member in vars(thing) if not member.startswith("_")}, name
+
+
+EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+def test_examples(path, monkeypatch, capsys):
+    if "torch" in path.read_text() and importlib.util.find_spec("torch") is None:
+        pytest.skip("PyTorch is not installed")
+    monkeypatch.setattr(sys, "argv", [str(path)])
+    runpy.run_path(str(path), run_name="__main__")
+    assert capsys.readouterr().out
