@@ -20,17 +20,31 @@ fn format_of(name: Option<&str>) -> Outcome<Option<Format>> {
 ///
 /// The content tells the format, unless `format` does: "matrix-market", "edge-list", "smtx", "scipy-npz", "tc-gnn-npz"
 /// or "safetensors". `dtype` is the type that values are read as; `tensor` names one of a file of safetensors.
+///
+/// A file with more rows, columns, entries or bytes than `max_rows`, `max_cols`, `max_nnz` and `max_bytes` is refused
+/// before memory is taken for them; left out, they follow from the memory of the machine.
 #[pyfunction]
-#[pyo3(signature = (path, dtype = Dtype::F32, *, format = None, tensor = None))]
+#[pyo3(signature = (path, dtype = Dtype::F32, *, format = None, tensor = None, max_rows = None, max_cols = None,
+                    max_nnz = None, max_bytes = None))]
 pub(crate) fn read(
     py: Python<'_>,
     path: PathBuf,
     dtype: Dtype,
     format: Option<&str>,
     tensor: Option<&str>,
+    max_rows: Option<u64>,
+    max_cols: Option<u64>,
+    max_nnz: Option<u64>,
+    max_bytes: Option<u64>,
 ) -> PyResult<PyCsr> {
-    let options =
-        ReadOptions { limits: Limits::of_machine(), progress: None, format: format_of(format)?, tensor };
+    let machine = Limits::of_machine();
+    let limits = Limits {
+        max_rows: max_rows.unwrap_or(machine.max_rows),
+        max_cols: max_cols.unwrap_or(machine.max_cols),
+        max_nnz: max_nnz.unwrap_or(machine.max_nnz),
+        max_bytes: max_bytes.unwrap_or(machine.max_bytes),
+    };
+    let options = ReadOptions { limits, progress: None, format: format_of(format)?, tensor };
     with_dtype!(dtype, V => outside(py, || {
         Ok::<AnyCsr, Fault>(read_csr_with_report::<V>(&path, &options)?.0.into())
     }))

@@ -169,6 +169,7 @@ MISTAKES = {
         "there are|no format is called",
     ),
     "a name without a format": (lambda: windrow.write("/tmp/a.xlsx", A), errors.OptionError, ValueError, "end it in .mtx"),
+    "names of Rust": (lambda: windrow.write("/tmp/a.xlsx", A), errors.OptionError, ValueError, "give format="),
     "a vector of scipy's": (
         lambda: windrow.Csr(scipy.sparse.coo_array(numpy.ones(3))),
         errors.ShapeError,

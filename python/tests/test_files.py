@@ -20,6 +20,13 @@ def test_files(name, tmp_path):
     assert windrow.read(str(tmp_path / name), "f64") == windrow.Csr(matrix, dtype="f64")
 
 
+def test_limits(tmp_path):
+    windrow.write(tmp_path / "a.mtx", random(30, 20, 0.1))
+    with pytest.raises(windrow.errors.OutOfMemoryError, match="30 rows are more than the limit of 29; .*larger max_rows"):
+        windrow.read(tmp_path / "a.mtx", max_rows=29)
+    assert windrow.read(tmp_path / "a.mtx", max_rows=30).shape == (30, 20)
+
+
 def test_scipy_reads_what_is_written_and_the_other_way_round(tmp_path):
     matrix = random(30, 20, 0.1)
     windrow.write(tmp_path / "a.npz", matrix)

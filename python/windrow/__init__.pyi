@@ -34,7 +34,17 @@ Result = Any
 Path = str | PathLike[str]
 
 def default_device(device: Device | str | None = None) -> Device: ...
-def read(path: Path, dtype: Dtype = "f32", *, format: str | None = None, tensor: str | None = None) -> Csr: ...
+def read(
+    path: Path,
+    dtype: Dtype = "f32",
+    *,
+    format: str | None = None,
+    tensor: str | None = None,
+    max_rows: int | None = None,
+    max_cols: int | None = None,
+    max_nnz: int | None = None,
+    max_bytes: int | None = None,
+) -> Csr: ...
 def write(path: Path, a: Csr | ArrayLike, *, format: str | None = None) -> None: ...
 def reorder(
     a: Csr | ArrayLike,
