@@ -30,13 +30,13 @@ pub(crate) struct Array<'py> {
     pub(crate) place: Place,
     pub(crate) address: u64,
     pub(crate) shape: Vec<usize>,
-    /// In elements.
+    /// Elements from one to the next.
     strides: Vec<isize>,
     pub(crate) item: Item,
     read_only: bool,
-    /// What keeps it.
+    /// Who keeps the memory allocated.
     pub(crate) owner: Bound<'py, PyAny>,
-    /// What was given.
+    /// What the caller gave for it.
     pub(crate) object: Bound<'py, PyAny>,
 }
 
@@ -349,6 +349,8 @@ impl<'py> Array<'py> {
         T: TryFrom<u8> + TryFrom<u16> + TryFrom<u32> + TryFrom<u64>,
     {
         match self.item {
+            // An empty list is one of numbers of f64 to numpy.
+            _ if self.len()? == 0 => Ok(Vec::new()),
             Item::I8 => self.converted::<i8, T>(),
             Item::I16 => self.converted::<i16, T>(),
             Item::I32 => self.converted::<i32, T>(),
@@ -381,6 +383,14 @@ impl<'py> Array<'py> {
         match self.read_only {
             true => shape(format!("{} cannot be written in place; give an array that can", self.what)),
             false => Ok(()),
+        }
+    }
+
+    /// The length of a one-dimensional array of consecutive elements in host memory.
+    pub(crate) fn consecutive_on_host(&self) -> Outcome<usize> {
+        match (self.len()?, self.strides[0]) {
+            (len, stride) if stride == 1 || len <= 1 => Ok(len),
+            _ => shape(format!("{} is not contiguous; give an array that is", self.what)),
         }
     }
 

@@ -1,15 +1,15 @@
-//! Sparse matrices.
+//! The class of sparse matrices.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use windrow::{Coo, Csr, Device, DeviceCsr, Permutation, Precision, Value};
+use windrow::{Coo, Csr, Device, DeviceCsr, Permutation, Precision};
 
 use crate::array::{Array, Place, told};
 use crate::device::{PyDevice, Where, given_or_default, live, open};
 use crate::dtype::{Dtype, IndexType, with_dtype};
-use crate::error::{Class, Fault, Outcome, dtype};
+use crate::error::{Class, Fault, dtype};
 use crate::numpy::{Item, lend, numbers, numpy};
 use crate::outside::{Kept, outside};
 use crate::raw::{Arrays, Made, RawCsr, each};
@@ -231,7 +231,9 @@ impl PyCsr {
 impl PyCsr {
     /// So that numpy leaves `B @ A` to the matrix.
     #[classattr]
-    const __array_ufunc__: Option<()> = None;
+    fn __array_ufunc__() -> Option<()> {
+        None
+    }
 
     #[new]
     #[pyo3(signature = (object, shape = None, dtype = None))]
@@ -251,8 +253,8 @@ impl PyCsr {
             py.import("windrow._convert")?.call_method1("parts", (object, shape, dtype.map(Dtype::name)))?;
         let (kind, arrays, shape): (String, Vec<Bound<'_, PyAny>>, (usize, usize)) = parts.extract()?;
         let matrix: AnyCsr = match (&*kind, &arrays[..]) {
-            ("csr" | "csc", [data, indices, indptr]) => {
-                let offsets = Array::of("indptr", indptr, None)?;
+            ("csr" | "csc", [data, indices, row_offsets]) => {
+                let offsets = Array::of("indptr", row_offsets, None)?;
                 let columns = Array::of("indices", indices, None)?;
                 let data = Array::of("data", data, None)?;
                 if let (Place::Device(device), Place::Device(_), Place::Device(_)) =
@@ -300,7 +302,7 @@ impl PyCsr {
         })
     }
 
-    /// Rows and columns.
+    /// Number of rows and of columns.
     #[getter]
     pub(crate) fn shape(&self) -> (usize, usize) {
         match &self.matrix {
@@ -340,8 +342,8 @@ impl PyCsr {
 
     /// Where rows begin and the last one ends, as uint64: not a copy, and cannot be written. Of a matrix on a device a
     /// copy in host memory.
-    #[getter]
-    fn indptr<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+    #[getter(indptr)]
+    fn row_offsets<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let (py, owner) = (slf.py(), Self::host_owner(slf)?);
         let Matrix::Host(matrix) = &owner.get().matrix else {
             return Err(told(Class::Internal, "not on the host"));
@@ -463,9 +465,9 @@ impl PyCsr {
 
     /// `A·B` by a plan that is made at the first product and kept, on the default device or where the matrix is.
     ///
-    /// `B` has shape `(k, n)` or `(k,)`, in C's or Fortran's order or any other; it may also be an array on a GPU (DLPack,
-    /// CUDA's array interface). The result has the wider type of both, in an array of numpy, or in a `windrow.Array` if
-    /// `B` is on a GPU. `Spmm` has options, and writes where it is told to.
+    /// `B` has shape `(k, n)` or `(k,)`, in C's or Fortran's order or any other; it may also be an array on a GPU
+    /// (DLPack, CUDA's array interface). The result has the wider type of both, in an array of numpy, or in a
+    /// `windrow.Array` if `B` is on a GPU. `Spmm` has options, and writes where it is told to.
     fn __matmul__<'py>(slf: &Bound<'py, Self>, b: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let (py, this) = (slf.py(), slf.get());
         if b.hasattr("tocsr")? || b.cast::<Self>().is_ok() {
@@ -509,9 +511,9 @@ impl PyCsr {
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
         let py = slf.py();
         let remake = py.import("windrow._convert")?.getattr("remake_csr")?;
-        let (indptr, indices, data) = (Self::indptr(slf)?, Self::indices(slf)?, Self::data(slf)?);
+        let (row_offsets, indices, data) = (Self::row_offsets(slf)?, Self::indices(slf)?, Self::data(slf)?);
         let this = slf.get();
-        (remake, (data, indices, indptr, this.shape(), this.dtype())).into_pyobject(py)
+        (remake, (data, indices, row_offsets, this.shape(), this.dtype())).into_pyobject(py)
     }
 
     /// Two matrices are equal if shape, pattern and values are.

@@ -153,7 +153,7 @@ impl PyDevice {
         self.0.name()
     }
 
-    /// "cpu" or "cuda:0".
+    /// What it is called, such as "cuda:0".
     #[getter]
     fn selector(&self) -> &str {
         self.0.selector()

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use windrow::Precision;
 
-use crate::error::{Class, Fault};
+use crate::error::{Class, Fault, Outcome, dtype};
 
 /// A type of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,9 +100,9 @@ macro_rules! with_dtype {
 }
 pub(crate) use with_dtype;
 
-/// An expression for the types of an operand and of a result whose sums are of one type: `with_pair!((b, c), "C", B, C =>
+/// An expression for the types of an operand and of a result whose sums are f32: `with_pair!((b, c), "C", B, C =>
 /// expression)`, an [`Outcome`](crate::error::Outcome).
-macro_rules! with_pair {
+macro_rules! with_narrow {
     (($b:expr, $c:expr), $what:expr, $of_b:ident, $of_c:ident => $run:expr) => {{
         macro_rules! arm {
             ($b_type:ty, $c_type:ty) => {{
@@ -113,7 +113,6 @@ macro_rules! with_pair {
         }
         use $crate::dtype::Dtype::{Bf16, F16, F32, F64};
         match ($b, $c) {
-            (F64, F64) => arm!(f64, f64),
             (F32, F32) => arm!(f32, f32),
             (F32, F16) => arm!(f32, windrow::f16),
             (F32, Bf16) => arm!(f32, windrow::bf16),
@@ -123,14 +122,41 @@ macro_rules! with_pair {
             (Bf16, F32) => arm!(windrow::bf16, f32),
             (Bf16, F16) => arm!(windrow::bf16, windrow::f16),
             (Bf16, Bf16) => arm!(windrow::bf16, windrow::bf16),
-            (F64, _) | (_, F64) => $crate::error::dtype(format!(
-                "{} holds {} but products of {} are summed in {}; give one of these types, or convert the operands",
-                $what,
-                $c.name(),
-                $b.name(),
-                if $b == F64 { "f64" } else { "f32, and can be rounded to f16 or bf16" },
-            )),
+            (of_b @ F64, of_c) | (of_b, of_c @ F64) => $crate::dtype::no_pair($what, of_b, of_c),
         }
     }};
 }
+pub(crate) use with_narrow;
+
+/// As `with_narrow`, or both f64.
+macro_rules! with_pair {
+    (($b:expr, $c:expr), $what:expr, $of_b:ident, $of_c:ident => $run:expr) => {
+        match ($b, $c) {
+            ($crate::dtype::Dtype::F64, $crate::dtype::Dtype::F64) => {
+                type $of_b = f64;
+                type $of_c = f64;
+                $run
+            }
+            (of_b, of_c) => $crate::dtype::with_narrow!((of_b, of_c), $what, $of_b, $of_c => $run),
+        }
+    };
+}
 pub(crate) use with_pair;
+
+/// Types of an operand and of a result that are never one product.
+pub(crate) fn no_pair(what: &str, of_b: Dtype, of_c: Dtype) -> Outcome<()> {
+    dtype(match (of_b, of_c) {
+        (Dtype::F64, Dtype::F64) => "f64 is not multiplied here; convert the operands to f32".to_owned(),
+        (Dtype::F64, of_c) => {
+            format!(
+                "{what} holds {} but products of f64 are summed in f64; give it an array of f64",
+                of_c.name()
+            )
+        }
+        (of_b, _) => format!(
+            "{what} holds f64 but products of {} are summed in f32; give it an array of f32 or {0}, or convert the \
+             operands to f64",
+            of_b.name()
+        ),
+    })
+}

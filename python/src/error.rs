@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyModule, PyType};
+use windrow::io::{ReadError, WriteError};
 use windrow::{
     DeviceError, FormatError, NmError, OutOfMemory, PlanError, SddmmError, SpmmError, TensorError,
     UnknownName,
@@ -17,6 +18,8 @@ pub(crate) enum Class {
     Option,
     Memory,
     Device,
+    File,
+    Parse,
     Internal,
 }
 
@@ -115,6 +118,30 @@ faults! {
     };
 }
 
+impl From<ReadError> for Fault {
+    fn from(error: ReadError) -> Self {
+        let class = match error.cause() {
+            ReadError::Io(_) => Class::File,
+            ReadError::Matrix(error) => of_format(error),
+            ReadError::Limit { .. } => Class::Memory,
+            _ => Class::Parse,
+        };
+        Self::new(class, error.to_string())
+    }
+}
+
+impl From<WriteError> for Fault {
+    fn from(error: WriteError) -> Self {
+        let class = match error.cause() {
+            WriteError::Io(_) => Class::File,
+            WriteError::OutOfMemory(_) => Class::Memory,
+            WriteError::Matrix(error) => of_format(error),
+            _ => Class::Option,
+        };
+        Self::new(class, error.to_string())
+    }
+}
+
 /// The class of this name in `windrow.errors`.
 fn exception<'py>(py: Python<'py>, class: Class) -> PyResult<Bound<'py, PyType>> {
     static ERRORS: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
@@ -126,15 +153,35 @@ fn exception<'py>(py: Python<'py>, class: Class) -> PyResult<Bound<'py, PyType>>
         Class::Option => "OptionError",
         Class::Memory => "OutOfMemoryError",
         Class::Device => "DeviceError",
+        Class::File => "FileError",
+        Class::Parse => "ParseError",
         Class::Internal => "InternalError",
     };
     Ok(errors.bind(py).getattr(name)?.cast_into()?)
 }
 
+/// What the library's texts name as Rust does, and Python otherwise.
+const NAMES: [(&str, &str); 4] = [
+    ("`Device::cpu()`", "`windrow.Device.cpu()`"),
+    (
+        "Csr::try_from_parts sorts them with their values",
+        "A.to_host() or windrow.Csr of arrays in host memory sorts them",
+    ),
+    ("raise Limits::", "give a larger "),
+    ("set WriteOptions::format", "give format="),
+];
+
+fn in_python(text: String) -> String {
+    NAMES.iter().fold(
+        text,
+        |text, (rust, python)| if text.contains(rust) { text.replace(rust, python) } else { text },
+    )
+}
+
 impl From<Fault> for PyErr {
     fn from(Fault { class, text }: Fault) -> Self {
         Python::attach(|py| match exception(py, class) {
-            Ok(class) => Self::from_type(class, (text,)),
+            Ok(class) => Self::from_type(class, (in_python(text),)),
             Err(error) => error,
         })
     }

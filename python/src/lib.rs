@@ -7,14 +7,19 @@ mod device;
 mod dlpack;
 mod dtype;
 mod error;
+mod files;
 mod matrix;
+mod nm;
 mod numpy;
 mod options;
 mod outside;
 mod raw;
+mod reorder;
 mod report;
 mod sampled;
+mod sddmm;
 mod spmm;
+mod tensor;
 mod weights;
 
 use pyo3::prelude::*;
@@ -28,11 +33,21 @@ mod _windrow {
     #[pymodule_export]
     use crate::device::{PyDevice, default_device};
     #[pymodule_export]
+    use crate::files::{read, write};
+    #[pymodule_export]
     use crate::matrix::PyArray;
     #[pymodule_export]
-    use crate::outside::after_fork_in_child;
+    use crate::nm::{PyNmSpmm, PyNmWeights};
+    #[pymodule_export]
+    use crate::outside::{after_fork_in_child, panic_on_purpose};
+    #[pymodule_export]
+    use crate::reorder::reorder;
+    #[pymodule_export]
+    use crate::sddmm::{PyRowSoftmax, PySddmm};
     #[pymodule_export]
     use crate::spmm::PySpmm;
+    #[pymodule_export]
+    use crate::tensor::{PyMttkrp, PyTensor, PyTtm};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

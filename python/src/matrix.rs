@@ -55,7 +55,7 @@ any_matrix! { F32(f32); F64(f64); F16(windrow::f16); Bf16(windrow::bf16); }
 pub(crate) struct PyArray {
     matrix: AnyMatrix,
     device: &'static Device,
-    /// Whether it is a vector.
+    /// Whether it has one dimension.
     vector: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Options by keyword: those of the library's option structs, under the names of their fields.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyList, PyString, PyTuple};
 use serde_json::{Map, Value};
 use windrow::SpmmOptions;
 
@@ -15,7 +15,12 @@ pub(crate) fn spmm_options(given: Option<&Bound<'_, PyDict>>) -> PyResult<SpmmOp
     }
 }
 
-pub(crate) fn read<T: serde::de::DeserializeOwned>(given: &Value) -> Outcome<T> {
+/// [`spmm_options`] of another family.
+pub(crate) fn read_options<T: serde::de::DeserializeOwned>(given: &Bound<'_, PyDict>) -> PyResult<T> {
+    Ok(read(&to_json(given)?)?)
+}
+
+fn read<T: serde::de::DeserializeOwned>(given: &Value) -> Outcome<T> {
     T::deserialize(given).map_err(|error| Fault::new(Class::Option, error.to_string()))
 }
 
@@ -29,11 +34,10 @@ pub(crate) fn to_json(value: &Bound<'_, PyAny>) -> PyResult<Value> {
         Ok(text.to_cow()?.into_owned().into())
     } else if let Ok(number) = value.cast::<PyFloat>() {
         Ok(number.value().into())
-    } else if value.is_instance_of::<PyInt>() || value.hasattr("__index__")? {
-        match value.extract::<u64>() {
-            Ok(number) => Ok(number.into()),
-            Err(_) => Ok(value.extract::<i64>()?.into()),
-        }
+    } else if let Ok(number) = value.extract::<u64>() {
+        Ok(number.into())
+    } else if let Ok(number) = value.extract::<i64>() {
+        Ok(number.into())
     } else if let Ok(dict) = value.cast::<PyDict>() {
         let mut map = Map::new();
         for (key, value) in dict.iter().filter(|(_, value)| !value.is_none()) {

@@ -27,6 +27,12 @@ pub(crate) fn after_fork_in_child() {
     FORKED.store(true, Ordering::Relaxed);
 }
 
+/// Shows tests what becomes of a panic.
+#[pyfunction]
+pub(crate) fn panic_on_purpose(py: Python<'_>) -> PyResult<()> {
+    outside(py, || -> Outcome<()> { panic!("on purpose") })
+}
+
 /// Does `work` without the interpreter's lock. A panic is an exception like any other.
 pub(crate) fn outside<T: Send, E: Into<Fault> + Send>(
     py: Python<'_>,

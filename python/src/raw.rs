@@ -85,7 +85,7 @@ pub(crate) struct RawCsr {
 pub(crate) enum Made {
     /// Of arrays elsewhere, which are kept alive.
     Borrowed(Arrays, Option<Py<PyAny>>),
-    /// By windrow.
+    /// By windrow, in memory of its own.
     Owned,
 }
 
@@ -389,8 +389,8 @@ impl RawSpmm {
 
     /// `C ← alpha·A·B + beta·C`, queued in `stream`: nothing is copied, and nobody waits.
     ///
-    /// `b` and `c` are `(address, shape, strides, dtype)`, strides in elements. `B` has the plan's element type; `C` any
-    /// of f32, f16 and bf16, or f64 for a plan of precision f64. Rows are consecutive, at any distance; a `B` with
+    /// `b` and `c` are `(address, shape, strides, dtype)`, strides in elements. `B` has the plan's element type; `C`
+    /// any of f32, f16 and bf16, or f64 for a plan of precision f64. Rows are consecutive, at any distance; a `B` with
     /// consecutive columns is taken by plans that have a kernel for it, matricized-rows in f16.
     #[pyo3(signature = (stream, b, c, alpha = 1.0, beta = 0.0))]
     fn run(

@@ -1,4 +1,4 @@
-//! Reports of plans.
+//! Reports of plans for Python.
 
 use pyo3::prelude::*;
 

@@ -13,7 +13,7 @@ use crate::array::{Array, Place, told};
 use crate::csr::{Matrix, PyCsr, permutation, with_csr};
 use crate::device::{PyDevice, Where, given_or_default, live, stream_of};
 use crate::dtype::{Dtype, with_dtype, with_pair};
-use crate::error::{Class, Fault, Outcome};
+use crate::error::{Class, Fault};
 use crate::matrix::{PyArray, zeros};
 use crate::numpy::{empty, numpy};
 use crate::options::{shown, spmm_options};
@@ -215,8 +215,8 @@ fn widen<'py>(py: Python<'py>, array: &Array<'py>) -> PyResult<Array<'py>> {
 /// A sparse matrix laid out for products `C ← alpha·A·B + beta·C` on one device.
 ///
 /// `Spmm(A, device, width=128, precision="f32", …)`; a plan runs any number of times, with any width, from any thread.
-/// `precision`: "f32", "tf32", "f16", "bf16" or "f64", what values and `B` are rounded to; left out, that of `A`'s values.
-/// Sums are f32, of f64 they are f64.
+/// `precision`: "f32", "tf32", "f16", "bf16" or "f64", what values and `B` are rounded to; left out, that of `A`'s
+/// values. Sums are f32, of f64 they are f64.
 ///
 /// More keywords, as the fields of the library's `SpmmOptions`: `width` (columns that most products have), `algorithm`
 /// ("auto", "row-split", "tile-stream", "hybrid", …), `determinism` ("run-to-run" or "fast"), `memory_limit` (bytes),
@@ -294,13 +294,13 @@ impl PySpmm {
     /// `C ← alpha·A·B + beta·C`, and returns `C`: `out`, or a new array.
     ///
     /// `B` is `k × n` or a vector of `k`: an array in host memory, in any order of elements and of any of the four
-    /// types, or one on the plan's GPU, of the plan's type and with consecutive elements in its rows. `C` is `m × n`, with
-    /// consecutive elements in its rows; it has the type of `B` unless `out` has another.
+    /// types, or one on the plan's GPU, of the plan's type and with consecutive elements in its rows. `C` is `m × n`,
+    /// with consecutive elements in its rows; it has the type of `B` unless `out` has another.
     ///
-    /// Without `stream` the result is there when the call returns, but for operands that are all `windrow.Array`s: those
-    /// stay in the order of the device. With `stream`, the handle of a CUDA stream such as
-    /// `torch.cuda.current_stream().cuda_stream`, the product is queued there and nobody waits; arrays of other libraries
-    /// are the caller's to order.
+    /// Without `stream` the result is there when the call returns, but for operands that are all `windrow.Array`s:
+    /// those stay in the order of the device. With `stream`, the handle of a CUDA stream such as
+    /// `torch.cuda.current_stream().cuda_stream`, the product is queued there and nobody waits; arrays of other
+    /// libraries are the caller's to order.
     #[pyo3(signature = (b, out = None, *, alpha = 1.0, beta = 0.0, stream = None))]
     fn mm<'py>(
         &self,
@@ -323,9 +323,9 @@ impl PySpmm {
         self.mm(py, b, None, 1.0, 0.0, None)
     }
 
-    /// Puts new values in the places of the old, one for each entry in the order of `A.data`; the pattern stays. Costs a
-    /// fraction of a new plan. Of an array on the plan's GPU (f32, or f64 for a plan of that precision) nothing comes to
-    /// the host.
+    /// Puts new values in the places of the old, one for each entry in the order of `A.data`; the pattern stays. Costs
+    /// a fraction of a new plan. Of an array on the plan's GPU (f32, or f64 for a plan of that precision) nothing comes
+    /// to the host.
     #[pyo3(signature = (values, *, stream = None))]
     fn replace_values(
         &self,

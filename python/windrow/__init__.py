@@ -3,7 +3,24 @@
 import os
 
 from windrow import errors
-from windrow._windrow import Array, Csr, Device, Spmm, after_fork_in_child, default_device
+from windrow._windrow import (
+    Array,
+    Csr,
+    Device,
+    Mttkrp,
+    NmSpmm,
+    NmWeights,
+    RowSoftmax,
+    Sddmm,
+    Spmm,
+    Tensor,
+    Ttm,
+    after_fork_in_child,
+    default_device,
+    read,
+    reorder,
+    write,
+)
 from windrow.errors import Error
 
 if hasattr(os, "register_at_fork"):
@@ -12,4 +29,22 @@ if hasattr(os, "register_at_fork"):
 
 del os, after_fork_in_child
 
-__all__ = ["Array", "Csr", "Device", "Error", "Spmm", "default_device", "errors"]
+__all__ = [
+    "Array",
+    "Csr",
+    "Device",
+    "Error",
+    "Mttkrp",
+    "NmSpmm",
+    "NmWeights",
+    "RowSoftmax",
+    "Sddmm",
+    "Spmm",
+    "Tensor",
+    "Ttm",
+    "default_device",
+    "errors",
+    "read",
+    "reorder",
+    "write",
+]

@@ -1,4 +1,15 @@
-"""Reports of plans, as objects."""
+"""Reports of plans and of orders, as objects."""
+
+from typing import NamedTuple
+
+
+class Reordering(NamedTuple):
+    """An order of rows, and what came of it."""
+
+    order: object
+    quality: dict
+    stages: list
+    kept_original: bool
 
 
 class Report:
