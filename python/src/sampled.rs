@@ -11,7 +11,7 @@ use windrow::{
 use crate::device::{PyDevice, stream_of};
 use crate::dtype::Dtype;
 use crate::error::{Fault, Outcome, dtype, shape};
-use crate::options::{read, to_json};
+use crate::options::read_options;
 use crate::outside::{Kept, outside};
 use crate::raw::{Lies, Operand, RawCsr, each};
 use pyo3::types::PyDict;
@@ -37,7 +37,7 @@ impl RawSddmm {
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let options = match options {
-            Some(given) => read::<SddmmOptions>(&to_json(given)?)?,
+            Some(given) => read_options::<SddmmOptions>(given)?,
             None => SddmmOptions::default(),
         };
         let (device, precision) = (a.device, options.precision);
