@@ -189,6 +189,16 @@ def test_layers_are_copied_and_pickled(device):
 
 
 @DEVICES
+def test_layers_are_compiled_around_their_graphs(device):
+    index, x = edges(device), randn(NODES, 7, device=device)
+    for layer in (wt.nn.GCNConv(7, 5), wt.nn.SAGEConv(7, 5), wt.nn.GATConv(7, 5, heads=2)):
+        layer = layer.to(device)
+        compiled = torch.compile(layer, backend="aot_eager")
+        for _ in range(2):
+            torch.testing.assert_close(compiled(x, index), layer(x, index), rtol=1e-5, atol=1e-5)
+
+
+@DEVICES
 def test_what_layers_refuse(device):
     x = randn(4, 7, device=device)
     twice = torch.tensor([[0, 0], [1, 1]], device=device)

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import shutil
 
 import pytest
 from torch_support import CUDA, DEVICES, FLOATS, agree, randn, random_csr, torch
@@ -333,13 +334,8 @@ def test_compiled_functions_are_whole_and_the_same(device, dynamic):
 
 @DEVICES
 def test_inductor_compiles_it(device):
-    if device == "cpu":
-        from torch._inductor.cpp_builder import get_cpp_compiler
-
-        try:
-            get_cpp_compiler()
-        except Exception as error:
-            pytest.skip(f"inductor has no C++ compiler: {error}")
+    if not any(map(shutil.which, ("g++", "clang++", "cl"))):
+        pytest.skip("there is no C++ compiler for PyTorch's inductor")
     rowptr, col, value, _ = random_csr(30, 20, 0.2, device)
     x = randn(20, 6, device=device).requires_grad_()
     function = lambda x: (2 * wt.spmm((rowptr, col, value), x + 1)).relu().sum()  # noqa: E731

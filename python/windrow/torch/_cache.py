@@ -46,6 +46,14 @@ def capturing(device):
     return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 
+def _capture_stream(device):
+    """The stream that torch.cuda.graph takes unless told, if it is of this device."""
+    stream = torch.cuda.graph.default_capture_stream
+    if stream is None:
+        stream = torch.cuda.graph.default_capture_stream = torch.cuda.Stream()
+    return (stream.cuda_stream,) if stream.device == device else ()
+
+
 def version_of(tensor):
     """The count of writes to a tensor; None where PyTorch keeps none."""
     return None if tensor.is_inference() else tensor._version
@@ -204,8 +212,10 @@ class Pattern:
             if transpose:
                 matrix = self.transposed(stream)
                 options["values_from_device"] = values is not None
-            elif values is None:
+            elif values is None or self.matrix is not None:
+                # Of what was checked a plan is made without waiting; values are put into it before its first run.
                 matrix = self.matrix or self._of_values(None)
+                options["values_from_device"] = values is not None
             else:
                 matrix, held = self._of_values(values), Values(values)
                 options["values_from_device"] = full and on_gpu
@@ -268,12 +278,8 @@ class Pattern:
     def _make_ready(self, product, values, transpose, b, stream):
         """What a capture would need, in this stream and in the one that torch.cuda.graph takes unless told."""
         width, staged = b.shape[1], b.dtype == torch.bfloat16
-        product.plan.prepare(stream, width, staged)
-        other = getattr(torch.cuda.graph, "default_capture_stream", None)
-        if other is None:
-            other = torch.cuda.graph.default_capture_stream = torch.cuda.Stream()
-        if other.device == self.device:
-            product.plan.prepare(other.cuda_stream, width, staged)
+        for one in (stream, *_capture_stream(self.device)):
+            product.plan.prepare(one, width, staged)
         if values is not None:
             with product.lock:
                 product.values = None
@@ -284,8 +290,12 @@ class Pattern:
     def make_ready_on(self, stream):
         with self.lock:
             for key, product in self.plans.items():
-                if isinstance(product, Product):
-                    for width in product.ready:
+                if key == "softmax":
+                    continue
+                for width in product.ready:
+                    if key[0] == "sddmm":
+                        product.plan.prepare(stream, width, "f64" if key[1] == "f64" else "f32")
+                    else:
                         product.plan.prepare(stream, width, key[2] == "bf16")
 
     def _multiply_in_graph(self, product, transpose, values, b, c, stream):
@@ -309,7 +319,9 @@ class Pattern:
             with self.cache.lock:
                 self.cache.graphed[id(self)] = self
 
-    def sampled(self, precision, inner, stream):
+    def sample(self, x, y, to, stream):
+        """to <- X·Yᵀ at the entries, for matrices whose rows are consecutive."""
+        precision, inner = NAMES[x.dtype], x.shape[1]
         key = ("sddmm", precision, inner <= 8)
         found = self.plans.get(key)
         if found is None:
@@ -318,9 +330,16 @@ class Pattern:
                 if found is None:
                     matrix = self.checked(stream)
                     self._refuse_capture("a plan")
-                    found = raw.Sddmm(matrix, stream, precision=precision, inner=inner)
-                    self.plans[key] = found
-        return found
+                    found = self.plans[key] = Product(raw.Sddmm(matrix, stream, precision=precision, inner=inner), None, True)
+        if stream is not None and not capturing(self.device):
+            ready = found.ready.setdefault(inner)
+            if ready is None:
+                found.ready[inner] = False
+            elif not ready:
+                for one in (stream, *_capture_stream(self.device)):
+                    found.plan.prepare(one, inner, NAMES[to.dtype])
+                found.ready[inner] = True
+        found.plan.run(stream, operand(x), operand(y), (to.data_ptr(), self.nnz, NAMES[to.dtype]))
 
     def softmax(self, stream):
         found = self.plans.get("softmax")

@@ -76,6 +76,7 @@ class Graph:
         self.kept, self.dropped, self.loops = kept, dropped, loops
         self.derived, self.error = {}, None
 
+    @torch.compiler.disable
     def once(self, key, make):
         """What `make` makes, made once."""
         found = self.derived.get(key)
@@ -102,6 +103,9 @@ class ByTensor:
         key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, version, key)
         found = self.things.get(key)
         if found is not None and found[0]() is tensor.untyped_storage():
+            with self.lock:
+                if key in self.things:
+                    self.things.move_to_end(key)
             return found[1]
         # What is kept may be used with gradients, and is whatever mode is on now.
         with torch.inference_mode(False), torch.no_grad():
@@ -130,6 +134,7 @@ _graphs = ByTensor()
 _edges = ByTensor()
 
 
+@torch.compiler.disable
 def edges_of(a):
     """The edges of a matrix whose rows are targets, and their weights or None."""
     rowptr, col, value, _ = parts(a)
@@ -141,6 +146,7 @@ def edges_of(a):
     return _edges.get(col, (rowptr.data_ptr(), version_of(rowptr)), make), value
 
 
+@torch.compiler.disable
 def graph_of(edge_index, shape, loops=False, flow="source_to_target"):
     """The `Graph` of an `edge_index` of shape (2, E): rows are targets, columns sources; kept with the tensor.
 

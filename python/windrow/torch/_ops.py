@@ -7,7 +7,7 @@ autocast does. Eager calls on plain tensors take a shorter way to the same kerne
 import torch
 
 from windrow import errors
-from windrow.torch._cache import NAMES, Pattern, cache, check_indices, operand, stream_of
+from windrow.torch._cache import NAMES, Pattern, cache, check_indices, stream_of
 from windrow.torch._csr import parts, plain
 
 
@@ -161,11 +161,9 @@ def _sddmm(rowptr, col, x, y, dtype=None):
         if out.numel() == 0 or x.shape[-1] == 0:
             pattern.checked(stream)
             return out.zero_().to(dtype)
-        plan = pattern.sampled(NAMES[x.dtype], x.shape[-1], stream)
         for head in range(heads or 1):
             one, other, to = (x, y, out) if heads is None else (x[:, head], y[:, head], out[head])
-            one, other = _rows("X", one), _rows("Y", other)
-            plan.run(stream, operand(one), operand(other), (to.data_ptr(), pattern.nnz, NAMES[sums]))
+            pattern.sample(_rows("X", one), _rows("Y", other), to, stream)
     return out.to(dtype)
 
 

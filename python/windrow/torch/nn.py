@@ -51,6 +51,7 @@ def _times(graph, value, x):
     return spmm_op(csr.rowptr, csr.col, value, _dense(x))
 
 
+@torch.compiler.disable
 def _kept(weight, made_of, make):
     """What is made of weights, kept with them unless it has a gradient."""
     if weight.requires_grad and torch.is_grad_enabled():
@@ -86,10 +87,10 @@ def gcn_forward(self, x, edge_index, edge_weight=None):
         raise errors.ShapeError("GCNConv takes one matrix of features; SAGEConv takes pairs")
     index, weight = _edges(edge_index, edge_weight)
     nodes, dtype = x.shape[-2], _wide(x.dtype)
-    graph = graph_of(index, (nodes, nodes), self.normalize and self.add_self_loops, self.flow)
     weight = weight if weight is None else weight.view(-1)
     if weight is not None and weight.numel() != index.shape[1]:
         raise errors.ShapeError(f"there are {weight.numel()} edge weights for {index.shape[1]} edges")
+    graph = graph_of(index, (nodes, nodes), self.normalize and self.add_self_loops, self.flow)
     if not self.normalize:
         value = None
         if weight is not None:
