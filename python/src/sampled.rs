@@ -16,8 +16,8 @@ use crate::outside::{Kept, outside};
 use crate::raw::{Lies, Operand, RawCsr, each};
 use pyo3::types::PyDict;
 
-/// A plan of `values[e] = alpha·scale[e]·Σ X[row(e)]·Y[col(e)]` for the entries of a sparse matrix at addresses, made in
-/// the order of `stream`. Keywords are the options of `windrow.Sddmm`; `scale[e]` is the matrix's value where
+/// A plan of `values[e] = alpha·scale[e]·Σ X[row(e)]·Y[col(e)]` for the entries of a sparse matrix at addresses, made
+/// in the order of `stream`. Keywords are the options of `windrow.Sddmm`; `scale[e]` is the matrix's value where
 /// `form="scale"`, else 1.
 #[pyclass(frozen, name = "Sddmm", module = "windrow._windrow.raw")]
 pub(crate) struct RawSddmm {
@@ -49,8 +49,8 @@ impl RawSddmm {
         Ok(Self { plan: Kept::new(RwLock::new(plan)), device, precision })
     }
 
-    /// Queues the product in `stream`. `x` and `y` are `(address, shape, strides, dtype)` of the plan's element type with
-    /// consecutive rows, `values` is `(address, nnz, dtype)`: any of f32, f16 and bf16, or f64 for a plan of that.
+    /// Queues the product in `stream`. `x` and `y` are `(address, shape, strides, dtype)` of the plan's element type
+    /// with consecutive rows, `values` is `(address, nnz, dtype)`: any of f32, f16 and bf16, or f64 for a plan of that.
     #[pyo3(signature = (stream, x, y, values, alpha = 1.0))]
     fn run(
         &self,
