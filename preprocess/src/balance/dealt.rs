@@ -128,25 +128,25 @@ impl DealtSteps {
     /// `row` are rows `first, first + height, …` (`count` of them) of a workspace in which slot `s` has rows
     /// `height·s .. height·(s + 1)`.
     ///
-    /// `window_rows` has the rows of each window, [`NO_ROW`] where a window has fewer.
+    /// `rows` has the rows of each of the [`split_windows`](Self::split_windows), in their order, [`NO_ROW`] where a
+    /// window has fewer.
     ///
     /// # Errors
     /// [`OutOfMemory`].
     ///
     /// # Panics
-    /// If `window_rows` has not `height` rows for a split window.
-    pub fn combine_rows(&self, window_rows: &[u32], height: usize) -> Result<Vec<[u32; 4]>, OutOfMemory> {
+    /// If `rows` has not `height` rows for each split window.
+    pub fn combine_rows(&self, rows: &[u32], height: usize) -> Result<Vec<[u32; 4]>, OutOfMemory> {
+        assert_eq!(rows.len(), height * self.split_windows.len(), "rows of the split windows");
         let stride = narrow(height as u64);
-        let rows_of = |split: &SplitWindow| {
-            let rows = &window_rows[split.window as usize * height..][..height];
-            let first = split.first_slot * stride;
-            let count = split.count;
-            let listed = rows.iter().zip(0u32..).map(move |(&row, i)| [row, first + i, count, stride]);
-            listed.filter(|entry| entry[0] != NO_ROW)
+        let rows_of = |(split, rows): (&SplitWindow, _)| {
+            let (first, count) = (split.first_slot * stride, split.count);
+            let listed = std::iter::zip(rows, 0u32..).map(move |(&row, i)| [row, first + i, count, stride]);
+            listed.filter(|entry: &[u32; 4]| entry[0] != NO_ROW)
         };
-        let mut rows = try_with_room(height * self.split_windows.len(), "rows of windows that are cut")?;
-        rows.extend(self.split_windows.iter().flat_map(rows_of));
-        Ok(rows)
+        let mut list = try_with_room(rows.len(), "rows of windows that are cut")?;
+        list.extend(self.split_windows.iter().zip(rows.chunks_exact(height)).flat_map(rows_of));
+        Ok(list)
     }
 }
 

@@ -14,7 +14,7 @@ use windrow_formats::memory::{try_collect, try_filled, try_par_collect, try_with
 use windrow_formats::{Csr, NO_ROW, OutOfMemory, RsTileParts, Value};
 use windrow_kernels::tile_stream::TileElement;
 use windrow_kernels::{Bf16, Dtype, F16, NO_COLUMN, Tf32};
-use windrow_preprocess::balance::Piece;
+use windrow_preprocess::balance::{Piece, SplitWindow};
 
 use dealt::steps_each;
 pub(crate) use dealt::{Dealing, DealtWindows, is_empty_window, step_count, steps_of};
@@ -187,8 +187,13 @@ impl TilePattern {
         self.tile_cols.par_iter().filter(|&&col| col != NO_COLUMN).count() as u64
     }
 
-    pub(crate) fn window_rows(&self) -> &[u32] {
-        &self.window_rows
+    /// The rows of windows, eight of each.
+    pub(crate) fn rows_of_split(&self, windows: &[SplitWindow]) -> Result<Vec<u32>, OutOfMemory> {
+        let mut rows = try_with_room(WINDOW_ROWS * windows.len(), "rows of windows that are cut")?;
+        for of in windows {
+            rows.extend(&self.window_rows[of.window as usize * WINDOW_ROWS..][..WINDOW_ROWS]);
+        }
+        Ok(rows)
     }
 
     /// Bytes of host memory.

@@ -114,8 +114,9 @@ pub(super) fn deal_out<V: Value>(
     let held = Held { column_vectors: pattern.column_vectors(), entries: wide(pattern.entries()) };
     let facts = facts_of(context, pattern.stream(), held, choice);
     let dealt = pattern.stream().dealt();
+    let rows = pattern.rows_of_split(&dealt.split_windows)?;
     let cut = CutRows {
-        windows: wide_first(dealt.combine_rows(pattern.window_rows(), WINDOW_ROWS)?)?,
+        windows: wide_first(dealt.combine_rows(&rows, WINDOW_ROWS)?)?,
         slot_rows: u64::from(dealt.slots) * wide(WINDOW_ROWS),
         ..CutRows::default()
     };
