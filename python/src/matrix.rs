@@ -88,7 +88,7 @@ impl PyArray {
             _ => Place::Device(self.device),
         };
         let array = Array::known(what, owner, place, address, (shape, strides), self.of());
-        Ok(if self.vector { array.as_vector() } else { array })
+        Ok(if self.vector { array.into_vector() } else { array })
     }
 }
 
