@@ -21,9 +21,11 @@
 //! | [`training`] | dense operations of training: activations, loss, optimiser, sums | memory |
 //! | [`place_values`] | puts new values of `A` where a plan keeps them | memory |
 //! | [`preprocess`] | the tiles of a matrix, from CSR | CUDA cores |
+//! | [`deal`] | which warp of a tile stream has which windows | CUDA cores |
 //! | [`csr`] | a matrix that is on the GPU already: checked, counted, its rows cut | memory |
 //! | [`reorder`] | an order of a matrix's rows in which neighbours share columns | CUDA cores |
 //! | [`groups`] | the entries of such a matrix in groups of equal number | CUDA cores |
+//! | [`hybrid`] | rows or entries of such a matrix divided between tiles and CUDA cores | CUDA cores |
 //! | [`paths`] | the path of a matrix that is on the GPU, cut into shares | CUDA cores |
 //! | [`patterns`] | plans of sampled products and of softmax, from a pattern that is on the GPU | CUDA cores |
 //! | [`scan`] | prefix sums of an array | CUDA cores |
@@ -42,10 +44,12 @@ mod arch;
 pub mod atomic_entries;
 pub mod check;
 pub mod csr;
+pub mod deal;
 mod element;
 mod entries;
 pub mod gather_probe;
 pub mod groups;
+pub mod hybrid;
 mod kernel;
 #[cfg(not(target_arch = "nvptx64"))]
 mod modules;
@@ -63,6 +67,7 @@ pub mod scan;
 pub mod sddmm;
 pub mod sort;
 pub mod spmm;
+mod sums;
 pub mod training;
 mod unroll;
 mod variant;

@@ -8,6 +8,7 @@
 //! - [`NmTensorCores`]: products in f16, bf16 and tf32, on Tensor Cores;
 //! - [`NmCombine`]: adds the sums of products that were divided along `k`;
 //! - [`NmStage`]: brings activations of any layout to that form;
+//! - [`NmWeights`]: brings kept values that are on the GPU to where these read them;
 //! - [`Output`]: how sums reach `C`.
 
 mod combine;
@@ -16,6 +17,7 @@ mod operand;
 mod stage;
 mod tensor_cores;
 mod tile;
+mod weights;
 
 pub use crate::output::{Activate, Output, OutputType};
 pub use crate::variant::NmTile;
@@ -28,3 +30,4 @@ pub use stage::{Bits16, Moved, NmStage, NmStageParams, STAGE_TILE, Widened};
 pub use tensor_cores::{
     Block, BlockShape, NmTensorCores, NmTensorCoresParams, STEPS, WARP_COLUMNS, weight_index,
 };
+pub use weights::{NOT_KEPT, NmWeights, NmWeightsParams};

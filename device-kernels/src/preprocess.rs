@@ -13,7 +13,8 @@
 //! col_indices --MergeColumns-->                 sources, masks entries by (window, column, slot); a mask where a
 //!                                                              column begins
 //! masks       --scan, ListVectors-->            vectors        [column, first entry] of each column of each window
-//! vectors     --host deals windows out, ListStreamPieces, scan, ListWorkers-->  pieces, and the steps of each worker
+//! vectors     --host deals windows out, ListStreamPieces, scan, ListWorkers-->  pieces, and the steps of each worker;
+//!                                                              where all are whole, by the kernels of `deal`
 //! pieces      --TileSteps-->                    step_cols, bitmaps, first entry and length of each step
 //! sources     --TileRecords-->                  records        values, rows and slot of each step
 //! ```

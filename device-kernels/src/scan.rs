@@ -6,17 +6,20 @@
 //! ```text
 //! x        | 2048 elements | 2048 elements | ...      a block each, 8 successive elements a thread
 //! Scan     out: sums inside the block, from 0         sums: the total of each block
-//! Scan     ... over sums, in the same way, until one block is left
-//! ScanAdd  out += the scanned total before its block
+//! ScanAdd  out += the totals before its block, which each block adds up itself
 //! ```
 //!
+//! Of more than [`ADDED_BLOCKS`] blocks the totals are scanned in the same way first, and each block adds one of the
+//! outcome: two launches for most arrays, four for the others.
+//!
 //! Inside a block: a thread's 8 elements in registers, the threads of a warp by shuffles, the warps through shared
-//! memory. Integers, so every order of addition gives the same bits; no block waits for another.
+//! memory. Integers, so every order of addition gives the same bits; no block waits for another within a launch.
 
 use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt, WARP};
 
 use crate::kernel::Kernel;
+use crate::sums::before_in_block;
 use crate::variant::Variant;
 
 /// Successive elements of a thread.
@@ -24,13 +27,18 @@ const PER_THREAD: u32 = 8;
 /// Elements of a block.
 pub const SCAN_BLOCK: u32 = Scan::BLOCK_THREADS * PER_THREAD;
 
+/// So many totals the blocks of [`ScanAdd`] add up themselves: a read of sixteen elements a thread at most, which costs
+/// less than another launch.
+pub const ADDED_BLOCKS: u32 = 16 * ScanAdd::BLOCK_THREADS;
+
 /// Arguments of [`Scan`] and of [`ScanAdd`].
 ///
 /// # Obligations
 /// - `len ≤ 2³²` less two blocks; `input` has `len` elements, `output` `len + 1`; both are aligned to 16 bytes, and are
 ///   the same array or do not overlap;
 /// - with `b = ⌈(len + 1) / `[`SCAN_BLOCK`]`⌉` blocks in the grid, `sums` has `b` elements and overlaps neither; for
-///   [`ScanAdd`] they are the exclusive sums of what [`Scan`] stored there;
+///   [`ScanAdd`] they are what [`Scan`] stored there, at most [`ADDED_BLOCKS`], or unless `scanned` is 0 the exclusive
+///   sums of that;
 /// - no sum exceeds 2³² − 1.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
@@ -45,6 +53,10 @@ pub struct ScanParams {
     pub len: u32,
     /// Unless 0, an element counts as 1 if it is not 0: the sums are then positions in the list of those elements.
     pub flags: u32,
+    /// Unless 0, `sums` are exclusive sums of totals, not totals.
+    pub scanned: u32,
+    /// Zero: `Pod` allows no padding.
+    pub reserved: u32,
 }
 
 /// Sums inside each block, and the total of each.
@@ -73,24 +85,7 @@ impl Kernel for Scan {
             let elements = load(s, p, first); // (8) per thread
             let own = total(elements);
             // 3. Sums of the lanes below, then of the warps below.
-            let mut upto = own;
-            let mut delta = 1;
-            while delta < WARP {
-                let below = s.shuffle_up(upto, delta);
-                upto += if s.lane() >= delta { below } else { 0 };
-                delta *= 2;
-            }
-            if s.lane() == WARP - 1 {
-                s.store_shared(4 * s.warp(), upto); // (WARPS)
-            }
-            s.sync_block(); // RAW: totals of warps written -> added
-            let mut before = upto - own;
-            let mut warp = 0;
-            while warp < Self::WARPS {
-                let of_warp: u32 = s.load_shared(4 * warp);
-                before += if warp < s.warp() { of_warp } else { 0 };
-                warp += 1;
-            }
+            let ([before], _) = before_in_block::<S, 1, { Self::WARPS }>(s, [own], 0);
             // 5. Registers -> global.
             store(s, p, first, before, elements);
             if s.thread_idx() == Self::BLOCK_THREADS - 1 {
@@ -173,19 +168,27 @@ unsafe fn store<S: Simt>(
 /// Adds to each block's sums what is before it.
 pub struct ScanAdd;
 
+impl ScanAdd {
+    const WARPS: u32 = Self::BLOCK_THREADS / WARP;
+}
+
 impl Kernel for ScanAdd {
     type Params = ScanParams;
     const FILE: &'static str = "scan";
     const VARIANT: Variant = Variant::ScanAdd;
     const BLOCK_THREADS: u32 = 256;
+    const SHARED_BYTES: u32 = 4 * Self::WARPS;
     const UNITS_PER_BLOCK: u32 = SCAN_BLOCK;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &ScanParams) {
         let begin = s.block_idx() * SCAN_BLOCK;
-        // SAFETY: positions up to `len`, each one thread's.
+        // SAFETY: positions up to `len`, each one thread's; all threads of a block come to the sum.
         unsafe {
-            let before = s.load_readonly(p.sums.at(s.block_idx()));
+            let before = match p.scanned != 0 {
+                true => s.load_readonly(p.sums.at(s.block_idx())),
+                false => sum_before(s, p.sums),
+            };
             let mut i = 0;
             while i < PER_THREAD {
                 let at = begin + i * Self::BLOCK_THREADS + s.thread_idx();
@@ -196,5 +199,21 @@ impl Kernel for ScanAdd {
                 i += 1;
             }
         }
+    }
+}
+
+/// The totals of the blocks before this one, added up by its threads.
+#[inline(always)]
+unsafe fn sum_before<S: Simt>(s: &S, totals: GlobalPtr<u32>) -> u32 {
+    let mut sum = 0;
+    let mut block = s.thread_idx();
+    // SAFETY: there is a total for each block; all threads reach the collectives.
+    unsafe {
+        while block < s.block_idx() {
+            sum += s.load_readonly(totals.at(block));
+            block += ScanAdd::BLOCK_THREADS;
+        }
+        let (_, [all]) = before_in_block::<S, 1, { ScanAdd::WARPS }>(s, [sum], 0);
+        all
     }
 }

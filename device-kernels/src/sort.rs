@@ -19,15 +19,16 @@ use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt, WARP};
 
 use crate::kernel::Kernel;
+use crate::sums::before_in_block;
 use crate::unroll::each;
 use crate::variant::Variant;
 
-const THREADS: u32 = 256;
+pub(crate) const THREADS: u32 = 256;
 const WARPS: u32 = THREADS / WARP;
 /// Keys of a thread in a tile.
-const EACH: usize = 16;
+pub(crate) const EACH: usize = 16;
 /// Successive keys of a warp in a tile.
-const WARP_KEYS: u32 = EACH as u32 * WARP;
+pub(crate) const WARP_KEYS: u32 = EACH as u32 * WARP;
 /// Keys of a tile.
 pub const SORT_TILE: u32 = WARPS * WARP_KEYS;
 /// Bits of a digit at most.
@@ -43,11 +44,13 @@ const SCANNED: u32 = 8;
 /// How many keys of each digit a warp has seen; then where its first in a tile goes.
 const COUNTERS: u32 = 0; // (WARPS, DIGITS)
 /// The tile in its new order: keys, then payloads.
-const TILE: u32 = COUNTERS + 4 * WARPS * DIGITS; // (SORT_TILE)
+pub(crate) const TILE: u32 = COUNTERS + 4 * WARPS * DIGITS; // (SORT_TILE)
 /// What a place in the tile is less than that in the output, for each digit.
 const BASES: u32 = TILE + 4 * SORT_TILE; // (DIGITS)
 /// Totals of each warp, while they are added.
 const SUMS: u32 = BASES + 4 * DIGITS; // (WARPS)
+/// What [`scatter_tile`] takes in all.
+pub(crate) const SCATTER_BYTES: u32 = SUMS + 4 * WARPS;
 
 /// Arguments of [`SortCount`], [`SortScan`] and [`SortScatter`].
 ///
@@ -103,7 +106,7 @@ impl SortParams {
 
     /// The first key of a block, and the end: a tile begins every [`SORT_TILE`] from the first on.
     #[inline(always)]
-    fn keys_of(&self, block: u32) -> (u32, u32) {
+    pub(crate) fn keys_of(&self, block: u32) -> (u32, u32) {
         let keys = self.block_tiles * SORT_TILE;
         let (begin, left) = (block * keys, self.len - block * keys);
         (begin, begin + if left < keys { left } else { keys })
@@ -173,36 +176,6 @@ unsafe fn count<S: Simt>(s: &S, digit: u32, digit_bits: u32) -> u32 {
         }
         s.sync_warp(); // RAW: counted up -> read for the next keys
         before + below
-    }
-}
-
-/// The sum of what the threads before have.
-///
-/// # Safety
-/// All threads of the block come here, and have passed a barrier since [`SUMS`] was used before.
-#[inline(always)]
-unsafe fn sum_before<S: Simt>(s: &S, own: u32, sums: u32) -> u32 {
-    let mut upto = own;
-    let mut delta = 1;
-    // SAFETY: the caller's promise.
-    unsafe {
-        while delta < WARP {
-            let below = s.shuffle_up(upto, delta);
-            upto += if s.lane() >= delta { below } else { 0 };
-            delta *= 2;
-        }
-        if s.lane() == WARP - 1 {
-            s.store_shared(sums + 4 * s.warp(), upto); // (WARPS)
-        }
-        s.sync_block(); // RAW: totals of warps written -> added
-        let mut before = upto - own;
-        let mut warp = 0;
-        while warp < WARPS {
-            let of_warp: u32 = s.load_shared(sums + 4 * warp);
-            before += if warp < s.warp() { of_warp } else { 0 };
-            warp += 1;
-        }
-        before
     }
 }
 
@@ -280,7 +253,7 @@ impl Kernel for SortScan {
                 sum += own[i];
             });
             // 3. Sums of the threads before.
-            let mut before = sum_before(s, sum, 0);
+            let ([mut before], _) = before_in_block::<S, 1, WARPS>(s, [sum], 0);
             // 5. Registers -> global.
             if s.thread_idx() == THREADS - 1 {
                 s.store(p.totals.at(s.block_idx()), before + sum);
@@ -305,7 +278,7 @@ impl Kernel for SortScatter {
     const BLOCK_THREADS: u32 = THREADS;
     // Left to itself, ptxas takes registers for one; there are none to spill for three.
     const MIN_BLOCKS: u32 = 2;
-    const SHARED_BYTES: u32 = SUMS + 4 * WARPS;
+    const SHARED_BYTES: u32 = SCATTER_BYTES;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &SortParams) {
@@ -316,7 +289,7 @@ impl Kernel for SortScatter {
             let mut next = begins(s, p);
             while tile < end {
                 let tile_end = if end - tile < SORT_TILE { end } else { tile + SORT_TILE };
-                next = scatter_tile(s, p, (tile, tile_end), next);
+                next = scatter_tile(s, p, (tile, tile_end), next).next;
                 tile += SORT_TILE;
             }
         }
@@ -324,8 +297,11 @@ impl Kernel for SortScatter {
 }
 
 /// Where the block's first keys of the thread's two digits go.
+///
+/// # Safety
+/// The obligations of the params; all threads of the block come here, first of all.
 #[inline(always)]
-unsafe fn begins<S: Simt>(s: &S, p: &SortParams) -> [u32; 2] {
+pub(crate) unsafe fn begins<S: Simt>(s: &S, p: &SortParams) -> [u32; 2] {
     if p.counts == GlobalPtr::NULL {
         return [0; 2];
     }
@@ -338,16 +314,35 @@ unsafe fn begins<S: Simt>(s: &S, p: &SortParams) -> [u32; 2] {
             true => s.load_readonly(p.counts.at(digit * p.blocks + s.block_idx())),
             false => 0,
         });
-        let before = sum_before(s, totals[0] + totals[1], SUMS);
+        let ([before], _) = before_in_block::<S, 1, WARPS>(s, [totals[0] + totals[1]], SUMS);
         s.sync_block(); // WAR: totals of warps read -> those of a tile
         [before + counts[0], before + totals[0] + counts[1]]
     }
 }
 
-/// Brings the keys of a tile to their places, the first of the thread's two digits to `next`; says where the first of
-/// the next tile go.
+/// Where the keys of a tile went.
+pub(crate) struct Scattered {
+    /// Where the first of the next tile go, of the thread's two digits.
+    pub(crate) next: [u32; 2],
+    /// For each key that the thread read, its place in the tile.
+    pub(crate) places: [u32; EACH],
+    /// For each place in the tile that is the thread's, the place in the output.
+    pub(crate) to: [u32; EACH],
+}
+
+/// Brings the keys of a tile to their places, the first of the thread's two digits to `next`. All threads have passed
+/// a barrier after the last use of [`TILE`].
+///
+/// # Safety
+/// The obligations of the params; all threads of the block come here with the same tile, `next` is of [`begins`], or of
+/// the tile before.
 #[inline(always)]
-unsafe fn scatter_tile<S: Simt>(s: &S, p: &SortParams, (tile, end): (u32, u32), next: [u32; 2]) -> [u32; 2] {
+pub(crate) unsafe fn scatter_tile<S: Simt>(
+    s: &S,
+    p: &SortParams,
+    (tile, end): (u32, u32),
+    next: [u32; 2],
+) -> Scattered {
     let warp_first = tile + s.warp() * WARP_KEYS;
     let first = warp_first + s.lane();
     // SAFETY: the caller's obligations; keys and payloads are read below `len`, places are a permutation of them.
@@ -408,7 +403,7 @@ unsafe fn scatter_tile<S: Simt>(s: &S, p: &SortParams, (tile, end): (u32, u32), 
             });
             s.sync_block(); // WAR: payloads read -> another tile
         }
-        next
+        Scattered { next, places, to }
     }
 }
 
@@ -425,7 +420,7 @@ unsafe fn place_digits<S: Simt>(s: &S, p: &SortParams, next: [u32; 2]) -> [u32; 
             of_warps[warp] = s.load_shared(counter(warp as u32, first));
             totals = [totals[0] + of_warps[warp][0], totals[1] + of_warps[warp][1]];
         });
-        let before = sum_before(s, totals[0] + totals[1], SUMS);
+        let ([before], _) = before_in_block::<S, 1, WARPS>(s, [totals[0] + totals[1]], SUMS);
         let begins = [before, before + totals[0]];
         let mut begin = begins;
         each::<{ WARPS as usize }>(|warp| {

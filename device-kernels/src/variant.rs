@@ -135,6 +135,8 @@ pub enum Variant {
     },
     /// [`crate::nm::NmCombine`]: adds up the parts of an N:M product.
     NmCombine,
+    /// [`crate::nm::NmWeights`]: puts kept values where kernels read them.
+    NmWeights,
     /// [`crate::nm::NmStage`]: brings activations to the layout that kernels read.
     NmStage {
         /// The type that becomes f32; none for elements of 16 bits that stay as they are.
@@ -182,6 +184,14 @@ pub enum Variant {
     ListStreamPieces,
     /// [`crate::preprocess::ListWorkers`]: the steps of each worker.
     ListWorkers,
+    /// [`crate::deal::CountWindows`]: windows by the class of their length.
+    CountWindows,
+    /// [`crate::deal::OrderWindows`]: the windows of each group of workers in their order.
+    OrderWindows,
+    /// [`crate::deal::ScheduleWindows`]: the worker of each window.
+    ScheduleWindows,
+    /// [`crate::deal::PlacePieces`]: the pieces of the workers.
+    PlacePieces,
     /// [`crate::preprocess::TileSteps`]: columns and bitmaps of each step.
     TileSteps,
     /// [`crate::preprocess::DistributeVectors`]: which column vectors go to tiles.
@@ -210,14 +220,28 @@ pub enum Variant {
     SumCuts,
     /// [`crate::csr::CutRows`]: the segments of rows.
     CutRows,
-    /// [`crate::csr::SpreadRows`]: the segments of rows, with gaps.
-    SpreadRows,
+    /// [`crate::csr::SpreadCsr`]: a checked matrix as row-split takes it, its segments with gaps.
+    SpreadCsr,
     /// [`crate::csr::MarkColumns`]: the columns of some rows.
     MarkColumns,
+    /// [`crate::csr::CountOrdered`]: segments of rows in an order.
+    CountOrdered,
+    /// [`crate::csr::OrderSegments`]: segments in an order of the rows.
+    OrderSegments,
+    /// [`crate::csr::MarkOrdered`]: the columns of listed rows.
+    MarkOrdered,
     /// [`crate::csr::ExpandRows`]: the row of each entry.
     ExpandRows,
     /// [`crate::csr::TransposeEntries`]: entries in the order of columns.
     TransposeEntries,
+    /// [`crate::csr::TransposeFew`]: the transpose of a matrix with few entries.
+    TransposeFew,
+    /// [`crate::csr::SplitEntries`]: entries by ranges of columns.
+    SplitEntries,
+    /// [`crate::csr::CountParts`]: entries of columns in parts of ranges.
+    CountParts,
+    /// [`crate::csr::TransposeParts`]: the transpose of ranges of columns.
+    TransposeParts,
     /// [`crate::csr::MarkDistinct`]: the first entry of each place.
     MarkDistinct,
     /// [`crate::csr::SumEntries`]: the entries of each place added up.
@@ -296,6 +320,24 @@ pub enum Variant {
     CountPieces,
     /// [`crate::groups::ListGroupPieces`]: their slots, and the rows that are cut.
     ListGroupPieces,
+    /// [`crate::hybrid::JudgeRows`]: which rows leave the tiles.
+    JudgeRows,
+    /// [`crate::hybrid::KeyRows`]: the key by which each row is sorted.
+    KeyRows,
+    /// [`crate::hybrid::MarkShort`]: where blocks of rows of one length begin.
+    MarkShort,
+    /// [`crate::hybrid::SumShort`]: what short rows add up to.
+    SumShort,
+    /// [`crate::hybrid::ListShort`]: the arrays of short rows.
+    ListShort,
+    /// [`crate::hybrid::MeasureRest`]: the longest row outside of tiles.
+    MeasureRest,
+    /// [`crate::hybrid::CountRest`]: segments and slots of each block of rows outside of tiles.
+    CountRest,
+    /// [`crate::hybrid::SumRest`]: those of the blocks before each.
+    SumRest,
+    /// [`crate::hybrid::CutRest`]: the segments of these rows.
+    CutRest,
     /// [`crate::check`]: compares an SpMM with its reference.
     Check {
         /// Type of `A`'s values and of `B`.

@@ -4,9 +4,11 @@ mod canonical;
 mod fault;
 mod indices;
 mod receive;
+mod spread;
 #[cfg(all(test, feature = "emulator"))]
 mod tests;
 mod transpose;
+mod transposition;
 
 use std::fmt;
 
@@ -15,6 +17,7 @@ use windrow_kernels::csr::CsrRecord;
 
 pub use indices::{DeviceIndices, Index};
 pub(crate) use receive::{Received, Wanted};
+pub(crate) use spread::{CutAt, SpreadSegments};
 pub use transpose::Transposed;
 
 use crate::device::{Device, DeviceBuffer, Stream};
@@ -73,10 +76,10 @@ pub struct CsrAddresses {
 
 /// What is known of a matrix in canonical form.
 #[derive(Clone, Copy)]
-struct Known {
-    record: CsrRecord,
+pub(crate) struct Known {
+    pub(crate) record: CsrRecord,
     /// Whether the distinct columns of the rows in the middle were counted.
-    columns_counted: bool,
+    pub(crate) columns_counted: bool,
 }
 
 enum Held<'a, V: Value> {
@@ -208,8 +211,7 @@ impl<'a, V: Value> DeviceCsr<'a, V> {
         check_device("the stream", on.device(), &self.device)?;
         match self.device.machine() {
             Some(_) if self.fits_kernels() => {
-                let record = self.inspect(&On::of(on, &self.device, false)?)?;
-                self.known = Some(Known { record, columns_counted: true });
+                self.known = Some(self.find_out(&On::of(on, &self.device, false)?)?);
             }
             _ => self.fault(on)?.map_or(Ok(()), Err)?,
         }

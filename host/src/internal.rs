@@ -11,8 +11,8 @@ use crate::device::Prepared;
 pub use crate::spmm::Reference;
 pub use crate::spmm::points::{Division, MOST_EACH, RowLengths, divisions};
 use crate::{
-    Device, DeviceError, DeviceMatrix, Element, GroupLaunch, PlanError, RowSoftmax, SddmmError, SddmmPlan,
-    SpmmError, SpmmPlan, Verification,
+    Device, DeviceError, DeviceMatrix, Element, GroupLaunch, NmError, NmSpmmPlan, PlanError, RowSoftmax,
+    SddmmError, SddmmPlan, SpmmError, SpmmPlan, Verification,
 };
 
 /// Starts a kernel directly, in the order of the device's work: for measuring tools and tests of one kernel.
@@ -52,6 +52,14 @@ pub unsafe fn launch<P: Pod>(
 /// # Errors
 /// [`PlanError::Device`].
 pub fn device_arrays(plan: &SpmmPlan) -> Result<Vec<(&'static str, Vec<u8>)>, SpmmError> {
+    plan.device_arrays()
+}
+
+/// [`device_arrays`] of a plan of products with N:M weights, without what new values need.
+///
+/// # Errors
+/// As there.
+pub fn nm_arrays(plan: &NmSpmmPlan) -> Result<Vec<(&'static str, Vec<u8>)>, NmError> {
     plan.device_arrays()
 }
 

@@ -236,7 +236,8 @@ pub use element::{Element, Real};
 pub use error::{DeviceError, Error, NmError, PlanError, SddmmError, SpmmError, TensorError, TrainingError};
 pub use matrix::DeviceMatrix;
 pub use nm::{
-    ActivationLayout, NmAlgorithm, NmOptions, NmPacking, NmReport, NmSpmm, NmSpmmBuilder, NmSpmmPlan,
+    ActivationLayout, DeviceVectorNm, NmAddresses, NmAlgorithm, NmOptions, NmPacking, NmReport, NmSpmm,
+    NmSpmmBuilder, NmSpmmPlan, NmWeights,
 };
 pub use options::{
     Algorithm, CpuTasks, Determinism, Precision, Preprocessing, Rates, RowDivision, TileValues,

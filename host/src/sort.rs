@@ -69,6 +69,46 @@ impl Sort {
         division.words_of_digits() + if division.passes > 1 { 2 * u64::from(len) } else { 0 }
     }
 
+    /// Words of memory for [`count`](Self::count) by a digit of so many bits.
+    pub(crate) fn count_words(len: u32, digit_bits: u32) -> u64 {
+        (u64::from(Division::of(len, 0).blocks) + 1) << digit_bits
+    }
+
+    /// Queues the first two launches of a single pass, by the `digit_bits` bits above `shift`: keys are counted. What
+    /// [`SortScatter`](windrow_kernels::sort::SortScatter) or its like is to be told, for as many blocks as that says;
+    /// in its `totals` are the keys with each digit.
+    ///
+    /// # Safety
+    /// As for [`queue`](Self::queue), and `memory` has [`count_words`](Self::count_words).
+    pub(crate) unsafe fn count(
+        self,
+        queue: &dyn Queue,
+        (shift, digit_bits): (u32, u32),
+        memory: GlobalPtr<u32>,
+    ) -> Result<SortParams, DeviceError> {
+        let Division { blocks, block_tiles, .. } = Division::of(self.len, 0);
+        let params = SortParams {
+            keys: self.keys,
+            payloads: self.payloads,
+            out_keys: self.out_keys,
+            out_payloads: self.out_payloads,
+            counts: memory.at(1 << digit_bits),
+            totals: memory,
+            len: self.len,
+            key_words: self.key_words,
+            shift,
+            digit_bits,
+            blocks,
+            block_tiles,
+        };
+        // SAFETY: the caller's promise.
+        unsafe {
+            start(queue, entry_of(Variant::SortCount)?, blocks.into(), 1, &params)?;
+            start(queue, entry_of(Variant::SortScan)?, 1 << digit_bits, 1, &params)?;
+        }
+        Ok(params)
+    }
+
     /// Queues the sort: three launches for each 9 bits, one of up to [`SORT_TILE`] keys.
     ///
     /// # Safety

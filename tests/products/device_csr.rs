@@ -180,6 +180,31 @@ fn rows_of_many_blocks_are_cut_as_on_the_host() {
     report_missing_gpu("rows of many blocks on the device", 2);
 }
 
+/// More windows than the host deals out, and more than it looks at one by one; whole ones, and one that is divided.
+#[test]
+fn many_windows_are_dealt_out_as_on_the_host() {
+    let mut rng = SplitMix64::new(0xdea1);
+    let cases = [(2500, 0, 40), (2500, 2000, 70), (70_000, 0, 40), (70_000, 0, 20_000), (70_000, 2000, 3000)];
+    for (turn, (rows, long, workers)) in cases.into_iter().enumerate() {
+        let mut lengths: Vec<usize> = (0..rows).map(|row| rng.below(2 + row % 5)).collect();
+        lengths[rows / 2] = long.max(1);
+        let a = Pattern::from_lengths(3000, lengths, &mut rng).with_values(Values::Reals, &mut rng);
+        let options = SpmmOptions {
+            algorithm: Algorithm::TileStream,
+            precision: Precision::F16,
+            workers: Some(workers),
+            width: 8,
+            ..SpmmOptions::default()
+        };
+        for device in kernel_devices(turn) {
+            let on_device = DeviceCsr::from_host(&device, &a).unwrap();
+            let said = compare(options, &device, "many windows", (&a, &on_device));
+            assert_eq!(said, "the matrix is there");
+        }
+    }
+    report_missing_gpu("windows dealt out on the device", cases.len());
+}
+
 /// What is made on the host says so, and is what the host makes.
 #[test]
 fn other_plans_are_made_of_a_copy() {
@@ -193,16 +218,17 @@ fn other_plans_are_made_of_a_copy() {
         ),
         (
             SpmmOptions { algorithm: Algorithm::Hybrid, precision: f16, ..rows },
-            "rows and entries are divided",
+            "it is estimated there how rows are best divided",
         ),
         (
             SpmmOptions {
                 algorithm: Algorithm::Hybrid,
                 precision: f16,
                 partition: Some(PartitionRule::ColumnVectors { threshold }),
+                reorder: Some(windrow::reorder::Options::default()),
                 ..rows
             },
-            "rows and entries are divided",
+            "rows are reordered there",
         ),
         (SpmmOptions { preprocessing: Preprocessing::Cpu, ..rows }, "as asked"),
         (
@@ -221,7 +247,7 @@ fn other_plans_are_made_of_a_copy() {
             assert!(said.starts_with("a copy of the matrix, on the host: ") && said.contains(why), "{said}");
         }
     }
-    // An order that is given, too.
+    // Not those in an order that is given.
     let order = reversed(a.rows());
     let device = kernel_devices(0).remove(0);
     let matrix = DeviceCsr::from_host(&device, a).unwrap();

@@ -2,9 +2,10 @@
 
 use windrow::reorder::{Method, Options};
 use windrow::{
-    Algorithm, Csr, Device, DeviceCsr, EmulatorSchedule, Fault, Precision, Preprocessing, Spmm, SpmmOptions,
+    Algorithm, Csr, Determinism, Device, DeviceCsr, EmulatorSchedule, Fault, Permutation, Precision,
+    Preprocessing, Profile, RowDivision, Spmm, SpmmOptions,
 };
-use windrow_testkit::SplitMix64;
+use windrow_testkit::{Pattern, SplitMix64, Values};
 
 use crate::common::{kernel_devices, report_missing_gpu};
 use crate::preprocessing::{matrices, same_arrays};
@@ -91,7 +92,7 @@ fn rows_of_a_kind_share_windows_and_products_are_the_same() {
     report_missing_gpu("products in an order found on the device", 1);
 }
 
-/// An order that gathers more than the matrix's own is not used; the segments of row-split the host sorts.
+/// An order that gathers more than the matrix's own is not used.
 #[test]
 fn an_order_that_is_worse_or_not_for_tiles() {
     let blocks: Vec<u32> = (0..64).flat_map(|r| (0..6).map(move |c| r / 8 * 6 + c)).collect();
@@ -104,10 +105,119 @@ fn an_order_that_is_worse_or_not_for_tiles() {
         let rows = SpmmOptions { algorithm: Algorithm::RowSplit, precision: Precision::F32, ..tiles() };
         let made = Spmm::builder(&matrix).options(rows).build_on(&device.stream()).unwrap();
         let said = &made.report().preprocessing_reason;
-        assert!(said.contains("rows are reordered there"), "{said}");
+        assert_eq!(said, "the matrix is there");
         same_arrays("rows", &Spmm::builder(&a).options(rows).build(&device).unwrap(), &made);
     }
     report_missing_gpu("orders that are not used", 2);
+}
+
+/// Rows of few entries, and of many, which are cut.
+fn long_and_short() -> Csr<f32> {
+    let mut rng = SplitMix64::new(0x0dd);
+    let lengths: Vec<usize> = (0..600)
+        .map(|row| match row % 97 {
+            3 => 0,
+            5 => 100 + row,
+            _ => rng.below(9),
+        })
+        .collect();
+    Pattern::from_lengths(900, lengths, &mut rng).with_values(Values::Reals, &mut rng)
+}
+
+/// Segments in another order of rows, given or found, are those that the host makes, and so are products.
+#[test]
+fn rows_in_any_order_are_cut_as_on_the_host() {
+    let rows = SpmmOptions { algorithm: Algorithm::RowSplit, width: 8, ..SpmmOptions::default() };
+    let cut = RowDivision { piece_entries: Some(32), ..RowDivision::default() };
+    let a = long_and_short();
+    let order: Vec<u32> = (0..600).map(|i| i * 7 % 600).collect();
+    let order = Permutation::try_from_new_to_old(order.into_iter().rev().collect()).unwrap();
+    let b: Vec<f32> = (0..a.cols() * 8).map(|i| (i % 13) as f32 / 8.0 - 0.5).collect();
+    for (turn, options) in [
+        rows,
+        SpmmOptions { row_division: cut, ..rows },
+        SpmmOptions { row_division: cut, determinism: Determinism::Fast, ..rows },
+        SpmmOptions { row_division: cut, expected_runs: Some(1), ..rows },
+        SpmmOptions { row_division: RowDivision { piece_entries: Some(1 << 20), ..cut }, ..rows },
+        SpmmOptions { algorithm: Algorithm::TileStream, precision: Precision::F16, ..rows },
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for device in kernel_devices(turn) {
+            let what = format!("{options:?} on {device}");
+            let matrix = DeviceCsr::from_host(&device, &a).unwrap();
+            let on_device = Spmm::builder(&matrix).options(options);
+            let on_host = Spmm::builder(&a).options(options);
+            let found = on_device.clone().reorder(min_hash().unwrap());
+            let want_found = on_host.clone().reorder(min_hash().unwrap());
+            let (given, want_given) = (on_device.order(&order), on_host.order(&order));
+            for (got, want) in [(given, want_given), (found, want_found)] {
+                let (got, want) = (got.build_on(&device.stream()).unwrap(), want.build(&device).unwrap());
+                same_arrays(&what, &want, &got);
+                assert_eq!(got.report().preprocessing_reason, "the matrix is there", "{what}");
+                assert_eq!(
+                    (&got.report().order, got.report().split),
+                    (&want.report().order, want.report().split)
+                );
+                if options.determinism == Determinism::RunToRun {
+                    assert!(got.run(&b).unwrap() == want.run(&b).unwrap(), "{what}: another product");
+                }
+            }
+        }
+    }
+    report_missing_gpu("rows in any order", 12);
+}
+
+/// Promise, plans: where nothing was said of the order and many products are expected, one that pays is made and said
+/// why; rows stay in their own where it does not, and where that is asked for.
+#[test]
+fn an_order_that_pays_is_made_unasked() {
+    let a = kinds(160, 10);
+    let b: Vec<f32> = (0..a.cols() * 24).map(|i| (i % 7) as f32 - 3.0).collect();
+    let open = SpmmOptions { algorithm: Algorithm::Auto, reorder: None, ..tiles() };
+    let identity = Options { method: Method::Identity, ..Options::default() };
+    for device in kernel_devices(3) {
+        let matrix = DeviceCsr::from_host(&device, &a).unwrap();
+        let mut profile = Profile::built_in(&device);
+        profile.costs.spmm.launch_seconds = 0.0; // most of the time of so small a product
+        profile.costs.tiles.layout_entries = 0;
+        let make = |options| {
+            let on_device = Spmm::builder(&matrix).options(options).profile(&profile);
+            let on_host = Spmm::builder(&a).options(options).profile(&profile);
+            [on_device.build_on(&device.stream()).unwrap(), on_host.build(&device).unwrap()]
+        };
+        let [own, _] = make(open);
+        assert_eq!((own.report().order.as_str(), own.report().order_reason.as_str()), ("its own", ""));
+        let product = own.run(&b).unwrap();
+        for (runs, reorder, order, why) in [
+            (1 << 40, None, "minhash", "entries a vector"),
+            (100, None, "its own", "another saves at most"),
+            (1 << 40, Some(identity), "identity", ""),
+            (1 << 40, min_hash(), "minhash", ""),
+        ] {
+            for plan in make(SpmmOptions { expected_runs: Some(runs), reorder, ..open }) {
+                let report = plan.report();
+                assert_eq!((report.order.as_str(), report.algorithm), (order, Algorithm::TileStream));
+                assert!(report.order_reason.contains(why), "{}", report.order_reason);
+                assert_eq!(report.order_reason.is_empty(), why.is_empty(), "{}", report.order_reason);
+                assert!(report.to_string().contains(&report.order_reason));
+                let is_less = 3 * report.column_vectors < own.report().column_vectors;
+                assert_eq!(is_less, order == "minhash", "{} vectors", report.column_vectors);
+                // Small integers: sums are exact in any order.
+                assert_eq!(plan.run(&b).unwrap(), product, "{runs} products on {device}");
+            }
+        }
+        // An order in which nothing is saved is made, and left.
+        let alike = kinds(64, 1);
+        let matrix = DeviceCsr::from_host(&device, &alike).unwrap();
+        let options = SpmmOptions { expected_runs: Some(1 << 60), ..open };
+        let plan =
+            Spmm::builder(&matrix).options(options).profile(&profile).build_on(&device.stream()).unwrap();
+        let report = plan.report();
+        assert!(report.order == "its own" && report.order_reason.contains("too little"), "{report}");
+    }
+    report_missing_gpu("orders that nobody asked for", 1);
 }
 
 /// Whichever call the device refuses, allocations among them: an error, and nothing stays allocated.

@@ -102,6 +102,16 @@ impl ReadCsrParams {
     pub const WIDE_OFFSETS: u32 = 1;
     /// In [`wide_indices`](Self::wide_indices): columns have 8 bytes.
     pub const WIDE_COLUMNS: u32 = 2;
+
+    /// Bytes of a value as it is given.
+    #[inline(always)]
+    pub(super) const fn given_bytes(&self) -> u32 {
+        match self.given {
+            F64 => 8,
+            F16 | BF16 => 2,
+            _ => 4,
+        }
+    }
 }
 
 /// One pass over a matrix: four rows and four entries a thread. Whatever the arrays hold, no access leaves them.
@@ -219,9 +229,15 @@ const F64: u32 = code(Dtype::F64);
 const F16: u32 = code(Dtype::F16);
 const BF16: u32 = code(Dtype::Bf16);
 
+/// Whether values are there, of the type that they are wanted in.
+#[inline(always)]
+pub(super) fn copies_values(p: &ReadCsrParams) -> bool {
+    p.values != GlobalPtr::NULL && p.given == p.dtype
+}
+
 /// Rounds the value of an entry, or a zero behind the last, and counts what becomes of it.
 #[inline(always)]
-unsafe fn read_value<S: Simt>(s: &S, p: &ReadCsrParams, entry: u32, found: &mut CsrRecord) {
+pub(super) unsafe fn read_value<S: Simt>(s: &S, p: &ReadCsrParams, entry: u32, found: &mut CsrRecord) {
     // SAFETY: the caller's entry is below `padded`; what is given is read below `entries`.
     let (was_finite, is_finite, is_nan) = unsafe {
         if p.given == F64 {
@@ -263,7 +279,7 @@ unsafe fn given<S: Simt>(s: &S, p: &ReadCsrParams, entry: u32) -> f32 {
 
 /// Adds what the lanes of a warp have found to the record.
 #[inline(always)]
-unsafe fn add<S: Simt>(s: &S, record: GlobalPtr<CsrRecord>, found: CsrRecord) {
+pub(super) unsafe fn add<S: Simt>(s: &S, record: GlobalPtr<CsrRecord>, found: CsrRecord) {
     let counts = [
         found.wrong_offsets,
         found.wrong_columns,

@@ -13,6 +13,7 @@ use super::THREADS;
 use crate::NO_SLOT;
 use crate::kernel::Kernel;
 use crate::spmm::combine::Combine;
+use crate::sums::before_in_block;
 use crate::unroll::each;
 use crate::variant::Variant;
 
@@ -24,7 +25,7 @@ const WARPS: u32 = THREADS / WARP;
 
 /// What rows add up to: segments beside the first of each row, slots, rows that are cut, and such of them as a block
 /// adds up.
-type Counts = [u32; 4];
+pub(crate) type Counts = [u32; 4];
 
 /// Arguments of [`CountCuts`], [`SumCuts`] and [`CutRows`].
 ///
@@ -63,10 +64,10 @@ pub struct CutRowsParams {
 
 /// A row, and how many segments it has.
 #[derive(Clone, Copy)]
-struct Row {
+pub(super) struct Row {
     begin: u32,
     end: u32,
-    pieces: u32,
+    pub(super) pieces: u32,
 }
 
 impl Row {
@@ -76,7 +77,7 @@ impl Row {
     /// # Safety
     /// The obligations of the params.
     #[inline(always)]
-    unsafe fn load<S: Simt>(s: &S, p: &CutRowsParams, row: u32) -> Self {
+    pub(super) unsafe fn load<S: Simt>(s: &S, p: &CutRowsParams, row: u32) -> Self {
         if row >= p.rows {
             return Self::NONE;
         }
@@ -132,7 +133,7 @@ impl Kernel for CountCuts {
         // SAFETY: the obligations of the params; all threads reach the sums, and one stores.
         unsafe {
             let own = counts_of(p, rows_of(s, p));
-            let (_, total) = before_in_block(s, own);
+            let (_, total) = before_in_block::<S, 4, WARPS>(s, own, 0);
             if s.thread_idx() == 0 {
                 s.store(p.sums.at(s.block_idx()), total);
             }
@@ -160,12 +161,13 @@ impl Kernel for SumCuts {
             while first < blocks {
                 let at = first + s.thread_idx();
                 let own = if at < blocks { s.load(p.sums.at(at)) } else { [0; 4] };
-                let (mine, total) = before_in_block(s, own);
+                let (mine, total) = before_in_block::<S, 4, WARPS>(s, own, 0);
                 if at < blocks {
                     s.store(p.sums.at(at), add(before, mine));
                 }
                 before = add(before, total);
                 first += THREADS;
+                s.sync_block(); // WAR: totals of warps read -> those of the next blocks
             }
             if s.thread_idx() == 0 {
                 s.store(p.totals, before);
@@ -196,7 +198,7 @@ impl Kernel for CutRows {
             let rows = rows_of(s, p);
             let of_blocks =
                 if p.sums == GlobalPtr::NULL { [0; 4] } else { s.load_readonly(p.sums.at(s.block_idx())) };
-            let (mine, _) = before_in_block(s, counts_of(p, rows));
+            let (mine, _) = before_in_block::<S, 4, WARPS>(s, counts_of(p, rows), 0);
             let mut before = add(of_blocks, mine);
             each::<EACH>(|i| {
                 let (row, number) = (rows[i], first_row(s) + i as u32);
@@ -239,44 +241,8 @@ fn counts_of(p: &CutRowsParams, rows: [Row; EACH]) -> Counts {
 }
 
 #[inline(always)]
-fn add(a: Counts, b: Counts) -> Counts {
+pub(crate) fn add(a: Counts, b: Counts) -> Counts {
     [a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3]]
-}
-
-/// The sums of the threads before this one in its block, and of all of them. Group: block.
-#[inline(always)]
-unsafe fn before_in_block<S: Simt>(s: &S, own: Counts) -> (Counts, Counts) {
-    // SAFETY: the caller promises that all threads are here; each warp has a place.
-    unsafe {
-        let mut upto = own;
-        let mut delta = 1;
-        while delta < WARP {
-            let mut below = [0; 4];
-            each::<4>(|i| below[i] = s.shuffle_up(upto[i], delta));
-            if s.lane() >= delta {
-                upto = add(upto, below);
-            }
-            delta *= 2;
-        }
-        s.sync_block(); // WAR: totals of an earlier call read -> written
-        if s.lane() == WARP - 1 {
-            s.store_shared(16 * s.warp(), upto);
-        }
-        s.sync_block(); // RAW: totals of warps written -> added
-        let mut before = [0; 4];
-        let mut total = [0; 4];
-        let mut warp = 0;
-        while warp < WARPS {
-            let of_warp: Counts = s.load_shared(16 * warp);
-            if warp < s.warp() {
-                before = add(before, of_warp);
-            }
-            total = add(total, of_warp);
-            warp += 1;
-        }
-        each::<4>(|i| before[i] += upto[i] - own[i]);
-        (before, total)
-    }
 }
 
 /// The segments of the rows of a warp's lanes that are cut, of each by all lanes: `place` is the number of a lane's

@@ -1,4 +1,5 @@
-//! Rows cut into segments at places that follow from their offsets: nothing is counted, and nobody waits.
+//! A matrix that was checked, brought to the form of row-split by one launch: its entries read, its rows cut into
+//! segments at places that follow from their offsets. Nothing is counted, and nobody waits.
 //!
 //! With pieces of at most `p` entries there are at most `⌊nnz / p⌋` cuts. A row that begins at entry `b` and ends
 //! before `e` may have the places
@@ -17,40 +18,43 @@
 use core::num::{NonZeroU32, NonZeroU64};
 
 use bytemuck::{Pod, Zeroable};
-use windrow_simt::{GlobalPtr, Simt, WARP};
+use windrow_simt::{GlobalPtr, Simt, WARP, Word};
 
 use super::THREADS;
+use super::read::{CsrRecord, ReadCsrParams, add, copies_values, index, read_value};
 use crate::kernel::Kernel;
 use crate::spmm::combine::Combine;
+use crate::unroll::each4;
 use crate::variant::Variant;
 use crate::{NO_ROW, NO_SLOT};
 
-/// Arguments of [`SpreadRows`].
+/// Entries that a thread takes, a block's threads side by side.
+const EACH: u32 = 4;
+
+/// Arguments of [`SpreadCsr`].
 ///
 /// # Obligations
-/// - `row_offsets` has `rows + 1` elements and ascends from 0 to `entries`; rows and entries are below 2³¹;
+/// - those of [`ReadCsrParams`] for `read`, with these differences: the matrix is in canonical form, `out_offsets` is
+///   null, the other outputs are not, `padded` is the number of entries, and `record` may be null: then nothing is
+///   found out;
 /// - `0 < piece ≤` a third of 2³², and `limit ≥ piece + ⌊piece / 2⌋`;
 /// - `segments` has [`segments`](Self::segments) elements and `cut_rows` has [`cut_rows`](Self::cut_rows).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
-pub struct SpreadRowsParams {
-    /// First entry of each row, and the end.
-    pub row_offsets: GlobalPtr<u32>,
+pub struct SpreadCsrParams {
+    /// The matrix, and where its entries go.
+    pub read: ReadCsrParams,
     /// `[row, begin, end, slot]`, or [`NO_ROW`] in place of the row.
     pub segments: GlobalPtr<[u32; 4]>,
     /// `[row, first_slot, count, 1]`, rows of many slots first, or [`NO_ROW`] in place of the row.
     pub cut_rows: GlobalPtr<[u32; 4]>,
-    /// Rows of the matrix, those without entries too.
-    pub rows: u32,
-    /// Entries of the whole matrix.
-    pub entries: u32,
     /// A row of more entries is cut.
     pub limit: u32,
     /// Entries of the longest piece.
     pub piece: u32,
 }
 
-impl SpreadRowsParams {
+impl SpreadCsrParams {
     /// Pieces of the longest kind that so many entries fill.
     #[inline(always)]
     const fn filled(&self, entries: u32) -> u32 {
@@ -60,16 +64,22 @@ impl SpreadRowsParams {
         }
     }
 
+    /// Pieces of a row with so many entries.
+    #[inline(always)]
+    const fn pieces(&self, length: u32) -> u32 {
+        if length > self.limit { self.filled(length - 1) + 1 } else { 1 }
+    }
+
     /// How many places segments have.
     #[must_use]
     pub const fn segments(&self) -> u32 {
-        self.rows + self.filled(self.entries)
+        self.read.rows + self.filled(self.read.entries)
     }
 
     /// Places of rows with many slots.
     #[must_use]
     pub const fn wide_rows(&self) -> u32 {
-        self.filled(self.entries) / Combine::<f32>::NARROW
+        self.filled(self.read.entries) / Combine::<f32>::NARROW
     }
 
     /// Rows with few slots that may be cut before entry `entries`.
@@ -84,7 +94,7 @@ impl SpreadRowsParams {
     /// Places of rows that are cut.
     #[must_use]
     pub const fn cut_rows(&self) -> u32 {
-        self.wide_rows() + self.narrow_rows(self.entries)
+        self.wide_rows() + self.narrow_rows(self.read.entries)
     }
 
     /// Slots before those of a row that begins at entry `begin`; of the number of entries, all slots.
@@ -98,99 +108,241 @@ impl SpreadRowsParams {
     }
 }
 
-/// The segments of all rows, and the list of those that are cut: a thread for each row, a warp for those of many
-/// places.
-pub struct SpreadRows;
+/// The entries of a matrix, the segments of all rows, and the lists of those that are cut: four entries and a row for
+/// each thread, a thread for each place.
+pub struct SpreadCsr;
 
-/// Places of segments that a thread fills alone.
-const FEW: u32 = 8;
+impl SpreadCsr {
+    /// What there is to do for so many rows and entries, as the kernel's division counts it.
+    #[must_use]
+    pub const fn units(rows: u64, entries: u64) -> u64 {
+        let of_rows = rows * EACH as u64;
+        if of_rows > entries { of_rows } else { entries }
+    }
+}
 
-impl Kernel for SpreadRows {
-    type Params = SpreadRowsParams;
+impl Kernel for SpreadCsr {
+    type Params = SpreadCsrParams;
     const FILE: &'static str = "csr";
-    const VARIANT: Variant = Variant::SpreadRows;
+    const VARIANT: Variant = Variant::SpreadCsr;
     const BLOCK_THREADS: u32 = THREADS;
-    const UNITS_PER_BLOCK: u32 = THREADS;
+    const UNITS_PER_BLOCK: u32 = THREADS * EACH;
 
     #[inline(always)]
-    unsafe fn run<S: Simt>(s: &S, p: &SpreadRowsParams) {
-        let number = s.block_idx() * THREADS + s.thread_idx();
-        // SAFETY: the obligations of the params; the places of a row are its own; all lanes reach the collectives.
+    unsafe fn run<S: Simt>(s: &S, p: &SpreadCsrParams) {
+        // 1. Locate.
+        let first = s.block_idx() * Self::UNITS_PER_BLOCK + s.thread_idx();
+        let mut found = CsrRecord::zeroed();
+        // SAFETY: the obligations of the params; each entry and each row is one thread's; all lanes reach the
+        // collectives.
         unsafe {
-            let exists = number < p.rows;
-            let (begin, end) = match exists {
-                true => {
-                    (s.load_readonly(p.row_offsets.at(number)), s.load_readonly(p.row_offsets.at(number + 1)))
-                }
-                false => (0, 0),
-            };
-            let places = p.filled(end) - p.filled(begin) + 1;
-            if exists && places <= FEW {
-                write_places(s, p, Row { number, begin, end }, [0, 1]);
+            // 2. Load, and 5. store the entries.
+            copy_columns(s, &p.read, first);
+            match p.read.record == GlobalPtr::NULL && copies_values(&p.read) {
+                true => copy_values(s, &p.read, first),
+                false => each4(|i| {
+                    let at = first + i as u32 * THREADS;
+                    if at < p.read.entries {
+                        read_value(s, &p.read, at, &mut found);
+                    }
+                }),
             }
-            let mut left = s.ballot(places > FEW);
-            while left != 0 {
-                let lane = left.trailing_zeros();
-                let of = |x: u32| s.shuffle(x, lane);
-                let row = Row { number: of(number), begin: of(begin), end: of(end) };
-                write_places(s, p, row, [s.lane(), WARP]);
-                left &= left - 1;
+            // 3. to 5. Rows.
+            spread_rows(s, p, s.block_idx() * THREADS + s.thread_idx());
+            if p.read.record != GlobalPtr::NULL {
+                add(s, p.read.record, found);
             }
         }
     }
 }
 
+/// The columns of a thread's entries, all loaded before the first is stored.
+#[inline(always)]
+unsafe fn copy_columns<S: Simt>(s: &S, p: &ReadCsrParams, first: u32) {
+    let wide = p.wide_indices & ReadCsrParams::WIDE_COLUMNS != 0;
+    let mut columns = [0; EACH as usize];
+    // SAFETY: the obligations of the params; places are below `entries`.
+    unsafe {
+        each4(|i| {
+            let at = first + i as u32 * THREADS;
+            if at < p.entries {
+                columns[i] = index(s, p.columns, at, wide) as u32;
+            }
+        });
+        each4(|i| {
+            let at = first + i as u32 * THREADS;
+            if at < p.entries {
+                s.store(p.out_columns.at(at), columns[i]);
+            }
+        });
+    }
+}
+
+/// The values of a thread's entries, which are of the type that they are wanted in.
+#[inline(always)]
+unsafe fn copy_values<S: Simt>(s: &S, p: &ReadCsrParams, first: u32) {
+    // SAFETY: the obligations of the params.
+    unsafe {
+        match p.given_bytes() {
+            2 => copy(s, [p.values.cast::<u16>(), p.out_values.cast()], p.entries, first),
+            8 => copy(s, [p.values.cast::<u64>(), p.out_values.cast()], p.entries, first),
+            _ => copy(s, [p.values, p.out_values], p.entries, first),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn copy<T: Word, S: Simt>(s: &S, [from, to]: [GlobalPtr<T>; 2], entries: u32, first: u32) {
+    let mut values = [T::zeroed(); EACH as usize];
+    // SAFETY: the caller's arrays have so many elements.
+    unsafe {
+        each4(|i| {
+            let at = first + i as u32 * THREADS;
+            if at < entries {
+                values[i] = s.load_readonly(from.at(at));
+            }
+        });
+        each4(|i| {
+            let at = first + i as u32 * THREADS;
+            if at < entries {
+                s.store(to.at(at), values[i]);
+            }
+        });
+    }
+}
+
+/// The segments of a warp's rows, and their places in the lists.
+#[inline(always)]
+unsafe fn spread_rows<S: Simt>(s: &S, p: &SpreadCsrParams, number: u32) {
+    let wide = p.read.wide_indices & ReadCsrParams::WIDE_OFFSETS != 0;
+    // SAFETY: the obligations of the params; the places of a row are its own, each written once; all lanes reach the
+    // collectives.
+    unsafe {
+        let exists = number < p.read.rows;
+        let (begin, end) = match exists {
+            true => (
+                index(s, p.read.offsets, number, wide) as u32,
+                index(s, p.read.offsets, number + 1, wide) as u32,
+            ),
+            false => (0, 0),
+        };
+        let row = Row { number, begin, end, pieces: p.pieces(end - begin) };
+        let (first, after) = (p.filled(begin), p.filled(end));
+        each_place(s, row, if exists { after - first + 1 } else { 0 }, |row, i| {
+            let at = row.number + p.filled(row.begin) + i;
+            s.store(p.segments.at(at), row.segment(p, i));
+        });
+        let (narrow, narrow_end) = (p.narrow_rows(begin), p.narrow_rows(end));
+        each_place(s, row, narrow_end - narrow, |row, i| {
+            let is_here = i == 0 && row.is_cut() && !row.is_wide();
+            s.store(p.cut_rows.at(p.wide_rows() + p.narrow_rows(row.begin) + i), row.listed(p, is_here));
+        });
+        let (first, after) = (first / Combine::<f32>::NARROW, after / Combine::<f32>::NARROW);
+        each_place(s, row, after - first, |row, i| {
+            let at = p.filled(row.begin) / Combine::<f32>::NARROW + i;
+            s.store(p.cut_rows.at(at), row.listed(p, i == 0 && row.is_wide()));
+        });
+    }
+}
+
+/// Calls `fill` for each of the `places` of the warp's rows, of which each lane has one row, with the row and the
+/// number of the place in it: a lane for each place, so that none waits for another's long row.
+#[inline(always)]
+unsafe fn each_place<S: Simt>(s: &S, row: Row, places: u32, mut fill: impl FnMut(Row, u32)) {
+    // SAFETY: all lanes are here, and go through the loop together.
+    unsafe {
+        if s.ballot(places > 1) == 0 {
+            if places == 1 {
+                fill(row, 0);
+            }
+            return;
+        }
+        // Places of the rows up to each.
+        let mut ends = places;
+        let mut distance = 1;
+        while distance < WARP {
+            let before = s.shuffle_up(ends, distance);
+            ends += if s.lane() >= distance { before } else { 0 };
+            distance *= 2;
+        }
+        let all = s.shuffle(ends, WARP - 1);
+        let mut place = s.lane();
+        while place - s.lane() < all {
+            // The first lane whose places end behind this one.
+            let (mut lane, mut step) = (0, WARP / 2);
+            while step > 0 {
+                lane += if s.shuffle(ends, lane + step - 1) <= place { step } else { 0 };
+                step /= 2;
+            }
+            let of = |x: u32| s.shuffle(x, lane);
+            let (number, begin, end, pieces) = (of(row.number), of(row.begin), of(row.end), of(row.pieces));
+            let first = of(ends) - of(places);
+            if place < all {
+                fill(Row { number, begin, end, pieces }, place - first);
+            }
+            place += WARP;
+        }
+    }
+}
+
+/// A row, and how many pieces it has.
 #[derive(Clone, Copy)]
 struct Row {
     number: u32,
     begin: u32,
     end: u32,
+    pieces: u32,
 }
 
-/// Fills the places of a row from the `first` on, every `stride`-th of each kind.
-#[inline(always)]
-unsafe fn write_places<S: Simt>(
-    s: &S,
-    p: &SpreadRowsParams,
-    Row { number, begin, end }: Row,
-    [first, stride]: [u32; 2],
-) {
-    let length = end - begin;
-    let pieces = if length > p.limit { p.filled(length - 1) + 1 } else { 1 };
-    // There is a piece. Products of less than 2³² are divided in 32 bits, in fewer instructions.
-    let (of_pieces, in_64) =
-        (NonZeroU32::new(pieces).unwrap_or(NonZeroU32::MIN), NonZeroU64::new(u64::from(pieces)));
-    let in_64 = in_64.unwrap_or(NonZeroU64::MIN);
-    let begin_of = |piece: u32| match length < 1 << 16 {
-        true => begin + length * piece / of_pieces,
-        false => begin + (u64::from(length) * u64::from(piece) / in_64) as u32,
-    };
-    let first_slot = if pieces > 1 { p.slots(begin) } else { 0 };
-    let is_wide = pieces > Combine::<f32>::NARROW;
-    let none = [NO_ROW, 0, 0, NO_SLOT];
-    let listed = [number, first_slot, pieces, 1];
-    // SAFETY: the places of the row, each written once.
-    unsafe {
-        let (before, after) = (p.filled(begin), p.filled(end));
-        let mut i = first;
-        while i <= after - before {
-            let slot = if pieces > 1 { first_slot + i } else { NO_SLOT };
-            let segment = if i < pieces { [number, begin_of(i), begin_of(i + 1), slot] } else { none };
-            s.store(p.segments.at(number + before + i), segment);
-            i += stride;
+impl Row {
+    #[inline(always)]
+    fn is_cut(self) -> bool {
+        self.pieces > 1
+    }
+
+    #[inline(always)]
+    fn is_wide(self) -> bool {
+        self.pieces > Combine::<f32>::NARROW
+    }
+
+    #[inline(always)]
+    fn first_slot(self, p: &SpreadCsrParams) -> u32 {
+        if self.is_cut() { p.slots(self.begin) } else { 0 }
+    }
+
+    /// What is in place `i` of its segments.
+    #[inline(always)]
+    fn segment(self, p: &SpreadCsrParams, i: u32) -> [u32; 4] {
+        match i < self.pieces {
+            true => {
+                let slot = if self.is_cut() { self.first_slot(p) + i } else { NO_SLOT };
+                [self.number, self.begin_of(i), self.begin_of(i + 1), slot]
+            }
+            false => [NO_ROW, 0, 0, NO_SLOT],
         }
-        let (narrow, narrow_end) = (p.narrow_rows(begin), p.narrow_rows(end));
-        let mut i = first;
-        while i < narrow_end - narrow {
-            let is_here = i == 0 && pieces > 1 && !is_wide;
-            s.store(p.cut_rows.at(p.wide_rows() + narrow + i), if is_here { listed } else { none });
-            i += stride;
+    }
+
+    /// What is in a place of a list.
+    #[inline(always)]
+    fn listed(self, p: &SpreadCsrParams, is_here: bool) -> [u32; 4] {
+        match is_here {
+            true => [self.number, self.first_slot(p), self.pieces, 1],
+            false => [NO_ROW, 0, 0, NO_SLOT],
         }
-        let (before, after) = (before / Combine::<f32>::NARROW, after / Combine::<f32>::NARROW);
-        let mut i = first;
-        while i < after - before {
-            s.store(p.cut_rows.at(before + i), if i == 0 && is_wide { listed } else { none });
-            i += stride;
+    }
+
+    /// Where piece `piece` begins.
+    #[inline(always)]
+    fn begin_of(self, piece: u32) -> u32 {
+        let length = self.end - self.begin;
+        // There is a piece. Products of less than 2³² are divided in 32 bits, in fewer instructions.
+        let pieces = NonZeroU32::new(self.pieces).unwrap_or(NonZeroU32::MIN);
+        match length < 1 << 16 {
+            true => self.begin + length * piece / pieces,
+            false => {
+                let pieces = NonZeroU64::from(pieces);
+                self.begin + (u64::from(length) * u64::from(piece) / pieces) as u32
+            }
         }
     }
 }
@@ -204,7 +356,8 @@ mod tests {
         for piece in 1..40u32 {
             let limit = piece + piece / 2;
             for length in limit + 1..20 * piece {
-                let p = SpreadRowsParams { piece, limit, entries: 200 * piece, ..SpreadRowsParams::zeroed() };
+                let read = ReadCsrParams { entries: 200 * piece, ..ReadCsrParams::zeroed() };
+                let p = SpreadCsrParams { read, piece, limit, ..SpreadCsrParams::zeroed() };
                 let pieces = length.div_ceil(piece);
                 for begin in 0..3 * piece {
                     let end = begin + length;

@@ -193,16 +193,33 @@ unsafe fn bring<S: Simt>(s: &S, p: &TransposeEntriesParams, place: u32) {
             s.store(p.out_rows.at(place), s.load_readonly(p.rows.at(entry)));
         }
         if p.out_values != GlobalPtr::NULL {
-            match p.value_bytes {
-                2 => {
-                    let value = s.load_readonly(p.values.cast::<u16>().at(entry));
-                    s.store(p.out_values.cast::<u16>().at(place), value);
-                }
-                4 => s.store(p.out_values.at(place), s.load_readonly(p.values.at(entry))),
-                _ => {
-                    let value = s.load_readonly(p.values.cast::<u64>().at(entry));
-                    s.store(p.out_values.cast::<u64>().at(place), value);
-                }
+            copy_value(s, p.value_bytes, (p.values, entry), (p.out_values, place));
+        }
+    }
+}
+
+/// Copies the value of an entry, of 2, 4 or 8 bytes, to a place.
+///
+/// # Safety
+/// Both arrays have such an element, of which nothing writes the first in this launch.
+#[inline(always)]
+pub(super) unsafe fn copy_value<S: Simt>(
+    s: &S,
+    bytes: u32,
+    (from, entry): (GlobalPtr<u32>, u32),
+    (to, place): (GlobalPtr<u32>, u32),
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match bytes {
+            2 => {
+                let value = s.load_readonly(from.cast::<u16>().at(entry));
+                s.store(to.cast::<u16>().at(place), value);
+            }
+            4 => s.store(to.at(place), s.load_readonly(from.at(entry))),
+            _ => {
+                let value = s.load_readonly(from.cast::<u64>().at(entry));
+                s.store(to.cast::<u64>().at(place), value);
             }
         }
     }

@@ -7,16 +7,21 @@ use crate::arch::Arch;
 use crate::atomic_entries::AtomicEntries;
 use crate::check::Check;
 use crate::csr::{
-    CountCuts, CutRows, ExpandRows, MarkColumns, MarkDistinct, ReadCsr, SpreadRows, SumCuts, SumEntries,
-    TransposeEntries,
+    CountCuts, CountOrdered, CountParts, CutRows, ExpandRows, MarkColumns, MarkDistinct, MarkOrdered,
+    OrderSegments, ReadCsr, SplitEntries, SpreadCsr, SumCuts, SumEntries, TransposeEntries, TransposeFew,
+    TransposeParts,
 };
+use crate::deal::{CountWindows, OrderWindows, PlacePieces, ScheduleWindows};
 use crate::element::{Bf16, F16, F32, F64, Scalars, Tf32, Vectors};
 use crate::gather_probe::GatherProbe;
 use crate::groups::{CountPieces, ListGroupPieces, ListRows, StartWords};
+use crate::hybrid::{
+    CountRest, CutRest, JudgeRows, KeyRows, ListShort, MarkShort, MeasureRest, SumRest, SumShort,
+};
 use crate::kernel::{Entry, Family, Kernel};
 use crate::nm::{
-    self, Bits16, Block, ByColumn, ByLane, ByWarp, NmCombine, NmCudaCores, NmStage, NmTensorCores, Single,
-    Widened,
+    self, Bits16, Block, ByColumn, ByLane, ByWarp, NmCombine, NmCudaCores, NmStage, NmTensorCores, NmWeights,
+    Single, Widened,
 };
 use crate::paths::{ChainShares, FillSteps, ListShares, MarkShares, NextShares};
 use crate::patterns::{
@@ -482,6 +487,9 @@ entries! {
             nm_stage_bf16_to_f32 => NmStage<Widened<Bf16>, true>,
             nm_stage_bf16_to_f32_elements => NmStage<Widened<Bf16>, false>,
         }
+        nm_weights {
+            nm_weights => NmWeights,
+        }
     }
     Training {
         training {
@@ -514,19 +522,36 @@ entries! {
             preprocess_tile_records_16bit => TileRecords<F16>,
             preprocess_tile_records_32bit => TileRecords<Tf32>,
         }
+        preprocess_deal {
+            deal_count_windows => CountWindows,
+            deal_order_windows => OrderWindows,
+            deal_schedule_windows => ScheduleWindows,
+            deal_place_pieces => PlacePieces,
+        }
         preprocess_csr {
             csr_read => ReadCsr,
             csr_mark_columns => MarkColumns,
             csr_count_cuts => CountCuts,
             csr_sum_cuts => SumCuts,
             csr_cut_rows => CutRows,
-            csr_spread_rows => SpreadRows,
+            csr_spread => SpreadCsr,
         }
         preprocess_transpose {
             csr_expand_rows => ExpandRows,
             csr_transpose_entries => TransposeEntries,
             csr_mark_distinct => MarkDistinct,
             csr_sum_entries => SumEntries,
+        }
+        preprocess_order {
+            csr_count_ordered => CountOrdered,
+            csr_order_segments => OrderSegments,
+            csr_mark_ordered => MarkOrdered,
+        }
+        preprocess_ranges {
+            csr_transpose_few => TransposeFew,
+            csr_split_entries => SplitEntries,
+            csr_count_parts => CountParts,
+            csr_transpose_parts => TransposeParts,
         }
         preprocess_sort {
             sort_count => SortCount,
@@ -572,6 +597,17 @@ entries! {
             groups_start_words => StartWords,
             groups_count_pieces => CountPieces,
             groups_list_pieces => ListGroupPieces,
+        }
+        preprocess_hybrid {
+            hybrid_judge_rows => JudgeRows,
+            hybrid_key_rows => KeyRows,
+            hybrid_mark_short => MarkShort,
+            hybrid_sum_short => SumShort,
+            hybrid_list_short => ListShort,
+            hybrid_measure_rest => MeasureRest,
+            hybrid_count_rest => CountRest,
+            hybrid_sum_rest => SumRest,
+            hybrid_cut_rest => CutRest,
         }
         preprocess_softmax {
             patterns_count_classes => CountClasses,

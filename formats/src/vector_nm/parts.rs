@@ -48,6 +48,37 @@ impl<T: Value> VectorNm<T> {
     }
 }
 
+impl VectorNm<()> {
+    /// The places of weights whose values are elsewhere: `w × q` indices, all invariants checked.
+    ///
+    /// # Errors
+    /// Those of [`try_from_parts`](VectorNm::try_from_parts).
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow_formats::{NmPattern, VectorNm};
+    ///
+    /// let places = VectorNm::try_from_indices(4, 2, NmPattern::new(2, 4, 2)?, vec![1, 3])?;
+    /// assert_eq!(places.source_row(1, 0), 3);
+    /// assert_eq!(places.with_values(vec![2.0f32; 4])?.to_dense()?[6..], [2.0, 2.0]);
+    /// # Ok::<(), windrow_formats::FormatError>(())
+    /// ```
+    pub fn try_from_indices(
+        rows: usize,
+        cols: usize,
+        pattern: NmPattern,
+        indices: Vec<u8>,
+    ) -> Result<Self, FormatError> {
+        let (k, n) = (dimension(rows, "rows")?, dimension(cols, "columns")?);
+        let kept = pattern.kept_rows(rows).checked_mul(cols);
+        let values =
+            vec![(); kept.ok_or(FormatError::DimensionTooLarge { what: "kept values", found: cols })?];
+        let parts = VectorNmParts { rows, cols, pattern, values, indices };
+        check(&parts)?;
+        Ok(Self { k, n, pattern, values: parts.values, indices: parts.indices })
+    }
+}
+
 impl<T> VectorNm<T> {
     /// Takes the weights apart; [`try_from_parts`](Self::try_from_parts) puts them together again.
     pub fn into_parts(self) -> VectorNmParts<T> {

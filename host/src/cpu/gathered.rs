@@ -95,7 +95,7 @@ impl GatheredWeights {
     ///
     /// # Panics
     /// Unless there are as many.
-    pub(crate) fn new<V: Value>(weights: &VectorNm<V>, values: &[f32]) -> Result<Self, OutOfMemory> {
+    pub(crate) fn new<V: Sync>(weights: &VectorNm<V>, values: &[f32]) -> Result<Self, OutOfMemory> {
         let (k, n, vector) = (weights.rows(), weights.cols(), weights.pattern().l());
         let kept_rows = weights.kept_rows();
         assert_eq!(values.len(), weights.kept(), "one value for each that is kept");

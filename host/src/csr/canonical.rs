@@ -7,6 +7,7 @@ use windrow_kernels::place_values::code;
 use windrow_simt::GlobalPtr;
 
 use super::receive::{entry_of, given};
+use super::transposition::expand_rows;
 use super::{DeviceCsr, Held, Known};
 use crate::device::{DeviceBuffer, Queue, Stream};
 use crate::error::{DeviceError, PlanError};
@@ -67,7 +68,7 @@ impl<V: Value> DeviceCsr<'_, V> {
     fn canonical_there(&self, on: &On<'_>) -> Result<DeviceCsr<'static, V>, PlanError> {
         let record = match self.known {
             Some(known) => known.record,
-            None => self.launch(on, None, false)?.to_vec()?.first().copied().unwrap_or_default(),
+            None => self.look(on, false)?.to_vec()?.first().copied().unwrap_or_default(),
         };
         if record.wrong_offsets != 0 || record.wrong_columns != 0 {
             return Err(self.fault(on.stream)?.unwrap_or(PlanError::MatrixChanged));
@@ -145,7 +146,7 @@ impl<V: Value> DeviceCsr<'_, V> {
         // SAFETY: the arrays of the matrix were checked, which is not empty; there is room for all of its entries, and
         // the memory of both sorts, which are one after the other.
         let sums = unsafe {
-            self.expand_rows(own, rows)?;
+            expand_rows(own, self.arrays().offsets, narrow(self.rows), narrow(nnz), rows)?;
             sort_columns.queue(own, memory)?;
             start(own, entry_of(Variant::TransposeEntries)?, wide(nnz), 1, &bring_rows)?;
             sort_rows.queue(own, memory)?;

@@ -9,8 +9,8 @@ use windrow_kernels::preprocess::MOST_ITEMS;
 use windrow_kernels::{Dtype, Variant};
 use windrow_simt::GlobalPtr;
 
-use super::DeviceCsr;
-use crate::device::{DeviceBuffer, Queue};
+use super::{DeviceCsr, Known};
+use crate::device::{DeviceBuffer, Queue, SharedBlock};
 use crate::error::{DeviceError, PlanError};
 use crate::num::{index, narrow, wide};
 use crate::options::Precision;
@@ -47,6 +47,8 @@ pub(crate) struct Wanted {
     pub(crate) columns: bool,
     /// Whether what becomes of the values decides something.
     pub(crate) exceptions: bool,
+    /// What has been found out since the matrix was made, if something has.
+    pub(crate) known: Option<Known>,
 }
 
 impl Received {
@@ -100,19 +102,23 @@ impl<V: Value> DeviceCsr<'_, V> {
     pub(crate) fn receive(
         &self,
         on: &On<'_>,
-        Wanted { precision, pattern, unpadded, columns, exceptions }: Wanted,
+        Wanted { precision, pattern, unpadded, columns, exceptions, known }: Wanted,
     ) -> Result<Received, PlanError> {
         let (device, dtype) = (&self.device, precision.dtype());
         let padded = if unpadded { self.nnz } else { self.nnz.next_multiple_of(PADDING) };
+        let value_bytes = padded * dtype.bytes() as usize;
+        let sizes = [4 * (self.rows + 1), 4 * padded, value_bytes, size_of::<CsrRecord>()];
+        let mut block = SharedBlock::new(device, sizes.map(wide), "a matrix")?;
         let outputs = Outputs {
-            row_offsets: DeviceBuffer::alloc(device, self.rows + 1, "row_offsets")?,
-            col_indices: DeviceBuffer::alloc(device, padded, "col_indices")?,
-            values: DeviceBuffer::alloc(device, padded * dtype.bytes() as usize, "values")?,
+            row_offsets: block.part(device, self.rows + 1, "row_offsets")?,
+            col_indices: block.part(device, padded, "col_indices")?,
+            values: block.part(device, value_bytes, "values")?,
             dtype,
             pattern,
         };
-        let known = self.known.filter(|known| !exceptions && (!columns || known.columns_counted));
-        let unread = self.launch(on, Some(&outputs), columns && known.is_none())?;
+        let unread = block.part(device, 1, "a record of a matrix")?;
+        let known = known.or(self.known).filter(|known| !exceptions && (!columns || known.columns_counted));
+        self.launch(on, Some(&outputs), columns && known.is_none(), &unread)?;
         let (record, unread) = match known {
             Some(known) => (known.record, Some(unread)),
             None => (self.found(on, &unread)?, None),
@@ -124,58 +130,79 @@ impl<V: Value> DeviceCsr<'_, V> {
 
     /// Checks the matrix without a copy.
     pub(super) fn inspect(&self, on: &On<'_>) -> Result<CsrRecord, PlanError> {
-        let record = self.launch(on, None, true)?;
+        let record = self.look(on, true)?;
         self.found(on, &record)
     }
 
+    /// Starts the kernel without a copy, and the count of columns if it is wanted; they leave a record.
+    pub(super) fn look(&self, on: &On<'_>, columns: bool) -> Result<DeviceBuffer<CsrRecord>, PlanError> {
+        let record = DeviceBuffer::alloc(&self.device, 1, "a record of a matrix")?;
+        self.launch(on, None, columns, &record)?;
+        Ok(record)
+    }
+
     /// Starts the kernel, which leaves a record.
-    pub(super) fn launch(
+    fn launch(
         &self,
         on: &On<'_>,
         outputs: Option<&Outputs>,
         columns: bool,
-    ) -> Result<DeviceBuffer<CsrRecord>, PlanError> {
+        record: &DeviceBuffer<CsrRecord>,
+    ) -> Result<(), PlanError> {
         on.before_own()?;
-        let arrays = self.arrays();
-        let wide_indices = u32::from(arrays.offsets.is_wide()) * ReadCsrParams::WIDE_OFFSETS
-            + u32::from(arrays.columns.is_wide()) * ReadCsrParams::WIDE_COLUMNS;
-        let pointer = |address: u64| GlobalPtr::from_address(address);
-        let record = DeviceBuffer::<CsrRecord>::zeroed(&self.device, 1, "a record of a matrix")?;
-        let values = arrays.values.filter(|_| outputs.is_none_or(|to| !to.pattern));
-        let given = match &values {
-            Some(_) => given::<V>().unwrap_or(Dtype::F32),
-            None => Dtype::F32,
-        };
-        let params = ReadCsrParams {
-            offsets: pointer(arrays.offsets.address()),
-            columns: pointer(arrays.columns.address()),
-            values: values.map_or(GlobalPtr::NULL, |values| pointer(values.address())),
-            out_offsets: outputs.map_or(GlobalPtr::NULL, |to| to.row_offsets.pointer()),
-            out_columns: outputs.map_or(GlobalPtr::NULL, |to| to.col_indices.pointer()),
-            out_values: outputs.map_or(GlobalPtr::NULL, |to| to.values.pointer().cast()),
-            record: record.pointer(),
-            rows: narrow(self.rows),
-            cols: narrow(self.cols),
-            entries: narrow(self.nnz),
-            padded: narrow(outputs.map_or(self.nnz, |to| to.col_indices.len())),
-            wide_indices,
-            given: code(given),
-            dtype: code(outputs.map_or(given, |to| to.dtype)),
-            reserved: 0,
-        };
+        let own = &**on.machine.own();
+        record.clear_in(own)?;
+        let mut params = self.read_params();
+        params.record = record.pointer();
+        if let Some(to) = outputs {
+            params.out_offsets = to.row_offsets.pointer();
+            params.out_columns = to.col_indices.pointer();
+            params.out_values = to.values.pointer().cast();
+            params.padded = narrow(to.col_indices.len());
+            params.dtype = code(to.dtype);
+            if to.pattern {
+                (params.values, params.given) = (GlobalPtr::NULL, code(Dtype::F32));
+            }
+        }
         let entry = entry_of(Variant::ReadCsr)?;
         let units = wide(self.rows.max(self.nnz) + PADDING); // the end of the offsets, and the zeros behind
-        let own = &**on.machine.own();
         // SAFETY: the arrays have the lengths that were checked when the matrix was made, in memory that lives as long
         // as it does and is written by nothing that is not ordered with the stream, which the own one was told to come
         // after; outputs and record have the room that the kernel asks for.
         unsafe { start(own, entry, units, 1, &params)? };
         if columns {
-            self.count_columns(own, wide_indices, &record)?;
+            self.count_columns(own, params.wide_indices, record)?;
         }
         // Whoever writes or frees the arrays in the order of the stream does so after they were read.
-        on.after_own()?;
-        Ok(record)
+        Ok(on.after_own()?)
+    }
+
+    /// What a kernel is told of the matrix; it writes nothing yet.
+    pub(super) fn read_params(&self) -> ReadCsrParams {
+        let arrays = self.arrays();
+        let pointer = |address: u64| GlobalPtr::from_address(address);
+        let wide_indices = u32::from(arrays.offsets.is_wide()) * ReadCsrParams::WIDE_OFFSETS
+            + u32::from(arrays.columns.is_wide()) * ReadCsrParams::WIDE_COLUMNS;
+        let given = code(self.given_dtype());
+        ReadCsrParams {
+            offsets: pointer(arrays.offsets.address()),
+            columns: pointer(arrays.columns.address()),
+            values: arrays.values.map_or(GlobalPtr::NULL, |values| pointer(values.address())),
+            rows: narrow(self.rows),
+            cols: narrow(self.cols),
+            entries: narrow(self.nnz),
+            padded: narrow(self.nnz),
+            wide_indices,
+            given,
+            dtype: given,
+            ..ReadCsrParams::zeroed()
+        }
+    }
+
+    /// The type of the values as kernels are given it; f32 if there are none.
+    pub(super) fn given_dtype(&self) -> Dtype {
+        let values = self.arrays().values;
+        values.and_then(|_| given::<V>()).unwrap_or(Dtype::F32)
     }
 
     /// What a record says, of a matrix in canonical form.

@@ -1,8 +1,10 @@
 //! What a check finds, and what of a stream that is captured.
 
-use windrow_formats::Csr;
+use half::f16;
+use windrow_formats::{Csr, Value};
 
-use crate::plan::{middle, rows_at_once};
+use super::transposition::Way;
+use crate::plan::{On, middle, rows_at_once};
 use crate::{Device, DeviceBuffer, DeviceCsr, DeviceError, EmulatorSchedule, Index, PlanError, Stream};
 
 #[track_caller]
@@ -66,4 +68,80 @@ fn columns_of_the_rows_in_the_middle_are_counted() {
         assert_eq!(counted(&device, &offsets, &wide(&columns)), want);
         assert_eq!(counted(&device, &wide(&offsets), &wide(&columns)), want);
     }
+}
+
+/// A matrix in which some columns have many more entries than others, some rows none and some many.
+fn uneven<V: Value>(rows: usize, cols: usize) -> Csr<V> {
+    let (mut offsets, mut columns) = (vec![0], Vec::new());
+    for row in 0..rows {
+        let step = match row % 7 {
+            3 => cols + 1, // no entry, or one
+            5 => 3,
+            _ => 1 + cols / 4,
+        };
+        let first = (row * row) % step;
+        let mut of_row: Vec<usize> = (first..cols).step_by(step).collect();
+        if row % 7 != 3 && row % 5 != 0 {
+            of_row.extend([0, cols / 2]);
+        }
+        of_row.sort_unstable();
+        of_row.dedup();
+        columns.extend(of_row.iter().map(|&column| u32::try_from(column).unwrap()));
+        offsets.push(columns.len() as u64);
+    }
+    let values = (0..columns.len()).map(|i| V::from_f64((i % 2000) as f64 / 8.0)).collect();
+    Csr::try_from_parts(rows, cols, offsets, columns, values).unwrap()
+}
+
+#[track_caller]
+fn check_way<V: Value>(device: &Device, a: &Csr<V>, ways: &[Way]) {
+    let (want, order) = (a.transpose().unwrap(), a.transpose_order().unwrap());
+    let stream = Stream::new(device).unwrap();
+    let offsets: Vec<i32> = a.row_offsets().iter().map(|&x| i32::try_from(x).unwrap()).collect();
+    let offsets = DeviceBuffer::from_slice(device, &offsets).unwrap();
+    let columns: Vec<i64> = a.col_indices().iter().map(|&x| x.into()).collect();
+    let columns = DeviceBuffer::from_slice(device, &columns).unwrap();
+    let values = DeviceBuffer::from_slice(device, a.values()).unwrap();
+    let borrowed = DeviceCsr::new(a.rows(), a.cols(), &offsets, &columns, &values).unwrap();
+    let owned = DeviceCsr::from_host(device, a).unwrap();
+    for (matrix, &way) in [&owned, &borrowed].into_iter().cycle().zip(ways) {
+        let what = format!("{} × {}, {} entries, {way:?} on {device}", a.rows(), a.cols(), a.nnz());
+        let got = matrix.transpose_by(&On::of(&stream, device, false).unwrap(), way).unwrap();
+        assert!(got.matrix().to_host(&stream).unwrap().bitwise_eq(&want), "{what}: another transpose");
+        assert!(got.order().to_vec().unwrap() == order.new_to_old(), "{what}: another order");
+    }
+}
+
+fn devices() -> Vec<Device> {
+    let mut devices = EmulatorSchedule::STANDARD.map(Device::emulator).to_vec();
+    devices.extend(Device::cuda(0));
+    devices
+}
+
+/// Whatever way: ranges that have more entries than a tile and such as have none, of one column and of several, more
+/// columns than ranges take and fewer.
+#[test]
+fn every_way_to_a_transpose_gives_that_of_the_host() {
+    let few =
+        |range_columns, cols: u32| Way::Few { range_columns, ranges: cols.div_ceil(range_columns).max(1) };
+    let ranges = |digit_bits, bits| Way::Ranges { digit_bits, bits };
+    for device in devices() {
+        let a = uneven::<f32>(1300, 90);
+        assert!(a.nnz() > 9000, "{} entries are no three tiles", a.nnz());
+        check_way(&device, &a, &[few(90, 90), ranges(1, 6), ranges(7, 0), few(33, 90), Way::Sorted]);
+        check_way(&device, &uneven::<f64>(60, 1700), &[few(1700, 1700), ranges(2, 9), ranges(9, 2)]);
+        check_way(&device, &uneven::<f16>(70, 5000), &[ranges(2, 11), few(2048, 5000), Way::Sorted]);
+        check_way(&device, &uneven::<f32>(300, 1), &[ranges(1, 0), few(1, 1), few(1, 1)]);
+        check_way(&device, &Csr::<f32>::zeros(5, 0).unwrap(), &[few(1, 0), few(1, 0)]);
+        check_way(&device, &Csr::<f32>::zeros(0, 5).unwrap(), &[few(2, 5), few(2, 5)]);
+    }
+}
+
+/// More entries than one launch takes: the ways that are chosen, at their sizes.
+#[test]
+fn transposes_of_more_entries() {
+    let a = uneven::<f32>(9000, 80);
+    assert!(matches!(Way::of(a.cols(), a.nnz()), Way::Ranges { .. }), "{} entries", a.nnz());
+    let device = Device::cuda(0).unwrap_or_else(|_| Device::emulator(EmulatorSchedule::InOrder));
+    check_way(&device, &a, &[Way::of(a.cols(), a.nnz()); 2]);
 }

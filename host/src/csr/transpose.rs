@@ -3,18 +3,17 @@
 use bytemuck::Pod;
 use windrow_formats::Value;
 use windrow_kernels::Variant;
-use windrow_kernels::csr::{ExpandRowsParams, TransposeEntriesParams};
+use windrow_kernels::csr::{TransposeEntriesParams, TransposeOut};
 use windrow_kernels::preprocess::MOST_ITEMS;
 use windrow_simt::GlobalPtr;
 
 use super::receive::entry_of;
+use super::transposition::{Transposition, Way};
 use super::{Arrays, DeviceCsr, Held};
-use crate::device::{DeviceBuffer, Queue, Stream};
-use crate::error::{DeviceError, PlanError};
+use crate::device::{DeviceBuffer, Stream};
+use crate::error::PlanError;
 use crate::num::{index, narrow, wide};
 use crate::plan::{MAX_INDEX, On, check_count, check_device, start};
-use crate::sort::Sort;
-use crate::spmm::Scratch;
 use crate::view::{DeviceSlice, DeviceSliceMut};
 
 /// What arrays that live as long as a transposition are called where there is no memory for them.
@@ -54,7 +53,8 @@ impl<V: Value> Transposed<V> {
     /// - [`PlanError::ValueCount`] unless both have an element for each entry;
     /// - [`PlanError::WrongDevice`] unless all is on the device of the matrix;
     /// - [`PlanError::TooLarge`] for 2³² entries less a few;
-    /// - [`PlanError::Device`]: [`DeviceError::Captured`] for a stream that is captured into a graph.
+    /// - [`PlanError::Device`]: [`DeviceError::Captured`](crate::DeviceError::Captured) for a stream that is captured
+    ///   into a graph.
     ///
     /// # Examples
     /// ```
@@ -135,12 +135,14 @@ impl<V: Value> DeviceCsr<'_, V> {
     /// [`Csr::transpose_order`](windrow_formats::Csr::transpose_order).
     ///
     /// # Cost
-    /// On a GPU a stable sort by column: three launches for each nine bits of a column, one of up to 4096 entries, and
-    /// two more; 8 to 16 bytes for each entry until it is done. Nothing is waited for if the matrix was
-    /// [checked](Self::checked), else once. On the CPU, and of 2³¹ rows, columns or entries, it is made on the host.
+    /// On a GPU one launch for up to 65,536 entries. For more, entries are divided among ranges of columns and each
+    /// range is sorted in shared memory: five launches, 12 bytes for each entry and some for each column until it is
+    /// done. Of more than 2²⁰ columns a stable sort by column instead: three launches for each nine bits of a column
+    /// and two more, 16 bytes for each entry. Nothing is waited for if the matrix was [checked](Self::checked), else
+    /// once. On the CPU, and of 2³¹ rows, columns or entries, it is made on the host.
     ///
     /// # Errors
-    /// Those of [`checked`](Self::checked); [`DeviceError::OutOfMemory`].
+    /// Those of [`checked`](Self::checked); [`DeviceError::OutOfMemory`](crate::DeviceError::OutOfMemory).
     ///
     /// # Examples
     /// ```
@@ -173,12 +175,17 @@ impl<V: Value> DeviceCsr<'_, V> {
     }
 
     fn transpose_there(&self, on: &On<'_>) -> Result<Transposed<V>, PlanError> {
+        self.transpose_by(on, Way::of(self.cols, self.nnz))
+    }
+
+    /// The transpose by a way.
+    pub(super) fn transpose_by(&self, on: &On<'_>, way: Way) -> Result<Transposed<V>, PlanError> {
         let record = match self.known {
             Some(_) => None,
-            None => Some(self.launch(on, None, false)?),
+            None => Some(self.look(on, false)?),
         };
         on.before_own()?;
-        let (device, own) = (&self.device, &**on.machine.own());
+        let device = &self.device;
         let values = match self.arrays().values {
             Some(_) => Some(DeviceBuffer::<V>::alloc(device, self.nnz, "values")?),
             None => None,
@@ -196,19 +203,32 @@ impl<V: Value> DeviceCsr<'_, V> {
             },
             order: DeviceBuffer::alloc(device, self.nnz, WHAT)?,
         };
-        let (entries, bits) = (narrow(self.nnz), Sort::bits_below(self.cols));
-        let sort_words = Sort::memory_words(entries, bits);
-        // Each array begins where an allocation would, so that there may be some bytes more.
-        let scratch = Scratch::new(device, 4 * (2 * wide(self.nnz) + sort_words) + 1024)?;
-        let between = Between {
-            rows: scratch.array(self.nnz, WHAT)?,
-            columns: scratch.array(self.nnz, WHAT)?,
-            memory: scratch.array(index(sort_words), WHAT)?,
+        let Arrays { offsets: out_offsets, columns: out_rows, values: out_values } = to.matrix.arrays();
+        let arrays = self.arrays();
+        let address_of = |values: Option<DeviceSlice<'_, V>>| {
+            values.map_or(GlobalPtr::NULL, |values| GlobalPtr::from_address(values.address()))
+        };
+        let transposition = Transposition {
+            device,
+            own: &**on.machine.own(),
+            rows: narrow(self.rows),
+            cols: self.cols,
+            nnz: self.nnz,
+            offsets: arrays.offsets,
+            columns: arrays.columns,
+            values: address_of(arrays.values),
+            value_bytes: bytes_of::<V>(),
+            out: TransposeOut {
+                offsets: GlobalPtr::from_address(out_offsets.address()),
+                order: to.order.pointer(),
+                rows: GlobalPtr::from_address(out_rows.address()),
+                values: address_of(out_values),
+            },
         };
         // SAFETY: the arrays of the matrix have the lengths that were checked when it was made, in memory that lives as
         // long as it does, and whatever they hold, kernels stay inside them; the others have the room that the kernels
-        // ask for, and are freed after the work.
-        let queued = unsafe { self.queue_transposition(own, &to, between) };
+        // ask for, and are freed after the work. There is a row if there are entries.
+        let queued = unsafe { transposition.queue(way) };
         // Whoever writes or frees the arrays in the order of the stream does so after they were read.
         let ordered = on.after_own();
         queued?;
@@ -218,79 +238,4 @@ impl<V: Value> DeviceCsr<'_, V> {
         }
         Ok(to)
     }
-
-    /// # Safety
-    /// The arrays have the lengths that the kernels ask for.
-    unsafe fn queue_transposition(
-        &self,
-        own: &dyn Queue,
-        to: &Transposed<V>,
-        Between { rows, columns, memory }: Between,
-    ) -> Result<(), DeviceError> {
-        let (entries, units) = (narrow(self.nnz), wide(self.nnz.max(self.cols + 1)));
-        let arrays = self.arrays();
-        let Arrays { offsets: out_offsets, columns: out_rows, values: out_values } = to.matrix.arrays();
-        let address_of = |values: Option<DeviceSlice<'_, V>>| {
-            values.map_or(GlobalPtr::NULL, |values| GlobalPtr::from_address(values.address()))
-        };
-        let sort = Sort {
-            keys: GlobalPtr::from_address(arrays.columns.address()),
-            key_words: if arrays.columns.is_wide() { 2 } else { 1 },
-            payloads: GlobalPtr::NULL,
-            out_keys: columns,
-            keys_wanted: true,
-            out_payloads: to.order.pointer(),
-            len: entries,
-            bits: Sort::bits_below(self.cols),
-        };
-        let params = TransposeEntriesParams {
-            order: to.order.pointer(),
-            columns,
-            rows,
-            values: address_of(arrays.values),
-            out_offsets: GlobalPtr::from_address(out_offsets.address()),
-            out_rows: GlobalPtr::from_address(out_rows.address()),
-            out_values: address_of(out_values),
-            entries,
-            cols: narrow(self.cols),
-            value_bytes: bytes_of::<V>(),
-            reserved: 0,
-        };
-        // SAFETY: the caller's promise. Columns that are none are sorted by their low bits: they may be out of order
-        // then, and offsets of columns wrong, which nobody sees.
-        unsafe {
-            self.expand_rows(own, rows)?;
-            sort.queue(own, memory)?;
-            start(own, entry_of(Variant::TransposeEntries)?, units, 1, &params)
-        }
-    }
-
-    /// Queues the writing of the row of each entry.
-    ///
-    /// # Safety
-    /// `rows` has room for all entries, and there is a row if there are any.
-    pub(super) unsafe fn expand_rows(
-        &self,
-        own: &dyn Queue,
-        rows: GlobalPtr<u32>,
-    ) -> Result<(), DeviceError> {
-        let offsets = self.arrays().offsets;
-        let params = ExpandRowsParams {
-            offsets: GlobalPtr::from_address(offsets.address()),
-            out: rows,
-            rows: narrow(self.rows),
-            entries: narrow(self.nnz),
-            wide_offsets: offsets.is_wide().into(),
-            reserved: 0,
-        };
-        // SAFETY: the caller's promise; the offsets are one more than there are rows.
-        unsafe { start(own, entry_of(Variant::ExpandRows)?, wide(self.nnz), 1, &params) }
-    }
-}
-
-/// Arrays that live until the transposition is done.
-struct Between {
-    rows: GlobalPtr<u32>,
-    columns: GlobalPtr<u32>,
-    memory: GlobalPtr<u32>,
 }

@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use bytemuck::{Pod, Zeroable};
 use windrow_formats::memory::{try_copy, try_zeroed};
 use windrow_simt::GlobalPtr;
 
-use super::{Device, Queue};
+use super::{Device, DeviceKind, Queue};
 use crate::error::DeviceError;
 use crate::num::{index, wide};
 
@@ -37,6 +38,58 @@ enum Storage {
     Empty,
     Host(Vec<Line>),
     Device(u64),
+    /// A part of what several buffers share.
+    Part {
+        address: u64,
+        _block: Arc<DeviceBuffer<u8>>,
+    },
+}
+
+/// One allocation for several buffers: each of its own would cost about what a small kernel does. It is freed with the
+/// last of them.
+///
+/// On the emulator the buffers are allocations of their own, so that it sees an access beyond the end of one.
+pub(crate) struct SharedBlock {
+    block: Option<Arc<DeviceBuffer<u8>>>,
+    used: u64,
+}
+
+impl SharedBlock {
+    /// Where a part begins: as allocations do on a GPU.
+    const ALIGN: u64 = 256;
+
+    /// Room for buffers of so many bytes.
+    pub(crate) fn new(
+        device: &Device,
+        parts: impl IntoIterator<Item = u64>,
+        what: &'static str,
+    ) -> Result<Self, DeviceError> {
+        let bytes = parts.into_iter().map(|bytes| bytes.next_multiple_of(Self::ALIGN)).sum();
+        let block = match device.kind() {
+            DeviceKind::Cuda => Some(Arc::new(DeviceBuffer::alloc(device, index(bytes), what)?)),
+            _ => None,
+        };
+        Ok(Self { block, used: 0 })
+    }
+
+    /// The next buffer, of `len` elements that must be written before they are read.
+    pub(crate) fn part<T: Pod>(
+        &mut self,
+        device: &Device,
+        len: usize,
+        what: &'static str,
+    ) -> Result<DeviceBuffer<T>, DeviceError> {
+        let bytes = wide(len).saturating_mul(wide(size_of::<T>()));
+        match &self.block {
+            Some(block) if bytes > 0 && bytes <= block.bytes() - self.used => {
+                let (address, _block) = (block.address() + self.used, Arc::clone(block));
+                let storage = Storage::Part { address, _block };
+                self.used = (self.used + bytes).next_multiple_of(Self::ALIGN).min(block.bytes());
+                Ok(DeviceBuffer { device: device.clone(), len, storage, element: PhantomData })
+            }
+            _ => DeviceBuffer::alloc(device, len, what),
+        }
+    }
 }
 
 /// A cache line of host memory, so that elements of any type are aligned.
@@ -85,7 +138,7 @@ impl<T: Pod> DeviceBuffer<T> {
         let mut buffer = Self::alloc(device, elements.len(), what)?;
         match (&buffer.storage, device.machine()) {
             // SAFETY: the allocation is this buffer's own and has as many bytes; no vector is page-locked.
-            (Storage::Device(address), Some(machine)) => unsafe {
+            (Storage::Device(address) | Storage::Part { address, .. }, Some(machine)) => unsafe {
                 machine.queue_upload(*address, bytemuck::cast_slice(elements))?;
             },
             _ => buffer.copy_from_slice(elements)?,
@@ -118,7 +171,9 @@ impl<T: Pod> DeviceBuffer<T> {
     pub(crate) fn clear_in(&self, queue: &dyn Queue) -> Result<(), DeviceError> {
         match &self.storage {
             // SAFETY: the allocation is this buffer's own and has `bytes` bytes.
-            Storage::Device(address) => unsafe { queue.zero(*address, self.bytes()) },
+            Storage::Device(address) | Storage::Part { address, .. } => unsafe {
+                queue.zero(*address, self.bytes())
+            },
             Storage::Empty | Storage::Host(_) => Ok(()),
         }
     }
@@ -128,7 +183,7 @@ impl<T: Pod> DeviceBuffer<T> {
         let elements: Option<&mut [T]> = match &mut self.storage {
             _ if self.device.machine().is_some() => None,
             Storage::Host(lines) => Some(&mut bytemuck::cast_slice_mut(lines)[..self.len]),
-            Storage::Empty | Storage::Device(_) => Some(&mut []),
+            Storage::Empty | Storage::Device(_) | Storage::Part { .. } => Some(&mut []),
         };
         (&self.device, elements)
     }
@@ -169,7 +224,7 @@ impl<T: Pod> DeviceBuffer<T> {
         match &self.storage {
             Storage::Empty => 0,
             Storage::Host(lines) => wide(lines.as_ptr().addr()),
-            Storage::Device(address) => *address,
+            Storage::Device(address) | Storage::Part { address, .. } => *address,
         }
     }
 
@@ -188,7 +243,9 @@ impl<T: Pod> DeviceBuffer<T> {
         if elements.len() != self.len {
             return Err(DeviceError::CopyLength { buffer: self.len, slice: elements.len() });
         }
-        if let (Storage::Device(address), Some(machine)) = (&self.storage, self.device.machine()) {
+        if let (Storage::Device(address) | Storage::Part { address, .. }, Some(machine)) =
+            (&self.storage, self.device.machine())
+        {
             // SAFETY: the allocation is this buffer's own; the lengths were compared.
             return unsafe { machine.upload(*address, bytemuck::cast_slice(elements)) };
         }
@@ -204,7 +261,9 @@ impl<T: Pod> DeviceBuffer<T> {
     /// [`DeviceError::HostMemory`], [`DeviceError::Driver`].
     pub fn to_vec(&self) -> Result<Vec<T>, DeviceError> {
         let what = "a copy of a buffer";
-        if let (Storage::Device(address), Some(machine)) = (&self.storage, self.device.machine()) {
+        if let (Storage::Device(address) | Storage::Part { address, .. }, Some(machine)) =
+            (&self.storage, self.device.machine())
+        {
             let mut elements = try_zeroed::<T>(self.len, what)?;
             // SAFETY: the allocation is this buffer's own and has as many bytes.
             unsafe { machine.download(*address, bytemuck::cast_slice_mut(&mut elements))? };
@@ -222,7 +281,7 @@ impl<T: Pod> DeviceBuffer<T> {
         match &self.storage {
             Storage::Empty => (self.len == 0).then_some(&[]),
             Storage::Host(lines) => Some(&bytemuck::cast_slice(lines)[..self.len]),
-            Storage::Device(_) => None,
+            Storage::Device(_) | Storage::Part { .. } => None,
         }
     }
 
@@ -231,7 +290,7 @@ impl<T: Pod> DeviceBuffer<T> {
         match &mut self.storage {
             Storage::Empty => (self.len == 0).then_some(&mut []),
             Storage::Host(lines) => Some(&mut bytemuck::cast_slice_mut(lines)[..self.len]),
-            Storage::Device(_) => None,
+            Storage::Device(_) | Storage::Part { .. } => None,
         }
     }
 }

@@ -23,6 +23,7 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 pub use buffer::DeviceBuffer;
+pub(crate) use buffer::SharedBlock;
 pub use event::Event;
 #[cfg(feature = "emulator")]
 pub use faults::{Fault, Faults};

@@ -72,6 +72,12 @@ pub enum NmError {
         /// Those of the plan's.
         expected: (usize, usize, NmPattern),
     },
+    /// New values for a plan that does not know where each belongs.
+    #[error(
+        "the plan was not made of weights on its device, and does not hold where values belong; make it of a \
+         `DeviceVectorNm` of f32, f16 or bf16, or build another plan"
+    )]
+    NoPlaces,
     /// A result that cannot be verified.
     #[error(
         "a result with beta = {beta} depends on what C held before, which is gone; verify a run with beta = 0"

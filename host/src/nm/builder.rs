@@ -5,25 +5,33 @@ use windrow_formats::{Value, VectorNm};
 use super::gpu::{GpuNm, Wanted};
 use super::host::HostNm;
 use super::options::{ActivationLayout, NmAlgorithm, NmOptions, NmPacking};
+use super::placing::{DeviceValues, GivenBits};
 use super::plan::{Body, NmSpmmPlan};
 use super::report::NmReport;
-use crate::device::Device;
+use super::weights::DeviceVectorNm;
+use crate::device::{Device, Runner, Stream};
 use crate::error::NmError;
 use crate::options::Precision;
-use crate::plan::{StageClock, Values, check_memory};
+use crate::plan::{On, StageClock, Values, check_device, check_memory};
 use crate::profile::Profile;
 
 /// Options of a plan; made by [`NmSpmm::builder`](super::NmSpmm::builder).
-#[derive(Debug, Clone)]
-pub struct NmSpmmBuilder<'a, V> {
-    pub(super) weights: &'a VectorNm<V>,
+#[derive(Debug)]
+pub struct NmSpmmBuilder<'a, W> {
+    pub(super) weights: &'a W,
     pub(super) options: NmOptions,
     /// What was measured on the device, if it is given.
     profile: Option<Profile>,
 }
 
-impl<'a, V: Value> NmSpmmBuilder<'a, V> {
-    pub(super) fn new(weights: &'a VectorNm<V>) -> Self {
+impl<W> Clone for NmSpmmBuilder<'_, W> {
+    fn clone(&self) -> Self {
+        Self { weights: self.weights, options: self.options.clone(), profile: self.profile.clone() }
+    }
+}
+
+impl<'a, W> NmSpmmBuilder<'a, W> {
+    pub(super) fn new(weights: &'a W) -> Self {
         Self { weights, options: NmOptions::default(), profile: None }
     }
 
@@ -119,6 +127,94 @@ impl<'a, V: Value> NmSpmmBuilder<'a, V> {
         self
     }
 
+    fn check_support(&self) -> Result<(), NmError> {
+        let (algorithm, precision) = (self.options.algorithm, self.options.precision);
+        match algorithm.supports(precision) {
+            true => Ok(()),
+            false => Err(NmError::Unsupported { algorithm, precision }),
+        }
+    }
+
+    /// The plan's side on the CPU, of weights with these values.
+    fn on_cpu<T: Sync>(
+        &self,
+        weights: &VectorNm<T>,
+        values: &Values<'_, impl Value>,
+        report: &mut NmReport,
+    ) -> Result<Body, NmError> {
+        report.algorithm = NmAlgorithm::Auto;
+        report.packing = NmPacking::Auto;
+        report.reason = "the CPU has one algorithm, rows of A in the lanes of vectors".to_owned();
+        report.arrays = HostNm::sizes(weights);
+        report.device_bytes =
+            check_memory(&report.arrays, self.options.memory_limit, "raise the limit, or prune more")?;
+        let numbers = values.bits()?.numbers::<f32>()?;
+        let (precision, layout) = (self.options.precision, self.options.layout);
+        Ok(Body::Cpu(HostNm::new(weights, &numbers, precision, layout)?))
+    }
+
+    /// The plan's side on a machine that runs kernels.
+    fn on_gpu<T: Sync>(
+        &self,
+        weights: &VectorNm<T>,
+        values: GivenBits<'_>,
+        runner: Runner<'_>,
+        (report, clock): (&mut NmReport, &mut StageClock),
+    ) -> Result<Body, NmError> {
+        let profile = Profile::given_or_built_in(self.profile.as_ref(), runner.device);
+        let wanted = Wanted { weights, values, options: &self.options, costs: &profile.costs };
+        Ok(Body::Gpu(Box::new(GpuNm::build(wanted, runner, report, clock)?)))
+    }
+
+    fn finish<T>(&self, weights: &VectorNm<T>, device: &Device, body: Body, report: NmReport) -> NmSpmmPlan {
+        NmSpmmPlan {
+            inner: weights.rows(),
+            cols: weights.cols(),
+            pattern: weights.pattern(),
+            precision: self.options.precision,
+            layout: self.options.layout,
+            scale: self.options.scale,
+            device: device.clone(),
+            body,
+            places: None,
+            memory_limit: self.options.memory_limit,
+            report,
+        }
+    }
+
+    fn blank_report<T>(&self, weights: &VectorNm<T>, device: &Device) -> NmReport {
+        let pattern = weights.pattern();
+        NmReport {
+            rows: self.options.rows,
+            inner: weights.rows(),
+            cols: weights.cols(),
+            pattern_n: pattern.n(),
+            pattern_m: pattern.m(),
+            pattern_l: pattern.l(),
+            kept_rows: weights.kept_rows(),
+            overflowed_values: 0,
+            precision: self.options.precision,
+            layout: self.options.layout,
+            scale: self.options.scale,
+            device: device.to_string(),
+            device_kind: device.kind(),
+            requested: self.options.algorithm,
+            algorithm: self.options.algorithm,
+            reason: "as asked".to_owned(),
+            packing: self.options.packing,
+            packing_reason: "as asked".to_owned(),
+            copied: "nothing".to_owned(),
+            tile: None,
+            tuned: Vec::new(),
+            entries: Vec::new(),
+            arrays: Vec::new(),
+            device_bytes: 0,
+            stages: Vec::new(),
+        }
+    }
+}
+
+impl<V: Value> NmSpmmBuilder<'_, VectorNm<V>> {
     /// Makes the plan: checks, chooses, lays out and uploads.
     ///
     /// # Cost
@@ -133,82 +229,108 @@ impl<'a, V: Value> NmSpmmBuilder<'a, V> {
     /// - [`PlanError::MemoryLimit`](crate::PlanError::MemoryLimit) if the plan needs more than the limit;
     /// - [`PlanError::Device`](crate::PlanError::Device) if the device refuses.
     pub fn build(&self, device: &Device) -> Result<NmSpmmPlan, NmError> {
-        if !self.options.algorithm.supports(self.options.precision) {
-            let (algorithm, precision) = (self.options.algorithm, self.options.precision);
-            return Err(NmError::Unsupported { algorithm, precision });
-        }
+        self.check_support()?;
         let mut clock = StageClock::start();
         let values = Values::new(self.options.precision, self.weights.values());
-        let mut report = self.blank_report(device);
+        let mut report = self.blank_report(self.weights, device);
         report.overflowed_values = values.exceptions.overflowed;
         let body = match device.runner() {
             None => {
-                report.algorithm = NmAlgorithm::Auto;
-                report.packing = NmPacking::Auto;
-                report.reason = "the CPU has one algorithm, rows of A in the lanes of vectors".to_owned();
-                report.arrays = HostNm::sizes(self.weights);
-                report.device_bytes = check_memory(
-                    &report.arrays,
-                    self.options.memory_limit,
-                    "raise the limit, or prune more",
-                )?;
-                let host = HostNm::new(
-                    self.weights,
-                    &values.bits()?.numbers::<f32>()?,
-                    self.options.precision,
-                    self.options.layout,
-                )?;
+                let body = self.on_cpu(self.weights, &values, &mut report)?;
                 clock.end("layout");
-                Body::Cpu(host)
+                body
             }
             Some(runner) => {
-                let profile = Profile::given_or_built_in(self.profile.as_ref(), device);
-                let wanted = Wanted { weights: self.weights, options: &self.options, costs: &profile.costs };
-                Body::Gpu(Box::new(GpuNm::build(wanted, runner, &mut report, &mut clock)?))
+                let given = GivenBits::OnHost(values.bits()?);
+                self.on_gpu(self.weights, given, runner, (&mut report, &mut clock))?
             }
         };
         report.stages = clock.stages;
-        Ok(NmSpmmPlan {
-            inner: self.weights.rows(),
-            cols: self.weights.cols(),
-            pattern: self.weights.pattern(),
-            precision: self.options.precision,
-            layout: self.options.layout,
-            scale: self.options.scale,
-            device: device.clone(),
-            body,
-            memory_limit: self.options.memory_limit,
-            report,
-        })
+        Ok(self.finish(self.weights, device, body, report))
     }
+}
 
-    fn blank_report(&self, device: &Device) -> NmReport {
-        let pattern = self.weights.pattern();
-        NmReport {
-            rows: self.options.rows,
-            inner: self.weights.rows(),
-            cols: self.weights.cols(),
-            pattern_n: pattern.n(),
-            pattern_m: pattern.m(),
-            pattern_l: pattern.l(),
-            kept_rows: self.weights.kept_rows(),
-            overflowed_values: 0,
-            precision: self.options.precision,
-            layout: self.options.layout,
-            scale: self.options.scale,
-            device: device.to_string(),
-            device_kind: device.kind(),
-            requested: self.options.algorithm,
-            algorithm: self.options.algorithm,
-            reason: "as asked".to_owned(),
-            packing: self.options.packing,
-            packing_reason: "as asked".to_owned(),
-            tile: None,
-            tuned: Vec::new(),
-            entries: Vec::new(),
-            arrays: Vec::new(),
-            device_bytes: 0,
-            stages: Vec::new(),
-        }
+impl<V: Value> NmSpmmBuilder<'_, DeviceVectorNm<'_, V>> {
+    /// Makes the plan of weights that are on a device, in the order of a stream: after what that was asked for so far.
+    /// What that is asked for later comes after all reading of the weights' arrays, which may then be written or freed.
+    /// The plan may be run on any stream.
+    ///
+    /// The indices, a byte for each vector that is kept, are copied to the host, which checks them and finds out where
+    /// each value belongs; the values stay where they are, and a kernel rounds them and puts them there: the arrays are
+    /// those of a plan of the same weights on the host, bit for bit. f64 values are copied to the host, too.
+    /// [`NmReport::copied`] says what was.
+    ///
+    /// # Cost
+    /// That of [`build`](NmSpmmBuilder::build) for the indices. Such a plan holds beside its weights what
+    /// [`replace_values_on`](NmSpmmPlan::replace_values_on) needs: 4 bytes for each kept row and strip of 8 to 64
+    /// columns of the kernel, which is at most an eighth of f32 weights.
+    ///
+    /// # Errors
+    /// - those of [`build`](NmSpmmBuilder::build) and of [`DeviceVectorNm::checked`];
+    /// - [`PlanError::WrongDevice`](crate::PlanError::WrongDevice) for a stream of another device,
+    ///   [`DeviceError::Captured`](crate::DeviceError::Captured) for one that is captured into a graph.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Device, DeviceBuffer, DeviceVectorNm, NmPattern, NmSpmm};
+    ///
+    /// let device = Device::best()?;
+    /// let values = DeviceBuffer::from_slice(&device, &[2.0f32, 3.0])?;
+    /// let indices = DeviceBuffer::from_slice(&device, &[0u8, 1])?;
+    /// let weights = DeviceVectorNm::new(4, 1, NmPattern::new(1, 2, 1)?, &values, &indices)?;
+    /// let mut plan = NmSpmm::builder(&weights).build_on(&device.stream())?;
+    /// assert_eq!(plan.run(&[1.0, 0.0, 0.0, 10.0])?, [32.0]);
+    ///
+    /// let new = DeviceBuffer::from_slice(&device, &[5.0f32, 7.0])?;
+    /// plan.replace_values_on(&device.stream(), &new)?;
+    /// assert_eq!(plan.run(&[1.0, 0.0, 0.0, 10.0])?, [75.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn build_on(&self, on: &Stream) -> Result<NmSpmmPlan, NmError> {
+        self.check_support()?;
+        let device = self.weights.device();
+        check_device("the stream", on.device(), device)?;
+        let mut clock = StageClock::start();
+        let places = self.weights.places(on)?;
+        clock.end("indices");
+        let mut report = self.blank_report(&places, device);
+        let precision = self.options.precision;
+        let given = self.weights.values();
+        let body = match device.runner() {
+            None => {
+                report.copied = "all: the plan runs on the CPU".to_owned();
+                let given = given.host().unwrap_or_default();
+                let values = Values::new(precision, given);
+                report.overflowed_values = values.exceptions.overflowed;
+                let body = self.on_cpu(&places, &values, &mut report)?;
+                clock.end("layout");
+                body
+            }
+            Some(runner) => match DeviceValues::new(&given, places.cols(), precision) {
+                None => {
+                    report.copied = "all: kernels do not read values of this type".to_owned();
+                    let copy = given.to_host()?;
+                    let values = Values::new(precision, &copy);
+                    report.overflowed_values = values.exceptions.overflowed;
+                    let bits = GivenBits::OnHost(values.bits()?);
+                    self.on_gpu(&places, bits, runner, (&mut report, &mut clock))?
+                }
+                Some(values) => {
+                    report.copied = format!("the indices, {} bytes", places.indices().len());
+                    let on = On::of(on, device, false)?;
+                    on.before_own()?;
+                    let bits = GivenBits::OnDevice(values, precision.dtype());
+                    let body = self.on_gpu(&places, bits, runner, (&mut report, &mut clock))?;
+                    if let Body::Gpu(plan) = &body {
+                        report.overflowed_values = plan.overflowed()?.unwrap_or(0);
+                    }
+                    on.after_own()?;
+                    body
+                }
+            },
+        };
+        report.stages = clock.stages;
+        let plan = self.finish(&places, device, body, report);
+        Ok(NmSpmmPlan { places: Some(places), ..plan })
     }
 }

@@ -1,12 +1,14 @@
 //! Products with N:M weights in f32, on CUDA cores.
 
-use windrow_formats::memory::try_filled;
+use windrow_formats::memory::{try_collect, try_filled};
 use windrow_formats::{OutOfMemory, VectorNm};
-use windrow_kernels::nm::NmCudaCoresParams;
+use windrow_kernels::Dtype;
+use windrow_kernels::nm::{NOT_KEPT, NmCudaCoresParams};
 use windrow_preprocess::nm::{Blocks, NO_ROW};
 
 use super::launch::Launch;
 use super::parts::launch;
+use super::placing::{GivenNumbers, PLACES, Placed, Placement};
 use super::tiles::Choice;
 use crate::cpu::each_chunk;
 use crate::device::{Device, DeviceBuffer, Queue};
@@ -17,44 +19,92 @@ use crate::num::{narrow, wide};
 pub(super) struct Layout {
     pub(super) choice: Choice,
     blocks: Blocks,
-    /// (blocks, stages, rows + weights + picks), and rows behind.
-    records: Vec<u32>,
+    records: Records,
+}
+
+/// (blocks, stages, rows + weights + picks), and rows behind.
+enum Records {
+    OnHost(Vec<u32>),
+    /// To be made of values that are on the device.
+    Placed(Placement),
 }
 
 impl Layout {
     /// Lays out `values`, those of the weights.
     pub(super) fn new<V: Sync>(
         weights: &VectorNm<V>,
-        values: &[f32],
+        values: GivenNumbers<'_>,
         choice: Choice,
     ) -> Result<Self, OutOfMemory> {
         let blocks = Blocks::new(weights, choice.shape)?;
         let slot_bytes = choice.tile.slot_bytes();
-        let arranged = blocks.arrange(values)?;
         let (rows, picks) = (blocks.slots(), choice.shape.strips() * blocks.depth());
         let of_weights = choice.shape.block_columns * blocks.depth();
-        let record = rows + of_weights + picks;
-        // Behind the last stage there are rows, too, of which none is one.
         let stages = blocks.stages();
-        let mut records =
-            try_filled(blocks.blocks() * stages * record + rows, NO_ROW, "weights as kernels read them")?;
-        each_chunk(&mut records[..blocks.blocks() * stages * record], record, &|at, record| {
-            let (of_rows, rest) = record.split_at_mut(rows);
-            let (words, of_picks) = rest.split_at_mut(of_weights);
-            of_rows.copy_from_slice(blocks.rows(at / stages, at % stages));
-            for (word, weight) in words.iter_mut().zip(&arranged[at * of_weights..]) {
-                *word = weight.to_bits();
-            }
+        let count = blocks.blocks() * stages;
+        let write_picks = |at: usize, of_picks: &mut [u32]| {
             for (pick, &slot) in of_picks.iter_mut().zip(&blocks.pick_lists()[at * picks..]) {
                 *pick = u32::from(slot) * slot_bytes;
             }
-        });
+        };
+        // Behind the last stage there are rows, too, of which none is one.
+        let what = "weights as kernels read them";
+        let records = match values {
+            GivenNumbers::OnHost(values) => {
+                let arranged = blocks.arrange(values)?;
+                let record = rows + of_weights + picks;
+                let mut records = try_filled(count * record + rows, NO_ROW, what)?;
+                each_chunk(&mut records[..count * record], record, &|at, record| {
+                    let (of_rows, rest) = record.split_at_mut(rows);
+                    let (words, of_picks) = rest.split_at_mut(of_weights);
+                    of_rows.copy_from_slice(blocks.rows(at / stages, at % stages));
+                    for (word, weight) in words.iter_mut().zip(&arranged[at * of_weights..]) {
+                        *word = weight.to_bits();
+                    }
+                    write_picks(at, of_picks);
+                });
+                Records::OnHost(records)
+            }
+            GivenNumbers::OnDevice(given) => {
+                let mut others = try_filled(count * (rows + picks) + rows, NO_ROW, what)?;
+                each_chunk(&mut others[..count * (rows + picks)], rows + picks, &|at, record| {
+                    let (of_rows, of_picks) = record.split_at_mut(rows);
+                    of_rows.copy_from_slice(blocks.rows(at / stages, at % stages));
+                    write_picks(at, of_picks);
+                });
+                let (depth, width) = (blocks.depth(), choice.shape.block_columns);
+                let kept = (0..count * depth)
+                    .map(|at| blocks.kept(at / depth % stages, at % depth).map_or(NOT_KEPT, narrow));
+                let places = (0..of_weights).map(|at| narrow(at / width) << 16 | narrow(at % width));
+                Records::Placed(Placement {
+                    given,
+                    kept: try_collect(kept, "kept rows")?,
+                    places: try_collect(places, "places of weights")?,
+                    others,
+                    chunks: count,
+                    chunks_per_group: stages,
+                    group_columns: width,
+                    strips: 1,
+                    strip: width,
+                    depth,
+                    before: rows,
+                    after: picks,
+                    tail: rows,
+                    dtype: Dtype::F32,
+                })
+            }
+        };
         Ok(Self { choice, blocks, records })
     }
 
     /// Bytes of the arrays.
-    pub(super) fn bytes(&self) -> [(&'static str, u64); 1] {
-        [("weights", 4 * wide(self.records.len()))]
+    pub(super) fn bytes(&self) -> Vec<(&'static str, u64)> {
+        match &self.records {
+            Records::OnHost(records) => vec![("weights", 4 * wide(records.len()))],
+            Records::Placed(placement) => {
+                vec![("weights", placement.out_bytes()), (PLACES, placement.kept_bytes())]
+            }
+        }
     }
 }
 
@@ -65,7 +115,8 @@ pub(super) struct CudaCoresNm {
     stages: u32,
     slots: u32,
     depth: u32,
-    records: DeviceBuffer<u32>,
+    records: DeviceBuffer<u8>,
+    pub(super) placed: Option<Placed>,
 }
 
 impl CudaCoresNm {
@@ -75,14 +126,34 @@ impl CudaCoresNm {
     /// [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
     pub(super) fn upload(device: &Device, layout: &Layout) -> Result<Self, DeviceError> {
         let Layout { choice, blocks, records } = layout;
+        let (records, placed) = match records {
+            Records::OnHost(records) => {
+                (DeviceBuffer::named(device, bytemuck::cast_slice(records), "weights")?, None)
+            }
+            Records::Placed(placement) => {
+                let (records, placed) = placement.upload(device)?;
+                (records, Some(placed))
+            }
+        };
         Ok(Self {
             choice: *choice,
             blocks: blocks.blocks(),
             stages: narrow(blocks.stages()),
             slots: narrow(blocks.slots()),
             depth: narrow(blocks.depth()),
-            records: DeviceBuffer::named(device, records, "weights")?,
+            records,
+            placed,
         })
+    }
+
+    /// Where the weights are, for others.
+    pub(super) fn weights(&self) -> &DeviceBuffer<u8> {
+        &self.records
+    }
+
+    /// Name and content of each array.
+    pub(super) fn read_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, DeviceError> {
+        Ok(vec![("weights", self.records.to_vec()?)])
     }
 
     /// Queues the kernel.
@@ -98,7 +169,7 @@ impl CudaCoresNm {
             output: run.output,
             part_elements: run.part_elements,
             a: run.a.a.cast(),
-            records: self.records.pointer(),
+            records: self.records.pointer().cast(),
             row_vectors: run.a.ld / 4,
             slots: self.slots,
             depth: self.depth,

@@ -1,6 +1,6 @@
 //! A plan of products with N:M weights on a machine that runs kernels.
 
-use windrow_formats::{Value, VectorNm};
+use windrow_formats::VectorNm;
 use windrow_kernels::output::OutputType;
 
 use super::kernels::Kernels;
@@ -8,11 +8,12 @@ use super::making::Making;
 use super::model::{Capacity, Sizes};
 use super::operands::Operands;
 use super::options::{ActivationLayout, NmOptions};
+use super::placing::{DeviceValues, GivenBits};
 use super::report::NmReport;
 use crate::activation::Activation;
 use crate::costs::DeviceCosts;
 use crate::device::{DeviceKind, Runner};
-use crate::error::{NmError, PlanError};
+use crate::error::{DeviceError, NmError, PlanError};
 use crate::num::{index, narrow};
 use crate::plan::{Budget, On, StageClock, check_index};
 
@@ -24,6 +25,7 @@ const MAX_WEIGHTS: u64 = 65_535 * 32;
 /// What a plan is made of.
 pub(super) struct Wanted<'a, V> {
     pub(super) weights: &'a VectorNm<V>,
+    pub(super) values: GivenBits<'a>,
     pub(super) options: &'a NmOptions,
     pub(super) costs: &'a DeviceCosts,
 }
@@ -41,8 +43,8 @@ impl GpuNm {
     /// [`NmError::NoKernel`] for a kernel that there is not for these weights,
     /// [`NmError::NoTensorCores`] if Tensor Cores were asked for and have none; [`PlanError::TooLarge`],
     /// [`PlanError::MemoryLimit`], [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
-    pub(super) fn build<V: Value>(
-        Wanted { weights, options, costs }: Wanted<'_, V>,
+    pub(super) fn build<V: Sync>(
+        Wanted { weights, values, options, costs }: Wanted<'_, V>,
         runner: Runner<'_>,
         report: &mut NmReport,
         clock: &mut StageClock,
@@ -57,7 +59,7 @@ impl GpuNm {
         };
         let inner = of_weights("rows of the weights", weights.rows())?;
         let capacity = capacity(runner, costs);
-        let making = Making { weights, options, runner, sizes, capacity, inner, report, clock };
+        let making = Making { weights, values, options, runner, sizes, capacity, inner, report, clock };
         Ok(Self { kernels: making.kernels()?, cols: sizes.n })
     }
 
@@ -84,6 +86,28 @@ impl GpuNm {
 }
 
 impl GpuNm {
+    /// Puts new values in the places of the old; whether the plan has what that takes.
+    ///
+    /// # Errors
+    /// [`DeviceError`].
+    ///
+    /// # Safety
+    /// As for [`Kernels::replace`].
+    pub(super) unsafe fn replace(&mut self, on: &On<'_>, values: DeviceValues) -> Result<bool, DeviceError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.kernels.replace(on, values) }
+    }
+
+    /// Finite values given last that are infinite; none if they came from the host.
+    pub(super) fn overflowed(&self) -> Result<Option<u64>, DeviceError> {
+        self.kernels.overflowed()
+    }
+
+    /// Name and content of the weights' arrays.
+    pub(super) fn read_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, DeviceError> {
+        self.kernels.read_arrays()
+    }
+
     /// Makes and compiles what runs of `m` rows of activations in this layout need on a stream.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use windrow_formats::{OutOfMemory, Value, VectorNm};
+use windrow_formats::{OutOfMemory, VectorNm};
 
 use super::options::ActivationLayout;
 use crate::activation::Activation;
@@ -53,7 +53,7 @@ impl<C> Rows<'_, C> {
 
 impl HostNm {
     /// `values` are those of the weights, rounded to the precision.
-    pub(super) fn new<V: Value>(
+    pub(super) fn new<V: Sync>(
         weights: &VectorNm<V>,
         values: &[f32],
         precision: Precision,

@@ -10,10 +10,11 @@ use super::model::{Capacity, Instance, Sizes};
 use super::operands::Operands;
 use super::options::NmAlgorithm;
 use super::parts::Shared;
+use super::placing::{DeviceValues, Placed};
 use super::staging::{Bringing, ReadAs, Staging};
 use super::tensor_cores::{self, TensorCoresNm};
 use super::workspace::{Need, Workspace};
-use crate::device::{Device, Queue, Runner};
+use crate::device::{Device, DeviceBuffer, Queue, Runner};
 use crate::error::{DeviceError, PlanError};
 use crate::plan::{Budget, OfStream, On, PREPARE, PerStream, WORKSPACE_REMEDY};
 
@@ -49,8 +50,8 @@ impl Laid {
     /// Names and bytes of the arrays.
     pub(super) fn arrays(&self) -> Vec<(&'static str, u64)> {
         match self {
-            Self::CudaCores(layout) => layout.bytes().to_vec(),
-            Self::TensorCores(layout) => layout.bytes().to_vec(),
+            Self::CudaCores(layout) => layout.bytes(),
+            Self::TensorCores(layout) => layout.bytes(),
         }
     }
 }
@@ -92,9 +93,44 @@ impl Weights {
             Self::TensorCores(kernel) => &kernel.choice,
         }
     }
+
+    /// What puts values from the device in their places, and where; none if these came from the host.
+    fn placed(&self) -> Option<(&Placed, &DeviceBuffer<u8>)> {
+        match self {
+            Self::CudaCores(kernel) => kernel.placed.as_ref().map(|placed| (placed, kernel.weights())),
+            Self::TensorCores(kernel) => kernel.placed.as_ref().map(|placed| (placed, kernel.weights())),
+        }
+    }
 }
 
 impl Kernels {
+    /// Puts new values in the places of the old, in the order of a stream; whether the plan has what that takes.
+    ///
+    /// # Errors
+    /// [`DeviceError`].
+    ///
+    /// # Safety
+    /// `values` are live memory until the work is done, one for each kept row and column, which nothing writes meanwhile.
+    pub(super) unsafe fn replace(&mut self, on: &On<'_>, values: DeviceValues) -> Result<bool, DeviceError> {
+        let Some((placed, weights)) = self.weights.placed() else { return Ok(false) };
+        // SAFETY: the caller's promise; the places are those of this layout.
+        self.spaces.write(on, [placed.entry()?], || unsafe { placed.place(on.queue, values, weights) })?;
+        Ok(true)
+    }
+
+    /// Finite values given last that are infinite; none if they came from the host.
+    pub(super) fn overflowed(&self) -> Result<Option<u64>, DeviceError> {
+        self.weights.placed().map(|(placed, _)| placed.overflowed()).transpose()
+    }
+
+    /// Name and content of the weights' arrays.
+    pub(super) fn read_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, DeviceError> {
+        match &self.weights {
+            Weights::CudaCores(kernel) => kernel.read_arrays(),
+            Weights::TensorCores(kernel) => kernel.read_arrays(),
+        }
+    }
+
     /// Uploads weights, and reserves what runs share.
     ///
     /// # Errors

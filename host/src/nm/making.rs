@@ -1,12 +1,13 @@
 //! How a plan for a machine that runs kernels is made: an algorithm and an instance are chosen, weights laid out for
 //! it.
 
-use windrow_formats::{FormatError, OutOfMemory, Value, VectorNm};
+use windrow_formats::{FormatError, OutOfMemory, VectorNm};
 
 use super::kernels::{Kernels, Laid, Staged};
 use super::model::{Capacity, Sizes};
 use super::options::{NmAlgorithm, NmOptions, NmPacking};
 use super::parts::Shared;
+use super::placing::{GivenBits, GivenNumbers};
 use super::report::NmReport;
 use super::staging::{Bringing, ReadAs};
 use super::tuning::{MOST_TRIED, Scratch};
@@ -15,7 +16,7 @@ use crate::device::Runner;
 use crate::error::{DeviceError, NmError, PlanError};
 use crate::num::{narrow, wide};
 use crate::options::Precision;
-use crate::plan::{ArraySize, Bits, StageClock, check_memory, push};
+use crate::plan::{ArraySize, StageClock, check_memory, push};
 
 /// What to do about a plan that needs more memory than it may take: that of runs grows with their rows, and
 /// row-major activations are transposed.
@@ -24,6 +25,7 @@ const MEMORY_REMEDY: &str = "raise the limit, plan for fewer rows, or give k-maj
 /// What a plan is made of.
 pub(super) struct Making<'a, V> {
     pub(super) weights: &'a VectorNm<V>,
+    pub(super) values: GivenBits<'a>,
     pub(super) options: &'a NmOptions,
     pub(super) runner: Runner<'a>,
     pub(super) sizes: Sizes,
@@ -34,9 +36,9 @@ pub(super) struct Making<'a, V> {
 }
 
 /// Instances for Tensor Cores, cheapest first, laid out as they are asked for.
-fn on_tensor_cores<'a, V: Value>(
+fn on_tensor_cores<'a, V: Sync>(
     weights: &'a VectorNm<V>,
-    bits: &'a Bits,
+    bits: GivenBits<'a>,
     found: Vec<fragments::Choice>,
 ) -> impl Iterator<Item = Result<Laid, OutOfMemory>> + 'a {
     let layouts = found
@@ -46,16 +48,16 @@ fn on_tensor_cores<'a, V: Value>(
 }
 
 /// Instances for CUDA cores, likewise.
-fn on_cuda_cores<'a, V: Value>(
+fn on_cuda_cores<'a, V: Sync>(
     weights: &'a VectorNm<V>,
-    values: &'a [f32],
+    values: GivenNumbers<'a>,
     found: Vec<tiles::Choice>,
 ) -> impl Iterator<Item = Result<Laid, OutOfMemory>> + 'a {
     let layouts = found.into_iter().map(move |choice| cuda_cores::Layout::new(weights, values, choice));
     layouts.map(|layout| layout.map(Laid::CudaCores))
 }
 
-impl<V: Value> Making<'_, V> {
+impl<V: Sync> Making<'_, V> {
     /// Chooses, lays out and uploads.
     ///
     /// # Errors
@@ -63,7 +65,7 @@ impl<V: Value> Making<'_, V> {
     pub(super) fn kernels(mut self) -> Result<Kernels, NmError> {
         let (weights, options) = (self.weights, self.options);
         let (precision, kernel) = (options.precision, options.kernel.as_deref());
-        let bits = Bits::of(precision, weights.values())?;
+        let bits = self.values;
         let mut unsuitable = "Tensor Cores have no f32".to_owned();
         // Instances whose tiles suit the weights.
         let mut known = Vec::new();
@@ -73,7 +75,7 @@ impl<V: Value> Making<'_, V> {
             found.retain(|choice| self.is_asked(choice.entry.name));
             let one_of_these = kernel.is_none() || !found.is_empty();
             self.clock.end("choice");
-            let mut laid = on_tensor_cores(weights, &bits, found);
+            let mut laid = on_tensor_cores(weights, bits, found);
             if let Some(first) = laid.next() {
                 self.note(NmAlgorithm::TensorCores, &format!("{precision} is multiplied on Tensor Cores"));
                 return self.finish(first?, laid);
@@ -95,8 +97,15 @@ impl<V: Value> Making<'_, V> {
             None => choice.is_pipelined(),
         });
         self.clock.end("choice");
-        let values = bits.numbers::<f32>()?;
-        let mut laid = on_cuda_cores(weights, &values, found);
+        let numbers;
+        let values = match bits {
+            GivenBits::OnHost(bits) => {
+                numbers = bits.numbers::<f32>()?;
+                GivenNumbers::OnHost(&numbers)
+            }
+            GivenBits::OnDevice(given, _) => GivenNumbers::OnDevice(given),
+        };
+        let mut laid = on_cuda_cores(weights, values, found);
         let Some(first) = laid.next() else {
             let name = kernel.unwrap_or_default().to_owned();
             let known = known.join(", ");

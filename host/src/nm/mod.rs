@@ -12,6 +12,7 @@ mod model;
 mod operands;
 mod options;
 mod parts;
+mod placing;
 mod plan;
 mod report;
 mod staging;
@@ -19,14 +20,28 @@ mod tensor_cores;
 mod tiles;
 mod tuning;
 mod verify;
+mod weights;
 mod workspace;
 
 pub use builder::NmSpmmBuilder;
 pub use options::{ActivationLayout, NmAlgorithm, NmOptions, NmPacking};
 pub use plan::NmSpmmPlan;
 pub use report::NmReport;
+pub use weights::{DeviceVectorNm, NmAddresses};
 
 use windrow_formats::{Value, VectorNm};
+
+mod sealed {
+    pub trait NmWeights {}
+}
+
+/// What plans of products with N:M weights are made of: [`VectorNm`] and [`DeviceVectorNm`].
+pub trait NmWeights: sealed::NmWeights {}
+
+impl<V: Value> sealed::NmWeights for VectorNm<V> {}
+impl<V: Value> NmWeights for VectorNm<V> {}
+impl<V: Value> sealed::NmWeights for DeviceVectorNm<'_, V> {}
+impl<V: Value> NmWeights for DeviceVectorNm<'_, V> {}
 
 /// `C[m×n] ← act(α·scale·A[m×k]·W[k×n] + β·C + bias)` for weights `W` with vector-wise N:M sparsity: the way
 /// to a plan.
@@ -59,9 +74,10 @@ use windrow_formats::{Value, VectorNm};
 pub struct NmSpmm;
 
 impl NmSpmm {
-    /// Starts a plan for products with `weights`. The plan keeps what it needs; `weights` may be dropped
-    /// after [`build`](NmSpmmBuilder::build).
-    pub fn builder<V: Value>(weights: &VectorNm<V>) -> NmSpmmBuilder<'_, V> {
+    /// Starts a plan for products with `weights`, a [`VectorNm`] in host memory or a [`DeviceVectorNm`] in that of a
+    /// device. The plan keeps what it needs; `weights` may be dropped after [`build`](NmSpmmBuilder::build) or
+    /// [`build_on`](NmSpmmBuilder::build_on).
+    pub fn builder<W: NmWeights>(weights: &W) -> NmSpmmBuilder<'_, W> {
         NmSpmmBuilder::new(weights)
     }
 }

@@ -49,6 +49,8 @@ pub struct NmReport {
     pub packing: NmPacking,
     /// Why they are, or are not.
     pub packing_reason: String,
+    /// What of weights that were on the device was copied to the host to make the plan.
+    pub copied: String,
     /// Shape of a block's tile, as its kernel has it; none on the CPU.
     pub tile: Option<String>,
     /// What was tried and how long each took, in microseconds; empty without autotuning.
@@ -104,6 +106,9 @@ impl fmt::Display for NmReport {
         writeln!(f, "algorithm      {} in {}: {}", self.algorithm, self.precision, self.reason)?;
         if let Some(tile) = &self.tile {
             writeln!(f, "tile           {tile}, {}: {}", self.packing, self.packing_reason)?;
+        }
+        if self.copied != "nothing" {
+            writeln!(f, "copied         {}", self.copied)?;
         }
         for (what, us) in &self.tuned {
             writeln!(f, "  tried        {what}: {us:.1} µs")?;

@@ -2,12 +2,14 @@
 
 use windrow_formats::memory::{try_copy, try_filled};
 use windrow_formats::{OutOfMemory, VectorNm};
-use windrow_kernels::nm::{NmTensorCoresParams, STEPS, WARP_COLUMNS};
+use windrow_kernels::Dtype;
+use windrow_kernels::nm::{NOT_KEPT, NmTensorCoresParams, STEPS, WARP_COLUMNS};
 use windrow_preprocess::nm::{Banked, Blocks, NO_ROW};
 
 use super::fragments::Choice;
 use super::launch::Launch;
 use super::parts::launch;
+use super::placing::{DeviceValues, GivenBits, PLACES, Placed, Placement};
 use crate::cpu::each_chunk;
 use crate::device::{Device, DeviceBuffer, Machine, Queue};
 use crate::error::DeviceError;
@@ -25,14 +27,21 @@ pub(super) struct Layout {
     /// (blocks, stages, warps, steps, strips of a warp, depth)
     picks: Vec<u16>,
     /// (blocks, warps, stages, steps, depth · columns of a warp), in register order
-    weights: Bits,
+    weights: Weights,
+}
+
+/// Where the weights are.
+enum Weights {
+    OnHost(Bits),
+    /// To be made of values that are on the device.
+    Placed(Placement),
 }
 
 impl Layout {
-    /// Lays out `bits`, those of the weights; `None` if the rows of some stage do not find slots.
+    /// Lays out the weights' values; `None` if the rows of some stage do not find slots.
     pub(super) fn new<V: Sync>(
         weights: &VectorNm<V>,
-        bits: &Bits,
+        values: GivenBits<'_>,
         choice: Choice,
     ) -> Result<Option<Self>, OutOfMemory> {
         let blocks = Blocks::new(weights, choice.shape())?;
@@ -47,12 +56,15 @@ impl Layout {
         let stages = blocks.stages().max(1);
         let cut =
             Cut { banked: banked.as_ref(), stages, blocks: blocks.blocks(), columns: weights.cols(), choice };
-        let weights = match bits {
-            Bits::F16(bits) => Bits::F16(cut.weights(bits)?),
-            Bits::Bf16(bits) => Bits::Bf16(cut.weights(bits)?),
-            Bits::F32(bits) => Bits::F32(cut.weights(bits)?),
-            Bits::Tf32(bits) => Bits::Tf32(cut.weights(bits)?),
-            Bits::F64(bits) => Bits::F64(cut.weights(bits)?),
+        let weights = match values {
+            GivenBits::OnHost(bits) => Weights::OnHost(match bits {
+                Bits::F16(bits) => Bits::F16(cut.weights(bits)?),
+                Bits::Bf16(bits) => Bits::Bf16(cut.weights(bits)?),
+                Bits::F32(bits) => Bits::F32(cut.weights(bits)?),
+                Bits::Tf32(bits) => Bits::Tf32(cut.weights(bits)?),
+                Bits::F64(bits) => Bits::F64(cut.weights(bits)?),
+            }),
+            GivenBits::OnDevice(given, dtype) => Weights::Placed(cut.placement(given, dtype)?),
         };
         let rows = match cut.banked {
             Some(banked) => try_copy(banked.row_lists(), "rows in slots")?,
@@ -63,12 +75,20 @@ impl Layout {
     }
 
     /// Bytes of the arrays.
-    pub(super) fn bytes(&self) -> [(&'static str, u64); 3] {
-        [
-            ("weights", wide(self.weights.bytes().len())),
+    pub(super) fn bytes(&self) -> Vec<(&'static str, u64)> {
+        let weights = match &self.weights {
+            Weights::OnHost(bits) => wide(bits.bytes().len()),
+            Weights::Placed(placement) => placement.out_bytes(),
+        };
+        let mut bytes = vec![
+            ("weights", weights),
             ("picks", 2 * wide(self.picks.len())),
             ("rows", 4 * wide(self.rows.len())),
-        ]
+        ];
+        if let Weights::Placed(placement) = &self.weights {
+            bytes.push((PLACES, placement.kept_bytes()));
+        }
+        bytes
     }
 }
 
@@ -118,6 +138,48 @@ impl Cut<'_> {
         Ok(picks)
     }
 
+    /// Which kept value is where, in the order of registers.
+    fn placement(&self, given: DeviceValues, dtype: Dtype) -> Result<Placement, OutOfMemory> {
+        let (strips, depth) = (self.strips(), self.depth());
+        let strip = self.choice.tile.strip;
+        let (steps, warps) = (index(u64::from(STEPS)), index(u64::from(self.choice.warps())));
+        let of_chunk = strips * depth;
+        let mut kept = try_filled(self.steps() * of_chunk, NOT_KEPT, "kept rows")?;
+        if let Some(banked) = self.banked {
+            each_chunk(&mut kept, of_chunk, &|at, kept| {
+                let (step, stage) = (at % steps, at / steps % self.stages);
+                let (warp, block) = (at / steps / self.stages % warps, at / steps / self.stages / warps);
+                for (i, kept) in kept.iter_mut().enumerate() {
+                    let (strip, place) = (warp * strips + i / depth, step * depth + i % depth);
+                    *kept = banked.kept(block, stage, strip, place).map_or(NOT_KEPT, narrow);
+                }
+            });
+        }
+        let mut places = try_filled(depth * index(u64::from(WARP_COLUMNS)), 0, "places of weights")?;
+        for kept in 0..self.choice.form.depth {
+            for column in 0..WARP_COLUMNS {
+                let to = (self.choice.form.weight_index)(strip, kept, column);
+                places[index(u64::from(to))] = kept << 16 | column;
+            }
+        }
+        Ok(Placement {
+            given,
+            kept,
+            places,
+            others: Vec::new(),
+            chunks: self.steps(),
+            chunks_per_group: steps * self.stages,
+            group_columns: index(u64::from(WARP_COLUMNS)),
+            strips,
+            strip: index(u64::from(strip)),
+            depth,
+            before: 0,
+            after: 0,
+            tail: 0,
+            dtype,
+        })
+    }
+
     /// `values`, w × columns, in the order of registers; zeros where nothing is kept.
     fn weights<T: Copy + Default + Send + Sync>(&self, values: &[T]) -> Result<Vec<T>, OutOfMemory> {
         let (strips, depth) = (self.strips(), self.depth());
@@ -155,6 +217,7 @@ pub(super) struct TensorCoresNm {
     rows: DeviceBuffer<u32>,
     picks: DeviceBuffer<u16>,
     weights: DeviceBuffer<u8>,
+    pub(super) placed: Option<Placed>,
 }
 
 impl TensorCoresNm {
@@ -168,14 +231,36 @@ impl TensorCoresNm {
         layout: &Layout,
     ) -> Result<Self, DeviceError> {
         let choice = layout.choice;
+        let (weights, placed) = match &layout.weights {
+            Weights::OnHost(bits) => (DeviceBuffer::named(device, bits.bytes(), "weights")?, None),
+            Weights::Placed(placement) => {
+                let (weights, placed) = placement.upload(device)?;
+                (weights, Some(placed))
+            }
+        };
         Ok(Self {
             choice,
             resident: machine.resident_blocks(choice.entry)?.max(1) * machine.multiprocessors(),
             stages: narrow(layout.stages),
             rows: DeviceBuffer::named(device, &layout.rows, "rows")?,
             picks: DeviceBuffer::named(device, &layout.picks, "picks")?,
-            weights: DeviceBuffer::named(device, layout.weights.bytes(), "weights")?,
+            weights,
+            placed,
         })
+    }
+
+    /// Where the weights are, for others.
+    pub(super) fn weights(&self) -> &DeviceBuffer<u8> {
+        &self.weights
+    }
+
+    /// Name and content of each array.
+    pub(super) fn read_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, DeviceError> {
+        Ok(vec![
+            ("rows", bytemuck::cast_slice(&self.rows.to_vec()?).to_vec()),
+            ("picks", bytemuck::cast_slice(&self.picks.to_vec()?).to_vec()),
+            ("weights", self.weights.to_vec()?),
+        ])
     }
 
     /// Queues the kernel.

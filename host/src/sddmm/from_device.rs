@@ -58,7 +58,8 @@ impl<V: Value> SddmmBuilder<'_, DeviceCsr<'_, V>> {
             Some(precision) => (precision, false),
             None => (Precision::F16, true), // the least memory
         };
-        let wanted = Wanted { precision, pattern, unpadded: true, columns: false, exceptions: false };
+        let wanted =
+            Wanted { precision, pattern, unpadded: true, columns: false, exceptions: false, known: None };
         let received = a.receive(&On::of(on, device, false)?, wanted)?;
         clock.end("read");
         let threshold = (report.algorithm == SddmmAlgorithm::Hybrid).then(|| self.threshold(device));

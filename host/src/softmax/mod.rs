@@ -143,6 +143,7 @@ impl RowSoftmax {
             unpadded: true,
             columns: false,
             exceptions: false,
+            known: None,
         };
         let received = pattern.receive(&On::of(on, device, false)?, wanted)?;
         let body = Body::Gpu(GpuRows::of_received(device, &received)?);

@@ -13,7 +13,7 @@ use super::decide::{Decision, Facts, Way, decide, too_large};
 use super::gpu::{GpuPlan, PlanShape};
 use super::layout::{Context, demand};
 use super::options::SpmmOptions;
-use super::order;
+use super::order::{self, OrderName, RowOrder, Weighing};
 use super::part::{LaidOut, LayoutFacts, Operation};
 use super::parts::{matricized_rows, merge_path, row_split, segment_group, tile_stream};
 use super::plan::{Body, MEMORY_REMEDY, SpmmPlan};
@@ -106,7 +106,7 @@ impl<V: Value> SpmmBuilder<'_, Csr<V>> {
             body: Body::Cpu(body),
             decision,
             layout,
-            order: OWN_ORDER.to_owned(),
+            order: RowOrder::own(String::new()).name,
             predicted_us: [0.0; 2],
             entries: Vec::new(),
             memory,
@@ -123,14 +123,15 @@ impl<V: Value> SpmmBuilder<'_, Csr<V>> {
 
     fn build_gpu(
         &self,
-        Gpu { device, machine, profile, facts }: Gpu<'_>,
+        gpu: Gpu<'_>,
         mut decision: Decision,
         values: &Values<'_, V>,
         clock: &mut StageClock,
     ) -> Result<Made, SpmmError> {
-        let (order, order_name) = match decision.way.is_ordered() {
-            true => self.find_order(device, profile, clock)?,
-            false => (None, OWN_ORDER.to_owned()),
+        let Gpu { device, machine, profile, facts } = gpu;
+        let RowOrder { order, name } = match decision.way.is_ordered() {
+            true => self.find_order(gpu, &decision, clock)?,
+            false => RowOrder::own(String::new()),
         };
         let order = order.as_deref();
         let model = &profile.costs.spmm;
@@ -155,38 +156,46 @@ impl<V: Value> SpmmBuilder<'_, Csr<V>> {
         };
         let laid = lay_out(&context, decision.way, clock)?;
         let subject = Subject { facts, cols: self.a.cols(), canonicalised: self.a.canonicalised(), device };
-        let ready = Ready { machine, decision, laid, order: order_name, model };
+        let ready = Ready { machine, decision, laid, order: name, model };
         self.upload(subject, ready, values, clock)
     }
 
-    /// The order of the rows, if it is not the matrix's own, and its name.
+    /// The order of the rows.
     fn find_order(
         &self,
-        device: &Device,
-        profile: &Profile,
+        Gpu { device, profile, facts, .. }: Gpu<'_>,
+        decision: &Decision,
         clock: &mut StageClock,
-    ) -> Result<FoundOrder<'_>, SpmmError> {
+    ) -> Result<RowOrder<'_>, SpmmError> {
         if self.order.is_none()
-            && let Some((order, name)) = order::of_host_matrix(device, self.a, &self.options, profile)?
+            && let Some(found) = order::of_host_matrix(device, self.a, &self.options, profile)?
         {
             clock.end("reorder on the GPU");
-            return Ok((order.map(Cow::Owned), name));
+            return Ok(found);
         }
-        let (order, name) = match (self.order, &self.options.reorder) {
-            (Some(given), _) => (Cow::Borrowed(given), "given".to_owned()),
+        let found = match (self.order, &self.options.reorder) {
+            (Some(given), _) => RowOrder::named(Cow::Borrowed(given), "given".to_owned()),
             (None, Some(options)) => match reorder(self.a, options, &()) {
                 Ok(found) => {
                     let name = order::name_of(options.method, found.kept_original);
-                    (Cow::Owned(found.permutation), name)
+                    RowOrder::named(Cow::Owned(found.permutation), name)
                 }
                 Err(Stopped::OutOfMemory(error)) => return Err(error.into()),
                 // Nobody watches, so nobody cancels.
-                Err(Stopped::Cancelled) => return Ok((None, OWN_ORDER.to_owned())),
+                Err(Stopped::Cancelled) => return Ok(RowOrder::own(String::new())),
             },
-            (None, None) => return Ok((None, OWN_ORDER.to_owned())),
+            (None, None) => {
+                let (options, costs) = (&self.options, &profile.costs);
+                let Some(weighing) = Weighing::of(facts, self.a.cols(), options, costs, decision.way) else {
+                    return Ok(RowOrder::own(String::new()));
+                };
+                let found = order::automatic_of_host(device, self.a, &weighing, options, profile)?;
+                clock.end("weigh orders");
+                return Ok(found);
+            }
         };
         clock.end("reorder");
-        Ok((Some(order).filter(|order| !order.is_identity()), name))
+        Ok(found)
     }
 }
 
@@ -339,8 +348,8 @@ pub(super) struct Ready<'a> {
     pub(super) machine: &'a dyn Machine,
     pub(super) decision: Decision,
     pub(super) laid: LaidOut<'a>,
-    /// Name of the order of the rows.
-    pub(super) order: String,
+    /// The order of the rows.
+    pub(super) order: OrderName,
     /// What its parts cost.
     pub(super) model: &'a CostModel,
 }
@@ -363,18 +372,12 @@ pub(crate) fn cpu_arrays(rows: usize, nnz: usize, precision: Precision) -> Vec<A
     sizes
 }
 
-/// The name of the matrix's own order.
-pub(super) const OWN_ORDER: &str = "its own";
-
-/// An order of the rows, if it is not the matrix's own, and its name.
-type FoundOrder<'a> = (Option<Cow<'a, Permutation>>, String);
-
 /// A plan that was made, and what its report says.
 pub(super) struct Made {
     body: Body,
     decision: Decision,
     layout: LayoutFacts,
-    order: String,
+    order: OrderName,
     predicted_us: [f64; 2],
     entries: Vec<&'static str>,
     memory: PlanMemory,

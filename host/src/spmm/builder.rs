@@ -109,8 +109,15 @@ impl<'a, A> SpmmBuilder<'a, A> {
 
     /// About how many products the plan will make, many unless told: for few, [`Algorithm::Auto`] takes what is soon
     /// made instead of what is quickest. CSR as it is for one product, of a matrix that is on the device a layout that
-    /// kernels make; tiles for many. The report says what was weighed. A matrix is put into another order only if
-    /// [that](Self::reorder) is asked for.
+    /// kernels make; tiles for many. The report says what was weighed.
+    ///
+    /// For very many, tiles may have their rows in another order, found by kernels as for
+    /// [`Method::MinHash`](reorder::Method::MinHash). One is made only if as many products could save more than it
+    /// costs ([`OrderCosts`](crate::costs::OrderCosts)), windows of full column vectors taken for what it might gain;
+    /// then the column vectors are counted, and it is left again unless the cost model predicts a quicker product.
+    /// [`SpmmReport::order_reason`](super::SpmmReport::order_reason) has the numbers. With
+    /// [`reorder`](Self::reorder) by [`Method::Identity`](reorder::Method::Identity) rows stay as they are; so they do
+    /// under a [memory limit](Self::memory_limit), and where [preprocessing](Self::preprocessing) is the CPU's.
     ///
     /// # Examples
     /// ```

@@ -1,30 +1,33 @@
 //! Plans of matrices that are on the device, made there.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 
 use windrow_formats::{Canonicalised, OutOfMemory, Value};
 use windrow_kernels::Dtype;
+use windrow_kernels::csr::CsrRecord;
 use windrow_preprocess::partition::PartitionRule;
 
-use super::build::{OWN_ORDER, Ready, Subject};
+use super::build::{Ready, Subject};
 use super::builder::SpmmBuilder;
-use super::decide::{Decision, Facts, Way, decide, may_take_tiles};
+use super::decide::{Decision, Facts, Way, decide, few_runs, may_take_tiles};
 use super::layout::{Context, columns_decide};
-use super::order;
+use super::order::{self, RowOrder, Weighing};
 use super::part::LaidOut;
+use super::parts::tile_stream::ReceivedTiles;
 use super::parts::{merge_path, row_split, segment_group, tile_stream};
 use super::plan::SpmmPlan;
-use crate::csr::{DeviceCsr, Received, Wanted};
+use crate::csr::{CutAt, DeviceCsr, Known, Received, Wanted};
 use crate::device::{Machine, Stream};
 use crate::error::SpmmError;
 use crate::options::{Algorithm, Preprocessing};
-use crate::plan::{Bits, GivenValues, On, StageClock, Unplaced, check_device};
+use crate::plan::{Bits, Exceptions, GivenValues, On, StageClock, Unplaced, check_device};
 use crate::profile::Profile;
 
 /// Why the host makes plans of matricised rows.
 const DEALT: &str = "rows are dealt out there";
-/// Why it makes those with parts.
-const DIVIDED: &str = "rows and entries are divided there";
+/// Why it makes those whose division is left to a cost model.
+const ESTIMATED: &str = "it is estimated there how rows are best divided";
 /// Why it makes those in another order.
 const REORDERED: &str = "rows are reordered there";
 
@@ -34,10 +37,11 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
     /// The plan may be run on any stream.
     ///
     /// Kernels check the matrix, count what decides, and lay it out: row-split; segment groups; merged paths, of which
-    /// the host cuts the rows that are too long for one block; and tiles of all rows, whose windows the host deals out,
-    /// also in the order of [`Method::MinHash`](crate::reorder::Method::MinHash), which kernels find. What else is
-    /// chosen or asked for (another order, short rows, hybrids, matricised rows, the CPU) is made on the host, of a
-    /// copy of the matrix;
+    /// the host cuts the rows that are too long for one block; and tiles of all rows, whose windows the host deals out.
+    /// Row-split and tiles also in an order that is [given](Self::order), and in that of
+    /// [`Method::MinHash`](crate::reorder::Method::MinHash), which kernels find. What else is chosen or asked for
+    /// (an order of another method, short rows, hybrids, matricised rows, the CPU) is made on the host, of a copy of
+    /// the matrix;
     /// [`SpmmReport::preprocessing_reason`](crate::SpmmReport::preprocessing_reason) says so. What was
     /// [tuned](Self::tuned) is for matrices of the host.
     ///
@@ -70,37 +74,110 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
         }
         let mut clock = StageClock::start();
         let profile = self.profile_of(device);
-        let wanted = Wanted {
+        let mut wanted = Wanted {
             precision: self.options.precision,
             columns: columns_decide(device, &self.options, a.cols()),
             exceptions: may_take_tiles(&self.options, &profile),
             pattern: false,
             unpadded: false,
+            known: None,
         };
-        let mut received = a.receive(&On::of(on, device, false)?, wanted)?;
+        let on = On::of(on, device, false)?;
+        let few = few_runs(&self.options, &profile.costs.tiles).is_some();
+        if few && a.known().is_none() {
+            wanted.known = Some(a.find_out(&on)?);
+            clock.end("check");
+        }
+        if let Some(spread) = self.spread(&wanted, &profile, few)? {
+            return self.build_spread(&on, &profile, spread, clock);
+        }
+        let mut received = a.receive(&on, wanted)?;
         let unread = received.unread.take();
         clock.end("read");
-        let facts = Facts {
-            rows: a.rows(),
-            nnz: a.nnz(),
-            empty_rows: u64::from(received.record.empty_rows),
-            longest: received.record.longest,
-            exceptions: received.exceptions(),
-            kernels: true,
-            own_order: self.options.reorder.is_none(),
-            on_device: true,
-        };
+        let facts = self.facts(&received.record, received.exceptions());
         let decision = decide(&facts, &self.options, &profile)?;
         clock.end("choose");
         if let Some(why) = self.way_of_host(&decision) {
             drop(received);
-            return self.build_of_copy(on, why);
+            return self.build_of_copy(on.stream, why);
         }
-        let known = Known { machine, profile: &profile, facts: &facts };
-        match self.build_received(known, decision, received, clock)? {
+        let decided = Decided { machine, profile: &profile, facts: &facts };
+        match self.build_received(decided, decision, received, clock)? {
             Some(plan) => Ok(SpmmPlan { unread, ..plan }),
-            None => self.build_of_copy(on, "kernels cannot count as many steps"),
+            None => self.build_of_copy(on.stream, "kernels cannot count as many steps"),
         }
+    }
+
+    /// What decides, of a matrix with this record.
+    fn facts(&self, record: &CsrRecord, exceptions: Exceptions) -> Facts {
+        Facts {
+            rows: self.a.rows(),
+            nnz: self.a.nnz(),
+            empty_rows: u64::from(record.empty_rows),
+            longest: record.longest,
+            exceptions,
+            kernels: true,
+            own_order: self.order.is_none() && self.options.reorder.is_none(),
+            on_device: true,
+        }
+    }
+
+    /// What is decided of a matrix that is known, if it is row-split whose rows one kernel cuts while it reads the
+    /// matrix: no rows, or for a few products those that have places without being counted.
+    fn spread(&self, wanted: &Wanted, profile: &Profile, few: bool) -> Result<Option<Spread>, SpmmError> {
+        let (a, options) = (self.a, &self.options);
+        let known = wanted.known.or(a.known()).filter(|known| !wanted.columns || known.columns_counted);
+        let Some(Known { record, .. }) = known else { return Ok(None) };
+        let ordered = self.order.is_some() || options.reorder.is_some();
+        if wanted.exceptions || ordered || !a.can_be_spread() {
+            return Ok(None);
+        }
+        let facts = self.facts(&record, Exceptions::default());
+        let decision = decide(&facts, options, profile)?;
+        let at = row_split::cut_at(options, a.device(), (a.rows(), a.nnz()), &record);
+        let can_be_cut = at.is_never() || few && at.can_be_spread();
+        let is_spread = decision.way == Way::Rows && can_be_cut;
+        Ok(is_spread.then_some(Spread { facts, decision, record, at }))
+    }
+
+    /// The plan of a matrix that one kernel reads and cuts. Nobody waits.
+    fn build_spread(
+        &self,
+        on: &On<'_>,
+        profile: &Profile,
+        spread: Spread,
+        mut clock: StageClock,
+    ) -> Result<SpmmPlan, SpmmError> {
+        let Spread { facts, decision, record, at } = spread;
+        let device = self.a.device();
+        clock.end("choose");
+        let (mut received, segments) = self.a.spread(on, self.options.precision, record, at)?;
+        let (unread, dtype) = (received.unread.take(), received.dtype);
+        let context = Context {
+            a: &received,
+            options: &self.options,
+            device,
+            machine: on.machine,
+            order: None,
+            empty_rows: facts.empty_rows,
+            profile,
+            columns_in_use: OnceCell::new(),
+        };
+        let cut = row_split::Cut::spread(&context, segments)?;
+        clock.end("segments");
+        let subject =
+            Subject { facts: &facts, cols: self.a.cols(), canonicalised: Canonicalised::default(), device };
+        let laid = made_there(cut.into_laid_out(received));
+        let ready = Ready {
+            machine: on.machine,
+            decision,
+            laid,
+            order: RowOrder::own(String::new()).name,
+            model: &profile.costs.spmm,
+        };
+        let made = self.upload(subject, ready, &OnDevice(dtype), &mut clock)?;
+        let plan = self.finish(subject, made, clock)?;
+        Ok(SpmmPlan { unread, ..plan })
     }
 
     /// Why a plan with these options is made on the host, if it is.
@@ -109,15 +186,13 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
         if options.preprocessing == Preprocessing::Cpu {
             return Some("as asked");
         }
-        if self.order.is_some()
-            || options.reorder.as_ref().is_some_and(|reorder| !order::has_kernels(reorder))
-        {
+        let asked = options.reorder.as_ref().filter(|_| self.order.is_none());
+        if asked.is_some_and(|reorder| !order::has_kernels(reorder)) {
             return Some(REORDERED);
         }
         match options.algorithm {
             Algorithm::MatricizedRows => Some(DEALT),
-            Algorithm::ShortRows => Some(DIVIDED),
-            Algorithm::Hybrid if options.partition != Some(PartitionRule::AllTile) => Some(DIVIDED),
+            Algorithm::Hybrid if options.partition.is_none() => Some(ESTIMATED),
             _ => self.a.cannot_be_received(options.precision),
         }
     }
@@ -126,13 +201,14 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
     fn way_of_host(&self, decision: &Decision) -> Option<&'static str> {
         match decision.way {
             Way::Tiles(_) if self.a.nnz() == 0 => Some("it has no entries"),
-            Way::Rows if self.options.reorder.is_some() => Some(REORDERED),
             Way::Rows | Way::Tiles(Some(PartitionRule::AllTile)) => None,
+            Way::Tiles(Some(_)) if self.options.reorder.is_some() => Some(REORDERED),
+            Way::Tiles(Some(rule)) if tile_stream::kernels_divide(rule) => None,
             Way::Groups(division) => segment_group::made_on_host(self.a, division),
             Way::Path if !merge_path::fits_kernels(self.a.rows()) => Some("it has no rows, or 2³⁰"),
             Way::Path => None,
             Way::Matricized => Some(DEALT),
-            Way::Tiles(_) => Some(DIVIDED),
+            Way::Tiles(_) => Some(ESTIMATED),
             Way::Cpu(_) => Some("the plan runs there"),
         }
     }
@@ -149,38 +225,61 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
         Ok(plan)
     }
 
+    /// The order of the rows of what was received.
+    fn order_received(
+        &self,
+        received: &Received,
+        Decided { profile, facts, .. }: Decided<'_>,
+        decision: &Decision,
+        clock: &mut StageClock,
+    ) -> Result<RowOrder<'_>, SpmmError> {
+        let (device, options) = (self.a.device(), &self.options);
+        match (self.order, &options.reorder) {
+            (Some(given), _) => Ok(RowOrder::named(Cow::Borrowed(given), "given".to_owned())),
+            (None, Some(asked)) => {
+                let found = order::on_device(device, received, asked.method)?;
+                clock.end("reorder on the GPU");
+                Ok(found)
+            }
+            (None, None) => {
+                let weighing = Weighing::of(facts, self.a.cols(), options, &profile.costs, decision.way);
+                let Some(weighing) = weighing else { return Ok(RowOrder::own(String::new())) };
+                let found = order::automatic(device, received, &weighing)?;
+                clock.end("weigh orders");
+                Ok(found)
+            }
+        }
+    }
+
     /// The plan of what was received; none if it has more steps than a plan may have.
     fn build_received(
         &self,
-        Known { machine, profile, facts }: Known<'_>,
+        decided: Decided<'_>,
         decision: Decision,
         received: Received,
         mut clock: StageClock,
     ) -> Result<Option<SpmmPlan>, SpmmError> {
         let device = self.a.device();
         let dtype = received.dtype;
-        let (order, order_name) = match &self.options.reorder {
-            Some(_) if decision.way.is_ordered() => {
-                let found = order::on_device(device, &received)?;
-                clock.end("reorder on the GPU");
-                found
-            }
-            _ => (None, OWN_ORDER.to_owned()),
+        let RowOrder { order, name } = match decision.way.is_ordered() {
+            true => self.order_received(&received, decided, &decision, &mut clock)?,
+            false => RowOrder::own(String::new()),
         };
+        let Decided { machine, profile, facts } = decided;
         let context = Context {
             a: &received,
             options: &self.options,
             device,
             machine,
-            order: order.as_ref(),
+            order: order.as_deref(),
             empty_rows: facts.empty_rows,
             profile,
             columns_in_use: OnceCell::new(),
         };
         let subject = Subject { facts, cols: self.a.cols(), canonicalised: Canonicalised::default(), device };
-        let made = |mut laid: LaidOut<'_>, clock: &mut StageClock| {
-            (laid.facts.on_gpu, laid.facts.place) = (true, Some("the matrix is there".to_owned()));
-            let (order, model) = (order_name.clone(), &profile.costs.spmm);
+        let made = |laid: LaidOut<'_>, clock: &mut StageClock| {
+            let laid = made_there(laid);
+            let (order, model) = (name.clone(), &profile.costs.spmm);
             let ready = Ready { machine, decision: decision.clone(), laid, order, model };
             self.upload(subject, ready, &OnDevice(dtype), clock)
         };
@@ -195,11 +294,19 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
                 clock.end("path");
                 made(laid, &mut clock)?
             }
-            Way::Tiles(_) => {
-                let Some(laid) = tile_stream::lay_out_received(&context, &mut clock)? else {
-                    return Ok(None);
-                };
-                made(laid, &mut clock)?
+            Way::Tiles(rule) => {
+                let rule = rule.unwrap_or(PartitionRule::AllTile);
+                match tile_stream::lay_out_received(&context, rule, &mut clock)? {
+                    ReceivedTiles::LaidOut(laid) => made(laid, &mut clock)?,
+                    ReceivedTiles::WithoutTiles(why) => {
+                        let cut = row_split::Cut::new(&context)?;
+                        clock.end("segments");
+                        let mut laid = cut.into_laid_out(received);
+                        laid.facts.instead = Some(format!("all entries on CUDA cores: {why}"));
+                        made(laid, &mut clock)?
+                    }
+                    ReceivedTiles::TooLarge => return Ok(None),
+                }
             }
             _ => {
                 let cut = row_split::Cut::new(&context)?;
@@ -213,10 +320,24 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
 
 /// What is known when a matrix was received.
 #[derive(Clone, Copy)]
-struct Known<'a> {
+struct Decided<'a> {
     machine: &'a dyn Machine,
     profile: &'a Profile,
     facts: &'a Facts,
+}
+
+/// Row-split of a matrix whose rows are cut by the kernel that reads it.
+struct Spread {
+    facts: Facts,
+    decision: Decision,
+    record: CsrRecord,
+    at: CutAt,
+}
+
+/// What kernels laid out of a matrix that is on the device.
+fn made_there(mut laid: LaidOut<'_>) -> LaidOut<'_> {
+    (laid.facts.on_gpu, laid.facts.place) = (true, Some("the matrix is there".to_owned()));
+    laid
 }
 
 /// Values that are on the device, rounded, where the layout of their matrix knows.

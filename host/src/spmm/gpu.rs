@@ -145,7 +145,11 @@ impl GpuPlan {
         let Chosen { parts, combine, .. } = self.choose(operation)?;
         let combine = self.split.is_some().then_some(combine);
         let entries = parts.into_iter().chain(combine);
-        entries.map(|entry| machine.resident_blocks(entry).map(|_| entry.name)).collect()
+        let load = |entry: &'static Entry| match machine.is_loaded(entry) {
+            true => Ok(entry.name),
+            false => machine.resident_blocks(entry).map(|_| entry.name),
+        };
+        entries.map(load).collect()
     }
 
     /// Whether Tensor Cores take part, whose rounding is not that of a fused multiply-add.

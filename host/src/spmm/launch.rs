@@ -12,6 +12,9 @@ use crate::device::Queue;
 use crate::error::{DeviceError, PlanError};
 use crate::plan::{Budget, Lane, Launcher, OfStream, On, PREPARE};
 
+/// Columns whose partial sums are read at once.
+const SUMS_AT_ONCE: u32 = 4;
+
 impl GpuPlan {
     /// Queues `C ← act(α·A·B + β·C + bias)`, in blocks of columns.
     ///
@@ -84,8 +87,11 @@ impl GpuPlan {
             // Only where nothing can be made.
             return Err(DeviceError::Captured { what: "the making of a stage", remedy: PREPARE });
         }
-        if let (true, true, Some(partial)) = (state.unfinished, workspace.accumulate, &state.partial) {
+        let leftover = state.unfinished && workspace.accumulate;
+        let unwritten = !state.is_filled && !operands.n.is_multiple_of(SUMS_AT_ONCE);
+        if let (true, Some(partial)) = (leftover || unwritten, &state.partial) {
             partial.clear_in(queue)?; // what is accumulated must begin at zero
+            state.is_filled = true;
         }
         state.unfinished = true;
         let block = self.block_columns(wide_c.as_ref().map(|wide_c| wide_c.columns));

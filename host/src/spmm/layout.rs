@@ -27,7 +27,7 @@ pub(super) trait Matrix {
     fn nnz(&self) -> usize;
 
     /// Distinct columns of so many successive rows in the middle of the order.
-    fn columns_in_use(&self, order: Option<&Permutation>, rows: usize) -> Result<usize, OutOfMemory>;
+    fn columns_in_use(&self, order: Option<&Permutation>, rows: usize) -> Result<usize, DeviceError>;
 
     /// Offsets and columns in device memory, for as long as the scratch memory and the matrix live.
     fn arrays(&self, scratch: &Scratch) -> Result<CsrArrays, DeviceError>;
@@ -53,8 +53,8 @@ impl<V: Value> Matrix for Csr<V> {
         self.nnz()
     }
 
-    fn columns_in_use(&self, order: Option<&Permutation>, rows: usize) -> Result<usize, OutOfMemory> {
-        columns_in_use(self.pattern(), order, rows)
+    fn columns_in_use(&self, order: Option<&Permutation>, rows: usize) -> Result<usize, DeviceError> {
+        Ok(columns_in_use(self.pattern(), order, rows)?)
     }
 
     fn arrays(&self, scratch: &Scratch) -> Result<CsrArrays, DeviceError> {
@@ -106,7 +106,7 @@ impl<A: Matrix> Context<'_, A> {
     /// What is in use are the columns of the rows that are worked on at the same time. If their whole rows of `B`
     /// fit, all slices of the width are worked on together; otherwise one after the other; and if not even a wide
     /// slice of them fits, narrow ones are taken.
-    pub(super) fn slicing(&self, cache_quarters: u64) -> Result<Slicing, OutOfMemory> {
+    pub(super) fn slicing(&self, cache_quarters: u64) -> Result<Slicing, DeviceError> {
         let Some(l2) = self.device.l2_bytes() else { return Ok(Slicing::ALL) };
         let bytes = u64::from(self.options.precision.bytes());
         let room = l2 / 4 * cache_quarters;
@@ -171,5 +171,46 @@ mod tests {
         let order = Permutation::try_from_new_to_old(vec![1, 0, 3, 2]).unwrap();
         assert_eq!(columns_in_use(a.pattern(), Some(&order), 2), Ok(3), "rows 0 and 3");
         assert_eq!(columns_in_use(Csr::<f32>::zeros(0, 3).unwrap().pattern(), None, 5), Ok(0));
+    }
+
+    /// Kernels count the columns of a matrix on the device in any order, as the host does.
+    #[cfg(feature = "emulator")]
+    #[test]
+    fn columns_in_use_on_the_device_are_those_of_the_order() {
+        use crate::csr::Wanted;
+        use crate::plan::On;
+        use crate::{DeviceCsr, EmulatorSchedule, Precision, Stream};
+
+        let lengths = (0..400_u64).map(|row| if row == 77 { 90 } else { row * row % 5 });
+        let (mut offsets, mut columns) = (vec![0], Vec::new());
+        for (row, length) in lengths.enumerate() {
+            columns.extend((0..length).map(|i| u32::try_from((row as u64 * 31 % 1000) + 2 * i).unwrap()));
+            offsets.push(wide(columns.len()));
+        }
+        let values = vec![1.0f32; columns.len()];
+        let a = Csr::try_from_parts(400, 1200, offsets, columns, values).unwrap();
+        let mut devices = EmulatorSchedule::STANDARD.map(Device::emulator).to_vec();
+        devices.extend(Device::cuda(0));
+        for device in devices {
+            let matrix = DeviceCsr::from_host(&device, &a).unwrap();
+            let stream = Stream::new(&device).unwrap();
+            let wanted = Wanted {
+                precision: Precision::F32,
+                pattern: false,
+                unpadded: false,
+                columns: true,
+                exceptions: false,
+            };
+            let received = matrix.receive(&On::of(&stream, &device, false).unwrap(), wanted).unwrap();
+            for step in [1, 7, 399] {
+                let order = (0..400).map(|i| i * step % 400).collect();
+                let order = Permutation::try_from_new_to_old(order).unwrap();
+                for rows in [0, 1, 30, 400, 5000] {
+                    let want = columns_in_use(a.pattern(), Some(&order), rows).unwrap();
+                    let got = received.columns_in_use(Some(&order), rows).unwrap();
+                    assert_eq!(got, want, "{rows} rows, every {step} on {device}");
+                }
+            }
+        }
     }
 }

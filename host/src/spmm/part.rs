@@ -274,22 +274,25 @@ pub(crate) struct CutRows {
     pub(crate) rows: Vec<[u32; 4]>,
     /// Rows of the workspace, which cut windows have before cut rows.
     pub(crate) slot_rows: u64,
-    /// Instead of both lists: cut rows that kernels have listed.
+    /// Instead of both lists, both in device memory: the rows of cut windows, and behind them cut rows that kernels have
+    /// listed.
     pub(crate) on_device: Option<CutList>,
 }
 
-/// Cut rows in device memory, those with many sums first.
+/// Rows of cut windows and cut rows in device memory, of each those with many sums first.
 #[derive(Debug)]
 pub(crate) struct CutList {
     pub(crate) rows: DeviceBuffer<[u32; 4]>,
-    /// Those with many sums.
+    /// Cut rows with many sums.
     pub(crate) wide: u32,
 }
 
 impl CutRows {
     fn list_bytes(&self) -> u64 {
-        let on_device = self.on_device.as_ref().map_or(0, |list| list.rows.bytes());
-        16 * wide(self.windows.len() + self.rows.len()) + on_device
+        match &self.on_device {
+            Some(list) => list.rows.bytes(),
+            None => 16 * wide(self.windows.len() + self.rows.len()),
+        }
     }
 
     /// Whether nothing was cut.

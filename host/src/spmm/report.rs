@@ -6,6 +6,7 @@ use windrow_formats::Canonicalised;
 
 use super::decide::{Decision, Facts, Way};
 use super::options::SpmmOptions;
+use super::order::{OWN_ORDER, OrderName};
 use super::part::{LayoutFacts, PLACES};
 use crate::device::{Device, DeviceKind};
 use crate::num::real;
@@ -70,6 +71,10 @@ pub struct SpmmReport {
     pub tuned_refused: Option<String>,
     /// The order in which rows are worked on.
     pub order: String,
+    /// What was weighed against what for that, where nobody asked for an order and the products that are
+    /// [expected](crate::SpmmBuilder::expected_runs) might pay for one; else empty.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub order_reason: String,
     /// Time that the cost model predicts for a product of the plan's width on CUDA cores and on Tensor Cores, in
     /// microseconds; 0 for a path without work. On the CPU nothing is predicted, and JSON leaves it out.
     #[serde(skip_serializing_if = "is_nothing")]
@@ -129,8 +134,7 @@ pub(super) struct Described<'a> {
     pub(super) device: &'a Device,
     pub(super) decision: Decision,
     pub(super) layout: LayoutFacts,
-    /// The order in which rows are worked on.
-    pub(super) order: String,
+    pub(super) order: OrderName,
     pub(super) predicted_us: [f64; 2],
     pub(super) entries: Vec<&'static str>,
     pub(super) memory: PlanMemory,
@@ -182,7 +186,8 @@ impl SpmmReport {
             cpu_tasks: if let Way::Cpu(tasks) = decision.way { Some(tasks) } else { None },
             tuned: false,
             tuned_refused: None,
-            order: plan.order,
+            order: plan.order.name,
+            order_reason: plan.order.why,
             predicted_us: plan.predicted_us,
             entries: plan.entries,
             arrays: memory.arrays,
@@ -296,8 +301,10 @@ impl fmt::Display for SpmmReport {
             let tile = tile_columns.map_or("all columns".to_owned(), |tile| format!("{tile} columns"));
             writeln!(f, "tasks          {ranges_per_thread} ranges of rows a thread, {tile} at a time")?;
         }
-        if self.order != "its own" {
-            writeln!(f, "order          {}", self.order)?;
+        match self.order_reason.as_str() {
+            "" if self.order == OWN_ORDER => {}
+            "" => writeln!(f, "order          {}", self.order)?,
+            why => writeln!(f, "order          {}: {why}", self.order)?,
         }
         if self.determinism == Determinism::Fast {
             writeln!(f, "determinism    {}: parts of cut rows are added in any order", self.determinism)?;

@@ -29,6 +29,9 @@ pub(super) struct RunState {
     pub(super) stage: Option<WideC>,
     /// Bytes of it that [`GpuPlan::extra`] counts.
     counted: u64,
+    /// Whether all of the workspace was zero or written once. Sums are read four columns at a time: where that is more
+    /// than the columns of a run, what is beyond them must have some value.
+    pub(super) is_filled: bool,
     /// Whether sums of a run may be left in the workspace: one that failed half-way leaves it so.
     pub(super) unfinished: bool,
     /// The entries of the last launches: finding them among all entries takes the CPU longer than preparing the
@@ -44,13 +47,17 @@ impl RunState {
         adds: bool,
         shape: PlanShape,
     ) -> Result<Self, DeviceError> {
-        // Zeroed once: sums are read four columns at a time, beyond the last that kernels may have written.
-        let partial = |split: &SplitPart| WorkspaceMemory::zeroed(device, split.workspace_bytes, "workspace");
+        // What is accumulated must begin at zero.
+        let is_filled = shape.determinism == Determinism::Fast;
+        let partial = |split: &SplitPart| match is_filled {
+            true => WorkspaceMemory::zeroed(device, split.workspace_bytes, "workspace"),
+            false => WorkspaceMemory::alloc(device, split.workspace_bytes, "workspace"),
+        };
         let stage = match adds {
             true => Some(WideC::alloc(device, shape.rows, shape.precision)?),
             false => None,
         };
-        Ok(Self { partial: split.map(partial).transpose()?, stage, ..Self::default() })
+        Ok(Self { partial: split.map(partial).transpose()?, stage, is_filled, ..Self::default() })
     }
 
     /// The arrays that [`new`](Self::new) allocates.
@@ -160,7 +167,7 @@ impl GpuPlan {
                 Some(c) => Some(WideC { c, rows: WideC::rows(&self.device, self.shape.rows)? }),
                 None => None,
             };
-            let state = RunState { partial, stage, ..RunState::default() };
+            let state = RunState { partial, stage, is_filled: true, ..RunState::default() };
             for part in state.partial.iter().chain(state.stage.iter().map(|stage| &stage.c)) {
                 part.clear_in(queue)?;
             }

@@ -38,8 +38,10 @@ impl SplitPart {
         let sum_bytes = u64::from(precision.dtype().sum_bytes());
         let workspace = index(slot_rows * u64::from(columns) * sum_bytes);
         if let Some(CutList { rows, wide }) = on_device {
-            let cut_rows = SplitRows { first: 0, count: narrow(rows.len()), wide };
-            return Ok(Self { rows, windows: SplitRows::of(0, &[]), cut_rows, workspace_bytes: workspace });
+            let first = windows.len();
+            let cut_rows = SplitRows { first: narrow(first), count: narrow(rows.len() - first), wide };
+            let windows = SplitRows::of(0, &windows);
+            return Ok(Self { rows, windows, cut_rows, workspace_bytes: workspace });
         }
         Ok(Self {
             rows: DeviceBuffer::named(

@@ -22,6 +22,7 @@ mod sort;
 mod threads;
 mod tiles;
 mod warps;
+mod whole;
 
 #[cfg(test)]
 mod tests;
@@ -36,6 +37,7 @@ pub use short_rows::short_row_blocks;
 pub use threads::row_ranges;
 pub use tiles::deal_steps;
 pub use warps::{RowWarps, WarpShare, row_warps};
+pub use whole::WholeDealing;
 
 /// Marks a piece that needs no slot: it is its whole row or window.
 pub const NO_SLOT: u32 = u32::MAX;

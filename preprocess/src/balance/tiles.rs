@@ -7,13 +7,14 @@ use super::NO_SLOT;
 use super::dealt::{DealtSteps, Piece, SplitWindow, narrow};
 use super::queue::LeastLoaded;
 use super::sort::LongestFirst;
+use super::whole::WholeDealing;
 
 /// Workers of a team at most: a bit for each.
 const MOST_TEAM: u32 = 64;
 /// What the end of a window costs a worker, in steps: its rows are written.
-const FLUSH_STEPS: u64 = 1;
+pub(super) const FLUSH_STEPS: u32 = 1;
 /// What sharing a window costs each worker of a team, in steps: two barriers.
-const SHARE_STEPS: u32 = 2;
+pub(super) const SHARE_STEPS: u32 = 2;
 /// No window is cut that has at most so many steps for each worker of a team: summing its pieces would take longer.
 const SHORTEST_CUT: u32 = 8;
 /// What adding up the pieces of windows costs, in steps: a launch.
@@ -38,9 +39,11 @@ const FREE_MOVE: u32 = 2;
 ///   matrix side by side, so the rows of `B` that neighbouring windows share are read from memory once.
 ///
 /// All windows stay whole if the fullest worker has no more to do then, a shared window counted as 2 steps more and
-/// the launch that adds up pieces as 8.
+/// the launch that adds up pieces as 8; and where none is longer than the load and 2 steps. These are dealt out in
+/// groups of workers, as [`WholeDealing`] says, so that a GPU can do the same.
 ///
-/// No worker has more than `2·load + 12`, or `load + 22` where that is more.
+/// No worker has more than `2·load + 12`, or `load + 22` where that is more; in groups none has more than the mean of
+/// its group and one window.
 ///
 /// # Cost
 /// Linear in the windows and the workers, but for sorting the large windows where their lengths differ much more than
@@ -70,32 +73,33 @@ const FREE_MOVE: u32 = 2;
 /// ```
 pub fn deal_steps(window_steps: &[u32], workers: u32, team: u32) -> Result<DealtSteps, OutOfMemory> {
     assert!((1..=MOST_TEAM).contains(&team), "a team has 1 to {MOST_TEAM} workers");
-    let total: u64 = window_steps.iter().map(|&steps| u64::from(steps) + FLUSH_STEPS).sum();
-    if total == 0 {
-        return Ok(DealtSteps::default());
-    }
-    let workers = narrow(u64::from(workers).clamp(1, total));
-    let load = u32::try_from(total.div_ceil(u64::from(workers))).unwrap_or(u32::MAX);
-    let team = if workers < team { 1 } else { team };
-
+    let windows = narrow(window_steps.len() as u64);
+    let steps = window_steps.iter().map(|&steps| u64::from(steps)).sum();
     let longest = window_steps.iter().copied().max().unwrap_or(0);
-    let all_whole = || {
-        let mut whole = Deal::new(workers, 1)?;
-        whole.schedule(window_steps, load, |_| true)?;
-        Ok::<_, OutOfMemory>(whole)
-    };
-    // Where no window is much longer than a load, list scheduling alone is nearly even.
-    if longest <= load.saturating_add(SHARE_STEPS) {
-        return all_whole()?.finish();
+    if let Some(whole) = WholeDealing::of(windows, steps, longest, workers) {
+        return whole.deal(window_steps);
     }
+    let Some((workers, load)) = fair_share(u64::from(windows), steps, workers) else {
+        return Ok(DealtSteps::default());
+    };
+    let team = if workers < team { 1 } else { team };
     let mut divided = Deal::new(workers, team)?;
     divided.divide(window_steps, load)?;
     // Whoever has the longest window whole has no less to do.
-    if u64::from(longest) + FLUSH_STEPS > divided.cost() {
+    if u64::from(longest + FLUSH_STEPS) > divided.cost() {
         return divided.finish();
     }
-    let whole = all_whole()?;
+    let mut whole = Deal::new(workers, 1)?;
+    whole.schedule(window_steps, load, |_| true)?;
     if whole.cost() <= divided.cost() { whole.finish() } else { divided.finish() }
+}
+
+/// How many of so many workers there is work for, and the mean cost of one; none where there is no work.
+pub(super) fn fair_share(windows: u64, steps: u64, workers: u32) -> Option<(u32, u32)> {
+    let total = steps + u64::from(FLUSH_STEPS) * windows;
+    let workers = u64::from(workers).clamp(1, total.max(1));
+    let load = u32::try_from(total.div_ceil(workers)).unwrap_or(u32::MAX);
+    (total > 0).then(|| (narrow(workers), load))
 }
 
 /// Pieces on their way to workers.
@@ -226,7 +230,7 @@ impl Deal {
 
     /// What a window costs a team that shares it.
     fn shared_cost(&self, steps: u32) -> u64 {
-        u64::from(steps) + u64::from(self.team) * FLUSH_STEPS
+        u64::from(steps) + u64::from(self.team * FLUSH_STEPS)
     }
 
     /// Gives each of these windows, the longest first, to the team that has least.
@@ -285,7 +289,7 @@ impl Deal {
     fn deal(&mut self, queue: &mut LeastLoaded, windows: &[(u32, u32)]) {
         for alike in of_one_length(windows) {
             let steps = alike[0].1;
-            let cost = u64::from(steps) + FLUSH_STEPS;
+            let cost = u64::from(steps + FLUSH_STEPS);
             let mut windows = alike.iter();
             queue.deal(alike.len(), cost, |worker| {
                 self.loads[worker as usize] += cost;
@@ -320,7 +324,7 @@ impl Deal {
     }
 
     fn give(&mut self, piece: Piece, worker: usize) {
-        self.loads[worker] += u64::from(piece.steps()) + FLUSH_STEPS;
+        self.loads[worker] += u64::from(piece.steps() + FLUSH_STEPS);
         self.owned.push((piece, narrow(worker as u64)));
     }
 

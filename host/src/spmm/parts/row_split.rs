@@ -3,6 +3,7 @@
 
 mod choose;
 mod received;
+mod rest;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,7 +15,8 @@ use windrow_preprocess::balance::{RowSegments, row_segments};
 
 pub(in crate::spmm) use choose::SHORTEST_PIECE;
 use choose::{RowCounts, SegmentShape, cut_lengths, select};
-pub(in crate::spmm) use received::Cut;
+pub(in crate::spmm) use received::{Cut, cut_at};
+pub(in crate::spmm) use rest::{count_rest, lay_out_rest};
 
 use super::read_array;
 use crate::device::{Device, DeviceBuffer, Queue};
@@ -23,6 +25,7 @@ use crate::num::{narrow, real, wide};
 use crate::options::Determinism;
 use crate::plan::{ArraySize, Bits, GivenValues, Launcher, RoundedValues, push};
 use crate::spmm::layout::{Context, Matrix};
+use crate::spmm::options::SpmmOptions;
 use crate::spmm::part::{
     CutRows, DenseOperands, LaidOut, Layout, LayoutFacts, Operation, Part, Placement, ValueSlots,
 };
@@ -58,7 +61,7 @@ pub(in crate::spmm) fn cut_rows<A: Matrix>(
     context: &Context<'_, A>,
     row_offsets: &[u64],
 ) -> Result<RowSegments, OutOfMemory> {
-    let (limit, piece) = lengths(context, || RowCounts::of(row_offsets));
+    let (limit, piece) = lengths(context.options, context.device, || RowCounts::of(row_offsets));
     let mut cut = row_segments(row_offsets, limit, piece)?;
     if context.options.determinism == Determinism::Fast {
         cut.share_slots()?;
@@ -67,10 +70,10 @@ pub(in crate::spmm) fn cut_rows<A: Matrix>(
 }
 
 /// Entries from which on a row is cut, and entries of its longest piece: as asked for, or as suits the rows.
-fn lengths<A: Matrix>(context: &Context<'_, A>, rows: impl FnOnce() -> RowCounts) -> (u32, u32) {
-    match context.options.row_division.piece_entries {
+fn lengths(options: &SpmmOptions, device: &Device, rows: impl FnOnce() -> RowCounts) -> (u32, u32) {
+    match options.row_division.piece_entries {
         Some(piece) => (piece.saturating_add(piece / 2), piece.max(SHORTEST_PIECE)),
-        None => cut_lengths(rows(), context.device.multiprocessors()),
+        None => cut_lengths(rows(), device.multiprocessors()),
     }
 }
 

@@ -1,6 +1,8 @@
 //! The algorithm [`ShortRows`](crate::Algorithm::ShortRows): rows grouped by length, without a row pointer, and the
 //! rows without entries. Its kernel is [`windrow_kernels::short_rows`].
 
+use std::sync::Arc;
+
 use windrow_formats::memory::{make_room, try_collect, try_copy};
 use windrow_formats::{Bucket, Csr, OutOfMemory, Residual, Value};
 use windrow_kernels::short_rows::ShortRowsParams;
@@ -8,23 +10,35 @@ use windrow_kernels::{Dtype, ENTRIES, Entry, Variant};
 use windrow_preprocess::balance::short_row_blocks;
 
 use super::read_array;
-use crate::device::{Device, DeviceBuffer};
+use crate::device::{Device, DeviceBuffer, Queue};
 use crate::error::DeviceError;
 use crate::num::{index, narrow, wide};
-use crate::plan::{ArraySize, Bits, GivenValues, Launcher, division, push, short_row_groups};
+use crate::plan::{ArraySize, Bits, GivenValues, Launcher, RoundedValues, division, push, short_row_groups};
 use crate::spmm::layout::{Context, Matrix};
 use crate::spmm::part::{DenseOperands, Layout, Operation, Part, Placement, ValueSlots};
+use crate::spmm::preprocess::{RestSources, ShortRows};
 use crate::spmm::select::{Demand, reads_whole_lines, slicing_cost};
 
 /// Rows of equal length, and rows without entries, before upload.
 pub(in crate::spmm) struct ShortRowsLayout {
+    arrays: Arrays,
+    dtype: Dtype,
+}
+
+/// Where the arrays are.
+enum Arrays {
+    OnHost(HostRows),
+    OnDevice(ShortRows),
+}
+
+/// Arrays on the host.
+struct HostRows {
     /// `[first_row, row_count, first_entry, len]`.
     blocks: Vec<[u32; 4]>,
     rows: Vec<u32>,
     col_indices: Vec<u32>,
     /// CSR entry of each value.
     sources: Vec<u32>,
-    dtype: Dtype,
 }
 
 impl ShortRowsLayout {
@@ -49,18 +63,34 @@ impl ShortRowsLayout {
         // side, these are read from memory once.
         blocks.sort_unstable_by_key(|block| rows[block[0] as usize]);
         let sources = sources.iter().map(|&entry| narrow(index(entry)));
-        Ok(Self {
+        let made = HostRows {
             blocks,
             rows,
             col_indices: try_copy(residual.col_indices(), "short_row_cols")?,
             sources: try_collect(sources, "sources of short rows")?,
-            dtype: context.options.precision.dtype(),
-        })
+        };
+        Ok(Self { arrays: Arrays::OnHost(made), dtype: context.options.precision.dtype() })
+    }
+
+    /// Rows that kernels have divided from others.
+    pub(in crate::spmm) fn on_device<A: Matrix>(context: &Context<'_, A>, made: ShortRows) -> Self {
+        Self { arrays: Arrays::OnDevice(made), dtype: context.options.precision.dtype() }
     }
 
     /// Blocks of the launch.
     pub(in crate::spmm) fn blocks(&self) -> u64 {
-        wide(self.blocks.len())
+        wide(match &self.arrays {
+            Arrays::OnHost(made) => made.blocks.len(),
+            Arrays::OnDevice(made) => made.blocks.len(),
+        })
+    }
+
+    /// Rows, and entries.
+    fn counts(&self) -> (usize, usize) {
+        match &self.arrays {
+            Arrays::OnHost(made) => (made.rows.len(), made.sources.len()),
+            Arrays::OnDevice(made) => (made.rows.len(), made.entries.len()),
+        }
     }
 }
 
@@ -85,18 +115,28 @@ fn select(demand: Demand) -> Option<&'static Entry> {
 
 impl Layout for ShortRowsLayout {
     fn arrays(&self, sizes: &mut Vec<ArraySize>) {
-        push(sizes, "short_row_blocks", 16 * wide(self.blocks.len()));
-        push(sizes, "short_rows", 4 * wide(self.rows.len()));
-        push(sizes, "short_row_cols", 4 * wide(self.col_indices.len()));
-        push(sizes, "short_row_values", wide(self.sources.len()) * u64::from(self.dtype.bytes()));
+        let (rows, entries) = self.counts();
+        push(sizes, "short_row_blocks", 16 * self.blocks());
+        push(sizes, "short_rows", 4 * wide(rows));
+        push(sizes, "short_row_cols", 4 * wide(entries));
+        push(sizes, "short_row_values", wide(entries) * u64::from(self.dtype.bytes()));
+        if let Arrays::OnDevice(made) = &self.arrays {
+            push(sizes, "short_row_sources", made.entries.kept_bytes());
+        }
     }
 
     fn host_bytes(&self) -> u64 {
-        4 * wide(self.sources.len())
+        match &self.arrays {
+            Arrays::OnHost(made) => 4 * wide(made.sources.len()),
+            Arrays::OnDevice(_) => 0,
+        }
     }
 
     fn placement(&self) -> Placement {
-        Placement::Gathered(self.sources.len())
+        match &self.arrays {
+            Arrays::OnHost(made) => Placement::Gathered(made.sources.len()),
+            Arrays::OnDevice(_) => Placement::OnDevice,
+        }
     }
 
     fn upload(
@@ -104,16 +144,32 @@ impl Layout for ShortRowsLayout {
         device: &Device,
         values: &dyn GivenValues,
     ) -> Result<Box<dyn Part>, DeviceError> {
-        let values = values.bits()?.gather(&self.sources)?;
-        Ok(Box::new(ShortRowsPart {
-            blocks: DeviceBuffer::named(device, &self.blocks, "short_row_blocks")?,
-            rows: DeviceBuffer::named(device, &self.rows, "short_rows")?,
-            col_indices: DeviceBuffer::named(device, &self.col_indices, "short_row_cols")?,
-            values: DeviceBuffer::named(device, values.bytes(), "short_row_values")?,
-            sources: self.sources,
-            dtype: self.dtype,
+        let dtype = self.dtype;
+        Ok(Box::new(match self.arrays {
+            Arrays::OnHost(made) => {
+                let values = values.bits()?.gather(&made.sources)?;
+                ShortRowsPart {
+                    blocks: DeviceBuffer::named(device, &made.blocks, "short_row_blocks")?,
+                    rows: DeviceBuffer::named(device, &made.rows, "short_rows")?,
+                    col_indices: DeviceBuffer::named(device, &made.col_indices, "short_row_cols")?,
+                    values: DeviceBuffer::named(device, values.bytes(), "short_row_values")?,
+                    sources: ShortSources::OnHost(made.sources),
+                    dtype,
+                }
+            }
+            Arrays::OnDevice(ShortRows { blocks, rows, entries }) => {
+                let (col_indices, values, sources) = entries.with_values(values.unplaced()?)?;
+                let sources = ShortSources::OnDevice(sources);
+                ShortRowsPart { blocks, rows, col_indices, values, sources, dtype }
+            }
         }))
     }
+}
+
+/// CSR entry of each value.
+enum ShortSources {
+    OnHost(Vec<u32>),
+    OnDevice(RestSources),
 }
 
 /// Rows of equal length, and rows without entries, in device memory.
@@ -122,7 +178,7 @@ struct ShortRowsPart {
     rows: DeviceBuffer<u32>,
     col_indices: DeviceBuffer<u32>,
     values: DeviceBuffer<u8>,
-    sources: Vec<u32>,
+    sources: ShortSources,
     dtype: Dtype,
 }
 
@@ -155,11 +211,32 @@ impl Part for ShortRowsPart {
     }
 
     fn replace_values(&mut self, values: &Bits) -> Result<(), DeviceError> {
-        self.values.copy_from_slice(values.gather(&self.sources)?.bytes())
+        match &self.sources {
+            ShortSources::OnHost(sources) => self.values.copy_from_slice(values.gather(sources)?.bytes()),
+            ShortSources::OnDevice(sources) => sources.replace(values.unplaced(), &self.values),
+        }
     }
 
     fn value_slots(&self) -> ValueSlots<'_> {
-        ValueSlots::Gathered { out: self.values.pointer().cast(), sources: &self.sources }
+        match &self.sources {
+            ShortSources::OnHost(sources) => {
+                ValueSlots::Gathered { out: self.values.pointer().cast(), sources }
+            }
+            ShortSources::OnDevice(_) => ValueSlots::OnDevice,
+        }
+    }
+
+    unsafe fn replace_from(&self, queue: &Arc<dyn Queue>, values: RoundedValues) -> Result<(), DeviceError> {
+        match &self.sources {
+            // SAFETY: the caller's promise: values of all entries, live until the work is done.
+            ShortSources::OnDevice(sources) => unsafe { sources.replace_from(queue, values, &self.values) },
+            ShortSources::OnHost(_) => Ok(()),
+        }
+    }
+
+    fn replacing(&self, dtype: Dtype) -> Option<&'static Entry> {
+        let own = matches!(self.sources, ShortSources::OnDevice(_));
+        own.then(|| windrow_kernels::entry(Variant::GatherValues { value_bytes: dtype.bytes() })).flatten()
     }
 
     fn read_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, DeviceError> {

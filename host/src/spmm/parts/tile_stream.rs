@@ -4,6 +4,7 @@
 mod choose;
 mod on_gpu;
 mod on_host;
+mod received;
 mod stream;
 mod vectors;
 
@@ -15,7 +16,8 @@ use crate::plan::StageClock;
 use crate::spmm::layout::Context;
 use crate::spmm::part::LaidOut;
 
-pub(in crate::spmm) use on_gpu::{MAX_STEPS, lay_out_received};
+pub(in crate::spmm) use on_gpu::MAX_STEPS;
+pub(in crate::spmm) use received::{ReceivedTiles, kernels_divide, lay_out_received};
 
 /// The forms of RS-Tile: every row in tiles, every row in the residual, or both; laid out on the GPU or on the host.
 pub(in crate::spmm) fn lay_out<'a, V: Value>(

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use windrow_formats::memory::try_collect;
 use windrow_formats::{NO_ROW, Permutation};
 use windrow_kernels::Variant;
+use windrow_kernels::deal::DealParams;
 use windrow_kernels::preprocess::{
     ListStreamPiecesParams, ListVectorsParams, ListWorkersParams, MergeColumnsParams, PlaceAllRowsParams,
     PlaceRowsParams, RowLengthsParams, TileStepsParams,
@@ -14,6 +15,7 @@ use windrow_kernels::tile_stream::piece_word;
 use windrow_preprocess::balance::DealtSteps;
 use windrow_simt::GlobalPtr;
 
+use super::deal::WindowTotals;
 use super::scratch::Scratch;
 use super::steps::{DeviceSteps, Ends};
 use crate::device::{Device, DeviceBuffer};
@@ -39,6 +41,10 @@ pub(crate) struct Condensed {
     pub(crate) sources: DeviceBuffer<u32>,
     /// `window_vectors` on the host; nothing where nobody has read it.
     pub(super) vectors: Vec<u32>,
+    /// Of the windows; only their number where nobody has waited for it.
+    pub(super) totals: WindowTotals,
+    /// What a kernel counted of them.
+    pub(super) counts: Option<DealParams>,
     /// Rows of the matrix, if its windows are of all of them in their own order.
     pub(super) own_rows: Option<usize>,
 }
@@ -62,22 +68,8 @@ impl WindowCounts {
 impl Condensed {
     /// Brings a matrix to the device, unless it is there, and condenses its windows of the rows in `order`: all, or
     /// those alone that have entries. For what is done with them, scratch memory has `entry_bytes` for each entry.
+    /// Waits for nothing.
     pub(in crate::spmm) fn new<A: Matrix>(
-        device: &Device,
-        a: &A,
-        order: Option<&Permutation>,
-        counts: WindowCounts,
-        entry_bytes: u64,
-    ) -> Result<Self, DeviceError> {
-        let mut condensed = Self::unread(device, a, order, counts, entry_bytes)?;
-        let windows = counts.full + counts.empty;
-        // SAFETY: an element for each window and one more, which the launches write.
-        condensed.vectors = unsafe { condensed.scratch.read(condensed.window_vectors, windows + 1)? };
-        Ok(condensed)
-    }
-
-    /// The same without waiting for it, for what is decided on the device.
-    pub(super) fn unread<A: Matrix>(
         device: &Device,
         a: &A,
         order: Option<&Permutation>,
@@ -86,23 +78,59 @@ impl Condensed {
     ) -> Result<Self, DeviceError> {
         let of_rows = if order.is_some() { 48 } else { 36 };
         let scratch_bytes = entry_bytes * wide(a.nnz()) + of_rows * wide(a.rows());
-        // The ends of arrays, and sums of scans.
-        let scratch = Rc::new(Scratch::new(device, scratch_bytes + scratch_bytes / 128 + (1 << 16))?);
+        // The ends of arrays, sums of scans, and what there is for each worker.
+        let scratch = Rc::new(Scratch::new(device, scratch_bytes + scratch_bytes / 128 + (1 << 18))?);
         let CsrArrays { row_offsets, col_indices } = a.arrays(&scratch)?;
-        let windows = counts.full + counts.empty;
-        let slots = narrow(WINDOW_ROWS * windows);
-        let entries = narrow(a.nnz());
-
-        let Slots { window_rows, slot_begins } = match order {
+        let slots = narrow(WINDOW_ROWS * (counts.full + counts.empty));
+        let placed = match order {
             None if counts.all_full => place_all_rows(&scratch, row_offsets, a.rows())?,
             _ => {
                 let window_rows = place_rows(&scratch, row_offsets, a.rows(), order, counts)?;
                 slots_of(&scratch, row_offsets, window_rows, slots)?
             }
         };
-        let sources = DeviceBuffer::alloc(device, a.nnz(), "sources")?;
-        let masks = scratch.array(a.nnz(), "masks")?;
-        let ranks = scratch.array(a.nnz() + 1, "ranks")?;
+        let own_rows = (order.is_none() && counts.all_full).then(|| a.rows());
+        let merged = Self::merge(scratch, CsrArrays { row_offsets, col_indices }, placed, counts, a.nnz())?;
+        Ok(Self { own_rows, ..merged })
+    }
+
+    /// Windows of the rows in a list, in its order, and of those that have no entries. Waits for how many columns each
+    /// has.
+    pub(in crate::spmm) fn of_list<A: Matrix>(
+        device: &Device,
+        a: &A,
+        ListedRows { list, entries, counts, entry_bytes }: ListedRows,
+    ) -> Result<Self, DeviceError> {
+        let scratch_bytes = entry_bytes * wide(entries) + 36 * wide(a.rows());
+        let scratch = Rc::new(Scratch::new(device, scratch_bytes + scratch_bytes / 128 + (1 << 16))?);
+        let arrays = a.arrays(&scratch)?;
+        let windows = counts.full + counts.empty;
+        let window_rows = scratch.array(WINDOW_ROWS * windows, "window_rows")?;
+        place_pass(&scratch, arrays.row_offsets, list, window_rows, counts)?;
+        if counts.empty > 0 {
+            let own = RowList { list: GlobalPtr::NULL, rows: a.rows(), kinds: PlaceRowsParams::EMPTY };
+            place_pass(&scratch, arrays.row_offsets, own, window_rows, counts)?;
+        }
+        let placed = slots_of(&scratch, arrays.row_offsets, window_rows, narrow(WINDOW_ROWS * windows))?;
+        let mut condensed = Self::merge(scratch, arrays, placed, counts, entries)?;
+        // SAFETY: an element for each window and one more, which the launches write.
+        condensed.vectors = unsafe { condensed.scratch.read(condensed.window_vectors, windows + 1)? };
+        Ok(condensed)
+    }
+
+    /// The columns of windows whose slots have rows of so many entries in all.
+    fn merge(
+        scratch: Rc<Scratch>,
+        CsrArrays { row_offsets, col_indices }: CsrArrays,
+        Slots { window_rows, slot_begins }: Slots,
+        counts: WindowCounts,
+        nnz: usize,
+    ) -> Result<Self, DeviceError> {
+        let windows = counts.full + counts.empty;
+        let (slots, entries) = (narrow(WINDOW_ROWS * windows), narrow(nnz));
+        let sources = DeviceBuffer::alloc(scratch.device(), nnz, "sources")?;
+        let masks = scratch.array(nnz, "masks")?;
+        let ranks = scratch.array(nnz + 1, "ranks")?;
         let window_vectors = scratch.array(windows + 1, "window_vectors")?;
         let merge = MergeColumnsParams {
             window_rows,
@@ -143,7 +171,9 @@ impl Condensed {
             window_vectors,
             sources,
             vectors: Vec::new(),
-            own_rows: (order.is_none() && counts.all_full).then(|| a.rows()),
+            totals: WindowTotals::unknown(windows),
+            counts: None,
+            own_rows: None,
         })
     }
 
@@ -153,17 +183,17 @@ impl Condensed {
     }
 
     pub(crate) fn windows(&self) -> usize {
-        self.vectors.len() - 1
+        self.totals.windows
     }
 
     /// Distinct columns of all windows.
     pub(crate) fn vector_count(&self) -> usize {
-        self.vectors.last().map_or(0, |&all| all as usize)
+        self.totals.vectors
     }
 
-    /// Distinct columns of the windows before each, and of all.
-    pub(crate) fn window_vectors(&self) -> &[u32] {
-        &self.vectors
+    /// What is known of the windows.
+    pub(crate) fn totals(&self) -> WindowTotals {
+        self.totals
     }
 
     /// The rows of each window.
@@ -179,7 +209,7 @@ impl Condensed {
 
     /// `[column, first position]` of each column of each window, and the number of positions behind the last.
     pub(crate) fn list_vectors(&self) -> Result<GlobalPtr<[u32; 2]>, DeviceError> {
-        let most = if self.vectors.is_empty() { self.sources.len() } else { self.vector_count() };
+        let most = if self.totals.steps == 0 { self.sources.len() } else { self.vector_count() };
         let vectors = self.scratch.array(most + 1, "vectors")?;
         let entries = narrow(self.sources.len());
         let params = ListVectorsParams {
@@ -259,7 +289,10 @@ impl Condensed {
             Form::Dense => GlobalPtr::NULL,
             Form::Packed => scratch.array(steps, "chunks of steps")?,
         };
-        let Stream { pieces, piece_steps, piece_count, workers } = self.lay_out_pieces(stream.dealt())?;
+        let Stream { pieces, piece_steps, piece_count, workers } = match stream.whole() {
+            Some(whole) => self.deal_out(whole)?,
+            None => self.lay_out_pieces(stream.dealt())?,
+        };
         let of_steps = TileStepsParams {
             pieces,
             piece_steps,
@@ -306,14 +339,14 @@ impl Condensed {
 }
 
 /// Windows as a stream, in device memory.
-struct Stream {
+pub(super) struct Stream {
     /// `[window, first step of it, piece word, 0]` of each piece.
-    pieces: GlobalPtr<[u32; 4]>,
+    pub(super) pieces: GlobalPtr<[u32; 4]>,
     /// First step of each in the stream, and the number of steps.
-    piece_steps: GlobalPtr<u32>,
-    piece_count: u32,
+    pub(super) piece_steps: GlobalPtr<u32>,
+    pub(super) piece_count: u32,
     /// `[begin, end]` of each worker's steps.
-    workers: DeviceBuffer<[u32; 2]>,
+    pub(super) workers: DeviceBuffer<[u32; 2]>,
 }
 
 /// The slots of windows, eight for each.
@@ -390,6 +423,19 @@ pub(crate) struct RowList {
     pub(crate) rows: usize,
     /// Which of them: [`PlaceRowsParams::FULL`], [`PlaceRowsParams::EMPTY`] or both.
     pub(crate) kinds: u32,
+}
+
+/// Some rows of a matrix, for windows.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::spmm) struct ListedRows {
+    /// Rows that have entries.
+    pub(in crate::spmm) list: RowList,
+    /// How many entries they have.
+    pub(in crate::spmm) entries: usize,
+    /// Their windows, and those of the matrix's rows without entries.
+    pub(in crate::spmm) counts: WindowCounts,
+    /// Scratch memory for each entry.
+    pub(in crate::spmm) entry_bytes: u64,
 }
 
 /// Places rows of some kinds in the slots of windows.

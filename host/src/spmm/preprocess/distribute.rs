@@ -6,6 +6,7 @@ use std::sync::Arc;
 use windrow_formats::OutOfMemory;
 use windrow_formats::memory::{try_collect, try_with_room};
 use windrow_kernels::Variant;
+use windrow_kernels::hybrid::MeasureRestParams;
 use windrow_kernels::preprocess::{
     DistributeEntriesParams, DistributeVectorsParams, GatherValuesParams, NO_WINDOW, PlaceRowsParams,
     PlaceWindowsParams,
@@ -14,17 +15,22 @@ use windrow_preprocess::partition::VectorThreshold;
 use windrow_simt::GlobalPtr;
 
 use super::condense::{Condensed, RowList, WindowCounts, place_pass};
+use super::deal::WindowTotals;
 use super::scratch::Scratch;
 use crate::device::{DeviceBuffer, Queue};
 use crate::error::DeviceError;
-use crate::num::{narrow, wide};
+use crate::num::{index, narrow, wide};
 use crate::plan::{RoundedValues, Unplaced};
 use crate::spmm::tiles::WINDOW_ROWS;
 
 /// Entries that are not in tiles, row after row.
 pub(crate) struct Rest {
-    /// Where those of each row begin, on the host.
+    /// Where those of each row begin, on the host, unless they were measured.
     pub(crate) row_offsets: Vec<u64>,
+    /// The same in device memory, as long as the entries are held.
+    pub(crate) offsets: GlobalPtr<u32>,
+    /// Entries of the row that has most, if they were measured.
+    pub(crate) longest: u64,
     pub(crate) entries: RestEntries,
 }
 
@@ -42,12 +48,14 @@ pub(crate) struct RestSources(DeviceBuffer<u32>);
 
 impl Condensed {
     /// Divides the windows of all rows with entries. None if no vector has `threshold`; otherwise what goes to the
-    /// tiles, with windows of `empty_rows` dealt out among the others, and the rest.
+    /// tiles, with windows of `empty_rows` dealt out among the others, and the rest, whose offsets the host gets unless
+    /// it is measured on the device.
     pub(crate) fn distribute(
         self,
         rows: usize,
         threshold: VectorThreshold,
         empty_rows: usize,
+        measured: bool,
     ) -> Result<Option<(Self, Rest)>, DeviceError> {
         let scratch = Rc::clone(&self.scratch);
         let (windows, nnz) = (self.windows(), self.sources.len());
@@ -81,13 +89,19 @@ impl Condensed {
         };
         // SAFETY: the arrays are those of `self` and of the lengths that the kernels ask for; sums may take the place
         // of what is added up.
-        let (distributed, kept) = unsafe {
+        let (distributed, kept, longest) = unsafe {
             scratch.launch(Variant::DistributeVectors, wide(windows), &of_vectors)?;
             scratch.launch(Variant::DistributeEntries, wide(nnz), &of_entries)?;
             scratch.scan(of_entries.kept, entries, false, of_entries.kept)?;
             scratch.scan(of_entries.rest, entries, false, of_entries.rest)?;
-            let kept = scratch.read(of_entries.kept.at(entries), 1)?;
-            (scratch.read(of_vectors.distributed, windows)?, kept.first().map_or(0, |&kept| kept as usize))
+            let (kept, longest) = match measured {
+                true => measure(&scratch, &of_entries)?,
+                false => {
+                    let kept = scratch.read(of_entries.kept.at(entries), 1)?;
+                    (kept.first().map_or(0, |&kept| kept as usize), 0)
+                }
+            };
+            (scratch.read(of_vectors.distributed, windows)?, kept, longest)
         };
         let full = distributed.iter().filter(|[slots, _]| *slots != 0).count();
         if full == 0 {
@@ -119,7 +133,7 @@ impl Condensed {
             scratch.launch(Variant::KeepEntries, wide(nnz.max(rows + 1)), &of_entries)?;
             scratch.launch(Variant::PlaceWindows, wide(slots), &of_windows)?;
             scratch.scan(of_entries.kept_masks, narrow(kept), true, ranks)?;
-            scratch.read(of_entries.rest_offsets, rows + 1)?
+            if measured { Vec::new() } else { scratch.read(of_entries.rest_offsets, rows + 1)? }
         };
         if counts.empty > 0 {
             let own = RowList { list: GlobalPtr::NULL, rows, kinds: PlaceRowsParams::EMPTY };
@@ -131,14 +145,39 @@ impl Condensed {
             ranks,
             window_vectors: scratch.array_from(&vectors, "window_vectors")?,
             sources,
+            totals: WindowTotals::of(&vectors),
+            counts: None,
             vectors,
             own_rows: None,
             ..self
         };
         let entries = RestEntries { col_indices: rest_cols, sources: RestSources(rest_sources), scratch };
         let row_offsets = try_collect(rest_offsets.into_iter().map(u64::from), "rest_offsets")?;
-        Ok(Some((tiles, Rest { row_offsets, entries })))
+        Ok(Some((tiles, Rest { row_offsets, offsets: of_entries.rest_offsets, longest, entries })))
     }
+}
+
+/// How many entries are in tiles, and how many of the row that has most are not.
+///
+/// # Safety
+/// `kept` and `rest` are sums, of an entry more than there are.
+unsafe fn measure(
+    scratch: &Scratch,
+    of_entries: &DistributeEntriesParams,
+) -> Result<(usize, u64), DeviceError> {
+    let found = DeviceBuffer::<u64>::zeroed(scratch.device(), 2, "what was divided")?;
+    let params = MeasureRestParams {
+        row_offsets: of_entries.row_offsets,
+        rest: of_entries.rest,
+        kept: of_entries.kept,
+        found: found.pointer(),
+        rows: of_entries.rows,
+        entries: of_entries.entries,
+    };
+    // SAFETY: the caller's promise; the offsets are those of a valid matrix.
+    unsafe { scratch.launch(Variant::MeasureRest, u64::from(of_entries.rows) + 1, &params)? };
+    let found = found.to_vec()?;
+    Ok((index(found[1]), found[0]))
 }
 
 /// The windows with vectors in tiles, and those of rows without entries dealt out evenly among them: for each the
@@ -160,6 +199,15 @@ fn arrange(distributed: &[[u32; 2]], counts: WindowCounts) -> Result<(Vec<u32>, 
 }
 
 impl RestEntries {
+    /// Entries of a matrix whose values the scratch memory holds.
+    pub(super) fn new(
+        col_indices: DeviceBuffer<u32>,
+        sources: DeviceBuffer<u32>,
+        scratch: Rc<Scratch>,
+    ) -> Self {
+        Self { col_indices, sources: RestSources(sources), scratch }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.col_indices.len()
     }

@@ -37,14 +37,19 @@ pub(in crate::spmm) fn can_order<A: Matrix>(a: &A) -> bool {
     a.rows() < most && a.nnz() < most
 }
 
-/// The order of a matrix's rows.
+/// The order of a matrix's rows, unless it does not pay, which is asked when the column vectors of the matrix's own
+/// order are counted.
 ///
-/// Waits six times for a number, and for the order. Memory on the device for about 150 bytes a row and 8 an entry, for
+/// Waits seven times for a number, and for the order. Memory on the device for about 150 bytes a row and 8 an entry, for
 /// the time that it takes.
 ///
 /// # Errors
 /// What the device refuses, [`DeviceError::OutOfMemory`] above all.
-pub(in crate::spmm) fn min_hash_order<A: Matrix>(device: &Device, a: &A) -> Result<DeviceOrder, DeviceError> {
+pub(in crate::spmm) fn min_hash_order<A: Matrix>(
+    device: &Device,
+    a: &A,
+    pays: impl FnOnce(u32) -> bool,
+) -> Result<Option<DeviceOrder>, DeviceError> {
     let (rows, nnz) = (a.rows(), a.nnz());
     let bytes = 152 * wide(rows) + 8 * wide(nnz);
     let scratch = Scratch::new(device, bytes + bytes / 64 + (1 << 20))?;
@@ -78,7 +83,7 @@ pub(in crate::spmm) fn min_hash_order<A: Matrix>(device: &Device, a: &A) -> Resu
         nnz: narrow(nnz),
         scratch,
     };
-    orderer.run()
+    orderer.run(pays)
 }
 
 /// The matrix, and what is known of its rows.
@@ -152,7 +157,7 @@ impl Room {
 }
 
 impl Orderer {
-    fn run(&self) -> Result<DeviceOrder, DeviceError> {
+    fn run(&self, pays: impl FnOnce(u32) -> bool) -> Result<Option<DeviceOrder>, DeviceError> {
         let Self { scratch, by_number, order, filled, .. } = self;
         let rows = ListFilledParams {
             ranks: self.ranks,
@@ -163,6 +168,10 @@ impl Orderer {
         };
         // SAFETY: `by_number` has an element for each row that is counted, `order` for each row.
         unsafe { scratch.launch(Variant::ListFilled, u64::from(self.rows), &rows)? };
+        let own_vectors = self.column_vectors(*by_number, self.ranks)?;
+        if !pays(own_vectors) {
+            return Ok(None);
+        }
         if *filled > 0 {
             let room = Room::new(scratch, *filled as usize, self.nnz as usize, self.cols)?;
             self.list_columns(&room)?;
@@ -177,10 +186,10 @@ impl Orderer {
                 (clusters, members) = (clusters / 2, pair_members);
             }
         }
-        let column_vectors = [self.column_vectors(*by_number, self.ranks)?, self.column_vectors_of_order()?];
+        let column_vectors = [own_vectors, self.column_vectors_of_order()?];
         // SAFETY: it has an element for each row: those with entries from windows and tails, the others at the end.
         let new_to_old = unsafe { scratch.read(*order, self.rows as usize)? };
-        Ok(DeviceOrder { new_to_old, column_vectors })
+        Ok(Some(DeviceOrder { new_to_old, column_vectors }))
     }
 
     /// The lists of the rows, by which they are compared.

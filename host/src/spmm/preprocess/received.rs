@@ -1,17 +1,19 @@
 //! A matrix that is on the device: what choices look at, and its rows cut into segments.
 
-use windrow_formats::{OutOfMemory, Permutation};
+use bytemuck::Zeroable;
+use windrow_formats::Permutation;
 use windrow_kernels::Variant;
-use windrow_kernels::csr::{CUT_ROWS, CutRowsParams, SpreadRowsParams};
+use windrow_kernels::csr::{CUT_ROWS, CutRowsParams, MarkOrderedParams, OrderSegmentsParams};
 use windrow_kernels::preprocess::PlaceRowsParams;
 use windrow_simt::GlobalPtr;
 
 use super::condense::{Condensed, RowList, WindowCounts, place_pass};
 use super::scratch::Scratch;
-use crate::csr::Received;
+use crate::csr::{CutAt, Received, SpreadSegments};
 use crate::device::{Device, DeviceBuffer};
 use crate::error::DeviceError;
 use crate::num::{narrow, wide};
+use crate::plan::middle;
 use crate::spmm::layout::{CsrArrays, Matrix};
 use crate::spmm::part::CutList;
 use crate::spmm::tiles::WINDOW_ROWS;
@@ -29,9 +31,30 @@ impl Matrix for Received {
         self.nnz
     }
 
-    fn columns_in_use(&self, _: Option<&Permutation>, _: usize) -> Result<usize, OutOfMemory> {
-        // In the matrix's own order. One in which rows share more columns has fewer in use, or as many.
-        Ok(self.record.columns_in_use as usize) // of the rows that the plan looks at, counted when it was read
+    fn columns_in_use(&self, order: Option<&Permutation>, rows: usize) -> Result<usize, DeviceError> {
+        let Some(order) = order else {
+            return Ok(self.record.columns_in_use as usize); // counted when the matrix was read, of as many rows
+        };
+        let device = self.row_offsets.device();
+        let looked_at = order.new_to_old().get(middle(self.rows, rows)).unwrap_or_default();
+        let scratch = Scratch::new(device, 0)?;
+        let marks = DeviceBuffer::<u32>::zeroed(device, self.cols + 1, "columns in use")?;
+        let params = MarkOrderedParams {
+            row_offsets: self.row_offsets.pointer(),
+            columns: self.col_indices.pointer(),
+            rows: scratch.array_from(looked_at, "rows that are looked at")?,
+            marks: marks.pointer(),
+            found: marks.pointer().at(narrow(self.cols)),
+            count: narrow(looked_at.len()),
+            reserved: 0,
+        };
+        // SAFETY: the matrix was checked, the rows are some of an order of it; there is a mark for each column, and a
+        // number behind.
+        let found = unsafe {
+            scratch.launch(Variant::MarkOrdered, wide(looked_at.len()), &params)?;
+            scratch.read(params.found, 1)?
+        };
+        Ok(found.first().map_or(0, |&found| found as usize))
     }
 
     fn arrays(&self, scratch: &Scratch) -> Result<CsrArrays, DeviceError> {
@@ -44,7 +67,7 @@ impl Condensed {
     /// The windows of a matrix that is on the device, of its rows with entries; nobody waits for them. For what is done
     /// with them, scratch memory has `entry_bytes` for each entry.
     pub(crate) fn of_received(device: &Device, a: &Received, entry_bytes: u64) -> Result<Self, DeviceError> {
-        Self::unread(device, a, None, WindowCounts::of_filled(a), entry_bytes)
+        Self::new(device, a, None, WindowCounts::of_filled(a), entry_bytes)
     }
 
     /// The rows of these windows once more, in memory that a plan keeps.
@@ -60,17 +83,6 @@ impl WindowCounts {
         let empty_rows = a.record.empty_rows as usize;
         Self { full: (a.rows - empty_rows).div_ceil(WINDOW_ROWS), empty: 0, all_full: empty_rows == 0 }
     }
-}
-
-/// Where rows are cut.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::spmm) struct CutAt {
-    /// A row of more entries is cut.
-    pub(in crate::spmm) limit: u32,
-    /// Entries of the longest piece.
-    pub(in crate::spmm) piece: u32,
-    /// Whether the pieces of a row share a slot.
-    pub(in crate::spmm) shared: bool,
 }
 
 /// Rows as segments in device memory: what [`windrow_preprocess::balance::row_segments`] makes on the host.
@@ -127,38 +139,58 @@ impl DeviceSegments {
         Ok(Self { segments, cut, slots })
     }
 
-    /// Cuts the rows of a matrix without waiting for how many pieces there are: into places that follow from the
-    /// offsets, of which rows leave some empty. Pieces do not share slots.
-    pub(in crate::spmm) fn spread(
+    /// The segments in another order of the rows; slots and the list of rows that are cut stay as they are.
+    pub(in crate::spmm) fn in_order(
+        self,
         device: &Device,
         a: &Received,
         CutAt { limit, piece, .. }: CutAt,
+        order: &Permutation,
     ) -> Result<Self, DeviceError> {
-        let mut params = SpreadRowsParams {
-            row_offsets: a.row_offsets.pointer(),
-            segments: GlobalPtr::NULL,
-            cut_rows: GlobalPtr::NULL,
-            rows: narrow(a.rows),
-            entries: narrow(a.nnz),
-            limit,
-            piece,
+        let rows = narrow(a.rows);
+        let is_cut = self.segments.len() > a.rows;
+        let bytes = if is_cut { 16 * wide(a.rows) } else { 0 };
+        let scratch = Scratch::new(device, 4 * wide(a.rows) + bytes + bytes / 64 + (1 << 13))?;
+        let ordered = DeviceBuffer::alloc(device, self.segments.len(), "segments")?;
+        let mut params = OrderSegmentsParams {
+            cut: CutRowsParams {
+                row_offsets: a.row_offsets.pointer(),
+                segments: self.segments.pointer(),
+                rows,
+                limit,
+                piece: piece.max(1),
+                ..CutRowsParams::zeroed()
+            },
+            order: GlobalPtr::NULL,
+            counts: GlobalPtr::NULL,
+            firsts: GlobalPtr::NULL,
+            places: GlobalPtr::NULL,
+            ordered: ordered.pointer(),
         };
-        let segments = DeviceBuffer::alloc(device, params.segments() as usize, "segments")?;
-        let list = DeviceBuffer::alloc(device, params.cut_rows() as usize, "split_rows")?;
-        (params.segments, params.cut_rows) = (segments.pointer(), list.pointer());
-        // SAFETY: the offsets were checked; there is room for all places.
-        unsafe { Scratch::new(device, 0)?.launch(Variant::SpreadRows, wide(a.rows), &params)? };
-        let cut = Some(CutList { rows: list, wide: params.wide_rows() });
-        Ok(Self { segments, cut, slots: params.slots(params.entries) })
+        let list = scratch.array_from(order.new_to_old(), "an order of rows")?;
+        // SAFETY: the rows were cut at the same lengths, so that the counts add up to the segments; an order has each
+        // row once. The counts of the first order are added up before those of the second are written.
+        unsafe {
+            if is_cut {
+                params.counts = scratch.array(a.rows, "segments of rows")?;
+                params.firsts = scratch.array(a.rows + 1, "first segments of rows")?;
+                params.places = scratch.array(a.rows + 1, "places of segments")?;
+                for (list, sums) in [(GlobalPtr::NULL, params.firsts), (list, params.places)] {
+                    let params = OrderSegmentsParams { order: list, ..params };
+                    scratch.launch(Variant::CountOrdered, u64::from(rows), &params)?;
+                    scratch.scan(params.counts, rows, false, sums)?;
+                }
+            }
+            params.order = list;
+            scratch.launch(Variant::OrderSegments, u64::from(rows), &params)?;
+        }
+        Ok(Self { segments: ordered, ..self })
     }
-}
 
-impl CutAt {
-    /// Whether the pieces of each row that is cut have places without being counted.
-    pub(in crate::spmm) fn can_be_spread(self) -> bool {
-        // Beyond a third of 2³² entries no piece is cut off: there are fewer than 2³¹ entries.
-        !self.shared
-            && (1..=u32::MAX / 3).contains(&self.piece)
-            && self.limit >= self.piece.saturating_add(self.piece / 2)
+    /// Those that a matrix was read into.
+    pub(in crate::spmm) fn of(spread: SpreadSegments) -> Self {
+        let SpreadSegments { segments, cut_rows, wide_rows, slots } = spread;
+        let cut = (!cut_rows.is_empty()).then_some(CutList { rows: cut_rows, wide: wide_rows });
+        Self { segments, cut, slots }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use windrow_formats::memory::try_zeroed;
 use windrow_kernels::Variant;
-use windrow_kernels::scan::{SCAN_BLOCK, ScanParams};
+use windrow_kernels::scan::{ADDED_BLOCKS, SCAN_BLOCK, ScanParams};
 use windrow_simt::GlobalPtr;
 
 use crate::device::{Device, DeviceBuffer, DeviceKind, Machine, Queue};
@@ -170,15 +170,18 @@ impl Scratch {
         let units = u64::from(len) + 1;
         let blocks = units.div_ceil(u64::from(SCAN_BLOCK));
         let sums = self.array::<u32>(index(blocks), "sums of a scan")?;
-        let params = ScanParams { input, output, sums, len, flags: u32::from(flags) };
+        let (flags, scanned) = (u32::from(flags), u32::from(blocks > u64::from(ADDED_BLOCKS)));
+        let mut params = ScanParams { input, output, sums, len, flags, scanned, reserved: 0 };
         // SAFETY: the caller's promise; there is a sum for each block.
         unsafe {
             self.launch(Variant::Scan, units, &params)?;
-            if blocks > 1 {
-                let before = self.array::<u32>(index(blocks + 1), "sums of a scan")?;
+            if scanned != 0 {
+                params.sums = self.array::<u32>(index(blocks + 1), "sums of a scan")?;
                 let blocks = u32::try_from(blocks).unwrap_or(u32::MAX); // fewer than there are elements
-                self.scan(sums, blocks, false, before)?;
-                self.launch(Variant::ScanAdd, units, &ScanParams { sums: before, ..params })?;
+                self.scan(sums, blocks, false, params.sums)?;
+            }
+            if blocks > 1 {
+                self.launch(Variant::ScanAdd, units, &params)?;
             }
         }
         Ok(())
@@ -229,9 +232,9 @@ mod tests {
     }
 
     #[test]
-    fn more_blocks_than_a_block_has_elements() {
+    fn more_blocks_than_add_their_totals_up() {
         let device = Device::cuda(0).unwrap_or_else(|_| Device::emulator(EmulatorSchedule::InOrder));
-        let len = SCAN_BLOCK * (SCAN_BLOCK + 1) + 3;
+        let len = SCAN_BLOCK * (ADDED_BLOCKS + 1) + 3;
         if device.kind() == DeviceKind::Cuda {
             check(&device, &vec![3; len as usize], false);
         }

@@ -3,7 +3,7 @@
 use windrow_formats::OutOfMemory;
 use windrow_formats::memory::try_collect;
 use windrow_kernels::tile_stream::TEAM;
-use windrow_preprocess::balance::{DealtSteps, deal_steps};
+use windrow_preprocess::balance::{DealtSteps, WholeDealing, deal_steps};
 
 use super::{STEP_TILES, WINDOW_ROWS};
 use crate::num::{index, narrow};
@@ -14,7 +14,9 @@ pub(crate) struct DealtWindows {
     windows: usize,
     tiles: usize,
     steps: usize,
+    /// Nothing where the device deals them out.
     dealt: DealtSteps,
+    whole: Option<WholeDealing>,
 }
 
 impl DealtWindows {
@@ -25,10 +27,26 @@ impl DealtWindows {
             Dealing::WindowEach => DealtSteps::one_each(window_steps)?,
         };
         let steps = index(window_steps.iter().map(|&steps| u64::from(steps)).sum());
-        Ok(Self { windows: window_steps.len(), tiles, steps, dealt })
+        Ok(Self { windows: window_steps.len(), tiles, steps, dealt, whole: None })
     }
 
-    /// How the windows were cut and dealt out.
+    /// Windows of so many tiles and steps that the device deals out.
+    pub(crate) fn on_device(whole: WholeDealing, tiles: usize, steps: usize) -> Self {
+        let windows = whole.windows as usize;
+        Self { windows, tiles, steps, dealt: DealtSteps::default(), whole: Some(whole) }
+    }
+
+    /// How the device deals the windows out, if it does.
+    pub(crate) fn whole(&self) -> Option<WholeDealing> {
+        self.whole
+    }
+
+    /// Warps that have something to do.
+    pub(crate) fn workers(&self) -> usize {
+        self.whole.map_or_else(|| self.dealt.workers(), |whole| whole.busy_workers() as usize)
+    }
+
+    /// How the windows were cut and dealt out by the host.
     pub(crate) fn dealt(&self) -> &DealtSteps {
         &self.dealt
     }

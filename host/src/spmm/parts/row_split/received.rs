@@ -1,15 +1,33 @@
 //! Row-split of a matrix that is on the device.
 
+use windrow_kernels::csr::CsrRecord;
+
 use super::choose::{RowCounts, SegmentShape};
 use super::{ReceivedEntries, RowSplitLayout, SegmentEntries, SegmentList, lengths, segment_shape};
-use crate::csr::Received;
+use crate::csr::{CutAt, Received, SpreadSegments};
+use crate::device::Device;
 use crate::error::DeviceError;
 use crate::num::{real, wide};
 use crate::options::Determinism;
-use crate::spmm::decide::few_runs;
 use crate::spmm::layout::Context;
+use crate::spmm::options::SpmmOptions;
 use crate::spmm::part::{CutRows, LaidOut, LayoutFacts};
-use crate::spmm::preprocess::{CutAt, DeviceSegments};
+use crate::spmm::preprocess::DeviceSegments;
+
+/// Where rows are cut, of a matrix with so many rows and entries.
+pub(in crate::spmm) fn cut_at(
+    options: &SpmmOptions,
+    device: &Device,
+    (rows, nnz): (usize, usize),
+    record: &CsrRecord,
+) -> CutAt {
+    let counts = || RowCounts { rows: wide(rows), nnz: wide(nnz), longest: record.longest };
+    let (limit, piece) = lengths(options, device, counts);
+    match record.longest > u64::from(limit) {
+        true => CutAt { limit, piece, shared: options.determinism == Determinism::Fast },
+        false => CutAt::NEVER,
+    }
+}
 
 /// The rows of a matrix cut into segments, by kernels.
 pub(in crate::spmm) struct Cut {
@@ -18,29 +36,34 @@ pub(in crate::spmm) struct Cut {
 }
 
 impl Cut {
-    /// In the matrix's own order. For a few products nobody waits for how many segments there are, and some places of
-    /// segments stay empty.
+    /// In the order of the plan, as the host cuts them.
     pub(in crate::spmm) fn new(context: &Context<'_, Received>) -> Result<Self, DeviceError> {
         let a = context.a;
-        let counts = || RowCounts { rows: wide(a.rows), nnz: wide(a.nnz), longest: a.record.longest };
-        let (limit, piece) = lengths(context, counts);
-        let shared = context.options.determinism == Determinism::Fast;
-        let at = CutAt { limit, piece, shared };
-        let few = few_runs(context.options, &context.profile.costs.tiles).is_some();
-        let is_cut = a.record.longest > u64::from(limit);
-        let (segments, count) = match few && is_cut && at.can_be_spread() {
-            true => {
-                let spread = DeviceSegments::spread(context.device, a, at)?;
-                let places = wide(spread.segments.len());
-                (spread, (wide(a.rows) + places) / 2) // some of the places are empty: taken for half of them
-            }
-            false => {
-                let cut = DeviceSegments::new(context.device, a, at)?;
-                let count = wide(cut.segments.len());
-                (cut, count)
-            }
-        };
-        let mean_len = real(wide(a.nnz)) / real(count.max(1));
+        let at = cut_at(context.options, context.device, (a.rows, a.nnz), &a.record);
+        let mut segments = DeviceSegments::new(context.device, a, at)?;
+        if let Some(order) = context.order {
+            segments = segments.in_order(context.device, a, at, order)?;
+        }
+        let count = wide(segments.segments.len());
+        Self::of(context, segments, count)
+    }
+
+    /// Cut when the matrix was read. Some places of segments are empty.
+    pub(in crate::spmm) fn spread(
+        context: &Context<'_, Received>,
+        segments: SpreadSegments,
+    ) -> Result<Self, DeviceError> {
+        let count = (wide(context.a.rows) + wide(segments.segments.len())) / 2; // half of those beside the rows
+        Self::of(context, DeviceSegments::of(segments), count)
+    }
+
+    /// `count` segments, or about as many.
+    fn of(
+        context: &Context<'_, Received>,
+        segments: DeviceSegments,
+        count: u64,
+    ) -> Result<Self, DeviceError> {
+        let mean_len = real(wide(context.a.nnz)) / real(count.max(1));
         Ok(Self { segments, shape: SegmentShape { mean_len, ..segment_shape(context)? } })
     }
 

@@ -1,7 +1,6 @@
 //! Tiles laid out on the GPU: which matrices are, and how what it made becomes a stream.
 
 use rayon::prelude::*;
-use windrow_formats::memory::try_with_room;
 use windrow_formats::{Csr, Value};
 use windrow_kernels::preprocess::MOST_ITEMS;
 use windrow_preprocess::partition::{PartitionRule, VectorThreshold};
@@ -11,23 +10,22 @@ use super::choose::{self, StreamWork};
 use super::on_host::DealtStream;
 use super::stream::{Held, Made, TilesLayout, facts_of};
 use super::vectors::{with_rest, without_tiles};
-use crate::csr::Received;
 use crate::error::SpmmError;
-use crate::num::{index, narrow, wide};
+use crate::num::{index, wide};
 use crate::options::{Determinism, Preprocessing};
 use crate::plan::StageClock;
 use crate::spmm::layout::{Context, Matrix};
 use crate::spmm::part::{CutRows, LaidOut};
 use crate::spmm::preprocess::{Condensed, WindowCounts};
 use crate::spmm::sums::wide_first;
-use crate::spmm::tiles::{DealtWindows, TILE_COLUMNS, WINDOW_ROWS, step_count};
+use crate::spmm::tiles::WINDOW_ROWS;
 
 /// Steps of a tile stream: sixteen columns each, counted in 32 bits.
 pub(in crate::spmm) const MAX_STEPS: u64 = (1 << 28) - 1;
 /// Scratch memory for each entry: columns, masks, ranks, values, and a vector for each.
-const TILES_ENTRY_BYTES: u64 = 24;
+pub(super) const TILES_ENTRY_BYTES: u64 = 24;
 /// The same where entries are divided: twice the masks, ranks and vectors, and which entry goes where.
-const VECTORS_ENTRY_BYTES: u64 = 52;
+pub(super) const VECTORS_ENTRY_BYTES: u64 = 52;
 
 /// Where a matrix is laid out.
 pub(super) struct Place {
@@ -81,16 +79,8 @@ pub(super) fn lay_out<'a, V: Value>(
     }
 }
 
-/// All rows in tiles, of a matrix that is on the device. None for more steps than a plan may have.
-pub(in crate::spmm) fn lay_out_received<'a>(
-    context: &Context<'a, Received>,
-    clock: &mut StageClock,
-) -> Result<Option<LaidOut<'a>>, SpmmError> {
-    condense(context, clock)
-}
-
 /// Windows of the matrix's rows.
-fn window_counts<A: Matrix>(context: &Context<'_, A>) -> WindowCounts {
+pub(super) fn window_counts<A: Matrix>(context: &Context<'_, A>) -> WindowCounts {
     let empty_rows = index(context.empty_rows);
     WindowCounts {
         full: (context.a.rows() - empty_rows).div_ceil(WINDOW_ROWS),
@@ -99,13 +89,13 @@ fn window_counts<A: Matrix>(context: &Context<'_, A>) -> WindowCounts {
     }
 }
 
-/// All rows in tiles.
-fn condense<'a, A: Matrix>(
-    context: &Context<'a, A>,
+/// All rows in tiles. None for more steps than a plan may have.
+pub(super) fn condense<'a, A: Matrix>(
+    context: &Context<'_, A>,
     clock: &mut StageClock,
 ) -> Result<Option<LaidOut<'a>>, SpmmError> {
     let (a, counts) = (context.a, window_counts(context));
-    let condensed = Condensed::new(context.device, a, context.order, counts, TILES_ENTRY_BYTES)?;
+    let condensed = Condensed::new(context.device, a, context.order, counts, TILES_ENTRY_BYTES)?.counted()?;
     clock.end("condense");
     Ok(deal_out(context, condensed, clock)?.map(DealtStream::into_laid_out))
 }
@@ -118,9 +108,10 @@ fn distribute<'a, V: Value>(
 ) -> Result<Option<LaidOut<'a>>, SpmmError> {
     let a = context.a;
     let with_entries = WindowCounts { empty: 0, ..window_counts(context) };
-    let condensed = Condensed::new(context.device, a, context.order, with_entries, VECTORS_ENTRY_BYTES)?;
+    let condensed =
+        Condensed::new(context.device, a, context.order, with_entries, VECTORS_ENTRY_BYTES)?.read()?;
     clock.end("condense");
-    let divided = condensed.distribute(a.rows(), threshold, index(context.empty_rows))?;
+    let divided = condensed.distribute(a.rows(), threshold, index(context.empty_rows), false)?;
     clock.end("distribute");
     let Some((condensed, rest)) = divided else {
         return Ok(Some(without_tiles(context, threshold, clock)?));
@@ -142,30 +133,24 @@ fn distribute<'a, V: Value>(
 }
 
 /// Condensed windows dealt out, and their steps. None for more steps than a plan may have.
-fn deal_out<A: Matrix>(
+pub(super) fn deal_out<A: Matrix>(
     context: &Context<'_, A>,
-    condensed: Condensed,
+    mut condensed: Condensed,
     clock: &mut StageClock,
 ) -> Result<Option<DealtStream>, SpmmError> {
-    let mut window_steps = try_with_room(condensed.windows(), "steps of windows")?;
-    let (mut tiles, mut steps) = (0, 0);
-    window_steps.extend(condensed.window_vectors().windows(2).map(|ends| {
-        let of_window = (ends[1] - ends[0]).div_ceil(narrow(TILE_COLUMNS));
-        tiles += of_window as usize;
-        steps += u64::from(step_count(of_window));
-        step_count(of_window)
-    }));
-    if steps > MAX_STEPS {
+    let totals = condensed.totals();
+    if totals.steps > MAX_STEPS {
         return Ok(None);
     }
     let entries = wide(condensed.entries());
-    let choice = choose::choose(context, StreamWork { windows: wide(condensed.windows()), steps, entries })?;
+    let work = StreamWork { windows: wide(totals.windows), steps: totals.steps, entries };
+    let choice = choose::choose(context, work)?;
     let shape = choice.shape;
-    let mut stream = DealtWindows::new(&window_steps, tiles, choice.dealing)?;
+    let mut stream = condensed.dealt(choice.dealing)?;
     if context.options.determinism == Determinism::Fast {
         stream.share_slots()?;
     }
-    let held = Held { column_vectors: wide(condensed.vector_count()), entries };
+    let held = Held { column_vectors: wide(totals.vectors), entries };
     let facts = facts_of(context, &stream, held, choice);
     let dealt = stream.dealt();
     let windows = match dealt.split_windows.is_empty() {

@@ -44,7 +44,7 @@ pub(super) fn facts_of<A: Matrix>(
         column_vectors,
         gather_places: steps * wide(STEP_COLUMNS),
         tile_share: real(entries) / real(wide(context.a.nnz()).max(1)),
-        workers: wide(stream.dealt().workers()),
+        workers: wide(stream.workers()),
         split: wide(stream.dealt().split_windows.len()),
         tile_values: (steps > 0).then_some((form, why)),
         ..LayoutFacts::default()
@@ -68,7 +68,7 @@ pub(super) fn scheduling<A: Matrix>(
     let Some(entry) = choose::select(demand, tiles.shape) else { return Ok(None) };
     let ratios = [
         occupancy(context.machine, scalar.entry, scalar.units, demand.n)?,
-        occupancy(context.machine, entry, wide(tiles.stream().dealt().workers()), demand.n)?,
+        occupancy(context.machine, entry, wide(tiles.stream().workers()), demand.n)?,
     ];
     Ok(Some(Scheduling::choose(context.options.schedule, ratios, context.profile.spmm)))
 }
@@ -101,7 +101,7 @@ impl Layout for TilesLayout {
     fn arrays(&self, sizes: &mut Vec<ArraySize>) {
         let steps = wide(self.stream().steps());
         let form = self.shape.form;
-        push(sizes, "workers", 8 * wide(self.stream().dealt().workers()));
+        push(sizes, "workers", 8 * wide(self.stream().workers()));
         push(sizes, "step_cols", 64 * steps);
         let record_bytes = match &self.made {
             Made::OnHost(pattern) => pattern.record_bytes(form, self.dtype),

@@ -29,7 +29,7 @@ fn matrix(cols: usize, rows: &[Vec<u32>]) -> Csr<f32> {
 fn check(device: &Device, a: &Csr<f32>) {
     let options = Options { method: Method::MinHash, ..Options::default() };
     let want = reorder(a, &options, &()).unwrap();
-    let found = min_hash_order(device, a).unwrap();
+    let found = min_hash_order(device, a, |_| true).unwrap().unwrap();
     let what = format!("{} rows, {} columns, {} entries on {device}", a.rows(), a.cols(), a.nnz());
     let [own, new] = found.column_vectors.map(u64::from);
     assert_eq!(own, want.quality.before.column_vectors, "{what}");
