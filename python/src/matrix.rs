@@ -79,7 +79,7 @@ impl PyArray {
         })
     }
 
-    /// As an operand.
+    /// The matrix as an operand of a call.
     pub(crate) fn array<'py>(&self, what: &'static str, owner: &Bound<'py, PyAny>) -> Outcome<Array<'py>> {
         live(self.device)?;
         let (address, shape, strides) = self.parts();
