@@ -226,7 +226,7 @@ impl<'py> Array<'py> {
     }
 
     /// The first column alone.
-    pub(crate) fn as_vector(mut self) -> Self {
+    pub(crate) fn into_vector(mut self) -> Self {
         self.shape.truncate(1);
         self.strides.truncate(1);
         self
@@ -315,10 +315,10 @@ impl<'py> Array<'py> {
     /// As for [`elements`](Self::elements), and nothing else uses them.
     pub(crate) unsafe fn elements_mut<T>(&mut self) -> &mut [T] {
         let (len, address) = (self.span(), at(self.address));
-        // SAFETY: as above.
         if len == 0 {
             &mut []
         } else {
+            // SAFETY: as above.
             unsafe { from_raw_parts_mut(with_exposed_provenance_mut(address), len) }
         }
     }

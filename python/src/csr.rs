@@ -331,6 +331,12 @@ impl PyCsr {
         2
     }
 
+    /// How many plans `A @ B` has made and keeps, at most four.
+    #[getter]
+    fn kept_plans(&self) -> usize {
+        self.plans.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// The device in whose memory it is: the CPU, or that of the arrays that were borrowed.
     #[getter]
     fn device(&self, py: Python<'_>) -> PyResult<PyDevice> {
@@ -342,7 +348,8 @@ impl PyCsr {
 
     /// Where rows begin and the last one ends, as uint64: not a copy, and cannot be written. Of a matrix on a device a
     /// copy in host memory.
-    #[getter(indptr)]
+    #[getter]
+    #[pyo3(name = "indptr")]
     fn row_offsets<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let (py, owner) = (slf.py(), Self::host_owner(slf)?);
         let Matrix::Host(matrix) = &owner.get().matrix else {

@@ -79,7 +79,7 @@ impl PyArray {
         })
     }
 
-    /// As an operand.
+    /// The matrix as an operand of a call.
     pub(crate) fn array<'py>(&self, what: &'static str, owner: &Bound<'py, PyAny>) -> Outcome<Array<'py>> {
         live(self.device)?;
         let (address, shape, strides) = self.parts();
@@ -88,7 +88,7 @@ impl PyArray {
             _ => Place::Device(self.device),
         };
         let array = Array::known(what, owner, place, address, (shape, strides), self.of());
-        Ok(if self.vector { array.as_vector() } else { array })
+        Ok(if self.vector { array.into_vector() } else { array })
     }
 }
 

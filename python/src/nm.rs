@@ -1,4 +1,5 @@
 //! Weights with N:M sparsity.
+#![expect(clippy::undocumented_unsafe_blocks, reason = "it does not see comments in the arguments of macros")]
 
 use std::sync::Arc;
 

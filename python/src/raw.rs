@@ -554,7 +554,7 @@ unsafe fn run_as<B: Element, C: Element<Sum = B::Sum>>(
     Ok(())
 }
 
-/// What `windrow._windrow.raw` holds.
+/// The module `windrow._windrow.raw` and what it holds.
 pub(crate) fn module<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyModule>> {
     let module = PyModule::new(py, "raw")?;
     module.add_class::<RawCsr>()?;

@@ -1,4 +1,5 @@
 //! Sampled products, and the softmax of rows.
+#![expect(clippy::undocumented_unsafe_blocks, reason = "it does not see comments in the arguments of macros")]
 
 use std::sync::{Mutex, PoisonError, RwLock};
 

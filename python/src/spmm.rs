@@ -1,4 +1,5 @@
 //! Plans of sparse times dense.
+#![expect(clippy::undocumented_unsafe_blocks, reason = "it does not see comments in the arguments of macros")]
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -90,7 +91,6 @@ impl Product {
         run: &Run<'_, 'py>,
     ) -> PyResult<Bound<'py, PyAny>> {
         live(self.device)?;
-        #[expect(clippy::float_cmp, reason = "0 is what nobody gave")]
         if run.out.is_none() && run.beta != 0.0 {
             let text = format!("beta = {} is a factor of what C held before; give C as out=", run.beta);
             return Err(told(Class::Option, text));
