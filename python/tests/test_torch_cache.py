@@ -78,6 +78,22 @@ def test_memory_that_comes_back_is_another_pattern(device):
 
 
 @DEVICES
+def test_values_that_change_are_put_into_the_plan(device):
+    rowptr, col, value, dense = random_csr(30, 20, 0.2, device)
+    x = randn(20, 6, device=device)
+    for factor in (1, 2, 4):
+        agree(wt.spmm((rowptr, col, value), x), factor * dense.double() @ x.double())
+        value.mul_(2)
+    seen = set()
+    for factor in range(1, 40):  # memory that comes back, written as often as before
+        mine = factor * dense[dense != 0]
+        seen.add(mine.data_ptr())
+        agree(wt.spmm((rowptr, col, mine), x), factor * dense.double() @ x.double())
+        del mine
+    assert len(seen) < 39, "the allocator was to give memory back"
+
+
+@DEVICES
 def test_the_cache_is_bounded_by_use(device):
     cache.size = 3
     x = randn(20, 6, device=device)
