@@ -210,6 +210,26 @@ fn products_are_those_of_the_host() {
     report_missing_gpu("products of hybrids from the device", plans().len());
 }
 
+/// An order of rows that is given is kept, by way of the host.
+#[test]
+fn orders_that_are_given_are_kept() {
+    let a = clusters(300);
+    let last = u32::try_from(a.rows()).unwrap();
+    let order = Permutation::try_from_new_to_old((0..last).rev().collect()).unwrap();
+    for device in kernel_devices(0) {
+        let matrix = DeviceCsr::from_host(&device, &a).unwrap();
+        for options in [hybrid(overlap(3, 25)), hybrid(vectors(0.25))] {
+            let want = Spmm::builder(&a).options(options).order(&order).build(&device).unwrap();
+            let builder = Spmm::builder(&matrix).options(options).order(&order);
+            let got = builder.build_on(&device.stream()).unwrap();
+            same_arrays("a given order", &want, &got);
+            let said = &got.report().preprocessing_reason;
+            assert!(said.ends_with("rows are reordered there"), "{said}");
+        }
+    }
+    report_missing_gpu("hybrids in a given order", 2);
+}
+
 /// What is wrong with a matrix is told, and no rule is asked.
 #[test]
 fn a_wrong_matrix_is_refused() {

@@ -39,12 +39,12 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
     /// The plan may be run on any stream.
     ///
     /// Kernels check the matrix, count what decides, and lay it out: row-split; segment groups; merged paths, of which
-    /// the host cuts the rows that are too long for one block; short rows; tiles, of whose windows the host deals out
-    /// those that are divided among warps; and hybrids by a [partition](Self::partition) that is given. Row-split and
+    /// the host cuts the rows that are too long for one block; short rows; tiles of all rows; and hybrids by a
+    /// [partition](Self::partition) that is given. The host deals windows out of which some are divided. Row-split and
     /// tiles of all rows also in an order that is [given](Self::order), and in that of
-    /// [`Method::MinHash`](crate::reorder::Method::MinHash), which kernels find. What else is chosen or asked for (an
-    /// order of another method, a hybrid in another order or whose partition is left to the cost model, short rows in
-    /// f64, matricised rows, the CPU) is made on the host, of a copy of the matrix;
+    /// [`Method::MinHash`](crate::reorder::Method::MinHash), which kernels find. What else is chosen or asked for
+    /// (an order of another method, one for short rows or hybrids, a hybrid whose partition is left to the cost model,
+    /// short rows in f64, matricised rows, the CPU) is made on the host, of a copy of the matrix;
     /// [`SpmmReport::preprocessing_reason`](crate::SpmmReport::preprocessing_reason) says so. What was
     /// [tuned](Self::tuned) is for matrices of the host.
     ///
@@ -215,7 +215,7 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
         match decision.way {
             Way::Tiles(_) if self.a.nnz() == 0 => Some("it has no entries"),
             Way::Rows | Way::Tiles(Some(PartitionRule::AllTile)) => None,
-            Way::Tiles(Some(_)) if self.options.reorder.is_some() => Some(REORDERED),
+            Way::Tiles(Some(_)) if self.order.is_some() || self.options.reorder.is_some() => Some(REORDERED),
             Way::Tiles(Some(rule)) if tile_stream::kernels_divide(rule) => None,
             Way::Groups(division) => segment_group::made_on_host(self.a, division),
             Way::Path if !merge_path::fits_kernels(self.a.rows()) => Some("it has no rows, or 2³⁰"),

@@ -94,15 +94,14 @@ impl Condensed {
         Ok(Self { own_rows, ..merged })
     }
 
-    /// Windows of the rows in a list, in its order, and of those that have no entries. Waits for how many columns each
-    /// has.
+    /// Windows of the rows in a list, in its order, and of those that have no entries. Waits for nothing.
     pub(in crate::spmm) fn of_list<A: Matrix>(
         device: &Device,
         a: &A,
         ListedRows { list, entries, counts, entry_bytes }: ListedRows,
     ) -> Result<Self, DeviceError> {
         let scratch_bytes = entry_bytes * wide(entries) + 36 * wide(a.rows());
-        let scratch = Rc::new(Scratch::new(device, scratch_bytes + scratch_bytes / 128 + (1 << 16))?);
+        let scratch = Rc::new(Scratch::new(device, scratch_bytes + scratch_bytes / 128 + (1 << 18))?);
         let arrays = a.arrays(&scratch)?;
         let windows = counts.full + counts.empty;
         let window_rows = scratch.array(WINDOW_ROWS * windows, "window_rows")?;
@@ -112,7 +111,7 @@ impl Condensed {
             place_pass(&scratch, arrays.row_offsets, own, window_rows, counts)?;
         }
         let placed = slots_of(&scratch, arrays.row_offsets, window_rows, narrow(WINDOW_ROWS * windows))?;
-        Self::merge(scratch, arrays, placed, counts, entries)?.counted()
+        Self::merge(scratch, arrays, placed, counts, entries)
     }
 
     /// The columns of windows whose slots have rows of so many entries in all.

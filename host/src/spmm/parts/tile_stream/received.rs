@@ -97,7 +97,7 @@ fn condense_rows(context: &Context<'_, Received>, rows: &TileRows) -> Result<Con
     let counts = WindowCounts { full: rows.list.rows.div_ceil(WINDOW_ROWS), empty, all_full: false };
     let listed =
         ListedRows { list: rows.list, entries: rows.entries, counts, entry_bytes: TILES_ENTRY_BYTES };
-    Ok(Condensed::of_list(context.device, context.a, listed)?)
+    Ok(Condensed::of_list(context.device, context.a, listed)?.counted()?)
 }
 
 /// No tiles: what the report has of a stream without windows.

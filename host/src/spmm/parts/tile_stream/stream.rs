@@ -155,7 +155,7 @@ impl Layout for TilesLayout {
                 let step_cols = DeviceBuffer::named(device, &step_cols, "step_cols")?;
                 let records = pattern.records(shape.form, values.bits()?)?;
                 let records = DeviceBuffer::named(device, &records, "records")?;
-                (workers, DeviceTiles { step_cols, records, lookup }, ValuePlaces::OnHost(pattern))
+                (workers, DeviceTiles { step_cols, records, lookup }, ValuePlaces::OnHost(Box::new(pattern)))
             }
         };
         Ok(Box::new(TilesPart { workers, tiles, places, dtype, shape }))
@@ -173,7 +173,7 @@ struct TilesPart {
 
 /// What says where each value goes.
 enum ValuePlaces {
-    OnHost(TilePattern),
+    OnHost(Box<TilePattern>),
     OnDevice(ValueSources),
 }
 
