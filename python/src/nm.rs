@@ -194,7 +194,7 @@ impl PyNmSpmm {
         let (device, of) = (given_or_default(py, device)?, &weights.get().0);
         let plan = outside(py, || {
             live(device)?;
-            Ok::<_, Fault>(NmSpmm::builder(of).options(options).build(device)?)
+            Ok::<_, Fault>(NmSpmm::builder(&**of).options(options).build(device)?)
         })?;
         Ok(Self { plan: Kept::new(plan), device, weights: weights.clone().unbind(), given: given.unbind() })
     }
