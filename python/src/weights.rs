@@ -28,10 +28,11 @@ impl RawNmWeights {
     ) -> PyResult<Self> {
         let ((k, n), (kept, of, columns)) = (shape, pattern);
         let weights = outside(py, || {
-            // SAFETY: the promise of who gives the address.
-            let dense: &[f32] = match k * n {
-                0 => &[],
-                len => unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(dense), len) },
+            let dense: &[f32] = if k * n == 0 {
+                &[]
+            } else {
+                // SAFETY: the promise of who gives the address.
+                unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(dense), k * n) }
             };
             Ok::<_, Fault>(prune_magnitude(dense, k, n, NmPattern::new(kept, of, columns)?)?)
         })?;
