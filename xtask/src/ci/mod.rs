@@ -1,5 +1,6 @@
 //! `ci`: what continuous integration runs, so that a person can run the same.
 
+mod python;
 mod tally;
 
 use crate::failure::{Context, Failure, Result};
@@ -25,6 +26,7 @@ const STEPS: &[Step] = &[
     ("check-ptx", |workspace, _| check_ptx::run(workspace, &check_ptx::Arguments::default())),
     ("deny", deny),
     ("test", test),
+    ("python", python::run),
 ];
 
 /// Runs every step and stops at the first that fails.
@@ -88,8 +90,15 @@ fn deny(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
 /// The whole test suite, with its output passed on and its results added up.
 fn test(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let mut command = command(workspace);
-    command.args(["test", "--workspace"]).stdout(Stdio::piped());
-    let mut child = command.spawn().context(process::line(&command))?;
+    command.args(["test", "--workspace"]);
+    counted(&mut command, tally)
+}
+
+/// Runs tests, with their output passed on and their results added up.
+fn counted(command: &mut Command, tally: &mut Tally) -> Result<()> {
+    let before = tally.passed;
+    command.stdout(Stdio::piped());
+    let mut child = command.spawn().context(process::line(command))?;
     if let Some(output) = child.stdout.take() {
         for line in BufReader::new(output).split(b'\n') {
             let line = line.context("output of the tests")?;
@@ -98,11 +107,11 @@ fn test(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
             tally.add(&line);
         }
     }
-    let status = child.wait().context(process::line(&command))?;
+    let status = child.wait().context(process::line(command))?;
     if !status.success() {
-        return Err(Failure::new(format!("{} ended with {status}; {tally}", process::line(&command))));
+        return Err(Failure::new(format!("{} ended with {status}; {tally}", process::line(command))));
     }
-    if tally.passed == 0 {
+    if tally.passed == before {
         return Err(Failure::new("no test ran"));
     }
     Ok(())

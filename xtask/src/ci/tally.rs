@@ -3,11 +3,13 @@
 use std::fmt;
 
 /// Sums over `test result:` lines, and over the lines by which a test says that it skipped cases.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) passed: u64,
     failed: u64,
     skipped: u64,
+    /// What of Python was skipped, and why: a person might install it.
+    of_python: Vec<String>,
 }
 
 impl Tally {
@@ -16,6 +18,9 @@ impl Tally {
         if let Some((_, skip)) = line.split_once("skipped: ") {
             let count = skip.split_whitespace().next().and_then(|word| word.parse::<u64>().ok());
             self.skipped += count.unwrap_or(0);
+            if skip.contains(" tests of Python: ") {
+                self.of_python.push(skip.trim().to_owned());
+            }
             return;
         }
         let Some(counts) = line.trim().strip_prefix("test result: ") else { return };
@@ -38,7 +43,12 @@ impl Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
+        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)?;
+        if self.of_python.is_empty() {
+            Ok(())
+        } else {
+            write!(f, " (of these {})", self.of_python.join("; "))
+        }
     }
 }
 
@@ -55,7 +65,11 @@ mod tests {
         );
         tally.add("skipped: 7 of products on a GPU: no GPU");
         tally.add("test result: FAILED. 51 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out");
-        assert_eq!(tally, Tally { passed: 56, failed: 2, skipped: 8 });
+        assert_eq!(tally, Tally { passed: 56, failed: 2, skipped: 8, ..Tally::default() });
         assert_eq!(tally.to_string(), "56 passed, 2 failed, 8 skipped");
+        tally.add("skipped: 5 tests of Python: PyTorch is not installed");
+        let closing =
+            "56 passed, 2 failed, 13 skipped (of these 5 tests of Python: PyTorch is not installed)";
+        assert_eq!(tally.to_string(), closing);
     }
 }

@@ -17,6 +17,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("windrow", &["windrow-formats", "windrow-preprocess", "windrow-kernels", "windrow-simt"]),
     ("windrow-bench", &["windrow"]),
     ("windrow-cli", &["windrow", "windrow-bench"]),
+    ("windrow-python", &["windrow"]),
     ("windrow-testkit", &["windrow-formats"]),
     ("windrow-tests", &["windrow", "windrow-formats", "windrow-kernels"]),
     ("xtask", &["windrow-kernels"]),

@@ -108,8 +108,8 @@ fn refused(package: &Package, allowed: &[String]) -> Option<String> {
         }
     };
     let fits = expression.evaluate(|requirement| {
-        requirement.addition.is_none()
-            && requirement.license.id().is_some_and(|id| allowed.iter().any(|name| name == id.name))
+        // With its exception, if it has one.
+        allowed.contains(&requirement.to_string())
     });
     (!fits).then(|| format!("{name} {version}: deny.toml does not allow `{license}`"))
 }
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     const DENY: &str = r#"
-        licenses.allow = ["MIT", "Zlib"]
+        licenses.allow = ["MIT", "Zlib", "Apache-2.0 WITH LLVM-exception"]
         bans.skip = [{ crate = "old@1.0.0", reason = "a sample" }]
     "#;
 
@@ -142,12 +142,17 @@ mod tests {
 
     #[test]
     fn licences_are_those_of_the_list() {
-        for fine in
-            ["MIT", "MIT OR Apache-2.0", "Apache-2.0/MIT", "MIT AND Zlib", "(MIT OR GPL-3.0) AND Zlib"]
-        {
+        for fine in [
+            "MIT",
+            "MIT OR Apache-2.0",
+            "Apache-2.0/MIT",
+            "MIT AND Zlib",
+            "Apache-2.0 WITH LLVM-exception",
+            "(MIT OR GPL-3.0) AND Zlib",
+        ] {
             assert!(found(&[("a", "1.0.0", Some(fine))]).is_empty(), "{fine}");
         }
-        for wrong in ["GPL-3.0-only", "MIT AND GPL-3.0-only", "my own"] {
+        for wrong in ["GPL-3.0-only", "MIT AND GPL-3.0-only", "MIT WITH LLVM-exception", "my own"] {
             assert_eq!(found(&[("a", "1.0.0", Some(wrong))]).len(), 1, "{wrong}");
         }
         assert!(found(&[("a", "1.0.0", None)])[0].contains("no licence"));

@@ -1,0 +1,56 @@
+//! The Python module `windrow._windrow`.
+#![expect(clippy::too_many_arguments, reason = "Python gives them by keyword")]
+
+mod array;
+mod csr;
+mod device;
+mod dlpack;
+mod dtype;
+mod error;
+mod files;
+mod matrix;
+mod nm;
+mod numpy;
+mod options;
+mod outside;
+mod raw;
+mod reorder;
+mod report;
+mod sampled;
+mod sddmm;
+mod spmm;
+mod tensor;
+mod weights;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _windrow {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::csr::PyCsr;
+    #[pymodule_export]
+    use crate::device::{PyDevice, default_device};
+    #[pymodule_export]
+    use crate::files::{read, write};
+    #[pymodule_export]
+    use crate::matrix::PyArray;
+    #[pymodule_export]
+    use crate::nm::{PyNmSpmm, PyNmWeights};
+    #[pymodule_export]
+    use crate::outside::{after_fork_in_child, panic_on_purpose};
+    #[pymodule_export]
+    use crate::reorder::reorder;
+    #[pymodule_export]
+    use crate::sddmm::{PyRowSoftmax, PySddmm};
+    #[pymodule_export]
+    use crate::spmm::PySpmm;
+    #[pymodule_export]
+    use crate::tensor::{PyMttkrp, PyTensor, PyTtm};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add_submodule(&crate::raw::module(module.py())?)
+    }
+}
