@@ -52,6 +52,14 @@ pub struct TransposeFewParams {
 }
 
 impl TransposeFewParams {
+    /// The warp's first entry, and the end of its own.
+    #[inline(always)]
+    fn of_warp<S: Simt>(&self, s: &S) -> (u32, u32) {
+        let of_warp = self.entries.div_ceil(WARPS * WARP_ENTRIES) * WARP_ENTRIES;
+        let begin = least(s.warp() * of_warp, self.entries);
+        (begin, least(begin + of_warp, self.entries))
+    }
+
     /// The rows of some entries that there are, all looked for at a time: the last that begins at or before each.
     #[inline(always)]
     unsafe fn rows_of<S: Simt>(&self, s: &S, entries: [u32; EACH], len: u32) -> [u32; EACH] {
@@ -63,8 +71,8 @@ impl TransposeFewParams {
                 let row = rows[i] + step;
                 if Tile::at(s, i) < len && row < self.rows {
                     // SAFETY: the obligations of the params.
-                    let begin = unsafe { index(s, self.offsets, row, self.wide_offsets != 0) };
-                    rows[i] = if begin <= u64::from(entries[i]) { row } else { rows[i] };
+                    let begin = unsafe { index(s, self.offsets, row, self.wide_offsets != 0) } as u32;
+                    rows[i] = if begin <= entries[i] { row } else { rows[i] };
                 }
             });
         }
@@ -88,6 +96,18 @@ impl TransposeFewParams {
     }
 }
 
+// Shared memory beside that of a tile: what each thread has of its columns, for which there are no registers left.
+/// Entries of all tiles.
+const ALL: u32 = SHARED_BYTES.next_multiple_of(16); // (THREADS, OF_THREAD)
+/// Entries of the tiles before.
+const SEEN: u32 = ALL + 4 * OF_THREAD as u32 * THREADS; // (THREADS, OF_THREAD)
+/// What [`Kept`] is, of each thread.
+const KEPT: u32 = SEEN + 4 * OF_THREAD as u32 * THREADS; // (THREADS, 4)
+
+/// What is wanted once a tile: entries of the range, those of them in the warps before, and the first place of the range
+/// in the output.
+type Kept = [u32; 4];
+
 /// The transpose of a matrix with few entries in one launch: every block reads all columns, twice, and takes the
 /// entries of a range of them, more than a tile in turns.
 pub struct TransposeFew;
@@ -97,14 +117,12 @@ impl Kernel for TransposeFew {
     const FILE: &'static str = "csr";
     const VARIANT: Variant = Variant::TransposeFew;
     const BLOCK_THREADS: u32 = THREADS;
-    const SHARED_BYTES: u32 = SHARED_BYTES;
+    const SHARED_BYTES: u32 = KEPT + 16 * THREADS;
 
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &TransposeFewParams) {
         // 1. Locate: successive entries for each warp, a range of columns for the block.
-        let of_warp = p.entries.div_ceil(WARPS * WARP_ENTRIES) * WARP_ENTRIES;
-        let begin = least(s.warp() * of_warp, p.entries);
-        let end = least(begin + of_warp, p.entries);
+        let (begin, end) = p.of_warp(s);
         let range = s.block_idx() * p.range_columns;
         let bits = u32::BITS - (p.range_columns - 1).leading_zeros();
         // SAFETY: the obligations of the params; loops depend on what is the same for a warp, or for the block where
@@ -122,37 +140,43 @@ impl Kernel for TransposeFew {
                 at += WARP_ENTRIES;
             }
             let ([before, _], [total, output]) = before_in_block::<S, 2, WARPS>(s, [inside, below], SUMS);
-            let of_warps_before = s.shuffle(before, 0);
+            let kept: Kept = [total, s.shuffle(before, 0), output, 0];
+            s.store_shared(KEPT + 16 * s.thread_idx(), kept);
             s.sync_block(); // WAR: totals read -> other sums
-            let tiles = if total == 0 { 1 } else { total.div_ceil(RANGE_TILE) };
-            let mut all = [0; OF_THREAD];
-            let mut seen = [0; OF_THREAD];
+            let of_thread = 4 * OF_THREAD as u32 * s.thread_idx();
             // Entries of one tile are counted where they are placed; of more, all are counted first.
-            let mut is_counted = tiles == 1;
-            let mut tile = 0;
-            while tile < tiles {
-                let first = tile * RANGE_TILE;
+            let (mut is_counted, mut first) = (total <= RANGE_TILE, 0);
+            loop {
+                let [total, ..]: Kept = s.load_shared(KEPT + 16 * s.thread_idx());
                 let len = least(total - first, RANGE_TILE);
-                collect(s, p, (begin, end), (range, of_warps_before), first);
+                collect(s, p, range, first);
                 let (columns, entries) = collected(s, len);
                 // Before there are more numbers to be kept in registers.
                 let rows = if is_counted { p.rows_of(s, entries, len) } else { [0; EACH] };
                 let places = count_columns(s, columns, len, bits);
                 let own = columns_of_thread(s, bits);
+                let [total, _, begin, _]: Kept = s.load_shared(KEPT + 16 * s.thread_idx());
                 if is_counted {
-                    let of_all = if tiles == 1 { own } else { all };
+                    let all = if total <= RANGE_TILE { own } else { s.load_shared(ALL + of_thread) };
                     let count =
-                        if tile == 0 && range < p.cols { least(p.cols - range, p.range_columns) } else { 0 };
-                    let facts = Columns { all: of_all, before: seen, begin: output, first: range, count };
+                        if first == 0 && range < p.cols { least(p.cols - range, p.range_columns) } else { 0 };
+                    let facts = Columns { all, before: seen(s, first), begin, first: range, count };
                     let tile = Tile { columns, entries, rows, len };
                     place_tile(s, (&p.out, p.values, p.value_bytes), (tile, places, bits), own, &facts);
                 } else {
                     s.sync_block(); // WAR: counters read -> another tile
                 }
-                each::<OF_THREAD>(|i| seen[i] += own[i]);
-                tile += 1;
-                if tile == tiles && !is_counted {
-                    (all, seen, is_counted, tile) = (seen, [0; OF_THREAD], true, 0);
+                let [total, ..]: Kept = s.load_shared(KEPT + 16 * s.thread_idx());
+                let is_last = total - first <= RANGE_TILE;
+                if total > RANGE_TILE {
+                    let mut seen = seen(s, first);
+                    each::<OF_THREAD>(|i| seen[i] += own[i]);
+                    s.store_shared(if is_last && !is_counted { ALL } else { SEEN } + of_thread, seen);
+                }
+                match (is_last, is_counted) {
+                    (true, true) => break,
+                    (true, false) => (is_counted, first) = (true, 0),
+                    (false, _) => first += RANGE_TILE,
                 }
             }
             if s.block_idx() == 0 && s.thread_idx() == 0 {
@@ -162,19 +186,24 @@ impl Kernel for TransposeFew {
     }
 }
 
+/// Entries of the thread's columns in the tiles before the one that begins with entry `first` of the range.
+#[inline(always)]
+unsafe fn seen<S: Simt>(s: &S, first: u32) -> [u32; OF_THREAD] {
+    match first {
+        0 => [0; OF_THREAD],
+        // SAFETY: the thread's own, written with the tile before.
+        _ => unsafe { s.load_shared(SEEN + 4 * OF_THREAD as u32 * s.thread_idx()) },
+    }
+}
+
 /// Puts the numbers and columns of a tile of the range's entries to shared memory, in their order: those from the
 /// entry of number `first` in the range on.
 #[inline(always)]
-unsafe fn collect<S: Simt>(
-    s: &S,
-    p: &TransposeFewParams,
-    (begin, end): (u32, u32),
-    (range, of_warps_before): (u32, u32),
-    first: u32,
-) {
-    let (mut at, mut number) = (begin, of_warps_before);
+unsafe fn collect<S: Simt>(s: &S, p: &TransposeFewParams, range: u32, first: u32) {
     // SAFETY: the caller has all threads here, between barriers; each place of the tile is one entry's.
     unsafe {
+        let [_, mut number, ..]: Kept = s.load_shared(KEPT + 16 * s.thread_idx());
+        let (mut at, end) = p.of_warp(s);
         while at < end {
             let columns = p.load(s, at, end);
             each::<EACH>(|i| {
