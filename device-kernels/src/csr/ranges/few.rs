@@ -104,8 +104,8 @@ const SEEN: u32 = ALL + 4 * OF_THREAD as u32 * THREADS; // (THREADS, OF_THREAD)
 /// What [`Kept`] is, of each thread.
 const KEPT: u32 = SEEN + 4 * OF_THREAD as u32 * THREADS; // (THREADS, 4)
 
-/// What is wanted once a tile: entries of the range, those of them in the warps before, and the first place of the range
-/// in the output.
+/// What is wanted once a tile: entries of the range, those of them in the warps before, and the first place of the
+/// range in the output.
 type Kept = [u32; 4];
 
 /// The transpose of a matrix with few entries in one launch: every block reads all columns, twice, and takes the

@@ -126,7 +126,7 @@ const TOO_EARLY_AT_1000: [&str; 10] = [
 ];
 
 /// Whatever the number of products, plan and products take at most 2.07 times as long as the better of the two ways:
-/// 128 products of pruned4096_90, which the model takes for 1.7 times as long as they are.
+/// 128 products of `pruned4096_90`, which the model takes for 1.7 times as long as they are.
 #[test]
 fn no_order_costs_more_than_all_products() {
     for (name, sizes, vectors, [own, new], [own_plan, new_plan]) in MEASURED {
