@@ -45,12 +45,13 @@ impl Kernel for ScheduleWindows {
                 let from = done % WARP + lane;
                 let (early, late) = (s.shuffle(these, from % WARP), s.shuffle(those, from % WARP));
                 let steps = if from < WARP { early } else { late };
-                let exists = lane < workers && done + lane < count;
+                // `&`, not `&&`: a branch between the lanes would tear the collectives below apart.
+                let exists = (lane < workers) & (done + lane < count);
                 // 3. Sorted; up to where would list scheduling go?
                 key = sort(s, key);
                 let given = if exists { key + ((steps + 1) << WORKER_BITS) } else { u32::MAX };
                 let least = least_before(s, given);
-                let takes = exists && key < least;
+                let takes = exists & (key < least);
                 let taken = s.ballot(takes).count_ones();
                 if takes {
                     // 5. Registers -> global.
