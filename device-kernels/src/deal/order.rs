@@ -213,6 +213,9 @@ impl Kernel for OrderWindows {
         let (mut band, end) = windows_of(p, s.block_idx());
         let rank = s.thread_idx();
         let is_large = rank < CLASSES - 1 - p.small_class;
+        // Factors, not branches: the compiler would copy the barriers of a sum into both arms, which a warp may not
+        // part at.
+        let (of_large, of_small) = (u32::from(is_large), u32::from(!is_large));
         // SAFETY: the obligations of the params; all threads of the block go through as many bands.
         unsafe {
             let (mut before, mut all) = (0, 0);
@@ -223,8 +226,8 @@ impl Kernel for OrderWindows {
                 all += count;
                 block += 1;
             }
-            let (large_before, large) = sums_of(s, if is_large { all } else { 0 }, SUMS);
-            let (_, small_before) = sums_of(s, if is_large { 0 } else { before }, SUMS + 4 * WARPS);
+            let (large_before, large) = sums_of(s, all * of_large, SUMS);
+            let (_, small_before) = sums_of(s, before * of_small, SUMS + 4 * WARPS);
             let mut next_large = large_before + before;
             let mut next_small = large + small_before;
             while band < end {
@@ -249,7 +252,7 @@ impl Kernel for OrderWindows {
                     of_warps[warp] = s.load_shared(counter(warp as u32, rank));
                     sum += of_warps[warp];
                 });
-                let (small_before, small) = sums_of(s, if is_large { 0 } else { sum }, SUMS);
+                let (small_before, small) = sums_of(s, sum * of_small, SUMS);
                 let mut begin = if is_large { next_large } else { next_small + small_before };
                 each::<{ WARPS as usize }>(|warp| {
                     s.store_shared(counter(warp as u32, rank), begin);

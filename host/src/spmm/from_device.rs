@@ -40,7 +40,7 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
     ///
     /// Kernels check the matrix, count what decides, and lay it out: row-split; segment groups; merged paths, of which
     /// the host cuts the rows that are too long for one block; short rows; tiles of all rows; and hybrids by a
-    /// [partition](Self::partition) that is given. The host deals windows out of which some are divided. Row-split and
+    /// [partition](Self::partition) that is given. The host deals windows out. Row-split and
     /// tiles of all rows also in an order that is [given](Self::order), and in that of
     /// [`Method::MinHash`](crate::reorder::Method::MinHash), which kernels find. What else is chosen or asked for
     /// (an order of another method, one for short rows or hybrids, a hybrid whose partition is left to the cost model,

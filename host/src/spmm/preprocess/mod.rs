@@ -1,9 +1,9 @@
 //! A matrix laid out on a GPU, after Libra (section 4.5).
 //!
 //! The host uploads the CSR arrays as they are and launches kernels that put every entry in its place; what it gets
-//! back is sums of the columns of windows, from which it chooses the form of the values. Windows that all stay whole
-//! are dealt out by kernels ([`windrow_kernels::deal`]); where some are divided, or there are few, the host gets the
-//! columns of each, and deals them out as its own. The kernels' side is [`windrow_kernels::preprocess`].
+//! back is the columns of each window, from which it chooses the form of the values, and it deals them out as its own.
+//! Windows that all stay whole kernels can deal out, too ([`windrow_kernels::deal`]), so far on the emulator alone. The
+//! kernels' side is [`windrow_kernels::preprocess`].
 
 mod condense;
 mod deal;
