@@ -72,9 +72,10 @@ impl WindowTotals {
     }
 }
 
-/// Whether kernels deal windows out on a device: on the emulator alone for now. On an H200 a plan with whole windows did
-/// not come to its end with them. The compiler had copied a barrier into both arms of a branch that parts a warp; the
-/// kernels have no such branch any more, but have not run there since. Their arrays are the host's, whoever makes them.
+/// Whether kernels deal windows out on a device: on the emulator alone for now. On an H200 a plan with whole windows
+/// did not come to its end with them. The compiler had copied a barrier into both arms of a branch that parts a warp;
+/// the kernels have no such branch any more, but have not run there since. Their arrays are the host's, whoever makes
+/// them.
 fn deals_out(device: &Device) -> bool {
     device.kind() == DeviceKind::Emulator
 }
