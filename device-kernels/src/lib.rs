@@ -57,6 +57,7 @@ pub mod nm;
 pub mod output;
 pub mod paths;
 pub mod patterns;
+mod pieces;
 pub mod place_values;
 pub mod preprocess;
 mod real;

@@ -291,6 +291,7 @@ fn new_values_of_other_families_are_captured() {
         let mut out = DeviceBuffer::from_slice(&device, &[0.0f32; 3]).unwrap();
         tensors.replace_values_from(&values).unwrap(); // makes the array
         tensors.prepare_on(&stream, 16, false).unwrap();
+        sampled.replace_values_from(&values).unwrap(); // may not be done
         queue.begin_capture();
         // SAFETY: all of it is refused, or waited for before anything is used otherwise.
         unsafe {

@@ -4,9 +4,14 @@
 //! H200's, in proportion to what its driver tells: multiprocessors, clock and memory rate ([`DeviceCosts::of`]). They
 //! are part of a [`Profile`](crate::Profile).
 
+mod paths;
+
 use serde::{Deserialize, Deserializer, Serialize};
 use windrow_preprocess::partition::CostModel;
 
+pub use self::paths::{
+    GroupCosts, PathCosts, RowCosts, SampledEntryCosts, SampledGroupCosts, SampledTileCosts, TileCosts,
+};
 use crate::device::{Device, Speeds};
 
 /// What work costs on a GPU model.
@@ -26,6 +31,8 @@ use crate::device::{Device, Speeds};
 pub struct DeviceCosts {
     /// Sparse-dense products, for the choice of a partition and predicted times.
     pub spmm: CostModel,
+    /// What each path takes, by which plans choose among them.
+    pub paths: PathCosts,
     /// Where the division of segment groups turns.
     pub groups: GroupThresholds,
     /// Where the forms of tile streams turn.
@@ -157,6 +164,7 @@ impl DeviceCosts {
     /// What was measured on one NVIDIA H200.
     pub const H200: Self = Self {
         spmm: CostModel::h200(),
+        paths: PathCosts::H200,
         groups: GroupThresholds::FITTED,
         tiles: TileThresholds::H200,
         orders: OrderCosts::H200,
@@ -188,6 +196,7 @@ impl DeviceCosts {
         let memory = ratio(has.memory_rate, H200_MEMORY_RATE);
         let Self {
             mut spmm,
+            paths,
             mut groups,
             tiles,
             orders,
@@ -217,16 +226,19 @@ impl DeviceCosts {
         for flop in &mut nm_tensor_cores.strip_flop_per_ns {
             *flop *= clock;
         }
-        Self { spmm, groups, tiles, orders, tensor_threads, nm_cuda_cores, nm_tensor_cores }
+        let paths = paths.scaled(multiprocessors, clock, memory);
+        Self { spmm, paths, groups, tiles, orders, tensor_threads, nm_cuda_cores, nm_tensor_cores }
     }
 
     /// What is divided by, or compared with, and is not a positive number, if anything.
     pub(crate) fn nonsense(&self) -> Option<String> {
-        let Self { spmm, nm_cuda_cores, nm_tensor_cores, tensor_threads, .. } = self;
+        let Self { spmm, paths, nm_cuda_cores, nm_tensor_cores, tensor_threads, .. } = self;
         let [wide, half, quarter] = nm_tensor_cores.strip_flop_per_ns;
         [
             ("costs.spmm.gather_rate", spmm.gather_rate),
             ("costs.spmm.stream_rate", spmm.stream_rate),
+            ("costs.paths.cache_bytes", paths.cache_bytes),
+            ("costs.paths.multiprocessors", paths.multiprocessors),
             ("costs.tensor_threads", *tensor_threads),
             ("costs.nm_cuda_cores.fmas_per_cycle", nm_cuda_cores.fmas_per_cycle),
             ("costs.nm_cuda_cores.busy_warps", nm_cuda_cores.busy_warps),
@@ -238,6 +250,7 @@ impl DeviceCosts {
         .into_iter()
         .find(|&(_, rate)| !(rate > 0.0 && rate.is_finite()))
         .map(|(name, rate)| format!("{name} is {rate}, and must be a positive number"))
+        .or_else(|| paths.nonsense())
     }
 }
 
@@ -330,6 +343,7 @@ macro_rules! default_of {
 }
 default_of!(
     DeviceCosts = H200,
+    PathCosts = H200,
     GroupThresholds = FITTED,
     TileThresholds = H200,
     OrderCosts = H200,
@@ -377,6 +391,11 @@ mod tests {
         near(costs.nm_tensor_cores.fill_ns, 2500.0 / clock);
         near(costs.nm_cuda_cores.combine_bytes_per_cycle, 1500.0 * memory / clock);
         near(costs.nm_cuda_cores.fmas_per_cycle, 64.0);
+        near(costs.paths.rows_f32.entry, PathCosts::H200.rows_f32.entry / (multiprocessors * clock));
+        near(costs.paths.tiles.streamed, PathCosts::H200.tiles.streamed / memory);
+        near(costs.paths.groups_f16.chain, PathCosts::H200.groups_f16.chain / clock);
+        near(costs.paths.multiprocessors, 108.0);
+        assert_eq!(costs.paths.sampled_tiles.launch, PathCosts::H200.sampled_tiles.launch);
         assert_eq!(costs.groups.large_blocks, f64::INFINITY);
         assert_eq!((costs.tiles, costs.spmm.launch_seconds), (TileThresholds::H200, 2.5e-6));
         assert_eq!(costs.nonsense(), None);
@@ -391,8 +410,14 @@ mod tests {
         assert_eq!((costs.spmm.stream_rate, costs.groups.alike), (1e12, 3.0));
         costs.spmm.stream_rate = DeviceCosts::H200.spmm.stream_rate;
         costs.groups.alike = GroupThresholds::FITTED.alike;
-        assert_eq!(costs, DeviceCosts::H200);
-        assert!(serde_json::from_str::<DeviceCosts>(r#"{"spmv":{}}"#).is_err());
+        assert_eq!(costs, DeviceCosts::H200, "a file that was written before there were costs of paths, too");
+        let mut written = serde_json::to_value(costs).unwrap();
+        written["paths"]["tiles"]["launch"] = 7.5.into();
+        let read: DeviceCosts = serde_json::from_value(written).unwrap();
+        assert_eq!((read.paths.tiles.launch, read.paths.rows_f32), (7.5, PathCosts::H200.rows_f32));
+        for wrong in [r#"{"spmv":{}}"#, r#"{"paths":{"tiles":{"launch":1.0}}}"#] {
+            assert!(serde_json::from_str::<DeviceCosts>(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]
@@ -404,5 +429,12 @@ mod tests {
         costs = DeviceCosts::H200;
         costs.spmm.gather_rate = -1.0;
         assert!(costs.nonsense().unwrap().starts_with("costs.spmm.gather_rate is -1"));
+        costs = DeviceCosts::H200;
+        costs.paths.tiles.step = f64::NAN;
+        assert!(
+            costs.nonsense().unwrap().starts_with("a number of costs.paths.tiles is negative or infinite")
+        );
+        costs.paths = PathCosts { cache_bytes: 0.0, ..PathCosts::H200 };
+        assert!(costs.nonsense().unwrap().starts_with("costs.paths.cache_bytes is 0"));
     }
 }

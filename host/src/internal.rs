@@ -8,11 +8,13 @@ pub use windrow_kernels::{Arch, Dtype, ENTRIES, Entry, MODULES, Variant, entry};
 
 pub use crate::costs::GroupThresholds;
 use crate::device::Prepared;
+pub use crate::predict::{Asked, Kind, MatrixCounts, predicted_us, terms};
 pub use crate::spmm::Reference;
 pub use crate::spmm::points::{Division, MOST_EACH, RowLengths, divisions};
 use crate::{
-    Device, DeviceError, DeviceMatrix, Element, GroupLaunch, NmError, NmSpmmPlan, PlanError, RowSoftmax,
-    SddmmError, SddmmPlan, SpmmError, SpmmPlan, Verification,
+    Device, DeviceError, DeviceMatrix, Element, GroupLaunch, NmError, NmSpmmPlan, PlanError, Profile,
+    RowSoftmax, SddmmError, SddmmOptions, SddmmPlan, SddmmWeighed, SpmmError, SpmmOptions, SpmmPlan,
+    Verification, Weighed,
 };
 
 /// Starts a kernel directly, in the order of the device's work: for measuring tools and tests of one kernel.
@@ -44,6 +46,31 @@ pub unsafe fn launch<P: Pod>(
         Some(prepared) => machine.own().launch(&prepared),
         None => Ok(()),
     }
+}
+
+/// What [`SpmmBuilder::weigh`](crate::SpmmBuilder::weigh) says of a matrix with these counts, all of its column vectors
+/// counted: for records of matrices that are elsewhere.
+///
+/// # Errors
+/// As there.
+pub fn weigh_spmm(
+    counts: &MatrixCounts,
+    options: &SpmmOptions,
+    profile: &Profile,
+) -> Result<Weighed, SpmmError> {
+    crate::spmm::weigh_counts(counts, options, profile)
+}
+
+/// The same of [`SddmmBuilder::weigh`](crate::SddmmBuilder::weigh).
+///
+/// # Errors
+/// As there.
+pub fn weigh_sddmm(
+    counts: &MatrixCounts,
+    options: &SddmmOptions,
+    profile: &Profile,
+) -> Result<SddmmWeighed, SddmmError> {
+    crate::sddmm::weigh_counts(counts, options, profile)
 }
 
 /// Name and content of each array in device memory that products of a plan read, the workspace excepted; none on the

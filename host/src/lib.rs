@@ -209,6 +209,7 @@ mod num;
 mod options;
 mod parallelism;
 mod plan;
+mod predict;
 mod profile;
 mod sddmm;
 mod softmax;
@@ -246,12 +247,14 @@ pub use parallelism::{
     AtomicParallelism, Bounds, DaSpmm, Family, GroupLaunch, IllegalPoint, MinimalData, Share,
 };
 pub use plan::{ArraySize, OccupancyRange, Scale, Schedule, Scheduling, StageTime, Verification};
+pub use predict::weigh::{Candidate, Known};
 pub use profile::{Profile, ProfileError};
 pub use sddmm::{
     Sddmm, SddmmAlgorithm, SddmmBuilder, SddmmForm, SddmmGroup, SddmmOptions, SddmmPlan, SddmmReport,
+    SddmmWeighed,
 };
 pub use softmax::RowSoftmax;
-pub use spmm::{SparseMatrix, Spmm, SpmmBuilder, SpmmOptions, SpmmPlan, SpmmReport};
+pub use spmm::{SparseMatrix, Spmm, SpmmBuilder, SpmmOptions, SpmmPlan, SpmmReport, Weighed};
 pub use tensor::{Mttkrp, MttkrpBuilder, MttkrpOptions, MttkrpPlan, MttkrpReport, Ttm, TtmBuilder, TtmPlan};
 pub use tuned::{ProductKey, Tuned, TunedError, TunedProduct};
 pub use view::{DeviceSlice, DeviceSliceMut, DeviceView, DeviceViewMut};

@@ -8,7 +8,7 @@ use windrow_kernels::Dtype;
 /// Type in which the values of `A` and `B` are stored and multiplied; sums are f32, for f64 they are f64.
 ///
 /// A `match` may name every one: code that forgets a new one shall not compile.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
     /// IEEE binary16: half the bytes to move, and Tensor Cores. Values are rounded to nearest, to 11
@@ -20,7 +20,8 @@ pub enum Precision {
     /// IEEE binary32, on CUDA cores.
     F32,
     /// f32 in memory, multiplied as TF32: values and `B` are rounded to nearest, ties away from zero, to 11
-    /// significant bits with the range of f32. `B` is an f32 matrix and is rounded when it is used.
+    /// significant bits with the range of f32. `B` is an f32 matrix and is rounded when it is used. Where the algorithm
+    /// is left to the plan, f32 may serve, which rounds nothing, if it is predicted to be quicker.
     Tf32,
     /// IEEE binary64, on CUDA cores, summed in f64: for scientific computing. Products with N:M weights do not have it.
     F64,
@@ -71,7 +72,8 @@ names!(Precision, "precision";
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Algorithm {
-    /// Chosen from the matrix and the precision; the report says why.
+    /// Chosen from the matrix, the width and the precision, by predicted times where paths were measured; the report
+    /// says why. A plan of tf32 may then be one of f32: [`SpmmPlan::precision`](crate::SpmmPlan::precision).
     Auto,
     /// CUDA cores over CSR, long rows cut into segments. Any precision.
     RowSplit,

@@ -27,6 +27,7 @@ mod nm_on_device;
 mod nm_spmm;
 mod numbered_examples;
 mod precisions;
+mod predicted;
 mod preprocessing;
 mod promises;
 mod pruned_mlp;

@@ -4,7 +4,7 @@ use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt, WARP};
 
 use super::THREADS;
-use super::segments::{CutRowsParams, Row};
+use super::segments::CutRowsParams;
 use crate::kernel::Kernel;
 use crate::variant::Variant;
 
@@ -62,8 +62,8 @@ impl Kernel for CountOrdered {
         if position < p.cut.rows {
             // SAFETY: the obligations of the params; an element is one thread's.
             unsafe {
-                let row = Row::load(s, &p.cut, p.row(s, position));
-                s.store(p.counts.at(position), row.pieces);
+                let row = p.cut.pieces_of(s, p.row(s, position));
+                s.store(p.counts.at(position), row.count);
             }
         }
     }

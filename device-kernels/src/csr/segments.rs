@@ -4,15 +4,13 @@
 //! block of rows, the sums of the blocks before each, and then every block knows where its own begin. No block waits
 //! for another; what the host must know, how many there are, comes back between the second launch and the third.
 
-use core::num::{NonZeroU32, NonZeroU64};
-
 use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt, WARP};
 
 use super::THREADS;
 use crate::NO_SLOT;
 use crate::kernel::Kernel;
-use crate::spmm::combine::Combine;
+use crate::pieces::{Pieces, is_wide, write_pieces};
 use crate::sums::before_in_block;
 use crate::unroll::each;
 use crate::variant::Variant;
@@ -62,58 +60,27 @@ pub struct CutRowsParams {
     pub reserved: u32,
 }
 
-/// A row, and how many segments it has.
-#[derive(Clone, Copy)]
-pub(super) struct Row {
-    begin: u32,
-    end: u32,
-    pub(super) pieces: u32,
-}
-
-impl Row {
-    /// A row that is none: without segments.
-    const NONE: Self = Self { begin: 0, end: 0, pieces: 0 };
-
+impl CutRowsParams {
+    /// Row `row`, of which there is a piece even if it is empty; none beyond the last.
+    ///
     /// # Safety
-    /// The obligations of the params.
+    /// The obligations.
     #[inline(always)]
-    pub(super) unsafe fn load<S: Simt>(s: &S, p: &CutRowsParams, row: u32) -> Self {
-        if row >= p.rows {
-            return Self::NONE;
+    pub(super) unsafe fn pieces_of<S: Simt>(&self, s: &S, row: u32) -> Pieces {
+        if row >= self.rows {
+            return Pieces::NONE;
         }
         // SAFETY: the row exists.
-        let (begin, end) =
-            unsafe { (s.load_readonly(p.row_offsets.at(row)), s.load_readonly(p.row_offsets.at(row + 1))) };
-        let (length, piece) = (end - begin, NonZeroU32::new(p.piece).unwrap_or(NonZeroU32::MIN)); // it is not 0
-        Self { begin, end, pieces: if length > p.limit { (length - 1) / piece + 1 } else { 1 } }
+        let ends = unsafe {
+            [s.load_readonly(self.row_offsets.at(row)), s.load_readonly(self.row_offsets.at(row + 1))]
+        };
+        Pieces::cut(ends, (self.limit, self.piece), 1)
     }
 
     #[inline(always)]
-    fn counts(self, p: &CutRowsParams) -> Counts {
-        let slots = self.slots(p);
-        [
-            self.pieces.saturating_sub(1),
-            slots,
-            u32::from(slots > 0),
-            u32::from(slots > Combine::<f32>::NARROW),
-        ]
-    }
-
-    /// Slots of its sums: one for each piece or one for all, none for a row that is not cut.
-    #[inline(always)]
-    fn slots(self, p: &CutRowsParams) -> u32 {
-        match self.pieces > 1 {
-            true if p.shared != 0 => 1,
-            true => self.pieces,
-            false => 0,
-        }
-    }
-
-    /// Where piece `piece` begins.
-    #[inline(always)]
-    fn begin_of(self, piece: u32) -> u32 {
-        let pieces = NonZeroU64::new(u64::from(self.pieces)).unwrap_or(NonZeroU64::MIN);
-        self.begin + (u64::from(self.end - self.begin) * u64::from(piece) / pieces) as u32
+    fn counts(&self, row: Pieces) -> Counts {
+        let [slots, exist, wide] = row.slot_counts(self.shared != 0);
+        [row.count.saturating_sub(1), slots, exist, wide]
     }
 }
 
@@ -203,17 +170,16 @@ impl Kernel for CutRows {
             each::<EACH>(|i| {
                 let (row, number) = (rows[i], first_row(s) + i as u32);
                 let [extra, first_slot, cuts, wides] = before;
-                if row.pieces == 1 {
+                if row.count == 1 {
                     s.store(p.segments.at(number + extra), [number, row.begin, row.end, NO_SLOT]);
                 }
-                let slots = row.slots(p);
+                let slots = row.slots(p.shared != 0);
                 if slots > 0 {
-                    let is_wide = slots > Combine::<f32>::NARROW;
-                    let at = if is_wide { wides } else { p.wide_count + (cuts - wides) };
+                    let at = if is_wide(slots) { wides } else { p.wide_count + (cuts - wides) };
                     s.store(p.cut_rows.at(at), [number, first_slot, slots, 1]);
                 }
-                write_pieces(s, p, row, [number, number + extra, first_slot]);
-                before = add(before, row.counts(p));
+                write_pieces(s, (p.segments, p.shared != 0), row, [number, number + extra, first_slot]);
+                before = add(before, p.counts(row));
             });
         }
     }
@@ -226,47 +192,21 @@ fn first_row<S: Simt>(s: &S) -> u32 {
 }
 
 #[inline(always)]
-unsafe fn rows_of<S: Simt>(s: &S, p: &CutRowsParams) -> [Row; EACH] {
-    let mut rows = [Row::NONE; EACH];
+unsafe fn rows_of<S: Simt>(s: &S, p: &CutRowsParams) -> [Pieces; EACH] {
+    let mut rows = [Pieces::NONE; EACH];
     // SAFETY: the caller's obligations.
-    each::<EACH>(|i| rows[i] = unsafe { Row::load(s, p, first_row(s) + i as u32) });
+    each::<EACH>(|i| rows[i] = unsafe { p.pieces_of(s, first_row(s) + i as u32) });
     rows
 }
 
 #[inline(always)]
-fn counts_of(p: &CutRowsParams, rows: [Row; EACH]) -> Counts {
+fn counts_of(p: &CutRowsParams, rows: [Pieces; EACH]) -> Counts {
     let mut counts = [0; 4];
-    each::<EACH>(|i| counts = add(counts, rows[i].counts(p)));
+    each::<EACH>(|i| counts = add(counts, p.counts(rows[i])));
     counts
 }
 
 #[inline(always)]
 pub(crate) fn add(a: Counts, b: Counts) -> Counts {
     [a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3]]
-}
-
-/// The segments of the rows of a warp's lanes that are cut, of each by all lanes: `place` is the number of a lane's
-/// row, of its first segment, and of its first slot. Group: warp.
-#[inline(always)]
-unsafe fn write_pieces<S: Simt>(s: &S, p: &CutRowsParams, row: Row, place: [u32; 3]) {
-    // SAFETY: the caller promises that all lanes are here and that there is room for all pieces.
-    unsafe {
-        let mut left = s.ballot(row.pieces > 1);
-        while left != 0 {
-            let lane = left.trailing_zeros();
-            let of = |x: u32| s.shuffle(x, lane);
-            let row = Row { begin: of(row.begin), end: of(row.end), pieces: of(row.pieces) };
-            let [number, first, first_slot] = [of(place[0]), of(place[1]), of(place[2])];
-            let mut piece = s.lane();
-            while piece < row.pieces {
-                let slot = first_slot + if p.shared != 0 { 0 } else { piece };
-                s.store(
-                    p.segments.at(first + piece),
-                    [number, row.begin_of(piece), row.begin_of(piece + 1), slot],
-                );
-                piece += WARP;
-            }
-            left &= left - 1;
-        }
-    }
 }

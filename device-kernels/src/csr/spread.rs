@@ -23,6 +23,7 @@ use windrow_simt::{GlobalPtr, Simt, WARP, Word};
 use super::THREADS;
 use super::read::{CsrRecord, ReadCsrParams, add, copies_values, index, read_value};
 use crate::kernel::Kernel;
+use crate::pieces::{Pieces, is_wide};
 use crate::spmm::combine::Combine;
 use crate::unroll::each4;
 use crate::variant::Variant;
@@ -226,21 +227,24 @@ unsafe fn spread_rows<S: Simt>(s: &S, p: &SpreadCsrParams, number: u32) {
             ),
             false => (0, 0),
         };
-        let row = Row { number, begin, end, pieces: p.pieces(end - begin) };
+        let row = Row { number, pieces: Pieces { begin, end, count: p.pieces(end - begin) } };
         let (first, after) = (p.filled(begin), p.filled(end));
         each_place(s, row, if exists { after - first + 1 } else { 0 }, |row, i| {
-            let at = row.number + p.filled(row.begin) + i;
+            let at = row.number + p.filled(row.pieces.begin) + i;
             s.store(p.segments.at(at), row.segment(p, i));
         });
         let (narrow, narrow_end) = (p.narrow_rows(begin), p.narrow_rows(end));
         each_place(s, row, narrow_end - narrow, |row, i| {
-            let is_here = i == 0 && row.is_cut() && !row.is_wide();
-            s.store(p.cut_rows.at(p.wide_rows() + p.narrow_rows(row.begin) + i), row.listed(p, is_here));
+            let is_here = i == 0 && row.pieces.is_cut() && !is_wide(row.pieces.count);
+            s.store(
+                p.cut_rows.at(p.wide_rows() + p.narrow_rows(row.pieces.begin) + i),
+                row.listed(p, is_here),
+            );
         });
         let (first, after) = (first / Combine::<f32>::NARROW, after / Combine::<f32>::NARROW);
         each_place(s, row, after - first, |row, i| {
-            let at = p.filled(row.begin) / Combine::<f32>::NARROW + i;
-            s.store(p.cut_rows.at(at), row.listed(p, i == 0 && row.is_wide()));
+            let at = p.filled(row.pieces.begin) / Combine::<f32>::NARROW + i;
+            s.store(p.cut_rows.at(at), row.listed(p, i == 0 && is_wide(row.pieces.count)));
         });
     }
 }
@@ -275,48 +279,38 @@ unsafe fn each_place<S: Simt>(s: &S, row: Row, places: u32, mut fill: impl FnMut
                 step /= 2;
             }
             let of = |x: u32| s.shuffle(x, lane);
-            let (number, begin, end, pieces) = (of(row.number), of(row.begin), of(row.end), of(row.pieces));
+            let (number, begin, end) = (of(row.number), of(row.pieces.begin), of(row.pieces.end));
+            let count = of(row.pieces.count);
             let first = of(ends) - of(places);
             if place < all {
-                fill(Row { number, begin, end, pieces }, place - first);
+                fill(Row { number, pieces: Pieces { begin, end, count } }, place - first);
             }
             place += WARP;
         }
     }
 }
 
-/// A row, and how many pieces it has.
+/// A row and its pieces.
 #[derive(Clone, Copy)]
 struct Row {
     number: u32,
-    begin: u32,
-    end: u32,
-    pieces: u32,
+    pieces: Pieces,
 }
 
 impl Row {
     #[inline(always)]
-    fn is_cut(self) -> bool {
-        self.pieces > 1
-    }
-
-    #[inline(always)]
-    fn is_wide(self) -> bool {
-        self.pieces > Combine::<f32>::NARROW
-    }
-
-    #[inline(always)]
     fn first_slot(self, p: &SpreadCsrParams) -> u32 {
-        if self.is_cut() { p.slots(self.begin) } else { 0 }
+        if self.pieces.is_cut() { p.slots(self.pieces.begin) } else { 0 }
     }
 
     /// What is in place `i` of its segments.
     #[inline(always)]
     fn segment(self, p: &SpreadCsrParams, i: u32) -> [u32; 4] {
-        match i < self.pieces {
+        match i < self.pieces.count {
             true => {
-                let slot = if self.is_cut() { self.first_slot(p) + i } else { NO_SLOT };
-                [self.number, self.begin_of(i), self.begin_of(i + 1), slot]
+                let slot = if self.pieces.is_cut() { self.first_slot(p) + i } else { NO_SLOT };
+                let [begin, end] = self.pieces.range(i);
+                [self.number, begin, end, slot]
             }
             false => [NO_ROW, 0, 0, NO_SLOT],
         }
@@ -326,23 +320,8 @@ impl Row {
     #[inline(always)]
     fn listed(self, p: &SpreadCsrParams, is_here: bool) -> [u32; 4] {
         match is_here {
-            true => [self.number, self.first_slot(p), self.pieces, 1],
+            true => [self.number, self.first_slot(p), self.pieces.count, 1],
             false => [NO_ROW, 0, 0, NO_SLOT],
-        }
-    }
-
-    /// Where piece `piece` begins.
-    #[inline(always)]
-    fn begin_of(self, piece: u32) -> u32 {
-        let length = self.end - self.begin;
-        // There is a piece. Products of less than 2³² are divided in 32 bits, in fewer instructions.
-        let pieces = NonZeroU32::new(self.pieces).unwrap_or(NonZeroU32::MIN);
-        match length < 1 << 16 {
-            true => self.begin + length * piece / pieces,
-            false => {
-                let pieces = NonZeroU64::from(pieces);
-                self.begin + (u64::from(length) * u64::from(piece) / pieces) as u32
-            }
         }
     }
 }

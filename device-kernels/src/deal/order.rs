@@ -4,6 +4,7 @@ use windrow_simt::{Simt, WARP};
 
 use super::{CLASSES, DealParams, length_class};
 use crate::kernel::Kernel;
+use crate::sums::before_in_block;
 use crate::unroll::each;
 use crate::variant::Variant;
 
@@ -91,32 +92,12 @@ unsafe fn count<S: Simt>(s: &S, rank: u32, exists: bool) -> u32 {
 /// The sum of what the threads before have, and that of all.
 ///
 /// # Safety
-/// All threads of the block come here, and have passed a barrier since `sums` was used before.
+/// As for [`before_in_block`].
 #[inline(always)]
 unsafe fn sums_of<S: Simt>(s: &S, own: u32, sums: u32) -> (u32, u32) {
-    let mut upto = own;
-    let mut delta = 1;
     // SAFETY: the caller's promise.
-    unsafe {
-        while delta < WARP {
-            let below = s.shuffle_up(upto, delta);
-            upto += if s.lane() >= delta { below } else { 0 };
-            delta *= 2;
-        }
-        if s.lane() == WARP - 1 {
-            s.store_shared(sums + 4 * s.warp(), upto); // (WARPS)
-        }
-        s.sync_block(); // RAW: totals of warps written -> added
-        let (mut before, mut all) = (upto - own, 0);
-        let mut warp = 0;
-        while warp < WARPS {
-            let of_warp: u32 = s.load_shared(sums + 4 * warp);
-            before += if warp < s.warp() { of_warp } else { 0 };
-            all += of_warp;
-            warp += 1;
-        }
-        (before, all)
-    }
+    let ([before], [all]) = unsafe { before_in_block::<S, 1, WARPS>(s, [own], sums) };
+    (before, all)
 }
 
 /// Counts the windows of each block by their class, and adds up what the host must know of them.

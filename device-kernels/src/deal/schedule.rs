@@ -45,7 +45,7 @@ impl Kernel for ScheduleWindows {
                 let from = done % WARP + lane;
                 let (early, late) = (s.shuffle(these, from % WARP), s.shuffle(those, from % WARP));
                 let steps = if from < WARP { early } else { late };
-                // `&`, not `&&`: a branch between the lanes would tear the collectives below apart.
+                // `&`, not `&&`: the compiler copies the vote below into both arms of a branch.
                 let exists = (lane < workers) & (done + lane < count);
                 // 3. Sorted; up to where would list scheduling go?
                 key = sort(s, key);

@@ -3,16 +3,15 @@
 //! As for the [segments](crate::csr::CutRows) of a whole matrix, sums of each block of rows and of the blocks before
 //! each say where the rows of a block have theirs.
 
-use core::num::{NonZeroU32, NonZeroU64};
-
 use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt, WARP};
 
 use super::THREADS;
 use crate::csr::{Counts, add};
 use crate::kernel::Kernel;
+use crate::pieces::{Pieces, is_wide, write_pieces};
 use crate::preprocess::item;
-use crate::spmm::combine::{ADDS, Combine};
+use crate::spmm::combine::ADDS;
 use crate::sums::before_in_block;
 use crate::unroll::each;
 use crate::variant::Variant;
@@ -151,19 +150,17 @@ pub struct RestParams {
     pub wide_count: u32,
 }
 
-/// A row's entries outside of tiles.
+/// What is left of a row outside of tiles.
 #[derive(Clone, Copy)]
 struct Row {
-    begin: u32,
-    end: u32,
-    pieces: u32,
+    rest: Pieces,
     /// Whether it has others in tiles.
     in_tiles: bool,
 }
 
 impl Row {
     /// A row that is none: without segments.
-    const NONE: Self = Self { begin: 0, end: 0, pieces: 0, in_tiles: false };
+    const NONE: Self = Self { rest: Pieces::NONE, in_tiles: false };
 
     /// # Safety
     /// The obligations of the params.
@@ -173,47 +170,29 @@ impl Row {
             return Self::NONE;
         }
         // SAFETY: the row exists.
-        let (begin, end, all) = unsafe {
+        let (rest, all) = unsafe {
             let all = s.load_readonly(p.row_offsets.at(row + 1)) - s.load_readonly(p.row_offsets.at(row));
-            (s.load_readonly(p.rest_offsets.at(row)), s.load_readonly(p.rest_offsets.at(row + 1)), all)
+            ([s.load_readonly(p.rest_offsets.at(row)), s.load_readonly(p.rest_offsets.at(row + 1))], all)
         };
-        let (length, piece) = (end - begin, NonZeroU32::new(p.piece).unwrap_or(NonZeroU32::MIN)); // it is not 0
-        let pieces = if length > p.limit { (length - 1) / piece + 1 } else { u32::from(length > 0) };
-        Self { begin, end, pieces, in_tiles: all > length }
-    }
-
-    /// Slots of its sums: none for a row that is not cut.
-    #[inline(always)]
-    fn slots(self, p: &RestParams) -> u32 {
-        match self.pieces > 1 {
-            true if p.shared != 0 => 1,
-            true => self.pieces,
-            false => 0,
-        }
+        let length = rest[1] - rest[0];
+        Self { rest: Pieces::cut(rest, (p.limit, p.piece), u32::from(length > 0)), in_tiles: all > length }
     }
 
     /// Whether it is whole and has others in tiles.
     #[inline(always)]
     fn is_shared_whole(self) -> bool {
-        self.pieces == 1 && self.in_tiles
+        self.rest.count == 1 && self.in_tiles
     }
 
     /// The halves of [`RestTotals`].
     #[inline(always)]
     fn counts(self, p: &RestParams) -> [Counts; 2] {
-        let slots = self.slots(p);
-        let (exists, in_tiles) = (self.pieces > 0, self.in_tiles);
+        let [slots, cut, wide] = self.rest.slot_counts(p.shared != 0);
+        let (exists, in_tiles) = (self.rest.count > 0, self.in_tiles);
         [
-            [self.pieces, slots, u32::from(slots > 0), u32::from(slots > Combine::<f32>::NARROW)],
+            [self.rest.count, slots, cut, wide],
             [u32::from(self.is_shared_whole()), u32::from(exists), u32::from(exists && in_tiles), 0],
         ]
-    }
-
-    /// Where piece `piece` begins.
-    #[inline(always)]
-    fn begin_of(self, piece: u32) -> u32 {
-        let pieces = NonZeroU64::new(u64::from(self.pieces)).unwrap_or(NonZeroU64::MIN);
-        self.begin + (u64::from(self.end - self.begin) * u64::from(piece) / pieces) as u32
     }
 }
 
@@ -312,23 +291,24 @@ impl Kernel for CutRest {
                 let [first, slots_before, cuts, wides] = before;
                 let stride = 1 | if row.in_tiles { ADDS } else { 0 };
                 let narrow = p.wide_count + (cuts - wides) + if apart { whole } else { 0 };
-                if row.pieces == 1 {
+                if row.rest.count == 1 {
                     let slot = match (row.in_tiles, apart) {
                         (false, _) => NO_SLOT,
                         (true, false) => ADD_TO_C,
                         (true, true) => first_slot + p.cut_slots + whole,
                     };
-                    s.store(p.segments.at(first), [number, row.begin, row.end, slot]);
+                    s.store(p.segments.at(first), [number, row.rest.begin, row.rest.end, slot]);
                     if row.in_tiles && apart {
                         s.store(p.cut_rows.at(narrow), [number, slot, 1, stride]);
                     }
                 }
-                let slots = row.slots(p);
+                let slots = row.rest.slots(p.shared != 0);
                 if slots > 0 {
-                    let at = if slots > Combine::<f32>::NARROW { wides } else { narrow };
+                    let at = if is_wide(slots) { wides } else { narrow };
                     s.store(p.cut_rows.at(at), [number, first_slot + slots_before, slots, stride]);
                 }
-                write_pieces(s, p, row, [number, first, first_slot + slots_before]);
+                let place = [number, first, first_slot + slots_before];
+                write_pieces(s, (p.segments, p.shared != 0), row.rest, place);
                 before = add(before, row.counts(p)[0]);
                 whole += u32::from(row.is_shared_whole());
             });
@@ -358,29 +338,4 @@ fn counts_of(p: &RestParams, rows: [Row; EACH]) -> [Counts; 2] {
         counts = [add(counts[0], of_row[0]), add(counts[1], of_row[1])];
     });
     counts
-}
-
-/// The segments of the rows of a warp's lanes that are cut, of each by all lanes: `place` is the number of a lane's
-/// row, of its first segment, and of its first slot. Group: warp.
-#[inline(always)]
-unsafe fn write_pieces<S: Simt>(s: &S, p: &RestParams, row: Row, place: [u32; 3]) {
-    // SAFETY: the caller promises that all lanes are here and that there is room for all pieces.
-    unsafe {
-        let mut left = s.ballot(row.pieces > 1);
-        while left != 0 {
-            let lane = left.trailing_zeros();
-            let of = |x: u32| s.shuffle(x, lane);
-            let (begin, end, pieces) = (of(row.begin), of(row.end), of(row.pieces));
-            let row = Row { begin, end, pieces, in_tiles: false };
-            let [number, first, first_slot] = [of(place[0]), of(place[1]), of(place[2])];
-            let mut piece = s.lane();
-            while piece < row.pieces {
-                let slot = first_slot + if p.shared != 0 { 0 } else { piece };
-                let segment = [number, row.begin_of(piece), row.begin_of(piece + 1), slot];
-                s.store(p.segments.at(first + piece), segment);
-                piece += WARP;
-            }
-            left &= left - 1;
-        }
-    }
 }

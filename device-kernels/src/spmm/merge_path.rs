@@ -150,19 +150,26 @@ impl<E: Element<Sum = f32>, const V: usize> MergePath<E, V> {
         // SAFETY: vectors are those of the run, rows those of the share; in shared memory carries, products and sums
         // have places of their own, each written by one thread, and barriers are between that and the reading.
         unsafe {
-            let number = u64::from(s.block_idx() - p.long_count) * u64::from(THREADS) + u64::from(thread);
-            let steps = Steps::<V>::of(s.load_readonly_once(p.steps.at_wide(number)), thread);
-            // 2. Global -> registers -> shared.
-            if entries > 0 {
-                let fetched = run.products::<S, V>(s, thread); // (4 V) per thread
-                each::<V>(|i| {
-                    s.store_shared(CARRY_BYTES + 16 * (thread + i as u32 * THREADS), fetched[i]);
-                });
+            if entries == 0 {
+                let mut row = thread;
+                while row < rows {
+                    p.dense.finish(s, (first_row + row, false), column, [0.0_f32]);
+                    row += THREADS;
+                }
+                return; // the whole block
             }
+            let number = u64::from(s.block_idx() - p.long_count) * u64::from(THREADS) + u64::from(thread);
+            let steps = s.load_readonly_once(p.steps.at_wide(number));
+            // 2. Global -> registers -> shared.
+            let fetched = run.products::<S, V>(s, thread); // (4 V) per thread
+            each::<V>(|i| {
+                s.store_shared(CARRY_BYTES + 16 * (thread + i as u32 * THREADS), fetched[i]);
+            });
             s.sync_block(); // RAW: products written -> added; WAW: those beyond the last -> sums
+            let steps = Steps::<V>::of(steps, thread);
             // 3. and 4. Along the path: sums of rows from where the thread begins, and what is left behind the last
             // end.
-            let terms = if entries > 0 { steps.terms(s, products, entries) } else { [[0.0; 4]; V] }; // (P) per thread
+            let terms = steps.terms(s, products, entries); // (P) per thread
             let tail = steps.walk(s, (sums, Self::SPARE + 4 * thread), terms);
             let carry = segment_carry(s, WHOLE_WARP, [tail], steps.any());
             if s.lane() == WARP - 1 {

@@ -19,7 +19,8 @@ use crate::spmm::Scratch;
 
 /// What arrays that live as long as a transposition are called where there is no memory for them.
 const WHAT: &str = "a transposition";
-/// Entries of the largest matrix of which every block reads all columns.
+/// Entries of the largest matrix of which every block reads all columns. None of these numbers is fitted to anything
+/// measured.
 const MOST_OF_FEW: usize = 1 << 16;
 /// Entries of a block that does so, on average.
 const EACH_OF_FEW: usize = 1 << 10;

@@ -161,6 +161,10 @@ impl Machine for EmulatorMachine {
         true
     }
 
+    fn load(&self, _entry: &'static Entry) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
     fn resident_blocks(&self, _entry: &'static Entry) -> Result<u32, DeviceError> {
         Ok(RESIDENT_BLOCKS)
     }

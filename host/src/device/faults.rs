@@ -194,6 +194,10 @@ impl Machine for FaultyMachine {
         self.machine.is_loaded(entry)
     }
 
+    fn load(&self, entry: &'static Entry) -> Result<(), DeviceError> {
+        self.call("load", |machine| machine.load(entry))
+    }
+
     fn resident_blocks(&self, entry: &'static Entry) -> Result<u32, DeviceError> {
         self.call("resident_blocks", |machine| machine.resident_blocks(entry))
     }
@@ -251,6 +255,10 @@ impl Queue for FaultyQueue {
 
     fn synchronize(&self) -> Result<(), DeviceError> {
         self.call("synchronize", |queue| queue.synchronize())
+    }
+
+    fn is_idle(&self) -> Result<bool, DeviceError> {
+        self.call("is_idle", |queue| queue.is_idle())
     }
 
     fn record(&self) -> Result<Event, DeviceError> {

@@ -99,6 +99,9 @@ pub(crate) trait Machine: Send + Sync {
     /// Whether the kernel can be started without its being compiled first.
     fn is_loaded(&self, entry: &'static Entry) -> bool;
 
+    /// Has the driver compile the kernel now, unless it has, so that no run waits for that.
+    fn load(&self, entry: &'static Entry) -> Result<(), DeviceError>;
+
     /// Blocks of the entry that are resident on one multiprocessor at a time.
     fn resident_blocks(&self, entry: &'static Entry) -> Result<u32, DeviceError>;
 

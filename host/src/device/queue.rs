@@ -31,6 +31,9 @@ pub(crate) trait Queue: Send + Sync {
     /// Waits until all work asked for so far is done.
     fn synchronize(&self) -> Result<(), DeviceError>;
 
+    /// Whether all work asked for so far is known to be done. Another stream may be captured meanwhile.
+    fn is_idle(&self) -> Result<bool, DeviceError>;
+
     /// A mark in the order of the work.
     fn record(&self) -> Result<Event, DeviceError>;
 

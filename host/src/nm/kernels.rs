@@ -232,7 +232,7 @@ impl Kernels {
             for reads_vectors in [false, true] {
                 let operands = Operands { reads_vectors, ..*expected };
                 for entry in self.shared.entries(&operands, kernel, parts_log2) {
-                    on.machine.resident_blocks(entry)?;
+                    on.machine.load(entry)?;
                 }
             }
             if space.held.has(need) { Ok(()) } else { self.enlarge(on, space, need) }

@@ -35,6 +35,11 @@ impl<'a> On<'a> {
         &**self.machine.own()
     }
 
+    /// Whether nothing needs to come after what the device's own stream was asked for so far: it is done.
+    pub(super) fn own_is_idle(&self) -> Result<bool, DeviceError> {
+        self.own().is_idle()
+    }
+
     /// What comes now comes after all that the device's own stream was asked for so far.
     pub(crate) fn after_own(&self) -> Result<(), DeviceError> {
         if self.is_own {

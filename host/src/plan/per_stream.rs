@@ -95,7 +95,8 @@ impl<S> PerStream<S> {
         let mut state = locked(&state);
         if captured {
             on.check_graph()?;
-            if state.seen != self.written {
+            // The own stream comes after all that was written. A graph needs not wait for what is done.
+            if state.seen != self.written && !on.own_is_idle()? {
                 return Err(DeviceError::Captured { what: WRITTEN_OUTSIDE, remedy: PREPARE }.into());
             }
             complete(&mut state, true)?;
@@ -229,7 +230,7 @@ impl<S> PerStream<S> {
         if on.is_captured()? {
             on.check_graph()?;
             on.check_loaded(entries)?;
-            if !self.has_seen_all(on.queue.key()) {
+            if !self.has_seen_all(on.queue.key()) && !on.own_is_idle()? {
                 return Err(DeviceError::Captured { what: WRITTEN_OUTSIDE, remedy: PREPARE });
             }
             return queue();

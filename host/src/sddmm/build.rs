@@ -8,6 +8,7 @@ use windrow_kernels::sddmm::BATCH;
 use windrow_preprocess::balance::{EntryBatches, entry_batches};
 
 use super::builder::SddmmBuilder;
+use super::choose::{counts_of, vectors_of};
 use super::gpu::{EntriesPart, GpuSddmm, GroupsPart, TileEntries, TilesPart};
 use super::host::{HostSddmm, scale_of};
 use super::options::{SddmmAlgorithm, SddmmForm, SddmmOptions};
@@ -15,10 +16,10 @@ use super::plan::{Body, SddmmPlan};
 use super::report::SddmmReport;
 use crate::device::{Device, DeviceBuffer, Machine};
 use crate::element::{BySum, Element};
-use crate::error::{DeviceError, PlanError, SddmmError};
+use crate::error::{DeviceError, SddmmError};
 use crate::num::{narrow, real, wide};
 use crate::options::Preprocessing;
-use crate::plan::{ArraySize, MAX_INDEX, PerStream, Scheduling, StageClock, check_memory, push};
+use crate::plan::{ArraySize, PerStream, Scheduling, StageClock, check_memory, push};
 use crate::with_element;
 
 /// What to do about a plan that needs more memory than it may take.
@@ -97,9 +98,9 @@ impl<V: Value> SddmmBuilder<'_, Csr<V>> {
     /// # Errors
     /// - [`SddmmError::Unsupported`] for an algorithm without kernels for the precision;
     /// - [`SddmmError::IllegalPoint`] for groups that there are not;
-    /// - [`PlanError::TooLarge`] for a GPU plan with about 2³² entries, or threads of groups;
-    /// - [`PlanError::MemoryLimit`] if the plan needs more than the limit;
-    /// - [`PlanError::Device`] if the device refuses, [`PlanError::Format`] if tiles cannot be built.
+    /// - `TooLarge` of [`PlanError`](crate::PlanError) for a GPU plan with about 2³² entries, or threads of groups;
+    ///   `MemoryLimit` if the plan needs more than the limit; `Device` if the device refuses, `Format` if tiles cannot
+    ///   be built.
     pub fn build(&self, device: &Device) -> Result<SddmmPlan, SddmmError> {
         self.check_options()?;
         let a = self.a;
@@ -118,7 +119,14 @@ impl<V: Value> SddmmBuilder<'_, Csr<V>> {
             clock.end("copy");
             return Ok(self.plan(device, Body::Cpu(body), report, clock));
         };
-        self.decide(wide(a.nnz()), &mut report)?;
+        let profile = self.profile_of(device);
+        let precision =
+            self.decide(counts_of((a.rows(), a.cols(), a.nnz())), &profile, &mut report, &mut || {
+                vectors_of(a)
+            })?;
+        if precision != self.options.precision {
+            return Ok(self.serving(self.served_by(&report, precision).build(device)?, report));
+        }
         let parts = self.lay_out(device, &report)?;
         let counts = parts.counts();
         self.note(counts, &mut report)?;
@@ -215,32 +223,6 @@ impl<A> SddmmBuilder<'_, A> {
         TileEntries::of(self.options.precision, self.options.scan)
     }
 
-    /// The algorithm of a plan for a GPU and why, of a pattern with so many entries.
-    pub(super) fn decide(&self, entries: u64, report: &mut SddmmReport) -> Result<(), SddmmError> {
-        if entries > MAX_INDEX {
-            let remedy = "split the pattern by rows, or use the CPU";
-            return Err(
-                PlanError::TooLarge { what: "entries", found: entries, limit: MAX_INDEX, remedy }.into()
-            );
-        }
-        if self.options.algorithm == SddmmAlgorithm::Auto {
-            (report.algorithm, report.reason) = if self.options.precision.has_tile_kernels() {
-                (SddmmAlgorithm::Tiles, "a row of Y is gathered once for the rows of a window".to_owned())
-            } else {
-                (SddmmAlgorithm::Entries, format!("{} is multiplied on CUDA cores", self.options.precision))
-            };
-        }
-        if report.algorithm == SddmmAlgorithm::Groups {
-            report.group = Some(self.group());
-            let threads = entries.div_ceil(u64::from(self.group().entries)) * u64::from(self.group().threads);
-            if threads > MAX_INDEX {
-                let (what, remedy) = ("threads", "let a group have more entries or fewer threads");
-                return Err(PlanError::TooLarge { what, found: threads, limit: MAX_INDEX, remedy }.into());
-            }
-        }
-        Ok(())
-    }
-
     /// Notes what the plan has, and refuses what is beyond the limit.
     pub(super) fn note(&self, counts: Counts, report: &mut SddmmReport) -> Result<(), SddmmError> {
         let in_tiles = real(wide(counts.tile_entries));
@@ -334,11 +316,13 @@ impl<A> SddmmBuilder<'_, A> {
             nnz,
             inner: self.options.inner,
             precision: self.options.precision,
+            requested_precision: self.options.precision,
             form: self.options.form,
             device: device.to_string(),
             device_kind: device.kind(),
             requested: self.options.algorithm,
             algorithm: self.options.algorithm,
+            weighed: Vec::new(),
             reason: "as asked".to_owned(),
             preprocessing: Preprocessing::Cpu,
             preprocessing_reason: "the pattern is in host memory".to_owned(),

@@ -3,15 +3,16 @@
 use windrow_formats::Value;
 
 use super::builder::SddmmBuilder;
+use super::choose::counts_of;
 use super::options::{SddmmAlgorithm, SddmmForm};
 use super::plan::SddmmPlan;
 use super::received::lay_out;
 use crate::csr::{DeviceCsr, Wanted};
 use crate::device::Stream;
 use crate::error::SddmmError;
-use crate::num::wide;
 use crate::options::{Precision, Preprocessing};
 use crate::plan::{On, StageClock, check_device};
+use crate::spmm::received_vectors;
 
 impl<V: Value> SddmmBuilder<'_, DeviceCsr<'_, V>> {
     /// Makes the plan of a pattern that is on a device, in the order of a stream: after what that was asked for so far.
@@ -53,7 +54,6 @@ impl<V: Value> SddmmBuilder<'_, DeviceCsr<'_, V>> {
         }
         let mut clock = StageClock::start();
         let mut report = self.blank_report(device, (a.rows(), a.cols(), a.nnz()));
-        self.decide(wide(a.nnz()), &mut report)?;
         let (precision, pattern) = match self.values() {
             Some(precision) => (precision, false),
             None => (Precision::F16, true), // the least memory
@@ -62,6 +62,13 @@ impl<V: Value> SddmmBuilder<'_, DeviceCsr<'_, V>> {
             Wanted { precision, pattern, unpadded: true, columns: false, exceptions: false, known: None };
         let received = a.receive(&On::of(on, device, false)?, wanted)?;
         clock.end("read");
+        let counts = counts_of((a.rows(), a.cols(), a.nnz()));
+        let count = &mut || Ok(received_vectors(device, &received)?);
+        let precision = self.decide(counts, &self.profile_of(device), &mut report, count)?;
+        if precision != self.options.precision {
+            drop(received);
+            return Ok(self.serving(self.served_by(&report, precision).build_on(on)?, report));
+        }
         let threshold = (report.algorithm == SddmmAlgorithm::Hybrid).then(|| self.threshold(device));
         let made = lay_out(self, device, received, threshold, &mut report)?;
         clock.end("layout");

@@ -2,6 +2,7 @@
 
 mod build;
 mod builder;
+mod choose;
 mod from_device;
 mod gpu;
 mod host;
@@ -14,6 +15,8 @@ mod verify;
 mod workspace;
 
 pub use builder::SddmmBuilder;
+pub use choose::SddmmWeighed;
+pub(crate) use choose::weigh_counts;
 pub use options::{SddmmAlgorithm, SddmmForm, SddmmGroup, SddmmOptions};
 pub use plan::SddmmPlan;
 pub use report::SddmmReport;

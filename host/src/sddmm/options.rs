@@ -34,7 +34,8 @@ names!(SddmmForm, "form of a sampled product";
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum SddmmAlgorithm {
-    /// Tiles where there are Tensor Cores for the precision, else entries.
+    /// In f32 and tf32 what is predicted to be quickest: entries or groups, in f32, and for tf32 also tiles. Tiles in
+    /// other precisions that there are Tensor Cores for, else entries.
     #[default]
     Auto,
     /// Tensor Cores over tiles of 8 rows × 16 condensed columns. f16, bf16 and tf32.
@@ -91,6 +92,11 @@ impl SddmmGroup {
     pub(super) fn for_rows(bytes: usize) -> Self {
         let threads = bytes.div_ceil(16).div_ceil(Self::PIECES).clamp(1, 32).next_power_of_two();
         Self { threads: crate::num::narrow(threads), entries: 4 }
+    }
+
+    /// Threads that so many entries take.
+    pub(super) fn threads_for(self, entries: u64) -> u64 {
+        entries.div_ceil(u64::from(self.entries.max(1))).saturating_mul(u64::from(self.threads))
     }
 
     /// # Errors

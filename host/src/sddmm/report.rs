@@ -7,6 +7,7 @@ use crate::device::DeviceKind;
 use crate::num::real;
 use crate::options::{Precision, Preprocessing, Rates};
 use crate::plan::{ArraySize, Scheduling, StageTime, total_us, write_arrays, write_stages};
+use crate::predict::weigh::Candidate;
 
 /// What a plan of sampled products is, what it holds and what it cost to make. `Display` prints it as a table.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
@@ -22,6 +23,9 @@ pub struct SddmmReport {
     pub inner: usize,
     /// Type of `X` and `Y`.
     pub precision: Precision,
+    /// The precision asked for: tf32 may be served by kernels of f32, which are more exact, where these are predicted
+    /// to be quicker.
+    pub requested_precision: Precision,
     /// What the stored values are for.
     pub form: SddmmForm,
     /// Selector and model of the device, as its `Display` prints it.
@@ -34,6 +38,9 @@ pub struct SddmmReport {
     pub algorithm: SddmmAlgorithm,
     /// Why it uses that one.
     pub reason: String,
+    /// The paths whose predicted times decided that, the quickest first; none where something else did.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub weighed: Vec<Candidate>,
     /// Where the pattern was laid out: on the CPU or on the GPU.
     pub preprocessing: Preprocessing,
     /// Why it was laid out there.
@@ -102,6 +109,9 @@ impl fmt::Display for SddmmReport {
         writeln!(f, "pattern        {rows} × {cols}, {nnz} entries, {}", self.form)?;
         writeln!(f, "device         {}", self.device)?;
         writeln!(f, "algorithm      {} in {}: {}", self.algorithm, self.precision, self.reason)?;
+        if self.requested_precision != self.precision {
+            writeln!(f, "asked for      {}, which {} serves", self.requested_precision, self.precision)?;
+        }
         if !self.entries.is_empty() {
             writeln!(f, "entries        {} (inner dimension {inner})", self.entries.join(", "))?;
         }

@@ -64,14 +64,14 @@ impl GpuSddmm {
                 self.make_stage(state, arrays)?;
             }
             if self.scale.is_some() {
-                on.machine.resident_blocks(placing_entry(self.precision)?)?;
+                on.machine.load(placing_entry(self.precision)?)?;
             }
             for reads_vectors in [false, true] {
                 let alpha = Factor::new(1.0);
                 let nowhere =
                     Operands { x: 0, ldx: 0, y: 0, ldy: 0, reads_vectors, out: 0, inner, narrow, alpha };
                 for entry in self.entries(&nowhere) {
-                    on.machine.resident_blocks(entry)?;
+                    on.machine.load(entry)?;
                 }
             }
             Ok(())

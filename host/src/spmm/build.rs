@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 
 use windrow_formats::memory::try_copy;
 use windrow_formats::{Canonicalised, Csr, FormatError, Permutation, Value};
-use windrow_preprocess::partition::{CostModel, Density, PartitionRule, ProductShape, estimate};
+use windrow_preprocess::partition::{CostModel, Density, PartitionRule, ProductShape, density, estimate};
 use windrow_preprocess::reorder::{Stopped, reorder};
 
 use super::builder::SpmmBuilder;
@@ -24,8 +24,10 @@ use crate::device::{Device, Machine};
 use crate::element::{BySum, Element, Real};
 use crate::error::SpmmError;
 use crate::num::{narrow, wide};
-use crate::options::Precision;
-use crate::plan::{ArraySize, GivenValues, StageClock, Values, check_memory, push};
+use crate::options::{Algorithm, Precision};
+use crate::plan::{ArraySize, Exceptions, GivenValues, StageClock, Values, check_memory, push};
+use crate::predict::MatrixCounts;
+use crate::predict::weigh::Candidate;
 use crate::profile::Profile;
 use crate::tuned::TunedProduct;
 use crate::with_element;
@@ -77,7 +79,11 @@ impl<V: Value> SpmmBuilder<'_, Csr<V>> {
         let own_order = self.order.is_none() && self.options.reorder.is_none();
         let facts = Facts::of(self.a.pattern(), values.exceptions, device.machine().is_some(), own_order);
         let profile = self.profile_of(device);
-        let decision = decide(&facts, &self.options, &profile)?;
+        let decision = decide(&facts, &self.options, &profile, &mut || vectors_of(self.a))?;
+        if decision.precision != self.options.precision {
+            let plan = self.clone().options(self.served_by(&decision)).build_chosen(device)?;
+            return Ok(self.serving(plan, decision));
+        }
         let made = match device.machine() {
             None => self.build_cpu(&values, decision, &mut clock)?,
             Some(machine) => {
@@ -88,6 +94,33 @@ impl<V: Value> SpmmBuilder<'_, Csr<V>> {
         let subject =
             Subject { facts: &facts, cols: self.a.cols(), canonicalised: self.a.canonicalised(), device };
         self.finish(subject, made, clock)
+    }
+
+    /// What [`Algorithm::Auto`] weighs for a product on a GPU of which a profile tells the costs, and what it takes:
+    /// the decision that [`build`](Self::build) makes, without a GPU and without a plan.
+    ///
+    /// # Cost
+    /// Linear in rows and entries.
+    ///
+    /// # Errors
+    /// Those of [`build`](Self::build) that need no device.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, Device, Precision, Profile, Spmm};
+    ///
+    /// let (a, h200) = (Csr::<f32>::identity(1000)?, Profile::built_in(&Device::cpu()));
+    /// let weighed = Spmm::builder(&a).width(16).precision(Precision::Tf32).weigh(&h200)?;
+    /// assert_eq!(weighed.precision, Precision::F32); // which is no slower here, and more exact
+    /// assert_eq!(weighed.candidates.len(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn weigh(&self, profile: &Profile) -> Result<Weighed, SpmmError> {
+        let exceptions = Exceptions::of(self.options.precision, self.a.values());
+        let own_order = self.order.is_none() && self.options.reorder.is_none();
+        let facts = Facts::of(self.a.pattern(), exceptions, true, own_order);
+        let decision = decide(&facts, &self.options, profile, &mut || vectors_of(self.a))?;
+        Ok(Weighed::of(decision))
     }
 
     fn build_cpu(
@@ -200,6 +233,22 @@ impl<V: Value> SpmmBuilder<'_, Csr<V>> {
 }
 
 impl<A> SpmmBuilder<'_, A> {
+    /// The options of the plan that serves in another precision.
+    pub(super) fn served_by(&self, decision: &Decision) -> SpmmOptions {
+        let Decision { algorithm, precision, .. } = *decision;
+        SpmmOptions { algorithm, precision, ..self.options }
+    }
+
+    /// A plan that serves in another precision, as what was asked for.
+    pub(super) fn serving(&self, mut plan: SpmmPlan, decision: Decision) -> SpmmPlan {
+        let report = &mut plan.report;
+        report.requested = self.options.algorithm;
+        report.requested_precision = self.options.precision;
+        report.reason = decision.why;
+        report.weighed = decision.weighed;
+        plan
+    }
+
     /// Whether orders that are given are of this matrix.
     pub(super) fn check_orders(&self, rows: usize, nnz: usize) -> Result<(), SpmmError> {
         let of_rows = ("the order of rows", self.order, rows, "one for each row");
@@ -296,6 +345,42 @@ impl<A> SpmmBuilder<'_, A> {
         let device_bytes = check_memory(&arrays, self.options.memory_limit, MEMORY_REMEDY)?;
         Ok(PlanMemory { arrays, device_bytes, workspace_bytes, host_bytes: 0 })
     }
+}
+
+/// The column vectors of the windows of rows with entries, as tiles would have them.
+fn vectors_of<V: Value>(a: &Csr<V>) -> Result<u64, SpmmError> {
+    Ok(density(a, None, PartitionRule::AllTile)?.columns)
+}
+
+/// What [`Algorithm::Auto`] takes for a product, and what it weighed.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[non_exhaustive]
+pub struct Weighed {
+    /// The one that a plan takes.
+    pub algorithm: Algorithm,
+    /// In which it multiplies: f32 may serve where tf32 is asked for.
+    pub precision: Precision,
+    /// Why it is taken, as the plan's report has it.
+    pub reason: String,
+    /// The paths that were weighed, the quickest first; none where something else than predicted times decides.
+    pub candidates: Vec<Candidate>,
+}
+
+impl Weighed {
+    fn of(decision: Decision) -> Self {
+        let Decision { algorithm, precision, why, weighed, .. } = decision;
+        Self { algorithm, precision, reason: why, candidates: weighed }
+    }
+}
+
+/// Does what [`internal::weigh_spmm`](crate::internal::weigh_spmm) promises.
+pub(crate) fn weigh_counts(
+    counts: &MatrixCounts,
+    options: &SpmmOptions,
+    profile: &Profile,
+) -> Result<Weighed, SpmmError> {
+    let decision = decide(&Facts::of_counts(counts), options, profile, &mut || Ok(counts.vectors))?;
+    Ok(Weighed::of(decision))
 }
 
 /// The time that a model predicts for each path, in microseconds.

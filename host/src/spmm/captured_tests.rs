@@ -196,6 +196,13 @@ fn values_that_were_written_on_a_stream_are_there_for_its_graphs() {
     queue.begin_capture();
     assert_captured(plan.replace_values_on(&stream, views().0), "values that were written outside");
     drop(queue.end_capture());
+    // What was written there is done: a graph need not wait for it.
+    device.synchronize().unwrap();
+    queue.begin_capture();
+    plan.replace_values_on(&stream, views().0).unwrap();
+    let (from, to) = views().1;
+    plan.run_into_on(&stream, 1.0, from, 0.0, to).unwrap();
+    drop(queue.end_capture());
     plan.replace_values_on(&stream, &values).unwrap();
     queue.begin_capture();
     let (again, (from, to)) = views();

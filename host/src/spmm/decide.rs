@@ -10,16 +10,19 @@ use super::parts::row_split::SHORTEST_PIECE;
 use super::points::{Division, NARROW, RowLengths};
 use crate::costs::{DeviceCosts, GroupThresholds, TileThresholds};
 use crate::error::{PlanError, SpmmError};
-use crate::num::{real, wide};
+use crate::num::{index, real, wide};
 use crate::options::{Algorithm, CpuTasks, Precision};
 use crate::parallelism::GroupLaunch;
 use crate::plan::{Exceptions, MAX_INDEX};
+use crate::predict::weigh::{Candidate, reason, weigh};
+use crate::predict::{Asked, Kind, MatrixCounts};
 use crate::profile::Profile;
 
 /// What decides: of the matrix, its values and the device.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Facts {
     pub(super) rows: usize,
+    pub(super) cols: usize,
     pub(super) nnz: usize,
     pub(super) empty_rows: u64,
     /// Entries of the longest row.
@@ -46,8 +49,8 @@ impl Facts {
             .par_windows(2)
             .map(|ends| (u64::from(length(ends) == 0), length(ends)))
             .reduce(|| (0, 0), |(empty, longest), (other, length)| (empty + other, longest.max(length)));
-        let (rows, nnz) = (a.rows(), a.nnz());
-        Self { rows, nnz, empty_rows, longest, exceptions, kernels, own_order, on_device: false }
+        let (rows, cols, nnz) = (a.rows(), a.cols(), a.nnz());
+        Self { rows, cols, nnz, empty_rows, longest, exceptions, kernels, own_order, on_device: false }
     }
 
     /// Whether rows have 16 entries and more, and the longest at most twice the mean: with one column, groups of
@@ -56,6 +59,33 @@ impl Facts {
     fn rows_are_long_and_even(&self) -> bool {
         let (rows, nnz) = (wide(self.rows), wide(self.nnz));
         nnz >= rows.saturating_mul(16) && self.longest.saturating_mul(rows) <= nnz.saturating_mul(2)
+    }
+
+    /// Those of a matrix on the host with so much of everything, whose values are finite.
+    pub(super) fn of_counts(counts: &MatrixCounts) -> Self {
+        Self {
+            rows: index(counts.rows),
+            cols: index(counts.cols),
+            nnz: index(counts.nnz),
+            empty_rows: counts.empty_rows,
+            longest: counts.longest,
+            exceptions: Exceptions::default(),
+            kernels: true,
+            own_order: true,
+            on_device: false,
+        }
+    }
+
+    /// What predicted times follow from, with a column vector for each entry.
+    fn counts(&self) -> MatrixCounts {
+        MatrixCounts {
+            rows: wide(self.rows),
+            cols: wide(self.cols),
+            nnz: wide(self.nnz),
+            empty_rows: self.empty_rows,
+            longest: self.longest,
+            vectors: wide(self.nnz),
+        }
     }
 
     fn lengths(&self) -> RowLengths {
@@ -72,8 +102,12 @@ impl Facts {
 pub(super) struct Decision {
     /// As the report has it.
     pub(super) algorithm: Algorithm,
+    /// In which it multiplies: f32 may serve where tf32 is asked for.
+    pub(super) precision: Precision,
     pub(super) why: String,
     pub(super) way: Way,
+    /// Paths whose predicted times were weighed, the quickest first; none where something else decides.
+    pub(super) weighed: Vec<Candidate>,
 }
 
 /// The parts that a plan will have.
@@ -105,23 +139,36 @@ impl Way {
     }
 }
 
+/// Counts the column vectors of the windows of rows with entries, where that decides.
+pub(super) type CountVectors<'a> = &'a mut dyn FnMut() -> Result<u64, SpmmError>;
+
 /// Decides.
 ///
 /// # Errors
 /// - [`SpmmError::Unsupported`] for an algorithm without kernels for the precision;
-/// - [`PlanError::TooLarge`] for a matrix beyond the indices of the kernels.
-pub(super) fn decide(facts: &Facts, options: &SpmmOptions, profile: &Profile) -> Result<Decision, SpmmError> {
+/// - [`PlanError::TooLarge`] for a matrix beyond the indices of the kernels;
+/// - those of the count of column vectors.
+pub(super) fn decide(
+    facts: &Facts,
+    options: &SpmmOptions,
+    profile: &Profile,
+    vectors: CountVectors<'_>,
+) -> Result<Decision, SpmmError> {
     let SpmmOptions { algorithm, precision, .. } = *options;
     check_support(algorithm, precision)?;
+    let weighed = Vec::new();
     if !facts.kernels {
         let why = "the CPU has one algorithm, rows in parallel".to_owned();
         let way = Way::Cpu(options.cpu_tasks.unwrap_or_default());
-        return Ok(Decision { algorithm: Algorithm::RowSplit, why, way });
+        return Ok(Decision { algorithm: Algorithm::RowSplit, precision, why, way, weighed });
     }
     check_size(facts)?;
     let groups = &profile.costs.groups;
     let (algorithm, why, way) = match algorithm {
-        Algorithm::Auto => automatic(facts, options, &profile.costs),
+        Algorithm::Auto => match by_times(facts, options, &profile.costs, vectors)? {
+            Some(decision) => return Ok(decision),
+            None => automatic(facts, options, &profile.costs),
+        },
         asked => {
             let way = match asked {
                 Algorithm::SegmentGroup => Way::Groups(division(facts, options, groups)),
@@ -135,10 +182,67 @@ pub(super) fn decide(facts: &Facts, options: &SpmmOptions, profile: &Profile) ->
             (asked, "as asked".to_owned(), way)
         }
     };
-    Ok(Decision { algorithm, why, way })
+    Ok(Decision { algorithm, precision, why, way, weighed })
 }
 
-/// The algorithm that suits the matrix, the width and the precision.
+/// Widest `B` for which predicted times decide in f16: of 87 wider products on an H200 none was quicker off tiles by
+/// more than 4 %.
+const WEIGHED_IN_F16: usize = 32;
+
+/// The candidates whose predicted times decide, tiles last; none where they do not: where few products are expected,
+/// rows have an order, one column is merged, and in what was not measured.
+fn candidates(facts: &Facts, options: &SpmmOptions, costs: &DeviceCosts) -> Vec<Asked> {
+    let SpmmOptions { precision, width, .. } = *options;
+    let few = few_runs(options, &costs.tiles).is_some();
+    let is_open = facts.own_order && facts.nnz > 0 && width > 1;
+    let served_by = match precision {
+        // For few products tiles are left out, and what takes long to lay out on a device.
+        Precision::F32 if is_open && !(few && facts.on_device) => Precision::F32,
+        Precision::Tf32 if is_open && !few && tiles_or_rows(facts).0 => Precision::F32,
+        Precision::F16
+            if is_open
+                && !few
+                && (NARROW + 1..=WEIGHED_IN_F16).contains(&width)
+                && tiles_or_rows(facts).0 =>
+        {
+            Precision::F16
+        }
+        _ => return Vec::new(),
+    };
+    let asked = |kind, precision| Asked { kind, precision, width };
+    let mut candidates = vec![asked(Kind::Rows, served_by)];
+    if !tree(facts, width, served_by, &costs.groups).row_split {
+        candidates.push(asked(Kind::Groups, served_by));
+    }
+    if precision.has_tile_kernels() {
+        candidates.push(asked(Kind::Tiles, precision));
+    }
+    candidates
+}
+
+/// What is predicted to be quickest, where predicted times decide.
+fn by_times(
+    facts: &Facts,
+    options: &SpmmOptions,
+    costs: &DeviceCosts,
+    vectors: CountVectors<'_>,
+) -> Result<Option<Decision>, SpmmError> {
+    let asked = candidates(facts, options, costs);
+    if asked.len() < 2 {
+        return Ok(None);
+    }
+    let weighed = weigh(&facts.counts(), &asked, costs, vectors)?;
+    let Candidate { kind, precision, .. } = weighed[0];
+    let algorithm = kind.algorithm();
+    let way = match kind {
+        Kind::Groups => Way::Groups(tree(facts, options.width, precision, &costs.groups)),
+        Kind::Tiles => Way::Tiles(Some(PartitionRule::AllTile)),
+        _ => Way::Rows,
+    };
+    Ok(Some(Decision { algorithm, precision, why: reason(&weighed), way, weighed }))
+}
+
+/// The algorithm that suits the matrix, the width and the precision, where predicted times do not decide.
 fn automatic(
     facts: &Facts,
     options: &SpmmOptions,

@@ -17,9 +17,11 @@ use super::part::LaidOut;
 use super::parts::tile_stream::ReceivedTiles;
 use super::parts::{merge_path, row_split, segment_group, tile_stream};
 use super::plan::SpmmPlan;
+use super::preprocess::Condensed;
 use crate::csr::{CutAt, DeviceCsr, Known, Received, Wanted};
-use crate::device::{Machine, Stream};
-use crate::error::SpmmError;
+use crate::device::{Device, Machine, Stream};
+use crate::error::{DeviceError, SpmmError};
+use crate::num::wide;
 use crate::options::{Algorithm, Precision, Preprocessing};
 use crate::plan::{Bits, Exceptions, GivenValues, On, StageClock, Unplaced, check_device};
 use crate::profile::Profile;
@@ -40,8 +42,8 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
     ///
     /// Kernels check the matrix, count what decides, and lay it out: row-split; segment groups; merged paths, of which
     /// the host cuts the rows that are too long for one block; short rows; tiles of all rows; and hybrids by a
-    /// [partition](Self::partition) that is given. The host deals windows out. Row-split and
-    /// tiles of all rows also in an order that is [given](Self::order), and in that of
+    /// [partition](Self::partition) that is given. Windows of tiles are dealt out there if all stay whole, and else by
+    /// the host. Row-split and tiles of all rows also in an order that is [given](Self::order), and in that of
     /// [`Method::MinHash`](crate::reorder::Method::MinHash), which kernels find. What else is chosen or asked for
     /// (an order of another method, one for short rows or hybrids, a hybrid whose partition is left to the cost model,
     /// short rows in f64, matricised rows, the CPU) is made on the host, of a copy of the matrix;
@@ -107,8 +109,14 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
         let unread = received.unread.take();
         clock.end("read");
         let facts = self.facts(&received.record, received.exceptions());
-        let decision = decide(&facts, &self.options, &profile)?;
+        let count = &mut || Ok(received_vectors(device, &received)?);
+        let decision = decide(&facts, &self.options, &profile, count)?;
         clock.end("choose");
+        if decision.precision != self.options.precision {
+            drop((received, unread));
+            let plan = self.clone().options(self.served_by(&decision)).build_on(on.stream)?;
+            return Ok(self.serving(plan, decision));
+        }
         if let Some(why) = self.way_of_host(&decision) {
             drop(received);
             return self.build_of_copy(on.stream, why);
@@ -124,6 +132,7 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
     fn facts(&self, record: &CsrRecord, exceptions: Exceptions) -> Facts {
         Facts {
             rows: self.a.rows(),
+            cols: self.a.cols(),
             nnz: self.a.nnz(),
             empty_rows: u64::from(record.empty_rows),
             longest: record.longest,
@@ -145,7 +154,8 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
             return Ok(None);
         }
         let facts = self.facts(&record, Exceptions::default());
-        let decision = decide(&facts, options, profile)?;
+        // Tiles are not among what is weighed here: they would want to know the exceptions of the values.
+        let decision = decide(&facts, options, profile, &mut || Ok(wide(a.nnz())))?;
         let at = row_split::cut_at(options, a.device(), (a.rows(), a.nnz()), &record);
         let can_be_cut = at.is_never() || few && at.can_be_spread();
         let is_spread = decision.way == Way::Rows && can_be_cut;
@@ -329,6 +339,11 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
         };
         self.finish(subject, made, clock).map(Some)
     }
+}
+
+/// The column vectors of the windows of rows with entries. Waits for them.
+pub(crate) fn received_vectors(device: &Device, a: &Received) -> Result<u64, DeviceError> {
+    Ok(wide(Condensed::of_received(device, a, 0)?.read()?.vector_count()))
 }
 
 /// What is known when a matrix was received.

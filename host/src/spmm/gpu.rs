@@ -145,11 +145,7 @@ impl GpuPlan {
         let Chosen { parts, combine, .. } = self.choose(operation)?;
         let combine = self.split.is_some().then_some(combine);
         let entries = parts.into_iter().chain(combine);
-        let load = |entry: &'static Entry| match machine.is_loaded(entry) {
-            true => Ok(entry.name),
-            false => machine.resident_blocks(entry).map(|_| entry.name),
-        };
-        entries.map(load).collect()
+        entries.map(|entry| machine.load(entry).map(|()| entry.name)).collect()
     }
 
     /// Whether Tensor Cores take part, whose rounding is not that of a fused multiply-add.

@@ -130,7 +130,7 @@ impl GpuPlan {
             }
             if self.places.is_some() {
                 for entry in self.placing_entries()? {
-                    on.machine.resident_blocks(entry)?;
+                    on.machine.load(entry)?;
                 }
             }
             let stages =

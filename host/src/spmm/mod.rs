@@ -30,8 +30,10 @@ mod tuning;
 mod verify;
 mod workspace;
 
-pub(crate) use build::cpu_arrays;
+pub use build::Weighed;
+pub(crate) use build::{cpu_arrays, weigh_counts};
 pub use builder::SpmmBuilder;
+pub(crate) use from_device::received_vectors;
 pub(crate) use gpu::{GpuPlan, PlanShape};
 pub(crate) use operands::{Finish, Operands};
 pub use options::SpmmOptions;
@@ -40,6 +42,7 @@ pub(crate) use part::{
     ValueSlots,
 };
 pub(crate) use parts::read_array;
+pub(crate) use parts::row_split::cut_above;
 pub(crate) use parts::segment_group::{GroupsLayout, GroupsPart, RowEntries, described, padded_indices};
 pub(crate) use plan::MEMORY_REMEDY;
 pub use plan::SpmmPlan;

@@ -74,6 +74,27 @@ impl RowLengths {
         Self { rows: real(wide(a.rows()).max(1)), nnz: real(wide(a.nnz())), longest: real(longest) }
     }
 
+    /// What the threads of its division for `width` columns have to do.
+    pub(crate) fn work(self, width: usize, thresholds: &GroupThresholds) -> GroupWork {
+        let (columns, lanes) = side_by_side(width, floor_power(thresholds.most_lanes));
+        let point = self.division(width, thresholds).point;
+        let lanes_f = f64::from(lanes);
+        let (units, longest) = match (point.nonzeros_per_thread(), point.threads_per_row()) {
+            (Some(each), _) => (self.nnz / f64::from(each), f64::from(each)),
+            (None, threads) => {
+                let threads = f64::from(threads.unwrap_or(1));
+                (self.rows * threads, self.longest / threads)
+            }
+        };
+        GroupWork {
+            lanes: lanes_f,
+            passes: (real(wide(width)) / f64::from(columns * lanes)).ceil(),
+            threads: units * lanes_f,
+            longest,
+            divides_entries: point.is_nonzero_split(),
+        }
+    }
+
     /// The division for a product of `width` columns.
     #[must_use]
     pub fn division(self, width: usize, thresholds: &GroupThresholds) -> Division {
@@ -110,6 +131,20 @@ impl RowLengths {
         let point = AtomicParallelism::of_powers(data, Share::Whole(columns), reduction);
         Division { point, launch, row_split: real(wide(width)) > widest }
     }
+}
+
+/// What the threads of a division have to do.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct GroupWork {
+    /// Threads side by side along the columns of `B`.
+    pub(crate) lanes: f64,
+    /// Times that they go through the matrix for all columns.
+    pub(crate) passes: f64,
+    /// Threads of a pass.
+    pub(crate) threads: f64,
+    /// Entries that one thread takes, one after the other, at most.
+    pub(crate) longest: f64,
+    pub(crate) divides_entries: bool,
 }
 
 /// Columns of a thread, and threads side by side, for a width.

@@ -12,6 +12,7 @@ use crate::device::{Device, DeviceKind};
 use crate::num::real;
 use crate::options::{Algorithm, CpuTasks, Determinism, Precision, Preprocessing, Rates, TileValues};
 use crate::plan::{ArraySize, Scheduling, StageTime, total_us, write_arrays, write_stages};
+use crate::predict::weigh::Candidate;
 
 /// What a plan is, what it holds and what it cost to make. `Display` prints it as a table.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
@@ -35,6 +36,9 @@ pub struct SpmmReport {
     pub width: usize,
     /// Type of the values and of `B`.
     pub precision: Precision,
+    /// The precision asked for: tf32 may be served by kernels of f32, which are more exact, where these are predicted
+    /// to be quicker.
+    pub requested_precision: Precision,
     /// Selector and model of the device, as its `Display` prints it.
     pub device: String,
     /// What sort of device it is.
@@ -45,6 +49,9 @@ pub struct SpmmReport {
     pub algorithm: Algorithm,
     /// Why it uses that one.
     pub reason: String,
+    /// The paths whose predicted times decided that, the quickest first; none where something else did.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub weighed: Vec<Candidate>,
     /// Whether two runs give the same bits.
     pub determinism: Determinism,
     /// How device memory holds the values of tiles: dense or packed; what was asked for if there are none.
@@ -170,11 +177,13 @@ impl SpmmReport {
             overflowed_values: facts.exceptions.overflowed,
             width: options.width,
             precision: options.precision,
+            requested_precision: options.precision,
             device: plan.device.to_string(),
             device_kind: plan.device.kind(),
             requested: options.algorithm,
             algorithm: decision.algorithm,
             reason: layout.instead.unwrap_or(decision.why),
+            weighed: decision.weighed,
             determinism: options.determinism,
             tile_values,
             tile_values_reason,
@@ -287,6 +296,9 @@ impl fmt::Display for SpmmReport {
         }
         writeln!(f, "device         {}", self.device)?;
         writeln!(f, "algorithm      {} in {}: {}", self.algorithm, self.precision, self.reason)?;
+        if self.requested_precision != self.precision {
+            writeln!(f, "asked for      {}, which {} serves", self.requested_precision, self.precision)?;
+        }
         if let Some(parallelism) = &self.parallelism {
             writeln!(f, "parallelism    {parallelism}, {} rows cut", self.split_rows)?;
         }

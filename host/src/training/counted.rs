@@ -109,7 +109,7 @@ impl CountedAdam {
             Some(machine) => {
                 // What a step runs is compiled now: the first may be in a graph, which cannot hold that.
                 for kernel in [Walk::entry()?, entry(Variant::Adam)?] {
-                    machine.resident_blocks(kernel)?;
+                    machine.load(kernel)?;
                 }
                 Counter::Device(Box::new(Walk::new(device, &adam, last, steps)?))
             }

@@ -1,11 +1,11 @@
 //! The GPU: every method of [`Simt`] as one or a few PTX instructions.
 //!
 //! Collectives are LLVM intrinsics wherever one can be called from Rust, because LLVM knows an
-//! intrinsic as *convergent* and does not move it across a branch. (The Rust compiler's own jump threading
-//! may still copy one into both arms of a condition that is tested twice; a `shfl.sync` allows that, and the
-//! golden counts show it.) An `asm!` block carries no such mark. Three collectives have no callable intrinsic
-//! (`ldmatrix`, whose address is a shared-space pointer; the f16 `mma`, whose operands are `<2 x half>`; `vote`,
-//! whose predicate is an `i1`); kernels call them outside divergent branches, and the golden test of the PTX counts
+//! intrinsic as *convergent* and does not move it across a branch. The Rust compiler's own jump threading knows
+//! nothing of that and would copy one into both arms of a condition that is tested twice: `build-ptx` turns it off.
+//! An `asm!` block carries no such mark. Three collectives have no callable intrinsic (`ldmatrix`, whose address is a
+//! shared-space pointer; the f16 `mma`, whose operands are `<2 x half>`; `vote`, whose predicate is an `i1`); kernels
+//! call them outside divergent branches, and the golden test of the PTX counts
 //! them.
 
 mod intrinsics;

@@ -268,6 +268,10 @@ impl Machine for CudaMachine {
         self.gpu.kernels.is_loaded(entry)
     }
 
+    fn load(&self, entry: &'static Entry) -> Result<(), DeviceError> {
+        self.gpu.with_context(|| self.gpu.kernels.function(entry).map(|_| ()))
+    }
+
     fn resident_blocks(&self, entry: &'static Entry) -> Result<u32, DeviceError> {
         self.gpu.with_context(|| {
             let function = self.gpu.kernels.function(entry)?.handle;

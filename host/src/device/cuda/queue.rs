@@ -208,6 +208,17 @@ impl Queue for CudaQueue {
         self.gpu.with_context(|| self.settle())
     }
 
+    fn is_idle(&self) -> Result<bool, DeviceError> {
+        self.gpu.with_context(|| {
+            let _relaxed = RelaxedCapture::begin()?;
+            // SAFETY: the stream lives as long as `self`; the context is current.
+            match unsafe { sys::cuStreamQuery(self.stream) } {
+                sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+                outcome => outcome.result().called("cuStreamQuery").map(|()| true),
+            }
+        })
+    }
+
     fn record(&self) -> Result<Event, DeviceError> {
         self.gpu.with_context(|| {
             CudaEvent::record(self.gpu.context, self.gpu.device, self.stream)
@@ -237,6 +248,28 @@ impl Queue for CudaQueue {
 
     fn is_captured(&self) -> Result<bool, DeviceError> {
         self.gpu.with_context(|| self.captured())
+    }
+}
+
+/// While it lives this thread may ask streams that are not captured what a capture would otherwise forbid: a thread in
+/// the usual mode that asks one ends its captures with an error.
+struct RelaxedCapture(sys::CUstreamCaptureMode);
+
+impl RelaxedCapture {
+    fn begin() -> Result<Self, DeviceError> {
+        let mut mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        // SAFETY: the pointer is to a live mode, which is exchanged for the thread's.
+        unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut mode) }
+            .result()
+            .called("cuThreadExchangeStreamCaptureMode")?;
+        Ok(Self(mode))
+    }
+}
+
+impl Drop for RelaxedCapture {
+    fn drop(&mut self) {
+        // SAFETY: as above; an error has nobody to go to.
+        let _ = unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut self.0) };
     }
 }
 

@@ -52,6 +52,8 @@ pub(super) struct EmulatorQueue {
 struct Asked {
     /// How often, graphs left out.
     count: u64,
+    /// Whether there was anything since somebody waited for all of it.
+    since_waited: bool,
     /// What waits, with its number and who asked for it.
     waiting: VecDeque<(u64, ThreadId, Work)>,
     /// What is recorded instead of done.
@@ -121,7 +123,7 @@ impl EmulatorQueue {
                 graph.push(work);
                 return Ok(());
             }
-            asked.count += 1;
+            (asked.count, asked.since_waited) = (asked.count + 1, true);
             if self.core.others.load(Ordering::SeqCst) > 0 && self.is_own == self.main_waits() {
                 let number = asked.count;
                 asked.waiting.push_back((number, thread, work));
@@ -253,6 +255,7 @@ impl EmulatorQueue {
         if locked(&self.asked).graph.is_some() {
             return Err(unordered("a wait", "for a stream that is captured"));
         }
+        locked(&self.asked).since_waited = false;
         self.flush_all()?;
         self.catch_up(thread::current().id())
     }
@@ -324,6 +327,10 @@ impl Queue for EmulatorQueue {
         finished
     }
 
+    fn is_idle(&self) -> Result<bool, DeviceError> {
+        Ok(!locked(&self.asked).since_waited)
+    }
+
     fn record(&self) -> Result<Event, DeviceError> {
         Ok(Event::now())
     }
@@ -352,6 +359,7 @@ impl Queue for EmulatorQueue {
 
     fn wait_for(&self, fence: &Fence) -> Result<(), DeviceError> {
         self.outside_of_graphs()?;
+        locked(&self.asked).since_waited = true;
         match fence {
             Fence::Emulator(fence) => fence.reach(),
             #[cfg(feature = "cuda")]

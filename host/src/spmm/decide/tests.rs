@@ -6,6 +6,7 @@ use crate::device::Device;
 /// Short rows that are alike, enough of them.
 const FACTS: Facts = Facts {
     rows: 1 << 20,
+    cols: 1 << 20,
     nnz: 1 << 22,
     empty_rows: 0,
     longest: 6,
@@ -20,7 +21,7 @@ fn options(algorithm: Algorithm, precision: Precision, width: usize) -> SpmmOpti
 }
 
 fn decide_so(facts: &Facts, options: &SpmmOptions) -> Result<Decision, SpmmError> {
-    decide(facts, options, &Profile::built_in(&Device::cpu()))
+    decide(facts, options, &Profile::built_in(&Device::cpu()), &mut || Ok(facts.counts().vectors))
 }
 
 fn decided(facts: Facts, options: &SpmmOptions) -> (Algorithm, Way) {
@@ -89,7 +90,7 @@ fn few_columns_are_divided_by_groups_unless_rows_have_an_order() {
     }
     let tiles = Way::Tiles(Some(PartitionRule::AllTile));
     assert_eq!(decided(FACTS, &narrow(Precision::Bf16)).1, tiles, "there are no groups for bf16");
-    assert_eq!(decided(FACTS, &options(Algorithm::Auto, Precision::F16, NARROW + 1)).1, tiles);
+    assert_eq!(decided(FACTS, &options(Algorithm::Auto, Precision::F16, WEIGHED_IN_F16 + 1)).1, tiles);
 }
 
 #[test]
@@ -169,7 +170,66 @@ fn an_estimate_is_asked_for_only_where_it_decides() {
 fn the_profile_says_where_groups_turn() {
     let mut profile = Profile::built_in(&Device::cpu());
     let auto = options(Algorithm::Auto, Precision::F32, 12);
-    assert!(matches!(decide(&FACTS, &auto, &profile).unwrap().way, Way::Groups(_)));
+    let way = |profile: &Profile| decide(&FACTS, &auto, profile, &mut || Ok(1)).unwrap().way;
+    assert!(matches!(way(&profile), Way::Groups(_)));
+    let launch = std::mem::replace(&mut profile.costs.paths.groups_f32.launch, 1e3);
+    assert_eq!(way(&profile), Way::Rows, "groups are predicted to take longer");
+    profile.costs.paths.groups_f32.launch = launch;
     profile.costs.groups.widest_rows = 8.0;
-    assert_eq!(decide(&FACTS, &auto, &profile).unwrap().way, Way::Rows);
+    assert_eq!(way(&profile), Way::Rows, "the tree has none for so many columns");
+}
+
+/// f32 is more exact than tf32, and quicker where rows are short; what is weighed depends on the precision and width.
+#[test]
+fn predicted_times_decide_where_they_were_measured() {
+    let of = |precision, width| decide_so(&FACTS, &options(Algorithm::Auto, precision, width)).unwrap();
+    let kinds = |decision: &Decision| {
+        let mut kinds: Vec<_> = decision.weighed.iter().map(|of| (of.kind, of.precision)).collect();
+        kinds.sort_unstable();
+        kinds
+    };
+    let (f16, f32, tf32) = (Precision::F16, Precision::F32, Precision::Tf32);
+    let (rows, groups, tiles) = (Kind::Rows, Kind::Groups, Kind::Tiles);
+    assert_eq!(kinds(&of(f16, 12)), [(rows, f16), (groups, f16), (tiles, f16)]);
+    assert_eq!(kinds(&of(f16, 32)), [(rows, f16), (tiles, f16)]);
+    assert_eq!(kinds(&of(f16, 33)), []);
+    assert_eq!(kinds(&of(f16, 8)), []);
+    assert_eq!(kinds(&of(f32, 8)), [(rows, f32), (groups, f32)]);
+    assert_eq!(kinds(&of(f32, 64)), []);
+    assert_eq!(kinds(&of(tf32, 8)), [(rows, f32), (groups, f32), (tiles, tf32)]);
+    assert_eq!(kinds(&of(tf32, 512)), [(rows, f32), (tiles, tf32)]);
+    for precision in [Precision::Bf16, Precision::F64] {
+        assert_eq!(kinds(&of(precision, 16)), [], "nothing was measured in {precision}");
+    }
+    let served = of(tf32, 4);
+    assert_eq!((served.algorithm, served.precision), (Algorithm::SegmentGroup, f32));
+    assert!(served.why.starts_with("predicted to be quickest: segment-group in f32: "), "{}", served.why);
+    let times: Vec<f64> = served.weighed.iter().map(|of| of.predicted_us).collect();
+    assert!(times.is_sorted(), "{times:?}");
+    let few = SpmmOptions { expected_runs: Some(1), ..options(Algorithm::Auto, tf32, 64) };
+    assert_eq!(kinds(&decide_so(&FACTS, &few).unwrap()), [], "tiles are no choice");
+    let exceptions = Exceptions { non_finite: 1, ..FACTS.exceptions };
+    let tf32 = options(Algorithm::Auto, tf32, 64);
+    assert_eq!(kinds(&decide_so(&Facts { exceptions, ..FACTS }, &tf32).unwrap()), []);
+}
+
+/// Column vectors are counted only where their number decides: not where tiles lose whatever it is, or win.
+#[test]
+fn column_vectors_are_counted_where_they_decide() {
+    let profile = Profile::built_in(&Device::cpu());
+    let counted = |facts: &Facts, width| {
+        let mut counted = 0;
+        let options = options(Algorithm::Auto, Precision::Tf32, width);
+        let mut count = || {
+            counted += 1;
+            Ok(wide(facts.nnz) / 2)
+        };
+        let decision = decide(facts, &options, &profile, &mut count).unwrap();
+        let tiles = decision.weighed.iter().find(|of| of.kind == Kind::Tiles).unwrap();
+        (counted, tiles.known)
+    };
+    use crate::predict::weigh::Known;
+    assert_eq!(counted(&FACTS, 4), (0, Known::AtLeast));
+    let long = Facts { rows: 1 << 16, cols: 1 << 12, nnz: 1 << 23, longest: 200, ..FACTS };
+    assert_eq!(counted(&long, 256), (1, Known::Exactly));
 }

@@ -9,7 +9,7 @@ use windrow_simt::GlobalPtr;
 
 use super::condense::{Condensed, Stream};
 use super::scratch::Scratch;
-use crate::device::{Device, DeviceBuffer, DeviceKind};
+use crate::device::DeviceBuffer;
 use crate::error::DeviceError;
 use crate::num::{index, narrow, wide};
 use crate::spmm::tiles::{Dealing, DealtWindows, TILE_COLUMNS, step_count};
@@ -21,7 +21,7 @@ const _: () = assert!(
 
 /// Of so many windows the columns are read themselves, 32 KiB: that takes no launch before it.
 const READ_WINDOWS: usize = 1 << 13;
-/// So few windows the host deals out in a few microseconds: not worth four launches.
+/// So few windows the host deals out: four launches save little then. Not fitted to anything measured.
 const FEW_WINDOWS: usize = 1 << 8;
 /// Of more workers the host deals windows out: a block of the kernel looks at all groups of workers before its own.
 const MOST_WORKERS: u32 = 1 << 16;
@@ -72,14 +72,6 @@ impl WindowTotals {
     }
 }
 
-/// Whether kernels deal windows out on a device: on the emulator alone for now. On an H200 a plan with whole windows
-/// did not come to its end with them. The compiler had copied a barrier into both arms of a branch that parts a warp;
-/// the kernels have no such branch any more, but have not run there since. Their arrays are the host's, whoever makes
-/// them.
-fn deals_out(device: &Device) -> bool {
-    device.kind() == DeviceKind::Emulator
-}
-
 /// Tiles of each window.
 fn tiles_of(window_vectors: &[u32]) -> impl Iterator<Item = u32> {
     window_vectors.windows(2).map(|ends| (ends[1] - ends[0]).div_ceil(narrow(TILE_COLUMNS)))
@@ -110,7 +102,7 @@ pub(super) fn divided_windows(
 impl Condensed {
     /// Waits for what must be known of the windows: all of them, where these are few.
     pub(in crate::spmm) fn counted(mut self) -> Result<Self, DeviceError> {
-        if self.totals.windows <= READ_WINDOWS || !deals_out(self.scratch.device()) {
+        if self.totals.windows <= READ_WINDOWS {
             return self.read();
         }
         let params = self.count_windows()?;
@@ -153,7 +145,6 @@ impl Condensed {
     pub(crate) fn dealt(&mut self, dealing: Dealing) -> Result<DealtWindows, DeviceError> {
         let totals = self.totals;
         if let Dealing::Evenly(workers) = dealing
-            && deals_out(self.scratch.device())
             && let Some(whole) = totals.whole(workers)
         {
             return Ok(DealtWindows::on_device(whole, totals.tiles, index(totals.steps)));

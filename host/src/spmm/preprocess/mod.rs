@@ -1,9 +1,9 @@
 //! A matrix laid out on a GPU, after Libra (section 4.5).
 //!
-//! The host uploads the CSR arrays as they are and launches kernels that put every entry in its place; what it gets
-//! back is the columns of each window, from which it chooses the form of the values, and it deals them out as its own.
-//! Windows that all stay whole kernels can deal out, too ([`windrow_kernels::deal`]), so far on the emulator alone. The
-//! kernels' side is [`windrow_kernels::preprocess`].
+//! The host uploads the CSR arrays as they are and launches kernels that put every entry in its place. What it gets
+//! back are sums over the windows, from which it chooses the form of the values; kernels deal the windows out
+//! ([`windrow_kernels::deal`]) if there are more than a few and all stay whole. Otherwise the columns of each window
+//! come back, and it deals them out as its own. The kernels' side is [`windrow_kernels::preprocess`].
 
 mod condense;
 mod deal;

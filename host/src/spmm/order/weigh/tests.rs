@@ -45,6 +45,7 @@ const MEASURED: [Measured; 28] = [
 fn facts([rows, _, nnz, empty]: [usize; 4]) -> Facts {
     Facts {
         rows,
+        cols: 1 << 20,
         nnz,
         empty_rows: wide(empty),
         longest: 1,

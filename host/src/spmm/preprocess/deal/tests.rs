@@ -34,6 +34,8 @@ fn check(device: &Device, steps: &[u32], workers: u32, (band, block_bands): (u32
     let at = scratch.array_from(&vectors, "window_vectors").unwrap();
     let counted = divided_windows(&scratch, at, steps.len()).unwrap();
     assert!(counted.band <= band);
+    // There is room for the counts of no more blocks.
+    let block_bands = block_bands.max(counted.block_bands);
     let blocks = windows.div_ceil(counted.band).div_ceil(block_bands);
     let counted = DealParams { block_bands, blocks, ..counted };
     // SAFETY: the arrays are those of these windows, for as many blocks or more.

@@ -1,0 +1,190 @@
+//! Which path a sampled product takes.
+
+use windrow_formats::{Csr, Value};
+use windrow_preprocess::partition::{PartitionRule, density};
+
+use super::builder::SddmmBuilder;
+use super::options::{SddmmAlgorithm, SddmmOptions};
+use super::plan::SddmmPlan;
+use super::report::SddmmReport;
+use crate::device::Device;
+use crate::error::{PlanError, SddmmError};
+use crate::num::{index, wide};
+use crate::options::Precision;
+use crate::plan::MAX_INDEX;
+use crate::predict::weigh::{Candidate, reason, weigh};
+use crate::predict::{Asked, Kind, MatrixCounts};
+use crate::profile::Profile;
+
+/// Counts the column vectors of the windows of rows with entries, where that decides.
+pub(super) type CountVectors<'a> = &'a mut dyn FnMut() -> Result<u64, SddmmError>;
+
+/// What predicted times follow from.
+pub(super) fn counts_of((rows, cols, nnz): (usize, usize, usize)) -> MatrixCounts {
+    // Lengths of rows do not matter here: entries are dealt out by their number.
+    MatrixCounts {
+        rows: wide(rows),
+        cols: wide(cols),
+        nnz: wide(nnz),
+        empty_rows: 0,
+        longest: 0,
+        vectors: wide(nnz),
+    }
+}
+
+/// The column vectors of the windows of rows with entries, as tiles would have them.
+pub(super) fn vectors_of<V: Value>(a: &Csr<V>) -> Result<u64, SddmmError> {
+    Ok(density(a, None, PartitionRule::AllTile)?.columns)
+}
+
+/// What [`SddmmAlgorithm::Auto`] takes for a sampled product, and what it weighed.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[non_exhaustive]
+pub struct SddmmWeighed {
+    /// The one that a plan takes.
+    pub algorithm: SddmmAlgorithm,
+    /// In which it multiplies: f32 may serve where tf32 is asked for.
+    pub precision: Precision,
+    /// Why it is taken, as the plan's report has it.
+    pub reason: String,
+    /// The paths that were weighed, the quickest first; none where something else than predicted times decides.
+    pub candidates: Vec<Candidate>,
+}
+
+impl<V: Value> SddmmBuilder<'_, Csr<V>> {
+    /// What [`SddmmAlgorithm::Auto`] weighs for a product on a GPU of which a profile tells the costs, and what it
+    /// takes: the decision that [`build`](Self::build) makes, without a GPU and without a plan.
+    ///
+    /// # Cost
+    /// Linear in rows and entries.
+    ///
+    /// # Errors
+    /// Those of [`build`](Self::build) that need no device.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, Device, Precision, Profile, Sddmm, SddmmAlgorithm};
+    ///
+    /// let (a, h200) = (Csr::<f32>::identity(100_000)?, Profile::built_in(&Device::cpu()));
+    /// let weighed = Sddmm::builder(&a).inner(16).weigh(&h200)?;
+    /// assert_eq!(weighed.algorithm, SddmmAlgorithm::Groups);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn weigh(&self, profile: &Profile) -> Result<SddmmWeighed, SddmmError> {
+        let a = self.a;
+        self.weigh_counts(counts_of((a.rows(), a.cols(), a.nnz())), profile, &mut || vectors_of(a))
+    }
+}
+
+/// Does what [`internal::weigh_sddmm`](crate::internal::weigh_sddmm) promises.
+pub(crate) fn weigh_counts(
+    counts: &MatrixCounts,
+    options: &SddmmOptions,
+    profile: &Profile,
+) -> Result<SddmmWeighed, SddmmError> {
+    let builder = SddmmBuilder::new(&()).options(options.clone());
+    builder.weigh_counts(*counts, profile, &mut || Ok(counts.vectors))
+}
+
+impl<A> SddmmBuilder<'_, A> {
+    fn weigh_counts(
+        &self,
+        counts: MatrixCounts,
+        profile: &Profile,
+        vectors: CountVectors<'_>,
+    ) -> Result<SddmmWeighed, SddmmError> {
+        self.check_options()?;
+        let sizes = (index(counts.rows), index(counts.cols), index(counts.nnz));
+        let mut report = self.blank_report(&Device::cpu(), sizes);
+        let precision = self.decide(counts, profile, &mut report, vectors)?;
+        let SddmmReport { algorithm, reason, weighed: candidates, .. } = report;
+        Ok(SddmmWeighed { algorithm, precision, reason, candidates })
+    }
+
+    /// The algorithm of a plan for a GPU and why, into the report. In which precision it multiplies: f32 may serve
+    /// where tf32 is asked for.
+    pub(super) fn decide(
+        &self,
+        counts: MatrixCounts,
+        profile: &Profile,
+        report: &mut SddmmReport,
+        vectors: CountVectors<'_>,
+    ) -> Result<Precision, SddmmError> {
+        let entries = counts.nnz;
+        if entries > MAX_INDEX {
+            let remedy = "split the pattern by rows, or use the CPU";
+            return Err(
+                PlanError::TooLarge { what: "entries", found: entries, limit: MAX_INDEX, remedy }.into()
+            );
+        }
+        let mut precision = self.options.precision;
+        if self.options.algorithm == SddmmAlgorithm::Auto {
+            let asked = self.candidates(entries);
+            if asked.is_empty() {
+                (report.algorithm, report.reason) = self.automatic();
+            } else {
+                report.weighed = weigh(&counts, &asked, &profile.costs, vectors)?;
+                report.reason = reason(&report.weighed);
+                report.algorithm = report.weighed[0].kind.sampled();
+                precision = report.weighed[0].precision;
+            }
+        }
+        if report.algorithm == SddmmAlgorithm::Groups {
+            report.group = Some(self.group());
+            let threads = self.group().threads_for(entries);
+            if threads > MAX_INDEX {
+                let (what, remedy) = ("threads", "let a group have more entries or fewer threads");
+                return Err(PlanError::TooLarge { what, found: threads, limit: MAX_INDEX, remedy }.into());
+            }
+        }
+        Ok(precision)
+    }
+
+    /// What is taken where predicted times do not decide. In f16 tiles are: on 29 matrices and inner dimensions from 32
+    /// to 256 they were 1.0 % behind the best on an H200, and a choice by predicted times 1.8 %.
+    fn automatic(&self) -> (SddmmAlgorithm, String) {
+        match self.options.precision {
+            precision if precision.has_tile_kernels() => {
+                (SddmmAlgorithm::Tiles, "a row of Y is gathered once for the rows of a window".to_owned())
+            }
+            precision => (SddmmAlgorithm::Entries, format!("{precision} is multiplied on CUDA cores")),
+        }
+    }
+
+    /// The candidates whose predicted times decide, tiles last; none where they do not.
+    fn candidates(&self, entries: u64) -> Vec<Asked> {
+        let SddmmOptions { inner: width, precision, .. } = self.options;
+        let with_tiles = match precision {
+            Precision::F32 => false,
+            Precision::Tf32 => true,
+            _ => return Vec::new(),
+        };
+        if entries == 0 {
+            return Vec::new();
+        }
+        let asked = |kind, precision| Asked { kind, precision, width };
+        let mut candidates = vec![asked(Kind::SampledEntries, Precision::F32)];
+        if self.group().threads_for(entries) <= MAX_INDEX {
+            candidates.push(asked(Kind::SampledGroups, Precision::F32));
+        }
+        if with_tiles {
+            candidates.push(asked(Kind::SampledTiles, Precision::Tf32));
+        }
+        candidates
+    }
+
+    /// The builder of the plan that serves in another precision.
+    pub(super) fn served_by(&self, report: &SddmmReport, precision: Precision) -> Self {
+        let options = SddmmOptions { algorithm: report.algorithm, precision, ..self.options.clone() };
+        self.clone().options(options)
+    }
+
+    /// A plan that serves in another precision, as what was asked for.
+    pub(super) fn serving(&self, mut plan: SddmmPlan, decided: SddmmReport) -> SddmmPlan {
+        plan.report.requested = self.options.algorithm;
+        plan.report.requested_precision = self.options.precision;
+        plan.report.reason = decided.reason;
+        plan.report.weighed = decided.weighed;
+        plan
+    }
+}
