@@ -19,8 +19,8 @@
 //! | `tuned` | the quickest way to each product; `--tree` and `--fit` for the default's decision tree |
 //!
 //! Every case is one line of JSON, written when it is measured; a case that fails has its error in its line and ends
-//! nothing. `--resume` goes on where a file of lines ends. No time is reported for a result that is not within its
-//! error bound.
+//! nothing. `--resume` goes on where a file of lines ends; `compare`, `csv`, `plot` and `report` read the lines of any
+//! suite. No time is reported for a result that is not within its error bound.
 //!
 //! The same families have criterion suites, with plots in `target/criterion/report/index.html`, on any device:
 //!
@@ -29,8 +29,14 @@
 //! $ WINDROW_DEVICE=cuda:1 cargo bench -p windrow-bench -- sddmm   # cases whose names hold "sddmm", on the second GPU
 //! ```
 
+mod compare;
 pub mod measure;
+#[cfg(feature = "pictures")]
+mod page;
+#[cfg(feature = "pictures")]
+mod plot;
 mod program;
+mod reading;
 mod suites;
 
 #[cfg(test)]

@@ -20,6 +20,8 @@ pub(crate) enum Exit {
     NoDevice = 4,
     /// A case could not be measured, or the program not go on.
     Failed = 5,
+    /// A comparison found something slower than its gate allows.
+    Slower = 6,
 }
 
 impl Exit {

@@ -14,8 +14,12 @@ use std::time::Instant;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use windrow::Device;
 
+use crate::compare;
+use crate::reading;
 use crate::suites::record::Record;
 use crate::suites::{Suite, Tally, ablation, nm, plans, preprocess, run, sddmm, spmm, tensor, tuned};
+#[cfg(feature = "pictures")]
+use crate::{page, plot};
 pub(crate) use arguments::{Common, MatrixArguments, progress};
 pub(crate) use exit::{Exit, Failure};
 pub(crate) use records::{Records, read, write};
@@ -26,10 +30,12 @@ pub(crate) use records::{Records, read, write};
 /// A case that fails does not end the run. All files are read and all orders found before the first measurement. On a
 /// CUDA device cuSPARSE and cuBLAS are measured beside, where they can be loaded.
 ///
-/// With --summarise, FILE are the lines of earlier runs, and Markdown goes to standard output, or to --out.
+/// With --summarise, FILE are the lines of earlier runs, and Markdown goes to standard output, or to --out. compare,
+/// plot and report read such lines of any suite.
 ///
-/// Exit codes: 0 all right, 1 a result is wrong or runs differ, 2 usage, 3 a file could not be read or written, 4 no
-/// such device, 5 a case failed otherwise.
+/// Exit codes: 0 all right, 1 a result is wrong or runs differ, 2 usage, 3 a file could not be read or written, or has
+/// a line that is no record, 4 no such device, 5 a case failed otherwise, 6 something is slower than the --gate of
+/// compare allows.
 #[derive(Debug, Parser)]
 #[command(name = "windrow-bench", version, max_term_width = 100)]
 pub(crate) struct Arguments {
@@ -47,6 +53,12 @@ enum Choice {
     Preprocess(preprocess::Arguments),
     Plans(plans::Arguments),
     Tuned(tuned::Arguments),
+    Compare(compare::Arguments),
+    Csv(reading::csv::Arguments),
+    #[cfg(feature = "pictures")]
+    Plot(plot::Arguments),
+    #[cfg(feature = "pictures")]
+    Report(page::Arguments),
 }
 
 /// What the program asks of a suite's arguments.
@@ -132,6 +144,12 @@ pub(crate) fn execute(arguments: &Arguments, talk: &mut dyn Write) -> Result<Exi
         Choice::Preprocess(arguments) => of_suite(arguments, talk),
         Choice::Plans(arguments) => of_suite(arguments, talk),
         Choice::Tuned(arguments) => of_suite(arguments, talk),
+        Choice::Compare(arguments) => arguments.run(talk),
+        Choice::Csv(arguments) => arguments.run(),
+        #[cfg(feature = "pictures")]
+        Choice::Plot(arguments) => arguments.run(talk),
+        #[cfg(feature = "pictures")]
+        Choice::Report(arguments) => arguments.run(),
     }
 }
 

@@ -113,6 +113,53 @@ fn sampled_products() {
     }
 }
 
+/// The shipped numbers of `costs.paths` are those that fit the committed records, and choose as well as was found.
+#[test]
+fn choices_by_predicted_times() {
+    use super::tuned::paths::{PRODUCTS, PathRecords, fit};
+    let mut records = PathRecords::default();
+    for name in [
+        "2026-11-21-h200/sweep.jsonl",
+        "2026-11-21-h200/vectors-sweep.jsonl",
+        "2026-11-21-h200/sddmm.jsonl",
+        "2026-11-21-h200/sddmm-thresholds.jsonl",
+        "2026-11-22-h200/narrow.jsonl",
+        "2026-11-22-h200/matricized.jsonl",
+        "2026-11-22-h200/tuned.jsonl",
+        "2026-11-22-h200/tree.jsonl",
+        "2026-11-22-h200/sddmm-groups.jsonl",
+        "2026-11-23-h200/orders.jsonl",
+        "2026-11-23-h200/plans.jsonl",
+    ] {
+        let Some(path) = committed("choices_by_predicted_times", name) else { return };
+        Records::read(&[path]).unwrap().each(|line| records.add(line)).unwrap();
+    }
+    let fit = fit(records);
+    assert_eq!(fit.drift(), None, "numbers differ from the shipped ones:\n{fit}");
+    // By the shipped numbers, and by those that are fitted to the other matrices: mean, 95th percentile, worst.
+    let found = [
+        [(1.007, 1.06, 1.18), (1.011, 1.11, 1.30)],
+        [(1.003, 1.00, 1.16), (1.003, 1.00, 1.16)],
+        [(1.033, 1.24, 1.40), (1.036, 1.25, 1.40)],
+        [(1.008, 1.06, 1.20), (1.008, 1.06, 1.20)],
+        [(1.019, 1.12, 1.24), (1.019, 1.12, 1.24)],
+    ];
+    assert_eq!(fit.losses.len(), found.len());
+    for ((product, [library, _, held_out]), known) in PRODUCTS.iter().zip(&fit.losses).zip(found) {
+        for (losses, (mean, most, worst)) in [library, held_out].into_iter().zip(known) {
+            let (median, found_most, found_worst, _) = losses.figures();
+            assert!(
+                median < 1.0005
+                    && losses.mean() < mean + 0.0015
+                    && found_most < most + 0.006
+                    && found_worst < worst + 0.006,
+                "{}: {losses}",
+                product.name
+            );
+        }
+    }
+}
+
 #[test]
 fn products_with_nm_weights() {
     let (test, folder) = ("products_with_nm_weights", "2026-11-22-h200");

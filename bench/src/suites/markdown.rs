@@ -28,6 +28,11 @@ impl fmt::Display for Grid {
     }
 }
 
+/// Text that stands in a cell as it is.
+pub(crate) fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
 /// A line with the geometric mean of ratios; nothing without any.
 pub(crate) fn mean_of(name: &str, ratios: &[f64]) -> String {
     let below = ratios.iter().filter(|x| **x < 1.0).count();

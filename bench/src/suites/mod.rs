@@ -8,7 +8,7 @@ pub(crate) mod ablation;
 mod compare;
 pub(crate) mod facts;
 mod kept;
-mod markdown;
+pub(crate) mod markdown;
 pub(crate) mod matrices;
 pub(crate) mod nm;
 pub(crate) mod plans;

@@ -6,7 +6,7 @@
 
 mod arguments;
 mod atomic;
-mod facts;
+pub(crate) mod facts;
 mod plan;
 mod source;
 mod summary;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use windrow::{Determinism, Device, Precision};
 
+use super::fit::paths::{self, PathRecords};
 use super::fit::{FitData, fit};
 use super::summary::summarise;
 use super::{Options, Tuned, TunedRecord};
@@ -23,6 +24,11 @@ use crate::suites::matrices::Values;
 /// thresholds of that tree are fitted to them. Told are the thresholds as host/src/spmm/points.rs has them, and how far
 /// behind the best measured time the tree is: the one that is there, the fitted one, and, for each matrix, the one that
 /// is fitted to all other matrices.
+///
+/// With --fit-paths, FILE are lines of the suites spmm, tuned, sddmm and plans: what each path takes (costs.paths of a
+/// profile) is fitted to their times. Told are the numbers as host/src/costs/paths.rs has them, and how far behind the
+/// best measured path the one is that auto takes: by the numbers that are there, the fitted ones, and, for each matrix,
+/// those that are fitted to all other matrices.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -41,6 +47,9 @@ pub(crate) struct Arguments {
     /// Fit the thresholds of that tree to measured times.
     #[arg(long, conflicts_with_all = ["tree", "budget", "synthetic", "summarise", "resume"])]
     fit: bool,
+    /// Fit what each path takes to measured times.
+    #[arg(long, conflicts_with_all = ["fit", "tree", "budget", "synthetic", "summarise", "resume", "widths"])]
+    fit_paths: bool,
     /// Batches of each division, with --tree.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     batches: u32,
@@ -114,7 +123,7 @@ impl Command for Arguments {
     }
 
     fn otherwise(&self) -> Option<Result<String, Failure>> {
-        self.fit.then(|| self.fit())
+        self.fit.then(|| self.fit()).or_else(|| self.fit_paths.then(|| self.fit_paths()))
     }
 }
 
@@ -122,6 +131,19 @@ impl Arguments {
     fn budget(&self) -> Result<Duration, Failure> {
         Duration::try_from_secs_f64(self.budget)
             .map_err(|error| Failure::usage(format!("--budget {}: {error}", self.budget)))
+    }
+
+    /// What paths take, fitted to files of times.
+    fn fit_paths(&self) -> Result<String, Failure> {
+        let mut records = PathRecords::default();
+        Records::read(&self.common.files)?.each(|line| records.add(line))?;
+        let found = paths::fit(records);
+        match found.is_empty() {
+            true => {
+                Err(Failure::usage("no times of a matrix whose longest row and column vectors are known"))
+            }
+            false => Ok(found.to_string()),
+        }
     }
 
     /// The thresholds that fit files of times.

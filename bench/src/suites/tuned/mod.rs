@@ -2,9 +2,12 @@
 //! timed for a fit.
 
 mod arguments;
-mod facts;
+pub(crate) mod facts;
 mod fit;
 mod summary;
+
+#[cfg(test)]
+pub(crate) use fit::paths;
 
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,7 @@
 
 mod data;
 mod descent;
+pub(crate) mod paths;
 
 use std::collections::HashMap;
 use std::fmt;
