@@ -33,7 +33,9 @@ pub(crate) struct Gpu {
     rates: DeviceRates,
     /// Floating-point operations of a large dense product.
     dense_f16: f64,
+    dense_tf32: f64,
     dense_f32: f64,
+    dense_f64: f64,
     /// Time that any launch takes, in microseconds.
     launch_us: f64,
 }
@@ -53,7 +55,7 @@ const GATHER: [(f64, [f64; 4]); 8] = [
 
 impl Gpu {
     /// An H200: measured memory rates; dense rates of about 70 % of the vendor's peak.
-    fn h200() -> Result<Self> {
+    pub(crate) fn h200() -> Result<Self> {
         let sizes = GATHER.iter().map(|line| line.0).collect();
         let rates = GATHER.iter().flat_map(|line| line.1).map(|rate| rate * 1e12).collect();
         let gather = GatherRates::try_new(sizes, GATHER_ROW_BYTES.to_vec(), rates)?;
@@ -61,9 +63,39 @@ impl Gpu {
             name: "NVIDIA H200",
             rates: DeviceRates { copy: 4.3e12, gather },
             dense_f16: 7.0e14,
+            dense_tf32: 3.5e14,
             dense_f32: 5.0e13,
+            dense_f64: 4.7e13,
             launch_us: 3.0,
         })
+    }
+}
+
+impl Gpu {
+    /// Least microseconds of `C = A·B` with a dense `A` of this size.
+    pub(crate) fn dense_us(&self, of: &Structure, width: usize, precision: Precision) -> f64 {
+        let (rows, cols, n) = (of.rows as f64, of.cols as f64, width as f64);
+        let bytes = f64::from(precision.bytes());
+        let moved = (rows * cols + cols * n) * bytes + rows * n * bytes.max(4.0);
+        self.dense_bound_us(2.0 * rows * cols * n, moved, precision)
+    }
+
+    /// Least microseconds of all elements of `X·Yᵀ`.
+    pub(crate) fn dense_sampled_us(&self, of: &Structure, inner: usize, precision: Precision) -> f64 {
+        let (rows, cols, k) = (of.rows as f64, of.cols as f64, inner as f64);
+        let bytes = f64::from(precision.bytes());
+        let moved = (rows + cols) * k * bytes + rows * cols * bytes.max(4.0);
+        self.dense_bound_us(2.0 * rows * cols * k, moved, precision)
+    }
+
+    fn dense_bound_us(&self, operations: f64, moved: f64, precision: Precision) -> f64 {
+        let rate = match precision {
+            Precision::F16 | Precision::Bf16 => self.dense_f16,
+            Precision::Tf32 => self.dense_tf32,
+            Precision::F32 => self.dense_f32,
+            Precision::F64 => self.dense_f64,
+        };
+        (operations / rate).max(moved / self.rates.copy) * 1e6 + self.launch_us
     }
 }
 

@@ -16,6 +16,7 @@ mod machine;
 mod ordering;
 mod output;
 mod peers;
+mod predicted;
 mod product;
 mod spy;
 mod threads;
@@ -62,5 +63,9 @@ fn run(command: &Command, global: &Global) -> Result<()> {
         Command::Gen(args) => command::generate::run(args, console),
         Command::Tune(args) => command::tune::run(args, console),
         Command::Doctor(args) => command::doctor::run(args, console),
+        Command::Completions(args) => command::completions::run(args),
+        #[cfg(feature = "man")]
+        Command::Man(args) => command::man::run(args),
+        Command::Bench(args) => command::bench::run(args),
     }
 }

@@ -1,7 +1,9 @@
 //! The command line: commands, options, and the help that goes with them.
 
+mod info;
 mod nm;
 pub(crate) mod plan;
+mod program;
 mod reorder;
 mod run;
 mod spy;
@@ -16,13 +18,16 @@ use windrow::synthetic::Synthetic;
 use windrow::{Algorithm, DeviceSelector, Precision, Schedule, SddmmAlgorithm, SddmmForm, SpmmOptions};
 
 use crate::failure::{Failure, Result};
-use crate::spy::SpySize;
 use crate::units::parse_bytes;
 
 use plan::PlanArgs;
 use run::{DeviceArgs, MemoryArgs, TimingArgs};
 
+pub(crate) use info::InfoArgs;
 pub(crate) use nm::{NmArgs, Ratio};
+#[cfg(feature = "man")]
+pub(crate) use program::ManArgs;
+pub(crate) use program::{BenchArgs, CompletionsArgs, Shell};
 pub(crate) use reorder::ReorderArgs;
 pub(crate) use spy::SpyArgs;
 pub(crate) use tensor::{MttkrpArgs, TensorArgs, TtmArgs};
@@ -98,6 +103,10 @@ pub(crate) enum Command {
     Gen(GenArgs),
     Tune(TuneArgs),
     Doctor(DoctorArgs),
+    Bench(BenchArgs),
+    Completions(CompletionsArgs),
+    #[cfg(feature = "man")]
+    Man(ManArgs),
 }
 
 /// How a matrix is read.
@@ -137,33 +146,6 @@ impl ReadArgs {
             ..machine
         }
     }
-}
-
-/// Tell what a matrix is like, and whether a sparse product will pay.
-///
-/// Prints format and size, how rows, 8 x 1 column vectors and 8 x 8 tiles are filled, the bytes of the matrix as
-/// CSR and as RS-Tile, and an estimate from that structure of how a sparse product compares with a dense one.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  windrow info graph.mtx.gz
-  windrow info graph.mtx.gz --spy --spy-size 60x30
-  windrow info model.safetensors --tensor model.layers.0.mlp.up_proj.weight
-  windrow info weights.smtx --json | jq .structure.nnz_per_vector")]
-pub(crate) struct InfoArgs {
-    /// The matrix; - reads standard input.
-    pub(crate) file: PathBuf,
-
-    /// Draw where the entries are, in Braille dots, as large as the terminal.
-    #[arg(long)]
-    pub(crate) spy: bool,
-
-    /// Size of the drawing in characters, for example 60x30; implies --spy.
-    #[arg(long, value_name = "WxH")]
-    pub(crate) spy_size: Option<SpySize>,
-
-    #[command(flatten)]
-    pub(crate) read: ReadArgs,
 }
 
 /// Multiply a matrix by a dense one, and time it.

@@ -2,14 +2,15 @@
 
 use serde::Serialize;
 use windrow::io::{ReadReport, printable};
-use windrow::{ByteSizes, Csr, RowAssignment, RsTile, Structure};
+use windrow::{ByteSizes, Csr, Device, Profile, RowAssignment, RsTile, Structure};
 
 use crate::args::InfoArgs;
 use crate::console::Console;
-use crate::estimate::{Estimate, Verdict};
+use crate::estimate::{Estimate, Gpu, Verdict};
 use crate::failure::Result;
 use crate::listing::{Align, Listing, Table};
 use crate::load;
+use crate::predicted::{Predicted, Products};
 use crate::spy::{Spy, SpySize};
 use crate::units::{bytes, count, digits, percent, time_us};
 
@@ -25,6 +26,9 @@ struct Info {
     values: ValueInfo,
     bytes: FormatBytes,
     estimate: Estimate,
+    /// What is asked for with `--width` and `--inner`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    predicted: Vec<Predicted>,
     #[serde(skip_serializing_if = "Option::is_none")]
     spy: Option<Spy>,
 }
@@ -99,7 +103,7 @@ struct Sizes {
 pub(crate) fn run(args: &InfoArgs, console: Console) -> Result<()> {
     let (a, report) = load::read::<f32>(&args.file, &args.read, console)?;
     let spinner = console.spinner("looking at the structure");
-    let info = Info::of(&a, &report, args);
+    let info = Info::of(&a, &report, args, console);
     spinner.finish_and_clear();
     let info = info?;
     console.line(info.listing())?;
@@ -110,7 +114,7 @@ pub(crate) fn run(args: &InfoArgs, console: Console) -> Result<()> {
 }
 
 impl Info {
-    fn of(a: &Csr<f32>, report: &ReadReport, args: &InfoArgs) -> Result<Self> {
+    fn of(a: &Csr<f32>, report: &ReadReport, args: &InfoArgs, console: Console) -> Result<Self> {
         let structure = Structure::of(a);
         let rs_tile = RsTile::from_csr(a, &RowAssignment::all_tile(a.rows())?)?;
         let size = args.spy_size.or_else(|| args.spy.then(SpySize::of_terminal));
@@ -118,6 +122,7 @@ impl Info {
             file: args.file.display().to_string(),
             source: SourceInfo::of(report, a),
             estimate: Estimate::of(&structure)?,
+            predicted: predicted(a, &structure, args, console)?,
             structure: StructureInfo::of(&structure),
             values: ValueInfo::of(a.values()),
             bytes: FormatBytes { csr: Sizes::of(&a.byte_sizes()), rs_tile: Sizes::of(&rs_tile.byte_sizes()) },
@@ -185,7 +190,28 @@ impl Info {
             format!("CSR {}, RS-Tile {} (f32 values)", bytes(sizes.csr.total), bytes(sizes.rs_tile.total)),
         );
         listing.add("estimate", estimate.text());
+        for (at, product) in self.predicted.iter().enumerate() {
+            listing.add(if at == 0 { "predicted" } else { "" }, product.text());
+        }
         listing.to_string()
+    }
+}
+
+/// The products that were asked about, with the costs of an H200 or those of the device that was named.
+fn predicted(
+    a: &Csr<f32>,
+    structure: &Structure,
+    args: &InfoArgs,
+    console: Console,
+) -> Result<Vec<Predicted>> {
+    let &InfoArgs { width, inner, precision, .. } = args;
+    let products = Products { a, structure, width, inner, precision };
+    match args.device {
+        Some(selector) => {
+            let device = selector.open()?;
+            products.predict(&load::profile(&device, console), None)
+        }
+        None => products.predict(&Profile::built_in(&Device::cpu()), Some(&Gpu::h200()?)),
     }
 }
 

@@ -51,6 +51,31 @@ fn the_same_as_an_object() {
 }
 
 #[test]
+fn times_of_paths_are_predicted() {
+    let file = data("ct2010.mtx.gz");
+    windrow(&["info", &file, "--width", "16", "--inner", "16"])
+        .succeeded()
+        .says(&["spmm f32, columns 16: auto takes segment-group in f32"])
+        .says(&["row-split in f32: ", " µs"])
+        .says(&["spmm f16, columns 16: auto takes tile-stream in f16"])
+        .says(&["sddmm f32, inner 16: auto takes groups in f32"])
+        .says(&["dense: at least ", "times as long"]);
+    let object = windrow(&["info", &file, "-n", "64", "-p", "tf32", "--json"]).json("windrow.info/1");
+    let [product] = &object["predicted"].as_array().unwrap()[..] else { panic!("one product: {object}") };
+    let candidates = product["candidates"].as_array().unwrap();
+    assert_eq!(candidates.len(), 2, "row-split in f32, and the tile stream");
+    assert_eq!(candidates[0]["algorithm"], product["algorithm"]);
+    assert_eq!(candidates[0]["precision"], product["served_in"]);
+    let us = |of: &serde_json::Value| of["predicted_us"].as_f64().unwrap();
+    assert!(us(&candidates[0]) <= us(&candidates[1]) && product["dense_us"].as_f64().unwrap() > 0.0);
+    windrow(&["info", &file, "-n", "64", "-p", "bf16", "--device", "cpu"])
+        .succeeded()
+        .says(&["auto takes tile-stream in bf16"])
+        .says(&["not by predicted times"]);
+    windrow(&["info", &file, "--width", "0"]).failed(2, &["--width"]);
+}
+
+#[test]
 fn a_pattern_of_blocks() {
     let object = windrow(&["info", "--json", &data("lyra_conv_to_gates.smtx.gz")]).json("windrow.info/1");
     assert_eq!(object["source"]["format"], "smtx");
