@@ -11,13 +11,13 @@ graph is a file that scipy reads (.mtx, .mtx.gz, .npz), else one is made up.
 
 import argparse
 import json
-import statistics
 import time
 
 import torch
 
 import windrow.torch as wt
-from windrow.torch._cache import cache, operand, stream_of
+from windrow.torch._cache import cache
+from windrow.torch._device import operand, stream_of
 
 
 def synchronize(device):
@@ -25,26 +25,31 @@ def synchronize(device):
         torch.cuda.synchronize()
 
 
-def microseconds(call, device, calls):
-    """Of a call until it returns: the median of rounds, in which the device is not fuller than it can keep up with."""
-    for _ in range(cache.full_after + 4):
-        call()
-    rounds = []
-    for _ in range(max(calls // 50, 3)):
-        synchronize(device)
-        start = time.perf_counter()
-        for _ in range(50):
+def microseconds(calls, device, count):
+    """Of each call until it returns: of rounds of 50 the quickest, for other work on the machine only adds to it.
+
+    Rounds of all calls take turns, and the device is not fuller than it can keep up with.
+    """
+    for call in calls.values():
+        for _ in range(cache.full_after + 4):
             call()
-        rounds.append((time.perf_counter() - start) / 50 * 1e6)
+    best = dict.fromkeys(calls, float("inf"))
+    for _ in range(max(count // 50, 3)):
+        for what, call in calls.items():
+            synchronize(device)
+            start = time.perf_counter()
+            for _ in range(50):
+                call()
+            best[what] = min(best[what], (time.perf_counter() - start) / 50 * 1e6)
     synchronize(device)
-    return statistics.median(rounds)
+    return best
 
 
 def layers(device, calls):
     rowptr = torch.zeros(2, dtype=torch.int64, device=device)
     col, value = torch.empty(0, dtype=torch.int64, device=device), torch.empty(0, device=device)
     x = torch.ones(1, 32, device=device)
-    learning = x.clone().requires_grad_()
+    learning, weight = x.clone().requires_grad_(), value.clone().requires_grad_()
     a = (rowptr, col, value)
     sparse = torch.sparse_csr_tensor(rowptr, col, value, (1, 1))
     pattern = (rowptr, col)
@@ -64,12 +69,14 @@ def layers(device, calls):
         "spmm((rowptr, col, value), x)": lambda: wt.spmm(a, x),
         "spmm(sparse_csr, x)": lambda: wt.spmm(sparse, x),
         "spmm((rowptr, col), x), x with a gradient": lambda: wt.spmm(pattern, learning),
-        "the same by torch.ops.windrow.spmm": lambda: torch.ops.windrow.spmm(rowptr, col, None, learning),
+        "spmm((rowptr, col, value), x), x with a gradient": lambda: wt.spmm(a, learning),
+        "spmm((rowptr, col, value), x), both with gradients": lambda: wt.spmm((rowptr, col, weight), learning),
+        "torch.ops.windrow.spmm, x with a gradient": lambda: torch.ops.windrow.spmm(rowptr, col, None, learning),
         "torch.ops.windrow.spmm, no gradient": lambda: torch.ops.windrow.spmm(rowptr, col, None, x),
         "torch.sparse.mm(sparse_csr, x)": lambda: torch.sparse.mm(sparse, x),
         "torch.relu(x)": lambda: torch.relu(x),
     }
-    return {what: microseconds(call, device, calls) for what, call in found.items()}
+    return microseconds(found, device, calls)
 
 
 def graph(path, device):
@@ -121,7 +128,7 @@ def main():
     arguments.add_argument("--subgraphs", type=int, default=200)
     arguments.add_argument("--rows", type=int, help="rows of each subgraph; a tenth of the graph's unless given")
     arguments.add_argument("--width", type=int, default=64)
-    arguments.add_argument("--calls", type=int, default=1000)
+    arguments.add_argument("--calls", type=int, default=2000, help="of each kind")
     arguments.add_argument("--json", action="store_true", help="one line of JSON instead of text")
     given = arguments.parse_args()
     device = torch.device(given.device)

@@ -45,7 +45,7 @@ pub(crate) fn live(device: &Device) -> Outcome<()> {
 ///
 /// # Safety
 /// The handle is that of a stream of the device that lives until the work asked of it is done, or 0.
-pub(crate) unsafe fn stream_of(device: &Device, handle: Option<usize>) -> Outcome<Stream> {
+unsafe fn stream_of(device: &Device, handle: Option<usize>) -> Outcome<Stream> {
     live(device)?;
     match handle {
         Some(handle) if device.kind() == DeviceKind::Cuda => {
@@ -54,6 +54,23 @@ pub(crate) unsafe fn stream_of(device: &Device, handle: Option<usize>) -> Outcom
         }
         _ => Ok(device.stream()),
     }
+}
+
+/// Does `work` on the caller's stream, or on the device's own, without the interpreter's lock.
+///
+/// # Safety
+/// That of [`stream_of`].
+pub(crate) unsafe fn on_stream<T: Send>(
+    py: Python<'_>,
+    device: &'static Device,
+    handle: Option<usize>,
+    work: impl FnOnce(&Stream) -> Outcome<T> + Send,
+) -> PyResult<T> {
+    outside(py, || {
+        // SAFETY: the caller's promise.
+        let on = unsafe { stream_of(device, handle)? };
+        work(&on)
+    })
 }
 
 /// Where plans are made and run.

@@ -1,7 +1,7 @@
 //! Element types by their names.
 
 use pyo3::prelude::*;
-use windrow::Precision;
+use windrow::{Element, Precision, Value};
 
 use crate::error::{Class, Fault, Outcome, dtype};
 
@@ -39,24 +39,58 @@ impl Dtype {
             Precision::Bf16 => Self::Bf16,
         }
     }
+
+    /// The precision in which nothing of this type is rounded.
+    pub(crate) fn precision(self) -> Precision {
+        match self {
+            Self::F32 => Precision::F32,
+            Self::F64 => Precision::F64,
+            Self::F16 => Precision::F16,
+            Self::Bf16 => Precision::Bf16,
+        }
+    }
+
+    /// The type of results in arrays of numpy, which has no bf16: sums of that are f32.
+    pub(crate) fn in_numpy(self) -> Self {
+        if self == Self::Bf16 { Self::F32 } else { self }
+    }
+}
+
+/// A factor in the type of the sums.
+pub(crate) fn factor<B: Element>(x: f64) -> B::Sum {
+    <B::Sum as Value>::from_f64(x)
 }
 
 impl FromPyObject<'_, '_> for Dtype {
     type Error = PyErr;
 
     fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
-        let name: std::borrow::Cow<'_, str> = object.extract()?;
-        [Self::F32, Self::F64, Self::F16, Self::Bf16]
-            .into_iter()
-            .find(|dtype| dtype.name() == name)
-            .ok_or_else(|| {
-                Fault::new(
-                    Class::Dtype,
-                    format!("{name:?} is no element type; there are f32, f64, f16 and bf16"),
-                )
-                .into()
-            })
+        let name = name_of(&object)?;
+        // What numpy and PyTorch call them.
+        match &*name {
+            "f32" | "float32" | "torch.float32" => Ok(Self::F32),
+            "f64" | "float64" | "torch.float64" => Ok(Self::F64),
+            "f16" | "float16" | "torch.float16" => Ok(Self::F16),
+            "bf16" | "bfloat16" | "torch.bfloat16" => Ok(Self::Bf16),
+            _ => {
+                let text = format!("{name:?} is no type of values; there are f32, f64, f16 and bf16");
+                Err(Fault::new(Class::Dtype, text).into())
+            }
+        }
     }
+}
+
+/// The name of a type that was given as text, as a type of numpy's, or as PyTorch's.
+fn name_of(object: &Bound<'_, PyAny>) -> PyResult<String> {
+    if let Ok(name) = object.extract() {
+        return Ok(name);
+    }
+    for attribute in ["name", "__name__"] {
+        if let Some(Ok(name)) = object.getattr_opt(attribute)?.map(|name| name.extract()) {
+            return Ok(name);
+        }
+    }
+    Ok(object.str()?.to_string())
 }
 
 impl FromPyObject<'_, '_> for IndexType {

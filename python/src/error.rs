@@ -1,5 +1,6 @@
 //! Errors of the library as exceptions of `windrow.errors`.
 
+use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyModule, PyType};
@@ -161,7 +162,8 @@ fn exception<'py>(py: Python<'py>, class: Class) -> PyResult<Bound<'py, PyType>>
 }
 
 /// What the library's texts name as Rust does, and Python otherwise.
-const NAMES: [(&str, &str); 4] = [
+const NAMES: [(&str, &str); 5] = [
+    ("`prune_magnitude`", "`windrow.NmWeights.prune`"),
     ("`Device::cpu()`", "`windrow.Device.cpu()`"),
     (
         "Csr::try_from_parts sorts them with their values",
@@ -185,4 +187,13 @@ impl From<Fault> for PyErr {
             Err(error) => error,
         })
     }
+}
+
+/// What numpy has no memory for, as an exception of windrow's; others as they are.
+pub(crate) fn beyond_memory(py: Python<'_>, error: PyErr, what: &str, give: &str) -> PyErr {
+    if !error.is_instance_of::<PyMemoryError>(py) {
+        return error;
+    }
+    let text = format!("there is no memory for {what}: {}; give {give}", error.value(py));
+    Fault::new(Class::Memory, text).into()
 }

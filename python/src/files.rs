@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 use windrow::io::{Format, Limits, ReadOptions, WriteOptions, read_csr_with_report, write_csr};
 
-use crate::csr::{AnyCsr, PyCsr, with_csr};
+use crate::any::each;
+use crate::csr::{AnyCsr, PyCsr, as_csr};
 use crate::dtype::{Dtype, with_dtype};
 use crate::error::{Class, Fault, Outcome};
+use crate::options::Size;
 use crate::outside::outside;
-use crate::spmm::as_csr;
 
 fn format_of(name: Option<&str>) -> Outcome<Option<Format>> {
     name.map(str::parse).transpose().map_err(|error: String| Fault::new(Class::Option, error))
@@ -32,17 +33,18 @@ pub(crate) fn read(
     dtype: Dtype,
     format: Option<&str>,
     tensor: Option<&str>,
-    max_rows: Option<u64>,
-    max_cols: Option<u64>,
-    max_nnz: Option<u64>,
-    max_bytes: Option<u64>,
+    max_rows: Option<Size>,
+    max_cols: Option<Size>,
+    max_nnz: Option<Size>,
+    max_bytes: Option<Size>,
 ) -> PyResult<PyCsr> {
     let machine = Limits::of_machine();
+    let limit = |given: Option<Size>, else_: u64| given.map_or(else_, |given| given.0 as u64);
     let limits = Limits {
-        max_rows: max_rows.unwrap_or(machine.max_rows),
-        max_cols: max_cols.unwrap_or(machine.max_cols),
-        max_nnz: max_nnz.unwrap_or(machine.max_nnz),
-        max_bytes: max_bytes.unwrap_or(machine.max_bytes),
+        max_rows: limit(max_rows, machine.max_rows),
+        max_cols: limit(max_cols, machine.max_cols),
+        max_nnz: limit(max_nnz, machine.max_nnz),
+        max_bytes: limit(max_bytes, machine.max_bytes),
     };
     let options = ReadOptions { limits, progress: None, format: format_of(format)?, tensor };
     with_dtype!(dtype, V => outside(py, || {
@@ -64,5 +66,5 @@ pub(crate) fn write(
 ) -> PyResult<()> {
     let options = WriteOptions { format: format_of(format)?, ..WriteOptions::default() };
     let matrix = as_csr(a)?.get().on_host(py)?;
-    outside(py, || with_csr!(&matrix, a => Ok::<_, Fault>(write_csr(&path, a, &options).map(drop)?)))
+    outside(py, || each!(AnyCsr, &matrix, a => Ok::<_, Fault>(write_csr(&path, a, &options).map(drop)?)))
 }

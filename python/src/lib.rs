@@ -1,6 +1,7 @@
 //! The Python module `windrow._windrow`.
 #![expect(clippy::too_many_arguments, reason = "Python gives them by keyword")]
 
+mod any;
 mod array;
 mod csr;
 mod device;
@@ -10,17 +11,21 @@ mod error;
 mod files;
 mod matrix;
 mod nm;
+mod nm_weights;
 mod numpy;
 mod options;
 mod outside;
+mod product;
 mod raw;
+mod remake;
 mod reorder;
 mod report;
-mod sampled;
+mod result;
 mod sddmm;
+mod softmax;
 mod spmm;
 mod tensor;
-mod weights;
+mod tensor_plans;
 
 use pyo3::prelude::*;
 
@@ -37,17 +42,23 @@ mod _windrow {
     #[pymodule_export]
     use crate::matrix::PyArray;
     #[pymodule_export]
-    use crate::nm::{PyNmSpmm, PyNmWeights};
+    use crate::nm::PyNmSpmm;
+    #[pymodule_export]
+    use crate::nm_weights::PyNmWeights;
     #[pymodule_export]
     use crate::outside::{after_fork_in_child, panic_on_purpose};
     #[pymodule_export]
     use crate::reorder::reorder;
     #[pymodule_export]
-    use crate::sddmm::{PyRowSoftmax, PySddmm};
+    use crate::sddmm::PySddmm;
+    #[pymodule_export]
+    use crate::softmax::PyRowSoftmax;
     #[pymodule_export]
     use crate::spmm::PySpmm;
     #[pymodule_export]
-    use crate::tensor::{PyMttkrp, PyTensor, PyTtm};
+    use crate::tensor::PyTensor;
+    #[pymodule_export]
+    use crate::tensor_plans::{PyMttkrp, PyTtm};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 use windrow::{Device, DeviceKind, DeviceMatrix, Value};
 
+use crate::any::{any_type, each};
 use crate::array::{Array, Place};
 use crate::device::{PyDevice, Where, given_or_default, live};
 use crate::dlpack;
@@ -13,35 +14,12 @@ use crate::error::{Fault, Outcome};
 use crate::numpy::{Item, empty};
 use crate::outside::{Kept, outside};
 
-/// A matrix of any type.
-pub(crate) enum AnyMatrix {
-    F32(Kept<DeviceMatrix<f32>>),
-    F64(Kept<DeviceMatrix<f64>>),
-    F16(Kept<DeviceMatrix<windrow::f16>>),
-    Bf16(Kept<DeviceMatrix<windrow::bf16>>),
-}
+type Held<V> = Kept<DeviceMatrix<V>>;
 
-macro_rules! with_matrix {
-    ($matrix:expr, $a:ident => $run:expr) => {
-        match $matrix {
-            AnyMatrix::F32($a) => $run,
-            AnyMatrix::F64($a) => $run,
-            AnyMatrix::F16($a) => $run,
-            AnyMatrix::Bf16($a) => $run,
-        }
-    };
+any_type! {
+    /// A matrix of any type.
+    AnyMatrix(Held) from DeviceMatrix by Kept::new;
 }
-
-macro_rules! any_matrix {
-    ($($kind:ident($value:ty);)+) => { $(
-        impl From<DeviceMatrix<$value>> for AnyMatrix {
-            fn from(matrix: DeviceMatrix<$value>) -> Self {
-                Self::$kind(Kept::new(matrix))
-            }
-        }
-    )+ };
-}
-any_matrix! { F32(f32); F64(f64); F16(windrow::f16); Bf16(windrow::bf16); }
 
 /// A dense matrix in the memory of a device, row after row: what products with operands there return.
 ///
@@ -65,16 +43,11 @@ impl PyArray {
     }
 
     fn of(&self) -> Dtype {
-        match self.matrix {
-            AnyMatrix::F32(_) => Dtype::F32,
-            AnyMatrix::F64(_) => Dtype::F64,
-            AnyMatrix::F16(_) => Dtype::F16,
-            AnyMatrix::Bf16(_) => Dtype::Bf16,
-        }
+        self.matrix.dtype()
     }
 
     fn parts(&self) -> (u64, [usize; 2], [isize; 2]) {
-        with_matrix!(&self.matrix, m => {
+        each!(AnyMatrix, &self.matrix, m => {
             (m.buffer().address(), [m.rows(), m.cols()], [m.ld().cast_signed(), 1])
         })
     }
@@ -98,7 +71,7 @@ impl PyArray {
     #[pyo3(signature = (object, device = None))]
     fn upload(py: Python<'_>, object: &Bound<'_, PyAny>, device: Option<Where>) -> PyResult<Self> {
         let device = given_or_default(py, device)?;
-        let array = Array::host("the array", object)?.forward()?;
+        let array = Array::host("array", object)?.forward()?;
         with_dtype!(array.dtype()?, T => {
             // SAFETY: of this type, in host memory, and forward.
             let from = unsafe { array.mat_ref::<T>()? };

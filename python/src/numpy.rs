@@ -55,10 +55,14 @@ impl Item {
         LETTERS.iter().find(|(known, _)| *known == letters).map(|&(_, item)| item)
     }
 
-    /// None for bf16, which has no letter.
+    /// None for bf16, which numpy has not.
+    fn letters(self) -> Option<&'static str> {
+        LETTERS.iter().find(|(_, item)| *item == self).map(|(letters, _)| *letters)
+    }
+
+    /// None for bf16, which has no letters.
     pub(crate) fn typestr(self) -> Option<String> {
-        let found = LETTERS.iter().find(|(_, item)| *item == self);
-        found.map(|(letters, _)| format!("{NATIVE}{letters}"))
+        self.letters().map(|letters| format!("{NATIVE}{letters}"))
     }
 }
 
@@ -91,26 +95,21 @@ pub(crate) fn numpy(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
 pub(crate) fn empty<'py>(py: Python<'py>, shape: &[usize], of: Dtype) -> PyResult<Bound<'py, PyAny>> {
     static EMPTY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let empty = EMPTY.get_or_try_init(py, || Ok::<_, PyErr>(numpy(py)?.getattr("empty")?.unbind()))?;
-    let name = match of {
-        Dtype::F32 => "f4",
-        Dtype::F64 => "f8",
-        Dtype::F16 => "f2",
-        Dtype::Bf16 => "u2",
-    };
+    let name = Item::Value(of).letters().unwrap_or("u2");
     let shape = pyo3::types::PyTuple::new(py, shape)?;
     empty.bind(py).call1((shape, name))
 }
 
-/// A new array of numpy with these numbers, whose type it calls `name`.
+/// A new array of numpy with these numbers.
 pub(crate) fn numbers<'py, T: Copy>(
     py: Python<'py>,
     numbers: &[T],
-    name: &str,
+    item: Item,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let array = numpy(py)?.call_method1("empty", (numbers.len(), name))?;
+    debug_assert_eq!(item.bytes().unsigned_abs(), size_of::<T>());
+    let array = numpy(py)?.call_method1("empty", (numbers.len(), item.letters().unwrap_or("u2")))?;
     let mut to = Array::host("the result", &array)?;
-    debug_assert_eq!(to.item.bytes().unsigned_abs(), size_of::<T>());
-    // SAFETY: just made, packed, of as many elements of this type.
+    // SAFETY: just made, packed, of as many elements of this size.
     unsafe { to.elements_mut::<T>() }.copy_from_slice(numbers);
     Ok(array)
 }

@@ -5,7 +5,7 @@ use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use pyo3::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -103,5 +103,22 @@ impl<T> Drop for Kept<T> {
             // SAFETY: dropped once, and not used afterwards.
             unsafe { ManuallyDrop::drop(&mut self.0) };
         }
+    }
+}
+
+/// A plan that many threads run, and one at a time changes.
+pub(crate) struct Shared<T>(RwLock<Kept<T>>);
+
+impl<T> Shared<T> {
+    pub(crate) fn new(plan: T) -> Self {
+        Self(RwLock::new(Kept::new(plan)))
+    }
+
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Kept<T>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Kept<T>> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,11 +8,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use windrow::reorder::{Options, Reordering, Stopped, Watch, reorder as find};
 
-use crate::csr::{order_array, with_csr};
+use crate::any::each;
+use crate::csr::{AnyCsr, as_csr, order_array};
 use crate::error::{Class, Fault};
 use crate::options::read_options;
 use crate::outside::{detached, outside};
-use crate::spmm::as_csr;
 
 /// How often Python hears of the progress, and is asked whether somebody wants the end.
 const EVERY: Duration = Duration::from_millis(50);
@@ -94,7 +94,8 @@ pub(crate) fn reorder<'py>(
     let (found, told) = outside(py, || {
         std::thread::scope(|scope| {
             let work = || {
-                let found = detached(|| with_csr!(&matrix, a => Ok::<_, Fault>(find(a, &options, &watched))));
+                let found =
+                    detached(|| each!(AnyCsr, &matrix, a => Ok::<_, Fault>(find(a, &options, &watched))));
                 watched.finish();
                 found
             };

@@ -1,24 +1,20 @@
 //! Sparse tensors with three modes.
-#![expect(clippy::undocumented_unsafe_blocks, reason = "it does not see comments in the arguments of macros")]
 
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
-use windrow::{Coo3, DenseMut, Device, Mttkrp, MttkrpOptions, MttkrpPlan, SpmmOptions, Ttm, TtmPlan};
+use pyo3::types::PyTuple;
+use windrow::Coo3;
 
 use crate::array::{Array, told};
-use crate::device::{PyDevice, Where, given_or_default, live};
-use crate::dtype::{Dtype, with_pair};
-use crate::error::{Class, Fault};
-use crate::numpy::{Item, empty, lend};
-use crate::options::{read_options, shown};
-use crate::outside::{Kept, outside};
-use crate::report::report;
-use crate::spmm::{factor, remade};
+use crate::dtype::Dtype;
+use crate::error::Class;
+use crate::numpy::{Item, lend};
+use crate::options::Size;
+use crate::outside::outside;
 
 #[derive(Clone)]
-enum AnyTensor {
+pub(crate) enum AnyTensor {
     F32(Arc<Coo3<f32>>),
     F64(Arc<Coo3<f64>>),
 }
@@ -31,6 +27,7 @@ macro_rules! with_tensor {
         }
     };
 }
+pub(crate) use with_tensor;
 
 /// A sparse tensor with three modes: `values` of f32 or f64 at `indices`, three arrays; duplicates are summed by what
 /// is made of it.
@@ -38,7 +35,7 @@ macro_rules! with_tensor {
 /// >>> windrow.Tensor(([0, 0, 1], [1, 2, 0], [0, 1, 1]), [2.0, 1.0, 3.0], (2, 3, 2))
 /// windrow.Tensor(2 × 3 × 2, 3 entries, f64)
 #[pyclass(frozen, weakref, name = "Tensor", module = "windrow")]
-pub(crate) struct PyTensor(AnyTensor);
+pub(crate) struct PyTensor(pub(crate) AnyTensor);
 
 #[pymethods]
 impl PyTensor {
@@ -48,8 +45,9 @@ impl PyTensor {
         py: Python<'_>,
         indices: [Bound<'_, PyAny>; 3],
         values: &Bound<'_, PyAny>,
-        shape: [usize; 3],
+        shape: [Size; 3],
     ) -> PyResult<Self> {
+        let shape = shape.map(|size| size.0);
         let [i, j, k] = indices
             .map(|of_mode| Array::host("indices", &of_mode)?.forward()?.whole_numbers().map_err(PyErr::from));
         let (indices, values) = ([i?, j?, k?], Array::host("values", values)?.forward()?);
@@ -78,9 +76,10 @@ impl PyTensor {
     fn read(
         py: Python<'_>,
         path: std::path::PathBuf,
-        shape: Option<[usize; 3]>,
+        shape: Option<[Size; 3]>,
         dtype: Dtype,
     ) -> PyResult<Self> {
+        let shape = shape.map(|shape| shape.map(|size| size.0));
         let options =
             windrow::io::ReadOptions { limits: windrow::io::Limits::of_machine(), ..Default::default() };
         Ok(Self(match dtype {
@@ -108,7 +107,7 @@ impl PyTensor {
 
     /// Type of the values.
     #[getter]
-    fn dtype(&self) -> &'static str {
+    pub(crate) fn dtype(&self) -> &'static str {
         match self.0 {
             AnyTensor::F32(_) => "f32",
             AnyTensor::F64(_) => "f64",
@@ -141,250 +140,4 @@ impl PyTensor {
         let [i, j, k] = self.shape();
         format!("windrow.Tensor({i} × {j} × {k}, {} entries, {})", self.nnz(), self.dtype())
     }
-}
-
-/// A plan of MTTKRP, `Y[i,:] ← alpha·Σ A[i,k,l]·(B[k,:] ⊙ C[l,:]) + beta·Y[i,:]`, for CP decompositions.
-///
-/// `Mttkrp(A, device, mode=0, width=32, precision="f32", …)`: `i` is the index of `mode`, `k` and `l` those of the
-/// other two, in their order. More keywords are the fields of the library's `MttkrpOptions`.
-///
-/// >>> A = windrow.Tensor(([0, 0, 1], [1, 2, 0], [0, 1, 1]), [2.0, 1.0, 3.0], (2, 3, 2))
-/// >>> B, C = numpy.array([[1, 0], [0, 1], [1, 1.0]]), numpy.array([[1, 1], [2, 0.5]])
-/// >>> windrow.Mttkrp(A, "cpu", width=2).run(B, C)
-/// array([[2. , 2.5],
-///        [6. , 0. ]])
-#[pyclass(frozen, weakref, name = "Mttkrp", module = "windrow")]
-pub(crate) struct PyMttkrp {
-    plan: Kept<MttkrpPlan>,
-    device: &'static Device,
-    tensor: Py<PyTensor>,
-    given: Py<PyDict>,
-}
-
-/// The order of modes with this one first.
-fn first(mode: usize) -> PyResult<[usize; 3]> {
-    match mode {
-        0 => Ok([0, 1, 2]),
-        1 => Ok([1, 0, 2]),
-        2 => Ok([2, 0, 1]),
-        _ => Err(told(Class::Option, format!("there is no mode {mode}; give 0, 1 or 2"))),
-    }
-}
-
-/// What a plan of a tensor is told: its keywords, those of the library, and the precision of the tensor if none is
-/// given.
-fn keywords<'py>(
-    py: Python<'py>,
-    tensor: &PyTensor,
-    options: Option<&Bound<'py, PyDict>>,
-) -> PyResult<[Bound<'py, PyDict>; 2]> {
-    let given = options.map_or_else(|| Ok(PyDict::new(py)), |options| options.copy())?;
-    let plain = given.copy()?;
-    if plain.get_item("precision")?.is_none_or(|precision| precision.is_none()) {
-        plain.set_item("precision", tensor.dtype())?;
-    }
-    Ok([given, plain])
-}
-
-#[pymethods]
-impl PyMttkrp {
-    #[new]
-    #[pyo3(signature = (tensor, device = None, *, mode = 0, **options))]
-    fn new(
-        py: Python<'_>,
-        tensor: &Bound<'_, PyTensor>,
-        device: Option<Where>,
-        mode: usize,
-        options: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<Self> {
-        let [given, plain] = keywords(py, tensor.get(), options)?;
-        let options: MttkrpOptions = read_options(&plain)?;
-        let (order, device) = (first(mode)?, given_or_default(py, device)?);
-        let plan = with_tensor!(&tensor.get().0, a => outside(py, || {
-            live(device)?;
-            Ok::<_, Fault>(Mttkrp::builder(&a.to_csf(order)?).options(options).build(device)?)
-        })?);
-        given.set_item("mode", mode)?;
-        Ok(Self { plan: Kept::new(plan), device, tensor: tensor.clone().unbind(), given: given.unbind() })
-    }
-
-    /// `Y`, of arrays in host memory: a row of `B` and of `C` for each index of the second and third mode, of one type.
-    #[pyo3(signature = (b, c, out = None, *, alpha = 1.0, beta = 0.0))]
-    fn run<'py>(
-        &self,
-        py: Python<'py>,
-        b: &Bound<'py, PyAny>,
-        c: &Bound<'py, PyAny>,
-        out: Option<&Bound<'py, PyAny>>,
-        alpha: f64,
-        beta: f64,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let (b, c) = (Array::host("B", b)?.forward()?, Array::host("C", c)?.forward()?);
-        if b.dtype()? != c.dtype()? {
-            let text = format!(
-                "B holds {} and C holds {}; convert one of them",
-                b.dtype()?.name(),
-                c.dtype()?.name()
-            );
-            return Err(told(Class::Dtype, text));
-        }
-        let n = b.matrix()?.0.1;
-        dense_result(py, &[&b, &c], (self.plan.dims()[0], n), out, beta, |of, to| {
-            let ((rows, cols), ld) = to.rows()?;
-            live(self.device)?;
-            with_pair!((of, to.dtype()?), "Y", B, C => {
-                // SAFETY: of these types, in host memory, and apart.
-                let (b, c, y) = unsafe { (b.mat_ref::<B>()?, c.mat_ref::<B>()?, to.elements_mut::<C>()) };
-                outside(py, || {
-                    let y = DenseMut::try_new(y, rows, cols, ld)?;
-                    Ok::<_, Fault>(self.plan.run_host(factor::<B>(alpha), [b, c], factor::<B>(beta), y)?)
-                })?;
-                Ok::<_, Fault>(())
-            })?;
-            Ok(())
-        })
-    }
-
-    /// What the plan is, what it holds and what it cost to make.
-    #[getter]
-    fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let found = self.plan.report();
-        report(py, "Mttkrp", &found.to_string(), &shown(found)?)
-    }
-
-    #[getter]
-    fn device(&self) -> PyDevice {
-        PyDevice(self.device)
-    }
-
-    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        remade(py, "Mttkrp", self.tensor.clone_ref(py).into_any(), self.device, &self.given)
-    }
-
-    fn __repr__(&self) -> String {
-        let ([i, k, l], nnz) = (self.plan.dims(), self.plan.nnz());
-        let (precision, device) = (self.plan.precision(), self.device.selector());
-        format!("windrow.Mttkrp({i} × {k} × {l}, {nnz} entries, {precision}, on {device})")
-    }
-}
-
-/// A plan of TTM, a sparse tensor times a dense matrix along its last mode, for Tucker decompositions:
-/// `Y[f,:] = alpha·Σ A[f,l]·B[l,:] + beta·Y[f,:]` for each fiber `f` that has entries.
-///
-/// `Ttm(A, device, modes=(0, 1, 2), width=32, precision="f32", …)`: `modes` is the order, of which the last is summed
-/// over; fibers are sorted by the others. More keywords are the fields of the library's `SpmmOptions`.
-///
-/// >>> A = windrow.Tensor(([0, 0, 1], [1, 1, 0], [0, 1, 1]), [2.0, 1.0, 3.0], (2, 3, 2))
-/// >>> windrow.Ttm(A, "cpu", width=1).run(numpy.array([[1.0], [10.0]]))
-/// array([[12.],
-///        [30.]])
-#[pyclass(frozen, weakref, name = "Ttm", module = "windrow")]
-pub(crate) struct PyTtm {
-    plan: Kept<TtmPlan>,
-    device: &'static Device,
-    tensor: Py<PyTensor>,
-    given: Py<PyDict>,
-}
-
-#[pymethods]
-impl PyTtm {
-    #[new]
-    #[pyo3(signature = (tensor, device = None, *, modes = [0, 1, 2], **options))]
-    fn new(
-        py: Python<'_>,
-        tensor: &Bound<'_, PyTensor>,
-        device: Option<Where>,
-        modes: [usize; 3],
-        options: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<Self> {
-        let [given, plain] = keywords(py, tensor.get(), options)?;
-        let (options, device): (SpmmOptions, _) = (read_options(&plain)?, given_or_default(py, device)?);
-        let plan = with_tensor!(&tensor.get().0, a => outside(py, || {
-            live(device)?;
-            Ok::<_, Fault>(Ttm::builder(&a.to_csf(modes)?).options(options).build(device)?)
-        })?);
-        given.set_item("modes", modes)?;
-        Ok(Self { plan: Kept::new(plan), device, tensor: tensor.clone().unbind(), given: given.unbind() })
-    }
-
-    /// `Y`, of an array in host memory with a row for each index of the last mode.
-    #[pyo3(signature = (b, out = None, *, alpha = 1.0, beta = 0.0))]
-    fn run<'py>(
-        &self,
-        py: Python<'py>,
-        b: &Bound<'py, PyAny>,
-        out: Option<&Bound<'py, PyAny>>,
-        alpha: f64,
-        beta: f64,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let b = Array::host("B", b)?.forward()?;
-        let n = b.matrix()?.0.1;
-        dense_result(py, &[&b], (self.plan.fibers(), n), out, beta, |of, to| {
-            let ((rows, cols), ld) = to.rows()?;
-            live(self.device)?;
-            with_pair!((of, to.dtype()?), "Y", B, C => {
-                // SAFETY: of these types, in host memory, and apart.
-                let (b, y) = unsafe { (b.mat_ref::<B>()?, to.elements_mut::<C>()) };
-                outside(py, || {
-                    let y = DenseMut::try_new(y, rows, cols, ld)?;
-                    Ok::<_, Fault>(self.plan.run_host(factor::<B>(alpha), b, factor::<B>(beta), y)?)
-                })?;
-                Ok::<_, Fault>(())
-            })?;
-            Ok(())
-        })
-    }
-
-    /// Fibers with entries: rows of `Y`.
-    #[getter]
-    fn fibers(&self) -> usize {
-        self.plan.fibers()
-    }
-
-    /// What the plan is, what it holds and what it cost to make.
-    #[getter]
-    fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let found = self.plan.report();
-        report(py, "Ttm", &found.to_string(), &shown(found)?)
-    }
-
-    #[getter]
-    fn device(&self) -> PyDevice {
-        PyDevice(self.device)
-    }
-
-    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        remade(py, "Ttm", self.tensor.clone_ref(py).into_any(), self.device, &self.given)
-    }
-
-    fn __repr__(&self) -> String {
-        format!("windrow.Ttm({} fibers, on {})", self.plan.fibers(), self.device.selector())
-    }
-}
-
-/// `out` or a new array, written by `work`.
-fn dense_result<'py>(
-    py: Python<'py>,
-    operands: &[&Array<'py>],
-    (rows, n): (usize, usize),
-    out: Option<&Bound<'py, PyAny>>,
-    beta: f64,
-    work: impl FnOnce(Dtype, &mut Array<'py>) -> PyResult<()>,
-) -> PyResult<Bound<'py, PyAny>> {
-    if out.is_none() && beta != 0.0 {
-        let text = format!("beta = {beta} is a factor of what Y held before; give Y as out=");
-        return Err(told(Class::Option, text));
-    }
-    let of = operands[0].dtype()?;
-    let made = match out {
-        Some(out) => out.clone(),
-        None => empty(py, &[rows, n], if of == Dtype::Bf16 { Dtype::F32 } else { of })?,
-    };
-    let mut to = Array::host("Y", &made)?;
-    to.check_writable()?;
-    for operand in operands {
-        operand.check_apart(&to)?;
-    }
-    work(of, &mut to)?;
-    Ok(made)
 }

@@ -138,6 +138,53 @@ def test_dense_matrices_of_its_own(device):
         assert numpy.array_equal(numpy.from_dlpack(own), b)
 
 
+def test_types_by_their_other_names():
+    a = windrow.Csr(random(8, 8, 0.5))
+    for name in ("float64", numpy.float64, numpy.dtype("f8"), numpy.float64(1).dtype):
+        assert a.astype(name).dtype == "f64"
+    assert windrow.Csr(random(8, 8, 0.5), dtype=numpy.float16).dtype == "f16" and a.astype("bfloat16").dtype == "bf16"
+    assert windrow.Csr(random(8, 8, 0.5).astype("longdouble"), dtype="f64") == a.astype("f64")
+
+
+def test_products_with_what_is_no_matrix_of_numpy():
+    a, dense = windrow.Csr(random(30, 20, 0.1)), random(30, 20, 0.1).toarray()
+    b = whole((20, 3))
+    for given in (b, numpy.matrix(b), numpy.ma.array(b), b.tolist(), memoryview(b), windrow.Array(b, "cpu")):
+        assert numpy.array_equal(a @ given, dense @ b)
+    assert (a @ b[:, 0]).shape == (30,) and (a @ b[:, :1]).shape == (30, 1)
+    assert numpy.array_equal([[1.0] * 30] @ a, [[1.0] * 30] @ dense)
+    assert type(numpy.float32(1) * b.T @ a.T) is numpy.ndarray
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("layout", ["sparse_csr", "sparse_csc", "sparse_coo"])
+def test_sparse_tensors_of_torch(layout, device):
+    import torch
+
+    if device != "cpu" and not torch.cuda.is_available():
+        pytest.skip("there is no CUDA device for PyTorch")
+    dense = torch.from_numpy(random(30, 20, 0.1).toarray()).to(device).requires_grad_()
+    a = windrow.Csr(dense.to_sparse(layout=getattr(torch, layout)))
+    assert a.shape == (30, 20) and a.dtype == "f32" and a.device == windrow.Device(device)
+    assert numpy.array_equal(a.to_dense(), dense.detach().cpu().numpy())
+    assert a.astype(torch.float64).dtype == "f64"
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
+def test_dlpack_both_ways(name, device):
+    import torch
+
+    if device != "cpu" and not torch.cuda.is_available():
+        pytest.skip("there is no CUDA device for PyTorch")
+    b = torch.from_numpy(whole((20, 3))).to(getattr(torch, name))
+    own = windrow.Array(b, device)
+    assert torch.equal(torch.from_dlpack(own).cpu(), b)
+    assert windrow.Array(torch.from_dlpack(own).cpu(), device).dtype == own.dtype
+    c = windrow.Csr(random(30, 20, 0.1), dtype=own.dtype) @ own
+    assert numpy.array_equal(numpy.asarray(c, "f4"), random(30, 20, 0.1) @ whole((20, 3)))
+
+
 @pytest.mark.torch
 def test_tensors_of_torch():
     import torch

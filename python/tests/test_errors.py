@@ -1,206 +1,102 @@
-"""What a user can do wrong, and what the exception says to do about it."""
+"""What a user can do wrong, and what the exception says to do about it: the table of docs/python.md, row by row.
+
+WINDROW_BLESS=1 writes the last two columns anew, for somebody to read.
+"""
+
+import faulthandler
+import os
+import pathlib
+import re
+import subprocess
+import sys
 
 import numpy
 import pytest
-import scipy.sparse
 import windrow
-from conftest import random, whole
 from windrow import errors
 
-MATRIX = random(50, 40, 0.1)
-A = windrow.Csr(MATRIX)
-B = whole((40, 8))
-PLAN = windrow.Spmm(A, "cpu", width=8)
-WEIGHTS = windrow.NmWeights.prune(whole((8, 8)), (1, 2, 8))
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "python.md"
+EXCEPTIONS = PAGE.read_text(encoding="utf-8").partition("## Exceptions")[2].partition("\n## ")[0]
+SETUP = EXCEPTIONS.partition("```python\n")[2].partition("```")[0]
+ROWS = re.findall(r"^\| `(.+?)` \| (.*?) ?\| (.*?) ?\|$", EXCEPTIONS, re.MULTILINE)
 
 
-def read_only():
-    c = numpy.zeros((50, 8), "f4")
-    c.flags.writeable = False
-    return c
+def raised_by(code, names):
+    """The class and the text of what a row of the table raises."""
+    try:
+        eval(code, names)
+    except errors.Error as error:
+        return f"`{type(error).__name__}`", str(error)
+    return "nothing", ""
 
 
-SHARED = numpy.zeros((50, 8), "f4")
-
-# What is done, what is raised, the built-in exception that it also is, and what the text says to do.
-MISTAKES = {
-    "inner dimensions": (lambda: A @ B[:7], errors.ShapeError, ValueError, "A has 40 columns but B has 7 rows"),
-    "shape of C": (lambda: PLAN.mm(B, numpy.zeros((50, 7), "f4")), errors.ShapeError, ValueError, "C is 50 × 7 but must be"),
-    "columns of C": (
-        lambda: PLAN.mm(B, numpy.zeros((50, 8), "f4", order="F")),
-        errors.ShapeError,
-        ValueError,
-        "rows must be consecutive elements: copy it",
-    ),
-    "three dimensions": (lambda: A @ numpy.zeros((40, 8, 2)), errors.ShapeError, ValueError, "must have one or two"),
-    "C cannot be written": (lambda: PLAN.mm(B, read_only()), errors.ShapeError, ValueError, "give an array that can"),
-    "C overlaps B": (
-        lambda: windrow.Spmm(windrow.Csr(numpy.eye(50, dtype="f4")), "cpu").mm(SHARED, SHARED),
-        errors.ShapeError,
-        ValueError,
-        "C overlaps B; give it memory of its own",
-    ),
-    "whole numbers as B": (lambda: A @ B.astype(int), errors.DtypeError, TypeError, "B.astype(numpy.float32)"),
-    "strings as B": (lambda: A @ numpy.full((40, 1), "x"), errors.DtypeError, TypeError, "convert it with"),
-    "B of the other byte order": (lambda: A @ B.astype(">f4"), errors.DtypeError, TypeError, "convert it with"),
-    "C of another sum": (lambda: PLAN.mm(B.astype("f8"), SHARED), errors.DtypeError, TypeError, "give it an array of f64"),
-    "a sparse B": (lambda: A @ MATRIX.T, errors.DtypeError, TypeError, "use A.to_scipy() @ B, or B.toarray()"),
-    "beta without C": (lambda: PLAN.mm(B, beta=1), errors.OptionError, ValueError, "give C as out="),
-    "an option that there is not": (
-        lambda: windrow.Spmm(A, widht=8),
-        errors.OptionError,
-        ValueError,
-        "unknown field `widht`, expected one of `width`",
-    ),
-    "a name that there is not": (
-        lambda: windrow.Spmm(A, algorithm="csr"),
-        errors.OptionError,
-        ValueError,
-        "unknown variant `csr`, expected one of `auto`",
-    ),
-    "an option of another type": (lambda: windrow.Spmm(A, width="wide"), errors.OptionError, ValueError, "expected usize"),
-    "a value that is no option": (lambda: windrow.Spmm(A, width=B), errors.OptionError, ValueError, "give text, a number"),
-    "a width below 0": (lambda: windrow.Spmm(A, width=-1), errors.OptionError, ValueError, "invalid value"),
-    "a device that there is not": (lambda: windrow.Device("gpu"), errors.OptionError, ValueError, "there are `best`, `cpu`"),
-    "a GPU that there is not": (lambda: windrow.Device.cuda(97), errors.DeviceError, RuntimeError, "use the CPU|use one of"),
-    "memory beyond the limit": (
-        lambda: windrow.Spmm(A, "cpu", memory_limit=10),
-        errors.OutOfMemoryError,
-        MemoryError,
-        "raise the limit",
-    ),
-    "columns beyond the matrix": (
-        lambda: windrow.Csr(([1.0], [3], [0, 1]), (1, 3)),
-        errors.FormatError,
-        ValueError,
-        "column 3 is not below 3 columns",
-    ),
-    "a column below 0": (
-        lambda: windrow.Csr(([1.0], [-1], [0, 1]), (1, 3)),
-        errors.FormatError,
-        ValueError,
-        "indices[0] is -1, which is no index: they are counted from 0",
-    ),
-    "offsets that decrease": (
-        lambda: windrow.Csr(([1.0, 2.0], [0, 0], [0, 2, 1, 2]), (3, 3)),
-        errors.FormatError,
-        ValueError,
-        "row_offsets decreases",
-    ),
-    "values missing": (
-        lambda: windrow.Csr(([1.0], [0, 1], [0, 2]), (1, 3)),
-        errors.ShapeError,
-        ValueError,
-        "one for each column index",
-    ),
-    "indices of another type": (
-        lambda: windrow.Csr(([1.0], [0.0], [0, 1]), (1, 3)),
-        errors.DtypeError,
-        TypeError,
-        "indices.astype(numpy.int64)",
-    ),
-    "no shape": (lambda: windrow.Csr(([1.0], [0], [0, 1])), errors.OptionError, ValueError, "give shape=(rows, columns)"),
-    "another shape": (lambda: windrow.Csr(MATRIX, (4, 4)), errors.ShapeError, ValueError, "leave shape out"),
-    "what is no matrix": (lambda: windrow.Csr("matrix"), errors.DtypeError, TypeError, "give one of scipy.sparse"),
-    "complex values": (lambda: windrow.Csr(MATRIX * 1j), errors.DtypeError, TypeError, "A.real and A.imag"),
-    "whole numbers as values": (lambda: windrow.Csr(MATRIX.astype(int)), errors.DtypeError, TypeError, 'give dtype="f32"'),
-    "a dtype that there is not": (lambda: A.astype("f8"), errors.DtypeError, TypeError, "there are f32, f64, f16 and bf16"),
-    "values of another pattern": (lambda: PLAN.replace_values([1.0]), errors.ShapeError, ValueError, "one for each entry"),
-    "an order that is none": (
-        lambda: windrow.Spmm(A, "cpu", order=[0] * 50),
-        errors.FormatError,
-        ValueError,
-        "position 1 of the permutation: 0 was already",
-    ),
-    "a method that there is not": (lambda: windrow.reorder(A, "metis"), errors.OptionError, ValueError, "unknown variant"),
-    "X and Y of two types": (
-        lambda: windrow.Sddmm(A, "cpu").run(whole((50, 4)), whole((40, 4), dtype="f8")),
-        errors.DtypeError,
-        TypeError,
-        "convert one of them",
-    ),
-    "X of another length": (
-        lambda: windrow.Sddmm(A, "cpu").run(whole((49, 4)), whole((40, 4))),
-        errors.ShapeError,
-        ValueError,
-        "X is 49 × 4 but must be 50 × 4",
-    ),
-    "a pattern that there is not": (
-        lambda: windrow.NmWeights.prune(B, (3, 2, 8)),
-        errors.OptionError,
-        ValueError,
-        "give 1 ≤ N ≤ M ≤ 256",
-    ),
-    "weights that are not pruned": (
-        lambda: windrow.NmWeights.of_dense(numpy.ones((4, 4)), (1, 2, 4)),
-        errors.FormatError,
-        ValueError,
-        "prune the matrix first",
-    ),
-    "an activation that there is not": (
-        lambda: windrow.NmSpmm(WEIGHTS, "cpu").mm(whole((2, 8)), activation="tanh"),
-        errors.OptionError,
-        ValueError,
-        "there are identity, relu and gelu",
-    ),
-    "activations of f64": (
-        lambda: windrow.NmSpmm(WEIGHTS, "cpu").mm(whole((2, 8), dtype="f8")),
-        errors.DtypeError,
-        TypeError,
-        "convert it to f32",
-    ),
-    "a mode that there is not": (
-        lambda: windrow.Mttkrp(windrow.Tensor(([0], [0], [0]), [1.0], (1, 1, 1)), mode=3),
-        errors.OptionError,
-        ValueError,
-        "give 0, 1 or 2",
-    ),
-    "a tensor's index beyond it": (
-        lambda: windrow.Tensor(([5], [0], [0]), [1.0], (1, 1, 1)),
-        errors.FormatError,
-        ValueError,
-        "lies outside of 1 × 1 × 1",
-    ),
-    "a file that there is not": (lambda: windrow.read("/no/such.mtx"), errors.FileError, OSError, "cannot read"),
-    "a format that there is not": (
-        lambda: windrow.read("a.mtx", format="xlsx"),
-        errors.OptionError,
-        ValueError,
-        "there are|no format is called",
-    ),
-    "a name without a format": (lambda: windrow.write("/tmp/a.xlsx", A), errors.OptionError, ValueError, "end it in .mtx"),
-    "names of Rust": (lambda: windrow.write("/tmp/a.xlsx", A), errors.OptionError, ValueError, "give format="),
-    "a vector of scipy's": (
-        lambda: windrow.Csr(scipy.sparse.coo_array(numpy.ones(3))),
-        errors.ShapeError,
-        ValueError,
-        "reshape",
-    ),
-}
+@pytest.fixture
+def names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(SETUP, names)
+    return names
 
 
-@pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes(name):
-    mistake, exception, built_in, text = MISTAKES[name]
-    with pytest.raises(errors.Error) as raised:
-        mistake()
-    assert type(raised.value) is exception, raised.value
-    assert isinstance(raised.value, built_in)
-    assert any(part in str(raised.value) for part in text.split("|")), raised.value
+def test_the_table_is_whole():
+    assert len(ROWS) == EXCEPTIONS.count("\n| `") > 70
+    said = {of.strip("`") for _, of, _ in ROWS}
+    classes = {name for name, made in vars(errors).items() if isinstance(made, type)}
+    assert said == classes - {"Error", "DeviceError", "InternalError"}
 
 
-def test_a_file_with_a_mistake(tmp_path):
-    path = tmp_path / "a.mtx"
-    path.write_text("%%MatrixMarket matrix coordinate real general\n2 2 1\n1 x 1\n")
-    with pytest.raises(errors.ParseError, match="line 3, column 3: expected") as raised:
-        windrow.read(path)
-    assert isinstance(raised.value, OSError) and isinstance(raised.value, ValueError)
+@pytest.mark.parametrize("code, of, text", ROWS, ids=[code for code, _, _ in ROWS])
+def test_mistakes(code, of, text, names):
+    found = raised_by(code, names)
+    if os.environ.get("WINDROW_BLESS"):
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(page.replace(f"| `{code}` | {of}", f"| `{code}` | {found[0]} | {found[1]} |\n\0", 1), encoding="utf-8")
+        PAGE.write_text(re.sub("\n\0.*", "", PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    else:
+        assert found == (of, text)
 
 
-def test_wrong_types_of_arguments_are_type_errors():
-    for mistake in (lambda: PLAN.mm(), lambda: PLAN.mm(B, alpha="x"), lambda: windrow.Device(3)):
+def test_no_mistake_ends_the_interpreter(tmp_path):
+    """All of them, one after the other, in a process of their own; then it still multiplies."""
+    done = subprocess.run([sys.executable, __file__], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-300:] + done.stderr[-3000:]
+    assert done.stdout.splitlines() == [code for code, _, _ in ROWS] + ["whole"]
+
+
+def test_a_gpu_that_there_is_not():
+    with pytest.raises(errors.DeviceError, match="use the CPU|use one of"):
+        windrow.Device.cuda(97)
+
+
+def test_what_has_no_class_of_ours():
+    """Types and numbers of arguments are Python's own errors."""
+    plan = windrow.Spmm(numpy.eye(4, dtype="f4"), "cpu")
+    mistakes = [
+        lambda: plan.mm(),
+        lambda: plan.mm(numpy.eye(4, dtype="f4"), alpha="x"),
+        lambda: plan.mm(numpy.eye(4, dtype="f4"), None, 2.0),
+        lambda: windrow.Device(3),
+        lambda: windrow.Csr(numpy.eye(4)) * 2,
+        lambda: windrow.Csr(numpy.eye(4)) + numpy.eye(4),
+    ]
+    for mistake in mistakes:
         with pytest.raises(TypeError):
             mistake()
+
+
+@pytest.mark.torch
+def test_tensors_that_do_not_lend_their_elements():
+    import torch
+
+    a = windrow.Csr(numpy.eye(4, dtype="f4"))
+    with pytest.raises(errors.DtypeError, match=r"use tensor.detach\(\); products that have gradients are windrow.torch's"):
+        a @ torch.ones(4, 2, requires_grad=True)
+    with pytest.raises(errors.DtypeError, match=r"use A.to_scipy\(\) @ B, or make B dense"):
+        a @ torch.eye(4).to_sparse_csr()
+    with pytest.raises(errors.DtypeError, match=r"torch.sparse_bsr is not taken; use its to_dense\(\).to_sparse_csr"):
+        windrow.Csr(torch.eye(4).to_sparse_bsr((2, 2)))
+    with pytest.raises(errors.ShapeError, match="a sparse tensor of 3 dimensions is no matrix of numbers"):
+        windrow.Csr(torch.ones(2, 2, 2).to_sparse())
 
 
 def test_a_mistake_of_ours_is_an_exception():
@@ -217,3 +113,25 @@ def test_every_class_is_an_error_and_built_in():
     for made in classes:
         assert issubclass(made, errors.Error) and made.__doc__
         assert any(base.__module__ == "builtins" for base in made.__bases__)
+
+
+def test_a_plan_outlives_its_matrix():
+    matrix = windrow.Csr(numpy.eye(4, dtype="f4"))
+    plan = windrow.Spmm(matrix, "cpu")
+    del matrix
+    assert (plan @ numpy.ones((4, 2), "f4")).sum() == 8
+
+
+def main():
+    faulthandler.enable()
+    names = {}
+    exec(SETUP, names)
+    for code, of, text in ROWS:
+        print(code, flush=True)
+        assert raised_by(code, names) == (of, text), code
+    assert (names["A"] @ names["B"]).sum() == 6
+    print("whole")
+
+
+if __name__ == "__main__":
+    main()

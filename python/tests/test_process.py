@@ -86,6 +86,28 @@ def test_threads_share_a_plan(device):
         assert all(pool.map(run, range(64)))
 
 
+def read_and_change():
+    matrix, b = random(100, 100, 0.05), whole((100, 8))
+    plan = windrow.Spmm(matrix, "cpu", width=8)
+    work = [
+        lambda: plan.replace_values(matrix.data),
+        lambda: plan.report.rows,
+        lambda: plan.shape[0],
+        lambda: len(plan.mm(b)),
+        lambda: len(repr(plan)),
+    ]
+    with concurrent.futures.ThreadPoolExecutor(len(work)) as pool:
+        runs = [pool.submit(work[turn % len(work)]) for turn in range(400)]
+        assert {run.result() for run in runs} == {None, 100, len(repr(plan))}
+    assert numpy.array_equal(plan.mm(b), matrix @ b)
+
+
+def test_threads_read_a_plan_while_others_change_it():
+    """In a process of its own: threads that wait for each other would hold this one's lock, too."""
+    code = "import test_process; test_process.read_and_change()"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120, cwd=os.path.dirname(__file__))
+
+
 def resident():
     gc.collect()
     with open("/proc/self/statm") as file:

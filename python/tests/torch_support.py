@@ -43,3 +43,43 @@ def agree(found, expected, dtype=None, scale=1.0):
     error = ERRORS[dtype or found.dtype] * scale
     expected = expected.double()
     torch.testing.assert_close(found.double(), expected, rtol=error, atol=error * (1 + expected.abs().max().item()))
+
+
+# Graphs and layers.
+
+NODES = 40
+
+
+def edges(device, loops=True, nodes=NODES, seed=0):
+    """Edges in no order, none twice, some nodes without any."""
+    generator = torch.Generator().manual_seed(seed)
+    there = (torch.rand(nodes, nodes, generator=generator) < 0.12).float()
+    there[:, 3] = there[5] = 0
+    if not loops:
+        there.fill_diagonal_(0)
+    index = there.nonzero().t()
+    return index[:, torch.randperm(index.shape[1], generator=generator)].contiguous().to(device)
+
+
+def same(ours, theirs, *inputs, atol=1e-5, **kwargs):
+    """Outputs and gradients of two layers with the same parameters."""
+    ours.load_state_dict(theirs.state_dict())
+    theirs.load_state_dict(ours.state_dict())
+    results = []
+    for layer in (ours, theirs):
+        given = [
+            tensor.detach().clone().requires_grad_()
+            if torch.is_tensor(tensor) and tensor.is_floating_point()
+            else tensor
+            for tensor in inputs
+        ]
+        layer.zero_grad()
+        out = layer(*given, **kwargs)
+        (out * torch.linspace(-1, 1, out.numel(), device=out.device, dtype=out.dtype).view_as(out)).sum().backward()
+        of_inputs = [tensor.grad for tensor in given if torch.is_tensor(tensor) and tensor.is_floating_point()]
+        results.append([out, *of_inputs, *(parameter.grad for parameter in layer.parameters())])
+    for one, other in zip(*results, strict=True):
+        if other is None:
+            assert one is None
+            continue
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=atol * max(1, other.abs().max().item()))

@@ -11,6 +11,8 @@ def parts(source, shape, dtype):
         return _of_scipy(source, shape, dtype)
     if isinstance(source, tuple):
         return _of_tuple(source, shape, dtype)
+    if "sparse" in str(getattr(source, "layout", "")):
+        return _of_torch(source, shape, dtype)
     import numpy
 
     dense = numpy.asarray(source)
@@ -19,22 +21,41 @@ def parts(source, shape, dtype):
             f"a {type(source).__name__} is no matrix; give one of scipy.sparse, (data, indices, indptr) and shape, or an "
             "array of two dimensions"
         )
-    if shape is not None and tuple(shape) != dense.shape:
-        raise ShapeError(f"the matrix is {dense.shape[0]} × {dense.shape[1]}, shape says {shape}; leave shape out")
+    _check_shape(dense, shape)
     return "dense", [_values(dense, dtype)], dense.shape
 
 
 def _of_scipy(source, shape, dtype):
     if getattr(source, "ndim", 2) != 2:
         raise ShapeError(f"a sparse array of {source.ndim} dimension is no matrix; use its reshape((1, -1))")
-    if shape is not None and tuple(shape) != tuple(source.shape):
-        raise ShapeError(f"the matrix is {source.shape[0]} × {source.shape[1]}, shape says {shape}; leave shape out")
+    _check_shape(source, shape)
     if source.format == "coo":
         row, col = source.coords if hasattr(source, "coords") else (source.row, source.col)
         return "coo", [_values(source.data, dtype), row, col], source.shape
     if source.format not in ("csr", "csc"):
         source = source.tocsr()
     return source.format, [_values(source.data, dtype), source.indices, source.indptr], source.shape
+
+
+def _check_shape(source, shape):
+    rows, cols = source.shape
+    if shape is not None and tuple(shape) != (rows, cols):
+        raise ShapeError(f"the matrix is {rows} × {cols}, shape says {tuple(shape)}; leave shape out")
+
+
+def _of_torch(source, shape, dtype):
+    """A sparse tensor of PyTorch's, without its gradient."""
+    source = source.detach()
+    if source.ndim != 2 or source.dense_dim() != 0:
+        raise ShapeError(f"a sparse tensor of {source.ndim} dimensions is no matrix of numbers; give a part that is one")
+    _check_shape(source, shape)
+    layout = str(source.layout).removeprefix("torch.sparse_")
+    if layout == "csc":
+        return "csc", [_values(source.values(), dtype), source.row_indices(), source.ccol_indices()], tuple(source.shape)
+    if layout not in ("csr", "coo"):
+        raise DtypeError(f"a tensor of layout {source.layout} is not taken; use its to_dense().to_sparse_csr()")
+    source = source.to_sparse_csr()
+    return "csr", [_values(source.values(), dtype), source.col_indices(), source.crow_indices()], tuple(source.shape)
 
 
 def _of_tuple(source, shape, dtype):
@@ -58,11 +79,14 @@ def _values(data, dtype):
     import numpy
 
     data = numpy.asarray(data)
-    if data.dtype.kind in "iub" and dtype is not None:
+    wide = data.dtype.kind == "f" and data.dtype.itemsize > 8
+    if (data.dtype.kind in "iub" or wide) and dtype is not None:
         return data.astype(_NUMPY.get(dtype, "f4"))
     if data.dtype.kind == "c":
         raise DtypeError(f"values are {data.dtype}; windrow has no complex numbers: multiply by A.real and A.imag")
-    if data.dtype.kind != "f" and data.dtype.name != "bfloat16":
+    if data.dtype.kind not in "iubfV":
+        raise DtypeError(f"values are {data.dtype}, which are no numbers; convert them first")
+    if (data.dtype.kind != "f" or wide) and data.dtype.name != "bfloat16":
         raise DtypeError(f'values are {data.dtype}; give dtype="f32" (or f64, f16, bf16) to have them converted')
     return data
 

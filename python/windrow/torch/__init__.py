@@ -13,10 +13,11 @@ try:
 except ImportError as error:
     raise ImportError("windrow.torch needs PyTorch: pip install torch") from error
 
-from windrow.torch import _ops, nn
+from windrow.torch import nn
 from windrow.torch._cache import cache, pin
-from windrow.torch._csr import Csr, graph_of
-from windrow.torch._ops import check, edge_softmax, prepare_capture, sddmm, spmm
+from windrow.torch._csr import Csr
+from windrow.torch._functions import check, edge_softmax, prepare_capture, sddmm, spmm
+from windrow.torch._graph import graph_of
 from windrow.torch._pyg import patch_pyg, unpatch_pyg
 
 __all__ = [

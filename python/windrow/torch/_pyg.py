@@ -6,21 +6,23 @@ import threading
 import torch
 
 from windrow import errors
-from windrow.torch import nn as layers
-from windrow.torch._cache import NAMES
-from windrow.torch._ops import spmm
+from windrow.torch._device import NAMES
+from windrow.torch._functions import spmm
+from windrow.torch.nn._gat import gat_forward
+from windrow.torch.nn._gcn import gcn_forward
+from windrow.torch.nn._sage import sage_forward
+from windrow.torch.nn._transformer import transformer_forward
 
 _lock = threading.Lock()
 _undo = []
 
 
-def patch_pyg():
+def patch_pyg() -> None:
     """Has unchanged models of torch_geometric run on windrow, until `unpatch_pyg()`. Twice is once.
 
-    Replaced are `GCNConv`, `SAGEConv` (aggr "mean", "sum" or "add"), `GATConv` and `TransformerConv` (without attributes
-    of edges), and what `message_and_aggregate` of any layer comes to: `torch_geometric.utils.spmm` of
-    `torch.sparse_csr` tensors and `EdgeIndex`, and `EdgeIndex.matmul`, for sums and means. torch_geometric's own code
-    goes on doing all else: subclasses that change how messages are made, layers with hooks or under explanation,
+    Replaced are `GCNConv`, `SAGEConv` (aggr "mean", "sum" or "add"), `GATConv` and `TransformerConv`, and what
+    `message_and_aggregate` of any layer comes to: `torch_geometric.utils.spmm` of `torch.sparse_csr` tensors and
+    `EdgeIndex`, and `EdgeIndex.matmul`, for sums and means. torch_geometric's own code goes on doing all else: subclasses that change how messages are made, layers with hooks or under explanation,
     decomposed layers, `aggr="max"`, `torch_sparse.SparseTensor`, edges that are there twice, other dtypes, other
     devices, and what torch.compile traces.
     """
@@ -31,14 +33,14 @@ def patch_pyg():
     with _lock:
         if _undo:
             return
-        _replace_forward(pyg.GCNConv, layers.gcn_forward, _takes_gcn)
-        _replace_forward(pyg.SAGEConv, layers.sage_forward, _takes_sage)
-        _replace_forward(pyg.GATConv, layers.gat_forward, _takes_gat)
-        _replace_forward(pyg.TransformerConv, layers.transformer_forward, _takes_gat)
+        _replace_forward(pyg.GCNConv, gcn_forward, _takes_gcn)
+        _replace_forward(pyg.SAGEConv, sage_forward, _takes_sage)
+        _replace_forward(pyg.GATConv, gat_forward, _takes_gat)
+        _replace_forward(pyg.TransformerConv, transformer_forward, _takes_transformer)
         _replace_products()
 
 
-def unpatch_pyg():
+def unpatch_pyg() -> None:
     """Gives torch_geometric its own code back."""
     with _lock:
         while _undo:
@@ -119,11 +121,40 @@ def _takes_sage(self, x, edge_index, args, kwargs):
     return _takes_edges(x, edge_index) and self.aggr in ("mean", "add", "sum")
 
 
+def _takes_attention(self, x, edge_index, args, kwargs):
+    pair = x if isinstance(x, (tuple, list)) else (x,)
+    if not _takes_edges(x, edge_index) or self.aggr not in ("add", "sum"):
+        return False
+    if any(tensor is None or tensor.dtype == torch.float64 for tensor in pair):
+        return False
+    return _takes_attributes(self.lin_edge, args[0] if args else kwargs.get("edge_attr"), pair[0], edge_index)
+
+
 def _takes_gat(self, x, edge_index, args, kwargs):
-    edge_attr = args[0] if args else kwargs.get("edge_attr")
-    wide = any(isinstance(t, torch.Tensor) and t.dtype == torch.float64 for t in (x if isinstance(x, tuple) else (x,)))
     size = args[1] if len(args) > 1 else kwargs.get("size")
-    return edge_attr is None and size is None and not wide and _takes_edges(x, edge_index) and self.aggr in ("add", "sum")
+    return size is None and _takes_attention(self, x, edge_index, args, kwargs)
+
+
+def _takes_transformer(self, x, edge_index, args, kwargs):
+    attributes = args[0] if args else kwargs.get("edge_attr")
+    return (attributes is None) == (self.lin_edge is None) and _takes_attention(self, x, edge_index, args, kwargs)
+
+
+def _takes_attributes(linear, attributes, x, edge_index):
+    """Attributes are multiplied with the weights of the layer, which is not called."""
+    if attributes is None or linear is None:
+        return True
+    return (
+        isinstance(attributes, torch.Tensor)
+        and attributes.dim() in (1, 2)
+        and attributes.dtype == x.dtype
+        and attributes.device == x.device
+        and attributes.shape[0] == edge_index.shape[1]
+        and type(linear).__module__ in ("torch_geometric.nn.dense.linear", "torch.nn.modules.linear")
+        and type(linear).__name__ == "Linear"
+        and not isinstance(linear.weight, torch.nn.parameter.UninitializedParameter)
+        and not (linear._forward_hooks or linear._forward_pre_hooks or linear._backward_hooks)
+    )
 
 
 def _replace_products():

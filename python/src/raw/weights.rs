@@ -2,20 +2,20 @@
 
 use pyo3::prelude::*;
 use windrow::{
-    Device, DeviceSlice, DeviceView, DeviceViewMut, Element, Epilogue, NmOptions, NmPattern, NmSpmm,
-    NmSpmmPlan, Precision, Stream, VectorNm, prune_magnitude,
+    Device, DeviceSlice, Element, Epilogue, NmOptions, NmPattern, NmSpmm, NmSpmmPlan, Stream, VectorNm,
+    prune_magnitude,
 };
 
-use crate::device::{PyDevice, stream_of};
+use super::operand::Operand;
+use crate::device::{PyDevice, on_stream};
 use crate::dtype::Dtype;
-use crate::error::{Fault, Outcome, dtype, shape};
+use crate::error::{Fault, Outcome, dtype};
 use crate::outside::{Kept, outside};
-use crate::raw::{Lies, Operand};
 
 /// Weights `W[k×n]` of which in every `M` consecutive rows, in every `L` consecutive columns, `N` rows are kept: the
 /// largest, of the dense matrix of f32 whose packed rows are at an address of the host. `pattern` is `(N, M, L)`.
 #[pyclass(frozen, name = "NmWeights", module = "windrow._windrow.raw")]
-pub(crate) struct RawNmWeights(VectorNm<f32>);
+pub(super) struct RawNmWeights(VectorNm<f32>);
 
 #[pymethods]
 impl RawNmWeights {
@@ -57,7 +57,7 @@ impl RawNmWeights {
 
 /// A plan of `C ← A·W + bias` on a device, for about `rows` rows of `A`.
 #[pyclass(frozen, name = "NmSpmm", module = "windrow._windrow.raw")]
-pub(crate) struct RawNmSpmm {
+pub(super) struct RawNmSpmm {
     plan: Kept<NmSpmmPlan>,
     device: &'static Device,
 }
@@ -73,13 +73,8 @@ impl RawNmSpmm {
         precision: Dtype,
         rows: usize,
     ) -> PyResult<Self> {
-        let precision = match precision {
-            Dtype::F32 => Precision::F32,
-            Dtype::F64 => Precision::F64,
-            Dtype::F16 => Precision::F16,
-            Dtype::Bf16 => Precision::Bf16,
-        };
-        let (device, options) = (device.0, NmOptions { rows, precision, ..NmOptions::default() });
+        let (device, options) =
+            (device.0, NmOptions { rows, precision: precision.precision(), ..NmOptions::default() });
         let plan =
             outside(py, || Ok::<_, Fault>(NmSpmm::builder(&weights.0).options(options).build(device)?))?;
         Ok(Self { plan: Kept::new(plan), device })
@@ -97,28 +92,24 @@ impl RawNmSpmm {
         bias: Option<u64>,
     ) -> PyResult<()> {
         // SAFETY: the promise of who gives addresses and the stream.
-        outside(py, || unsafe {
-            let on = stream_of(self.device, stream)?;
-            match (a.3, c.3) {
-                (Dtype::F32, Dtype::F32) => self.run_as::<f32>(&on, a, c, bias),
-                (Dtype::F16, Dtype::F16) => self.run_as::<windrow::f16>(&on, a, c, bias),
-                (Dtype::Bf16, Dtype::Bf16) => self.run_as::<windrow::bf16>(&on, a, c, bias),
+        unsafe {
+            on_stream(py, self.device, stream, |on| match (a.3, c.3) {
+                (Dtype::F32, Dtype::F32) => self.run_as::<f32>(on, a, c, bias),
+                (Dtype::F16, Dtype::F16) => self.run_as::<windrow::f16>(on, a, c, bias),
+                (Dtype::Bf16, Dtype::Bf16) => self.run_as::<windrow::bf16>(on, a, c, bias),
                 (a, c) => dtype(format!(
                     "A holds {} and C {}; both must hold f32, f16 or bf16, and the same",
                     a.name(),
                     c.name()
                 )),
-            }
-        })
+            })
+        }
     }
 
     /// Makes what runs with so many rows on `stream` need, so that they can be captured into a graph.
     fn prepare(&self, py: Python<'_>, stream: Option<usize>, rows: usize) -> PyResult<()> {
         // SAFETY: the promise of who gives the stream.
-        outside(py, || unsafe {
-            let on = stream_of(self.device, stream)?;
-            Ok::<_, Fault>(self.plan.prepare_on(&on, rows)?)
-        })
+        unsafe { on_stream(py, self.device, stream, |on| Ok(self.plan.prepare_on(on, rows)?)) }
     }
 
     fn report(&self) -> String {
@@ -128,7 +119,7 @@ impl RawNmSpmm {
 
 impl RawNmSpmm {
     /// # Safety
-    /// Those of [`DeviceView::from_raw`] and [`DeviceViewMut::from_raw`], for the stream.
+    /// Those of [`Operand::view`] and [`Operand::view_mut`], for the stream.
     unsafe fn run_as<E: Element<Sum = f32>>(
         &self,
         on: &Stream,
@@ -136,16 +127,11 @@ impl RawNmSpmm {
         c: Operand,
         bias: Option<u64>,
     ) -> Outcome<()> {
-        let (Lies::Rows(a_ld), Lies::Rows(c_ld)) = (a.lies("A")?, c.lies("C")?) else {
-            return shape("A and C must have consecutive rows; give them contiguous");
-        };
-        let (Operand(a, (m, k), ..), Operand(c, (c_rows, n), ..)) = (a, c);
         // SAFETY: the caller's promise; what the driver knows of the addresses is checked.
         unsafe {
+            let (a, c, (_, n)) = (a.view::<E>("A", self.device)?, c.view_mut::<E>("C", self.device)?, c.1);
             let bias = bias.map(|at| DeviceSlice::<f32>::from_raw(self.device, at, n)).transpose()?;
             let run = Epilogue { bias: bias.as_ref(), ..Epilogue::default() };
-            let a = DeviceView::<E>::from_raw(self.device, a, m, k, a_ld)?;
-            let c = DeviceViewMut::<E>::from_raw(self.device, c, c_rows, n, c_ld)?;
             Ok(self.plan.run_into_on(on, &run, a, c)?)
         }
     }
