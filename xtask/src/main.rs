@@ -2,8 +2,8 @@
 //!
 //! `build-ptx` compiles the kernels to PTX, `check-ptx` holds that PTX to its golden counts and to `ptxas`,
 //! `bundle` packs tests and benches for a machine that has a GPU and no Rust, `mutants` plants errors for the
-//! tests to find, `promises` writes the table of promises from the tests, `tidy` checks what no lint does, and
-//! `ci` runs everything that continuous integration runs.
+//! tests to find, `man` writes the manual pages of the command, `promises` the table of promises from the tests, `tidy`
+//! checks what no lint does, and `ci` runs everything that continuous integration runs.
 #![expect(clippy::print_stdout, reason = "a command line tool: its results belong on standard output")]
 
 mod build_ptx;
@@ -12,6 +12,7 @@ mod check_ptx;
 mod ci;
 mod entries;
 mod failure;
+mod man;
 mod mutants;
 mod process;
 mod promises;
@@ -45,6 +46,8 @@ enum Task {
     Mutants(mutants::Arguments),
     /// Check layout, file sizes, dependency directions, words and kernel coverage.
     Tidy,
+    /// Write the manual pages of the command to target/man.
+    Man,
     /// Write docs/promises.md from the documentation of the tests.
     Promises,
     /// Run every step that continuous integration runs, stopping at the first failure.
@@ -59,6 +62,7 @@ fn run(task: &Task) -> Result<()> {
         Task::Bundle(arguments) => bundle::run(&workspace, arguments),
         Task::Mutants(arguments) => mutants::run(&workspace, arguments),
         Task::Tidy => tidy::run(&workspace),
+        Task::Man => man::run(&workspace),
         Task::Promises => promises::run(&workspace, &tidy::rust_files(&workspace)?),
         Task::Ci => ci::run(&workspace),
     }

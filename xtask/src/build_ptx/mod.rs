@@ -144,7 +144,9 @@ fn compile(workspace: &Workspace, toolchain: &Toolchain, target: &Target) -> Res
         .arg("--")
         .arg(format!("--emit=asm={}", assembly.display()))
         .args(["-C", &format!("target-cpu={}", target.target_cpu)])
-        .args(["-C", "codegen-units=1", "-C", "debuginfo=0"]);
+        .args(["-C", "codegen-units=1", "-C", "debuginfo=0"])
+        // It copies barriers and votes into both arms of a branch that parts a warp: on a GPU that does not end.
+        .arg("-Zmir-enable-passes=-JumpThreading");
     if !target.target_features.is_empty() {
         command.args(["-C", &format!("target-feature={}", target.target_features)]);
     }

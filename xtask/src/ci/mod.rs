@@ -1,5 +1,6 @@
 //! `ci`: what continuous integration runs, so that a person can run the same.
 
+mod page;
 mod python;
 mod tally;
 
@@ -27,6 +28,7 @@ const STEPS: &[Step] = &[
     ("deny", deny),
     ("test", test),
     ("python", python::run),
+    ("page", page::run),
 ];
 
 /// Runs every step and stops at the first that fails.
@@ -90,7 +92,7 @@ fn deny(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
 /// The whole test suite, with its output passed on and its results added up.
 fn test(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let mut command = command(workspace);
-    command.args(["test", "--workspace"]);
+    command.args(["test", "--workspace"]).env(page::VARIABLE, page::place(workspace)?);
     counted(&mut command, tally)
 }
 

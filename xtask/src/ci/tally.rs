@@ -8,8 +8,8 @@ pub(super) struct Tally {
     pub(super) passed: u64,
     failed: u64,
     skipped: u64,
-    /// What of Python was skipped, and why: a person might install it.
-    of_python: Vec<String>,
+    /// What was skipped for want of something that a person might install, and of what.
+    installable: Vec<String>,
 }
 
 impl Tally {
@@ -18,8 +18,8 @@ impl Tally {
         if let Some((_, skip)) = line.split_once("skipped: ") {
             let count = skip.split_whitespace().next().and_then(|word| word.parse::<u64>().ok());
             self.skipped += count.unwrap_or(0);
-            if skip.contains(" tests of Python: ") {
-                self.of_python.push(skip.trim().to_owned());
+            if skip.contains(" tests of Python: ") || skip.contains(" look at a page: ") {
+                self.installable.push(skip.trim().to_owned());
             }
             return;
         }
@@ -44,10 +44,10 @@ impl Tally {
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)?;
-        if self.of_python.is_empty() {
+        if self.installable.is_empty() {
             Ok(())
         } else {
-            write!(f, " (of these {})", self.of_python.join("; "))
+            write!(f, " (of these {})", self.installable.join("; "))
         }
     }
 }
