@@ -37,6 +37,7 @@ pub use ranges::{
     TransposeParts, TransposePartsParams,
 };
 pub use read::{COLUMNS_IN_USE_AT, CsrRecord, ReadCsr, ReadCsrParams};
+pub(crate) use read::{index, value_of};
 pub use segments::{CUT_ROWS, CountCuts, CutRows, CutRowsParams, SumCuts};
 pub(crate) use segments::{Counts, add};
 pub use split::{SplitEntries, SplitEntriesParams};

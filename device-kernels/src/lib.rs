@@ -80,7 +80,9 @@ pub use kernel::{Entry, Family, Kernel};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use modules::{MODULES, Module};
 pub use real::{Factor, Real};
-pub use spmm::{combine, dense, matricized_rows, row_split, segment_group, short_rows, tile_stream};
+pub use spmm::{
+    combine, dense, matricized_rows, merge_based, row_split, segment_group, short_rows, tile_stream,
+};
 pub use variant::Variant;
 
 /// Marks a slot of the partial-sum workspace that is not used: the piece is a whole row or window.

@@ -137,6 +137,30 @@ impl Output {
         }
     }
 
+    /// `C[row, column..column + W] ← α·sums + β·C`, masked as in [`store`](Self::store), for a `C` of any type: where
+    /// there is neither bias nor activation.
+    ///
+    /// # Safety
+    /// As for [`store`](Self::store).
+    #[inline(always)]
+    pub unsafe fn store_scaled<S: Simt, T: Summed, const W: usize>(
+        &self,
+        s: &S,
+        row: u32,
+        column: u32,
+        sums: [T; W],
+    ) {
+        if row >= self.m || column >= self.n {
+            return;
+        }
+        let span = self.span::<W>(row, column);
+        // SAFETY: as in `store`.
+        unsafe {
+            let out = self.linear(s, self.beta.get::<T>(), &span, sums);
+            T::write(s, self.c, &span, out);
+        }
+    }
+
     /// `C[row, column..column + W] ← α·sums + beta·C`, masked as in [`store`](Self::store), for a `C` of the sums' type
     /// or f16: for kernels that have no registers left for more, or add to what an earlier launch has written.
     ///

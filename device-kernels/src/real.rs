@@ -12,6 +12,14 @@ pub trait Real: Word + PartialOrd + Add<Output = Self> + Mul<Output = Self> {
     const ZERO: Self;
     /// 1, a factor that changes nothing.
     const ONE: Self;
+    /// No number.
+    const NAN: Self;
+
+    /// The number nearest to `x`.
+    fn from_f32(x: f32) -> Self;
+
+    /// The number nearest to `x`.
+    fn from_f64(x: f64) -> Self;
 
     /// `a·b + c`, rounded once.
     fn fma<S: Simt>(s: &S, a: Self, b: Self, c: Self) -> Self;
@@ -89,7 +97,16 @@ impl Factor {
 impl Real for f32 {
     const ZERO: Self = 0.0;
     const ONE: Self = 1.0;
+    const NAN: Self = Self::NAN;
 
+    #[inline(always)]
+    fn from_f32(x: f32) -> Self {
+        x
+    }
+    #[inline(always)]
+    fn from_f64(x: f64) -> Self {
+        x as Self
+    }
     #[inline(always)]
     fn fma<S: Simt>(s: &S, a: Self, b: Self, c: Self) -> Self {
         s.fma(a, b, c)
@@ -158,7 +175,16 @@ impl Real for f32 {
 impl Real for f64 {
     const ZERO: Self = 0.0;
     const ONE: Self = 1.0;
+    const NAN: Self = Self::NAN;
 
+    #[inline(always)]
+    fn from_f32(x: f32) -> Self {
+        Self::from(x)
+    }
+    #[inline(always)]
+    fn from_f64(x: f64) -> Self {
+        x
+    }
     #[inline(always)]
     fn fma<S: Simt>(s: &S, a: Self, b: Self, c: Self) -> Self {
         s.fma_f64(a, b, c)

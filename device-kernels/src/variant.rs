@@ -66,6 +66,21 @@ pub enum Variant {
         /// Steps of a thread.
         steps: u32,
     },
+    /// [`crate::spmm::merge_based::MergeBased`]: groups of lanes take as many entries and ends of rows of a matrix as it
+    /// is given.
+    MergeBased {
+        /// Type of `B`.
+        dtype: Dtype,
+        /// As for [`RowSplit`](Self::RowSplit): lanes across the width.
+        lanes: u32,
+        /// As for [`RowSplit`](Self::RowSplit): whether `B` is read in vectors.
+        vectors: bool,
+    },
+    /// [`crate::spmm::merge_based::CarriedRows`]: rows that blocks of that have shared.
+    CarriedRows {
+        /// Bytes of a sum.
+        sum_bytes: u32,
+    },
     /// [`crate::spmm::segment_group::Mttkrp`]: nonzero groups with two factors.
     Mttkrp {
         /// Type of the tensor's values and of the factors.

@@ -12,8 +12,8 @@ pub use crate::predict::{Asked, Kind, MatrixCounts, predicted_us, terms};
 pub use crate::spmm::Reference;
 pub use crate::spmm::points::{Division, MOST_EACH, RowLengths, divisions};
 use crate::{
-    Device, DeviceError, DeviceMatrix, Element, GroupLaunch, NmError, NmSpmmPlan, PlanError, Profile,
-    RowSoftmax, SddmmError, SddmmOptions, SddmmPlan, SddmmWeighed, SpmmError, SpmmOptions, SpmmPlan,
+    Device, DeviceError, DeviceMatrix, Element, GroupLaunch, NmError, NmSpmmPlan, PlanError, Precision,
+    Profile, RowSoftmax, SddmmError, SddmmOptions, SddmmPlan, SddmmWeighed, SpmmError, SpmmOptions, SpmmPlan,
     Verification, Weighed,
 };
 
@@ -46,6 +46,13 @@ pub unsafe fn launch<P: Pod>(
         Some(prepared) => machine.own().launch(&prepared),
         None => Ok(()),
     }
+}
+
+/// The kernel of [`SpmmBuilder::run_once_on`](crate::SpmmBuilder::run_once_on) for so many columns, whose rows of `B`
+/// may be read in vectors or not.
+#[must_use]
+pub fn kernel_without_plan(precision: Precision, n: u32, vectors: bool) -> Option<&'static Entry> {
+    crate::spmm::kernel_without_plan(precision, n, vectors)
 }
 
 /// What [`SpmmBuilder::weigh`](crate::SpmmBuilder::weigh) says of a matrix with these counts, all of its column vectors

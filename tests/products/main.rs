@@ -51,4 +51,5 @@ mod subjects;
 mod tensor_products;
 mod training;
 mod verify;
+mod without_plan;
 mod workspaces;

@@ -118,16 +118,34 @@ struct OnDevice {
 
 impl OnDevice {
     fn make(device: &Device, options: SpmmOptions) -> Outcome<Box<dyn Subject>> {
+        Ok(Box::new(Self::new(device, options)?))
+    }
+
+    fn new(device: &Device, options: SpmmOptions) -> Outcome<Self> {
         let a = matrix(Values::Reals);
         let offsets: Vec<_> = a.row_offsets().iter().map(|&x| i64::try_from(x)).collect::<Result<_, _>>()?;
         let columns: Vec<_> = a.col_indices().iter().map(|&x| i32::try_from(x)).collect::<Result<_, _>>()?;
-        Ok(Box::new(Self {
+        Ok(Self {
             stream: Stream::new(device)?,
             options,
             offsets: DeviceBuffer::from_slice(device, &offsets)?,
             columns: DeviceBuffer::from_slice(device, &columns)?,
             values: DeviceBuffer::from_slice(device, a.values())?,
-        }))
+        })
+    }
+}
+
+/// The same arrays, multiplied without a plan in each run.
+struct WithoutPlan(OnDevice);
+
+impl Subject for WithoutPlan {
+    fn run(&mut self) -> Outcome<Vec<u32>> {
+        let OnDevice { stream, offsets, columns, values, .. } = &self.0;
+        let a = DeviceCsr::new(ROWS, COLS, offsets, columns, values)?;
+        let b = upload::<f32>(stream.device(), &reals(COLS * WIDTH, 7), COLS, WIDTH)?;
+        let mut c = DeviceMatrix::<f32>::zeros(stream.device(), ROWS, WIDTH)?;
+        Spmm::builder(&a).run_once_on(stream, 1.0, &b, 0.0, &mut c)?;
+        Ok(bits(&c.download()?))
     }
 }
 
@@ -252,6 +270,7 @@ pub(crate) const STREAMS: &[Family] = &[
     Family::other("SpMM merge path of a matrix on the device", |device| {
         OnDevice::make(device, SpmmOptions { algorithm: Algorithm::MergePath, ..BASE })
     }),
+    Family::other("SpMM without a plan", |device| Ok(Box::new(WithoutPlan(OnDevice::new(device, BASE)?)))),
     Family::other("SDDMM entries and softmax of a pattern on the device", |device| {
         SampledOnDevice::make(device, SddmmAlgorithm::Entries, Precision::F32)
     }),

@@ -7,6 +7,7 @@ use super::THREADS;
 use crate::element::Dtype;
 use crate::kernel::Kernel;
 use crate::place_values::{code, round};
+use crate::real::Real;
 use crate::variant::Variant;
 
 /// Rows and entries that a thread takes, a block's threads side by side.
@@ -156,7 +157,7 @@ impl Kernel for ReadCsr {
 
 /// An index of 4 or 8 bytes.
 #[inline(always)]
-pub(super) unsafe fn index<S: Simt>(s: &S, from: GlobalPtr<u32>, at: u32, wide: bool) -> u64 {
+pub(crate) unsafe fn index<S: Simt>(s: &S, from: GlobalPtr<u32>, at: u32, wide: bool) -> u64 {
     // SAFETY: the caller has such an element.
     unsafe {
         match wide {
@@ -273,6 +274,21 @@ unsafe fn given<S: Simt>(s: &S, p: &ReadCsrParams, entry: u32) -> f32 {
             F16 => s.f16_to_f32(s.load_readonly(p.values.cast::<u16>().at(entry))),
             BF16 => f32::from_bits(u32::from(s.load_readonly(p.values.cast::<u16>().at(entry))) << 16),
             _ => s.load_readonly(p.values.cast::<f32>().at(entry)),
+        }
+    }
+}
+
+/// A value as it is given, in the type of sums.
+///
+/// # Safety
+/// The obligations of [`ReadCsrParams`], and `entry` is one of the matrix.
+#[inline(always)]
+pub(crate) unsafe fn value_of<T: Real, S: Simt>(s: &S, p: &ReadCsrParams, entry: u32) -> T {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match p.given == F64 && p.values != GlobalPtr::NULL {
+            true => T::from_f64(s.load_readonly(p.values.cast::<f64>().at(entry))),
+            false => T::from_f32(given(s, p, entry)),
         }
     }
 }

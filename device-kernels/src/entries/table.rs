@@ -43,6 +43,7 @@ use crate::sddmm::{Scan, SddmmEntries, SddmmGroups, SddmmTiles};
 use crate::sort::{SortCount, SortScan, SortScatter};
 use crate::spmm::combine::Combine;
 use crate::spmm::matricized_rows::{ColumnMajor, MatricizedRows, RowMajor, RowMajorElements};
+use crate::spmm::merge_based::{CarriedRows, MergeBased};
 use crate::spmm::merge_path::MergePath;
 use crate::spmm::row_split::RowSplit;
 use crate::spmm::segment_group::{Mttkrp, NonzeroGroups, RowGroups};
@@ -243,6 +244,90 @@ entries! {
             spmm_merge_path_tf32_s3 => MergePath<Tf32, 1>,
             spmm_merge_path_tf32_s7 => MergePath<Tf32, 2>,
             spmm_merge_path_tf32_s15 => MergePath<Tf32, 4>,
+        }
+        spmm_merge_based_f32_l8 {
+            spmm_merge_based_f32_l8 => MergeBased<Vectors<F32>, 8>,
+        }
+        spmm_merge_based_f32_l16 {
+            spmm_merge_based_f32_l16 => MergeBased<Vectors<F32>, 16>,
+        }
+        spmm_merge_based_f32_l32 {
+            spmm_merge_based_f32_l32 => MergeBased<Vectors<F32>, 32>,
+        }
+        spmm_merge_based_f32_elements_l1 {
+            spmm_merge_based_f32_elements_l1 => MergeBased<Scalars<F32>, 1>,
+        }
+        spmm_merge_based_f32_elements_l8 {
+            spmm_merge_based_f32_elements_l8 => MergeBased<Scalars<F32>, 8>,
+        }
+        spmm_merge_based_f32_elements_l32 {
+            spmm_merge_based_f32_elements_l32 => MergeBased<Scalars<F32>, 32>,
+        }
+        spmm_merge_based_f16_l4 {
+            spmm_merge_based_f16_l4 => MergeBased<Vectors<F16>, 4>,
+        }
+        spmm_merge_based_f16_l8 {
+            spmm_merge_based_f16_l8 => MergeBased<Vectors<F16>, 8>,
+        }
+        spmm_merge_based_f16_l16 {
+            spmm_merge_based_f16_l16 => MergeBased<Vectors<F16>, 16>,
+        }
+        spmm_merge_based_f16_l32 {
+            spmm_merge_based_f16_l32 => MergeBased<Vectors<F16>, 32>,
+        }
+        spmm_merge_based_f16_elements_l1 {
+            spmm_merge_based_f16_elements_l1 => MergeBased<Scalars<F16>, 1>,
+        }
+        spmm_merge_based_f16_elements_l8 {
+            spmm_merge_based_f16_elements_l8 => MergeBased<Scalars<F16>, 8>,
+        }
+        spmm_merge_based_f16_elements_l32 {
+            spmm_merge_based_f16_elements_l32 => MergeBased<Scalars<F16>, 32>,
+        }
+        spmm_merge_based_bf16_l4 {
+            spmm_merge_based_bf16_l4 => MergeBased<Vectors<Bf16>, 4>,
+        }
+        spmm_merge_based_bf16_l8 {
+            spmm_merge_based_bf16_l8 => MergeBased<Vectors<Bf16>, 8>,
+        }
+        spmm_merge_based_bf16_l16 {
+            spmm_merge_based_bf16_l16 => MergeBased<Vectors<Bf16>, 16>,
+        }
+        spmm_merge_based_bf16_l32 {
+            spmm_merge_based_bf16_l32 => MergeBased<Vectors<Bf16>, 32>,
+        }
+        spmm_merge_based_bf16_elements_l1 {
+            spmm_merge_based_bf16_elements_l1 => MergeBased<Scalars<Bf16>, 1>,
+        }
+        spmm_merge_based_bf16_elements_l8 {
+            spmm_merge_based_bf16_elements_l8 => MergeBased<Scalars<Bf16>, 8>,
+        }
+        spmm_merge_based_bf16_elements_l32 {
+            spmm_merge_based_bf16_elements_l32 => MergeBased<Scalars<Bf16>, 32>,
+        }
+        spmm_merge_based_f64_l8 {
+            spmm_merge_based_f64_l8 => MergeBased<Vectors<F64>, 8>,
+        }
+        spmm_merge_based_f64_l16 {
+            spmm_merge_based_f64_l16 => MergeBased<Vectors<F64>, 16>,
+        }
+        spmm_merge_based_f64_l32 {
+            spmm_merge_based_f64_l32 => MergeBased<Vectors<F64>, 32>,
+        }
+        spmm_merge_based_f64_elements_l1 {
+            spmm_merge_based_f64_elements_l1 => MergeBased<Scalars<F64>, 1>,
+        }
+        spmm_merge_based_f64_elements_l8 {
+            spmm_merge_based_f64_elements_l8 => MergeBased<Scalars<F64>, 8>,
+        }
+        spmm_merge_based_f64_elements_l32 {
+            spmm_merge_based_f64_elements_l32 => MergeBased<Scalars<F64>, 32>,
+        }
+        spmm_carried_rows {
+            spmm_carried_rows => CarriedRows<f32>,
+        }
+        spmm_carried_rows_f64 {
+            spmm_carried_rows_f64 => CarriedRows<f64>,
         }
         spmm_combine {
             spmm_combine => Combine<f32>,

@@ -4,6 +4,7 @@ use bytemuck::Zeroable;
 use half::{bf16, f16};
 use windrow_formats::Value;
 use windrow_kernels::csr::{COLUMNS_IN_USE_AT, CsrRecord, MarkColumnsParams, ReadCsr, ReadCsrParams};
+use windrow_kernels::merge_based::MergeBasedParams;
 use windrow_kernels::place_values::code;
 use windrow_kernels::preprocess::MOST_ITEMS;
 use windrow_kernels::{Dtype, Variant};
@@ -197,6 +198,16 @@ impl<V: Value> DeviceCsr<'_, V> {
             dtype: given,
             ..ReadCsrParams::zeroed()
         }
+    }
+
+    /// Whether kernels read its values.
+    pub(crate) fn is_read_by_kernels(&self) -> bool {
+        given::<V>().is_some()
+    }
+
+    /// What kernels of a product without a plan are told of the matrix.
+    pub(crate) fn merge_based_params(&self) -> MergeBasedParams {
+        MergeBasedParams { read: self.read_params(), ..MergeBasedParams::zeroed() }
     }
 
     /// The type of the values as kernels are given it; f32 if there are none.

@@ -87,7 +87,7 @@ impl SpmmPlan {
     ) -> Result<(), SpmmError> {
         let (b, c) = (b_transposed.into(), c.into());
         let run = Epilogue::linear(alpha, beta);
-        self.check_views(on, &run, (b, (b.cols(), b.rows())), &c)?;
+        self.fit().check_views(on, &run, (b, (b.cols(), b.rows())), &c)?;
         match &self.body {
             Body::Cpu(a) => {
                 // Both are in host memory: they are on the CPU, as was just checked.
@@ -103,7 +103,7 @@ impl SpmmPlan {
                 remedy: "a column-major B needs algorithm matricized-rows and precision f16; or transpose it",
             }),
             Body::Gpu(plan) => {
-                let operands = Operands { column_major: true, ..self.operands(&run, b, b.rows(), &c)? };
+                let operands = Operands { column_major: true, ..Operands::of(&run, b, b.rows(), &c)? };
                 let on = On::of(on, &self.device, b.is_owned() || c.is_owned())?;
                 // SAFETY: as in `run_into_on`, with rows of `b_transposed` in place of those of `b`.
                 unsafe { plan.run(&on, operands, self.budget())? };

@@ -149,11 +149,8 @@ impl GpuPlan {
 
     /// What a launch asks of the entries.
     fn operation(&self, operands: &DenseOperands) -> Operation {
-        let (dense, bytes) = (&operands.dense, u64::from(self.shape.precision.bytes()));
-        let aligned =
-            dense.b.address().is_multiple_of(16) && (u64::from(dense.ldb) * bytes).is_multiple_of(16);
-        let vectors = operands.reads_vectors && aligned;
-        Operation { n: dense.n(), vectors, column_major: operands.column_major }
+        let vectors = operands.are_vectors(self.shape.precision);
+        Operation { n: operands.dense.n(), vectors, column_major: operands.column_major }
     }
 
     /// Launches the parts, then the sums of what was cut.

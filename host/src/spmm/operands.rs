@@ -122,6 +122,13 @@ impl Operands {
 }
 
 impl DenseOperands {
+    /// Whether `B` may be read in vectors of 16 bytes.
+    pub(super) fn are_vectors(&self, precision: Precision) -> bool {
+        let row_bytes = u64::from(self.dense.ldb) * u64::from(precision.bytes());
+        let aligned = self.dense.b.address().is_multiple_of(16) && row_bytes.is_multiple_of(16);
+        self.reads_vectors && aligned
+    }
+
     /// The same with sums as they are in place of `C`, which has no more columns than `wide_c`.
     pub(super) fn into_wide(self, wide_c: Wide, precision: Precision) -> Self {
         let out = Output {

@@ -5,11 +5,12 @@ use std::fmt;
 use windrow_formats::Value;
 use windrow_kernels::csr::CsrRecord;
 
+use super::fit::Fit;
 use super::gpu::GpuPlan;
 use super::report::SpmmReport;
 use crate::device::{Device, DeviceBuffer};
 use crate::element::{BySum, Element};
-use crate::error::{PlanError, SpmmError};
+use crate::error::SpmmError;
 use crate::matrix::DeviceMatrix;
 use crate::options::Precision;
 use crate::parallelism::GroupLaunch;
@@ -107,15 +108,10 @@ impl SpmmPlan {
         Ok(true)
     }
 
-    pub(super) fn check_shapes(&self, b: (usize, usize), c: (usize, usize)) -> Result<(), SpmmError> {
-        if b.0 != self.cols {
-            return Err(SpmmError::InnerDim { a_cols: self.cols, b_rows: b.0 });
-        }
-        if c != (self.rows, b.1) {
-            let (expected_rows, expected_cols) = (self.rows, b.1);
-            return Err(PlanError::OutputShape { rows: c.0, cols: c.1, expected_rows, expected_cols }.into());
-        }
-        Ok(())
+    /// What operands must fit.
+    pub(super) fn fit(&self) -> Fit<'_> {
+        let Self { rows, cols, precision, .. } = *self;
+        Fit { device: &self.device, precision, rows, cols }
     }
 
     /// Device and type of `B`.
@@ -134,7 +130,7 @@ impl SpmmPlan {
         b: &DeviceMatrix<B>,
         c: &DeviceMatrix<C>,
     ) -> Result<(), SpmmError> {
-        self.check_shapes((b.rows(), b.cols()), (c.rows(), c.cols()))
+        self.fit().check_shapes((b.rows(), b.cols()), (c.rows(), c.cols()))
     }
 }
 

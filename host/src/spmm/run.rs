@@ -2,21 +2,17 @@
 
 use windrow_formats::Value;
 
-use super::operands::{Finish, Operands};
+use super::fit::{narrow_width, too_wide};
+use super::operands::Operands;
 use super::plan::{Body, SpmmPlan};
-use crate::activation::{Activation, Epilogue};
+use crate::activation::Epilogue;
 use crate::cpu;
 use crate::dense::{Dense, DenseMut, DenseRef, MatRef};
 use crate::device::{DeviceBuffer, Stream};
 use crate::element::Element;
 use crate::error::{PlanError, SpmmError};
 use crate::matrix::DeviceMatrix;
-use crate::num::wide;
-use crate::options::Precision;
-use crate::plan::{
-    Budget, On, Rounded, check_device, check_element, check_index, check_shape, factor, operand, output_on,
-    with_sums,
-};
+use crate::plan::{Budget, On, Rounded, check_device, factor, operand, output_on, with_sums};
 use crate::view::{DeviceSlice, DeviceView, DeviceViewMut};
 use crate::with_element;
 
@@ -75,7 +71,7 @@ impl SpmmPlan {
         b: impl TryInto<MatRef<'b, T>, Error: Into<PlanError>>,
     ) -> Result<Dense<T>, SpmmError> {
         let b = operand(b)?;
-        self.check_shapes((b.rows(), b.cols()), (self.rows, b.cols()))?;
+        self.fit().check_shapes((b.rows(), b.cols()), (self.rows, b.cols()))?;
         self.rows.checked_mul(b.cols()).ok_or_else(|| too_wide(b.cols()))?;
         let mut c = Dense::zeros(self.rows, b.cols())?;
         self.run_host(<T::Sum as Value>::ONE, b, <T::Sum as Value>::ZERO, c.view_mut())?;
@@ -108,7 +104,7 @@ impl SpmmPlan {
         c: DenseMut<'_, C>,
     ) -> Result<(), SpmmError> {
         let b = operand(b)?;
-        self.check_shapes((b.rows(), b.cols()), (c.rows(), c.cols()))?;
+        self.fit().check_shapes((b.rows(), b.cols()), (c.rows(), c.cols()))?;
         with_element!(self.precision, E => with_sums(c, beta, |c| {
             self.run_as(factor(alpha), Rounded::<E>::new(b)?.view()?, factor(beta), c)
         }))
@@ -319,7 +315,7 @@ impl SpmmPlan {
         b: DeviceView<'_, B>,
         c: DeviceViewMut<'_, C>,
     ) -> Result<(), SpmmError> {
-        self.check_views(on, run, (b, (b.rows(), b.cols())), &c)?;
+        self.fit().check_views(on, run, (b, (b.rows(), b.cols())), &c)?;
         match &self.body {
             Body::Cpu(a) => {
                 let run = run.with_bias(run.bias.and_then(DeviceSlice::host));
@@ -332,7 +328,7 @@ impl SpmmPlan {
             Body::Gpu(plan) => {
                 let shares = b.is_owned() || c.is_owned() || run.bias.is_some_and(DeviceSlice::is_owned);
                 let on = On::of(on, &self.device, shares)?;
-                let operands = self.operands(run, b, b.cols(), &c)?;
+                let operands = Operands::of(run, b, b.cols(), &c)?;
                 // SAFETY: shapes, types and device were checked; a `DeviceMatrix` holds all rows up to its leading
                 // dimension, and frees them after the work that was queued before; of other memory the views were
                 // promised that it lives. `c` has nothing in common with the others, and is borrowed for itself.
@@ -342,69 +338,8 @@ impl SpmmPlan {
         }
     }
 
-    /// Devices, types, shapes and overlap of the operands of a run, whose `B` is of this shape, in whatever order it is
-    /// stored.
-    pub(super) fn check_views<B: Element, C: Element<Sum = B::Sum>>(
-        &self,
-        on: &Stream,
-        run: &Epilogue<'_, B::Sum, DeviceSlice<'_, B::Sum>>,
-        (b, shape): (DeviceView<'_, B>, (usize, usize)),
-        c: &DeviceViewMut<'_, C>,
-    ) -> Result<(), SpmmError> {
-        check_device("the stream", on.device(), &self.device)?;
-        check_device("B", b.device(), &self.device)?;
-        check_element::<B>("B", self.precision)?;
-        check_device("C", c.device(), &self.device)?;
-        self.check_shapes(shape, (c.rows(), c.cols()))?;
-        c.bytes().check_apart("C", "B", b.bytes())?;
-        if let Some(bias) = run.bias {
-            check_device("the bias", bias.device(), &self.device)?;
-            check_shape("the bias", (1, bias.len()), (1, c.cols()))?;
-            c.bytes().check_apart("C", "the bias", bias.bytes())?;
-        }
-        if run.activation == Activation::Gelu && self.precision == Precision::F64 {
-            return Err(SpmmError::NoActivation { activation: run.activation, precision: self.precision });
-        }
-        Ok(())
-    }
-
-    /// Operands of a row-major `B` that were checked, as launches take them, with `n` columns.
-    pub(super) fn operands<B: Element, C: Element<Sum = B::Sum>>(
-        &self,
-        run: &Epilogue<'_, B::Sum, DeviceSlice<'_, B::Sum>>,
-        b: DeviceView<'_, B>,
-        n: usize,
-        c: &DeviceViewMut<'_, C>,
-    ) -> Result<Operands, PlanError> {
-        Ok(Operands {
-            b: b.address(),
-            ldb: narrow_width(b.ld())?,
-            column_major: false,
-            second: None,
-            reads_vectors: b.reads_vectors(c.bytes()),
-            c: c.address(),
-            ldc: narrow_width(c.ld())?,
-            n: narrow_width(n)?,
-            finish: Finish::of::<C>(run),
-        })
-    }
-
     /// What the plan may make for its runs.
     pub(super) fn budget(&self) -> Budget<'_> {
         Budget { arrays: &self.report.arrays, limit: self.memory_limit }
     }
-}
-
-/// What there may be too much of in a `B` or `C`, and what to do about it.
-const WIDTH: (&str, &str) = ("columns or elements from row to row", "run the product in blocks of columns");
-
-fn too_wide(n: usize) -> PlanError {
-    let (what, remedy) = WIDTH;
-    PlanError::TooLarge { what, found: wide(n), limit: u64::from(u32::MAX), remedy }
-}
-
-/// A width or leading dimension as kernels take it.
-pub(super) fn narrow_width(n: usize) -> Result<u32, PlanError> {
-    let (what, remedy) = WIDTH;
-    check_index(what, n, u64::from(u32::MAX), remedy)
 }

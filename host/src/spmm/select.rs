@@ -1,6 +1,6 @@
 //! Which kernel of an algorithm: what a launch asks of an entry, and what a slicing of its width costs. Pure functions.
 
-use windrow_kernels::{Dtype, Entry};
+use windrow_kernels::{Dtype, ENTRIES, Entry};
 
 use super::part::Operation;
 use crate::plan::division;
@@ -43,4 +43,13 @@ pub(super) fn slicing_cost(entry: &Entry, dtype: Dtype, n: u32) -> u64 {
 pub(super) fn reads_whole_lines(entry: &Entry, dtype: Dtype, n: u32) -> bool {
     let slice = division(entry).slice;
     slice >= n || slice * dtype.bytes() >= LINE_BYTES
+}
+
+/// The entry of a family with the slicing that wastes least, if there is one that reads whole lines, else the widest.
+pub(super) fn least_waste(dtype: Dtype, n: u32, is_one: impl Fn(&Entry) -> bool) -> Option<&'static Entry> {
+    let candidates = || ENTRIES.iter().filter(|entry| is_one(entry));
+    candidates()
+        .filter(|entry| reads_whole_lines(entry, dtype, n))
+        .min_by_key(|entry| slicing_cost(entry, dtype, n))
+        .or_else(|| candidates().max_by_key(|entry| division(entry).slice))
 }

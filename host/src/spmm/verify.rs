@@ -8,8 +8,8 @@ use windrow_kernels::Variant;
 use windrow_kernels::check::CheckParams;
 use windrow_simt::GlobalPtr;
 
+use super::fit::narrow_width;
 use super::plan::{Body, SpmmPlan};
-use super::run::narrow_width;
 use crate::dense::DenseRef;
 use crate::device::{Device, DeviceBuffer};
 use crate::element::{Element, output_type};

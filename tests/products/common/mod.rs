@@ -155,7 +155,7 @@ type Ran = (Comparison, Vec<&'static str>);
 
 /// `data`, `rows × cols` with leading dimension `ld`, in device memory with leading dimension `new_ld` and
 /// `padding` between the rows and after the last.
-fn place<T: Value>(
+pub(crate) fn place<T: Value>(
     device: &Device,
     (data, rows, cols, ld): (&[f32], usize, usize, usize),
     new_ld: usize,
@@ -260,7 +260,7 @@ fn run_typed<B: Element, C: Element<Sum = B::Sum> + windrow_testkit::Output>(
 }
 
 /// The case with `C` at another leading dimension.
-fn relaid(case: &Case, ldc: usize) -> Case {
+pub(crate) fn relaid(case: &Case, ldc: usize) -> Case {
     let mut c = Vec::new();
     for (r, row) in case.packed_c().chunks(case.n.max(1)).enumerate() {
         c.resize(r * ldc, PADDING_MARK);

@@ -48,14 +48,9 @@ impl<T: Element> DeviceCsr<T> {
 }
 
 impl<T: Element> DeviceCsr<T> {
-    /// Where the entries of each row begin, and their end.
-    pub(crate) fn row_offsets(&self) -> &DeviceBuffer<u32> {
-        &self.row_offsets
-    }
-
-    /// The column of each entry.
-    pub(crate) fn col_indices(&self) -> &DeviceBuffer<u32> {
-        &self.col_indices
+    /// The arrays as a matrix of windrow's, of which nothing was checked.
+    pub(crate) fn matrix(&self) -> Result<windrow::DeviceCsr<'_, T>, PlanError> {
+        windrow::DeviceCsr::new(self.rows, self.cols, &self.row_offsets, &self.col_indices, &self.values)
     }
 
     /// The values, one for each entry in CSR order: what an SDDMM writes.

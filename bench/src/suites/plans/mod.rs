@@ -4,7 +4,8 @@
 //! A case is a matrix, a width and a path; `+runs:1` in a path is a plan of which one product is expected. The first
 //! product is everything from three arrays in device memory, which were checked before, to a `C` that is there: the
 //! plan, the product, the wait. Of cuSPARSE it is descriptors, workspace, `cusparseSpMM_preprocess`, the product and
-//! the wait, by the algorithm that is quickest so. Every product is verified.
+//! the wait, by the algorithm that is quickest so. Every product is verified. Beside them stands the product without a
+//! plan, of arrays that nobody has checked: alone with its wait, and one of many in a row.
 //!
 //! A path in another order of rows (`tile-stream-f16+minhash`) is compared with the same one in the matrix's own, and
 //! told is after how many products it pays, if both are asked for.
@@ -20,8 +21,8 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use windrow::{
-    Csr, Device, DeviceCsr, DeviceKind, DeviceMatrix, Precision, Spmm, SpmmOptions, SpmmPlan, Value,
-    Verification, bf16, f16,
+    Csr, Device, DeviceKind, DeviceMatrix, Precision, Spmm, SpmmOptions, SpmmPlan, Value, Verification, bf16,
+    f16,
 };
 
 use super::facts::MatrixFacts;
@@ -77,6 +78,18 @@ pub(crate) struct FoundPlan {
     /// Distinct columns of all windows; 0 where the plan has no tiles.
     #[serde(default)]
     pub(crate) column_vectors: u64,
+    /// The product without a plan; `null` where it was not measured.
+    #[serde(default)]
+    pub(crate) without: Option<WithoutPlan>,
+}
+
+/// What a product without a plan took.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct WithoutPlan {
+    /// Median of the product and the wait, in microseconds.
+    pub(crate) first_us: f64,
+    /// One of many in a row, in microseconds.
+    pub(crate) product_us: f64,
 }
 
 /// A first product of cuSPARSE.
@@ -189,14 +202,7 @@ impl Maker<'_> {
     ) -> Result<(Verification, FoundPlan, Option<PeerFirst>), BenchError> {
         let arrays = PeerCsr::<T>::upload(self.device, self.csr)?;
         let stream = self.device.stream();
-        let a = DeviceCsr::new(
-            self.csr.rows(),
-            self.csr.cols(),
-            arrays.row_offsets(),
-            arrays.col_indices(),
-            arrays.values(),
-        )?
-        .checked(&stream)?;
+        let a = arrays.matrix()?.checked(&stream)?;
         let builder = Spmm::builder(&a).options(self.options);
         let builds = self.sampling.min_batches.max(1);
         let elapsed = |start: Instant| start.elapsed().as_secs_f64() * 1e6;
@@ -232,6 +238,7 @@ impl Maker<'_> {
         }
         let queue_us = elapsed(start) / f64::from(QUEUED);
         self.device.synchronize()?;
+        let without = self.without_plan::<T>(&plan, &arrays, builds)?;
         let report = plan.report();
         let all = Statistics::of(&plans);
         let median = |samples: &[f64]| Statistics::of(samples).map_or(0.0, |found| found.median);
@@ -248,12 +255,44 @@ impl Maker<'_> {
             queue_us,
             order: report.order.clone(),
             column_vectors: report.column_vectors,
+            without: Some(without),
         };
         let first = match peer {
             Some(peer) => self.first_of_peer::<T>(peer, &arrays, builds)?,
             None => None,
         };
         Ok((found, facts, first))
+    }
+
+    /// The product without a plan, of arrays that were not checked; `plan` verifies it.
+    fn without_plan<T: Stored>(
+        &mut self,
+        plan: &SpmmPlan,
+        arrays: &PeerCsr<T>,
+        times: u32,
+    ) -> Result<WithoutPlan, BenchError> {
+        let a = arrays.matrix()?;
+        let builder = Spmm::builder(&a).precision(self.options.precision);
+        let stream = self.device.stream();
+        let (b, c) = self.operands.get::<T>(Filling::Huge)?;
+        let mut once = || builder.run_once_on(&stream, T::Sum::ONE, &*b, T::Sum::ZERO, &mut *c);
+        let mut samples = Vec::new();
+        for turn in 0..=times {
+            self.device.synchronize()?;
+            let start = Instant::now();
+            once()?;
+            self.device.synchronize()?;
+            if turn > 0 {
+                samples.push(start.elapsed().as_secs_f64() * 1e6);
+            }
+        }
+        let timing = measure(self.device, self.sampling, || once().map_err(BenchError::from))?;
+        let found = plan.verify(self.csr, b, c)?;
+        let first_us = Statistics::of(&samples).map_or(0.0, |found| found.median);
+        match found.passed() {
+            true => Ok(WithoutPlan { first_us, product_us: timing.median_us }),
+            false => Err(BenchError::Wrong(found)),
+        }
     }
 
     /// The first product of cuSPARSE by the algorithm that is quickest so.

@@ -69,5 +69,53 @@ pub(super) fn summarise(records: &[PlansRecord]) -> String {
             text += &format!("- {path}: {least:.2} at least\n");
         }
     }
+    text + &without_plans(records)
+}
+
+/// Products without a plan beside the first ones of plans and of cuSPARSE; nothing where none was measured.
+fn without_plans(records: &[PlansRecord]) -> String {
+    let mut grid = Grid::new([
+        "matrix",
+        "n",
+        "beside the plan of",
+        "first without µs",
+        "first with µs",
+        "cuSPARSE first µs",
+        "ratio",
+        "product without µs",
+        "product with µs",
+    ]);
+    let mut ratios = Vec::new();
+    let mut is_empty = true;
+    for record in records {
+        let PlansFacts { matrix, width, path, plan: Some(plan), cusparse, .. } = &record.facts else {
+            continue;
+        };
+        let Some(without) = &plan.without else { continue };
+        let theirs = cusparse.as_ref().map(|first| first.first_us);
+        let ratio = theirs.map(|theirs| theirs / without.first_us);
+        is_empty = false;
+        ratios.extend(ratio);
+        grid.row([
+            matrix.name.clone(),
+            width.to_string(),
+            path.clone(),
+            number(Some(without.first_us), 0),
+            number(Some(plan.first_us), 0),
+            number(theirs, 0),
+            number(ratio, 2),
+            number(Some(without.product_us), 1),
+            number(Some(plan.product_us), 1),
+        ]);
+    }
+    if is_empty {
+        return String::new();
+    }
+    let mut text = format!("\n## Without a plan\n\n{grid}\n");
+    let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+    if least.is_finite() {
+        text += &mean_of("first product of cuSPARSE over this one", &ratios);
+        text += &format!("- {least:.2} at least\n");
+    }
     text
 }

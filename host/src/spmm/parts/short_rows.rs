@@ -6,18 +6,18 @@ use std::sync::Arc;
 use windrow_formats::memory::{make_room, try_collect, try_copy};
 use windrow_formats::{Bucket, Csr, OutOfMemory, Residual, Value};
 use windrow_kernels::short_rows::ShortRowsParams;
-use windrow_kernels::{Dtype, ENTRIES, Entry, Variant};
+use windrow_kernels::{Dtype, Entry, Variant};
 use windrow_preprocess::balance::short_row_blocks;
 
 use super::read_array;
 use crate::device::{Device, DeviceBuffer, Queue};
 use crate::error::DeviceError;
 use crate::num::{index, narrow, wide};
-use crate::plan::{ArraySize, Bits, GivenValues, Launcher, RoundedValues, division, push, short_row_groups};
+use crate::plan::{ArraySize, Bits, GivenValues, Launcher, RoundedValues, push, short_row_groups};
 use crate::spmm::layout::{Context, Matrix};
 use crate::spmm::part::{DenseOperands, Layout, Operation, Part, Placement, ValueSlots};
 use crate::spmm::preprocess::{RestSources, ShortRows};
-use crate::spmm::select::{Demand, reads_whole_lines, slicing_cost};
+use crate::spmm::select::{Demand, least_waste};
 
 /// Rows of equal length, and rows without entries, before upload.
 pub(in crate::spmm) struct ShortRowsLayout {
@@ -102,15 +102,10 @@ pub(in crate::spmm) fn entry_for<A: Matrix>(context: &Context<'_, A>) -> Option<
 /// The entry with the slicing that wastes least.
 fn select(demand: Demand) -> Option<&'static Entry> {
     let Demand { dtype, n, vectors } = demand;
-    let of_family = |entry: &&Entry| {
+    least_waste(dtype, n, |entry| {
         matches!(entry.variant,
         Variant::ShortRows { dtype: d, vectors: v, .. } if d == dtype && v == vectors)
-    };
-    let candidates = || ENTRIES.iter().filter(of_family);
-    candidates()
-        .filter(|entry| reads_whole_lines(entry, dtype, n))
-        .min_by_key(|entry| slicing_cost(entry, dtype, n))
-        .or_else(|| candidates().max_by_key(|entry| division(entry).slice))
+    })
 }
 
 impl Layout for ShortRowsLayout {
