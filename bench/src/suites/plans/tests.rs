@@ -30,6 +30,8 @@ fn plans_are_made_where_the_matrix_is_and_verified() {
         assert!(plan.stages.iter().any(|(name, _)| name == stage), "{plan:?}");
         assert!(plan.plan_us > 0.0 && plan.product_us > 0.0 && plan.first_us > 0.0 && plan.queue_us > 0.0);
         assert!(record.facts.cusparse.is_none() && record.check.is_some());
+        let without = plan.without.as_ref().unwrap();
+        assert!(without.first_us > 0.0 && without.product_us > 0.0, "{without:?}");
     }
     let text = summarise(&records);
     assert!(text.contains("- auto-f16+runs:1: a plan takes ") && text.contains("- none at 0, : "), "{text}");
@@ -60,6 +62,6 @@ fn orders_are_compared_with_the_matrixs_own() {
     let text = summarise(&records);
     let lines = |path: &str| text.lines().filter(|line| line.contains(path)).count();
     assert!(text.contains("## Orders of rows"), "{text}");
-    // In the table of plans, in that of orders, and in the figures of each path.
-    assert_eq!((lines("+minhash"), lines("+reorder")), (3, 3), "{text}");
+    // In the table of plans, in those of orders and of products without a plan, and in the figures of each path.
+    assert_eq!((lines("+minhash"), lines("+reorder")), (4, 4), "{text}");
 }
