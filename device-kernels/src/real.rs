@@ -12,7 +12,7 @@ pub trait Real: Word + PartialOrd + Add<Output = Self> + Mul<Output = Self> {
     const ZERO: Self;
     /// 1, a factor that changes nothing.
     const ONE: Self;
-    /// No number.
+    /// What spoils every sum: not a number.
     const NAN: Self;
 
     /// The number nearest to `x`.

@@ -66,10 +66,10 @@ pub enum Variant {
         /// Steps of a thread.
         steps: u32,
     },
-    /// [`crate::spmm::merge_based::MergeBased`]: groups of lanes take as many entries and ends of rows of a matrix as it
-    /// is given.
+    /// [`crate::spmm::merge_based::MergeBased`]: groups of lanes take as many entries and ends of rows of a matrix that
+    /// is as somebody else keeps it.
     MergeBased {
-        /// Type of `B`.
+        /// Type of the elements of `B`.
         dtype: Dtype,
         /// As for [`RowSplit`](Self::RowSplit): lanes across the width.
         lanes: u32,

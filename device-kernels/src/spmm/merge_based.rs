@@ -44,8 +44,8 @@ const WARPS: u32 = THREADS / WARP;
 /// Arguments of [`MergeBased`] and [`CarriedRows`].
 ///
 /// # Obligations
-/// - those of [`Dense`], with `out.m` the rows of the matrix and an output of any type, and of [`ReadCsrParams`] for the
-///   arrays of `read`, whose outputs and record are null;
+/// - those of [`Dense`], with `out.m` the rows of the matrix and an output of any type, and of [`ReadCsrParams`] for
+///   the arrays of `read`, whose outputs and record are null;
 /// - `rows + entries ≤ 2³² − 1024` and `0 < span ≤ `[`MOST_SPAN`];
 /// - `blocks` is `(rows + entries) / span`, rounded up, and the grid of [`MergeBased`] has as many; `carried` has one
 ///   element for each, the workspace two rows;

@@ -37,13 +37,13 @@ pub(crate) use build::{cpu_arrays, weigh_counts};
 pub use builder::SpmmBuilder;
 pub(crate) use from_device::received_vectors;
 pub(crate) use gpu::{GpuPlan, PlanShape};
-pub(crate) use once::kernel as kernel_without_plan;
 pub(crate) use operands::{Finish, Operands};
 pub use options::SpmmOptions;
 pub(crate) use part::{
     CutRows, DenseOperands, LaidOut, Layout, LayoutFacts, Operation, Part, Placement, SecondFactor,
     ValueSlots,
 };
+pub(crate) use parts::merge_based::kernel as kernel_without_plan;
 pub(crate) use parts::read_array;
 pub(crate) use parts::row_split::cut_above;
 pub(crate) use parts::segment_group::{GroupsLayout, GroupsPart, RowEntries, described, padded_indices};

@@ -1,6 +1,7 @@
 //! The algorithms of sparse times dense, a file each, named like the kernel's.
 
 pub(super) mod matricized_rows;
+pub(super) mod merge_based;
 pub(super) mod merge_path;
 pub(super) mod row_split;
 pub(crate) mod segment_group;
