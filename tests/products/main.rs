@@ -12,6 +12,7 @@ mod device_lost;
 mod device_paths;
 mod device_sddmm;
 mod device_softmax;
+mod device_tensors;
 mod device_transpose;
 mod double_precision;
 #[path = "../../host/examples/common/mod.rs"]
@@ -32,6 +33,7 @@ mod preprocessing;
 mod promises;
 mod pruned_mlp;
 mod refused_csr;
+mod refused_tensors;
 mod reorder_on_device;
 mod row_softmax;
 mod sddmm;

@@ -251,7 +251,7 @@ impl<V: Value> DeviceCsr<'_, V> {
 }
 
 /// The type of values as kernels are given it.
-pub(super) fn given<V: Value>() -> Option<Dtype> {
+pub(crate) fn given<V: Value>() -> Option<Dtype> {
     use std::any::TypeId;
     let is = |other: TypeId| TypeId::of::<V>() == other;
     match () {
