@@ -10,6 +10,7 @@ mod device_groups;
 mod device_hybrids;
 mod device_lost;
 mod device_paths;
+mod device_rounding;
 mod device_sddmm;
 mod device_softmax;
 mod device_tensors;

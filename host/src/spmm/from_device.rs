@@ -216,7 +216,7 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
             Algorithm::MatricizedRows => Some(DEALT),
             Algorithm::Hybrid if options.partition.is_none() => Some(ESTIMATED),
             Algorithm::ShortRows if options.precision == Precision::F64 => Some(GATHERED),
-            _ => self.a.cannot_be_received(options.precision),
+            _ => self.a.cannot_be_received(),
         }
     }
 

@@ -57,9 +57,8 @@ impl<V: Value> MttkrpBuilder<'_, DeviceCsf3<V>> {
     /// so far. The plan may be run on any stream.
     ///
     /// Kernels round the values, find where slices begin and the index of each entry's fiber, and divide the entries.
-    /// Made on the host, of a copy of the fibers, are plans of the CPU, of tensors without entries, with 2³¹ slices or
-    /// 2³⁰ groups of entries, and those of f64 values in another precision;
-    /// [`MttkrpReport::preprocessing_reason`](crate::MttkrpReport::preprocessing_reason) says so.
+    /// Made on the host, of a copy of the fibers, are plans of the CPU, and of tensors without entries, with 2³¹ slices
+    /// or 2³⁰ groups of entries; [`MttkrpReport::preprocessing_reason`](crate::MttkrpReport::preprocessing_reason) says so.
     ///
     /// # Cost
     /// On a GPU one wait for a few numbers, and kernels that are linear in slices and entries.
@@ -109,7 +108,7 @@ impl<V: Value> MttkrpBuilder<'_, DeviceCsf3<V>> {
         let slices = self.a.facts().dims[0];
         let most = index(u64::from(MOST_ITEMS - ReadCsr::PER_BLOCK));
         let too_many = (slices >= most).then_some("it has 2³¹ slices");
-        let not_received = || self.a.rows.cannot_be_received(self.options.precision);
+        let not_received = || self.a.rows.cannot_be_received();
         too_many.or_else(|| made_on_host(self.a.nnz(), point)).or_else(not_received)
     }
 

@@ -24,7 +24,7 @@ pub(super) struct ReceivedSlices {
 }
 
 impl<V: Value> DeviceCsf3<V> {
-    /// The slices, with values rounded to a precision [that can be received](crate::DeviceCsr::cannot_be_received).
+    /// The slices of fibers that [can be received](crate::DeviceCsr::cannot_be_received), with values rounded.
     pub(super) fn slices(&self, on: &On<'_>, precision: Precision) -> Result<ReceivedSlices, PlanError> {
         // Fibers are windrow's own, and nobody asks how long they are.
         let known = Some(Known { record: CsrRecord::default(), columns_counted: false });
