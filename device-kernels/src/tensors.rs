@@ -250,7 +250,7 @@ pub struct SliceOffsetsParams {
     pub fiber_offsets: GlobalPtr<u32>,
     /// The first entry of each slice, and the number of entries.
     pub out: GlobalPtr<u32>,
-    /// Slices with entries.
+    /// How many slices have entries.
     pub roots: u32,
     /// Slices, those without entries too.
     pub slices: u32,

@@ -110,9 +110,10 @@ impl<'a, V: Value> DeviceCsr<'a, V> {
     ///
     /// # Errors
     /// - [`PlanError::WrongDevice`] unless all are on the device of the offsets;
-    /// - [`PlanError::Format`]: [`FormatError::DimensionTooLarge`] for 2³² rows or columns,
-    ///   [`FormatError::LengthMismatch`] unless there is an offset more than there are rows, and a value for each
-    ///   column.
+    /// - [`PlanError::Format`]:
+    ///   [`FormatError::DimensionTooLarge`](windrow_formats::FormatError::DimensionTooLarge) for 2³² rows or columns,
+    ///   [`FormatError::LengthMismatch`](windrow_formats::FormatError::LengthMismatch) unless there is an offset more
+    ///   than there are rows, and a value for each column.
     pub fn new(
         rows: usize,
         cols: usize,
@@ -194,8 +195,11 @@ impl<'a, V: Value> DeviceCsr<'a, V> {
     ///
     /// # Errors
     /// - [`PlanError::Format`] with the first row and entry that are wrong:
-    ///   [`FormatError::FirstOffset`], [`FormatError::OffsetsDecrease`], [`FormatError::LastOffset`],
-    ///   [`FormatError::ColumnOutOfRange`], [`FormatError::ColumnsNotAscending`];
+    ///   [`FormatError::FirstOffset`](windrow_formats::FormatError::FirstOffset),
+    ///   [`FormatError::OffsetsDecrease`](windrow_formats::FormatError::OffsetsDecrease),
+    ///   [`FormatError::LastOffset`](windrow_formats::FormatError::LastOffset),
+    ///   [`FormatError::ColumnOutOfRange`](windrow_formats::FormatError::ColumnOutOfRange),
+    ///   [`FormatError::ColumnsNotAscending`](windrow_formats::FormatError::ColumnsNotAscending);
     /// - [`PlanError::WrongDevice`] for a stream of another device;
     /// - [`PlanError::Device`]: [`DeviceError::Captured`](crate::DeviceError::Captured) for a stream that is captured.
     ///

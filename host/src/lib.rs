@@ -117,8 +117,8 @@
 //! ```
 //!
 //! [`DeviceCsr::canonical`] takes entries in any order, and [`DeviceCsr::transposed`] makes the matrix of a backward
-//! pass with the order of its entries, both on the device. [`DeviceCoo3`] is the same for sparse tensors of three modes,
-//! [`DeviceVectorNm`] for N:M weights.
+//! pass with the order of its entries, both on the device. [`DeviceCoo3`] is the same for sparse tensors of three
+//! modes, [`DeviceVectorNm`] for N:M weights.
 //!
 //! # Sampled products
 //!

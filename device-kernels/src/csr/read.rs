@@ -278,9 +278,8 @@ fn narrowed(value: f64, to_nearest: bool) -> f32 {
     if value.is_nan() {
         // As processors do, whose NaN keeps what there is room for; a GPU's would not.
         let bits = value.to_bits();
-        return f32::from_bits(
-            (bits >> 32) as u32 & 0x8000_0000 | 0x7fc0_0000 | (bits >> 29) as u32 & 0x3f_ffff,
-        );
+        let (sign, rest) = ((bits >> 32) as u32 & 0x8000_0000, (bits >> 29) as u32 & 0x3f_ffff);
+        return f32::from_bits(sign | 0x7fc0_0000 | rest);
     }
     let nearest = value as f32;
     let widened = f64::from(nearest);
@@ -289,7 +288,7 @@ fn narrowed(value: f64, to_nearest: bool) -> f32 {
     }
     // A step towards zero, from infinity too, is one less in the bits.
     let away = u32::from(widened.abs() > value.abs());
-    f32::from_bits(nearest.to_bits() - away | 1)
+    f32::from_bits((nearest.to_bits() - away) | 1)
 }
 
 /// A value that is no wider than f32.

@@ -48,13 +48,6 @@ impl ExpandRowsParams {
         unsafe { index(s, self.offsets, row, self.wide_offsets != 0) }
     }
 
-    /// What a row below `rows` is called.
-    #[inline(always)]
-    unsafe fn label<S: Simt>(&self, s: &S, row: u32) -> u32 {
-        // SAFETY: the obligations of the params.
-        if self.labels == GlobalPtr::NULL { row } else { unsafe { s.load_readonly(self.labels.at(row)) } }
-    }
-
     /// The last row from `first` on that begins at or before an entry; `first` if none does.
     #[inline(always)]
     unsafe fn row_of<S: Simt>(&self, s: &S, first: u32, entry: u32) -> u32 {
@@ -71,8 +64,8 @@ impl ExpandRowsParams {
     }
 }
 
-/// The row of every entry, or what it is called: a thread looks for that of the first of eight, and goes on from there, to the next row where
-/// that has the next entry, else by another search.
+/// The row of every entry, or what it is called: a thread looks for that of the first of eight, and goes on from
+/// there, to the next row where that has the next entry, else by another search.
 pub struct ExpandRows;
 
 impl ExpandRows {
@@ -111,7 +104,8 @@ impl Kernel for ExpandRows {
                         row_end = p.offset(s, row + 1);
                     }
                 }
-                s.store(p.out.at(entry), p.label(s, row));
+                let is_number = p.labels == GlobalPtr::NULL;
+                s.store(p.out.at(entry), if is_number { row } else { s.load_readonly(p.labels.at(row)) });
                 entry += 1;
             }
         }

@@ -37,8 +37,8 @@ impl Ordered {
         4 * wide(len) + memory_words(len, bits)
     }
 
-    /// Queues as many stable sorts as there are keys, from the one that weighs least to the one that weighs most. Arrays
-    /// live as long as `scratch`.
+    /// Queues as many stable sorts as there are keys, from the one that weighs least to the one that weighs most.
+    /// Arrays live as long as `scratch`.
     ///
     /// # Safety
     /// Each key has `len` indices of any value, in memory that lives until the work is done.

@@ -60,8 +60,10 @@ impl<'a, V: Value> DeviceVectorNm<'a, V> {
     ///
     /// # Errors
     /// - [`PlanError::WrongDevice`] unless both are on the device of the values;
-    /// - [`PlanError::Format`]: [`FormatError::DimensionTooLarge`] for 2³² rows or columns,
-    ///   [`FormatError::LengthMismatch`] unless there are `w·n` values and `w·q` indices.
+    /// - [`PlanError::Format`]:
+    ///   [`FormatError::DimensionTooLarge`](windrow_formats::FormatError::DimensionTooLarge) for 2³² rows or columns,
+    ///   [`FormatError::LengthMismatch`](windrow_formats::FormatError::LengthMismatch) unless there are `w·n` values and
+    ///   `w·q` indices.
     pub fn new(
         rows: usize,
         cols: usize,
@@ -132,7 +134,8 @@ impl<'a, V: Value> DeviceVectorNm<'a, V> {
     ///
     /// # Errors
     /// - [`PlanError::Format`] with the first index that is wrong, in the order of the groups:
-    ///   [`FormatError::NmIndexRange`], [`FormatError::NmIndexOrder`];
+    ///   [`FormatError::NmIndexRange`](windrow_formats::FormatError::NmIndexRange),
+    ///   [`FormatError::NmIndexOrder`](windrow_formats::FormatError::NmIndexOrder);
     /// - [`PlanError::WrongDevice`] for a stream of another device;
     /// - [`PlanError::Device`]: [`DeviceError::Captured`](crate::DeviceError::Captured) for a stream that is captured.
     ///

@@ -70,7 +70,7 @@ impl<V: Value> MttkrpBuilder<'_, Csf3<V>> {
         let laid = MttkrpLayout::new(&slices, point, launch, determinism, precision.dtype())?;
         clock.end("balance");
         report.parallelism = Some(described(point, launch));
-        self.finish((device, machine), laid, &values, report, clock)
+        self.finish((device, machine), laid, &values, (report, clock))
     }
 }
 
@@ -97,8 +97,7 @@ impl<A> MttkrpBuilder<'_, A> {
         (device, machine): (&Device, &dyn Machine),
         (layout, cut): (MttkrpLayout, CutRows),
         values: &dyn GivenValues,
-        mut report: MttkrpReport,
-        mut clock: StageClock,
+        (mut report, mut clock): (MttkrpReport, StageClock),
     ) -> Result<MttkrpPlan, TensorError> {
         let (precision, determinism) = (self.options.precision, self.options.determinism);
         let (low, high) = CAPACITY;

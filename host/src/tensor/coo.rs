@@ -64,8 +64,8 @@ pub struct Coo3Addresses {
 }
 
 impl<'a, V: Value> DeviceCoo3<'a, V> {
-    /// The `dims[0] × dims[1] × dims[2]` tensor with entry `e` at the coordinates `e` of each mode; lengths are checked.
-    /// Coordinates of different types are made [`DeviceIndices`] first.
+    /// The `dims[0] × dims[1] × dims[2]` tensor with entry `e` at the coordinates `e` of each mode, as many for each;
+    /// those of different types are made [`DeviceIndices`] first.
     ///
     /// # Errors
     /// - [`PlanError::WrongDevice`] unless all are on the device of the first coordinates;

@@ -14,9 +14,9 @@ use crate::plan::check_device;
 /// A tensor of three modes in compressed sparse fibers in the memory of a [`Device`]: what [`Csf3`] is in host memory,
 /// with the same arrays.
 ///
-/// Made of a [`DeviceCoo3`](super::DeviceCoo3) where that is, or of a [`Csf3`]; valid as that one is, and windrow's own.
-/// A [`Mttkrp`](super::Mttkrp) for the mode of its roots and a [`Ttm`](super::Ttm) for that of its leaves are planned of
-/// it without another sort.
+/// Made of a [`DeviceCoo3`](super::DeviceCoo3) where that is, or of a [`Csf3`]; valid as that one is, and windrow's
+/// own. A [`Mttkrp`](super::Mttkrp) for the mode of its roots and a [`Ttm`](super::Ttm) for that of its leaves are
+/// planned of it without another sort.
 ///
 /// # Examples
 /// ```

@@ -22,7 +22,8 @@ impl<V: Value> MttkrpBuilder<'_, DeviceCoo3<'_, V>> {
     /// Makes the plan of a list of coordinates that is on a device, for the first mode of its
     /// [order](Self::mode_order), in the order of a stream: after what that was asked for so far. What that is asked
     /// for later comes after all reading of the list's arrays, which may then be written or freed. The plan may be run
-    /// on any stream. New values of the plan are one for each entry of [its fibers](DeviceCoo3::to_csf), in their order.
+    /// on any stream. New values of the plan are one for each entry of [its fibers](DeviceCoo3::to_csf), in their
+    /// order.
     ///
     /// # Cost
     /// That of [`DeviceCoo3::to_csf`], whose fibers are freed again, and of the plan of these.
@@ -58,7 +59,8 @@ impl<V: Value> MttkrpBuilder<'_, DeviceCsf3<V>> {
     ///
     /// Kernels round the values, find where slices begin and the index of each entry's fiber, and divide the entries.
     /// Made on the host, of a copy of the fibers, are plans of the CPU, and of tensors without entries, with 2³¹ slices
-    /// or 2³⁰ groups of entries; [`MttkrpReport::preprocessing_reason`](crate::MttkrpReport::preprocessing_reason) says so.
+    /// or 2³⁰ groups of entries; [`MttkrpReport::preprocessing_reason`](crate::MttkrpReport::preprocessing_reason) says
+    /// so.
     ///
     /// # Cost
     /// On a GPU one wait for a few numbers, and kernels that are linear in slices and entries.
@@ -100,7 +102,7 @@ impl<V: Value> MttkrpBuilder<'_, DeviceCsf3<V>> {
             report.preprocessing_reason =
                 format!("the tensor is there, of which the host made the fibers: {why}");
         }
-        self.finish((device, machine), laid, &OnDevice(precision.dtype()), report, clock)
+        self.finish((device, machine), laid, &OnDevice(precision.dtype()), (report, clock))
     }
 
     /// Why the plan is made on the host, if it is.
@@ -126,8 +128,8 @@ impl<V: Value> MttkrpBuilder<'_, DeviceCsf3<V>> {
 
 impl<V: Value> TtmBuilder<'_, DeviceCoo3<'_, V>> {
     /// Makes the plan of a list of coordinates that is on a device, for the last mode of its
-    /// [order](Self::mode_order), in the order of a stream, as [`MttkrpBuilder::build_on`] does. Which fiber each row of
-    /// `Y` is, [`DeviceCoo3::to_csf`] tells: for that, make the plan of the fibers.
+    /// [order](Self::mode_order), in the order of a stream, as [`MttkrpBuilder::build_on`] does. Which fiber each row
+    /// of `Y` is, [`DeviceCoo3::to_csf`] tells: for that, make the plan of the fibers.
     ///
     /// # Cost
     /// That of [`DeviceCoo3::to_csf`], whose fibers are freed again, and of the plan of these.

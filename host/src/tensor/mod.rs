@@ -66,9 +66,9 @@ impl<V: Value> SparseTensor for DeviceCoo3<'_, V> {}
 pub struct Mttkrp;
 
 impl Mttkrp {
-    /// Starts a plan for products with `a`, for the mode of its roots: a [`Csf3`] in host memory, or in that of a device
-    /// a [`DeviceCsf3`] or, for any order of its modes, a [`DeviceCoo3`]. The plan keeps what it needs; `a` may be
-    /// dropped after [`build`](MttkrpBuilder::build) or [`build_on`](MttkrpBuilder::build_on).
+    /// Starts a plan for products with `a`, for the mode of its roots: a [`Csf3`] in host memory, or in that of a
+    /// device a [`DeviceCsf3`] or, for any order of its modes, a [`DeviceCoo3`]. The plan keeps what it needs; `a` may
+    /// be dropped after [`build`](MttkrpBuilder::build) or [`build_on`](MttkrpBuilder::build_on).
     pub fn builder<A: SparseTensor>(a: &A) -> MttkrpBuilder<'_, A> {
         MttkrpBuilder::new(a)
     }
@@ -99,9 +99,9 @@ impl Mttkrp {
 pub struct Ttm;
 
 impl Ttm {
-    /// Starts a plan for products with `a`, for the mode of its leaves: a [`Csf3`] in host memory, or in that of a device
-    /// a [`DeviceCsf3`] or, for any order of its modes, a [`DeviceCoo3`]. The plan keeps what it needs; `a` may be
-    /// dropped after [`build`](TtmBuilder::build) or [`build_on`](TtmBuilder::build_on).
+    /// Starts a plan for products with `a`, for the mode of its leaves: a [`Csf3`] in host memory, or in that of a
+    /// device a [`DeviceCsf3`] or, for any order of its modes, a [`DeviceCoo3`]. The plan keeps what it needs; `a` may
+    /// be dropped after [`build`](TtmBuilder::build) or [`build_on`](TtmBuilder::build_on).
     pub fn builder<A: SparseTensor>(a: &A) -> TtmBuilder<'_, A> {
         TtmBuilder::new(a)
     }

@@ -137,8 +137,8 @@ pub(crate) struct ReceivedGroups {
 }
 
 impl ReceivedGroups {
-    /// The arrays for rows of entries, whose columns may come in any order and several times, and the rows that are cut;
-    /// for a division that is not [made on the host](made_on_host).
+    /// The arrays for rows of entries, whose columns may come in any order and several times, and the rows that are
+    /// cut; for a division that is not [made on the host](made_on_host).
     pub(crate) fn of_rows(
         device: &Device,
         mut a: Received,
