@@ -31,6 +31,7 @@ fn values() -> Vec<f64> {
     values
 }
 
+/// Promise, results: f64 values that are on the device are rounded there to a plan's precision once, as on the host.
 #[test]
 fn f64_is_rounded_once() {
     let values = values();

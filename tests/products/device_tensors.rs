@@ -94,9 +94,11 @@ fn check_fibers<V: Value>(what: &str, list: &DeviceCoo3<'_, V>, host: &Coo3<V>, 
     same_fibers(&what, &got.to_host(&stream).unwrap(), &want);
 }
 
-/// Every tensor in every order of its modes, with coordinates of 32 and of 64 bits by turns.
+/// Promise, results: the coordinates of a tensor on the device in any order, and several of one place, become the
+/// fibers that the host makes of them, sums bit for bit.
 #[test]
 fn fibers_are_those_of_the_host() {
+    // In every order of the modes, with coordinates of 32 and of 64 bits by turns.
     let tensors = tensors();
     for (at, (name, host)) in tensors.iter().enumerate() {
         for (turn, order) in ORDERS.into_iter().enumerate() {
@@ -196,9 +198,11 @@ fn same_plan(what: &str, got: &MttkrpPlan, want: &MttkrpPlan, on_gpu: bool) {
     assert_eq!(product(got), product(want), "{what}");
 }
 
-/// Plans of MTTKRP for every mode, by points that cut slices into many pieces and few.
+/// Promise, results: plans of MTTKRP and TTM of a tensor on the device hold the arrays of the host's plans, and give
+/// the same bits.
 #[test]
 fn mttkrp_plans_are_those_of_the_host() {
+    // For every mode, by points that cut slices into many pieces and few.
     let tensors = tensors();
     let launch = GroupLaunch { block_threads: 64, tile_columns: None, workers_log2: 0 };
     for (at, (name, host)) in tensors.iter().enumerate() {
@@ -250,9 +254,11 @@ fn mttkrp_rounds_values_as_the_host_does() {
     report_missing_gpu("MTTKRP of values on the device", 12);
 }
 
-/// Plans of TTM by segment groups of every kind, and by other algorithms.
+/// Promise, results: plans of MTTKRP and TTM of a tensor on the device hold the arrays of the host's plans, and give
+/// the same bits.
 #[test]
 fn ttm_plans_are_those_of_the_host() {
+    // By segment groups, and by other algorithms.
     let tensors = tensors();
     let algorithms = [Algorithm::Auto, Algorithm::RowSplit, Algorithm::MergePath, Algorithm::TileStream];
     for (at, (name, host)) in tensors.iter().enumerate() {

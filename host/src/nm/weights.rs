@@ -62,8 +62,8 @@ impl<'a, V: Value> DeviceVectorNm<'a, V> {
     /// - [`PlanError::WrongDevice`] unless both are on the device of the values;
     /// - [`PlanError::Format`]:
     ///   [`FormatError::DimensionTooLarge`](windrow_formats::FormatError::DimensionTooLarge) for 2³² rows or columns,
-    ///   [`FormatError::LengthMismatch`](windrow_formats::FormatError::LengthMismatch) unless there are `w·n` values and
-    ///   `w·q` indices.
+    ///   [`FormatError::LengthMismatch`](windrow_formats::FormatError::LengthMismatch) unless there are `w·n` values
+    ///   and `w·q` indices.
     pub fn new(
         rows: usize,
         cols: usize,
