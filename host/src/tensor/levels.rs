@@ -32,7 +32,7 @@ impl<V: Value> DeviceCoo3<'_, V> {
     ///
     /// # Cost
     /// On a GPU three stable sorts, by leaf, fiber and root, of three launches for each nine bits of a coordinate, some
-    /// kernels that are linear in the entries, and a wait for a few numbers; 48 to 60 bytes for each entry until it is
+    /// kernels that are linear in the entries, and a wait for a few numbers; 44 to 56 bytes for each entry until it is
     /// done. A place with many entries is one thread's. On the CPU, of a list without entries or with 2³¹, it is made
     /// on the host.
     ///
