@@ -28,6 +28,7 @@
 //! | [`hybrid`] | rows or entries of such a matrix divided between tiles and CUDA cores | CUDA cores |
 //! | [`paths`] | the path of a matrix that is on the GPU, cut into shares | CUDA cores |
 //! | [`patterns`] | plans of sampled products and of softmax, from a pattern that is on the GPU | CUDA cores |
+//! | [`tensors`] | a tensor that is on the GPU as a list of coordinates: checked, its fibers laid out | memory |
 //! | [`scan`] | prefix sums of an array | CUDA cores |
 //! | [`sort`] | stable sort of keys by their bits | CUDA cores |
 //! | [`check`] | compares a product with an f64 reference, entry by entry | CUDA cores |
@@ -69,6 +70,7 @@ pub mod sddmm;
 pub mod sort;
 pub mod spmm;
 mod sums;
+pub mod tensors;
 pub mod training;
 mod unroll;
 mod variant;

@@ -261,6 +261,14 @@ pub enum Variant {
     MarkDistinct,
     /// [`crate::csr::SumEntries`]: the entries of each place added up.
     SumEntries,
+    /// [`crate::tensors::ReadCoo3`]: coordinates of a tensor, checked.
+    ReadCoo3,
+    /// [`crate::tensors::MarkPaths`]: where roots, fibers and entries begin.
+    MarkPaths,
+    /// [`crate::tensors::ListLevels`]: the roots and fibers.
+    ListLevels,
+    /// [`crate::tensors::SliceOffsets`]: where slices begin.
+    SliceOffsets,
     /// [`crate::sort::SortCount`]: keys of each block by their digit.
     SortCount,
     /// [`crate::sort::SortScan`]: those of the blocks before each.

@@ -137,8 +137,11 @@ impl<V> Coo3<V> {
     }
 }
 
-/// `dims` in 32 bits, or [`FormatError::ModeTooLarge`] for the first that does not fit.
-pub(crate) fn mode_dimensions(dims: [usize; 3]) -> Result<[u32; 3], FormatError> {
+/// Dimensions of a tensor in 32 bits.
+///
+/// # Errors
+/// [`FormatError::ModeTooLarge`] for the first that exceeds 2³² − 1.
+pub fn mode_dimensions(dims: [usize; 3]) -> Result<[u32; 3], FormatError> {
     let mut narrowed = [0; 3];
     for (mode, (narrowed, &found)) in narrowed.iter_mut().zip(&dims).enumerate() {
         *narrowed = u32::try_from(found).map_err(|_| FormatError::ModeTooLarge { mode, found })?;

@@ -269,6 +269,18 @@ pub enum FormatError {
         /// The dimensions of the tensor.
         dims: [usize; 3],
     },
+    /// A coordinate beyond the tensor, in arrays of coordinates that were not made by this library.
+    #[error("entry {entry}: coordinate {coordinate} of mode {mode} is not below {dim}")]
+    CoordinateOutOfRange {
+        /// Position in the list.
+        entry: usize,
+        /// The first mode whose coordinate is wrong.
+        mode: usize,
+        /// The coordinate found; a negative one as 2³² or 2⁶⁴ less so much, by the bits that coordinates have.
+        coordinate: u64,
+        /// The dimension of the mode.
+        dim: usize,
+    },
     /// An array of a tensor in compressed sparse fibers that breaks one of the invariants listed at
     /// [`Csf3`](crate::Csf3).
     #[error("CSF invariant {invariant} does not hold: {detail}")]

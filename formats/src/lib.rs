@@ -38,8 +38,8 @@ pub mod memory;
 pub mod synthetic;
 
 pub use coo::Coo;
-pub use coo3::Coo3;
-pub use csf3::{Csf3, Csf3Parts};
+pub use coo3::{Coo3, mode_dimensions};
+pub use csf3::{Csf3, Csf3Parts, check_mode_order};
 pub use csr::{Canonicalised, Csr, Pattern};
 pub use error::FormatError;
 pub use machine::{machine_memory, machine_memory_free};

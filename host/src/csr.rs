@@ -3,6 +3,7 @@
 mod canonical;
 mod fault;
 mod indices;
+mod order_by;
 mod receive;
 mod spread;
 #[cfg(all(test, feature = "emulator"))]
@@ -12,19 +13,21 @@ mod transposition;
 
 use std::fmt;
 
-use windrow_formats::{Csr, FormatError, Value};
+use windrow_formats::{Csr, Value};
 use windrow_kernels::csr::CsrRecord;
 
+pub(crate) use indices::HeldIndices;
 pub use indices::{DeviceIndices, Index};
-pub(crate) use receive::{Received, Wanted};
+pub(crate) use order_by::{Key, Ordered};
+pub(crate) use receive::{Received, Wanted, given};
 pub(crate) use spread::{CutAt, SpreadSegments};
 pub use transpose::Transposed;
 
 use crate::device::{Device, DeviceBuffer, Stream};
 use crate::error::PlanError;
 use crate::num::{narrow, wide};
-use crate::plan::{On, check_device};
-use crate::view::DeviceSlice;
+use crate::plan::{On, check_device, check_dimensions, check_lengths};
+use crate::view::{DeviceSlice, Held};
 
 /// A CSR matrix in the memory of a [`Device`]: row `r` has its entries at `offsets[r] .. offsets[r + 1]` of columns and
 /// values.
@@ -57,7 +60,10 @@ pub struct DeviceCsr<'a, V: Value> {
     rows: usize,
     cols: usize,
     nnz: usize,
-    held: Held<'a, V>,
+    offsets: HeldIndices<'a>,
+    columns: HeldIndices<'a>,
+    /// None: they are 1.
+    values: Option<Held<'a, V>>,
     /// What a check found, if there was one: nothing changes the arrays after it.
     known: Option<Known>,
 }
@@ -82,9 +88,12 @@ pub(crate) struct Known {
     pub(crate) columns_counted: bool,
 }
 
-enum Held<'a, V: Value> {
-    Borrowed(Arrays<'a, V>),
-    Owned { offsets: DeviceBuffer<u64>, columns: DeviceBuffer<u32>, values: Option<DeviceBuffer<V>> },
+/// What a matrix of windrow's is made of.
+pub(crate) struct OwnedCsr<V: Value> {
+    pub(crate) offsets: DeviceBuffer<u64>,
+    pub(crate) columns: DeviceBuffer<u32>,
+    /// None: they are 1.
+    pub(crate) values: Option<DeviceBuffer<V>>,
 }
 
 /// The arrays of a matrix, wherever they are from.
@@ -101,9 +110,10 @@ impl<'a, V: Value> DeviceCsr<'a, V> {
     ///
     /// # Errors
     /// - [`PlanError::WrongDevice`] unless all are on the device of the offsets;
-    /// - [`PlanError::Format`]: [`FormatError::DimensionTooLarge`] for 2³² rows or columns,
-    ///   [`FormatError::LengthMismatch`] unless there is an offset more than there are rows, and a value for each
-    ///   column.
+    /// - [`PlanError::Format`]:
+    ///   [`FormatError::DimensionTooLarge`](windrow_formats::FormatError::DimensionTooLarge) for 2³² rows or columns,
+    ///   [`FormatError::LengthMismatch`](windrow_formats::FormatError::LengthMismatch) unless there is an offset more
+    ///   than there are rows, and a value for each column.
     pub fn new(
         rows: usize,
         cols: usize,
@@ -160,26 +170,20 @@ impl<'a, V: Value> DeviceCsr<'a, V> {
     }
 
     fn of_arrays(rows: usize, cols: usize, arrays: Arrays<'a, V>) -> Result<Self, PlanError> {
-        for (what, found) in [("rows", rows), ("columns", cols)] {
-            if u32::try_from(found).is_err() {
-                return Err(FormatError::DimensionTooLarge { what, found }.into());
-            }
-        }
-        let Arrays { offsets, columns, values } = &arrays;
+        check_dimensions([("rows", rows), ("columns", cols)])?;
+        let Arrays { offsets, columns, values } = arrays;
         let (device, nnz) = (offsets.device().clone(), columns.len());
         check_device("the array of columns", columns.device(), &device)?;
-        if let Some(values) = values {
+        if let Some(values) = &values {
             check_device("the array of values", values.device(), &device)?;
         }
-        let of_offsets = ("row_offsets", offsets.len(), rows + 1, "one more than there are rows");
         let of_values = values.as_ref().map_or(nnz, DeviceSlice::len);
-        let of_values = ("values", of_values, nnz, "one for each column index");
-        for (array, found, expected, why) in [of_offsets, of_values] {
-            if found != expected {
-                return Err(FormatError::LengthMismatch { array, found, expected, why }.into());
-            }
-        }
-        Ok(Self { device, rows, cols, nnz, held: Held::Borrowed(arrays), known: None })
+        check_lengths([
+            ("row_offsets", offsets.len(), rows + 1, "one more than there are rows"),
+            ("values", of_values, nnz, "one for each column index"),
+        ])?;
+        let (offsets, columns, values) = (offsets.into(), columns.into(), values.map(Held::from));
+        Ok(Self { device, rows, cols, nnz, offsets, columns, values, known: None })
     }
 
     /// Checks the whole matrix now, in the order of a stream, and waits for the outcome: else the making of a plan
@@ -191,8 +195,11 @@ impl<'a, V: Value> DeviceCsr<'a, V> {
     ///
     /// # Errors
     /// - [`PlanError::Format`] with the first row and entry that are wrong:
-    ///   [`FormatError::FirstOffset`], [`FormatError::OffsetsDecrease`], [`FormatError::LastOffset`],
-    ///   [`FormatError::ColumnOutOfRange`], [`FormatError::ColumnsNotAscending`];
+    ///   [`FormatError::FirstOffset`](windrow_formats::FormatError::FirstOffset),
+    ///   [`FormatError::OffsetsDecrease`](windrow_formats::FormatError::OffsetsDecrease),
+    ///   [`FormatError::LastOffset`](windrow_formats::FormatError::LastOffset),
+    ///   [`FormatError::ColumnOutOfRange`](windrow_formats::FormatError::ColumnOutOfRange),
+    ///   [`FormatError::ColumnsNotAscending`](windrow_formats::FormatError::ColumnsNotAscending);
     /// - [`PlanError::WrongDevice`] for a stream of another device;
     /// - [`PlanError::Device`]: [`DeviceError::Captured`](crate::DeviceError::Captured) for a stream that is captured.
     ///
@@ -251,13 +258,10 @@ impl<'a, V: Value> DeviceCsr<'a, V> {
     }
 
     fn arrays(&self) -> Arrays<'_, V> {
-        match &self.held {
-            Held::Borrowed(arrays) => *arrays,
-            Held::Owned { offsets, columns, values } => Arrays {
-                offsets: offsets.into(),
-                columns: columns.into(),
-                values: values.as_ref().map(Into::into),
-            },
+        Arrays {
+            offsets: self.offsets.view(),
+            columns: self.columns.view(),
+            values: self.values.as_ref().map(Held::slice),
         }
     }
 }
@@ -279,6 +283,24 @@ impl<'a> DeviceCsr<'a, f32> {
 }
 
 impl<V: Value> DeviceCsr<'static, V> {
+    /// A matrix of windrow's own arrays, in canonical form, and what is known of it.
+    pub(crate) fn of_owned(
+        (rows, cols): (usize, usize),
+        OwnedCsr { offsets, columns, values }: OwnedCsr<V>,
+        known: Option<Known>,
+    ) -> Self {
+        Self {
+            device: offsets.device().clone(),
+            rows,
+            cols,
+            nnz: columns.len(),
+            offsets: offsets.into(),
+            columns: columns.into(),
+            values: values.map(Held::from),
+            known,
+        }
+    }
+
     /// A copy of a matrix in the memory of a device.
     ///
     /// # Errors
@@ -293,7 +315,7 @@ impl<V: Value> DeviceCsr<'static, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn from_host(device: &Device, a: &Csr<V>) -> Result<Self, PlanError> {
-        let held = Held::Owned {
+        let arrays = OwnedCsr {
             offsets: DeviceBuffer::named(device, a.row_offsets(), "row_offsets")?,
             columns: DeviceBuffer::named(device, a.col_indices(), "col_indices")?,
             values: Some(DeviceBuffer::named(device, a.values(), "values")?),
@@ -304,8 +326,8 @@ impl<V: Value> DeviceCsr<'static, V> {
             empty_rows: narrow(lengths().filter(|&length| length == 0).count()),
             ..CsrRecord::default()
         };
-        let (device, known) = (device.clone(), Some(Known { record, columns_counted: false }));
-        Ok(Self { device, rows: a.rows(), cols: a.cols(), nnz: a.nnz(), held, known })
+        let known = Some(Known { record, columns_counted: false });
+        Ok(Self::of_owned((a.rows(), a.cols()), arrays, known))
     }
 }
 

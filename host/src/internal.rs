@@ -12,9 +12,9 @@ pub use crate::predict::{Asked, Kind, MatrixCounts, predicted_us, terms};
 pub use crate::spmm::Reference;
 pub use crate::spmm::points::{Division, MOST_EACH, RowLengths, divisions};
 use crate::{
-    Device, DeviceError, DeviceMatrix, Element, GroupLaunch, NmError, NmSpmmPlan, PlanError, Precision,
-    Profile, RowSoftmax, SddmmError, SddmmOptions, SddmmPlan, SddmmWeighed, SpmmError, SpmmOptions, SpmmPlan,
-    Verification, Weighed,
+    Device, DeviceError, DeviceMatrix, Element, GroupLaunch, MttkrpPlan, NmError, NmSpmmPlan, PlanError,
+    Precision, Profile, RowSoftmax, SddmmError, SddmmOptions, SddmmPlan, SddmmWeighed, SpmmError,
+    SpmmOptions, SpmmPlan, TensorError, TtmPlan, Verification, Weighed,
 };
 
 /// Starts a kernel directly, in the order of the device's work: for measuring tools and tests of one kernel.
@@ -102,6 +102,22 @@ pub fn nm_arrays(plan: &NmSpmmPlan) -> Result<Vec<(&'static str, Vec<u8>)>, NmEr
 /// # Errors
 /// As there.
 pub fn sampled_arrays(plan: &SddmmPlan) -> Result<Vec<(&'static str, Vec<u8>)>, SddmmError> {
+    plan.device_arrays()
+}
+
+/// [`device_arrays`] of a plan of MTTKRP.
+///
+/// # Errors
+/// As there.
+pub fn mttkrp_arrays(plan: &MttkrpPlan) -> Result<Vec<(&'static str, Vec<u8>)>, TensorError> {
+    plan.device_arrays()
+}
+
+/// [`device_arrays`] of a plan of TTM.
+///
+/// # Errors
+/// As there.
+pub fn ttm_arrays(plan: &TtmPlan) -> Result<Vec<(&'static str, Vec<u8>)>, SpmmError> {
     plan.device_arrays()
 }
 

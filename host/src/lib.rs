@@ -117,7 +117,8 @@
 //! ```
 //!
 //! [`DeviceCsr::canonical`] takes entries in any order, and [`DeviceCsr::transposed`] makes the matrix of a backward
-//! pass with the order of its entries, both on the device.
+//! pass with the order of its entries, both on the device. [`DeviceCoo3`] is the same for sparse tensors of three
+//! modes, [`DeviceVectorNm`] for N:M weights.
 //!
 //! # Sampled products
 //!
@@ -255,7 +256,10 @@ pub use sddmm::{
 };
 pub use softmax::RowSoftmax;
 pub use spmm::{SparseMatrix, Spmm, SpmmBuilder, SpmmOptions, SpmmPlan, SpmmReport, Weighed};
-pub use tensor::{Mttkrp, MttkrpBuilder, MttkrpOptions, MttkrpPlan, MttkrpReport, Ttm, TtmBuilder, TtmPlan};
+pub use tensor::{
+    Coo3Addresses, DeviceCoo3, DeviceCsf3, Mttkrp, MttkrpBuilder, MttkrpOptions, MttkrpPlan, MttkrpReport,
+    SparseTensor, Ttm, TtmBuilder, TtmPlan,
+};
 pub use tuned::{ProductKey, Tuned, TunedError, TunedProduct};
 pub use view::{DeviceSlice, DeviceSliceMut, DeviceView, DeviceViewMut};
 

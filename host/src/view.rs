@@ -1,6 +1,7 @@
 //! Matrices and arrays in the memory of a device, windrow's or the caller's.
 
 mod borrowed;
+mod held;
 mod lent;
 mod pitched;
 mod place;
@@ -10,6 +11,7 @@ use std::fmt;
 
 use windrow_formats::Value;
 
+pub(crate) use held::Held;
 pub(crate) use pitched::Pitched;
 pub use slice::{DeviceSlice, DeviceSliceMut};
 

@@ -10,8 +10,10 @@ mod device_groups;
 mod device_hybrids;
 mod device_lost;
 mod device_paths;
+mod device_rounding;
 mod device_sddmm;
 mod device_softmax;
+mod device_tensors;
 mod device_transpose;
 mod double_precision;
 #[path = "../../host/examples/common/mod.rs"]
@@ -32,6 +34,7 @@ mod preprocessing;
 mod promises;
 mod pruned_mlp;
 mod refused_csr;
+mod refused_tensors;
 mod reorder_on_device;
 mod row_softmax;
 mod sddmm;

@@ -2,14 +2,14 @@
 
 use half::f16;
 use windrow::{
-    Activation, Algorithm, Device, DeviceBuffer, DeviceCsr, DeviceMatrix, Element, Epilogue, Precision,
-    RowSoftmax, Sddmm, SddmmAlgorithm, SddmmForm, SddmmOptions, SddmmPlan, Spmm, SpmmOptions, SpmmPlan,
-    Stream, Value, with_element,
+    Activation, Algorithm, Device, DeviceBuffer, DeviceCoo3, DeviceCsr, DeviceMatrix, Element, Epilogue,
+    Mttkrp, Precision, RowSoftmax, Sddmm, SddmmAlgorithm, SddmmForm, SddmmOptions, SddmmPlan, Spmm,
+    SpmmOptions, SpmmPlan, Stream, Ttm, Value, with_element,
 };
 use windrow_testkit::Values;
 
 use crate::subjects::{
-    BASE, COLS, Family, Outcome, ROWS, Subject, TILES, bits, hybrid, matrix, reals, upload, words,
+    BASE, COLS, Family, Outcome, ROWS, Subject, TILES, bits, hybrid, matrix, reals, tensor, upload, words,
 };
 
 const WIDTH: usize = 9;
@@ -215,6 +215,42 @@ impl Subject for SampledOnDevice {
     }
 }
 
+/// The arrays of a tensor, of which each run makes plans of MTTKRP and TTM, and runs both.
+struct TensorOnDevice {
+    stream: Stream,
+    dims: [usize; 3],
+    coordinates: [DeviceBuffer<i64>; 3],
+    values: DeviceBuffer<f32>,
+}
+
+impl TensorOnDevice {
+    fn make(device: &Device) -> Outcome<Box<dyn Subject>> {
+        let list = tensor()?.to_coo()?;
+        let of_mode = |mode: usize| -> Outcome<DeviceBuffer<i64>> {
+            let of_mode: Vec<_> = list.indices(mode).iter().map(|&i| i64::from(i)).collect();
+            Ok(DeviceBuffer::from_slice(device, &of_mode)?)
+        };
+        Ok(Box::new(Self {
+            stream: Stream::new(device)?,
+            dims: list.dims(),
+            coordinates: [of_mode(0)?, of_mode(1)?, of_mode(2)?],
+            values: DeviceBuffer::from_slice(device, list.values())?,
+        }))
+    }
+}
+
+impl Subject for TensorOnDevice {
+    fn run(&mut self) -> Outcome<Vec<u32>> {
+        let a = DeviceCoo3::new(self.dims, self.coordinates.each_ref(), &self.values)?;
+        let factors = self.dims.map(|dim| reals(dim * WIDTH, 7));
+        let mttkrp = Mttkrp::builder(&a).mode_order([1, 2, 0]).width(WIDTH).build_on(&self.stream)?;
+        let mut found = bits(&mttkrp.run(&factors[2], &factors[0])?);
+        let ttm = Ttm::builder(&a).mode_order([2, 0, 1]).width(WIDTH).build_on(&self.stream)?;
+        found.extend(bits(&ttm.run(&factors[1])?));
+        Ok(found)
+    }
+}
+
 /// Values from the host and from the device, one after the other, and a product of operands that stay.
 struct NewValues {
     device: Device,
@@ -283,6 +319,7 @@ pub(crate) const STREAMS: &[Family] = &[
     Family::other("SDDMM hybrid and softmax of a pattern on the device", |device| {
         SampledOnDevice::make(device, SddmmAlgorithm::Hybrid, Precision::F16)
     }),
+    Family::other("MTTKRP and TTM of a tensor on the device", TensorOnDevice::make),
     Family::other("SDDMM on a stream", |device| {
         let plan = sampled(device, SddmmAlgorithm::Auto)?;
         Ok(Box::new(SampledOnStream { stream: Stream::new(device)?, plan }))

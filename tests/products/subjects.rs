@@ -234,7 +234,7 @@ impl Subject for NmSubject {
     }
 }
 
-fn tensor() -> Outcome<Csf3<f32>> {
+pub(crate) fn tensor() -> Outcome<Csf3<f32>> {
     let mut rng = SplitMix64::new(23);
     let entries = (0..300)
         .map(|_| {

@@ -61,7 +61,7 @@ impl CsrRecord {
 ///   null); any content;
 /// - `rows` and `entries` are at most [`MOST_ITEMS`](crate::preprocess::MOST_ITEMS), `padded ≥ entries` too;
 /// - `out_offsets` has `rows + 1` elements, `out_columns` and `out_values` have `padded`, of the type that `dtype` is
-///   the code of, or all three are null; f64 is given to f64 alone;
+///   the code of, or all three are null;
 /// - `record` was zeroed; nothing overlaps what is written.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
@@ -227,6 +227,7 @@ unsafe fn read_entry<S: Simt>(s: &S, p: &ReadCsrParams, entry: u32, found: &mut 
 }
 
 const F64: u32 = code(Dtype::F64);
+const F32: u32 = code(Dtype::F32);
 const F16: u32 = code(Dtype::F16);
 const BF16: u32 = code(Dtype::Bf16);
 
@@ -244,8 +245,13 @@ pub(super) unsafe fn read_value<S: Simt>(s: &S, p: &ReadCsrParams, entry: u32, f
         if p.given == F64 {
             let value =
                 if entry < p.entries { s.load_readonly(p.values.cast::<f64>().at(entry)) } else { 0.0 };
-            s.store(p.out_values.cast::<f64>().at(entry), value);
-            (value.is_finite(), value.is_finite(), value.is_nan())
+            let is_finite = if p.dtype == F64 {
+                s.store(p.out_values.cast::<f64>().at(entry), value);
+                value.is_finite()
+            } else {
+                round(s, p.dtype, p.out_values, entry, narrowed(value, p.dtype == F32)).is_finite()
+            };
+            (value.is_finite(), is_finite, value.is_nan())
         } else {
             let value = if entry < p.entries { given(s, p, entry) } else { 0.0 };
             let rounded = if p.dtype == F64 {
@@ -260,6 +266,30 @@ pub(super) unsafe fn read_value<S: Simt>(s: &S, p: &ReadCsrParams, entry: u32, f
     found.overflowed += u32::from(was_finite && !is_finite);
     found.non_finite += u32::from(!is_finite);
     found.not_numbers += u32::from(is_nan);
+}
+
+/// An f64 on its way to a narrower type: the nearest f32 where that is the type; otherwise the one next to it, towards
+/// zero or away from it, of which the last bit is set. A type with at least two bits fewer is rounded to from there as
+/// from the value itself.
+///
+/// Source: Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums: proved algorithms using rounding to
+/// odd", IEEE Transactions on Computers 57(4), 2008.
+#[inline(always)]
+fn narrowed(value: f64, to_nearest: bool) -> f32 {
+    if value.is_nan() {
+        // As processors do, whose NaN keeps what there is room for; a GPU's would not.
+        let bits = value.to_bits();
+        let (sign, rest) = ((bits >> 32) as u32 & 0x8000_0000, (bits >> 29) as u32 & 0x3f_ffff);
+        return f32::from_bits(sign | 0x7fc0_0000 | rest);
+    }
+    let nearest = value as f32;
+    let widened = f64::from(nearest);
+    if to_nearest || widened == value {
+        return nearest;
+    }
+    // A step towards zero, from infinity too, is one less in the bits.
+    let away = u32::from(widened.abs() > value.abs());
+    f32::from_bits((nearest.to_bits() - away) | 1)
 }
 
 /// A value that is no wider than f32.

@@ -18,6 +18,7 @@ const EACH: u32 = 4;
 /// # Obligations
 /// - `offsets` has `rows + 1` elements, of 8 bytes if `wide_offsets` is not 0 and of 4 otherwise; any content, but
 ///   there is a row if there are entries;
+/// - `labels` has `rows` elements, or is null;
 /// - `out` has `entries` elements, which nothing overlaps; both counts are at most
 ///   [`MOST_ITEMS`](crate::preprocess::MOST_ITEMS).
 #[repr(C)]
@@ -25,6 +26,8 @@ const EACH: u32 = 4;
 pub struct ExpandRowsParams {
     /// First entry of each row, and the end.
     pub offsets: GlobalPtr<u32>,
+    /// What each row is called; null: its number.
+    pub labels: GlobalPtr<u32>,
     /// Row of each entry.
     pub out: GlobalPtr<u32>,
     /// Rows of the matrix.
@@ -61,8 +64,8 @@ impl ExpandRowsParams {
     }
 }
 
-/// The row of every entry: a thread looks for that of the first of eight, and goes on from there, to the next row where
-/// that has the next entry, else by another search.
+/// The row of every entry, or what it is called: a thread looks for that of the first of eight, and goes on from
+/// there, to the next row where that has the next entry, else by another search.
 pub struct ExpandRows;
 
 impl ExpandRows {
@@ -101,7 +104,8 @@ impl Kernel for ExpandRows {
                         row_end = p.offset(s, row + 1);
                     }
                 }
-                s.store(p.out.at(entry), row);
+                let is_number = p.labels == GlobalPtr::NULL;
+                s.store(p.out.at(entry), if is_number { row } else { s.load_readonly(p.labels.at(row)) });
                 entry += 1;
             }
         }

@@ -49,6 +49,7 @@ use crate::spmm::row_split::RowSplit;
 use crate::spmm::segment_group::{Mttkrp, NonzeroGroups, RowGroups};
 use crate::spmm::short_rows::ShortRows;
 use crate::spmm::tile_stream::{Bulk, ByElement, Packed, TileStream};
+use crate::tensors::{ListLevels, MarkPaths, ReadCoo3, SliceOffsets};
 use crate::training::{Adam, ColumnSums, CrossEntropy, NormalizeRows, NormalizeRowsGrad, Pointwise};
 
 entries! {
@@ -637,6 +638,12 @@ entries! {
             csr_split_entries => SplitEntries,
             csr_count_parts => CountParts,
             csr_transpose_parts => TransposeParts,
+        }
+        preprocess_tensors {
+            tensors_read => ReadCoo3,
+            tensors_mark_paths => MarkPaths,
+            tensors_list_levels => ListLevels,
+            tensors_slice_offsets => SliceOffsets,
         }
         preprocess_sort {
             sort_count => SortCount,

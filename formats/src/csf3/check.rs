@@ -31,8 +31,11 @@ pub(super) fn check<V: Sync>(dims: [u32; 3], parts: &Csf3Parts<V>) -> Result<(),
     indices(Runs { label: "E1", node: "entry", ends: &parts.fiber_offsets }, &parts.leaf_indices, level(2))
 }
 
-/// Whether the order holds each mode once.
-pub(super) fn check_mode_order(mode_order: [usize; 3]) -> Result<(), FormatError> {
+/// Whether an order of modes, for the levels of a [`Csf3`](crate::Csf3), holds each of the three once.
+///
+/// # Errors
+/// [`FormatError::ModeOrder`].
+pub fn check_mode_order(mode_order: [usize; 3]) -> Result<(), FormatError> {
     if (0..3).all(|mode| mode_order.contains(&mode)) {
         return Ok(());
     }

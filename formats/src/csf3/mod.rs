@@ -10,6 +10,7 @@ mod tests;
 
 use std::ops::Range;
 
+pub use check::check_mode_order;
 pub use parts::Csf3Parts;
 
 use crate::memory::{ByteSizes, bytes_of, index};

@@ -2,16 +2,16 @@
 
 use windrow_formats::Value;
 use windrow_kernels::Variant;
-use windrow_kernels::csr::{CanonicalParams, TransposeEntriesParams};
+use windrow_kernels::csr::CanonicalParams;
 use windrow_kernels::place_values::code;
 use windrow_simt::GlobalPtr;
 
 use super::receive::{entry_of, given};
 use super::transposition::expand_rows;
-use super::{DeviceCsr, Held, Known};
+use super::{DeviceCsr, Key, Known, Ordered, OwnedCsr};
 use crate::device::{DeviceBuffer, Queue, Stream};
 use crate::error::{DeviceError, PlanError};
-use crate::num::{index, narrow, wide};
+use crate::num::{narrow, wide};
 use crate::plan::{On, check_device, start};
 use crate::sort::Sort;
 use crate::spmm::Scratch;
@@ -100,56 +100,24 @@ impl<V: Value> DeviceCsr<'_, V> {
     /// What is made of entries in any order.
     fn sorted(&self, on: &On<'_>) -> Result<DeviceCsr<'static, V>, PlanError> {
         let (own, nnz) = (&**on.machine.own(), self.nnz);
-        let column_bits = Sort::bits_below(self.cols);
-        let words = Sort::memory_words(narrow(nnz), column_bits)
-            .max(Sort::memory_words(narrow(nnz), Sort::bits_below(self.rows)));
-        let scratch = Scratch::new(&self.device, 4 * (6 * wide(nnz) + words) + 4096)?;
+        let (columns, bits) = (self.arrays().columns, [self.cols, self.rows].map(Sort::bits_below));
+        let scratch = Scratch::new(&self.device, 4 * (2 * wide(nnz) + Ordered::words(nnz, bits)) + 4096)?;
         let array = || scratch.array::<u32>(nnz, WHAT);
-        let (rows, sorted_rows, keys) = (array()?, array()?, array()?);
-        let (by_column, order, marks) = (array()?, array()?, array()?);
-        let memory = scratch.array(index(words), WHAT)?;
-        let columns = self.arrays().columns;
-        let sort_columns = Sort {
-            keys: GlobalPtr::from_address(columns.address()),
-            key_words: if columns.is_wide() { 2 } else { 1 },
-            payloads: GlobalPtr::NULL,
-            out_keys: keys,
-            keys_wanted: false,
-            out_payloads: by_column,
-            len: narrow(nnz),
-            bits: column_bits,
+        let (rows, marks) = (array()?, array()?);
+        let by_column = Key {
+            indices: GlobalPtr::from_address(columns.address()),
+            words: if columns.is_wide() { 2 } else { 1 },
+            bits: bits[0],
         };
-        let bring_rows = TransposeEntriesParams {
-            order: by_column,
-            columns: GlobalPtr::NULL,
-            rows,
-            values: GlobalPtr::NULL,
-            out_offsets: GlobalPtr::NULL,
-            out_rows: keys,
-            out_values: GlobalPtr::NULL,
-            entries: narrow(nnz),
-            cols: 0,
-            value_bytes: 4,
-            reserved: 0,
-        };
-        let sort_rows = Sort {
-            keys,
-            key_words: 1,
-            payloads: by_column,
-            out_keys: sorted_rows,
-            keys_wanted: true,
-            out_payloads: order,
-            len: narrow(nnz),
-            bits: Sort::bits_below(self.rows),
+        let by_row = Key { indices: rows, words: 1, bits: bits[1] };
+        // SAFETY: the arrays of the matrix were checked, which is not empty; there is room for all of its entries.
+        let Ordered { order, sorted: sorted_rows } = unsafe {
+            expand_rows(own, self.arrays().offsets, narrow(self.rows), narrow(nnz), rows)?;
+            Ordered::by(&scratch, own, [by_column, by_row], nnz)?
         };
         let mut params = CanonicalParams { rows: sorted_rows, marks, ..self.params(order, marks, None) };
-        // SAFETY: the arrays of the matrix were checked, which is not empty; there is room for all of its entries, and
-        // the memory of both sorts, which are one after the other.
+        // SAFETY: as above.
         let sums = unsafe {
-            expand_rows(own, self.arrays().offsets, narrow(self.rows), narrow(nnz), rows)?;
-            sort_columns.queue(own, memory)?;
-            start(own, entry_of(Variant::TransposeEntries)?, wide(nnz), 1, &bring_rows)?;
-            sort_rows.queue(own, memory)?;
             start(own, entry_of(Variant::MarkDistinct)?, wide(nnz), 1, &params)?;
             params.places = scratch.array(nnz + 1, WHAT)?;
             scratch.scan(marks, narrow(nnz), false, params.places)?;
@@ -180,8 +148,7 @@ impl<V: Value> DeviceCsr<'_, V> {
         };
         let offsets = DeviceBuffer::alloc(device, self.rows + 1, "row_offsets")?;
         let columns = DeviceBuffer::alloc(device, nnz, "col_indices")?;
-        let held = Held::Owned { offsets, columns, values };
-        Ok(DeviceCsr { device: device.clone(), rows: self.rows, cols: self.cols, nnz, held, known })
+        Ok(DeviceCsr::of_owned((self.rows, self.cols), OwnedCsr { offsets, columns, values }, known))
     }
 
     fn params(

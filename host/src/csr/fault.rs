@@ -23,23 +23,22 @@ impl<V: Value> DeviceCsr<'_, V> {
     /// Keeps what [`to_host`](Self::to_host) promises.
     pub(super) fn download(&self, on: &Stream) -> Result<Csr<V>, PlanError> {
         let pattern = self.pattern_on_host(on)?;
-        let values = match self.arrays().values {
+        Ok(Csr::from_pattern(pattern, self.values_on_host()?)?)
+    }
+
+    /// The values, one for each entry.
+    pub(crate) fn values_on_host(&self) -> Result<Vec<V>, PlanError> {
+        Ok(match self.arrays().values {
             Some(values) => values.to_host()?,
             None => try_filled(self.nnz, V::ONE, "values")?,
-        };
-        Ok(Csr::from_pattern(pattern, values)?)
+        })
     }
 
     /// A copy in canonical form, whatever form the matrix is of.
     pub(super) fn canonical_on_host(&self, on: &Stream) -> Result<Csr<V>, PlanError> {
         let (rows, cols) = (self.rows, self.cols);
-        let values = |nnz| match self.arrays().values {
-            Some(values) => Ok(values.to_host()?),
-            None => Ok(try_filled(nnz, V::ONE, "values")?),
-        };
         self.made_on_host(on, |offsets, columns| {
-            let values: Result<_, PlanError> = values(columns.len());
-            Ok(Csr::try_from_parts(rows, cols, offsets, columns, values?)?)
+            Ok(Csr::try_from_parts(rows, cols, offsets, columns, self.values_on_host()?)?)
         })
     }
 
@@ -49,8 +48,8 @@ impl<V: Value> DeviceCsr<'_, V> {
         self.made_on_host(on, |offsets, columns| Ok(Pattern::try_new(rows, cols, offsets, columns)?))
     }
 
-    /// What is made of offsets and columns.
-    fn made_on_host<T>(
+    /// What is made of offsets and columns, after the work that the stream was asked for before.
+    pub(crate) fn made_on_host<T>(
         &self,
         on: &Stream,
         make: impl FnOnce(Vec<u64>, Vec<u32>) -> Result<T, PlanError>,

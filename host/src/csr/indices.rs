@@ -1,5 +1,7 @@
 //! Offsets and columns of 32 or 64 bits.
 
+use std::ops::Range;
+
 use windrow_formats::OutOfMemory;
 use windrow_formats::memory::try_collect;
 
@@ -54,11 +56,11 @@ impl<'a> DeviceIndices<'a> {
     }
 
     /// Whether elements have 64 bits.
-    pub(super) fn is_wide(&self) -> bool {
+    pub(crate) fn is_wide(&self) -> bool {
         matches!(self.0, Words::Wide(_))
     }
 
-    pub(super) fn address(&self) -> u64 {
+    pub(crate) fn address(&self) -> u64 {
         match self.0 {
             Words::Narrow(slice) => slice.address(),
             Words::Wide(slice) => slice.address(),
@@ -91,8 +93,16 @@ impl<'a, I: Index> From<&'a DeviceBuffer<I>> for DeviceIndices<'a> {
 }
 
 impl DeviceIndices<'_> {
+    /// The elements with these numbers; none if there are not so many.
+    pub(crate) fn get(self, range: Range<usize>) -> Option<Self> {
+        Some(Self(match self.0 {
+            Words::Narrow(slice) => Words::Narrow(slice.get(range)?),
+            Words::Wide(slice) => Words::Wide(slice.get(range)?),
+        }))
+    }
+
     /// The elements on the host, after all work that the device's own stream was asked for.
-    pub(super) fn to_host(self) -> Result<Vec<u64>, DeviceError> {
+    pub(crate) fn to_host(self) -> Result<Vec<u64>, DeviceError> {
         fn widened(narrow: Vec<u32>) -> Result<Vec<u64>, OutOfMemory> {
             try_collect(narrow.into_iter().map(u64::from), "indices")
         }
@@ -100,5 +110,40 @@ impl DeviceIndices<'_> {
             Words::Narrow(slice) => widened(slice.to_host()?)?,
             Words::Wide(slice) => slice.to_host()?,
         })
+    }
+}
+
+/// Indices of somebody else's, or windrow's own.
+pub(crate) enum HeldIndices<'a> {
+    Borrowed(DeviceIndices<'a>),
+    Narrow(DeviceBuffer<u32>),
+    Wide(DeviceBuffer<u64>),
+}
+
+impl HeldIndices<'_> {
+    pub(crate) fn view(&self) -> DeviceIndices<'_> {
+        match self {
+            Self::Borrowed(indices) => *indices,
+            Self::Narrow(buffer) => buffer.into(),
+            Self::Wide(buffer) => buffer.into(),
+        }
+    }
+}
+
+impl<'a> From<DeviceIndices<'a>> for HeldIndices<'a> {
+    fn from(indices: DeviceIndices<'a>) -> Self {
+        Self::Borrowed(indices)
+    }
+}
+
+impl From<DeviceBuffer<u32>> for HeldIndices<'_> {
+    fn from(buffer: DeviceBuffer<u32>) -> Self {
+        Self::Narrow(buffer)
+    }
+}
+
+impl From<DeviceBuffer<u64>> for HeldIndices<'_> {
+    fn from(buffer: DeviceBuffer<u64>) -> Self {
+        Self::Wide(buffer)
     }
 }

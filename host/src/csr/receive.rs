@@ -86,13 +86,10 @@ impl<V: Value> DeviceCsr<'_, V> {
         (!self.fits_kernels()).then_some("it has 2³¹ rows or entries")
     }
 
-    /// Why the matrix cannot be [received](Self::receive) in a precision, if so.
-    pub(crate) fn cannot_be_received(&self, precision: Precision) -> Option<&'static str> {
-        self.pattern_cannot_be_received().or_else(|| match given::<V>() {
-            None => Some("kernels do not read values of its type"),
-            Some(Dtype::F64) if precision != Precision::F64 => Some("f64 values are rounded there"),
-            Some(_) => None,
-        })
+    /// Why the matrix cannot be [received](Self::receive), if so.
+    pub(crate) fn cannot_be_received(&self) -> Option<&'static str> {
+        let of_type = || given::<V>().is_none().then_some("kernels do not read values of its type");
+        self.pattern_cannot_be_received().or_else(of_type)
     }
 
     /// The matrix with its values rounded to a precision, after what the stream was asked for before, and before what
@@ -262,7 +259,7 @@ impl<V: Value> DeviceCsr<'_, V> {
 }
 
 /// The type of values as kernels are given it.
-pub(super) fn given<V: Value>() -> Option<Dtype> {
+pub(crate) fn given<V: Value>() -> Option<Dtype> {
     use std::any::TypeId;
     let is = |other: TypeId| TypeId::of::<V>() == other;
     match () {

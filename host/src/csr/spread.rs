@@ -132,8 +132,8 @@ impl<V: Value> DeviceCsr<'_, V> {
 
     /// Whether a finite value may be infinite in another type.
     fn may_overflow(&self, dtype: Dtype) -> bool {
-        self.arrays().values.is_some()
-            && self.given_dtype() != dtype
-            && !matches!(dtype, Dtype::F32 | Dtype::F64)
+        let given = self.given_dtype();
+        let holds_all = dtype == given || dtype == Dtype::F64 || dtype == Dtype::F32 && given != Dtype::F64;
+        self.arrays().values.is_some() && !holds_all
     }
 }

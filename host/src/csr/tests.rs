@@ -5,7 +5,10 @@ use windrow_formats::{Csr, Value};
 
 use super::transposition::Way;
 use crate::plan::{On, middle, rows_at_once};
-use crate::{Device, DeviceBuffer, DeviceCsr, DeviceError, EmulatorSchedule, Index, PlanError, Stream};
+use crate::{
+    Coo3, Device, DeviceBuffer, DeviceCoo3, DeviceCsr, DeviceError, EmulatorSchedule, Index, Mttkrp,
+    PlanError, Stream, TensorError,
+};
 
 #[track_caller]
 fn assert_captured<T>(outcome: Result<T, PlanError>) {
@@ -25,6 +28,7 @@ fn a_stream_that_is_captured_is_refused() {
     let transposed = owned.transposed(&device.stream()).unwrap();
     let from = DeviceBuffer::from_slice(&device, &[1.0f32; 4]).unwrap();
     let mut to = DeviceBuffer::<f32>::alloc_zeroed(&device, 4).unwrap();
+    let tensor = Coo3::from_entries([2, 2, 2], [([0, 1, 0], 3.0f32)]).unwrap();
     let stream = Stream::new(&device).unwrap();
     let queue = stream.queue().unwrap();
     queue.begin_capture();
@@ -33,6 +37,16 @@ fn a_stream_that_is_captured_is_refused() {
         assert_captured(matrix.canonical(&stream));
     }
     assert_captured(transposed.values_on(&stream, &from, &mut to));
+    let list = || DeviceCoo3::from_host(&device, &tensor).unwrap();
+    assert_captured(list().checked(&stream));
+    assert_captured(list().to_host(&stream));
+    let fibers = list().to_csf([0, 1, 2], &device.stream()).unwrap();
+    assert_captured(list().to_csf([0, 1, 2], &stream));
+    assert_captured(fibers.to_host(&stream));
+    match Mttkrp::builder(&fibers).build_on(&stream).err() {
+        Some(TensorError::Plan(error)) => assert_captured::<()>(Err(error)),
+        other => panic!("a captured stream is refused: {other:?}"),
+    }
     let graph = queue.end_capture();
     graph().unwrap();
     assert_eq!(to.to_vec().unwrap(), [0.0; 4]);

@@ -9,7 +9,7 @@ use windrow_simt::GlobalPtr;
 
 use super::receive::entry_of;
 use super::transposition::{Transposition, Way};
-use super::{Arrays, DeviceCsr, Held};
+use super::{Arrays, DeviceCsr, OwnedCsr};
 use crate::device::{DeviceBuffer, Stream};
 use crate::error::PlanError;
 use crate::num::{index, narrow, wide};
@@ -193,14 +193,7 @@ impl<V: Value> DeviceCsr<'_, V> {
         let offsets = DeviceBuffer::alloc(device, self.cols + 1, "row_offsets")?;
         let columns = DeviceBuffer::alloc(device, self.nnz, "col_indices")?;
         let to = Transposed {
-            matrix: DeviceCsr {
-                device: device.clone(),
-                rows: self.cols,
-                cols: self.rows,
-                nnz: self.nnz,
-                held: Held::Owned { offsets, columns, values },
-                known: None,
-            },
+            matrix: DeviceCsr::of_owned((self.cols, self.rows), OwnedCsr { offsets, columns, values }, None),
             order: DeviceBuffer::alloc(device, self.nnz, WHAT)?,
         };
         let Arrays { offsets: out_offsets, columns: out_rows, values: out_values } = to.matrix.arrays();

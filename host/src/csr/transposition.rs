@@ -223,6 +223,7 @@ pub(super) unsafe fn expand_rows(
 ) -> Result<(), DeviceError> {
     let params = ExpandRowsParams {
         offsets: GlobalPtr::from_address(offsets.address()),
+        labels: GlobalPtr::NULL,
         out,
         rows,
         entries,

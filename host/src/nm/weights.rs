@@ -3,12 +3,12 @@
 use std::fmt;
 
 use windrow_formats::memory::try_copy;
-use windrow_formats::{FormatError, NmPattern, Value, VectorNm};
+use windrow_formats::{NmPattern, Value, VectorNm};
 
 use crate::device::{Device, DeviceBuffer, Stream};
 use crate::error::PlanError;
-use crate::plan::{On, check_device};
-use crate::view::DeviceSlice;
+use crate::plan::{On, check_device, check_dimensions, check_lengths};
+use crate::view::{DeviceSlice, Held};
 
 /// Weights with vector-wise N:M sparsity in the memory of a [`Device`], in the layout of [`VectorNm`]: for `w` kept
 /// rows and `q` vectors of a row, `w × n` values and `w × q` indices of one byte, both row-major.
@@ -39,7 +39,8 @@ pub struct DeviceVectorNm<'a, V: Value> {
     rows: usize,
     cols: usize,
     pattern: NmPattern,
-    held: Held<'a, V>,
+    values: Held<'a, V>,
+    indices: Held<'a, u8>,
     /// The indices as a check found them: nothing changes the arrays after it.
     known: Option<VectorNm<()>>,
 }
@@ -54,18 +55,15 @@ pub struct NmAddresses {
     pub indices: u64,
 }
 
-enum Held<'a, V: Value> {
-    Borrowed { values: DeviceSlice<'a, V>, indices: DeviceSlice<'a, u8> },
-    Owned { values: DeviceBuffer<V>, indices: DeviceBuffer<u8> },
-}
-
 impl<'a, V: Value> DeviceVectorNm<'a, V> {
     /// The `rows × cols` weights with these arrays, of which the lengths are checked.
     ///
     /// # Errors
     /// - [`PlanError::WrongDevice`] unless both are on the device of the values;
-    /// - [`PlanError::Format`]: [`FormatError::DimensionTooLarge`] for 2³² rows or columns,
-    ///   [`FormatError::LengthMismatch`] unless there are `w·n` values and `w·q` indices.
+    /// - [`PlanError::Format`]:
+    ///   [`FormatError::DimensionTooLarge`](windrow_formats::FormatError::DimensionTooLarge) for 2³² rows or columns,
+    ///   [`FormatError::LengthMismatch`](windrow_formats::FormatError::LengthMismatch) unless there are `w·n` values
+    ///   and `w·q` indices.
     pub fn new(
         rows: usize,
         cols: usize,
@@ -74,22 +72,16 @@ impl<'a, V: Value> DeviceVectorNm<'a, V> {
         indices: impl Into<DeviceSlice<'a, u8>>,
     ) -> Result<Self, PlanError> {
         let (values, indices) = (values.into(), indices.into());
-        for (what, found) in [("rows", rows), ("columns", cols)] {
-            if u32::try_from(found).is_err() {
-                return Err(FormatError::DimensionTooLarge { what, found }.into());
-            }
-        }
+        check_dimensions([("rows", rows), ("columns", cols)])?;
         let device = values.device().clone();
         check_device("the array of indices", indices.device(), &device)?;
         let [expected_values, expected_indices] = lengths(rows, cols, pattern);
-        let of_values = ("values", values.len(), expected_values, "one for each kept row and column");
-        let of_indices = ("indices", indices.len(), expected_indices, "one for each kept row and vector");
-        for (array, found, expected, why) in [of_values, of_indices] {
-            if found != expected {
-                return Err(FormatError::LengthMismatch { array, found, expected, why }.into());
-            }
-        }
-        Ok(Self { device, rows, cols, pattern, held: Held::Borrowed { values, indices }, known: None })
+        check_lengths([
+            ("values", values.len(), expected_values, "one for each kept row and column"),
+            ("indices", indices.len(), expected_indices, "one for each kept row and vector"),
+        ])?;
+        let (values, indices) = (values.into(), indices.into());
+        Ok(Self { device, rows, cols, pattern, values, indices, known: None })
     }
 
     /// The `rows × cols` weights whose arrays are at these addresses: with `w` [kept rows](NmPattern::kept_rows) and
@@ -142,7 +134,8 @@ impl<'a, V: Value> DeviceVectorNm<'a, V> {
     ///
     /// # Errors
     /// - [`PlanError::Format`] with the first index that is wrong, in the order of the groups:
-    ///   [`FormatError::NmIndexRange`], [`FormatError::NmIndexOrder`];
+    ///   [`FormatError::NmIndexRange`](windrow_formats::FormatError::NmIndexRange),
+    ///   [`FormatError::NmIndexOrder`](windrow_formats::FormatError::NmIndexOrder);
     /// - [`PlanError::WrongDevice`] for a stream of another device;
     /// - [`PlanError::Device`]: [`DeviceError::Captured`](crate::DeviceError::Captured) for a stream that is captured.
     ///
@@ -197,10 +190,7 @@ impl<'a, V: Value> DeviceVectorNm<'a, V> {
 
     /// The kept values, wherever they are from.
     pub(super) fn values(&self) -> DeviceSlice<'_, V> {
-        match &self.held {
-            Held::Borrowed { values, .. } => *values,
-            Held::Owned { values, .. } => values.into(),
-        }
+        self.values.slice()
     }
 
     /// The indices, checked, on the host; after the work that the stream was asked for before.
@@ -210,10 +200,9 @@ impl<'a, V: Value> DeviceVectorNm<'a, V> {
             On::of(on, &self.device, false)?.before_own()?;
         }
         let (rows, cols, pattern) = (self.rows, self.cols, self.pattern);
-        let indices = match (&self.known, &self.held) {
-            (Some(known), _) => try_copy(known.indices(), "indices")?,
-            (None, Held::Borrowed { indices, .. }) => indices.to_host()?,
-            (None, Held::Owned { indices, .. }) => indices.to_vec()?,
+        let indices = match &self.known {
+            Some(known) => try_copy(known.indices(), "indices")?,
+            None => self.indices.slice().to_host()?,
         };
         Ok(VectorNm::try_from_indices(rows, cols, pattern, indices)?)
     }
@@ -235,12 +224,10 @@ impl<V: Value> DeviceVectorNm<'static, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn from_host(device: &Device, weights: &VectorNm<V>) -> Result<Self, PlanError> {
-        let held = Held::Owned {
-            values: DeviceBuffer::named(device, weights.values(), "values")?,
-            indices: DeviceBuffer::named(device, weights.indices(), "indices")?,
-        };
+        let values = DeviceBuffer::named(device, weights.values(), "values")?.into();
+        let indices = DeviceBuffer::named(device, weights.indices(), "indices")?.into();
         let (rows, cols, pattern) = (weights.rows(), weights.cols(), weights.pattern());
-        Ok(Self { device: device.clone(), rows, cols, pattern, held, known: None })
+        Ok(Self { device: device.clone(), rows, cols, pattern, values, indices, known: None })
     }
 }
 

@@ -1,5 +1,7 @@
 //! What every plan checks: its memory before it is made, its operands before work is queued.
 
+use windrow_formats::FormatError;
+
 use super::report::ArraySize;
 use crate::dense::DenseRef;
 use crate::device::{Device, Machine, Queue, Stream};
@@ -111,6 +113,28 @@ pub(crate) fn check_ld(ld: usize) -> Result<u32, PlanError> {
         u64::from(u32::MAX),
         "copy the matrix to rows closer together",
     )
+}
+
+/// Whether dimensions have 32 bits, as formats and kernels count them.
+pub(crate) fn check_dimensions(dimensions: [(&'static str, usize); 2]) -> Result<(), PlanError> {
+    for (what, found) in dimensions {
+        if u32::try_from(found).is_err() {
+            return Err(FormatError::DimensionTooLarge { what, found }.into());
+        }
+    }
+    Ok(())
+}
+
+/// Whether arrays have as many elements as they must, each with its name, what was found, what is expected, and why.
+pub(crate) fn check_lengths(
+    lengths: impl IntoIterator<Item = (&'static str, usize, usize, &'static str)>,
+) -> Result<(), PlanError> {
+    for (array, found, expected, why) in lengths {
+        if found != expected {
+            return Err(FormatError::LengthMismatch { array, found, expected, why }.into());
+        }
+    }
+    Ok(())
 }
 
 /// Whether `operand` has one value for each of `expected` entries.

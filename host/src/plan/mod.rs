@@ -19,8 +19,8 @@ mod workspace;
 
 pub(crate) use budget::{Account, Budget, WORKSPACE_REMEDY};
 pub(crate) use checks::{
-    check_count, check_device, check_element, check_index, check_ld, check_memory, check_new_values,
-    check_packed, check_shape, queue_of,
+    check_count, check_device, check_dimensions, check_element, check_index, check_ld, check_lengths,
+    check_memory, check_new_values, check_packed, check_shape, queue_of,
 };
 pub(crate) use geometry::{division, middle, rows_at_once, short_row_groups};
 pub(crate) use launch::{Blocks, Lane, Launcher, MAX_BLOCK_COLUMNS, MAX_INDEX, start};

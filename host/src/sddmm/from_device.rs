@@ -20,9 +20,9 @@ impl<V: Value> SddmmBuilder<'_, DeviceCsr<'_, V>> {
     /// The plan may be run on any stream.
     ///
     /// Kernels check the matrix and lay it out, for every algorithm: batches of entries, the row of each entry, tiles,
-    /// and the division of a hybrid. Made on the host, of a copy of the matrix, are plans of the CPU, of matrices
-    /// without entries or with 2³¹ rows or entries, and with [`SddmmForm::Scale`] those of f64 values in another
-    /// precision; [`SddmmReport::preprocessing_reason`](crate::SddmmReport::preprocessing_reason) says so.
+    /// and the division of a hybrid. Made on the host, of a copy of the matrix, are plans of the CPU, and of matrices
+    /// without entries or with 2³¹ rows or entries;
+    /// [`SddmmReport::preprocessing_reason`](crate::SddmmReport::preprocessing_reason) says so.
     ///
     /// # Cost
     /// On a GPU one to three waits for a few numbers, the fewest for groups, one fewer for a matrix that was
@@ -92,7 +92,7 @@ impl<V: Value> SddmmBuilder<'_, DeviceCsr<'_, V>> {
             return Some("it has no entries");
         }
         match self.values() {
-            Some(precision) => self.a.cannot_be_received(precision),
+            Some(_) => self.a.cannot_be_received(),
             None => self.a.pattern_cannot_be_received(),
         }
     }

@@ -89,6 +89,7 @@ fn entry_rows(device: &Device, a: &Received) -> Result<DeviceBuffer<u32>, Device
     let rows = DeviceBuffer::alloc(device, a.nnz, "entry_rows")?;
     let params = ExpandRowsParams {
         offsets: a.row_offsets.pointer(),
+        labels: GlobalPtr::NULL,
         out: rows.pointer(),
         rows: narrow(a.rows),
         entries: narrow(a.nnz),

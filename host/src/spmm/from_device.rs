@@ -216,7 +216,7 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
             Algorithm::MatricizedRows => Some(DEALT),
             Algorithm::Hybrid if options.partition.is_none() => Some(ESTIMATED),
             Algorithm::ShortRows if options.precision == Precision::F64 => Some(GATHERED),
-            _ => self.a.cannot_be_received(options.precision),
+            _ => self.a.cannot_be_received(),
         }
     }
 
@@ -227,7 +227,7 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
             Way::Rows | Way::Tiles(Some(PartitionRule::AllTile)) => None,
             Way::Tiles(Some(_)) if self.order.is_some() || self.options.reorder.is_some() => Some(REORDERED),
             Way::Tiles(Some(rule)) if tile_stream::kernels_divide(rule) => None,
-            Way::Groups(division) => segment_group::made_on_host(self.a, division),
+            Way::Groups(division) => segment_group::made_on_host(self.a.nnz(), division.point),
             Way::Path if !merge_path::fits_kernels(self.a.rows()) => Some("it has no rows, or 2³⁰"),
             Way::Path => None,
             Way::Matricized => Some(DEALT),
@@ -369,7 +369,7 @@ fn made_there(mut laid: LaidOut<'_>) -> LaidOut<'_> {
 }
 
 /// Values that are on the device, rounded, where the layout of their matrix knows.
-struct OnDevice(Dtype);
+pub(crate) struct OnDevice(pub(crate) Dtype);
 
 impl GivenValues for OnDevice {
     fn bits(&self) -> Result<&Bits, OutOfMemory> {

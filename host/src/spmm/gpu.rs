@@ -247,7 +247,7 @@ impl GpuPlan {
     }
 
     /// Name and content of each array that products read, the workspace excepted.
-    pub(super) fn read_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, DeviceError> {
+    pub(crate) fn read_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, DeviceError> {
         let mut arrays = Vec::new();
         for (_, part) in &self.parts {
             arrays.extend(part.read_arrays()?);

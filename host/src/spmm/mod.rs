@@ -35,7 +35,7 @@ mod workspace;
 pub use build::Weighed;
 pub(crate) use build::{cpu_arrays, weigh_counts};
 pub use builder::SpmmBuilder;
-pub(crate) use from_device::received_vectors;
+pub(crate) use from_device::{OnDevice, received_vectors};
 pub(crate) use gpu::{GpuPlan, PlanShape};
 pub(crate) use operands::{Finish, Operands};
 pub use options::SpmmOptions;
@@ -46,7 +46,9 @@ pub(crate) use part::{
 pub(crate) use parts::merge_based::kernel as kernel_without_plan;
 pub(crate) use parts::read_array;
 pub(crate) use parts::row_split::cut_above;
-pub(crate) use parts::segment_group::{GroupsLayout, GroupsPart, RowEntries, described, padded_indices};
+pub(crate) use parts::segment_group::{
+    Groups, GroupsLayout, GroupsPart, ReceivedGroups, RowEntries, described, made_on_host, padded_indices,
+};
 pub(crate) use plan::MEMORY_REMEDY;
 pub use plan::SpmmPlan;
 pub(crate) use preprocess::{Condensed, Scratch, WindowCounts};

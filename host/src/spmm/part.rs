@@ -295,6 +295,11 @@ impl CutRows {
         }
     }
 
+    /// Rows that are cut, of a division that cuts no windows.
+    pub(crate) fn row_count(&self) -> u64 {
+        self.on_device.as_ref().map_or(wide(self.rows.len()), |list| wide(list.rows.len()))
+    }
+
     /// Whether nothing was cut.
     pub(super) fn is_empty(&self) -> bool {
         self.list_bytes() == 0

@@ -14,7 +14,7 @@ use crate::error::SpmmError;
 use crate::matrix::DeviceMatrix;
 use crate::options::Precision;
 use crate::parallelism::GroupLaunch;
-use crate::plan::{check_device, check_element};
+use crate::plan::{StageClock, check_device, check_element};
 
 /// What to do about a plan that needs more memory than it may take.
 pub(crate) const MEMORY_REMEDY: &str = "raise the limit, lower the width, or choose algorithm row-split";
@@ -90,6 +90,11 @@ impl SpmmPlan {
     #[must_use]
     pub fn nnz(&self) -> usize {
         self.nnz
+    }
+
+    /// Counts what was done before the plan was begun among its stages.
+    pub(crate) fn add_stages_before(&mut self, clock: StageClock) {
+        self.report.stages.splice(0..0, clock.stages);
     }
 
     /// The arrays that [`internal::device_arrays`](crate::internal::device_arrays) returns.

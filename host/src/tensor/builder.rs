@@ -1,50 +1,49 @@
-//! From a tensor and options to a plan of MTTKRP.
+//! The setters of a plan's options.
 
-use windrow_formats::{Csf3, Value};
+use windrow_formats::Value;
 
-use super::host::HostMttkrp;
+use super::coo::DeviceCoo3;
 use super::options::MttkrpOptions;
-use super::part::MttkrpLayout;
-use super::plan::{Body, MttkrpPlan};
-use super::point::default_point;
-use super::report::MttkrpReport;
-use super::slices::{Slices, level_dims};
 use crate::device::Device;
-use crate::element::{BySum, Element};
-use crate::error::{PlanError, TensorError};
-use crate::num::{index, narrow, wide};
-use crate::options::{Algorithm, Determinism, Precision};
-use crate::parallelism::{AtomicParallelism, GroupLaunch, IllegalPoint};
-use crate::plan::{ArraySize, MAX_INDEX, StageClock, Values, check_memory, push};
+use crate::options::{Determinism, Precision};
+use crate::parallelism::{AtomicParallelism, GroupLaunch};
 use crate::profile::Profile;
-use crate::spmm::{GpuPlan, LaidOut, LayoutFacts, Operation, PlanShape, described};
-use crate::with_element;
 
-/// Columns of a workspace, at least and at most; wider products run in blocks of columns.
-const CAPACITY: (usize, usize) = (8, 4096);
-/// What to do about a plan that needs more memory than it may take.
-pub(super) const MEMORY_REMEDY: &str = "raise the limit, lower the width, or let a thread have more nonzeros";
+/// The order of modes of a list of coordinates, unless told otherwise.
+pub(super) const OWN_ORDER: [usize; 3] = [0, 1, 2];
 
-/// Options of a plan; made by [`Mttkrp::builder`](super::Mttkrp::builder).
-#[derive(Debug, Clone)]
-pub struct MttkrpBuilder<'a, V> {
-    a: &'a Csf3<V>,
-    options: MttkrpOptions,
+/// Options of a plan for a [`Csf3`](windrow_formats::Csf3), a [`DeviceCsf3`](crate::DeviceCsf3) or a
+/// [`DeviceCoo3`](crate::DeviceCoo3); made by [`Mttkrp::builder`](super::Mttkrp::builder).
+#[derive(Debug)]
+pub struct MttkrpBuilder<'a, A> {
+    pub(super) a: &'a A,
+    pub(super) options: MttkrpOptions,
+    /// The mode at each level, of a list of coordinates.
+    pub(super) mode_order: [usize; 3],
     /// What was measured on the device, if it is given.
     profile: Option<Profile>,
 }
 
-/// What a plan on a GPU is made of.
-struct Given<'a, V> {
-    device: &'a Device,
-    point: AtomicParallelism,
-    slices: &'a Slices,
-    values: &'a Values<'a, V>,
+impl<A> Clone for MttkrpBuilder<'_, A> {
+    fn clone(&self) -> Self {
+        self.for_tensor(self.a)
+    }
 }
 
-impl<'a, V: Value> MttkrpBuilder<'a, V> {
-    pub(super) fn new(a: &'a Csf3<V>) -> Self {
-        Self { a, options: MttkrpOptions::default(), profile: None }
+impl<'a, A> MttkrpBuilder<'a, A> {
+    pub(super) fn new(a: &'a A) -> Self {
+        Self { a, options: MttkrpOptions::default(), mode_order: OWN_ORDER, profile: None }
+    }
+
+    /// The same options for another tensor.
+    pub(super) fn for_tensor<'b, B>(&self, a: &'b B) -> MttkrpBuilder<'b, B> {
+        let Self { options, mode_order, profile, .. } = self;
+        MttkrpBuilder { a, options: options.clone(), mode_order: *mode_order, profile: profile.clone() }
+    }
+
+    /// What was measured on `device`, as far as it is known.
+    pub(super) fn profile_of(&self, device: &Device) -> Profile {
+        Profile::given_or_built_in(self.profile.as_ref(), device)
     }
 
     /// All options at once, instead of those set before.
@@ -115,136 +114,25 @@ impl<'a, V: Value> MttkrpBuilder<'a, V> {
         self.profile = Some(profile.clone());
         self
     }
+}
 
-    /// Makes the plan: checks, divides and uploads.
+impl<V: Value> MttkrpBuilder<'_, DeviceCoo3<'_, V>> {
+    /// The mode at each level of the fibers that are made: rows of `Y`, of `B` and of `C` are the indices of these
+    /// modes. In the tensor's own order, `[0, 1, 2]`, unless told.
     ///
-    /// # Cost
-    /// Linear in entries and slices; the report has the time of each stage.
+    /// # Examples
+    /// ```
+    /// use windrow::{Coo3, Device, DeviceCoo3, Mttkrp};
     ///
-    /// # Errors
-    /// - [`TensorError::Unsupported`] for a precision without kernels;
-    /// - [`TensorError::IllegalPoint`] for a point that divides rows, or a launch that there is not;
-    /// - [`PlanError::TooLarge`] for a GPU plan with about 2³² entries or slices;
-    /// - [`PlanError::MemoryLimit`] if the plan needs more than the limit;
-    /// - [`PlanError::Device`] if the device refuses.
-    pub fn build(&self, device: &Device) -> Result<MttkrpPlan, TensorError> {
-        let precision = self.options.precision;
-        if !Algorithm::SegmentGroup.supports(precision) {
-            return Err(TensorError::Unsupported { precision });
-        }
-        let threads = Profile::given_or_built_in(self.profile.as_ref(), device).costs.tensor_threads;
-        let default = || default_point(self.a.nnz(), self.options.width, threads);
-        let point = self.options.parallelism.map_or_else(default, Ok)?;
-        if !point.is_nonzero_split() {
-            return Err(IllegalPoint::RowsOfTensor { point }.into());
-        }
-        self.options.group_launch.check(point)?;
-        let mut report = self.blank_report(device);
-        let mut clock = StageClock::start();
-        let values = Values::new(precision, self.a.values());
-        let body = match device.machine() {
-            None => {
-                let mut sizes = Slices::sizes(self.a);
-                let value_bytes = u64::from(precision.dtype().sum_bytes());
-                push(&mut sizes, "values", value_bytes * wide(self.a.nnz()));
-                self.account(&mut report, sizes, 0)?;
-                let slices = Slices::new(self.a)?;
-                clock.end("slices");
-                let body = with_element!(precision, E => {
-                    let host = HostMttkrp::new(slices, values.bits()?.numbers::<<E as Element>::Sum>()?);
-                    debug_assert_eq!(host.bytes(), report.device_bytes, "what was accounted for");
-                    BySum::new(host)
-                });
-                clock.end("copy");
-                Body::Cpu(body)
-            }
-            Some(machine) => {
-                let slices = Slices::new(self.a)?;
-                clock.end("slices");
-                let given = Given { device, point, slices: &slices, values: &values };
-                let plan = self.build_gpu(given, &mut report, &mut clock)?;
-                let n = narrow(self.options.width.min(index(MAX_INDEX)));
-                let operation = Operation { n, vectors: true, column_major: false };
-                report.entries = plan.load(machine, operation)?;
-                Body::Gpu(Box::new(plan))
-            }
-        };
-        report.stages = clock.stages;
-        Ok(MttkrpPlan {
-            dims: report.dims,
-            nnz: self.a.nnz(),
-            width: self.options.width,
-            precision,
-            device: device.clone(),
-            body,
-            memory_limit: self.options.memory_limit,
-            report,
-        })
-    }
-
-    fn build_gpu(
-        &self,
-        Given { device, point, slices, values }: Given<'_, V>,
-        report: &mut MttkrpReport,
-        clock: &mut StageClock,
-    ) -> Result<GpuPlan, TensorError> {
-        let remedy = "split the tensor by slices, or use the CPU";
-        for (what, found) in [("entries", wide(self.a.nnz())), ("slices", wide(report.dims[0]))] {
-            if found > MAX_INDEX {
-                return Err(PlanError::TooLarge { what, found, limit: MAX_INDEX, remedy }.into());
-            }
-        }
-        let (precision, determinism) = (self.options.precision, self.options.determinism);
-        let launch = self.options.group_launch;
-        let (layout, cut) = MttkrpLayout::new(slices, point, launch, determinism, precision.dtype())?;
-        clock.end("balance");
-
-        let (low, high) = CAPACITY;
-        let capacity = narrow(self.options.width.clamp(low, high).next_multiple_of(8));
-        report.parallelism = Some(described(point, self.options.group_launch));
-        report.split_slices = wide(cut.rows.len());
-        let laid = LaidOut::one(layout, cut, LayoutFacts::default());
-        let shape = PlanShape { precision, determinism, rows: report.dims[0], capacity };
-        let (sizes, workspace) = GpuPlan::sizes(&laid, shape);
-        self.account(report, sizes, workspace)?;
-        let (plan, _) = GpuPlan::upload(device, values, laid, shape)?;
-        clock.end("upload");
-        Ok(plan)
-    }
-
-    /// Notes what the plan will allocate, and refuses to go beyond the limit.
-    fn account(
-        &self,
-        report: &mut MttkrpReport,
-        sizes: Vec<ArraySize>,
-        workspace: u64,
-    ) -> Result<(), TensorError> {
-        report.device_bytes = check_memory(&sizes, self.options.memory_limit, MEMORY_REMEDY)?;
-        report.workspace_bytes = workspace;
-        report.arrays = sizes;
-        Ok(())
-    }
-
-    fn blank_report(&self, device: &Device) -> MttkrpReport {
-        let dims = level_dims(self.a);
-        MttkrpReport {
-            dims,
-            mode_order: self.a.mode_order(),
-            nnz: self.a.nnz(),
-            fibers: self.a.fibers(),
-            empty_slices: wide(dims[0] - self.a.roots()),
-            width: self.options.width,
-            precision: self.options.precision,
-            device: device.to_string(),
-            device_kind: device.kind(),
-            determinism: self.options.determinism,
-            parallelism: None,
-            entries: Vec::new(),
-            split_slices: 0,
-            arrays: Vec::new(),
-            device_bytes: 0,
-            workspace_bytes: 0,
-            stages: Vec::new(),
-        }
+    /// let (device, a) = (Device::best()?, Coo3::from_entries([2, 3, 2], [([1, 2, 0], 4.0f32)])?);
+    /// let on_device = DeviceCoo3::from_host(&device, &a)?;
+    /// let plan = Mttkrp::builder(&on_device).mode_order([1, 0, 2]).width(1).build_on(&device.stream())?;
+    /// assert_eq!(plan.run(&[1.0, 10.0], &[3.0, 0.0])?, [0.0, 0.0, 120.0]); // a row for each index of mode 1
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn mode_order(mut self, order: [usize; 3]) -> Self {
+        self.mode_order = order;
+        self
     }
 }

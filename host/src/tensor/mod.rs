@@ -1,23 +1,45 @@
 //! Products of sparse tensors of three modes with dense matrices: plans and their parts.
 
+mod build;
 mod builder;
+mod coo;
+mod csf;
+mod from_device;
 mod host;
+mod levels;
 mod options;
 mod part;
 mod plan;
 mod point;
+mod received;
 mod report;
 mod slices;
 mod ttm;
 mod verify;
 
 pub use builder::MttkrpBuilder;
+pub use coo::{Coo3Addresses, DeviceCoo3};
+pub use csf::DeviceCsf3;
 pub use options::MttkrpOptions;
 pub use plan::MttkrpPlan;
 pub use report::MttkrpReport;
 pub use ttm::{TtmBuilder, TtmPlan};
 
 use windrow_formats::{Csf3, Value};
+
+mod sealed {
+    pub trait SparseTensor {}
+}
+
+/// What plans of products of sparse tensors are made of: [`Csf3`], [`DeviceCsf3`] and [`DeviceCoo3`].
+pub trait SparseTensor: sealed::SparseTensor {}
+
+impl<V: Value> sealed::SparseTensor for Csf3<V> {}
+impl<V: Value> SparseTensor for Csf3<V> {}
+impl<V: Value> sealed::SparseTensor for DeviceCsf3<V> {}
+impl<V: Value> SparseTensor for DeviceCsf3<V> {}
+impl<V: Value> sealed::SparseTensor for DeviceCoo3<'_, V> {}
+impl<V: Value> SparseTensor for DeviceCoo3<'_, V> {}
 
 /// `Y[i,:] ← α·Σ A[i,k,l]·(B[k,:] ⊙ C[l,:]) + β·Y[i,:]` for a sparse tensor `A`: the way to a plan.
 ///
@@ -44,9 +66,10 @@ use windrow_formats::{Csf3, Value};
 pub struct Mttkrp;
 
 impl Mttkrp {
-    /// Starts a plan for products with `a`, for the mode of its roots. The plan keeps what it needs; `a` may be
-    /// dropped after [`build`](MttkrpBuilder::build).
-    pub fn builder<V: Value>(a: &Csf3<V>) -> MttkrpBuilder<'_, V> {
+    /// Starts a plan for products with `a`, for the mode of its roots: a [`Csf3`] in host memory, or in that of a
+    /// device a [`DeviceCsf3`] or, for any order of its modes, a [`DeviceCoo3`]. The plan keeps what it needs; `a` may
+    /// be dropped after [`build`](MttkrpBuilder::build) or [`build_on`](MttkrpBuilder::build_on).
+    pub fn builder<A: SparseTensor>(a: &A) -> MttkrpBuilder<'_, A> {
         MttkrpBuilder::new(a)
     }
 }
@@ -76,9 +99,10 @@ impl Mttkrp {
 pub struct Ttm;
 
 impl Ttm {
-    /// Starts a plan for products with `a`, for the mode of its leaves. The plan keeps what it needs; `a` may be
-    /// dropped after [`build`](TtmBuilder::build).
-    pub fn builder<V: Value>(a: &Csf3<V>) -> TtmBuilder<'_, V> {
+    /// Starts a plan for products with `a`, for the mode of its leaves: a [`Csf3`] in host memory, or in that of a
+    /// device a [`DeviceCsf3`] or, for any order of its modes, a [`DeviceCoo3`]. The plan keeps what it needs; `a` may
+    /// be dropped after [`build`](TtmBuilder::build) or [`build_on`](TtmBuilder::build_on).
+    pub fn builder<A: SparseTensor>(a: &A) -> TtmBuilder<'_, A> {
         TtmBuilder::new(a)
     }
 }

@@ -3,6 +3,7 @@
 use windrow_formats::OutOfMemory;
 use windrow_kernels::{Dtype, Entry, Variant};
 
+use super::received::ReceivedSlices;
 use super::slices::Slices;
 use crate::device::{Device, DeviceBuffer};
 use crate::error::DeviceError;
@@ -11,15 +12,20 @@ use crate::options::Determinism;
 use crate::parallelism::{AtomicParallelism, GroupLaunch};
 use crate::plan::{ArraySize, Bits, GivenValues, Launcher, push};
 use crate::spmm::{
-    CutRows, DenseOperands, GroupsLayout, GroupsPart, Layout, Operation, Part, Placement, RowEntries,
-    ValueSlots, padded_indices, read_array,
+    CutRows, DenseOperands, Groups, GroupsLayout, GroupsPart, Layout, Operation, Part, Placement,
+    ReceivedGroups, RowEntries, ValueSlots, padded_indices, read_array,
 };
 
-/// The slices of a tensor, divided by their entries, before upload.
+/// The slices of a tensor, divided by their entries, before upload or where they are.
 pub(super) struct MttkrpLayout {
-    groups: GroupsLayout,
-    /// Row of the second factor for each entry.
-    leaves: Vec<u32>,
+    groups: Box<dyn Groups>,
+    leaves: Leaves,
+}
+
+/// Row of the second factor for each entry, and zeros behind.
+enum Leaves {
+    OnHost(Vec<u32>),
+    OnDevice(DeviceBuffer<u32>),
 }
 
 impl MttkrpLayout {
@@ -33,14 +39,31 @@ impl MttkrpLayout {
     ) -> Result<(Self, CutRows), OutOfMemory> {
         let rows = RowEntries { offsets: &slices.offsets, columns: &slices.fibers };
         let (groups, cut) = GroupsLayout::of_rows(rows, point, launch, determinism, dtype)?;
-        Ok((Self { groups, leaves: padded_indices(&slices.leaves)? }, cut))
+        let leaves = Leaves::OnHost(padded_indices(&slices.leaves)?);
+        Ok((Self { groups: Box::new(groups), leaves }, cut))
+    }
+
+    /// The same of slices that are on a device, for a point that [kernels divide by](crate::spmm::made_on_host).
+    pub(super) fn of_received(
+        device: &Device,
+        ReceivedSlices { rows, leaves }: ReceivedSlices,
+        point: AtomicParallelism,
+        launch: GroupLaunch,
+        determinism: Determinism,
+    ) -> Result<(Self, CutRows), DeviceError> {
+        let (groups, cut) = ReceivedGroups::of_rows(device, rows, point, launch, determinism)?;
+        Ok((Self { groups: Box::new(groups), leaves: Leaves::OnDevice(leaves) }, cut))
     }
 }
 
 impl Layout for MttkrpLayout {
     fn arrays(&self, sizes: &mut Vec<ArraySize>) {
         self.groups.arrays(sizes);
-        push(sizes, "leaf_indices", 4 * wide(self.leaves.len()));
+        let leaves = match &self.leaves {
+            Leaves::OnHost(leaves) => 4 * wide(leaves.len()),
+            Leaves::OnDevice(leaves) => leaves.bytes(),
+        };
+        push(sizes, "leaf_indices", leaves);
     }
 
     fn placement(&self) -> Placement {
@@ -53,8 +76,11 @@ impl Layout for MttkrpLayout {
         values: &dyn GivenValues,
     ) -> Result<Box<dyn Part>, DeviceError> {
         Ok(Box::new(MttkrpPart {
-            groups: self.groups.upload_groups(device, values.bits()?)?,
-            leaves: DeviceBuffer::named(device, &self.leaves, "leaf_indices")?,
+            groups: self.groups.upload_groups(device, values)?,
+            leaves: match self.leaves {
+                Leaves::OnHost(leaves) => DeviceBuffer::named(device, &leaves, "leaf_indices")?,
+                Leaves::OnDevice(leaves) => leaves,
+            },
         }))
     }
 }

@@ -6,7 +6,7 @@ use windrow_formats::Value;
 use windrow_formats::memory::try_zeroed;
 use windrow_simt::GlobalPtr;
 
-use super::builder::MEMORY_REMEDY;
+use super::build::MEMORY_REMEDY;
 use super::host::HostMttkrp;
 use super::report::MttkrpReport;
 use crate::activation::Epilogue;
@@ -380,6 +380,14 @@ impl MttkrpPlan {
     #[must_use]
     pub fn nnz(&self) -> usize {
         self.nnz
+    }
+
+    /// The arrays that [`internal::mttkrp_arrays`](crate::internal::mttkrp_arrays) returns.
+    pub(crate) fn device_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, TensorError> {
+        match &self.body {
+            Body::Cpu(_) => Ok(Vec::new()),
+            Body::Gpu(plan) => Ok(plan.read_arrays()?),
+        }
     }
 
     fn check_shapes(&self, [b, c]: [(usize, usize); 2], y: (usize, usize)) -> Result<(), TensorError> {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::device::DeviceKind;
-use crate::options::{Determinism, Precision};
+use crate::options::{Determinism, Precision, Preprocessing};
 use crate::plan::{ArraySize, StageTime, total_us, write_arrays, write_stages};
 
 /// What a plan of MTTKRP is, what it holds and what it cost to make. `Display` prints it as a table.
@@ -35,6 +35,10 @@ pub struct MttkrpReport {
     pub parallelism: Option<String>,
     /// Entry points that a run launches; empty on the CPU.
     pub entries: Vec<&'static str>,
+    /// Where the tensor was laid out: on the CPU or on the GPU.
+    pub preprocessing: Preprocessing,
+    /// Why it was laid out there.
+    pub preprocessing_reason: String,
     /// Slices that lie in more than one group of entries, with partial sums added in a second pass.
     pub split_slices: u64,
     /// Arrays in device memory, workspace included.
@@ -71,6 +75,7 @@ impl fmt::Display for MttkrpReport {
         }
         let of_memory = format!(", {} of them workspace", self.workspace_bytes);
         write_arrays(f, self.device_bytes, &of_memory, &self.arrays)?;
-        write_stages(f, "", &self.stages)
+        let place = self.preprocessing.to_string().to_uppercase();
+        write_stages(f, &format!(" on the {place} ({})", self.preprocessing_reason), &self.stages)
     }
 }

@@ -49,6 +49,31 @@ impl Slices {
     }
 }
 
+/// What decides how a tensor is multiplied, wherever it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TensorFacts {
+    /// Dimensions in the order of the levels.
+    pub(super) dims: [usize; 3],
+    pub(super) mode_order: [usize; 3],
+    pub(super) nnz: usize,
+    pub(super) fibers: usize,
+    /// Slices of the roots' mode without entries.
+    pub(super) empty_slices: u64,
+}
+
+impl TensorFacts {
+    pub(super) fn of<V>(a: &Csf3<V>) -> Self {
+        let dims = level_dims(a);
+        Self {
+            dims,
+            mode_order: a.mode_order(),
+            nnz: a.nnz(),
+            fibers: a.fibers(),
+            empty_slices: wide(dims[0] - a.roots()),
+        }
+    }
+}
+
 /// Dimensions in the order of the levels: roots, fibers, leaves.
 pub(super) fn level_dims<V>(a: &Csf3<V>) -> [usize; 3] {
     a.mode_order().map(|mode| a.dims()[mode])

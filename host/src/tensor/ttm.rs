@@ -5,6 +5,8 @@ use std::fmt;
 use windrow_formats::memory::try_copy;
 use windrow_formats::{Csf3, Csr, Value};
 
+use super::builder::OWN_ORDER;
+use super::coo::DeviceCoo3;
 use super::point::default_point;
 use super::slices::level_dims;
 use crate::dense::{DenseMut, MatRef};
@@ -22,18 +24,55 @@ use crate::view::{DeviceSlice, DeviceView, DeviceViewMut};
 /// Width that a plan is made for, unless told otherwise: a usual rank of a Tucker decomposition.
 const DEFAULT_WIDTH: usize = 32;
 
-/// Options of a plan; made by [`Ttm::builder`](super::Ttm::builder).
-#[derive(Debug, Clone)]
-pub struct TtmBuilder<'a, V> {
-    a: &'a Csf3<V>,
+/// Options of a plan for a [`Csf3`], a [`DeviceCsf3`](crate::DeviceCsf3) or a [`DeviceCoo3`]; made by
+/// [`Ttm::builder`](super::Ttm::builder).
+#[derive(Debug)]
+pub struct TtmBuilder<'a, A> {
+    pub(super) a: &'a A,
     options: SpmmOptions,
+    /// The mode at each level, of a list of coordinates.
+    pub(super) mode_order: [usize; 3],
     /// What was measured on the device, if it is given.
     profile: Option<Profile>,
 }
 
-impl<'a, V: Value> TtmBuilder<'a, V> {
-    pub(super) fn new(a: &'a Csf3<V>) -> Self {
-        Self { a, options: SpmmOptions { width: DEFAULT_WIDTH, ..SpmmOptions::default() }, profile: None }
+impl<A> Clone for TtmBuilder<'_, A> {
+    fn clone(&self) -> Self {
+        self.for_tensor(self.a)
+    }
+}
+
+impl<'a, A> TtmBuilder<'a, A> {
+    pub(super) fn new(a: &'a A) -> Self {
+        let options = SpmmOptions { width: DEFAULT_WIDTH, ..SpmmOptions::default() };
+        Self { a, options, mode_order: OWN_ORDER, profile: None }
+    }
+
+    /// The same options for another tensor.
+    pub(super) fn for_tensor<'b, B>(&self, a: &'b B) -> TtmBuilder<'b, B> {
+        let Self { options, mode_order, ref profile, .. } = *self;
+        TtmBuilder { a, options, mode_order, profile: profile.clone() }
+    }
+
+    /// What was measured on `device`, as far as it is known.
+    pub(super) fn profile_of(&self, device: &Device) -> Profile {
+        Profile::given_or_built_in(self.profile.as_ref(), device)
+    }
+
+    /// The options of the product whose rows are fibers with so many entries.
+    pub(super) fn options_for(&self, nnz: usize, profile: &Profile) -> Result<SpmmOptions, SpmmError> {
+        let mut options = self.options;
+        let groups = match options.algorithm {
+            Algorithm::Auto => Algorithm::SegmentGroup.supports(options.precision),
+            other => other == Algorithm::SegmentGroup,
+        };
+        options.group_launch = Some(options.group_launch.unwrap_or_default());
+        if groups {
+            options.algorithm = Algorithm::SegmentGroup;
+            let default = || default_point(nnz, options.width, profile.costs.tensor_threads);
+            options.parallelism = Some(options.parallelism.map_or_else(default, Ok)?);
+        }
+        Ok(options)
     }
 
     /// All options at once, instead of those set before.
@@ -101,7 +140,19 @@ impl<'a, V: Value> TtmBuilder<'a, V> {
         self.profile = Some(profile.clone());
         self
     }
+}
 
+impl<V: Value> TtmBuilder<'_, DeviceCoo3<'_, V>> {
+    /// The mode at each level of the fibers that are made: rows of `Y` are the fibers of the first two, rows of `B` the
+    /// indices of the last. In the tensor's own order, `[0, 1, 2]`, unless told.
+    #[must_use]
+    pub fn mode_order(mut self, order: [usize; 3]) -> Self {
+        self.mode_order = order;
+        self
+    }
+}
+
+impl<V: Value> TtmBuilder<'_, Csf3<V>> {
     /// Makes the plan.
     ///
     /// # Cost
@@ -117,21 +168,8 @@ impl<'a, V: Value> TtmBuilder<'a, V> {
             check_memory(&arrays, self.options.memory_limit, MEMORY_REMEDY)?;
         }
         let rows = rows_of_fibers(self.a)?;
-        let SpmmOptions { width, precision, algorithm, .. } = self.options;
-        let groups = match algorithm {
-            Algorithm::Auto => Algorithm::SegmentGroup.supports(precision),
-            other => other == Algorithm::SegmentGroup,
-        };
-        let profile = Profile::given_or_built_in(self.profile.as_ref(), device);
-        let mut options = self.options;
-        options.group_launch = Some(options.group_launch.unwrap_or_default());
-        if groups {
-            options.algorithm = Algorithm::SegmentGroup;
-            let threads = profile.costs.tensor_threads;
-            let point =
-                options.parallelism.map_or_else(|| default_point(self.a.nnz(), width, threads), Ok)?;
-            options.parallelism = Some(point);
-        }
+        let profile = self.profile_of(device);
+        let options = self.options_for(self.a.nnz(), &profile)?;
         Ok(TtmPlan { product: Spmm::builder(&rows).options(options).profile(&profile).build(device)? })
     }
 }
@@ -150,7 +188,7 @@ fn rows_of_fibers<V: Value>(a: &Csf3<V>) -> Result<Csr<V>, SpmmError> {
 /// Made by [`Ttm::builder`](super::Ttm::builder); runs any number of times, with any width. Precision, determinism
 /// and what is not a number are those of an [`SpmmPlan`] whose rows are the fibers.
 pub struct TtmPlan {
-    product: SpmmPlan,
+    pub(super) product: SpmmPlan,
 }
 
 impl TtmPlan {
@@ -269,6 +307,11 @@ impl TtmPlan {
     #[must_use]
     pub fn report(&self) -> &SpmmReport {
         self.product.report()
+    }
+
+    /// The arrays that [`internal::ttm_arrays`](crate::internal::ttm_arrays) returns.
+    pub(crate) fn device_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, SpmmError> {
+        self.product.device_arrays()
     }
 
     /// The device that the plan runs on.

@@ -11,7 +11,8 @@ use windrow_kernels::{Dtype, Entry, Variant};
 use windrow_simt::GlobalPtr;
 
 use self::cut::{Cut, Starts, WORD};
-pub(in crate::spmm) use self::received::{lay_out_received, made_on_host};
+pub(in crate::spmm) use self::received::lay_out_received;
+pub(crate) use self::received::{ReceivedGroups, made_on_host};
 use super::read_array;
 use crate::device::{Device, DeviceBuffer};
 use crate::error::{DeviceError, SpmmError};
@@ -129,7 +130,7 @@ impl GroupsLayout {
     }
 
     /// Uploads the division, the columns and the values; a failed allocation is an error.
-    pub(crate) fn upload_groups(self, device: &Device, values: &Bits) -> Result<GroupsPart, DeviceError> {
+    fn upload_with(self, device: &Device, values: &Bits) -> Result<GroupsPart, DeviceError> {
         let array = |words: &[u32], name| DeviceBuffer::named(device, words, name);
         let work = match &self.work {
             Work::Rows { row_offsets } => Work::Rows { row_offsets: array(row_offsets, "row_offsets")? },
@@ -146,6 +147,26 @@ impl GroupsLayout {
             col_indices: array(&self.col_indices, "col_indices")?,
             values: DeviceBuffer::named(device, &padded(values)?, "values")?,
         })
+    }
+}
+
+/// A division that becomes the part of another product than SpMM, with more arrays.
+pub(crate) trait Groups: Layout {
+    /// [`Layout::upload`], of the division as it is.
+    fn upload_groups(
+        self: Box<Self>,
+        device: &Device,
+        values: &dyn GivenValues,
+    ) -> Result<GroupsPart, DeviceError>;
+}
+
+impl Groups for GroupsLayout {
+    fn upload_groups(
+        self: Box<Self>,
+        device: &Device,
+        values: &dyn GivenValues,
+    ) -> Result<GroupsPart, DeviceError> {
+        (*self).upload_with(device, values.bits()?)
     }
 }
 
@@ -174,7 +195,7 @@ impl Layout for GroupsLayout {
         device: &Device,
         values: &dyn GivenValues,
     ) -> Result<Box<dyn Part>, DeviceError> {
-        Ok(Box::new(self.upload_groups(device, values.bits()?)?))
+        Ok(Box::new(self.upload_groups(device, values)?))
     }
 }
 

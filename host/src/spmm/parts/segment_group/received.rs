@@ -5,12 +5,13 @@ use windrow_kernels::groups::{GroupsParams, WORD};
 use windrow_kernels::preprocess::RowLengthsParams;
 use windrow_simt::GlobalPtr;
 
-use super::{GroupDivision, GroupsPart, Work, added_rows, described};
-use crate::csr::{DeviceCsr, Received};
+use super::{GroupDivision, Groups, GroupsPart, Work, added_rows, described};
+use crate::csr::Received;
 use crate::device::{Device, DeviceBuffer};
 use crate::error::{DeviceError, SpmmError};
 use crate::num::{narrow, wide};
 use crate::options::Determinism;
+use crate::parallelism::{AtomicParallelism, GroupLaunch};
 use crate::plan::{ArraySize, GivenValues, push};
 use crate::spmm::options::SpmmOptions;
 use crate::spmm::part::{CutList, CutRows, LaidOut, Layout, LayoutFacts, Part, Placement};
@@ -20,14 +21,11 @@ use crate::spmm::preprocess::Scratch;
 /// Groups that the kernels count, three times over.
 const MOST_GROUPS: u64 = 1 << 30;
 
-/// Why a matrix that is on the device is divided on the host, if it is.
-pub(in crate::spmm) fn made_on_host<V: windrow_formats::Value>(
-    a: &DeviceCsr<'_, V>,
-    Division { point, .. }: Division,
-) -> Option<&'static str> {
+/// Why entries that are on the device are divided on the host, if they are.
+pub(crate) fn made_on_host(nnz: usize, point: AtomicParallelism) -> Option<&'static str> {
     match point.nonzeros_per_thread() {
-        Some(_) if a.nnz() == 0 => Some("it has no entries"),
-        Some(each) if wide(a.nnz()).div_ceil(u64::from(each * point.reduction())) > MOST_GROUPS => {
+        Some(_) if nnz == 0 => Some("it has no entries"),
+        Some(each) if wide(nnz).div_ceil(u64::from(each * point.reduction())) > MOST_GROUPS => {
             Some("it has 2³⁰ groups of entries")
         }
         _ => None,
@@ -39,19 +37,12 @@ pub(in crate::spmm) fn lay_out_received(
     options: &SpmmOptions,
     Division { point, launch, .. }: Division,
     device: &Device,
-    mut a: Received,
+    a: Received,
 ) -> Result<LaidOut<'static>, SpmmError> {
     launch.check(point)?;
     let (rows, nnz) = (a.rows, a.nnz);
-    let (work, cut) = match point.nonzeros_per_thread() {
-        None => {
-            let nothing = DeviceBuffer::alloc(device, 0, "row_offsets")?;
-            let row_offsets = std::mem::replace(&mut a.row_offsets, nothing);
-            (Work::Rows { row_offsets }, added_rows(rows, point, options.determinism)?)
-        }
-        Some(each) => nonzeros(device, &a, each * point.reduction(), options.determinism)?,
-    };
-    let split = cut.on_device.as_ref().map_or(wide(cut.rows.len()), |list| wide(list.rows.len()));
+    let (layout, cut) = ReceivedGroups::of_rows(device, a, point, launch, options.determinism)?;
+    let split = cut.row_count();
     let facts = LayoutFacts {
         scalar_rows: wide(rows),
         scalar_entries: wide(nnz),
@@ -60,9 +51,7 @@ pub(in crate::spmm) fn lay_out_received(
         parallelism: Some(described(point, launch)),
         ..LayoutFacts::default()
     };
-    let dtype = options.precision.dtype();
-    let division = GroupDivision { point, launch, rows: narrow(rows), nnz: narrow(nnz), dtype };
-    Ok(LaidOut::one(ReceivedLayout { division, work, a }, cut, facts))
+    Ok(LaidOut::one(layout, cut, facts))
 }
 
 /// The arrays of a division on the device.
@@ -140,14 +129,44 @@ fn nonzeros(
     Ok((Work::Nonzeros { starts, rows: kept, slots, empty_rows }, cut))
 }
 
-/// A matrix on the device that is divided.
-struct ReceivedLayout {
+/// Rows of entries on the device that are divided: what [`GroupsLayout`](super::GroupsLayout) is of those on the host.
+pub(crate) struct ReceivedGroups {
     division: GroupDivision,
     work: DeviceWork,
     a: Received,
 }
 
-impl Layout for ReceivedLayout {
+impl ReceivedGroups {
+    /// The arrays for rows of entries, whose columns may come in any order and several times, and the rows that are
+    /// cut; for a division that is not [made on the host](made_on_host).
+    pub(crate) fn of_rows(
+        device: &Device,
+        mut a: Received,
+        point: AtomicParallelism,
+        launch: GroupLaunch,
+        determinism: Determinism,
+    ) -> Result<(Self, CutRows), DeviceError> {
+        let (work, cut) = match point.nonzeros_per_thread() {
+            None => {
+                let nothing = DeviceBuffer::alloc(device, 0, "row_offsets")?;
+                let row_offsets = std::mem::replace(&mut a.row_offsets, nothing);
+                (Work::Rows { row_offsets }, added_rows(a.rows, point, determinism)?)
+            }
+            Some(each) => nonzeros(device, &a, each * point.reduction(), determinism)?,
+        };
+        let (rows, nnz, dtype) = (narrow(a.rows), narrow(a.nnz), a.dtype);
+        Ok((Self { division: GroupDivision { point, launch, rows, nnz, dtype }, work, a }, cut))
+    }
+}
+
+impl Groups for ReceivedGroups {
+    fn upload_groups(self: Box<Self>, _: &Device, _: &dyn GivenValues) -> Result<GroupsPart, DeviceError> {
+        let Self { division, work, a: Received { col_indices, values, .. } } = *self;
+        Ok(GroupsPart { division, work, col_indices, values })
+    }
+}
+
+impl Layout for ReceivedGroups {
     fn arrays(&self, sizes: &mut Vec<ArraySize>) {
         match &self.work {
             Work::Rows { row_offsets } => push(sizes, "row_offsets", row_offsets.bytes()),
@@ -166,8 +185,11 @@ impl Layout for ReceivedLayout {
         Placement::InOrder(self.a.nnz)
     }
 
-    fn upload(self: Box<Self>, _: &Device, _: &dyn GivenValues) -> Result<Box<dyn Part>, DeviceError> {
-        let Self { division, work, a: Received { col_indices, values, .. } } = *self;
-        Ok(Box::new(GroupsPart { division, work, col_indices, values }))
+    fn upload(
+        self: Box<Self>,
+        device: &Device,
+        values: &dyn GivenValues,
+    ) -> Result<Box<dyn Part>, DeviceError> {
+        Ok(Box::new(self.upload_groups(device, values)?))
     }
 }
