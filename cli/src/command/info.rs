@@ -66,6 +66,14 @@ struct StructureInfo {
     single_vector_share: f64,
     tiles: u64,
     nnz_per_tile: f64,
+    access_ratio: AccessRatio,
+}
+
+/// How many times as many dense rows CUDA cores fetch as Tensor Cores do: `R` of Libra's equations 2 to 5.
+#[derive(Debug, Serialize)]
+struct AccessRatio {
+    spmm: f64,
+    sddmm: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -76,6 +84,10 @@ struct RowLength {
     max: usize,
     mean: f64,
     variation: f64,
+    /// Share of the rows that have more than twice the mean.
+    above_twice_mean: f64,
+    /// Share of the rows that have more than four times the mean.
+    above_four_means: f64,
 }
 
 /// Values that matter to arithmetic.
@@ -165,6 +177,14 @@ impl Info {
                 digits(lengths.variation)
             ),
         );
+        listing.add(
+            "long rows",
+            format!(
+                "{} above 2 × the mean, {} above 4 ×",
+                percent(lengths.above_twice_mean),
+                percent(lengths.above_four_means)
+            ),
+        );
         let empty_share = ratio(structure.empty_rows as f64, structure.rows as f64);
         listing.add("empty rows", format!("{} ({})", count(structure.empty_rows), percent(empty_share)));
         listing.add(
@@ -183,6 +203,14 @@ impl Info {
                 count(structure.tiles),
                 count(structure.windows),
                 digits(structure.nnz_per_tile)
+            ),
+        );
+        listing.add(
+            "access ratio",
+            format!(
+                "CUDA cores fetch {} times as many rows of B as tiles do (8 × 8), of X and Y {} times (8 × 16)",
+                digits(structure.access_ratio.spmm),
+                digits(structure.access_ratio.sddmm)
             ),
         );
         listing.add(
@@ -254,6 +282,7 @@ impl SourceInfo {
 impl StructureInfo {
     fn of(structure: &Structure) -> Self {
         let lengths = structure.row_lengths;
+        let share = |rows: usize| ratio(rows as f64, structure.rows as f64);
         Self {
             rows: structure.rows,
             cols: structure.cols,
@@ -267,6 +296,8 @@ impl StructureInfo {
                 max: lengths.max,
                 mean: lengths.mean,
                 variation: lengths.variation,
+                above_twice_mean: share(lengths.above_twice_mean),
+                above_four_means: share(lengths.above_four_means),
             },
             windows: structure.windows,
             column_vectors: structure.column_vectors,
@@ -274,6 +305,10 @@ impl StructureInfo {
             single_vector_share: structure.single_vector_share(),
             tiles: structure.tiles,
             nnz_per_tile: structure.nnz_per_tile(),
+            access_ratio: AccessRatio {
+                spmm: structure.spmm_access_ratio(),
+                sddmm: structure.sddmm_access_ratio(),
+            },
         }
     }
 }
