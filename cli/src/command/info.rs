@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use windrow::io::{ReadReport, printable};
-use windrow::{ByteSizes, Csr, Device, Profile, RowAssignment, RsTile, Structure};
+use windrow::{ByteSizes, Csr, Device, Profile, RsTile, Structure};
 
 use crate::args::InfoArgs;
 use crate::console::Console;
@@ -128,7 +128,7 @@ pub(crate) fn run(args: &InfoArgs, console: Console) -> Result<()> {
 impl Info {
     fn of(a: &Csr<f32>, report: &ReadReport, args: &InfoArgs, console: Console) -> Result<Self> {
         let structure = Structure::of(a);
-        let rs_tile = RsTile::from_csr(a, &RowAssignment::all_tile(a.rows())?)?;
+        let rs_tile = RsTile::byte_sizes_in_tiles(a, &structure)?;
         let size = args.spy_size.or_else(|| args.spy.then(SpySize::of_terminal));
         Ok(Self {
             file: args.file.display().to_string(),
@@ -137,7 +137,7 @@ impl Info {
             predicted: predicted(a, &structure, args, console)?,
             structure: StructureInfo::of(&structure),
             values: ValueInfo::of(a.values()),
-            bytes: FormatBytes { csr: Sizes::of(&a.byte_sizes()), rs_tile: Sizes::of(&rs_tile.byte_sizes()) },
+            bytes: FormatBytes { csr: Sizes::of(&a.byte_sizes()), rs_tile: Sizes::of(&rs_tile) },
             spy: size.map(|size| Spy::of(a, size)),
         })
     }
