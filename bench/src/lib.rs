@@ -9,7 +9,7 @@
 //!
 //! | suite | measures |
 //! | --- | --- |
-//! | `spmm` | sparse-dense products: matrices × widths × paths, beside cuSPARSE and cuBLAS |
+//! | `spmm` | sparse-dense products: matrices × widths × paths, beside cuSPARSE and cuBLAS, or `sprs` on the CPU |
 //! | `sddmm` | sampled products: patterns × inner dimensions × paths, beside cuSPARSE |
 //! | `nm` | products with N:M weights, beside cuBLAS's dense ones |
 //! | `tensor` | MTTKRP and TTM of sparse tensors, beside atomic additions |

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use crate::memory::{index, narrow};
 use crate::rs_tile::merge_columns;
-use crate::{Csr, NO_ROW, TILE_COLS, WINDOW_ROWS};
+use crate::{Csr, NO_ROW, SAMPLED_COLS, TILE_COLS, WINDOW_ROWS};
 
 /// Windows counted by one thread at a time.
 const CHUNK_WINDOWS: usize = 256;
@@ -47,6 +47,8 @@ pub struct Structure {
     pub single_vectors: u64,
     /// Tiles of all windows.
     pub tiles: u64,
+    /// Tiles of 8 × 16 of all windows, which sampled products take: 16 column vectors side by side.
+    pub sampled_tiles: u64,
 }
 
 /// How many entries the rows of a matrix have; all zero if there are no rows.
@@ -65,6 +67,10 @@ pub struct RowLengths {
     pub mean: f64,
     /// Standard deviation, over all rows, divided by the mean; 0 without entries.
     pub variation: f64,
+    /// How many rows have more than twice the mean.
+    pub above_twice_mean: usize,
+    /// How many rows have more than four times the mean.
+    pub above_four_means: usize,
 }
 
 impl Structure {
@@ -90,6 +96,7 @@ impl Structure {
             column_vectors: counts.vectors,
             single_vectors: counts.singles,
             tiles: counts.tiles,
+            sampled_tiles: counts.sampled_tiles,
         }
     }
 
@@ -101,6 +108,20 @@ impl Structure {
     /// Mean entries of a tile, at most 64.
     pub fn nnz_per_tile(&self) -> f64 {
         ratio(self.nnz as u64, self.tiles)
+    }
+
+    /// `R_spmm = nnz / (8 · tiles)`, the mean over all 8 × 8 tiles: how many times as many rows of `B` CUDA cores fetch
+    /// as Tensor Cores do, which fetch a row once for each column of a tile (Libra, equations 2 and 3). At least 1
+    /// where no tile ends in columns that are not there.
+    pub fn spmm_access_ratio(&self) -> f64 {
+        ratio(self.nnz as u64, TILE_COLS as u64 * self.tiles)
+    }
+
+    /// `R_sddmm = 2·nnz / ((8 + 16) · sampled_tiles)`, the mean over all 8 × 16 tiles: how many times as many rows of
+    /// `X` and `Y` CUDA cores fetch as Tensor Cores do, which fetch a row once for each row and column of a tile
+    /// (Libra, equation 4). At least 32 / 24 where all tiles have all their columns (equation 5).
+    pub fn sddmm_access_ratio(&self) -> f64 {
+        ratio(2 * self.nnz as u64, (WINDOW_ROWS + SAMPLED_COLS) as u64 * self.sampled_tiles)
     }
 
     /// Share of the column vectors that hold exactly one entry.
@@ -135,6 +156,8 @@ impl RowLengths {
             }
             low
         };
+        let above =
+            |means: u128| lengths.clone().filter(|&len| len as u128 * rows as u128 > means * sum).count();
         Self {
             min,
             median: of_rank(rows.div_ceil(2)),
@@ -142,6 +165,8 @@ impl RowLengths {
             max,
             mean: sum as f64 / rows as f64,
             variation: if sum == 0 { 0.0 } else { (spread as f64).sqrt() / sum as f64 },
+            above_twice_mean: above(2),
+            above_four_means: above(4),
         }
     }
 }
@@ -156,6 +181,7 @@ struct WindowCounts {
     vectors: u64,
     singles: u64,
     tiles: u64,
+    sampled_tiles: u64,
 }
 
 impl WindowCounts {
@@ -171,6 +197,7 @@ impl WindowCounts {
             counts.singles += u64::from(bits.is_power_of_two());
         });
         counts.tiles = counts.vectors.div_ceil(TILE_COLS as u64);
+        counts.sampled_tiles = counts.vectors.div_ceil(SAMPLED_COLS as u64);
         counts
     }
 
@@ -179,6 +206,7 @@ impl WindowCounts {
             vectors: self.vectors + other.vectors,
             singles: self.singles + other.singles,
             tiles: self.tiles + other.tiles,
+            sampled_tiles: self.sampled_tiles + other.sampled_tiles,
         }
     }
 }
@@ -199,9 +227,13 @@ mod tests {
         assert_eq!((structure.windows, structure.column_vectors, structure.tiles), (2, 11, 3));
         assert_eq!((structure.single_vectors, structure.empty_rows), (10, 6));
         assert_eq!(structure.nnz_per_tile(), 4.0);
+        // Of 8 × 16 each window has one tile: 24 rows of X and Y are fetched where entries fetch 12 of each.
+        assert_eq!((structure.sampled_tiles, structure.sddmm_access_ratio()), (2, 24.0 / 48.0));
+        assert_eq!(structure.spmm_access_ratio(), 12.0 / 24.0);
         let lengths = structure.row_lengths;
         assert_eq!((lengths.min, lengths.median, lengths.p99, lengths.max), (0, 0, 9, 9));
         assert_eq!(lengths.mean, 1.2);
+        assert_eq!((lengths.above_twice_mean, lengths.above_four_means), (1, 1));
     }
 
     #[test]
@@ -212,8 +244,28 @@ mod tests {
             let ratios =
                 [structure.nnz_per_tile(), structure.nnz_per_vector(), structure.single_vector_share()];
             assert_eq!(ratios, [0.0; 3]);
+            assert_eq!((structure.spmm_access_ratio(), structure.sddmm_access_ratio()), (0.0, 0.0));
+            let lengths = structure.row_lengths;
+            assert_eq!((lengths.above_twice_mean, lengths.above_four_means), (0, 0));
             assert_eq!((structure.row_lengths.mean, structure.row_lengths.variation), (0.0, 0.0));
         }
+    }
+
+    #[test]
+    fn full_tiles_are_fetched_once() {
+        // Each of 8 rows has the same 16 columns: an entry's row of B would be fetched 8 times by itself.
+        let csr = Csr::from_dense(8, 16, &[1.0f32; 128]).unwrap();
+        let structure = Structure::of(&csr);
+        assert_eq!((structure.tiles, structure.sampled_tiles), (2, 1));
+        assert_eq!(structure.spmm_access_ratio(), 8.0);
+        assert_eq!(structure.sddmm_access_ratio(), 256.0 / 24.0);
+    }
+
+    #[test]
+    fn rows_above_the_mean_are_counted_exactly() {
+        // The mean is 2: four entries are not more than twice that, five are; eight are not more than four times.
+        let lengths = RowLengths::of(&[0usize, 0, 0, 0, 1, 1, 4, 5, 1, 8].par_iter().copied());
+        assert_eq!((lengths.mean, lengths.above_twice_mean, lengths.above_four_means), (2.0, 2, 0));
     }
 
     #[test]

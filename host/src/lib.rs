@@ -238,8 +238,8 @@ pub use element::{Element, Real};
 pub use error::{DeviceError, Error, NmError, PlanError, SddmmError, SpmmError, TensorError, TrainingError};
 pub use matrix::DeviceMatrix;
 pub use nm::{
-    ActivationLayout, DeviceVectorNm, NmAddresses, NmAlgorithm, NmOptions, NmPacking, NmReport, NmSpmm,
-    NmSpmmBuilder, NmSpmmPlan, NmWeights,
+    ActivationLayout, DeviceVectorNm, NmAddresses, NmAlgorithm, NmBlock, NmOptions, NmPacking, NmReport,
+    NmSpmm, NmSpmmBuilder, NmSpmmPlan, NmWeights,
 };
 pub use options::{
     Algorithm, CpuTasks, Determinism, Precision, Preprocessing, Rates, RowDivision, TileValues,
@@ -247,7 +247,10 @@ pub use options::{
 pub use parallelism::{
     AtomicParallelism, Bounds, DaSpmm, Family, GroupLaunch, IllegalPoint, MinimalData, Share,
 };
-pub use plan::{ArraySize, OccupancyRange, Scale, Schedule, Scheduling, StageTime, Verification};
+pub use plan::{
+    ArraySize, OccupancyRange, OccupancyThresholds, Scale, Schedule, Scheduling, StageTime, StreamRule,
+    Verification,
+};
 pub use predict::weigh::{Candidate, Known};
 pub use profile::{Profile, ProfileError};
 pub use sddmm::{

@@ -10,12 +10,12 @@ use windrow_preprocess::partition::VectorThreshold;
 use crate::cache;
 use crate::costs::DeviceCosts;
 use crate::device::Device;
-use crate::plan::OccupancyRange;
+use crate::plan::{OccupancyRange, OccupancyThresholds};
 
 /// Version of the file's form.
 const SCHEMA: u32 = 1;
 
-/// What was measured on a GPU model: thresholds of Libra's distribution, and of its schedule, and what work costs.
+/// What was measured on a GPU model: thresholds of Libra's distribution, when two streams pay, and what work costs.
 ///
 /// [`built_in`](Self::built_in) has what was measured for the architecture, or the paper's numbers where nothing was;
 /// `windrow tune` measures the GPU at hand and keeps the result in the user's cache folder, where
@@ -43,6 +43,9 @@ pub struct Profile {
     pub spmm: OccupancyRange,
     /// When sampled products do.
     pub sddmm: OccupancyRange,
+    /// When both do by [`Schedule::Thresholds`](crate::Schedule::Thresholds); the paper's of an H100 unless told.
+    #[serde(default = "thresholds")]
+    pub thresholds: OccupancyThresholds,
     /// Entries of a column vector from which on it goes to Tensor Cores, `⌈8·η⌉` of Libra.
     vector_entries: u32,
     /// Entries of a tile of 8 × 16 from which on sampled products take it to Tensor Cores.
@@ -92,6 +95,7 @@ impl Profile {
             device: String::new(),
             spmm: OccupancyRange::NEVER,
             sddmm: OccupancyRange::NEVER,
+            thresholds: thresholds(),
             vector_entries: VectorThreshold::LIBRA.entries(),
             tile_entries: 24,
             costs: DeviceCosts::of(device),
@@ -179,6 +183,12 @@ impl Profile {
                 return Err(format!("{what} in two streams from {least} to {most}: a negative occupancy"));
             }
         }
+        let OccupancyThresholds { cuda_cores, tensor_cores } = self.thresholds;
+        if ![cuda_cores, tensor_cores].iter().all(|threshold| threshold.is_finite() && *threshold > 0.0) {
+            return Err(format!(
+                "thresholds {cuda_cores} and {tensor_cores}: occupancies are positive and finite"
+            ));
+        }
         if !(1..=8).contains(&self.vector_entries) {
             return Err(format!("{} entries in a vector of 8", self.vector_entries));
         }
@@ -223,6 +233,11 @@ impl Profile {
     }
 }
 
+/// Libra's equation 8 where nothing else was measured.
+fn thresholds() -> OccupancyThresholds {
+    OccupancyThresholds::LIBRA_H100
+}
+
 fn not_written(path: &Path, source: io::Error) -> ProfileError {
     ProfileError::Io { action: "written", path: path.to_owned(), source }
 }
@@ -261,6 +276,7 @@ mod tests {
         fs::write(&path, old).unwrap();
         let profile = Profile::read(&path).unwrap().unwrap();
         assert_eq!((profile.costs, profile.device.as_str()), (DeviceCosts::H200, "GPU"));
+        assert_eq!(profile.thresholds, OccupancyThresholds::LIBRA_H100);
         fs::remove_dir_all(path.parent().unwrap()).unwrap();
     }
 
@@ -274,6 +290,10 @@ mod tests {
             (good.replace("\"vector_entries\":3", "\"vector_entries\":9"), "9 entries in a vector of 8"),
             (good.replacen("\"least\":0.0", "\"least\":-1.0", 1), "a negative occupancy"),
             (good.replace("tile_entries", "tile_entrees"), "unknown field"),
+            (
+                good.replace("\"tensor_cores\":3.91", "\"tensor_cores\":0.0"),
+                "thresholds 38.27 and 0: occupancies",
+            ),
             (good.replace("\"gather_rate\":", "\"gather_rate\":-"), "costs.spmm.gather_rate is -"),
         ] {
             fs::create_dir_all(path.parent().unwrap()).unwrap();

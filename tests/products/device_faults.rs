@@ -5,12 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::Path;
 use std::sync::OnceLock;
 
 use windrow::{Device, EmulatorSchedule, Fault, Faults};
-use windrow_testkit::announce_skip;
 
+use crate::common::page::holds;
 use crate::stream_subjects::STREAMS;
 use crate::subjects::{FAMILIES, Family, Outcome};
 
@@ -239,16 +238,5 @@ fn page() -> String {
 
 #[test]
 fn the_page_says_what_was_found() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(PAGE);
-    let page = page();
-    if std::env::var_os("WINDROW_BLESS").is_some_and(|value| value == "1") {
-        std::fs::write(&path, &page).unwrap();
-    }
-    // Where only the program was carried there are no documents.
-    let Ok(committed) = std::fs::read_to_string(&path) else {
-        assert!(!Path::new(env!("CARGO_MANIFEST_DIR")).exists(), "there is no {PAGE}");
-        return announce_skip(PAGE, 1, "the tests are not in the repository");
-    };
-    let differing = page.lines().zip(committed.lines()).find(|(found, said)| found != said);
-    assert!(page == committed, "{PAGE} is older, first in {differing:?}; WINDROW_BLESS=1 writes it anew");
+    holds(PAGE, &page());
 }

@@ -4,6 +4,7 @@
 
 mod beyond_u32;
 mod common;
+mod determinism;
 mod device_csr;
 mod device_faults;
 mod device_groups;

@@ -53,7 +53,7 @@ fn same(what: &str, got: &NmSpmmPlan, want: &NmSpmmPlan) {
     assert_eq!(got_arrays.len(), want_arrays.len(), "{what}");
     let facts = |plan: &NmSpmmPlan| {
         let r = plan.report().clone();
-        (r.algorithm, r.reason, r.packing, r.tile, r.entries, r.overflowed_values, r.kept_rows)
+        (r.algorithm, r.reason, r.packing, r.block, r.entries, r.overflowed_values, r.kept_rows)
     };
     assert_eq!(facts(got), facts(want), "{what}");
 }

@@ -3,8 +3,9 @@
 use crate::common::{by_turns, devices, gpu, report_missing_gpu};
 use half::{bf16, f16};
 use windrow::{
-    Csr, DenseRef, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, EmulatorSchedule, PlanError,
-    Precision, Schedule, Sddmm, SddmmAlgorithm, SddmmError, SddmmForm, SddmmGroup,
+    Csr, DenseRef, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, EmulatorSchedule,
+    OccupancyThresholds, PlanError, Precision, Profile, Schedule, Sddmm, SddmmAlgorithm, SddmmError,
+    SddmmForm, SddmmGroup,
 };
 use windrow_testkit::{
     Comparison, Pattern, SplitMix64, UNIT_FMA, UNIT_MMA, Values, edge_patterns, error_bound, round_tf32,
@@ -318,10 +319,12 @@ fn both_schedules_give_the_same_bits() {
     devices.retain(|device| device.kind() != DeviceKind::Cpu);
     assert!(!devices.is_empty());
     for device in devices {
-        let run = |schedule| {
+        let hybrid = |schedule| {
             let builder = Sddmm::builder(&case.a).inner(40).precision(Precision::Tf32).schedule(schedule);
-            let builder = builder.algorithm(SddmmAlgorithm::Hybrid).tile_threshold(30);
-            let plan = builder.build(&device).unwrap();
+            builder.algorithm(SddmmAlgorithm::Hybrid).tile_threshold(30)
+        };
+        let run = |schedule| {
+            let plan = hybrid(schedule).build(&device).unwrap();
             let scheduling = plan.report().scheduling.clone().expect("both parts have work");
             assert!(
                 scheduling.used == schedule && scheduling.cuda_cores > 0.0 && scheduling.tensor_cores > 0.0
@@ -331,6 +334,16 @@ fn both_schedules_give_the_same_bits() {
         let once = run(Schedule::Sequential);
         for _ in 0..10 {
             assert_eq!(run(Schedule::MultiStream), once, "on {device}");
+        }
+        // By Libra's rule no ratio is below the least threshold, and every one below the largest.
+        for (threshold, used) in
+            [(f64::MIN_POSITIVE, Schedule::Sequential), (f64::MAX, Schedule::MultiStream)]
+        {
+            let mut profile = Profile::built_in(&device);
+            profile.thresholds = OccupancyThresholds { cuda_cores: threshold, tensor_cores: threshold };
+            let plan = hybrid(Schedule::Thresholds).profile(&profile).build(&device).unwrap();
+            assert_eq!(plan.report().scheduling.as_ref().unwrap().used, used, "{threshold} on {device}");
+            assert_eq!(plan.run(&case.x, &case.y).unwrap(), once, "on {device}");
         }
     }
     report_missing_gpu("schedules of sampled products", 1);

@@ -5,8 +5,8 @@ use crate::common::{
 };
 use windrow::partition::{CostModel, PartitionRule, ProductShape, VectorThreshold, density};
 use windrow::{
-    Algorithm, Csr, Determinism, Device, DeviceKind, EmulatorSchedule, Precision, Schedule, Spmm, SpmmReport,
-    TileValues,
+    Algorithm, Csr, Determinism, Device, DeviceKind, EmulatorSchedule, OccupancyThresholds, Precision,
+    Profile, Schedule, Spmm, SpmmOptions, SpmmReport, TileValues,
 };
 use windrow_testkit::{
     Case, Operands, Pattern, SplitMix64, Tally, Values, edge_cases, non_finite_cases, value_cases,
@@ -184,6 +184,23 @@ fn schedules_agree_bit_by_bit() {
             assert_eq!((sequential.used, beside.used), (Schedule::Sequential, Schedule::MultiStream));
             assert!(beside.cuda_cores > 0.0 && beside.tensor_cores > 0.0);
             assert_eq!(sequential.cuda_cores, beside.cuda_cores);
+            // By Libra's rule: each ratio has a threshold of its own, and one that is reached is enough for one stream.
+            let (above, below) = (2.0 * beside.cuda_cores, 0.5 * beside.tensor_cores);
+            for (tensor_cores, used) in [(f64::MAX, Schedule::MultiStream), (below, Schedule::Sequential)] {
+                let mut profile = Profile::built_in(device);
+                profile.thresholds = OccupancyThresholds { cuda_cores: above, tensor_cores };
+                let setup = vectors(2, Precision::Tf32)
+                    .told(|o| (o.schedule, o.workers) = (Schedule::Thresholds, Some(40)));
+                let builder = Spmm::builder(&case.a).options(SpmmOptions { width: case.n, ..setup.options });
+                let plan = builder.profile(&profile).build(device).unwrap();
+                assert_eq!(plan.report().scheduling.as_ref().unwrap().used, used, "{}", case.name);
+                assert_eq!(
+                    plan.run(&vec![0.7; case.k() * case.n]).unwrap(),
+                    one,
+                    "{} on {device}",
+                    case.name
+                );
+            }
             compared += 1;
         }
     }

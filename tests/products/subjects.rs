@@ -114,6 +114,15 @@ impl SpmmSubject {
             Determinism::Fast => Values::Integers, // whose sums are exact in any order
             _ => Values::Reals,
         };
+        Self::of(device, options, place, numbers)
+    }
+
+    fn of(
+        device: &Device,
+        options: SpmmOptions,
+        place: Preprocessing,
+        numbers: Values,
+    ) -> Outcome<Box<dyn Subject>> {
         let a = matrix(numbers);
         let builder = Spmm::builder(&a).options(options).preprocessing(place).values_from_device();
         let plan = builder.build(device)?;
@@ -159,6 +168,12 @@ pub(crate) const BASE: SpmmOptions = SpmmOptions {
 
 pub(crate) const TILES: SpmmOptions =
     SpmmOptions { algorithm: Algorithm::TileStream, precision: Precision::F16, ..BASE };
+
+/// A plan that adds in any order numbers whose sums are rounded.
+pub(crate) fn any_order(device: &Device, options: SpmmOptions) -> Outcome<Box<dyn Subject>> {
+    let options = SpmmOptions { determinism: Determinism::Fast, ..options };
+    SpmmSubject::of(device, options, Preprocessing::Cpu, Values::Reals)
+}
 
 pub(crate) fn hybrid() -> Outcome<SpmmOptions> {
     let partition = PartitionRule::ColumnVectors { threshold: VectorThreshold::try_new(0.25)? };
@@ -250,6 +265,13 @@ impl Subject for MttkrpSubject {
     fn run(&mut self) -> Outcome<Vec<u32>> {
         Ok(bits(&self.0.run(&reals(12 * 8, 1), &reals(15 * 8, 2))?))
     }
+}
+
+/// An MTTKRP that adds in any order.
+pub(crate) fn tensor_in_any_order(device: &Device, precision: Precision) -> Outcome<Box<dyn Subject>> {
+    let tensor = tensor()?;
+    let builder = Mttkrp::builder(&tensor).width(8).precision(precision).determinism(Determinism::Fast);
+    Ok(Box::new(MttkrpSubject(builder.build(device)?)))
 }
 
 struct TtmSubject(TtmPlan);

@@ -1,13 +1,9 @@
 //! Products on the CPU beside the crate `sprs`, which multiplies on one thread: so windrow does so too.
 
-use std::hint::black_box;
-
 use criterion::BenchmarkId;
-use ndarray::Array2;
-use sprs::CsMatI;
-use windrow::synthetic::seeded_values;
-use windrow::{Algorithm, Csr, DenseRef, Device, DeviceMatrix, Precision};
-use windrow_bench::measure::SweepPath;
+use windrow::{Algorithm, Csr, Device, Precision};
+use windrow_bench::measure::peers::SprsSpmm;
+use windrow_bench::measure::{SweepPath, poisoned_matrix, random_matrix};
 
 use crate::cases::{Group, Work};
 use crate::spmm::product;
@@ -23,36 +19,19 @@ pub(crate) fn cases(group: &mut Group<'_>, a: &Csr<f32>, widths: &[usize]) {
             let mut run = product(&device, a, width, PATH);
             Box::new(move || pool.install(&mut run))
         });
-        group.case(BenchmarkId::new("sprs-f32_t1", width), || product_of_sprs(a, width));
+        group.case(BenchmarkId::new("sprs-f32_t1", width), || product_of_sprs(&device, a, width));
     }
 }
 
-/// The same product by `sprs`, which adds to `C`: that is zeroed first, as part of the product.
-fn product_of_sprs(a: &Csr<f32>, width: usize) -> Work {
-    let row_offsets =
-        a.row_offsets().iter().map(|&offset| usize::try_from(offset).expect("64 bits")).collect();
-    let (col_indices, values) = (a.col_indices().to_vec(), a.values().to_vec());
-    let theirs = CsMatI::<f32, u32, usize>::new((a.rows(), a.cols()), row_offsets, col_indices, values);
-    let b = seeded_values::<f32>(a.cols() * width, 1).expect("memory for B");
-    let b = Array2::from_shape_vec((a.cols(), width), b).expect("k × n elements");
-    let mut c = Array2::<f32>::zeros((a.rows(), width));
-    let multiply = move |b: &Array2<f32>, c: &mut Array2<f32>| {
-        c.fill(0.0);
-        sprs::prod::csr_mulacc_dense_rowmaj(theirs.view(), b.view(), c.view_mut());
-    };
-    multiply(&b, &mut c);
-    verify_sprs(a, &b, &c);
-    Box::new(move || multiply(&b, black_box(&mut c)))
-}
-
-fn verify_sprs(a: &Csr<f32>, b: &Array2<f32>, c: &Array2<f32>) {
-    let device = Device::cpu();
-    let upload = |x: &Array2<f32>| {
-        let elements = x.as_slice().expect("row-major");
-        let view = DenseRef::packed(elements, x.nrows(), x.ncols()).expect("rows × n elements");
-        DeviceMatrix::upload(&device, view).expect("memory for a copy")
-    };
-    let plan = PATH.builder(a, c.ncols(), None).build(&device).expect("a plan on the CPU");
-    let found = plan.verify(a, &upload(b), &upload(c)).expect("operands of the plan");
+/// The same product by `sprs`, verified.
+fn product_of_sprs(device: &Device, a: &Csr<f32>, width: usize) -> Work {
+    let b = random_matrix::<f32>(device, a.cols(), width, 1).expect("memory for B");
+    let mut c = poisoned_matrix::<f32>(device, a.rows(), width).expect("memory for C");
+    let mut theirs = SprsSpmm::new(a, &b, f32::NAN).expect("k × n elements");
+    theirs.run();
+    theirs.copy_to(&mut c).expect("m × n elements");
+    let plan = PATH.builder(a, width, None).build(device).expect("a plan on the CPU");
+    let found = plan.verify(a, &b, &c).expect("operands of the plan");
     assert!(found.passed(), "{found}");
+    Box::new(move || theirs.run())
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::measure::statistics::geometric_mean;
 use crate::plot::chart::Chart;
-use crate::plot::kinds::{Against, peers, profile, roofline, scatter, speed_ups};
+use crate::plot::kinds::{Against, intensity, peers, profile, roofline, scatter, speed_ups};
 use crate::reading::{Case, Reading, Recorded};
 
 /// Rows of the tables of cases that are behind, and of those that are ahead.
@@ -186,6 +186,9 @@ fn plots(readings: &[Reading], over: Option<&str>) -> Vec<Plot> {
     }
     if readings.iter().any(|reading| reading.roofline.is_some()) {
         charts.push(roofline(readings, Against::EntriesARow));
+    }
+    if readings.iter().any(|reading| reading.intensity.is_some()) {
+        charts.push(intensity(readings));
     }
     charts
         .into_iter()

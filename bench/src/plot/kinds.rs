@@ -236,6 +236,29 @@ pub(crate) fn roofline(readings: &[Reading], against: Against) -> (Chart, usize)
     (chart, left_out)
 }
 
+/// What N:M products reach against the intensity of their stages, both by powers: the roofline of NM-SpMM's figure 10
+/// without its lines, which are of a GPU that records do not know.
+pub(crate) fn intensity(readings: &[Reading]) -> (Chart, usize) {
+    let points = readings.iter().filter_map(|reading| Some((reading.case.path.as_str(), reading.intensity?)));
+    let (series, left_out) = by_path(points);
+    let all = || series.iter().flat_map(|series| &series.points);
+    let axis = |label: &str, values: &mut dyn Iterator<Item = f64>| Axis {
+        label: label.to_owned(),
+        range: around(values, 2.0),
+        spacing: Spacing::Powers(2.0),
+    };
+    let chart = Chart {
+        title: "Rates over intensity".to_owned(),
+        x: axis("operations for each element that a stage moves", &mut all().map(|&(x, _)| x)),
+        y: axis("10¹² operations a second", &mut all().map(|&(_, y)| y)),
+        form: Form::Marks,
+        series,
+        level: None,
+        labels: Vec::new(),
+    };
+    (chart, left_out)
+}
+
 /// Lengths of rows: the share of rows, and of entries, in rows of at most so many entries.
 pub(crate) fn row_lengths(name: &str, mut lengths: Vec<u64>) -> Chart {
     lengths.sort_unstable();

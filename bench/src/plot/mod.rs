@@ -21,7 +21,8 @@ use kinds::Against;
 ///
 /// Kinds: speed (how many times as fast as a peer or a path, case by case), profile (for each path and peer the share
 /// of products for which it is within a factor of the best), roofline (the share of the gather roofline, or GB/s where
-/// records have none), rows (how the lengths of a matrix's rows are spread; RECORDS is its file). Where a matrix has
+/// records have none), intensity (what N:M products reach against operations for each element that a stage moves),
+/// rows (how the lengths of a matrix's rows are spread; RECORDS is its file). Where a matrix has
 /// its entries is drawn by `windrow spy`.
 ///
 /// The picture has no background and can be read on a light page and on a dark one.
@@ -56,6 +57,7 @@ enum Kind {
     Speed,
     Profile,
     Roofline,
+    Intensity,
     Rows,
 }
 
@@ -106,6 +108,7 @@ impl Arguments {
         Ok(match self.kind {
             Kind::Profile => kinds::profile(&readings),
             Kind::Roofline => kinds::roofline(&readings, self.against),
+            Kind::Intensity => kinds::intensity(&readings),
             Kind::Speed | Kind::Rows => {
                 let over = self.over.clone().or_else(|| kinds::peers(&readings).into_iter().next());
                 let over = over.ok_or_else(|| {

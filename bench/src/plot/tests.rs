@@ -3,7 +3,7 @@
 use clap::Parser;
 
 use super::chart::Series;
-use super::kinds::{profile, roofline, row_lengths, scatter, speed_ups};
+use super::kinds::{intensity, profile, roofline, row_lengths, scatter, speed_ups};
 use super::*;
 use crate::program::{Arguments as Program, execute};
 use crate::reading::testing::{File, line};
@@ -70,6 +70,26 @@ fn a_roofline_is_shares_or_rates() {
     let without: Vec<_> = lines().iter().map(|line| line.replace(",\"roofline_fraction\":0.5", "")).collect();
     let (chart, _) = roofline(&readings(&without), Against::Entries);
     assert_eq!((series(&chart, "row-split-f32").points[0], chart.y.label.as_str()), ((64.0, 100.0), "GB/s"));
+}
+
+#[test]
+fn products_of_nm_weights_have_an_intensity() {
+    let of = |kept: u32, tflops: f64| {
+        format!(
+            r#"{{"schema":1,"suite":"nm","revision":"","device":{{"name":"","kind":"cuda","driver":null,"multiprocessors":1}},
+            "shape":{{"m":{kept},"n":2,"k":3}},"pattern":[8,32,32],"precision":"f16","layout":"k-major","packing":"auto",
+            "plan":{{"algorithm":"","entries":[],"packing":"","tile":"64 × 128, {kept} kept rows a stage, strips of 32",
+            "tuned":[],"device_bytes":0,"preprocess_ms":0.0}},"tflops":{tflops},"dense_us":null,"error":null,
+            "time":{{"median_us":1.0,"min_us":1.0,"max_us":1.0,"noise":0.0,"batches":1,"calls":1}}}}"#
+        )
+        .replace('\n', "")
+    };
+    let with_none = readings(&[of(16, 3.0), of(32, 4.0), lines().swap_remove(0)]);
+    let (chart, left_out) = intensity(&with_none);
+    let points = &series(&chart, "f16 k-major auto").points;
+    assert_eq!(points[..], [(262_144.0 / 22_528.0, 3.0), (524_288.0 / 28_672.0, 4.0)]);
+    assert_eq!((chart.series.len(), left_out), (1, 0));
+    assert!(chart.svg().unwrap().contains("operations for each element"));
 }
 
 #[test]

@@ -89,6 +89,8 @@ pub(crate) struct Reading {
     pub(crate) roofline: Option<f64>,
     /// Bytes of `B` gathered over the median, in GB/s.
     pub(crate) gathered_gbps: Option<f64>,
+    /// Operations for each element that a stage of an N:M product moves, and 10¹² operations a second.
+    pub(crate) intensity: Option<(f64, f64)>,
 }
 
 impl Reading {

@@ -111,6 +111,7 @@ fn untimed<F>(
         nnz: matrix.nnz,
         roofline: None,
         gathered_gbps: None,
+        intensity: None,
     }
 }
 
@@ -153,7 +154,8 @@ impl Facts for SpmmFacts {
     fn readings(record: &Record<Self>) -> Vec<Reading> {
         let facts = &record.facts;
         let reading = untimed(record, "spmm", &facts.matrix, facts.width, &facts.path).with_time(record.time);
-        vec![reading.with_peers("cuSPARSE", &facts.cusparse).with_peers("cuBLAS", &facts.cublas)]
+        let reading = reading.with_peers("cuSPARSE", &facts.cusparse).with_peers("cuBLAS", &facts.cublas);
+        vec![reading.with_peers("sprs", &facts.sprs)]
     }
 
     fn options(&self) -> Vec<(&'static str, String)> {
@@ -187,6 +189,7 @@ impl Facts for NmFacts {
         // What a product reads of its weights.
         reading.rows = Some(facts.shape.m);
         reading.nnz = (facts.shape.k * facts.shape.n).checked_mul(n).map(|kept| kept / m.max(1));
+        reading.intensity = facts.intensity().zip(facts.tflops);
         vec![reading]
     }
 
@@ -387,6 +390,7 @@ impl Training {
             nnz: self.entries,
             roofline: None,
             gathered_gbps: None,
+            intensity: None,
         };
         Told { readings: vec![reading], options: Vec::new() }
     }

@@ -1,4 +1,5 @@
-//! The peers of a sweep: cuSPARSE on the same matrix, cuBLAS on its dense form, each result verified.
+//! The peers of a sweep: cuSPARSE on the same matrix, cuBLAS on its dense form, `sprs` on the CPU; each result is
+//! verified.
 
 use windrow::{
     Algorithm, Csr, DenseRef, Device, DeviceKind, DeviceMatrix, Element, Precision, SpmmPlan, Verification,
@@ -12,10 +13,19 @@ use crate::measure::peers::{CsrAlgorithm, CuBlas, CuSparse, DenseMath, DeviceCsr
 use crate::measure::product::{Operands, Stored};
 use crate::measure::{Sampling, SweepPath, Timing, measure};
 
-/// The libraries, or why there are none. Nothing at all on a device that is no CUDA device.
+/// The libraries of the device, or why there are none: those of CUDA on a CUDA device, `sprs` on the CPU.
 pub(crate) struct Peers {
     cusparse: Option<Result<CuSparse, BenchError>>,
     cublas: Option<Result<CuBlas, BenchError>>,
+    sprs: bool,
+}
+
+/// What the peers did with a product.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Beside {
+    pub(crate) cusparse: Vec<PeerFacts>,
+    pub(crate) cublas: Vec<PeerFacts>,
+    pub(crate) sprs: Vec<PeerFacts>,
 }
 
 /// What the peers are measured on.
@@ -41,20 +51,21 @@ pub(crate) struct PeerOptions {
 
 impl Peers {
     pub(crate) fn load(device: &Device, wanted: bool) -> Self {
-        let wanted = wanted && device.kind() == DeviceKind::Cuda;
+        let on = |kind| wanted && device.kind() == kind;
         Self {
-            cusparse: wanted.then(|| CuSparse::load(device)),
-            cublas: wanted.then(|| CuBlas::load(device)),
+            cusparse: on(DeviceKind::Cuda).then(|| CuSparse::load(device)),
+            cublas: on(DeviceKind::Cuda).then(|| CuBlas::load(device)),
+            sprs: on(DeviceKind::Cpu) && cfg!(feature = "sprs"),
         }
     }
 
-    /// Facts of cuSPARSE in each of `precisions`, and of cuBLAS in those of them that it is asked for.
+    /// Facts of cuSPARSE in each of `precisions`, and of cuBLAS and `sprs` in those of them that they are asked for.
     pub(crate) fn compare(
         &self,
         case: &Compared<'_>,
         operands: &mut Operands,
         precisions: &[Precision],
-    ) -> (Vec<PeerFacts>, Vec<PeerFacts>) {
+    ) -> Beside {
         let of = |&precision| self.sparse(precision, case, operands);
         let cusparse = precisions.iter().filter_map(of).collect();
         let fits = |_: &&_| case.dense_bytes().is_some_and(|bytes| bytes <= case.options.dense_limit_bytes);
@@ -62,7 +73,23 @@ impl Peers {
             let maths = DenseMath::ALL.into_iter().filter(|math| precisions.contains(&math.precision()));
             maths.map(|math| dense_facts(library, case, math)).collect()
         });
-        (cusparse, cublas)
+        let sprs =
+            precisions.iter().filter_map(|&precision| self.on_cpu(precision, case, operands)).collect();
+        Beside { cusparse, cublas, sprs }
+    }
+
+    /// Facts of `sprs`, on the CPU.
+    fn on_cpu(
+        &self,
+        precision: Precision,
+        case: &Compared<'_>,
+        operands: &mut Operands,
+    ) -> Option<PeerFacts> {
+        #[cfg(feature = "sprs")]
+        let facts = super::beside_cpu::facts;
+        #[cfg(not(feature = "sprs"))]
+        let facts = |_, _: &Compared<'_>, _: &mut Operands| None;
+        if self.sprs { facts(precision, case, operands) } else { None }
     }
 
     /// Facts of cuSPARSE in f32, f64 or f16; it is not asked for others.
@@ -107,7 +134,7 @@ impl Compared<'_> {
     }
 
     /// A plan that knows the reference in this precision, with the error bound of its sums.
-    fn verifier(&self, precision: Precision) -> Result<SpmmPlan, BenchError> {
+    pub(super) fn verifier(&self, precision: Precision) -> Result<SpmmPlan, BenchError> {
         let path = SweepPath::new(Algorithm::RowSplit, precision);
         Ok(path.builder(self.csr, self.width, None).build(self.device)?)
     }
@@ -238,7 +265,7 @@ impl Attempt {
     }
 
     /// Compares what the last call left in `c`.
-    fn verify<T: Element>(
+    pub(super) fn verify<T: Element>(
         &mut self,
         verifier: &SpmmPlan,
         csr: &Csr<f32>,
@@ -310,13 +337,40 @@ mod tests {
     }
 
     #[test]
-    fn the_cpu_has_no_peers() {
-        let peers = Peers::load(&Device::cpu(), true);
-        let csr = Csr::<f32>::identity(2).unwrap();
-        let case = Compared { device: &Device::cpu(), csr: &csr, checksum: 0, width: 1, options: OPTIONS };
-        let device = Device::cpu();
+    fn the_cpu_has_no_libraries_of_cuda() {
+        let (device, csr) = (Device::cpu(), Csr::<f32>::identity(2).unwrap());
+        let case = Compared { device: &device, csr: &csr, checksum: 0, width: 1, options: OPTIONS };
         let mut operands = Operands::new(&device, &csr, 1, (0, 0));
-        assert_eq!(peers.compare(&case, &mut operands, &[Precision::F32]), (vec![], vec![]));
+        let mut of =
+            |wanted, precision| Peers::load(&device, wanted).compare(&case, &mut operands, &[precision]);
+        assert_eq!(of(false, Precision::F32), Beside::default());
+        assert_eq!(of(true, Precision::F16), Beside::default());
+        let found = of(true, Precision::F32);
+        assert_eq!((found.cusparse, found.cublas), (vec![], vec![]));
+        assert_eq!(found.sprs.len(), usize::from(cfg!(feature = "sprs")));
+    }
+
+    #[cfg(feature = "sprs")]
+    #[test]
+    fn sprs_is_timed_if_it_is_right() {
+        let device = Device::cpu();
+        let values: Vec<f32> = (0..63u8).map(|at| f32::from(at % 5) - 1.5).collect();
+        let csr = Csr::from_dense(9, 7, &values).unwrap();
+        for width in [1, 5] {
+            let case = Compared { device: &device, csr: &csr, checksum: 3, width, options: OPTIONS };
+            let mut operands = Operands::new(&device, &csr, width, (1, 3));
+            let precisions = [Precision::F32, Precision::F16, Precision::F64];
+            let found = Peers::load(&device, true).compare(&case, &mut operands, &precisions);
+            let maths: Vec<_> = found.sprs.iter().map(|facts| facts.math.as_str()).collect();
+            assert_eq!(maths, ["f32", "f64"], "it has no f16");
+            for facts in &found.sprs {
+                let [attempt] = &facts.attempts[..] else { panic!("{facts:?}") };
+                let check = attempt.check.as_ref().unwrap();
+                assert_eq!((check.failures, check.checked), (0, 9 * width as u64));
+                assert!(facts.median_us.is_some_and(|us| us > 0.0), "{facts:?}");
+                assert_eq!(facts.algorithm.as_deref(), Some("csr_mulacc_dense_rowmaj, 1 thread"));
+            }
+        }
     }
 
     #[test]

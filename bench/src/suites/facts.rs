@@ -1,7 +1,7 @@
 //! The facts that several suites tell: device, matrix, comparison with the reference, time, peers.
 
 use serde::{Deserialize, Serialize};
-use windrow::{Csr, Device, OccupancyRange, Scheduling, SpmmReport, Verification};
+use windrow::{Csr, Device, Scheduling, SpmmReport, StreamRule, Verification};
 
 use crate::measure::roofline::DeviceRates;
 use crate::measure::timing::Timing;
@@ -89,8 +89,8 @@ pub(crate) struct SchedulingFacts {
     pub(crate) used: String,
     /// Occupancy ratios on CUDA cores and on Tensor Cores.
     pub(crate) occupancy: [f64; 2],
-    /// Where the larger of them makes two streams.
-    pub(crate) two_streams: OccupancyRange,
+    /// What makes two streams of them.
+    pub(crate) two_streams: StreamRule,
 }
 
 impl SchedulingFacts {

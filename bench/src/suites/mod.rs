@@ -5,6 +5,8 @@
 //! summaries) is a [`Command`](crate::program::Command).
 
 pub(crate) mod ablation;
+#[cfg(feature = "sprs")]
+mod beside_cpu;
 mod compare;
 pub(crate) mod facts;
 mod kept;

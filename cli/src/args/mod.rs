@@ -316,10 +316,11 @@ pub(crate) struct SddmmArgs {
     #[arg(long, value_name = "ENTRIES")]
     pub(crate) tile_threshold: Option<u32>,
 
-    /// How the two parts of --algorithm hybrid follow each other: auto, sequential or multi-stream.
+    /// How the two parts of --algorithm hybrid follow each other: auto, sequential, multi-stream or thresholds.
     ///
     /// multi-stream: beside each other, in two streams; auto: so where windrow tune found that it pays, or what was
-    /// measured for the GPU's architecture.
+    /// measured for the GPU's architecture; thresholds: so where the occupancy of each part is below a threshold of its
+    /// own, as Libra does.
     #[arg(long, value_name = "NAME", default_value_t = Schedule::default())]
     pub(crate) schedule: Schedule,
 

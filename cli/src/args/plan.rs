@@ -64,10 +64,12 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "RULE")]
     pub(crate) partition: Option<Partition>,
 
-    /// How the two parts of algorithm hybrid follow each other: auto, sequential or multi-stream [default: auto]
+    /// How the two parts of algorithm hybrid follow each other: auto, sequential, multi-stream or thresholds [default:
+    /// auto]
     ///
     /// multi-stream: beside each other, in two streams; auto: so where windrow tune found that it pays, or what was
-    /// measured for the GPU's architecture. The report has the occupancy ratios that decide.
+    /// measured for the GPU's architecture; thresholds: so where the occupancy of each part is below a threshold of its
+    /// own, as Libra does. The report has the occupancy ratios that decide.
     #[arg(long, value_name = "NAME")]
     pub(crate) schedule: Option<Schedule>,
 

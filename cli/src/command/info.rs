@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use windrow::io::{ReadReport, printable};
-use windrow::{ByteSizes, Csr, Device, Profile, RowAssignment, RsTile, Structure};
+use windrow::{ByteSizes, Csr, Device, Profile, RsTile, Structure};
 
 use crate::args::InfoArgs;
 use crate::console::Console;
@@ -66,6 +66,14 @@ struct StructureInfo {
     single_vector_share: f64,
     tiles: u64,
     nnz_per_tile: f64,
+    access_ratio: AccessRatio,
+}
+
+/// How many times as many dense rows CUDA cores fetch as Tensor Cores do: `R` of Libra's equations 2 to 5.
+#[derive(Debug, Serialize)]
+struct AccessRatio {
+    spmm: f64,
+    sddmm: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -76,6 +84,10 @@ struct RowLength {
     max: usize,
     mean: f64,
     variation: f64,
+    /// Share of the rows that have more than twice the mean.
+    above_twice_mean: f64,
+    /// Share of the rows that have more than four times the mean.
+    above_four_means: f64,
 }
 
 /// Values that matter to arithmetic.
@@ -116,7 +128,7 @@ pub(crate) fn run(args: &InfoArgs, console: Console) -> Result<()> {
 impl Info {
     fn of(a: &Csr<f32>, report: &ReadReport, args: &InfoArgs, console: Console) -> Result<Self> {
         let structure = Structure::of(a);
-        let rs_tile = RsTile::from_csr(a, &RowAssignment::all_tile(a.rows())?)?;
+        let rs_tile = RsTile::byte_sizes_in_tiles(a, &structure)?;
         let size = args.spy_size.or_else(|| args.spy.then(SpySize::of_terminal));
         Ok(Self {
             file: args.file.display().to_string(),
@@ -125,7 +137,7 @@ impl Info {
             predicted: predicted(a, &structure, args, console)?,
             structure: StructureInfo::of(&structure),
             values: ValueInfo::of(a.values()),
-            bytes: FormatBytes { csr: Sizes::of(&a.byte_sizes()), rs_tile: Sizes::of(&rs_tile.byte_sizes()) },
+            bytes: FormatBytes { csr: Sizes::of(&a.byte_sizes()), rs_tile: Sizes::of(&rs_tile) },
             spy: size.map(|size| Spy::of(a, size)),
         })
     }
@@ -165,6 +177,14 @@ impl Info {
                 digits(lengths.variation)
             ),
         );
+        listing.add(
+            "long rows",
+            format!(
+                "{} above 2 × the mean, {} above 4 ×",
+                percent(lengths.above_twice_mean),
+                percent(lengths.above_four_means)
+            ),
+        );
         let empty_share = ratio(structure.empty_rows as f64, structure.rows as f64);
         listing.add("empty rows", format!("{} ({})", count(structure.empty_rows), percent(empty_share)));
         listing.add(
@@ -183,6 +203,14 @@ impl Info {
                 count(structure.tiles),
                 count(structure.windows),
                 digits(structure.nnz_per_tile)
+            ),
+        );
+        listing.add(
+            "access ratio",
+            format!(
+                "CUDA cores fetch {} times as many rows of B as tiles do (8 × 8), of X and Y {} times (8 × 16)",
+                digits(structure.access_ratio.spmm),
+                digits(structure.access_ratio.sddmm)
             ),
         );
         listing.add(
@@ -254,6 +282,7 @@ impl SourceInfo {
 impl StructureInfo {
     fn of(structure: &Structure) -> Self {
         let lengths = structure.row_lengths;
+        let share = |rows: usize| ratio(rows as f64, structure.rows as f64);
         Self {
             rows: structure.rows,
             cols: structure.cols,
@@ -267,6 +296,8 @@ impl StructureInfo {
                 max: lengths.max,
                 mean: lengths.mean,
                 variation: lengths.variation,
+                above_twice_mean: share(lengths.above_twice_mean),
+                above_four_means: share(lengths.above_four_means),
             },
             windows: structure.windows,
             column_vectors: structure.column_vectors,
@@ -274,6 +305,10 @@ impl StructureInfo {
             single_vector_share: structure.single_vector_share(),
             tiles: structure.tiles,
             nnz_per_tile: structure.nnz_per_tile(),
+            access_ratio: AccessRatio {
+                spmm: structure.spmm_access_ratio(),
+                sddmm: structure.sddmm_access_ratio(),
+            },
         }
     }
 }

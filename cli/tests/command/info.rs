@@ -15,9 +15,11 @@ fn statistics_of_a_real_matrix() {
         .says(&["67,578 rows × 67,578 columns", "336,352 nonzeros", "density 0.0074 %"])
         .says(&["168,176 entries, 168,176 mirrored"])
         .says(&["row length", "min 1", "mean 4.98"])
+        .says(&["long rows", "above 2 × the mean", "above 4 ×"])
         .says(&["empty rows", "0 (0.0 %)"])
         .says(&["column vectors", "1.09 nonzeros each", "% with a single one"])
         .says(&["tiles (8 × 8)", "nonzeros each"])
+        .says(&["access ratio", "rows of B", "of X and Y"])
         .says(&["CSR", "RS-Tile"])
         .says(&["estimate", "a sparse product pays"])
         .says(&["f16", " 128 ", "tile-stream"]) // what auto takes there
@@ -40,6 +42,12 @@ fn the_same_as_an_object() {
     near(&structure["single_vector_share"], 0.361, "single_vector_share");
     near(&structure["row_length"]["mean"], 100.65, "mean");
     near(&structure["row_length"]["variation"], 1.26, "variation");
+    near(&structure["access_ratio"]["spmm"], 20.93 / 8.0, "access ratio of spmm");
+    // Two tiles of 8 × 8 are one of 8 × 16, or a half of one.
+    let sddmm = structure["access_ratio"]["sddmm"].as_f64().unwrap();
+    assert!(sddmm > 20.93 / 12.0 && sddmm < 2.0 * 20.93 / 12.0, "{sddmm}");
+    let long = |name: &str| structure["row_length"][name].as_f64().unwrap();
+    assert!(long("above_twice_mean") > long("above_four_means") && long("above_four_means") > 0.0);
     // 497 offsets of 8 bytes; columns and f32 values of 4.
     assert_eq!(object["bytes"]["csr"]["total"], 497 * 8 + 49_920 * 8);
     assert_eq!(object["bytes"]["csr"]["arrays"]["values"], 49_920 * 4);

@@ -7,6 +7,7 @@ mod convert;
 mod merge;
 mod parts;
 mod residual;
+mod sizes;
 
 #[cfg(test)]
 mod tests;
@@ -18,7 +19,7 @@ pub use parts::RsTileParts;
 pub use residual::{Bucket, Residual};
 
 use crate::memory::{ByteSizes, bytes_of, index};
-use crate::{Csr, FormatError, NO_ROW, Permutation, Value};
+use crate::{Csr, FormatError, NO_ROW, Permutation, Structure, Value};
 
 /// Rows of a window, and of a tile.
 pub const WINDOW_ROWS: usize = 8;
@@ -256,6 +257,32 @@ impl<V> RsTile<V> {
             ("residual_col_indices", bytes_of(&self.residual.col_indices)),
             ("residual_values", bytes_of(&self.residual.values)),
         ])
+    }
+
+    /// The [`byte_sizes`](Self::byte_sizes) of `csr` with all rows in tiles, without building them; `structure` is that
+    /// of `csr`.
+    ///
+    /// # Cost
+    /// Constant if no row is empty, for then the tiles are those that `structure` counts; else a parallel pass over the
+    /// entries.
+    ///
+    /// # Errors
+    /// Those of [`from_csr`](Self::from_csr).
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow_formats::{Csr, RowAssignment, RsTile, Structure};
+    ///
+    /// let a = Csr::<f32>::identity(20)?;
+    /// let sizes = RsTile::byte_sizes_in_tiles(&a, &Structure::of(&a))?;
+    /// assert_eq!(sizes, RsTile::from_csr(&a, &RowAssignment::all_tile(20)?)?.byte_sizes());
+    /// # Ok::<(), windrow_formats::FormatError>(())
+    /// ```
+    pub fn byte_sizes_in_tiles(csr: &Csr<V>, structure: &Structure) -> Result<ByteSizes, FormatError>
+    where
+        V: Sync,
+    {
+        sizes::in_tiles(csr, structure)
     }
 }
 

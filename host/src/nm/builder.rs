@@ -204,7 +204,7 @@ impl<'a, W> NmSpmmBuilder<'a, W> {
             packing: self.options.packing,
             packing_reason: "as asked".to_owned(),
             copied: "nothing".to_owned(),
-            tile: None,
+            block: None,
             tuned: Vec::new(),
             entries: Vec::new(),
             arrays: Vec::new(),

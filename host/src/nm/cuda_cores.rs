@@ -97,6 +97,11 @@ impl Layout {
         Ok(Self { choice, blocks, records })
     }
 
+    /// Rows of the transposed activations that a stage brings at most.
+    pub(super) fn brought(&self) -> u32 {
+        narrow(self.blocks.slots())
+    }
+
     /// Bytes of the arrays.
     pub(super) fn bytes(&self) -> Vec<(&'static str, u64)> {
         match &self.records {

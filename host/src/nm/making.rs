@@ -8,7 +8,7 @@ use super::model::{Capacity, Sizes};
 use super::options::{NmAlgorithm, NmOptions, NmPacking};
 use super::parts::Shared;
 use super::placing::{GivenBits, GivenNumbers};
-use super::report::NmReport;
+use super::report::{NmBlock, NmReport};
 use super::staging::{Bringing, ReadAs};
 use super::tuning::{MOST_TRIED, Scratch};
 use super::{cuda_cores, fragments, tensor_cores, tiles};
@@ -245,14 +245,14 @@ impl<V: Sync> Making<'_, V> {
     fn describe(&mut self, laid: &Laid) {
         debug_assert_eq!(self.report.algorithm, laid.algorithm(), "noted when it was chosen");
         let packing = self.options.packing;
-        let kept = match laid {
+        let (kept_rows, brought) = match laid {
             Laid::TensorCores(layout) => {
                 self.report.packing = NmPacking::Packed;
                 self.report.packing_reason = format!(
                     "Tensor Cores read rows that were gathered; banks of shared memory are read {:.2} times",
                     layout.passes
                 );
-                layout.choice.form.kept()
+                (layout.choice.form.kept(), layout.brought)
             }
             Laid::CudaCores(layout) => {
                 let shape = layout.choice.shape;
@@ -263,11 +263,11 @@ impl<V: Sync> Making<'_, V> {
                 } else if packing == NmPacking::Plain && shape.packed {
                     "whole groups do not fit into shared memory".clone_into(&mut self.report.packing_reason);
                 }
-                narrow(shape.kept_per_stage)
+                (narrow(shape.kept_per_stage), layout.brought())
             }
         };
         let tile = laid.instance().tile();
         let (rows, columns, strip) = (tile.rows, tile.columns, tile.strip);
-        self.report.tile = Some(format!("{rows} × {columns}, {kept} kept rows a stage, strips of {strip}"));
+        self.report.block = Some(NmBlock { rows, columns, strip, kept_rows, brought });
     }
 }

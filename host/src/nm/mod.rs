@@ -26,7 +26,7 @@ mod workspace;
 pub use builder::NmSpmmBuilder;
 pub use options::{ActivationLayout, NmAlgorithm, NmOptions, NmPacking};
 pub use plan::NmSpmmPlan;
-pub use report::NmReport;
+pub use report::{NmBlock, NmReport};
 pub use weights::{DeviceVectorNm, NmAddresses};
 
 use windrow_formats::{Value, VectorNm};

@@ -51,8 +51,8 @@ pub struct NmReport {
     pub packing_reason: String,
     /// What of weights that were on the device was copied to the host to make the plan.
     pub copied: String,
-    /// Shape of a block's tile, as its kernel has it; none on the CPU.
-    pub tile: Option<String>,
+    /// What a block takes at a time; none on the CPU.
+    pub block: Option<NmBlock>,
     /// What was tried and how long each took, in microseconds; empty without autotuning.
     pub tuned: Vec<(String, f64)>,
     /// Entry points that a run of as many rows launches; empty on the CPU.
@@ -63,6 +63,40 @@ pub struct NmReport {
     pub device_bytes: u64,
     /// Time per stage, in the order in which they ran.
     pub stages: Vec<StageTime>,
+}
+
+/// What a block of a product with N:M weights takes at a time: a tile of `C`, and a stage of the inner dimension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct NmBlock {
+    /// Rows of the tile, `m_s` of NM-SpMM.
+    pub rows: u32,
+    /// Columns of the tile, `n_s`.
+    pub columns: u32,
+    /// Columns that share the picks of a stage, inside one vector.
+    pub strip: u32,
+    /// Kept rows of a stage, `w_s`.
+    pub kept_rows: u32,
+    /// Columns of `A` that a stage brings at most: `k_s = w_s · M / N` of whole groups, fewer where they are packed.
+    pub brought: u32,
+}
+
+impl NmBlock {
+    /// Operations for each element that a stage moves: `2·m_s·n_s·w_s / (m_s·k_s + w_s·n_s + 2·m_s·n_s)`, equation 3 of
+    /// NM-SpMM, with the columns of `A` that are [`brought`](Self::brought) for `k_s`. As printed it counts `C` in each
+    /// stage, once read and once written, though sums stay in registers until the last.
+    #[must_use]
+    pub fn intensity(&self) -> f64 {
+        let [m, n, w, k] = [self.rows, self.columns, self.kept_rows, self.brought].map(f64::from);
+        2.0 * m * n * w / (m * k + w * n + 2.0 * m * n)
+    }
+}
+
+impl fmt::Display for NmBlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rows, columns, strip, kept_rows, .. } = self;
+        write!(f, "{rows} × {columns}, {kept_rows} kept rows a stage, strips of {strip}")
+    }
 }
 
 impl NmReport {
@@ -104,8 +138,13 @@ impl fmt::Display for NmReport {
         }
         writeln!(f, "device         {}", self.device)?;
         writeln!(f, "algorithm      {} in {}: {}", self.algorithm, self.precision, self.reason)?;
-        if let Some(tile) = &self.tile {
-            writeln!(f, "tile           {tile}, {}: {}", self.packing, self.packing_reason)?;
+        if let Some(block) = &self.block {
+            writeln!(f, "tile           {block}, {}: {}", self.packing, self.packing_reason)?;
+            writeln!(
+                f,
+                "intensity      {:.1} operations for each element that a stage moves",
+                block.intensity()
+            )?;
         }
         if self.copied != "nothing" {
             writeln!(f, "copied         {}", self.copied)?;
@@ -118,5 +157,20 @@ impl fmt::Display for NmReport {
         }
         write_arrays(f, self.device_bytes, "", &self.arrays)?;
         write_stages(f, "", &self.stages)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_intensity_is_equation_3() {
+        // 2·64·128·16 / (64·64 + 16·128 + 2·64·128): whole groups of 1:4.
+        let plain = NmBlock { rows: 64, columns: 128, strip: 32, kept_rows: 16, brought: 64 };
+        assert_eq!(plain.intensity(), 262_144.0 / (4096.0 + 2048.0 + 16_384.0));
+        assert_eq!(plain.to_string(), "64 × 128, 16 kept rows a stage, strips of 32");
+        // Fewer columns of A are brought, so each element has more to do.
+        assert!(NmBlock { brought: 40, ..plain }.intensity() > plain.intensity());
     }
 }

@@ -22,6 +22,8 @@ pub(super) struct Layout {
     stages: usize,
     /// Times that shared memory is read for a phase of lanes, on average.
     pub(super) passes: f64,
+    /// Rows of the transposed activations that a stage brings at most.
+    pub(super) brought: u32,
     /// (blocks, stages, slots): the row of the transposed activations in each slot, or [`NO_ROW`].
     rows: Vec<u32>,
     /// (blocks, stages, warps, steps, strips of a warp, depth)
@@ -70,8 +72,8 @@ impl Layout {
             Some(banked) => try_copy(banked.row_lists(), "rows in slots")?,
             None => try_filled(cut.blocks * slots, NO_ROW, "rows in slots")?,
         };
-        let passes = cut.banked.map_or(1.0, Banked::passes);
-        Ok(Some(Self { choice, stages, passes, rows, picks: cut.picks()?, weights }))
+        let (passes, brought) = (cut.banked.map_or(1.0, Banked::passes), narrow(blocks.slots()));
+        Ok(Some(Self { choice, stages, passes, brought, rows, picks: cut.picks()?, weights }))
     }
 
     /// Bytes of the arrays.

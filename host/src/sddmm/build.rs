@@ -20,6 +20,7 @@ use crate::error::{DeviceError, SddmmError};
 use crate::num::{narrow, real, wide};
 use crate::options::Preprocessing;
 use crate::plan::{ArraySize, PerStream, Scheduling, StageClock, check_memory, push};
+use crate::profile::Profile;
 use crate::with_element;
 
 /// What to do about a plan that needs more memory than it may take.
@@ -282,8 +283,8 @@ impl<A> SddmmBuilder<'_, A> {
             beside: false,
         };
         if let Some(ratios) = plan.occupancy(machine, wide(self.options.inner))? {
-            let model = self.profile_of(device).sddmm;
-            let scheduling = Scheduling::choose(self.options.schedule, ratios, model);
+            let Profile { sddmm, thresholds, .. } = self.profile_of(device);
+            let scheduling = Scheduling::choose(self.options.schedule, ratios, sddmm, thresholds);
             plan.beside = scheduling.is_beside();
             report.scheduling = Some(scheduling);
         }

@@ -334,12 +334,13 @@ fn footprints_are_those_of_the_arrays() {
     let a = blocks_with_isolated_rows(30);
     let assignment = assign(&a, overlap(4)).unwrap();
     let built = RsTile::from_csr(&a, &assignment).unwrap();
-    let [coo, csr, rs_tile, bit_tcf, balanced] = footprint(&a, &built);
+    let sizes = footprint(&a, &built);
+    let [coo, csr, rs_tile, me_tcf, me_tcf_balanced, bit_tcf, balanced] = sizes;
     let entries = a.nnz() as u64;
     assert_eq!(coo.total_bytes(), a.to_coo().unwrap().byte_sizes().total());
     assert_eq!(csr.total_bytes(), a.byte_sizes().total());
     assert_eq!(rs_tile.total_bytes(), built.byte_sizes().total());
-    assert!([coo, csr, rs_tile, bit_tcf, balanced].iter().all(|size| size.value_bytes == 4 * entries));
+    assert!(sizes.iter().all(|size| size.value_bytes == 4 * entries));
     // 240 rows of 16 in 30 windows of two tiles, and an isolated row in each.
     assert_eq!((built.windows(), built.tiles(), built.residual().rows().len()), (30, 60, 30));
     let residual_entries: u64 = (0..30).map(|block| 1 + block % 4).sum();
@@ -348,7 +349,10 @@ fn footprints_are_those_of_the_arrays() {
     // 270 consecutive rows are 34 windows.
     let tiles = windrow_formats::Structure::of(&a).tiles;
     assert_eq!(bit_tcf.metadata_bytes, 35 * 4 + (tiles + 1) * 4 + tiles * 40);
-    assert_eq!(balanced.metadata_bytes - bit_tcf.metadata_bytes, tiles * 4 + (tiles.div_ceil(32) + 1) * 4);
+    assert_eq!(me_tcf.metadata_bytes, 35 * 4 + (tiles + 1) * 4 + tiles * 32 + entries);
+    for (plain, balanced) in [(me_tcf, me_tcf_balanced), (bit_tcf, balanced)] {
+        assert_eq!(balanced.metadata_bytes - plain.metadata_bytes, tiles * 4 + (tiles.div_ceil(32) + 1) * 4);
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What all tests of products share: the devices to run on, and one way to run a case.
 
+pub(crate) mod page;
 mod turns;
 
 pub(crate) use turns::{all_cases, by_turns, takes_turn};

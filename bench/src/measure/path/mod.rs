@@ -15,7 +15,7 @@ use windrow::{Algorithm, Csr, Permutation, Precision, Schedule, Spmm, SpmmBuilde
 /// | `+fast` | [`Determinism::Fast`](windrow::Determinism::Fast) |
 /// | `+window-each` | a warp for each window instead of windows dealt out evenly |
 /// | `+dense`, `+packed` | the values of tiles in that form ([`TileValues`](windrow::TileValues)) instead of the plan's choice |
-/// | `+sequential`, `+multi-stream` | the parts of a hybrid in that [`Schedule`] instead of the plan's choice |
+/// | `+sequential`, `+multi-stream`, `+thresholds` | the parts of a hybrid in that [`Schedule`] instead of the plan's choice |
 /// | `+vectors`, `+vectors:2/8` | a hybrid divided by column vectors as Libra's are, with its threshold or that one |
 /// | `+point:1/8row:4col:8` | segment groups divided as the point `{<1/8 row, 4 col>, 8}` says |
 /// | `+launch:256:8:1/2` | their launch: threads of a block, columns of a tile or `-`, share of the workers |
@@ -43,8 +43,11 @@ pub struct SweepPath {
     pub column_major: bool,
 }
 
-/// The schedules that a path may name.
+/// One stream and two.
 pub(crate) const SCHEDULES: [Schedule; 2] = [Schedule::Sequential, Schedule::MultiStream];
+/// The schedules that a path may name.
+pub(crate) const NAMED_SCHEDULES: [Schedule; 3] =
+    [Schedule::Sequential, Schedule::MultiStream, Schedule::Thresholds];
 
 impl From<SpmmOptions> for SweepPath {
     /// With a row-major `B`; the width is left out.

@@ -6,7 +6,7 @@ use windrow::{
     Algorithm, AtomicParallelism, CpuTasks, Determinism, GroupLaunch, RowDivision, SpmmOptions, TileValues,
 };
 
-use super::SCHEDULES;
+use super::NAMED_SCHEDULES;
 
 /// Short names for an option.
 pub(super) struct Short {
@@ -23,7 +23,7 @@ pub(super) struct Short {
 
 /// The names, to be told to those who use another.
 pub(super) const NAMES: &str = "reorder, minhash, rcm, community, degree, fast, window-each, dense, packed, sequential, \
-                                multi-stream, vectors, point, launch, rows, tasks, runs and column-major";
+                                multi-stream, thresholds, vectors, point, launch, rows, tasks, runs and column-major";
 
 /// The orders that a path may name.
 pub(super) const ORDERS: [(Method, &str); 5] = [
@@ -99,10 +99,10 @@ pub(super) const SHORTS: [Short; 11] = [
         suits_only: "only hybrid has two parts",
         twice: "parts have one schedule",
         read: |name, options| {
-            let schedule = SCHEDULES.into_iter().find(|schedule| schedule.to_string() == name)?;
+            let schedule = NAMED_SCHEDULES.into_iter().find(|schedule| schedule.to_string() == name)?;
             Some(Ok(SpmmOptions { schedule, ..options }))
         },
-        write: |options| SCHEDULES.contains(&options.schedule).then(|| options.schedule.to_string()),
+        write: |options| NAMED_SCHEDULES.contains(&options.schedule).then(|| options.schedule.to_string()),
     },
     Short {
         suits: |algorithm| algorithm == Algorithm::Hybrid,

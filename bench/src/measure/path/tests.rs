@@ -54,6 +54,7 @@ fn options_round_trip_in_any_order() {
         ("vectors:3/8", VectorThreshold::LIBRA, "vectors"),
         ("vectors:0.5+fast", VectorThreshold::ALL[3], "fast+vectors:4/8"),
         ("vectors+multi-stream", VectorThreshold::LIBRA, "multi-stream+vectors"),
+        ("thresholds+vectors", VectorThreshold::LIBRA, "thresholds+vectors"),
     ] {
         let path: SweepPath = format!("hybrid-tf32+{text}").parse().unwrap();
         let rule = Some(PartitionRule::ColumnVectors { threshold });

@@ -1,4 +1,5 @@
-//! Libraries to compare with, loaded at run time where they are: cuSPARSE and cuBLAS.
+//! Libraries to compare with: cuSPARSE and cuBLAS, loaded at run time where they are, and on the CPU the crate `sprs`
+//! (feature `sprs`).
 //!
 //! Nothing here is needed to build or to run windrow. A library that is missing, or lacks a function, is an error
 //! value that says so ([`BenchError::Absent`]), found out before anything of it is called.
@@ -9,6 +10,8 @@ mod cusparse;
 mod cusparse_sddmm;
 mod cusparse_spmv;
 mod operands;
+#[cfg(feature = "sprs")]
+mod sprs;
 
 pub use algorithm::CsrAlgorithm;
 pub use cublas::CuBlas;
@@ -16,6 +19,8 @@ pub(crate) use cublas::DenseMath;
 pub use cusparse::{CuSparse, CuSparseSpmm};
 pub(crate) use cusparse_spmv::VectorAlgorithm;
 pub use operands::DeviceCsr;
+#[cfg(feature = "sprs")]
+pub use sprs::SprsSpmm;
 
 use crate::measure::error::BenchError;
 

@@ -18,6 +18,7 @@ use crate::measure::statistics::geometric_mean;
 use crate::measure::timing::Sampling;
 use patterns::{graded, mixed};
 use schedules::fit_range;
+pub(crate) use schedules::fit_thresholds;
 pub use schedules::{ScheduleCase, judgement};
 
 /// Rows of the matrices of the grid.

@@ -5,11 +5,12 @@ use std::str::FromStr;
 
 use windrow::{Csr, Precision, Schedule, Sddmm, SddmmAlgorithm, SddmmBuilder, SddmmForm, SddmmGroup};
 
-use crate::measure::path::SCHEDULES;
+use crate::measure::path::NAMED_SCHEDULES;
 
 /// Algorithm, precision and options of a sampled product, such as `tiles-f16`, `hybrid-f16:24` (entries of a tile at
-/// least), `hybrid-f16+sequential` or `+multi-stream` (its parts in that [`Schedule`]), `auto-tf32+scale` (scaled by
-/// values), `tiles-f16+scan` (positions by scanning masks) or `groups-f32+group:8x4` (8 threads for each of 4 entries).
+/// least), `hybrid-f16+sequential`, `+multi-stream` or `+thresholds` (its parts in that [`Schedule`]),
+/// `auto-tf32+scale` (scaled by values), `tiles-f16+scan` (positions by scanning masks) or `groups-f32+group:8x4` (8
+/// threads for each of 4 entries).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SampledPath {
     /// How it is computed.
@@ -82,7 +83,7 @@ impl FromStr for SampledPath {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = |why: String| {
             format!(
-                "{text:?} is no path ({why}); write ALGORITHM-PRECISION[:ENTRIES][+scale][+scan], +group:THREADSxENTRIES for groups, or +sequential or +multi-stream for a \
+                "{text:?} is no path ({why}); write ALGORITHM-PRECISION[:ENTRIES][+scale][+scan], +group:THREADSxENTRIES for groups, or +sequential, +multi-stream or +thresholds for a \
                  hybrid, such as auto-f16"
             )
         };
@@ -114,7 +115,7 @@ impl FromStr for SampledPath {
                     let (threads, entries) = numbers.ok_or_else(|| wrong(format!("{word:?}")))?;
                     path.group = Some(SddmmGroup { threads, entries });
                 }
-                _ => match SCHEDULES.into_iter().find(|schedule| schedule.to_string() == word) {
+                _ => match NAMED_SCHEDULES.into_iter().find(|schedule| schedule.to_string() == word) {
                     Some(schedule) if path.algorithm == SddmmAlgorithm::Hybrid => path.schedule = schedule,
                     Some(_) => return Err(wrong("only hybrid has two parts".to_owned())),
                     None => return Err(wrong(format!("{word:?}"))),

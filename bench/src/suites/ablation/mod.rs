@@ -6,7 +6,7 @@
 //! | `vectors` | partitions by [`PartitionRule::ColumnVectors`] with thresholds 1/8 to 8/8 |
 //! | `stream` | windows dealt out evenly with a warp for each window |
 //! | `reorder` | orders of the rows, and the stages of the similarity order |
-//! | `bytes` | RS-Tile with COO, CSR and `BitTCF` |
+//! | `bytes` | RS-Tile with COO, CSR, ME-TCF and `BitTCF` |
 //! | `hybrid` | the hybrid with all rows in tiles and all on CUDA cores |
 //! | `determinism` | 50 runs beside other work, and the cost of a fixed order of sums |
 //!

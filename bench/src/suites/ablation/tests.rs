@@ -71,7 +71,7 @@ fn on_the_cpu_structure_is_found_and_times_are_counted_as_skipped() {
             AblationFacts::Preprocess(facts) => panic!("without a GPU: {facts:?}"),
         }
     }
-    assert_eq!((thresholds.len(), orders.len(), formats), (18, 8, 10));
+    assert_eq!((thresholds.len(), orders.len(), formats), (18, 8, 14));
     let overlap: Vec<_> = thresholds.iter().filter(|facts| facts.rule == "overlap").collect();
     assert_eq!((overlap[0].residual_rows, overlap[0].residual_share), (0, 0.0));
     assert!(overlap[8].residual_rows > 0 && overlap[8].mean_nnz_per_tile > overlap[0].mean_nnz_per_tile);

@@ -87,6 +87,20 @@ impl NmFacts {
         let [n, m, _] = self.pattern.map(|x| u32::try_from(x).map_or(f64::NAN, f64::from));
         1.0 - n / m
     }
+
+    /// Operations for each element that a stage moves, equation 3 of NM-SpMM. Records of before it was told have the
+    /// tile in words: of these it is as printed, with whole groups of `A`, packed or not.
+    pub(crate) fn intensity(&self) -> Option<f64> {
+        let plan = self.plan.as_ref()?;
+        plan.intensity.or_else(|| {
+            let (size, stage) = plan.tile.as_ref()?.split_once(", ")?;
+            let (rows, columns) = size.split_once(" × ")?;
+            let kept = stage.split_once(" kept rows")?.0;
+            let [m, n, w]: [f64; 3] = [rows.parse().ok()?, columns.parse().ok()?, kept.parse().ok()?];
+            let k = w / (1.0 - self.sparsity());
+            Some(2.0 * m * n * w / (m * k + w * n + 2.0 * m * n))
+        })
+    }
 }
 
 /// A plan of products with N:M weights.
@@ -100,6 +114,9 @@ pub(crate) struct NmPlanFacts {
     pub(crate) packing: String,
     /// Shape of a block's tile.
     pub(crate) tile: Option<String>,
+    /// Operations for each element that a stage moves; older records have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) intensity: Option<f64>,
     /// Kernels that were tried, and how many microseconds each took.
     pub(crate) tuned: Vec<(String, f64)>,
     /// Device memory of the plan, in bytes.
@@ -114,7 +131,8 @@ impl NmPlanFacts {
             algorithm: report.algorithm.to_string(),
             entries: report.entries.iter().map(|&entry| entry.to_owned()).collect(),
             packing: report.packing.to_string(),
-            tile: report.tile.clone(),
+            tile: report.block.map(|block| block.to_string()),
+            intensity: report.block.map(|block| block.intensity()),
             tuned: report.tuned.clone(),
             device_bytes: report.device_bytes,
             preprocess_ms: report.preprocessing_us() / 1e3,

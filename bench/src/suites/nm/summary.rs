@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use super::{NmRecord, NmShape};
 use crate::suites::markdown::{Grid, geometric_mean};
 
-/// A table for each precision and layout: shape, pattern, time, 10¹² kept operations a second, and how many times as
-/// fast as cuBLAS's dense product; then geometric means over the shapes. Of several records of one shape and pattern in
-/// a table all are listed and the last counts in the mean.
+/// A table for each precision and layout: shape, pattern, time, 10¹² kept operations a second, operations for each
+/// element that a stage moves, and how many times as fast as cuBLAS's dense product; then geometric means over the
+/// shapes. Of several records of one shape and pattern in a table all are listed and the last counts in the mean.
 pub(super) fn summarise(records: &[NmRecord]) -> String {
     let mut tables: BTreeMap<(String, String, String), Vec<&NmRecord>> = BTreeMap::new();
     for record in records {
@@ -18,7 +18,16 @@ pub(super) fn summarise(records: &[NmRecord]) -> String {
     let number = |x: Option<f64>, digits: usize| x.map_or("-".to_owned(), |x| format!("{x:.digits$}"));
     let mut out = String::new();
     for ((precision, layout, packing), records) in tables {
-        let titles = ["m x n x k", "N:M, L", "kernel", "µs", "TFLOP/s", "cuBLAS µs", "times as fast"];
+        let titles = [
+            "m x n x k",
+            "N:M, L",
+            "kernel",
+            "µs",
+            "TFLOP/s",
+            "operations an element",
+            "cuBLAS µs",
+            "times as fast",
+        ];
         let mut times = Grid::new(titles);
         let mut last: BTreeMap<[usize; 3], BTreeMap<[usize; 3], &NmRecord>> = BTreeMap::new();
         for record in records {
@@ -29,6 +38,7 @@ pub(super) fn summarise(records: &[NmRecord]) -> String {
                 record.facts.plan.as_ref().map_or(String::new(), |plan| plan.entries.join(", ")),
                 number(record.us(), 1),
                 number(record.facts.tflops, 1),
+                number(record.facts.intensity(), 1),
                 number(record.facts.dense_us, 1),
                 number(ratio(record), 2),
             ]);
@@ -79,6 +89,13 @@ mod tests {
         let text = summarise(&[record(1, 9.0), record(2, 8.0), record(1, 2.0)]);
         assert!(text.contains("| 8:32, 32 | 75.0 % | 4.00 | 2.00 | 2 |"), "{text}");
         assert_eq!(text.matches("| 1x2x3 |").count(), 2, "{text}");
+        let mut planned = record(1, 2.0);
+        let plan = r#"{"algorithm":"","entries":[],"packing":"packed","tile":"64 × 128, 16 kept rows a stage, strips of 32",
+            "tuned":[],"device_bytes":0,"preprocess_ms":0.0}"#;
+        planned.facts.plan = Some(serde_json::from_str(plan).unwrap());
+        // Of 8:32 a stage of 16 kept rows is of 64 rows: 262,144 operations for 22,528 elements.
+        assert_eq!(planned.facts.intensity(), Some(262_144.0 / 22_528.0));
+        assert!(summarise(&[planned]).contains("| 11.6 |"));
         let failed = NmRecord { time: None, ..record(1, 2.0) };
         let text = summarise(&[record(1, 9.0), record(2, 8.0), failed]);
         assert!(text.contains("| 8:32, 32 | 75.0 % | 8.00 | 8.00 | 1 |"), "{text}");

@@ -18,13 +18,15 @@ use crate::suites::matrices::Values;
 ///
 /// A path is an algorithm and a precision, such as auto-f16, with options behind it: +reorder (similarity order of the
 /// rows), +rcm, +community, +degree (other orders), +fast (results may differ in the last bits), +window-each (a warp
-/// for each window), +dense, +packed (the form of the values of tiles), +sequential, +multi-stream (the parts of a
-/// hybrid), +point:1/8row:4col:8 and +launch:128:8:1/2 (how segment-group divides the work, and its launch),
+/// for each window), +dense, +packed (the form of the values of tiles), +sequential, +multi-stream, +thresholds (the
+/// parts of a hybrid), +point:1/8row:4col:8 and +launch:128:8:1/2 (how segment-group divides the work, and its launch),
 /// +rows:64:32:1 (how row-split does), +tasks:8:64 (how the CPU does), +column-major (of B), +vectors or +vectors:2/8
 /// (a hybrid divided by column vectors, with Libra's threshold or that one). Example: hybrid-f16+reorder+fast.
 ///
 /// Precisions are f32, tf32, f16, bf16 and f64: auto-f64, row-split-f64, short-rows-f64, segment-group-f64 multiply the
 /// values, which are read as f32, and a B of f64. cuSPARSE is measured in f32 and f16, beside paths of f64 in f64.
+///
+/// On the CPU the crate sprs is measured beside, in f32 and f64, on its one thread.
 ///
 /// On a CUDA device the gather roofline is measured first.
 ///
@@ -56,7 +58,7 @@ pub(crate) struct Arguments {
     /// Leave out the roofline.
     #[arg(long, conflicts_with = "rates")]
     no_roofline: bool,
-    /// Leave out cuSPARSE and cuBLAS.
+    /// Leave out the peers: cuSPARSE and cuBLAS on a CUDA device, sprs on the CPU.
     #[arg(long)]
     no_peers: bool,
     /// Leave out cuBLAS's dense product.

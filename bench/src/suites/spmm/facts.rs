@@ -25,6 +25,9 @@ pub(crate) struct SpmmFacts {
     /// cuBLAS on the dense form of the matrix, if that is small enough.
     #[serde(default)]
     pub(crate) cublas: Vec<PeerFacts>,
+    /// The crate `sprs` on one thread of the CPU.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) sprs: Vec<PeerFacts>,
 }
 
 impl SpmmFacts {

@@ -1,9 +1,9 @@
-//! Sparse-dense products: matrices × widths × paths, beside cuSPARSE and cuBLAS.
+//! Sparse-dense products: matrices × widths × paths, beside cuSPARSE and cuBLAS, or `sprs` on the CPU.
 //!
 //! First all matrices are read and all orders found, on all cores: nothing but the measuring itself runs later. A case
 //! is: a plan of the width; `B` uniform in `[−1, 1)`, the same for all cases of a matrix, width and type; `C` full of
-//! NaN; the product timed; what the last call left in `C` compared with an f64 reference. On a CUDA device the peers
-//! are measured once for each matrix and width, before the paths.
+//! NaN; the product timed; what the last call left in `C` compared with an f64 reference. The peers of the device are
+//! measured once for each matrix and width, before the paths.
 
 mod arguments;
 pub(crate) mod facts;
@@ -16,8 +16,8 @@ pub(crate) mod tests;
 
 use windrow::Device;
 
-use super::compare::{Compared, PeerOptions, Peers, peer_precisions};
-use super::facts::{PeerFacts, TimeFacts};
+use super::compare::{Beside, Compared, PeerOptions, Peers, peer_precisions};
+use super::facts::TimeFacts;
 use super::kept::Kept;
 use super::matrices::{Case, Matrices, MatrixSource, Values};
 use super::record::Record;
@@ -46,7 +46,7 @@ pub(crate) struct Options {
     pub(crate) sampling: Sampling,
     /// Rates of the device for the roofline; `None` leaves it out.
     pub(crate) rates: Option<DeviceRates>,
-    /// Whether cuSPARSE and cuBLAS are measured beside, on a CUDA device.
+    /// Whether peers are measured beside: cuSPARSE and cuBLAS on a CUDA device, `sprs` on the CPU.
     pub(crate) peers: bool,
     /// Largest dense `A` in bytes of f32 for which cuBLAS multiplies the dense matrices.
     pub(crate) dense_limit_bytes: u64,
@@ -69,8 +69,7 @@ pub(crate) struct Spmm {
 /// What the cases of one matrix and width share.
 struct Shared {
     operands: Operands,
-    cusparse: Vec<PeerFacts>,
-    cublas: Vec<PeerFacts>,
+    beside: Beside,
 }
 
 impl Spmm {
@@ -108,6 +107,7 @@ impl Suite for Spmm {
             plan: None,
             cusparse: Vec::new(),
             cublas: Vec::new(),
+            sprs: Vec::new(),
         }
     }
 
@@ -128,10 +128,11 @@ impl Suite for Spmm {
                 },
             };
             let precisions = peer_precisions(options.paths.iter().map(|path| path.options.precision));
-            let (cusparse, cublas) = self.peers.compare(&compared, &mut operands, &precisions);
-            Ok::<_, BenchError>(Shared { operands, cusparse, cublas })
+            let beside = self.peers.compare(&compared, &mut operands, &precisions);
+            Ok::<_, BenchError>(Shared { operands, beside })
         })?;
-        (facts.cusparse, facts.cublas) = (shared.cusparse.clone(), shared.cublas.clone());
+        let Beside { cusparse, cublas, sprs } = shared.beside.clone();
+        (facts.cusparse, facts.cublas, facts.sprs) = (cusparse, cublas, sprs);
         let order = path.options.reorder.and_then(|wanted| self.orders.get(case.matrix, &wanted));
         let order = order.map(FoundOrder::permutation);
         let product = Product { device, csr, width, path, order, partition: None };

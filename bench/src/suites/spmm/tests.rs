@@ -78,6 +78,8 @@ fn a_sweep_on_the_cpu_measures_every_case() {
         assert!((time.bounds.roofline_fraction.unwrap() - fraction).abs() <= 1e-12 * fraction);
         assert!(record.facts.plan.as_ref().unwrap().preprocess_ms > 0.0);
         assert!(record.facts.cusparse.is_empty() && record.facts.cublas.is_empty());
+        let sprs: Vec<_> = record.facts.sprs.iter().map(|facts| facts.median_us.is_some()).collect();
+        assert_eq!(sprs, if cfg!(feature = "sprs") { vec![true] } else { vec![] });
     }
     let cases: Vec<(usize, &str)> =
         records.iter().map(|record| (record.facts.width, record.facts.path.as_str())).collect();

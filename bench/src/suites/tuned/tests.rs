@@ -60,7 +60,7 @@ fn every_division_of_the_tree_is_timed_and_right() {
 
 #[test]
 fn a_search_on_the_emulator_times_every_family() {
-    let limits = Limits { budget: Duration::from_secs(5), patience: 4, rounds: 3, ..Limits::default() };
+    let limits = Limits { budget: Duration::from_secs(60), patience: 4, rounds: 3, ..Limits::default() };
     let [record] = &records_with(Some(limits), &[3])[..] else { panic!("one record") };
     let record = &record.facts;
     let families: Vec<_> = record.families.iter().map(|facts| facts.family.as_str()).collect();

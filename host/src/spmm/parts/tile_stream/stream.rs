@@ -64,13 +64,13 @@ pub(super) fn scheduling<A: Matrix>(
     tiles: &TilesLayout,
     scalar: &ScalarLaunch,
 ) -> Result<Option<Scheduling>, SpmmError> {
-    let demand = context.demand();
+    let (demand, profile) = (context.demand(), &context.profile);
     let Some(entry) = choose::select(demand, tiles.shape) else { return Ok(None) };
     let ratios = [
         occupancy(context.machine, scalar.entry, scalar.units, demand.n)?,
         occupancy(context.machine, entry, wide(tiles.stream().workers()), demand.n)?,
     ];
-    Ok(Some(Scheduling::choose(context.options.schedule, ratios, context.profile.spmm)))
+    Ok(Some(Scheduling::choose(context.options.schedule, ratios, profile.spmm, profile.thresholds)))
 }
 
 /// A stream of tiles, before upload.
