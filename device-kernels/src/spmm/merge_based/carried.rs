@@ -15,9 +15,9 @@ use crate::variant::Variant;
 /// Sums that each lane has in flight.
 const IN_FLIGHT: usize = 8;
 
-/// Adds up the rows that blocks of [`MergeBased`](super::MergeBased) left in the workspace, for sums of type `T`: a warp
-/// for each block, four columns a lane; what many blocks left of one row is shared by the warps of a block. If one of
-/// those blocks found the matrix wrong, all of `C` becomes NaN.
+/// Adds up the rows that blocks of [`MergeBased`](super::MergeBased) left in the workspace, for sums of type `T`: a
+/// warp for each block, four columns a lane; what many blocks left of one row is shared by the warps of a block. If one
+/// of those blocks found the matrix wrong, all of `C` becomes NaN.
 pub struct CarriedRows<T>(PhantomData<T>);
 
 impl<T: Summed> CarriedRows<T> {
