@@ -109,8 +109,7 @@ fn every_case_to_narrow_results() {
     check::<f32, bf16>();
 }
 
-/// Rows that go on in many blocks, in a few and in the next one, among empty ones; more than 32 blocks have a part of
-/// the longest.
+/// Rows that go on in many blocks, in a few and in the next one, among empty ones.
 fn long_rows() -> Pattern {
     let lengths = [3, 6000, 0, 0, 127, 1, 128, 129, 700, 0, 2, 255, 64, 0];
     let empty = std::iter::repeat_n(0, 400);
@@ -131,6 +130,24 @@ fn rows_go_on_from_block_to_block() {
             0 | 1 => run::<f32, f32>(device, &case, Layout::AsGiven, turn % 3),
             2 => run::<f16, f32>(device, &rounded::<f16, f32>(device, &case), Layout::Aligned, turn % 3),
             _ => run::<f64, f64>(device, &case, Layout::Aligned, turn % 3),
+        }
+    });
+}
+
+/// A row that goes on in more blocks than one warp adds up, whatever the number of multiprocessors, beside short ones.
+#[test]
+fn the_longest_row_is_added_up_by_a_block() {
+    let lengths = [2, 70_000, 3, 0, 1];
+    let pattern = Pattern::from_lengths(70_000, lengths, &mut SplitMix64::new(0x11));
+    let widths = [1, 6, 36];
+    by_turns("no plan, the longest row", widths.len() * 2, |device, turn, _| {
+        let n = widths[turn / 2];
+        let values = [Values::Integers, Values::Reals][turn % 2];
+        let operands = Operands { n, padding: 0, scalars: (1.0, 0.0), values, poison: false };
+        let case = Case::from_pattern("the longest row", &pattern, operands, &mut SplitMix64::new(n as u64));
+        match turn % 2 {
+            0 => run::<f32, f32>(device, &case, Layout::Aligned, turn % 3),
+            _ => run::<f64, f64>(device, &case, Layout::AsGiven, turn % 3),
         }
     });
 }
