@@ -19,9 +19,9 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
     /// `C ← α·A·B + β·C` once, without a plan: for a matrix that is new with every product.
     ///
     /// On a GPU two kernels are queued, which read the matrix as it is, 32 or 64 bits, whatever the type of its values;
-    /// nothing is copied, nobody waits, and of memory there is a workspace, less than two sums for each column of `C`
-    /// and 128 entries or rows. The result is the same in every run. Values are not rounded to the precision: they are
-    /// multiplied as they are given, in the type of the sums, f64 ones rounded to that.
+    /// nothing is copied, nobody waits, and of memory there is a workspace: two rows of sums, each as wide as `C`, for
+    /// each block of 128 to 1024 entries and rows. The result is the same in every run. Values are not rounded to the
+    /// precision: they are multiplied as they are given, in the type of the sums, f64 ones rounded to that.
     ///
     /// Columns need neither ascend nor be distinct. A matrix that is wrong otherwise, whose offsets decrease or end
     /// elsewhere than at the last entry, or a column of which is beyond the matrix, **makes all of `C` NaN**; nothing
