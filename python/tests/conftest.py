@@ -50,6 +50,16 @@ def _on_the_cpu():
     windrow.default_device("cpu")
 
 
+@pytest.fixture
+def planned():
+    """On GPUs, too, `windrow.torch` plans the first product of a pattern."""
+    import windrow.torch as wt
+
+    wt.cache.unplanned = False
+    yield
+    wt.cache.unplanned = True
+
+
 def random(rows, cols, density, seed=1, dtype=numpy.float32):
     """A random matrix of scipy's whose products are exact in any order: small whole numbers."""
     import scipy.sparse

@@ -64,7 +64,7 @@ def test_no_mistake_ends_the_interpreter(tmp_path):
 
 
 def test_a_gpu_that_there_is_not():
-    with pytest.raises(errors.DeviceError, match="use the CPU|use one of"):
+    with pytest.raises(errors.DeviceError, match="use .*CPU"):
         windrow.Device.cuda(97)
 
 

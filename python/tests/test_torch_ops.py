@@ -28,7 +28,7 @@ def test_products_are_those_of_dense_matrices(device, dtype, index, shape):
 
 
 @DEVICES
-def test_every_form_of_a_matrix_is_the_same_matrix(device):
+def test_every_form_of_a_matrix_is_the_same_matrix(device, planned):
     rowptr, col, value, dense = random_csr(30, 20, 0.2, device)
     x = randn(20, 6, device=device)
     sparse = torch.sparse_csr_tensor(rowptr, col, value, dense.shape)

@@ -68,7 +68,7 @@ class Plain(MessagePassing):
 
 @DEVICES
 @pytest.mark.parametrize("aggr", ["sum", "mean"])
-def test_sparse_products_of_pyg(device, aggr):
+def test_sparse_products_of_pyg(device, aggr, planned):
     index = edges(device, loops=False)
     index = index[:, (index[1] * NODES + index[0]).argsort()].contiguous()
     of_edges = pyg.EdgeIndex(index, sparse_size=(NODES, NODES), sort_order="col")

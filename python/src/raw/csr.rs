@@ -4,6 +4,8 @@ use pyo3::prelude::*;
 use windrow::{Device, DeviceSlice, DeviceSliceMut, Stream};
 
 use super::arrays::{AnyDeviceCsr, Arrays, Held};
+use super::operand::Operand;
+use super::spmm::run_once;
 use crate::any::each;
 use crate::device::{PyDevice, on_stream};
 use crate::dtype::{Dtype, IndexType, with_dtype};
@@ -80,6 +82,15 @@ impl RawCsr {
     #[pyo3(signature = (stream = None))]
     pub(crate) fn transposed(&self, py: Python<'_>, stream: Option<usize>) -> PyResult<Self> {
         self.made_there(py, stream, |a, on| each!(AnyDeviceCsr, a, a => Ok(a.transposed(on)?.into())))
+    }
+
+    /// `C ← A·B` without a plan, queued in `stream`: on a GPU nothing is copied and nobody waits, and of a matrix that is
+    /// wrong all of `C` is NaN. `b` and `c` as `Spmm.run` takes them.
+    #[pyo3(signature = (stream, b, c))]
+    fn run_once(&self, py: Python<'_>, stream: Option<usize>, b: Operand, c: Operand) -> PyResult<()> {
+        let device = self.device;
+        // SAFETY: the promise of who gives addresses and the stream.
+        unsafe { on_stream(py, device, stream, |on| run_once(&self.matrix, device, on, b, c)) }
     }
 
     /// Of a transpose: brings `nnz` values of type `dtype` at the address `values`, which are in the order of the

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use windrow::{Device, DeviceSlice, DeviceView, Element, Precision, Spmm, SpmmPlan, Stream};
+use windrow::{Device, DeviceSlice, DeviceView, Element, Precision, Spmm, SpmmOptions, SpmmPlan, Stream};
 
 use super::arrays::AnyDeviceCsr;
 use super::csr::RawCsr;
@@ -140,6 +140,27 @@ impl RawSpmm {
     fn __repr__(&self) -> String {
         format!("{:?}", **self.plan.read())
     }
+}
+
+/// `C ← A·B` of a matrix at addresses, without a plan.
+///
+/// # Safety
+/// Those of [`Operand::view`] and [`Operand::view_mut`], for the stream.
+pub(super) unsafe fn run_once(
+    a: &AnyDeviceCsr,
+    device: &'static Device,
+    on: &Stream,
+    b: Operand,
+    c: Operand,
+) -> Outcome<()> {
+    let options = SpmmOptions { precision: b.3.precision(), ..SpmmOptions::DEFAULT };
+    with_pair!((b.3, c.3), "C", B, C => {
+        // SAFETY: the caller's promise; what the driver knows of the addresses is checked.
+        let (b, c) = unsafe { (b.view::<B>("B", device)?, c.view_mut::<C>("C", device)?) };
+        let (one, zero) = (factor::<B>(1.0), factor::<B>(0.0));
+        each!(AnyDeviceCsr, a, a => Spmm::builder(&**a).options(options).run_once_on(on, one, b, zero, c)?);
+        Ok(())
+    })
 }
 
 /// # Safety

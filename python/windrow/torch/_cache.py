@@ -10,13 +10,14 @@ import threading
 import weakref
 from collections import OrderedDict, deque
 from types import TracebackType
-from typing import Optional
+from typing import Optional, Union
 
 import torch
 
 from windrow import errors
 from windrow.torch._csr import Matrix, parts
 from windrow.torch._device import INDICES, device_of
+from windrow.torch._indices import Unplanned
 from windrow.torch._pattern import Pattern
 
 
@@ -24,11 +25,14 @@ class Cache:
     """The plans of this process, the most recently used at the end.
 
     `size` patterns are kept, 64 unless set; those that are pinned or in CUDA graphs beside them. A pattern that is new
-    gets a plan for `few_runs` products, after `full_after` of them the plan for many.
+    gets a plan for `few_runs` products, after `full_after` of them the plan for many. On a GPU its first product is
+    made without a plan and without a wait, if `unplanned` is true and torch.use_deterministic_algorithms is not on:
+    all of it is NaN if offsets or columns are wrong, which the plan, or `windrow.torch.check`, says as an exception.
     """
 
     few_runs: int
     full_after: int
+    unplanned: bool
     hits: int
     misses: int
 
@@ -39,7 +43,8 @@ class Cache:
         self.graphed = {}
         self.dead = deque()
         self._size = 64
-        self.few_runs, self.full_after = 8, 16
+        self.met = OrderedDict()
+        self.few_runs, self.full_after, self.unplanned = 8, 16, True
         self.hits = self.misses = 0
 
     @property
@@ -67,24 +72,61 @@ class Cache:
         with self.lock:
             self.patterns.clear()
             self.of_storage.clear()
+            self.met.clear()
 
     def pattern(self, rowptr: torch.Tensor, col: torch.Tensor, cols: int) -> Pattern:
         """The pattern of these index tensors, which are contiguous."""
         key = (rowptr.data_ptr(), col.data_ptr(), cols)
-        found = self.patterns.get(key)
-        if found is not None and found.is_of(rowptr, col):
-            self.hits += 1
-            try:
-                self.patterns.move_to_end(key)
-            except KeyError:  # another thread dropped it
-                pass
+        return self._known(key, rowptr, col) or self._new(key, rowptr, col, cols)
+
+    def to_multiply(self, rowptr: torch.Tensor, col: torch.Tensor, cols: int) -> Union[Pattern, Unplanned]:
+        """As `pattern`, for a product; of one that was not met before, what is multiplied without a plan."""
+        key = (rowptr.data_ptr(), col.data_ptr(), cols)
+        found = self._known(key, rowptr, col)
+        if found is not None:
             return found
-        return self._new(key, rowptr, col, cols)
+        if not self._may_go_unplanned(rowptr):
+            return self._new(key, rowptr, col, cols)
+        met = self.met.get(key)
+        if met is not None and met.is_of(rowptr, col):
+            return self._new(key, rowptr, col, cols)
+        check_indices(rowptr, col)
+        made = Unplanned(rowptr, col, cols)
+        self.misses += 1
+        if None not in made.versions:
+            with self.lock:
+                self.met[key] = made
+                while len(self.met) > self._size:
+                    self.met.popitem(last=False)
+        return made
+
+    def _may_go_unplanned(self, rowptr):
+        return (
+            rowptr.is_cuda
+            and self.unplanned
+            and not torch.are_deterministic_algorithms_enabled()
+            and not torch.cuda.is_current_stream_capturing()
+        )
+
+    def _known(self, key, rowptr, col):
+        found = self.patterns.get(key)
+        if found is None or not found.is_of(rowptr, col):
+            return None
+        self.hits += 1
+        try:
+            self.patterns.move_to_end(key)
+        except KeyError:  # another thread dropped it
+            pass
+        return found
 
     def _new(self, key, rowptr, col, cols):
         check_indices(rowptr, col)
         made = Pattern(rowptr, col, cols, self)
-        self.misses += 1
+        met = self.met.get(key)
+        if met is not None and met.is_of(rowptr, col):
+            made.unplanned = met.widths
+        else:
+            self.misses += 1
         if None in made.versions:
             return made
         self._bury()
@@ -92,6 +134,7 @@ class Cache:
             found = self.patterns.get(key)
             if found is not None and found.is_of(rowptr, col):
                 return found
+            self.met.pop(key, None)
             self.patterns[key] = made
             self.patterns.move_to_end(key)
             for index in (rowptr, col):
@@ -154,9 +197,9 @@ class Cache:
     def forked(self) -> None:
         """In a child: plans of devices and locks that others held are the parent's."""
         _parents.append((self.patterns, self.of_storage, self.graphed))
-        size, few, after = self._size, self.few_runs, self.full_after
+        size, few, after, unplanned = self._size, self.few_runs, self.full_after, self.unplanned
         self.__init__()
-        self._size, self.few_runs, self.full_after = size, few, after
+        self._size, self.few_runs, self.full_after, self.unplanned = size, few, after, unplanned
 
 
 _parents = []

@@ -22,9 +22,10 @@ def spmm(a: Matrix, x: torch.Tensor, reduce: str = "sum") -> torch.Tensor:
     has X's type. Values and X get gradients: `Aᵀ·dY`, and the products of rows of dY and X at A's entries. Under
     autocast X is converted.
 
-    Plans are made at the first use of a pattern and kept: see `windrow.torch.cache`.
+    Plans are made at the first use of a pattern, on a GPU at the second, and kept: see `windrow.torch.cache`.
 
-    Raises the exceptions of `windrow.errors` for operands that do not fit, and for a pattern that is not canonical.
+    Raises the exceptions of `windrow.errors` for operands that do not fit, and for a pattern that is not canonical; of
+    one that a GPU meets for the first time, which is multiplied as it is, wrong offsets or columns make the result NaN.
     """
     rowptr, col, value, cols = parts(a)
     if cols is not None and x.shape[0] != cols:
@@ -69,7 +70,7 @@ def edge_softmax(a: Matrix, scores: torch.Tensor, scale: float = 1.0, num_cols: 
 
 
 def check(a: Matrix, num_cols: Optional[int] = None) -> None:
-    """Checks a matrix now; the first product would. Raises `windrow.errors.FormatError` with the first wrong entry."""
+    """Checks a matrix now, which its plan would. Raises `windrow.errors.FormatError` with the first wrong entry."""
     rowptr, col, _, cols = parts(a)
     cols = cols if cols is not None else num_cols
     if cols is None:

@@ -25,6 +25,12 @@ def pattern_of(rowptr, col, cols):
     return Pattern.of_copies(rowptr.contiguous(), col.contiguous(), cols, cache)
 
 
+def _to_multiply(rowptr, col, cols):
+    if rowptr.is_contiguous() and col.is_contiguous():
+        return cache.to_multiply(rowptr, col, cols)
+    return pattern_of(rowptr, col, cols)
+
+
 def _check_values(value, nnz, dtype, heads):
     if value.shape != ((nnz,) if heads is None else (heads, nnz)):
         expected = f"({nnz},)" if heads is None else f"({heads}, {nnz})"
@@ -52,7 +58,8 @@ def _multiply(rowptr, col, value, x, transpose, cols, compiled=False):
     if dtype not in NAMES:
         raise errors.DtypeError(f"the dense operand holds {dtype}; windrow computes in f32, f64, f16 and bf16")
     heads = None if len(shape) == 2 else _heads(x)
-    pattern = pattern_of(rowptr, col, cols)
+    once = not transpose and heads is None
+    pattern = _to_multiply(rowptr, col, cols) if once else pattern_of(rowptr, col, cols)
     taken, made = (pattern.rows, cols) if transpose else (cols, pattern.rows)
     if shape[0] != taken:
         raise errors.ShapeError(f"the dense operand has {shape[0]} rows but must have {taken}")
@@ -88,10 +95,19 @@ def _multiply(rowptr, col, value, x, transpose, cols, compiled=False):
             b = operand(x)
         pattern.multiply(transpose, value, b, (out.data_ptr(), (made, width), across, name), stream, learned)
         return out
-    out = x.new_empty((made, *shape[1:]))
-    if out.numel() == 0 or x.numel() == 0:
+    if 0 in (made, taken, *shape[1:]):
         pattern.checked(stream)
-        return out.zero_()
+        return x.new_zeros((made, *shape[1:]))
+    together = pattern.of_heads(heads, rowptr, col)
+    if together is not None:
+        of_all = (x.transpose(0, 1) if transpose else x).reshape(-1, shape[2])
+        found = x.new_empty((made * heads, shape[2]))
+        values = None if value is None else value.reshape(-1)
+        together.multiply(transpose, values, operand(of_all), operand(found), stream, learned)
+        if transpose:
+            return found.view(made, heads, shape[2])
+        return found.view(heads, made, shape[2]).transpose(0, 1).contiguous()
+    out = x.new_empty((made, *shape[1:]))
     for head in range(heads):
         one = None if value is None else value[head].contiguous()
         of_head = rows_of("the dense operand", x[:, head])
@@ -143,6 +159,12 @@ def sddmm(rowptr, col, x, y, dtype=None):
         if out.numel() == 0 or x.shape[-1] == 0:
             pattern.checked(stream)
             return out.zero_().to(dtype)
+        together = None if heads is None else pattern.of_heads(heads, rowptr, col)
+        if together is not None:
+            features = x.shape[-1]
+            of_x, of_y = x.transpose(0, 1).reshape(-1, features), y.reshape(-1, features)
+            together.sample(of_x, of_y, out.view(-1), stream)
+            return out.to(dtype)
         for head in range(heads or 1):
             one, other, to = (x, y, out) if heads is None else (x[:, head], y[:, head], out[head])
             pattern.sample(rows_of("X", one), rows_of("Y", other), to, stream)
@@ -157,6 +179,11 @@ def _scores(name, scores, nnz):
     return scores.float().contiguous()
 
 
+def _of_scores(pattern, rowptr, col, scores):
+    """The pattern whose entries scores are: that of all heads, where they are together."""
+    return (scores.dim() == 2 and pattern.of_heads(scores.shape[0], rowptr, col)) or pattern
+
+
 def edge_softmax(rowptr, col, scores, cols, scale):
     pattern = pattern_of(rowptr, col, cols)
     same_device(pattern.device, scores=scores)
@@ -167,6 +194,7 @@ def edge_softmax(rowptr, col, scores, cols, scale):
         if out.numel() == 0:
             pattern.checked(stream)
             return out.to(scores.dtype)
+        pattern = _of_scores(pattern, rowptr, col, given)
         softmax = pattern.softmax(stream)
         for one, to in zip(given.view(-1, pattern.nnz), out.view(-1, pattern.nnz)):
             softmax.forward(stream, one.data_ptr(), to.data_ptr(), pattern.nnz, scale)
@@ -184,6 +212,7 @@ def edge_softmax_backward(rowptr, col, p, g, cols, scale):
         stream = stream_of(pattern.device)
         if out.numel() == 0:
             return out.to(p.dtype)
+        pattern = _of_scores(pattern, rowptr, col, given)
         softmax = pattern.softmax(stream)
         rows = (tensor.view(-1, pattern.nnz) for tensor in (given, gradient, out))
         for one, other, to in zip(*rows):

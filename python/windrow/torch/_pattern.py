@@ -7,7 +7,12 @@ import torch
 
 from windrow import errors
 from windrow._windrow import raw
-from windrow.torch._device import INDICES, NAMES, capture_stream, capturing, device_of, operand, version_of
+from windrow.torch._device import NAMES, capture_stream, capturing, current_stream, operand, stream_of, version_of
+from windrow.torch._indices import Indices, product_key
+
+
+# Entries of all heads up to which they are rows of one pattern: with more, a launch for each head is no matter.
+HEADS_TOGETHER = 1 << 22
 
 
 class Values:
@@ -42,26 +47,22 @@ class Product:
         self.lock, self.runs, self.graphed, self.ready = threading.Lock(), 0, False, {}
 
 
-class Pattern:
+class Pattern(Indices):
     """All plans of one version of a pattern."""
 
     def __init__(self, rowptr, col, cols, cache):
-        self.device = rowptr.device
-        self.at = (rowptr.data_ptr(), col.data_ptr())
-        self.types = (INDICES[rowptr.dtype], INDICES[col.dtype])
-        self.index_types = (rowptr.dtype, col.dtype)
-        self.on_cpu = self.device.type == "cpu"
-        self.rows, self.nnz = rowptr.numel() - 1, col.numel()
-        self.shape, self.index_shapes = (self.rows, cols), (rowptr.shape, col.shape)
-        self.storages = (weakref.ref(rowptr.untyped_storage()), weakref.ref(col.untyped_storage()))
-        self.versions = (version_of(rowptr), version_of(col))
-        self.library = device_of(self.device)
+        super().__init__(rowptr, col, cols)
         self.cache = cache
         self.lock = threading.RLock()
         self.plans = {}
         self.graphed = []
         self.matrix = self.transpose = self.order = self.made = self.copies = None
         self.pinned = 0
+        # By product, the widths that it had without a plan.
+        self.unplanned = {}
+        self.by_heads = {}
+        # Those in which the copies are known to be in use.
+        self.streams = set()
 
     @classmethod
     def of_copies(cls, rowptr, col, cols, cache):
@@ -70,44 +71,49 @@ class Pattern:
         made.copies = (rowptr, col)
         return made
 
-    def is_of(self, rowptr, col):
-        """Whether it is the pattern of these tensors, which begin where its own did."""
-        try:
-            return (
-                self.storages[0]() is rowptr.untyped_storage()
-                and self.storages[1]() is col.untyped_storage()
-                and self.versions == (rowptr._version, col._version)
-                and self.index_shapes == (rowptr.shape, col.shape)
-                and self.index_types == (rowptr.dtype, col.dtype)
-            )
-        except RuntimeError:  # tensors of inference mode have no version
-            return False
+    def of_heads(self, heads, rowptr, col):
+        """The pattern of all heads at once, for `(n, heads, features)` as `(n·heads, features)`; None for a large one.
 
-    def lives(self):
-        return self.storages[0]() is not None and self.storages[1]() is not None
+        Row `h·m + i` has the entries of row `i`, column `j` as `j·heads + h`: values `(heads, nnz)` are in its order.
+        """
+        if heads < 2 or self.nnz == 0 or self.nnz * heads > HEADS_TOGETHER:
+            return None
+        cols = self.shape[1] * heads
+        if self.nnz * heads >= torch.iinfo(rowptr.dtype).max or cols >= torch.iinfo(col.dtype).max:
+            return None
+        found = self.by_heads.get(heads)
+        if found is None:
+            with self.lock:
+                found = self.by_heads.get(heads)
+                if found is None:
+                    found = self.by_heads[heads] = self._of_heads(heads, rowptr, col, cols)
+        if not self.on_cpu and current_stream(self.device.index) not in found.streams:
+            found.streams.add(current_stream(self.device.index))
+            for index in found.copies:
+                index.record_stream(torch.cuda.current_stream(self.device))
+        return found
+
+    def _of_heads(self, heads, rowptr, col, cols):
+        self._refuse_capture("the pattern of several heads")
+        stream = stream_of(self.device)
+        self.checked(stream)
+        head = torch.arange(heads, device=self.device)
+        ends = (rowptr[1:] + head.to(rowptr.dtype)[:, None] * self.nnz).flatten()
+        columns = (col * heads + head.to(col.dtype)[:, None]).flatten()
+        made = Pattern.of_copies(torch.cat([rowptr[:1], ends]), columns, cols, self.cache)
+        made.storages = self.storages  # it lives as long as this one
+        made.checked(stream)  # which waits: then other streams may read it, too
+        made.streams.add(stream)
+        return made
 
     # What follows is made under the pattern's lock, while the caller holds the index tensors.
-
-    def _of_values(self, values):
-        offset_type, column_type = self.types
-        at, dtype = (None, "f32") if values is None else (values.data_ptr(), NAMES[values.dtype])
-        return raw.DeviceCsr(
-            self.library,
-            self.shape,
-            self.nnz,
-            *self.at,
-            at,
-            offset_type=offset_type,
-            column_type=column_type,
-            dtype=dtype,
-        )
 
     def checked(self, stream):
         """The pattern as a matrix that was checked. It is used while the index tensors live and are what they were."""
         with self.lock:
             if self.matrix is None:
                 self._refuse_capture("the check of a pattern")
-                self.matrix = self._of_values(None).checked(stream)
+                self.matrix = self.matrix_of(None).checked(stream)
             return self.matrix
 
     def transposed(self, stream):
@@ -144,8 +150,7 @@ class Pattern:
 
     def product(self, transpose, values, precision, width, stream):
         """The plan for a product, with the values in it if there are any."""
-        narrow = width <= 4
-        key = (transpose, values is not None, precision, narrow)
+        key = product_key(transpose, values, precision, width)
         found = self.plans.get(key)
         on_gpu = stream is not None
         if found is not None and (found.full or not self._is_due(found)):
@@ -167,14 +172,14 @@ class Pattern:
                 options["values_from_device"] = values is not None
             elif values is None or self.matrix is not None:
                 # Of what was checked a plan is made without waiting; values are put into it before its first run.
-                matrix = self.matrix or self._of_values(None)
+                matrix = self.matrix or self.matrix_of(None)
                 options["values_from_device"] = values is not None
             else:
-                matrix, held = self._of_values(values), Values(values)
+                matrix, held = self.matrix_of(values), Values(values)
                 options["values_from_device"] = full and on_gpu
             made = Product(raw.Spmm(matrix, stream, **options), held, full, precision)
-            if found is not None:
-                made.ready = dict.fromkeys(found.ready, False)
+            ran = self.unplanned if found is None else found.ready
+            made.ready = dict.fromkeys(ran.get(key, ()) if found is None else ran, False)
             self.plans[key] = made
             return made
 
@@ -189,7 +194,7 @@ class Pattern:
         them through `.data`, which no version tells.
         """
         precision, width = b[3], b[1][1]
-        product = self.plans.get((transpose, values is not None, precision, width <= 4))
+        product = self.plans.get(product_key(transpose, values, precision, width))
         if product is None or not product.full:
             product = self.product(transpose, values, precision, width, stream)
             product.runs += 1
@@ -243,6 +248,8 @@ class Pattern:
         product.ready[width] = True
 
     def make_ready_on(self, stream):
+        for of_heads in list(self.by_heads.values()):
+            of_heads.make_ready_on(stream)
         with self.lock:
             for key, product in self.plans.items():
                 if key == "softmax":
