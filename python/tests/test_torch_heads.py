@@ -52,6 +52,18 @@ def test_together_they_are_what_they_are_alone(device, dtype, index, monkeypatch
 
 
 @DEVICES
+def test_operands_may_repeat_one_element(device):
+    rowptr, col, value, dense = random_csr(40, 30, 0.2, device)
+    x = randn(30, 3, 5, device=device).requires_grad_()
+    weights = value.expand(3, -1).clone().requires_grad_()
+    wt.spmm((rowptr, col, weights), x).sum().backward()  # the gradient is one element, expanded
+    agree(x.grad, dense.double().sum(0)[:, None, None].expand(30, 3, 5))
+    agree(weights.grad, x.detach().double().sum(2).t().index_select(1, col.long()), scale=4)
+    one = torch.ones((), device=device)
+    agree(wt.sddmm((rowptr, col), one.expand(40, 3, 5), one.expand(30, 3, 5)), torch.full((3, col.numel()), 5.0, device=device))
+
+
+@DEVICES
 def test_a_wrong_pattern_is_told_by_its_own_rows(device):
     far = (torch.tensor([0, 1, 3], device=device), torch.tensor([0, 1, 7], device=device))
     for _ in range(2):

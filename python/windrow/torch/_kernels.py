@@ -100,7 +100,7 @@ def _multiply(rowptr, col, value, x, transpose, cols, compiled=False):
         return x.new_zeros((made, *shape[1:]))
     together = pattern.of_heads(heads, rowptr, col)
     if together is not None:
-        of_all = (x.transpose(0, 1) if transpose else x).reshape(-1, shape[2])
+        of_all = rows_of("the dense operand", (x.transpose(0, 1) if transpose else x).reshape(-1, shape[2]))
         found = x.new_empty((made * heads, shape[2]))
         values = None if value is None else value.reshape(-1)
         together.multiply(transpose, values, operand(of_all), operand(found), stream, learned)
@@ -163,7 +163,7 @@ def sddmm(rowptr, col, x, y, dtype=None):
         if together is not None:
             features = x.shape[-1]
             of_x, of_y = x.transpose(0, 1).reshape(-1, features), y.reshape(-1, features)
-            together.sample(of_x, of_y, out.view(-1), stream)
+            together.sample(rows_of("X", of_x), rows_of("Y", of_y), out.view(-1), stream)
             return out.to(dtype)
         for head in range(heads or 1):
             one, other, to = (x, y, out) if heads is None else (x[:, head], y[:, head], out[head])
