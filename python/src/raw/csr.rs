@@ -84,8 +84,8 @@ impl RawCsr {
         self.made_there(py, stream, |a, on| each!(AnyDeviceCsr, a, a => Ok(a.transposed(on)?.into())))
     }
 
-    /// `C ← A·B` without a plan, queued in `stream`: on a GPU nothing is copied and nobody waits, and of a matrix that is
-    /// wrong all of `C` is NaN. `b` and `c` as `Spmm.run` takes them.
+    /// `C ← A·B` without a plan, queued in `stream`: on a GPU nothing is copied and nobody waits, and of a matrix that
+    /// is wrong all of `C` is NaN. `b` and `c` as `Spmm.run` takes them.
     #[pyo3(signature = (stream, b, c))]
     fn run_once(&self, py: Python<'_>, stream: Option<usize>, b: Operand, c: Operand) -> PyResult<()> {
         let device = self.device;

@@ -2,7 +2,9 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use windrow::{Device, DeviceSlice, DeviceView, Element, Precision, Spmm, SpmmOptions, SpmmPlan, Stream};
+use windrow::{
+    Device, DeviceSlice, DeviceView, DeviceViewMut, Element, Precision, Spmm, SpmmOptions, SpmmPlan, Stream,
+};
 
 use super::arrays::AnyDeviceCsr;
 use super::csr::RawCsr;
@@ -154,13 +156,26 @@ pub(super) unsafe fn run_once(
     c: Operand,
 ) -> Outcome<()> {
     let options = SpmmOptions { precision: b.3.precision(), ..SpmmOptions::DEFAULT };
-    with_pair!((b.3, c.3), "C", B, C => {
-        // SAFETY: the caller's promise; what the driver knows of the addresses is checked.
-        let (b, c) = unsafe { (b.view::<B>("B", device)?, c.view_mut::<C>("C", device)?) };
-        let (one, zero) = (factor::<B>(1.0), factor::<B>(0.0));
-        each!(AnyDeviceCsr, a, a => Spmm::builder(&**a).options(options).run_once_on(on, one, b, zero, c)?);
-        Ok(())
-    })
+    // SAFETY: the caller's promise; what the driver knows of the addresses is checked.
+    unsafe {
+        with_pair!((b.3, c.3), "C", B, C => {
+            let (b, c) = (b.view::<B>("B", device)?, c.view_mut::<C>("C", device)?);
+            once_as(a, on, options, b, c)
+        })
+    }
+}
+
+/// [`run_once`] for views of known types.
+fn once_as<B: Element, C: Element<Sum = B::Sum>>(
+    a: &AnyDeviceCsr,
+    on: &Stream,
+    options: SpmmOptions,
+    b: DeviceView<B>,
+    c: DeviceViewMut<C>,
+) -> Outcome<()> {
+    let (one, zero) = (factor::<B>(1.0), factor::<B>(0.0));
+    each!(AnyDeviceCsr, a, a => Spmm::builder(&**a).options(options).run_once_on(on, one, b, zero, c)?);
+    Ok(())
 }
 
 /// # Safety
