@@ -392,10 +392,10 @@ mod tests {
         near(costs.nm_cuda_cores.combine_bytes_per_cycle, 1500.0 * memory / clock);
         near(costs.nm_cuda_cores.fmas_per_cycle, 64.0);
         near(costs.paths.rows_f32.entry, PathCosts::H200.rows_f32.entry / (multiprocessors * clock));
-        near(costs.paths.tiles.streamed, PathCosts::H200.tiles.streamed / memory);
+        near(costs.paths.tiles_f16.streamed, PathCosts::H200.tiles_f16.streamed / memory);
         near(costs.paths.groups_f16.chain, PathCosts::H200.groups_f16.chain / clock);
         near(costs.paths.multiprocessors, 108.0);
-        assert_eq!(costs.paths.sampled_tiles.launch, PathCosts::H200.sampled_tiles.launch);
+        assert_eq!(costs.paths.sampled_tiles_f16.launch, PathCosts::H200.sampled_tiles_f16.launch);
         assert_eq!(costs.groups.large_blocks, f64::INFINITY);
         assert_eq!((costs.tiles, costs.spmm.launch_seconds), (TileThresholds::H200, 2.5e-6));
         assert_eq!(costs.nonsense(), None);
@@ -412,9 +412,9 @@ mod tests {
         costs.groups.alike = GroupThresholds::FITTED.alike;
         assert_eq!(costs, DeviceCosts::H200, "a file that was written before there were costs of paths, too");
         let mut written = serde_json::to_value(costs).unwrap();
-        written["paths"]["tiles"]["launch"] = 7.5.into();
+        written["paths"]["tiles_tf32"]["launch"] = 7.5.into();
         let read: DeviceCosts = serde_json::from_value(written).unwrap();
-        assert_eq!((read.paths.tiles.launch, read.paths.rows_f32), (7.5, PathCosts::H200.rows_f32));
+        assert_eq!((read.paths.tiles_tf32.launch, read.paths.rows_f32), (7.5, PathCosts::H200.rows_f32));
         for wrong in [r#"{"spmv":{}}"#, r#"{"paths":{"tiles":{"launch":1.0}}}"#] {
             assert!(serde_json::from_str::<DeviceCosts>(wrong).is_err(), "{wrong}");
         }
@@ -430,9 +430,12 @@ mod tests {
         costs.spmm.gather_rate = -1.0;
         assert!(costs.nonsense().unwrap().starts_with("costs.spmm.gather_rate is -1"));
         costs = DeviceCosts::H200;
-        costs.paths.tiles.step = f64::NAN;
+        costs.paths.tiles_f16.step = f64::NAN;
         assert!(
-            costs.nonsense().unwrap().starts_with("a number of costs.paths.tiles is negative or infinite")
+            costs
+                .nonsense()
+                .unwrap()
+                .starts_with("a number of costs.paths.tiles_f16 is negative or infinite")
         );
         costs.paths = PathCosts { cache_bytes: 0.0, ..PathCosts::H200 };
         assert!(costs.nonsense().unwrap().starts_with("costs.paths.cache_bytes is 0"));

@@ -219,6 +219,7 @@ mod spmm;
 mod tensor;
 mod tf32;
 mod threads;
+mod trial;
 mod tuned;
 mod view;
 

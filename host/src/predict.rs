@@ -80,7 +80,7 @@ impl Kind {
 pub struct Asked {
     /// Which path it is.
     pub kind: Kind,
-    /// In which it multiplies: f32 or f16, tiles tf32 or f16.
+    /// In which it multiplies: f32, f16 or bf16, tiles tf32, f16 or bf16. Of bf16 the times are those of f16.
     pub precision: Precision,
     /// Columns of `B`, or of `X` and `Y`.
     pub width: usize,
@@ -128,14 +128,18 @@ pub fn terms(counts: &MatrixCounts, asked: Asked, costs: &DeviceCosts) -> Vec<f6
 
 /// The costs of a path.
 fn numbers(Asked { kind, precision, .. }: Asked, paths: &PathCosts) -> Vec<f64> {
-    let half = precision == Precision::F16;
+    let half = precision.bytes() == 2;
     match kind {
         Kind::Rows => if half { paths.rows_f16 } else { paths.rows_f32 }.numbers(),
         Kind::Groups => if half { paths.groups_f16 } else { paths.groups_f32 }.numbers(),
-        Kind::Tiles => paths.tiles.numbers(),
-        Kind::SampledEntries => paths.sampled_entries.numbers(),
-        Kind::SampledGroups => paths.sampled_groups.numbers(),
-        Kind::SampledTiles => paths.sampled_tiles.numbers(),
+        Kind::Tiles => if half { paths.tiles_f16 } else { paths.tiles_tf32 }.numbers(),
+        Kind::SampledEntries => {
+            if half { paths.sampled_entries_f16 } else { paths.sampled_entries_f32 }.numbers()
+        }
+        Kind::SampledGroups => {
+            if half { paths.sampled_groups_f16 } else { paths.sampled_groups_f32 }.numbers()
+        }
+        Kind::SampledTiles => if half { paths.sampled_tiles_f16 } else { paths.sampled_tiles_tf32 }.numbers(),
     }
 }
 

@@ -311,6 +311,10 @@ pub(crate) struct SddmmArgs {
     #[arg(long, short, value_name = "NAME", default_value_t = SddmmAlgorithm::Auto)]
     pub(crate) algorithm: SddmmAlgorithm,
 
+    /// Time the two paths that are predicted to be quickest, and keep the quicker (GPU only).
+    #[arg(long)]
+    pub(crate) autotune: bool,
+
     /// Entries that a tile of --algorithm hybrid must have for Tensor Cores, of 128 places [default: as windrow tune
     /// measured, else what was measured for the GPU's architecture, else 24]
     #[arg(long, value_name = "ENTRIES")]

@@ -38,6 +38,12 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) determinism: Option<Determinism>,
 
+    /// Time the two paths that are predicted to be quickest, and keep the quicker (GPU only).
+    ///
+    /// Where predicted times decide for algorithm auto. It costs the second plan and some hundred products.
+    #[arg(long)]
+    pub(crate) autotune: bool,
+
     /// How device memory holds the values of tiles: auto, dense or packed [default: auto]
     ///
     /// dense: all places of a tile, zeros included, in the order in which they are multiplied; packed: the values of
@@ -101,6 +107,7 @@ impl PlanArgs {
         let base = self.options.as_deref().map_or(Ok(SpmmOptions::DEFAULT), read_options)?;
         Ok(SpmmOptions {
             determinism: self.determinism.unwrap_or(base.determinism),
+            autotune: self.autotune || base.autotune,
             preprocessing: self.preprocess.unwrap_or(base.preprocessing),
             reorder: match self.reorder {
                 Some(RowOrder::Method(method)) => Some(reorder::Options { method, ..Default::default() }),

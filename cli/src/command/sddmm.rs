@@ -110,6 +110,7 @@ fn plan<V: Value>(a: &Csr<V>, device: &Device, case: &Case<'_>, profile: &Profil
     let args = case.args;
     let mut builder = Sddmm::builder(a).inner(case.inner).precision(args.precision).form(args.form);
     builder = builder.algorithm(args.algorithm).schedule(args.schedule).profile(profile);
+    builder = builder.autotune(args.autotune);
     if let Some(entries) = args.tile_threshold {
         builder = builder.tile_threshold(entries);
     }

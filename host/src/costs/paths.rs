@@ -207,14 +207,26 @@ pub struct PathCosts {
     pub groups_f16: GroupCosts,
     /// Segment groups in f32.
     pub groups_f32: GroupCosts,
-    /// The tile stream in f16 and tf32: a matter of bytes.
-    pub tiles: TileCosts,
+    /// The tile stream in f16.
+    #[serde(alias = "tiles")]
+    pub tiles_f16: TileCosts,
+    /// The tile stream in tf32.
+    pub tiles_tf32: TileCosts,
+    /// Sampled products entry by entry, in f16.
+    pub sampled_entries_f16: SampledEntryCosts,
     /// Sampled products entry by entry, in f32.
-    pub sampled_entries: SampledEntryCosts,
+    #[serde(alias = "sampled_entries")]
+    pub sampled_entries_f32: SampledEntryCosts,
+    /// By groups of threads, in f16.
+    pub sampled_groups_f16: SampledGroupCosts,
     /// By groups of threads, in f32.
-    pub sampled_groups: SampledGroupCosts,
+    #[serde(alias = "sampled_groups")]
+    pub sampled_groups_f32: SampledGroupCosts,
+    /// In tiles, in f16.
+    pub sampled_tiles_f16: SampledTileCosts,
     /// In tiles, in tf32.
-    pub sampled_tiles: SampledTileCosts,
+    #[serde(alias = "sampled_tiles")]
+    pub sampled_tiles_tf32: SampledTileCosts,
 }
 
 impl PathCosts {
@@ -223,80 +235,109 @@ impl PathCosts {
     pub(super) const H200: Self = Self {
         cache_bytes: 30e6,
         multiprocessors: 132.0,
-        // 174 times, predicted within a factor of 1.19.
+        // 282 times, predicted within a factor of 1.20.
         rows_f16: RowCosts {
-            launch: 1.8,
-            gathered: 0.076,
-            missed: 0.0308,
-            streamed: 0.21,
-            entry: 1.29,
-            row: 13.2,
-            chain: 73.8,
-            cut: 3.88,
-            uneven: 8.26,
+            launch: 2.23,
+            gathered: 0.0734,
+            missed: 0.044,
+            streamed: 0.159,
+            entry: 1.96,
+            row: 16.9,
+            chain: 75.0,
+            cut: 4.09,
+            uneven: 7.4,
         },
-        // 290 times, predicted within a factor of 1.21.
+        // 319 times, predicted within a factor of 1.21.
         rows_f32: RowCosts {
-            launch: 1.81,
-            gathered: 0.0419,
-            missed: 0.0204,
-            streamed: 0.16,
-            entry: 5.62,
-            row: 17.6,
-            chain: 21.4,
-            cut: 2.69,
-            uneven: 4.83,
+            launch: 1.92,
+            gathered: 0.0417,
+            missed: 0.0209,
+            streamed: 0.159,
+            entry: 5.6,
+            row: 16.6,
+            chain: 20.7,
+            cut: 2.74,
+            uneven: 4.93,
         },
-        // 232 times, predicted within a factor of 1.26.
+        // 313 times, predicted within a factor of 1.20.
         groups_f16: GroupCosts {
-            launch: 2.11,
-            missed: 0.272,
-            streamed: 0.233,
-            entry: 1.92,
-            thread: 3.97,
-            chain: 120.0,
-            cut: 1.94,
-            divided: 34.1,
+            launch: 2.23,
+            missed: 0.0859,
+            streamed: 0.297,
+            entry: 1.46,
+            thread: 3.33,
+            chain: 94.0,
+            cut: 2.29,
+            divided: 12.6,
         },
-        // 232 times, predicted within a factor of 1.19.
+        // 319 times, predicted within a factor of 1.19.
         groups_f32: GroupCosts {
-            launch: 2.64,
-            missed: 0.068,
-            streamed: 0.219,
-            entry: 1.23,
-            thread: 1.48,
-            chain: 55.0,
-            cut: 2.39,
-            divided: 15.0,
+            launch: 2.56,
+            missed: 0.0295,
+            streamed: 0.227,
+            entry: 1.15,
+            thread: 2.59,
+            chain: 50.5,
+            cut: 2.49,
+            divided: 13.2,
         },
-        // 298 times, predicted within a factor of 1.14.
-        tiles: TileCosts {
-            launch: 2.82,
-            gathered: 0.0507,
-            missed: 0.0189,
-            streamed: 0.138,
-            step: 122.0,
-            window: 167.0,
-            chain: 28.3,
+        // 283 times, predicted within a factor of 1.15.
+        tiles_f16: TileCosts {
+            launch: 3.08,
+            gathered: 0.0279,
+            missed: 0.0396,
+            streamed: 0.124,
+            step: 162.0,
+            window: 194.0,
+            chain: 27.3,
         },
-        // 116 times, predicted within a factor of 1.18.
-        sampled_entries: SampledEntryCosts { launch: 1.47, missed: 0.0337, batch: 105.0, line: 87.7 },
-        // 87 times, predicted within a factor of 1.12.
-        sampled_groups: SampledGroupCosts {
-            launch: 2.26,
-            gathered: 0.154,
-            missed: 0.0551,
-            streamed: 0.107,
-            entry: 9.32,
+        // 290 times, predicted within a factor of 1.14.
+        tiles_tf32: TileCosts {
+            launch: 3.51,
+            gathered: 0.0349,
+            missed: 0.0234,
+            streamed: 0.119,
+            step: 202.0,
+            window: 101.0,
+            chain: 31.1,
         },
-        // 116 times, predicted within a factor of 1.15.
-        sampled_tiles: SampledTileCosts {
-            launch: 2.96,
-            streamed: 0.0432,
-            tile: 106.0,
-            piece: 71.2,
-            entry: 1.86,
-            window: 212.0,
+        // 118 times, predicted within a factor of 1.16.
+        sampled_entries_f16: SampledEntryCosts { launch: 1.63, missed: 0.0458, batch: 107.0, line: 105.0 },
+        // 132 times, predicted within a factor of 1.18.
+        sampled_entries_f32: SampledEntryCosts { launch: 1.59, missed: 0.0357, batch: 105.0, line: 86.5 },
+        // 118 times, predicted within a factor of 1.14.
+        sampled_groups_f16: SampledGroupCosts {
+            launch: 2.93,
+            gathered: 0.191,
+            missed: 0.0463,
+            streamed: 0.116,
+            entry: 4.55,
+        },
+        // 118 times, predicted within a factor of 1.13.
+        sampled_groups_f32: SampledGroupCosts {
+            launch: 2.6,
+            gathered: 0.152,
+            missed: 0.0592,
+            streamed: 0.101,
+            entry: 9.37,
+        },
+        // 132 times, predicted within a factor of 1.15.
+        sampled_tiles_f16: SampledTileCosts {
+            launch: 2.76,
+            streamed: 0.0848,
+            tile: 169.0,
+            piece: 56.3,
+            entry: 0.91,
+            window: 33.7,
+        },
+        // 132 times, predicted within a factor of 1.15.
+        sampled_tiles_tf32: SampledTileCosts {
+            launch: 2.9,
+            streamed: 0.0643,
+            tile: 152.0,
+            piece: 69.0,
+            entry: 1.15,
+            window: 65.2,
         },
     };
 
@@ -310,10 +351,14 @@ impl PathCosts {
             rows_f32: self.rows_f32.scaled(times),
             groups_f16: self.groups_f16.scaled(times),
             groups_f32: self.groups_f32.scaled(times),
-            tiles: self.tiles.scaled(times),
-            sampled_entries: self.sampled_entries.scaled(times),
-            sampled_groups: self.sampled_groups.scaled(times),
-            sampled_tiles: self.sampled_tiles.scaled(times),
+            tiles_f16: self.tiles_f16.scaled(times),
+            tiles_tf32: self.tiles_tf32.scaled(times),
+            sampled_entries_f16: self.sampled_entries_f16.scaled(times),
+            sampled_entries_f32: self.sampled_entries_f32.scaled(times),
+            sampled_groups_f16: self.sampled_groups_f16.scaled(times),
+            sampled_groups_f32: self.sampled_groups_f32.scaled(times),
+            sampled_tiles_f16: self.sampled_tiles_f16.scaled(times),
+            sampled_tiles_tf32: self.sampled_tiles_tf32.scaled(times),
         }
     }
 
@@ -327,16 +372,20 @@ impl PathCosts {
     }
 
     /// Each group of numbers with the name of its field.
-    fn named(&self) -> [(&'static str, Vec<f64>); 8] {
+    fn named(&self) -> [(&'static str, Vec<f64>); 12] {
         [
             ("rows_f16", self.rows_f16.numbers()),
             ("rows_f32", self.rows_f32.numbers()),
             ("groups_f16", self.groups_f16.numbers()),
             ("groups_f32", self.groups_f32.numbers()),
-            ("tiles", self.tiles.numbers()),
-            ("sampled_entries", self.sampled_entries.numbers()),
-            ("sampled_groups", self.sampled_groups.numbers()),
-            ("sampled_tiles", self.sampled_tiles.numbers()),
+            ("tiles_f16", self.tiles_f16.numbers()),
+            ("tiles_tf32", self.tiles_tf32.numbers()),
+            ("sampled_entries_f16", self.sampled_entries_f16.numbers()),
+            ("sampled_entries_f32", self.sampled_entries_f32.numbers()),
+            ("sampled_groups_f16", self.sampled_groups_f16.numbers()),
+            ("sampled_groups_f32", self.sampled_groups_f32.numbers()),
+            ("sampled_tiles_f16", self.sampled_tiles_f16.numbers()),
+            ("sampled_tiles_tf32", self.sampled_tiles_tf32.numbers()),
         ]
     }
 }

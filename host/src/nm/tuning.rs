@@ -10,17 +10,14 @@ use super::operands::Operands;
 use super::options::ActivationLayout;
 use super::staging::Bringing;
 use crate::activation::Activation;
-use crate::device::{Device, DeviceBuffer, DeviceKind, Runner};
+use crate::device::{Device, DeviceBuffer, Runner};
 use crate::error::NmError;
 use crate::num::index;
 use crate::plan::{ArraySize, Bits, Budget, On, push};
+use crate::trial::in_turns;
 
 /// Instances that are tried.
 pub(super) const MOST_TRIED: usize = 4;
-/// Microseconds that a batch of runs should take, the most runs of one, and batches.
-const BATCH_US: f64 = 2000.0;
-const MOST_RUNS: f64 = 50.0;
-const BATCHES: u32 = 3;
 
 /// `A` and `C`, on the device.
 pub(super) struct Scratch {
@@ -97,36 +94,6 @@ impl Scratch {
         // SAFETY: the operands are this scratch's memory, of the shapes that `new` gave it, and freed after the
         // machine's work.
         let run = || unsafe { kernels.run(&on, &self.operands, output, Budget::UNLIMITED) };
-        let batch = |runs: u32| -> Result<f64, NmError> {
-            let start = device.record()?;
-            for _ in 0..runs {
-                run()?;
-            }
-            let end = device.record()?;
-            Ok(start.elapsed_us(&end)? / f64::from(runs))
-        };
-        run()?; // loads the kernel
-        if device.kind() == DeviceKind::Emulator {
-            return Ok(0.0);
-        }
-        let first = batch(1)?;
-        let runs = runs_of_batch(first);
-        (0..BATCHES).try_fold(first, |least, _| Ok(batch(runs)?.min(least)))
-    }
-}
-
-/// Runs that fill a batch, if one takes so many microseconds.
-fn runs_of_batch(us: f64) -> u32 {
-    let runs = (BATCH_US / us.max(1.0)).clamp(1.0, MOST_RUNS);
-    (1..=50).take_while(|&count| f64::from(count) <= runs).count().try_into().unwrap_or(1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn batches_are_short_and_never_empty() {
-        assert_eq!([0.0, 30.0, 900.0, 5e6].map(runs_of_batch), [50, 50, 2, 1]);
+        Ok(in_turns(device, 1, |_| run())?[0])
     }
 }

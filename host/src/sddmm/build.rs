@@ -125,6 +125,10 @@ impl<V: Value> SddmmBuilder<'_, Csr<V>> {
             self.decide(counts_of((a.rows(), a.cols(), a.nnz())), &profile, &mut report, &mut || {
                 vectors_of(a)
             })?;
+        let build = |options| self.clone().options(options).build(device);
+        if let Some(plan) = self.tried(device, &report, build) {
+            return Ok(plan);
+        }
         if precision != self.options.precision {
             return Ok(self.serving(self.served_by(&report, precision).build(device)?, report));
         }

@@ -120,6 +120,18 @@ impl<'a, A> SddmmBuilder<'a, A> {
         self
     }
 
+    /// Whether, where predicted times decide for [`SddmmAlgorithm::Auto`], plans of the two quickest are made and timed
+    /// on the device, with operands of the [inner dimension](Self::inner), and the quicker is kept; no unless told. It
+    /// costs the second plan and some hundred products, and waits for them; [`SddmmReport::reason`](super::SddmmReport)
+    /// has the times. Two builds may choose differently, and the paths differ in the last bits. One that is predicted
+    /// to take twice as long is not tried, nor is any under a [memory limit](Self::memory_limit), or where there is no
+    /// memory for the operands. The CPU has nothing to choose.
+    #[must_use]
+    pub fn autotune(mut self, autotune: bool) -> Self {
+        self.options.autotune = autotune;
+        self
+    }
+
     /// Device memory that the plan may take, in bytes; `X`, `Y` and the result are the caller's. No limit unless told.
     /// The need is computed before anything is allocated. On a GPU the first result of 16 bits on each stream takes
     /// four bytes an entry beyond it, and is refused where the limit leaves no room for them.

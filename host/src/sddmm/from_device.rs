@@ -65,6 +65,10 @@ impl<V: Value> SddmmBuilder<'_, DeviceCsr<'_, V>> {
         let counts = counts_of((a.rows(), a.cols(), a.nnz()));
         let count = &mut || Ok(received_vectors(device, &received)?);
         let precision = self.decide(counts, &self.profile_of(device), &mut report, count)?;
+        let build = |options| self.clone().options(options).build_on(on);
+        if let Some(plan) = self.tried(device, &report, build) {
+            return Ok(plan);
+        }
         if precision != self.options.precision {
             drop(received);
             return Ok(self.serving(self.served_by(&report, precision).build_on(on)?, report));

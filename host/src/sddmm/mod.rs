@@ -11,6 +11,7 @@ mod plan;
 mod received;
 mod report;
 mod stage;
+mod trial;
 mod verify;
 mod workspace;
 

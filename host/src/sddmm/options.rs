@@ -34,8 +34,8 @@ names!(SddmmForm, "form of a sampled product";
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum SddmmAlgorithm {
-    /// In f32 and tf32 what is predicted to be quickest: entries or groups, in f32, and for tf32 also tiles. Tiles in
-    /// other precisions that there are Tensor Cores for, else entries.
+    /// What is predicted to be quickest: in f32 entries or groups, for tf32 also tiles, in f16 all three. Tiles in
+    /// bf16, entries in f64.
     #[default]
     Auto,
     /// Tensor Cores over tiles of 8 rows × 16 condensed columns. f16, bf16 and tf32.
@@ -142,6 +142,9 @@ pub struct SddmmOptions {
     /// Whether the parts of a hybrid follow each other or run beside each other:
     /// [`SddmmBuilder::schedule`](super::SddmmBuilder::schedule).
     pub schedule: Schedule,
+    /// Whether the two paths that are predicted to be quickest are timed:
+    /// [`SddmmBuilder::autotune`](super::SddmmBuilder::autotune).
+    pub autotune: bool,
     /// Device memory that the plan may take, in bytes:
     /// [`SddmmBuilder::memory_limit`](super::SddmmBuilder::memory_limit).
     pub memory_limit: Option<u64>,
@@ -159,6 +162,7 @@ impl Default for SddmmOptions {
             group: None,
             tile_threshold: None,
             schedule: Schedule::Auto,
+            autotune: false,
             memory_limit: None,
             scan: false,
         }

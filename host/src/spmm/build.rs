@@ -80,6 +80,10 @@ impl<V: Value> SpmmBuilder<'_, Csr<V>> {
         let facts = Facts::of(self.a.pattern(), values.exceptions, device.machine().is_some(), own_order);
         let profile = self.profile_of(device);
         let decision = decide(&facts, &self.options, &profile, &mut || vectors_of(self.a))?;
+        let build = |options| self.clone().options(options).build_chosen(device);
+        if let Some(plan) = self.tried(device, &decision, build) {
+            return Ok(plan);
+        }
         if decision.precision != self.options.precision {
             let plan = self.clone().options(self.served_by(&decision)).build_chosen(device)?;
             return Ok(self.serving(plan, decision));

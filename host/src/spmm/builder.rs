@@ -134,6 +134,30 @@ impl<'a, A> SpmmBuilder<'a, A> {
         self
     }
 
+    /// Whether, where predicted times decide for [`Algorithm::Auto`], plans of the two quickest are made and timed on
+    /// the device, on operands of [`width`](Self::width) columns, and the quicker is kept; no unless told. It costs the
+    /// second plan and some hundred products, of which none takes more than about 2 ms a batch, and waits for them;
+    /// [`SpmmReport::reason`](super::SpmmReport::reason) has the times. Two builds may choose differently, and the
+    /// paths differ in the last bits. One that is predicted to take twice as long is not tried, nor is any under a
+    /// [memory limit](Self::memory_limit), with [expected runs](Self::expected_runs), or where there is no memory for
+    /// the operands. The CPU has nothing to choose.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, Device, Precision, Spmm};
+    ///
+    /// let a = Csr::<f32>::identity(1000)?;
+    /// let builder = Spmm::builder(&a).precision(Precision::Tf32).width(16);
+    /// let plan = builder.autotune(true).build(&Device::best()?)?;
+    /// println!("{}", plan.report().reason);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn autotune(mut self, autotune: bool) -> Self {
+        self.options.autotune = autotune;
+        self
+    }
+
     /// Whether two runs must give the same bits: [`Determinism::RunToRun`] unless told.
     #[must_use]
     pub fn determinism(mut self, determinism: Determinism) -> Self {

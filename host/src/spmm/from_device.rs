@@ -102,7 +102,9 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
             wanted.known = Some(a.find_out(&on)?);
             clock.end("check");
         }
-        if let Some(spread) = self.spread(&wanted, &profile, few)? {
+        if !self.options.autotune
+            && let Some(spread) = self.spread(&wanted, &profile, few)?
+        {
             return self.build_spread(&on, &profile, spread, clock);
         }
         let mut received = a.receive(&on, wanted)?;
@@ -112,6 +114,10 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
         let count = &mut || Ok(received_vectors(device, &received)?);
         let decision = decide(&facts, &self.options, &profile, count)?;
         clock.end("choose");
+        let build = |options| self.clone().options(options).build_on(on.stream);
+        if let Some(plan) = self.tried(device, &decision, build) {
+            return Ok(plan);
+        }
         if decision.precision != self.options.precision {
             drop((received, unread));
             let plan = self.clone().options(self.served_by(&decision)).build_on(on.stream)?;

@@ -28,6 +28,7 @@ mod select;
 mod state;
 mod sums;
 mod tiles;
+mod trial;
 mod tuning;
 mod verify;
 mod workspace;

@@ -41,6 +41,10 @@ pub struct SpmmOptions {
     /// Products that the plan will make: [`SpmmBuilder::expected_runs`](crate::SpmmBuilder::expected_runs).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_runs: Option<u64>,
+    /// Whether the two paths that are predicted to be quickest are timed:
+    /// [`SpmmBuilder::autotune`](crate::SpmmBuilder::autotune).
+    #[serde(skip_serializing_if = "is_default")]
+    pub autotune: bool,
     /// Where the matrix is laid out in tiles: [`SpmmBuilder::preprocessing`](crate::SpmmBuilder::preprocessing).
     pub preprocessing: Preprocessing,
     /// Whether the plan is ready for new values from device memory:
@@ -97,6 +101,7 @@ impl SpmmOptions {
         determinism: Determinism::RunToRun,
         memory_limit: None,
         expected_runs: None,
+        autotune: false,
         preprocessing: Preprocessing::Auto,
         values_from_device: false,
         algorithm: Algorithm::Auto,
@@ -116,7 +121,7 @@ impl SpmmOptions {
     /// take and how its parts follow each other stay; all else is the way.
     pub(crate) fn with_way_of(&self, other: &Self) -> Self {
         let Self { width, precision, determinism, memory_limit, preprocessing, .. } = *self;
-        let Self { values_from_device, schedule, .. } = *self;
+        let Self { values_from_device, schedule, autotune, .. } = *self;
         Self {
             width,
             precision,
@@ -125,6 +130,7 @@ impl SpmmOptions {
             preprocessing,
             values_from_device,
             schedule,
+            autotune,
             ..*other
         }
     }
@@ -149,6 +155,7 @@ mod tests {
     #[test]
     fn options_come_back_from_json_as_they_were() {
         let all = SpmmOptions {
+            autotune: true,
             width: 7,
             precision: Precision::Bf16,
             determinism: Determinism::Fast,

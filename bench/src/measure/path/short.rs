@@ -23,7 +23,7 @@ pub(super) struct Short {
 
 /// The names, to be told to those who use another.
 pub(super) const NAMES: &str = "reorder, minhash, rcm, community, degree, fast, window-each, dense, packed, sequential, \
-                                multi-stream, thresholds, vectors, point, launch, rows, tasks, runs and column-major";
+                                multi-stream, thresholds, vectors, point, launch, rows, tasks, autotune, runs and column-major";
 
 /// The orders that a path may name.
 pub(super) const ORDERS: [(Method, &str); 5] = [
@@ -44,11 +44,12 @@ const LAUNCH: &str = "launch:";
 const ROWS: &str = "rows:";
 const TASKS: &str = "tasks:";
 const RUNS: &str = "runs:";
+const AUTOTUNE: &str = "autotune";
 
 const TWICE: &str = "an option is given twice";
 
 /// All of them, in the order in which a path is written.
-pub(super) const SHORTS: [Short; 11] = [
+pub(super) const SHORTS: [Short; 12] = [
     Short {
         suits: |_| true,
         suits_only: "",
@@ -176,6 +177,13 @@ pub(super) const SHORTS: [Short; 11] = [
             Some(tasks.map(told).ok_or("tasks are as 8:64 or 8:-"))
         },
         write: |options| Some(format!("{TASKS}{}", with_colons(&options.cpu_tasks?.to_string()))),
+    },
+    Short {
+        suits: |algorithm| algorithm == Algorithm::Auto,
+        suits_only: "only auto chooses",
+        twice: TWICE,
+        read: |name, options| (name == AUTOTUNE).then_some(Ok(SpmmOptions { autotune: true, ..options })),
+        write: |options| options.autotune.then(|| AUTOTUNE.to_owned()),
     },
     Short {
         suits: |algorithm| algorithm == Algorithm::Auto,

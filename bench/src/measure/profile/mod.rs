@@ -216,6 +216,7 @@ fn sampled_hybrid(entries: u32) -> SampledPath {
         form: SddmmForm::Mask,
         scan: false,
         schedule: Schedule::Auto,
+        autotune: false,
     }
 }
 

@@ -10,7 +10,7 @@ use crate::measure::path::NAMED_SCHEDULES;
 /// Algorithm, precision and options of a sampled product, such as `tiles-f16`, `hybrid-f16:24` (entries of a tile at
 /// least), `hybrid-f16+sequential`, `+multi-stream` or `+thresholds` (its parts in that [`Schedule`]),
 /// `auto-tf32+scale` (scaled by values), `tiles-f16+scan` (positions by scanning masks) or `groups-f32+group:8x4` (8
-/// threads for each of 4 entries).
+/// threads for each of 4 entries), `auto-f16+autotune` (the quicker of the two that are predicted to be quickest).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SampledPath {
     /// How it is computed.
@@ -27,6 +27,8 @@ pub(crate) struct SampledPath {
     pub(crate) scan: bool,
     /// How the parts of a hybrid follow each other.
     pub(crate) schedule: Schedule,
+    /// Whether the two best are timed.
+    pub(crate) autotune: bool,
 }
 
 impl SampledPath {
@@ -37,12 +39,12 @@ impl SampledPath {
     const fn auto(precision: Precision) -> Self {
         let (algorithm, form) = (SddmmAlgorithm::Auto, SddmmForm::Mask);
         let (group, threshold, schedule) = (None, None, Schedule::Auto);
-        Self { algorithm, precision, group, threshold, form, scan: false, schedule }
+        Self { algorithm, precision, group, threshold, form, scan: false, schedule, autotune: false }
     }
 
     pub(crate) fn builder<'a>(&self, csr: &'a Csr<f32>, inner: usize) -> SddmmBuilder<'a, Csr<f32>> {
         let builder = Sddmm::builder(csr).inner(inner).algorithm(self.algorithm).precision(self.precision);
-        let builder = builder.form(self.form).schedule(self.schedule);
+        let builder = builder.form(self.form).schedule(self.schedule).autotune(self.autotune);
         let builder = match self.group {
             Some(group) => builder.groups(group),
             None => builder,
@@ -70,6 +72,9 @@ impl fmt::Display for SampledPath {
         if self.scan {
             text += "+scan";
         }
+        if self.autotune {
+            text += "+autotune";
+        }
         if self.schedule != Schedule::Auto {
             text += &format!("+{}", self.schedule);
         }
@@ -83,7 +88,7 @@ impl FromStr for SampledPath {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = |why: String| {
             format!(
-                "{text:?} is no path ({why}); write ALGORITHM-PRECISION[:ENTRIES][+scale][+scan], +group:THREADSxENTRIES for groups, or +sequential, +multi-stream or +thresholds for a \
+                "{text:?} is no path ({why}); write ALGORITHM-PRECISION[:ENTRIES][+scale][+scan], +autotune for auto, +group:THREADSxENTRIES for groups, or +sequential, +multi-stream or +thresholds for a \
                  hybrid, such as auto-f16"
             )
         };
@@ -104,11 +109,13 @@ impl FromStr for SampledPath {
             form: SddmmForm::Mask,
             scan: false,
             schedule: Schedule::Auto,
+            autotune: false,
         };
         for word in words {
             match word {
                 "scale" => path.form = SddmmForm::Scale,
                 "scan" => path.scan = true,
+                "autotune" if path.algorithm == SddmmAlgorithm::Auto => path.autotune = true,
                 _ if word.starts_with("group:") && path.algorithm == SddmmAlgorithm::Groups => {
                     let numbers = word["group:".len()..].split_once('x');
                     let numbers = numbers.and_then(|(r, g)| Some((r.parse().ok()?, g.parse().ok()?)));

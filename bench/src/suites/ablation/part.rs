@@ -28,6 +28,7 @@ pub(crate) enum Part {
 }
 
 /// One step of a part: what one record tells.
+#[expect(clippy::large_enum_variant, reason = "a part has a few steps")]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Step {
     /// A threshold of a partition.

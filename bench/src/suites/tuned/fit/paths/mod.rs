@@ -47,10 +47,14 @@ groups! {
     rows_f32: RowCosts of [(Kind::Rows, Precision::F32)],
     groups_f16: GroupCosts of [(Kind::Groups, Precision::F16)],
     groups_f32: GroupCosts of [(Kind::Groups, Precision::F32)],
-    tiles: TileCosts of [(Kind::Tiles, Precision::F16), (Kind::Tiles, Precision::Tf32)],
-    sampled_entries: SampledEntryCosts of [(Kind::SampledEntries, Precision::F32)],
-    sampled_groups: SampledGroupCosts of [(Kind::SampledGroups, Precision::F32)],
-    sampled_tiles: SampledTileCosts of [(Kind::SampledTiles, Precision::Tf32)],
+    tiles_f16: TileCosts of [(Kind::Tiles, Precision::F16)],
+    tiles_tf32: TileCosts of [(Kind::Tiles, Precision::Tf32)],
+    sampled_entries_f16: SampledEntryCosts of [(Kind::SampledEntries, Precision::F16)],
+    sampled_entries_f32: SampledEntryCosts of [(Kind::SampledEntries, Precision::F32)],
+    sampled_groups_f16: SampledGroupCosts of [(Kind::SampledGroups, Precision::F16)],
+    sampled_groups_f32: SampledGroupCosts of [(Kind::SampledGroups, Precision::F32)],
+    sampled_tiles_f16: SampledTileCosts of [(Kind::SampledTiles, Precision::F16)],
+    sampled_tiles_tf32: SampledTileCosts of [(Kind::SampledTiles, Precision::Tf32)],
 }
 
 /// Times of a choice over the best that was measured.
@@ -110,9 +114,9 @@ pub(crate) struct Product {
 }
 
 /// The products whose choice predicted times decide, where more than one path was measured.
-pub(crate) const PRODUCTS: [Product; 5] = [
+pub(crate) const PRODUCTS: [Product; 6] = [
     Product {
-        name: "SpMM f16, 16 and 32 columns",
+        name: "SpMM f16, 2 to 32 columns",
         sampled: false,
         precision: Precision::F16,
         served_by: &[
@@ -120,17 +124,17 @@ pub(crate) const PRODUCTS: [Product; 5] = [
             (Kind::Groups, Precision::F16),
             (Kind::Tiles, Precision::F16),
         ],
-        widths: [16, 32],
+        widths: [2, 32],
     },
     Product {
-        name: "SpMM f32, 2 to 128 columns",
+        name: "SpMM f32, 2 to 512 columns",
         sampled: false,
         precision: Precision::F32,
         served_by: &[(Kind::Rows, Precision::F32), (Kind::Groups, Precision::F32)],
-        widths: [2, 128],
+        widths: [2, 512],
     },
     Product {
-        name: "SpMM tf32, 64 to 512 columns",
+        name: "SpMM tf32, 2 to 512 columns",
         sampled: false,
         precision: Precision::Tf32,
         served_by: &[
@@ -138,17 +142,28 @@ pub(crate) const PRODUCTS: [Product; 5] = [
             (Kind::Groups, Precision::F32),
             (Kind::Tiles, Precision::Tf32),
         ],
-        widths: [64, 512],
+        widths: [2, 512],
     },
     Product {
-        name: "SDDMM f32, inner 32 to 128",
+        name: "SDDMM f32, inner 16 to 256",
         sampled: true,
         precision: Precision::F32,
         served_by: &[(Kind::SampledEntries, Precision::F32), (Kind::SampledGroups, Precision::F32)],
-        widths: [32, 128],
+        widths: [16, 256],
     },
     Product {
-        name: "SDDMM tf32, inner 32 to 256",
+        name: "SDDMM f16, inner 16 to 256",
+        sampled: true,
+        precision: Precision::F16,
+        served_by: &[
+            (Kind::SampledEntries, Precision::F16),
+            (Kind::SampledGroups, Precision::F16),
+            (Kind::SampledTiles, Precision::F16),
+        ],
+        widths: [16, 256],
+    },
+    Product {
+        name: "SDDMM tf32, inner 16 to 256",
         sampled: true,
         precision: Precision::Tf32,
         served_by: &[
@@ -156,7 +171,7 @@ pub(crate) const PRODUCTS: [Product; 5] = [
             (Kind::SampledGroups, Precision::F32),
             (Kind::SampledTiles, Precision::Tf32),
         ],
-        widths: [32, 256],
+        widths: [16, 256],
     },
 ];
 
