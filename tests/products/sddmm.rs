@@ -251,7 +251,7 @@ fn warps_take_several_tiles_and_layouts_several_tasks() {
     let mut rng = SplitMix64::new(13);
     let pattern = many_tiles(&mut rng);
     let cases = [40, 264].map(|inner| Case::new("many tiles", &pattern, inner, &mut rng));
-    let builder = Sddmm::builder(&cases[0].a).precision(Precision::F16);
+    let builder = Sddmm::builder(&cases[0].a).precision(Precision::F16).algorithm(SddmmAlgorithm::Tiles);
     let report = builder.build(&Device::emulator(EmulatorSchedule::InOrder)).unwrap().report().clone();
     assert!(report.tiles >= 256 && report.window_rows > 8 * 256, "{report}");
     for algorithm in [SddmmAlgorithm::Tiles, SddmmAlgorithm::Hybrid] {
@@ -287,7 +287,8 @@ fn every_schedule_and_both_ways_to_rank_give_the_same_bits() {
     let mut rng = SplitMix64::new(5);
     let case = Case::new("bits", &many_tiles(&mut rng), 100, &mut rng);
     let run = |device: &Device, scan: bool| {
-        let builder = Sddmm::builder(&case.a).inner(100).precision(Precision::F16);
+        let tiles = SddmmAlgorithm::Tiles;
+        let builder = Sddmm::builder(&case.a).inner(100).precision(Precision::F16).algorithm(tiles);
         let builder = if scan { builder.scan_masks() } else { builder };
         let plan = builder.build(device).unwrap();
         let scans = plan.report().entries == ["sddmm_tiles_f16_4_scan"];
