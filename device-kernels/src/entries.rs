@@ -18,9 +18,12 @@ macro_rules! entry_point {
     };
     (Sm90a, $name:ident, $kernel:ty) => {
         #[cfg(target_feature = "sm_90a")]
-        entry_point!($name, $kernel);
+        entry_point!($name, $kernel, windrow_simt::address_of_params!($name));
     };
     ($name:ident, $kernel:ty) => {
+        entry_point!($name, $kernel, 0);
+    };
+    ($name:ident, $kernel:ty, $params_at:expr) => {
         /// Entry point of the PTX; see the kernel's own documentation.
         ///
         /// # Safety
@@ -32,7 +35,7 @@ macro_rules! entry_point {
             // faster only where memory is the limit (roads, batches of small graphs).
             windrow_simt::await_launch_before!();
             // SAFETY: the launch's promise.
-            unsafe { <$kernel>::run(&Ptx, &params) }
+            unsafe { <$kernel>::run(&Ptx::new($params_at), &params) }
         }
     };
 }

@@ -2,10 +2,12 @@
 //!
 //! Of every `M` successive rows of `W`, each run of `L` columns keeps `N` (Ma and others, NM-SpMM, section II). What is
 //! kept is a dense matrix of `w = k·N/M` rows; which row of `W`, so of the transposed activations, a kept row came from
-//! depends on the run of columns. All kernels here read activations `k`-major, where such a row is contiguous.
+//! depends on the run of columns. All kernels but [`NmSparse`] read activations `k`-major, where such a row is contiguous.
 //!
 //! - [`NmCudaCores`]: products in f32, on CUDA cores;
 //! - [`NmTensorCores`]: products in f16, bf16 and tf32, on Tensor Cores;
+//! - [`NmSparse`]: products in f16 and bf16 with two of each four rows kept, or one, on Hopper's sparse Tensor Cores;
+//!   these read row-major activations as they lie;
 //! - [`NmCombine`]: adds the sums of products that were divided along `k`;
 //! - [`NmStage`]: brings activations of any layout to that form;
 //! - [`NmWeights`]: brings kept values that are on the GPU to where these read them;
@@ -14,6 +16,7 @@
 mod combine;
 mod cuda_cores;
 mod operand;
+mod sparse;
 mod stage;
 mod tensor_cores;
 mod tile;
@@ -26,6 +29,10 @@ pub use cuda_cores::{
     Buffers, Bulk, ByColumn, ByLane, ByWarp, Double, NmCudaCores, NmCudaCoresParams, Picks, Single,
 };
 pub use operand::NmOperand;
+pub use sparse::{
+    NmSparse, NmSparseParams, SPARSE_COLUMNS, SPARSE_METADATA_BYTES, SPARSE_NEUTRAL, SPARSE_STAGE,
+    SPARSE_VALUE_BYTES, SparseElement, sparse_metadata_at, sparse_value_index,
+};
 pub use stage::{Bits16, Moved, NmStage, NmStageParams, STAGE_TILE, Widened};
 pub use tensor_cores::{
     Block, BlockShape, NmTensorCores, NmTensorCoresParams, STEPS, WARP_COLUMNS, weight_index,

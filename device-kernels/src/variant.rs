@@ -148,6 +148,13 @@ pub enum Variant {
         /// Slots of a stage.
         slots: u32,
     },
+    /// [`crate::nm::NmSparse`]: N:4 products by sparse MMAs of warpgroups.
+    NmSparse {
+        /// Type of operands.
+        dtype: Dtype,
+        /// Rows and columns of a block.
+        tile: NmTile,
+    },
     /// [`crate::nm::NmCombine`]: adds up the parts of an N:M product.
     NmCombine,
     /// [`crate::nm::NmWeights`]: puts kept values where kernels read them.

@@ -73,6 +73,25 @@ pub const fn ldmatrix_trans(lane: u32, half: u32) -> Position {
     (2 * q + half, g)
 }
 
+/// Sums of a warpgroup's product, 64 rows: register `register` of thread `thread < 128`. Each warp has 16 rows.
+#[must_use]
+pub const fn warpgroup_sum(thread: u32, register: u32) -> Position {
+    let (row, column) = c_f32(thread % 32, register % 4);
+    (thread / 32 * 16 + row, register / 4 * 8 + column)
+}
+
+/// Metadata of a warpgroup's sparse product of 16-bit elements, 64 rows of eight groups of four: the row and the group
+/// whose two kept places nibble `nibble` of the register of thread `thread < 128` tells, `first | second << 2`. None if
+/// a product with this selector, 0 or 1, does not read the thread's register.
+#[must_use]
+pub const fn warpgroup_metadata(thread: u32, selector: u32, nibble: u32) -> Option<Position> {
+    let (g, q) = gq(thread % 32);
+    if q / 2 != selector {
+        return None;
+    }
+    Some((thread / 32 * 16 + g + nibble / 4 * 8, 4 * (q % 2) + nibble % 4))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,6 +139,33 @@ mod tests {
         assert_eq!(ldmatrix(13, 1), (3, 3));
         assert_eq!(ldmatrix_trans(13, 1), (3, 3));
         assert_eq!(ldmatrix_trans(4, 0), (0, 1));
+    }
+
+    #[test]
+    fn a_warpgroups_registers_cover_its_operands() {
+        for registers in [32, 64, 88, 96, 128] {
+            let held = (0..128).flat_map(|thread| (0..registers).map(move |r| warpgroup_sum(thread, r)));
+            covers(64, 2 * registers, held);
+        }
+        for selector in [0, 1] {
+            let nibbles = (0..128).flat_map(|thread| (0..8).map(move |nibble| (thread, nibble)));
+            covers(
+                64,
+                8,
+                nibbles.filter_map(|(thread, nibble)| warpgroup_metadata(thread, selector, nibble)),
+            );
+        }
+    }
+
+    /// Values that were seen on a card of compute capability 9.0.
+    #[test]
+    fn known_elements_of_a_warpgroup() {
+        assert_eq!(warpgroup_sum(37, 6), (25, 10));
+        assert_eq!(warpgroup_sum(127, 127), (63, 255));
+        assert_eq!(warpgroup_metadata(0, 0, 0), Some((0, 0)));
+        assert_eq!(warpgroup_metadata(33, 0, 6), Some((24, 6)));
+        assert_eq!(warpgroup_metadata(6, 1, 5), Some((9, 1)));
+        assert_eq!(warpgroup_metadata(6, 0, 5), None);
     }
 
     /// What makes a transposed load an A operand: matrix i's lane map is A's register i.

@@ -24,6 +24,7 @@
 pub mod fragment;
 mod machine;
 mod pointer;
+mod warpgroup;
 
 #[cfg(all(feature = "emulator", not(target_arch = "nvptx64")))]
 pub mod emulator;
@@ -32,3 +33,6 @@ pub mod ptx;
 
 pub use machine::{Simt, WARP};
 pub use pointer::{GlobalPtr, Word};
+pub use warpgroup::{
+    BoxedMatrix, OperandLayout, SharedOperand, Swizzle, TensorMap, WARPGROUP, WarpgroupSums,
+};

@@ -1,6 +1,7 @@
 //! The trait [`Simt`]: the operations that one GPU thread may perform.
 
 use crate::pointer::{GlobalPtr, Word};
+use crate::warpgroup::{SharedOperand, TensorMap, WarpgroupSums};
 
 /// Lanes of a warp, on every GPU.
 pub const WARP: u32 = 32;
@@ -185,6 +186,82 @@ pub unsafe trait Simt {
     /// # Safety
     /// None beyond the trait's; unsafe because it is part of the protocol.
     unsafe fn copy_bulk_fence(&self);
+
+    /// [`copy_bulk`](Simt::copy_bulk) of a box of the matrix that `map` tells of (`cp.async.bulk.tensor`): 64 columns
+    /// from `column` and the map's number of rows from `row` on. A row of the box becomes 128 bytes,
+    /// [mixed](crate::Swizzle::Bytes128); what lies outside of the matrix arrives as zeros, and counts as bytes.
+    ///
+    /// # Safety
+    /// As for [`copy_bulk`](Simt::copy_bulk); `map` is the first field of the entry's params and tells of live memory;
+    /// `to_shared` is a multiple of 1024, `column` and `row` are below 2³¹.
+    unsafe fn copy_bulk_box(&self, to_shared: u32, map: &TensorMap, at: [u32; 2], counter: u32);
+
+    // ---- Matrix products of a warpgroup, on compute capability 9.0 alone ---------------------------
+    //
+    // They go on while the thread does: [fence](Simt::warpgroup_fence), products, [commit](Simt::warpgroup_commit),
+    // [wait](Simt::warpgroup_wait). The group of each is the warpgroup, four warps.
+
+    /// Orders what this thread has written to registers before the products that follow (`wgmma.fence`): before the
+    /// first product of [sums](WarpgroupSums).
+    ///
+    /// # Safety
+    /// Part of the protocol; every thread of the warpgroup calls it.
+    unsafe fn warpgroup_fence(&self);
+
+    /// Starts `sums ← a·b`, or `sums ← sums + a·b` if `add`, on 64 rows, f16 in, f32 sums (`wgmma.mma_async.sp`,
+    /// `m64nNk32`). Of each group of four successive inner elements of a row, `a` has the two that are kept, 16
+    /// elements for 32; [`metadata`](crate::fragment::warpgroup_metadata) says which, in the registers of the threads
+    /// that `SELECTOR`, 0 or 1, names. `b` has 32 inner elements in each of its `2·R` columns.
+    ///
+    /// Until a wait that covers the product's group, nothing writes its operands, nor the register that `metadata` is
+    /// in: two of them are used in turn, and handed to that [wait](Simt::warpgroup_wait).
+    ///
+    /// # Safety
+    /// Collective of the warpgroup, with the same operands but for `metadata`. Operands have been written, and either
+    /// arrived by [bulk copies](Simt::copy_bulk) or were [fenced off](Simt::copy_bulk_fence) by who stored them, before
+    /// the barrier. Of each four bits of metadata the lower two are below the upper two.
+    unsafe fn warpgroup_mma_sparse_f16<const SELECTOR: u32, const R: usize>(
+        &self,
+        sums: &mut WarpgroupSums<R>,
+        a: SharedOperand,
+        b: SharedOperand,
+        metadata: u32,
+        add: bool,
+    );
+
+    /// [`warpgroup_mma_sparse_f16`](Simt::warpgroup_mma_sparse_f16), bf16 in.
+    ///
+    /// # Safety
+    /// As for [`warpgroup_mma_sparse_f16`](Simt::warpgroup_mma_sparse_f16).
+    unsafe fn warpgroup_mma_sparse_bf16<const SELECTOR: u32, const R: usize>(
+        &self,
+        sums: &mut WarpgroupSums<R>,
+        a: SharedOperand,
+        b: SharedOperand,
+        metadata: u32,
+        add: bool,
+    );
+
+    /// Closes the group of the products since the last commit (`wgmma.commit_group`).
+    ///
+    /// # Safety
+    /// Part of the protocol; every thread of the warpgroup calls it.
+    unsafe fn warpgroup_commit(&self);
+
+    /// Waits until at most the `PENDING` youngest groups of products are still under way (`wgmma.wait_group`). `read`
+    /// are the registers of metadata that the groups which have ended read: until here they stay as they are.
+    ///
+    /// Operands of these products may be written again after a barrier.
+    ///
+    /// # Safety
+    /// Part of the protocol; every thread of the warpgroup calls it.
+    unsafe fn warpgroup_wait<const PENDING: u32, const H: usize>(&self, read: &mut [u32; H]);
+
+    /// Waits until all products have ended, and gives out their sums.
+    ///
+    /// # Safety
+    /// Part of the protocol; every thread of the warpgroup calls it, after a commit.
+    unsafe fn warpgroup_finish<const R: usize>(&self, sums: WarpgroupSums<R>) -> [f32; R];
 
     // ---- Collectives ---------------------------------------------------------------------------
 

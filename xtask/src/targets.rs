@@ -36,8 +36,8 @@ pub(crate) const TARGETS: &[Target] = &[
         target_features: "+ptx80",
         gpus: &["sm_90a", "sm_100", "sm_120"],
     },
-    // `wgmma`, which PTX 8.0 has too. Runs on 9.0 and nowhere else.
-    Target { arch: Arch::Sm90a, target_cpu: "sm_90a", target_features: "+ptx80", gpus: &["sm_90a"] },
+    // `wgmma`, whose sparse form PTX 8.2 (CUDA 12.2) has. Runs on 9.0 and nowhere else.
+    Target { arch: Arch::Sm90a, target_cpu: "sm_90a", target_features: "+ptx82", gpus: &["sm_90a"] },
 ];
 
 /// Passed to LLVM for every target. A kernel whose accumulators stop being unrolled at LLVM's default would

@@ -20,8 +20,8 @@ use crate::hybrid::{
 };
 use crate::kernel::{Entry, Family, Kernel};
 use crate::nm::{
-    self, Bits16, Block, ByColumn, ByLane, ByWarp, NmCombine, NmCudaCores, NmStage, NmTensorCores, NmWeights,
-    Single, Widened,
+    self, Bits16, Block, ByColumn, ByLane, ByWarp, NmCombine, NmCudaCores, NmSparse, NmStage, NmTensorCores,
+    NmWeights, Single, Widened,
 };
 use crate::paths::{ChainShares, FillSteps, ListShares, MarkShares, NextShares};
 use crate::patterns::{
@@ -740,4 +740,36 @@ entries! {
     }
 
     @from Sm90a:
+    Nm {
+        nm_sparse_f16_256x128 {
+            nm_sparse_f16_256x128 => NmSparse<F16, 1, 128, 4>,
+        }
+        nm_sparse_f16_192x256 {
+            nm_sparse_f16_192x256 => NmSparse<F16, 2, 96, 4>,
+        }
+        nm_sparse_f16_176x256 {
+            nm_sparse_f16_176x256 => NmSparse<F16, 2, 88, 4>,
+        }
+        nm_sparse_f16_128x128 {
+            nm_sparse_f16_128x128 => NmSparse<F16, 1, 64, 6>,
+        }
+        nm_sparse_f16_64x128 {
+            nm_sparse_f16_64x128 => NmSparse<F16, 1, 32, 8>,
+        }
+        nm_sparse_bf16_256x128 {
+            nm_sparse_bf16_256x128 => NmSparse<Bf16, 1, 128, 4>,
+        }
+        nm_sparse_bf16_192x256 {
+            nm_sparse_bf16_192x256 => NmSparse<Bf16, 2, 96, 4>,
+        }
+        nm_sparse_bf16_176x256 {
+            nm_sparse_bf16_176x256 => NmSparse<Bf16, 2, 88, 4>,
+        }
+        nm_sparse_bf16_128x128 {
+            nm_sparse_bf16_128x128 => NmSparse<Bf16, 1, 64, 6>,
+        }
+        nm_sparse_bf16_64x128 {
+            nm_sparse_bf16_64x128 => NmSparse<Bf16, 1, 32, 8>,
+        }
+    }
 }

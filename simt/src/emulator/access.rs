@@ -28,9 +28,16 @@ pub(super) struct Access {
     pub(super) warp_phase: u32,
     pub(super) thread: u16,
     pub(super) operation: Operation,
+    /// How often the thread had fenced its stores off from the copy engine, modulo [`Self::FENCES`].
+    pub(super) fences: u8,
 }
 
 impl Access {
+    /// Fences are counted up to here, and then from 0 on.
+    pub(super) const FENCES: u8 = 255;
+    /// In place of a count: a fence is known to have followed.
+    pub(super) const FENCED: u8 = 255;
+
     fn warp(&self) -> u32 {
         u32::from(self.thread) / WARP
     }

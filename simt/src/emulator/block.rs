@@ -12,6 +12,8 @@ use crate::emulator::launch::Launch;
 use crate::emulator::shared::SharedMemory;
 use crate::emulator::spot::{Operation, Spot};
 use crate::emulator::violation::{Checked, Violation};
+use crate::emulator::warpgroup::{self, Products};
+use crate::warpgroup::WARPGROUP;
 
 /// Most threads a block may have.
 pub(super) const MAX_THREADS: u32 = 1024;
@@ -36,6 +38,11 @@ pub(super) struct Block<'a> {
     warp_phases: [Cell<u32>; MAX_WARPS],
     recent: Recent,
     counters: Counters,
+    /// How often each thread has fenced its stores off from the copy engine, modulo [`Access::FENCES`].
+    fences: RefCell<Vec<u8>>,
+    /// Sums that threads hand to a product of their warpgroup, and take back.
+    sums: RefCell<Vec<Vec<f32>>>,
+    products: RefCell<Products>,
     violation: RefCell<Option<Box<Violation>>>,
     calls: Cell<u64>,
 }
@@ -53,6 +60,9 @@ impl<'a> Block<'a> {
             warp_phases: Default::default(),
             recent: Recent::default(),
             counters: Counters::default(),
+            fences: RefCell::new(vec![0; grid.launch.block_threads as usize]),
+            sums: RefCell::default(),
+            products: RefCell::default(),
             violation: RefCell::default(),
             calls: Cell::default(),
         }
@@ -90,7 +100,8 @@ impl<'a> Block<'a> {
     ) -> Access {
         let (block, block_phase) = (self.number, self.block_phase.get());
         let warp_phase = self.warp_phases[usize::from(thread) / WARP as usize].get();
-        Access { location, block, block_phase, warp_phase, thread, operation }
+        let fences = self.fences.borrow()[usize::from(thread)];
+        Access { location, block, block_phase, warp_phase, thread, operation, fences }
     }
 
     pub(super) fn spot(&self, access: &Access) -> Spot {
@@ -109,6 +120,33 @@ impl<'a> Block<'a> {
     /// The counters of bulk copies.
     pub(super) fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// Counts a fence of a thread.
+    pub(super) fn fence(&self, thread: u16) {
+        let fences = &mut self.fences.borrow_mut()[usize::from(thread)];
+        *fences = (*fences + 1) % Access::FENCES;
+    }
+
+    /// Gives a thread's sums to the product that it waits for.
+    pub(super) fn hand_over(&self, thread: u16, sums: &[f32]) {
+        let mut all = self.sums.borrow_mut();
+        all.resize_with(self.threads() as usize, Vec::new);
+        sums.clone_into(&mut all[usize::from(thread)]);
+    }
+
+    /// Takes them back, and the number of the product.
+    pub(super) fn take_over(&self, thread: u16, sums: &mut [f32]) -> usize {
+        sums.copy_from_slice(&self.sums.borrow()[usize::from(thread)]);
+        let [product] = self.result(thread);
+        product as usize
+    }
+
+    /// Notes that a thread has waited for a product.
+    pub(super) fn waited(&self, product: usize, now: &Access) {
+        if let Some(places) = self.products.borrow_mut().waited(product) {
+            self.shared().take_back(&places, now);
+        }
     }
 
     /// Keeps a violation, unless there is one.
@@ -157,6 +195,32 @@ impl<'a> Block<'a> {
             self.access(thread, request.operation, request.location)
         };
         collectives::perform(requests, &mut self.shared(), access)?;
+        Ok(true)
+    }
+
+    /// Performs the product for which all threads of a warpgroup wait, if it is the same for all.
+    pub(super) fn perform_warpgroup(&self, group: u32) -> Checked<bool> {
+        let mut requests = self.requests.borrow_mut();
+        let threads = (group * WARPGROUP) as usize..((group + 1) * WARPGROUP) as usize;
+        let requests = &mut requests[threads.clone()];
+        if !requests.iter().all(|request| request.is_same_call(&requests[0])) {
+            return Ok(false);
+        }
+        let Request { operation, location, .. } = requests[0];
+        // Block sizes are at most 1024, so thread numbers fit.
+        let access = |thread: u32| {
+            self.access(u16::try_from(group * WARPGROUP + thread).unwrap_or(u16::MAX), operation, location)
+        };
+        let refuse = |thread: u32, reason: String| {
+            Box::new(Violation::InvalidOperand { by: self.spot(&access(thread)), reason })
+        };
+        let mut products = self.products.borrow_mut();
+        let number = u32::try_from(products.next()).unwrap_or(u32::MAX);
+        let (shared, fences) = (&mut self.shared(), self.fences.borrow());
+        let sums = &mut self.sums.borrow_mut()[threads];
+        let fences = |thread: u16| fences[usize::from(thread)];
+        warpgroup::multiply(requests, sums, (shared, fences), &mut products, (access, refuse))?;
+        requests.iter_mut().for_each(|request| request.operands[0] = number);
         Ok(true)
     }
 

@@ -85,7 +85,7 @@ impl Element {
 
 /// The nearest f32, ties to even.
 #[expect(clippy::cast_possible_truncation, reason = "rounding is the point")]
-fn round(value: f64) -> f32 {
+pub(super) fn round(value: f64) -> f32 {
     value as f32
 }
 

@@ -55,6 +55,10 @@
 //! - *`cp.async`*: bytes arrive at the last legal moment, inside the wait that covers their group.
 //!   Until then every access to them is reported, by whatever thread; after it, those of other threads
 //!   without a barrier; and a thread that exits with copies under way.
+//! - *Products of a warpgroup*: operands that were stored without a fence of the copy engine's proxy, or not written
+//!   at all; places that are written before all threads have waited for the product; products without a fence before
+//!   them, a commit or a wait after them; metadata that names no two places in order. Sums cannot be read too early,
+//!   since nothing but the wait gives them out.
 //! - Operands out of range, panics, and loops that do not end ([`Memory::set_step_limit`]).
 //!
 //! # What it cannot see
@@ -70,6 +74,8 @@
 //! - *Tensor Core rounding.* `mma` adds in f64 and rounds once to f32; hardware aligns, truncates and
 //!   orders differently. NaNs of products are quiet, but their bits may differ from a GPU's. `fma` and
 //!   conversions are exact, without flushing subnormals.
+//! - *Registers that a product reads while it runs*: that a register of metadata is not loaded anew under it is up to
+//!   the compiler, and to who hands it to the wait.
 //! - *Timing and caches.* No bank conflicts, coalescing, occupancy, register pressure or eviction; cache
 //!   hints do nothing. The read-only path never returns stale data: it is reported instead.
 //! - *Floating-point atomics between blocks.* Blocks run in parallel, so the order of their
@@ -101,6 +107,7 @@ mod shared;
 mod spot;
 mod thread;
 mod violation;
+mod warpgroup;
 
 pub use launch::{Launch, Stats};
 pub use memory::{Memory, MemoryError};

@@ -79,7 +79,8 @@ fn compare(
                     let offset = random.below(BYTES / width) * width;
                     let location = Location::caller();
                     let (block_phase, warp_phase) = (*phase, *warp);
-                    let access = Access { location, block, block_phase, warp_phase, thread, operation };
+                    let access =
+                        Access { location, block, block_phase, warp_phase, thread, operation, fences: 0 };
                     let new = Kept { access, bytes: (offset, offset + width) };
                     let expected = kept.iter().any(|kept| kept.races_with(&new));
                     let verdict = detect(&access, offset, width);
@@ -123,7 +124,8 @@ fn shared_memory() {
             let mut shared = SharedMemory::default();
             shared.begin_block(BYTES, 1, 1);
             let (location, operation) = (Location::caller(), Operation::StoreShared);
-            let first = Access { location, block: 0, block_phase: 0, warp_phase: 0, thread: 0, operation };
+            let first =
+                Access { location, block: 0, block_phase: 0, warp_phase: 0, thread: 0, operation, fences: 0 };
             for offset in [0, 16] {
                 shared.write(&first, offset, 16, [0; 4]).unwrap();
             }

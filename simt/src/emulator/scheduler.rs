@@ -14,10 +14,12 @@ use crate::emulator::shared::SharedMemory;
 use crate::emulator::spot::Operation;
 use crate::emulator::thread::{Abandon, Thread};
 use crate::emulator::violation::{Checked, Group, Stuck, Violation, Waiting};
+use crate::warpgroup::WARPGROUP;
 
 /// Stack of one emulated thread, in bytes.
 const STACK_BYTES: usize = 64 << 10;
 const ALL_LANES: u32 = u32::MAX;
+const WARPS_OF_GROUP: u32 = WARPGROUP / WARP;
 
 /// How a coroutine ended.
 type Exit = Result<(), Box<dyn Any + Send>>;
@@ -43,7 +45,17 @@ pub(super) struct BlockStats {
 struct Warp {
     ready: u32,
     at_warp: u32,
+    at_group: u32,
     at_block: u32,
+}
+
+impl Warp {
+    const READY: Self = Self { ready: ALL_LANES, at_warp: 0, at_group: 0, at_block: 0 };
+
+    /// The lanes that wait.
+    fn waiting(self) -> u32 {
+        self.at_warp | self.at_group | self.at_block
+    }
 }
 
 /// The threads of a block while they run. Its fibers borrow the block and the kernel: it must be
@@ -116,16 +128,28 @@ pub(super) fn run_block<F: Fn(&Thread<'_>) + Sync>(
                 at_block = 0;
                 stats.collectives += 1;
                 for warp in 0..threads / WARP {
-                    warps[warp as usize] = Warp { ready: ALL_LANES, at_warp: 0, at_block: 0 };
+                    warps[warp as usize] = Warp::READY;
                     ready_warps |= 1 << warp;
                 }
+                continue;
+            }
+        } else if block.request(thread).operation.is_by_warpgroup() {
+            state.at_group |= 1 << lane;
+            let group = thread / WARPGROUP;
+            let first = (group * WARPS_OF_GROUP) as usize;
+            let of_group = first..first + WARPS_OF_GROUP as usize;
+            let all = warps[of_group.clone()].iter().all(|warp| warp.at_group == ALL_LANES);
+            if all && block.perform_warpgroup(group)? {
+                stats.collectives += 1;
+                warps[of_group].fill(Warp::READY);
+                ready_warps |= ((1 << WARPS_OF_GROUP) - 1) << first;
                 continue;
             }
         } else {
             state.at_warp |= 1 << lane;
             if state.at_warp == ALL_LANES && block.perform_warp(warp)? {
                 stats.collectives += 1;
-                *state = Warp { ready: ALL_LANES, at_warp: 0, at_block: 0 };
+                *state = Warp::READY;
             }
         }
         if warps[warp as usize].ready == 0 {
@@ -195,14 +219,17 @@ fn finish(block: &Block<'_>, thread: u32, exit: Exit) -> Checked<()> {
 /// Why no thread can go on: the first warp that waits for lanes which cannot come, else the block.
 fn stuck(block: &Block<'_>, warps: &[Warp; MAX_WARPS]) -> Box<Violation> {
     let threads = block.threads();
-    let waits = |thread: &u32| {
-        let warp = warps[(thread / WARP) as usize];
-        (warp.at_warp | warp.at_block) >> (thread % WARP) & 1 == 1
-    };
-    let warp = (0..).zip(warps).find(|(_, warp)| warp.at_warp != 0).map(|(number, _)| number);
-    let (group, members) = match warp {
-        Some(warp) => (Group::Warp(warp), warp * WARP..(warp + 1) * WARP),
-        None => (Group::Block, 0..threads),
+    let waits = |thread: &u32| warps[(thread / WARP) as usize].waiting() >> (thread % WARP) & 1 == 1;
+    let first =
+        |waits: fn(&Warp) -> bool| (0..).zip(warps).find(|(_, warp)| waits(warp)).map(|(warp, _)| warp);
+    let warp = first(|warp| warp.at_warp != 0);
+    let warpgroup = first(|warp| warp.at_group != 0).map(|warp| warp / WARPS_OF_GROUP);
+    let (group, members) = match (warp, warpgroup) {
+        (Some(warp), _) => (Group::Warp(warp), warp * WARP..(warp + 1) * WARP),
+        (None, Some(group)) => {
+            (Group::Warpgroup(group), group * WARPGROUP..((group + 1) * WARPGROUP).min(threads))
+        }
+        (None, None) => (Group::Block, 0..threads),
     };
     let threads = members.end - members.start;
     let mut waiting: Vec<Waiting> = Vec::new();

@@ -61,6 +61,8 @@ pub(super) struct SharedMemory {
     slots: Vec<Slot>,
     /// The copy under way to each slot.
     pending: Vec<Option<Access>>,
+    /// For each slot the products of a warpgroup under way that read it: the last of them, and how many.
+    lent: Vec<Option<(Access, u32)>>,
 }
 
 impl SharedMemory {
@@ -75,6 +77,8 @@ impl SharedMemory {
         self.slots.resize(slots, Slot::EMPTY);
         self.pending.clear();
         self.pending.resize(slots, None);
+        self.lent.clear();
+        self.lent.resize(slots, None);
     }
 
     fn check_place(&self, who: &Access, offset: u32, bytes: u32) -> Checked<()> {
@@ -122,6 +126,49 @@ impl SharedMemory {
         }
     }
 
+    /// Reads 16 bytes of an operand of a warpgroup's product, through the copy engine's proxy. `fences` tells how often
+    /// a thread has fenced its stores off.
+    pub(super) fn read_operand(
+        &mut self,
+        who: &Access,
+        offset: u32,
+        fences: impl Fn(u16) -> u8,
+    ) -> Checked<[u32; 4]> {
+        let value = self.read(who, offset, SLOT)?;
+        let grid_x = self.grid_x;
+        let histories = self.slots[(offset / SLOT) as usize].histories(self.serial, 0, SLOT);
+        for (i, write) in (0..).zip(histories.iter_mut().map(|history| &mut history.write)) {
+            let Some(write) = write.as_mut().filter(|write| write.operation.is_generic()) else { continue };
+            if write.fences == fences(write.thread) {
+                let [write, by] = [&*write, who].map(|access| Box::new(access.spot(grid_x)));
+                return Err(Box::new(Violation::NotFenced { write, by, offset: offset + i * GRANULE }));
+            }
+            write.fences = Access::FENCED;
+        }
+        Ok(value)
+    }
+
+    /// Notes that a product reads these 16 bytes each until they are [returned](Self::take_back).
+    pub(super) fn lend(&mut self, places: &[u32], product: &Access) {
+        for &offset in places {
+            let lent = &mut self.lent[(offset / SLOT) as usize];
+            *lent = Some((*product, lent.map_or(1, |(_, count)| count + 1)));
+        }
+    }
+
+    /// Ends a product's reading: it may have gone on until now, in the phase of who has waited for it last.
+    pub(super) fn take_back(&mut self, places: &[u32], now: &Access) {
+        for &offset in places {
+            let slot = (offset / SLOT) as usize;
+            let Some((product, count)) = self.lent[slot] else { continue };
+            self.lent[slot] = (count > 1).then(|| (product, count - 1));
+            let read = Access { operation: product.operation, location: product.location, ..*now };
+            for history in self.slots[slot].histories(self.serial, 0, SLOT) {
+                history.reads.remember(read);
+            }
+        }
+    }
+
     /// Writes the low 2, 4, 8 or 16 bytes of `value`.
     pub(super) fn write(&mut self, who: &Access, offset: u32, bytes: u32, value: [u32; 4]) -> Checked<()> {
         self.check_write(who, offset, bytes)?;
@@ -151,6 +198,10 @@ impl SharedMemory {
         if let Some(copy) = self.pending[slot] {
             let [copy, by] = [&copy, who].map(|access| Box::new(access.spot(self.grid_x)));
             return Err(Box::new(Violation::CopyOverwritten { copy, by, offset }));
+        }
+        if let Some((product, _)) = self.lent[slot] {
+            let [product, by] = [&product, who].map(|access| Box::new(access.spot(self.grid_x)));
+            return Err(Box::new(Violation::OperandOverwritten { product, by, offset }));
         }
         let histories = self.slots[slot].histories(self.serial, offset % SLOT, bytes);
         let earlier = (0..).zip(histories.iter()).find_map(|(i, history)| {

@@ -42,6 +42,13 @@ pub enum Operation {
     MmaM16n8k8Bf16,
     MmaM16n8k8Tf32,
     PermuteBytes,
+    CopyBulkBox,
+    WarpgroupFence,
+    WarpgroupMmaSparseF16,
+    WarpgroupMmaSparseBf16,
+    WarpgroupCommit,
+    WarpgroupWait,
+    WarpgroupFinish,
 }
 
 impl Operation {
@@ -83,6 +90,13 @@ impl Operation {
             Self::MmaM16n8k8Bf16 => "mma_m16n8k8_bf16",
             Self::MmaM16n8k8Tf32 => "mma_m16n8k8_tf32",
             Self::PermuteBytes => "permute_bytes",
+            Self::CopyBulkBox => "copy_bulk_box",
+            Self::WarpgroupFence => "warpgroup_fence",
+            Self::WarpgroupMmaSparseF16 => "warpgroup_mma_sparse_f16",
+            Self::WarpgroupMmaSparseBf16 => "warpgroup_mma_sparse_bf16",
+            Self::WarpgroupCommit => "warpgroup_commit",
+            Self::WarpgroupWait => "warpgroup_wait",
+            Self::WarpgroupFinish => "warpgroup_finish",
         }
     }
 }
@@ -90,7 +104,18 @@ impl Operation {
 impl Operation {
     /// Whether all lanes of a warp read what one of them gives the address of.
     pub(super) const fn is_by_warp(self) -> bool {
-        matches!(self, Self::LoadMatrixX4 | Self::LoadMatrixX4Trans)
+        matches!(self, Self::LoadMatrixX4 | Self::LoadMatrixX4Trans) || self.is_by_warpgroup()
+    }
+
+    /// Whether a whole warpgroup waits for it, and reads.
+    pub(super) const fn is_by_warpgroup(self) -> bool {
+        matches!(self, Self::WarpgroupMmaSparseF16 | Self::WarpgroupMmaSparseBf16)
+    }
+
+    /// Whether what it writes to shared memory needs a fence before the copy engine's proxy sees it: that of bulk
+    /// copies and of products of a warpgroup.
+    pub(super) const fn is_generic(self) -> bool {
+        matches!(self, Self::StoreShared | Self::CopyAsync16)
     }
 }
 
@@ -118,7 +143,11 @@ impl fmt::Display for Spot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { operation, block: [x, y], thread, location } = self;
         // A matrix load is by the whole warp; each lane contributes the address of one row.
-        let by = if operation.is_by_warp() { "with the address of" } else { "by" };
+        let by = match operation {
+            operation if operation.is_by_warpgroup() => "by the warpgroup of",
+            operation if operation.is_by_warp() => "with the address of",
+            _ => "by",
+        };
         write!(f, "{operation} {by} thread {thread} of block ({x}, {y}) at {}", Line(location))
     }
 }

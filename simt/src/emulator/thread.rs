@@ -13,6 +13,8 @@ use crate::emulator::collectives::Request;
 use crate::emulator::mma;
 use crate::emulator::spot::Operation;
 use crate::emulator::violation::{Checked, Violation};
+use crate::emulator::warpgroup::Call;
+use crate::warpgroup::{BoxedMatrix, SharedOperand, Swizzle, TensorMap, WarpgroupSums};
 use crate::{GlobalPtr, Simt, WARP, Word};
 
 /// What a thread unwinds with after it has left a violation in its block.
@@ -37,6 +39,18 @@ pub struct Thread<'a> {
     /// The group that the next copy joins.
     group: Cell<u64>,
     bulk: RefCell<Pieces>,
+    products: RefCell<Started>,
+}
+
+/// The products of its warpgroup that a thread has not waited for.
+#[derive(Default)]
+struct Started {
+    /// Number of the group that the next product joins.
+    group: u64,
+    /// Group and number of each, the oldest first.
+    under_way: VecDeque<(u64, usize)>,
+    /// Whether registers were fenced since sums were last given out.
+    fenced: bool,
 }
 
 impl std::fmt::Debug for Thread<'_> {
@@ -49,7 +63,16 @@ impl std::fmt::Debug for Thread<'_> {
 impl<'a> Thread<'a> {
     pub(super) fn new(block: &'a Block<'a>, yielder: &'a Yielder<(), ()>, index: u16) -> Self {
         let (calls, copies, group) = (Cell::new(0), RefCell::default(), Cell::new(0));
-        Self { block, yielder, index, calls, copies, group, bulk: RefCell::default() }
+        Self {
+            block,
+            yielder,
+            index,
+            calls,
+            copies,
+            group,
+            bulk: RefCell::default(),
+            products: RefCell::default(),
+        }
     }
 
     /// Counts a call and describes it as an access.
@@ -90,8 +113,41 @@ impl<'a> Thread<'a> {
             let copy = self.block.spot(&oldest.issued);
             self.block.report(Box::new(Violation::CopyNeverWaited { copy, copies: copies.len() }));
         }
+        let products = self.products.borrow().under_way.len();
+        if products > 0 {
+            let (block, thread) = (self.block.position(), u32::from(self.index));
+            self.block.report(Box::new(Violation::ProductNeverWaited { block, thread, products }));
+        }
         if let Some((oldest, copies)) = self.bulk.borrow().unfinished() {
             self.block.report(Box::new(Violation::CopyNeverWaited { copy: self.block.spot(oldest), copies }));
+        }
+    }
+
+    /// A product of the thread's warpgroup.
+    #[track_caller]
+    fn product<const R: usize>(&self, operation: Operation, sums: &mut WarpgroupSums<R>, call: &Call) {
+        let who = self.step(operation);
+        if !self.products.borrow().fenced {
+            self.refuse(&who, "no warpgroup_fence is before the first product of sums".to_owned());
+        }
+        self.block.hand_over(self.index, &sums.0);
+        self.block.arrive(
+            self.index,
+            Request { operation, location: Location::caller(), operands: call.operands() },
+        );
+        self.yielder.suspend(());
+        let product = self.block.take_over(self.index, &mut sums.0);
+        let mut products = self.products.borrow_mut();
+        let group = products.group;
+        products.under_way.push_back((group, product));
+    }
+
+    /// Ends the products whose group is not among the youngest `pending` ones.
+    fn end_products(&self, now: &Access, pending: u64) {
+        let mut products = self.products.borrow_mut();
+        let group = products.group;
+        while let Some((_, product)) = products.under_way.pop_front_if(|(of, _)| *of + pending < group) {
+            self.block.waited(product, now);
         }
     }
 
@@ -141,6 +197,23 @@ impl<'a> Thread<'a> {
         let who = self.step(operation);
         let (view, recent) = self.block.global();
         word(self.accept(view.load_readonly(&who, recent, from.address(), (T::BYTES, T::BYTES))))
+    }
+
+    /// Eight elements of a matrix, with zeros for what is outside of it.
+    fn load_piece(&self, who: &Access, matrix: &BoxedMatrix, [column, row]: [u32; 2]) -> [u32; 4] {
+        let (view, recent) = self.block.global();
+        let present = if row < matrix.rows { matrix.columns.saturating_sub(column).min(8) } else { 0 };
+        let address = matrix.address + u64::from(row) * matrix.row_bytes + 2 * u64::from(column);
+        let load = |address, bytes| self.accept(view.load_readonly(who, recent, address, (bytes, bytes)));
+        if present == 8 {
+            return load(address, 16);
+        }
+        let mut words = [0; 4];
+        for element in 0..present {
+            let [bits, ..] = load(address + 2 * u64::from(element), 2);
+            words[element as usize / 2] |= bits << (element % 2 * 16);
+        }
+        words
     }
 
     #[track_caller]
@@ -336,6 +409,81 @@ unsafe impl Simt for Thread<'_> {
     #[track_caller]
     unsafe fn copy_bulk_fence(&self) {
         self.step(Operation::CopyBulkFence);
+        self.block.fence(self.index);
+    }
+
+    #[track_caller]
+    unsafe fn copy_bulk_box(&self, to_shared: u32, map: &TensorMap, [column, row]: [u32; 2], counter: u32) {
+        let who = self.step_at_counter(Operation::CopyBulkBox, counter);
+        let not_a_map = || "the map is none that TensorMap::emulated has made".to_owned();
+        let matrix = self.expect(&who, map.matrix().ok_or_else(not_a_map));
+        if !to_shared.is_multiple_of(1024) {
+            self.refuse(&who, format!("to_shared is {to_shared}, which is no multiple of 1024"));
+        }
+        for of_box in 0..matrix.box_rows {
+            for piece in 0..BoxedMatrix::BOX_COLUMNS / 8 {
+                let value = self.load_piece(&who, &matrix, [column + piece * 8, row + of_box]);
+                let to = Swizzle::Bytes128.apply(to_shared + of_box * 128 + piece * 16);
+                self.accept(self.block.shared().begin_copy(&who, to));
+                self.bulk.borrow_mut().push(counter, to, value, who);
+            }
+        }
+    }
+
+    #[track_caller]
+    unsafe fn warpgroup_fence(&self) {
+        self.step(Operation::WarpgroupFence);
+        self.products.borrow_mut().fenced = true;
+    }
+
+    #[track_caller]
+    unsafe fn warpgroup_mma_sparse_f16<const SELECTOR: u32, const R: usize>(
+        &self,
+        sums: &mut WarpgroupSums<R>,
+        a: SharedOperand,
+        b: SharedOperand,
+        metadata: u32,
+        add: bool,
+    ) {
+        let call = Call { a, b, metadata, selector: SELECTOR, add, columns: WarpgroupSums::<R>::COLUMNS };
+        self.product(Operation::WarpgroupMmaSparseF16, sums, &call);
+    }
+
+    #[track_caller]
+    unsafe fn warpgroup_mma_sparse_bf16<const SELECTOR: u32, const R: usize>(
+        &self,
+        sums: &mut WarpgroupSums<R>,
+        a: SharedOperand,
+        b: SharedOperand,
+        metadata: u32,
+        add: bool,
+    ) {
+        let call = Call { a, b, metadata, selector: SELECTOR, add, columns: WarpgroupSums::<R>::COLUMNS };
+        self.product(Operation::WarpgroupMmaSparseBf16, sums, &call);
+    }
+
+    #[track_caller]
+    unsafe fn warpgroup_commit(&self) {
+        self.step(Operation::WarpgroupCommit);
+        self.products.borrow_mut().group += 1;
+    }
+
+    #[track_caller]
+    unsafe fn warpgroup_wait<const PENDING: u32, const H: usize>(&self, _: &mut [u32; H]) {
+        let now = self.step(Operation::WarpgroupWait);
+        self.end_products(&now, u64::from(PENDING));
+    }
+
+    #[track_caller]
+    unsafe fn warpgroup_finish<const R: usize>(&self, sums: WarpgroupSums<R>) -> [f32; R] {
+        let now = self.step(Operation::WarpgroupFinish);
+        self.end_products(&now, 0);
+        let left = self.products.borrow().under_way.len();
+        if left > 0 {
+            self.refuse(&now, format!("no warpgroup_commit has closed the group of {left} products"));
+        }
+        self.products.borrow_mut().fenced = false;
+        sums.0
     }
 
     #[track_caller]

@@ -74,6 +74,8 @@ impl fmt::Display for Outside {
 pub enum Group {
     /// The warp with this number in the block.
     Warp(u32),
+    /// The four warps of the warpgroup with this number in the block.
+    Warpgroup(u32),
     /// All threads of the block.
     Block,
 }
@@ -111,6 +113,10 @@ impl fmt::Display for Stuck {
             Group::Warp(warp) => {
                 write!(f, "in warp {warp} of block ({x}, {y}): ")?;
                 "lanes"
+            }
+            Group::Warpgroup(group) => {
+                write!(f, "in warpgroup {group} of block ({x}, {y}): ")?;
+                "threads"
             }
             Group::Block => {
                 write!(f, "in block ({x}, {y}): ")?;
@@ -267,6 +273,33 @@ pub enum Violation {
         /// First byte of the access.
         offset: u32,
     },
+    /// A write to shared bytes that a warpgroup's product under way reads.
+    OperandOverwritten {
+        /// Where the product was started.
+        product: Box<Spot>,
+        /// The operation that writes, its thread and its place in the source.
+        by: Box<Spot>,
+        /// First byte of the access.
+        offset: u32,
+    },
+    /// A warpgroup's product reads what a thread has stored, and not fenced off for the copy engine's proxy.
+    NotFenced {
+        /// The operation that wrote.
+        write: Box<Spot>,
+        /// The product.
+        by: Box<Spot>,
+        /// The first byte of both, to 2 bytes.
+        offset: u32,
+    },
+    /// A thread returned while products of its warpgroup were under way.
+    ProductNeverWaited {
+        /// `(x, y)` of the block in the grid.
+        block: [u32; 2],
+        /// The thread's number in its block.
+        thread: u32,
+        /// How many they are.
+        products: usize,
+    },
     /// A thread returned while copies of its own were under way.
     CopyNeverWaited {
         /// The oldest of them.
@@ -368,6 +401,21 @@ impl fmt::Display for Violation {
                 f,
                 "write over a copy under way: {by}: no wait has covered byte {offset} of \
                  shared memory, the destination of {copy}"
+            ),
+            Self::OperandOverwritten { product, by, offset } => write!(
+                f,
+                "write over an operand: {by}: not all threads have waited for the product that reads byte {offset} of \
+                 shared memory, {product}"
+            ),
+            Self::NotFenced { write, by, offset } => write!(
+                f,
+                "stores not fenced off: {by}: byte {offset} of shared memory is from {write}, and its thread has called \
+                 no copy_bulk_fence since"
+            ),
+            Self::ProductNeverWaited { block: [x, y], thread, products } => write!(
+                f,
+                "product never waited for: thread {thread} of block ({x}, {y}) exited with {products} products of its \
+                 warpgroup under way"
             ),
             Self::CopyNeverWaited { copy, copies } => write!(
                 f,

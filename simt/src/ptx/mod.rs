@@ -10,15 +10,30 @@
 
 mod intrinsics;
 mod memory;
+mod warpgroup;
 
 use core::arch::{asm, nvptx};
 
 use crate::machine::Simt;
 use crate::pointer::{GlobalPtr, Word};
+use crate::warpgroup::{SharedOperand, TensorMap, WarpgroupSums};
 
 /// The GPU thread that runs this code.
 #[derive(Clone, Copy)]
-pub struct Ptx;
+pub struct Ptx {
+    /// Address of the entry's params, which begin with a tensor map if the entry uses one.
+    params: u64,
+}
+
+impl Ptx {
+    /// The thread, in an entry whose params are at this address ([`address_of_params`](crate::address_of_params)); 0
+    /// for entries that use no tensor map.
+    #[inline(always)]
+    #[must_use]
+    pub const fn new(params: u64) -> Self {
+        Self { params }
+    }
+}
 
 const FULL_WARP: u32 = u32::MAX;
 
@@ -196,6 +211,71 @@ unsafe impl Simt for Ptx {
     unsafe fn copy_bulk_fence(&self) {
         // SAFETY: has no operands: it orders this thread's stores before bulk copies, and touches no memory.
         unsafe { asm!("fence.proxy.async.shared::cta;", options(nostack)) }
+    }
+
+    #[inline(always)]
+    unsafe fn copy_bulk_box(&self, to_shared: u32, _: &TensorMap, [column, row]: [u32; 2], counter: u32) {
+        // The engine wants the map where the launch has put it. By the reference it could be a copy in local memory.
+        // SAFETY: the kernel that calls has a box's bytes at `to_shared`, begun `counter`, and a map in its params.
+        unsafe {
+            asm!(
+                "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [{0}], [{1}, {{{2}, {3}}}], [{4}];",
+                in(reg32) memory::shared(to_shared), in(reg64) self.params, in(reg32) column, in(reg32) row,
+                in(reg32) memory::shared(counter), options(nostack)
+            );
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn warpgroup_fence(&self) {
+        // SAFETY: all lanes are at this call, outside of divergent branches; it has no operands.
+        unsafe { asm!("wgmma.fence.sync.aligned;", options(nostack)) }
+    }
+    #[inline(always)]
+    unsafe fn warpgroup_mma_sparse_f16<const SELECTOR: u32, const R: usize>(
+        &self,
+        sums: &mut WarpgroupSums<R>,
+        a: SharedOperand,
+        b: SharedOperand,
+        metadata: u32,
+        add: bool,
+    ) {
+        let operands = [a, b].map(warpgroup::descriptor);
+        // SAFETY: the caller's promise.
+        unsafe { warpgroup::mma_sparse_f16::<SELECTOR, R>(sums, operands, metadata, add) }
+    }
+    #[inline(always)]
+    unsafe fn warpgroup_mma_sparse_bf16<const SELECTOR: u32, const R: usize>(
+        &self,
+        sums: &mut WarpgroupSums<R>,
+        a: SharedOperand,
+        b: SharedOperand,
+        metadata: u32,
+        add: bool,
+    ) {
+        let operands = [a, b].map(warpgroup::descriptor);
+        // SAFETY: the caller's promise.
+        unsafe { warpgroup::mma_sparse_bf16::<SELECTOR, R>(sums, operands, metadata, add) }
+    }
+    #[inline(always)]
+    unsafe fn warpgroup_commit(&self) {
+        // SAFETY: all lanes are at this call, outside of divergent branches; it has no operands.
+        unsafe { asm!("wgmma.commit_group.sync.aligned;", options(nostack)) }
+    }
+    #[inline(always)]
+    unsafe fn warpgroup_wait<const PENDING: u32, const H: usize>(&self, read: &mut [u32; H]) {
+        // SAFETY: all lanes are at this call, outside of divergent branches; the count is an immediate.
+        unsafe { asm!("wgmma.wait_group.sync.aligned {0};", const PENDING, options(nostack)) }
+        let mut i = 0;
+        while i < H {
+            warpgroup::keep(&mut read[i]);
+            i += 1;
+        }
+    }
+    #[inline(always)]
+    unsafe fn warpgroup_finish<const R: usize>(&self, sums: WarpgroupSums<R>) -> [f32; R] {
+        // SAFETY: the caller's promise.
+        unsafe { warpgroup::finished(sums) }
     }
 
     #[inline(always)]
@@ -439,8 +519,29 @@ unsafe impl Simt for Ptx {
 #[macro_export]
 macro_rules! declare_shared_memory {
     () => {
+        // Patterns of mixed pieces begin at multiples of 1024 bytes.
+        #[cfg(target_feature = "sm_90a")]
+        core::arch::global_asm!(".extern .shared .align 1024 .b8 windrow_shared[];");
+        #[cfg(not(target_feature = "sm_90a"))]
         core::arch::global_asm!(".extern .shared .align 128 .b8 windrow_shared[];");
     };
+}
+
+/// The address of the params of the entry point with this name, in which it stands: of where the launch has put them,
+/// since the copy engine reads tensor maps there and in no copy.
+#[macro_export]
+macro_rules! address_of_params {
+    ($entry:ident) => {{
+        let address: u64;
+        // SAFETY: takes an address; no memory, no other lane. Params are named so in PTX.
+        unsafe {
+            core::arch::asm!(
+                concat!("cvta.param.u64 {0}, ", stringify!($entry), "_param_0;"),
+                out(reg64) address, options(pure, nomem, nostack)
+            );
+        }
+        address
+    }};
 }
 
 /// Programmatic dependent launch, from `sm_90` on: waits until the launch before has completed and its writes are

@@ -3,3 +3,4 @@
 
 mod litmus;
 mod matrix;
+mod warpgroup;

@@ -4,9 +4,11 @@ use super::{Function, FunctionKind, Item, Ptx, tokens};
 use crate::entries::EntrySpec;
 use crate::failure::{Failure, Result};
 use std::collections::BTreeSet;
+use windrow_kernels::Arch;
 
 /// Adds `.maxntid` and `.minnctapersm` to every entry: launch bounds cannot be written in Rust for this
-/// target, and without them `ptxas` must keep registers for 1024 threads in reserve.
+/// target, and without them `ptxas` must keep registers for 1024 threads in reserve. Params of entries for compute
+/// capability 9.0 alone begin at a multiple of 64 bytes, as tensor maps must; the compiler knows no alignment above 16.
 ///
 /// # Errors
 /// If the module lacks an entry of the table, or has one that the table lacks.
@@ -26,6 +28,11 @@ pub(crate) fn launch_bounds(ptx: &mut Ptx, entries: &[EntrySpec]) -> Result<()> 
     for item in &mut ptx.items {
         let Item::Definition(function) = item else { continue };
         let Some(entry) = entries.iter().find(|entry| entry.name == function.name) else { continue };
+        if entry.arch == Arch::Sm90a {
+            for line in &mut function.signature {
+                *line = line.replacen(".param .align 8 ", ".param .align 64 ", 1);
+            }
+        }
         function.signature.push(format!(".maxntid {}, 1, 1", entry.block_threads));
         if entry.min_blocks > 0 {
             function.signature.push(format!(".minnctapersm {}", entry.min_blocks));
@@ -171,6 +178,15 @@ mod tests {
         let mut ptx = Ptx::parse(CALLS).expect("well formed");
         launch_bounds(&mut ptx, &[spec("scale", 0)]).expect("tables agree");
         assert!(!ptx.to_string().contains("minnctapersm"));
+    }
+
+    #[test]
+    fn params_that_may_hold_a_tensor_map_are_aligned_for_it() {
+        for (arch, expected) in [(Arch::Sm90, ".param .align 8 .b8"), (Arch::Sm90a, ".param .align 64 .b8")] {
+            let mut ptx = Ptx::parse(CALLS).expect("well formed");
+            launch_bounds(&mut ptx, &[EntrySpec { arch, ..spec("scale", 0) }]).expect("tables agree");
+            assert!(ptx.to_string().contains(expected), "{ptx}");
+        }
     }
 
     #[test]

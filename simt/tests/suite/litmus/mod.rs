@@ -10,6 +10,7 @@ mod healthy;
 mod launches;
 mod races;
 mod shared;
+mod warpgroup;
 
 use std::fmt;
 use std::panic::Location;

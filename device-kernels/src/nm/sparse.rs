@@ -1,0 +1,499 @@
+//! Products with weights that keep two of each four rows, or one, on Hopper's sparse Tensor Cores.
+//!
+//! The sparse operand of the instruction is its left one, so a block computes `Cᵀ = Wᵀ·Aᵀ`: two of four successive inner
+//! elements of a row of `Wᵀ` are kept, which is what the instruction wants of every such pattern, however long its
+//! vectors are. Rows of `A` are read as they lie, row-major, by the copy engine; nothing is gathered.
+//!
+//! ```text
+//! A     global --tensor copy of 64 inner × BM rows, mixed in 128 bytes-->  shared
+//! W     global --bulk copy: values in core matrices, then metadata-->      shared
+//! sums  registers of a warpgroup: 64 columns of C × BM rows, BLOCKS times
+//!       --f32-->  shared, transposed  --four columns a lane-->             C
+//! ```
+//!
+//! Two warpgroups share the rows of `A`, and have columns of their own. Blocks stay, and take one tile after the other;
+//! stages of the next tile are on their way while the last of this are multiplied and its sums are stored.
+//!
+//! A stage is multiplied while the one before it ends. One barrier serves both directions: before it, every thread has
+//! waited for the products of the stage before, and thread 0 for the copies of the stage that comes next.
+
+use core::marker::PhantomData;
+
+use bytemuck::{Pod, Zeroable};
+use windrow_simt::{
+    GlobalPtr, OperandLayout, SharedOperand, Simt, Swizzle, TensorMap, WARP, WARPGROUP, WarpgroupSums,
+};
+
+use crate::arch::Arch;
+use crate::element::{Bf16, Element, F16};
+use crate::kernel::Kernel;
+use crate::output::Output;
+use crate::unroll::{each, each4};
+use crate::variant::{NmTile, Variant};
+
+/// Inner elements of a stage, and rows of `W` in it.
+pub const SPARSE_STAGE: u32 = 64;
+/// Columns of `C` that a warpgroup multiplies at once, the rows of the instruction.
+pub const SPARSE_COLUMNS: u32 = 64;
+/// Bytes of the kept values of a stage in so many columns, and of their metadata.
+pub const SPARSE_VALUE_BYTES: u32 = 4096;
+/// See [`SPARSE_VALUE_BYTES`].
+pub const SPARSE_METADATA_BYTES: u32 = 512;
+/// Metadata of a group that keeps its first two rows.
+pub const SPARSE_NEUTRAL: u32 = 0b01_00;
+
+/// Inner elements of an instruction.
+const STEP: u32 = 32;
+/// Warpgroups of a block.
+const GROUPS: u32 = 2;
+/// Runs of eight rows of a chunk, at most.
+const MAX_EIGHTS: usize = 11;
+/// Words from one row of `C` to the next where sums are transposed: lanes that write and lanes that read both find 32
+/// different banks.
+const PITCH: u32 = SPARSE_COLUMNS + 4;
+/// Values of an instruction lie in core matrices: 128 bytes to the next along the inner dimension, 256 to the next
+/// eight columns of `C`.
+const VALUES: OperandLayout = OperandLayout { inner_bytes: 128, rows_bytes: 256, swizzle: Swizzle::None };
+/// Rows of `A` lie as the copy engine leaves them.
+const ROWS: OperandLayout = OperandLayout { inner_bytes: 16, rows_bytes: 1024, swizzle: Swizzle::Bytes128 };
+
+/// Where the kept value `kept < 2` of group `group < 16` of column `column < 64` is among the values of a stage, in
+/// elements.
+#[must_use]
+pub const fn sparse_value_index(column: u32, group: u32, kept: u32) -> u32 {
+    let (step, inner) = (group / 8, group % 8 * 2 + kept);
+    step * (SPARSE_VALUE_BYTES / 4) + column / 8 * 128 + inner / 8 * 64 + column % 8 * 8 + inner % 8
+}
+
+/// The word of the metadata of a stage, and the number of its first bit, of group `group < 16` of column `column < 64`.
+/// Four bits there are the places of the two kept rows, `first | second << 2`.
+#[must_use]
+pub const fn sparse_metadata_at(column: u32, group: u32) -> (u32, u32) {
+    let (step, in_step) = (group / 8, group % 8);
+    let thread = column / 16 * WARP + column % 8 * 4 + 2 * step + in_step / 4;
+    (thread, 4 * (column % 16 / 8 * 4 + in_step % 4))
+}
+
+/// Arguments of [`NmSparse`].
+///
+/// # Obligations
+/// - `map` tells of `A`, `output.m` rows of 16-bit elements, with boxes of `BM` rows;
+/// - `weights` is 16-byte aligned: for each tile of columns and stage the values of its `BN / 64` runs of columns
+///   ([`sparse_value_index`]), then their metadata ([`sparse_metadata_at`]). What is beyond the columns or the rows of
+///   `W` has zeros for values, and metadata of two places in order;
+/// - `stages` is at least one, `tiles` all of them, `m_tiles` of them along the rows of `C`; `span` at least one.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
+pub struct NmSparseParams {
+    /// The activations.
+    pub map: TensorMap,
+    /// The result.
+    pub output: Output,
+    /// What is kept of the weights.
+    pub weights: GlobalPtr<u32>,
+    /// Stages of the product: `⌈k / 64⌉`.
+    pub stages: u32,
+    /// Tiles of rows.
+    pub m_tiles: u32,
+    /// Tiles of columns.
+    pub n_tiles: u32,
+    /// Tiles of columns that are taken side by side for each tile of rows.
+    pub span: u32,
+}
+
+/// An element type that the instruction takes.
+pub trait SparseElement: Element {
+    /// The product.
+    ///
+    /// # Safety
+    /// That of [`Simt::warpgroup_mma_sparse_f16`].
+    unsafe fn multiply<S: Simt, const SELECTOR: u32, const R: usize>(
+        s: &S,
+        sums: &mut WarpgroupSums<R>,
+        operands: [SharedOperand; 2],
+        metadata: u32,
+        add: bool,
+    );
+}
+
+impl SparseElement for F16 {
+    #[inline(always)]
+    unsafe fn multiply<S: Simt, const SELECTOR: u32, const R: usize>(
+        s: &S,
+        sums: &mut WarpgroupSums<R>,
+        [a, b]: [SharedOperand; 2],
+        metadata: u32,
+        add: bool,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { s.warpgroup_mma_sparse_f16::<SELECTOR, R>(sums, a, b, metadata, add) }
+    }
+}
+
+impl SparseElement for Bf16 {
+    #[inline(always)]
+    unsafe fn multiply<S: Simt, const SELECTOR: u32, const R: usize>(
+        s: &S,
+        sums: &mut WarpgroupSums<R>,
+        [a, b]: [SharedOperand; 2],
+        metadata: u32,
+        add: bool,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { s.warpgroup_mma_sparse_bf16::<SELECTOR, R>(sums, a, b, metadata, add) }
+    }
+}
+
+/// One instance: each of two warpgroups has `BLOCKS`, 1 or 2, times 64 columns of `C`; a tile has `2·R` rows; `STAGES`
+/// are in shared memory.
+pub struct NmSparse<E, const BLOCKS: u32, const R: usize, const STAGES: u32>(PhantomData<E>);
+
+impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> Kernel
+    for NmSparse<E, BLOCKS, R, STAGES>
+{
+    type Params = NmSparseParams;
+    const FILE: &'static str = "nm";
+    const VARIANT: Variant = Variant::NmSparse {
+        dtype: E::DTYPE,
+        tile: NmTile { rows: Self::BM, columns: Self::BN, strip: SPARSE_COLUMNS },
+    };
+    const BLOCK_THREADS: u32 = GROUPS * WARPGROUP;
+    const SHARED_BYTES: u32 = Self::COUNTERS + 8 * STAGES;
+    const MIN_BLOCKS: u32 = 1;
+    const ARCH: Arch = Arch::Sm90a;
+
+    #[inline(always)]
+    unsafe fn run<S: Simt>(s: &S, p: &NmSparseParams) {
+        const { Self::VALID }
+        // 1. Locate. The grid has no block without a tile.
+        let mut tile = s.block_idx();
+        let tiles = p.m_tiles * p.n_tiles;
+        // SAFETY: the obligations of the params. Tiles and stages are the same for all threads of a block, so that they
+        // meet in every barrier and product.
+        unsafe {
+            let mut feed = Feed::<E, BLOCKS, R, STAGES>::new(s, tile);
+            feed.begin(s, p);
+            let mut at = Slot::FIRST;
+            feed.await_stage(s, at);
+            s.sync_block(); // RAW: stage arrived -> read
+            while tile < tiles {
+                let mut sums = (WarpgroupSums::<R>::zeros(), WarpgroupSums::<R>::zeros());
+                // Products read metadata as they go on: those of a stage and of the one before are in registers of
+                // their own, and two turns of the loop are written out so that nothing is copied among them.
+                let (mut even, mut odd) = ([0; 2], [0; 2]);
+                let mut stage = 0;
+                loop {
+                    let more = stage + 1 < p.stages || tile + s.grid_dim() < tiles;
+                    at = Self::turn(s, p, &mut feed, (at, stage > 0, more), &mut sums, (&mut even, &mut odd));
+                    stage += 1;
+                    if stage == p.stages {
+                        break;
+                    }
+                    let more = stage + 1 < p.stages || tile + s.grid_dim() < tiles;
+                    at = Self::turn(s, p, &mut feed, (at, true, more), &mut sums, (&mut odd, &mut even));
+                    stage += 1;
+                    if stage == p.stages {
+                        break;
+                    }
+                }
+                let sums = [s.warpgroup_finish(sums.0), s.warpgroup_finish(sums.1)];
+                s.warpgroup_wait::<0, 2>(&mut even);
+                s.warpgroup_wait::<0, 2>(&mut odd);
+                // 5. Registers -> shared -> global.
+                Self::store(s, p, tile, &sums);
+                tile += s.grid_dim();
+            }
+        }
+    }
+}
+
+/// Sums of a thread: of the first 64 columns of its warpgroup, and of the second.
+type Sums<const R: usize> = (WarpgroupSums<R>, WarpgroupSums<R>);
+
+/// A stage's place in shared memory, and how often that was used before.
+#[derive(Clone, Copy)]
+struct Slot {
+    number: u32,
+    round: u32,
+}
+
+impl Slot {
+    const FIRST: Self = Self { number: 0, round: 0 };
+
+    #[inline(always)]
+    const fn next<const STAGES: u32>(self) -> Self {
+        if self.number + 1 == STAGES {
+            Self { number: 0, round: self.round + 1 }
+        } else {
+            Self { number: self.number + 1, ..self }
+        }
+    }
+}
+
+impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmSparse<E, BLOCKS, R, STAGES> {
+    /// Rows of `C` of a tile.
+    pub const BM: u32 = 2 * R as u32;
+    /// Columns of `C` of a tile.
+    pub const BN: u32 = Self::RUNS * SPARSE_COLUMNS;
+    /// Runs of 64 columns of a tile.
+    const RUNS: u32 = GROUPS * BLOCKS;
+    /// In a stage: the values, behind the rows of `A`; the metadata, behind the values; and its size in bytes.
+    const VALUES_AT: u32 = Self::BM * 2 * SPARSE_STAGE;
+    const METADATA_AT: u32 = Self::VALUES_AT + Self::RUNS * SPARSE_VALUE_BYTES;
+    const USED_BYTES: u32 = Self::METADATA_AT + Self::RUNS * SPARSE_METADATA_BYTES;
+    const STAGE_BYTES: u32 = Self::USED_BYTES.next_multiple_of(1024);
+    /// Bytes of the weights of a stage.
+    const WEIGHT_BYTES: u32 = Self::USED_BYTES - Self::VALUES_AT;
+    /// Rows of `C` that a warpgroup transposes at once, and how often it does.
+    const CHUNK: usize = if R == 88 { 88 } else { 64 };
+    const CHUNKS: usize = 2 * R / Self::CHUNK;
+    /// Where sums are transposed, bytes for a warpgroup there, and where the counters of bulk copies are.
+    const SUMS_AT: u32 = STAGES * Self::STAGE_BYTES;
+    const SUMS_BYTES: u32 = Self::CHUNK as u32 * PITCH * 4;
+    const COUNTERS: u32 = Self::SUMS_AT + GROUPS * Self::SUMS_BYTES;
+    const VALID: () = {
+        assert!(BLOCKS == 1 || BLOCKS == 2, "sums have registers for no more");
+        assert!((2 * R).is_multiple_of(Self::CHUNK) && Self::CHUNKS <= 4, "whole chunks, and no more");
+        assert!(Self::CHUNK <= 8 * MAX_EIGHTS, "loops are unrolled so far");
+        assert!(STAGES >= 3, "one is multiplied, one has arrived, one is on its way");
+    };
+
+    /// The metadata of this warpgroup's columns.
+    #[inline(always)]
+    unsafe fn metadata<S: Simt>(s: &S, at: Slot) -> [u32; 2] {
+        let group = s.thread_idx() / WARPGROUP;
+        let from = at.number * Self::STAGE_BYTES
+            + Self::METADATA_AT
+            + group * BLOCKS * SPARSE_METADATA_BYTES
+            + s.thread_idx() % WARPGROUP * 4;
+        // SAFETY: the stage has arrived.
+        unsafe {
+            let second = if BLOCKS == 2 { s.load_shared(from + SPARSE_METADATA_BYTES) } else { 0 };
+            [s.load_shared(from), second]
+        }
+    }
+
+    /// Multiplies a stage, which is added to sums or becomes them, while the one before it ends; `more` says whether
+    /// another comes. Returns the slot of that.
+    #[inline(always)]
+    unsafe fn turn<S: Simt>(
+        s: &S,
+        p: &NmSparseParams,
+        feed: &mut Feed<E, BLOCKS, R, STAGES>,
+        (at, add, more): (Slot, bool, bool),
+        sums: &mut Sums<R>,
+        (now, before): (&mut [u32; 2], &mut [u32; 2]),
+    ) -> Slot {
+        let next = at.next::<STAGES>();
+        // SAFETY: the obligations of the params; all threads are here.
+        unsafe {
+            *now = Self::metadata(s, at);
+            Self::multiply(s, sums, *now, (at, add));
+            s.warpgroup_wait::<1, 2>(before);
+            if more {
+                feed.await_stage(s, next);
+            }
+            s.sync_block(); // RAW: next stage arrived -> read; WAR: stage before read -> copies
+            feed.bring(s, p);
+        }
+        next
+    }
+
+    /// Starts the products of a stage, and closes their group.
+    #[inline(always)]
+    unsafe fn multiply<S: Simt>(
+        s: &S,
+        (first, second): &mut Sums<R>,
+        metadata: [u32; 2],
+        (at, add): (Slot, bool),
+    ) {
+        let slab = at.number * Self::STAGE_BYTES;
+        let group = s.thread_idx() / WARPGROUP;
+        let values = |block: u32, half: u32| SharedOperand {
+            at: slab
+                + Self::VALUES_AT
+                + (group * BLOCKS + block) * SPARSE_VALUE_BYTES
+                + half * (SPARSE_VALUE_BYTES / 2),
+            layout: VALUES,
+        };
+        let rows = |half: u32| SharedOperand { at: slab + half * 2 * STEP, layout: ROWS };
+        // SAFETY: the stage has arrived by bulk copies and a barrier followed, and it stays until all have waited.
+        unsafe {
+            s.warpgroup_fence();
+            E::multiply::<S, 0, R>(s, first, [values(0, 0), rows(0)], metadata[0], add);
+            if BLOCKS == 2 {
+                E::multiply::<S, 0, R>(s, second, [values(1, 0), rows(0)], metadata[1], add);
+            }
+            E::multiply::<S, 1, R>(s, first, [values(0, 1), rows(1)], metadata[0], true);
+            if BLOCKS == 2 {
+                E::multiply::<S, 1, R>(s, second, [values(1, 1), rows(1)], metadata[1], true);
+            }
+            s.warpgroup_commit();
+        }
+    }
+
+    /// Brings sums to `C`, a chunk of rows of 64 columns a warpgroup at a time.
+    #[inline(always)]
+    unsafe fn store<S: Simt>(s: &S, p: &NmSparseParams, tile: u32, sums: &[[f32; R]; 2]) {
+        let (n_tile, m_tile) = place(p, tile);
+        let (group, thread) = (s.thread_idx() / WARPGROUP, s.thread_idx() % WARPGROUP);
+        let buffer = Self::SUMS_AT + group * Self::SUMS_BYTES;
+        let lane = s.lane();
+        // The first of this thread's sums: a column of C, and a row.
+        let (column, row) = (thread / WARP * 16 + lane / 4, lane % 4 * 2);
+        let write_to = buffer + 4 * (row * PITCH + column);
+        let read_from = buffer + 4 * (thread / 16 * PITCH + thread % 16 * 4);
+        let plain = p.output.is_plain();
+        let mut block = 0;
+        while block < BLOCKS {
+            let mut chunk = 0;
+            while chunk < Self::CHUNKS as u32 {
+                // Register numbers must be known, so each candidate is compared.
+                each4(|candidate| {
+                    if candidate < Self::CHUNKS && candidate as u32 == chunk {
+                        // SAFETY: inside of this warpgroup's buffer, places of this thread.
+                        unsafe {
+                            if BLOCKS == 2 && block == 1 {
+                                Self::transpose(s, write_to, &sums[1], candidate);
+                            } else {
+                                Self::transpose(s, write_to, &sums[0], candidate);
+                            }
+                        }
+                    }
+                });
+                let first_row = m_tile * Self::BM + chunk * Self::CHUNK as u32;
+                let first_column = n_tile * Self::BN + (group * BLOCKS + block) * SPARSE_COLUMNS;
+                let column = first_column + thread % 16 * 4;
+                let whole = plain && first_column + SPARSE_COLUMNS <= p.output.n;
+                // SAFETY: all threads are here; elements of `C` are this thread's.
+                unsafe {
+                    s.sync_block(); // RAW: sums written -> read
+                    let mut row = 0;
+                    while row < Self::CHUNK as u32 {
+                        let four: [f32; 4] = s.load_shared(read_from + 4 * row * PITCH);
+                        let of_c = first_row + row + thread / 16;
+                        if whole {
+                            p.output.store_plain(s, of_c, column, four);
+                        } else {
+                            p.output.store(s, of_c, column, four);
+                        }
+                        row += WARPGROUP / 16;
+                    }
+                    s.sync_block(); // WAR: sums read -> the next are written
+                }
+                chunk += 1;
+            }
+            block += 1;
+        }
+    }
+
+    /// Writes this thread's sums of a chunk of rows to shared memory, a row of `C` after the other.
+    #[inline(always)]
+    unsafe fn transpose<S: Simt>(s: &S, to: u32, sums: &[f32; R], chunk: usize) {
+        each::<{ MAX_EIGHTS }>(|eight| {
+            if eight < Self::CHUNK / 8 {
+                each4(|i| {
+                    let place = (eight as u32 * 8 + i as u32 % 2) * PITCH + i as u32 / 2 * 8;
+                    // Chunks are whole, so the remainder changes nothing; it is for the compiler.
+                    let sum = sums[((chunk * Self::CHUNK / 8 + eight) * 4 + i) % R];
+                    // SAFETY: the caller's promise.
+                    unsafe { s.store_shared(to + 4 * place, sum) }
+                });
+            }
+        });
+    }
+}
+
+/// The tile's number among those of columns, and of rows: some tiles of columns are taken side by side for each tile
+/// of rows, so that blocks at work share both.
+#[inline(always)]
+fn place(p: &NmSparseParams, tile: u32) -> (u32, u32) {
+    // None of these is zero; a division that could fail would have to say so.
+    let divided = |x: u32, by: u32| {
+        let whole = x.checked_div(by).unwrap_or(0);
+        (whole, x - whole * by)
+    };
+    let (span, within) = divided(tile, p.span * p.m_tiles);
+    let wide = p.span.min(p.n_tiles - span * p.span);
+    let (m_tile, of_span) = divided(within, wide);
+    (span * p.span + of_span, m_tile)
+}
+
+/// What thread 0 brings: the next stage of the next tile.
+struct Feed<E, const BLOCKS: u32, const R: usize, const STAGES: u32> {
+    /// Whether this is thread 0; others bring nothing.
+    brings: bool,
+    tile: u32,
+    stage: u32,
+    slot: u32,
+    element: PhantomData<E>,
+}
+
+impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> Feed<E, BLOCKS, R, STAGES> {
+    #[inline(always)]
+    fn new<S: Simt>(s: &S, tile: u32) -> Self {
+        Self { brings: s.thread_idx() == 0, tile, stage: 0, slot: 0, element: PhantomData }
+    }
+
+    #[inline(always)]
+    fn counter(slot: u32) -> u32 {
+        NmSparse::<E, BLOCKS, R, STAGES>::COUNTERS + 8 * slot
+    }
+
+    /// Makes the counters, and brings all stages but one.
+    #[inline(always)]
+    unsafe fn begin<S: Simt>(&mut self, s: &S, p: &NmSparseParams) {
+        // SAFETY: counters have 8 bytes each behind all else. Thread 0 alone uses them.
+        unsafe {
+            if self.brings {
+                let mut slot = 0;
+                while slot < STAGES {
+                    s.copy_bulk_begin(Self::counter(slot), 1);
+                    slot += 1;
+                }
+            }
+            let mut stage = 1;
+            while stage < STAGES {
+                self.bring(s, p);
+                stage += 1;
+            }
+        }
+    }
+
+    /// Starts the copies of the next stage, into the slot that has been free for longest.
+    #[inline(always)]
+    unsafe fn bring<S: Simt>(&mut self, s: &S, p: &NmSparseParams) {
+        if !self.brings || self.tile >= p.m_tiles * p.n_tiles {
+            return;
+        }
+        let (n_tile, m_tile) = place(p, self.tile);
+        let to = self.slot * NmSparse::<E, BLOCKS, R, STAGES>::STAGE_BYTES;
+        let bytes = NmSparse::<E, BLOCKS, R, STAGES>::WEIGHT_BYTES;
+        let values_at = NmSparse::<E, BLOCKS, R, STAGES>::VALUES_AT;
+        let weights = u64::from(n_tile) * u64::from(p.stages) + u64::from(self.stage);
+        let weights = p.weights.byte_add(weights * u64::from(bytes));
+        let counter = Self::counter(self.slot);
+        let at = [self.stage * SPARSE_STAGE, m_tile * NmSparse::<E, BLOCKS, R, STAGES>::BM];
+        // SAFETY: the slot has room; nobody reads it any more, and nobody has stored to it.
+        unsafe {
+            s.copy_bulk_box(to, &p.map, at, counter);
+            s.copy_bulk(to + values_at, weights, bytes, counter);
+            s.copy_bulk_commit(counter, values_at + bytes);
+        }
+        self.slot = if self.slot + 1 == STAGES { 0 } else { self.slot + 1 };
+        self.stage += 1;
+        if self.stage == p.stages {
+            self.stage = 0;
+            self.tile += s.grid_dim();
+        }
+    }
+
+    /// Waits for the copies of a stage; others know of it after a barrier.
+    #[inline(always)]
+    unsafe fn await_stage<S: Simt>(&self, s: &S, at: Slot) {
+        if self.brings {
+            // SAFETY: the stage was brought, and is the last that was in this slot.
+            unsafe { s.copy_bulk_wait(Self::counter(at.number), at.round) }
+        }
+    }
+}

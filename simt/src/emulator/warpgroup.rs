@@ -1,0 +1,160 @@
+//! Matrix products of a warpgroup: what they compute, and what may not be touched while they are under way.
+
+use half::{bf16, f16};
+
+use crate::emulator::access::Access;
+use crate::emulator::collectives::Request;
+use crate::emulator::mma;
+use crate::emulator::shared::SharedMemory;
+use crate::emulator::spot::Operation;
+use crate::emulator::violation::{Checked, Violation};
+use crate::warpgroup::{OperandLayout, SharedOperand, Swizzle, WARPGROUP};
+use crate::{WARP, fragment};
+
+/// Rows of a warpgroup's sums.
+const ROWS: u32 = 64;
+/// Inner elements of a sparse product of 16-bit elements.
+const INNER: u32 = 32;
+
+/// A product, as each of its threads calls it.
+#[derive(Clone, Copy)]
+pub(super) struct Call {
+    pub(super) a: SharedOperand,
+    pub(super) b: SharedOperand,
+    pub(super) metadata: u32,
+    pub(super) selector: u32,
+    pub(super) add: bool,
+    pub(super) columns: u32,
+}
+
+impl Call {
+    /// As a request has it.
+    pub(super) fn operands(&self) -> [u32; 10] {
+        let Self { a, b, metadata, selector, add, columns } = *self;
+        let swizzles = a.layout.swizzle.code() | b.layout.swizzle.code() << 2;
+        let flags = swizzles | selector << 4 | u32::from(add) << 5;
+        let [a_layout, b_layout] = [a.layout, b.layout].map(|layout| [layout.inner_bytes, layout.rows_bytes]);
+        [a.at, a_layout[0], a_layout[1], b.at, b_layout[0], b_layout[1], flags, columns, metadata, 0]
+    }
+
+    fn of(request: &Request) -> Self {
+        let [a, a_inner, a_rows, b, b_inner, b_rows, flags, columns, metadata, _] = request.operands;
+        let operand = |at, inner_bytes, rows_bytes, swizzle: u32| {
+            let swizzle = if swizzle & 3 == 0 { Swizzle::None } else { Swizzle::Bytes128 };
+            SharedOperand { at, layout: OperandLayout { inner_bytes, rows_bytes, swizzle } }
+        };
+        Self {
+            a: operand(a, a_inner, a_rows, flags),
+            b: operand(b, b_inner, b_rows, flags >> 2),
+            metadata,
+            selector: flags >> 4 & 1,
+            add: flags >> 5 & 1 == 1,
+            columns,
+        }
+    }
+}
+
+/// Products under way: how many threads have not waited for them, and the places that they read.
+#[derive(Default)]
+pub(super) struct Products(Vec<Product>);
+
+struct Product {
+    waiting: u32,
+    places: Vec<u32>,
+}
+
+impl Products {
+    /// Notes that a thread has waited for a product; once all have, the places that nobody reads any more.
+    pub(super) fn waited(&mut self, product: usize) -> Option<Vec<u32>> {
+        let product = &mut self.0[product];
+        product.waiting -= 1;
+        (product.waiting == 0).then(|| std::mem::take(&mut product.places))
+    }
+
+    /// The number that the next product has.
+    pub(super) fn next(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// Performs the product for which all threads of a warpgroup wait: `requests` and `sums` are theirs, `first` the
+/// number of the first of them.
+///
+/// # Errors
+/// What [`SharedMemory::read_operand`] finds, and operands that are none.
+pub(super) fn multiply(
+    requests: &[Request],
+    sums: &mut [Vec<f32>],
+    (shared, fences): (&mut SharedMemory, impl Fn(u16) -> u8),
+    products: &mut Products,
+    (access, refuse): (impl Fn(u32) -> Access, impl Fn(u32, String) -> Box<Violation>),
+) -> Checked<()> {
+    let call = Call::of(&requests[0]);
+    for (thread, request) in (0..).zip(requests) {
+        if request.operands[..8] != requests[0].operands[..8] {
+            return Err(refuse(
+                thread,
+                "an operand differs from that of the warpgroup's first thread".into(),
+            ));
+        }
+    }
+    let element = |bits: u16| match requests[0].operation {
+        Operation::WarpgroupMmaSparseBf16 => bf16::from_bits(bits).to_f64(),
+        _ => f16::from_bits(bits).to_f64(),
+    };
+    let mut places = Vec::new();
+    // Each warp reads its own rows of A; of B, which all of them read, the first stands for all.
+    let mut read = |operand: SharedOperand, rows: u32, elements: u32| -> Checked<Vec<f64>> {
+        let mut values = Vec::with_capacity((rows * elements) as usize);
+        for row in 0..rows {
+            let thread = if rows == ROWS { row / 16 * WARP } else { 0 };
+            for piece in 0..elements / 8 {
+                let linear = operand.at + operand.layout.offset(row, piece * 16);
+                let at = operand.layout.swizzle.apply(linear);
+                for word in shared.read_operand(&access(thread), at, &fences)? {
+                    values.extend(mma::halves(word).map(element));
+                }
+                places.push(at);
+            }
+        }
+        Ok(values)
+    };
+    let a = read(call.a, ROWS, INNER / 2)?;
+    let b = read(call.b, call.columns, INNER)?;
+    let mut kept = vec![0usize; (ROWS * INNER / 2) as usize];
+    for (thread, request) in (0..).zip(requests) {
+        for nibble in 0..8 {
+            let Some((row, group)) = fragment::warpgroup_metadata(thread, call.selector, nibble) else {
+                continue;
+            };
+            let bits = Call::of(request).metadata >> (4 * nibble);
+            let (one, other) = (bits & 3, bits >> 2 & 3);
+            if one >= other {
+                return Err(refuse(
+                    thread,
+                    format!(
+                        "nibble {nibble} of metadata names places {one} and {other} of row {row}, group {group}"
+                    ),
+                ));
+            }
+            let at = (row * INNER / 2 + group * 2) as usize;
+            [kept[at], kept[at + 1]] = [one, other].map(|place| (group * 4 + place) as usize);
+        }
+    }
+    for (thread, sums) in (0..).zip(sums) {
+        for (register, sum) in (0..).zip(sums.iter_mut()) {
+            let (row, column) = fragment::warpgroup_sum(thread, register);
+            let row = (row * INNER / 2) as usize;
+            let row = row..row + (INNER / 2) as usize;
+            let column = &b[(column * INNER) as usize..][..INNER as usize];
+            let before = if call.add { f64::from(*sum) } else { 0.0 };
+            let products = a[row.clone()].iter().zip(&kept[row]).map(|(a, &at)| a * column[at]);
+            *sum = mma::round(products.fold(before, |sum, product| sum + product));
+        }
+    }
+    places.sort_unstable();
+    places.dedup();
+    shared.lend(&places, &access(0));
+    products.0.push(Product { waiting: WARPGROUP, places });
+    Ok(())
+}

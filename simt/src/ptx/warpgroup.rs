@@ -1,0 +1,128 @@
+//! Matrix products of a warpgroup, and what they read.
+
+use core::arch::asm;
+
+use super::memory;
+use crate::warpgroup::{SharedOperand, WarpgroupSums};
+
+/// The descriptor of an operand.
+#[inline(always)]
+pub(super) fn descriptor(operand: SharedOperand) -> u64 {
+    operand.layout.descriptor() | u64::from(memory::shared(operand.at) >> 4 & 0x3fff)
+}
+
+/// The same word, of which the compiler knows no more than that it is in a register here.
+#[inline(always)]
+pub(super) fn keep(word: &mut u32) {
+    // SAFETY: no instruction at all.
+    unsafe { asm!("/* {0} */", inout(reg32) * word, options(nostack)) }
+}
+
+/// A product, as many registers of whose sums as numbers are given are read and written.
+macro_rules! product {
+    ($sums:ident, $columns:literal, $types:literal, $a:expr, $b:expr, $metadata:expr, $selector:expr, $add:expr;
+     $first:literal $(, $rest:literal)*) => {
+        asm!(
+            concat!(
+                "{{ .reg .pred p; setp.ne.u32 p, {add}, 0; wgmma.mma_async.sp.sync.aligned.m64n", $columns, "k32.f32.",
+                $types, " {{{", $first, "}", $(", {", $rest, "}",)*
+                "}}, {a}, {b}, {metadata}, {selector}, p, 1, 1, 0, 0; }}",
+            ),
+            inout(reg32) $sums[$first], $(inout(reg32) $sums[$rest],)*
+            a = in(reg64) $a, b = in(reg64) $b, metadata = in(reg32) $metadata, selector = const $selector,
+            add = in(reg32) u32::from($add), options(nostack)
+        )
+    };
+}
+
+/// The end of all products: whoever uses the sums does so after it.
+macro_rules! finish {
+    ($sums:ident, $columns:literal; $first:literal $(, $rest:literal)*) => {
+        asm!(
+            concat!("wgmma.wait_group.sync.aligned 0; /* {", $first, "}", $(" {", $rest, "}",)* " */"),
+            inout(reg32) $sums[$first], $(inout(reg32) $sums[$rest],)* options(nostack)
+        )
+    };
+}
+
+/// One of these, with the numbers of as many registers as there are.
+macro_rules! by_count {
+    ($count:expr, $sums:expr, $what:ident $(, $operand:expr)*) => {{
+        let sums: *mut f32 = $sums.0.as_mut_ptr();
+        // SAFETY: each arm sees the array at its own length. All lanes are at this call, outside of divergent branches;
+        // the kernel that calls has written what the operands name.
+        unsafe {
+            match $count {
+                32 => {
+                    let sums = &mut *sums.cast::<[f32; 32]>();
+                    $what!(sums, "64" $(, $operand)*;
+                        0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25,
+                        26, 27, 28, 29, 30, 31)
+                }
+                64 => {
+                    let sums = &mut *sums.cast::<[f32; 64]>();
+                    $what!(sums, "128" $(, $operand)*;
+                        0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25,
+                        26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48,
+                        49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63)
+                }
+                88 => {
+                    let sums = &mut *sums.cast::<[f32; 88]>();
+                    $what!(sums, "176" $(, $operand)*;
+                        0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25,
+                        26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48,
+                        49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71,
+                        72, 73, 74, 75, 76, 77, 78, 79, 80, 81, 82, 83, 84, 85, 86, 87)
+                }
+                96 => {
+                    let sums = &mut *sums.cast::<[f32; 96]>();
+                    $what!(sums, "192" $(, $operand)*;
+                        0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25,
+                        26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48,
+                        49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71,
+                        72, 73, 74, 75, 76, 77, 78, 79, 80, 81, 82, 83, 84, 85, 86, 87, 88, 89, 90, 91, 92, 93, 94, 95)
+                }
+                128 => {
+                    let sums = &mut *sums.cast::<[f32; 128]>();
+                    $what!(sums, "256" $(, $operand)*;
+                        0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25,
+                        26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48,
+                        49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71,
+                        72, 73, 74, 75, 76, 77, 78, 79, 80, 81, 82, 83, 84, 85, 86, 87, 88, 89, 90, 91, 92, 93, 94,
+                        95, 96, 97, 98, 99, 100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 112, 113, 114,
+                        115, 116, 117, 118, 119, 120, 121, 122, 123, 124, 125, 126, 127)
+                }
+                _ => const { assert!(matches!($count, 32 | 64 | 88 | 96 | 128), "there is no such instruction") },
+            }
+        }
+    }};
+}
+
+/// `sums ← [sums +] a·b` of f16.
+#[inline(always)]
+pub(super) unsafe fn mma_sparse_f16<const SELECTOR: u32, const R: usize>(
+    sums: &mut WarpgroupSums<R>,
+    [a, b]: [u64; 2],
+    metadata: u32,
+    add: bool,
+) {
+    by_count!(R, sums, product, "f16.f16", a, b, metadata, SELECTOR, add);
+}
+
+/// `sums ← [sums +] a·b` of bf16.
+#[inline(always)]
+pub(super) unsafe fn mma_sparse_bf16<const SELECTOR: u32, const R: usize>(
+    sums: &mut WarpgroupSums<R>,
+    [a, b]: [u64; 2],
+    metadata: u32,
+    add: bool,
+) {
+    by_count!(R, sums, product, "bf16.bf16", a, b, metadata, SELECTOR, add);
+}
+
+/// Waits for all products, and gives out their sums.
+#[inline(always)]
+pub(super) unsafe fn finished<const R: usize>(mut sums: WarpgroupSums<R>) -> [f32; R] {
+    by_count!(R, sums, finish);
+    sums.0
+}
