@@ -28,7 +28,7 @@ names!(pub name; ValueType, String, |text, known| format!("{text:?} is no type o
     F16 => "f16", Bf16 => "bf16", F32 => "f32", F64 => "f64");
 
 impl ValueType {
-    /// The type `V`.
+    /// What stands for the type `V`.
     pub fn of<V: Value>() -> Self {
         match V::NAME {
             "f16" => Self::F16,

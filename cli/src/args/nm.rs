@@ -50,8 +50,8 @@ pub(crate) struct NmArgs {
     #[arg(long, value_name = "L", default_value_t = 32, conflicts_with = "pruned")]
     pub(crate) vector: usize,
 
-    /// A safetensors file, an index of several or a folder of a model, with dense weights, K x N [default: made from the
-    /// seed]
+    /// A safetensors file, an index of several or a folder of a model, with dense weights, K x N [default: made from
+    /// the seed]
     #[arg(long, value_name = "FILE", conflicts_with = "pruned")]
     pub(crate) weights: Option<PathBuf>,
 
@@ -63,8 +63,8 @@ pub(crate) struct NmArgs {
     #[arg(long, requires = "weights")]
     pub(crate) transpose: bool,
 
-    /// A file with weights that are pruned already, as --save writes it, or a model as prune writes it; it has the pattern
-    /// too.
+    /// A file with weights that are pruned already, as --save writes it, or a model as prune writes it; it has the
+    /// pattern too.
     #[arg(long, value_name = "FILE")]
     pub(crate) pruned: Option<PathBuf>,
 

@@ -18,8 +18,8 @@ use super::nm::{Ratio, WeightLimits};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  windrow prune Llama-3.2-1B pruned-2-4 --pattern 2:4 --layers 'mlp\\..*'
-  windrow prune model.safetensors pruned.safetensors --pattern 2:8 --vector 32 --layers 'mlp.*proj'
+  windrow prune Llama-3.2-1B pruned-2-4 --pattern 2:4 --vector 1 --layers 'mlp\\..*'
+  windrow prune model.safetensors pruned.safetensors --pattern 2:8 --layers 'mlp.*proj'
   windrow prune gpt2.safetensors pruned.safetensors --pattern 2:4 --in-out --layers 'mlp.c_fc.weight$'
   windrow prune Llama-3.2-1B --dry-run --pattern 2:4 --json
   windrow prune sparse-model packed --pattern 2:4 --zeros
@@ -37,9 +37,10 @@ pub(crate) struct PruneArgs {
     #[arg(long, value_name = "N:M")]
     pub(crate) pattern: Ratio,
 
-    /// Outputs that keep the same inputs; GPUs are quick with 32 and more, 1 is what others call N:M.
-    #[arg(long, value_name = "L", default_value_t = 1)]
-    pub(crate) vector: usize,
+    /// Outputs that keep the same inputs; GPUs are quick with 32 and more, 1 is what others call N:M [default: 32, or 1
+    /// for layers that are sparse already]
+    #[arg(long, value_name = "L")]
+    pub(crate) vector: Option<usize>,
 
     /// Prune tensors whose name matches this regular expression, anywhere in the name [default: all]
     #[arg(long, value_name = "REGEX")]

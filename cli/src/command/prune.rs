@@ -9,6 +9,7 @@ use serde::Serialize;
 use windrow::io::{
     self, BitmaskWeights, Model, ModelTensor, NmSink, NmTensor, ReadOptions, Rewrite, printable,
 };
+use windrow::memory::try_with_room;
 use windrow::{NmPattern, Value, ValueType, VectorNm, prune_magnitude, with_value_type};
 
 use crate::args::{PruneArgs, Ratio};
@@ -26,10 +27,8 @@ struct Outcome {
     /// Absent where nothing was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<String>,
-    pattern: String,
     n: usize,
     m: usize,
-    vector: usize,
     files: usize,
     tensors: usize,
     pruned: usize,
@@ -47,6 +46,9 @@ struct Layer {
     name: String,
     shape: Vec<usize>,
     dtype: String,
+    /// Outputs that keep the same inputs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vector: Option<usize>,
     /// Share of the elements that is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     kept: Option<f64>,
@@ -91,9 +93,7 @@ struct Pruner<'a> {
 }
 
 pub(crate) fn run(args: &PruneArgs, console: Console) -> Result<()> {
-    let Ratio { n, m } = args.pattern;
-    let pattern = NmPattern::new(n, m, args.vector)
-        .map_err(|error| Failure::usage(format!("--pattern, --vector: {error}")))?;
+    let patterns = Patterns::of(args)?;
     let layers = args.layers.as_deref().map(Regex::new).transpose();
     let layers = layers.map_err(|error| Failure::usage(format!("--layers: {error}")))?;
     let spinner = console.spinner("reading headers");
@@ -101,7 +101,7 @@ pub(crate) fn run(args: &PruneArgs, console: Console) -> Result<()> {
     spinner.finish_and_clear();
     let model = model?;
     let out = args.out.as_deref().map(|path| target(path, &model, args, console)).transpose()?;
-    let mut plan = Plan::of(&model, pattern, (args, layers.as_ref()))?;
+    let mut plan = Plan::of(&model, patterns, (args, layers.as_ref()))?;
     let pruner = Pruner {
         model: &model,
         options: ReadOptions { limits: args.read.limits(), ..ReadOptions::default() },
@@ -132,10 +132,8 @@ pub(crate) fn run(args: &PruneArgs, console: Console) -> Result<()> {
     let outcome = Outcome {
         model: printable(&args.model),
         output: bytes_after.and(out).map(printable),
-        pattern: pattern.to_string(),
-        n,
-        m,
-        vector: args.vector,
+        n: patterns.dense.n(),
+        m: patterns.dense.m(),
         files: model.files(),
         tensors: model.tensors().count(),
         pruned: plan.jobs.len(),
@@ -152,6 +150,29 @@ pub(crate) fn run(args: &PruneArgs, console: Console) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// The patterns that layers get.
+#[derive(Debug, Clone, Copy)]
+struct Patterns {
+    /// Those that are pruned by magnitude.
+    dense: NmPattern,
+    /// Those that are sparse already.
+    sparse: NmPattern,
+}
+
+impl Patterns {
+    /// Columns of a vector, as `windrow nm` has them, unless the user says otherwise.
+    const VECTOR: usize = 32;
+
+    fn of(args: &PruneArgs) -> Result<Self> {
+        let Ratio { n, m } = args.pattern;
+        let pattern = |vector| {
+            NmPattern::new(n, m, args.vector.unwrap_or(vector))
+                .map_err(|error| Failure::usage(format!("--pattern, --vector: {error}")))
+        };
+        Ok(Self { dense: pattern(Self::VECTOR)?, sparse: pattern(1)? })
+    }
 }
 
 /// Whether the output can be written.
@@ -181,7 +202,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn of(model: &Model, pattern: NmPattern, (args, layers): (&PruneArgs, Option<&Regex>)) -> Result<Self> {
+    fn of(model: &Model, patterns: Patterns, (args, layers): (&PruneArgs, Option<&Regex>)) -> Result<Self> {
         let matches = |name: &str| layers.is_none_or(|layers| layers.is_match(name));
         let mut plan = Self { jobs: Vec::new(), omitted: Vec::new(), lines: Vec::new() };
         let bitmasks = model.bitmask_weights();
@@ -191,7 +212,7 @@ impl Plan {
             let name = tensor.name();
             if let Some(weights) = parts.get(name) {
                 if weights.tensors()[0] == name && matches(&weights.name()) {
-                    plan.bitmask(tensor, weights, pattern)?;
+                    plan.bitmask(tensor, weights, patterns.sparse)?;
                 }
                 continue;
             }
@@ -208,6 +229,10 @@ impl Plan {
             match suits(model, tensor, mask.as_deref()) {
                 Err(left) => plan.leave_last(left),
                 Ok((value_type, [first, second])) => {
+                    let pattern = match source {
+                        Source::Magnitude => patterns.dense,
+                        _ => patterns.sparse,
+                    };
                     let (rows, cols) = if args.in_out { (first, second) } else { (second, first) };
                     let weights = NmTensor {
                         name: name.to_owned(),
@@ -403,23 +428,26 @@ impl Pruner<'_> {
             Source::Zeros | Source::Bitmask(_) => VectorNm::from_dense(dense.values(), rows, cols, pattern)?,
             Source::Mask(mask) => {
                 let mask = self.model.read_mask(mask, &self.options)?;
-                let mask = if transposed { turned(&mask, cols, rows) } else { mask };
+                let mask = if transposed { turned(&mask, cols, rows)? } else { mask };
                 VectorNm::from_mask(dense.values(), &mask, (rows, cols), pattern)?
             }
         };
+        line.vector = Some(pattern.l());
         line.measure(dense.values(), weights.values());
         Ok(weights)
     }
 }
 
 /// The transpose of a mask of so many rows and columns.
-fn turned(mask: &[bool], rows: usize, cols: usize) -> Vec<bool> {
-    (0..cols).flat_map(|col| (0..rows).map(move |row| mask[row * cols + col])).collect()
+fn turned(mask: &[bool], rows: usize, cols: usize) -> std::result::Result<Vec<bool>, windrow::FormatError> {
+    let mut turned = try_with_room(mask.len(), "the transposed mask")?;
+    turned.extend((0..cols).flat_map(|col| (0..rows).map(move |row| mask[row * cols + col])));
+    Ok(turned)
 }
 
 impl Layer {
     fn of(name: String, shape: Vec<usize>, dtype: String) -> Self {
-        Self { name, shape, dtype, kept: None, lost_squares: None, non_finite: 0, left: None }
+        Self { name, shape, dtype, vector: None, kept: None, lost_squares: None, non_finite: 0, left: None }
     }
 
     /// Compares what is kept with all.
@@ -472,9 +500,18 @@ impl fmt::Display for Outcome {
             "model",
             format!("{}, {} in {}", self.model, of(self.tensors, "tensor"), of(self.files, "file")),
         );
+        let mut vectors: Vec<usize> = self.layers.iter().filter_map(|layer| layer.vector).collect();
+        vectors.sort_unstable();
+        vectors.dedup();
+        let vectors: Vec<String> = vectors.iter().map(ToString::to_string).collect();
+        let pruned =
+            format!("{} of {}, {}:{}", count(self.pruned), of(self.layers.len(), "layer"), self.n, self.m);
         listing.add(
             "pruned",
-            format!("{} of {}, {}", count(self.pruned), of(self.layers.len(), "layer"), self.pattern),
+            match vectors.is_empty() {
+                true => pruned,
+                false => format!("{pruned} in vectors of {}", vectors.join(" and ")),
+            },
         );
         match (&self.output, self.bytes_after) {
             (Some(output), Some(after)) => {

@@ -73,7 +73,7 @@ fn model(folder: &Folder) -> String {
 fn the_layers_of_a_model_are_pruned_and_multiplied() {
     let folder = Folder::new();
     let (model, out) = (model(&folder), folder.path("out"));
-    let prune = ["prune", &model, &out, "--pattern", "2:4", "--layers", r"mlp\..*"];
+    let prune = ["prune", &model, &out, "--pattern", "2:4", "--vector", "1", "--layers", r"mlp\..*"];
     let outcome = windrow(&prune);
     outcome
         .succeeded()
@@ -126,7 +126,7 @@ fn the_layers_of_a_model_are_pruned_and_multiplied() {
 fn a_dry_run_writes_nothing_and_says_the_same() {
     let folder = Folder::new();
     let (model, out) = (model(&folder), folder.path("out"));
-    let fixed = ["--pattern", "2:4", "--layers", "mlp", "--json"];
+    let fixed = ["--pattern", "2:4", "--vector", "2", "--layers", "mlp", "--json"];
     let dry = windrow(&[&["prune", &model, "--dry-run"], &fixed[..]].concat()).json("windrow.prune/1");
     assert_eq!(folder.names(), ["model"]);
     let done = windrow(&[&["prune", &model, &out], &fixed[..]].concat()).json("windrow.prune/1");
@@ -151,13 +151,19 @@ fn one_file_becomes_one_file() {
         &[("w", "F16", &[4, 2], halves(&[1.0, 8.0, 2.0, 7.0, 3.0, 6.0, 4.0, 5.0]))],
     );
     let out = folder.file("out.safetensors", "what was there");
-    windrow(&["prune", &weights, &out, "--pattern", "2:4", "--in-out"])
+    windrow(&["prune", &weights, &out, "--pattern", "2:4", "--vector", "1", "--in-out"])
         .succeeded()
         .says(&["w", "4 × 2", "f16", "50.0 %"]);
     let found = io::read_vector_nm::<f16>(&out, &ReadOptions::default()).unwrap();
     let dense = [0.0, 8.0, 0.0, 7.0, 3.0, 0.0, 4.0, 0.0].map(f16::from_f32);
     assert_eq!(found.to_dense().unwrap(), dense);
     assert_eq!(folder.names(), ["out.safetensors", "w.safetensors"]);
+    // Vectors of 32 columns, as nm has them: of both columns, rows 0 and 1 have the larger norm.
+    windrow(&["prune", &weights, &out, "--pattern", "2:4", "--in-out"])
+        .succeeded()
+        .says(&["2:4 in vectors of 32"]);
+    let found = io::read_vector_nm::<f16>(&out, &ReadOptions::default()).unwrap();
+    assert_eq!((found.pattern().l(), found.indices()), (32, &[0, 1][..]));
     windrow(&["prune", &weights, &weights, "--pattern", "2:4"]).failed(2, &["is the input too"]);
     windrow(&["prune", &weights, "-", "--pattern", "2:4"]).failed(2, &["not to standard output"]);
 }

@@ -12,8 +12,8 @@
 //! An order of rows is a text of its own: [`write_permutation`], [`read_permutation`].
 //!
 //! Weights with vector-wise N:M sparsity are files of their own, safetensors or `.npz`: [`write_vector_nm`],
-//! [`read_vector_nm`]. Dense ones are read from safetensors files by name: [`read_tensor`]. A [`Model`] is a safetensors
-//! file or several with an index; [`write_model`] writes it again with some of its tensors as such weights.
+//! [`read_vector_nm`]. Dense ones are read from safetensors files by name: [`read_tensor`]. A [`Model`] is a file of
+//! these or several with an index; [`write_model`] writes it again with some of its tensors as such weights.
 //!
 //! Dense matrices are `.npy` files or Matrix Market arrays: [`read_dense`], [`write_dense`].
 //!

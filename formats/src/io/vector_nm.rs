@@ -118,8 +118,8 @@ pub fn read_vector_nm<V: Value>(
 /// Reads the weights in the content that `reader` returns, for example a byte slice: a safetensors file or a `.npz`
 /// archive, which is found out from the content. Values are rounded where `V` is narrower than their type.
 ///
-/// Of `options`, limits and [`tensor`](ReadOptions::tensor) matter, which names the weights in a file of several; values
-/// count as entries. The content is read into memory whole.
+/// Of `options`, limits and [`tensor`](ReadOptions::tensor) matter, which names the weights in a file of several;
+/// values count as entries. The content is read into memory whole.
 ///
 /// # Errors
 /// - [`ReadError::Io`] if reading fails;

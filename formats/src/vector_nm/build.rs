@@ -64,10 +64,11 @@ impl<T: Value> VectorNm<T> {
         gather(dense, k, n, pattern, indices)
     }
 
-    /// `dense`, `k × n` row-major without padding, where `mask` keeps it: what is masked out is zero, whatever it holds.
+    /// `dense`, `k × n` row-major without padding, where `mask` keeps it: what is masked out is zero, whatever it
+    /// holds.
     ///
-    /// Which vectors are kept is read off the mask as [`from_dense`](Self::from_dense) reads it off entries, so a weight
-    /// that the mask keeps has its place even if it is zero.
+    /// Which vectors are kept is read off the mask as [`from_dense`](Self::from_dense) reads it off entries, so a
+    /// weight that the mask keeps has its place even if it is zero.
     ///
     /// # Cost
     /// Linear in the elements; 3 bytes of memory beside `dense` and the result for each.

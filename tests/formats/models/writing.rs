@@ -32,7 +32,8 @@ fn last_two<V: Value>(model: &Model, name: &str) -> VectorNm<V> {
     let dense: DenseTensor<V> = model.read(name, &ReadOptions::default()).unwrap();
     let dense = dense.transposed().unwrap();
     let (rows, cols) = (dense.rows(), dense.cols());
-    let indices = (0..rows / 2).flat_map(|u| std::iter::repeat_n(2 + (u % 2) as u8, cols)).collect();
+    let indices =
+        (0..rows / 2).flat_map(|u| std::iter::repeat_n(if u % 2 == 0 { 2 } else { 3 }, cols)).collect();
     VectorNm::from_dense_at(dense.values(), (rows, cols), NmPattern::new(2, 4, 1).unwrap(), indices).unwrap()
 }
 

@@ -96,7 +96,7 @@ pub struct ModelTensor<'a> {
 }
 
 impl<'a> ModelTensor<'a> {
-    /// Its name.
+    /// Its name, which no other tensor of the model has.
     pub fn name(self) -> &'a str {
         &self.entry.name
     }
@@ -111,7 +111,7 @@ impl<'a> ModelTensor<'a> {
         files::value_type(self.entry.dtype)
     }
 
-    /// Its extents.
+    /// Its extents, the last of which is that of neighbouring elements.
     pub fn shape(self) -> &'a [usize] {
         &self.entry.shape
     }
@@ -180,8 +180,8 @@ impl Model {
         self.shards.len()
     }
 
-    /// Whether it was opened as a folder or an index, and not as one file: what [`write_model`](super::write_model) makes
-    /// of it then is a folder.
+    /// Whether it was opened as a folder or an index, and not as one file: what [`write_model`](super::write_model)
+    /// makes of it then is a folder.
     pub fn is_folder(&self) -> bool {
         self.is_folder
     }

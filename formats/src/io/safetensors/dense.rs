@@ -105,8 +105,8 @@ impl<V: Value> DenseTensor<V> {
     }
 }
 
-/// Reads a dense tensor of one dimension or two from the model at `path`, a safetensors file or what else [`Model`] opens:
-/// the one called `name`, or the only one. Of the other tensors none is read.
+/// Reads a dense tensor of one dimension or two from the model at `path`, a safetensors file or what else [`Model`]
+/// opens: the one called `name`, or the only one. Of the other tensors none is read.
 ///
 /// # Errors
 /// [`ReadError::InFile`] around any of those of [`read_tensor_from`] and [`Model::open`].
@@ -140,8 +140,8 @@ pub fn read_tensor<V: Value>(
     }
 }
 
-/// The type of the tensor that [`read_tensor`] would read from the file or folder at `path`, so that it can be read as it
-/// is: [`with_value_type!`](crate::with_value_type) makes a type of it.
+/// The type of the tensor that [`read_tensor`] would read from the file or folder at `path`, so that it can be read as
+/// it is: [`with_value_type!`](crate::with_value_type) makes a type of it.
 ///
 /// # Errors
 /// Those of [`read_tensor`].

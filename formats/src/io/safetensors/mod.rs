@@ -60,7 +60,8 @@ fn something_else(content: &[u8]) -> String {
     }
     let text = content.trim_ascii_start();
     if text.starts_with(b"{") {
-        return "JSON text; an index names the files of a model: read one of those".to_owned();
+        return "JSON text; an index names the files of a model: open it by its name, which ends in .json"
+            .to_owned();
     }
     let beginning = &content[..content.len().min(16)];
     format!("{} bytes that begin with {}", content.len(), excerpt(beginning))

@@ -119,12 +119,12 @@ impl std::fmt::Debug for NmSink<'_> {
     }
 }
 
-/// Writes `model` to `out`, each tensor that `rewrites` names as that says, and every other byte for byte: a file if the
-/// model was opened as one file, else a new folder with files of the same names and an index, if there was one.
+/// Writes `model` to `out`, each tensor that `rewrites` names as that says, and every other byte for byte: a file if
+/// the model was opened as one file, else a new folder with files of the same names and an index, if there was one.
 ///
-/// For each tensor that weights take the place of, `make` is called once, with its name and where the weights go, in the
-/// order of [`Model::tensors`]. No more than one tensor is in memory at a time but for what `make` holds. Metadata of
-/// the files are kept; of the index `total_size` is counted again.
+/// For each tensor that weights take the place of, `make` is called once, with its name and where the weights go, in
+/// the order of [`Model::tensors`]. No more than one tensor is in memory at a time but for what `make` holds. Metadata
+/// of the files are kept; of the index `total_size` is counted again.
 ///
 /// The weights NAME are tensors `NAME.values` (w × n, in their own type) and `NAME.indices` (U8, w × q, or
 /// [packed](VectorNm::packed_indices) in one dimension where that makes them smaller by a twentieth) and an entry

@@ -94,8 +94,9 @@ pub fn check_target(path: impl AsRef<Path>) -> Result<(), WriteError> {
     check().map_err(|error| WriteError::from(error).in_file(path))
 }
 
-/// Removes the temporary files and folders of all writers that are at work, for the signal handler of a program that is about to
-/// end. While the guard lives, no writer begins or ends: what was not replaced before the call stays as it was.
+/// Removes the temporary files and folders of all writers that are at work, for the signal handler of a program that is
+/// about to end. While the guard lives, no writer begins or ends: what was not replaced before the call stays as it
+/// was.
 ///
 /// ```
 /// let nothing_changes_any_more = windrow_formats::io::remove_unfinished();
