@@ -208,8 +208,28 @@ impl Plan {
         let bitmasks = model.bitmask_weights();
         let parts: BTreeMap<String, &BitmaskWeights> =
             bitmasks.iter().flat_map(|weights| weights.tensors().map(|name| (name, weights))).collect();
+        if model.metadata().any(|entry| entry == ("format", "vector-nm")) {
+            return Err(Failure::usage(
+                "the file holds weights with N:M sparsity already; windrow nm --pruned multiplies by them",
+            ));
+        }
+        let packed = model.vector_nm()?;
+        let packed: BTreeMap<String, &NmTensor> =
+            packed.iter().flat_map(|weights| weights.tensors().map(|name| (name, weights))).collect();
         for tensor in model.tensors() {
             let name = tensor.name();
+            if let Some(weights) = packed.get(name) {
+                if weights.tensors()[0] == name && matches(&weights.name) {
+                    let shape = if weights.transposed {
+                        [weights.cols, weights.rows]
+                    } else {
+                        [weights.rows, weights.cols]
+                    };
+                    plan.lines.push(Layer::of(weights.name.clone(), shape.to_vec(), tensor.dtype()));
+                    plan.leave_last(format!("it is {} already", weights.pattern));
+                }
+                continue;
+            }
             if let Some(weights) = parts.get(name) {
                 if weights.tensors()[0] == name && matches(&weights.name()) {
                     plan.bitmask(tensor, weights, patterns.sparse)?;
@@ -362,7 +382,10 @@ fn suits(
     mask: Option<&str>,
 ) -> std::result::Result<(ValueType, [usize; 2]), String> {
     let &[first, second] = tensor.shape() else {
-        return Err(format!("{} dimensions, not two", tensor.shape().len()));
+        return Err(match tensor.shape().len() {
+            1 => "one dimension, not two".to_owned(),
+            others => format!("{others} dimensions, not two"),
+        });
     };
     let Some(value_type) = tensor.value_type() else {
         return Err(format!("type {}, not f16, bf16, f32 or f64", tensor.dtype()));

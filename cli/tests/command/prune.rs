@@ -79,7 +79,7 @@ fn the_layers_of_a_model_are_pruned_and_multiplied() {
         .succeeded()
         .says(&["layer", "shape", "type", "kept", "squares lost"])
         .says(&["layers.0.mlp.up.weight", "16 × 8", "bf16", "50.0 %"])
-        .says(&["layers.0.mlp.up.bias", "16", "bf16", "left as it is: 1 dimensions, not two"])
+        .says(&["layers.0.mlp.up.bias", "16", "bf16", "left as it is: one dimension, not two"])
         .says(&["layers.0.mlp.codes", "2 × 2", "i32", "left as it is: type I32, not f16, bf16, f32 or f64"])
         // 1² + 0.5² of 1² + 2² + 3² + 0.5² are lost.
         .says(&["layers.0.mlp.down.weight", "1 × 4", "f16", "50.0 %", "8.8 %"])
@@ -118,6 +118,17 @@ fn the_layers_of_a_model_are_pruned_and_multiplied() {
     assert_eq!(io::read_vector_nm::<bf16>(&saved, &options).unwrap(), expected);
     windrow(&["nm", "--pruned", &out, "--shape", "3", "-d", "cpu"])
         .failed(3, &["found 2: `layers.0.mlp.up.weight`, `layers.0.mlp.down.weight`; name the one to read"]);
+    // What is packed stays so.
+    let more = folder.path("more");
+    windrow(&["prune", &out, &more, "--pattern", "1:4", "--layers", "weight"])
+        .succeeded()
+        .says(&["layers.0.mlp.up.weight", "16 × 8", "left as it is: it is 2:4 in vectors of 1 already"])
+        .says(&["layers.0.attn.q.weight", "8 × 8", "25.0 %"])
+        .says(&["pruned", "1 of 3 layers, 1:4 in vectors of 32"]);
+    assert_eq!(Model::open(&more).unwrap().read_vector_nm::<bf16>(name, &options).unwrap(), expected);
+    std::fs::remove_dir_all(more).unwrap();
+    windrow(&["prune", &saved, "--dry-run", "--pattern", "2:4"])
+        .failed(2, &["holds weights with N:M sparsity already", "windrow nm --pruned"]);
     // A folder with something in it is left alone.
     windrow(&prune).failed(3, &["out: cannot write: the folder is there and not empty"]);
 }

@@ -7,15 +7,13 @@ mod weights;
 pub use bitmask::BitmaskWeights;
 pub(super) use index::EXTENSION;
 pub use index::ModelIndex;
-pub(super) use weights::{Entry as NmEntry, INDICES, METADATA_PREFIX, VALUES, of_file as named_weights};
+pub(super) use weights::{Entry as NmEntry, METADATA_PREFIX, of_file as named_weights};
 pub use weights::{NmTensor, vector_nm_type};
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-
-use safetensors::tensor::TensorView;
 
 use super::line::excerpt;
 use super::safetensors::{self as files, Header, HeaderEntry, Tensor};
@@ -175,6 +173,12 @@ impl Model {
         Some(ModelTensor { shard, entry: &shard.header.tensors[at] })
     }
 
+    /// Metadata of its files, keys and texts, file by file.
+    pub fn metadata(&self) -> impl Iterator<Item = (&str, &str)> {
+        let entries = self.shards.iter().flat_map(|shard| &shard.header.metadata);
+        entries.map(|(key, text)| (key.as_str(), text.as_str()))
+    }
+
     /// How many files it has.
     pub fn files(&self) -> usize {
         self.shards.len()
@@ -223,11 +227,7 @@ impl Model {
                 return Err(options.limits.too_many_bytes(tensor.bytes()));
             }
             let data = tensor.read_bytes()?;
-            let damaged = |error: ::safetensors::SafeTensorError| {
-                ReadError::archive("safetensors header", "a valid one", error.to_string())
-            };
-            let view = TensorView::new(tensor.entry.dtype, tensor.entry.shape.clone(), &data);
-            take(Tensor { name: name.to_owned(), view: view.map_err(damaged)? })
+            take(Tensor::of(tensor.entry, &data)?)
         };
         read().map_err(|error| error.in_file(tensor.file()))
     }

@@ -21,9 +21,9 @@ use crate::{NmPattern, Value, ValueType, VectorNm};
 /// What the metadata of weights are called by, in front of their name.
 pub(in super::super) const METADATA_PREFIX: &str = "vector-nm.";
 /// What the tensor of values ends in.
-pub(in super::super) const VALUES: &str = ".values";
+const VALUES: &str = ".values";
 /// What the tensor of indices ends in.
-pub(in super::super) const INDICES: &str = ".indices";
+const INDICES: &str = ".indices";
 
 /// What the metadata of a file say of weights.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -84,6 +84,13 @@ pub struct NmTensor {
     pub value_type: ValueType,
     /// Whether the dense tensor was n × k, as PyTorch's `Linear` keeps it (out × in).
     pub transposed: bool,
+}
+
+impl NmTensor {
+    /// The tensors that hold them: values, and indices.
+    pub fn tensors(&self) -> [String; 2] {
+        [VALUES, INDICES].map(|end| format!("{}{end}", self.name))
+    }
 }
 
 impl Model {

@@ -1,7 +1,7 @@
 //! Reads safetensors files: dense tensors by name, and vector-wise N:M weights.
 //!
-//! The crate `safetensors` takes the header apart and sees to it that every tensor lies in the file, has the bytes that
-//! its shape and type ask for, and overlaps no other. Shapes, types and metadata are checked here.
+//! Every tensor lies in the file, has the bytes that its shape and type ask for, and overlaps no other: the header is
+//! taken apart here, so that one of a large file can be read alone. The types are those of the crate `safetensors`.
 
 mod dense;
 mod header;
@@ -17,11 +17,11 @@ use std::fmt;
 
 use half::{bf16, f16};
 use rayon::prelude::*;
-use safetensors::tensor::{Dtype, Metadata, TensorView};
+use safetensors::tensor::{Dtype, TensorView};
 
 use super::line::excerpt;
 use super::{ReadError, ReadOptions};
-use crate::memory::{index, try_copy, try_par_collect, try_with_room, try_zeroed};
+use crate::memory::{index, try_copy, try_par_collect, try_zeroed};
 use crate::{OutOfMemory, Value, ValueType};
 
 /// Names that a message lists, at most.
@@ -67,15 +67,6 @@ fn something_else(content: &[u8]) -> String {
     format!("{} bytes that begin with {}", content.len(), excerpt(beginning))
 }
 
-/// Bytes that a header takes as it is kept and while it is read, at most; the crate that reads it ends the process
-/// without them.
-fn bytes_of_header(content: &[u8]) -> u64 {
-    /// The longest header that is read.
-    const LONGEST: u64 = 100_000_000;
-    let len = content.first_chunk().map_or(0, |len| u64::from_le_bytes(*len));
-    KEPT_PER_BYTE * len.min(LONGEST).min(content.len() as u64)
-}
-
 /// Names of tensors, for messages.
 pub(super) fn listed(names: &[String]) -> String {
     let mut listed: Vec<String> = names.iter().take(LISTED).map(|name| excerpt(name.as_bytes())).collect();
@@ -108,63 +99,51 @@ pub(super) fn check_beginning(content: &[u8]) -> Result<(), ReadError> {
     Err(ReadError::archive("content", "a safetensors file", something_else(content)))
 }
 
-/// A file of tensors.
+/// A file of tensors in memory.
 pub(super) struct Tensors<'a> {
-    metadata: Metadata,
-    tensors: safetensors::SafeTensors<'a>,
+    header: Header,
+    content: &'a [u8],
 }
 
 impl<'a> Tensors<'a> {
     fn parse(content: &'a [u8]) -> Result<Self, ReadError> {
         check_beginning(content)?;
-        let damaged = |error: safetensors::SafeTensorError| {
-            ReadError::archive("safetensors header", "a valid one", error.to_string())
-        };
-        try_with_room::<u8>(index(bytes_of_header(content)), "the header of a safetensors file")?;
-        let (_, metadata) = safetensors::SafeTensors::read_metadata(content).map_err(damaged)?;
-        let tensors = safetensors::SafeTensors::deserialize(content).map_err(damaged)?;
-        Ok(Self { metadata, tensors })
+        Ok(Self { header: header::read(&mut &*content, content.len() as u64)?, content })
     }
 
-    /// The names, in the order of the tensors in the file, for messages.
-    fn listed(&self) -> String {
-        listed(&self.metadata.offset_keys())
+    /// The names, in the order of the tensors in the file.
+    fn names(&self) -> Vec<String> {
+        self.header.tensors.iter().map(|tensor| tensor.name.clone()).collect()
     }
 
     /// What the metadata has for `key`.
     pub(super) fn entry(&self, key: &str) -> Option<&str> {
-        self.metadata.metadata().as_ref()?.get(key).map(String::as_str)
+        let found = self.header.metadata.iter().find(|(found, _)| found == key);
+        found.map(|(_, text)| text.as_str())
     }
 
-    /// What follows `prefix` in the keys of metadata that begin with it, in alphabetical order.
+    /// What follows `prefix` in the keys of metadata that begin with it.
     pub(super) fn entries_with(&self, prefix: &str) -> Vec<String> {
-        let keys = self.metadata.metadata().iter().flat_map(|entries| entries.keys());
-        let mut found: Vec<String> =
-            keys.filter_map(|key| key.strip_prefix(prefix)).map(str::to_owned).collect();
-        found.sort();
-        found
+        let keys = self.header.metadata.iter().filter_map(|(key, _)| key.strip_prefix(prefix));
+        keys.map(str::to_owned).collect()
     }
 
     pub(super) fn tensor(&self, name: &str) -> Result<Tensor<'a>, ReadError> {
-        match self.tensors.tensor(name) {
-            Ok(view) => Ok(Tensor { name: name.to_owned(), view }),
-            Err(_) => {
-                let found = format!("none of that name, but {}", self.listed());
-                Err(ReadError::archive(
-                    "safetensors file",
-                    format!("a tensor {}", excerpt(name.as_bytes())),
-                    found,
-                ))
-            }
-        }
+        let Some(entry) = self.header.tensors.iter().find(|tensor| tensor.name == name) else {
+            let found = format!("none of that name, but {}", listed(&self.names()));
+            let expected = format!("a tensor {}", excerpt(name.as_bytes()));
+            return Err(ReadError::archive("safetensors file", expected, found));
+        };
+        // The header was compared with the length of the content.
+        Tensor::of(entry, &self.content[index(entry.place.start)..index(entry.place.end)])
     }
 
     /// The tensor, if there is only one.
     fn only(&self) -> Result<Tensor<'a>, ReadError> {
-        match &self.metadata.offset_keys()[..] {
+        match &self.names()[..] {
             [name] => self.tensor(name),
             names => {
-                let found = format!("{}: {}; name the one to read", names.len(), self.listed());
+                let found = format!("{}: {}; name the one to read", names.len(), listed(names));
                 Err(ReadError::archive("safetensors file", "one tensor", found))
             }
         }
@@ -173,8 +152,8 @@ impl<'a> Tensors<'a> {
 
 /// A tensor whose bytes are there.
 pub(super) struct Tensor<'a> {
-    pub(super) name: String,
-    pub(super) view: TensorView<'a>,
+    name: String,
+    view: TensorView<'a>,
 }
 
 /// The type of [`Value`] that elements of a file have, if they have one of them.
@@ -212,6 +191,15 @@ macro_rules! map_elements {
             "elements of a tensor",
         )?
     };
+}
+
+impl<'a> Tensor<'a> {
+    /// The tensor that `entry` describes, whose bytes are `data`.
+    pub(super) fn of(entry: &HeaderEntry, data: &'a [u8]) -> Result<Self, ReadError> {
+        let view = TensorView::new(entry.dtype, entry.shape.clone(), data);
+        let view = view.map_err(|error| header::damaged(error.to_string()))?;
+        Ok(Self { name: entry.name.clone(), view })
+    }
 }
 
 impl Tensor<'_> {

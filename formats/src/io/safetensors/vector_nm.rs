@@ -36,8 +36,10 @@ pub(in super::super) fn read<V: Value>(
         }
         found => {
             let found = found.map_or("none".to_owned(), |found| excerpt(found.as_bytes()));
-            let found =
-                format!("{found}, and {}; dense tensors are read by name and pruned", tensors.listed());
+            let found = format!(
+                "{found}, and {}; dense tensors are read by name and pruned",
+                listed(&tensors.names())
+            );
             return Err(metadata(format!("the format {FORMAT:?}"), found));
         }
     }

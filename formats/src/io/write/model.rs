@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Map, Value as Json};
 
 use super::super::line::excerpt;
-use super::super::model::{INDICES, METADATA_PREFIX, Model, ModelTensor, NmEntry, NmTensor, Shard, VALUES};
+use super::super::model::{METADATA_PREFIX, Model, ModelTensor, NmEntry, NmTensor, Shard};
 use super::super::vector_nm::VERSION;
 use super::super::{Progress, ProgressFn, Stage, WriteError};
 use super::folder::NewFolder;
@@ -234,7 +234,7 @@ impl Job<'_> {
                 }
                 Some(Rewrite::Omit) => {}
                 Some(Rewrite::Weights(of)) => {
-                    let (values, indices) = (format!("{}{VALUES}", of.name), format!("{}{INDICES}", of.name));
+                    let [values, indices] = of.tensors();
                     header.tensor(&values, of.dtype(), &[of.kept_rows(), of.cols], of.value_bytes())?;
                     let shape = of.index_shape();
                     header.tensor(&indices, "U8", &shape, shape.iter().product())?;
