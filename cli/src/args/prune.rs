@@ -14,7 +14,7 @@ use super::nm::{Ratio, WeightLimits};
 /// layer keeps, and what share of its sum of squares it loses. One tensor is in memory at a time.
 ///
 /// OUT is a file if MODEL is one, which is replaced if it exists, else a new folder with files of the same names and an
-/// index. It appears whole or not at all. Other files of the folder are not copied.
+/// index. It appears whole or not at all. Other files of the folder are not copied. MODEL is never changed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -23,7 +23,8 @@ Examples:
   windrow prune gpt2.safetensors pruned.safetensors --pattern 2:4 --in-out --layers 'mlp.c_fc.weight$'
   windrow prune Llama-3.2-1B --dry-run --pattern 2:4 --json
   windrow prune sparse-model packed --pattern 2:4 --zeros
-  windrow prune model packed --pattern 2:4 --mask .mask
+  windrow prune model packed --pattern 2:4 --mask _mask
+  windrow prune model packed --pattern 2:4 --mask-file masks.safetensors
   windrow nm --pruned pruned-2-4 --tensor model.layers.0.mlp.up_proj.weight --shape 64")]
 pub(crate) struct PruneArgs {
     /// The model: a .safetensors file, an index (.json), or a folder.
@@ -54,9 +55,14 @@ pub(crate) struct PruneArgs {
     #[arg(long, conflicts_with = "mask")]
     pub(crate) zeros: bool,
 
-    /// Keep what the tensor NAME + SUFFIX says, of the shape of NAME, with elements 0 and 1; it is left out of OUT.
+    /// Keep what the tensor NAME + SUFFIX says, of the shape of NAME, with elements 0 and 1; it is left out of OUT. With
+    /// _mask, weights that torch.nn.utils.prune has split come together again, without the _orig in their names.
     #[arg(long, value_name = "SUFFIX")]
     pub(crate) mask: Option<String>,
+
+    /// Take masks from this file or model, where they are called as their tensors, with the SUFFIX of --mask if given.
+    #[arg(long, value_name = "FILE", conflicts_with = "zeros")]
+    pub(crate) mask_file: Option<PathBuf>,
 
     /// Write nothing; tell what layers would lose.
     #[arg(long)]

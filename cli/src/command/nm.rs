@@ -2,11 +2,12 @@
 
 use std::any::Any;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use rayon::prelude::*;
 use serde::Serialize;
-use windrow::io::{self, DenseTensor, NmFormat, NmIndices, ReadOptions, printable};
+use windrow::io::{self, DenseTensor, Model, NmFormat, NmIndices, ReadOptions, printable};
 use windrow::memory::try_with_room;
 use windrow::synthetic::seeded_values;
 use windrow::{
@@ -26,6 +27,9 @@ use crate::load;
 use crate::output::Output;
 use crate::product::{poison, refuse_beyond_memory, timed, verdict_beside};
 use crate::units::{count, digits, giga_per_second, percent, time_us};
+
+/// Elements whose squares are summed one after another.
+const SUMMED_TOGETHER: usize = 1 << 16;
 
 /// What `windrow nm` prints, and writes with `--json`.
 #[derive(Debug, Serialize)]
@@ -84,10 +88,13 @@ struct Dense<'a> {
 }
 
 pub(crate) fn run(args: &NmArgs, console: Console) -> Result<()> {
-    let inputs = [args.weights.as_deref(), args.pruned.as_deref(), args.a.as_deref()];
+    // Of a model, every file is one that is read.
+    let files: Vec<PathBuf> = [&args.weights, &args.pruned].into_iter().flatten().flat_map(files).collect();
+    let mut inputs = vec![args.weights.as_deref(), args.pruned.as_deref(), args.a.as_deref()];
+    inputs.extend(files.iter().map(|path| Some(path.as_path())));
     let out = dense::output(args.out.as_deref(), &inputs, console)?;
     let save = args.save.as_ref().map(|path| {
-        let inputs: Vec<&Path> = inputs.into_iter().flatten().collect();
+        let inputs: Vec<&Path> = inputs.iter().copied().flatten().collect();
         let output = Output::of(path, &inputs, console)?;
         if !output.is_standard() {
             NmFormat::of_name(path).map_err(|error| error.in_file(path))?;
@@ -131,6 +138,12 @@ pub(crate) fn run(args: &NmArgs, console: Console) -> Result<()> {
     }
     console.object("nm", &outcome)?;
     conclusion(outcome.verification.as_ref())
+}
+
+/// The files of a model; none of what is none, which whoever reads it says.
+fn files(path: &PathBuf) -> Vec<PathBuf> {
+    let model = Model::is_folder_or_index(path).then(|| Model::open(path).ok()).flatten();
+    model.iter().flat_map(Model::paths).map(Path::to_owned).collect()
 }
 
 /// The type that weights have in their file, and are saved in; f32 of those that are made up.
@@ -217,19 +230,31 @@ fn weights<V: Value>(args: &NmArgs, device: &Device, console: Console) -> Result
 
 impl Pruning {
     fn of<V: Value>(all: &[V], kept: &[V], us: f64) -> Self {
-        let squares = |values: &[V]| values.iter().map(|x| x.to_f64() * x.to_f64()).sum::<f64>();
-        let (sum, non_finite) = (squares(all), non_finite(all));
-        let kept_squares = match non_finite {
-            0 if sum > 0.0 => Some(squares(kept) / sum),
-            0 => Some(1.0),
-            _ => None,
-        };
-        Self { us, kept_squares, non_finite }
+        Self { us, kept_squares: kept_squares(all, kept), non_finite: non_finite(all) }
     }
 }
 
-fn non_finite<V: Value>(values: &[V]) -> usize {
-    values.iter().filter(|value| !value.to_f64().is_finite()).count()
+/// The share of the sum of squares that is kept; none if some of the values is no number or infinite.
+pub(crate) fn kept_squares<V: Value>(all: &[V], kept: &[V]) -> Option<f64> {
+    let largest = all.par_iter().map(|x| x.to_f64().abs()).reduce(|| 0.0, f64::max);
+    if non_finite(all) > 0 {
+        return None;
+    }
+    if largest == 0.0 {
+        return Some(1.0);
+    }
+    // Compared with the largest, none is too large or too small for its square. Sums of fixed parts, one after another:
+    // the same whatever the number of threads.
+    let squares = |values: &[V]| {
+        let square = |x: &V| (x.to_f64() / largest).powi(2);
+        let parts = values.par_chunks(SUMMED_TOGETHER).map(|part| part.iter().map(square).sum());
+        parts.collect::<Vec<f64>>().iter().sum::<f64>()
+    };
+    Some(squares(kept) / squares(all))
+}
+
+pub(crate) fn non_finite<V: Value>(values: &[V]) -> usize {
+    values.par_iter().filter(|value| !value.to_f64().is_finite()).count()
 }
 
 fn read_dense<V: Value>(

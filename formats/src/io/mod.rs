@@ -48,6 +48,7 @@ mod edge_list;
 mod elements;
 mod entries;
 mod error;
+mod foreign;
 mod line;
 mod matrix_market;
 mod metis;

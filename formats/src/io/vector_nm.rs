@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use super::source::read_all;
-use super::{Limits, Model, ReadError, ReadOptions, npz, safetensors, sniff};
+use super::{Limits, Model, ReadError, ReadOptions, foreign, npz, safetensors, sniff};
 use crate::{NmPattern, Value, VectorNm, VectorNmParts};
 
 /// What a file of such weights calls itself.
@@ -149,8 +149,7 @@ pub fn read_vector_nm_from<V: Value>(
     } else if content.starts_with(sniff::ZIP_MAGIC) {
         npz::read_vector_nm(content, options)
     } else {
-        let start = super::line::excerpt(&content[..content.len().min(16)]);
-        let found = format!("{} bytes that begin with {start}", content.len());
+        let found = foreign::described(&content);
         Err(ReadError::archive("content", "a safetensors file or an .npz archive", found))
     }
 }

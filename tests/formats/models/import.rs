@@ -68,7 +68,7 @@ fn masks_are_of_zeros_and_ones() {
         assert_eq!(model.read_mask(name, &ReadOptions::default()).unwrap(), [true, false, true, true]);
     }
     let error = model.read_mask("two", &ReadOptions::default()).unwrap_err().to_string();
-    assert!(error.contains("tensor `two`: expected elements 0 and 1, found 2 at position 2"), "{error}");
+    assert!(error.contains("tensor `two`: expected elements 0 and 1, found 2 in row 1, column 0"), "{error}");
     // What the mask drops inside of a vector that is kept is zero.
     let pattern = NmPattern::new(1, 2, 2).unwrap();
     let weights =

@@ -5,8 +5,14 @@ use std::fmt;
 use serde::Serialize;
 use windrow::Value;
 
+use crate::command::nm::{kept_squares, non_finite};
 use crate::listing::{Align, Listing, Table};
 use crate::units::{bytes, count, percent};
+
+/// Longest name that a table shows, in bytes.
+const LONGEST_NAME: usize = 100;
+/// Most extents that it shows.
+const MOST_EXTENTS: usize = 6;
 
 /// What `windrow prune` prints, and writes with `--json`.
 #[derive(Debug, Serialize)]
@@ -20,7 +26,7 @@ pub(super) struct Outcome {
     pub(super) files: usize,
     pub(super) tensors: usize,
     pub(super) pruned: usize,
-    /// Bytes of all tensors of the model.
+    /// Bytes of the files of the model that have tensors.
     pub(super) bytes_before: u64,
     /// Bytes of the files that were written.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,6 +51,8 @@ pub(super) struct Layer {
     pub(super) lost_squares: Option<f64>,
     /// NaN and infinite elements.
     pub(super) non_finite: usize,
+    /// How many of them are kept.
+    pub(super) non_finite_kept: usize,
     /// Why it was copied as it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) left: Option<String>,
@@ -52,34 +60,49 @@ pub(super) struct Layer {
 
 impl Layer {
     pub(super) fn of(name: String, shape: Vec<usize>, dtype: String) -> Self {
-        Self { name, shape, dtype, vector: None, kept: None, lost_squares: None, non_finite: 0, left: None }
+        let (non_finite, non_finite_kept) = (0, 0);
+        let (vector, kept, lost_squares, left) = (None, None, None, None);
+        Self { name, shape, dtype, vector, kept, lost_squares, non_finite, non_finite_kept, left }
     }
 
     /// Compares what is kept with all.
     pub(super) fn measure<V: Value>(&mut self, all: &[V], kept: &[V]) {
-        let squares = |values: &[V]| values.iter().map(|x| x.to_f64() * x.to_f64()).sum::<f64>();
-        let (sum, left) = (squares(all), squares(kept));
-        self.non_finite = all.iter().filter(|x| !x.to_f64().is_finite()).count();
+        (self.non_finite, self.non_finite_kept) = (non_finite(all), non_finite(kept));
         self.kept = Some(kept.len() as f64 / all.len().max(1) as f64);
-        self.lost_squares = match sum {
-            sum if !sum.is_finite() || self.non_finite > 0 => None,
-            sum if sum > 0.0 => Some((1.0 - left / sum).max(0.0)),
-            _ => Some(0.0),
-        };
+        self.lost_squares = kept_squares(all, kept).map(|share| (1.0 - share).max(0.0));
     }
 
     /// The cells of its line in the table.
     fn cells(&self) -> Vec<String> {
-        let shape: Vec<String> = self.shape.iter().map(ToString::to_string).collect();
         let kept = self.kept.filter(|_| self.left.is_none()).map_or_else(String::new, percent);
         let (lost, remark) = match (&self.left, self.kept, self.lost_squares) {
             (Some(left), ..) => (String::new(), format!("left as it is: {left}")),
-            (None, Some(_), None) => ("-".to_owned(), format!("{} NaN or infinite", count(self.non_finite))),
+            (None, Some(_), None) => {
+                let kept = match self.non_finite - self.non_finite_kept {
+                    0 => "kept".to_owned(),
+                    dropped => format!("{} of them dropped", count(dropped)),
+                };
+                ("-".to_owned(), format!("{} NaN or infinite, {kept}", count(self.non_finite)))
+            }
             (None, _, lost) => (lost.map_or_else(String::new, percent), String::new()),
         };
-        let name = self.name.escape_debug().to_string();
-        vec![name, shape.join(" × "), self.dtype.to_lowercase(), kept, lost, remark]
+        vec![name(&self.name), shape(&self.shape), self.dtype.to_lowercase(), kept, lost, remark]
     }
+}
+
+/// A name as it can be shown in a table, whatever a file calls its tensors.
+fn name(name: &str) -> String {
+    let shown = &name[..name.floor_char_boundary(LONGEST_NAME)];
+    format!("{}{}", shown.escape_debug(), if shown.len() < name.len() { "…" } else { "" })
+}
+
+/// Extents as they can be shown in a table.
+pub(super) fn shape(shape: &[usize]) -> String {
+    let mut extents: Vec<String> = shape.iter().take(MOST_EXTENTS).map(ToString::to_string).collect();
+    if extents.len() < shape.len() {
+        extents.push("…".to_owned());
+    }
+    extents.join(" × ")
 }
 
 impl fmt::Display for Outcome {

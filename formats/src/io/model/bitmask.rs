@@ -5,7 +5,7 @@
 //! `BASE.bitmask` (U8, rows × ⌈columns / 8⌉: bit `c mod 8` of byte `⌊c / 8⌋`, the lowest first, says whether column `c`
 //! is kept) and `BASE.shape` (I64, two numbers). Of every four consecutive columns exactly two are kept.
 
-use super::super::line::excerpt;
+use super::super::line::name_of;
 use super::super::{DenseTensor, ReadError, ReadOptions};
 use super::Model;
 use crate::Value;
@@ -64,7 +64,7 @@ impl Model {
                 .extents()
                 .ok_or_else(|| tensor.error("two numbers of type I64, rows and columns", "others"))
         })?;
-        let place = format!("tensor {}", excerpt(compressed.as_bytes()));
+        let place = format!("tensor {}", name_of(&compressed));
         options.limits.check_shape(&place, rows as u64, cols as u64)?;
         options.limits.check_nnz(&place, (rows as u64).saturating_mul(cols as u64))?;
         if !cols.is_multiple_of(GROUP) {
@@ -84,17 +84,13 @@ impl Model {
             let bits = &bits[row * cols.div_ceil(8)..][..cols.div_ceil(8)];
             if !cols.is_multiple_of(8) && bits.last().is_some_and(|last| last >> 4 != 0) {
                 let found = format!("bits beyond column {cols} in row {row}");
-                return Err(ReadError::archive(
-                    format!("tensor {}", excerpt(bitmask.as_bytes())),
-                    "none",
-                    found,
-                ));
+                return Err(ReadError::archive(format!("tensor {}", name_of(&bitmask)), "none", found));
             }
             for (group, elements) in elements.chunks_exact_mut(GROUP).enumerate() {
                 let mask = bits[group / 2] >> (GROUP * (group % 2)) & 0xF;
                 if mask.count_ones() != 2 {
                     let found = format!("{} in row {row}, columns from {}", mask.count_ones(), group * GROUP);
-                    let place = format!("tensor {}", excerpt(bitmask.as_bytes()));
+                    let place = format!("tensor {}", name_of(&bitmask));
                     return Err(ReadError::archive(place, "two of four bits set", found));
                 }
                 let chosen = elements.iter_mut().enumerate().filter(|(at, _)| mask >> at & 1 == 1);

@@ -6,7 +6,8 @@ use std::io::Read;
 use serde::Deserialize;
 
 use super::super::ReadError;
-use super::super::line::excerpt;
+use super::super::foreign;
+use super::super::line::{excerpt, name_of};
 use super::super::safetensors::Unique;
 use super::super::source::read_to_end;
 use crate::memory::try_with_room;
@@ -74,7 +75,8 @@ impl ModelIndex {
         let parsed: Parsed = serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
         for (tensor, file) in &parsed.weight_map.0 {
             if !is_beside(file) {
-                let found = format!("{} for tensor {}", excerpt(file.as_bytes()), excerpt(tensor.as_bytes()));
+                let what = foreign::by_name(file).map_or_else(String::new, |what| format!(", {what}"));
+                let found = format!("{} for tensor {}{what}", name_of(file), name_of(tensor));
                 return Err(ReadError::archive(PLACE, "a file beside the index, name.safetensors", found));
             }
         }

@@ -11,14 +11,15 @@ pub(super) use weights::{Entry as NmEntry, METADATA_PREFIX, of_file as named_wei
 pub use weights::{NmTensor, vector_nm_type};
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::line::excerpt;
+use super::line::name_of;
 use super::safetensors::{self as files, Header, HeaderEntry, Tensor};
 use super::source::read_to_end;
-use super::{DenseTensor, ReadError, ReadOptions};
+use super::{DenseTensor, ReadError, ReadOptions, foreign};
 use crate::memory::{index as as_index, make_room};
 use crate::{Value, ValueType};
 
@@ -26,8 +27,6 @@ use crate::{Value, ValueType};
 const INDEX: &str = "model.safetensors.index.json";
 /// How an index of another name ends.
 const INDEX_EXTENSION: &str = ".safetensors.index.json";
-/// Names that a message lists, at most.
-const LISTED: usize = 8;
 
 /// The tensors of a model, by name: where they lie is known, they are read one at a time.
 ///
@@ -57,24 +56,27 @@ pub struct Model {
 pub(super) struct Shard {
     pub(super) path: PathBuf,
     pub(super) header: Header,
+    /// Bytes of the file.
+    bytes: u64,
 }
 
 impl Shard {
     fn open(path: PathBuf) -> Result<Self, ReadError> {
         let read = || {
-            let mut file = File::open(&path)?;
-            let metadata = file.metadata()?;
+            // Whoever opens a pipe waits for somebody to write to it.
+            let metadata = fs::metadata(&path)?;
             if !metadata.is_file() {
                 return Err(ReadError::archive("model", "a file", "something else of that name"));
             }
+            let mut file = File::open(&path)?;
             let mut beginning = Vec::new();
             (&mut file).take(BEGINNING).read_to_end(&mut beginning)?;
             files::check_beginning(&beginning)?;
             file.seek(SeekFrom::Start(0))?;
-            files::read_header(&mut file, metadata.len())
+            Ok((files::read_header(&mut file, metadata.len())?, metadata.len()))
         };
-        let header = read().map_err(|error| error.in_file(&path))?;
-        Ok(Self { path, header })
+        let (header, bytes) = read().map_err(|error| error.in_file(&path))?;
+        Ok(Self { path, header, bytes })
     }
 
     /// The file's name without its folder.
@@ -184,10 +186,21 @@ impl Model {
         self.shards.len()
     }
 
+    /// Bytes of the files of tensors.
+    pub fn bytes(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.bytes).sum()
+    }
+
     /// Whether it was opened as a folder or an index, and not as one file: what [`write_model`](super::write_model)
     /// makes of it then is a folder.
     pub fn is_folder(&self) -> bool {
         self.is_folder
+    }
+
+    /// The files that it was read from: that of the index, if there is one, and those of tensors.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        let index = self.index.iter().map(|(path, _)| path.as_path());
+        index.chain(self.shards.iter().map(|shard| shard.path.as_path()))
     }
 
     pub(super) fn shards(&self) -> &[Shard] {
@@ -236,7 +249,7 @@ impl Model {
     pub(super) fn find(&self, name: &str) -> Result<ModelTensor<'_>, ReadError> {
         self.tensor(name).ok_or_else(|| {
             let found = format!("none of that name, but {}", self.listed());
-            ReadError::archive(self.what(), format!("a tensor {}", excerpt(name.as_bytes())), found)
+            ReadError::archive(self.what(), format!("a tensor {}", name_of(name)), found)
         })
     }
 
@@ -271,7 +284,7 @@ impl ModelTensor<'_> {
         make_room(&mut data, as_index(wanted), "a tensor")?;
         let read = read_to_end(self.reader()?, &mut data)? as u64;
         if read < wanted {
-            let place = format!("tensor {}", excerpt(self.name().as_bytes()));
+            let place = format!("tensor {}", name_of(self.name()));
             return Err(ReadError::archive(place, format!("{wanted} bytes"), format!("{read}")));
         }
         Ok(data)
@@ -295,20 +308,28 @@ fn in_folder(folder: &Path) -> Result<PathBuf, ReadError> {
     if usual.exists() {
         return Ok(usual);
     }
-    let mut names = Vec::new();
+    let mut names: Vec<OsString> = Vec::new();
     for entry in fs::read_dir(folder)? {
-        names.push(entry?.file_name().to_string_lossy().into_owned());
+        names.push(entry?.file_name());
     }
     names.sort();
-    let ending = |end: &str| names.iter().filter(|name| name.ends_with(end)).cloned().collect::<Vec<_>>();
+    let ending = |end: &str| {
+        names.iter().filter(|name| name.as_encoded_bytes().ends_with(end.as_bytes())).collect::<Vec<_>>()
+    };
     let (indexes, files) = (ending(INDEX_EXTENSION), ending(EXTENSION));
     let candidates = if indexes.is_empty() { &files } else { &indexes };
     match &candidates[..] {
         [one] => Ok(folder.join(one)),
-        [] => Err(ReadError::archive("folder", format!("{INDEX} or a file *{EXTENSION}"), "neither")),
+        [] => {
+            let mut texts = names.iter().map(|name| name.to_string_lossy());
+            // Models are often there in another form.
+            let other = texts.find_map(|name| Some((foreign::by_name(&name)?, name_of(&name))));
+            let found = other.map_or("neither".to_owned(), |(what, name)| format!("{name}, {what}"));
+            Err(ReadError::archive("folder", format!("{INDEX} or a file *{EXTENSION}"), found))
+        }
         many => {
-            let listed: Vec<String> = many.iter().take(LISTED).map(|name| excerpt(name.as_bytes())).collect();
-            let found = format!("{}: {}; name the one to read", many.len(), listed.join(", "));
+            let texts: Vec<String> = many.iter().map(|name| name.to_string_lossy().into_owned()).collect();
+            let found = format!("{}: {}; name the one to read", many.len(), files::listed(&texts));
             Err(ReadError::archive("folder", format!("{INDEX}, or one file *{EXTENSION}"), found))
         }
     }
@@ -326,8 +347,8 @@ fn shards(path: &Path, index: &ModelIndex) -> Result<Vec<Shard>, ReadError> {
     for (file, (first, count)) in &named {
         let path = folder.join(file);
         if !path.exists() {
-            let file = excerpt(file.as_bytes());
-            let of = format!("{count} tensors, the first {}", excerpt(first.as_bytes()));
+            let file = name_of(file);
+            let of = format!("{count} tensors, the first {}", name_of(first));
             return Err(ReadError::archive(
                 "index of a model",
                 format!("the file {file} beside it, which it names for {of}"),
@@ -339,12 +360,12 @@ fn shards(path: &Path, index: &ModelIndex) -> Result<Vec<Shard>, ReadError> {
     for (shard, file) in shards.iter().zip(named.keys()) {
         for tensor in &shard.header.tensors {
             let name = &tensor.name;
-            let place = format!("tensor {}", excerpt(name.as_bytes()));
-            let file = excerpt(file.as_bytes());
+            let place = format!("tensor {}", name_of(name));
+            let file = name_of(file);
             if let Some(other) =
                 holder.insert(name, shard.path.file_name().and_then(|n| n.to_str()).unwrap_or(""))
             {
-                let found = format!("it in {} and in {file}; remove one", excerpt(other.as_bytes()));
+                let found = format!("it in {} and in {file}; remove one", name_of(other));
                 return Err(ReadError::archive(place, "it in one file", found));
             }
             let Some(said) = index.file_of(name) else {
@@ -352,14 +373,14 @@ fn shards(path: &Path, index: &ModelIndex) -> Result<Vec<Shard>, ReadError> {
                 return Err(ReadError::archive(place, "a file in the index", found));
             };
             if shard.path != folder.join(said) {
-                let expected = format!("it in {}, as the index says", excerpt(said.as_bytes()));
+                let expected = format!("it in {}, as the index says", name_of(said));
                 return Err(ReadError::archive(place, expected, format!("it in {file}; correct weight_map")));
             }
         }
     }
     if let Some((name, file)) = index.iter().find(|(name, _)| !holder.contains_key(name)) {
-        let place = format!("tensor {}", excerpt(name.as_bytes()));
-        let expected = format!("it in {}, as the index says", excerpt(file.as_bytes()));
+        let place = format!("tensor {}", name_of(name));
+        let expected = format!("it in {}, as the index says", name_of(file));
         return Err(ReadError::archive(
             place,
             expected,

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::line::excerpt;
+use super::super::line::{excerpt, name_of};
 use super::super::safetensors::{Tensor, Tensors};
 use super::super::vector_nm::{IndexForm, Sizes, VERSION, unknown_version};
 use super::super::{Limits, ReadError, ReadOptions};
@@ -45,7 +45,7 @@ impl Entry {
     fn parse(name: &str, text: &str) -> Result<Self, ReadError> {
         let key = format!("{METADATA_PREFIX}{name}");
         let parsed: Self = serde_json::from_str(text).map_err(|error| {
-            let place = format!("safetensors metadata {}", excerpt(key.as_bytes()));
+            let place = format!("safetensors metadata {}", name_of(&key));
             ReadError::archive(place, "JSON that describes weights", error.to_string())
         })?;
         if parsed.version != VERSION {
@@ -117,7 +117,7 @@ impl Model {
         let values = format!("{name}{VALUES}");
         let value_type = self.tensor(&values).and_then(super::ModelTensor::value_type);
         let missing = || {
-            let expected = format!("a tensor {} of numbers", excerpt(values.as_bytes()));
+            let expected = format!("a tensor {} of numbers", name_of(&values));
             ReadError::archive("safetensors file", expected, "none")
         };
         let value_type = value_type.ok_or_else(missing)?;
@@ -161,6 +161,7 @@ impl Model {
     pub(in super::super) fn only_vector_nm(&self) -> Result<String, ReadError> {
         match &self.names()[..] {
             [name] => Ok(name.clone()),
+            [] => Err(ReadError::archive("model", "weights with N:M sparsity", NONE)),
             names => {
                 let found = format!("{}: {}; name the one to read", names.len(), files::listed(names));
                 Err(ReadError::archive("model", "weights with N:M sparsity", found))
@@ -169,10 +170,13 @@ impl Model {
     }
 }
 
+/// What is found where there are no packed weights.
+const NONE: &str = "none; windrow prune makes them of dense tensors";
+
 fn none_of_that_name(name: &str, names: &[String]) -> ReadError {
-    let expected = format!("weights {} with N:M sparsity", excerpt(name.as_bytes()));
+    let expected = format!("weights {} with N:M sparsity", name_of(name));
     let found = match names {
-        [] => "none; windrow prune makes them of dense tensors".to_owned(),
+        [] => NONE.to_owned(),
         names => format!("none of that name, but {}", files::listed(names)),
     };
     ReadError::archive("safetensors metadata", expected, found)
@@ -221,7 +225,7 @@ pub fn vector_nm_type(path: impl AsRef<Path>, options: &ReadOptions<'_>) -> Resu
     };
     let found = model.tensor(&values).and_then(super::ModelTensor::value_type);
     found.ok_or_else(|| {
-        let expected = format!("a tensor {} of f16, bf16, f32 or f64", excerpt(values.as_bytes()));
+        let expected = format!("a tensor {} of f16, bf16, f32 or f64", name_of(&values));
         ReadError::archive("safetensors file", expected, "none").in_file(path)
     })
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rayon::prelude::*;
 
-use super::super::line::excerpt;
+use super::super::line::name_of;
 use super::super::source::read_all;
 use super::super::{Model, ReadError, ReadOptions};
 use super::{Tensors, unsupported};
@@ -151,9 +151,7 @@ pub fn tensor_type(path: impl AsRef<Path>, name: Option<&str>) -> Result<ValueTy
     let find = || {
         let name = name.map_or_else(|| model.only(), |name| Ok(name.to_owned()))?;
         let tensor = model.find(&name)?;
-        tensor
-            .value_type()
-            .ok_or_else(|| unsupported(format!("tensor {}", excerpt(name.as_bytes())), tensor.dtype()))
+        tensor.value_type().ok_or_else(|| unsupported(format!("tensor {}", name_of(&name)), tensor.dtype()))
     };
     find().map_err(|error| error.in_file(path))
 }

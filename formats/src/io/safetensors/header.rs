@@ -11,13 +11,13 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 
 use super::super::ReadError;
-use super::super::line::excerpt;
+use super::super::line::name_of;
 use super::super::source::read_to_end;
 use super::{HEADER_AT, KEPT_PER_BYTE};
 use crate::memory::{index, try_with_room};
 
-/// Most bytes of a header that are read: a model of a thousand layers has a hundredth of it.
-const MAX_HEADER_BYTES: u64 = 16 << 20;
+/// Most bytes of a header that are read or written: as many as the crate `safetensors` takes, and with it Python.
+pub(in super::super) const MAX_HEADER_BYTES: u64 = 100_000_000;
 /// What metadata are called in a header, beside the tensors.
 const METADATA: &str = "__metadata__";
 
@@ -77,14 +77,14 @@ pub(in super::super) fn read(reader: &mut dyn Read, file_bytes: u64) -> Result<H
         let bits = elements.and_then(|elements| elements.checked_mul(dtype.bitsize() as u64));
         let bytes = bits.filter(|bits| bits.is_multiple_of(8)).map(|bits| bits / 8);
         if bytes.is_none() || end.checked_sub(start) != bytes {
-            let name = excerpt(name.as_bytes());
+            let name = name_of(&name);
             return Err(damaged(format!(
                 "bytes {start} to {end} for tensor {name}, which is {dtype} of shape {shape:?}"
             )));
         }
         let within = |offset: u64| offset.checked_add(first).filter(|&at| at <= file_bytes);
         let (Some(start), Some(end)) = (within(start), within(end)) else {
-            let name = excerpt(name.as_bytes());
+            let name = name_of(&name);
             return Err(damaged(format!(
                 "tensor {name} at bytes {start} to {end} of {}; the file was cut off",
                 file_bytes.saturating_sub(first)
@@ -96,7 +96,7 @@ pub(in super::super) fn read(reader: &mut dyn Read, file_bytes: u64) -> Result<H
     let mut next = first;
     for tensor in &tensors {
         if tensor.place.start != next {
-            let name = excerpt(tensor.name.as_bytes());
+            let name = name_of(&tensor.name);
             let offset = tensor.place.start - first;
             return Err(damaged(format!(
                 "tensor {name} at byte {offset}, where byte {} is the next",
@@ -182,5 +182,5 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Unique<T> {
 }
 
 fn twice<E: Error>(name: &str) -> E {
-    E::custom(format!("{} is there twice", excerpt(name.as_bytes())))
+    E::custom(format!("{} is there twice", name_of(name)))
 }

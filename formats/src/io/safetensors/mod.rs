@@ -9,7 +9,7 @@ mod sparse;
 mod vector_nm;
 
 pub use dense::{DenseTensor, read_tensor, read_tensor_from, tensor_type};
-pub(super) use header::{Entry as HeaderEntry, Header, Unique, read as read_header};
+pub(super) use header::{Entry as HeaderEntry, Header, MAX_HEADER_BYTES, Unique, read as read_header};
 pub(super) use sparse::read as read_sparse;
 pub(super) use vector_nm::read as read_vector_nm;
 
@@ -19,8 +19,8 @@ use half::{bf16, f16};
 use rayon::prelude::*;
 use safetensors::tensor::{Dtype, TensorView};
 
-use super::line::excerpt;
-use super::{ReadError, ReadOptions};
+use super::line::name_of;
+use super::{ReadError, ReadOptions, foreign};
 use crate::memory::{index, try_copy, try_par_collect, try_zeroed};
 use crate::{OutOfMemory, Value, ValueType};
 
@@ -37,39 +37,9 @@ pub(super) fn is_safetensors(content: &[u8]) -> bool {
     content.get(HEADER_AT) == Some(&b'{')
 }
 
-/// What other files of weights begin with, what they are, and what to do about it.
-const OTHERS: [(&[u8], &str); 6] = [
-    (b"GGUF", "a GGUF file; export the model as safetensors"),
-    (
-        b"PK\x03\x04",
-        "a zip archive, as torch.save and numpy.savez write; in Python, safetensors.torch.save_file writes tensors",
-    ),
-    (
-        b"\x80\x02",
-        "a pickle, as old versions of torch.save wrote; in Python, safetensors.torch.save_file writes tensors",
-    ),
-    (b"\x93NUMPY", "one NumPy array; in Python, safetensors.numpy.save_file writes arrays"),
-    (b"\x89HDF\r\n", "an HDF5 file; in Python, safetensors.numpy.save_file writes arrays"),
-    (b"\x1f\x8b", "gzip; decompress it first"),
-];
-
-/// What content is that does not begin as a safetensors file does.
-fn something_else(content: &[u8]) -> String {
-    if let Some((_, what)) = OTHERS.iter().find(|(magic, _)| content.starts_with(magic)) {
-        return (*what).to_owned();
-    }
-    let text = content.trim_ascii_start();
-    if text.starts_with(b"{") {
-        return "JSON text; an index names the files of a model: open it by its name, which ends in .json"
-            .to_owned();
-    }
-    let beginning = &content[..content.len().min(16)];
-    format!("{} bytes that begin with {}", content.len(), excerpt(beginning))
-}
-
 /// Names of tensors, for messages.
 pub(super) fn listed(names: &[String]) -> String {
-    let mut listed: Vec<String> = names.iter().take(LISTED).map(|name| excerpt(name.as_bytes())).collect();
+    let mut listed: Vec<String> = names.iter().take(LISTED).map(|name| name_of(name)).collect();
     if names.len() > LISTED {
         listed.push(format!("{} more", names.len() - LISTED));
     }
@@ -96,7 +66,7 @@ pub(super) fn check_beginning(content: &[u8]) -> Result<(), ReadError> {
     if is_safetensors(content) {
         return Ok(());
     }
-    Err(ReadError::archive("content", "a safetensors file", something_else(content)))
+    Err(ReadError::archive("content", "a safetensors file", foreign::described(content)))
 }
 
 /// A file of tensors in memory.
@@ -131,7 +101,7 @@ impl<'a> Tensors<'a> {
     pub(super) fn tensor(&self, name: &str) -> Result<Tensor<'a>, ReadError> {
         let Some(entry) = self.header.tensors.iter().find(|tensor| tensor.name == name) else {
             let found = format!("none of that name, but {}", listed(&self.names()));
-            let expected = format!("a tensor {}", excerpt(name.as_bytes()));
+            let expected = format!("a tensor {}", name_of(name));
             return Err(ReadError::archive("safetensors file", expected, found));
         };
         // The header was compared with the length of the content.
@@ -205,7 +175,7 @@ impl<'a> Tensor<'a> {
 impl Tensor<'_> {
     /// How messages call it.
     fn place(&self) -> String {
-        format!("tensor {}", excerpt(self.name.as_bytes()))
+        format!("tensor {}", name_of(&self.name))
     }
 
     pub(super) fn error(&self, expected: impl Into<String>, found: impl Into<String>) -> ReadError {
@@ -253,7 +223,11 @@ impl Tensor<'_> {
             _ => self.values()?,
         };
         if let Some(at) = numbers.iter().position(|&x| x != 0.0 && x != 1.0) {
-            return Err(self.error("elements 0 and 1", format!("{} at position {at}", numbers[at])));
+            let place = match *self.shape() {
+                [_, cols] if cols > 0 => format!("in row {}, column {}", at / cols, at % cols),
+                _ => format!("at position {at}"),
+            };
+            return Err(self.error("elements 0 and 1", format!("{} {place}", numbers[at])));
         }
         Ok(try_par_collect(numbers.par_iter().map(|&x| x != 0.0), "a mask")?)
     }

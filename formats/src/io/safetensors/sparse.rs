@@ -5,7 +5,7 @@ use std::io::Read;
 use safetensors::tensor::{Dtype, Metadata};
 
 use super::super::elements::{Decoder, skip};
-use super::super::line::excerpt;
+use super::super::line::name_of;
 use super::super::report::{Header, ReadReport};
 use super::super::{Loaded, ReadError, ReadOptions};
 use super::{header, listed, unsupported};
@@ -29,7 +29,7 @@ pub(in super::super) fn read<V: Value>(
             return Err(ReadError::archive(FILE, "one tensor", found));
         }
     };
-    let place = format!("tensor {}", excerpt(name.as_bytes()));
+    let place = format!("tensor {}", name_of(name));
     let Some(info) = metadata.info(name) else {
         let found = format!("none of that name, but {}", listed(&names));
         return Err(ReadError::archive(FILE, format!("a {place}"), found));

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use super::super::WriteError;
+use super::super::safetensors::MAX_HEADER_BYTES;
 
 /// What the length of a safetensors header is a multiple of, so that values are aligned.
 const HEADER_ALIGNMENT: usize = 8;
@@ -66,13 +67,21 @@ impl Header {
         self.offset as u64
     }
 
-    /// Writes the header; returns how many bytes it has.
+    /// Writes the header, unless it is longer than readers take; returns how many bytes it has.
     pub(super) fn write(mut self, writer: &mut (impl Write + ?Sized)) -> Result<u64, WriteError> {
         self.text.push('}');
         while !self.text.len().is_multiple_of(HEADER_ALIGNMENT) {
             self.text.push(' ');
         }
         let length = self.text.len() as u64;
+        if length > MAX_HEADER_BYTES {
+            let why = format!(
+                "{} tensors need a header of {length} bytes, of which readers take {MAX_HEADER_BYTES}; put them \
+                 into several files",
+                self.names.len()
+            );
+            return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why).into());
+        }
         writer.write_all(&length.to_le_bytes())?;
         writer.write_all(self.text.as_bytes())?;
         Ok(size_of_val(&length) as u64 + length)

@@ -1,15 +1,15 @@
 //! A model written again, with some of its tensors as weights with N:M sparsity.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 
 use serde_json::{Map, Value as Json};
 
-use super::super::line::excerpt;
+use super::super::line::name_of;
 use super::super::model::{METADATA_PREFIX, Model, ModelTensor, NmEntry, NmTensor, Shard};
 use super::super::vector_nm::VERSION;
-use super::super::{Progress, ProgressFn, Stage, WriteError};
+use super::super::{Progress, ProgressFn, ReadError, Stage, WriteError};
 use super::folder::NewFolder;
 use super::header::Header;
 use super::replacement::replace;
@@ -98,7 +98,7 @@ impl NmSink<'_> {
         let wanted = self.wanted;
         let found = (weights.rows(), weights.cols(), weights.pattern(), ValueType::of::<V>());
         if found != (wanted.rows, wanted.cols, wanted.pattern, wanted.value_type) || self.written {
-            let what = excerpt(wanted.name.as_bytes());
+            let what = name_of(&wanted.name);
             return Err(invalid(format!(
                 "the weights {what} are not what was announced, or are there already"
             )));
@@ -132,14 +132,16 @@ impl std::fmt::Debug for NmSink<'_> {
 /// `transposed`: [`read_vector_nm`](super::super::read_vector_nm) reads them by name.
 ///
 /// A file that is there is replaced; a folder that is there must be empty. Both appear whole or not at all, see
-/// [`replace_file`](super::replace_file) and [`remove_unfinished`](super::remove_unfinished). Other files in the folder
-/// of the model are not copied.
+/// [`replace_file`](super::replace_file) and [`remove_unfinished`](super::remove_unfinished); into an empty folder the
+/// files come one after another once all are written, the index last. Other files in the folder of the model are not
+/// copied.
 ///
 /// Returns how many bytes the files of tensors have.
 ///
 /// # Errors
-/// [`WriteError::InFile`] around [`WriteError::Io`], also if two tensors would have one name, or around
-/// [`WriteError::Read`] if a tensor cannot be read; those of `make`.
+/// [`WriteError::InFile`] around [`WriteError::Io`], also if `rewrites` names a tensor that the model has not, two
+/// tensors would have one name, or a header would be longer than readers take; [`WriteError::Read`] if a tensor cannot
+/// be read; those of `make`.
 pub fn write_model(
     model: &Model,
     out: impl AsRef<Path>,
@@ -151,7 +153,10 @@ pub fn write_model(
     let total = model.tensors().map(ModelTensor::bytes).sum();
     let mut job =
         Job { rewrites, make: &mut make, progress, done: 0, total, written: 0, files: BTreeMap::new() };
-    let write = || -> Result<u64, WriteError> {
+    let mut write = || -> Result<u64, WriteError> {
+        if let Some(unknown) = rewrites.keys().find(|name| model.tensor(name).is_none()) {
+            return Err(invalid(format!("the model has no tensor {}", name_of(unknown))));
+        }
         let [shard] = model.shards() else { return job.folder(model, out) };
         if model.is_folder() {
             return job.folder(model, out);
@@ -159,7 +164,6 @@ pub fn write_model(
         replace(out, |writer| job.shard(model, shard, writer))?;
         Ok(job.written)
     };
-    let mut write = write;
     write().map_err(|error| match error {
         named @ WriteError::InFile { .. } => named,
         WriteError::Read(error) => WriteError::Read(error),
@@ -217,9 +221,10 @@ impl Job<'_> {
                 weights.push((format!("{METADATA_PREFIX}{}", of.name), of.description()?));
             }
         }
+        let taken: HashSet<&str> = weights.iter().map(|(key, _)| key.as_str()).collect();
         for (key, text) in &shard.header.metadata {
-            if weights.iter().any(|(taken, _)| taken == key) {
-                return Err(invalid(format!("the metadata have {} already", excerpt(key.as_bytes()))));
+            if taken.contains(key.as_str()) {
+                return Err(invalid(format!("the metadata have {} already", name_of(key))));
             }
             metadata.push((key.as_str(), text.clone()));
         }
@@ -253,10 +258,7 @@ impl Job<'_> {
                     let mut sink = NmSink { writer, wanted: of, written: false };
                     (self.make)(&tensor.name, &mut sink)?;
                     if !sink.written {
-                        return Err(invalid(format!(
-                            "no weights were given for {}",
-                            excerpt(of.name.as_bytes())
-                        )));
+                        return Err(invalid(format!("no weights were given for {}", name_of(&of.name))));
                     }
                     self.tell(tensor.place.end - tensor.place.start);
                 }
@@ -269,19 +271,25 @@ impl Job<'_> {
     fn note(&mut self, name: &str, shard: &Shard) -> Result<(), WriteError> {
         match self.files.insert(name.to_owned(), shard.name()) {
             None => Ok(()),
-            Some(_) => Err(invalid(format!("two tensors would be called {}", excerpt(name.as_bytes())))),
+            Some(_) => Err(invalid(format!("two tensors would be called {}", name_of(name)))),
         }
     }
 
     fn copy(&mut self, tensor: ModelTensor<'_>, writer: &mut dyn Write) -> Result<(), WriteError> {
-        let mut reader = tensor.reader()?;
+        let in_file = |error: ReadError| WriteError::from(error.in_file(tensor.file()));
+        let mut reader = tensor.reader().map_err(in_file)?;
         let mut buffer = try_filled(BUFFER_BYTES, 0u8, "a part of a tensor")?;
         let mut left = tensor.bytes();
         while left > 0 {
-            let read = reader.read(&mut buffer)?;
+            let read = reader.read(&mut buffer).map_err(|error| in_file(error.into()))?;
             if read == 0 {
-                let message = format!("{} ended {left} bytes early", tensor.file().display());
-                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, message).into());
+                let place = format!("tensor {}", name_of(tensor.name()));
+                let (wanted, found) = (tensor.bytes(), tensor.bytes() - left);
+                return Err(in_file(ReadError::archive(
+                    place,
+                    format!("{wanted} bytes"),
+                    format!("{found}"),
+                )));
             }
             writer.write_all(&buffer[..read])?;
             left -= read as u64;
