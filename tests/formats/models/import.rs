@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use half::f16;
+use half::{bf16, f16};
 use windrow_formats::io::{Model, ReadOptions};
 use windrow_formats::{NmPattern, VectorNm};
 
@@ -80,4 +80,44 @@ fn masks_are_of_zeros_and_ones() {
         .to_string();
     assert!(error.starts_with("group 0 (rows 0..2) has 2 rows with entries in columns 0..2"), "{error}");
     assert!(VectorNm::from_mask(&[1.0f32; 4], &[true; 3], (2, 2), pattern).is_err());
+}
+
+/// What compressed-tensors 0.11.0 itself made of a 3 × 12 tensor `up.weight` with three zeros in a row of four and of
+/// `up.bias`, saved by safetensors 0.8.0; its own reader gave `DENSE` back.
+fn of_compressed_tensors() -> Vec<u8> {
+    const HEADER: &str = concat!(
+        r#"{"up.shape":{"dtype":"I64","shape":[2,1],"data_offsets":[0,16]},"#,
+        r#""up.bias":{"dtype":"BF16","shape":[3],"data_offsets":[16,22]},"#,
+        r#""up.compressed":{"dtype":"BF16","shape":[3,6],"data_offsets":[22,58]},"#,
+        r#""up.bitmask":{"dtype":"U8","shape":[3,2],"data_offsets":[58,64]}}   "#
+    );
+    const DATA: [u8; 64] = [
+        0x03, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x0c, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xb1,
+        0x3f, 0x22, 0x40, 0xd2, 0x3e, 0xc3, 0xbf, 0xce, 0xbf, 0x7b, 0xbf, 0xce, 0xbf, 0x36, 0xbf, 0x47, 0xbf,
+        0xd8, 0x3f, 0xef, 0x3e, 0x00, 0x00, 0x4c, 0x3e, 0x4c, 0x3e, 0xf4, 0xbe, 0xf1, 0xbf, 0x02, 0x40, 0x17,
+        0x40, 0xca, 0x3f, 0x1a, 0x40, 0x98, 0x3f, 0xc9, 0x05, 0xca, 0x09, 0x55, 0x09,
+    ];
+    [&(HEADER.len() as u64).to_le_bytes()[..], HEADER.as_bytes(), &DATA].concat()
+}
+
+#[test]
+fn a_file_that_compressed_tensors_wrote_is_read() {
+    const DENSE: [[u16; 12]; 3] = [
+        [0xbfc3, 0, 0, 0xbfce, 0, 0, 0xbf7b, 0xbfce, 0xbf36, 0, 0xbf47, 0],
+        [0, 0x3fd8, 0, 0x3eef, 0, 0, 0, 0x3e4c, 0x3e4c, 0, 0, 0xbef4],
+        [0xbff1, 0, 0x4002, 0, 0x4017, 0, 0x3fca, 0, 0x401a, 0, 0, 0x3f98],
+    ];
+    let folder = Folder::new("genuine");
+    let model = Model::open(folder.file("genuine.safetensors", of_compressed_tensors())).unwrap();
+    let [weights] = &model.bitmask_weights()[..] else { panic!("one layer") };
+    let dense = model.read_bitmask::<bf16>(weights, &ReadOptions::default()).unwrap();
+    assert_eq!((dense.name(), dense.rows(), dense.cols()), ("up.weight", 3, 12));
+    assert_eq!(
+        dense.values(),
+        DENSE.as_flattened().iter().map(|&bits| bf16::from_bits(bits)).collect::<Vec<_>>()
+    );
+    assert!(
+        VectorNm::from_dense(dense.transposed().unwrap().values(), 12, 3, NmPattern::new(2, 4, 1).unwrap())
+            .is_ok()
+    );
 }

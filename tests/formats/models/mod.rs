@@ -1,5 +1,6 @@
 //! Models: several files with an index, weights saved in their own type, and what is refused.
 
+mod hostile;
 mod import;
 mod reading;
 mod types;
