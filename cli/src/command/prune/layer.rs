@@ -4,7 +4,7 @@ use windrow::io::{BitmaskWeights, Model, NmTensor, ReadOptions};
 use windrow::memory::try_with_room;
 use windrow::{FormatError, Value, VectorNm, prune_magnitude};
 
-use super::report::Layer;
+use super::report::{Layer, name_of};
 use crate::failure::{Exit, Failure};
 use crate::units::count;
 
@@ -46,7 +46,7 @@ impl Refused {
     /// What ends the command, where a layer called `name` was checked before.
     pub(super) fn into_failure(self, name: &str) -> Failure {
         match self {
-            Self::Layer(why) => Failure::new(Exit::File, format!("{}: {why}", name.escape_debug())),
+            Self::Layer(why) => Failure::new(Exit::File, format!("{}: {why}", name_of(name))),
             Self::All(failure) => failure,
         }
     }

@@ -1,6 +1,6 @@
 //! What becomes of each tensor of a model.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use regex_lite::Regex;
@@ -9,7 +9,7 @@ use windrow::{NmPattern, ValueType, with_value_type};
 
 use super::Patterns;
 use super::layer::{Job, Pruner, Refused, Source};
-use super::report::Layer;
+use super::report::{Layer, extents, name_of};
 use crate::args::PruneArgs;
 use crate::failure::{Failure, Result};
 use crate::units::count;
@@ -34,12 +34,12 @@ impl Masks<'_> {
             return Ok((mask, name.to_owned()));
         }
         let Some(base) = name.strip_suffix(MASKED) else {
-            return Err(format!("no mask {}", mask.escape_debug()));
+            return Err(format!("no mask {}", name_of(&mask)));
         };
         let other = format!("{base}{}", self.suffix);
         match self.model.tensor(&other) {
             Some(_) => Ok((other, base.to_owned())),
-            None => Err(format!("no mask {} or {}", mask.escape_debug(), other.escape_debug())),
+            None => Err(format!("no mask {} or {}", name_of(&mask), name_of(&other))),
         }
     }
 
@@ -157,7 +157,7 @@ impl Plan {
             (Some(Ok((mask, _))), Some(masks)) => {
                 let shape = masks.model.tensor(mask).map_or(&[][..], ModelTensor::shape);
                 if shape != tensor.shape() {
-                    return self.leave_last(format!("its mask has shape {}", super::report::shape(shape)));
+                    return self.leave_last(format!("its mask has shape {}", extents(shape)));
                 }
                 parts.extend((!masks.is_other).then(|| mask.clone()));
                 (Source::Mask(mask.clone()), patterns.sparse)
@@ -235,12 +235,13 @@ type MaskOf = std::result::Result<(String, String), String>;
 
 /// What is said where no name matches.
 fn none_matches(model: &Model) -> String {
-    let names: BTreeSet<&str> = model.tensors().map(ModelTensor::name).collect();
-    if names.is_empty() {
-        return "the model has no tensors".to_owned();
+    let some: Vec<String> = model.tensors().take(3).map(|tensor| name_of(tensor.name())).collect();
+    match model.tensors().count() {
+        0 => "the model has no tensors".to_owned(),
+        all => {
+            format!("--layers matches none of {} tensors; some are called {}", count(all), some.join(", "))
+        }
     }
-    let some: Vec<String> = names.iter().take(3).map(|name| name.escape_debug().to_string()).collect();
-    format!("--layers matches none of {} tensors; some are called {}", count(names.len()), some.join(", "))
 }
 
 /// Type and extents of a tensor that can be pruned, or why it cannot.

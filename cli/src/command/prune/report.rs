@@ -86,18 +86,18 @@ impl Layer {
             }
             (None, _, lost) => (lost.map_or_else(String::new, percent), String::new()),
         };
-        vec![name(&self.name), shape(&self.shape), self.dtype.to_lowercase(), kept, lost, remark]
+        vec![name_of(&self.name), extents(&self.shape), self.dtype.to_lowercase(), kept, lost, remark]
     }
 }
 
 /// A name as it can be shown in a table, whatever a file calls its tensors.
-fn name(name: &str) -> String {
+pub(super) fn name_of(name: &str) -> String {
     let shown = &name[..name.floor_char_boundary(LONGEST_NAME)];
     format!("{}{}", shown.escape_debug(), if shown.len() < name.len() { "…" } else { "" })
 }
 
 /// Extents as they can be shown in a table.
-pub(super) fn shape(shape: &[usize]) -> String {
+pub(super) fn extents(shape: &[usize]) -> String {
     let mut extents: Vec<String> = shape.iter().take(MOST_EXTENTS).map(ToString::to_string).collect();
     if extents.len() < shape.len() {
         extents.push("…".to_owned());
