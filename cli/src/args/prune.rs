@@ -55,8 +55,8 @@ pub(crate) struct PruneArgs {
     #[arg(long, conflicts_with = "mask")]
     pub(crate) zeros: bool,
 
-    /// Keep what the tensor NAME + SUFFIX says, of the shape of NAME, with elements 0 and 1; it is left out of OUT. With
-    /// _mask, weights that torch.nn.utils.prune has split come together again, without the _orig in their names.
+    /// Keep what the tensor NAME + SUFFIX says, of the shape of NAME, with elements 0 and 1; it is left out of OUT.
+    /// With _mask, weights that torch.nn.utils.prune has split come together again, without the _orig in their names.
     #[arg(long, value_name = "SUFFIX")]
     pub(crate) mask: Option<String>,
 

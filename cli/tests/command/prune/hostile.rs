@@ -6,7 +6,7 @@ use windrow::io::{Model, ReadOptions};
 use super::{Raw, file, halves, model};
 use crate::run::{Folder, command, finish, windrow};
 
-/// Promise, pruning: NaN and infinities are told, with how many of them were dropped.
+/// Promise, zero and not-a-number: what of NaN and infinity pruning a model drops, it tells.
 #[test]
 fn what_is_not_finite_is_told() {
     let folder = Folder::new();
@@ -94,6 +94,7 @@ fn ragged_layers_are_pruned_and_multiplied() {
     }
 }
 
+/// Promise, files: no command that reads a model writes over one of its files.
 #[test]
 fn a_model_is_never_written_over() {
     let folder = Folder::new();

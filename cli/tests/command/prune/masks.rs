@@ -60,7 +60,7 @@ fn masks_of_torch_and_of_another_file_are_imported() {
         .failed(2, &["--zeros"]);
 }
 
-/// Promise, masks: what has not the pattern is named by row and column of its tensor, and stays as it is.
+/// Promise, faults: a layer or a mask that has not the pattern is named by row and column of its tensor, and stays.
 #[test]
 fn what_has_not_the_pattern_is_named_by_row_and_column() {
     let folder = Folder::new();

@@ -23,8 +23,8 @@ pub fn check_new_folder(path: impl AsRef<Path>) -> Result<(), WriteError> {
 }
 
 /// A temporary folder (`.windrow-*.tmp`) beside `target`, which takes its name if it gets so far. Where there is an
-/// empty folder, which may be a link, a disk of its own or the one that a shell is in, it stays: the temporary one is in
-/// it, and what that holds is moved up.
+/// empty folder, which may be a link, a disk of its own or the one that a shell is in, it stays: the temporary one is
+/// in it, and what that holds is moved up.
 pub(super) struct NewFolder {
     /// There until it has.
     folder: Option<TempDir>,
