@@ -170,21 +170,32 @@ fn a_model_that_is_interrupted_leaves_no_folder() {
     let model = folder.path("model");
     std::fs::create_dir(&model).unwrap();
     folder.file("model/model.safetensors", content);
-    for (signal, code, what) in SIGNALS {
-        let mut child = start(&["prune", &model, &folder.path("out"), "--pattern", "2:4"]);
-        let begun = Instant::now();
-        // What it writes is in a folder beside, a file in it once it has begun; it takes a second.
-        let has_file = |name: &String| {
-            let inside = std::fs::read_dir(folder.path(name)).map(Iterator::count);
-            name.starts_with(".windrow-") && inside.is_ok_and(|count| count > 0)
-        };
-        while !folder.names().iter().any(has_file) {
-            assert!(begun.elapsed() < PATIENCE, "it did not begin to write");
-            std::thread::sleep(Duration::from_millis(1));
+    let (out, names_in) = (folder.path("out"), |path: &str| -> Vec<String> {
+        let names = std::fs::read_dir(path).into_iter().flatten();
+        names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    });
+    for is_there in [false, true] {
+        if is_there {
+            std::fs::create_dir(&out).unwrap();
         }
-        send(signal, &child);
-        assert_eq!(ends(&mut child), Some(code));
-        assert_eq!(rest_of(child.stderr.take()), format!("error: {what}; nothing was written\n"));
-        assert_eq!(folder.names(), ["model"]);
+        // What it writes is in a folder beside a new one, and in one that is there.
+        let parent = if is_there { out.clone() } else { folder.path("") };
+        for (signal, code, what) in SIGNALS {
+            let mut child = start(&["prune", &model, &out, "--pattern", "2:4"]);
+            let begun = Instant::now();
+            // A file is in it once it has begun; it takes a second.
+            let has_file = |name: &String| {
+                name.starts_with(".windrow-") && !names_in(&format!("{parent}/{name}")).is_empty()
+            };
+            while !names_in(&parent).iter().any(has_file) {
+                assert!(begun.elapsed() < PATIENCE, "it did not begin to write");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            send(signal, &child);
+            assert_eq!(ends(&mut child), Some(code));
+            assert_eq!(rest_of(child.stderr.take()), format!("error: {what}; nothing was written\n"));
+            assert_eq!(folder.names(), if is_there { &["model", "out"][..] } else { &["model"] });
+            assert!(names_in(&out).is_empty());
+        }
     }
 }
