@@ -68,8 +68,8 @@ pub(crate) struct NmArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) pruned: Option<PathBuf>,
 
-    /// Write the pruned weights to this file, in the type that they have in theirs (f32 if that is a pipe): .safetensors
-    /// or .npz; - writes safetensors to standard output.
+    /// Write the pruned weights to this file, in the type that they have in theirs (f32 if that is a pipe):
+    /// .safetensors or .npz; - writes safetensors to standard output.
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
 
