@@ -50,8 +50,8 @@ OUTPUT files appear whole or not at all, and are never an input of the same comm
 
 Matrices are read from Matrix Market, SNAP edge lists, DLMC .smtx, scipy.sparse and TC-GNN .npz files, each
 also behind gzip, and from dense tensors in safetensors files. The content tells the format, not the name. Dense
-operands are .npy files or Matrix Market arrays, weights for nm and prune safetensors files, tensors for mttkrp and ttm FROSTT
-.tns files.
+operands are .npy files or Matrix Market arrays, weights for nm and prune safetensors files, tensors for mttkrp and
+ttm FROSTT .tns files.
 
 First steps:
   windrow doctor                                      is there a usable GPU?
