@@ -97,6 +97,9 @@ fn option_for_field(message: &str) -> String {
 
 impl From<WriteError> for Failure {
     fn from(error: WriteError) -> Self {
+        if let WriteError::Read(read) = error {
+            return (*read).into();
+        }
         match error.cause() {
             WriteError::UnknownExtension => {
                 let path = match &error {

@@ -57,6 +57,7 @@ fn run(command: &Command, global: &Global) -> Result<()> {
         Command::Mttkrp(args) => command::tensor::mttkrp(args, console),
         Command::Ttm(args) => command::tensor::ttm(args, console),
         Command::Nm(args) => command::nm::run(args, console),
+        Command::Prune(args) => command::prune::run(args, console),
         Command::Verify(args) => command::verify::run(args, console),
         Command::Reorder(args) => command::reorder::run(args, console),
         Command::Convert(args) => command::convert::run(args, console),

@@ -31,6 +31,7 @@ mod rs_tile;
 mod sampled;
 mod structure;
 mod value;
+mod value_type;
 mod vector_nm;
 
 pub mod io;
@@ -53,7 +54,11 @@ pub use rs_tile::{
 pub use sampled::{SAMPLED_COLS, SampledTile, SampledTiles};
 pub use structure::{RowLengths, Structure};
 pub use value::Value;
+pub use value_type::ValueType;
 pub use vector_nm::{NmPattern, VectorNm, VectorNmParts};
+
+#[doc(no_inline)]
+pub use half::{bf16, f16};
 
 /// Marks a missing column where a tile has fewer than 8; no column has this number, since a matrix has at
 /// most `u32::MAX` of them.

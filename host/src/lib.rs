@@ -271,8 +271,8 @@ pub use view::{DeviceSlice, DeviceSliceMut, DeviceView, DeviceViewMut};
 pub use half::{bf16, f16};
 pub use windrow_formats::{
     ByteSizes, Canonicalised, Coo, Coo3, Csf3, Csf3Parts, Csr, FormatError, NmPattern, OutOfMemory, Pattern,
-    Permutation, RowAssignment, RowPath, RsTile, Structure, UnknownName, Value, VectorNm, VectorNmParts, io,
-    memory, names, synthetic,
+    Permutation, RowAssignment, RowPath, RsTile, Structure, UnknownName, Value, ValueType, VectorNm,
+    VectorNmParts, io, memory, names, synthetic, with_value_type,
 };
 /// Dense weights pruned to vector-wise N:M sparsity.
 pub use windrow_preprocess::nm::prune_magnitude;

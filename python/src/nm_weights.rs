@@ -90,10 +90,15 @@ impl PyNmWeights {
         outside(py, || VectorNm::try_from_parts(parts)).map(|weights| Self(Arc::new(weights)))
     }
 
-    /// Reads weights from a safetensors file or a `.npz`, as `write` writes them.
+    /// Reads weights from a safetensors file or a `.npz`, as `write` writes them, or those called `name` from a model,
+    /// as `windrow prune` writes it.
     #[staticmethod]
-    fn read(py: Python<'_>, path: std::path::PathBuf) -> PyResult<Self> {
-        let read = || windrow::io::read_vector_nm::<f32>(&path, &windrow::io::ReadOptions::default());
+    #[pyo3(signature = (path, name=None))]
+    fn read(py: Python<'_>, path: std::path::PathBuf, name: Option<String>) -> PyResult<Self> {
+        let read = || {
+            let options = windrow::io::ReadOptions { tensor: name.as_deref(), ..Default::default() };
+            windrow::io::read_vector_nm::<f32>(&path, &options)
+        };
         outside(py, read).map(|weights| Self(Arc::new(weights)))
     }
 

@@ -1,5 +1,6 @@
 """Sampled products, softmax, N:M weights, tensors."""
 
+import json
 import pickle
 
 import numpy
@@ -56,6 +57,33 @@ def test_softmax_and_its_gradient(device):
     dots = numpy.add.reduceat(weights * gradient, MATRIX.indptr[:-1][numpy.diff(MATRIX.indptr) > 0])
     dots = numpy.repeat(dots, numpy.diff(MATRIX.indptr)[numpy.diff(MATRIX.indptr) > 0])
     assert numpy.allclose(found, 0.5 * weights * (gradient - dots), atol=1e-5)
+
+
+def test_weights_of_a_model(tmp_path):
+    """Two layers, as `windrow prune` writes them, in bf16 and f16."""
+    values = numpy.array([[1, 2], [3, 4]], "f4")
+    halves = values.astype("<f2").tobytes()
+    brains = (values.view("<u4") >> 16).astype("<u2").tobytes()
+    about = {"version": 1, "rows": 4, "cols": 2, "N": 2, "M": 4, "L": 1, "indices": "bytes", "transposed": True}
+    header = {
+        "__metadata__": {"vector-nm.up": json.dumps(about), "vector-nm.down": json.dumps(about)},
+        "up.values": {"dtype": "BF16", "shape": [2, 2], "data_offsets": [0, 8]},
+        "up.indices": {"dtype": "U8", "shape": [2, 2], "data_offsets": [8, 12]},
+        "down.values": {"dtype": "F16", "shape": [2, 2], "data_offsets": [12, 20]},
+        "down.indices": {"dtype": "U8", "shape": [2, 2], "data_offsets": [20, 24]},
+    }
+    text = json.dumps(header).encode()
+    content = brains + bytes([0, 1, 3, 2]) + halves + bytes([1, 0, 2, 1])
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(len(text).to_bytes(8, "little") + text + content)
+    up = windrow.NmWeights.read(path, "up")
+    assert up.pattern == (2, 4, 1)
+    assert numpy.array_equal(up.to_dense(), [[1, 0], [0, 2], [0, 4], [3, 0]])
+    assert numpy.array_equal(windrow.NmWeights.read(path, name="down").to_dense(), [[0, 2], [1, 4], [3, 0], [0, 0]])
+    with pytest.raises(windrow.errors.FileError, match="name the one to read"):
+        windrow.NmWeights.read(path)
+    with pytest.raises(windrow.errors.FileError, match="found none of that name, but `up`, `down`"):
+        windrow.NmWeights.read(path, "gate")
 
 
 @pytest.mark.parametrize("pattern", [(2, 4, 8), (1, 4, 16), (4, 4, 8)])

@@ -153,6 +153,26 @@ fn seeds() -> Vec<Vec<u8>> {
     seeds.into_iter().map(|(reader, file)| [vec![reader], file].concat()).collect()
 }
 
+/// An index of a model, and weights with a name in one of its files, behind the byte that names the reader.
+fn models() -> Vec<Vec<u8>> {
+    let index = r#"{"metadata":{"total_size":8},"weight_map":{"a":"x-1.safetensors","b":"x-2.safetensors"}}"#;
+    let about = r#"{\"version\":1,\"rows\":8,\"cols\":2,\"N\":2,\"M\":4,\"L\":1,\"indices\":\"FORM\",\"transposed\":true}"#;
+    let weights = |form: &str, shape: &str, indices: &[u8]| {
+        let end = 16 + indices.len();
+        let header = format!(
+            r#"{{"__metadata__":{{"vector-nm.w":"{}"}},"w.values":{{"dtype":"BF16","shape":[4,2],"data_offsets":[0,16]}},"w.indices":{{"dtype":"U8","shape":{shape},"data_offsets":[16,{end}]}}}}"#,
+            about.replace("FORM", form)
+        );
+        [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[0x3f; 16], indices].concat()
+    };
+    let inputs = [
+        (readers::INDEX, index.as_bytes().to_vec()),
+        (readers::NAMED_WEIGHTS, weights("bytes", "[4,2]", &[0, 1, 2, 3, 0, 0, 1, 1])),
+        (readers::NAMED_WEIGHTS, weights("packed", "[2]", &[0b1110_0100, 0b0101_0000])),
+    ];
+    inputs.map(|(reader, file)| [vec![reader], file].concat()).to_vec()
+}
+
 /// Promise, files: whatever a file holds, a reader returns a valid value or an error of bounded length.
 #[test]
 fn changed_files_are_read_or_refused() {
@@ -165,6 +185,11 @@ fn changed_files_are_read_or_refused() {
     }
     for input in refused() {
         assert!(!readers::check(&input), "{}", String::from_utf8_lossy(&input));
+        inputs.push(input);
+    }
+    for input in models() {
+        assert!(readers::check(&input), "{}", String::from_utf8_lossy(&input));
+        (0..input.len()).for_each(|len| _ = readers::check(&input[..len]));
         inputs.push(input);
     }
     inputs::assert_committed("readers", &inputs);

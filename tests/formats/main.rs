@@ -13,6 +13,7 @@ mod io_round_trip;
 mod io_support;
 mod io_tns;
 mod io_vector_nm;
+mod models;
 mod permutation;
 mod real_matrices;
 mod rs_tile;

@@ -3,8 +3,9 @@
 use std::io::{Cursor, Write};
 
 use windrow_formats::io::{
-    Format, Limits, ReadError, ReadOptions, read_csr_from, read_dense_from, read_permutation_from,
-    read_tensor_from, read_tns_from, read_vector_nm_from, sniff, write_matrix_market, write_scipy_npz,
+    Format, Limits, ModelIndex, ReadError, ReadOptions, read_csr_from, read_dense_from,
+    read_permutation_from, read_tensor_from, read_tns_from, read_vector_nm_from, sniff, write_matrix_market,
+    write_scipy_npz,
 };
 use windrow_formats::{Csf3, Csr, Value, VectorNm};
 use zip::write::SimpleFileOptions;
@@ -19,13 +20,14 @@ fn options(format: Option<Format>) -> ReadOptions<'static> {
 }
 
 /// What the first byte chooses between: a matrix in a format that is found out or told, and the other readers.
-const READERS: usize = 1 + TOLD + 8;
+const READERS: usize = 1 + TOLD + 10;
 /// Formats that are told by the bytes after the first. Those that came later are found out, and have a reader at the
 /// end: the numbers of readers are those of the committed inputs.
 const TOLD: usize = 5;
 
 /// The first byte for each reader: of matrices in the format that is found out, tensors, weights, dense tensors and
-/// orders; of matrices and of weights in an archive made of members.
+/// orders; of matrices and of weights in an archive made of members; of an index of a model, and of weights with a name
+/// among its tensors.
 pub(crate) const MATRIX: u8 = 0;
 pub(crate) const TNS: u8 = 1 + TOLD as u8;
 pub(crate) const WEIGHTS: u8 = TNS + 1;
@@ -33,6 +35,11 @@ pub(crate) const DENSE: u8 = TNS + 2;
 pub(crate) const ORDER: u8 = TNS + 3;
 pub(crate) const MATRIX_MEMBERS: u8 = TNS + 4;
 pub(crate) const WEIGHTS_MEMBERS: u8 = TNS + 5;
+pub(crate) const INDEX: u8 = TNS + 8;
+pub(crate) const NAMED_WEIGHTS: u8 = TNS + 9;
+
+/// The name of weights that are read by a name.
+pub(crate) const NAME: &str = "w";
 
 /// What is between the members of an archive, each of which is a line with its name and the content.
 pub(crate) const BETWEEN: &[u8] = b"--next--\n";
@@ -63,6 +70,17 @@ pub(crate) fn check(data: &[u8]) -> bool {
         Some(7) => read_dense_from::<f32>(content, &options(None)).map(|dense| {
             assert_eq!(dense.values().len(), dense.rows() * dense.cols());
         }),
+        Some(8) => ModelIndex::read_from(content).map(|index| {
+            for (tensor, file) in index.iter() {
+                let path = std::path::Path::new(file);
+                assert!(path.file_name() == Some(path.as_os_str()), "{tensor} in {file:?}");
+                assert_eq!(index.file_of(tensor), Some(file));
+            }
+        }),
+        Some(9) => {
+            let options = ReadOptions { tensor: Some(NAME), ..options(None) };
+            read_vector_nm_from::<f32>(content, &options).map(weights)
+        }
         Some(5) => read_vector_nm_from::<f32>(&archive(content)[..], &options(None)).map(weights),
         _ => read_permutation_from(content, &options(None)).map(|order| {
             assert_eq!(order.inverse().inverse(), order);

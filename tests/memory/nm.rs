@@ -1,6 +1,8 @@
 //! Weights with N:M sparsity: made, laid out for a GPU, multiplied, read and written.
 
-use windrow::io::{self, NmIndices, ReadOptions};
+use std::collections::BTreeMap;
+
+use windrow::io::{self, DenseTensor, Model, NmIndices, NmTensor, ReadOptions, Rewrite};
 use windrow::memory::try_copy;
 use windrow::synthetic::{seeded_values, seeded_weights};
 use windrow::{
@@ -86,4 +88,38 @@ fn plans_for_gpus() {
             });
         }
     }
+}
+
+/// Promise, memory: what memory runs out for ends in an error that says so, or in a result without it, and never in the
+/// end of the process.
+#[test]
+fn models_are_read() {
+    let _alone = alone();
+    let folder = std::env::temp_dir().join(format!("windrow-memory-models-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (path, out) = (folder.join("model.safetensors"), folder.join("out.safetensors"));
+    let (rows, cols, pattern) = (256, 128, NmPattern::new(2, 8, 4).unwrap());
+    // Headers are small: what parses them is asked for memory beforehand, and cannot fail on the way.
+    let mask = DenseTensor::new("w.mask", rows, cols, vec![1.0; rows * cols]).unwrap();
+    let dense = DenseTensor::new("w", rows, cols, seeded_values::<f32>(rows * cols, 1).unwrap()).unwrap();
+    let mut file = Vec::new();
+    io::write_tensors(&mut file, &[dense.clone(), mask]).unwrap();
+    std::fs::write(&path, file).unwrap();
+    let (model, options) = (Model::open(&path).unwrap(), ReadOptions::default());
+    each_refusal("a tensor of a model", 2, || model.read::<f32>("w", &options));
+    each_refusal("a tensor of a model, rounded", 2, || model.read::<windrow::f16>("w", &options));
+    each_refusal("a mask", 3, || model.read_mask("w.mask", &options));
+    let mask = vec![true; rows * cols];
+    each_refusal("a transpose", 1, || dense.transposed());
+    let whole = NmPattern::new(8, 8, 4).unwrap();
+    each_refusal("by a mask", 3, || VectorNm::from_mask(dense.values(), &mask, (rows, cols), whole));
+    let weights = prune_magnitude(dense.values(), rows, cols, pattern).unwrap();
+    let value_type = windrow::ValueType::F32;
+    let packed = NmTensor { name: "w".to_owned(), rows, cols, pattern, value_type, transposed: false };
+    let rewrites = BTreeMap::from([("w".to_owned(), Rewrite::Weights(packed))]);
+    // Buffers of files have a fixed size, and are not asked for in a way that can fail.
+    io::write_model(&model, &out, &rewrites, |_, sink| sink.write(&weights), None).unwrap();
+    let again = Model::open(&out).unwrap();
+    each_refusal("weights of a model", 2, || again.read_vector_nm::<f32>("w", &options));
+    std::fs::remove_dir_all(folder).unwrap();
 }

@@ -4,6 +4,7 @@ mod info;
 mod nm;
 pub(crate) mod plan;
 mod program;
+mod prune;
 mod reorder;
 mod run;
 mod spy;
@@ -28,6 +29,7 @@ pub(crate) use nm::{NmArgs, Ratio};
 #[cfg(feature = "man")]
 pub(crate) use program::ManArgs;
 pub(crate) use program::{BenchArgs, CompletionsArgs, Shell};
+pub(crate) use prune::PruneArgs;
 pub(crate) use reorder::ReorderArgs;
 pub(crate) use spy::SpyArgs;
 pub(crate) use tensor::{MttkrpArgs, TensorArgs, TtmArgs};
@@ -48,8 +50,8 @@ OUTPUT files appear whole or not at all, and are never an input of the same comm
 
 Matrices are read from Matrix Market, SNAP edge lists, DLMC .smtx, scipy.sparse and TC-GNN .npz files, each
 also behind gzip, and from dense tensors in safetensors files. The content tells the format, not the name. Dense
-operands are .npy files or Matrix Market arrays, weights for nm safetensors files, tensors for mttkrp and ttm FROSTT
-.tns files.
+operands are .npy files or Matrix Market arrays, weights for nm and prune safetensors files, tensors for mttkrp and
+ttm FROSTT .tns files.
 
 First steps:
   windrow doctor                                      is there a usable GPU?
@@ -97,6 +99,7 @@ pub(crate) enum Command {
     Mttkrp(MttkrpArgs),
     Ttm(TtmArgs),
     Nm(NmArgs),
+    Prune(PruneArgs),
     Verify(VerifyArgs),
     Reorder(ReorderArgs),
     Convert(ConvertArgs),

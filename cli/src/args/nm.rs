@@ -17,6 +17,7 @@ use crate::units::parse_bytes;
 /// Prints how the product was planned and what pruning and planning cost, then the time of a product and the rate that
 /// follows from it, counted on the operations that are kept.
 #[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("of_file").args(["weights", "pruned"]).multiple(true))]
 #[command(after_help = "\
 Examples:
   windrow nm --pattern 2:8 --shape 512x1024x1024 --verify
@@ -24,6 +25,7 @@ Examples:
   windrow nm --pattern 2:4 --shape 64x3072x768 --weights model.safetensors --tensor h.0.mlp.c_fc.weight
   windrow nm --pattern 2:8 --shape 64 --weights linear.safetensors --transpose --save linear-2-8.safetensors
   windrow nm --pruned linear-2-8.safetensors --a activations.npy --out layer.npy
+  windrow nm --shape 64 --pruned pruned-model --tensor model.layers.0.mlp.up_proj.weight
   windrow nm --shape 64 --pruned linear-2-8.safetensors --bias --activation gelu --verify --json")]
 pub(crate) struct NmArgs {
     /// Rows of A, columns of W and rows of W, for example 512x4096x4096. M alone where a file has the weights [default:
@@ -48,23 +50,26 @@ pub(crate) struct NmArgs {
     #[arg(long, value_name = "L", default_value_t = 32, conflicts_with = "pruned")]
     pub(crate) vector: usize,
 
-    /// A safetensors file with dense weights, K x N [default: made from the seed]
+    /// A safetensors file, an index of several or a folder of a model, with dense weights, K x N [default: made from
+    /// the seed]
     #[arg(long, value_name = "FILE", conflicts_with = "pruned")]
     pub(crate) weights: Option<PathBuf>,
 
-    /// Name of the tensor in the file [default: the only one]
-    #[arg(long, value_name = "NAME", requires = "weights")]
+    /// Name of the tensor in the file or model [default: the only one]
+    #[arg(long, value_name = "NAME", requires = "of_file")]
     pub(crate) tensor: Option<String>,
 
     /// The tensor is N x K (out x in), as PyTorch's Linear keeps it.
     #[arg(long, requires = "weights")]
     pub(crate) transpose: bool,
 
-    /// A file with weights that are pruned already, as --save writes it; it has the pattern too.
+    /// A file with weights that are pruned already, as --save writes it, or a model as prune writes it; it has the
+    /// pattern too.
     #[arg(long, value_name = "FILE")]
     pub(crate) pruned: Option<PathBuf>,
 
-    /// Write the pruned weights to this file: .safetensors or .npz; - writes safetensors to standard output.
+    /// Write the pruned weights to this file, in the type that they have in theirs (f32 if that is a pipe):
+    /// .safetensors or .npz; - writes safetensors to standard output.
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
 

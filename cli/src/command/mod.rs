@@ -9,6 +9,7 @@ pub(crate) mod info;
 #[cfg(any(test, feature = "man"))]
 pub(crate) mod man;
 pub(crate) mod nm;
+pub(crate) mod prune;
 pub(crate) mod reorder;
 pub(crate) mod sddmm;
 pub(crate) mod spmm;

@@ -1,15 +1,19 @@
 //! `windrow nm`: prunes weights, plans a product with them, runs it, times it, and checks it.
 
+use std::any::Any;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use rayon::prelude::*;
 use serde::Serialize;
-use windrow::io::{self, DenseTensor, NmFormat, NmIndices, ReadOptions, printable};
+use windrow::io::{self, DenseTensor, Model, NmFormat, NmIndices, ReadOptions, printable};
+use windrow::memory::try_with_room;
 use windrow::synthetic::seeded_values;
 use windrow::{
     ActivationLayout, DenseRef, Device, DeviceBuffer, DeviceKind, DeviceMatrix, Element, Epilogue, NmPattern,
-    NmReport, NmSpmm, NmSpmmPlan, Precision, Profile, VectorNm, Verification, bf16, f16, prune_magnitude,
+    NmReport, NmSpmm, NmSpmmPlan, Precision, Profile, Value, ValueType, VectorNm, Verification, bf16, f16,
+    prune_magnitude, with_value_type,
 };
 use windrow_bench::measure::{Timing, measure};
 
@@ -23,6 +27,9 @@ use crate::load;
 use crate::output::Output;
 use crate::product::{poison, refuse_beyond_memory, timed, verdict_beside};
 use crate::units::{count, digits, giga_per_second, percent, time_us};
+
+/// Elements whose squares are summed one after another.
+const SUMMED_TOGETHER: usize = 1 << 16;
 
 /// What `windrow nm` prints, and writes with `--json`.
 #[derive(Debug, Serialize)]
@@ -65,9 +72,9 @@ struct Pruning {
 }
 
 /// Weights, and how they came about.
-struct Weights {
+struct Weights<V> {
     source: String,
-    matrix: VectorNm<f32>,
+    matrix: VectorNm<V>,
     pruning: Option<Pruning>,
 }
 
@@ -81,10 +88,13 @@ struct Dense<'a> {
 }
 
 pub(crate) fn run(args: &NmArgs, console: Console) -> Result<()> {
-    let inputs = [args.weights.as_deref(), args.pruned.as_deref(), args.a.as_deref()];
+    // Of a model, every file is one that is read.
+    let files: Vec<PathBuf> = [&args.weights, &args.pruned].into_iter().flatten().flat_map(files).collect();
+    let mut inputs = vec![args.weights.as_deref(), args.pruned.as_deref(), args.a.as_deref()];
+    inputs.extend(files.iter().map(|path| Some(path.as_path())));
     let out = dense::output(args.out.as_deref(), &inputs, console)?;
     let save = args.save.as_ref().map(|path| {
-        let inputs: Vec<&Path> = inputs.into_iter().flatten().collect();
+        let inputs: Vec<&Path> = inputs.iter().copied().flatten().collect();
         let output = Output::of(path, &inputs, console)?;
         if !output.is_standard() {
             NmFormat::of_name(path).map_err(|error| error.in_file(path))?;
@@ -100,16 +110,19 @@ pub(crate) fn run(args: &NmArgs, console: Console) -> Result<()> {
     let rows = dense::agreed(("M of --shape", asked), ("A", a.map(|a| a.rows)))?.unwrap_or(0);
     let dense = Dense { rows, a, out };
     let device = args.device.open()?;
-    let weights = weights(args, &device, console)?;
-    if let Some(a) = a {
-        a.check(rows, weights.matrix.rows(), "a column for each row of W")?;
-    }
-    if let Some(output) = save {
-        output.write(
-            |path| io::write_vector_nm(path, &weights.matrix, NmIndices::Auto),
-            |stream| io::write_vector_nm_safetensors(stream, &weights.matrix, NmIndices::Auto),
-        )?;
-    }
+    let weights = with_value_type!(type_of_weights(args)?, V => {
+        let weights = weights::<V>(args, &device, console)?;
+        if let Some(a) = a {
+            a.check(rows, weights.matrix.rows(), "a column for each row of W")?;
+        }
+        if let Some(output) = save {
+            output.write(
+                |path| io::write_vector_nm(path, &weights.matrix, NmIndices::Auto),
+                |stream| io::write_vector_nm_safetensors(stream, &weights.matrix, NmIndices::Auto),
+            )?;
+        }
+        weights.into_singles()?
+    });
     let spinner = console.spinner("planning");
     let plan = plan((&weights.matrix, rows), &device, args, &load::profile(&device, console));
     spinner.finish_and_clear();
@@ -127,14 +140,60 @@ pub(crate) fn run(args: &NmArgs, console: Console) -> Result<()> {
     conclusion(outcome.verification.as_ref())
 }
 
+/// The files of a model; none of what is none, which whoever reads it says.
+fn files(path: &PathBuf) -> Vec<PathBuf> {
+    let model = Model::is_folder_or_index(path).then(|| Model::open(path).ok()).flatten();
+    model.iter().flat_map(Model::paths).map(Path::to_owned).collect()
+}
+
+/// The type that weights have in their file, and are saved in; f32 of those that are made up.
+fn type_of_weights(args: &NmArgs) -> Result<ValueType> {
+    let options = read_options(args);
+    Ok(match (&args.pruned, &args.weights) {
+        // What can be read only once has the type that it is multiplied in.
+        (Some(path), _) | (_, Some(path)) if !path.is_file() && !path.is_dir() => ValueType::F32,
+        (Some(path), _) => io::vector_nm_type(path, &options).unwrap_or(ValueType::F32),
+        (None, Some(path)) => io::tensor_type(path, args.tensor.as_deref()).unwrap_or(ValueType::F32),
+        (None, None) => ValueType::F32,
+    })
+}
+
+fn read_options(args: &NmArgs) -> ReadOptions<'_> {
+    ReadOptions { limits: args.read.limits(), tensor: args.tensor.as_deref(), ..ReadOptions::default() }
+}
+
+impl<V: Value> Weights<V> {
+    /// The same in f32, as the plan takes them.
+    fn into_singles(self) -> Result<Weights<f32>> {
+        let Self { source, matrix, pruning } = self;
+        let mut matrix = Some(matrix);
+        // Values that are f32 already are not copied.
+        let same =
+            (&mut matrix as &mut dyn Any).downcast_mut::<Option<VectorNm<f32>>>().and_then(Option::take);
+        let matrix = match (same, matrix) {
+            (Some(singles), _) => singles,
+            (None, Some(others)) => {
+                let mut singles = try_with_room(others.values().len(), "weights in f32")?;
+                singles.extend(others.values().iter().map(|value| value.to_f32()));
+                others.with_values(singles)?
+            }
+            (None, None) => return Err(Failure::usage("there are no weights")),
+        };
+        Ok(Weights { source, matrix, pruning })
+    }
+}
+
 /// The weights of a file, or made up ones, pruned unless they are already.
-fn weights(args: &NmArgs, device: &Device, console: Console) -> Result<Weights> {
-    let options = ReadOptions { limits: args.read.limits(), ..ReadOptions::default() };
+fn weights<V: Value>(args: &NmArgs, device: &Device, console: Console) -> Result<Weights<V>> {
+    let options = read_options(args);
     let spinner = console.spinner("reading");
     if let Some(path) = &args.pruned {
-        let read = io::read_vector_nm::<f32>(path, &options);
+        let read = io::read_vector_nm::<V>(path, &options);
         spinner.finish_and_clear();
-        let (matrix, source) = (read?, printable(path));
+        let (matrix, mut source) = (read?, printable(path));
+        if let Some(tensor) = &args.tensor {
+            source = format!("{source}, tensor {}", tensor.escape_debug());
+        }
         check_shape(args, (matrix.rows(), matrix.cols()), &source)?;
         return Ok(Weights { source, matrix, pruning: None });
     }
@@ -146,7 +205,7 @@ fn weights(args: &NmArgs, device: &Device, console: Console) -> Result<Weights> 
         .map_err(|error| Failure::usage(format!("--pattern, --vector: {error}")))?;
     let (source, dense) = match &args.weights {
         Some(path) => {
-            let dense = read_dense(path, args, &options);
+            let dense = read_dense::<V>(path, args, &options);
             spinner.finish_and_clear();
             dense?
         }
@@ -170,24 +229,40 @@ fn weights(args: &NmArgs, device: &Device, console: Console) -> Result<Weights> 
 }
 
 impl Pruning {
-    fn of(all: &[f32], kept: &[f32], us: f64) -> Self {
-        let squares = |values: &[f32]| values.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>();
-        let (sum, non_finite) = (squares(all), non_finite(all));
-        let kept_squares = match non_finite {
-            0 if sum > 0.0 => Some(squares(kept) / sum),
-            0 => Some(1.0),
-            _ => None,
-        };
-        Self { us, kept_squares, non_finite }
+    fn of<V: Value>(all: &[V], kept: &[V], us: f64) -> Self {
+        Self { us, kept_squares: kept_squares(all, kept), non_finite: non_finite(all) }
     }
 }
 
-fn non_finite(values: &[f32]) -> usize {
-    values.iter().filter(|value| !value.is_finite()).count()
+/// The share of the sum of squares that is kept; none if some of the values is no number or infinite.
+pub(crate) fn kept_squares<V: Value>(all: &[V], kept: &[V]) -> Option<f64> {
+    let largest = all.par_iter().map(|x| x.to_f64().abs()).reduce(|| 0.0, f64::max);
+    if non_finite(all) > 0 {
+        return None;
+    }
+    if largest == 0.0 {
+        return Some(1.0);
+    }
+    // Compared with the largest, none is too large or too small for its square. Sums of fixed parts, one after another:
+    // the same whatever the number of threads.
+    let squares = |values: &[V]| {
+        let square = |x: &V| (x.to_f64() / largest).powi(2);
+        let parts = values.par_chunks(SUMMED_TOGETHER).map(|part| part.iter().map(square).sum());
+        parts.collect::<Vec<f64>>().iter().sum::<f64>()
+    };
+    Some(squares(kept) / squares(all))
 }
 
-fn read_dense(path: &Path, args: &NmArgs, options: &ReadOptions<'_>) -> Result<(String, DenseTensor<f32>)> {
-    let mut dense = io::read_tensor::<f32>(path, args.tensor.as_deref(), options)?;
+pub(crate) fn non_finite<V: Value>(values: &[V]) -> usize {
+    values.par_iter().filter(|value| !value.to_f64().is_finite()).count()
+}
+
+fn read_dense<V: Value>(
+    path: &Path,
+    args: &NmArgs,
+    options: &ReadOptions<'_>,
+) -> Result<(String, DenseTensor<V>)> {
+    let mut dense = io::read_tensor::<V>(path, args.tensor.as_deref(), options)?;
     if args.transpose {
         dense = dense.transposed()?;
     }
@@ -213,7 +288,7 @@ fn check_shape(args: &NmArgs, found: (usize, usize), source: &str) -> Result<()>
 }
 
 /// Dense weights from the seed, with a name nobody sees.
-fn made_up(args: &NmArgs, device: &Device) -> Result<DenseTensor<f32>> {
+fn made_up<V: Value>(args: &NmArgs, device: &Device) -> Result<DenseTensor<V>> {
     let Some((n, k)) = args.shape.and_then(|shape| shape.weights) else {
         return Err(Failure::usage(match args.shape {
             Some(_) => "--shape M alone needs --weights or --pruned; write MxNxK",
@@ -228,7 +303,7 @@ fn made_up(args: &NmArgs, device: &Device) -> Result<DenseTensor<f32>> {
     let len = k
         .checked_mul(n)
         .ok_or_else(|| Failure::usage("--shape: the weights are too large; use smaller sizes"))?;
-    Ok(DenseTensor::new("weights", k, n, seeded_values::<f32>(len, !args.seed)?)?)
+    Ok(DenseTensor::new("weights", k, n, seeded_values::<V>(len, !args.seed)?)?)
 }
 
 fn plan(
@@ -256,7 +331,7 @@ fn plan(
 }
 
 fn product<E: Element<Sum = f32>>(
-    weights: Weights,
+    weights: Weights<f32>,
     plan: &NmSpmmPlan,
     (args, Dense { rows: m, a: of_file, out }): (&NmArgs, Dense<'_>),
     console: Console,

@@ -4,6 +4,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use windrow::io::{DenseTensor, write_tensors};
+
 use super::run::{Folder, command, windrow};
 
 /// A signal, the exit code for it, and how it is told.
@@ -154,4 +156,46 @@ fn what_nohup_asks_for_stays() {
     send("-HUP", &child);
     std::io::Write::write_all(&mut child.stdin.take().expect("it is piped"), b"0 1\n").expect("it reads");
     assert_eq!(ends(&mut child), Some(0));
+}
+
+#[test]
+fn a_model_that_is_interrupted_leaves_no_folder() {
+    let folder = Folder::new();
+    let weights = vec![1.5f32; 1024 * 1024];
+    let tensors: Vec<DenseTensor<f32>> = (0..16)
+        .map(|layer| DenseTensor::new(format!("layer.{layer}"), 1024, 1024, weights.clone()).unwrap())
+        .collect();
+    let mut content = Vec::new();
+    write_tensors(&mut content, &tensors).unwrap();
+    let model = folder.path("model");
+    std::fs::create_dir(&model).unwrap();
+    folder.file("model/model.safetensors", content);
+    let (out, names_in) = (folder.path("out"), |path: &str| -> Vec<String> {
+        let names = std::fs::read_dir(path).into_iter().flatten();
+        names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    });
+    for is_there in [false, true] {
+        if is_there {
+            std::fs::create_dir(&out).unwrap();
+        }
+        // What it writes is in a folder beside a new one, and in one that is there.
+        let parent = if is_there { out.clone() } else { folder.path("") };
+        for (signal, code, what) in SIGNALS {
+            let mut child = start(&["prune", &model, &out, "--pattern", "2:4"]);
+            let begun = Instant::now();
+            // A file is in it once it has begun; it takes a second.
+            let has_file = |name: &String| {
+                name.starts_with(".windrow-") && !names_in(&format!("{parent}/{name}")).is_empty()
+            };
+            while !names_in(&parent).iter().any(has_file) {
+                assert!(begun.elapsed() < PATIENCE, "it did not begin to write");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            send(signal, &child);
+            assert_eq!(ends(&mut child), Some(code));
+            assert_eq!(rest_of(child.stderr.take()), format!("error: {what}; nothing was written\n"));
+            assert_eq!(folder.names(), if is_there { &["model", "out"][..] } else { &["model"] });
+            assert!(names_in(&out).is_empty());
+        }
+    }
 }

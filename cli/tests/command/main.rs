@@ -13,6 +13,7 @@ mod memory;
 mod nm;
 mod output;
 mod outputs;
+mod prune;
 mod reorder;
 mod run;
 mod sddmm;

@@ -97,6 +97,14 @@ impl ReadError {
         Self::InFile { path: path.to_owned(), source: Box::new(self) }
     }
 
+    /// The error with the file's name around it, if it has none yet.
+    pub(super) fn unless_in_file(self, path: &Path) -> Self {
+        match self {
+            named @ Self::InFile { .. } => named,
+            other => other.in_file(path),
+        }
+    }
+
     /// The error without the file's name around it.
     pub fn cause(&self) -> &ReadError {
         match self {
@@ -150,6 +158,9 @@ pub enum WriteError {
         /// What to do instead.
         remedy: &'static str,
     },
+    /// What is to be written could not be read.
+    #[error(transparent)]
+    Read(#[from] Box<ReadError>),
     /// Any of the above, with the file's name.
     #[error("{}: {source}", printable(path))]
     InFile {
@@ -158,6 +169,12 @@ pub enum WriteError {
         /// The error without the file's name.
         source: Box<WriteError>,
     },
+}
+
+impl From<ReadError> for WriteError {
+    fn from(error: ReadError) -> Self {
+        Self::Read(Box::new(error))
+    }
 }
 
 impl WriteError {

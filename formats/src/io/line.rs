@@ -32,6 +32,15 @@ pub(super) fn excerpt(bytes: &[u8]) -> String {
     format!("`{}{}`", head.escape_ascii(), if tail.is_empty() { "" } else { "…" })
 }
 
+/// Longest part of a tensor's name in a message, in bytes: layers of one model often differ at the end alone.
+const NAME: usize = 100;
+
+/// The name of a tensor or of a file as it can be shown in a message.
+pub(super) fn name_of(name: &str) -> String {
+    let shown = &name[..name.floor_char_boundary(NAME)];
+    format!("`{}{}`", shown.escape_debug(), if shown.len() < name.len() { "…" } else { "" })
+}
+
 /// Whether `byte` separates numbers of a line.
 #[inline]
 pub(super) fn is_blank(byte: u8) -> bool {

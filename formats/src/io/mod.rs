@@ -12,7 +12,8 @@
 //! An order of rows is a text of its own: [`write_permutation`], [`read_permutation`].
 //!
 //! Weights with vector-wise N:M sparsity are files of their own, safetensors or `.npz`: [`write_vector_nm`],
-//! [`read_vector_nm`]. Dense ones are read from safetensors files by name: [`read_tensor`].
+//! [`read_vector_nm`]. Dense ones are read from safetensors files by name: [`read_tensor`]. A [`Model`] is a file of
+//! these or several with an index; [`write_model`] writes it again with some of its tensors as such weights.
 //!
 //! Dense matrices are `.npy` files or Matrix Market arrays: [`read_dense`], [`write_dense`].
 //!
@@ -47,9 +48,11 @@ mod edge_list;
 mod elements;
 mod entries;
 mod error;
+mod foreign;
 mod line;
 mod matrix_market;
 mod metis;
+mod model;
 mod npy;
 mod npz;
 mod number;
@@ -77,19 +80,21 @@ use source::Source;
 
 pub use dense::{DenseArray, dense_shape, read_dense, read_dense_from};
 pub use error::{ReadError, WriteError};
+pub use model::{BitmaskWeights, Model, ModelIndex, ModelTensor, NmTensor, vector_nm_type};
 pub use options::{Format, Limits, Progress, ProgressFn, ReadOptions, Stage};
 pub use permutation::{read_permutation, read_permutation_from};
 pub use printable::printable;
 pub use report::{Field, Header, Layout, ReadReport, Storage, Symmetry};
-pub use safetensors::{DenseTensor, read_tensor, read_tensor_from};
+pub use safetensors::{DenseTensor, read_tensor, read_tensor_from, tensor_type};
 pub use sniff::sniff;
 pub use tns::{read_tns, read_tns_from};
 pub use vector_nm::{read_vector_nm, read_vector_nm_from};
 pub use write::{
-    DenseFormat, NmFormat, NmIndices, Unfinished, WriteOptions, WriteReport, check_target, remove_unfinished,
-    replace_file, write_csr, write_csr_to, write_dense, write_dense_to, write_edge_list, write_matrix_market,
-    write_permutation, write_permutation_to, write_scipy_npz, write_smtx, write_tensors, write_tns,
-    write_tns_to, write_vector_nm, write_vector_nm_npz, write_vector_nm_safetensors,
+    DenseFormat, NmFormat, NmIndices, NmSink, Rewrite, Unfinished, WriteOptions, WriteReport,
+    check_new_folder, check_target, remove_unfinished, replace_file, write_csr, write_csr_to, write_dense,
+    write_dense_to, write_edge_list, write_matrix_market, write_model, write_permutation,
+    write_permutation_to, write_scipy_npz, write_smtx, write_tensors, write_tns, write_tns_to,
+    write_vector_nm, write_vector_nm_npz, write_vector_nm_safetensors,
 };
 
 /// A matrix and how it was read.

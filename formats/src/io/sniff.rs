@@ -8,7 +8,7 @@ use super::line::{Line, excerpt};
 use super::metis::is_metis;
 use super::number::{parse_f64, parse_unsigned};
 use super::source::{BYTE_ORDER_MARK, GZIP_MAGIC, read_all, room_for_inflate};
-use super::{Format, Limits, ReadError, matrix_market, npz, safetensors};
+use super::{Format, Limits, ReadError, foreign, matrix_market, npz, safetensors};
 
 /// First bytes of a zip archive that has members.
 pub(super) const ZIP_MAGIC: &[u8] = b"PK\x03\x04";
@@ -98,6 +98,13 @@ pub(super) fn sniff_prefix(prefix: &[u8]) -> Result<Sniffed, ReadError> {
         if prefix.starts_with(magic) {
             return unknown(what.to_owned());
         }
+    }
+    if let Some(what) = foreign::by_beginning(prefix) {
+        return unknown(format!("it is {what}"));
+    }
+    if text.trim_ascii_start().starts_with(b"{") {
+        let what = "it is JSON; if it is the index of a model, name one of the files that it names";
+        return unknown(what.to_owned());
     }
 
     let is_whole = (prefix.len() as u64) < SNIFFED_BYTES;

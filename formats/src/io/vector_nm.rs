@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use super::source::read_all;
-use super::{Limits, ReadError, ReadOptions, npz, safetensors, sniff};
+use super::{Limits, Model, ReadError, ReadOptions, foreign, npz, safetensors, sniff};
 use crate::{NmPattern, Value, VectorNm, VectorNmParts};
 
 /// What a file of such weights calls itself.
@@ -85,10 +85,12 @@ pub(super) fn unknown_version(place: &str, version: u64) -> ReadError {
     }
 }
 
-/// Reads the weights in the file at `path`, as [`write_vector_nm`](super::write_vector_nm) writes them.
+/// Reads the weights in the file at `path`, as [`write_vector_nm`](super::write_vector_nm) writes them; or from a model
+/// as [`write_model`](super::write_model) writes it, which may be a folder or an index too, those that
+/// [`tensor`](ReadOptions::tensor) names, or the only ones.
 ///
 /// # Errors
-/// [`ReadError::InFile`] around any of those of [`read_vector_nm_from`].
+/// [`ReadError::InFile`] around any of those of [`read_vector_nm_from`] and [`Model::open`].
 ///
 /// # Examples
 /// ```no_run
@@ -103,6 +105,12 @@ pub fn read_vector_nm<V: Value>(
     options: &ReadOptions<'_>,
 ) -> Result<VectorNm<V>, ReadError> {
     let path = path.as_ref();
+    if Model::is_folder_or_index(path) || (options.tensor.is_some() && path.is_file()) {
+        let model = Model::open(path)?;
+        let name = options.tensor.map_or_else(|| model.only_vector_nm(), |name| Ok(name.to_owned()));
+        let read = name.and_then(|name| model.read_vector_nm(&name, options));
+        return read.map_err(|error| error.unless_in_file(path));
+    }
     let opened = File::open(path).map_err(ReadError::from);
     opened.and_then(|file| read_vector_nm_from(file, options)).map_err(|error| error.in_file(path))
 }
@@ -110,7 +118,8 @@ pub fn read_vector_nm<V: Value>(
 /// Reads the weights in the content that `reader` returns, for example a byte slice: a safetensors file or a `.npz`
 /// archive, which is found out from the content. Values are rounded where `V` is narrower than their type.
 ///
-/// Of `options`, only the limits matter; values count as entries. The content is read into memory whole.
+/// Of `options`, limits and [`tensor`](ReadOptions::tensor) matter, which names the weights in a file of several;
+/// values count as entries. The content is read into memory whole.
 ///
 /// # Errors
 /// - [`ReadError::Io`] if reading fails;
@@ -140,8 +149,7 @@ pub fn read_vector_nm_from<V: Value>(
     } else if content.starts_with(sniff::ZIP_MAGIC) {
         npz::read_vector_nm(content, options)
     } else {
-        let start = super::line::excerpt(&content[..content.len().min(16)]);
-        let found = format!("{} bytes that begin with {start}", content.len());
+        let found = foreign::described(&content);
         Err(ReadError::archive("content", "a safetensors file or an .npz archive", found))
     }
 }

@@ -1,10 +1,11 @@
 //! From a dense matrix: the vectors that hold entries, or those that a caller chose.
 
+use half::f16;
 use rayon::prelude::*;
 
 use super::check::{self, length};
 use super::{NmPattern, VectorNm};
-use crate::memory::{dimension, try_with_room, try_zeroed};
+use crate::memory::{dimension, try_par_collect, try_with_room, try_zeroed};
 use crate::{FormatError, OutOfMemory, Value};
 
 impl<T: Value> VectorNm<T> {
@@ -61,6 +62,51 @@ impl<T: Value> VectorNm<T> {
             }
         }
         gather(dense, k, n, pattern, indices)
+    }
+
+    /// `dense`, `k × n` row-major without padding, where `mask` keeps it: what is masked out is zero, whatever it
+    /// holds.
+    ///
+    /// Which vectors are kept is read off the mask as [`from_dense`](Self::from_dense) reads it off entries, so a
+    /// weight that the mask keeps has its place even if it is zero.
+    ///
+    /// # Cost
+    /// Linear in the elements; 3 bytes of memory beside `dense` and the result for each.
+    ///
+    /// # Errors
+    /// - [`FormatError::NmGroup`] for the first group of which the mask keeps more than `N` rows in a vector;
+    /// - [`FormatError::LengthMismatch`] unless `dense` and `mask` have `k·n` elements;
+    /// - [`FormatError::DimensionTooLarge`], [`FormatError::OutOfMemory`].
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow_formats::{NmPattern, VectorNm};
+    ///
+    /// let pattern = NmPattern::new(1, 2, 1)?;
+    /// let weights = VectorNm::from_mask(&[5.0f32, 7.0, 0.0, 9.0], &[true, false, true, false], (4, 1), pattern)?;
+    /// assert_eq!((weights.values(), weights.indices()), (&[5.0, 0.0][..], &[0, 0][..]));
+    /// assert!(VectorNm::from_mask(&[5.0f32, 7.0], &[true, true], (2, 1), pattern).is_err());
+    /// # Ok::<(), windrow_formats::FormatError>(())
+    /// ```
+    pub fn from_mask(
+        dense: &[T],
+        mask: &[bool],
+        (k, n): (usize, usize),
+        pattern: NmPattern,
+    ) -> Result<Self, FormatError> {
+        check_dense(dense, k, n)?;
+        length("the mask", mask.len(), Some(dense.len()), "one for each row and column")?;
+        let ones = try_par_collect(
+            mask.par_iter().map(|&kept| if kept { f16::ONE } else { f16::ZERO }),
+            "the mask",
+        )?;
+        let places = VectorNm::<f16>::from_dense(&ones, k, n, pattern)?;
+        // A vector is kept whole; what the mask drops in it is zero.
+        let mut weights = gather(dense, k, n, pattern, places.indices)?;
+        let dropped =
+            weights.values.par_iter_mut().zip(&places.values).filter(|(_, kept)| **kept == f16::ZERO);
+        dropped.for_each(|(value, _)| *value = T::ZERO);
+        Ok(weights)
     }
 
     /// The vectors of `dense`, `k × n` row-major without padding, that `indices` name; all others are dropped,

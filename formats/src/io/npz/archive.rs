@@ -35,6 +35,11 @@ impl<R: Read + Seek> Archive<R> {
         self.zip.index_for_name(&file_name(array)).is_some()
     }
 
+    /// Whether its members are called as those of `torch.save` are.
+    pub(super) fn is_of_torch(&self) -> bool {
+        self.zip.file_names().any(|name| name.ends_with("/data.pkl"))
+    }
+
     /// The format, from the names of the arrays.
     pub(super) fn format(&self) -> Result<Format, ReadError> {
         if self.has("format") {
@@ -42,6 +47,10 @@ impl<R: Read + Seek> Archive<R> {
         }
         if self.has("src_li") {
             return Ok(Format::TcGnnNpz);
+        }
+        if self.is_of_torch() {
+            let found = "it is a file of torch.save; in Python, safetensors.torch.save_file writes tensors";
+            return Err(ReadError::UnknownFormat { found: found.to_owned() });
         }
         let mut names: Vec<_> = self.zip.file_names().take(6).map(|name| excerpt(name.as_bytes())).collect();
         if self.zip.len() > names.len() {

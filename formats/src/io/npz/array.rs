@@ -4,8 +4,8 @@ use half::f16;
 
 use super::super::ReadError;
 use super::super::npy::{ElementType, Header, Kind};
-use crate::Value;
 use crate::memory::{try_collect, try_copy};
+use crate::{Value, ValueType};
 
 /// An array of numbers, bools or characters.
 pub(super) struct Array {
@@ -68,6 +68,16 @@ impl Array {
     /// NumPy's name of the element type, for example `<f8`.
     pub(super) fn dtype(&self) -> String {
         self.dtype.name().to_owned()
+    }
+
+    /// The type of [`Value`] that the elements have, if they have one of them.
+    pub(super) fn value_type(&self) -> Option<ValueType> {
+        match (self.dtype.kind, self.dtype.size) {
+            (Kind::Float, 2) => Some(ValueType::F16),
+            (Kind::Float, 4) => Some(ValueType::F32),
+            (Kind::Float, 8) => Some(ValueType::F64),
+            _ => None,
+        }
     }
 
     /// Number of elements, which are really there.

@@ -9,11 +9,13 @@ mod scipy;
 mod tc_gnn;
 mod vector_nm;
 
+use std::fs::File;
 use std::io::{Cursor, Read, Seek};
+use std::path::Path;
 
 use super::source::read_all;
 use super::{Format, Loaded, ReadError, ReadOptions, Stage};
-use crate::{Value, VectorNm};
+use crate::{Value, ValueType, VectorNm};
 use archive::Archive;
 
 /// The format of an archive, from the names of its members.
@@ -48,4 +50,11 @@ pub(super) fn read_vector_nm<V: Value>(
 ) -> Result<VectorNm<V>, ReadError> {
     let mut archive = Archive::open(Cursor::new(content), options.limits.max_bytes)?;
     vector_nm::read(&mut archive, options)
+}
+
+/// The type of the values of the weights in the archive at `path`.
+pub(super) fn vector_nm_type(path: &Path, options: &ReadOptions<'_>) -> Result<ValueType, ReadError> {
+    let content = read_all(File::open(path)?, &options.limits)?;
+    let mut archive = Archive::open(Cursor::new(content), options.limits.max_bytes)?;
+    Ok(archive.array("values")?.value_type().unwrap_or(ValueType::F32))
 }

@@ -14,6 +14,10 @@ pub(super) fn read<V: Value, R: Read + Seek>(
     archive: &mut Archive<R>,
     options: &ReadOptions<'_>,
 ) -> Result<VectorNm<V>, ReadError> {
+    if archive.is_of_torch() {
+        let found = "a file of torch.save; in Python, safetensors.torch.save_file writes tensors";
+        return Err(ReadError::archive("content", "a safetensors file or an .npz archive", found));
+    }
     let format = archive.array("format")?;
     let text = format.text()?;
     if text != FORMAT {

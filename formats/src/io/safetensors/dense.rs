@@ -6,11 +6,12 @@ use std::path::Path;
 
 use rayon::prelude::*;
 
+use super::super::line::name_of;
 use super::super::source::read_all;
-use super::super::{ReadError, ReadOptions};
-use super::Tensors;
+use super::super::{Model, ReadError, ReadOptions};
+use super::{Tensors, unsupported};
 use crate::memory::try_zeroed;
-use crate::{FormatError, Value};
+use crate::{FormatError, Value, ValueType};
 
 /// Rows and columns that are transposed together: both sides of a block stay in the L1 cache.
 const TRANSPOSED_TOGETHER: usize = 32;
@@ -104,11 +105,11 @@ impl<V: Value> DenseTensor<V> {
     }
 }
 
-/// Reads a dense tensor of one dimension or two from the safetensors file at `path`: the one called `name`, or the only
-/// one.
+/// Reads a dense tensor of one dimension or two from the model at `path`, a safetensors file or what else [`Model`]
+/// opens: the one called `name`, or the only one. Of the other tensors none is read.
 ///
 /// # Errors
-/// [`ReadError::InFile`] around any of those of [`read_tensor_from`].
+/// [`ReadError::InFile`] around any of those of [`read_tensor_from`] and [`Model::open`].
 ///
 /// # Examples
 /// ```no_run
@@ -125,8 +126,34 @@ pub fn read_tensor<V: Value>(
     options: &ReadOptions<'_>,
 ) -> Result<DenseTensor<V>, ReadError> {
     let path = path.as_ref();
-    let opened = File::open(path).map_err(ReadError::from);
-    opened.and_then(|file| read_tensor_from(file, name, options)).map_err(|error| error.in_file(path))
+    if !Model::is_folder_or_index(path) && !path.is_file() {
+        // A pipe has no place to go back to.
+        let opened = File::open(path).map_err(ReadError::from);
+        return opened
+            .and_then(|file| read_tensor_from(file, name, options))
+            .map_err(|error| error.in_file(path));
+    }
+    let model = Model::open(path)?;
+    match name {
+        Some(name) => model.read(name, options).map_err(|error| error.unless_in_file(path)),
+        None => model.read(&model.only().map_err(|error| error.in_file(path))?, options),
+    }
+}
+
+/// The type of the tensor that [`read_tensor`] would read from the file or folder at `path`, so that it can be read as
+/// it is: [`with_value_type!`](crate::with_value_type) makes a type of it.
+///
+/// # Errors
+/// Those of [`read_tensor`].
+pub fn tensor_type(path: impl AsRef<Path>, name: Option<&str>) -> Result<ValueType, ReadError> {
+    let path = path.as_ref();
+    let model = Model::open(path)?;
+    let find = || {
+        let name = name.map_or_else(|| model.only(), |name| Ok(name.to_owned()))?;
+        let tensor = model.find(&name)?;
+        tensor.value_type().ok_or_else(|| unsupported(format!("tensor {}", name_of(&name)), tensor.dtype()))
+    };
+    find().map_err(|error| error.in_file(path))
 }
 
 /// Reads a dense tensor of one dimension or two from the safetensors content that `reader` returns, for example a byte
@@ -165,14 +192,5 @@ pub fn read_tensor_from<V: Value>(
         Some(name) => tensors.tensor(name)?,
         None => tensors.only()?,
     };
-    let (rows, cols) = match *tensor.shape() {
-        [len] => (1, len),
-        [rows, cols] => (rows, cols),
-        _ => return Err(tensor.error("one dimension or two", format!("shape {:?}", tensor.shape()))),
-    };
-    let place = tensor.place();
-    options.limits.check_shape(&place, rows as u64, cols as u64)?;
-    options.limits.check_nnz(&place, (rows as u64).saturating_mul(cols as u64))?;
-    let values = tensor.values()?;
-    Ok(DenseTensor { name: tensor.name, rows, cols, values })
+    tensor.into_dense(options)
 }

@@ -5,16 +5,13 @@ use std::io::Read;
 use safetensors::tensor::{Dtype, Metadata};
 
 use super::super::elements::{Decoder, skip};
-use super::super::line::excerpt;
+use super::super::line::name_of;
 use super::super::report::{Header, ReadReport};
-use super::super::source::read_to_end;
 use super::super::{Loaded, ReadError, ReadOptions};
-use super::{HEADER_AT, listed, unsupported};
+use super::{header, listed, unsupported};
 use crate::memory::{make_room, narrow, try_zeroed};
 use crate::{Csr, Value};
 
-/// Most bytes of a header that are read: a model of a thousand layers has a hundredth of it.
-const MAX_HEADER_BYTES: u64 = 16 << 20;
 const FILE: &str = "safetensors file";
 
 /// Reads the tensor that `options` name, or the only one, from content that begins as a safetensors file does.
@@ -32,7 +29,7 @@ pub(in super::super) fn read<V: Value>(
             return Err(ReadError::archive(FILE, "one tensor", found));
         }
     };
-    let place = format!("tensor {}", excerpt(name.as_bytes()));
+    let place = format!("tensor {}", name_of(name));
     let Some(info) = metadata.info(name) else {
         let found = format!("none of that name, but {}", listed(&names));
         return Err(ReadError::archive(FILE, format!("a {place}"), found));
@@ -86,19 +83,7 @@ pub(in super::super) fn read<V: Value>(
 
 /// What the header says.
 fn metadata(reader: &mut dyn Read) -> Result<Metadata, ReadError> {
-    let damaged = |found: String| ReadError::archive("safetensors header", "a valid one", found);
-    let mut length = [0; HEADER_AT];
-    reader.read_exact(&mut length)?;
-    let length = u64::from_le_bytes(length);
-    if length > MAX_HEADER_BYTES {
-        return Err(damaged(format!("one of {length} bytes, more than {MAX_HEADER_BYTES}")));
-    }
-    let mut text = Vec::new();
-    let read = read_to_end(reader.take(length), &mut text)? as u64;
-    if read < length {
-        return Err(damaged(format!("{read} of {length} bytes")));
-    }
-    serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))
+    serde_json::from_slice(&header::text(reader)?).map_err(|error| header::damaged(error.to_string()))
 }
 
 /// Rows that are being read.

@@ -1,10 +1,11 @@
 //! Vector-wise N:M weights in safetensors files: reading.
 
 use super::super::line::excerpt;
+use super::super::model::{METADATA_PREFIX, named_weights};
 use super::super::number::parse_unsigned;
 use super::super::vector_nm::{FORMAT, IndexForm, Sizes, VERSION, unknown_version};
 use super::super::{ReadError, ReadOptions};
-use super::Tensors;
+use super::{Tensors, listed};
 use crate::{Value, VectorNm};
 
 /// Reads the weights in `content`.
@@ -13,6 +14,9 @@ pub(in super::super) fn read<V: Value>(
     options: &ReadOptions<'_>,
 ) -> Result<VectorNm<V>, ReadError> {
     let tensors = Tensors::parse(content)?;
+    if let Some(name) = options.tensor {
+        return named_weights(&tensors, name, options);
+    }
     let metadata =
         |expected: String, found: String| ReadError::archive("safetensors metadata", expected, found);
     let entry = |key: &str| {
@@ -21,10 +25,21 @@ pub(in super::super) fn read<V: Value>(
     };
     match tensors.entry("format") {
         Some(FORMAT) => {}
+        _ if !tensors.entries_with(METADATA_PREFIX).is_empty() => {
+            return match &tensors.entries_with(METADATA_PREFIX)[..] {
+                [name] => named_weights(&tensors, name, options),
+                names => {
+                    let found = format!("{}: {}; name the one to read", names.len(), listed(names));
+                    Err(metadata("weights with N:M sparsity".to_owned(), found))
+                }
+            };
+        }
         found => {
             let found = found.map_or("none".to_owned(), |found| excerpt(found.as_bytes()));
-            let found =
-                format!("{found}, and {}; dense tensors are read by name and pruned", tensors.listed());
+            let found = format!(
+                "{found}, and {}; dense tensors are read by name and pruned",
+                listed(&tensors.names())
+            );
             return Err(metadata(format!("the format {FORMAT:?}"), found));
         }
     }

@@ -2,6 +2,9 @@
 //! tensors.
 
 mod dense;
+mod folder;
+mod header;
+mod model;
 mod npz;
 mod permutation;
 mod replacement;
@@ -20,6 +23,8 @@ use crate::memory::try_with_room;
 use crate::{Csr, OutOfMemory, Value};
 
 pub use dense::{DenseFormat, write_dense, write_dense_to};
+pub use folder::check_new_folder;
+pub use model::{NmSink, Rewrite, write_model};
 pub use npz::write_scipy_npz;
 pub use permutation::{write_permutation, write_permutation_to};
 pub use replacement::{Unfinished, check_target, remove_unfinished, replace_file};

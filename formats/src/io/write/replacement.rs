@@ -14,10 +14,10 @@ const MOST_LINKS: usize = 40;
 /// Bytes collected before the system is asked to take them.
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// Temporary files that are yet to take the name of their target.
+/// Temporary files and folders that are yet to take the name of their target.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
+pub(super) fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -94,8 +94,9 @@ pub fn check_target(path: impl AsRef<Path>) -> Result<(), WriteError> {
     check().map_err(|error| WriteError::from(error).in_file(path))
 }
 
-/// Removes the temporary files of all writers that are at work, for the signal handler of a program that is about to
-/// end. While the guard lives, no writer begins or ends: what was not replaced before the call stays as it was.
+/// Removes the temporary files and folders of all writers that are at work, for the signal handler of a program that is
+/// about to end. While the guard lives, no writer begins or ends: what was not replaced before the call stays as it
+/// was.
 ///
 /// ```
 /// let nothing_changes_any_more = windrow_formats::io::remove_unfinished();
@@ -109,7 +110,8 @@ pub fn remove_unfinished() -> Unfinished {
 
 /// How many could be removed: there is nobody to tell of others who could do better.
 fn remove(paths: &mut Vec<PathBuf>) -> usize {
-    paths.drain(..).filter(|path| fs::remove_file(path).is_ok()).count()
+    let removed = |path: &PathBuf| fs::remove_file(path).is_ok() || fs::remove_dir_all(path).is_ok();
+    paths.drain(..).filter(removed).count()
 }
 
 /// No writer begins or ends while it lives; see [`remove_unfinished`].
@@ -121,7 +123,7 @@ pub struct Unfinished {
 }
 
 impl Unfinished {
-    /// How many files were removed.
+    /// How many files and folders were removed.
     pub fn removed(&self) -> usize {
         self.removed
     }
@@ -158,7 +160,7 @@ impl Target {
 }
 
 /// The folder that a file of this name is in.
-fn folder_of(path: &Path) -> &Path {
+pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
@@ -244,7 +246,7 @@ fn keep_permissions(file: &File, old: &Metadata) {
 }
 
 /// The same error without the name of the temporary file, which says nothing to anybody.
-fn in_folder(error: &io::Error) -> io::Error {
+pub(super) fn in_folder(error: &io::Error) -> io::Error {
     let text = error.to_string();
     let what = text.split_once(" at path ").map_or(&*text, |(what, _)| what);
     io::Error::new(error.kind(), format!("no temporary file can be made in its folder: {what}"))

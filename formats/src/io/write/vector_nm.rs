@@ -1,22 +1,18 @@
 //! Vector-wise N:M weights and dense tensors: safetensors files, and NumPy archives.
 
-use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
 
 use super::super::WriteError;
 use super::super::safetensors::DenseTensor;
 use super::super::vector_nm::{FORMAT, VERSION};
+use super::header::Header;
 use super::npz::Members;
 use super::replacement::replace;
 use crate::memory::try_with_room;
+use crate::vector_nm::packed_len;
 use crate::{Value, VectorNm};
 
-/// What the length of a safetensors header is a multiple of, so that values are aligned.
-const HEADER_ALIGNMENT: usize = 8;
-/// What metadata are called in a header, beside the tensors.
-const METADATA: &str = "__metadata__";
 /// Bytes handed to a writer at a time.
 const CHUNK_BYTES: usize = 1 << 16;
 
@@ -36,12 +32,18 @@ pub enum NmIndices {
 impl NmIndices {
     /// Whether they are packed for these weights.
     fn packs<V>(self, weights: &VectorNm<V>) -> bool {
+        let bits = weights.pattern().index_bits();
+        self.packs_sizes(size_of_val(weights.values()), weights.indices().len(), bits)
+    }
+
+    /// Whether so many indices of so many bits are packed beside so many bytes of values.
+    pub(super) fn packs_sizes(self, value_bytes: usize, indices: usize, bits: usize) -> bool {
         match self {
             Self::Bytes => false,
             Self::Packed => true,
             Self::Auto => {
-                let (packed, plain) = (weights.packed_bytes().total(), weights.bytes().total());
-                plain - packed.min(plain) >= plain.div_ceil(20).max(1)
+                let saved = indices - packed_len(indices, bits);
+                saved >= value_bytes.saturating_add(indices).div_ceil(20).max(1)
             }
         }
     }
@@ -50,8 +52,8 @@ impl NmIndices {
 /// Writes `weights` to the file at `path`, which is replaced if there is one: a safetensors file or a NumPy archive, as
 /// the name says (`.safetensors` or `.npz`).
 ///
-/// What [`read_vector_nm`](super::super::read_vector_nm) makes of the file is the same matrix, bit by bit but for the
-/// payloads of NaN.
+/// What [`read_vector_nm`](super::super::read_vector_nm) makes of the file is the same matrix, bit by bit; from a NumPy
+/// archive but for the payloads of NaN.
 ///
 /// # Errors
 /// [`WriteError::InFile`] around
@@ -167,78 +169,8 @@ pub fn write_tensors<V: Value>(mut writer: impl Write, tensors: &[DenseTensor<V>
     tensors.iter().try_for_each(|tensor| write_values(&mut writer, tensor.values()))
 }
 
-/// The header of a safetensors file. Made here and not by the crate, which would need the whole file in memory and
-/// writes metadata in an order that changes from run to run.
-struct Header {
-    text: String,
-    offset: usize,
-    /// Those that are taken.
-    names: BTreeSet<String>,
-}
-
-impl Header {
-    fn new(metadata: &[(&str, String)]) -> Self {
-        let mut text = "{".to_owned();
-        if !metadata.is_empty() {
-            let entries: Vec<String> =
-                metadata.iter().map(|(key, value)| format!("{}:{}", quoted(key), quoted(value))).collect();
-            text = format!("{{{}:{{{}}}", quoted(METADATA), entries.join(","));
-        }
-        Self { text, offset: 0, names: BTreeSet::new() }
-    }
-
-    /// The next tensor, whose bytes follow those of the one before. Refuses names that would make a file that nobody
-    /// can read.
-    fn tensor(&mut self, name: &str, dtype: &str, shape: &[usize], bytes: usize) -> Result<(), WriteError> {
-        let invalid = |why: String| Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why).into());
-        if name == METADATA {
-            return invalid(format!(
-                "no tensor can be called {name:?}, where safetensors files keep metadata"
-            ));
-        }
-        if !self.names.insert(name.to_owned()) {
-            return invalid(format!("two tensors are called {name:?}"));
-        }
-        let (begin, end) = (self.offset, self.offset + bytes);
-        let comma = if self.text.len() > 1 { "," } else { "" };
-        // Writing to a string does not fail.
-        let _ = write!(
-            self.text,
-            "{comma}{}:{{\"dtype\":\"{dtype}\",\"shape\":{shape:?},\"data_offsets\":[{begin},{end}]}}",
-            quoted(name)
-        );
-        self.offset = end;
-        Ok(())
-    }
-
-    fn write(mut self, writer: &mut impl Write) -> Result<(), WriteError> {
-        self.text.push('}');
-        while !self.text.len().is_multiple_of(HEADER_ALIGNMENT) {
-            self.text.push(' ');
-        }
-        writer.write_all(&(self.text.len() as u64).to_le_bytes())?;
-        Ok(writer.write_all(self.text.as_bytes())?)
-    }
-}
-
-/// `text` as a JSON string.
-fn quoted(text: &str) -> String {
-    let mut quoted = "\"".to_owned();
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            c if u32::from(c) < 0x20 => {
-                let _ = write!(quoted, "\\u{:04x}", u32::from(c));
-            }
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
-}
-
 /// The type's name in safetensors.
-fn dtype_of<V: Value>() -> &'static str {
+pub(super) fn dtype_of<V: Value>() -> &'static str {
     match V::NAME {
         "f64" => "F64",
         "f16" => "F16",
@@ -248,7 +180,10 @@ fn dtype_of<V: Value>() -> &'static str {
 }
 
 /// Little-endian bytes of the values.
-fn write_values<V: Value>(writer: &mut impl Write, values: &[V]) -> Result<(), WriteError> {
+pub(super) fn write_values<V: Value>(
+    writer: &mut (impl Write + ?Sized),
+    values: &[V],
+) -> Result<(), WriteError> {
     let size = size_of::<V>();
     let mut buffer = try_with_room(CHUNK_BYTES, "elements to write")?;
     for values in values.chunks(CHUNK_BYTES / size) {
