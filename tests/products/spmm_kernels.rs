@@ -111,6 +111,26 @@ fn packed_tiles_tf32() {
     check(packed(Precision::Tf32), &all_cases());
 }
 
+/// Tiles whose values are behind bitmaps.
+fn behind_bitmaps(precision: Precision) -> Setup {
+    Setup::new(Algorithm::TileStream, precision).told(|o| o.tile_values = TileValues::Bitmap)
+}
+
+#[test]
+fn bitmap_tiles_f16() {
+    check(behind_bitmaps(Precision::F16), &all_cases());
+}
+
+#[test]
+fn bitmap_tiles_bf16() {
+    check(behind_bitmaps(Precision::Bf16), &all_cases());
+}
+
+#[test]
+fn bitmap_tiles_tf32() {
+    check(behind_bitmaps(Precision::Tf32), &all_cases());
+}
+
 /// Promise, zero and not-a-number: `β = 0` never reads `C`, and a NaN or an infinity of `B` reaches only the rows
 /// that refer to it; with any extents and leading dimensions, and nothing written between rows.
 #[test]

@@ -2,7 +2,10 @@
 
 use crate::common::{Layout, Setup, check, devices, report_missing_gpu, run_case};
 use windrow::partition::PartitionRule;
-use windrow::{Algorithm, Determinism, Device, DeviceKind, EmulatorSchedule, Precision, Spmm, TileValues};
+use windrow::{
+    Algorithm, Determinism, Device, DeviceCsr, DeviceKind, EmulatorSchedule, Precision, Preprocessing, Spmm,
+    SpmmOptions, TileValues,
+};
 use windrow_testkit::{
     Case, Operands, Pattern, SplitMix64, Tally, Values, edge_cases, non_finite_cases, value_cases,
 };
@@ -88,7 +91,8 @@ fn both_forms_of_values_give_the_same_bits() {
         }
         for precision in [Precision::F16, Precision::Bf16, Precision::Tf32] {
             for device in devices().into_iter().filter(|device| device.kind() != DeviceKind::Cpu) {
-                let [dense, packed] = [TileValues::Dense, TileValues::Packed].map(|tile_values| {
+                let forms = [TileValues::Dense, TileValues::Packed, TileValues::Bitmap];
+                let [dense, packed, bitmap] = forms.map(|tile_values| {
                     let setup = Setup::new(Algorithm::TileStream, precision)
                         .told(|o| (o.tile_values, o.workers) = (tile_values, Some(9)));
                     let plan = setup.plan(&device, &case);
@@ -100,10 +104,53 @@ fn both_forms_of_values_give_the_same_bits() {
                     c.into_iter().map(bits).collect::<Vec<_>>()
                 });
                 assert_eq!(dense, packed, "{precision}, n = {n}, on {device}");
+                assert_eq!(dense, bitmap, "bitmaps, {precision}, n = {n}, on {device}");
             }
         }
     }
     report_missing_gpu("forms of values", 9);
+}
+
+/// Values behind bitmaps in cut windows, hybrids, other orders of rows, and f16 outputs.
+#[test]
+fn bitmaps_in_every_sort_of_plan() {
+    let setup = |algorithm, precision, workers| {
+        Setup::new(algorithm, precision)
+            .told(|o| (o.tile_values, o.workers) = (TileValues::Bitmap, Some(workers)))
+    };
+    check(setup(Algorithm::TileStream, Precision::F16, 1000), &some_cases());
+    check(setup(Algorithm::Hybrid, Precision::F16, 40), &some_cases());
+    check(Setup { reversed: true, ..setup(Algorithm::TileStream, Precision::Bf16, 5) }, &some_cases());
+    check(
+        Setup { narrow: Some(Precision::F16), ..setup(Algorithm::Hybrid, Precision::Tf32, 7) },
+        &some_cases(),
+    );
+}
+
+/// Bitmaps are laid out on the host, wherever the matrix is and whatever is asked; the report says so.
+#[test]
+fn bitmaps_are_laid_out_on_the_host() {
+    let device = Device::emulator(EmulatorSchedule::InOrder);
+    let a = windrow::Csr::<f32>::identity(40).unwrap();
+    let options = SpmmOptions {
+        width: 4,
+        precision: Precision::F16,
+        algorithm: Algorithm::TileStream,
+        preprocessing: Preprocessing::Gpu,
+        tile_values: TileValues::Bitmap,
+        ..SpmmOptions::default()
+    };
+    let plan = Spmm::builder(&a).options(options).build(&device).unwrap();
+    let report = plan.report();
+    assert_eq!((report.tile_values, report.preprocessing), (TileValues::Bitmap, Preprocessing::Cpu));
+    assert_eq!(report.preprocessing_reason, "values behind bitmaps are laid out there");
+    let on_device = DeviceCsr::from_host(&device, &a).unwrap();
+    let copied = Spmm::builder(&on_device).options(options).build_on(&device.stream()).unwrap();
+    let why = &copied.report().preprocessing_reason;
+    assert_eq!(why, "a copy of the matrix, on the host: values behind bitmaps are laid out there");
+    let b: Vec<f32> = (0..160u8).map(f32::from).collect();
+    assert_eq!(copied.run(&b).unwrap(), b);
+    assert_eq!(plan.run(&b).unwrap(), b);
 }
 
 /// `Auto` looks at the entries of a step and the steps of a worker; the report says what it found.

@@ -369,6 +369,7 @@ pub(crate) const MODES: &[Family] = &[
         SpmmOptions { algorithm: Algorithm::MergePath, precision: Precision::Bf16, ..BASE },
     ),
     Family::spmm("SpMM tiles tf32", SpmmOptions { precision: Precision::Tf32, ..TILES }),
+    Family::spmm("SpMM tiles, bitmaps", SpmmOptions { tile_values: TileValues::Bitmap, ..TILES }),
     Family::other("SpMM hybrid bf16, one stream", |device| {
         let options = SpmmOptions {
             precision: Precision::Bf16,

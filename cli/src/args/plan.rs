@@ -44,11 +44,12 @@ pub(crate) struct PlanArgs {
     #[arg(long)]
     pub(crate) autotune: bool,
 
-    /// How device memory holds the values of tiles: auto, dense or packed [default: auto]
+    /// How device memory holds the values of tiles: auto, dense, packed or bitmap [default: auto]
     ///
     /// dense: all places of a tile, zeros included, in the order in which they are multiplied; packed: the values of
-    /// entries, found in the multiply by counting the bits of a mask: fewer bytes where tiles are sparse; auto: packed
-    /// where there are few entries in a tile. Without tiles it means nothing.
+    /// entries, found in the multiply by counting the bits of a mask: fewer bytes where tiles are sparse; bitmap: the
+    /// same by the 64-bit bitmaps of RSH-SpMM's tiles, for comparison; auto: packed where there are few entries in a
+    /// tile. Without tiles it means nothing.
     #[arg(long, value_name = "FORM")]
     pub(crate) tile_values: Option<TileValues>,
 

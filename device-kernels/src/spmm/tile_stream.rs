@@ -18,6 +18,7 @@
 //! nothing to decode in the loop; or only those of entries ([`Packed`]), fewer bytes where tiles are sparse, found
 //! by counting the bits of a mask. Whatever a step needs travels through shared memory with its rows of `B`:
 //! a register that is loaded ahead would have to be moved to its place, and the move waits for the load.
+//! For comparison, values can be in the order of RS-Tile's bitmaps ([`Bitmaps`]).
 //!
 //! **Long windows.** The warps of a block are a *team*: where a window is longer than a warp's share, each of
 //! them takes a part of its steps, and the parts are added in shared memory, in the order of the warps.
@@ -39,15 +40,17 @@ use crate::kernel::Kernel;
 use crate::spmm::dense::Dense;
 use crate::variant::Variant;
 
+mod bitmap;
 mod epilogue;
 mod held;
 mod operand;
 
+pub use bitmap::Bitmaps;
 use epilogue::Finished;
 use held::Bring;
 pub use held::{
-    CHUNK_BYTES, Fragments, Held, LANE_ELEMENTS, LINK_STEPS, MASK_WORDS, PACKED_COUNTS, PACKED_HEAD_WORDS,
-    PACKED_LINK, Packed,
+    CHUNK_BYTES, Decode, Form, Fragments, Held, LANE_ELEMENTS, LINK_STEPS, MASK_WORDS, Masked, PACKED_COUNTS,
+    PACKED_HEAD_WORDS, PACKED_LINK, Packed,
 };
 pub use operand::TileElement;
 
@@ -86,8 +89,9 @@ pub const fn piece_word(slot: u32, shared: bool) -> u32 {
 ///   two windows, in the others [`MORE_STEPS`]; then the [`piece_word`]; then three words of padding. Pieces have the
 ///   same slot only if `dense.accumulate` is set. The last step of a range ends a piece.
 /// - a bit is set exactly where there is an entry, none for a pad; elsewhere the fragment is +0.
-/// - a [`Packed`] record: as its documentation says, rows and slot as above. It has `record_starts[step + 1] -
-///   record_starts[step]` chunks of 16 bytes, just enough for its values; its link is right if it leads to a step.
+/// - a [`Packed`] record: as its documentation and that of its [`Decode`] say, rows and slot as above. It has
+///   `record_starts[step + 1] - record_starts[step]` chunks of 16 bytes, just enough for its values; its link
+///   is right if it leads to a step.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct TileStreamParams {
@@ -151,7 +155,10 @@ impl<E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32, V: Held
         STAGES >= 2 && STAGES <= 4 && SLICES >= 1 && SLICES <= 2 && Self::WARPS == TEAM,
         "two to four stages, one or two slices, a team of the block's warps"
     );
-    const LINKED: () = assert!(!V::PACKED || STAGES - 1 == LINK_STEPS, "links lead to the step to be staged");
+    const LINKED: () = assert!(
+        matches!(V::FORM, Form::Dense) || STAGES - 1 == LINK_STEPS,
+        "links lead to the step to be staged"
+    );
     /// Columns of `C` per warp, and per value of the grid's slow axis.
     pub const FEATURES: u32 = SLICES as u32 * E::SLICE_FEATURES;
     /// Workers of a block, one warp each.
@@ -172,12 +179,8 @@ impl<E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32, V: Held
 {
     type Params = TileStreamParams;
     const FILE: &'static str = "spmm/tile_stream";
-    const VARIANT: Variant = Variant::TileStream {
-        dtype: E::DTYPE,
-        features: Self::FEATURES,
-        vectors: G::VECTORS,
-        packed: V::PACKED,
-    };
+    const VARIANT: Variant =
+        Variant::TileStream { dtype: E::DTYPE, features: Self::FEATURES, vectors: G::VECTORS, form: V::FORM };
     const BLOCK_THREADS: u32 = 128;
     const SHARED_BYTES: u32 = Self::TEAM_AT + 4 * TEAM;
     // As many as shared memory has room for; left to itself, `ptxas` takes registers for fewer.

@@ -22,7 +22,7 @@ pub(super) struct Short {
 }
 
 /// The names, to be told to those who use another.
-pub(super) const NAMES: &str = "reorder, minhash, rcm, community, degree, fast, window-each, dense, packed, sequential, \
+pub(super) const NAMES: &str = "reorder, minhash, rcm, community, degree, fast, window-each, dense, packed, bitmap, sequential, \
                                 multi-stream, thresholds, vectors, point, launch, rows, tasks, autotune, runs and column-major";
 
 /// The orders that a path may name.
@@ -34,8 +34,8 @@ pub(super) const ORDERS: [(Method, &str); 5] = [
     (Method::Degree, "degree"),
 ];
 /// The forms of tile values that a path may name.
-pub(super) const FORMS: [(TileValues, &str); 2] =
-    [(TileValues::Dense, "dense"), (TileValues::Packed, "packed")];
+pub(super) const FORMS: [(TileValues, &str); 3] =
+    [(TileValues::Dense, "dense"), (TileValues::Packed, "packed"), (TileValues::Bitmap, "bitmap")];
 const FAST: &str = "fast";
 const WINDOW_EACH: &str = "window-each";
 const VECTORS: &str = "vectors";

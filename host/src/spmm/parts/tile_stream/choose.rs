@@ -99,8 +99,7 @@ pub(in crate::spmm) fn select(demand: Demand, shape: StreamShape) -> Option<&'st
     let StreamShape { form, widest_slice } = shape;
     let of_family = |entry: &&Entry| {
         matches!(entry.variant,
-        Variant::TileStream { dtype: d, vectors: v, packed: p, .. }
-            if d == dtype && v == vectors && p == (form == Form::Packed))
+        Variant::TileStream { dtype: d, vectors: v, form: f, .. } if d == dtype && v == vectors && f == form)
     };
     ENTRIES.iter().filter(of_family).min_by_key(|entry| {
         let slice = division(entry).slice;
@@ -152,6 +151,7 @@ fn packs_values(asked: TileValues, packing: Packing, turns: &TileThresholds) -> 
     match asked {
         TileValues::Dense => (Form::Dense, "as asked".to_owned()),
         TileValues::Packed => (Form::Packed, "as asked".to_owned()),
+        TileValues::Bitmap => (Form::Bitmap, "as asked".to_owned()),
         TileValues::Auto if per_step > most_entries => {
             (Form::Dense, format!("{per_step:.1} entries a step, more than {most_entries}"))
         }
@@ -236,12 +236,16 @@ mod tests {
     fn there_is_an_entry_for_every_demand() {
         for dtype in [Dtype::F16, Dtype::Bf16, Dtype::Tf32, Dtype::F32] {
             for n in [1, 7, 31, 33, 64, 130, 257, 4097, 1 << 20] {
-                for (vectors, form) in
-                    [(true, Form::Dense), (false, Form::Dense), (true, Form::Packed), (false, Form::Packed)]
+                for (form, ending) in
+                    [(Form::Dense, ""), (Form::Packed, "_packed"), (Form::Bitmap, "_bitmap")]
                 {
-                    let entry = select(Demand { dtype, n, vectors }, StreamShape { form, ..ANY });
-                    assert_eq!(entry.is_some(), dtype != Dtype::F32);
-                    assert!(entry.is_none_or(|e| e.name.ends_with("_packed") == (form == Form::Packed)));
+                    for vectors in [true, false] {
+                        let entry = select(Demand { dtype, n, vectors }, StreamShape { form, ..ANY });
+                        assert_eq!(entry.is_some(), dtype != Dtype::F32);
+                        let endings =
+                            ["_packed", "_bitmap"].map(|e| entry.is_some_and(|x| x.name.ends_with(e)));
+                        assert!(entry.is_none() || endings == ["_packed", "_bitmap"].map(|e| e == ending));
+                    }
                 }
             }
         }
