@@ -1,7 +1,7 @@
 //! The keys by which the host picks an entry point.
 
 use crate::element::Dtype;
-use crate::spmm::tile_stream::Form;
+use crate::spmm::tile_stream::{Form, Pipeline};
 
 /// What distinguishes the entry points: the key by which the host picks one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +36,8 @@ pub enum Variant {
         vectors: bool,
         /// In which form records hold the values of tiles.
         form: Form,
+        /// How rows of `B` get to the Tensor Cores.
+        pipeline: Pipeline,
     },
     /// [`crate::spmm::segment_group::RowGroups`]: threads take whole rows, or share them.
     RowGroups {

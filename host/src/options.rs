@@ -190,6 +190,33 @@ impl TileValues {
 names!(TileValues, "form of tile values";
     Auto => "auto", Dense => "dense", Packed => "packed", Bitmap => "bitmap");
 
+/// How rows of `B` get from device memory to the Tensor Cores of a tile stream, and how many steps are under way at a
+/// time. The same numbers are multiplied and added every way.
+///
+/// All but the first are what RSH-SpMM prints in its place: for comparison, in f16 only, and only for a `B` whose rows
+/// are aligned to 16 bytes, while others are read as ever.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum TilePipeline {
+    /// Through shared memory, three steps at a time.
+    #[default]
+    ThreeStages,
+    /// Through shared memory, two steps at a time.
+    TwoStages,
+    /// From device memory to the registers in which they are multiplied, two steps at a time; what says where values
+    /// go still comes through shared memory.
+    Registers,
+}
+
+impl TilePipeline {
+    /// Every choice, the default first.
+    pub const ALL: [Self; 3] = [Self::ThreeStages, Self::TwoStages, Self::Registers];
+}
+
+names!(TilePipeline, "pipeline of tiles";
+    ThreeStages => "three-stages", TwoStages => "two-stages", Registers => "registers");
+
 /// Where a matrix is laid out in tiles: its preprocessing.
 ///
 /// The arrays are the same, byte for byte. What differs is the time that making a plan takes, and where the plan keeps

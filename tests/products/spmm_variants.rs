@@ -4,7 +4,7 @@ use crate::common::{Layout, Setup, check, devices, report_missing_gpu, run_case}
 use windrow::partition::PartitionRule;
 use windrow::{
     Algorithm, Determinism, Device, DeviceCsr, DeviceKind, EmulatorSchedule, Precision, Preprocessing, Spmm,
-    SpmmOptions, TileValues,
+    SpmmError, SpmmOptions, TilePipeline, TileValues,
 };
 use windrow_testkit::{
     Case, Operands, Pattern, SplitMix64, Tally, Values, edge_cases, non_finite_cases, value_cases,
@@ -109,6 +109,75 @@ fn both_forms_of_values_give_the_same_bits() {
         }
     }
     report_missing_gpu("forms of values", 9);
+}
+
+/// However rows of `B` come, the same numbers are multiplied and added: the same bits as through three stages, also in
+/// windows that a team shares, windows that are cut, and where a product is not finite.
+#[test]
+fn pipelines_give_the_same_bits() {
+    let mut rng = SplitMix64::new(0xf0e2);
+    let pattern = Pattern::from_lengths(300, [3, 250, 0, 40, 2, 300, 9, 1, 70, 5, 16, 128, 8, 8], &mut rng);
+    for (n, non_finite) in [(40, false), (130, true), (64, true)] {
+        let operands = Operands { n, padding: 0, scalars: (1.0, 0.0), values: Values::Reals, poison: false };
+        let mut case = Case::from_pattern("pipelines", &pattern, operands, &mut rng);
+        if non_finite {
+            case.b[17 * case.ldb] = f32::INFINITY;
+            case.b[200 * case.ldb + n / 2] = f32::NAN;
+        }
+        for (device, workers) in devices().into_iter().flat_map(|device| [(device.clone(), 9), (device, 40)])
+        {
+            if device.kind() == DeviceKind::Cpu {
+                continue;
+            }
+            for tile_values in [TileValues::Dense, TileValues::Packed, TileValues::Bitmap] {
+                let [three, two, registers] = TilePipeline::ALL.map(|pipeline| {
+                    let setup = Setup::new(Algorithm::TileStream, Precision::F16).told(|o| {
+                        (o.tile_values, o.tile_pipeline, o.workers) = (tile_values, pipeline, Some(workers));
+                    });
+                    let bits = |x: f32| if x.is_nan() { f32::NAN.to_bits() } else { x.to_bits() };
+                    let c = setup.plan(&device, &case).run(&case.packed_b()).unwrap();
+                    assert_eq!(c.iter().all(|x| x.is_finite()), !non_finite);
+                    c.into_iter().map(bits).collect::<Vec<_>>()
+                });
+                assert_eq!(three, two, "{tile_values}, n = {n}, {workers} workers on {device}");
+                assert_eq!(three, registers, "{tile_values}, n = {n}, {workers} workers on {device}");
+            }
+        }
+    }
+    report_missing_gpu("pipelines", 18);
+}
+
+/// Other pipelines in hybrids, other orders of rows, f16 outputs, and added in any order.
+#[test]
+fn pipelines_in_every_sort_of_plan() {
+    let setup = |algorithm, tile_pipeline, workers| {
+        Setup::new(algorithm, Precision::F16)
+            .told(|o| (o.tile_pipeline, o.workers) = (tile_pipeline, Some(workers)))
+    };
+    check(setup(Algorithm::TileStream, TilePipeline::TwoStages, 1000), &some_cases());
+    check(setup(Algorithm::TileStream, TilePipeline::Registers, 1000), &some_cases());
+    check(setup(Algorithm::TileStream, TilePipeline::Registers, 1), &some_cases());
+    check(Setup { reversed: true, ..setup(Algorithm::Hybrid, TilePipeline::Registers, 7) }, &some_cases());
+    let narrow = setup(Algorithm::Hybrid, TilePipeline::Registers, 7)
+        .told(|o| (o.tile_values, o.window_each) = (TileValues::Bitmap, true));
+    check(Setup { narrow: Some(Precision::F16), ..narrow }, &some_cases());
+}
+
+/// Other pipelines are for f16; a plan without tiles disregards them.
+#[test]
+fn pipelines_without_kernels_are_refused() {
+    let device = Device::emulator(EmulatorSchedule::InOrder);
+    let a = windrow::Csr::<f32>::identity(20).unwrap();
+    let builder = Spmm::builder(&a).width(4).tile_pipeline(TilePipeline::Registers);
+    let tiles = builder.clone().algorithm(Algorithm::TileStream);
+    for precision in [Precision::Bf16, Precision::Tf32] {
+        let error = tiles.clone().precision(precision).build(&device).unwrap_err();
+        assert_eq!(error, SpmmError::NoPipeline { pipeline: TilePipeline::Registers, precision });
+    }
+    let plan = tiles.precision(Precision::F16).build(&device).unwrap();
+    assert_eq!(plan.report().entries[0], "spmm_tile_stream_f16_64_registers");
+    let rows = builder.algorithm(Algorithm::RowSplit).precision(Precision::Bf16);
+    assert!(rows.build(&device).is_ok());
 }
 
 /// Values behind bitmaps in cut windows, hybrids, other orders of rows, and f16 outputs.

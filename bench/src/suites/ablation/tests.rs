@@ -70,7 +70,9 @@ fn on_the_cpu_structure_is_found_and_times_are_counted_as_skipped() {
             AblationFacts::Printed(facts) => {
                 assert_eq!(facts.built, None);
                 let paths: Vec<&str> = facts.others.iter().map(|other| other.path.as_str()).collect();
-                assert_eq!(paths, ["tile-stream-f16+packed", "tile-stream-f16+bitmap"]);
+                let options = ["packed", "bitmap", "dense+two-stages", "dense+registers"];
+                let options = options.into_iter().chain(["window-each+bitmap+registers"]);
+                assert_eq!(paths, options.map(|o| format!("tile-stream-f16+{o}")).collect::<Vec<_>>());
             }
             AblationFacts::Hybrid(facts) => assert_eq!((facts.hybrid, facts.loss_percent), (None, None)),
             AblationFacts::Preprocess(facts) => panic!("without a GPU: {facts:?}"),
@@ -123,6 +125,10 @@ fn on_the_emulator_every_part_has_times() {
                 assert!(facts.others.iter().all(|other| timed(&other.product) && other.slow_down.is_some()));
                 let plan = facts.others[1].product.as_ref().unwrap().plan.as_ref().unwrap();
                 assert!(plan.tile_values.starts_with("bitmap"), "{plan:?}");
+                let entry = |i: usize| {
+                    facts.others[i].product.as_ref().unwrap().plan.as_ref().unwrap().entries[0].clone()
+                };
+                assert!(entry(2).ends_with("_two_stages") && entry(4).ends_with("_bitmap_registers"));
             }
             AblationFacts::Reorder(facts) => {
                 assert!(timed(&facts.product) && facts.speed_up.is_some());

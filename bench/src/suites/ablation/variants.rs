@@ -1,6 +1,6 @@
 //! Ways to the same product, side by side.
 
-use windrow::{Algorithm, Precision, SpmmOptions, TileValues};
+use windrow::{Algorithm, Precision, SpmmOptions, TilePipeline, TileValues};
 
 use super::bench::{Bench, speed_up};
 use super::facts::{AblationFacts, HybridFacts, Measurement, OtherFacts, PrintedFacts};
@@ -24,6 +24,15 @@ pub(super) fn printed(bench: &mut Bench<'_>) -> AblationFacts {
     let others = [
         SpmmOptions { tile_values: TileValues::Packed, ..dense },
         SpmmOptions { tile_values: TileValues::Bitmap, ..dense },
+        SpmmOptions { tile_pipeline: TilePipeline::TwoStages, ..dense },
+        SpmmOptions { tile_pipeline: TilePipeline::Registers, ..dense },
+        // All of it at once.
+        SpmmOptions {
+            tile_values: TileValues::Bitmap,
+            tile_pipeline: TilePipeline::Registers,
+            window_each: true,
+            ..dense
+        },
     ];
     let measured = others.map(|options| {
         let path = SweepPath::from(options);

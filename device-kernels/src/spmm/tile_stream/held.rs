@@ -84,6 +84,9 @@ pub trait Held<E: TileElement>: 'static {
     const ROWS_AT: u32;
     /// What is to be known of a record before it can be asked for.
     type Place: Copy;
+    /// Such a place that is kept while a step is multiplied: where links lead one step further than to the step that is
+    /// staged then.
+    type Kept: Copy + Default + From<Self::Place>;
 
     /// Where the record of a step lies, from global memory.
     ///
@@ -96,6 +99,9 @@ pub trait Held<E: TileElement>: 'static {
     /// # Safety
     /// See [`Held`]; worth something if there is such a step.
     unsafe fn staged_place<S: Simt>(s: &S, record: u32) -> Self::Place;
+
+    /// Takes the place that is kept, if one is, and keeps the other instead.
+    fn exchange(kept: &mut Self::Kept, place: &mut Self::Place);
 
     /// Chunks to bring: those of the record and of columns.
     fn chunks(place: Self::Place) -> u32;
@@ -133,12 +139,16 @@ impl<E: TileElement> Held<E> for Fragments {
     const ROWS_AT: u32 = 4 * WARP * E::LANE_WORDS;
     /// Records are of one length.
     type Place = ();
+    type Kept = ();
 
     #[inline(always)]
     unsafe fn place<S: Simt>(_: &S, _: &TileStreamParams, _: u32) {}
 
     #[inline(always)]
     unsafe fn staged_place<S: Simt>(_: &S, _: u32) {}
+
+    #[inline(always)]
+    fn exchange((): &mut (), (): &mut ()) {}
 
     #[inline(always)]
     fn chunks((): ()) -> u32 {
@@ -233,6 +243,7 @@ impl<E: TileElement, D: Decode<E>> Held<E> for Packed<D> {
     const ROWS_AT: u32 = 4 * MASK_WORDS as u32;
     /// First chunk, and number of chunks.
     type Place = [u32; 2];
+    type Kept = Option<[u32; 2]>;
 
     #[inline(always)]
     unsafe fn place<S: Simt>(s: &S, p: &TileStreamParams, step: u32) -> [u32; 2] {
@@ -247,6 +258,13 @@ impl<E: TileElement, D: Decode<E>> Held<E> for Packed<D> {
     unsafe fn staged_place<S: Simt>(s: &S, record: u32) -> [u32; 2] {
         // SAFETY: the record has arrived in shared memory, with its link.
         unsafe { s.load_shared(record + 4 * PACKED_LINK as u32) }
+    }
+
+    #[inline(always)]
+    fn exchange(kept: &mut Option<[u32; 2]>, place: &mut [u32; 2]) {
+        if let Some(kept) = kept {
+            core::mem::swap(kept, place);
+        }
     }
 
     #[inline(always)]
