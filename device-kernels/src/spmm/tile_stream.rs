@@ -267,7 +267,7 @@ impl<E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32, V: Held
                 wait_for_oldest::<S, STAGES>(s);
                 s.sync_warp(); // RAW: staged -> read; WAR: previous step's reads -> next stage
                 let mut cols = warp.staged_columns(read);
-                V::exchange(&mut kept, &mut cols.record);
+                V::exchange(&mut kept, &mut cols.record); // with two stages a link is for the turn after this one
                 warp.stage(fill, step + STAGES - 1, end, cols);
                 // 3. and 4. Shared -> registers, multiply-accumulate.
                 warp.multiply(read, &mut acc); // (FEATURES, 8) += (FEATURES, 16)·(16, 8)
