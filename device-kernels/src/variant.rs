@@ -1,6 +1,7 @@
 //! The keys by which the host picks an entry point.
 
 use crate::element::Dtype;
+use crate::spmm::tile_stream::{Form, Pipeline};
 
 /// What distinguishes the entry points: the key by which the host picks one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,8 +34,10 @@ pub enum Variant {
         features: u32,
         /// As for [`RowSplit`](Self::RowSplit): whether `B` is read in vectors.
         vectors: bool,
-        /// Whether records hold only the values of entries.
-        packed: bool,
+        /// In which form records hold the values of tiles.
+        form: Form,
+        /// How rows of `B` get to the Tensor Cores.
+        pipeline: Pipeline,
     },
     /// [`crate::spmm::segment_group::RowGroups`]: threads take whole rows, or share them.
     RowGroups {

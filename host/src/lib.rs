@@ -243,7 +243,7 @@ pub use nm::{
     NmSpmm, NmSpmmBuilder, NmSpmmPlan, NmWeights,
 };
 pub use options::{
-    Algorithm, CpuTasks, Determinism, Precision, Preprocessing, Rates, RowDivision, TileValues,
+    Algorithm, CpuTasks, Determinism, Precision, Preprocessing, Rates, RowDivision, TilePipeline, TileValues,
 };
 pub use parallelism::{
     AtomicParallelism, Bounds, DaSpmm, Family, GroupLaunch, IllegalPoint, MinimalData, Share,

@@ -162,7 +162,8 @@ names!(Determinism, "determinism";
 /// | form | bytes of a step in device memory, columns included | in the multiply |
 /// | --- | --- | --- |
 /// | dense | `128·s + 128` | nothing to decode |
-/// | packed | `16·⌈e·s / 16⌉ + 132` | values found by counting the bits of a mask |
+/// | packed | `16·⌈e·s / 16⌉ + 132` | values found by counting the bits of a mask: once for four places |
+/// | bitmap | as packed | values found by counting the bits of the tiles' 64-bit bitmaps: once for each place |
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -176,15 +177,45 @@ pub enum TileValues {
     /// The values of entries only, behind a 128-bit mask in the order of the MMA's registers: fewer bytes where tiles
     /// are sparse.
     Packed,
+    /// The values of entries only, behind RS-Tile's own 64-bit bitmaps, as RSH-SpMM prints it: for comparison with the
+    /// others, and never taken by [`Auto`](Self::Auto). Laid out on the CPU.
+    Bitmap,
 }
 
 impl TileValues {
     /// Every choice, `Auto` first.
-    pub const ALL: [Self; 3] = [Self::Auto, Self::Dense, Self::Packed];
+    pub const ALL: [Self; 4] = [Self::Auto, Self::Dense, Self::Packed, Self::Bitmap];
 }
 
 names!(TileValues, "form of tile values";
-    Auto => "auto", Dense => "dense", Packed => "packed");
+    Auto => "auto", Dense => "dense", Packed => "packed", Bitmap => "bitmap");
+
+/// How rows of `B` get from device memory to the Tensor Cores of a tile stream, and how many steps are under way at a
+/// time. The same numbers are multiplied and added every way.
+///
+/// All but the first are what RSH-SpMM prints in its place: for comparison, in f16 only, and only for a `B` whose rows
+/// are aligned to 16 bytes, while others are read as ever.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum TilePipeline {
+    /// Through shared memory, three steps at a time.
+    #[default]
+    ThreeStages,
+    /// Through shared memory, two steps at a time.
+    TwoStages,
+    /// From device memory to the registers in which they are multiplied, two steps at a time; what says where values
+    /// go still comes through shared memory.
+    Registers,
+}
+
+impl TilePipeline {
+    /// Every choice, the default first.
+    pub const ALL: [Self; 3] = [Self::ThreeStages, Self::TwoStages, Self::Registers];
+}
+
+names!(TilePipeline, "pipeline of tiles";
+    ThreeStages => "three-stages", TwoStages => "two-stages", Registers => "registers");
 
 /// Where a matrix is laid out in tiles: its preprocessing.
 ///

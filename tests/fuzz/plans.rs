@@ -4,7 +4,7 @@ use windrow::partition::{PartitionRule, VectorThreshold};
 use windrow::{
     Algorithm, AtomicParallelism, Bounds, Coo3, Csf3, Csr, Determinism, Device, EmulatorSchedule,
     GroupLaunch, Mttkrp, NmPattern, NmSpmm, Precision, Preprocessing, RowDivision, Schedule, Sddmm,
-    SddmmAlgorithm, SddmmForm, Spmm, SpmmOptions, TileValues, Ttm, VectorNm,
+    SddmmAlgorithm, SddmmForm, Spmm, SpmmOptions, TilePipeline, TileValues, Ttm, VectorNm,
 };
 
 use super::bytes::Bytes;
@@ -100,6 +100,7 @@ fn spmm_options(bytes: &mut Bytes<'_>) -> SpmmOptions {
             _ => None,
         },
         tile_values: bytes.of(&TileValues::ALL),
+        tile_pipeline: bytes.of(&TilePipeline::ALL),
         schedule: bytes.of(&Schedule::ALL),
         parallelism: given(bytes).then(|| bytes.of(&points)),
         group_launch: given(bytes).then(|| GroupLaunch {

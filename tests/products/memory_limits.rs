@@ -61,6 +61,7 @@ fn options_of_products() {
     for (what, builder) in [
         ("column vectors", hybrid.clone().partition(vectors)),
         ("packed tiles", tiles.clone().tile_values(TileValues::Packed)),
+        ("tiles with bitmaps", tiles.clone().tile_values(TileValues::Bitmap)),
         ("dense tiles", tiles.clone().tile_values(TileValues::Dense)),
         ("a window each", tiles.clone().window_each()),
         ("values from the device", base.clone().algorithm(Algorithm::RowSplit).values_from_device()),

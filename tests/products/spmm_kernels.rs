@@ -1,7 +1,7 @@
 //! Every algorithm in every precision, on every device, against the f64 reference.
 
 use crate::common::{Setup, check};
-use windrow::{Algorithm, Precision, TileValues};
+use windrow::{Algorithm, Precision, TilePipeline, TileValues};
 use windrow_testkit::{Case, edge_cases, non_finite_cases, random_case, shape_cases, value_cases};
 
 /// All tables. The emulator takes longest, so long rows times wide matrices are few in them.
@@ -109,6 +109,62 @@ fn packed_tiles_bf16() {
 #[test]
 fn packed_tiles_tf32() {
     check(packed(Precision::Tf32), &all_cases());
+}
+
+/// Tiles whose values are behind bitmaps.
+fn behind_bitmaps(precision: Precision) -> Setup {
+    Setup::new(Algorithm::TileStream, precision).told(|o| o.tile_values = TileValues::Bitmap)
+}
+
+#[test]
+fn bitmap_tiles_f16() {
+    check(behind_bitmaps(Precision::F16), &all_cases());
+}
+
+#[test]
+fn bitmap_tiles_bf16() {
+    check(behind_bitmaps(Precision::Bf16), &all_cases());
+}
+
+#[test]
+fn bitmap_tiles_tf32() {
+    check(behind_bitmaps(Precision::Tf32), &all_cases());
+}
+
+/// Tiles in f16 whose rows of `B` come otherwise.
+fn piped(tile_pipeline: TilePipeline, tile_values: TileValues) -> Setup {
+    let setup = Setup::new(Algorithm::TileStream, Precision::F16);
+    setup.told(|o| (o.tile_pipeline, o.tile_values) = (tile_pipeline, tile_values))
+}
+
+#[test]
+fn two_stages_of_dense_tiles() {
+    check(piped(TilePipeline::TwoStages, TileValues::Dense), &all_cases());
+}
+
+#[test]
+fn two_stages_of_packed_tiles() {
+    check(piped(TilePipeline::TwoStages, TileValues::Packed), &all_cases());
+}
+
+#[test]
+fn two_stages_of_bitmap_tiles() {
+    check(piped(TilePipeline::TwoStages, TileValues::Bitmap), &all_cases());
+}
+
+#[test]
+fn registers_and_dense_tiles() {
+    check(piped(TilePipeline::Registers, TileValues::Dense), &all_cases());
+}
+
+#[test]
+fn registers_and_packed_tiles() {
+    check(piped(TilePipeline::Registers, TileValues::Packed), &all_cases());
+}
+
+#[test]
+fn registers_and_bitmap_tiles() {
+    check(piped(TilePipeline::Registers, TileValues::Bitmap), &all_cases());
 }
 
 /// Promise, zero and not-a-number: `β = 0` never reads `C`, and a NaN or an infinity of `B` reaches only the rows

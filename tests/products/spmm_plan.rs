@@ -30,7 +30,8 @@ fn forms() -> impl Iterator<Item = (Algorithm, Precision, TileValues)> {
         (Algorithm::TileStream, Precision::Tf32),
         (Algorithm::Hybrid, Precision::Bf16),
     ];
-    dense.into_iter().chain(tiles.map(|(algorithm, precision)| (algorithm, precision, TileValues::Packed)))
+    let held = |form| tiles.map(|(algorithm, precision)| (algorithm, precision, form));
+    dense.into_iter().chain(held(TileValues::Packed)).chain(held(TileValues::Bitmap))
 }
 
 fn case(n: usize) -> Case {

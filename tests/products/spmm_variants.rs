@@ -2,7 +2,10 @@
 
 use crate::common::{Layout, Setup, check, devices, report_missing_gpu, run_case};
 use windrow::partition::PartitionRule;
-use windrow::{Algorithm, Determinism, Device, DeviceKind, EmulatorSchedule, Precision, Spmm, TileValues};
+use windrow::{
+    Algorithm, Determinism, Device, DeviceCsr, DeviceKind, EmulatorSchedule, Precision, Preprocessing, Spmm,
+    SpmmError, SpmmOptions, TilePipeline, TileValues,
+};
 use windrow_testkit::{
     Case, Operands, Pattern, SplitMix64, Tally, Values, edge_cases, non_finite_cases, value_cases,
 };
@@ -88,7 +91,8 @@ fn both_forms_of_values_give_the_same_bits() {
         }
         for precision in [Precision::F16, Precision::Bf16, Precision::Tf32] {
             for device in devices().into_iter().filter(|device| device.kind() != DeviceKind::Cpu) {
-                let [dense, packed] = [TileValues::Dense, TileValues::Packed].map(|tile_values| {
+                let forms = [TileValues::Dense, TileValues::Packed, TileValues::Bitmap];
+                let [dense, packed, bitmap] = forms.map(|tile_values| {
                     let setup = Setup::new(Algorithm::TileStream, precision)
                         .told(|o| (o.tile_values, o.workers) = (tile_values, Some(9)));
                     let plan = setup.plan(&device, &case);
@@ -100,10 +104,122 @@ fn both_forms_of_values_give_the_same_bits() {
                     c.into_iter().map(bits).collect::<Vec<_>>()
                 });
                 assert_eq!(dense, packed, "{precision}, n = {n}, on {device}");
+                assert_eq!(dense, bitmap, "bitmaps, {precision}, n = {n}, on {device}");
             }
         }
     }
     report_missing_gpu("forms of values", 9);
+}
+
+/// However rows of `B` come, the same numbers are multiplied and added: the same bits as through three stages, also in
+/// windows that a team shares, windows that are cut, and where a product is not finite.
+#[test]
+fn pipelines_give_the_same_bits() {
+    let mut rng = SplitMix64::new(0xf0e2);
+    let pattern = Pattern::from_lengths(300, [3, 250, 0, 40, 2, 300, 9, 1, 70, 5, 16, 128, 8, 8], &mut rng);
+    for (n, non_finite) in [(40, false), (130, true), (64, true)] {
+        let operands = Operands { n, padding: 0, scalars: (1.0, 0.0), values: Values::Reals, poison: false };
+        let mut case = Case::from_pattern("pipelines", &pattern, operands, &mut rng);
+        if non_finite {
+            case.b[17 * case.ldb] = f32::INFINITY;
+            case.b[200 * case.ldb + n / 2] = f32::NAN;
+        }
+        for (device, workers) in devices().into_iter().flat_map(|device| [(device.clone(), 9), (device, 40)])
+        {
+            if device.kind() == DeviceKind::Cpu {
+                continue;
+            }
+            for tile_values in [TileValues::Dense, TileValues::Packed, TileValues::Bitmap] {
+                let [three, two, registers] = TilePipeline::ALL.map(|pipeline| {
+                    let setup = Setup::new(Algorithm::TileStream, Precision::F16).told(|o| {
+                        (o.tile_values, o.tile_pipeline, o.workers) = (tile_values, pipeline, Some(workers));
+                    });
+                    let bits = |x: f32| if x.is_nan() { f32::NAN.to_bits() } else { x.to_bits() };
+                    let c = setup.plan(&device, &case).run(&case.packed_b()).unwrap();
+                    assert_eq!(c.iter().all(|x| x.is_finite()), !non_finite);
+                    c.into_iter().map(bits).collect::<Vec<_>>()
+                });
+                assert_eq!(three, two, "{tile_values}, n = {n}, {workers} workers on {device}");
+                assert_eq!(three, registers, "{tile_values}, n = {n}, {workers} workers on {device}");
+            }
+        }
+    }
+    report_missing_gpu("pipelines", 18);
+}
+
+/// Other pipelines in hybrids, other orders of rows, f16 outputs, and added in any order.
+#[test]
+fn pipelines_in_every_sort_of_plan() {
+    let setup = |algorithm, tile_pipeline, workers| {
+        Setup::new(algorithm, Precision::F16)
+            .told(|o| (o.tile_pipeline, o.workers) = (tile_pipeline, Some(workers)))
+    };
+    check(setup(Algorithm::TileStream, TilePipeline::TwoStages, 1000), &some_cases());
+    check(setup(Algorithm::TileStream, TilePipeline::Registers, 1000), &some_cases());
+    check(setup(Algorithm::TileStream, TilePipeline::Registers, 1), &some_cases());
+    check(Setup { reversed: true, ..setup(Algorithm::Hybrid, TilePipeline::Registers, 7) }, &some_cases());
+    let narrow = setup(Algorithm::Hybrid, TilePipeline::Registers, 7)
+        .told(|o| (o.tile_values, o.window_each) = (TileValues::Bitmap, true));
+    check(Setup { narrow: Some(Precision::F16), ..narrow }, &some_cases());
+}
+
+/// Other pipelines are for f16; a plan without tiles disregards them.
+#[test]
+fn pipelines_without_kernels_are_refused() {
+    let device = Device::emulator(EmulatorSchedule::InOrder);
+    let a = windrow::Csr::<f32>::identity(20).unwrap();
+    let builder = Spmm::builder(&a).width(4).tile_pipeline(TilePipeline::Registers);
+    let tiles = builder.clone().algorithm(Algorithm::TileStream);
+    for precision in [Precision::Bf16, Precision::Tf32] {
+        let error = tiles.clone().precision(precision).build(&device).unwrap_err();
+        assert_eq!(error, SpmmError::NoPipeline { pipeline: TilePipeline::Registers, precision });
+    }
+    let plan = tiles.precision(Precision::F16).build(&device).unwrap();
+    assert_eq!(plan.report().entries[0], "spmm_tile_stream_f16_64_registers");
+    let rows = builder.algorithm(Algorithm::RowSplit).precision(Precision::Bf16);
+    assert!(rows.build(&device).is_ok());
+}
+
+/// Values behind bitmaps in cut windows, hybrids, other orders of rows, and f16 outputs.
+#[test]
+fn bitmaps_in_every_sort_of_plan() {
+    let setup = |algorithm, precision, workers| {
+        Setup::new(algorithm, precision)
+            .told(|o| (o.tile_values, o.workers) = (TileValues::Bitmap, Some(workers)))
+    };
+    check(setup(Algorithm::TileStream, Precision::F16, 1000), &some_cases());
+    check(setup(Algorithm::Hybrid, Precision::F16, 40), &some_cases());
+    check(Setup { reversed: true, ..setup(Algorithm::TileStream, Precision::Bf16, 5) }, &some_cases());
+    check(
+        Setup { narrow: Some(Precision::F16), ..setup(Algorithm::Hybrid, Precision::Tf32, 7) },
+        &some_cases(),
+    );
+}
+
+/// Bitmaps are laid out on the host, wherever the matrix is and whatever is asked; the report says so.
+#[test]
+fn bitmaps_are_laid_out_on_the_host() {
+    let device = Device::emulator(EmulatorSchedule::InOrder);
+    let a = windrow::Csr::<f32>::identity(40).unwrap();
+    let options = SpmmOptions {
+        width: 4,
+        precision: Precision::F16,
+        algorithm: Algorithm::TileStream,
+        preprocessing: Preprocessing::Gpu,
+        tile_values: TileValues::Bitmap,
+        ..SpmmOptions::default()
+    };
+    let plan = Spmm::builder(&a).options(options).build(&device).unwrap();
+    let report = plan.report();
+    assert_eq!((report.tile_values, report.preprocessing), (TileValues::Bitmap, Preprocessing::Cpu));
+    assert_eq!(report.preprocessing_reason, "values behind bitmaps are laid out there");
+    let on_device = DeviceCsr::from_host(&device, &a).unwrap();
+    let copied = Spmm::builder(&on_device).options(options).build_on(&device.stream()).unwrap();
+    let why = &copied.report().preprocessing_reason;
+    assert_eq!(why, "a copy of the matrix, on the host: values behind bitmaps are laid out there");
+    let b: Vec<f32> = (0..160u8).map(f32::from).collect();
+    assert_eq!(copied.run(&b).unwrap(), b);
+    assert_eq!(plan.run(&b).unwrap(), b);
 }
 
 /// `Auto` looks at the entries of a step and the steps of a worker; the report says what it found.

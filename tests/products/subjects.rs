@@ -8,8 +8,8 @@ use windrow::training::{Adam, ColumnSums, CrossEntropy, Moments, add_bias_relu, 
 use windrow::{
     Algorithm, Coo3, Csf3, Csr, DenseRef, Determinism, Device, DeviceBuffer, DeviceMatrix, Element, Mttkrp,
     MttkrpPlan, NmPattern, NmSpmm, NmSpmmPlan, Precision, Preprocessing, RowSoftmax, Schedule, Sddmm,
-    SddmmAlgorithm, SddmmForm, SddmmPlan, Spmm, SpmmOptions, SpmmPlan, TileValues, Ttm, TtmPlan, Value,
-    prune_magnitude, with_element,
+    SddmmAlgorithm, SddmmForm, SddmmPlan, Spmm, SpmmOptions, SpmmPlan, TilePipeline, TileValues, Ttm,
+    TtmPlan, Value, prune_magnitude, with_element,
 };
 use windrow_testkit::{Pattern, SplitMix64, Values};
 
@@ -369,6 +369,8 @@ pub(crate) const MODES: &[Family] = &[
         SpmmOptions { algorithm: Algorithm::MergePath, precision: Precision::Bf16, ..BASE },
     ),
     Family::spmm("SpMM tiles tf32", SpmmOptions { precision: Precision::Tf32, ..TILES }),
+    Family::spmm("SpMM tiles, bitmaps", SpmmOptions { tile_values: TileValues::Bitmap, ..TILES }),
+    Family::spmm("SpMM tiles, registers", SpmmOptions { tile_pipeline: TilePipeline::Registers, ..TILES }),
     Family::other("SpMM hybrid bf16, one stream", |device| {
         let options = SpmmOptions {
             precision: Precision::Bf16,

@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{Case, Reading, Time};
-use crate::suites::ablation::facts::{AblationFacts, Measurement, PartFacts};
+use crate::suites::ablation::facts::{AblationFacts, Measurement, OtherFacts, PartFacts};
 use crate::suites::facts::{DeviceFacts, MatrixFacts, PeerFacts, TimeFacts};
 use crate::suites::nm::NmFacts;
 use crate::suites::plans::PlansFacts;
@@ -243,6 +243,11 @@ impl Facts for PartFacts<AblationFacts> {
                     measured("stream, dealt out, ", tile_stream),
                     measured("stream, a warp each, ", window_each),
                 ]
+            }
+            Some(AblationFacts::Printed(found)) => {
+                let other = |other: &OtherFacts| measured("printed, ", &other.product);
+                let others = found.others.iter().map(other);
+                [measured("printed, as built, ", &found.built)].into_iter().chain(others).collect()
             }
             Some(AblationFacts::Reorder(found)) => {
                 vec![measured(&format!("order {}, ", found.order), &found.product)]

@@ -8,7 +8,8 @@ use clap::Args;
 use windrow::partition::{PartitionRule, Thresholds, VectorThreshold};
 use windrow::reorder::{self, Method};
 use windrow::{
-    AtomicParallelism, Determinism, GroupLaunch, Preprocessing, Profile, Schedule, SpmmOptions, TileValues,
+    AtomicParallelism, Determinism, GroupLaunch, Preprocessing, Profile, Schedule, SpmmOptions, TilePipeline,
+    TileValues,
 };
 
 use crate::failure::{Exit, Failure, Result};
@@ -44,13 +45,21 @@ pub(crate) struct PlanArgs {
     #[arg(long)]
     pub(crate) autotune: bool,
 
-    /// How device memory holds the values of tiles: auto, dense or packed [default: auto]
+    /// How device memory holds the values of tiles: auto, dense, packed or bitmap [default: auto]
     ///
     /// dense: all places of a tile, zeros included, in the order in which they are multiplied; packed: the values of
-    /// entries, found in the multiply by counting the bits of a mask: fewer bytes where tiles are sparse; auto: packed
-    /// where there are few entries in a tile. Without tiles it means nothing.
+    /// entries, found in the multiply by counting the bits of a mask: fewer bytes where tiles are sparse; bitmap: the
+    /// same by the 64-bit bitmaps of RSH-SpMM's tiles, for comparison; auto: packed where there are few entries in a
+    /// tile. Without tiles it means nothing.
     #[arg(long, value_name = "FORM")]
     pub(crate) tile_values: Option<TileValues>,
+
+    /// How rows of B get to Tensor Cores: three-stages, two-stages or registers [default: three-stages]
+    ///
+    /// The last two are what RSH-SpMM prints, for comparison, in f16: through shared memory with two steps under way
+    /// instead of three, or straight to registers. Without tiles it means nothing.
+    #[arg(long, value_name = "PIPELINE")]
+    pub(crate) tile_pipeline: Option<TilePipeline>,
 
     /// Where the matrix is laid out in tiles: auto, cpu or gpu [default: auto]
     ///
@@ -123,6 +132,7 @@ impl PlanArgs {
                 None => base.partition,
             },
             tile_values: self.tile_values.unwrap_or(base.tile_values),
+            tile_pipeline: self.tile_pipeline.unwrap_or(base.tile_pipeline),
             schedule: self.schedule.unwrap_or(base.schedule),
             parallelism: self.parallelism.or(base.parallelism),
             group_launch: self.launch(base.group_launch),
@@ -262,6 +272,7 @@ mod tests {
         let said = options(&[
             "--determinism=fast",
             "--tile-values=packed",
+            "--tile-pipeline=two-stages",
             "--preprocess=gpu",
             "--partition=short:4",
             "--schedule=sequential",
@@ -274,6 +285,7 @@ mod tests {
         let expected = SpmmOptions {
             determinism: Determinism::Fast,
             tile_values: TileValues::Packed,
+            tile_pipeline: TilePipeline::TwoStages,
             preprocessing: Preprocessing::Gpu,
             partition: Some(PartitionRule::ShortRows { max_entries: 4 }),
             schedule: Schedule::Sequential,

@@ -223,7 +223,7 @@ fn how_a_plan_is_made() {
         .failed(2, &["\"half\"", "short:N", "printed:N,M"]);
     assert_eq!(usual["tile_values"], "auto");
     plan(&["--precision", "f16", "--algorithm", "tile-stream", "--tile-values", "packed"]);
-    spmm(&["--tile-values", "sparse"]).failed(2, &["\"sparse\"", "auto, dense and packed"]);
+    spmm(&["--tile-values", "sparse"]).failed(2, &["\"sparse\"", "auto, dense, packed and bitmap"]);
     spmm(&["--determinism", "maybe"]).failed(2, &["\"maybe\"", "run-to-run and fast"]);
     let verify = windrow(&[
         "verify",

@@ -48,7 +48,7 @@ use crate::spmm::merge_path::MergePath;
 use crate::spmm::row_split::RowSplit;
 use crate::spmm::segment_group::{Mttkrp, NonzeroGroups, RowGroups};
 use crate::spmm::short_rows::ShortRows;
-use crate::spmm::tile_stream::{Bulk, ByElement, Packed, TileStream};
+use crate::spmm::tile_stream::{Bitmaps, Bulk, ByElement, Packed, RegisterStream, TileStream};
 use crate::tensors::{ListLevels, MarkPaths, ReadCoo3, SliceOffsets};
 use crate::training::{Adam, ColumnSums, CrossEntropy, NormalizeRows, NormalizeRowsGrad, Pointwise};
 
@@ -160,6 +160,37 @@ entries! {
             spmm_tile_stream_tf32_32_packed => TileStream<Tf32, Bulk, 1, 3, Packed>,
             spmm_tile_stream_tf32_64_packed => TileStream<Tf32, Bulk, 2, 3, Packed>,
             spmm_tile_stream_tf32_elements_packed => TileStream<Tf32, ByElement, 1, 3, Packed>,
+        }
+        spmm_tile_stream_f16_bitmap {
+            spmm_tile_stream_f16_64_bitmap => TileStream<F16, Bulk, 1, 3, Packed<Bitmaps>>,
+            spmm_tile_stream_f16_128_bitmap => TileStream<F16, Bulk, 2, 3, Packed<Bitmaps>>,
+            spmm_tile_stream_f16_elements_bitmap => TileStream<F16, ByElement, 1, 3, Packed<Bitmaps>>,
+        }
+        spmm_tile_stream_bf16_bitmap {
+            spmm_tile_stream_bf16_64_bitmap => TileStream<Bf16, Bulk, 1, 3, Packed<Bitmaps>>,
+            spmm_tile_stream_bf16_128_bitmap => TileStream<Bf16, Bulk, 2, 3, Packed<Bitmaps>>,
+            spmm_tile_stream_bf16_elements_bitmap => TileStream<Bf16, ByElement, 1, 3, Packed<Bitmaps>>,
+        }
+        spmm_tile_stream_tf32_bitmap {
+            spmm_tile_stream_tf32_32_bitmap => TileStream<Tf32, Bulk, 1, 3, Packed<Bitmaps>>,
+            spmm_tile_stream_tf32_64_bitmap => TileStream<Tf32, Bulk, 2, 3, Packed<Bitmaps>>,
+            spmm_tile_stream_tf32_elements_bitmap => TileStream<Tf32, ByElement, 1, 3, Packed<Bitmaps>>,
+        }
+        spmm_tile_stream_f16_two_stages {
+            spmm_tile_stream_f16_64_two_stages => TileStream<F16, Bulk, 1, 2>,
+            spmm_tile_stream_f16_128_two_stages => TileStream<F16, Bulk, 2, 2>,
+            spmm_tile_stream_f16_64_packed_two_stages => TileStream<F16, Bulk, 1, 2, Packed>,
+            spmm_tile_stream_f16_128_packed_two_stages => TileStream<F16, Bulk, 2, 2, Packed>,
+            spmm_tile_stream_f16_64_bitmap_two_stages => TileStream<F16, Bulk, 1, 2, Packed<Bitmaps>>,
+            spmm_tile_stream_f16_128_bitmap_two_stages => TileStream<F16, Bulk, 2, 2, Packed<Bitmaps>>,
+        }
+        spmm_tile_stream_f16_registers {
+            spmm_tile_stream_f16_64_registers => RegisterStream<1>,
+            spmm_tile_stream_f16_128_registers => RegisterStream<2>,
+            spmm_tile_stream_f16_64_packed_registers => RegisterStream<1, Packed>,
+            spmm_tile_stream_f16_128_packed_registers => RegisterStream<2, Packed>,
+            spmm_tile_stream_f16_64_bitmap_registers => RegisterStream<1, Packed<Bitmaps>>,
+            spmm_tile_stream_f16_128_bitmap_registers => RegisterStream<2, Packed<Bitmaps>>,
         }
         spmm_row_groups_f32 {
             spmm_row_groups_f32_c1 => RowGroups<F32, 1>,

@@ -18,6 +18,8 @@
 //! nothing to decode in the loop; or only those of entries ([`Packed`]), fewer bytes where tiles are sparse, found
 //! by counting the bits of a mask. Whatever a step needs travels through shared memory with its rows of `B`:
 //! a register that is loaded ahead would have to be moved to its place, and the move waits for the load.
+//! For comparison, values can be in the order of RS-Tile's bitmaps ([`Bitmaps`]), and rows of `B` can come with two
+//! stages, or without shared memory ([`RegisterStream`]).
 //!
 //! **Long windows.** The warps of a block are a *team*: where a window is longer than a warp's share, each of
 //! them takes a part of its steps, and the parts are added in shared memory, in the order of the warps.
@@ -39,17 +41,21 @@ use crate::kernel::Kernel;
 use crate::spmm::dense::Dense;
 use crate::variant::Variant;
 
+mod bitmap;
 mod epilogue;
 mod held;
 mod operand;
+mod registers;
 
+pub use bitmap::Bitmaps;
 use epilogue::Finished;
 use held::Bring;
 pub use held::{
-    CHUNK_BYTES, Fragments, Held, LANE_ELEMENTS, LINK_STEPS, MASK_WORDS, PACKED_COUNTS, PACKED_HEAD_WORDS,
-    PACKED_LINK, Packed,
+    CHUNK_BYTES, Decode, Form, Fragments, Held, LANE_ELEMENTS, LINK_STEPS, MASK_WORDS, Masked, PACKED_COUNTS,
+    PACKED_HEAD_WORDS, PACKED_LINK, Packed,
 };
 pub use operand::TileElement;
+pub use registers::{RegisterStream, Registers};
 
 /// Rows of a window.
 pub const WINDOW_ROWS: u32 = 8;
@@ -86,8 +92,9 @@ pub const fn piece_word(slot: u32, shared: bool) -> u32 {
 ///   two windows, in the others [`MORE_STEPS`]; then the [`piece_word`]; then three words of padding. Pieces have the
 ///   same slot only if `dense.accumulate` is set. The last step of a range ends a piece.
 /// - a bit is set exactly where there is an entry, none for a pad; elsewhere the fragment is +0.
-/// - a [`Packed`] record: as its documentation says, rows and slot as above. It has `record_starts[step + 1] -
-///   record_starts[step]` chunks of 16 bytes, just enough for its values; its link is right if it leads to a step.
+/// - a [`Packed`] record: as its documentation and that of its [`Decode`] say, rows and slot as above. It has
+///   `record_starts[step + 1] - record_starts[step]` chunks of 16 bytes, just enough for its values; its link
+///   is right if it leads to a step.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct TileStreamParams {
@@ -117,10 +124,30 @@ pub const fn record_words(lane_words: usize) -> usize {
     WARP as usize * lane_words + WINDOW_ROWS as usize + RECORD_TAIL
 }
 
-/// How a step's rows of `B` get into shared memory.
+/// How rows of `B` get to the Tensor Cores, and how many steps are under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pipeline {
+    /// Through shared memory, three steps: [`Bulk`]. Rows that are not aligned too, dense values two steps:
+    /// [`ByElement`].
+    ThreeStages,
+    /// Through shared memory, two steps.
+    TwoStages,
+    /// To registers, two steps: [`Registers`].
+    Registers,
+}
+
+/// How a step's rows of `B` get to the Tensor Cores.
 pub trait Staging: 'static {
     /// Whether rows are 16-byte aligned.
     const VECTORS: bool;
+    /// Whether they go through shared memory.
+    const STAGED: bool = true;
+
+    /// Which feature of a slice a sum is of that [`TileElement::each_sum`] says to be of `feature`.
+    #[inline(always)]
+    fn feature(feature: u32) -> u32 {
+        feature
+    }
 }
 /// `cp.async` of 16 bytes.
 pub struct Bulk;
@@ -151,7 +178,14 @@ impl<E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32, V: Held
         STAGES >= 2 && STAGES <= 4 && SLICES >= 1 && SLICES <= 2 && Self::WARPS == TEAM,
         "two to four stages, one or two slices, a team of the block's warps"
     );
-    const LINKED: () = assert!(!V::PACKED || STAGES - 1 == LINK_STEPS, "links lead to the step to be staged");
+    const LINKED: () = assert!(
+        matches!(V::FORM, Form::Dense) || STAGES - 1 == LINK_STEPS || Self::KEEPS_LINK,
+        "links lead to the step to be staged, or to the one behind it"
+    );
+    /// Whether links lead one step further than to the one to be staged, so that each is kept for a step.
+    const KEEPS_LINK: bool = !matches!(V::FORM, Form::Dense) && STAGES == LINK_STEPS;
+    const PIPELINE: Pipeline =
+        if G::VECTORS && STAGES == 2 { Pipeline::TwoStages } else { Pipeline::ThreeStages };
     /// Columns of `C` per warp, and per value of the grid's slow axis.
     pub const FEATURES: u32 = SLICES as u32 * E::SLICE_FEATURES;
     /// Workers of a block, one warp each.
@@ -159,10 +193,13 @@ impl<E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32, V: Held
     /// A pipeline slot: the rows of `B`, the step's record, the columns of a later step. A multiple of
     /// 128 bytes, so that the swizzle can be applied to whole addresses.
     const STAGE_BYTES: u32 =
-        (SLICES as u32 * STAGE_SLICE_BYTES + V::RECORD_BYTES + COLS_BYTES).next_multiple_of(SLICE_BYTES);
+        (Self::STAGED_ROWS_BYTES + V::RECORD_BYTES + COLS_BYTES).next_multiple_of(SLICE_BYTES);
+    const STAGED_ROWS_BYTES: u32 = if G::STAGED { SLICES as u32 * STAGE_SLICE_BYTES } else { 0 };
+    /// In front of the slots, where these have no room for a piece's result: that.
+    const RESULT_BYTES: u32 = if G::STAGED { 0 } else { SLICES as u32 * STAGE_SLICE_BYTES };
     /// Offset of the last pipeline slot.
     const LAST_STAGE: u32 = (STAGES - 1) * Self::STAGE_BYTES;
-    const WARP_BYTES: u32 = STAGES * Self::STAGE_BYTES;
+    const WARP_BYTES: u32 = Self::RESULT_BYTES + STAGES * Self::STAGE_BYTES;
     /// Where each warp tells its team which pipeline slot holds its part of a shared piece, a word a warp.
     const TEAM_AT: u32 = Self::WARPS * Self::WARP_BYTES;
 }
@@ -176,17 +213,19 @@ impl<E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32, V: Held
         dtype: E::DTYPE,
         features: Self::FEATURES,
         vectors: G::VECTORS,
-        packed: V::PACKED,
+        form: V::FORM,
+        pipeline: Self::PIPELINE,
     };
     const BLOCK_THREADS: u32 = 128;
     const SHARED_BYTES: u32 = Self::TEAM_AT + 4 * TEAM;
     // As many as shared memory has room for; left to itself, `ptxas` takes registers for fewer.
-    const MIN_BLOCKS: u32 = if !G::VECTORS {
-        4
-    } else if SLICES == 1 {
-        7
-    } else {
-        4
+    // With two stages it has room for more than there are registers.
+    const MIN_BLOCKS: u32 = match (Self::PIPELINE, G::VECTORS && SLICES == 1) {
+        (Pipeline::TwoStages, true) if matches!(V::FORM, Form::Packed) => 7,
+        (Pipeline::TwoStages, true) => 8,
+        (Pipeline::TwoStages, false) => 5,
+        (_, true) => 7,
+        (_, false) => 4,
     };
     const UNITS_PER_BLOCK: u32 = Self::WARPS;
     const COLUMNS_PER_BLOCK: u32 = Self::FEATURES;
@@ -195,6 +234,7 @@ impl<E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32, V: Held
     unsafe fn run<S: Simt>(s: &S, p: &TileStreamParams) {
         const { Self::VALID }
         const { Self::LINKED }
+        const { assert!(G::STAGED, "rows in registers are multiplied by RegisterStream") }
         // 1. Locate. A whole warp leaves or stays: the collectives below see all its lanes. A team that shares a
         // piece is complete.
         let worker = s.block_idx() * Self::WARPS + s.warp();
@@ -217,6 +257,7 @@ impl<E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32, V: Held
                 ahead += 1;
                 fill += Self::STAGE_BYTES;
             }
+            let mut kept = warp.kept_link(begin, end);
             let mut read = warp.base;
             let mut acc = [E::ZERO_SUMS; SLICES]; // (FEATURES, 8)
             let mut window_begin = begin;
@@ -225,7 +266,8 @@ impl<E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32, V: Held
                 // 2. Global -> shared: into the slot that the previous step has left.
                 wait_for_oldest::<S, STAGES>(s);
                 s.sync_warp(); // RAW: staged -> read; WAR: previous step's reads -> next stage
-                let cols = warp.staged_columns(read);
+                let mut cols = warp.staged_columns(read);
+                V::exchange(&mut kept, &mut cols.record); // with two stages a link is for the turn after this one
                 warp.stage(fill, step + STAGES - 1, end, cols);
                 // 3. and 4. Shared -> registers, multiply-accumulate.
                 warp.multiply(read, &mut acc); // (FEATURES, 8) += (FEATURES, 16)·(16, 8)
@@ -290,8 +332,9 @@ struct Columns<P> {
 impl<'a, S: Simt, E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32, V: Held<E>>
     Warp<'a, S, E, G, SLICES, STAGES, V>
 {
+    const STAGE_BYTES: u32 = TileStream::<E, G, SLICES, STAGES, V>::STAGE_BYTES;
     /// In a slot, behind the rows of `B`: the step's record, its rows, and the columns of a later step.
-    const BROUGHT: u32 = SLICES as u32 * STAGE_SLICE_BYTES;
+    const BROUGHT: u32 = TileStream::<E, G, SLICES, STAGES, V>::STAGED_ROWS_BYTES;
     const RECORD: u32 = Self::BROUGHT + V::RECORD_AT;
     const ROWS_AT: u32 = Self::RECORD + V::ROWS_AT;
     const COLS_AT: u32 = Self::BROUGHT + V::COLS_AT;
@@ -302,8 +345,8 @@ impl<'a, S: Simt, E: TileElement, G: Staging, const SLICES: usize, const STAGES:
     fn locate(s: &'a S, p: &'a TileStreamParams) -> Self {
         let lane = s.lane();
         let column = s.block_idx_y() * TileStream::<E, G, SLICES, STAGES, V>::FEATURES;
-        // Staging: eight lanes a row.
-        let (chunk, row) = (lane % 8, lane / 8);
+        // Staging: eight lanes a row. In registers: eight lanes a row, each of which has others beside it.
+        let (chunk, row) = if G::STAGED { (lane % 8, lane / 8) } else { (lane / 4, lane % 4) };
         Self {
             s,
             p,
@@ -315,6 +358,17 @@ impl<'a, S: Simt, E: TileElement, G: Staging, const SLICES: usize, const STAGES:
             b: p.dense.b.cast::<E::Bits>().at(column + chunk * E::CHUNK),
             forms: PhantomData,
         }
+    }
+
+    /// Where the record of the second step lies, if it is to be kept until that step is staged.
+    #[inline(always)]
+    unsafe fn kept_link(&self, begin: u32, end: u32) -> V::Kept {
+        if !TileStream::<E, G, SLICES, STAGES, V>::KEEPS_LINK {
+            return V::Kept::default();
+        }
+        let second = if begin + 1 < end { begin + 1 } else { begin };
+        // SAFETY: a step of the stream.
+        unsafe { V::place(self.s, self.p, second) }.into()
     }
 
     /// The columns of a step, from global memory.
@@ -360,10 +414,12 @@ impl<'a, S: Simt, E: TileElement, G: Staging, const SLICES: usize, const STAGES:
         // SAFETY: columns are below k or NO_COLUMN; steps are below `end`.
         unsafe {
             if step < end {
-                self.stage_row(at, cols.of_lane[0]);
-                self.stage_row(flipped + 4 * SLICE_BYTES, cols.of_lane[1]);
-                self.stage_row(at + 8 * SLICE_BYTES, cols.of_lane[2]);
-                self.stage_row(flipped + 12 * SLICE_BYTES, cols.of_lane[3]);
+                if G::STAGED {
+                    self.stage_row(at, cols.of_lane[0]);
+                    self.stage_row(flipped + 4 * SLICE_BYTES, cols.of_lane[1]);
+                    self.stage_row(at + 8 * SLICE_BYTES, cols.of_lane[2]);
+                    self.stage_row(flipped + 12 * SLICE_BYTES, cols.of_lane[3]);
+                }
                 let later = step + STAGES - 1;
                 let later = if later < end { later } else { end - 1 };
                 let bring = Bring { step, place: cols.record, later };
@@ -388,13 +444,18 @@ impl<'a, S: Simt, E: TileElement, G: Staging, const SLICES: usize, const STAGES:
         }
     }
 
+    /// First of this lane's elements of a row of `B`.
+    #[inline(always)]
+    fn row_of(&self, col: u32) -> GlobalPtr<E::Bits> {
+        let bytes = size_of::<E::Bits>() as u64;
+        self.b.byte_add(u64::from(col).wrapping_mul(u64::from(self.p.dense.ldb)).wrapping_mul(bytes))
+    }
+
     /// This lane's chunk of one row, for each slice. Chunks beyond the width and pad columns become
     /// zeros without a read.
     #[inline(always)]
     unsafe fn stage_row(&self, to: u32, col: u32) {
-        let bytes = size_of::<E::Bits>() as u64;
-        let row =
-            self.b.byte_add(u64::from(col).wrapping_mul(u64::from(self.p.dense.ldb)).wrapping_mul(bytes));
+        let row = self.row_of(col);
         let mut slice = 0;
         while slice < SLICES as u32 {
             let feature = self.column + slice * E::SLICE_FEATURES + self.lane % 8 * E::CHUNK;

@@ -5,7 +5,7 @@ use thiserror::Error;
 use super::plan::PlanError;
 use super::via_plan_error;
 use crate::activation::Activation;
-use crate::options::{Algorithm, Precision};
+use crate::options::{Algorithm, Precision, TilePipeline};
 use crate::parallelism::IllegalPoint;
 
 /// Why a product, [`Spmm`](crate::Spmm) or [`Ttm`](crate::Ttm), could not be planned or run.
@@ -41,6 +41,16 @@ pub enum SpmmError {
         precision: Precision,
         /// What to do about it.
         remedy: &'static str,
+    },
+    /// A pipeline of tiles without kernels for the precision.
+    #[error(
+        "tile pipeline {pipeline} has kernels for f16 only, and the plan multiplies in {precision}; choose precision f16 or pipeline three-stages"
+    )]
+    NoPipeline {
+        /// The pipeline asked for.
+        pipeline: TilePipeline,
+        /// Precision of the plan, for which it has no kernels.
+        precision: Precision,
     },
     /// An activation that sums of the plan's precision do not have.
     #[error(

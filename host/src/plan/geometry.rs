@@ -53,13 +53,15 @@ pub(crate) fn middle(rows: usize, at_once: usize) -> Range<usize> {
 mod tests {
     use windrow_kernels::check::Check;
     use windrow_kernels::combine::Combine;
-    use windrow_kernels::tile_stream::{Bulk, ByElement, TileStream};
+    use windrow_kernels::tile_stream::{Bulk, ByElement, Form, Pipeline, TileStream};
     use windrow_kernels::{Dtype, ENTRIES, F16, entry};
 
     use super::*;
 
     fn tile_entry(features: u32, vectors: bool) -> &'static Entry {
-        entry(Variant::TileStream { dtype: Dtype::F16, features, vectors, packed: false }).unwrap()
+        let pipeline = Pipeline::ThreeStages;
+        entry(Variant::TileStream { dtype: Dtype::F16, features, vectors, form: Form::Dense, pipeline })
+            .unwrap()
     }
 
     #[test]

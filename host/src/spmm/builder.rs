@@ -6,7 +6,9 @@ use windrow_preprocess::reorder;
 
 use super::options::SpmmOptions;
 use crate::device::Device;
-use crate::options::{Algorithm, CpuTasks, Determinism, Precision, Preprocessing, RowDivision, TileValues};
+use crate::options::{
+    Algorithm, CpuTasks, Determinism, Precision, Preprocessing, RowDivision, TilePipeline, TileValues,
+};
 use crate::parallelism::{AtomicParallelism, GroupLaunch};
 use crate::plan::Schedule;
 use crate::profile::Profile;
@@ -181,6 +183,25 @@ impl<'a, A> SpmmBuilder<'a, A> {
     #[must_use]
     pub fn tile_values(mut self, form: TileValues) -> Self {
         self.options.tile_values = form;
+        self
+    }
+
+    /// How rows of `B` get to the Tensor Cores: [`TilePipeline::ThreeStages`] unless told, which is never left for
+    /// another by itself. Plans without tiles disregard it.
+    ///
+    /// # Examples
+    /// ```
+    /// use windrow::{Csr, Device, Precision, Spmm, TilePipeline};
+    ///
+    /// let a = Csr::<f32>::identity(4)?;
+    /// let builder = Spmm::builder(&a).precision(Precision::F16).width(1);
+    /// let plan = builder.tile_pipeline(TilePipeline::Registers).build(&Device::best()?)?;
+    /// assert_eq!(plan.run(&[1.0, 2.0, 3.0, 4.0])?, [1.0, 2.0, 3.0, 4.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn tile_pipeline(mut self, pipeline: TilePipeline) -> Self {
+        self.options.tile_pipeline = pipeline;
         self
     }
 

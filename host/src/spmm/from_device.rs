@@ -46,9 +46,9 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
     /// the host. Row-split and tiles of all rows also in an order that is [given](Self::order), and in that of
     /// [`Method::MinHash`](crate::reorder::Method::MinHash), which kernels find. What else is chosen or asked for
     /// (an order of another method, one for short rows or hybrids, a hybrid whose partition is left to the cost model,
-    /// short rows in f64, matricised rows, the CPU) is made on the host, of a copy of the matrix;
-    /// [`SpmmReport::preprocessing_reason`](crate::SpmmReport::preprocessing_reason) says so. What was
-    /// [tuned](Self::tuned) is for matrices of the host.
+    /// short rows in f64, matricised rows, tiles whose values are behind bitmaps, the CPU) is made on the host, of a
+    /// copy of the matrix; [`SpmmReport::preprocessing_reason`](crate::SpmmReport::preprocessing_reason) says so. What
+    /// was [tuned](Self::tuned) is for matrices of the host.
     ///
     /// # Cost
     /// On a GPU two or three waits for a few numbers, of a hybrid up to five, and kernels that are linear in rows and
@@ -228,8 +228,10 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
 
     /// Why a plan of this kind is made on the host, if it is.
     fn way_of_host(&self, decision: &Decision) -> Option<&'static str> {
+        let form_of_host = tile_stream::only_on_host(&self.options);
         match decision.way {
             Way::Tiles(_) if self.a.nnz() == 0 => Some("it has no entries"),
+            Way::Tiles(_) if form_of_host.is_some() => form_of_host,
             Way::Rows | Way::Tiles(Some(PartitionRule::AllTile)) => None,
             Way::Tiles(Some(_)) if self.order.is_some() || self.options.reorder.is_some() => Some(REORDERED),
             Way::Tiles(Some(rule)) if tile_stream::kernels_divide(rule) => None,

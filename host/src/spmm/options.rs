@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 use windrow_preprocess::partition::PartitionRule;
 use windrow_preprocess::reorder;
 
-use crate::options::{Algorithm, CpuTasks, Determinism, Precision, Preprocessing, RowDivision, TileValues};
+use crate::options::{
+    Algorithm, CpuTasks, Determinism, Precision, Preprocessing, RowDivision, TilePipeline, TileValues,
+};
 use crate::parallelism::{AtomicParallelism, GroupLaunch};
 use crate::plan::Schedule;
 
@@ -62,6 +64,9 @@ pub struct SpmmOptions {
     pub partition: Option<PartitionRule>,
     /// How device memory holds the values of tiles: [`SpmmBuilder::tile_values`](crate::SpmmBuilder::tile_values).
     pub tile_values: TileValues,
+    /// How rows of `B` get to Tensor Cores: [`SpmmBuilder::tile_pipeline`](crate::SpmmBuilder::tile_pipeline).
+    #[serde(skip_serializing_if = "is_default")]
+    pub tile_pipeline: TilePipeline,
     /// Whether the parts of a hybrid follow each other or run beside each other:
     /// [`SpmmBuilder::schedule`](crate::SpmmBuilder::schedule).
     pub schedule: Schedule,
@@ -108,6 +113,7 @@ impl SpmmOptions {
         reorder: None,
         partition: None,
         tile_values: TileValues::Auto,
+        tile_pipeline: TilePipeline::ThreeStages,
         schedule: Schedule::Auto,
         parallelism: None,
         group_launch: None,
@@ -170,6 +176,7 @@ mod tests {
             }),
             partition: Some(PartitionRule::ColumnVectors { threshold: VectorThreshold::LIBRA }),
             tile_values: TileValues::Packed,
+            tile_pipeline: TilePipeline::Registers,
             schedule: Schedule::MultiStream,
             parallelism: Some("{<1/4 row, 2 col>, 4}".parse().unwrap()),
             group_launch: Some(GroupLaunch::default()),

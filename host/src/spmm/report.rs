@@ -54,7 +54,7 @@ pub struct SpmmReport {
     pub weighed: Vec<Candidate>,
     /// Whether two runs give the same bits.
     pub determinism: Determinism,
-    /// How device memory holds the values of tiles: dense or packed; what was asked for if there are none.
+    /// How device memory holds the values of tiles; what was asked for if there are none.
     pub tile_values: TileValues,
     /// Why so; empty if there are no tiles.
     pub tile_values_reason: String,

@@ -14,7 +14,8 @@ use windrow::{Algorithm, Csr, Permutation, Precision, Schedule, Spmm, SpmmBuilde
 /// | `+minhash`, `+rcm`, `+community`, `+degree` | rows in the order of that [`Method`](windrow::reorder::Method) |
 /// | `+fast` | [`Determinism::Fast`](windrow::Determinism::Fast) |
 /// | `+window-each` | a warp for each window instead of windows dealt out evenly |
-/// | `+dense`, `+packed` | the values of tiles in that form ([`TileValues`](windrow::TileValues)) instead of the plan's choice |
+/// | `+dense`, `+packed`, `+bitmap` | the values of tiles in that form ([`TileValues`](windrow::TileValues)) instead of the plan's choice |
+/// | `+two-stages`, `+registers` | rows of `B` to Tensor Cores by that [`TilePipeline`](windrow::TilePipeline), in f16 |
 /// | `+sequential`, `+multi-stream`, `+thresholds` | the parts of a hybrid in that [`Schedule`] instead of the plan's choice |
 /// | `+vectors`, `+vectors:2/8` | a hybrid divided by column vectors as Libra's are, with its threshold or that one |
 /// | `+point:1/8row:4col:8` | segment groups divided as the point `{<1/8 row, 4 col>, 8}` says |

@@ -3,7 +3,8 @@
 use windrow::partition::{PartitionRule, VectorThreshold};
 use windrow::reorder::{self, Method};
 use windrow::{
-    Algorithm, AtomicParallelism, CpuTasks, Determinism, GroupLaunch, RowDivision, SpmmOptions, TileValues,
+    Algorithm, AtomicParallelism, CpuTasks, Determinism, GroupLaunch, RowDivision, SpmmOptions, TilePipeline,
+    TileValues,
 };
 
 use super::NAMED_SCHEDULES;
@@ -22,8 +23,8 @@ pub(super) struct Short {
 }
 
 /// The names, to be told to those who use another.
-pub(super) const NAMES: &str = "reorder, minhash, rcm, community, degree, fast, window-each, dense, packed, sequential, \
-                                multi-stream, thresholds, vectors, point, launch, rows, tasks, autotune, runs and column-major";
+pub(super) const NAMES: &str = "reorder, minhash, rcm, community, degree, fast, window-each, dense, packed, bitmap, two-stages, \
+                                registers, sequential, multi-stream, thresholds, vectors, point, launch, rows, tasks, autotune, runs and column-major";
 
 /// The orders that a path may name.
 pub(super) const ORDERS: [(Method, &str); 5] = [
@@ -34,8 +35,10 @@ pub(super) const ORDERS: [(Method, &str); 5] = [
     (Method::Degree, "degree"),
 ];
 /// The forms of tile values that a path may name.
-pub(super) const FORMS: [(TileValues, &str); 2] =
-    [(TileValues::Dense, "dense"), (TileValues::Packed, "packed")];
+pub(super) const FORMS: [(TileValues, &str); 3] =
+    [(TileValues::Dense, "dense"), (TileValues::Packed, "packed"), (TileValues::Bitmap, "bitmap")];
+/// The pipelines of tiles that a path may name.
+pub(super) const PIPELINES: [TilePipeline; 2] = [TilePipeline::TwoStages, TilePipeline::Registers];
 const FAST: &str = "fast";
 const WINDOW_EACH: &str = "window-each";
 const VECTORS: &str = "vectors";
@@ -49,7 +52,7 @@ const AUTOTUNE: &str = "autotune";
 const TWICE: &str = "an option is given twice";
 
 /// All of them, in the order in which a path is written.
-pub(super) const SHORTS: [Short; 12] = [
+pub(super) const SHORTS: [Short; 13] = [
     Short {
         suits: |_| true,
         suits_only: "",
@@ -93,6 +96,18 @@ pub(super) const SHORTS: [Short; 12] = [
         write: |options| {
             let (_, name) = FORMS.into_iter().find(|(form, _)| *form == options.tile_values)?;
             Some(name.to_owned())
+        },
+    },
+    Short {
+        suits: |algorithm| !matches!(algorithm, Algorithm::RowSplit | Algorithm::ShortRows),
+        suits_only: "there are no tiles",
+        twice: "tiles have one pipeline",
+        read: |name, options| {
+            let tile_pipeline = PIPELINES.into_iter().find(|pipeline| pipeline.to_string() == name)?;
+            Some(Ok(SpmmOptions { tile_pipeline, ..options }))
+        },
+        write: |options| {
+            PIPELINES.contains(&options.tile_pipeline).then(|| options.tile_pipeline.to_string())
         },
     },
     Short {

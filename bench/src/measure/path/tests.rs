@@ -4,7 +4,7 @@ use windrow::partition::{PartitionRule, VectorThreshold};
 use windrow::reorder::{self, Method};
 use windrow::{Determinism, Preprocessing, TileValues};
 
-use super::short::{FORMS, ORDERS};
+use super::short::{FORMS, ORDERS, PIPELINES};
 use super::*;
 
 #[test]
@@ -48,6 +48,11 @@ fn options_round_trip_in_any_order() {
         let path: SweepPath = format!("auto-f16+{name}+fast").parse().unwrap();
         assert_eq!((path.options.tile_values, path.to_string()), (form, format!("auto-f16+fast+{name}")));
         assert_eq!(path.to_string().parse::<SweepPath>().unwrap(), path);
+    }
+    for pipeline in PIPELINES {
+        let path: SweepPath = format!("tile-stream-f16+{pipeline}+bitmap").parse().unwrap();
+        assert_eq!(path.options.tile_pipeline, pipeline);
+        assert_eq!(path.to_string(), format!("tile-stream-f16+bitmap+{pipeline}"));
     }
     for (text, threshold, written) in [
         ("vectors", VectorThreshold::LIBRA, "vectors"),
@@ -125,6 +130,8 @@ fn options_that_mean_nothing_are_refused() {
         ("row-split-f32+window-each", "windows"),
         ("auto-f16+window-each", "windows"),
         ("auto-f16+dense+packed", "one form"),
+        ("auto-f16+two-stages+registers", "one pipeline"),
+        ("short-rows-f16+registers", "no tiles"),
         ("hybrid-f16+packed+packed", "one form"),
         ("row-split-f16+packed", "no tiles"),
         ("short-rows-f16+dense", "no tiles"),

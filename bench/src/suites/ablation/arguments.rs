@@ -14,9 +14,10 @@ use crate::suites::matrices::Values;
 /// What the components of a hybrid product are worth, each against leaving it out.
 ///
 /// Parts: thresholds (partitions, and what they leave in the tiles), vectors (the same by column vectors), stream
-/// (windows dealt out evenly against a warp for each), reorder (orders, and the stages of the similarity order), bytes
-/// (formats), hybrid (against all rows on one path), determinism (runs bit by bit beside other work, and the cost of a
-/// fixed order of sums). On the CPU times are skipped, and counted.
+/// (windows dealt out evenly against a warp for each), printed (the tile stream against what RSH-SpMM prints), reorder
+/// (orders, and the stages of the similarity order), bytes (formats), hybrid (against all rows on one path),
+/// determinism (runs bit by bit beside other work, and the cost of a fixed order of sums). On the CPU times are
+/// skipped, and counted.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -28,7 +29,7 @@ pub(crate) struct Arguments {
         long,
         value_name = "PART",
         value_delimiter = ',',
-        default_value = "thresholds,vectors,stream,reorder,bytes,hybrid,determinism"
+        default_value = "thresholds,vectors,stream,printed,reorder,bytes,hybrid,determinism"
     )]
     parts: Vec<Part>,
     /// Columns of B: each part is compared for each of these.

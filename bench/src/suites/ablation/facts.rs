@@ -35,6 +35,8 @@ pub(crate) enum AblationFacts {
         /// Time of the second over that of the first.
         speed_up: Option<f64>,
     },
+    /// The tile stream as it is built against what is printed.
+    Printed(PrintedFacts),
     /// An order of the rows.
     Reorder(ReorderFacts),
     /// Bytes in each format.
@@ -118,6 +120,25 @@ pub(crate) struct VectorFacts {
     pub(crate) same_as: Option<String>,
     /// The hybrid of this division.
     pub(crate) hybrid: Option<Measurement>,
+}
+
+/// The tile stream with its values dense, and others beside it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PrintedFacts {
+    /// As it is built.
+    pub(crate) built: Option<Measurement>,
+    /// Other forms of values, and what RSH-SpMM prints.
+    pub(crate) others: Vec<OtherFacts>,
+}
+
+/// A variant of the tile stream.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct OtherFacts {
+    /// The path, known where there is no product too.
+    pub(crate) path: String,
+    pub(crate) product: Option<Measurement>,
+    /// Its time over that of the stream as it is built.
+    pub(crate) slow_down: Option<f64>,
 }
 
 /// What an order does.

@@ -5,6 +5,7 @@
 //! | `thresholds` | partitions by [`PartitionRule::Overlap`] and [`PartitionRule::Printed`] with thresholds 0 to 8 |
 //! | `vectors` | partitions by [`PartitionRule::ColumnVectors`] with thresholds 1/8 to 8/8 |
 //! | `stream` | windows dealt out evenly with a warp for each window |
+//! | `printed` | the tile stream as it is built with what RSH-SpMM prints in its place |
 //! | `reorder` | orders of the rows, and the stages of the similarity order |
 //! | `bytes` | RS-Tile with COO, CSR, ME-TCF and `BitTCF` |
 //! | `hybrid` | the hybrid with all rows in tiles and all on CUDA cores |
@@ -125,6 +126,7 @@ impl Suite for Ablation {
             Step::Threshold { rule, max_entries } => thresholds::facts(&mut bench, rule, max_entries),
             Step::Vectors(threshold) => vectors::facts(&mut bench, threshold),
             Step::Stream => Ok(variants::stream(&mut bench)),
+            Step::Printed => Ok(variants::printed(&mut bench)),
             Step::Order(at) => Ok(reorder::facts(&mut bench, at, &self.orders[case.matrix][at])),
             Step::Bytes { estimated } => bytes::facts(&bench, estimated),
             Step::Hybrid => Ok(variants::hybrid(&mut bench)),

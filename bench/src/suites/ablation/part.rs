@@ -17,6 +17,8 @@ pub(crate) enum Part {
     Vectors,
     /// The balance of the tile stream.
     Stream,
+    /// The tile stream as it is built, and as RSH-SpMM prints it.
+    Printed,
     /// Orders of rows, and the stages of the similarity order.
     Reorder,
     /// Bytes of each format, indices and values apart.
@@ -37,6 +39,8 @@ pub(crate) enum Step {
     Vectors(VectorThreshold),
     /// Windows dealt out evenly, and a warp for each.
     Stream,
+    /// The tile stream, and what is printed in the place of its parts.
+    Printed,
     /// An order of the rows, by its number.
     Order(usize),
     /// Bytes of formats with all rows in tiles, or with the partition that the cost model prefers.
@@ -49,10 +53,11 @@ pub(crate) enum Step {
 
 impl Part {
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Thresholds,
         Self::Vectors,
         Self::Stream,
+        Self::Printed,
         Self::Reorder,
         Self::Bytes,
         Self::Hybrid,
@@ -70,6 +75,7 @@ impl Part {
             }
             Self::Vectors => VectorThreshold::ALL.map(Step::Vectors).to_vec(),
             Self::Stream => vec![Step::Stream],
+            Self::Printed => vec![Step::Printed],
             Self::Reorder => (0..reorder::variants().len()).map(Step::Order).collect(),
             Self::Bytes => [false, true].map(|estimated| Step::Bytes { estimated }).to_vec(),
             Self::Hybrid => vec![Step::Hybrid],
@@ -84,6 +90,7 @@ impl fmt::Display for Part {
             Self::Thresholds => "thresholds",
             Self::Vectors => "vectors",
             Self::Stream => "stream",
+            Self::Printed => "printed",
             Self::Reorder => "reorder",
             Self::Bytes => "bytes",
             Self::Hybrid => "hybrid",
@@ -100,12 +107,13 @@ impl FromStr for Part {
             "thresholds" => Self::Thresholds,
             "vectors" => Self::Vectors,
             "stream" => Self::Stream,
+            "printed" => Self::Printed,
             "reorder" => Self::Reorder,
             "bytes" => Self::Bytes,
             "hybrid" => Self::Hybrid,
             "determinism" => Self::Determinism,
             _ => {
-                let known = "thresholds, vectors, stream, reorder, bytes, hybrid and determinism (preprocess is a \
+                let known = "thresholds, vectors, stream, printed, reorder, bytes, hybrid and determinism (preprocess is a \
                              suite of its own)";
                 return Err(BenchError::UnknownName { what: "part", text: text.to_owned(), known });
             }
@@ -119,6 +127,7 @@ impl fmt::Display for Step {
             Self::Threshold { rule, max_entries } => write!(f, "threshold {max_entries}, {}", rule.name()),
             Self::Vectors(threshold) => write!(f, "vectors {threshold}"),
             Self::Stream => f.write_str("stream"),
+            Self::Printed => f.write_str("printed"),
             Self::Order(at) => write!(f, "order {}", reorder::variants()[*at].0),
             Self::Bytes { estimated: false } => f.write_str("bytes, all in tiles"),
             Self::Bytes { estimated: true } => f.write_str("bytes, estimated"),

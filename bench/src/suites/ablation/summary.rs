@@ -1,10 +1,10 @@
 //! What the records of ablations say together, as Markdown.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use super::AblationRecord;
-use super::facts::{AblationFacts, Measurement};
+use super::facts::{AblationFacts, Measurement, PrintedFacts};
 use crate::suites::markdown::{Grid, geometric_mean, mean_of, number};
 use crate::suites::preprocess;
 
@@ -17,7 +17,7 @@ pub(crate) fn summarise(records: &[AblationRecord]) -> String {
             let _ = writeln!(text, "- {} at {}: {error}", record.facts.matrix.name, record.facts.width);
         }
     }
-    for part in [thresholds, vectors, stream, reorder, bytes, hybrid, determinism, preprocess] {
+    for part in [thresholds, vectors, stream, printed, reorder, bytes, hybrid, determinism, preprocess] {
         text.push_str(&part(records));
     }
     text
@@ -139,6 +139,33 @@ fn stream(records: &[AblationRecord]) -> String {
         _ => None,
     };
     rows + &mean("tile stream over a warp for each window", records, pick)
+}
+
+fn printed(records: &[AblationRecord]) -> String {
+    let found = |record: &AblationRecord| match &record.facts.facts {
+        Some(AblationFacts::Printed(facts)) => Some(facts.clone()),
+        _ => None,
+    };
+    let all: Vec<PrintedFacts> = records.iter().filter_map(found).collect();
+    let paths: BTreeSet<&str> = all.iter().flat_map(|f| &f.others).map(|other| other.path.as_str()).collect();
+    let of_path =
+        |facts: &PrintedFacts, path: &str| facts.others.iter().find(|other| other.path == path).cloned();
+    let mut columns = vec!["as built µs"];
+    columns.extend(&paths);
+    let mut text = table("As printed", &columns, records, |facts| match facts {
+        AblationFacts::Printed(facts) => {
+            let product = |path: &&str| us(of_path(facts, path).and_then(|other| other.product).as_ref());
+            Some([us(facts.built.as_ref())].into_iter().chain(paths.iter().map(product)).collect())
+        }
+        _ => None,
+    });
+    for path in &paths {
+        text.push_str(&mean(&format!("time of {path} over that as built"), records, |facts| match facts {
+            AblationFacts::Printed(facts) => of_path(facts, path)?.slow_down,
+            _ => None,
+        }));
+    }
+    text
 }
 
 fn reorder(records: &[AblationRecord]) -> String {

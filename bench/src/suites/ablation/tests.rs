@@ -18,7 +18,7 @@ pub(crate) fn source() -> MatrixSource {
     MatrixSource::InMemory { name: "mixed".to_owned(), csr: Csr::from_dense(rows, cols, &dense).unwrap() }
 }
 
-pub(crate) const ALL: [Part; 7] = Part::ALL;
+pub(crate) const ALL: [Part; 8] = Part::ALL;
 
 /// As little as there is to measure of these parts.
 pub(crate) fn options(parts: &[Part]) -> Options {
@@ -67,6 +67,13 @@ fn on_the_cpu_structure_is_found_and_times_are_counted_as_skipped() {
                 assert_eq!((facts.runs, facts.differing, facts.run_to_run), (3, 0, None));
             }
             AblationFacts::Stream { tile_stream, .. } => assert_eq!(tile_stream, None),
+            AblationFacts::Printed(facts) => {
+                assert_eq!(facts.built, None);
+                let paths: Vec<&str> = facts.others.iter().map(|other| other.path.as_str()).collect();
+                let options = ["packed", "bitmap", "dense+two-stages", "dense+registers"];
+                let options = options.into_iter().chain(["window-each+bitmap+registers"]);
+                assert_eq!(paths, options.map(|o| format!("tile-stream-f16+{o}")).collect::<Vec<_>>());
+            }
             AblationFacts::Hybrid(facts) => assert_eq!((facts.hybrid, facts.loss_percent), (None, None)),
             AblationFacts::Preprocess(facts) => panic!("without a GPU: {facts:?}"),
         }
@@ -84,14 +91,23 @@ fn on_the_cpu_structure_is_found_and_times_are_counted_as_skipped() {
     assert!(orders[4].entries_per_vector_after >= orders[4].entries_per_vector_before);
     assert!(summary.skipped >= 2 + 4 + 4 + 3, "{summary:?}");
     let text = summarise(&records);
-    for part in ["Thresholds", "Column vectors", "Tile stream", "Orders", "Bytes", "Hybrid", "Determinism"] {
+    for part in [
+        "Thresholds",
+        "Column vectors",
+        "Tile stream",
+        "As printed",
+        "Orders",
+        "Bytes",
+        "Hybrid",
+        "Determinism",
+    ] {
         assert!(text.contains(&format!("## {part}\n")), "{text}");
     }
 }
 
 #[test]
 fn on_the_emulator_every_part_has_times() {
-    let parts = [Part::Thresholds, Part::Vectors, Part::Stream, Part::Reorder, Part::Hybrid];
+    let parts = [Part::Thresholds, Part::Vectors, Part::Stream, Part::Printed, Part::Reorder, Part::Hybrid];
     let (records, summary) = run(&Device::emulator(EmulatorSchedule::InOrder), options(&parts));
     assert_eq!((summary.wrong, summary.errors, summary.skipped), (0, 0, 0), "{records:#?}");
     for record in &records {
@@ -103,6 +119,16 @@ fn on_the_emulator_every_part_has_times() {
             AblationFacts::Stream { tile_stream, window_each, speed_up } => {
                 assert!(timed(tile_stream) && timed(window_each) && speed_up.is_some());
                 assert_eq!(window_each.as_ref().unwrap().path, "tile-stream-f16+window-each");
+            }
+            AblationFacts::Printed(facts) => {
+                assert!(timed(&facts.built));
+                assert!(facts.others.iter().all(|other| timed(&other.product) && other.slow_down.is_some()));
+                let plan = facts.others[1].product.as_ref().unwrap().plan.as_ref().unwrap();
+                assert!(plan.tile_values.starts_with("bitmap"), "{plan:?}");
+                let entry = |i: usize| {
+                    facts.others[i].product.as_ref().unwrap().plan.as_ref().unwrap().entries[0].clone()
+                };
+                assert!(entry(2).ends_with("_two_stages") && entry(4).ends_with("_bitmap_registers"));
             }
             AblationFacts::Reorder(facts) => {
                 assert!(timed(&facts.product) && facts.speed_up.is_some());
@@ -117,6 +143,7 @@ fn on_the_emulator_every_part_has_times() {
     let text = summarise(&records);
     assert!(text.contains("Geometric mean, tile stream over a warp for each window"), "{text}");
     assert!(text.contains("\nThreshold 3/8: median "), "{text}");
+    assert!(text.contains("Geometric mean, time of tile-stream-f16+bitmap over that as built"), "{text}");
 }
 
 #[test]

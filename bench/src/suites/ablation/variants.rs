@@ -1,9 +1,9 @@
 //! Ways to the same product, side by side.
 
-use windrow::{Algorithm, Precision, SpmmOptions};
+use windrow::{Algorithm, Precision, SpmmOptions, TilePipeline, TileValues};
 
 use super::bench::{Bench, speed_up};
-use super::facts::{AblationFacts, HybridFacts, Measurement};
+use super::facts::{AblationFacts, HybridFacts, Measurement, OtherFacts, PrintedFacts};
 use crate::measure::SweepPath;
 
 /// Windows dealt out evenly, and a warp for each.
@@ -14,6 +14,33 @@ pub(super) fn stream(bench: &mut Bench<'_>) -> AblationFacts {
     let window_each = bench.measure(with_windows.into(), None, None);
     let speed_up = speed_up(tile_stream.as_ref(), window_each.as_ref());
     AblationFacts::Stream { tile_stream, window_each, speed_up }
+}
+
+/// The tile stream with dense values, and with what RSH-SpMM prints in the place of its parts.
+pub(super) fn printed(bench: &mut Bench<'_>) -> AblationFacts {
+    let SweepPath { options, .. } = SweepPath::new(Algorithm::TileStream, Precision::F16);
+    let dense = SpmmOptions { tile_values: TileValues::Dense, ..options };
+    let built = bench.measure(dense.into(), None, None);
+    let others = [
+        SpmmOptions { tile_values: TileValues::Packed, ..dense },
+        SpmmOptions { tile_values: TileValues::Bitmap, ..dense },
+        SpmmOptions { tile_pipeline: TilePipeline::TwoStages, ..dense },
+        SpmmOptions { tile_pipeline: TilePipeline::Registers, ..dense },
+        // All of it at once.
+        SpmmOptions {
+            tile_values: TileValues::Bitmap,
+            tile_pipeline: TilePipeline::Registers,
+            window_each: true,
+            ..dense
+        },
+    ];
+    let measured = others.map(|options| {
+        let path = SweepPath::from(options);
+        let product = bench.measure(path, None, None);
+        let slow_down = speed_up(built.as_ref(), product.as_ref());
+        OtherFacts { path: path.to_string(), product, slow_down }
+    });
+    AblationFacts::Printed(PrintedFacts { built, others: measured.into() })
 }
 
 /// The hybrid, and all rows on one path.

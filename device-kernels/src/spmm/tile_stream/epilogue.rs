@@ -36,17 +36,18 @@ impl<S: Simt, E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32
         unsafe {
             let sound = self.s.ballot(zero == 0.0) == u32::MAX;
             self.s.sync_warp(); // WAR: step multiplied -> tile written
+            let result = self.result_at(slot);
             // Spelled out: a loop that is not unrolled would put the accumulators into memory.
-            self.fill_tile(slot, done, 0, sound.then_some(&acc[0]));
+            self.fill_tile(result, done, 0, sound.then_some(&acc[0]));
             if SLICES > 1 {
-                self.fill_tile(slot, done, 1, sound.then_some(&acc[1 % SLICES]));
+                self.fill_tile(result, done, 1, sound.then_some(&acc[1 % SLICES]));
             }
             if self.staged_row(slot, WINDOW_ROWS) & ALONE != 0 {
                 self.s.sync_warp(); // RAW: tile written -> read
-                self.store_tiles(slot, self.lane, WARP, |from| self.s.load_shared(slot + from));
+                self.store_tiles(slot, self.lane, WARP, |from| self.s.load_shared(result + from));
             } else {
                 if self.lane == 0 {
-                    self.s.store_shared(Self::TEAM_AT + 4 * self.s.warp(), slot);
+                    self.s.store_shared(Self::TEAM_AT + 4 * self.s.warp(), result);
                 }
                 self.s.sync_block(); // RAW: all tiles of the team, and where they are, written -> read
                 let thread = self.s.thread_idx();
@@ -54,6 +55,12 @@ impl<S: Simt, E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32
                 self.s.sync_block(); // WAR: tiles read -> next stage, next piece
             }
         }
+    }
+
+    /// Where the result of a piece that ends with the step in `slot` is brought together.
+    #[inline(always)]
+    fn result_at(&self, slot: u32) -> u32 {
+        if G::STAGED { slot } else { self.base }
     }
 
     /// The sum of four elements over the team's tiles, in the order of its warps.
@@ -75,13 +82,13 @@ impl<S: Simt, E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32
 
     /// One slice's sums -> its tile; without accumulators worth keeping, from the entries.
     #[inline(always)]
-    unsafe fn fill_tile(&self, slot: u32, done: &Finished, slice: u32, acc: Option<&E::Sums>) {
-        let tile = slot + slice * STAGE_SLICE_BYTES;
+    unsafe fn fill_tile(&self, result: u32, done: &Finished, slice: u32, acc: Option<&E::Sums>) {
+        let tile = result + slice * STAGE_SLICE_BYTES;
         // SAFETY: as for `flush`; inside this warp's tile, one lane per element.
         unsafe {
             if let Some(acc) = acc {
                 E::each_sum(self.lane, acc, |row, feature, sum| {
-                    self.s.store_shared(tile_address::<E>(tile, row, feature), sum);
+                    self.s.store_shared(tile_address::<E, G>(tile, row, G::feature(feature)), sum);
                 });
             } else {
                 self.recompute(tile, done, self.column + slice * E::SLICE_FEATURES);
@@ -104,7 +111,7 @@ impl<S: Simt, E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32
                 let column = self.column + slice * E::SLICE_FEATURES + feature;
                 let mut row = thread / quads;
                 while row < WINDOW_ROWS {
-                    let quad = read(tile_address::<E>(slice * STAGE_SLICE_BYTES, row, feature));
+                    let quad = read(tile_address::<E, G>(slice * STAGE_SLICE_BYTES, row, feature));
                     if piece_slot == NO_SLOT {
                         let out = self.staged_row(slot, row);
                         if out != NO_ROW {
@@ -141,7 +148,7 @@ impl<S: Simt, E: TileElement, G: Staging, const SLICES: usize, const STAGES: u32
                 }
             }
             // SAFETY: inside this warp's tile; one lane per element.
-            unsafe { self.s.store_shared(tile_address::<E>(tile, row, feature), sum) };
+            unsafe { self.s.store_shared(tile_address::<E, G>(tile, row, feature), sum) };
             feature += WARP / WINDOW_ROWS;
         }
     }
@@ -182,8 +189,9 @@ struct Part {
 /// Where element `(row, feature)` of an 8 × `SLICE_FEATURES` f32 tile lies. Pairs of rows are moved apart by an
 /// exclusive or with multiples of eight words, so that the accumulators of a warp, which hold four rows of
 /// eight neighbouring features where elements have 16 bits, hit every bank once; groups of four features stay
-/// together.
+/// together. Lanes that multiply chunks hold features that are chunks apart: they hit a bank four times.
 #[inline(always)]
-fn tile_address<E: TileElement>(tile: u32, row: u32, feature: u32) -> u32 {
-    tile + (row * E::SLICE_FEATURES + (feature ^ (row / 2 * 8))) * 4
+fn tile_address<E: TileElement, G: Staging>(tile: u32, row: u32, feature: u32) -> u32 {
+    let apart = if G::STAGED { 8 } else { 4 };
+    tile + (row * E::SLICE_FEATURES + (feature ^ (row / 2 * apart))) * 4
 }

@@ -16,7 +16,7 @@ use crate::plan::StageClock;
 use crate::spmm::layout::Context;
 use crate::spmm::part::LaidOut;
 
-pub(in crate::spmm) use on_gpu::MAX_STEPS;
+pub(in crate::spmm) use on_gpu::{MAX_STEPS, only_on_host};
 pub(in crate::spmm) use received::{ReceivedTiles, kernels_divide, lay_out_received};
 
 /// The forms of RS-Tile: every row in tiles, every row in the residual, or both; laid out on the GPU or on the host.

@@ -58,7 +58,7 @@ fn kinds(builder: SpmmBuilder<'_, Csr<f32>>) -> Vec<SpmmBuilder<'_, Csr<f32>>> {
     let short = PartitionRule::ShortRows { max_entries: 3 };
     let mut kinds =
         vec![builder.clone().algorithm(Algorithm::RowSplit), builder.clone().algorithm(Algorithm::ShortRows)];
-    for form in [TileValues::Dense, TileValues::Packed] {
+    for form in [TileValues::Dense, TileValues::Packed, TileValues::Bitmap] {
         for precision in [Precision::F16, Precision::Bf16, Precision::Tf32] {
             let builder = builder.clone().precision(precision).tile_values(form).workers(9);
             kinds.push(builder.clone().algorithm(Algorithm::Hybrid).partition(short));

@@ -295,11 +295,13 @@ impl Condensed {
         );
         let record_starts = match form {
             Form::Dense => None,
-            Form::Packed => Some(DeviceBuffer::<u32>::alloc(device, steps + 1, "record_starts")?),
+            Form::Packed | Form::Bitmap => {
+                Some(DeviceBuffer::<u32>::alloc(device, steps + 1, "record_starts")?)
+            }
         };
         let step_chunks = match form {
             Form::Dense => GlobalPtr::NULL,
-            Form::Packed => scratch.array(steps, "chunks of steps")?,
+            Form::Packed | Form::Bitmap => scratch.array(steps, "chunks of steps")?,
         };
         let Stream { pieces, piece_steps, piece_count, workers } = match stream.whole() {
             Some(whole) => self.deal_out(whole)?,

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rayon::prelude::*;
 use windrow_formats::memory::{try_collect, try_filled, try_par_collect, try_with_room, try_zeroed};
 use windrow_formats::{Csr, NO_ROW, OutOfMemory, RsTileParts, Value};
+pub(crate) use windrow_kernels::tile_stream::Form;
 use windrow_kernels::tile_stream::TileElement;
 use windrow_kernels::{Bf16, Dtype, F16, NO_COLUMN, Tf32};
 use windrow_preprocess::balance::{Piece, SplitWindow};
@@ -57,15 +58,6 @@ impl Layout {
             Dtype::F32 | Dtype::F64 => None,
         }
     }
-}
-
-/// In which form records hold the values of tiles.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// All of them, zeros too.
-    Dense,
-    /// Those of entries, place by place, without the zeros between.
-    Packed,
 }
 
 /// The pattern of the tiles as the device has them, kept on the host to lay out values again.
@@ -249,7 +241,7 @@ impl TilePattern {
     pub(crate) fn record_bytes(&self, form: Form, dtype: Dtype) -> u64 {
         match form {
             Form::Dense => dense::record_bytes(self.steps(), dtype),
-            Form::Packed => self.packed_bytes(dtype),
+            Form::Packed | Form::Bitmap => self.packed_bytes(dtype),
         }
     }
 
@@ -258,7 +250,7 @@ impl TilePattern {
         let Some(layout) = Layout::of(values.dtype()) else { return Ok(Vec::new()) };
         match form {
             Form::Dense => self.dense_records(layout, values),
-            Form::Packed => self.packed_records(layout, values),
+            Form::Packed | Form::Bitmap => self.packed_records(form, layout, values),
         }
     }
 
@@ -278,13 +270,14 @@ impl TilePattern {
             let place = |entry: u32, at: usize| places[entry as usize].store(narrow(at), Ordering::Relaxed);
             match form {
                 Form::Dense => self.dense_places(layout, place),
-                Form::Packed => self.packed_places(layout, dtype, place)?,
+                Form::Packed | Form::Bitmap => self.packed_places(form, layout, dtype, place)?,
             }
         }
         try_par_collect(places.into_par_iter().map(AtomicU32::into_inner), "value_places")
     }
 
-    /// Calls `visit(element, entry)` for the entries of tile `tile`, which is tile `half` of its step.
+    /// Calls `visit(element, entry)` for the entries of tile `tile`, which is tile `half` of its step, in the order of
+    /// its bitmap.
     fn each_entry(&self, layout: Layout, half: usize, tile: usize, mut visit: impl FnMut(usize, u32)) {
         let mut bits = self.bitmaps[tile];
         let mut packed = index(self.tile_values[tile]);

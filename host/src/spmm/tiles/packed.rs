@@ -1,4 +1,4 @@
-//! Packed records: the values of entries only, one after the other in the order of a mask; see
+//! Packed records: the values of entries only, one after the other in the order of a mask or of the tiles' bitmaps; see
 //! [`Packed`](windrow_kernels::tile_stream::Packed) for the words of one.
 
 use std::ops::Range;
@@ -8,7 +8,7 @@ use windrow_formats::OutOfMemory;
 use windrow_formats::memory::try_zeroed;
 use windrow_kernels::Dtype;
 use windrow_kernels::tile_stream::{
-    CHUNK_BYTES, LINK_STEPS, MASK_WORDS, MORE_STEPS, PACKED_COUNTS, PACKED_HEAD_WORDS, PACKED_LINK,
+    CHUNK_BYTES, Form, LINK_STEPS, MASK_WORDS, MORE_STEPS, PACKED_COUNTS, PACKED_HEAD_WORDS, PACKED_LINK,
     piece_word,
 };
 use windrow_preprocess::balance::Piece;
@@ -54,8 +54,13 @@ impl TilePattern {
         Ok(starts)
     }
 
-    /// The [`records`](TilePattern::records) of [`Form::Packed`](super::Form::Packed): values of entries only.
-    pub(super) fn packed_records(&self, layout: Layout, values: &Bits) -> Result<Vec<u32>, OutOfMemory> {
+    /// The [`records`](TilePattern::records) of [`Form::Packed`] and [`Form::Bitmap`]: values of entries only.
+    pub(super) fn packed_records(
+        &self,
+        form: Form,
+        layout: Layout,
+        values: &Bits,
+    ) -> Result<Vec<u32>, OutOfMemory> {
         let starts = self.record_starts(values.dtype())?;
         let word = |step: usize| CHUNK_WORDS * starts[step] as usize;
         let mut records = try_zeroed::<u32>(word(self.steps()), "records")?;
@@ -66,7 +71,7 @@ impl TilePattern {
             for (step, of_piece) in (first as usize..end).zip(0..) {
                 let (record, rest) = records.split_at_mut(word(step + 1) - word(step));
                 records = rest;
-                self.pack(layout, values, self.tiles_of_step(piece, of_piece), record);
+                self.pack(form, layout, values, (self.tiles_of_step(piece, of_piece), record));
                 let rows = &mut record[MASK_WORDS..][..WINDOW_ROWS];
                 match step + 1 == end {
                     true => rows.copy_from_slice(self.rows_of(piece)),
@@ -83,10 +88,11 @@ impl TilePattern {
         Ok(records)
     }
 
-    /// The [`places`](TilePattern::places) of [`Form::Packed`](super::Form::Packed): calls
+    /// The [`places`](TilePattern::places) of [`Form::Packed`] and [`Form::Bitmap`]: calls
     /// `place(entry, element of the records)`.
     pub(super) fn packed_places(
         &self,
+        form: Form,
         layout: Layout,
         dtype: Dtype,
         place: impl Fn(u32, usize) + Sync,
@@ -94,38 +100,55 @@ impl TilePattern {
         let starts = self.record_starts(dtype)?;
         self.pieces().par_iter().zip(&self.piece_steps).for_each(|(piece, &first)| {
             for (step, &start) in (0..piece.steps()).zip(&starts[first as usize..]) {
-                let mut elements = [None; ELEMENTS];
-                for (half, tile) in self.tiles_of_step(piece, step).enumerate() {
-                    self.each_entry(layout, half, tile, |at, entry| elements[at] = Some(entry));
-                }
-                let values = layout.per_word * (CHUNK_WORDS * start as usize + PACKED_HEAD_WORDS);
-                for (count, &entry) in elements.iter().flatten().enumerate() {
-                    place(entry, values + count);
-                }
+                let mut at = layout.per_word * (CHUNK_WORDS * start as usize + PACKED_HEAD_WORDS);
+                self.each_value(form, layout, self.tiles_of_step(piece, step), |_, entry| {
+                    place(entry, at);
+                    at += 1;
+                });
             }
         });
         Ok(())
     }
 
-    /// Mask, counts and values of a step with these tiles.
-    fn pack(&self, layout: Layout, values: &Bits, tiles: Range<usize>, record: &mut [u32]) {
+    /// Calls `visit(element, entry)` for the entries of a step with these tiles, in the order in which its record has
+    /// their values.
+    fn each_value(&self, form: Form, layout: Layout, tiles: Range<usize>, mut visit: impl FnMut(usize, u32)) {
         let mut elements = [None; ELEMENTS];
         for (half, tile) in tiles.enumerate() {
-            self.each_entry(layout, half, tile, |at, entry| {
-                elements[at] = Some(values.word(entry as usize));
+            self.each_entry(layout, half, tile, |at, entry| match form {
+                Form::Bitmap => visit(at, entry),
+                Form::Packed | Form::Dense => elements[at] = Some(entry),
             });
         }
+        for (at, entry) in elements.into_iter().enumerate() {
+            if let Some(entry) = entry {
+                visit(at, entry);
+            }
+        }
+    }
+
+    /// Values of a step with these tiles, and what says where they are: a mask and its counts, or two bitmaps.
+    fn pack(&self, form: Form, layout: Layout, values: &Bits, (tiles, record): (Range<usize>, &mut [u32])) {
         let mut count = 0;
-        for (at, value) in elements.iter().enumerate() {
-            if at % 32 == 0 {
-                record[PACKED_COUNTS] |= narrow(count) << (at / 4);
-            }
-            if let Some(value) = value {
+        self.each_value(form, layout, tiles.clone(), |at, entry| {
+            if form == Form::Packed {
                 record[at / 32] |= 1 << (at % 32);
-                let shift = 32 / layout.per_word * (count % layout.per_word);
-                record[PACKED_HEAD_WORDS + count / layout.per_word] |= value << shift;
-                count += 1;
             }
+            let shift = 32 / layout.per_word * (count % layout.per_word);
+            record[PACKED_HEAD_WORDS + count / layout.per_word] |= values.word(entry as usize) << shift;
+            count += 1;
+        });
+        if form == Form::Bitmap {
+            for (words, bitmap) in record[..MASK_WORDS].chunks_exact_mut(2).zip(&self.bitmaps[tiles]) {
+                words.copy_from_slice(&bytemuck::cast::<u64, [u32; 2]>(bitmap.to_le()));
+            }
+            record[PACKED_COUNTS] = record[..2].iter().map(|word| word.count_ones()).sum();
+            return;
+        }
+        let mut before = 0;
+        for word in 0..MASK_WORDS {
+            record[PACKED_COUNTS] |= before << (8 * word);
+            before += record[word].count_ones();
         }
     }
 }

@@ -43,7 +43,7 @@ fn fragments_of(pattern: &TilePattern, form: Form, values: &Bits) -> Vec<Vec<u32
     assert_eq!(4 * records.len() as u64, pattern.record_bytes(form, values.dtype()));
     match form {
         Form::Dense => records.chunks_exact(words_per_record(values.dtype())).map(<[u32]>::to_vec).collect(),
-        Form::Packed => {
+        Form::Packed | Form::Bitmap => {
             let starts = pattern.record_starts(values.dtype()).unwrap();
             assert_eq!(4 * *starts.last().unwrap() as usize, records.len());
             let of_step = |step: usize| {
@@ -51,7 +51,11 @@ fn fragments_of(pattern: &TilePattern, form: Form, values: &Bits) -> Vec<Vec<u32
                 let next: Vec<u32> = starts.iter().skip(step + 2).take(2).copied().collect();
                 let link = if let [begin, end] = next[..] { [begin, end - begin] } else { [0, 0] };
                 assert_eq!(record[14..16], link, "the link of step {step}");
-                unpacked(record, values.dtype())
+                if form == Form::Packed {
+                    unpacked(record, values.dtype())
+                } else {
+                    decoded(record, values.dtype())
+                }
             };
             (0..pattern.steps()).map(of_step).collect()
         }
@@ -74,6 +78,34 @@ fn unpacked(record: &[u32], dtype: Dtype) -> Vec<u32> {
     let mut dense = vec![0; 128 / per_word];
     for i in (0..128).filter(|i| bits >> i & 1 == 1) {
         dense[i / per_word] |= value(below(i) as usize) << (32 / per_word * (i % per_word) % 32);
+    }
+    dense.extend_from_slice(rows);
+    dense.extend([0; 3]);
+    dense
+}
+
+/// The dense form of a record with bitmaps, by its definition: a value for each bit, in the order of the bits, those of
+/// the first tile first.
+fn decoded(record: &[u32], dtype: Dtype) -> Vec<u32> {
+    let (rows, of_first, values) = (&record[4..13], record[13], &record[16..]);
+    let layout = Layout::of(dtype).unwrap();
+    let bits_of_value = 32 / layout.per_word;
+    let bitmaps = [0, 2].map(|i| u64::from(record[i]) | u64::from(record[i + 1]) << 32);
+    assert_eq!(of_first, bitmaps[0].count_ones());
+    let entries = (of_first + bitmaps[1].count_ones()) as usize;
+    assert_eq!(values.len(), (entries * dtype.bytes() as usize).div_ceil(16) * 4, "just enough chunks");
+    let value = |i: usize| {
+        let word = values[i / layout.per_word] >> (bits_of_value * (i % layout.per_word) % 32);
+        if layout.per_word == 2 { word & 0xffff } else { word }
+    };
+    assert!((entries..values.len() * layout.per_word).all(|i| value(i) == 0), "zeros behind the values");
+    let (mut dense, mut next) = (vec![0; 128 / layout.per_word], 0);
+    for (tile, bit) in (0..2).flat_map(|tile| (0..64).map(move |bit| (tile, bit))) {
+        if bitmaps[tile as usize] >> bit & 1 == 1 {
+            let at = (layout.index)(tile, bit % 8, bit / 8) as usize;
+            dense[at / layout.per_word] |= value(next) << (bits_of_value * (at % layout.per_word) % 32);
+            next += 1;
+        }
     }
     dense.extend_from_slice(rows);
     dense.extend([0; 3]);
@@ -150,7 +182,7 @@ proptest! {
                 .flat_map(|r| csr.row_range(r).map(move |e| (r, e)))
                 .map(|(r, e)| (narrow(r), csr.col_indices()[e], values.word(e)))
                 .collect();
-            for form in [Form::Dense, Form::Packed] {
+            for form in [Form::Dense, Form::Packed, Form::Bitmap] {
                 let (entries, mut listed) = entries_of(&pattern, form, &values);
                 prop_assert_eq!(&entries, &expected);
                 listed.sort_unstable();
@@ -177,6 +209,8 @@ fn values_keep_their_bits() {
         assert_eq!(one(Form::Dense, &values)[0], bits);
         let packed = one(Form::Packed, &values);
         assert_eq!((packed[0], packed[16], packed.len()), (1, bits, 20));
+        let bitmap = one(Form::Bitmap, &values);
+        assert_eq!((bitmap[0], bitmap[13], bitmap[16], bitmap.len()), (1, 1, bits, 20));
     }
 }
 
@@ -189,6 +223,8 @@ fn a_full_step_is_the_longest_record() {
         assert_eq!(pattern.record_starts(values.dtype()).unwrap(), [0, chunks]);
         let packed = pattern.records(Form::Packed, &values).unwrap();
         assert_eq!((&packed[..4], packed[13]), (&[u32::MAX; 4][..], 0x6040_2000));
+        let bitmaps = pattern.records(Form::Bitmap, &values).unwrap();
+        assert_eq!((&bitmaps[..4], bitmaps[13]), (&[u32::MAX; 4][..], 64));
     }
 }
 

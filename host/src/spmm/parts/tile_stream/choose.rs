@@ -1,14 +1,15 @@
 //! How windows of tiles become a stream: the kernel's slices, the number of warps, and the form of the values.
 
-use windrow_kernels::tile_stream::TEAM;
+use windrow_kernels::tile_stream::{Pipeline, TEAM};
 use windrow_kernels::{ENTRIES, Entry, Variant};
 
 use crate::costs::TileThresholds;
 use crate::error::SpmmError;
 use crate::num::{real, wide};
-use crate::options::TileValues;
+use crate::options::{Precision, TilePipeline, TileValues};
 use crate::plan::division;
 use crate::spmm::layout::{Context, LEAST_QUARTERS, Matrix, Slicing};
+use crate::spmm::options::SpmmOptions;
 use crate::spmm::select::{Demand, LINE_BYTES};
 use crate::spmm::tiles::{Dealing, Form};
 
@@ -26,6 +27,8 @@ const STEP_COLUMNS: u32 = 16;
 pub(in crate::spmm) struct StreamShape {
     /// In which form records hold the values of tiles.
     pub(in crate::spmm) form: Form,
+    /// How rows of `B` get to Tensor Cores, if they are aligned.
+    pub(in crate::spmm) pipeline: Pipeline,
     /// Widest slice of `B`, in columns.
     pub(in crate::spmm) widest_slice: u32,
 }
@@ -53,7 +56,8 @@ pub(super) fn choose<A: Matrix>(
 ) -> Result<StreamChoice, SpmmError> {
     let (options, demand, turns) = (context.options, context.demand(), &context.profile.costs.tiles);
     let slicing = context.slicing(CACHE_QUARTERS)?;
-    let dense = |widest_slice| StreamShape { form: Form::Dense, widest_slice };
+    let pipeline = pipeline_of(options)?;
+    let dense = |widest_slice| StreamShape { form: Form::Dense, pipeline, widest_slice };
     let workers = worker_count(context, dense(slicing.widest), slicing)?;
     let widest_slice = widest_for_few_steps(demand, dense(slicing.widest), OnWarps { work, workers }, turns);
     let workers = worker_count(context, dense(widest_slice), slicing)?;
@@ -66,12 +70,26 @@ pub(super) fn choose<A: Matrix>(
             .saturating_mul(u64::from(demand.dtype.bytes())),
     };
     let (form, why) = packs_values(options.tile_values, packing, turns);
-    let shape = StreamShape { form, widest_slice };
+    let shape = StreamShape { form, pipeline, widest_slice };
     let dealing = match options.window_each {
         true => Dealing::WindowEach,
         false => Dealing::Evenly(worker_count(context, shape, slicing)?),
     };
     Ok(StreamChoice { shape, dealing, why })
+}
+
+/// The pipeline that is asked for, if it has kernels for the precision.
+fn pipeline_of(options: &SpmmOptions) -> Result<Pipeline, SpmmError> {
+    let &SpmmOptions { tile_pipeline, precision, .. } = options;
+    let pipeline = match tile_pipeline {
+        TilePipeline::ThreeStages => return Ok(Pipeline::ThreeStages),
+        TilePipeline::TwoStages => Pipeline::TwoStages,
+        TilePipeline::Registers => Pipeline::Registers,
+    };
+    match precision {
+        Precision::F16 => Ok(pipeline),
+        _ => Err(SpmmError::NoPipeline { pipeline: tile_pipeline, precision }),
+    }
 }
 
 /// As many workers as the device holds warps of the kernel at a time; divided by the slices of the width if
@@ -96,11 +114,11 @@ fn worker_count<A: Matrix>(
 /// The entry with the slicing that wastes least, of a step's bytes, among those that are not too wide.
 pub(in crate::spmm) fn select(demand: Demand, shape: StreamShape) -> Option<&'static Entry> {
     let Demand { dtype, n, vectors } = demand;
-    let StreamShape { form, widest_slice } = shape;
+    let StreamShape { form, pipeline, widest_slice } = shape;
+    let pipeline = if vectors { pipeline } else { Pipeline::ThreeStages };
     let of_family = |entry: &&Entry| {
-        matches!(entry.variant,
-        Variant::TileStream { dtype: d, vectors: v, packed: p, .. }
-            if d == dtype && v == vectors && p == (form == Form::Packed))
+        matches!(entry.variant, Variant::TileStream { dtype: d, vectors: v, form: f, pipeline: p, .. }
+            if d == dtype && v == vectors && f == form && p == pipeline)
     };
     ENTRIES.iter().filter(of_family).min_by_key(|entry| {
         let slice = division(entry).slice;
@@ -152,6 +170,7 @@ fn packs_values(asked: TileValues, packing: Packing, turns: &TileThresholds) -> 
     match asked {
         TileValues::Dense => (Form::Dense, "as asked".to_owned()),
         TileValues::Packed => (Form::Packed, "as asked".to_owned()),
+        TileValues::Bitmap => (Form::Bitmap, "as asked".to_owned()),
         TileValues::Auto if per_step > most_entries => {
             (Form::Dense, format!("{per_step:.1} entries a step, more than {most_entries}"))
         }
@@ -173,7 +192,8 @@ mod tests {
 
     use super::*;
 
-    const ANY: StreamShape = StreamShape { form: Form::Dense, widest_slice: u32::MAX };
+    const ANY: StreamShape =
+        StreamShape { form: Form::Dense, pipeline: Pipeline::ThreeStages, widest_slice: u32::MAX };
 
     #[test]
     fn tile_stream_takes_the_slices_that_fit() {
@@ -233,15 +253,43 @@ mod tests {
     }
 
     #[test]
+    fn other_pipelines_are_for_aligned_f16() {
+        let forms = [(Form::Dense, ""), (Form::Packed, "_packed"), (Form::Bitmap, "_bitmap")];
+        for (pipeline, ending) in [(Pipeline::TwoStages, "two_stages"), (Pipeline::Registers, "registers")] {
+            for ((form, held), (n, slice)) in forms.into_iter().flat_map(|f| [(f, (64, 64)), (f, (128, 128))])
+            {
+                let shape = StreamShape { form, pipeline, ..ANY };
+                let name = |demand| select(demand, shape).map(|entry| entry.name);
+                let expected = format!("spmm_tile_stream_f16_{slice}{held}_{ending}");
+                assert_eq!(name(Demand::aligned(Dtype::F16, n)), Some(expected.as_str()));
+                let loose = format!("spmm_tile_stream_f16_elements{held}");
+                assert_eq!(name(Demand { dtype: Dtype::F16, n, vectors: false }), Some(loose.as_str()));
+                assert_eq!(name(Demand::aligned(Dtype::Bf16, n)), None);
+            }
+        }
+        let asked = |tile_pipeline, precision| {
+            pipeline_of(&SpmmOptions { tile_pipeline, precision, ..SpmmOptions::default() })
+        };
+        assert_eq!(asked(TilePipeline::ThreeStages, Precision::Tf32), Ok(Pipeline::ThreeStages));
+        assert_eq!(asked(TilePipeline::TwoStages, Precision::F16), Ok(Pipeline::TwoStages));
+        let error = asked(TilePipeline::Registers, Precision::Bf16).unwrap_err().to_string();
+        assert!(error.contains("registers has kernels for f16 only") && error.contains("bf16"), "{error}");
+    }
+
+    #[test]
     fn there_is_an_entry_for_every_demand() {
         for dtype in [Dtype::F16, Dtype::Bf16, Dtype::Tf32, Dtype::F32] {
             for n in [1, 7, 31, 33, 64, 130, 257, 4097, 1 << 20] {
-                for (vectors, form) in
-                    [(true, Form::Dense), (false, Form::Dense), (true, Form::Packed), (false, Form::Packed)]
+                for (form, ending) in
+                    [(Form::Dense, ""), (Form::Packed, "_packed"), (Form::Bitmap, "_bitmap")]
                 {
-                    let entry = select(Demand { dtype, n, vectors }, StreamShape { form, ..ANY });
-                    assert_eq!(entry.is_some(), dtype != Dtype::F32);
-                    assert!(entry.is_none_or(|e| e.name.ends_with("_packed") == (form == Form::Packed)));
+                    for vectors in [true, false] {
+                        let entry = select(Demand { dtype, n, vectors }, StreamShape { form, ..ANY });
+                        assert_eq!(entry.is_some(), dtype != Dtype::F32);
+                        let endings =
+                            ["_packed", "_bitmap"].map(|e| entry.is_some_and(|x| x.name.ends_with(e)));
+                        assert!(entry.is_none() || endings == ["_packed", "_bitmap"].map(|e| e == ending));
+                    }
                 }
             }
         }

@@ -12,9 +12,10 @@ use super::stream::{Held, Made, TilesLayout, facts_of};
 use super::vectors::{with_rest, without_tiles};
 use crate::error::SpmmError;
 use crate::num::{index, wide};
-use crate::options::{Determinism, Preprocessing};
+use crate::options::{Determinism, Preprocessing, TileValues};
 use crate::plan::StageClock;
 use crate::spmm::layout::{Context, Matrix};
+use crate::spmm::options::SpmmOptions;
 use crate::spmm::part::{CutRows, LaidOut};
 use crate::spmm::preprocess::{Condensed, WindowCounts};
 use crate::spmm::sums::wide_first;
@@ -35,6 +36,11 @@ pub(super) struct Place {
     pub(super) may_move: bool,
 }
 
+/// Why tiles are laid out on the host whatever is asked, where kernels know no such layout.
+pub(in crate::spmm) fn only_on_host(options: &SpmmOptions) -> Option<&'static str> {
+    (options.tile_values == TileValues::Bitmap).then_some("values behind bitmaps are laid out there")
+}
+
 /// Where a plan for a GPU whose rows are divided by `rule` is laid out, and why.
 pub(super) fn place<A: Matrix>(context: &Context<'_, A>, rule: PartitionRule) -> Place {
     let (options, rows, nnz) = (context.options, context.a.rows(), context.a.nnz());
@@ -44,6 +50,9 @@ pub(super) fn place<A: Matrix>(context: &Context<'_, A>, rule: PartitionRule) ->
     let gpu = |why: String| Place { on_gpu: true, why, may_move };
     if options.preprocessing == Preprocessing::Cpu {
         return cpu("as asked".to_owned());
+    }
+    if let Some(why) = only_on_host(options) {
+        return cpu(why.to_owned());
     }
     if !matches!(rule, PartitionRule::AllTile | PartitionRule::ColumnVectors { .. }) {
         return cpu("whole rows are divided there".to_owned());

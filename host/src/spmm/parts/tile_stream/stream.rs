@@ -35,6 +35,7 @@ pub(super) fn facts_of<A: Matrix>(
     let form = match shape.form {
         Form::Dense => TileValues::Dense,
         Form::Packed => TileValues::Packed,
+        Form::Bitmap => TileValues::Bitmap,
     };
     let steps = wide(stream.steps());
     LayoutFacts {
@@ -110,7 +111,7 @@ impl Layout for TilesLayout {
         push(sizes, "records", record_bytes);
         match form {
             Form::Dense => push(sizes, "bitmaps", 16 * steps),
-            Form::Packed => push(sizes, "record_starts", 4 * (steps + 1)),
+            Form::Packed | Form::Bitmap => push(sizes, "record_starts", 4 * (steps + 1)),
         }
         if let Made::OnDevice(made, _) = &self.made {
             made.kept_sizes(sizes);
@@ -147,7 +148,7 @@ impl Layout for TilesLayout {
                 let StepArrays { step_cols, bitmaps } = pattern.step_arrays()?;
                 let lookup = match shape.form {
                     Form::Dense => Lookup::Bitmaps(DeviceBuffer::named(device, &bitmaps, "bitmaps")?),
-                    Form::Packed => {
+                    Form::Packed | Form::Bitmap => {
                         let starts = pattern.record_starts(dtype)?;
                         Lookup::RecordStarts(DeviceBuffer::named(device, &starts, "record_starts")?)
                     }
