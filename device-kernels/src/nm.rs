@@ -2,12 +2,13 @@
 //!
 //! Of every `M` successive rows of `W`, each run of `L` columns keeps `N` (Ma and others, NM-SpMM, section II). What is
 //! kept is a dense matrix of `w = k·N/M` rows; which row of `W`, so of the transposed activations, a kept row came from
-//! depends on the run of columns. All kernels but [`NmSparse`] read activations `k`-major, where such a row is contiguous.
+//! depends on the run of columns. All kernels but [`NmSparse`] read activations `k`-major, where such a row is
+//! contiguous.
 //!
 //! - [`NmCudaCores`]: products in f32, on CUDA cores;
 //! - [`NmTensorCores`]: products in f16, bf16 and tf32, on Tensor Cores;
-//! - [`NmSparse`]: products in f16 and bf16 with two of each four rows kept, or one, on Hopper's sparse Tensor Cores;
-//!   these read row-major activations as they lie;
+//! - [`NmSparse`]: products in f16 and bf16 with two of each four rows kept, or one, on Hopper's sparse Tensor
+//!   Cores; these read row-major activations as they lie;
 //! - [`NmCombine`]: adds the sums of products that were divided along `k`;
 //! - [`NmStage`]: brings activations of any layout to that form;
 //! - [`NmWeights`]: brings kept values that are on the GPU to where these read them;

@@ -153,7 +153,7 @@ pub enum Variant {
     },
     /// [`crate::nm::NmSparse`]: N:4 products by sparse MMAs of warpgroups.
     NmSparse {
-        /// Type of operands.
+        /// Type of activations and weights.
         dtype: Dtype,
         /// Rows and columns of a block.
         tile: NmTile,

@@ -208,7 +208,7 @@ pub unsafe trait Simt {
     /// Part of the protocol; every thread of the warpgroup calls it.
     unsafe fn warpgroup_fence(&self);
 
-    /// Starts `sums ← a·b`, or `sums ← sums + a·b` if `add`, on 64 rows, f16 in, f32 sums (`wgmma.mma_async.sp`,
+    /// Starts `sums ← sums + a·b` on 64 rows, f16 in, f32 sums (`wgmma.mma_async.sp`,
     /// `m64nNk32`). Of each group of four successive inner elements of a row, `a` has the two that are kept, 16
     /// elements for 32; [`metadata`](crate::fragment::warpgroup_metadata) says which, in the registers of the threads
     /// that `SELECTOR`, 0 or 1, names. `b` has 32 inner elements in each of its `2·R` columns.
@@ -226,7 +226,6 @@ pub unsafe trait Simt {
         a: SharedOperand,
         b: SharedOperand,
         metadata: u32,
-        add: bool,
     );
 
     /// [`warpgroup_mma_sparse_f16`](Simt::warpgroup_mma_sparse_f16), bf16 in.
@@ -239,7 +238,6 @@ pub unsafe trait Simt {
         a: SharedOperand,
         b: SharedOperand,
         metadata: u32,
-        add: bool,
     );
 
     /// Closes the group of the products since the last commit (`wgmma.commit_group`).

@@ -55,7 +55,7 @@ impl OperandLayout {
     /// The upper bits of a matrix descriptor; the address is added to it.
     #[must_use]
     pub const fn descriptor(self) -> u64 {
-        let (inner, rows) = (self.inner_bytes / 16 & 0x3fff, self.rows_bytes / 16 & 0x3fff);
+        let (inner, rows) = ((self.inner_bytes / 16) & 0x3fff, (self.rows_bytes / 16) & 0x3fff);
         (inner as u64) << 16 | (rows as u64) << 32 | (self.swizzle.code() as u64) << 62
     }
 
@@ -105,6 +105,7 @@ impl<const R: usize> WarpgroupSums<R> {
     }
 
     /// Columns of the sums.
+    #[expect(clippy::cast_possible_truncation, reason = "256 at most")]
     pub const COLUMNS: u32 = 2 * R as u32;
 }
 

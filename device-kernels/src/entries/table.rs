@@ -775,9 +775,6 @@ entries! {
         nm_sparse_f16_256x128 {
             nm_sparse_f16_256x128 => NmSparse<F16, 1, 128, 4>,
         }
-        nm_sparse_f16_192x256 {
-            nm_sparse_f16_192x256 => NmSparse<F16, 2, 96, 4>,
-        }
         nm_sparse_f16_176x256 {
             nm_sparse_f16_176x256 => NmSparse<F16, 2, 88, 4>,
         }
@@ -789,9 +786,6 @@ entries! {
         }
         nm_sparse_bf16_256x128 {
             nm_sparse_bf16_256x128 => NmSparse<Bf16, 1, 128, 4>,
-        }
-        nm_sparse_bf16_192x256 {
-            nm_sparse_bf16_192x256 => NmSparse<Bf16, 2, 96, 4>,
         }
         nm_sparse_bf16_176x256 {
             nm_sparse_bf16_176x256 => NmSparse<Bf16, 2, 88, 4>,

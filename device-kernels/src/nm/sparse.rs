@@ -1,8 +1,9 @@
 //! Products with weights that keep two of each four rows, or one, on Hopper's sparse Tensor Cores.
 //!
-//! The sparse operand of the instruction is its left one, so a block computes `Cᵀ = Wᵀ·Aᵀ`: two of four successive inner
-//! elements of a row of `Wᵀ` are kept, which is what the instruction wants of every such pattern, however long its
-//! vectors are. Rows of `A` are read as they lie, row-major, by the copy engine; nothing is gathered.
+//! The sparse operand of the instruction is its left one, so a block computes `Cᵀ = Wᵀ·Aᵀ`: two of four successive
+//! inner elements of a row of `Wᵀ` are kept, which is what the instruction wants of every such pattern, however long
+//! its vectors are. Where one of four is kept, a zero takes the other place: there, what of `A` is not finite reaches
+//! `C` though it was dropped. Rows of `A` are read as they lie, row-major, by the copy engine; nothing is gathered.
 //!
 //! ```text
 //! A     global --tensor copy of 64 inner × BM rows, mixed in 128 bytes-->  shared
@@ -35,9 +36,9 @@ use crate::variant::{NmTile, Variant};
 pub const SPARSE_STAGE: u32 = 64;
 /// Columns of `C` that a warpgroup multiplies at once, the rows of the instruction.
 pub const SPARSE_COLUMNS: u32 = 64;
-/// Bytes of the kept values of a stage in so many columns, and of their metadata.
+/// Bytes of the kept values of a stage in so many columns.
 pub const SPARSE_VALUE_BYTES: u32 = 4096;
-/// See [`SPARSE_VALUE_BYTES`].
+/// Bytes of the metadata of a stage in so many columns.
 pub const SPARSE_METADATA_BYTES: u32 = 512;
 /// Metadata of a group that keeps its first two rows.
 pub const SPARSE_NEUTRAL: u32 = 0b01_00;
@@ -85,17 +86,17 @@ pub const fn sparse_metadata_at(column: u32, group: u32) -> (u32, u32) {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 pub struct NmSparseParams {
-    /// The activations.
+    /// Tells of the activations.
     pub map: TensorMap,
-    /// The result.
+    /// The result, and what becomes of sums on their way to it.
     pub output: Output,
     /// What is kept of the weights.
     pub weights: GlobalPtr<u32>,
     /// Stages of the product: `⌈k / 64⌉`.
     pub stages: u32,
-    /// Tiles of rows.
+    /// Tiles along the rows of `C`.
     pub m_tiles: u32,
-    /// Tiles of columns.
+    /// Tiles along the columns of `C`.
     pub n_tiles: u32,
     /// Tiles of columns that are taken side by side for each tile of rows.
     pub span: u32,
@@ -112,7 +113,6 @@ pub trait SparseElement: Element {
         sums: &mut WarpgroupSums<R>,
         operands: [SharedOperand; 2],
         metadata: u32,
-        add: bool,
     );
 }
 
@@ -123,10 +123,9 @@ impl SparseElement for F16 {
         sums: &mut WarpgroupSums<R>,
         [a, b]: [SharedOperand; 2],
         metadata: u32,
-        add: bool,
     ) {
         // SAFETY: the caller's promise.
-        unsafe { s.warpgroup_mma_sparse_f16::<SELECTOR, R>(sums, a, b, metadata, add) }
+        unsafe { s.warpgroup_mma_sparse_f16::<SELECTOR, R>(sums, a, b, metadata) }
     }
 }
 
@@ -137,10 +136,9 @@ impl SparseElement for Bf16 {
         sums: &mut WarpgroupSums<R>,
         [a, b]: [SharedOperand; 2],
         metadata: u32,
-        add: bool,
     ) {
         // SAFETY: the caller's promise.
-        unsafe { s.warpgroup_mma_sparse_bf16::<SELECTOR, R>(sums, a, b, metadata, add) }
+        unsafe { s.warpgroup_mma_sparse_bf16::<SELECTOR, R>(sums, a, b, metadata) }
     }
 }
 
@@ -171,8 +169,8 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> Ker
         // SAFETY: the obligations of the params. Tiles and stages are the same for all threads of a block, so that they
         // meet in every barrier and product.
         unsafe {
-            let mut feed = Feed::<E, BLOCKS, R, STAGES>::new(s, tile);
-            feed.begin(s, p);
+            let mut feed = Feed::<E, BLOCKS, R, STAGES>::new(s, p, tile);
+            feed.begin(s);
             let mut at = Slot::FIRST;
             feed.await_stage(s, at);
             s.sync_block(); // RAW: stage arrived -> read
@@ -184,13 +182,13 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> Ker
                 let mut stage = 0;
                 loop {
                     let more = stage + 1 < p.stages || tile + s.grid_dim() < tiles;
-                    at = Self::turn(s, p, &mut feed, (at, stage > 0, more), &mut sums, (&mut even, &mut odd));
+                    at = Self::turn(s, &mut feed, (at, more), &mut sums, (&mut even, &mut odd));
                     stage += 1;
                     if stage == p.stages {
                         break;
                     }
                     let more = stage + 1 < p.stages || tile + s.grid_dim() < tiles;
-                    at = Self::turn(s, p, &mut feed, (at, true, more), &mut sums, (&mut odd, &mut even));
+                    at = Self::turn(s, &mut feed, (at, more), &mut sums, (&mut odd, &mut even));
                     stage += 1;
                     if stage == p.stages {
                         break;
@@ -273,14 +271,13 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmS
         }
     }
 
-    /// Multiplies a stage, which is added to sums or becomes them, while the one before it ends; `more` says whether
-    /// another comes. Returns the slot of that.
+    /// Adds a stage's products to sums while those of the one before end; `more` says whether another comes. Returns
+    /// the slot of that.
     #[inline(always)]
     unsafe fn turn<S: Simt>(
         s: &S,
-        p: &NmSparseParams,
-        feed: &mut Feed<E, BLOCKS, R, STAGES>,
-        (at, add, more): (Slot, bool, bool),
+        feed: &mut Feed<'_, E, BLOCKS, R, STAGES>,
+        (at, more): (Slot, bool),
         sums: &mut Sums<R>,
         (now, before): (&mut [u32; 2], &mut [u32; 2]),
     ) -> Slot {
@@ -288,25 +285,20 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmS
         // SAFETY: the obligations of the params; all threads are here.
         unsafe {
             *now = Self::metadata(s, at);
-            Self::multiply(s, sums, *now, (at, add));
+            Self::multiply(s, sums, *now, at);
             s.warpgroup_wait::<1, 2>(before);
             if more {
                 feed.await_stage(s, next);
             }
             s.sync_block(); // RAW: next stage arrived -> read; WAR: stage before read -> copies
-            feed.bring(s, p);
+            feed.bring(s);
         }
         next
     }
 
     /// Starts the products of a stage, and closes their group.
     #[inline(always)]
-    unsafe fn multiply<S: Simt>(
-        s: &S,
-        (first, second): &mut Sums<R>,
-        metadata: [u32; 2],
-        (at, add): (Slot, bool),
-    ) {
+    unsafe fn multiply<S: Simt>(s: &S, (first, second): &mut Sums<R>, metadata: [u32; 2], at: Slot) {
         let slab = at.number * Self::STAGE_BYTES;
         let group = s.thread_idx() / WARPGROUP;
         let values = |block: u32, half: u32| SharedOperand {
@@ -320,13 +312,13 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmS
         // SAFETY: the stage has arrived by bulk copies and a barrier followed, and it stays until all have waited.
         unsafe {
             s.warpgroup_fence();
-            E::multiply::<S, 0, R>(s, first, [values(0, 0), rows(0)], metadata[0], add);
+            E::multiply::<S, 0, R>(s, first, [values(0, 0), rows(0)], metadata[0]);
             if BLOCKS == 2 {
-                E::multiply::<S, 0, R>(s, second, [values(1, 0), rows(0)], metadata[1], add);
+                E::multiply::<S, 0, R>(s, second, [values(1, 0), rows(0)], metadata[1]);
             }
-            E::multiply::<S, 1, R>(s, first, [values(0, 1), rows(1)], metadata[0], true);
+            E::multiply::<S, 1, R>(s, first, [values(0, 1), rows(1)], metadata[0]);
             if BLOCKS == 2 {
-                E::multiply::<S, 1, R>(s, second, [values(1, 1), rows(1)], metadata[1], true);
+                E::multiply::<S, 1, R>(s, second, [values(1, 1), rows(1)], metadata[1]);
             }
             s.warpgroup_commit();
         }
@@ -420,7 +412,8 @@ fn place(p: &NmSparseParams, tile: u32) -> (u32, u32) {
 }
 
 /// What thread 0 brings: the next stage of the next tile.
-struct Feed<E, const BLOCKS: u32, const R: usize, const STAGES: u32> {
+struct Feed<'a, E, const BLOCKS: u32, const R: usize, const STAGES: u32> {
+    params: &'a NmSparseParams,
     /// Whether this is thread 0; others bring nothing.
     brings: bool,
     tile: u32,
@@ -429,10 +422,12 @@ struct Feed<E, const BLOCKS: u32, const R: usize, const STAGES: u32> {
     element: PhantomData<E>,
 }
 
-impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> Feed<E, BLOCKS, R, STAGES> {
+impl<'a, E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>
+    Feed<'a, E, BLOCKS, R, STAGES>
+{
     #[inline(always)]
-    fn new<S: Simt>(s: &S, tile: u32) -> Self {
-        Self { brings: s.thread_idx() == 0, tile, stage: 0, slot: 0, element: PhantomData }
+    fn new<S: Simt>(s: &S, params: &'a NmSparseParams, tile: u32) -> Self {
+        Self { params, brings: s.thread_idx() == 0, tile, stage: 0, slot: 0, element: PhantomData }
     }
 
     #[inline(always)]
@@ -442,7 +437,7 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> Fee
 
     /// Makes the counters, and brings all stages but one.
     #[inline(always)]
-    unsafe fn begin<S: Simt>(&mut self, s: &S, p: &NmSparseParams) {
+    unsafe fn begin<S: Simt>(&mut self, s: &S) {
         // SAFETY: counters have 8 bytes each behind all else. Thread 0 alone uses them.
         unsafe {
             if self.brings {
@@ -454,7 +449,7 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> Fee
             }
             let mut stage = 1;
             while stage < STAGES {
-                self.bring(s, p);
+                self.bring(s);
                 stage += 1;
             }
         }
@@ -462,7 +457,8 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> Fee
 
     /// Starts the copies of the next stage, into the slot that has been free for longest.
     #[inline(always)]
-    unsafe fn bring<S: Simt>(&mut self, s: &S, p: &NmSparseParams) {
+    unsafe fn bring<S: Simt>(&mut self, s: &S) {
+        let p = self.params;
         if !self.brings || self.tile >= p.m_tiles * p.n_tiles {
             return;
         }
@@ -497,3 +493,6 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> Fee
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -443,9 +443,8 @@ unsafe impl Simt for Thread<'_> {
         a: SharedOperand,
         b: SharedOperand,
         metadata: u32,
-        add: bool,
     ) {
-        let call = Call { a, b, metadata, selector: SELECTOR, add, columns: WarpgroupSums::<R>::COLUMNS };
+        let call = Call { a, b, metadata, selector: SELECTOR, columns: WarpgroupSums::<R>::COLUMNS };
         self.product(Operation::WarpgroupMmaSparseF16, sums, &call);
     }
 
@@ -456,9 +455,8 @@ unsafe impl Simt for Thread<'_> {
         a: SharedOperand,
         b: SharedOperand,
         metadata: u32,
-        add: bool,
     ) {
-        let call = Call { a, b, metadata, selector: SELECTOR, add, columns: WarpgroupSums::<R>::COLUMNS };
+        let call = Call { a, b, metadata, selector: SELECTOR, columns: WarpgroupSums::<R>::COLUMNS };
         self.product(Operation::WarpgroupMmaSparseBf16, sums, &call);
     }
 

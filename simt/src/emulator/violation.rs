@@ -286,7 +286,7 @@ pub enum Violation {
     NotFenced {
         /// The operation that wrote.
         write: Box<Spot>,
-        /// The product.
+        /// The product that reads.
         by: Box<Spot>,
         /// The first byte of both, to 2 bytes.
         offset: u32,

@@ -23,16 +23,15 @@ pub(super) struct Call {
     pub(super) b: SharedOperand,
     pub(super) metadata: u32,
     pub(super) selector: u32,
-    pub(super) add: bool,
     pub(super) columns: u32,
 }
 
 impl Call {
     /// As a request has it.
     pub(super) fn operands(&self) -> [u32; 10] {
-        let Self { a, b, metadata, selector, add, columns } = *self;
+        let Self { a, b, metadata, selector, columns } = *self;
         let swizzles = a.layout.swizzle.code() | b.layout.swizzle.code() << 2;
-        let flags = swizzles | selector << 4 | u32::from(add) << 5;
+        let flags = swizzles | selector << 4;
         let [a_layout, b_layout] = [a.layout, b.layout].map(|layout| [layout.inner_bytes, layout.rows_bytes]);
         [a.at, a_layout[0], a_layout[1], b.at, b_layout[0], b_layout[1], flags, columns, metadata, 0]
     }
@@ -48,7 +47,6 @@ impl Call {
             b: operand(b, b_inner, b_rows, flags >> 2),
             metadata,
             selector: flags >> 4 & 1,
-            add: flags >> 5 & 1 == 1,
             columns,
         }
     }
@@ -107,7 +105,7 @@ pub(super) fn multiply(
     let mut read = |operand: SharedOperand, rows: u32, elements: u32| -> Checked<Vec<f64>> {
         let mut values = Vec::with_capacity((rows * elements) as usize);
         for row in 0..rows {
-            let thread = if rows == ROWS { row / 16 * WARP } else { 0 };
+            let thread = if elements < INNER { row / 16 * WARP } else { 0 };
             for piece in 0..elements / 8 {
                 let linear = operand.at + operand.layout.offset(row, piece * 16);
                 let at = operand.layout.swizzle.apply(linear);
@@ -147,9 +145,8 @@ pub(super) fn multiply(
             let row = (row * INNER / 2) as usize;
             let row = row..row + (INNER / 2) as usize;
             let column = &b[(column * INNER) as usize..][..INNER as usize];
-            let before = if call.add { f64::from(*sum) } else { 0.0 };
             let products = a[row.clone()].iter().zip(&kept[row]).map(|(a, &at)| a * column[at]);
-            *sum = mma::round(products.fold(before, |sum, product| sum + product));
+            *sum = mma::round(products.fold(f64::from(*sum), |sum, product| sum + product));
         }
     }
     places.sort_unstable();

@@ -238,11 +238,10 @@ unsafe impl Simt for Ptx {
         a: SharedOperand,
         b: SharedOperand,
         metadata: u32,
-        add: bool,
     ) {
         let operands = [a, b].map(warpgroup::descriptor);
         // SAFETY: the caller's promise.
-        unsafe { warpgroup::mma_sparse_f16::<SELECTOR, R>(sums, operands, metadata, add) }
+        unsafe { warpgroup::mma_sparse_f16::<SELECTOR, R>(sums, operands, metadata) }
     }
     #[inline(always)]
     unsafe fn warpgroup_mma_sparse_bf16<const SELECTOR: u32, const R: usize>(
@@ -251,11 +250,10 @@ unsafe impl Simt for Ptx {
         a: SharedOperand,
         b: SharedOperand,
         metadata: u32,
-        add: bool,
     ) {
         let operands = [a, b].map(warpgroup::descriptor);
         // SAFETY: the caller's promise.
-        unsafe { warpgroup::mma_sparse_bf16::<SELECTOR, R>(sums, operands, metadata, add) }
+        unsafe { warpgroup::mma_sparse_bf16::<SELECTOR, R>(sums, operands, metadata) }
     }
     #[inline(always)]
     unsafe fn warpgroup_commit(&self) {

@@ -20,17 +20,17 @@ pub(super) fn keep(word: &mut u32) {
 
 /// A product, as many registers of whose sums as numbers are given are read and written.
 macro_rules! product {
-    ($sums:ident, $columns:literal, $types:literal, $a:expr, $b:expr, $metadata:expr, $selector:expr, $add:expr;
+    ($sums:ident, $columns:literal, $types:literal, $a:expr, $b:expr, $metadata:expr, $selector:expr;
      $first:literal $(, $rest:literal)*) => {
         asm!(
             concat!(
-                "{{ .reg .pred p; setp.ne.u32 p, {add}, 0; wgmma.mma_async.sp.sync.aligned.m64n", $columns, "k32.f32.",
+                "{{ .reg .pred p; setp.eq.u32 p, 0, 0; wgmma.mma_async.sp.sync.aligned.m64n", $columns, "k32.f32.",
                 $types, " {{{", $first, "}", $(", {", $rest, "}",)*
                 "}}, {a}, {b}, {metadata}, {selector}, p, 1, 1, 0, 0; }}",
             ),
             inout(reg32) $sums[$first], $(inout(reg32) $sums[$rest],)*
             a = in(reg64) $a, b = in(reg64) $b, metadata = in(reg32) $metadata, selector = const $selector,
-            add = in(reg32) u32::from($add), options(nostack)
+            options(nostack)
         )
     };
 }
@@ -98,26 +98,24 @@ macro_rules! by_count {
     }};
 }
 
-/// `sums ← [sums +] a·b` of f16.
+/// `sums ← sums + a·b` of f16.
 #[inline(always)]
 pub(super) unsafe fn mma_sparse_f16<const SELECTOR: u32, const R: usize>(
     sums: &mut WarpgroupSums<R>,
     [a, b]: [u64; 2],
     metadata: u32,
-    add: bool,
 ) {
-    by_count!(R, sums, product, "f16.f16", a, b, metadata, SELECTOR, add);
+    by_count!(R, sums, product, "f16.f16", a, b, metadata, SELECTOR);
 }
 
-/// `sums ← [sums +] a·b` of bf16.
+/// `sums ← sums + a·b` of bf16.
 #[inline(always)]
 pub(super) unsafe fn mma_sparse_bf16<const SELECTOR: u32, const R: usize>(
     sums: &mut WarpgroupSums<R>,
     [a, b]: [u64; 2],
     metadata: u32,
-    add: bool,
 ) {
-    by_count!(R, sums, product, "bf16.bf16", a, b, metadata, SELECTOR, add);
+    by_count!(R, sums, product, "bf16.bf16", a, b, metadata, SELECTOR);
 }
 
 /// Waits for all products, and gives out their sums.

@@ -1,6 +1,7 @@
 //! Products of a warpgroup against a plain matrix product, with operands as the copy engine brings them.
 //!
-//! Places of elements follow the figures of the PTX manual, and what was seen on a card; no table of `fragment` is used.
+//! Places of elements follow the figures of the PTX manual, and what was seen on a card; no table of `fragment` is
+//! used.
 
 use half::{bf16, f16};
 use windrow_simt::emulator::{Launch, Memory, Schedule, Thread};
@@ -58,8 +59,8 @@ fn check<const R: usize>(
     (columns, rows): (u32, u32),
     at: [u32; 2],
     convert: impl Fn(f32) -> u16,
-    product: impl Fn(&Thread<'_>, &mut WarpgroupSums<R>, [SharedOperand; 2], u32, bool) + Sync,
-    second: impl Fn(&Thread<'_>, &mut WarpgroupSums<R>, [SharedOperand; 2], u32, bool) + Sync,
+    product: impl Fn(&Thread<'_>, &mut WarpgroupSums<R>, [SharedOperand; 2], u32) + Sync,
+    second: impl Fn(&Thread<'_>, &mut WarpgroupSums<R>, [SharedOperand; 2], u32) + Sync,
 ) {
     let count = 2 * u32::try_from(R).unwrap();
     let stride = columns.next_multiple_of(8);
@@ -102,8 +103,8 @@ fn check<const R: usize>(
                 ]
             };
             t.warpgroup_fence();
-            product(t, &mut sums, step(0), metadata, false);
-            second(t, &mut sums, step(1), metadata, true);
+            product(t, &mut sums, step(0), metadata);
+            second(t, &mut sums, step(1), metadata);
             t.warpgroup_commit();
             t.warpgroup_wait::<0, 1>(std::array::from_mut(&mut metadata));
             let sums = t.warpgroup_finish(sums);
@@ -142,9 +143,9 @@ macro_rules! checks {
             $at,
             $convert,
             // SAFETY: `check` keeps the protocol.
-            |t, sums, [a, b], metadata, add| unsafe { t.$product::<0, _>(sums, a, b, metadata, add) },
+            |t, sums, [a, b], metadata| unsafe { t.$product::<0, _>(sums, a, b, metadata) },
             // SAFETY: likewise.
-            |t, sums, [a, b], metadata, add| unsafe { t.$product::<1, _>(sums, a, b, metadata, add) },
+            |t, sums, [a, b], metadata| unsafe { t.$product::<1, _>(sums, a, b, metadata) },
         )
     };
 }

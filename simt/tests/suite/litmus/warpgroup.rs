@@ -85,7 +85,7 @@ fn kernel(t: &Thread<'_>, fault: Fault, ones: GlobalPtr<u32>, [mark, product]: [
         if !(is(Fault::NoFence) && thread == 9) {
             t.warpgroup_fence();
         }
-        product.on(t).warpgroup_mma_sparse_f16::<0, _>(&mut sums, a, B, metadata, false);
+        product.on(t).warpgroup_mma_sparse_f16::<0, _>(&mut sums, a, B, metadata);
         if is(Fault::StoreBeforeWait) && thread == 3 {
             mark.on(t).store_shared(BYTES - 8, 0u32);
         }
@@ -265,7 +265,7 @@ fn other_warpgroups_are_ordered_by_barriers_alone() {
                 if thread < 128 {
                     let mut sums = WarpgroupSums::<32>::zeros();
                     t.warpgroup_fence();
-                    t.warpgroup_mma_sparse_f16::<0, _>(&mut sums, A, B, METADATA, false);
+                    t.warpgroup_mma_sparse_f16::<0, _>(&mut sums, A, B, METADATA);
                     t.warpgroup_commit();
                     t.warpgroup_finish(sums);
                 } else if thread == 200 {

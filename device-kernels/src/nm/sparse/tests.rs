@@ -1,0 +1,208 @@
+//! Every instance on the emulator: ragged sizes, several tiles a block, and the places of what is kept.
+
+use half::{bf16, f16};
+use windrow_simt::BoxedMatrix;
+use windrow_simt::emulator::{Launch, Memory, Schedule};
+
+use super::*;
+use crate::output::{Activate, OutputType};
+use crate::real::Factor;
+
+/// Sizes of a product, what its rows of activations are apart, and how many blocks do it.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    m: u32,
+    n: u32,
+    k: u32,
+    lda: u32,
+    blocks: u32,
+    span: u32,
+}
+
+/// A small number of its own for each place: sums of a few hundred products are exact.
+fn number(row: u32, column: u32, step: u32) -> f32 {
+    let bits = row.wrapping_mul(131).wrapping_add(column).wrapping_mul(step);
+    f32::from(u16::try_from(bits >> 9 & 7).unwrap()) - 3.0
+}
+
+/// The two places that a column keeps in a group.
+fn kept(column: u32, group: u32) -> [u32; 2] {
+    [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]][((column * 7 + group * 5) % 6) as usize]
+}
+
+/// The weight in row `row`, if the column keeps it.
+fn weight(row: u32, column: u32) -> Option<f32> {
+    kept(column, row / 4).contains(&(row % 4)).then(|| number(row, column, 2741))
+}
+
+/// What a kernel reads of the weights, `runs` times 64 columns a tile.
+fn packed(case: &Case, runs: u32, convert: impl Fn(f32) -> u16) -> Vec<u32> {
+    let (stages, tiles) = (case.k.div_ceil(SPARSE_STAGE), case.n.div_ceil(runs * SPARSE_COLUMNS));
+    let mut words = Vec::new();
+    for (tile, stage) in (0..tiles).flat_map(|tile| (0..stages).map(move |stage| (tile, stage))) {
+        let mut halves = vec![0u16; (runs * SPARSE_VALUE_BYTES / 2) as usize];
+        let mut metadata = vec![0u32; (runs * SPARSE_METADATA_BYTES / 4) as usize];
+        for (run, of_run) in (0..runs).flat_map(|run| (0..SPARSE_COLUMNS).map(move |column| (run, column))) {
+            let column = (tile * runs + run) * SPARSE_COLUMNS + of_run;
+            for group in 0..SPARSE_STAGE / 4 {
+                let places = kept(column, stage * 16 + group);
+                for (i, place) in (0..).zip(places) {
+                    let row = stage * SPARSE_STAGE + group * 4 + place;
+                    if row < case.k && column < case.n {
+                        let at = run * SPARSE_VALUE_BYTES / 2 + sparse_value_index(of_run, group, i);
+                        halves[at as usize] = convert(weight(row, column).unwrap());
+                    }
+                }
+                let (word, bit) = sparse_metadata_at(of_run, group);
+                metadata[(run * SPARSE_METADATA_BYTES / 4 + word) as usize] |=
+                    (places[0] | places[1] << 2) << bit;
+            }
+        }
+        words.extend(halves.chunks(2).map(|pair| u32::from(pair[0]) | u32::from(pair[1]) << 16));
+        words.extend(metadata);
+    }
+    words
+}
+
+/// Runs an instance under every schedule and compares each element of `C`, which is f32.
+fn check<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>(
+    case: Case,
+    convert: impl Fn(f32) -> u16 + Copy,
+) {
+    type Kernel<E, const B: u32, const R: usize, const S: u32> = NmSparse<E, B, R, S>;
+    let Case { m, n, k, lda, blocks, span } = case;
+    let (rows, columns) = (Kernel::<E, BLOCKS, R, STAGES>::BM, Kernel::<E, BLOCKS, R, STAGES>::BN);
+    let weights = packed(&case, Kernel::<E, BLOCKS, R, STAGES>::RUNS, convert);
+    // What lies between rows must not be seen.
+    let activations: Vec<u16> = (0..m * lda)
+        .map(|i| if i % lda < k { convert(number(i / lda, i % lda, 3319)) } else { 0xffff })
+        .collect();
+    let expected = |row: u32, column: u32| {
+        let products = (0..k).filter_map(|inner| Some(number(row, inner, 3319) * weight(inner, column)?));
+        2.0 * products.sum::<f32>()
+    };
+    for schedule in Schedule::STANDARD {
+        let memory = Memory::new();
+        let a = memory.alloc_from(&activations);
+        let ldc = n + 1;
+        let c = memory.alloc_from(&vec![-7.0f32; (m * ldc) as usize]);
+        let matrix = BoxedMatrix {
+            address: a.address(),
+            columns: k,
+            rows: m,
+            row_bytes: 2 * u64::from(lda),
+            box_rows: rows,
+        };
+        let (m_tiles, n_tiles) = (m.div_ceil(rows), n.div_ceil(columns));
+        let params = NmSparseParams {
+            map: TensorMap::emulated(&matrix),
+            output: Output {
+                c: c.cast(),
+                bias: GlobalPtr::NULL,
+                alpha: Factor::new(2.0f32),
+                beta: Factor::new(0.0f32),
+                m,
+                n,
+                ldc,
+                flags: Output::flags(OutputType::Sums, Activate::Identity, false),
+            },
+            weights: memory.alloc_from(&weights),
+            stages: k.div_ceil(SPARSE_STAGE),
+            m_tiles,
+            n_tiles,
+            span,
+        };
+        let launch = Launch {
+            grid: [blocks.min(m_tiles * n_tiles), 1],
+            block_threads: Kernel::<E, BLOCKS, R, STAGES>::BLOCK_THREADS,
+            shared_bytes: Kernel::<E, BLOCKS, R, STAGES>::SHARED_BYTES,
+            schedule,
+        };
+        // SAFETY: the parameters keep their obligations.
+        let ran = memory.launch(&launch, |s| unsafe { Kernel::<E, BLOCKS, R, STAGES>::run(s, &params) });
+        ran.unwrap_or_else(|violation| panic!("{case:?}, {schedule:?}: {violation}"));
+        let found = memory.read(c, (m * ldc) as usize).unwrap();
+        for (at, &found) in (0..).zip(&found) {
+            let (row, column) = (at / ldc, at % ldc);
+            let expected = if column < n { expected(row, column) } else { -7.0 };
+            assert!(
+                found == expected,
+                "{case:?}, {schedule:?}: ({row}, {column}) is {found}, not {expected}"
+            );
+        }
+    }
+}
+
+fn to_f16(x: f32) -> u16 {
+    f16::from_f32(x).to_bits()
+}
+
+fn to_bf16(x: f32) -> u16 {
+    bf16::from_f32(x).to_bits()
+}
+
+/// Two tiles each way of which one block takes three, five stages; and one stage that is not full.
+const RAGGED: [Case; 2] = [
+    Case { m: 70, n: 200, k: 300, lda: 304, blocks: 3, span: 1 },
+    Case { m: 3, n: 5, k: 10, lda: 16, blocks: 132, span: 16 },
+];
+
+#[test]
+fn small_tiles() {
+    for case in RAGGED {
+        check::<F16, 1, 32, 8>(case, to_f16);
+        check::<Bf16, 1, 32, 8>(case, to_bf16);
+    }
+    // As many stages as there are slots, one more, and twice as many; one block takes all tiles.
+    for k in [512, 576, 1000] {
+        check::<F16, 1, 32, 8>(Case { m: 65, n: 129, k, lda: 1024, blocks: 1, span: 2 }, to_f16);
+    }
+}
+
+#[test]
+fn tiles_of_128_rows() {
+    check::<F16, 1, 64, 6>(Case { m: 130, ..RAGGED[0] }, to_f16);
+    check::<Bf16, 1, 64, 6>(RAGGED[1], to_bf16);
+}
+
+#[test]
+fn tiles_of_256_rows() {
+    check::<F16, 1, 128, 4>(Case { m: 257, ..RAGGED[0] }, to_f16);
+    check::<Bf16, 1, 128, 4>(RAGGED[1], to_bf16);
+}
+
+/// Two runs of 64 columns a warpgroup.
+#[test]
+fn tiles_of_256_columns() {
+    check::<F16, 2, 88, 4>(Case { m: 177, n: 300, k: 130, lda: 136, blocks: 2, span: 2 }, to_f16);
+    check::<Bf16, 2, 88, 4>(RAGGED[1], to_bf16);
+    check::<Bf16, 2, 88, 4>(Case { m: 180, n: 260, k: 200, lda: 200, blocks: 1, span: 1 }, to_bf16);
+}
+
+/// No two kept values and no two groups share a place, and all places are taken.
+#[test]
+fn places_of_what_is_kept() {
+    let mut values: Vec<u32> = Vec::new();
+    let mut groups: Vec<u32> = Vec::new();
+    for (column, group) in (0..SPARSE_COLUMNS).flat_map(|column| (0..16).map(move |group| (column, group))) {
+        values.extend([0, 1].map(|kept| sparse_value_index(column, group, kept)));
+        let (word, bit) = sparse_metadata_at(column, group);
+        groups.push(word * 8 + bit / 4);
+    }
+    values.sort_unstable();
+    groups.sort_unstable();
+    assert!(values.into_iter().eq(0..SPARSE_VALUE_BYTES / 2));
+    assert!(groups.into_iter().eq(0..SPARSE_METADATA_BYTES * 2));
+}
+
+/// Tiles come once each, in whatever spans.
+#[test]
+fn every_tile_is_placed_once() {
+    for (n_tiles, m_tiles, span) in [(1, 1, 1), (7, 3, 2), (16, 5, 16), (33, 2, 16)] {
+        let mut params: NmSparseParams = bytemuck::Zeroable::zeroed();
+        (params.n_tiles, params.m_tiles, params.span) = (n_tiles, m_tiles, span);
+        let mut tiles: Vec<_> = (0..n_tiles * m_tiles).map(|tile| place(&params, tile)).collect();
+        tiles.sort_unstable();
+        assert!(tiles.into_iter().eq((0..n_tiles).flat_map(|n| (0..m_tiles).map(move |m| (n, m)))));
+    }
+}
