@@ -61,9 +61,10 @@ impl Kernels {
             entries.push(entry);
         }
         // All modules of one architecture are the same version of PTX: the shortest tells whether the driver reads it.
-        if let Some(shortest) =
-            kernels.modules.iter().map(|slot| slot.source).min_by_key(|source| source.bytes())
-        {
+        // Those for compute capability 9.0 alone are a later one, and drivers that lack it still do without them.
+        let of_all =
+            kernels.modules.iter().map(|slot| slot.source).filter(|source| source.arch() != Arch::Sm90a);
+        if let Some(shortest) = of_all.min_by_key(|source| source.bytes()) {
             needed_cuda(&shortest.text().map_err(|error| super::module::broken(&error))?, driver)?;
         }
         Ok(kernels)
