@@ -45,6 +45,8 @@ pub struct DeviceCosts {
     pub nm_cuda_cores: NmCudaCoreCosts,
     /// Products with N:M weights on Tensor Cores.
     pub nm_tensor_cores: NmTensorCoreCosts,
+    /// What products with N:M weights cost on sparse Tensor Cores.
+    pub nm_sparse_tensor_cores: NmSparseTensorCoreCosts,
 }
 
 /// Where the questions of the decision tree of [`Algorithm::SegmentGroup`](crate::Algorithm::SegmentGroup) turn.
@@ -160,6 +162,21 @@ pub struct NmTensorCoreCosts {
     pub strip_flop_per_ns: [f64; 3],
 }
 
+/// What products with N:M weights cost on sparse Tensor Cores.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct NmSparseTensorCoreCosts {
+    /// Operations that a multiprocessor makes in a nanosecond, those with weights that are dropped among them.
+    pub flop_per_ns: f64,
+    /// Nanoseconds of a stage of 64 rows beside its operations.
+    pub stage_ns: f64,
+    /// Nanoseconds in which an element of `C` is stored, by a block.
+    pub element_ns: f64,
+    /// Nanoseconds in which a block fills its pipeline, once.
+    pub fill_ns: f64,
+}
+
 impl DeviceCosts {
     /// What was measured on one NVIDIA H200.
     pub const H200: Self = Self {
@@ -171,6 +188,7 @@ impl DeviceCosts {
         tensor_threads: 750_000.0,
         nm_cuda_cores: NmCudaCoreCosts::H200,
         nm_tensor_cores: NmTensorCoreCosts::H200,
+        nm_sparse_tensor_cores: NmSparseTensorCoreCosts::H200,
     };
 
     /// Those of the H200, in proportion to what the driver tells of `device`; as they are for what it does not tell,
@@ -203,6 +221,7 @@ impl DeviceCosts {
             mut tensor_threads,
             mut nm_cuda_cores,
             mut nm_tensor_cores,
+            nm_sparse_tensor_cores: NmSparseTensorCoreCosts { flop_per_ns, stage_ns, element_ns, fill_ns },
         } = self;
         spmm.gather_rate *= multiprocessors * clock;
         spmm.stream_rate *= memory;
@@ -226,13 +245,31 @@ impl DeviceCosts {
         for flop in &mut nm_tensor_cores.strip_flop_per_ns {
             *flop *= clock;
         }
+        let nm_sparse_tensor_cores = NmSparseTensorCoreCosts {
+            flop_per_ns: flop_per_ns * clock,
+            stage_ns: stage_ns / clock,
+            element_ns: element_ns / clock,
+            fill_ns: fill_ns / clock,
+        };
         let paths = paths.scaled(multiprocessors, clock, memory);
-        Self { spmm, paths, groups, tiles, orders, tensor_threads, nm_cuda_cores, nm_tensor_cores }
+        Self {
+            spmm,
+            paths,
+            groups,
+            tiles,
+            orders,
+            tensor_threads,
+            nm_cuda_cores,
+            nm_tensor_cores,
+            nm_sparse_tensor_cores,
+        }
     }
 
     /// What is divided by, or compared with, and is not a positive number, if anything.
     pub(crate) fn nonsense(&self) -> Option<String> {
-        let Self { spmm, paths, nm_cuda_cores, nm_tensor_cores, tensor_threads, .. } = self;
+        let Self {
+            spmm, paths, nm_cuda_cores, nm_tensor_cores, nm_sparse_tensor_cores, tensor_threads, ..
+        } = self;
         let [wide, half, quarter] = nm_tensor_cores.strip_flop_per_ns;
         [
             ("costs.spmm.gather_rate", spmm.gather_rate),
@@ -246,6 +283,7 @@ impl DeviceCosts {
             ("costs.nm_tensor_cores.l2_bytes_per_ns", nm_tensor_cores.l2_bytes_per_ns),
             ("costs.nm_tensor_cores.memory_bytes_per_ns", nm_tensor_cores.memory_bytes_per_ns),
             ("costs.nm_tensor_cores.strip_flop_per_ns", wide.min(half).min(quarter)),
+            ("costs.nm_sparse_tensor_cores.flop_per_ns", nm_sparse_tensor_cores.flop_per_ns),
         ]
         .into_iter()
         .find(|&(_, rate)| !(rate > 0.0 && rate.is_finite()))
@@ -331,6 +369,10 @@ impl NmTensorCoreCosts {
     };
 }
 
+impl NmSparseTensorCoreCosts {
+    const H200: Self = Self { flop_per_ns: 11_500.0, stage_ns: 60.0, element_ns: 0.05, fill_ns: 3000.0 };
+}
+
 /// What a file leaves out is as on the H200.
 macro_rules! default_of {
     ($($name:ident = $value:ident),*) => {$(
@@ -348,7 +390,8 @@ default_of!(
     TileThresholds = H200,
     OrderCosts = H200,
     NmCudaCoreCosts = H200,
-    NmTensorCoreCosts = H200
+    NmTensorCoreCosts = H200,
+    NmSparseTensorCoreCosts = H200
 );
 
 /// A number, or infinity for `null`, as which JSON has it.
@@ -389,6 +432,7 @@ mod tests {
         near(costs.nm_tensor_cores.strip_flop_per_ns[2], 900.0 * clock);
         near(costs.nm_tensor_cores.memory_bytes_per_ns, 3500.0 * memory);
         near(costs.nm_tensor_cores.fill_ns, 2500.0 / clock);
+        near(costs.nm_sparse_tensor_cores.flop_per_ns, 11_500.0 * clock);
         near(costs.nm_cuda_cores.combine_bytes_per_cycle, 1500.0 * memory / clock);
         near(costs.nm_cuda_cores.fmas_per_cycle, 64.0);
         near(costs.paths.rows_f32.entry, PathCosts::H200.rows_f32.entry / (multiprocessors * clock));

@@ -194,7 +194,9 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> Ker
                         break;
                     }
                 }
-                let sums = [s.warpgroup_finish(sums.0), s.warpgroup_finish(sums.1)];
+                let second = if BLOCKS == 2 { s.warpgroup_finish(sums.1) } else { [0.0; R] };
+                let sums = [s.warpgroup_finish(sums.0), second];
+                // All products have ended. This tells the compiler that their metadata were in registers until now.
                 s.warpgroup_wait::<0, 2>(&mut even);
                 s.warpgroup_wait::<0, 2>(&mut odd);
                 // 5. Registers -> shared -> global.
@@ -419,6 +421,10 @@ struct Feed<'a, E, const BLOCKS: u32, const R: usize, const STAGES: u32> {
     tile: u32,
     stage: u32,
     slot: u32,
+    /// First row of `A` that the tile takes.
+    row: u32,
+    /// The weights of the next stage.
+    weights: GlobalPtr<u32>,
     element: PhantomData<E>,
 }
 
@@ -427,7 +433,24 @@ impl<'a, E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>
 {
     #[inline(always)]
     fn new<S: Simt>(s: &S, params: &'a NmSparseParams, tile: u32) -> Self {
-        Self { params, brings: s.thread_idx() == 0, tile, stage: 0, slot: 0, element: PhantomData }
+        let brings = s.thread_idx() == 0;
+        let (row, weights) = (0, params.weights);
+        let mut feed = Self { params, brings, tile, stage: 0, slot: 0, row, weights, element: PhantomData };
+        feed.locate();
+        feed
+    }
+
+    /// Finds what the tile takes, if there is such a tile: its divisions are not for every stage.
+    #[inline(always)]
+    fn locate(&mut self) {
+        let p = self.params;
+        if !self.brings || self.tile >= p.m_tiles * p.n_tiles {
+            return;
+        }
+        let (n_tile, m_tile) = place(p, self.tile);
+        self.row = m_tile * NmSparse::<E, BLOCKS, R, STAGES>::BM;
+        let bytes = u64::from(p.stages) * u64::from(NmSparse::<E, BLOCKS, R, STAGES>::WEIGHT_BYTES);
+        self.weights = p.weights.byte_add(u64::from(n_tile) * bytes);
     }
 
     #[inline(always)]
@@ -462,25 +485,24 @@ impl<'a, E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>
         if !self.brings || self.tile >= p.m_tiles * p.n_tiles {
             return;
         }
-        let (n_tile, m_tile) = place(p, self.tile);
         let to = self.slot * NmSparse::<E, BLOCKS, R, STAGES>::STAGE_BYTES;
         let bytes = NmSparse::<E, BLOCKS, R, STAGES>::WEIGHT_BYTES;
         let values_at = NmSparse::<E, BLOCKS, R, STAGES>::VALUES_AT;
-        let weights = u64::from(n_tile) * u64::from(p.stages) + u64::from(self.stage);
-        let weights = p.weights.byte_add(weights * u64::from(bytes));
         let counter = Self::counter(self.slot);
-        let at = [self.stage * SPARSE_STAGE, m_tile * NmSparse::<E, BLOCKS, R, STAGES>::BM];
+        let at = [self.stage * SPARSE_STAGE, self.row];
         // SAFETY: the slot has room; nobody reads it any more, and nobody has stored to it.
         unsafe {
             s.copy_bulk_box(to, &p.map, at, counter);
-            s.copy_bulk(to + values_at, weights, bytes, counter);
+            s.copy_bulk(to + values_at, self.weights, bytes, counter);
             s.copy_bulk_commit(counter, values_at + bytes);
         }
         self.slot = if self.slot + 1 == STAGES { 0 } else { self.slot + 1 };
+        self.weights = self.weights.byte_add(u64::from(bytes));
         self.stage += 1;
         if self.stage == p.stages {
             self.stage = 0;
             self.tile += s.grid_dim();
+            self.locate();
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use windrow_formats::OutOfMemory;
 use windrow_kernels::Entry;
-use windrow_simt::GlobalPtr;
+use windrow_simt::{BoxedMatrix, GlobalPtr, TensorMap};
 use windrow_simt::emulator::{MemoryError, Schedule};
 
 use super::DeviceKind;
@@ -155,6 +155,14 @@ impl Machine for EmulatorMachine {
             Some((first, bytes)) => Lies::Here { end: first + bytes },
             None => Lies::Elsewhere("no memory of the emulator".to_owned()),
         })
+    }
+
+    fn has(&self, _entry: &'static Entry) -> bool {
+        true
+    }
+
+    fn tensor_map(&self, matrix: &BoxedMatrix) -> Result<TensorMap, DeviceError> {
+        Ok(TensorMap::emulated(matrix))
     }
 
     fn is_loaded(&self, _entry: &'static Entry) -> bool {

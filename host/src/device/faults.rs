@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use windrow_kernels::Entry;
+use windrow_simt::{BoxedMatrix, TensorMap};
 
 use super::event::Event;
 use super::fence::Fence;
@@ -188,6 +189,14 @@ impl Machine for FaultyMachine {
 
     fn memory_at(&self, address: u64) -> Result<Lies, DeviceError> {
         self.call("memory_at", |machine| machine.memory_at(address))
+    }
+
+    fn has(&self, entry: &'static Entry) -> bool {
+        self.machine.has(entry)
+    }
+
+    fn tensor_map(&self, matrix: &BoxedMatrix) -> Result<TensorMap, DeviceError> {
+        self.call("tensor_map", |machine| machine.tensor_map(matrix))
     }
 
     fn is_loaded(&self, entry: &'static Entry) -> bool {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 use windrow_kernels::Entry;
+use windrow_simt::{BoxedMatrix, TensorMap};
 
 use super::kind::{DeviceKind, KernelModule};
 use super::queue::Queue;
@@ -95,6 +96,15 @@ pub(crate) trait Machine: Send + Sync {
 
     /// Where an address lies, as far as anybody knows.
     fn memory_at(&self, address: u64) -> Result<Lies, DeviceError>;
+
+    /// Whether there is such a kernel for this machine and its driver.
+    fn has(&self, entry: &'static Entry) -> bool;
+
+    /// What tells the copy engine of a matrix.
+    ///
+    /// # Errors
+    /// [`DeviceError::Driver`] if the matrix is none that it copies.
+    fn tensor_map(&self, matrix: &BoxedMatrix) -> Result<TensorMap, DeviceError>;
 
     /// Whether the kernel can be started without its being compiled first.
     fn is_loaded(&self, entry: &'static Entry) -> bool;

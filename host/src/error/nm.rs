@@ -37,9 +37,12 @@ pub enum NmError {
     },
     /// Weights that no kernel for Tensor Cores takes.
     #[error(
-        "tensor-cores have no {precision} kernel for weights with pattern {pattern}: {reason}; use algorithm cuda-cores or auto"
+        "{} have no {precision} kernel for weights with pattern {pattern}: {reason}; use algorithm cuda-cores or auto",
+        if *algorithm == NmAlgorithm::SparseTensorCores { "sparse-tensor-cores" } else { "tensor-cores" }
     )]
     NoTensorCores {
+        /// The algorithm asked for; `Auto` if it was a kernel.
+        algorithm: NmAlgorithm,
         /// The precision asked for.
         precision: Precision,
         /// That of the weights.

@@ -1,32 +1,32 @@
 //! Products with N:M weights in f32, on CUDA cores.
 
 use windrow_formats::memory::{try_collect, try_filled};
-use windrow_formats::{OutOfMemory, VectorNm};
+use windrow_formats::{NmPattern, OutOfMemory, VectorNm};
 use windrow_kernels::Dtype;
 use windrow_kernels::nm::{NOT_KEPT, NmCudaCoresParams};
 use windrow_preprocess::nm::{Blocks, NO_ROW};
 
+use super::algorithm::Weights;
 use super::launch::Launch;
+use super::model::Instance;
+use super::options::{NmAlgorithm, NmPacking};
 use super::parts::launch;
-use super::placing::{GivenNumbers, PLACES, Placed, Placement};
+use super::placing::{GivenNumbers, LaidOut, PLACES, Placed, Placement};
+use super::report::NmReport;
+use super::staging::ReadAs;
 use super::tiles::Choice;
 use crate::cpu::each_chunk;
-use crate::device::{Device, DeviceBuffer, Queue};
+use crate::device::{DeviceBuffer, Queue, Runner};
 use crate::error::DeviceError;
 use crate::num::{narrow, wide};
+use crate::plan::Bits;
 
 /// Weights cut and laid out for one instance of the kernel.
 pub(super) struct Layout {
-    pub(super) choice: Choice,
+    choice: Choice,
     blocks: Blocks,
-    records: Records,
-}
-
-/// (blocks, stages, rows + weights + picks), and rows behind.
-enum Records {
-    OnHost(Vec<u32>),
-    /// To be made of values that are on the device.
-    Placed(Placement),
+    /// (blocks, stages, rows + weights + picks), and rows behind.
+    records: LaidOut,
 }
 
 impl Layout {
@@ -63,7 +63,7 @@ impl Layout {
                     }
                     write_picks(at, of_picks);
                 });
-                Records::OnHost(records)
+                LaidOut::OnHost(Bits::F32(records))
             }
             GivenNumbers::OnDevice(given) => {
                 let mut others = try_filled(count * (rows + picks) + rows, NO_ROW, what)?;
@@ -76,7 +76,7 @@ impl Layout {
                 let kept = (0..count * depth)
                     .map(|at| blocks.kept(at / depth % stages, at % depth).map_or(NOT_KEPT, narrow));
                 let places = (0..of_weights).map(|at| narrow(at / width) << 16 | narrow(at % width));
-                Records::Placed(Placement {
+                LaidOut::Placed(Placement {
                     given,
                     kept: try_collect(kept, "kept rows")?,
                     places: try_collect(places, "places of weights")?,
@@ -96,51 +96,30 @@ impl Layout {
         };
         Ok(Self { choice, blocks, records })
     }
-
-    /// Rows of the transposed activations that a stage brings at most.
-    pub(super) fn brought(&self) -> u32 {
-        narrow(self.blocks.slots())
-    }
-
-    /// Bytes of the arrays.
-    pub(super) fn bytes(&self) -> Vec<(&'static str, u64)> {
-        match &self.records {
-            Records::OnHost(records) => vec![("weights", 4 * wide(records.len()))],
-            Records::Placed(placement) => {
-                vec![("weights", placement.out_bytes()), (PLACES, placement.kept_bytes())]
-            }
-        }
-    }
 }
 
-/// The weights in device memory.
-pub(super) struct CudaCoresNm {
-    pub(super) choice: Choice,
-    blocks: usize,
-    stages: u32,
-    slots: u32,
-    depth: u32,
-    records: DeviceBuffer<u8>,
-    pub(super) placed: Option<Placed>,
-}
+impl super::algorithm::Layout for Layout {
+    fn instance(&self) -> &dyn Instance {
+        &self.choice
+    }
 
-impl CudaCoresNm {
-    /// Uploads a layout.
-    ///
-    /// # Errors
-    /// [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
-    pub(super) fn upload(device: &Device, layout: &Layout) -> Result<Self, DeviceError> {
-        let Layout { choice, blocks, records } = layout;
-        let (records, placed) = match records {
-            Records::OnHost(records) => {
-                (DeviceBuffer::named(device, bytemuck::cast_slice(records), "weights")?, None)
-            }
-            Records::Placed(placement) => {
-                let (records, placed) = placement.upload(device)?;
-                (records, Some(placed))
-            }
-        };
-        Ok(Self {
+    fn algorithm(&self) -> NmAlgorithm {
+        NmAlgorithm::CudaCores
+    }
+
+    fn read_as(&self) -> ReadAs {
+        ReadAs::KMajorF32
+    }
+
+    fn arrays(&self) -> Vec<(&'static str, u64)> {
+        let kept = self.records.kept_bytes().map(|kept| (PLACES, kept));
+        [("weights", self.records.bytes())].into_iter().chain(kept).collect()
+    }
+
+    fn upload(&self, Runner { device, .. }: Runner<'_>) -> Result<Box<dyn Weights>, DeviceError> {
+        let Self { choice, blocks, records } = self;
+        let (records, placed) = records.upload(device)?;
+        Ok(Box::new(CudaCoresNm {
             choice: *choice,
             blocks: blocks.blocks(),
             stages: narrow(blocks.stages()),
@@ -148,28 +127,49 @@ impl CudaCoresNm {
             depth: narrow(blocks.depth()),
             records,
             placed,
-        })
+        }))
     }
 
-    /// Where the weights are, for others.
-    pub(super) fn weights(&self) -> &DeviceBuffer<u8> {
-        &self.records
+    fn stage(&self) -> [u32; 2] {
+        [narrow(self.choice.shape.kept_per_stage), narrow(self.blocks.slots())]
     }
 
-    /// Name and content of each array.
-    pub(super) fn read_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, DeviceError> {
+    fn note_packing(&self, asked: NmPacking, pattern: NmPattern, report: &mut NmReport) {
+        let packed = self.choice.shape.packed;
+        report.packing = if packed { NmPacking::Packed } else { NmPacking::Plain };
+        if asked == NmPacking::Auto {
+            report.packing_reason = format!("the weights are {:.1} % sparse", 100.0 * pattern.sparsity());
+        } else if asked == NmPacking::Plain && packed {
+            "whole groups do not fit into shared memory".clone_into(&mut report.packing_reason);
+        }
+    }
+}
+
+/// The weights in device memory.
+struct CudaCoresNm {
+    choice: Choice,
+    blocks: usize,
+    stages: u32,
+    slots: u32,
+    depth: u32,
+    records: DeviceBuffer<u8>,
+    placed: Option<Placed>,
+}
+
+impl Weights for CudaCoresNm {
+    fn instance(&self) -> &dyn Instance {
+        &self.choice
+    }
+
+    fn placed(&self) -> Option<(&Placed, &DeviceBuffer<u8>)> {
+        self.placed.as_ref().map(|placed| (placed, &self.records))
+    }
+
+    fn read_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, DeviceError> {
         Ok(vec![("weights", self.records.to_vec()?)])
     }
 
-    /// Queues the kernel.
-    ///
-    /// # Errors
-    /// [`DeviceError`].
-    ///
-    /// # Safety
-    /// Activations are f32, readable up to their leading dimension; the output, of all parts, is writable. Weights and
-    /// memory of the run live until the machine has done the work.
-    pub(super) unsafe fn launch(&self, queue: &dyn Queue, run: &Launch) -> Result<(), DeviceError> {
+    unsafe fn launch(&self, queue: &dyn Queue, run: &Launch) -> Result<(), DeviceError> {
         let params = NmCudaCoresParams {
             output: run.output,
             part_elements: run.part_elements,

@@ -4,57 +4,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use windrow_kernels::output::Output;
 
-use super::cuda_cores::{self, CudaCoresNm};
+use super::algorithm::{Layout, Weights};
 use super::launch::Launch;
-use super::model::{Capacity, Instance, Sizes};
+use super::model::{Capacity, Sizes};
 use super::operands::Operands;
-use super::options::NmAlgorithm;
 use super::parts::Shared;
-use super::placing::{DeviceValues, Placed};
-use super::staging::{Bringing, ReadAs, Staging};
-use super::tensor_cores::{self, TensorCoresNm};
+use super::placing::DeviceValues;
+use super::staging::{Bringing, Staging};
 use super::workspace::{Need, Workspace};
-use crate::device::{Device, DeviceBuffer, Queue, Runner};
+use crate::device::{Device, Queue, Runner};
 use crate::error::{DeviceError, PlanError};
 use crate::plan::{Budget, OfStream, On, PREPARE, PerStream, WORKSPACE_REMEDY};
-
-/// Weights laid out for an instance of one of the algorithms.
-pub(super) enum Laid {
-    CudaCores(cuda_cores::Layout),
-    TensorCores(tensor_cores::Layout),
-}
-
-impl Laid {
-    pub(super) fn instance(&self) -> &dyn Instance {
-        match self {
-            Self::CudaCores(layout) => &layout.choice,
-            Self::TensorCores(layout) => &layout.choice,
-        }
-    }
-
-    pub(super) fn algorithm(&self) -> NmAlgorithm {
-        match self {
-            Self::CudaCores(_) => NmAlgorithm::CudaCores,
-            Self::TensorCores(_) => NmAlgorithm::TensorCores,
-        }
-    }
-
-    /// The type that the instance reads activations as.
-    pub(super) fn read_as(&self) -> ReadAs {
-        match self {
-            Self::CudaCores(_) => ReadAs::F32,
-            Self::TensorCores(_) => ReadAs::Stored,
-        }
-    }
-
-    /// Names and bytes of the arrays.
-    pub(super) fn arrays(&self) -> Vec<(&'static str, u64)> {
-        match self {
-            Self::CudaCores(layout) => layout.bytes(),
-            Self::TensorCores(layout) => layout.bytes(),
-        }
-    }
-}
 
 /// How activations come to an instance.
 #[derive(Debug, Clone, Copy)]
@@ -66,7 +26,7 @@ pub(super) struct Staged {
 
 /// An instance with its weights in device memory, and what runs share.
 pub(super) struct Kernels {
-    weights: Weights,
+    weights: Box<dyn Weights>,
     /// Those that the plan was made for, and into how many parts their product is best divided, as a power of two: most
     /// runs are of these, and need not ask the model.
     sizes: Sizes,
@@ -79,28 +39,6 @@ pub(super) struct Kernels {
     spaces: PerStream<Workspace>,
     /// Bytes of workspaces of other streams than the device's own.
     extra: AtomicU64,
-}
-
-enum Weights {
-    CudaCores(CudaCoresNm),
-    TensorCores(TensorCoresNm),
-}
-
-impl Weights {
-    fn instance(&self) -> &dyn Instance {
-        match self {
-            Self::CudaCores(kernel) => &kernel.choice,
-            Self::TensorCores(kernel) => &kernel.choice,
-        }
-    }
-
-    /// What puts values from the device in their places, and where; none if these came from the host.
-    fn placed(&self) -> Option<(&Placed, &DeviceBuffer<u8>)> {
-        match self {
-            Self::CudaCores(kernel) => kernel.placed.as_ref().map(|placed| (placed, kernel.weights())),
-            Self::TensorCores(kernel) => kernel.placed.as_ref().map(|placed| (placed, kernel.weights())),
-        }
-    }
 }
 
 impl Kernels {
@@ -126,10 +64,7 @@ impl Kernels {
 
     /// Name and content of the weights' arrays.
     pub(super) fn read_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, DeviceError> {
-        match &self.weights {
-            Weights::CudaCores(kernel) => kernel.read_arrays(),
-            Weights::TensorCores(kernel) => kernel.read_arrays(),
-        }
+        self.weights.read_arrays()
     }
 
     /// Uploads weights, and reserves what runs share.
@@ -137,8 +72,8 @@ impl Kernels {
     /// # Errors
     /// [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
     pub(super) fn upload(
-        Runner { device, machine }: Runner<'_>,
-        laid: &Laid,
+        runner: Runner<'_>,
+        laid: &dyn Layout,
         sizes: Sizes,
         capacity: Capacity,
         Staged { bringing, spare }: Staged,
@@ -146,15 +81,10 @@ impl Kernels {
         let parts_log2 = laid.instance().parts_log2(sizes, capacity);
         let partial = Shared::partial_elements(sizes, parts_log2);
         let need = Need { staged: bringing.bytes(sizes.m).div_ceil(4), partial };
-        let own = Workspace::new(device, need)?;
+        let own = Workspace::new(runner.device, need)?;
         let shared = Shared::new(Staging::new(bringing)?, partial, spare.map(|bytes| bytes / 4))?;
-        let weights = match laid {
-            Laid::CudaCores(layout) => Weights::CudaCores(CudaCoresNm::upload(device, layout)?),
-            Laid::TensorCores(layout) => {
-                Weights::TensorCores(TensorCoresNm::upload(device, machine, layout)?)
-            }
-        };
-        let (device, spaces, extra) = (device.clone(), PerStream::new(own), AtomicU64::new(0));
+        let weights = laid.upload(runner)?;
+        let (device, spaces, extra) = (runner.device.clone(), PerStream::new(own), AtomicU64::new(0));
         Ok(Self { weights, sizes, parts_log2, capacity, shared, device, need, spaces, extra })
     }
 
@@ -286,10 +216,7 @@ impl Kernels {
             let a = self.shared.bring(queue, operands, space)?;
             let (of_kernel, part_elements) = Shared::output(output, parts_log2, space);
             let launch = Launch { a, output: of_kernel, part_elements, parts_log2 };
-            match &self.weights {
-                Weights::CudaCores(kernel) => kernel.launch(queue, &launch)?,
-                Weights::TensorCores(kernel) => kernel.launch(queue, &launch)?,
-            }
+            self.weights.launch(queue, &launch)?;
             self.shared.combine(queue, output, (part_elements, parts_log2), space)
         }
     }

@@ -2,11 +2,11 @@
 
 use windrow_kernels::output::Output;
 
-use super::staging::KMajor;
+use super::staging::Brought;
 
 /// A run as the kernel of the product sees it.
 pub(super) struct Launch {
-    pub(super) a: KMajor,
+    pub(super) a: Brought,
     /// `C`, or the first of the parts.
     pub(super) output: Output,
     /// Elements from a part to the next.

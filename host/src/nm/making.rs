@@ -3,18 +3,19 @@
 
 use windrow_formats::{FormatError, OutOfMemory, VectorNm};
 
-use super::kernels::{Kernels, Laid, Staged};
-use super::model::{Capacity, Sizes};
-use super::options::{NmAlgorithm, NmOptions, NmPacking};
+use super::algorithm::Layout;
+use super::kernels::{Kernels, Staged};
+use super::model::{Capacity, Instance, Sizes};
+use super::options::{NmAlgorithm, NmOptions};
 use super::parts::Shared;
 use super::placing::{GivenBits, GivenNumbers};
 use super::report::{NmBlock, NmReport};
 use super::staging::{Bringing, ReadAs};
 use super::tuning::{MOST_TRIED, Scratch};
-use super::{cuda_cores, fragments, tensor_cores, tiles};
+use super::{cuda_cores, fragments, sparse, tensor_cores, tiles};
 use crate::device::Runner;
 use crate::error::{DeviceError, NmError, PlanError};
-use crate::num::{narrow, wide};
+use crate::num::wide;
 use crate::options::Precision;
 use crate::plan::{ArraySize, StageClock, check_memory, push};
 
@@ -35,16 +36,44 @@ pub(super) struct Making<'a, V> {
     pub(super) clock: &'a mut StageClock,
 }
 
+type Laid = Box<dyn Layout>;
+
+/// An instance for one of the two sorts of Tensor Core instructions.
+enum OnTensorCores {
+    Dense(fragments::Choice),
+    Sparse(sparse::Choice),
+}
+
+impl OnTensorCores {
+    fn instance(&self) -> &dyn Instance {
+        match self {
+            Self::Dense(choice) => choice,
+            Self::Sparse(choice) => choice,
+        }
+    }
+
+    /// Weights for it; none if the rows of some stage do not find slots.
+    fn lay_out<V: Sync>(
+        self,
+        weights: &VectorNm<V>,
+        bits: GivenBits<'_>,
+    ) -> Result<Option<Laid>, OutOfMemory> {
+        Ok(match self {
+            Self::Dense(choice) => {
+                tensor_cores::Layout::new(weights, bits, choice)?.map(|layout| Box::new(layout) as Laid)
+            }
+            Self::Sparse(choice) => Some(Box::new(sparse::Layout::new(weights, bits, choice)?)),
+        })
+    }
+}
+
 /// Instances for Tensor Cores, cheapest first, laid out as they are asked for.
 fn on_tensor_cores<'a, V: Sync>(
     weights: &'a VectorNm<V>,
     bits: GivenBits<'a>,
-    found: Vec<fragments::Choice>,
+    found: Vec<OnTensorCores>,
 ) -> impl Iterator<Item = Result<Laid, OutOfMemory>> + 'a {
-    let layouts = found
-        .into_iter()
-        .filter_map(move |choice| tensor_cores::Layout::new(weights, bits, choice).transpose());
-    layouts.map(|layout| layout.map(Laid::TensorCores))
+    found.into_iter().filter_map(move |choice| choice.lay_out(weights, bits).transpose())
 }
 
 /// Instances for CUDA cores, likewise.
@@ -54,7 +83,7 @@ fn on_cuda_cores<'a, V: Sync>(
     found: Vec<tiles::Choice>,
 ) -> impl Iterator<Item = Result<Laid, OutOfMemory>> + 'a {
     let layouts = found.into_iter().map(move |choice| cuda_cores::Layout::new(weights, values, choice));
-    layouts.map(|layout| layout.map(Laid::CudaCores))
+    layouts.map(|layout| Ok(Box::new(layout?) as Laid))
 }
 
 impl<V: Sync> Making<'_, V> {
@@ -62,7 +91,7 @@ impl<V: Sync> Making<'_, V> {
     ///
     /// # Errors
     /// As for [`GpuNm::build`](super::gpu::GpuNm::build).
-    pub(super) fn kernels(mut self) -> Result<Kernels, NmError> {
+    pub(super) fn kernels(self) -> Result<Kernels, NmError> {
         let (weights, options) = (self.weights, self.options);
         let (precision, kernel) = (options.precision, options.kernel.as_deref());
         let bits = self.values;
@@ -70,26 +99,27 @@ impl<V: Sync> Making<'_, V> {
         // Instances whose tiles suit the weights.
         let mut known = Vec::new();
         if precision != Precision::F32 && options.algorithm != NmAlgorithm::CudaCores {
-            let mut found = fragments::choices(precision, self.sizes, self.capacity);
-            known.extend(found.iter().map(|choice| choice.entry.name));
-            found.retain(|choice| self.is_asked(choice.entry.name));
+            let mut found = self.found_on_tensor_cores();
+            known.extend(found.iter().map(|choice| choice.instance().entry().name));
+            found.retain(|choice| self.is_asked(choice.instance().entry().name));
             let one_of_these = kernel.is_none() || !found.is_empty();
             self.clock.end("choice");
             let mut laid = on_tensor_cores(weights, bits, found);
             if let Some(first) = laid.next() {
-                self.note(NmAlgorithm::TensorCores, &format!("{precision} is multiplied on Tensor Cores"));
-                return self.finish(first?, laid);
+                return self.finish(first?, laid, &format!("{precision} is multiplied on Tensor Cores"));
             }
             let reason = self.unsuitable(!known.is_empty());
-            let must = options.algorithm == NmAlgorithm::TensorCores || kernel.is_some();
-            if must && one_of_these {
-                return Err(NmError::NoTensorCores { precision, pattern: weights.pattern(), reason });
+            let algorithm = options.algorithm;
+            if (algorithm != NmAlgorithm::Auto || kernel.is_some()) && one_of_these {
+                return Err(NmError::NoTensorCores { algorithm, precision, pattern: weights.pattern(), reason });
             }
             unsuitable = format!("Tensor Cores have no kernel for these weights: {reason}");
         }
         let mut found = match options.algorithm {
-            NmAlgorithm::TensorCores => Vec::new(),
-            _ => tiles::choices(self.sizes, self.capacity, options.packing),
+            NmAlgorithm::TensorCores | NmAlgorithm::SparseTensorCores => Vec::new(),
+            NmAlgorithm::Auto | NmAlgorithm::CudaCores => {
+                tiles::choices(self.sizes, self.capacity, options.packing)
+            }
         };
         known.extend(found.iter().map(|choice| choice.entry.name));
         found.retain(|choice| match kernel {
@@ -112,8 +142,28 @@ impl<V: Sync> Making<'_, V> {
             return Err(NmError::NoKernel { name, precision, pattern: weights.pattern(), known });
         };
         let reason = if kernel.is_some() { "as the kernel asked for" } else { &unsuitable };
-        self.note(NmAlgorithm::CudaCores, reason);
-        self.finish(first?, laid)
+        self.finish(first?, laid, reason)
+    }
+
+    /// Instances for the Tensor Cores that may be used, cheapest first.
+    fn found_on_tensor_cores(&self) -> Vec<OnTensorCores> {
+        let (algorithm, precision) = (self.options.algorithm, self.options.precision);
+        let (sizes, capacity) = (self.sizes, self.capacity);
+        let mut found = Vec::new();
+        // Unless they are asked for, what is not finite in a row of A that is dropped must not be seen.
+        let is_asked = algorithm == NmAlgorithm::SparseTensorCores || self.options.kernel.is_some();
+        let sparse = is_asked || algorithm == NmAlgorithm::Auto && sparse::fills_two_of_four(sizes.pattern);
+        if sparse && self.inner > 0 {
+            let mut choices = sparse::choices(precision, sizes, capacity);
+            choices.retain(|choice| self.runner.machine.has(choice.entry()));
+            found.extend(choices.into_iter().map(OnTensorCores::Sparse));
+        }
+        if algorithm != NmAlgorithm::SparseTensorCores {
+            found.extend(fragments::choices(precision, sizes, capacity).into_iter().map(OnTensorCores::Dense));
+        }
+        let cost = |choice: &OnTensorCores| choice.instance().least_cost(sizes, capacity);
+        found.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
+        found
     }
 
     /// Whether an instance is the one asked for.
@@ -124,6 +174,14 @@ impl<V: Sync> Making<'_, V> {
     /// Why Tensor Cores have no kernel, if `any` fits the pattern.
     fn unsuitable(&self, any: bool) -> String {
         let l = self.sizes.pattern.l();
+        if self.options.algorithm == NmAlgorithm::SparseTensorCores {
+            return match sparse::keeps_two_of_four(self.sizes.pattern) {
+                false => "of four rows it may keep more than two".to_owned(),
+                true => "they are for f16 and bf16, a GPU of compute capability 9.0, a driver for CUDA 12.2 or later, \
+                         and weights that have rows"
+                    .to_owned(),
+            };
+        }
         match any {
             true => "the rows that a stage keeps come from more than shared memory has slots for".to_owned(),
             false if !l.is_multiple_of(8) && wide(l) < u64::from(self.sizes.n) => {
@@ -133,30 +191,27 @@ impl<V: Sync> Making<'_, V> {
         }
     }
 
-    fn note(&mut self, algorithm: NmAlgorithm, reason: &str) {
-        if self.report.algorithm == NmAlgorithm::Auto {
-            self.report.algorithm = algorithm;
-            reason.clone_into(&mut self.report.reason);
-        }
-    }
-
     /// Uploads the first of the instances, or the quickest of a few, and notes what it is.
     fn finish(
         mut self,
         first: Laid,
         others: impl Iterator<Item = Result<Laid, OutOfMemory>>,
+        reason: &str,
     ) -> Result<Kernels, NmError> {
+        if self.report.algorithm == NmAlgorithm::Auto {
+            reason.clone_into(&mut self.report.reason);
+        }
         self.clock.end("layout");
         let laid = match self.options.autotune {
             true => self.tune(first, others.take(MOST_TRIED - 1))?,
             false => first,
         };
-        self.report.arrays = self.arrays(&laid);
+        self.report.arrays = self.arrays(&*laid);
         self.report.device_bytes =
             check_memory(&self.report.arrays, self.options.memory_limit, MEMORY_REMEDY)?;
-        let kernels = self.upload(&laid)?;
+        let kernels = self.upload(&*laid)?;
         self.clock.end("upload");
-        self.describe(&laid);
+        self.describe(&*laid);
         self.report.entries = kernels.entries();
         Ok(kernels)
     }
@@ -167,7 +222,7 @@ impl<V: Sync> Making<'_, V> {
     }
 
     /// The memory that a plan takes.
-    fn arrays(&self, laid: &Laid) -> Vec<ArraySize> {
+    fn arrays(&self, laid: &dyn Layout) -> Vec<ArraySize> {
         let staged = self.bringing(laid.read_as()).bytes(self.sizes.m);
         let parts_log2 = laid.instance().parts_log2(self.sizes, self.capacity);
         let partial = 4 * Shared::partial_elements(self.sizes, parts_log2);
@@ -179,7 +234,7 @@ impl<V: Sync> Making<'_, V> {
     }
 
     /// Uploads weights, and reserves what runs share.
-    fn upload(&self, laid: &Laid) -> Result<Kernels, DeviceError> {
+    fn upload(&self, laid: &dyn Layout) -> Result<Kernels, DeviceError> {
         let bringing = self.bringing(laid.read_as());
         let needed = self.arrays(laid).iter().map(|array| array.bytes).sum();
         let spare = self.options.memory_limit.map(|limit| limit.saturating_sub(needed));
@@ -194,11 +249,11 @@ impl<V: Sync> Making<'_, V> {
         others: impl Iterator<Item = Result<Laid, OutOfMemory>>,
     ) -> Result<Laid, NmError> {
         let mut scratch = None;
-        let mut least = self.try_on(&mut scratch, &first)?;
+        let mut least = self.try_on(&mut scratch, &*first)?;
         let mut best = first;
         // One that the host has no memory for is not tried.
         for laid in others.flatten() {
-            if let Some(us) = self.try_on(&mut scratch, &laid)?
+            if let Some(us) = self.try_on(&mut scratch, &*laid)?
                 && least.is_none_or(|least| us < least)
             {
                 (best, least) = (laid, Some(us));
@@ -214,8 +269,8 @@ impl<V: Sync> Making<'_, V> {
     }
 
     /// Microseconds of a product, which are noted; `None` if there is not enough memory for it.
-    fn try_on(&mut self, scratch: &mut Option<Scratch>, laid: &Laid) -> Result<Option<f64>, NmError> {
-        let bringing = self.bringing(ReadAs::Stored);
+    fn try_on(&mut self, scratch: &mut Option<Scratch>, laid: &dyn Layout) -> Result<Option<f64>, NmError> {
+        let bringing = self.bringing(laid.read_as());
         let arrays = [self.arrays(laid), Scratch::sizes(&bringing, self.sizes)].concat();
         if check_memory(&arrays, self.options.memory_limit, MEMORY_REMEDY).is_err() {
             return Ok(None);
@@ -242,31 +297,10 @@ impl<V: Sync> Making<'_, V> {
     }
 
     /// Notes what was chosen.
-    fn describe(&mut self, laid: &Laid) {
-        debug_assert_eq!(self.report.algorithm, laid.algorithm(), "noted when it was chosen");
-        let packing = self.options.packing;
-        let (kept_rows, brought) = match laid {
-            Laid::TensorCores(layout) => {
-                self.report.packing = NmPacking::Packed;
-                self.report.packing_reason = format!(
-                    "Tensor Cores read rows that were gathered; banks of shared memory are read {:.2} times",
-                    layout.passes
-                );
-                (layout.choice.form.kept(), layout.brought)
-            }
-            Laid::CudaCores(layout) => {
-                let shape = layout.choice.shape;
-                self.report.packing = if shape.packed { NmPacking::Packed } else { NmPacking::Plain };
-                if packing == NmPacking::Auto {
-                    let sparsity = 100.0 * self.sizes.pattern.sparsity();
-                    self.report.packing_reason = format!("the weights are {sparsity:.1} % sparse");
-                } else if packing == NmPacking::Plain && shape.packed {
-                    "whole groups do not fit into shared memory".clone_into(&mut self.report.packing_reason);
-                }
-                (narrow(shape.kept_per_stage), layout.brought())
-            }
-        };
-        let tile = laid.instance().tile();
+    fn describe(&mut self, laid: &dyn Layout) {
+        self.report.algorithm = laid.algorithm();
+        laid.note_packing(self.options.packing, self.sizes.pattern, self.report);
+        let ([kept_rows, brought], tile) = (laid.stage(), laid.instance().tile());
         let (rows, columns, strip) = (tile.rows, tile.columns, tile.strip);
         self.report.block = Some(NmBlock { rows, columns, strip, kept_rows, brought });
     }

@@ -1,5 +1,6 @@
 //! Products with vector-wise N:M weights: plans and their parts.
 
+mod algorithm;
 mod builder;
 mod cuda_cores;
 mod fragments;
@@ -15,6 +16,7 @@ mod parts;
 mod placing;
 mod plan;
 mod report;
+mod sparse;
 mod staging;
 mod tensor_cores;
 mod tiles;

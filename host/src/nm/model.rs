@@ -1,10 +1,10 @@
-//! What the cost models of both algorithms share: pure arithmetic.
+//! What the cost models of all algorithms share: pure arithmetic.
 
 use windrow_formats::NmPattern;
 use windrow_kernels::Entry;
 use windrow_kernels::nm::NmTile;
 
-use crate::costs::{NmCudaCoreCosts, NmTensorCoreCosts};
+use crate::costs::{NmCudaCoreCosts, NmSparseTensorCoreCosts, NmTensorCoreCosts};
 use crate::num::{index, wide};
 
 /// The sizes of a product: `C[m × n]` from `w` kept rows.
@@ -42,6 +42,8 @@ pub(super) struct Capacity {
     pub(super) cuda_cores: NmCudaCoreCosts,
     /// The same on its Tensor Cores.
     pub(super) tensor_cores: NmTensorCoreCosts,
+    /// The same on its sparse Tensor Cores.
+    pub(super) sparse_tensor_cores: NmSparseTensorCoreCosts,
 }
 
 impl Capacity {

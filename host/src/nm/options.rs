@@ -45,11 +45,17 @@ pub enum NmAlgorithm {
     /// Tensor Cores. f16, bf16 and tf32, for weights whose vectors are a multiple of 8 columns long or as long as
     /// rows, and not so sparse that the rows which 16 or 32 kept ones come from do not fit into shared memory.
     TensorCores,
+    /// The sparse Tensor Cores of GPUs of compute capability 9.0, which multiply as if two of each four rows were kept,
+    /// by an instruction that reads nothing of the others. f16 and bf16, for weights that keep no more than these, such
+    /// as 2:4, 1:2, 1:4 and 2:8, with vectors of any length; `A` is read fastest if it is row-major, and rows begin at
+    /// multiples of 16 bytes. Where fewer are kept, a weight of zero stands in: there, what is not finite in `A` makes
+    /// `C` not a number though it was dropped, as in a dense product.
+    SparseTensorCores,
 }
 
 impl NmAlgorithm {
     /// Every algorithm, `Auto` first.
-    pub const ALL: [Self; 3] = [Self::Auto, Self::CudaCores, Self::TensorCores];
+    pub const ALL: [Self; 4] = [Self::Auto, Self::CudaCores, Self::TensorCores, Self::SparseTensorCores];
 
     /// Whether there are kernels for `precision`.
     #[must_use]
@@ -57,6 +63,7 @@ impl NmAlgorithm {
         match self {
             Self::Auto | Self::CudaCores => !matches!(precision, Precision::F64),
             Self::TensorCores => precision.has_tile_kernels(),
+            Self::SparseTensorCores => matches!(precision, Precision::F16 | Precision::Bf16),
         }
     }
 }
@@ -84,7 +91,8 @@ impl NmPacking {
 names!(ActivationLayout, "layout of activations";
     RowMajor => "row-major", KMajor => "k-major");
 names!(NmAlgorithm, "algorithm of products with N:M weights";
-    Auto => "auto", CudaCores => "cuda-cores", TensorCores => "tensor-cores");
+    Auto => "auto", CudaCores => "cuda-cores", TensorCores => "tensor-cores",
+    SparseTensorCores => "sparse-tensor-cores");
 names!(NmPacking, "packing";
     Auto => "auto", Packed => "packed", Plain => "plain");
 
@@ -162,6 +170,8 @@ mod tests {
             assert_eq!(NmAlgorithm::CudaCores.supports(precision), !is(&[Precision::F64]), "{precision}");
             let tensor_cores = !is(&[Precision::F32, Precision::F64]);
             assert_eq!(NmAlgorithm::TensorCores.supports(precision), tensor_cores, "{precision}");
+            let sparse = is(&[Precision::F16, Precision::Bf16]);
+            assert_eq!(NmAlgorithm::SparseTensorCores.supports(precision), sparse, "{precision}");
         }
     }
 }

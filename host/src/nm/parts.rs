@@ -1,14 +1,14 @@
 //! What runs need beside the kernel of the product: activations that are brought, and sums of products that are divided
 //! along `k`.
 
-use windrow_kernels::nm::{NmCombine, NmCombineParams};
+use windrow_kernels::nm::{NmCombine, NmCombineParams, STAGE_TILE};
 use windrow_kernels::output::Output;
 use windrow_kernels::{Entry, Factor, Variant};
 use windrow_simt::GlobalPtr;
 
 use super::model::Sizes;
 use super::operands::Operands;
-use super::staging::{KMajor, Staging};
+use super::staging::{Brought, Staging};
 use super::workspace::{Need, Workspace};
 use crate::device::{Prepared, Queue};
 use crate::error::{DeviceError, PlanError};
@@ -16,6 +16,8 @@ use crate::error::{DeviceError, PlanError};
 /// Vectors of 16 bytes that activations may have, and a row of them: its bytes are counted by 32 bits, too.
 const MAX_VECTORS: u64 = u32::MAX as u64;
 const MAX_ROW_VECTORS: u64 = MAX_VECTORS / 16;
+/// Rows that the pass which brings activations may write: the slow axis of its grid has 65,535 blocks.
+const MAX_BROUGHT_ROWS: u64 = 65_535 * STAGE_TILE as u64;
 
 /// Kernels beside those of the product itself, and what memory they may take.
 pub(super) struct Shared {
@@ -79,12 +81,15 @@ impl Shared {
     /// The memory that a product in `1 << parts_log2` parts takes.
     ///
     /// # Errors
-    /// [`PlanError::TooLarge`] for activations of 64 GiB, or rows of 4 GiB.
+    /// [`PlanError::TooLarge`] for activations of 64 GiB, rows of 4 GiB, or more rows than can be brought.
     pub(super) fn need(&self, operands: &Operands, sizes: Sizes, parts_log2: u32) -> Result<Need, PlanError> {
         let of_row = self.staging.leading_dimension(operands) * self.staging.element_bytes() / 16;
+        let rows = u64::from(self.staging.rows(operands));
+        let brought = if self.staging.suit(operands) { 0 } else { rows };
         let limits = [
-            ("vectors of 16 bytes in A", of_row * u64::from(self.staging.inner()), MAX_VECTORS),
-            ("vectors of 16 bytes in a row of k-major A", of_row, MAX_ROW_VECTORS),
+            ("vectors of 16 bytes in A", of_row * rows, MAX_VECTORS),
+            ("vectors of 16 bytes in a row of A as kernels read it", of_row, MAX_ROW_VECTORS),
+            ("rows of A that are brought, since it is not row-major and aligned", brought, MAX_BROUGHT_ROWS),
         ];
         for (what, found, limit) in limits {
             if found > limit {
@@ -107,7 +112,7 @@ impl Shared {
         queue: &dyn Queue,
         operands: &Operands,
         space: &Workspace,
-    ) -> Result<KMajor, DeviceError> {
+    ) -> Result<Brought, DeviceError> {
         // SAFETY: the operands are live memory of the plan's device, as [`Staging::bring`] wants them; there is room in
         // the workspace.
         unsafe { self.staging.bring(queue, operands, space.staged()) }
@@ -182,7 +187,7 @@ mod tests {
     #[test]
     fn products_are_divided_as_memory_allows() {
         let (precision, layout) = (Precision::F32, ActivationLayout::RowMajor);
-        let bringing = Bringing { precision, layout, read_as: ReadAs::F32, inner: 8 };
+        let bringing = Bringing { precision, layout, read_as: ReadAs::KMajorF32, inner: 8 };
         let shared = |spare| {
             let staging = Staging::new(bringing).unwrap();
             Shared::new(staging, 400, spare).unwrap()

@@ -145,6 +145,48 @@ impl Placement {
     }
 }
 
+/// Weights as a kernel reads them, before upload.
+pub(super) enum LaidOut {
+    OnHost(Bits),
+    /// To be made of values that are on the device.
+    Placed(Placement),
+}
+
+impl LaidOut {
+    /// Bytes of the weights.
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Self::OnHost(bits) => wide(bits.bytes().len()),
+            Self::Placed(placement) => placement.out_bytes(),
+        }
+    }
+
+    /// Bytes that stay on the device for new values, if any may come from there.
+    pub(super) fn kept_bytes(&self) -> Option<u64> {
+        match self {
+            Self::OnHost(_) => None,
+            Self::Placed(placement) => Some(placement.kept_bytes()),
+        }
+    }
+
+    /// The weights, and what puts others in their places if that is known.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
+    pub(super) fn upload(
+        &self,
+        device: &Device,
+    ) -> Result<(DeviceBuffer<u8>, Option<Placed>), DeviceError> {
+        match self {
+            Self::OnHost(bits) => Ok((DeviceBuffer::named(device, bits.bytes(), "weights")?, None)),
+            Self::Placed(placement) => {
+                let (weights, placed) = placement.upload(device)?;
+                Ok((weights, Some(placed)))
+            }
+        }
+    }
+}
+
 /// What puts values in their places, in device memory.
 pub(super) struct Placed {
     _kept: DeviceBuffer<u32>,

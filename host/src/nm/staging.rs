@@ -1,4 +1,5 @@
-//! Activations as kernels read them: k-major and aligned, by a pass of their own where the caller's are not.
+//! Activations as kernels read them, aligned and k-major or row-major, by a pass of their own where the caller's are
+//! not.
 
 use windrow_kernels::nm::{NmStageParams, STAGE_TILE};
 use windrow_kernels::{Entry, Variant};
@@ -14,13 +15,24 @@ use crate::options::Precision;
 /// Bytes that kernels bring at once.
 const VECTOR_BYTES: u64 = 16;
 
-/// The type that kernels read activations as.
+/// How kernels read activations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadAs {
-    /// The plan's precision: what the caller has.
-    Stored,
-    /// f32, which the others are widened or rounded to.
-    F32,
+    /// k-major, of the plan's precision.
+    KMajor,
+    /// k-major f32, which the others are widened or rounded to.
+    KMajorF32,
+    /// Row-major, of the plan's precision.
+    RowMajor,
+}
+
+impl ReadAs {
+    const fn layout(self) -> ActivationLayout {
+        match self {
+            Self::KMajor | Self::KMajorF32 => ActivationLayout::KMajor,
+            Self::RowMajor => ActivationLayout::RowMajor,
+        }
+    }
 }
 
 /// What activations are and what becomes of them.
@@ -36,26 +48,38 @@ pub(super) struct Bringing {
 impl Bringing {
     /// Whether they are others when they are brought, widened or rounded to tf32: then they always are.
     fn changes(self) -> bool {
-        self.precision == Precision::Tf32 || self.read_as == ReadAs::F32 && self.precision != Precision::F32
+        let widened = self.read_as == ReadAs::KMajorF32 && self.precision != Precision::F32;
+        self.precision == Precision::Tf32 || widened
     }
 
     /// Bytes of an element that is brought.
     fn element_bytes(self) -> u32 {
         match self.read_as {
-            ReadAs::Stored => self.precision.bytes(),
-            ReadAs::F32 => 4,
+            ReadAs::KMajor | ReadAs::RowMajor => self.precision.bytes(),
+            ReadAs::KMajorF32 => 4,
         }
     }
 
-    /// Bytes of the activations of `m` rows, if they are brought; none if k-major ones are expected to be aligned.
-    pub(super) fn bytes(self, m: u32) -> u64 {
-        match self.changes() || self.layout == ActivationLayout::RowMajor {
-            true => {
-                let elements = padded(m).saturating_mul(u64::from(self.inner));
-                elements.saturating_mul(u64::from(self.element_bytes()))
-            }
-            false => 0,
+    /// Rows, as they lie in memory, of `m` rows of activations that are brought, and their leading dimension.
+    fn brought(self, m: u32) -> (u32, u64) {
+        match self.read_as.layout() {
+            ActivationLayout::KMajor => (self.inner, padded(m)),
+            ActivationLayout::RowMajor => (m, padded(self.inner)),
         }
+    }
+
+    /// Bytes of `m` rows of activations that are brought.
+    fn brought_bytes(self, m: u32) -> u64 {
+        let (rows, ld) = self.brought(m);
+        u64::from(rows).saturating_mul(ld).saturating_mul(u64::from(self.element_bytes()))
+    }
+
+    /// Bytes of the activations of `m` rows, if they are expected to be brought: k-major ones are taken to be aligned,
+    /// row-major ones to have no gaps.
+    pub(super) fn bytes(self, m: u32) -> u64 {
+        let suits = self.layout == self.read_as.layout()
+            && (self.layout == ActivationLayout::KMajor || self.is_aligned(0, self.inner));
+        if suits && !self.changes() { 0 } else { self.brought_bytes(m) }
     }
 
     /// Whether activations with this leading dimension and the first element here begin at multiples of 16 bytes, row
@@ -71,7 +95,7 @@ impl Bringing {
     }
 
     fn entry(self, vectors: bool) -> Result<&'static Entry, DeviceError> {
-        let stays = self.read_as == ReadAs::Stored && self.precision.bytes() == 2;
+        let stays = self.read_as != ReadAs::KMajorF32 && self.precision.bytes() == 2;
         let widened = (!stays).then(|| self.precision.dtype());
         let found = windrow_kernels::entry(Variant::NmStage { widened, vectors });
         found.ok_or(DeviceError::MissingEntry { name: "nm_stage" })
@@ -85,17 +109,17 @@ pub(super) struct Staging {
     elements: &'static Entry,
 }
 
-/// Activations `k × m`, 16-byte aligned.
+/// Activations as kernels read them, `k × m` or `m × k`, 16-byte aligned.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct KMajor {
+pub(super) struct Brought {
     pub(super) a: GlobalPtr<u32>,
     /// Leading dimension in elements: a multiple of those in 16 bytes.
     pub(super) ld: u32,
 }
 
-/// Leading dimension of what is brought, for `m` rows of activations.
-const fn padded(m: u32) -> u64 {
-    (m as u64).next_multiple_of(STAGE_TILE as u64)
+/// Leading dimension of what is brought, for rows of so many elements.
+const fn padded(elements: u32) -> u64 {
+    (elements as u64).next_multiple_of(STAGE_TILE as u64)
 }
 
 impl Staging {
@@ -112,9 +136,9 @@ impl Staging {
         u64::from(self.bringing.element_bytes())
     }
 
-    /// Columns of the activations.
-    pub(super) fn inner(&self) -> u32 {
-        self.bringing.inner
+    /// Rows of the activations, as they lie in memory when kernels read them.
+    pub(super) fn rows(&self, operands: &Operands) -> u32 {
+        self.bringing.brought(operands.m).0
     }
 
     /// The entry point that brings packed activations of `m` rows, if they are expected to be brought.
@@ -124,17 +148,18 @@ impl Staging {
         (self.bringing.bytes(m) > 0).then_some(entry)
     }
 
-    /// Whether kernels can read the activations as they are.
-    fn suit(&self, operands: &Operands) -> bool {
-        operands.layout == ActivationLayout::KMajor
-            && !self.bringing.changes()
-            && self.bringing.reads_vectors(operands)
+    /// Whether kernels can read the activations as they are. Rows are copied by an engine that knows where they end.
+    pub(super) fn suit(&self, operands: &Operands) -> bool {
+        let is_readable = match self.bringing.read_as {
+            ReadAs::KMajor | ReadAs::KMajorF32 => self.bringing.reads_vectors(operands),
+            ReadAs::RowMajor => self.bringing.is_aligned(operands.a, operands.lda),
+        };
+        is_readable && operands.layout == self.bringing.read_as.layout() && !self.bringing.changes()
     }
 
     /// Words that the activations take when they are brought; none if kernels can read them as they are.
     pub(super) fn words(&self, operands: &Operands) -> u64 {
-        let bytes = || padded(operands.m) * u64::from(self.inner()) * self.element_bytes();
-        if self.suit(operands) { 0 } else { bytes().div_ceil(4) }
+        if self.suit(operands) { 0 } else { self.bringing.brought_bytes(operands.m).div_ceil(4) }
     }
 
     /// The kernel that brings the activations, if they are brought.
@@ -145,7 +170,7 @@ impl Staging {
 
     /// Leading dimension, in elements, of the activations as kernels read them.
     pub(super) fn leading_dimension(&self, operands: &Operands) -> u64 {
-        if self.suit(operands) { u64::from(operands.lda) } else { padded(operands.m) }
+        if self.suit(operands) { u64::from(operands.lda) } else { self.bringing.brought(operands.m).1 }
     }
 
     /// The activations as they are if kernels can read them; else queues the pass that brings them to `out`.
@@ -161,28 +186,34 @@ impl Staging {
         queue: &dyn Queue,
         operands: &Operands,
         out: GlobalPtr<u32>,
-    ) -> Result<KMajor, DeviceError> {
+    ) -> Result<Brought, DeviceError> {
         let a = GlobalPtr::from_address(operands.a);
-        let Some(entry) = self.entry(operands) else { return Ok(KMajor { a, ld: operands.lda }) };
-        let (inner, ld_wide) = (self.bringing.inner, padded(operands.m));
+        let Some(entry) = self.entry(operands) else { return Ok(Brought { a, ld: operands.lda }) };
+        let (rows, ld_wide) = self.bringing.brought(operands.m);
         let Ok(ld) = u32::try_from(ld_wide) else {
             return Err(DeviceError::Grid { kernel: self.vectors.name, x: ld_wide, y: 1 });
+        };
+        // The kernel makes `k × m` of either layout: `m × k` with the two exchanged, and the layouts with them.
+        let is_row_major = operands.layout == ActivationLayout::RowMajor;
+        let (m, row_major) = match self.bringing.read_as.layout() {
+            ActivationLayout::KMajor => (operands.m, is_row_major),
+            ActivationLayout::RowMajor => (self.bringing.inner, !is_row_major),
         };
         let params = NmStageParams {
             a,
             out,
-            m: operands.m,
-            k: inner,
+            m,
+            k: rows,
             lda: operands.lda,
             ld_out: ld,
-            row_major: u32::from(operands.layout == ActivationLayout::RowMajor),
+            row_major: u32::from(row_major),
             padding: 0,
         };
         let tile = u64::from(STAGE_TILE);
-        let grid = [ld_wide / tile, u64::from(inner).div_ceil(tile)];
+        let grid = [ld_wide / tile, u64::from(rows).div_ceil(tile)];
         // SAFETY: the activations are the caller's promise, and their alignment was looked at; the result has room for
         // all rows, and is the plan's, which frees it after the machine's work.
         unsafe { launch(queue, entry, grid, &params)? };
-        Ok(KMajor { a: out, ld })
+        Ok(Brought { a: out, ld })
     }
 }

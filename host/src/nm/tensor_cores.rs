@@ -1,42 +1,40 @@
 //! Products with N:M weights on Tensor Cores.
 
 use windrow_formats::memory::{try_copy, try_filled};
-use windrow_formats::{OutOfMemory, VectorNm};
+use windrow_formats::{NmPattern, OutOfMemory, VectorNm};
 use windrow_kernels::Dtype;
 use windrow_kernels::nm::{NOT_KEPT, NmTensorCoresParams, STEPS, WARP_COLUMNS};
 use windrow_preprocess::nm::{Banked, Blocks, NO_ROW};
 
+use super::algorithm::Weights;
 use super::fragments::Choice;
 use super::launch::Launch;
+use super::model::Instance;
+use super::options::{NmAlgorithm, NmPacking};
 use super::parts::launch;
-use super::placing::{DeviceValues, GivenBits, PLACES, Placed, Placement};
+use super::placing::{DeviceValues, GivenBits, LaidOut, PLACES, Placed, Placement};
+use super::report::NmReport;
+use super::staging::ReadAs;
 use crate::cpu::each_chunk;
-use crate::device::{Device, DeviceBuffer, Machine, Queue};
+use crate::device::{DeviceBuffer, Queue, Runner};
 use crate::error::DeviceError;
 use crate::num::{index, narrow, wide};
 use crate::plan::Bits;
 
 /// Weights cut and laid out for one instance of the kernel.
 pub(super) struct Layout {
-    pub(super) choice: Choice,
+    choice: Choice,
     stages: usize,
     /// Times that shared memory is read for a phase of lanes, on average.
-    pub(super) passes: f64,
+    passes: f64,
     /// Rows of the transposed activations that a stage brings at most.
-    pub(super) brought: u32,
+    brought: u32,
     /// (blocks, stages, slots): the row of the transposed activations in each slot, or [`NO_ROW`].
     rows: Vec<u32>,
     /// (blocks, stages, warps, steps, strips of a warp, depth)
     picks: Vec<u16>,
     /// (blocks, warps, stages, steps, depth · columns of a warp), in register order
-    weights: Weights,
-}
-
-/// Where the weights are.
-enum Weights {
-    OnHost(Bits),
-    /// To be made of values that are on the device.
-    Placed(Placement),
+    weights: LaidOut,
 }
 
 impl Layout {
@@ -59,14 +57,14 @@ impl Layout {
         let cut =
             Cut { banked: banked.as_ref(), stages, blocks: blocks.blocks(), columns: weights.cols(), choice };
         let weights = match values {
-            GivenBits::OnHost(bits) => Weights::OnHost(match bits {
+            GivenBits::OnHost(bits) => LaidOut::OnHost(match bits {
                 Bits::F16(bits) => Bits::F16(cut.weights(bits)?),
                 Bits::Bf16(bits) => Bits::Bf16(cut.weights(bits)?),
                 Bits::F32(bits) => Bits::F32(cut.weights(bits)?),
                 Bits::Tf32(bits) => Bits::Tf32(cut.weights(bits)?),
                 Bits::F64(bits) => Bits::F64(cut.weights(bits)?),
             }),
-            GivenBits::OnDevice(given, dtype) => Weights::Placed(cut.placement(given, dtype)?),
+            GivenBits::OnDevice(given, dtype) => LaidOut::Placed(cut.placement(given, dtype)?),
         };
         let rows = match cut.banked {
             Some(banked) => try_copy(banked.row_lists(), "rows in slots")?,
@@ -75,22 +73,54 @@ impl Layout {
         let (passes, brought) = (cut.banked.map_or(1.0, Banked::passes), narrow(blocks.slots()));
         Ok(Some(Self { choice, stages, passes, brought, rows, picks: cut.picks()?, weights }))
     }
+}
 
-    /// Bytes of the arrays.
-    pub(super) fn bytes(&self) -> Vec<(&'static str, u64)> {
-        let weights = match &self.weights {
-            Weights::OnHost(bits) => wide(bits.bytes().len()),
-            Weights::Placed(placement) => placement.out_bytes(),
-        };
+impl super::algorithm::Layout for Layout {
+    fn instance(&self) -> &dyn Instance {
+        &self.choice
+    }
+
+    fn algorithm(&self) -> NmAlgorithm {
+        NmAlgorithm::TensorCores
+    }
+
+    fn read_as(&self) -> ReadAs {
+        ReadAs::KMajor
+    }
+
+    fn arrays(&self) -> Vec<(&'static str, u64)> {
         let mut bytes = vec![
-            ("weights", weights),
+            ("weights", self.weights.bytes()),
             ("picks", 2 * wide(self.picks.len())),
             ("rows", 4 * wide(self.rows.len())),
         ];
-        if let Weights::Placed(placement) = &self.weights {
-            bytes.push((PLACES, placement.kept_bytes()));
-        }
+        bytes.extend(self.weights.kept_bytes().map(|kept| (PLACES, kept)));
         bytes
+    }
+
+    fn upload(&self, Runner { device, machine }: Runner<'_>) -> Result<Box<dyn Weights>, DeviceError> {
+        let (weights, placed) = self.weights.upload(device)?;
+        Ok(Box::new(TensorCoresNm {
+            choice: self.choice,
+            resident: machine.resident_blocks(self.choice.entry)?.max(1) * machine.multiprocessors(),
+            stages: narrow(self.stages),
+            rows: DeviceBuffer::named(device, &self.rows, "rows")?,
+            picks: DeviceBuffer::named(device, &self.picks, "picks")?,
+            weights,
+            placed,
+        }))
+    }
+
+    fn stage(&self) -> [u32; 2] {
+        [self.choice.form.kept(), self.brought]
+    }
+
+    fn note_packing(&self, _: NmPacking, _: NmPattern, report: &mut NmReport) {
+        report.packing = NmPacking::Packed;
+        report.packing_reason = format!(
+            "Tensor Cores read rows that were gathered; banks of shared memory are read {:.2} times",
+            self.passes
+        );
     }
 }
 
@@ -211,53 +241,27 @@ impl Cut<'_> {
 }
 
 /// The weights in device memory.
-pub(super) struct TensorCoresNm {
-    pub(super) choice: Choice,
+struct TensorCoresNm {
+    choice: Choice,
     /// Blocks that the machine runs at a time.
     resident: u32,
     stages: u32,
     rows: DeviceBuffer<u32>,
     picks: DeviceBuffer<u16>,
     weights: DeviceBuffer<u8>,
-    pub(super) placed: Option<Placed>,
+    placed: Option<Placed>,
 }
 
-impl TensorCoresNm {
-    /// Uploads a layout.
-    ///
-    /// # Errors
-    /// [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
-    pub(super) fn upload(
-        device: &Device,
-        machine: &dyn Machine,
-        layout: &Layout,
-    ) -> Result<Self, DeviceError> {
-        let choice = layout.choice;
-        let (weights, placed) = match &layout.weights {
-            Weights::OnHost(bits) => (DeviceBuffer::named(device, bits.bytes(), "weights")?, None),
-            Weights::Placed(placement) => {
-                let (weights, placed) = placement.upload(device)?;
-                (weights, Some(placed))
-            }
-        };
-        Ok(Self {
-            choice,
-            resident: machine.resident_blocks(choice.entry)?.max(1) * machine.multiprocessors(),
-            stages: narrow(layout.stages),
-            rows: DeviceBuffer::named(device, &layout.rows, "rows")?,
-            picks: DeviceBuffer::named(device, &layout.picks, "picks")?,
-            weights,
-            placed,
-        })
+impl Weights for TensorCoresNm {
+    fn instance(&self) -> &dyn Instance {
+        &self.choice
     }
 
-    /// Where the weights are, for others.
-    pub(super) fn weights(&self) -> &DeviceBuffer<u8> {
-        &self.weights
+    fn placed(&self) -> Option<(&Placed, &DeviceBuffer<u8>)> {
+        self.placed.as_ref().map(|placed| (placed, &self.weights))
     }
 
-    /// Name and content of each array.
-    pub(super) fn read_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, DeviceError> {
+    fn read_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, DeviceError> {
         Ok(vec![
             ("rows", bytemuck::cast_slice(&self.rows.to_vec()?).to_vec()),
             ("picks", bytemuck::cast_slice(&self.picks.to_vec()?).to_vec()),
@@ -265,15 +269,7 @@ impl TensorCoresNm {
         ])
     }
 
-    /// Queues the kernel.
-    ///
-    /// # Errors
-    /// [`DeviceError`].
-    ///
-    /// # Safety
-    /// Activations are of the layout's type, readable up to their leading dimension; the output, of all parts, is
-    /// writable. Weights and memory of the run live until the machine has done the work.
-    pub(super) unsafe fn launch(&self, queue: &dyn Queue, run: &Launch) -> Result<(), DeviceError> {
+    unsafe fn launch(&self, queue: &dyn Queue, run: &Launch) -> Result<(), DeviceError> {
         let Choice { entry, tile, form, .. } = self.choice;
         let m_tiles = run.output.m.div_ceil(tile.rows);
         let blocks = run.output.n.div_ceil(tile.columns);

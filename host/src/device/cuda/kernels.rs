@@ -49,8 +49,13 @@ impl Kernels {
     pub(super) fn of_gpu(capability: (u32, u32), driver: (u32, u32)) -> Result<Self, DeviceError> {
         let sm = 10 * capability.0 + capability.1;
         let mut kernels = Self { modules: Vec::new(), places: HashMap::new(), driver };
+        let mut reads_sm90a = None;
         for entry in ENTRIES {
             let Some(source) = Module::of(entry, sm) else { continue };
+            // Those for compute capability 9.0 alone are a later version of PTX, and drivers that lack it do without.
+            if source.arch() == Arch::Sm90a && !*reads_sm90a.get_or_insert(is_read(source, driver)?) {
+                continue;
+            }
             let known = kernels.modules.iter().position(|slot| std::ptr::eq(slot.source, source));
             let module = known.unwrap_or_else(|| {
                 kernels.modules.push(Slot { source, entries: Vec::new(), loaded: Lazy::default() });
@@ -60,12 +65,11 @@ impl Kernels {
             kernels.places.insert(entry.name, Place { module, entry: entries.len() });
             entries.push(entry);
         }
-        // All modules of one architecture are the same version of PTX: the shortest tells whether the driver reads it.
-        // Those for compute capability 9.0 alone are a later one, and drivers that lack it still do without them.
+        // All other modules are the same version: the shortest tells whether the driver reads it.
         let of_all =
             kernels.modules.iter().map(|slot| slot.source).filter(|source| source.arch() != Arch::Sm90a);
         if let Some(shortest) = of_all.min_by_key(|source| source.bytes()) {
-            needed_cuda(&shortest.text().map_err(|error| super::module::broken(&error))?, driver)?;
+            needed_cuda(&text(shortest)?, driver)?;
         }
         Ok(kernels)
     }
@@ -81,6 +85,11 @@ impl Kernels {
         let slot = &self.modules[place.module];
         let handle = self.load(slot)?.functions[place.entry].ok_or(missing)?;
         Ok(Function { handle, overlaps_launches: slot.source.arch() != Arch::Sm80 })
+    }
+
+    /// Whether there is an entry for this GPU and driver.
+    pub(super) fn has(&self, entry: &Entry) -> bool {
+        self.places.contains_key(entry.name)
     }
 
     /// Whether nothing has to be compiled to start an entry.
@@ -119,6 +128,18 @@ impl Kernels {
                 loaded.unload();
             }
         }
+    }
+}
+
+fn text(source: &Module) -> Result<String, DeviceError> {
+    source.text().map_err(|error| super::module::broken(&error))
+}
+
+/// Whether the driver reads the version of PTX that a module is.
+fn is_read(source: &Module, driver: (u32, u32)) -> Result<bool, DeviceError> {
+    match needed_cuda(&text(source)?, driver) {
+        Err(DeviceError::DriverTooOld { .. }) => Ok(false),
+        other => other.map(|_| true),
     }
 }
 
@@ -221,6 +242,16 @@ mod tests {
         let expected = DeviceError::DriverTooOld { has: (11, 8), needs: (12, 0), ptx: (8, 0) };
         assert_eq!(error, expected);
         assert!(Kernels::of_gpu((8, 0), (11, 8)).is_ok());
+    }
+
+    #[test]
+    fn a_driver_without_the_ptx_of_some_kernels_does_without_them() {
+        let sparse = ENTRIES.iter().find(|entry| entry.arch == Arch::Sm90a).unwrap();
+        for (driver, has) in [((12, 0), false), ((12, 1), false), ((12, 2), true), ((13, 0), true)] {
+            let kernels = Kernels::of_gpu((9, 0), driver).unwrap();
+            assert_eq!(kernels.has(sparse), has && sparse.family.is_carried(), "{driver:?}");
+            assert!(ENTRIES.iter().any(|entry| kernels.has(entry)));
+        }
     }
 
     #[test]

@@ -15,11 +15,13 @@ mod pool;
 mod probe;
 mod queue;
 mod staging;
+mod tensor_map;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use cudarc::driver::{DriverError, result, sys};
 use windrow_kernels::Entry;
+use windrow_simt::{BoxedMatrix, TensorMap};
 
 pub(in crate::device) use event::CudaEvent;
 pub(crate) use fence::CudaFence;
@@ -262,6 +264,14 @@ impl Machine for CudaMachine {
 
     fn memory_at(&self, address: u64) -> Result<Lies, DeviceError> {
         self.gpu.with_context(|| memory::find(address, self.gpu.device))
+    }
+
+    fn has(&self, entry: &'static Entry) -> bool {
+        self.gpu.kernels.has(entry)
+    }
+
+    fn tensor_map(&self, matrix: &BoxedMatrix) -> Result<TensorMap, DeviceError> {
+        self.gpu.with_context(|| tensor_map::encode(matrix))
     }
 
     fn is_loaded(&self, entry: &'static Entry) -> bool {

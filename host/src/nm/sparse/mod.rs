@@ -1,0 +1,151 @@
+//! Products with N:M weights on sparse Tensor Cores.
+
+mod choice;
+mod pack;
+
+use windrow_formats::{NmPattern, OutOfMemory, VectorNm};
+use windrow_kernels::nm::NmSparseParams;
+use windrow_simt::BoxedMatrix;
+
+pub(super) use choice::{Choice, choices, fills_two_of_four, keeps_two_of_four};
+use pack::Packing;
+
+use super::algorithm::Weights;
+use super::launch::Launch;
+use super::model::Instance;
+use super::options::{NmAlgorithm, NmPacking};
+use super::parts::launch;
+use super::placing::{GivenBits, LaidOut, PLACES, Placed};
+use super::report::NmReport;
+use super::staging::ReadAs;
+use crate::device::{Device, DeviceBuffer, Queue, Runner};
+use crate::error::DeviceError;
+use crate::num::{index, narrow};
+
+/// Tiles of columns that are taken side by side for each tile of rows.
+const SPAN: u32 = 16;
+/// Kept rows of a stage, as many as the instruction has room for, and the rows that they are of.
+const STAGE: [u32; 2] = [32, 64];
+
+/// Weights laid out for one instance of the kernel.
+pub(super) struct Layout {
+    choice: Choice,
+    /// Rows of the weights.
+    inner: u32,
+    stages: u32,
+    /// (tiles of columns, stages, values and metadata)
+    weights: LaidOut,
+}
+
+impl Layout {
+    /// Lays out the weights' values, of f16 or bf16; their pattern [keeps two of four](keeps_two_of_four) rows at most.
+    pub(super) fn new<V: Sync>(
+        weights: &VectorNm<V>,
+        values: GivenBits<'_>,
+        choice: Choice,
+    ) -> Result<Self, OutOfMemory> {
+        let packing = Packing::new(weights, choice.tile.columns);
+        let (inner, stages) = (narrow(weights.rows()), narrow(packing.stages()));
+        let weights = match values {
+            GivenBits::OnHost(bits) => LaidOut::OnHost(packing.weights(bits)?),
+            GivenBits::OnDevice(given, dtype) => LaidOut::Placed(packing.placement(given, dtype)?),
+        };
+        Ok(Self { choice, inner, stages, weights })
+    }
+}
+
+impl super::algorithm::Layout for Layout {
+    fn instance(&self) -> &dyn Instance {
+        &self.choice
+    }
+
+    fn algorithm(&self) -> NmAlgorithm {
+        NmAlgorithm::SparseTensorCores
+    }
+
+    fn read_as(&self) -> ReadAs {
+        ReadAs::RowMajor
+    }
+
+    fn arrays(&self) -> Vec<(&'static str, u64)> {
+        let kept = self.weights.kept_bytes().map(|kept| (PLACES, kept));
+        [("weights", self.weights.bytes())].into_iter().chain(kept).collect()
+    }
+
+    fn upload(&self, Runner { device, machine }: Runner<'_>) -> Result<Box<dyn Weights>, DeviceError> {
+        let Self { choice, inner, stages, weights } = self;
+        let (weights, placed) = weights.upload(device)?;
+        Ok(Box::new(SparseNm {
+            choice: *choice,
+            resident: machine.resident_blocks(choice.entry)?.max(1) * machine.multiprocessors(),
+            inner: *inner,
+            stages: *stages,
+            weights,
+            placed,
+            device: device.clone(),
+        }))
+    }
+
+    fn stage(&self) -> [u32; 2] {
+        STAGE
+    }
+
+    fn note_packing(&self, _: NmPacking, _: NmPattern, report: &mut NmReport) {
+        report.packing = NmPacking::Plain;
+        "sparse Tensor Cores pick columns of A themselves".clone_into(&mut report.packing_reason);
+    }
+}
+
+/// The weights in device memory.
+struct SparseNm {
+    choice: Choice,
+    /// Blocks that the machine runs at a time.
+    resident: u32,
+    inner: u32,
+    stages: u32,
+    weights: DeviceBuffer<u8>,
+    placed: Option<Placed>,
+    device: Device,
+}
+
+impl Weights for SparseNm {
+    fn instance(&self) -> &dyn Instance {
+        &self.choice
+    }
+
+    fn placed(&self) -> Option<(&Placed, &DeviceBuffer<u8>)> {
+        self.placed.as_ref().map(|placed| (placed, &self.weights))
+    }
+
+    fn read_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, DeviceError> {
+        Ok(vec![("weights", self.weights.to_vec()?)])
+    }
+
+    unsafe fn launch(&self, queue: &dyn Queue, run: &Launch) -> Result<(), DeviceError> {
+        let Choice { entry, tile } = self.choice;
+        let matrix = BoxedMatrix {
+            address: run.a.a.address(),
+            columns: self.inner,
+            rows: run.output.m,
+            row_bytes: 2 * u64::from(run.a.ld),
+            box_rows: tile.rows,
+        };
+        let machine = self.device.machine().ok_or(DeviceError::NoDriver)?;
+        let (m_tiles, n_tiles) = (run.output.m.div_ceil(tile.rows), run.output.n.div_ceil(tile.columns));
+        let tiles = u64::from(m_tiles) * u64::from(n_tiles);
+        let params = NmSparseParams {
+            map: machine.tensor_map(&matrix)?,
+            output: run.output,
+            weights: self.weights.pointer().cast(),
+            stages: self.stages,
+            m_tiles,
+            n_tiles,
+            span: SPAN,
+        };
+        // Far fewer than 2³² tiles, for no memory holds so large a C.
+        let grid = narrow(index(tiles)).min(self.resident);
+        // SAFETY: the weights were laid out for this entry. The activations are aligned, and the map ends where they do.
+        // The rest is the caller's promise.
+        unsafe { launch(queue, entry, [u64::from(grid), 1], &params) }
+    }
+}
