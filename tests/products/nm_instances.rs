@@ -38,29 +38,42 @@ struct Case {
 }
 
 impl Case {
-    fn new((m, k, n): (usize, usize, usize), pattern: NmPattern, layout: ActivationLayout) -> Self {
+    fn new(shape: (usize, usize, usize), pattern: NmPattern, layout: ActivationLayout) -> Self {
+        let case = Self::with(shape, pattern, layout, f32::NAN);
+        let nans = case.want.iter().filter(|x| x.is_nan()).count();
+        assert!(shape.1 == 0 || (1..case.want.len()).contains(&nans), "some must be seen, and some not");
+        case
+    }
+
+    /// With a number in place of each NaN of `A`.
+    fn with(
+        (m, k, n): (usize, usize, usize),
+        pattern: NmPattern,
+        layout: ActivationLayout,
+        unseen: f32,
+    ) -> Self {
         let mut dense = integers(k * n, m, 4);
         // No vector keeps the first row of any group, if it may leave one.
         for row in (0..k).step_by(pattern.m()) {
             dense[row * n..][..n].fill(0.0);
         }
         let weights = prune_magnitude(&dense, k, n, pattern).unwrap();
-        let vectors_of = |row: usize| {
-            let all = 0..weights.vectors();
-            all.filter(|&v| (0..weights.kept_rows()).any(|u| weights.source_row(u, v) == row)).count()
-        };
+        let mut vectors = vec![0; k];
+        for u in 0..weights.kept_rows() {
+            (0..weights.vectors()).for_each(|v| vectors[weights.source_row(u, v)] += 1);
+        }
+        let vectors_of = |row: usize| vectors[row];
         let mut a = integers(m * k, 7, 3);
         let seen = (0..k).filter(|&row| vectors_of(row) > 0).min_by_key(|&row| vectors_of(row));
         for row in (0..k).filter(|&row| vectors_of(row) == 0).chain(seen) {
             for i in 0..m {
                 let at = if layout == ActivationLayout::RowMajor { i * k + row } else { row * m + i };
                 if vectors_of(row) == 0 || i == m / 2 {
-                    a[at] = f32::NAN;
+                    a[at] = unseen;
                 }
             }
         }
         let want = NmSpmm::builder(&weights).layout(layout).build(&Device::cpu()).unwrap().run(&a).unwrap();
-        assert!(k == 0 || want.iter().any(|x| x.is_nan()) && want.iter().any(|x| !x.is_nan()));
         Self { weights, m, layout, a, want }
     }
 
@@ -198,6 +211,96 @@ fn tensor_cores_bf16() {
 #[test]
 fn tensor_cores_tf32() {
     tensor_cores(Precision::Tf32);
+}
+
+/// Every instance for sparse Tensor Cores, on patterns that fill both places of four rows and on some that do not, with
+/// vectors of any length, activations of either layout whose rows begin at multiples of 16 bytes or do not.
+fn sparse_tensor_cores(precision: Precision) {
+    const PATTERNS: [(usize, usize); 7] = [(2, 4), (1, 2), (1, 4), (2, 8), (1, 3), (1, 7), (2, 12)];
+    let prefix = format!("nm_sparse_{precision}_");
+    let (mut ran, mut brought, mut cases) = (BTreeMap::<_, usize>::new(), 0, 0);
+    for (p, (keep, group)) in PATTERNS.into_iter().enumerate() {
+        for (v, l) in [1, 4, 48, 512].into_iter().enumerate() {
+            let m = [1, 65, 130, 257][(p + v) % 4];
+            let (k, n) = ([64, 131, 200, 322][(p + 2 * v) % 4], [70, 300, 129, 260][(p + 3 * v) % 4]);
+            // Where a weight of zero stands in for one that is kept, what is dropped must be finite.
+            let unseen = if p < 2 { f32::NAN } else { 5.0 };
+            let case = Case::with((m, k, n), pattern(keep, group, l), layout(p + v), unseen);
+            for (at, entry) in entries(&prefix).enumerate() {
+                let builder = NmSpmm::builder(&case.weights).rows(m).precision(precision).layout(case.layout);
+                let builder = builder.algorithm(NmAlgorithm::SparseTensorCores).kernel(entry);
+                cases += 1;
+                for device in kernel_devices(at + v) {
+                    if device.kind() == DeviceKind::Cuda && device.compute_capability() != Some((9, 0)) {
+                        continue;
+                    }
+                    let plan = builder.build(&device).unwrap();
+                    case.check(&plan);
+                    let report = plan.report();
+                    assert_eq!(report.algorithm, NmAlgorithm::SparseTensorCores);
+                    assert_eq!(*report.entries.last().unwrap(), entry);
+                    let is_brought = case.layout == ActivationLayout::KMajor || !k.is_multiple_of(8);
+                    assert_eq!(report.entries.len(), 1 + usize::from(is_brought), "{report}");
+                    brought += usize::from(is_brought);
+                    *ran.entry(entry).or_default() += 1;
+                }
+            }
+        }
+    }
+    report_missing_gpu(&format!("instances for {precision} on sparse Tensor Cores"), cases);
+    assert_eq!(ran.len(), entries(&prefix).count(), "only {ran:?}");
+    assert!(ran.values().all(|&runs| runs >= 28) && brought > 40 && brought < cases, "{ran:?}, {brought}");
+}
+
+#[test]
+fn sparse_tensor_cores_f16() {
+    sparse_tensor_cores(Precision::F16);
+}
+
+#[test]
+fn sparse_tensor_cores_bf16() {
+    sparse_tensor_cores(Precision::Bf16);
+}
+
+/// `Auto` takes them where nothing that is dropped can be seen, and only there.
+#[test]
+fn sparse_tensor_cores_are_taken_and_refused() {
+    let device = Device::emulator(EmulatorSchedule::InOrder);
+    let row_major = ActivationLayout::RowMajor;
+    for ((keep, group, l), expected) in [
+        ((2, 4, 1), NmAlgorithm::SparseTensorCores),
+        ((2, 4, 32), NmAlgorithm::SparseTensorCores),
+        ((1, 2, 32), NmAlgorithm::SparseTensorCores),
+        ((1, 4, 1), NmAlgorithm::CudaCores),
+        ((2, 8, 32), NmAlgorithm::TensorCores),
+    ] {
+        let case = Case::new((200, 128, 256), pattern(keep, group, l), row_major);
+        let builder = NmSpmm::builder(&case.weights).rows(200).precision(Precision::F16);
+        let plan = builder.build(&device).unwrap();
+        case.check(&plan);
+        assert_eq!(plan.report().algorithm, expected, "{}", plan.report());
+    }
+    let case = Case::new((9, 70, 40), pattern(3, 7, 8), row_major);
+    let asked = |precision, weights: &VectorNm<f32>| {
+        let builder = NmSpmm::builder(weights).algorithm(NmAlgorithm::SparseTensorCores).precision(precision);
+        builder.build(&device).unwrap_err().to_string()
+    };
+    assert_eq!(
+        asked(Precision::F16, &case.weights),
+        "sparse-tensor-cores have no f16 kernel for weights with pattern 3:7 in vectors of 8: of four rows it may keep \
+         more than two; use algorithm cuda-cores or auto"
+    );
+    let none = VectorNm::from_dense(&[0.0; 0], 0, 8, pattern(2, 4, 1)).unwrap();
+    let error = asked(Precision::Bf16, &none);
+    assert!(
+        error.contains("2:4 in vectors of 1: they are for") && error.contains("weights that have rows"),
+        "{error}"
+    );
+    let error = asked(Precision::Tf32, &case.weights);
+    assert!(
+        error.starts_with("products with N:M weights by sparse-tensor-cores do not support precision tf32;"),
+        "{error}"
+    );
 }
 
 #[test]

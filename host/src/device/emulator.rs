@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use windrow_formats::OutOfMemory;
 use windrow_kernels::Entry;
-use windrow_simt::{BoxedMatrix, GlobalPtr, TensorMap};
 use windrow_simt::emulator::{MemoryError, Schedule};
+use windrow_simt::{BoxedMatrix, GlobalPtr, TensorMap};
 
 use super::DeviceKind;
 use super::machine::{Description, Lies, Machine};

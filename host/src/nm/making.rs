@@ -111,7 +111,12 @@ impl<V: Sync> Making<'_, V> {
             let reason = self.unsuitable(!known.is_empty());
             let algorithm = options.algorithm;
             if (algorithm != NmAlgorithm::Auto || kernel.is_some()) && one_of_these {
-                return Err(NmError::NoTensorCores { algorithm, precision, pattern: weights.pattern(), reason });
+                return Err(NmError::NoTensorCores {
+                    algorithm,
+                    precision,
+                    pattern: weights.pattern(),
+                    reason,
+                });
             }
             unsuitable = format!("Tensor Cores have no kernel for these weights: {reason}");
         }
@@ -159,7 +164,8 @@ impl<V: Sync> Making<'_, V> {
             found.extend(choices.into_iter().map(OnTensorCores::Sparse));
         }
         if algorithm != NmAlgorithm::SparseTensorCores {
-            found.extend(fragments::choices(precision, sizes, capacity).into_iter().map(OnTensorCores::Dense));
+            found
+                .extend(fragments::choices(precision, sizes, capacity).into_iter().map(OnTensorCores::Dense));
         }
         let cost = |choice: &OnTensorCores| choice.instance().least_cost(sizes, capacity);
         found.sort_by(|a, b| cost(a).total_cmp(&cost(b)));

@@ -173,10 +173,7 @@ impl LaidOut {
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`], [`DeviceError::Driver`].
-    pub(super) fn upload(
-        &self,
-        device: &Device,
-    ) -> Result<(DeviceBuffer<u8>, Option<Placed>), DeviceError> {
+    pub(super) fn upload(&self, device: &Device) -> Result<(DeviceBuffer<u8>, Option<Placed>), DeviceError> {
         match self {
             Self::OnHost(bits) => Ok((DeviceBuffer::named(device, bits.bytes(), "weights")?, None)),
             Self::Placed(placement) => {

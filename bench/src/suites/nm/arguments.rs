@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use clap::Args;
-use windrow::{ActivationLayout, Device, NmPacking, NmPattern, Precision};
+use windrow::{ActivationLayout, Device, NmAlgorithm, NmPacking, NmPattern, Precision};
 
 use super::shape::NmShape;
 use super::summary::summarise;
@@ -36,6 +36,9 @@ pub(crate) struct Arguments {
     /// Whether columns of A are packed: auto, packed, plain.
     #[arg(long, value_name = "PACKING", value_delimiter = ',', default_value = "auto")]
     packings: Vec<NmPacking>,
+    /// The algorithm on a GPU: auto, cuda-cores, tensor-cores, sparse-tensor-cores.
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    algorithm: NmAlgorithm,
     /// One kernel by its name, instead of the model's choice.
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
@@ -94,6 +97,7 @@ impl Arguments {
             precisions: self.precisions.clone(),
             layouts: self.layouts.clone(),
             packings: self.packings.clone(),
+            algorithm: self.algorithm,
             kernel: self.kernel.clone(),
             autotune: self.autotune,
             seed: self.common.seed,

@@ -15,8 +15,8 @@ mod tests;
 use serde::{Deserialize, Serialize};
 use windrow::synthetic::seeded_weights;
 use windrow::{
-    ActivationLayout, Device, DeviceKind, DeviceMatrix, Element, Epilogue, NmPacking, NmPattern, NmReport,
-    NmSpmm, NmSpmmPlan, Precision, VectorNm, Verification,
+    ActivationLayout, Device, DeviceKind, DeviceMatrix, Element, Epilogue, NmAlgorithm, NmPacking, NmPattern,
+    NmReport, NmSpmm, NmSpmmPlan, Precision, VectorNm, Verification,
 };
 
 use super::kept::Kept;
@@ -49,6 +49,8 @@ pub(crate) struct Options {
     pub(crate) layouts: Vec<ActivationLayout>,
     /// Whether columns of `A` are packed.
     pub(crate) packings: Vec<NmPacking>,
+    /// The algorithm on a GPU.
+    pub(crate) algorithm: NmAlgorithm,
     /// One kernel by its name, instead of the model's choice.
     pub(crate) kernel: Option<String>,
     /// Whether plans try a few kernels.
@@ -193,7 +195,11 @@ impl Suite for Nm {
         let (n, m, l) = (pattern.n(), pattern.m(), pattern.l());
         let kernel = self.options.kernel.as_ref().map_or_else(String::new, |kernel| format!(", {kernel}"));
         let tuned = if self.options.autotune { ", tuned" } else { "" };
-        format!("{shape}, {n}:{m} L {l}, {precision}, {layout}, packing {packing}{kernel}{tuned}")
+        let algorithm = match self.options.algorithm {
+            NmAlgorithm::Auto => String::new(),
+            asked => format!(", {asked}"),
+        };
+        format!("{shape}, {n}:{m} L {l}, {precision}, {layout}, packing {packing}{algorithm}{kernel}{tuned}")
     }
 
     fn facts(&self, case: &Case) -> NmFacts {
@@ -244,7 +250,7 @@ impl Product<'_> {
         let Case { shape: NmShape { m, n, k }, precision, pattern, layout, packing } = *self.case;
         let weights = seeded_weights((k, n), pattern, self.seed("W"))?;
         let builder = NmSpmm::builder(&weights).rows(m).precision(precision).layout(layout).packing(packing);
-        let builder = builder.autotune(self.options.autotune);
+        let builder = builder.algorithm(self.options.algorithm).autotune(self.options.autotune);
         let builder = match &self.options.kernel {
             Some(kernel) => builder.kernel(kernel),
             None => builder,
