@@ -207,8 +207,11 @@ fn measure<C: Command>(command: &C, talk: &mut dyn Write) -> Result<Tally, Failu
             writeln!(talk, "{titles}")?;
         }
         count += 1;
-        let (line, state) = (C::line(record), record.l2.state().suffix());
-        writeln!(talk, "{line}{state}  {count}/{total} {:.0} s", started.elapsed().as_secs_f64())
+        let mut line = C::line(record);
+        if record.l2.state() == L2::Cold && !line.contains("cold L2") {
+            line += "  cold L2";
+        }
+        writeln!(talk, "{line}  {count}/{total} {:.0} s", started.elapsed().as_secs_f64())
     });
     let tally = tally.map_err(|error| Failure::new(Exit::File, format!("the results: {error}")))?;
     say(talk, &tally.to_string())?;
