@@ -33,7 +33,7 @@ pub use error::BenchError;
 pub use l2::L2;
 pub use operands::{poisoned_matrix, random_matrix};
 pub use path::SweepPath;
-pub use profile::{ScheduleCase, Tuning, judgement, tune};
+pub use profile::{ScheduleCase, ThresholdFit, ThresholdSource, Tuning, judgement, tune};
 pub use roofline::{DeviceRates, GatherRates};
 pub(crate) use stages::StageSamples;
 pub use statistics::Statistics;
