@@ -6,10 +6,11 @@
 use windrow::synthetic::SplitMix64;
 use windrow::{Algorithm, Csr, DenseRef, Device, DeviceError, DeviceMatrix, Element, Real, Spmm, Value, f16};
 
+use crate::measure::l2::{Cache, L2Facts};
 use crate::measure::operands::{Filling, fill};
 use crate::measure::peers::{CsrAlgorithm, CuBlas, CuSparse, DenseMath, DeviceCsr};
 use crate::measure::roofline::{GatherProbe, measure_copy};
-use crate::measure::{BenchError, DeviceRates, Sampling, measure, poisoned_matrix, random_matrix};
+use crate::measure::{BenchError, DeviceRates, L2, Sampling, measure, poisoned_matrix, random_matrix};
 use crate::suites::ablation::facts::AblationFacts;
 use crate::suites::ablation::tests::{ALL as ALL_PARTS, options as ablation_options};
 use crate::suites::ablation::{self, Ablation};
@@ -170,6 +171,38 @@ fn rates_are_plausible() {
     // all of its memory.
     assert!(copy > 1e11, "{copy:e}");
     assert!(gather.rate(4e6, 256.0) > 0.8 * gather.rate(256e6, 256.0), "{gather}");
+}
+
+#[test]
+fn what_fits_the_cache_takes_longer_when_it_is_cold() {
+    let Some(device) = gpu("what_fits_the_cache_takes_longer_when_it_is_cold") else { return };
+    let copy = |l2| measure_copy(&device, 4 << 20, Sampling::default().with_l2(l2)).unwrap();
+    let (warm, cold) = (copy(L2::Warm), copy(L2::Cold));
+    eprintln!("a copy of 4 MiB: {:.2} TB/s warm, {:.2} TB/s cold", warm / 1e12, cold / 1e12);
+    assert!(cold < warm, "{cold:e} B/s cold, {warm:e} B/s warm");
+}
+
+#[test]
+fn peers_are_measured_cold_where_paths_are() {
+    let test = "peers_are_measured_cold_where_paths_are";
+    let Some(device) = gpu(test) else { return };
+    if library(test, CuSparse::load(&device)).is_none() || library(test, CuBlas::load(&device)).is_none() {
+        return;
+    }
+    let source = MatrixSource::InMemory { name: "mixed".to_owned(), csr: matrix(500, 400) };
+    let sampling = Sampling::default();
+    let options = Options { sampling, l2: vec![L2::Warm, L2::Cold], ..options(&[64], vec![source]) };
+    let paths = options.paths.len();
+    let (records, tally) = records_of(&device, &mut SpmmSuite::open(&device, options));
+    assert_eq!((tally.failed(), records.len()), (0, 2 * paths), "{records:#?}");
+    let twice = 2 * device.l2_bytes().expect("a driver tells the size of the L2 cache");
+    for record in &records[paths..] {
+        assert_eq!(record.l2, L2Facts::Cold { flushed_bytes: twice, cache: Cache::Told });
+        let peers = record.facts.cusparse.iter().chain(&record.facts.cublas);
+        let attempts = peers.flat_map(|facts| &facts.attempts).filter_map(|attempt| attempt.time);
+        let times: Vec<_> = attempts.chain(record.time.map(|time| time.timing)).collect();
+        assert!(times.len() > 5 && times.iter().all(|time| time.batches == time.calls), "{record:#?}");
+    }
 }
 
 #[test]

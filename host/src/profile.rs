@@ -43,7 +43,8 @@ pub struct Profile {
     pub spmm: OccupancyRange,
     /// When sampled products do.
     pub sddmm: OccupancyRange,
-    /// When both do by [`Schedule::Thresholds`](crate::Schedule::Thresholds); the paper's of an H100 unless told.
+    /// When both do by [`Schedule::Thresholds`](crate::Schedule::Thresholds): what `windrow tune` fitted, else the
+    /// paper's of an H100.
     #[serde(default = "thresholds")]
     pub thresholds: OccupancyThresholds,
     /// Entries of a column vector from which on it goes to Tensor Cores, `⌈8·η⌉` of Libra.

@@ -22,7 +22,7 @@ use crate::program::{Exit, Failure, say, write};
 use crate::reading::{Case, Reading, Recorded, Time};
 use verdict::{Judgement, Verdict};
 
-/// Compare the same cases (matrix, width, path, device) in two files of records, of any suite.
+/// Compare the same cases (matrix, width, path, device, L2 cache warm or cold) in two files of records, of any suite.
 ///
 /// The ratio is the new median over the old one: below 1 is quicker. Its interval is two standard deviations to either
 /// side: the noise that both records hold, no less than 1 % each, 5 % where a record holds none. SAME: the interval is
@@ -236,7 +236,7 @@ fn nothing_in_common(old: &Recorded, new: &Recorded) -> Failure {
     let [first, second] = [old, new].map(|recorded| &recorded.readings[0].case);
     Failure::usage(format!(
         "no case is in both files: {} begins with {first} on {}, {} with {second} on {}; name records of the same \
-         suite, matrices, widths and paths, and see --any-device",
+         suite, matrices, widths, paths and state of the L2 cache (--l2), and see --any-device",
         old.name(),
         first.device,
         new.name(),

@@ -77,7 +77,7 @@ fn cases(pairs: &[&Pair]) -> String {
             pair.case.suite.to_owned(),
             cell(&pair.case.matrix),
             pair.case.width.map_or_else(|| "–".to_owned(), |width| width.to_string()),
-            cell(&pair.case.path),
+            cell(&pair.case.way()),
             number(Some(pair.old.us), 2),
             number(Some(pair.new.us), 2),
             format!("{:.3}{}", judgement.ratio, if judgement.assumed { "*" } else { "" }),
@@ -88,9 +88,9 @@ fn cases(pairs: &[&Pair]) -> String {
 }
 
 fn by_path(pairs: &[Pair]) -> String {
-    let mut paths: BTreeMap<&str, Vec<&Pair>> = BTreeMap::new();
+    let mut paths: BTreeMap<String, Vec<&Pair>> = BTreeMap::new();
     for pair in pairs {
-        paths.entry(&pair.case.path).or_default().push(pair);
+        paths.entry(pair.case.way()).or_default().push(pair);
     }
     let mut grid =
         Grid::new(["path", "cases", "FAST", "SLOW", "SAME", "undecided", "new over old", "least", "most"]);
@@ -102,7 +102,7 @@ fn by_path(pairs: &[Pair]) -> String {
         let least = ratios.iter().copied().reduce(f64::min);
         let most = ratios.iter().copied().reduce(f64::max);
         let numbers = [geometric_mean(&ratios), least, most].map(|x| number(x, 3));
-        grid.row([cell(path), pairs.len().to_string()].into_iter().chain(counts).chain(numbers));
+        grid.row([cell(&path), pairs.len().to_string()].into_iter().chain(counts).chain(numbers));
     }
     grid.to_string()
 }

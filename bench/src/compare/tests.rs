@@ -4,7 +4,7 @@ use clap::Parser;
 
 use super::*;
 use crate::program::{Arguments as Program, execute};
-use crate::reading::testing::{File, line};
+use crate::reading::testing::{File, cold, line};
 use crate::suites::testing::temporary;
 
 /// How the program ended, what it told, and what it wrote.
@@ -91,6 +91,30 @@ fn the_gate_fails_on_what_noise_does_not_explain() {
     );
     let (exit, _, text) = gate(of("m", 100.0), broken, "5%");
     assert!(exit == Exit::Slower && text.contains("- spmm m at 64, auto-f32: it broke"), "{text}");
+}
+
+#[test]
+fn warm_times_are_compared_with_no_cold_ones() {
+    let (old, new) = (of("m", 10.0), cold(&of("m", 30.0)));
+    let [warm, other] = [&old, &new].map(std::slice::from_ref);
+    let failure = compared(warm, other, &[]).0.unwrap_err();
+    assert!(
+        failure.exit == Exit::Usage && failure.message.contains("auto-f32, cold L2 on GPU"),
+        "{failure:?}"
+    );
+    let both = [of("m", 20.0), cold(&of("m", 30.0))];
+    let (exit, _, text) = compared(&[old, cold(&of("m", 15.0))], &both, &["--json"]);
+    assert_eq!(exit.unwrap(), Exit::Right);
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let told = |at: usize| {
+        let pair = &value["pairs"][at];
+        (pair["l2"].as_str().unwrap(), pair["old"]["us"].as_f64(), pair["new"]["us"].as_f64())
+    };
+    assert_eq!([told(0), told(1)], [("warm", Some(10.0), Some(20.0)), ("cold", Some(15.0), Some(30.0))]);
+    assert_eq!((&value["only_old"], &value["only_new"]), (&serde_json::json!([]), &serde_json::json!([])));
+    let (_, _, text) = compared(&[of("m", 10.0), new.clone()], &both, &["--all"]);
+    assert!(text.contains("| spmm | m | 64 | auto-f32, cold L2 | 30.00 | 30.00 |"), "{text}");
+    assert!(text.contains("\n| auto-f32 | 1 |") && text.contains("\n| auto-f32, cold L2 | 1 |"), "{text}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! | part | what it does |
 //! | --- | --- |
 //! | [`measure()`] | times calls: warm-up, batches, median, noise |
+//! | [`L2`] | whether the cache is warm or cold when a timed call begins |
 //! | [`random_matrix`], [`poisoned_matrix`] | operands: fresh numbers, and a result that is wrong until it is written |
 //! | [`peers`] | cuSPARSE and cuBLAS, loaded at run time where they are |
 //! | [`DeviceRates`] | the gather roofline: what memory of a device can do |
@@ -13,6 +14,7 @@
 //! No time is told for a result that is not within its error bound.
 
 mod error;
+pub(crate) mod l2;
 pub(crate) mod operands;
 pub(crate) mod orders;
 pub(crate) mod path;
@@ -28,9 +30,10 @@ pub(crate) mod timing;
 pub(crate) mod tuner;
 
 pub use error::BenchError;
+pub use l2::L2;
 pub use operands::{poisoned_matrix, random_matrix};
 pub use path::SweepPath;
-pub use profile::{ScheduleCase, Tuning, judgement, tune};
+pub use profile::{ScheduleCase, ThresholdFit, ThresholdSource, Tuning, judgement, tune};
 pub use roofline::{DeviceRates, GatherRates};
 pub(crate) use stages::StageSamples;
 pub use statistics::Statistics;

@@ -1,9 +1,10 @@
 //! What products are measured with: fresh random numbers, a `C` full of NaN, and a matrix's fingerprint.
 
+use bytemuck::Pod;
 use cudarc::driver::sys as cuda;
 use windrow::interop::cuda_handles;
 use windrow::synthetic::seeded_values;
-use windrow::{Csr, DenseRef, Device, DeviceMatrix, Real, Value};
+use windrow::{Csr, DenseRef, Device, DeviceBuffer, DeviceError, DeviceMatrix, Real, Value};
 
 use crate::measure::error::{BenchError, driver_error};
 
@@ -93,21 +94,38 @@ impl Filling {
 /// # Errors
 /// [`BenchError::Product`], [`BenchError::Device`] if the device fails.
 pub(crate) fn fill<S: Real>(matrix: &mut DeviceMatrix<S>, filling: Filling) -> Result<(), BenchError> {
-    let Some(handles) = cuda_handles(matrix.device())? else {
-        let values = vec![filling.element::<S>(); matrix.rows() * matrix.cols()];
-        return Ok(matrix.copy_from(DenseRef::packed(&values, matrix.rows(), matrix.cols())?)?);
-    };
-    let buffer = matrix.buffer();
-    if buffer.is_empty() {
+    if memset(matrix.buffer(), filling.word())? {
         return Ok(());
     }
-    let words = buffer.len() * (size_of::<S>() / size_of::<u32>());
+    let values = vec![filling.element::<S>(); matrix.rows() * matrix.cols()];
+    Ok(matrix.copy_from(DenseRef::packed(&values, matrix.rows(), matrix.cols())?)?)
+}
+
+/// Overwrites all words of a buffer, after all work asked for before.
+///
+/// # Errors
+/// The device's.
+pub(crate) fn set_words(buffer: &mut DeviceBuffer<u32>, word: u32) -> Result<(), DeviceError> {
+    if memset(buffer, word)? {
+        return Ok(());
+    }
+    let words = vec![word; buffer.len()];
+    buffer.copy_from_slice(&words)
+}
+
+/// Queues that each 32-bit word of a buffer that the caller has borrowed alone becomes `word`; not done on a device
+/// that is no CUDA device.
+fn memset<T: Pod>(buffer: &DeviceBuffer<T>, word: u32) -> Result<bool, DeviceError> {
+    let Some(handles) = cuda_handles(buffer.device())? else { return Ok(false) };
+    if buffer.is_empty() {
+        return Ok(true);
+    }
+    let words = buffer.len() * (size_of::<T>() / size_of::<u32>());
     // SAFETY: the buffer has so many words of 4 bytes at its address and is borrowed alone; the stream is its device's,
     // whose context `cuda_handles` made current, so that the buffer is freed after this work.
-    let filled = unsafe {
-        cuda::cuMemsetD32Async(buffer.address(), filling.word(), words, handles.stream.cast()).result()
-    };
-    filled.map_err(|error| driver_error("cuMemsetD32Async", error).into())
+    let filled =
+        unsafe { cuda::cuMemsetD32Async(buffer.address(), word, words, handles.stream.cast()).result() };
+    filled.map(|()| true).map_err(|error| driver_error("cuMemsetD32Async", error))
 }
 
 #[cfg(test)]

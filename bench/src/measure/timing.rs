@@ -4,9 +4,13 @@
 //! ([`Device::record`]): CUDA events on a GPU, the host's clock where a call returns when its work is done. A
 //! batch's time divided by its calls is one sample. Batches are queued without waiting for the one before, so
 //! that a GPU is never idle between them for want of work.
+//!
+//! With a cold cache ([`L2::Cold`]) every call is a batch of its own, and before its first mark the cache is filled
+//! with other data.
 
 use windrow::{Device, DeviceError};
 
+use super::l2::{Flush, L2};
 use super::statistics::Statistics;
 
 /// Calls below this many microseconds are timed ten a batch.
@@ -23,25 +27,34 @@ pub struct Sampling {
     pub min_batches: u32,
     /// Timed calls at least, all batches together.
     pub min_calls: u32,
+    /// What the L2 cache holds when a timed call begins.
+    pub l2: L2,
 }
 
 impl Default for Sampling {
     fn default() -> Self {
-        Self { warm_up_calls: 5, min_batches: 9, min_calls: 20 }
+        Self { warm_up_calls: 5, min_batches: 9, min_calls: 20, l2: L2::Warm }
     }
 }
 
 impl Sampling {
     /// One batch after one warm-up call: enough to see that everything runs, not to compare.
-    pub const SMOKE: Self = Self { warm_up_calls: 1, min_batches: 1, min_calls: 1 };
+    pub const SMOKE: Self = Self { warm_up_calls: 1, min_batches: 1, min_calls: 1, l2: L2::Warm };
+
+    /// As much, of calls that begin with such a cache.
+    #[must_use]
+    pub const fn with_l2(self, l2: L2) -> Self {
+        Self { l2, ..self }
+    }
 
     /// Calls of a batch, for calls of about `call_us` microseconds: 10 below a millisecond, 5 up to five
-    /// milliseconds, 2 above; never more than [`min_calls`](Self::min_calls).
+    /// milliseconds, 2 above; never more than [`min_calls`](Self::min_calls). With a cold cache, 1.
     #[must_use]
     pub fn calls_per_batch(&self, call_us: f64) -> u32 {
-        let calls = match call_us {
-            us if us < SHORT_US => 10,
-            us if us <= LONG_US => 5,
+        let calls = match (self.l2, call_us) {
+            (L2::Cold, _) => 1,
+            (_, us) if us < SHORT_US => 10,
+            (_, us) if us <= LONG_US => 5,
             _ => 2,
         };
         calls.min(self.min_calls.max(1))
@@ -74,10 +87,12 @@ pub struct Timing {
 /// Times `call`, which queues one unit of work on `device`.
 ///
 /// Warms up, measures one short batch to choose the batch size, then takes the batches that `sampling` asks
-/// for. Buffers stay the same from call to call, so that small problems run from a warm cache.
+/// for. Buffers stay the same from call to call, so that small problems run from a warm cache, unless
+/// [`Sampling::l2`] is cold: then a buffer of twice the L2 cache's size is written before each timed call, outside of
+/// its time. The CPU's caches are filled as far as 128 MiB do that; the emulator has none.
 ///
 /// # Errors
-/// The first error of `call`, or the device's.
+/// The first error of `call`, or the device's: with a cold cache there must be room for that buffer.
 ///
 /// # Examples
 /// ```
@@ -97,10 +112,12 @@ pub fn measure<E: From<DeviceError>>(
     sampling: Sampling,
     mut call: impl FnMut() -> Result<(), E>,
 ) -> Result<Timing, E> {
+    let mut flush = Flush::of(device, sampling.l2)?;
     for _ in 0..sampling.warm_up_calls {
         call()?;
     }
     let mut batch = |calls: u32| -> Result<_, E> {
+        flush.as_mut().map_or(Ok(()), Flush::run)?;
         let start = device.record()?;
         for _ in 0..calls {
             call()?;
@@ -141,13 +158,17 @@ mod tests {
             assert!(calls * batches >= 20);
         }
         assert_eq!((Sampling::SMOKE.calls_per_batch(1.0), Sampling::SMOKE.batches(1)), (1, 1));
+        // A cold call is timed alone, and as many are.
+        let cold = sampling.with_l2(L2::Cold);
+        assert!([1.0, 2_000.0, 9_000.0].iter().all(|&us| cold.calls_per_batch(us) == 1));
+        assert_eq!((cold.batches(1), Sampling::SMOKE.with_l2(L2::Cold).batches(1)), (20, 1));
     }
 
     #[test]
     fn calls_are_counted_and_their_time_is_seen() {
         let mut calls = 0;
         let wait = Duration::from_micros(200);
-        let sampling = Sampling { warm_up_calls: 3, min_batches: 2, min_calls: 4 };
+        let sampling = Sampling { warm_up_calls: 3, min_batches: 2, min_calls: 4, l2: L2::Warm };
         let timing = measure(&Device::cpu(), sampling, || {
             calls += 1;
             let start = Instant::now();

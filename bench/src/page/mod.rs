@@ -15,7 +15,8 @@ use crate::program::{Exit, Failure, write};
 use crate::reading::Recorded;
 
 /// Write records as one HTML page: machine, revision and command of each file, speed over a peer, cases that are
-/// behind beside those that are ahead, pictures, and all times in tables that can be sorted.
+/// behind beside those that are ahead, pictures, and all times in tables that can be sorted. Times with a cold L2 cache
+/// have a section of their own.
 ///
 /// The page is one file, needs nothing from elsewhere, and can be read on a light screen and on a dark one.
 #[derive(Debug, Args)]
@@ -49,8 +50,8 @@ fn page(title: &str, recorded: &[Recorded]) -> Result<String, Failure> {
     let mut environment = Environment::new();
     // Whatever ends in .html has its values escaped.
     environment.add_template("page.html", include_str!("page.html")).map_err(failed)?;
-    let files: Vec<_> =
-        (1..).zip(recorded).map(|(number, file)| section::Section::of(number, file)).collect();
+    let files = recorded.iter().flat_map(Recorded::by_state);
+    let files: Vec<_> = (1..).zip(files).map(|(number, file)| section::Section::of(number, &file)).collect();
     let names: Vec<_> = recorded.iter().map(Recorded::name).collect();
     let page = context! {
         title,

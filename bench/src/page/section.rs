@@ -98,6 +98,7 @@ fn width(case: &Case) -> String {
 }
 
 impl Section {
+    /// Of a file with readings of one state of the L2 cache.
     pub(super) fn of(number: usize, file: &Recorded) -> Self {
         let readings = &file.readings;
         let over = peers(readings).into_iter().next();
@@ -111,7 +112,7 @@ impl Section {
         };
         Self {
             id: format!("file-{number}"),
-            name: file.name(),
+            name: file.name() + file.states().first().map_or("", |state| state.suffix()),
             suite: file.each(|reading| reading.case.suite.to_owned()).join(", "),
             machines: file.each(|reading| reading.machine.clone()).join("; "),
             revisions: file.each(|reading| reading.revision.clone()).join(", "),

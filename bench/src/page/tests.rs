@@ -1,7 +1,7 @@
 //! The page of records with known numbers.
 
 use super::*;
-use crate::reading::testing::{File, line};
+use crate::reading::testing::{File, cold, line};
 
 fn page_of(lines: &[String]) -> String {
     let file = File::new("page", lines);
@@ -65,6 +65,16 @@ fn many_paths_have_a_line_for_each_case() {
         (0..13).map(|at| line("m", 64, &format!("auto-f32+workers={at}"), (10.0, 0.025), None)).collect();
     let text = text(&page_of(&lines));
     assert!(text.contains("matrix width path µs noise % m 64 auto-f32+workers=0 10.00 2.500"), "{text}");
+}
+
+#[test]
+fn cold_times_have_a_section_of_their_own() {
+    let warm = line("m", 64, "auto-f32", (5.0, 0.0), Some(10.0));
+    let page = page_of(&[warm.clone(), cold(&warm).replacen("\"median_us\":5", "\"median_us\":20", 1)]);
+    let text = text(&page);
+    assert!(text.contains("spmm, 1 cases; over cuSPARSE f32 2.000, behind in 0 of 1"), "{text}");
+    assert!(text.contains(", cold L2 : spmm, 1 cases; over cuSPARSE f32 0.500, behind in 1 of 1"), "{text}");
+    assert!(text.contains("--paths auto-f32 --l2 cold"), "{text}");
 }
 
 /// All committed records; where `WINDROW_PAGE` names a file, the page is left there, for a browser.

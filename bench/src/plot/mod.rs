@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use windrow::io;
 
+use crate::measure::L2;
 use crate::program::{Exit, Failure, say, write};
 use crate::reading::{Reading, Recorded};
 use crate::suites::matrices::file_name;
@@ -49,6 +50,9 @@ pub(crate) struct Arguments {
     /// Widths, or inner dimensions, to draw [default: all]
     #[arg(long, value_name = "N", value_delimiter = ',')]
     widths: Vec<usize>,
+    /// Times to draw where there are some with a warm L2 cache and some with a cold one: warm or cold.
+    #[arg(long, value_name = "STATE")]
+    l2: Option<L2>,
 }
 
 /// What can be drawn of records, or of a matrix.
@@ -94,6 +98,8 @@ impl Arguments {
         };
         let mut readings: Vec<_> =
             recorded.into_iter().flat_map(|recorded| recorded.readings).filter(of_width).collect();
+        let state = self.state(&readings)?;
+        readings.retain(|reading| reading.case.l2 == state);
         if let Some(unknown) =
             self.paths.iter().find(|path| !readings.iter().any(|reading| reading.case.path == **path))
         {
@@ -105,7 +111,7 @@ impl Arguments {
                 || self.over.as_ref() == Some(&reading.case.path)
         };
         readings.retain(is_wanted);
-        Ok(match self.kind {
+        let (mut chart, left_out) = match self.kind {
             Kind::Profile => kinds::profile(&readings),
             Kind::Roofline => kinds::roofline(&readings, self.against),
             Kind::Intensity => kinds::intensity(&readings),
@@ -116,6 +122,21 @@ impl Arguments {
                 })?;
                 kinds::scatter(&readings, &over, self.against)
             }
-        })
+        };
+        chart.title += state.suffix();
+        Ok((chart, left_out))
+    }
+
+    /// The state of the L2 cache that is drawn: the one that is named, or the one that there is.
+    fn state(&self, readings: &[Reading]) -> Result<L2, Failure> {
+        let holds = |state| readings.iter().any(|reading| reading.case.l2 == state);
+        match (self.l2, holds(L2::Warm), holds(L2::Cold)) {
+            (None, true, true) => Err(Failure::usage(
+                "there are times with a warm and with a cold L2 cache; name one: --l2 warm or --l2 cold",
+            )),
+            (None, _, cold) => Ok(if cold { L2::Cold } else { L2::Warm }),
+            (Some(state), ..) if holds(state) => Ok(state),
+            (Some(state), ..) => Err(Failure::usage(format!("no record has a {state} L2 cache"))),
+        }
     }
 }

@@ -6,7 +6,7 @@ use super::chart::Series;
 use super::kinds::{intensity, profile, roofline, row_lengths, scatter, speed_ups};
 use super::*;
 use crate::program::{Arguments as Program, execute};
-use crate::reading::testing::{File, line};
+use crate::reading::testing::{File, cold, line};
 use crate::suites::testing::temporary;
 
 fn readings(lines: &[String]) -> Vec<Reading> {
@@ -149,4 +149,24 @@ fn the_program_draws() {
         assert!(failure.exit == Exit::Usage && failure.message.contains(told), "{words:?}: {failure:?}");
     }
     assert_eq!(draw(&["rows", &file]).unwrap_err().exit, Exit::File);
+}
+
+#[test]
+fn warm_and_cold_times_are_drawn_apart() {
+    let warm = line("a", 64, "auto-f32", (10.0, 0.0), Some(20.0));
+    let records = File::new("states", &[warm.clone(), cold(&warm)]);
+    let out = File(temporary("states.svg"));
+    let draw = |file: &File, words: &[&str]| {
+        let files = ["windrow-bench", "plot", "speed", &file.word(), "--out", &out.word()];
+        let arguments = Program::try_parse_from(files.iter().chain(words)).unwrap();
+        execute(&arguments, &mut Vec::new()).map(|_| std::fs::read_to_string(&out.0).unwrap())
+    };
+    let failure = draw(&records, &[]).unwrap_err();
+    assert!(failure.exit == Exit::Usage && failure.message.contains("--l2 cold"), "{failure:?}");
+    assert!(draw(&records, &["--l2", "cold"]).unwrap().contains("Speed over cuSPARSE f32, cold L2"));
+    assert!(!draw(&records, &["--l2", "warm"]).unwrap().contains("cold L2"));
+    let only = File::new("cold", &[cold(&warm)]);
+    assert!(draw(&only, &[]).unwrap().contains("cold L2"), "there is nothing else to draw");
+    let failure = draw(&only, &["--l2", "warm"]).unwrap_err();
+    assert!(failure.message.contains("no record has a warm L2 cache"), "{failure:?}");
 }

@@ -7,7 +7,7 @@ use windrow::synthetic::Synthetic;
 use windrow::{Device, DeviceSelector};
 
 use super::{Exit, Failure};
-use crate::measure::Sampling;
+use crate::measure::{L2, Sampling};
 use crate::suites::matrices::MatrixSource;
 
 /// What every suite is told.
@@ -89,6 +89,29 @@ impl MatrixArguments {
             true => Err(Failure::usage("no matrix: name files, or made-up ones with --synthetic")),
             false => Ok(sources),
         }
+    }
+}
+
+/// What the L2 cache holds before each timed product.
+#[derive(Debug, Args)]
+pub(crate) struct CacheArguments {
+    /// Whether the L2 cache is warm, as the product before left it, or cold, full of other data: every product and
+    /// every peer is measured with each of these. A cold product comes after a write of twice the cache's size, which
+    /// is not in its time.
+    #[arg(long = "l2", value_name = "STATE", value_delimiter = ',', default_value = "warm")]
+    states: Vec<L2>,
+}
+
+impl CacheArguments {
+    /// Each state once, in the order in which they were named.
+    pub(crate) fn states(&self) -> Vec<L2> {
+        let mut states = Vec::new();
+        for &state in &self.states {
+            if !states.contains(&state) {
+                states.push(state);
+            }
+        }
+        states
     }
 }
 

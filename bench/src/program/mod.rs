@@ -15,12 +15,13 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use windrow::Device;
 
 use crate::compare;
+use crate::measure::L2;
 use crate::reading;
 use crate::suites::record::Record;
 use crate::suites::{Suite, Tally, ablation, nm, plans, preprocess, run, sddmm, spmm, tensor, tuned};
 #[cfg(feature = "pictures")]
 use crate::{page, plot};
-pub(crate) use arguments::{Common, MatrixArguments, progress};
+pub(crate) use arguments::{CacheArguments, Common, MatrixArguments, progress};
 pub(crate) use exit::{Exit, Failure};
 pub(crate) use records::{Records, read, write};
 
@@ -161,10 +162,26 @@ fn of_suite<C: Command>(command: &C, talk: &mut dyn Write) -> Result<Exit, Failu
     }
     if common.summarise {
         let records = Records::read(&common.files)?.of::<C::Suite>()?;
-        write(common.out.as_deref(), &command.summarise(&records)?)?;
+        write(common.out.as_deref(), &summary(command, &records)?)?;
         return Ok(Exit::Right);
     }
     measure(command, talk).map(|tally| Exit::of(&tally))
+}
+
+/// The summary of records; of warm ones and of cold ones apart, since neither says anything of the other.
+fn summary<C: Command>(command: &C, records: &[RecordOf<C>]) -> Result<String, Failure> {
+    if records.iter().all(|record| record.l2.state() == L2::Warm) {
+        return command.summarise(records);
+    }
+    let mut text = String::new();
+    for state in [L2::Warm, L2::Cold] {
+        let of_state: Vec<_> = records.iter().filter(|record| record.l2.state() == state).cloned().collect();
+        if !of_state.is_empty() {
+            let gap = if text.is_empty() { "" } else { "\n" };
+            text += &format!("{gap}With a {state} L2 cache:\n\n{}", command.summarise(&of_state)?);
+        }
+    }
+    Ok(text)
 }
 
 /// Measures the suite, with a line of progress for each record.
@@ -190,7 +207,11 @@ fn measure<C: Command>(command: &C, talk: &mut dyn Write) -> Result<Tally, Failu
             writeln!(talk, "{titles}")?;
         }
         count += 1;
-        writeln!(talk, "{}  {count}/{total} {:.0} s", C::line(record), started.elapsed().as_secs_f64())
+        let mut line = C::line(record);
+        if record.l2.state() == L2::Cold && !line.contains("cold L2") {
+            line += "  cold L2";
+        }
+        writeln!(talk, "{line}  {count}/{total} {:.0} s", started.elapsed().as_secs_f64())
     });
     let tally = tally.map_err(|error| Failure::new(Exit::File, format!("the results: {error}")))?;
     say(talk, &tally.to_string())?;

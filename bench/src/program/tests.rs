@@ -165,6 +165,41 @@ fn a_run_goes_on_where_a_file_ends() {
 }
 
 #[test]
+fn warm_and_cold_go_from_words_to_a_summary() {
+    let folder = Folder::new("l2");
+    let (matrix, out, summary) = (folder.file("m.mtx"), folder.file("out.jsonl"), folder.file("summary.md"));
+    for (suite, words) in [
+        ("spmm", &["--widths", "4", "--paths", "row-split-f32", "--no-peers"][..]),
+        ("sddmm", &["--inners", "4", "--paths", "auto-f32"]),
+        ("ablation", &["--widths", "4", "--parts", "bytes"]),
+    ] {
+        let words = [&[suite, &matrix, "--device", "cpu", "--smoke", "--out", &out], words].concat();
+        let with = |more: &[&str]| right(&[&words, more].concat());
+        assert!(!with(&[]).contains("cold L2"), "warm unless told");
+        let count = folder.text("out.jsonl").lines().count();
+        assert!(folder.text("out.jsonl").lines().all(|line| line.contains("\"l2\":\"warm\"")));
+        let talk = with(&["--l2", "warm,cold", "--resume"]);
+        assert!(
+            talk.contains(&format!("{count} cases are there already")) && talk.contains("cold L2"),
+            "{talk}"
+        );
+        let lines = folder.text("out.jsonl");
+        let cold = "\"l2\":{\"cold\":{\"flushed_bytes\":134217728,\"cache\":\"processor\"}}";
+        assert_eq!((lines.lines().count(), lines.matches(cold).count()), (2 * count, count), "{lines}");
+        right(&[suite, "--summarise", &out, "--out", &summary]);
+        let text = folder.text("summary.md");
+        assert!(text.starts_with("With a warm L2 cache:\n\n"), "{text}");
+        assert_eq!(text.matches("\nWith a cold L2 cache:\n\n").count(), 1, "{text}");
+    }
+    let parsed = |words: &[&str]| Arguments::try_parse_from([&["windrow-bench"], words].concat());
+    assert!(parsed(&["spmm", "m.mtx", "--l2", "hot"]).is_err());
+    // What is not measured cold says so instead of passing the option over.
+    for suite in ["preprocess", "plans", "tuned"] {
+        assert!(parsed(&[suite, "m.mtx", "--l2", "cold"]).is_err(), "{suite}");
+    }
+}
+
+#[test]
 fn each_failure_has_its_code() {
     let exit = |words: &[&str]| failure(words).exit;
     for suite in ["spmm", "sddmm", "tensor", "ablation", "preprocess", "plans", "tuned"] {

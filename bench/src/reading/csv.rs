@@ -9,7 +9,8 @@ use crate::program::{Exit, Failure, write};
 
 /// Write records of any suite as CSV: one line for each time, with its case, noise, and the quickest peer.
 ///
-/// The first line names the columns; roofline is the lower bound over the time. What a record does not hold is empty.
+/// The first line names the columns; roofline is the lower bound over the time, l2 whether the L2 cache was warm or
+/// cold. What a record does not hold is empty.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Files of records, of any suites.
@@ -21,7 +22,7 @@ pub(crate) struct Arguments {
 }
 
 const TITLES: &str = "file,suite,matrix,checksum,width,path,device,revision,rows,nnz,us,noise,min_us,max_us,roofline,\
-                      gathered_gbps,peer,peer_us,error\n";
+                      gathered_gbps,peer,peer_us,error,l2\n";
 
 impl Arguments {
     /// Writes the lines.
@@ -65,6 +66,7 @@ fn line(file: &str, reading: &Reading) -> String {
         text(peer.map(|(name, _)| name)),
         text(peer.map(|(_, us)| us)),
         text(error.as_ref()),
+        case.l2.to_string(),
     ];
     cells.join(",") + "\n"
 }
@@ -95,8 +97,9 @@ mod tests {
         assert_eq!(execute(&Program::try_parse_from(words).unwrap(), &mut Vec::new()).unwrap(), Exit::Right);
         let text = std::fs::read_to_string(&out.0).unwrap();
         let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines[0].split(',').count(), 19);
-        let told = ",spmm,\"a,\"\"b\"\"\",0f,4,auto-f32,GPU,abc,16,64,10,0.25,10,10,0.5,100,cuSPARSE f32,20,";
+        assert_eq!(lines[0].split(',').count(), 20);
+        let told =
+            ",spmm,\"a,\"\"b\"\"\",0f,4,auto-f32,GPU,abc,16,64,10,0.25,10,10,0.5,100,cuSPARSE f32,20,,warm";
         assert!(lines.len() == 2 && lines[1].ends_with(told), "{text}");
     }
 }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::measure::Timing;
+use crate::measure::{L2, Timing};
 use crate::program::{Exit, Failure, Records};
 
 /// What was measured, and where: two readings of one case can be compared.
@@ -31,12 +31,21 @@ pub(crate) struct Case {
     /// The way, and what of it was timed.
     pub(crate) path: String,
     pub(crate) device: String,
+    /// What the L2 cache held before: a warm time is compared with no cold one.
+    pub(crate) l2: L2,
+}
+
+impl Case {
+    /// The path, and that the cache was cold if it was.
+    pub(crate) fn way(&self) -> String {
+        format!("{}{}", self.path, self.l2.suffix())
+    }
 }
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = self.width.map_or_else(String::new, |width| format!(" at {width}"));
-        write!(f, "{} {}{width}, {}", self.suite, self.matrix, self.path)
+        write!(f, "{} {}{width}, {}", self.suite, self.matrix, self.way())
     }
 }
 
@@ -180,6 +189,21 @@ impl Recorded {
         self.readings.iter().map(of).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
+    /// The states of the L2 cache that there are readings of.
+    pub(crate) fn states(&self) -> BTreeSet<L2> {
+        self.readings.iter().map(|reading| reading.case.l2).collect()
+    }
+
+    /// The readings of each state by themselves.
+    #[cfg_attr(not(any(test, feature = "pictures")), expect(dead_code, reason = "the page asks"))]
+    pub(crate) fn by_state(&self) -> Vec<Self> {
+        let of = |state| {
+            let of_state = |reading: &&Reading| reading.case.l2 == state;
+            Self { readings: self.readings.iter().filter(of_state).cloned().collect(), ..self.clone() }
+        };
+        self.states().into_iter().map(of).collect()
+    }
+
     /// The command that measures these cases again; names of files stand as `FILES`.
     #[cfg_attr(not(any(test, feature = "pictures")), expect(dead_code, reason = "the page asks"))]
     pub(crate) fn command(&self) -> Option<String> {
@@ -189,13 +213,18 @@ impl Recorded {
         }
         let files = if suite == "nm" { "" } else { " FILES" };
         let options = self.options.iter().map(|(option, values)| format!(" {option} {}", values.join(",")));
-        Some(format!("windrow-bench {suite}{files}{}", options.collect::<String>()))
+        let states = self.states();
+        let l2 = match states.contains(&L2::Cold) {
+            true => format!(" --l2 {}", states.iter().map(L2::to_string).collect::<Vec<_>>().join(",")),
+            false => String::new(),
+        };
+        Some(format!("windrow-bench {suite}{files}{}{l2}", options.collect::<String>()))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::testing::{File, line};
+    use super::testing::{File, cold, line};
     use super::*;
 
     #[test]
@@ -211,6 +240,24 @@ mod tests {
         );
         let command = "windrow-bench spmm FILES --values random --widths 4 --paths auto-f32";
         assert_eq!(recorded.command().as_deref(), Some(command));
+    }
+
+    #[test]
+    fn warm_and_cold_are_two_cases() {
+        let warm = line("m", 4, "auto-f32", (10.0, 0.01), Some(25.0));
+        let said = warm.replacen("\"values\"", "\"l2\":\"warm\",\"values\"", 1);
+        let file = File::new("states", &[warm.clone(), cold(&warm).replacen("10", "15", 1), said]);
+        let recorded = Recorded::read(&file.0).unwrap();
+        let told: Vec<_> = recorded.readings.iter().map(|r| (r.case.to_string(), r.us())).collect();
+        let name = "spmm m at 4, auto-f32";
+        assert_eq!(told, [(name.to_owned(), Some(10.0)), (format!("{name}, cold L2"), Some(15.0))]);
+        assert_eq!(recorded.repeated, 1, "a record without the field is warm");
+        let command = "windrow-bench spmm FILES --values random --widths 4 --paths auto-f32";
+        assert_eq!(recorded.command(), Some(format!("{command} --l2 warm,cold")));
+        let [warm, cold] = &recorded.by_state()[..] else { panic!("two states") };
+        assert_eq!((warm.readings.len(), cold.readings.len()), (1, 1));
+        assert_eq!(warm.command().as_deref(), Some(command));
+        assert_eq!(cold.command(), Some(format!("{command} --l2 cold")));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{Case, Reading, Time};
+use crate::measure::L2;
 use crate::suites::ablation::facts::{AblationFacts, Measurement, OtherFacts, PartFacts};
 use crate::suites::facts::{DeviceFacts, MatrixFacts, PeerFacts, TimeFacts};
 use crate::suites::nm::NmFacts;
@@ -101,6 +102,7 @@ fn untimed<F>(
             width: Some(width),
             path: path.into(),
             device: record.device.name.clone(),
+            l2: record.l2.state(),
         },
         revision: record.revision.clone(),
         machine: machine(&record.device),
@@ -383,6 +385,7 @@ impl Training {
             width: self.hidden,
             path: format!("{} {}, {}", self.model, self.precision, self.program),
             device: self.device,
+            l2: L2::Warm,
         };
         let reading = Reading {
             machine: case.device.clone(),

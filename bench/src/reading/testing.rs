@@ -54,3 +54,9 @@ pub(crate) fn line(
         us / 2.0
     )
 }
+
+/// The same record, of a cold L2 cache.
+pub(crate) fn cold(line: &str) -> String {
+    let cold = "\"l2\":{\"cold\":{\"flushed_bytes\":128,\"cache\":\"told\"}},\"values\"";
+    line.replacen("\"values\"", cold, 1)
+}

@@ -10,8 +10,8 @@ use windrow::synthetic::{Synthetic, seeded_values};
 use windrow::{Csr, io};
 
 use super::facts::MatrixFacts;
-use crate::measure::BenchError;
 use crate::measure::operands::pattern_checksum;
+use crate::measure::{BenchError, L2};
 
 /// A matrix that is loaded when its turn comes.
 #[derive(Debug, Clone)]
@@ -106,12 +106,17 @@ pub(crate) struct Case<P> {
     /// Columns of `B`, or the inner dimension.
     pub(crate) width: usize,
     pub(crate) path: Option<P>,
+    /// What the L2 cache holds before each timed product.
+    pub(crate) l2: L2,
 }
 
+/// What cases with the same operands and peers have in common: the matrix, the width, the state of the cache.
+pub(crate) type Place = (usize, usize, L2);
+
 impl<P> Case<P> {
-    /// What all cases with the same operands have in common.
-    pub(crate) fn place(&self) -> (usize, usize) {
-        (self.matrix, self.width)
+    /// What all cases with the same operands and peers have in common.
+    pub(crate) fn place(&self) -> Place {
+        (self.matrix, self.width, self.l2)
     }
 }
 
@@ -134,13 +139,16 @@ impl Matrices {
         Self(matrices)
     }
 
-    /// Every matrix with every width and path, in this order.
-    pub(crate) fn cases<P: Copy>(&self, widths: &[usize], paths: &[P]) -> Vec<Case<P>> {
+    /// Every matrix with every width, state of the L2 cache and path, in this order.
+    pub(crate) fn cases<P: Copy>(&self, widths: &[usize], l2s: &[L2], paths: &[P]) -> Vec<Case<P>> {
         let of_matrix = |(matrix, loaded): (usize, &Loaded)| match loaded.matrix {
-            Err(_) => vec![Case { matrix, width: 0, path: None }],
+            Err(_) => vec![Case { matrix, width: 0, path: None, l2: L2::Warm }],
             Ok(_) => widths
                 .iter()
-                .flat_map(|&width| paths.iter().map(move |&path| Case { matrix, width, path: Some(path) }))
+                .flat_map(|&width| l2s.iter().map(move |&l2| (width, l2)))
+                .flat_map(|(width, l2)| {
+                    paths.iter().map(move |&path| Case { matrix, width, path: Some(path), l2 })
+                })
                 .collect(),
         };
         self.0.iter().enumerate().flat_map(of_matrix).collect()
@@ -163,11 +171,11 @@ impl Matrices {
         self.0[case.matrix].facts.clone()
     }
 
-    /// The name of a case: `ct2010 at 64, auto-f16`.
+    /// The name of a case: `ct2010 at 64, auto-f16`, or `ct2010 at 64, auto-f16, cold L2`.
     pub(crate) fn name<P: fmt::Display>(&self, case: &Case<P>) -> String {
         let matrix = &self.0[case.matrix].facts.name;
         match &case.path {
-            Some(path) => format!("{matrix} at {}, {path}", case.width),
+            Some(path) => format!("{matrix} at {}, {path}{}", case.width, case.l2.suffix()),
             None => matrix.clone(),
         }
     }

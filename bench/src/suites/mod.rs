@@ -35,7 +35,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use windrow::{Device, Verification};
 
-use crate::measure::BenchError;
+use crate::measure::l2::L2Facts;
+use crate::measure::{BenchError, L2};
 use facts::{CheckFacts, TimeFacts};
 use record::Record;
 
@@ -53,6 +54,11 @@ pub(crate) trait Suite {
 
     /// The name of a case, the same in every run with the same options.
     fn name(&self, case: &Self::Case) -> String;
+
+    /// What the L2 cache holds before each timed product of a case.
+    fn l2(&self, _case: &Self::Case) -> L2 {
+        L2::Warm
+    }
 
     /// What is known of a case before it is measured.
     fn facts(&self, case: &Self::Case) -> Self::Facts;
@@ -166,6 +172,7 @@ pub(crate) fn run<S: Suite>(
         let mut facts = suite.facts(&case);
         let result = suite.measure(&case, &mut facts);
         let mut record = Record::new(S::NAME, name, device, facts);
+        record.l2 = L2Facts::of(device, suite.l2(&case));
         match result {
             Ok(Measured { check, time, aside }) => {
                 (record.check, record.time) = (check, time);

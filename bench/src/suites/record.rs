@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use windrow::Device;
 
 use super::facts::{CheckFacts, DeviceFacts, TimeFacts};
+use crate::measure::l2::L2Facts;
 
 /// Version of the lines' form. It rises when a field changes its meaning or goes; new fields do not raise it.
 pub(crate) const SCHEMA: u32 = 1;
@@ -26,6 +27,9 @@ pub(crate) struct Record<F> {
     /// Which windrow was measured.
     pub(crate) revision: String,
     pub(crate) device: DeviceFacts,
+    /// What the L2 cache held before each timed product, peers' too; warm in records of before there was a choice.
+    #[serde(default)]
+    pub(crate) l2: L2Facts,
     /// What the suite tells.
     #[serde(flatten)]
     pub(crate) facts: F,
@@ -49,6 +53,7 @@ impl<F> Record<F> {
             case,
             revision: revision(),
             device: DeviceFacts::of(device),
+            l2: L2Facts::default(),
             facts,
             check: None,
             time: None,

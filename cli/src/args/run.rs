@@ -33,7 +33,12 @@ impl TimingArgs {
     /// As many batches, after a warm-up that is no longer than they are.
     pub(crate) fn sampling(&self) -> Sampling {
         let repeat = self.repeat;
-        Sampling { warm_up_calls: repeat.min(5), min_batches: repeat, min_calls: repeat }
+        Sampling {
+            warm_up_calls: repeat.min(5),
+            min_batches: repeat,
+            min_calls: repeat,
+            ..Sampling::default()
+        }
     }
 }
 

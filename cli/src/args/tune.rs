@@ -14,7 +14,9 @@ use crate::units::parse_duration;
 ///
 /// Without FILE: thresholds of a GPU model. Times hybrids of made-up matrices, every result verified: in one stream
 /// and in two, and with every threshold of the two distributions. Takes some seconds. What loses least is written to
-/// a profile, from which spmm, sddmm and verify read it.
+/// a profile, from which spmm, sddmm and verify read it: at which occupancies --schedule auto takes two streams, the
+/// two occupancy thresholds of --schedule thresholds (Libra's equation 8; the paper's, and said to be, where no
+/// measurement separates others from them), and what vectors and tiles go to Tensor Cores.
 ///
 /// With FILE: the quickest way to products of a matrix with WIDTH columns. Times what --algorithm auto takes, then
 /// other algorithms, divisions of the work and launches, on the CPU ways to deal rows and columns out to threads,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use windrow::{DeviceKind, OccupancyRange, Profile};
+use windrow::{DeviceKind, Profile, StreamRule};
 use windrow_bench::measure::{Sampling, ScheduleCase, Tuning, judgement, tune};
 
 use super::tune_product;
@@ -63,17 +63,21 @@ fn schedule(
     f: &mut fmt::Formatter<'_>,
     title: &str,
     cases: &[ScheduleCase],
-    range: OccupancyRange,
+    rule: impl Into<StreamRule>,
 ) -> fmt::Result {
-    writeln!(f, "{title}: two streams {range}; {}\n", judgement(cases, range))
+    let rule = rule.into();
+    writeln!(f, "{title}: two streams {rule}; {}\n", judgement(cases, rule))
 }
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Tuning { profile, spmm, sddmm, vectors, tiles } = &self.tuning;
+        let Tuning { profile, spmm, sddmm, thresholds, vectors, tiles } = &self.tuning;
         writeln!(f, "{}\n", self.device)?;
         schedule(f, "products", spmm, profile.spmm)?;
         schedule(f, "sampled products", sddmm, profile.sddmm)?;
+        let both = [spmm.as_slice(), sddmm].concat();
+        schedule(f, "both, by --schedule thresholds", &both, profile.thresholds)?;
+        writeln!(f, "{thresholds}\n")?;
         let table = Table::new(&[("threshold", 12, Align::Left), ("time over the best", 18, Align::Right)]);
         writeln!(f, "{}", table.titles())?;
         for (threshold, loss) in vectors {
@@ -92,5 +96,47 @@ impl fmt::Display for Outcome {
             Some(path) => write!(f, "kept in {}", windrow::io::printable(path)),
             None => write!(f, "nothing is kept"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use windrow::{Device, OccupancyThresholds};
+    use windrow_bench::measure::{ThresholdFit, ThresholdSource};
+
+    use super::*;
+
+    #[test]
+    fn it_is_told_whose_thresholds_are_kept() {
+        let case = ScheduleCase {
+            product: "p".to_owned(),
+            occupancy: [2.5, 1.0],
+            sequential_us: 10.0,
+            multi_stream_us: 12.0,
+        };
+        let thresholds = OccupancyThresholds { cuda_cores: 2.0, ..OccupancyThresholds::LIBRA_H100 };
+        let mut profile = Profile::of(&Device::cpu());
+        profile.thresholds = thresholds;
+        let tuning = Tuning {
+            profile,
+            spmm: vec![case.clone()],
+            sddmm: vec![ScheduleCase { occupancy: [0.5, 1.0], multi_stream_us: 8.0, ..case }],
+            thresholds: ThresholdFit {
+                thresholds,
+                cuda_cores: ThresholdSource::Measured,
+                tensor_cores: ThresholdSource::Paper,
+            },
+            vectors: Vec::new(),
+            tiles: Vec::new(),
+        };
+        let outcome = Outcome { device: "cuda:0".to_owned(), kept: None, tuning };
+        let text = outcome.to_string();
+        let rule =
+            "two streams below 2.00 on CUDA cores and below 3.91 on Tensor Cores; right in 2 of 2 cases";
+        assert!(text.contains(&format!("both, by --schedule thresholds: {rule}")), "{text}");
+        assert!(text.contains("the one on Tensor Cores is the paper's of an H100"), "{text}");
+        let object = serde_json::to_value(&outcome).unwrap();
+        assert_eq!(object["thresholds"]["cuda_cores"], "measured");
+        assert_eq!(object["profile"]["thresholds"]["cuda_cores"], 2.0);
     }
 }

@@ -19,6 +19,7 @@ fn the_cpu_has_no_thresholds() {
 #[test]
 fn help_says_where_choices_are_kept() {
     windrow(&["tune", "--help"]).succeeded().says(&["WINDROW_CACHE_DIR"]).says(&["--dry-run"]);
+    windrow(&["tune", "--help"]).succeeded().says(&["Libra's equation 8"]);
 }
 
 #[test]

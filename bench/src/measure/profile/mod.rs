@@ -2,6 +2,7 @@
 
 mod patterns;
 mod schedules;
+mod thresholds;
 
 use windrow::partition::{PartitionRule, VectorThreshold};
 use windrow::{
@@ -20,9 +21,18 @@ use patterns::{graded, mixed};
 use schedules::fit_range;
 pub(crate) use schedules::fit_thresholds;
 pub use schedules::{ScheduleCase, judgement};
+pub use thresholds::{ThresholdFit, ThresholdSource};
 
-/// Rows of the matrices of the grid.
-const ROWS: [u32; 5] = [512, 2048, 8192, 24_576, 98_304];
+/// The matrices that are measured.
+struct Grid<'a> {
+    /// Rows of those that hybrids multiply in both schedules.
+    schedules: &'a [u32],
+    /// Rows of those that are distributed by every threshold.
+    distributions: &'a [u32],
+}
+
+const GRID: Grid<'static> =
+    Grid { schedules: &[512, 2048, 8192, 24_576, 98_304], distributions: &[8192, 98_304] };
 /// Columns that all rows of a window share, and columns that each row has besides.
 const SHARES: [(u32, u32); 3] = [(4, 12), (12, 4), (32, 24)];
 /// Columns of `B`; inner dimension of sampled products.
@@ -41,6 +51,8 @@ pub struct Tuning {
     pub spmm: Vec<ScheduleCase>,
     /// Sampled products in both schedules.
     pub sddmm: Vec<ScheduleCase>,
+    /// The thresholds of Libra's equation 8 for both, and which of them are the paper's.
+    pub thresholds: ThresholdFit,
     /// For each threshold of column vectors, the time over that of the best one, a geometric mean over the grid.
     pub vectors: Vec<(String, f64)>,
     /// The same for thresholds of tiles, in entries.
@@ -58,45 +70,55 @@ pub fn tune(
     sampling: Sampling,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Tuning, BenchError> {
-    let tuner = Tuner { device, sampling };
-    let (mut spmm, mut sddmm) = (Vec::new(), Vec::new());
-    for rows in ROWS {
-        for shares in SHARES {
-            let csr = mixed(rows, shares)?;
-            progress(&format!("schedules: {rows} rows, {} entries", csr.nnz()));
-            for width in WIDTHS {
-                let name = format!("{rows} rows, {} + {} entries, at {width}", shares.0, shares.1);
-                spmm.extend(tuner.spmm_case(&csr, width, &name)?);
-                sddmm.extend(tuner.sddmm_case(&csr, width, &name)?);
+    Tuner { device, sampling }.tune(&GRID, progress)
+}
+
+impl Tuner<'_> {
+    fn tune(&self, grid: &Grid<'_>, progress: &mut dyn FnMut(&str)) -> Result<Tuning, BenchError> {
+        let (mut spmm, mut sddmm) = (Vec::new(), Vec::new());
+        for &rows in grid.schedules {
+            for shares in SHARES {
+                let csr = mixed(rows, shares)?;
+                progress(&format!("schedules: {rows} rows, {} entries", csr.nnz()));
+                for width in WIDTHS {
+                    let name = format!("{rows} rows, {} + {} entries, at {width}", shares.0, shares.1);
+                    spmm.extend(self.spmm_case(&csr, width, &name)?);
+                    sddmm.extend(self.sddmm_case(&csr, width, &name)?);
+                }
             }
         }
-    }
-    let mut profile = Profile::of(device);
-    profile.spmm = fit_range(&spmm);
-    profile.sddmm = fit_range(&sddmm);
+        let mut profile = Profile::of(self.device);
+        profile.spmm = fit_range(&spmm);
+        profile.sddmm = fit_range(&sddmm);
+        // One pair serves both products.
+        let both = [spmm.as_slice(), &sddmm].concat();
+        let thresholds = ThresholdFit::of(&both);
+        profile.thresholds = thresholds.thresholds;
 
-    let (mut by_vectors, mut by_tiles) = (Vec::new(), Vec::new());
-    for rows in [8192, 98_304] {
-        let csr = graded(rows)?;
-        progress(&format!("distributions: {rows} rows, {} entries", csr.nnz()));
-        for width in WIDTHS {
-            by_vectors.push(tuner.vector_times(&csr, width)?);
-            by_tiles.push(tuner.tile_times(&csr, width)?);
+        let (mut by_vectors, mut by_tiles) = (Vec::new(), Vec::new());
+        for &rows in grid.distributions {
+            let csr = graded(rows)?;
+            progress(&format!("distributions: {rows} rows, {} entries", csr.nnz()));
+            for width in WIDTHS {
+                by_vectors.push(self.vector_times(&csr, width)?);
+                by_tiles.push(self.tile_times(&csr, width)?);
+            }
         }
+        let vectors = losses(&by_vectors);
+        let tiles = losses(&by_tiles);
+        let least =
+            |losses: &[f64]| (0..losses.len()).min_by(|&a, &b| losses[a].total_cmp(&losses[b])).unwrap_or(0);
+        profile.set_vector_threshold(VectorThreshold::ALL[least(&vectors)]);
+        profile.tile_entries = TILE_ENTRIES[least(&tiles)];
+        Ok(Tuning {
+            profile,
+            spmm,
+            sddmm,
+            thresholds,
+            vectors: VectorThreshold::ALL.iter().map(ToString::to_string).zip(vectors).collect(),
+            tiles: TILE_ENTRIES.into_iter().zip(tiles).collect(),
+        })
     }
-    let vectors = losses(&by_vectors);
-    let tiles = losses(&by_tiles);
-    let least =
-        |losses: &[f64]| (0..losses.len()).min_by(|&a, &b| losses[a].total_cmp(&losses[b])).unwrap_or(0);
-    profile.set_vector_threshold(VectorThreshold::ALL[least(&vectors)]);
-    profile.tile_entries = TILE_ENTRIES[least(&tiles)];
-    Ok(Tuning {
-        profile,
-        spmm,
-        sddmm,
-        vectors: VectorThreshold::ALL.iter().map(ToString::to_string).zip(vectors).collect(),
-        tiles: TILE_ENTRIES.into_iter().zip(tiles).collect(),
-    })
 }
 
 /// For each choice, the time over that of the best one of its case, a geometric mean over the cases.
@@ -239,6 +261,23 @@ mod tests {
         let csr = graded(64).unwrap();
         assert_eq!(tuner.vector_times(&csr, 8).unwrap().len(), 8);
         assert_eq!(tuner.tile_times(&csr, 8).unwrap().len(), TILE_ENTRIES.len());
+    }
+
+    #[test]
+    fn what_is_measured_becomes_the_profile() {
+        let device = Device::emulator(EmulatorSchedule::InOrder);
+        let tuner = Tuner { device: &device, sampling: Sampling::SMOKE };
+        let grid = Grid { schedules: &[64], distributions: &[64] };
+        let mut told = Vec::new();
+        let tuning = tuner.tune(&grid, &mut |what| told.push(what.to_owned())).unwrap();
+        let count = SHARES.len() * WIDTHS.len();
+        assert_eq!((tuning.spmm.len(), tuning.sddmm.len(), told.len()), (count, count, SHARES.len() + 1));
+        let both = [tuning.spmm.as_slice(), &tuning.sddmm].concat();
+        let Tuning { profile, thresholds, .. } = &tuning;
+        assert_eq!(*thresholds, ThresholdFit::of(&both));
+        assert_eq!(profile.thresholds, thresholds.thresholds);
+        assert_eq!((profile.spmm, profile.sddmm), (fit_range(&tuning.spmm), fit_range(&tuning.sddmm)));
+        assert_eq!((tuning.vectors.len(), tuning.tiles.len()), (8, TILE_ENTRIES.len()));
     }
 
     #[test]

@@ -57,18 +57,9 @@ pub(crate) fn fit_range(cases: &[ScheduleCase]) -> OccupancyRange {
 /// one stream.
 #[must_use]
 pub(crate) fn fit_thresholds(cases: &[ScheduleCase]) -> OccupancyThresholds {
-    let cuts = |part: usize| {
-        let mut ratios: Vec<f64> = cases.iter().map(|case| case.occupancy[part]).collect();
-        ratios.sort_by(f64::total_cmp);
-        ratios.dedup();
-        let mut cuts: Vec<f64> = ratios.windows(2).map(|pair| f64::midpoint(pair[0], pair[1])).collect();
-        cuts.insert(0, ratios.first().map_or(1.0, |least| 0.5 * least).max(f64::MIN_POSITIVE));
-        cuts.push(f64::MAX);
-        cuts
-    };
     let mut best = (f64::INFINITY, OccupancyThresholds::LIBRA_H100);
-    let tensor_cuts = cuts(1);
-    for cuda_cores in cuts(0) {
+    let tensor_cuts = cuts(cases, 1);
+    for cuda_cores in cuts(cases, 0) {
         for &tensor_cores in &tensor_cuts {
             let thresholds = OccupancyThresholds { cuda_cores, tensor_cores };
             let loss = loss_of(cases, thresholds.into());
@@ -80,7 +71,20 @@ pub(crate) fn fit_thresholds(cases: &[ScheduleCase]) -> OccupancyThresholds {
     best.1
 }
 
-fn loss_of(cases: &[ScheduleCase], rule: StreamRule) -> f64 {
+/// What a threshold on CUDA cores (part 0) or on Tensor Cores may be, ascending: below all measured ratios, half way
+/// between each two, and above all.
+pub(super) fn cuts(cases: &[ScheduleCase], part: usize) -> Vec<f64> {
+    let mut ratios: Vec<f64> = cases.iter().map(|case| case.occupancy[part]).collect();
+    ratios.sort_by(f64::total_cmp);
+    ratios.dedup();
+    let mut cuts: Vec<f64> = ratios.windows(2).map(|pair| f64::midpoint(pair[0], pair[1])).collect();
+    cuts.insert(0, ratios.first().map_or(1.0, |least| 0.5 * least).max(f64::MIN_POSITIVE));
+    cuts.push(f64::MAX);
+    cuts
+}
+
+/// Sum of the logarithms of what a rule loses on each case.
+pub(super) fn loss_of(cases: &[ScheduleCase], rule: StreamRule) -> f64 {
     cases.iter().map(|case| case.loss(rule).ln()).sum()
 }
 

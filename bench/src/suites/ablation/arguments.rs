@@ -8,7 +8,7 @@ use windrow::Device;
 use super::part::Part;
 use super::summary::summarise;
 use super::{Ablation, AblationRecord, Options};
-use crate::program::{Command, Common, Failure, MatrixArguments, progress};
+use crate::program::{CacheArguments, Command, Common, Failure, MatrixArguments, progress};
 use crate::suites::matrices::Values;
 
 /// What the components of a hybrid product are worth, each against leaving it out.
@@ -22,6 +22,8 @@ use crate::suites::matrices::Values;
 pub(crate) struct Arguments {
     #[command(flatten)]
     common: Common,
+    #[command(flatten)]
+    cache: CacheArguments,
     #[command(flatten)]
     matrices: MatrixArguments,
     /// Parts to compare; all of them, unless given.
@@ -62,6 +64,7 @@ impl Command for Arguments {
             values: self.values,
             seed: self.common.seed,
             sampling: self.common.sampling(),
+            l2: self.cache.states(),
             runs: self.runs,
             progress,
         };

@@ -37,11 +37,11 @@ pub(crate) mod tests;
 use windrow::{Device, DeviceKind};
 
 use super::kept::Kept;
-use super::matrices::{Case, Matrices, MatrixSource, Values};
+use super::matrices::{Case, Matrices, MatrixSource, Place, Values};
 use super::record::Record;
 use super::{Measured, Suite, Tally};
 use crate::measure::orders::FoundOrder;
-use crate::measure::{BenchError, Sampling};
+use crate::measure::{BenchError, L2, Sampling};
 pub(crate) use arguments::Arguments;
 use bench::{Bench, Shared};
 use facts::{AblationFacts, PartFacts};
@@ -63,6 +63,8 @@ pub(crate) struct Options {
     pub(crate) seed: u64,
     /// How much is measured.
     pub(crate) sampling: Sampling,
+    /// What the L2 cache holds before each timed product: each case is measured with each.
+    pub(crate) l2: Vec<L2>,
     /// Runs that must give the same bits.
     pub(crate) runs: u32,
     /// Is told what is done before the first measurement.
@@ -75,7 +77,7 @@ pub(crate) struct Ablation {
     matrices: Matrices,
     /// The orders of each matrix, by its number.
     orders: Vec<Vec<FoundOrder>>,
-    shared: Kept<(usize, usize), Shared>,
+    shared: Kept<Place, Shared>,
 }
 
 impl Ablation {
@@ -98,11 +100,15 @@ impl Suite for Ablation {
 
     fn cases(&self) -> Vec<Self::Case> {
         let steps: Vec<Step> = self.options.parts.iter().flat_map(|part| part.steps()).collect();
-        self.matrices.cases(&self.options.widths, &steps)
+        self.matrices.cases(&self.options.widths, &self.options.l2, &steps)
     }
 
     fn name(&self, case: &Self::Case) -> String {
         self.matrices.name(case)
+    }
+
+    fn l2(&self, case: &Self::Case) -> L2 {
+        case.l2
     }
 
     fn facts(&self, case: &Self::Case) -> Self::Facts {
@@ -116,7 +122,7 @@ impl Suite for Ablation {
             device: &self.device,
             csr: &matrix.csr,
             width: case.width,
-            sampling: self.options.sampling,
+            sampling: self.options.sampling.with_l2(case.l2),
             has_kernels: self.device.kind() != DeviceKind::Cpu,
             seeds: (self.options.seed, matrix.checksum),
             shared: self.shared.get(case.place(), || Ok::<_, BenchError>(Shared::default()))?,

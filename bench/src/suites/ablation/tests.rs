@@ -29,6 +29,7 @@ pub(crate) fn options(parts: &[Part]) -> Options {
         values: Values::Random,
         seed: 1,
         sampling: Sampling::SMOKE,
+        l2: vec![L2::Warm],
         runs: 3,
         progress: |_| {},
     }

@@ -8,7 +8,7 @@ use windrow::{ActivationLayout, Device, NmAlgorithm, NmPacking, NmPattern, Preci
 use super::shape::NmShape;
 use super::summary::summarise;
 use super::{Nm, NmRecord, Options};
-use crate::program::{Command, Common, Failure};
+use crate::program::{CacheArguments, Command, Common, Failure};
 
 /// Products with vector-wise N:M weights: shapes, patterns and precisions.
 ///
@@ -18,6 +18,8 @@ use crate::program::{Command, Common, Failure};
 pub(crate) struct Arguments {
     #[command(flatten)]
     common: Common,
+    #[command(flatten)]
+    cache: CacheArguments,
     /// Sizes: `MxNxK`, paper (Table II of NM-SpMM) or llama (the linear layers of Llama-7B).
     #[arg(long, value_name = "SHAPE", value_delimiter = ',', default_value = "paper")]
     shapes: Vec<String>,
@@ -102,6 +104,7 @@ impl Arguments {
             autotune: self.autotune,
             seed: self.common.seed,
             sampling: self.common.sampling(),
+            l2: self.cache.states(),
             peers: !self.no_peers,
         })
     }

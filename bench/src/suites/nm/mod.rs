@@ -24,7 +24,7 @@ use super::record::Record;
 use super::{Measured, Suite};
 use crate::measure::operands::case_seed;
 use crate::measure::peers::CuBlas;
-use crate::measure::{BenchError, Sampling, measure, random_matrix};
+use crate::measure::{BenchError, L2, Sampling, measure, random_matrix};
 pub(crate) use arguments::Arguments;
 use shape::NmShape;
 use windrow::{bf16, f16};
@@ -59,6 +59,8 @@ pub(crate) struct Options {
     pub(crate) seed: u64,
     /// How much is measured.
     pub(crate) sampling: Sampling,
+    /// What the L2 cache holds before each timed product: each case is measured with each.
+    pub(crate) l2: Vec<L2>,
     /// Whether cuBLAS is measured beside, on a CUDA device.
     pub(crate) peers: bool,
 }
@@ -150,14 +152,15 @@ pub(crate) struct Case {
     pattern: NmPattern,
     layout: ActivationLayout,
     packing: NmPacking,
+    l2: L2,
 }
 
 pub(crate) struct Nm {
     device: Device,
     options: Options,
     library: Option<Result<CuBlas, BenchError>>,
-    /// cuBLAS's time of a shape and precision.
-    dense_us: Kept<(NmShape, Precision), Option<f64>>,
+    /// cuBLAS's time of a shape, precision and state of the cache.
+    dense_us: Kept<(NmShape, Precision, L2), Option<f64>>,
 }
 
 impl Nm {
@@ -175,13 +178,13 @@ impl Suite for Nm {
     type Facts = NmFacts;
 
     fn cases(&self) -> Vec<Case> {
-        let Options { shapes, patterns, precisions, layouts, packings, .. } = &self.options;
+        let Options { shapes, patterns, precisions, layouts, packings, l2: l2s, .. } = &self.options;
         let mut cases = Vec::new();
         for &shape in shapes {
-            for &precision in precisions {
+            for (&precision, &l2) in precisions.iter().flat_map(|of| l2s.iter().map(move |l2| (of, l2))) {
                 for &pattern in patterns {
                     for &layout in layouts {
-                        let case = |&packing| Case { shape, precision, pattern, layout, packing };
+                        let case = |&packing| Case { shape, precision, pattern, layout, packing, l2 };
                         cases.extend(packings.iter().map(case));
                     }
                 }
@@ -191,7 +194,7 @@ impl Suite for Nm {
     }
 
     fn name(&self, case: &Case) -> String {
-        let Case { shape, precision, pattern, layout, packing } = case;
+        let Case { shape, precision, pattern, layout, packing, l2 } = case;
         let (n, m, l) = (pattern.n(), pattern.m(), pattern.l());
         let kernel = self.options.kernel.as_ref().map_or_else(String::new, |kernel| format!(", {kernel}"));
         let tuned = if self.options.autotune { ", tuned" } else { "" };
@@ -199,11 +202,16 @@ impl Suite for Nm {
             NmAlgorithm::Auto => String::new(),
             asked => format!(", {asked}"),
         };
-        format!("{shape}, {n}:{m} L {l}, {precision}, {layout}, packing {packing}{algorithm}{kernel}{tuned}")
+        let asked = format!("{algorithm}{kernel}{tuned}{}", l2.suffix());
+        format!("{shape}, {n}:{m} L {l}, {precision}, {layout}, packing {packing}{asked}")
+    }
+
+    fn l2(&self, case: &Case) -> L2 {
+        case.l2
     }
 
     fn facts(&self, case: &Case) -> NmFacts {
-        let Case { shape, precision, pattern, layout, packing } = case;
+        let Case { shape, precision, pattern, layout, packing, .. } = case;
         NmFacts {
             shape: *shape,
             pattern: [pattern.n(), pattern.m(), pattern.l()],
@@ -218,10 +226,12 @@ impl Suite for Nm {
 
     fn measure(&mut self, case: &Case, facts: &mut NmFacts) -> Result<Measured, BenchError> {
         let Self { device, options, library, dense_us } = self;
-        facts.dense_us = *dense_us.get((case.shape, case.precision), || {
-            Ok::<_, BenchError>(library.as_ref().and_then(|library| {
-                dense::us(device, library.as_ref().ok()?, case.shape, case.precision, options)
-            }))
+        facts.dense_us = *dense_us.get((case.shape, case.precision, case.l2), || {
+            Ok::<_, BenchError>(
+                library
+                    .as_ref()
+                    .and_then(|library| dense::us((device, library.as_ref().ok()?), case, options)),
+            )
         })?;
         let product = Product { device, case, options };
         match case.precision {
@@ -247,7 +257,7 @@ impl Product<'_> {
     }
 
     fn measure<T: Element<Sum = f32>>(&self, facts: &mut NmFacts) -> Result<Measured, BenchError> {
-        let Case { shape: NmShape { m, n, k }, precision, pattern, layout, packing } = *self.case;
+        let Case { shape: NmShape { m, n, k }, precision, pattern, layout, packing, l2 } = *self.case;
         let weights = seeded_weights((k, n), pattern, self.seed("W"))?;
         let builder = NmSpmm::builder(&weights).rows(m).precision(precision).layout(layout).packing(packing);
         let builder = builder.algorithm(self.options.algorithm).autotune(self.options.autotune);
@@ -261,7 +271,8 @@ impl Product<'_> {
         let a = random_matrix::<T>(self.device, rows, cols, self.seed("A"))?;
         let mut c = poisoned::<T>(self.device, m, n)?;
         let run = Epilogue::default();
-        let timing = measure(self.device, self.options.sampling, || plan.run_into(&run, &a, &mut c))?;
+        let sampling = self.options.sampling.with_l2(l2);
+        let timing = measure(self.device, sampling, || plan.run_into(&run, &a, &mut c))?;
         let measured = Measured::right(self.check(&plan, &weights, &run, (&a, &c))?, timing)?;
         facts.tflops = Some(plan.report().flop(m) / timing.median_us / 1e6);
         Ok(measured)

@@ -32,7 +32,7 @@ use super::{Measured, Suite, Tally};
 use crate::measure::operands::Filling;
 use crate::measure::peers::{CsrAlgorithm, CuSparse, DeviceCsr as PeerCsr};
 use crate::measure::product::{Operands, Stored};
-use crate::measure::{BenchError, Sampling, StageSamples, Statistics, SweepPath, measure};
+use crate::measure::{BenchError, L2, Sampling, StageSamples, Statistics, SweepPath, measure};
 pub(crate) use arguments::Arguments;
 use table::summarise;
 
@@ -140,7 +140,7 @@ impl Suite for Plans {
     type Facts = PlansFacts;
 
     fn cases(&self) -> Vec<Self::Case> {
-        self.matrices.cases(&self.options.widths, &self.options.paths)
+        self.matrices.cases(&self.options.widths, &[L2::Warm], &self.options.paths)
     }
 
     fn name(&self, case: &Self::Case) -> String {

@@ -21,7 +21,7 @@ use super::markdown::{Grid, mean_of, number};
 use super::matrices::{Case, Matrices, MatrixSource, Values};
 use super::record::Record;
 use super::{Measured, Suite, Tally};
-use crate::measure::{BenchError, Sampling, StageSamples, Statistics, SweepPath};
+use crate::measure::{BenchError, L2, Sampling, StageSamples, Statistics, SweepPath};
 pub(crate) use arguments::Arguments;
 
 /// What is told of a plan.
@@ -121,7 +121,7 @@ impl Suite for Preprocess {
     fn cases(&self) -> Vec<Self::Case> {
         let paths = paths();
         let paths = if self.device.kind() == DeviceKind::Cpu { &[][..] } else { &paths };
-        self.matrices.cases(&self.options.widths, paths)
+        self.matrices.cases(&self.options.widths, &[L2::Warm], paths)
     }
 
     fn skipped(&self) -> u64 {

@@ -9,7 +9,7 @@ use windrow::Device;
 use super::summary::summarise;
 use super::{Options, SampledRecord, Sddmm};
 use crate::measure::sampled::SampledPath;
-use crate::program::{Command, Common, Failure, MatrixArguments, progress};
+use crate::program::{CacheArguments, Command, Common, Failure, MatrixArguments, progress};
 use crate::suites::spmm::read_rates;
 
 /// Sampled dense-dense products: patterns, inner dimensions and paths.
@@ -25,6 +25,8 @@ use crate::suites::spmm::read_rates;
 pub(crate) struct Arguments {
     #[command(flatten)]
     common: Common,
+    #[command(flatten)]
+    cache: CacheArguments,
     #[command(flatten)]
     matrices: MatrixArguments,
     /// Inner dimensions: columns of X and Y.
@@ -59,6 +61,7 @@ impl Command for Arguments {
             paths: self.paths.clone(),
             seed: self.common.seed,
             sampling: self.common.sampling(),
+            l2: self.cache.states(),
             rates: self.rates.as_deref().map(read_rates).transpose()?,
             peers: !self.no_peers,
             progress,

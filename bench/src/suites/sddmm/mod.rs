@@ -15,14 +15,14 @@ use windrow::{Device, DeviceKind, DeviceMatrix, Precision, SddmmAlgorithm, Sddmm
 use super::compare::{Attempt, peer_precisions};
 use super::facts::{Bounds, MatrixFacts, PeerFacts, SchedulingFacts, TimeFacts};
 use super::kept::Kept;
-use super::matrices::{Case, Matrices, MatrixSource, Values};
+use super::matrices::{Case, Matrices, MatrixSource, Place, Values};
 use super::record::Record;
 use super::{Measured, Suite};
 use crate::measure::operands::{Filling, case_seed};
 use crate::measure::peers::{CuSparse, DeviceCsr};
 use crate::measure::product::{ByType, Placed, Stored};
 use crate::measure::sampled::{SampledPath, measure_sampled};
-use crate::measure::{BenchError, DeviceRates, Sampling, measure, random_matrix};
+use crate::measure::{BenchError, DeviceRates, L2, Sampling, measure, random_matrix};
 pub(crate) use arguments::Arguments;
 
 /// What is told of a sampled product.
@@ -39,6 +39,8 @@ pub(crate) struct Options {
     pub(crate) seed: u64,
     /// How much is measured.
     pub(crate) sampling: Sampling,
+    /// What the L2 cache holds before each timed product: each case is measured with each.
+    pub(crate) l2: Vec<L2>,
     /// Rates of the device for the roofline; `None` leaves it out.
     pub(crate) rates: Option<DeviceRates>,
     /// Whether cuSPARSE is measured beside, on a CUDA device.
@@ -108,10 +110,10 @@ pub(crate) struct Sddmm {
     options: Options,
     matrices: Matrices,
     library: Option<Result<CuSparse, BenchError>>,
-    shared: Kept<(usize, usize), Shared>,
+    shared: Kept<Place, Shared>,
 }
 
-/// What the cases of one pattern and inner dimension share.
+/// What the cases of one pattern, inner dimension and state of the cache share.
 struct Shared {
     operands: Operands,
     cusparse: Vec<PeerFacts>,
@@ -133,11 +135,15 @@ impl Suite for Sddmm {
     type Facts = SampledFacts;
 
     fn cases(&self) -> Vec<Self::Case> {
-        self.matrices.cases(&self.options.inners, &self.options.paths)
+        self.matrices.cases(&self.options.inners, &self.options.l2, &self.options.paths)
     }
 
     fn name(&self, case: &Self::Case) -> String {
         self.matrices.name(case)
+    }
+
+    fn l2(&self, case: &Self::Case) -> L2 {
+        case.l2
     }
 
     fn facts(&self, case: &Self::Case) -> SampledFacts {
@@ -153,7 +159,7 @@ impl Suite for Sddmm {
 
     fn measure(&mut self, case: &Self::Case, facts: &mut SampledFacts) -> Result<Measured, BenchError> {
         let (matrix, path) = self.matrices.of(case)?;
-        let (csr, inner, sampling) = (&matrix.csr, case.width, self.options.sampling);
+        let (csr, inner, sampling) = (&matrix.csr, case.width, self.options.sampling.with_l2(case.l2));
         let shared = self.shared.get(case.place(), || {
             let seed = case_seed(self.options.seed, matrix.checksum, inner, "X");
             let (device, sizes) = (self.device.clone(), [csr.rows(), csr.cols(), inner]);

@@ -11,7 +11,7 @@ use super::table::Table;
 use super::{DENSE_LIMIT_BYTES, Options, Spmm, SpmmRecord};
 use crate::measure::roofline::GatherProbe;
 use crate::measure::{DeviceRates, SweepPath};
-use crate::program::{Command, Common, Exit, Failure, MatrixArguments, progress, read, say};
+use crate::program::{CacheArguments, Command, Common, Exit, Failure, MatrixArguments, progress, read, say};
 use crate::suites::matrices::Values;
 
 /// Sparse-dense products: matrices, widths and paths.
@@ -36,6 +36,8 @@ use crate::suites::matrices::Values;
 pub(crate) struct Arguments {
     #[command(flatten)]
     common: Common,
+    #[command(flatten)]
+    cache: CacheArguments,
     #[command(flatten)]
     matrices: MatrixArguments,
     /// Times of other libraries, for --summarise.
@@ -92,6 +94,7 @@ impl Command for Arguments {
             values: self.values,
             seed: self.common.seed,
             sampling: self.common.sampling(),
+            l2: self.cache.states(),
             rates,
             peers: !self.no_peers,
             dense_limit_bytes: if self.no_cublas { 0 } else { DENSE_LIMIT_BYTES },

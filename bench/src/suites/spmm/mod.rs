@@ -19,12 +19,12 @@ use windrow::Device;
 use super::compare::{Beside, Compared, PeerOptions, Peers, peer_precisions};
 use super::facts::TimeFacts;
 use super::kept::Kept;
-use super::matrices::{Case, Matrices, MatrixSource, Values};
+use super::matrices::{Case, Matrices, MatrixSource, Place, Values};
 use super::record::Record;
 use super::{Measured, Suite};
 use crate::measure::orders::FoundOrder;
 use crate::measure::product::{Operands, Product};
-use crate::measure::{BenchError, DeviceRates, Sampling, SweepPath};
+use crate::measure::{BenchError, DeviceRates, L2, Sampling, SweepPath};
 pub(crate) use arguments::{Arguments, read_rates};
 use facts::{OrderFacts, PlanFacts, SpmmFacts};
 use orders::Orders;
@@ -44,6 +44,8 @@ pub(crate) struct Options {
     pub(crate) seed: u64,
     /// How much is measured.
     pub(crate) sampling: Sampling,
+    /// What the L2 cache holds before each timed product: each case is measured with each.
+    pub(crate) l2: Vec<L2>,
     /// Rates of the device for the roofline; `None` leaves it out.
     pub(crate) rates: Option<DeviceRates>,
     /// Whether peers are measured beside: cuSPARSE and cuBLAS on a CUDA device, `sprs` on the CPU.
@@ -63,10 +65,10 @@ pub(crate) struct Spmm {
     matrices: Matrices,
     orders: Orders,
     peers: Peers,
-    shared: Kept<(usize, usize), Shared>,
+    shared: Kept<Place, Shared>,
 }
 
-/// What the cases of one matrix and width share.
+/// What the cases of one matrix, width and state of the cache share.
 struct Shared {
     operands: Operands,
     beside: Beside,
@@ -88,11 +90,15 @@ impl Suite for Spmm {
     type Facts = SpmmFacts;
 
     fn cases(&self) -> Vec<Self::Case> {
-        self.matrices.cases(&self.options.widths, &self.options.paths)
+        self.matrices.cases(&self.options.widths, &self.options.l2, &self.options.paths)
     }
 
     fn name(&self, case: &Self::Case) -> String {
         self.matrices.name(case)
+    }
+
+    fn l2(&self, case: &Self::Case) -> L2 {
+        case.l2
     }
 
     fn facts(&self, case: &Self::Case) -> SpmmFacts {
@@ -114,6 +120,7 @@ impl Suite for Spmm {
     fn measure(&mut self, case: &Self::Case, facts: &mut SpmmFacts) -> Result<Measured, BenchError> {
         let (matrix, path) = self.matrices.of(case)?;
         let (csr, width, options, device) = (&matrix.csr, case.width, &self.options, &self.device);
+        let sampling = options.sampling.with_l2(case.l2);
         let shared = self.shared.get(case.place(), || {
             let mut operands = Operands::new(device, csr, width, (options.seed, matrix.checksum));
             let compared = Compared {
@@ -122,7 +129,7 @@ impl Suite for Spmm {
                 checksum: matrix.checksum,
                 width,
                 options: PeerOptions {
-                    sampling: options.sampling,
+                    sampling,
                     seed: options.seed,
                     dense_limit_bytes: options.dense_limit_bytes,
                 },
@@ -137,7 +144,7 @@ impl Suite for Spmm {
         let order = order.map(FoundOrder::permutation);
         let product = Product { device, csr, width, path, order, partition: None };
         let mut report = None;
-        let result = product.measure(&mut shared.operands, options.sampling, &mut report);
+        let result = product.measure(&mut shared.operands, sampling, &mut report);
         facts.plan = report.as_ref().map(PlanFacts::of);
         let (found, timing) = result?;
         let rates = options.rates.as_ref();

@@ -6,6 +6,7 @@ use windrow::{Csr, EmulatorSchedule, Precision};
 
 use super::table::Table;
 use super::*;
+use crate::measure::l2::{Cache, L2Facts};
 use crate::suites::Tally;
 use crate::suites::record::{SCHEMA, revision};
 use crate::suites::testing::records_of;
@@ -34,6 +35,7 @@ pub(crate) fn options(widths: &[usize], sources: Vec<MatrixSource>) -> Options {
         values: Values::File,
         seed: 1,
         sampling: Sampling::SMOKE,
+        l2: vec![L2::Warm],
         rates: None,
         peers: true,
         dense_limit_bytes: DENSE_LIMIT_BYTES,
@@ -54,7 +56,7 @@ pub(crate) fn rates() -> DeviceRates {
 fn a_sweep_on_the_cpu_measures_every_case() {
     let options = Options {
         rates: Some(rates()),
-        sampling: Sampling { warm_up_calls: 1, min_batches: 3, min_calls: 6 },
+        sampling: Sampling { warm_up_calls: 1, min_batches: 3, min_calls: 6, l2: L2::Warm },
         ..options(&[1, 7, 32], vec![tiny()])
     };
     let (records, tally) = run(&Device::cpu(), options);
@@ -85,6 +87,39 @@ fn a_sweep_on_the_cpu_measures_every_case() {
         records.iter().map(|record| (record.facts.width, record.facts.path.as_str())).collect();
     assert_eq!(cases[0], (1, "row-split-f32"));
     assert_eq!(cases[14], (32, "auto-f16"));
+}
+
+/// Warm and cold, each with the peer of the device, whose calls are counted as the paths' are.
+#[test]
+fn paths_and_peers_are_measured_warm_and_cold() {
+    let sampling = Sampling { warm_up_calls: 0, min_batches: 3, min_calls: 6, l2: L2::Warm };
+    let paths = vec!["row-split-f32".parse().unwrap()];
+    let of = || Options {
+        sampling,
+        l2: vec![L2::Warm, L2::Cold],
+        paths: paths.clone(),
+        ..options(&[4], vec![tiny()])
+    };
+    for (device, cache, bytes) in [
+        (Device::cpu(), Cache::Processor, 128 << 20),
+        (Device::emulator(EmulatorSchedule::InOrder), Cache::None, 64 << 10),
+    ] {
+        let (records, tally) = run(&device, of());
+        assert_eq!((tally.cases, tally.failed()), (2, 0), "{records:#?}");
+        let [warm, cold] = &records[..] else { panic!("two records") };
+        assert_eq!((warm.l2, cold.l2), (L2Facts::Warm, L2Facts::Cold { flushed_bytes: bytes, cache }));
+        let name = "tiny at 4, row-split-f32";
+        assert_eq!((warm.case.as_str(), cold.case.as_str()), (name, "tiny at 4, row-split-f32, cold L2"));
+        let is_cpu = device.kind() == windrow::DeviceKind::Cpu;
+        for (record, counts) in [(warm, (3, 18)), (cold, (6, 6))] {
+            let timing = record.time.unwrap().timing;
+            assert_eq!((timing.batches, timing.calls), counts, "batches and calls");
+            let peers = record.facts.sprs.iter().flat_map(|facts| &facts.attempts);
+            let peers: Vec<_> = peers.map(|of| of.time.map(|time| (time.batches, time.calls))).collect();
+            let there = usize::from(is_cpu && cfg!(feature = "sprs"));
+            assert_eq!(peers, vec![Some(counts); there], "the peer is measured as the path is");
+        }
+    }
 }
 
 #[test]

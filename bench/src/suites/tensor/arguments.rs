@@ -9,7 +9,7 @@ use super::source::{SyntheticTensor, TensorSource};
 use super::summary::summarise;
 use super::{Options, Tensor, TensorRecord};
 use crate::measure::TensorOperation;
-use crate::program::{Command, Common, Failure, progress};
+use crate::program::{CacheArguments, Command, Common, Failure, progress};
 
 /// MTTKRP and TTM of sparse tensors in f32: FROSTT .tns files, also behind gzip, or made-up tensors.
 ///
@@ -19,6 +19,8 @@ use crate::program::{Command, Common, Failure, progress};
 pub(crate) struct Arguments {
     #[command(flatten)]
     common: Common,
+    #[command(flatten)]
+    cache: CacheArguments,
     /// Made-up tensors: nell2-like, flickr-like (shapes of FROSTT tensors, indices by power laws), each also :DRAWS,
     /// and IxJxK:DRAWS (uniform).
     #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "summarise")]
@@ -68,6 +70,7 @@ impl Command for Arguments {
             determinisms: self.determinism.clone(),
             seed: self.common.seed,
             sampling: self.common.sampling(),
+            l2: self.cache.states(),
             progress,
         };
         Ok(Tensor::open(device, options))

@@ -19,7 +19,7 @@ impl Product<'_> {
         operands: &mut Operands,
         kernel_time: &mut Option<Timing>,
     ) -> Result<(Verification, Timing), BenchError> {
-        let Self { device, a, case: &Case { operation, width, .. }, options } = *self;
+        let Self { device, a, case: &Case { operation, width, .. }, .. } = *self;
         let coordinates = Coordinates::new(device, a, operation)?;
         let factors = coordinates.indices.len();
         let entry = u32::try_from(factors).ok().and_then(|factors| {
@@ -55,8 +55,8 @@ impl Product<'_> {
             // were counted above; everything outlives the measurement, which ends with a wait for its last mark.
             unsafe { launch(device, entry, grid, &params) }.map_err(BenchError::from)
         };
-        *kernel_time = Some(measure(device, options.sampling, run)?);
-        let timing = measure(device, options.sampling, || {
+        *kernel_time = Some(measure(device, self.sampling(), run)?);
+        let timing = measure(device, self.sampling(), || {
             fill(&mut operands.y, Filling::Zero)?;
             run()
         })?;

@@ -23,7 +23,7 @@ use super::record::Record;
 use super::{Measured, Suite};
 use crate::measure::operands::{Filling, case_seed, fill};
 use crate::measure::timing::Timing;
-use crate::measure::{BenchError, Sampling, TensorOperation, measure, random_matrix};
+use crate::measure::{BenchError, L2, Sampling, TensorOperation, measure, random_matrix};
 pub(crate) use arguments::Arguments;
 use facts::{TensorFacts, TensorPlanFacts};
 use plan::Plan;
@@ -50,6 +50,8 @@ pub(crate) struct Options {
     pub(crate) seed: u64,
     /// How much is measured.
     pub(crate) sampling: Sampling,
+    /// What the L2 cache holds before each timed product: each case is measured with each.
+    pub(crate) l2: Vec<L2>,
     /// Is told what is done before a measurement.
     pub(crate) progress: fn(&str),
 }
@@ -105,6 +107,7 @@ pub(crate) struct Case {
     width: usize,
     path: Path,
     determinism: Determinism,
+    l2: L2,
 }
 
 /// A tensor, or why there is none.
@@ -166,21 +169,28 @@ impl Suite for Tensor {
     type Facts = TensorFacts;
 
     fn cases(&self) -> Vec<Case> {
-        let Options { operations, modes, widths, .. } = &self.options;
+        let Options { operations, modes, widths, l2: l2s, .. } = &self.options;
         let mut cases = Vec::new();
         for (tensor, loaded) in self.tensors.iter().enumerate() {
             if loaded.tensor.is_err() {
                 // One record that says so.
                 let (operation, path, determinism) =
                     (TensorOperation::Mttkrp, Path::Default, Determinism::RunToRun);
-                cases.push(Case { tensor, operation, mode: 0, width: 0, path, determinism });
+                cases.push(Case { tensor, operation, mode: 0, width: 0, path, determinism, l2: L2::Warm });
                 continue;
             }
             for &operation in operations {
                 for &mode in modes {
-                    for &width in widths {
-                        let case =
-                            |(path, determinism)| Case { tensor, operation, mode, width, path, determinism };
+                    for (&width, &l2) in widths.iter().flat_map(|of| l2s.iter().map(move |l2| (of, l2))) {
+                        let case = |(path, determinism)| Case {
+                            tensor,
+                            operation,
+                            mode,
+                            width,
+                            path,
+                            determinism,
+                            l2,
+                        };
                         cases.extend(self.paths(operation, width).into_iter().map(case));
                     }
                 }
@@ -190,9 +200,13 @@ impl Suite for Tensor {
     }
 
     fn name(&self, case: &Case) -> String {
-        let Case { tensor, operation, mode, width, path, determinism } = case;
+        let Case { tensor, operation, mode, width, path, determinism, l2 } = case;
         let name = &self.tensors[*tensor].name;
-        format!("{name}, {operation} of mode {mode} at {width}, {path}, {determinism}")
+        format!("{name}, {operation} of mode {mode} at {width}, {path}, {determinism}{}", l2.suffix())
+    }
+
+    fn l2(&self, case: &Case) -> L2 {
+        case.l2
     }
 
     fn facts(&self, case: &Case) -> TensorFacts {
@@ -244,6 +258,10 @@ struct Product<'a> {
 }
 
 impl Product<'_> {
+    fn sampling(&self) -> Sampling {
+        self.options.sampling.with_l2(self.case.l2)
+    }
+
     fn operands(&self) -> Result<Operands, BenchError> {
         let (dims, [root, fiber, leaf], width) = (self.a.dims(), self.a.mode_order(), self.case.width);
         let seed = |mode: usize| case_seed(self.options.seed, mode as u64, width, "factors");
@@ -267,7 +285,7 @@ impl Product<'_> {
         let plan = self.plan(self.case.path, self.case.determinism)?;
         *facts = Some(plan.facts());
         fill(&mut operands.y, Filling::Nan)?;
-        let timing = measure(self.device, self.options.sampling, || plan.run(operands))?;
+        let timing = measure(self.device, self.sampling(), || plan.run(operands))?;
         Ok((plan.verify(self.a, operands)?, timing))
     }
 }

@@ -27,8 +27,25 @@ fn options(sources: Vec<TensorSource>) -> Options {
         determinisms: Determinism::ALL.to_vec(),
         seed: 3,
         sampling: Sampling::SMOKE,
+        l2: vec![L2::Warm],
         progress: |_| {},
     }
+}
+
+#[test]
+fn states_of_the_cache_are_cases() {
+    let device = Device::emulator(EmulatorSchedule::InOrder);
+    let sources = vec![TensorSource::Synthetic("9x20x14:300".parse().unwrap())];
+    let options =
+        Options { modes: vec![0], widths: vec![4], l2: vec![L2::Warm, L2::Cold], ..options(sources) };
+    let (records, tally) = records_of(&device, &mut Tensor::open(&device, options));
+    assert_eq!(tally.failed(), 0, "{records:#?}");
+    let cold = records.iter().filter(|record| record.l2.state() == L2::Cold);
+    assert!(cold.clone().all(|record| record.case.ends_with(", cold L2") && record.us().is_some()));
+    assert_eq!(
+        (cold.clone().count() * 2, cold.filter(|of| of.facts.path == "atomic").count()),
+        (records.len(), 2)
+    );
 }
 
 /// All paths, verified, on the emulator; the summary names the best.

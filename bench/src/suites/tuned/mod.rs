@@ -21,7 +21,7 @@ use super::matrices::{Case, Matrices, MatrixSource, Values};
 use super::record::Record;
 use super::{Measured, Suite, Tally};
 use crate::measure::tuner::{Products, Subject, default_path, grid, seeds, survey, tune_products};
-use crate::measure::{BenchError, Limits, Sampling, SweepPath, Tried};
+use crate::measure::{BenchError, L2, Limits, Sampling, SweepPath, Tried};
 pub(crate) use arguments::Arguments;
 use facts::{TriedFacts, TunedFacts};
 
@@ -94,7 +94,7 @@ impl Suite for Tuned {
 
     fn cases(&self) -> Vec<Self::Case> {
         let search = if self.options.limits.is_some() { Search::Tune } else { Search::Tree };
-        self.matrices.cases(&self.options.widths, &[search])
+        self.matrices.cases(&self.options.widths, &[L2::Warm], &[search])
     }
 
     fn name(&self, case: &Self::Case) -> String {

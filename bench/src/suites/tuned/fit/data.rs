@@ -6,7 +6,8 @@ use serde::Deserialize;
 use windrow::internal::{Division, GroupThresholds, RowLengths};
 use windrow::{Algorithm, AtomicParallelism, Determinism, GroupLaunch, Precision, SpmmOptions};
 
-use crate::measure::SweepPath;
+use crate::measure::l2::L2Facts;
+use crate::measure::{L2, SweepPath};
 use crate::suites::facts::MatrixFacts;
 use crate::suites::tuned::facts::TriedFacts;
 
@@ -44,12 +45,16 @@ pub(crate) struct FitData {
 }
 
 impl FitData {
-    /// Adds a line of either sort; of products of a precision, with the same bits in every run.
+    /// Adds a line of either sort; of products of a precision, with the same bits in every run. One of a cold L2 cache
+    /// says nothing.
     ///
     /// # Errors
     /// If it is neither.
     pub(crate) fn add(&mut self, line: &str, precision: Precision) -> Result<(), serde_json::Error> {
-        let Line { matrix, width, result } = serde_json::from_str(line)?;
+        let Line { matrix, width, l2, result } = serde_json::from_str(line)?;
+        if l2.state() == L2::Cold {
+            return Ok(());
+        }
         let of = (&matrix, width);
         match result {
             LineResult::Tuned { tried } => {
@@ -108,6 +113,8 @@ impl FitData {
 struct Line {
     matrix: MatrixFacts,
     width: usize,
+    #[serde(default)]
+    l2: L2Facts,
     #[serde(flatten)]
     result: LineResult,
 }
@@ -143,6 +150,10 @@ mod tests {
             (case.matrix.as_str(), case.width, case.times.len(), case.best, case.worst),
             ("m", 4, 2, 2.0, 3.0)
         );
+        let cold = r#""l2":{"cold":{"flushed_bytes":8,"cache":"told"}},"width":4"#;
+        let cold = old.replace("PATH", "row-split-f32").replace("\"width\":4", cold);
+        data.add(&cold.replace("3.0", "0.5"), Precision::F32).unwrap();
+        assert_eq!(data.cases()[0].best, 2.0, "a cold time is no time of the tree");
         assert!(data.add("{}", Precision::F32).is_err());
     }
 }

@@ -30,12 +30,15 @@ pub(crate) struct PathRecords {
 }
 
 impl PathRecords {
-    /// Adds a line; one of something else says nothing.
+    /// Adds a line; one of something else, or of a cold L2 cache, says nothing.
     ///
     /// # Errors
     /// If it is no JSON.
     pub(crate) fn add(&mut self, line: &str) -> Result<(), serde_json::Error> {
         let line: Value = serde_json::from_str(line)?;
+        if line["l2"].get("cold").is_some() {
+            return Ok(());
+        }
         let Some(checksum) = line["matrix"]["checksum"].as_str() else { return Ok(()) };
         let known = self.matrices.entry(checksum.to_owned()).or_default();
         known.0 = line["matrix"]["name"].as_str().unwrap_or(checksum).to_owned();
@@ -154,4 +157,19 @@ fn least(times: &mut BTreeMap<Timed, f64>, of: Timed, us: f64) {
 /// The path and the product of a time.
 pub(super) fn asked(&(_, kind, precision, width): &Timed) -> Asked {
     Asked { kind, precision, width }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cold_times_say_nothing() {
+        let line = r#"{"schema":1,"matrix":{"name":"m","checksum":"c"},"width":4,"path":"row-split-f32","plan":null,"time":{"median_us":3.0},"error":null,L2}"#;
+        let mut records = PathRecords::default();
+        records.add(&line.replace("L2", r#""l2":{"cold":{"flushed_bytes":8,"cache":"told"}}"#)).unwrap();
+        assert!(records.times.is_empty() && records.matrices.is_empty());
+        records.add(&line.replace("L2", r#""l2":"warm""#)).unwrap();
+        assert_eq!(records.times.len(), 1);
+    }
 }
