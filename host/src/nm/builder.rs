@@ -73,7 +73,8 @@ impl<'a, W> NmSpmmBuilder<'a, W> {
         self
     }
 
-    /// The algorithm, [`NmAlgorithm::Auto`] unless told.
+    /// The algorithm, [`NmAlgorithm::Auto`] unless told: the quickest of those that there are for the precision and the
+    /// weights by a model, [sparse Tensor Cores](NmAlgorithm::SparseTensorCores) for 2:4 and 1:2 among them.
     #[must_use]
     pub fn algorithm(mut self, algorithm: NmAlgorithm) -> Self {
         self.options.algorithm = algorithm;
@@ -117,7 +118,8 @@ impl<'a, W> NmSpmmBuilder<'a, W> {
 
     /// Device memory that the plan may take, in bytes; `A`, `C` and the bias are the caller's. No limit
     /// unless told. The need is computed before anything is allocated, for [`rows`](Self::rows) rows, with
-    /// the copy that kernels read of an `A` that is row-major, tf32, or 16-bit on CUDA cores. Any other `A`
+    /// the copy that kernels read of an `A` that is row-major, tf32, or 16-bit on CUDA cores; on sparse Tensor Cores
+    /// of one that is k-major, or whose rows are no multiple of 16 bytes. Any other `A`
     /// is taken to have rows aligned to 16 bytes. What runs of more rows, or of an `A` that is not aligned,
     /// need beyond that is taken then. The kept rows are divided along `k` only where the limit leaves memory for
     /// sums of the parts.

@@ -40,7 +40,9 @@ use crate::view::{DeviceSlice, DeviceView, DeviceViewMut};
 ///
 /// # Not-a-number
 /// An element of `A` that is not finite reaches only its row of `C`, and there only the columns whose vectors
-/// keep its row of `W`. What `C` held before does not matter if β = 0.
+/// keep its row of `W`; on sparse Tensor Cores that were asked for, where a pattern keeps fewer than two of four
+/// rows, also others ([`NmAlgorithm::SparseTensorCores`](super::NmAlgorithm::SparseTensorCores)). What `C` held before
+/// does not matter if β = 0.
 pub struct NmSpmmPlan {
     pub(super) inner: usize,
     pub(super) cols: usize,
