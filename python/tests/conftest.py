@@ -60,6 +60,17 @@ def planned():
     wt.cache.unplanned = True
 
 
+@pytest.fixture
+def empty_cache():
+    """The plans that `windrow.torch` keeps are none before and after, whatever the test tells the cache."""
+    import windrow.torch as wt
+
+    wt.cache.clear()
+    yield
+    wt.cache.clear()
+    wt.cache.size, wt.cache.unplanned = 64, True
+
+
 def random(rows, cols, density, seed=1, dtype=numpy.float32):
     """A random matrix of scipy's whose products are exact in any order: small whole numbers."""
     import scipy.sparse

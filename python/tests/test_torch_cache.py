@@ -7,7 +7,17 @@ import os
 import threading
 
 import pytest
-from torch_support import DEVICES, ON_CUDA, agree, randn, random_csr, torch
+from torch_support import (
+    DEVICES,
+    ON_CUDA,
+    agree,
+    capture,
+    on_a_side_stream,
+    randn,
+    random_csr,
+    torch,
+    waiting_for_nothing,
+)
 
 import windrow.torch as wt
 from windrow import errors
@@ -17,12 +27,7 @@ from windrow.torch._cache import Cache, cache
 PATTERNS = int(os.environ.get("WINDROW_TEST_PLANS", "500"))
 
 
-@pytest.fixture(autouse=True)
-def empty_cache():
-    cache.clear()
-    yield
-    cache.clear()
-    cache.size = 64
+pytestmark = pytest.mark.usefixtures("empty_cache")
 
 
 @DEVICES
@@ -228,15 +233,8 @@ def test_graphs_capture_and_replay(device, dtype):
         out = wt.spmm((rowptr, col, value), x) + wt.spmm((rowptr, col), x) + wt.spmm((rowptr, col, weight), x)
         return (out, *torch.autograd.grad(out.float().sum() + p.float().square().sum(), (x, value)))
 
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            step()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        captured = step()
+    on_a_side_stream(step, 3)
+    graph, captured = capture(step)
     for factor in (1, 2, -1):
         with torch.no_grad():
             value.copy_(factor * dense[dense != 0])
@@ -252,18 +250,19 @@ def test_graphs_capture_and_replay(device, dtype):
 def test_a_capture_of_what_was_not_planned_is_refused(device):
     rowptr, col, value, _ = random_csr(40, 30, 0.2, device)
     x = randn(30, 8, device=device)
+
+    def step():
+        return wt.spmm((rowptr, col, value), x)
+
     with pytest.raises(errors.DeviceError, match="twice before the capture"):
-        with torch.cuda.graph(torch.cuda.CUDAGraph()):
-            wt.spmm((rowptr, col, value), x)
+        capture(step)
     torch.cuda.synchronize()
-    expected = wt.spmm((rowptr, col, value), x)
+    expected = step()
     stream = torch.cuda.Stream()
-    wt.spmm((rowptr, col, value), x)
+    step()
     wt.prepare_capture(stream)
     torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream):
-        captured = wt.spmm((rowptr, col, value), x)
+    graph, captured = capture(step, stream=stream)
     graph.replay()
     torch.testing.assert_close(captured, expected)
 
@@ -274,14 +273,9 @@ def test_a_call_copies_nothing_and_waits_for_nothing(device):
     x = randn(300, 64, device=device)
     for _ in range(cache.full_after + 3):
         wt.spmm((rowptr, col, value), x)
-    torch.cuda.synchronize()
-    done = torch.cuda.Event()
-    torch.cuda._sleep(2_000_000_000)
-    for _ in range(10):
-        wt.spmm((rowptr, col, value), x)
-    done.record()
-    assert not done.query(), "a call waited for the device"
-    torch.cuda.synchronize()
+    with waiting_for_nothing("a call"):
+        for _ in range(10):
+            wt.spmm((rowptr, col, value), x)
 
 
 class Subgraphs(torch.utils.data.Dataset):

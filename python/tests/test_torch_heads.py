@@ -1,7 +1,7 @@
 """Heads of small patterns, which are products of one pattern."""
 
 import pytest
-from torch_support import DEVICES, FLOATS, ON_CUDA, agree, randn, random_csr, torch
+from torch_support import DEVICES, FLOATS, ON_CUDA, agree, capture, randn, random_csr, torch
 
 import windrow.torch as wt
 from windrow import errors
@@ -9,11 +9,7 @@ from windrow.torch import _pattern
 from windrow.torch._cache import cache
 
 
-@pytest.fixture(autouse=True)
-def empty_cache():
-    cache.clear()
-    yield
-    cache.clear()
+pytestmark = pytest.mark.usefixtures("empty_cache")
 
 
 def attention(a, x, y, values):
@@ -82,11 +78,7 @@ def test_two_steps_are_enough_for_a_capture(device):
         p = wt.edge_softmax((rowptr, col), wt.sddmm((rowptr, col), y, x) + values, num_cols=200)
         return wt.spmm((rowptr, col, p), x)
 
-    for _ in range(2):
-        step()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        captured = step()
+    graph, captured = capture(step, steps_before=2)
     graph.replay()
     expected = step()
     graph.replay()

@@ -9,7 +9,19 @@ import pickle
 import threading
 
 import pytest
-from torch_support import CUDA, DEVICES, NODES, ON_CUDA, agree, edges, randn, random_csr, torch
+from torch_support import (
+    CUDA,
+    DEVICES,
+    NODES,
+    ON_CUDA,
+    agree,
+    capture,
+    edges,
+    on_a_side_stream,
+    randn,
+    random_csr,
+    torch,
+)
 
 import windrow.torch as wt
 from windrow import errors
@@ -175,16 +187,9 @@ def test_a_step_of_training_is_captured(device, name):
         optimizer.step()
         return loss.detach()
 
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            step()
-    torch.cuda.current_stream().wait_stream(side)
+    on_a_side_stream(step, 3)
     start = copy.deepcopy(layer.state_dict())
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        captured = step()
+    graph, captured = capture(step)
     losses = []
     for _ in range(4):
         graph.replay()

@@ -1,20 +1,14 @@
 """Products of patterns that were not met before: on a GPU they are made without a plan."""
 
 import pytest
-from torch_support import ERRORS, FLOATS, ON_CUDA, agree, randn, random_csr, torch
+from torch_support import ERRORS, FLOATS, ON_CUDA, agree, capture, randn, random_csr, torch, waiting_for_nothing
 
 import windrow.torch as wt
 from windrow import errors
 from windrow.torch._cache import cache
 
 
-@pytest.fixture(autouse=True)
-def empty_cache():
-    cache.clear()
-    yield
-    cache.clear()
-    cache.size = 64
-    cache.unplanned = True
+pytestmark = pytest.mark.usefixtures("empty_cache")
 
 
 @ON_CUDA
@@ -40,14 +34,9 @@ def test_it_waits_for_nothing(device):
     x = randn(300, 64, device=device)
     for pattern in patterns[:2]:
         wt.spmm(pattern, x)
-    torch.cuda.synchronize()
-    done = torch.cuda.Event()
-    torch.cuda._sleep(2_000_000_000)
-    for pattern in patterns[2:]:
-        wt.spmm(pattern, x)
-    done.record()
-    assert not done.query(), "a product without a plan waited for the device"
-    torch.cuda.synchronize()
+    with waiting_for_nothing("a product without a plan"):
+        for pattern in patterns[2:]:
+            wt.spmm(pattern, x)
     assert len(cache) == 0
 
 
@@ -77,11 +66,7 @@ def test_two_steps_are_enough_for_a_capture(device):
         out = wt.spmm((rowptr, col, value), x)
         return out, torch.autograd.grad(out.square().sum(), x)[0]
 
-    for _ in range(2):
-        step()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        captured = step()
+    graph, captured = capture(step, steps_before=2)
     graph.replay()
     expected = dense.double() @ x.detach().double()
     agree(captured[0].detach(), expected)

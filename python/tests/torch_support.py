@@ -1,5 +1,6 @@
 """What the tests of windrow.torch share."""
 
+import contextlib
 import warnings
 
 import pytest
@@ -43,6 +44,41 @@ def agree(found, expected, dtype=None, scale=1.0):
     error = ERRORS[dtype or found.dtype] * scale
     expected = expected.double()
     torch.testing.assert_close(found.double(), expected, rtol=error, atol=error * (1 + expected.abs().max().item()))
+
+
+# Streams of a GPU.
+
+
+def on_a_side_stream(step, times):
+    """Makes steps on a stream of their own, as those before a capture are to be."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(times):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+
+
+def capture(step, steps_before=0, stream=None):
+    """A graph of what a step asks for, after some steps that are not captured, and what the captured one returns."""
+    for _ in range(steps_before):
+        step()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        captured = step()
+    return graph, captured
+
+
+@contextlib.contextmanager
+def waiting_for_nothing(what):
+    """Whether what is done inside is asked for while the device is still at work on something else."""
+    torch.cuda.synchronize()
+    done = torch.cuda.Event()
+    torch.cuda._sleep(2_000_000_000)
+    yield
+    done.record()
+    assert not done.query(), f"{what} waited for the device"
+    torch.cuda.synchronize()
 
 
 # Graphs and layers.

@@ -19,9 +19,29 @@ pub use training::TrainingError;
 use thiserror::Error;
 use windrow_formats::{FormatError, OutOfMemory, UnknownName};
 
+/// An error of a family, which may be that of any plan.
+pub(crate) trait FamilyError: std::error::Error + From<DeviceError> {
+    /// What went wrong with the plan whatever its product is, if that is what went wrong.
+    fn of_plan(&self) -> Option<&PlanError>;
+
+    /// Whether there was no memory, or something was too large: see [`PlanError::lacks_room`].
+    fn lacks_room(&self) -> bool {
+        self.of_plan().is_some_and(PlanError::lacks_room)
+    }
+}
+
 /// Errors of devices and formats become those of a family by way of [`PlanError`].
 macro_rules! via_plan_error {
     ($error:ident) => {
+        impl $crate::error::FamilyError for $error {
+            fn of_plan(&self) -> Option<&$crate::error::PlanError> {
+                match self {
+                    Self::Plan(error) => Some(error),
+                    _ => None,
+                }
+            }
+        }
+
         impl From<$crate::error::DeviceError> for $error {
             fn from(error: $crate::error::DeviceError) -> Self {
                 Self::Plan(error.into())

@@ -261,6 +261,30 @@ pub enum PlanError {
     Format(#[from] FormatError),
 }
 
+impl PlanError {
+    /// Whether there was no memory for it, or it was too large for the kernels' indices or grids: an error of one way
+    /// to a product, which another may do without.
+    pub(crate) fn lacks_room(&self) -> bool {
+        match self {
+            Self::TooLarge { .. } => true,
+            Self::Format(error) => {
+                matches!(error, FormatError::OutOfMemory { .. } | FormatError::TooManyTiles { .. })
+            }
+            Self::Device(error) => match error {
+                DeviceError::OutOfMemory { .. } | DeviceError::HostMemory(_) | DeviceError::Grid { .. } => {
+                    true
+                }
+                // Of a kernel that is loaded or started, rather than of an allocation.
+                DeviceError::Driver { name: code, .. } | DeviceError::Jit { code, .. } => {
+                    code == "CUDA_ERROR_OUT_OF_MEMORY"
+                }
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+}
+
 /// For conversions of operands that cannot fail.
 impl From<Infallible> for PlanError {
     fn from(never: Infallible) -> Self {

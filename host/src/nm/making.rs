@@ -1,7 +1,7 @@
 //! How a plan for a machine that runs kernels is made: an algorithm and an instance are chosen, weights laid out for
 //! it.
 
-use windrow_formats::{FormatError, OutOfMemory, VectorNm};
+use windrow_formats::{OutOfMemory, VectorNm};
 
 use super::algorithm::Layout;
 use super::kernels::{Kernels, Staged};
@@ -14,7 +14,7 @@ use super::staging::{Bringing, ReadAs};
 use super::tuning::{MOST_TRIED, Scratch};
 use super::{cuda_cores, fragments, sparse, tensor_cores, tiles};
 use crate::device::Runner;
-use crate::error::{DeviceError, NmError, PlanError};
+use crate::error::{DeviceError, FamilyError, NmError};
 use crate::num::wide;
 use crate::options::Precision;
 use crate::plan::{ArraySize, StageClock, check_memory, push};
@@ -289,11 +289,7 @@ impl<V: Sync> Making<'_, V> {
             scratch.time(self.runner, &self.upload(laid)?)
         };
         match time() {
-            Err(NmError::Plan(
-                PlanError::TooLarge { .. }
-                | PlanError::Format(FormatError::OutOfMemory { .. })
-                | PlanError::Device(DeviceError::OutOfMemory { .. } | DeviceError::Grid { .. }),
-            )) => Ok(None),
+            Err(error) if error.lacks_room() => Ok(None),
             Err(error) => Err(error),
             Ok(us) => {
                 self.report.tuned.push((laid.instance().entry().name.to_owned(), us));

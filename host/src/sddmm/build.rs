@@ -110,6 +110,7 @@ impl<V: Value> SddmmBuilder<'_, Csr<V>> {
         let Some(machine) = device.machine() else {
             report.algorithm = SddmmAlgorithm::Entries;
             report.reason = "the CPU has one algorithm, rows in parallel".to_owned();
+            report.reason += &self.trial(&[]).obstacle().unwrap_or_default();
             report.preprocessing_reason = "the plan runs there".to_owned();
             let SddmmOptions { precision, form, .. } = self.options;
             let body = with_element!(precision, E => {
@@ -126,7 +127,7 @@ impl<V: Value> SddmmBuilder<'_, Csr<V>> {
                 vectors_of(a)
             })?;
         let build = |options| self.clone().options(options).build(device);
-        if let Some(plan) = self.tried(device, &report, build) {
+        if let Some(plan) = self.tried(device, &mut report, build)? {
             return Ok(plan);
         }
         if precision != self.options.precision {

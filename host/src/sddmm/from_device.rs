@@ -66,7 +66,7 @@ impl<V: Value> SddmmBuilder<'_, DeviceCsr<'_, V>> {
         let count = &mut || Ok(received_vectors(device, &received)?);
         let precision = self.decide(counts, &self.profile_of(device), &mut report, count)?;
         let build = |options| self.clone().options(options).build_on(on);
-        if let Some(plan) = self.tried(device, &report, build) {
+        if let Some(plan) = self.tried(device, &mut report, build)? {
             return Ok(plan);
         }
         if precision != self.options.precision {

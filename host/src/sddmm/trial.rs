@@ -11,45 +11,42 @@ use crate::element::Element;
 use crate::error::SddmmError;
 use crate::matrix::DeviceMatrix;
 use crate::predict::weigh::Candidate;
-use crate::trial::{in_turns, quicker, two_best};
+use crate::trial::{Trial, Tried, in_turns};
 use crate::with_element;
 
 impl<A> SddmmBuilder<'_, A> {
+    /// The trial of the best of these candidates.
+    pub(super) fn trial<'a>(&self, weighed: &'a [Candidate]) -> Trial<'a> {
+        let SddmmOptions { inner: columns, autotune: asked, memory_limit, .. } = self.options;
+        Trial { asked, memory_limit, expected_runs: None, columns, weighed }
+    }
+
     /// The quicker of the plans that `build` makes with the options of the two best candidates, if they are to be
-    /// timed and can be.
+    /// timed and can be; if not, what was decided stands, and notes why nothing was timed.
+    ///
+    /// # Errors
+    /// Those of `build` and of the products, but for [want of room](Trial::run).
     pub(super) fn tried(
         &self,
         device: &Device,
-        decided: &SddmmReport,
+        decided: &mut SddmmReport,
         build: impl Fn(SddmmOptions) -> Result<SddmmPlan, SddmmError>,
-    ) -> Option<SddmmPlan> {
-        let SddmmOptions { autotune, memory_limit, inner, .. } = self.options;
-        let times: Vec<f64> = decided.weighed.iter().map(|of| of.predicted_us).collect();
-        if !autotune || memory_limit.is_some() || !two_best(&times) || inner == 0 {
-            return None;
-        }
-        // What cannot be made or run, for want of memory, is not tried: the decision stands.
-        self.by_trial(device, &decided.weighed, build).ok()
-    }
-
-    fn by_trial(
-        &self,
-        device: &Device,
-        weighed: &[Candidate],
-        build: impl Fn(SddmmOptions) -> Result<SddmmPlan, SddmmError>,
-    ) -> Result<SddmmPlan, SddmmError> {
+    ) -> Result<Option<SddmmPlan>, SddmmError> {
+        let SddmmOptions { precision, inner, .. } = self.options;
         let plan_of = |of: &Candidate| {
             let (algorithm, precision) = (of.kind.sampled(), of.precision);
             build(SddmmOptions { algorithm, precision, autotune: false, ..self.options.clone() })
         };
-        let plans = [plan_of(&weighed[0])?, plan_of(&weighed[1])?];
-        let us = with_element!(self.options.precision, T => timed::<T>(device, &plans, self.options.inner)?);
-        let (mut plan, reason) = quicker(plans, weighed, &us);
-        plan.report.reason = reason;
-        plan.report.requested = self.options.algorithm;
-        plan.report.requested_precision = self.options.precision;
-        plan.report.weighed = weighed.to_vec();
-        Ok(plan)
+        let time = |plans: &[_; 2]| with_element!(precision, T => timed::<T>(device, plans, inner));
+        match self.trial(&decided.weighed).run(plan_of, time)? {
+            Tried::Quicker(plan, reason) => {
+                Ok(Some(self.serving(plan, SddmmReport { reason, ..decided.clone() })))
+            }
+            Tried::Untimed(why) => {
+                decided.reason += &why;
+                Ok(None)
+            }
+        }
     }
 }
 

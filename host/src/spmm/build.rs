@@ -66,7 +66,8 @@ impl<V: Value> SpmmBuilder<'_, Csr<V>> {
         };
         plan.report.requested = self.options.algorithm;
         plan.report.tuned = true;
-        plan.report.reason = format!("tuned: {us:.1} µs where the default took {default_us:.1}");
+        let again = if self.options.autotune { "; not timed again" } else { "" };
+        plan.report.reason = format!("tuned: {us:.1} µs where the default took {default_us:.1}{again}");
         Ok(plan)
     }
 
@@ -79,9 +80,9 @@ impl<V: Value> SpmmBuilder<'_, Csr<V>> {
         let own_order = self.order.is_none() && self.options.reorder.is_none();
         let facts = Facts::of(self.a.pattern(), values.exceptions, device.machine().is_some(), own_order);
         let profile = self.profile_of(device);
-        let decision = decide(&facts, &self.options, &profile, &mut || vectors_of(self.a))?;
+        let mut decision = decide(&facts, &self.options, &profile, &mut || vectors_of(self.a))?;
         let build = |options| self.clone().options(options).build_chosen(device);
-        if let Some(plan) = self.tried(device, &decision, build) {
+        if let Some(plan) = self.tried(device, &mut decision, build)? {
             return Ok(plan);
         }
         if decision.precision != self.options.precision {
@@ -245,11 +246,10 @@ impl<A> SpmmBuilder<'_, A> {
 
     /// A plan that serves in another precision, as what was asked for.
     pub(super) fn serving(&self, mut plan: SpmmPlan, decision: Decision) -> SpmmPlan {
-        let report = &mut plan.report;
-        report.requested = self.options.algorithm;
-        report.requested_precision = self.options.precision;
-        report.reason = decision.why;
-        report.weighed = decision.weighed;
+        plan.report.requested = self.options.algorithm;
+        plan.report.requested_precision = self.options.precision;
+        plan.report.reason = decision.why + &decision.untimed;
+        plan.report.weighed = decision.weighed;
         plan
     }
 

@@ -141,8 +141,9 @@ impl<'a, A> SpmmBuilder<'a, A> {
     /// second plan and some hundred products, of which none takes more than about 2 ms a batch, and waits for them;
     /// [`SpmmReport::reason`](super::SpmmReport::reason) has the times. Two builds may choose differently, and the
     /// paths differ in the last bits. One that is predicted to take twice as long is not tried, nor is any under a
-    /// [memory limit](Self::memory_limit), with [expected runs](Self::expected_runs), or where there is no memory for
-    /// the operands. The CPU has nothing to choose.
+    /// [memory limit](Self::memory_limit), with [expected runs](Self::expected_runs), or where there is no room for a
+    /// second plan or the operands, nor what was [tuned](Self::tuned); the reason says so. The CPU has nothing to
+    /// choose. Any other error of the two plans or of their products is one of the build.
     ///
     /// # Examples
     /// ```

@@ -108,6 +108,8 @@ pub(super) struct Decision {
     pub(super) way: Way,
     /// Paths whose predicted times were weighed, the quickest first; none where something else decides.
     pub(super) weighed: Vec<Candidate>,
+    /// Half a sentence that follows the reason where a trial was asked for and not made; else empty.
+    pub(super) untimed: String,
 }
 
 /// The parts that a plan will have.
@@ -156,11 +158,11 @@ pub(super) fn decide(
 ) -> Result<Decision, SpmmError> {
     let SpmmOptions { algorithm, precision, .. } = *options;
     check_support(algorithm, precision)?;
-    let weighed = Vec::new();
+    let (weighed, untimed) = (Vec::new(), String::new());
     if !facts.kernels {
         let why = "the CPU has one algorithm, rows in parallel".to_owned();
         let way = Way::Cpu(options.cpu_tasks.unwrap_or_default());
-        return Ok(Decision { algorithm: Algorithm::RowSplit, precision, why, way, weighed });
+        return Ok(Decision { algorithm: Algorithm::RowSplit, precision, why, way, weighed, untimed });
     }
     check_size(facts)?;
     let groups = &profile.costs.groups;
@@ -182,7 +184,7 @@ pub(super) fn decide(
             (asked, "as asked".to_owned(), way)
         }
     };
-    Ok(Decision { algorithm, precision, why, way, weighed })
+    Ok(Decision { algorithm, precision, why, way, weighed, untimed })
 }
 
 /// Widest `B` for which predicted times decide in f16 and bf16: of 108 wider products in f16 on an H200, three were
@@ -236,7 +238,7 @@ fn by_times(
         Kind::Tiles => Way::Tiles(Some(PartitionRule::AllTile)),
         _ => Way::Rows,
     };
-    Ok(Some(Decision { algorithm, precision, why: reason(&weighed), way, weighed }))
+    Ok(Some(Decision { algorithm, precision, why: reason(&weighed), way, weighed, untimed: String::new() }))
 }
 
 /// The algorithm that suits the matrix, the width and the precision, where predicted times do not decide.

@@ -112,10 +112,10 @@ impl<V: Value> SpmmBuilder<'_, DeviceCsr<'_, V>> {
         clock.end("read");
         let facts = self.facts(&received.record, received.exceptions());
         let count = &mut || Ok(received_vectors(device, &received)?);
-        let decision = decide(&facts, &self.options, &profile, count)?;
+        let mut decision = decide(&facts, &self.options, &profile, count)?;
         clock.end("choose");
         let build = |options| self.clone().options(options).build_on(on.stream);
-        if let Some(plan) = self.tried(device, &decision, build) {
+        if let Some(plan) = self.tried(device, &mut decision, build)? {
             return Ok(plan);
         }
         if decision.precision != self.options.precision {

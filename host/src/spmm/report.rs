@@ -182,7 +182,7 @@ impl SpmmReport {
             device_kind: plan.device.kind(),
             requested: options.algorithm,
             algorithm: decision.algorithm,
-            reason: layout.instead.unwrap_or(decision.why),
+            reason: layout.instead.unwrap_or(decision.why) + &decision.untimed,
             weighed: decision.weighed,
             determinism: options.determinism,
             tile_values,

@@ -11,46 +11,36 @@ use crate::element::Element;
 use crate::error::SpmmError;
 use crate::matrix::DeviceMatrix;
 use crate::predict::weigh::Candidate;
-use crate::trial::{in_turns, quicker, two_best};
+use crate::trial::{Trial, Tried, in_turns};
 use crate::with_element;
 
 impl<A> SpmmBuilder<'_, A> {
     /// The quicker of the plans that `build` makes with the options of the two best candidates, if they are to be
-    /// timed and can be.
+    /// timed and can be; if not, the decision stands, and notes why nothing was timed.
+    ///
+    /// # Errors
+    /// Those of `build` and of the products, but for [want of room](Trial::run).
     pub(super) fn tried(
         &self,
         device: &Device,
-        decision: &Decision,
+        decision: &mut Decision,
         build: impl Fn(SpmmOptions) -> Result<SpmmPlan, SpmmError>,
-    ) -> Option<SpmmPlan> {
-        let SpmmOptions { autotune, memory_limit, expected_runs, .. } = self.options;
-        let is_asked = autotune && memory_limit.is_none() && expected_runs.is_none();
-        let times: Vec<f64> = decision.weighed.iter().map(|of| of.predicted_us).collect();
-        if !is_asked || !two_best(&times) || self.options.width == 0 {
-            return None;
-        }
-        // What cannot be made or run, for want of memory, is not tried: the decision stands.
-        self.by_trial(device, &decision.weighed, build).ok()
-    }
-
-    fn by_trial(
-        &self,
-        device: &Device,
-        weighed: &[Candidate],
-        build: impl Fn(SpmmOptions) -> Result<SpmmPlan, SpmmError>,
-    ) -> Result<SpmmPlan, SpmmError> {
+    ) -> Result<Option<SpmmPlan>, SpmmError> {
+        let SpmmOptions { precision, width, autotune, memory_limit, expected_runs, .. } = self.options;
+        let weighed = &decision.weighed;
+        let trial = Trial { asked: autotune, memory_limit, expected_runs, columns: width, weighed };
         let plan_of = |of: &Candidate| {
             let (algorithm, precision) = (of.kind.algorithm(), of.precision);
             build(SpmmOptions { algorithm, precision, autotune: false, ..self.options })
         };
-        let plans = [plan_of(&weighed[0])?, plan_of(&weighed[1])?];
-        let us = with_element!(self.options.precision, B => timed::<B>(device, &plans, self.options.width)?);
-        let (mut plan, reason) = quicker(plans, weighed, &us);
-        plan.report.reason = reason;
-        plan.report.requested = self.options.algorithm;
-        plan.report.requested_precision = self.options.precision;
-        plan.report.weighed = weighed.to_vec();
-        Ok(plan)
+        let time = |plans: &[_; 2]| with_element!(precision, B => timed::<B>(device, plans, width));
+        match trial.run(plan_of, time)? {
+            Tried::Quicker(plan, why) => Ok(Some(self.serving(plan, Decision { why, ..decision.clone() }))),
+            Tried::Untimed(why) => {
+                decision.untimed = why;
+                Ok(None)
+            }
+        }
     }
 }
 

@@ -41,8 +41,8 @@ impl<'a, V: Value> SpmmBuilder<'a, Csr<V>> {
         left.then(key).and_then(|key| tuned.get(&key))
     }
 
-    /// By the way of `options`, all else as it is.
+    /// By the way of `options`, which were timed when they were tuned; all else as it is.
     pub(super) fn taking(&self, options: &SpmmOptions) -> Self {
-        self.clone().options(self.options.with_way_of(options))
+        self.clone().options(SpmmOptions { autotune: false, ..self.options.with_way_of(options) })
     }
 }

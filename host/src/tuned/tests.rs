@@ -222,6 +222,8 @@ fn auto_takes_a_choice_for_the_same_structure_on_the_same_device() {
     assert_eq!((report.requested, report.algorithm), (Algorithm::Auto, Algorithm::SegmentGroup));
     assert_eq!(report.parallelism.as_deref(), Some("{<1/4 row, 4 col>, 4}, <4, 64, 8, 1/2>"));
     assert!(report.tuned && report.reason.starts_with("tuned: 1.0 µs"), "{}", report.reason);
+    let told = |autotune| plan(&a, 16).autotune(autotune).build(&device).unwrap().report().reason.clone();
+    assert_eq!(told(true), told(false) + "; not timed again");
     let b = vec![1.0; 20 * 16];
     assert_eq!(built.run(&b).unwrap()[..17], [[1.0; 16].as_slice(), &[2.0]].concat());
     let not_taken = [

@@ -1,11 +1,16 @@
 //! One emulated GPU thread: the implementation of [`Simt`].
 
+mod copies;
+mod warpgroup;
+
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::panic::Location;
 
 use corosensei::Yielder;
 
+use self::copies::Copy;
+use self::warpgroup::Started;
 use crate::emulator::access::Access;
 use crate::emulator::block::Block;
 use crate::emulator::bulk::Pieces;
@@ -14,19 +19,11 @@ use crate::emulator::mma;
 use crate::emulator::spot::Operation;
 use crate::emulator::violation::{Checked, Violation};
 use crate::emulator::warpgroup::Call;
-use crate::warpgroup::{BoxedMatrix, SharedOperand, Swizzle, TensorMap, WarpgroupSums};
+use crate::warpgroup::{SharedOperand, TensorMap, WarpgroupSums};
 use crate::{GlobalPtr, Simt, WARP, Word};
 
 /// What a thread unwinds with after it has left a violation in its block.
 pub(super) struct Abandon;
-
-/// A copy under way, with the bytes it will deliver: the source may not change during the launch.
-struct Copy {
-    group: u64,
-    to: u32,
-    value: [u32; 4],
-    issued: Access,
-}
 
 /// One emulated GPU thread. Kernels get it from [`Memory::launch`](super::Memory::launch) and use it
 /// through [`Simt`].
@@ -40,17 +37,6 @@ pub struct Thread<'a> {
     group: Cell<u64>,
     bulk: RefCell<Pieces>,
     products: RefCell<Started>,
-}
-
-/// The products of its warpgroup that a thread has not waited for.
-#[derive(Default)]
-struct Started {
-    /// Number of the group that the next product joins.
-    group: u64,
-    /// Group and number of each, the oldest first.
-    under_way: VecDeque<(u64, usize)>,
-    /// Whether registers were fenced since sums were last given out.
-    fenced: bool,
 }
 
 impl std::fmt::Debug for Thread<'_> {
@@ -123,45 +109,8 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// A product of the thread's warpgroup.
-    #[track_caller]
-    fn product<const R: usize>(&self, operation: Operation, sums: &mut WarpgroupSums<R>, call: &Call) {
-        let who = self.step(operation);
-        if !self.products.borrow().fenced {
-            self.refuse(&who, "no warpgroup_fence is before the first product of sums".to_owned());
-        }
-        self.block.hand_over(self.index, &sums.0);
-        self.block.arrive(
-            self.index,
-            Request { operation, location: Location::caller(), operands: call.operands() },
-        );
-        self.yielder.suspend(());
-        let product = self.block.take_over(self.index, &mut sums.0);
-        let mut products = self.products.borrow_mut();
-        let group = products.group;
-        products.under_way.push_back((group, product));
-    }
-
-    /// Ends the products whose group is not among the youngest `pending` ones.
-    fn end_products(&self, now: &Access, pending: u64) {
-        let mut products = self.products.borrow_mut();
-        let group = products.group;
-        while let Some((_, product)) = products.under_way.pop_front_if(|(of, _)| *of + pending < group) {
-            self.block.waited(product, now);
-        }
-    }
-
     fn expect<T>(&self, who: &Access, result: Result<T, String>) -> T {
         result.unwrap_or_else(|reason| self.refuse(who, reason))
-    }
-
-    /// Describes a use of a counter of arrivals as an access, and checks that the counter was begun.
-    #[track_caller]
-    fn step_at_counter(&self, operation: Operation, counter: u32) -> Access {
-        let who = self.step(operation);
-        self.expect(&who, self.block.counters().check(counter));
-        self.accept(self.block.shared().read(&who, counter, 8));
-        who
     }
 
     /// Waits until the scheduler has performed the collective, and takes the result.
@@ -197,23 +146,6 @@ impl<'a> Thread<'a> {
         let who = self.step(operation);
         let (view, recent) = self.block.global();
         word(self.accept(view.load_readonly(&who, recent, from.address(), (T::BYTES, T::BYTES))))
-    }
-
-    /// Eight elements of a matrix, with zeros for what is outside of it.
-    fn load_piece(&self, who: &Access, matrix: &BoxedMatrix, [column, row]: [u32; 2]) -> [u32; 4] {
-        let (view, recent) = self.block.global();
-        let present = if row < matrix.rows { matrix.columns.saturating_sub(column).min(8) } else { 0 };
-        let address = matrix.address + u64::from(row) * matrix.row_bytes + 2 * u64::from(column);
-        let load = |address, bytes| self.accept(view.load_readonly(who, recent, address, (bytes, bytes)));
-        if present == 8 {
-            return load(address, 16);
-        }
-        let mut words = [0; 4];
-        for element in 0..present {
-            let [bits, ..] = load(address + 2 * u64::from(element), 2);
-            words[element as usize / 2] |= bits << (element % 2 * 16);
-        }
-        words
     }
 
     #[track_caller]
@@ -334,16 +266,7 @@ unsafe impl Simt for Thread<'_> {
 
     #[track_caller]
     unsafe fn copy_async_16(&self, to_shared: u32, from: GlobalPtr<u32>, present: bool) {
-        let who = self.step(Operation::CopyAsync16);
-        let mut value = [0; 4];
-        if present {
-            let (view, recent) = self.block.global();
-            let loaded = view.load_readonly(&who, recent, from.address(), (16, 16));
-            value = self.accept(loaded);
-        }
-        self.accept(self.block.shared().begin_copy(&who, to_shared));
-        let copy = Copy { group: self.group.get(), to: to_shared, value, issued: who };
-        self.copies.borrow_mut().push_back(copy);
+        self.start_copy(to_shared, from, present);
     }
 
     #[track_caller]
@@ -354,56 +277,27 @@ unsafe impl Simt for Thread<'_> {
 
     #[track_caller]
     unsafe fn copy_async_wait<const PENDING: u32>(&self) {
-        let now = self.step(Operation::CopyAsyncWait);
-        let mut copies = self.copies.borrow_mut();
-        let mut shared = self.block.shared();
-        // Groups below the current one are closed; the youngest `PENDING` of them may stay.
-        while let Some(copy) = copies.pop_front_if(|copy| copy.group + u64::from(PENDING) < self.group.get())
-        {
-            let Access { operation, location, .. } = copy.issued;
-            shared.finish_copy(&Access { operation, location, ..now }, copy.to, copy.value);
-        }
+        self.wait_for_copies(u64::from(PENDING));
     }
 
     #[track_caller]
     unsafe fn copy_bulk_begin(&self, counter: u32, threads: u32) {
-        let who = self.step(Operation::CopyBulkBegin);
-        self.accept(self.block.shared().write(&who, counter, 8, [0; 4]));
-        self.expect(&who, self.block.counters().begin(counter, threads, self.block.threads()));
+        self.begin_counter(counter, threads);
     }
 
     #[track_caller]
     unsafe fn copy_bulk(&self, to_shared: u32, from: GlobalPtr<u32>, bytes: u32, counter: u32) {
-        let who = self.step_at_counter(Operation::CopyBulk, counter);
-        if bytes == 0 || !bytes.is_multiple_of(16) {
-            self.refuse(&who, format!("bytes is {bytes}, which is 0 or no multiple of 16"));
-        }
-        for offset in (0..bytes).step_by(16) {
-            let (view, recent) = self.block.global();
-            let address = from.address() + u64::from(offset);
-            let value = self.accept(view.load_readonly(&who, recent, address, (16, 16)));
-            self.accept(self.block.shared().begin_copy(&who, to_shared + offset));
-            self.bulk.borrow_mut().push(counter, to_shared + offset, value, who);
-        }
+        self.start_bulk(to_shared, from, bytes, counter);
     }
 
     #[track_caller]
     unsafe fn copy_bulk_commit(&self, counter: u32, bytes: u32) {
-        let who = self.step_at_counter(Operation::CopyBulkCommit, counter);
-        if let Some(round) = self.block.counters().commit(counter) {
-            self.expect(&who, self.bulk.borrow_mut().commit(counter, bytes, round));
-        }
+        self.commit_bulk(counter, bytes);
     }
 
     #[track_caller]
     unsafe fn copy_bulk_wait(&self, counter: u32, round: u32) {
-        let now = self.step_at_counter(Operation::CopyBulkWait, counter);
-        let pieces = self.expect(&now, self.bulk.borrow_mut().wait(counter, round));
-        let mut shared = self.block.shared();
-        for piece in pieces {
-            let Access { operation, location, .. } = piece.issued;
-            shared.finish_copy(&Access { operation, location, ..now }, piece.to, piece.value);
-        }
+        self.wait_for_bulk(counter, round);
     }
 
     #[track_caller]
@@ -414,26 +308,12 @@ unsafe impl Simt for Thread<'_> {
 
     #[track_caller]
     unsafe fn copy_bulk_box(&self, to_shared: u32, map: &TensorMap, [column, row]: [u32; 2], counter: u32) {
-        let who = self.step_at_counter(Operation::CopyBulkBox, counter);
-        let not_a_map = || "the map is none that TensorMap::emulated has made".to_owned();
-        let matrix = self.expect(&who, map.matrix().ok_or_else(not_a_map));
-        if !to_shared.is_multiple_of(1024) {
-            self.refuse(&who, format!("to_shared is {to_shared}, which is no multiple of 1024"));
-        }
-        for of_box in 0..matrix.box_rows {
-            for piece in 0..BoxedMatrix::BOX_COLUMNS / 8 {
-                let value = self.load_piece(&who, &matrix, [column + piece * 8, row + of_box]);
-                let to = Swizzle::Bytes128.apply(to_shared + of_box * 128 + piece * 16);
-                self.accept(self.block.shared().begin_copy(&who, to));
-                self.bulk.borrow_mut().push(counter, to, value, who);
-            }
-        }
+        self.start_box(to_shared, map, [column, row], counter);
     }
 
     #[track_caller]
     unsafe fn warpgroup_fence(&self) {
-        self.step(Operation::WarpgroupFence);
-        self.products.borrow_mut().fenced = true;
+        self.fence_products();
     }
 
     #[track_caller]
@@ -462,26 +342,17 @@ unsafe impl Simt for Thread<'_> {
 
     #[track_caller]
     unsafe fn warpgroup_commit(&self) {
-        self.step(Operation::WarpgroupCommit);
-        self.products.borrow_mut().group += 1;
+        self.commit_products();
     }
 
     #[track_caller]
     unsafe fn warpgroup_wait<const PENDING: u32, const H: usize>(&self, _: &mut [u32; H]) {
-        let now = self.step(Operation::WarpgroupWait);
-        self.end_products(&now, u64::from(PENDING));
+        self.wait_for_products(u64::from(PENDING));
     }
 
     #[track_caller]
     unsafe fn warpgroup_finish<const R: usize>(&self, sums: WarpgroupSums<R>) -> [f32; R] {
-        let now = self.step(Operation::WarpgroupFinish);
-        self.end_products(&now, 0);
-        let left = self.products.borrow().under_way.len();
-        if left > 0 {
-            self.refuse(&now, format!("no warpgroup_commit has closed the group of {left} products"));
-        }
-        self.products.borrow_mut().fenced = false;
-        sums.0
+        self.finish_products(sums)
     }
 
     #[track_caller]

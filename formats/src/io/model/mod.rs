@@ -357,14 +357,12 @@ fn shards(path: &Path, index: &ModelIndex) -> Result<Vec<Shard>, ReadError> {
         }
         shards.push(Shard::open(path)?);
     }
-    for (shard, file) in shards.iter().zip(named.keys()) {
+    for (shard, &named_file) in shards.iter().zip(named.keys()) {
         for tensor in &shard.header.tensors {
             let name = &tensor.name;
             let place = format!("tensor {}", name_of(name));
-            let file = name_of(file);
-            if let Some(other) =
-                holder.insert(name, shard.path.file_name().and_then(|n| n.to_str()).unwrap_or(""))
-            {
+            let file = name_of(named_file);
+            if let Some(other) = holder.insert(name, named_file) {
                 let found = format!("it in {} and in {file}; remove one", name_of(other));
                 return Err(ReadError::archive(place, "it in one file", found));
             }

@@ -16,7 +16,7 @@ use std::fmt;
 use std::panic::Location;
 use std::sync::OnceLock;
 
-use windrow_simt::emulator::{Launch, Memory, Schedule, Thread};
+use windrow_simt::emulator::{Launch, Memory, Schedule, Stats, Thread, Violation};
 
 /// Grid, threads per block, bytes of shared memory per block.
 type Shape = ([u32; 2], u32, u32);
@@ -57,44 +57,55 @@ impl fmt::Display for Mark {
     }
 }
 
-/// Runs a kernel under the standard schedules, each over the memory that `set_up` makes, and hands
-/// that memory to `verify`.
+/// Runs a kernel under the standard schedules, each over the memory that `set_up` makes, and hands what came of it, and
+/// that memory, to `judge`.
 #[track_caller]
-fn passes<P: Copy + Sync>(
+fn under_all_schedules<P: Copy + Sync>(
     (grid, block_threads, shared_bytes): Shape,
     set_up: impl Fn(&Memory) -> P,
     kernel: impl Fn(&Thread<'_>, P) + Sync,
-    verify: impl Fn(&Memory, P),
+    judge: impl Fn(Schedule, Result<Stats, Violation>, (&Memory, P)),
 ) {
     for schedule in Schedule::STANDARD {
         let memory = Memory::new();
         let parameters = set_up(&memory);
         let launch = Launch { grid, block_threads, shared_bytes, schedule };
-        match memory.launch(&launch, |t| kernel(t, parameters)) {
-            Ok(stats) => assert_eq!(stats.blocks, u64::from(grid[0]) * u64::from(grid[1])),
+        let ran = memory.launch(&launch, |t| kernel(t, parameters));
+        judge(schedule, ran, (&memory, parameters));
+    }
+}
+
+/// Runs a kernel under the standard schedules, each over the memory that `set_up` makes, and hands
+/// that memory to `verify`.
+#[track_caller]
+fn passes<P: Copy + Sync>(
+    shape: Shape,
+    set_up: impl Fn(&Memory) -> P,
+    kernel: impl Fn(&Thread<'_>, P) + Sync,
+    verify: impl Fn(&Memory, P),
+) {
+    let ([x, y], ..) = shape;
+    under_all_schedules(shape, set_up, kernel, |schedule, ran, (memory, parameters)| {
+        match ran {
+            Ok(stats) => assert_eq!(stats.blocks, u64::from(x) * u64::from(y)),
             Err(violation) => panic!("{schedule:?}: {violation}"),
         }
-        verify(&memory, parameters);
-    }
+        verify(memory, parameters);
+    });
 }
 
 /// Runs a kernel like [`passes`] and compares its violation with the expected text.
 #[track_caller]
 fn reports<P: Copy + Sync>(
-    (grid, block_threads, shared_bytes): Shape,
+    shape: Shape,
     set_up: impl Fn(&Memory) -> P,
     kernel: impl Fn(&Thread<'_>, P) + Sync,
     expected: impl Fn(P) -> String,
 ) {
-    for schedule in Schedule::STANDARD {
-        let memory = Memory::new();
-        let parameters = set_up(&memory);
-        let launch = Launch { grid, block_threads, shared_bytes, schedule };
-        match memory.launch(&launch, |t| kernel(t, parameters)) {
-            Ok(_) => panic!("{schedule:?}: nothing reported"),
-            Err(violation) => assert_eq!(violation.to_string(), expected(parameters), "{schedule:?}"),
-        }
-    }
+    under_all_schedules(shape, set_up, kernel, |schedule, ran, (_, parameters)| match ran {
+        Ok(_) => panic!("{schedule:?}: nothing reported"),
+        Err(violation) => assert_eq!(violation.to_string(), expected(parameters), "{schedule:?}"),
+    });
 }
 
 /// For kernels that need no global memory.

@@ -1,9 +1,9 @@
 //! Products of a warpgroup: operands touched too early or too late, and calls that are missing.
 
-use windrow_simt::emulator::{Launch, Memory, Schedule, Thread, Violation};
+use windrow_simt::emulator::{Memory, Thread, Violation};
 use windrow_simt::{GlobalPtr, OperandLayout, SharedOperand, Simt, Swizzle, WarpgroupSums};
 
-use super::{Mark, Shape, passes, reports};
+use super::{Mark, Shape, nothing, passes, reports, under_all_schedules};
 
 /// A, 64 rows of 16 elements, then B, 64 columns of 32; both without swizzle.
 const B_AT: u32 = 2048;
@@ -131,14 +131,25 @@ fn fails(fault: Fault, expected: impl Fn(&str, &str) -> String) {
     );
 }
 
+/// How reports name the product of a thread's warpgroup.
+fn by(thread: u32, product: &str) -> String {
+    format!("warpgroup_mma_sparse_f16 by the warpgroup of thread {thread} of block (0, 0) at {product}")
+}
+
+/// Checks that a thread's product is refused with this reason.
+#[track_caller]
+fn refused(fault: Fault, thread: u32, reason: &str) {
+    fails(fault, |_, product| format!("invalid operand: {}: {reason}", by(thread, product)));
+}
+
 #[test]
 fn stores_are_fenced_off() {
     for fault in [Fault::NoProxyFence, Fault::ProxyFenceBeforeStores] {
         fails(fault, |store, product| {
             format!(
-                "stores not fenced off: warpgroup_mma_sparse_f16 by the warpgroup of thread 0 of block (0, 0) at \
-                 {product}: byte 0 of shared memory is from store_shared by thread 0 of block (0, 0) at {store}, and \
-                 its thread has called no copy_bulk_fence since"
+                "stores not fenced off: {}: byte 0 of shared memory is from store_shared by thread 0 of block (0, 0) \
+                 at {store}, and its thread has called no copy_bulk_fence since",
+                by(0, product)
             )
         });
     }
@@ -146,39 +157,24 @@ fn stores_are_fenced_off() {
 
 #[test]
 fn operands_stay_until_all_have_waited() {
-    fails(Fault::StoreBeforeWait, |store, product| {
-        format!(
-            "write over an operand: store_shared by thread 3 of block (0, 0) at {store}: not all threads have waited \
-             for the product that reads byte {} of shared memory, warpgroup_mma_sparse_f16 by the warpgroup of thread \
-             0 of block (0, 0) at {product}",
-            BYTES - 8
-        )
-    });
-    fails(Fault::StoreByWhoHasWaited, |store, product| {
-        format!(
-            "write over an operand: store_shared by thread 3 of block (0, 0) at {store}: not all threads have waited \
-             for the product that reads byte {} of shared memory, warpgroup_mma_sparse_f16 by the warpgroup of thread \
-             0 of block (0, 0) at {product}",
-            BYTES - 8
-        )
-    });
-    fails(Fault::CopyBeforeWait, |copy, product| {
-        format!(
-            "write over an operand: copy_async_16 by thread 3 of block (0, 0) at {copy}: not all threads have waited \
-             for the product that reads byte {B_AT} of shared memory, warpgroup_mma_sparse_f16 by the warpgroup of \
-             thread 0 of block (0, 0) at {product}"
-        )
-    });
+    for (fault, call, byte) in [
+        (Fault::StoreBeforeWait, "store_shared", BYTES - 8),
+        (Fault::StoreByWhoHasWaited, "store_shared", BYTES - 8),
+        (Fault::CopyBeforeWait, "copy_async_16", B_AT),
+    ] {
+        fails(fault, |at, product| {
+            format!(
+                "write over an operand: {call} by thread 3 of block (0, 0) at {at}: not all threads have waited for \
+                 the product that reads byte {byte} of shared memory, {}",
+                by(0, product)
+            )
+        });
+    }
 }
 
 #[test]
 fn calls_that_are_missing() {
-    fails(Fault::NoFence, |_, product| {
-        format!(
-            "invalid operand: warpgroup_mma_sparse_f16 by the warpgroup of thread 9 of block (0, 0) at {product}: no \
-             warpgroup_fence is before the first product of sums"
-        )
-    });
+    refused(Fault::NoFence, 9, "no warpgroup_fence is before the first product of sums");
     fails(Fault::NoCommit, |finish, _| {
         format!(
             "invalid operand: warpgroup_finish by thread 9 of block (0, 0) at {finish}: no warpgroup_commit has closed \
@@ -193,42 +189,26 @@ fn calls_that_are_missing() {
 
 #[test]
 fn metadata_names_two_places_in_order() {
-    fails(Fault::MetadataOutOfOrder, |_, product| {
-        format!(
-            "invalid operand: warpgroup_mma_sparse_f16 by the warpgroup of thread 4 of block (0, 0) at {product}: \
-             nibble 2 of metadata names places 1 and 0 of row 1, group 2"
-        )
-    });
-    fails(Fault::MetadataTwice, |_, product| {
-        format!(
-            "invalid operand: warpgroup_mma_sparse_f16 by the warpgroup of thread 5 of block (0, 0) at {product}: \
-             nibble 0 of metadata names places 2 and 2 of row 1, group 4"
-        )
-    });
+    let out_of_order = "nibble 2 of metadata names places 1 and 0 of row 1, group 2";
+    refused(Fault::MetadataOutOfOrder, 4, out_of_order);
+    refused(Fault::MetadataTwice, 5, "nibble 0 of metadata names places 2 and 2 of row 1, group 4");
 }
 
 #[test]
 fn operands_are_inside_and_written() {
     fails(Fault::OperandOutside, |_, product| {
+        let product = by(96, product);
         format!(
-            "out of bounds: warpgroup_mma_sparse_f16 by the warpgroup of thread 96 of block (0, 0) at {product}: 16 \
-             bytes at byte {} of shared memory, of which the block has {}",
-            BYTES, BYTES
+            "out of bounds: {product}: 16 bytes at byte {BYTES} of shared memory, of which the block has {BYTES}"
         )
     });
     fails(Fault::OperandUnwritten, |_, product| {
+        let (product, byte) = (by(0, product), BYTES - 16);
         format!(
-            "read of unwritten memory: warpgroup_mma_sparse_f16 by the warpgroup of thread 0 of block (0, 0) at \
-             {product}: no thread of the block wrote byte {} of shared memory",
-            BYTES - 16
+            "read of unwritten memory: {product}: no thread of the block wrote byte {byte} of shared memory"
         )
     });
-    fails(Fault::OperandDiffers, |_, product| {
-        format!(
-            "invalid operand: warpgroup_mma_sparse_f16 by the warpgroup of thread 40 of block (0, 0) at {product}: an \
-             operand differs from that of the warpgroup's first thread"
-        )
-    });
+    refused(Fault::OperandDiffers, 40, "an operand differs from that of the warpgroup's first thread");
 }
 
 #[test]
@@ -250,33 +230,31 @@ fn threads_that_never_come() {
 /// Another warpgroup writes where a product reads, without a barrier: before it, under it or behind it.
 #[test]
 fn other_warpgroups_are_ordered_by_barriers_alone() {
-    for schedule in Schedule::STANDARD {
-        let memory = Memory::new();
-        let launch = Launch { grid: [1, 1], block_threads: 256, shared_bytes: BYTES, schedule };
-        let kernel = |t: &Thread<'_>| {
-            let thread = t.thread_idx();
-            // SAFETY: not safe, which is what the emulator is for.
-            unsafe {
-                for at in (thread * 16..BYTES).step_by(256 * 16) {
-                    t.store_shared(at, [0x3c00_3c00u32; 4]);
-                }
-                t.copy_bulk_fence();
-                t.sync_block();
-                if thread < 128 {
-                    let mut sums = WarpgroupSums::<32>::zeros();
-                    t.warpgroup_fence();
-                    t.warpgroup_mma_sparse_f16::<0, _>(&mut sums, A, B, METADATA);
-                    t.warpgroup_commit();
-                    t.warpgroup_finish(sums);
-                } else if thread == 200 {
-                    t.store_shared(B_AT, 0u32);
-                }
+    let kernel = |t: &Thread<'_>, ()| {
+        let thread = t.thread_idx();
+        // SAFETY: not safe, which is what the emulator is for.
+        unsafe {
+            for at in (thread * 16..BYTES).step_by(256 * 16) {
+                t.store_shared(at, [0x3c00_3c00u32; 4]);
             }
-        };
-        let violation = memory.launch(&launch, kernel).unwrap_err();
+            t.copy_bulk_fence();
+            t.sync_block();
+            if thread < 128 {
+                let mut sums = WarpgroupSums::<32>::zeros();
+                t.warpgroup_fence();
+                t.warpgroup_mma_sparse_f16::<0, _>(&mut sums, A, B, METADATA);
+                t.warpgroup_commit();
+                t.warpgroup_finish(sums);
+            } else if thread == 200 {
+                t.store_shared(B_AT, 0u32);
+            }
+        }
+    };
+    under_all_schedules(([1, 1], 256, BYTES), nothing, kernel, |schedule, ran, _| {
+        let violation = ran.unwrap_err();
         assert!(
             matches!(violation, Violation::SharedRace { .. } | Violation::OperandOverwritten { .. }),
             "{schedule:?}: {violation}"
         );
-    }
+    });
 }
