@@ -109,6 +109,11 @@ impl<const R: usize> WarpgroupSums<R> {
     pub const COLUMNS: u32 = 2 * R as u32;
 }
 
+/// Whether threads can have so many registers.
+pub(crate) const fn valid_registers(count: u32) -> bool {
+    count.is_multiple_of(8) && 24 <= count && count <= 256
+}
+
 /// A matrix in global memory of which [boxes](crate::Simt::copy_bulk_box) are copied, as the copy engine is told of it:
 /// 128 bytes that the driver writes, or [`emulated`](Self::emulated). Where a kernel uses one, it is the first field of
 /// its params, which begin at a multiple of 64 bytes.

@@ -131,25 +131,25 @@ entries! {
 
     @from Sm90a:
     nm_sparse_f16_256x128 {
-        nm_sparse_f16_256x128 => NmSparse<F16, 1, 128, 4>,
+        nm_sparse_f16_256x128 => NmSparse<F16, 1, 128, 5>,
     }
     nm_sparse_f16_176x256 {
-        nm_sparse_f16_176x256 => NmSparse<F16, 2, 88, 4>,
+        nm_sparse_f16_176x256 => NmSparse<F16, 2, 88, 5>,
     }
     nm_sparse_f16_128x128 {
-        nm_sparse_f16_128x128 => NmSparse<F16, 1, 64, 6>,
+        nm_sparse_f16_128x128 => NmSparse<F16, 1, 64, 8>,
     }
     nm_sparse_f16_64x128 {
         nm_sparse_f16_64x128 => NmSparse<F16, 1, 32, 8>,
     }
     nm_sparse_bf16_256x128 {
-        nm_sparse_bf16_256x128 => NmSparse<Bf16, 1, 128, 4>,
+        nm_sparse_bf16_256x128 => NmSparse<Bf16, 1, 128, 5>,
     }
     nm_sparse_bf16_176x256 {
-        nm_sparse_bf16_176x256 => NmSparse<Bf16, 2, 88, 4>,
+        nm_sparse_bf16_176x256 => NmSparse<Bf16, 2, 88, 5>,
     }
     nm_sparse_bf16_128x128 {
-        nm_sparse_bf16_128x128 => NmSparse<Bf16, 1, 64, 6>,
+        nm_sparse_bf16_128x128 => NmSparse<Bf16, 1, 64, 8>,
     }
     nm_sparse_bf16_64x128 {
         nm_sparse_bf16_64x128 => NmSparse<Bf16, 1, 32, 8>,

@@ -12,11 +12,13 @@
 //!       --f32-->  shared, transposed  --four columns a lane-->             C
 //! ```
 //!
-//! Two warpgroups share the rows of `A`, and have columns of their own. Blocks stay, and take one tile after the other;
-//! stages of the next tile are on their way while the last of this are multiplied and its sums are stored.
+//! Two warpgroups share the rows of `A`, and have columns of their own; a third starts copies and waits for them, so that they do
+//! nothing but multiply. Blocks stay, and take one tile after the other; stages of the next tile are on
+//! their way while the last of this are multiplied and its sums are stored.
 //!
-//! A stage is multiplied while the one before it ends. One barrier serves both directions: before it, every thread has
-//! waited for the products of the stage before, and thread 0 for the copies of the stage that comes next.
+//! A stage is multiplied while the one before it ends. One barrier serves both directions: before it, every thread that
+//! multiplies has waited for the products of the stage before, in whose place copies may come, and the third warpgroup
+//! for the copies of the stage that comes next.
 
 use core::marker::PhantomData;
 
@@ -45,10 +47,17 @@ pub const SPARSE_NEUTRAL: u32 = 0b01_00;
 
 /// Inner elements of an instruction.
 const STEP: u32 = 32;
-/// Warpgroups of a block.
+/// Warpgroups of a block that multiply.
 const GROUPS: u32 = 2;
-/// Runs of eight rows of a chunk, at most.
-const MAX_EIGHTS: usize = 11;
+/// Warps of the third warpgroup that start copies and wait for them, a stage each by turns: starting those of one stage
+/// and waiting for those of the next, one after the other, would take longer than multiplying.
+const FEEDERS: u32 = 3;
+/// Registers of a thread that multiplies, and of one of the warpgroup that brings what they multiply.
+const REGISTERS: u32 = 232;
+const FEEDER_REGISTERS: u32 = 40;
+/// Runs of eight rows of a chunk, and chunks of a tile, at most.
+const MAX_EIGHTS: usize = 4;
+const MAX_CHUNKS: usize = 11;
 /// Words from one row of `C` to the next where sums are transposed: lanes that write and lanes that read both find 32
 /// different banks.
 const PITCH: u32 = SPARSE_COLUMNS + 4;
@@ -155,7 +164,7 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> Ker
         dtype: E::DTYPE,
         tile: NmTile { rows: Self::BM, columns: Self::BN, strip: SPARSE_COLUMNS },
     };
-    const BLOCK_THREADS: u32 = GROUPS * WARPGROUP;
+    const BLOCK_THREADS: u32 = (GROUPS + 1) * WARPGROUP;
     const SHARED_BYTES: u32 = Self::COUNTERS + 8 * STAGES;
     const MIN_BLOCKS: u32 = 1;
     const ARCH: Arch = Arch::Sm90a;
@@ -163,45 +172,15 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> Ker
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &NmSparseParams) {
         const { Self::VALID }
-        // 1. Locate. The grid has no block without a tile.
-        let mut tile = s.block_idx();
-        let tiles = p.m_tiles * p.n_tiles;
         // SAFETY: the obligations of the params. Tiles and stages are the same for all threads of a block, so that they
         // meet in every barrier and product.
         unsafe {
-            let mut feed = Feed::<E, BLOCKS, R, STAGES>::new(s, p, tile);
-            feed.begin(s);
-            let mut at = Slot::FIRST;
-            feed.await_stage(s, at);
-            s.sync_block(); // RAW: stage arrived -> read
-            while tile < tiles {
-                let mut sums = (WarpgroupSums::<R>::zeros(), WarpgroupSums::<R>::zeros());
-                // Products read metadata as they go on: those of a stage and of the one before are in registers of
-                // their own, and two turns of the loop are written out so that nothing is copied among them.
-                let (mut even, mut odd) = ([0; 2], [0; 2]);
-                let mut stage = 0;
-                loop {
-                    let more = stage + 1 < p.stages || tile + s.grid_dim() < tiles;
-                    at = Self::turn(s, &mut feed, (at, more), &mut sums, (&mut even, &mut odd));
-                    stage += 1;
-                    if stage == p.stages {
-                        break;
-                    }
-                    let more = stage + 1 < p.stages || tile + s.grid_dim() < tiles;
-                    at = Self::turn(s, &mut feed, (at, more), &mut sums, (&mut odd, &mut even));
-                    stage += 1;
-                    if stage == p.stages {
-                        break;
-                    }
-                }
-                let second = if BLOCKS == 2 { s.warpgroup_finish(sums.1) } else { [0.0; R] };
-                let sums = [s.warpgroup_finish(sums.0), second];
-                // All products have ended. This tells the compiler that their metadata were in registers until now.
-                s.warpgroup_wait::<0, 2>(&mut even);
-                s.warpgroup_wait::<0, 2>(&mut odd);
-                // 5. Registers -> shared -> global.
-                Self::store(s, p, tile, &sums);
-                tile += s.grid_dim();
+            if s.thread_idx() / WARPGROUP == GROUPS {
+                s.warpgroup_give_registers::<FEEDER_REGISTERS>();
+                Self::feed(s, p);
+            } else {
+                s.warpgroup_take_registers::<REGISTERS>();
+                Self::multiply_tiles(s, p);
             }
         }
     }
@@ -230,6 +209,28 @@ impl Slot {
     }
 }
 
+/// Which of the feeders waits for a stage, and which brings the one that is then brought: stages are theirs by turns.
+#[derive(Clone, Copy)]
+struct Turn {
+    awaits: u32,
+}
+
+impl Turn {
+    const FIRST: Self = Self { awaits: 0 };
+
+    #[inline(always)]
+    const fn next(self) -> Self {
+        Self { awaits: if self.awaits + 1 == FEEDERS { 0 } else { self.awaits + 1 } }
+    }
+
+    /// When the stage arrives before which one is read, that before may be replaced: by the one that is so many further.
+    #[inline(always)]
+    const fn brings<const STAGES: u32>(self) -> u32 {
+        let ahead = self.awaits + (STAGES - 2) % FEEDERS;
+        if ahead >= FEEDERS { ahead - FEEDERS } else { ahead }
+    }
+}
+
 impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmSparse<E, BLOCKS, R, STAGES> {
     /// Rows of `C` of a tile.
     pub const BM: u32 = 2 * R as u32;
@@ -245,7 +246,7 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmS
     /// Bytes of the weights of a stage.
     const WEIGHT_BYTES: u32 = Self::USED_BYTES - Self::VALUES_AT;
     /// Rows of `C` that a warpgroup transposes at once, and how often it does.
-    const CHUNK: usize = if R == 88 { 88 } else { 64 };
+    const CHUNK: usize = if R == 88 { 16 } else { 32 };
     const CHUNKS: usize = 2 * R / Self::CHUNK;
     /// Where sums are transposed, bytes for a warpgroup there, and where the counters of bulk copies are.
     const SUMS_AT: u32 = STAGES * Self::STAGE_BYTES;
@@ -253,10 +254,100 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmS
     const COUNTERS: u32 = Self::SUMS_AT + GROUPS * Self::SUMS_BYTES;
     const VALID: () = {
         assert!(BLOCKS == 1 || BLOCKS == 2, "sums have registers for no more");
-        assert!((2 * R).is_multiple_of(Self::CHUNK) && Self::CHUNKS <= 4, "whole chunks, and no more");
+        assert!(
+            (2 * R).is_multiple_of(Self::CHUNK) && Self::CHUNKS <= MAX_CHUNKS,
+            "whole chunks, and no more"
+        );
         assert!(Self::CHUNK <= 8 * MAX_EIGHTS, "loops are unrolled so far");
-        assert!(STAGES >= 3, "one is multiplied, one has arrived, one is on its way");
+        assert!(STAGES > 3, "one is multiplied, one has arrived, two are on their way");
+        assert!(!STAGES.is_multiple_of(FEEDERS), "who has just brought a stage need not wait for the next");
     };
+
+    /// The barrier at which those that multiply and the warpgroup that feeds them meet, from different places.
+    #[inline(always)]
+    unsafe fn meet<S: Simt>(s: &S) {
+        // SAFETY: the caller's promise that all threads of the block come here equally often.
+        unsafe { s.sync_block() }
+    }
+
+    /// Starts the copies of all tiles of a block, those of a stage when the one that was there before is read, and waits
+    /// for them.
+    #[inline(always)]
+    unsafe fn feed<S: Simt>(s: &S, p: &NmSparseParams) {
+        let (mut tile, tiles) = (s.block_idx(), p.m_tiles * p.n_tiles);
+        // SAFETY: the obligations of the params; as many barriers as [`multiply_tiles`](Self::multiply_tiles) has.
+        unsafe {
+            let mut feed = Feed::<E, BLOCKS, R, STAGES>::new(s, p, tile);
+            feed.make_counters(s);
+            Self::meet(s); // RAW: counters made -> used
+            feed.begin(s);
+            let (mut at, mut turn) = (Slot::FIRST, Turn::FIRST);
+            feed.await_stage(s, at, turn.awaits);
+            Self::meet(s); // RAW: stage arrived -> read
+            while tile < tiles {
+                let mut stage = 0;
+                while stage < p.stages {
+                    at = at.next::<STAGES>();
+                    turn = turn.next();
+                    stage += 1;
+                    if stage < p.stages || tile + s.grid_dim() < tiles {
+                        feed.await_stage(s, at, turn.awaits);
+                    }
+                    Self::meet(s); // RAW: next stage arrived -> read; WAR: stage before read -> copies
+                    if feed.number == turn.brings::<STAGES>() {
+                        feed.bring(s);
+                    }
+                }
+                let mut stored = 0;
+                while stored < 2 * BLOCKS * Self::CHUNKS as u32 {
+                    Self::meet(s); // those of `store`
+                    stored += 1;
+                }
+                tile += s.grid_dim();
+            }
+        }
+    }
+
+    /// Multiplies and stores all tiles of a block.
+    #[inline(always)]
+    unsafe fn multiply_tiles<S: Simt>(s: &S, p: &NmSparseParams) {
+        // 1. Locate. The grid has no block without a tile.
+        let mut tile = s.block_idx();
+        let tiles = p.m_tiles * p.n_tiles;
+        // SAFETY: the obligations of the params, and the barriers of [`feed`](Self::feed).
+        unsafe {
+            let mut at = Slot::FIRST;
+            Self::meet(s); // RAW: counters made -> used
+            Self::meet(s); // RAW: stage arrived -> read
+            while tile < tiles {
+                let mut sums = (WarpgroupSums::<R>::zeros(), WarpgroupSums::<R>::zeros());
+                // Products read metadata as they go on: those of a stage and of the one before are in registers of
+                // their own, and two turns of the loop are written out so that nothing is copied among them.
+                let (mut even, mut odd) = ([0; 2], [0; 2]);
+                let mut stage = 0;
+                loop {
+                    at = Self::turn(s, at, &mut sums, (&mut even, &mut odd));
+                    stage += 1;
+                    if stage == p.stages {
+                        break;
+                    }
+                    at = Self::turn(s, at, &mut sums, (&mut odd, &mut even));
+                    stage += 1;
+                    if stage == p.stages {
+                        break;
+                    }
+                }
+                let second = if BLOCKS == 2 { s.warpgroup_finish(sums.1) } else { [0.0; R] };
+                let sums = [s.warpgroup_finish(sums.0), second];
+                // All products have ended. This tells the compiler that their metadata were in registers until now.
+                s.warpgroup_wait::<0, 2>(&mut even);
+                s.warpgroup_wait::<0, 2>(&mut odd);
+                // 5. Registers -> shared -> global.
+                Self::store(s, p, tile, &sums);
+                tile += s.grid_dim();
+            }
+        }
+    }
 
     /// The metadata of this warpgroup's columns.
     #[inline(always)]
@@ -273,29 +364,22 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmS
         }
     }
 
-    /// Adds a stage's products to sums while those of the one before end; `more` says whether another comes. Returns
-    /// the slot of that.
+    /// Adds a stage's products to sums while those of the one before end. Returns the slot of the next stage.
     #[inline(always)]
     unsafe fn turn<S: Simt>(
         s: &S,
-        feed: &mut Feed<'_, E, BLOCKS, R, STAGES>,
-        (at, more): (Slot, bool),
+        at: Slot,
         sums: &mut Sums<R>,
         (now, before): (&mut [u32; 2], &mut [u32; 2]),
     ) -> Slot {
-        let next = at.next::<STAGES>();
         // SAFETY: the obligations of the params; all threads are here.
         unsafe {
             *now = Self::metadata(s, at);
             Self::multiply(s, sums, *now, at);
             s.warpgroup_wait::<1, 2>(before);
-            if more {
-                feed.await_stage(s, next);
-            }
-            s.sync_block(); // RAW: next stage arrived -> read; WAR: stage before read -> copies
-            feed.bring(s);
+            Self::meet(s); // RAW: next stage arrived -> read; WAR: stage before read -> copies
         }
-        next
+        at.next::<STAGES>()
     }
 
     /// Starts the products of a stage, and closes their group.
@@ -343,7 +427,7 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmS
             let mut chunk = 0;
             while chunk < Self::CHUNKS as u32 {
                 // Register numbers must be known, so each candidate is compared.
-                each4(|candidate| {
+                each::<{ MAX_CHUNKS }>(|candidate| {
                     if candidate < Self::CHUNKS && candidate as u32 == chunk {
                         // SAFETY: inside of this warpgroup's buffer, places of this thread.
                         unsafe {
@@ -361,7 +445,7 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmS
                 let whole = plain && first_column + SPARSE_COLUMNS <= p.output.n;
                 // SAFETY: all threads are here; elements of `C` are this thread's.
                 unsafe {
-                    s.sync_block(); // RAW: sums written -> read
+                    Self::meet(s); // RAW: sums written -> read
                     let mut row = 0;
                     while row < Self::CHUNK as u32 {
                         let four: [f32; 4] = s.load_shared(read_from + 4 * row * PITCH);
@@ -373,7 +457,7 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmS
                         }
                         row += WARPGROUP / 16;
                     }
-                    s.sync_block(); // WAR: sums read -> the next are written
+                    Self::meet(s); // WAR: sums read -> the next are written
                 }
                 chunk += 1;
             }
@@ -413,17 +497,19 @@ fn place(p: &NmSparseParams, tile: u32) -> (u32, u32) {
     (span * p.span + of_span, m_tile)
 }
 
-/// What thread 0 brings: the next stage of the next tile.
+/// What one of the feeders brings: every stage but those of the others, tile after tile.
 struct Feed<'a, E, const BLOCKS: u32, const R: usize, const STAGES: u32> {
     params: &'a NmSparseParams,
-    /// Whether this is thread 0; others bring nothing.
+    /// Which feeder this is.
+    number: u32,
+    /// Whether this is the thread that brings; others do nothing.
     brings: bool,
     tile: u32,
     stage: u32,
     slot: u32,
     /// First row of `A` that the tile takes.
     row: u32,
-    /// The weights of the next stage.
+    /// The weights of the tile.
     weights: GlobalPtr<u32>,
     element: PhantomData<E>,
 }
@@ -433,10 +519,12 @@ impl<'a, E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>
 {
     #[inline(always)]
     fn new<S: Simt>(s: &S, params: &'a NmSparseParams, tile: u32) -> Self {
-        let brings = s.thread_idx() == 0;
-        let (row, weights) = (0, params.weights);
-        let mut feed = Self { params, brings, tile, stage: 0, slot: 0, row, weights, element: PhantomData };
+        let number = s.warp() - GROUPS * WARPGROUP / WARP;
+        let (stage, slot, row, weights) = (number, number, 0, params.weights);
+        let brings = number < FEEDERS && s.lane() == 0;
+        let mut feed = Self { params, number, brings, tile, stage, slot, row, weights, element: PhantomData };
         feed.locate();
+        feed.next_tile(s);
         feed
     }
 
@@ -453,32 +541,48 @@ impl<'a, E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>
         self.weights = p.weights.byte_add(u64::from(n_tile) * bytes);
     }
 
+    /// Goes on to the tile that the stage is of, if it is beyond the last of this one.
+    #[inline(always)]
+    fn next_tile<S: Simt>(&mut self, s: &S) {
+        if self.stage >= self.params.stages {
+            while self.stage >= self.params.stages {
+                self.stage -= self.params.stages;
+                self.tile += s.grid_dim();
+            }
+            self.locate();
+        }
+    }
+
     #[inline(always)]
     fn counter(slot: u32) -> u32 {
         NmSparse::<E, BLOCKS, R, STAGES>::COUNTERS + 8 * slot
     }
 
-    /// Makes the counters, and brings all stages but one.
+    /// Makes the counters.
     #[inline(always)]
-    unsafe fn begin<S: Simt>(&mut self, s: &S) {
-        // SAFETY: counters have 8 bytes each behind all else. Thread 0 alone uses them.
-        unsafe {
-            if self.brings {
-                let mut slot = 0;
-                while slot < STAGES {
-                    s.copy_bulk_begin(Self::counter(slot), 1);
-                    slot += 1;
-                }
-            }
-            let mut stage = 1;
-            while stage < STAGES {
-                self.bring(s);
-                stage += 1;
+    unsafe fn make_counters<S: Simt>(&self, s: &S) {
+        if self.brings && self.number == 0 {
+            let mut slot = 0;
+            while slot < STAGES {
+                // SAFETY: counters have 8 bytes each behind all else.
+                unsafe { s.copy_bulk_begin(Self::counter(slot), 1) };
+                slot += 1;
             }
         }
     }
 
-    /// Starts the copies of the next stage, into the slot that has been free for longest.
+    /// Brings its own of all stages but one.
+    #[inline(always)]
+    unsafe fn begin<S: Simt>(&mut self, s: &S) {
+        let mut stage = self.number;
+        while stage < STAGES - 1 {
+            // SAFETY: the slot was not used before.
+            unsafe { self.bring(s) };
+            stage += FEEDERS;
+        }
+    }
+
+    /// Starts the copies of its next stage, into the slot that has been free for longest.
     #[inline(always)]
     unsafe fn bring<S: Simt>(&mut self, s: &S) {
         let p = self.params;
@@ -490,26 +594,23 @@ impl<'a, E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>
         let values_at = NmSparse::<E, BLOCKS, R, STAGES>::VALUES_AT;
         let counter = Self::counter(self.slot);
         let at = [self.stage * SPARSE_STAGE, self.row];
+        let weights = self.weights.byte_add(u64::from(self.stage) * u64::from(bytes));
         // SAFETY: the slot has room; nobody reads it any more, and nobody has stored to it.
         unsafe {
             s.copy_bulk_box(to, &p.map, at, counter);
-            s.copy_bulk(to + values_at, self.weights, bytes, counter);
+            s.copy_bulk(to + values_at, weights, bytes, counter);
             s.copy_bulk_commit(counter, values_at + bytes);
         }
-        self.slot = if self.slot + 1 == STAGES { 0 } else { self.slot + 1 };
-        self.weights = self.weights.byte_add(u64::from(bytes));
-        self.stage += 1;
-        if self.stage == p.stages {
-            self.stage = 0;
-            self.tile += s.grid_dim();
-            self.locate();
-        }
+        self.slot += FEEDERS;
+        self.slot -= if self.slot >= STAGES { STAGES } else { 0 };
+        self.stage += FEEDERS;
+        self.next_tile(s);
     }
 
-    /// Waits for the copies of a stage; others know of it after a barrier.
+    /// Waits for the copies of a stage, if `feeder` brought them and is this; others know of it after a barrier.
     #[inline(always)]
-    unsafe fn await_stage<S: Simt>(&self, s: &S, at: Slot) {
-        if self.brings {
+    unsafe fn await_stage<S: Simt>(&self, s: &S, at: Slot, feeder: u32) {
+        if self.brings && self.number == feeder {
             // SAFETY: the stage was brought, and is the last that was in this slot.
             unsafe { s.copy_bulk_wait(Self::counter(at.number), at.round) }
         }

@@ -19,7 +19,7 @@ use crate::emulator::mma;
 use crate::emulator::spot::Operation;
 use crate::emulator::violation::{Checked, Violation};
 use crate::emulator::warpgroup::Call;
-use crate::warpgroup::{SharedOperand, TensorMap, WarpgroupSums};
+use crate::warpgroup::{SharedOperand, TensorMap, WarpgroupSums, valid_registers};
 use crate::{GlobalPtr, Simt, WARP, Word};
 
 /// What a thread unwinds with after it has left a violation in its block.
@@ -314,6 +314,14 @@ unsafe impl Simt for Thread<'_> {
     #[track_caller]
     unsafe fn warpgroup_fence(&self) {
         self.fence_products();
+    }
+
+    unsafe fn warpgroup_take_registers<const N: u32>(&self) {
+        const { assert!(valid_registers(N), "a multiple of 8, 24 to 256") }
+    }
+
+    unsafe fn warpgroup_give_registers<const N: u32>(&self) {
+        const { assert!(valid_registers(N), "a multiple of 8, 24 to 256") }
     }
 
     #[track_caller]

@@ -16,7 +16,7 @@ use core::arch::{asm, nvptx};
 
 use crate::machine::Simt;
 use crate::pointer::{GlobalPtr, Word};
-use crate::warpgroup::{SharedOperand, TensorMap, WarpgroupSums};
+use crate::warpgroup::{SharedOperand, TensorMap, WarpgroupSums, valid_registers};
 
 /// The GPU thread that runs this code.
 #[derive(Clone, Copy)]
@@ -230,6 +230,18 @@ unsafe impl Simt for Ptx {
     unsafe fn warpgroup_fence(&self) {
         // SAFETY: all lanes are at this call, outside of divergent branches; it has no operands.
         unsafe { asm!("wgmma.fence.sync.aligned;", options(nostack)) }
+    }
+    #[inline(always)]
+    unsafe fn warpgroup_take_registers<const N: u32>(&self) {
+        const { assert!(valid_registers(N), "a multiple of 8, 24 to 256") }
+        // SAFETY: all lanes are at this call, outside of divergent branches, by the caller's promise.
+        unsafe { asm!("setmaxnreg.inc.sync.aligned.u32 {};", const N, options(nostack)) }
+    }
+    #[inline(always)]
+    unsafe fn warpgroup_give_registers<const N: u32>(&self) {
+        const { assert!(valid_registers(N), "a multiple of 8, 24 to 256") }
+        // SAFETY: as above.
+        unsafe { asm!("setmaxnreg.dec.sync.aligned.u32 {};", const N, options(nostack)) }
     }
     #[inline(always)]
     unsafe fn warpgroup_mma_sparse_f16<const SELECTOR: u32, const R: usize>(
