@@ -102,7 +102,7 @@ def _multiply(rowptr, col, value, x, transpose, cols, compiled=False):
     if together is not None:
         of_all = rows_of("the dense operand", (x.transpose(0, 1) if transpose else x).reshape(-1, shape[2]))
         found = x.new_empty((made * heads, shape[2]))
-        values = None if value is None else value.reshape(-1)
+        values = None if value is None else value.contiguous().view(-1)
         together.multiply(transpose, values, operand(of_all), operand(found), stream, learned)
         if transpose:
             return found.view(made, heads, shape[2])
