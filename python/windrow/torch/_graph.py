@@ -4,7 +4,7 @@ import torch
 
 from windrow import errors
 from windrow.torch._csr import Csr, parts, plain
-from windrow.torch._device import capturing, version_of
+from windrow.torch._device import capturing
 from windrow.torch._functions import check
 from windrow.torch._kept import ByTensor, Made
 from windrow.torch._ops import dense, edge_softmax_op, sddmm_op, spmm_op, spmm_t_op
@@ -165,7 +165,8 @@ def edges_of(a):
         rows = torch.arange(rowptr.numel() - 1, dtype=col.dtype, device=col.device)
         return torch.stack([col, rows.repeat_interleave(rowptr.diff(), output_size=col.numel())])
 
-    return _edges.get(col, (rowptr.data_ptr(), version_of(rowptr)), make), value
+    # Those of one `rowptr` go with it: at its address there may soon be another.
+    return _edges.get(rowptr, None, ByTensor).get(col, None, make), value
 
 
 def graph_of(
