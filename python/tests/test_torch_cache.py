@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import threading
 
+import numpy
 import pytest
 from torch_support import (
     DEVICES,
@@ -21,6 +22,7 @@ from torch_support import (
 
 import windrow.torch as wt
 from windrow import errors
+from windrow.torch import _kept
 from windrow.torch._cache import Cache, cache
 
 # Enough to see a leak of a kilobyte a pattern; WINDROW_TEST_PLANS=10000 is the whole test.
@@ -82,6 +84,34 @@ def test_memory_that_comes_back_is_another_pattern(device):
         del col
         at += 1
         assert at < 10_000, "the allocator was to give memory back"
+
+
+def test_layers_see_other_offsets_in_memory_that_comes_back():
+    memory, col, x = numpy.array([0, 2, 3, 4]), torch.tensor([0, 1, 2, 0]), torch.eye(3)
+    layer = wt.nn.SAGEConv(3, 2, aggr="sum")
+    for offsets in ([0, 2, 3, 4], [0, 1, 2, 4], [0, 1, 3, 4], [0, 2, 3, 4]):
+        memory[:] = offsets
+        rowptr = torch.from_numpy(memory)
+        assert rowptr.data_ptr() == memory.ctypes.data and rowptr._version == 0
+        found = layer(x, wt.Csr(rowptr, col))
+        del rowptr
+        assert torch.equal(found, layer(x, wt.Csr(torch.tensor(offsets), col.clone()))), offsets
+    # The same address and another stride are other offsets.
+    base = torch.tensor([0, 1, 2, 4, 3, 9, 4])
+    for rowptr in (base[:4], base[::2]):
+        found = layer(x, wt.Csr(rowptr, col))
+        assert torch.equal(found, layer(x, wt.Csr(rowptr.clone(), col.clone())))
+
+
+def test_what_is_kept_by_tensors_that_are_gone_is_none():
+    kept = len(_kept._of_processes)
+    col, x, layer = torch.tensor([0, 1, 2, 0]), torch.eye(3), wt.nn.SAGEConv(3, 2)
+    for _ in range(5):
+        rowptr = torch.tensor([0, 2, 3, 4])
+        layer(x, wt.Csr(rowptr, col))
+        del rowptr
+    gc.collect()
+    assert len(_kept._of_processes) == kept
 
 
 @DEVICES

@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from torch_support import CUDA, DEVICES, NODES, edges, randn, random_csr, torch
+from torch_support import CUDA, DEVICES, LAYOUTS, NODES, edges, layouts, randn, random_csr, torch
 
 import windrow.torch as wt
 from windrow import errors
@@ -213,6 +213,67 @@ def test_operators_of_graphs_pass_the_checks_of_torch_library(device):
         for op, inputs in calls:
             found = torch.library.opcheck(op.default, inputs)
             assert set(found.values()) == {"SUCCESS"}, (op, found)
+
+
+def as_told(op, *inputs):
+    """Whether what an operator returns lies as compiled code is told, and in memory of its own."""
+    mode = torch._subclasses.FakeTensorMode()
+    told = op(*(mode.from_tensor(given) if torch.is_tensor(given) else given for given in inputs))
+    found = op(*inputs)
+    pairs = zip(found, told, strict=True) if isinstance(found, tuple) else [(found, told)]
+    theirs = {given.untyped_storage().data_ptr() for given in inputs if torch.is_tensor(given)}
+    for one, other in pairs:
+        assert (one.shape, one.dtype) == (other.shape, other.dtype), op
+        if one.numel():
+            assert one.stride() == other.stride(), op
+            assert one.untyped_storage().data_ptr() not in theirs, op
+
+
+@DEVICES
+@pytest.mark.parametrize("heads", [(), (1,), (2,)])
+@pytest.mark.parametrize("lying", LAYOUTS)
+def test_results_lie_as_compiled_code_is_told(device, lying, heads):
+    def given(*shape):
+        return layouts(randn(*shape, device=device))[lying]
+
+    ops = torch.ops.windrow
+    rowptr, col, _, _ = random_csr(30, 25, 0.2, device)
+    x, y, value = given(25, *heads, 4), given(30, *heads, 4), given(*heads, col.numel())
+    as_told(ops.spmm, rowptr, col, value, x)
+    as_told(ops.spmm_t, rowptr, col, value, y, 25)
+    as_told(ops.sddmm, rowptr, col, y, x)
+    as_told(ops.edge_softmax, rowptr, col, value, 25, 0.5)
+    as_told(ops.edge_softmax_backward, rowptr, col, value, value, 25, 0.5)
+    as_told(ops.nm_linear, given(33, 64), torch.zeros(48, 64, device=device), given(48), 2, 8, 16)
+    index = edges(device)
+    for loops in (False, True):
+        graph = (index, None, NODES, NODES, loops, "source_to_target", False)
+        x, value = given(NODES, *heads, 4), given(*heads, index.shape[1] + (NODES if loops else 0))
+        as_told(ops.graph_spmm, *graph, value, x, "")
+        as_told(ops.graph_spmm_t, *graph, value, x, "")
+        as_told(ops.graph_sddmm, *graph, x, x, None)
+        as_told(ops.graph_softmax, *graph, value, 0.5)
+        as_told(ops.graph_softmax_backward, *graph, value, value, 0.5)
+        for keep in (False, True):
+            as_told(ops.graph_arrange, *graph, given(*heads, index.shape[1]), given(*heads, NODES), keep)
+            as_told(ops.graph_give_back, *graph, value, keep)
+
+
+@DEVICES
+@pytest.mark.parametrize("backend", [INDUCTOR])
+def test_inductor_compiles_operators_of_values_by_columns(device, backend):
+    index, ops = edges(device), torch.ops.windrow
+    graph = (index, None, NODES, NODES, False, "source_to_target", False)
+
+    def step(scores):
+        values = scores.t()
+        of_edges, _ = ops.graph_give_back(*graph, values, True)
+        p = ops.graph_softmax(*graph, values, 0.5)
+        return of_edges.cos(), p.cos(), ops.graph_softmax_backward(*graph, p, values, 0.5).cos()
+
+    scores = randn(index.shape[1], 2, device=device)
+    found = torch.compile(step, fullgraph=True, backend=backend)(scores)
+    torch.testing.assert_close(found, step(scores))
 
 
 @DEVICES

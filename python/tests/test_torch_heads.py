@@ -1,7 +1,7 @@
 """Heads of small patterns, which are products of one pattern."""
 
 import pytest
-from torch_support import DEVICES, FLOATS, ON_CUDA, agree, capture, randn, random_csr, torch
+from torch_support import DEVICES, FLOATS, LAYOUTS, ON_CUDA, agree, capture, layouts, randn, random_csr, torch
 
 import windrow.torch as wt
 from windrow import errors
@@ -57,6 +57,44 @@ def test_operands_may_repeat_one_element(device):
     agree(weights.grad, x.detach().double().sum(2).t().index_select(1, col.long()), scale=4)
     one = torch.ones((), device=device)
     agree(wt.sddmm((rowptr, col), one.expand(40, 3, 5), one.expand(30, 3, 5)), torch.full((3, col.numel()), 5.0, device=device))
+
+
+@DEVICES
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("lying", LAYOUTS)
+def test_values_may_lie_in_any_way(device, lying, dtype, together, monkeypatch):
+    if not together:
+        monkeypatch.setattr(_pattern, "HEADS_TOGETHER", 0)
+    rowptr, col, _, dense = random_csr(40, 30, 0.2, device)
+    x, y = randn(30, 3, 5, device=device, dtype=dtype), randn(40, 3, 5, device=device, dtype=dtype, seed=2)
+    values = layouts(randn(3, col.numel(), device=device, dtype=dtype))[lying]
+    weights = torch.zeros(3, 40, 30, dtype=torch.float64, device=device)
+    weights[:, dense != 0] = values.double()
+    of_x = torch.einsum("hmn,nhd->mhd", weights, x.double())
+    of_y = torch.einsum("hmn,mhd->nhd", weights, y.double())
+    for _ in range(2):
+        agree(wt.spmm((rowptr, col, values), x), of_x)
+        agree(torch.ops.windrow.spmm_t(rowptr, col, values, y, 30), of_y)
+    # Gradients of sampled products are values, too: of a sum they are one element.
+    given = [tensor.clone().requires_grad_() for tensor in (y, x)]
+    wt.sddmm((rowptr, col), *given).backward(values)
+    agree(given[0].grad, of_x)
+    agree(given[1].grad, of_y)
+
+
+@DEVICES
+def test_values_at_one_address_are_told_apart_by_how_they_lie(device, planned):
+    rowptr, col, _, _ = random_csr(40, 30, 0.2, device)
+    nnz, x, y = col.numel(), randn(30, 3, 5, device=device), randn(40, 3, 5, device=device)
+    wide = randn(3, 2 * nnz, device=device)
+    for _ in range(2):
+        for values in (wide[:, ::2], wide[:, :nnz], wide.flatten()[: 3 * nnz].view(3, nnz)):
+            assert values.data_ptr() == wide.data_ptr()
+            copy = values.clone(memory_format=torch.contiguous_format)
+            agree(wt.spmm((rowptr, col, values), x), wt.spmm((rowptr, col, copy), x).double())
+            products = [torch.ops.windrow.spmm_t(rowptr, col, given, y, 30) for given in (values, copy)]
+            agree(products[0], products[1].double())
 
 
 @DEVICES

@@ -46,6 +46,23 @@ def agree(found, expected, dtype=None, scale=1.0):
     torch.testing.assert_close(found.double(), expected, rtol=error, atol=error * (1 + expected.abs().max().item()))
 
 
+def layouts(tensor):
+    """Tensors of the same shape and other values that lie in memory in every way, by its name."""
+    apart = torch.full_like(tensor, torch.nan).flatten()
+    apart[0] = 2  # what follows in memory is not to be read
+    return {
+        "row by row": tensor,
+        "column by column": tensor.transpose(0, -1).contiguous().transpose(0, -1),
+        "every other element": torch.stack([tensor, tensor + 1], -1)[..., 0],
+        "parts of longer rows": torch.cat([tensor, tensor], -1)[..., : tensor.shape[-1]],
+        "one row": tensor[:1].expand_as(tensor),
+        "one element": apart[0].expand_as(tensor),
+    }
+
+
+LAYOUTS = tuple(layouts(torch.zeros(1, 1)))
+
+
 # Streams of a GPU.
 
 

@@ -4,7 +4,7 @@ import torch
 
 from windrow import errors
 from windrow.torch._csr import Csr, parts, plain
-from windrow.torch._device import capturing, version_of
+from windrow.torch._device import capturing
 from windrow.torch._functions import check
 from windrow.torch._kept import ByTensor, Made
 from windrow.torch._ops import dense, edge_softmax_op, sddmm_op, spmm_op, spmm_t_op
@@ -102,13 +102,16 @@ class Graph:
         return values.index_select(-1, self.perm)
 
     def give_back(self, entries, keep=False):
-        """The adjoint of `arrange`: what values of entries give to the edges and to the loops that were added."""
-        of_all = torch.empty_like(entries).index_copy_(-1, self.perm, entries)
+        """The adjoint of `arrange`: what values of entries give to the edges and to the loops that were added.
+
+        Both are contiguous, however the values lie, as code that torch.compile makes is told.
+        """
+        of_all = entries.new_empty(entries.shape).index_copy_(-1, self.perm, entries)
         if self.kept is None:
             return of_all, of_all.new_zeros((*of_all.shape[:-1], 0))
         kept, loops = of_all.split([self.kept.numel(), self.nodes], -1)
         edges = entries.new_zeros((*entries.shape[:-1], self.given)).index_copy_(-1, self.kept, kept)
-        loops = loops.clone()
+        loops = loops.clone(memory_format=torch.contiguous_format)
         if keep:
             edges.index_copy_(-1, self.dropped, loops.index_select(-1, self.looped))
             loops.index_fill_(-1, self.looped, 0)
@@ -162,7 +165,8 @@ def edges_of(a):
         rows = torch.arange(rowptr.numel() - 1, dtype=col.dtype, device=col.device)
         return torch.stack([col, rows.repeat_interleave(rowptr.diff(), output_size=col.numel())])
 
-    return _edges.get(col, (rowptr.data_ptr(), version_of(rowptr)), make), value
+    # Those of one `rowptr` go with it: at its address there may soon be another.
+    return _edges.get(rowptr, None, ByTensor).get(col, None, make), value
 
 
 def graph_of(

@@ -9,7 +9,7 @@ import torch
 
 from windrow.torch._device import capturing, stream_of, version_of
 
-_of_processes = []
+_of_processes = weakref.WeakSet()
 
 
 class Made:
@@ -57,7 +57,7 @@ class ByTensor:
 
     def __init__(self, size=64):
         self.size, self.lock, self.things = size, threading.RLock(), OrderedDict()
-        _of_processes.append(self)
+        _of_processes.add(self)
 
     def get(self, tensor, key, make):
         version = version_of(tensor)
@@ -89,7 +89,7 @@ class ByTensor:
 
 
 def _forked():
-    for kept in _of_processes:
+    for kept in list(_of_processes):
         kept.lock = threading.RLock()
 
 

@@ -102,7 +102,7 @@ def _multiply(rowptr, col, value, x, transpose, cols, compiled=False):
     if together is not None:
         of_all = rows_of("the dense operand", (x.transpose(0, 1) if transpose else x).reshape(-1, shape[2]))
         found = x.new_empty((made * heads, shape[2]))
-        values = None if value is None else value.reshape(-1)
+        values = None if value is None else value.contiguous().view(-1)
         together.multiply(transpose, values, operand(of_all), operand(found), stream, learned)
         if transpose:
             return found.view(made, heads, shape[2])
@@ -188,7 +188,7 @@ def edge_softmax(rowptr, col, scores, cols, scale):
     pattern = pattern_of(rowptr, col, cols)
     same_device(pattern.device, scores=scores)
     given = _scores("scores", scores, pattern.nnz)
-    out = torch.empty_like(given)
+    out = given.new_empty(given.shape)
     with on_device(pattern.device):
         stream = stream_of(pattern.device)
         if out.numel() == 0:
@@ -207,7 +207,7 @@ def edge_softmax_backward(rowptr, col, p, g, cols, scale):
     given, gradient = _scores("p", p, pattern.nnz), _scores("g", g, pattern.nnz)
     if given.shape != gradient.shape:
         raise errors.ShapeError(f"p has shape {tuple(p.shape)} but g {tuple(g.shape)}")
-    out = torch.empty_like(given)
+    out = given.new_empty(given.shape)
     with on_device(pattern.device):
         stream = stream_of(pattern.device)
         if out.numel() == 0:

@@ -188,7 +188,7 @@ class Pattern(Indices):
         return found.runs >= self.cache.full_after or torch.are_deterministic_algorithms_enabled()
 
     def multiply(self, transpose, values, b, c, stream, learned=False):
-        """C <- A·B or Aᵀ·B, for matrices whose rows are consecutive, as `operand` gives them.
+        """C <- A·B or Aᵀ·B, for matrices whose rows are consecutive, as `operand` gives them, and consecutive values.
 
         Values that are `learned` are put into the plan each time: optimisers, and torch.autograd.gradcheck, may write
         them through `.data`, which no version tells.

@@ -134,7 +134,7 @@ def _give_back(*inputs):
     return edges, loops
 
 
-# Shapes.
+# Shapes; of whatever strides the operands are, results lie row by row.
 
 
 def _count(index, rows, cols, loops):
@@ -276,7 +276,7 @@ sddmm_op = Operator(
 softmax_op = Operator(
     f"graph_softmax({_GRAPH}, Tensor scores, float scale) -> Tensor",
     _softmax,
-    lambda *inputs: torch.empty_like(inputs[-2]),
+    lambda *inputs: inputs[-2].new_empty(inputs[-2].shape),
     _softmax_setup,
     _softmax_gradient,
     (_ARGUMENTS,),
@@ -284,7 +284,7 @@ softmax_op = Operator(
 softmax_backward_op = Operator(
     f"graph_softmax_backward({_GRAPH}, Tensor p, Tensor g, float scale) -> Tensor",
     _softmax_backward,
-    lambda *inputs: torch.empty_like(inputs[-3]),
+    lambda *inputs: inputs[-3].new_empty(inputs[-3].shape),
     lambda ctx, inputs, output: None,
     _once,
     (_ARGUMENTS, _ARGUMENTS + 1),
