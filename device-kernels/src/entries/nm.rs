@@ -137,7 +137,7 @@ entries! {
         nm_sparse_f16_176x256 => NmSparse<F16, 2, 88, 5>,
     }
     nm_sparse_f16_128x128 {
-        nm_sparse_f16_128x128 => NmSparse<F16, 1, 64, 8>,
+        nm_sparse_f16_128x128 => NmSparse<F16, 1, 64, 7>,
     }
     nm_sparse_f16_64x128 {
         nm_sparse_f16_64x128 => NmSparse<F16, 1, 32, 8>,
@@ -149,7 +149,7 @@ entries! {
         nm_sparse_bf16_176x256 => NmSparse<Bf16, 2, 88, 5>,
     }
     nm_sparse_bf16_128x128 {
-        nm_sparse_bf16_128x128 => NmSparse<Bf16, 1, 64, 8>,
+        nm_sparse_bf16_128x128 => NmSparse<Bf16, 1, 64, 7>,
     }
     nm_sparse_bf16_64x128 {
         nm_sparse_bf16_64x128 => NmSparse<Bf16, 1, 32, 8>,

@@ -9,7 +9,7 @@
 //! A     global --tensor copy of 64 inner × BM rows, mixed in 128 bytes-->  shared
 //! W     global --bulk copy: values in core matrices, then metadata-->      shared
 //! sums  registers of a warpgroup: 64 columns of C × BM rows, BLOCKS times
-//!       --f32-->  shared, transposed  --four columns a lane-->             C
+//!       --f32-->  shared, transposed by each warp  --four columns a lane-->  C
 //! ```
 //!
 //! Two warpgroups share the rows of `A`, and have columns of their own; a third starts copies and waits for them, so that they do
@@ -58,9 +58,10 @@ const FEEDER_REGISTERS: u32 = 40;
 /// Runs of eight rows of a chunk, and chunks of a tile, at most.
 const MAX_EIGHTS: usize = 4;
 const MAX_CHUNKS: usize = 11;
-/// Words from one row of `C` to the next where sums are transposed: lanes that write and lanes that read both find 32
-/// different banks.
-const PITCH: u32 = SPARSE_COLUMNS + 4;
+/// Columns of `C` of a warp in a run.
+const WARP_COLUMNS: u32 = SPARSE_COLUMNS / 4;
+/// Words from one row of `C` to the next where a warp's sums are transposed: lanes that write find 32 different banks.
+const PITCH: u32 = WARP_COLUMNS + 4;
 /// Values of an instruction lie in core matrices: 128 bytes to the next along the inner dimension, 256 to the next
 /// eight columns of `C`.
 const VALUES: OperandLayout = OperandLayout { inner_bytes: 128, rows_bytes: 256, swizzle: Swizzle::None };
@@ -245,13 +246,13 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmS
     const STAGE_BYTES: u32 = Self::USED_BYTES.next_multiple_of(1024);
     /// Bytes of the weights of a stage.
     const WEIGHT_BYTES: u32 = Self::USED_BYTES - Self::VALUES_AT;
-    /// Rows of `C` that a warpgroup transposes at once, and how often it does.
+    /// Rows of `C` that a warp transposes at once, and how often it does.
     const CHUNK: usize = if R == 88 { 16 } else { 32 };
     const CHUNKS: usize = 2 * R / Self::CHUNK;
-    /// Where sums are transposed, bytes for a warpgroup there, and where the counters of bulk copies are.
+    /// Where sums are transposed, bytes for a warp there, and where the counters of bulk copies are.
     const SUMS_AT: u32 = STAGES * Self::STAGE_BYTES;
     const SUMS_BYTES: u32 = Self::CHUNK as u32 * PITCH * 4;
-    const COUNTERS: u32 = Self::SUMS_AT + GROUPS * Self::SUMS_BYTES;
+    const COUNTERS: u32 = Self::SUMS_AT + GROUPS * WARPGROUP / WARP * Self::SUMS_BYTES;
     const VALID: () = {
         assert!(BLOCKS == 1 || BLOCKS == 2, "sums have registers for no more");
         assert!(
@@ -297,11 +298,6 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmS
                     if feed.number == turn.brings::<STAGES>() {
                         feed.bring(s);
                     }
-                }
-                let mut stored = 0;
-                while stored < 2 * BLOCKS * Self::CHUNKS as u32 {
-                    Self::meet(s); // those of `store`
-                    stored += 1;
                 }
                 tile += s.grid_dim();
             }
@@ -410,26 +406,28 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmS
         }
     }
 
-    /// Brings sums to `C`, a chunk of rows of 64 columns a warpgroup at a time.
+    /// Brings sums to `C`, a chunk of rows of the 16 columns that a warp has of a run at a time.
     #[inline(always)]
     unsafe fn store<S: Simt>(s: &S, p: &NmSparseParams, tile: u32, sums: &[[f32; R]; 2]) {
         let (n_tile, m_tile) = place(p, tile);
-        let (group, thread) = (s.thread_idx() / WARPGROUP, s.thread_idx() % WARPGROUP);
-        let buffer = Self::SUMS_AT + group * Self::SUMS_BYTES;
-        let lane = s.lane();
-        // The first of this thread's sums: a column of C, and a row.
-        let (column, row) = (thread / WARP * 16 + lane / 4, lane % 4 * 2);
-        let write_to = buffer + 4 * (row * PITCH + column);
-        let read_from = buffer + 4 * (thread / 16 * PITCH + thread % 16 * 4);
+        let (group, lane) = (s.thread_idx() / WARPGROUP, s.lane());
+        let buffer = Self::SUMS_AT + s.warp() * Self::SUMS_BYTES;
+        // The first of this thread's sums is of a column of C and a row; it stores four columns of another.
+        let write_to = buffer + 4 * (lane % 4 * 2 * PITCH + lane / 4);
+        let read_from = buffer + 4 * (lane / 4 * PITCH + lane % 4 * 4);
         let plain = p.output.is_plain();
         let mut block = 0;
         while block < BLOCKS {
+            let run = n_tile * Self::BN + (group * BLOCKS + block) * SPARSE_COLUMNS;
+            let first_column = run + s.warp() % 4 * WARP_COLUMNS;
+            let column = first_column + lane % 4 * 4;
+            let whole = plain && first_column + WARP_COLUMNS <= p.output.n;
             let mut chunk = 0;
             while chunk < Self::CHUNKS as u32 {
                 // Register numbers must be known, so each candidate is compared.
                 each::<{ MAX_CHUNKS }>(|candidate| {
                     if candidate < Self::CHUNKS && candidate as u32 == chunk {
-                        // SAFETY: inside of this warpgroup's buffer, places of this thread.
+                        // SAFETY: inside of this warp's buffer, places of this thread.
                         unsafe {
                             if BLOCKS == 2 && block == 1 {
                                 Self::transpose(s, write_to, &sums[1], candidate);
@@ -440,24 +438,21 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmS
                     }
                 });
                 let first_row = m_tile * Self::BM + chunk * Self::CHUNK as u32;
-                let first_column = n_tile * Self::BN + (group * BLOCKS + block) * SPARSE_COLUMNS;
-                let column = first_column + thread % 16 * 4;
-                let whole = plain && first_column + SPARSE_COLUMNS <= p.output.n;
-                // SAFETY: all threads are here; elements of `C` are this thread's.
+                // SAFETY: all lanes are here; elements of `C` are this thread's.
                 unsafe {
-                    Self::meet(s); // RAW: sums written -> read
+                    s.sync_warp(); // RAW: sums written -> read
                     let mut row = 0;
                     while row < Self::CHUNK as u32 {
                         let four: [f32; 4] = s.load_shared(read_from + 4 * row * PITCH);
-                        let of_c = first_row + row + thread / 16;
+                        let of_c = first_row + row + lane / 4;
                         if whole {
                             p.output.store_plain(s, of_c, column, four);
                         } else {
                             p.output.store(s, of_c, column, four);
                         }
-                        row += WARPGROUP / 16;
+                        row += WARP / 4;
                     }
-                    Self::meet(s); // WAR: sums read -> the next are written
+                    s.sync_warp(); // WAR: sums read -> the next are written
                 }
                 chunk += 1;
             }
