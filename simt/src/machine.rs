@@ -201,10 +201,10 @@ pub unsafe trait Simt {
     // They go on while the thread does: [fence](Simt::warpgroup_fence), products, [commit](Simt::warpgroup_commit),
     // [wait](Simt::warpgroup_wait). The group of each is the warpgroup, four warps.
 
-    /// Lets each thread of the warpgroup have `N` registers, which are no fewer than before (`setmaxnreg.inc`): waits until
-    /// others of the block have [given up](Simt::warpgroup_give_registers) as many. A block begins with as many for each
-    /// thread as fit, and a part of it that multiplies needs more of them than one that copies. The emulator does not
-    /// count registers, and does nothing.
+    /// Lets each thread of the warpgroup have `N` registers, which are no fewer than before (`setmaxnreg.inc`): waits
+    /// until others of the block have [given up](Simt::warpgroup_give_registers) as many. A block begins with as many
+    /// for each thread as fit, and a part of it that multiplies needs more of them than one that copies. The emulator
+    /// does not count registers, and does nothing.
     ///
     /// # Safety
     /// Every thread of the warpgroup calls it, outside of divergent branches. `N` is a multiple of 8, 24 to 256, and no
@@ -214,8 +214,8 @@ pub unsafe trait Simt {
     /// Leaves each thread of the warpgroup `N` registers, which are no more than before (`setmaxnreg.dec`).
     ///
     /// # Safety
-    /// As for [`warpgroup_take_registers`](Simt::warpgroup_take_registers), but for what is said of others; the code that
-    /// follows needs no more.
+    /// As for [`warpgroup_take_registers`](Simt::warpgroup_take_registers), but for what is said of others; the code
+    /// that follows needs no more.
     unsafe fn warpgroup_give_registers<const N: u32>(&self);
 
     /// Orders what this thread has written to registers before the products that follow (`wgmma.fence`): before the

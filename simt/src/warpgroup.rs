@@ -109,7 +109,11 @@ impl<const R: usize> WarpgroupSums<R> {
     pub const COLUMNS: u32 = 2 * R as u32;
 }
 
-/// Whether threads can have so many registers.
+/// Whether each thread can have so many registers.
+#[cfg_attr(
+    not(any(target_arch = "nvptx64", feature = "emulator")),
+    allow(dead_code, reason = "there is nobody to ask for them")
+)]
 pub(crate) const fn valid_registers(count: u32) -> bool {
     count.is_multiple_of(8) && 24 <= count && count <= 256
 }

@@ -96,8 +96,8 @@ pub(crate) struct NmArgs {
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
 
-    /// How to compute on a GPU: auto, cuda-cores, tensor-cores (tf32, f16 and bf16), or sparse-tensor-cores (f16 and bf16
-    /// on compute capability 9.0, two of each four rows or fewer).
+    /// How to compute on a GPU: auto, cuda-cores, tensor-cores (tf32, f16 and bf16), or sparse-tensor-cores (f16 and
+    /// bf16 on compute capability 9.0, two of each four rows or fewer).
     #[arg(long, short, value_name = "NAME", default_value_t = NmAlgorithm::Auto)]
     pub(crate) algorithm: NmAlgorithm,
 

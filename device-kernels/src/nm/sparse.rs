@@ -12,13 +12,17 @@
 //!       --f32-->  shared, transposed by each warp  --four columns a lane-->  C
 //! ```
 //!
-//! Two warpgroups share the rows of `A`, and have columns of their own; a third starts copies and waits for them, so that they do
-//! nothing but multiply. Blocks stay, and take one tile after the other; stages of the next tile are on
+//! Two warpgroups share the rows of `A`, and have columns of their own; a third starts copies and waits for them, so
+//! that they do nothing but multiply. Blocks stay, and take one tile after the other; stages of the next tile are on
 //! their way while the last of this are multiplied and its sums are stored.
 //!
 //! A stage is multiplied while the one before it ends. One barrier serves both directions: before it, every thread that
 //! multiplies has waited for the products of the stage before, in whose place copies may come, and the third warpgroup
 //! for the copies of the stage that comes next.
+
+mod feed;
+#[cfg(test)]
+mod tests;
 
 use core::marker::PhantomData;
 
@@ -26,6 +30,8 @@ use bytemuck::{Pod, Zeroable};
 use windrow_simt::{
     GlobalPtr, OperandLayout, SharedOperand, Simt, Swizzle, TensorMap, WARP, WARPGROUP, WarpgroupSums,
 };
+
+use feed::{FEEDERS, Feed, Slot, Turn};
 
 use crate::arch::Arch;
 use crate::element::{Bf16, Element, F16};
@@ -49,9 +55,6 @@ pub const SPARSE_NEUTRAL: u32 = 0b01_00;
 const STEP: u32 = 32;
 /// Warpgroups of a block that multiply.
 const GROUPS: u32 = 2;
-/// Warps of the third warpgroup that start copies and wait for them, a stage each by turns: starting those of one stage
-/// and waiting for those of the next, one after the other, would take longer than multiplying.
-const FEEDERS: u32 = 3;
 /// Registers of a thread that multiplies, and of one of the warpgroup that brings what they multiply.
 const REGISTERS: u32 = 232;
 const FEEDER_REGISTERS: u32 = 40;
@@ -190,48 +193,6 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> Ker
 /// Sums of a thread: of the first 64 columns of its warpgroup, and of the second.
 type Sums<const R: usize> = (WarpgroupSums<R>, WarpgroupSums<R>);
 
-/// A stage's place in shared memory, and how often that was used before.
-#[derive(Clone, Copy)]
-struct Slot {
-    number: u32,
-    round: u32,
-}
-
-impl Slot {
-    const FIRST: Self = Self { number: 0, round: 0 };
-
-    #[inline(always)]
-    const fn next<const STAGES: u32>(self) -> Self {
-        if self.number + 1 == STAGES {
-            Self { number: 0, round: self.round + 1 }
-        } else {
-            Self { number: self.number + 1, ..self }
-        }
-    }
-}
-
-/// Which of the feeders waits for a stage, and which brings the one that is then brought: stages are theirs by turns.
-#[derive(Clone, Copy)]
-struct Turn {
-    awaits: u32,
-}
-
-impl Turn {
-    const FIRST: Self = Self { awaits: 0 };
-
-    #[inline(always)]
-    const fn next(self) -> Self {
-        Self { awaits: if self.awaits + 1 == FEEDERS { 0 } else { self.awaits + 1 } }
-    }
-
-    /// When the stage arrives before which one is read, that before may be replaced: by the one that is so many further.
-    #[inline(always)]
-    const fn brings<const STAGES: u32>(self) -> u32 {
-        let ahead = self.awaits + (STAGES - 2) % FEEDERS;
-        if ahead >= FEEDERS { ahead - FEEDERS } else { ahead }
-    }
-}
-
 impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmSparse<E, BLOCKS, R, STAGES> {
     /// Rows of `C` of a tile.
     pub const BM: u32 = 2 * R as u32;
@@ -271,8 +232,8 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmS
         unsafe { s.sync_block() }
     }
 
-    /// Starts the copies of all tiles of a block, those of a stage when the one that was there before is read, and waits
-    /// for them.
+    /// Starts the copies of all tiles of a block, those of a stage when the one that was there before is read, and
+    /// waits for them.
     #[inline(always)]
     unsafe fn feed<S: Simt>(s: &S, p: &NmSparseParams) {
         let (mut tile, tiles) = (s.block_idx(), p.m_tiles * p.n_tiles);
@@ -491,126 +452,3 @@ fn place(p: &NmSparseParams, tile: u32) -> (u32, u32) {
     let (m_tile, of_span) = divided(within, wide);
     (span * p.span + of_span, m_tile)
 }
-
-/// What one of the feeders brings: every stage but those of the others, tile after tile.
-struct Feed<'a, E, const BLOCKS: u32, const R: usize, const STAGES: u32> {
-    params: &'a NmSparseParams,
-    /// Which feeder this is.
-    number: u32,
-    /// Whether this is the thread that brings; others do nothing.
-    brings: bool,
-    tile: u32,
-    stage: u32,
-    slot: u32,
-    /// First row of `A` that the tile takes.
-    row: u32,
-    /// The weights of the tile.
-    weights: GlobalPtr<u32>,
-    element: PhantomData<E>,
-}
-
-impl<'a, E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>
-    Feed<'a, E, BLOCKS, R, STAGES>
-{
-    #[inline(always)]
-    fn new<S: Simt>(s: &S, params: &'a NmSparseParams, tile: u32) -> Self {
-        let number = s.warp() - GROUPS * WARPGROUP / WARP;
-        let (stage, slot, row, weights) = (number, number, 0, params.weights);
-        let brings = number < FEEDERS && s.lane() == 0;
-        let mut feed = Self { params, number, brings, tile, stage, slot, row, weights, element: PhantomData };
-        feed.locate();
-        feed.next_tile(s);
-        feed
-    }
-
-    /// Finds what the tile takes, if there is such a tile: its divisions are not for every stage.
-    #[inline(always)]
-    fn locate(&mut self) {
-        let p = self.params;
-        if !self.brings || self.tile >= p.m_tiles * p.n_tiles {
-            return;
-        }
-        let (n_tile, m_tile) = place(p, self.tile);
-        self.row = m_tile * NmSparse::<E, BLOCKS, R, STAGES>::BM;
-        let bytes = u64::from(p.stages) * u64::from(NmSparse::<E, BLOCKS, R, STAGES>::WEIGHT_BYTES);
-        self.weights = p.weights.byte_add(u64::from(n_tile) * bytes);
-    }
-
-    /// Goes on to the tile that the stage is of, if it is beyond the last of this one.
-    #[inline(always)]
-    fn next_tile<S: Simt>(&mut self, s: &S) {
-        if self.stage >= self.params.stages {
-            while self.stage >= self.params.stages {
-                self.stage -= self.params.stages;
-                self.tile += s.grid_dim();
-            }
-            self.locate();
-        }
-    }
-
-    #[inline(always)]
-    fn counter(slot: u32) -> u32 {
-        NmSparse::<E, BLOCKS, R, STAGES>::COUNTERS + 8 * slot
-    }
-
-    /// Makes the counters.
-    #[inline(always)]
-    unsafe fn make_counters<S: Simt>(&self, s: &S) {
-        if self.brings && self.number == 0 {
-            let mut slot = 0;
-            while slot < STAGES {
-                // SAFETY: counters have 8 bytes each behind all else.
-                unsafe { s.copy_bulk_begin(Self::counter(slot), 1) };
-                slot += 1;
-            }
-        }
-    }
-
-    /// Brings its own of all stages but one.
-    #[inline(always)]
-    unsafe fn begin<S: Simt>(&mut self, s: &S) {
-        let mut stage = self.number;
-        while stage < STAGES - 1 {
-            // SAFETY: the slot was not used before.
-            unsafe { self.bring(s) };
-            stage += FEEDERS;
-        }
-    }
-
-    /// Starts the copies of its next stage, into the slot that has been free for longest.
-    #[inline(always)]
-    unsafe fn bring<S: Simt>(&mut self, s: &S) {
-        let p = self.params;
-        if !self.brings || self.tile >= p.m_tiles * p.n_tiles {
-            return;
-        }
-        let to = self.slot * NmSparse::<E, BLOCKS, R, STAGES>::STAGE_BYTES;
-        let bytes = NmSparse::<E, BLOCKS, R, STAGES>::WEIGHT_BYTES;
-        let values_at = NmSparse::<E, BLOCKS, R, STAGES>::VALUES_AT;
-        let counter = Self::counter(self.slot);
-        let at = [self.stage * SPARSE_STAGE, self.row];
-        let weights = self.weights.byte_add(u64::from(self.stage) * u64::from(bytes));
-        // SAFETY: the slot has room; nobody reads it any more, and nobody has stored to it.
-        unsafe {
-            s.copy_bulk_box(to, &p.map, at, counter);
-            s.copy_bulk(to + values_at, weights, bytes, counter);
-            s.copy_bulk_commit(counter, values_at + bytes);
-        }
-        self.slot += FEEDERS;
-        self.slot -= if self.slot >= STAGES { STAGES } else { 0 };
-        self.stage += FEEDERS;
-        self.next_tile(s);
-    }
-
-    /// Waits for the copies of a stage, if `feeder` brought them and is this; others know of it after a barrier.
-    #[inline(always)]
-    unsafe fn await_stage<S: Simt>(&self, s: &S, at: Slot, feeder: u32) {
-        if self.brings && self.number == feeder {
-            // SAFETY: the stage was brought, and is the last that was in this slot.
-            unsafe { s.copy_bulk_wait(Self::counter(at.number), at.round) }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -22,8 +22,8 @@ pub const NOT_KEPT: u32 = u32::MAX;
 ///   the upper half is below `depth` and the lower one below `strips · strip`;
 /// - `others` has `before + after` words for each chunk, and `tail` behind them, or is null;
 /// - `out` has for each chunk `before` words, `elements` of the type that `dtype` is the code of, and `after` words,
-///   and behind them `tail` words; where there are such words, the elements of a chunk fill words; `precision` is the same
-///   code, or where `dtype` is that of f32 that of any type no wider;
+///   and behind them `tail` words; where there are such words, the elements of a chunk fill words; `precision` is the
+///   same code, or where `dtype` is that of f32 that of any type no wider;
 /// - `overflowed` is a counter; `strip` and `chunks_per_group` are not 0; the grid has a block for each chunk and one
 ///   more.
 #[repr(C)]

@@ -36,8 +36,8 @@ impl ActivationLayout {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum NmAlgorithm {
-    /// Tensor Cores where they have kernels for the precision and the weights, sparse ones for those of which nothing can
-    /// be seen that is dropped (2:4 and 1:2) if they are quicker, else CUDA cores.
+    /// Tensor Cores where they have kernels for the precision and the weights, sparse ones for those of which nothing
+    /// can be seen that is dropped (2:4 and 1:2) if they are quicker, else CUDA cores.
     #[default]
     Auto,
     /// CUDA cores, the kernels of the paper. Any precision but f64: products are those of f32, whatever operands are

@@ -17,8 +17,8 @@ pub(super) fn encode(matrix: &BoxedMatrix) -> Result<TensorMap, DeviceError> {
     let mut map = sys::CUtensorMap { opaque: [0; 16] };
     let sizes = [u64::from(columns), u64::from(rows)];
     let (strides, box_sizes, steps) = ([row_bytes], [BoxedMatrix::BOX_COLUMNS, box_rows], [1, 1]);
-    // SAFETY: of two dimensions the driver reads two sizes, steps and sizes of a box, and one stride; it writes the map,
-    // which is aligned as its type is. The address is only written down.
+    // SAFETY: of two dimensions the driver reads two sizes, steps and sizes of a box, and one stride; it writes the
+    // map, which is aligned as its type is. The address is only written down.
     let code = unsafe {
         sys::cuTensorMapEncodeTiled(
             &raw mut map,

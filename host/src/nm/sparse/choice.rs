@@ -15,15 +15,15 @@ pub(in crate::nm) struct Choice {
     pub(super) tile: NmTile,
 }
 
-/// Whether a pattern keeps two of each four rows at most, wherever they are. Four rows from a multiple of four on are in
-/// two groups at most, and in one if groups have a multiple of four rows.
+/// Whether a pattern keeps two of each four rows at most, wherever they are. Four rows from a multiple of four on are
+/// in two groups at most, and in one if groups have a multiple of four rows.
 pub(in crate::nm) fn keeps_two_of_four(pattern: NmPattern) -> bool {
     let (n, m) = (pattern.n(), pattern.m());
     (n == 1 && m > 1) || (n == 2 && m.is_multiple_of(4))
 }
 
-/// Whether a pattern keeps two of each four rows of its own, so that none is multiplied by a weight of zero in place of a
-/// kept one. (Where rows end, what is multiplied so is zero, too.)
+/// Whether a pattern keeps two of each four rows of its own, so that none is multiplied by a weight of zero in place of
+/// a kept one. (Where rows end, what is multiplied so is zero, too.)
 pub(in crate::nm) fn fills_two_of_four(pattern: NmPattern) -> bool {
     matches!((pattern.n(), pattern.m()), (2, 4) | (1, 2))
 }

@@ -144,8 +144,8 @@ impl Weights for SparseNm {
         };
         // Far fewer than 2³² tiles, for no memory holds so large a C.
         let grid = narrow(index(tiles)).min(self.resident);
-        // SAFETY: the weights were laid out for this entry. The activations are aligned, and the map ends where they do.
-        // The rest is the caller's promise.
+        // SAFETY: the weights were laid out for this entry. The activations are aligned, and the map ends where they
+        // do. The rest is the caller's promise.
         unsafe { launch(queue, entry, [u64::from(grid), 1], &params) }
     }
 }
