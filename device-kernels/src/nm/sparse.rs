@@ -232,6 +232,16 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmS
         unsafe { s.sync_block() }
     }
 
+    /// The same for a warp of which one lane alone did something: a barrier is for warps that are together.
+    #[inline(always)]
+    unsafe fn meet_again<S: Simt>(s: &S) {
+        // SAFETY: all lanes are here; the caller's promise.
+        unsafe {
+            s.sync_warp();
+            Self::meet(s);
+        }
+    }
+
     /// Starts the copies of all tiles of a block, those of a stage when the one that was there before is read, and
     /// waits for them.
     #[inline(always)]
@@ -241,11 +251,11 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmS
         unsafe {
             let mut feed = Feed::<E, BLOCKS, R, STAGES>::new(s, p, tile);
             feed.make_counters(s);
-            Self::meet(s); // RAW: counters made -> used
+            Self::meet_again(s); // RAW: counters made -> used
             feed.begin(s);
             let (mut at, mut turn) = (Slot::FIRST, Turn::FIRST);
             feed.await_stage(s, at, turn.awaits);
-            Self::meet(s); // RAW: stage arrived -> read
+            Self::meet_again(s); // RAW: stage arrived -> read
             while tile < tiles {
                 let mut stage = 0;
                 while stage < p.stages {
@@ -255,7 +265,7 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmS
                     if stage < p.stages || tile + s.grid_dim() < tiles {
                         feed.await_stage(s, at, turn.awaits);
                     }
-                    Self::meet(s); // RAW: next stage arrived -> read; WAR: stage before read -> copies
+                    Self::meet_again(s); // RAW: next stage arrived -> read; WAR: stage before read -> copies
                     if feed.number == turn.brings::<STAGES>() {
                         feed.bring(s);
                     }

@@ -71,7 +71,8 @@ impl Instance for Choice {
         let inner = sizes.kept_rows.div_ceil(pattern.n()).saturating_mul(pattern.m());
         let stages = f64::from(narrow(inner.div_ceil(index(u64::from(SPARSE_STAGE)))));
         let area = f64::from(rows) * f64::from(columns);
-        let stage = costs.stage_ns + 2.0 * area * f64::from(SPARSE_STAGE) / costs.flop_per_ns;
+        let stage = costs.stage_ns * f64::from(columns) / 128.0
+            + 2.0 * area * f64::from(SPARSE_STAGE) / costs.flop_per_ns;
         rounds * (stages * stage + area * costs.element_ns) + costs.fill_ns
     }
 }
