@@ -55,6 +55,8 @@ pub const SPARSE_NEUTRAL: u32 = 0b01_00;
 const STEP: u32 = 32;
 /// Warpgroups of a block that multiply.
 const GROUPS: u32 = 2;
+/// Threads of a block: a third warpgroup brings what they multiply.
+const THREADS: u32 = (GROUPS + 1) * WARPGROUP;
 /// Registers of a thread that multiplies, and of one of the warpgroup that brings what they multiply.
 const REGISTERS: u32 = 232;
 const FEEDER_REGISTERS: u32 = 40;
@@ -168,7 +170,7 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> Ker
         dtype: E::DTYPE,
         tile: NmTile { rows: Self::BM, columns: Self::BN, strip: SPARSE_COLUMNS },
     };
-    const BLOCK_THREADS: u32 = (GROUPS + 1) * WARPGROUP;
+    const BLOCK_THREADS: u32 = THREADS;
     const SHARED_BYTES: u32 = Self::COUNTERS + 8 * STAGES;
     const MIN_BLOCKS: u32 = 1;
     const ARCH: Arch = Arch::Sm90a;
@@ -229,7 +231,7 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmS
     #[inline(always)]
     unsafe fn meet<S: Simt>(s: &S) {
         // SAFETY: the caller's promise that all threads of the block come here equally often.
-        unsafe { s.sync_block() }
+        unsafe { s.sync_roles::<THREADS>() }
     }
 
     /// The same for a warp of which one lane alone did something: a barrier is for warps that are together.

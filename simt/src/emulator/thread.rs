@@ -316,6 +316,13 @@ unsafe impl Simt for Thread<'_> {
         self.fence_products();
     }
 
+    // Told to be called here, whatever the place: that is the difference.
+    unsafe fn sync_roles<const THREADS: u32>(&self) {
+        assert_eq!(THREADS, self.block.threads(), "all threads of the block take part");
+        // SAFETY: the caller's promise.
+        unsafe { self.sync_block() }
+    }
+
     unsafe fn warpgroup_take_registers<const N: u32>(&self) {
         const { assert!(valid_registers(N), "a multiple of 8, 24 to 256") }
     }
