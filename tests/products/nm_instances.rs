@@ -274,8 +274,8 @@ fn sparse_tensor_cores_are_taken_and_refused() {
         ((1, 4, 1), NmAlgorithm::CudaCores),
         ((2, 8, 32), NmAlgorithm::TensorCores),
     ] {
-        let case = Case::new((200, 128, 256), pattern(keep, group, l), row_major);
-        let builder = NmSpmm::builder(&case.weights).rows(200).precision(Precision::F16);
+        let case = Case::new((256, 512, 256), pattern(keep, group, l), row_major);
+        let builder = NmSpmm::builder(&case.weights).rows(256).precision(Precision::F16);
         let plan = builder.build(&device).unwrap();
         case.check(&plan);
         assert_eq!(plan.report().algorithm, expected, "{}", plan.report());
