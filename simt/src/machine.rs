@@ -287,7 +287,7 @@ pub unsafe trait Simt {
     unsafe fn sync_block(&self);
 
     /// A [barrier of the block](Simt::sync_block) for warps that do different things, and come to it from different
-    /// places of the kernel (`bar.sync 1` with a number of threads, where `sync_block` is barrier 0).
+    /// places of the kernel (`barrier.sync 1` with a number of threads, where `sync_block` is barrier 0).
     ///
     /// # Safety
     /// All `THREADS` threads of the block call it equally often, each warp as a whole; no `sync_block` is under way.

@@ -229,7 +229,7 @@ unsafe impl Simt for Ptx {
     #[inline(always)]
     unsafe fn sync_roles<const THREADS: u32>(&self) {
         // SAFETY: all threads of the block come to it, warps as a whole, by the caller's promise.
-        unsafe { asm!("bar.sync 1, {};", const THREADS, options(nostack)) }
+        unsafe { asm!("barrier.sync 1, {};", const THREADS, options(nostack)) }
     }
     #[inline(always)]
     unsafe fn warpgroup_fence(&self) {
