@@ -83,12 +83,16 @@ impl Shared {
     /// # Errors
     /// [`PlanError::TooLarge`] for activations of 64 GiB, rows of 4 GiB, or more rows than can be brought.
     pub(super) fn need(&self, operands: &Operands, sizes: Sizes, parts_log2: u32) -> Result<Need, PlanError> {
-        let of_row = self.staging.leading_dimension(operands) * self.staging.element_bytes() / 16;
         let rows = u64::from(self.staging.rows(operands));
         let brought = if self.staging.suit(operands) { 0 } else { rows };
+        // The engine that copies rows counts in 64 bits.
+        let of_row = match self.staging.reads_rows() {
+            true => 0,
+            false => self.staging.leading_dimension(operands) * self.staging.element_bytes() / 16,
+        };
         let limits = [
             ("vectors of 16 bytes in A", of_row * rows, MAX_VECTORS),
-            ("vectors of 16 bytes in a row of A as kernels read it", of_row, MAX_ROW_VECTORS),
+            ("vectors of 16 bytes in a row of k-major A", of_row, MAX_ROW_VECTORS),
             ("rows of A that are brought, since it is not row-major and aligned", brought, MAX_BROUGHT_ROWS),
         ];
         for (what, found, limit) in limits {

@@ -141,6 +141,11 @@ impl Staging {
         self.bringing.brought(operands.m).0
     }
 
+    /// Whether kernels read the activations row-major.
+    pub(super) fn reads_rows(&self) -> bool {
+        self.bringing.read_as == ReadAs::RowMajor
+    }
+
     /// The entry point that brings packed activations of `m` rows, if they are expected to be brought.
     pub(super) fn expected_entry(&self, m: u32) -> Option<&'static Entry> {
         let aligned = self.bringing.is_aligned(0, self.bringing.inner);
