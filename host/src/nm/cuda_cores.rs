@@ -11,7 +11,7 @@ use super::launch::Launch;
 use super::model::Instance;
 use super::options::{NmAlgorithm, NmPacking};
 use super::parts::launch;
-use super::placing::{GivenNumbers, LaidOut, PLACES, Placed, Placement};
+use super::placing::{GivenNumbers, LaidOut, Placed, Placement};
 use super::report::NmReport;
 use super::staging::ReadAs;
 use super::tiles::Choice;
@@ -112,8 +112,7 @@ impl super::algorithm::Layout for Layout {
     }
 
     fn arrays(&self) -> Vec<(&'static str, u64)> {
-        let kept = self.records.kept_bytes().map(|kept| (PLACES, kept));
-        [("weights", self.records.bytes())].into_iter().chain(kept).collect()
+        self.records.arrays()
     }
 
     fn upload(&self, Runner { device, .. }: Runner<'_>) -> Result<Box<dyn Weights>, DeviceError> {

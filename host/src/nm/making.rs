@@ -52,7 +52,7 @@ impl OnTensorCores {
         }
     }
 
-    /// Weights for it; none if the rows of some stage do not find slots.
+    /// Weights for it; none if the rows of some stage do not find slots, or values are of a type that it does not take.
     fn lay_out<V: Sync>(
         self,
         weights: &VectorNm<V>,
@@ -62,7 +62,9 @@ impl OnTensorCores {
             Self::Dense(choice) => {
                 tensor_cores::Layout::new(weights, bits, choice)?.map(|layout| Box::new(layout) as Laid)
             }
-            Self::Sparse(choice) => Some(Box::new(sparse::Layout::new(weights, bits, choice)?)),
+            Self::Sparse(choice) => {
+                sparse::Layout::new(weights, bits, choice)?.map(|layout| Box::new(layout) as Laid)
+            }
         })
     }
 }

@@ -161,6 +161,12 @@ impl LaidOut {
         }
     }
 
+    /// Names and bytes of the weights, and of what stays with them for new values.
+    pub(super) fn arrays(&self) -> Vec<(&'static str, u64)> {
+        let kept = self.kept_bytes().map(|kept| (PLACES, kept));
+        [("weights", self.bytes())].into_iter().chain(kept).collect()
+    }
+
     /// Bytes that stay on the device for new values, if any may come from there.
     pub(super) fn kept_bytes(&self) -> Option<u64> {
         match self {

@@ -15,7 +15,7 @@ use super::launch::Launch;
 use super::model::Instance;
 use super::options::{NmAlgorithm, NmPacking};
 use super::parts::launch;
-use super::placing::{GivenBits, LaidOut, PLACES, Placed};
+use super::placing::{GivenBits, LaidOut, Placed};
 use super::report::NmReport;
 use super::staging::ReadAs;
 use crate::device::{Device, DeviceBuffer, Queue, Runner};
@@ -38,19 +38,20 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Lays out the weights' values, of f16 or bf16; their pattern [keeps two of four](keeps_two_of_four) rows at most.
+    /// Lays out the weights' values, if they are of f16 or bf16; their pattern [keeps two of four](keeps_two_of_four)
+    /// rows at most.
     pub(super) fn new<V: Sync>(
         weights: &VectorNm<V>,
         values: GivenBits<'_>,
         choice: Choice,
-    ) -> Result<Self, OutOfMemory> {
+    ) -> Result<Option<Self>, OutOfMemory> {
         let packing = Packing::new(weights, choice.tile.columns);
         let (inner, stages) = (narrow(weights.rows()), narrow(packing.stages()));
         let weights = match values {
-            GivenBits::OnHost(bits) => LaidOut::OnHost(packing.weights(bits)?),
-            GivenBits::OnDevice(given, dtype) => LaidOut::Placed(packing.placement(given, dtype)?),
+            GivenBits::OnHost(bits) => packing.weights(bits)?.map(LaidOut::OnHost),
+            GivenBits::OnDevice(given, dtype) => Some(LaidOut::Placed(packing.placement(given, dtype)?)),
         };
-        Ok(Self { choice, inner, stages, weights })
+        Ok(weights.map(|weights| Self { choice, inner, stages, weights }))
     }
 }
 
@@ -68,8 +69,7 @@ impl super::algorithm::Layout for Layout {
     }
 
     fn arrays(&self) -> Vec<(&'static str, u64)> {
-        let kept = self.weights.kept_bytes().map(|kept| (PLACES, kept));
-        [("weights", self.weights.bytes())].into_iter().chain(kept).collect()
+        self.weights.arrays()
     }
 
     fn upload(&self, Runner { device, machine }: Runner<'_>) -> Result<Box<dyn Weights>, DeviceError> {

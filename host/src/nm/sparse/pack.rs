@@ -115,13 +115,12 @@ impl<'a, V: Sync> Packing<'a, V> {
         column / RUN * VALUES + index(u64::from(of_run))
     }
 
-    /// All chunks, of values in host memory.
-    pub(super) fn weights(&self, values: &Bits) -> Result<Bits, OutOfMemory> {
+    /// All chunks, of values in host memory; none of types that the instruction does not take.
+    pub(super) fn weights(&self, values: &Bits) -> Result<Option<Bits>, OutOfMemory> {
         Ok(match values {
-            Bits::F16(values) => Bits::F16(self.pack(values)?),
-            Bits::Bf16(values) => Bits::Bf16(self.pack(values)?),
-            // There is no instance that would ask for these.
-            Bits::F32(_) | Bits::Tf32(_) | Bits::F64(_) => Bits::F16(Vec::new()),
+            Bits::F16(values) => Some(Bits::F16(self.pack(values)?)),
+            Bits::Bf16(values) => Some(Bits::Bf16(self.pack(values)?)),
+            Bits::F32(_) | Bits::Tf32(_) | Bits::F64(_) => None,
         })
     }
 
