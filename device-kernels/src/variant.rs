@@ -211,7 +211,7 @@ pub enum Variant {
     ListWorkers,
     /// [`crate::deal::CountWindows`]: windows by the class of their length.
     CountWindows,
-    /// [`crate::deal::OrderWindows`]: the windows of each group of workers in their order.
+    /// [`crate::deal::OrderWindows`]: the windows in the order in which they are dealt out.
     OrderWindows,
     /// [`crate::deal::ScheduleWindows`]: the worker of each window.
     ScheduleWindows,

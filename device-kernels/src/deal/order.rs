@@ -2,7 +2,7 @@
 
 use windrow_simt::{Simt, WARP};
 
-use super::{CLASSES, DealParams, length_class};
+use super::{BAND, CLASSES, DealParams, length_class};
 use crate::kernel::Kernel;
 use crate::sums::before_in_block;
 use crate::unroll::each;
@@ -11,9 +11,9 @@ use crate::variant::Variant;
 /// Threads of a block: one for each class.
 const THREADS: u32 = CLASSES;
 const WARPS: u32 = THREADS / WARP;
-/// Windows of a thread in a band.
-const EACH: usize = (super::BAND / THREADS) as usize;
-/// Successive windows of a warp in a band.
+/// Windows of a thread in the longest band.
+const EACH: usize = (BAND / THREADS) as usize;
+/// Successive windows of a warp in the longest band.
 const WARP_WINDOWS: u32 = EACH as u32 * WARP;
 const CLASS_BITS: u32 = CLASSES.ilog2();
 
@@ -39,9 +39,9 @@ fn rank_of(steps: u32) -> u32 {
 /// The first window of a block, and the end of its windows.
 #[inline(always)]
 fn windows_of(p: &DealParams, block: u32) -> (u32, u32) {
-    let windows = p.band * p.block_bands;
-    let left = p.windows - block * windows;
-    (block * windows, block * windows + if left < windows { left } else { windows })
+    let begin = block * p.block_windows;
+    let left = p.windows - begin;
+    (begin, begin + if left < p.block_windows { left } else { p.block_windows })
 }
 
 /// The warp has seen no window.
@@ -113,19 +113,18 @@ impl Kernel for CountWindows {
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &DealParams) {
         // 1. Locate.
-        let (mut band, end) = windows_of(p, s.block_idx());
+        let (mut begin, end) = windows_of(p, s.block_idx());
         let (mut steps, mut tiles, mut longest) = (0, 0, 0);
         // SAFETY: the obligations of the params; a warp has windows, or has none, as a whole; a barrier before sums.
         unsafe {
             clear(s);
-            while band < end {
-                let warp_first = band + s.warp() * WARP_WINDOWS;
-                let band_end = if end - band < p.band { end } else { band + p.band };
+            while begin < end {
+                let warp_first = begin + s.warp() * WARP_WINDOWS;
                 each::<EACH>(|i| {
                     let first = warp_first + i as u32 * WARP;
-                    if first < band_end {
+                    if first < end {
                         // 2. Global -> registers.
-                        let exists = first + s.lane() < band_end;
+                        let exists = first + s.lane() < end;
                         let of = if exists { p.steps_and_tiles(s, first + s.lane()) } else { [0; 2] };
                         // 3. Counted.
                         count(s, rank_of(of[0]), exists);
@@ -134,7 +133,7 @@ impl Kernel for CountWindows {
                         longest = if of[0] > longest { of[0] } else { longest };
                     }
                 });
-                band += p.band;
+                begin += BAND;
             }
             let mut mask = WARP / 2;
             while mask > 0 {
@@ -177,7 +176,7 @@ impl Kernel for CountWindows {
     }
 }
 
-/// Brings the windows to the lists of the groups.
+/// Brings the windows into their order.
 pub struct OrderWindows;
 
 impl Kernel for OrderWindows {
@@ -213,14 +212,16 @@ impl Kernel for OrderWindows {
             let mut next_small = large + small_before;
             while band < end {
                 let band_end = if end - band < p.band { end } else { band + p.band };
-                let warp_first = band + s.warp() * WARP_WINDOWS;
+                let warp_first = band + s.warp() * (p.band / WARPS);
+                let warp_end = warp_first + p.band / WARPS;
+                let warp_end = if warp_end < band_end { warp_end } else { band_end };
                 // 2. Global -> registers, and windows of the warp before each of its class.
                 let (mut steps, mut places) = ([0; EACH], [0; EACH]);
                 clear(s);
                 each::<EACH>(|i| {
                     let first = warp_first + i as u32 * WARP;
-                    if first < band_end {
-                        let exists = first + s.lane() < band_end;
+                    if first < warp_end {
+                        let exists = first + s.lane() < warp_end;
                         steps[i] = if exists { p.steps_and_tiles(s, first + s.lane())[0] } else { 0 };
                         places[i] = count(s, rank_of(steps[i]), exists);
                     }
@@ -245,11 +246,9 @@ impl Kernel for OrderWindows {
                 // 5. Registers -> global.
                 each::<EACH>(|i| {
                     let window = warp_first + i as u32 * WARP + s.lane();
-                    if window < band_end {
+                    if window < warp_end {
                         let begin: u32 = s.load_shared(counter(s.warp(), rank_of(steps[i])));
-                        let (group, number) = p.owner(begin + places[i]);
-                        let at = group as u64 * p.group_room as u64 + number as u64;
-                        s.store(p.list.at_wide(at), [window, steps[i]]);
+                        s.store(p.list.at(begin + places[i]), [window, steps[i]]);
                     }
                 });
                 s.sync_block(); // WAR: begins read -> counters of the next band

@@ -233,15 +233,15 @@ fn nobody_is_left_with_what_others_did_not_use() {
 /// Windows alike are dealt out side by side: worker `i` has windows `i, i + workers, …`.
 #[test]
 fn neighbouring_windows_are_worked_on_at_the_same_time() {
-    let dealt = deal_steps(&[3; 1000], 10, 4).unwrap();
-    let pieces = dealt.pieces(&[3; 1000]).unwrap();
+    let dealt = deal_steps(&[3; 1200], 12, 4).unwrap();
+    let pieces = dealt.pieces(&[3; 1200]).unwrap();
     let windows = |worker: usize| {
         let ends = &dealt.worker_pieces[worker..][..2];
         pieces[ends[0] as usize..ends[1] as usize].iter().map(|piece| piece.window).collect::<Vec<u32>>()
     };
-    for worker in 0..10 {
+    for worker in 0..12 {
         let first = u32::try_from(worker).unwrap();
-        assert_eq!(windows(worker), (0..100).map(|i| 10 * i + first).collect::<Vec<u32>>());
+        assert_eq!(windows(worker), (0..100).map(|i| 12 * i + first).collect::<Vec<u32>>());
     }
 }
 

@@ -39,11 +39,11 @@ const FREE_MOVE: u32 = 2;
 ///   matrix side by side, so the rows of `B` that neighbouring windows share are read from memory once.
 ///
 /// All windows stay whole if the fullest worker has no more to do then, a shared window counted as 2 steps more and
-/// the launch that adds up pieces as 8; and where none is longer than the load and 2 steps. These are dealt out in
-/// groups of workers, as [`WholeDealing`] says, so that a GPU can do the same.
+/// the launch that adds up pieces as 8; and where none is longer than the load and 2 steps. These are dealt out to
+/// whole teams, as [`WholeDealing`] says, so that a GPU can do the same.
 ///
-/// No worker has more than `2·load + 12`, or `load + 22` where that is more; in groups none has more than the mean of
-/// its group and one window.
+/// No worker has more than `2·load + 12`, or `load + 22` where that is more; of windows dealt out to whole teams none
+/// has more than the load and the cost of two.
 ///
 /// # Cost
 /// Linear in the windows and the workers, but for sorting the large windows where their lengths differ much more than
@@ -76,7 +76,7 @@ pub fn deal_steps(window_steps: &[u32], workers: u32, team: u32) -> Result<Dealt
     let windows = narrow(window_steps.len() as u64);
     let steps = window_steps.iter().map(|&steps| u64::from(steps)).sum();
     let longest = window_steps.iter().copied().max().unwrap_or(0);
-    if let Some(whole) = WholeDealing::of(windows, steps, longest, workers) {
+    if let Some(whole) = WholeDealing::of(windows, steps, longest, workers, team) {
         return whole.deal(window_steps);
     }
     let Some((workers, load)) = fair_share(u64::from(windows), steps, workers) else {

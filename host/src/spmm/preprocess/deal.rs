@@ -3,7 +3,8 @@
 use bytemuck::Zeroable;
 use windrow_formats::memory::try_with_room;
 use windrow_kernels::Variant;
-use windrow_kernels::deal::{BAND, CLASSES, DealParams, GROUP, MOST_BLOCKS, MOST_LOAD};
+use windrow_kernels::deal::{BAND, CLASSES, DealParams, MOST_BLOCKS, MOST_LOAD, MOST_TEAMS, PLACE_BLOCK};
+use windrow_kernels::tile_stream::TEAM;
 use windrow_preprocess::balance::WholeDealing;
 use windrow_simt::GlobalPtr;
 
@@ -15,7 +16,7 @@ use crate::num::{index, narrow, wide};
 use crate::spmm::tiles::{Dealing, DealtWindows, TILE_COLUMNS, step_count};
 
 const _: () = assert!(
-    BAND == WholeDealing::BAND && GROUP == WholeDealing::GROUP && CLASSES == WholeDealing::CLASSES,
+    BAND == WholeDealing::BAND && CLASSES == WholeDealing::CLASSES,
     "host and device deal windows out alike"
 );
 
@@ -23,8 +24,6 @@ const _: () = assert!(
 const READ_WINDOWS: usize = 1 << 13;
 /// So few windows the host deals out: four launches save little then. Not fitted to anything measured.
 const FEW_WINDOWS: usize = 1 << 8;
-/// Of more workers the host deals windows out: a block of the kernel looks at all groups of workers before its own.
-const MOST_WORKERS: u32 = 1 << 16;
 
 /// What the host must know of windows before they are dealt out.
 #[derive(Debug, Clone, Copy, Default)]
@@ -61,13 +60,13 @@ impl WindowTotals {
 
     /// How the device would deal the windows out: if there are more than a few and all stay whole.
     fn whole(&self, workers: u32) -> Option<WholeDealing> {
-        let whole = WholeDealing::of(narrow(self.windows), self.steps, self.longest, workers)?;
-        // Nobody has more than all there is; or than the mean of a group, which has a window for each worker in each
-        // round, and one window.
-        let rounds = u64::from(whole.windows / whole.workers) + 1;
+        let whole = WholeDealing::of(narrow(self.windows), self.steps, self.longest, workers, TEAM)?;
+        // No team has more than all there is; nor, as the one that has least before, more than the mean of teams and
+        // the windows that it is given at a time.
         let all = self.steps + wide(self.windows);
-        let most = all.min((rounds + 1) * (u64::from(self.longest) + 1));
-        let fits = whole.workers <= MOST_WORKERS && most < u64::from(MOST_LOAD);
+        let teams = whole.workers / whole.team;
+        let most = all.min(all / u64::from(teams) + u64::from(TEAM) * (u64::from(self.longest) + 1));
+        let fits = whole.team == TEAM && teams <= MOST_TEAMS && most < u64::from(MOST_LOAD);
         (fits && self.windows > FEW_WINDOWS).then_some(whole)
     }
 }
@@ -77,23 +76,21 @@ fn tiles_of(window_vectors: &[u32]) -> impl Iterator<Item = u32> {
     window_vectors.windows(2).map(|ends| (ends[1] - ends[0]).div_ceil(narrow(TILE_COLUMNS)))
 }
 
-/// Windows in bands and blocks, with room for their counts.
+/// Windows in blocks, with room for their counts.
 pub(super) fn divided_windows(
     scratch: &Scratch,
     window_vectors: GlobalPtr<u32>,
     windows: usize,
 ) -> Result<DealParams, DeviceError> {
     let windows = narrow(windows);
-    let bands = windows.div_ceil(BAND);
-    let block_bands = bands.div_ceil(MOST_BLOCKS);
-    let blocks = bands.div_ceil(block_bands);
+    let block_windows = BAND * windows.div_ceil(BAND).div_ceil(MOST_BLOCKS);
+    let blocks = windows.div_ceil(block_windows);
     Ok(DealParams {
         window_vectors,
         counts: scratch.array((CLASSES * blocks) as usize, "windows by length")?,
         records: scratch.array(blocks as usize, "sums of windows")?,
         windows,
-        band: windows.div_ceil(bands),
-        block_bands,
+        block_windows,
         blocks,
         ..DealParams::zeroed()
     })
@@ -167,30 +164,28 @@ impl Condensed {
 
 /// Deals windows that were counted out.
 fn deal_whole(scratch: &Scratch, counted: DealParams, whole: WholeDealing) -> Result<Stream, DeviceError> {
-    let WholeDealing { windows, workers, groups, small_class, .. } = whole;
-    let group_room = (windows / workers + 1) * workers.div_ceil(groups);
-    let places = groups as usize * group_room as usize;
+    let WholeDealing { windows, workers, team, small_class, .. } = whole;
     let list = DeviceBuffer::<[u32; 2]>::alloc(scratch.device(), whole.busy_workers() as usize, "workers")?;
     let params = DealParams {
-        list: scratch.array(places, "windows of groups")?,
-        placed: scratch.array(places, "places of windows")?,
-        group_totals: scratch.array(groups as usize, "sums of groups")?,
-        worker_totals: scratch.array((GROUP * groups) as usize, "sums of workers")?,
+        list: scratch.array(windows as usize, "windows in order")?,
+        placed: scratch.array(windows as usize, "places of windows")?,
+        worker_begins: scratch.array(workers as usize, "pieces of workers")?,
         pieces: scratch.array(windows as usize, "pieces")?,
         piece_steps: scratch.array(windows as usize + 1, "piece_steps")?,
         out_workers: list.pointer(),
-        workers,
-        groups,
-        group_room,
+        band: whole.band(),
+        teams: workers / team,
         small_class,
         ..counted
     };
+    let place_blocks = windows.div_ceil(PLACE_BLOCK);
     // SAFETY: the windows were counted by the same blocks; arrays have the lengths that the kernels ask for, and each
-    // is read by a launch behind the one that writes it; `WindowTotals::whole` says that loads are small enough.
+    // is read by a launch behind the one that writes it; `WindowTotals::whole` says that teams are not too many, nor
+    // their loads too great.
     unsafe {
         scratch.launch(Variant::OrderWindows, u64::from(params.blocks), &params)?;
-        scratch.launch(Variant::ScheduleWindows, u64::from(groups), &params)?;
-        scratch.launch(Variant::PlacePieces, u64::from(groups), &params)?;
+        scratch.launch(Variant::ScheduleWindows, 1, &params)?;
+        scratch.launch(Variant::PlacePieces, u64::from(place_blocks), &params)?;
     }
     let DealParams { pieces, piece_steps, .. } = params;
     Ok(Stream { pieces, piece_steps, piece_count: windows, workers: list })

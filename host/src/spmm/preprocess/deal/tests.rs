@@ -19,25 +19,24 @@ fn vectors_of(steps: &[u32]) -> Vec<u32> {
     std::iter::once(0).chain(ends).collect()
 }
 
-/// Deals windows out on the host and on the device, in blocks of so many bands, of so many windows at most.
+/// Deals windows out on the host and on the device, in blocks of so many of the longest bands or more.
 #[track_caller]
-fn check(device: &Device, steps: &[u32], workers: u32, (band, block_bands): (u32, u32)) {
+fn check(device: &Device, steps: &[u32], workers: u32, block_bands: u32) {
     let vectors = vectors_of(steps);
     let what = format!("{} windows for {workers} workers on {device}", steps.len());
     let totals = WindowTotals::of(&vectors);
     assert_eq!(totals.steps, steps.iter().map(|&steps| u64::from(steps)).sum::<u64>());
     let windows = narrow(steps.len());
-    let whole = WholeDealing::of(windows, totals.steps, totals.longest, workers);
+    let whole = WholeDealing::of(windows, totals.steps, totals.longest, workers, TEAM);
     let whole = whole.unwrap_or_else(|| panic!("all whole: {what}"));
 
     let scratch = Scratch::new(device, 0).unwrap();
     let at = scratch.array_from(&vectors, "window_vectors").unwrap();
     let counted = divided_windows(&scratch, at, steps.len()).unwrap();
-    assert!(counted.band <= band);
     // There is room for the counts of no more blocks.
-    let block_bands = block_bands.max(counted.block_bands);
-    let blocks = windows.div_ceil(counted.band).div_ceil(block_bands);
-    let counted = DealParams { block_bands, blocks, ..counted };
+    let block_windows = counted.block_windows.max(block_bands * BAND);
+    let blocks = windows.div_ceil(block_windows);
+    let counted = DealParams { block_windows, blocks, ..counted };
     // SAFETY: the arrays are those of these windows, for as many blocks or more.
     let records = unsafe {
         scratch.launch(Variant::CountWindows, u64::from(blocks), &counted).unwrap();
@@ -55,7 +54,7 @@ fn check(device: &Device, steps: &[u32], workers: u32, (band, block_bands): (u32
         (scratch.read(pieces, steps.len()).unwrap(), scratch.read(piece_steps, steps.len() + 1).unwrap())
     };
 
-    let dealt = deal_steps(steps, workers, 4).unwrap();
+    let dealt = deal_steps(steps, workers, TEAM).unwrap();
     assert!(dealt.divided.is_empty());
     let word = piece_word(NO_SLOT, false);
     assert!(pieces.iter().zip(&dealt.order).all(|(&piece, &window)| piece == [window, 0, word, 0]), "{what}");
@@ -95,20 +94,20 @@ fn uneven(windows: u32, workers: u32) -> Vec<u32> {
 fn windows_are_dealt_out_as_on_the_host() {
     for device in devices() {
         for (windows, workers) in [
-            (1, 1),
-            (1, 40),
-            (2, 1),
+            (1, 4),
+            (2, 40),
+            (3, 4),
             (31, 7),
             (33, 32),
             (100, 33),
             (150, 200),
-            (257, 65),
+            (257, 68),
             (700, 96),
-            (1500, 1),
-            (1500, 100),
+            (1500, 4),
             (1500, 131),
+            (1501, 301),
         ] {
-            check(&device, &uneven(windows, workers), workers, (BAND, 1));
+            check(&device, &uneven(windows, workers), workers, 1);
         }
     }
 }
@@ -117,13 +116,13 @@ fn windows_are_dealt_out_as_on_the_host() {
 fn windows_alike_and_all_large() {
     for device in devices() {
         for steps in [1, 3, 64, 70] {
-            check(&device, &[steps; 300], 70, (BAND, 1));
+            check(&device, &[steps; 300], 70, 1);
         }
         // One window or a few for each worker: all of them large; of lengths that share classes.
         let long: Vec<u32> = (0..130_u32).map(|window| 1000 + window * 37 % 90).collect();
-        check(&device, &long, 50, (BAND, 1));
-        let longest: Vec<u32> = (0..40_u32).map(|window| (1 << 20) - 20 + window * 7 % 40).collect();
-        check(&device, &longest, 3, (BAND, 1));
+        check(&device, &long, 50, 1);
+        let longest: Vec<u32> = (0..40_u32).map(|window| (1 << 18) - 20 + window * 7 % 40).collect();
+        check(&device, &longest, 20, 1);
     }
 }
 
@@ -132,13 +131,13 @@ fn windows_alike_and_all_large() {
 fn bands_and_blocks() {
     for device in devices() {
         let steps = uneven(2 * BAND + 1000, 100);
-        check(&device, &steps, 100, (BAND, 1));
-        check(&device, &steps, 100, (BAND, 2));
+        check(&device, &steps, 100, 1);
+        check(&device, &steps, 100, 2);
         if device.kind() == DeviceKind::Cuda {
-            for (windows, workers) in [(100_000, 2112), (100_000, 4224), (700_000, 1001), (5000, 60_000)] {
+            for (windows, workers) in [(100_000, 2112), (100_000, 4096), (700_000, 1000), (20_000, 1601)] {
                 let steps = uneven(windows, workers);
-                check(&device, &steps, workers, (BAND, 1));
-                check(&device, &steps, workers, (BAND, 5));
+                check(&device, &steps, workers, 1);
+                check(&device, &steps, workers, 5);
             }
         }
     }
@@ -164,8 +163,9 @@ fn the_device_deals_out_many_windows() {
     assert!(totals(FEW_WINDOWS + 1, 1000, 3).whole(100).is_some());
     assert!(totals(FEW_WINDOWS, 1000, 3).whole(100).is_none(), "few");
     assert!(totals(FEW_WINDOWS + 1, 1000, 500).whole(100).is_none(), "one is divided");
-    assert!(totals(1 << 20, 1 << 21, 3).whole(MOST_WORKERS).is_some());
-    assert!(totals(1 << 20, 1 << 21, 3).whole(MOST_WORKERS + 1).is_none(), "many workers");
-    assert!(totals(1 << 24, 1 << 27, 1 << 20).whole(1).is_none(), "much for one");
+    assert!(totals(FEW_WINDOWS + 1, 1000, 3).whole(3).is_none(), "no team");
+    assert!(totals(1 << 20, 1 << 21, 3).whole(TEAM * MOST_TEAMS).is_some());
+    assert!(totals(1 << 20, 1 << 21, 3).whole(TEAM * (MOST_TEAMS + 1)).is_none(), "many teams");
+    assert!(totals(1 << 24, 1 << 27, 1 << 20).whole(4).is_none(), "much for one");
     assert!(totals(1 << 24, 1 << 27, 1 << 13).whole(1 << 12).is_some());
 }
