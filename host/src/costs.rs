@@ -175,6 +175,10 @@ pub struct NmSparseTensorCoreCosts {
     pub element_ns: f64,
     /// Nanoseconds in which a block fills its pipeline, once.
     pub fill_ns: f64,
+    /// Nanoseconds by which a second launch, which adds up the parts of a product, is longer than its bytes take.
+    pub combine_ns: f64,
+    /// Bytes that it moves in a nanosecond, most of them in the L2 cache.
+    pub combine_bytes_per_ns: f64,
 }
 
 impl DeviceCosts {
@@ -221,7 +225,7 @@ impl DeviceCosts {
             mut tensor_threads,
             mut nm_cuda_cores,
             mut nm_tensor_cores,
-            nm_sparse_tensor_cores: NmSparseTensorCoreCosts { flop_per_ns, stage_ns, element_ns, fill_ns },
+            mut nm_sparse_tensor_cores,
         } = self;
         spmm.gather_rate *= multiprocessors * clock;
         spmm.stream_rate *= memory;
@@ -245,12 +249,11 @@ impl DeviceCosts {
         for flop in &mut nm_tensor_cores.strip_flop_per_ns {
             *flop *= clock;
         }
-        let nm_sparse_tensor_cores = NmSparseTensorCoreCosts {
-            flop_per_ns: flop_per_ns * clock,
-            stage_ns: stage_ns / clock,
-            element_ns: element_ns / clock,
-            fill_ns: fill_ns / clock,
-        };
+        nm_sparse_tensor_cores.flop_per_ns *= clock;
+        nm_sparse_tensor_cores.stage_ns /= clock;
+        nm_sparse_tensor_cores.element_ns /= clock;
+        nm_sparse_tensor_cores.fill_ns /= clock;
+        nm_sparse_tensor_cores.combine_bytes_per_ns *= clock;
         let paths = paths.scaled(multiprocessors, clock, memory);
         Self {
             spmm,
@@ -284,6 +287,10 @@ impl DeviceCosts {
             ("costs.nm_tensor_cores.memory_bytes_per_ns", nm_tensor_cores.memory_bytes_per_ns),
             ("costs.nm_tensor_cores.strip_flop_per_ns", wide.min(half).min(quarter)),
             ("costs.nm_sparse_tensor_cores.flop_per_ns", nm_sparse_tensor_cores.flop_per_ns),
+            (
+                "costs.nm_sparse_tensor_cores.combine_bytes_per_ns",
+                nm_sparse_tensor_cores.combine_bytes_per_ns,
+            ),
         ]
         .into_iter()
         .find(|&(_, rate)| !(rate > 0.0 && rate.is_finite()))
@@ -372,7 +379,14 @@ impl NmTensorCoreCosts {
 impl NmSparseTensorCoreCosts {
     /// Fitted to four tiles and 18 shapes from 512³ to 8192³ in f16. The tile that it takes is the quickest but for one
     /// shape, where it takes 1.05 times as long; its time is predicted to 0.78 to 1.03 of what was measured.
-    const H200: Self = Self { flop_per_ns: 26_700.0, stage_ns: 216.0, element_ns: 0.143, fill_ns: 2260.0 };
+    const H200: Self = Self {
+        flop_per_ns: 26_700.0,
+        stage_ns: 216.0,
+        element_ns: 0.143,
+        fill_ns: 2260.0,
+        combine_ns: 500.0,
+        combine_bytes_per_ns: 5500.0,
+    };
 }
 
 /// What a file leaves out is as on the H200.

@@ -238,9 +238,10 @@ fn sparse_tensor_cores(precision: Precision) {
                     case.check(&plan);
                     let report = plan.report();
                     assert_eq!(report.algorithm, NmAlgorithm::SparseTensorCores);
-                    assert_eq!(*report.entries.last().unwrap(), entry);
                     let is_brought = case.layout == ActivationLayout::KMajor || !k.is_multiple_of(8);
-                    assert_eq!(report.entries.len(), 1 + usize::from(is_brought), "{report}");
+                    let (before, own) = report.entries.split_at(usize::from(is_brought));
+                    assert!(own[0] == entry && matches!(own[1..], [] | ["nm_combine"]), "{report}");
+                    assert!(before.iter().all(|name| name.starts_with("nm_stage")), "{report}");
                     brought += usize::from(is_brought);
                     *ran.entry(entry).or_default() += 1;
                 }
@@ -260,6 +261,30 @@ fn sparse_tensor_cores_f16() {
 #[test]
 fn sparse_tensor_cores_bf16() {
     sparse_tensor_cores(Precision::Bf16);
+}
+
+/// A few rows and a long inner dimension: stages are divided into parts, whose sums another kernel adds up.
+#[test]
+fn few_rows_on_sparse_tensor_cores_are_divided() {
+    let (mut divided, mut cases) = (BTreeMap::<_, usize>::new(), 0);
+    for (at, entry) in entries("nm_sparse_f16_").enumerate() {
+        let case = Case::new((3 + at, 4096, 100), pattern(2, 4, [1, 32][at % 2]), layout(at));
+        let builder = NmSpmm::builder(&case.weights).rows(case.m).precision(Precision::F16);
+        let builder = builder.layout(case.layout).algorithm(NmAlgorithm::SparseTensorCores).kernel(entry);
+        cases += 1;
+        for device in kernel_devices(at) {
+            if device.kind() == DeviceKind::Cuda && device.compute_capability() != Some((9, 0)) {
+                continue;
+            }
+            let plan = builder.build(&device).unwrap();
+            case.check(&plan);
+            let entries = &plan.report().entries;
+            assert!(entries.ends_with(&[entry, "nm_combine"]), "{}", plan.report());
+            *divided.entry(entry).or_default() += 1;
+        }
+    }
+    report_missing_gpu("instances on sparse Tensor Cores whose stages are divided", cases);
+    assert_eq!(divided.len(), entries("nm_sparse_f16_").count(), "only {divided:?}");
 }
 
 /// `Auto` takes them where nothing that is dropped can be seen, and only there.

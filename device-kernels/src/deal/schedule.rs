@@ -20,7 +20,8 @@ const _: () = assert!(WARPS == WARP, "a lane looks at a warp");
 ///
 /// A thread has a team, as its load and its number in one word. Sorted by that, threads take the next windows side by
 /// side up to the first whose team has more than one before it will have then: there list scheduling would turn back.
-/// Where windows differ little, that is all teams; so the block sorts about as often as teams have windows.
+/// Where windows differ little, that is all teams; so the block sorts no more than about as often as teams take windows,
+/// and not where these are alike.
 pub struct ScheduleWindows;
 
 impl ScheduleWindows {
@@ -67,6 +68,22 @@ impl ScheduleWindows {
             run *= 2;
         }
         key
+    }
+
+    /// Whether the keys ascend from thread to thread: where the windows of a round cost the same, they still do.
+    ///
+    /// # Safety
+    /// As for [`sort`](Self::sort) and for [`least_before`](Self::least_before).
+    #[inline(always)]
+    unsafe fn is_sorted<S: Simt>(s: &S, key: u32) -> bool {
+        let place = Self::WORDS + 4 * s.thread_idx();
+        // SAFETY: the caller's promise.
+        unsafe {
+            s.store_shared(place, key); // (MOST_TEAMS)
+            s.sync_block(); // RAW: keys written -> read by the next threads
+            let before = if s.thread_idx() == 0 { 0 } else { s.load_shared(place - 4) };
+            Self::count(s, before > key) == 0
+        }
     }
 
     /// The least that the threads before have; `u32::MAX` for the first.
@@ -243,7 +260,9 @@ impl Kernel for ScheduleWindows {
                     }
                 });
                 // 3. Sorted; up to where would list scheduling go?
-                key = Self::sort(s, key, length);
+                if !Self::is_sorted(s, key) {
+                    key = Self::sort(s, key, length);
+                }
                 let exists = (thread < p.teams) & (first < p.windows);
                 let given = if exists { key + (cost << TEAM_BITS) } else { u32::MAX };
                 let least = Self::least_before(s, given);

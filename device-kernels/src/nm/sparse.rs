@@ -13,8 +13,9 @@
 //! ```
 //!
 //! Two warpgroups share the rows of `A`, and have columns of their own; a third starts copies and waits for them, so
-//! that they do nothing but multiply. Blocks stay, and take one tile after the other; stages of the next tile are on
-//! their way while the last of this are multiplied and its sums are stored.
+//! that they do nothing but multiply. Blocks stay, and take one tile after the other, or, where there are few tiles, a
+//! part of the stages of one after the other; stages of the next are on their way while the last of this are multiplied
+//! and its sums are stored.
 //!
 //! A stage is multiplied while the one before it ends. One barrier serves both directions: before it, every thread that
 //! multiplies has waited for the products of the stage before, in whose place copies may come, and the third warpgroup
@@ -97,14 +98,20 @@ pub const fn sparse_metadata_at(column: u32, group: u32) -> (u32, u32) {
 /// - `weights` is 16-byte aligned: for each tile of columns and stage the values of its `BN / 64` runs of columns
 ///   ([`sparse_value_index`]), then their metadata ([`sparse_metadata_at`]). What is beyond the columns or the rows of
 ///   `W` has zeros for values, and metadata of two places in order;
-/// - `stages` is at least one, `tiles` all of them, `m_tiles` of them along the rows of `C`; `span` at least one.
+/// - `stages`, `m_tiles`, `n_tiles` and `span` are at least one;
+/// - the stages of a tile are divided into `1 << parts_log2` parts, of which none is empty: there are as many stages, and
+///   both together are below 2³². Part `i` writes the output `i · part_elements` elements further on; with more than
+///   one, that is an f32. An *item* is a part of a tile, the parts of a tile after each other; there are `items`, below
+///   2³², and the grid has as many blocks at most.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 pub struct NmSparseParams {
     /// Tells of the activations.
     pub map: TensorMap,
-    /// The result, and what becomes of sums on their way to it.
+    /// The result, and what becomes of sums on their way to it; or the partial sums of part 0.
     pub output: Output,
+    /// Elements of the output from one part to the next.
+    pub part_elements: u64,
     /// What is kept of the weights.
     pub weights: GlobalPtr<u32>,
     /// Stages of the product: `⌈k / 64⌉`.
@@ -115,6 +122,26 @@ pub struct NmSparseParams {
     pub n_tiles: u32,
     /// Tiles of columns that are taken side by side for each tile of rows.
     pub span: u32,
+    /// Logarithm of the number of parts.
+    pub parts_log2: u32,
+    /// Items of the whole grid.
+    pub items: u32,
+}
+
+impl NmSparseParams {
+    /// The part that an item is.
+    #[inline(always)]
+    fn part(&self, item: u32) -> u32 {
+        item & ((1 << self.parts_log2) - 1)
+    }
+
+    /// The first stage of an item, and how many it has: parts differ by one at most.
+    #[inline(always)]
+    fn stages_of(&self, item: u32) -> (u32, u32) {
+        let part = self.part(item);
+        let begin = (part * self.stages) >> self.parts_log2;
+        (begin, (((part + 1) * self.stages) >> self.parts_log2) - begin)
+    }
 }
 
 /// An element type that the instruction takes.
@@ -244,27 +271,27 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmS
         }
     }
 
-    /// Starts the copies of all tiles of a block, those of a stage when the one that was there before is read, and
+    /// Starts the copies of all items of a block, those of a stage when the one that was there before is read, and
     /// waits for them.
     #[inline(always)]
     unsafe fn feed<S: Simt>(s: &S, p: &NmSparseParams) {
-        let (mut tile, tiles) = (s.block_idx(), p.m_tiles * p.n_tiles);
+        let mut item = s.block_idx();
         // SAFETY: the obligations of the params; as many barriers as [`multiply_tiles`](Self::multiply_tiles) has.
         unsafe {
-            let mut feed = Feed::<E, BLOCKS, R, STAGES>::new(s, p, tile);
+            let mut feed = Feed::<E, BLOCKS, R, STAGES>::new(s, p, item);
             feed.make_counters(s);
             Self::meet_again(s); // RAW: counters made -> used
             feed.begin(s);
             let (mut at, mut turn) = (Slot::FIRST, Turn::FIRST);
             feed.await_stage(s, at, turn.awaits);
             Self::meet_again(s); // RAW: stage arrived -> read
-            while tile < tiles {
-                let mut stage = 0;
-                while stage < p.stages {
+            while item < p.items {
+                let (mut stage, (_, stages)) = (0, p.stages_of(item));
+                while stage < stages {
                     at = at.next::<STAGES>();
                     turn = turn.next();
                     stage += 1;
-                    if stage < p.stages || tile + s.grid_dim() < tiles {
+                    if stage < stages || item + s.grid_dim() < p.items {
                         feed.await_stage(s, at, turn.awaits);
                     }
                     Self::meet_again(s); // RAW: next stage arrived -> read; WAR: stage before read -> copies
@@ -272,23 +299,23 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmS
                         feed.bring(s);
                     }
                 }
-                tile += s.grid_dim();
+                item += s.grid_dim();
             }
         }
     }
 
-    /// Multiplies and stores all tiles of a block.
+    /// Multiplies and stores all items of a block.
     #[inline(always)]
     unsafe fn multiply_tiles<S: Simt>(s: &S, p: &NmSparseParams) {
-        // 1. Locate. The grid has no block without a tile.
-        let mut tile = s.block_idx();
-        let tiles = p.m_tiles * p.n_tiles;
+        // 1. Locate. The grid has no block without an item.
+        let mut item = s.block_idx();
         // SAFETY: the obligations of the params, and the barriers of [`feed`](Self::feed).
         unsafe {
             let mut at = Slot::FIRST;
             Self::meet(s); // RAW: counters made -> used
             Self::meet(s); // RAW: stage arrived -> read
-            while tile < tiles {
+            while item < p.items {
+                let (_, stages) = p.stages_of(item);
                 let mut sums = (WarpgroupSums::<R>::zeros(), WarpgroupSums::<R>::zeros());
                 // Products read metadata as they go on: those of a stage and of the one before are in registers of
                 // their own, and two turns of the loop are written out so that nothing is copied among them.
@@ -297,12 +324,12 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmS
                 loop {
                     at = Self::turn(s, at, &mut sums, (&mut even, &mut odd));
                     stage += 1;
-                    if stage == p.stages {
+                    if stage == stages {
                         break;
                     }
                     at = Self::turn(s, at, &mut sums, (&mut odd, &mut even));
                     stage += 1;
-                    if stage == p.stages {
+                    if stage == stages {
                         break;
                     }
                 }
@@ -312,8 +339,8 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmS
                 s.warpgroup_wait::<0, 2>(&mut even);
                 s.warpgroup_wait::<0, 2>(&mut odd);
                 // 5. Registers -> shared -> global.
-                Self::store(s, p, tile, &sums);
-                tile += s.grid_dim();
+                Self::store(s, p, item, &sums);
+                item += s.grid_dim();
             }
         }
     }
@@ -381,20 +408,23 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmS
 
     /// Brings sums to `C`, a chunk of rows of the 16 columns that a warp has of a run at a time.
     #[inline(always)]
-    unsafe fn store<S: Simt>(s: &S, p: &NmSparseParams, tile: u32, sums: &[[f32; R]; 2]) {
-        let (n_tile, m_tile) = place(p, tile);
+    unsafe fn store<S: Simt>(s: &S, p: &NmSparseParams, item: u32, sums: &[[f32; R]; 2]) {
+        let (n_tile, m_tile) = place(p, item >> p.parts_log2);
+        let mut output = p.output;
+        // More than one part only for f32.
+        output.c = output.c.at_wide(u64::from(p.part(item)) * p.part_elements);
         let (group, lane) = (s.thread_idx() / WARPGROUP, s.lane());
         let buffer = Self::SUMS_AT + s.warp() * Self::SUMS_BYTES;
         // The first of this thread's sums is of a column of C and a row; it stores four columns of another.
         let write_to = buffer + 4 * (lane % 4 * 2 * PITCH + lane / 4);
         let read_from = buffer + 4 * (lane / 4 * PITCH + lane % 4 * 4);
-        let plain = p.output.is_plain();
+        let plain = output.is_plain();
         let mut block = 0;
         while block < BLOCKS {
             let run = n_tile * Self::BN + (group * BLOCKS + block) * SPARSE_COLUMNS;
             let first_column = run + s.warp() % 4 * WARP_COLUMNS;
             let column = first_column + lane % 4 * 4;
-            let whole = plain && first_column + WARP_COLUMNS <= p.output.n;
+            let whole = plain && first_column + WARP_COLUMNS <= output.n;
             let mut chunk = 0;
             while chunk < Self::CHUNKS as u32 {
                 // Register numbers must be known, so each candidate is compared.
@@ -419,9 +449,9 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmS
                         let four: [f32; 4] = s.load_shared(read_from + 4 * row * PITCH);
                         let of_c = first_row + row + lane / 4;
                         if whole {
-                            p.output.store_plain(s, of_c, column, four);
+                            output.store_plain(s, of_c, column, four);
                         } else {
-                            p.output.store(s, of_c, column, four);
+                            output.store(s, of_c, column, four);
                         }
                         row += WARP / 4;
                     }

@@ -53,19 +53,22 @@ impl Turn {
     }
 }
 
-/// What one of the feeders brings: every stage but those of the others, tile after tile.
+/// What one of the feeders brings: every stage but those of the others, item after item.
 pub(super) struct Feed<'a, E, const BLOCKS: u32, const R: usize, const STAGES: u32> {
     params: &'a NmSparseParams,
     /// Which feeder this is.
     pub(super) number: u32,
     /// Whether this is the thread that brings; others do nothing.
     brings: bool,
-    tile: u32,
+    item: u32,
+    /// The stage, counted from the first of the item, and how many the item has.
     stage: u32,
+    stages: u32,
     slot: u32,
-    /// First row of `A` that the tile takes.
+    /// First row of `A` that the item takes, and first element of its inner dimension.
     row: u32,
-    /// The weights of the tile.
+    inner: u32,
+    /// The weights of the item.
     weights: GlobalPtr<u32>,
     element: PhantomData<E>,
 }
@@ -74,37 +77,49 @@ impl<'a, E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>
     Feed<'a, E, BLOCKS, R, STAGES>
 {
     #[inline(always)]
-    pub(super) fn new<S: Simt>(s: &S, params: &'a NmSparseParams, tile: u32) -> Self {
+    pub(super) fn new<S: Simt>(s: &S, params: &'a NmSparseParams, item: u32) -> Self {
         let number = s.warp() - GROUPS * WARPGROUP / WARP;
-        let (stage, slot, row, weights) = (number, number, 0, params.weights);
-        let brings = number < FEEDERS && s.lane() == 0;
-        let mut feed = Self { params, number, brings, tile, stage, slot, row, weights, element: PhantomData };
+        let mut feed = Self {
+            params,
+            number,
+            brings: number < FEEDERS && s.lane() == 0,
+            item,
+            stage: number,
+            stages: 0,
+            slot: number,
+            row: 0,
+            inner: 0,
+            weights: params.weights,
+            element: PhantomData,
+        };
         feed.locate();
-        feed.next_tile(s);
+        feed.next_item(s);
         feed
     }
 
-    /// Finds what the tile takes, if there is such a tile: its divisions are not for every stage.
+    /// Finds what the item takes, if there is such an item: its divisions are not for every stage.
     #[inline(always)]
     fn locate(&mut self) {
         let p = self.params;
-        if !self.brings || self.tile >= p.m_tiles * p.n_tiles {
+        let (begin, stages) = p.stages_of(self.item);
+        self.stages = stages;
+        if !self.brings || self.item >= p.items {
             return;
         }
-        let (n_tile, m_tile) = place(p, self.tile);
+        let (n_tile, m_tile) = place(p, self.item >> p.parts_log2);
         self.row = m_tile * NmSparse::<E, BLOCKS, R, STAGES>::BM;
-        let bytes = u64::from(p.stages) * u64::from(NmSparse::<E, BLOCKS, R, STAGES>::WEIGHT_BYTES);
-        self.weights = p.weights.byte_add(u64::from(n_tile) * bytes);
+        self.inner = begin * SPARSE_STAGE;
+        let before = u64::from(n_tile) * u64::from(p.stages) + u64::from(begin);
+        let bytes = u64::from(NmSparse::<E, BLOCKS, R, STAGES>::WEIGHT_BYTES);
+        self.weights = p.weights.byte_add(before * bytes);
     }
 
-    /// Goes on to the tile that the stage is of, if it is beyond the last of this one.
+    /// Goes on to the item that the stage is of, if it is beyond the last of this one.
     #[inline(always)]
-    fn next_tile<S: Simt>(&mut self, s: &S) {
-        if self.stage >= self.params.stages {
-            while self.stage >= self.params.stages {
-                self.stage -= self.params.stages;
-                self.tile += s.grid_dim();
-            }
+    fn next_item<S: Simt>(&mut self, s: &S) {
+        while self.stage >= self.stages {
+            self.stage -= self.stages;
+            self.item += s.grid_dim();
             self.locate();
         }
     }
@@ -142,14 +157,14 @@ impl<'a, E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>
     #[inline(always)]
     pub(super) unsafe fn bring<S: Simt>(&mut self, s: &S) {
         let p = self.params;
-        if !self.brings || self.tile >= p.m_tiles * p.n_tiles {
+        if !self.brings || self.item >= p.items {
             return;
         }
         let to = self.slot * NmSparse::<E, BLOCKS, R, STAGES>::STAGE_BYTES;
         let bytes = NmSparse::<E, BLOCKS, R, STAGES>::WEIGHT_BYTES;
         let values_at = NmSparse::<E, BLOCKS, R, STAGES>::VALUES_AT;
         let counter = Self::counter(self.slot);
-        let at = [self.stage * SPARSE_STAGE, self.row];
+        let at = [self.inner + self.stage * SPARSE_STAGE, self.row];
         let weights = self.weights.byte_add(u64::from(self.stage) * u64::from(bytes));
         // SAFETY: the slot has room; nobody reads it any more, and nobody has stored to it.
         unsafe {
@@ -160,7 +175,7 @@ impl<'a, E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>
         self.slot += FEEDERS;
         self.slot -= if self.slot >= STAGES { STAGES } else { 0 };
         self.stage += FEEDERS;
-        self.next_tile(s);
+        self.next_item(s);
     }
 
     /// Waits for the copies of a stage, if `feeder` brought them and is this; others know of it after a barrier.

@@ -8,7 +8,7 @@ use super::*;
 use crate::output::{Activate, OutputType};
 use crate::real::Factor;
 
-/// Sizes of a product, what its rows of activations are apart, and how many blocks do it.
+/// Sizes of a product, what its rows of activations are apart, how many blocks do it, and into how many parts.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     m: u32,
@@ -17,6 +17,7 @@ struct Case {
     lda: u32,
     blocks: u32,
     span: u32,
+    parts_log2: u32,
 }
 
 /// A small number of its own for each place: sums of a few hundred products are exact.
@@ -70,7 +71,7 @@ fn check<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>
     convert: impl Fn(f32) -> u16 + Copy,
 ) {
     type Kernel<E, const B: u32, const R: usize, const S: u32> = NmSparse<E, B, R, S>;
-    let Case { m, n, k, lda, blocks, span } = case;
+    let Case { m, n, k, lda, blocks, span, parts_log2 } = case;
     let (rows, columns) = (Kernel::<E, BLOCKS, R, STAGES>::BM, Kernel::<E, BLOCKS, R, STAGES>::BN);
     let weights = packed(&case, Kernel::<E, BLOCKS, R, STAGES>::RUNS, convert);
     // What lies between rows must not be seen.
@@ -85,7 +86,8 @@ fn check<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>
         let memory = Memory::new();
         let a = memory.alloc_from(&activations);
         let ldc = n + 1;
-        let c = memory.alloc_from(&vec![-7.0f32; (m * ldc) as usize]);
+        let parts = 1 << parts_log2;
+        let c = memory.alloc_from(&vec![-7.0f32; (parts * m * ldc) as usize]);
         let matrix = BoxedMatrix {
             address: a.address(),
             columns: k,
@@ -94,6 +96,7 @@ fn check<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>
             box_rows: rows,
         };
         let (m_tiles, n_tiles) = (m.div_ceil(rows), n.div_ceil(columns));
+        let items = (m_tiles * n_tiles) << parts_log2;
         let params = NmSparseParams {
             map: TensorMap::emulated(&matrix),
             output: Output {
@@ -106,14 +109,17 @@ fn check<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>
                 ldc,
                 flags: Output::flags(OutputType::Sums, Activate::Identity, false),
             },
+            part_elements: u64::from(m * ldc),
             weights: memory.alloc_from(&weights),
             stages: k.div_ceil(SPARSE_STAGE),
             m_tiles,
             n_tiles,
             span,
+            parts_log2,
+            items,
         };
         let launch = Launch {
-            grid: [blocks.min(m_tiles * n_tiles), 1],
+            grid: [blocks.min(items), 1],
             block_threads: Kernel::<E, BLOCKS, R, STAGES>::BLOCK_THREADS,
             shared_bytes: Kernel::<E, BLOCKS, R, STAGES>::SHARED_BYTES,
             schedule,
@@ -121,10 +127,11 @@ fn check<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>
         // SAFETY: the parameters keep their obligations.
         let ran = memory.launch(&launch, |s| unsafe { Kernel::<E, BLOCKS, R, STAGES>::run(s, &params) });
         ran.unwrap_or_else(|violation| panic!("{case:?}, {schedule:?}: {violation}"));
-        let found = memory.read(c, (m * ldc) as usize).unwrap();
-        for (at, &found) in (0..).zip(&found) {
+        let found = memory.read(c, (parts * m * ldc) as usize).unwrap();
+        for at in 0..m * ldc {
             let (row, column) = (at / ldc, at % ldc);
-            let expected = if column < n { expected(row, column) } else { -7.0 };
+            let found: f32 = (0..parts).map(|part| found[(part * m * ldc + at) as usize]).sum();
+            let expected = if column < n { expected(row, column) } else { -7.0 * parts as f32 };
             assert!(
                 found == expected,
                 "{case:?}, {schedule:?}: ({row}, {column}) is {found}, not {expected}"
@@ -143,8 +150,8 @@ fn to_bf16(x: f32) -> u16 {
 
 /// Two tiles each way of which one block takes three, five stages; and one stage that is not full.
 const RAGGED: [Case; 2] = [
-    Case { m: 70, n: 200, k: 300, lda: 304, blocks: 3, span: 1 },
-    Case { m: 3, n: 5, k: 10, lda: 16, blocks: 132, span: 16 },
+    Case { m: 70, n: 200, k: 300, lda: 304, blocks: 3, span: 1, parts_log2: 0 },
+    Case { m: 3, n: 5, k: 10, lda: 16, blocks: 132, span: 16, parts_log2: 0 },
 ];
 
 #[test]
@@ -155,7 +162,10 @@ fn small_tiles() {
     }
     // As many stages as there are slots, one more, and twice as many; one block takes all tiles.
     for k in [512, 576, 1000] {
-        check::<F16, 1, 32, 8>(Case { m: 65, n: 129, k, lda: 1024, blocks: 1, span: 2 }, to_f16);
+        check::<F16, 1, 32, 8>(
+            Case { m: 65, n: 129, k, lda: 1024, blocks: 1, span: 2, parts_log2: 0 },
+            to_f16,
+        );
     }
 }
 
@@ -174,9 +184,29 @@ fn tiles_of_256_rows() {
 /// Two runs of 64 columns a warpgroup.
 #[test]
 fn tiles_of_256_columns() {
-    check::<F16, 2, 88, 5>(Case { m: 177, n: 300, k: 130, lda: 136, blocks: 2, span: 2 }, to_f16);
+    check::<F16, 2, 88, 5>(
+        Case { m: 177, n: 300, k: 130, lda: 136, blocks: 2, span: 2, parts_log2: 0 },
+        to_f16,
+    );
     check::<Bf16, 2, 88, 5>(RAGGED[1], to_bf16);
-    check::<Bf16, 2, 88, 5>(Case { m: 180, n: 260, k: 200, lda: 200, blocks: 1, span: 1 }, to_bf16);
+    check::<Bf16, 2, 88, 5>(
+        Case { m: 180, n: 260, k: 200, lda: 200, blocks: 1, span: 1, parts_log2: 0 },
+        to_bf16,
+    );
+}
+
+/// Stages in parts of one, of two and three, and of more than there are slots; one block takes all items, or each its
+/// own.
+#[test]
+fn tiles_in_parts() {
+    let case = Case { m: 70, n: 200, k: 300, lda: 304, blocks: 3, span: 1, parts_log2: 1 };
+    check::<F16, 1, 32, 8>(case, to_f16);
+    check::<F16, 1, 32, 8>(Case { parts_log2: 2, ..case }, to_f16);
+    check::<Bf16, 1, 32, 8>(Case { parts_log2: 2, blocks: 132, ..case }, to_bf16);
+    check::<F16, 1, 32, 8>(Case { m: 9, k: 1216, lda: 1216, blocks: 1, ..case }, to_f16);
+    check::<F16, 1, 64, 7>(Case { parts_log2: 2, blocks: 5, ..case }, to_f16);
+    check::<Bf16, 1, 128, 5>(case, to_bf16);
+    check::<F16, 2, 88, 5>(Case { blocks: 1, ..case }, to_f16);
 }
 
 /// No two kept values and no two groups share a place, and all places are taken.

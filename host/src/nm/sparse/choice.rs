@@ -52,29 +52,45 @@ impl Instance for Choice {
         self.tile
     }
 
-    /// The stages of a tile are not divided among blocks.
-    fn stages(&self, _: Sizes) -> usize {
-        1
+    fn stages(&self, sizes: Sizes) -> usize {
+        let [least, _] = inner(sizes);
+        stages(least)
     }
 
     fn most_parts_log2(&self) -> u32 {
-        0
+        3
     }
 
-    /// Nanoseconds: whole rounds of tiles, of which each multiprocessor takes one at a time.
-    fn cost(&self, sizes: Sizes, capacity: Capacity, _: u32) -> f64 {
+    /// Nanoseconds: whole rounds of tiles or their parts, of which each multiprocessor takes one at a time.
+    fn cost(&self, sizes: Sizes, capacity: Capacity, parts_log2: u32) -> f64 {
         let costs = &capacity.sparse_tensor_cores;
         let NmTile { rows, columns, .. } = self.tile;
         let tiles = f64::from(sizes.m.div_ceil(rows)) * f64::from(sizes.n.div_ceil(columns));
-        let rounds = (tiles / f64::from(capacity.multiprocessors)).ceil();
-        let pattern = sizes.pattern;
-        let inner = sizes.kept_rows.div_ceil(pattern.n()).saturating_mul(pattern.m());
-        let stages = f64::from(narrow(inner.div_ceil(index(u64::from(SPARSE_STAGE)))));
+        let rounds = (tiles * f64::from(1 << parts_log2) / f64::from(capacity.multiprocessors)).ceil();
+        let [_, most] = inner(sizes);
+        let stages = f64::from(narrow(stages(most).div_ceil(1 << parts_log2)));
         let area = f64::from(rows) * f64::from(columns);
         let stage = costs.stage_ns * f64::from(columns) / 128.0
             + 2.0 * area * f64::from(SPARSE_STAGE) / costs.flop_per_ns;
-        rounds * (stages * stage + area * costs.element_ns) + costs.fill_ns
+        let combine = match parts_log2 {
+            0 => 0.0,
+            log2 => costs.combine_ns + sizes.combined_bytes(log2) / costs.combine_bytes_per_ns,
+        };
+        rounds * (stages * stage + area * costs.element_ns) + costs.fill_ns + combine
     }
+}
+
+/// The least and the most rows that the weights may have: as many groups as hold their kept rows, of which the last has
+/// one or all.
+fn inner(sizes: Sizes) -> [usize; 2] {
+    let (n, m) = (sizes.pattern.n(), sizes.pattern.m());
+    let most = sizes.kept_rows.div_ceil(n).saturating_mul(m);
+    [most.saturating_sub(m - 1), most]
+}
+
+/// Stages of so many rows.
+fn stages(rows: usize) -> usize {
+    rows.div_ceil(index(u64::from(SPARSE_STAGE)))
 }
 
 #[cfg(test)]

@@ -132,19 +132,23 @@ impl Weights for SparseNm {
         };
         let machine = self.device.machine().ok_or(DeviceError::NoDriver)?;
         let (m_tiles, n_tiles) = (run.output.m.div_ceil(tile.rows), run.output.n.div_ceil(tile.columns));
-        let tiles = u64::from(m_tiles) * u64::from(n_tiles);
+        // Far fewer than 2³², for no memory holds so large a C, nor so large parts of it.
+        let items = narrow(index((u64::from(m_tiles) * u64::from(n_tiles)) << run.parts_log2));
         let params = NmSparseParams {
             map: machine.tensor_map(&matrix)?,
             output: run.output,
+            part_elements: run.part_elements,
             weights: self.weights.pointer().cast(),
             stages: self.stages,
             m_tiles,
             n_tiles,
             span: SPAN,
+            parts_log2: run.parts_log2,
+            items,
         };
-        // Far fewer than 2³² tiles, for no memory holds so large a C.
-        let grid = narrow(index(tiles)).min(self.resident);
-        // SAFETY: the weights were laid out for this entry. The activations are aligned, and the map ends where they
+        let grid = items.min(self.resident);
+        // SAFETY: the weights were laid out for this entry; there are as many stages as parts, since a choice counts them
+        // with the least rows that weights of a pattern may have, and 2²⁶ of these at most. The activations are aligned, and the map ends where they
         // do. The rest is the caller's promise.
         unsafe { launch(queue, entry, [u64::from(grid), 1], &params) }
     }
