@@ -23,6 +23,9 @@ const LONG_US: f64 = 5_000.0;
 pub struct Sampling {
     /// Calls before the first timed one.
     pub warm_up_calls: u32,
+    /// Microseconds of calls before the first timed one, at least: the clock of a GPU that had nothing to do, while the
+    /// host made a plan, needs some milliseconds to rise.
+    pub warm_up_us: u32,
     /// Batches that are timed at least, however long they take.
     pub min_batches: u32,
     /// Timed calls at least, all batches together.
@@ -33,13 +36,14 @@ pub struct Sampling {
 
 impl Default for Sampling {
     fn default() -> Self {
-        Self { warm_up_calls: 5, min_batches: 9, min_calls: 20, l2: L2::Warm }
+        Self { warm_up_calls: 5, warm_up_us: 20_000, min_batches: 9, min_calls: 20, l2: L2::Warm }
     }
 }
 
 impl Sampling {
     /// One batch after one warm-up call: enough to see that everything runs, not to compare.
-    pub const SMOKE: Self = Self { warm_up_calls: 1, min_batches: 1, min_calls: 1, l2: L2::Warm };
+    pub const SMOKE: Self =
+        Self { warm_up_calls: 1, warm_up_us: 0, min_batches: 1, min_calls: 1, l2: L2::Warm };
 
     /// As much, of calls that begin with such a cache.
     #[must_use]
@@ -58,6 +62,18 @@ impl Sampling {
             _ => 2,
         };
         calls.min(self.min_calls.max(1))
+    }
+
+    /// Calls that are still to be made before a timed one, of about `call_us` microseconds each, after the
+    /// [first](Self::warm_up_calls); calls below a microsecond count as one.
+    fn warm_up_after(&self, call_us: f64) -> u32 {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "no more than microseconds"
+        )]
+        let calls = (f64::from(self.warm_up_us) / call_us.max(1.0)).ceil() as u32;
+        calls
     }
 
     /// Batches of `calls` calls.
@@ -126,7 +142,9 @@ pub fn measure<E: From<DeviceError>>(
     };
     let pilot_calls = 2.min(sampling.min_calls.max(1));
     let (start, end) = batch(pilot_calls)?;
-    let calls = sampling.calls_per_batch(start.elapsed_us(&end)? / f64::from(pilot_calls));
+    let pilot_us = start.elapsed_us(&end)? / f64::from(pilot_calls);
+    batch(sampling.warm_up_after(pilot_us))?;
+    let calls = sampling.calls_per_batch(pilot_us);
     let marks = (0..sampling.batches(calls)).map(|_| batch(calls)).collect::<Result<Vec<_>, E>>()?;
     let samples = marks
         .iter()
@@ -168,7 +186,8 @@ mod tests {
     fn calls_are_counted_and_their_time_is_seen() {
         let mut calls = 0;
         let wait = Duration::from_micros(200);
-        let sampling = Sampling { warm_up_calls: 3, min_batches: 2, min_calls: 4, l2: L2::Warm };
+        let sampling =
+            Sampling { warm_up_calls: 3, warm_up_us: 0, min_batches: 2, min_calls: 4, l2: L2::Warm };
         let timing = measure(&Device::cpu(), sampling, || {
             calls += 1;
             let start = Instant::now();

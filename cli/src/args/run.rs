@@ -30,14 +30,15 @@ pub(crate) struct TimingArgs {
 }
 
 impl TimingArgs {
-    /// As many batches, after a warm-up that is no longer than they are.
+    /// As many batches. A few are after a warm-up that is no longer than they are.
     pub(crate) fn sampling(&self) -> Sampling {
-        let repeat = self.repeat;
+        let (repeat, usual) = (self.repeat, Sampling::default());
         Sampling {
-            warm_up_calls: repeat.min(5),
+            warm_up_calls: repeat.min(usual.warm_up_calls),
+            warm_up_us: if repeat < usual.min_batches { 0 } else { usual.warm_up_us },
             min_batches: repeat,
             min_calls: repeat,
-            ..Sampling::default()
+            ..usual
         }
     }
 }
