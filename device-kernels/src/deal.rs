@@ -42,10 +42,12 @@ pub const MOST_LOAD: u32 = 1 << 22;
 ///   sixteen of its columns or fewer, and one if it has none;
 /// - blocks of `block_windows` windows, a multiple of [`BAND`] and not 0, cover the windows; the fewest such `blocks`
 ///   are the grid of [`CountWindows`] and [`OrderWindows`]; `counts` has [`CLASSES`] elements for each and `records`
-///   one; for [`OrderWindows`] they are what [`CountWindows`] stored, and `band` is [`BAND`], a half or a quarter of it;
-/// - `0 < teams ≤` [`MOST_TEAMS`], and one block is the grid of [`ScheduleWindows`]; `list` and `placed` have an element
-///   for each window, and `worker_begins` one for each of the [`TEAM`](crate::spmm::tile_stream::TEAM) workers of each team; for [`ScheduleWindows`] the
-///   list is what [`OrderWindows`] stored, for [`PlacePieces`] all is what [`ScheduleWindows`] did;
+///   one; for [`OrderWindows`] they are what [`CountWindows`] stored, and `band` is [`BAND`], a half or a quarter
+///   of it;
+/// - `0 < teams ≤` [`MOST_TEAMS`], and one block is the grid of [`ScheduleWindows`]; `list` and `placed` have an
+///   element for each window, and `worker_begins` one for each of the [`TEAM`](crate::spmm::tile_stream::TEAM) workers
+///   of each team; for [`ScheduleWindows`] the list is what [`OrderWindows`] stored, for [`PlacePieces`] all is what
+///   [`ScheduleWindows`] did;
 /// - the fewest blocks of [`PLACE_BLOCK`] windows that cover the windows are the grid of [`PlacePieces`];
 /// - no team comes to have [`MOST_LOAD`] steps and ends of windows or more;
 /// - `pieces` has an element for each window, `piece_steps` one more, `out_workers` one for each worker, or for each

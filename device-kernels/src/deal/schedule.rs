@@ -20,8 +20,8 @@ const _: () = assert!(WARPS == WARP, "a lane looks at a warp");
 ///
 /// A thread has a team, as its load and its number in one word. Sorted by that, threads take the next windows side by
 /// side up to the first whose team has more than one before it will have then: there list scheduling would turn back.
-/// Where windows differ little, that is all teams; so the block sorts no more than about as often as teams take windows,
-/// and not where these are alike.
+/// Where windows differ little, that is all teams; so the block sorts no more than about as often as teams take
+/// windows, and not where these are alike.
 pub struct ScheduleWindows;
 
 impl ScheduleWindows {
@@ -35,8 +35,8 @@ impl ScheduleWindows {
     /// The least of each warp, and how many of its threads take windows; sums in the end.
     const OF_WARPS: u32 = Self::WORDS + 8 * MOST_TEAMS; // (2, WARPS)
 
-    /// The keys of all threads, ascending from thread to thread: bitonic, in runs up to `length`, a power of two. Whoever
-    /// is behind these keeps its key.
+    /// The keys of all threads, ascending from thread to thread: bitonic, in runs up to `length`, a power of two.
+    /// Whoever is behind these keeps its key.
     ///
     /// # Safety
     /// All threads of the block come here with the same length, and none reads the words before a barrier.

@@ -99,8 +99,8 @@ pub const fn sparse_metadata_at(column: u32, group: u32) -> (u32, u32) {
 ///   ([`sparse_value_index`]), then their metadata ([`sparse_metadata_at`]). What is beyond the columns or the rows of
 ///   `W` has zeros for values, and metadata of two places in order;
 /// - `stages`, `m_tiles`, `n_tiles` and `span` are at least one;
-/// - the stages of a tile are divided into `1 << parts_log2` parts, of which none is empty: there are as many stages, and
-///   both together are below 2³². Part `i` writes the output `i · part_elements` elements further on; with more than
+/// - the stages of a tile are divided into `1 << parts_log2` parts, of which none is empty: there are as many stages,
+///   and their product is below 2³². Part `i` writes the output `i · part_elements` elements further on; with more than
 ///   one, that is an f32. An *item* is a part of a tile, the parts of a tile after each other; there are `items`, below
 ///   2³², and the grid has as many blocks at most.
 #[repr(C)]

@@ -147,9 +147,9 @@ impl Weights for SparseNm {
             items,
         };
         let grid = items.min(self.resident);
-        // SAFETY: the weights were laid out for this entry; there are as many stages as parts, since a choice counts them
-        // with the least rows that weights of a pattern may have, and 2²⁶ of these at most. The activations are aligned, and the map ends where they
-        // do. The rest is the caller's promise.
+        // SAFETY: the weights were laid out for this entry. A choice counts their stages with the least rows that
+        // weights of the pattern may have, so that there are as many as parts, and 2²⁶ at most. The activations are
+        // aligned, and the map ends where they do. The rest is the caller's promise.
         unsafe { launch(queue, entry, [u64::from(grid), 1], &params) }
     }
 }
