@@ -202,7 +202,7 @@ mod tests {
     /// Calls of a device that a measurement of nothing makes.
     fn asked(l2: L2, min_calls: u32) -> u64 {
         let (device, faults) = Device::emulator_with_faults(EmulatorSchedule::InOrder);
-        let sampling = Sampling { warm_up_calls: 3, warm_up_us: 0, min_batches: 2, min_calls, l2 };
+        let sampling = Sampling { warm_up_calls: 3, min_batches: 2, min_calls, l2, ..Sampling::SMOKE };
         let timing = measure(&device, sampling, || Ok::<(), DeviceError>(())).unwrap();
         assert!(timing.calls >= min_calls);
         faults.calls()

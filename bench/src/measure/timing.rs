@@ -23,8 +23,8 @@ const LONG_US: f64 = 5_000.0;
 pub struct Sampling {
     /// Calls before the first timed one.
     pub warm_up_calls: u32,
-    /// Microseconds of calls before the first timed one, at least: the clock of a GPU that had nothing to do, while the
-    /// host made a plan, needs some milliseconds to rise.
+    /// Microseconds that further calls before the first timed one take, by what a call takes at first: the clock of a
+    /// GPU that had nothing to do, while the host made a plan, needs some milliseconds to rise.
     pub warm_up_us: u32,
     /// Batches that are timed at least, however long they take.
     pub min_batches: u32,
@@ -102,10 +102,10 @@ pub struct Timing {
 
 /// Times `call`, which queues one unit of work on `device`.
 ///
-/// Warms up, measures one short batch to choose the batch size, then takes the batches that `sampling` asks
-/// for. Buffers stay the same from call to call, so that small problems run from a warm cache, unless
-/// [`Sampling::l2`] is cold: then a buffer of twice the L2 cache's size is written before each timed call, outside of
-/// its time. The CPU's caches are filled as far as 128 MiB do that; the emulator has none.
+/// Warms up, with a short batch that tells how long a call takes, then takes the batches that `sampling` asks for.
+/// Buffers stay the same from call to call, so that small problems run from a warm cache, unless [`Sampling::l2`] is
+/// cold: then a buffer of twice the L2 cache's size is written before each timed call, outside of its time. The CPU's
+/// caches are filled as far as 128 MiB do that; the emulator has none.
 ///
 /// # Errors
 /// The first error of `call`, or the device's: with a cold cache there must be room for that buffer.
@@ -186,8 +186,7 @@ mod tests {
     fn calls_are_counted_and_their_time_is_seen() {
         let mut calls = 0;
         let wait = Duration::from_micros(200);
-        let sampling =
-            Sampling { warm_up_calls: 3, warm_up_us: 0, min_batches: 2, min_calls: 4, l2: L2::Warm };
+        let sampling = Sampling { warm_up_calls: 3, min_batches: 2, min_calls: 4, ..Sampling::SMOKE };
         let timing = measure(&Device::cpu(), sampling, || {
             calls += 1;
             let start = Instant::now();

@@ -103,7 +103,7 @@ impl Instance for Choice {
     }
 
     fn stages(&self, sizes: Sizes) -> usize {
-        sizes.kept_rows.div_ceil(index(u64::from(self.form.kept())))
+        sizes.kept_rows().div_ceil(index(u64::from(self.form.kept())))
     }
 
     fn most_parts_log2(&self) -> u32 {
@@ -114,7 +114,7 @@ impl Instance for Choice {
     fn cost(&self, sizes: Sizes, capacity: Capacity, parts_log2: u32) -> f64 {
         let Self { entry, tile, slots, form } = self;
         let costs = &capacity.tensor_cores;
-        let (m, n, w) = (f64::from(sizes.m), f64::from(sizes.n), real(wide(sizes.kept_rows)));
+        let (m, n, w) = (f64::from(sizes.m), f64::from(sizes.n), real(wide(sizes.kept_rows())));
         let parts = f64::from(1 << parts_log2);
         let (rows, columns) = (f64::from(tile.rows), f64::from(tile.columns));
         let bytes = f64::from(form.element_bytes);

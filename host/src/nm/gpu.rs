@@ -54,12 +54,11 @@ impl GpuNm {
         let sizes = Sizes {
             m: narrow(options.rows.clamp(1, index(MAX_ROWS))),
             n: of_weights("columns of the weights", weights.cols())?,
-            kept_rows: weights.kept_rows(),
+            inner: of_weights("rows of the weights", weights.rows())?,
             pattern: weights.pattern(),
         };
-        let inner = of_weights("rows of the weights", weights.rows())?;
         let capacity = capacity(runner, costs);
-        let making = Making { weights, values, options, runner, sizes, capacity, inner, report, clock };
+        let making = Making { weights, values, options, runner, sizes, capacity, report, clock };
         Ok(Self { kernels: making.kernels()?, cols: sizes.n })
     }
 

@@ -31,7 +31,6 @@ pub(super) struct Making<'a, V> {
     pub(super) runner: Runner<'a>,
     pub(super) sizes: Sizes,
     pub(super) capacity: Capacity,
-    pub(super) inner: u32,
     pub(super) report: &'a mut NmReport,
     pub(super) clock: &'a mut StageClock,
 }
@@ -160,7 +159,7 @@ impl<V: Sync> Making<'_, V> {
         // Unless they are asked for, what is not finite in a row of A that is dropped must not be seen.
         let is_asked = algorithm == NmAlgorithm::SparseTensorCores || self.options.kernel.is_some();
         let sparse = is_asked || algorithm == NmAlgorithm::Auto && sparse::fills_two_of_four(sizes.pattern);
-        if sparse && self.inner > 0 {
+        if sparse && self.sizes.inner > 0 {
             let mut choices = sparse::choices(precision, sizes, capacity);
             choices.retain(|choice| self.runner.machine.has(choice.entry()));
             found.extend(choices.into_iter().map(OnTensorCores::Sparse));
@@ -226,7 +225,7 @@ impl<V: Sync> Making<'_, V> {
 
     fn bringing(&self, read_as: ReadAs) -> Bringing {
         let (precision, layout) = (self.options.precision, self.options.layout);
-        Bringing { precision, layout, read_as, inner: self.inner }
+        Bringing { precision, layout, read_as, inner: self.sizes.inner }
     }
 
     /// The memory that a plan takes.

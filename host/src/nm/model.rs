@@ -7,16 +7,21 @@ use windrow_kernels::nm::NmTile;
 use crate::costs::{NmCudaCoreCosts, NmSparseTensorCoreCosts, NmTensorCoreCosts};
 use crate::num::{index, wide};
 
-/// The sizes of a product: `C[m × n]` from `w` kept rows.
+/// The sizes of a product: `C[m × n]` from weights of `inner` rows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sizes {
     pub(super) m: u32,
     pub(super) n: u32,
-    pub(super) kept_rows: usize,
+    pub(super) inner: u32,
     pub(super) pattern: NmPattern,
 }
 
 impl Sizes {
+    /// Rows of the packed weights.
+    pub(super) fn kept_rows(&self) -> usize {
+        self.pattern.kept_rows(index(u64::from(self.inner)))
+    }
+
     /// Whether a strip of columns of this tile never reaches into a second vector.
     pub(super) fn suit(&self, tile: NmTile) -> bool {
         let l = self.pattern.l();

@@ -197,7 +197,7 @@ mod tests {
             Shared::new(staging, 400, spare).unwrap()
         };
         let pattern = NmPattern::new(1, 2, 1).unwrap();
-        let sizes = |m| Sizes { m, n: 98, kept_rows: 4, pattern };
+        let sizes = |m| Sizes { m, n: 98, inner: 8, pattern };
         // Two parts of 4 rows of 100 take 800 elements.
         assert_eq!(Shared::partial_elements(sizes(4), 1), 800);
         for (m, spare, parts_log2) in [(4, None, 1), (4, Some(400), 1), (4, Some(399), 0), (2, Some(0), 1)] {

@@ -77,7 +77,7 @@ fn shape(
         (false, NmPacking::Plain) => &[(false, both), (false, n), (true, both), (true, multiple)],
         (false, _) => &[(false, both), (true, both), (true, multiple), (false, n)],
     };
-    let limit = MOST_KEPT.min(sizes.kept_rows.div_ceil(2));
+    let limit = MOST_KEPT.min(sizes.kept_rows().div_ceil(2));
     for &(packed, unit) in tries {
         let of = |count: usize| BlockShape {
             block_columns: index(u64::from(tile.columns)),
@@ -113,7 +113,7 @@ impl Instance for Choice {
     }
 
     fn stages(&self, sizes: Sizes) -> usize {
-        sizes.kept_rows.div_ceil(self.shape.kept_per_stage)
+        sizes.kept_rows().div_ceil(self.shape.kept_per_stage)
     }
 
     fn most_parts_log2(&self) -> u32 {
@@ -124,7 +124,7 @@ impl Instance for Choice {
     fn cost(&self, sizes: Sizes, capacity: Capacity, parts_log2: u32) -> f64 {
         let Self { entry, tile, shape } = self;
         let costs = &capacity.cuda_cores;
-        let (m, n, w) = (f64::from(sizes.m), f64::from(sizes.n), real(wide(sizes.kept_rows)));
+        let (m, n, w) = (f64::from(sizes.m), f64::from(sizes.n), real(wide(sizes.kept_rows())));
         let parts = f64::from(1 << parts_log2);
         let (rows, columns) = (f64::from(tile.rows), f64::from(tile.columns));
         let blocks = (m / rows).ceil() * (n / columns).ceil() * parts;
@@ -184,7 +184,7 @@ mod tests {
 
     fn sizes(m: u32, n: u32, k: usize, (keep, group, l): (usize, usize, usize)) -> Sizes {
         let pattern = NmPattern::new(keep, group, l).unwrap();
-        Sizes { m, n, kept_rows: pattern.kept_rows(k), pattern }
+        Sizes { m, n, inner: narrow(k), pattern }
     }
 
     #[test]

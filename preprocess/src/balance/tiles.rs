@@ -43,7 +43,7 @@ const FREE_MOVE: u32 = 2;
 /// whole teams, as [`WholeDealing`] says, so that a GPU can do the same.
 ///
 /// No worker has more than `2·load + 12`, or `load + 22` where that is more; of windows dealt out to whole teams none
-/// has more than the load and the cost of two.
+/// has more than the mean of them and the cost of two windows.
 ///
 /// # Cost
 /// Linear in the windows and the workers, but for sorting the large windows where their lengths differ much more than

@@ -21,7 +21,7 @@ const CLASSES: u32 = WholeDealing::CLASSES;
 ///
 /// Successive windows have much the same length, so that the workers of a team have one each and are done at about the
 /// same time: what neighbouring windows share is asked for by one block, or by blocks that follow each other, while
-/// the cache still has it. Nobody has more than the load and the cost of two windows.
+/// the cache still has it. Nobody has more than the mean of all and the cost of two windows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WholeDealing {

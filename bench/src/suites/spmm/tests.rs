@@ -56,7 +56,7 @@ pub(crate) fn rates() -> DeviceRates {
 fn a_sweep_on_the_cpu_measures_every_case() {
     let options = Options {
         rates: Some(rates()),
-        sampling: Sampling { warm_up_calls: 1, warm_up_us: 0, min_batches: 3, min_calls: 6, l2: L2::Warm },
+        sampling: Sampling { min_batches: 3, min_calls: 6, ..Sampling::SMOKE },
         ..options(&[1, 7, 32], vec![tiny()])
     };
     let (records, tally) = run(&Device::cpu(), options);
@@ -92,7 +92,7 @@ fn a_sweep_on_the_cpu_measures_every_case() {
 /// Warm and cold, each with the peer of the device, whose calls are counted as the paths' are.
 #[test]
 fn paths_and_peers_are_measured_warm_and_cold() {
-    let sampling = Sampling { warm_up_calls: 0, warm_up_us: 0, min_batches: 3, min_calls: 6, l2: L2::Warm };
+    let sampling = Sampling { warm_up_calls: 0, min_batches: 3, min_calls: 6, ..Sampling::SMOKE };
     let paths = vec!["row-split-f32".parse().unwrap()];
     let of = || Options {
         sampling,

@@ -53,8 +53,7 @@ impl Instance for Choice {
     }
 
     fn stages(&self, sizes: Sizes) -> usize {
-        let [least, _] = inner(sizes);
-        stages(least)
+        index(u64::from(sizes.inner.div_ceil(SPARSE_STAGE)))
     }
 
     fn most_parts_log2(&self) -> u32 {
@@ -67,8 +66,7 @@ impl Instance for Choice {
         let NmTile { rows, columns, .. } = self.tile;
         let tiles = f64::from(sizes.m.div_ceil(rows)) * f64::from(sizes.n.div_ceil(columns));
         let rounds = (tiles * f64::from(1 << parts_log2) / f64::from(capacity.multiprocessors)).ceil();
-        let [_, most] = inner(sizes);
-        let stages = f64::from(narrow(stages(most).div_ceil(1 << parts_log2)));
+        let stages = f64::from(narrow(self.stages(sizes).div_ceil(1 << parts_log2)));
         let area = f64::from(rows) * f64::from(columns);
         let stage = costs.stage_ns * f64::from(columns) / 128.0
             + 2.0 * area * f64::from(SPARSE_STAGE) / costs.flop_per_ns;
@@ -78,19 +76,6 @@ impl Instance for Choice {
         };
         rounds * (stages * stage + area * costs.element_ns) + costs.fill_ns + combine
     }
-}
-
-/// The least and the most rows that the weights may have: as many groups as hold their kept rows, of which the last has
-/// one or all.
-fn inner(sizes: Sizes) -> [usize; 2] {
-    let (n, m) = (sizes.pattern.n(), sizes.pattern.m());
-    let most = sizes.kept_rows.div_ceil(n).saturating_mul(m);
-    [most.saturating_sub(m - 1), most]
-}
-
-/// Stages of so many rows.
-fn stages(rows: usize) -> usize {
-    rows.div_ceil(index(u64::from(SPARSE_STAGE)))
 }
 
 #[cfg(test)]

@@ -147,9 +147,9 @@ impl Weights for SparseNm {
             items,
         };
         let grid = items.min(self.resident);
-        // SAFETY: the weights were laid out for this entry. A choice counts their stages with the least rows that
-        // weights of the pattern may have, so that there are as many as parts, and 2²⁶ at most. The activations are
-        // aligned, and the map ends where they do. The rest is the caller's promise.
+        // SAFETY: the weights were laid out for this entry, and have 2²⁶ stages at most, of which a choice makes no
+        // more parts than there are. The activations are aligned, and the map ends where they do. The rest is the
+        // caller's promise.
         unsafe { launch(queue, entry, [u64::from(grid), 1], &params) }
     }
 }
