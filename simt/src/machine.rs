@@ -180,8 +180,11 @@ pub unsafe trait Simt {
     /// Part of the protocol; the round is the last that was committed.
     unsafe fn copy_bulk_wait(&self, counter: u32, round: u32);
 
-    /// Orders this thread's stores to shared memory before bulk copies to the same bytes that any thread starts after
+    /// Orders this thread's stores to shared memory, [copies](Simt::copy_async_16) that it has waited for among them,
+    /// before bulk copies to the same bytes and products of a warpgroup that read them, which any thread starts after
     /// the next barrier (`fence.proxy.async`). Loads need no fence, only the barrier.
+    ///
+    /// Before products of a warpgroup its threads may call it instead, all of them and after that barrier.
     ///
     /// # Safety
     /// None beyond the trait's; unsafe because it is part of the protocol.
@@ -228,16 +231,18 @@ pub unsafe trait Simt {
     /// Starts `sums ← sums + a·b` on 64 rows, f16 in, f32 sums (`wgmma.mma_async.sp`,
     /// `m64nNk32`). Of each group of four successive inner elements of a row, `a` has the two that are kept, 16
     /// elements for 32; [`metadata`](crate::fragment::warpgroup_metadata) says which, in the registers of the threads
-    /// that `SELECTOR`, 0 or 1, names. `b` has 32 inner elements in each of its `2·R` columns.
+    /// that `SELECTOR`, 0 or 1, names. `b` has 32 inner elements in each of its `2·R` columns; it lies
+    /// [transposed](crate::OperandLayout) if `TRANSPOSED` is 1 and not 0.
     ///
     /// Until a wait that covers the product's group, nothing writes its operands, nor the register that `metadata` is
     /// in: two of them are used in turn, and handed to that [wait](Simt::warpgroup_wait).
     ///
     /// # Safety
     /// Collective of the warpgroup, with the same operands but for `metadata`. Operands have been written, and either
-    /// arrived by [bulk copies](Simt::copy_bulk) or were [fenced off](Simt::copy_bulk_fence) by who stored them, before
-    /// the barrier. Of each four bits of metadata the lower two are below the upper two.
-    unsafe fn warpgroup_mma_sparse_f16<const SELECTOR: u32, const R: usize>(
+    /// arrived by [bulk copies](Simt::copy_bulk) or were [fenced off](Simt::copy_bulk_fence), by who stored them before
+    /// the barrier, or by all threads of the warpgroup behind it. Of each four bits of metadata the lower two are below
+    /// the upper two.
+    unsafe fn warpgroup_mma_sparse_f16<const SELECTOR: u32, const TRANSPOSED: u32, const R: usize>(
         &self,
         sums: &mut WarpgroupSums<R>,
         a: SharedOperand,
@@ -249,7 +254,7 @@ pub unsafe trait Simt {
     ///
     /// # Safety
     /// As for [`warpgroup_mma_sparse_f16`](Simt::warpgroup_mma_sparse_f16).
-    unsafe fn warpgroup_mma_sparse_bf16<const SELECTOR: u32, const R: usize>(
+    unsafe fn warpgroup_mma_sparse_bf16<const SELECTOR: u32, const TRANSPOSED: u32, const R: usize>(
         &self,
         sums: &mut WarpgroupSums<R>,
         a: SharedOperand,

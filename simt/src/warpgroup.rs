@@ -37,15 +37,19 @@ impl Swizzle {
 }
 
 /// How an operand of a warpgroup's product lies in shared memory: `rows` of `A`, or columns of `B`, whose elements
-/// along the inner dimension follow one another.
+/// along the inner dimension follow one another. Byte `b` of row `r` is at [`offset`](Self::offset) from where the
+/// operand begins.
 ///
-/// Byte `b` of row `r` is at [`offset`](Self::offset) from where the operand begins.
+/// Of a *transposed* `B` it is the columns that follow one another, 64 of them in 128 bytes, one inner element after
+/// the other: byte `b` of the columns of an inner element is at [`transposed_offset`](Self::transposed_offset). It is
+/// mixed in [128 bytes](Swizzle::Bytes128).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OperandLayout {
     /// Bytes from one core matrix to the next along the inner dimension, a multiple of 16. With
-    /// [`Swizzle::Bytes128`] pieces of 16 bytes follow one another instead.
+    /// [`Swizzle::Bytes128`] pieces of 16 bytes follow one another instead. Transposed: bytes from 64 columns to the
+    /// next 64.
     pub inner_bytes: u32,
-    /// Bytes from eight rows to the next eight, a multiple of 16.
+    /// Bytes from eight rows to the next eight, a multiple of 16. Transposed: from eight inner elements to the next.
     pub rows_bytes: u32,
     /// How pieces are mixed.
     pub swizzle: Swizzle,
@@ -67,6 +71,13 @@ impl OperandLayout {
             Swizzle::Bytes128 => row % 8 * 128 + byte,
         };
         row / 8 * self.rows_bytes + within
+    }
+
+    /// Where byte `byte` of the columns of inner element `inner` would be in a transposed operand, in bytes from the
+    /// operand's first, before pieces are mixed.
+    #[must_use]
+    pub const fn transposed_offset(self, inner: u32, byte: u32) -> u32 {
+        inner / 8 * self.rows_bytes + byte / 128 * self.inner_bytes + inner % 8 * 128 + byte % 128
     }
 }
 
@@ -216,6 +227,22 @@ mod tests {
                 banks.sort_unstable();
                 assert_eq!(banks, (0..8).collect::<Vec<_>>());
             }
+        }
+    }
+
+    /// The same of a transposed operand of 192 columns, of which eight inner elements of a piece are in all banks.
+    #[test]
+    fn transposed_pieces_are_placed_once() {
+        let layout = OperandLayout { inner_bytes: 1024, rows_bytes: 3072, swizzle: Swizzle::Bytes128 };
+        let at = |inner, piece: u32| layout.swizzle.apply(layout.transposed_offset(inner, piece * 16));
+        let mut places: Vec<u32> =
+            (0..64).flat_map(|inner| (0..24).map(move |piece| at(inner, piece))).collect();
+        places.sort_unstable();
+        assert!(places.iter().copied().eq((0..64 * 384).step_by(16)));
+        for piece in 0..24 {
+            let mut banks: Vec<u32> = (0..8).map(|inner| at(inner, piece) / 16 % 8).collect();
+            banks.sort_unstable();
+            assert_eq!(banks, (0..8).collect::<Vec<_>>());
         }
     }
 

@@ -9,7 +9,7 @@ use crate::emulator::bulk::Counters;
 use crate::emulator::collectives::{self, Request};
 use crate::emulator::global::{GlobalView, Recent};
 use crate::emulator::launch::Launch;
-use crate::emulator::shared::SharedMemory;
+use crate::emulator::shared::{Fences, SharedMemory};
 use crate::emulator::spot::{Operation, Spot};
 use crate::emulator::violation::{Checked, Violation};
 use crate::emulator::warpgroup::{self, Products};
@@ -38,8 +38,9 @@ pub(super) struct Block<'a> {
     warp_phases: [Cell<u32>; MAX_WARPS],
     recent: Recent,
     counters: Counters,
-    /// How often each thread has fenced its stores off from the copy engine, modulo [`Access::FENCES`].
-    fences: RefCell<Vec<u8>>,
+    /// How often each thread has fenced its stores off from the copy engine, modulo [`Access::FENCES`], and in which
+    /// phase of the block it last did.
+    fences: RefCell<Vec<(u8, Option<u32>)>>,
     /// Sums that threads hand to a product of their warpgroup, and take back.
     sums: RefCell<Vec<Vec<f32>>>,
     products: RefCell<Products>,
@@ -60,7 +61,7 @@ impl<'a> Block<'a> {
             warp_phases: Default::default(),
             recent: Recent::default(),
             counters: Counters::default(),
-            fences: RefCell::new(vec![0; grid.launch.block_threads as usize]),
+            fences: RefCell::new(vec![(0, None); grid.launch.block_threads as usize]),
             sums: RefCell::default(),
             products: RefCell::default(),
             violation: RefCell::default(),
@@ -100,7 +101,7 @@ impl<'a> Block<'a> {
     ) -> Access {
         let (block, block_phase) = (self.number, self.block_phase.get());
         let warp_phase = self.warp_phases[usize::from(thread) / WARP as usize].get();
-        let fences = self.fences.borrow()[usize::from(thread)];
+        let (fences, _) = self.fences.borrow()[usize::from(thread)];
         Access { location, block, block_phase, warp_phase, thread, operation, fences }
     }
 
@@ -124,8 +125,9 @@ impl<'a> Block<'a> {
 
     /// Counts a fence of a thread.
     pub(super) fn fence(&self, thread: u16) {
-        let fences = &mut self.fences.borrow_mut()[usize::from(thread)];
+        let (fences, phase) = &mut self.fences.borrow_mut()[usize::from(thread)];
         *fences = (*fences + 1) % Access::FENCES;
+        *phase = Some(self.block_phase.get());
     }
 
     /// Gives a thread's sums to the product that it waits for.
@@ -217,9 +219,11 @@ impl<'a> Block<'a> {
         let mut products = self.products.borrow_mut();
         let number = u32::try_from(products.next()).unwrap_or(u32::MAX);
         let (shared, fences) = (&mut self.shared(), self.fences.borrow());
+        let of_group = fences[threads.clone()].iter().map(|(_, phase)| *phase);
+        let by_all = of_group.reduce(|a, b| Some(a?.min(b?))).flatten();
+        let fences = Fences { of_thread: &|thread| fences[usize::from(thread)].0, by_all };
         let sums = &mut self.sums.borrow_mut()[threads];
-        let fences = |thread: u16| fences[usize::from(thread)];
-        warpgroup::multiply(requests, sums, (shared, fences), &mut products, (access, refuse))?;
+        warpgroup::multiply(requests, sums, (shared, &fences), &mut products, (access, refuse))?;
         requests.iter_mut().for_each(|request| request.operands[0] = number);
         Ok(true)
     }

@@ -65,6 +65,15 @@ pub(super) struct SharedMemory {
     lent: Vec<Option<(Access, u32)>>,
 }
 
+/// Fences between stores to shared memory and a product of a warpgroup.
+pub(super) struct Fences<'a> {
+    /// How often a thread has fenced its stores off.
+    pub(super) of_thread: &'a dyn Fn(u16) -> u8,
+    /// The phase of the block in or after which all threads of the warpgroup have fenced, if they have: what was stored
+    /// in an earlier one is fenced off.
+    pub(super) by_all: Option<u32>,
+}
+
 impl SharedMemory {
     /// Forgets the last block. `serial` is unlike that of any block before, and not 0.
     pub(super) fn begin_block(&mut self, bytes: u32, grid_x: u32, serial: u64) {
@@ -126,20 +135,23 @@ impl SharedMemory {
         }
     }
 
-    /// Reads 16 bytes of an operand of a warpgroup's product, through the copy engine's proxy. `fences` tells how often
-    /// a thread has fenced its stores off.
+    /// Reads 16 bytes of an operand of a warpgroup's product, through the copy engine's proxy.
     pub(super) fn read_operand(
         &mut self,
         who: &Access,
         offset: u32,
-        fences: impl Fn(u16) -> u8,
+        fences: &Fences<'_>,
     ) -> Checked<[u32; 4]> {
         let value = self.read(who, offset, SLOT)?;
         let grid_x = self.grid_x;
         let histories = self.slots[(offset / SLOT) as usize].histories(self.serial, 0, SLOT);
         for (i, write) in (0..).zip(histories.iter_mut().map(|history| &mut history.write)) {
             let Some(write) = write.as_mut().filter(|write| write.operation.is_generic()) else { continue };
-            if write.fences == fences(write.thread) {
+            // Threads of other warpgroups may not have, so the write is not marked.
+            if fences.by_all.is_some_and(|phase| phase > write.block_phase) {
+                continue;
+            }
+            if write.fences == (fences.of_thread)(write.thread) {
                 let [write, by] = [&*write, who].map(|access| Box::new(access.spot(grid_x)));
                 return Err(Box::new(Violation::NotFenced { write, by, offset: offset + i * GRANULE }));
             }

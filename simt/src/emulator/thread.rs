@@ -332,26 +332,30 @@ unsafe impl Simt for Thread<'_> {
     }
 
     #[track_caller]
-    unsafe fn warpgroup_mma_sparse_f16<const SELECTOR: u32, const R: usize>(
+    unsafe fn warpgroup_mma_sparse_f16<const SELECTOR: u32, const TRANSPOSED: u32, const R: usize>(
         &self,
         sums: &mut WarpgroupSums<R>,
         a: SharedOperand,
         b: SharedOperand,
         metadata: u32,
     ) {
-        let call = Call { a, b, metadata, selector: SELECTOR, columns: WarpgroupSums::<R>::COLUMNS };
+        const { assert!(TRANSPOSED < 2, "yes or no") }
+        let (selector, transposed) = (SELECTOR, TRANSPOSED == 1);
+        let call = Call { a, b, metadata, selector, transposed, columns: WarpgroupSums::<R>::COLUMNS };
         self.product(Operation::WarpgroupMmaSparseF16, sums, &call);
     }
 
     #[track_caller]
-    unsafe fn warpgroup_mma_sparse_bf16<const SELECTOR: u32, const R: usize>(
+    unsafe fn warpgroup_mma_sparse_bf16<const SELECTOR: u32, const TRANSPOSED: u32, const R: usize>(
         &self,
         sums: &mut WarpgroupSums<R>,
         a: SharedOperand,
         b: SharedOperand,
         metadata: u32,
     ) {
-        let call = Call { a, b, metadata, selector: SELECTOR, columns: WarpgroupSums::<R>::COLUMNS };
+        const { assert!(TRANSPOSED < 2, "yes or no") }
+        let (selector, transposed) = (SELECTOR, TRANSPOSED == 1);
+        let call = Call { a, b, metadata, selector, transposed, columns: WarpgroupSums::<R>::COLUMNS };
         self.product(Operation::WarpgroupMmaSparseBf16, sums, &call);
     }
 

@@ -5,7 +5,7 @@ use half::{bf16, f16};
 use crate::emulator::access::Access;
 use crate::emulator::collectives::Request;
 use crate::emulator::mma;
-use crate::emulator::shared::SharedMemory;
+use crate::emulator::shared::{Fences, SharedMemory};
 use crate::emulator::spot::Operation;
 use crate::emulator::violation::{Checked, Violation};
 use crate::warpgroup::{OperandLayout, SharedOperand, Swizzle, WARPGROUP};
@@ -23,15 +23,17 @@ pub(super) struct Call {
     pub(super) b: SharedOperand,
     pub(super) metadata: u32,
     pub(super) selector: u32,
+    /// Whether `b` lies so.
+    pub(super) transposed: bool,
     pub(super) columns: u32,
 }
 
 impl Call {
     /// As a request has it.
     pub(super) fn operands(&self) -> [u32; 10] {
-        let Self { a, b, metadata, selector, columns } = *self;
+        let Self { a, b, metadata, selector, transposed, columns } = *self;
         let swizzles = a.layout.swizzle.code() | b.layout.swizzle.code() << 2;
-        let flags = swizzles | selector << 4;
+        let flags = swizzles | selector << 4 | u32::from(transposed) << 5;
         let [a_layout, b_layout] = [a.layout, b.layout].map(|layout| [layout.inner_bytes, layout.rows_bytes]);
         [a.at, a_layout[0], a_layout[1], b.at, b_layout[0], b_layout[1], flags, columns, metadata, 0]
     }
@@ -47,6 +49,7 @@ impl Call {
             b: operand(b, b_inner, b_rows, flags >> 2),
             metadata,
             selector: flags >> 4 & 1,
+            transposed: flags >> 5 & 1 == 1,
             columns,
         }
     }
@@ -83,7 +86,7 @@ impl Products {
 pub(super) fn multiply(
     requests: &[Request],
     sums: &mut [Vec<f32>],
-    (shared, fences): (&mut SharedMemory, impl Fn(u16) -> u8),
+    (shared, fences): (&mut SharedMemory, &Fences<'_>),
     products: &mut Products,
     (access, refuse): (impl Fn(u32) -> Access, impl Fn(u32, String) -> Box<Violation>),
 ) -> Checked<()> {
@@ -100,25 +103,34 @@ pub(super) fn multiply(
         Operation::WarpgroupMmaSparseBf16 => bf16::from_bits(bits).to_f64(),
         _ => f16::from_bits(bits).to_f64(),
     };
+    if call.transposed && call.b.layout.swizzle == Swizzle::None {
+        return Err(refuse(0, "a transposed operand is not mixed in 128 bytes".into()));
+    }
     let mut places = Vec::new();
-    // Each warp reads its own rows of A; of B, which all of them read, the first stands for all.
-    let mut read = |operand: SharedOperand, rows: u32, elements: u32| -> Checked<Vec<f64>> {
-        let mut values = Vec::with_capacity((rows * elements) as usize);
-        for row in 0..rows {
-            let thread = if elements < INNER { row / 16 * WARP } else { 0 };
-            for piece in 0..elements / 8 {
-                let linear = operand.at + operand.layout.offset(row, piece * 16);
-                let at = operand.layout.swizzle.apply(linear);
-                for word in shared.read_operand(&access(thread), at, &fences)? {
-                    values.extend(mma::halves(word).map(element));
+    // Lines of so many successive elements, each where `offset` says.
+    type Offset = fn(OperandLayout, u32, u32) -> u32;
+    let mut read =
+        |operand: SharedOperand, [lines, elements]: [u32; 2], offset: Offset| -> Checked<Vec<f64>> {
+            let mut values = Vec::with_capacity((lines * elements) as usize);
+            for line in 0..lines {
+                // Each warp reads its own rows of A; of B, which all of them read, the first stands for all.
+                let thread = if elements < INNER { line / 16 * WARP } else { 0 };
+                for piece in 0..elements / 8 {
+                    let linear = operand.at + offset(operand.layout, line, piece * 16);
+                    let at = operand.layout.swizzle.apply(linear);
+                    for word in shared.read_operand(&access(thread), at, fences)? {
+                        values.extend(mma::halves(word).map(element));
+                    }
+                    places.push(at);
                 }
-                places.push(at);
             }
-        }
-        Ok(values)
+            Ok(values)
+        };
+    let a = read(call.a, [ROWS, INNER / 2], OperandLayout::offset)?;
+    let (b, [of_column, of_inner]) = match call.transposed {
+        true => (read(call.b, [INNER, call.columns], OperandLayout::transposed_offset)?, [1, call.columns]),
+        false => (read(call.b, [call.columns, INNER], OperandLayout::offset)?, [INNER, 1]),
     };
-    let a = read(call.a, ROWS, INNER / 2)?;
-    let b = read(call.b, call.columns, INNER)?;
     let mut kept = vec![0usize; (ROWS * INNER / 2) as usize];
     for (thread, request) in (0..).zip(requests) {
         for nibble in 0..8 {
@@ -144,8 +156,8 @@ pub(super) fn multiply(
             let (row, column) = fragment::warpgroup_sum(thread, register);
             let row = (row * INNER / 2) as usize;
             let row = row..row + (INNER / 2) as usize;
-            let column = &b[(column * INNER) as usize..][..INNER as usize];
-            let products = a[row.clone()].iter().zip(&kept[row]).map(|(a, &at)| a * column[at]);
+            let b = |inner: usize| b[(column * of_column) as usize + inner * of_inner as usize];
+            let products = a[row.clone()].iter().zip(&kept[row]).map(|(a, &at)| a * b(at));
             *sum = mma::round(products.fold(f64::from(*sum), |sum, product| sum + product));
         }
     }

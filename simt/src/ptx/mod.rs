@@ -156,7 +156,9 @@ unsafe impl Simt for Ptx {
                 1 => intrinsics::cp_async_wait_group(1),
                 2 => intrinsics::cp_async_wait_group(2),
                 3 => intrinsics::cp_async_wait_group(3),
-                _ => const { assert!(PENDING < 4, "at most three groups stay under way") },
+                4 => intrinsics::cp_async_wait_group(4),
+                5 => intrinsics::cp_async_wait_group(5),
+                _ => const { assert!(PENDING < 6, "at most five groups stay under way") },
             }
         }
     }
@@ -249,7 +251,7 @@ unsafe impl Simt for Ptx {
         unsafe { asm!("setmaxnreg.dec.sync.aligned.u32 {};", const N, options(nostack)) }
     }
     #[inline(always)]
-    unsafe fn warpgroup_mma_sparse_f16<const SELECTOR: u32, const R: usize>(
+    unsafe fn warpgroup_mma_sparse_f16<const SELECTOR: u32, const TRANSPOSED: u32, const R: usize>(
         &self,
         sums: &mut WarpgroupSums<R>,
         a: SharedOperand,
@@ -258,10 +260,10 @@ unsafe impl Simt for Ptx {
     ) {
         let operands = [a, b].map(warpgroup::descriptor);
         // SAFETY: the caller's promise.
-        unsafe { warpgroup::mma_sparse_f16::<SELECTOR, R>(sums, operands, metadata) }
+        unsafe { warpgroup::mma_sparse_f16::<SELECTOR, TRANSPOSED, R>(sums, operands, metadata) }
     }
     #[inline(always)]
-    unsafe fn warpgroup_mma_sparse_bf16<const SELECTOR: u32, const R: usize>(
+    unsafe fn warpgroup_mma_sparse_bf16<const SELECTOR: u32, const TRANSPOSED: u32, const R: usize>(
         &self,
         sums: &mut WarpgroupSums<R>,
         a: SharedOperand,
@@ -270,7 +272,7 @@ unsafe impl Simt for Ptx {
     ) {
         let operands = [a, b].map(warpgroup::descriptor);
         // SAFETY: the caller's promise.
-        unsafe { warpgroup::mma_sparse_bf16::<SELECTOR, R>(sums, operands, metadata) }
+        unsafe { warpgroup::mma_sparse_bf16::<SELECTOR, TRANSPOSED, R>(sums, operands, metadata) }
     }
     #[inline(always)]
     unsafe fn warpgroup_commit(&self) {

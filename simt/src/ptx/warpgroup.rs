@@ -20,16 +20,17 @@ pub(super) fn keep(word: &mut u32) {
 
 /// A product, as many registers of whose sums as numbers are given are read and written.
 macro_rules! product {
-    ($sums:ident, $columns:literal, $types:literal, $a:expr, $b:expr, $metadata:expr, $selector:expr;
+    ($sums:ident, $columns:literal, $types:literal, $a:expr, $b:expr, $metadata:expr, $selector:expr, $transposed:expr;
      $first:literal $(, $rest:literal)*) => {
         asm!(
             concat!(
                 "{{ .reg .pred p; setp.eq.u32 p, 0, 0; wgmma.mma_async.sp.sync.aligned.m64n", $columns, "k32.f32.",
                 $types, " {{{", $first, "}", $(", {", $rest, "}",)*
-                "}}, {a}, {b}, {metadata}, {selector}, p, 1, 1, 0, 0; }}",
+                "}}, {a}, {b}, {metadata}, {selector}, p, 1, 1, 0, {transposed}; }}",
             ),
             inout(reg32) $sums[$first], $(inout(reg32) $sums[$rest],)*
             a = in(reg64) $a, b = in(reg64) $b, metadata = in(reg32) $metadata, selector = const $selector,
+            transposed = const $transposed,
             options(nostack)
         )
     };
@@ -100,22 +101,22 @@ macro_rules! by_count {
 
 /// `sums ← sums + a·b` of f16.
 #[inline(always)]
-pub(super) unsafe fn mma_sparse_f16<const SELECTOR: u32, const R: usize>(
+pub(super) unsafe fn mma_sparse_f16<const SELECTOR: u32, const TRANSPOSED: u32, const R: usize>(
     sums: &mut WarpgroupSums<R>,
     [a, b]: [u64; 2],
     metadata: u32,
 ) {
-    by_count!(R, sums, product, "f16.f16", a, b, metadata, SELECTOR);
+    by_count!(R, sums, product, "f16.f16", a, b, metadata, SELECTOR, TRANSPOSED);
 }
 
 /// `sums ← sums + a·b` of bf16.
 #[inline(always)]
-pub(super) unsafe fn mma_sparse_bf16<const SELECTOR: u32, const R: usize>(
+pub(super) unsafe fn mma_sparse_bf16<const SELECTOR: u32, const TRANSPOSED: u32, const R: usize>(
     sums: &mut WarpgroupSums<R>,
     [a, b]: [u64; 2],
     metadata: u32,
 ) {
-    by_count!(R, sums, product, "bf16.bf16", a, b, metadata, SELECTOR);
+    by_count!(R, sums, product, "bf16.bf16", a, b, metadata, SELECTOR, TRANSPOSED);
 }
 
 /// Waits for all products, and gives out their sums.

@@ -16,6 +16,8 @@ const ROWS: usize = 64;
 const A: OperandLayout = OperandLayout { inner_bytes: 128, rows_bytes: 256, swizzle: Swizzle::None };
 /// B: rows of 128 bytes as a box brings them.
 const B: OperandLayout = OperandLayout { inner_bytes: 16, rows_bytes: 1024, swizzle: Swizzle::Bytes128 };
+/// B transposed: boxes of 64 inner elements of 64 columns, one after the other.
+const B_TRANSPOSED: OperandLayout = OperandLayout { inner_bytes: 8192, ..B };
 /// Bytes of two steps of A, then of their metadata; where B and the counter begin.
 const A_BYTES: u32 = 4096;
 const METADATA_BYTES: u32 = 512;
@@ -54,8 +56,9 @@ fn packed(convert: impl Fn(f32) -> u16) -> Vec<u32> {
     words.chain(metadata).collect()
 }
 
-/// One block multiplies two steps, the box of B beginning at `(column, row)` of a matrix of `extents`.
-fn check<const R: usize>(
+/// One block multiplies two steps, the box of B beginning at `(column, row)` of a matrix of `extents`. Columns of B are
+/// rows of the matrix, or its columns, if it is transposed.
+fn check<const R: usize, const TRANSPOSED: u32>(
     (columns, rows): (u32, u32),
     at: [u32; 2],
     convert: impl Fn(f32) -> u16,
@@ -67,21 +70,21 @@ fn check<const R: usize>(
     let value = |row: u32, column: u32| {
         if row < rows && column < columns { number((row * columns + column) as usize, 3319) } else { 0.0 }
     };
+    let value_of_b = |column: u32, inner: u32| match TRANSPOSED {
+        0 => value(at[1] + column, at[0] + inner),
+        _ => value(at[1] + inner, at[0] + column),
+    };
+    let (box_rows, boxes) = if TRANSPOSED == 0 { (count, 1) } else { (64, count.div_ceil(64)) };
     for schedule in Schedule::STANDARD {
         let memory = Memory::new();
         let a = memory.alloc_from(&packed(&convert));
         let elements = (0..rows * stride).map(|i| convert(value(i / stride, i % stride)));
         let b = memory.alloc_from(&elements.collect::<Vec<_>>());
         let out = memory.alloc_uninit::<f32>(ROWS * count as usize);
-        let matrix = BoxedMatrix {
-            address: b.address(),
-            columns,
-            rows,
-            row_bytes: 2 * u64::from(stride),
-            box_rows: count,
-        };
+        let matrix =
+            BoxedMatrix { address: b.address(), columns, rows, row_bytes: 2 * u64::from(stride), box_rows };
         let map = TensorMap::emulated(&matrix);
-        let shared_bytes = B_AT + matrix.box_bytes() + 16;
+        let shared_bytes = B_AT + boxes * matrix.box_bytes() + 16;
         let counter = shared_bytes - 16;
         let launch = Launch { grid: [1, 1], block_threads: WARPGROUP, shared_bytes, schedule };
         // SAFETY: the protocol is kept.
@@ -89,18 +92,22 @@ fn check<const R: usize>(
             if t.thread_idx() == 0 {
                 t.copy_bulk_begin(counter, 1);
                 t.copy_bulk(0, a, A_BYTES + METADATA_BYTES, counter);
-                t.copy_bulk_box(B_AT, &map, at, counter);
-                t.copy_bulk_commit(counter, A_BYTES + METADATA_BYTES + matrix.box_bytes());
+                for i in 0..boxes {
+                    let to = B_AT + i * matrix.box_bytes();
+                    t.copy_bulk_box(to, &map, [at[0] + 64 * i, at[1]], counter);
+                }
+                t.copy_bulk_commit(counter, A_BYTES + METADATA_BYTES + boxes * matrix.box_bytes());
                 t.copy_bulk_wait(counter, 0);
             }
             t.sync_block();
             let mut metadata = t.load_shared::<u32>(A_BYTES + 4 * t.thread_idx());
             let mut sums = WarpgroupSums::<R>::zeros();
             let step = |step: u32| {
-                [
-                    SharedOperand { at: 2048 * step, layout: A },
-                    SharedOperand { at: B_AT + 64 * step, layout: B },
-                ]
+                let b = match TRANSPOSED {
+                    0 => SharedOperand { at: B_AT + 64 * step, layout: B },
+                    _ => SharedOperand { at: B_AT + 4096 * step, layout: B_TRANSPOSED },
+                };
+                [SharedOperand { at: 2048 * step, layout: A }, b]
             };
             t.warpgroup_fence();
             product(t, &mut sums, step(0), metadata);
@@ -124,7 +131,7 @@ fn check<const R: usize>(
                 let entry = (0..2 * STEP / 4).map(|group| {
                     let of_group = kept(row, group).map(|place| {
                         let inner = u32::try_from(group * 4 + place).unwrap();
-                        number(row * 64 + group * 4 + place, 2741) * value(at[1] + column, at[0] + inner)
+                        number(row * 64 + group * 4 + place, 2741) * value_of_b(column, inner)
                     });
                     of_group.iter().sum::<f32>()
                 });
@@ -137,37 +144,45 @@ fn check<const R: usize>(
 
 /// The same with this type's products.
 macro_rules! checks {
-    ($columns:literal, $extents:expr, $at:expr, $convert:expr, $product:ident) => {
-        check::<$columns>(
+    ($columns:literal, $transposed:literal, $extents:expr, $at:expr, $convert:expr, $product:ident) => {
+        check::<$columns, $transposed>(
             $extents,
             $at,
             $convert,
             // SAFETY: `check` keeps the protocol.
-            |t, sums, [a, b], metadata| unsafe { t.$product::<0, _>(sums, a, b, metadata) },
+            |t, sums, [a, b], metadata| unsafe { t.$product::<0, $transposed, _>(sums, a, b, metadata) },
             // SAFETY: likewise.
-            |t, sums, [a, b], metadata| unsafe { t.$product::<1, _>(sums, a, b, metadata) },
+            |t, sums, [a, b], metadata| unsafe { t.$product::<1, $transposed, _>(sums, a, b, metadata) },
         )
     };
 }
 
 #[test]
 fn products_of_f16() {
-    checks!(32, (64, 64), [0, 0], |x| f16::from_f32(x).to_bits(), warpgroup_mma_sparse_f16);
-    checks!(88, (200, 176), [128, 0], |x| f16::from_f32(x).to_bits(), warpgroup_mma_sparse_f16);
-    checks!(128, (64, 256), [0, 0], |x| f16::from_f32(x).to_bits(), warpgroup_mma_sparse_f16);
+    checks!(32, 0, (64, 64), [0, 0], |x| f16::from_f32(x).to_bits(), warpgroup_mma_sparse_f16);
+    checks!(88, 0, (200, 176), [128, 0], |x| f16::from_f32(x).to_bits(), warpgroup_mma_sparse_f16);
+    checks!(128, 0, (64, 256), [0, 0], |x| f16::from_f32(x).to_bits(), warpgroup_mma_sparse_f16);
 }
 
 #[test]
 fn products_of_bf16() {
-    checks!(64, (64, 128), [0, 0], |x| bf16::from_f32(x).to_bits(), warpgroup_mma_sparse_bf16);
-    checks!(96, (192, 200), [64, 8], |x| bf16::from_f32(x).to_bits(), warpgroup_mma_sparse_bf16);
+    checks!(64, 0, (64, 128), [0, 0], |x| bf16::from_f32(x).to_bits(), warpgroup_mma_sparse_bf16);
+    checks!(96, 0, (192, 200), [64, 8], |x| bf16::from_f32(x).to_bits(), warpgroup_mma_sparse_bf16);
+}
+
+/// B as it lies if its columns follow one another.
+#[test]
+fn products_of_a_transposed_operand() {
+    checks!(32, 1, (64, 64), [0, 0], |x| f16::from_f32(x).to_bits(), warpgroup_mma_sparse_f16);
+    checks!(96, 1, (300, 100), [64, 16], |x| f16::from_f32(x).to_bits(), warpgroup_mma_sparse_f16);
+    checks!(88, 1, (176, 70), [0, 3], |x| bf16::from_f32(x).to_bits(), warpgroup_mma_sparse_bf16);
 }
 
 /// What is outside of the matrix is zero, to the element.
 #[test]
 fn boxes_reach_beyond_their_matrix() {
-    checks!(32, (77, 50), [64, 8], |x| f16::from_f32(x).to_bits(), warpgroup_mma_sparse_f16);
-    checks!(32, (3, 1), [0, 0], |x| f16::from_f32(x).to_bits(), warpgroup_mma_sparse_f16);
+    checks!(32, 0, (77, 50), [64, 8], |x| f16::from_f32(x).to_bits(), warpgroup_mma_sparse_f16);
+    checks!(32, 0, (3, 1), [0, 0], |x| f16::from_f32(x).to_bits(), warpgroup_mma_sparse_f16);
 }
 
 /// A core matrix is read where the formula says, in bytes: a small part of the layout that A has above.

@@ -26,6 +26,7 @@ enum Fault {
     None,
     NoProxyFence,
     ProxyFenceBeforeStores,
+    ProxyFenceBeforeCopyEnds,
     NoFence,
     NoCommit,
     NoWait,
@@ -37,6 +38,7 @@ enum Fault {
     OperandOutside,
     OperandUnwritten,
     OperandDiffers,
+    TransposedUnmixed,
     MissingThread,
     WarpThatWaitsElsewhere,
 }
@@ -61,8 +63,15 @@ fn kernel(t: &Thread<'_>, fault: Fault, ones: GlobalPtr<u32>, [mark, product]: [
             let is_first = at == 0 && (is(Fault::NoProxyFence) || is(Fault::ProxyFenceBeforeStores));
             mark.on_if(is_first, t).store_shared(at, [0x3c00_3c00u32; 4]);
         }
+        if is(Fault::ProxyFenceBeforeCopyEnds) && thread == 0 {
+            mark.on(t).copy_async_16(0, ones, true);
+            t.copy_async_commit();
+        }
         if !is(Fault::NoProxyFence) && !is(Fault::ProxyFenceBeforeStores) {
             t.copy_bulk_fence();
+        }
+        if is(Fault::ProxyFenceBeforeCopyEnds) && thread == 0 {
+            t.copy_async_wait::<0>();
         }
         t.sync_block();
         if is(Fault::MissingThread) && thread == 77 {
@@ -85,7 +94,11 @@ fn kernel(t: &Thread<'_>, fault: Fault, ones: GlobalPtr<u32>, [mark, product]: [
         if !(is(Fault::NoFence) && thread == 9) {
             t.warpgroup_fence();
         }
-        product.on(t).warpgroup_mma_sparse_f16::<0, _>(&mut sums, a, B, metadata);
+        if is(Fault::TransposedUnmixed) {
+            product.on(t).warpgroup_mma_sparse_f16::<0, 1, _>(&mut sums, a, B, metadata);
+        } else {
+            product.on(t).warpgroup_mma_sparse_f16::<0, 0, _>(&mut sums, a, B, metadata);
+        }
         if is(Fault::StoreBeforeWait) && thread == 3 {
             mark.on(t).store_shared(BYTES - 8, 0u32);
         }
@@ -153,6 +166,13 @@ fn stores_are_fenced_off() {
             )
         });
     }
+    fails(Fault::ProxyFenceBeforeCopyEnds, |copy, product| {
+        format!(
+            "stores not fenced off: {}: byte 0 of shared memory is from copy_async_16 by thread 0 of block (0, 0) at \
+             {copy}, and its thread has called no copy_bulk_fence since",
+            by(0, product)
+        )
+    });
 }
 
 #[test]
@@ -209,6 +229,7 @@ fn operands_are_inside_and_written() {
         )
     });
     refused(Fault::OperandDiffers, 40, "an operand differs from that of the warpgroup's first thread");
+    refused(Fault::TransposedUnmixed, 0, "a transposed operand is not mixed in 128 bytes");
 }
 
 #[test]
@@ -242,7 +263,7 @@ fn other_warpgroups_are_ordered_by_barriers_alone() {
             if thread < 128 {
                 let mut sums = WarpgroupSums::<32>::zeros();
                 t.warpgroup_fence();
-                t.warpgroup_mma_sparse_f16::<0, _>(&mut sums, A, B, METADATA);
+                t.warpgroup_mma_sparse_f16::<0, 0, _>(&mut sums, A, B, METADATA);
                 t.warpgroup_commit();
                 t.warpgroup_finish(sums);
             } else if thread == 200 {
