@@ -1,11 +1,14 @@
-//! Vector-wise N:M sparsity: which vectors of dense weights are kept, and how products with them are cut into blocks.
+//! Vector-wise N:M sparsity: which vectors of dense weights are kept, how products with them are cut into blocks, and
+//! in which order rows are multiplied.
 
 mod banks;
 mod blocks;
+mod fours;
 mod prune;
 
 pub use banks::Banked;
 pub use blocks::{BlockShape, Blocks};
+pub use fours::{Filler, Fours, MOST_VECTORS};
 pub use prune::prune_magnitude;
 
 /// Marks a slot without a row, in [`Blocks::row_lists`] and [`Banked::row_lists`]: rows are below 2³² − 1.
