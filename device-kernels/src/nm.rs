@@ -9,6 +9,7 @@
 //! - [`NmTensorCores`]: products in f16, bf16 and tf32, on Tensor Cores;
 //! - [`NmSparse`]: products in f16 and bf16 with two of each four rows kept, or one, on Hopper's sparse Tensor
 //!   Cores; these read row-major activations as they lie;
+//! - [`NmPacked`]: the same with two of each four rows kept in an order that each tile of columns has for itself;
 //! - [`NmCombine`]: adds the sums of products that were divided along `k`;
 //! - [`NmStage`]: brings activations of any layout to that form;
 //! - [`NmWeights`]: brings kept values that are on the GPU to where these read them;
@@ -31,8 +32,9 @@ pub use cuda_cores::{
 };
 pub use operand::NmOperand;
 pub use sparse::{
-    NmSparse, NmSparseParams, SPARSE_COLUMNS, SPARSE_METADATA_BYTES, SPARSE_NEUTRAL, SPARSE_STAGE,
-    SPARSE_VALUE_BYTES, SparseElement, sparse_metadata_at, sparse_value_index,
+    Activations, NmPacked, NmPackedParams, NmSparse, NmSparseParams, Picked, RowMajor, SPARSE_COLUMNS,
+    SPARSE_METADATA_BYTES, SPARSE_NEUTRAL, SPARSE_STAGE, SPARSE_VALUE_BYTES, Sparse, SparseElement,
+    SparseWork, packed_order_index, sparse_metadata_at, sparse_value_index,
 };
 pub use stage::{Bits16, Moved, NmStage, NmStageParams, STAGE_TILE, Widened};
 pub use tensor_cores::{

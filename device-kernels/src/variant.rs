@@ -151,12 +151,14 @@ pub enum Variant {
         /// Slots of a stage.
         slots: u32,
     },
-    /// [`crate::nm::NmSparse`]: N:4 products by sparse MMAs of warpgroups.
+    /// [`crate::nm::Sparse`]: N:M products by sparse MMAs of warpgroups.
     NmSparse {
         /// Type of activations and weights.
         dtype: Dtype,
         /// Rows and columns of a block.
         tile: NmTile,
+        /// Whether each tile of columns has its own order of the rows of the weights.
+        packed: bool,
     },
     /// [`crate::nm::NmCombine`]: adds up the parts of an N:M product.
     NmCombine,

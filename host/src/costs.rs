@@ -216,6 +216,10 @@ impl DeviceCosts {
             ("costs.nm_tensor_cores.strip_flop_per_ns", wide.min(half).min(quarter)),
             ("costs.nm_sparse_tensor_cores.flop_per_ns", nm_sparse_tensor_cores.flop_per_ns),
             (
+                "costs.nm_sparse_tensor_cores.gathered_bytes_per_ns",
+                nm_sparse_tensor_cores.gathered_bytes_per_ns,
+            ),
+            (
                 "costs.nm_sparse_tensor_cores.combine_bytes_per_ns",
                 nm_sparse_tensor_cores.combine_bytes_per_ns,
             ),

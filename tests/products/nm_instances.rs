@@ -263,6 +263,62 @@ fn sparse_tensor_cores_bf16() {
     sparse_tensor_cores(Precision::Bf16);
 }
 
+/// Every instance that multiplies rows in an order of its own for each tile of columns: on patterns that keep half of
+/// the rows or fewer, in vectors of which a tile has eight or fewer, with activations of either layout. Unless sparse
+/// Tensor Cores are asked for, what is dropped is not seen.
+fn ordered_rows(precision: Precision) {
+    const PATTERNS: [((usize, usize), usize); 6] =
+        [((16, 32), 32), ((4, 8), 16), ((12, 32), 32), ((3, 7), 48), ((5, 32), 64), ((16, 32), 512)];
+    let prefix = format!("nm_packed_{precision}_");
+    let (mut ran, mut refused, mut cases) = (BTreeMap::<_, usize>::new(), 0, 0);
+    for (p, ((keep, group), l)) in PATTERNS.into_iter().enumerate() {
+        for (i, algorithm) in [NmAlgorithm::Auto, NmAlgorithm::SparseTensorCores].into_iter().enumerate() {
+            let m = [1, 65, 130, 257][(p + i) % 4];
+            let (k, n) = ([64, 131, 200, 322][(p + 2 * i) % 4], [70, 300, 129, 260][(p + 3 * i) % 4]);
+            let unseen = if algorithm == NmAlgorithm::Auto { f32::NAN } else { 5.0 };
+            let case = Case::with((m, k, n), pattern(keep, group, l), layout(p + i), unseen);
+            for (at, entry) in entries(&prefix).enumerate() {
+                let builder = NmSpmm::builder(&case.weights).rows(m).precision(precision).layout(case.layout);
+                let builder = builder.algorithm(algorithm).kernel(entry);
+                cases += 1;
+                for device in kernel_devices(at + p) {
+                    if device.kind() == DeviceKind::Cuda && device.compute_capability() != Some((9, 0)) {
+                        continue;
+                    }
+                    // A tile of 256 columns reaches into sixteen vectors of 16.
+                    let plan = match builder.build(&device) {
+                        Err(NmError::NoKernel { .. } | NmError::NoTensorCores { .. }) if l == 16 => {
+                            refused += 1;
+                            continue;
+                        }
+                        plan => plan.unwrap(),
+                    };
+                    case.check(&plan);
+                    let report = plan.report();
+                    assert_eq!(report.algorithm, NmAlgorithm::SparseTensorCores);
+                    assert_eq!(report.packing, NmPacking::Packed);
+                    assert!(report.packing_reason.contains(" slots a row"), "{report}");
+                    assert!(report.entries.contains(&entry), "{report}");
+                    *ran.entry(entry).or_default() += 1;
+                }
+            }
+        }
+    }
+    report_missing_gpu(&format!("instances for {precision} that multiply rows in an order"), cases);
+    assert_eq!(ran.len(), entries(&prefix).count(), "only {ran:?}");
+    assert!(ran.values().all(|&runs| runs >= 8) && refused > 0, "{ran:?}, {refused} refused");
+}
+
+#[test]
+fn ordered_rows_f16() {
+    ordered_rows(Precision::F16);
+}
+
+#[test]
+fn ordered_rows_bf16() {
+    ordered_rows(Precision::Bf16);
+}
+
 /// A few rows and a long inner dimension: stages are divided into parts, whose sums another kernel adds up.
 #[test]
 fn few_rows_on_sparse_tensor_cores_are_divided() {
@@ -305,15 +361,29 @@ fn sparse_tensor_cores_are_taken_and_refused() {
         case.check(&plan);
         assert_eq!(plan.report().algorithm, expected, "{}", plan.report());
     }
-    let case = Case::new((9, 70, 40), pattern(3, 7, 8), row_major);
+    // In an order of the rows, if the product is large, half of the rows are kept, and vectors are long.
+    for ((keep, group, l), rows, expected) in [
+        ((16, 32, 32), 4096, NmAlgorithm::SparseTensorCores),
+        ((4, 8, 64), 4096, NmAlgorithm::SparseTensorCores),
+        ((16, 32, 32), 9, NmAlgorithm::TensorCores),
+        ((16, 32, 8), 4096, NmAlgorithm::TensorCores),
+        ((4, 32, 32), 4096, NmAlgorithm::TensorCores),
+    ] {
+        let case = Case::new((9, 2048, 1024), pattern(keep, group, l), row_major);
+        let builder = NmSpmm::builder(&case.weights).rows(rows).precision(Precision::F16);
+        let plan = builder.build(&device).unwrap();
+        case.check(&plan);
+        assert_eq!(plan.report().algorithm, expected, "{}", plan.report());
+    }
+    let case = Case::new((9, 70, 40), pattern(4, 7, 8), row_major);
     let asked = |precision, weights: &VectorNm<f32>| {
         let builder = NmSpmm::builder(weights).algorithm(NmAlgorithm::SparseTensorCores).precision(precision);
         builder.build(&device).unwrap_err().to_string()
     };
     assert_eq!(
         asked(Precision::F16, &case.weights),
-        "sparse-tensor-cores have no f16 kernel for weights with pattern 3:7 in vectors of 8: of four rows it may keep \
-         more than two; use algorithm cuda-cores or auto"
+        "sparse-tensor-cores have no f16 kernel for weights with pattern 4:7 in vectors of 8: it keeps more than half \
+         of the rows; use algorithm cuda-cores or auto"
     );
     let none = VectorNm::from_dense(&[0.0; 0], 0, 8, pattern(2, 4, 1)).unwrap();
     let error = asked(Precision::Bf16, &none);

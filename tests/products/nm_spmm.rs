@@ -69,7 +69,10 @@ fn run_typed<E: Element<Sum = f32>, C: Element<Sum = f32> + Output>(
     let context = || format!("{} to {} on {device}\n{}", given.name, C::NAME, plan.report());
     plan.run_into(&run, &a, &mut c).unwrap_or_else(|error| panic!("{}: {error}", context()));
     let got = c.buffer().to_vec().unwrap_or_else(|error| panic!("{}: {error}", context()));
-    let unit = if plan.report().algorithm == NmAlgorithm::TensorCores { UNIT_MMA } else { UNIT_FMA };
+    let unit = match plan.report().algorithm {
+        NmAlgorithm::TensorCores | NmAlgorithm::SparseTensorCores => UNIT_MMA,
+        _ => UNIT_FMA,
+    };
     let case = rounded.with_c_rounded_to::<C>();
     let comparison = assert_nm_matches(&case, &got, given.ldc, unit);
     if given.m > 0 {

@@ -1,7 +1,7 @@
 //! Entry points: products with N:M weights.
 
 use crate::element::{Bf16, F16, F32, Tf32};
-use crate::nm::{self, Bits16, Block, ByColumn, ByLane, ByWarp, NmCombine, NmCudaCores, NmSparse, NmStage, NmTensorCores, NmWeights, Single, Widened};
+use crate::nm::{self, Bits16, Block, ByColumn, ByLane, ByWarp, NmCombine, NmCudaCores, NmPacked, NmSparse, NmStage, NmTensorCores, NmWeights, Single, Widened};
 
 entries! {
     Nm:
@@ -153,5 +153,35 @@ entries! {
     }
     nm_sparse_bf16_64x128 {
         nm_sparse_bf16_64x128 => NmSparse<Bf16, 1, 32, 8>,
+    }
+    nm_packed_f16_192x256 {
+        nm_packed_f16_192x256 => NmPacked<F16, 2, 96, 4>,
+    }
+    nm_packed_f16_128x256 {
+        nm_packed_f16_128x256 => NmPacked<F16, 2, 64, 5>,
+    }
+    nm_packed_f16_256x128 {
+        nm_packed_f16_256x128 => NmPacked<F16, 1, 128, 4>,
+    }
+    nm_packed_f16_128x128 {
+        nm_packed_f16_128x128 => NmPacked<F16, 1, 64, 7>,
+    }
+    nm_packed_f16_64x128 {
+        nm_packed_f16_64x128 => NmPacked<F16, 1, 32, 8>,
+    }
+    nm_packed_bf16_192x256 {
+        nm_packed_bf16_192x256 => NmPacked<Bf16, 2, 96, 4>,
+    }
+    nm_packed_bf16_128x256 {
+        nm_packed_bf16_128x256 => NmPacked<Bf16, 2, 64, 5>,
+    }
+    nm_packed_bf16_256x128 {
+        nm_packed_bf16_256x128 => NmPacked<Bf16, 1, 128, 4>,
+    }
+    nm_packed_bf16_128x128 {
+        nm_packed_bf16_128x128 => NmPacked<Bf16, 1, 64, 7>,
+    }
+    nm_packed_bf16_64x128 {
+        nm_packed_bf16_64x128 => NmPacked<Bf16, 1, 32, 8>,
     }
 }

@@ -1,12 +1,16 @@
-//! Products with weights that keep two of each four rows, or one, on Hopper's sparse Tensor Cores.
+//! Products with weights that keep two of each four rows, or one, on Hopper's sparse Tensor Cores; or that do so in
+//! some order of the rows.
 //!
 //! The sparse operand of the instruction is its left one, so a block computes `Cᵀ = Wᵀ·Aᵀ`: two of four successive
 //! inner elements of a row of `Wᵀ` are kept, which is what the instruction wants of every such pattern, however long
 //! its vectors are. Where one of four is kept, a zero takes the other place: there, what of `A` is not finite reaches
-//! `C` though it was dropped. Rows of `A` are read as they lie, row-major, by the copy engine; nothing is gathered.
+//! `C` though it was dropped. Two sorts of [`Activations`] are read so:
+//!
+//! - [`RowMajor`]: rows of `A` as they lie, by the copy engine; nothing is gathered;
+//! - [`Picked`]: columns of a k-major `A`, in an order that each tile of columns of `C` has for itself.
 //!
 //! ```text
-//! A     global --tensor copy of 64 inner × BM rows, mixed in 128 bytes-->  shared
+//! A     global --64 inner × BM rows of C, mixed in 128 bytes-->            shared
 //! W     global --bulk copy: values in core matrices, then metadata-->      shared
 //! sums  registers of a warpgroup: 64 columns of C × BM rows, BLOCKS times
 //!       --f32-->  shared, transposed by each warp  --four columns a lane-->  C
@@ -22,22 +26,25 @@
 //! for the copies of the stage that comes next.
 
 mod feed;
+mod picked;
+mod row_major;
 #[cfg(test)]
 mod tests;
+mod work;
 
 use core::marker::PhantomData;
 
-use bytemuck::{Pod, Zeroable};
-use windrow_simt::{
-    GlobalPtr, OperandLayout, SharedOperand, Simt, Swizzle, TensorMap, WARP, WARPGROUP, WarpgroupSums,
-};
+use windrow_simt::{OperandLayout, SharedOperand, Simt, Swizzle, WARP, WARPGROUP, WarpgroupSums};
 
-use feed::{FEEDERS, Feed, Slot, Turn};
+pub use feed::Activations;
+use feed::Slot;
+pub use picked::{NmPackedParams, Picked, packed_order_index};
+pub use row_major::{NmSparseParams, RowMajor};
+pub use work::SparseWork;
 
 use crate::arch::Arch;
 use crate::element::{Bf16, Element, F16};
 use crate::kernel::Kernel;
-use crate::output::Output;
 use crate::unroll::{each, each4};
 use crate::variant::{NmTile, Variant};
 
@@ -58,9 +65,6 @@ const STEP: u32 = 32;
 const GROUPS: u32 = 2;
 /// Threads of a block: a third warpgroup brings what they multiply.
 const THREADS: u32 = (GROUPS + 1) * WARPGROUP;
-/// Registers of a thread that multiplies, and of one of the warpgroup that brings what they multiply.
-const REGISTERS: u32 = 232;
-const FEEDER_REGISTERS: u32 = 40;
 /// Runs of eight rows of a chunk, and chunks of a tile, at most.
 const MAX_EIGHTS: usize = 4;
 const MAX_CHUNKS: usize = 11;
@@ -71,8 +75,6 @@ const PITCH: u32 = WARP_COLUMNS + 4;
 /// Values of an instruction lie in core matrices: 128 bytes to the next along the inner dimension, 256 to the next
 /// eight columns of `C`.
 const VALUES: OperandLayout = OperandLayout { inner_bytes: 128, rows_bytes: 256, swizzle: Swizzle::None };
-/// Rows of `A` lie as the copy engine leaves them.
-const ROWS: OperandLayout = OperandLayout { inner_bytes: 16, rows_bytes: 1024, swizzle: Swizzle::Bytes128 };
 
 /// Where the kept value `kept < 2` of group `group < 16` of column `column < 64` is among the values of a stage, in
 /// elements.
@@ -91,66 +93,13 @@ pub const fn sparse_metadata_at(column: u32, group: u32) -> (u32, u32) {
     (thread, 4 * (column % 16 / 8 * 4 + in_step % 4))
 }
 
-/// Arguments of [`NmSparse`].
-///
-/// # Obligations
-/// - `map` tells of `A`, `output.m` rows of 16-bit elements, with boxes of `BM` rows;
-/// - `weights` is 16-byte aligned: for each tile of columns and stage the values of its `BN / 64` runs of columns
-///   ([`sparse_value_index`]), then their metadata ([`sparse_metadata_at`]). What is beyond the columns or the rows of
-///   `W` has zeros for values, and metadata of two places in order;
-/// - `stages`, `m_tiles`, `n_tiles` and `span` are at least one;
-/// - the stages of a tile are divided into `1 << parts_log2` parts, of which none is empty: there are as many stages,
-///   and their product is below 2³². Part `i` writes the output `i · part_elements` elements further on; with more than
-///   one, that is an f32. An *item* is a part of a tile, the parts of a tile after each other; there are `items`, below
-///   2³², and the grid has as many blocks at most.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
-pub struct NmSparseParams {
-    /// Tells of the activations.
-    pub map: TensorMap,
-    /// The result, and what becomes of sums on their way to it; or the partial sums of part 0.
-    pub output: Output,
-    /// Elements of the output from one part to the next.
-    pub part_elements: u64,
-    /// What is kept of the weights.
-    pub weights: GlobalPtr<u32>,
-    /// Stages of the product: `⌈k / 64⌉`.
-    pub stages: u32,
-    /// Tiles along the rows of `C`.
-    pub m_tiles: u32,
-    /// Tiles along the columns of `C`.
-    pub n_tiles: u32,
-    /// Tiles of columns that are taken side by side for each tile of rows.
-    pub span: u32,
-    /// Logarithm of the number of parts.
-    pub parts_log2: u32,
-    /// Items of the whole grid.
-    pub items: u32,
-}
-
-impl NmSparseParams {
-    /// The part that an item is.
-    #[inline(always)]
-    fn part(&self, item: u32) -> u32 {
-        item & ((1 << self.parts_log2) - 1)
-    }
-
-    /// The first stage of an item, and how many it has: parts differ by one at most.
-    #[inline(always)]
-    fn stages_of(&self, item: u32) -> (u32, u32) {
-        let part = self.part(item);
-        let begin = (part * self.stages) >> self.parts_log2;
-        (begin, (((part + 1) * self.stages) >> self.parts_log2) - begin)
-    }
-}
-
 /// An element type that the instruction takes.
 pub trait SparseElement: Element {
     /// The product.
     ///
     /// # Safety
     /// That of [`Simt::warpgroup_mma_sparse_f16`].
-    unsafe fn multiply<S: Simt, const SELECTOR: u32, const R: usize>(
+    unsafe fn multiply<S: Simt, const SELECTOR: u32, const TRANSPOSED: u32, const R: usize>(
         s: &S,
         sums: &mut WarpgroupSums<R>,
         operands: [SharedOperand; 2],
@@ -160,42 +109,51 @@ pub trait SparseElement: Element {
 
 impl SparseElement for F16 {
     #[inline(always)]
-    unsafe fn multiply<S: Simt, const SELECTOR: u32, const R: usize>(
+    unsafe fn multiply<S: Simt, const SELECTOR: u32, const TRANSPOSED: u32, const R: usize>(
         s: &S,
         sums: &mut WarpgroupSums<R>,
         [a, b]: [SharedOperand; 2],
         metadata: u32,
     ) {
         // SAFETY: the caller's promise.
-        unsafe { s.warpgroup_mma_sparse_f16::<SELECTOR, R>(sums, a, b, metadata) }
+        unsafe { s.warpgroup_mma_sparse_f16::<SELECTOR, TRANSPOSED, R>(sums, a, b, metadata) }
     }
 }
 
 impl SparseElement for Bf16 {
     #[inline(always)]
-    unsafe fn multiply<S: Simt, const SELECTOR: u32, const R: usize>(
+    unsafe fn multiply<S: Simt, const SELECTOR: u32, const TRANSPOSED: u32, const R: usize>(
         s: &S,
         sums: &mut WarpgroupSums<R>,
         [a, b]: [SharedOperand; 2],
         metadata: u32,
     ) {
         // SAFETY: the caller's promise.
-        unsafe { s.warpgroup_mma_sparse_bf16::<SELECTOR, R>(sums, a, b, metadata) }
+        unsafe { s.warpgroup_mma_sparse_bf16::<SELECTOR, TRANSPOSED, R>(sums, a, b, metadata) }
     }
 }
 
 /// One instance: each of two warpgroups has `BLOCKS`, 1 or 2, times 64 columns of `C`; a tile has `2·R` rows; `STAGES`
 /// are in shared memory.
-pub struct NmSparse<E, const BLOCKS: u32, const R: usize, const STAGES: u32>(PhantomData<E>);
+pub struct Sparse<A, E, const BLOCKS: u32, const R: usize, const STAGES: u32>(PhantomData<(A, E)>);
 
-impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> Kernel
-    for NmSparse<E, BLOCKS, R, STAGES>
+/// [`Sparse`] of row-major activations.
+pub type NmSparse<E, const BLOCKS: u32, const R: usize, const STAGES: u32> =
+    Sparse<RowMajor, E, BLOCKS, R, STAGES>;
+
+/// [`Sparse`] of k-major activations, whose rows are picked in an order.
+pub type NmPacked<E, const BLOCKS: u32, const R: usize, const STAGES: u32> =
+    Sparse<Picked, E, BLOCKS, R, STAGES>;
+
+impl<A: Activations, E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> Kernel
+    for Sparse<A, E, BLOCKS, R, STAGES>
 {
-    type Params = NmSparseParams;
+    type Params = A::Params;
     const FILE: &'static str = "nm";
     const VARIANT: Variant = Variant::NmSparse {
         dtype: E::DTYPE,
         tile: NmTile { rows: Self::BM, columns: Self::BN, strip: SPARSE_COLUMNS },
+        packed: A::PACKED,
     };
     const BLOCK_THREADS: u32 = THREADS;
     const SHARED_BYTES: u32 = Self::COUNTERS + 8 * STAGES;
@@ -203,17 +161,16 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> Ker
     const ARCH: Arch = Arch::Sm90a;
 
     #[inline(always)]
-    unsafe fn run<S: Simt>(s: &S, p: &NmSparseParams) {
+    unsafe fn run<S: Simt>(s: &S, p: &A::Params) {
         const { Self::VALID }
         // SAFETY: the obligations of the params. Tiles and stages are the same for all threads of a block, so that they
         // meet in every barrier and product.
         unsafe {
             if s.thread_idx() / WARPGROUP == GROUPS {
-                s.warpgroup_give_registers::<FEEDER_REGISTERS>();
-                Self::feed(s, p);
+                A::feed::<S, E, BLOCKS, R, STAGES>(s, p);
             } else {
-                s.warpgroup_take_registers::<REGISTERS>();
-                Self::multiply_tiles(s, p);
+                A::take_registers(s);
+                Self::multiply_tiles(s, A::work(p));
             }
         }
     }
@@ -222,7 +179,9 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> Ker
 /// Sums of a thread: of the first 64 columns of its warpgroup, and of the second.
 type Sums<const R: usize> = (WarpgroupSums<R>, WarpgroupSums<R>);
 
-impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmSparse<E, BLOCKS, R, STAGES> {
+impl<A: Activations, E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>
+    Sparse<A, E, BLOCKS, R, STAGES>
+{
     /// Rows of `C` of a tile.
     pub const BM: u32 = 2 * R as u32;
     /// Columns of `C` of a tile.
@@ -239,10 +198,12 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmS
     /// Rows of `C` that a warp transposes at once, and how often it does.
     const CHUNK: usize = if R == 88 { 16 } else { 32 };
     const CHUNKS: usize = 2 * R / Self::CHUNK;
-    /// Where sums are transposed, bytes for a warp there, and where the counters of bulk copies are.
+    /// Where sums are transposed, bytes for a warp there, where the orders of rows are, and where counters of bulk
+    /// copies.
     const SUMS_AT: u32 = STAGES * Self::STAGE_BYTES;
     const SUMS_BYTES: u32 = Self::CHUNK as u32 * PITCH * 4;
-    const COUNTERS: u32 = Self::SUMS_AT + GROUPS * WARPGROUP / WARP * Self::SUMS_BYTES;
+    const ROWS_AT: u32 = Self::SUMS_AT + GROUPS * WARPGROUP / WARP * Self::SUMS_BYTES;
+    const COUNTERS: u32 = Self::ROWS_AT + STAGES * A::ORDER_BYTES;
     const VALID: () = {
         assert!(BLOCKS == 1 || BLOCKS == 2, "sums have registers for no more");
         assert!(
@@ -251,7 +212,6 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmS
         );
         assert!(Self::CHUNK <= 8 * MAX_EIGHTS, "loops are unrolled so far");
         assert!(STAGES > 3, "one is multiplied, one has arrived, two are on their way");
-        assert!(!STAGES.is_multiple_of(FEEDERS), "who has just brought a stage need not wait for the next");
     };
 
     /// The barrier at which those that multiply and the warpgroup that feeds them meet, from different places.
@@ -271,51 +231,35 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmS
         }
     }
 
-    /// Starts the copies of all items of a block, those of a stage when the one that was there before is read, and
-    /// waits for them.
+    /// The counter of the bulk copies of a slot.
     #[inline(always)]
-    unsafe fn feed<S: Simt>(s: &S, p: &NmSparseParams) {
-        let mut item = s.block_idx();
-        // SAFETY: the obligations of the params; as many barriers as [`multiply_tiles`](Self::multiply_tiles) has.
-        unsafe {
-            let mut feed = Feed::<E, BLOCKS, R, STAGES>::new(s, p, item);
-            feed.make_counters(s);
-            Self::meet_again(s); // RAW: counters made -> used
-            feed.begin(s);
-            let (mut at, mut turn) = (Slot::FIRST, Turn::FIRST);
-            feed.await_stage(s, at, turn.awaits);
-            Self::meet_again(s); // RAW: stage arrived -> read
-            while item < p.items {
-                let (mut stage, (_, stages)) = (0, p.stages_of(item));
-                while stage < stages {
-                    at = at.next::<STAGES>();
-                    turn = turn.next();
-                    stage += 1;
-                    if stage < stages || item + s.grid_dim() < p.items {
-                        feed.await_stage(s, at, turn.awaits);
-                    }
-                    Self::meet_again(s); // RAW: next stage arrived -> read; WAR: stage before read -> copies
-                    if feed.number == turn.brings::<STAGES>() {
-                        feed.bring(s);
-                    }
-                }
-                item += s.grid_dim();
-            }
+    const fn counter(slot: u32) -> u32 {
+        Self::COUNTERS + 8 * slot
+    }
+
+    /// Makes the counters of all slots, if this is the thread that does.
+    #[inline(always)]
+    unsafe fn make_counters<S: Simt>(s: &S, makes: bool) {
+        let mut slot = 0;
+        while makes && slot < STAGES {
+            // SAFETY: counters have 8 bytes each behind all else.
+            unsafe { s.copy_bulk_begin(Self::counter(slot), 1) };
+            slot += 1;
         }
     }
 
     /// Multiplies and stores all items of a block.
     #[inline(always)]
-    unsafe fn multiply_tiles<S: Simt>(s: &S, p: &NmSparseParams) {
+    unsafe fn multiply_tiles<S: Simt>(s: &S, work: &SparseWork) {
         // 1. Locate. The grid has no block without an item.
         let mut item = s.block_idx();
-        // SAFETY: the obligations of the params, and the barriers of [`feed`](Self::feed).
+        // SAFETY: the obligations of the params, and the barriers of [`feed`](Activations::feed).
         unsafe {
             let mut at = Slot::FIRST;
             Self::meet(s); // RAW: counters made -> used
             Self::meet(s); // RAW: stage arrived -> read
-            while item < p.items {
-                let (_, stages) = p.stages_of(item);
+            while item < work.items {
+                let (_, stages) = work.stages_of(item);
                 let mut sums = (WarpgroupSums::<R>::zeros(), WarpgroupSums::<R>::zeros());
                 // Products read metadata as they go on: those of a stage and of the one before are in registers of
                 // their own, and two turns of the loop are written out so that nothing is copied among them.
@@ -339,7 +283,7 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmS
                 s.warpgroup_wait::<0, 2>(&mut even);
                 s.warpgroup_wait::<0, 2>(&mut odd);
                 // 5. Registers -> shared -> global.
-                Self::store(s, p, item, &sums);
+                Self::store(s, work, item, &sums);
                 item += s.grid_dim();
             }
         }
@@ -390,17 +334,18 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmS
                 + half * (SPARSE_VALUE_BYTES / 2),
             layout: VALUES,
         };
-        let rows = |half: u32| SharedOperand { at: slab + half * 2 * STEP, layout: ROWS };
+        let rows = |half: u32| A::operand(slab, half, Self::BM);
         // SAFETY: the stage has arrived by bulk copies and a barrier followed, and it stays until all have waited.
         unsafe {
+            A::before_products(s);
             s.warpgroup_fence();
-            E::multiply::<S, 0, R>(s, first, [values(0, 0), rows(0)], metadata[0]);
+            A::multiply::<S, E, 0, R>(s, first, [values(0, 0), rows(0)], metadata[0]);
             if BLOCKS == 2 {
-                E::multiply::<S, 0, R>(s, second, [values(1, 0), rows(0)], metadata[1]);
+                A::multiply::<S, E, 0, R>(s, second, [values(1, 0), rows(0)], metadata[1]);
             }
-            E::multiply::<S, 1, R>(s, first, [values(0, 1), rows(1)], metadata[0]);
+            A::multiply::<S, E, 1, R>(s, first, [values(0, 1), rows(1)], metadata[0]);
             if BLOCKS == 2 {
-                E::multiply::<S, 1, R>(s, second, [values(1, 1), rows(1)], metadata[1]);
+                A::multiply::<S, E, 1, R>(s, second, [values(1, 1), rows(1)], metadata[1]);
             }
             s.warpgroup_commit();
         }
@@ -408,11 +353,11 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmS
 
     /// Brings sums to `C`, a chunk of rows of the 16 columns that a warp has of a run at a time.
     #[inline(always)]
-    unsafe fn store<S: Simt>(s: &S, p: &NmSparseParams, item: u32, sums: &[[f32; R]; 2]) {
-        let (n_tile, m_tile) = place(p, item >> p.parts_log2);
-        let mut output = p.output;
+    unsafe fn store<S: Simt>(s: &S, work: &SparseWork, item: u32, sums: &[[f32; R]; 2]) {
+        let (n_tile, m_tile) = work.place(item >> work.parts_log2);
+        let mut output = work.output;
         // More than one part only for f32.
-        output.c = output.c.at_wide(u64::from(p.part(item)) * p.part_elements);
+        output.c = output.c.at_wide(u64::from(work.part(item)) * work.part_elements);
         let (group, lane) = (s.thread_idx() / WARPGROUP, s.lane());
         let buffer = Self::SUMS_AT + s.warp() * Self::SUMS_BYTES;
         // The first of this thread's sums is of a column of C and a row; it stores four columns of another.
@@ -478,19 +423,4 @@ impl<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32> NmS
             }
         });
     }
-}
-
-/// The tile's number among those of columns, and of rows: some tiles of columns are taken side by side for each tile
-/// of rows, so that blocks at work share both.
-#[inline(always)]
-fn place(p: &NmSparseParams, tile: u32) -> (u32, u32) {
-    // None of these is zero; a division that could fail would have to say so.
-    let divided = |x: u32, by: u32| {
-        let whole = x.checked_div(by).unwrap_or(0);
-        (whole, x - whole * by)
-    };
-    let (span, within) = divided(tile, p.span * p.m_tiles);
-    let wide = p.span.min(p.n_tiles - span * p.span);
-    let (m_tile, of_span) = divided(within, wide);
-    (span * p.span + of_span, m_tile)
 }

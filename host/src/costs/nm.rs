@@ -50,6 +50,10 @@ pub struct NmSparseTensorCoreCosts {
     pub flop_per_ns: f64,
     /// Nanoseconds of a stage of 64 rows of 128 columns beside its operations.
     pub stage_ns: f64,
+    /// Nanoseconds of a stage whose rows are gathered in an order, beside its bytes.
+    pub gathered_stage_ns: f64,
+    /// Bytes of such a stage that come in a nanosecond beyond these.
+    pub gathered_bytes_per_ns: f64,
     /// Nanoseconds in which an element of `C` is stored, by a block.
     pub element_ns: f64,
     /// Nanoseconds in which a block fills its pipeline, once.
@@ -106,10 +110,13 @@ impl NmTensorCoreCosts {
 impl NmSparseTensorCoreCosts {
     /// Fitted to four tiles and 18 shapes from 512³ to 8192³ in f16. The tile that it takes is the quickest but for one
     /// shape, where it takes 1.05 times as long; its time is predicted to 0.78 to 1.03 of what was measured.
-    /// What adding up parts takes was measured on an H100, whose multiprocessors and L2 cache are much the same.
+    /// What adding up parts takes, and what a gathered stage does, was measured on an H100, whose multiprocessors and
+    /// L2 cache are much the same.
     pub(super) const H200: Self = Self {
         flop_per_ns: 26_700.0,
         stage_ns: 216.0,
+        gathered_stage_ns: 250.0,
+        gathered_bytes_per_ns: 87.0,
         element_ns: 0.143,
         fill_ns: 2260.0,
         combine_ns: 500.0,
@@ -120,6 +127,8 @@ impl NmSparseTensorCoreCosts {
     pub(super) fn scaled(mut self, clock: f64) -> Self {
         self.flop_per_ns *= clock;
         self.stage_ns /= clock;
+        self.gathered_stage_ns /= clock;
+        self.gathered_bytes_per_ns *= clock;
         self.element_ns /= clock;
         self.fill_ns /= clock;
         self.combine_bytes_per_ns *= clock;

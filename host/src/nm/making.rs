@@ -2,6 +2,7 @@
 //! it.
 
 use windrow_formats::{OutOfMemory, VectorNm};
+use windrow_preprocess::nm::Filler;
 
 use super::algorithm::Layout;
 use super::kernels::{Kernels, Staged};
@@ -40,14 +41,14 @@ type Laid = Box<dyn Layout>;
 /// An instance for one of the two sorts of Tensor Core instructions.
 enum OnTensorCores {
     Dense(fragments::Choice),
-    Sparse(sparse::Choice),
+    Sparse(sparse::Candidate),
 }
 
 impl OnTensorCores {
     fn instance(&self) -> &dyn Instance {
         match self {
             Self::Dense(choice) => choice,
-            Self::Sparse(choice) => choice,
+            Self::Sparse(candidate) => &candidate.choice,
         }
     }
 
@@ -61,8 +62,8 @@ impl OnTensorCores {
             Self::Dense(choice) => {
                 tensor_cores::Layout::new(weights, bits, choice)?.map(|layout| Box::new(layout) as Laid)
             }
-            Self::Sparse(choice) => {
-                sparse::Layout::new(weights, bits, choice)?.map(|layout| Box::new(layout) as Laid)
+            Self::Sparse(candidate) => {
+                sparse::Layout::new(weights, bits, candidate)?.map(|layout| Box::new(layout) as Laid)
             }
         })
     }
@@ -100,7 +101,7 @@ impl<V: Sync> Making<'_, V> {
         // Instances whose tiles suit the weights.
         let mut known = Vec::new();
         if precision != Precision::F32 && options.algorithm != NmAlgorithm::CudaCores {
-            let mut found = self.found_on_tensor_cores();
+            let mut found = self.found_on_tensor_cores()?;
             known.extend(found.iter().map(|choice| choice.instance().entry().name));
             found.retain(|choice| self.is_asked(choice.instance().entry().name));
             let one_of_these = kernel.is_none() || !found.is_empty();
@@ -152,17 +153,22 @@ impl<V: Sync> Making<'_, V> {
     }
 
     /// Instances for the Tensor Cores that may be used, cheapest first.
-    fn found_on_tensor_cores(&self) -> Vec<OnTensorCores> {
+    fn found_on_tensor_cores(&self) -> Result<Vec<OnTensorCores>, OutOfMemory> {
         let (algorithm, precision) = (self.options.algorithm, self.options.precision);
         let (sizes, capacity) = (self.sizes, self.capacity);
         let mut found = Vec::new();
         // Unless they are asked for, what is not finite in a row of A that is dropped must not be seen.
         let is_asked = algorithm == NmAlgorithm::SparseTensorCores || self.options.kernel.is_some();
-        let sparse = is_asked || algorithm == NmAlgorithm::Auto && sparse::fills_two_of_four(sizes.pattern);
+        let exact = sparse::fills_two_of_four(sizes.pattern) || sparse::may_be_ordered(sizes.pattern);
+        let sparse = is_asked || algorithm == NmAlgorithm::Auto && exact;
         if sparse && self.sizes.inner > 0 {
-            let mut choices = sparse::choices(precision, sizes, capacity);
-            choices.retain(|choice| self.runner.machine.has(choice.entry()));
-            found.extend(choices.into_iter().map(OnTensorCores::Sparse));
+            let filler = match algorithm {
+                NmAlgorithm::SparseTensorCores => Filler::Any,
+                _ => Filler::Empty,
+            };
+            let runs = |entry| self.runner.machine.has(entry);
+            let all = sparse::choices(precision, (sizes, capacity), (self.weights, filler), runs)?;
+            found.extend(all.into_iter().map(OnTensorCores::Sparse));
         }
         if algorithm != NmAlgorithm::SparseTensorCores {
             found
@@ -170,7 +176,7 @@ impl<V: Sync> Making<'_, V> {
         }
         let cost = |choice: &OnTensorCores| choice.instance().least_cost(sizes, capacity);
         found.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
-        found
+        Ok(found)
     }
 
     /// Whether an instance is the one asked for.
@@ -182,10 +188,12 @@ impl<V: Sync> Making<'_, V> {
     fn unsuitable(&self, any: bool) -> String {
         let l = self.sizes.pattern.l();
         if self.options.algorithm == NmAlgorithm::SparseTensorCores {
-            return match sparse::keeps_two_of_four(self.sizes.pattern) {
-                false => "of four rows it may keep more than two".to_owned(),
+            let pattern = self.sizes.pattern;
+            return match sparse::keeps_two_of_four(pattern) || sparse::may_be_ordered(pattern) {
+                false => "it keeps more than half of the rows".to_owned(),
                 true => "they are for f16 and bf16, a GPU of compute capability 9.0, a driver for CUDA 12.2 or later, \
-                         and weights that have rows"
+                         and weights that have rows, and, if of four rows more than two may be kept, vectors of 16 \
+                         columns or more"
                     .to_owned(),
             };
         }

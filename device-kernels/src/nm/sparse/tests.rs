@@ -1,11 +1,12 @@
 //! Every instance on the emulator: ragged sizes, several tiles a block, and the places of what is kept.
 
 use half::{bf16, f16};
-use windrow_simt::BoxedMatrix;
 use windrow_simt::emulator::{Launch, Memory, Schedule};
+use windrow_simt::{BoxedMatrix, GlobalPtr, TensorMap};
 
 use super::*;
-use crate::output::{Activate, OutputType};
+use crate::NO_ROW;
+use crate::output::{Activate, Output, OutputType};
 use crate::real::Factor;
 
 /// Sizes of a product, what its rows of activations are apart, how many blocks do it, and into how many parts.
@@ -36,9 +37,15 @@ fn weight(row: u32, column: u32) -> Option<f32> {
     kept(column, row / 4).contains(&(row % 4)).then(|| number(row, column, 2741))
 }
 
-/// What a kernel reads of the weights, `runs` times 64 columns a tile.
-fn packed(case: &Case, runs: u32, convert: impl Fn(f32) -> u16) -> Vec<u32> {
-    let (stages, tiles) = (case.k.div_ceil(SPARSE_STAGE), case.n.div_ceil(runs * SPARSE_COLUMNS));
+/// What a kernel reads of the weights, `runs` times 64 columns a tile: of `rows` rows, or slots, `keeps` says which
+/// hold something in a tile.
+fn packed(
+    (case, rows): (&Case, u32),
+    runs: u32,
+    keeps: impl Fn(u32, u32) -> bool,
+    convert: impl Fn(f32) -> u16,
+) -> Vec<u32> {
+    let (stages, tiles) = (rows.div_ceil(SPARSE_STAGE), case.n.div_ceil(runs * SPARSE_COLUMNS));
     let mut words = Vec::new();
     for (tile, stage) in (0..tiles).flat_map(|tile| (0..stages).map(move |stage| (tile, stage))) {
         let mut halves = vec![0u16; (runs * SPARSE_VALUE_BYTES / 2) as usize];
@@ -49,7 +56,7 @@ fn packed(case: &Case, runs: u32, convert: impl Fn(f32) -> u16) -> Vec<u32> {
                 let places = kept(column, stage * 16 + group);
                 for (i, place) in (0..).zip(places) {
                     let row = stage * SPARSE_STAGE + group * 4 + place;
-                    if row < case.k && column < case.n {
+                    if row < rows && column < case.n && keeps(tile, row) {
                         let at = run * SPARSE_VALUE_BYTES / 2 + sparse_value_index(of_run, group, i);
                         halves[at as usize] = convert(weight(row, column).unwrap());
                     }
@@ -65,40 +72,26 @@ fn packed(case: &Case, runs: u32, convert: impl Fn(f32) -> u16) -> Vec<u32> {
     words
 }
 
-/// Runs an instance under every schedule and compares each element of `C`, which is f32.
-fn check<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>(
+/// Runs an instance under every schedule and compares each element of `C`, which is f32, with twice what is expected.
+fn check_as<A: Activations, E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>(
     case: Case,
-    convert: impl Fn(f32) -> u16 + Copy,
-) {
-    type Kernel<E, const B: u32, const R: usize, const S: u32> = NmSparse<E, B, R, S>;
-    let Case { m, n, k, lda, blocks, span, parts_log2 } = case;
-    let (rows, columns) = (Kernel::<E, BLOCKS, R, STAGES>::BM, Kernel::<E, BLOCKS, R, STAGES>::BN);
-    let weights = packed(&case, Kernel::<E, BLOCKS, R, STAGES>::RUNS, convert);
-    // What lies between rows must not be seen.
-    let activations: Vec<u16> = (0..m * lda)
-        .map(|i| if i % lda < k { convert(number(i / lda, i % lda, 3319)) } else { 0xffff })
-        .collect();
-    let expected = |row: u32, column: u32| {
-        let products = (0..k).filter_map(|inner| Some(number(row, inner, 3319) * weight(inner, column)?));
-        2.0 * products.sum::<f32>()
-    };
+    (stages, weights): (u32, &[u32]),
+    params: impl Fn(&Memory, SparseWork) -> A::Params,
+    expected: impl Fn(u32, u32) -> f32,
+) where
+    A::Params: Sync,
+{
+    type Kernel<A, E, const B: u32, const R: usize, const S: u32> = Sparse<A, E, B, R, S>;
+    let Case { m, n, blocks, span, parts_log2, .. } = case;
+    let (rows, columns) = (Kernel::<A, E, BLOCKS, R, STAGES>::BM, Kernel::<A, E, BLOCKS, R, STAGES>::BN);
     for schedule in Schedule::STANDARD {
         let memory = Memory::new();
-        let a = memory.alloc_from(&activations);
         let ldc = n + 1;
         let parts = 1 << parts_log2;
         let c = memory.alloc_from(&vec![-7.0f32; (parts * m * ldc) as usize]);
-        let matrix = BoxedMatrix {
-            address: a.address(),
-            columns: k,
-            rows: m,
-            row_bytes: 2 * u64::from(lda),
-            box_rows: rows,
-        };
         let (m_tiles, n_tiles) = (m.div_ceil(rows), n.div_ceil(columns));
         let items = (m_tiles * n_tiles) << parts_log2;
-        let params = NmSparseParams {
-            map: TensorMap::emulated(&matrix),
+        let work = SparseWork {
             output: Output {
                 c: c.cast(),
                 bias: GlobalPtr::NULL,
@@ -110,34 +103,109 @@ fn check<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>
                 flags: Output::flags(OutputType::Sums, Activate::Identity, false),
             },
             part_elements: u64::from(m * ldc),
-            weights: memory.alloc_from(&weights),
-            stages: k.div_ceil(SPARSE_STAGE),
+            weights: memory.alloc_from(weights),
+            stages,
             m_tiles,
             n_tiles,
             span,
             parts_log2,
             items,
         };
+        let params = params(&memory, work);
         let launch = Launch {
             grid: [blocks.min(items), 1],
-            block_threads: Kernel::<E, BLOCKS, R, STAGES>::BLOCK_THREADS,
-            shared_bytes: Kernel::<E, BLOCKS, R, STAGES>::SHARED_BYTES,
+            block_threads: Kernel::<A, E, BLOCKS, R, STAGES>::BLOCK_THREADS,
+            shared_bytes: Kernel::<A, E, BLOCKS, R, STAGES>::SHARED_BYTES,
             schedule,
         };
         // SAFETY: the parameters keep their obligations.
-        let ran = memory.launch(&launch, |s| unsafe { Kernel::<E, BLOCKS, R, STAGES>::run(s, &params) });
+        let ran = memory.launch(&launch, |s| unsafe { Kernel::<A, E, BLOCKS, R, STAGES>::run(s, &params) });
         ran.unwrap_or_else(|violation| panic!("{case:?}, {schedule:?}: {violation}"));
         let found = memory.read(c, (parts * m * ldc) as usize).unwrap();
         for at in 0..m * ldc {
             let (row, column) = (at / ldc, at % ldc);
             let found: f32 = (0..parts).map(|part| found[(part * m * ldc + at) as usize]).sum();
-            let expected = if column < n { expected(row, column) } else { -7.0 * parts as f32 };
+            let expected = if column < n { 2.0 * expected(row, column) } else { -7.0 * parts as f32 };
             assert!(
                 found == expected,
                 "{case:?}, {schedule:?}: ({row}, {column}) is {found}, not {expected}"
             );
         }
     }
+}
+
+/// An instance for row-major activations.
+fn check<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>(
+    case: Case,
+    convert: impl Fn(f32) -> u16 + Copy,
+) {
+    let Case { m, k, lda, .. } = case;
+    let weights = packed((&case, k), NmSparse::<E, BLOCKS, R, STAGES>::RUNS, |_, _| true, convert);
+    // What lies between rows must not be seen.
+    let activations: Vec<u16> = (0..m * lda)
+        .map(|i| if i % lda < k { convert(number(i / lda, i % lda, 3319)) } else { 0xffff })
+        .collect();
+    let params = |memory: &Memory, work| {
+        let matrix = BoxedMatrix {
+            address: memory.alloc_from(&activations).address(),
+            columns: k,
+            rows: m,
+            row_bytes: 2 * u64::from(lda),
+            box_rows: NmSparse::<E, BLOCKS, R, STAGES>::BM,
+        };
+        NmSparseParams { map: TensorMap::emulated(&matrix), work }
+    };
+    let expected = |row: u32, column: u32| {
+        (0..k).filter_map(|inner| Some(number(row, inner, 3319) * weight(inner, column)?)).sum()
+    };
+    check_as::<RowMajor, E, BLOCKS, R, STAGES>(case, (k.div_ceil(SPARSE_STAGE), &weights), params, expected);
+}
+
+/// An instance for k-major activations, of which each tile of columns picks rows in an order of its own, with slots
+/// that have none; every third row is picked by nobody.
+fn check_picked<E: SparseElement, const BLOCKS: u32, const R: usize, const STAGES: u32>(
+    case: Case,
+    convert: impl Fn(f32) -> u16 + Copy,
+) {
+    let Case { m, n, k, lda, .. } = case;
+    let columns = NmPacked::<E, BLOCKS, R, STAGES>::BN;
+    let stages = (k + k / 9).div_ceil(SPARSE_STAGE);
+    let slots = stages * SPARSE_STAGE;
+    let row_of = |tile: u32, slot: u32| -> Option<u32> {
+        let row = (slot * 7 + tile * 5) % k;
+        (slot % 9 != 4 && slot < k && row % 3 != 1).then_some(row)
+    };
+    let tiles = n.div_ceil(columns);
+    let mut order = vec![NO_ROW; (tiles * slots) as usize];
+    for (tile, slot) in (0..tiles).flat_map(|tile| (0..slots).map(move |slot| (tile, slot))) {
+        let of_stage = packed_order_index(slot % SPARSE_STAGE);
+        let at = tile * slots + slot / SPARSE_STAGE * SPARSE_STAGE + of_stage;
+        order[at as usize] = row_of(tile, slot).unwrap_or(NO_ROW);
+    }
+    let runs = NmPacked::<E, BLOCKS, R, STAGES>::RUNS;
+    let weights = packed((&case, slots), runs, |tile, slot| row_of(tile, slot).is_some(), convert);
+    // Neither what nobody picks is seen, nor what lies between rows.
+    let activations: Vec<u16> = (0..k * lda)
+        .map(|i| match (i / lda, i % lda) {
+            (row, column) if column < m && row % 3 != 1 => convert(number(column, row, 3319)),
+            _ => 0xffff,
+        })
+        .collect();
+    let params = |memory: &Memory, work| NmPackedParams {
+        a: memory.alloc_from(&activations).cast(),
+        order: memory.alloc_from(&order),
+        lda,
+        padding: 0,
+        work,
+    };
+    let expected = |row: u32, column: u32| {
+        let products = (0..slots).filter_map(|slot| {
+            let inner = row_of(column / columns, slot)?;
+            Some(number(row, inner, 3319) * weight(slot, column)?)
+        });
+        products.sum()
+    };
+    check_as::<Picked, E, BLOCKS, R, STAGES>(case, (stages, &weights), params, expected);
 }
 
 fn to_f16(x: f32) -> u16 {
@@ -209,6 +277,25 @@ fn tiles_in_parts() {
     check::<F16, 2, 88, 5>(Case { blocks: 1, ..case }, to_f16);
 }
 
+/// Every instance that picks rows: ragged tiles each way, stages fewer than slots of shared memory and more, one block
+/// for all items and a block for each, parts.
+#[test]
+fn rows_that_are_picked() {
+    let case = Case { m: 70, n: 200, k: 300, lda: 72, blocks: 3, span: 1, parts_log2: 0 };
+    check_picked::<F16, 1, 32, 8>(case, to_f16);
+    check_picked::<Bf16, 1, 32, 8>(Case { k: 1000, m: 65, n: 129, blocks: 1, span: 2, ..case }, to_bf16);
+    check_picked::<F16, 1, 32, 8>(Case { parts_log2: 2, blocks: 132, ..case }, to_f16);
+    check_picked::<F16, 1, 64, 7>(Case { m: 130, lda: 136, parts_log2: 1, ..case }, to_f16);
+    check_picked::<Bf16, 1, 128, 4>(Case { m: 257, lda: 264, blocks: 1, ..case }, to_bf16);
+    check_picked::<F16, 2, 64, 5>(Case { m: 3, n: 5, k: 10, lda: 8, blocks: 132, ..case }, to_f16);
+    check_picked::<Bf16, 2, 64, 5>(Case { m: 129, n: 257, lda: 136, ..case }, to_bf16);
+    check_picked::<F16, 2, 96, 4>(Case { m: 200, n: 300, lda: 200, blocks: 2, ..case }, to_f16);
+    check_picked::<Bf16, 2, 96, 4>(
+        Case { m: 193, k: 500, lda: 200, blocks: 1, parts_log2: 1, ..case },
+        to_bf16,
+    );
+}
+
 /// No two kept values and no two groups share a place, and all places are taken.
 #[test]
 fn places_of_what_is_kept() {
@@ -229,9 +316,9 @@ fn places_of_what_is_kept() {
 #[test]
 fn every_tile_is_placed_once() {
     for (n_tiles, m_tiles, span) in [(1, 1, 1), (7, 3, 2), (16, 5, 16), (33, 2, 16)] {
-        let mut params: NmSparseParams = bytemuck::Zeroable::zeroed();
-        (params.n_tiles, params.m_tiles, params.span) = (n_tiles, m_tiles, span);
-        let mut tiles: Vec<_> = (0..n_tiles * m_tiles).map(|tile| place(&params, tile)).collect();
+        let mut work: SparseWork = bytemuck::Zeroable::zeroed();
+        (work.n_tiles, work.m_tiles, work.span) = (n_tiles, m_tiles, span);
+        let mut tiles: Vec<_> = (0..n_tiles * m_tiles).map(|tile| work.place(tile)).collect();
         tiles.sort_unstable();
         assert!(tiles.into_iter().eq((0..n_tiles).flat_map(|n| (0..m_tiles).map(move |m| (n, m)))));
     }

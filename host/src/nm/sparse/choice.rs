@@ -1,10 +1,13 @@
-//! Which instance a product on sparse Tensor Cores takes: pure arithmetic.
+//! Which instance a product on sparse Tensor Cores takes, and in which order of the rows.
 
-use windrow_formats::NmPattern;
-use windrow_kernels::nm::{NmTile, SPARSE_STAGE};
+use std::sync::Arc;
+
+use windrow_formats::{NmPattern, OutOfMemory, VectorNm};
+use windrow_kernels::nm::{NmTile, SPARSE_COLUMNS, SPARSE_METADATA_BYTES, SPARSE_STAGE, SPARSE_VALUE_BYTES};
 use windrow_kernels::{ENTRIES, Entry, Variant};
+use windrow_preprocess::nm::{Filler, Fours};
 
-use crate::nm::model::{Capacity, Instance, Sizes, by_cost};
+use crate::nm::model::{Capacity, Instance, Sizes};
 use crate::num::{index, narrow};
 use crate::options::Precision;
 
@@ -13,6 +16,14 @@ use crate::options::Precision;
 pub(in crate::nm) struct Choice {
     pub(super) entry: &'static Entry,
     pub(super) tile: NmTile,
+    /// Stages that rows in an order take; none if they are multiplied as they come.
+    ordered_stages: Option<usize>,
+}
+
+/// An instance, and the order of the rows that it multiplies them in, if not as they come.
+pub(in crate::nm) struct Candidate {
+    pub(in crate::nm) choice: Choice,
+    pub(super) order: Option<Arc<Fours>>,
 }
 
 /// Whether a pattern keeps two of each four rows at most, wherever they are. Four rows from a multiple of four on are
@@ -28,19 +39,65 @@ pub(in crate::nm) fn fills_two_of_four(pattern: NmPattern) -> bool {
     matches!((pattern.n(), pattern.m()), (2, 4) | (1, 2))
 }
 
-/// Every instance for the precision that the machine has shared memory for, cheapest first; none for patterns that keep
-/// more than the instruction takes.
-pub(in crate::nm) fn choices(precision: Precision, sizes: Sizes, capacity: Capacity) -> Vec<Choice> {
-    if !keeps_two_of_four(sizes.pattern) {
-        return Vec::new();
-    }
-    let choice = |entry: &'static Entry| match entry.variant {
-        Variant::NmSparse { dtype, tile } if dtype == precision.dtype() && capacity.runs(entry) => {
-            Some(Choice { entry, tile })
-        }
-        _ => None,
+/// Whether there may be an order in which a pattern keeps two of each four rows, and in no more slots than a quarter
+/// more than there are rows.
+pub(in crate::nm) fn may_be_ordered(pattern: NmPattern) -> bool {
+    2 * pattern.n() <= pattern.m() && !keeps_two_of_four(pattern)
+}
+
+/// Every instance for the precision that the machine has shared memory for; none for patterns that keep more than the
+/// instruction takes in any order. Rows stay as they are where that serves, else each instance has an order for its
+/// tiles.
+///
+/// # Errors
+/// [`OutOfMemory`].
+pub(in crate::nm) fn choices<V: Sync>(
+    precision: Precision,
+    (sizes, capacity): (Sizes, Capacity),
+    (weights, filler): (&VectorNm<V>, Filler),
+    runs: impl Fn(&'static Entry) -> bool,
+) -> Result<Vec<Candidate>, OutOfMemory> {
+    let is_ordered = match sizes.pattern {
+        pattern if keeps_two_of_four(pattern) => false,
+        pattern if may_be_ordered(pattern) => true,
+        _ => return Ok(Vec::new()),
     };
-    by_cost(ENTRIES.iter().filter_map(choice).collect(), sizes, capacity)
+    let mut orders: Vec<(u32, Option<Arc<Fours>>)> = Vec::new();
+    let mut found = Vec::new();
+    for entry in ENTRIES {
+        let Variant::NmSparse { dtype, tile, packed } = entry.variant else { continue };
+        if dtype != precision.dtype() || packed != is_ordered || !capacity.runs(entry) || !runs(entry) {
+            continue;
+        }
+        if !packed {
+            let choice = Choice { entry, tile, ordered_stages: None };
+            found.push(Candidate { choice, order: None });
+            continue;
+        }
+        let order = match orders.iter().find(|(columns, _)| *columns == tile.columns) {
+            Some((_, order)) => order.clone(),
+            None => {
+                let [columns, stage] = [tile.columns, SPARSE_STAGE].map(|count| index(u64::from(count)));
+                let order = Fours::new(weights, columns, stage, filler)?.map(Arc::new);
+                orders.push((tile.columns, order.clone()));
+                order
+            }
+        };
+        if let Some(order) = order {
+            let stages = order.slots() / index(u64::from(SPARSE_STAGE));
+            let choice = Choice { entry, tile, ordered_stages: Some(stages) };
+            found.push(Candidate { choice, order: Some(order) });
+        }
+    }
+    Ok(found)
+}
+
+impl Choice {
+    /// Bytes of activations and weights of a stage.
+    fn stage_bytes(&self) -> f64 {
+        let runs = self.tile.columns / SPARSE_COLUMNS;
+        f64::from(2 * SPARSE_STAGE * self.tile.rows + runs * (SPARSE_VALUE_BYTES + SPARSE_METADATA_BYTES))
+    }
 }
 
 impl Instance for Choice {
@@ -53,7 +110,7 @@ impl Instance for Choice {
     }
 
     fn stages(&self, sizes: Sizes) -> usize {
-        index(u64::from(sizes.inner.div_ceil(SPARSE_STAGE)))
+        self.ordered_stages.unwrap_or_else(|| index(u64::from(sizes.inner.div_ceil(SPARSE_STAGE))))
     }
 
     fn most_parts_log2(&self) -> u32 {
@@ -68,8 +125,15 @@ impl Instance for Choice {
         let rounds = (tiles * f64::from(1 << parts_log2) / f64::from(capacity.multiprocessors)).ceil();
         let stages = f64::from(narrow(self.stages(sizes).div_ceil(1 << parts_log2)));
         let area = f64::from(rows) * f64::from(columns);
-        let stage = costs.stage_ns * f64::from(columns) / 128.0
+        let multiplied = costs.stage_ns * f64::from(columns) / 128.0
             + 2.0 * area * f64::from(SPARSE_STAGE) / costs.flop_per_ns;
+        let stage = match self.ordered_stages {
+            None => multiplied,
+            Some(_) => {
+                let gathered = costs.gathered_stage_ns + self.stage_bytes() / costs.gathered_bytes_per_ns;
+                gathered.max(multiplied)
+            }
+        };
         let combine = match parts_log2 {
             0 => 0.0,
             log2 => costs.combine_ns + sizes.combined_bytes(log2) / costs.combine_bytes_per_ns,

@@ -3,11 +3,15 @@
 mod choice;
 mod pack;
 
+use std::sync::Arc;
+
+use windrow_formats::memory::try_copy;
 use windrow_formats::{NmPattern, OutOfMemory, VectorNm};
-use windrow_kernels::nm::NmSparseParams;
+use windrow_kernels::nm::{NmPackedParams, NmSparseParams, SPARSE_STAGE, SparseWork, packed_order_index};
+use windrow_preprocess::nm::Fours;
 use windrow_simt::BoxedMatrix;
 
-pub(super) use choice::{Choice, choices, fills_two_of_four, keeps_two_of_four};
+pub(super) use choice::{Candidate, Choice, choices, fills_two_of_four, keeps_two_of_four, may_be_ordered};
 use pack::Packing;
 
 use super::algorithm::Weights;
@@ -20,10 +24,12 @@ use super::report::NmReport;
 use super::staging::ReadAs;
 use crate::device::{Device, DeviceBuffer, Queue, Runner};
 use crate::error::DeviceError;
-use crate::num::{index, narrow};
+use crate::num::{index, narrow, wide};
 
 /// Tiles of columns that are taken side by side for each tile of rows.
 const SPAN: u32 = 16;
+/// Name of the array of rows in slots.
+const ORDER: &str = "rows";
 /// Kept rows of a stage, as many as the instruction has room for, and the rows that they are of.
 const STAGE: [u32; 2] = [32, 64];
 
@@ -35,23 +41,25 @@ pub(super) struct Layout {
     stages: u32,
     /// (tiles of columns, stages, values and metadata)
     weights: LaidOut,
+    /// Which row is in which slot; none if they are as they come.
+    order: Option<Arc<Fours>>,
 }
 
 impl Layout {
-    /// Lays out the weights' values, if they are of f16 or bf16; their pattern [keeps two of four](keeps_two_of_four)
-    /// rows at most.
+    /// Lays out the weights' values, if they are of f16 or bf16; in the candidate's order their pattern keeps two of
+    /// four rows at most.
     pub(super) fn new<V: Sync>(
         weights: &VectorNm<V>,
         values: GivenBits<'_>,
-        choice: Choice,
+        Candidate { choice, order }: Candidate,
     ) -> Result<Option<Self>, OutOfMemory> {
-        let packing = Packing::new(weights, choice.tile.columns);
+        let packing = Packing::new(weights, choice.tile.columns, order.as_deref());
         let (inner, stages) = (narrow(weights.rows()), narrow(packing.stages()));
         let weights = match values {
             GivenBits::OnHost(bits) => packing.weights(bits)?.map(LaidOut::OnHost),
             GivenBits::OnDevice(given, dtype) => Some(LaidOut::Placed(packing.placement(given, dtype)?)),
         };
-        Ok(weights.map(|weights| Self { choice, inner, stages, weights }))
+        Ok(weights.map(|weights| Self { choice, inner, stages, weights, order }))
     }
 }
 
@@ -65,15 +73,17 @@ impl super::algorithm::Layout for Layout {
     }
 
     fn read_as(&self) -> ReadAs {
-        ReadAs::RowMajor
+        if self.order.is_some() { ReadAs::KMajor } else { ReadAs::RowMajor }
     }
 
     fn arrays(&self) -> Vec<(&'static str, u64)> {
-        self.weights.arrays()
+        let mut arrays = self.weights.arrays();
+        arrays.extend(self.order.as_ref().map(|order| (ORDER, 4 * wide(order.rows().len()))));
+        arrays
     }
 
     fn upload(&self, Runner { device, machine }: Runner<'_>) -> Result<Box<dyn Weights>, DeviceError> {
-        let Self { choice, inner, stages, weights } = self;
+        let Self { choice, inner, stages, weights, order } = self;
         let (weights, placed) = weights.upload(device)?;
         Ok(Box::new(SparseNm {
             choice: *choice,
@@ -82,6 +92,7 @@ impl super::algorithm::Layout for Layout {
             stages: *stages,
             weights,
             placed,
+            order: order.as_ref().map(|order| upload(device, order)).transpose()?,
             device: device.clone(),
         }))
     }
@@ -91,9 +102,30 @@ impl super::algorithm::Layout for Layout {
     }
 
     fn note_packing(&self, _: NmPacking, _: NmPattern, report: &mut NmReport) {
-        report.packing = NmPacking::Plain;
-        "sparse Tensor Cores pick columns of A themselves".clone_into(&mut report.packing_reason);
+        let Some(order) = &self.order else {
+            report.packing = NmPacking::Plain;
+            "sparse Tensor Cores pick columns of A themselves".clone_into(&mut report.packing_reason);
+            return;
+        };
+        report.packing = NmPacking::Packed;
+        let [slots, columns] = [narrow(order.slots()), self.choice.tile.columns];
+        report.packing_reason = format!(
+            "every {columns} columns multiply the rows in an order in which two of four are kept: {:.3} slots a row",
+            f64::from(slots) / f64::from(self.inner)
+        );
     }
+}
+
+/// The rows in slots, stage by stage, as the kernel reads them.
+fn upload(device: &Device, order: &Fours) -> Result<DeviceBuffer<u32>, DeviceError> {
+    let mut rows = try_copy(order.rows(), ORDER)?;
+    let stage = index(u64::from(SPARSE_STAGE));
+    for (to, from) in rows.chunks_mut(stage).zip(order.rows().chunks(stage)) {
+        for (slot, &row) in (0..).zip(from) {
+            to[index(u64::from(packed_order_index(slot)))] = row;
+        }
+    }
+    DeviceBuffer::named(device, &rows, ORDER)
 }
 
 /// The weights in device memory.
@@ -105,6 +137,8 @@ struct SparseNm {
     stages: u32,
     weights: DeviceBuffer<u8>,
     placed: Option<Placed>,
+    /// Which row is in which slot; none if they are as they come.
+    order: Option<DeviceBuffer<u32>>,
     device: Device,
 }
 
@@ -118,24 +152,19 @@ impl Weights for SparseNm {
     }
 
     fn read_arrays(&self) -> Result<Vec<(&'static str, Vec<u8>)>, DeviceError> {
-        Ok(vec![("weights", self.weights.to_vec()?)])
+        let mut arrays = vec![("weights", self.weights.to_vec()?)];
+        if let Some(order) = &self.order {
+            arrays.push((ORDER, bytemuck::cast_slice(&order.to_vec()?).to_vec()));
+        }
+        Ok(arrays)
     }
 
     unsafe fn launch(&self, queue: &dyn Queue, run: &Launch) -> Result<(), DeviceError> {
-        let Choice { entry, tile } = self.choice;
-        let matrix = BoxedMatrix {
-            address: run.a.a.address(),
-            columns: self.inner,
-            rows: run.output.m,
-            row_bytes: 2 * u64::from(run.a.ld),
-            box_rows: tile.rows,
-        };
-        let machine = self.device.machine().ok_or(DeviceError::NoDriver)?;
+        let Choice { entry, tile, .. } = self.choice;
         let (m_tiles, n_tiles) = (run.output.m.div_ceil(tile.rows), run.output.n.div_ceil(tile.columns));
         // Far fewer than 2³², for no memory holds so large a C, nor so large parts of it.
         let items = narrow(index((u64::from(m_tiles) * u64::from(n_tiles)) << run.parts_log2));
-        let params = NmSparseParams {
-            map: machine.tensor_map(&matrix)?,
+        let work = SparseWork {
             output: run.output,
             part_elements: run.part_elements,
             weights: self.weights.pointer().cast(),
@@ -146,10 +175,25 @@ impl Weights for SparseNm {
             parts_log2: run.parts_log2,
             items,
         };
-        let grid = items.min(self.resident);
-        // SAFETY: the weights were laid out for this entry, and have 2²⁶ stages at most, of which a choice makes no
-        // more parts than there are. The activations are aligned, and the map ends where they do. The rest is the
-        // caller's promise.
-        unsafe { launch(queue, entry, [u64::from(grid), 1], &params) }
+        let grid = [u64::from(items.min(self.resident)), 1];
+        // SAFETY: the weights were laid out for this entry and in this order, and have 2²⁶ stages at most, of which a
+        // choice makes no more parts than there are. The activations are aligned, and the map ends where they do; an
+        // order names rows that they have. The rest is the caller's promise.
+        unsafe {
+            if let Some(order) = &self.order {
+                let (a, order) = (run.a.a, order.pointer());
+                let params = NmPackedParams { a, order, lda: run.a.ld, padding: 0, work };
+                return launch(queue, entry, grid, &params);
+            }
+            let matrix = BoxedMatrix {
+                address: run.a.a.address(),
+                columns: self.inner,
+                rows: run.output.m,
+                row_bytes: 2 * u64::from(run.a.ld),
+                box_rows: tile.rows,
+            };
+            let machine = self.device.machine().ok_or(DeviceError::NoDriver)?;
+            launch(queue, entry, grid, &NmSparseParams { map: machine.tensor_map(&matrix)?, work })
+        }
     }
 }

@@ -9,6 +9,7 @@ use windrow_kernels::nm::{
     NOT_KEPT, SPARSE_COLUMNS, SPARSE_METADATA_BYTES, SPARSE_NEUTRAL, SPARSE_STAGE, SPARSE_VALUE_BYTES,
     sparse_metadata_at, sparse_value_index,
 };
+use windrow_preprocess::nm::{Fours, NO_ROW};
 
 use crate::cpu::each_chunk;
 use crate::nm::placing::{DeviceValues, Placement};
@@ -38,16 +39,18 @@ pub(super) struct Packing<'a, V> {
     weights: &'a VectorNm<V>,
     /// Columns of a tile.
     columns: usize,
+    /// The order of rows in slots; none if they are as they come.
+    order: Option<&'a Fours>,
 }
 
 impl<'a, V: Sync> Packing<'a, V> {
-    pub(super) fn new(weights: &'a VectorNm<V>, columns: u32) -> Self {
-        Self { weights, columns: index(u64::from(columns)) }
+    pub(super) fn new(weights: &'a VectorNm<V>, columns: u32, order: Option<&'a Fours>) -> Self {
+        Self { weights, columns: index(u64::from(columns)), order }
     }
 
-    /// Stages of the inner dimension.
+    /// Stages of the inner dimension, or of its order.
     pub(super) fn stages(&self) -> usize {
-        self.weights.rows().div_ceil(FOUR * FOURS)
+        self.order.map_or(self.weights.rows(), Fours::slots).div_ceil(FOUR * FOURS)
     }
 
     fn chunks(&self) -> usize {
@@ -58,41 +61,53 @@ impl<'a, V: Sync> Packing<'a, V> {
         self.columns / RUN
     }
 
-    /// Columns of `C` of a chunk, and the first of its fours.
-    fn at(&self, chunk: usize) -> (Range<usize>, usize) {
-        let first = chunk / self.stages() * self.columns;
-        let end = (first + self.columns).min(self.weights.cols());
-        (first..end, chunk % self.stages() * FOURS)
+    /// Columns of `C` of a chunk, and the rows in each of its fours.
+    fn at(&self, chunk: usize) -> (Range<usize>, impl Fn(usize) -> [Option<usize>; FOUR]) {
+        let (tile, stage) = (chunk / self.stages(), chunk % self.stages());
+        let (first, rows) = (tile * self.columns, self.weights.rows());
+        let of_four = move |four: usize| {
+            let slot = (stage * FOURS + four) * FOUR;
+            std::array::from_fn(|i| match self.order {
+                None => (slot + i < rows).then_some(slot + i),
+                Some(order) => {
+                    let row = order.rows()[tile * order.slots() + slot + i];
+                    (row != NO_ROW).then(|| index(u64::from(row)))
+                }
+            })
+        };
+        (first..(first + self.columns).min(self.weights.cols()), of_four)
     }
 
-    /// The two places that a vector has in four rows, in ascending order; where less is kept, others fill up.
-    fn places(&self, vector: usize, four: usize) -> [Place; 2] {
-        let pattern = self.weights.pattern();
-        let rows = four * FOUR..((four + 1) * FOUR).min(self.weights.rows());
-        let groups = rows.start / pattern.m()..rows.end.div_ceil(pattern.m());
-        let kept = groups.flat_map(|group| self.weights.kept_of_group(group));
-        let mut kept = kept.filter_map(|kept| {
-            let row = self.weights.source_row(kept, vector);
-            rows.contains(&row).then(|| (Some(kept), narrow(row - rows.start)))
-        });
-        match [kept.next(), kept.next()] {
-            [Some(first), Some(second)] => [first, second],
-            [Some(last @ (_, 3)), None] => [(None, 0), last],
-            [Some(first), None] => [first, (None, 3)],
-            _ => [(None, 0), (None, 1)],
-        }
+    /// Which kept row of a vector a row is.
+    fn kept(&self, row: usize, vector: usize) -> Option<usize> {
+        let mut of_group = self.weights.kept_of_group(row / self.weights.pattern().m());
+        of_group.find(|&kept| self.weights.source_row(kept, vector) == row)
+    }
+
+    /// The two places that a vector has in four rows, in ascending order; where less is kept, those without a row fill
+    /// up, then others.
+    fn places(&self, vector: usize, rows: [Option<usize>; FOUR]) -> [Place; 2] {
+        let kept = rows.map(|row| row.and_then(|row| self.kept(row, vector)));
+        let all = 0..FOUR;
+        let is_kept = all.clone().filter(|&at| kept[at].is_some());
+        let is_empty = all.clone().filter(|&at| rows[at].is_none());
+        let others = all.filter(|&at| rows[at].is_some() && kept[at].is_none());
+        let mut chosen = is_kept.chain(is_empty).chain(others);
+        // There are four, of which each is in one of these.
+        let [one, other] = [chosen.next(), chosen.next()].map(Option::unwrap_or_default);
+        [one.min(other), one.max(other)].map(|at| (kept[at], narrow(at)))
     }
 
     /// Visits the places of all columns of a chunk that there are: the column, counted from the tile's first, the four,
     /// counted from the stage's first, and what the two places hold.
     fn each(&self, chunk: usize, mut visit: impl FnMut(usize, usize, [Place; 2])) {
-        let (columns, first_four) = self.at(chunk);
+        let (columns, rows) = self.at(chunk);
         let mut begin = columns.start;
         while begin < columns.end {
             let vector = begin / self.weights.pattern().l();
             let end = self.weights.vector_columns(vector).end.min(columns.end);
             for four in 0..FOURS {
-                let places = self.places(vector, first_four + four);
+                let places = self.places(vector, rows(four));
                 (begin..end).for_each(|column| visit(column - columns.start, four, places));
             }
             begin = end;
