@@ -166,7 +166,8 @@ impl<V: Sync> Making<'_, V> {
                 NmAlgorithm::SparseTensorCores => Filler::Any,
                 _ => Filler::Empty,
             };
-            let runs = |entry| self.runner.machine.has(entry);
+            let runs =
+                |entry| self.runner.machine.has(entry) && (is_asked || sparse::may_pay(entry, sizes.pattern));
             let all = sparse::choices(precision, (sizes, capacity), (self.weights, filler), runs)?;
             found.extend(all.into_iter().map(OnTensorCores::Sparse));
         }

@@ -37,7 +37,8 @@ impl ActivationLayout {
 #[non_exhaustive]
 pub enum NmAlgorithm {
     /// Tensor Cores where they have kernels for the precision and the weights, sparse ones for those of which nothing
-    /// can be seen that is dropped (2:4 and 1:2) if they are quicker, else CUDA cores.
+    /// can be seen that is dropped (2:4, 1:2, and other patterns in an order of the rows in which no more is multiplied
+    /// than is kept) if they are quicker, else CUDA cores.
     #[default]
     Auto,
     /// CUDA cores, the kernels of the paper. Any precision but f64: products are those of f32, whatever operands are
@@ -47,10 +48,15 @@ pub enum NmAlgorithm {
     /// rows, and not so sparse that the rows which 16 or 32 kept ones come from do not fit into shared memory.
     TensorCores,
     /// The sparse Tensor Cores of GPUs of compute capability 9.0, which multiply as if two of each four rows were kept,
-    /// by an instruction that reads nothing of the others. f16 and bf16, for weights that keep no more than these, such
-    /// as 2:4, 1:2, 1:4 and 2:8, with vectors of any length; `A` is read fastest if it is row-major, and rows begin at
-    /// multiples of 16 bytes. Where fewer are kept, a weight of zero stands in: there, what is not finite in `A` makes
-    /// `C` not a number though it was dropped, as in a dense product.
+    /// by an instruction that reads nothing of the others. f16 and bf16:
+    ///
+    /// - weights that keep no more than these, such as 2:4, 1:2, 1:4 and 2:8, with vectors of any length; `A` is read
+    ///   fastest if it is row-major, and rows begin at multiples of 16 bytes;
+    /// - other patterns that keep half of the rows or fewer, such as 16:32, with vectors of 16 columns or more: every
+    ///   128 or 256 columns multiply the rows in an order of their own, in which that holds. `A` is read k-major.
+    ///
+    /// Where fewer than two of four are kept, a weight of zero stands in: there, what is not finite in `A` makes `C`
+    /// not a number though it was dropped, as in a dense product.
     SparseTensorCores,
 }
 

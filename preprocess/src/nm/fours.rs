@@ -10,8 +10,10 @@ use super::{NO_ROW, row_number};
 /// Vectors of a block, at most: a row's *signature* has a bit for each that keeps it.
 pub const MOST_VECTORS: usize = 8;
 const SIGNATURES: usize = 1 << MOST_VECTORS;
-/// Rows that are compared with each other, two by two, at most.
+/// Rows that are compared with each other, two by two, at most; and how many of more than these at a time: where so
+/// many are left of pairs, few find three others.
 const COMPARED: usize = 1536;
+const COMPARED_OF_MANY: usize = 256;
 /// Rows that are compared three by three, at most.
 const COMPARED_BY_THREES: usize = 192;
 
@@ -64,8 +66,8 @@ impl Fours {
     /// threads.
     ///
     /// # Cost
-    /// For each block, linear in its kept rows, and quadratic in the rows that are left of pairs, 1536 at a time; all
-    /// threads.
+    /// For each block, linear in its kept rows, and quadratic in the rows that are left of pairs, if those are 1536 at
+    /// most; all threads.
     ///
     /// # Errors
     /// [`OutOfMemory`].
@@ -262,7 +264,8 @@ fn pair(rows: &Rows, filler: Filler, fours: &mut Fill) -> Result<Vec<Left>, OutO
 /// back the rows that are in none.
 fn match_pairs(mask: u8, left: Vec<Left>, fours: &mut Fill) -> Vec<Left> {
     let mut unmatched = Vec::new();
-    for some in left.chunks(COMPARED) {
+    let at_once = if left.len() <= COMPARED { COMPARED } else { COMPARED_OF_MANY };
+    for some in left.chunks(at_once) {
         // Pairs by what both rows have and what one of them has.
         let mut pairs = vec![Vec::<[u16; 2]>::new(); SIGNATURES * SIGNATURES];
         let key = |both: u8, either: u8| usize::from(both) * SIGNATURES + usize::from(either);

@@ -39,10 +39,21 @@ pub(in crate::nm) fn fills_two_of_four(pattern: NmPattern) -> bool {
     matches!((pattern.n(), pattern.m()), (2, 4) | (1, 2))
 }
 
-/// Whether there may be an order in which a pattern keeps two of each four rows, and in no more slots than a quarter
-/// more than there are rows.
+/// Whether a pattern that does not keep two of each four rows at most may do so in another order of the rows, in hardly
+/// more slots than there are rows.
 pub(in crate::nm) fn may_be_ordered(pattern: NmPattern) -> bool {
     2 * pattern.n() <= pattern.m() && !keeps_two_of_four(pattern)
+}
+
+/// Whether it may pay to look for the order of an instance in which no other row is multiplied by zero: if half of the
+/// rows are kept, or its tiles reach into few vectors. Else it takes many slots, and long to find.
+pub(in crate::nm) fn may_pay(entry: &Entry, pattern: NmPattern) -> bool {
+    match entry.variant {
+        Variant::NmSparse { tile, packed: true, .. } => {
+            2 * pattern.n() == pattern.m() || index(u64::from(tile.columns)) <= 2 * pattern.l()
+        }
+        _ => true,
+    }
 }
 
 /// Every instance for the precision that the machine has shared memory for; none for patterns that keep more than the

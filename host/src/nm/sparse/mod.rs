@@ -11,7 +11,9 @@ use windrow_kernels::nm::{NmPackedParams, NmSparseParams, SPARSE_STAGE, SparseWo
 use windrow_preprocess::nm::Fours;
 use windrow_simt::BoxedMatrix;
 
-pub(super) use choice::{Candidate, Choice, choices, fills_two_of_four, keeps_two_of_four, may_be_ordered};
+pub(super) use choice::{
+    Candidate, Choice, choices, fills_two_of_four, keeps_two_of_four, may_be_ordered, may_pay,
+};
 use pack::Packing;
 
 use super::algorithm::Weights;

@@ -17,21 +17,21 @@ fn check(weights: &VectorNm<f32>, block_columns: usize, filler: Filler) -> f64 {
         let end = ((block + 1) * block_columns).min(weights.cols());
         let mut kept_by_some = vec![false; weights.rows()];
         for vector in block * block_columns / l..end.div_ceil(l) {
-            let mut kept = vec![0; weights.rows()];
+            let mut kept = vec![false; weights.rows()];
             for at in 0..weights.kept_rows() {
-                kept[weights.source_row(at, vector)] = 1;
+                kept[weights.source_row(at, vector)] = true;
             }
             for four in rows.chunks(4) {
                 let present = || four.iter().filter(|row| **row != NO_ROW);
-                let of_four: u32 = present().map(|&row| kept[row as usize]).sum();
-                let lacking = 2u32.checked_sub(of_four).expect("two of four at most");
-                let empty = 4 - present().count() as u32;
+                let of_four: usize = present().map(|&row| usize::from(kept[row as usize])).sum();
+                let lacking = 2usize.checked_sub(of_four).expect("two of four at most");
+                let empty = 4 - present().count();
                 assert!(
                     filler == Filler::Any || lacking <= empty,
                     "{four:?} of block {block}, vector {vector}"
                 );
             }
-            for row in (0..weights.rows()).filter(|&row| kept[row] == 1) {
+            for row in (0..weights.rows()).filter(|&row| kept[row]) {
                 let places = rows.iter().filter(|at| **at as usize == row).count();
                 assert_eq!(places, 1, "row {row} of block {block}, vector {vector}");
                 kept_by_some[row] = true;
