@@ -375,6 +375,16 @@ fn sparse_tensor_cores_are_taken_and_refused() {
         case.check(&plan);
         assert_eq!(plan.report().algorithm, expected, "{}", plan.report());
     }
+    // More patterns, if activations are promised to be finite.
+    for (keep, group, l) in [(12, 32, 32), (1, 4, 1), (2, 8, 32)] {
+        let case = Case::with((9, 2048, 1024), pattern(keep, group, l), row_major, 5.0);
+        let builder = NmSpmm::builder(&case.weights).rows(4096).precision(Precision::F16);
+        let [plain, finite] =
+            [false, true].map(|finite| builder.clone().finite_activations(finite).build(&device).unwrap());
+        case.check(&finite);
+        assert_ne!(plain.report().algorithm, NmAlgorithm::SparseTensorCores, "{}", plain.report());
+        assert_eq!(finite.report().algorithm, NmAlgorithm::SparseTensorCores, "{}", finite.report());
+    }
     let case = Case::new((9, 70, 40), pattern(4, 7, 8), row_major);
     let asked = |precision, weights: &VectorNm<f32>| {
         let builder = NmSpmm::builder(weights).algorithm(NmAlgorithm::SparseTensorCores).precision(precision);

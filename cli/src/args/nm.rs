@@ -97,9 +97,13 @@ pub(crate) struct NmArgs {
     pub(crate) device: DeviceArgs,
 
     /// How to compute on a GPU: auto, cuda-cores, tensor-cores (tf32, f16 and bf16), or sparse-tensor-cores (f16 and
-    /// bf16 on compute capability 9.0, two of each four rows or fewer).
+    /// bf16 on compute capability 9.0, half of the rows or fewer).
     #[arg(long, short, value_name = "NAME", default_value_t = NmAlgorithm::Auto)]
     pub(crate) algorithm: NmAlgorithm,
+
+    /// Promise that A has no infinity and no NaN: auto may then take sparse Tensor Cores for more patterns.
+    #[arg(long)]
+    pub(crate) finite: bool,
 
     /// Whether a GPU packs the columns of A that a block of W names: auto, packed or plain.
     #[arg(long, value_name = "NAME", default_value_t = NmPacking::Auto)]

@@ -319,6 +319,7 @@ fn plan(
         .layout(args.layout)
         .scale(args.scale)
         .algorithm(args.algorithm)
+        .finite_activations(args.finite)
         .packing(args.packing)
         .autotune(args.autotune);
     if let Some(limit) = args.memory.limit {

@@ -81,6 +81,16 @@ impl<'a, W> NmSpmmBuilder<'a, W> {
         self
     }
 
+    /// Promises that activations are finite: no infinity and no NaN in `A`. Then [`NmAlgorithm::Auto`] may take kernels
+    /// that multiply what was dropped by zero, which is as exact: on sparse Tensor Cores patterns that keep less than
+    /// half of the rows, such as 12:32, 8:32, 1:4 and 2:8. Where the promise is broken, other elements of `C` may be NaN
+    /// than those that the weights tie to it. Not promised unless told; the CPU disregards it.
+    #[must_use]
+    pub fn finite_activations(mut self, finite: bool) -> Self {
+        self.options.finite_activations = finite;
+        self
+    }
+
     /// Whether columns of `A` are packed on their way to shared memory, [`NmPacking::Auto`] unless told. The
     /// CPU disregards it.
     #[must_use]

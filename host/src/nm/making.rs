@@ -159,15 +159,16 @@ impl<V: Sync> Making<'_, V> {
         let mut found = Vec::new();
         // Unless they are asked for, what is not finite in a row of A that is dropped must not be seen.
         let is_asked = algorithm == NmAlgorithm::SparseTensorCores || self.options.kernel.is_some();
+        let finite = self.options.finite_activations;
         let exact = sparse::fills_two_of_four(sizes.pattern) || sparse::may_be_ordered(sizes.pattern);
-        let sparse = is_asked || algorithm == NmAlgorithm::Auto && exact;
+        let sparse = is_asked || algorithm == NmAlgorithm::Auto && (exact || finite);
         if sparse && self.sizes.inner > 0 {
-            let filler = match algorithm {
-                NmAlgorithm::SparseTensorCores => Filler::Any,
-                _ => Filler::Empty,
+            let any = finite || algorithm == NmAlgorithm::SparseTensorCores;
+            let filler = if any { Filler::Any } else { Filler::Empty };
+            let runs = |entry| {
+                let may_pay = is_asked || any || sparse::may_pay(entry, sizes.pattern);
+                may_pay && self.runner.machine.has(entry)
             };
-            let runs =
-                |entry| self.runner.machine.has(entry) && (is_asked || sparse::may_pay(entry, sizes.pattern));
             let all = sparse::choices(precision, (sizes, capacity), (self.weights, filler), runs)?;
             found.extend(all.into_iter().map(OnTensorCores::Sparse));
         }

@@ -118,6 +118,9 @@ pub struct NmOptions {
     pub scale: f32,
     /// The algorithm on a GPU: [`NmSpmmBuilder::algorithm`](super::NmSpmmBuilder::algorithm).
     pub algorithm: NmAlgorithm,
+    /// Whether `A` is promised to have no infinity and no NaN:
+    /// [`NmSpmmBuilder::finite_activations`](super::NmSpmmBuilder::finite_activations).
+    pub finite_activations: bool,
     /// Whether columns of `A` are packed on their way to shared memory:
     /// [`NmSpmmBuilder::packing`](super::NmSpmmBuilder::packing).
     pub packing: NmPacking,
@@ -139,6 +142,7 @@ impl Default for NmOptions {
             layout: ActivationLayout::RowMajor,
             scale: 1.0,
             algorithm: NmAlgorithm::Auto,
+            finite_activations: false,
             packing: NmPacking::Auto,
             autotune: false,
             kernel: None,

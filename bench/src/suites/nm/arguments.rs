@@ -44,6 +44,9 @@ pub(crate) struct Arguments {
     /// One kernel by its name, instead of the model's choice.
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
+    /// Promise plans that activations are finite, as they are here.
+    #[arg(long)]
+    finite: bool,
     /// Let every plan try a few kernels.
     #[arg(long)]
     autotune: bool,
@@ -101,6 +104,7 @@ impl Arguments {
             packings: self.packings.clone(),
             algorithm: self.algorithm,
             kernel: self.kernel.clone(),
+            finite: self.finite,
             autotune: self.autotune,
             seed: self.common.seed,
             sampling: self.common.sampling(),

@@ -53,6 +53,8 @@ pub(crate) struct Options {
     pub(crate) algorithm: NmAlgorithm,
     /// One kernel by its name, instead of the model's choice.
     pub(crate) kernel: Option<String>,
+    /// Whether plans are promised that activations are finite.
+    pub(crate) finite: bool,
     /// Whether plans try a few kernels.
     pub(crate) autotune: bool,
     /// Seed of weights and activations.
@@ -202,7 +204,8 @@ impl Suite for Nm {
             NmAlgorithm::Auto => String::new(),
             asked => format!(", {asked}"),
         };
-        let asked = format!("{algorithm}{kernel}{tuned}{}", l2.suffix());
+        let finite = if self.options.finite { ", finite" } else { "" };
+        let asked = format!("{algorithm}{kernel}{finite}{tuned}{}", l2.suffix());
         format!("{shape}, {n}:{m} L {l}, {precision}, {layout}, packing {packing}{asked}")
     }
 
@@ -261,6 +264,7 @@ impl Product<'_> {
         let weights = seeded_weights((k, n), pattern, self.seed("W"))?;
         let builder = NmSpmm::builder(&weights).rows(m).precision(precision).layout(layout).packing(packing);
         let builder = builder.algorithm(self.options.algorithm).autotune(self.options.autotune);
+        let builder = builder.finite_activations(self.options.finite);
         let builder = match &self.options.kernel {
             Some(kernel) => builder.kernel(kernel),
             None => builder,
