@@ -81,10 +81,11 @@ impl<'a, W> NmSpmmBuilder<'a, W> {
         self
     }
 
-    /// Promises that activations are finite: no infinity and no NaN in `A`. Then [`NmAlgorithm::Auto`] may take kernels
-    /// that multiply what was dropped by zero, which is as exact: on sparse Tensor Cores patterns that keep less than
-    /// half of the rows, such as 12:32, 8:32, 1:4 and 2:8. Where the promise is broken, other elements of `C` may be NaN
-    /// than those that the weights tie to it. Not promised unless told; the CPU disregards it.
+    /// Promises that activations are finite: no infinity and no NaN in `A`, rounded to the precision. Then
+    /// [`NmAlgorithm::Auto`] may take kernels that multiply what was dropped by zero, which is as exact: sparse Tensor
+    /// Cores for patterns that keep less than half of the rows, such as 12:32, 8:32, 1:4 and 2:8. Where the promise is
+    /// broken, more elements of a row of `C` may be NaN than the weights tie to what is not finite. Not promised unless
+    /// told; the CPU disregards it.
     #[must_use]
     pub fn finite_activations(mut self, finite: bool) -> Self {
         self.options.finite_activations = finite;

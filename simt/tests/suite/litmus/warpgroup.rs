@@ -248,6 +248,54 @@ fn threads_that_never_come() {
     });
 }
 
+/// What another warpgroup stored is fenced off by all threads that multiply, behind the barrier; one that does so before
+/// it, or not at all, is not enough.
+#[test]
+fn who_multiplies_may_fence_stores_off() {
+    let kernel = |t: &Thread<'_>, late: Option<u32>| {
+        let thread = t.thread_idx();
+        // SAFETY: not safe if one is late, which is what the emulator is for.
+        unsafe {
+            if thread >= 128 {
+                for at in ((thread - 128) * 16..BYTES).step_by(128 * 16) {
+                    t.store_shared(at, [0x3c00_3c00u32; 4]);
+                }
+            } else if late == Some(thread) {
+                t.copy_bulk_fence();
+            }
+            t.sync_block();
+            if thread < 128 {
+                if late != Some(thread) {
+                    t.copy_bulk_fence();
+                }
+                let mut sums = WarpgroupSums::<32>::zeros();
+                t.warpgroup_fence();
+                t.warpgroup_mma_sparse_f16::<0, 0, _>(&mut sums, A, B, METADATA);
+                t.warpgroup_commit();
+                assert!(t.warpgroup_finish(sums) == [16.0; 32]);
+            }
+        }
+    };
+    let shape = ([1, 1], 256, BYTES);
+    under_all_schedules(
+        shape,
+        nothing,
+        |t, ()| kernel(t, None),
+        |schedule, ran, _| {
+            assert!(ran.is_ok(), "{schedule:?}: {ran:?}");
+        },
+    );
+    under_all_schedules(
+        shape,
+        nothing,
+        |t, ()| kernel(t, Some(77)),
+        |schedule, ran, _| {
+            let violation = ran.unwrap_err();
+            assert!(matches!(violation, Violation::NotFenced { .. }), "{schedule:?}: {violation}");
+        },
+    );
+}
+
 /// Another warpgroup writes where a product reads, without a barrier: before it, under it or behind it.
 #[test]
 fn other_warpgroups_are_ordered_by_barriers_alone() {
