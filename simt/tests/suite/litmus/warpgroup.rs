@@ -248,8 +248,8 @@ fn threads_that_never_come() {
     });
 }
 
-/// What another warpgroup stored is fenced off by all threads that multiply, behind the barrier; one that does so before
-/// it, or not at all, is not enough.
+/// What another warpgroup stored is fenced off by all threads that multiply, behind the barrier; if one does so before
+/// it, that is not enough.
 #[test]
 fn who_multiplies_may_fence_stores_off() {
     let kernel = |t: &Thread<'_>, late: Option<u32>| {
