@@ -214,6 +214,7 @@ impl DeviceCosts {
             ("costs.nm_tensor_cores.l2_bytes_per_ns", nm_tensor_cores.l2_bytes_per_ns),
             ("costs.nm_tensor_cores.memory_bytes_per_ns", nm_tensor_cores.memory_bytes_per_ns),
             ("costs.nm_tensor_cores.strip_flop_per_ns", wide.min(half).min(quarter)),
+            ("costs.nm_tensor_cores.warp_flop_per_ns", nm_tensor_cores.warp_flop_per_ns),
             ("costs.nm_sparse_tensor_cores.flop_per_ns", nm_sparse_tensor_cores.flop_per_ns),
             (
                 "costs.nm_sparse_tensor_cores.gathered_bytes_per_ns",

@@ -133,7 +133,9 @@ impl Instance for Choice {
         let brought = (picked.min(f64::from(*slots)) * rows + f64::from(form.kept()) * columns) * bytes;
         let l2 = brought * resident / costs.l2_bytes_per_ns;
         let flop = 2.0 * rows * columns * f64::from(form.kept());
-        let multiplied = flop * resident / flop_per_ns(*tile, form, costs);
+        let warps = resident * f64::from(self.warps());
+        let by_warps = costs.warp_flop_per_ns * warps * 2.0 / bytes;
+        let multiplied = flop * resident / flop_per_ns(*tile, form, costs).min(by_warps);
         let stage = l2.max(multiplied) + 0.3 * l2.min(multiplied);
         let combine = match parts_log2 {
             0 => 0.0,
