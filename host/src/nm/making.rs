@@ -194,8 +194,8 @@ impl<V: Sync> Making<'_, V> {
             return match sparse::keeps_two_of_four(pattern) || sparse::may_be_ordered(pattern) {
                 false => "it keeps more than half of the rows".to_owned(),
                 true => "they are for f16 and bf16, a GPU of compute capability 9.0, a driver for CUDA 12.2 or later, \
-                         and weights that have rows, and, if of four rows more than two may be kept, vectors of 16 \
-                         columns or more"
+                         and weights that have rows, and, if of four rows more than two may be kept, tiles of 128 \
+                         columns that reach into eight vectors at most"
                     .to_owned(),
             };
         }

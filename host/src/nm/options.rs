@@ -52,8 +52,9 @@ pub enum NmAlgorithm {
     ///
     /// - weights that keep no more than these, such as 2:4, 1:2, 1:4 and 2:8, with vectors of any length; `A` is read
     ///   fastest if it is row-major, and rows begin at multiples of 16 bytes;
-    /// - other patterns that keep half of the rows or fewer, such as 16:32, with vectors of 16 columns or more: every
-    ///   128 or 256 columns multiply the rows in an order of their own, in which that holds. `A` is read k-major.
+    /// - other patterns that keep half of the rows or fewer, such as 16:32, where 128 columns reach into eight
+    ///   vectors at most: every 128 or 256 columns multiply the rows in an order of their own, in which that holds. `A`
+    ///   is read k-major.
     ///
     /// Where fewer than two of four are kept, a weight of zero stands in: there, what is not finite in `A` makes `C`
     /// not a number though it was dropped, as in a dense product.
