@@ -31,8 +31,8 @@ pub trait Activations {
         metadata: u32,
     );
 
-    /// What a thread that multiplies does behind the barrier that tells it of a stage: there copies by threads are fenced
-    /// off. By those who started them, who have less time, products took as long or longer.
+    /// What a thread that multiplies does behind the barrier that tells it of a stage: there copies by threads are
+    /// fenced off. By those who started them, who have less time, products took as long or longer.
     ///
     /// # Safety
     /// Part of the protocol; every thread of the warpgroup calls it.
