@@ -2,13 +2,14 @@
 //!
 //! Of every `M` successive rows of `W`, each run of `L` columns keeps `N` (Ma and others, NM-SpMM, section II). What is
 //! kept is a dense matrix of `w = k·N/M` rows; which row of `W`, so of the transposed activations, a kept row came from
-//! depends on the run of columns. All kernels but [`NmSparse`] read activations `k`-major, where such a row is
+//! depends on the run of columns. All kernels but [`NmSparse`] and [`NmFewRows`] read activations `k`-major, where such a row is
 //! contiguous.
 //!
 //! - [`NmCudaCores`]: products in f32, on CUDA cores;
 //! - [`NmTensorCores`]: products in f16, bf16 and tf32, on Tensor Cores;
 //! - [`NmSparse`]: products in f16 and bf16 with two of each four rows kept, or one, on Hopper's sparse Tensor
 //!   Cores; these read row-major activations as they lie;
+//! - [`NmFewRows`]: products in f16 and bf16 of few rows of row-major activations, as fast as weights are read;
 //! - [`NmPacked`]: the same with two of each four rows kept in an order that each tile of columns has for itself;
 //! - [`NmCombine`]: adds the sums of products that were divided along `k`;
 //! - [`NmStage`]: brings activations of any layout to that form;
@@ -17,6 +18,7 @@
 
 mod combine;
 mod cuda_cores;
+mod few_rows;
 mod operand;
 mod sparse;
 mod stage;
@@ -29,6 +31,10 @@ pub use crate::variant::NmTile;
 pub use combine::{NmCombine, NmCombineParams};
 pub use cuda_cores::{
     Buffers, Bulk, ByColumn, ByLane, ByWarp, Double, NmCudaCores, NmCudaCoresParams, Picks, Single,
+};
+pub use few_rows::{
+    FEW_ROWS_DEPTH, FEW_ROWS_TURNS, FEW_ROWS_UNIT, FEW_ROWS_WARPS, NmFewRows, NmFewRowsParams,
+    few_rows_pick_index, few_rows_weight_index,
 };
 pub use operand::NmOperand;
 pub use sparse::{

@@ -160,6 +160,13 @@ pub enum Variant {
         /// Whether each tile of columns has its own order of the rows of the weights.
         packed: bool,
     },
+    /// [`crate::nm::NmFewRows`]: N:M products of few rows, by MMAs whose rows are columns of `C`.
+    NmFewRows {
+        /// Type of the activations and weights.
+        dtype: Dtype,
+        /// What a block computes.
+        tile: NmTile,
+    },
     /// [`crate::nm::NmCombine`]: adds up the parts of an N:M product.
     NmCombine,
     /// [`crate::nm::NmWeights`]: puts kept values where kernels read them.

@@ -10,7 +10,7 @@ mod paths;
 use serde::{Deserialize, Deserializer, Serialize};
 use windrow_preprocess::partition::CostModel;
 
-pub use self::nm::{NmCudaCoreCosts, NmSparseTensorCoreCosts, NmTensorCoreCosts};
+pub use self::nm::{NmCudaCoreCosts, NmFewRowsCosts, NmSparseTensorCoreCosts, NmTensorCoreCosts};
 pub use self::paths::{
     GroupCosts, PathCosts, RowCosts, SampledEntryCosts, SampledGroupCosts, SampledTileCosts, TileCosts,
 };
@@ -49,6 +49,8 @@ pub struct DeviceCosts {
     pub nm_tensor_cores: NmTensorCoreCosts,
     /// What products with N:M weights cost on sparse Tensor Cores.
     pub nm_sparse_tensor_cores: NmSparseTensorCoreCosts,
+    /// Products of few rows with N:M weights.
+    pub nm_few_rows: NmFewRowsCosts,
 }
 
 /// Where the questions of the decision tree of [`Algorithm::SegmentGroup`](crate::Algorithm::SegmentGroup) turn.
@@ -137,6 +139,7 @@ impl DeviceCosts {
         nm_cuda_cores: NmCudaCoreCosts::H200,
         nm_tensor_cores: NmTensorCoreCosts::H200,
         nm_sparse_tensor_cores: NmSparseTensorCoreCosts::H200,
+        nm_few_rows: NmFewRowsCosts::H200,
     };
 
     /// Those of the H200, in proportion to what the driver tells of `device`; as they are for what it does not tell,
@@ -170,6 +173,7 @@ impl DeviceCosts {
             nm_cuda_cores,
             nm_tensor_cores,
             nm_sparse_tensor_cores,
+            nm_few_rows,
         } = self;
         spmm.gather_rate *= multiprocessors * clock;
         spmm.stream_rate *= memory;
@@ -193,13 +197,21 @@ impl DeviceCosts {
             nm_cuda_cores: nm_cuda_cores.scaled(clock, memory, compute_capability),
             nm_tensor_cores: nm_tensor_cores.scaled(clock, memory),
             nm_sparse_tensor_cores: nm_sparse_tensor_cores.scaled(clock),
+            nm_few_rows: nm_few_rows.scaled(clock, memory),
         }
     }
 
     /// What is divided by, or compared with, and is not a positive number, if anything.
     pub(crate) fn nonsense(&self) -> Option<String> {
         let Self {
-            spmm, paths, nm_cuda_cores, nm_tensor_cores, nm_sparse_tensor_cores, tensor_threads, ..
+            spmm,
+            paths,
+            nm_cuda_cores,
+            nm_tensor_cores,
+            nm_sparse_tensor_cores,
+            nm_few_rows,
+            tensor_threads,
+            ..
         } = self;
         let [wide, half, quarter] = nm_tensor_cores.strip_flop_per_ns;
         [
@@ -224,6 +236,8 @@ impl DeviceCosts {
                 "costs.nm_sparse_tensor_cores.combine_bytes_per_ns",
                 nm_sparse_tensor_cores.combine_bytes_per_ns,
             ),
+            ("costs.nm_few_rows.memory_bytes_per_ns", nm_few_rows.memory_bytes_per_ns),
+            ("costs.nm_few_rows.multiprocessor_bytes_per_ns", nm_few_rows.multiprocessor_bytes_per_ns),
         ]
         .into_iter()
         .find(|&(_, rate)| !(rate > 0.0 && rate.is_finite()))
@@ -303,6 +317,7 @@ default_of!(
     OrderCosts = H200,
     NmCudaCoreCosts = H200,
     NmTensorCoreCosts = H200,
+    NmFewRowsCosts = H200,
     NmSparseTensorCoreCosts = H200
 );
 

@@ -159,12 +159,12 @@ fn cuda_cores() {
     report_missing_gpu("instances on CUDA cores", cases);
 }
 
-/// Every instance for Tensor Cores on patterns, widths of vectors and sizes that turn.
-fn tensor_cores(precision: Precision) {
+/// Every instance for Tensor Cores whose name begins so, on patterns, widths of vectors and sizes that turn, of which at
+/// least so many are to be divided along `k`.
+fn tensor_cores(prefix: &str, precision: Precision, least_divided: usize) {
     const PATTERNS: [(usize, usize); 5] = [(1, 4), (2, 8), (3, 7), (4, 32), (16, 32)];
     const VECTORS: [usize; 4] = [8, 16, 32, 64];
     const ROWS: [usize; 4] = [1, 15, 65, 130];
-    let prefix = format!("nm_{precision}_");
     let (mut ran, mut divided, mut refused, mut cases) = (BTreeMap::<_, usize>::new(), 0, 0, 0);
     for (p, (keep, group)) in PATTERNS.into_iter().enumerate() {
         for (v, l) in VECTORS.into_iter().enumerate() {
@@ -173,7 +173,7 @@ fn tensor_cores(precision: Precision) {
             let n = [70, 550, 129, 260][(p + v) % 4];
             let m = ROWS[(p + 2 * v) % 4];
             let case = Case::new((m, k, n), pattern(keep, group, l), layout(p + v));
-            for (at, entry) in entries(&prefix).enumerate() {
+            for (at, entry) in entries(prefix).enumerate() {
                 let builder = NmSpmm::builder(&case.weights).rows(m).kernel(entry).precision(precision);
                 let builder = builder.layout(case.layout);
                 cases += 1;
@@ -193,24 +193,34 @@ fn tensor_cores(precision: Precision) {
             }
         }
     }
-    report_missing_gpu(&format!("instances for {precision} on Tensor Cores"), cases);
-    assert_eq!(ran.len(), entries(&prefix).count(), "only {ran:?}, {refused} refused");
-    assert!(ran.values().all(|&runs| runs >= 5) && divided > 10, "{ran:?}, {divided} divided");
+    report_missing_gpu(&format!("instances {prefix}* on Tensor Cores"), cases);
+    assert_eq!(ran.len(), entries(prefix).count(), "only {ran:?}, {refused} refused");
+    assert!(ran.values().all(|&runs| runs >= 5) && divided >= least_divided, "{ran:?}, {divided} divided");
 }
 
 #[test]
 fn tensor_cores_f16() {
-    tensor_cores(Precision::F16);
+    tensor_cores("nm_f16_", Precision::F16, 11);
 }
 
 #[test]
 fn tensor_cores_bf16() {
-    tensor_cores(Precision::Bf16);
+    tensor_cores("nm_bf16_", Precision::Bf16, 11);
 }
 
 #[test]
 fn tensor_cores_tf32() {
-    tensor_cores(Precision::Tf32);
+    tensor_cores("nm_tf32_", Precision::Tf32, 11);
+}
+
+#[test]
+fn few_rows_f16() {
+    tensor_cores("nm_few_f16_", Precision::F16, 0);
+}
+
+#[test]
+fn few_rows_bf16() {
+    tensor_cores("nm_few_bf16_", Precision::Bf16, 0);
 }
 
 /// Every instance for sparse Tensor Cores, on patterns that fill both places of four rows and on some that do not, with
@@ -317,6 +327,27 @@ fn ordered_rows_f16() {
 #[test]
 fn ordered_rows_bf16() {
     ordered_rows(Precision::Bf16);
+}
+
+/// Few columns and a long inner dimension: windows are divided into parts, whose sums another kernel adds up.
+#[test]
+fn few_rows_are_divided() {
+    let (mut divided, mut cases) = (BTreeMap::<_, usize>::new(), 0);
+    for (at, entry) in entries("nm_few_f16_").enumerate() {
+        let case = Case::new((2 + at, 20_000, 16), pattern(16, 32, 32), layout(at));
+        let builder = NmSpmm::builder(&case.weights).rows(case.m).precision(Precision::F16);
+        let builder = builder.layout(case.layout).kernel(entry);
+        cases += 1;
+        for device in kernel_devices(at) {
+            let plan = builder.build(&device).unwrap();
+            case.check(&plan);
+            let entries = &plan.report().entries;
+            assert!(entries.ends_with(&[entry, "nm_combine"]), "{}", plan.report());
+            *divided.entry(entry).or_default() += 1;
+        }
+    }
+    report_missing_gpu("instances for few rows whose windows are divided", cases);
+    assert_eq!(divided.len(), entries("nm_few_f16_").count(), "only {divided:?}");
 }
 
 /// A few rows and a long inner dimension: stages are divided into parts, whose sums another kernel adds up.
@@ -472,7 +503,11 @@ fn tuning_tries_a_few_and_keeps_one() {
         // What brings row-major activations comes first.
         assert!(report.entries[0].starts_with("nm_stage_") && report.entries[1] == tuned[0].0, "{report}");
         assert!(report.to_string().contains(&format!("tried        {}", tuned[0].0)), "{report}");
-        // No memory for operands: nothing is tried, and the plan is that of the model.
+        // No memory for operands: nothing is tried, and the plan is that of the model. No kernel reads k-major
+        // activations in less than that of the model.
+        let case = Case::new((40, 200, 130), pattern(2, 8, 32), ActivationLayout::KMajor);
+        let builder = builder.layout(case.layout);
+        let chosen = builder.build(&device).unwrap();
         let limit = chosen.report().device_bytes;
         let plan = builder.clone().autotune(true).memory_limit(limit).build(&device).unwrap();
         case.check(&plan);

@@ -66,6 +66,19 @@ pub struct NmSparseTensorCoreCosts {
     pub combine_bytes_per_ns: f64,
 }
 
+/// What products of few rows with N:M weights cost on Tensor Cores: mostly reading the weights.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct NmFewRowsCosts {
+    /// Bytes of weights that come from memory in a nanosecond.
+    pub memory_bytes_per_ns: f64,
+    /// Bytes of weights and activations that come to a multiprocessor in a nanosecond.
+    pub multiprocessor_bytes_per_ns: f64,
+    /// Nanoseconds in which a block gets its first bytes, and adds up what its warps have.
+    pub fill_ns: f64,
+}
+
 impl NmCudaCoreCosts {
     /// The paper packs from 0.7 (section III-A); here packed stages hold more kept rows, and on an H200 packing wins
     /// 30 % at 0.625 and nothing at 0.5.
@@ -138,6 +151,19 @@ impl NmSparseTensorCoreCosts {
         self.element_ns /= clock;
         self.fill_ns /= clock;
         self.combine_bytes_per_ns *= clock;
+        self
+    }
+}
+
+impl NmFewRowsCosts {
+    pub(super) const H200: Self =
+        Self { memory_bytes_per_ns: 3500.0, multiprocessor_bytes_per_ns: 40.0, fill_ns: 3000.0 };
+
+    /// For a GPU with so many times the clock and the memory rate.
+    pub(super) fn scaled(mut self, clock: f64, memory: f64) -> Self {
+        self.memory_bytes_per_ns *= memory;
+        self.multiprocessor_bytes_per_ns *= clock;
+        self.fill_ns /= clock;
         self
     }
 }

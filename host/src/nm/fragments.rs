@@ -176,6 +176,7 @@ mod tests {
             cuda_cores: costs.nm_cuda_cores,
             tensor_cores: costs.nm_tensor_cores,
             sparse_tensor_cores: costs.nm_sparse_tensor_cores,
+            few_rows: costs.nm_few_rows,
         };
         let pattern = NmPattern::new(16, 32, 32).unwrap();
         let first = |m, n| {

@@ -161,5 +161,6 @@ fn capacity(Runner { device, machine }: Runner<'_>, costs: &DeviceCosts) -> Capa
         cuda_cores: costs.nm_cuda_cores,
         tensor_cores: costs.nm_tensor_cores,
         sparse_tensor_cores: costs.nm_sparse_tensor_cores,
+        few_rows: costs.nm_few_rows,
     }
 }

@@ -13,7 +13,7 @@ use super::placing::{GivenBits, GivenNumbers};
 use super::report::{NmBlock, NmReport};
 use super::staging::{Bringing, ReadAs};
 use super::tuning::{MOST_TRIED, Scratch};
-use super::{cuda_cores, fragments, sparse, tensor_cores, tiles};
+use super::{cuda_cores, few_rows, fragments, sparse, tensor_cores, tiles};
 use crate::device::Runner;
 use crate::error::{DeviceError, FamilyError, NmError};
 use crate::num::wide;
@@ -38,9 +38,10 @@ pub(super) struct Making<'a, V> {
 
 type Laid = Box<dyn Layout>;
 
-/// An instance for one of the two sorts of Tensor Core instructions.
+/// An instance for Tensor Cores.
 enum OnTensorCores {
     Dense(fragments::Choice),
+    FewRows(few_rows::Choice),
     Sparse(sparse::Candidate),
 }
 
@@ -48,6 +49,7 @@ impl OnTensorCores {
     fn instance(&self) -> &dyn Instance {
         match self {
             Self::Dense(choice) => choice,
+            Self::FewRows(choice) => choice,
             Self::Sparse(candidate) => &candidate.choice,
         }
     }
@@ -61,6 +63,9 @@ impl OnTensorCores {
         Ok(match self {
             Self::Dense(choice) => {
                 tensor_cores::Layout::new(weights, bits, choice)?.map(|layout| Box::new(layout) as Laid)
+            }
+            Self::FewRows(choice) => {
+                few_rows::Layout::new(weights, bits, choice)?.map(|layout| Box::new(layout) as Laid)
             }
             Self::Sparse(candidate) => {
                 sparse::Layout::new(weights, bits, candidate)?.map(|layout| Box::new(layout) as Laid)
@@ -175,6 +180,9 @@ impl<V: Sync> Making<'_, V> {
         if algorithm != NmAlgorithm::SparseTensorCores {
             found
                 .extend(fragments::choices(precision, sizes, capacity).into_iter().map(OnTensorCores::Dense));
+            found.extend(
+                few_rows::choices(precision, sizes, capacity).into_iter().map(OnTensorCores::FewRows),
+            );
         }
         let cost = |choice: &OnTensorCores| choice.instance().least_cost(sizes, capacity);
         found.sort_by(|a, b| cost(a).total_cmp(&cost(b)));

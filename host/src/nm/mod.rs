@@ -3,6 +3,7 @@
 mod algorithm;
 mod builder;
 mod cuda_cores;
+mod few_rows;
 mod fragments;
 mod gpu;
 mod host;

@@ -4,7 +4,7 @@ use windrow_formats::NmPattern;
 use windrow_kernels::Entry;
 use windrow_kernels::nm::NmTile;
 
-use crate::costs::{NmCudaCoreCosts, NmSparseTensorCoreCosts, NmTensorCoreCosts};
+use crate::costs::{NmCudaCoreCosts, NmFewRowsCosts, NmSparseTensorCoreCosts, NmTensorCoreCosts};
 use crate::num::{index, wide};
 
 /// The sizes of a product: `C[m × n]` from weights of `inner` rows.
@@ -49,6 +49,8 @@ pub(super) struct Capacity {
     pub(super) tensor_cores: NmTensorCoreCosts,
     /// The same on its sparse Tensor Cores.
     pub(super) sparse_tensor_cores: NmSparseTensorCoreCosts,
+    /// The same of products of few rows.
+    pub(super) few_rows: NmFewRowsCosts,
 }
 
 impl Capacity {

@@ -180,6 +180,7 @@ mod tests {
         cuda_cores: DeviceCosts::H200.nm_cuda_cores,
         tensor_cores: DeviceCosts::H200.nm_tensor_cores,
         sparse_tensor_cores: DeviceCosts::H200.nm_sparse_tensor_cores,
+        few_rows: DeviceCosts::H200.nm_few_rows,
     };
 
     fn sizes(m: u32, n: u32, k: usize, (keep, group, l): (usize, usize, usize)) -> Sizes {

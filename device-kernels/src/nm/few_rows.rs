@@ -1,0 +1,453 @@
+//! N:M products of few rows of activations, as in decoding: what takes time is to read the weights once.
+//!
+//! The operands of the MMA change places. Its 16 rows are columns of `C`, so that weights, the A operand, go from memory
+//! straight to registers, 16 bytes a lane, several steps ahead; its 8 columns are rows of `C`.
+//!
+//! ```text
+//! W     global --16 bytes a lane-->  A operand: 16 columns × 16 kept rows, in register order in memory
+//! A     global --cp.async-->  shared (ROWS, WINDOW)   the activations of successive groups, as they lie
+//! A     shared --2 bytes a pick-->  B operand: 16 picked columns of A × 8 rows
+//! sums  registers --shared, one warp after the other-->  C
+//! ```
+//!
+//! A block has a strip of columns, whose picks are the same, and its warps share the steps, one after the other in
+//! turns; in the end they add up what they have. So a strip is a block's as a whole, there are many blocks, and no
+//! second launch where these are enough. Each block reads all activations, which is why there are to be few.
+
+use core::marker::PhantomData;
+use core::num::NonZeroU32;
+
+use bytemuck::{Pod, Zeroable};
+use windrow_simt::{GlobalPtr, Simt, WARP};
+
+use super::operand::NmOperand;
+use crate::kernel::Kernel;
+use crate::output::Output;
+use crate::unroll::each;
+use crate::variant::{NmTile, Variant};
+
+/// Columns of weights that an MMA takes.
+pub const FEW_ROWS_UNIT: u32 = 16;
+/// Kept rows that it takes.
+pub const FEW_ROWS_DEPTH: u32 = 16;
+/// Warps of a block.
+pub const FEW_ROWS_WARPS: u32 = 8;
+/// Steps that a warp holds weights of: it may take so many of a window.
+pub const FEW_ROWS_TURNS: u32 = RING;
+
+const RING: u32 = 4;
+/// Windows that are in shared memory at a time.
+const BUFFERS: u32 = 3;
+const THREADS: u32 = FEW_ROWS_WARPS * WARP;
+/// Columns of `A` behind a window: one of zeros, which is picked where nothing is kept, and as many as bring rows to
+/// different banks.
+const PAD: u32 = 8;
+const ELEMENT: u32 = 2;
+
+/// Arguments of [`NmFewRows`].
+///
+/// # Obligations
+/// - `a`: row-major, `lda` a multiple of 8, 16-byte aligned; of each of the output's rows, `k` elements rounded up to 8
+///   are readable.
+/// - a *step* is 16 kept rows, in their order, the last padded; a *window* is [`FEW_ROWS_WARPS`]` · turns` steps, and
+///   holds the activations of the groups that these are of: from [`first_column`](Self::first_column) of it to that of
+///   the groups' end it is [`NmFewRows::WINDOW`] columns long at most. `turns` divides [`FEW_ROWS_TURNS`].
+/// - `weights`, per strip, step and unit: [`few_rows_weight_index`] tells which is where; zero where nothing is kept.
+/// - `picks`, per strip and step: 16 offsets in bytes of an element in its window, twice what is its distance from the
+///   first column, in the order of [`few_rows_pick_index`]; `2 · WINDOW` where nothing is kept.
+/// - `kept` and `group` are N and M of the pattern, not 0.
+/// - part `i` takes windows `i · windows_per_part..`, up to as many; it writes the output `i · part_elements` elements
+///   further on; with more than one, that is an f32.
+/// - the grid has a block for each strip, and on its slow axis for each part and tile of rows, tiles running fastest.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
+pub struct NmFewRowsParams {
+    /// The result, or the partial sums of part 0.
+    pub output: Output,
+    /// Elements of the output from one part to the next.
+    pub part_elements: u64,
+    /// The activations.
+    pub a: GlobalPtr<u32>,
+    /// What is kept of the weights.
+    pub weights: GlobalPtr<[u32; 4]>,
+    /// What kept rows pick.
+    pub picks: GlobalPtr<[u32; 2]>,
+    /// Elements from one row of `a` to the next.
+    pub lda: u32,
+    /// Columns of `a`.
+    pub k: u32,
+    /// Rows that a group keeps.
+    pub kept: u32,
+    /// Rows of a group.
+    pub group: u32,
+    /// Steps of the product.
+    pub steps: u32,
+    /// Steps that a warp takes of a window.
+    pub turns: u32,
+    /// Windows of a part.
+    pub windows_per_part: u32,
+    /// Tiles of rows, at least one.
+    pub m_tiles: u32,
+}
+
+impl NmFewRowsParams {
+    /// The first column of `A` that a window holds, a multiple of 8.
+    #[inline(always)]
+    #[must_use]
+    pub fn first_column(&self, window: u32) -> u32 {
+        let kept = NonZeroU32::new(self.kept).unwrap_or(NonZeroU32::MIN); // it is not 0
+        window * self.window_rows() / kept * self.group / 8 * 8
+    }
+
+    /// The column behind the last that a window holds.
+    #[inline(always)]
+    #[must_use]
+    pub fn end_column(&self, window: u32) -> u32 {
+        let kept = NonZeroU32::new(self.kept).unwrap_or(NonZeroU32::MIN); // it is not 0
+        let last = (window + 1) * self.window_rows() - 1;
+        ((last / kept + 1) * self.group).min(self.k)
+    }
+
+    /// Kept rows of a window.
+    #[inline(always)]
+    #[must_use]
+    pub const fn window_rows(&self) -> u32 {
+        FEW_ROWS_WARPS * FEW_ROWS_DEPTH * self.turns
+    }
+
+    /// Windows of all parts.
+    #[inline(always)]
+    #[must_use]
+    pub fn windows(&self) -> u32 {
+        let turns = NonZeroU32::new(FEW_ROWS_WARPS * self.turns).unwrap_or(NonZeroU32::MIN); // it is not 0
+        self.steps.div_ceil(turns.get())
+    }
+}
+
+/// Where the weight of kept row `kept < 16` of a step and column `column < 16` of a unit is, in elements from the first
+/// of these: in the order of the A operand's registers, those of lane `l` in vector `l` of 16 bytes.
+#[must_use]
+pub const fn few_rows_weight_index(kept: u32, column: u32) -> u32 {
+    let (lane, register) = (column % 8 * 4 + kept % 8 / 2, column / 8 + kept / 8 * 2);
+    (lane * 4 + register) * 2 + kept % 2
+}
+
+/// Where in a step's picks kept row `kept < 16` is: those of the B operand's registers of a lane side by side.
+#[must_use]
+pub const fn few_rows_pick_index(kept: u32) -> u32 {
+    kept % 8 / 2 * 4 + kept / 8 * 2 + kept % 2
+}
+
+/// Weights of a step that a lane holds, and what its kept rows pick.
+type Held<const UNITS: usize> = ([[u32; 4]; UNITS], [u32; 2]);
+/// Sums of a lane: (8 rows of `C`, unit, register).
+type Sums<const TILES: usize, const UNITS: usize> = [[[f32; 4]; UNITS]; TILES];
+
+/// One instance, for f16 or bf16: `TILES` times 8 rows of `C` and `UNITS` times 16 columns a block.
+pub struct NmFewRows<E, const TILES: usize, const UNITS: usize>(PhantomData<E>);
+
+impl<E: NmOperand, const TILES: usize, const UNITS: usize> NmFewRows<E, TILES, UNITS> {
+    /// Rows of `C` of a block.
+    pub const ROWS: u32 = 8 * TILES as u32;
+    /// Columns of `C` of a block, which share their picks.
+    pub const STRIP: u32 = FEW_ROWS_UNIT * UNITS as u32;
+    /// Columns of `A` that a window holds at most.
+    pub const WINDOW: u32 = Self::TILE.few_rows_window();
+    const TILE: NmTile = NmTile { rows: Self::ROWS, columns: Self::STRIP, strip: Self::STRIP };
+    /// Bytes from one row of a window to the next.
+    const PITCH: u32 = (Self::WINDOW + PAD) * ELEMENT;
+    const WINDOW_BYTES: u32 = Self::ROWS * Self::PITCH;
+    const WINDOW_VECTORS: u32 = Self::WINDOW * ELEMENT / 16;
+    /// Registers of a lane's sums.
+    const REGISTERS: u32 = (TILES * UNITS * 4) as u32;
+    const VALID: () = {
+        assert!(E::DEPTH == FEW_ROWS_DEPTH && E::BYTES == ELEMENT, "elements of 16 bits");
+        assert!(Self::PITCH % 128 == 16, "the rows that lanes read lie in different banks");
+        assert!(Self::WINDOW * ELEMENT < 1 << 16, "picks have 16 bits");
+        assert!(
+            FEW_ROWS_WARPS * Self::REGISTERS * WARP * 4 <= BUFFERS * Self::WINDOW_BYTES,
+            "sums of all warps have room"
+        );
+    };
+}
+
+impl NmTile {
+    /// Columns of `A` that are in shared memory at once for [`NmFewRows`] of this tile.
+    #[must_use]
+    pub const fn few_rows_window(self) -> u32 {
+        if self.rows <= 16 { 1024 } else { 512 }
+    }
+}
+
+impl<E: NmOperand, const TILES: usize, const UNITS: usize> Kernel for NmFewRows<E, TILES, UNITS> {
+    type Params = NmFewRowsParams;
+    const FILE: &'static str = "nm/few_rows";
+    const VARIANT: Variant = Variant::NmFewRows { dtype: E::DTYPE, tile: Self::TILE };
+    const BLOCK_THREADS: u32 = THREADS;
+    const SHARED_BYTES: u32 = BUFFERS * Self::WINDOW_BYTES;
+    const MIN_BLOCKS: u32 = 2;
+
+    #[inline(always)]
+    unsafe fn run<S: Simt>(s: &S, p: &NmFewRowsParams) {
+        const { Self::VALID }
+        let tiles = NonZeroU32::new(p.m_tiles).unwrap_or(NonZeroU32::MIN); // it is not 0
+        let (tile, part) = (s.block_idx_y() % tiles, s.block_idx_y() / tiles);
+        let rows = ARows::new(p, tile * Self::ROWS, Self::ROWS);
+        let mut work = Work::new(s, p, part);
+        // SAFETY: the obligations of the params. The window of a turn and the number of turns are the same for all
+        // threads of the block, so that they meet in every barrier; a window is read after the wait and the barrier
+        // that follow its copies, and overwritten after the barrier that follows its last read.
+        unsafe {
+            let mut held = [0, 1, 2, 3].map(|ahead| Self::hold(s, p, &work, ahead));
+            Self::clear_pads(s);
+            while work.brought < BUFFERS - 1 {
+                Self::bring(s, p, &rows, &mut work);
+            }
+            let mut acc: Sums<TILES, UNITS> = [[[0.0; 4]; UNITS]; TILES];
+            while work.has_windows() {
+                Self::turn::<S, 0>(s, p, (&rows, &mut work), &mut held[0], &mut acc);
+                Self::turn::<S, 1>(s, p, (&rows, &mut work), &mut held[1], &mut acc);
+                Self::turn::<S, 2>(s, p, (&rows, &mut work), &mut held[2], &mut acc);
+                Self::turn::<S, 3>(s, p, (&rows, &mut work), &mut held[3], &mut acc);
+            }
+            s.copy_async_wait::<0>();
+            s.sync_block(); // WAR: windows read -> sums take their place
+            Self::share(s, &acc);
+            s.sync_block(); // RAW: sums of all warps -> added up
+            Self::finish(s, p, (tile, part), rows.rows);
+        }
+    }
+}
+
+/// Where a warp is in a part.
+struct Work {
+    /// The windows of the part: its first, and the one behind its last.
+    first: u32,
+    end: u32,
+    /// Windows that were asked for, and that were waited for.
+    brought: u32,
+    arrived: u32,
+    /// The buffers that these go to next, and lie in.
+    to: u32,
+    at: u32,
+    /// The warp's step, and the one behind the last of the part.
+    step: u32,
+    end_step: u32,
+}
+
+impl Work {
+    #[inline(always)]
+    fn new<S: Simt>(s: &S, p: &NmFewRowsParams, part: u32) -> Self {
+        let first = part * p.windows_per_part;
+        let end = (first + p.windows_per_part).min(p.windows());
+        let of_window = FEW_ROWS_WARPS * p.turns;
+        Self {
+            first,
+            end,
+            brought: 0,
+            arrived: 0,
+            to: 0,
+            at: BUFFERS - 1,
+            step: first * of_window + s.warp(),
+            end_step: p.steps.min(end * of_window),
+        }
+    }
+
+    /// Whether windows are left that nobody waited for.
+    #[inline(always)]
+    const fn has_windows(&self) -> bool {
+        self.first + self.arrived < self.end
+    }
+}
+
+/// The rows of `A` of a block.
+struct ARows {
+    first: GlobalPtr<u32>,
+    /// At least one.
+    rows: u32,
+}
+
+impl ARows {
+    #[inline(always)]
+    fn new(p: &NmFewRowsParams, first: u32, most: u32) -> Self {
+        let bytes = u64::from(first) * u64::from(p.lda) * u64::from(ELEMENT);
+        Self { first: p.a.byte_add(bytes), rows: (p.output.m - first).min(most) }
+    }
+}
+
+impl<E: NmOperand, const TILES: usize, const UNITS: usize> NmFewRows<E, TILES, UNITS> {
+    /// Reads the weights of the step so many turns ahead, and its picks, if it is of the part.
+    ///
+    /// # Safety
+    /// The obligations of the params.
+    #[inline(always)]
+    unsafe fn hold<S: Simt>(s: &S, p: &NmFewRowsParams, work: &Work, ahead: u32) -> Held<UNITS> {
+        let mut held = ([[0; 4]; UNITS], [0; 2]);
+        let step = work.step + ahead * FEW_ROWS_WARPS;
+        if step < work.end_step {
+            let at = u64::from(s.block_idx()) * u64::from(p.steps) + u64::from(step);
+            let weights = p.weights.at_wide(at * (UNITS as u64 * u64::from(WARP)) + u64::from(s.lane()));
+            // SAFETY: the caller's promise; there is such a step.
+            unsafe {
+                each::<UNITS>(|unit| held.0[unit] = s.load_readonly_once(weights.at(unit as u32 * WARP)));
+                held.1 = s.load_readonly(p.picks.at_wide(at * 4 + u64::from(s.lane() % 4)));
+            }
+        }
+        held
+    }
+
+    /// One step of the warp, whose weights are held, and are replaced by those of a step to come. Turn `TURN` of all may
+    /// be the first of a window.
+    ///
+    /// # Safety
+    /// As for [`Kernel::run`]; all threads of the block are here.
+    #[inline(always)]
+    unsafe fn turn<S: Simt, const TURN: u32>(
+        s: &S,
+        p: &NmFewRowsParams,
+        (rows, work): (&ARows, &mut Work),
+        held: &mut Held<UNITS>,
+        acc: &mut Sums<TILES, UNITS>,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if TURN & (p.turns - 1) == 0 {
+                s.copy_async_wait::<{ BUFFERS - 2 }>();
+                s.sync_block(); // RAW: window arrived -> read; WAR: window before read -> next copies
+                Self::bring(s, p, rows, work);
+                work.arrived += 1;
+                work.at = if work.at == BUFFERS - 1 { 0 } else { work.at + 1 };
+            }
+            if work.step < work.end_step {
+                Self::multiply(s, work.at * Self::WINDOW_BYTES, rows.rows, held, acc);
+            }
+            *held = Self::hold(s, p, work, RING);
+            work.step += FEW_ROWS_WARPS;
+        }
+    }
+
+    /// Zeros behind the windows.
+    ///
+    /// # Safety
+    /// A barrier comes before anybody reads them, and no sums are there yet.
+    #[inline(always)]
+    unsafe fn clear_pads<S: Simt>(s: &S) {
+        let row = s.thread_idx();
+        if row < BUFFERS * Self::ROWS {
+            // SAFETY: the 16 bytes behind a row, which no copy reaches.
+            unsafe { s.store_shared(row * Self::PITCH + Self::WINDOW * ELEMENT, [0u32; 4]) };
+        }
+    }
+
+    /// Asks for the activations of the next window, if there is one, and makes them a group of copies.
+    ///
+    /// # Safety
+    /// The obligations of the params; nobody reads its buffer any more.
+    #[inline(always)]
+    unsafe fn bring<S: Simt>(s: &S, p: &NmFewRowsParams, rows: &ARows, work: &mut Work) {
+        let window = work.first + work.brought;
+        // SAFETY: rows that there are, and columns that a row is readable to.
+        unsafe {
+            if window < work.end {
+                let first = p.first_column(window);
+                let vectors = (p.end_column(window) - first).div_ceil(16 / ELEMENT);
+                let mut at = s.thread_idx();
+                while at < rows.rows * Self::WINDOW_VECTORS {
+                    let (row, vector) = (at / Self::WINDOW_VECTORS, at % Self::WINDOW_VECTORS);
+                    if vector < vectors {
+                        let column = u64::from(row) * u64::from(p.lda) + u64::from(first);
+                        let from = rows.first.byte_add(column * u64::from(ELEMENT) + u64::from(16 * vector));
+                        let to = work.to * Self::WINDOW_BYTES + row * Self::PITCH + 16 * vector;
+                        s.copy_async_16(to, from, true);
+                    }
+                    at += THREADS;
+                }
+            }
+            s.copy_async_commit();
+        }
+        work.brought += 1;
+        work.to = if work.to == BUFFERS - 1 { 0 } else { work.to + 1 };
+    }
+
+    /// `acc +=` the products of a step with rows of the window that begins at `window`.
+    ///
+    /// # Safety
+    /// The whole warp is here; the window has arrived.
+    #[inline(always)]
+    unsafe fn multiply<S: Simt>(
+        s: &S,
+        window: u32,
+        rows: u32,
+        (weights, picks): &Held<UNITS>,
+        acc: &mut Sums<TILES, UNITS>,
+    ) {
+        each::<TILES>(|tile| {
+            // Beyond the last row there is none: what that gives is not stored.
+            let row = (8 * tile as u32 + s.lane() / 4).min(rows - 1);
+            let from = window + row * Self::PITCH;
+            // SAFETY: picks are offsets in the row or of the zeros behind it.
+            let b = picks.map(|picks| unsafe {
+                let low = u32::from(s.load_shared::<u16>(from + (picks & 0xffff)));
+                let high = u32::from(s.load_shared::<u16>(from + (picks >> 16)));
+                low | high << 16
+            }); // (16, 8)
+            each::<UNITS>(|unit| {
+                let sums = &mut acc[tile][unit];
+                // SAFETY: the whole warp is here.
+                *sums = unsafe { E::mma(s, weights[unit], b, *sums) }; // (16, 8) += (16, 16)·(16, 8)
+            });
+        });
+    }
+
+    /// Stores the warp's sums in shared memory: (warp, register, lane).
+    ///
+    /// # Safety
+    /// All reads of windows are done.
+    #[inline(always)]
+    unsafe fn share<S: Simt>(s: &S, acc: &Sums<TILES, UNITS>) {
+        let first = (s.warp() * Self::REGISTERS * WARP + s.lane()) * 4;
+        each::<TILES>(|tile| {
+            each::<UNITS>(|unit| {
+                each::<4>(|i| {
+                    let register = ((tile * UNITS + unit) * 4 + i) as u32;
+                    // SAFETY: there is room for all warps.
+                    unsafe { s.store_shared(first + register * WARP * 4, acc[tile][unit][i]) };
+                });
+            });
+        });
+    }
+
+    /// Adds up the sums of all warps, in their order, and writes them.
+    ///
+    /// # Safety
+    /// They are all there; the obligations of the params.
+    #[inline(always)]
+    unsafe fn finish<S: Simt>(s: &S, p: &NmFewRowsParams, (tile, part): (u32, u32), rows: u32) {
+        let mut output = p.output;
+        // More than one part only for f32.
+        output.c = output.c.at_wide(u64::from(part) * p.part_elements);
+        let mut at = s.thread_idx();
+        while at < rows * Self::STRIP {
+            let (row, column) = (at / Self::STRIP, at % Self::STRIP);
+            // The register and lane of `fragment::c_f32`, whose rows are columns here.
+            let (unit, of_unit) = (column / FEW_ROWS_UNIT, column % FEW_ROWS_UNIT);
+            let lane = of_unit % 8 * 4 + row % 8 / 2;
+            let register = (row / 8 * UNITS as u32 + unit) * 4 + of_unit / 8 * 2 + row % 2;
+            let mut sum = 0.0f32;
+            let mut warp = 0;
+            while warp < FEW_ROWS_WARPS {
+                let of_warp = (warp * Self::REGISTERS + register) * WARP + lane;
+                // SAFETY: sums of a warp.
+                sum += unsafe { s.load_shared::<f32>(of_warp * 4) };
+                warp += 1;
+            }
+            let (row, column) = (tile * Self::ROWS + row, s.block_idx() * Self::STRIP + column);
+            // SAFETY: this element is this thread's, and of this part.
+            unsafe { output.store(s, row, column, [sum]) };
+            at += THREADS;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
