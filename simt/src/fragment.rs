@@ -9,12 +9,16 @@
 //!                            register 2: row g,     columns 2q+8, 2q+9   (k = 16 only)
 //!                            register 3: row g + 8, columns 2q+8, 2q+9   (k = 16 only)
 //! B (k × 8), column-major    register 0: rows 2q, 2q+1,   column g
-//!                            register 1: rows 2q+8, 2q+9, column g       (k = 16 only)
+//!                            register 1: rows 2q+8, 2q+9, column g       (k = 16 and 32)
+//!                            register 2: rows 2q+16, 2q+17, column g     (k = 32 only)
+//!                            register 3: rows 2q+24, 2q+25, column g     (k = 32 only)
 //! C (16 × 8), f32            registers 0, 1: row g,     columns 2q, 2q+1
 //!                            registers 2, 3: row g + 8, columns 2q, 2q+1
 //! ```
 //!
-//! and for tf32 (k = 8, one element a register): A registers 0 to 3 hold `(g, q)`, `(g+8, q)`,
+//! A of the sparse shape, k = 32, is what is kept, packed: 16 × 16, two of each four columns.
+//!
+//! For tf32 (k = 8, one element a register): A registers 0 to 3 hold `(g, q)`, `(g+8, q)`,
 //! `(g, q+4)`, `(g+8, q+4)`; B registers 0 and 1 hold `(q, g)` and `(q+4, g)`.
 
 /// `(row, column)` of an element.
@@ -24,14 +28,14 @@ const fn gq(lane: u32) -> (u32, u32) {
     (lane / 4, lane % 4)
 }
 
-/// Operand A of `mma.m16n8k{8,16}` with 16-bit elements: half `half` of register `register`.
+/// Operand A of `mma.m16n8k{8,16}` with 16-bit elements, and what is kept of that of `mma.sp.m16n8k32`: half `half` of register `register`.
 #[must_use]
 pub const fn a_16bit(lane: u32, register: u32, half: u32) -> Position {
     let (g, q) = gq(lane);
     (g + 8 * (register % 2), 2 * q + 8 * (register / 2) + half)
 }
 
-/// Operand B of `mma.m16n8k{8,16}` with 16-bit elements: half `half` of register `register`.
+/// Operand B of `mma.m16n8k{8,16}` and `mma.sp.m16n8k32` with 16-bit elements: half `half` of register `register`.
 #[must_use]
 pub const fn b_16bit(lane: u32, register: u32, half: u32) -> Position {
     let (g, q) = gq(lane);
@@ -80,16 +84,25 @@ pub const fn warpgroup_sum(thread: u32, register: u32) -> Position {
     (thread / 32 * 16 + row, register / 4 * 8 + column)
 }
 
-/// Metadata of a warpgroup's sparse product of 16-bit elements, 64 rows of eight groups of four: the row and the group
-/// whose two kept places nibble `nibble` of the register of thread `thread < 128` tells, `first | second << 2`. None if
-/// a product with this selector, 0 or 1, does not read the thread's register.
+/// Metadata of `mma.sp.m16n8k32` with 16-bit elements, 16 rows of eight groups of four: the row and the group whose two
+/// kept places nibble `nibble` of the lane's register tells, `first | second << 2`. None if a product with this selector,
+/// 0 or 1, does not read the lane's register.
 #[must_use]
-pub const fn warpgroup_metadata(thread: u32, selector: u32, nibble: u32) -> Option<Position> {
-    let (g, q) = gq(thread % 32);
+pub const fn sparse_metadata(lane: u32, selector: u32, nibble: u32) -> Option<Position> {
+    let (g, q) = gq(lane);
     if q / 2 != selector {
         return None;
     }
-    Some((thread / 32 * 16 + g + nibble / 4 * 8, 4 * (q % 2) + nibble % 4))
+    Some((g + nibble / 4 * 8, 4 * (q % 2) + nibble % 4))
+}
+
+/// The same of a warpgroup's sparse product, 64 rows, for thread `thread < 128`. Each warp has 16 rows.
+#[must_use]
+pub const fn warpgroup_metadata(thread: u32, selector: u32, nibble: u32) -> Option<Position> {
+    match sparse_metadata(thread % 32, selector, nibble) {
+        Some((row, group)) => Some((thread / 32 * 16 + row, group)),
+        None => None,
+    }
 }
 
 #[cfg(test)]
@@ -116,6 +129,10 @@ mod tests {
         covers(16, 8, lanes(2, 2).map(|(l, r, h)| a_16bit(l, r, h)));
         covers(16, 8, lanes(2, 2).map(|(l, r, h)| b_16bit(l, r, h)));
         covers(8, 8, lanes(1, 2).map(|(l, r, h)| b_16bit(l, r, h)));
+        covers(32, 8, lanes(4, 2).map(|(l, r, h)| b_16bit(l, r, h)));
+        for selector in [0, 1] {
+            covers(16, 8, lanes(8, 1).filter_map(|(l, nibble, _)| sparse_metadata(l, selector, nibble)));
+        }
         covers(16, 8, lanes(4, 1).map(|(l, r, _)| a_tf32(l, r)));
         covers(8, 8, lanes(2, 1).map(|(l, r, _)| b_tf32(l, r)));
         covers(16, 8, lanes(4, 1).map(|(l, r, _)| c_f32(l, r)));
@@ -132,6 +149,10 @@ mod tests {
         assert_eq!(a_16bit(2, 2, 0), (0, 12));
         assert_eq!(b_16bit(4, 0, 1), (1, 1));
         assert_eq!(b_16bit(31, 1, 1), (15, 7));
+        assert_eq!(b_16bit(5, 3, 0), (26, 1));
+        assert_eq!(sparse_metadata(5, 0, 7), Some((9, 7)));
+        assert_eq!(sparse_metadata(30, 1, 2), Some((7, 2)));
+        assert_eq!(sparse_metadata(30, 0, 2), None);
         assert_eq!(a_tf32(6, 3), (9, 6));
         assert_eq!(b_tf32(9, 1), (5, 2));
         assert_eq!(c_f32(7, 2), (9, 6));

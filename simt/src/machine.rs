@@ -364,6 +364,32 @@ pub unsafe trait Simt {
     /// Collective, see [`Simt`].
     unsafe fn mma_m16n8k16_bf16(&self, a: [u32; 4], b: [u32; 2], acc: [f32; 4]) -> [f32; 4];
 
+    /// `acc + a·b`: (16 × 8) += (16 × 32)·(32 × 8), f16 in, f32 out, where two of each four successive elements of a row
+    /// of A are there: [`metadata`](crate::fragment::sparse_metadata) says which, in the registers of the lanes that
+    /// `SELECTOR`, 0 or 1, names. Group: full warp. Element order: [`fragment`](crate::fragment).
+    ///
+    /// # Safety
+    /// Collective, see [`Simt`]. Of each four bits of metadata the lower two are below the upper two.
+    unsafe fn mma_sparse_m16n8k32_f16<const SELECTOR: u32>(
+        &self,
+        a: [u32; 4],
+        b: [u32; 4],
+        acc: [f32; 4],
+        metadata: u32,
+    ) -> [f32; 4];
+
+    /// The same of bf16.
+    ///
+    /// # Safety
+    /// As for [`mma_sparse_m16n8k32_f16`](Self::mma_sparse_m16n8k32_f16).
+    unsafe fn mma_sparse_m16n8k32_bf16<const SELECTOR: u32>(
+        &self,
+        a: [u32; 4],
+        b: [u32; 4],
+        acc: [f32; 4],
+        metadata: u32,
+    ) -> [f32; 4];
+
     /// `acc + a·b`: (16 × 8) += (16 × 8)·(8 × 8), f16 in, f32 out. Group: full warp.
     ///
     /// # Safety

@@ -6,7 +6,7 @@ use std::panic::Location;
 use crate::WARP;
 use crate::emulator::access::Access;
 use crate::emulator::bulk::Counters;
-use crate::emulator::collectives::{self, Request};
+use crate::emulator::collectives::{self, OPERANDS, Request};
 use crate::emulator::global::{GlobalView, Recent};
 use crate::emulator::launch::Launch;
 use crate::emulator::shared::{Fences, SharedMemory};
@@ -50,8 +50,11 @@ pub(super) struct Block<'a> {
 
 impl<'a> Block<'a> {
     pub(super) fn new(grid: &'a Grid<'a>, number: u32, shared: &'a RefCell<SharedMemory>) -> Self {
-        let nothing =
-            Request { operation: Operation::SyncBlock, location: Location::caller(), operands: [0; 10] };
+        let nothing = Request {
+            operation: Operation::SyncBlock,
+            location: Location::caller(),
+            operands: [0; OPERANDS],
+        };
         Self {
             grid,
             number,
@@ -191,12 +194,16 @@ impl<'a> Block<'a> {
             let phase = &self.warp_phases[warp as usize];
             phase.set(phase.get() + 1);
         }
-        let access = |lane: u16, request: &Request| {
-            // Block sizes are at most 1024, so thread numbers fit.
-            let thread = u16::try_from(warp * WARP).unwrap_or(u16::MAX) + lane;
-            self.access(thread, request.operation, request.location)
+        // Block sizes are at most 1024, so thread numbers fit.
+        let thread = |lane: u16| u16::try_from(warp * WARP).unwrap_or(u16::MAX) + lane;
+        let access =
+            |lane: u16, request: &Request| self.access(thread(lane), request.operation, request.location);
+        let Request { operation, location, .. } = requests[0];
+        let refuse = |lane: u16, reason: String| {
+            let by = self.spot(&self.access(thread(lane), operation, location));
+            Box::new(Violation::InvalidOperand { by, reason })
         };
-        collectives::perform(requests, &mut self.shared(), access)?;
+        collectives::perform(requests, &mut self.shared(), access, refuse)?;
         Ok(true)
     }
 

@@ -6,8 +6,11 @@ use crate::emulator::access::Access;
 use crate::emulator::mma::{self, Element};
 use crate::emulator::shared::SharedMemory;
 use crate::emulator::spot::Operation;
-use crate::emulator::violation::Checked;
+use crate::emulator::violation::{Checked, Violation};
 use crate::{WARP, fragment};
+
+/// Most operands of a collective.
+pub(super) const OPERANDS: usize = 14;
 
 /// A thread's part in a collective: what it called, from where, with which operands. The result
 /// replaces the first operands.
@@ -15,7 +18,7 @@ use crate::{WARP, fragment};
 pub(super) struct Request {
     pub(super) operation: Operation,
     pub(super) location: &'static Location<'static>,
-    pub(super) operands: [u32; 10],
+    pub(super) operands: [u32; OPERANDS],
 }
 
 impl Request {
@@ -27,11 +30,12 @@ impl Request {
 }
 
 /// Performs a warp's collective on its 32 requests, all of the same call. `accesses` tells how each
-/// lane's access to shared memory is to be recorded.
+/// lane's access to shared memory is to be recorded, `refuse` what is said of a lane's operands that are none.
 pub(super) fn perform(
     requests: &mut [Request],
     shared: &mut SharedMemory,
     access: impl Fn(u16, &Request) -> Access,
+    refuse: impl Fn(u16, String) -> Box<Violation>,
 ) -> Checked<()> {
     debug_assert_eq!(requests.len(), WARP as usize);
     match requests[0].operation {
@@ -50,6 +54,8 @@ pub(super) fn perform(
         Operation::LoadMatrixX4Trans => load_matrices(requests, shared, access, fragment::ldmatrix_trans)?,
         Operation::MmaM16n8k16F16 => mma::multiply::<16>(requests, Element::F16),
         Operation::MmaM16n8k16Bf16 => mma::multiply::<16>(requests, Element::Bf16),
+        Operation::MmaSparseM16n8k32F16 => mma::multiply_sparse(requests, Element::F16, refuse)?,
+        Operation::MmaSparseM16n8k32Bf16 => mma::multiply_sparse(requests, Element::Bf16, refuse)?,
         Operation::MmaM16n8k8F16 => mma::multiply::<8>(requests, Element::F16),
         Operation::MmaM16n8k8Bf16 => mma::multiply::<8>(requests, Element::Bf16),
         Operation::MmaM16n8k8Tf32 => mma::multiply::<8>(requests, Element::Tf32),

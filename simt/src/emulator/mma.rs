@@ -6,7 +6,8 @@
 
 use half::{bf16, f16};
 
-use crate::emulator::collectives::Request;
+use crate::emulator::collectives::{OPERANDS, Request};
+use crate::emulator::violation::{Checked, Violation};
 use crate::fragment;
 
 /// What the A and B operands hold.
@@ -46,7 +47,8 @@ pub(super) fn multiply<const K: usize>(requests: &mut [Request], element: Elemen
         }
     }
     let mut c = [[0.0; 8]; 16]; // (16, 8)
-    let accumulators = |operands: &[u32; 10]| [6, 7, 8, 9].map(|i| f64::from(f32::from_bits(operands[i])));
+    let accumulators =
+        |operands: &[u32; OPERANDS]| [6, 7, 8, 9].map(|i| f64::from(f32::from_bits(operands[i])));
     for (lane, request) in (0..).zip(requests.iter()) {
         for (r, value) in (0..).zip(accumulators(&request.operands)) {
             *at(&mut c, fragment::c_f32(lane, r)) = value;
@@ -64,6 +66,68 @@ pub(super) fn multiply<const K: usize>(requests: &mut [Request], element: Elemen
             *result = round(*at(&mut c, fragment::c_f32(lane, r))).to_bits();
         }
     }
+}
+
+/// The two places of four that a nibble of metadata names; what it says if they are none, or not in order.
+pub(super) fn places(metadata: u32, nibble: u32) -> Result<[u32; 2], String> {
+    let bits = metadata >> (4 * nibble);
+    let (one, other) = (bits & 3, bits >> 2 & 3);
+    match one < other {
+        true => Ok([one, other]),
+        false => Err(format!("nibble {nibble} of metadata names places {one} and {other}")),
+    }
+}
+
+/// Operands 0 to 3 are A's registers, 4 to 7 B's, 8 to 11 the accumulator's, then the metadata and the selector; the
+/// result replaces 0 to 3.
+pub(super) fn multiply_sparse(
+    requests: &mut [Request],
+    element: Element,
+    refuse: impl Fn(u16, String) -> Box<Violation>,
+) -> Checked<()> {
+    let mut a = [[0.0; 16]; 16]; // (16, 16), of which two are of each four columns
+    let mut kept = [[0; 16]; 16]; // which column each is
+    let mut b = [[0.0; 8]; 32]; // (32, 8)
+    let mut c = [[0.0; 8]; 16]; // (16, 8)
+    let selector = requests[0].operands[13];
+    for (lane, Request { operands, .. }) in (0..).zip(requests.iter()) {
+        let thread = u16::try_from(lane).unwrap_or(u16::MAX);
+        if selector > 1 || operands[13] != selector {
+            return Err(refuse(thread, format!("selector {} of lane {lane}", operands[13])));
+        }
+        for register in 0..4 {
+            for (half, bits) in (0..).zip(halves(operands[register as usize])) {
+                *at(&mut a, fragment::a_16bit(lane, register, half)) = element.value(bits);
+            }
+            for (half, bits) in (0..).zip(halves(operands[register as usize + 4])) {
+                *at(&mut b, fragment::b_16bit(lane, register, half)) = element.value(bits);
+            }
+            let accumulator = f32::from_bits(operands[register as usize + 8]);
+            *at(&mut c, fragment::c_f32(lane, register)) = f64::from(accumulator);
+        }
+        for nibble in 0..8 {
+            if let Some((row, group)) = fragment::sparse_metadata(lane, selector, nibble) {
+                let [one, other] = places(operands[12], nibble)
+                    .map_err(|told| refuse(thread, format!("{told} of row {row}, group {group}")))?;
+                for (place, i) in [one, other].into_iter().zip(0..) {
+                    kept[row as usize][(group * 2 + i) as usize] = (group * 4 + place) as usize;
+                }
+            }
+        }
+    }
+    for ((c, a), kept) in c.iter_mut().zip(&a).zip(&kept) {
+        for (a, &inner) in a.iter().zip(kept) {
+            for (c, b) in c.iter_mut().zip(&b[inner]) {
+                *c += a * b;
+            }
+        }
+    }
+    for (lane, request) in (0..).zip(requests.iter_mut()) {
+        for (r, result) in (0..).zip(&mut request.operands[..4]) {
+            *result = round(*at(&mut c, fragment::c_f32(lane, r))).to_bits();
+        }
+    }
+    Ok(())
 }
 
 fn at<const ROWS: usize, const COLUMNS: usize>(

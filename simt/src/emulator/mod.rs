@@ -59,6 +59,7 @@
 //!   at all; places that are written before all threads have waited for the product; products without a fence before
 //!   them, a commit or a wait after them; metadata that names no two places in order. Sums cannot be read too early,
 //!   since nothing but the wait gives them out.
+//! - *Products of a warp with a sparse operand*: metadata that names no two places in order.
 //! - Operands out of range, panics, and loops that do not end ([`Memory::set_step_limit`]).
 //!
 //! # What it cannot see

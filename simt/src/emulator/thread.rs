@@ -14,7 +14,7 @@ use self::warpgroup::Started;
 use crate::emulator::access::Access;
 use crate::emulator::block::Block;
 use crate::emulator::bulk::Pieces;
-use crate::emulator::collectives::Request;
+use crate::emulator::collectives::{OPERANDS, Request};
 use crate::emulator::mma;
 use crate::emulator::spot::Operation;
 use crate::emulator::violation::{Checked, Violation};
@@ -115,8 +115,10 @@ impl<'a> Thread<'a> {
 
     /// Waits until the scheduler has performed the collective, and takes the result.
     #[track_caller]
-    fn collect<const N: usize>(&self, operation: Operation, operands: [u32; 10]) -> [u32; N] {
+    fn collect<const N: usize>(&self, operation: Operation, given: &[u32]) -> [u32; N] {
         self.step(operation);
+        let mut operands = [0; OPERANDS];
+        operands[..given.len()].copy_from_slice(given);
         self.block.arrive(self.index, Request { operation, location: Location::caller(), operands });
         self.yielder.suspend(());
         self.block.result(self.index)
@@ -130,7 +132,7 @@ impl<'a> Thread<'a> {
             let who = self.step(operation);
             self.refuse(&who, format!("{name} is {by}, which is not below {limit}"));
         }
-        let [value] = self.collect(operation, [value, by, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let [value] = self.collect(operation, &[value, by]);
         value
     }
 
@@ -138,7 +140,23 @@ impl<'a> Thread<'a> {
     fn mma(&self, operation: Operation, a: [u32; 4], b: [u32; 2], acc: [f32; 4]) -> [f32; 4] {
         let [a0, a1, a2, a3] = a;
         let [c0, c1, c2, c3] = acc.map(f32::to_bits);
-        self.collect(operation, [a0, a1, a2, a3, b[0], b[1], c0, c1, c2, c3]).map(f32::from_bits)
+        self.collect(operation, &[a0, a1, a2, a3, b[0], b[1], c0, c1, c2, c3]).map(f32::from_bits)
+    }
+
+    #[track_caller]
+    fn mma_sparse(
+        &self,
+        operation: Operation,
+        (a, b, acc): ([u32; 4], [u32; 4], [f32; 4]),
+        metadata: u32,
+        selector: u32,
+    ) -> [f32; 4] {
+        let mut operands = [0; OPERANDS];
+        operands[..4].copy_from_slice(&a);
+        operands[4..8].copy_from_slice(&b);
+        operands[8..12].copy_from_slice(&acc.map(f32::to_bits));
+        operands[12..].copy_from_slice(&[metadata, selector]);
+        self.collect(operation, &operands).map(f32::from_bits)
     }
 
     #[track_caller]
@@ -376,12 +394,12 @@ unsafe impl Simt for Thread<'_> {
 
     #[track_caller]
     unsafe fn sync_block(&self) {
-        let [] = self.collect(Operation::SyncBlock, [0; 10]);
+        let [] = self.collect(Operation::SyncBlock, &[]);
     }
 
     #[track_caller]
     unsafe fn sync_warp(&self) {
-        let [] = self.collect(Operation::SyncWarp, [0; 10]);
+        let [] = self.collect(Operation::SyncWarp, &[]);
     }
 
     #[track_caller]
@@ -406,18 +424,18 @@ unsafe impl Simt for Thread<'_> {
 
     #[track_caller]
     unsafe fn ballot(&self, predicate: bool) -> u32 {
-        let [votes] = self.collect(Operation::Ballot, [u32::from(predicate), 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let [votes] = self.collect(Operation::Ballot, &[u32::from(predicate)]);
         votes
     }
 
     #[track_caller]
     unsafe fn load_matrix_x4(&self, row_address: u32) -> [u32; 4] {
-        self.collect(Operation::LoadMatrixX4, [row_address, 0, 0, 0, 0, 0, 0, 0, 0, 0])
+        self.collect(Operation::LoadMatrixX4, &[row_address])
     }
 
     #[track_caller]
     unsafe fn load_matrix_x4_trans(&self, row_address: u32) -> [u32; 4] {
-        self.collect(Operation::LoadMatrixX4Trans, [row_address, 0, 0, 0, 0, 0, 0, 0, 0, 0])
+        self.collect(Operation::LoadMatrixX4Trans, &[row_address])
     }
 
     #[track_caller]
@@ -428,6 +446,28 @@ unsafe impl Simt for Thread<'_> {
     #[track_caller]
     unsafe fn mma_m16n8k16_bf16(&self, a: [u32; 4], b: [u32; 2], acc: [f32; 4]) -> [f32; 4] {
         self.mma(Operation::MmaM16n8k16Bf16, a, b, acc)
+    }
+
+    #[track_caller]
+    unsafe fn mma_sparse_m16n8k32_f16<const SELECTOR: u32>(
+        &self,
+        a: [u32; 4],
+        b: [u32; 4],
+        acc: [f32; 4],
+        metadata: u32,
+    ) -> [f32; 4] {
+        self.mma_sparse(Operation::MmaSparseM16n8k32F16, (a, b, acc), metadata, SELECTOR)
+    }
+
+    #[track_caller]
+    unsafe fn mma_sparse_m16n8k32_bf16<const SELECTOR: u32>(
+        &self,
+        a: [u32; 4],
+        b: [u32; 4],
+        acc: [f32; 4],
+        metadata: u32,
+    ) -> [f32; 4] {
+        self.mma_sparse(Operation::MmaSparseM16n8k32Bf16, (a, b, acc), metadata, SELECTOR)
     }
 
     #[track_caller]

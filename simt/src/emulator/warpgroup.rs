@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 
 use crate::emulator::access::Access;
-use crate::emulator::collectives::Request;
+use crate::emulator::collectives::{OPERANDS, Request};
 use crate::emulator::mma;
 use crate::emulator::shared::{Fences, SharedMemory};
 use crate::emulator::spot::Operation;
@@ -30,16 +30,31 @@ pub(super) struct Call {
 
 impl Call {
     /// As a request has it.
-    pub(super) fn operands(&self) -> [u32; 10] {
+    pub(super) fn operands(&self) -> [u32; OPERANDS] {
         let Self { a, b, metadata, selector, transposed, columns } = *self;
         let swizzles = a.layout.swizzle.code() | b.layout.swizzle.code() << 2;
         let flags = swizzles | selector << 4 | u32::from(transposed) << 5;
         let [a_layout, b_layout] = [a.layout, b.layout].map(|layout| [layout.inner_bytes, layout.rows_bytes]);
-        [a.at, a_layout[0], a_layout[1], b.at, b_layout[0], b_layout[1], flags, columns, metadata, 0]
+        [
+            a.at,
+            a_layout[0],
+            a_layout[1],
+            b.at,
+            b_layout[0],
+            b_layout[1],
+            flags,
+            columns,
+            metadata,
+            0,
+            0,
+            0,
+            0,
+            0,
+        ]
     }
 
     fn of(request: &Request) -> Self {
-        let [a, a_inner, a_rows, b, b_inner, b_rows, flags, columns, metadata, _] = request.operands;
+        let [a, a_inner, a_rows, b, b_inner, b_rows, flags, columns, metadata, ..] = request.operands;
         let operand = |at, inner_bytes, rows_bytes, swizzle: u32| {
             let swizzle = if swizzle & 3 == 0 { Swizzle::None } else { Swizzle::Bytes128 };
             SharedOperand { at, layout: OperandLayout { inner_bytes, rows_bytes, swizzle } }
@@ -137,16 +152,8 @@ pub(super) fn multiply(
             let Some((row, group)) = fragment::warpgroup_metadata(thread, call.selector, nibble) else {
                 continue;
             };
-            let bits = Call::of(request).metadata >> (4 * nibble);
-            let (one, other) = (bits & 3, bits >> 2 & 3);
-            if one >= other {
-                return Err(refuse(
-                    thread,
-                    format!(
-                        "nibble {nibble} of metadata names places {one} and {other} of row {row}, group {group}"
-                    ),
-                ));
-            }
+            let [one, other] = mma::places(Call::of(request).metadata, nibble)
+                .map_err(|told| refuse(thread, format!("{told} of row {row}, group {group}")))?;
             let at = (row * INNER / 2 + group * 2) as usize;
             [kept[at], kept[at + 1]] = [one, other].map(|place| (group * 4 + place) as usize);
         }

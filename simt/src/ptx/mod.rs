@@ -37,6 +37,26 @@ impl Ptx {
 
 const FULL_WARP: u32 = u32::MAX;
 
+/// A warp's product with a sparse operand, of this type.
+macro_rules! sparse_product {
+    ($type:literal, $a:expr, $b:expr, $acc:expr, $metadata:expr, $selector:expr) => {{
+        let (a, b, [mut c0, mut c1, mut c2, mut c3]) = ($a, $b, $acc);
+        asm!(
+            concat!(
+                "mma.sp.sync.aligned.m16n8k32.row.col.f32.", $type, ".", $type, ".f32 ",
+                "{{{0}, {1}, {2}, {3}}}, {{{4}, {5}, {6}, {7}}}, {{{8}, {9}, {10}, {11}}}, {{{0}, {1}, {2}, {3}}}, ",
+                "{12}, {13};",
+            ),
+            inout(reg32) c0, inout(reg32) c1, inout(reg32) c2, inout(reg32) c3,
+            in(reg32) a[0], in(reg32) a[1], in(reg32) a[2], in(reg32) a[3],
+            in(reg32) b[0], in(reg32) b[1], in(reg32) b[2], in(reg32) b[3],
+            in(reg32) $metadata, const $selector,
+            options(pure, nomem, nostack)
+        );
+        [c0, c1, c2, c3]
+    }};
+}
+
 // SAFETY: each method is the instruction that the trait names.
 unsafe impl Simt for Ptx {
     #[inline(always)]
@@ -376,6 +396,28 @@ unsafe impl Simt for Ptx {
             );
         }
         [c0, c1, c2, c3]
+    }
+    #[inline(always)]
+    unsafe fn mma_sparse_m16n8k32_f16<const SELECTOR: u32>(
+        &self,
+        a: [u32; 4],
+        b: [u32; 4],
+        acc: [f32; 4],
+        metadata: u32,
+    ) -> [f32; 4] {
+        // SAFETY: all lanes are at this call, outside of divergent branches; operands are registers.
+        unsafe { sparse_product!("f16", a, b, acc, metadata, SELECTOR) }
+    }
+    #[inline(always)]
+    unsafe fn mma_sparse_m16n8k32_bf16<const SELECTOR: u32>(
+        &self,
+        a: [u32; 4],
+        b: [u32; 4],
+        acc: [f32; 4],
+        metadata: u32,
+    ) -> [f32; 4] {
+        // SAFETY: all lanes are at this call, outside of divergent branches; operands are registers.
+        unsafe { sparse_product!("bf16", a, b, acc, metadata, SELECTOR) }
     }
     #[inline(always)]
     unsafe fn mma_m16n8k8_f16(&self, a: [u32; 2], b: u32, acc: [f32; 4]) -> [f32; 4] {

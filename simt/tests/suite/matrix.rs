@@ -88,6 +88,65 @@ fn products_of_16_bit_elements() {
     }
 }
 
+/// Which two of four successive columns a row of a sparse A has.
+fn kept(row: u32, group: u32) -> [u32; 2] {
+    [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]][((row * 7 + group * 5) % 6) as usize]
+}
+
+/// Runs a product with a sparse A, of which only what is kept is there; operands are packed by the formulas of the PTX
+/// manual. The lanes whose metadata this selector does not name hold what names no places.
+fn check_sparse(
+    selector: u32,
+    convert: impl Fn(f32) -> u16 + Sync,
+    mma: impl Fn(&Thread<'_>, [u32; 4], [u32; 4], [f32; 4], u32) -> [f32; 4] + Sync,
+) {
+    let (given, b, c) = (integers(16 * 32, 2741), integers(32 * 8, 3319), integers(16 * 8, 1877));
+    let is_kept = |row: u32, column: u32| kept(row, column / 4).contains(&(column % 4));
+    let a: Vec<f32> =
+        (0..).zip(&given).map(|(at, &x)| if is_kept(at / 32, at % 32) { x } else { 0.0 }).collect();
+    let memory = Memory::new();
+    let (c_gmem, d_gmem) = (memory.alloc_from(&c), memory.alloc_uninit::<f32>(16 * 8));
+    let pair = |halves: [f32; 2]| u32::from(convert(halves[0])) | u32::from(convert(halves[1])) << 16;
+    one_warp(&memory, |t| {
+        let (g, q) = (t.lane() / 4, t.lane() % 4);
+        // Packed columns 2q, 2q + 1 and eight further on, which are the two kept ones of a group.
+        let a_frag = [(0, 0), (8, 0), (0, 4), (8, 4)].map(|(row, group)| {
+            let (row, group) = (g + row, q + group);
+            pair(kept(row, group).map(|place| a[(row * 32 + group * 4 + place) as usize]))
+        });
+        let b_frag =
+            [0, 8, 16, 24].map(|first| pair([0, 1].map(|row| b[((first + 2 * q + row) * 8 + g) as usize])));
+        // Row g in the low half, row g + 8 in the high one; lanes q = 0 and 1 of the two have four groups each.
+        let metadata = (0..8).fold(0, |word, nibble| {
+            let [one, other] = kept(g + nibble / 4 * 8, q % 2 * 4 + nibble % 4);
+            word | (one | other << 2) << (4 * nibble)
+        });
+        let metadata = if q / 2 == selector { metadata } else { 0 };
+        // SAFETY: all lanes go the same way; C and D have 16 × 8 elements.
+        unsafe {
+            let acc = [0, 1, 2, 3].map(|i| t.load_readonly(c_gmem.at(accumulator(t.lane(), i))));
+            let sum = mma(t, a_frag, b_frag, acc, metadata);
+            for (i, sum) in (0..).zip(sum) {
+                t.store(d_gmem.at(accumulator(t.lane(), i)), sum);
+            }
+        }
+    });
+    assert_eq!(memory.read(d_gmem, 16 * 8).unwrap(), product(32, &a, &b, &c));
+}
+
+#[test]
+fn products_with_a_sparse_operand() {
+    let f16_bits = |x| f16::from_f32(x).to_bits();
+    let bf16_bits = |x| bf16::from_f32(x).to_bits();
+    // SAFETY: `check_sparse` calls them from all lanes.
+    unsafe {
+        check_sparse(0, f16_bits, |t, a, b, acc, e| t.mma_sparse_m16n8k32_f16::<0>(a, b, acc, e));
+        check_sparse(1, f16_bits, |t, a, b, acc, e| t.mma_sparse_m16n8k32_f16::<1>(a, b, acc, e));
+        check_sparse(0, bf16_bits, |t, a, b, acc, e| t.mma_sparse_m16n8k32_bf16::<0>(a, b, acc, e));
+        check_sparse(1, bf16_bits, |t, a, b, acc, e| t.mma_sparse_m16n8k32_bf16::<1>(a, b, acc, e));
+    }
+}
+
 /// tf32 tiles, too, go through `ldmatrix`: a pair of 16-bit elements is one tf32. B is column-major.
 #[test]
 fn products_of_tf32_elements() {

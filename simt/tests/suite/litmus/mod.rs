@@ -8,6 +8,7 @@ mod copies;
 mod global;
 mod healthy;
 mod launches;
+mod metadata;
 mod races;
 mod shared;
 mod warpgroup;
