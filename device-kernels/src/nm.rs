@@ -33,8 +33,8 @@ pub use cuda_cores::{
     Buffers, Bulk, ByColumn, ByLane, ByWarp, Double, NmCudaCores, NmCudaCoresParams, Picks, Single,
 };
 pub use few_rows::{
-    FEW_ROWS_DEPTH, FEW_ROWS_TURNS, FEW_ROWS_UNIT, FEW_ROWS_WARPS, NmFewRows, NmFewRowsParams,
-    few_rows_pick_index, few_rows_weight_index,
+    ByMetadata, ByPicks, FEW_ROWS_DEPTH, FEW_ROWS_TURNS, FEW_ROWS_UNIT, FEW_ROWS_WARPS, FewRowsForm,
+    NmFewRows, NmFewRowsParams, few_rows_metadata_at, few_rows_pick_index, few_rows_weight_index,
 };
 pub use operand::NmOperand;
 pub use sparse::{

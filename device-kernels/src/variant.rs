@@ -166,6 +166,8 @@ pub enum Variant {
         dtype: Dtype,
         /// What a block computes.
         tile: NmTile,
+        /// Whether the MMAs have a sparse operand, for weights that keep two of each four rows.
+        sparse: bool,
     },
     /// [`crate::nm::NmCombine`]: adds up the parts of an N:M product.
     NmCombine,

@@ -107,6 +107,19 @@ impl Case {
     }
 }
 
+/// Whether a device runs an entry: no GPU of another architecture runs those for one alone. Counts where it does not.
+fn runs_on(device: &Device, entry: &str) -> bool {
+    let arch = windrow_kernels::ENTRIES.iter().find(|known| known.name == entry).unwrap().arch;
+    let runs = match (device.kind(), device.compute_capability()) {
+        (DeviceKind::Cuda, Some((major, minor))) => arch.runs_on(10 * major + minor),
+        _ => true,
+    };
+    if !runs {
+        windrow_testkit::announce_skip(entry, 1, &format!("it is not for {device}"));
+    }
+    runs
+}
+
 fn layout(at: usize) -> ActivationLayout {
     ActivationLayout::ALL[at % 2]
 }
@@ -223,11 +236,11 @@ fn few_rows_bf16() {
     tensor_cores("nm_few_bf16_", Precision::Bf16, 0);
 }
 
-/// Every instance for sparse Tensor Cores, on patterns that fill both places of four rows and on some that do not, with
-/// vectors of any length, activations of either layout whose rows begin at multiples of 16 bytes or do not.
-fn sparse_tensor_cores(precision: Precision) {
+/// Every instance for sparse Tensor Cores whose name begins so, on patterns that fill both places of four rows and on
+/// some that do not, with vectors of any length, activations of either layout whose rows begin at multiples of 16 bytes
+/// or do not.
+fn sparse_tensor_cores(prefix: &str, precision: Precision) {
     const PATTERNS: [(usize, usize); 7] = [(2, 4), (1, 2), (1, 4), (2, 8), (1, 3), (1, 7), (2, 12)];
-    let prefix = format!("nm_sparse_{precision}_");
     let (mut ran, mut brought, mut cases) = (BTreeMap::<_, usize>::new(), 0, 0);
     for (p, (keep, group)) in PATTERNS.into_iter().enumerate() {
         for (v, l) in [1, 4, 48, 512].into_iter().enumerate() {
@@ -236,12 +249,12 @@ fn sparse_tensor_cores(precision: Precision) {
             // Where a weight of zero stands in for one that is kept, what is dropped must be finite.
             let unseen = if p < 2 { f32::NAN } else { 5.0 };
             let case = Case::with((m, k, n), pattern(keep, group, l), layout(p + v), unseen);
-            for (at, entry) in entries(&prefix).enumerate() {
+            for (at, entry) in entries(prefix).enumerate() {
                 let builder = NmSpmm::builder(&case.weights).rows(m).precision(precision).layout(case.layout);
                 let builder = builder.algorithm(NmAlgorithm::SparseTensorCores).kernel(entry);
                 cases += 1;
                 for device in kernel_devices(at + v) {
-                    if device.kind() == DeviceKind::Cuda && device.compute_capability() != Some((9, 0)) {
+                    if !runs_on(&device, entry) {
                         continue;
                     }
                     let plan = builder.build(&device).unwrap();
@@ -258,19 +271,29 @@ fn sparse_tensor_cores(precision: Precision) {
             }
         }
     }
-    report_missing_gpu(&format!("instances for {precision} on sparse Tensor Cores"), cases);
-    assert_eq!(ran.len(), entries(&prefix).count(), "only {ran:?}");
+    report_missing_gpu(&format!("instances {prefix}* on sparse Tensor Cores"), cases);
+    assert_eq!(ran.len(), entries(prefix).count(), "only {ran:?}");
     assert!(ran.values().all(|&runs| runs >= 28) && brought > 40 && brought < cases, "{ran:?}, {brought}");
 }
 
 #[test]
 fn sparse_tensor_cores_f16() {
-    sparse_tensor_cores(Precision::F16);
+    sparse_tensor_cores("nm_sparse_f16_", Precision::F16);
 }
 
 #[test]
 fn sparse_tensor_cores_bf16() {
-    sparse_tensor_cores(Precision::Bf16);
+    sparse_tensor_cores("nm_sparse_bf16_", Precision::Bf16);
+}
+
+#[test]
+fn few_rows_on_sparse_tensor_cores_f16() {
+    sparse_tensor_cores("nm_few_sparse_f16_", Precision::F16);
+}
+
+#[test]
+fn few_rows_on_sparse_tensor_cores_bf16() {
+    sparse_tensor_cores("nm_few_sparse_bf16_", Precision::Bf16);
 }
 
 /// Every instance that multiplies rows in an order of its own for each tile of columns: on patterns that keep half of
@@ -292,7 +315,7 @@ fn ordered_rows(precision: Precision) {
                 let builder = builder.algorithm(algorithm).kernel(entry);
                 cases += 1;
                 for device in kernel_devices(at + p) {
-                    if device.kind() == DeviceKind::Cuda && device.compute_capability() != Some((9, 0)) {
+                    if !runs_on(&device, entry) {
                         continue;
                     }
                     // A tile of 256 columns reaches into sixteen vectors of 16.
@@ -360,7 +383,7 @@ fn few_rows_on_sparse_tensor_cores_are_divided() {
         let builder = builder.layout(case.layout).algorithm(NmAlgorithm::SparseTensorCores).kernel(entry);
         cases += 1;
         for device in kernel_devices(at) {
-            if device.kind() == DeviceKind::Cuda && device.compute_capability() != Some((9, 0)) {
+            if !runs_on(&device, entry) {
                 continue;
             }
             let plan = builder.build(&device).unwrap();
@@ -426,10 +449,10 @@ fn sparse_tensor_cores_are_taken_and_refused() {
         "sparse-tensor-cores have no f16 kernel for weights with pattern 4:7 in vectors of 8: it keeps more than half \
          of the rows; use algorithm cuda-cores or auto"
     );
-    let none = VectorNm::from_dense(&[0.0; 0], 0, 8, pattern(2, 4, 1)).unwrap();
+    let none = VectorNm::from_dense(&[0.0; 0], 0, 8, pattern(3, 6, 1)).unwrap();
     let error = asked(Precision::Bf16, &none);
     assert!(
-        error.contains("2:4 in vectors of 1: they are for") && error.contains("weights that have rows"),
+        error.contains("3:6 in vectors of 1: of four rows") && error.contains("weights that have rows"),
         "{error}"
     );
     let error = asked(Precision::Tf32, &case.weights);

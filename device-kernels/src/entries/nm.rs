@@ -1,7 +1,7 @@
 //! Entry points: products with N:M weights.
 
 use crate::element::{Bf16, F16, F32, Tf32};
-use crate::nm::{self, Bits16, Block, ByColumn, ByLane, ByWarp, NmCombine, NmCudaCores, NmFewRows, NmPacked, NmSparse, NmStage, NmTensorCores, NmWeights, Single, Widened};
+use crate::nm::{self, Bits16, Block, ByColumn, ByLane, ByMetadata, ByPicks, ByWarp, NmCombine, NmCudaCores, NmFewRows, NmPacked, NmSparse, NmStage, NmTensorCores, NmWeights, Single, Widened};
 
 entries! {
     Nm:
@@ -103,28 +103,38 @@ entries! {
         nm_tf32_32x128 => NmTensorCores<Tf32, Block<4, 32, 64, 4>, 2>,
     }
     nm_few_f16_8 {
-        nm_few_f16_8x32 => NmFewRows<F16, 1, 2>,
-        nm_few_f16_8x16 => NmFewRows<F16, 1, 1>,
+        nm_few_f16_8x32 => NmFewRows<ByPicks<F16>, 1, 2>,
+        nm_few_f16_8x16 => NmFewRows<ByPicks<F16>, 1, 1>,
     }
     nm_few_f16_16 {
-        nm_few_f16_16x32 => NmFewRows<F16, 2, 2>,
-        nm_few_f16_16x16 => NmFewRows<F16, 2, 1>,
+        nm_few_f16_16x32 => NmFewRows<ByPicks<F16>, 2, 2>,
+        nm_few_f16_16x16 => NmFewRows<ByPicks<F16>, 2, 1>,
     }
     nm_few_f16_32 {
-        nm_few_f16_32x32 => NmFewRows<F16, 4, 2>,
-        nm_few_f16_32x16 => NmFewRows<F16, 4, 1>,
+        nm_few_f16_32x32 => NmFewRows<ByPicks<F16>, 4, 2>,
+        nm_few_f16_32x16 => NmFewRows<ByPicks<F16>, 4, 1>,
     }
     nm_few_bf16_8 {
-        nm_few_bf16_8x32 => NmFewRows<Bf16, 1, 2>,
-        nm_few_bf16_8x16 => NmFewRows<Bf16, 1, 1>,
+        nm_few_bf16_8x32 => NmFewRows<ByPicks<Bf16>, 1, 2>,
+        nm_few_bf16_8x16 => NmFewRows<ByPicks<Bf16>, 1, 1>,
     }
     nm_few_bf16_16 {
-        nm_few_bf16_16x32 => NmFewRows<Bf16, 2, 2>,
-        nm_few_bf16_16x16 => NmFewRows<Bf16, 2, 1>,
+        nm_few_bf16_16x32 => NmFewRows<ByPicks<Bf16>, 2, 2>,
+        nm_few_bf16_16x16 => NmFewRows<ByPicks<Bf16>, 2, 1>,
     }
     nm_few_bf16_32 {
-        nm_few_bf16_32x32 => NmFewRows<Bf16, 4, 2>,
-        nm_few_bf16_32x16 => NmFewRows<Bf16, 4, 1>,
+        nm_few_bf16_32x32 => NmFewRows<ByPicks<Bf16>, 4, 2>,
+        nm_few_bf16_32x16 => NmFewRows<ByPicks<Bf16>, 4, 1>,
+    }
+    nm_few_sparse_f16 {
+        nm_few_sparse_f16_8 => NmFewRows<ByMetadata<F16>, 1, 2>,
+        nm_few_sparse_f16_16 => NmFewRows<ByMetadata<F16>, 2, 2>,
+        nm_few_sparse_f16_32 => NmFewRows<ByMetadata<F16>, 4, 2>,
+    }
+    nm_few_sparse_bf16 {
+        nm_few_sparse_bf16_8 => NmFewRows<ByMetadata<Bf16>, 1, 2>,
+        nm_few_sparse_bf16_16 => NmFewRows<ByMetadata<Bf16>, 2, 2>,
+        nm_few_sparse_bf16_32 => NmFewRows<ByMetadata<Bf16>, 4, 2>,
     }
     nm_combine {
         nm_combine => NmCombine,

@@ -6,13 +6,19 @@
 //! ```text
 //! W     global --16 bytes a lane-->  A operand: 16 columns × 16 kept rows, in register order in memory
 //! A     global --cp.async-->  shared (ROWS, WINDOW)   the activations of successive groups, as they lie
-//! A     shared --2 bytes a pick-->  B operand: 16 picked columns of A × 8 rows
+//! A     shared --as the form says-->  B operand: the columns of A that the step's rows are × 8 rows
 //! sums  registers --shared, one warp after the other-->  C
 //! ```
 //!
-//! A block has a strip of columns, whose picks are the same, and its warps share the steps, one after the other in
-//! turns; in the end they add up what they have. So a strip is a block's as a whole, there are many blocks, and no
-//! second launch where these are enough. Each block reads all activations, which is why there are to be few.
+//! A block has a strip of columns, and its warps share the steps, one after the other in turns; in the end they add up
+//! what they have. So a strip is a block's as a whole, there are many blocks, and no second launch where these are
+//! enough. Each block reads all activations, which is why there are to be few.
+//!
+//! Which activations the weights of a step multiply is a matter of the [`FewRowsForm`]: rows that a strip keeps are
+//! picked from shared memory; of weights that keep two of each four rows, the sparse MMA picks them itself.
+
+mod form;
+mod work;
 
 use core::marker::PhantomData;
 use core::num::NonZeroU32;
@@ -20,7 +26,8 @@ use core::num::NonZeroU32;
 use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt, WARP};
 
-use super::operand::NmOperand;
+pub use self::form::{ByMetadata, ByPicks, FewRowsForm, few_rows_metadata_at, few_rows_pick_index};
+use self::work::{Rows, Work};
 use crate::kernel::Kernel;
 use crate::output::Output;
 use crate::unroll::each;
@@ -36,26 +43,29 @@ pub const FEW_ROWS_WARPS: u32 = 8;
 pub const FEW_ROWS_TURNS: u32 = RING;
 
 const RING: u32 = 4;
+/// Rows that the kept ones of a step are of, where these are two of each four.
+const MOST_INNER: u32 = 2 * FEW_ROWS_DEPTH;
 /// Windows that are in shared memory at a time.
 const BUFFERS: u32 = 3;
 const THREADS: u32 = FEW_ROWS_WARPS * WARP;
 /// Columns of `A` behind a window: one of zeros, which is picked where nothing is kept, and as many as bring rows to
 /// different banks.
 const PAD: u32 = 8;
+/// Bytes of an element, and elements of a vector of 16 bytes.
 const ELEMENT: u32 = 2;
+const VECTOR: u32 = 16 / ELEMENT;
 
 /// Arguments of [`NmFewRows`].
 ///
 /// # Obligations
-/// - `a`: row-major, `lda` a multiple of 8, 16-byte aligned; of each of the output's rows, `k` elements rounded up to 8
-///   are readable.
+/// - `a`: row-major, rows 16-byte aligned; of each of the output's rows, `k` elements are readable.
 /// - a *step* is 16 kept rows, in their order, the last padded; a *window* is [`FEW_ROWS_WARPS`]` · turns` steps, and
-///   holds the activations of the groups that these are of: from [`first_column`](Self::first_column) of it to that of
-///   the groups' end it is [`NmFewRows::WINDOW`] columns long at most. `turns` divides [`FEW_ROWS_TURNS`].
+///   holds the activations of the groups that these are of: from [`first_column`](Self::first_column) of it to its
+///   [`end_column`](Self::end_column) it is [`NmFewRows::WINDOW`] columns long at most. `turns` divides
+///   [`FEW_ROWS_TURNS`].
 /// - `weights`, per strip, step and unit: [`few_rows_weight_index`] tells which is where; zero where nothing is kept.
-/// - `picks`, per strip and step: 16 offsets in bytes of an element in its window, twice what is its distance from the
-///   first column, in the order of [`few_rows_pick_index`]; `2 · WINDOW` where nothing is kept.
-/// - `kept` and `group` are N and M of the pattern, not 0.
+/// - `names`, per strip and step, what the [form](FewRowsForm) says.
+/// - `kept` and `group` are N and M of the pattern, not 0; they are 2 and 4 where the form is [`ByMetadata`].
 /// - part `i` takes windows `i · windows_per_part..`, up to as many; it writes the output `i · part_elements` elements
 ///   further on; with more than one, that is an f32.
 /// - the grid has a block for each strip, and on its slow axis for each part and tile of rows, tiles running fastest.
@@ -70,8 +80,8 @@ pub struct NmFewRowsParams {
     pub a: GlobalPtr<u32>,
     /// What is kept of the weights.
     pub weights: GlobalPtr<[u32; 4]>,
-    /// What kept rows pick.
-    pub picks: GlobalPtr<[u32; 2]>,
+    /// Which activations they multiply.
+    pub names: GlobalPtr<u32>,
     /// Elements from one row of `a` to the next.
     pub lda: u32,
     /// Columns of `a`.
@@ -99,13 +109,13 @@ impl NmFewRowsParams {
         window * self.window_rows() / kept * self.group / 8 * 8
     }
 
-    /// The column behind the last that a window holds.
+    /// The column behind the last that a window holds: columns from `k` on are zeros, up to the end of a step.
     #[inline(always)]
     #[must_use]
     pub fn end_column(&self, window: u32) -> u32 {
         let kept = NonZeroU32::new(self.kept).unwrap_or(NonZeroU32::MIN); // it is not 0
         let last = (window + 1) * self.window_rows() - 1;
-        ((last / kept + 1) * self.group).min(self.k)
+        ((last / kept + 1) * self.group).min(self.k.next_multiple_of(MOST_INNER))
     }
 
     /// Kept rows of a window.
@@ -132,28 +142,23 @@ pub const fn few_rows_weight_index(kept: u32, column: u32) -> u32 {
     (lane * 4 + register) * 2 + kept % 2
 }
 
-/// Where in a step's picks kept row `kept < 16` is: those of the B operand's registers of a lane side by side.
-#[must_use]
-pub const fn few_rows_pick_index(kept: u32) -> u32 {
-    kept % 8 / 2 * 4 + kept / 8 * 2 + kept % 2
-}
-
-/// Weights of a step that a lane holds, and what its kept rows pick.
-type Held<const UNITS: usize> = ([[u32; 4]; UNITS], [u32; 2]);
+/// Weights of a step that a lane holds, and which activations they multiply.
+type Held<F, const UNITS: usize> = ([[u32; 4]; UNITS], <F as FewRowsForm>::Names);
 /// Sums of a lane: (8 rows of `C`, unit, register).
 type Sums<const TILES: usize, const UNITS: usize> = [[[f32; 4]; UNITS]; TILES];
 
 /// One instance, for f16 or bf16: `TILES` times 8 rows of `C` and `UNITS` times 16 columns a block.
-pub struct NmFewRows<E, const TILES: usize, const UNITS: usize>(PhantomData<E>);
+pub struct NmFewRows<F, const TILES: usize, const UNITS: usize>(PhantomData<F>);
 
-impl<E: NmOperand, const TILES: usize, const UNITS: usize> NmFewRows<E, TILES, UNITS> {
+impl<F: FewRowsForm, const TILES: usize, const UNITS: usize> NmFewRows<F, TILES, UNITS> {
     /// Rows of `C` of a block.
     pub const ROWS: u32 = 8 * TILES as u32;
-    /// Columns of `C` of a block, which share their picks.
+    /// Columns of `C` of a block.
     pub const STRIP: u32 = FEW_ROWS_UNIT * UNITS as u32;
     /// Columns of `A` that a window holds at most.
     pub const WINDOW: u32 = Self::TILE.few_rows_window();
-    const TILE: NmTile = NmTile { rows: Self::ROWS, columns: Self::STRIP, strip: Self::STRIP };
+    const TILE: NmTile =
+        NmTile { rows: Self::ROWS, columns: Self::STRIP, strip: if F::SPARSE { 1 } else { Self::STRIP } };
     /// Bytes from one row of a window to the next.
     const PITCH: u32 = (Self::WINDOW + PAD) * ELEMENT;
     const WINDOW_BYTES: u32 = Self::ROWS * Self::PITCH;
@@ -161,7 +166,8 @@ impl<E: NmOperand, const TILES: usize, const UNITS: usize> NmFewRows<E, TILES, U
     /// Registers of a lane's sums.
     const REGISTERS: u32 = (TILES * UNITS * 4) as u32;
     const VALID: () = {
-        assert!(E::DEPTH == FEW_ROWS_DEPTH && E::BYTES == ELEMENT, "elements of 16 bits");
+        assert!(F::DTYPE.bytes() == ELEMENT, "elements of 16 bits");
+        assert!(UNITS <= 2, "as many as metadata has selectors");
         assert!(Self::PITCH % 128 == 16, "the rows that lanes read lie in different banks");
         assert!(Self::WINDOW * ELEMENT < 1 << 16, "picks have 16 bits");
         assert!(
@@ -179,10 +185,10 @@ impl NmTile {
     }
 }
 
-impl<E: NmOperand, const TILES: usize, const UNITS: usize> Kernel for NmFewRows<E, TILES, UNITS> {
+impl<F: FewRowsForm, const TILES: usize, const UNITS: usize> Kernel for NmFewRows<F, TILES, UNITS> {
     type Params = NmFewRowsParams;
     const FILE: &'static str = "nm/few_rows";
-    const VARIANT: Variant = Variant::NmFewRows { dtype: E::DTYPE, tile: Self::TILE };
+    const VARIANT: Variant = Variant::NmFewRows { dtype: F::DTYPE, tile: Self::TILE, sparse: F::SPARSE };
     const BLOCK_THREADS: u32 = THREADS;
     const SHARED_BYTES: u32 = BUFFERS * Self::WINDOW_BYTES;
     const MIN_BLOCKS: u32 = 2;
@@ -192,7 +198,7 @@ impl<E: NmOperand, const TILES: usize, const UNITS: usize> Kernel for NmFewRows<
         const { Self::VALID }
         let tiles = NonZeroU32::new(p.m_tiles).unwrap_or(NonZeroU32::MIN); // it is not 0
         let (tile, part) = (s.block_idx_y() % tiles, s.block_idx_y() / tiles);
-        let rows = ARows::new(p, tile * Self::ROWS, Self::ROWS);
+        let rows = Rows::new(p, tile * Self::ROWS, Self::ROWS);
         let mut work = Work::new(s, p, part);
         // SAFETY: the obligations of the params. The window of a turn and the number of turns are the same for all
         // threads of the block, so that they meet in every barrier; a window is read after the wait and the barrier
@@ -214,75 +220,19 @@ impl<E: NmOperand, const TILES: usize, const UNITS: usize> Kernel for NmFewRows<
             s.sync_block(); // WAR: windows read -> sums take their place
             Self::share(s, &acc);
             s.sync_block(); // RAW: sums of all warps -> added up
-            Self::finish(s, p, (tile, part), rows.rows);
+            Self::finish(s, p, (tile, part), rows.count);
         }
     }
 }
 
-/// Where a warp is in a part.
-struct Work {
-    /// The windows of the part: its first, and the one behind its last.
-    first: u32,
-    end: u32,
-    /// Windows that were asked for, and that were waited for.
-    brought: u32,
-    arrived: u32,
-    /// The buffers that these go to next, and lie in.
-    to: u32,
-    at: u32,
-    /// The warp's step, and the one behind the last of the part.
-    step: u32,
-    end_step: u32,
-}
-
-impl Work {
-    #[inline(always)]
-    fn new<S: Simt>(s: &S, p: &NmFewRowsParams, part: u32) -> Self {
-        let first = part * p.windows_per_part;
-        let end = (first + p.windows_per_part).min(p.windows());
-        let of_window = FEW_ROWS_WARPS * p.turns;
-        Self {
-            first,
-            end,
-            brought: 0,
-            arrived: 0,
-            to: 0,
-            at: BUFFERS - 1,
-            step: first * of_window + s.warp(),
-            end_step: p.steps.min(end * of_window),
-        }
-    }
-
-    /// Whether windows are left that nobody waited for.
-    #[inline(always)]
-    const fn has_windows(&self) -> bool {
-        self.first + self.arrived < self.end
-    }
-}
-
-/// The rows of `A` of a block.
-struct ARows {
-    first: GlobalPtr<u32>,
-    /// At least one.
-    rows: u32,
-}
-
-impl ARows {
-    #[inline(always)]
-    fn new(p: &NmFewRowsParams, first: u32, most: u32) -> Self {
-        let bytes = u64::from(first) * u64::from(p.lda) * u64::from(ELEMENT);
-        Self { first: p.a.byte_add(bytes), rows: (p.output.m - first).min(most) }
-    }
-}
-
-impl<E: NmOperand, const TILES: usize, const UNITS: usize> NmFewRows<E, TILES, UNITS> {
-    /// Reads the weights of the step so many turns ahead, and its picks, if it is of the part.
+impl<F: FewRowsForm, const TILES: usize, const UNITS: usize> NmFewRows<F, TILES, UNITS> {
+    /// Reads the weights of the step so many turns ahead, and which activations they multiply, if it is of the part.
     ///
     /// # Safety
     /// The obligations of the params.
     #[inline(always)]
-    unsafe fn hold<S: Simt>(s: &S, p: &NmFewRowsParams, work: &Work, ahead: u32) -> Held<UNITS> {
-        let mut held = ([[0; 4]; UNITS], [0; 2]);
+    unsafe fn hold<S: Simt>(s: &S, p: &NmFewRowsParams, work: &Work, ahead: u32) -> Held<F, UNITS> {
+        let mut held = ([[0; 4]; UNITS], F::NOTHING);
         let step = work.step + ahead * FEW_ROWS_WARPS;
         if step < work.end_step {
             let at = u64::from(s.block_idx()) * u64::from(p.steps) + u64::from(step);
@@ -290,7 +240,7 @@ impl<E: NmOperand, const TILES: usize, const UNITS: usize> NmFewRows<E, TILES, U
             // SAFETY: the caller's promise; there is such a step.
             unsafe {
                 each::<UNITS>(|unit| held.0[unit] = s.load_readonly_once(weights.at(unit as u32 * WARP)));
-                held.1 = s.load_readonly(p.picks.at_wide(at * 4 + u64::from(s.lane() % 4)));
+                held.1 = F::names(s, p.names, at);
             }
         }
         held
@@ -305,8 +255,8 @@ impl<E: NmOperand, const TILES: usize, const UNITS: usize> NmFewRows<E, TILES, U
     unsafe fn turn<S: Simt, const TURN: u32>(
         s: &S,
         p: &NmFewRowsParams,
-        (rows, work): (&ARows, &mut Work),
-        held: &mut Held<UNITS>,
+        (rows, work): (&Rows, &mut Work),
+        held: &mut Held<F, UNITS>,
         acc: &mut Sums<TILES, UNITS>,
     ) {
         // SAFETY: the caller's promise.
@@ -316,10 +266,11 @@ impl<E: NmOperand, const TILES: usize, const UNITS: usize> NmFewRows<E, TILES, U
                 s.sync_block(); // RAW: window arrived -> read; WAR: window before read -> next copies
                 Self::bring(s, p, rows, work);
                 work.arrived += 1;
-                work.at = if work.at == BUFFERS - 1 { 0 } else { work.at + 1 };
+                work.at = Work::next(work.at);
             }
             if work.step < work.end_step {
-                Self::multiply(s, work.at * Self::WINDOW_BYTES, rows.rows, held, acc);
+                let of_window = work.step & (FEW_ROWS_WARPS * p.turns - 1);
+                Self::multiply(s, (work.at * Self::WINDOW_BYTES, of_window), rows.count, held, acc);
             }
             *held = Self::hold(s, p, work, RING);
             work.step += FEW_ROWS_WARPS;
@@ -344,21 +295,26 @@ impl<E: NmOperand, const TILES: usize, const UNITS: usize> NmFewRows<E, TILES, U
     /// # Safety
     /// The obligations of the params; nobody reads its buffer any more.
     #[inline(always)]
-    unsafe fn bring<S: Simt>(s: &S, p: &NmFewRowsParams, rows: &ARows, work: &mut Work) {
+    unsafe fn bring<S: Simt>(s: &S, p: &NmFewRowsParams, rows: &Rows, work: &mut Work) {
         let window = work.first + work.brought;
         // SAFETY: rows that there are, and columns that a row is readable to.
         unsafe {
             if window < work.end {
                 let first = p.first_column(window);
-                let vectors = (p.end_column(window) - first).div_ceil(16 / ELEMENT);
+                let vectors = (p.end_column(window) - first).div_ceil(VECTOR);
                 let mut at = s.thread_idx();
-                while at < rows.rows * Self::WINDOW_VECTORS {
+                while at < rows.count * Self::WINDOW_VECTORS {
                     let (row, vector) = (at / Self::WINDOW_VECTORS, at % Self::WINDOW_VECTORS);
                     if vector < vectors {
-                        let column = u64::from(row) * u64::from(p.lda) + u64::from(first);
-                        let from = rows.first.byte_add(column * u64::from(ELEMENT) + u64::from(16 * vector));
+                        let column = first + VECTOR * vector;
+                        let of_row = u64::from(row) * u64::from(p.lda) * u64::from(ELEMENT);
+                        let from = rows.first.byte_add(of_row + u64::from(column * ELEMENT));
                         let to = work.to * Self::WINDOW_BYTES + row * Self::PITCH + 16 * vector;
-                        s.copy_async_16(to, from, true);
+                        if column + VECTOR <= p.k {
+                            s.copy_async_16(to, from, true);
+                        } else {
+                            Self::bring_last(s, from, to, p.k.saturating_sub(column));
+                        }
                     }
                     at += THREADS;
                 }
@@ -366,36 +322,51 @@ impl<E: NmOperand, const TILES: usize, const UNITS: usize> NmFewRows<E, TILES, U
             s.copy_async_commit();
         }
         work.brought += 1;
-        work.to = if work.to == BUFFERS - 1 { 0 } else { work.to + 1 };
+        work.to = Work::next(work.to);
     }
 
-    /// `acc +=` the products of a step with rows of the window that begins at `window`.
+    /// The `count < 8` elements that are left of a row, and zeros.
+    ///
+    /// # Safety
+    /// They are there, and nobody reads the 16 bytes of shared memory any more.
+    #[inline(always)]
+    unsafe fn bring_last<S: Simt>(s: &S, from: GlobalPtr<u32>, to: u32, count: u32) {
+        let from = from.cast::<u16>();
+        let mut words = [0u32; 4];
+        each::<{ VECTOR as usize }>(|i| {
+            if (i as u32) < count {
+                // SAFETY: the caller's promise.
+                let element = u32::from(unsafe { s.load_readonly(from.at(i as u32)) });
+                words[i / 2] |= element << (16 * (i % 2));
+            }
+        });
+        // SAFETY: the caller's promise.
+        unsafe { s.store_shared(to, words) };
+    }
+
+    /// `acc +=` the products of a step with rows of the window that begins at `window`, of which it is step `step`.
     ///
     /// # Safety
     /// The whole warp is here; the window has arrived.
     #[inline(always)]
     unsafe fn multiply<S: Simt>(
         s: &S,
-        window: u32,
+        (window, step): (u32, u32),
         rows: u32,
-        (weights, picks): &Held<UNITS>,
+        (weights, names): &Held<F, UNITS>,
         acc: &mut Sums<TILES, UNITS>,
     ) {
         each::<TILES>(|tile| {
             // Beyond the last row there is none: what that gives is not stored.
             let row = (8 * tile as u32 + s.lane() / 4).min(rows - 1);
-            let from = window + row * Self::PITCH;
-            // SAFETY: picks are offsets in the row or of the zeros behind it.
-            let b = picks.map(|picks| unsafe {
-                let low = u32::from(s.load_shared::<u16>(from + (picks & 0xffff)));
-                let high = u32::from(s.load_shared::<u16>(from + (picks >> 16)));
-                low | high << 16
-            }); // (16, 8)
-            each::<UNITS>(|unit| {
-                let sums = &mut acc[tile][unit];
-                // SAFETY: the whole warp is here.
-                *sums = unsafe { E::mma(s, weights[unit], b, *sums) }; // (16, 8) += (16, 16)·(16, 8)
-            });
+            // SAFETY: the whole warp is here; the row has what the step multiplies.
+            unsafe {
+                let b = F::operand(s, window + row * Self::PITCH, step, *names);
+                each::<UNITS>(|unit| {
+                    let sums = &mut acc[tile][unit];
+                    *sums = F::multiply(s, unit, (weights[unit], b), *sums, *names);
+                });
+            }
         });
     }
 

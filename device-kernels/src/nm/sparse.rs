@@ -105,6 +105,17 @@ pub trait SparseElement: Element {
         operands: [SharedOperand; 2],
         metadata: u32,
     );
+
+    /// That of a warp, `acc + a·b`.
+    ///
+    /// # Safety
+    /// That of [`Simt::mma_sparse_m16n8k32_f16`].
+    unsafe fn multiply_in_warp<S: Simt, const SELECTOR: u32>(
+        s: &S,
+        operands: [[u32; 4]; 2],
+        acc: [f32; 4],
+        metadata: u32,
+    ) -> [f32; 4];
 }
 
 impl SparseElement for F16 {
@@ -118,6 +129,16 @@ impl SparseElement for F16 {
         // SAFETY: the caller's promise.
         unsafe { s.warpgroup_mma_sparse_f16::<SELECTOR, TRANSPOSED, R>(sums, a, b, metadata) }
     }
+    #[inline(always)]
+    unsafe fn multiply_in_warp<S: Simt, const SELECTOR: u32>(
+        s: &S,
+        [a, b]: [[u32; 4]; 2],
+        acc: [f32; 4],
+        metadata: u32,
+    ) -> [f32; 4] {
+        // SAFETY: the caller's promise.
+        unsafe { s.mma_sparse_m16n8k32_f16::<SELECTOR>(a, b, acc, metadata) }
+    }
 }
 
 impl SparseElement for Bf16 {
@@ -130,6 +151,16 @@ impl SparseElement for Bf16 {
     ) {
         // SAFETY: the caller's promise.
         unsafe { s.warpgroup_mma_sparse_bf16::<SELECTOR, TRANSPOSED, R>(sums, a, b, metadata) }
+    }
+    #[inline(always)]
+    unsafe fn multiply_in_warp<S: Simt, const SELECTOR: u32>(
+        s: &S,
+        [a, b]: [[u32; 4]; 2],
+        acc: [f32; 4],
+        metadata: u32,
+    ) -> [f32; 4] {
+        // SAFETY: the caller's promise.
+        unsafe { s.mma_sparse_m16n8k32_bf16::<SELECTOR>(a, b, acc, metadata) }
     }
 }
 

@@ -180,10 +180,10 @@ impl<V: Sync> Making<'_, V> {
         if algorithm != NmAlgorithm::SparseTensorCores {
             found
                 .extend(fragments::choices(precision, sizes, capacity).into_iter().map(OnTensorCores::Dense));
-            found.extend(
-                few_rows::choices(precision, sizes, capacity).into_iter().map(OnTensorCores::FewRows),
-            );
         }
+        let of_few_rows = [algorithm != NmAlgorithm::SparseTensorCores, sparse];
+        let all = few_rows::choices(precision, sizes, capacity, of_few_rows);
+        found.extend(all.into_iter().map(OnTensorCores::FewRows));
         let cost = |choice: &OnTensorCores| choice.instance().least_cost(sizes, capacity);
         found.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
         Ok(found)
@@ -199,12 +199,14 @@ impl<V: Sync> Making<'_, V> {
         let l = self.sizes.pattern.l();
         if self.options.algorithm == NmAlgorithm::SparseTensorCores {
             let pattern = self.sizes.pattern;
-            return match sparse::keeps_two_of_four(pattern) || sparse::may_be_ordered(pattern) {
-                false => "it keeps more than half of the rows".to_owned(),
-                true => "they are for f16 and bf16, a GPU of compute capability 9.0, a driver for CUDA 12.2 or later, \
-                         and weights that have rows, and, if of four rows more than two may be kept, tiles of 128 \
-                         columns that reach into eight vectors at most"
+            return match (sparse::keeps_two_of_four(pattern), sparse::may_be_ordered(pattern)) {
+                (false, false) => "it keeps more than half of the rows".to_owned(),
+                (false, true) => "of four rows more than two may be kept, and orders of the rows in which that is not \
+                                  so are for f16 and bf16, a GPU of compute capability 9.0, a driver for CUDA 12.2 or \
+                                  later, and weights that have rows, of which 128 columns reach into eight vectors at \
+                                  most"
                     .to_owned(),
+                (true, _) => "the device has too little shared memory".to_owned(),
             };
         }
         match any {

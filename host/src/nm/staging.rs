@@ -22,17 +22,15 @@ pub(super) enum ReadAs {
     KMajor,
     /// k-major f32, which the others are widened or rounded to.
     KMajorF32,
-    /// Row-major, of the plan's precision, copied by an engine that knows where rows end.
+    /// Row-major, of the plan's precision. Nothing behind a row's last element is read.
     RowMajor,
-    /// Row-major, of the plan's precision, 16 bytes at a time.
-    RowMajorVectors,
 }
 
 impl ReadAs {
     const fn layout(self) -> ActivationLayout {
         match self {
             Self::KMajor | Self::KMajorF32 => ActivationLayout::KMajor,
-            Self::RowMajor | Self::RowMajorVectors => ActivationLayout::RowMajor,
+            Self::RowMajor => ActivationLayout::RowMajor,
         }
     }
 }
@@ -57,7 +55,7 @@ impl Bringing {
     /// Bytes of an element that is brought.
     fn element_bytes(self) -> u32 {
         match self.read_as {
-            ReadAs::KMajor | ReadAs::RowMajor | ReadAs::RowMajorVectors => self.precision.bytes(),
+            ReadAs::KMajor | ReadAs::RowMajor => self.precision.bytes(),
             ReadAs::KMajorF32 => 4,
         }
     }
@@ -145,7 +143,7 @@ impl Staging {
 
     /// Whether kernels read the activations row-major.
     pub(super) fn reads_rows(&self) -> bool {
-        self.bringing.read_as.layout() == ActivationLayout::RowMajor
+        self.bringing.read_as == ReadAs::RowMajor
     }
 
     /// The entry point that brings packed activations of `m` rows, if they are expected to be brought.
@@ -158,9 +156,7 @@ impl Staging {
     /// Whether kernels can read the activations as they are.
     pub(super) fn suit(&self, operands: &Operands) -> bool {
         let is_readable = match self.bringing.read_as {
-            ReadAs::KMajor | ReadAs::KMajorF32 | ReadAs::RowMajorVectors => {
-                self.bringing.reads_vectors(operands)
-            }
+            ReadAs::KMajor | ReadAs::KMajorF32 => self.bringing.reads_vectors(operands),
             ReadAs::RowMajor => self.bringing.is_aligned(operands.a, operands.lda),
         };
         is_readable && operands.layout == self.bringing.read_as.layout() && !self.bringing.changes()

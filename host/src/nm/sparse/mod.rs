@@ -15,6 +15,7 @@ pub(super) use choice::{
     Candidate, Choice, choices, fills_two_of_four, keeps_two_of_four, may_be_ordered, may_pay,
 };
 use pack::Packing;
+pub(super) use pack::{FOUR, Place, two_of_four};
 
 use super::algorithm::Weights;
 use super::launch::Launch;

@@ -17,7 +17,7 @@ use crate::num::{index, narrow};
 use crate::plan::Bits;
 
 /// Rows of which two are kept.
-const FOUR: usize = 4;
+pub(in crate::nm) const FOUR: usize = 4;
 /// Fours of a stage.
 const FOURS: usize = SPARSE_STAGE as usize / FOUR;
 /// Places for kept rows of a stage.
@@ -31,7 +31,30 @@ const METADATA: usize = SPARSE_METADATA_BYTES as usize / 4;
 const MOST_RUNS: usize = 4;
 
 /// A kept row, if there is one, and which row of its four it is.
-type Place = (Option<usize>, u32);
+pub(in crate::nm) type Place = (Option<usize>, u32);
+
+/// The two places that a vector has in four rows, in ascending order; where less is kept, those without a row fill up,
+/// then others.
+pub(in crate::nm) fn two_of_four<V>(
+    weights: &VectorNm<V>,
+    vector: usize,
+    rows: [Option<usize>; FOUR],
+) -> [Place; 2] {
+    // Which kept row of the vector a row is.
+    let kept_of = |row: usize| {
+        let mut of_group = weights.kept_of_group(row / weights.pattern().m());
+        of_group.find(|&kept| weights.source_row(kept, vector) == row)
+    };
+    let kept = rows.map(|row| row.and_then(kept_of));
+    let all = 0..FOUR;
+    let is_kept = all.clone().filter(|&at| kept[at].is_some());
+    let is_empty = all.clone().filter(|&at| rows[at].is_none());
+    let others = all.filter(|&at| rows[at].is_some() && kept[at].is_none());
+    let mut chosen = is_kept.chain(is_empty).chain(others);
+    // There are four, of which each is in one of these.
+    let [one, other] = [chosen.next(), chosen.next()].map(Option::unwrap_or_default);
+    [one.min(other), one.max(other)].map(|at| (kept[at], narrow(at)))
+}
 
 /// The order of weights for tiles of so many columns. A *chunk* is what a tile takes in a stage: the values of all runs
 /// of 64 columns, and then their metadata.
@@ -78,26 +101,6 @@ impl<'a, V: Sync> Packing<'a, V> {
         (first..(first + self.columns).min(self.weights.cols()), of_four)
     }
 
-    /// Which kept row of a vector a row is.
-    fn kept(&self, row: usize, vector: usize) -> Option<usize> {
-        let mut of_group = self.weights.kept_of_group(row / self.weights.pattern().m());
-        of_group.find(|&kept| self.weights.source_row(kept, vector) == row)
-    }
-
-    /// The two places that a vector has in four rows, in ascending order; where less is kept, those without a row fill
-    /// up, then others.
-    fn places(&self, vector: usize, rows: [Option<usize>; FOUR]) -> [Place; 2] {
-        let kept = rows.map(|row| row.and_then(|row| self.kept(row, vector)));
-        let all = 0..FOUR;
-        let is_kept = all.clone().filter(|&at| kept[at].is_some());
-        let is_empty = all.clone().filter(|&at| rows[at].is_none());
-        let others = all.filter(|&at| rows[at].is_some() && kept[at].is_none());
-        let mut chosen = is_kept.chain(is_empty).chain(others);
-        // There are four, of which each is in one of these.
-        let [one, other] = [chosen.next(), chosen.next()].map(Option::unwrap_or_default);
-        [one.min(other), one.max(other)].map(|at| (kept[at], narrow(at)))
-    }
-
     /// Visits the places of all columns of a chunk that there are: the column, counted from the tile's first, the four,
     /// counted from the stage's first, and what the two places hold.
     fn each(&self, chunk: usize, mut visit: impl FnMut(usize, usize, [Place; 2])) {
@@ -107,7 +110,7 @@ impl<'a, V: Sync> Packing<'a, V> {
             let vector = begin / self.weights.pattern().l();
             let end = self.weights.vector_columns(vector).end.min(columns.end);
             for four in 0..FOURS {
-                let places = self.places(vector, rows(four));
+                let places = two_of_four(self.weights, vector, rows(four));
                 (begin..end).for_each(|column| visit(column - columns.start, four, places));
             }
             begin = end;
