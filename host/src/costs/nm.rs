@@ -73,8 +73,10 @@ pub struct NmSparseTensorCoreCosts {
 pub struct NmFewRowsCosts {
     /// Bytes of weights that come from memory in a nanosecond.
     pub memory_bytes_per_ns: f64,
-    /// Bytes of weights and activations that come to a multiprocessor in a nanosecond.
+    /// Bytes of weights that come to a multiprocessor in a nanosecond.
     pub multiprocessor_bytes_per_ns: f64,
+    /// Nanoseconds by which 16 kept rows take longer for each row of activations.
+    pub row_ns: f64,
     /// Nanoseconds in which a block gets its first bytes, and adds up what its warps have.
     pub fill_ns: f64,
 }
@@ -156,13 +158,16 @@ impl NmSparseTensorCoreCosts {
 }
 
 impl NmFewRowsCosts {
+    /// Measured on an H100, whose multiprocessors are those of the H200: 1 to 64 rows, layers of 4096 × 4096, 11008 ×
+    /// 4096 and 4096 × 11008, half and an eighth of the rows kept.
     pub(super) const H200: Self =
-        Self { memory_bytes_per_ns: 3500.0, multiprocessor_bytes_per_ns: 40.0, fill_ns: 3000.0 };
+        Self { memory_bytes_per_ns: 3400.0, multiprocessor_bytes_per_ns: 48.0, row_ns: 2.0, fill_ns: 3500.0 };
 
     /// For a GPU with so many times the clock and the memory rate.
     pub(super) fn scaled(mut self, clock: f64, memory: f64) -> Self {
         self.memory_bytes_per_ns *= memory;
         self.multiprocessor_bytes_per_ns *= clock;
+        self.row_ns /= clock;
         self.fill_ns /= clock;
         self
     }

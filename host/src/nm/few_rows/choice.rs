@@ -112,20 +112,21 @@ impl Instance for Choice {
         4
     }
 
-    /// Nanoseconds: the weights come from memory, and what a block reads to its multiprocessor, at the same time.
+    /// Nanoseconds: the weights come from memory, and to the multiprocessor that has most blocks, where each step takes
+    /// longer the more rows it has.
     fn cost(&self, sizes: Sizes, capacity: Capacity, parts_log2: u32) -> f64 {
         let costs = &capacity.few_rows;
         let NmTile { rows, columns, .. } = self.tile;
         let [parts, m_tiles, strips] =
             [1 << parts_log2, sizes.m.div_ceil(rows), sizes.n.div_ceil(columns)].map(f64::from);
-        // Values, and a byte or four for each 16 of them; the rows of A that there are.
+        // Values, and two bytes or four for each row of an MMA that name activations.
         let names = if self.cut.sparse { 4 * columns } else { 2 * FEW_ROWS_DEPTH };
-        let of_step = f64::from(2 * FEW_ROWS_DEPTH * columns + names);
-        let activations = f64::from(2 * self.cut.inner) * f64::from(rows.min(sizes.m));
-        let of_block = (f64::from(self.cut.steps) * of_step + activations) / parts;
-        let from_memory = f64::from(self.cut.steps) * of_step * strips / costs.memory_bytes_per_ns;
+        let bytes = f64::from(2 * FEW_ROWS_DEPTH * columns + names);
+        let steps = f64::from(self.cut.steps);
+        let from_memory = steps * bytes * strips / costs.memory_bytes_per_ns;
+        let step_ns = bytes / costs.multiprocessor_bytes_per_ns + costs.row_ns * f64::from(rows.min(sizes.m));
         let busiest = (parts * m_tiles * strips / f64::from(capacity.multiprocessors)).ceil();
-        let to_multiprocessors = busiest * of_block / costs.multiprocessor_bytes_per_ns;
+        let of_multiprocessor = busiest * (steps / parts).ceil() * step_ns;
         let combine = match parts_log2 {
             0 => 0.0,
             log2 => {
@@ -133,6 +134,6 @@ impl Instance for Choice {
                 costs.combine_ns + sizes.combined_bytes(log2) / costs.memory_bytes_per_ns
             }
         };
-        costs.fill_ns + from_memory.max(to_multiprocessors) + combine
+        costs.fill_ns + from_memory.max(of_multiprocessor) + combine
     }
 }
