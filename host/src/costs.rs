@@ -237,7 +237,8 @@ impl DeviceCosts {
                 nm_sparse_tensor_cores.combine_bytes_per_ns,
             ),
             ("costs.nm_few_rows.memory_bytes_per_ns", nm_few_rows.memory_bytes_per_ns),
-            ("costs.nm_few_rows.multiprocessor_bytes_per_ns", nm_few_rows.multiprocessor_bytes_per_ns),
+            ("costs.nm_few_rows.weight_bytes_per_ns", nm_few_rows.weight_bytes_per_ns),
+            ("costs.nm_few_rows.activation_bytes_per_ns", nm_few_rows.activation_bytes_per_ns),
         ]
         .into_iter()
         .find(|&(_, rate)| !(rate > 0.0 && rate.is_finite()))

@@ -513,7 +513,7 @@ fn weights_that_tensor_cores_have_no_kernel_for_go_to_cuda_cores() {
 fn tuning_tries_a_few_and_keeps_one() {
     for precision in [Precision::F32, Precision::F16] {
         let case = Case::new((40, 200, 130), pattern(2, 8, 32), ActivationLayout::RowMajor);
-        let builder = NmSpmm::builder(&case.weights).rows(40).precision(precision);
+        let builder = NmSpmm::builder(&case.weights).rows(400).precision(precision);
         let device = Device::emulator(EmulatorSchedule::InOrder);
         let chosen = builder.clone().build(&device).unwrap();
         let plan = builder.clone().autotune(true).build(&device).unwrap();

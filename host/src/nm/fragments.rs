@@ -136,12 +136,13 @@ impl Instance for Choice {
         let warps = resident * f64::from(self.warps());
         let by_warps = costs.warp_flop_per_ns * warps * 2.0 / bytes;
         let multiplied = flop * resident / flop_per_ns(*tile, form, costs).min(by_warps);
-        let stage = l2.max(multiplied) + 0.3 * l2.min(multiplied);
+        let stage = (l2.max(multiplied) + 0.3 * l2.min(multiplied)).max(costs.least_stage_ns);
         let combine = match parts_log2 {
             0 => 0.0,
             log2 => costs.combine_ns + sizes.combined_bytes(log2) / costs.memory_bytes_per_ns,
         };
-        rounds * (stages * stage + costs.store_ns) + costs.fill_ns + combine
+        let from_memory = capacity.memory_ns(w * n * bytes);
+        (rounds * (stages * stage + costs.store_ns)).max(from_memory) + costs.fill_ns + combine
     }
 }
 

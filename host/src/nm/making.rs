@@ -16,7 +16,7 @@ use super::tuning::{MOST_TRIED, Scratch};
 use super::{cuda_cores, few_rows, fragments, sparse, tensor_cores, tiles};
 use crate::device::Runner;
 use crate::error::{DeviceError, FamilyError, NmError};
-use crate::num::wide;
+use crate::num::{real, wide};
 use crate::options::Precision;
 use crate::plan::{ArraySize, StageClock, check_memory, push};
 
@@ -51,6 +51,15 @@ impl OnTensorCores {
             Self::Dense(choice) => choice,
             Self::FewRows(choice) => choice,
             Self::Sparse(candidate) => &candidate.choice,
+        }
+    }
+
+    /// How it reads activations.
+    fn read_as(&self) -> ReadAs {
+        match self {
+            Self::Dense(_) => ReadAs::KMajor,
+            Self::FewRows(_) => ReadAs::RowMajor,
+            Self::Sparse(candidate) => candidate.read_as(),
         }
     }
 
@@ -184,7 +193,14 @@ impl<V: Sync> Making<'_, V> {
         let of_few_rows = [algorithm != NmAlgorithm::SparseTensorCores, sparse];
         let all = few_rows::choices(precision, sizes, capacity, of_few_rows);
         found.extend(all.into_iter().map(OnTensorCores::FewRows));
-        let cost = |choice: &OnTensorCores| choice.instance().least_cost(sizes, capacity);
+        // A pass that brings activations is a launch more.
+        let costs = &capacity.tensor_cores;
+        let brings = |read_as| match self.bringing(read_as).bytes(sizes.m) {
+            0 => 0.0,
+            bytes => costs.combine_ns + 2.0 * real(bytes) / costs.memory_bytes_per_ns,
+        };
+        let cost =
+            |choice: &OnTensorCores| choice.instance().least_cost(sizes, capacity) + brings(choice.read_as());
         found.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
         Ok(found)
     }

@@ -54,6 +54,12 @@ pub(super) struct Capacity {
 }
 
 impl Capacity {
+    /// Nanoseconds in which so many bytes of weights come from memory, a stage or two ahead of their use: no product in
+    /// stages takes less.
+    pub(super) fn memory_ns(&self, bytes: f64) -> f64 {
+        bytes / self.tensor_cores.memory_bytes_per_ns
+    }
+
     /// Whether the machine runs an entry point.
     pub(super) fn runs(&self, entry: &Entry) -> bool {
         entry.arch.runs_on(self.sm) && entry.shared_bytes <= self.shared_bytes

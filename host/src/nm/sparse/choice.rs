@@ -104,10 +104,14 @@ pub(in crate::nm) fn choices<V: Sync>(
 }
 
 impl Choice {
-    /// Bytes of activations and weights of a stage.
+    /// Bytes of the weights of a stage of a tile.
+    fn weight_bytes(&self) -> f64 {
+        f64::from(self.tile.columns / SPARSE_COLUMNS * (SPARSE_VALUE_BYTES + SPARSE_METADATA_BYTES))
+    }
+
+    /// Those with its activations.
     fn stage_bytes(&self) -> f64 {
-        let runs = self.tile.columns / SPARSE_COLUMNS;
-        f64::from(2 * SPARSE_STAGE * self.tile.rows + runs * (SPARSE_VALUE_BYTES + SPARSE_METADATA_BYTES))
+        f64::from(2 * SPARSE_STAGE * self.tile.rows) + self.weight_bytes()
     }
 }
 
@@ -149,7 +153,11 @@ impl Instance for Choice {
             0 => 0.0,
             log2 => costs.combine_ns + sizes.combined_bytes(log2) / costs.combine_bytes_per_ns,
         };
-        rounds * (stages * stage + area * costs.element_ns) + costs.fill_ns + combine
+        let weights = self.weight_bytes()
+            * f64::from(sizes.n.div_ceil(columns))
+            * f64::from(narrow(self.stages(sizes)));
+        let from_memory = capacity.memory_ns(weights);
+        (rounds * (stages * stage + area * costs.element_ns)).max(from_memory) + costs.fill_ns + combine
     }
 }
 

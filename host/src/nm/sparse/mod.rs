@@ -76,7 +76,7 @@ impl super::algorithm::Layout for Layout {
     }
 
     fn read_as(&self) -> ReadAs {
-        if self.order.is_some() { ReadAs::KMajor } else { ReadAs::RowMajor }
+        read_as(self.order.as_deref())
     }
 
     fn arrays(&self) -> Vec<(&'static str, u64)> {
@@ -116,6 +116,17 @@ impl super::algorithm::Layout for Layout {
             "every {columns} columns multiply the rows in an order in which two of four are kept: {:.3} slots a row",
             f64::from(slots) / f64::from(self.inner)
         );
+    }
+}
+
+/// How instances read activations: the rows of the weights are gathered in an order, if there is one.
+fn read_as(order: Option<&Fours>) -> ReadAs {
+    if order.is_some() { ReadAs::KMajor } else { ReadAs::RowMajor }
+}
+
+impl Candidate {
+    pub(super) fn read_as(&self) -> ReadAs {
+        read_as(self.order.as_deref())
     }
 }
 
