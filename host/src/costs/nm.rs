@@ -169,7 +169,7 @@ impl NmFewRowsCosts {
         memory_bytes_per_ns: 5000.0,
         weight_bytes_per_ns: 48.0,
         activation_bytes_per_ns: 30.0,
-        fill_ns: 2800.0,
+        fill_ns: 2500.0,
     };
 
     /// For a GPU with so many times the clock and the memory rate.

@@ -141,8 +141,8 @@ impl Instance for Choice {
             0 => 0.0,
             log2 => costs.combine_ns + sizes.combined_bytes(log2) / costs.memory_bytes_per_ns,
         };
-        let from_memory = capacity.memory_ns(w * n * bytes);
-        (rounds * (stages * stage + costs.store_ns)).max(from_memory) + costs.fill_ns + combine
+        let work = rounds * (stages * stage + costs.store_ns);
+        capacity.with_weights_from_memory(work, w * n * bytes) + costs.fill_ns + combine
     }
 }
 

@@ -54,10 +54,11 @@ pub(super) struct Capacity {
 }
 
 impl Capacity {
-    /// Nanoseconds in which so many bytes of weights come from memory, a stage or two ahead of their use: no product in
-    /// stages takes less.
-    pub(super) fn memory_ns(&self, bytes: f64) -> f64 {
-        bytes / self.tensor_cores.memory_bytes_per_ns
+    /// Nanoseconds of work whose weights, so many bytes, come from memory a stage or two ahead of their use: whichever
+    /// takes longer, and a part of the other.
+    pub(super) fn with_weights_from_memory(&self, work_ns: f64, bytes: f64) -> f64 {
+        let memory_ns = bytes / self.tensor_cores.memory_bytes_per_ns;
+        work_ns.max(memory_ns) + 0.3 * work_ns.min(memory_ns)
     }
 
     /// Whether the machine runs an entry point.

@@ -153,11 +153,10 @@ impl Instance for Choice {
             0 => 0.0,
             log2 => costs.combine_ns + sizes.combined_bytes(log2) / costs.combine_bytes_per_ns,
         };
-        let weights = self.weight_bytes()
-            * f64::from(sizes.n.div_ceil(columns))
-            * f64::from(narrow(self.stages(sizes)));
-        let from_memory = capacity.memory_ns(weights);
-        (rounds * (stages * stage + area * costs.element_ns)).max(from_memory) + costs.fill_ns + combine
+        let tiles_of_weights = index(u64::from(sizes.n.div_ceil(columns))) * self.stages(sizes);
+        let weights = self.weight_bytes() * f64::from(narrow(tiles_of_weights));
+        let work = rounds * (stages * stage + area * costs.element_ns);
+        capacity.with_weights_from_memory(work, weights) + costs.fill_ns + combine
     }
 }
 
