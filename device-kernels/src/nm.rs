@@ -2,8 +2,8 @@
 //!
 //! Of every `M` successive rows of `W`, each run of `L` columns keeps `N` (Ma and others, NM-SpMM, section II). What is
 //! kept is a dense matrix of `w = k·N/M` rows; which row of `W`, so of the transposed activations, a kept row came from
-//! depends on the run of columns. All kernels but [`NmSparse`] and [`NmFewRows`] read activations `k`-major, where such a row is
-//! contiguous.
+//! depends on the run of columns. All kernels but [`NmSparse`] and [`NmFewRows`] read activations `k`-major, where such
+//! a row is contiguous.
 //!
 //! - [`NmCudaCores`]: products in f32, on CUDA cores;
 //! - [`NmTensorCores`]: products in f16, bf16 and tf32, on Tensor Cores;

@@ -28,7 +28,8 @@ const fn gq(lane: u32) -> (u32, u32) {
     (lane / 4, lane % 4)
 }
 
-/// Operand A of `mma.m16n8k{8,16}` with 16-bit elements, and what is kept of that of `mma.sp.m16n8k32`: half `half` of register `register`.
+/// Operand A of `mma.m16n8k{8,16}` with 16-bit elements, and what is kept of that of `mma.sp.m16n8k32`: half `half` of
+/// register `register`.
 #[must_use]
 pub const fn a_16bit(lane: u32, register: u32, half: u32) -> Position {
     let (g, q) = gq(lane);
@@ -85,8 +86,8 @@ pub const fn warpgroup_sum(thread: u32, register: u32) -> Position {
 }
 
 /// Metadata of `mma.sp.m16n8k32` with 16-bit elements, 16 rows of eight groups of four: the row and the group whose two
-/// kept places nibble `nibble` of the lane's register tells, `first | second << 2`. None if a product with this selector,
-/// 0 or 1, does not read the lane's register.
+/// kept places nibble `nibble` of the lane's register tells, `first | second << 2`. None if a product with this
+/// selector, 0 or 1, does not read the lane's register.
 #[must_use]
 pub const fn sparse_metadata(lane: u32, selector: u32, nibble: u32) -> Option<Position> {
     let (g, q) = gq(lane);

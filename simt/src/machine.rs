@@ -364,9 +364,9 @@ pub unsafe trait Simt {
     /// Collective, see [`Simt`].
     unsafe fn mma_m16n8k16_bf16(&self, a: [u32; 4], b: [u32; 2], acc: [f32; 4]) -> [f32; 4];
 
-    /// `acc + a·b`: (16 × 8) += (16 × 32)·(32 × 8), f16 in, f32 out, where two of each four successive elements of a row
-    /// of A are there: [`metadata`](crate::fragment::sparse_metadata) says which, in the registers of the lanes that
-    /// `SELECTOR`, 0 or 1, names. Group: full warp. Element order: [`fragment`](crate::fragment).
+    /// `acc + a·b`: (16 × 8) += (16 × 32)·(32 × 8), f16 in, f32 out, where two of each four successive elements of a
+    /// row of A are there: [`metadata`](crate::fragment::sparse_metadata) says which, in the registers of the lanes
+    /// that `SELECTOR`, 0 or 1, names. Group: full warp. Element order: [`fragment`](crate::fragment).
     ///
     /// # Safety
     /// Collective, see [`Simt`]. Of each four bits of metadata the lower two are below the upper two.

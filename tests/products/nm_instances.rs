@@ -172,8 +172,8 @@ fn cuda_cores() {
     report_missing_gpu("instances on CUDA cores", cases);
 }
 
-/// Every instance for Tensor Cores whose name begins so, on patterns, widths of vectors and sizes that turn, of which at
-/// least so many are to be divided along `k`.
+/// Every instance for Tensor Cores whose name begins so, on patterns, widths of vectors and sizes that turn, of which
+/// at least so many are to be divided along `k`.
 fn tensor_cores(prefix: &str, precision: Precision, least_divided: usize) {
     const PATTERNS: [(usize, usize); 5] = [(1, 4), (2, 8), (3, 7), (4, 32), (16, 32)];
     const VECTORS: [usize; 4] = [8, 16, 32, 64];

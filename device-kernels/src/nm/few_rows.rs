@@ -1,7 +1,7 @@
 //! N:M products of few rows of activations, as in decoding: what takes time is to read the weights once.
 //!
-//! The operands of the MMA change places. Its 16 rows are columns of `C`, so that weights, the A operand, go from memory
-//! straight to registers, 16 bytes a lane, several steps ahead; its 8 columns are rows of `C`.
+//! The operands of the MMA change places. Its 16 rows are columns of `C`, so that weights, the A operand, go from
+//! memory straight to registers, 16 bytes a lane, several steps ahead; its 8 columns are rows of `C`.
 //!
 //! ```text
 //! W     global --16 bytes a lane-->  A operand: 16 columns × 16 kept rows, in register order in memory
@@ -76,7 +76,7 @@ pub struct NmFewRowsParams {
     pub output: Output,
     /// Elements of the output from one part to the next.
     pub part_elements: u64,
-    /// The activations.
+    /// The activations, row after row.
     pub a: GlobalPtr<u32>,
     /// What is kept of the weights.
     pub weights: GlobalPtr<[u32; 4]>,
@@ -84,11 +84,11 @@ pub struct NmFewRowsParams {
     pub names: GlobalPtr<u32>,
     /// Elements from one row of `a` to the next.
     pub lda: u32,
-    /// Columns of `a`.
+    /// Columns of `a`, rows of the weights.
     pub k: u32,
     /// Rows that a group keeps.
     pub kept: u32,
-    /// Rows of a group.
+    /// Rows of a group, of which it keeps those.
     pub group: u32,
     /// Steps of the product.
     pub steps: u32,
@@ -246,8 +246,8 @@ impl<F: FewRowsForm, const TILES: usize, const UNITS: usize> NmFewRows<F, TILES,
         held
     }
 
-    /// One step of the warp, whose weights are held, and are replaced by those of a step to come. Turn `TURN` of all may
-    /// be the first of a window.
+    /// One step of the warp, whose weights are held, and are replaced by those of a step to come. Turn `TURN` of all
+    /// may be the first of a window.
     ///
     /// # Safety
     /// As for [`Kernel::run`]; all threads of the block are here.

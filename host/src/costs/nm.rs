@@ -168,7 +168,7 @@ impl NmFewRowsCosts {
     pub(super) const H200: Self = Self {
         memory_bytes_per_ns: 5000.0,
         weight_bytes_per_ns: 48.0,
-        activation_bytes_per_ns: 30.0,
+        activation_bytes_per_ns: 26.0,
         fill_ns: 2500.0,
     };
 

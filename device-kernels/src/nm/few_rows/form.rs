@@ -45,8 +45,8 @@ pub trait FewRowsForm: 'static {
     ) -> [f32; 4];
 }
 
-/// Any kept rows, the same in all columns of a strip: 16 offsets a step, two bytes each, of an element in its window, in
-/// bytes from the window's first column, in the order of [`few_rows_pick_index`]; twice
+/// Any kept rows, the same in all columns of a strip: 16 offsets a step, two bytes each, of an element in its window,
+/// in bytes from the window's first column, in the order of [`few_rows_pick_index`]; twice
 /// [`WINDOW`](super::NmFewRows::WINDOW) where nothing is kept.
 pub struct ByPicks<E>(PhantomData<E>);
 

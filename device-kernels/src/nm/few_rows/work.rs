@@ -7,7 +7,7 @@ use super::{BUFFERS, ELEMENT, FEW_ROWS_WARPS, NmFewRowsParams};
 /// The rows of `A` of a block.
 pub(super) struct Rows {
     pub(super) first: GlobalPtr<u32>,
-    /// At least one.
+    /// How many, at least one.
     pub(super) count: u32,
 }
 

@@ -142,8 +142,8 @@ impl Weights for FewRowsNm {
             m_tiles,
             ..cut.params()
         };
-        // SAFETY: weights and what names activations are those of a layout for this entry, cut in the same way, and rows
-        // of activations are aligned. The rest is the caller's promise.
+        // SAFETY: weights and what names activations are those of a layout for this entry, cut in the same way, and
+        // rows of activations are aligned. The rest is the caller's promise.
         unsafe { launch(queue, entry, grid, &params) }
     }
 }
