@@ -97,7 +97,7 @@ pub(crate) struct NmArgs {
     pub(crate) device: DeviceArgs,
 
     /// How to compute on a GPU: auto, cuda-cores, tensor-cores (tf32, f16 and bf16), or sparse-tensor-cores (f16 and
-    /// bf16 on compute capability 9.0, half of the rows or fewer).
+    /// bf16: 2:4 and its like, and on compute capability 9.0 any half of the rows or fewer).
     #[arg(long, short, value_name = "NAME", default_value_t = NmAlgorithm::Auto)]
     pub(crate) algorithm: NmAlgorithm,
 

@@ -43,7 +43,8 @@ impl<'a, W> NmSpmmBuilder<'a, W> {
     }
 
     /// The rows of `A` that most products will have, 1024 unless told. A hint: products of any number can be
-    /// run.
+    /// run. But weights are laid out for one kernel. Those for up to 16 rows or so read the weights up to twice as fast
+    /// as the others, and take several times as long for many rows: for decoding and for prompts make a plan each.
     #[must_use]
     pub fn rows(mut self, m: usize) -> Self {
         self.options.rows = m;

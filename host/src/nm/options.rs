@@ -47,12 +47,13 @@ pub enum NmAlgorithm {
     /// Tensor Cores. f16, bf16 and tf32, for weights whose vectors are a multiple of 8 columns long or as long as
     /// rows, and not so sparse that the rows which 16 or 32 kept ones come from do not fit into shared memory.
     TensorCores,
-    /// The sparse Tensor Cores of GPUs of compute capability 9.0, which multiply as if two of each four rows were kept,
-    /// by an instruction that reads nothing of the others. f16 and bf16:
+    /// Sparse Tensor Cores, which multiply as if two of each four rows were kept, by an instruction that reads nothing
+    /// of the others. f16 and bf16:
     ///
     /// - weights that keep no more than these, such as 2:4, 1:2, 1:4 and 2:8, with vectors of any length; `A` is read
-    ///   fastest if it is row-major, and rows begin at multiples of 16 bytes;
-    /// - other patterns that keep half of the rows or fewer, such as 16:32, where 128 columns reach into eight
+    ///   fastest if it is row-major, and rows begin at multiples of 16 bytes. Few rows of `A` on any GPU from compute
+    ///   capability 8.0 on, with the instruction of a warp; many are quick on 9.0 alone, with that of a warpgroup;
+    /// - on 9.0 other patterns that keep half of the rows or fewer, such as 16:32, where 128 columns reach into eight
     ///   vectors at most: every 128 or 256 columns multiply the rows in an order of their own, in which that holds. `A`
     ///   is read k-major.
     ///
