@@ -27,7 +27,7 @@ use bytemuck::{Pod, Zeroable};
 use windrow_simt::{GlobalPtr, Simt, WARP};
 
 pub use self::form::{ByMetadata, ByPicks, FewRowsForm, few_rows_metadata_at, few_rows_pick_index};
-use self::work::{Rows, Work};
+use self::work::{Place, Rows, Work};
 use crate::kernel::Kernel;
 use crate::output::Output;
 use crate::unroll::each;
@@ -68,7 +68,7 @@ const VECTOR: u32 = 16 / ELEMENT;
 /// - `kept` and `group` are N and M of the pattern, not 0; they are 2 and 4 where the form is [`ByMetadata`].
 /// - part `i` takes windows `i · windows_per_part..`, up to as many; it writes the output `i · part_elements` elements
 ///   further on; with more than one, that is an f32.
-/// - the grid has a block for each strip, and on its slow axis for each part and tile of rows, tiles running fastest.
+/// - the grid has a block for each strip, tile of rows and part, strips running fastest, then tiles.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 pub struct NmFewRowsParams {
@@ -98,6 +98,10 @@ pub struct NmFewRowsParams {
     pub windows_per_part: u32,
     /// Tiles of rows, at least one.
     pub m_tiles: u32,
+    /// Strips of columns, at least one.
+    pub strips: u32,
+    /// Fills up the record: zero.
+    pub padding: u32,
 }
 
 impl NmFewRowsParams {
@@ -168,6 +172,7 @@ impl<F: FewRowsForm, const TILES: usize, const UNITS: usize> NmFewRows<F, TILES,
     const VALID: () = {
         assert!(F::DTYPE.bytes() == ELEMENT, "elements of 16 bits");
         assert!(UNITS <= 2, "as many as metadata has selectors");
+        assert!(BUFFERS * Self::ROWS <= THREADS, "a thread clears the pad of a row");
         assert!(Self::PITCH % 128 == 16, "the rows that lanes read lie in different banks");
         assert!(Self::WINDOW * ELEMENT < 1 << 16, "picks have 16 bits");
         assert!(
@@ -196,10 +201,9 @@ impl<F: FewRowsForm, const TILES: usize, const UNITS: usize> Kernel for NmFewRow
     #[inline(always)]
     unsafe fn run<S: Simt>(s: &S, p: &NmFewRowsParams) {
         const { Self::VALID }
-        let tiles = NonZeroU32::new(p.m_tiles).unwrap_or(NonZeroU32::MIN); // it is not 0
-        let (tile, part) = (s.block_idx_y() % tiles, s.block_idx_y() / tiles);
-        let rows = Rows::new(p, tile * Self::ROWS, Self::ROWS);
-        let mut work = Work::new(s, p, part);
+        let at = Place::new(s, p);
+        let rows = Rows::new(p, at.tile * Self::ROWS, Self::ROWS);
+        let mut work = Work::new(s, p, &at);
         // SAFETY: the obligations of the params. The window of a turn and the number of turns are the same for all
         // threads of the block, so that they meet in every barrier; a window is read after the wait and the barrier
         // that follow its copies, and overwritten after the barrier that follows its last read.
@@ -220,7 +224,7 @@ impl<F: FewRowsForm, const TILES: usize, const UNITS: usize> Kernel for NmFewRow
             s.sync_block(); // WAR: windows read -> sums take their place
             Self::share(s, &acc);
             s.sync_block(); // RAW: sums of all warps -> added up
-            Self::finish(s, p, (tile, part), rows.count);
+            Self::finish(s, p, &at, rows.count);
         }
     }
 }
@@ -235,7 +239,7 @@ impl<F: FewRowsForm, const TILES: usize, const UNITS: usize> NmFewRows<F, TILES,
         let mut held = ([[0; 4]; UNITS], F::NOTHING);
         let step = work.step + ahead * FEW_ROWS_WARPS;
         if step < work.end_step {
-            let at = u64::from(s.block_idx()) * u64::from(p.steps) + u64::from(step);
+            let at = u64::from(work.strip) * u64::from(p.steps) + u64::from(step);
             let weights = p.weights.at_wide(at * (UNITS as u64 * u64::from(WARP)) + u64::from(s.lane()));
             // SAFETY: the caller's promise; there is such a step.
             unsafe {
@@ -393,10 +397,10 @@ impl<F: FewRowsForm, const TILES: usize, const UNITS: usize> NmFewRows<F, TILES,
     /// # Safety
     /// They are all there; the obligations of the params.
     #[inline(always)]
-    unsafe fn finish<S: Simt>(s: &S, p: &NmFewRowsParams, (tile, part): (u32, u32), rows: u32) {
+    unsafe fn finish<S: Simt>(s: &S, p: &NmFewRowsParams, place: &Place, rows: u32) {
         let mut output = p.output;
         // More than one part only for f32.
-        output.c = output.c.at_wide(u64::from(part) * p.part_elements);
+        output.c = output.c.at_wide(u64::from(place.part) * p.part_elements);
         let mut at = s.thread_idx();
         while at < rows * Self::STRIP {
             let (row, column) = (at / Self::STRIP, at % Self::STRIP);
@@ -412,7 +416,7 @@ impl<F: FewRowsForm, const TILES: usize, const UNITS: usize> NmFewRows<F, TILES,
                 sum += unsafe { s.load_shared::<f32>(of_warp * 4) };
                 warp += 1;
             }
-            let (row, column) = (tile * Self::ROWS + row, s.block_idx() * Self::STRIP + column);
+            let (row, column) = (place.tile * Self::ROWS + row, place.strip * Self::STRIP + column);
             // SAFETY: this element is this thread's, and of this part.
             unsafe { output.store(s, row, column, [sum]) };
             at += THREADS;

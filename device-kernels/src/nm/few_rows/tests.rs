@@ -161,6 +161,8 @@ fn check<F: FewRowsForm, const TILES: usize, const UNITS: usize>(case: Case, con
         turns,
         windows_per_part: 0,
         m_tiles,
+        strips: n.div_ceil(strip),
+        padding: 0,
     };
     let windows = blank.windows();
     for i in 0..windows {
@@ -194,7 +196,7 @@ fn check<F: FewRowsForm, const TILES: usize, const UNITS: usize>(case: Case, con
             ..blank
         };
         let launch = Launch {
-            grid: [n.div_ceil(strip), parts * m_tiles],
+            grid: [n.div_ceil(strip) * parts * m_tiles, 1],
             block_threads: NmFewRows::<F, TILES, UNITS>::BLOCK_THREADS,
             shared_bytes: NmFewRows::<F, TILES, UNITS>::SHARED_BYTES,
             schedule,

@@ -1,8 +1,26 @@
 //! What a block of a product of few rows has to do.
 
+use core::num::NonZeroU32;
+
 use windrow_simt::{GlobalPtr, Simt};
 
 use super::{BUFFERS, ELEMENT, FEW_ROWS_WARPS, NmFewRowsParams};
+
+/// Where a block is in the grid.
+pub(super) struct Place {
+    pub(super) strip: u32,
+    pub(super) tile: u32,
+    pub(super) part: u32,
+}
+
+impl Place {
+    #[inline(always)]
+    pub(super) fn new<S: Simt>(s: &S, p: &NmFewRowsParams) -> Self {
+        let [strips, tiles] = [p.strips, p.m_tiles].map(|n| NonZeroU32::new(n).unwrap_or(NonZeroU32::MIN)); // not 0
+        let (strip, rest) = (s.block_idx() % strips, s.block_idx() / strips);
+        Self { strip, tile: rest % tiles, part: rest / tiles }
+    }
+}
 
 /// The rows of `A` of a block.
 pub(super) struct Rows {
@@ -21,6 +39,7 @@ impl Rows {
 
 /// Where a warp is in a part.
 pub(super) struct Work {
+    pub(super) strip: u32,
     /// The windows of the part: its first, and the one behind its last.
     pub(super) first: u32,
     pub(super) end: u32,
@@ -37,11 +56,12 @@ pub(super) struct Work {
 
 impl Work {
     #[inline(always)]
-    pub(super) fn new<S: Simt>(s: &S, p: &NmFewRowsParams, part: u32) -> Self {
-        let first = part * p.windows_per_part;
+    pub(super) fn new<S: Simt>(s: &S, p: &NmFewRowsParams, at: &Place) -> Self {
+        let first = at.part * p.windows_per_part;
         let end = (first + p.windows_per_part).min(p.windows());
         let of_window = FEW_ROWS_WARPS * p.turns;
         Self {
+            strip: at.strip,
             first,
             end,
             brought: 0,
@@ -59,7 +79,7 @@ impl Work {
         self.first + self.arrived < self.end
     }
 
-    /// The two buffers after `buffer`, in turn.
+    /// The buffer after `buffer`, in turn.
     #[inline(always)]
     pub(super) const fn next(buffer: u32) -> u32 {
         if buffer == BUFFERS - 1 { 0 } else { buffer + 1 }

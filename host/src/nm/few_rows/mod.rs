@@ -129,8 +129,8 @@ impl Weights for FewRowsNm {
 
     unsafe fn launch(&self, queue: &dyn Queue, run: &Launch) -> Result<(), DeviceError> {
         let Choice { entry, tile, cut } = self.choice;
-        let m_tiles = run.output.m.div_ceil(tile.rows);
-        let grid = [u64::from(run.output.n.div_ceil(tile.columns)), u64::from(m_tiles) << run.parts_log2];
+        let (m_tiles, strips) = (run.output.m.div_ceil(tile.rows), run.output.n.div_ceil(tile.columns));
+        let blocks = (u64::from(m_tiles) * u64::from(strips)) << run.parts_log2;
         let params = NmFewRowsParams {
             output: run.output,
             part_elements: run.part_elements,
@@ -140,10 +140,11 @@ impl Weights for FewRowsNm {
             lda: run.a.ld,
             windows_per_part: cut.windows().div_ceil(1 << run.parts_log2),
             m_tiles,
+            strips,
             ..cut.params()
         };
         // SAFETY: weights and what names activations are those of a layout for this entry, cut in the same way, and
         // rows of activations are aligned. The rest is the caller's promise.
-        unsafe { launch(queue, entry, grid, &params) }
+        unsafe { launch(queue, entry, [blocks, 1], &params) }
     }
 }
